@@ -95,6 +95,7 @@ mutation: $(READY) ## break the code in a thousand small ways, each of which a t
 
 lint: $(READY) ## ruff, notebooks too, and the order of the rooms
 	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check --quiet .
 	$(VENV)/bin/lint-imports --no-cache
 
 # uv resolves for every platform and Python at once, which pip cannot. setuptools and wheel are locked as well:

@@ -23,7 +23,9 @@ from tlb.system import files, processes
 # What `@pytest.mark.needs(...)` may name besides a program.
 ABILITIES: dict[str, Callable[[], bool]] = {
     "a C compiler": lambda: compiler() is not None,
-    "perf that counts faults": lambda: "minor_faults" in {event.quantity for event in software_plan().events},
+    "perf that counts faults": lambda: (
+        "minor_faults" in {event.quantity for event in software_plan().events}
+    ),
 }
 
 
@@ -32,20 +34,34 @@ settings.load_profile("no test asserts a time")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    processes.restore_signals_for_children()  # or nothing that a test starts under nohup, or in the background, ends by a signal
-    config.addinivalue_line("markers", "needs(*names): programs, or ABILITIES; lacking is a failure in CI, else a skip")
-    config.addinivalue_line("markers", "measures: runs a kernel, which takes Linux and pages of 4 KiB")
-    config.addinivalue_line("markers", "measuring: takes the measuring lock or times a kernel; all such tests run one after the other")
+    # or nothing that a test starts under nohup, or in the background, ends by a signal
+    processes.restore_signals_for_children()
+    config.addinivalue_line(
+        "markers", "needs(*names): programs, or ABILITIES; lacking is a failure in CI, else a skip"
+    )
+    config.addinivalue_line(
+        "markers", "measures: runs a kernel, which takes Linux and pages of 4 KiB"
+    )
+    config.addinivalue_line(
+        "markers",
+        "measuring: takes the measuring lock or times a kernel; all such tests run one after the other",
+    )
     config.addinivalue_line("markers", "site: builds the site or opens it in a browser")
-    config.addinivalue_line("markers", "slow: takes over a second for what `make check` can do without")
-    config.addinivalue_line("markers", "endurance: takes long and is no reader's path; `make endurance` runs it")
+    config.addinivalue_line(
+        "markers", "slow: takes over a second for what `make check` can do without"
+    )
+    config.addinivalue_line(
+        "markers", "endurance: takes long and is no reader's path; `make endurance` runs it"
+    )
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """Run in one process all files that measure, all that open the built site, and else a file or a notebook.
+    """Run in one process all files that measure, all that open the built site, and else a file or a
+    notebook.
 
-    The process that hands out tests collects none, so the files' text decides. (xdist's own groups are lost under pytest 9.)
+    The process that hands out tests collects none, so the files' text decides. (xdist's own groups
+    are lost under pytest 9.)
     """
     from xdist.scheduler import LoadFileScheduling
 
@@ -57,14 +73,21 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put what measures first: it is the longest group, and one process runs it while the other one runs all else."""
+    """Put what measures first: it is the longest group, and one process runs it while the other one
+    runs all else."""
     items.sort(key=lambda item: group_of(item.nodeid.partition("::")[0]) != "measuring")
 
 
 @cache
 def group_of(file: str) -> str:
     text = (ROOT / file).read_text(encoding="utf-8")
-    return "measuring" if "mark.measuring" in text else "site" if "import support.site" in text or "from support.site" in text else file
+    return (
+        "measuring"
+        if "mark.measuring" in text
+        else "site"
+        if "import support.site" in text or "from support.site" in text
+        else file
+    )
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -86,13 +109,16 @@ def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Puts a shell script in the place of every kernel; its arguments are written to the file returned."""
+    """Puts a shell script in the place of every kernel; its arguments are written to the file
+    returned."""
 
     def fake(text: str) -> Path:
         script, log = tmp_path / "kernel", tmp_path / "arguments"
         script.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {shlex.quote(str(log))}\n{text}\n')
         script.chmod(0o755)
-        monkeypatch.setattr(build, "kernel", lambda name, engine="c": Kernel(name, engine, (str(script),), "0" * 16))
+        monkeypatch.setattr(
+            build, "kernel", lambda name, engine="c": Kernel(name, engine, (str(script),), "0" * 16)
+        )
         return log
 
     return fake

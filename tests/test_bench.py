@@ -32,7 +32,9 @@ def test_rows_by_page_size_are_of_medians_and_a_size_that_is_lacking_has_its_rea
     assert list(rows) == [("2m", "pool-empty"), ("thp", "3", "2")]  # of the rounds 0 to 6
 
 
-def test_rows_by_size_pair_fresh_processes_and_end_with_the_median_difference(monkeypatch: pytest.MonkeyPatch):
+def test_rows_by_size_pair_fresh_processes_and_end_with_the_median_difference(
+    monkeypatch: pytest.MonkeyPatch,
+):
     seen: list[tuple[str, int, int]] = []
 
     def take(point: Point, repeat: int):
@@ -46,31 +48,53 @@ def test_rows_by_size_pair_fresh_processes_and_end_with_the_median_difference(mo
     monkeypatch.setattr(bench, "_rig", lambda: SimpleNamespace(take=take))
     points = {n << 12: Point(kernel="page_chase", lines=n) for n in (16, 32, 64)}
     assert list(bench.by_size(points, other)) == [
-        ("64 KiB", "11.00", "10.00", "+10.0%"), ("128 KiB", "10.00", "10.00", "+0.0%"), ("256 KiB", "8.00", "10.00", "-20.0%"),
-        ("median of |difference|", "", "", "10.0%")]
-    assert seen[:4] == [("ours", 16, 0), ("other", 16, 0), ("ours", 16, 1), ("other", 16, 1)] and len(seen) == 3 * 2 * bench.PAIRS
+        ("64 KiB", "11.00", "10.00", "+10.0%"),
+        ("128 KiB", "10.00", "10.00", "+0.0%"),
+        ("256 KiB", "8.00", "10.00", "-20.0%"),
+        ("median of |difference|", "", "", "10.0%"),
+    ]
+    assert (
+        seen[:4] == [("ours", 16, 0), ("other", 16, 0), ("ours", 16, 1), ("other", 16, 1)]
+        and len(seen) == 3 * 2 * bench.PAIRS
+    )
 
 
-@pytest.mark.parametrize(("gate", "whole", "cells"), [
-    ([1.0, None, 3.0], [2000.0, 2000.0], ("2", "2,000", "0.100%")), ([0.0], [0.0], ("0", "0", "none of none")),
-    ([5.0], [0.0], ("5", "0", "all")), ([None], [7.0], ("–", "7", "–")), ([7.0], [], ("7", "–", "–"))])
+@pytest.mark.parametrize(
+    ("gate", "whole", "cells"),
+    [
+        ([1.0, None, 3.0], [2000.0, 2000.0], ("2", "2,000", "0.100%")),
+        ([0.0], [0.0], ("0", "0", "none of none")),
+        ([5.0], [0.0], ("5", "0", "all")),
+        ([None], [7.0], ("–", "7", "–")),
+        ([7.0], [], ("7", "–", "–")),
+    ],
+)
 def test_a_gate_s_share_is_of_the_counts_there_are(gate: list, whole: list, cells: tuple):
     assert bench.share(gate, whole) == cells
 
 
 def test_repeated_runs_say_how_far_their_medians_lie_apart_and_which_are_marked():
     records = [
-        make_record(layout=layout, lines=64, ns_per_access=ns, noisy=noisy).model_dump(exclude={"counters"}) | {"run": run}
+        make_record(layout=layout, lines=64, ns_per_access=ns, noisy=noisy).model_dump(
+            exclude={"counters"}
+        )
+        | {"run": run}
         for layout, run, noisy, times in (
-            ("spread", 0, "", [10.0, 10.0, 10.1]), ("spread", 1, "", [11.0, 9.0, 13.0]),  # unstable
-            ("spread", 2, "stolen", [10.2, 10.2, 10.2]), ("packed", 0, "", [4.0, 4.0, 4.0]))
-        for ns in times]
+            ("spread", 0, "", [10.0, 10.0, 10.1]),
+            ("spread", 1, "", [11.0, 9.0, 13.0]),  # unstable
+            ("spread", 2, "stolen", [10.2, 10.2, 10.2]),
+            ("packed", 0, "", [4.0, 4.0, 4.0]),
+        )
+        for ns in times
+    ]
     packed, spread = bench.repeated(pd.DataFrame(records))
     assert packed == ("packed 64", "4.000", "nan%", "0.00%", "0 of 1")
     assert spread[:2] == ("spread 64", "10.200") and spread[3:] == (f"{1 / 10.2:.2%}", "2 of 3")
 
 
-def test_a_table_that_cannot_be_had_here_is_printed_with_its_reason(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+def test_a_table_that_cannot_be_had_here_is_printed_with_its_reason(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
     def lacking() -> Iterator[tuple[str, ...]]:
         yield "1", "2"
         raise Unavailable("no-kvm")
@@ -81,7 +105,9 @@ def test_a_table_that_cannot_be_had_here_is_printed_with_its_reason(capsys: pyte
     assert all(word in printed for word in ("A title", "how many", "2", "no-kvm"))
 
 
-def test_tables_are_chosen_by_name_and_what_takes_the_lock_itself_is_run_without_it(monkeypatch: pytest.MonkeyPatch, own_lock: Path):
+def test_tables_are_chosen_by_name_and_what_takes_the_lock_itself_is_run_without_it(
+    monkeypatch: pytest.MonkeyPatch, own_lock: Path
+):
     held: dict[str, bool] = {}
 
     def note(tables: Iterable[Callable]) -> None:
@@ -117,6 +143,14 @@ def test_a_table_is_measured(monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.measuring
 @pytest.mark.needs("a C compiler")
 def test_the_engines_take_turns_over_one_mapping(tmp_path):
-    library = bench.c_program(bench.build.KERNELS / "page_chase.c", str(tmp_path), "-w", "-shared", "-fPIC", "-Dstatic=", "-fgnu89-inline")
+    library = bench.c_program(
+        bench.build.KERNELS / "page_chase.c",
+        str(tmp_path),
+        "-w",
+        "-shared",
+        "-fPIC",
+        "-Dstatic=",
+        "-fgnu89-inline",
+    )
     numba, c, ratio = bench.program("engines_in_turn")(library, "spread", 64)
     assert min(numba, c, ratio) > 0

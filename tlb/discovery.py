@@ -1,4 +1,5 @@
-"""The book's chapters, found at run time: `tlb` names none of them, and works without them where no page is written."""
+"""The book's chapters, found at run time: `tlb` names none of them, and works without them where no
+page is written."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ def table_of_contents() -> list[str]:
 
 
 def load(name: str) -> ModuleType:
-    """Import a module of the book, such as "overview.profile". Raises Unavailable("no-book") outside a clone."""
+    """Import a module of the book, such as "overview.profile". Raises Unavailable("no-book")
+    outside a clone."""
     try:
         return import_module(f"{PACKAGE}.{name}")
     except ModuleNotFoundError as error:
@@ -43,5 +45,10 @@ def chapters() -> tuple[ModuleType, ...]:
 
 @cache
 def documents() -> dict[str, type[BaseModel]]:
-    """Return the model of each document that a chapter keeps beside its rows, by the document's name."""
-    return {name: model for chapter in chapters() for name, model in getattr(chapter, "DOCUMENTS", {}).items()}
+    """Return the model of each document that a chapter keeps beside its rows, by the document's
+    name."""
+    return {
+        name: model
+        for chapter in chapters()
+        for name, model in getattr(chapter, "DOCUMENTS", {}).items()
+    }

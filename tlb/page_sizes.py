@@ -1,6 +1,8 @@
-"""The page sizes that a kernel can be asked for: one table of what each is called, how large it is and where it comes from.
+"""The page sizes that a kernel can be asked for: one table of what each is called, how large it is
+and where it comes from.
 
-Whoever adds a page size adds a row here and teaches the kernels to ask for it; nothing else in Python tells page sizes apart by name.
+Whoever adds a page size adds a row here and teaches the kernels to ask for it; nothing else in
+Python tells page sizes apart by name.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ BASE = "4k"  # stands for the machine's base page, which arm64 may have of 16 or
 
 
 class PageSize(NamedTuple):
-    """One row: its size (None: the machine's base page), words for a sentence, how it is asked for, where the kernel takes it from.
+    """One row: its size (None: the machine's base page), words for a sentence, how it is asked for,
+    where the kernel takes it from.
 
     hardware: the page that an entry of the page table maps, as CPUID and guests call it.
     """
@@ -29,8 +32,12 @@ class PageSize(NamedTuple):
 # From small to large; of two alike, the one that takes no pool first.
 PAGES: dict[str, PageSize] = {
     "4k": PageSize(None, "base pages", "mmap, MADV_NOHUGEPAGE", "base", "4k"),
-    **{f"{kib}k": PageSize(kib << 10, f"{kib} KiB pages", f"mmap, MADV_HUGEPAGE, mTHP of {kib} kB", "mthp", "4k")
-       for kib in (16, 32, 64, 128, 256, 512)},
+    **{
+        f"{kib}k": PageSize(
+            kib << 10, f"{kib} KiB pages", f"mmap, MADV_HUGEPAGE, mTHP of {kib} kB", "mthp", "4k"
+        )
+        for kib in (16, 32, 64, 128, 256, 512)
+    },
     "1m": PageSize(1 << 20, "1 MiB pages", "mmap, MADV_HUGEPAGE, mTHP of 1024 kB", "mthp", "4k"),
     "thp": PageSize(2 << 20, "transparent 2 MiB pages", "mmap, MADV_HUGEPAGE", "thp", "2m"),
     "2m": PageSize(2 << 20, "2 MiB pages of the pool", "mmap, MAP_HUGETLB of 2 MiB", "pool", "2m"),
@@ -45,9 +52,20 @@ def _known(pages: str) -> str:
 
 
 Pages = Annotated[str, AfterValidator(_known)]
-HARDWARE = tuple(dict.fromkeys(size.hardware for size in PAGES.values()))  # what entries map, by the level of their table
-SWEPT = ("4k", "64k", "thp", "2m", "1g")  # chased over every working set; the sizes between, a ladder, over one
-LARGE: tuple[str, ...] = ("2m", "thp")  # 2 MiB both, as far as a TLB is concerned; the pool's are the surer
+HARDWARE = tuple(
+    dict.fromkeys(size.hardware for size in PAGES.values())
+)  # what entries map, by the level of their table
+SWEPT = (
+    "4k",
+    "64k",
+    "thp",
+    "2m",
+    "1g",
+)  # chased over every working set; the sizes between, a ladder, over one
+LARGE: tuple[str, ...] = (
+    "2m",
+    "thp",
+)  # 2 MiB both, as far as a TLB is concerned; the pool's are the surer
 
 
 def words(pages: str) -> str:
@@ -72,5 +90,6 @@ def ordered(kinds: Iterable[Any]) -> list[str]:
 
 
 def rank(kinds: Any) -> Any:
-    """A series of page sizes as numbers that sort from small to large: `frame.sort_values("pages", key=rank)`."""
+    """A series of page sizes as numbers that sort from small to large: `frame.sort_values("pages",
+    key=rank)`."""
     return kinds.map(list(PAGES).index) if kinds.name == "pages" else kinds

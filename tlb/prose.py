@@ -10,9 +10,11 @@ _WORDS = ("no", "one", "two", "three", "four", "five", "six")
 
 
 def escape_markdown(text: object) -> str:
-    """A machine's own words (a CPU's name, a kernel's release) on one line, for Markdown: no markup, HTML or role in them.
+    """A machine's own words (a CPU's name, a kernel's release) on one line, for Markdown: no
+    markup, HTML or role in them.
 
-    CommonMark lets a backslash stand before any ASCII punctuation, and takes what follows for a letter.
+    CommonMark lets a backslash stand before any ASCII punctuation, and takes what follows for a
+    letter.
     """
     return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", " ".join(str(text).split()))
 
@@ -32,20 +34,31 @@ def many(number: int) -> str:
     return in_words(number) if number else "none"
 
 
-def extremes(values: Mapping[str, float], unit: str = "ns", most: str = "takes longest", least: str = "is fastest") -> str:
-    """Which of several named quantities is the largest and which the smallest, in a sentence; of a single one, what it is."""
-    (high, largest), (low, smallest) = (pick(values.items(), key=lambda item: item[1]) for pick in (max, min))
+def extremes(
+    values: Mapping[str, float],
+    unit: str = "ns",
+    most: str = "takes longest",
+    least: str = "is fastest",
+) -> str:
+    """Which of several named quantities is the largest and which the smallest, in a sentence; of a
+    single one, what it is."""
+    (high, largest), (low, smallest) = (
+        pick(values.items(), key=lambda item: item[1]) for pick in (max, min)
+    )
     if len(values) == 1:
         return f"{high[0].upper()}{high[1:]} alone: {largest:z.3g} {unit}."
     return f"{high[0].upper()}{high[1:]} {most}, with {largest:z.3g} {unit}, and {low} {least}, with {smallest:z.3g}."
 
 
 def climb(heights: Mapping[float, float]) -> str:
-    """Where a curve rises most from one place to the next, to end a sentence with: ", most steeply from 64 to 72 pages"; "" where nowhere.
+    """Where a curve rises most from one place to the next, to end a sentence with: ", most steeply
+    from 64 to 72 pages"; "" where nowhere.
 
     heights: the curve as it is drawn, from left to right.
     """
-    steps = {(left, right): heights[right] - heights[left] for left, right in pairwise(heights.keys())}
+    steps = {
+        (left, right): heights[right] - heights[left] for left, right in pairwise(heights.keys())
+    }
     (left, right), rise = max(steps.items(), key=lambda item: item[1], default=((0, 0), 0))
     return f", most steeply from {count(left)} to {count(right)} pages" if rise > 0 else ""
 

@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable
 from fractions import Fraction
 
-# KiB and a bare K are binary, as page and cache sizes are; KB and MB are decimal, as the SI has them.
+# KiB and a bare K are binary, as page and cache sizes are; KB and MB are decimal, as the SI has
+# them.
 _BINARY = {"": 1, "B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _UNITS = (
     _BINARY
@@ -20,15 +21,18 @@ _LARGEST_BYTES = 2**63 - 1  # what off_t and size_t hold on every system that me
 
 
 def parse_size(text: str) -> int:
-    """Bytes in a size: "256MiB", "1.5 GiB" and "64K" are binary, "100 MB" is decimal, "1048576" is bytes.
+    """Bytes in a size: "256MiB", "1.5 GiB" and "64K" are binary, "100 MB" is decimal, "1048576" is
+    bytes.
 
-    ValueError, in one sentence, for anything else: no number, an unknown unit, zero, a negative size, a part
-    of a byte, more than 2^63 - 1 bytes.
+    ValueError, in one sentence, for anything else: no number, an unknown unit, zero, a negative
+    size, a part of a byte, more than 2^63 - 1 bytes.
     """
     shown = repr(text if len(text) <= 40 else text[:40] + "…")
     match = _SIZE.fullmatch(text)
     if match is None or match[2].upper() not in _UNITS:
-        raise ValueError(f"{shown} is not a size: write a number and a unit, such as 256MiB or 4GiB.")
+        raise ValueError(
+            f"{shown} is not a size: write a number and a unit, such as 256MiB or 4GiB."
+        )
     size_bytes = Fraction(match[1]) * _UNITS[match[2].upper()]
     if size_bytes.denominator != 1:
         raise ValueError(f"{shown} is not a whole number of bytes: use a smaller unit.")
@@ -38,7 +42,8 @@ def parse_size(text: str) -> int:
 
 
 def format_size(size_bytes: int) -> str:
-    """A size in the largest binary unit that fits, at most two decimals: "256 MiB", "1.5 GiB", "100 B"."""
+    """A size in the largest binary unit that fits, at most two decimals: "256 MiB", "1.5 GiB", "100
+    B"."""
     for unit, letter in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
         # From half a hundredth below the unit on, rounding would print "1024" of the unit beneath.
         if abs(size_bytes) >= unit - unit // 2**10 * 0.005:
@@ -47,7 +52,8 @@ def format_size(size_bytes: int) -> str:
 
 
 def page_name(size_bytes: int) -> str:
-    """The name of a page size, as kernels and data use it: 4096 -> "4k", 2 MiB -> "2m", 1 GiB -> "1g"."""
+    """The name of a page size, as kernels and data use it: 4096 -> "4k", 2 MiB -> "2m", 1 GiB ->
+    "1g"."""
     for unit, letter in ((2**30, "g"), (2**20, "m"), (2**10, "k")):
         if size_bytes >= unit and size_bytes % unit == 0:
             return f"{size_bytes // unit}{letter}"
@@ -57,7 +63,9 @@ def page_name(size_bytes: int) -> str:
 def format_ns(ns: float) -> str:
     """A duration given in nanoseconds, to three digits: "4.2 ns", "1.2 µs", "250 ms", "12.7 s"."""
     if not math.isfinite(ns):
-        raise ValueError("A duration is a finite number; what was not measured has a reason instead.")
+        raise ValueError(
+            "A duration is a finite number; what was not measured has a reason instead."
+        )
     for unit, name in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
         if abs(ns) >= unit * 0.9995:  # below that, three digits still fit the smaller unit
             return f"{_digits(ns / unit)} {name}"
@@ -65,16 +73,19 @@ def format_ns(ns: float) -> str:
 
 
 def rounded(value: float, digits: int = 4) -> float:
-    """A number to so many significant digits: those of a fit that do not depend on the CPU it was made on.
+    """A number to so many significant digits: those of a fit that do not depend on the CPU it was
+    made on.
 
-    Solvers and special functions differ in their last digits from one CPU to the next, by the width of its vectors and by fused
-    multiplications. What is drawn and said of committed rows is to be the same on all.
+    Solvers and special functions differ in their last digits from one CPU to the next, by the width
+    of its vectors and by fused multiplications. What is drawn and said of committed rows is to be
+    the same on all.
     """
     return float(f"{value:.{digits}g}")
 
 
 def significant(value: float, digits: int) -> str:
-    """Return a finite number to so many significant digits, all whole digits kept, without an exponent: "1,234", "0.950"."""
+    """Return a finite number to so many significant digits, all whole digits kept, without an
+    exponent: "1,234", "0.950"."""
     if not value:
         return "0"
     whole = math.floor(math.log10(abs(value))) + 1
@@ -82,7 +93,8 @@ def significant(value: float, digits: int) -> str:
 
 
 def digits_apart(values: Iterable[float], marks: Iterable[float], least: int) -> int:
-    """Return the fewest digits, `least` or more, at which `significant` prints each value on its own side of each mark."""
+    """Return the fewest digits, `least` or more, at which `significant` prints each value on its
+    own side of each mark."""
     marks = [mark for mark in marks if math.isfinite(mark)]
     pairs = [(value, mark) for value in values if math.isfinite(value) for mark in marks]
 
@@ -93,7 +105,9 @@ def digits_apart(values: Iterable[float], marks: Iterable[float], least: int) ->
         one, other = printed(value, digits), printed(mark, digits)
         return (value < mark, value > mark) == (one < other, one > other)
 
-    return next((digits for digits in range(least, 17) if all(keeps(*pair, digits) for pair in pairs)), 17)
+    return next(
+        (digits for digits in range(least, 17) if all(keeps(*pair, digits) for pair in pairs)), 17
+    )
 
 
 def _digits(value: float) -> str:

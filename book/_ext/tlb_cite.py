@@ -1,4 +1,5 @@
-"""The Sphinx side of citing: sources of one author and year have letters, where they are cited and in the list of references."""
+"""The Sphinx side of citing: sources of one author and year have letters, where they are cited and
+in the list of references."""
 
 from __future__ import annotations
 
@@ -39,5 +40,7 @@ def add_letters(app: Sphinx) -> None:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     register_plugin("pybtex.style.formatting", STYLE, Listed)
-    app.connect("builder-inited", add_letters, priority=900)  # after sphinxcontrib.bibtex has read it
+    app.connect(
+        "builder-inited", add_letters, priority=900
+    )  # after sphinxcontrib.bibtex has read it
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,4 +1,5 @@
-"""What a page rests on, to download at its end: its notebook, all rows of its machine, the kernels that measured them."""
+"""What a page rests on, to download at its end: its notebook, all rows of its machine, the kernels
+that measured them."""
 
 from __future__ import annotations
 
@@ -32,12 +33,15 @@ class Files(NamedTuple):
 
 
 def files_of(notebook: Path, kernels: Path) -> Files | None:
-    """What an executed notebook rests on; None where it measures nothing or nothing is there. kernels: the folder of their sources."""
+    """What an executed notebook rests on; None where it measures nothing or nothing is there.
+    kernels: the folder of their sources."""
     content = json.loads(notebook.read_text(encoding="utf-8"))
     if not any("parameters" in cell["metadata"].get("tags", []) for cell in content["cells"]):
         return None
     name, store = notebook.stem, Store(data_root())
-    machine = content["metadata"].get("papermill", {}).get("parameters", {}).get("machine", "reference")
+    machine = (
+        content["metadata"].get("papermill", {}).get("parameters", {}).get("machine", "reference")
+    )
     try:
         if machine == "this":
             store, machine = store.own, host.machine_id(host.inspect())
@@ -47,7 +51,11 @@ def files_of(notebook: Path, kernels: Path) -> Files | None:
     except Unavailable:  # as the page itself says
         return None
     rows = store.root / machine
-    sources = [path for kernel in asked if (rows / f"{kernel}.jsonl").is_file() and (path := kernels / f"{kernel}.c").is_file()]
+    sources = [
+        path
+        for kernel in asked
+        if (rows / f"{kernel}.jsonl").is_file() and (path := kernels / f"{kernel}.c").is_file()
+    ]
     return Files(machine, rows, sources) if rows.is_dir() else None
 
 
@@ -59,14 +67,19 @@ def pack(rows: Path, archive: Path) -> None:
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
         for path in sorted(rows.iterdir()):
             if path.suffix in (".json", ".jsonl", ".md") and ".quarantine" not in path.name:
-                packed.writestr(zipfile.ZipInfo(f"{rows.name}/{path.name}", _AT_ALL_TIMES), path.read_bytes(), zipfile.ZIP_DEFLATED)
+                packed.writestr(
+                    zipfile.ZipInfo(f"{rows.name}/{path.name}", _AT_ALL_TIMES),
+                    path.read_bytes(),
+                    zipfile.ZIP_DEFLATED,
+                )
 
 
 _CARD = re.compile(r'href="\.\./_sources/((own\.)?([a-z0-9-]{1,64})\.txt)"')
 
 
 def write_cards(body: str, out: Path) -> None:
-    """Put the data cards that a page links to (front/machines_tables.py) beside its notebook, as text."""
+    """Put the data cards that a page links to (front/machines_tables.py) beside its notebook, as
+    text."""
     data = Store(data_root())
     for name, own, machine in _CARD.findall(body):
         if (card := (data.own if own else data).root / machine / "README.md").is_file():
@@ -74,7 +87,9 @@ def write_cards(body: str, out: Path) -> None:
             shutil.copyfile(card, out / name)
 
 
-def add_files(app: Sphinx, page: str, template: str, context: dict, doctree: nodes.document | None) -> None:
+def add_files(
+    app: Sphinx, page: str, template: str, context: dict, doctree: nodes.document | None
+) -> None:
     """Put the files beside the page, and links to them at its end."""
     if doctree is None or (notebook := Path(app.env.doc2path(page))).suffix != ".ipynb":
         return
@@ -87,16 +102,27 @@ def add_files(app: Sphinx, page: str, template: str, context: dict, doctree: nod
     lines = [Markup("The notebook: {}.").format(link(context["sourcename"], notebook.name))]
     if files := files_of(notebook, Path(app.srcdir) / "kernels"):
         pack(files.rows, out / f"{files.machine}.zip")
-        lines.append(Markup("All rows of {}, with the computer's description: {}.").format(
-            files.machine, link(f"{files.machine}.zip", f"{files.machine}.zip")))
+        lines.append(
+            Markup("All rows of {}, with the computer's description: {}.").format(
+                files.machine, link(f"{files.machine}.zip", f"{files.machine}.zip")
+            )
+        )
         for kernel in files.kernels:
             (out / "kernels").mkdir(exist_ok=True)
             shutil.copyfile(kernel, out / "kernels" / kernel.name)
         if files.kernels:
-            lines.append(Markup("What measured them: {}.").format(
-                Markup(", ").join(link(f"kernels/{kernel.name}", kernel.name) for kernel in files.kernels)))
-    context["body"] += str(Markup('<div class="tlb-files"><p class="rubric">Files of this page</p><ul>{}</ul></div>').format(
-        Markup("").join(Markup("<li>{}</li>").format(line) for line in lines)))
+            lines.append(
+                Markup("What measured them: {}.").format(
+                    Markup(", ").join(
+                        link(f"kernels/{kernel.name}", kernel.name) for kernel in files.kernels
+                    )
+                )
+            )
+    context["body"] += str(
+        Markup(
+            '<div class="tlb-files"><p class="rubric">Files of this page</p><ul>{}</ul></div>'
+        ).format(Markup("").join(Markup("<li>{}</li>").format(line) for line in lines))
+    )
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -1,13 +1,15 @@
-"""The directive `listing`: a part of a source file as it stands now, highlighted and numbered, with its file and line.
+"""The directive `listing`: a part of a source file as it stands now, highlighted and numbered, with
+its file and line.
 
     ```{listing} experiments/stlb_cliff/figures.py cliff
     :fold:
     How the figure is drawn.
     ```
 
-shows a function or class of a Python file; of another file, what stands between the marks [timed: NAME] and [end]; of a program that
-shows recipes, of any language, the part `recipe` or `pool`: what stands between that mark and [end]. Under a kernel's file stands which
-source measured the page's rows.
+shows a function or class of a Python file; of another file, what stands between the marks [timed:
+NAME] and [end]; of a program that shows recipes, of any language, the part `recipe` or `pool`: what
+stands between that mark and [end]. Under a kernel's file stands which source measured the page's
+rows.
 """
 
 from __future__ import annotations
@@ -30,15 +32,18 @@ _MARK = re.compile(r"(?:/\*|//|#) \[(?:timed: ([^\]]+)|(timed|recipe|pool))\]")
 
 
 def python_part(text: str, name: str) -> tuple[int, list[str]]:
-    """(first line, lines) of a function, a class, a method "Class.name", or an assignment. LookupError where there is none."""
+    """(first line, lines) of a function, a class, a method "Class.name", or an assignment.
+    LookupError where there is none."""
     node: ast.Module | ast.stmt = ast.parse(text)
     for word in name.split("."):
         named = [child for child in getattr(node, "body", []) if word in _names(child)]
         if not named:
             raise LookupError(name)
         node = named[0]
-    first = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", []))])
-    return first, text.splitlines()[first - 1: node.end_lineno]
+    first = min(
+        [node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", []))]
+    )
+    return first, text.splitlines()[first - 1 : node.end_lineno]
 
 
 def _names(node: ast.stmt) -> list[str | None]:
@@ -47,13 +52,13 @@ def _names(node: ast.stmt) -> list[str | None]:
 
 
 def timed_part(text: str, name: str) -> tuple[int, list[str]]:
-    """(first line, lines) between [timed: NAME], [timed], [recipe] or [pool] and [end]; the name is what stands last. LookupError
-    without it."""
+    """(first line, lines) between [timed: NAME], [timed], [recipe] or [pool] and [end]; the name is
+    what stands last. LookupError without it."""
     lines = text.splitlines()
     for start, line in enumerate(lines):
         if (mark := _MARK.search(line)) and name in (mark[1] or mark[2]).split(", "):
             ends = [i for i in range(start, len(lines)) if "[end]" in lines[i]]
-            return start + 2, lines[start + 1: ends[0] if ends else len(lines)]
+            return start + 2, lines[start + 1 : ends[0] if ends else len(lines)]
     raise LookupError(name)
 
 
@@ -72,32 +77,67 @@ class Listing(SphinxDirective):
             if not file.startswith(ROOTS) or ".." in file:
                 raise LookupError(file)
             text = (Path(self.env.srcdir) / file).read_text()
-            find = python_part if file.endswith(".py") and part not in ("recipe", "pool") else timed_part
+            find = (
+                python_part
+                if file.endswith(".py") and part not in ("recipe", "pool")
+                else timed_part
+            )
             first, lines = find(text, part) if part else (1, text.splitlines())
         except (LookupError, OSError):
-            return [self.state.document.reporter.warning(f"{file} has no part {part!r} to list.", line=self.lineno)]
+            return [
+                self.state.document.reporter.warning(
+                    f"{file} has no part {part!r} to list.", line=self.lineno
+                )
+            ]
         self.env.note_dependency(str(Path(self.env.srcdir) / file))
-        literal = nodes.literal_block("\n".join(lines), "\n".join(lines), linenos=True,
-                                      language=_LANGUAGES.get(Path(file).suffix, "c"), highlight_args={"linenostart": first})
+        literal = nodes.literal_block(
+            "\n".join(lines),
+            "\n".join(lines),
+            linenos=True,
+            language=_LANGUAGES.get(Path(file).suffix, "c"),
+            highlight_args={"linenostart": first},
+        )
         self.set_source_info(literal)
         caption = f"{' '.join(self.content)} ``{file}``, line {first}.".strip().replace("``", "`")
         wrapped = container_wrapper(self, literal, caption)
         self.add_name(wrapped)
         if "fold" in self.options:  # to unfold at its caption
-            marks = [nodes.raw("", mark, format="html") for mark in ("<details><summary>", "</summary>", "</details>")]
+            marks = [
+                nodes.raw("", mark, format="html")
+                for mark in ("<details><summary>", "</summary>", "</details>")
+            ]
             wrapped.children = [marks[0], wrapped[0], marks[1], wrapped[1], marks[2]]
         wrapped["classes"].append("tlb-listing")
         if measured := self._measured_by().get(file):
-            wrapped += nodes.paragraph(measured, "", *self.state.inline_text(measured, self.lineno)[0], classes=["tlb-measured"])
+            wrapped += nodes.paragraph(
+                measured,
+                "",
+                *self.state.inline_text(measured, self.lineno)[0],
+                classes=["tlb-measured"],
+            )
         return [wrapped]
 
     def _measured_by(self) -> dict[str, str]:
-        """A line a file on what measured this page's rows, where the page is a notebook that left them (article/sources.py)."""
-        page, known = Path(self.env.doc2path(self.env.docname)), self.env.temp_data  # which is of this page alone
+        """A line a file on what measured this page's rows, where the page is a notebook that left
+        them (article/sources.py)."""
+        page, known = (
+            Path(self.env.doc2path(self.env.docname)),
+            self.env.temp_data,
+        )  # which is of this page alone
         if "tlb_measured_by" not in known:
-            cells = json.loads(page.read_text(encoding="utf-8"))["cells"] if page.suffix == ".ipynb" else []
-            kept = [output.get("metadata", {}).get("tlb", {}) for cell in cells for output in cell.get("outputs", ())]
-            known["tlb_measured_by"] = {file: line for one in kept for file, line in one.get("measured_by", {}).items()}
+            cells = (
+                json.loads(page.read_text(encoding="utf-8"))["cells"]
+                if page.suffix == ".ipynb"
+                else []
+            )
+            kept = [
+                output.get("metadata", {}).get("tlb", {})
+                for cell in cells
+                for output in cell.get("outputs", ())
+            ]
+            known["tlb_measured_by"] = {
+                file: line for one in kept for file, line in one.get("measured_by", {}).items()
+            }
         return known["tlb_measured_by"]
 
 

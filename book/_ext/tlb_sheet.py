@@ -1,7 +1,8 @@
-"""One style sheet in the place of ten: what all pages load, in the same order, without the rules of classes that no page and no script has.
+"""One style sheet in the place of ten: what all pages load, in the same order, without the rules of
+classes that no page and no script has.
 
-Nothing is drawn before the last sheet is there, and on a telephone each wait for an answer is half a second. Most of the theme's sheet is
-icons and widgets that a book has not.
+Nothing is drawn before the last sheet is there, and on a telephone each wait for an answer is half
+a second. Most of the theme's sheet is icons and widgets that a book has not.
 """
 
 from __future__ import annotations
@@ -15,20 +16,27 @@ from pathlib import Path
 from sphinx.application import Sphinx
 
 # With other attributes, as `media`, a link is left as it is.
-_LINK = re.compile(r'[ \t]*<link(?=[^>]* rel="stylesheet")(?: (?:rel="stylesheet"|type="text/css"|href="([^"?]+)(?:\?[^"]*)?"))+ */?>\n?')
+_LINK = re.compile(
+    r'[ \t]*<link(?=[^>]* rel="stylesheet")(?: (?:rel="stylesheet"|type="text/css"|href="([^"?]+)(?:\?[^"]*)?"))+ */?>\n?'
+)
 _SCRIPT = re.compile(r'<script[^>]* src="([^"?]+)')
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _URL = re.compile(r"""url\((["']?)(?!data:|[a-z]+:|/|#)([^"')]+)\1\)""")
 _IMPORT = re.compile(r"""@import\s+(?:url\()?["']([^"']+)["']\)?\s*;""")
 _WORD = re.compile(r"[A-Za-z_][\w-]*")
 _CLASS = re.compile(r"\.(-?[A-Za-z_][\w-]*)")
-_PIECE = re.compile(r"""\\.|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|[{};,()\[\]]|[^\\"'{};,()\[\]]+""", re.DOTALL)
+_PIECE = re.compile(
+    r"""\\.|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|[{};,()\[\]]|[^\\"'{};,()\[\]]+""", re.DOTALL
+)
 _GROUPS = ("@media", "@supports", "@layer", "@container")
-_LEAST_STEM = 4  # letters of a name's beginning that a script completes, as in `bs-tooltip-${place}`
+_LEAST_STEM = (
+    4  # letters of a name's beginning that a script completes, as in `bs-tooltip-${place}`
+)
 
 
 def rules(css: str) -> Iterator[tuple[str, str | None]]:
-    """(selectors or at-rule, body) of a sheet's outermost rules, in order; None as the body of a statement."""
+    """(selectors or at-rule, body) of a sheet's outermost rules, in order; None as the body of a
+    statement."""
     depth, head, body = 0, "", ""
     for piece in _PIECE.findall(css):
         depth += (piece == "{") - (piece == "}")
@@ -60,7 +68,8 @@ def selectors(head: str) -> Iterator[str]:
 
 
 def can_match(selector: str, names: set[str], stems: tuple[str, ...]) -> bool:
-    """Whether a page could have an element of a selector: no class of it, but within parentheses, is unknown to all."""
+    """Whether a page could have an element of a selector: no class of it, but within parentheses,
+    is unknown to all."""
     if "\\" in selector:
         return True
     outer, before = selector, ""
@@ -80,15 +89,21 @@ def needed(css: str, names: set[str], stems: tuple[str, ...]) -> str:
                 kept.append(f"{head}{{{inner}}}")
         elif head.startswith("@"):
             kept.append(f"{head}{{{body.strip()}}}")
-        elif mine := [selector for selector in selectors(head) if can_match(selector, names, stems)]:
+        elif mine := [
+            selector for selector in selectors(head) if can_match(selector, names, stems)
+        ]:
             kept.append(f"{','.join(mine)}{{{body.strip()}}}")
     return "\n".join(kept)
 
 
 def whole(sheet: Path, static: Path) -> str:
-    """A sheet with what it imports in place, without comments, its addresses relative to the folder of static files."""
+    """A sheet with what it imports in place, without comments, its addresses relative to the folder
+    of static files."""
+
     def place(address: str) -> str:
-        return posixpath.normpath(posixpath.join(sheet.parent.relative_to(static).as_posix(), address))
+        return posixpath.normpath(
+            posixpath.join(sheet.parent.relative_to(static).as_posix(), address)
+        )
 
     text = _COMMENT.sub("", sheet.read_text(encoding="utf-8")).removeprefix('@charset "UTF-8";')
     imported = _IMPORT.sub(lambda found: f"/*{place(found[1])}*/", text)
@@ -99,24 +114,43 @@ def whole(sheet: Path, static: Path) -> str:
 def known(pages: list[str], scripts: list[str]) -> tuple[set[str], tuple[str, ...]]:
     """Every word of pages and scripts; and the beginnings of names that a script completes."""
     words = {word for text in (*pages, *scripts) for word in _WORD.findall(text)}
-    return words, tuple(word for text in scripts for word in set(_WORD.findall(text)) if word.endswith("-") and len(word) >= _LEAST_STEM)
+    return words, tuple(
+        word
+        for text in scripts
+        for word in set(_WORD.findall(text))
+        if word.endswith("-") and len(word) >= _LEAST_STEM
+    )
 
 
 def join_sheets(app: Sphinx, error: Exception | None) -> None:
-    """Put one sheet beside the others, and let the pages load it alone. Pages that load other sheets have one of their own."""
+    """Put one sheet beside the others, and let the pages load it alone. Pages that load other
+    sheets have one of their own."""
     if error or app.builder.name != "html":
         return
     out = Path(app.outdir)
-    pages = {path: path.read_text(encoding="utf-8") for path in sorted(out.rglob("*.html")) if "_static" not in path.parts}
-    loaded = {(path.parent / source).resolve() for path, text in pages.items() for source in _SCRIPT.findall(text)}
-    names = known([*pages.values()], [path.read_text(encoding="utf-8") for path in sorted(loaded) if path.is_file()])
+    pages = {
+        path: path.read_text(encoding="utf-8")
+        for path in sorted(out.rglob("*.html"))
+        if "_static" not in path.parts
+    }
+    loaded = {
+        (path.parent / source).resolve()
+        for path, text in pages.items()
+        for source in _SCRIPT.findall(text)
+    }
+    names = known(
+        [*pages.values()],
+        [path.read_text(encoding="utf-8") for path in sorted(loaded) if path.is_file()],
+    )
     made: dict[tuple[Path, ...], str] = {}
     for path, text in pages.items():
         sheets = tuple((path.parent / found[1]).resolve() for found in _LINK.finditer(text))
         if len(sheets) < 2:
             continue
         if sheets not in made:
-            css = "\n".join(needed(whole(sheet, (out / "_static").resolve()), *names) for sheet in sheets)
+            css = "\n".join(
+                needed(whole(sheet, (out / "_static").resolve()), *names) for sheet in sheets
+            )
             made[sheets] = f"book-{hashlib.sha256(css.encode()).hexdigest()[:12]}.css"
             (out / "_static" / made[sheets]).write_text(css, encoding="utf-8")
         link = f'<link rel="stylesheet" href="{posixpath.relpath("_static", path.parent.relative_to(out).as_posix())}/{made[sheets]}" />\n'

@@ -1,4 +1,5 @@
-"""The Sphinx side of the site: Vega on the pages that hold a chart, and the page for a wrong address."""
+"""The Sphinx side of the site: Vega on the pages that hold a chart, and the page for a wrong
+address."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ def bundle_name() -> str:
 
 
 def make_bundle(app: Sphinx) -> None:
-    """Put Vega, Vega-Lite and Vega-Embed as one script among the static files, and the charts' theme. Made once a version, in 2 s.
+    """Put Vega, Vega-Lite and Vega-Embed as one script among the static files, and the charts'
+    theme. Made once a version, in 2 s.
 
     In a function of its own, because its top-level names collide with those of Sphinx's scripts.
     """
@@ -46,30 +48,52 @@ def make_bundle(app: Sphinx) -> None:
 
 def has_chart(doctree: nodes.document | None) -> bool:
     """Whether a page holds a figure that figures.js can bring to life."""
-    return doctree is not None and any(CHART_MARK in raw.astext() for raw in doctree.findall(nodes.raw))
+    return doctree is not None and any(
+        CHART_MARK in raw.astext() for raw in doctree.findall(nodes.raw)
+    )
 
 
-def add_scripts(app: Sphinx, page: str, template: str, context: dict, doctree: nodes.document | None) -> None:
-    """Load the bundle, the theme and figures.js on this page if it has a chart; Sphinx forgets them before the next."""
+def add_scripts(
+    app: Sphinx, page: str, template: str, context: dict, doctree: nodes.document | None
+) -> None:
+    """Load the bundle, the theme and figures.js on this page if it has a chart; Sphinx forgets them
+    before the next."""
     for script in (bundle_name(), "theme.js", "figures.js") if has_chart(doctree) else ():
         app.add_js_file(script)
 
 
 # What later scripts, written into the page, change.
 _AT_ONCE = "documentation_options.js"
-# (HTML, what it should be): a label that is not what is read, and roles of a list that is none (ARIA 1.2 has no doc-biblioentry).
-_MENDED = (('<summary aria-label="Toggle hidden content">', "<summary>"), ('role="doc-biblioentry"', 'role="listitem"'))
+# (HTML, what it should be): a label that is not what is read, and roles of a list that is none
+# (ARIA 1.2 has no doc-biblioentry).
+_MENDED = (
+    ('<summary aria-label="Toggle hidden content">', "<summary>"),
+    ('role="doc-biblioentry"', 'role="listitem"'),
+)
 
 
-def defer_scripts(app: Sphinx, page: str, template: str, context: dict, doctree: nodes.document | None) -> None:
-    """Let every script of a page of text wait until it has been read, so that none stands between the reader and the text."""
-    context["script_files"] = context["script_files"] if doctree is None else [
-        script if not script.filename or str(script.filename).endswith(_AT_ONCE) else
-        _JavaScript(script.filename, priority=script.priority, **{**script.attributes, "defer": "defer"})
-        for script in context["script_files"]]
+def defer_scripts(
+    app: Sphinx, page: str, template: str, context: dict, doctree: nodes.document | None
+) -> None:
+    """Let every script of a page of text wait until it has been read, so that none stands between
+    the reader and the text."""
+    context["script_files"] = (
+        context["script_files"]
+        if doctree is None
+        else [
+            script
+            if not script.filename or str(script.filename).endswith(_AT_ONCE)
+            else _JavaScript(
+                script.filename, priority=script.priority, **{**script.attributes, "defer": "defer"}
+            )
+            for script in context["script_files"]
+        ]
+    )
 
 
-def mend(app: Sphinx, page: str, template: str, context: dict, doctree: nodes.document | None) -> None:
+def mend(
+    app: Sphinx, page: str, template: str, context: dict, doctree: nodes.document | None
+) -> None:
     """Give other people's HTML the names and roles that a reader without eyes needs."""
     for wrong, right in _MENDED:
         context["body"] = context.get("body", "").replace(wrong, right)
@@ -84,13 +108,16 @@ def page_link(app: Sphinx, page: str) -> str:
 def write_page(app: Sphinx, name: str, **values: str) -> None:
     """Write a page that needs no other file, from the template of its name; `values` are HTML."""
     page = Template((FOLDER / name).read_text(encoding="utf-8")).substitute(
-        language=html.escape(app.config.language), title=html.escape(app.config.html_title), **values
+        language=html.escape(app.config.language),
+        title=html.escape(app.config.html_title),
+        **values,
     )
     (Path(app.outdir) / name).write_text(page, encoding="utf-8")
 
 
 def write_entrances(app: Sphinx, error: Exception | None) -> None:
-    """Write the pages of two addresses without a chapter: index.html, the site's root, leads to the first.
+    """Write the pages of two addresses without a chapter: index.html, the site's root, leads to the
+    first.
 
     404.html answers at any depth; its links start at html_baseurl.
     """
@@ -113,11 +140,14 @@ def link_repository(app: Sphinx) -> None:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     PygmentsBridge.html_formatter = CodeHtml
-    app.connect("builder-inited", link_repository, priority=100)  # before the theme reads its options
+    app.connect(
+        "builder-inited", link_repository, priority=100
+    )  # before the theme reads its options
     app.connect("builder-inited", make_bundle)
     app.connect("html-page-context", add_scripts)
     app.connect("html-page-context", defer_scripts, priority=900)  # after all who add some
     app.connect("html-page-context", mend)
-    # Before sphinx_external_toc, which writes a page without title and icon where there is no index.html.
+    # Before sphinx_external_toc, which writes a page without title and icon where there is no
+    # index.html.
     app.connect("build-finished", write_entrances, priority=400)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,4 +1,5 @@
-"""What articles say of flushes, switches, cold starts, forks and neighbours, as predicates on the chapter's Analysis."""
+"""What articles say of flushes, switches, cold starts, forks and neighbours, as predicates on the
+chapter's Analysis."""
 
 from __future__ import annotations
 
@@ -14,7 +15,10 @@ from tlb.units import format_ns, format_size
 
 def _of(kernel: str, **where: object) -> Compares:
     """The points of a kernel that have these fields or options."""
-    return lambda point, scope: point.kernel == kernel and {**dict(point.options), **point.model_dump()}.items() >= where.items()
+    return lambda point, scope: (
+        point.kernel == kernel
+        and {**dict(point.options), **point.model_dump()}.items() >= where.items()
+    )
 
 
 @claim("switch-flushes-walk-caches", points=_of("switch_chase", hops=FIRST_HOPS))
@@ -22,17 +26,23 @@ def a_switch_flushes(a: Analysis, band: Band) -> Answer:
     ratio = a.first_walks()
     effect = inside(ratio, *band)
     if a.host.pcid and effect.decided() is None:  # then the kernel's own rule decides
-        return False, (f"With PCID, Linux reloads CR3 without a flush if it still knows the address space. The first {FIRST_HOPS} walks "
-                       f"after a process switch take about {ratio.value:.2f} times as long as after a thread switch.")
-    return effect, (f"The first {FIRST_HOPS} walks after a switch of processes take {ratio:.2f} times as long as those after one of "
-                    "threads.")
+        return False, (
+            f"With PCID, Linux reloads CR3 without a flush if it still knows the address space. The first {FIRST_HOPS} walks "
+            f"after a process switch take about {ratio.value:.2f} times as long as after a thread switch."
+        )
+    return effect, (
+        f"The first {FIRST_HOPS} walks after a switch of processes take {ratio:.2f} times as long as those after one of "
+        "threads."
+    )
 
 
 @claim("cold-starts-pay-a-tax", points=_of("cold_chase", lines=HELD))
 def a_cold_start_pays(a: Analysis, band: Band) -> Answer:
     ratio = a.cold_tax()
-    return inside(ratio, *band), (f"Translation costs {ratio:.1f} times as much in a new process's first round over {HELD} pages as in its "
-                                  "last; no page faults, and the lines are in its caches.")
+    return inside(ratio, *band), (
+        f"Translation costs {ratio:.1f} times as much in a new process's first round over {HELD} pages as in its "
+        "last; no page faults, and the lines are in its caches."
+    )
 
 
 def _worker(point: Point, scope: Scope) -> bool:
@@ -42,57 +52,77 @@ def _worker(point: Point, scope: Scope) -> bool:
 @claim("warm-workers-win", points=_worker)
 def a_warm_worker_wins(a: Analysis, band: Band) -> Answer:
     ratio = a.price_after(NEW) / a.price_after("process")
-    return inside(ratio, *band), (f"Translation of a request over {HELD} pages costs {ratio:.1f} times as much in a new process as in a "
-                                  "worker that is switched to.")
+    return inside(ratio, *band), (
+        f"Translation of a request over {HELD} pages costs {ratio:.1f} times as much in a new process as in a "
+        "worker that is switched to."
+    )
 
 
 def _streams(point: Point, scope: Scope) -> bool:
     """The chase beside the largest stream, and beside none."""
-    return point.kernel == "neighbour_chase" and point.lines == far(scope) and dict(point.options).get("stream_kib") in (
-        0, STREAMED_MIB[-1] << 10)
+    return (
+        point.kernel == "neighbour_chase"
+        and point.lines == far(scope)
+        and dict(point.options).get("stream_kib") in (0, STREAMED_MIB[-1] << 10)
+    )
 
 
 @claim("neighbours-evict-the-table", points=_streams)
 def neighbours_evict_the_table(a: Analysis, band: Band) -> Answer:
     ratio = a.under_load()
-    return inside(ratio, *band), (f"Beside a thread that streams {STREAMED_MIB[-1]} MiB, translation over "
-                                  f"{format_size(a.far_lines * a.base_page_bytes)} costs {ratio:.2f} times what it costs beside one that "
-                                  "only runs.")
+    return inside(ratio, *band), (
+        f"Beside a thread that streams {STREAMED_MIB[-1]} MiB, translation over "
+        f"{format_size(a.far_lines * a.base_page_bytes)} costs {ratio:.2f} times what it costs beside one that "
+        "only runs."
+    )
 
 
-@claim("page-management-slows-a-loop", points=lambda point, scope: point.kernel == "neighbour_chase" and point.lines == HELD)
+@claim(
+    "page-management-slows-a-loop",
+    points=lambda point, scope: point.kernel == "neighbour_chase" and point.lines == HELD,
+)
 def page_management_slows(a: Analysis, band: Band) -> Answer:
     ratio = a.beside_discards()
-    return inside(ratio, *band), (f"Beside a thread that gives its pages back, a chase over {HELD} other pages takes {ratio:.2f} times as "
-                                  "long, over the same ratio of its packed control, from which the interrupts take as much.")
+    return inside(ratio, *band), (
+        f"Beside a thread that gives its pages back, a chase over {HELD} other pages takes {ratio:.2f} times as "
+        "long, over the same ratio of its packed control, from which the interrupts take as much."
+    )
 
 
 @claim("cow-copies-2-mib", points=_of("fork_write", mode="write", used=1))
 def a_write_copies_2_mib(a: Analysis, band: Band) -> Answer:
     copied, _ = a.single_write(LARGE)
-    return inside(copied, *band), f"A write to {words(LARGE)} after a fork copies {format_size(round(copied.value))}."
+    return inside(
+        copied, *band
+    ), f"A write to {words(LARGE)} after a fork copies {format_size(round(copied.value))}."
 
 
 @claim("sparse-small-allocations-hurt", points=_of("fork_write", mode="touch"))
 def sparse_allocations_hurt(a: Analysis, band: Band) -> Answer:
     ratio = a.waste()
-    return inside(ratio, *band), (f"Arenas of {format_size(ARENA_BYTES)} apart take {ratio:.1f} times as much memory on {words(LARGE)} "
-                                  f"as on {words(BASE)}.")
+    return inside(ratio, *band), (
+        f"Arenas of {format_size(ARENA_BYTES)} apart take {ratio:.1f} times as much memory on {words(LARGE)} "
+        f"as on {words(BASE)}."
+    )
 
 
 @claim("promotion-disturbs-random-access", points=_of("collapse_chase", mode="address"))
 def promotion_disturbs(a: Analysis, band: Band) -> Answer:
     during, after = (a.collapse_at(phase, "p999") for phase in ("during", "after"))
-    return inside(during / after, *band), ("Of the slices of a random chase, the slowest in a thousand take "
-                                           f"{during / after:.1f} times as long a hop while its pages are collapsed as afterwards.")
+    return inside(during / after, *band), (
+        "Of the slices of a random chase, the slowest in a thousand take "
+        f"{during / after:.1f} times as long a hop while its pages are collapsed as afterwards."
+    )
 
 
 @claim("some-applications-suffer", points=_of("fork_write", mode="write", used=1))
 def some_suffer(a: Analysis, band: Band) -> Answer:
     (_, base_ns), (_, large_ns) = (a.single_write(pages) for pages in (BASE, LARGE))
     ratio = large_ns / base_ns
-    return inside(ratio, *band), (f"A program that forks and then writes here and there, once to each large page's room, takes {ratio:.2f} "
-                                  f"times as long a write on {words(LARGE)} as on {words(BASE)}.")
+    return inside(ratio, *band), (
+        f"A program that forks and then writes here and there, once to each large page's room, takes {ratio:.2f} "
+        f"times as long a write on {words(LARGE)} as on {words(BASE)}."
+    )
 
 
 # --- the kernel's own housekeeping
@@ -103,46 +133,60 @@ def defrag_costs_time(a: Analysis, band: Band) -> Answer:
     fragmented, free = (a.touch_ns(memory, ALWAYS, "p50") for memory in (FRAGMENTS, FREE))
     return inside(fragmented / free, *band), (
         f"With defrag at {ALWAYS} the first touch of a large page's room takes {format_ns(fragmented.value)} where memory is fragmented, "
-        f"and {format_ns(free.value)} where it is free.")
+        f"and {format_ns(free.value)} where it is free."
+    )
 
 
 @claim("defrag-spikes-latency", points=None)
 def defrag_spikes(a: Analysis, band: Band) -> Answer:
     large, base = (a.touch_ns(FRAGMENTS, mode, "p999") for mode in (ALWAYS, ON_BASE))
-    return inside(large / base, *band), (f"Where memory is fragmented, one first touch in a thousand takes {format_ns(large.value)} or "
-                                         f"more with defrag at {ALWAYS}, and {format_ns(base.value)} on {words(BASE)}.")
+    return inside(large / base, *band), (
+        f"Where memory is fragmented, one first touch in a thousand takes {format_ns(large.value)} or "
+        f"more with defrag at {ALWAYS}, and {format_ns(base.value)} on {words(BASE)}."
+    )
 
 
 @claim("short-lived-programs-regress", points=None)
 def short_programs_regress(a: Analysis, band: Band) -> Answer:
     mib = a.longest_lives_mib()
     ratio = a.life_ratio(FRAGMENTS, mib)
-    return inside(ratio, *band), (f"Where memory is fragmented and defrag at {ALWAYS}, a program that writes {mib} MiB and ends takes "
-                                  f"{ratio:.2f} times as long on {words(LARGE)}; on free memory {a.life_ratio(FREE, mib):.2f} times.")
+    return inside(ratio, *band), (
+        f"Where memory is fragmented and defrag at {ALWAYS}, a program that writes {mib} MiB and ends takes "
+        f"{ratio:.2f} times as long on {words(LARGE)}; on free memory {a.life_ratio(FREE, mib):.2f} times."
+    )
 
 
 @claim("defrag-is-paid-at-first-access", points=None)
 def defrag_is_paid_first(a: Analysis, band: Band) -> Answer:
     on, off = (a.touch_ns(FRAGMENTS, mode, "p50") for mode in (ALWAYS, NEVER))
-    return inside(on / off, *band), (f"Where memory is fragmented, the first touch of a large page's room takes {format_ns(on.value)} with "
-                                     f"defrag at {ALWAYS}, and {format_ns(off.value)} at {NEVER}.")
+    return inside(on / off, *band), (
+        f"Where memory is fragmented, the first touch of a large page's room takes {format_ns(on.value)} with "
+        f"defrag at {ALWAYS}, and {format_ns(off.value)} at {NEVER}."
+    )
 
 
 @claim("thp-promotes-in-background", points=None)
 def khugepaged_promotes(a: Analysis, band: Band) -> Answer:
     idle = a.idle()
     share = idle.large_bytes / idle.bytes
-    return bool(band[0] <= share <= band[1]), (f"Of {format_size(idle.bytes)} that no program touched for {idle.seconds:.0f} s, "
-                                               f"{share:.0%} became large.")
+    return bool(band[0] <= share <= band[1]), (
+        f"Of {format_size(idle.bytes)} that no program touched for {idle.seconds:.0f} s, "
+        f"{share:.0%} became large."
+    )
 
 
 @claim("pool-is-lost-to-others", points=None)
 def a_pool_is_lost(a: Analysis, band: Band) -> Answer:
     share = a.pool_taken()
-    return inside(share, *band), f"As a pool grows, what is available to others shrinks by {share:.3f} times as much."
+    return inside(
+        share, *band
+    ), f"As a pool grows, what is available to others shrinks by {share:.3f} times as much."
 
 
 @claim("pool-needs-application-changes", points=None)
 def a_pool_needs_changes(a: Analysis, band: Band) -> Answer:
     share = a.pool_plain()
-    return bool(band[0] <= share <= band[1]), f"Of an array that a program has of its heap beside a free pool, {share:.0%} lie in the pool."
+    return (
+        bool(band[0] <= share <= band[1]),
+        f"Of an array that a program has of its heap beside a free pool, {share:.0%} lie in the pool.",
+    )

@@ -21,16 +21,33 @@ from tlb.report.render import MUTED, Figure
 BESIDE = ("calls",)  # with the reference machine's curves behind a switch
 
 _FIELDS = ["median", "low", "high", "coverage", "n", "unstable"]
-KINDS = {"alone": "no switch", "thread": "thread switch", "process": "process switch", NEW: "new process"}
+KINDS = {
+    "alone": "no switch",
+    "thread": "thread switch",
+    "process": "process switch",
+    NEW: "new process",
+}
 LAYOUTS = {"spread": "spread: one line a page", "packed": "packed: the same lines side by side"}
-COLLAPSED = {"none": "nothing", "other": "other memory", "address": "its own, by address", "random": "its own, in random order"}
+COLLAPSED = {
+    "none": "nothing",
+    "other": "other memory",
+    "address": "its own, by address",
+    "random": "its own, in random order",
+}
 _LONG = tuple(digit * 10**power for power in range(6) for digit in (1, 3))
 _PRICES = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 def _named(curves: dict[str, Curve], names: dict[str, str], x: str) -> pd.DataFrame:
-    return pd.concat([curve.table.assign(series=names[key], lines=curve.table[curve.x])[["series", "lines", *_FIELDS]]
-                      for key, curve in curves.items()], ignore_index=True).rename(columns={"lines": x})
+    return pd.concat(
+        [
+            curve.table.assign(series=names[key], lines=curve.table[curve.x])[
+                ["series", "lines", *_FIELDS]
+            ]
+            for key, curve in curves.items()
+        ],
+        ignore_index=True,
+    ).rename(columns={"lines": x})
 
 
 def _in_us(data: pd.DataFrame) -> pd.DataFrame:
@@ -38,55 +55,126 @@ def _in_us(data: pd.DataFrame) -> pd.DataFrame:
     return data.assign(**{name: data[name] / 1e3 for name in ("median", "low", "high")})
 
 
-def _dashed(data: pd.DataFrame, x: alt.X, title: str, names: Sequence[str], dashes: tuple[str, Sequence[str]], tooltip: list[alt.Tooltip],
-            legend: str | None = None, ticks: Sequence[float] = _LONG) -> alt.Chart:
-    """Lines of `series` by colour, and by a second column, named first in `dashes`, by dash; legend: the title of the colours'."""
+def _dashed(
+    data: pd.DataFrame,
+    x: alt.X,
+    title: str,
+    names: Sequence[str],
+    dashes: tuple[str, Sequence[str]],
+    tooltip: list[alt.Tooltip],
+    legend: str | None = None,
+    ticks: Sequence[float] = _LONG,
+) -> alt.Chart:
+    """Lines of `series` by colour, and by a second column, named first in `dashes`, by dash;
+    legend: the title of the colours'."""
     values = [tick for tick in ticks if data["low"].min() * 0.5 <= tick <= data["high"].max() * 1.1]
     column, kinds = dashes
-    return alt.Chart(data).mark_line(point=alt.OverlayMarkDef(size=24)).encode(
-        x=x, y=alt.Y("median:Q", axis=charts.ns_axis(title, values), scale=charts.time_scale(data)),
-        color=alt.Color("series:N", sort=list(names), scale=charts.colours(names), legend=alt.Legend(title=legend, columns=1)),
-        strokeDash=alt.StrokeDash(f"{column}:N", sort=list(kinds), legend=charts.line_legend(columns=1)),
-        tooltip=["series:N", f"{column}:N", *tooltip])
+    return (
+        alt.Chart(data)
+        .mark_line(point=alt.OverlayMarkDef(size=24))
+        .encode(
+            x=x,
+            y=alt.Y("median:Q", axis=charts.ns_axis(title, values), scale=charts.time_scale(data)),
+            color=alt.Color(
+                "series:N",
+                sort=list(names),
+                scale=charts.colours(names),
+                legend=alt.Legend(title=legend, columns=1),
+            ),
+            strokeDash=alt.StrokeDash(
+                f"{column}:N", sort=list(kinds), legend=charts.line_legend(columns=1)
+            ),
+            tooltip=["series:N", f"{column}:N", *tooltip],
+        )
+    )
 
 
 def calls(a: Analysis) -> Figure:
     """µs a call by the pages that it removes, alone and beside threads on other CPUs."""
     required(a.calls_alone, "no calls were measured")
-    sides = [("on one CPU", a.calls_alone), (f"on {in_words(a.most_others + 1)} CPUs", a.calls_beside)]
-    data = _in_us(pd.concat([_named(curves, CALL_WORDS, "lines").assign(where=where) for where, curves in sides if curves],
-                            ignore_index=True))
-    x = alt.X("lines:Q", axis=charts.lines_axis("Pages removed by the call", sorted(set(data["lines"]))), scale=charts.log_scale())
-    tooltip = [alt.Tooltip("lines:Q", title="pages"), alt.Tooltip("median:Q", format=".3~r", title="µs")]
-    chart = _dashed(data, x, "µs a call", [CALL_WORDS[call] for call in a.calls_alone], ("where", [where for where, _ in sides]), tooltip)
+    sides = [
+        ("on one CPU", a.calls_alone),
+        (f"on {in_words(a.most_others + 1)} CPUs", a.calls_beside),
+    ]
+    data = _in_us(
+        pd.concat(
+            [
+                _named(curves, CALL_WORDS, "lines").assign(where=where)
+                for where, curves in sides
+                if curves
+            ],
+            ignore_index=True,
+        )
+    )
+    x = alt.X(
+        "lines:Q",
+        axis=charts.lines_axis("Pages removed by the call", sorted(set(data["lines"]))),
+        scale=charts.log_scale(),
+    )
+    tooltip = [
+        alt.Tooltip("lines:Q", title="pages"),
+        alt.Tooltip("median:Q", format=".3~r", title="µs"),
+    ]
+    chart = _dashed(
+        data,
+        x,
+        "µs a call",
+        [CALL_WORDS[call] for call in a.calls_alone],
+        ("where", [where for where, _ in sides]),
+        tooltip,
+    )
     least = data[data["lines"] == data["lines"].min()]
     told = listed(f"{row.series} {row.where} {row.median:.1f} µs" for row in least.itertuples())
-    return Figure(chart, f"Time per call by how many pages it removes, on one CPU and on more. Of one page it takes: {told}.",
-                  data[["series", "where", "lines", *_FIELDS]].rename(columns={"lines": "pages"}))
+    return Figure(
+        chart,
+        f"Time per call by how many pages it removes, on one CPU and on more. Of one page it takes: {told}.",
+        data[["series", "where", "lines", *_FIELDS]].rename(columns={"lines": "pages"}),
+    )
 
 
 def shares(a: Analysis) -> Figure:
-    """Draw what other CPUs add to a call on one page, in µs, as bars: busy with other processes, and with threads of the program."""
+    """Draw what other CPUs add to a call on one page, in µs, as bars: busy with other processes,
+    and with threads of the program."""
     a.require_others(a.shootdowns, "no calls beside other threads were measured")
-    rows = [(CALL_WORDS[call], name, interval.value, interval.low, interval.high) for call, told in a.shootdowns.items()
-            for name, interval in (("other processes", a.beside_processes(call) - a.calls_alone[call].get(FEW)),
-                                   ("threads of the program", told.get(FEW)))]
+    rows = [
+        (CALL_WORDS[call], name, interval.value, interval.low, interval.high)
+        for call, told in a.shootdowns.items()
+        for name, interval in (
+            ("other processes", a.beside_processes(call) - a.calls_alone[call].get(FEW)),
+            ("threads of the program", told.get(FEW)),
+        )
+    ]
     data = _in_us(pd.DataFrame(rows, columns=["call", "beside", "median", "low", "high"]).dropna())
     order = list(dict.fromkeys(data["beside"]))
-    base = alt.Chart(data).encode(x=alt.X("call:N", sort=list(CALL_WORDS.values()), axis=alt.Axis(title=None, labelAngle=0)),
-                                  xOffset=alt.XOffset("beside:N", sort=order))
+    base = alt.Chart(data).encode(
+        x=alt.X("call:N", sort=list(CALL_WORDS.values()), axis=alt.Axis(title=None, labelAngle=0)),
+        xOffset=alt.XOffset("beside:N", sort=order),
+    )
     bars = base.mark_bar(size=22).encode(
         y=alt.Y("median:Q", axis=charts.ns_axis("µs added to a call on one page")),
-        color=alt.Color("beside:N", sort=order, scale=charts.colours(order), legend=alt.Legend(title="on the other CPUs", columns=1)),
-        tooltip=["call:N", "beside:N", alt.Tooltip("median:Q", format=".3~r", title="µs")])
-    chart = bars + base.mark_rule(strokeWidth=2).encode(y="low:Q", y2="high:Q", color=alt.value(MUTED))
+        color=alt.Color(
+            "beside:N",
+            sort=order,
+            scale=charts.colours(order),
+            legend=alt.Legend(title="on the other CPUs", columns=1),
+        ),
+        tooltip=["call:N", "beside:N", alt.Tooltip("median:Q", format=".3~r", title="µs")],
+    )
+    chart = bars + base.mark_rule(strokeWidth=2).encode(
+        y="low:Q", y2="high:Q", color=alt.value(MUTED)
+    )
     worst = data.loc[data["median"].idxmax()]
-    return Figure(chart, f"Time that other CPUs add to a call on one page, by what runs on them. {worst['call']} takes "
-                         f"{worst['median']:.1f} µs longer beside {worst['beside']}, the most of all.", data)
+    return Figure(
+        chart,
+        f"Time that other CPUs add to a call on one page, by what runs on them. {worst['call']} takes "
+        f"{worst['median']:.1f} µs longer beside {worst['beside']}, the most of all.",
+        data,
+    )
 
 
 def collapses(a: Analysis) -> Figure:
-    """ns a hop before, during and after pages are collapsed: the median of slices and their 99.9th percentile, a line a way."""
+    """ns a hop before, during and after pages are collapsed: the median of slices and their 99.9th
+    percentile, a line a way."""
     a.require_others(a.collapses, "no chase over collapsed pages was measured")
     data = a.collapses.assign(series=a.collapses["mode"].map(COLLAPSED))
     names = [name for mode, name in COLLAPSED.items() if (data["mode"] == mode).any()]
@@ -94,38 +182,82 @@ def collapses(a: Analysis) -> Figure:
     data["of"] = data["quantile"].map(dashes)
     x = alt.X("phase:N", sort=list(PHASES), axis=alt.Axis(title=None, labelAngle=0))
     tooltip = [alt.Tooltip("phase:N"), alt.Tooltip("median:Q", format=".3~r", title="ns")]
-    chart = _dashed(data, x, "ns a hop", names, ("of", list(dashes.values())), tooltip, legend="collapsed")
+    chart = _dashed(
+        data, x, "ns a hop", names, ("of", list(dashes.values())), tooltip, legend="collapsed"
+    )
     worst = data.loc[data["median"].idxmax()]
-    return Figure(chart, f"Time per hop before, during and after pages are collapsed. The longest is {worst['median']:,.0f} ns, the "
-                         f"{worst['of']} {worst['phase']}, where what is collapsed is {worst['series']}.",
-                  data[["series", "phase", "of", "median", "low", "high"]])
+    return Figure(
+        chart,
+        f"Time per hop before, during and after pages are collapsed. The longest is {worst['median']:,.0f} ns, the "
+        f"{worst['of']} {worst['phase']}, where what is collapsed is {worst['series']}.",
+        data[["series", "phase", "of", "median", "low", "high"]],
+    )
 
 
 def switches(a: Analysis) -> Figure:
     """ns a hop for translation, after each kind of switch, over the pages chased."""
-    after = required({kind: price for kind, price in a.after.items() if len(price)}, "no rounds were measured")
+    after = required(
+        {kind: price for kind, price in a.after.items() if len(price)}, "no rounds were measured"
+    )
     data = _named(after, KINDS, "lines")
-    x = alt.X("lines:Q", axis=charts.lines_axis("Pages chased after each switch", sorted(set(data["lines"]))), scale=charts.log_scale())
+    x = alt.X(
+        "lines:Q",
+        axis=charts.lines_axis("Pages chased after each switch", sorted(set(data["lines"]))),
+        scale=charts.log_scale(),
+    )
     names = [KINDS[kind] for kind in after]
-    chart = charts.series_chart(data, x, "ns a hop for translation", charts.price_scale(data), _PRICES, charts.colours(names), "series",
-                                columns=1)
+    chart = charts.series_chart(
+        data,
+        x,
+        "ns a hop for translation",
+        charts.price_scale(data),
+        _PRICES,
+        charts.colours(names),
+        "series",
+        columns=1,
+    )
     values = {KINDS[kind]: price.last.value for kind, price in after.items()}
-    return Figure(chart, f"What translation costs a hop after each kind of switch, over the most pages: {extremes(values)}",
-                  data.rename(columns={"lines": "pages"}))
+    return Figure(
+        chart,
+        f"What translation costs a hop after each kind of switch, over the most pages: {extremes(values)}",
+        data.rename(columns={"lines": "pages"}),
+    )
 
 
 def rounds(a: Analysis) -> Figure:
     """ns a hop by the number of a new process's round, spread and packed."""
-    data = required(a.rounds, "no new processes were measured").assign(lines=lambda table: table["number"], n=float("nan"))
+    data = required(a.rounds, "no new processes were measured").assign(
+        lines=lambda table: table["number"], n=float("nan")
+    )
     data["series"] = data["layout"].map(LAYOUTS)
     names = list(dict.fromkeys(data["series"]))
-    x = alt.X("lines:Q", axis=alt.Axis(title="Round of a new process", values=sorted(set(data["number"]))), scale=charts.log_scale())
-    chart = charts.series_chart(data, x, "ns a hop", charts.time_scale(data), charts.TIMES, charts.colours(names), "series", columns=1)
+    x = alt.X(
+        "lines:Q",
+        axis=alt.Axis(title="Round of a new process", values=sorted(set(data["number"]))),
+        scale=charts.log_scale(),
+    )
+    chart = charts.series_chart(
+        data,
+        x,
+        "ns a hop",
+        charts.time_scale(data),
+        charts.TIMES,
+        charts.colours(names),
+        "series",
+        columns=1,
+    )
     of = data[data["layout"] == "spread"]
-    first, last = (of.iloc[k]["median"] for k in (0, -1)) if len(of) else (data.iloc[0]["median"], data.iloc[-1]["median"])
-    return Figure(chart, f"Time per hop by the round of a new process: it falls from {first:.1f} ns in the first to {last:.1f} in the "
-                         "last.",
-                  data[["number", "series", "median", "low", "high"]])
+    first, last = (
+        (of.iloc[k]["median"] for k in (0, -1))
+        if len(of)
+        else (data.iloc[0]["median"], data.iloc[-1]["median"])
+    )
+    return Figure(
+        chart,
+        f"Time per hop by the round of a new process: it falls from {first:.1f} ns in the first to {last:.1f} in the "
+        "last.",
+        data[["number", "series", "median", "low", "high"]],
+    )
 
 
 def forks(a: Analysis) -> Figure:
@@ -134,54 +266,128 @@ def forks(a: Analysis) -> Figure:
     names = {pages: words(pages) for pages in a.fork_ns}
     data = _in_us(_named(a.fork_ns, names, "lines"))
     data["working_set_bytes"] = data["lines"] * a.base_page_bytes
-    scheme = alt.Scale(domain=list(names.values()), range=[charts.PAGE_COLOURS[pages] for pages in names])
-    x = alt.X("working_set_bytes:Q", axis=charts.bytes_axis("Resident", sorted(set(data["working_set_bytes"]))), scale=charts.log_scale())
-    chart = charts.series_chart(data, x, "µs a fork", charts.time_scale(data), _LONG, scheme, "series", columns=1)
-    told = listed(f"{curve.last.value / 1e3:,.0f} µs on {names[pages]}" for pages, curve in a.fork_ns.items())
-    return Figure(chart, f"Time per fork by what is resident. At the largest size it takes {told}, rising from the smallest.",
-                  data[["series", "working_set_bytes", *_FIELDS]])
+    scheme = alt.Scale(
+        domain=list(names.values()), range=[charts.PAGE_COLOURS[pages] for pages in names]
+    )
+    x = alt.X(
+        "working_set_bytes:Q",
+        axis=charts.bytes_axis("Resident", sorted(set(data["working_set_bytes"]))),
+        scale=charts.log_scale(),
+    )
+    chart = charts.series_chart(
+        data, x, "µs a fork", charts.time_scale(data), _LONG, scheme, "series", columns=1
+    )
+    told = listed(
+        f"{curve.last.value / 1e3:,.0f} µs on {names[pages]}" for pages, curve in a.fork_ns.items()
+    )
+    return Figure(
+        chart,
+        f"Time per fork by what is resident. At the largest size it takes {told}, rising from the smallest.",
+        data[["series", "working_set_bytes", *_FIELDS]],
+    )
 
 
 def load(a: Analysis) -> Figure:
-    """ns a hop beside streams of several sizes, spread and packed: the median of slices and their 99th percentile."""
+    """ns a hop beside streams of several sizes, spread and packed: the median of slices and their
+    99th percentile."""
     a.under_load()
     dashes = {"p50_ns": "median", "p99_ns": "99th percentile"}
-    data = pd.concat([curve.table.assign(series=name, of=words) for layout, name in LAYOUTS.items() for value, words in dashes.items()
-                      if len(curve := a.beside_stream(layout, value))], ignore_index=True)
+    data = pd.concat(
+        [
+            curve.table.assign(series=name, of=words)
+            for layout, name in LAYOUTS.items()
+            for value, words in dashes.items()
+            if len(curve := a.beside_stream(layout, value))
+        ],
+        ignore_index=True,
+    )
     data["lines"] = data["mib"].clip(lower=0.5)  # a logarithmic axis has no place for 0
-    x = alt.X("lines:Q", scale=charts.log_scale(), axis=alt.Axis(
-        title="MiB streamed by another thread", values=sorted(set(data["lines"])),
-        labelExpr="datum.value < 1 ? 'none' : format(datum.value, '~g')"))
-    tooltip = [alt.Tooltip("mib:Q", title="MiB"), alt.Tooltip("median:Q", format=".3~r", title="ns")]
-    chart = _dashed(data, x, "ns a hop", list(LAYOUTS.values()), ("of", list(dashes.values())), tooltip, ticks=charts.TIMES)
+    x = alt.X(
+        "lines:Q",
+        scale=charts.log_scale(),
+        axis=alt.Axis(
+            title="MiB streamed by another thread",
+            values=sorted(set(data["lines"])),
+            labelExpr="datum.value < 1 ? 'none' : format(datum.value, '~g')",
+        ),
+    )
+    tooltip = [
+        alt.Tooltip("mib:Q", title="MiB"),
+        alt.Tooltip("median:Q", format=".3~r", title="ns"),
+    ]
+    chart = _dashed(
+        data,
+        x,
+        "ns a hop",
+        list(LAYOUTS.values()),
+        ("of", list(dashes.values())),
+        tooltip,
+        ticks=charts.TIMES,
+    )
     price = a.loaded
-    return Figure(chart, "Time per hop beside a thread that streams memory. What translation costs of it goes from "
-                         f"{price.intervals[0].value:.0f} ns beside one that only runs to {price.last.value:.0f} beside "
-                         f"{price.xs[-1]:.0f} MiB.",
-                  data[["series", "of", "mib", *_FIELDS]])
+    return Figure(
+        chart,
+        "Time per hop beside a thread that streams memory. What translation costs of it goes from "
+        f"{price.intervals[0].value:.0f} ns beside one that only runs to {price.last.value:.0f} beside "
+        f"{price.xs[-1]:.0f} MiB.",
+        data[["series", "of", "mib", *_FIELDS]],
+    )
 
 
 MEMORIES = {FREE: "free", FRAGMENTS: "fragmented"}
-QUANTILE_WORDS = {"p50": "median first touch", "p999": "one touch in a thousand", "longest": "the longest touch"}
+QUANTILE_WORDS = {
+    "p50": "median first touch",
+    "p999": "one touch in a thousand",
+    "longest": "the longest touch",
+}
 
 
 def touches(a: Analysis) -> Figure:
-    """Three quantiles of first touches in µs, a row for each mode of defrag, and base pages, in free and in fragmented memory."""
+    """Three quantiles of first touches in µs, a row for each mode of defrag, and base pages, in
+    free and in fragmented memory."""
     a.runs(FREE, NEVER)
-    rows = a.touches.assign(where=lambda of: of["mode"].map(lambda mode: f"defrag={mode}" if mode != ON_BASE else "base pages"),
-                            memory=lambda of: of["memory"].map(MEMORIES), of=lambda of: of["quantile"].map(QUANTILE_WORDS))
+    rows = a.touches.assign(
+        where=lambda of: of["mode"].map(
+            lambda mode: f"defrag={mode}" if mode != ON_BASE else "base pages"
+        ),
+        memory=lambda of: of["memory"].map(MEMORIES),
+        of=lambda of: of["quantile"].map(QUANTILE_WORDS),
+    )
     rows["row"] = rows["where"] + ", " + rows["memory"]
     data = _in_us(rows)[["row", "where", "memory", "of", "median", "low", "high"]]
-    named = list(data.sort_values("where", key=lambda of: of.map([*dict.fromkeys(of)].index), kind="stable")["row"].unique())
-    axis, scale = charts.ns_axis("µs a touch", (0.1, 1, 10, 100, 1000, 10_000, 100_000)), charts.time_scale(data)
+    named = list(
+        data.sort_values("where", key=lambda of: of.map([*dict.fromkeys(of)].index), kind="stable")[
+            "row"
+        ].unique()
+    )
+    axis, scale = (
+        charts.ns_axis("µs a touch", (0.1, 1, 10, 100, 1000, 10_000, 100_000)),
+        charts.time_scale(data),
+    )
     quantiles = list(QUANTILE_WORDS.values())
-    base = alt.Chart(data).encode(y=charts.row("row", named), color=alt.Color(
-        "of:N", sort=quantiles, scale=charts.colours(quantiles), legend=alt.Legend(columns=1)))
+    base = alt.Chart(data).encode(
+        y=charts.row("row", named),
+        color=alt.Color(
+            "of:N", sort=quantiles, scale=charts.colours(quantiles), legend=alt.Legend(columns=1)
+        ),
+    )
     points = base.mark_point(filled=True, size=60).encode(
-        x=alt.X("median:Q", axis=axis, scale=scale), shape=alt.Shape(
-            "of:N", sort=quantiles, scale=alt.Scale(domain=quantiles), legend=alt.Legend(columns=1)),
-        tooltip=["row:N", "of:N", alt.Tooltip("median:Q", format=".3~r", title="µs")])
-    chart = charts.rows("row", named, base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", axis=axis, scale=scale), x2="high:Q"), points)
+        x=alt.X("median:Q", axis=axis, scale=scale),
+        shape=alt.Shape(
+            "of:N", sort=quantiles, scale=alt.Scale(domain=quantiles), legend=alt.Legend(columns=1)
+        ),
+        tooltip=["row:N", "of:N", alt.Tooltip("median:Q", format=".3~r", title="µs")],
+    )
+    chart = charts.rows(
+        "row",
+        named,
+        base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", axis=axis, scale=scale), x2="high:Q"),
+        points,
+    )
     longest = data.loc[data["median"].idxmax()]
-    return Figure(chart, f"First touches by the mode of defrag and on base pages, in free and in fragmented memory. The longest take "
-                         f"{longest['median']:,.0f} µs, with {longest['where']} in {longest['memory']} memory.", data)
+    return Figure(
+        chart,
+        f"First touches by the mode of defrag and on base pages, in free and in fragmented memory. The longest take "
+        f"{longest['median']:,.0f} µs, with {longest['where']} in {longest['memory']} memory.",
+        data,
+    )

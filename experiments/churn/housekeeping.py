@@ -20,12 +20,15 @@ ON_BASE = ""  # in the place of a mode of defrag, which base pages have none of
 ALWAYS, NEVER = "always", "never"
 # Of runs: the median first touch of a room, the 99.9th percentile of all touches and the longest.
 QUANTILES: dict[str, Callable[[Run], float]] = {
-    "p50": lambda run: median(run.first_ns), "p999": lambda run: run.p999_ns, "longest": lambda run: run.longest_ns}
+    "p50": lambda run: median(run.first_ns),
+    "p999": lambda run: run.p999_ns,
+    "longest": lambda run: run.longest_ns,
+}
 
 
 class HousekeepingAnalysis(analysis.Analysis):
-    """The part of the Analysis that the document holds. Methods raise Unavailable: housekeeping-not-asked without it, and where a part is
-    lacking, the reason of that part."""
+    """The part of the Analysis that the document holds. Methods raise Unavailable:
+    housekeeping-not-asked without it, and where a part is lacking, the reason of that part."""
 
     @cached_property
     def housekeeping(self) -> Housekeeping:
@@ -38,11 +41,25 @@ class HousekeepingAnalysis(analysis.Analysis):
     def _part(self, value: object, *parts: str) -> None:
         """Raises Unavailable, with the reason of the first of these parts that is lacking."""
         if not value and value != 0:
-            raise Unavailable(next((self.housekeeping.lacking[part] for part in parts if part in self.housekeeping.lacking), "no-data"))
+            raise Unavailable(
+                next(
+                    (
+                        self.housekeeping.lacking[part]
+                        for part in parts
+                        if part in self.housekeeping.lacking
+                    ),
+                    "no-data",
+                )
+            )
 
     def runs(self, memory: str, mode: str) -> tuple[Run, ...]:
-        """The runs of first touches in such memory, with defrag in a mode or ON_BASE. Raises Unavailable."""
-        of = [some.runs for some in self.housekeeping.touched if (some.memory, some.mode) == (memory, mode)]
+        """The runs of first touches in such memory, with defrag in a mode or ON_BASE. Raises
+        Unavailable."""
+        of = [
+            some.runs
+            for some in self.housekeeping.touched
+            if (some.memory, some.mode) == (memory, mode)
+        ]
         self._part(of, "pieces" if memory == FRAGMENTS else "touched")
         return of[0]
 
@@ -62,7 +79,11 @@ class HousekeepingAnalysis(analysis.Analysis):
     def touches(self) -> pd.DataFrame:
         """A row a memory, mode and quantile: median, low, high in ns. Empty without the document."""
         some = () if if_available(lambda: self.housekeeping) is None else self.housekeeping.touched
-        rows = [(one.memory, one.mode, name, *self.touch_ns(one.memory, one.mode, name)[:3]) for one in some for name in QUANTILES]
+        rows = [
+            (one.memory, one.mode, name, *self.touch_ns(one.memory, one.mode, name)[:3])
+            for one in some
+            for name in QUANTILES
+        ]
         return pd.DataFrame(rows, columns=["memory", "mode", "quantile", "median", "low", "high"])
 
     def lives(self, memory: str) -> dict[int, Lives]:
@@ -72,15 +93,30 @@ class HousekeepingAnalysis(analysis.Analysis):
         return of
 
     def life_ratio(self, memory: str, mib: int) -> Interval:
-        """Time of such a program on large pages over that on base pages, pair by pair. Raises Unavailable."""
-        ns = required([*filter(None, [self.lives(memory).get(mib)])], f"no programs of {mib} MiB were measured")[0].ns
-        return median_interval([large / base for large, base in zip(ns[LARGE], ns[BASE], strict=True)])
+        """Time of such a program on large pages over that on base pages, pair by pair. Raises
+        Unavailable."""
+        ns = required(
+            [*filter(None, [self.lives(memory).get(mib)])],
+            f"no programs of {mib} MiB were measured",
+        )[0].ns
+        return median_interval(
+            [large / base for large, base in zip(ns[LARGE], ns[BASE], strict=True)]
+        )
 
     @cached_property
     def short_lived(self) -> pd.DataFrame:
-        """A row a memory and size of such programs: memory, mib, base_ns and ratio, each an Interval. Empty without the document."""
+        """A row a memory and size of such programs: memory, mib, base_ns and ratio, each an
+        Interval. Empty without the document."""
         some = () if if_available(lambda: self.housekeeping) is None else self.housekeeping.lives
-        rows = [(one.memory, one.mib, median_interval(one.ns[BASE]), self.life_ratio(one.memory, one.mib)) for one in some]
+        rows = [
+            (
+                one.memory,
+                one.mib,
+                median_interval(one.ns[BASE]),
+                self.life_ratio(one.memory, one.mib),
+            )
+            for one in some
+        ]
         return pd.DataFrame(rows, columns=["memory", "mib", "base_ns", "ratio"])
 
     def longest_lives_mib(self) -> int:
@@ -93,20 +129,25 @@ class HousekeepingAnalysis(analysis.Analysis):
         return self.housekeeping.merged
 
     def merging(self, name: str) -> float:
-        """Return `saved_bytes`, `large_before` or `large_after` of merging over the memory merged. Raises Unavailable."""
+        """Return `saved_bytes`, `large_before` or `large_after` of merging over the memory merged.
+        Raises Unavailable."""
         return median(getattr(some, name) / some.bytes for some in self.merged())
 
     def merged_write_ns(self, kind: str) -> float:
-        """Return the ns of the next write to a "merged" page, or to one of its "own". Raises Unavailable."""
+        """Return the ns of the next write to a "merged" page, or to one of its "own". Raises
+        Unavailable."""
         return median(getattr(some, f"{kind}_write_ns") for some in self.merged())
 
     def swapped_in(self, pages: str) -> tuple[Interval, Interval]:
-        """(bytes that reading one byte of a swapped room brings in, its ns), on pages of a size. Raises Unavailable."""
+        """(bytes that reading one byte of a swapped room brings in, its ns), on pages of a size.
+        Raises Unavailable."""
         of = [some for some in self.housekeeping.swapped if some.pages == pages]
         self._part(of, "swapped")
         rooms = [some.bytes // self.housekeeping.room_bytes for some in of]
-        return (median_interval([some.in_bytes / count for some, count in zip(of, rooms, strict=True)]),
-                median_interval([median(some.read_ns) for some in of]))
+        return (
+            median_interval([some.in_bytes / count for some, count in zip(of, rooms, strict=True)]),
+            median_interval([median(some.read_ns) for some in of]),
+        )
 
     def idle(self) -> Idle:
         """What became large of memory that nobody touched. Raises Unavailable."""

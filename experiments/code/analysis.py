@@ -20,7 +20,9 @@ from tlb.report import analysis
 
 NONE = 1e-9  # entries of a level that is always missed
 FAR = 4  # times a level's entries: there three of four random jumps miss it
-FIRST_LEVEL_PAGES = 24  # that any first level holds: of those published that are no mere buffer before it, the smallest has 32 entries
+# that any first level holds: of those published that are no mere buffer before it, the smallest has
+# 32 entries
+FIRST_LEVEL_PAGES = 24
 
 
 class Levels(NamedTuple):
@@ -34,12 +36,19 @@ class Levels(NamedTuple):
 
     def predict(self, pages: np.ndarray) -> np.ndarray:
         """ns a random jump."""
-        return two_level_cost(pages, self.first.value, self.last.value, self.held_ns, self.hit_ns.value, self.walk_ns.value)
+        return two_level_cost(
+            pages,
+            self.first.value,
+            self.last.value,
+            self.held_ns,
+            self.hit_ns.value,
+            self.walk_ns.value,
+        )
 
 
 class Analysis(analysis.Analysis):
-    """The rows of `code_chase`: ns a jump. Curves run over lines of code, one to a page but for the packed ones. What was not measured is
-    empty; methods raise Unavailable.
+    """The rows of `code_chase`: ns a jump. Curves run over lines of code, one to a page but for the
+    packed ones. What was not measured is empty; methods raise Unavailable.
 
     The page defines: spread, packed, price, alias, on_large, texts, gains and hot.
     """
@@ -49,7 +58,15 @@ class Analysis(analysis.Analysis):
     def jumps(self, layout: str, kind: str, pages: str = BASE) -> Curve:
         """ns a jump of a kind in a layout, by lines of code."""
         mode, order = KINDS[kind]
-        rows = select(self.frame, kernel="code_chase", mode=mode, order=order, layout=layout, pages=pages, every=1)
+        rows = select(
+            self.frame,
+            kernel="code_chase",
+            mode=mode,
+            order=order,
+            layout=layout,
+            pages=pages,
+            every=1,
+        )
         return Curve.of(rows[rows["lines"] <= MOST_LINES])  # the texts have more
 
     def by_kind(self, layout: str) -> dict[str, Curve]:
@@ -57,22 +74,34 @@ class Analysis(analysis.Analysis):
         return {kind: curve for kind in KINDS if len(curve := self.jumps(layout, kind))}
 
     def farthest(self, kind: str) -> tuple[int, Interval, Interval]:
-        """Return the most pages, and ns a jump of a kind to as many lines, spread and packed. Raises Unavailable("too-few-points")."""
-        spread, packed = (required(curves.get(kind, ()), "no such jumps were measured") for curves in (self.spread, self.packed))
+        """Return the most pages, and ns a jump of a kind to as many lines, spread and packed.
+        Raises Unavailable("too-few-points")."""
+        spread, packed = (
+            required(curves.get(kind, ()), "no such jumps were measured")
+            for curves in (self.spread, self.packed)
+        )
         pages = min(spread.xs[-1], packed.xs[-1])
         return pages, spread.at(pages), packed.at(pages)
 
     def price_past(self, kind: str, level: int) -> Interval:
-        """Return the price of translation of a kind of jump over twice the entries stated of the first (0) or second (1) level. Raises
-        Unavailable: no-geometry without two, too-few-points."""
-        entries = required(self.stated[1:] and self.stated, "CPUID states no two levels of a TLB for instructions", "no-geometry")
-        return required(self.price.get(kind, ()), "no such jumps were measured").at(2 * entries[level], HALF_AN_OCTAVE)
+        """Return the price of translation of a kind of jump over twice the entries stated of the
+        first (0) or second (1) level. Raises Unavailable: no-geometry without two, too-few-points.
+        """
+        entries = required(
+            self.stated[1:] and self.stated,
+            "CPUID states no two levels of a TLB for instructions",
+            "no-geometry",
+        )
+        return required(self.price.get(kind, ()), "no such jumps were measured").at(
+            2 * entries[level], HALF_AN_OCTAVE
+        )
 
     # --- the TLB of instructions
 
     @property
     def stated(self) -> list[int]:
-        """Its entries for base pages by level, as CPUID states them, ascending; empty where it is silent."""
+        """Its entries for base pages by level, as CPUID states them, ascending; empty where it is
+        silent."""
         by_level: dict[int, int] = {}
         for tlb in self.host.tlb:
             if BASE in tlb.pages and tlb.kind in ("instruction", "unified"):
@@ -81,72 +110,122 @@ class Analysis(analysis.Analysis):
 
     @cached_property
     def tlb(self) -> Levels | None:
-        """Its two levels by the aliased random jumps, of which C entries miss 1 - C/M; None where they do not show two."""
+        """Its two levels by the aliased random jumps, of which C entries miss 1 - C/M; None where
+        they do not show two."""
         try:
             rest = self.alias.between(FIRST_LEVEL_PAGES, np.inf)
-            rough = fit_random_curve(rest.xs, rest.table["median"] - self.alias.level(0, FIRST_LEVEL_PAGES))
+            rough = fit_random_curve(
+                rest.xs, rest.table["median"] - self.alias.level(0, FIRST_LEVEL_PAGES)
+            )
             last = rough.l2_entries.value
-            # Each level by itself: a jump takes another time before the one is full than before the other is.
+            # Each level by itself: a jump takes another time before the one is full than before the
+            # other is.
             near = self._step(FIRST_LEVEL_PAGES, last / 2)
             far = self._step(FAR * near.l2_entries.value, FAR * last)
         except (Unavailable, ValueError):
             return None
-        levels = Levels(near.stlb_cost_ns.value, near.l2_entries, near.walk_ns, far.l2_entries, far.walk_ns)
+        levels = Levels(
+            near.stlb_cost_ns.value, near.l2_entries, near.walk_ns, far.l2_entries, far.walk_ns
+        )
         is_whole = all(level.low * 2 > level.high for level in (levels.first, levels.last))
         return levels if is_whole and levels.hit_ns.low > 0 and levels.walk_ns.low > 0 else None
 
     def _step(self, low: float, high: float) -> RandomFit:
-        """One level alone: its entries are the second ones of the fit, whose first are none, and so missed by every jump."""
+        """One level alone: its entries are the second ones of the fit, whose first are none, and so
+        missed by every jump."""
         part = self.alias.between(low, high)
         return fit_random_curve(part.xs, part.table["median"], l1_entries=NONE)
 
     def found(self) -> Levels:
         """`tlb`. Raises Unavailable("no-step") where two levels do not show."""
-        return required([self.tlb] if self.tlb else [], "the aliased jumps show no two levels", "no-step")[0]
+        return required(
+            [self.tlb] if self.tlb else [], "the aliased jumps show no two levels", "no-step"
+        )[0]
 
     @property
     def misfit(self) -> float:
-        """The largest relative difference between the entries found and those stated. Raises Unavailable("no-step")."""
+        """The largest relative difference between the entries found and those stated. Raises
+        Unavailable("no-step")."""
         tlb = self.found()
-        return max(abs(found.value / stated - 1) for found, stated in zip((tlb.first, tlb.last), self.stated, strict=False))
+        return max(
+            abs(found.value / stated - 1)
+            for found, stated in zip((tlb.first, tlb.last), self.stated, strict=False)
+        )
 
     def walks_counted(self, kind: str) -> Curve:
-        """Page walks for instructions of the spread jumps of a kind, per jump. Raises Unavailable where none were counted."""
+        """Page walks for instructions of the spread jumps of a kind, per jump. Raises Unavailable
+        where none were counted."""
         lacking = self.host.pmu.reason or "no-data"
-        return required(self._counted("itlb_walk", kind), "no walks for instructions were counted here", lacking)
+        return required(
+            self._counted("itlb_walk", kind), "no walks for instructions were counted here", lacking
+        )
 
     def _counted(self, quantity: str, kind: str) -> Curve:
         mode, order = KINDS[kind]
-        rows, column = select(self.frame, mode=mode, order=order, layout="spread", pages=BASE), f"{quantity}_per_access"
-        return Curve.of(rows if column in rows else rows.iloc[:0].assign(**{column: 0.0}), value=column)
+        rows, column = (
+            select(self.frame, mode=mode, order=order, layout="spread", pages=BASE),
+            f"{quantity}_per_access",
+        )
+        return Curve.of(
+            rows if column in rows else rows.iloc[:0].assign(**{column: 0.0}), value=column
+        )
 
     # --- large texts
 
     def times_by_size(self) -> pd.DataFrame:
-        """Return a row a MiB of code that is all jumped to: mib; base and large, ns a jump, each an Interval, UNKNOWN where not
-        measured."""
-        rows = [(mib, *(self._text(pages, (mib << 20) // LINE_BYTES) for pages in (BASE, LARGE_TEXT))) for mib in TEXT_MIB]
-        return pd.DataFrame([row for row in rows if row[1].value == row[1].value], columns=["mib", "base", "large"])
+        """Return a row a MiB of code that is all jumped to: mib; base and large, ns a jump, each an
+        Interval, UNKNOWN where not measured."""
+        rows = [
+            (mib, *(self._text(pages, (mib << 20) // LINE_BYTES) for pages in (BASE, LARGE_TEXT)))
+            for mib in TEXT_MIB
+        ]
+        return pd.DataFrame(
+            [row for row in rows if row[1].value == row[1].value], columns=["mib", "base", "large"]
+        )
 
     def times_by_hot_share(self) -> pd.DataFrame:
-        """Return a row a share of the largest text that is hot: share; mib, of the text; spread, a jump where the hot lines lie in every
-        page, large, the same on large pages, and packed, where the same number of hot lines lie side by side; ns, each an Interval, UNKNOWN
-        where not measured."""
-        columns, most = ["share", "mib", "spread", "large", "packed"], int(self.texts["mib"].max()) if len(self.texts) else 0
+        """Return a row a share of the largest text that is hot: share; mib, of the text; spread, a
+        jump where the hot lines lie in every page, large, the same on large pages, and packed,
+        where the same number of hot lines lie side by side; ns, each an Interval, UNKNOWN where not
+        measured."""
+        columns, most = (
+            ["share", "mib", "spread", "large", "packed"],
+            int(self.texts["mib"].max()) if len(self.texts) else 0,
+        )
         lines = (most << 20) // LINE_BYTES
-        rows = [(1 / every, most, self._text(BASE, lines, every), self._text(LARGE_TEXT, lines, every),
-                 self._text(BASE, lines // every) if every > 1 else UNKNOWN)  # all of it is side by side
-                for every in (1, *HOT_EVERY)]
+        rows = [
+            (
+                1 / every,
+                most,
+                self._text(BASE, lines, every),
+                self._text(LARGE_TEXT, lines, every),
+                self._text(BASE, lines // every) if every > 1 else UNKNOWN,
+            )  # all of it is side by side
+            for every in (1, *HOT_EVERY)
+        ]
         return pd.DataFrame([row for row in rows if row[2].coverage], columns=columns)
 
     def _text(self, pages: str, lines: int, every: int = 1) -> Interval:
-        """A random jump in so many lines of code, side by side, of which one in so many is hot; UNKNOWN where not measured."""
-        curve = Curve.of(self.frame, kernel="code_chase", layout="packed", order="random", pages=pages, lines=lines, every=every)
+        """A random jump in so many lines of code, side by side, of which one in so many is hot;
+        UNKNOWN where not measured."""
+        curve = Curve.of(
+            self.frame,
+            kernel="code_chase",
+            layout="packed",
+            order="random",
+            pages=pages,
+            lines=lines,
+            every=every,
+        )
         return curve.last if len(curve) else UNKNOWN
 
     def gain(self, mib: int) -> Interval:
-        """How many times as long a jump takes on base pages as on large ones, in a text of so many MiB. Raises Unavailable."""
-        return required([self.gains[mib]] if mib in self.gains else [], f"no text of {mib} MiB was measured on both")[0]
+        """How many times as long a jump takes on base pages as on large ones, in a text of so many
+        MiB. Raises Unavailable."""
+        return required(
+            [self.gains[mib]] if mib in self.gains else [],
+            f"no text of {mib} MiB was measured on both",
+        )[0]
 
     @property
     def least_hot(self) -> pd.Series:
@@ -162,12 +241,14 @@ class Analysis(analysis.Analysis):
 
     @cached_property
     def ways(self) -> ways.Texts:
-        """What code lies on, by the way in which it was made executable. Raises Unavailable, as `document` does."""
+        """What code lies on, by the way in which it was made executable. Raises Unavailable, as
+        `document` does."""
         return self.document("texts", ways.make, ways.Texts)
 
     @cached_property
     def huge_shares(self) -> dict[str, float]:
-        """By way of making code executable: the part of it on large pages, of those that gave code. Empty without the document."""
+        """By way of making code executable: the part of it on large pages, of those that gave code.
+        Empty without the document."""
         asked = if_available(lambda: self.ways)
         return {got.way: got.huge_share for got in asked.got} if asked else {}
 
@@ -178,5 +259,10 @@ class Analysis(analysis.Analysis):
 
 
 def ratios(table: pd.DataFrame) -> dict[int, Interval]:
-    """Return by mib the time on base pages over that on large ones, of `times_by_size`, where both were measured."""
-    return {mib: base / large for mib, base, large in table.itertuples(index=False) if base.coverage and large.coverage}
+    """Return by mib the time on base pages over that on large ones, of `times_by_size`, where both
+    were measured."""
+    return {
+        mib: base / large
+        for mib, base, large in table.itertuples(index=False)
+        if base.coverage and large.coverage
+    }

@@ -1,4 +1,5 @@
-"""What articles say of code and of what large pages do for it, as predicates on the chapter's Analysis."""
+"""What articles say of code and of what large pages do for it, as predicates on the chapter's
+Analysis."""
 
 from __future__ import annotations
 
@@ -14,25 +15,36 @@ from tlb.report.verdicts import Answer, Band, Compares, claim, inside
 
 def _text(mib: int) -> Compares:
     """A text of so many MiB, on base pages and on large ones."""
-    return lambda point, scope: point.kernel == "code_chase" and point.lines == (mib << 20) // LINE_BYTES
+    return lambda point, scope: (
+        point.kernel == "code_chase" and point.lines == (mib << 20) // LINE_BYTES
+    )
 
 
 def _far(point: Point, scope: Scope) -> bool:
     """Random jumps over as many pages as there are."""
-    return (point.kernel, point.order, point.pages) == ("code_chase", "random", "4k") and point.layout != "alias" and (
-        point.lines == min(MOST_LINES, scope.most_lines))
+    return (
+        (point.kernel, point.order, point.pages) == ("code_chase", "random", "4k")
+        and point.layout != "alias"
+        and (point.lines == min(MOST_LINES, scope.most_lines))
+    )
 
 
 @claim("many-code-pages-cost", points=_far)
 def many_pages_cost(a: Analysis, band: Band) -> Answer:
     pages, spread, packed = a.farthest("random")
     ratio = spread / packed
-    return inside(ratio, *band), f"A random jump takes {ratio:.2f} times as long to {count(pages)} pages as to as many packed lines."
+    return (
+        inside(ratio, *band),
+        f"A random jump takes {ratio:.2f} times as long to {count(pages)} pages as to as many packed lines.",
+    )
 
 
 def _gain(a: Analysis, mib: int, band: Band) -> Answer:
     ratio = a.gain(mib)
-    return inside(ratio, *band), f"A random jump in {mib} MiB of code takes {ratio:.2f} times as long on base pages as on large ones."
+    return (
+        inside(ratio, *band),
+        f"A random jump in {mib} MiB of code takes {ratio:.2f} times as long on base pages as on large ones.",
+    )
 
 
 @claim("text-on-2-mib-helps", points=_text(100))
@@ -62,10 +74,18 @@ def java_flags_exist(a: Analysis, band: Band) -> Answer:
     if listed_flags is None:
         raise Unavailable("no-toolchain", "java")
     found = len(listed_flags)
-    return band[0] <= found <= band[1], f"Of {listed(JAVA_FLAGS)} this Java lists {in_words(found)}."
+    return band[0] <= found <= band[
+        1
+    ], f"Of {listed(JAVA_FLAGS)} this Java lists {in_words(found)}."
 
 
 @claim("java-large-pages-off-by-default", points=None)
 def javas_large_pages_are_off(a: Analysis, band: Band) -> Answer:
-    on = required([a.flags.java_on] if a.flags.java_on is not None else [], "Java was not asked what it has on", "no-data")[0]
-    return band[0] <= len(on) <= band[1], (f"Of {listed(LARGE_FLAGS)} this Java has {listed(on) if on else 'not one'} on by itself.")
+    on = required(
+        [a.flags.java_on] if a.flags.java_on is not None else [],
+        "Java was not asked what it has on",
+        "no-data",
+    )[0]
+    return band[0] <= len(on) <= band[1], (
+        f"Of {listed(LARGE_FLAGS)} this Java has {listed(on) if on else 'not one'} on by itself."
+    )

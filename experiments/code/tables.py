@@ -11,7 +11,8 @@ from tlb.report.render import Html, data_table
 
 
 def ways(a: Analysis) -> Html:
-    """A row a way of making code executable: how much of it lies on large pages, or why it could not be tried."""
+    """A row a way of making code executable: how much of it lies on large pages, or why it could
+    not be tried."""
     rows = []
     for name in WAYS:
         if name in a.ways.lacking:

@@ -1,5 +1,5 @@
-"""Code in each of the ways that Linux has of making it executable, and whether it lies on large pages: written by one process, read by
-another."""
+"""Code in each of the ways that Linux has of making it executable, and whether it lies on large
+pages: written by one process, read by another."""
 
 from __future__ import annotations
 
@@ -12,14 +12,23 @@ from tlb.lab.ways import REFUSED, Way
 TEXT_BYTES = 8 << 20  # four large pages: what one way gets does not vary with the size
 _NO_CODE, _NO_JOINING = 4, 5  # exit statuses of kernels/runtimes/text.py
 
-# In the order of a reader's questions; kernels/runtimes/text.py has the calls, and a test holds the two together.
+# In the order of a reader's questions; kernels/runtimes/text.py has the calls, and a test holds the
+# two together.
 WAYS = {
     "file": Way("a file on this disk, mapped as a loader maps it", "a mapped file"),
-    "file-collapsed": Way("the same, madvise(MADV_COLLAPSE)", "a mapped file that was collapsed on request"),
+    "file-collapsed": Way(
+        "the same, madvise(MADV_COLLAPSE)", "a mapped file that was collapsed on request"
+    ),
     "anonymous": Way("copied to memory that asks for nothing, mprotect", "a plain copy"),
-    "advised": Way("copied to memory advised with MADV_HUGEPAGE, mprotect", "a copy in advised memory", "thp-never"),
+    "advised": Way(
+        "copied to memory advised with MADV_HUGEPAGE, mprotect",
+        "a copy in advised memory",
+        "thp-never",
+    ),
     "memfd": Way("copied to a memfd, mapped", "a copy in a memfd"),
-    "memfd-collapsed": Way("the same, madvise(MADV_COLLAPSE)", "one in a memfd that was collapsed on request"),
+    "memfd-collapsed": Way(
+        "the same, madvise(MADV_COLLAPSE)", "one in a memfd that was collapsed on request"
+    ),
     "memfd-pool": Way("copied to a memfd from the pool, mapped", "one in the pool", "pool-empty"),
 }
 _Name = ways.names(WAYS)
@@ -41,13 +50,20 @@ class Texts(ways.Ways):
 
 
 def make(profile: str) -> dict[str, Any]:
-    """The document `texts` of data/, whatever the profile. Raises Unavailable: not-linux, page-size-unsupported."""
+    """The document `texts` of data/, whatever the profile. Raises Unavailable: not-linux,
+    page-size-unsupported."""
     return Texts(**ways.met(ways.computer()), **ways.each(WAYS, measure)).model_dump(mode="json")
 
 
 def measure(way: str) -> Got:
-    """Make code executable in one way and read what it lies on. Raises Unavailable, as `lab.ways.ask` does."""
+    """Make code executable in one way and read what it lies on. Raises Unavailable, as
+    `lab.ways.ask` does."""
     refused = {REFUSED: WAYS[way].refused, _NO_CODE: "code-refused", _NO_JOINING: "no-collapse"}
     told, had = ways.ask("text.py", way, TEXT_BYTES, refused)
-    return Got(way=way, array_bytes=told.array_bytes, resident_bytes=had.resident_bytes, huge_bytes=had.huge_bytes,
-               rest_huge_bytes=had.rest_huge_bytes)
+    return Got(
+        way=way,
+        array_bytes=told.array_bytes,
+        resident_bytes=had.resident_bytes,
+        huge_bytes=had.huge_bytes,
+        rest_huge_bytes=had.rest_huge_bytes,
+    )

@@ -1,4 +1,5 @@
-"""What a walk of a graph says of loads, misses and walks: rows as quantiles by working set, regimes, walks under way, and a model."""
+"""What a walk of a graph says of loads, misses and walks: rows as quantiles by working set,
+regimes, walks under way, and a model."""
 
 from __future__ import annotations
 
@@ -20,31 +21,46 @@ from tlb.page_sizes import BASE, PAGES, hardware, ordered, page_bytes, rank, wor
 from tlb.reasons import Unavailable, required
 from tlb.report.chapter import literature
 
-# A hop that takes half as long again as one load from memory did something else beside it: a walk whose own reads went to
-# memory, which on every machine known to us takes as long as the load itself. Half of that is the least doubtful line.
+# A hop that takes half as long again as one load from memory did something else beside it: a walk
+# whose own reads went to memory, which on every machine known to us takes as long as the load
+# itself. Half of that is the least doubtful line.
 PAST_MEMORY = 1.5
 REGIMES = ("cache", "memory", "memory and walk")
 DENSITY_POINTS = 220  # a chart is 600 px wide
-DENSITY_SHOWN = 0.99  # of the slowest distribution; the rest of its tail would take as much room as the modes
-# Whose core is in it (Linux, arch/x86/include/asm/intel-family.h). An article says two walkers of Sapphire Rapids; others measured four.
-_CORES = {"Alder Lake": "Golden Cove", "Sapphire Rapids": "Golden Cove", "Skylake server": "Skylake client",
-          "Cascade Lake": "Skylake client", "Cooper Lake": "Skylake client"}
+DENSITY_SHOWN = (
+    0.99  # of the slowest distribution; the rest of its tail would take as much room as the modes
+)
+# Whose core is in it (Linux, arch/x86/include/asm/intel-family.h). An article says two walkers of
+# Sapphire Rapids; others measured four.
+_CORES = {
+    "Alder Lake": "Golden Cove",
+    "Sapphire Rapids": "Golden Cove",
+    "Skylake server": "Skylake client",
+    "Cascade Lake": "Skylake client",
+    "Cooper Lake": "Skylake client",
+}
 
 
 def largest(kinds: Mapping[str, Curve]) -> str:
-    """The large pages to compare base pages with: those that reach the largest size, and of them the largest, whose walks are
-    the fewest and shortest. Raises Unavailable("pool-empty")."""
-    far = required({pages: curve.xs[-1] for pages, curve in kinds.items() if pages != BASE}, "no walk was measured on large pages",
-                   "pool-empty")
+    """The large pages to compare base pages with: those that reach the largest size, and of them
+    the largest, whose walks are the fewest and shortest. Raises Unavailable("pool-empty")."""
+    far = required(
+        {pages: curve.xs[-1] for pages, curve in kinds.items() if pages != BASE},
+        "no walk was measured on large pages",
+        "pool-empty",
+    )
     return ordered(pages for pages, size in far.items() if size == max(far.values()))[-1]
 
 
 class Regimes(NamedTuple):
     """Which place answers half of the hops on base pages, by size; the lines between them, ns."""
 
-    memory_ns: float  # the median hop that is a load from memory with as little translation as was to be had
+    # the median hop that is a load from memory with as little translation as was to be had
+    memory_ns: float
     large: str  # the pages that told it
-    cut_ns: tuple[float, float]  # between cache and memory, and between memory and memory with a walk that reads it
+    cut_ns: tuple[
+        float, float
+    ]  # between cache and memory, and between memory and memory with a walk that reads it
     answers: pd.Series  # by working set: the index in REGIMES
 
     def sizes(self, regime: str) -> list[int]:
@@ -61,8 +77,8 @@ class Parallel(NamedTuple):
 
 
 class Analysis(ModelAnalysis):
-    """The rows of `graph_walk`. Curves run over the working set in bytes. What nothing was measured for is empty here; methods and
-    what is derived further raise Unavailable("too-few-points").
+    """The rows of `graph_walk`. Curves run over the working set in bytes. What nothing was measured
+    for is empty here; methods and what is derived further raise Unavailable("too-few-points").
 
     The page defines: p50, p95, ridges, touched, predicted, walkers and held_out_sizes.
     """
@@ -71,11 +87,18 @@ class Analysis(ModelAnalysis):
 
     @cached_property
     def hops(self) -> pd.DataFrame:
-        """A row a process of walks timed hop by hop: pages, working_set_bytes, p50 and p95 of a hop in ns, the clock's cost taken off,
-        and tail, how many times its median its 95th percentile is."""
+        """A row a process of walks timed hop by hop: pages, working_set_bytes, p50 and p95 of a hop
+        in ns, the clock's cost taken off, and tail, how many times its median its 95th percentile
+        is."""
         rows = self.walks(1)
-        p50, p95 = np.array([quantile(smoothed(row), [0.5, 0.95]) for _, row in rows.iterrows()]).reshape(-1, 2).T
-        return rows[["pages", SIZE]].assign(p50=p50, p95=p95, tail=lambda hops: hops["p95"] / hops["p50"])
+        p50, p95 = (
+            np.array([quantile(smoothed(row), [0.5, 0.95]) for _, row in rows.iterrows()])
+            .reshape(-1, 2)
+            .T
+        )
+        return rows[["pages", SIZE]].assign(
+            p50=p50, p95=p95, tail=lambda hops: hops["p95"] / hops["p50"]
+        )
 
     def curves(self, quantile: str) -> dict[str, Curve]:
         """A column of `hops` by page size: medians over processes."""
@@ -83,20 +106,29 @@ class Analysis(ModelAnalysis):
 
     @property
     def clock(self) -> pd.Series:
-        """What an empty pair of timestamps takes (clock_ns) and the clock's resolution (clock_step_ns). Raises Unavailable."""
-        return required(self.walks(1), "no walk was timed hop by hop")[["clock_ns", "clock_step_ns"]].median()
+        """What an empty pair of timestamps takes (clock_ns) and the clock's resolution
+        (clock_step_ns). Raises Unavailable."""
+        return required(self.walks(1), "no walk was timed hop by hop")[
+            ["clock_ns", "clock_step_ns"]
+        ].median()
 
     @property
     def timings(self) -> pd.DataFrame:
-        """By working set on base pages, ns per hop: ns_per_access, timed hop by hop, timestamps included; mean_ns, without them; batch_ns,
-        timed per batch. Raises Unavailable."""
+        """By working set on base pages, ns per hop: ns_per_access, timed hop by hop, timestamps
+        included; mean_ns, without them; batch_ns, timed per batch. Raises Unavailable."""
         timed = self.walks(1, pages=BASE).groupby(SIZE)[["mean_ns", "ns_per_access"]].median()
         batches = required(self.means.get(BASE, ()), "no walk on base pages was timed per batch")
-        return required(timed.join(batches.medians.rename("batch_ns"), how="inner"), "no size was timed both ways")
+        return required(
+            timed.join(batches.medians.rename("batch_ns"), how="inner"),
+            "no size was timed both ways",
+        )
 
     def tail(self, pages: str) -> tuple[int, Interval]:
-        """The largest size in bytes, and there how many times its median the 95th percentile is, each process by itself."""
-        rows = required(select(self.hops, pages=pages), f"no walk on {words(pages)} was timed hop by hop")
+        """The largest size in bytes, and there how many times its median the 95th percentile is,
+        each process by itself."""
+        rows = required(
+            select(self.hops, pages=pages), f"no walk on {words(pages)} was timed hop by hop"
+        )
         size = int(rows[SIZE].max())
         ratio = median_interval(select(rows, **{SIZE: size})["tail"])
         if np.isnan(ratio.value):
@@ -115,19 +147,32 @@ class Analysis(ModelAnalysis):
         if not spreads:
             return pd.DataFrame(columns=[SIZE, "ns", "share_per_ns"])
         most = max(float(quantile(spread, DENSITY_SHOWN)) for spread in spreads.values())
-        least = -max(float((spread["high_ns"] - spread["low_ns"]).min()) for spread in spreads.values())
+        least = -max(
+            float((spread["high_ns"] - spread["low_ns"]).min()) for spread in spreads.values()
+        )
         edges = np.linspace(least, max(most, -least), DENSITY_POINTS + 1)
-        return pd.concat([pd.DataFrame({SIZE: size, "ns": (edges[:-1] + edges[1:]) / 2,
-                                        "share_per_ns": np.diff(below(spreads[size], edges)) / np.diff(edges)})
-                          for size in sorted(spreads, reverse=True)], ignore_index=True)
+        return pd.concat(
+            [
+                pd.DataFrame(
+                    {
+                        SIZE: size,
+                        "ns": (edges[:-1] + edges[1:]) / 2,
+                        "share_per_ns": np.diff(below(spreads[size], edges)) / np.diff(edges),
+                    }
+                )
+                for size in sorted(spreads, reverse=True)
+            ],
+            ignore_index=True,
+        )
 
     @cached_property
     def regimes(self) -> Regimes:
         """The regime of each size on base pages, from the distributions alone.
 
-        A load from memory takes what half of the hops on large pages do not exceed, two octaves past the size where that median
-        has done half of its rise: most hops miss the caches there, and the walks of large pages are still short. The line between
-        cache and memory is the geometric mean of the two; that past memory, PAST_MEMORY. Raises Unavailable: also no-step.
+        A load from memory takes what half of the hops on large pages do not exceed, two octaves
+        past the size where that median has done half of its rise: most hops miss the caches there,
+        and the walks of large pages are still short. The line between cache and memory is the
+        geometric mean of the two; that past memory, PAST_MEMORY. Raises Unavailable: also no-step.
         """
         if BASE not in self.p50:
             raise Unavailable("too-few-points", "no walk on base pages was timed hop by hop")
@@ -135,19 +180,31 @@ class Analysis(ModelAnalysis):
         base, control = self.p50[BASE].medians, self.p50[large].medians
         cache, most = float(base.iloc[0]), float(control.max())
         if most < 4 * max(cache, float(control.iloc[0])):
-            raise Unavailable("no-step", f"the median hop on {words(large)} takes {most:.1f} ns at the most")
+            raise Unavailable(
+                "no-step", f"the median hop on {words(large)} takes {most:.1f} ns at the most"
+            )
         past = control[control.index >= 4 * control.index[control > most / 2].min()]
         memory = float(past.iloc[0] if len(past) else control.iloc[-1])
         cuts = float(np.sqrt(max(cache, 1.0) * memory)), PAST_MEMORY * memory
-        return Regimes(memory, large, cuts, pd.Series(np.searchsorted(cuts, base), index=base.index))
+        return Regimes(
+            memory, large, cuts, pd.Series(np.searchsorted(cuts, base), index=base.index)
+        )
 
     # --- accesses to memory
 
     def peaks_of(self, pages: str) -> Trips:
-        """The peaks of a hop's time on a page size at its largest size, past the caches. Raises Unavailable, as `regimes` does."""
-        rows = required(self.walks(1, pages=pages), f"no walk on {words(pages)} was timed hop by hop")
+        """The peaks of a hop's time on a page size at its largest size, past the caches. Raises
+        Unavailable, as `regimes` does."""
+        rows = required(
+            self.walks(1, pages=pages), f"no walk on {words(pages)} was timed hop by hop"
+        )
         rows = rows[rows[SIZE] == rows[SIZE].max()]
-        return trips.trips(merged(rows), [smoothed(row) for _, row in rows.iterrows()], self.regimes.cut_ns[0], self.regimes.memory_ns)
+        return trips.trips(
+            merged(rows),
+            [smoothed(row) for _, row in rows.iterrows()],
+            self.regimes.cut_ns[0],
+            self.regimes.memory_ns,
+        )
 
     @cached_property
     def peaks(self) -> dict[str, Trips]:
@@ -156,14 +213,18 @@ class Analysis(ModelAnalysis):
 
     @cached_property
     def access_shares(self) -> pd.DataFrame:
-        """pages (those of `peaks`), working_set_bytes, accesses, share (of hops that wait for so many accesses to memory or more, by the
-        cuts of the largest size on base pages). Raises Unavailable."""
+        """pages (those of `peaks`), working_set_bytes, accesses, share (of hops that wait for so
+        many accesses to memory or more, by the cuts of the largest size on base pages). Raises
+        Unavailable."""
         cuts_ns = required(self.peaks[BASE].cuts_ns, "no hop on base pages left the caches")
-        tables = {pages: trips.shares(self.distributions(pages), cuts_ns).stack() for pages in self.peaks}
+        tables = {
+            pages: trips.shares(self.distributions(pages), cuts_ns).stack() for pages in self.peaks
+        }
         return pd.concat(tables, names=["pages", SIZE, "accesses"]).rename("share").reset_index()
 
     def waits_from(self, accesses: int) -> int:
-        """The smallest working set from which on a tenth of all hops on base pages waits for so many accesses to memory."""
+        """The smallest working set from which on a tenth of all hops on base pages waits for so
+        many accesses to memory."""
         rows = select(self.access_shares, pages=BASE, accesses=accesses).sort_values(SIZE)
         few = rows.loc[rows["share"] < 0.1, SIZE].max()
         return int(rows.loc[~(rows[SIZE] <= few), SIZE].min())
@@ -174,9 +235,11 @@ class Analysis(ModelAnalysis):
         return list(self.peaks.items())[-1]
 
     def touch_gain(self) -> tuple[int, Interval]:
-        """The largest size in bytes, and there how many times as long a load takes over pages first touched by address as over pages
-        touched in the order of the visits. Raises Unavailable."""
-        curves = required(self.touched, "no chase was measured over pages touched in several orders")
+        """The largest size in bytes, and there how many times as long a load takes over pages first
+        touched by address as over pages touched in the order of the visits. Raises Unavailable."""
+        curves = required(
+            self.touched, "no chase was measured over pages touched in several orders"
+        )
         both = curves["address"] / curves["visit"] if {"address", "visit"} <= curves.keys() else ()
         gain = required(both, "the two orders were not measured at one size")
         return gain.xs[-1] * self.base_page_bytes, gain.last
@@ -191,8 +254,9 @@ class Analysis(ModelAnalysis):
     # --- several walkers
 
     def several_walkers(self) -> pd.DataFrame:
-        """Return a row a page size and number of walks that take turns in one thread: pages, walkers, vertices, as `summarise` (ns per
-        hop); floor_ns, the same loop over a graph of four vertices.
+        """Return a row a page size and number of walks that take turns in one thread: pages,
+        walkers, vertices, as `summarise` (ns per hop); floor_ns, the same loop over a graph of four
+        vertices.
 
         Of each page size the largest graph that was walked by several numbers of walkers.
         """
@@ -202,7 +266,11 @@ class Analysis(ModelAnalysis):
         most = dict(several[several > 1].index)  # sorted: of each page size the last is the largest
         rows = rows[rows["lines"] == rows["pages"].map(most).astype(float)]
         by = ["pages", "walkers"]
-        summary = summarise(rows, by).astype({"walkers": int}).sort_values(by, key=rank, ignore_index=True)
+        summary = (
+            summarise(rows, by)
+            .astype({"walkers": int})
+            .sort_values(by, key=rank, ignore_index=True)
+        )
         summary = summary.assign(vertices=summary["pages"].map(most))
         return summary.merge(rows.groupby(by)["floor_ns"].median().reset_index(), on=by)
 
@@ -210,20 +278,34 @@ class Analysis(ModelAnalysis):
         """Of `walkers` on a page size, beside one."""
         side = select(self.walkers, pages=pages).dropna(subset="gain").set_index("walkers")
         if len(side) < 2:
-            raise Unavailable("too-few-points", f"several walkers on {words(pages)} were not measured beside one")
+            raise Unavailable(
+                "too-few-points", f"several walkers on {words(pages)} were not measured beside one"
+            )
         best = int(side["median"].idxmin())
-        return Parallel(Interval.of(side.loc[1]), Interval.of(side.loc[best]), best, float(side.loc[best, "gain"]))
+        return Parallel(
+            Interval.of(side.loc[1]),
+            Interval.of(side.loc[best]),
+            best,
+            float(side.loc[best, "gain"]),
+        )
 
     @cached_property
     def under_way(self) -> tuple[Parallel, Parallel, Interval]:
-        """Base pages, large pages, and how many walks the former had under way at once at their best.
+        """Base pages, large pages, and how many walks the former had under way at once at their
+        best.
 
-        By Little's law as many as a walk takes over what a hop takes then. A walk takes what one walker's hop takes longer on base
-        pages than on large ones: less than it truly takes where large pages walk too, and while it waits for a page walker it takes
-        longer, so this is a lower bound. Raises Unavailable: too-few-points, pool-empty, unstable.
+        By Little's law as many as a walk takes over what a hop takes then. A walk takes what one
+        walker's hop takes longer on base pages than on large ones: less than it truly takes where
+        large pages walk too, and while it waits for a page walker it takes longer, so this is a
+        lower bound. Raises Unavailable: too-few-points, pool-empty, unstable.
         """
-        base, rest = self.parallel(BASE), [pages for pages in ordered(self.walkers["pages"]) if pages != BASE]
-        large = self.parallel(required(rest, "several walkers were not measured on large pages", "pool-empty")[-1])
+        base, rest = (
+            self.parallel(BASE),
+            [pages for pages in ordered(self.walkers["pages"]) if pages != BASE],
+        )
+        large = self.parallel(
+            required(rest, "several walkers were not measured on large pages", "pool-empty")[-1]
+        )
         walk = base.one_ns - large.one_ns
         if walk.low <= 0:
             raise Unavailable("unstable", f"base pages cost {walk:.1f} ns more")
@@ -233,7 +315,9 @@ class Analysis(ModelAnalysis):
     def page_walkers(self) -> float | None:
         """How many page walkers this core is said to have; None where nobody says."""
         name = self.host.microarchitecture
-        stated = select(literature("microarchitectures"), structure="page_walker", quantity="count").set_index("microarchitecture")
+        stated = select(
+            literature("microarchitectures"), structure="page_walker", quantity="count"
+        ).set_index("microarchitecture")
         return stated["value_low"].get(_CORES.get(name, name))
 
     # --- misses
@@ -242,23 +326,37 @@ class Analysis(ModelAnalysis):
     def counted(self) -> dict[str, Curve]:
         """Walks per hop as counted, by page size; empty where no row has a count."""
         rows = self.walks(0, walkers=1)
-        return Curve.by(rows, PAGES, x=SIZE, value="walk_per_access") if "walk_per_access" in rows else {}
+        return (
+            Curve.by(rows, PAGES, x=SIZE, value="walk_per_access")
+            if "walk_per_access" in rows
+            else {}
+        )
 
     @cached_property
     def in_pieces(self) -> bool:
-        """Whether the host splinters large pages, so that an entry of the TLB holds a piece of 4 KiB of them."""
+        """Whether the host splinters large pages, so that an entry of the TLB holds a piece of 4
+        KiB of them."""
         return bool((splintered := self.splintering()) and splintered.is_splintered)
 
     @cached_property
     def reach(self) -> dict[str, int]:
-        """How many bytes the last TLB level has translations of, by page size; what nothing states is left out."""
+        """How many bytes the last TLB level has translations of, by page size; what nothing states
+        is left out."""
         spans = {pages: BASE if self.in_pieces else hardware(pages) for pages in PAGES}
-        return {pages: levels[-1] * page_bytes(span, self.base_page_bytes) for pages, span in spans.items()
-                if (levels := self.entries if span == BASE else [tlb.entries for tlb in data_tlbs(self.host, span)])}
+        return {
+            pages: levels[-1] * page_bytes(span, self.base_page_bytes)
+            for pages, span in spans.items()
+            if (
+                levels := self.entries
+                if span == BASE
+                else [tlb.entries for tlb in data_tlbs(self.host, span)]
+            )
+        }
 
     @cached_property
     def sizes(self) -> pd.Series:
-        """Working sets in bytes, indexed by themselves: those that were measured, and where a TLB's reach ends among them."""
+        """Working sets in bytes, indexed by themselves: those that were measured, and where a TLB's
+        reach ends among them."""
         sizes = {int(size) for size in self.frame[SIZE]}
         sizes |= {reach for reach in self.reach.values() if reach <= max(sizes, default=0)}
         return pd.Series(sorted(sizes), index=sorted(sizes), dtype=float)

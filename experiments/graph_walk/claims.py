@@ -22,7 +22,10 @@ from tlb.units import format_size
 TWICE = (1.6, 2.4)  # the published run's 95th percentile at its largest sizes: 1.88 to 2.06 medians
 SHORT_TAIL = 1.35  # and 1.03 to 1.13 of them on large pages: what is nearer to one than to twice
 LARGEST = 8 << 30  # bytes: from there on it is twice in the published run; at 4 GiB it is 1.4 times
-MIDDLE, LARGE = (128 << 20, 512 << 20), 2 << 30  # bytes: "hundreds of megabytes", and from where on it is "multiple gigabytes"
+MIDDLE, LARGE = (
+    (128 << 20, 512 << 20),
+    2 << 30,
+)  # bytes: "hundreds of megabytes", and from where on it is "multiple gigabytes"
 AGREES = 0.25  # a whole number of walkers, from times with a few percent of noise
 PLATEAU = 256 << 20, 1 << 30  # bytes, "hundreds of megabytes"
 SAME = 0.05  # a smaller difference is what the book calls unstable
@@ -30,19 +33,29 @@ SOME_WALKS = 0.01  # a hop: fewer are no misses of the walk's own
 
 
 def _hop_by_hop(point: Point, scope: Scope) -> bool:
-    return point.kernel == "graph_walk" and point.mode == "plain" and ("per_hop", 1) in point.options
+    return (
+        point.kernel == "graph_walk" and point.mode == "plain" and ("per_hop", 1) in point.options
+    )
 
 
 def _largest_hop_by_hop(point: Point, scope: Scope) -> bool:
-    return _hop_by_hop(point, scope) and point.lines * VERTEX_BYTES > scope.profile.max_working_set / 2
+    return (
+        _hop_by_hop(point, scope) and point.lines * VERTEX_BYTES > scope.profile.max_working_set / 2
+    )
 
 
 def _in_batches(point: Point, scope: Scope) -> bool:
-    return point.kernel == "graph_walk" and point.mode == "plain" and not {"per_hop", "walkers"} & dict(point.options).keys()
+    return (
+        point.kernel == "graph_walk"
+        and point.mode == "plain"
+        and not {"per_hop", "walkers"} & dict(point.options).keys()
+    )
 
 
 def _largest_in_batches(point: Point, scope: Scope) -> bool:
-    return _in_batches(point, scope) and point.lines * VERTEX_BYTES > scope.profile.max_working_set / 2
+    return (
+        _in_batches(point, scope) and point.lines * VERTEX_BYTES > scope.profile.max_working_set / 2
+    )
 
 
 def _around_the_reach(point: Point, scope: Scope) -> bool:
@@ -56,26 +69,41 @@ def _base(curves: Mapping[str, Curve]) -> Curve:
 
 @claim("three-regimes", points=_hop_by_hop)
 def three_regimes(a: Analysis, band: Band) -> Answer:
-    """The regimes lie where the source puts them, so that no line is drawn from the times that it divides."""
+    """The regimes lie where the source puts them, so that no line is drawn from the times that it
+    divides."""
     curve = _base(a.p50)
-    middle = required(curve.between(*MIDDLE), f"no graph from {format_size(MIDDLE[0])} to {format_size(MIDDLE[1])} was walked")
-    large = required(curve.between(LARGE, inf), f"no graph of {format_size(LARGE)} or more was walked")
+    middle = required(
+        curve.between(*MIDDLE),
+        f"no graph from {format_size(MIDDLE[0])} to {format_size(MIDDLE[1])} was walked",
+    )
+    large = required(
+        curve.between(LARGE, inf), f"no graph of {format_size(LARGE)} or more was walked"
+    )
     small, typical = curve.intervals[0], middle.typical()
     return [inside(typical / small, *band), inside(large.last / typical, *band)], (
         f"Half of all hops on base pages take {small.value:.0f} ns or less at {format_size(curve.xs[0])}, {typical.value:.0f} at hundreds "
-        f"of megabytes and {large.last.value:.0f} at {format_size(large.xs[-1])}.")
+        f"of megabytes and {large.last.value:.0f} at {format_size(large.xs[-1])}."
+    )
 
 
 def _tail(a: Analysis, pages: str, from_bytes: int) -> tuple[Interval, str]:
     size, ratio = a.tail(pages)
     if size < from_bytes:
-        raise Unavailable("sweep-short", f"on {words(pages)} it ends at {format_size(size)}, where the 95th percentile is "
-                          f"{ratio.value:.2f} times the median")
-    return ratio, f"At {format_size(size)} on {words(pages)} the 95th percentile is {ratio:.2f} times the median."
+        raise Unavailable(
+            "sweep-short",
+            f"on {words(pages)} it ends at {format_size(size)}, where the 95th percentile is "
+            f"{ratio.value:.2f} times the median",
+        )
+    return (
+        ratio,
+        f"At {format_size(size)} on {words(pages)} the 95th percentile is {ratio:.2f} times the median.",
+    )
 
 
 @claim("tail-twice-the-median", points=_largest_hop_by_hop)
-def tail_is_twice_the_median(a: Analysis, band: tuple[float, float] = TWICE, from_bytes: int = LARGEST) -> Answer:
+def tail_is_twice_the_median(
+    a: Analysis, band: tuple[float, float] = TWICE, from_bytes: int = LARGEST
+) -> Answer:
     ratio, evidence = _tail(a, BASE, from_bytes)
     return inside(ratio, *band), evidence
 
@@ -95,9 +123,14 @@ def _walks(a: Analysis, pages: str) -> Curve:
 
 
 def _cycles(a: Analysis, pages: str, quantity: str) -> Curve:
-    """Return a count of cycles per hop of one walker, by size. Raises Unavailable("no-walk-cycle-event")."""
+    """Return a count of cycles per hop of one walker, by size. Raises
+    Unavailable("no-walk-cycle-event")."""
     rows, column = a.walks(0, walkers=1, pages=pages), f"{quantity}_per_access"
-    return required(Curve.of(rows, SIZE, column) if column in rows else (), f"{quantity} on {words(pages)}", "no-walk-cycle-event")
+    return required(
+        Curve.of(rows, SIZE, column) if column in rows else (),
+        f"{quantity} on {words(pages)}",
+        "no-walk-cycle-event",
+    )
 
 
 def _at_largest(base: Curve, large: Curve) -> tuple[Interval, Interval]:
@@ -109,14 +142,21 @@ def _at_largest(base: Curve, large: Curve) -> tuple[Interval, Interval]:
 @claim("misses-rise-past-the-reach", points=_around_the_reach)
 def misses_rise_past_the_reach(a: Analysis, band: Band) -> Answer:
     reach, walks = a.known_entries[-1] * a.base_page_bytes, _walks(a, BASE)
-    near, past = walks.between(reach / 8, reach / 2), walks.between(2.9 * reach, 5.7 * reach)  # half an octave around four times
+    near, past = (
+        walks.between(reach / 8, reach / 2),
+        walks.between(2.9 * reach, 5.7 * reach),
+    )  # half an octave around four times
     if not len(near) or not len(past):
-        raise Unavailable("too-few-points", f"nothing was counted on both up to {format_size(reach // 2)} and at "
-                          f"{format_size(4 * reach)}")
+        raise Unavailable(
+            "too-few-points",
+            f"nothing was counted on both up to {format_size(reach // 2)} and at "
+            f"{format_size(4 * reach)}",
+        )
     low, high = near.typical(), past.typical()
     return [inside(high, SOME_WALKS), inside(low - high * band[1], most=0)], (
         f"A hop walks {low.value:.3f} times up to half of the reach of {format_size(reach)}, and {high.value:.2f} times around four times "
-        "the reach.")
+        "the reach."
+    )
 
 
 @claim("misses-per-hop-by-page-size", points=_largest_in_batches)
@@ -124,9 +164,15 @@ def base_pages_miss_more(a: Analysis, band: Band) -> Answer:
     large = largest(a.means)
     base, other = _at_largest(_walks(a, BASE), _walks(a, large))
     if other.value <= 0:
-        return base.low > SOME_WALKS, f"At the largest size a hop walks {base:.2f} times on base pages and never on {words(large)}."
+        return (
+            base.low > SOME_WALKS,
+            f"At the largest size a hop walks {base:.2f} times on base pages and never on {words(large)}.",
+        )
     ratio = base / other
-    return inside(ratio, *band), f"At the largest size a hop walks {ratio:.2f} times as often on base pages as on {words(large)}."
+    return (
+        inside(ratio, *band),
+        f"At the largest size a hop walks {ratio:.2f} times as often on base pages as on {words(large)}.",
+    )
 
 
 @claim("huge-pages-lower-both", points=_in_batches)
@@ -139,33 +185,50 @@ def huge_pages_lower_both(a: Analysis, same: float = SAME) -> Answer:
     price = [cycle / walk for cycle, walk in zip(cycles, walks, strict=True)]
     return [inside(walks[0] / walks[1], 1 + same), inside(price[0] / price[1], 1 + same)], (
         f"At the largest size: {walks[0].value:.3g} walks a hop of {price[0].value:.0f} cycles each on base pages, {walks[1].value:.3g} of "
-        f"{price[1].value:.0f} on {words(large)}.")
+        f"{price[1].value:.0f} on {words(large)}."
+    )
 
 
 @claim("effects-are-multiplicative", points=_largest_in_batches)
 def misses_times_walks_are_saved(a: Analysis, band: Band) -> Answer:
-    """Counted walk cycles are misses times the cycles of each: what large pages save of them is what a hop should take less."""
+    """Counted walk cycles are misses times the cycles of each: what large pages save of them is
+    what a hop should take less."""
     large = largest(a.means)
-    walking, whole = (_at_largest(*(_cycles(a, pages, quantity) for pages in (BASE, large))) for quantity in ("walk_cycles", "core_cycles"))
+    walking, whole = (
+        _at_largest(*(_cycles(a, pages, quantity) for pages in (BASE, large)))
+        for quantity in ("walk_cycles", "core_cycles")
+    )
     saved = walking[0] - walking[1]
     if saved.low <= 0:
         raise Unavailable("no-step", f"{words(large)} save {saved:.1f} cycles of walking a hop")
     share = (whole[0] - whole[1]).share_of(saved)
-    return inside(share, *band), (f"{words(large)[:1].upper()}{words(large)[1:]} save {saved.value:.0f} cycles of walking a hop, and a hop "
-                                  f"takes {share:.2f} times as many cycles less.")
+    return inside(share, *band), (
+        f"{words(large)[:1].upper()}{words(large)[1:]} save {saved.value:.0f} cycles of walking a hop, and a hop "
+        f"takes {share:.2f} times as many cycles less."
+    )
 
 
-@claim("page-walkers-as-stated", points=lambda point, scope: point.kernel == "graph_walk" and "walkers" in dict(point.options)
-       or _in_batches(point, scope) and point.lines == min(MANY_VERTICES, most_vertices(scope)))
+@claim(
+    "page-walkers-as-stated",
+    points=lambda point, scope: (
+        point.kernel == "graph_walk"
+        and "walkers" in dict(point.options)
+        or _in_batches(point, scope)
+        and point.lines == min(MANY_VERTICES, most_vertices(scope))
+    ),
+)
 def page_walkers_as_stated(a: Analysis, agrees: float = AGREES) -> Answer:
     if a.page_walkers is None:
-        return Undecided("conditions"), "No source that we read states how many page walkers this core has."
+        return Undecided(
+            "conditions"
+        ), "No source that we read states how many page walkers this core has."
     base, _, busy = a.under_way
     least, most = (a.page_walkers * (1 + give) for give in (-agrees, agrees))
     # Fewer overlapping walks rule nothing out: something else may end the gain.
     return Undecided("ambiguous") if busy.high < least else inside(busy, least, most), (
         f"{a.host.microarchitecture} is said to have {a.page_walkers:.0f}. With {base.best_walkers} walks of the graph in turn {busy:.1f} "
-        "page walks overlap, if each takes as long as alone.")
+        "page walks overlap, if each takes as long as alone."
+    )
 
 
 # --- what a hop takes, and what a model of two terms makes of it
@@ -175,7 +238,10 @@ def page_walkers_as_stated(a: Analysis, agrees: float = AGREES) -> Answer:
 def a_load_takes_70_to_80_ns(a: Analysis, band: Band) -> Answer:
     regimes = a.regimes
     load = min(a.p50[regimes.large].intervals, key=lambda took: abs(took.value - regimes.memory_ns))
-    return inside(load, *band), f"Half of all hops on {words(regimes.large)}, once they miss the caches, take {load:.0f} ns or less."
+    return (
+        inside(load, *band),
+        f"Half of all hops on {words(regimes.large)}, once they miss the caches, take {load:.0f} ns or less.",
+    )
 
 
 @claim("triple-digits-at-10gb", points=_largest_hop_by_hop)
@@ -183,27 +249,38 @@ def triple_digits(a: Analysis, band: Band) -> Answer:
     curve = _base(a.p50)
     size, effect = format_size(curve.xs[-1]), inside(curve.last, *band)
     if curve.xs[-1] < LARGEST and not decided(effect):
-        raise Unavailable("sweep-short", f"half of all hops over {size}, the largest graph walked, take {curve.last:.0f} ns or less")
+        raise Unavailable(
+            "sweep-short",
+            f"half of all hops over {size}, the largest graph walked, take {curve.last:.0f} ns or less",
+        )
     return effect, f"Half of all hops over {size} take {curve.last:.0f} ns or less on base pages."
 
 
-@claim("second-regime-plateaus", points=lambda point, scope: _hop_by_hop(point, scope)
-       and PLATEAU[0] <= point.lines * VERTEX_BYTES <= PLATEAU[1])
+@claim(
+    "second-regime-plateaus",
+    points=lambda point, scope: (
+        _hop_by_hop(point, scope) and PLATEAU[0] <= point.lines * VERTEX_BYTES <= PLATEAU[1]
+    ),
+)
 def the_second_regime_plateaus(a: Analysis, band: Band) -> Answer:
     curve = _base(a.p50)
     over = curve.flatness(*PLATEAU)
-    return inside(over, *band), (f"From {format_size(PLATEAU[0])} to {format_size(PLATEAU[1])} the median hop on base pages varies by a "
-                                 f"factor of {over:.2f}.")
+    return inside(over, *band), (
+        f"From {format_size(PLATEAU[0])} to {format_size(PLATEAU[1])} the median hop on base pages varies by a "
+        f"factor of {over:.2f}."
+    )
 
 
 @claim("cost-is-hit-plus-misses-times-walk", points=None)
 def two_terms_fit(a: Analysis, band: Band) -> Answer:
-    """Neither term is fitted to what it predicts: two orders visit the same pages and miss differently often (see `two_terms`)."""
+    """Neither term is fitted to what it predicts: two orders visit the same pages and miss
+    differently often (see `two_terms`)."""
     points = two_terms(a)
     errors = median_interval((points["predicted_ns"] / points["measured_ns"] - 1).abs())
     return inside(errors, *band), (
         f"At {len(points)} sizes a chase in random order misses less often than one in a cycle over the same pages. With the cycle's time "
-        f"of a walk, half of them are predicted within {errors.value:.0%} ({errors.low:.0%} to {errors.high:.0%}).")
+        f"of a walk, half of them are predicted within {errors.value:.0%} ({errors.low:.0%} to {errors.high:.0%})."
+    )
 
 
 @claim("fewer-large-entries-more-misses", points=_largest_in_batches)
@@ -211,16 +288,23 @@ def large_pages_may_miss_more(a: Analysis, band: Band) -> Answer:
     large = largest(a.means)
     base, other = (_walks(a, pages) for pages in (BASE, large))
     shared = [size for size in other.xs if size in set(base.xs)]
-    worst = max(required(shared, "no size was counted on both"), key=lambda size: other.at(size).value - base.at(size).value)
+    worst = max(
+        required(shared, "no size was counted on both"),
+        key=lambda size: other.at(size).value - base.at(size).value,
+    )
     more = other.at(worst) - base.at(worst)
-    return inside(more, *band, among=len(shared)), (f"The most that {words(large)} walk more than base pages is at {format_size(worst)}: "
-                                 f"{other.at(worst).value:.3f} walks a hop against {base.at(worst).value:.3f}.")
+    return inside(more, *band, among=len(shared)), (
+        f"The most that {words(large)} walk more than base pages is at {format_size(worst)}: "
+        f"{other.at(worst).value:.3f} walks a hop against {base.at(worst).value:.3f}."
+    )
 
 
 @claim("millions-of-walks", points=_largest_in_batches)
 def millions_of_walks(a: Analysis, band: Band) -> Answer:
     walks = _walks(a, BASE).last
-    return inside(walks * 1_000_000, *band), f"A million hops over the largest graph walk {walks.value * 1e6:,.0f} times."
+    return inside(
+        walks * 1_000_000, *band
+    ), f"A million hops over the largest graph walk {walks.value * 1e6:,.0f} times."
 
 
 @claim("in-cache-graph-flies", points=_hop_by_hop)
@@ -228,32 +312,58 @@ def a_graph_in_the_caches_flies(a: Analysis, band: Band) -> Answer:
     curve = _base(a.p50)
     last = max((cache.size_bytes for cache in a.host.caches), default=0)
     if curve.xs[0] > last:
-        raise Unavailable("too-few-points", f"the smallest graph walked, {format_size(curve.xs[0])}, is not known to fit in a cache")
+        raise Unavailable(
+            "too-few-points",
+            f"the smallest graph walked, {format_size(curve.xs[0])}, is not known to fit in a cache",
+        )
     slower = curve.last / curve.intervals[0]
-    return inside(slower, *band), (f"A hop over {format_size(curve.xs[-1])} takes {slower:.1f} times as long as one over "
-                                   f"{format_size(curve.xs[0])}, which fits in a cache.")
+    return inside(slower, *band), (
+        f"A hop over {format_size(curve.xs[-1])} takes {slower:.1f} times as long as one over "
+        f"{format_size(curve.xs[0])}, which fits in a cache."
+    )
 
 
 @claim("quantiles-grow-with-size", points=_hop_by_hop)
 def quantiles_grow_with_size(a: Analysis, band: Band) -> Answer:
     curves = {"median": _base(a.p50), "95th percentile": _base(a.p95)}
-    worst = {name: min(required([later / earlier for (_, earlier), (_, later) in pairwise(curve)], "one size was walked"),
-                       key=lambda step: step.value) for name, curve in curves.items()}
+    worst = {
+        name: min(
+            required(
+                [later / earlier for (_, earlier), (_, later) in pairwise(curve)],
+                "one size was walked",
+            ),
+            key=lambda step: step.value,
+        )
+        for name, curve in curves.items()
+    }
     told = listed(f"the {name} by {step:.2f}" for name, step in worst.items())
-    return [inside(step, *band, among=len(curve)) for step, curve in zip(worst.values(), curves.values(), strict=True)], (
-        f"From one size to the next on base pages at the least {told}.")
+    return [
+        inside(step, *band, among=len(curve))
+        for step, curve in zip(worst.values(), curves.values(), strict=True)
+    ], (f"From one size to the next on base pages at the least {told}.")
 
 
 @claim("entries-still-cached-in-memory-regime")
 def entries_are_still_cached(a: Analysis, band: Band) -> Answer:
     reach = a.known_entries[-1] * a.base_page_bytes
     truth = band[0] <= reach
-    held = "" if truth else ": at hundreds of megabytes it is the page table that caches still hold, not the translations"
-    return truth, f"The last level's {a.known_entries[-1]:,} entries reach {format_size(reach)}{held}."
+    held = (
+        ""
+        if truth
+        else ": at hundreds of megabytes it is the page table that caches still hold, not the translations"
+    )
+    return (
+        truth,
+        f"The last level's {a.known_entries[-1]:,} entries reach {format_size(reach)}{held}.",
+    )
 
 
 @claim("large-pages-worth-fewer-entries", points=_largest_in_batches)
 def large_pages_are_worth_it(a: Analysis) -> Answer:
     large = largest(a.means)
-    gain = (required(a.means.get(BASE, ()), "no walk on base pages was timed") / a.means[large]).last
-    return inside(gain, 1), f"At the largest size that both have a hop is {gain:.2f} times as fast on {words(large)}."
+    gain = (
+        required(a.means.get(BASE, ()), "no walk on base pages was timed") / a.means[large]
+    ).last
+    return inside(
+        gain, 1
+    ), f"At the largest size that both have a hop is {gain:.2f} times as fast on {words(large)}."

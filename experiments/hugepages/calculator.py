@@ -1,12 +1,15 @@
-"""From a working set and a page size to reach, walks per access and nanoseconds: this machine's model, as a figure to ask.
+"""From a working set and a page size to reach, walks per access and nanoseconds: this machine's
+model, as a figure to ask.
 
-A load of an independent random draw over M pages finds its translation in a level of C entries with probability C/M, whatever
-the replacement (inference/misses.py). So T = packed + (1 - C1/M) hit + (1 - C2/M) walk, where packed, hit and walk were
-measured here: walk is spread minus packed of the same working set on the same pages, less the hit, and M counts pieces of
-the size that an entry spans, which on a splintered large page is the host's. Where the two layouts find their lines in different
-caches, that difference is no price of translation, but it is part of the whole time, which is what the model gives. Where an entry
-spans more than a base page, the chase itself comes to each piece many times a cycle and in no order, as draws do: there the
-difference is the answer as it was measured.
+A load of an independent random draw over M pages finds its translation in a level of C entries with
+probability C/M, whatever the replacement (inference/misses.py). So T = packed + (1 - C1/M) hit + (1
+- C2/M) walk, where packed, hit and walk were measured here: walk is spread minus packed of the same
+working set on the same pages, less the hit, and M counts pieces of the size that an entry spans,
+which on a splintered large page is the host's. Where the two layouts find their lines in different
+caches, that difference is no price of translation, but it is part of the whole time, which is what
+the model gives. Where an entry spans more than a base page, the chase itself comes to each piece
+many times a cycle and in no order, as draws do: there the difference is the answer as it was
+measured.
 """
 
 from __future__ import annotations
@@ -26,12 +29,14 @@ from tlb.page_sizes import BASE, page_bytes
 from tlb.reasons import if_available, required
 from tlb.units import format_size
 
-PAST = 2  # from twice the entries on nearly every access of a cycle walks, so there the price is that of walks
+# from twice the entries on nearly every access of a cycle walks, so there the price is that of
+# walks
+PAST = 2
 
 
 class Basis(NamedTuple):
-    """What the model counts with: entries of the first and of the last level, and who says so; what a hit in the last adds, ns;
-    whether an entry spans no more than a base page of any page."""
+    """What the model counts with: entries of the first and of the last level, and who says so; what
+    a hit in the last adds, ns; whether an entry spans no more than a base page of any page."""
 
     first: float
     last: float
@@ -41,11 +46,24 @@ class Basis(NamedTuple):
 
 
 def basis(a: Analysis) -> Basis:
-    """Entries as measured, else as CPUID states them; the hit's price is that of base pages between the two levels. Raises Unavailable:
-    no-geometry, too-few-points."""
-    levels = if_available(lambda: geometry.infer(a.about.kept(survey.NAME), a.stated_entries, data_caches(a.host)).levels) or []
+    """Entries as measured, else as CPUID states them; the hit's price is that of base pages between
+    the two levels. Raises Unavailable: no-geometry, too-few-points."""
+    levels = (
+        if_available(
+            lambda: (
+                geometry.infer(
+                    a.about.kept(survey.NAME), a.stated_entries, data_caches(a.host)
+                ).levels
+            )
+        )
+        or []
+    )
     if len(levels) > 1:
-        first, last, source = levels[0].entries.value, levels[-1].entries.value, "as measured in the chapter about your machine"
+        first, last, source = (
+            levels[0].entries.value,
+            levels[-1].entries.value,
+            "as measured in the chapter about your machine",
+        )
     else:
         first, last, source = *map(float, a.two_levels()), "by CPUID"
     is_splintered = if_available(lambda: a.pieces.is_splintered) or False
@@ -53,8 +71,9 @@ def basis(a: Analysis) -> Basis:
 
 
 def model(a: Analysis, counted: Basis) -> pd.DataFrame:
-    """A row a page size and power of two of bytes at which it was chased: pages, log2_bytes, span_bytes, reach_bytes,
-    walks_per_access, ns. Raises Unavailable("too-few-points") where no page size was measured past twice the last level."""
+    """A row a page size and power of two of bytes at which it was chased: pages, log2_bytes,
+    span_bytes, reach_bytes, walks_per_access, ns. Raises Unavailable("too-few-points") where no
+    page size was measured past twice the last level."""
     rows, base = [], a.base_page_bytes
     for pages, spread in a.spread.items():
         price = spread - a.packed[pages]
@@ -67,9 +86,20 @@ def model(a: Analysis, counted: Basis) -> pd.DataFrame:
             first, last = a.missed(counted.first, pieces), a.missed(counted.last, pieces)
             walk = max(_at(far, max(lines, far.xs[0])) - counted.hit_ns, 0.0)
             translation = _at(price, lines) if span > base else first * counted.hit_ns + last * walk
-            rows.append((pages, log2_bytes, span, counted.last * span, last, _at(a.packed[pages], lines) + translation))
-    return pd.DataFrame(required(rows, f"nothing was measured past {PAST * counted.last:,.0f} lines"),
-                        columns=["pages", "log2_bytes", "span_bytes", "reach_bytes", "walks_per_access", "ns"])
+            rows.append(
+                (
+                    pages,
+                    log2_bytes,
+                    span,
+                    counted.last * span,
+                    last,
+                    _at(a.packed[pages], lines) + translation,
+                )
+            )
+    return pd.DataFrame(
+        required(rows, f"nothing was measured past {PAST * counted.last:,.0f} lines"),
+        columns=["pages", "log2_bytes", "span_bytes", "reach_bytes", "walks_per_access", "ns"],
+    )
 
 
 def _at(curve: Curve, lines: float) -> float:
@@ -79,5 +109,7 @@ def _at(curve: Curve, lines: float) -> float:
 
 def answer(row: pd.Series) -> str:
     """A row of `model` in words."""
-    return (f"{format_size(2 ** int(row['log2_bytes']))} on {row['pages']} pages: reach {format_size(int(row['reach_bytes']))}, "
-            f"{row['walks_per_access']:.2f} walks per access, about {row['ns']:,.1f} ns.")
+    return (
+        f"{format_size(2 ** int(row['log2_bytes']))} on {row['pages']} pages: reach {format_size(int(row['reach_bytes']))}, "
+        f"{row['walks_per_access']:.2f} walks per access, about {row['ns']:,.1f} ns."
+    )

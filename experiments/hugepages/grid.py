@@ -1,4 +1,5 @@
-"""Which points the chapter about page sizes measures: the same chase on each of them, the published loop, and random touches."""
+"""Which points the chapter about page sizes measures: the same chase on each of them, the published
+loop, and random touches."""
 
 from __future__ import annotations
 
@@ -12,7 +13,10 @@ TOUCH_BYTES = (1_000, 10_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000)
 GATHER_BYTES = (2 << 20, 16 << 20, 256 << 20, 1 << 30, 4 << 30)
 GATHER_PAGES = (BASE, "thp", "2m", "1g")
 TOUCH_PAGES = (BASE, "thp", "2m")
-SPARE_BYTES = TOUCH_BYTES[0], TOUCH_BYTES[-2]  # of a coarse grid, with as much work again: inside a first cache, and past the last
+SPARE_BYTES = (
+    TOUCH_BYTES[0],
+    TOUCH_BYTES[-2],
+)  # of a coarse grid, with as much work again: inside a first cache, and past the last
 
 
 def points(scope: Scope) -> list[Point]:
@@ -20,7 +24,8 @@ def points(scope: Scope) -> list[Point]:
 
 
 def chases(scope: Scope) -> list[Point]:
-    """Between octaves where base pages and 2 MiB pages are compared line by line: do entries span what was mapped?"""
+    """Between octaves where base pages and 2 MiB pages are compared line by line: do entries span
+    what was mapped?"""
     sizes = octaves(SMALLEST_LINES, scope.most_lines, 1)
     fine, far = scope.dense(None if scope.engine == "c" else 1), scope.lines(DENSE_BELOW_BYTES)
     if scope.is_fine:
@@ -30,19 +35,36 @@ def chases(scope: Scope) -> list[Point]:
         every, near = {*sizes[::4], *sizes[-2:]}, {*sizes[::2], *(n for n in sizes if n <= far)}
         wanted = {pages: every | (near if pages in (BASE, *LARGE) else set()) for pages in SWEPT}
         # What large pages gain is read against the steps of base pages.
-        wanted[BASE] |= {*(scope.knees() if scope.entries else scope.dense(scope.profile.points_per_octave))}
-    return [point for pages in SWEPT for lines in sorted(wanted[pages]) for point in scope.chase("page_chase", pages, lines)]
+        wanted[BASE] |= {
+            *(scope.knees() if scope.entries else scope.dense(scope.profile.points_per_octave))
+        }
+    return [
+        point
+        for pages in SWEPT
+        for lines in sorted(wanted[pages])
+        for point in scope.chase("page_chase", pages, lines)
+    ]
 
 
 def gathers(scope: Scope) -> list[Point]:
     """The published program at its sizes, and at those that its text names."""
-    return [scope.point("page_gather", pages, engine="numpy", layout="spread", lines=scope.lines(size)) for pages in GATHER_PAGES
-            for size in GATHER_BYTES if size <= scope.profile.max_working_set]
+    return [
+        scope.point("page_gather", pages, engine="numpy", layout="spread", lines=scope.lines(size))
+        for pages in GATHER_PAGES
+        for size in GATHER_BYTES
+        if size <= scope.profile.max_working_set
+    ]
 
 
 def touches(scope: Scope) -> list[Point]:
-    """Random reads of an array; and, up to the published sizes, with as much work again before each."""
+    """Random reads of an array; and, up to the published sizes, with as much work again before
+    each."""
     spared = TOUCH_BYTES[:-1] if scope.is_fine else SPARE_BYTES
-    return [scope.point("random_touch", pages, bytes=size, **spare)
-            for pages in TOUCH_PAGES for size in TOUCH_BYTES if size <= scope.profile.max_working_set
-            for spare in ({}, {"spare_draws": 1}) if not spare or size in spared]
+    return [
+        scope.point("random_touch", pages, bytes=size, **spare)
+        for pages in TOUCH_PAGES
+        for size in TOUCH_BYTES
+        if size <= scope.profile.max_working_set
+        for spare in ({}, {"spare_draws": 1})
+        if not spare or size in spared
+    ]

@@ -1,4 +1,5 @@
-"""Getting and keeping large pages: what each way of asking gives, how that is proved, and what it costs."""
+"""Getting and keeping large pages: what each way of asking gives, how that is proved, and what it
+costs."""
 
 from experiments.keeping_pages import analysis, claims, figures, grid, tables
 from experiments.keeping_pages.analysis import Analysis

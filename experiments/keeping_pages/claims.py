@@ -1,4 +1,5 @@
-"""What the articles say of getting, proving and wasting large pages, as predicates on the chapter's Analysis."""
+"""What the articles say of getting, proving and wasting large pages, as predicates on the chapter's
+Analysis."""
 
 from __future__ import annotations
 
@@ -24,33 +25,53 @@ def _within(value: float, band: Band) -> bool:
 # --- faulting in
 
 
-@claim("thp-faults-six-times", points=lambda point, scope: (
-    (point.kernel, point.mode) == ("prefault", "touch") and point.pages in (BASE, "thp")))
+@claim(
+    "thp-faults-six-times",
+    points=lambda point, scope: (
+        (point.kernel, point.mode) == ("prefault", "touch") and point.pages in (BASE, "thp")
+    ),
+)
 def thp_faults_six_times_as_fast(a: Analysis, band: tuple[float, float] = SIX) -> Answer:
-    rates = {pages: select(a.faults, mode="touch", pages=pages).set_index("threads") for pages in (BASE, "thp")}
+    rates = {
+        pages: select(a.faults, mode="touch", pages=pages).set_index("threads")
+        for pages in (BASE, "thp")
+    }
     shared = set.intersection(*(set(rows.index) for rows in rates.values()))
     threads = max(required(shared, "faulting in was not measured on both by as many threads"))
     slow, fast = (Interval.of(rows.loc[threads]) for rows in rates.values())
     by = "one thread" if threads == 1 else f"{threads} threads"
     return inside(slow / fast, *band), (
         f"Touched by {by}, memory is ready at {rates[BASE].loc[threads, 'gb_per_s']:.2f} GB/s on base pages and "
-        f"{rates['thp'].loc[threads, 'gb_per_s']:.2f} on THP, a factor of {slow / fast:.1f}.")
+        f"{rates['thp'].loc[threads, 'gb_per_s']:.2f} on THP, a factor of {slow / fast:.1f}."
+    )
 
 
-@claim("freeing-faster-with-thp", points=lambda point, scope: (
-    (point.kernel, point.mode, dict(point.options).get("threads")) == ("prefault", "touch", 1) and point.pages in (BASE, "thp")))
+@claim(
+    "freeing-faster-with-thp",
+    points=lambda point, scope: (
+        (point.kernel, point.mode, dict(point.options).get("threads")) == ("prefault", "touch", 1)
+        and point.pages in (BASE, "thp")
+    ),
+)
 def thp_is_freed_faster(a: Analysis, band: Band) -> Answer:
     base, thp = (a.freed_ns(pages) for pages in (BASE, "thp"))
-    return inside(base / thp, *band), (f"For each {format_size(a.base_page_bytes)}, munmap takes {base.value:.1f} ns on base pages and "
-                                       f"{thp.value:.1f} ns on THP: {base / thp:.1f} times as long on base pages.")
+    return inside(base / thp, *band), (
+        f"For each {format_size(a.base_page_bytes)}, munmap takes {base.value:.1f} ns on base pages and "
+        f"{thp.value:.1f} ns on THP: {base / thp:.1f} times as long on base pages."
+    )
 
 
 def _one_byte(a: Analysis, pages: str, band: Band) -> Answer:
     """What one byte written makes resident on these pages."""
-    rows = required(select(a.faults, pages=pages), f"nothing was faulted in on {words(pages)}",
-                    "pool-empty" if pages == "1g" else "too-few-points")
+    rows = required(
+        select(a.faults, pages=pages),
+        f"nothing was faulted in on {words(pages)}",
+        "pool-empty" if pages == "1g" else "too-few-points",
+    )
     resident = rows["one_byte_bytes"].iloc[0]
-    return _within(resident, band), f"One byte written on {words(pages)} makes {format_size(int(resident))} resident."
+    return _within(
+        resident, band
+    ), f"One byte written on {words(pages)} makes {format_size(int(resident))} resident."
 
 
 @claim("small-object-takes-a-large-page", points=None)
@@ -70,8 +91,10 @@ def a_byte_takes_a_gigabyte(a: Analysis, band: Band) -> Answer:
 def an_arena_wastes_the_rest(a: Analysis, band: Band) -> Answer:
     got = a.ways.of("arena")
     wasted = got.resident_bytes - got.array_bytes
-    return _within(wasted, band), (f"Of {format_size(got.mapped_bytes)} that were advised, {format_size(got.array_bytes)} were written and "
-                                   f"{format_size(got.resident_bytes)} are resident, {wasted:,} bytes more.")
+    return _within(wasted, band), (
+        f"Of {format_size(got.mapped_bytes)} that were advised, {format_size(got.array_bytes)} were written and "
+        f"{format_size(got.resident_bytes)} are resident, {wasted:,} bytes more."
+    )
 
 
 @claim("madvise-drops-2-mib", points=None)
@@ -79,15 +102,19 @@ def giving_back_drops_a_large_page(a: Analysis, band: Band) -> Answer:
     got, whole = a.ways.of("dropped"), a.ways.of("advised")
     freed = got.mapped_bytes - got.resident_bytes
     split = (whole.huge_bytes - got.huge_bytes) // (2 << 20)
-    return _within(freed, band), (f"After MADV_DONTNEED of one base page, {format_size(freed)} less are resident by smaps, and the kernel "
-                                  f"maps {split} of the large pages by base pages.")
+    return _within(freed, band), (
+        f"After MADV_DONTNEED of one base page, {format_size(freed)} less are resident by smaps, and the kernel "
+        f"maps {split} of the large pages by base pages."
+    )
 
 
 @claim("two-mib-needs-setup", points=None)
 def a_plain_mapping_has_none(a: Analysis, band: Band) -> Answer:
     got = a.ways.of("anonymous")
-    return _within(got.huge_share, band), (f"Of a mapping that asks for nothing {got.huge_share:.0%} lie on large pages, with the kernel's "
-                                           f"setting at `{a.ways.thp}`.")
+    return _within(got.huge_share, band), (
+        f"Of a mapping that asks for nothing {got.huge_share:.0%} lie on large pages, with the kernel's "
+        f"setting at `{a.ways.thp}`."
+    )
 
 
 @claim("madvise-chooses-where", points=None)
@@ -95,15 +122,26 @@ def advice_chooses_where(a: Analysis, band: Band) -> Answer:
     got = a.ways.of("half")
     return _within(got.huge_share, band) and not got.rest_huge_bytes, (
         f"Of the half that was advised {got.huge_share:.0%} lie on large pages, and {format_size(got.rest_huge_bytes)} elsewhere in the "
-        "process.")
+        "process."
+    )
 
 
 @claim("file-maps-inherit-large-pages", points=None)
 def a_mapped_file_has_large_pages(a: Analysis, band: Band) -> Answer:
-    got = {way: a.ways.of(way) for way in ("tmpfs", "tmpfs-huge", "hugetlbfs") if way not in a.ways.lacking}
-    file, rest = a.ways.of("file").huge_share, "; ".join(f"{a.ways.asked(way)}: {one.huge_share:.0%}" for way, one in got.items())
-    return _within(file, band), (f"Of {a.ways.asked('file', in_words=True)}, {file:.0%} lie on large pages."
-                                 + f" Other file systems have settings of their own, and give what those say ({rest})." * bool(got))
+    got = {
+        way: a.ways.of(way)
+        for way in ("tmpfs", "tmpfs-huge", "hugetlbfs")
+        if way not in a.ways.lacking
+    }
+    file, rest = (
+        a.ways.of("file").huge_share,
+        "; ".join(f"{a.ways.asked(way)}: {one.huge_share:.0%}" for way, one in got.items()),
+    )
+    return _within(file, band), (
+        f"Of {a.ways.asked('file', in_words=True)}, {file:.0%} lie on large pages."
+        + f" Other file systems have settings of their own, and give what those say ({rest})."
+        * bool(got)
+    )
 
 
 # --- what runtimes ask for
@@ -112,18 +150,27 @@ def a_mapped_file_has_large_pages(a: Analysis, band: Band) -> Answer:
 def _reports(a: Analysis, language: str, variant: str) -> list[RuntimeReport]:
     """The runs of a program in one variant. Raises Unavailable with the reason why there is none."""
     lack = a.programs.lacking
-    return required([report for report in a.programs.reports if (report.language, report.variant) == (language, variant)],
-                    f"no such program in {language} ran here", lack.get(f"{language} {variant}", lack.get(language, "no-data")))
+    return required(
+        [
+            report
+            for report in a.programs.reports
+            if (report.language, report.variant) == (language, variant)
+        ],
+        f"no such program in {language} ran here",
+        lack.get(f"{language} {variant}", lack.get(language, "no-data")),
+    )
 
 
 def _plain_go(a: Analysis, band: Band) -> Answer:
-    """Judge the share of a Go program's plain array on large pages; left open with THP at `always`, which gives them unasked. Raises
-    Unavailable."""
+    """Judge the share of a Go program's plain array on large pages; left open with THP at `always`,
+    which gives them unasked. Raises Unavailable."""
     plain = _reports(a, "go", "plain")
     huge, size = max(report.huge_bytes for report in plain), plain[0].array_bytes
     told = f"Of {format_size(size)} that a Go program allocates plainly, {format_size(huge)} lie on large pages"
     if a.programs.thp == "always" and huge:
-        return Undecided("conditions"), f"{told}: with THP at `always` the kernel gives them to programs that do not ask."
+        return Undecided(
+            "conditions"
+        ), f"{told}: with THP at `always` the kernel gives them to programs that do not ask."
     return _within(huge / size, band), f"{told}, with THP at `{a.programs.thp}`."
 
 
@@ -139,10 +186,16 @@ def go_has_base_pages(a: Analysis, band: Band) -> Answer:
 
 @claim("recipes-work-in-five-languages", points=None)
 def the_pool_in_five_languages(a: Analysis, band: Band) -> Answer:
-    shares = {report.language: report.huge_share for report in a.programs.reports if report.variant == "pool"}
+    shares = {
+        report.language: report.huge_share
+        for report in a.programs.reports
+        if report.variant == "pool"
+    }
     if not shares:
         lack = {name: code for name, code in a.programs.lacking.items() if name.endswith(" pool")}
-        raise Unavailable(next(iter(lack.values()), "no-data"), "no program got its array from the pool")
+        raise Unavailable(
+            next(iter(lack.values()), "no-data"), "no program got its array from the pool"
+        )
     told = ", ".join(f"{TOOLS[language].title} {share:.0%}" for language, share in shares.items())
     whole = all(_within(share, band) for share in shares.values())
     truth = Undecided("conditions") if whole and len(shares) < len(TOOLS) else whole
@@ -169,4 +222,6 @@ def javas_flag_is_not_thp(a: Analysis, band: Band) -> Answer:
 @claim("java-thp-is-madvise", points=None)
 def javas_other_flag_advises(a: Analysis, band: Band) -> Answer:
     share = min(report.huge_share for report in _reports(a, "java", "huge"))
-    return _within(share, band), f"With the flag {share:.0%} of Java's heap lie on transparent large pages."
+    return _within(
+        share, band
+    ), f"With the flag {share:.0%} of Java's heap lie on transparent large pages."

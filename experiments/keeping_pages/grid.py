@@ -1,4 +1,5 @@
-"""Which points the chapter about getting pages measures: faulting in on each size, and one chase up the ladder of sizes."""
+"""Which points the chapter about getting pages measures: faulting in on each size, and one chase up
+the ladder of sizes."""
 
 from __future__ import annotations
 
@@ -6,8 +7,13 @@ from tlb.lab.grid import Scope
 from tlb.lab.record import Point
 from tlb.page_sizes import BASE, LARGE, PAGES, SWEPT
 
-PREFAULT_BYTES, COARSE_BYTES = 256 << 20, 64 << 20  # enough that the ends do not count; of a coarse grid a quarter
-TIMES_THE_REACH = 8  # on base pages seven loads in eight walk; a page of four times the size and more has entries for all
+PREFAULT_BYTES, COARSE_BYTES = (
+    256 << 20,
+    64 << 20,
+)  # enough that the ends do not count; of a coarse grid a quarter
+# on base pages seven loads in eight walk; a page of four times the size and more has entries for
+# all
+TIMES_THE_REACH = 8
 USUAL_ENTRIES = 2048  # of the last level, where nothing states them
 
 
@@ -16,27 +22,50 @@ def points(scope: Scope) -> list[Point]:
 
 
 def prefaults(scope: Scope) -> list[Point]:
-    """Each way of making memory ready, by one thread and by one a CPU; a page cannot be shared out. Of the sizes between, one way; of a
-    coarse grid none, and one of all sizes but the base page and 2 MiB."""
-    lines, many = min(scope.lines(PREFAULT_BYTES if scope.is_fine else COARSE_BYTES), scope.most_lines), scope.cpus
-    ways = [("touch", 1), ("populate", 1), ("memset", 1), *([("touch", many), ("populate", many)] if many > 1 else [])]
+    """Each way of making memory ready, by one thread and by one a CPU; a page cannot be shared out.
+    Of the sizes between, one way; of a coarse grid none, and one of all sizes but the base page and
+    2 MiB."""
+    lines, many = (
+        min(scope.lines(PREFAULT_BYTES if scope.is_fine else COARSE_BYTES), scope.most_lines),
+        scope.cpus,
+    )
+    ways = [
+        ("touch", 1),
+        ("populate", 1),
+        ("memset", 1),
+        *([("touch", many), ("populate", many)] if many > 1 else []),
+    ]
     sizes = [pages for pages in _offered(scope) if scope.is_fine or pages in SWEPT]
     every = SWEPT if scope.is_fine else (BASE, *LARGE)
-    return [scope.point("prefault", pages, mode, lines=lines, threads=threads)
-            for pages in sizes for mode, threads in (ways if pages in every else ways[:1])
-            if threads == 1 or threads * scope.pages_of(pages) <= lines]
+    return [
+        scope.point("prefault", pages, mode, lines=lines, threads=threads)
+        for pages in sizes
+        for mode, threads in (ways if pages in every else ways[:1])
+        if threads == 1 or threads * scope.pages_of(pages) <= lines
+    ]
 
 
 def ladder(scope: Scope) -> list[Point]:
-    """The chase on every page size that one entry of the last level's table can be part of, over several times the TLB's reach. Of a
-    coarse grid, on every other one of those between."""
+    """The chase on every page size that one entry of the last level's table can be part of, over
+    several times the TLB's reach. Of a coarse grid, on every other one of those between."""
     between = [pages for pages in _offered(scope) if pages not in SWEPT]
     skipped = [] if scope.is_fine else between[1::2]
-    lines = min(1 << (TIMES_THE_REACH * max(scope.entries, default=USUAL_ENTRIES)).bit_length() - 1, scope.most_lines)
-    return [point for pages in _offered(scope) if PAGES[pages].source != "pool" and pages not in skipped
-            for point in scope.chase("page_chase", pages, lines)]
+    lines = min(
+        1 << (TIMES_THE_REACH * max(scope.entries, default=USUAL_ENTRIES)).bit_length() - 1,
+        scope.most_lines,
+    )
+    return [
+        point
+        for pages in _offered(scope)
+        if PAGES[pages].source != "pool" and pages not in skipped
+        for point in scope.chase("page_chase", pages, lines)
+    ]
 
 
 def _offered(scope: Scope) -> list[str]:
     """The base page and those that are larger: where it has 64 KiB there is no smaller one."""
-    return [pages for pages, size in PAGES.items() if size.size_bytes is None or size.size_bytes > scope.base_page_bytes]
+    return [
+        pages
+        for pages, size in PAGES.items()
+        if size.size_bytes is None or size.size_bytes > scope.base_page_bytes
+    ]

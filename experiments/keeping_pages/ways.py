@@ -1,4 +1,5 @@
-"""One region of memory in each of the ways that Linux has of asking for it, and what it got: written by one process, read by another."""
+"""One region of memory in each of the ways that Linux has of asking for it, and what it got:
+written by one process, read by another."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from tlb.system import procfs
 _SHMEM = Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
 _NO_MOUNT = 4  # an exit status of kernels/runtimes/mapping.py
 
-# In the order of a reader's questions; kernels/runtimes/mapping.py has the calls, and a test holds the two together.
+# In the order of a reader's questions; kernels/runtimes/mapping.py has the calls, and a test holds
+# the two together.
 WAYS = {
     "anonymous": Way("mmap, and nothing else", "a mapping that asks for nothing"),
     "advised": Way("mmap, madvise(MADV_HUGEPAGE)", "advised memory", "thp-never"),
@@ -27,12 +29,24 @@ WAYS = {
     "memfd": Way("memfd_create, madvise", "an advised memfd", "thp-never"),
     "memfd-pool": Way("memfd_create(MFD_HUGETLB)", "a memfd from the pool", "pool-empty"),
     "file": Way("a file on this disk, mmap", "a file on this disk"),
-    "file-advised": Way("a file on this disk, mmap, madvise", "an advised file on this disk", "thp-never"),
+    "file-advised": Way(
+        "a file on this disk, mmap, madvise", "an advised file on this disk", "thp-never"
+    ),
     "tmpfs": Way("a file on tmpfs, mmap", "a file on tmpfs"),
-    "tmpfs-huge": Way("a file on tmpfs mounted with huge=always, mmap", "one on a tmpfs that was mounted for it"),
+    "tmpfs-huge": Way(
+        "a file on tmpfs mounted with huge=always, mmap", "one on a tmpfs that was mounted for it"
+    ),
     "hugetlbfs": Way("a file on hugetlbfs, mmap", "a file on hugetlbfs", "pool-empty"),
-    "arena": Way("mmap of 2 MiB, madvise; 100 KiB written", "an advised page of which 100 KiB were written", "thp-never"),
-    "dropped": Way("mmap, madvise; one base page given back", "advised memory of which a page was given back", "thp-never"),
+    "arena": Way(
+        "mmap of 2 MiB, madvise; 100 KiB written",
+        "an advised page of which 100 KiB were written",
+        "thp-never",
+    ),
+    "dropped": Way(
+        "mmap, madvise; one base page given back",
+        "advised memory of which a page was given back",
+        "thp-never",
+    ),
 }
 _Name = ways.names(WAYS)
 
@@ -55,7 +69,8 @@ class Ways(ways.Ways):
 
 
 def make(profile: str) -> dict[str, Any]:
-    """The document `ways` of data/. Raises Unavailable: not-linux, page-size-unsupported, memory-short."""
+    """The document `ways` of data/. Raises Unavailable: not-linux, page-size-unsupported,
+    memory-short."""
     return survey((8 if profile == "smoke" else 64) << 20).model_dump(mode="json")
 
 
@@ -64,11 +79,23 @@ def survey(size_bytes: int) -> Ways:
     inspected = ways.computer()
     if 2 * size_bytes > inspected.memory.usable_bytes // 2:
         raise Unavailable("memory-short")
-    return Ways(shmem=procfs.chosen(_SHMEM), **ways.met(inspected), **ways.each(WAYS, lambda way: measure(way, size_bytes)))
+    return Ways(
+        shmem=procfs.chosen(_SHMEM),
+        **ways.met(inspected),
+        **ways.each(WAYS, lambda way: measure(way, size_bytes)),
+    )
 
 
 def measure(way: str, size_bytes: int) -> Got:
     """Ask for memory in one way and read what it got. Raises Unavailable, as `lab.ways.ask` does."""
-    told, had = ways.ask("mapping.py", way, size_bytes, {REFUSED: WAYS[way].refused, _NO_MOUNT: "mount-refused"})
-    return Got(way=way, array_bytes=told.array_bytes, mapped_bytes=told.mapped_bytes, resident_bytes=had.resident_bytes,
-               huge_bytes=had.huge_bytes, rest_huge_bytes=had.rest_huge_bytes)
+    told, had = ways.ask(
+        "mapping.py", way, size_bytes, {REFUSED: WAYS[way].refused, _NO_MOUNT: "mount-refused"}
+    )
+    return Got(
+        way=way,
+        array_bytes=told.array_bytes,
+        mapped_bytes=told.mapped_bytes,
+        resident_bytes=had.resident_bytes,
+        huge_bytes=had.huge_bytes,
+        rest_huge_bytes=had.rest_huge_bytes,
+    )

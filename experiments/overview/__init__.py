@@ -1,4 +1,5 @@
-"""The pages about several chapters or machines: the first page, the scorecard, comparisons, and the campaign that measures the book."""
+"""The pages about several chapters or machines: the first page, the scorecard, comparisons, and the
+campaign that measures the book."""
 
 from tlb import discovery
 

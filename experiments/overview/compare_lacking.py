@@ -1,4 +1,5 @@
-"""What of two computers is not compared, and why: points that one has measured alone, and quantities that one profile has no value of."""
+"""What of two computers is not compared, and why: points that one has measured alone, and
+quantities that one profile has no value of."""
 
 from __future__ import annotations
 
@@ -14,24 +15,39 @@ from tlb.report.setting import point_columns
 
 
 def points(a: pd.DataFrame, b: pd.DataFrame, chapters: Sequence[str]) -> list[str]:
-    """By chapter how many points only one of two frames has (with a column `chapter`), in sentences."""
+    """By chapter how many points only one of two frames has (with a column `chapter`), in
+    sentences."""
     told = []
     for chapter in chapters:
         sides = [side[side["chapter"] == chapter] for side in (a, b)]
         by = [*dict.fromkeys(name for side in sides for name in point_columns(side))]
-        one, two = ({*map(str, side.reindex(columns=by).drop_duplicates().itertuples(index=False))} for side in sides)
-        alone = [f"{count(len(mine))} of {letter} alone" for letter, mine in (("A", one - two), ("B", two - one)) if mine]
+        one, two = (
+            {*map(str, side.reindex(columns=by).drop_duplicates().itertuples(index=False))}
+            for side in sides
+        )
+        alone = [
+            f"{count(len(mine))} of {letter} alone"
+            for letter, mine in (("A", one - two), ("B", two - one))
+            if mine
+        ]
         if alone:
             told.append(f"Of {chapter} these points are measured on one side: {listed(alone)}.")
     return told
 
 
 def of_profiles(sides: Sequence[tuple[str, Store, str]]) -> list[str]:
-    """Quantities that one profile lacks and the other has, with why; why there is no profile. sides: letter, store, machine."""
-    known = [(letter, machine, if_available(read, store, machine), store) for letter, store, machine in sides]
-    told = [f"{letter} has no profile to compare: translation.json of {machine} "
-            f"{'is of other rows' if profile else 'is not there or of another version'}." for letter, machine, profile, store in known
-            if not profile or not is_current(store, profile)]
+    """Quantities that one profile lacks and the other has, with why; why there is no profile.
+    sides: letter, store, machine."""
+    known = [
+        (letter, machine, if_available(read, store, machine), store)
+        for letter, store, machine in sides
+    ]
+    told = [
+        f"{letter} has no profile to compare: translation.json of {machine} "
+        f"{'is of other rows' if profile else 'is not there or of another version'}."
+        for letter, machine, profile, store in known
+        if not profile or not is_current(store, profile)
+    ]
     if told:
         return told
     (one, _, a, _), (two, _, b, _) = known

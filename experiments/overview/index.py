@@ -1,4 +1,5 @@
-"""The first page: what translation costs this machine, from each chapter's own rows, and the machine's translation profile."""
+"""The first page: what translation costs this machine, from each chapter's own rows, and the
+machine's translation profile."""
 
 from __future__ import annotations
 
@@ -25,12 +26,17 @@ _LACKING = ("no-data", "not-linux", "arch-unsupported")
 
 
 class Analysis(analysis.Analysis):
-    """No rows of its own, but each chapter's Analysis, of the rows that it has or with machine "this" measures first; or the reason for
-    none."""
+    """No rows of its own, but each chapter's Analysis, of the rows that it has or with machine
+    "this" measures first; or the reason for none."""
 
     chapter = "index"
 
-    def __init__(self, chapter: Chapter, chapters: tuple[ModuleType, ...] = CHAPTERS, names: dict[str, Any] | None = None):
+    def __init__(
+        self,
+        chapter: Chapter,
+        chapters: tuple[ModuleType, ...] = CHAPTERS,
+        names: dict[str, Any] | None = None,
+    ):
         """Raises the Unavailable that is no lack of this machine."""
         super().__init__(pd.DataFrame(), chapter, names)
         self.parameters = chapter.parameters
@@ -63,10 +69,13 @@ class Analysis(analysis.Analysis):
 
     @cached_property
     def profile(self) -> Profile:
-        """What translation costs this machine, kept beside this computer's own rows. Of the survey, as much as there is: none is measured
-        for this page."""
+        """What translation costs this machine, kept beside this computer's own rows. Of the survey,
+        as much as there is: none is measured for this page."""
         surveyed = your_machine.Analysis(lambda: self.about.kept(survey.NAME), self.about)
-        made = profile(self.about.machine, lambda module: surveyed if module is your_machine else self.of(module))
+        made = profile(
+            self.about.machine,
+            lambda module: surveyed if module is your_machine else self.of(module),
+        )
         if self.parameters["machine"] == "this":
             keep(self.about.store, made)
         return made
@@ -80,28 +89,40 @@ class Analysis(analysis.Analysis):
 
     @property
     def provenance(self) -> str:
-        """Whose results these are, when they were measured, and what was left out. Raises Unavailable."""
+        """Whose results these are, when they were measured, and what was left out. Raises
+        Unavailable."""
         days = sorted(self.of(stlb_cliff).frame["started_at"].str[:10].unique())
         when = f"on {days[0]}" if len(days) == 1 else f"from {days[0]} to {days[-1]}"
         if (name := self.parameters["machine"]) != "this":
             whose = "the reference machine" if name == "reference" else f"the machine `{name}`"
             return f"These are the committed results of {whose}, measured {when}. Run `make book` for your own."
-        short = " The profile was `smoke`: its numbers are too few and too short to quote." if self.parameters["profile"] == "smoke" else ""
+        short = (
+            " The profile was `smoke`: its numbers are too few and too short to quote."
+            if self.parameters["profile"] == "smoke"
+            else ""
+        )
         left_out = "".join(f"\n\n{note.text}" for note in self.notes if note.code == "no-time")
         return f"These are results of the computer that built this page, measured {when}.{short}{left_out}"
 
     @property
     def between_runs(self) -> pd.Series:
-        """By which factor the medians of a point's runs differ, of points that have several. Raises Unavailable("no-data")."""
+        """By which factor the medians of a point's runs differ, of points that have several. Raises
+        Unavailable("no-data")."""
         rows = self.all_rows
         return runs_apart(rows, point_columns(rows), "ns_per_access")
 
 
 def _analysis(module: ModuleType, chapter: Chapter) -> analysis.Analysis | Unavailable:
-    if module in (your_machine, your_program):  # what the machine states, and a document: nothing is measured for this page
+    if module in (
+        your_machine,
+        your_program,
+    ):  # what the machine states, and a document: nothing is measured for this page
         return module.Analysis(pd.DataFrame(), chapter)
     try:
-        return module.Analysis(chapter.measure(module.grid.points(chapter.scope), module.__name__.rpartition(".")[2]), chapter)
+        return module.Analysis(
+            chapter.measure(module.grid.points(chapter.scope), module.__name__.rpartition(".")[2]),
+            chapter,
+        )
     except Unavailable as why:
         if why.code not in _LACKING:
             raise

@@ -1,7 +1,9 @@
-"""All claims judged on a machine, kept beside its rows as data/<machine>/verdicts.json: to judge them anew takes ten seconds a machine.
+"""All claims judged on a machine, kept beside its rows as data/<machine>/verdicts.json: to judge
+them anew takes ten seconds a machine.
 
-The document names the rows and the code that it was made from, and what it says of other rows nobody is shown: it is made again. Of this
-computer's own it is made again after a change of code, too. Of a published machine `tlb publish` and `tlb refresh scorecard` do that.
+The document names the rows and the code that it was made from, and what it says of other rows
+nobody is shown: it is made again. Of this computer's own it is made again after a change of code,
+too. Of a published machine `tlb publish` and `tlb refresh scorecard` do that.
 """
 
 from __future__ import annotations
@@ -35,8 +37,16 @@ PAGE = "scorecard"
 DERIVED = frozenset({NAME, "translation"})  # documents of data/ that are made from the others
 # What a verdict follows from, in experiments/; of a chapter, not how it is drawn and told.
 _CODE = (
-    "tlb/reasons.py", "tlb/units.py", "tlb/page_sizes.py", "tlb/machine", "tlb/inference", "tlb/lab",
-    "tlb/report/analysis.py", "tlb/report/obstacles.py", "tlb/report/verdicts.py", "experiments",
+    "tlb/reasons.py",
+    "tlb/units.py",
+    "tlb/page_sizes.py",
+    "tlb/machine",
+    "tlb/inference",
+    "tlb/lab",
+    "tlb/report/analysis.py",
+    "tlb/report/obstacles.py",
+    "tlb/report/verdicts.py",
+    "experiments",
 )
 _DIGITS = 6  # what is beyond them depends on the CPU that judged
 _SHOWN = {"figures.py", "tables.py"}
@@ -47,7 +57,8 @@ class Document(BaseModel):
 
 
 class Shown(Document):
-    """An effect: an estimate between its bounds, and the band that it has to lie in; None for an end that is open."""
+    """An effect: an estimate between its bounds, and the band that it has to lie in; None for an
+    end that is open."""
 
     value: float | None
     low: float | None
@@ -57,14 +68,21 @@ class Shown(Document):
 
     @classmethod
     def of(cls, effect: Effect) -> Shown:
-        """Round to the digits that are the same on all CPUs; to more where an end would touch its band."""
+        """Round to the digits that are the same on all CPUs; to more where an end would touch its
+        band."""
         value, low, high = effect.interval[:3]
         digits = digits_apart((low, high), (effect.least, effect.most), _DIGITS)
 
         def cut(end: float) -> float | None:
             return float(significant(end, digits).replace(",", "")) if isfinite(end) else None
 
-        return cls(value=cut(value), low=cut(low), high=cut(high), least=cut(effect.least), most=cut(effect.most))
+        return cls(
+            value=cut(value),
+            low=cut(low),
+            high=cut(high),
+            least=cut(effect.least),
+            most=cut(effect.most),
+        )
 
     @property
     def bounds(self) -> Bounds:
@@ -90,8 +108,13 @@ class Judged(Document):
 
     @classmethod
     def of(cls, verdict: Verdict) -> Judged:
-        return cls(verdict=verdict.verdict, evidence=verdict.evidence, effects=tuple(map(Shown.of, verdict.effects)),
-                   reason=verdict.reason, why=verdict.why)
+        return cls(
+            verdict=verdict.verdict,
+            evidence=verdict.evidence,
+            effects=tuple(map(Shown.of, verdict.effects)),
+            reason=verdict.reason,
+            why=verdict.why,
+        )
 
     @property
     def bounds(self) -> list[Bounds]:
@@ -104,9 +127,10 @@ class Judged(Document):
 
 
 class Verdicts(Document):
-    """data/<machine>/verdicts.json. data, code: digests of what it was made from. chapters: by name, its claims by id. lacking: by name,
-    why nothing of a chapter is judged. measures: by chapter, which version of each kernel measured its rows; of a chapter that is not
-    there the first."""
+    """data/<machine>/verdicts.json. data, code: digests of what it was made from. chapters: by
+    name, its claims by id. lacking: by name, why nothing of a chapter is judged. measures: by
+    chapter, which version of each kernel measured its rows; of a chapter that is not there the
+    first."""
 
     version: Literal[1] = 1
     data: str
@@ -119,7 +143,8 @@ class Verdicts(Document):
         return max(self.measures.get(chapter, {}).values(), default=1)
 
     def measured_like(self, other: Verdicts, chapter: str) -> bool:
-        """Whether both judge a chapter by rows of the same versions of the kernels that both have rows of."""
+        """Whether both judge a chapter by rows of the same versions of the kernels that both have
+        rows of."""
         mine, theirs = (side.measures.get(chapter, {}) for side in (self, other))
         if mine and theirs:
             return all(mine[kernel] == theirs[kernel] for kernel in mine.keys() & theirs.keys())
@@ -131,19 +156,27 @@ def name_of(module: ModuleType) -> str:
 
 
 def analysis_of(module: ModuleType, chapter: Chapter) -> analysis.Analysis:
-    """A chapter's Analysis of the rows that there are, as its own page has it. Raises Unavailable where there are none."""
+    """A chapter's Analysis of the rows that there are, as its own page has it. Raises Unavailable
+    where there are none."""
     if module is your_program:  # a document
         return module.Analysis(pd.DataFrame(), chapter)
     if module is your_machine:
         return module.Analysis(lambda: chapter.kept(survey.NAME), chapter)
-    return module.Analysis(chapter.measure(module.grid.points(chapter.scope), name_of(module)), chapter)
+    return module.Analysis(
+        chapter.measure(module.grid.points(chapter.scope), name_of(module)), chapter
+    )
 
 
 def judged(chapter: Chapter) -> Verdicts:
-    """The verdicts on all claims by a machine's rows, read where they were judged already. Nothing is measured."""
+    """The verdicts on all claims by a machine's rows, read where they were judged already. Nothing
+    is measured."""
     sides = {"data": digest(chapter), "code": code_digest(chapter.parameters)}
     known = if_available(_read, chapter.store, chapter.machine)
-    if known and known.data == sides["data"] and (known.code == sides["code"] or not chapter.is_this):
+    if (
+        known
+        and known.data == sides["data"]
+        and (known.code == sides["code"] or not chapter.is_this)
+    ):
         return known
     made = judge(chapter, CHAPTERS, **sides)
     if chapter.is_this:
@@ -151,7 +184,9 @@ def judged(chapter: Chapter) -> Verdicts:
     return made
 
 
-def judge(chapter: Chapter, modules: Iterable[ModuleType], data: str = "", code: str = "") -> Verdicts:
+def judge(
+    chapter: Chapter, modules: Iterable[ModuleType], data: str = "", code: str = ""
+) -> Verdicts:
     """The claims of these chapters judged now; why not, for a chapter without rows."""
     told: dict[str, dict[str, Judged]] = {}
     lacking: dict[str, str] = {}
@@ -160,7 +195,12 @@ def judge(chapter: Chapter, modules: Iterable[ModuleType], data: str = "", code:
         chapter.host  # noqa: B018  # read now
     except ValueError:
         why = Unavailable("no-data", f"{chapter.machine} has a description of another version")
-        return Verdicts(data=data, code=code, chapters={}, lacking=dict.fromkeys(map(name_of, modules), str(why)))
+        return Verdicts(
+            data=data,
+            code=code,
+            chapters={},
+            lacking=dict.fromkeys(map(name_of, modules), str(why)),
+        )
     for module in modules:
         try:
             found = verdicts(module.claims, a := analysis_of(module, chapter))
@@ -176,11 +216,19 @@ def judge(chapter: Chapter, modules: Iterable[ModuleType], data: str = "", code:
 def _measures(a: analysis.Analysis) -> dict[str, int]:
     """Which version of each kernel measured a chapter's rows; nothing where all are of the first."""
     found = a.frame.groupby("kernel")["measures"].max().to_dict() if len(a.frame) else {}
-    return {str(kernel): int(version) for kernel, version in found.items()} if max(found.values(), default=1) > 1 else {}
+    return (
+        {str(kernel): int(version) for kernel, version in found.items()}
+        if max(found.values(), default=1) > 1
+        else {}
+    )
 
 
 def write(store: Store, machine: str, made: Verdicts) -> None:
-    store.write_document(machine, NAME, made.model_dump(mode="json", exclude=set() if made.measures else {"measures"}))
+    store.write_document(
+        machine,
+        NAME,
+        made.model_dump(mode="json", exclude=set() if made.measures else {"measures"}),
+    )
 
 
 def _read(store: Store, machine: str) -> Verdicts:
@@ -191,7 +239,8 @@ def _read(store: Store, machine: str) -> Verdicts:
 
 
 def refresh() -> list[str]:
-    """Judge anew the published machines whose verdicts are of other rows or of other code; which ones."""
+    """Judge anew the published machines whose verdicts are of other rows or of other code; which
+    ones."""
     data = Store(data_root())
     given = parameters.check(PAGE, {"minutes": 0.0})
     anew = []
@@ -206,20 +255,34 @@ def refresh() -> list[str]:
 
 
 def digest(chapter: Chapter) -> str:
-    """Return a digest of a machine's rows and documents, of those of the reference machines, which stand in for what it lacks, and of
-    the claims' bands and obstacles."""
-    bands = [(row.id, row.where, row.low, row.high, row.obstacles) for row in statements().values() if row.status == "judged"]
-    reference = [machine for machine in chapter.data.machines() if machine in _references(chapter.data)]
-    sides = [rows_digest(chapter.store, chapter.machine), *(rows_digest(chapter.data, machine) for machine in reference),
-             *([hosts.state(chapter.host)] if chapter.is_this else [])]
+    """Return a digest of a machine's rows and documents, of those of the reference machines, which
+    stand in for what it lacks, and of the claims' bands and obstacles."""
+    bands = [
+        (row.id, row.where, row.low, row.high, row.obstacles)
+        for row in statements().values()
+        if row.status == "judged"
+    ]
+    reference = [
+        machine for machine in chapter.data.machines() if machine in _references(chapter.data)
+    ]
+    sides = [
+        rows_digest(chapter.store, chapter.machine),
+        *(rows_digest(chapter.data, machine) for machine in reference),
+        *([hosts.state(chapter.host)] if chapter.is_this else []),
+    ]
     return _digest((), repr((bands, sides)))
 
 
 def rows_digest(store: Store, machine: str) -> str:
-    """Of a machine's rows and documents, but of those that are made from the others; and, of what was measured here, of its description,
-    which each run writes anew with the load of the minute."""
+    """Of a machine's rows and documents, but of those that are made from the others; and, of what
+    was measured here, of its description, which each run writes anew with the load of the minute.
+    """
     is_own = store.root.name == "own"
-    files = [path for path in sorted((store.root / machine).glob("*.json*")) if path.stem not in DERIVED and path.is_file()]
+    files = [
+        path
+        for path in sorted((store.root / machine).glob("*.json*"))
+        if path.stem not in DERIVED and path.is_file()
+    ]
     return _digest((path for path in files if not (is_own and path.name.startswith("machine"))), "")
 
 
@@ -232,18 +295,27 @@ def _references(data: Store) -> list[str]:
 
 def code_digest(given: Mapping[str, object]) -> str:
     """Of the code that judges, and of what a run was asked to look at."""
-    return _digest(_code(), repr(sorted((name, given[name]) for name in given.keys() - {"machine", "minutes"})))
+    return _digest(
+        _code(), repr(sorted((name, given[name]) for name in given.keys() - {"machine", "minutes"}))
+    )
 
 
 @cache
 def _code() -> tuple[Path, ...]:
     rooms = [ROOT / name for name in _CODE]
-    files = [path for room in rooms for path in ([room] if room.is_file() else sorted(room.rglob("*.py")))]
+    files = [
+        path
+        for room in rooms
+        for path in ([room] if room.is_file() else sorted(room.rglob("*.py")))
+    ]
     return tuple(path for path in files if path.name not in _SHOWN)
 
 
 def _digest(files: Iterable[Path], more: str) -> str:
     whole = hashlib.sha256(more.encode())
     for path in files:
-        whole.update(f"\n{path.parent.name}/{path.name}\n".encode() + hashlib.sha256(path.read_bytes()).digest())
+        whole.update(
+            f"\n{path.parent.name}/{path.name}\n".encode()
+            + hashlib.sha256(path.read_bytes()).digest()
+        )
     return whole.hexdigest()[:16]

@@ -1,4 +1,5 @@
-"""The page of machines: all that are in data/, each with its translation profile, its host, and what of these cannot be read and why."""
+"""The page of machines: all that are in data/, each with its translation profile, its host, and
+what of these cannot be read and why."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ _STARTED = re.compile(rb'"started_at":"(\d{4}-\d\d-\d\d)T')
 
 
 class Machine(NamedTuple):
-    """One computer of data/. host, profile: None where `why` says why. days: the first and the last of its rows, "" without any."""
+    """One computer of data/. host, profile: None where `why` says why. days: the first and the last
+    of its rows, "" without any."""
 
     name: str  # its folder
     label: str  # what a figure calls it
@@ -46,16 +48,32 @@ class Machine(NamedTuple):
     has_card: bool = False
     why: tuple[str, ...] = ()
     is_own: bool = False
-    is_earlier: bool = False  # whether an earlier version of a kernel than the present one measured rows of it, and none later
+    # whether an earlier version of a kernel than the present one measured rows of it, and none
+    # later
+    is_earlier: bool = False
 
     def quantity(self, name: str) -> Quantity | None:
         """One with a value; None where it has none."""
         every = self.profile.quantities if self.profile else ()
-        return next((found for found in every if found.name == name and found.value is not None and isfinite(found.value)), None)
+        return next(
+            (
+                found
+                for found in every
+                if found.name == name and found.value is not None and isfinite(found.value)
+            ),
+            None,
+        )
 
     def value(self, *names: str) -> float:
         """Of the first of these quantities that has one; NaN where none has."""
-        return next((found.value for name in names if (found := self.quantity(name)) and found.value is not None), float("nan"))
+        return next(
+            (
+                found.value
+                for name in names
+                if (found := self.quantity(name)) and found.value is not None
+            ),
+            float("nan"),
+        )
 
     @property
     def counts(self) -> bool:
@@ -65,7 +83,11 @@ class Machine(NamedTuple):
     @property
     def is_guest(self) -> bool | None:
         """None where nobody knows."""
-        return None if self.host is None or self.host.hypervisor == "unknown" else self.host.hypervisor != "none"
+        return (
+            None
+            if self.host is None or self.host.hypervisor == "unknown"
+            else self.host.hypervisor != "none"
+        )
 
 
 class Analysis(analysis.Analysis):
@@ -75,7 +97,9 @@ class Analysis(analysis.Analysis):
 
     def __init__(self, chapter: Chapter, names: dict[str, Any] | None = None):
         super().__init__(pd.DataFrame(), chapter, names)
-        self._chapter = replace(chapter, parameters=chapter.parameters | {"minutes": 0.0}, notes=[])  # nothing is measured for this page
+        self._chapter = replace(
+            chapter, parameters=chapter.parameters | {"minutes": 0.0}, notes=[]
+        )  # nothing is measured for this page
 
     @cached_property
     def machines(self) -> list[Machine]:
@@ -83,8 +107,10 @@ class Analysis(analysis.Analysis):
         data = self._chapter.data
         every = [self._machine(data, name) for name in data.machines()]
         often = Counter(each.label for each in every)
-        every = sorted((each if often[each.label] == 1 else each._replace(label=each.name) for each in every), key=lambda each: (
-            each.label, each.name))
+        every = sorted(
+            (each if often[each.label] == 1 else each._replace(label=each.name) for each in every),
+            key=lambda each: (each.label, each.name),
+        )
         if self._chapter.is_this and self._chapter.machine in data.own.machines():
             own = self._machine(data.own, self._chapter.machine)
             every.insert(0, own._replace(label=THIS, is_own=True))
@@ -95,26 +121,61 @@ class Analysis(analysis.Analysis):
     def _machine(self, store: Store, name: str) -> Machine:
         why: list[str] = []
         is_own = store.root.name == "own"
-        about = replace(self._chapter, parameters=self._chapter.parameters | {"machine": "this" if is_own else name}, notes=[])
+        about = replace(
+            self._chapter,
+            parameters=self._chapter.parameters | {"machine": "this" if is_own else name},
+            notes=[],
+        )
         host = _told(lambda: states.latest(store, name), why)
-        # The first page keeps this computer's own, and may not have been made yet, or before the last row.
-        known = _told(lambda: if_available(_profile, store, name) or of_chapter(about) if is_own else _profile(store, name), why)
+        # The first page keeps this computer's own, and may not have been made yet, or before the
+        # last row.
+        known = _told(
+            lambda: (
+                if_available(_profile, store, name) or of_chapter(about)
+                if is_own
+                else _profile(store, name)
+            ),
+            why,
+        )
         label = host.microarchitecture if host and host.microarchitecture != "unknown" else name
-        files = {path.stem: path.read_bytes() for path in sorted((store.root / name).glob("*.jsonl")) if ".quarantine" not in path.name}
+        files = {
+            path.stem: path.read_bytes()
+            for path in sorted((store.root / name).glob("*.jsonl"))
+            if ".quarantine" not in path.name
+        }
         days = sorted({day.decode() for file in files.values() for day in _STARTED.findall(file)})
-        has_nodes, has_card = ((store.root / name / file).is_file() for file in ("numa_chase.jsonl", "README.md"))
-        return Machine(name, procfs.label(label)[:_LABEL_CHARS] or name, host, known, _pages(about, name, host),
-                       (days[0], days[-1]) if days else ("", ""), sum(file.count(b"\n") for file in files.values()), has_nodes, has_card,
-                       tuple(why), is_earlier=any(itertools.starmap(_is_earlier, files.items())))
+        has_nodes, has_card = (
+            (store.root / name / file).is_file() for file in ("numa_chase.jsonl", "README.md")
+        )
+        return Machine(
+            name,
+            procfs.label(label)[:_LABEL_CHARS] or name,
+            host,
+            known,
+            _pages(about, name, host),
+            (days[0], days[-1]) if days else ("", ""),
+            sum(file.count(b"\n") for file in files.values()),
+            has_nodes,
+            has_card,
+            tuple(why),
+            is_earlier=any(itertools.starmap(_is_earlier, files.items())),
+        )
 
     @property
     def profiled(self) -> list[Machine]:
         """Those with a profile that has values."""
-        return [each for each in self.machines if each.profile and any(q.value is not None for q in each.profile.quantities)]
+        return [
+            each
+            for each in self.machines
+            if each.profile and any(q.value is not None for q in each.profile.quantities)
+        ]
 
     def with_value(self, *names: str) -> list[Machine]:
         """Those that have one of these quantities, the smallest value first."""
-        return sorted((each for each in self.machines if isfinite(each.value(*names))), key=lambda each: each.value(*names))
+        return sorted(
+            (each for each in self.machines if isfinite(each.value(*names))),
+            key=lambda each: each.value(*names),
+        )
 
 
 def _is_earlier(kernel: str, rows: bytes) -> bool:
@@ -143,5 +204,8 @@ def _profile(store: Store, name: str) -> Profile:
     """A machine's profile, where it is that of its rows. Raises Unavailable("no-data")."""
     known = read(store, name)
     if not is_current(store, known):
-        raise Unavailable("no-data", f"translation.json of {name} is of other rows; `tlb refresh index` makes it again")
+        raise Unavailable(
+            "no-data",
+            f"translation.json of {name} is of other rows; `tlb refresh index` makes it again",
+        )
     return known

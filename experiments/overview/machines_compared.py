@@ -15,15 +15,31 @@ from tlb.machine.host import is_arm
 from tlb.machine.microarchitecture import UNKNOWN
 from tlb.reasons import Unavailable
 
-ENTRIES = {level: (f"entries_level_{level}", f"stated_level_{level}") for level in (1, 2)}  # as found or, where nothing was, as stated
+ENTRIES = {
+    level: (f"entries_level_{level}", f"stated_level_{level}") for level in (1, 2)
+}  # as found or, where nothing was, as stated
 # The quantities of the profile that every machine may have.
-_COMPARED = ("load_first_level", "hit_last_level", "walk_past_last_level", "walk_over_2_gib", "walk_table_l2", "walk_table_l3",
-             "walk_table_memory", "gain_thp", "gain_2m", "gain_1g", "gain_64k", "fault_fresh", "fault_fresh_large", "fault_file")
+_COMPARED = (
+    "load_first_level",
+    "hit_last_level",
+    "walk_past_last_level",
+    "walk_over_2_gib",
+    "walk_table_l2",
+    "walk_table_l3",
+    "walk_table_memory",
+    "gain_thp",
+    "gain_2m",
+    "gain_1g",
+    "gain_64k",
+    "fault_fresh",
+    "fault_fresh_large",
+    "fault_file",
+)
 
 
 class Extreme(NamedTuple):
-    """A quantity by which machines differ most, or least. on: the machines with the smallest and the largest value. differs: whether the
-    intervals of these two tell them apart."""
+    """A quantity by which machines differ most, or least. on: the machines with the smallest and
+    the largest value. differs: whether the intervals of these two tell them apart."""
 
     words: str
     factor: float
@@ -35,37 +51,65 @@ class Extreme(NamedTuple):
 
 
 def extremes(a: Analysis) -> tuple[Extreme, Extreme]:
-    """Return the quantities that differ least and most from machine to machine. Raises Unavailable("too-few-points")."""
+    """Return the quantities that differ least and most from machine to machine. Raises
+    Unavailable("too-few-points")."""
     found = []
     for name in _COMPARED:
         having = a.with_value(name)
-        having = [each for each in having if not each.is_earlier] or having  # those that the present kernels measured; all, where none is
+        having = [
+            each for each in having if not each.is_earlier
+        ] or having  # those that the present kernels measured; all, where none is
         if len(having) > 1 and having[0].value(name) > 0:
             found.append(_extreme(name, having[0], having[-1]))
     if len(found) < 2:
-        raise Unavailable("too-few-points", "two machines with two quantities of the profile in common are compared")
+        raise Unavailable(
+            "too-few-points",
+            "two machines with two quantities of the profile in common are compared",
+        )
     return min(found, key=lambda each: each.factor), max(found, key=lambda each: each.factor)
 
 
 def _extreme(name: str, low: Machine, high: Machine) -> Extreme:
     quantity = low.quantity(name)
     assert quantity and low.profile and high.profile  # they have values
-    words = {"pages": f"gain by {quantity.words}", "faults": f"first touch of a {quantity.words}"}.get(quantity.part, quantity.words)
+    words = {
+        "pages": f"gain by {quantity.words}",
+        "faults": f"first touch of a {quantity.words}",
+    }.get(quantity.part, quantity.words)
     verdicts = {compared.a.name: compared.verdict for compared in beside(low.profile, high.profile)}
-    return Extreme(words, high.value(name) / low.value(name), low.value(name), high.value(name),
-                   "times" if quantity.unit == "ratio" else quantity.unit, (low.label, high.label), verdicts.get(name) == DIFFERS)
+    return Extreme(
+        words,
+        high.value(name) / low.value(name),
+        low.value(name),
+        high.value(name),
+        "times" if quantity.unit == "ratio" else quantity.unit,
+        (low.label, high.label),
+        verdicts.get(name) == DIFFERS,
+    )
 
 
 def off_stated(machines: Sequence[Machine]) -> pd.Series:
-    """Return by which share the entries found at the last level differ from those stated, of machines that have both."""
+    """Return by which share the entries found at the last level differ from those stated, of
+    machines that have both."""
     found, stated = ENTRIES[2]
-    return pd.Series({each.name: abs(each.value(found) / each.value(stated) - 1) for each in machines
-                      if each.quantity(found) and each.quantity(stated)}, dtype=float)
+    return pd.Series(
+        {
+            each.name: abs(each.value(found) / each.value(stated) - 1)
+            for each in machines
+            if each.quantity(found) and each.quantity(stated)
+        },
+        dtype=float,
+    )
 
 
 def gains(a: Analysis, pages: str) -> str:
-    """Return the range of gains by 2 MiB pages over machines whose large pages are `pages`. Raises Unavailable("too-few-points")."""
-    values = [each.value("gain_thp", "gain_2m") for each in a.with_value("gain_thp", "gain_2m") if each.pages == pages]
+    """Return the range of gains by 2 MiB pages over machines whose large pages are `pages`. Raises
+    Unavailable("too-few-points")."""
+    values = [
+        each.value("gain_thp", "gain_2m")
+        for each in a.with_value("gain_thp", "gain_2m")
+        if each.pages == pages
+    ]
     if not values:
         raise Unavailable("too-few-points", "no gain by large pages was measured on such a machine")
     low, high = f"{values[0]:.2f}", f"{values[-1]:.2f}"
@@ -74,12 +118,15 @@ def gains(a: Analysis, pages: str) -> str:
 
 def shared_processors(a: Analysis) -> list[str]:
     """Return the microarchitectures of which several machines are in data/."""
-    known = Counter(each.host.microarchitecture for each in a.machines if each.host and not each.is_own)
+    known = Counter(
+        each.host.microarchitecture for each in a.machines if each.host and not each.is_own
+    )
     return [name for name, number in known.items() if number > 1 and name != UNKNOWN]
 
 
 class Want(NamedTuple):
-    """A kind of machine: whether one is of it, what it would show that a noisy guest cannot, and what to type on one."""
+    """A kind of machine: whether one is of it, what it would show that a noisy guest cannot, and
+    what to type on one."""
 
     what: str
     has: Callable[[Machine], bool]
@@ -89,34 +136,58 @@ class Want(NamedTuple):
 
 def _times_walks(each: Machine) -> bool:
     """Whether it counts cycles of walks, which not every processor has an event for."""
-    return each.counts and each.host is not None and any(
-        event.quantity == "walk_cycles" and event.event for event in events.quantities(each.host.microarchitecture))
+    return (
+        each.counts
+        and each.host is not None
+        and any(
+            event.quantity == "walk_cycles" and event.event
+            for event in events.quantities(each.host.microarchitecture)
+        )
+    )
 
 
 WANTED = (
-    Want("Counters", lambda each: each.counts,
-         "A guest without them times a load, and has to infer the share of page walks from a control. Counters count the walks.",
-         ".venv/bin/tlb run stlb_cliff -p profile full && .venv/bin/tlb bundle"),
-    Want("Counters of a walk's cycles", _times_walks,
-         "Walks are counted here, and the length of one is inferred from time. A processor that counts the cycles of its walks (Intel's "
-         "cores do) gives it without a control, including walks that overlap other work.",
-         ".venv/bin/tlb run stlb_cliff -p profile full && .venv/bin/tlb bundle"),
-    Want("arm64", lambda each: bool(each.host and is_arm(each.host)),
-         "All machines here have one architecture, so nothing shows what follows from x86-64: base pages of 16 and 64 KiB, contiguous "
-         "entries by the kernel's hint, flushes that hardware broadcasts.",
-         "make book PROFILE=full MINUTES=40 && .venv/bin/tlb bundle"),
-    Want("Two nodes", lambda each: each.has_nodes,
-         "A walk whose table lies on the other node pays for the distance at each step. A guest with one node has no other, and cannot see "
-         "where its host puts its memory.",
-         ".venv/bin/tlb run virtualization -p profile full && .venv/bin/tlb bundle"),
-    Want("Bare metal with whole large pages", lambda each: each.is_guest is False and each.pages == "whole",
-         "A guest's large page is only as large as its host allows, and its walk has two dimensions. Only bare metal shows a "
-         "one-dimensional walk, and the gain of a TLB entry that spans 2 MiB.",
-         ".venv/bin/tlb run hugepages -p profile full && .venv/bin/tlb bundle"),
+    Want(
+        "Counters",
+        lambda each: each.counts,
+        "A guest without them times a load, and has to infer the share of page walks from a control. Counters count the walks.",
+        ".venv/bin/tlb run stlb_cliff -p profile full && .venv/bin/tlb bundle",
+    ),
+    Want(
+        "Counters of a walk's cycles",
+        _times_walks,
+        "Walks are counted here, and the length of one is inferred from time. A processor that counts the cycles of its walks (Intel's "
+        "cores do) gives it without a control, including walks that overlap other work.",
+        ".venv/bin/tlb run stlb_cliff -p profile full && .venv/bin/tlb bundle",
+    ),
+    Want(
+        "arm64",
+        lambda each: bool(each.host and is_arm(each.host)),
+        "All machines here have one architecture, so nothing shows what follows from x86-64: base pages of 16 and 64 KiB, contiguous "
+        "entries by the kernel's hint, flushes that hardware broadcasts.",
+        "make book PROFILE=full MINUTES=40 && .venv/bin/tlb bundle",
+    ),
+    Want(
+        "Two nodes",
+        lambda each: each.has_nodes,
+        "A walk whose table lies on the other node pays for the distance at each step. A guest with one node has no other, and cannot see "
+        "where its host puts its memory.",
+        ".venv/bin/tlb run virtualization -p profile full && .venv/bin/tlb bundle",
+    ),
+    Want(
+        "Bare metal with whole large pages",
+        lambda each: each.is_guest is False and each.pages == "whole",
+        "A guest's large page is only as large as its host allows, and its walk has two dimensions. Only bare metal shows a "
+        "one-dimensional walk, and the gain of a TLB entry that spans 2 MiB.",
+        ".venv/bin/tlb run hugepages -p profile full && .venv/bin/tlb bundle",
+    ),
 )
 
 
 def wanted(a: Analysis) -> list[Want]:
-    """Return the kinds of machine that data/ has none of. Counters of cycles are not wanted before there are counters."""
-    lacks = [want for want in WANTED if not any(want.has(each) for each in a.machines if not each.is_own)]
+    """Return the kinds of machine that data/ has none of. Counters of cycles are not wanted before
+    there are counters."""
+    lacks = [
+        want for want in WANTED if not any(want.has(each) for each in a.machines if not each.is_own)
+    ]
     return [want for want in lacks if want is not WANTED[1] or WANTED[0] not in lacks]

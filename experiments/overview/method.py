@@ -1,4 +1,5 @@
-"""The page about method: why a repeat is a process, what a control takes away, and how often the rule of verdicts is wrong."""
+"""The page about method: why a repeat is a process, what a control takes away, and how often the
+rule of verdicts is wrong."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from tlb.report.verdicts import decided, inside
 
 
 class Analysis(analysis.Analysis):
-    """The rows of the chapter about the cliff, which has most processes of one kernel; and simulated verdicts, which need no rows."""
+    """The rows of the chapter about the cliff, which has most processes of one kernel; and
+    simulated verdicts, which need no rows."""
 
     chapter = "method"
 
@@ -34,28 +36,63 @@ class Analysis(analysis.Analysis):
         return stlb_cliff.Analysis(self._cliff.kept("stlb_cliff"), self._cliff)
 
     def spreads(self) -> pd.DataFrame:
-        """Return a row a point of the chase with five mappings or more: between, the interquartile range over the median of its mappings'
-        times; and alone, what that would be if nothing but the noise of the batches inside a mapping made them differ.
+        """Return a row a point of the chase with five mappings or more: between, the interquartile
+        range over the median of its mappings' times; and alone, what that would be if nothing but
+        the noise of the batches inside a mapping made them differ.
 
-        A mapping's time is the median of its batches; a median of n normal values has sqrt(pi / 2n) times their standard error.
+        A mapping's time is the median of its batches; a median of n normal values has sqrt(pi / 2n)
+        times their standard error.
         """
         chases = self.cliff.frame[self.cliff.frame["kernel"] == "page_chase"]
-        each = chases.assign(alone=[_spread(pd.Series(times)) * sqrt(pi / 2 / len(times)) for times in chases["batch_ns_per_access"]])
+        each = chases.assign(
+            alone=[
+                _spread(pd.Series(times)) * sqrt(pi / 2 / len(times))
+                for times in chases["batch_ns_per_access"]
+            ]
+        )
         points = each.groupby(["layout", "order", "lines", "mode"])
-        found = pd.DataFrame({"n": points.size(), "between": points["ns_per_access"].agg(_spread), "alone": points["alone"].median()})
+        found = pd.DataFrame(
+            {
+                "n": points.size(),
+                "between": points["ns_per_access"].agg(_spread),
+                "alone": points["alone"].median(),
+            }
+        )
         return found[found["n"] >= campaign.LEAST]
 
     @staticmethod
     def simulated_verdicts(line: float, beyond: float, noises: Sequence[float]) -> pd.DataFrame:
-        """Return a row a number of mappings and a noise: the share of verdicts on a ratio that lies on the end of the band, `line`, where
-        each is wrong, and of decided ones on a ratio beyond it by a factor."""
-        rows = [(n, f"{noise:.0%}", *(100 * _decided(n, noise, line, true) for true in (line, line * beyond)))
-                for n in (campaign.LEAST, campaign.MOST) for noise in noises]
-        return pd.DataFrame(rows, columns=["mappings", "noise of each", "decided on the line, %", "decided a fifth beyond it, %"])
+        """Return a row a number of mappings and a noise: the share of verdicts on a ratio that lies
+        on the end of the band, `line`, where each is wrong, and of decided ones on a ratio beyond
+        it by a factor."""
+        rows = [
+            (
+                n,
+                f"{noise:.0%}",
+                *(100 * _decided(n, noise, line, true) for true in (line, line * beyond)),
+            )
+            for n in (campaign.LEAST, campaign.MOST)
+            for noise in noises
+        ]
+        return pd.DataFrame(
+            rows,
+            columns=[
+                "mappings",
+                "noise of each",
+                "decided on the line, %",
+                "decided a fifth beyond it, %",
+            ],
+        )
 
 
 def _decided(n: int, noise: float, line: float, true: float) -> float:
-    return rates(ratio(made_up(noise), true), lambda interval: decided(inside(interval, line, inf)), None, n, trials=1000).decided
+    return rates(
+        ratio(made_up(noise), true),
+        lambda interval: decided(inside(interval, line, inf)),
+        None,
+        n,
+        trials=1000,
+    ).decided
 
 
 def _spread(times: pd.Series) -> float:

@@ -1,7 +1,9 @@
-"""The translation profile: what translating costs a machine, in thirty quantities that are the same for all machines.
+"""The translation profile: what translating costs a machine, in thirty quantities that are the same
+for all machines.
 
-A profile is a pure function of a machine's rows, kept as data/<machine>/translation.json; data/translation.schema.json is its schema, whose
-version grows where a field or the meaning of a name changes. A quantity has a value between bounds, or the code of a reason and no value.
+A profile is a pure function of a machine's rows, kept as data/<machine>/translation.json;
+data/translation.schema.json is its schema, whose version grows where a field or the meaning of a
+name changes. A quantity has a value between bounds, or the code of a reason and no value.
 """
 
 from __future__ import annotations
@@ -35,14 +37,21 @@ from tlb.units import rounded
 NAME = "translation"
 SCHEMA = "translation.schema.json"
 PAGE = "index"
-FAR_BYTES = 2 << 30  # past every TLB's reach and every cache, and small enough for a machine of 8 GiB
+FAR_BYTES = (
+    2 << 30
+)  # past every TLB's reach and every cache, and small enough for a machine of 8 GiB
 GUEST_BYTES = 1 << 30  # as far as the guests' matrix goes
 _DIGITS = 6  # what is beyond them depends on the CPU that computed it
 _SIZES = {"4k": "4 KiB", "64k": "64 KiB", "thp": "transparent 2 MiB", "2m": "2 MiB", "1g": "1 GiB"}
 Part = Literal["levels", "entries", "walk by place", "pages", "faults", "guests"]
 PARTS: dict[Part, str] = {
-    "levels": "a load, by who answers", "entries": "entries", "walk by place": "a walk, by its table's place",
-    "faults": "a first touch", "pages": "gain by larger pages", "guests": "guest's pages on host's"}
+    "levels": "a load, by who answers",
+    "entries": "entries",
+    "walk by place": "a walk, by its table's place",
+    "faults": "a first touch",
+    "pages": "gain by larger pages",
+    "guests": "guest's pages on host's",
+}
 Of = Callable[[ModuleType], Any]  # a chapter's Analysis; raises Unavailable where there is none
 
 
@@ -51,24 +60,44 @@ class Quantity(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str = Field(pattern=r"^[a-z0-9_]+$", description="the same for all machines; never given another meaning")
+    name: str = Field(
+        pattern=r"^[a-z0-9_]+$",
+        description="the same for all machines; never given another meaning",
+    )
     part: Part
     words: str = Field(description="what it is, as the figure calls it")
-    unit: Literal["ns", "entries", "ratio"] = Field(description="ns: a load, a walk or a page; ratio: times as fast, or as long in a guest")
-    value: float | None = Field(default=None, description="the median; null where there is a reason")
+    unit: Literal["ns", "entries", "ratio"] = Field(
+        description="ns: a load, a walk or a page; ratio: times as fast, or as long in a guest"
+    )
+    value: float | None = Field(
+        default=None, description="the median; null where there is a reason"
+    )
     low: float | None = Field(default=None, description="the lower bound; null where it is open")
     high: float | None = Field(default=None, description="the upper bound; null where it is open")
-    coverage: float | None = Field(default=None, description="how often such bounds hold the truth, 0 to 1; 1: stated, not measured")
-    modes: Literal[1, 2] = Field(default=1, description="2 where processes stand at two values, and the median between them is of neither")
-    reason: str | None = Field(default=None, description="a code of tlb/reasons.py; null where there is a value")
+    coverage: float | None = Field(
+        default=None,
+        description="how often such bounds hold the truth, 0 to 1; 1: stated, not measured",
+    )
+    modes: Literal[1, 2] = Field(
+        default=1,
+        description="2 where processes stand at two values, and the median between them is of neither",
+    )
+    reason: str | None = Field(
+        default=None, description="a code of tlb/reasons.py; null where there is a value"
+    )
     detail: str = Field(default="", description="of the reason")
 
     @property
     def interval(self) -> Interval | None:
         if self.value is None or self.coverage is None:
             return None
-        return Interval(self.value, -float("inf") if self.low is None else self.low, float("inf") if self.high is None else self.high,
-                        self.coverage, self.modes)
+        return Interval(
+            self.value,
+            -float("inf") if self.low is None else self.low,
+            float("inf") if self.high is None else self.high,
+            self.coverage,
+            self.modes,
+        )
 
 
 class Profile(BaseModel):
@@ -104,7 +133,9 @@ class _Wanted(NamedTuple):
 
 def profile(machine: str, of: Of, rows: str = "") -> Profile:
     """What the chapters' Analyses say of a machine. rows: the digest of what they are of."""
-    return Profile(machine=machine, rows=rows, quantities=tuple(_quantity(wanted, of) for wanted in _wanted()))
+    return Profile(
+        machine=machine, rows=rows, quantities=tuple(_quantity(wanted, of) for wanted in _wanted())
+    )
 
 
 def _quantity(wanted: _Wanted, of: Of) -> Quantity:
@@ -115,31 +146,80 @@ def _quantity(wanted: _Wanted, of: Of) -> Quantity:
             raise Unavailable("too-few-points", "this size was not measured")
     except Unavailable as why:
         return Quantity(**named, reason=why.code, detail=why.detail)
-    low, high = (rounded(end, _DIGITS) if isfinite(end) else None for end in (found.low, found.high))
-    return Quantity(**named, value=rounded(found.value, _DIGITS), low=low, high=high, coverage=rounded(float(found.coverage), _DIGITS),
-                    modes=2 if found.modes > 1 else 1)
+    low, high = (
+        rounded(end, _DIGITS) if isfinite(end) else None for end in (found.low, found.high)
+    )
+    return Quantity(
+        **named,
+        value=rounded(found.value, _DIGITS),
+        low=low,
+        high=high,
+        coverage=rounded(float(found.coverage), _DIGITS),
+        modes=2 if found.modes > 1 else 1,
+    )
 
 
 def _wanted() -> Iterator[_Wanted]:
     """All quantities, in the order of the figure."""
     yield _Wanted("load_first_level", "levels", "first-level hit", "ns", _first_level)
     yield _Wanted("hit_last_level", "levels", "last-level hit", "ns", _last_level)
-    yield _Wanted("walk_past_last_level", "levels", "walk past its reach", "ns", lambda of: of(stlb_cliff).walked)
-    yield _Wanted("walk_over_2_gib", "levels", "walk over 2 GiB", "ns", lambda of: _far(of(stlb_cliff).price, of(stlb_cliff)))
+    yield _Wanted(
+        "walk_past_last_level",
+        "levels",
+        "walk past its reach",
+        "ns",
+        lambda of: of(stlb_cliff).walked,
+    )
+    yield _Wanted(
+        "walk_over_2_gib",
+        "levels",
+        "walk over 2 GiB",
+        "ns",
+        lambda of: _far(of(stlb_cliff).price, of(stlb_cliff)),
+    )
     for level in (1, 2):
-        yield _Wanted(f"entries_level_{level}", "entries", f"entries found at level {level}", "entries", partial(_entries, level=level))
-        yield _Wanted(f"stated_level_{level}", "entries", f"entries stated at level {level}", "entries", partial(_stated, level=level))
+        yield _Wanted(
+            f"entries_level_{level}",
+            "entries",
+            f"entries found at level {level}",
+            "entries",
+            partial(_entries, level=level),
+        )
+        yield _Wanted(
+            f"stated_level_{level}",
+            "entries",
+            f"entries stated at level {level}",
+            "entries",
+            partial(_stated, level=level),
+        )
     for place in ("L2", "L3", "memory"):
-        yield _Wanted(f"walk_table_{place.lower()}", "walk by place", f"walk with its table in {place}", "ns", partial(_walk, place=place))
+        yield _Wanted(
+            f"walk_table_{place.lower()}",
+            "walk by place",
+            f"walk with its table in {place}",
+            "ns",
+            partial(_walk, place=place),
+        )
     for pages in SWEPT[1:]:
-        yield _Wanted(f"gain_{pages}", "pages", f"{_SIZES[pages]} pages", "ratio",
-                      partial(_gain, pages=pages))
-    for name, way, words in (("fresh", FRESH, "base page"), ("fresh_large", FRESH_LARGE, "base page of a large one"),
-                             ("file", FILE, "page of a file in memory")):
-        yield _Wanted(f"fault_{name}", "faults", words, "ns", lambda of, way=way: of(page_faults).page_ns(way))
+        yield _Wanted(
+            f"gain_{pages}", "pages", f"{_SIZES[pages]} pages", "ratio", partial(_gain, pages=pages)
+        )
+    for name, way, words in (
+        ("fresh", FRESH, "base page"),
+        ("fresh_large", FRESH_LARGE, "base page of a large one"),
+        ("file", FILE, "page of a file in memory"),
+    ):
+        yield _Wanted(
+            f"fault_{name}", "faults", words, "ns", lambda of, way=way: of(page_faults).page_ns(way)
+        )
     for guest, host in product(GUEST_PAGES, HOST_PAGES):
-        yield _Wanted(f"guest_{guest}_on_{host}", "guests", f"{_SIZES[guest]} on {_SIZES[host]}", "ratio",
-                      partial(_guest, cell=(guest, host)))
+        yield _Wanted(
+            f"guest_{guest}_on_{host}",
+            "guests",
+            f"{_SIZES[guest]} on {_SIZES[host]}",
+            "ratio",
+            partial(_guest, cell=(guest, host)),
+        )
 
 
 def _first_level(of: Of) -> Interval:
@@ -166,8 +246,12 @@ def _entries(of: Of, level: int) -> Interval:
 
 
 def _stated(of: Of, level: int) -> Interval:
-    stated = required(of(your_machine).stated_entries, "CPUID names no TLB level here", "no-geometry")
-    entries = float(required(stated[level - 1 : level], f"no level {level} is stated", "one-level")[0])
+    stated = required(
+        of(your_machine).stated_entries, "CPUID names no TLB level here", "no-geometry"
+    )
+    entries = float(
+        required(stated[level - 1 : level], f"no level {level} is stated", "one-level")[0]
+    )
     return Interval(entries, entries, entries)
 
 
@@ -179,7 +263,9 @@ def _walk(of: Of, place: str) -> Interval:
         raise Unavailable("too-few-points", f"no chase had its table in {place}")
     if survey.unit == "cycles" and not survey.core_ghz:
         raise Unavailable("no-clock", "beside the survey")
-    return walk.cost.interval * (1 / survey.core_ghz if survey.unit == "cycles" and survey.core_ghz else 1.0)
+    return walk.cost.interval * (
+        1 / survey.core_ghz if survey.unit == "cycles" and survey.core_ghz else 1.0
+    )
 
 
 def _gain(of: Of, pages: str) -> Interval:
@@ -222,7 +308,8 @@ def is_current(store: Store, known: Profile) -> bool:
 
 
 def refresh() -> list[str]:
-    """Write anew the schema, and the profiles of the published machines that are not those of their rows; which ones."""
+    """Write anew the schema, and the profiles of the published machines that are not those of their
+    rows; which ones."""
     data, anew = Store(data_root()), []
     with disk_errors(data.root / SCHEMA):
         (data.root / SCHEMA).write_text(schema(), encoding="utf-8")
@@ -241,11 +328,18 @@ def schema() -> str:
 
 
 def of_run(given: Mapping[str, Any]) -> Profile:
-    """Of the machine that a chapter was run about, by the rows that are there; nothing is measured. given: the run's parameters."""
+    """Of the machine that a chapter was run about, by the rows that are there; nothing is measured.
+    given: the run's parameters."""
     common = {name: given[name] for name in parameters.declared(PAGE) if name in given}
-    return of_chapter(Chapter(PAGE, parameters.check(PAGE, common | {"minutes": 0.0}), Store(data_root())))
+    return of_chapter(
+        Chapter(PAGE, parameters.check(PAGE, common | {"minutes": 0.0}), Store(data_root()))
+    )
 
 
 def of_chapter(chapter: Chapter) -> Profile:
     """Of the machine that a chapter is about."""
-    return profile(chapter.machine, cache(partial(analysis_of, chapter=chapter)), rows_digest(chapter.store, chapter.machine))
+    return profile(
+        chapter.machine,
+        cache(partial(analysis_of, chapter=chapter)),
+        rows_digest(chapter.store, chapter.machine),
+    )

@@ -1,7 +1,8 @@
-"""Two machines' profiles side by side: each quantity that both have, its ratio, and whether they differ.
+"""Two machines' profiles side by side: each quantity that both have, its ratio, and whether they
+differ.
 
-The rule is that of `tlb compare`, but that a profile does not know how far the runs of a machine lie apart: so what differs here may be the
-hour, and the rows of a point, compared below it, decide.
+The rule is that of `tlb compare`, but that a profile does not know how far the runs of a machine
+lie apart: so what differs here may be the hour, and the rows of a point, compared below it, decide.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ DIFFERS, SAME, UNKNOWN = "differs", "no difference", "cannot tell"
 
 
 class Beside(NamedTuple):
-    """A quantity of two machines. ratio: B over A, as wide as one of `among` needs that may not all be right; None where there is none."""
+    """A quantity of two machines. ratio: B over A, as wide as one of `among` needs that may not all
+    be right; None where there is none."""
 
     a: Quantity
     b: Quantity
@@ -32,7 +34,11 @@ class Beside(NamedTuple):
 def beside(a: Profile, b: Profile) -> list[Beside]:
     """What both have a value of, in the order of the profile."""
     theirs = {quantity.name: quantity for quantity in b.quantities}
-    both = [(one, two) for one in a.quantities if (two := theirs.get(one.name)) and one.interval and two.interval and one.unit == two.unit]
+    both = [
+        (one, two)
+        for one in a.quantities
+        if (two := theirs.get(one.name)) and one.interval and two.interval and one.unit == two.unit
+    ]
     among = max(1, sum(_can_tell(*pair) for pair in both))
     return [_compared(*pair, among) for pair in both]
 
@@ -70,21 +76,44 @@ def rows(found: list[Beside]) -> Iterator[tuple[str, ...]]:
     """quantity, A, B, B/A, verdict in words."""
     for pair in found:
         sides = [_shown(side) for side in (pair.a, pair.b)]
-        yield f"{PARTS[pair.a.part]}: {pair.a.words}", *sides, "no ratio" if pair.ratio is None else f"{pair.ratio:.2f}", pair.verdict
+        yield (
+            f"{PARTS[pair.a.part]}: {pair.a.words}",
+            *sides,
+            "no ratio" if pair.ratio is None else f"{pair.ratio:.2f}",
+            pair.verdict,
+        )
 
 
 def _shown(quantity: Quantity) -> str:
     interval = quantity.interval
     assert interval is not None  # of both there is one
     digits = ".0f" if abs(interval.value) >= 100 else ".1f" if abs(interval.value) >= 10 else ".2f"
-    text = f"{interval.value:,.0f}" if quantity.unit == "entries" and interval.low == interval.high else f"{interval:{digits}}"
+    text = (
+        f"{interval.value:,.0f}"
+        if quantity.unit == "entries" and interval.low == interval.high
+        else f"{interval:{digits}}"
+    )
     return f"{text} ns" if quantity.unit == "ns" else text
 
 
 def as_json(found: list[Beside]) -> list[dict[str, Any]]:
     """All of it; a bound that is open, and a ratio that there is not, are null."""
     ends = ("value", "low", "high", "coverage")
-    return [{"name": pair.a.name, "unit": pair.a.unit, "verdict": pair.verdict,
-             **{side: quantity.model_dump(include={*ends}) for side, quantity in (("a", pair.a), ("b", pair.b))},
-             "ratio": None if pair.ratio is None else {end: value if abs(value) < inf else None
-                                                       for end, value in zip(ends, pair.ratio, strict=False)}} for pair in found]
+    return [
+        {
+            "name": pair.a.name,
+            "unit": pair.a.unit,
+            "verdict": pair.verdict,
+            **{
+                side: quantity.model_dump(include={*ends})
+                for side, quantity in (("a", pair.a), ("b", pair.b))
+            },
+            "ratio": None
+            if pair.ratio is None
+            else {
+                end: value if abs(value) < inf else None
+                for end, value in zip(ends, pair.ratio, strict=False)
+            },
+        }
+        for pair in found
+    ]

@@ -1,4 +1,5 @@
-"""How often the rule of verdicts is wrong, and how often it decides, where the truth is known: a table of `tlb bench`."""
+"""How often the rule of verdicts is wrong, and how often it decides, where the truth is known: a
+table of `tlb bench`."""
 
 from __future__ import annotations
 
@@ -15,9 +16,22 @@ ON_THE_LINE, BEYOND = 1.05, 1.05 * 1.2
 
 
 def rule() -> Iterator[tuple[str, ...]]:
-    """A row for 3, 5 and 9 processes, 2 to 10 % noise, and a ratio on the line, where each decision is wrong, or a fifth beyond it."""
+    """A row for 3, 5 and 9 processes, 2 to 10 % noise, and a ratio on the line, where each decision
+    is wrong, or a fifth beyond it."""
     for n in (3, 5, 9):
         for noise in (0.02, 0.05, 0.10):
             for true, truth in ((ON_THE_LINE, None), (BEYOND, True)):
-                found = rates(ratio(made_up(noise), true), lambda interval: decided(inside(interval, *BAND)), truth, n)
-                yield str(n), f"{noise:.0%}", f"{true:.2f}", f"from {BAND[0]:.2f} on", f"{found.wrong:.1%}", f"{found.decided:.1%}"
+                found = rates(
+                    ratio(made_up(noise), true),
+                    lambda interval: decided(inside(interval, *BAND)),
+                    truth,
+                    n,
+                )
+                yield (
+                    str(n),
+                    f"{noise:.0%}",
+                    f"{true:.2f}",
+                    f"from {BAND[0]:.2f} on",
+                    f"{found.wrong:.1%}",
+                    f"{found.decided:.1%}",
+                )

@@ -1,4 +1,5 @@
-"""The scorecard: each claim of the sources with what it predicts, what this machine shows, its verdict, and those on other machines."""
+"""The scorecard: each claim of the sources with what it predicts, what this machine shows, its
+verdict, and those on other machines."""
 
 from __future__ import annotations
 
@@ -26,10 +27,11 @@ MARKS = {**CLASSES, UNMEASURED: "unmeasured", OTHERWISE: "unmeasured"}
 
 
 class Analysis(analysis.Analysis):
-    """The verdicts on all claims, by machine. rows: one a claim, as the page shows them, in the order of the chapters.
+    """The verdicts on all claims, by machine. rows: one a claim, as the page shows them, in the
+    order of the chapters.
 
-    With machine "reference", each chapter's are those that its own page shows: of the next machine that has it, where the reference has
-    none.
+    With machine "reference", each chapter's are those that its own page shows: of the next machine
+    that has it, where the reference has none.
     """
 
     chapter = "scorecard"
@@ -37,7 +39,9 @@ class Analysis(analysis.Analysis):
     def __init__(self, chapter: Chapter, names: dict[str, Any] | None = None):
         super().__init__(pd.DataFrame(), chapter, names)
         self.titles = {name: _title(name) for name in map(name_of, CHAPTERS)}
-        self._chapter = replace(chapter, parameters=chapter.parameters | {"minutes": 0.0})  # judging measures nothing
+        self._chapter = replace(
+            chapter, parameters=chapter.parameters | {"minutes": 0.0}
+        )  # judging measures nothing
 
     @cached_property
     def published(self) -> dict[str, Verdicts]:
@@ -45,7 +49,9 @@ class Analysis(analysis.Analysis):
         return {name: judged(self._about(name)) for name in self._chapter.data.machines()}
 
     def _about(self, machine: str) -> Chapter:
-        return replace(self._chapter, parameters=self._chapter.parameters | {"machine": machine}, notes=[])
+        return replace(
+            self._chapter, parameters=self._chapter.parameters | {"machine": machine}, notes=[]
+        )
 
     @cached_property
     def own(self) -> Verdicts | None:
@@ -55,55 +61,109 @@ class Analysis(analysis.Analysis):
     def machine_of(self, chapter: str) -> str:
         """Whose verdicts on a chapter's claims are shown."""
         asked = self._chapter.parameters["machine"]
-        return self._chapter.machine if self._chapter.is_this else self._chapter.data.resolve(asked, experiment=chapter)
+        return (
+            self._chapter.machine
+            if self._chapter.is_this
+            else self._chapter.data.resolve(asked, experiment=chapter)
+        )
 
     def verdict(self, chapter: str, id: str) -> Judged | str:
         """As shown, or why there is none."""
         of = self.own or self.published[self.machine_of(chapter)]
-        return of.chapters[chapter].get(id, UNMEASURED) if chapter in of.chapters else of.lacking.get(chapter, UNMEASURED)
+        return (
+            of.chapters[chapter].get(id, UNMEASURED)
+            if chapter in of.chapters
+            else of.lacking.get(chapter, UNMEASURED)
+        )
 
     @cached_property
     def others(self) -> dict[str, str]:
         """The machines beside the one that the page is about: what their columns are called."""
-        names = {name: _label(self._about(name)) for name in self.published if self.own or name != self._chapter.machine}
+        names = {
+            name: _label(self._about(name))
+            for name in self.published
+            if self.own or name != self._chapter.machine
+        }
         often = Counter(names.values())
         return {name: label if often[label] == 1 else name for name, label in names.items()}
 
     def _word(self, machine: str, chapter: str, id: str) -> str:
-        """Another machine's verdict; OTHERWISE where it is not to be set beside the one that is shown."""
+        """Another machine's verdict; OTHERWISE where it is not to be set beside the one that is
+        shown."""
         known = self.published[machine].chapters.get(chapter, {}).get(id)
         if known is None:
             return UNMEASURED
-        return known.verdict if self.published[machine].measured_like(self.compared_with(chapter), chapter) else OTHERWISE
+        return (
+            known.verdict
+            if self.published[machine].measured_like(self.compared_with(chapter), chapter)
+            else OTHERWISE
+        )
 
     def compared_with(self, chapter: str) -> Verdicts:
-        """The verdicts on a chapter that others are set beside: those that are shown or, where there are none, the newest."""
+        """The verdicts on a chapter that others are set beside: those that are shown or, where
+        there are none, the newest."""
         shown = self.own or self.published[self.machine_of(chapter)]
         those = [of for of in self.published.values() if chapter in of.chapters]
-        return shown if chapter in shown.chapters or not those else max(those, key=lambda of: of.newest_measures(chapter))
+        return (
+            shown
+            if chapter in shown.chapters or not those
+            else max(those, key=lambda of: of.newest_measures(chapter))
+        )
 
     @cached_property
     def rows(self) -> pd.DataFrame:
-        """Return a row a claim: chapter, id, verdict, reason, evidence, compared (markup: intervals, bands, why they leave it open),
-        is_decided, by_interval, apart, deciding (how many machines decide it), and a column a machine of `others`, named by its id."""
+        """Return a row a claim: chapter, id, verdict, reason, evidence, compared (markup:
+        intervals, bands, why they leave it open), is_decided, by_interval, apart, deciding (how
+        many machines decide it), and a column a machine of `others`, named by its id."""
         rows = []
         for module in CHAPTERS:
             chapter = name_of(module)
             for claim in claims_of(module.claims):
                 here = self.verdict(chapter, claim.id)
                 words = {name: self._word(name, chapter, claim.id) for name in self.others}
-                told = (here.verdict, here.reason, here.evidence, beside(here.bounds, here.why), here.is_decided, bool(
-                    here.effects)) if isinstance(here, Judged) else (UNMEASURED, "", here, "", False, False)
-                each = [told[0], *(word for name, word in words.items() if self.own or name != self.machine_of(chapter))]
+                told = (
+                    (
+                        here.verdict,
+                        here.reason,
+                        here.evidence,
+                        beside(here.bounds, here.why),
+                        here.is_decided,
+                        bool(here.effects),
+                    )
+                    if isinstance(here, Judged)
+                    else (UNMEASURED, "", here, "", False, False)
+                )
+                each = [
+                    told[0],
+                    *(
+                        word
+                        for name, word in words.items()
+                        if self.own or name != self.machine_of(chapter)
+                    ),
+                ]
                 deciding = sum(word in DECIDED for word in each)
-                rows.append((chapter, claim.id, *told, {*DECIDED} <= {*each}, deciding, *words.values()))
-        columns = ["chapter", "id", "verdict", "reason", "evidence", "compared", "is_decided", "by_interval", APART, "deciding",
-                   *self.others]
+                rows.append(
+                    (chapter, claim.id, *told, {*DECIDED} <= {*each}, deciding, *words.values())
+                )
+        columns = [
+            "chapter",
+            "id",
+            "verdict",
+            "reason",
+            "evidence",
+            "compared",
+            "is_decided",
+            "by_interval",
+            APART,
+            "deciding",
+            *self.others,
+        ]
         return pd.DataFrame(rows, columns=columns)
 
     @property
     def stand_ins(self) -> dict[str, list[str]]:
-        """Links to the chapters whose verdicts are those of a machine that stands in for the reference, by that machine."""
+        """Links to the chapters whose verdicts are those of a machine that stands in for the
+        reference, by that machine."""
         found: dict[str, list[str]] = {}
         for chapter in self.titles:
             if not self.own and (name := self.machine_of(chapter)) != self.about.machine:
@@ -123,7 +183,9 @@ class Analysis(analysis.Analysis):
 
 def _title(chapter: str) -> str:
     """The heading of a chapter's page."""
-    first = json.loads((BOOK / f"{chapter}.ipynb").read_text(encoding="utf-8"))["cells"][0]["source"]
+    first = json.loads((BOOK / f"{chapter}.ipynb").read_text(encoding="utf-8"))["cells"][0][
+        "source"
+    ]
     return "".join(first).splitlines()[0].removeprefix("# ")
 
 

@@ -1,5 +1,5 @@
-"""Which points the chapter about page faults measures: first touches of a file and of fresh memory, of memory that was left alone, and
-threads that map and take away."""
+"""Which points the chapter about page faults measures: first touches of a file and of fresh memory,
+of memory that was left alone, and threads that map and take away."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ CHUNK_BYTES, CHUNKS = 512 << 10, 7  # the published program's own, and as many a
 MOST_THREADS = 7  # published
 COARSE_THREADS = (1, 2, 4, MOST_THREADS)  # of a coarse grid, and as many as there are CPUs
 AGAIN_BYTES = 128 << 20  # a thousandth of its base pages are 32
-# Linux tells a host of free pages two seconds after the first came free, and of a part of them at a time (mm/page_reporting.c,
-# PAGE_REPORTING_DELAY and PAGE_REPORTING_CAPACITY): one wait is short of that, and one has room for two such times.
+# Linux tells a host of free pages two seconds after the first came free, and of a part of them at a
+# time (mm/page_reporting.c, PAGE_REPORTING_DELAY and PAGE_REPORTING_CAPACITY): one wait is short of
+# that, and one has room for two such times.
 IDLE_MS = {BASE: (0, 5000), LARGE: (0, 1000, 5000)}
 PREFAULT_BYTES, COARSE_BYTES = 256 << 20, 64 << 20  # as the chapter about keeping pages has them
 LINE_BYTES = 64
@@ -26,38 +27,75 @@ def points(scope: Scope) -> list[Point]:
 
 
 def touches(scope: Scope) -> list[Point]:
-    """First touches of a file, as published and in order, and of fresh memory; both entered by the kernel beforehand; in a memory
-    cgroup."""
+    """First touches of a file, as published and in order, and of fresh memory; both entered by the
+    kernel beforehand; in a memory cgroup."""
     lines = min(scope.lines(FILE_BYTES), scope.most_lines)
-    ways = [("file", "cycle", 0), ("file", "sequential", 0), ("file", "cycle", 1), ("anonymous", "cycle", 0), ("anonymous", "cycle", 1),
-            ("grouped", "cycle", 0)]
-    base = [scope.point("page_fault", mode=mode, order=order, lines=lines, populate=populate) for mode, order, populate in ways]
-    large = [scope.point("page_fault", LARGE, "anonymous", lines=lines, populate=0)] if scope.pages_of(LARGE) <= lines else []
-    return [*base, scope.point("page_fault", mode="file", lines=lines, populate=0, written=AT_ONCE), *large]
+    ways = [
+        ("file", "cycle", 0),
+        ("file", "sequential", 0),
+        ("file", "cycle", 1),
+        ("anonymous", "cycle", 0),
+        ("anonymous", "cycle", 1),
+        ("grouped", "cycle", 0),
+    ]
+    base = [
+        scope.point("page_fault", mode=mode, order=order, lines=lines, populate=populate)
+        for mode, order, populate in ways
+    ]
+    large = (
+        [scope.point("page_fault", LARGE, "anonymous", lines=lines, populate=0)]
+        if scope.pages_of(LARGE) <= lines
+        else []
+    )
+    return [
+        *base,
+        scope.point("page_fault", mode="file", lines=lines, populate=0, written=AT_ONCE),
+        *large,
+    ]
 
 
 def again(scope: Scope) -> list[Point]:
     """Memory that is used, given back, left alone, and touched again."""
     lines = min(scope.lines(AGAIN_BYTES), scope.most_lines)
-    return [scope.point("touch_again", pages, lines=lines, idle_ms=idle) for pages, idles in IDLE_MS.items()
-            for idle in (idles if scope.is_fine else (idles[0], idles[-1])) if scope.pages_of(pages) <= lines]
+    return [
+        scope.point("touch_again", pages, lines=lines, idle_ms=idle)
+        for pages, idles in IDLE_MS.items()
+        for idle in (idles if scope.is_fine else (idles[0], idles[-1]))
+        if scope.pages_of(pages) <= lines
+    ]
 
 
 def churn(scope: Scope) -> list[Point]:
-    """Records that each map a chunk and take it away, by threads, beside their control; and by page size with chunks that have large
-    pages."""
+    """Records that each map a chunk and take it away, by threads, beside their control; and by page
+    size with chunks that have large pages."""
+
     def records(mode: str, threads: int, chunk_bytes: int, pages: str = BASE) -> Point:
-        return scope.point("map_churn", pages, mode, lines=CHUNKS * chunk_bytes // LINE_BYTES, threads=threads)
+        return scope.point(
+            "map_churn", pages, mode, lines=CHUNKS * chunk_bytes // LINE_BYTES, threads=threads
+        )
 
     large = scope.pages_of(LARGE) * scope.base_page_bytes
-    sizes = [records("unmap", 1, large, pages) for pages in (BASE, LARGE)] if CHUNKS * large <= scope.profile.max_working_set else []
-    threads = range(1, MOST_THREADS + 1) if scope.is_fine else sorted({*COARSE_THREADS, min(scope.cpus, MOST_THREADS)})
-    return [records(mode, many, CHUNK_BYTES) for mode in ("unmap", "keep") for many in threads] + sizes
+    sizes = (
+        [records("unmap", 1, large, pages) for pages in (BASE, LARGE)]
+        if CHUNKS * large <= scope.profile.max_working_set
+        else []
+    )
+    threads = (
+        range(1, MOST_THREADS + 1)
+        if scope.is_fine
+        else sorted({*COARSE_THREADS, min(scope.cpus, MOST_THREADS)})
+    )
+    return [
+        records(mode, many, CHUNK_BYTES) for mode in ("unmap", "keep") for many in threads
+    ] + sizes
 
 
 def prefaults(scope: Scope) -> list[Point]:
     """One thread, and two in different halves of the same memory; and one on large pages."""
     lines = min(scope.lines(PREFAULT_BYTES if scope.is_fine else COARSE_BYTES), scope.most_lines)
     ways = [(BASE, 1), *([(BASE, 2)] if scope.cpus > 1 else []), (LARGE, 1)]
-    return [scope.point("prefault", pages, "touch", lines=lines, threads=threads) for pages, threads in ways
-            if scope.pages_of(pages) <= lines]
+    return [
+        scope.point("prefault", pages, "touch", lines=lines, threads=threads)
+        for pages, threads in ways
+        if scope.pages_of(pages) <= lines
+    ]

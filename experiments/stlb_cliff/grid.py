@@ -1,4 +1,5 @@
-"""Which points the chapter about the cliff measures. Every spread point has its packed control: the same number of lines."""
+"""Which points the chapter about the cliff measures. Every spread point has its packed control: the
+same number of lines."""
 
 from __future__ import annotations
 
@@ -7,7 +8,9 @@ from tlb.lab.record import Point
 from tlb.page_sizes import BASE
 
 # Of data/literature/tlb_pressure.csv; and 256 KiB, which the text beside it gives a time for.
-PUBLISHED_BYTES = tuple(size << 10 for size in (256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20))
+PUBLISHED_BYTES = tuple(
+    size << 10 for size in (256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20)
+)
 STORES = ("load", "store", "load-clean", "store-clean")
 RANDOM_UP_TO_BYTES = 256 << 20  # 1 - C/M is within 5 % of 1 long before
 
@@ -15,8 +18,17 @@ RANDOM_UP_TO_BYTES = 256 << 20  # 1 - C/M is within 5 % of 1 long before
 def points(scope: Scope) -> list[Point]:
     """The chase in three orders and the gather. The engine numba gets a coarser grid."""
     random_most = min(scope.most_lines, scope.lines(RANDOM_UP_TO_BYTES))
-    orders = {"cycle": cycle(scope), "random": drawn(scope, random_most), "sequential": in_order(scope, random_most)}
-    chases = [point for order, sizes in orders.items() for n in sizes for point in scope.chase("page_chase", BASE, n, order=order)]
+    orders = {
+        "cycle": cycle(scope),
+        "random": drawn(scope, random_most),
+        "sequential": in_order(scope, random_most),
+    }
+    chases = [
+        point
+        for order, sizes in orders.items()
+        for n in sizes
+        for point in scope.chase("page_chase", BASE, n, order=order)
+    ]
     return chases + gathers(scope) + published(scope) + stores(scope)
 
 
@@ -29,44 +41,77 @@ def cycle(scope: Scope) -> list[int]:
 
 
 def drawn(scope: Scope, most: int) -> list[int]:
-    """Lines of the chase in random order. Of a coarse grid two an octave from half of the last level's entries to four times as many,
-    where 1 - C/M bends; one in two octaves beyond, and in four below."""
+    """Lines of the chase in random order. Of a coarse grid two an octave from half of the last
+    level's entries to four times as many, where 1 - C/M bends; one in two octaves beyond, and in
+    four below."""
     fine = octaves(SMALLEST_LINES, most, 1 if scope.engine == "numba" else scope.per_octave)
     if scope.is_fine or not scope.entries:
         return fine
     low, high = scope.entries[-1] / 2, 4 * scope.entries[-1]
-    return sorted({*[n for n in fine if n < low][::4], *octaves(low, min(high, most), 2), *[n for n in fine if n > high][::2]})
+    return sorted(
+        {
+            *[n for n in fine if n < low][::4],
+            *octaves(low, min(high, most), 2),
+            *[n for n in fine if n > high][::2],
+        }
+    )
 
 
 def in_order(scope: Scope, most: int) -> list[int]:
-    """Lines of the chase in sequential order: one in two octaves, of a coarse grid below the last level's entries one in four."""
+    """Lines of the chase in sequential order: one in two octaves, of a coarse grid below the last
+    level's entries one in four."""
     sizes = [n for n in octaves(SMALLEST_LINES, scope.most_lines, 1)[::2] if n <= most]
-    return sizes if scope.is_fine else sorted({*sizes[::2], *(n for n in sizes if n > max(scope.entries, default=0))})
+    return (
+        sizes
+        if scope.is_fine
+        else sorted({*sizes[::2], *(n for n in sizes if n > max(scope.entries, default=0))})
+    )
 
 
 def gathers(scope: Scope) -> list[Point]:
-    """Independent loads; of a coarse grid at the published program's sizes, and without the control, from which nothing is taken off."""
+    """Independent loads; of a coarse grid at the published program's sizes, and without the
+    control, from which nothing is taken off."""
     if scope.is_fine:
-        return [point for n in octaves(SMALLEST_LINES, scope.most_lines, 1) for point in scope.chase("page_gather", BASE, n)]
+        return [
+            point
+            for n in octaves(SMALLEST_LINES, scope.most_lines, 1)
+            for point in scope.chase("page_gather", BASE, n)
+        ]
     return [scope.point("page_gather", layout="spread", lines=n) for n in published_lines(scope)]
 
 
 def stores(scope: Scope) -> list[Point]:
-    """Loads and stores, each with and without their pages' accessed and dirty bits set, past the TLB's reach and, of a fine grid, at
-    1 GiB."""
-    sizes = [max(4 * max(scope.entries, default=0), scope.lines(64 << 20)), *([scope.lines(1 << 30)] if scope.is_fine else [])]
-    return [point for lines in sorted({*sizes}) if lines <= scope.most_lines and scope.engine == "c" for mode in STORES
-            for point in scope.chase("page_store", BASE, lines, mode)]
+    """Loads and stores, each with and without their pages' accessed and dirty bits set, past the
+    TLB's reach and, of a fine grid, at 1 GiB."""
+    sizes = [
+        max(4 * max(scope.entries, default=0), scope.lines(64 << 20)),
+        *([scope.lines(1 << 30)] if scope.is_fine else []),
+    ]
+    return [
+        point
+        for lines in sorted({*sizes})
+        if lines <= scope.most_lines and scope.engine == "c"
+        for mode in STORES
+        for point in scope.chase("page_store", BASE, lines, mode)
+    ]
 
 
 def published(scope: Scope) -> list[Point]:
-    """The published program; of a coarse grid with its control at the largest size alone, where a price is compared."""
+    """The published program; of a coarse grid with its control at the largest size alone, where a
+    price is compared."""
     sizes = published_lines(scope)
-    return [scope.point("page_gather", engine="numpy", layout=layout, lines=lines) for lines in sizes for layout in ("spread", "packed")
-            if scope.is_fine or layout == "spread" or lines == sizes[-1]]
+    return [
+        scope.point("page_gather", engine="numpy", layout=layout, lines=lines)
+        for lines in sizes
+        for layout in ("spread", "packed")
+        if scope.is_fine or layout == "spread" or lines == sizes[-1]
+    ]
 
 
 def published_lines(scope: Scope) -> list[int]:
-    """The published sizes and those that the text names, and around this computer's reach where the published ones were."""
-    sizes = {scope.lines(size) for size in PUBLISHED_BYTES} | {n for entries in scope.entries[-1:] for n in (entries // 2, 2 * entries)}
+    """The published sizes and those that the text names, and around this computer's reach where the
+    published ones were."""
+    sizes = {scope.lines(size) for size in PUBLISHED_BYTES} | {
+        n for entries in scope.entries[-1:] for n in (entries // 2, 2 * entries)
+    }
     return [lines for lines in sorted(sizes) if lines <= scope.most_lines]

@@ -1,4 +1,5 @@
-"""Sums over strided elements: a loop's time at each stride, and the parts of that time by the controls that lack them."""
+"""Sums over strided elements: a loop's time at each stride, and the parts of that time by the
+controls that lack them."""
 
 from __future__ import annotations
 
@@ -16,9 +17,14 @@ from tlb.report import analysis
 from tlb.report.chapter import literature
 
 STRIDE = "step_bytes"
-# The parts of a strided loop's time, in the order in which they are stacked. Where large pages are no control, the time for gaps between
-# lines and that for translation are one part.
-PACKED, GAPS, TRANSLATION, CONFLICTS = "same lines packed", "gaps between lines", "translation", "cache-set conflicts"
+# The parts of a strided loop's time, in the order in which they are stacked. Where large pages are
+# no control, the time for gaps between lines and that for translation are one part.
+PACKED, GAPS, TRANSLATION, CONFLICTS = (
+    "same lines packed",
+    "gaps between lines",
+    "translation",
+    "cache-set conflicts",
+)
 GAPS_AND_TRANSLATION = "gaps and translation"
 PARTS = (PACKED, GAPS, TRANSLATION, GAPS_AND_TRANSLATION, CONFLICTS)
 ORDERS = ("sequential", "cycle")
@@ -27,9 +33,11 @@ _COLUMNS = [STRIDE, "median", "low", "high", "coverage", "modes", "n", "unstable
 
 
 class Analysis(analysis.Analysis):
-    """The rows of `stride_sum`: ns per access. Curves run over the stride in bytes; of what was not measured they are empty.
+    """The rows of `stride_sum`: ns per access. Curves run over the stride in bytes; of what was not
+    measured they are empty.
 
-    The page defines: times, staggered, base, base_staggered, conflicts, price, packed, lists, random_price and side_by_side.
+    The page defines: times, staggered, base, base_staggered, conflicts, price, packed, lists,
+    random_price and side_by_side.
     """
 
     @cached_property
@@ -42,17 +50,24 @@ class Analysis(analysis.Analysis):
         return select(self.frame, kernel="stride_sum", **where)
 
     def packed_sums(self, **where: object) -> pd.DataFrame:
-        """Return the rows over the same number of lines as a controlled stride visits, side by side, under that stride."""
+        """Return the rows over the same number of lines as a controlled stride visits, side by
+        side, under that stride."""
         rows = self.sums(step_bytes=LINE_BYTES, **where)
         strides = {self.array_bytes // stride * LINE_BYTES: stride for stride in CONTROLLED}
-        return rows[rows["bytes"].isin(list(strides))].assign(**{STRIDE: lambda kept: kept["bytes"].map(strides).astype(int)})
+        return rows[rows["bytes"].isin(list(strides))].assign(
+            **{STRIDE: lambda kept: kept["bytes"].map(strides).astype(int)}
+        )
 
     # --- translation
 
     @property
     def large(self) -> str:
         """The large pages to compare with. Raises Unavailable("pool-empty")."""
-        return required([pages for pages in LARGE if pages in self.times], "no sum on large pages was measured", "pool-empty")[0]
+        return required(
+            [pages for pages in LARGE if pages in self.times],
+            "no sum on large pages was measured",
+            "pool-empty",
+        )[0]
 
     @cached_property
     def is_splintered(self) -> bool:
@@ -64,35 +79,54 @@ class Analysis(analysis.Analysis):
 
     @cached_property
     def parts(self) -> pd.DataFrame:
-        """A row a stride and part of PARTS: step_bytes, part, ns; time without it, begins_ns, and with it, ends_ns. A part without which
-        a control is slower is below zero."""
-        large = next((pages for pages in LARGE if pages in self.staggered and not self.is_splintered), "")
-        between = ({GAPS: self.staggered[large], TRANSLATION: self.base_staggered} if large else
-                   {GAPS_AND_TRANSLATION: self.base_staggered})
+        """A row a stride and part of PARTS: step_bytes, part, ns; time without it, begins_ns, and
+        with it, ends_ns. A part without which a control is slower is below zero."""
+        large = next(
+            (pages for pages in LARGE if pages in self.staggered and not self.is_splintered), ""
+        )
+        between = (
+            {GAPS: self.staggered[large], TRANSLATION: self.base_staggered}
+            if large
+            else {GAPS_AND_TRANSLATION: self.base_staggered}
+        )
         curves, rows = {PACKED: self.packed, **between, CONFLICTS: self.base}, []
         for stride in CONTROLLED:
             steps = [curve.get(stride).value for curve in curves.values()]
             if not any(map(pd.isna, steps)):
                 ends = zip(curves, [0.0, *steps[:-1]], steps, strict=True)
-                rows += [(stride, part, after - before, before, after) for part, before, after in ends]
+                rows += [
+                    (stride, part, after - before, before, after) for part, before, after in ends
+                ]
         return pd.DataFrame(rows, columns=[STRIDE, "part", "ns", "begins_ns", "ends_ns"])
 
     @property
     def near_ns(self) -> Interval:
-        """A load of eight bytes in order from the first cache. Raises Unavailable("too-few-points")."""
-        rows = required(self.sums(mode="plain", bytes=NEAR_BYTES), "nothing was summed inside the first cache")
+        """A load of eight bytes in order from the first cache. Raises
+        Unavailable("too-few-points")."""
+        rows = required(
+            self.sums(mode="plain", bytes=NEAR_BYTES), "nothing was summed inside the first cache"
+        )
         return interval_of_rows(rows)
 
     def counted(self, quantity: str, pages: str = "4k") -> Curve:
         """A counter of the published loop per access, by stride; empty where no row has a value."""
-        column, rows = f"{quantity}_per_access", self.sums(mode="plain", bytes=self.array_bytes, pages=pages)
-        return Curve.of(rows if column in rows else rows.iloc[:0].assign(**{column: 0.0}), STRIDE, column)
+        column, rows = (
+            f"{quantity}_per_access",
+            self.sums(mode="plain", bytes=self.array_bytes, pages=pages),
+        )
+        return Curve.of(
+            rows if column in rows else rows.iloc[:0].assign(**{column: 0.0}), STRIDE, column
+        )
 
     # --- lists
 
     def faster_in_order(self, layout: str, stride: int) -> Interval:
-        """Return how many times as fast the lines of a stride are read in order as shuffled. Raises Unavailable("too-few-points")."""
-        in_order, shuffled = (required(self.lists[layout][order], "no list was read in both orders") for order in ORDERS)
+        """Return how many times as fast the lines of a stride are read in order as shuffled. Raises
+        Unavailable("too-few-points")."""
+        in_order, shuffled = (
+            required(self.lists[layout][order], "no list was read in both orders")
+            for order in ORDERS
+        )
         return shuffled.at(stride) / in_order.at(stride)
 
     # --- the published run
@@ -100,15 +134,21 @@ class Analysis(analysis.Analysis):
     published = cached_property(lambda a: literature("stride_walk"))
 
     def at_published_strides(self) -> pd.DataFrame:
-        """Return a row a published stride: stride_bytes, their ns and that over their smallest stride's (theirs, their_ratio), and this
-        machine's ns on base pages, NaN where not measured."""
-        theirs = self.published.rename(columns={"ns_per_access": "theirs", "vs_sequential_ratio": "their_ratio"})
+        """Return a row a published stride: stride_bytes, their ns and that over their smallest
+        stride's (theirs, their_ratio), and this machine's ns on base pages, NaN where not measured.
+        """
+        theirs = self.published.rename(
+            columns={"ns_per_access": "theirs", "vs_sequential_ratio": "their_ratio"}
+        )
         ns = theirs["stride_bytes"].map(self.base.medians).astype(float)
         return theirs[["stride_bytes", "theirs", "their_ratio"]].assign(ns=ns)
 
 
-def at_strides(rows: pd.DataFrame, strides: Collection[int], more_bytes: int = 0) -> dict[str, Curve]:
-    """Return the time by stride for each page size measured. more_bytes: by which the loop's step is longer than the stride."""
+def at_strides(
+    rows: pd.DataFrame, strides: Collection[int], more_bytes: int = 0
+) -> dict[str, Curve]:
+    """Return the time by stride for each page size measured. more_bytes: by which the loop's step
+    is longer than the stride."""
     return Curve.by(_under_stride(rows, strides, more_bytes), PAGES, x=STRIDE)
 
 
@@ -125,4 +165,7 @@ def _under_stride(rows: pd.DataFrame, strides: Collection[int], more_bytes: int)
 
 def first_of(curves: Mapping[str, Curve], *kinds: str) -> Curve:
     """Return the curve of the first of these kinds that was measured; an empty one where none was."""
-    return next((curves[kind] for kind in kinds if kind in curves), Curve(pd.DataFrame(columns=_COLUMNS), STRIDE))
+    return next(
+        (curves[kind] for kind in kinds if kind in curves),
+        Curve(pd.DataFrame(columns=_COLUMNS), STRIDE),
+    )

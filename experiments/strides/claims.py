@@ -24,9 +24,14 @@ PUBLISHED = (8, LINE_BYTES, NARROW, PAGE_STRIDE, TWO_PAGES)
 
 def _plain(*strides: int, pages: tuple[str, ...] = (BASE,)) -> Compares:
     """The published loop at these strides."""
+
     def compares(point: Point, scope: Scope) -> bool:
-        return (point.kernel, point.mode) == ("stride_sum", "plain") and point.pages in pages and (
-            dict(point.options).get("step_bytes") in strides)
+        return (
+            (point.kernel, point.mode) == ("stride_sum", "plain")
+            and point.pages in pages
+            and (dict(point.options).get("step_bytes") in strides)
+        )
+
     return compares
 
 
@@ -50,22 +55,31 @@ def _share(a: Analysis, stride: int) -> Interval:
 def small_strides_hit(a: Analysis, band: Band) -> Answer:
     shares = {stride: _share(a, stride) for stride in PUBLISHED[:3]}
     told = listed(f"{share.value:.0%} at {format_size(stride)}" for stride, share in shares.items())
-    return [inside(share, *band) for share in shares.values()], f"Of the time of a load, translation is {told}."
+    return [
+        inside(share, *band) for share in shares.values()
+    ], f"Of the time of a load, translation is {told}."
 
 
 @claim("page-strides-miss", points=_plain(PAGE_STRIDE, pages=BOTH))
 def page_strides_miss(a: Analysis, band: Band) -> Answer:
-    """Splintered pages miss too, so what base pages take longer is then a lower bound: it cannot refute the sentence."""
+    """Splintered pages miss too, so what base pages take longer is then a lower bound: it cannot
+    refute the sentence."""
     price = _price(a).at(PAGE_STRIDE)
     return unless_splintered(a, inside(price, *band), answer=False), (
-        f"At a stride of 4 KiB a load takes {price:.2f} ns longer on base pages than on {words(a.large)}.")
+        f"At a stride of 4 KiB a load takes {price:.2f} ns longer on base pages than on {words(a.large)}."
+    )
 
 
 @claim("wider-strides-are-slower", points=_plain(*PUBLISHED))
 def wider_is_slower(a: Analysis, band: Band) -> Answer:
     ratios = [_base(a).at(wide) / _base(a).at(narrow) for narrow, wide in pairwise(PUBLISHED)]
-    told = listed(f"{ratio.value:.2f} to {format_size(stride)}" for ratio, stride in zip(ratios, PUBLISHED[1:], strict=True))
-    return [inside(ratio, *band) for ratio in ratios], f"From each published stride to the next a load slows by a factor of {told}."
+    told = listed(
+        f"{ratio.value:.2f} to {format_size(stride)}"
+        for ratio, stride in zip(ratios, PUBLISHED[1:], strict=True)
+    )
+    return [
+        inside(ratio, *band) for ratio in ratios
+    ], f"From each published stride to the next a load slows by a factor of {told}."
 
 
 @claim("stride-miss-penalty-10-ns", points=_plain(PAGE_STRIDE, pages=BOTH))
@@ -83,31 +97,41 @@ def every_access_misses(a: Analysis, band: Band) -> Answer:
 @claim("penalty-is-fixed", points=_plain(PAGE_STRIDE, WIDE, pages=BOTH))
 def the_penalty_is_fixed(a: Analysis, band: Band) -> Answer:
     ratio = _price(a).at(WIDE) / _price(a).at(PAGE_STRIDE)
-    return inside(ratio, *band), f"At a stride of 64 KiB translation costs {ratio:.2f} times what it costs at 4 KiB."
+    return inside(
+        ratio, *band
+    ), f"At a stride of 64 KiB translation costs {ratio:.2f} times what it costs at 4 KiB."
 
 
 @claim("strides-4k-and-8k-alike", points=_plain(PAGE_STRIDE, TWO_PAGES))
 def one_page_and_two_are_alike(a: Analysis, band: Band) -> Answer:
     ratio = _base(a).at(TWO_PAGES) / _base(a).at(PAGE_STRIDE)
-    return inside(ratio, *band), f"At a stride of 8 KiB a load takes {ratio:.2f} times what it takes at 4 KiB."
+    return inside(
+        ratio, *band
+    ), f"At a stride of 8 KiB a load takes {ratio:.2f} times what it takes at 4 KiB."
 
 
 @claim("stride-8-hits-both", points=_plain(8))
 def eight_bytes_hit_both(a: Analysis, band: Band) -> Answer:
     ratio = _base(a).at(8) / a.near_ns
-    return inside(ratio, *band), f"At a stride of 8 B a load takes {ratio:.2f} times what it takes inside the first cache."
+    return inside(
+        ratio, *band
+    ), f"At a stride of 8 B a load takes {ratio:.2f} times what it takes inside the first cache."
 
 
 @claim("stride-64-misses-the-cache", points=_plain(8, 64, pages=BOTH[1:]))
 def a_line_each_misses(a: Analysis, band: Band) -> Answer:
     ratio = a.times[a.large].at(64) / a.times[a.large].at(8)
-    return inside(ratio, *band), f"On {words(a.large)} a load takes {ratio:.2f} times as long at a stride of 64 B as at 8 B."
+    return inside(
+        ratio, *band
+    ), f"On {words(a.large)} a load takes {ratio:.2f} times as long at a stride of 64 B as at 8 B."
 
 
 @claim("stride-512-misses-the-cache-alone", points=_plain(NARROW, pages=BOTH))
 def eight_to_a_page_hit(a: Analysis, band: Band) -> Answer:
     share = _share(a, NARROW)
-    return inside(share, *band), f"At a stride of 512 B translation is {share:.2f} of a load's time."
+    return inside(
+        share, *band
+    ), f"At a stride of 512 B translation is {share:.2f} of a load's time."
 
 
 @claim("stride-4k-misses-both", points=_plain(PAGE_STRIDE, pages=BOTH))
@@ -115,7 +139,8 @@ def a_page_each_misses_both(a: Analysis, band: Band) -> Answer:
     """A lower bound on splintered pages, as in page_strides_miss."""
     ratio = _base(a).at(PAGE_STRIDE) / a.times[a.large].at(PAGE_STRIDE)
     return unless_splintered(a, inside(ratio, *band), answer=False), (
-        f"At a stride of 4 KiB a load takes {ratio:.2f} times as long on base pages as on {words(a.large)}.")
+        f"At a stride of 4 KiB a load takes {ratio:.2f} times as long on base pages as on {words(a.large)}."
+    )
 
 
 def _kept(a: Analysis, narrow: int, wide: int) -> Interval:
@@ -127,32 +152,45 @@ def _kept(a: Analysis, narrow: int, wide: int) -> Interval:
 @claim("slowdown-64-to-512-is-cache", points=_plain(64, NARROW, pages=BOTH))
 def lines_slow_it_first(a: Analysis, band: Band) -> Answer:
     kept = _kept(a, 64, NARROW)
-    return inside(kept, *band), f"Of the slowdown from 64 to 512 B {kept:.2f} remains on {words(a.large)}."
+    return inside(
+        kept, *band
+    ), f"Of the slowdown from 64 to 512 B {kept:.2f} remains on {words(a.large)}."
 
 
 def _line_more(*strides: int) -> Compares:
     """The published loop at these strides, and at a line more."""
-    return lambda point, scope: any(_plain(stride, stride + LINE_BYTES, pages=BOTH)(point, scope) for stride in strides)
+    return lambda point, scope: any(
+        _plain(stride, stride + LINE_BYTES, pages=BOTH)(point, scope) for stride in strides
+    )
 
 
 @claim("slowdown-512-to-4k-is-tlb", points=_line_more(NARROW, PAGE_STRIDE))
 def translation_slows_it_then(a: Analysis, band: Band) -> Answer:
-    """A line more than the stride misses the TLB as often, so what misses cost remains with it and goes on whole large pages."""
+    """A line more than the stride misses the TLB as often, so what misses cost remains with it and
+    goes on whole large pages."""
     staggered = required(a.base_staggered, "no stride was measured with a line more")
-    remains = (staggered.at(PAGE_STRIDE) - staggered.at(NARROW)).share_of(_base(a).at(PAGE_STRIDE) - _base(a).at(NARROW))
+    remains = (staggered.at(PAGE_STRIDE) - staggered.at(NARROW)).share_of(
+        _base(a).at(PAGE_STRIDE) - _base(a).at(NARROW)
+    )
     told = f"Of the slowdown from 512 B to 4 KiB {remains:z.2f} remains with a line more to the stride, which visits as many pages"
     if a.is_splintered:
         return unless_splintered(a, inside(remains, *band), answer=True), f"{told}."
     kept = _kept(a, NARROW, PAGE_STRIDE)
     gone = Interval(1 - kept.value, 1 - kept.high, 1 - kept.low, kept.coverage, kept.modes)
-    return [inside(remains, *band), inside(gone, *band)], f"{told}, and {gone:z.2f} goes on {words(a.large)}."
+    return [
+        inside(remains, *band),
+        inside(gone, *band),
+    ], f"{told}, and {gone:z.2f} goes on {words(a.large)}."
 
 
 @claim("page-stride-hits-up-to-large-reach", points=None)
 def hits_up_to_the_large_reach(a: Analysis, band: Band) -> Answer:
     entries, chases = a.known_entries[-1], a.about.kept("hugepages")
     walk = curves.price(chases, entries, pages=BASE).between(2 * entries, 4 * entries).typical()
-    place = curves.price(chases, inf, pages=a.large).passes(walk.value / 2) * (a.base_page_bytes / (entries * (2 << 20)))
+    place = curves.price(chases, inf, pages=a.large).passes(walk.value / 2) * (
+        a.base_page_bytes / (entries * (2 << 20))
+    )
     return inside(place, *band), (
         f"A chase that visits a line to each base page pays half of what a walk costs there at {place:.2f} times the {entries:,} entries' "
-        "reach in pages of 2 MiB.")
+        "reach in pages of 2 MiB."
+    )

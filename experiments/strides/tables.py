@@ -14,9 +14,19 @@ def published(a: Analysis) -> Html:
     """The published table beside this machine's."""
     required(a.base, "no stride was measured on base pages")
     rows = a.side_by_side
-    return data_table(pd.DataFrame({
-        "stride": [format_size(int(stride)) for stride in rows["stride_bytes"]],
-        "accesses per page": [f"{a.base_page_bytes / stride:g}" for stride in rows["stride_bytes"]],
-        "published, ns": rows["theirs"].map("{:.2f}".format), "ratio to 8 B": rows["their_ratio"].map("{:.1f}".format),
-        "here, ns": rows["ns"].map(lambda ns: "" if pd.isna(ns) else f"{ns:.2f}"),
-        "here, ratio to 8 B": rows["ratio"].map(lambda ratio: "" if pd.isna(ratio) else f"{ratio:.1f}")}))
+    return data_table(
+        pd.DataFrame(
+            {
+                "stride": [format_size(int(stride)) for stride in rows["stride_bytes"]],
+                "accesses per page": [
+                    f"{a.base_page_bytes / stride:g}" for stride in rows["stride_bytes"]
+                ],
+                "published, ns": rows["theirs"].map("{:.2f}".format),
+                "ratio to 8 B": rows["their_ratio"].map("{:.1f}".format),
+                "here, ns": rows["ns"].map(lambda ns: "" if pd.isna(ns) else f"{ns:.2f}"),
+                "here, ratio to 8 B": rows["ratio"].map(
+                    lambda ratio: "" if pd.isna(ratio) else f"{ratio:.1f}"
+                ),
+            }
+        )
+    )

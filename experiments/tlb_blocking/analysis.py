@@ -1,4 +1,5 @@
-"""What code can do without larger pages: rows of walks in blocks, of prefetches and of joins as curves, gains and remedies."""
+"""What code can do without larger pages: rows of walks in blocks, of prefetches and of joins as
+curves, gains and remedies."""
 
 from __future__ import annotations
 
@@ -23,20 +24,25 @@ APART_STEPS = 1 << 14  # in each block of vertices on pages of their own
 SAME = 0.05  # what this book calls no difference
 # The remedies' names are those of data/literature/mitigations.csv.
 NONE, LARGE_PAGES, BLOCKED = "none", "huge pages", "TLB blocking"
-PUBLISHED_BLOCK = 1 << 22  # vertices, 256 MiB, which the published walk never leaves: what it calls blocking is a walk of these
+PUBLISHED_BLOCK = (
+    1 << 22
+)  # vertices, 256 MiB, which the published walk never leaves: what it calls blocking is a walk of these
 AS_PUBLISHED = "one block, as published"
 _QUANTILES = {"p50": 0.5, "p95": 0.95}
 
 
 def walks_per_hop(block_pages: ArrayLike, block_steps: ArrayLike, entries: int) -> np.ndarray:
-    """Walks per hop of a walk in blocks, by the model: stays of `block_steps` random hops on `block_pages` pages, LRU of `entries`.
+    """Walks per hop of a walk in blocks, by the model: stays of `block_steps` random hops on
+    `block_pages` pages, LRU of `entries`.
 
-    A stay begins with none of its pages in the TLB. Of p pages, t random hops have visited p (1 - exp(-t/p)) in the mean, and a
-    page's first visit walks. Until the TLB is full nothing else does. With p <= C entries it never is: so the walks of s steps
-    are p (1 - exp(-s/p)). With p > C it is full after t = -p ln(1 - C/p) hops; from then on LRU holds the last C pages, which the
-    next hop misses with 1 - C/p: so s steps walk C + (s - t) (1 - C/p) times. Both ends are the known ones: each hop walks where
-    a stay is one hop, and 1 - C/p of them where it never ends. Left out: what is still there of a block when the walk comes
-    back to it, a share of about C/M where the whole graph has M pages.
+    A stay begins with none of its pages in the TLB. Of p pages, t random hops have visited p (1 -
+    exp(-t/p)) in the mean, and a page's first visit walks. Until the TLB is full nothing else does.
+    With p <= C entries it never is: so the walks of s steps are p (1 - exp(-s/p)). With p > C it is
+    full after t = -p ln(1 - C/p) hops; from then on LRU holds the last C pages, which the next hop
+    misses with 1 - C/p: so s steps walk C + (s - t) (1 - C/p) times. Both ends are the known ones:
+    each hop walks where a stay is one hop, and 1 - C/p of them where it never ends. Left out: what
+    is still there of a block when the walk comes back to it, a share of about C/M where the whole
+    graph has M pages.
     """
     p, s = np.broadcast_arrays(np.asarray(block_pages, float), np.asarray(block_steps, float))
     missed = np.maximum(0.0, 1 - entries / p)
@@ -53,7 +59,8 @@ def graph_size(vertices: float) -> str:
 
 
 class Optimum(NamedTuple):
-    """The best block for a number of steps, as predicted from walks alone and as measured, bytes; with the walks per hop at each."""
+    """The best block for a number of steps, as predicted from walks alone and as measured, bytes;
+    with the walks per hop at each."""
 
     block_steps: int
     predicted_bytes: int
@@ -64,21 +71,32 @@ class Optimum(NamedTuple):
 
 
 class Analysis(joins.Analysis):
-    """The rows of `graph_walk` and `radix_partition`. Frames have columns as `summarise` names them (ns per hop or row), page sizes
-    from small to large; `gain` is how many times as fast a row is as what it is compared with. What nothing was measured for is empty
-    here; methods and what is derived further raise Unavailable("too-few-points").
+    """The rows of `graph_walk` and `radix_partition`. Frames have columns as `summarise` names them
+    (ns per hop or row), page sizes from small to large; `gain` is how many times as fast a row is
+    as what it is compared with. What nothing was measured for is empty here; methods and what is
+    derived further raise Unavailable("too-few-points").
 
-    The page defines: plain, blocks, block_spread, block_packed, block_price, ahead, fan_out and joins.
+    The page defines: plain, blocks, block_spread, block_packed, block_price, ahead, fan_out and
+    joins.
     """
 
     # --- walks, timed per batch
 
     def in_blocks(self) -> pd.DataFrame:
-        """Return a row a page size, block and number of steps: vertices, block_vertices, block_steps, block_bytes, block_pages (base
-        pages), visits (steps to each page), the estimate."""
-        found = self._summary("graph_walk", "blocked", ["vertices", "block_vertices", "block_steps"],
-                              layout="packed", per_hop=0, walkers=1)
-        found = found[found["vertices"] == found["vertices"].max()].reset_index(drop=True)  # less are those of `by_block`
+        """Return a row a page size, block and number of steps: vertices, block_vertices,
+        block_steps, block_bytes, block_pages (base pages), visits (steps to each page), the
+        estimate."""
+        found = self._summary(
+            "graph_walk",
+            "blocked",
+            ["vertices", "block_vertices", "block_steps"],
+            layout="packed",
+            per_hop=0,
+            walkers=1,
+        )
+        found = found[found["vertices"] == found["vertices"].max()].reset_index(
+            drop=True
+        )  # less are those of `by_block`
         found["block_bytes"] = found["block_vertices"] * VERTEX_BYTES
         found["block_pages"] = np.maximum(found["block_bytes"] // self.base_page_bytes, 1)
         found["visits"] = found["block_steps"] / found["block_pages"]
@@ -86,45 +104,73 @@ class Analysis(joins.Analysis):
 
     @property
     def base_blocks(self) -> pd.DataFrame:
-        """The rows of `blocks` on base pages that can be compared with the walk without blocks. Raises Unavailable."""
-        return required(self.blocks[(self.blocks["pages"] == BASE) & self.blocks["gain"].notna()],
-                        "no walk with and without blocks was measured on base pages")
+        """The rows of `blocks` on base pages that can be compared with the walk without blocks.
+        Raises Unavailable."""
+        return required(
+            self.blocks[(self.blocks["pages"] == BASE) & self.blocks["gain"].notna()],
+            "no walk with and without blocks was measured on base pages",
+        )
 
     @property
     def largest_inside(self) -> pd.DataFrame:
-        """The rows of the largest block inside the last TLB level's reach, by number of steps. Raises Unavailable."""
+        """The rows of the largest block inside the last TLB level's reach, by number of steps.
+        Raises Unavailable."""
         inside = self.base_blocks[self.base_blocks["block_pages"] <= self.known_entries[-1]]
         largest = inside[inside["block_pages"] == inside["block_pages"].max()]
         return required(largest, "no block is inside the reach").sort_values("block_steps")
 
     @property
     def smallest_past(self) -> pd.Series:
-        """The row of the smallest block of twice the reach or more, with the most steps. Raises Unavailable."""
+        """The row of the smallest block of twice the reach or more, with the most steps. Raises
+        Unavailable."""
         base = self.base_blocks
-        past = base[(base["block_steps"] == base["block_steps"].max()) & (base["block_pages"] >= 2 * self.known_entries[-1])]
+        past = base[
+            (base["block_steps"] == base["block_steps"].max())
+            & (base["block_pages"] >= 2 * self.known_entries[-1])
+        ]
         return required(past, "no block is twice the reach").sort_values("block_pages").iloc[0]
 
     def by_block(self, layout: str) -> Curve:
-        """ns a hop by the vertices of a block: "spread", a page to each vertex, or "packed", as many vertices side by side. The graph
-        itself is the last block. Empty where no vertex had a page of its own."""
-        walks = select(self.frame, kernel="graph_walk", mode=["plain", "blocked"], pages=BASE, per_hop=0, walkers=1)
-        walks = walks.reindex(columns=dict.fromkeys([*walks, "block_steps", "block_vertices"]))  # where no walk was measured
-        walks = walks[walks["block_steps"].where(walks["mode"] == "blocked", APART_STEPS) == APART_STEPS]
+        """ns a hop by the vertices of a block: "spread", a page to each vertex, or "packed", as
+        many vertices side by side. The graph itself is the last block. Empty where no vertex had a
+        page of its own."""
+        walks = select(
+            self.frame,
+            kernel="graph_walk",
+            mode=["plain", "blocked"],
+            pages=BASE,
+            per_hop=0,
+            walkers=1,
+        )
+        walks = walks.reindex(
+            columns=dict.fromkeys([*walks, "block_steps", "block_vertices"])
+        )  # where no walk was measured
+        walks = walks[
+            walks["block_steps"].where(walks["mode"] == "blocked", APART_STEPS) == APART_STEPS
+        ]
         rows = walks[walks["lines"] == select(walks, layout="spread")["lines"].max()]
-        rows = rows.assign(block_vertices=rows["block_vertices"].where(rows["mode"] == "blocked", rows["lines"]).astype(int))
+        rows = rows.assign(
+            block_vertices=rows["block_vertices"]
+            .where(rows["mode"] == "blocked", rows["lines"])
+            .astype(int)
+        )
         return Curve.of(rows, "block_vertices", layout=layout)
 
     @property
     def priced_blocks(self) -> Curve:
         """`block_price`. Raises Unavailable where it is empty."""
-        return required(self.block_price, "no walk over vertices on pages of their own was measured")
+        return required(
+            self.block_price, "no walk over vertices on pages of their own was measured"
+        )
 
     @property
     def left_by_blocks(self) -> tuple[int, Interval, Interval]:
-        """The pages of the largest blocks inside the last level's reach, ns a hop that translation costs in them, and without blocks.
-        Raises Unavailable."""
+        """The pages of the largest blocks inside the last level's reach, ns a hop that translation
+        costs in them, and without blocks. Raises Unavailable."""
         price, reach = self.priced_blocks, self.known_entries[-1]
-        pages = required([pages for pages in price.xs[:-1] if pages <= reach], "no block is inside the reach")[-1]
+        pages = required(
+            [pages for pages in price.xs[:-1] if pages <= reach], "no block is inside the reach"
+        )[-1]
         return pages, price.get(pages), price.last
 
     @cached_property
@@ -132,21 +178,37 @@ class Analysis(joins.Analysis):
         """One for each number of steps on base pages. Raises Unavailable("no-geometry")."""
         entries, found = self.known_entries[-1], []
         for steps, part in select(self.blocks, pages=BASE).groupby("block_steps"):
-            part = part.assign(walks=walks_per_hop(part["block_pages"], steps, entries)).sort_values("block_bytes")
+            part = part.assign(
+                walks=walks_per_hop(part["block_pages"], steps, entries)
+            ).sort_values("block_bytes")
             best, model = part.loc[part["median"].idxmin()], part.loc[part["walks"].idxmin()]
             near = part[(part["low"] <= best["high"]) & (part.index != best.name)]["block_bytes"]
-            found.append(Optimum(int(steps), int(model["block_bytes"]), float(model["walks"]), int(best["block_bytes"]),
-                                 float(best["walks"]), tuple(map(int, near))))
+            found.append(
+                Optimum(
+                    int(steps),
+                    int(model["block_bytes"]),
+                    float(model["walks"]),
+                    int(best["block_bytes"]),
+                    float(best["walks"]),
+                    tuple(map(int, near)),
+                )
+            )
         return found
 
     @property
     def mispredicted(self) -> list[Optimum]:
-        """Those `optima` whose predicted block is slower than the fastest by more than noise, the farthest off in walks first."""
-        apart = [best for best in self.optima if best.predicted_bytes not in (best.measured_bytes, *best.unresolved)]
+        """Those `optima` whose predicted block is slower than the fastest by more than noise, the
+        farthest off in walks first."""
+        apart = [
+            best
+            for best in self.optima
+            if best.predicted_bytes not in (best.measured_bytes, *best.unresolved)
+        ]
         return sorted(apart, key=lambda best: -abs(best.measured_walks - best.predicted_walks))
 
     def prefetches(self) -> pd.DataFrame:
-        """Return a row a page size and distance: vertices, distance (hops ahead; 0 for no prefetch), the estimate."""
+        """Return a row a page size and distance: vertices, distance (hops ahead; 0 for no
+        prefetch), the estimate."""
         return self._summary("graph_walk", "prefetch", ["vertices", "distance"])
 
     def best_ahead(self, pages: str) -> pd.Series:
@@ -160,12 +222,16 @@ class Analysis(joins.Analysis):
 
     @property
     def most_from_hits(self) -> float:
-        """The largest gain of prefetches that are dropped where the TLB misses: of random hops over M pages C/M hit, so 1 / (1 - C/M),
-        were those free. Raises Unavailable: no-geometry, too-few-points where all hit."""
+        """The largest gain of prefetches that are dropped where the TLB misses: of random hops over
+        M pages C/M hit, so 1 / (1 - C/M), were those free. Raises Unavailable: no-geometry,
+        too-few-points where all hit."""
         vertices = int(self.best_ahead(BASE)["vertices"])
         held = self.known_entries[-1] * self.base_page_bytes / (vertices * VERTEX_BYTES)
         if held >= 1:
-            raise Unavailable("too-few-points", f"{graph_size(vertices)} is within the TLB's reach, where no prefetch has to walk")
+            raise Unavailable(
+                "too-few-points",
+                f"{graph_size(vertices)} is within the TLB's reach, where no prefetch has to walk",
+            )
         return 1 / (1 - held)
 
     # --- remedies, timed hop by hop
@@ -174,22 +240,38 @@ class Analysis(joins.Analysis):
     def remedies(self) -> pd.DataFrame:
         """The remedies at the largest graph that was walked on base pages, a row each.
 
-        Columns: remedy (as in data/literature/mitigations.csv, and AS_PUBLISHED, which is what that file calls blocking), pages,
-        vertices, block_vertices (0 for none), p50, p95 and mean with
-        _low and _high, ns per hop less the clock's cost (quantiles of `hops.smoothed`), medians over processes; coverage, n.
-        Blocking has the block that is fastest in the mean of those inside the last TLB level's reach; without entries it has no row.
+        Columns: remedy (as in data/literature/mitigations.csv, and AS_PUBLISHED, which is what that
+        file calls blocking), pages, vertices, block_vertices (0 for none), p50, p95 and mean with
+        _low and _high, ns per hop less the clock's cost (quantiles of `hops.smoothed`), medians
+        over processes; coverage, n. Blocking has the block that is fastest in the mean of those
+        inside the last TLB level's reach; without entries it has no row.
         """
-        plain, blocked = (select(self.frame, kernel="graph_walk", mode=mode, layout="packed", per_hop=1, walkers=1)
-                          for mode in ("plain", "blocked"))
+        plain, blocked = (
+            select(
+                self.frame, kernel="graph_walk", mode=mode, layout="packed", per_hop=1, walkers=1
+            )
+            for mode in ("plain", "blocked")
+        )
         if (base := select(plain, pages=BASE)).empty:
-            return pd.DataFrame(columns=["remedy", "pages", "vertices", "block_vertices", *_QUANTILES, "mean"])
-        vertices, reach = int(base["lines"].max()), max(self.entries, default=0) * self.base_page_bytes
-        groups = [(NONE if pages == BASE else LARGE_PAGES, pages, 0, rows) for pages in ordered(plain["pages"])
-                  if len(rows := select(plain, pages=pages, lines=vertices))]
+            return pd.DataFrame(
+                columns=["remedy", "pages", "vertices", "block_vertices", *_QUANTILES, "mean"]
+            )
+        vertices, reach = (
+            int(base["lines"].max()),
+            max(self.entries, default=0) * self.base_page_bytes,
+        )
+        groups = [
+            (NONE if pages == BASE else LARGE_PAGES, pages, 0, rows)
+            for pages in ordered(plain["pages"])
+            if len(rows := select(plain, pages=pages, lines=vertices))
+        ]
         if len(inside := select(blocked, pages=BASE, lines=vertices)):
             if len(stay := select(inside, block_vertices=PUBLISHED_BLOCK)):
                 groups.append((AS_PUBLISHED, BASE, PUBLISHED_BLOCK, stay))
-            inside = inside[(inside["block_vertices"] * VERTEX_BYTES <= reach) & (inside["block_vertices"] != PUBLISHED_BLOCK)]
+            inside = inside[
+                (inside["block_vertices"] * VERTEX_BYTES <= reach)
+                & (inside["block_vertices"] != PUBLISHED_BLOCK)
+            ]
         if len(inside):
             best = inside.groupby("block_vertices")["mean_ns"].median().idxmin()
             groups.append((BLOCKED, BASE, int(best), select(inside, block_vertices=best)))
@@ -202,15 +284,31 @@ class Analysis(joins.Analysis):
             if len(rows := select(self.remedies, remedy=name, pages=kind)):
                 return rows.iloc[0]
         if name in (BLOCKED, AS_PUBLISHED):
-            where = "inside the TLB's reach" if name == BLOCKED else f"of {graph_size(PUBLISHED_BLOCK)}"
+            where = (
+                "inside the TLB's reach" if name == BLOCKED else f"of {graph_size(PUBLISHED_BLOCK)}"
+            )
             raise Unavailable("too-few-points", f"no walk in blocks {where} was timed hop by hop")
-        raise Unavailable("pool-empty", f"the walk was not measured on {' or '.join(map(words, pages))}")
+        raise Unavailable(
+            "pool-empty", f"the walk was not measured on {' or '.join(map(words, pages))}"
+        )
 
 
-def _remedy(remedy: str, pages: str, block: int, rows: pd.DataFrame, vertices: int) -> dict[str, object]:
-    row: dict[str, object] = {"remedy": remedy, "pages": pages, "vertices": vertices, "block_vertices": block}
-    each = np.array([quantile(smoothed(process), list(_QUANTILES.values())) for _, process in rows.iterrows()])
-    medians = {name: median_interval(values) for name, values in [*zip(_QUANTILES, each.T, strict=True), ("mean", rows["mean_ns"])]}
+def _remedy(
+    remedy: str, pages: str, block: int, rows: pd.DataFrame, vertices: int
+) -> dict[str, object]:
+    row: dict[str, object] = {
+        "remedy": remedy,
+        "pages": pages,
+        "vertices": vertices,
+        "block_vertices": block,
+    }
+    each = np.array(
+        [quantile(smoothed(process), list(_QUANTILES.values())) for _, process in rows.iterrows()]
+    )
+    medians = {
+        name: median_interval(values)
+        for name, values in [*zip(_QUANTILES, each.T, strict=True), ("mean", rows["mean_ns"])]
+    }
     for name, interval in medians.items():
         row[name], row[f"{name}_low"], row[f"{name}_high"], row["coverage"], _ = interval
     return row | {"modes": max(interval.modes for interval in medians.values()), "n": len(rows)}

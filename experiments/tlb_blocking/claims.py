@@ -1,4 +1,5 @@
-"""What the articles say of blocking, prefetching and fan-out, as predicates on the chapter's Analysis."""
+"""What the articles say of blocking, prefetching and fan-out, as predicates on the chapter's
+Analysis."""
 
 from __future__ import annotations
 
@@ -28,10 +29,11 @@ from tlb.report.obstacles import unless_splintered
 from tlb.report.verdicts import Answer, Effect, Truth, claim, decided, inside
 from tlb.units import format_size
 
-# Of the tail's excess over 2 MiB pages the published run left (117 - 71) / (242 - 71) = 27 % in its block of 256 MiB, and its words
-# are these.
+# Of the tail's excess over 2 MiB pages the published run left (117 - 71) / (242 - 71) = 27 % in its
+# block of 256 MiB, and its words are these.
 ALL_BUT_VANISHED = 0.30
-# Partitions past the entries, where three in four writes miss: less than this is no limit to plan for.
+# Partitions past the entries, where three in four writes miss: less than this is no limit to plan
+# for.
 JUMP = 0.10
 
 
@@ -41,98 +43,174 @@ def _hop_by_hop(point: Point, scope: Scope) -> bool:
 
 @claim("blocking-removes-misses", points=_hop_by_hop)
 def blocking_removes_misses(a: Analysis, most: float = ALL_BUT_VANISHED) -> Answer:
-    plain, cut, large = a.remedy(NONE, BASE), a.remedy(AS_PUBLISHED, BASE), a.remedy(LARGE_PAGES, *LARGE)
-    told = (f"The 95th percentile of a hop over {graph_size(plain['vertices'])} is {plain['p95']:.0f} ns on base pages, "
-            f"{cut['p95']:.0f} in one block of {graph_size(cut['block_vertices'])} and {large['p95']:.0f} on {words(large['pages'])}")
+    plain, cut, large = (
+        a.remedy(NONE, BASE),
+        a.remedy(AS_PUBLISHED, BASE),
+        a.remedy(LARGE_PAGES, *LARGE),
+    )
+    told = (
+        f"The 95th percentile of a hop over {graph_size(plain['vertices'])} is {plain['p95']:.0f} ns on base pages, "
+        f"{cut['p95']:.0f} in one block of {graph_size(cut['block_vertices'])} and {large['p95']:.0f} on {words(large['pages'])}"
+    )
     excess, left = (Interval.of(row, "p95") - Interval.of(large, "p95") for row in (plain, cut))
     if excess.low <= 0:
-        raise Unavailable("no-step", f"{told}: large pages do not show what a hop without misses takes")
+        raise Unavailable(
+            "no-step", f"{told}: large pages do not show what a hop without misses takes"
+        )
     if cut["p50_high"] < large["p50_low"]:
-        return Undecided("ambiguous"), f"{told}. The block's median is below that of large pages, so it gains in the caches too."
-    # Both differences have the large pages in them: the farthest ends of a quotient of the two intervals are wide enough.
+        return (
+            Undecided("ambiguous"),
+            f"{told}. The block's median is below that of large pages, so it gains in the caches too.",
+        )
+    # Both differences have the large pages in them: the farthest ends of a quotient of the two
+    # intervals are wide enough.
     low = left.low / (excess.high if left.low > 0 else excess.low)
     high = left.high / (excess.low if left.high > 0 else excess.high)
-    share = Interval(left.value / excess.value, low, high, min(cut["coverage"], plain["coverage"], large["coverage"]))
-    return inside(share, most=most), f"{told}; of what base pages take longer than those, {share:.0%} is left."
+    share = Interval(
+        left.value / excess.value,
+        low,
+        high,
+        min(cut["coverage"], plain["coverage"], large["coverage"]),
+    )
+    return inside(
+        share, most=most
+    ), f"{told}; of what base pages take longer than those, {share:.0%} is left."
 
 
 @claim("blocks-inside-the-reach-gain", points=lambda point, scope: point in blocks(scope))
 def blocks_inside_the_reach_gain(a: Analysis) -> Answer:
-    """In a block that a cache holds the caches gain too: only blocks past the last of them show what the TLB alone does."""
-    reach, cache = a.known_entries[-1] * a.base_page_bytes, max((cache.size_bytes for cache in a.host.caches), default=0)
+    """In a block that a cache holds the caches gain too: only blocks past the last of them show
+    what the TLB alone does."""
+    reach, cache = (
+        a.known_entries[-1] * a.base_page_bytes,
+        max((cache.size_bytes for cache in a.host.caches), default=0),
+    )
     if reach <= cache:
-        raise Unavailable("reach-in-cache", f"{format_size(cache)} of cache, a reach of {format_size(reach)}")
+        raise Unavailable(
+            "reach-in-cache", f"{format_size(cache)} of cache, a reach of {format_size(reach)}"
+        )
     measured = a.blocks[(a.blocks["pages"] == BASE) & a.blocks["gain"].notna()]
-    inside_reach = required(measured[(measured["block_bytes"] <= reach) & (measured["block_bytes"] > cache)],
-                            f"no block is larger than the {format_size(cache)} of the last cache and inside the reach")
+    inside_reach = required(
+        measured[(measured["block_bytes"] <= reach) & (measured["block_bytes"] > cache)],
+        f"no block is larger than the {format_size(cache)} of the last cache and inside the reach",
+    )
     best = inside_reach.loc[inside_reach["gain"].idxmax()]
     gain = Interval.of(best, "gain")
     return inside(gain, 1, among=len(inside_reach)), (
         f"In blocks of {graph_size(best['block_vertices'])}, larger than any cache and inside the reach of {format_size(reach)}, a hop is "
-        f"{gain:.2f} times as fast.")
+        f"{gain:.2f} times as fast."
+    )
 
 
-@claim("prefetch-walks",
-       points=lambda point, scope: point.kernel == "graph_walk" and point.mode == "prefetch")
+@claim(
+    "prefetch-walks",
+    points=lambda point, scope: point.kernel == "graph_walk" and point.mode == "prefetch",
+)
 def prefetch_walks(a: Analysis, same: float = SAME) -> Answer:
     base = a.best_ahead(BASE)
     gain, most = Interval.of(base, "gain"), a.most_from_hits * (1 + same)
-    told = (f"Asked for {int(base['distance'])} hops ahead, a hop is {gain:.2f} times as fast on base pages; prefetches that are dropped "
-            f"where the TLB misses could gain {a.most_from_hits:.2f} at the most.")
+    told = (
+        f"Asked for {int(base['distance'])} hops ahead, a hop is {gain:.2f} times as fast on base pages; prefetches that are dropped "
+        f"where the TLB misses could gain {a.most_from_hits:.2f} at the most."
+    )
     if decided(helps := inside(gain, most, among=a.distances)):
         return helps, told
     # That base pages gain nothing says something only if prefetches gain anything.
     if (large := if_available(lambda: a.best_ahead(large_pages(a.ahead)))) is None:
         return Undecided("ambiguous"), told
     other = Interval.of(large, "gain")
-    return False if decided(helps) is False and decided(inside(other, most, among=a.distances)) else Undecided("ambiguous"), (
-        f"{told} On {words(large['pages'])} the gain is {other:.2f}.")
+    return False if decided(helps) is False and decided(
+        inside(other, most, among=a.distances)
+    ) else Undecided("ambiguous"), (f"{told} On {words(large['pages'])} the gain is {other:.2f}.")
 
 
 def _faster(base: pd.Series, better: pd.Series) -> list[Effect]:
-    """Return how many times as long a hop takes without a remedy as with it, at the median and at the 95th percentile."""
-    return [inside(Interval.of(base, name) / Interval.of(better, name), 1) for name in ("p50", "p95")]
+    """Return how many times as long a hop takes without a remedy as with it, at the median and at
+    the 95th percentile."""
+    return [
+        inside(Interval.of(base, name) / Interval.of(better, name), 1) for name in ("p50", "p95")
+    ]
 
 
 @claim("remedies-at-every-size", points=_hop_by_hop)
 def each_remedy_helps(a: Analysis) -> Answer:
     """At the one size that all remedies were measured at."""
-    base, block, large = a.remedy(NONE, BASE), a.remedy(AS_PUBLISHED, BASE), a.remedy(LARGE_PAGES, *LARGE)
-    return [*_faster(base, block), *(unless_splintered(a, effect, answer=False) for effect in _faster(base, large))], _remedies(
-        base, {f"one block of {graph_size(PUBLISHED_BLOCK)}": block, words(large["pages"]): large})
+    base, block, large = (
+        a.remedy(NONE, BASE),
+        a.remedy(AS_PUBLISHED, BASE),
+        a.remedy(LARGE_PAGES, *LARGE),
+    )
+    return [
+        *_faster(base, block),
+        *(unless_splintered(a, effect, answer=False) for effect in _faster(base, large)),
+    ], _remedies(
+        base, {f"one block of {graph_size(PUBLISHED_BLOCK)}": block, words(large["pages"]): large}
+    )
 
 
 @claim("code-and-settings-both-help", points=_hop_by_hop)
 def blocks_and_large_pages_help(a: Analysis) -> Answer:
-    base, block, large = a.remedy(NONE, BASE), a.remedy(BLOCKED, BASE), a.remedy(LARGE_PAGES, *LARGE)
-    return [_faster(base, block)[0], unless_splintered(a, _faster(base, large)[0], answer=False)], _remedies(
-        base, {f"blocks of {graph_size(block['block_vertices'])}": block, words(large["pages"]): large})
+    base, block, large = (
+        a.remedy(NONE, BASE),
+        a.remedy(BLOCKED, BASE),
+        a.remedy(LARGE_PAGES, *LARGE),
+    )
+    return [
+        _faster(base, block)[0],
+        unless_splintered(a, _faster(base, large)[0], answer=False),
+    ], _remedies(
+        base,
+        {f"blocks of {graph_size(block['block_vertices'])}": block, words(large["pages"]): large},
+    )
 
 
 def _remedies(base: pd.Series, better: Mapping[str, pd.Series]) -> str:
-    told = "; ".join(f"{name} {row['p50']:.0f} and {row['p95']:.0f} ns" for name, row in {"base pages": base, **better}.items())
+    told = "; ".join(
+        f"{name} {row['p50']:.0f} and {row['p95']:.0f} ns"
+        for name, row in {"base pages": base, **better}.items()
+    )
     return f"Median and 95th percentile of a hop over {graph_size(base['vertices'])}: {told}."
 
 
 @claim("order-of-remedies", points=_hop_by_hop)
 def order_of_remedies(a: Analysis) -> Answer:
     """Blocking is what the source measured: a walk that never leaves one block of 256 MiB."""
-    wanted = {"1 GiB pages": (LARGE_PAGES, "1g"), "2 MiB pages": (LARGE_PAGES, *LARGE), "one block of 256 MiB": (AS_PUBLISHED, BASE),
-              "base pages": (NONE, BASE)}
-    measured = {name: row for name, remedy in wanted.items() if (row := if_available(a.remedy, *remedy)) is not None}
+    wanted = {
+        "1 GiB pages": (LARGE_PAGES, "1g"),
+        "2 MiB pages": (LARGE_PAGES, *LARGE),
+        "one block of 256 MiB": (AS_PUBLISHED, BASE),
+        "base pages": (NONE, BASE),
+    }
+    measured = {
+        name: row
+        for name, remedy in wanted.items()
+        if (row := if_available(a.remedy, *remedy)) is not None
+    }
     missing = [name for name in wanted if name not in measured]
     if len(measured) < 2:
-        raise Unavailable("too-few-points", "no remedy was measured hop by hop beside the walk on base pages")
-    steps = [Interval.of(worse, short) / Interval.of(better, short) for short in ("p50", "p95")
-             for better, worse in pairwise(measured.values())]
+        raise Unavailable(
+            "too-few-points", "no remedy was measured hop by hop beside the walk on base pages"
+        )
+    steps = [
+        Interval.of(worse, short) / Interval.of(better, short)
+        for short in ("p50", "p95")
+        for better, worse in pairwise(measured.values())
+    ]
     truth: Truth = [inside(step, 1) for step in steps]
     if missing and decided(truth) is not False:
         truth = Undecided("conditions")
-    said = "; ".join(f"{name} {row['p50']:.0f} and {row['p95']:.0f} ns" for name, row in measured.items())
-    return truth, f"Median and 95th percentile: {said}." + (f" Not measured: {', '.join(missing)}." if missing else "")
+    said = "; ".join(
+        f"{name} {row['p50']:.0f} and {row['p95']:.0f} ns" for name, row in measured.items()
+    )
+    return truth, f"Median and 95th percentile: {said}." + (
+        f" Not measured: {', '.join(missing)}." if missing else ""
+    )
 
 
-@claim("fan-out-limit", points=lambda point, scope: point.kernel == "radix_partition" and point.mode == "partition")
+@claim(
+    "fan-out-limit",
+    points=lambda point, scope: point.kernel == "radix_partition" and point.mode == "partition",
+)
 def fan_out_limit(a: Analysis, jump: float = JUMP) -> Answer:
     entries = a.known_entries[0]
     base, few, many = a.fan_out_rise(BASE, entries)
@@ -142,19 +220,28 @@ def fan_out_limit(a: Analysis, jump: float = JUMP) -> Answer:
     unless_splintered(a, jumps, answer=True)  # large pages are its control
     large = if_available(large_pages, a.fan_out)
     if not (risen := large and if_available(a.fan_out_rise, large, entries)):
-        return Undecided("ambiguous"), f"{told}. Large pages, which would tell the TLB from the caches, were not measured."
+        return Undecided(
+            "ambiguous"
+        ), f"{told}. Large pages, which would tell the TLB from the caches, were not measured."
     told += f" and {risen[0]:.2f} times on {words(large)}."
     if not decided(jumps):
         return jumps, told
     if decided(inside(base / risen[0], 1)):
         return jumps, told
-    return Undecided("ambiguous"), told + " Large pages rise as well: their entries may span pieces, or it is not the TLB."
+    return Undecided(
+        "ambiguous"
+    ), told + " Large pages rise as well: their entries may span pieces, or it is not the TLB."
 
 
-@claim("join-partitions-first",
-       points=lambda point, scope: point.kernel == "radix_partition" and point.mode in ("naive", "partitioned"))
+@claim(
+    "join-partitions-first",
+    points=lambda point, scope: (
+        point.kernel == "radix_partition" and point.mode in ("naive", "partitioned")
+    ),
+)
 def join_partitions_first(a: Analysis, same: float = SAME) -> Answer:
     best = a.best_join(BASE)
     gain = Interval.of(best, "gain")
     return inside(gain, 1 + same, among=a.join_fan_outs), (
-        f"With {int(best['partitions']):,} partitions the join is {gain:.2f} times as fast as the naive one.")
+        f"With {int(best['partitions']):,} partitions the join is {gain:.2f} times as fast as the naive one."
+    )

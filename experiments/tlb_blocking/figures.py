@@ -26,20 +26,32 @@ from tlb.units import format_size
 BESIDE = ("blocks",)  # with the reference machine's curves behind a switch
 
 # A comma breaks the line.
-_REMEDIES = {BASE: "4 KiB", AS_PUBLISHED: "one block, of 256 MiB", BLOCKED: "blocks in, TLB reach", "thp": "2 MiB, (THP)",
-             "2m": "2 MiB, (hugetlb)", "1g": "1 GiB"}
+_REMEDIES = {
+    BASE: "4 KiB",
+    AS_PUBLISHED: "one block, of 256 MiB",
+    BLOCKED: "blocks in, TLB reach",
+    "thp": "2 MiB, (THP)",
+    "2m": "2 MiB, (hugetlb)",
+    "1g": "1 GiB",
+}
 _COLUMNS = ["median", "low", "high", "coverage", "n", "unstable"]
 _PER_ROW = (0.5, 1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500)
 _PER_HOP = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500)
 
 
 def blocks(a: Analysis) -> Figure:
-    """ns per hop against the block's bytes, a line a number of steps, on base pages; where the same blocks were walked on larger
-    pages too, dashed."""
+    """ns per hop against the block's bytes, a line a number of steps, on base pages; where the same
+    blocks were walked on larger pages too, dashed."""
     data = required(a.blocks, "no walk in blocks was measured")
-    data = data.assign(steps=data["block_steps"].map(lambda n: f"{n:,} steps"), lines=data["block_pages"],
-                       plain=data["vertices"].map(a.plain.medians).astype(float))
-    base, others = required(data[data["pages"] == BASE], "no walk in blocks was measured on base pages"), data[data["pages"] != BASE]
+    data = data.assign(
+        steps=data["block_steps"].map(lambda n: f"{n:,} steps"),
+        lines=data["block_pages"],
+        plain=data["vertices"].map(a.plain.medians).astype(float),
+    )
+    base, others = (
+        required(data[data["pages"] == BASE], "no walk in blocks was measured on base pages"),
+        data[data["pages"] != BASE],
+    )
     names = list(dict.fromkeys(data.sort_values("block_steps")["steps"]))
     scheme = charts.colours(names)
     plain = base["plain"].dropna()
@@ -47,33 +59,71 @@ def blocks(a: Analysis) -> Figure:
     x = alt.X("block_bytes:Q", axis=charts.bytes_axis("Size of a block"), scale=charts.log_scale())
     chart = charts.series_chart(base, x, "ns per hop", scale, _PER_HOP, scheme, "steps")
     for _, part in others.groupby("pages"):
-        chart += alt.Chart(part).mark_line(strokeDash=[6, 3]).encode(
-            x=x, y=alt.Y("median:Q", scale=scale), color=alt.Color("steps:N", scale=scheme, sort=names))
+        chart += (
+            alt.Chart(part)
+            .mark_line(strokeDash=[6, 3])
+            .encode(
+                x=x,
+                y=alt.Y("median:Q", scale=scale),
+                color=alt.Color("steps:N", scale=scheme, sort=names),
+            )
+        )
     told = "Time per hop against the size of a block, a line for each number of steps. "
     if len(plain):
-        level = alt.Chart(pd.DataFrame({"median": [float(plain.iloc[0])], "label": ["without blocks"]})).encode(
-            y=alt.Y("median:Q", scale=scale))
+        level = alt.Chart(
+            pd.DataFrame({"median": [float(plain.iloc[0])], "label": ["without blocks"]})
+        ).encode(y=alt.Y("median:Q", scale=scale))
         chart += level.mark_rule(color=MUTED, strokeWidth=1) + level.mark_text(
-            align="left", baseline="bottom", dx=4, dy=-3, color=MUTED).encode(x=alt.value(0), text="label:N")
+            align="left", baseline="bottom", dx=4, dy=-3, color=MUTED
+        ).encode(x=alt.value(0), text="label:N")
         told += f"Without blocks a hop takes {plain.iloc[0]:.1f} ns. "
     best = base.loc[base["median"].idxmin()]
-    return Figure(charts.layered(chart, charts.capacities(a.entries, "block_bytes", a.base_page_bytes)),
-                  f"{told}The least is {best['median']:.1f} ns, with {best['steps']} in each block of {format_size(best['block_bytes'])}.",
-                  data[["pages", "block_steps", "block_bytes", "block_pages", "visits", *_COLUMNS, "plain", *GAIN]])
+    return Figure(
+        charts.layered(chart, charts.capacities(a.entries, "block_bytes", a.base_page_bytes)),
+        f"{told}The least is {best['median']:.1f} ns, with {best['steps']} in each block of {format_size(best['block_bytes'])}.",
+        data[
+            [
+                "pages",
+                "block_steps",
+                "block_bytes",
+                "block_pages",
+                "visits",
+                *_COLUMNS,
+                "plain",
+                *GAIN,
+            ]
+        ],
+    )
 
 
 def block_prices(a: Analysis) -> Figure:
-    """ns a hop against the pages of a block, a vertex to each: spread, the same vertices side by side, and their difference."""
+    """ns a hop against the pages of a block, a vertex to each: spread, the same vertices side by
+    side, and their difference."""
     curves = {"spread": a.block_spread, "packed": a.block_packed, "price": a.priced_blocks}
-    data = pd.concat([curve.table.assign(series=name) for name, curve in curves.items()], ignore_index=True)
-    data = data.rename(columns={"block_vertices": "pages"}).reindex(columns=["series", "pages", "median", "low", "high"])
+    data = pd.concat(
+        [curve.table.assign(series=name) for name, curve in curves.items()], ignore_index=True
+    )
+    data = data.rename(columns={"block_vertices": "pages"}).reindex(
+        columns=["series", "pages", "median", "low", "high"]
+    )
     data["lines"] = data["pages"]
     x = alt.X("pages:Q", axis=charts.lines_axis("Pages in a block"), scale=charts.log_scale())
-    chart = charts.series_chart(data, x, "ns per hop", charts.time_scale(data), _PER_HOP, charts.colours(list(curves)), "series")
+    chart = charts.series_chart(
+        data,
+        x,
+        "ns per hop",
+        charts.time_scale(data),
+        _PER_HOP,
+        charts.colours(list(curves)),
+        "series",
+    )
     (least, near), (most, far) = [*curves["price"]][0], [*curves["price"]][-1]
-    return Figure(charts.layered(chart, charts.capacities(a.entries, "pages")),
-                  f"The price of translation of a hop by the pages of a block goes from {near.value:z.1f} ns in blocks of {least:,} to "
-                  f"{far.value:z.1f} where all {most:,} are one.", data.drop(columns="lines"))
+    return Figure(
+        charts.layered(chart, charts.capacities(a.entries, "pages")),
+        f"The price of translation of a hop by the pages of a block goes from {near.value:z.1f} ns in blocks of {least:,} to "
+        f"{far.value:z.1f} where all {most:,} are one.",
+        data.drop(columns="lines"),
+    )
 
 
 def prefetch(a: Analysis) -> Figure:
@@ -81,25 +131,75 @@ def prefetch(a: Analysis) -> Figure:
     data = required(a.ahead, "no walk with prefetches was measured")
     data = data.assign(lines=data["vertices"] * VERTEX_BYTES // a.base_page_bytes)
     ticks = sorted(set(data["distance"]))
-    x = alt.X("distance:Q", scale=alt.Scale(type="symlog", constant=1, nice=False), axis=alt.Axis(
-        title="Hops ahead (0: no prefetch)", values=ticks, format="d"))
-    chart = charts.series_chart(data, x, "ns per hop", charts.time_scale(data), _PER_HOP, charts.page_colours(data["pages"]), "pages")
+    x = alt.X(
+        "distance:Q",
+        scale=alt.Scale(type="symlog", constant=1, nice=False),
+        axis=alt.Axis(title="Hops ahead (0: no prefetch)", values=ticks, format="d"),
+    )
+    chart = charts.series_chart(
+        data,
+        x,
+        "ns per hop",
+        charts.time_scale(data),
+        _PER_HOP,
+        charts.page_colours(data["pages"]),
+        "pages",
+    )
     best = data.loc[data.groupby("pages", sort=False)["median"].idxmin()]
-    told = ", ".join(f"{words(row.pages)} {row.median:.1f} ns at {row.distance}" for row in best.itertuples())
-    return Figure(chart, f"Time per hop against how many hops ahead the vertex is asked for. It takes least on {told}.",
-                  data[["pages", "distance", "vertices", *_COLUMNS, *GAIN]])
+    told = ", ".join(
+        f"{words(row.pages)} {row.median:.1f} ns at {row.distance}" for row in best.itertuples()
+    )
+    return Figure(
+        chart,
+        f"Time per hop against how many hops ahead the vertex is asked for. It takes least on {told}.",
+        data[["pages", "distance", "vertices", *_COLUMNS, *GAIN]],
+    )
 
 
 def mitigations(a: Analysis) -> Figure:
     """P50 and P95 of a hop by remedy: bars, those of the published run pale."""
-    ours, names = required(a.remedies, "no walk on base pages was timed hop by hop"), {"p50": "median", "p95": "95th percentile"}
-    tables = {"here": ours.assign(working_set_bytes=ours["vertices"] * VERTEX_BYTES, block_bytes=ours["block_vertices"] * VERTEX_BYTES),
-              "published": literature("mitigations").rename(columns={"mitigation": "remedy"} | {f"{q}_ns_per_hop": q for q in names})}
-    parts = [table.assign(where=where, quantile=name, ns=table[q].astype(float), low=table.get(f"{q}_low"), high=table.get(f"{q}_high"))
-             for where, table in tables.items() for q, name in names.items()]
-    columns = ["where", "remedy", "pages", "quantile", "ns", "low", "high", "working_set_bytes", "block_bytes", "n"]
-    data = pd.concat([part.dropna(axis="columns", how="all") for part in parts], ignore_index=True).reindex(columns=columns)
-    data["remedy"] = data["remedy"].mask(data["block_bytes"] == PUBLISHED_BLOCK * VERTEX_BYTES, AS_PUBLISHED)
+    ours, names = (
+        required(a.remedies, "no walk on base pages was timed hop by hop"),
+        {"p50": "median", "p95": "95th percentile"},
+    )
+    tables = {
+        "here": ours.assign(
+            working_set_bytes=ours["vertices"] * VERTEX_BYTES,
+            block_bytes=ours["block_vertices"] * VERTEX_BYTES,
+        ),
+        "published": literature("mitigations").rename(
+            columns={"mitigation": "remedy"} | {f"{q}_ns_per_hop": q for q in names}
+        ),
+    }
+    parts = [
+        table.assign(
+            where=where,
+            quantile=name,
+            ns=table[q].astype(float),
+            low=table.get(f"{q}_low"),
+            high=table.get(f"{q}_high"),
+        )
+        for where, table in tables.items()
+        for q, name in names.items()
+    ]
+    columns = [
+        "where",
+        "remedy",
+        "pages",
+        "quantile",
+        "ns",
+        "low",
+        "high",
+        "working_set_bytes",
+        "block_bytes",
+        "n",
+    ]
+    data = pd.concat(
+        [part.dropna(axis="columns", how="all") for part in parts], ignore_index=True
+    ).reindex(columns=columns)
+    data["remedy"] = data["remedy"].mask(
+        data["block_bytes"] == PUBLISHED_BLOCK * VERTEX_BYTES, AS_PUBLISHED
+    )
     data["label"] = data["pages"].where(data["block_bytes"].fillna(0) == 0, data["remedy"])
     data["label"] = data["label"].map(_REMEDIES)
     order = [name for name in _REMEDIES.values() if (data["label"] == name).any()]
@@ -107,61 +207,149 @@ def mitigations(a: Analysis) -> Figure:
     data["slot"] = data["quantile"] + ", " + data["where"]
     slots = [f"{name}, {where}" for name in quantiles for where in ("here", "published")]
     base = charts.published(alt.Chart(data), "datum.where != 'published'").encode(
-        x=alt.X("label:N", sort=order, axis=alt.Axis(
-            title="Remedy", labelAngle=0, labelOverlap=False, labelExpr="split(datum.label, ', ')")),
-        xOffset=alt.XOffset("slot:N", sort=slots, scale=alt.Scale(domain=slots)))
+        x=alt.X(
+            "label:N",
+            sort=order,
+            axis=alt.Axis(
+                title="Remedy",
+                labelAngle=0,
+                labelOverlap=False,
+                labelExpr="split(datum.label, ', ')",
+            ),
+        ),
+        xOffset=alt.XOffset("slot:N", sort=slots, scale=alt.Scale(domain=slots)),
+    )
     y = alt.Y("ns:Q", axis=charts.ns_axis("ns per hop"), scale=alt.Scale(domainMin=0))
     bars = base.mark_bar().encode(
-        y=y, color=alt.Color("quantile:N", sort=quantiles, scale=alt.Scale(domain=quantiles, range=list(PALETTE[:2]))),
-        opacity=alt.Opacity("where:N", sort=["here", "published"], scale=alt.Scale(domain=["here", "published"], range=[1, 0.4])),
-        tooltip=[alt.Tooltip("label:N"), alt.Tooltip("where:N"), alt.Tooltip("quantile:N"), alt.Tooltip("ns:Q", format=".3~r"),
-                 alt.Tooltip("n:Q", title="processes")])
-    errors = base.transform_filter("datum.low != null").mark_rule(strokeWidth=2).encode(y=alt.Y("low:Q"), y2="high:Q")
+        y=y,
+        color=alt.Color(
+            "quantile:N", sort=quantiles, scale=alt.Scale(domain=quantiles, range=list(PALETTE[:2]))
+        ),
+        opacity=alt.Opacity(
+            "where:N",
+            sort=["here", "published"],
+            scale=alt.Scale(domain=["here", "published"], range=[1, 0.4]),
+        ),
+        tooltip=[
+            alt.Tooltip("label:N"),
+            alt.Tooltip("where:N"),
+            alt.Tooltip("quantile:N"),
+            alt.Tooltip("ns:Q", format=".3~r"),
+            alt.Tooltip("n:Q", title="processes"),
+        ],
+    )
+    errors = (
+        base.transform_filter("datum.low != null")
+        .mark_rule(strokeWidth=2)
+        .encode(y=alt.Y("low:Q"), y2="high:Q")
+    )
     blocks = {BLOCKED: "blocks on base pages", AS_PUBLISHED: "one large block"}
     named = [blocks.get(row.remedy, words(row.pages)) for row in ours.itertuples()]
-    tails = extremes(dict(zip(named, ours["p95"], strict=True)), most="have the longest tail", least="the shortest")
-    told = ", ".join(f"{label} {row.p50:.0f} and {row.p95:.0f} ns" for label, row in zip(data["label"], ours.itertuples(), strict=False))
-    return Figure(bars + errors, f"Median and 95th percentile of a hop over {graph_size(ours['vertices'].max())} by remedy. {tails} All: "
-                                 f"{told}.",
-                  data.drop(columns="slot"))
+    tails = extremes(
+        dict(zip(named, ours["p95"], strict=True)),
+        most="have the longest tail",
+        least="the shortest",
+    )
+    told = ", ".join(
+        f"{label} {row.p50:.0f} and {row.p95:.0f} ns"
+        for label, row in zip(data["label"], ours.itertuples(), strict=False)
+    )
+    return Figure(
+        bars + errors,
+        f"Median and 95th percentile of a hop over {graph_size(ours['vertices'].max())} by remedy. {tails} All: "
+        f"{told}.",
+        data.drop(columns="slot"),
+    )
 
 
 def fan_out(a: Analysis) -> Figure:
-    """ns to partition one row against the number of partitions, a line a page size in one pass, crosses in two."""
+    """ns to partition one row against the number of partitions, a line a page size in one pass,
+    crosses in two."""
     every = a.fan_out.assign(lines=a.fan_out["tuples"] * ROW_BYTES // a.base_page_bytes)
-    data, twice = required(every[every["passes"] == 1], "no partitioning in one pass was measured"), every[every["passes"] == 2]
-    room = int(data["partitions"].min()), 4 * int(data["partitions"].max())  # on the right for the label of the last rule
-    x = alt.X("partitions:Q", axis=charts.lines_axis("Partitions"), scale=charts.log_scale(domain=room))
+    data, twice = (
+        required(every[every["passes"] == 1], "no partitioning in one pass was measured"),
+        every[every["passes"] == 2],
+    )
+    room = (
+        int(data["partitions"].min()),
+        4 * int(data["partitions"].max()),
+    )  # on the right for the label of the last rule
+    x = alt.X(
+        "partitions:Q", axis=charts.lines_axis("Partitions"), scale=charts.log_scale(domain=room)
+    )
     scale, scheme = charts.time_scale(every), charts.page_colours(every["pages"])
     chart = charts.series_chart(data, x, "ns per row", scale, _PER_ROW, scheme, "pages")
     if len(twice):
-        chart += alt.Chart(twice).mark_point(shape="cross", size=90, strokeWidth=2).encode(
-            x=x, y=alt.Y("median:Q", scale=scale), color=alt.Color("pages:N", scale=scheme, sort=scheme.domain),
-            tooltip=[alt.Tooltip("pages:N"), alt.Tooltip("passes:Q"), alt.Tooltip("median:Q", format=".3~r", title="ns")])
+        chart += (
+            alt.Chart(twice)
+            .mark_point(shape="cross", size=90, strokeWidth=2)
+            .encode(
+                x=x,
+                y=alt.Y("median:Q", scale=scale),
+                color=alt.Color("pages:N", scale=scheme, sort=scheme.domain),
+                tooltip=[
+                    alt.Tooltip("pages:N"),
+                    alt.Tooltip("passes:Q"),
+                    alt.Tooltip("median:Q", format=".3~r", title="ns"),
+                ],
+            )
+        )
     if a.entries:
-        chart += charts.marks([(n, label.replace("pages", "entries")) for n, label in charts.reaches(a.entries)], "partitions")
-    ends = [part.sort_values("partitions").iloc[[0, -1]].itertuples() for _, part in data.groupby("pages", sort=False)]
-    told = "; ".join(f"{words(few.pages)} from {few.median:.1f} ns with {few.partitions:,} partitions to {many.median:.1f} with "
-                     f"{many.partitions:,}" for few, many in ends)
-    return Figure(chart, f"To partition one row takes, by the number of partitions, on {told}.",
-                  every[["pages", "partitions", "passes", "tuples", *_COLUMNS, "histogram_ns"]])
+        chart += charts.marks(
+            [(n, label.replace("pages", "entries")) for n, label in charts.reaches(a.entries)],
+            "partitions",
+        )
+    ends = [
+        part.sort_values("partitions").iloc[[0, -1]].itertuples()
+        for _, part in data.groupby("pages", sort=False)
+    ]
+    told = "; ".join(
+        f"{words(few.pages)} from {few.median:.1f} ns with {few.partitions:,} partitions to {many.median:.1f} with "
+        f"{many.partitions:,}"
+        for few, many in ends
+    )
+    return Figure(
+        chart,
+        f"To partition one row takes, by the number of partitions, on {told}.",
+        every[["pages", "partitions", "passes", "tuples", *_COLUMNS, "histogram_ns"]],
+    )
 
 
 def join(a: Analysis) -> Figure:
-    """ns per row of a whole join against the number of partitions, a line a page size, naive as a dashed line across."""
+    """ns per row of a whole join against the number of partitions, a line a page size, naive as a
+    dashed line across."""
     data = a.joins.assign(lines=a.joins["tuples"] * 6 * ROW_BYTES // a.base_page_bytes)
-    parted = required(data[(data["mode"] == "partitioned") & (data["passes"] == 1)], "no partitioned join was measured")
+    parted = required(
+        data[(data["mode"] == "partitioned") & (data["passes"] == 1)],
+        "no partitioned join was measured",
+    )
     naive = data[data["mode"] == "naive"]
     scheme, scale = charts.page_colours(data["pages"]), charts.time_scale(data)
     x = alt.X("partitions:Q", axis=charts.lines_axis("Partitions"), scale=charts.log_scale())
     chart = charts.series_chart(parted, x, "ns per row", scale, _PER_ROW, scheme, "pages")
     if len(naive):
-        chart += alt.Chart(naive).mark_rule(strokeDash=[6, 4], strokeWidth=2).encode(
-            y=alt.Y("median:Q", scale=scale), color=alt.Color("pages:N", scale=scheme, sort=scheme.domain),
-            tooltip=[alt.Tooltip("pages:N"), alt.Tooltip("mode:N"), alt.Tooltip("median:Q", format=".3~r", title="ns")])
+        chart += (
+            alt.Chart(naive)
+            .mark_rule(strokeDash=[6, 4], strokeWidth=2)
+            .encode(
+                y=alt.Y("median:Q", scale=scale),
+                color=alt.Color("pages:N", scale=scheme, sort=scheme.domain),
+                tooltip=[
+                    alt.Tooltip("pages:N"),
+                    alt.Tooltip("mode:N"),
+                    alt.Tooltip("median:Q", format=".3~r", title="ns"),
+                ],
+            )
+        )
     told = [f"{words(row.pages)} {row.median:.1f} ns naive" for row in naive.itertuples()]
     best = parted.loc[parted.groupby("pages")["median"].idxmin()]
-    told += [f"{words(row.pages)} {row.median:.1f} ns with {row.partitions:,} partitions" for row in best.itertuples()]
-    return Figure(chart, "A join that partitions first beside a naive one, dashed, by the number of partitions. It takes "
-                         f"{', '.join(told)}.",
-                  data[["pages", "mode", "partitions", "passes", "tuples", *_COLUMNS, *GAIN]])
+    told += [
+        f"{words(row.pages)} {row.median:.1f} ns with {row.partitions:,} partitions"
+        for row in best.itertuples()
+    ]
+    return Figure(
+        chart,
+        "A join that partitions first beside a naive one, dashed, by the number of partitions. It takes "
+        f"{', '.join(told)}.",
+        data[["pages", "mode", "partitions", "passes", "tuples", *_COLUMNS, *GAIN]],
+    )

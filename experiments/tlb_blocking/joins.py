@@ -1,4 +1,5 @@
-"""Radix partitioning and hash joins: rows of `radix_partition` as times per row, and how many times as fast one row is as another."""
+"""Radix partitioning and hash joins: rows of `radix_partition` as times per row, and how many times
+as fast one row is as another."""
 
 from __future__ import annotations
 
@@ -22,47 +23,72 @@ class Analysis(analysis.Analysis):
     """The rows of `radix_partition`. The page defines fan_out and joins."""
 
     def partitioning(self) -> pd.DataFrame:
-        """Return a row a page size, number of passes and of bits: tuples, bits, passes, the estimate (ns to partition one row),
-        histogram_ns (of it, counting)."""
-        found = self._summary("radix_partition", "partition", ["tuples", "bits", "passes"],
-                              {"histogram_ns_per_access": "histogram_ns"})
+        """Return a row a page size, number of passes and of bits: tuples, bits, passes, the
+        estimate (ns to partition one row), histogram_ns (of it, counting)."""
+        found = self._summary(
+            "radix_partition",
+            "partition",
+            ["tuples", "bits", "passes"],
+            {"histogram_ns_per_access": "histogram_ns"},
+        )
         return found.sort_values(["pages", "passes", "bits"], key=rank, ignore_index=True)
 
     def fan_out_rise(self, pages: str, entries: int) -> tuple[Interval, int, int]:
-        """How many times as long a row takes past a TLB level's entries as inside: (ratio, few partitions, many).
+        """How many times as long a row takes past a TLB level's entries as inside: (ratio, few
+        partitions, many).
 
-        The few are the most up to half the entries, where source and cursors leave room; the many are the most up to four times as
-        many, where three in four writes miss if rows come in no order.
+        The few are the most up to half the entries, where source and cursors leave room; the many
+        are the most up to four times as many, where three in four writes miss if rows come in no
+        order.
         """
         mine = select(self.fan_out, pages=pages, passes=1)
         few = mine[mine["partitions"] <= entries / 2].tail(1)
         many = mine[mine["partitions"].between(2 * entries, 4 * entries)].tail(1)
         if few.empty or many.empty:
-            raise Unavailable("too-few-points", f"partitioning on {words(pages)} was not measured on both sides of {entries:,} partitions")
+            raise Unavailable(
+                "too-few-points",
+                f"partitioning on {words(pages)} was not measured on both sides of {entries:,} partitions",
+            )
         ratio = Interval.of(many.iloc[0]) / Interval.of(few.iloc[0])
         return ratio, int(few["partitions"].iloc[0]), int(many["partitions"].iloc[0])
 
     @property
     def steepest_fan_out(self) -> tuple[int, int, float]:
-        """Between which neighbouring numbers of partitions a row's time grows most for each doubling on base pages, and by what factor.
-        Raises Unavailable."""
+        """Between which neighbouring numbers of partitions a row's time grows most for each
+        doubling on base pages, and by what factor. Raises Unavailable."""
         mine = select(self.fan_out, pages=BASE, passes=1).sort_values("bits").itertuples()
         rising = [(before, after) for before, after in pairwise(mine) if after.low > before.high]
-        before, after = max(required(rising, "no step on base pages exceeds the noise"),
-                            key=lambda ends: (ends[1].median / ends[0].median) ** (1 / (ends[1].bits - ends[0].bits)))
+        before, after = max(
+            required(rising, "no step on base pages exceeds the noise"),
+            key=lambda ends: (
+                (ends[1].median / ends[0].median) ** (1 / (ends[1].bits - ends[0].bits))
+            ),
+        )
         return before.partitions, after.partitions, after.median / before.median
 
     @property
     def two_passes(self) -> tuple[int, Interval, Interval]:
-        """The most partitions that base pages saw in one pass and in two, and ns a row in each. Raises Unavailable."""
+        """The most partitions that base pages saw in one pass and in two, and ns a row in each.
+        Raises Unavailable."""
         once, twice = (select(self.fan_out, pages=BASE, passes=n).set_index("bits") for n in (1, 2))
-        bits = max(required(set(once.index) & set(twice.index), "no number of partitions was measured in one pass and in two"))
-        return int(once.loc[bits, "partitions"]), Interval.of(once.loc[bits]), Interval.of(twice.loc[bits])
+        bits = max(
+            required(
+                set(once.index) & set(twice.index),
+                "no number of partitions was measured in one pass and in two",
+            )
+        )
+        return (
+            int(once.loc[bits, "partitions"]),
+            Interval.of(once.loc[bits]),
+            Interval.of(twice.loc[bits]),
+        )
 
     def ways_to_join(self) -> pd.DataFrame:
-        """Return a row a page size and way of joining: mode (naive, partitioned), tuples, bits (0 for naive), passes, partitions, the
-        estimate (ns per row)."""
-        found = self._summary("radix_partition", ["naive", "partitioned"], ["mode", "tuples", "bits", "passes"])
+        """Return a row a page size and way of joining: mode (naive, partitioned), tuples, bits (0
+        for naive), passes, partitions, the estimate (ns per row)."""
+        found = self._summary(
+            "radix_partition", ["naive", "partitioned"], ["mode", "tuples", "bits", "passes"]
+        )
         found.loc[found["mode"] == "naive", ["bits", "passes"]] = 0
         found["partitions"] = 2 ** found["bits"]
         return found.sort_values(["pages", "mode", "passes", "bits"], key=rank, ignore_index=True)
@@ -76,26 +102,49 @@ class Analysis(analysis.Analysis):
         """The row of `joins` with the largest gain on a page size."""
         return best_of(select(self.joins, mode="partitioned"), pages)
 
-    def _summary(self, kernel: str, mode: str | list[str], keys: list[str], beside: Mapping[str, str] | None = None, **where: object
-                 ) -> pd.DataFrame:
-        """`summarise` of the rows of a kernel in a mode by page size and `keys`, with the medians of other columns beside it. Empty
-        without rows."""
+    def _summary(
+        self,
+        kernel: str,
+        mode: str | list[str],
+        keys: list[str],
+        beside: Mapping[str, str] | None = None,
+        **where: object,
+    ) -> pd.DataFrame:
+        """`summarise` of the rows of a kernel in a mode by page size and `keys`, with the medians
+        of other columns beside it. Empty without rows."""
         rows = select(self.frame, kernel=kernel, mode=mode, **where)
-        rows = rows.reindex(columns=dict.fromkeys([*rows, *keys])).assign(vertices=rows["lines"])  # which are as many, of a graph
-        found = summarise_beside(rows, ["pages", *keys], beside) if beside else summarise(rows, ["pages", *keys])
+        rows = rows.reindex(columns=dict.fromkeys([*rows, *keys])).assign(
+            vertices=rows["lines"]
+        )  # which are as many, of a graph
+        found = (
+            summarise_beside(rows, ["pages", *keys], beside)
+            if beside
+            else summarise(rows, ["pages", *keys])
+        )
         found = found.astype({key: int for key in keys if key != "mode"})
         return found.sort_values(["pages", *keys[::-1]], key=rank, ignore_index=True)
 
 
 def with_gain(found: pd.DataFrame, slow: pd.DataFrame, *keys: str) -> pd.DataFrame:
-    """Return `found` with gain, gain_low and gain_high: how many times as fast each row is as that of `slow` with the same keys; NaN
-    without one."""
+    """Return `found` with gain, gain_low and gain_high: how many times as fast each row is as that
+    of `slow` with the same keys; NaN without one."""
     key, rows = itemgetter(*keys), found.to_dict("records")
     known = {key(row): Interval.of(row) for row in slow.to_dict("records")}
     gains = [known[key(row)] / Interval.of(row) if key(row) in known else UNKNOWN for row in rows]
-    return found.assign(**dict(zip(GAIN, np.array([gain[:3] for gain in gains], dtype=float).reshape(-1, 3).T, strict=True)))
+    return found.assign(
+        **dict(
+            zip(
+                GAIN,
+                np.array([gain[:3] for gain in gains], dtype=float).reshape(-1, 3).T,
+                strict=True,
+            )
+        )
+    )
 
 
 def best_of(found: pd.DataFrame, pages: str) -> pd.Series:
-    mine = required(found[(found["pages"] == pages) & found["gain"].notna()], f"nothing on {words(pages)} can be compared")
+    mine = required(
+        found[(found["pages"] == pages) & found["gain"].notna()],
+        f"nothing on {words(pages)} can be compared",
+    )
     return mine.loc[mine["gain"].idxmax()]

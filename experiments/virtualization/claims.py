@@ -39,29 +39,47 @@ def references_of_a_nested_walk(a: Analysis, most: int = MOST_REFERENCES) -> Ans
     return max(counts.values()) == most and agree, (
         f"Counted by the simulator, a load with every cache of translations empty takes {max(counts.values())} references on base pages "
         f"over base pages, {min(counts.values())} on 1 GiB pages over 1 GiB pages, and {references.cold(BASE, BASE, 5, 5)} with five "
-        f"levels on five; the formula (g+1)(h+1)-1 gives {'the same for all nine pairs' if agree else 'others'}.")
+        f"levels on five; the formula (g+1)(h+1)-1 gives {'the same for all nine pairs' if agree else 'others'}."
+    )
 
 
 def _far(point: Point, scope: Scope) -> bool:
-    return _guest_and_process(point, scope) and point.lines >= min(scope.most_lines, scope.lines(MOST_QUICK_BYTES))
+    return _guest_and_process(point, scope) and point.lines >= min(
+        scope.most_lines, scope.lines(MOST_QUICK_BYTES)
+    )
 
 
 @claim("a-guest-costs-under-three", points=_far)
 def a_guest_costs_under_three(a: Analysis, strict: float = STRICT, wide: float = WIDE) -> Answer:
     guests = a.guests
-    known = required(guests.far.dropna(subset="over_alike"), "no page size was measured both in a guest and outside")
+    known = required(
+        guests.far.dropna(subset="over_alike"),
+        "no page size was measured both in a guest and outside",
+    )
     worst, highs = known.loc[known["over_alike"].idxmax()], known["over_alike_high"]
-    return _on(guests, a, inside(Interval.of(worst, "over_alike"), most=wide, among=len(known)), (
-        f"At {format_size(worst['lines'] * guests.base_page_bytes)} a load in the guest takes {known['over_alike'].min():.2f} to "
-        f"{Interval.of(worst, 'over_alike'):.2f} times one outside on the same pages, the most on {worst['cell']}; "
-        f"{(highs < strict).sum()} of {len(known)} pairs of page sizes stay under {strict:g}."))
+    return _on(
+        guests,
+        a,
+        inside(Interval.of(worst, "over_alike"), most=wide, among=len(known)),
+        (
+            f"At {format_size(worst['lines'] * guests.base_page_bytes)} a load in the guest takes {known['over_alike'].min():.2f} to "
+            f"{Interval.of(worst, 'over_alike'):.2f} times one outside on the same pages, the most on {worst['cell']}; "
+            f"{(highs < strict).sum()} of {len(known)} pairs of page sizes stay under {strict:g}."
+        ),
+    )
 
 
-@claim("containers-add-nothing",
-       points=lambda point, scope: point.kernel == PROCESS and point.pages == BASE and point.lines in coarse(scope))
+@claim(
+    "containers-add-nothing",
+    points=lambda point, scope: (
+        point.kernel == PROCESS and point.pages == BASE and point.lines in coarse(scope)
+    ),
+)
 def containers_add_nothing(a: Analysis, same: float = SAME) -> Answer:
     ratio, table = a.container_ratio, a.containers  # of this machine, whoever's guests are shown
-    return inside(ratio, 1 - same, 1 + same), (f"In fresh user, mount, pid and network namespaces a load takes {ratio:.4f} times a plain "
-                                               f"process's, a {ratio.coverage:.0%} interval over all pairs; point by point, "
-                                               f"{((table['low'] <= 0) & (table['high'] >= 0)).sum()} of {len(table)} intervals of the "
-                                               "difference hold zero.")
+    return inside(ratio, 1 - same, 1 + same), (
+        f"In fresh user, mount, pid and network namespaces a load takes {ratio:.4f} times a plain "
+        f"process's, a {ratio.coverage:.0%} interval over all pairs; point by point, "
+        f"{((table['low'] <= 0) & (table['high'] >= 0)).sum()} of {len(table)} intervals of the "
+        "difference hold zero."
+    )

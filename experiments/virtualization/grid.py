@@ -1,4 +1,5 @@
-"""Which points the chapter about guests measures: guests' pages on hosts' pages, and the same chase outside."""
+"""Which points the chapter about guests measures: guests' pages on hosts' pages, and the same chase
+outside."""
 
 from __future__ import annotations
 
@@ -7,35 +8,54 @@ from tlb.lab.namespaces import MODE
 from tlb.lab.record import Point
 from tlb.page_sizes import HARDWARE as GUEST_PAGES
 
-HOST_PAGES = ("4k", "thp", "2m", "1g")  # under each of the guest's, and what a process of the host itself would have
-# Where the steps are looked for, guest's page on host's: of 2 MiB pages the transparent kind, which takes no pool.
+HOST_PAGES = (
+    "4k",
+    "thp",
+    "2m",
+    "1g",
+)  # under each of the guest's, and what a process of the host itself would have
+# Where the steps are looked for, guest's page on host's: of 2 MiB pages the transparent kind, which
+# takes no pool.
 STEPS_OF = (("4k", "4k"), ("4k", "thp"), ("2m", "4k"), ("2m", "thp"))
-MOST_QUICK_BYTES = 256 << 20  # a process of 1 GiB takes up to ten seconds, most of them a guest's first faults
+MOST_QUICK_BYTES = (
+    256 << 20
+)  # a process of 1 GiB takes up to ten seconds, most of them a guest's first faults
 NUMA_BYTES = 256 << 20
 NODES = ("local-local", "remote-local", "local-remote", "remote-remote")  # memory, then page tables
 
 
 def points(scope: Scope) -> list[Point]:
-    """Each guest page size on each host page size and the same chase outside, at sizes from inside the STLB on; finer where the steps
-    are; a guest with five levels; the chase in fresh namespaces; and on near and far memory."""
+    """Each guest page size on each host page size and the same chase outside, at sizes from inside
+    the STLB on; finer where the steps are; a guest with five levels; the chase in fresh namespaces;
+    and on near and far memory."""
     sizes = coarse(scope)
     top = sizes[-1]
     wanted = [("guest_chase", host, guest, sizes) for guest in GUEST_PAGES for host in HOST_PAGES]
     wanted += [("page_chase", pages, "", sizes) for pages in HOST_PAGES]
     if scope.engine == "c":
         fine = scope.dense()
-        wanted += [("guest_chase", host, guest, fine if scope.is_fine else few(scope, guest, host)) for guest, host in STEPS_OF]
-        wanted += [("page_chase", pages, "", fine) for pages in dict.fromkeys(host for _, host in STEPS_OF)]
+        wanted += [
+            ("guest_chase", host, guest, fine if scope.is_fine else few(scope, guest, host))
+            for guest, host in STEPS_OF
+        ]
+        wanted += [
+            ("page_chase", pages, "", fine) for pages in dict.fromkeys(host for _, host in STEPS_OF)
+        ]
     wanted += [("page_chase", "4k", MODE, sizes)]
     wanted += [("numa_chase", "4k", mode, [min(top, scope.lines(NUMA_BYTES))]) for mode in NODES]
-    chases = [point for kernel, pages, mode, numbers in wanted for lines in numbers
-              for point in scope.chase(kernel, pages, lines, mode)]
+    chases = [
+        point
+        for kernel, pages, mode, numbers in wanted
+        for lines in numbers
+        for point in scope.chase(kernel, pages, lines, mode)
+    ]
     return list(dict.fromkeys(chases + scope.chase("guest_chase", "4k", top, "4k", levels=5)))
 
 
 def few(scope: Scope, guest: str, host: str) -> list[int]:
-    """Where a coarse grid looks for the steps: on base pages throughout finely enough to find them, and on large pages throughout where
-    the others' are. What lies between these two is placed by its price between the levels alone."""
+    """Where a coarse grid looks for the steps: on base pages throughout finely enough to find them,
+    and on large pages throughout where the others' are. What lies between these two is placed by
+    its price between the levels alone."""
     sizes = scope.dense()
     if (guest, host) == STEPS_OF[0]:
         near = 4 * scope.entries[0] if scope.entries else sizes[-1]
@@ -44,8 +64,15 @@ def few(scope: Scope, guest: str, host: str) -> list[int]:
 
 
 def coarse(scope: Scope) -> list[int]:
-    """The numbers of lines at which every kind of page is measured, and fresh namespaces: from inside the STLB to the largest."""
-    top = scope.most_lines if scope.is_fine else min(scope.most_lines, scope.lines(MOST_QUICK_BYTES))
+    """The numbers of lines at which every kind of page is measured, and fresh namespaces: from
+    inside the STLB to the largest."""
+    top = (
+        scope.most_lines if scope.is_fine else min(scope.most_lines, scope.lines(MOST_QUICK_BYTES))
+    )
     dense = scope.lines(DENSE_BELOW_BYTES)
-    inside = 1 << (max(scope.entries[-1], 2 * SMALLEST_LINES) // 2).bit_length() - 1 if scope.entries else dense // SMALLEST_LINES
+    inside = (
+        1 << (max(scope.entries[-1], 2 * SMALLEST_LINES) // 2).bit_length() - 1
+        if scope.entries
+        else dense // SMALLEST_LINES
+    )
     return sorted({min(inside, top), *(octaves(dense, top, 1)[::2] if scope.is_fine else []), top})

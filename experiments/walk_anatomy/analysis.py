@@ -1,4 +1,5 @@
-"""What chases through more and more page tables say: where a walk begins, and what each level that it reads costs."""
+"""What chases through more and more page tables say: where a walk begins, and what each level that
+it reads costs."""
 
 from __future__ import annotations
 
@@ -36,15 +37,22 @@ from tlb.reasons import Unavailable, if_available, required
 from tlb.report import analysis
 from tlb.units import format_size
 
-SECOND_RISE = 1.25  # from one stride to the next: past the first step, TLB misses alone rise by a tenth
-UNSTATED_WAYS = 16  # where nothing states the last level's: of those published the most, and sets of as many are nearly one
-INDEXES = {"modulo": "an index of the lowest bits", "xor": "an index of the lowest bits XORed with higher ones"}
+SECOND_RISE = (
+    1.25  # from one stride to the next: past the first step, TLB misses alone rise by a tenth
+)
+# where nothing states the last level's: of those published the most, and sets of as many are nearly
+# one
+UNSTATED_WAYS = 16
+INDEXES = {
+    "modulo": "an index of the lowest bits",
+    "xor": "an index of the lowest bits XORed with higher ones",
+}
 EVENLY, AT_RANDOM = "exactly", "at random places"
 
 
 class Analysis(analysis.Analysis):
-    """The rows of `table_chase`: ns a visit. Sweeps run over the number of tables of a level. What nothing was measured for is empty here;
-    methods raise Unavailable.
+    """The rows of `table_chase`: ns a visit. Sweeps run over the number of tables of a level. What
+    nothing was measured for is empty here; methods raise Unavailable.
 
     The page defines: per_miss, prices, predictions, strides and padded.
     """
@@ -68,7 +76,11 @@ class Analysis(analysis.Analysis):
     def _through(self, tables: list[Tables]) -> pd.DataFrame:
         """The rows of `walked` with these numbers of tables."""
         rows = self.walked
-        return rows[[tuple(row) in tables for row in rows[[*TABLES]].astype(int).to_numpy().tolist()]] if len(rows) else rows
+        return (
+            rows[[tuple(row) in tables for row in rows[[*TABLES]].astype(int).to_numpy().tolist()]]
+            if len(rows)
+            else rows
+        )
 
     @cached_property
     def held_ns(self) -> Interval:
@@ -78,36 +90,56 @@ class Analysis(analysis.Analysis):
     @cached_property
     def times(self) -> dict[int, Curve]:
         """ns a visit over the tables of a level, by level; only those that were measured."""
-        return {level: Curve.of(rows, TABLES[level - 1]) for level in LEVELS if len(rows := self._swept(level))}
+        return {
+            level: Curve.of(rows, TABLES[level - 1])
+            for level in LEVELS
+            if len(rows := self._swept(level))
+        }
 
     def _swept(self, level: int) -> pd.DataFrame:
         """The rows of the sweep over the tables of a level."""
         return self._through([tuple(tables) for tables in sweep(level, self.pages, self.fanout)])
 
     def along_sweeps(self, per_miss: Callable[[Interval, Interval], Interval]) -> dict[int, Curve]:
-        """Return what a TLB miss costs along each sweep, by level. per_miss: the cost, of the time of a visit and of the share of visits
-        that miss at that point, taken as exact: an error that is common to all points does not blur their steps. Empty where a visit that
-        hits, or the share, is not known."""
-        return if_available(lambda: {level: self._priced(level, visits, per_miss) for level, visits in self.times.items()}) or {}
+        """Return what a TLB miss costs along each sweep, by level. per_miss: the cost, of the time
+        of a visit and of the share of visits that miss at that point, taken as exact: an error that
+        is common to all points does not blur their steps. Empty where a visit that hits, or the
+        share, is not known."""
+        return (
+            if_available(
+                lambda: {
+                    level: self._priced(level, visits, per_miss)
+                    for level, visits in self.times.items()
+                }
+            )
+            or {}
+        )
 
-    def _priced(self, level: int, visits: Curve, per_miss: Callable[[Interval, Interval], Interval]) -> Curve:
+    def _priced(
+        self, level: int, visits: Curve, per_miss: Callable[[Interval, Interval], Interval]
+    ) -> Curve:
         table = visits.table.copy()
         for place, (tables, visit) in enumerate(visits):
             share = self._missed_at(level, tables).value
-            table.loc[place, ["median", "low", "high"]] = list(per_miss(visit, Interval(share, share, share))[:3])
+            table.loc[place, ["median", "low", "high"]] = list(
+                per_miss(visit, Interval(share, share, share))[:3]
+            )
         return Curve(table, visits.x, visits.processes)
 
     def _missed_by(self, rows: pd.DataFrame) -> Interval:
-        """The share of these visits that walk, as counted; without counts `missed`. Raises Unavailable("too-few-points").
+        """The share of these visits that walk, as counted; without counts `missed`. Raises
+        Unavailable("too-few-points").
 
-        The kernel places pages so that all tables use the sets of the TLB alike, and the share stays as long as pages alone fill it."""
+        The kernel places pages so that all tables use the sets of the TLB alike, and the share
+        stays as long as pages alone fill it."""
         counted = "walk_per_access" in rows and rows["walk_per_access"].notna().any()
         return interval_of_rows(rows, "walk_per_access") if counted else self.missed
 
     @cached_property
     def caches(self) -> list[WalkCache]:
-        """The cache of the entries that lead to the tables of each level whose sweep shows one. Not of tables with a page each: those come
-        round in one cycle, of which a cache that replaces the oldest entry holds none, and not C of T."""
+        """The cache of the entries that lead to the tables of each level whose sweep shows one. Not
+        of tables with a page each: those come round in one cycle, of which a cache that replaces
+        the oldest entry holds none, and not C of T."""
         found: list[WalkCache] = []
         for level, curve in self.prices.items():
             curve = curve.between(0, self.pages / 2)
@@ -118,13 +150,15 @@ class Analysis(analysis.Analysis):
 
     @property
     def first_ns(self) -> Interval:
-        """What a miss costs that reads as little as there is to read. Raises Unavailable("too-few-points")."""
+        """What a miss costs that reads as little as there is to read. Raises
+        Unavailable("too-few-points")."""
         times = required(self.times.get(1, ()), "no tables of the lowest level were swept")
         return self._miss_ns(times.intervals[0], 1, times.xs[0])
 
     @property
     def last_ns(self) -> Interval:
-        """What a miss costs with as many tables of each level as were measured. Raises Unavailable("too-few-points")."""
+        """What a miss costs with as many tables of each level as were measured. Raises
+        Unavailable("too-few-points")."""
         level, times = max(required(self.times, "no tables were swept").items())
         return self._miss_ns(times.last, level, times.xs[-1])
 
@@ -136,35 +170,71 @@ class Analysis(analysis.Analysis):
         return self._missed_by(select(self._swept(level), **{TABLES[level - 1]: tables}))
 
     def held_out(self) -> pd.DataFrame:
-        """Return a row a held-out point: its tables, ns a miss as measured (median, low, high) and as the caches found along the sweeps
-        predict (predicted). Empty where no cache was found."""
+        """Return a row a held-out point: its tables, ns a miss as measured (median, low, high) and
+        as the caches found along the sweeps predict (predicted). Empty where no cache was found."""
         rows = self._through([tuple(tables) for tables in held_out(self.pages, self.fanout)])
         if not len(rows) or not self.caches:
-            return pd.DataFrame(columns=[*TABLES, "median", "low", "high", "predicted"], dtype=float)
+            return pd.DataFrame(
+                columns=[*TABLES, "median", "low", "high", "predicted"], dtype=float
+            )
         table = summarise(rows, [*TABLES])
         shares = np.array([[self._missed_by(part).value] for _, part in rows.groupby([*TABLES])])
-        table[["median", "low", "high"]] = (table[["median", "low", "high"]] - self.held_ns.value) / shares
+        table[["median", "low", "high"]] = (
+            table[["median", "low", "high"]] - self.held_ns.value
+        ) / shares
         counts = table[[*TABLES]].astype(float).to_numpy()
         first = self.first_ns.value
-        return table.assign(predicted=[walk_caches.predicted_ns(first, self.caches, dict(zip(LEVELS, row, strict=True))) for row in counts])
+        return table.assign(
+            predicted=[
+                walk_caches.predicted_ns(first, self.caches, dict(zip(LEVELS, row, strict=True)))
+                for row in counts
+            ]
+        )
 
     @cached_property
     def collisions(self) -> pd.DataFrame:
-        """A row a distance and kind of place: level, apart (as a size), places, median, low, high in ns a visit, n."""
+        """A row a distance and kind of place: level, apart (as a size), places, median, low, high
+        in ns a visit, n."""
         rows = select(self.frame, kernel="table_chase", order="cycle", lines=COLLIDING)
         placed = [(tables, mode) for _, tables, mode in collisions(self.fanout)]
-        rows = rows[[(tuple(row[:-1]), row[-1]) in placed for row in rows[[*TABLES, "mode"]].to_numpy().tolist()]] if len(rows) else rows
-        levels = 1 + (rows[TABLES[0]] == COLLIDING).astype(int) + (rows[TABLES[1]] == COLLIDING).astype(int) if len(rows) else []
-        placed = rows.assign(level=levels, places=np.where(rows["mode"] == "even", EVENLY, AT_RANDOM))
+        rows = (
+            rows[
+                [
+                    (tuple(row[:-1]), row[-1]) in placed
+                    for row in rows[[*TABLES, "mode"]].to_numpy().tolist()
+                ]
+            ]
+            if len(rows)
+            else rows
+        )
+        levels = (
+            1
+            + (rows[TABLES[0]] == COLLIDING).astype(int)
+            + (rows[TABLES[1]] == COLLIDING).astype(int)
+            if len(rows)
+            else []
+        )
+        placed = rows.assign(
+            level=levels, places=np.where(rows["mode"] == "even", EVENLY, AT_RANDOM)
+        )
         return summarise(placed, ["level", "places"]).assign(
-            apart=lambda table: table["level"].map(lambda level: format_size(self.base_page_bytes * self.fanout ** (level - 1))))
+            apart=lambda table: table["level"].map(
+                lambda level: format_size(self.base_page_bytes * self.fanout ** (level - 1))
+            )
+        )
 
     @property
     def far_apart(self) -> tuple[Interval, Interval, Interval]:
-        """ns a visit of pages side by side, exactly the largest distance apart, and at random places within it. Raises Unavailable."""
+        """ns a visit of pages side by side, exactly the largest distance apart, and at random
+        places within it. Raises Unavailable."""
         level = int(required(self.collisions, "no pages were set apart")["level"].max())
-        wanted = [select(self.collisions, level=n, places=places) for n, places in ((1, EVENLY), (level, EVENLY), (level, AT_RANDOM))]
-        side, exact, random = (Interval.of(required(rows, "these pages were not set apart").iloc[0]) for rows in wanted)
+        wanted = [
+            select(self.collisions, level=n, places=places)
+            for n, places in ((1, EVENLY), (level, EVENLY), (level, AT_RANDOM))
+        ]
+        side, exact, random = (
+            Interval.of(required(rows, "these pages were not set apart").iloc[0]) for rows in wanted
+        )
         return side, exact, random
 
     # --- what the last level replaces
@@ -175,13 +245,15 @@ class Analysis(analysis.Analysis):
 
     def _cycle(self, pages: int) -> Interval:
         tables = dict(zip(TABLES, fewest(pages, self.fanout), strict=True))
-        rows = select(self.frame, kernel="table_chase", mode="random", order="cycle", lines=pages, **tables)
+        rows = select(
+            self.frame, kernel="table_chase", mode="random", order="cycle", lines=pages, **tables
+        )
         return interval_of_rows(required(rows, "this cycle was not measured"))
 
     def _shares(self, pages: int, entries: int) -> dict[Visits, Interval]:
-        """The share of visits that miss so many entries, of a cycle and of draws that prefer a few pages: what a visit takes longer than
-        where an eighth of the pages are visited, over what it takes where all are drawn alike, of which M - C of M miss. Empty without
-        rows."""
+        """The share of visits that miss so many entries, of a cycle and of draws that prefer a few
+        pages: what a visit takes longer than where an eighth of the pages are visited, over what it
+        takes where all are drawn alike, of which M - C of M miss. Empty without rows."""
         shares = {}
         for n in (pages, 2 * pages):
             try:
@@ -201,26 +273,40 @@ class Analysis(analysis.Analysis):
 
     @cached_property
     def first_misses(self) -> dict[Visits, Interval]:
-        """`_shares` of the first of two levels, whose misses the last one serves; empty where it does not."""
+        """`_shares` of the first of two levels, whose misses the last one serves; empty where it
+        does not."""
         pages = first_beyond(self.entries)
         return self._shares(pages, self.entries[0]) if pages else {}
 
     @property
     def missed(self) -> Interval:
-        """The share of a cycle's visits through few tables that miss, by time. Raises Unavailable("too-few-points") where it is not known,
-        since then nothing is a miss's price."""
-        return required([*filter(None, [self.misses.get(Visits(self.pages, 0))])], "how many visits miss was not measured")[0]
+        """The share of a cycle's visits through few tables that miss, by time. Raises
+        Unavailable("too-few-points") where it is not known, since then nothing is a miss's price.
+        """
+        return required(
+            [*filter(None, [self.misses.get(Visits(self.pages, 0))])],
+            "how many visits miss was not measured",
+        )[0]
 
     @cached_property
     def policies(self) -> list[replacement.Policy]:
-        """Each policy that the last level can have beside `misses`, the best supported first; empty without them."""
+        """Each policy that the last level can have beside `misses`, the best supported first; empty
+        without them."""
         first = self.entries[0] if len(self.entries) > 1 else 0
-        return replacement.judge(self.misses, (first, self.entries[-1]), self._ways(-1)) if self.misses else []
+        return (
+            replacement.judge(self.misses, (first, self.entries[-1]), self._ways(-1))
+            if self.misses
+            else []
+        )
 
     @cached_property
     def first_policies(self) -> list[replacement.Policy]:
         """The same of the first level beside `first_misses`."""
-        return replacement.judge(self.first_misses, (0, self.entries[0]), self._ways(0)) if self.first_misses else []
+        return (
+            replacement.judge(self.first_misses, (0, self.entries[0]), self._ways(0))
+            if self.first_misses
+            else []
+        )
 
     @staticmethod
     def fitting(policies: list[replacement.Policy]) -> list[str]:
@@ -237,15 +323,21 @@ class Analysis(analysis.Analysis):
 
     @property
     def fit(self) -> sets.Fit:
-        """Up to which of `strides` the pages fit the last level. Raises Unavailable: one-level where the first may hold them all."""
+        """Up to which of `strides` the pages fit the last level. Raises Unavailable: one-level
+        where the first may hold them all."""
         if not self.entries or self.entries[0] * 2 > COLLIDING or self.entries[-1] < 2 * COLLIDING:
-            raise Unavailable("one-level", f"of two that hold fewer and more than {COLLIDING} pages")
-        walked = required(self.times.get(1, ()), "no tables of the lowest level were swept").intervals[0]
+            raise Unavailable(
+                "one-level", f"of two that hold fewer and more than {COLLIDING} pages"
+            )
+        walked = required(
+            self.times.get(1, ()), "no tables of the lowest level were swept"
+        ).intervals[0]
         return sets.find(self.strides, COLLIDING, walked.value - self.held_ns.value)
 
     @property
     def second_rise(self) -> int | None:
-        """The widest stride past `fit` up to which a visit takes no longer; None where it takes no longer at any. Raises Unavailable."""
+        """The widest stride past `fit` up to which a visit takes no longer; None where it takes no
+        longer at any. Raises Unavailable."""
         past = self.strides.between(2 * self.fit.widest, float("inf"))
         for (stride, visit), (_, wider) in pairwise(past):
             if (wider / visit).low > SECOND_RISE:
@@ -255,7 +347,12 @@ class Analysis(analysis.Analysis):
     @property
     def placements(self) -> list[str]:
         """The simulator's choices of a set that fit `fit`. Raises Unavailable."""
-        return sets.fitting(self.fit, self.entries[-1], self._ways(-1) or self.entries[-1], [round(x) for x in self.strides.xs])
+        return sets.fitting(
+            self.fit,
+            self.entries[-1],
+            self._ways(-1) or self.entries[-1],
+            [round(x) for x in self.strides.xs],
+        )
 
     @property
     def indexes(self) -> list[str]:
@@ -265,21 +362,32 @@ class Analysis(analysis.Analysis):
     @property
     def widened(self) -> list[int]:
         """The strides past `fit` that were measured a page wider too. Raises Unavailable."""
-        return [wide for wide in PADDED if wide > self.fit.widest and wide in self.strides.xs and wide + 1 in self.padded.xs]
+        return [
+            wide
+            for wide in PADDED
+            if wide > self.fit.widest and wide in self.strides.xs and wide + 1 in self.padded.xs
+        ]
 
     @property
     def survey(self) -> geometry.Geometry:
         """What this machine's survey found of its TLB. Raises Unavailable."""
-        return geometry.infer(self.about.kept(survey.NAME), self.stated_entries, data_caches(self.host))
+        return geometry.infer(
+            self.about.kept(survey.NAME), self.stated_entries, data_caches(self.host)
+        )
 
     @cached_property
     def walks(self) -> list[Walk]:
-        """What a walk costs with the lowest tables in one cache after another, in the survey's unit; empty without a survey."""
+        """What a walk costs with the lowest tables in one cache after another, in the survey's
+        unit; empty without a survey."""
         survey = if_available(lambda: self.survey)
         return [walk for walk in survey.walks if walk.cost] if survey else []
 
     @property
     def ghz(self) -> float:
         """The core's clock while the chases ran. Raises Unavailable("no-clock")."""
-        clock = self.walked.loc[self.walked["core_ghz"] > 0, "core_ghz"] if len(self.walked) else self.walked
+        clock = (
+            self.walked.loc[self.walked["core_ghz"] > 0, "core_ghz"]
+            if len(self.walked)
+            else self.walked
+        )
         return float(required(clock, "in none of the rows", "no-clock").median())

@@ -1,4 +1,5 @@
-"""Which points the chapter about walks measures: as many pages through more and more tables, and pages a power of two apart."""
+"""Which points the chapter about walks measures: as many pages through more and more tables, and
+pages a power of two apart."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ TABLES = tuple(f"tables_{level}" for level in LEVELS)
 LEAST_SWEPT = 5  # numbers of tables that a cache is found from, inference/walk_caches.py
 MOST_UPPER = 32  # tables of the third level: 32 TiB of addresses, half of which are drawn
 COLLIDING = 256  # pages: any second level of a TLB holds as many, and no table has fewer entries
-MOST_STRIDE = 1 << 18  # pages, of powers of two: of 4 KiB, 1 GiB, at which COLLIDING of them take the addresses that page_chase has
+MOST_STRIDE = (
+    1 << 18
+)  # pages, of powers of two: of 4 KiB, 1 GiB, at which COLLIDING of them take the addresses that page_chase has
 POWERS = [1 << k for k in range(MOST_STRIDE.bit_length())]
 PADDED = (1 << 6, 1 << 9, 1 << 12)  # strides that are also made a page wider
 HOT = 4  # one page in so many is drawn half of the time, and one time in so many of the other half
@@ -27,18 +30,32 @@ def points(scope: Scope) -> list[Point]:
     """Each once: what two sweeps share is one point."""
     pages, fanout = beyond(scope), scope.base_page_bytes // ENTRY_BYTES
     sweeps = [tables for level in LEVELS for tables in thinned(scope, sweep(level, pages, fanout))]
-    wanted = [(pages, tables, "random") for tables in [*sweeps, *held_out(pages, fanout)[:: 1 if scope.is_fine else 2]]]
+    wanted = [
+        (pages, tables, "random")
+        for tables in [*sweeps, *held_out(pages, fanout)[:: 1 if scope.is_fine else 2]]
+    ]
     chosen = [*wanted, *collisions(fanout)] if pages <= scope.most_lines else collisions(fanout)
-    plain = [scope.point("table_chase", mode=mode, lines=lines, **dict(zip(TABLES, tables, strict=True))) for lines, tables, mode in chosen]
+    plain = [
+        scope.point("table_chase", mode=mode, lines=lines, **dict(zip(TABLES, tables, strict=True)))
+        for lines, tables, mode in chosen
+    ]
     near = first_beyond(scope.entries)
-    cycles = [_cycle(scope, n, fanout) for n in (near // 8, near, pages // 8) if 0 < n <= scope.most_lines]
+    cycles = [
+        _cycle(scope, n, fanout) for n in (near // 8, near, pages // 8) if 0 < n <= scope.most_lines
+    ]
     drawn = [point for n in (near, pages) if n for point in replaced(scope, n, fanout)]
     return list(dict.fromkeys([*plain, *cycles, *drawn, *strides(scope)]))
 
 
 def _cycle(scope: Scope, pages: int, fanout: int, **drawn: Any) -> Point:
     """Pages in as few tables as they may be in."""
-    return scope.point("table_chase", mode="random", lines=pages, **dict(zip(TABLES, fewest(pages, fanout), strict=True)), **drawn)
+    return scope.point(
+        "table_chase",
+        mode="random",
+        lines=pages,
+        **dict(zip(TABLES, fewest(pages, fanout), strict=True)),
+        **drawn,
+    )
 
 
 def fewest(pages: int, fanout: int) -> Tables:
@@ -47,30 +64,38 @@ def fewest(pages: int, fanout: int) -> Tables:
 
 
 def replaced(scope: Scope, pages: int, fanout: int) -> list[Point]:
-    """Drawn visits of as many pages and of twice as many: all alike, and half of them among a quarter of the pages."""
+    """Drawn visits of as many pages and of twice as many: all alike, and half of them among a
+    quarter of the pages."""
     sizes = [n for n in (pages, 2 * pages) if n <= scope.most_lines]
-    return [_cycle(scope, n, fanout, order="random", hot=hot) for n in sizes for hot in (n, n // HOT)]
+    return [
+        _cycle(scope, n, fanout, order="random", hot=hot) for n in sizes for hot in (n, n // HOT)
+    ]
 
 
 def thinned(scope: Scope, tables: list[Tables]) -> list[Tables]:
-    """A sweep; of a coarse grid LEAST_SWEPT points of it and no fewer, evenly, its ends among them. From the lowest level's a cache is
-    found without its last point."""
+    """A sweep; of a coarse grid LEAST_SWEPT points of it and no fewer, evenly, its ends among them.
+    From the lowest level's a cache is found without its last point."""
     least = LEAST_SWEPT + (len({n for n, *_ in tables}) > 1)
     steps = range(least) if not scope.is_fine and len(tables) > least else []
     return [tables[round(step * (len(tables) - 1) / (least - 1))] for step in steps] or tables
 
 
 def strides(scope: Scope) -> list[Point]:
-    """COLLIDING pages of addresses, each of them one of eight of memory, a power of two of pages apart, and some a page more than that."""
+    """COLLIDING pages of addresses, each of them one of eight of memory, a power of two of pages
+    apart, and some a page more than that."""
     most = MOST_STRIDE * SMALLEST_PAGE // scope.base_page_bytes
     padded = [n + 1 for n in PADDED if n < most]
     each = 1 if scope.is_fine else 2
     apart = sorted({*[n for n in POWERS if n <= most][::each], *(n - 1 for n in padded)})
-    return [scope.point("page_chase", layout="alias", lines=COLLIDING, stride_pages=n) for n in [*apart, *padded]]
+    return [
+        scope.point("page_chase", layout="alias", lines=COLLIDING, stride_pages=n)
+        for n in [*apart, *padded]
+    ]
 
 
 def twice(entries: int) -> int:
-    """Pages: a power of two, twice as many as there are entries or more, so that nearly every visit misses them."""
+    """Pages: a power of two, twice as many as there are entries or more, so that nearly every visit
+    misses them."""
     return 1 << (2 * entries - 1).bit_length()
 
 
@@ -80,15 +105,17 @@ def beyond(scope: Scope) -> int:
 
 
 def first_beyond(entries: Sequence[int]) -> int:
-    """Pages that are twice as many as the first of two levels holds, or more, while the last holds twice as many again; 0 where it
-    cannot."""
+    """Pages that are twice as many as the first of two levels holds, or more, while the last holds
+    twice as many again; 0 where it cannot."""
     return pages if len(entries) > 1 and 2 * (pages := twice(entries[0])) <= entries[-1] else 0
 
 
 def sweep(level: int, pages: int, fanout: int) -> list[Tables]:
-    """The tables of each level along the sweep of one: of the lowest, from eight lines of entries in each to a page in each; of the next,
-    as those stay, to eight tables below each, as many as a line of its entries leads to; of the third, as both stay, to MOST_UPPER. Above
-    the one that is swept there are as few as can be. fanout: entries of a table."""
+    """The tables of each level along the sweep of one: of the lowest, from eight lines of entries
+    in each to a page in each; of the next, as those stay, to eight tables below each, as many as a
+    line of its entries leads to; of the third, as both stay, to MOST_UPPER. Above the one that is
+    swept there are as few as can be. fanout: entries of a table."""
+
     def least(tables: int) -> int:
         return -(-tables // fanout)
 
@@ -96,20 +123,30 @@ def sweep(level: int, pages: int, fanout: int) -> list[Tables]:
     return {
         1: [(n, least(n), least(least(n))) for n in _powers(pages // A_LINE**2, pages)],
         2: [(pages, n, least(n)) for n in _powers(least(pages), upper)],
-        3: [(pages, upper, n) for n in _powers(least(upper), MOST_UPPER)]}[level]
+        3: [(pages, upper, n) for n in _powers(least(upper), MOST_UPPER)],
+    }[level]
 
 
 def held_out(pages: int, fanout: int) -> list[Tables]:
     """Between the sweeps: what was found along them has to say what these cost."""
-    between = [(pages // 2, pages // 16, 1), (pages // 4, pages // 32, 1), (pages // 2, pages // 32, 1), (pages // 2, pages // 16, 8)]
+    between = [
+        (pages // 2, pages // 16, 1),
+        (pages // 4, pages // 32, 1),
+        (pages // 2, pages // 32, 1),
+        (pages // 2, pages // 16, 8),
+    ]
     return [tables for tables in between if tables[1] // tables[2] <= fanout]
 
 
 def collisions(fanout: int) -> list[tuple[int, Tables, str]]:
-    """(pages, tables, mode) of as many pages, a page, a table's span and a directory's apart: exactly, and at random places within."""
+    """(pages, tables, mode) of as many pages, a page, a table's span and a directory's apart:
+    exactly, and at random places within."""
     homes: list[Tables] = [(1, 1, 1), (COLLIDING, 1, 1), (COLLIDING, COLLIDING, 1)]
-    return [(COLLIDING, (max(home[0], least), *home[1:]), mode) for home in homes
-            for mode, least in (("even", 1), ("random", max(COLLIDING * A_LINE // fanout, 1)))]
+    return [
+        (COLLIDING, (max(home[0], least), *home[1:]), mode)
+        for home in homes
+        for mode, least in (("even", 1), ("random", max(COLLIDING * A_LINE // fanout, 1)))
+    ]
 
 
 def _powers(least: int, most: int) -> list[int]:

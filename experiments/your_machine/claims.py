@@ -1,4 +1,5 @@
-"""What articles say of TLBs and of walks: what the survey, the literature, the machine's own words, or arithmetic can judge."""
+"""What articles say of TLBs and of walks: what the survey, the literature, the machine's own words,
+or arithmetic can judge."""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ def fully_associative(a: Analysis) -> Answer:
     if not levels:
         raise Unavailable(a.host.tlb_reason or "no-geometry")
     phrase = {None: "is of unstated associativity", "full": "is fully associative"}
-    evidence = listed(f"level {level} {phrase.get(ways, f'has {ways} ways')}" for level, ways in levels.items())
+    evidence = listed(
+        f"level {level} {phrase.get(ways, f'has {ways} ways')}" for level, ways in levels.items()
+    )
     first = levels[min(levels)]
     if first is None:
         raise Unavailable("no-geometry", f"by CPUID, {evidence}")
@@ -32,10 +35,14 @@ def fully_associative(a: Analysis) -> Answer:
 
 
 @claim("entries-cover-a-pool")
-def entries_cover_a_pool(a: Analysis, entries: int = ENTRIES, pool_pages: int = POOL_PAGES) -> Answer:
+def entries_cover_a_pool(
+    a: Analysis, entries: int = ENTRIES, pool_pages: int = POOL_PAGES
+) -> Answer:
     reach, pool = (n * page_bytes("2m", a.base_page_bytes) for n in (entries, pool_pages))
-    return reach >= pool, (f"{entries} × 2 MiB are {format_size(reach)}. The other figure is that of a pool of {pool_pages:,} pages, and a "
-                           "pool holds no translations.")
+    return reach >= pool, (
+        f"{entries} × 2 MiB are {format_size(reach)}. The other figure is that of a pool of {pool_pages:,} pages, and a "
+        "pool holds no translations."
+    )
 
 
 # --- what the machine says of itself
@@ -51,8 +58,10 @@ def four_levels(a: Analysis) -> Answer:
     if not is_x86(a.host):
         raise Unavailable("other-arch", a.host.arch)
     levels = len(a.split.levels)
-    return levels in (4, 5), (f"This machine's page tables have {levels} levels, and translate {a.split.levels[0].high_bit + 1} bits of an "
-                              "address.")
+    return levels in (4, 5), (
+        f"This machine's page tables have {levels} levels, and translate {a.split.levels[0].high_bit + 1} bits of an "
+        "address."
+    )
 
 
 @claim("several-tlbs-a-core")
@@ -60,13 +69,18 @@ def several_tlbs(a: Analysis, least: int = 2) -> Answer:
     if not a.stated_entries:
         raise Unavailable(a.host.tlb_reason or "no-geometry")
     levels = listed(f"{n:,}" for n in a.stated_entries)
-    return len(a.stated_entries) >= least, f"CPUID states {len(a.stated_entries)} levels for data, of {levels} entries."
+    return len(
+        a.stated_entries
+    ) >= least, f"CPUID states {len(a.stated_entries)} levels for data, of {levels} entries."
 
 
 @claim("two-hugepage-sizes")
 def two_huge_page_sizes(a: Analysis) -> Answer:
     sizes = [page_bytes(pool.page, a.base_page_bytes) for pool in a.host.pools]
-    return sorted(sizes) == [2 << 20, 1 << 30], f"This kernel has pools of pages of {listed(map(format_size, sorted(sizes))) or 'no size'}."
+    return sorted(sizes) == [
+        2 << 20,
+        1 << 30,
+    ], f"This kernel has pools of pages of {listed(map(format_size, sorted(sizes))) or 'no size'}."
 
 
 # --- how many entries: as the survey found them, beside what CPUID states
@@ -82,7 +96,8 @@ def _entries(a: Analysis, level: int, band: Band) -> Answer:
     found = levels[level]
     stated = f"CPUID states {found.stated:,}" if found.stated else "CPUID states nothing"
     return inside(found.entries.interval, *band), (
-        f"The survey finds {found.entries.interval:,.0f} entries in the {'last' if level else 'first'} level; {stated}.")
+        f"The survey finds {found.entries.interval:,.0f} entries in the {'last' if level else 'first'} level; {stated}."
+    )
 
 
 @claim("first-level-64-to-128")
@@ -98,11 +113,13 @@ def entries_of_the_last_level(a: Analysis, band: Band) -> Answer:
     return _entries(a, -1, band)
 
 
-# --- what a walk costs by where its table lies: of pages that are all the same few lines of memory, so nothing else is missed
+# --- what a walk costs by where its table lies: of pages that are all the same few lines of memory,
+# so nothing else is missed
 
 
 def _walk(a: Analysis, place: str, unit: str) -> Interval:
-    """What a walk adds to a hit with its table in one place. unit: cycles or ns. Raises Unavailable."""
+    """What a walk adds to a hit with its table in one place. unit: cycles or ns. Raises
+    Unavailable."""
     geometry = a.geometry
     walk = next((walk for walk in geometry.walks if walk.table_in == place and walk.cost), None)
     if walk is None:
@@ -114,7 +131,9 @@ def _walk(a: Analysis, place: str, unit: str) -> Interval:
 
 def _walks(a: Analysis, band: Band, unit: str, *places: str) -> Answer:
     costs = {place: _walk(a, place, unit) for place in places}
-    told = listed(f"{cost:.0f} {unit} with its table in {_PLACES[place]}" for place, cost in costs.items())
+    told = listed(
+        f"{cost:.0f} {unit} with its table in {_PLACES[place]}" for place, cost in costs.items()
+    )
     return [inside(cost, *band) for cost in costs.values()], f"A walk costs {told}."
 
 
@@ -146,11 +165,19 @@ def a_walk_near_the_last_cache(a: Analysis, band: Band) -> Answer:
 @claim("walk-4-to-5-times-from-memory")
 def four_to_five_times_from_memory(a: Analysis, band: Band) -> Answer:
     near, far = (_walk(a, place, "cycles") for place in ("L2", "memory"))
-    return inside(far / near, *band), f"A walk costs {far / near:.1f} times as much with its table in memory as in the second-level cache."
+    return (
+        inside(far / near, *band),
+        f"A walk costs {far / near:.1f} times as much with its table in memory as in the second-level cache.",
+    )
 
 
 @claim("tables-go-through-the-caches")
 def tables_go_through_the_caches(a: Analysis) -> Answer:
     costs = [_walk(a, place, "cycles") for place in _PLACES]
-    told = listed(f"{cost.value:.0f} with it in {place}" for cost, place in zip(costs, _PLACES.values(), strict=True))
-    return [inside(far / near, 1) for near, far in pairwise(costs)], f"A walk costs more cycles the farther its table lies: {told}."
+    told = listed(
+        f"{cost.value:.0f} with it in {place}"
+        for cost, place in zip(costs, _PLACES.values(), strict=True)
+    )
+    return [
+        inside(far / near, 1) for near, far in pairwise(costs)
+    ], f"A walk costs more cycles the farther its table lies: {told}."

@@ -1,4 +1,5 @@
-"""Which points the chapter about the machine measures first; where its curves bend, the survey goes on from there."""
+"""Which points the chapter about the machine measures first; where its curves bend, the survey goes
+on from there."""
 
 from __future__ import annotations
 
@@ -9,6 +10,6 @@ from tlb.page_sizes import BASE
 
 
 def points(scope: Scope) -> list[Point]:
-    """The first look: three numbers of pages an octave, in all three layouts, as fine in every profile. What follows hangs on what these
-    show: `refined` and `hanging` of tlb/lab/survey.py."""
+    """The first look: three numbers of pages an octave, in all three layouts, as fine in every
+    profile. What follows hangs on what these show: `refined` and `hanging` of tlb/lab/survey.py."""
     return survey.coarse(BASE)

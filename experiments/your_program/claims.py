@@ -17,11 +17,14 @@ COVERAGE = 0.95
 
 @claim("walks-hide-from-profilers", points=None)
 def walks_hide_from_profilers(a: Analysis, band: Band) -> Answer:
-    """A bar of the walker's own would take its samples from the load, so what is not at the load is the most that it can have."""
+    """A bar of the walker's own would take its samples from the load, so what is not at the load is
+    the most that it can have."""
     profile = a.profile
     elsewhere = _share(profile.ticks - profile.most, profile.ticks)
-    return inside(elsewhere, *band), (f"Of {profile.ticks:,} samples of a chase, {elsewhere:.1%} are at anything but one instruction, the "
-                                      "load or the one after it.")
+    return inside(elsewhere, *band), (
+        f"Of {profile.ticks:,} samples of a chase, {elsewhere:.1%} are at anything but one instruction, the "
+        "load or the one after it."
+    )
 
 
 def _share(hits: int, of: int) -> Interval:
@@ -35,25 +38,36 @@ def _share(hits: int, of: int) -> Interval:
 @claim("per-thread-sharding-gains", points=None)
 def sharding_gains(a: Analysis, band: Band) -> Answer:
     gain = a.gain("sharded")
-    return inside(gain, *band), f"A read takes {gain:.2f} times as long with all threads over all pages as with each on its own part."
+    return (
+        inside(gain, *band),
+        f"A read takes {gain:.2f} times as long with all threads over all pages as with each on its own part.",
+    )
 
 
 @claim("large-pages-boost-applications", points=None)
 def large_pages_boost(a: Analysis, band: Band, much_bytes: float = MUCH_BYTES) -> Answer:
     rows = a.of_pages(ours=False)
-    rows = required(rows[rows["resident_bytes"] >= much_bytes], "no program with much data was measured")
+    rows = required(
+        rows[rows["resident_bytes"] >= much_bytes], "no program with much data was measured"
+    )
     return [inside(gain, *band) for gain in rows["gain"]], (
         f"Of {in_words(len(rows))} programs of others with {format_size(int(much_bytes))} and more, large pages make "
-        f"{many(rows['faster'].sum())} faster and {many(rows['slower'].sum())} slower.")
+        f"{many(rows['faster'].sum())} faster and {many(rows['slower'].sum())} slower."
+    )
 
 
 @claim("redis-latency-after-fork", points=None)
 def redis_waits_after_a_fork(a: Analysis, band: Band) -> Answer:
     ratio = ONE / a.gain("redis-save")
-    return inside(ratio, *band), f"While it saves, its slowest write in a thousand takes {ratio:.2f} times as long with large pages."
+    return (
+        inside(ratio, *band),
+        f"While it saves, its slowest write in a thousand takes {ratio:.2f} times as long with large pages.",
+    )
 
 
 @claim("go-big-heaps-gain", points=None)
 def big_go_heaps_gain(a: Analysis, band: Band) -> Answer:
     gain = a.gain("go-map")
-    return inside(gain, *band), f"Look-ups in a map of a GiB go {gain:.2f} times as fast with large pages."
+    return inside(
+        gain, *band
+    ), f"Look-ups in a map of a GiB go {gain:.2f} times as fast with large pages."

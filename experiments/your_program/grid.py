@@ -1,4 +1,5 @@
-"""Which points the chapter about programs measures: not one, since its programs are other people's and no kernels."""
+"""Which points the chapter about programs measures: not one, since its programs are other people's
+and no kernels."""
 
 from __future__ import annotations
 

@@ -1,12 +1,15 @@
-"""page_gather in numpy: the operations of the published program, which page_gather.c has one by one.
+"""page_gather in numpy: the operations of the published program, which page_gather.c has one by
+one.
 
     python -m kernels.published.page_gather --pages 4k --layout spread --lines 4096
 
-One pass gathers a byte of each page into a new array and adds that up, arr[indices].sum(), so beside a load and its translation an
-access takes an index from memory, a check of its bounds, a byte written and read again. The byte is each page's first, as published,
-so that all lines of the spread layout fall into the same few sets of a first-level cache: page_gather.c staggers them. The control
-`packed` has as many lines side by side. The listing itself ends in `BufferError: cannot close exported pointers exist`, since its
-array still looks into the mapping that buf.close() would unmap; here the mapping goes with the process.
+One pass gathers a byte of each page into a new array and adds that up, arr[indices].sum(), so
+beside a load and its translation an access takes an index from memory, a check of its bounds, a
+byte written and read again. The byte is each page's first, as published, so that all lines of the
+spread layout fall into the same few sets of a first-level cache: page_gather.c staggers them. The
+control `packed` has as many lines side by side. The listing itself ends in `BufferError: cannot
+close exported pointers exist`, since its array still looks into the mapping that buf.close() would
+unmap; here the mapping goes with the process.
 """
 
 from __future__ import annotations
@@ -28,11 +31,15 @@ def gather(arr: np.ndarray, indices: np.ndarray, rounds: int) -> int:
     for _ in range(rounds):
         total += int(arr[indices].sum())
     return total
+
+
 # [end]
 
 
 def asked(words: list[str] | None = None) -> Namespace:
-    return arguments.parse_arguments("page_gather", ["cycle", "sequential"], engine="numpy", words=words)
+    return arguments.parse_arguments(
+        "page_gather", ["cycle", "sequential"], engine="numpy", words=words
+    )
 
 
 def measure_point(config: Namespace, arena: Arena) -> region.Record:
@@ -41,10 +48,16 @@ def measure_point(config: Namespace, arena: Arena) -> region.Record:
     indices = np.arange(0, config.lines * apart, apart, dtype=np.int64)
     arr[indices] = 1
     if config.order == "cycle":
-        np.random.default_rng(config.seed).shuffle(indices)  # a new order for each process: the published one is a single draw
+        np.random.default_rng(config.seed).shuffle(
+            indices
+        )  # a new order for each process: the published one is a single draw
     order = hashlib.blake2b(indices.tobytes(), digest_size=8).digest()
     arr[: config.lines * apart : apart].sum()  # in ascending order: region.measure() says why
-    work = region.Work(lambda rounds: gather(arr, indices, rounds), lambda rounds: rounds * config.lines, config.lines)
+    work = region.Work(
+        lambda rounds: gather(arr, indices, rounds),
+        lambda rounds: rounds * config.lines,
+        config.lines,
+    )
     return region.record(config, arena, region.measure(config, work), int.from_bytes(order))
 
 

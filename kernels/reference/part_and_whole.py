@@ -1,9 +1,10 @@
-"""Of a cycle too large to be timed whole, a part against the whole, for `make bench`: both of one region, since two processes differ by
-more, in neighbours and in physical pages.
+"""Of a cycle too large to be timed whole, a part against the whole, for `make bench`: both of one
+region, since two processes differ by more, in neighbours and in physical pages.
 
     python -m kernels.reference.part_and_whole PAGE_CHASE LAYOUT LINES
 
-Prints the medians over ten processes: ns per hop of the first PART hops, of all hops of two or three cycles, and of their ratio."""
+Prints the medians over ten processes: ns per hop of the first PART hops, of all hops of two or
+three cycles, and of their ratio."""
 
 from __future__ import annotations
 
@@ -27,7 +28,12 @@ rounds = []
 for seed in range(1, 11):
     long = record(three_cycles_ms, seed)
     batches, hops = long["batch_ns_per_access"], long["accesses"]
-    part, whole = statistics.mean(batches[: -(-PART * len(batches) // hops)]), statistics.mean(batches)
-    if hops >= lines:  # else this process was slower by far than the first one, and has no whole cycle
+    part, whole = (
+        statistics.mean(batches[: -(-PART * len(batches) // hops)]),
+        statistics.mean(batches),
+    )
+    if (
+        hops >= lines
+    ):  # else this process was slower by far than the first one, and has no whole cycle
         rounds.append((part, whole, part / whole))
 print(*map(statistics.median, zip(*rounds, strict=True)))

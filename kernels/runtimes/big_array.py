@@ -1,6 +1,8 @@
-"""big_array: one large array in Python, as everybody allocates it or on huge pages; random reads of single bytes, timed.
+"""big_array: one large array in Python, as everybody allocates it or on huge pages; random reads of
+single bytes, timed.
 
-The contract is that of big_array.c. The loop is numba's: the interpreter's own work at each step would hide the memory.
+The contract is that of big_array.c. The loop is numba's: the interpreter's own work at each step
+would hide the memory.
 """
 
 import errno
@@ -17,8 +19,8 @@ HUGE_PAGE = 2 << 20
 
 
 def huge_array(size: int) -> np.ndarray:
-    # [recipe]
-    # Private: mmap's default is shared, and shared memory obeys a setting of its own (shmem_enabled).
+    # [recipe] Private: mmap's default is shared, and shared memory obeys a setting of its own
+    # (shmem_enabled).
     region = mmap.mmap(-1, size + HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     start = -np.frombuffer(region, np.uint8).ctypes.data % HUGE_PAGE
     region.madvise(mmap.MADV_HUGEPAGE, start, size)
@@ -65,8 +67,20 @@ def main() -> None:
         got, state = read(array, state)
         batch_ns.append(time.monotonic_ns() - begin)
         total, state = total + got, np.uint64(state)
-    print(json.dumps({"language": "python", "variant": sys.argv[1], "array_bytes": size, "address": array.ctypes.data,
-                      "accesses": ACCESSES, "sum": total, "batch_ns": batch_ns}), flush=True)
+    print(
+        json.dumps(
+            {
+                "language": "python",
+                "variant": sys.argv[1],
+                "array_bytes": size,
+                "address": array.ctypes.data,
+                "accesses": ACCESSES,
+                "sum": total,
+                "batch_ns": batch_ns,
+            }
+        ),
+        flush=True,
+    )
     sys.stdin.readline()
 
 

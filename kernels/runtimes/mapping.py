@@ -1,9 +1,11 @@
-"""mapping: memory requested in one of Linux's ways and written; then it waits, so that its smaps can be read.
+"""mapping: memory requested in one of Linux's ways and written; then it waits, so that its smaps
+can be read.
 
     mapping.py WAY BYTES FOLDER
 
-Prints one JSON line: address and bytes of the requested part, and bytes of the mapping. Exit 2: bad arguments; 3: Linux refuses the
-memory; 4: this process may not mount a file system. Mounts are in a namespace of their own; files in FOLDER are already unlinked.
+Prints one JSON line: address and bytes of the requested part, and bytes of the mapping. Exit 2: bad
+arguments; 3: Linux refuses the memory; 4: this process may not mount a file system. Mounts are in a
+namespace of their own; files in FOLDER are already unlinked.
 """
 
 import ctypes
@@ -23,10 +25,18 @@ CLONE_NEWNS, CLONE_NEWUSER, MS_PRIVATE_RECURSIVE = 0x20000, 0x10000000, 1 << 18 
 
 
 class Region:
-    """A mapping, aligned to huge pages from `start` on if it has spare room; advised, written: bytes from there."""
+    """A mapping, aligned to huge pages from `start` on if it has spare room; advised, written:
+    bytes from there."""
 
-    def __init__(self, size: int, flags: int = PRIVATE, file: int = -1, advised: int = 0, written: int | None = None,
-                 spare: int = HUGE_PAGE):
+    def __init__(
+        self,
+        size: int,
+        flags: int = PRIVATE,
+        file: int = -1,
+        advised: int = 0,
+        written: int | None = None,
+        spare: int = HUGE_PAGE,
+    ):
         self.size = size
         self.map = mmap.mmap(file, size + spare, flags=flags)
         whole = ctypes.c_char.from_buffer(self.map)
@@ -116,13 +126,18 @@ def _mounted(folder: Path, kind: str, options: str) -> Path:
     if libc.unshare(CLONE_NEWNS | (CLONE_NEWUSER if user else 0)):
         _refuse(4, os.strerror(ctypes.get_errno()))
     if user:  # as root of a namespace of users, which not every kernel lets one be
-        for name, text in (("uid_map", f"0 {user} 1"), ("setgroups", "deny"), ("gid_map", f"0 {group} 1")):
+        for name, text in (
+            ("uid_map", f"0 {user} 1"),
+            ("setgroups", "deny"),
+            ("gid_map", f"0 {group} 1"),
+        ):
             try:
                 Path("/proc/self", name).write_text(text)
             except OSError as error:
                 _refuse(4, os.strerror(error.errno or 0))
     if libc.mount(b"none", b"/", None, MS_PRIVATE_RECURSIVE, None) or libc.mount(
-            b"none", bytes(folder), kind.encode(), 0, options.encode()):
+        b"none", bytes(folder), kind.encode(), 0, options.encode()
+    ):
         _refuse(4, os.strerror(ctypes.get_errno()))
     return folder
 
@@ -132,21 +147,56 @@ def _refuse(status: int, why: str) -> NoReturn:
     sys.exit(status)
 
 
-WAYS: dict[str, Callable[[int, Path], Region]] = {way.__name__.replace("_", "-"): way for way in (
-    anonymous, advised, half, arena, dropped, shared, memfd, memfd_pool, pool, file, file_advised, tmpfs, tmpfs_huge, hugetlbfs)}
-ASKED = {"half": lambda size: size // 2, "dropped": lambda size: size // 2, "arena": lambda _: ARENA}  # less than is mapped
+WAYS: dict[str, Callable[[int, Path], Region]] = {
+    way.__name__.replace("_", "-"): way
+    for way in (
+        anonymous,
+        advised,
+        half,
+        arena,
+        dropped,
+        shared,
+        memfd,
+        memfd_pool,
+        pool,
+        file,
+        file_advised,
+        tmpfs,
+        tmpfs_huge,
+        hugetlbfs,
+    )
+}
+ASKED = {
+    "half": lambda size: size // 2,
+    "dropped": lambda size: size // 2,
+    "arena": lambda _: ARENA,
+}  # less than is mapped
 
 
 def main() -> None:
-    if len(sys.argv) != 4 or sys.argv[1] not in WAYS or not sys.argv[2].isdecimal() or int(sys.argv[2]) % (4 * HUGE_PAGE):
+    if (
+        len(sys.argv) != 4
+        or sys.argv[1] not in WAYS
+        or not sys.argv[2].isdecimal()
+        or int(sys.argv[2]) % (4 * HUGE_PAGE)
+    ):
         sys.exit(2)
     way, size = sys.argv[1], int(sys.argv[2])
     try:
         region = WAYS[way](size, Path(sys.argv[3]))
     except OSError as error:
         _refuse(3, os.strerror(error.errno or 0))
-    print(json.dumps({"way": way, "address": region.address, "array_bytes": ASKED.get(way, lambda size: size)(region.size),
-                      "mapped_bytes": region.size}), flush=True)
+    print(
+        json.dumps(
+            {
+                "way": way,
+                "address": region.address,
+                "array_bytes": ASKED.get(way, lambda size: size)(region.size),
+                "mapped_bytes": region.size,
+            }
+        ),
+        flush=True,
+    )
     sys.stdin.readline()
 
 

@@ -1,9 +1,11 @@
-"""text: code made executable in one of Linux's ways and called on each page; then it waits, so that its smaps can be read.
+"""text: code made executable in one of Linux's ways and called on each page; then it waits, so that
+its smaps can be read.
 
     text.py WAY BYTES FOLDER
 
-Prints one JSON line: the code's address and bytes, and the mapping's. Exit 2: bad arguments; 3: Linux refuses the memory; 4: written
-memory may not be executed; 5: pages of this kind are not collapsed on request. No page is writable and executable at once.
+Prints one JSON line: the code's address and bytes, and the mapping's. Exit 2: bad arguments; 3:
+Linux refuses the memory; 4: written memory may not be executed; 5: pages of this kind are not
+collapsed on request. No page is writable and executable at once.
 """
 
 import ctypes
@@ -19,7 +21,10 @@ from pathlib import Path
 from typing import NoReturn
 
 HUGE_PAGE, BASE_PAGE = 2 << 20, mmap.PAGESIZE
-RETURN = {"x86_64": b"\xc3", "aarch64": b"\xc0\x03\x5f\xd6"}  # an instruction that goes back to where it was called from
+RETURN = {
+    "x86_64": b"\xc3",
+    "aarch64": b"\xc0\x03\x5f\xd6",
+}  # an instruction that goes back to where it was called from
 FIXED, COLLAPSE = 0x10, 25  # MAP_FIXED; MADV_COLLAPSE, Linux 6.1
 PRIVATE, SHARED, ANONYMOUS = mmap.MAP_PRIVATE, mmap.MAP_SHARED, mmap.MAP_ANONYMOUS
 READ, WRITE, EXECUTE = mmap.PROT_READ, mmap.PROT_WRITE, mmap.PROT_EXEC
@@ -27,7 +32,14 @@ NO_MEMORY, NO_CODE, NO_JOINING = 3, 4, 5  # exit statuses
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.mmap.restype = ctypes.c_void_p
-libc.mmap.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long
+libc.mmap.argtypes = (
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_long,
+)
 
 
 def _refuse(status: int, why: str) -> NoReturn:
@@ -53,11 +65,15 @@ def _advise(address: int, size: int, advice: int, status: int = NO_JOINING) -> N
 
 
 def _anonymous(size: int, advice: int | None = None) -> int:
-    address = _checked(libc.mmap(_aligned(size), size, READ | WRITE, PRIVATE | ANONYMOUS | FIXED, -1, 0))
+    address = _checked(
+        libc.mmap(_aligned(size), size, READ | WRITE, PRIVATE | ANONYMOUS | FIXED, -1, 0)
+    )
     if advice is not None:
         _advise(address, size, advice)
     ctypes.memmove(address, _code(size), size)
-    _checked(libc.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(size), READ | EXECUTE), NO_CODE)
+    _checked(
+        libc.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(size), READ | EXECUTE), NO_CODE
+    )
     return address
 
 
@@ -68,7 +84,9 @@ def _code(size: int) -> bytes:
 
 
 def _mapped(file: int, size: int, flags: int, collapse: bool = False) -> int:
-    address = _checked(libc.mmap(_aligned(size), size, READ | EXECUTE, flags | FIXED, file, 0), NO_CODE)
+    address = _checked(
+        libc.mmap(_aligned(size), size, READ | EXECUTE, flags | FIXED, file, 0), NO_CODE
+    )
     if collapse:
         _advise(address, size, COLLAPSE)
     return address
@@ -120,12 +138,19 @@ def file_collapsed(size: int, folder: Path) -> int:
     return _file(size, folder, collapse=True)
 
 
-WAYS: dict[str, Callable[[int, Path], int]] = {way.__name__.replace("_", "-"): way for way in (
-    anonymous, advised, memfd, memfd_collapsed, memfd_pool, file, file_collapsed)}
+WAYS: dict[str, Callable[[int, Path], int]] = {
+    way.__name__.replace("_", "-"): way
+    for way in (anonymous, advised, memfd, memfd_collapsed, memfd_pool, file, file_collapsed)
+}
 
 
 def main() -> None:
-    if len(sys.argv) != 4 or sys.argv[1] not in WAYS or not sys.argv[2].isdecimal() or int(sys.argv[2]) % HUGE_PAGE:
+    if (
+        len(sys.argv) != 4
+        or sys.argv[1] not in WAYS
+        or not sys.argv[2].isdecimal()
+        or int(sys.argv[2]) % HUGE_PAGE
+    ):
         sys.exit(2)
     if platform.machine() not in RETURN:
         _refuse(NO_CODE, f"no code is written here for {platform.machine()}")
@@ -133,10 +158,16 @@ def main() -> None:
     try:
         address = WAYS[way](size, Path(sys.argv[3]))
     except OSError as error:
-        _refuse(NO_CODE if error.errno in (errno.EACCES, errno.EPERM) else NO_MEMORY, os.strerror(error.errno or 0))
+        _refuse(
+            NO_CODE if error.errno in (errno.EACCES, errno.EPERM) else NO_MEMORY,
+            os.strerror(error.errno or 0),
+        )
     for at in range(address, address + size, BASE_PAGE):
         ctypes.CFUNCTYPE(None)(at)()
-    print(json.dumps({"way": way, "address": address, "array_bytes": size, "mapped_bytes": size}), flush=True)
+    print(
+        json.dumps({"way": way, "address": address, "array_bytes": size, "mapped_bytes": size}),
+        flush=True,
+    )
     sys.stdin.readline()
 
 

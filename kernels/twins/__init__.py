@@ -1,7 +1,7 @@
 """Kernels in numba, for machines without a C compiler, each with the checksums of its C file.
 
-Compiled code is cached in the build folder under a digest of all modules here. numba's own cache checks only the file of the function,
-and would run old code that was inlined from another file.
+Compiled code is cached in the build folder under a digest of all modules here. numba's own cache
+checks only the file of the function, and would run old code that was inlined from another file.
 """
 
 import atexit
@@ -22,7 +22,11 @@ def _kept() -> str:
     digest = hashlib.sha256(f"{numba.__version__} {llvmlite.__version__}".encode())
     for module in sorted(_HERE.glob("*.py")):
         digest.update(hashlib.sha256(module.read_bytes()).digest())
-    folder = Path(os.environ.get("TLB_BUILD", _HERE.parents[1] / "_build")) / "kernels" / f"twins-{digest.hexdigest()[:16]}"
+    folder = (
+        Path(os.environ.get("TLB_BUILD", _HERE.parents[1] / "_build"))
+        / "kernels"
+        / f"twins-{digest.hexdigest()[:16]}"
+    )
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
@@ -32,4 +36,6 @@ def _kept() -> str:
     return str(folder)
 
 
-numba.config.CACHE_DIR = _kept()  # read when a function is defined, so before any module here is imported
+numba.config.CACHE_DIR = (
+    _kept()
+)  # read when a function is defined, so before any module here is imported

@@ -1,4 +1,5 @@
-"""The memory that a numba kernel measures: kernels/arena.h, which gives the reasons, in numpy's terms."""
+"""The memory that a numba kernel measures: kernels/arena.h, which gives the reasons, in numpy's
+terms."""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ class Arena:
     working_set: int
     page: int
     mapping_bytes: int
-    mthp_before: tuple[int, int]  # pages of this size allocated, fallen back, before the first touch
+    mthp_before: tuple[
+        int, int
+    ]  # pages of this size allocated, fallen back, before the first touch
 
     def words(self) -> np.ndarray:
         """The arena as uint64 words, shape (bytes / 8,)."""
@@ -52,7 +55,9 @@ class Arena:
 
     def first(self, working_set: int) -> Arena:
         """The mapping's first pages, as many as these bytes take."""
-        return replace(self, working_set=working_set, bytes=-(-working_set // self.page) * self.page)
+        return replace(
+            self, working_set=working_set, bytes=-(-working_set // self.page) * self.page
+        )
 
 
 def _number(path: Path, if_absent: int) -> int:
@@ -81,7 +86,13 @@ def base_page() -> int:
 
 def page_bytes(pages: str) -> int:
     source, size = PAGES[pages]
-    return base_page() if source == "base" else _number(THP / "hpage_pmd_size", size) if source == "thp" else size
+    return (
+        base_page()
+        if source == "base"
+        else _number(THP / "hpage_pmd_size", size)
+        if source == "thp"
+        else size
+    )
 
 
 def advise(base: int, size: int, advice: int) -> int:
@@ -114,14 +125,18 @@ def _ask_for_mthp(base: int, size: int, page: int) -> None:
         piece *= 2
     for at in range(0, size, 2 * piece):
         if error := advise(base + at, min(piece, size - at), MADV_DONTDUMP):
-            unavailable("memory-short", f"too many mappings for {kib} kB pages: {os.strerror(error)}")
+            unavailable(
+                "memory-short", f"too many mappings for {kib} kB pages: {os.strerror(error)}"
+            )
 
 
 def _reserve(size: int) -> int:
-    """Return where addresses begin that have room for so many bytes from a whole GiB on, and for a base page on both sides of them.
+    """Return where addresses begin that have room for so many bytes from a whole GiB on, and for a
+    base page on both sides of them.
 
-    That page stays without memory. A thread's stack right beside the arena would be joined with it into one mapping: both are
-    VM_NOHUGEPAGE on base pages, since Linux 6.7 made stacks so. smaps would then state the stack's pages as the arena's.
+    That page stays without memory. A thread's stack right beside the arena would be joined with it
+    into one mapping: both are VM_NOHUGEPAGE on base pages, since Linux 6.7 made stacks so. smaps
+    would then state the stack's pages as the arena's.
     """
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE
     room = libc.mmap(None, size + base_page() + GIB, 0, flags, -1, 0) if size < 1 << 62 else FAILED
@@ -134,12 +149,20 @@ def _from_pool(base: int, size: int, pages: str, page: int) -> None:
     folder = Path(f"/sys/kernel/mm/hugepages/hugepages-{page >> 10}kB")
     if _number(folder / "free_hugepages", -1) < 0:
         unavailable("page-size-unsupported", f"the kernel has no pool of {pages} pages")
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_FIXED | MAP_HUGETLB | (page.bit_length() - 1) << MAP_HUGE_SHIFT
+    flags = (
+        mmap.MAP_PRIVATE
+        | mmap.MAP_ANONYMOUS
+        | MAP_FIXED
+        | MAP_HUGETLB
+        | (page.bit_length() - 1) << MAP_HUGE_SHIFT
+    )
     if libc.mmap(base, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0) == FAILED:
         why = os.strerror(ctypes.get_errno())
         left = max(0, _number(folder / "free_hugepages", 0) - _number(folder / "resv_hugepages", 0))
         gone = GONE if left >= size // page else ""
-        unavailable("pool-empty", f"{size // page} pages of {pages} needed, {left} free: {why}{gone}")
+        unavailable(
+            "pool-empty", f"{size // page} pages of {pages} needed, {left} free: {why}{gone}"
+        )
 
 
 def _ask(base: int, size: int, pages: str, page: int) -> None:
@@ -158,8 +181,11 @@ def _ask(base: int, size: int, pages: str, page: int) -> None:
         advise(base, size, MADV_NOHUGEPAGE)
 
 
-def on_all_cpus(work: Callable[[int, int], int], size: int, chunk: int, cpus: list[int]) -> list[int]:
-    """Run work(from, to) on each CPU's part of `size` bytes, in whole chunks; return its results in order."""
+def on_all_cpus(
+    work: Callable[[int, int], int], size: int, chunk: int, cpus: list[int]
+) -> list[int]:
+    """Run work(from, to) on each CPU's part of `size` bytes, in whole chunks; return its results in
+    order."""
     chunks = -(-size // chunk)
     threads = min(len(cpus), chunks, MOST_THREADS)
 
@@ -174,7 +200,9 @@ def on_all_cpus(work: Callable[[int, int], int], size: int, chunk: int, cpus: li
 def stay_on_this_node() -> None:
     cpu, node = ctypes.c_uint(), ctypes.c_uint()
     if not libc.getcpu(ctypes.byref(cpu), ctypes.byref(node)) and node.value < 64:
-        libc.syscall(SET_MEMPOLICY, 1, ctypes.byref(ctypes.c_ulong(1 << node.value)), ctypes.c_ulong(64))
+        libc.syscall(
+            SET_MEMPOLICY, 1, ctypes.byref(ctypes.c_ulong(1 << node.value)), ctypes.c_ulong(64)
+        )
 
 
 def _populate(base: int, size: int, pages: str, page: int, cpus: list[int]) -> None:
@@ -187,12 +215,15 @@ def _populate(base: int, size: int, pages: str, page: int, cpus: list[int]) -> N
         ctypes.memset(base, 1, size)
     elif error:
         pool = PAGES[pages][0] == "pool"
-        unavailable("pool-empty" if pool else "memory-short",
-                    f"{size} bytes could not be faulted in: {os.strerror(error)}{GONE if pool else ''}")
+        unavailable(
+            "pool-empty" if pool else "memory-short",
+            f"{size} bytes could not be faulted in: {os.strerror(error)}{GONE if pool else ''}",
+        )
 
 
 def map_arena(pages: str, working_set: int, cpus: list[int]) -> Arena:
-    """Map, advise and fault in `working_set` bytes on `pages`, aligned to 1 GiB, by two of the CPUs."""
+    """Map, advise and fault in `working_set` bytes on `pages`, aligned to 1 GiB, by two of the
+    CPUs."""
     page = page_bytes(pages)
     size = -(-working_set // page) * page
     room = _reserve(size)
@@ -236,18 +267,31 @@ def verify_backing(arena: Arena) -> None:
     odd += bool(lacking)
     whole = size >> 10
     if odd or mapped_kb < whole or thp_kb != (whole if source == "thp" else 0):
-        unavailable("backing-partial", f"asked for {whole} kB on {arena.pages}; smaps shows {mapped_kb} kB resident, "
-                    f"{thp_kb} kB on THP, {odd} mappings of another size or none")
+        unavailable(
+            "backing-partial",
+            f"asked for {whole} kB on {arena.pages}; smaps shows {mapped_kb} kB resident, "
+            f"{thp_kb} kB on THP, {odd} mappings of another size or none",
+        )
     if source == "mthp":
-        got, fell_back = (after - before for after, before in zip(_mthp_faults(page), arena.mthp_before, strict=True))
+        got, fell_back = (
+            after - before
+            for after, before in zip(_mthp_faults(page), arena.mthp_before, strict=True)
+        )
         if got < size // page or fell_back:
-            unavailable("backing-partial", f"{got} of {size // page} pages of {arena.pages} allocated, {fell_back} fell back")
+            unavailable(
+                "backing-partial",
+                f"{got} of {size // page} pages of {arena.pages} allocated, {fell_back} fell back",
+            )
 
 
 def page_table_bytes() -> int | None:
     """This process's page tables, if /proc states them."""
     try:
-        stated = re.search(r"^VmPTE:\s*(\d{1,12}) kB$", Path("/proc/self/status").read_text(errors="replace"), re.MULTILINE)
+        stated = re.search(
+            r"^VmPTE:\s*(\d{1,12}) kB$",
+            Path("/proc/self/status").read_text(errors="replace"),
+            re.MULTILINE,
+        )
     except OSError:
         return None
     return int(stated[1]) << 10 if stated else None

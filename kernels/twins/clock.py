@@ -13,7 +13,9 @@ from kernels.twins.hops import ARM64, assembly
 def sixteen_additions(typing, a, b):
     """a + 16 b by 16 dependent register additions, which no compiler may fold."""
     text = "\n".join(["add $0, $0, $2" if ARM64 else "addq $2, $0"] * 16)
-    return types.uint64(types.uint64, types.uint64), lambda context, builder, signature, args: assembly(builder, text, "=r,0,r", args)
+    return types.uint64(
+        types.uint64, types.uint64
+    ), lambda context, builder, signature, args: assembly(builder, text, "=r,0,r", args)
 
 
 @njit(cache=True)

@@ -46,29 +46,67 @@ def checked(config: Namespace) -> None:
     given, vertices = {name for name, _ in config.options}, config.vertices or config.lines
     blocked, ahead = config.mode == "blocked", config.mode == "prefetch"
     block = config.block_vertices if blocked else vertices
-    most = (1 << 29) if config.packed else (1 << 32) // (base_page() // LINE)  # a line's number has 32 bits
+    most = (
+        (1 << 29) if config.packed else (1 << 32) // (base_page() // LINE)
+    )  # a line's number has 32 bits
     if vertices != config.lines or vertices & (vertices - 1) or not 4 <= vertices <= most:
-        arguments.bad_argument(f"--vertices takes a power of two from 4 to {most}, and as many --lines.")
-    if block & (block - 1) or not 0 < block <= vertices or (not blocked and given & {"block_vertices", "block_steps"}):
-        arguments.bad_argument("--mode blocked, and no other, takes --block_vertices, a power of two up to --vertices, and --block_steps.")
-    if (config.walkers > 1 and (ahead or config.per_hop)) or (ahead and config.per_hop) or ("distance" in given and not ahead):
-        arguments.bad_argument("--distance takes --mode prefetch; --per_hop 1 takes another mode; and each of the two takes one walker.")
+        arguments.bad_argument(
+            f"--vertices takes a power of two from 4 to {most}, and as many --lines."
+        )
+    if (
+        block & (block - 1)
+        or not 0 < block <= vertices
+        or (not blocked and given & {"block_vertices", "block_steps"})
+    ):
+        arguments.bad_argument(
+            "--mode blocked, and no other, takes --block_vertices, a power of two up to --vertices, and --block_steps."
+        )
+    if (
+        (config.walkers > 1 and (ahead or config.per_hop))
+        or (ahead and config.per_hop)
+        or ("distance" in given and not ahead)
+    ):
+        arguments.bad_argument(
+            "--distance takes --mode prefetch; --per_hop 1 takes another mode; and each of the two takes one walker."
+        )
 
 
-def link_graph(config: Namespace, arena: Arena, block: int, key: int, step: int) -> tuple[np.ndarray, dict[str, float]]:
+def link_graph(
+    config: Namespace, arena: Arena, block: int, key: int, step: int
+) -> tuple[np.ndarray, dict[str, float]]:
     """Link and check the edges, uint32, by all CPUs; also: time and CPUs."""
-    begin_ns, edges, chunk = arguments.now_ns(), arena.words().view(np.uint32), max(arena.page, CHUNK)
+    begin_ns, edges, chunk = (
+        arguments.now_ns(),
+        arena.words().view(np.uint32),
+        max(arena.page, CHUNK),
+    )
     places = places_in(config.packed, arena.stride, arena.page)
 
     def vertices(begin: int, end: int) -> tuple[int, int]:
         return begin // int(places[0]), min(end // int(places[0]), config.lines)
 
     cycle = np.uint64(block), np.uint64(key), np.uint64(step)
-    on_all_cpus(lambda *part: link_vertices(edges, *vertices(*part), *cycle, *places), arena.bytes, chunk, config.cpus)
-    wrong = on_all_cpus(lambda *part: count_wrong(edges, *vertices(*part), *cycle[::2], *places), arena.bytes, chunk, config.cpus)
+    on_all_cpus(
+        lambda *part: link_vertices(edges, *vertices(*part), *cycle, *places),
+        arena.bytes,
+        chunk,
+        config.cpus,
+    )
+    wrong = on_all_cpus(
+        lambda *part: count_wrong(edges, *vertices(*part), *cycle[::2], *places),
+        arena.bytes,
+        chunk,
+        config.cpus,
+    )
     if sum(wrong) or step % 2 == 0 or MULTIPLIER % 4 != 1:
-        arguments.unavailable("kernel-garbage", f"{sum(wrong)} vertices lead out of their block or not to the next one of its cycle")
-    return edges, {"prepare_graph_ns": float(arguments.now_ns() - begin_ns), "prepare_threads": float(len(wrong))}
+        arguments.unavailable(
+            "kernel-garbage",
+            f"{sum(wrong)} vertices lead out of their block or not to the next one of its cycle",
+        )
+    return edges, {
+        "prepare_graph_ns": float(arguments.now_ns() - begin_ns),
+        "prepare_threads": float(len(wrong)),
+    }
 
 
 def bins_of(config: Namespace) -> np.ndarray:
@@ -77,7 +115,9 @@ def bins_of(config: Namespace) -> np.ndarray:
 
 def must_stand(due: np.ndarray, at: np.ndarray) -> None:
     if not np.array_equal(due, at):
-        arguments.unavailable("kernel-garbage", "walked hop by hop, the walkers end elsewhere: not all hops were made")
+        arguments.unavailable(
+            "kernel-garbage", "walked hop by hop, the walkers end elsewhere: not all hops were made"
+        )
 
 
 class Rounds:
@@ -85,7 +125,9 @@ class Rounds:
 
     def __init__(self, walker: Walk, turns: int, per_hop: bool) -> None:
         self.walker, self.turns, self.per_hop = walker, turns, per_hop
-        self.tallies = np.ones((64, BINS), dtype=np.int64)  # faulted in; one a call: only the last ones are in the region
+        self.tallies = np.ones(
+            (64, BINS), dtype=np.int64
+        )  # faulted in; one a call: only the last ones are in the region
         self.done: list[tuple[Walk, int, int]] = []
 
     def run(self, rounds: int) -> int:
@@ -99,33 +141,65 @@ class Rounds:
         before, last, _ = self.done[-1]
         must_stand(before.retraced(last)[0], self.walker.at)
 
-    def of_last(self, batches: int, clock: float, ghz: float) -> tuple[dict[str, float], list[list[float]]]:
+    def of_last(
+        self, batches: int, clock: float, ghz: float
+    ) -> tuple[dict[str, float], list[list[float]]]:
         """Quantiles and histogram of the last calls."""
         last = slice(len(self.done) - batches, len(self.done))
         bins = self.tallies[last].sum(axis=0)
         full = np.flatnonzero(bins)
-        histogram = [[float(f"{least / ghz:.7g}"), int(bins[i])] for i, least in zip(full, least_of(full), strict=True)]
+        histogram = [
+            [float(f"{least / ghz:.7g}"), int(bins[i])]
+            for i, least in zip(full, least_of(full), strict=True)
+        ]
         return of_hops(bins, sum(ticks for _, _, ticks in self.done[last]), clock, ghz), histogram
 
 
 def asked(words: list[str] | None = None) -> Namespace:
-    config = arguments.parse_arguments("graph_walk", ["random"], ["packed", "spread"], ["plain", "blocked", "prefetch"], {
-        "vertices": (0, 4, 1 << 29), "walkers": (1, 1, MOST_WALKERS), "block_vertices": (0, 4, 1 << 29),
-        "block_steps": (1024, 1, 1 << 30), "distance": (8, 0, AHEAD), "per_hop": (0, 0, 1)}, words=words)
+    config = arguments.parse_arguments(
+        "graph_walk",
+        ["random"],
+        ["packed", "spread"],
+        ["plain", "blocked", "prefetch"],
+        {
+            "vertices": (0, 4, 1 << 29),
+            "walkers": (1, 1, MOST_WALKERS),
+            "block_vertices": (0, 4, 1 << 29),
+            "block_steps": (1024, 1, 1 << 30),
+            "distance": (8, 0, AHEAD),
+            "per_hop": (0, 0, 1),
+        },
+        words=words,
+    )
     checked(config)
     return config
 
 
 def walk_of(config: Namespace, arena: Arena, room: int) -> tuple[Walk, int, dict[str, float]]:
-    """Link a graph, record a path if needed, make the first turns and check them hop by hop: (walk, checksum, also)."""
+    """Link a graph, record a path if needed, make the first turns and check them hop by hop: (walk,
+    checksum, also)."""
     blocked, ahead = config.mode == "blocked", config.mode == "prefetch"
     block = config.block_vertices if blocked else config.lines
     state, (key, step, *starts) = seeded(config.seed, 2 + config.walkers)
     edges, also = link_graph(config, arena, block, key, step | 1)
     places = places_in(config.packed, arena.stride, arena.page)
-    at = np.array([stand(np.uint64(start & (config.lines - 1)), *places) for start in starts], dtype=np.uint64)
+    at = np.array(
+        [stand(np.uint64(start & (config.lines - 1)), *places) for start in starts], dtype=np.uint64
+    )
     segment = config.block_steps if blocked else room if ahead else 2**62
-    walker = Walk(edges, config.lines, block, at, state, segment, segment, NO_PATH, state, config.distance * ahead, *map(int, places))
+    walker = Walk(
+        edges,
+        config.lines,
+        block,
+        at,
+        state,
+        segment,
+        segment,
+        NO_PATH,
+        state,
+        config.distance * ahead,
+        *map(int, places),
+    )
     due, checksum, _ = walker.retraced(4096)
     if ahead:
         _, _, path = walker.retraced(room, room)
@@ -142,7 +216,9 @@ def measure_point(config: Namespace, arena: Arena) -> region.Record:
     vertices, walkers, cache = config.lines, config.walkers, lines_to_warm(config)
     walker, checksum, also = walk_of(config, arena, hops_for(vertices, PATHS * cache) + (1 << 18))
     required = hops_for(vertices, PART * (TAIL if config.per_hop else 1))
-    rounds = Rounds(walker, -(-max(required, 1 << 14) // (region.MIN_BATCHES * walkers)), bool(config.per_hop))
+    rounds = Rounds(
+        walker, -(-max(required, 1 << 14) // (region.MIN_BATCHES * walkers)), bool(config.per_hop)
+    )
     warm = hops_for(vertices, cache) // walkers + 4096
     with region.Fifo(config):
         walker.go(warm, bins_of(config))
@@ -151,10 +227,16 @@ def measure_point(config: Namespace, arena: Arena) -> region.Record:
     ghz = (read_stamp() - first_stamp) / (arguments.now_ns() - first_ns)
     rounds.check_last()
     more, stay = {}, config.block_steps if config.mode == "blocked" else 0
-    also |= {"warm_hops": float(warm * walkers), "distinct_lines_expected": expected_lines(
-        vertices, walker.block, measured["accesses"], stay)}
+    also |= {
+        "warm_hops": float(warm * walkers),
+        "distinct_lines_expected": expected_lines(
+            vertices, walker.block, measured["accesses"], stay
+        ),
+    }
     if config.per_hop:
-        quantiles, more["histogram"] = rounds.of_last(len(measured["batch_ns_per_access"]), clock_ticks(nothing), ghz)
+        quantiles, more["histogram"] = rounds.of_last(
+            len(measured["batch_ns_per_access"]), clock_ticks(nothing), ghz
+        )
         also |= quantiles
     elif config.mode != "prefetch":
         also["four_vertices_ns_per_access"] = four_ns

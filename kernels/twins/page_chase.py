@@ -37,6 +37,8 @@ def follow(p, hops):
     for _ in range(hops % uint64(16)):
         p = load(p)
     return p
+
+
 # [end]
 
 
@@ -50,6 +52,8 @@ def follow_draws(base, draw, loaded):
         loaded = load(base + uint64(draw[i + 2]) * uint64(64) + loaded)
         loaded = load(base + uint64(draw[i + 3]) * uint64(64) + loaded)
     return loaded + uint64(i + 4)
+
+
 # [end]
 
 
@@ -57,10 +61,14 @@ def follow_draws(base, draw, loaded):
 def link(words, base, next_line, stride, bits):
     """Link the lines, each to its next one; how many then lead elsewhere."""
     for i in range(len(next_line)):
-        words[line_offset(i, stride, bits) >> uint64(3)] = base + line_offset(next_line[i], stride, bits)
+        words[line_offset(i, stride, bits) >> uint64(3)] = base + line_offset(
+            next_line[i], stride, bits
+        )
     wrong = 0
     for i in range(len(next_line)):
-        wrong += load(base + line_offset(i, stride, bits)) != base + line_offset(next_line[i], stride, bits)
+        wrong += load(base + line_offset(i, stride, bits)) != base + line_offset(
+            next_line[i], stride, bits
+        )
     return wrong
 
 
@@ -85,8 +93,14 @@ def to_places(visit, stride, bits):
         visit[i] = line_offset(visit[i], stride, bits) >> uint64(6)
 
 
-def place_cycle(words: np.ndarray, base: np.uint64, lines: int, places: tuple[np.uint64, np.uint64], shuffled: bool,
-                seed: np.uint64) -> np.ndarray:
+def place_cycle(
+    words: np.ndarray,
+    base: np.uint64,
+    lines: int,
+    places: tuple[np.uint64, np.uint64],
+    shuffled: bool,
+    seed: np.uint64,
+) -> np.ndarray:
     """Link the lines into one cycle; the lines in the order of their visits, uint32 (lines,)."""
     next_line = np.arange(lines, dtype=np.uint32)
     if shuffled:
@@ -101,10 +115,14 @@ def place_cycle(words: np.ndarray, base: np.uint64, lines: int, places: tuple[np
     return visit
 
 
-def chase(config: Namespace, arena: Arena, places: tuple[np.uint64, np.uint64]) -> tuple[region.Work, int]:
+def chase(
+    config: Namespace, arena: Arena, places: tuple[np.uint64, np.uint64]
+) -> tuple[region.Work, int]:
     """The chase through a cycle, and the checksum of what it visits."""
     base, hops, warm = np.uint64(arena.base), 0, visits_to_warm(config)
-    visit = place_cycle(arena.words(), base, config.lines, places, config.order == "cycle", np.uint64(config.seed))
+    visit = place_cycle(
+        arena.words(), base, config.lines, places, config.order == "cycle", np.uint64(config.seed)
+    )
     a_round, one = STEP if warm else config.lines, np.uint64(1)
 
     def after(more: int) -> int:
@@ -120,18 +138,30 @@ def chase(config: Namespace, arena: Arena, places: tuple[np.uint64, np.uint64]) 
         return int(last)
 
     first, visits = (warm + region.SETTLE * STEP, PART) if warm else (0, config.lines)
-    work = region.Work(run, lambda rounds: after(rounds * a_round - 1), a_round, warm // STEP, PART // STEP if warm else 0)
+    work = region.Work(
+        run,
+        lambda rounds: after(rounds * a_round - 1),
+        a_round,
+        warm // STEP,
+        PART // STEP if warm else 0,
+    )
     return work, int(checksum_from(visit, first, visits))
 
 
-def draws(config: Namespace, arena: Arena, places: tuple[np.uint64, np.uint64]) -> tuple[region.Work, int]:
+def draws(
+    config: Namespace, arena: Arena, places: tuple[np.uint64, np.uint64]
+) -> tuple[region.Work, int]:
     """Lines drawn one by one, and the checksum of what is visited."""
     draw = np.empty(-(-max(config.lines * 4, 1 << 18) // STEP) * STEP, dtype=np.uint32)
     stand(arena.words(), config.lines, *places)
     draw_lines(draw, config.lines, np.uint64(config.seed))
     warm, base, loaded, at = visits_to_warm(config), np.uint64(arena.base - STANDING), STANDING, 0
     a_round = STEP if warm else len(draw)
-    checksum = checksum_from(draw, warm + region.SETTLE * STEP, PART) if warm else checksum_from(draw, 0, len(draw))
+    checksum = (
+        checksum_from(draw, warm + region.SETTLE * STEP, PART)
+        if warm
+        else checksum_from(draw, 0, len(draw))
+    )
     to_places(draw, *places)
 
     def run(rounds: int) -> int:
@@ -143,7 +173,9 @@ def draws(config: Namespace, arena: Arena, places: tuple[np.uint64, np.uint64]) 
             at, left = (at + len(some)) % len(draw), left - len(some)
         return loaded
 
-    return region.Work(run, lambda _: STANDING, a_round, warm // STEP, PART // STEP if warm else 0), int(checksum)
+    return region.Work(
+        run, lambda _: STANDING, a_round, warm // STEP, PART // STEP if warm else 0
+    ), int(checksum)
 
 
 def asked(words: list[str] | None = None) -> Namespace:
@@ -158,7 +190,13 @@ def measure_point(config: Namespace, arena: Arena) -> region.Record:
     work, checksum = (draws if config.order == "random" else chase)(config, arena, places)
     touch_lines(np.uint64(arena.base), config.lines, *places)
     measured = region.measure(config, work)
-    return region.record(config, arena, measured, checksum, {"warm_hops": float(work.warm * STEP)} if work.warm else {})
+    return region.record(
+        config,
+        arena,
+        measured,
+        checksum,
+        {"warm_hops": float(work.warm * STEP)} if work.warm else {},
+    )
 
 
 def main() -> None:

@@ -22,6 +22,8 @@ def gather(memory, index, rounds):
         for i in range(len(index)):
             total += uint64(memory[uint64(index[i])])
     return total
+
+
 # [end]
 
 
@@ -38,14 +40,21 @@ def asked(words: list[str] | None = None) -> Namespace:
 
 def measure_point(config: Namespace, arena: Arena) -> region.Record:
     memory, index = arena.words().view(np.uint8), np.empty(config.lines, dtype=np.int64)
-    visit, places = np.arange(config.lines, dtype=np.uint32), places_in(config.packed, arena.stride, arena.page)
+    visit, places = (
+        np.arange(config.lines, dtype=np.uint32),
+        places_in(config.packed, arena.stride, arena.page),
+    )
     if config.order == "cycle":
         shuffle(visit, 1, np.uint64(config.seed))
     place(memory, visit, index, *places)
     checksum = int(checksum_from(visit, 0, config.lines))
     del visit
     touch_lines(np.uint64(arena.base), config.lines, *places)
-    work = region.Work(lambda rounds: int(gather(memory, index, rounds)), lambda rounds: rounds * config.lines, config.lines)
+    work = region.Work(
+        lambda rounds: int(gather(memory, index, rounds)),
+        lambda rounds: rounds * config.lines,
+        config.lines,
+    )
     return region.record(config, arena, region.measure(config, work), checksum)
 
 

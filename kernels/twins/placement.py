@@ -1,4 +1,5 @@
-"""Where lines lie and in which order they are visited: kernels/placement.h. Equal seeds give equal orders."""
+"""Where lines lie and in which order they are visited: kernels/placement.h. Equal seeds give equal
+orders."""
 
 from __future__ import annotations
 
@@ -49,7 +50,11 @@ def mix(checksum, line):
 def places_in(packed: bool, stride: int, page: int) -> tuple[np.uint64, np.uint64]:
     """Stride in bytes, and the bits of a line's place in its page."""
     room = page if stride > page else stride & -stride
-    return (np.uint64(LINE), np.uint64(0)) if packed else (np.uint64(stride), np.uint64((room // LINE).bit_length() - 1))
+    return (
+        (np.uint64(LINE), np.uint64(0))
+        if packed
+        else (np.uint64(stride), np.uint64((room // LINE).bit_length() - 1))
+    )
 
 
 @njit(inline="always")
@@ -64,7 +69,8 @@ def line_offset(line, stride, bits):
 
 @njit(cache=True)
 def shuffle(number, below, seed):
-    """As Fisher and Yates (below 1: any permutation) or Sattolo (0: one cycle); number: uint32 (n,)."""
+    """As Fisher and Yates (below 1: any permutation) or Sattolo (0: one cycle); number: uint32
+    (n,)."""
     state = uint64(seed)
     for i in range(len(number) - 1, 0, -1):
         state, j = next_random(state, i + below)
@@ -73,7 +79,8 @@ def shuffle(number, below, seed):
 
 @njit(cache=True)
 def visits_of(next_line):
-    """(lines in the cycle's visiting order, uint32 (lines,); how many until line 0 came round; whether it did)."""
+    """(lines in the cycle's visiting order, uint32 (lines,); how many until line 0 came round;
+    whether it did)."""
     visit, visited, line = np.empty_like(next_line), 0, np.uint32(0)
     while True:
         visit[visited] = line
@@ -93,14 +100,19 @@ def checksum_from(visit, first, visits):
 
 
 def lines_to_warm(config: argparse.Namespace) -> int:
-    """Visits that fill the caches: as many lines as the largest has, at most MOST_WARM, or as given; at most all lines."""
+    """Visits that fill the caches: as many lines as the largest has, at most MOST_WARM, or as
+    given; at most all lines."""
     asked = config.warm_hops or min(largest_cache_bytes(config.cpu) // LINE, MOST_WARM)
     return min(asked or config.lines, config.lines)
 
 
 def visits_to_warm(config: argparse.Namespace) -> int:
     """Visits to warm up before a part is timed; 0: every round visits all lines."""
-    return 0 if config.lines <= PART or config.order == "sequential" else -(-lines_to_warm(config) // STEP) * STEP
+    return (
+        0
+        if config.lines <= PART or config.order == "sequential"
+        else -(-lines_to_warm(config) // STEP) * STEP
+    )
 
 
 @intrinsic

@@ -52,8 +52,9 @@ def scatter(source, target, cursors, skip, bits):
 
 @njit(cache=True)
 def partition(source, target, between, ends, coarse, bits):
-    """Stable. ends, uint32 (2^bits,): where each partition ends in target. Two passes if coarse, uint32, has 2^(bits - bits // 2)
-    places: the first leaves its partitions, by the upper bits, in between, as large as target. One pass if coarse is empty."""
+    """Stable. ends, uint32 (2^bits,): where each partition ends in target. Two passes if coarse,
+    uint32, has 2^(bits - bits // 2) places: the first leaves its partitions, by the upper bits, in
+    between, as large as target. One pass if coarse is empty."""
     if len(coarse) == 0:
         count(source, ends, 0, bits)
         scatter(source, target, ends, 0, bits)
@@ -69,13 +70,16 @@ def partition(source, target, between, ends, coarse, bits):
         scatter(part, target[begin : coarse[p]], its_ends, bits - lower, lower)
         its_ends += begin
         begin = coarse[p]
+
+
 # [end]
 
 
 # [timed: join]
 @njit(cache=True)
 def join(r, s, table, skip):
-    """(pairs, sum of the products of their row numbers); r's keys are unique, table has at least two slots a row of r."""
+    """(pairs, sum of the products of their row numbers); r's keys are unique, table has at least
+    two slots a row of r."""
     slots, pairs, total = uint64(2 * len(r)), 0, uint64(0)
     for at in range(slots):
         table[at, ROW] = 0  # free: rows count from 1
@@ -105,6 +109,8 @@ def join_parts(r, s, table, r_ends, s_ends, bits):
         some, of_them = join(r[r_begin:r_end], s[s_begin:s_end], table, bits)
         pairs, total, r_begin, s_begin = pairs + some, total + of_them, r_end, s_end
     return pairs, total
+
+
 # [end]
 
 
@@ -138,7 +144,8 @@ def fill(r, s, seed):
 
 @njit(cache=True)
 def is_partitioned(parts, ends, seed, bits, foreign):
-    """Whether these are the rows of R (or S if foreign), each once, in its partition and in the old order."""
+    """Whether these are the rows of R (or S if foreign), each once, in its partition and in the old
+    order."""
     begin = 0
     for p in range(len(ends)):
         last = uint64(0)
@@ -165,8 +172,11 @@ def naive_rounds(rounds, r, s, table, due):
 
 
 @njit(cache=True)
-def partition_rounds(rounds, r, s, r_parts, s_parts, table, r_ends, s_ends, coarse, bits, spots, wanted, joining, due):
-    """wanted: row numbers at the spots, (2, spots), which are wiped before each round so that the last one's do not count."""
+def partition_rounds(
+    rounds, r, s, r_parts, s_parts, table, r_ends, s_ends, coarse, bits, spots, wanted, joining, due
+):
+    """wanted: row numbers at the spots, (2, spots), which are wiped before each round so that the
+    last one's do not count."""
     wrong = 0
     for _ in range(rounds):
         for spot in spots:
@@ -191,14 +201,24 @@ def median_ns(run, *given) -> float:
 
 
 def asked(words: list[str] | None = None) -> argparse.Namespace:
-    config = arguments.parse_arguments("radix_partition", ["random"], ["packed"], ["naive", "partitioned", "partition"],
-                                     own={"tuples": (0, LEAST, MOST), "bits": (6, 1, 14), "passes": (1, 1, 2)}, words=words)
+    config = arguments.parse_arguments(
+        "radix_partition",
+        ["random"],
+        ["packed"],
+        ["naive", "partitioned", "partition"],
+        own={"tuples": (0, LEAST, MOST), "bits": (6, 1, 14), "passes": (1, 1, 2)},
+        words=words,
+    )
     tuples = config.tuples or config.lines // ARRAYS * ROWS_A_LINE
     if not LEAST <= tuples <= MOST:
         least, most = (ARRAYS * rows // ROWS_A_LINE for rows in (LEAST, MOST))
-        arguments.bad_argument(f"--lines takes a whole number from {least} to {most}, not {config.lines}.")
+        arguments.bad_argument(
+            f"--lines takes a whole number from {least} to {most}, not {config.lines}."
+        )
     if config.tuples and config.lines != (lines := ARRAYS * -(-tuples // ROWS_A_LINE)):
-        arguments.bad_argument(f"--tuples {tuples} takes --lines {lines}, those of {ARRAYS} arrays of 16 bytes a tuple.")
+        arguments.bad_argument(
+            f"--tuples {tuples} takes --lines {lines}, those of {ARRAYS} arrays of 16 bytes a tuple."
+        )
     if config.mode == "naive" and dict(config.options).keys() - {"tuples"}:
         arguments.bad_argument("--mode naive takes no --bits and no --passes.")
     if config.passes == 2 and config.bits < 2:
@@ -207,8 +227,11 @@ def asked(words: list[str] | None = None) -> argparse.Namespace:
     return config
 
 
-def prepared(words: np.ndarray, tuples: int, mode: str, bits: int, passes: int, seed: np.uint64) -> tuple[Callable, int, dict]:
-    """Fill rows and tables in words (uint64): (rounds, checksum, also). rounds(n) works n times and returns the wrong answers."""
+def prepared(
+    words: np.ndarray, tuples: int, mode: str, bits: int, passes: int, seed: np.uint64
+) -> tuple[Callable, int, dict]:
+    """Fill rows and tables in words (uint64): (rounds, checksum, also). rounds(n) works n times and
+    returns the wrong answers."""
     room = -(-tuples // ROWS_A_LINE) * ROWS_A_LINE
     rows = words[: ARRAYS * room * 2].reshape(-1, 2)
     r, s, r_parts, s_parts = (rows[i * room : i * room + tuples] for i in range(4))
@@ -222,19 +245,32 @@ def prepared(words: np.ndarray, tuples: int, mode: str, bits: int, passes: int, 
     given = r, s, r_parts, s_parts, table, r_ends, s_ends, coarse, bits
     partition(r, r_parts, table, r_ends, coarse, bits)
     partition(s, s_parts, table, s_ends, coarse, bits)
-    if not (is_partitioned(r_parts, r_ends, seed, bits, False) and is_partitioned(s_parts, s_ends, seed, bits, True)):
+    if not (
+        is_partitioned(r_parts, r_ends, seed, bits, False)
+        and is_partitioned(s_parts, s_ends, seed, bits, True)
+    ):
         arguments.unavailable("kernel-garbage", "the partitions do not hold what they should")
-    spots = np.linspace(0, tuples - 1, min(tuples // 1024, 64)).astype(np.uint32)  # so few that they cost nothing
+    spots = np.linspace(0, tuples - 1, min(tuples // 1024, 64)).astype(
+        np.uint32
+    )  # so few that they cost nothing
     known = spots, np.stack([r_parts[spots, ROW], s_parts[spots, ROW]]), mode == "partitioned", due
-    also = {} if mode == "partitioned" else {"histogram_ns_per_access": median_ns(count, r, r_ends, 0, bits) / tuples}
+    also = (
+        {}
+        if mode == "partitioned"
+        else {"histogram_ns_per_access": median_ns(count, r, r_ends, 0, bits) / tuples}
+    )
     return lambda rounds: partition_rounds(rounds, *given, *known), checksum, also
 
 
 def measure_point(config: argparse.Namespace, arena: Arena) -> region.Record:
     seed, is_partition = np.uint64(config.seed), config.mode == "partition"
-    rounds, checksum, also = prepared(arena.words(), config.tuples, config.mode, config.bits, config.passes, seed)
+    rounds, checksum, also = prepared(
+        arena.words(), config.tuples, config.mode, config.bits, config.passes, seed
+    )
     touch_lines(np.uint64(arena.base), config.lines, *SIDE_BY_SIDE)
-    work = region.Work(lambda n: int(rounds(n)), lambda _: 0, config.tuples * (1 + is_partition))  # none is wrong
+    work = region.Work(
+        lambda n: int(rounds(n)), lambda _: 0, config.tuples * (1 + is_partition)
+    )  # none is wrong
     return region.record(config, arena, region.measure(config, work), int(checksum), also)
 
 

@@ -21,7 +21,8 @@ DRAWS = 1 << 20
 
 @intrinsic
 def remainder(typing, a, b):
-    """a % b in 32 bits, as in C and in the JVM: numba's own takes 64, which on many cores is far slower."""
+    """a % b in 32 bits, as in C and in the JVM: numba's own takes 64, which on many cores is far
+    slower."""
 
     def emit(context, builder, signature, args):
         a, b = (builder.trunc(arg, ir.IntType(32)) for arg in args)
@@ -33,7 +34,8 @@ def remainder(typing, a, b):
 # [timed]
 @njit(cache=True)
 def draw(state, bound):
-    """ThreadLocalRandom.nextInt(bound): (new state, a number in [0, bound)); bound from 1 to 2^31 - 1."""
+    """ThreadLocalRandom.nextInt(bound): (new state, a number in [0, bound)); bound from 1 to 2^31 -
+    1."""
     while True:
         state = uint64(state + uint64(0x9E3779B97F4A7C15))
         z = (state ^ (state >> uint64(33))) * uint64(0xFF51AFD7ED558CCD)
@@ -53,6 +55,8 @@ def touch(memory, state, bound, draws):
         state, at = draw(state, bound)
         total += uint64(memory[at])
     return state, total
+
+
 # [end]
 
 
@@ -97,11 +101,18 @@ def generator_ns(state: np.uint64, bound: np.uint64) -> float:
 
 
 def asked(words: list[str] | None = None) -> Namespace:
-    config = arguments.parse_arguments("random_touch", ["random"], ["packed"], own={
-        "bytes": (0, 1, 2**31 - 1), "spare_draws": (0, 0, 16)}, words=words)
+    config = arguments.parse_arguments(
+        "random_touch",
+        ["random"],
+        ["packed"],
+        own={"bytes": (0, 1, 2**31 - 1), "spare_draws": (0, 0, 16)},
+        words=words,
+    )
     config.bytes = size = config.bytes or config.lines * LINE
     if (lines := -(-size // LINE)) != config.lines or size >= 2**31:
-        arguments.bad_argument(f"--bytes {size} takes --lines {lines}, its lines of 64 bytes, and is below 2^31.")
+        arguments.bad_argument(
+            f"--bytes {size} takes --lines {lines}, its lines of 64 bytes, and is below 2^31."
+        )
     return config
 
 
@@ -114,12 +125,17 @@ def measure_point(config: Namespace, arena: Arena) -> region.Record:
     def read(rounds: int) -> int:
         nonlocal state
         reads = rounds * DRAWS
-        state, total = (touch_after(memory, np.uint64(state), bound, reads, spare) if spare else
-                        touch(memory, np.uint64(state), bound, reads))
+        state, total = (
+            touch_after(memory, np.uint64(state), bound, reads, spare)
+            if spare
+            else touch(memory, np.uint64(state), bound, reads)
+        )
         return int(total)
 
     work = region.Work(read, lambda rounds: rounds * DRAWS, DRAWS)  # every byte is 1
-    return region.record(config, arena, region.measure(config, work), int(checksum_of(seed, bound)), also)
+    return region.record(
+        config, arena, region.measure(config, work), int(checksum_of(seed, bound)), also
+    )
 
 
 def main() -> None:

@@ -17,13 +17,31 @@ from typing import Any
 
 import numpy as np
 
-from kernels.twins.arena import Arena, base_page, libc, map_arena, page_table_bytes, unmap, verify_backing
+from kernels.twins.arena import (
+    Arena,
+    base_page,
+    libc,
+    map_arena,
+    page_table_bytes,
+    unmap,
+    verify_backing,
+)
 from kernels.twins.arguments import LINE, bad_argument, exiting, now_ns, unavailable
 
 MIN_BATCHES, MOST_BATCHES, SETTLE, SLICES = 5, 16, 256, 16
 # A point so small that it takes no time but to compile what it runs.
-FEW = {"lines": 1 << 11, "packed": True, "bytes": 1 << 17, "step_bytes": 1 << 12, "vertices": 1 << 11, "block_vertices": 1 << 6,
-       "tuples": 1 << 10, "region_ms": 1, "control_fd": -1, "fifo": False}
+FEW = {
+    "lines": 1 << 11,
+    "packed": True,
+    "bytes": 1 << 17,
+    "step_bytes": 1 << 12,
+    "vertices": 1 << 11,
+    "block_vertices": 1 << 6,
+    "tuples": 1 << 10,
+    "region_ms": 1,
+    "control_fd": -1,
+    "fifo": False,
+}
 Record = dict[str, Any]
 Measure = Callable[[argparse.Namespace, Arena], Record]
 
@@ -46,8 +64,9 @@ def _gate(config: argparse.Namespace, command: bytes) -> None:
 
 
 class Fifo:
-    """SCHED_FIFO, if asked for, while `with` lasts. Linux stops a process that ran under it for 95 % of a second, so this one rests for
-    an eighth of its time after half a second without a rest."""
+    """SCHED_FIFO, if asked for, while `with` lasts. Linux stops a process that ran under it for 95
+    % of a second, so this one rests for an eighth of its time after half a second without a rest.
+    """
 
     _used_ns, _left_ns = 0, 0  # without a rest; when this process last left it
 
@@ -93,7 +112,10 @@ class Work:
         got = self.run(rounds)
         took = now_ns() - begin
         if got != due:
-            unavailable("kernel-garbage", f"the accesses ended in {got:x} where {due:x} was due: not all were made")
+            unavailable(
+                "kernel-garbage",
+                f"the accesses ended in {got:x} where {due:x} was due: not all were made",
+            )
         return took
 
     def warmed(self, fifo: Fifo) -> float:
@@ -123,8 +145,9 @@ def _clock(config: argparse.Namespace) -> Callable[[], float]:
 
 
 def measure(config: argparse.Namespace, work: Work) -> Record:
-    """Warm up, choose the batches, time them behind the gate and return the record's part. The lines were touched in ascending order
-    just before: reading smaps in between would evict them and reorder their translations."""
+    """Warm up, choose the batches, time them behind the gate and return the record's part. The
+    lines were touched in ascending order just before: reading smaps in between would evict them and
+    reorder their translations."""
     core_ghz = _clock(config)
     core_ghz()  # compiled, or loaded from numba's cache
     with Fifo(config) as fifo:
@@ -145,30 +168,68 @@ def measure(config: argparse.Namespace, work: Work) -> Record:
     ghz += [core_ghz() for _ in range(8)]
     tables = page_table_bytes()
     return {
-        "accesses": accesses * batches, "elapsed_ns": float(sum(took)), "prepare_ns": float(prepare_ns),
+        "accesses": accesses * batches,
+        "elapsed_ns": float(sum(took)),
+        "prepare_ns": float(prepare_ns),
         "ns_per_access": float(f"{statistics.median(took) / accesses:.9g}"),
-        "batch_ns_per_access": [float(f"{ns / accesses:.6g}") for ns in took], "core_ghz": float(f"{statistics.median(ghz):.6g}"),
-        "minor_faults": after.ru_minflt - before.ru_minflt, "major_faults": after.ru_majflt - before.ru_majflt,
-        "voluntary_switches": after.ru_nvcsw - before.ru_nvcsw, "involuntary_switches": after.ru_nivcsw - before.ru_nivcsw,
-        "migrations": sum(cpu != config.cpu for cpu in cpus), "cpu_ns": cpu_ns, "fifo": int(config.fifo),
-        **({} if tables is None else {"page_table_bytes": tables})}
+        "batch_ns_per_access": [float(f"{ns / accesses:.6g}") for ns in took],
+        "core_ghz": float(f"{statistics.median(ghz):.6g}"),
+        "minor_faults": after.ru_minflt - before.ru_minflt,
+        "major_faults": after.ru_majflt - before.ru_majflt,
+        "voluntary_switches": after.ru_nvcsw - before.ru_nvcsw,
+        "involuntary_switches": after.ru_nivcsw - before.ru_nivcsw,
+        "migrations": sum(cpu != config.cpu for cpu in cpus),
+        "cpu_ns": cpu_ns,
+        "fifo": int(config.fifo),
+        **({} if tables is None else {"page_table_bytes": tables}),
+    }
 
 
-def record(config: argparse.Namespace, arena: Arena, measured: Record, checksum: int, also: Mapping[str, float] = MappingProxyType({}),
-           **more: Any) -> Record:
+def record(
+    config: argparse.Namespace,
+    arena: Arena,
+    measured: Record,
+    checksum: int,
+    also: Mapping[str, float] = MappingProxyType({}),
+    **more: Any,
+) -> Record:
     """also: results of this kernel alone, unit in the name; more: fields of its own."""
-    asked = {name: getattr(config, name) for name in (
-        "kernel", "engine", "pages", "layout", "order", "lines", "mode", "options", "seed", "cpu")}
-    return {**asked, "backing": config.pages, "also": dict(also), "stride_bytes": arena.stride, "working_set_bytes": arena.working_set,
-            "arena_bytes": arena.bytes, "mapping_bytes": arena.mapping_bytes, **measured, "position": 0,
-            "checksum": f"{checksum:016x}", **more}
+    asked = {
+        name: getattr(config, name)
+        for name in (
+            "kernel",
+            "engine",
+            "pages",
+            "layout",
+            "order",
+            "lines",
+            "mode",
+            "options",
+            "seed",
+            "cpu",
+        )
+    }
+    return {
+        **asked,
+        "backing": config.pages,
+        "also": dict(also),
+        "stride_bytes": arena.stride,
+        "working_set_bytes": arena.working_set,
+        "arena_bytes": arena.bytes,
+        "mapping_bytes": arena.mapping_bytes,
+        **measured,
+        "position": 0,
+        "checksum": f"{checksum:016x}",
+        **more,
+    }
 
 
 # ---- a point
 
 
 def start(config: argparse.Namespace) -> None:
-    """Pin, and die with the parent (PR_SET_PDEATHSIG): a runner killed with -9 leaves no chase behind it."""
+    """Pin, and die with the parent (PR_SET_PDEATHSIG): a runner killed with -9 leaves no chase
+    behind it."""
     libc.prctl(1, 9, 0, 0, 0)
     reader = select.poll()
     reader.register(1, 0)
@@ -198,10 +259,24 @@ def in_its_own_arena(config: argparse.Namespace, measure_point: Measure) -> Reco
 
 
 def compiled(config: argparse.Namespace, measure_point: Measure) -> None:
-    """Compile or load all that a point runs, before its clock starts: by the same point over a few lines."""
+    """Compile or load all that a point runs, before its clock starts: by the same point over a few
+    lines."""
     few = argparse.Namespace(**{name: FEW.get(name, value) for name, value in vars(config).items()})
     words = np.zeros(few.lines * LINE // 8, dtype=np.uint64)
-    measure_point(few, Arena(few.pages, 0, words.ctypes.data, words.nbytes, base_page(), words.nbytes, base_page(), words.nbytes, (0, 0)))
+    measure_point(
+        few,
+        Arena(
+            few.pages,
+            0,
+            words.ctypes.data,
+            words.nbytes,
+            base_page(),
+            words.nbytes,
+            base_page(),
+            words.nbytes,
+            (0, 0),
+        ),
+    )
 
 
 def measure_one(asked: Callable[[], argparse.Namespace], measure_point: Measure) -> None:

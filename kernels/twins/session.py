@@ -1,8 +1,8 @@
 """Many points in one process and, where they fit, in one arena: kernels/plan.h.
 
-    python -m kernels.twins.session --pages thp --bytes 4294967296
+python -m kernels.twins.session --pages thp --bytes 4294967296
 
-    ID KERNEL MODE LAYOUT ORDER LINES STRIDE_PAGES SEED REGION_MS [--name value ...]
+ID KERNEL MODE LAYOUT ORDER LINES STRIDE_PAGES SEED REGION_MS [--name value ...]
 """
 
 from __future__ import annotations
@@ -15,11 +15,23 @@ from typing import Any
 
 from kernels.twins import region
 from kernels.twins.arena import Arena, map_arena, page_table_bytes, verify_backing
-from kernels.twins.arguments import PAGES, NoNumber, bad_argument, exiting, now_ns, parse_arguments, unavailable
+from kernels.twins.arguments import (
+    PAGES,
+    NoNumber,
+    bad_argument,
+    exiting,
+    now_ns,
+    parse_arguments,
+    unavailable,
+)
 
-KERNELS = {"numba": ("page_chase", "page_gather", "random_touch", "stride_sum", "graph_walk"), "numpy": ("page_gather",)}
+KERNELS = {
+    "numba": ("page_chase", "page_gather", "random_touch", "stride_sum", "graph_walk"),
+    "numpy": ("page_gather",),
+}
 PACKAGES = {"numba": "kernels.twins", "numpy": "kernels.published"}
-# Answers between two readings of smaps, which takes tens of ms on base pages. THP can be split at any time.
+# Answers between two readings of smaps, which takes tens of ms on base pages. THP can be split at
+# any time.
 UNPROVED = {"base": 100, "pool": 100, "thp": 1, "mthp": 1}
 
 
@@ -30,14 +42,35 @@ def answer(**fields: Any) -> None:
 def point_of(words: list[str], whole: Namespace) -> tuple[Namespace, region.Measure]:
     """A plan's line as a point and what measures it; whole: the session's arguments."""
     if len(words) < 9 or words[1] not in KERNELS[whole.engine]:
-        bad_argument(f"A line is ID KERNEL MODE LAYOUT ORDER LINES STRIDE_PAGES SEED REGION_MS, of another kernel than '{words[1:2]}'.")
+        bad_argument(
+            f"A line is ID KERNEL MODE LAYOUT ORDER LINES STRIDE_PAGES SEED REGION_MS, of another kernel than '{words[1:2]}'."
+        )
     _, kernel, mode, layout, order, lines, stride, seed, region_ms, *own = words
     if stride != "1":
         unavailable("engine-lacks", f"stride_pages {stride}")
     module = import_module(f"{PACKAGES[whole.engine]}.{kernel}")
-    config = module.asked([
-        "--layout", layout, "--order", order, "--lines", lines, "--seed", seed, "--region-ms", region_ms, *own, "--pages", whole.pages,
-        "--cpu", str(whole.cpu), f"--perf-fds={whole.perf_fds}", *(["--mode", mode] if mode != "-" else []), *["--fifo"] * whole.fifo])
+    config = module.asked(
+        [
+            "--layout",
+            layout,
+            "--order",
+            order,
+            "--lines",
+            lines,
+            "--seed",
+            seed,
+            "--region-ms",
+            region_ms,
+            *own,
+            "--pages",
+            whole.pages,
+            "--cpu",
+            str(whole.cpu),
+            f"--perf-fds={whole.perf_fds}",
+            *(["--mode", mode] if mode != "-" else []),
+            *["--fifo"] * whole.fifo,
+        ]
+    )
     config.cpus = whole.cpus
     return config, module.measure_point
 
@@ -47,7 +80,9 @@ class Session:
 
     def __init__(self, config: Namespace) -> None:
         self.config, self.answered, self.proved, self.compiled = config, 0, 0, set[str]()
-        self.shared: Arena | None = map_arena(config.pages, config.bytes, config.cpus) if config.bytes else None
+        self.shared: Arena | None = (
+            map_arena(config.pages, config.bytes, config.cpus) if config.bytes else None
+        )
 
     def prove(self) -> None:
         """Of what fails here no further answer comes: the process ends."""
@@ -66,7 +101,11 @@ class Session:
         if self.shared is None or needed > self.shared.bytes:
             tables = page_table_bytes() or 0
             found = region.in_its_own_arena(config, measure_point)
-            return found | {name: max(found[name] - tables, 0) for name in ("page_table_bytes",) if name in found}, True
+            return found | {
+                name: max(found[name] - tables, 0)
+                for name in ("page_table_bytes",)
+                if name in found
+            }, True
         found = measure_point(config, self.shared.first(needed))
         found.pop("page_table_bytes", None)  # the mapping's, which the first line of the output has
         return found, False
@@ -87,14 +126,23 @@ class Session:
 def serve(engine: str = "numba") -> None:
     """The plan on stdin, to its end."""
     with exiting():
-        config = parse_arguments("session", ["cycle"], own={"bytes": (0, 0, 1 << 46)}, engine=engine,
-                                 words=[word for word in sys.argv[1:] if word != "--plan"])
+        config = parse_arguments(
+            "session",
+            ["cycle"],
+            own={"bytes": (0, 0, 1 << 46)},
+            engine=engine,
+            words=[word for word in sys.argv[1:] if word != "--plan"],
+        )
         region.start(config)
         config.started_ns, session = now_ns(), Session(config)
         took_ns = now_ns() - config.started_ns
         session.prove()
-        answer(mapped=session.shared.bytes if session.shared else 0, populate_ns=took_ns,
-               page_table_bytes=page_table_bytes(), proved=0)
+        answer(
+            mapped=session.shared.bytes if session.shared else 0,
+            populate_ns=took_ns,
+            page_table_bytes=page_table_bytes(),
+            proved=0,
+        )
         for line in sys.stdin:
             session.answer_to(line.split())
         session.prove()

@@ -25,6 +25,8 @@ def sum_every(array, step, passes):
         for i in range(0, len(array), step):
             total = ready(total + array[uint64(i)])
     return total
+
+
 # [end]
 
 
@@ -36,6 +38,8 @@ def sum_listed(array, numbers, step, passes):
         for i in range(len(numbers)):
             total = ready(total + array[uint64(numbers[i]) * step])
     return total
+
+
 # [end]
 
 
@@ -56,13 +60,23 @@ def number(array):
 
 
 def asked(words: list[str] | None = None) -> Namespace:
-    config = arguments.parse_arguments("stride_sum", ["sequential", "cycle"], ["packed"], ["plain", "listed"], words=words,
-                                       own={"bytes": (0, ELEMENT, 1 << 40), "step_bytes": (4096, ELEMENT, 1 << 40)})
+    config = arguments.parse_arguments(
+        "stride_sum",
+        ["sequential", "cycle"],
+        ["packed"],
+        ["plain", "listed"],
+        words=words,
+        own={"bytes": (0, ELEMENT, 1 << 40), "step_bytes": (4096, ELEMENT, 1 << 40)},
+    )
     config.bytes = size = config.bytes or config.lines * LINE
     if (lines := -(-size // LINE)) != config.lines or size % ELEMENT:
-        arguments.bad_argument(f"--bytes {size} takes --lines {lines}, its lines of 64 bytes, and is a multiple of 8.")
+        arguments.bad_argument(
+            f"--bytes {size} takes --lines {lines}, its lines of 64 bytes, and is a multiple of 8."
+        )
     if config.step_bytes % ELEMENT or config.step_bytes > size:
-        arguments.bad_argument(f"--step_bytes takes a multiple of 8 within the array of {size} bytes, not {config.step_bytes}.")
+        arguments.bad_argument(
+            f"--step_bytes takes a multiple of 8 within the array of {size} bytes, not {config.step_bytes}."
+        )
     if config.order == "cycle" and config.mode != "listed":
         arguments.bad_argument("--order cycle takes --mode listed.")
     return config
@@ -79,9 +93,15 @@ def measure_point(config: Namespace, arena: Arena) -> region.Record:
     number(array)
 
     def run(passes: int) -> int:
-        return int(sum_listed(array, numbers, np.uint64(step), passes) if is_listed else sum_every(array, step, passes))
+        return int(
+            sum_listed(array, numbers, np.uint64(step), passes)
+            if is_listed
+            else sum_every(array, step, passes)
+        )
 
-    work = region.Work(run, lambda passes: passes * step * (visits * (visits - 1) // 2) & UINT64, visits)
+    work = region.Work(
+        run, lambda passes: passes * step * (visits * (visits - 1) // 2) & UINT64, visits
+    )
     return region.record(config, arena, region.measure(config, work), int(checksum))
 
 

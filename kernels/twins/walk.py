@@ -1,4 +1,5 @@
-"""A graph of 64-byte vertices and walks of it: kernels/graph.h and kernels/walk.h. Here walkers are in an array, not in registers."""
+"""A graph of 64-byte vertices and walks of it: kernels/graph.h and kernels/walk.h. Here walkers are
+in an array, not in registers."""
 
 from __future__ import annotations
 
@@ -18,7 +19,13 @@ MULTIPLIER = 1664525
 @intrinsic
 def prefetch(typing, address):
     def emit(context, builder, signature, args):
-        assembly(builder, "prfm pldl1keep, [$0]" if ARM64 else "prefetcht0 ($0)", "r", args, ir.VoidType())
+        assembly(
+            builder,
+            "prfm pldl1keep, [$0]" if ARM64 else "prefetcht0 ($0)",
+            "r",
+            args,
+            ir.VoidType(),
+        )
         return context.get_dummy_value()
 
     return types.void(types.uint64), emit
@@ -58,7 +65,9 @@ def count_wrong(edges, first, last, block, step, stride, bits):
         away, at = uint64(0), stand(v, stride, bits) << uint64(4)
         for k in range(4):
             away |= (uint64(edges[at + uint64(k)]) // apart ^ v) & ~mask
-        wrong += away != uint64(0) or uint64(edges[at]) != stand(cyclic(v, block, step), stride, bits)
+        wrong += away != uint64(0) or uint64(edges[at]) != stand(
+            cyclic(v, block, step), stride, bits
+        )
     return wrong
 
 
@@ -90,6 +99,8 @@ def walk_many(edges, at, state, turns):
             at[k] = edges[(at[k] << uint64(4)) + (random & uint64(3))]
             random >>= uint64(2)
     return state
+
+
 # [end]
 
 
@@ -101,6 +112,8 @@ def walk_ahead(edges, base, at, state, path, first, turns):
         state, random = draw(state)
         at = uint64(edges[(at << uint64(4)) + (random & uint64(3))])
     return at, state
+
+
 # [end]
 
 
@@ -117,6 +130,8 @@ def walk_clocked(edges, at, state, turns, bins):
         total += ticks
         bins[bin_of(ticks)] += 1
     return at, state, total
+
+
 # [end]
 
 
@@ -125,7 +140,9 @@ def jump(at, state, vertices, block, stride, bits):
     others, apart = vertices // block - uint64(1), uint64(stride) >> uint64(6)
     for k in range(len(at)):
         state, random = draw(state)
-        to = (at[k] // apart // block + uint64(1) + (((random >> uint64(32)) * others) >> uint64(32))) & others
+        to = (
+            at[k] // apart // block + uint64(1) + (((random >> uint64(32)) * others) >> uint64(32))
+        ) & others
         at[k] = stand(to * block + (random & (block - uint64(1))), stride, bits)
     return state
 
@@ -140,7 +157,22 @@ def begin_segment(at, state, vertices, block, stride, bits, path, path_state):
 
 
 @njit(cache=True)
-def walk(edges, at, state, left, segment, turns, vertices, block, stride, bits, path, path_state, distance, bins):
+def walk(
+    edges,
+    at,
+    state,
+    left,
+    segment,
+    turns,
+    vertices,
+    block,
+    stride,
+    bits,
+    path,
+    path_state,
+    distance,
+    bins,
+):
     """Moves `at` on; (state, left, ticks)."""
     ticks = uint64(0)
     while turns:
@@ -149,7 +181,9 @@ def walk(edges, at, state, left, segment, turns, vertices, block, stride, bits, 
             at[0], state, total = walk_clocked(edges, at[0], state, now, bins)
             ticks += total
         elif distance:
-            at[0], state = walk_ahead(edges, uint64(edges.ctypes.data), at[0], state, path, segment - left + distance, now)
+            at[0], state = walk_ahead(
+                edges, uint64(edges.ctypes.data), at[0], state, path, segment - left + distance, now
+            )
         elif len(at) == 1:
             at[0], state = walk_one(edges, at[0], state, now)
         else:
@@ -157,13 +191,19 @@ def walk(edges, at, state, left, segment, turns, vertices, block, stride, bits, 
         turns -= now
         left -= now
         if left == 0:
-            left, state = segment, begin_segment(at, state, vertices, block, stride, bits, path, path_state)
+            left, state = (
+                segment,
+                begin_segment(at, state, vertices, block, stride, bits, path, path_state),
+            )
     return state, left, ticks
 
 
 @njit(cache=True)
-def retrace(edges, at, state, left, segment, turns, vertices, block, stride, bits, path, path_state, record):
-    """The same hop by hop; (state, left, checksum). record: where the lines go, as far as there is room."""
+def retrace(
+    edges, at, state, left, segment, turns, vertices, block, stride, bits, path, path_state, record
+):
+    """The same hop by hop; (state, left, checksum). record: where the lines go, as far as there is
+    room."""
     checksum, written = uint64(FNV_BASIS), 0
     for _ in range(turns):
         state, random = draw(state)
@@ -175,7 +215,10 @@ def retrace(edges, at, state, left, segment, turns, vertices, block, stride, bit
             at[k] = edges[uint64(16) * at[k] + (random >> uint64(2 * k)) % uint64(4)]
         left -= 1
         if left == 0:
-            left, state = segment, begin_segment(at, state, vertices, block, stride, bits, path, path_state)
+            left, state = (
+                segment,
+                begin_segment(at, state, vertices, block, stride, bits, path, path_state),
+            )
     return state, left, checksum
 
 
@@ -199,16 +242,38 @@ class Walk:
         return [np.uint64(number) for number in (self.vertices, self.block, self.stride, self.bits)]
 
     def go(self, turns: int, bins: np.ndarray) -> int:
-        state, left, ticks = walk(self.edges, self.at, np.uint64(self.state), self.left, self.segment, turns, *self._graph, self.path,
-                                  np.uint64(self.path_state), self.distance, bins)
+        state, left, ticks = walk(
+            self.edges,
+            self.at,
+            np.uint64(self.state),
+            self.left,
+            self.segment,
+            turns,
+            *self._graph,
+            self.path,
+            np.uint64(self.path_state),
+            self.distance,
+            bins,
+        )
         self.state, self.left = int(state), int(left)
         return int(ticks)
 
     def retraced(self, turns: int, room: int = 0) -> tuple[np.ndarray, int, np.ndarray]:
-        """Where the walkers would stand, the checksum of the visits, the first of them; this walk stays where it is."""
+        """Where the walkers would stand, the checksum of the visits, the first of them; this walk
+        stays where it is."""
         at, record = self.at.copy(), np.empty(room, dtype=np.uint32)
-        _, _, checksum = retrace(self.edges, at, np.uint64(self.state), self.left, self.segment, turns, *self._graph, self.path,
-                                 np.uint64(self.path_state), record)
+        _, _, checksum = retrace(
+            self.edges,
+            at,
+            np.uint64(self.state),
+            self.left,
+            self.segment,
+            turns,
+            *self._graph,
+            self.path,
+            np.uint64(self.path_state),
+            record,
+        )
         return at, int(checksum), record
 
 
@@ -218,7 +283,8 @@ def unvisited(hops: float) -> float:
 
 
 def expected_lines(vertices: int, block: int, hops: float, stay: float) -> float:
-    """Lines that so many hops are expected to visit; stay: hops in a block before the next one, 0 for a graph of one block."""
+    """Lines that so many hops are expected to visit; stay: hops in a block before the next one, 0
+    for a graph of one block."""
     stay = min(stay, hops)
     stays = hops / stay * block / vertices if stay else 0
     if not stay or block >= vertices or stays > 8:

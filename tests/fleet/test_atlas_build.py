@@ -1,4 +1,5 @@
-"""An atlas is made of its inputs and nothing else: every row once, the rest as it was stated, and the old one whole after any fault."""
+"""An atlas is made of its inputs and nothing else: every row once, the rest as it was stated, and
+the old one whole after any fault."""
 
 from __future__ import annotations
 
@@ -29,14 +30,24 @@ def answer(folder: Path, sql: str) -> list[tuple]:
 def test_every_row_of_the_ledger_is_there_once_as_analyses_read_it(data: Path, whole: Path):
     store, expected = Store(data), {}
     for machine in store.machines():
-        for key, record in store.records(machine, [path.stem for path in (data / machine).glob("*.jsonl")]).items():
+        for key, record in store.records(
+            machine, [path.stem for path in (data / machine).glob("*.jsonl")]
+        ).items():
             (row,) = columns.frame([record], [KERNEL]).to_dict("records")
-            expected[machine, key] = tuple(row[name] for name in ("kernel", "lines", "ns_per_access", "state", "noisy", "started_at"))
-    found = answer(whole, "SELECT machine, key, kernel, lines, ns_per_access, state, noisy, started_at FROM rows")
+            expected[machine, key] = tuple(
+                row[name]
+                for name in ("kernel", "lines", "ns_per_access", "state", "noisy", "started_at")
+            )
+    found = answer(
+        whole,
+        "SELECT machine, key, kernel, lines, ns_per_access, state, noisy, started_at FROM rows",
+    )
     assert len(found) == len(expected) > 500 and {row[:2]: row[2:] for row in found} == expected
 
 
-def test_parts_are_sorted_and_several_hold_together_what_one_would(data: Path, whole: Path, tmp_path: Path, monkeypatch):
+def test_parts_are_sorted_and_several_hold_together_what_one_would(
+    data: Path, whole: Path, tmp_path: Path, monkeypatch
+):
     monkeypatch.setattr(atlas, "PART_ROWS", 100)
     monkeypatch.setattr(atlas, "FEW", 0)  # by processes
     atlas.build(tmp_path / "atlas", [data])
@@ -51,12 +62,16 @@ def test_lines_that_do_not_prove_whole_are_counted_and_left_out(data: Path, tmp_
     shutil.copytree(data / "cpu-00000000", tmp_path / "data/cpu-00000000")
     path = tmp_path / "data/cpu-00000000/page_chase.jsonl"
     rows = path.read_bytes()
-    other = lines.write(make_record(kernel="graph_walk"), KERNEL)[1]  # of another kernel than its file
+    other = lines.write(make_record(kernel="graph_walk"), KERNEL)[
+        1
+    ]  # of another kernel than its file
     path.write_bytes(rows.replace(b'"repeat":1', b'"repeat":7', 1) + other + rows[:100])
     path.with_name("page_chase.quarantine.jsonl").write_bytes(rows)
     built = atlas.build(tmp_path / "atlas", [tmp_path / "data"])
     assert (built.rows, built.broken) == (3, 2)
-    assert answer(tmp_path / "atlas", "SELECT DISTINCT microarchitecture FROM rows") == [("unknown",)]
+    assert answer(tmp_path / "atlas", "SELECT DISTINCT microarchitecture FROM rows") == [
+        ("unknown",)
+    ]
 
 
 def test_a_bundle_is_checked_and_one_that_is_refused_is_named_and_left_out(tmp_path: Path):
@@ -65,9 +80,15 @@ def test_a_bundle_is_checked_and_one_that_is_refused_is_named_and_left_out(tmp_p
     (tmp_path / "in/odd.tlb.zip").write_bytes(bundles.good()[:-1])
     (tmp_path / "in/same.tlb.zip").write_bytes(bundles.good())
     built = atlas.build(tmp_path / "atlas", [tmp_path / "in"])
-    assert (built.rows, built.machines, [why.code for why in built.refused]) == (4, 1, ["bundle-unsafe", "bundle-known"])
+    assert (built.rows, built.machines, [why.code for why in built.refused]) == (
+        4,
+        1,
+        ["bundle-unsafe", "bundle-known"],
+    )
     assert "odd.tlb.zip" in str(built.refused[0])
-    assert answer(tmp_path / "atlas", "SELECT machine, cpu_model FROM machines") == [(bundles.MACHINE, bundles.HOST.cpu_model)]
+    assert answer(tmp_path / "atlas", "SELECT machine, cpu_model FROM machines") == [
+        (bundles.MACHINE, bundles.HOST.cpu_model)
+    ]
     before = tree(tmp_path / "atlas")
     with pytest.raises(Unavailable) as why:
         atlas.build(tmp_path / "atlas", [tmp_path / "in/odd.tlb.zip"])
@@ -78,14 +99,20 @@ def test_a_bundle_is_checked_and_one_that_is_refused_is_named_and_left_out(tmp_p
 def test_what_is_no_input_or_no_atlas_is_a_reason(data: Path, tmp_path: Path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/thesis.txt").write_text("mine")
-    for inputs, code in (([tmp_path / "mine"], "no-bundle"), ([tmp_path / "nothing"], "no-bundle"), ([data], "no-atlas")):
+    for inputs, code in (
+        ([tmp_path / "mine"], "no-bundle"),
+        ([tmp_path / "nothing"], "no-bundle"),
+        ([data], "no-atlas"),
+    ):
         with pytest.raises(Unavailable) as why:
             atlas.build(tmp_path / "mine", inputs)
         says(why.value, code)
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
 
 
-def test_a_full_disk_leaves_the_old_atlas_whole(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_full_disk_leaves_the_old_atlas_whole(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     some = [data / machine for machine in Store(data).machines()[3:6]]
     atlas.build(tmp_path / "atlas", some[:1])
     before = tree(tmp_path)

@@ -75,16 +75,26 @@ def test_what_may_not_be_asked_is_one_sentence(whole: Path, tmp_path: Path):
     with opened(tmp_path / "atlas", memory="64MiB") as connection:
         for sql in ["", *REFUSED.strip().splitlines()]:
             with pytest.raises(Unavailable) as why:
-                pytest.fail(f"{sql} gave {list(ask(connection, sql.replace('ATLAS', str(tmp_path / 'atlas'))))[:3]}")
+                pytest.fail(
+                    f"{sql} gave {list(ask(connection, sql.replace('ATLAS', str(tmp_path / 'atlas'))))[:3]}"
+                )
             says(why.value, "bad-query")
         assert [*ask(connection, "SELECT count(*) > 500 FROM rows")] == [(True,)]  # it stays usable
-        assert [*ask(connection, "SELECT value FROM duckdb_settings() WHERE name = 'memory_limit'")] == [("64.0 MiB",)]
+        assert [
+            *ask(connection, "SELECT value FROM duckdb_settings() WHERE name = 'memory_limit'")
+        ] == [("64.0 MiB",)]
     assert sorted(path for path in tmp_path.rglob("*")) == before
 
 
 def test_a_part_that_is_no_parquet_is_a_reason(whole: Path, tmp_path: Path):
-    for name, spoil in {"cut": lambda content: content[:-9], "zeros": lambda content: bytes(len(content)), "gone": lambda content: None,
-                        "torn": lambda content: content[:4] + bytes(len(content) // 2) + content[4 + len(content) // 2:]}.items():
+    for name, spoil in {
+        "cut": lambda content: content[:-9],
+        "zeros": lambda content: bytes(len(content)),
+        "gone": lambda content: None,
+        "torn": lambda content: (
+            content[:4] + bytes(len(content) // 2) + content[4 + len(content) // 2 :]
+        ),
+    }.items():
         shutil.copytree(whole, tmp_path / name)
         for path in (tmp_path / name).rglob("*.parquet"):
             content = spoil(path.read_bytes())
@@ -96,10 +106,14 @@ def test_a_part_that_is_no_parquet_is_a_reason(whole: Path, tmp_path: Path):
         says(why.value, "atlas-broken")
 
 
-@pytest.mark.parametrize("path", ["../../etc/passwd", "/etc/passwd", "rows/../x.parquet", "rows/kernel=a'b/0.parquet"])
+@pytest.mark.parametrize(
+    "path", ["../../etc/passwd", "/etc/passwd", "rows/../x.parquet", "rows/kernel=a'b/0.parquet"]
+)
 def test_an_atlas_names_no_file_outside(path: str, whole: Path, tmp_path: Path):
     manifest = json.loads((whole / MANIFEST).read_bytes())
-    (tmp_path / MANIFEST).write_text(json.dumps(manifest | {"parts": manifest["parts"] | {path: 1}}))
+    (tmp_path / MANIFEST).write_text(
+        json.dumps(manifest | {"parts": manifest["parts"] | {path: 1}})
+    )
     with pytest.raises(Unavailable) as why, opened(tmp_path):
         pass
     says(why.value, "no-atlas")
@@ -115,7 +129,9 @@ def test_a_link_is_no_part(whole: Path, tmp_path: Path):
     says(why.value, "atlas-broken")
 
 
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, str, str]:
+def run(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str
+) -> tuple[int, str, str]:
     monkeypatch.setattr(sys, "argv", ["tlb", "atlas", *arguments])
     with pytest.raises(SystemExit) as ended:
         cli.main()
@@ -123,28 +139,47 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *ar
     return ended.value.code or 0, out, err
 
 
-def test_the_command_answers_as_a_table_as_json_and_as_csv(whole: Path, data: Path, tmp_path: Path, capsys, monkeypatch):
+def test_the_command_answers_as_a_table_as_json_and_as_csv(
+    whole: Path, data: Path, tmp_path: Path, capsys, monkeypatch
+):
     status, out, _ = run(capsys, monkeypatch, "ask")
     assert status == 0 and all(name in out for name in QUESTIONS)
-    told = {how: run(capsys, monkeypatch, "ask", "gain", "--atlas", str(whole), *how)[1] for how in ((), ("--json",), ("--csv",))}
+    told = {
+        how: run(capsys, monkeypatch, "ask", "gain", "--atlas", str(whole), *how)[1]
+        for how in ((), ("--json",), ("--csv",))
+    }
     expected = json.loads(told["--json",])
-    assert [{name: row[name] for name in ("cpu_model", "pages")} for row in csv.DictReader(io.StringIO(told["--csv",]))] == [
-        {name: row[name] for name in ("cpu_model", "pages")} for row in expected]
+    assert [
+        {name: row[name] for name in ("cpu_model", "pages")}
+        for row in csv.DictReader(io.StringIO(told["--csv",]))
+    ] == [{name: row[name] for name in ("cpu_model", "pages")} for row in expected]
     assert len(told[()].splitlines()) >= 1 + len(expected) > 2
-    assert run(capsys, monkeypatch, "ask", "SELECT 1 WHERE false", "--json", "--atlas", str(whole))[:2] == (0, "[]\n")
+    assert run(capsys, monkeypatch, "ask", "SELECT 1 WHERE false", "--json", "--atlas", str(whole))[
+        :2
+    ] == (0, "[]\n")
     odd = "SELECT chr(27) || '[31m' AS a, 'nan'::DOUBLE AS b, started_at, [1.5], '[red]' AS c FROM rows WHERE kernel = 'graph_walk' LIMIT 1"
-    assert json.loads(run(capsys, monkeypatch, "ask", odd, "--json", "--atlas", str(whole))[1])[0]["b"] is None
+    assert (
+        json.loads(run(capsys, monkeypatch, "ask", odd, "--json", "--atlas", str(whole))[1])[0]["b"]
+        is None
+    )
     _, out, _ = run(capsys, monkeypatch, "ask", odd, "--atlas", str(whole))
     assert "\x1b" not in out and "[red]" in out
 
 
-def test_the_command_builds_and_says_in_a_line_what_cannot_be(data: Path, tmp_path: Path, capsys, monkeypatch):
+def test_the_command_builds_and_says_in_a_line_what_cannot_be(
+    data: Path, tmp_path: Path, capsys, monkeypatch
+):
     folder = tmp_path / "data"
     shutil.copytree(data / "cpu-00000000", folder / "cpu-00000000")
-    status, out, _ = run(capsys, monkeypatch, "build", str(folder), "--output", str(tmp_path / "atlas"))
+    status, out, _ = run(
+        capsys, monkeypatch, "build", str(folder), "--output", str(tmp_path / "atlas")
+    )
     assert status == 0 and out == f"{tmp_path / 'atlas'}: 4 rows of 1 machines.\n"
-    for arguments in (["ask", "nothing", "--atlas", str(tmp_path / "atlas")], ["ask", "gain", "--atlas", str(tmp_path)],
-                      ["build", str(tmp_path / "none")]):
+    for arguments in (
+        ["ask", "nothing", "--atlas", str(tmp_path / "atlas")],
+        ["ask", "gain", "--atlas", str(tmp_path)],
+        ["build", str(tmp_path / "none")],
+    ):
         status, out, err = run(capsys, monkeypatch, *arguments)
         assert (status, out, len(err.splitlines())) == (1, "", 1)
     monkeypatch.setitem(sys.modules, "duckdb", None)

@@ -1,4 +1,5 @@
-"""Questions over as many rows as ten thousand machines have: each is answered within the memory that it may take, and prints its seconds.
+"""Questions over as many rows as ten thousand machines have: each is answered within the memory
+that it may take, and prints its seconds.
 
 `TLB_ATLAS_ROWS` says how many; the design's figures (10 s, 2 GiB) are of 100,000,000.
 """
@@ -35,7 +36,13 @@ print(rows, int(peak), round(time.perf_counter() - start, 2))
 def test_every_question_is_answered_over_many_rows_in_little_memory(tmp_path: Path):
     atlas = large(tmp_path / "atlas", ROWS)
     for question in QUESTIONS:
-        done = subprocess.run([sys.executable, "-c", ASK, str(atlas), question], capture_output=True, text=True, cwd=ROOT, timeout=280)
+        done = subprocess.run(
+            [sys.executable, "-c", ASK, str(atlas), question],
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            timeout=280,
+        )
         assert done.returncode == 0, done.stderr
         rows, peak_kib, seconds = done.stdout.split()
         print(f"{question}: {rows} rows, {int(peak_kib) >> 10} MiB, {seconds} s")

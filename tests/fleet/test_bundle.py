@@ -1,4 +1,5 @@
-"""A bundle from end to end: packed, the same bytes each time, checked, added whole or not at all, and never over what is there."""
+"""A bundle from end to end: packed, the same bytes each time, checked, added whole or not at all,
+and never over what is there."""
 
 from __future__ import annotations
 
@@ -29,15 +30,22 @@ from tlb.reasons import Unavailable
 from tlb.system import files
 
 MACHINE = bundles.MACHINE
-LATER = [bundles.row(256, layout, started_at="2025-03-01T00:00:00Z", wall_ns=wall, arena_bytes=256 * 4096)
-         for layout, wall in (("spread", 1.3e8), ("packed", 1.4e8))]
+LATER = [
+    bundles.row(
+        256, layout, started_at="2025-03-01T00:00:00Z", wall_ns=wall, arena_bytes=256 * 4096
+    )
+    for layout, wall in (("spread", 1.3e8), ("packed", 1.4e8))
+]
 
 
 def of(rows: list[Record], host: Host = bundles.HOST) -> bytes:
     """A bundle of a machine with these rows."""
     data = b"".join(lines.write(row, bundles.KERNEL)[1] for row in rows)
     described = json.dumps(host.model_dump(mode="json"), indent=2, sort_keys=True).encode() + b"\n"
-    return check.sealed(hosts.machine_id(host), bundles.files() | {"page_chase.jsonl": data, "machine.json": described})
+    return check.sealed(
+        hosts.machine_id(host),
+        bundles.files() | {"page_chase.jsonl": data, "machine.json": described},
+    )
 
 
 def opened(rows: list[Record], host: Host = bundles.HOST) -> check.Bundle:
@@ -46,8 +54,13 @@ def opened(rows: list[Record], host: Host = bundles.HOST) -> check.Bundle:
 
 @pytest.fixture(autouse=True)
 def no_quantities(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a profile says of rows is others' tests' concern, and takes longer than all else here; the commands' test has a real one."""
-    monkeypatch.setattr(profile, "of_chapter", lambda chapter: profile.Profile(machine=chapter.machine, quantities=()))
+    """What a profile says of rows is others' tests' concern, and takes longer than all else here;
+    the commands' test has a real one."""
+    monkeypatch.setattr(
+        profile,
+        "of_chapter",
+        lambda chapter: profile.Profile(machine=chapter.machine, quantities=()),
+    )
 
 
 @pytest.fixture
@@ -63,9 +76,14 @@ def test_what_was_packed_comes_out_the_same(tmp_path: Path):
     bundles.filled(store)
     packed = pack.write(store, MACHINE, path)
     accepted = check.opened(archive.read(path))
-    assert (accepted.machine, accepted.host) == (MACHINE, bundles.HOST) and list(accepted.records()) == bundles.ROWS
+    assert (accepted.machine, accepted.host) == (MACHINE, bundles.HOST) and list(
+        accepted.records()
+    ) == bundles.ROWS
     assert (packed.rows, packed.states, packed.left_out) == (len(bundles.ROWS), [bundles.STATE], [])
-    assert accepted.files["page_chase.jsonl"] == (store.root / MACHINE / "page_chase.jsonl").read_bytes()
+    assert (
+        accepted.files["page_chase.jsonl"]
+        == (store.root / MACHINE / "page_chase.jsonl").read_bytes()
+    )
     assert json.loads(accepted.files["flushes.json"]) == bundles.FLUSHES
     first = path.read_bytes()
     os.utime(store.root / MACHINE / "machine.json", (0, 0))
@@ -75,7 +93,9 @@ def test_what_was_packed_comes_out_the_same(tmp_path: Path):
 
 def test_of_two_rows_with_one_key_that_goes_which_readers_take(tmp_path: Path):
     store = Store(tmp_path / "own")
-    counted = bundles.row(counters={"walk": {"value": 3.0, "event": "cycles:u"}}, started_at="2025-02-01T00:00:00Z")
+    counted = bundles.row(
+        counters={"walk": {"value": 3.0, "event": "cycles:u"}}, started_at="2025-02-01T00:00:00Z"
+    )
     bundles.filled(store, rows=[bundles.row(counters={"walk": {"reason": "no-pmu"}}), counted])
     pack.write(store, MACHINE, path := tmp_path / "a.tlb.zip")
     assert list(check.opened(archive.read(path)).records()) == [counted]
@@ -85,7 +105,12 @@ def test_documents_of_other_versions_and_chapters_stay(tmp_path: Path):
     store = Store(tmp_path / "own")
     bundles.filled(store)
     store.ask(MACHINE, "my_own_notebook", [bundles.ROWS[0].point])
-    for name, content in (("flags", {"x": 1}), ("mine", {"x": 1}), ("verdicts", {"x": 1}), ("lacking", {"x": 1})):
+    for name, content in (
+        ("flags", {"x": 1}),
+        ("mine", {"x": 1}),
+        ("verdicts", {"x": 1}),
+        ("lacking", {"x": 1}),
+    ):
         store.write_document(MACHINE, name, content)
     packed = pack.write(store, MACHINE, tmp_path / "a.tlb.zip")
     assert packed.left_out == ["flags.json, of another version", "mine.json, of another version"]
@@ -117,7 +142,10 @@ def test_what_is_packed_would_be_taken_or_is_not_packed(tmp_path: Path):
 
 def test_rows_come_into_data_as_they_are_and_all_else_is_made_anew(data: Store):
     folder = data.root / MACHINE
-    assert data.machines() == [MACHINE] and [*data.records(MACHINE, ["page_chase"]).values()] == bundles.ROWS
+    assert (
+        data.machines() == [MACHINE]
+        and [*data.records(MACHINE, ["page_chase"]).values()] == bundles.ROWS
+    )
     assert (folder / "page_chase.jsonl").read_bytes() == bundles.files()["page_chase.jsonl"]
     assert {path.name for path in data.root.iterdir()} == {MACHINE}
     card = b"# not what was measured\n"
@@ -129,27 +157,76 @@ def test_rows_come_into_data_as_they_are_and_all_else_is_made_anew(data: Store):
 
 def test_a_newer_bundle_adds_rows_and_rewrites_none(data: Store):
     before = (data.root / MACHINE / "page_chase.jsonl").read_bytes()
-    other = bundles.row(noisy="uneven", started_at="2025-02-02T00:00:00Z", wall_ns=2e8)  # of a key that is there
+    other = bundles.row(
+        noisy="uneven", started_at="2025-02-02T00:00:00Z", wall_ns=2e8
+    )  # of a key that is there
     newer = bundles.HOST.model_copy(update={"kernel_release": "6.2.0"})
-    added = accept.add(data, opened([other, *[row.model_copy(update={"state": hosts.state(newer)}) for row in LATER]], newer))
+    added = accept.add(
+        data,
+        opened(
+            [other, *[row.model_copy(update={"state": hosts.state(newer)}) for row in LATER]], newer
+        ),
+    )
     after = (data.root / MACHINE / "page_chase.jsonl").read_bytes()
-    assert (added.rows, added.known) == (2, 1) and after.startswith(before) and after.count(b"\n") == 6
+    assert (
+        (added.rows, added.known) == (2, 1) and after.startswith(before) and after.count(b"\n") == 6
+    )
     assert data.read_machine(MACHINE)["kernel_release"] == "6.2.0"
-    assert data.read_document(MACHINE, f"machine-{bundles.STATE}")["kernel_release"] == bundles.HOST.kernel_release
-    assert data.load(MACHINE, bundles.EXPERIMENT).shape[0] == 4  # the points that were asked for; the new bundle's grids ask for no others
-    contributed_again = check.opened(check.sealed(MACHINE, {name: (data.root / MACHINE / name).read_bytes() for name in (
-        "machine.json", f"machine-{bundles.STATE}.json", "page_chase.jsonl", "grids.json", "flushes.json")}))
+    assert (
+        data.read_document(MACHINE, f"machine-{bundles.STATE}")["kernel_release"]
+        == bundles.HOST.kernel_release
+    )
+    assert (
+        data.load(MACHINE, bundles.EXPERIMENT).shape[0] == 4
+    )  # the points that were asked for; the new bundle's grids ask for no others
+    contributed_again = check.opened(
+        check.sealed(
+            MACHINE,
+            {
+                name: (data.root / MACHINE / name).read_bytes()
+                for name in (
+                    "machine.json",
+                    f"machine-{bundles.STATE}.json",
+                    "page_chase.jsonl",
+                    "grids.json",
+                    "flushes.json",
+                )
+            },
+        )
+    )
     assert contributed_again.hosts.keys() == {bundles.STATE, hosts.state(newer)}
 
 
 def test_an_older_bundle_leaves_the_description_that_is_newer(tmp_path: Path):
-    data, newer = Store(tmp_path / "data"), bundles.HOST.model_copy(update={"kernel_release": "6.2.0"})
-    accept.add(data, opened([row.model_copy(update={"state": hosts.state(newer)}) for row in LATER], newer))
+    data, newer = (
+        Store(tmp_path / "data"),
+        bundles.HOST.model_copy(update={"kernel_release": "6.2.0"}),
+    )
+    accept.add(
+        data, opened([row.model_copy(update={"state": hosts.state(newer)}) for row in LATER], newer)
+    )
     accept.add(data, check.opened(bundles.good()))
     assert data.read_machine(MACHINE)["kernel_release"] == "6.2.0"
-    assert data.read_document(MACHINE, f"machine-{bundles.STATE}")["kernel_release"] == bundles.HOST.kernel_release
-    told = commands.remarks(check.opened(check.sealed(MACHINE, {name: (data.root / MACHINE / name).read_bytes() for name in (
-        "machine.json", f"machine-{bundles.STATE}.json", "page_chase.jsonl", "grids.json")})))
+    assert (
+        data.read_document(MACHINE, f"machine-{bundles.STATE}")["kernel_release"]
+        == bundles.HOST.kernel_release
+    )
+    told = commands.remarks(
+        check.opened(
+            check.sealed(
+                MACHINE,
+                {
+                    name: (data.root / MACHINE / name).read_bytes()
+                    for name in (
+                        "machine.json",
+                        f"machine-{bundles.STATE}.json",
+                        "page_chase.jsonl",
+                        "grids.json",
+                    )
+                },
+            )
+        )
+    )
     assert any("1 rows began before" in line for line in told)
 
 
@@ -159,12 +236,28 @@ def renamed(**changes: Any) -> Host:
 
 
 REFUSED: dict[str, tuple[str, Callable[[Store], bytes]]] = {
-    "another machine's rows under a new name": ("bundle-known", lambda data: of(bundles.ROWS, renamed())),
-    "one of another machine's rows among others": ("bundle-known", lambda data: of([*LATER, bundles.ROWS[0]], renamed())),
-    "rows of another machine's state": ("bundle-impossible", lambda data: of(LATER, renamed(kernel_release="6.3.0"))),
-    "lines visited in another order than elsewhere": ("bundle-impossible", lambda data: of(
-        [bundles.row(checksum="f" * 16, started_at="2025-05-05T05:05:05Z")], renamed())),
-    "a fingerprint that another machine has": ("bundle-impossible", lambda data: fingerprinted(data)),
+    "another machine's rows under a new name": (
+        "bundle-known",
+        lambda data: of(bundles.ROWS, renamed()),
+    ),
+    "one of another machine's rows among others": (
+        "bundle-known",
+        lambda data: of([*LATER, bundles.ROWS[0]], renamed()),
+    ),
+    "rows of another machine's state": (
+        "bundle-impossible",
+        lambda data: of(LATER, renamed(kernel_release="6.3.0")),
+    ),
+    "lines visited in another order than elsewhere": (
+        "bundle-impossible",
+        lambda data: of(
+            [bundles.row(checksum="f" * 16, started_at="2025-05-05T05:05:05Z")], renamed()
+        ),
+    ),
+    "a fingerprint that another machine has": (
+        "bundle-impossible",
+        lambda data: fingerprinted(data),
+    ),
 }
 
 
@@ -194,18 +287,34 @@ def test_what_is_there_already_changes_nothing(data: Store):
 
 def test_another_computer_of_the_same_kind_is_added_beside(data: Store):
     host = renamed()
-    rows = [row.model_copy(update={"started_at": row.started_at.replace("2025-01", "2025-03")}) for row in bundles.ROWS]
+    rows = [
+        row.model_copy(update={"started_at": row.started_at.replace("2025-01", "2025-03")})
+        for row in bundles.ROWS
+    ]
     accept.add(data, opened(rows, host))
     assert data.machines() == sorted([MACHINE, hosts.machine_id(host)])
 
 
 # --- kills
 
-STEPS = {"add", "_merged", "_made", "staged", "put_folder", "write_bytes", "rename", "rmtree", "sync_folder", "_exchanged", "replace"}
+STEPS = {
+    "add",
+    "_merged",
+    "_made",
+    "staged",
+    "put_folder",
+    "write_bytes",
+    "rename",
+    "rmtree",
+    "sync_folder",
+    "_exchanged",
+    "replace",
+}
 
 
 def killed(step: int, data: Path, accepted: check.Bundle) -> bool:
-    """Adds a bundle in a process of its own, which is killed as it enters or leaves its `step`-th call of STEPS; whether it was."""
+    """Adds a bundle in a process of its own, which is killed as it enters or leaves its `step`-th
+    call of STEPS; whether it was."""
     left = step
 
     def dies(frame: Any, event: str, argument: object) -> None:
@@ -229,11 +338,18 @@ def killed(step: int, data: Path, accepted: check.Bundle) -> bool:
 
 @pytest.mark.endurance
 @pytest.mark.parametrize("way", ["exchanged", "renamed"])
-def test_a_kill_leaves_either_what_was_or_what_is_to_be(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """At every step; where the file system cannot exchange two names, the next `add` puts back what was."""
+def test_a_kill_leaves_either_what_was_or_what_is_to_be(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """At every step; where the file system cannot exchange two names, the next `add` puts back what
+    was."""
     if way == "renamed":
         monkeypatch.setattr(files, "_exchanged", lambda one, other: False)
-    accepted, begun, finished = opened(LATER), Store(tmp_path / "begun"), Store(tmp_path / "finished")
+    accepted, begun, finished = (
+        opened(LATER),
+        Store(tmp_path / "begun"),
+        Store(tmp_path / "finished"),
+    )
     for store in (begun, finished):
         accept.add(store, check.opened(bundles.good()))
     before = tree(finished.root)
@@ -252,7 +368,12 @@ def test_a_kill_leaves_either_what_was_or_what_is_to_be(way: str, tmp_path: Path
         if there != after:
             accept.add(Store(root), accepted)
             assert tree(root) == after
-    assert there == after and seen >= {"before", "after"} and (way == "exchanged") == ("between" not in seen) and step > 20
+    assert (
+        there == after
+        and seen >= {"before", "after"}
+        and (way == "exchanged") == ("between" not in seen)
+        and step > 20
+    )
 
 
 def test_a_folder_comes_back_that_a_kill_left_aside(tmp_path: Path):
@@ -264,14 +385,18 @@ def test_a_folder_comes_back_that_a_kill_left_aside(tmp_path: Path):
 # --- the commands
 
 
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+def run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: object
+) -> tuple[int, str, str]:
     monkeypatch.setattr(sys, "argv", ["tlb", *map(str, arguments)])
     with pytest.raises(SystemExit) as end:
         cli.main()
     return end.value.code, *capsys.readouterr()
 
 
-def test_three_commands_bring_a_machine_from_one_data_into_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
+def test_three_commands_bring_a_machine_from_one_data_into_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+):
     monkeypatch.setattr(profile, "of_chapter", bundles.OF_CHAPTER)
     monkeypatch.setattr(judged, "refresh", list)
     monkeypatch.setattr(profile, "refresh", list)
@@ -279,10 +404,19 @@ def test_three_commands_bring_a_machine_from_one_data_into_another(tmp_path: Pat
     bundles.filled(Store(tmp_path / "theirs").own)
     path = tmp_path / "x.tlb.zip"
     code, out, _ = run(monkeypatch, capsys, "bundle", MACHINE, "--output", path)
-    assert code == 0 and f"4 rows of page_chase, in the state {bundles.STATE};" in out and "check-bundle" in out
+    assert (
+        code == 0
+        and f"4 rows of page_chase, in the state {bundles.STATE};" in out
+        and "check-bundle" in out
+    )
     monkeypatch.setenv("TLB_DATA", str(tmp_path / "ours"))
     code, out, _ = run(monkeypatch, capsys, "check-bundle", path)
-    assert code == 0 and "Intel Xeon 9000" in out and "unknown 4" in out and not (tmp_path / "ours").exists()
+    assert (
+        code == 0
+        and "Intel Xeon 9000" in out
+        and "unknown 4" in out
+        and not (tmp_path / "ours").exists()
+    )
     code, out, _ = run(monkeypatch, capsys, "add-bundle", path)
     assert code == 0 and "4 new rows" in out and Store(tmp_path / "ours").machines() == [MACHINE]
     assert len(profile.read(Store(tmp_path / "ours"), MACHINE).quantities) == 30
@@ -291,5 +425,7 @@ def test_three_commands_bring_a_machine_from_one_data_into_another(tmp_path: Pat
         assert code == 1 and len(err.splitlines()) == 1 and "already" in err
     path.write_bytes(b"nothing")
     assert run(monkeypatch, capsys, "check-bundle", path)[0] == 1
-    code, _, err = run(monkeypatch, capsys, "bundle", MACHINE, "--output", tmp_path / "ours")  # a folder, which stays as it is
+    code, _, err = run(
+        monkeypatch, capsys, "bundle", MACHINE, "--output", tmp_path / "ours"
+    )  # a folder, which stays as it is
     assert code == 2 and len(err.splitlines()) == 1 and [*tmp_path.glob(".*")] == []

@@ -1,4 +1,5 @@
-"""Bundles that are almost right: whatever was changed is refused with a reason, or what is accepted is a whole bundle."""
+"""Bundles that are almost right: whatever was changed is refused with a reason, or what is accepted
+is a whole bundle."""
 
 from __future__ import annotations
 
@@ -26,15 +27,43 @@ from tlb.reasons import Unavailable
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 REASONS = {"bundle-unsafe", "bundle-broken", "bundle-foreign", "bundle-impossible"}
 MIB = 1 << 20
-NUMBERS = [0, -1, 1, 2, 63, 64, 4096, 2**31, 2**53, 2**63, 10**30, 0.5, -0.5, 6.5, 1e308, 5e-324, True, None, "", "x", "<b>", "\u202e", [],
-           {}]
+NUMBERS = [
+    0,
+    -1,
+    1,
+    2,
+    63,
+    64,
+    4096,
+    2**31,
+    2**53,
+    2**63,
+    10**30,
+    0.5,
+    -0.5,
+    6.5,
+    1e308,
+    5e-324,
+    True,
+    None,
+    "",
+    "x",
+    "<b>",
+    "\u202e",
+    [],
+    {},
+]
 
 
 @cache
 def small() -> dict[str, bytes]:
     """The least that a bundle has, and two rows."""
     kept = {name: bundles.files()[name] for name in ("machine.json", "grids.json", "flushes.json")}
-    return kept | {"page_chase.jsonl": b"".join(bundles.files()["page_chase.jsonl"].splitlines(keepends=True)[:2])}
+    return kept | {
+        "page_chase.jsonl": b"".join(
+            bundles.files()["page_chase.jsonl"].splitlines(keepends=True)[:2]
+        )
+    }
 
 
 @cache
@@ -52,11 +81,28 @@ def of_headers(rng: random.Random) -> bytes:
     content = bytearray(whole())
     for _ in range(rng.choice([1, 1, 2, 3])):
         mark, size = rng.choice([(LOCAL, 30), (CENTRAL, 46), (END, 22)])
-        starts = [at for at in range(len(content) - 3) if content[at:at + 4] == mark]
+        starts = [at for at in range(len(content) - 3) if content[at : at + 4] == mark]
         layout = rng.choice("BHL")
         at = rng.choice(starts or [0]) + rng.randrange(4, size - 3)
         if at + 4 <= len(content):
-            value = rng.choice([0, 1, 2, 8, 9, 12, 20, 0x31, 255, 256, 65535, 2**31, 2**32 - 1, rng.randrange(2**32)])
+            value = rng.choice(
+                [
+                    0,
+                    1,
+                    2,
+                    8,
+                    9,
+                    12,
+                    20,
+                    0x31,
+                    255,
+                    256,
+                    65535,
+                    2**31,
+                    2**32 - 1,
+                    rng.randrange(2**32),
+                ]
+            )
             struct.pack_into(f"<{layout}", content, at, value % 256 ** struct.calcsize(layout))
     return bytes(content)
 
@@ -68,7 +114,18 @@ def of_members(rng: random.Random) -> bytes:
     if how == 0:
         del files[name]
     elif how == 1:
-        files[rng.choice(["ways.json", "README.md", "machine-00112233aabb.json", "numa_chase.jsonl", "x.json", "../x.json"])] = files[name]
+        files[
+            rng.choice(
+                [
+                    "ways.json",
+                    "README.md",
+                    "machine-00112233aabb.json",
+                    "numa_chase.jsonl",
+                    "x.json",
+                    "../x.json",
+                ]
+            )
+        ] = files[name]
     elif how == 2:
         other = rng.choice(sorted(files))
         files[name], files[other] = files[other], files[name]
@@ -95,7 +152,9 @@ def of_rows(rng: random.Random) -> bytes:
         for _ in range(rng.choice([1, 1, 2])):
             place, key = rng.choice([*places(record)])
             if isinstance(place[key], (int, float)) and rng.random() < 0.5:
-                place[key] = place[key] * rng.choice([0, -1, 2, 0.5, 1.0001, 1000]) + rng.choice([0, 0, 1])
+                place[key] = place[key] * rng.choice([0, -1, 2, 0.5, 1.0001, 1000]) + rng.choice(
+                    [0, 0, 1]
+                )
             else:
                 place[key] = _other(rng)
 
@@ -124,7 +183,8 @@ def places(content: Any) -> Any:
 
 
 def key_of(content: dict[str, Any]) -> str:
-    """A row's key, written out again from lab.lines: of what a point asks, its repeat, what measured it and the state."""
+    """A row's key, written out again from lab.lines: of what a point asks, its repeat, what
+    measured it and the state."""
     record = content["record"]
     names = ("kernel", "engine", "pages", "layout", "order", "lines", "region_ms")
     point = {name: record.get(name) for name in names}
@@ -136,7 +196,9 @@ def key_of(content: dict[str, Any]) -> str:
         asked |= {"kernel_digest": content["kernel_digest"]}
     else:
         asked |= {"code_digest": content["kernel_digest"], "measures": record.get("measures")}
-    return hashlib.sha256(json.dumps(asked, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
+    return hashlib.sha256(
+        json.dumps(asked, sort_keys=True, separators=(",", ":")).encode()
+    ).hexdigest()[:16]
 
 
 def payload(rng: random.Random) -> bytes:
@@ -155,16 +217,24 @@ def answer(content: bytes) -> str:
 
 def prove(accepted: Bundle) -> None:
     """A bundle that was accepted is one by rules that are written out here again."""
-    assert all(archive.NAME.fullmatch(name) for name in accepted.files) and accepted.machine == MACHINE
+    assert (
+        all(archive.NAME.fullmatch(name) for name in accepted.files) and accepted.machine == MACHINE
+    )
     assert check.opened(check.sealed(MACHINE, accepted.files), NOW).files == accepted.files
-    assert hosts.machine_id(hosts.Host.model_validate_json(accepted.files["machine.json"])) == MACHINE
+    assert (
+        hosts.machine_id(hosts.Host.model_validate_json(accepted.files["machine.json"])) == MACHINE
+    )
     for name, content in accepted.files.items():
         for line in content.splitlines(keepends=True) if name.endswith(".jsonl") else ():
             told = content_of(line)
             assert sign(told) == line and told["key"] == key_of(told)
             plain(told)
             record = told["record"]
-            assert record["kernel"] == name.removesuffix(".jsonl") and record["started_at"] < "2026-01-03" and 0 <= record["cpu"] < 2
+            assert (
+                record["kernel"] == name.removesuffix(".jsonl")
+                and record["started_at"] < "2026-01-03"
+                and 0 <= record["cpu"] < 2
+            )
             assert 0 < record["elapsed_ns"] + record["prepare_ns"] <= record["wall_ns"]
         if name.endswith(".json"):
             plain(json.loads(content))
@@ -173,7 +243,9 @@ def prove(accepted: Bundle) -> None:
 def plain(content: Any) -> None:
     for _, leaf in documents.leaves(content):
         assert leaf is None or isinstance(leaf, str) or (isfinite(leaf) and abs(leaf) <= 2**63)
-        assert not isinstance(leaf, str) or (leaf.isascii() and (leaf.isprintable() or not leaf) and not set(leaf) & set("<>&`\\"))
+        assert not isinstance(leaf, str) or (
+            leaf.isascii() and (leaf.isprintable() or not leaf) and not set(leaf) & set("<>&`\\")
+        )
 
 
 @parts
@@ -182,4 +254,6 @@ def test_a_bundle_that_was_changed_is_refused_or_whole(part: int):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     answers = fuzz(part, payload, answer, COUNT if ENDURANCE else 500)
     assert set(answers) == {*REASONS, "as it was", "whole"}
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 * MIB / 1024  # in KiB on Linux
+    assert (
+        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 * MIB / 1024
+    )  # in KiB on Linux

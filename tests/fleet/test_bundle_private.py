@@ -1,4 +1,5 @@
-"""What leaves a computer in a bundle: no name of a host, a user, a path, an address or a serial number, wherever the computer says it."""
+"""What leaves a computer in a bundle: no name of a host, a user, a path, an address or a serial
+number, wherever the computer says it."""
 
 from __future__ import annotations
 
@@ -22,21 +23,42 @@ from tlb.machine.host import Host
 from tlb.reasons import Unavailable
 
 # Of nobody: RFC 5737 and 3849 keep these addresses for documentation, RFC 7042 the MAC.
-SECRETS = ["janes-laptop", "jane", "/home" + "/jane/src", "C:\\Users\\jane", "192.0.2.17", "ip-192-0-2-17", "2001:db8::17",
-           "00:00:5e:00:53:af", "0000.5e00.53af", "PF2ABCDE", "5CG1234XYZ", "987654321", "jane@example.org", "db01.example.org",
-           "4c4c4544-0042-3510-8052-b4c04f564433"]
+SECRETS = [
+    "janes-laptop",
+    "jane",
+    "/home" + "/jane/src",
+    "C:\\Users\\jane",
+    "192.0.2.17",
+    "ip-192-0-2-17",
+    "2001:db8::17",
+    "00:00:5e:00:53:af",
+    "0000.5e00.53af",
+    "PF2ABCDE",
+    "5CG1234XYZ",
+    "987654321",
+    "jane@example.org",
+    "db01.example.org",
+    "4c4c4544-0042-3510-8052-b4c04f564433",
+]
 DATA = ROOT / "data"
 DOCUMENT = json.loads(json.dumps(bundles.HOST.model_dump(mode="json")))
 # Every field of a description that this computer's may leave out, with something in it.
 FULL = DOCUMENT | {
-    "tlb_reason": "no-geometry", "tlb_unknown_descriptors": ["0xc2"], "xen_guest": "HVM", "boot": ["pti=off"], "numa_balancing": 0,
-    "mitigations": {"meltdown": "Mitigation: PTI"}, "core": {"number": 0, "kind": "cpu_core", "highest_khz": 3500000},
+    "tlb_reason": "no-geometry",
+    "tlb_unknown_descriptors": ["0xc2"],
+    "xen_guest": "HVM",
+    "boot": ["pti=off"],
+    "numa_balancing": 0,
+    "mitigations": {"meltdown": "Mitigation: PTI"},
+    "core": {"number": 0, "kind": "cpu_core", "highest_khz": 3500000},
     "kvm": {"device": True, "module": "kvm_intel", "tables": "EPT", "nx_huge_pages": False},
-    "pmu": {"tier": "software", "reason": "no-pmu", "devices": ["cpu"], "paranoid": 2}}
+    "pmu": {"tier": "software", "reason": "no-pmu", "devices": ["cpu"], "paranoid": 2},
+}
 
 
 def texts(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], bool]]:
-    """Where each text of a document stands, and where each key of a dictionary does that is no field's (True)."""
+    """Where each text of a document stands, and where each key of a dictionary does that is no
+    field's (True)."""
     if isinstance(content, dict):
         for key, value in content.items():
             if path and path[-1] in ("mitigations", "mthp", "khugepaged", "profiles", "lacking"):
@@ -67,11 +89,17 @@ def written(store: Store, path: Path, machine: str) -> str:
     try:
         pack.write(store, machine, path)
     except Unavailable as why:
-        assert why.code in ("bundle-private", "no-data", "bundle-impossible", "bundle-foreign", "bundle-unsafe") and not path.exists()
+        assert (
+            why.code
+            in ("bundle-private", "no-data", "bundle-impossible", "bundle-foreign", "bundle-unsafe")
+            and not path.exists()
+        )
         return ""
     content = path.read_bytes()
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        return "\n".join([*archive.namelist(), *(archive.read(name).decode() for name in archive.namelist())])
+        return "\n".join(
+            [*archive.namelist(), *(archive.read(name).decode() for name in archive.namelist())]
+        )
 
 
 def holds(text: str, secret: str) -> bool:
@@ -84,8 +112,11 @@ def _at(content: Any, path: tuple[Any, ...]) -> Any:
     return content
 
 
-DOCUMENTS = {"machine": FULL} | {path.stem: json.loads(path.read_text()) for path in sorted((DATA / "zen-5-b15e0e32").glob("*.json"))
-                                 if path.stem in documents.models() and path.stem != "translation"}
+DOCUMENTS = {"machine": FULL} | {
+    path.stem: json.loads(path.read_text())
+    for path in sorted((DATA / "zen-5-b15e0e32").glob("*.json"))
+    if path.stem in documents.models() and path.stem != "translation"
+}
 
 
 def trimmed(content: Any) -> Any:
@@ -97,18 +128,28 @@ def trimmed(content: Any) -> Any:
 
 
 def variants(value: str, secret: str) -> list[str]:
-    return [secret, f"{value} {secret}", f"{secret}-{value}", f"{value}({secret})", f"{secret}/{value}/{secret}"]
+    return [
+        secret,
+        f"{value} {secret}",
+        f"{secret}-{value}",
+        f"{value}({secret})",
+        f"{secret}/{value}/{secret}",
+    ]
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_no_text_takes_a_name_out_of_its_computer(name: str):
-    """Alone, behind what stands there, before it, and within: each of them is asked for, cut off, or allowed by no form that it has."""
+    """Alone, behind what stands there, before it, and within: each of them is asked for, cut off,
+    or allowed by no form that it has."""
     document = trimmed(DOCUMENTS[name])
     for place, is_key in texts(document):
         value = place[-1] if is_key else _at(document, place)
         for secret in SECRETS:
             for text in variants(value, secret):
-                assert not holds(told(name, planted(document, place, is_key, text)), secret), (place, text)
+                assert not holds(told(name, planted(document, place, is_key, text)), secret), (
+                    place,
+                    text,
+                )
 
 
 def told(name: str, content: dict[str, Any]) -> str:
@@ -126,56 +167,109 @@ def test_documents_go_as_they_are_where_they_name_nobody():
 
 
 def test_what_is_made_of_a_description_says_no_more_than_it_does(tmp_path: Path):
-    """Its data card, profile and metadata are of what was packed, and neither of the store nor of where it lies."""
+    """Its data card, profile and metadata are of what was packed, and neither of the store nor of
+    where it lies."""
     root = tmp_path / "janes-laptop"
     store = Store(root)
-    machine = bundles.filled(store, bundles.HOST.model_copy(update={"c_compiler": "cc: cc (jane@janes-laptop) 12.2.0"}))
+    machine = bundles.filled(
+        store, bundles.HOST.model_copy(update={"c_compiler": "cc: cc (jane@janes-laptop) 12.2.0"})
+    )
     content = written(store, tmp_path / "bundle.zip", machine)
-    assert content and not holds(content, "jane") and not holds(content, str(tmp_path)) and "compiler: cc: cc;" in content
+    assert (
+        content
+        and not holds(content, "jane")
+        and not holds(content, str(tmp_path))
+        and "compiler: cc: cc;" in content
+    )
     assert {"README.md", "translation.json", "bundle.json"} <= set(content.splitlines())
 
 
-@pytest.mark.parametrize("told, left", [
-    ("Redis server v=7.0.15 sha=beefcafe:0 malloc=jemalloc-5.3.0", "Redis server v=7.0.15"),
-    ("rustc 1.95.0 (59807616e 2026-04-14)", "rustc 1.95.0"),
-    ("gcc-janes 12.2.0", pack.UNNAMED), ("gcc 12.2.0", "gcc 12.2.0")])
+@pytest.mark.parametrize(
+    "told, left",
+    [
+        ("Redis server v=7.0.15 sha=beefcafe:0 malloc=jemalloc-5.3.0", "Redis server v=7.0.15"),
+        ("rustc 1.95.0 (59807616e 2026-04-14)", "rustc 1.95.0"),
+        ("gcc-janes 12.2.0", pack.UNNAMED),
+        ("gcc 12.2.0", "gcc 12.2.0"),
+    ],
+)
 def test_what_stands_before_a_word_that_stays_goes(told: str, left: str):
     """To the end of the word before it: half of a word says something else."""
-    assert pack.public("runtimes.json", {"toolchain": told}, (), pack.Packed("", {})) == {"toolchain": left}
+    assert pack.public("runtimes.json", {"toolchain": told}, (), pack.Packed("", {})) == {
+        "toolchain": left
+    }
 
 
 def test_a_word_goes_once_its_owner_lets_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(pack, "_derive", lambda packed: None)
     store, path = Store(tmp_path), tmp_path / "bundle.zip"
     host = bundles.HOST.model_copy(update={"kernel_release": "6.1.0-jane"})
-    machine = bundles.filled(store, host, [row.model_copy(update={"state": hosts.state(host)}) for row in bundles.ROWS])
+    machine = bundles.filled(
+        store, host, [row.model_copy(update={"state": hosts.state(host)}) for row in bundles.ROWS]
+    )
     with pytest.raises(Unavailable) as refused:
         pack.write(store, machine, path)
-    assert refused.value.code == "bundle-private" and "jane in kernel_release" in str(refused.value) and not path.exists()
+    assert (
+        refused.value.code == "bundle-private"
+        and "jane in kernel_release" in str(refused.value)
+        and not path.exists()
+    )
     assert pack.write(store, machine, path, ["Jane"]).rows == len(bundles.ROWS)
     assert check.opened(archive.read(path)).host.kernel_release == "6.1.0-jane"
 
 
-@pytest.mark.parametrize("text", [
-    "6.18.44-fc-v657", "5.15.167.4-microsoft-standard-WSL2", "4.18.0-553.16.1.el8_10.x86_64", "6.1.0-13-cloud-amd64", "6.8.0-1019-aws",
-    "5.14.0-427.13.1.el9_4.aarch64+64k", "6.6.44-gentoo", "6.5.11-7-pve", "5.10.0-28-rt-amd64", "6.10.3-arch1-2",
-    "Intel(R) Xeon(R) Platinum 8375C CPU @ 2.90GHz", "AMD EPYC 7R13 Processor", "13th Gen Intel(R) Core(TM) i7-13700H",
-    "AMD Ryzen 9 7950X 16-Core Processor", "Common KVM processor", "arm Neoverse V1 r1p1", "INTEL(R) XEON(R) PLATINUM 8592+",
-    "cc: cc (Debian 12.2.0-14+deb12u1) 12.2.0", "gcc: gcc (Ubuntu 13.2.0-23ubuntu4) 13.2.0",
-    "clang: Ubuntu clang version 18.1.3 (1ubuntu1)", "gcc: gcc (GCC) 11.4.1 20230605 (Red Hat 11.4.1-2)",
-    "Mitigation: PTE Inversion; VMX: conditional cache flushes, SMT vulnerable",
-    "Mitigation: Enhanced / Automatic IBRS; IBPB: conditional; RSB filling; PBRSB-eIBRS: SW sequence; BHI: BHI_DIS_S",
-    "Mitigation: Clear CPU buffers; SMT Host state unknown", "KVM: Mitigation: VMX disabled", "Mitigation: CSV2, BHB", "pti=off",
-    "Processor vulnerable", "Vulnerable: Clear CPU buffers attempted, no microcode; SMT vulnerable"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "6.18.44-fc-v657",
+        "5.15.167.4-microsoft-standard-WSL2",
+        "4.18.0-553.16.1.el8_10.x86_64",
+        "6.1.0-13-cloud-amd64",
+        "6.8.0-1019-aws",
+        "5.14.0-427.13.1.el9_4.aarch64+64k",
+        "6.6.44-gentoo",
+        "6.5.11-7-pve",
+        "5.10.0-28-rt-amd64",
+        "6.10.3-arch1-2",
+        "Intel(R) Xeon(R) Platinum 8375C CPU @ 2.90GHz",
+        "AMD EPYC 7R13 Processor",
+        "13th Gen Intel(R) Core(TM) i7-13700H",
+        "AMD Ryzen 9 7950X 16-Core Processor",
+        "Common KVM processor",
+        "arm Neoverse V1 r1p1",
+        "INTEL(R) XEON(R) PLATINUM 8592+",
+        "cc: cc (Debian 12.2.0-14+deb12u1) 12.2.0",
+        "gcc: gcc (Ubuntu 13.2.0-23ubuntu4) 13.2.0",
+        "clang: Ubuntu clang version 18.1.3 (1ubuntu1)",
+        "gcc: gcc (GCC) 11.4.1 20230605 (Red Hat 11.4.1-2)",
+        "Mitigation: PTE Inversion; VMX: conditional cache flushes, SMT vulnerable",
+        "Mitigation: Enhanced / Automatic IBRS; IBPB: conditional; RSB filling; PBRSB-eIBRS: SW sequence; BHI: BHI_DIS_S",
+        "Mitigation: Clear CPU buffers; SMT Host state unknown",
+        "KVM: Mitigation: VMX disabled",
+        "Mitigation: CSV2, BHB",
+        "pti=off",
+        "Processor vulnerable",
+        "Vulnerable: Clear CPU buffers attempted, no microcode; SMT vulnerable",
+    ],
+)
 def test_what_distributions_and_vendors_write_is_known(text: str):
-    assert [word for _, word in unknown(text) if not (word.isdigit() and len(word) == 8)] == []  # a compiler's date
+    assert [
+        word for _, word in unknown(text) if not (word.isdigit() and len(word) == 8)
+    ] == []  # a compiler's date
 
 
 @pytest.mark.parametrize("machine", ["zen-3-a9ae1af8", "zen-4-b312e3a0", "zen-5-b15e0e32"])
 def test_the_published_machines_could_have_been_sent_so(machine: str):
-    """Their descriptions are packed as they are; each row that is published is one that may stand, which the store's tests cannot say."""
+    """Their descriptions are packed as they are; each row that is published is one that may stand,
+    which the store's tests cannot say."""
     store = Store(ROOT / "data")
     packed = pack.Packed(machine, {})
-    packed.files["machine.json"] = documents.written(pack.public("machine.json", store.read_machine(machine), set(), packed))
-    assert documents.host("machine.json", packed.files["machine.json"]) == Host.model_validate(store.read_machine(machine))
-    assert not packed.left_out and check._state(machine, "machine.json", Host.model_validate(store.read_machine(machine)))
+    packed.files["machine.json"] = documents.written(
+        pack.public("machine.json", store.read_machine(machine), set(), packed)
+    )
+    assert documents.host("machine.json", packed.files["machine.json"]) == Host.model_validate(
+        store.read_machine(machine)
+    )
+    assert not packed.left_out and check._state(
+        machine, "machine.json", Host.model_validate(store.read_machine(machine))
+    )

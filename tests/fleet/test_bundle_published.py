@@ -1,4 +1,5 @@
-"""The published machines as bundles: their rows are by no rule impossible, and come through to the byte."""
+"""The published machines as bundles: their rows are by no rule impossible, and come through to the
+byte."""
 
 from __future__ import annotations
 
@@ -21,12 +22,15 @@ STEP = 1 if ENDURANCE else 50  # of the rows, in the suite a sample
 @sampled
 @pytest.mark.parametrize("machine", DATA.machines())
 def test_no_row_that_was_measured_is_impossible(machine: str):
-    """So that a rule refuses no honest row; in the suite every fiftieth, and all of them in endurance."""
+    """So that a rule refuses no honest row; in the suite every fiftieth, and all of them in
+    endurance."""
     host, now, looked = Host.model_validate(DATA.read_machine(machine)), datetime.now(UTC), 0
     for path in sorted((DATA.root / machine).glob("*.jsonl")):
         for line in path.read_bytes().splitlines()[::STEP]:
             row = lines.parse(line)
-            assert isinstance(row, lines.Stored) and [*plausible.breaches(row.record, host, now)] == [], line
+            assert (
+                isinstance(row, lines.Stored) and [*plausible.breaches(row.record, host, now)] == []
+            ), line
             looked += 1
     assert looked >= 100
 

@@ -1,4 +1,5 @@
-"""Fleets whose workers, scheduler and client are killed, lie, stall and fill up: no row is lost, none is there twice, none unproved.
+"""Fleets whose workers, scheduler and client are killed, lie, stall and fill up: no row is lost,
+none is there twice, none unproved.
 
 `make endurance` runs twenty of eight workers in namespaces of their own.
 """
@@ -32,8 +33,14 @@ REFUSED = {"fleet-garbage", "bundle-unsafe", "bundle-broken", "bundle-impossible
 @pytest.fixture
 def standing_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Kernels that are none, and a lock of the test's own, in this process too."""
-    monkeypatch.setattr(fleet.build, "kernel", lambda name, engine="c": fleet.Kernel(name, engine, ("true",), fleet.KERNEL))
-    monkeypatch.setattr(fleet.campaign, "measuring_lock", lambda: files.measuring_lock(path=tmp_path / "lock"))
+    monkeypatch.setattr(
+        fleet.build,
+        "kernel",
+        lambda name, engine="c": fleet.Kernel(name, engine, ("true",), fleet.KERNEL),
+    )
+    monkeypatch.setattr(
+        fleet.campaign, "measuring_lock", lambda: files.measuring_lock(path=tmp_path / "lock")
+    )
     monkeypatch.setattr(fleet, "PROCESS_S", 0.0)
 
 
@@ -47,18 +54,28 @@ def became(told: Path) -> dict[str, str]:
 
 
 def test_a_small_fleet_whose_worker_scheduler_and_client_are_killed_gives_what_campaigns_by_hand_give(
-        processes: Processes, standing_in: None, tmp_path: Path) -> None:
-    pem, address, told = tls.shared(tmp_path / "fleet.pem"), f"tls://127.0.0.1:{fleet.free_port()}", tmp_path / "told"
+    processes: Processes, standing_in: None, tmp_path: Path
+) -> None:
+    pem, address, told = (
+        tls.shared(tmp_path / "fleet.pem"),
+        f"tls://127.0.0.1:{fleet.free_port()}",
+        tmp_path / "told",
+    )
     expected = {name: by_hand(name, tmp_path / "by hand" / name) for name in ("a", "b")}
     fleet.PROCESS_S = 0.04
     output = tmp_path / "collected"
     processes.start("scheduler", fleet.schedule, address, pem)
     for name in ("a", "b"):
         processes.start(name, fleet.work, name, address, pem, tmp_path / name)
-    processes.start("liar", fleet.work, "liar", address, pem, tmp_path / "liar", sends="a changed row")
+    processes.start(
+        "liar", fleet.work, "liar", address, pem, tmp_path / "liar", sends="a changed row"
+    )
     processes.start("client", fleet.ask, address, pem, output, ["a", "b", "liar"], told)
     deadline = time.monotonic() + LONG_S
-    while not (tmp_path / "a/own" / machine_of("a") / "page_chase.jsonl").exists() and time.monotonic() < deadline:
+    while (
+        not (tmp_path / "a/own" / machine_of("a") / "page_chase.jsonl").exists()
+        and time.monotonic() < deadline
+    ):
         time.sleep(0.01)
     for victim in ("a", "client", "scheduler"):
         processes.kill(victim)
@@ -67,7 +84,11 @@ def test_a_small_fleet_whose_worker_scheduler_and_client_are_killed_gives_what_c
     codes = became(told)
     assert codes.pop("liar") in REFUSED and codes == {"a": "", "b": ""}
     for name in ("a", "b"):
-        assert lines_of(output / machine_of(name)) == expected[name] == lines_of(tmp_path / name / "own" / machine_of(name))
+        assert (
+            lines_of(output / machine_of(name))
+            == expected[name]
+            == lines_of(tmp_path / name / "own" / machine_of(name))
+        )
     assert expected["a"]["page_chase.jsonl"] and lines_of(output / machine_of("liar")) == {}
     processes.running["scheduler"].terminate()  # in order: it sends its workers home
     assert ended(processes, "b", deadline)
@@ -95,21 +116,39 @@ def apart(tmp_path: Path) -> None:
 
 
 def inside(processes: Processes, called: str) -> int:
-    """The process that `enter` started: the worker itself, as it is called outside of its namespaces."""
+    """The process that `enter` started: the worker itself, as it is called outside of its
+    namespaces."""
     return psutil.Process(processes.running[called].pid).children()[0].pid
 
 
-def begin_eight(processes: Processes, address: str, pem: str, folder: Path, rng: random.Random) -> None:
-    faults = {"a again": {"alike": "a"}, "full": {"disk_bytes": DISK_BYTES}, "clock": {"hour": 13},
-              "liar": {"sends": rng.choice(["no bundle", "a flipped bit", "a changed row"])}}
+def begin_eight(
+    processes: Processes, address: str, pem: str, folder: Path, rng: random.Random
+) -> None:
+    faults = {
+        "a again": {"alike": "a"},
+        "full": {"disk_bytes": DISK_BYTES},
+        "clock": {"hour": 13},
+        "liar": {"sends": rng.choice(["no bundle", "a flipped bit", "a changed row"])},
+    }
     for name in EIGHT:
         computer = name.removesuffix(" again")
-        processes.start(name, fleet.work, name, address, pem, folder / computer, own=folder / "tmp" / computer, **faults.get(name, {}))
+        processes.start(
+            name,
+            fleet.work,
+            name,
+            address,
+            pem,
+            folder / computer,
+            own=folder / "tmp" / computer,
+            **faults.get(name, {}),
+        )
 
 
 def harm(processes: Processes, rng: random.Random, over_s: float) -> None:
-    """Three workers, the scheduler once and the client twice, each killed at a moment of its own and started again; one worker stopped for
-    a while, which is a connection on which nothing comes."""
+    """Three workers, the scheduler once and the client twice, each killed at a moment of its own
+    and started again; one worker stopped for a while, which is a connection on which nothing comes.
+    """
+
     def again(called: str) -> None:
         processes.kill(called)
         processes.again(called)
@@ -117,10 +156,19 @@ def harm(processes: Processes, rng: random.Random, over_s: float) -> None:
     def send(number: signal.Signals) -> None:
         os.kill(inside(processes, "c"), number)
 
-    victims = [*rng.sample(["a", "b", "clock"], 2), rng.choice(["a", "b", "clock", "liar", "d"]), "scheduler", "client", "client"]
+    victims = [
+        *rng.sample(["a", "b", "clock"], 2),
+        rng.choice(["a", "b", "clock", "liar", "d"]),
+        "scheduler",
+        "client",
+        "client",
+    ]
     stopped_s = rng.uniform(0, over_s)
     moments = [(rng.uniform(0, over_s), lambda called=called: again(called)) for called in victims]
-    moments += [(stopped_s, lambda: send(signal.SIGSTOP)), (stopped_s + rng.choice([0.2, 1.0, 8.0]), lambda: send(signal.SIGCONT))]
+    moments += [
+        (stopped_s, lambda: send(signal.SIGSTOP)),
+        (stopped_s + rng.choice([0.2, 1.0, 8.0]), lambda: send(signal.SIGCONT)),
+    ]
     began = time.monotonic()
     for moment, act in sorted(moments, key=lambda one: one[0]):
         time.sleep(max(began + moment - time.monotonic(), 0))
@@ -131,11 +179,23 @@ def harm(processes: Processes, rng: random.Random, over_s: float) -> None:
 @pytest.mark.endurance
 @times("number", 20)
 def test_eight_workers_of_which_some_are_killed_lie_stall_and_fill_up_lose_and_double_no_row(
-        number: int, processes: Processes, standing_in: None, apart: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    number: int,
+    processes: Processes,
+    standing_in: None,
+    apart: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     rng = random.Random(f"{SEED} {number}")
-    pem, address, told = tls.shared(tmp_path / "fleet.pem"), f"tls://127.0.0.1:{fleet.free_port()}", tmp_path / "told"
+    pem, address, told = (
+        tls.shared(tmp_path / "fleet.pem"),
+        f"tls://127.0.0.1:{fleet.free_port()}",
+        tmp_path / "told",
+    )
     hours = {"a": 12, "b": 12, "c": 12, "d": 12, "full": 12, "clock": 13}
-    expected = {name: by_hand(name, tmp_path / "by hand" / name, hour) for name, hour in hours.items()}
+    expected = {
+        name: by_hand(name, tmp_path / "by hand" / name, hour) for name, hour in hours.items()
+    }
     monkeypatch.setattr(fleet, "PROCESS_S", 0.06)
     output = tmp_path / "collected"
     processes.start("scheduler", fleet.schedule, address, pem)
@@ -149,9 +209,21 @@ def test_eight_workers_of_which_some_are_killed_lie_stall_and_fill_up_lose_and_d
     assert codes.pop("liar") in REFUSED
     assert codes == {"b": "", "c": "", "d": "", "clock": "", "full": "disk-full"}, told.read_text()
     for name in ("a", "b", "c", "d", "clock"):
-        assert lines_of(output / machine_of(name)) == expected[name] == lines_of(tmp_path / name / "own" / machine_of(name)), name
-    full = Path(f"/proc/{inside(processes, 'full')}/root", *(tmp_path / "full/own" / machine_of("full")).parts[1:])
+        assert (
+            lines_of(output / machine_of(name))
+            == expected[name]
+            == lines_of(tmp_path / name / "own" / machine_of(name))
+        ), name
+    full = Path(
+        f"/proc/{inside(processes, 'full')}/root",
+        *(tmp_path / "full/own" / machine_of("full")).parts[1:],
+    )
     collected = lines_of(output / machine_of("full"))
-    assert collected == lines_of(full) and collected  # nothing that was finished is lost to a full disk
-    assert all(set(some) < set(expected["full"][name]) and len(set(some)) == len(some) for name, some in collected.items())
+    assert (
+        collected == lines_of(full) and collected
+    )  # nothing that was finished is lost to a full disk
+    assert all(
+        set(some) < set(expected["full"][name]) and len(set(some)) == len(some)
+        for name, some in collected.items()
+    )
     assert not lines_of(output / machine_of("liar"))

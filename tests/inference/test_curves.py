@@ -1,4 +1,5 @@
-"""Curves: medians along x, what lies between two of them, and what claims ask of one; each against a second way to the number."""
+"""Curves: medians along x, what lies between two of them, and what claims ask of one; each against
+a second way to the number."""
 
 from __future__ import annotations
 
@@ -25,18 +26,33 @@ few = settings(max_examples=50)  # a curve of random rows takes milliseconds
 
 
 def rows(lines: int, layout: str, times: list[float], **more: object) -> list[dict]:
-    return [make_record(lines=lines, layout=layout, ns_per_access=t, **more).model_dump(exclude={"counters"}) for t in times]
+    return [
+        make_record(lines=lines, layout=layout, ns_per_access=t, **more).model_dump(
+            exclude={"counters"}
+        )
+        for t in times
+    ]
 
 
 def measured(grid: dict[int, list[float]], x: str = "lines") -> Curve:
-    frame = pd.DataFrame([(n, t) for n, times in grid.items() for t in times], columns=[x, "ns_per_access"])
+    frame = pd.DataFrame(
+        [(n, t) for n, times in grid.items() for t in times], columns=[x, "ns_per_access"]
+    )
     return Curve.of(frame, x)
 
 
-def curve(points: dict[float, tuple[float, float, float]], coverage: float = 0.9375, x: str = "lines") -> Curve:
+def curve(
+    points: dict[float, tuple[float, float, float]], coverage: float = 0.9375, x: str = "lines"
+) -> Curve:
     """A curve of given medians and bounds."""
     columns = [x, "median", "low", "high", "coverage", "n", "unstable"]
-    return Curve(pd.DataFrame([(n, *bounds, coverage, 5, False) for n, bounds in sorted(points.items())], columns=columns), x)
+    return Curve(
+        pd.DataFrame(
+            [(n, *bounds, coverage, 5, False) for n, bounds in sorted(points.items())],
+            columns=columns,
+        ),
+        x,
+    )
 
 
 def exact(points: dict[float, float]) -> Curve:
@@ -55,7 +71,14 @@ FRAME = pd.DataFrame(
     + rows(128, "packed", [4.0, 5.0, 4.5, 4.5, 4.5, 4.5])
     + rows(256, "spread", [9.0])
 )
-CLIFF = curve({1024: (5.0, 4.9, 5.1), 2048: (5.2, 5.1, 5.3), 4096: (20.8, 20.0, 21.0), 8192: (26.0, 25.0, 27.0)})
+CLIFF = curve(
+    {
+        1024: (5.0, 4.9, 5.1),
+        2048: (5.2, 5.1, 5.3),
+        4096: (20.8, 20.0, 21.0),
+        8192: (26.0, 25.0, 27.0),
+    }
+)
 EMPTY = measured({})
 
 
@@ -64,7 +87,9 @@ EMPTY = measured({})
 
 @few
 @given(grids, st.randoms())
-def test_a_curve_has_the_median_of_each_x_ascending_whatever_the_order_of_rows(grid: dict[int, list[float]], random):
+def test_a_curve_has_the_median_of_each_x_ascending_whatever_the_order_of_rows(
+    grid: dict[int, list[float]], random
+):
     one_by_one = {n: median_interval(grid[n]) for n in sorted(grid)}
     shuffled = {n: grid[n] for n in random.sample(list(grid), len(grid))}
     points = measured(shuffled)
@@ -78,15 +103,30 @@ def test_a_curve_is_of_the_rows_selected_and_of_the_value_named():
     frame = FRAME.assign(walks=[0.5, math.nan, 0.7, *[math.nan] * (len(FRAME) - 4), 0.25])
     assert Curve.of(frame, layout="packed").xs == [64, 128]
     walks = Curve.of(frame, value="walks", layout="spread")
-    assert walks.table[["lines", "median", "n"]].values.tolist() == [[64, 0.6, 2], [256, 0.25, 1]]  # 128 has no value
+    assert walks.table[["lines", "median", "n"]].values.tolist() == [
+        [64, 0.6, 2],
+        [256, 0.25, 1],
+    ]  # 128 has no value
     assert Curve.of(frame, x="repeat", layout="spread").x == "repeat"
 
 
 def test_an_empty_curve_has_no_point_and_says_so():
-    assert len(EMPTY) == 0 and EMPTY.xs == [] and EMPTY.intervals == [] and list(EMPTY) == [] and EMPTY.medians.empty
+    assert (
+        len(EMPTY) == 0
+        and EMPTY.xs == []
+        and EMPTY.intervals == []
+        and list(EMPTY) == []
+        and EMPTY.medians.empty
+    )
     assert len(EMPTY - CLIFF) == len(CLIFF / EMPTY) == len(EMPTY.between(0, math.inf)) == 0
-    for ask in (lambda: EMPTY.last, lambda: EMPTY.at(1), lambda: EMPTY.level(0, 9), lambda: EMPTY.crossing(1),
-                lambda: EMPTY.doubling(1), lambda: EMPTY.flatness(0, 9)):
+    for ask in (
+        lambda: EMPTY.last,
+        lambda: EMPTY.at(1),
+        lambda: EMPTY.level(0, 9),
+        lambda: EMPTY.crossing(1),
+        lambda: EMPTY.doubling(1),
+        lambda: EMPTY.flatness(0, 9),
+    ):
         with pytest.raises(Unavailable) as refused:
             ask()
         assert refused.value.code == "too-few-points"
@@ -98,7 +138,9 @@ def test_an_empty_curve_has_no_point_and_says_so():
 
 @few
 @given(grids, st.floats(0.5, 2e6), st.sampled_from([0.01, 0.1, 2**0.5 - 1]))
-def test_at_is_the_nearest_point_in_the_logarithm_and_no_farther_away_than_asked(grid, x: float, within: float):
+def test_at_is_the_nearest_point_in_the_logarithm_and_no_farther_away_than_asked(
+    grid, x: float, within: float
+):
     points = measured(grid)
     away = {n: abs(math.log(n / x)) for n in grid}
     nearest = min(away.values())
@@ -108,7 +150,9 @@ def test_at_is_the_nearest_point_in_the_logarithm_and_no_farther_away_than_asked
             points.at(x, within)
         assert refused.value.code == "too-few-points"
     else:
-        assert points.at(x, within) in [median_interval(grid[n]) for n in grid if away[n] <= nearest + 1e-12]
+        assert points.at(x, within) in [
+            median_interval(grid[n]) for n in grid if away[n] <= nearest + 1e-12
+        ]
         assert Interval.of(points.row(x, within)) == points.at(x, within)
 
 
@@ -121,12 +165,15 @@ def test_a_difference_of_curves_is_that_of_each_x_that_both_have_and_turned_over
     b = b | {n: b[min(b)] for n in list(a)[::2]}  # some x are shared
     left, right = measured(a), measured(b)
     there, back = left - right, right - left
-    assert dict(there) == {n: median_interval(a[n]) - median_interval(b[n]) for n in sorted(a) if n in b}
+    assert dict(there) == {
+        n: median_interval(a[n]) - median_interval(b[n]) for n in sorted(a) if n in b
+    }
     assert there.xs == back.xs == sorted(set(a) & set(b))
     for (_, x), (_, y) in zip(there, back, strict=True):
         assert x == Interval(-y.value, -y.high, -y.low, y.coverage, y.modes)
     assert [tuple(row) for row in there.table[["n", "n_left", "n_right"]].to_numpy()] == [
-        (min(len(a[n]), len(b[n])), len(a[n]), len(b[n])) for n in there.xs]
+        (min(len(a[n]), len(b[n])), len(a[n]), len(b[n])) for n in there.xs
+    ]
 
 
 @few
@@ -137,7 +184,11 @@ def test_a_ratio_of_curves_times_the_one_turned_over_is_one(a, b):
     assert there.xs == back.xs == sorted(set(a) & set(b))
     assert dict(there) == {n: median_interval(a[n]) / median_interval(b[n]) for n in there.xs}
     for (_, x), (_, y) in zip(there, back, strict=True):
-        assert x.value * y.value == pytest.approx(1) and x.low * y.high == pytest.approx(1) and x.high * y.low == pytest.approx(1)
+        assert (
+            x.value * y.value == pytest.approx(1)
+            and x.low * y.high == pytest.approx(1)
+            and x.high * y.low == pytest.approx(1)
+        )
 
 
 def test_a_ratio_leaves_out_the_points_where_a_median_is_not_above_zero():
@@ -149,7 +200,11 @@ def test_a_ratio_leaves_out_the_points_where_a_median_is_not_above_zero():
 def test_a_difference_is_unstable_where_a_side_is():
     quiet, noisy = [4.0] * 6, [4.0, 4.0, 4.0, 5.0, 5.0, 5.0]
     chase = measured({64: quiet, 128: noisy, 256: quiet})
-    assert (chase - measured({64: quiet, 128: quiet, 256: noisy})).table["unstable"].tolist() == [False, True, True]
+    assert (chase - measured({64: quiet, 128: quiet, 256: noisy})).table["unstable"].tolist() == [
+        False,
+        True,
+        True,
+    ]
 
 
 # --- the price of translation
@@ -161,24 +216,42 @@ def test_the_price_is_spread_minus_packed_at_the_same_point():
     assert [interval.value for interval in points.intervals] == pytest.approx([0.1, 3.55])
     assert (points.at(64).low, points.at(64).high) == pytest.approx((0.0, 0.2))
     assert points.table["n_left"].tolist() == points.table["n_right"].tolist() == [6, 6]
-    assert points.table["unstable"].tolist() == [False, True] and points.table["coverage"].tolist() == [0.96875, 0.96875]
+    assert points.table["unstable"].tolist() == [False, True] and points.table[
+        "coverage"
+    ].tolist() == [0.96875, 0.96875]
     assert points.medians.equals((spread(FRAME) - packed(FRAME)).medians)
 
 
-@pytest.mark.parametrize(("column", "where"), [
-    ("kernel", {}), ("order", {}), ("lines", {}), ("pages", {"pages": "4k"}), ("engine", {"engine": "c"}), ("mode", {"mode": ""})])
+@pytest.mark.parametrize(
+    ("column", "where"),
+    [
+        ("kernel", {}),
+        ("order", {}),
+        ("lines", {}),
+        ("pages", {"pages": "4k"}),
+        ("engine", {"engine": "c"}),
+        ("mode", {"mode": ""}),
+    ],
+)
 def test_a_control_of_another_point_is_no_control(column: str, where: dict):
     frame = FRAME[FRAME["lines"] == 64].copy()
     assert len(price(frame, **where)) == 1
-    frame[column] = frame[column].astype(object).where(frame["layout"] == "spread", 65 if column == "lines" else "other")
+    frame[column] = (
+        frame[column]
+        .astype(object)
+        .where(frame["layout"] == "spread", 65 if column == "lines" else "other")
+    )
     assert len(price(frame, **where)) == 0
 
 
 # --- where it passes a height
 
 
-def first_passed_for_good(points: dict[int, float], height: float, low: float, high: float) -> float | str:
-    """The last step from under a height to it or over it, by walking along the points from the right."""
+def first_passed_for_good(
+    points: dict[int, float], height: float, low: float, high: float
+) -> float | str:
+    """The last step from under a height to it or over it, by walking along the points from the
+    right."""
     part = sorted((n, y) for n, y in points.items() if low <= n <= high)
     if len(part) < 2:
         return "too-few-points"
@@ -192,9 +265,15 @@ def first_passed_for_good(points: dict[int, float], height: float, low: float, h
 
 
 @settings(max_examples=300)
-@given(st.dictionaries(st.integers(1, 4096), st.integers(0, 20), max_size=9), st.integers(0, 20), st.integers(0, 4096),
-       st.integers(0, 4096))
-def test_a_crossing_is_where_the_curve_passes_a_height_for_good(points, height: int, low: int, high: int):
+@given(
+    st.dictionaries(st.integers(1, 4096), st.integers(0, 20), max_size=9),
+    st.integers(0, 20),
+    st.integers(0, 4096),
+    st.integers(0, 4096),
+)
+def test_a_crossing_is_where_the_curve_passes_a_height_for_good(
+    points, height: int, low: int, high: int
+):
     expected = first_passed_for_good(points, height, low, high)
     if isinstance(expected, str):
         with pytest.raises(Unavailable) as refused:
@@ -229,50 +308,74 @@ def test_flatness_is_the_largest_over_the_smallest_and_blind_to_what_lies_beyond
 
 @pytest.mark.parametrize("depth", [-0.1, 0.0])
 def test_medians_below_zero_have_no_flatness(depth: float):
-    for sunk in ({1: (5.0, 4.0, 6.0), 2: (depth, -0.2, 0.0), 4: (5.0, 4.0, 6.0)}, {1: (depth, -0.2, 0.0), 2: (5.0, 4.0, 6.0)}):
+    for sunk in (
+        {1: (5.0, 4.0, 6.0), 2: (depth, -0.2, 0.0), 4: (5.0, 4.0, 6.0)},
+        {1: (depth, -0.2, 0.0), 2: (5.0, 4.0, 6.0)},
+    ):
         with pytest.raises(Unavailable) as refused:
             curve(sunk).flatness(1, 4)
         assert refused.value.code == "unstable"
 
 
-@pytest.mark.parametrize(("truth", "noise"), [(np.full(20, 10.0), 0.2), (np.linspace(10, 13, 10), 0.3)], ids=["flat", "slope"])
+@pytest.mark.parametrize(
+    ("truth", "noise"),
+    [(np.full(20, 10.0), 0.2), (np.linspace(10, 13, 10), 0.3)],
+    ids=["flat", "slope"],
+)
 def test_flatness_covers_as_often_as_it_says(truth: np.ndarray, noise: float):
     """Looking for the largest and the smallest among 20 points must not cost coverage."""
     rng, trials, hits = np.random.default_rng(len(truth)), 300, 0
     for _ in range(trials):
-        bounds = [median_interval(x) for x in truth[:, None] + noise * rng.normal(size=(len(truth), 6))]
-        flat = curve({n: interval[:3] for n, interval in enumerate(bounds, 1)}, bounds[0].coverage).flatness(1, len(truth))
+        bounds = [
+            median_interval(x) for x in truth[:, None] + noise * rng.normal(size=(len(truth), 6))
+        ]
+        flat = curve(
+            {n: interval[:3] for n, interval in enumerate(bounds, 1)}, bounds[0].coverage
+        ).flatness(1, len(truth))
         hits += flat.low <= truth.max() / truth.min() <= flat.high
     assert hits >= least_expected(trials, 0.96875)
 
 
 def test_of_a_point_with_two_modes_the_single_processes_stay_at_hand_and_what_follows_says_so():
     times = measured({64: [1.0] * 5, 128: [38, 38.5, 169, 170, 171], 256: [170.0] * 5})
-    assert sorted(times.processes["median"]) == [38, 38.5, 169, 170, 171] and set(times.processes["lines"]) == {128}
+    assert sorted(times.processes["median"]) == [38, 38.5, 169, 170, 171] and set(
+        times.processes["lines"]
+    ) == {128}
     assert times.modes == times.between(64, 128).modes == 2 and times.between(256, 256).modes == 1
     price = times - exact({64: 0.5, 128: 0.5, 256: 0.5})
-    assert [interval.modes for interval in price.intervals] == [1, 2, 1] and times.doubling(64).modes == 2
+    assert [interval.modes for interval in price.intervals] == [1, 2, 1] and times.doubling(
+        64
+    ).modes == 2
     assert price.flatness(64, 256).modes == 2
 
 
 def test_where_a_curve_passes_a_height_is_known_to_the_points_beside_it():
-    """A step of which only the points before and behind were measured may be anywhere between; and its bounds may pass earlier or later."""
+    """A step of which only the points before and behind were measured may be anywhere between; and
+    its bounds may pass earlier or later."""
+
     def table(low: list, middle: list, high: list) -> Curve:
         bounds = {"median": middle, "low": low, "high": high}
-        return Curve(pd.DataFrame({"lines": [100, 200, 400, 800], **bounds, "coverage": 0.9375, "modes": 1}))
+        return Curve(
+            pd.DataFrame({"lines": [100, 200, 400, 800], **bounds, "coverage": 0.9375, "modes": 1})
+        )
 
     sharp = table([1, 1, 9, 9], [1, 1, 9, 9], [1, 1, 9, 9]).passes(5.0)
     assert (sharp.low, sharp.high, sharp.coverage) == (200, 400, 0.9375) and 200 < sharp.value < 400
     loud = table([1, 1, 2, 9], [1, 2, 9, 9], [1, 6, 9, 9]).passes(5.0)
     assert (loud.low, loud.high) == (100, 800)
-    assert sharp.value == pytest.approx(table([1, 1, 9, 9], [1, 1, 9, 9], [1, 1, 9, 9]).crossing(5.0))
-    never, always = table([1, 1, 4, 4], [1, 1, 9, 9], [1, 1, 9, 9]).passes(5.0), table([1, 1, 9, 9], [1, 1, 9, 9], [6, 6, 9, 9]).passes(5.0)
+    assert sharp.value == pytest.approx(
+        table([1, 1, 9, 9], [1, 1, 9, 9], [1, 1, 9, 9]).crossing(5.0)
+    )
+    never, always = (
+        table([1, 1, 4, 4], [1, 1, 9, 9], [1, 1, 9, 9]).passes(5.0),
+        table([1, 1, 9, 9], [1, 1, 9, 9], [6, 6, 9, 9]).passes(5.0),
+    )
     assert (never.low, never.high, always.low, always.high) == (200, math.inf, -math.inf, 400)
     assert (f"{never:.0f}", f"{always:.0f}") == ("at least 200", "at most 400")
 
 
-# A machine with three caches. A spread chase keeps page-table entries in them too: an eighth of a line each of the guest's, a line each
-# of its host's. A walk reads one of the guest's.
+# A machine with three caches. A spread chase keeps page-table entries in them too: an eighth of a
+# line each of the guest's, a line each of its host's. A walk reads one of the guest's.
 CACHES = ((512, 1.0), (8192, 4.0), (1 << 17, 15.0), (1 << 60, 140.0))  # lines, ns
 
 
@@ -291,9 +394,17 @@ def test_a_price_is_the_machines_or_it_is_a_gap():
     noise, grid = np.random.default_rng(1), [round(2 ** (k / 2)) for k in range(8, 41)]
     prices, differences = [], []
     for _ in range(4):
-        frame = pd.DataFrame([row for n in grid for layout, ns in (
-            ("packed", cached_ns(n)), ("spread", walk_ns(n) + cached_ns(n * 17 / 8 if n > ENTRIES else n)))
-            for row in rows(n, layout, (ns * np.exp(0.01 * noise.normal(size=9))).tolist())])
+        frame = pd.DataFrame(
+            [
+                row
+                for n in grid
+                for layout, ns in (
+                    ("packed", cached_ns(n)),
+                    ("spread", walk_ns(n) + cached_ns(n * 17 / 8 if n > ENTRIES else n)),
+                )
+                for row in rows(n, layout, (ns * np.exp(0.01 * noise.normal(size=9))).tolist())
+            ]
+        )
         found, difference = price(frame, ENTRIES), spread(frame) - packed(frame)
         assert sorted([*found.xs, *found.gaps]) == grid
         assert all(found.between(gap, gap).gaps == (gap,) for gap in found.gaps)
@@ -302,4 +413,6 @@ def test_a_price_is_the_machines_or_it_is_a_gap():
     hits = sum(interval.low <= walk_ns(n) <= interval.high for n, interval in prices)
     assert hits >= least_expected(len(prices), 0.96)
     assert max(interval.value / walk_ns(n) for n, interval in prices if n > 64) < 2
-    assert max(interval.value / walk_ns(n) for n, interval in differences if n > 64) > 10  # what it would be without gaps
+    assert (
+        max(interval.value / walk_ns(n) for n, interval in differences if n > 64) > 10
+    )  # what it would be without gaps

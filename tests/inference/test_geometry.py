@@ -19,12 +19,17 @@ def test_sharp_steps_are_found_to_the_page_or_within_a_percent():
     assert first.entries.value == 64
     assert second.entries.value == pytest.approx(1536, rel=0.01)
     assert second.entries.low <= 1536 <= second.entries.high
-    assert first.opinions.keys() == {"price", "alias"} and {"price", "alias", "draws"} == second.opinions.keys()
+    assert (
+        first.opinions.keys() == {"price", "alias"}
+        and {"price", "alias", "draws"} == second.opinions.keys()
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("ways", "entries"), [(6, 96), (8, 64)])
-def test_a_first_level_of_sets_rises_over_a_way_and_the_draws_find_its_entries(ways: int, entries: int):
+def test_a_first_level_of_sets_rises_over_a_way_and_the_draws_find_its_entries(
+    ways: int, entries: int
+):
     """In sets chosen by the page's number, page 65 crowds one set of sixteen, page 80 the last."""
     level = inferred(Made(lru(entries, ways), lru(1536))).levels[0]
     assert level.entries.value == pytest.approx(entries, rel=0.03)
@@ -35,11 +40,15 @@ def test_a_first_level_of_sets_rises_over_a_way_and_the_draws_find_its_entries(w
 @pytest.mark.parametrize("entries", [(48, 1280), (72, 3072), (128, 1024)])
 def test_the_sizes_that_are_built_are_found_in_noise_of_two_percent(entries: tuple[int, int]):
     made = Made(lru(entries[0]), lru(entries[1]), noise=0.02)
-    assert [level.entries.value for level in inferred(made, seed=entries[1]).levels] == pytest.approx(entries, rel=0.03)
+    assert [
+        level.entries.value for level in inferred(made, seed=entries[1]).levels
+    ] == pytest.approx(entries, rel=0.03)
 
 
 @pytest.mark.parametrize("entries", [1536])
-def test_where_replacement_is_random_the_draws_decide_and_are_right_within_three_percent(entries: int):
+def test_where_replacement_is_random_the_draws_decide_and_are_right_within_three_percent(
+    entries: int,
+):
     level = inferred(Made(lru(64), at_random(entries))).levels[1]
     assert level.entries.method.startswith("draws")
     assert level.entries.value == pytest.approx(entries, rel=0.03)
@@ -49,11 +58,15 @@ def test_where_replacement_is_random_the_draws_decide_and_are_right_within_three
 
 @pytest.mark.endurance
 @pytest.mark.parametrize(("joined", "entries"), [(4, (72, 3072)), (8, (64, 1536))])
-def test_where_neighbours_share_entries_alias_rules_and_price_is_named_a_multiple(joined: int, entries: tuple[int, int]):
+def test_where_neighbours_share_entries_alias_rules_and_price_is_named_a_multiple(
+    joined: int, entries: tuple[int, int]
+):
     found = inferred(Made(lru(entries[0]), lru(entries[1]), joined=joined))
     assert [level.entries.value for level in found.levels] == pytest.approx(entries, rel=0.03)
     assert all(level.entries.method.startswith("alias") for level in found.levels)
-    assert f"about {joined} of them" in found.levels[0].verdict and found.levels[1].hit_cost.value == pytest.approx(7, abs=0.5)
+    assert f"about {joined} of them" in found.levels[0].verdict and found.levels[
+        1
+    ].hit_cost.value == pytest.approx(7, abs=0.5)
 
 
 @pytest.mark.endurance
@@ -63,11 +76,16 @@ def test_the_largest_tlb_that_is_published_is_found():
 
 
 @pytest.mark.parametrize("stated", [(), (10, 512)])
-def test_of_one_level_that_shows_nobody_says_which_it_is_nor_what_a_walk_costs(stated: tuple[int, ...]):
-    """The first level of a small core is below what a chase can show: its price is in that of the other."""
+def test_of_one_level_that_shows_nobody_says_which_it_is_nor_what_a_walk_costs(
+    stated: tuple[int, ...],
+):
+    """The first level of a small core is below what a chase can show: its price is in that of the
+    other."""
     found = inferred(Made(lru(10), lru(512)), stated=stated)
     (level,) = found.levels
-    assert level.entries.value == pytest.approx(512, rel=0.03) and level.is_alone and found.walks == []
+    assert (
+        level.entries.value == pytest.approx(512, rel=0.03) and level.is_alone and found.walks == []
+    )
     assert any("One level shows" in note for note in found.notes)
 
 
@@ -89,30 +107,51 @@ def test_a_walk_that_was_not_measured_keeps_its_place_with_a_reason():
     frame = rows(SHARP, "4k", 1)
     *others, memory = geometry.infer(frame[frame["lines"] < 2**19], (), CACHES).walks
     assert all(walk.cost for walk in others)
-    assert (memory.table_in, memory.cost) == ("memory", None) and "this chase was left out" in memory.reason
+    assert (memory.table_in, memory.cost) == (
+        "memory",
+        None,
+    ) and "this chase was left out" in memory.reason
 
 
 def test_where_the_two_opinions_disagree_the_verdict_says_which_to_believe():
     first = inferred(Made(lru(64), lru(1536), misplaced=1.2)).levels[0]
-    assert first.opinions["price"].value == 64 and first.opinions["alias"].value == pytest.approx(77, abs=1)
-    assert "Price puts the step at 64 pages, alias at 7" in first.verdict and "believe 7" in first.verdict
+    assert first.opinions["price"].value == 64 and first.opinions["alias"].value == pytest.approx(
+        77, abs=1
+    )
+    assert (
+        "Price puts the step at 64 pages, alias at 7" in first.verdict
+        and "believe 7" in first.verdict
+    )
     assert first.entries == first.opinions["alias"]
     early = inferred(Made(lru(64), lru(1536), misplaced=0.8)).levels[0]  # as in a noisy minute
-    assert early.entries == early.opinions["price"] and early.entries.value == 64 and "believe 64" in early.verdict
+    assert (
+        early.entries == early.opinions["price"]
+        and early.entries.value == 64
+        and "believe 64" in early.verdict
+    )
 
 
 def test_a_process_that_is_disturbed_moves_no_level():
-    """A third of all processes is dearer, by up to double: the median of three falls for it, the least does not."""
+    """A third of all processes is dearer, by up to double: the median of three falls for it, the
+    least does not."""
     frame = survey.survey(Made(lru(72), at_random(3072), noise=0.003).run(), "4k", CACHES)
     rng = np.random.default_rng(3)
-    frame["ns_per_access"] *= np.where(rng.random(len(frame)) < 0.33, rng.uniform(1.1, 2, len(frame)), 1.0)
-    assert [level.entries.value for level in geometry.infer(frame).levels] == pytest.approx([72, 3072], rel=0.03)
+    frame["ns_per_access"] *= np.where(
+        rng.random(len(frame)) < 0.33, rng.uniform(1.1, 2, len(frame)), 1.0
+    )
+    assert [level.entries.value for level in geometry.infer(frame).levels] == pytest.approx(
+        [72, 3072], rel=0.03
+    )
 
 
 def test_a_level_that_cpuid_states_and_no_chase_shows_is_named():
     made = inferred(Made(lru(72), lambda order, pages, stride: 0.0), stated=(72, 3072))
     assert [level.stated for level in made.levels] == [72]
-    assert [note for note in made.notes if "CPUID states a level of 3,072 entries that no chase shows" in note]
+    assert [
+        note
+        for note in made.notes
+        if "CPUID states a level of 3,072 entries that no chase shows" in note
+    ]
     assert inferred(SHARP, stated=(64, 1536)).notes == []
 
 
@@ -128,13 +167,21 @@ def test_a_change_of_the_clock_between_processes_is_no_step():
     slow = np.random.default_rng(2).random(len(frame)) < 0.5
     frame.loc[slow, "ns_per_access"] *= 2
     frame.loc[slow, "core_ghz"] /= 2
-    assert [level.entries.value for level in geometry.infer(frame).levels] == pytest.approx([64, 1536], rel=0.01)
+    assert [level.entries.value for level in geometry.infer(frame).levels] == pytest.approx(
+        [64, 1536], rel=0.01
+    )
 
 
-@pytest.mark.parametrize(("caches", "places"), [
-    (CACHES, ["L2", "L3", "memory"]), ({1: 32 << 10, 2: 256 << 10, 3: 8 << 20}, ["L2", "L3", "memory"]),
-    ({1: 32 << 10, 2: 1 << 20}, ["L2", "memory"]), ({1: 64 << 10}, ["memory"]), ({}, []),
-])
+@pytest.mark.parametrize(
+    ("caches", "places"),
+    [
+        (CACHES, ["L2", "L3", "memory"]),
+        ({1: 32 << 10, 2: 256 << 10, 3: 8 << 20}, ["L2", "L3", "memory"]),
+        ({1: 32 << 10, 2: 1 << 20}, ["L2", "memory"]),
+        ({1: 64 << 10}, ["memory"]),
+        ({}, []),
+    ],
+)
 def test_a_place_that_no_chase_can_have_is_left_out(caches: dict[int, int], places: list[str]):
     points = geometry.walk_points(1536, 1, caches)
     assert [where for where, _, _ in points] == places
@@ -147,23 +194,38 @@ def test_a_place_that_no_chase_can_have_is_left_out(caches: dict[int, int], plac
 def priced_by_hand(frame: pd.DataFrame, stride: int) -> list[tuple]:
     """Spread minus packed as `priced` says it, one number of lines after the other."""
     cost = frame["ns_per_access"] * frame["core_ghz"]
-    chase = (frame["layout"] == "spread") & (frame["order"] == "cycle") & (frame["stride_pages"] == stride)
+    chase = (
+        (frame["layout"] == "spread")
+        & (frame["order"] == "cycle")
+        & (frame["stride_pages"] == stride)
+    )
     spread = {n: cost[chase & (frame["lines"] == n)] for n in frame["lines"].unique()}
-    packed = {n: cost[(frame["layout"] == "packed") & (frame["lines"] == n)] for n in frame["lines"].unique()}
+    packed = {
+        n: cost[(frame["layout"] == "packed") & (frame["lines"] == n)]
+        for n in frame["lines"].unique()
+    }
     both = sorted(n for n in spread if len(spread[n]) and len(packed[n]))
     floor = float(np.median(packed[both[0]]))
     points = []
     for n in both:
         price = interval_of_difference(median_interval(spread[n]), median_interval(packed[n]))
-        sums = [max(x, -0.9 * floor) + floor for x in (*price[:3], spread[n].min() - packed[n].min())]
+        sums = [
+            max(x, -0.9 * floor) + floor for x in (*price[:3], spread[n].min() - packed[n].min())
+        ]
         points.append((n, *sums[:3], price.coverage, len(spread[n]), sums[3]))
     return points
 
 
-@pytest.mark.parametrize(("made", "pages", "stride"), [(SHARP, "4k", 1), (Made(lru(32), lru(1024)), "2m", 512)])
-def test_a_price_is_spread_minus_packed_at_each_size_over_the_smallest_control(made: Made, pages: str, stride: int):
+@pytest.mark.parametrize(
+    ("made", "pages", "stride"), [(SHARP, "4k", 1), (Made(lru(32), lru(1024)), "2m", 512)]
+)
+def test_a_price_is_spread_minus_packed_at_each_size_over_the_smallest_control(
+    made: Made, pages: str, stride: int
+):
     frame = rows(made, pages, 1)
-    frame = frame[~((frame["layout"] == "packed") & (frame["lines"] == 64))]  # a chase without its control has no price
+    frame = frame[
+        ~((frame["layout"] == "packed") & (frame["lines"] == 64))
+    ]  # a chase without its control has no price
     points = geometry.priced(frame, stride)
     assert points.columns.tolist() == geometry_curves.COLUMNS
     assert list(points.itertuples(index=False, name=None)) == priced_by_hand(frame, stride)
@@ -175,24 +237,55 @@ def test_a_control_dearer_than_its_chase_leaves_a_tenth_of_the_floor():
     dear = (frame["layout"] == "packed") & (frame["lines"] == 32)
     frame.loc[dear, "ns_per_access"] *= 100
     points = geometry.priced(frame).set_index("lines")
-    floor = frame.loc[(frame["layout"] == "packed") & (frame["lines"] == 16), "ns_per_access"].median() * 3.0
-    assert points.loc[32, ["cost", "low", "high", "least"]].tolist() == pytest.approx([0.1 * floor] * 4)
+    floor = (
+        frame.loc[(frame["layout"] == "packed") & (frame["lines"] == 16), "ns_per_access"].median()
+        * 3.0
+    )
+    assert points.loc[32, ["cost", "low", "high", "least"]].tolist() == pytest.approx(
+        [0.1 * floor] * 4
+    )
     assert points.loc[20, "least"] == pytest.approx(floor, rel=0.05)
 
 
 def test_a_curve_has_the_median_of_its_processes_and_the_least_disturbed_one():
-    frame = pd.DataFrame({"layout": "alias", "order": "cycle", "stride_pages": [1, 1, 1, 1, 2], "lines": [32, 32, 32, 8, 32],
-                          "ns_per_access": [3.0, 1.0, 2.0, 5.0, 9.0], "core_ghz": [2.0, 2.0, 2.0, 2.0, 2.0]})
-    assert geometry.curve(frame, "alias").values.tolist() == [[8, 10, 10, 10, 0, 1, 10], [32, 4, 2, 6, 0.75, 3, 2]]
+    frame = pd.DataFrame(
+        {
+            "layout": "alias",
+            "order": "cycle",
+            "stride_pages": [1, 1, 1, 1, 2],
+            "lines": [32, 32, 32, 8, 32],
+            "ns_per_access": [3.0, 1.0, 2.0, 5.0, 9.0],
+            "core_ghz": [2.0, 2.0, 2.0, 2.0, 2.0],
+        }
+    )
+    assert geometry.curve(frame, "alias").values.tolist() == [
+        [8, 10, 10, 10, 0, 1, 10],
+        [32, 4, 2, 6, 0.75, 3, 2],
+    ]
     assert geometry.aliased(frame)["lines"].tolist() == [32]
-    assert geometry.curve(frame.assign(core_ghz=[2.0, 0, 2, 2, 2]), "alias")["cost"].tolist() == [5, 2]  # one without a clock: all in ns
+    assert geometry.curve(frame.assign(core_ghz=[2.0, 0, 2, 2, 2]), "alias")["cost"].tolist() == [
+        5,
+        2,
+    ]  # one without a clock: all in ns
 
 
-@pytest.mark.parametrize(("pages", "base", "stride"), [
-    ("4k", 4096, 1), ("2m", 4096, 512), ("thp", 4096, 512), ("64k", 4096, 16), ("1g", 4096, 1 << 18),
-    ("4k", 16 << 10, 1), ("2m", 16 << 10, 128), ("64k", 64 << 10, 1), ("2m", 64 << 10, 32),
-])
-def test_the_stride_of_a_page_size_is_counted_in_base_pages_of_the_machine(pages: str, base: int, stride: int):
+@pytest.mark.parametrize(
+    ("pages", "base", "stride"),
+    [
+        ("4k", 4096, 1),
+        ("2m", 4096, 512),
+        ("thp", 4096, 512),
+        ("64k", 4096, 16),
+        ("1g", 4096, 1 << 18),
+        ("4k", 16 << 10, 1),
+        ("2m", 16 << 10, 128),
+        ("64k", 64 << 10, 1),
+        ("2m", 64 << 10, 32),
+    ],
+)
+def test_the_stride_of_a_page_size_is_counted_in_base_pages_of_the_machine(
+    pages: str, base: int, stride: int
+):
     assert base_stride(pages, base) == stride
     of_two = pd.DataFrame({"pages": [pages], "stride_bytes": [base * 8], "stride_pages": [8]})
     assert stride_of(of_two) == stride
@@ -202,8 +295,17 @@ def test_the_stride_of_a_page_size_is_counted_in_base_pages_of_the_machine(pages
 
 
 def test_a_walk_of_three_processes_has_their_interval_less_the_tread_s_and_of_fewer_that_of_their_batches():
-    frame = pd.DataFrame({"layout": "alias", "order": "cycle", "lines": 1 << 20, "stride_pages": 8, "ns_per_access": [40.0, 41.0, 45.0],
-                          "core_ghz": 1.0, "batch_ns_per_access": [[30.0, 50.0], [41.0], [44.0, 46.0]]})
+    frame = pd.DataFrame(
+        {
+            "layout": "alias",
+            "order": "cycle",
+            "lines": 1 << 20,
+            "stride_pages": 8,
+            "ns_per_access": [40.0, 41.0, 45.0],
+            "core_ghz": 1.0,
+            "batch_ns_per_access": [[30.0, 50.0], [41.0], [44.0, 46.0]],
+        }
+    )
     tread = pd.Series([10.0, 10.0, 10.0])
     three, two = (geometry_walks.walks(frame[:n], tread, 64, 1, {1: 32 << 20})[0] for n in (3, 2))
     assert (three.cost.value, three.cost.low, three.cost.high) == (31, 30, 35)
@@ -214,7 +316,8 @@ def test_a_walk_of_three_processes_has_their_interval_less_the_tread_s_and_of_fe
 
 
 def test_without_noise_walks_and_hits_are_exact():
-    """From 645 pages on the data of the spread chase are in another cache than those of 64: the tread of alias knows nothing of it."""
+    """From 645 pages on the data of the spread chase are in another cache than those of 64: the
+    tread of alias knows nothing of it."""
     made = inferred(Made(lru(64), lru(1536), noise=0.0))
     assert made.levels[1].hit_cost.value == pytest.approx(7)
     assert [walk.cost.value for walk in made.walks] == pytest.approx([30, 90, 490])

@@ -15,23 +15,34 @@ pytestmark = pytest.mark.filterwarnings("error")
 
 def read(ns: np.ndarray, step_ns: float, clock_ns: float, seed: int = 3) -> pd.Series:
     histogram = readings(ns, np.random.default_rng(seed), step_ns, clock_ns)
-    return pd.Series({"histogram": histogram, "tsc_ghz": GHZ, "clock_ns": clock_ns, "clock_step_ns": step_ns})
+    return pd.Series(
+        {"histogram": histogram, "tsc_ghz": GHZ, "clock_ns": clock_ns, "clock_step_ns": step_ns}
+    )
 
 
 @pytest.mark.parametrize("step", [2.0, 20.0])
-@pytest.mark.parametrize("law", [scipy_stats.norm(150, 40), scipy_stats.gamma(4, 20, 25), scipy_stats.uniform(30, 400)],
-                         ids=["normal", "gamma", "uniform"])
-def test_quantiles_of_a_smooth_distribution_come_back_within_a_fraction_of_the_clocks_step(law, step: float):
+@pytest.mark.parametrize(
+    "law",
+    [scipy_stats.norm(150, 40), scipy_stats.gamma(4, 20, 25), scipy_stats.uniform(30, 400)],
+    ids=["normal", "gamma", "uniform"],
+)
+def test_quantiles_of_a_smooth_distribution_come_back_within_a_fraction_of_the_clocks_step(
+    law, step: float
+):
     ns = law.ppf((np.arange(200_000) + 0.5) / 200_000)
     asked = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
-    found = hops.quantile(hops.smoothed(read(np.random.default_rng(1).permutation(ns), step, 22.2)), asked)
+    found = hops.quantile(
+        hops.smoothed(read(np.random.default_rng(1).permutation(ns), step, 22.2)), asked
+    )
     bins = 0.008 * (law.ppf(asked) + 22.2)  # what a bin of the histogram is wide
     assert (np.abs(found - law.ppf(asked)) < 0.15 * step + bins + 0.3).all(), found - law.ppf(asked)
 
 
 def test_every_reading_lies_in_the_distribution_once_and_shares_add_up():
     spread = hops.smoothed(read(np.linspace(5, 3000, 5000), 10.0, 22.0))
-    assert spread["share"].sum() == pytest.approx(1) and (spread["high_ns"] > spread["low_ns"]).all()
+    assert (
+        spread["share"].sum() == pytest.approx(1) and (spread["high_ns"] > spread["low_ns"]).all()
+    )
     at, heights = hops.cumulative(spread)
     assert (np.diff(heights) >= 0).all() and heights[0] == 0 and heights[-1] == pytest.approx(1)
     middle = float(((spread["low_ns"] + spread["high_ns"]) / 2 * spread["share"]).sum())
@@ -39,7 +50,11 @@ def test_every_reading_lies_in_the_distribution_once_and_shares_add_up():
 
 
 @pytest.mark.parametrize("step", [2.0, 10.0])
-def test_the_modes_are_where_the_distribution_has_them_and_ripples_of_the_clock_are_none(step: float):
+def test_the_modes_are_where_the_distribution_has_them_and_ripples_of_the_clock_are_none(
+    step: float,
+):
     draw = np.random.default_rng(5)
-    ns = np.concatenate([draw.normal(75, 5, 40_000), draw.normal(150, 9, 20_000), draw.normal(300, 5, 600)])
+    ns = np.concatenate(
+        [draw.normal(75, 5, 40_000), draw.normal(150, 9, 20_000), draw.normal(300, 5, 600)]
+    )
     assert hops.modes(hops.smoothed(read(ns, step, 22.0)), step) == pytest.approx([75, 150], abs=8)

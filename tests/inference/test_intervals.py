@@ -1,4 +1,5 @@
-"""Intervals cover what they say and print themselves, differences and ratios follow, noise is flagged and never removed."""
+"""Intervals cover what they say and print themselves, differences and ratios follow, noise is
+flagged and never removed."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ from tlb.reasons import Unavailable
 values = st.floats(0.1, 1e6)
 samples = st.lists(values, min_size=1, max_size=15)
 
-# Each distribution's draws with its true median. The last is what physical pages do: two kinds of mapping.
+# Each distribution's draws with its true median. The last is what physical pages do: two kinds of
+# mapping.
 DISTRIBUTIONS = {
     "normal": (lambda rng, shape: 10 + rng.normal(size=shape), 10.0),
     "lognormal": (lambda rng, shape: 10 + rng.lognormal(size=shape), 11.0),
@@ -83,7 +85,9 @@ def test_the_ranks_are_those_of_scipy_s_quantile_test(n: int, confidence: float)
 
 
 @given(samples, st.floats(0.5, 0.99), st.randoms())
-def test_an_interval_holds_its_median_and_knows_no_order(x: list[float], confidence: float, random) -> None:
+def test_an_interval_holds_its_median_and_knows_no_order(
+    x: list[float], confidence: float, random
+) -> None:
     interval = median_interval(x, confidence)
     assert interval.low <= interval.value <= interval.high
     assert interval.value == np.median(x)
@@ -96,7 +100,12 @@ def test_an_interval_holds_its_median_and_knows_no_order(x: list[float], confide
 def test_no_value_gives_no_median() -> None:
     for nothing in ([], [math.nan], [math.inf]):
         interval = median_interval(nothing)
-        assert math.isnan(interval.value) and math.isnan(interval.low) and math.isnan(interval.high) and interval.coverage == 0
+        assert (
+            math.isnan(interval.value)
+            and math.isnan(interval.low)
+            and math.isnan(interval.high)
+            and interval.coverage == 0
+        )
 
 
 # --- differences and ratios
@@ -113,21 +122,33 @@ def test_a_difference_and_a_ratio_cover_at_least_as_often_as_they_say(n_a: int, 
         pairs = list(zip(a, b, strict=True))
         stated = min(a[0].coverage, b[0].coverage)
         middles = 100 + truth, 50 + scale * truth
-        differences = sum(covers(interval_of_difference(x, y), middles[0] - middles[1]) for x, y in pairs)
+        differences = sum(
+            covers(interval_of_difference(x, y), middles[0] - middles[1]) for x, y in pairs
+        )
         assert differences >= least_expected(trials, stated)
-        clear = [(x, y) for x, y in pairs if x.value > 0 < y.value]  # Cauchy's tails reach below zero
+        clear = [
+            (x, y) for x, y in pairs if x.value > 0 < y.value
+        ]  # Cauchy's tails reach below zero
         ratios = sum(covers(interval_of_ratio(x, y), middles[0] / middles[1]) for x, y in clear)
         assert len(clear) > 0.97 * trials
         assert ratios >= least_expected(len(clear), stated)
 
 
 @given(samples, samples)
-def test_a_difference_is_that_of_the_medians_inside_the_widest_bounds(x: list[float], y: list[float]) -> None:
+def test_a_difference_is_that_of_the_medians_inside_the_widest_bounds(
+    x: list[float], y: list[float]
+) -> None:
     a, b = median_interval(x), median_interval(y)
     interval = interval_of_difference(a, b)
     slack = 1e-9 * (abs(a.high) + abs(b.high))
     assert interval.value == a.value - b.value
-    assert a.low - b.high - slack <= interval.low <= interval.value <= interval.high <= a.high - b.low + slack
+    assert (
+        a.low - b.high - slack
+        <= interval.low
+        <= interval.value
+        <= interval.high
+        <= a.high - b.low + slack
+    )
 
 
 def test_a_ratio_is_open_where_a_bound_reaches_zero_and_absent_where_a_median_does() -> None:
@@ -155,20 +176,27 @@ def test_a_ratio_times_the_ratio_turned_over_is_one(x: list[float], y: list[floa
 # --- what an interval says and is read from
 
 
-@pytest.mark.parametrize(("bounds", "spec", "text"), [
-    ((1.5217, 1.4, 1.6), ".2f", "1.52 (1.40 to 1.60)"),
-    ((0.273, 0.2, 0.299), ".0%", "27% (20% to 30%)"),
-    ((106.0, 54.0, 180.0), ".0f", "54 to 180"),
-    ((52.0, 52.0, 52.0, 0.75), ".0f", "52 (3 repeats)"), ((52.0, 52.0, 52.0, 0.0), ".0f", "52 (1 repeat)"),
-    ((9.0, 1.0, 99.0, 0.875), ".0f", "9 (4 repeats)"),
-    ((5.0, 4.0, math.inf), ".1f", "at least 4.0"), ((5.0, -math.inf, 6.0), ".1f", "at most 6.0"),
-    ((-0.004, -0.2, 0.001), ".1f", "0.0 (-0.2 to 0.0)"),
-    ((-0.004, -0.004, 0.3), "z.0%", "0% (0% to 30%)"),
-    ((-0.04, -3.0, 0.04), "+.1f", "+0.0 (-3.0 to +0.0)"),
-    ((-0.04, 1.0, 1.4), ">5.1f", "  0.0 (  1.0 to   1.4)"),
-    ((math.nan, math.nan, math.nan), ".1f", "nan (nan to nan)"),
-])
-def test_an_interval_prints_itself_by_a_number_s_format_and_no_zero_has_a_sign(bounds: tuple, spec: str, text: str) -> None:
+@pytest.mark.parametrize(
+    ("bounds", "spec", "text"),
+    [
+        ((1.5217, 1.4, 1.6), ".2f", "1.52 (1.40 to 1.60)"),
+        ((0.273, 0.2, 0.299), ".0%", "27% (20% to 30%)"),
+        ((106.0, 54.0, 180.0), ".0f", "54 to 180"),
+        ((52.0, 52.0, 52.0, 0.75), ".0f", "52 (3 repeats)"),
+        ((52.0, 52.0, 52.0, 0.0), ".0f", "52 (1 repeat)"),
+        ((9.0, 1.0, 99.0, 0.875), ".0f", "9 (4 repeats)"),
+        ((5.0, 4.0, math.inf), ".1f", "at least 4.0"),
+        ((5.0, -math.inf, 6.0), ".1f", "at most 6.0"),
+        ((-0.004, -0.2, 0.001), ".1f", "0.0 (-0.2 to 0.0)"),
+        ((-0.004, -0.004, 0.3), "z.0%", "0% (0% to 30%)"),
+        ((-0.04, -3.0, 0.04), "+.1f", "+0.0 (-3.0 to +0.0)"),
+        ((-0.04, 1.0, 1.4), ">5.1f", "  0.0 (  1.0 to   1.4)"),
+        ((math.nan, math.nan, math.nan), ".1f", "nan (nan to nan)"),
+    ],
+)
+def test_an_interval_prints_itself_by_a_number_s_format_and_no_zero_has_a_sign(
+    bounds: tuple, spec: str, text: str
+) -> None:
     assert format(Interval(*bounds), spec) == text
 
 
@@ -190,18 +218,30 @@ def test_quiet_points_have_no_outlier_and_a_run_a_third_slower_is_one() -> None:
             x[0] = 13.5
             flagged = outliers(x)
             assert not flagged[1:].any()
-            assert flagged[0] or n < 5, "with three or four values the noise itself may be that large"
+            assert flagged[0] or n < 5, (
+                "with three or four values the noise itself may be that large"
+            )
 
 
 def test_outliers_are_flagged_in_place_and_of_two_values_none_is_one() -> None:
     for few in ([], [math.nan], [1.0], [1.0, 50.0]):
         assert outliers(few).tolist() == [False] * len(few)
-    assert outliers([10.0, 30.0, 10.0, 10.1, math.nan]).tolist() == [False, True, False, False, False]
+    assert outliers([10.0, 30.0, 10.0, 10.1, math.nan]).tolist() == [
+        False,
+        True,
+        False,
+        False,
+        False,
+    ]
     assert outliers([10.0, 10.0, 10.0, 10.4]).tolist() == [False] * 4  # many MADs away, and 4 %
     assert outliers([9.9, 9.9, 10.0, 10.0, 10.1, 10.1, 11.0])[-1]  # 6.7 times the noise
-    assert not outliers([9.0, 9.5, 10.0, 10.0, 10.5, 11.0, 12.0]).any()  # 20 %, and 2.7 times the noise
+    assert not outliers(
+        [9.0, 9.5, 10.0, 10.0, 10.5, 11.0, 12.0]
+    ).any()  # 20 %, and 2.7 times the noise
     assert not outliers([20.0, 20.0, 20.0, 21.0]).any()  # 5 % and not more
-    assert outliers([]).dtype == outliers([1.0, 2.0]).dtype == bool  # what a frame can be indexed with
+    assert (
+        outliers([]).dtype == outliers([1.0, 2.0]).dtype == bool
+    )  # what a frame can be indexed with
 
 
 # --- frames
@@ -223,10 +263,26 @@ FRAME = pd.DataFrame(
 
 def test_a_summary_has_a_row_for_each_group_in_the_groups_order() -> None:
     table = summarise(FRAME.sample(frac=1, random_state=1), ["lines", "layout"])
-    assert table.columns.tolist() == ["lines", "layout", "median", "low", "high", "coverage", "modes", "n", "spread",
-                                      "unstable", "outliers"]
+    assert table.columns.tolist() == [
+        "lines",
+        "layout",
+        "median",
+        "low",
+        "high",
+        "coverage",
+        "modes",
+        "n",
+        "spread",
+        "unstable",
+        "outliers",
+    ]
     assert table[["lines", "layout"]].values.tolist() == [
-        [64, "packed"], [64, "spread"], [128, "packed"], [128, "spread"], [256, "spread"]]
+        [64, "packed"],
+        [64, "spread"],
+        [128, "packed"],
+        [128, "spread"],
+        [256, "spread"],
+    ]
     noisy = table.iloc[3]
     assert (noisy["median"], noisy["low"], noisy["high"], noisy["n"]) == (8.05, 8.0, 30.0, 6)
     assert noisy["outliers"] == 1 and noisy["coverage"] == 0.96875
@@ -234,7 +290,9 @@ def test_a_summary_has_a_row_for_each_group_in_the_groups_order() -> None:
 
 
 @pytest.mark.parametrize(("slow", "unstable"), [(10.49, False), (10.51, True)])
-def test_a_row_is_unstable_when_its_spread_is_over_five_percent(slow: float, unstable: bool) -> None:
+def test_a_row_is_unstable_when_its_spread_is_over_five_percent(
+    slow: float, unstable: bool
+) -> None:
     frame = pd.DataFrame({"lines": 1, "ns_per_access": [10, 10, 10, 10, slow, slow, slow]})
     row = summarise(frame, ["lines"]).iloc[0]
     assert row["spread"] == pytest.approx((slow - 10) / 10)
@@ -245,7 +303,9 @@ def test_a_summary_leaves_out_what_could_not_be_counted() -> None:
     frame = pd.DataFrame({"lines": [1, 1, 1, 2], "walk_per_access": [0.5, math.nan, 0.7, math.nan]})
     one, two = summarise(frame, ["lines"], "walk_per_access").itertuples()
     assert (one.median, one.n) == (pytest.approx(0.6), 2)
-    assert math.isnan(two.median) and (two.n, two.coverage, two.outliers) == (0, 0, 0) and two.unstable
+    assert (
+        math.isnan(two.median) and (two.n, two.coverage, two.outliers) == (0, 0, 0) and two.unstable
+    )
 
 
 def test_a_spread_of_exactly_five_percent_is_stable() -> None:
@@ -256,31 +316,61 @@ def test_a_spread_of_exactly_five_percent_is_stable() -> None:
 # --- repeats that drift
 
 
-def drifting(rng: np.random.Generator, slope: float, points: int = 40, repeats: int = 5, noise: float = 0.02) -> pd.DataFrame:
-    """Points whose true median is 1 at the middle of the campaign and grows by `slope` from each repeat to the next."""
+def drifting(
+    rng: np.random.Generator, slope: float, points: int = 40, repeats: int = 5, noise: float = 0.02
+) -> pd.DataFrame:
+    """Points whose true median is 1 at the middle of the campaign and grows by `slope` from each
+    repeat to the next."""
     repeat = np.tile(np.arange(repeats), points)
     logs = slope * (repeat - (repeats - 1) / 2) + noise * rng.normal(size=repeat.size)
-    return pd.DataFrame({"lines": np.repeat(np.arange(points), repeats), "repeat": repeat, "ns_per_access": np.exp(logs)})
+    return pd.DataFrame(
+        {
+            "lines": np.repeat(np.arange(points), repeats),
+            "repeat": repeat,
+            "ns_per_access": np.exp(logs),
+        }
+    )
 
 
-def test_a_trend_is_found_where_there_is_one_in_any_order_of_rows_and_almost_never_in_noise() -> None:
+def test_a_trend_is_found_where_there_is_one_in_any_order_of_rows_and_almost_never_in_noise() -> (
+    None
+):
     rng = np.random.default_rng(6)
-    found = [trend(drifting(rng, slope).sample(frac=1, random_state=1), ["lines"], "ns_per_access") for slope in (0.015, -0.05)]
+    found = [
+        trend(drifting(rng, slope).sample(frac=1, random_state=1), ["lines"], "ns_per_access")
+        for slope in (0.015, -0.05)
+    ]
     assert found == pytest.approx([0.015, -0.05], abs=0.004)
     assert sum(trend(drifting(rng, 0.0), ["lines"], "ns_per_access") != 0 for _ in range(150)) <= 4
     assert trend(drifting(rng, 0.05).drop(columns="repeat"), ["lines"], "ns_per_access") == 0
     few = drifting(rng, 0.2, points=1)
-    assert trend(few, ["lines"], "ns_per_access") == 0 and trend(few[:0], ["lines"], "ns_per_access") == 0
+    assert (
+        trend(few, ["lines"], "ns_per_access") == 0
+        and trend(few[:0], ["lines"], "ns_per_access") == 0
+    )
 
 
 # --- points with two modes
 
 
-@pytest.mark.parametrize(("values", "expected"), [
-    ([38, 38.5, 169, 170, 171], 2), ([171, 38, 169, 38.5], 2), ([38, 38.5, 39, 169, 400, 410], 1),  # the upper ones are as far apart
-    ([38, 38.5, 39, 39.5, 169], 1), ([38, 169, 170, 171, 172], 1),  # one away from all others is an outlier
-    ([38, 169, 170], 1), ([], 1), ([5.0], 1), ([0.0, 0.0, 9, 9], 1), ([10, 10.1, 12, 12.1, 12.2], 1)])
-def test_two_modes_are_two_places_with_two_processes_each_and_a_jump_between(values: list[float], expected: int) -> None:
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([38, 38.5, 169, 170, 171], 2),
+        ([171, 38, 169, 38.5], 2),
+        ([38, 38.5, 39, 169, 400, 410], 1),  # the upper ones are as far apart
+        ([38, 38.5, 39, 39.5, 169], 1),
+        ([38, 169, 170, 171, 172], 1),  # one away from all others is an outlier
+        ([38, 169, 170], 1),
+        ([], 1),
+        ([5.0], 1),
+        ([0.0, 0.0, 9, 9], 1),
+        ([10, 10.1, 12, 12.1, 12.2], 1),
+    ],
+)
+def test_two_modes_are_two_places_with_two_processes_each_and_a_jump_between(
+    values: list[float], expected: int
+) -> None:
     assert modes(values) == median_interval(values).modes == expected
     assert modes([math.nan, *values]) == expected
 
@@ -299,7 +389,9 @@ def test_a_share_of_the_whole_is_a_ratio_and_of_what_may_be_nothing_its_own_inte
 
 
 @pytest.mark.parametrize("slope", [0.0, 0.05])
-def test_intervals_of_repeats_that_drift_hold_the_median_of_any_moment_as_often_as_they_say(slope: float) -> None:
+def test_intervals_of_repeats_that_drift_hold_the_median_of_any_moment_as_often_as_they_say(
+    slope: float,
+) -> None:
     rng, trials = np.random.default_rng(5), 20
     tables = [summarise(drifting(rng, slope), ["lines"]) for _ in range(trials)]
     for truth in np.exp(slope * np.array([-2, 0, 2])):
@@ -307,7 +399,10 @@ def test_intervals_of_repeats_that_drift_hold_the_median_of_any_moment_as_often_
         assert hits >= least_expected(40 * trials, 0.9375)
 
 
-@pytest.mark.parametrize(("n", "coverage"), [(1, 0), (2, 0.5), (3, 0.75), (4, 0.875), (5, 0.9375), (6, 0.96875), (7, 0.984375)])
+@pytest.mark.parametrize(
+    ("n", "coverage"),
+    [(1, 0), (2, 0.5), (3, 0.75), (4, 0.875), (5, 0.9375), (6, 0.96875), (7, 0.984375)],
+)
 def test_few_values_give_the_full_range_and_its_true_coverage(n: int, coverage: float) -> None:
     x = np.arange(n) * 2.0
     assert median_interval(x) == Interval(n - 1, 0, 2 * (n - 1), coverage)

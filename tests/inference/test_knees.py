@@ -1,4 +1,5 @@
-"""Knees: found where a curve steps, on curves whose truth is known; none where it is flat or merely rises."""
+"""Knees: found where a curve steps, on curves whose truth is known; none where it is flat or merely
+rises."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ def disturbed(cost: np.ndarray, noise: float, rng: np.random.Generator) -> np.nd
 
 
 def stairs(rng: np.random.Generator) -> tuple[tuple[float, float], np.ndarray]:
-    """(where the two steps are, cost without noise): a first level of 30 to 150 entries, a second 6 to 40 times larger, each tread
-    higher than the one before by a fifth at least."""
+    """(where the two steps are, cost without noise): a first level of 30 to 150 entries, a second 6
+    to 40 times larger, each tread higher than the one before by a fifth at least."""
     first = rng.uniform(30, 150)
     second = min(first * rng.uniform(6, 40), 6000)
     low = rng.uniform(3, 30)
@@ -59,17 +60,24 @@ def test_without_noise_a_step_lies_between_its_two_points_and_its_heights_are_ex
 
 
 def test_a_rise_over_octaves_is_one_knee_and_not_sharp():
-    """A table of random replacement: misses x = 1 - exp(-x M/C), by fixed-point iteration as an independent oracle."""
+    """A table of random replacement: misses x = 1 - exp(-x M/C), by fixed-point iteration as an
+    independent oracle."""
     missed = np.ones(PAGES.size)
     for _ in range(5000):
         missed = 1 - np.exp(-missed * PAGES / 1024)
     (knee,) = knees(PAGES, 30 + 40 * missed)
     assert not knee.is_sharp
-    assert knee.pages == pytest.approx(1024 * 2 * np.log(2), rel=0.05)  # half of the rise is done at 2 ln 2
+    assert knee.pages == pytest.approx(
+        1024 * 2 * np.log(2), rel=0.05
+    )  # half of the rise is done at 2 ln 2
     assert knee.tenth < 1.2 * 1024 and knee.nine_tenths > 2 * 1024
 
 
-@pytest.mark.parametrize(("disturbed", "cost"), [(slice(60, 75), 30.0), (slice(40, 42), 40.0)], ids=["a minute", "two outliers"])
+@pytest.mark.parametrize(
+    ("disturbed", "cost"),
+    [(slice(60, 75), 30.0), (slice(40, 42), 40.0)],
+    ids=["a minute", "two outliers"],
+)
 def test_what_is_disturbed_for_a_while_is_no_knee(disturbed: slice, cost: float):
     curve = np.full(PAGES.size, 10.0)
     curve[disturbed] = cost

@@ -1,4 +1,5 @@
-"""Points that were measured in the same mappings: differences and ratios are taken inside each, and what mappings share leaves them."""
+"""Points that were measured in the same mappings: differences and ratios are taken inside each, and
+what mappings share leaves them."""
 
 from __future__ import annotations
 
@@ -11,13 +12,22 @@ import pytest
 from tlb.inference.curves import Curve, price
 from tlb.inference.intervals import Interval, interval_of_rows, median_interval, summarise
 
-MAPPINGS = np.array([1.0, 3.0, 0.5, 10.0, 2.0, 5.0])  # what a mapping multiplies all of its times by
-TRUE = {(1024, "spread"): 4.0, (1024, "packed"): 2.0, (2048, "spread"): 9.0, (2048, "packed"): 2.5}  # ns
+MAPPINGS = np.array(
+    [1.0, 3.0, 0.5, 10.0, 2.0, 5.0]
+)  # what a mapping multiplies all of its times by
+TRUE = {
+    (1024, "spread"): 4.0,
+    (1024, "packed"): 2.0,
+    (2048, "spread"): 9.0,
+    (2048, "packed"): 2.5,
+}  # ns
 
 
 def rows(times: Mapping[int, float], measures: int = 2, **point: object) -> pd.DataFrame:
     """A row a repeat, by its number."""
-    return pd.DataFrame({"repeat": list(times), "ns_per_access": list(times.values())}).assign(measures=measures, **point)
+    return pd.DataFrame({"repeat": list(times), "ns_per_access": list(times.values())}).assign(
+        measures=measures, **point
+    )
 
 
 def numbered(times) -> dict[int, float]:
@@ -25,8 +35,17 @@ def numbered(times) -> dict[int, float]:
 
 
 def campaign(measures: int = 2, factors: np.ndarray = MAPPINGS) -> pd.DataFrame:
-    points = [rows(numbered(ns * factors), measures, lines=lines, layout=layout, kernel="page_chase", order="cycle")
-              for (lines, layout), ns in TRUE.items()]
+    points = [
+        rows(
+            numbered(ns * factors),
+            measures,
+            lines=lines,
+            layout=layout,
+            kernel="page_chase",
+            order="cycle",
+        )
+        for (lines, layout), ns in TRUE.items()
+    ]
     return pd.concat(points).sample(frac=1, random_state=1)
 
 
@@ -37,7 +56,10 @@ def exactly(ns: float) -> tuple[float, float, float]:
 def test_what_mappings_share_leaves_ratios_of_points_and_of_prices():
     frame = campaign()
     spread, packed = (Curve.of(frame, layout=layout) for layout in ("spread", "packed"))
-    assert [interval[:3] for interval in (spread / packed).intervals] == [exactly(2.0), exactly(3.6)]
+    assert [interval[:3] for interval in (spread / packed).intervals] == [
+        exactly(2.0),
+        exactly(3.6),
+    ]
     assert spread.doubling(1024)[:3] == exactly(2.25)
     prices = price(frame, entries=4096)
     assert prices.doubling(1024)[:3] == exactly(6.5 / 2)
@@ -47,7 +69,10 @@ def test_what_mappings_share_leaves_ratios_of_points_and_of_prices():
 
 
 def test_a_difference_is_the_median_of_the_mappings_differences():
-    spread, packed = (interval_of_rows(campaign().query(f"lines == 2048 and layout == '{layout}'")) for layout in ("spread", "packed"))
+    spread, packed = (
+        interval_of_rows(campaign().query(f"lines == 2048 and layout == '{layout}'"))
+        for layout in ("spread", "packed")
+    )
     assert (spread - packed)[:4] == pytest.approx(median_interval(6.5 * MAPPINGS)[:4])
 
 
@@ -57,23 +82,37 @@ def test_processes_of_one_point_each_are_independent():
     medians = [median_interval(ns * MAPPINGS) for ns in TRUE.values()]
     assert (spread / packed).intervals == [medians[0] / medians[1], medians[2] / medians[3]]
     assert (spread - packed).intervals == [medians[0] - medians[1], medians[2] - medians[3]]
-    assert list(spread.table) == list(Curve.of(frame.drop(columns="measures"), layout="spread").table)
+    assert list(spread.table) == list(
+        Curve.of(frame.drop(columns="measures"), layout="spread").table
+    )
 
 
 TIMES = {0: 4.0, 1: 5.0, 2: 4.5, 3: 6.0, 4: 5.5}
 
 
-@pytest.mark.parametrize("other", [
-    rows({n: ns / 2 for n, ns in TIMES.items() if n}), rows({n + 1: ns / 2 for n, ns in TIMES.items()}),
-    rows({n: ns / 2 for n, ns in TIMES.items()}, measures=1), rows({**{n: ns / 2 for n, ns in TIMES.items()}, 2: -1.0})],
-    ids=["four mappings", "four in common", "processes", "not above zero"])
+@pytest.mark.parametrize(
+    "other",
+    [
+        rows({n: ns / 2 for n, ns in TIMES.items() if n}),
+        rows({n + 1: ns / 2 for n, ns in TIMES.items()}),
+        rows({n: ns / 2 for n, ns in TIMES.items()}, measures=1),
+        rows({**{n: ns / 2 for n, ns in TIMES.items()}, 2: -1.0}),
+    ],
+    ids=["four mappings", "four in common", "processes", "not above zero"],
+)
 def test_without_five_pairs_two_points_are_independent(other: pd.DataFrame):
     a, b = interval_of_rows(rows(TIMES)), interval_of_rows(other)
     assert a / b == median_interval(list(TIMES.values())) / median_interval(other["ns_per_access"])
 
 
 def test_rows_of_one_mapping_count_once():
-    several = pd.concat([rows(numbered(MAPPINGS[:5])), rows(numbered(3 * MAPPINGS[:5])), rows(numbered(2 * MAPPINGS[:5]))])
+    several = pd.concat(
+        [
+            rows(numbered(MAPPINGS[:5])),
+            rows(numbered(3 * MAPPINGS[:5])),
+            rows(numbered(2 * MAPPINGS[:5])),
+        ]
+    )
     assert interval_of_rows(several) == median_interval(2 * MAPPINGS[:5])
     assert summarise(several.assign(lines=1), ["lines"]).iloc[0]["n"] == 5
 
@@ -81,8 +120,10 @@ def test_rows_of_one_mapping_count_once():
 def test_of_mappings_that_drift_a_difference_holds_the_first_and_the_last():
     """Each repeat takes 2 % longer than the one before; of ratios nothing is left of that."""
     noise = np.exp(0.004 * np.random.default_rng(4).standard_normal((4, 15)))
-    frame = pd.concat(rows(numbered(ns * 1.02 ** np.arange(15) * own), lines=lines, layout=layout)
-                      for ((lines, layout), ns), own in zip(TRUE.items(), noise, strict=True))
+    frame = pd.concat(
+        rows(numbered(ns * 1.02 ** np.arange(15) * own), lines=lines, layout=layout)
+        for ((lines, layout), ns), own in zip(TRUE.items(), noise, strict=True)
+    )
     spread, packed = (Curve.of(frame, layout=layout) for layout in ("spread", "packed"))
     difference, ratio = (spread - packed).at(2048), (spread / packed).at(2048)
     assert difference.low < 6.5 * 1.005 and difference.high > 6.5 * 1.02**14 / 1.005

@@ -1,4 +1,5 @@
-"""model: every formula against a simulator that looks each access up, every fit against a curve that is known."""
+"""model: every formula against a simulator that looks each access up, every fit against a curve
+that is known."""
 
 from __future__ import annotations
 
@@ -68,8 +69,12 @@ def simulate(tlb: Lru, order: str, lines: int, rounds: int, seed: int) -> float:
 
 @given(st.integers(1, 60), st.integers(1, 40), st.integers(0, 2**32))
 @settings(deadline=None)
-def test_a_cycle_misses_nothing_up_to_the_capacity_and_everything_beyond(lines: int, entries: int, seed: int) -> None:
-    assert miss_probability_cycle(lines, entries) == simulate(Lru(1, entries), "cycle", lines, 4, seed)
+def test_a_cycle_misses_nothing_up_to_the_capacity_and_everything_beyond(
+    lines: int, entries: int, seed: int
+) -> None:
+    assert miss_probability_cycle(lines, entries) == simulate(
+        Lru(1, entries), "cycle", lines, 4, seed
+    )
 
 
 def test_probabilities_take_arrays_and_refuse_no_lines() -> None:
@@ -85,7 +90,9 @@ def test_probabilities_take_arrays_and_refuse_no_lines() -> None:
 
 
 @given(st.integers(1, 64), st.integers(1, 16), st.integers(1, 2000))
-def test_the_expectation_over_hashes_is_the_sum_over_the_binomial(sets: int, ways: int, lines: int) -> None:
+def test_the_expectation_over_hashes_is_the_sum_over_the_binomial(
+    sets: int, ways: int, lines: int
+) -> None:
     """E[k miss(k)] sets / M, summed term by term."""
     k = np.arange(lines + 1)
     probability = scipy_stats.binom.pmf(k, lines, 1 / sets)
@@ -103,9 +110,13 @@ def test_hashed_pages_smear_the_step_as_the_binomial_says(order: str, lines: int
     for seed in range(placements):
         place = rng.integers(0, sets, lines)
         rounds = 4 if order == "cycle" else 24
-        missed.append(simulate(Lru(sets, ways, lambda page, at=place: at[page]), order, lines, rounds, seed))
+        missed.append(
+            simulate(Lru(sets, ways, lambda page, at=place: at[page]), order, lines, rounds, seed)
+        )
     expected = float(hashed_lru(lines, sets, ways, order))
-    assert np.mean(missed) == pytest.approx(expected, abs=5 * np.std(missed) / math.sqrt(placements) + 1e-3)
+    assert np.mean(missed) == pytest.approx(
+        expected, abs=5 * np.std(missed) / math.sqrt(placements) + 1e-3
+    )
     assert 0 < expected < 1
 
 
@@ -115,14 +126,20 @@ def test_hashed_pages_smear_the_step_as_the_binomial_says(order: str, lines: int
 
 def test_what_a_fit_gives_has_so_few_digits_that_the_last_bits_of_a_cpu_do_not_show() -> None:
     x = np.unique(np.round(2048 * 2 ** np.arange(-1.5, 1.6, 0.125)).astype(int))
-    y = 2 + 8 * model.share_missed(model.TEXTBOOK, x, 2048, 16) + 0.1 * np.random.default_rng(3).normal(size=x.size)
+    y = (
+        2
+        + 8 * model.share_missed(model.TEXTBOOK, x, 2048, 16)
+        + 0.1 * np.random.default_rng(3).normal(size=x.size)
+    )
     last_bits = 1 + 1e-13 * np.random.default_rng(4).normal(size=x.size)
     assert fit_step(x, y, 2048, 16) == fit_step(x, y * last_bits, 2048, 16)
     assert fit_random_curve(x, y, 64, 2048) == fit_random_curve(x, y * last_bits, 64, 2048)
     for fit in fit_step(x, y, 2048, 16):
         assert fit[1:] == tuple(float(f"{value:.4g}") for value in fit[1:])
         left = rms(y - fit.predict(x, 2048, 16))
-        assert abs(fit.residual - left) <= half_a_digit(left), "what is left by the heights that are given, not by others"
+        assert abs(fit.residual - left) <= half_a_digit(left), (
+            "what is left by the heights that are given, not by others"
+        )
 
 
 # --- the fit
@@ -137,7 +154,8 @@ def rms(off: np.ndarray) -> float:
 
 
 def half_a_digit(value: float) -> float:
-    """As far as a number may lie from its four significant digits, and a millionth of it for a solver's last steps."""
+    """As far as a number may lie from its four significant digits, and a millionth of it for a
+    solver's last steps."""
     return 0.5 * 10 ** (math.floor(math.log10(abs(value))) - 3) + 1e-6 * abs(value)
 
 
@@ -173,13 +191,19 @@ def test_the_intervals_of_a_fit_cover_nearly_as_often_as_they_say(given_knees: t
 
 @given(st.integers(0, 2**32), st.floats(0.5, 0.99))
 @settings(max_examples=30, deadline=None)
-def test_with_both_knees_given_a_fit_is_the_textbooks_linear_regression(seed: int, confidence: float) -> None:
+def test_with_both_knees_given_a_fit_is_the_textbooks_linear_regression(
+    seed: int, confidence: float
+) -> None:
     """Costs far from zero, so that their bound there plays no part."""
     y = truth_curve(0.1, seed)
-    design = np.stack([miss_probability_random(GRID, 64), miss_probability_random(GRID, 2048)], axis=1)
+    design = np.stack(
+        [miss_probability_random(GRID, 64), miss_probability_random(GRID, 2048)], axis=1
+    )
     costs = np.linalg.solve(design.T @ design, design.T @ y)
     variance = np.sum((y - design @ costs) ** 2) / (GRID.size - 2)
-    half = scipy_stats.t.ppf(0.5 + confidence / 2, GRID.size - 2) * np.sqrt(variance * np.diag(np.linalg.inv(design.T @ design)))
+    half = scipy_stats.t.ppf(0.5 + confidence / 2, GRID.size - 2) * np.sqrt(
+        variance * np.diag(np.linalg.inv(design.T @ design))
+    )
     fit = fit_random_curve(GRID, y, 64, 2048, confidence)
     for found, cost, width in zip((fit.stlb_cost_ns, fit.walk_ns), costs, half, strict=True):
         assert found.coverage == confidence

@@ -1,7 +1,9 @@
-"""How often the intervals of a median, of a paired ratio and of two points of a mapping hold the truth, under noise like that of computers.
+"""How often the intervals of a median, of a paired ratio and of two points of a mapping hold the
+truth, under noise like that of computers.
 
-What the docstrings promise is asserted: the median's interval asks for independence alone, and what a pair has in common leaves its ratio.
-Each test prints what it found: pytest -rP -m endurance tests/inference/test_noise.py
+What the docstrings promise is asserted: the median's interval asks for independence alone, and what
+a pair has in common leaves its ratio. Each test prints what it found: pytest -rP -m endurance
+tests/inference/test_noise.py
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ pytestmark = pytest.mark.endurance
 
 TRIALS = 2000
 SIZES = 5, 15  # processes, or pairs
-Noise = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]  # logarithms of times: campaigns by repeats
+Noise = Callable[
+    [np.random.Generator, tuple[int, int]], np.ndarray
+]  # logarithms of times: campaigns by repeats
 
 
 def normal(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
@@ -59,7 +63,8 @@ def held(intervals: list[Interval], truth: float) -> int:
 
 
 def bounds(coverage: float) -> tuple[float, float]:
-    """So few and so many campaigns of TRIALS hold the truth with all but one in a million of chance, were the coverage as stated."""
+    """So few and so many campaigns of TRIALS hold the truth with all but one in a million of
+    chance, were the coverage as stated."""
     return stats.binom.ppf([1e-6, 1 - 1e-6], TRIALS, coverage)
 
 
@@ -70,16 +75,26 @@ def campaigns(noise: Noise, n: int) -> np.ndarray:
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("own", INDEPENDENT)
 @pytest.mark.parametrize("common", COMMON)
-def test_a_ratio_of_pairs_is_held_as_often_as_stated_whatever_a_pair_has_in_common(common: Noise, own: Noise, n: int):
+def test_a_ratio_of_pairs_is_held_as_often_as_stated_whatever_a_pair_has_in_common(
+    common: Noise, own: Noise, n: int
+):
     rng = np.random.default_rng(n)
     shared = common(rng, (TRIALS, n))
     above, below = (np.exp(shared + own(rng, (TRIALS, n))) for _ in range(2))
     paired = [paired_ratio(1.3 * a, b, 0.95) for a, b in zip(above, below, strict=True)]
-    apart = [interval_of_ratio(median_interval(1.3 * a), median_interval(b)) for a, b in zip(above, below, strict=True)]
+    apart = [
+        interval_of_ratio(median_interval(1.3 * a), median_interval(b))
+        for a, b in zip(above, below, strict=True)
+    ]
     hits, (least, most) = held(paired, 1.3), bounds(paired[0].coverage)
-    widths = [np.median([np.log(one.high / one.low) for one in intervals]) for intervals in (paired, apart)]
-    print(f"ratio, {common.__name__} in common, {own.__name__} of each, n = {n}: {hits / TRIALS:.1%}, stated {paired[0].coverage:.1%}; "
-          f"as if not paired {held(apart, 1.3) / TRIALS:.1%}, stated {apart[0].coverage:.1%}, {widths[1] / widths[0]:.2f} times as wide")
+    widths = [
+        np.median([np.log(one.high / one.low) for one in intervals])
+        for intervals in (paired, apart)
+    ]
+    print(
+        f"ratio, {common.__name__} in common, {own.__name__} of each, n = {n}: {hits / TRIALS:.1%}, stated {paired[0].coverage:.1%}; "
+        f"as if not paired {held(apart, 1.3) / TRIALS:.1%}, stated {apart[0].coverage:.1%}, {widths[1] / widths[0]:.2f} times as wide"
+    )
     assert least <= hits <= most
 
 
@@ -101,18 +116,35 @@ OWN = [(heavy_tailed, heavy_tailed), (bistable, normal), (skewed, nothing)]
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("own", OWN, ids=lambda own: " over ".join(noise.__name__ for noise in own))
 @pytest.mark.parametrize("common", [nothing, bistable])
-def test_two_points_of_the_same_mappings_are_held_as_often_as_stated(common: Noise, own: tuple[Noise, Noise], n: int):
-    """The truth is the median of what mappings give. Pairs are at most a sixth wider than independent medians, where nothing is shared."""
+def test_two_points_of_the_same_mappings_are_held_as_often_as_stated(
+    common: Noise, own: tuple[Noise, Noise], n: int
+):
+    """The truth is the median of what mappings give. Pairs are at most a sixth wider than
+    independent medians, where nothing is shared."""
     rng = np.random.default_rng(n)
     shared, many = common(rng, (TRIALS, n)), common(rng, (1_000_000, 1))
-    above, below = (scale * np.exp(shared + noise(rng, shared.shape)) for scale, noise in zip((1.3, 1.0), own, strict=True))
-    over, under = (scale * np.exp(many + noise(rng, many.shape)) for scale, noise in zip((1.3, 1.0), own, strict=True))
+    above, below = (
+        scale * np.exp(shared + noise(rng, shared.shape))
+        for scale, noise in zip((1.3, 1.0), own, strict=True)
+    )
+    over, under = (
+        scale * np.exp(many + noise(rng, many.shape))
+        for scale, noise in zip((1.3, 1.0), own, strict=True)
+    )
     for combine in (operator.truediv, operator.sub):
         truth = float(np.median(combine(over, under)))
-        pairs, apart = ([combine(of(a), of(b)) for a, b in zip(above, below, strict=True)] for of in (of_mappings, median_interval))
-        half = [np.median([(one.high - one.low) / 2 for one in intervals]) / truth for intervals in (pairs, apart)]
+        pairs, apart = (
+            [combine(of(a), of(b)) for a, b in zip(above, below, strict=True)]
+            for of in (of_mappings, median_interval)
+        )
+        half = [
+            np.median([(one.high - one.low) / 2 for one in intervals]) / truth
+            for intervals in (pairs, apart)
+        ]
         hits, (least, most) = held(pairs, truth), bounds(pairs[0].coverage)
-        print(f"{combine.__name__}, {common.__name__} in common, n = {n}: {hits / TRIALS:.1%} +-{half[0]:.1%}, stated "
-              f"{pairs[0].coverage:.1%}; as if not paired {held(apart, truth) / TRIALS:.1%} +-{half[1]:.1%}")
+        print(
+            f"{combine.__name__}, {common.__name__} in common, n = {n}: {hits / TRIALS:.1%} +-{half[0]:.1%}, stated "
+            f"{pairs[0].coverage:.1%}; as if not paired {held(apart, truth) / TRIALS:.1%} +-{half[1]:.1%}"
+        )
         assert least <= hits <= most
         assert half[0] <= 7 / 6 * half[1]

@@ -16,12 +16,20 @@ def test_looks_are_half_as_many_pairs_apart_again():
 
 @pytest.mark.parametrize("n", [2, 5, 9])
 def test_the_coverage_is_that_of_all_signs_of_the_ranks(n: int):
-    """Of ranks 1 to n with any signs, how often the bounds leave out 0: counted one by one, by the means themselves."""
+    """Of ranks 1 to n with any signs, how often the bounds leave out 0: counted one by one, by the
+    means themselves."""
     signs = np.array(list(product((-1, 1), repeat=n)))
     for confidence in (0.9, 0.95, 0.99):
-        held = sum(interval.low <= 1 <= interval.high for row in signs
-                   for interval in [paired_ratio(np.exp(0.01 * row * np.arange(1, n + 1)), np.ones(n), confidence)])
-        assert held / len(signs) == pytest.approx(paired_ratio(np.ones(n) * 2, np.ones(n), confidence).coverage)
+        held = sum(
+            interval.low <= 1 <= interval.high
+            for row in signs
+            for interval in [
+                paired_ratio(np.exp(0.01 * row * np.arange(1, n + 1)), np.ones(n), confidence)
+            ]
+        )
+        assert held / len(signs) == pytest.approx(
+            paired_ratio(np.ones(n) * 2, np.ones(n), confidence).coverage
+        )
         assert held / len(signs) >= min(confidence, 1 - 2.0 ** (1 - n)) - 1e-12
 
 
@@ -31,9 +39,15 @@ def test_what_drifts_from_pair_to_pair_is_not_in_the_ratio():
     assert interval[:3] == pytest.approx((1.25, 1.25, 1.25)) and interval.coverage > 0.99
 
 
-@pytest.mark.parametrize("made", [
-    lambda random, n: np.exp(0.1 * random.standard_normal(n)), lambda random, n: 1 + random.exponential(size=n),
-    lambda random, n: np.where(random.random(n) < 0.3, 2.0, 1.0) + 0.01 * random.random(n)], ids=["lognormal", "tailed", "two modes"])
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda random, n: np.exp(0.1 * random.standard_normal(n)),
+        lambda random, n: 1 + random.exponential(size=n),
+        lambda random, n: np.where(random.random(n) < 0.3, 2.0, 1.0) + 0.01 * random.random(n),
+    ],
+    ids=["lognormal", "tailed", "two modes"],
+)
 def test_the_interval_holds_the_truth_as_often_as_it_says(made):
     random, n, trials = np.random.default_rng(3), 8, 1000
     intervals = [paired_ratio(1.3 * made(random, n), made(random, n), 0.9) for _ in range(trials)]
@@ -43,7 +57,12 @@ def test_the_interval_holds_the_truth_as_often_as_it_says(made):
 
 def test_no_pair_has_no_ratio_and_what_is_no_ratio_is_an_error():
     assert paired_ratio([], []).coverage == 0
-    for above, below in (([1.0], [0.0]), ([-1.0], [1.0]), ([float("nan")], [1.0]), ([1.0, 2.0], [1.0])):
+    for above, below in (
+        ([1.0], [0.0]),
+        ([-1.0], [1.0]),
+        ([float("nan")], [1.0]),
+        ([1.0, 2.0], [1.0]),
+    ):
         with pytest.raises(ValueError, match="pairs of numbers above zero"):
             paired_ratio(above, below)
 

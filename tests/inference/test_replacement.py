@@ -1,4 +1,5 @@
-"""A cycle under random replacement, in one set and in hashed ones, by brute force; and which kind of TLB a step came from."""
+"""A cycle under random replacement, in one set and in hashed ones, by brute force; and which kind
+of TLB a step came from."""
 
 from __future__ import annotations
 
@@ -18,11 +19,14 @@ from tlb.inference.misses import (
 )
 
 
-def misses(sets_of_pages: np.ndarray, sets: int, ways: int, rounds: int, rng: np.random.Generator) -> float:
-    """The share of misses in the later half of `rounds` of a cycle, page i living in set sets_of_pages[i].
+def misses(
+    sets_of_pages: np.ndarray, sets: int, ways: int, rounds: int, rng: np.random.Generator
+) -> float:
+    """The share of misses in the later half of `rounds` of a cycle, page i living in set
+    sets_of_pages[i].
 
-    Each slot of each set holds a page or -1; a missing page goes to a slot drawn among all, filled or not. (Empty slots
-    fill up within a few rounds.)
+    Each slot of each set holds a page or -1; a missing page goes to a slot drawn among all, filled
+    or not. (Empty slots fill up within a few rounds.)
     """
     slots = np.full((sets, ways), -1)
     held = [False] * len(sets_of_pages)
@@ -46,7 +50,9 @@ def test_one_set_misses_as_the_formula_says(lines: int, entries: int):
     rng = np.random.default_rng(lines)
     simulated = misses(np.zeros(lines, dtype=int), 1, entries, 120, rng)
     # A set of C slots differs from the formula's exponential by the order of 1/C.
-    assert float(miss_probability_cycle_random_replacement(lines, entries)) == pytest.approx(simulated, abs=0.01 + 1 / entries)
+    assert float(miss_probability_cycle_random_replacement(lines, entries)) == pytest.approx(
+        simulated, abs=0.01 + 1 / entries
+    )
 
 
 @pytest.mark.parametrize("ratio", [0.6, 1.0, 2.0])
@@ -56,7 +62,9 @@ def test_hashed_sets_miss_as_the_mean_over_placements_says(ratio: float):
     rng = np.random.default_rng(lines)
     found = [misses(rng.integers(0, sets, lines), sets, ways, 40, rng) for _ in range(12)]
     error = np.std(found, ddof=1) / math.sqrt(len(found))
-    assert float(hashed_random_replacement(lines, sets, ways)) == pytest.approx(np.mean(found), abs=4 * error + 0.02)
+    assert float(hashed_random_replacement(lines, sets, ways)) == pytest.approx(
+        np.mean(found), abs=4 * error + 0.02
+    )
 
 
 @given(st.integers(1, 4096), st.integers(1, 2**20))
@@ -68,7 +76,9 @@ def test_misses_are_a_root_of_the_equation_between_two_visits(entries: int, line
 
 
 @given(st.integers(1, 2**20), st.integers(1, 2**20), st.integers(1, 4096))
-def test_more_lines_never_miss_less_and_random_replacement_never_more_than_lru(a: int, b: int, entries: int):
+def test_more_lines_never_miss_less_and_random_replacement_never_more_than_lru(
+    a: int, b: int, entries: int
+):
     few, many = miss_probability_cycle_random_replacement(sorted([a, b]), entries)
     assert few <= many + 1e-9
     assert many <= float(miss_probability_cycle(max(a, b), entries))
@@ -78,7 +88,9 @@ def test_more_lines_never_miss_less_and_random_replacement_never_more_than_lru(a
 
 KINDS = {
     "fully associative, LRU": lambda m, sets, ways: miss_probability_cycle(m, sets * ways),
-    "fully associative, random replacement": lambda m, sets, ways: miss_probability_cycle_random_replacement(m, sets * ways),
+    "fully associative, random replacement": lambda m, sets, ways: (
+        miss_probability_cycle_random_replacement(m, sets * ways)
+    ),
     "hashed sets, LRU": lambda m, sets, ways: hashed_lru(m, sets, ways, "cycle"),
     "hashed sets, random replacement": hashed_random_replacement,
 }

@@ -19,24 +19,35 @@ def walks(placement: str, entries: int, ways: int, stride: int) -> float:
     """Of a visit, by the simulator under LRU, when all is warm."""
     order = np.random.default_rng(1).permutation(PAGES) * stride
     tlb = SimulatedTlb(level=2, entries=entries, ways=ways, placement=placement)
-    return simulate(SimulatedMachine((tlb,)), np.tile(order, 3), unit_bytes=4096, warm=2 * PAGES).walks / PAGES
+    return (
+        simulate(SimulatedMachine((tlb,)), np.tile(order, 3), unit_bytes=4096, warm=2 * PAGES).walks
+        / PAGES
+    )
 
 
 def curve(placement: str, entries: int, ways: int, miss_ns: float = 10.0) -> Curve:
     visits = [5.0 + miss_ns * walks(placement, entries, ways, stride) for stride in STRIDES]
-    return Curve.of(pd.DataFrame({"stride_pages": STRIDES, "ns_per_access": visits}), "stride_pages")
+    return Curve.of(
+        pd.DataFrame({"stride_pages": STRIDES, "ns_per_access": visits}), "stride_pages"
+    )
 
 
 @pytest.mark.parametrize(("entries", "ways"), TLBS)
 @pytest.mark.parametrize("placement", sets.PLACEMENTS)
-def test_pages_miss_from_where_a_set_has_more_than_its_ways(placement: str, entries: int, ways: int):
+def test_pages_miss_from_where_a_set_has_more_than_its_ways(
+    placement: str, entries: int, ways: int
+):
     for stride in STRIDES:
-        assert (walks(placement, entries, ways, stride) > 0) == (sets.fullest(placement, entries // ways, PAGES, stride) > ways), stride
+        assert (walks(placement, entries, ways, stride) > 0) == (
+            sets.fullest(placement, entries // ways, PAGES, stride) > ways
+        ), stride
 
 
 @pytest.mark.parametrize(("entries", "ways"), TLBS)
 @pytest.mark.parametrize("placement", sets.PLACEMENTS)
-def test_the_placement_that_made_a_curve_is_the_one_that_fits_it(placement: str, entries: int, ways: int):
+def test_the_placement_that_made_a_curve_is_the_one_that_fits_it(
+    placement: str, entries: int, ways: int
+):
     fit = sets.find(curve(placement, entries, ways), PAGES, 10.0)
     assert sets.fitting(fit, entries, ways, STRIDES) == [placement]
     if placement == "modulo":  # rounded down to a power of two
@@ -46,8 +57,16 @@ def test_the_placement_that_made_a_curve_is_the_one_that_fits_it(placement: str,
 
 
 def test_what_does_not_fill_or_was_not_measured_is_a_reason():
-    for times, code in ((Curve.of(pd.DataFrame({"stride_pages": [], "ns_per_access": []}), "stride_pages"), "too-few-points"),
-                        (Curve.of(pd.DataFrame({"stride_pages": STRIDES, "ns_per_access": 5.0}), "stride_pages"), "no-step")):
+    for times, code in (
+        (
+            Curve.of(pd.DataFrame({"stride_pages": [], "ns_per_access": []}), "stride_pages"),
+            "too-few-points",
+        ),
+        (
+            Curve.of(pd.DataFrame({"stride_pages": STRIDES, "ns_per_access": 5.0}), "stride_pages"),
+            "no-step",
+        ),
+    ):
         with pytest.raises(Unavailable) as why:
             sets.find(times, PAGES, 10.0)
         assert why.value.code == code

@@ -1,4 +1,5 @@
-"""The same points measured twice: which rows are of one program, which are of one run, and what their ratio can tell."""
+"""The same points measured twice: which rows are of one program, which are of one run, and what
+their ratio can tell."""
 
 from __future__ import annotations
 
@@ -12,16 +13,43 @@ from tlb.inference.intervals import median_interval
 from tlb.inference.sides import PAUSE_S, Pair, numbered_runs, of_the_same_kernels, pairs
 
 
-def rows(times: list[float], lines: int = 64, kernel: str = "page_chase", digest: str = "a", state: str = "s", run: list[int] | int = 0,
-         engine: str = "c", measures: int = 1, timed: str = "") -> pd.DataFrame:
-    return pd.DataFrame({"kernel": kernel, "engine": engine, "kernel_digest": digest, "state": state, "lines": lines, "ns": times,
-                         "run": run, "measures": measures, "timed": timed, "schema_version": 2 if timed else 1})
+def rows(
+    times: list[float],
+    lines: int = 64,
+    kernel: str = "page_chase",
+    digest: str = "a",
+    state: str = "s",
+    run: list[int] | int = 0,
+    engine: str = "c",
+    measures: int = 1,
+    timed: str = "",
+) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "kernel": kernel,
+            "engine": engine,
+            "kernel_digest": digest,
+            "state": state,
+            "lines": lines,
+            "ns": times,
+            "run": run,
+            "measures": measures,
+            "timed": timed,
+            "schema_version": 2 if timed else 1,
+        }
+    )
 
 
-def compared(a: pd.DataFrame, b: pd.DataFrame) -> tuple[list[float], list[float], dict[str, set[str]]]:
+def compared(
+    a: pd.DataFrame, b: pd.DataFrame
+) -> tuple[list[float], list[float], dict[str, set[str]]]:
     """The times of both sides that are of the same kernels, and what is left out."""
     mine, theirs, left_out = of_the_same_kernels(a, b)
-    return mine["ns"].tolist(), theirs["ns"].tolist(), {code: kernels for code, kernels in left_out.items() if kernels}
+    return (
+        mine["ns"].tolist(),
+        theirs["ns"].tolist(),
+        {code: kernels for code, kernels in left_out.items() if kernels},
+    )
 
 
 def both(*frames: pd.DataFrame) -> pd.DataFrame:
@@ -39,7 +67,10 @@ def pair_of(a: list[float], b: list[float]) -> Pair:
 def test_a_pause_begins_another_run_in_whatever_order_rows_stand():
     begins = pd.Timestamp("2026-01-31T23:00:00Z")
     seconds = [0.0, 10.0, PAUSE_S + 5, 2 * PAUSE_S + 30, 2 * PAUSE_S + 31]
-    stamps = pd.Series([(begins + pd.Timedelta(seconds=s)).strftime("%Y-%m-%dT%H:%M:%SZ") for s in seconds], index=[4, 2, 9, 7, 1])
+    stamps = pd.Series(
+        [(begins + pd.Timedelta(seconds=s)).strftime("%Y-%m-%dT%H:%M:%SZ") for s in seconds],
+        index=[4, 2, 9, 7, 1],
+    )
     assert numbered_runs(stamps).to_dict() == {4: 0, 2: 0, 9: 0, 7: 1, 1: 1}
     shuffled = stamps.iloc[[3, 0, 4, 2, 1]]
     assert numbered_runs(shuffled).tolist() == [1, 0, 1, 0, 0]
@@ -49,14 +80,24 @@ def test_a_pause_begins_another_run_in_whatever_order_rows_stand():
 
 
 def test_rows_are_compared_of_the_kernels_that_are_the_same_on_both_sides():
-    a = both(rows([1.0], digest="old"), rows([2.0], digest="new"), rows([3.0], kernel="page_gather", digest="x"))
-    b = both(rows([4.0], digest="old"), rows([5.0], kernel="page_gather", digest="y"), rows([6.0], kernel="stride_sum"))
+    a = both(
+        rows([1.0], digest="old"),
+        rows([2.0], digest="new"),
+        rows([3.0], kernel="page_gather", digest="x"),
+    )
+    b = both(
+        rows([4.0], digest="old"),
+        rows([5.0], kernel="page_gather", digest="y"),
+        rows([6.0], kernel="stride_sum"),
+    )
     assert compared(a, b) == ([1.0], [4.0], {"other-kernels": {"page_gather"}})
 
 
 def test_two_versions_of_what_a_kernel_measures_are_never_compared():
     """Though the timed loop is the same, as where it was warmed up otherwise."""
-    first, second = (rows([float(measures)], measures=measures, timed="follow") for measures in (1, 2))
+    first, second = (
+        rows([float(measures)], measures=measures, timed="follow") for measures in (1, 2)
+    )
     assert compared(first, second) == ([], [], {"measured-differently": {"page_chase"}})
     assert compared(both(second, first), first) == ([1.0], [1.0], {})
     assert compared(both(second, first), both(first, second)) == ([2.0], [2.0], {})
@@ -71,7 +112,12 @@ def test_a_pair_has_the_medians_and_the_ratio_of_its_point_and_of_no_other():
     found = dict(pairs(a, b, ["kernel", "lines"], "ns"))
     assert set(found) == {("page_chase", 64), ("page_chase", 128)}
     near, far = found["page_chase", 64], found["page_chase", 128]
-    assert (near.a, near.b, near.processes, near.runs) == (median_interval([1, 2, 3]), median_interval([4, 4, 5]), (3, 3), (1, 1))
+    assert (near.a, near.b, near.processes, near.runs) == (
+        median_interval([1, 2, 3]),
+        median_interval([4, 4, 5]),
+        (3, 3),
+        (1, 1),
+    )
     assert near.ratio == median_interval([4, 4, 5]) / median_interval([1, 2, 3])
     assert (far.ratio.value, far.processes) == (2.0, (1, 2))
 
@@ -90,5 +136,7 @@ def test_a_pair_the_other_way_round_is_the_inverse(among: int):
     one, other = pair_of(fast, slow), pair_of(slow, fast)
     wide, back = one.widened(among), other.widened(among)
     assert (wide.low, wide.high) == pytest.approx((1 / back.high, 1 / back.low))
-    assert one.would_show(among) == pytest.approx(other.would_show(among)) and one.logs.value == pytest.approx(-other.logs.value)
+    assert one.would_show(among) == pytest.approx(
+        other.would_show(among)
+    ) and one.logs.value == pytest.approx(-other.logs.value)
     assert exp(one.logs.value) == pytest.approx(one.ratio.value)

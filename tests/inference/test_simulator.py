@@ -1,4 +1,5 @@
-"""simulator: every count against a plain simulator of ordered dictionaries and real addresses, and against closed forms."""
+"""simulator: every count against a plain simulator of ordered dictionaries and real addresses, and
+against closed forms."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ LOWEST = {"4k": 1, "2m": 2, "1g": 3}  # the level of the table that maps such a 
 DIMENSIONS = list(product(ALL_PAGES, [None, *ALL_PAGES], (4, 5), (4, 5)))
 
 
-# --- the oracle: what the caches hold, as Python's own containers, and what a walk loads, by address
+# --- the oracle: what the caches hold, as Python's own containers, and what a walk loads, by
+# address
 
 
 class LruSet:
@@ -48,7 +50,8 @@ class LruSet:
 
 
 class TreeSet:
-    """A half of the ways, a half of that half and so on, each with a word on which of its halves the next victim is in."""
+    """A half of the ways, a half of that half and so on, each with a word on which of its halves
+    the next victim is in."""
 
     def __init__(self, ways: int) -> None:
         self.held: list[int | None] = [None] * ways
@@ -56,7 +59,13 @@ class TreeSet:
 
     def hits(self, number: int) -> bool:
         held = number in self.held
-        way = self.held.index(number) if held else self.held.index(None) if None in self.held else self.victim()
+        way = (
+            self.held.index(number)
+            if held
+            else self.held.index(None)
+            if None in self.held
+            else self.victim()
+        )
         self.held[way] = number
         low, high = 0, len(self.held)
         while high - low > 1:
@@ -115,7 +124,13 @@ class ForeseenSet:
         return False
 
 
-SETS = {"lru": LruSet, "tree-plru": TreeSet, "fifo": FifoSet, "nru": MarkedSet, "srrip": ForeseenSet}
+SETS = {
+    "lru": LruSet,
+    "tree-plru": TreeSet,
+    "fifo": FifoSet,
+    "nru": MarkedSet,
+    "srrip": ForeseenSet,
+}
 
 
 class PlainCache:
@@ -126,13 +141,19 @@ class PlainCache:
         self.by_xor = cache.placement == "xor"
 
     def hits(self, number: int) -> bool:
-        return self.sets[(number ^ number // self.count if self.by_xor else number) % self.count].hits(number)
+        return self.sets[
+            (number ^ number // self.count if self.by_xor else number) % self.count
+        ].hits(number)
 
 
 def plain(machine: SimulatedMachine, addresses: list[int], page: str, warm: int = 0) -> Counts:
     host = machine.host
     span = min(BITS[page], BITS[host.page]) if host else BITS[page]
-    tlbs = {tlb.level: PlainCache(tlb) for tlb in machine.tlbs if span in [BITS[name] for name in tlb.pages]}
+    tlbs = {
+        tlb.level: PlainCache(tlb)
+        for tlb in machine.tlbs
+        if span in [BITS[name] for name in tlb.pages]
+    }
     uppers = {one.level: PlainCache(one) for one in machine.walk_caches}
     nested = {one.level: PlainCache(one) for one in host.nested} if host else {}
     l1_misses = walks = 0
@@ -157,7 +178,9 @@ def plain(machine: SimulatedMachine, addresses: list[int], page: str, warm: int 
             continue
         walks += 1
         level = LOWEST[page]
-        while level < machine.levels and not (level + 1 in uppers and uppers[level + 1].hits(address >> 12 + 9 * level)):
+        while level < machine.levels and not (
+            level + 1 in uppers and uppers[level + 1].hits(address >> 12 + 9 * level)
+        ):
             level += 1
         for table in range(level, LOWEST[page] - 1, -1):
             translate((address >> 12 + 9 * (table - 1)) * 8, table)
@@ -172,20 +195,38 @@ def shapes(draw: st.DrawFn) -> dict:
     placement = draw(st.sampled_from(["modulo", "xor"]))
     sets = draw(st.sampled_from([1, 2, 4] if placement == "xor" else [1, 2, 3, 5]))
     ways = draw(st.sampled_from([1, 2, 4, 8] if replacement == "tree-plru" else [1, 2, 3, 4]))
-    return {"entries": sets * ways, "ways": 0 if sets == 1 and draw(st.booleans()) else ways, "replacement": replacement,
-            "placement": placement}
+    return {
+        "entries": sets * ways,
+        "ways": 0 if sets == 1 and draw(st.booleans()) else ways,
+        "replacement": replacement,
+        "placement": placement,
+    }
 
 
 @st.composite
 def machines(draw: st.DrawFn) -> SimulatedMachine:
     levels = draw(st.sampled_from([4, 5]))
-    some = lambda kind, among: tuple(kind(level=n, **draw(shapes())) for n in among if draw(st.booleans()))  # noqa: E731
+    def some(kind, among):
+        return tuple(
+            kind(level=n, **draw(shapes())) for n in among if draw(st.booleans())
+        )  # noqa: E731
     pages = st.sampled_from([ALL_PAGES, ("4k",), ("2m", "1g")])
-    host = draw(st.none() | st.builds(SimulatedHost, levels=st.sampled_from([4, 5]), page=st.sampled_from(ALL_PAGES)))
+    host = draw(
+        st.none()
+        | st.builds(SimulatedHost, levels=st.sampled_from([4, 5]), page=st.sampled_from(ALL_PAGES))
+    )
     if host:
         host = SimulatedHost(host.levels, host.page, some(NestedTlb, range(levels + 1)))
-    return SimulatedMachine(tuple(SimulatedTlb(level=n, pages=draw(pages), **draw(shapes())) for n in (1, 2) if draw(st.booleans())),
-                   some(WalkCache, range(2, levels + 1)), levels, host)
+    return SimulatedMachine(
+        tuple(
+            SimulatedTlb(level=n, pages=draw(pages), **draw(shapes()))
+            for n in (1, 2)
+            if draw(st.booleans())
+        ),
+        some(WalkCache, range(2, levels + 1)),
+        levels,
+        host,
+    )
 
 
 @st.composite
@@ -193,46 +234,92 @@ def streams(draw: st.DrawFn) -> list[int]:
     """Up to 120 addresses of a few indices at each level: near each other, far apart, or both."""
     digits = [draw(st.sampled_from([(0,), (0, 1), (3, 511), (0, 1, 2, 3, 4)])) for _ in range(4)]
     pages = [sum(d << 9 * i for i, d in enumerate(chosen)) for chosen in product(*digits)]
-    return [page << 12 | draw(st.integers(0, 4095)) for page in draw(st.lists(st.sampled_from(pages), max_size=120))]
+    return [
+        page << 12 | draw(st.integers(0, 4095))
+        for page in draw(st.lists(st.sampled_from(pages), max_size=120))
+    ]
 
 
 # Of a set of one way whose only entry is marked, that entry is the victim.
-@example(SimulatedMachine((SimulatedTlb(level=1, entries=2, ways=1, replacement="nru"),)), [0, 2 << 12, 0], "4k", 0)
+@example(
+    SimulatedMachine((SimulatedTlb(level=1, entries=2, ways=1, replacement="nru"),)),
+    [0, 2 << 12, 0],
+    "4k",
+    0,
+)
 @given(machines(), streams(), st.sampled_from(ALL_PAGES), st.integers(0, 120))
 @settings(deadline=None, max_examples=200)
-def test_every_count_is_that_of_the_plain_simulator(machine: SimulatedMachine, addresses: list[int], page: str, warm: int):
+def test_every_count_is_that_of_the_plain_simulator(
+    machine: SimulatedMachine, addresses: list[int], page: str, warm: int
+):
     warm = min(warm, len(addresses))
     found = simulate(machine, np.array(addresses, dtype=np.uint64), page, warm=warm)
     assert found == plain(machine, addresses, page, warm)
 
 
-@pytest.mark.parametrize("host", [None, SimulatedHost(4, "4k", tuple(NestedTlb(level=n, entries=16) for n in range(5)))])
-def test_a_long_stream_through_a_whole_machine_counts_as_in_the_plain_simulator(host: SimulatedHost | None):
+@pytest.mark.parametrize(
+    "host", [None, SimulatedHost(4, "4k", tuple(NestedTlb(level=n, entries=16) for n in range(5)))]
+)
+def test_a_long_stream_through_a_whole_machine_counts_as_in_the_plain_simulator(
+    host: SimulatedHost | None,
+):
     machine = SimulatedMachine(
         (SimulatedTlb(level=1, entries=64), SimulatedTlb(level=2, entries=1536, ways=12)),
-        (WalkCache(level=2, entries=32, ways=4), WalkCache(level=3, entries=4), WalkCache(level=4, entries=2)), host=host,
+        (
+            WalkCache(level=2, entries=32, ways=4),
+            WalkCache(level=3, entries=4),
+            WalkCache(level=4, entries=2),
+        ),
+        host=host,
     )
     rng = np.random.default_rng(5)
     addresses = rng.integers(0, rng.choice([1 << 21, 1 << 24, 1 << 31, 1 << 41], 40_000))
-    assert simulate(machine, addresses, "4k", warm=10_000) == plain(machine, addresses.tolist(), "4k", 10_000)
+    assert simulate(machine, addresses, "4k", warm=10_000) == plain(
+        machine, addresses.tolist(), "4k", 10_000
+    )
 
 
 @pytest.mark.parametrize("placement", ["modulo", "xor"])
 @pytest.mark.parametrize("replacement", list(SETS))
-def test_a_set_of_so_many_ways_that_it_has_an_index_counts_as_in_the_plain_simulator(replacement: str, placement: str):
+def test_a_set_of_so_many_ways_that_it_has_an_index_counts_as_in_the_plain_simulator(
+    replacement: str, placement: str
+):
     entries = 4 * INDEXED
-    tlbs = tuple(SimulatedTlb(level=n, entries=entries, ways=entries // n, replacement=replacement, placement=placement) for n in (1, 2))
+    tlbs = tuple(
+        SimulatedTlb(
+            level=n,
+            entries=entries,
+            ways=entries // n,
+            replacement=replacement,
+            placement=placement,
+        )
+        for n in (1, 2)
+    )
     rng = np.random.default_rng(3)
     hot = rng.random(6000) * rng.choice([entries // 3, 2 * entries], 6000)
-    for pages in (np.tile(rng.permutation(entries + 9), 5), hot.astype(int), 512 * rng.integers(0, 2 * entries, 4000)):
-        assert simulate(SimulatedMachine(tlbs), pages << 12) == plain(SimulatedMachine(tlbs), (pages << 12).tolist(), "4k")
+    for pages in (
+        np.tile(rng.permutation(entries + 9), 5),
+        hot.astype(int),
+        512 * rng.integers(0, 2 * entries, 4000),
+    ):
+        assert simulate(SimulatedMachine(tlbs), pages << 12) == plain(
+            SimulatedMachine(tlbs), (pages << 12).tolist(), "4k"
+        )
 
 
 # --- one level, against closed forms
 
 
-def one_level(entries: int, ways: int = 0, replacement: str = "lru", placement: str = "modulo") -> SimulatedMachine:
-    return SimulatedMachine((SimulatedTlb(level=1, entries=entries, ways=ways, replacement=replacement, placement=placement),))
+def one_level(
+    entries: int, ways: int = 0, replacement: str = "lru", placement: str = "modulo"
+) -> SimulatedMachine:
+    return SimulatedMachine(
+        (
+            SimulatedTlb(
+                level=1, entries=entries, ways=ways, replacement=replacement, placement=placement
+            ),
+        )
+    )
 
 
 def missed(machine: SimulatedMachine, stream: np.ndarray, warm: int, seed: int = 1) -> float:
@@ -242,13 +329,21 @@ def missed(machine: SimulatedMachine, stream: np.ndarray, warm: int, seed: int =
 
 @pytest.mark.parametrize(("pages", "entries"), [(100, 128), (177, 128), (3000, 1536)])
 def test_random_replacement_misses_a_cycle_as_its_closed_form_says(pages: int, entries: int):
-    rate = missed(one_level(entries, 0, "random"), np.tile(np.random.default_rng(pages).permutation(pages), 400), warm=200 * pages)
+    rate = missed(
+        one_level(entries, 0, "random"),
+        np.tile(np.random.default_rng(pages).permutation(pages), 400),
+        warm=200 * pages,
+    )
     # The formula's exponential differs from a set of C slots by the order of 1/C.
-    assert rate == pytest.approx(float(miss_probability_cycle_random_replacement(pages, entries)), abs=0.01 + 1 / entries)
+    assert rate == pytest.approx(
+        float(miss_probability_cycle_random_replacement(pages, entries)), abs=0.01 + 1 / entries
+    )
 
 
 @pytest.mark.parametrize(("pages", "share"), [(2048, 0), (2112, 64 * 17 / 2112), (2176, 1)])
-def test_the_step_of_a_set_associative_tlb_is_as_sharp_as_one_part_in_its_ways(pages: int, share: float):
+def test_the_step_of_a_set_associative_tlb_is_as_sharp_as_one_part_in_its_ways(
+    pages: int, share: float
+):
     """The claim that a sharp cliff shows full associativity: 128 sets of 16 ways show it as well."""
     cycle = np.tile(np.random.default_rng(pages).permutation(pages), 3)
     assert missed(one_level(2048, 16), cycle, warm=pages) == pytest.approx(share, abs=1e-12)
@@ -259,10 +354,14 @@ def test_the_step_of_a_set_associative_tlb_is_as_sharp_as_one_part_in_its_ways(p
 
 
 @pytest.mark.parametrize(("page", "host_page", "levels", "host_levels"), DIMENSIONS)
-def test_a_cold_walk_makes_the_references_of_the_formula(page: str, host_page: str | None, levels: int, host_levels: int):
+def test_a_cold_walk_makes_the_references_of_the_formula(
+    page: str, host_page: str | None, levels: int, host_levels: int
+):
     g = levels - LOWEST[page] + 1
     expected = g if host_page is None else (g + 1) * (host_levels - LOWEST[host_page] + 2) - 1
-    machine = SimulatedMachine(levels=levels, host=SimulatedHost(host_levels, host_page) if host_page else None)
+    machine = SimulatedMachine(
+        levels=levels, host=SimulatedHost(host_levels, host_page) if host_page else None
+    )
     found = simulate(machine, np.array([0x7F12_3456_7ABC]), page)
     assert references_per_walk(page, host_page, levels, host_levels) == expected == found.references
 
@@ -270,23 +369,52 @@ def test_a_cold_walk_makes_the_references_of_the_formula(page: str, host_page: s
 # --- what goes in and what comes out
 
 
-@pytest.mark.parametrize(("make", "says"), [
-    (lambda: SimulatedTlb(level=1, entries=10, ways=4), "multiple of the ways"),
-    (lambda: SimulatedTlb(level=3, entries=8), "level is 1 or 2"),
-    (lambda: SimulatedTlb(level=1, entries=8, pages=("64k",)), "one of 4k, 2m, 1g, not '64k'"),
-    (lambda: SimulatedTlb(level=1, entries=8, replacement="clock"), "one of lru, tree-plru, nru, srrip, random, fifo"),
-    (lambda: SimulatedTlb(level=1, entries=12, replacement="tree-plru"), "a power of two of ways"),
-    (lambda: SimulatedTlb(level=1, entries=12, ways=4, placement="xor"), "a power of two of sets"),
-    (lambda: SimulatedMachine((SimulatedTlb(level=1, entries=8), SimulatedTlb(level=1, entries=4, pages=ALL_PAGES))), "two TLBs"),
-    (lambda: SimulatedMachine(walk_caches=(WalkCache(level=5, entries=4),)), "levels 2 to 4, not 5"),
-    (lambda: SimulatedMachine(host=SimulatedHost(nested=(NestedTlb(level=5, entries=4),))), "levels 0 to 4, not 5"),
-    (lambda: SimulatedMachine(levels=3), "4 or 5 levels, not 3"),
-    (lambda: simulate(SimulatedMachine(), np.array([1 << 48])), "or five levels"),
-    (lambda: simulate(SimulatedMachine(), np.array([1 << 36]), unit_bytes=4096), "or five levels"),
-    (lambda: simulate(SimulatedMachine(), np.array([1.5])), "whole numbers"),
-    (lambda: simulate(SimulatedMachine(), np.array([1]), unit_bytes=3000), "power of two"),
-    (lambda: simulate(SimulatedMachine(), np.array([1]), warm=2), "from 0 to the 1 accesses"),
-])
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: SimulatedTlb(level=1, entries=10, ways=4), "multiple of the ways"),
+        (lambda: SimulatedTlb(level=3, entries=8), "level is 1 or 2"),
+        (lambda: SimulatedTlb(level=1, entries=8, pages=("64k",)), "one of 4k, 2m, 1g, not '64k'"),
+        (
+            lambda: SimulatedTlb(level=1, entries=8, replacement="clock"),
+            "one of lru, tree-plru, nru, srrip, random, fifo",
+        ),
+        (
+            lambda: SimulatedTlb(level=1, entries=12, replacement="tree-plru"),
+            "a power of two of ways",
+        ),
+        (
+            lambda: SimulatedTlb(level=1, entries=12, ways=4, placement="xor"),
+            "a power of two of sets",
+        ),
+        (
+            lambda: SimulatedMachine(
+                (
+                    SimulatedTlb(level=1, entries=8),
+                    SimulatedTlb(level=1, entries=4, pages=ALL_PAGES),
+                )
+            ),
+            "two TLBs",
+        ),
+        (
+            lambda: SimulatedMachine(walk_caches=(WalkCache(level=5, entries=4),)),
+            "levels 2 to 4, not 5",
+        ),
+        (
+            lambda: SimulatedMachine(host=SimulatedHost(nested=(NestedTlb(level=5, entries=4),))),
+            "levels 0 to 4, not 5",
+        ),
+        (lambda: SimulatedMachine(levels=3), "4 or 5 levels, not 3"),
+        (lambda: simulate(SimulatedMachine(), np.array([1 << 48])), "or five levels"),
+        (
+            lambda: simulate(SimulatedMachine(), np.array([1 << 36]), unit_bytes=4096),
+            "or five levels",
+        ),
+        (lambda: simulate(SimulatedMachine(), np.array([1.5])), "whole numbers"),
+        (lambda: simulate(SimulatedMachine(), np.array([1]), unit_bytes=3000), "power of two"),
+        (lambda: simulate(SimulatedMachine(), np.array([1]), warm=2), "from 0 to the 1 accesses"),
+    ],
+)
 def test_what_cannot_be_built_or_translated_is_refused_in_a_sentence(make, says: str):
     with pytest.raises(ValueError, match=says):
         make()

@@ -18,15 +18,29 @@ PAGE = 4096
 SIZES = [2**n for n in range(4, 19)]
 
 
-@pytest.mark.parametrize(("pages", "entries", "expected"), [
-    (64, (64, 1536), "first level"), (65, (64, 1536), "second level"), (1536, (64, 1536), "second level"), (1537, (64, 1536), "beyond"),
-    (10, (1536,), "second level"), (1537, (1536,), "beyond")])
-def test_a_tread_is_the_first_level_that_holds_all_pages(pages: int, entries: tuple[int, ...], expected: str):
+@pytest.mark.parametrize(
+    ("pages", "entries", "expected"),
+    [
+        (64, (64, 1536), "first level"),
+        (65, (64, 1536), "second level"),
+        (1536, (64, 1536), "second level"),
+        (1537, (64, 1536), "beyond"),
+        (10, (1536,), "second level"),
+        (1537, (1536,), "beyond"),
+    ],
+)
+def test_a_tread_is_the_first_level_that_holds_all_pages(
+    pages: int, entries: tuple[int, ...], expected: str
+):
     assert tread(pages, entries) == expected
 
 
 def curve(*points: tuple[float, float, float, float]) -> Curve:
-    return Curve(pd.DataFrame(points, columns=["lines", "median", "low", "high"]).assign(coverage=1.0, modes=1))
+    return Curve(
+        pd.DataFrame(points, columns=["lines", "median", "low", "high"]).assign(
+            coverage=1.0, modes=1
+        )
+    )
 
 
 def test_between_two_points_the_bounds_are_those_of_both():
@@ -39,7 +53,12 @@ def test_between_two_points_the_bounds_are_those_of_both():
 
 
 def test_one_point_between_two_others_decides_nothing_and_a_step_stays():
-    step = curve(*((x, 1.0 if x < 5 else 3.0, 0.9 if x < 5 else 2.5, 1.1 if x < 5 else 4.0) for x in range(1, 10)))
+    step = curve(
+        *(
+            (x, 1.0 if x < 5 else 3.0, 0.9 if x < 5 else 2.5, 1.1 if x < 5 else 4.0)
+            for x in range(1, 10)
+        )
+    )
     assert smoothed(step).table.equals(step.table)
     spoilt = step.table.copy()
     spoilt.loc[6, ["median", "low", "high"]] = (0.2, 0.1, 90.0)
@@ -51,16 +70,29 @@ BASE, LARGE = Truth(noise=0.0), Truth(entries=(2**40, 2**41), noise=0.0)
 
 
 def rows(base: Truth = BASE, large: Truth = LARGE, kind: str = "thp") -> pd.DataFrame:
-    points = {pages: [point for lines in SIZES for point in scope().chase("page_chase", pages, lines)] for pages in ("4k", kind)}
+    points = {
+        pages: [point for lines in SIZES for point in scope().chase("page_chase", pages, lines)]
+        for pages in ("4k", kind)
+    }
     return pd.concat([frame(base, points["4k"]), frame(large, points[kind])], ignore_index=True)
 
 
 @pytest.mark.parametrize(("mib", "price"), [(1 / 16, 0.0), (2, 2.0), (64, 11.0), (10_000, 11.0)])
-def test_the_most_is_what_a_program_of_far_loads_alone_would_pay_and_gain(mib: float, price: float, kind: str = "2m"):
+def test_the_most_is_what_a_program_of_far_loads_alone_would_pay_and_gain(
+    mib: float, price: float, kind: str = "2m"
+):
     gain = expected_gain(rows(kind=kind), mib * MIB, 0, PAGE)
-    assert gain.large == kind and gain.pages == mib * MIB / PAGE and gain.measured_pages == SIZES[-1]
-    assert gain.price.value == pytest.approx(price, abs=1e-6) and gain.large_price.value == pytest.approx(0, abs=1e-6)
-    assert gain.ratio.value == pytest.approx(1 / (1 + price)) and gain.ratio.low <= gain.ratio.value and gain.ratio.high == 1.0
+    assert (
+        gain.large == kind and gain.pages == mib * MIB / PAGE and gain.measured_pages == SIZES[-1]
+    )
+    assert gain.price.value == pytest.approx(
+        price, abs=1e-6
+    ) and gain.large_price.value == pytest.approx(0, abs=1e-6)
+    assert (
+        gain.ratio.value == pytest.approx(1 / (1 + price))
+        and gain.ratio.low <= gain.ratio.value
+        and gain.ratio.high == 1.0
+    )
 
 
 @settings(max_examples=15)
@@ -70,7 +102,9 @@ def test_bounds_hold_a_program_that_does_less(share: float, mib: float):
     gain = expected_gain(_NOISY, mib * MIB, 0, PAGE)
     lines = np.array([max(mib * MIB / PAGE, SIZES[0])])
     far = 1 + BASE.price_ns("cycle", lines)[0]
-    assert gain.ratio.low - 0.03 <= (1 - share) + share / far <= gain.ratio.high + 0.03 or _at_a_step(lines[0])
+    assert gain.ratio.low - 0.03 <= (
+        1 - share
+    ) + share / far <= gain.ratio.high + 0.03 or _at_a_step(lines[0])
 
 
 _NOISY = rows(Truth(noise=0.01), Truth((2**40, 2**41), noise=0.01))

@@ -1,4 +1,5 @@
-"""Heaps of hops that wait for one trip to memory, for two, for three: found from made-up hops whose trips are known."""
+"""Heaps of hops that wait for one trip to memory, for two, for three: found from made-up hops whose
+trips are known."""
 
 from __future__ import annotations
 
@@ -14,27 +15,49 @@ from tlb.inference.trips import Trips, expected, explain, trips
 CACHED_NS, MEMORY_NS = 40.0, 100.0
 
 
-def hops(shares_of: dict[float, float], seed: int, hops: int = 60_000, tick_ns: float = 0.5) -> pd.DataFrame:
+def hops(
+    shares_of: dict[float, float], seed: int, hops: int = 60_000, tick_ns: float = 0.5
+) -> pd.DataFrame:
     """A frame as `hops.smoothed` gives it, of so many hops around each of these times."""
     random = np.random.default_rng(seed)
-    at = random.choice(list(shares_of), hops, p=np.array([*shares_of.values()]) / sum(shares_of.values()))
-    ns, counts = np.unique(np.round(at * np.exp(0.06 * random.standard_normal(hops)) / tick_ns) * tick_ns, return_counts=True)
-    return pd.DataFrame({"low_ns": ns - tick_ns / 2, "high_ns": ns + tick_ns / 2, "share": counts / hops})
+    at = random.choice(
+        list(shares_of), hops, p=np.array([*shares_of.values()]) / sum(shares_of.values())
+    )
+    ns, counts = np.unique(
+        np.round(at * np.exp(0.06 * random.standard_normal(hops)) / tick_ns) * tick_ns,
+        return_counts=True,
+    )
+    return pd.DataFrame(
+        {"low_ns": ns - tick_ns / 2, "high_ns": ns + tick_ns / 2, "share": counts / hops}
+    )
 
 
 def found(shares_of: dict[float, float], processes: int = 5, moved: float = 0.0) -> Trips:
     """moved: how far each process lies from the one before, as a share."""
-    parts = [hops({ns * (1 + moved * k): share for ns, share in shares_of.items()}, k) for k in range(processes)]
-    return trips(pd.concat([part.assign(share=part["share"] / processes) for part in parts]), parts, CACHED_NS, MEMORY_NS)
+    parts = [
+        hops({ns * (1 + moved * k): share for ns, share in shares_of.items()}, k)
+        for k in range(processes)
+    ]
+    return trips(
+        pd.concat([part.assign(share=part["share"] / processes) for part in parts]),
+        parts,
+        CACHED_NS,
+        MEMORY_NS,
+    )
 
 
-@pytest.mark.parametrize("places", [(160.0,), (160.0, 280.0), (160.0, 280.0, 400.0), (130.0, 230.0, 360.0)])
+@pytest.mark.parametrize(
+    "places", [(160.0,), (160.0, 280.0), (160.0, 280.0, 400.0), (130.0, 230.0, 360.0)]
+)
 def test_each_trip_has_its_peak_its_share_and_the_line_before_it(places: tuple[float, ...]):
     a = found({10.0: 0.2} | dict.fromkeys(places, 0.8 / len(places)))
     assert [peak.value for peak in a.peaks_ns] == pytest.approx(list(places), rel=0.04)
     assert a.shares == pytest.approx([0.8 / len(places)] * len(places), abs=0.03)
     assert a.cuts_ns[0] == CACHED_NS
-    assert all(p.value < cut < q.value for (p, q), cut in zip(pairwise(a.peaks_ns), a.cuts_ns[1:], strict=True))
+    assert all(
+        p.value < cut < q.value
+        for (p, q), cut in zip(pairwise(a.peaks_ns), a.cuts_ns[1:], strict=True)
+    )
     assert all(peak.low <= peak.value <= peak.high and peak.coverage > 0.9 for peak in a.peaks_ns)
 
 
@@ -44,7 +67,8 @@ def test_a_step_goes_from_the_first_peak_to_the_second():
 
 
 def read_in_turn(sets: list[int], cache: int, hops: int = 60_000) -> np.ndarray:
-    """Shares of hops with one miss and more, two and more, ..., by an LRU cache that each hop's draws go through."""
+    """Shares of hops with one miss and more, two and more, ..., by an LRU cache that each hop's
+    draws go through."""
     random, kept, missed = np.random.default_rng(1), OrderedDict[tuple[int, int], None](), []
     for draws in zip(*(random.integers(0, lines, hops) for lines in sets), strict=True):
         misses = 0
@@ -68,12 +92,21 @@ def test_what_one_cache_leaves_of_several_sets_is_what_a_cache_leaves(sets: list
 
 
 def test_the_cache_that_made_the_trips_comes_back():
-    read, cache, made = {"4k": [1.0, 8 / 4096, 8 / 4096], "2m": [1.0, 8 / (2 << 20), 8 / 4096]}, 5 << 20, []
+    read, cache, made = (
+        {"4k": [1.0, 8 / 4096, 8 / 4096], "2m": [1.0, 8 / (2 << 20), 8 / 4096]},
+        5 << 20,
+        [],
+    )
     for pages, sets in read.items():
         for size in (1 << 28, 1 << 30, 1 << 32):
             shares_of = expected(np.multiply(sets, size / 64), cache / 64)
             made += [(pages, size, trips, shares_of[trips - 1]) for trips in (2, 3)]
-    found = explain(pd.DataFrame(made, columns=["pages", "working_set_bytes", "trips", "share"]), read)
+    found = explain(
+        pd.DataFrame(made, columns=["pages", "working_set_bytes", "trips", "share"]), read
+    )
     assert found.cache_bytes == pytest.approx(cache, rel=0.01) and found.worst < 0.01
-    other = explain(found.table.assign(share=found.table["share"].sample(frac=1, random_state=3).to_numpy()), read)
+    other = explain(
+        found.table.assign(share=found.table["share"].sample(frac=1, random_state=3).to_numpy()),
+        read,
+    )
     assert other.worst > 0.1

@@ -1,4 +1,5 @@
-"""Pages that the machine lacks have their reason; those that it gives are verified, as seen from outside too."""
+"""Pages that the machine lacks have their reason; those that it gives are verified, as seen from
+outside too."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ pytestmark = [pytest.mark.measures, pytest.mark.slow]
 def in_both(given: list[str]) -> list[tuple[int, str, str]]:
     """By numba, and by C where there is a compiler."""
     done = run_c("page_chase", given) if compiler() else None
-    return run_twins([("page_chase", given)]) + ([(done.returncode, done.stdout, done.stderr)] if done else [])
+    return run_twins([("page_chase", given)]) + (
+        [(done.returncode, done.stdout, done.stderr)] if done else []
+    )
 
 
 @pytest.mark.parametrize(("pages", "kib"), [("2m", 2048), ("1g", 1048576)])
@@ -40,7 +43,9 @@ def test_a_pool_that_is_too_small_says_how_many_pages_are_needed_and_free(pages:
         pytest.skip("this pool grows by itself")
     free = int((pool / "free_hugepages").read_text())
     needed = free + 3
-    for said in in_both(["--pages", pages, "--lines", str(needed * kib // 4)]):  # a line a page of 4 KiB
+    for said in in_both(
+        ["--pages", pages, "--lines", str(needed * kib // 4)]
+    ):  # a line a page of 4 KiB
         code, detail = reason(*said)
         assert code == "pool-empty"
         assert f"{needed} pages of {pages} needed" in detail and f"{free} free" in detail
@@ -61,19 +66,37 @@ int main(int argc, char **argv)
     return printf("%d\\n", mthp_on(strtoull(argv[1], NULL, 10) << 10)) < 0;
 }
 """
-# The setting of all sizes, that of 64 kB (None: no such file), and whether a page of 64 kB may form.
-MTHP = [("never", "inherit", False), ("madvise", "inherit", True), ("always", "inherit", True), ("never", "madvise", True),
-        ("never", "always", True), ("always", "never", False), ("always", None, False), (None, "inherit", False)]
+# The setting of all sizes, that of 64 kB (None: no such file), and whether a page of 64 kB may
+# form.
+MTHP = [
+    ("never", "inherit", False),
+    ("madvise", "inherit", True),
+    ("always", "inherit", True),
+    ("never", "madvise", True),
+    ("never", "always", True),
+    ("always", "never", False),
+    ("always", None, False),
+    (None, "inherit", False),
+]
 
 
 @both_engines
-def test_a_size_that_inherits_is_on_where_transparent_huge_pages_are(engine: str, tmp_path: Path, monkeypatch):
+def test_a_size_that_inherits_is_on_where_transparent_huge_pages_are(
+    engine: str, tmp_path: Path, monkeypatch
+):
     if engine == "c":
-        text, path = (build.KERNELS / "pages.h").read_text(), '#define THP "/sys/kernel/mm/transparent_hugepage/"'
+        text, path = (
+            (build.KERNELS / "pages.h").read_text(),
+            '#define THP "/sys/kernel/mm/transparent_hugepage/"',
+        )
         assert text.count(path) == 1
-        (tmp_path / "probe.c").write_text("#include <stdlib.h>\n" + text.replace(path, f'#define THP "{tmp_path}/"') + MTHP_PROBE)
+        (tmp_path / "probe.c").write_text(
+            "#include <stdlib.h>\n" + text.replace(path, f'#define THP "{tmp_path}/"') + MTHP_PROBE
+        )
         probe = tmp_path / "probe"
-        subprocess.run([*compiler().command, "-std=gnu11", "-w", "-o", probe, tmp_path / "probe.c"], check=True)
+        subprocess.run(
+            [*compiler().command, "-std=gnu11", "-w", "-o", probe, tmp_path / "probe.c"], check=True
+        )
     monkeypatch.setattr(arena, "THP", tmp_path)
     for size in (64, 2048):
         (tmp_path / f"hugepages-{size}kB").mkdir()
@@ -82,17 +105,27 @@ def test_a_size_that_inherits_is_on_where_transparent_huge_pages_are(engine: str
         words = ("always", "inherit", "madvise", "never")
         path.unlink(missing_ok=True)
         if selected:
-            path.write_text(" ".join(f"[{word}]" if word == selected else word for word in words) + "\n")
+            path.write_text(
+                " ".join(f"[{word}]" if word == selected else word for word in words) + "\n"
+            )
 
     def is_on(size: int) -> bool:
         if engine == "numba":
             return arena._mthp_on(size)
-        return bool(int(subprocess.run([probe, str(size)], capture_output=True, text=True, check=True).stdout))
+        return bool(
+            int(
+                subprocess.run(
+                    [probe, str(size)], capture_output=True, text=True, check=True
+                ).stdout
+            )
+        )
 
     for of_all, own, on in MTHP:
         write(tmp_path / "enabled", of_all)
         write(tmp_path / "hugepages-64kB/enabled", own)
-        write(tmp_path / "hugepages-2048kB/enabled", "never" if on else "always")  # another size's, which decides nothing
+        write(
+            tmp_path / "hugepages-2048kB/enabled", "never" if on else "always"
+        )  # another size's, which decides nothing
         assert is_on(64) == on, (of_all, own)
 
 
@@ -116,24 +149,49 @@ int main(int argc, char **argv)
 """
 
 
-@pytest.mark.parametrize(("kib", "on"), [(64, [64, 2048]), (64, [64, 256]), (16, [16, 64, 1024]), (1024, [1024, 2048])])
+@pytest.mark.parametrize(
+    ("kib", "on"), [(64, [64, 2048]), (64, [64, 256]), (16, [16, 64, 1024]), (1024, [1024, 2048])]
+)
 @both_engines
-def test_a_range_is_cut_so_that_its_page_size_is_the_largest_that_is_on_and_fits(engine: str, kib: int, on: list[int], tmp_path: Path,
-                                                                                  monkeypatch):
+def test_a_range_is_cut_so_that_its_page_size_is_the_largest_that_is_on_and_fits(
+    engine: str, kib: int, on: list[int], tmp_path: Path, monkeypatch
+):
     for size in (16, 32, 64, 128, 256, 512, 1024, 2048):
         (tmp_path / f"hugepages-{size}kB").mkdir()
-        (tmp_path / f"hugepages-{size}kB/enabled").write_text("[madvise] never\n" if size in on else "madvise [never]\n")
+        (tmp_path / f"hugepages-{size}kB/enabled").write_text(
+            "[madvise] never\n" if size in on else "madvise [never]\n"
+        )
     total, cut = 5 << 20, []
     if engine == "c":
         for header in build.KERNELS.glob("*.h"):
-            (tmp_path / header.name).write_text(header.read_text().replace('"/sys/kernel/mm/transparent_hugepage/"', f'"{tmp_path}/"'))
+            (tmp_path / header.name).write_text(
+                header.read_text().replace(
+                    '"/sys/kernel/mm/transparent_hugepage/"', f'"{tmp_path}/"'
+                )
+            )
         (tmp_path / "probe.c").write_text(PIECES_PROBE)
-        subprocess.run([*compiler().command, "-std=gnu11", "-w", "-o", tmp_path / "probe", tmp_path / "probe.c"], check=True)
-        out = subprocess.run([tmp_path / "probe", str(kib), str(total)], capture_output=True, text=True, check=True).stdout
+        subprocess.run(
+            [
+                *compiler().command,
+                "-std=gnu11",
+                "-w",
+                "-o",
+                tmp_path / "probe",
+                tmp_path / "probe.c",
+            ],
+            check=True,
+        )
+        out = subprocess.run(
+            [tmp_path / "probe", str(kib), str(total)], capture_output=True, text=True, check=True
+        ).stdout
         cut = [tuple(map(int, line.split())) for line in out.splitlines()]
     else:
         monkeypatch.setattr(arena, "THP", tmp_path)
-        monkeypatch.setattr(arena, "advise", lambda at, size, advice: cut.append((at, size)) if advice == arena.MADV_DONTDUMP else 0)
+        monkeypatch.setattr(
+            arena,
+            "advise",
+            lambda at, size, advice: cut.append((at, size)) if advice == arena.MADV_DONTDUMP else 0,
+        )
         arena._ask_for_mthp(0, total, kib << 10)
     edges = sorted({0, total, *(edge for at, size in cut for edge in (at, at + size))})
     pieces = list(pairwise(edges))  # advised and not, by turns
@@ -142,8 +200,13 @@ def test_a_range_is_cut_so_that_its_page_size_is_the_largest_that_is_on_and_fits
     def fits(size: int) -> int:
         return sum(max(0, end // size - -(-begin // size)) for begin, end in pieces)
 
-    assert fits(kib << 10) * (kib << 10) == total and not any(fits(size << 10) for size in on if size > kib)
-    assert len(pieces) <= total // min(1 << 20, min((size for size in on if size > kib), default=2048) << 9) + 1
+    assert fits(kib << 10) * (kib << 10) == total and not any(
+        fits(size << 10) for size in on if size > kib
+    )
+    assert (
+        len(pieces)
+        <= total // min(1 << 20, min((size for size in on if size > kib), default=2048) << 9) + 1
+    )
 
 
 def memory_kb(pid: int) -> dict[str, int]:
@@ -161,12 +224,26 @@ def test_the_pages_of_the_arena_are_those_asked_for_as_seen_from_outside(pages: 
     if pages == "thp" and setting(THP / "enabled") not in ("always", "madvise"):
         pytest.skip("transparent huge pages are off here")
     arena_kb = 16 << 10
-    kernel = subprocess.Popen([*build.kernel("page_chase").command, "--pages", pages, "--lines", str(arena_kb // 4),
-                               "--region-ms", "60000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    kernel = subprocess.Popen(
+        [
+            *build.kernel("page_chase").command,
+            "--pages",
+            pages,
+            "--lines",
+            str(arena_kb // 4),
+            "--region-ms",
+            "60000",
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
         deadline = time.monotonic() + 30
         seen: dict[str, int] = {}
-        while kernel.poll() is None and seen.get("Rss", 0) < arena_kb and time.monotonic() < deadline:
+        while (
+            kernel.poll() is None and seen.get("Rss", 0) < arena_kb and time.monotonic() < deadline
+        ):
             seen = memory_kb(kernel.pid)
     finally:
         kernel.kill()

@@ -1,5 +1,5 @@
-"""Kernels that measure beside other threads, processes and forks: they visit page_chase's lines or write every page, and the others run
-where and when they should."""
+"""Kernels that measure beside other threads, processes and forks: they visit page_chase's lines or
+write every page, and the others run where and when they should."""
 
 from __future__ import annotations
 
@@ -46,27 +46,52 @@ def run(kernel: str, *given: object) -> KernelReport:
 
 
 def on_one_cpu(kernel: str, *given: str) -> subprocess.CompletedProcess[str]:
-    return run_program("taskset", ["-c", str(CPUS[0]), *build.kernel(kernel).command, *given, "--region-ms", "1"])
+    return run_program(
+        "taskset", ["-c", str(CPUS[0]), *build.kernel(kernel).command, *given, "--region-ms", "1"]
+    )
 
 
 # --- the lines of page_chase
 
 
-@pytest.mark.parametrize(("kernel", "mode"), [("switch_chase", "alone"), ("switch_chase", "thread"), ("switch_chase", "process"),
-                                              ("cold_chase", ""), ("neighbour_chase", "alone")])
+@pytest.mark.parametrize(
+    ("kernel", "mode"),
+    [
+        ("switch_chase", "alone"),
+        ("switch_chase", "thread"),
+        ("switch_chase", "process"),
+        ("cold_chase", ""),
+        ("neighbour_chase", "alone"),
+    ],
+)
 def test_a_chase_visits_what_a_second_loop_names(kernel: str, mode: str):
     for lines, layout in ((1, "spread"), (100, "packed"), (300, "spread")):
-        report = run(kernel, *(["--mode", mode] if mode else []), "--layout", layout, "--lines", lines)
-        assert report.checksum == checksum(visits("page_chase", "cycle", lines, 7)) and report.lines == lines
-        assert report.accesses % (256 if kernel == "neighbour_chase" else lines) == 0 < report.ns_per_access
+        report = run(
+            kernel, *(["--mode", mode] if mode else []), "--layout", layout, "--lines", lines
+        )
+        assert (
+            report.checksum == checksum(visits("page_chase", "cycle", lines, 7))
+            and report.lines == lines
+        )
+        assert (
+            report.accesses % (256 if kernel == "neighbour_chase" else lines)
+            == 0
+            < report.ns_per_access
+        )
 
 
 @pytest.mark.parametrize(("mode", "own"), [("thread", 2), ("process", 1), ("alone", 0)])
 def test_a_partner_is_switched_to_once_a_round(mode: str, own: int):
-    """Both switches of a thread are the program's own, and one of a process: one waits, or is preempted by the one that was woken."""
+    """Both switches of a thread are the program's own, and one of a process: one waits, or is
+    preempted by the one that was woken."""
     report = run("switch_chase", "--mode", mode, "--lines", 64)
-    rounds, switches = report.accesses // 64, report.voluntary_switches + report.involuntary_switches
-    assert own * rounds <= switches <= own * rounds + rounds // 2 + 20 and report.also.keys() == {"switch_ns"}
+    rounds, switches = (
+        report.accesses // 64,
+        report.voluntary_switches + report.involuntary_switches,
+    )
+    assert own * rounds <= switches <= own * rounds + rounds // 2 + 20 and report.also.keys() == {
+        "switch_ns"
+    }
 
 
 def test_hops_are_a_part_of_a_longer_cycle():
@@ -76,14 +101,31 @@ def test_hops_are_a_part_of_a_longer_cycle():
 
 def test_a_new_process_has_no_faults_in_its_rounds_unless_its_pages_are_not_there(tmp_path: Path):
     also = run("cold_chase", "--lines", 200).also
-    assert also.keys() == {"spawn_ns", "exec_ns", "faults_in_passes", *(f"pass_{n}_ns" for n in PASSES)}
-    assert also["faults_in_passes"] == 0 and min(value for name, value in also.items() if name != "faults_in_passes") > 0
-    program = changed("cold_chase", {"if (madvise(n->base, n->bytes, MADV_POPULATE_READ) ||": "if ("}, tmp_path)
-    assert report_of(run_program(program, ["--lines", "200", "--region-ms", "1"])).also["faults_in_passes"] > 0
+    assert also.keys() == {
+        "spawn_ns",
+        "exec_ns",
+        "faults_in_passes",
+        *(f"pass_{n}_ns" for n in PASSES),
+    }
+    assert (
+        also["faults_in_passes"] == 0
+        and min(value for name, value in also.items() if name != "faults_in_passes") > 0
+    )
+    program = changed(
+        "cold_chase", {"if (madvise(n->base, n->bytes, MADV_POPULATE_READ) ||": "if ("}, tmp_path
+    )
+    assert (
+        report_of(run_program(program, ["--lines", "200", "--region-ms", "1"])).also[
+            "faults_in_passes"
+        ]
+        > 0
+    )
 
 
 @two_cpus
-@pytest.mark.parametrize("load", [[], ["--stream_kib", 64], ["--walk_lines", 100], ["--discard_pages", 40]])
+@pytest.mark.parametrize(
+    "load", [[], ["--stream_kib", 64], ["--walk_lines", 100], ["--discard_pages", 40]]
+)
 def test_a_thread_on_another_cpu_has_turns_while_the_chase_runs(load: list[object]):
     also = run("neighbour_chase", "--mode", "other", "--lines", 512, "--region-ms", 50, *load).also
     assert also["turns"] > 0 and 0 < also["p50_ns"] <= also["p99_ns"] <= also["p999_ns"]
@@ -91,12 +133,28 @@ def test_a_thread_on_another_cpu_has_turns_while_the_chase_runs(load: list[objec
 
 @two_cpus
 def test_the_thread_runs_on_the_kind_of_cpu_that_was_asked_for(tmp_path: Path):
-    """By sysfs: here two made-up cores of two hardware threads each, of which this process has some."""
+    """By sysfs: here two made-up cores of two hardware threads each, of which this process has
+    some."""
     pairs, begins = f"of == {CPUS[-1]} ? cpu == {CPUS[0]} : 0", "    char path[128], list[256]"
 
     def chase(siblings: str, mode: str) -> subprocess.CompletedProcess[str]:
-        program = changed("neighbour_chase", {begins: f"    return {siblings};\n{begins}"}, tmp_path)
-        return run_program("taskset", ["-c", f"{CPUS[0]},{CPUS[-1]}", str(program), "--mode", mode, "--lines", "64", "--region-ms", "1"])
+        program = changed(
+            "neighbour_chase", {begins: f"    return {siblings};\n{begins}"}, tmp_path
+        )
+        return run_program(
+            "taskset",
+            [
+                "-c",
+                f"{CPUS[0]},{CPUS[-1]}",
+                str(program),
+                "--mode",
+                mode,
+                "--lines",
+                "64",
+                "--region-ms",
+                "1",
+            ],
+        )
 
     assert reason_of(chase(pairs, "other")) == ("one-cpu", f"beside CPU {CPUS[-1]}, of 2")
     assert reason_of(chase("0", "sibling")) == ("no-sibling", f"beside CPU {CPUS[-1]}, of 2")
@@ -104,18 +162,33 @@ def test_the_thread_runs_on_the_kind_of_cpu_that_was_asked_for(tmp_path: Path):
 
 
 def test_with_one_cpu_only_the_controls_run():
-    for kernel, given in (("neighbour_chase", ["--mode", "other"]), ("collapse_chase", ["--lines", "512"]),
-                          ("shootdown", ["--threads", "1"])):
+    for kernel, given in (
+        ("neighbour_chase", ["--mode", "other"]),
+        ("collapse_chase", ["--lines", "512"]),
+        ("shootdown", ["--threads", "1"]),
+    ):
         assert reason_of(on_one_cpu(kernel, *given))[0] == "one-cpu"
     assert on_one_cpu("neighbour_chase", "--lines", "9").returncode == 0
 
 
 @two_cpus
-@pytest.mark.parametrize("point", [
-    Point(kernel="neighbour_chase", mode="other", lines=64, region_ms=1),
-    Point(kernel="switch_chase", mode="thread", lines=64, region_ms=1),
-    Point(kernel="shootdown", order="sequential", mode="unmap", lines=1, region_ms=1, options={"threads": 1}),
-    Point(kernel="cold_chase", lines=64, region_ms=1)], ids=lambda point: point.kernel)
+@pytest.mark.parametrize(
+    "point",
+    [
+        Point(kernel="neighbour_chase", mode="other", lines=64, region_ms=1),
+        Point(kernel="switch_chase", mode="thread", lines=64, region_ms=1),
+        Point(
+            kernel="shootdown",
+            order="sequential",
+            mode="unmap",
+            lines=1,
+            region_ms=1,
+            options={"threads": 1},
+        ),
+        Point(kernel="cold_chase", lines=64, region_ms=1),
+    ],
+    ids=lambda point: point.kernel,
+)
 def test_perf_counts_nothing_where_it_would_count_the_others_too(point: Point):
     counted = measured(point, plan=software_plan()).counters
     assert counted and {quantity.value for quantity in counted.values()} == {None}
@@ -124,30 +197,56 @@ def test_perf_counts_nothing_where_it_would_count_the_others_too(point: Point):
 # What /proc/interrupts may hold, with C for the measuring CPU; and the flushes that this CPU saw.
 INTERRUPTS = {
     "       CPU0   CPUC\n  9:  1  2  IO-APIC\nTLB:  11  22   TLB shootdowns\n": 22,
-    "       CPUC   CPU900\n RES: 5 6\nTLB:  4294967296  3   TLB shootdowns\n": 2**32, "     CPUC\nIPI0:  7\n": None, "": None}
+    "       CPUC   CPU900\n RES: 5 6\nTLB:  4294967296  3   TLB shootdowns\n": 2**32,
+    "     CPUC\nIPI0:  7\n": None,
+    "": None,
+}
 
 
 @two_cpus
 def test_flushes_are_read_in_the_cpus_own_column(tmp_path: Path):
-    program = changed("neighbour_chase", {'fopen("/proc/interrupts", "r")': f'fopen("{tmp_path}/interrupts", "r")',
-                                          "(double)(after - before)": "(double)(after - before * 0)"}, tmp_path)
+    program = changed(
+        "neighbour_chase",
+        {
+            'fopen("/proc/interrupts", "r")': f'fopen("{tmp_path}/interrupts", "r")',
+            "(double)(after - before)": "(double)(after - before * 0)",
+        },
+        tmp_path,
+    )
     for table, seen in INTERRUPTS.items():
         (tmp_path / "interrupts").write_text(table.replace("CPUC", f"CPU{CPUS[-1]}"))
-        assert report_of(run_program(program, ["--lines", "9", "--region-ms", "1"])).also.get("flushes_seen") == seen
+        assert (
+            report_of(run_program(program, ["--lines", "9", "--region-ms", "1"])).also.get(
+                "flushes_seen"
+            )
+            == seen
+        )
 
 
 @two_cpus
-@pytest.mark.parametrize(("mode", "own", "joined"), [("none", 0, 0), ("other", 0, 1), ("random", 1, 1)])
+@pytest.mark.parametrize(
+    ("mode", "own", "joined"), [("none", 0, 0), ("other", 0, 1), ("random", 1, 1)]
+)
 def test_collapsed_pages_are_large_afterwards_and_no_others(mode: str, own: int, joined: int):
     needs_thp()
     size = 3 * huge_page_bytes()
-    done = run_c("collapse_chase", ["--region-ms", "1", "--seed", "7", "--mode", mode, "--lines", str(size // PAGE)])
+    done = run_c(
+        "collapse_chase",
+        ["--region-ms", "1", "--seed", "7", "--mode", mode, "--lines", str(size // PAGE)],
+    )
     if done.returncode == 3 and reason_of(done)[0] == "memory-short":
         pytest.skip("this kernel joins no pages now")
     report = report_of(done)
-    assert (report.also["huge_bytes_after"], report.also["joined_bytes"]) == (own * size, joined * size)
+    assert (report.also["huge_bytes_after"], report.also["joined_bytes"]) == (
+        own * size,
+        joined * size,
+    )
     assert report.checksum == checksum(visits("page_chase", "cycle", report.lines, 7))
-    assert report.accesses % 64 == 0 and len(report.batch_ns_per_access) == 16 and report.also["joined_ns"] > 0
+    assert (
+        report.accesses % 64 == 0
+        and len(report.batch_ns_per_access) == 16
+        and report.also["joined_ns"] > 0
+    )
     for phase in ("before", "during", "after"):
         assert 0 < report.also[f"{phase}_p50_ns"] <= report.also[f"{phase}_p999_ns"]
 
@@ -169,33 +268,66 @@ def test_other_threads_are_interrupted_and_other_processes_are_not():
     beside = run("shootdown", "--mode", "unmap", "--lines", 1, "--threads", 1)
     apart = run("shootdown", "--mode", "unmap", "--lines", 1, "--threads", 1, "--apart", 1)
     assert (beside.also["flushes_asked"], apart.also["flushes_asked"]) == (beside.accesses, 0)
-    if "flushes_seen" in beside.also:  # a busy computer may take the thread off its CPU, and its other programs flush too
-        assert beside.also["flushes_seen"] / beside.accesses > 2 * apart.also["flushes_seen"] / apart.accesses
+    if (
+        "flushes_seen" in beside.also
+    ):  # a busy computer may take the thread off its CPU, and its other programs flush too
+        assert (
+            beside.also["flushes_seen"] / beside.accesses
+            > 2 * apart.also["flushes_seen"] / apart.accesses
+        )
 
 
 def test_a_part_of_a_large_page_leaves_base_pages_and_a_collapse_makes_large_ones():
     needs_thp()
-    done = run_c("shootdown", ["--region-ms", "1", "--mode", "discard", "--pages", "thp", "--lines", "1"])
-    assert unless_fragmented(done.returncode, done.stdout, done.stderr).also == {"huge_bytes_after": 0.0}
-    assert run("shootdown", "--mode", "collapse", "--lines", huge_page_bytes() // PAGE).arena_bytes == FEWER * huge_page_bytes()
+    done = run_c(
+        "shootdown", ["--region-ms", "1", "--mode", "discard", "--pages", "thp", "--lines", "1"]
+    )
+    assert unless_fragmented(done.returncode, done.stdout, done.stderr).also == {
+        "huge_bytes_after": 0.0
+    }
+    assert (
+        run("shootdown", "--mode", "collapse", "--lines", huge_page_bytes() // PAGE).arena_bytes
+        == FEWER * huge_page_bytes()
+    )
 
 
 # --- fork_write
 
 
-@pytest.mark.parametrize(("mode", "lines", "used"), [("touch", 1, 0), ("touch", 60, 25), ("write", 60, 0), ("write", 30, 1)])
-def test_each_used_page_holds_what_was_written_last_and_is_copied_after_a_fork(mode: str, lines: int, used: int):
-    report = run("fork_write", "--mode", mode, "--lines", lines, *(["--used", used] if used else []))
+@pytest.mark.parametrize(
+    ("mode", "lines", "used"),
+    [("touch", 1, 0), ("touch", 60, 25), ("write", 60, 0), ("write", 30, 1)],
+)
+def test_each_used_page_holds_what_was_written_last_and_is_copied_after_a_fork(
+    mode: str, lines: int, used: int
+):
+    report = run(
+        "fork_write", "--mode", mode, "--lines", lines, *(["--used", used] if used else [])
+    )
     first = 2 if mode == "write" else 1
     assert report.checksum == checksum([first + page for page in range(lines)])
-    assert report.accesses == lines * len(report.batch_ns_per_access) and report.working_set_bytes == lines * PAGE
-    assert report.also["resident_bytes"] == lines * PAGE and ("fork_ns" in report.also) == (mode == "write")
+    assert (
+        report.accesses == lines * len(report.batch_ns_per_access)
+        and report.working_set_bytes == lines * PAGE
+    )
+    assert report.also["resident_bytes"] == lines * PAGE and ("fork_ns" in report.also) == (
+        mode == "write"
+    )
     if mode == "write":
-        assert report.also["copied_bytes"] == lines * PAGE and report.minor_faults >= 2 * report.accesses
+        assert (
+            report.also["copied_bytes"] == lines * PAGE
+            and report.minor_faults >= 2 * report.accesses
+        )
 
 
 def test_a_page_used_of_a_large_one_makes_it_all_resident():
     needs_thp()
     large = huge_page_bytes()
-    done = run_c("fork_write", ["--region-ms", "1", "--pages", "thp", "--mode", "touch", "--lines", "50", "--used", "25"])
-    assert unless_fragmented(done.returncode, done.stdout, done.stderr).also["resident_bytes"] == 2 * large
+    done = run_c(
+        "fork_write",
+        ["--region-ms", "1", "--pages", "thp", "--mode", "touch", "--lines", "50", "--used", "25"],
+    )
+    assert (
+        unless_fragmented(done.returncode, done.stdout, done.stderr).also["resident_bytes"]
+        == 2 * large
+    )

@@ -1,4 +1,5 @@
-"""code_chase jumps to the lines that a second loop names, in their order, from memory that is never writable and executable at once."""
+"""code_chase jumps to the lines that a second loop names, in their order, from memory that is never
+writable and executable at once."""
 
 from __future__ import annotations
 
@@ -23,8 +24,13 @@ def cycle(lines: int) -> list[int]:
     return walk
 
 
-WAYS = {("--mode", "direct"): cycle, ("--mode", "listed", "--order", "cycle"): lambda lines: shuffled(lines, 7, itself=True),
-        ("--mode", "listed", "--order", "random"): lambda lines: draws(7, [lines] * max(4 * lines, 1 << 16))}
+WAYS = {
+    ("--mode", "direct"): cycle,
+    ("--mode", "listed", "--order", "cycle"): lambda lines: shuffled(lines, 7, itself=True),
+    ("--mode", "listed", "--order", "random"): lambda lines: draws(
+        7, [lines] * max(4 * lines, 1 << 16)
+    ),
+}
 
 
 @needs_c
@@ -35,19 +41,27 @@ def test_it_jumps_where_a_second_loop_says(way: tuple[str, ...], lines: int):
         done = run_c("code_chase", given(lines, *way, "--layout", layout))
         assert (done.returncode, done.stderr) == (0, "")
         report = KernelReport.model_validate_json(done.stdout)
-        assert report.checksum == checksum(order := WAYS[way](lines)) and report.accesses % len(order) == 0 < report.ns_per_access
+        assert (
+            report.checksum == checksum(order := WAYS[way](lines))
+            and report.accesses % len(order) == 0 < report.ns_per_access
+        )
 
 
 @needs_c
 def test_a_long_list_is_gone_through_in_parts_after_the_caches_are_warm():
-    report = KernelReport.model_validate_json(run_c("code_chase", given(1 << 18, "--order", "random", "--layout", "packed")).stdout)
+    report = KernelReport.model_validate_json(
+        run_c("code_chase", given(1 << 18, "--order", "random", "--layout", "packed")).stdout
+    )
     assert report.accesses >= 1 << 17 and dict(report.also)["warm_hops"] >= 1
 
 
 @needs_c
 @pytest.mark.parametrize("every", [2, 5, 64])
 def test_of_every_group_of_lines_one_is_hot(every: int):
-    done = run_c("code_chase", given(1 << 12, "--order", "random", "--layout", "packed", "--every", str(every)))
+    done = run_c(
+        "code_chase",
+        given(1 << 12, "--order", "random", "--layout", "packed", "--every", str(every)),
+    )
     lines = (1 << 12) // every
     drawn = draws(7, [lines] * max(4 * lines, 1 << 16))
     places = [n * every + (n * 0x9E3779B97F4A7C15 % 2**64 >> 32) % every for n in drawn]
@@ -58,7 +72,10 @@ def test_of_every_group_of_lines_one_is_hot(every: int):
 
 @needs_c
 def test_no_page_is_writable_and_executable_at_once(tmp_path: Path):
-    program = changed("code_chase", {"struct work work = {": """{
+    program = changed(
+        "code_chase",
+        {
+            "struct work work = {": """{
         char line[512], flags[5];
         FILE *maps = fopen("/proc/self/maps", "r");
         while (fgets(line, sizeof line, maps))
@@ -66,6 +83,9 @@ def test_no_page_is_writable_and_executable_at_once(tmp_path: Path):
                 unavailable("kernel-garbage", "%s", line);
         fclose(maps);
     }
-    struct work work = {"""}, tmp_path)
+    struct work work = {"""
+        },
+        tmp_path,
+    )
     for way in (("--mode", "direct"), ("--layout", "alias"), ("--layout", "packed")):
         assert run_program(program, given(64, *way)).returncode == 0

@@ -1,12 +1,13 @@
-"""What each kernel does under a clock that the test sets: which lines it visits, how it asks for memory, how it warms up and what it
-times.
+"""What each kernel does under a clock that the test sets: which lines it visits, how it asks for
+memory, how it warms up and what it times.
 
-Rows are told apart by the code of the timed function and by the version that a kernel's file declares. Whatever else changes what is
-measured changes this vector, and then MEASURES has to be raised, so that old and new rows are never mixed. TLB_ACCEPT=1 writes the vector
-anew.
+Rows are told apart by the code of the timed function and by the version that a kernel's file
+declares. Whatever else changes what is measured changes this vector, and then MEASURES has to be
+raised, so that old and new rows are never mixed. TLB_ACCEPT=1 writes the vector anew.
 
-Four kernels are left out: guest_chase asks a hypervisor, numa_chase a second node, collapse_chase waits for what Linux does meanwhile, and
-page_fault has no result where touching a page takes no longer than mapping it.
+Four kernels are left out: guest_chase asks a hypervisor, numa_chase a second node, collapse_chase
+waits for what Linux does meanwhile, and page_fault has no result where touching a page takes no
+longer than mapping it.
 """
 
 from __future__ import annotations
@@ -22,13 +23,23 @@ from typing import Any
 
 import pytest
 from support.common import ROOT, needs_c
-from support.kernels import changed, emulated, for_arm64, needs_emulator, needs_thp, on_x86, run_twins
+from support.kernels import (
+    changed,
+    emulated,
+    for_arm64,
+    needs_emulator,
+    needs_thp,
+    on_x86,
+    run_twins,
+)
 
 from tlb.lab import build
 from tlb.lab.record import Point
 
 VECTOR = Path(__file__).with_name("conformance.json")
-CASES = [line.strip() for line in """
+CASES = [
+    line.strip()
+    for line in """
     page_chase --order cycle --layout spread --lines 512
     page_chase --order cycle --layout packed --lines 512
     page_chase --order cycle --layout spread --lines 512 --stride-pages 3
@@ -62,10 +73,17 @@ CASES = [line.strip() for line in """
     shootdown --order sequential --layout spread --lines 512
     switch_chase --order cycle --layout spread --lines 512 --mode alone
     touch_again --order sequential --layout spread --lines 512
-""".strip().splitlines()]
+""".strip().splitlines()
+]
 KEPT = ("checksum", "accesses", "arena_bytes", "working_set_bytes")
-pytestmark = [needs_c, pytest.mark.measures, pytest.mark.slow,
-              pytest.mark.skipif(os.sysconf("SC_PAGESIZE") != 4096, reason="the vector is of base pages of 4 KiB")]
+pytestmark = [
+    needs_c,
+    pytest.mark.measures,
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        os.sysconf("SC_PAGESIZE") != 4096, reason="the vector is of base pages of 4 KiB"
+    ),
+]
 
 
 def words(case: str) -> list[str]:
@@ -79,8 +97,14 @@ def did(program: Path, case: str) -> dict[str, Any]:
     library = build.library(ROOT / "tests/support/watched_calls.c")
     with tempfile.TemporaryFile() as file:
         environment = os.environ | {"LD_PRELOAD": str(library), "WATCHED_FD": str(file.fileno())}
-        done = subprocess.run([program, *words(case)], capture_output=True, text=True, timeout=60, pass_fds=[file.fileno()],
-                              env=environment)
+        done = subprocess.run(
+            [program, *words(case)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            pass_fds=[file.fileno()],
+            env=environment,
+        )
         if "thp" in case.split() and done.returncode == 3 and "backing-partial" in done.stderr:
             pytest.skip("memory is too fragmented for huge pages now")
         assert (done.returncode, done.stderr) == (0, ""), case
@@ -89,13 +113,19 @@ def did(program: Path, case: str) -> dict[str, Any]:
     report = json.loads(done.stdout)
     alike = [(call, len(list(group))) for call, group in groupby(calls)]
     return {name: report[name] for name in KEPT} | {
-        "batches": len(report["batch_ns_per_access"]), "calls": [f"{call} x {times}" if times > 1 else call for call, times in alike]}
+        "batches": len(report["batch_ns_per_access"]),
+        "calls": [f"{call} x {times}" if times > 1 else call for call, times in alike],
+    }
 
 
 @pytest.fixture(scope="module")
 def vector() -> dict[str, dict[str, Any]]:
     if os.environ.get("TLB_ACCEPT"):
-        kept = {case: {"measures": build.declared_measures(case.split()[0], "c")} | did(*program_of(case)) for case in CASES}
+        kept = {
+            case: {"measures": build.declared_measures(case.split()[0], "c")}
+            | did(*program_of(case))
+            for case in CASES
+        }
         lines = [json.dumps({case: of}, separators=(",", ":"))[1:-1] for case, of in kept.items()]
         VECTOR.write_text("{\n" + ",\n".join(lines) + "\n}\n")
     return json.loads(VECTOR.read_text())
@@ -106,7 +136,9 @@ def program_of(case: str) -> tuple[Path, str]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_kernel_does_what_rows_of_its_version_were_measured_by(vector: dict[str, dict[str, Any]], case: str):
+def test_a_kernel_does_what_rows_of_its_version_were_measured_by(
+    vector: dict[str, dict[str, Any]], case: str
+):
     declared = build.declared_measures(case.split()[0], "c")
     assert {"measures": declared} | did(*program_of(case)) == vector[case]
 
@@ -118,23 +150,45 @@ def test_the_vector_has_every_kernel_in_c_but_those_that_no_machine_must_be_able
 
 
 def test_twins_visit_the_same_lines_of_the_same_memory(vector: dict[str, dict[str, Any]]):
-    both = [case for case in CASES if build.source(case.split()[0], "numba").exists() and not {"alias", "3", "thp"} & {*case.split()}]
-    for case, (status, out, err) in zip(both, run_twins([(case.split()[0], words(case)) for case in both]), strict=True):
+    both = [
+        case
+        for case in CASES
+        if build.source(case.split()[0], "numba").exists()
+        and not {"alias", "3", "thp"} & {*case.split()}
+    ]
+    for case, (status, out, err) in zip(
+        both, run_twins([(case.split()[0], words(case)) for case in both]), strict=True
+    ):
         assert (status, err) == (0, ""), case
         report = json.loads(out)
         assert {name: report[name] for name in KEPT if name != "accesses"} == {
-            name: vector[case][name] for name in KEPT if name != "accesses"}, case
+            name: vector[case][name] for name in KEPT if name != "accesses"
+        }, case
 
 
-# Not table_chase, which an emulator takes 20 s to map, nor what it cannot do: MADV_FREE, populating, forks.
-EMULATED = ["page_chase", "page_gather", "random_touch", "stride_sum", "graph_walk", "radix_partition", "code_chase", "first_touch",
-            "map_churn", "prefault", "touch_again"]
+# Not table_chase, which an emulator takes 20 s to map, nor what it cannot do: MADV_FREE,
+# populating, forks.
+EMULATED = [
+    "page_chase",
+    "page_gather",
+    "random_touch",
+    "stride_sum",
+    "graph_walk",
+    "radix_partition",
+    "code_chase",
+    "first_touch",
+    "map_churn",
+    "prefault",
+    "touch_again",
+]
 
 
 @on_x86
 @needs_emulator
 @pytest.mark.parametrize("kernel", EMULATED)
-def test_the_arm64_build_visits_the_same_lines_under_emulation(vector: dict[str, dict[str, Any]], kernel: str, tmp_path: Path):
+def test_the_arm64_build_visits_the_same_lines_under_emulation(
+    vector: dict[str, dict[str, Any]], kernel: str, tmp_path: Path
+):
     program = for_arm64(kernel, tmp_path)
     for case in CASES:
         if case.split()[0] == kernel and "thp" not in case.split():
@@ -147,22 +201,52 @@ def unpatched() -> Iterator[None]:
     build.unpatch()
 
 
-def test_a_header_that_is_written_otherwise_keeps_rows_and_vector(vector: dict[str, dict[str, Any]], tmp_path: Path, unpatched: None):
+def test_a_header_that_is_written_otherwise_keeps_rows_and_vector(
+    vector: dict[str, dict[str, Any]], tmp_path: Path, unpatched: None
+):
     old = "#define MIN_BATCHES 5 "
     new = "/* Another comment. */\nstatic inline int helper(int n) { return n * 7; }\n#define   MIN_BATCHES   5 "
-    point = Point(kernel="page_chase", engine="c", pages="4k", layout="spread", order="cycle", lines=512, region_ms=1)
+    point = Point(
+        kernel="page_chase",
+        engine="c",
+        pages="4k",
+        layout="spread",
+        order="cycle",
+        lines=512,
+        region_ms=1,
+    )
     before = build.identity(point)
     build.patch("page_chase", old, new)
     after = build.identity(point)
-    assert (after.measures, after.code_digest) == (before.measures, before.code_digest) and after.source_digest != before.source_digest
-    assert did(changed("page_chase", {old: new}, tmp_path), CASES[0]).items() <= vector[CASES[0]].items()
+    assert (after.measures, after.code_digest) == (
+        before.measures,
+        before.code_digest,
+    ) and after.source_digest != before.source_digest
+    assert (
+        did(changed("page_chase", {old: new}, tmp_path), CASES[0]).items()
+        <= vector[CASES[0]].items()
+    )
 
 
-@pytest.mark.parametrize(("old", "new"), [
-    (".stride = base_page() * c->stride_pages", ".stride = base_page() / 2 * c->stride_pages"),  # another stride
-    ("took < 5000000", "took < 4000000"),  # a shorter warm-up
-    ("#define MIN_BATCHES 5 ", "#define MIN_BATCHES 9 "),  # other batches
-    ("madvise(a->base, a->bytes, MADV_NOHUGEPAGE);", "(void)0;"),  # memory that may be on other pages
-])
-def test_a_change_of_what_is_measured_breaks_the_vector(vector: dict[str, dict[str, Any]], tmp_path: Path, old: str, new: str):
-    assert not did(changed("page_chase", {old: new}, tmp_path), CASES[0]).items() <= vector[CASES[0]].items()
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (
+            ".stride = base_page() * c->stride_pages",
+            ".stride = base_page() / 2 * c->stride_pages",
+        ),  # another stride
+        ("took < 5000000", "took < 4000000"),  # a shorter warm-up
+        ("#define MIN_BATCHES 5 ", "#define MIN_BATCHES 9 "),  # other batches
+        (
+            "madvise(a->base, a->bytes, MADV_NOHUGEPAGE);",
+            "(void)0;",
+        ),  # memory that may be on other pages
+    ],
+)
+def test_a_change_of_what_is_measured_breaks_the_vector(
+    vector: dict[str, dict[str, Any]], tmp_path: Path, old: str, new: str
+):
+    assert (
+        not did(changed("page_chase", {old: new}, tmp_path), CASES[0]).items()
+        <= vector[CASES[0]].items()
+    )

@@ -28,24 +28,58 @@ GRAPHS = [(4, 4, 7), (1024, 1024, 7), (4096, 64, 2**63 - 1)]
 @needs_c
 @pytest.mark.parametrize(("vertices", "block", "seed"), GRAPHS)
 def test_c_links_the_graph_that_the_oracle_names(probe, vertices: int, block: int, seed: int):
-    assert [[int(word) for word in line.split()] for line in probe(vertices, block, seed).splitlines()] == graph(vertices, block, seed)
+    assert [
+        [int(word) for word in line.split()] for line in probe(vertices, block, seed).splitlines()
+    ] == graph(vertices, block, seed)
 
 
 # --- the walk
 
 
 CASES: list[tuple[list[str], list[int]]] = [
-    *((walking(n, seed=seed), visited(n, seed)) for n, seed in ((4, 7), (8, 0), (2**14, 2**63 - 1))),
+    *(
+        (walking(n, seed=seed), visited(n, seed))
+        for n, seed in ((4, 7), (8, 0), (2**14, 2**63 - 1))
+    ),
     *((walking(1024, "--walkers", k), visited(1024, 7, k)) for k in (2, 9, 32)),
-    *((walking(1024, "--mode", "blocked", "--block_vertices", b, "--block_steps", s), visited(1024, 7, 1, b, s))
-      for b, s in ((4, 1), (64, 100), (1024, 10))),
-    (walking(256, "--mode", "blocked", "--block_vertices", 16, "--block_steps", 7, "--walkers", 5), visited(256, 7, 5, 16, 7)),
-    *((walking(1024, "--mode", "prefetch", "--distance", n), visited(1024, 7)) for n in (0, 8, 256)),
+    *(
+        (
+            walking(1024, "--mode", "blocked", "--block_vertices", b, "--block_steps", s),
+            visited(1024, 7, 1, b, s),
+        )
+        for b, s in ((4, 1), (64, 100), (1024, 10))
+    ),
+    (
+        walking(
+            256, "--mode", "blocked", "--block_vertices", 16, "--block_steps", 7, "--walkers", 5
+        ),
+        visited(256, 7, 5, 16, 7),
+    ),
+    *(
+        (walking(1024, "--mode", "prefetch", "--distance", n), visited(1024, 7))
+        for n in (0, 8, 256)
+    ),
     (walking(1024, "--per_hop", 1), visited(1024, 7)),
-    (walking(1024, "--per_hop", 1, "--mode", "blocked", "--block_vertices", 64), visited(1024, 7, 1, 64, 1024)),
+    (
+        walking(1024, "--per_hop", 1, "--mode", "blocked", "--block_vertices", 64),
+        visited(1024, 7, 1, 64, 1024),
+    ),
     # Each vertex on a page of its own: the same walk.
     (walking(1024, "--walkers", 3, "--layout", "spread"), visited(1024, 7, 3)),
-    (walking(1024, "--mode", "blocked", "--block_vertices", 64, "--block_steps", 100, "--layout", "spread"), visited(1024, 7, 1, 64, 100)),
+    (
+        walking(
+            1024,
+            "--mode",
+            "blocked",
+            "--block_vertices",
+            64,
+            "--block_steps",
+            100,
+            "--layout",
+            "spread",
+        ),
+        visited(1024, 7, 1, 64, 100),
+    ),
 ]
 
 
@@ -60,11 +94,16 @@ def test_c_walks_as_the_oracle_does():
 @needs_c
 def test_the_graph_is_the_same_whoever_fills_it():
     alone = {min(os.sched_getaffinity(0))}
-    done = [run_c("graph_walk", walking(2**16), **how) for how in ({}, {"preexec_fn": lambda: os.sched_setaffinity(0, alone)})]
+    done = [
+        run_c("graph_walk", walking(2**16), **how)
+        for how in ({}, {"preexec_fn": lambda: os.sched_setaffinity(0, alone)})
+    ]
     all_cpus, one_cpu = (KernelReport.model_validate_json(one.stdout) for one in done)
     assert all_cpus.checksum == one_cpu.checksum == checksum(visited(2**16, 7))
     assert one_cpu.also["prepare_threads"] == 1
-    assert all_cpus.also["prepare_threads"] == min(len(os.sched_getaffinity(0)), 8)  # 4 MiB, in parts of half a MiB at the least
+    assert all_cpus.also["prepare_threads"] == min(
+        len(os.sched_getaffinity(0)), 8
+    )  # 4 MiB, in parts of half a MiB at the least
 
 
 # --- how many lines a walk visits
@@ -72,10 +111,17 @@ def test_the_graph_is_the_same_whoever_fills_it():
 
 def walked(vertices: int, block: int, steps: int, turns: int, walkers: int = 1) -> np.ndarray:
     """The vertices of a walk by numba's hop-by-hop loop, which the oracle's checksums hold."""
-    edges, (state, (key, step, *starts)) = np.zeros(16 * vertices, dtype=np.uint32), walk.seeded(11, 2 + walkers)
-    walk.link_vertices(edges, 0, vertices, np.uint64(block), np.uint64(key), np.uint64(step | 1), *PACKED)
+    edges, (state, (key, step, *starts)) = (
+        np.zeros(16 * vertices, dtype=np.uint32),
+        walk.seeded(11, 2 + walkers),
+    )
+    walk.link_vertices(
+        edges, 0, vertices, np.uint64(block), np.uint64(key), np.uint64(step | 1), *PACKED
+    )
     at, segment = np.array([start % vertices for start in starts], dtype=np.uint64), steps or 2**62
-    walker = walk.Walk(edges, vertices, block, at, state, segment, segment, np.empty(0, dtype=np.uint32), state)
+    walker = walk.Walk(
+        edges, vertices, block, at, state, segment, segment, np.empty(0, dtype=np.uint32), state
+    )
     return walker.retraced(turns, turns * walkers)[2]
 
 
@@ -85,11 +131,15 @@ def test_a_walk_visits_as_many_lines_as_expected(hops: int):
     assert np.unique(walked(2**16, 2**16, 0, hops)).size == pytest.approx(expected, rel=0.02)
 
 
-@pytest.mark.parametrize(("block", "steps", "walkers"), [(64, 16, 1), (64, 1024, 8), (1024, 1024, 1), (4096, 10_000, 8)])
+@pytest.mark.parametrize(
+    ("block", "steps", "walkers"), [(64, 16, 1), (64, 1024, 8), (1024, 1024, 1), (4096, 10_000, 8)]
+)
 def test_a_blocked_walk_visits_as_many_lines_as_expected(block: int, steps: int, walkers: int):
     vertices, turns = 2**16, 2**18 // walkers
     expected = walk.expected_lines(vertices, block, turns * walkers, min(steps, turns))
-    assert np.unique(walked(vertices, block, steps, turns, walkers)).size == pytest.approx(expected, rel=0.15 if block > 1024 else 0.06)
+    assert np.unique(walked(vertices, block, steps, turns, walkers)).size == pytest.approx(
+        expected, rel=0.15 if block > 1024 else 0.06
+    )
 
 
 @needs_c

@@ -1,4 +1,5 @@
-"""graph_walk hop by hop: the histogram tells the quantiles, and each hop stands between two readings."""
+"""graph_walk hop by hop: the histogram tells the quantiles, and each hop stands between two
+readings."""
 
 from __future__ import annotations
 
@@ -12,7 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 from support.graph_walk import parsed, walking
-from support.kernels import NOT_IN_A_TIMED_LOOP, both_engines, disassembled, needs_c, run_c, run_twins
+from support.kernels import (
+    NOT_IN_A_TIMED_LOOP,
+    both_engines,
+    disassembled,
+    needs_c,
+    run_c,
+    run_twins,
+)
 
 from kernels.twins import hops
 
@@ -33,7 +41,9 @@ def histogram(ticks: list[int]) -> np.ndarray:
     return bins
 
 
-TICKS = st.lists(st.one_of(st.integers(0, 1000), st.integers(0, 2**32 - 1)), min_size=1, max_size=300)
+TICKS = st.lists(
+    st.one_of(st.integers(0, 1000), st.integers(0, 2**32 - 1)), min_size=1, max_size=300
+)
 
 
 @given(TICKS)
@@ -47,7 +57,9 @@ def test_quantiles_of_the_histogram_are_within_one_percent_of_exact_ones(ticks: 
 
 @given(st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=300))
 @settings(deadline=None)
-def test_a_bin_begins_at_or_below_what_it_counts_and_ends_within_one_percent_above(ticks: list[int]):
+def test_a_bin_begins_at_or_below_what_it_counts_and_ends_within_one_percent_above(
+    ticks: list[int],
+):
     for one in ticks:
         (at,) = np.flatnonzero(histogram([one]))
         least, after = hops.least_of(np.array([at, at + 1]))
@@ -56,14 +68,23 @@ def test_a_bin_begins_at_or_below_what_it_counts_and_ends_within_one_percent_abo
 
 def in_c(probe: Callable[..., str], ticks: list[int]) -> tuple[list[float], np.ndarray]:
     first, *rows = probe(text=" ".join(map(str, ticks))).splitlines()
-    return [float(word) for word in first.split()], np.array([[int(word) for word in row.split()] for row in rows])
+    return [float(word) for word in first.split()], np.array(
+        [[int(word) for word in row.split()] for row in rows]
+    )
 
 
 @needs_c
 def test_quantiles_of_a_trace_of_hops_are_within_one_percent_of_exact_ones(probe):
-    """Three modes as a walk has them: a cache, memory, memory after a page walk; half a million hops."""
+    """Three modes as a walk has them: a cache, memory, memory after a page walk; half a million
+    hops."""
     random = np.random.default_rng(1)
-    trace = np.concatenate([random.normal(40, 5, 100_000), random.gamma(60, 5, 300_000), 500 + random.gamma(9, 40, 100_000)])
+    trace = np.concatenate(
+        [
+            random.normal(40, 5, 100_000),
+            random.gamma(60, 5, 300_000),
+            500 + random.gamma(9, 40, 100_000),
+        ]
+    )
     ticks = np.maximum(trace, 1).astype(int)
     for found, q in zip(in_c(probe, ticks.tolist())[0], QUANTILES, strict=True):
         assert found == pytest.approx(np.quantile(ticks, q), rel=0.01)
@@ -72,20 +93,30 @@ def test_quantiles_of_a_trace_of_hops_are_within_one_percent_of_exact_ones(probe
 @both_engines
 def test_quantiles_and_mean_in_the_report_follow_from_its_histogram(engine: str):
     asked = walking(2**16, "--per_hop", 1)
-    out = run_c("graph_walk", asked).stdout if engine == "c" else run_twins([("graph_walk", asked)])[0][1]
+    out = (
+        run_c("graph_walk", asked).stdout
+        if engine == "c"
+        else run_twins([("graph_walk", asked)])[0][1]
+    )
     report = parsed(asked, out, engine)
     least, hops = np.array(report.histogram).T
     also, reached = report.also, np.cumsum(hops)
-    named = [also[f"p{str(100 * q).rstrip('0').rstrip('.').replace('.', '')}_ns"] for q in QUANTILES]
+    named = [
+        also[f"p{str(100 * q).rstrip('0').rstrip('.').replace('.', '')}_ns"] for q in QUANTILES
+    ]
     for q, ns in zip(QUANTILES, named, strict=True):
         at = least[np.searchsorted(reached, q * reached[-1])]
         width = max(1 / also["tsc_ghz"], at / 128)
-        assert ns == pytest.approx(max(at + width / 2 - also["clock_ns"], 0), abs=0.51 * width + 1e-6)
+        assert ns == pytest.approx(
+            max(at + width / 2 - also["clock_ns"], 0), abs=0.51 * width + 1e-6
+        )
     assert named == sorted(named)
     mean = np.average(least, weights=hops)
     assert mean * 0.999 - also["clock_ns"] <= also["mean_ns"] <= mean * 1.009 - also["clock_ns"]
     assert also["clock_ns"] > 0 and also["clock_step_ns"] >= 0.99 / also["tsc_ghz"]
-    assert also["mean_ns"] + also["clock_ns"] < report.elapsed_ns / report.accesses  # which holds the counting too
+    assert (
+        also["mean_ns"] + also["clock_ns"] < report.elapsed_ns / report.accesses
+    )  # which holds the counting too
 
 
 @needs_c
@@ -95,8 +126,8 @@ def test_each_hop_stands_between_two_readings_that_wait_for_it():
     code = disassembled("graph_walk", "walk_clocked")
     stamps = [i for i, one in enumerate(code) if one.startswith("rdtscp")]
     assert len(stamps) == 2 and all(code[i + 1].startswith("lfence") for i in stamps)
-    loads = [one for one in code[stamps[0] + 2: stamps[1]] if re.match(r"mov\w*\s.*\(%.*\),", one)]
-    assert len(loads) == 1, code[stamps[0]: stamps[1]]
+    loads = [one for one in code[stamps[0] + 2 : stamps[1]] if re.match(r"mov\w*\s.*\(%.*\),", one)]
+    assert len(loads) == 1, code[stamps[0] : stamps[1]]
 
 
 @pytest.mark.needs("a C compiler", "objdump")

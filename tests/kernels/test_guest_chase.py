@@ -1,4 +1,5 @@
-"""guest_chase visits the lines that page_chase visits, through page tables of its own, and says what it took inside and outside."""
+"""guest_chase visits the lines that page_chase visits, through page tables of its own, and says
+what it took inside and outside."""
 
 from __future__ import annotations
 
@@ -25,13 +26,16 @@ pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 
 
 def tables(record: Record) -> int:
-    """Tables for the record's lines, which begin at a whole GiB and end in the same 512 GiB here, and two for the program, which stands in
-    another GiB of those."""
+    """Tables for the record's lines, which begin at a whole GiB and end in the same 512 GiB here,
+    and two for the program, which stands in another GiB of those."""
     leaf, levels = {"4k": 1, "2m": 2, "1g": 3}[record.mode], int(record.also["guest_levels"])
-    return 3 + sum(-(-record.working_set_bytes // 2 ** (12 + 9 * level)) for level in range(leaf, levels))
+    return 3 + sum(
+        -(-record.working_set_bytes // 2 ** (12 + 9 * level)) for level in range(leaf, levels)
+    )
 
 
-# --- through a software walker (tests/support/other_kvm.c): every hop of it is translated by the guest's own tables
+# --- through a software walker (tests/support/other_kvm.c): every hop of it is translated by the
+# guest's own tables
 
 
 @on_x86
@@ -39,39 +43,67 @@ def tables(record: Record) -> int:
 @pytest.mark.parametrize("layout", ["spread", "packed"])
 @pytest.mark.parametrize(("mode", "levels"), [("4k", 4), ("4k", 5), ("2m", 4), ("1g", 5)])
 @pytest.mark.parametrize("lines", [1, 65, 5000])
-def test_a_guest_visits_every_line_in_the_order_of_page_chase(kvm, mode: str, levels: int, layout: str, lines: int):
+def test_a_guest_visits_every_line_in_the_order_of_page_chase(
+    kvm, mode: str, levels: int, layout: str, lines: int
+):
     point = guest(mode, lines=lines, layout=layout, options={"levels": levels})
     record = measured(point)
     assert record.point == point
     assert record.checksum == checksum(visits("page_chase", "cycle", lines, seed_of(point, 0)))
     assert record.working_set_bytes == lines * (64 if layout == "packed" else 4096)
-    assert record.arena_bytes <= arena_bytes(point) <= record.arena_bytes + lines * SIDE_BYTES_PER_LINE
+    assert (
+        record.arena_bytes <= arena_bytes(point) <= record.arena_bytes + lines * SIDE_BYTES_PER_LINE
+    )
     # One more where a border of 512 GiB lies between the program and the lines.
-    assert record.also["guest_table_bytes"] / 4096 - tables(record) in (0, 1) and record.also["guest_levels"] == levels
+    assert (
+        record.also["guest_table_bytes"] / 4096 - tables(record) in (0, 1)
+        and record.also["guest_levels"] == levels
+    )
     assert record.accesses % lines == 0
 
 
 @on_x86
 @needs_c
-@pytest.mark.parametrize(("mode", "pages"), [("4k", "4k"), ("4k", "2m"), ("2m", "thp"), ("1g", "2m")])
+@pytest.mark.parametrize(
+    ("mode", "pages"), [("4k", "4k"), ("4k", "2m"), ("2m", "thp"), ("1g", "2m")]
+)
 def test_every_guest_page_size_runs_on_every_host_page_size(hosted, mode: str, pages: str):
     record = measured(guest(mode, pages, 2000))
     assert (record.backing, record.mode) == (pages, mode)
-    lines, program, table_bytes = record.working_set_bytes, 2 * 4096, int(record.also["guest_table_bytes"])
+    lines, program, table_bytes = (
+        record.working_set_bytes,
+        2 * 4096,
+        int(record.also["guest_table_bytes"]),
+    )
     pages_of_lines, pages_of_tables = (-(-size // PAGE[pages]) for size in (lines, table_bytes))
-    assert record.arena_bytes - program >= (pages_of_lines + pages_of_tables) * PAGE[pages]  # each has pages to itself
-    assert (record.arena_bytes - program) % PAGE[pages] == 0 and record.arena_bytes <= arena_bytes(record.point)
+    assert (
+        record.arena_bytes - program >= (pages_of_lines + pages_of_tables) * PAGE[pages]
+    )  # each has pages to itself
+    assert (record.arena_bytes - program) % PAGE[pages] == 0 and record.arena_bytes <= arena_bytes(
+        record.point
+    )
 
 
 @on_x86
 @needs_c
 def test_the_record_has_the_time_outside_and_what_the_first_touch_cost(kvm):
     record = measured(guest())
-    split = {"nx_huge_pages"} if Path("/sys/module/kvm/parameters/nx_huge_pages").exists() else set()
-    named = {"outside_ns_per_access", "tsc_ghz", "first_touch_ns_per_access", "guest_table_bytes", "guest_levels"}
+    split = (
+        {"nx_huge_pages"} if Path("/sys/module/kvm/parameters/nx_huge_pages").exists() else set()
+    )
+    named = {
+        "outside_ns_per_access",
+        "tsc_ghz",
+        "first_touch_ns_per_access",
+        "guest_table_bytes",
+        "guest_levels",
+    }
     assert set(record.also) == named | split
     assert record.ns_per_access <= 1.01 * record.also["outside_ns_per_access"]
-    assert record.elapsed_ns == pytest.approx(sum(record.batch_ns_per_access) / len(record.batch_ns_per_access) * record.accesses, rel=1e-3)
+    assert record.elapsed_ns == pytest.approx(
+        sum(record.batch_ns_per_access) / len(record.batch_ns_per_access) * record.accesses,
+        rel=1e-3,
+    )
 
 
 @on_x86
@@ -79,7 +111,9 @@ def test_the_record_has_the_time_outside_and_what_the_first_touch_cost(kvm):
 def test_of_a_large_cycle_a_part_is_visited_in_a_guest_too(kvm):
     record = measured(guest("2m", lines=2**17 + 1000, layout="packed"))
     native = measured(Point(kernel="page_chase", lines=2**17 + 1000, layout="packed", region_ms=1))
-    assert record.checksum == native.checksum and record.also["warm_hops"] == native.also["warm_hops"]
+    assert (
+        record.checksum == native.checksum and record.also["warm_hops"] == native.also["warm_hops"]
+    )
     assert record.accesses >= 2**17
 
 
@@ -112,25 +146,39 @@ def test_a_real_guest_visits_them_too(mode: str, pages: str):
 @on_x86
 @pytest.mark.needs("a C compiler", "objdump")
 def test_between_the_guests_two_clocks_are_loads_and_the_counting_of_them():
-    text = subprocess.run(["objdump", "-d", "--no-show-raw-insn", *build.kernel("guest_chase").command], capture_output=True, text=True,
-                          check=True).stdout
+    text = subprocess.run(
+        ["objdump", "-d", "--no-show-raw-insn", *build.kernel("guest_chase").command],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     body = re.search(r"<guest_code>:\n(.*?)<guest_code_end>", text, re.DOTALL)[1]
     code = [line.split("\t", 1)[1].strip() for line in body.splitlines() if "\t" in line]
     first, last = (at for at, line in enumerate(code) if line.startswith("rdtsc"))
-    assert {code[first - 1], code[first + 1], code[last - 1]} == {"lfence"}  # so that no load is begun before, or ended after
-    between = [line for line in code[first + 1 : last] if not line.startswith(("nop", "xchg", "data16", "cs nop"))]
+    assert {code[first - 1], code[first + 1], code[last - 1]} == {
+        "lfence"
+    }  # so that no load is begun before, or ended after
+    between = [
+        line
+        for line in code[first + 1 : last]
+        if not line.startswith(("nop", "xchg", "data16", "cs nop"))
+    ]
     loads = [line for line in between if re.fullmatch(r"mov\s+\(%rdi\),%rdi", line)]
     assert len(loads) == 16 + 1 + 1
     others = {line.split()[0] for line in between if line not in loads}
     assert others <= {"lfence", "mov", "test", "je", "dec", "jne", "jrcxz"}
     written = [line for line in between if re.fullmatch(r"mov\s+%\w+,\w+\(%rbx\)", line)]
-    assert len(written) == 3  # the first clock's halves, and where the last hop starts: none is in the loop
+    assert (
+        len(written) == 3
+    )  # the first clock's halves, and where the last hop starts: none is in the loop
 
 
 # --- `tlb measure`
 
 
-def test_guest_pages_is_the_kernels_mode_and_no_other_kernels(monkeypatch: pytest.MonkeyPatch, capsys, own_lock: Path):
+def test_guest_pages_is_the_kernels_mode_and_no_other_kernels(
+    monkeypatch: pytest.MonkeyPatch, capsys, own_lock: Path
+):
     asked: list[Point] = []
 
     def take(_: Rig, point: Point, repeat: int) -> None:
@@ -146,7 +194,25 @@ def test_guest_pages_is_the_kernels_mode_and_no_other_kernels(monkeypatch: pytes
     monkeypatch.setattr(Rig, "take", take)
     monkeypatch.setattr(build, "engine_for", lambda *_: "c")
     monkeypatch.setattr(cli, "measuring_lock", lambda: files.measuring_lock(path=own_lock))
-    assert measure("guest_chase", "--pages", "thp", "--lines", "4096", "--levels", "5", "--guest-pages", "2m") == 0
-    assert asked == [Point(kernel="guest_chase", pages="thp", mode="2m", lines=4096, options={"levels": 5})]
-    for bad in (["page_chase", "--guest-pages", "4k"], ["guest_chase", "--guest-pages", "4k", "--mode", "2m"]):
+    assert (
+        measure(
+            "guest_chase",
+            "--pages",
+            "thp",
+            "--lines",
+            "4096",
+            "--levels",
+            "5",
+            "--guest-pages",
+            "2m",
+        )
+        == 0
+    )
+    assert asked == [
+        Point(kernel="guest_chase", pages="thp", mode="2m", lines=4096, options={"levels": 5})
+    ]
+    for bad in (
+        ["page_chase", "--guest-pages", "4k"],
+        ["guest_chase", "--guest-pages", "4k", "--mode", "2m"],
+    ):
         assert measure(*bad) == 2 and "--guest-pages" in capsys.readouterr().err

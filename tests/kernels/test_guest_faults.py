@@ -1,7 +1,8 @@
 """What can go wrong with a guest: each fault gives its reason and no record.
 
-guest_chase runs as it is, on the KVM that tests/support/other_kvm.c plays, so that each test is the same on a computer without KVM.
-Where /dev/kvm opens, faults that a program can make are made in a real guest too.
+guest_chase runs as it is, on the KVM that tests/support/other_kvm.c plays, so that each test is the
+same on a computer without KVM. Where /dev/kvm opens, faults that a program can make are made in a
+real guest too.
 """
 
 from __future__ import annotations
@@ -18,10 +19,15 @@ from support.kernels import for_arm64, measured, needs_emulator, run_program, wh
 
 from tlb.lab import perf
 
-pytestmark = [pytest.mark.measures, pytest.mark.measuring, pytest.mark.needs("a C compiler"),
-              pytest.mark.skipif(platform.machine() != "x86_64", reason="the guest is one of x86-64")]
+pytestmark = [
+    pytest.mark.measures,
+    pytest.mark.measuring,
+    pytest.mark.needs("a C compiler"),
+    pytest.mark.skipif(platform.machine() != "x86_64", reason="the guest is one of x86-64"),
+]
 MIB = 2**20
-# What the stand-in does, the reason, and a part of the detail; the reasons for a refused call are all alike.
+# What the stand-in does, the reason, and a part of the detail; the reasons for a refused call are
+# all alike.
 FAULTS = [
     ({"open": errno.ENOENT}, "no-kvm", f"/dev/kvm: {os.strerror(errno.ENOENT)}"),
     ({"create_vm": errno.EOPNOTSUPP}, "no-kvm", f"KVM_CREATE_VM: {os.strerror(errno.EOPNOTSUPP)}"),
@@ -36,11 +42,19 @@ FAULTS = [
     ({"slow_ms": 300}, "guest-emulated", "a hop in the first-level cache costs"),
     ({"endless": 1}, "kernel-hung", "the vCPU did not leave the guest in 10 s"),
     ({"endless": 1, "from": 6}, "kernel-hung", "the vCPU did not leave the guest in 10 s"),
-    *(({call: number}, "kvm-refused", f"{name}: {os.strerror(number)}") for call, number, name in [
-        ("slot", errno.EINVAL, "KVM_SET_USER_MEMORY_REGION"), ("create_vm", errno.EBUSY, "KVM_CREATE_VM"),
-        ("vcpu", errno.EMFILE, "KVM_CREATE_VCPU"), ("tss", errno.EINVAL, "KVM_SET_TSS_ADDR"),
-        ("cpuid", errno.E2BIG, "KVM_GET_SUPPORTED_CPUID"), ("set_cpuid", errno.EINVAL, "KVM_SET_CPUID2"),
-        ("sregs", errno.EINVAL, "KVM_SET_SREGS"), ("regs", errno.EINVAL, "KVM_SET_REGS")]),
+    *(
+        ({call: number}, "kvm-refused", f"{name}: {os.strerror(number)}")
+        for call, number, name in [
+            ("slot", errno.EINVAL, "KVM_SET_USER_MEMORY_REGION"),
+            ("create_vm", errno.EBUSY, "KVM_CREATE_VM"),
+            ("vcpu", errno.EMFILE, "KVM_CREATE_VCPU"),
+            ("tss", errno.EINVAL, "KVM_SET_TSS_ADDR"),
+            ("cpuid", errno.E2BIG, "KVM_GET_SUPPORTED_CPUID"),
+            ("set_cpuid", errno.EINVAL, "KVM_SET_CPUID2"),
+            ("sregs", errno.EINVAL, "KVM_SET_SREGS"),
+            ("regs", errno.EINVAL, "KVM_SET_REGS"),
+        ]
+    ),
     ({"mmap": errno.ENOMEM}, "kvm-refused", "the vCPU's page could not be mapped"),
 ]
 
@@ -55,14 +69,20 @@ def test_a_fault_gives_its_reason(kvm, fault: dict[str, int], code: str, detail:
 def test_a_user_without_permission_learns_which_group_to_join(kvm, number: int):
     group = grp.getgrall()[-1]
     kvm(open=number, group=group.gr_gid)
-    assert why_not(guest(), "kvm-permission") == f"/dev/kvm: {os.strerror(number)}; its group is {group.gr_name}"
+    assert (
+        why_not(guest(), "kvm-permission")
+        == f"/dev/kvm: {os.strerror(number)}; its group is {group.gr_name}"
+    )
     kvm(open=number, group=987654321)
     assert why_not(guest(), "kvm-permission").endswith("its group is one without a name")
 
 
 def test_nothing_is_faulted_in_where_no_guest_could_run(kvm):
     """1 TiB of lines, which no computer here has: what KVM lacks comes first."""
-    for fault, code in (({"open": errno.ENOENT}, "no-kvm"), ({"pdpe1gb": 0}, "page-size-unsupported")):
+    for fault, code in (
+        ({"open": errno.ENOENT}, "no-kvm"),
+        ({"pdpe1gb": 0}, "page-size-unsupported"),
+    ):
         kvm(**fault)
         why_not(guest("1g", lines=2**28), code)
 
@@ -81,7 +101,9 @@ def test_guest_page_sizes_and_levels_take_a_cpu_that_has_them(kvm):
     assert measured(guest("2m")).also["guest_levels"] == 4
 
 
-def test_the_time_limit_grows_with_the_memory_and_is_below_the_runners_own(kvm, monkeypatch: pytest.MonkeyPatch):
+def test_the_time_limit_grows_with_the_memory_and_is_below_the_runners_own(
+    kvm, monkeypatch: pytest.MonkeyPatch
+):
     kvm(endless=1)
     limits: list[float] = []
     run = perf.run
@@ -92,7 +114,10 @@ def test_the_time_limit_grows_with_the_memory_and_is_below_the_runners_own(kvm, 
 
     monkeypatch.setattr(perf, "run", noted)
     half_a_gib = guest("2m", lines=2**18 // 2)
-    assert why_not(half_a_gib, "kernel-hung") == "the vCPU did not leave the guest in 35 s" and limits[0] > 2 * 35 - 1
+    assert (
+        why_not(half_a_gib, "kernel-hung") == "the vCPU did not leave the guest in 35 s"
+        and limits[0] > 2 * 35 - 1
+    )
 
 
 def test_a_foreign_signal_does_not_end_the_guest(kvm):
@@ -107,18 +132,33 @@ def test_the_guests_page_tables_are_of_the_pool_too(hosted, mode: str):
     assert "9 pages of 2m needed, 8 free" in why_not(point, "pool-empty")
     hosted.pool("2m", 9)
     record = measured(point)
-    assert (record.backing, record.arena_bytes, record.working_set_bytes) == ("2m", 18 * MIB + 2 * 4096, 16 * MIB)
-    hosted.set("whole", 1)  # split while time runs: smaps is read before the timed region and after it
+    assert (record.backing, record.arena_bytes, record.working_set_bytes) == (
+        "2m",
+        18 * MIB + 2 * 4096,
+        16 * MIB,
+    )
+    hosted.set(
+        "whole", 1
+    )  # split while time runs: smaps is read before the timed region and after it
     hosted.set("percent", 87)
     why_not(point, "backing-partial")
 
 
-@pytest.mark.parametrize(("code", "expected", "detail"), [
-    (0x0B0F, "guest-crashed", "exit reason 8, a triple fault, at rip 0x"),  # ud2, and no handler
-    (0x11E6, "guest-crashed", "exit reason 2, another port, at rip 0x"),  # out %al, $17
-    (0xFEEB, "kernel-hung", "did not leave the guest in 10 s"),  # jmp to itself
-])
-def test_a_real_guest_with_another_program_ends_with_its_reason(kvm, code: int, expected: str, detail: str):
+@pytest.mark.parametrize(
+    ("code", "expected", "detail"),
+    [
+        (
+            0x0B0F,
+            "guest-crashed",
+            "exit reason 8, a triple fault, at rip 0x",
+        ),  # ud2, and no handler
+        (0x11E6, "guest-crashed", "exit reason 2, another port, at rip 0x"),  # out %al, $17
+        (0xFEEB, "kernel-hung", "did not leave the guest in 10 s"),  # jmp to itself
+    ],
+)
+def test_a_real_guest_with_another_program_ends_with_its_reason(
+    kvm, code: int, expected: str, detail: str
+):
     kvm(real=1)
     real(guest())
     kvm(real=1, code=code, **{"endless": 1} if expected == "kernel-hung" else {})

@@ -1,4 +1,5 @@
-"""A guest's page tables, by kernels/guest.h, as a walker of its own reads them: every page at its address, and nothing else."""
+"""A guest's page tables, by kernels/guest.h, as a walker of its own reads them: every page at its
+address, and nothing else."""
 
 from __future__ import annotations
 
@@ -17,7 +18,11 @@ from tlb.machine.compiler import compiler
 
 pytestmark = pytest.mark.needs("a C compiler")
 KIB, MIB, GIB = 2**10, 2**20, 2**30
-LEAF = {1: 4 * KIB, 2: 2 * MIB, 3: GIB}  # Intel SDM 3A, table 4-2: what an entry of a level maps where it maps a page
+LEAF = {
+    1: 4 * KIB,
+    2: 2 * MIB,
+    3: GIB,
+}  # Intel SDM 3A, table 4-2: what an entry of a level maps where it maps a page
 PRESENT, WRITABLE, USER, PAGE_SIZE = 1, 2, 4, 0x80
 CANARY = 0xA5A5A5A5A5A5A5A5
 
@@ -39,24 +44,55 @@ def builder(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     (folder / "tables.c").write_text(EXPORTED)
     cc = compiler()
     assert cc is not None
-    subprocess.run([*cc.command, *build.FLAGS, "-shared", "-fPIC", f"-I{build.KERNELS}", "-o", folder / "tables.so",
-                    folder / "tables.c"], check=True)
+    subprocess.run(
+        [
+            *cc.command,
+            *build.FLAGS,
+            "-shared",
+            "-fPIC",
+            f"-I{build.KERNELS}",
+            "-o",
+            folder / "tables.so",
+            folder / "tables.c",
+        ],
+        check=True,
+    )
     library = ctypes.CDLL(str(folder / "tables.so"))
     library.room_for.restype = library.build.restype = ctypes.c_uint64
     library.room_for.argtypes = [ctypes.c_uint64, ctypes.c_int, ctypes.c_int]
-    library.build.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int, ctypes.c_int, *[ctypes.c_uint64] * 3]
+    library.build.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_uint64,
+        ctypes.c_uint64,
+        ctypes.c_int,
+        ctypes.c_int,
+        *[ctypes.c_uint64] * 3,
+    ]
     return library
 
 
 class Tables:
     """What the builder wrote, and the walker: `physical` is the guest's address of the root."""
 
-    def __init__(self, builder: ctypes.CDLL, leaf: int, levels: int, virtual: int, to: int, size: int, physical: int,
-                 room: int | None = None) -> None:
+    def __init__(
+        self,
+        builder: ctypes.CDLL,
+        leaf: int,
+        levels: int,
+        virtual: int,
+        to: int,
+        size: int,
+        physical: int,
+        room: int | None = None,
+    ) -> None:
         self.levels, self.physical = levels, physical
         self.room = builder.room_for(size, leaf, levels) if room is None else room
-        self.words = np.full((self.room + 2) * 512, CANARY, np.uint64)  # not zero: memory that was something else before
-        self.used = builder.build(self.words.ctypes.data, physical, self.room, leaf, levels, virtual, to, size)
+        self.words = np.full(
+            (self.room + 2) * 512, CANARY, np.uint64
+        )  # not zero: memory that was something else before
+        self.used = builder.build(
+            self.words.ctypes.data, physical, self.room, leaf, levels, virtual, to, size
+        )
 
     def table(self, address: int) -> np.ndarray:
         at = address - self.physical
@@ -75,40 +111,75 @@ class Tables:
                 assert entry & (PRESENT | WRITABLE | USER) == PRESENT | WRITABLE | USER
                 address = entry & 0x000FFFFFFFFFF000
                 if level == 1 or entry & PAGE_SIZE:
-                    assert level <= 3 and address % LEAF[level] == 0 and bool(entry & PAGE_SIZE) == (level > 1)
+                    assert (
+                        level <= 3
+                        and address % LEAF[level] == 0
+                        and bool(entry & PAGE_SIZE) == (level > 1)
+                    )
                     found[virtual] = (address, level)
                 else:
                     todo.append((level - 1, address, virtual))
         return found
 
 
-# The builder's own promise: both aligned to a page; the kernel's: both aligned to 1 GiB. Up to 2^47 the address is a user's.
+# The builder's own promise: both aligned to a page; the kernel's: both aligned to 1 GiB. Up to 2^47
+# the address is a user's.
 aligned = st.integers(0, 2**17 - 64)
 
 
 @sampled
-@given(leaf=st.integers(1, 3), levels=st.integers(4, 5), pages=st.integers(1, 3000), less=st.integers(0, 4095), from_gib=aligned,
-       to_gib=st.integers(0, 2**14), tables_at=st.integers(0, 2**28))
-@example(leaf=1, levels=4, pages=512 * 513, less=0, from_gib=511, to_gib=4, tables_at=2**19)  # 1 GiB and a table: two directories
-@example(leaf=3, levels=5, pages=3000, less=1, from_gib=2**17 - 3000, to_gib=4, tables_at=2**19)  # over five roots' worth of four levels
+@given(
+    leaf=st.integers(1, 3),
+    levels=st.integers(4, 5),
+    pages=st.integers(1, 3000),
+    less=st.integers(0, 4095),
+    from_gib=aligned,
+    to_gib=st.integers(0, 2**14),
+    tables_at=st.integers(0, 2**28),
+)
+@example(
+    leaf=1, levels=4, pages=512 * 513, less=0, from_gib=511, to_gib=4, tables_at=2**19
+)  # 1 GiB and a table: two directories
+@example(
+    leaf=3, levels=5, pages=3000, less=1, from_gib=2**17 - 3000, to_gib=4, tables_at=2**19
+)  # over five roots' worth of four levels
 @example(leaf=2, levels=4, pages=1, less=4095, from_gib=2**17 - 64, to_gib=0, tables_at=0)
 @settings(max_examples=1000 if ENDURANCE else 50, deadline=None)
 def test_every_page_is_mapped_once_at_its_level_for_the_user_and_nothing_else_is(
-        builder, leaf: int, levels: int, pages: int, less: int, from_gib: int, to_gib: int, tables_at: int):
+    builder,
+    leaf: int,
+    levels: int,
+    pages: int,
+    less: int,
+    from_gib: int,
+    to_gib: int,
+    tables_at: int,
+):
     page = LEAF[leaf]
     virtual, to, size = from_gib * GIB, to_gib * GIB, pages * page - less * (page // 4096)
     built = Tables(builder, leaf, levels, virtual, to, size, tables_at * 4096)
     if virtual + pages * page > 2**47:
         return  # no user's address
     assert built.leaves() == {virtual + i * page: (to + i * page, leaf) for i in range(pages)}
-    spans = [2 ** (12 + 9 * level) for level in range(leaf, levels)]  # of a table of each level below the root
-    assert built.used == 1 + sum((virtual + size - 1) // span - virtual // span + 1 for span in spans)
+    spans = [
+        2 ** (12 + 9 * level) for level in range(leaf, levels)
+    ]  # of a table of each level below the root
+    assert built.used == 1 + sum(
+        (virtual + size - 1) // span - virtual // span + 1 for span in spans
+    )
     assert (built.words[built.used * 512 :] == CANARY).all()
 
 
-@given(leaf=st.integers(1, 3), levels=st.integers(4, 5), pages=st.integers(1, 2000), lacking=st.integers(1, 10))
+@given(
+    leaf=st.integers(1, 3),
+    levels=st.integers(4, 5),
+    pages=st.integers(1, 2000),
+    lacking=st.integers(1, 10),
+)
 @settings(max_examples=50, deadline=None)
-def test_without_room_for_a_table_nothing_is_written_beyond_it(builder, leaf: int, levels: int, pages: int, lacking: int):
+def test_without_room_for_a_table_nothing_is_written_beyond_it(
+    builder, leaf: int, levels: int, pages: int, lacking: int
+):
     size = pages * LEAF[leaf]
     room = max(Tables(builder, leaf, levels, GIB, 4 * GIB, size, 0).used - lacking, 1)
     short = Tables(builder, leaf, levels, GIB, 4 * GIB, size, 0, room)
@@ -116,13 +187,40 @@ def test_without_room_for_a_table_nothing_is_written_beyond_it(builder, leaf: in
 
 
 def test_the_program_stands_by_the_offsets_that_its_structure_has(tmp_path: Path):
-    """The assembler's numbers and the compiler's: talk's fields, the port, where a processor looks for the map of a TSS."""
-    fields = {"start": 0, "blocks": 8, "singles": 16, "begin": 24, "end": 32, "last": 40, "next": 48}
-    checks = [f"_Static_assert(offsetof(struct talk, {name}) == {at}, \"\");" for name, at in fields.items()]
-    checks += ['_Static_assert(offsetof(struct talk, task.map_offset) - offsetof(struct talk, task) == 102, "");',
-               '_Static_assert(offsetof(struct talk, task.map) - offsetof(struct talk, task) == 104, "");',
-               '_Static_assert(sizeof(((struct talk *)0)->task.map) > DONE_PORT / 8 + 1, "a check reads two bytes");']
-    (tmp_path / "offsets.c").write_text("\n".join(['#include "guest.h"', "#include <stddef.h>", *checks, "int main(void) { return 0; }\n"]))
+    """The assembler's numbers and the compiler's: talk's fields, the port, where a processor looks
+    for the map of a TSS."""
+    fields = {
+        "start": 0,
+        "blocks": 8,
+        "singles": 16,
+        "begin": 24,
+        "end": 32,
+        "last": 40,
+        "next": 48,
+    }
+    checks = [
+        f'_Static_assert(offsetof(struct talk, {name}) == {at}, "");' for name, at in fields.items()
+    ]
+    checks += [
+        '_Static_assert(offsetof(struct talk, task.map_offset) - offsetof(struct talk, task) == 102, "");',
+        '_Static_assert(offsetof(struct talk, task.map) - offsetof(struct talk, task) == 104, "");',
+        '_Static_assert(sizeof(((struct talk *)0)->task.map) > DONE_PORT / 8 + 1, "a check reads two bytes");',
+    ]
+    (tmp_path / "offsets.c").write_text(
+        "\n".join(
+            ['#include "guest.h"', "#include <stddef.h>", *checks, "int main(void) { return 0; }\n"]
+        )
+    )
     cc = compiler()
     assert cc is not None
-    subprocess.run([*cc.command, *build.FLAGS, f"-I{build.KERNELS}", "-o", tmp_path / "offsets", tmp_path / "offsets.c"], check=True)
+    subprocess.run(
+        [
+            *cc.command,
+            *build.FLAGS,
+            f"-I{build.KERNELS}",
+            "-o",
+            tmp_path / "offsets",
+            tmp_path / "offsets.c",
+        ],
+        check=True,
+    )

@@ -1,4 +1,5 @@
-"""Accesses that a compiler left out are noticed by the kernel itself, and its timed loop is what it claims."""
+"""Accesses that a compiler left out are noticed by the kernel itself, and its timed loop is what it
+claims."""
 
 from __future__ import annotations
 
@@ -16,9 +17,16 @@ pytestmark = [pytest.mark.measures, pytest.mark.slow]
 
 # --- accesses that are not made
 
-CHASES = {"follow": [("cycle", "spread"), ("cycle", "packed"), ("sequential", "spread")],
-          "follow_draws": [("random", "spread"), ("random", "packed"), ("cycle", "alias"), ("random", "alias")],
-          "gather": [("cycle", "spread"), ("sequential", "packed")]}
+CHASES = {
+    "follow": [("cycle", "spread"), ("cycle", "packed"), ("sequential", "spread")],
+    "follow_draws": [
+        ("random", "spread"),
+        ("random", "packed"),
+        ("cycle", "alias"),
+        ("random", "alias"),
+    ],
+    "gather": [("cycle", "spread"), ("sequential", "packed")],
+}
 
 
 def kernel_of(loop: str) -> str:
@@ -53,12 +61,27 @@ def test_numba_notices_accesses_that_were_left_out():
     def job(loop: str, fault: str, order: str, layout: str) -> tuple[str, str, str, list[str]]:
         return kernel_of(loop), loop, fault, arguments(order, layout, 1000)
 
-    chases = [(loop, *chase) for loop, chases in CHASES.items() for chase in chases if "alias" not in chase]
-    jobs = [job(loop, fault, *chase) for loop, *chase in chases for fault in ("nothing", "half", "none")]
-    done = subprocess.run([sys.executable, "-c", BROKEN_TWINS], input=json.dumps(jobs), capture_output=True, text=True, cwd=ROOT,
-                          timeout=250)
+    chases = [
+        (loop, *chase)
+        for loop, chases in CHASES.items()
+        for chase in chases
+        if "alias" not in chase
+    ]
+    jobs = [
+        job(loop, fault, *chase) for loop, *chase in chases for fault in ("nothing", "half", "none")
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", BROKEN_TWINS],
+        input=json.dumps(jobs),
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=250,
+    )
     assert done.returncode == 0, done.stderr
-    for (_, loop, fault, _), said in zip(jobs, map(json.loads, done.stdout.splitlines()), strict=True):
+    for (_, loop, fault, _), said in zip(
+        jobs, map(json.loads, done.stdout.splitlines()), strict=True
+    ):
         if fault == "none":
             assert (said[0], said[2]) == (0, ""), loop
         else:
@@ -67,12 +90,22 @@ def test_numba_notices_accesses_that_were_left_out():
 
 # --- the timed loop
 
+
 @pytest.mark.needs("a C compiler", "objdump")
-@pytest.mark.parametrize(("kernel", "symbol", "loads"), [("page_chase", "follow", 16), ("page_chase", "follow_draws", 32),
-                                                         ("page_gather", "gather", 2), ("radix_partition", "scatter", 3),
-                                                         ("radix_partition", "join", 4)])
+@pytest.mark.parametrize(
+    ("kernel", "symbol", "loads"),
+    [
+        ("page_chase", "follow", 16),
+        ("page_chase", "follow_draws", 32),
+        ("page_gather", "gather", 2),
+        ("radix_partition", "scatter", 3),
+        ("radix_partition", "join", 4),
+    ],
+)
 def test_the_timed_loop_loads_and_neither_calls_nor_divides(kernel: str, symbol: str, loads: int):
     code = disassembled(kernel, symbol)
     assert [line for line in code if NOT_IN_A_TIMED_LOOP.match(line)] == []
-    from_memory = [line for line in code if re.match(r"mov\w*\s.*\(%.*\),|add\w*\s.*\(%.*\),|ldr\w*\s", line)]
+    from_memory = [
+        line for line in code if re.match(r"mov\w*\s.*\(%.*\),|add\w*\s.*\(%.*\),|ldr\w*\s", line)
+    ]
     assert len(from_memory) >= loads, code

@@ -47,30 +47,47 @@ def wait_until(true: Callable[[], bool], seconds: float = 30) -> bool:
     return bool(true())
 
 
-@pytest.mark.parametrize(("engine", "counted"), [
-    pytest.param("c", "timed", marks=needs_c),
-    pytest.param("c", "counted", marks=[needs_c, pytest.mark.needs("perf that counts faults")]),
-    ("numba", "timed"),
-])
+@pytest.mark.parametrize(
+    ("engine", "counted"),
+    [
+        pytest.param("c", "timed", marks=needs_c),
+        pytest.param("c", "counted", marks=[needs_c, pytest.mark.needs("perf that counts faults")]),
+        ("numba", "timed"),
+    ],
+)
 def test_a_runner_killed_with_9_leaves_no_kernel_behind(engine: str, counted: str):
     repeat = time.time_ns()  # so that the seed, and with it the command line, is of this run alone
     seed = str(measure.seed_of(Point(kernel="page_chase", engine=engine, lines=777), repeat))
-    runner = subprocess.Popen([sys.executable, "-c", RUNNER, counted, engine, str(repeat)], cwd=ROOT, stderr=subprocess.PIPE)
+    runner = subprocess.Popen(
+        [sys.executable, "-c", RUNNER, counted, engine, str(repeat)],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+    )
 
-    busy_s = 0.5 if engine == "c" else 3  # CPU time that a kernel uses up to reach its region, and more
+    busy_s = (
+        0.5 if engine == "c" else 3
+    )  # CPU time that a kernel uses up to reach its region, and more
 
     def chasing() -> bool:
-        return any(sum(p.cpu_times()[:2]) > busy_s for p in processes_with(seed) if "--delay=-1" not in p.cmdline())
+        return any(
+            sum(p.cpu_times()[:2]) > busy_s
+            for p in processes_with(seed)
+            if "--delay=-1" not in p.cmdline()
+        )
 
     started: list[psutil.Process] = []
     try:
         assert wait_until(lambda: _quietly(chasing)), runner.stderr.read()
         started = processes_with(seed)
-        assert any("--delay=-1" in process.cmdline() for process in started) == (counted == "counted")
+        assert any("--delay=-1" in process.cmdline() for process in started) == (
+            counted == "counted"
+        )
     finally:
         runner.send_signal(signal.SIGKILL)
         runner.wait()
-        gone = wait_until(lambda: not any(living(process) for process in started), seconds=5)  # alone it would chase for a minute
+        gone = wait_until(
+            lambda: not any(living(process) for process in started), seconds=5
+        )  # alone it would chase for a minute
         for process in processes_with(seed):
             process.kill()
         runner.stderr.close()
@@ -85,15 +102,27 @@ def _quietly(question: Callable[[], bool]) -> bool:
 
 
 @needs_c
-@pytest.mark.parametrize("given", [
-    ["shootdown", "--apart", "1", "--threads", "1"], ["switch_chase", "--mode", "process"], ["fork_write", "--lines", "100000"]],
-    ids=lambda given: given[0])
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["shootdown", "--apart", "1", "--threads", "1"],
+        ["switch_chase", "--mode", "process"],
+        ["fork_write", "--lines", "100000"],
+    ],
+    ids=lambda given: given[0],
+)
 def test_a_kernel_killed_with_9_leaves_no_process_of_its_own_behind(given: list[str]):
-    if "--threads" in given and psutil.Process().cpu_affinity() == psutil.Process().cpu_affinity()[:1]:
+    if (
+        "--threads" in given
+        and psutil.Process().cpu_affinity() == psutil.Process().cpu_affinity()[:1]
+    ):
         pytest.skip("one CPU")
     seed = str(time.time_ns())
-    kernel = subprocess.Popen([*build.kernel(given[0]).command, *given[1:], "--seed", seed, "--region-ms", "60000"],
-                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    kernel = subprocess.Popen(
+        [*build.kernel(given[0]).command, *given[1:], "--seed", seed, "--region-ms", "60000"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     began = wait_until(lambda: len(processes_with(seed)) > 1)
     kernel.kill()
     kernel.wait()

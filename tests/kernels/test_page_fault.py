@@ -1,4 +1,5 @@
-"""page_fault, touch_again and map_churn touch what a second loop names, fault as often as the kernel has to, and leave nothing behind."""
+"""page_fault, touch_again and map_churn touch what a second loop names, fault as often as the
+kernel has to, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -45,8 +46,9 @@ def order(lines: int, kind: str) -> list[int]:
 def measured(kernel: str, arguments: list[str], **how: object) -> KernelReport:
     """The report; skips where Linux lacks what the mode needs.
 
-    Mapping 16 pages of a file takes two thirds as long as touching them, which is one fault. On a CPU that others interrupt often, most
-    batches that only map may take longer than one that also touches: the kernel then says "unstable", and is run again.
+    Mapping 16 pages of a file takes two thirds as long as touching them, which is one fault. On a
+    CPU that others interrupt often, most batches that only map may take longer than one that also
+    touches: the kernel then says "unstable", and is run again.
     """
     for _ in range(TRIES):
         done = run_c(kernel, arguments, **how)
@@ -62,11 +64,18 @@ def measured(kernel: str, arguments: list[str], **how: object) -> KernelReport:
 
 
 @needs_c
-@pytest.mark.parametrize(("mode", "kind", "populate"), [("file", "cycle", 0), ("file", "sequential", 1), ("anonymous", "cycle", 1)])
+@pytest.mark.parametrize(
+    ("mode", "kind", "populate"),
+    [("file", "cycle", 0), ("file", "sequential", 1), ("anonymous", "cycle", 1)],
+)
 def test_every_page_is_touched_in_every_round(mode: str, kind: str, populate: int):
     for lines in (16, 1000):
-        report = measured("page_fault", given(lines, "--mode", mode, "--order", kind, "--populate", populate))
-        assert report.checksum == checksum(order(lines, kind)) and report.accesses % (5 * lines) == 0
+        report = measured(
+            "page_fault", given(lines, "--mode", mode, "--order", kind, "--populate", populate)
+        )
+        assert (
+            report.checksum == checksum(order(lines, kind)) and report.accesses % (5 * lines) == 0
+        )
         assert len(report.batch_ns_per_access) == 5 and report.ns_per_access > 0
         timed = sum(bin.hops for bin in report.histogram)
         assert timed >= 1 << 15 and timed % lines == 0  # whole passes
@@ -83,7 +92,10 @@ def test_a_fault_enters_one_page_of_fresh_memory_and_one_or_more_of_a_file():
 @needs_c
 def test_a_file_that_is_written_in_pieces_has_the_same_pages():
     report = measured("page_fault", given(1000, "--written", 7))
-    assert report.checksum == checksum(order(1000, "cycle")) and 0 < report.also["faults_per_access"] <= 1.02
+    assert (
+        report.checksum == checksum(order(1000, "cycle"))
+        and 0 < report.also["faults_per_access"] <= 1.02
+    )
 
 
 @needs_c
@@ -96,14 +108,20 @@ def test_a_large_page_faults_once():
 
 
 def groups() -> list[Path]:
-    return [*Path("/sys/fs/cgroup").glob("tlb-page-fault"), *Path("/sys/fs/cgroup").glob("*/tlb-page-fault")]
+    return [
+        *Path("/sys/fs/cgroup").glob("tlb-page-fault"),
+        *Path("/sys/fs/cgroup").glob("*/tlb-page-fault"),
+    ]
 
 
 @needs_c
 def test_pages_are_charged_by_turns_in_a_group_that_a_killed_process_left_and_the_group_is_removed():
     arguments = given(512, "--mode", "grouped")
     measured("page_fault", arguments)  # or there are no groups here
-    with subprocess.Popen([*build.kernel("page_fault").command, *arguments, "--region-ms", "5000"], stdout=subprocess.PIPE) as child:
+    with subprocess.Popen(
+        [*build.kernel("page_fault").command, *arguments, "--region-ms", "5000"],
+        stdout=subprocess.PIPE,
+    ) as child:
         for _ in range(200):
             if groups():
                 break
@@ -111,23 +129,33 @@ def test_pages_are_charged_by_turns_in_a_group_that_a_killed_process_left_and_th
         child.send_signal(signal.SIGKILL)
     assert groups()
     report = measured("page_fault", arguments)
-    assert report.also["outside_ns_per_access"] > 0 and report.also["faults_per_access"] == pytest.approx(1.0, abs=0.05)
+    assert report.also["outside_ns_per_access"] > 0 and report.also[
+        "faults_per_access"
+    ] == pytest.approx(1.0, abs=0.05)
     assert not groups()
 
 
 @needs_c
 def test_a_folder_for_temporary_files_that_takes_none_is_a_reason(tmp_path: Path):
-    code, detail = reason_of(run_c("page_fault", given(64), env=os.environ | {"TMPDIR": str(tmp_path / "nowhere")}))
+    code, detail = reason_of(
+        run_c("page_fault", given(64), env=os.environ | {"TMPDIR": str(tmp_path / "nowhere")})
+    )
     assert code == "tmp-refused" and "nowhere" in detail
 
 
 @needs_c
 def test_a_full_disk_is_a_reason_and_leaves_no_file(tmp_path: Path):
-    program = changed("page_fault", {"struct group group;": "struct group group;\n    signal(SIGXFSZ, SIG_IGN);"}, tmp_path)
+    program = changed(
+        "page_fault",
+        {"struct group group;": "struct group group;\n    signal(SIGXFSZ, SIG_IGN);"},
+        tmp_path,
+    )
     limited = ["bash", "-c", 'ulimit -f 64; exec "$@"', "limited", str(program), *given(4096)]
     room = tmp_path / "room"
     room.mkdir()
-    done = subprocess.run(limited, capture_output=True, text=True, env=os.environ | {"TMPDIR": str(room)}, timeout=60)
+    done = subprocess.run(
+        limited, capture_output=True, text=True, env=os.environ | {"TMPDIR": str(room)}, timeout=60
+    )
     code, _ = reason_of(done)
     assert code == "tmp-refused" and not [*room.iterdir()]
 
@@ -142,11 +170,16 @@ def test_memory_is_touched_again_after_the_wait(kind: str):
     report = measured("touch_again", given(1000, "--order", kind, "--idle_ms", 300))
     assert time.monotonic() - begin >= 0.3 and report.elapsed_ns < 0.3e9  # none of it in the region
     assert report.checksum == checksum(order(1000, kind)) and report.accesses == 1000
-    assert sum(bin.hops for bin in report.histogram) == 1000 and report.also["first_ns_per_access"] > 0
+    assert (
+        sum(bin.hops for bin in report.histogram) == 1000 and report.also["first_ns_per_access"] > 0
+    )
 
 
 def test_a_wait_counts_in_the_time_that_a_process_is_expected_to_take():
-    waits = [Point(kernel="touch_again", order="sequential", lines=64, options={"idle_ms": ms}) for ms in (0, 3000)]
+    waits = [
+        Point(kernel="touch_again", order="sequential", lines=64, options={"idle_ms": ms})
+        for ms in (0, 3000)
+    ]
     assert expected_s(waits[1]) - expected_s(waits[0]) == pytest.approx(3.0)
 
 
@@ -157,9 +190,14 @@ def test_a_wait_counts_in_the_time_that_a_process_is_expected_to_take():
 @pytest.mark.parametrize("mode", ["unmap", "keep"])
 def test_each_record_faults_its_chunk_in_or_nothing(mode: str):
     for threads in {1, min(2, CPUS), CPUS + 1}:
-        report = measured("map_churn", given(CHUNKS * CHUNK // 64, "--mode", mode, "--threads", threads, "--pages", "4k"))
+        report = measured(
+            "map_churn",
+            given(CHUNKS * CHUNK // 64, "--mode", mode, "--threads", threads, "--pages", "4k"),
+        )
         pages = CHUNK // mmap.PAGESIZE
-        assert report.also["faults_per_access"] == pytest.approx(pages if mode == "unmap" else 0, abs=0.3)
+        assert report.also["faults_per_access"] == pytest.approx(
+            pages if mode == "unmap" else 0, abs=0.3
+        )
         assert report.also["cpus"] == min(threads, CPUS) and report.accesses % (5 * threads) == 0
         flat = draws(7, [CHUNKS, CHUNK // 8] * 64)
         assert report.checksum == checksum(flat)

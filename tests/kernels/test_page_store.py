@@ -40,7 +40,13 @@ static void prepare_pass("""
 
 
 @pytest.mark.parametrize(("advice", "refused"), [("MADV_FREE", False), ("MADV_WILLNEED", True)])
-def test_by_the_kernels_own_count_no_page_is_dirty_once_the_bits_are_cleared(advice: str, refused: bool, tmp_path):
-    kernel = changed("page_store", {"static void prepare_pass(": DIRTY, "MADV_FREE))": f"{advice}) || dirty(a))"}, tmp_path)
+def test_by_the_kernels_own_count_no_page_is_dirty_once_the_bits_are_cleared(
+    advice: str, refused: bool, tmp_path
+):
+    kernel = changed(
+        "page_store",
+        {"static void prepare_pass(": DIRTY, "MADV_FREE))": f"{advice}) || dirty(a))"},
+        tmp_path,
+    )
     done = run_program(kernel, ["--lines", "500", "--mode", "store-clean", "--region-ms", "1"])
     assert (done.returncode != 0) == refused, done.stderr

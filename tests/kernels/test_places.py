@@ -24,11 +24,25 @@ pytestmark = [pytest.mark.measures, pytest.mark.slow]
 # --- where a line stands
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
-SETS = {"L1 of 32 KiB, 8 ways": 64, "L1 of 64 KiB, 4 ways": 256,
-        "L2 of 2 MiB, 16 ways": 2048, "L3 of 32 MiB, 16 ways": 32768}
-# From one line's page to the next one's, and the page: base pages, lines a base page apart on larger pages, and lines far apart.
-CONTIGUOUS = [*((base, page) for base in (4 * KIB, 16 * KIB, 64 * KIB) for page in (base, 2 * MIB, 32 * MIB, GIB)),
-              (2 * MIB, 2 * MIB), (2 * MIB, GIB), (GIB, GIB), (3 * 4 * KIB, 2 * MIB)]
+SETS = {
+    "L1 of 32 KiB, 8 ways": 64,
+    "L1 of 64 KiB, 4 ways": 256,
+    "L2 of 2 MiB, 16 ways": 2048,
+    "L3 of 32 MiB, 16 ways": 32768,
+}
+# From one line's page to the next one's, and the page: base pages, lines a base page apart on
+# larger pages, and lines far apart.
+CONTIGUOUS = [
+    *(
+        (base, page)
+        for base in (4 * KIB, 16 * KIB, 64 * KIB)
+        for page in (base, 2 * MIB, 32 * MIB, GIB)
+    ),
+    (2 * MIB, 2 * MIB),
+    (2 * MIB, GIB),
+    (GIB, GIB),
+    (3 * 4 * KIB, 2 * MIB),
+]
 COUNTS = (1, 65, 1000, 3000, 2**15 + 77, 100_000)
 
 
@@ -57,20 +71,40 @@ def test_lines_fall_evenly_on_the_sets_of_every_cache(stride: int, page: int, ca
         at = offsets(np.arange(count), stride, page)
         assert fullest(at, SETS[cache]) <= -(-count // SETS[cache]) + 1, count
         assert (at // stride == np.arange(count)).all() and (at % stride < min(stride, page)).all()
-        assert fullest(offsets(np.arange(count), stride, page, packed=True), SETS[cache]) <= -(-count // SETS[cache])
+        assert fullest(offsets(np.arange(count), stride, page, packed=True), SETS[cache]) <= -(
+            -count // SETS[cache]
+        )
 
 
 @needs_c
 def test_c_and_numba_put_a_line_in_the_same_place(tmp_path: Path):
     (tmp_path / "places.c").write_text(
         f'#include "{build.KERNELS}/placement.h"\nuint64_t at(uint64_t line, int packed, uint64_t stride, uint64_t page)\n'
-        "{ struct places p = places_in(packed, stride, page); return line_offset(&p, line); }\n")
-    library = ctypes.CDLL(str(compiled(tmp_path / "places.c", tmp_path / "places.so", "-shared", "-fPIC", "-Wno-unused-function")))
-    library.at.restype, library.at.argtypes = ctypes.c_uint64, [ctypes.c_uint64, ctypes.c_int, *[ctypes.c_uint64] * 2]
-    lines = np.array([*range(300), *range(4095, 4200), 2**26 - 1, 2**31 + 12345, 2**32 - 1], dtype=np.uint64)
+        "{ struct places p = places_in(packed, stride, page); return line_offset(&p, line); }\n"
+    )
+    library = ctypes.CDLL(
+        str(
+            compiled(
+                tmp_path / "places.c",
+                tmp_path / "places.so",
+                "-shared",
+                "-fPIC",
+                "-Wno-unused-function",
+            )
+        )
+    )
+    library.at.restype, library.at.argtypes = (
+        ctypes.c_uint64,
+        [ctypes.c_uint64, ctypes.c_int, *[ctypes.c_uint64] * 2],
+    )
+    lines = np.array(
+        [*range(300), *range(4095, 4200), 2**26 - 1, 2**31 + 12345, 2**32 - 1], dtype=np.uint64
+    )
     for stride, page in [*CONTIGUOUS, (2 * MIB, 4 * KIB), (5 * 4 * KIB, 4 * KIB)]:
         for packed in (False, True):
-            assert [library.at(int(i), packed, stride, page) for i in lines] == offsets(lines, stride, page, packed).tolist()
+            assert [library.at(int(i), packed, stride, page) for i in lines] == offsets(
+                lines, stride, page, packed
+            ).tolist()
 
 
 # --- aliased and far pages: which memory stands behind them
@@ -79,14 +113,27 @@ def test_c_and_numba_put_a_line_in_the_same_place(tmp_path: Path):
 @pytest.fixture(scope="module")
 def probe(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
     """What tests/support/probe_chase.c says of page_chase's arguments."""
-    binary = compiled(ROOT / "tests/support/probe_chase.c", tmp_path_factory.mktemp("probe") / "probe_chase")
-    return lambda *given: subprocess.run([binary, *map(str, given)], capture_output=True, text=True, timeout=60, check=True).stdout
+    binary = compiled(
+        ROOT / "tests/support/probe_chase.c", tmp_path_factory.mktemp("probe") / "probe_chase"
+    )
+    return lambda *given: (
+        subprocess.run(
+            [binary, *map(str, given)], capture_output=True, text=True, timeout=60, check=True
+        ).stdout
+    )
 
 
 @needs_c
-@pytest.mark.parametrize(("lines", "stride", "physical_pages"), [(1, 1, 8), (2**16 + 8, 1, 16), (1000, 8, 8), (2**14, 64, 128)])
-def test_aliased_pages_are_few_pages_of_memory_in_at_most_8192_mappings_and_a_part(probe, lines: int, stride: int, physical_pages: int):
-    found = json.loads(probe("memory", "--layout", "alias", "--lines", lines, "--stride-pages", stride))
+@pytest.mark.parametrize(
+    ("lines", "stride", "physical_pages"),
+    [(1, 1, 8), (2**16 + 8, 1, 16), (1000, 8, 8), (2**14, 64, 128)],
+)
+def test_aliased_pages_are_few_pages_of_memory_in_at_most_8192_mappings_and_a_part(
+    probe, lines: int, stride: int, physical_pages: int
+):
+    found = json.loads(
+        probe("memory", "--layout", "alias", "--lines", lines, "--stride-pages", stride)
+    )
     pages = lines * stride
     assert (found["bytes"], found["physical"]) == (pages * 4096, physical_pages * 4096)
     assert found["mappings"] == -(-pages // physical_pages) <= 8193
@@ -98,16 +145,27 @@ def test_aliased_pages_are_few_pages_of_memory_in_at_most_8192_mappings_and_a_pa
 @needs_c
 @pytest.mark.parametrize(("lines", "stride"), [(1, 1), (7, 5), (1000, 64)])
 def test_page_i_is_visited_on_its_line_8_times_i_mod_8_once_a_cycle(probe, lines: int, stride: int):
-    played = [int(visit) for visit in probe("visits", "--layout", "alias", "--lines", lines, "--stride-pages", stride, "--seed", 7).split()]
+    played = [
+        int(visit)
+        for visit in probe(
+            "visits", "--layout", "alias", "--lines", lines, "--stride-pages", stride, "--seed", 7
+        ).split()
+    ]
     cycle = visits("page_chase", "cycle", lines, 7, "alias")
     times = len(played) // lines
     assert times * lines == len(played) > 4096  # so many that a call costs nothing beside them
-    assert played == [page * stride * 64 + page % 8 * 8 for page in cycle] * times  # in lines of 64 bytes, 64 to a page
+    assert (
+        played == [page * stride * 64 + page % 8 * 8 for page in cycle] * times
+    )  # in lines of 64 bytes, 64 to a page
 
 
 @needs_c
 def test_of_pages_that_stand_apart_only_those_with_a_line_are_memory(probe, order: str = "random"):
-    found = json.loads(probe("memory", "--layout", "spread", "--order", order, "--lines", 1000, "--stride-pages", 64))
+    found = json.loads(
+        probe(
+            "memory", "--layout", "spread", "--order", order, "--lines", 1000, "--stride-pages", 64
+        )
+    )
     assert (found["bytes"], found["physical"]) == (1000 * 64 * 4096, 1000 * 4096)
     assert (found["resident_pages"], found["resident_lines"]) == (1000, 1000)
     if not found["unknown_frames"]:
@@ -126,6 +184,10 @@ def test_aliased_pages_reach_256_gib_and_visits_do_not_wrap():
 def test_pages_far_apart_may_span_more_than_there_is_memory():
     """4 MiB of pages over 32 GiB of addresses, and over 1 TiB."""
     for lines, stride in ((1024, 8192), (256, 2**20)):
-        done = run_c("page_chase", [*arguments("cycle", "spread", lines), "--stride-pages", str(stride)])
+        done = run_c(
+            "page_chase", [*arguments("cycle", "spread", lines), "--stride-pages", str(stride)]
+        )
         report = KernelReport.model_validate_json(done.stdout)
-        assert report.arena_bytes == lines * 4096 and report.working_set_bytes == lines * stride * 4096
+        assert (
+            report.arena_bytes == lines * 4096 and report.working_set_bytes == lines * stride * 4096
+        )

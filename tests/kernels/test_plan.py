@@ -1,4 +1,5 @@
-"""Many points in one mapping: each as a process of its own measures it, however the others end, and proved by a later smaps."""
+"""Many points in one mapping: each as a process of its own measures it, however the others end, and
+proved by a later smaps."""
 
 from __future__ import annotations
 
@@ -9,7 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.kernels import changed, compiled, huge_page_bytes, needs_c, needs_thp, reason, run_c, run_program
+from support.kernels import (
+    changed,
+    compiled,
+    huge_page_bytes,
+    needs_c,
+    needs_thp,
+    reason,
+    run_c,
+    run_program,
+)
 
 from tlb.lab import build
 from tlb.lab.record import KernelReport
@@ -26,12 +36,21 @@ SHARED = [
     "stride_sum listed packed cycle 4096 1 7 1 --step_bytes 128",
     "page_chase - packed cycle 131073 1 7 1 --warm-hops 1000",
 ]
-BASE_ALONE = [f"page_store {mode} spread cycle 700 1 7 1" for mode in ("load", "store", "load-clean", "store-clean")]
-APART = ["page_chase - spread random 4000 1 7 1", "page_gather - spread cycle 4000 1 7 1"]  # larger than the mapping
+BASE_ALONE = [
+    f"page_store {mode} spread cycle 700 1 7 1"
+    for mode in ("load", "store", "load-clean", "store-clean")
+]
+APART = [
+    "page_chase - spread random 4000 1 7 1",
+    "page_gather - spread cycle 4000 1 7 1",
+]  # larger than the mapping
 BASE_APART = ["page_chase - alias random 700 1 7 1", "page_chase - spread cycle 50 16 7 1"]
 FAILING = {
-    "": "bad-parameter", "no_kernel - spread cycle 700 1 7 1": "bad-parameter", 'page_chase - spread cycle 7"00 1 7 1': "bad-parameter",
-    "page_chase load spread cycle 700 1 7 1": "bad-parameter", "page_chase - spread cycle 4294967296 1000 7 1": "memory-short",
+    "": "bad-parameter",
+    "no_kernel - spread cycle 700 1 7 1": "bad-parameter",
+    'page_chase - spread cycle 7"00 1 7 1': "bad-parameter",
+    "page_chase load spread cycle 700 1 7 1": "bad-parameter",
+    "page_chase - spread cycle 4294967296 1000 7 1": "memory-short",
     "page_chase - spread cycle 700 1 7 1 " + 60 * "--seed 7 ": "bad-parameter",
 }
 
@@ -41,11 +60,17 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compiled(build.KERNELS / "session.c", tmp_path_factory.mktemp("session") / "session")
 
 
-def answers(program: Path, lines: list[str], *given: str, pages: str = "4k", mapped: int = MAPPED) -> list[dict[str, Any]]:
+def answers(
+    program: Path, lines: list[str], *given: str, pages: str = "4k", mapped: int = MAPPED
+) -> list[dict[str, Any]]:
     """Of a process that got through its plan: all that it printed."""
     plan = "".join(f"id{i} {line}\n" for i, line in enumerate(lines))
     done = run_program(program, ["--pages", pages, "--bytes", str(mapped), *given], input=plan)
-    if pages == "thp" and done.returncode == 3 and reason(3, "", done.stderr)[0] == "backing-partial":
+    if (
+        pages == "thp"
+        and done.returncode == 3
+        and reason(3, "", done.stderr)[0] == "backing-partial"
+    ):
         pytest.skip("memory is too fragmented for huge pages now")
     assert (done.returncode, done.stderr) == (0, "")
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -54,40 +79,92 @@ def answers(program: Path, lines: list[str], *given: str, pages: str = "4k", map
 def alone(line: str, pages: str) -> KernelReport:
     """The same point by the kernel's own program."""
     kernel, mode, layout, order, lines, stride, seed, region, *more = line.split()
-    fields = {"layout": layout, "order": order, "lines": lines, "stride-pages": stride, "seed": seed, "region-ms": region, "pages": pages}
-    done = run_c(kernel, [*(word for name, value in fields.items() for word in (f"--{name}", value)),
-                          *(["--mode", mode] if mode != "-" else []), *more])
+    fields = {
+        "layout": layout,
+        "order": order,
+        "lines": lines,
+        "stride-pages": stride,
+        "seed": seed,
+        "region-ms": region,
+        "pages": pages,
+    }
+    done = run_c(
+        kernel,
+        [
+            *(word for name, value in fields.items() for word in (f"--{name}", value)),
+            *(["--mode", mode] if mode != "-" else []),
+            *more,
+        ],
+    )
     assert (done.returncode, done.stderr) == (0, "")
     return KernelReport.model_validate_json(done.stdout)
 
 
 def report_of(answer: dict[str, Any]) -> KernelReport:
-    return KernelReport.model_validate({name: value for name, value in answer.items() if name not in ("id", "proved")})
+    return KernelReport.model_validate(
+        {name: value for name, value in answer.items() if name not in ("id", "proved")}
+    )
 
 
 @pytest.mark.parametrize("pages", ["4k", "thp"])
-def test_a_point_of_a_plan_is_the_point_that_a_process_of_its_own_measures(session: Path, pages: str):
+def test_a_point_of_a_plan_is_the_point_that_a_process_of_its_own_measures(
+    session: Path, pages: str
+):
     if pages == "thp":
         needs_thp()
     lines = [*SHARED, *APART] if pages == "thp" else [*SHARED, *BASE_ALONE, *APART, *BASE_APART]
-    first, *given, last = answers(session, lines, pages=pages, mapped=max(MAPPED, huge_page_bytes()) if pages == "thp" else MAPPED)
-    assert first["mapped"] >= MAPPED and first["populate_ns"] > 0 and last == {"end": len(lines), "proved": len(lines)}
-    same = ("kernel", "engine", "pages", "backing", "layout", "order", "lines", "stride_pages", "mode", "options", "stride_bytes",
-            "working_set_bytes", "arena_bytes", "seed", "cpu", "checksum", "fifo")
+    first, *given, last = answers(
+        session,
+        lines,
+        pages=pages,
+        mapped=max(MAPPED, huge_page_bytes()) if pages == "thp" else MAPPED,
+    )
+    assert (
+        first["mapped"] >= MAPPED
+        and first["populate_ns"] > 0
+        and last == {"end": len(lines), "proved": len(lines)}
+    )
+    same = (
+        "kernel",
+        "engine",
+        "pages",
+        "backing",
+        "layout",
+        "order",
+        "lines",
+        "stride_pages",
+        "mode",
+        "options",
+        "stride_bytes",
+        "working_set_bytes",
+        "arena_bytes",
+        "seed",
+        "cpu",
+        "checksum",
+        "fifo",
+    )
     for position, (line, answer) in enumerate(zip(lines, given, strict=True)):
         report, expected = report_of(answer), alone(line, pages)
-        assert {name: getattr(report, name) for name in same} == {name: getattr(expected, name) for name in same}, line
+        assert {name: getattr(report, name) for name in same} == {
+            name: getattr(expected, name) for name in same
+        }, line
         assert report.also.keys() == expected.also.keys() and len(report.batch_ns_per_access) >= 5
         assert (answer["id"], report.position) == (f"id{position}", position)
-        assert report.mapping_bytes == (first["mapped"] if line in (*SHARED, *BASE_ALONE) else report.arena_bytes), line
+        assert report.mapping_bytes == (
+            first["mapped"] if line in (*SHARED, *BASE_ALONE) else report.arena_bytes
+        ), line
 
 
 def test_a_point_that_fails_says_why_and_the_next_one_is_measured(session: Path):
     good = SHARED[0]
     _, *given, last = answers(session, [line for bad in FAILING for line in (bad, good)])
     assert last["proved"] == 2 * len(FAILING)
-    for (line, code), failed, measured in zip(FAILING.items(), given[::2], given[1::2], strict=True):
-        assert failed.keys() == {"id", "reason", "detail", "proved"} and failed["reason"] == code, line
+    for (line, code), failed, measured in zip(
+        FAILING.items(), given[::2], given[1::2], strict=True
+    ):
+        assert failed.keys() == {"id", "reason", "detail", "proved"} and failed["reason"] == code, (
+            line
+        )
         assert failed["detail"] and report_of(measured).checksum == report_of(given[1]).checksum
 
 
@@ -113,7 +190,9 @@ static FILE *watched(const char *path, const char *mode) /* says when smaps is r
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("watched")
-    (folder / "watched.c").write_text(f'#define _GNU_SOURCE{WATCHED}#include "{build.KERNELS}/session.c"\n')
+    (folder / "watched.c").write_text(
+        f'#define _GNU_SOURCE{WATCHED}#include "{build.KERNELS}/session.c"\n'
+    )
     return compiled(folder / "watched.c", folder / "watched")
 
 
@@ -129,18 +208,24 @@ def proofs(printed: list[dict[str, Any]]) -> Iterator[tuple[int, int]]:
 
 
 @pytest.mark.parametrize(("pages", "often"), [("4k", 100), ("thp", 1)])
-def test_no_more_answers_are_called_proved_than_smaps_has_proved_since(watched: Path, pages: str, often: int):
+def test_no_more_answers_are_called_proved_than_smaps_has_proved_since(
+    watched: Path, pages: str, often: int
+):
     if pages == "thp":
         needs_thp()
     lines = ([SHARED[2], "", SHARED[0]] * 70)[: 203 if pages == "4k" else 7]
     printed = answers(watched, lines, pages=pages)
-    assert all(said <= proved for proved, said in proofs(printed)) and printed[-1]["proved"] == len(lines)
+    assert all(said <= proved for proved, said in proofs(printed)) and printed[-1]["proved"] == len(
+        lines
+    )
     assert sum("smaps" in line for line in printed) >= 2 + (len(lines) - 1) // (often + 1)
     waiting = [line["position"] + 1 - line["proved"] for line in printed if "position" in line]
     assert max(waiting) <= often
 
 
-def test_a_mapping_that_turns_out_to_lie_on_other_pages_ends_the_process(watched: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_mapping_that_turns_out_to_lie_on_other_pages_ends_the_process(
+    watched: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv("LIES", "2")  # the first is read before any point
     plan = "".join(f"{i} {SHARED[2]}\n" for i in range(120))
     done = run_program(watched, ["--pages", "4k", "--bytes", str(MAPPED)], input=plan)
@@ -151,16 +236,31 @@ def test_a_mapping_that_turns_out_to_lie_on_other_pages_ends_the_process(watched
 
 # --- nothing is left of a point
 
+
 def state_of(pid: int) -> tuple[int, int, int]:
     """Resident pages, mappings and open files."""
     process = Path(f"/proc/{pid}")
-    return (int((process / "statm").read_text().split()[1]), len((process / "maps").read_text().splitlines()),
-            len(list((process / "fd").iterdir())))
+    return (
+        int((process / "statm").read_text().split()[1]),
+        len((process / "maps").read_text().splitlines()),
+        len(list((process / "fd").iterdir())),
+    )
 
 
 def test_a_process_keeps_nothing_of_a_point(session: Path):
-    lines = [SHARED[0], SHARED[1], BASE_ALONE[1], BASE_APART[0], BASE_APART[1], APART[0], *list(FAILING)[1:], SHARED[5]]
-    with subprocess.Popen([session, "--bytes", str(MAPPED)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    lines = [
+        SHARED[0],
+        SHARED[1],
+        BASE_ALONE[1],
+        BASE_APART[0],
+        BASE_APART[1],
+        APART[0],
+        *list(FAILING)[1:],
+        SHARED[5],
+    ]
+    with subprocess.Popen(
+        [session, "--bytes", str(MAPPED)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         states = []
         process.stdout.readline()
         for n in range(200):
@@ -177,9 +277,15 @@ def test_a_process_keeps_nothing_of_a_point(session: Path):
 
 # --- graph_walk
 
-WALKS = ["plain packed random 4096 1 7 1", "plain packed random 4096 1 7 1 --walkers 3", "plain packed random 4096 1 7 1 --per_hop 1",
-         "blocked packed random 4096 1 7 1 --block_vertices 64", "plain packed random 4096 1 8 1", "plain spread random 1024 1 8 1",
-         "plain packed random 1024 1 8 1"]
+WALKS = [
+    "plain packed random 4096 1 7 1",
+    "plain packed random 4096 1 7 1 --walkers 3",
+    "plain packed random 4096 1 7 1 --per_hop 1",
+    "blocked packed random 4096 1 7 1 --block_vertices 64",
+    "plain packed random 4096 1 8 1",
+    "plain spread random 1024 1 8 1",
+    "plain packed random 1024 1 8 1",
+]
 
 
 def test_points_that_walk_one_graph_share_it_and_walk_as_in_processes_of_their_own(tmp_path: Path):
@@ -190,6 +296,19 @@ def test_points_that_walk_one_graph_share_it_and_walk_as_in_processes_of_their_o
     given = [line for line in printed if "id" in line]
     for line, answer in zip(lines, given, strict=True):
         expected = alone(line, "4k")
-        assert (report_of(answer).checksum, report_of(answer).options) == (expected.checksum, expected.options), line
-    ids = ["filled" if "filled" in line else line["id"] for line in printed if "id" in line or "filled" in line]
-    assert [after for before, after in zip(ids, ids[1:], strict=False) if before == "filled"] == ["id0", "id3", "id4", "id5", "id6"]
+        assert (report_of(answer).checksum, report_of(answer).options) == (
+            expected.checksum,
+            expected.options,
+        ), line
+    ids = [
+        "filled" if "filled" in line else line["id"]
+        for line in printed
+        if "id" in line or "filled" in line
+    ]
+    assert [after for before, after in zip(ids, ids[1:], strict=False) if before == "filled"] == [
+        "id0",
+        "id3",
+        "id4",
+        "id5",
+        "id6",
+    ]

@@ -39,7 +39,10 @@ def prefault(*given: object, **how: object) -> subprocess.CompletedProcess[str]:
 
 def words(mode: str, pages: int) -> list[int]:
     """The first word of each page afterwards."""
-    return [{"touch": page + 1, "memset": 0x0101010101010101, "populate": 0}[mode] for page in range(pages)]
+    return [
+        {"touch": page + 1, "memset": 0x0101010101010101, "populate": 0}[mode]
+        for page in range(pages)
+    ]
 
 
 def made_ready(done: subprocess.CompletedProcess[str]) -> KernelReport:
@@ -52,15 +55,32 @@ def made_ready(done: subprocess.CompletedProcess[str]) -> KernelReport:
 @pytest.mark.parametrize(("mode", "threads"), [("touch", 2), ("populate", 1), ("memset", 2)])
 def test_every_page_is_made_ready_in_every_batch(mode: str, threads: int):
     for lines in (3, 2000):
-        report = made_ready(prefault("--mode", mode, "--lines", lines, "--threads", min(threads, len(CPUS))))
-        assert (report.mode, report.layout, report.order, report.lines) == (mode, "spread", "sequential", lines)
+        report = made_ready(
+            prefault("--mode", mode, "--lines", lines, "--threads", min(threads, len(CPUS)))
+        )
+        assert (report.mode, report.layout, report.order, report.lines) == (
+            mode,
+            "spread",
+            "sequential",
+            lines,
+        )
         assert report.arena_bytes == report.working_set_bytes == lines * 4096
-        assert 5 <= len(report.batch_ns_per_access) <= 16 and report.accesses == lines * len(report.batch_ns_per_access)
-        assert report.ns_per_access == pytest.approx(np.median(report.batch_ns_per_access), rel=1e-4)
+        assert 5 <= len(report.batch_ns_per_access) <= 16 and report.accesses == lines * len(
+            report.batch_ns_per_access
+        )
+        assert report.ns_per_access == pytest.approx(
+            np.median(report.batch_ns_per_access), rel=1e-4
+        )
         assert report.checksum == checksum(words(mode, lines))
-        assert report.also.keys() == {"one_byte_resident_bytes", "first_ns_per_access", "free_ns_per_access"}
+        assert report.also.keys() == {
+            "one_byte_resident_bytes",
+            "first_ns_per_access",
+            "free_ns_per_access",
+        }
         assert report.also["one_byte_resident_bytes"] == 4096 and min(report.also.values()) > 0
-    assert report.accesses <= report.minor_faults < 1.1 * report.accesses + 100  # one a page; beyond that, the program's own
+    assert (
+        report.accesses <= report.minor_faults < 1.1 * report.accesses + 100
+    )  # one a page; beyond that, the program's own
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -71,27 +91,40 @@ def test_a_transparent_huge_page_is_one_fault_and_is_resident_for_one_byte(mode:
     unless_fragmented(done.returncode, done.stdout, done.stderr)
     report = made_ready(done)
     batches = len(report.batch_ns_per_access)
-    assert report.arena_bytes == 5 * page and report.accesses == batches * report.arena_bytes // 4096
-    assert 5 * batches <= report.minor_faults < 5 * batches + 100 and report.also["one_byte_resident_bytes"] == page
+    assert (
+        report.arena_bytes == 5 * page and report.accesses == batches * report.arena_bytes // 4096
+    )
+    assert (
+        5 * batches <= report.minor_faults < 5 * batches + 100
+        and report.also["one_byte_resident_bytes"] == page
+    )
     assert report.checksum == checksum(words(mode, 5 * page // 4096))
 
 
 # In a small process of its own: a child starts with the peak of the process that it was split from.
-PEAK = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], stdout=2, check=True); " \
-       "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+PEAK = (
+    "import resource, subprocess, sys; subprocess.run(sys.argv[1:], stdout=2, check=True); "
+    "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+)
 
 
 def test_memory_is_given_back_before_the_next_batch():
     kernel = [*build.kernel("prefault").command, "--lines", str(2**14), "--region-ms", "1"]
-    done = subprocess.run([sys.executable, "-c", PEAK, *kernel], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK, *kernel], capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 0, done.stderr
-    assert 64 << 10 <= int(done.stdout) < 96 << 10  # KiB at the most at once: an arena of 64 MiB, and the program
+    assert (
+        64 << 10 <= int(done.stdout) < 96 << 10
+    )  # KiB at the most at once: an arena of 64 MiB, and the program
 
 
 @pytest.mark.skipif(len(CPUS) < 2, reason="one CPU")
 def test_the_threads_run_on_cpus_of_their_own(tmp_path: Path):
     before = "    p->began_ns = now_ns();\n"
-    kernel = changed("prefault", {before: before + '    fprintf(stderr, "%d\\n", sched_getcpu());\n'}, tmp_path)
+    kernel = changed(
+        "prefault", {before: before + '    fprintf(stderr, "%d\\n", sched_getcpu());\n'}, tmp_path
+    )
     done = run_program(kernel, ["--threads", "2", "--cpu", str(CPUS[0]), "--region-ms", "1"])
     used = done.stderr.split()
     assert set(map(int, used)) == {CPUS[0], CPUS[-1]} and len(used) % 2 == 0
@@ -101,8 +134,12 @@ def test_the_threads_run_on_cpus_of_their_own(tmp_path: Path):
 def test_there_may_be_more_cpus_than_a_cpu_set_has_bits(tmp_path_factory: pytest.TempPathFactory):
     library, cpus, threads = preloadable("other_cpus", tmp_path_factory), 2000, 257
     there = {"env": os.environ | {"LD_PRELOAD": str(library), "OTHER_CPUS": str(cpus)}}
-    report = made_ready(prefault("--threads", threads, "--lines", 3 * threads, "--cpu", cpus - 1, **there))
-    assert report.options == (("threads", threads),) and report.checksum == checksum(words("touch", 3 * threads))
+    report = made_ready(
+        prefault("--threads", threads, "--lines", 3 * threads, "--cpu", cpus - 1, **there)
+    )
+    assert report.options == (("threads", threads),) and report.checksum == checksum(
+        words("touch", 3 * threads)
+    )
     done = prefault("--threads", cpus + 1, "--lines", 10_000, **there)
     assert (done.returncode, f"may use {cpus}." in done.stderr) == (2, True)
 
@@ -112,11 +149,22 @@ def test_pages_of_a_pool_are_made_ready_where_there_is_one():
     if not pool.exists() or int(pool.read_text()) < 4:
         pytest.skip("no pool of 2 MiB pages here")
     report = made_ready(prefault("--pages", "2m", "--lines", 2048))
-    assert (report.backing, report.also["one_byte_resident_bytes"], report.checksum) == ("2m", 2 << 20, checksum(words("touch", 2048)))
+    assert (report.backing, report.also["one_byte_resident_bytes"], report.checksum) == (
+        "2m",
+        2 << 20,
+        checksum(words("touch", 2048)),
+    )
 
 
 def test_the_faults_of_prefault_do_not_make_a_row_noisy():
-    point = Point(kernel="prefault", order="sequential", lines=1024, mode="touch", options={"threads": 1}, region_ms=1)
+    point = Point(
+        kernel="prefault",
+        order="sequential",
+        lines=1024,
+        mode="touch",
+        options={"threads": 1},
+        region_ms=1,
+    )
     record = measured(point)
     assert record.point == point and record.arena_bytes <= arena_bytes(point)
     assert record.minor_faults > 0 and record.noisy != "faulted"
@@ -124,6 +172,9 @@ def test_the_faults_of_prefault_do_not_make_a_row_noisy():
 
 @pytest.mark.needs("perf that counts faults")
 def test_perf_counts_the_faults_of_the_timed_batches_and_no_others():
-    record = measured(Point(kernel="prefault", order="sequential", lines=5000, mode="touch", region_ms=1), plan=software_plan())
+    record = measured(
+        Point(kernel="prefault", order="sequential", lines=5000, mode="touch", region_ms=1),
+        plan=software_plan(),
+    )
     counted = record.counters["minor_faults"].value
     assert counted is not None and record.accesses <= counted < 1.01 * record.accesses + 100

@@ -1,4 +1,5 @@
-"""A radix partition is a stable sort by bits of the hash; a join by way of it finds what the naive join and a dictionary find."""
+"""A radix partition is a stable sort by bits of the hash; a join by way of it finds what the naive
+join and a dictionary find."""
 
 from __future__ import annotations
 
@@ -16,10 +17,15 @@ from tlb.lab.record import KernelReport
 
 MODES = {"naive": [], "partitioned": ["--bits", "5"], "partition": ["--bits", "5"]}
 GOLDEN = 0x9E3779B97F4A7C15
-FROM_HASH = pow(GOLDEN, -1, 2**64)  # the hash is a product with an odd number, so every hash has its key
+FROM_HASH = pow(
+    GOLDEN, -1, 2**64
+)  # the hash is a product with an odd number, so every hash has its key
 
-# What each engine is held to by itself. In the plain suite that is C, beside which numba is seen to say the same.
-engines = pytest.mark.parametrize("engine", [pytest.param("c", marks=needs_c), pytest.param("numba", marks=pytest.mark.endurance)])
+# What each engine is held to by itself. In the plain suite that is C, beside which numba is seen to
+# say the same.
+engines = pytest.mark.parametrize(
+    "engine", [pytest.param("c", marks=needs_c), pytest.param("numba", marks=pytest.mark.endurance)]
+)
 
 pytestmark = [pytest.mark.measures, pytest.mark.slow]
 
@@ -31,9 +37,15 @@ def key_with(hashed: int) -> int:
     return hashed * FROM_HASH % 2**64
 
 
-# Uniform hashes, dense keys, and hashes that begin or end in the same bits: all in one partition, at one slot, or at the last.
-KEYS = st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 300), st.integers(0, 50).map(key_with),
-                 st.integers(2**64 - 50, 2**64 - 1).map(key_with), st.integers(0, 7).map(lambda top: key_with(top << 61)))
+# Uniform hashes, dense keys, and hashes that begin or end in the same bits: all in one partition,
+# at one slot, or at the last.
+KEYS = st.one_of(
+    st.integers(0, 2**64 - 1),
+    st.integers(0, 300),
+    st.integers(0, 50).map(key_with),
+    st.integers(2**64 - 50, 2**64 - 1).map(key_with),
+    st.integers(0, 7).map(lambda top: key_with(top << 61)),
+)
 
 
 def table_of(keys: list[int]) -> np.ndarray:
@@ -44,23 +56,34 @@ def table_of(keys: list[int]) -> np.ndarray:
 @engines
 @given(keys=st.lists(KEYS, max_size=300), bits=st.integers(1, 10))
 @settings(deadline=None)
-def test_partitioning_is_a_stable_sort_by_the_hashs_top_bits_in_one_pass_or_two(engine: str, keys: list[int], bits: int):
+def test_partitioning_is_a_stable_sort_by_the_hashs_top_bits_in_one_pass_or_two(
+    engine: str, keys: list[int], bits: int
+):
     rows = table_of(keys)
     radix = np.array([key * GOLDEN % 2**64 >> 64 - bits for key in keys], dtype=np.int64)
-    for passes in (1, 2)[: bits]:
+    for passes in (1, 2)[:bits]:
         parts, ends = parts_of(engine).partition(rows, bits, passes)
         assert parts.tolist() == rows[np.argsort(radix, kind="stable")].tolist()
         assert ends.tolist() == np.cumsum(np.bincount(radix, minlength=1 << bits)).tolist()
 
 
 @engines
-@given(keys=st.lists(KEYS, unique=True, max_size=200), data=st.data(), bits=st.integers(0, 6), passes=st.integers(1, 2))
+@given(
+    keys=st.lists(KEYS, unique=True, max_size=200),
+    data=st.data(),
+    bits=st.integers(0, 6),
+    passes=st.integers(1, 2),
+)
 @settings(deadline=None)
-def test_every_join_finds_what_a_dictionary_finds(engine: str, keys: list[int], data: st.DataObject, bits: int, passes: int):
+def test_every_join_finds_what_a_dictionary_finds(
+    engine: str, keys: list[int], data: st.DataObject, bits: int, passes: int
+):
     probes = data.draw(st.lists(st.one_of(KEYS, st.sampled_from(keys or [0])), max_size=200))
     row_of = {key: i + 1 for i, key in enumerate(keys)}
     found = [row_of[key] * (i + 1) for i, key in enumerate(probes) if key in row_of]
-    joined = parts_of(engine).join(table_of(keys), table_of(probes), bits, min(passes, max(bits, 1)))
+    joined = parts_of(engine).join(
+        table_of(keys), table_of(probes), bits, min(passes, max(bits, 1))
+    )
     assert joined == (len(found), sum(found))
 
 
@@ -90,9 +113,11 @@ def test_keys_are_the_generators_numbers_and_each_row_of_s_has_one_of_them(engin
     assert abs(np.corrcoef(row, s[:, 1])[0, 1]) < 0.1
 
 
-# What rows 10 and 11 of the partitions are replaced with: both in partition 0, of 1000 rows in 8 partitions.
+# What rows 10 and 11 of the partitions are replaced with: both in partition 0, of 1000 rows in 8
+# partitions.
 SPOILT = {
-    "swapped": lambda parts: parts[[11, 10]], "one twice": lambda parts: parts[[10, 10]],
+    "swapped": lambda parts: parts[[11, 10]],
+    "one twice": lambda parts: parts[[10, 10]],
     "of another partition": lambda parts: parts[[10, 999]],
     "another key": lambda parts: parts[[10, 11]] ^ np.array([1, 0], dtype=np.uint64),
 }
@@ -100,18 +125,24 @@ SPOILT = {
 
 @engines
 @pytest.mark.parametrize("foreign", [False, True])
-def test_rows_that_are_lost_or_doubled_or_in_a_wrong_place_are_not_partitioned(engine: str, foreign: bool):
+def test_rows_that_are_lost_or_doubled_or_in_a_wrong_place_are_not_partitioned(
+    engine: str, foreign: bool
+):
     of = parts_of(engine)
     rows, seed = of.fill(1000, 5)[foreign], 5
     parts, ends = of.partition(rows, 3, 1)
     assert of.is_partitioned(parts, ends, seed, 3, foreign)
-    assert not of.is_partitioned(parts, ends, seed, 3, not foreign) and not of.is_partitioned(rows, ends, seed, 3, foreign)
+    assert not of.is_partitioned(parts, ends, seed, 3, not foreign) and not of.is_partitioned(
+        rows, ends, seed, 3, foreign
+    )
     for name, change in SPOILT.items():
         wrong = parts.copy()
         wrong[[10, 11]] = change(parts)
         assert not of.is_partitioned(wrong, ends, seed, 3, foreign), name
     for at in (0, 3, 7):
-        assert not of.is_partitioned(parts, ends - (np.arange(8) == at).astype(np.uint32), seed, 3, foreign)
+        assert not of.is_partitioned(
+            parts, ends - (np.arange(8) == at).astype(np.uint32), seed, 3, foreign
+        )
 
 
 # --- the whole kernel
@@ -119,14 +150,31 @@ def test_rows_that_are_lost_or_doubled_or_in_a_wrong_place_are_not_partitioned(e
 
 def asked(mode: str, tuples: int, *more: str, pages: str = "4k") -> list[str]:
     lines = kernels.shape("radix_partition", {"tuples": tuples})["lines"]
-    return ["--mode", mode, "--tuples", str(tuples), "--lines", str(lines), "--seed", "7", "--region-ms", "1", "--pages", pages, *more]
+    return [
+        "--mode",
+        mode,
+        "--tuples",
+        str(tuples),
+        "--lines",
+        str(lines),
+        "--seed",
+        "7",
+        "--region-ms",
+        "1",
+        "--pages",
+        pages,
+        *more,
+    ]
 
 
 def run_all(engine: str, jobs: list[list[str]]) -> list[tuple[int, str, str]]:
     """Exit status, stdout and stderr of each."""
     if engine == "numba":
         return run_twins([("radix_partition", job) for job in jobs])
-    return [(done.returncode, done.stdout, done.stderr) for done in (run_c("radix_partition", job) for job in jobs)]
+    return [
+        (done.returncode, done.stdout, done.stderr)
+        for done in (run_c("radix_partition", job) for job in jobs)
+    ]
 
 
 def report_of(status: int, out: str, err: str) -> KernelReport:
@@ -136,13 +184,21 @@ def report_of(status: int, out: str, err: str) -> KernelReport:
 
 
 def expected(tuples: int, seed: int = 7) -> str:
-    """The checksum of the keys of R, the generator's numbers, and of those of S, each of a row of R that another seed draws."""
-    keys, drawn = list(islice(splitmix64(seed), tuples)), islice(splitmix64(2**64 - 1 - seed), tuples)
+    """The checksum of the keys of R, the generator's numbers, and of those of S, each of a row of R
+    that another seed draws."""
+    keys, drawn = (
+        list(islice(splitmix64(seed), tuples)),
+        islice(splitmix64(2**64 - 1 - seed), tuples),
+    )
     return checksum(keys + [keys[(z >> 32) * tuples >> 32] for z in drawn])
 
 
 SIZES = (1024, 1027)
-WAYS = [(mode, *more, *passes) for mode, more in MODES.items() for passes in ([], ["--passes", "2"])[: 1 + bool(more)]]
+WAYS = [
+    (mode, *more, *passes)
+    for mode, more in MODES.items()
+    for passes in ([], ["--passes", "2"])[: 1 + bool(more)]
+]
 
 
 @engines
@@ -152,11 +208,20 @@ def test_all_modes_have_the_same_rows_and_the_same_answer(engine: str):
     for (way, size), said in zip(jobs, done, strict=True):
         report = report_of(*said)
         assert report.checksum == expected(size)
-        assert (report.mode, report.engine, report.layout, report.order) == (way[0], engine, "packed", "random")
-        assert dict(report.options) == {"tuples": size} | {way[i][2:]: int(way[i + 1]) for i in range(1, len(way), 2)}
+        assert (report.mode, report.engine, report.layout, report.order) == (
+            way[0],
+            engine,
+            "packed",
+            "random",
+        )
+        assert dict(report.options) == {"tuples": size} | {
+            way[i][2:]: int(way[i + 1]) for i in range(1, len(way), 2)
+        }
         assert report.lines == 6 * -(-size // 4) and report.working_set_bytes == 64 * report.lines
         assert report.arena_bytes == -(-report.working_set_bytes // 4096) * 4096
         rows_a_round = 2 * size if way[0] == "partition" else size
         assert report.accesses % (rows_a_round * len(report.batch_ns_per_access)) == 0
-        assert report.also.keys() == ({"histogram_ns_per_access"} if way[0] == "partition" else set())
+        assert report.also.keys() == (
+            {"histogram_ns_per_access"} if way[0] == "partition" else set()
+        )
         assert all(ns > 0 for ns in report.also.values())

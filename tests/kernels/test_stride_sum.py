@@ -1,4 +1,5 @@
-"""stride_sum visits the elements that a second loop names, in their order, and sums the numbers that they hold."""
+"""stride_sum visits the elements that a second loop names, in their order, and sums the numbers
+that they hold."""
 
 from __future__ import annotations
 
@@ -10,12 +11,25 @@ from tlb.lab.record import KernelReport, Point
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 
-# (bytes of the array, of a step): all elements, a line each, a page each, three pages and a bit, a step that does not divide, one visit
+# (bytes of the array, of a step): all elements, a line each, a page each, three pages and a bit, a
+# step that does not divide, one visit
 SHAPES = [(4096, 8), (65536, 64), (1 << 20, 4096), (1 << 20, 12344), (100_000, 4160), (4096, 4096)]
 
 
 def given(size: int, step: int, *more: str) -> list[str]:
-    return ["--lines", str(-(-size // 64)), "--bytes", str(size), "--step_bytes", str(step), "--seed", "7", "--region-ms", "1", *more]
+    return [
+        "--lines",
+        str(-(-size // 64)),
+        "--bytes",
+        str(size),
+        "--step_bytes",
+        str(step),
+        "--seed",
+        "7",
+        "--region-ms",
+        "1",
+        *more,
+    ]
 
 
 def visited(size: int, step: int, is_shuffled: bool = False) -> list[int]:
@@ -25,14 +39,21 @@ def visited(size: int, step: int, is_shuffled: bool = False) -> list[int]:
 
 
 WAYS = {(): False, ("--mode", "listed"): False, ("--mode", "listed", "--order", "cycle"): True}
-JOBS = [(given(*shape, *way), visited(*shape, is_shuffled)) for shape in SHAPES for way, is_shuffled in WAYS.items()]
+JOBS = [
+    (given(*shape, *way), visited(*shape, is_shuffled))
+    for shape in SHAPES
+    for way, is_shuffled in WAYS.items()
+]
 
 
 def agrees(status: int, out: str, err: str, order: list[int]) -> None:
     assert (status, err) == (0, "")
     report = KernelReport.model_validate_json(out)
     assert report.checksum == checksum(order)
-    assert report.accesses % (len(order) * len(report.batch_ns_per_access)) == 0 and report.ns_per_access > 0
+    assert (
+        report.accesses % (len(order) * len(report.batch_ns_per_access)) == 0
+        and report.ns_per_access > 0
+    )
 
 
 @needs_c
@@ -43,7 +64,19 @@ def test_c_visits_what_a_second_loop_names():
 
 
 def test_a_list_counts_in_what_a_point_needs():
-    plain, listed = (Point(kernel="stride_sum", engine="c", pages="4k", mode=mode, layout="packed", order="sequential", lines=1 << 14,
-                           options={"bytes": 1 << 20, "step_bytes": 64}, region_ms=1) for mode in ("plain", "listed"))
+    plain, listed = (
+        Point(
+            kernel="stride_sum",
+            engine="c",
+            pages="4k",
+            mode=mode,
+            layout="packed",
+            order="sequential",
+            lines=1 << 14,
+            options={"bytes": 1 << 20, "step_bytes": 64},
+            region_ms=1,
+        )
+        for mode in ("plain", "listed")
+    )
     assert arena_bytes(plain, 4096) == 1 << 20
     assert arena_bytes(listed, 4096) >= (1 << 20) + 4 * (1 << 14)

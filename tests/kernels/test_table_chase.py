@@ -1,4 +1,5 @@
-"""table_chase visits the pages that a second loop places, in its order, and through as many tables as were asked for."""
+"""table_chase visits the pages that a second loop places, in its order, and through as many tables
+as were asked for."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from tlb.machine.host import base_page_bytes
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 
-# (pages, tables of each level): one table; one to a page; eight lines to a table; many of each level; of the third as well
+# (pages, tables of each level): one table; one to a page; eight lines to a table; many of each
+# level; of the third as well
 SHAPES = [(32, 1, 1, 1), (64, 64, 1, 1), (512, 64, 8, 1), (256, 256, 32, 2), (256, 128, 16, 16)]
 
 
@@ -23,7 +25,8 @@ def given(pages: int, *tables: int, mode: str = "random") -> list[str]:
 
 
 def placed(pages: int, *tables: int, page: int, is_even: bool, hot: int = 0) -> list[int]:
-    """The numbers of the pages in the order of their visits, counted from where the room for tables of the third level begins."""
+    """The numbers of the pages in the order of their visits, counted from where the room for tables
+    of the third level begins."""
     numbers, fanout = splitmix64(7), page // 8
 
     def below(limit: int) -> int:
@@ -47,7 +50,9 @@ def placed(pages: int, *tables: int, page: int, is_even: bool, hot: int = 0) -> 
                 if child % a_line == 0 and not is_even:
                     other = line + below(len(lines) - line)
                     lines[line], lines[other] = lines[other], lines[line]
-                entries.append(parent * fanout + lines[line] * 8 + (below(8) if is_alone else child % 8))
+                entries.append(
+                    parent * fanout + lines[line] * 8 + (below(8) if is_alone else child % 8)
+                )
         parents = entries
     if hot:
         return [parents[below(hot if below(2) else pages)] for _ in range(max(4 * pages, 1 << 16))]
@@ -67,10 +72,15 @@ def through(numbers: list[int], page: int) -> tuple[int, ...]:
 @needs_c
 @pytest.mark.parametrize("mode", ["random", "even"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_it_visits_what_a_second_loop_places_through_as_many_tables(shape: tuple[int, ...], mode: str):
+def test_it_visits_what_a_second_loop_places_through_as_many_tables(
+    shape: tuple[int, ...], mode: str
+):
     done = run_c("table_chase", given(*shape, mode=mode))
     assert (done.returncode, done.stderr) == (0, "")
-    report, numbers = KernelReport.model_validate_json(done.stdout), placed(*shape, page=base_page_bytes(), is_even=mode == "even")
+    report, numbers = (
+        KernelReport.model_validate_json(done.stdout),
+        placed(*shape, page=base_page_bytes(), is_even=mode == "even"),
+    )
     assert report.checksum == checksum(numbers) and len(set(numbers)) == shape[0]
     assert through(numbers, base_page_bytes()) == shape[1:]
     assert report.ns_per_access > 0 and report.accesses % shape[0] == 0
@@ -80,13 +90,21 @@ def test_it_visits_what_a_second_loop_places_through_as_many_tables(shape: tuple
 @pytest.mark.parametrize("hot", [8, 64, 256])
 def test_drawn_visits_are_those_of_a_second_loop(hot: int):
     done = run_c("table_chase", [*given(256, 32, 1, 1), "--order", "random", "--hot", str(hot)])
-    report, numbers = KernelReport.model_validate_json(done.stdout), placed(256, 32, 1, 1, page=base_page_bytes(), is_even=False, hot=hot)
+    report, numbers = (
+        KernelReport.model_validate_json(done.stdout),
+        placed(256, 32, 1, 1, page=base_page_bytes(), is_even=False, hot=hot),
+    )
     assert report.checksum == checksum(numbers) and report.accesses % len(numbers) == 0
 
 
 @needs_c
 def test_its_page_tables_are_there():
-    few, many = (KernelReport.model_validate_json(run_c("table_chase", given(512, n, 1, 1)).stdout).page_table_bytes for n in (8, 512))
+    few, many = (
+        KernelReport.model_validate_json(
+            run_c("table_chase", given(512, n, 1, 1)).stdout
+        ).page_table_bytes
+        for n in (8, 512)
+    )
     assert many - few >= 500 * base_page_bytes()
 
 
@@ -97,6 +115,18 @@ def test_more_mappings_than_a_process_may_have_are_a_reason():
 
 
 def test_tables_count_in_what_a_point_needs():
-    few, many = (Point(kernel="table_chase", engine="c", pages="4k", mode="random", layout="alias", order="cycle", lines=8192,
-                       options={"tables_1": n, "tables_2": 16, "tables_3": 1}, region_ms=1) for n in (128, 8192))
+    few, many = (
+        Point(
+            kernel="table_chase",
+            engine="c",
+            pages="4k",
+            mode="random",
+            layout="alias",
+            order="cycle",
+            lines=8192,
+            options={"tables_1": n, "tables_2": 16, "tables_3": 1},
+            region_ms=1,
+        )
+        for n in (128, 8192)
+    )
     assert arena_bytes(many, 4096) - arena_bytes(few, 4096) >= 8064 * base_page_bytes()

@@ -1,4 +1,5 @@
-"""What the chases in C visit: the lines that an independent account names, with a true report of it. (numba: test_twins_session.py.)"""
+"""What the chases in C visit: the lines that an independent account names, with a true report of
+it. (numba: test_twins_session.py.)"""
 
 from __future__ import annotations
 
@@ -17,8 +18,14 @@ from tlb.lab.record import KernelReport
 
 pytestmark = [pytest.mark.measures, pytest.mark.slow]
 SIZES = (1, 17, 64, 1000)  # around a line of 64, a block of 64 pages, and the unrolled loop's 16
-CASES = [("page_chase", "cycle", "spread"), ("page_chase", "cycle", "packed"), ("page_chase", "random", "packed"),
-         ("page_chase", "sequential", "spread"), ("page_gather", "cycle", "spread"), ("page_gather", "sequential", "packed")]
+CASES = [
+    ("page_chase", "cycle", "spread"),
+    ("page_chase", "cycle", "packed"),
+    ("page_chase", "random", "packed"),
+    ("page_chase", "sequential", "spread"),
+    ("page_gather", "cycle", "spread"),
+    ("page_gather", "sequential", "packed"),
+]
 
 
 def reported(kernel: str, given: list[str]) -> KernelReport:
@@ -42,31 +49,61 @@ def test_c_visits_the_lines_that_the_oracle_names(kernel: str, order: str, layou
         assert report.checksum == checksum(visits(kernel, order, lines, 7)), lines
     assert report.working_set_bytes == 1000 * (4096 if layout == "spread" else 64)
     assert report.arena_bytes == -(-report.working_set_bytes // 4096) * 4096
-    assert (report.pages, report.backing, report.stride_bytes, report.seed, report.layout) == ("4k", "4k", 4096, 7, layout)
+    assert (report.pages, report.backing, report.stride_bytes, report.seed, report.layout) == (
+        "4k",
+        "4k",
+        4096,
+        7,
+        layout,
+    )
     batches, whole = report.batch_ns_per_access, 2**18 if order == "random" else 1000
     assert report.accesses % (whole * len(batches)) == 0  # whole rounds, equal batches
     assert report.elapsed_ns / report.accesses == pytest.approx(np.mean(batches), rel=1e-4)
     assert report.ns_per_access == pytest.approx(np.median(batches), rel=1e-4)
     again = (reported(kernel, arguments(order, layout, 1000)) for _ in range(3))
-    assert any((one.minor_faults, one.major_faults) == (0, 0) for one in again)  # NUMA balancing may unmap some
+    assert any(
+        (one.minor_faults, one.major_faults) == (0, 0) for one in again
+    )  # NUMA balancing may unmap some
 
 
 @needs_c
-@pytest.mark.parametrize(("order", "layout", "stride"), [("cycle", "spread", 2), ("random", "spread", 64), ("cycle", "alias", 1),
-                                                         ("random", "alias", 2), ("cycle", "alias", 64)])
-def test_c_visits_far_and_aliased_pages_as_the_oracle_names_them(order: str, layout: str, stride: int):
+@pytest.mark.parametrize(
+    ("order", "layout", "stride"),
+    [
+        ("cycle", "spread", 2),
+        ("random", "spread", 64),
+        ("cycle", "alias", 1),
+        ("random", "alias", 2),
+        ("cycle", "alias", 64),
+    ],
+)
+def test_c_visits_far_and_aliased_pages_as_the_oracle_names_them(
+    order: str, layout: str, stride: int
+):
     for lines in (1, 65, 1000):
-        report = reported("page_chase", [*arguments(order, layout, lines), "--stride-pages", str(stride)])
+        report = reported(
+            "page_chase", [*arguments(order, layout, lines), "--stride-pages", str(stride)]
+        )
         assert report.checksum == checksum(visits("page_chase", order, lines, 7, layout)), lines
-        assert (report.layout, report.lines, report.stride_pages, report.stride_bytes) == (layout, lines, stride, 4096 * stride)
+        assert (report.layout, report.lines, report.stride_pages, report.stride_bytes) == (
+            layout,
+            lines,
+            stride,
+            4096 * stride,
+        )
         assert report.working_set_bytes == lines * stride * 4096
-        assert report.arena_bytes == 4096 * (max(8, lines * stride // 8192) if layout == "alias" else lines)
+        assert report.arena_bytes == 4096 * (
+            max(8, lines * stride // 8192) if layout == "alias" else lines
+        )
 
 
 @needs_c
 def test_another_seed_is_another_order_and_the_largest_is_taken():
     seeds = (0, 2**63 - 1)
-    sums = [json.loads(run_c("page_chase", arguments("cycle", "spread", 500, seed)).stdout)["checksum"] for seed in seeds]
+    sums = [
+        json.loads(run_c("page_chase", arguments("cycle", "spread", 500, seed)).stdout)["checksum"]
+        for seed in seeds
+    ]
     assert sums == [checksum(visits("page_chase", "cycle", 500, seed)) for seed in seeds]
 
 
@@ -80,7 +117,8 @@ def part(order: str, warm: int) -> list[str]:
 
 
 def visited_in_part(order: str, warm: int) -> str:
-    """The checksum of the first 2^17 visits after warming up, in whole steps of 16, and settling; round and round."""
+    """The checksum of the first 2^17 visits after warming up, in whole steps of 16, and settling;
+    round and round."""
     whole, first = visits("page_chase", order, LARGE, 7), -(-min(warm, LARGE) // 16) * 16 + SETTLED
     return checksum([whole[(first + i) % len(whole)] for i in range(2**17)])
 
@@ -91,12 +129,18 @@ def test_of_a_large_cycle_a_part_is_visited_after_as_many_hops_as_asked(order: s
     report = reported("page_chase", part(order, warm))
     assert report.checksum == visited_in_part(order, warm)
     assert report.also["warm_hops"] == -(-min(warm, LARGE) // 16) * 16
-    assert report.accesses >= 2**17 and report.accesses % (16 * len(report.batch_ns_per_access)) == 0
+    assert (
+        report.accesses >= 2**17 and report.accesses % (16 * len(report.batch_ns_per_access)) == 0
+    )
 
 
 @needs_c
 def test_other_orders_and_smaller_cycles_are_visited_whole():
-    for order, layout, lines in (("sequential", "spread", LARGE), ("cycle", "alias", LARGE), ("cycle", "packed", 2**17)):
+    for order, layout, lines in (
+        ("sequential", "spread", LARGE),
+        ("cycle", "alias", LARGE),
+        ("cycle", "packed", 2**17),
+    ):
         report = reported("page_chase", arguments(order, layout, lines))
         assert report.accesses % report.lines == 0 and "warm_hops" not in report.also
 
@@ -104,8 +148,10 @@ def test_other_orders_and_smaller_cycles_are_visited_whole():
 @needs_c
 def test_by_default_as_many_hops_as_the_largest_cache_has_lines_warm_it():
     report = reported("page_chase", arguments("cycle", "packed", LARGE))
-    sizes = [int(path.read_text().strip().removesuffix("K")) for path in
-             Path(f"/sys/devices/system/cpu/cpu{report.cpu}/cache").glob("index*/size")]
+    sizes = [
+        int(path.read_text().strip().removesuffix("K"))
+        for path in Path(f"/sys/devices/system/cpu/cpu{report.cpu}/cache").glob("index*/size")
+    ]
     assert report.also["warm_hops"] == -(-min(max(sizes, default=LARGE) * 16, LARGE) // 16) * 16
 
 

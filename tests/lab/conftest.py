@@ -1,4 +1,5 @@
-"""Fixtures of the tests of lab/: a store, a campaign of three small points, and what may befall one of them."""
+"""Fixtures of the tests of lab/: a store, a campaign of three small points, and what may befall one
+of them."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ def store(tmp_path: Path) -> Store:
 
 @pytest.fixture
 def path(store: Store) -> Path:
-    """The file of a kernel, with three whole lines that the experiment asked for: repeats 0, 1 and 2."""
+    """The file of a kernel, with three whole lines that the experiment asked for: repeats 0, 1 and
+    2."""
     put(store, MACHINE, NAME, KERNEL, *(make_record(repeat=repeat) for repeat in range(3)))
     return store.root / MACHINE / f"{ROWS}.jsonl"
 
@@ -38,18 +40,24 @@ def run(store: Store, own_lock: Path) -> Callable[..., Outcome]:
 
 @pytest.fixture
 def befall(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Replaces the kernel by a shell script, which so has no session, and which does something else for the victim than $REAL "$@"; a
-    folder of its own."""
+    """Replaces the kernel by a shell script, which so has no session, and which does something else
+    for the victim than $REAL "$@"; a folder of its own."""
 
     def fake(text: str) -> Path:
         real = build.kernel("page_chase")
         folder = tmp_path / "befall"
         folder.mkdir(exist_ok=True)
         script = folder / "kernel"
-        script.write_text(f'#!/bin/sh\nREAL={shlex.quote(real.command[0])}\nHERE={shlex.quote(str(folder))}\n'
-                          f'case "$*" in *"--lines {VICTIM.lines} "*)\n{text}\nexit;; esac\nexec "$REAL" "$@"\n')
+        script.write_text(
+            f"#!/bin/sh\nREAL={shlex.quote(real.command[0])}\nHERE={shlex.quote(str(folder))}\n"
+            f'case "$*" in *"--lines {VICTIM.lines} "*)\n{text}\nexit;; esac\nexec "$REAL" "$@"\n'
+        )
         script.chmod(0o755)
-        monkeypatch.setattr(build, "kernel", lambda name, engine="c": Kernel(name, engine, (str(script),), real.digest))
+        monkeypatch.setattr(
+            build,
+            "kernel",
+            lambda name, engine="c": Kernel(name, engine, (str(script),), real.digest),
+        )
         return folder
 
     return fake
@@ -61,8 +69,14 @@ def scripted(monkeypatch: pytest.MonkeyPatch, own_lock: Path) -> Callable[..., S
 
     def use(*tries: tuple[str, float] | Unavailable) -> Scripted:
         fake = Scripted(*tries)
-        monkeypatch.setattr(measure, "_alone", lambda point, repeat, setting: fake(point, repeat, state=setting.state))
-        monkeypatch.setattr(build, "kernel", lambda name, engine="c": Kernel(name, engine, ("true",), "a" * 16))
+        monkeypatch.setattr(
+            measure,
+            "_alone",
+            lambda point, repeat, setting: fake(point, repeat, state=setting.state),
+        )
+        monkeypatch.setattr(
+            build, "kernel", lambda name, engine="c": Kernel(name, engine, ("true",), "a" * 16)
+        )
         return fake
 
     return use
@@ -72,5 +86,3 @@ def scripted(monkeypatch: pytest.MonkeyPatch, own_lock: Path) -> Callable[..., S
 def no_steal(monkeypatch: pytest.MonkeyPatch) -> None:
     """This computer's own hypervisor adds no mark."""
     monkeypatch.setattr(noise, "stolen_ms", lambda: {})
-
-

@@ -1,4 +1,5 @@
-"""Building kernels: a binary is named by all that decides what it does, and what cannot be built says why."""
+"""Building kernels: a binary is named by all that decides what it does, and what cannot be built
+says why."""
 
 from __future__ import annotations
 
@@ -19,12 +20,17 @@ from tlb.reasons import Unavailable
 pytestmark = pytest.mark.filterwarnings("error")
 
 
-# A kernel in C and in numba; what it includes or imports, and what that does in turn; and what it has nothing to do with.
+# A kernel in C and in numba; what it includes or imports, and what that does in turn; and what it
+# has nothing to do with.
 SOURCES = {
     "ask.c": '#include <stdio.h>\n#include "shared.h"\nint main(void) { printf("%d", ANSWER); return 0; }\n',
-    "shared.h": '#include "deeper.h"\n', "deeper.h": "#define ANSWER 42\n", "other.h": "#define QUESTION\n",
+    "shared.h": '#include "deeper.h"\n',
+    "deeper.h": "#define ANSWER 42\n",
+    "other.h": "#define QUESTION\n",
     "twins/ask.py": "from kernels.twins import shared\n\n\ndef main():\n    print(shared.ANSWER)\n",
-    "twins/shared.py": "from kernels.twins.deeper import ANSWER\n", "twins/deeper.py": "ANSWER = 42\n", "twins/other.py": "",
+    "twins/shared.py": "from kernels.twins.deeper import ANSWER\n",
+    "twins/deeper.py": "ANSWER = 42\n",
+    "twins/other.py": "",
 }
 
 
@@ -59,18 +65,37 @@ def why(name: str = "ask", engine: str = "c") -> Unavailable:
     return caught.value
 
 
-def test_a_kernel_of_one_engine_is_lacking_in_the_other_and_auto_takes_the_one_that_has_it(kernels: Path, monkeypatch):
+def test_a_kernel_of_one_engine_is_lacking_in_the_other_and_auto_takes_the_one_that_has_it(
+    kernels: Path, monkeypatch
+):
     (kernels / "ask.c").unlink()
     use_compiler(monkeypatch, Compiler(("cc",), "cc 1.0"))
-    assert build.kernel_names() == ["ask"] and build.kernel("ask", "numba").command[-1] == "kernels.twins.ask"
+    assert (
+        build.kernel_names() == ["ask"]
+        and build.kernel("ask", "numba").command[-1] == "kernels.twins.ask"
+    )
     monkeypatch.setattr(build, "ROOT", kernels.parent)
     assert why().code == "engine-lacks" and "kernels/ask.c" in why().detail
-    assert [build.engine_for(asked, "ask") for asked in ("auto", "c", "numba")] == ["numba", "c", "numba"]
+    assert [build.engine_for(asked, "ask") for asked in ("auto", "c", "numba")] == [
+        "numba",
+        "c",
+        "numba",
+    ]
     (kernels / "twins/ask.py").rename(kernels / "twins/tell.py")
     (kernels / "ask.c").touch()
-    assert build.kernel_names() == ["ask", "tell"] and "kernels/twins/ask.py" in why(engine="numba").detail
-    assert why(engine="numpy").code == "engine-lacks" and build.engine_for("numpy", "ask") == "numpy"
-    assert [build.engine_for("auto", name) for name in ("ask", "tell", "unknown", "")] == ["c", "numba", "c", "c"]
+    assert (
+        build.kernel_names() == ["ask", "tell"]
+        and "kernels/twins/ask.py" in why(engine="numba").detail
+    )
+    assert (
+        why(engine="numpy").code == "engine-lacks" and build.engine_for("numpy", "ask") == "numpy"
+    )
+    assert [build.engine_for("auto", name) for name in ("ask", "tell", "unknown", "")] == [
+        "c",
+        "numba",
+        "c",
+        "c",
+    ]
 
 
 @pytest.mark.needs("a C compiler")
@@ -79,11 +104,17 @@ def test_a_kernel_is_compiled_once_and_runs(kernels: Path):
     assert subprocess.run(first.command, capture_output=True, text=True).stdout == "42"
     made = os.stat(first.command[0]).st_mtime_ns
     assert build.kernel("ask") == first and os.stat(first.command[0]).st_mtime_ns == made
-    assert sorted(path.name for path in build.build_folder().iterdir()) == [f"ask-{first.digest}", f"ask-{first.digest}.o"]
+    assert sorted(path.name for path in build.build_folder().iterdir()) == [
+        f"ask-{first.digest}",
+        f"ask-{first.digest}.o",
+    ]
 
 
 @pytest.mark.needs("a C compiler")
-@pytest.mark.parametrize(("name", "more"), [("ask.c", "/* more */"), ("shared.h", "#define MORE\n"), ("deeper.h", "#define MORE\n")])
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [("ask.c", "/* more */"), ("shared.h", "#define MORE\n"), ("deeper.h", "#define MORE\n")],
+)
 def test_a_change_of_the_source_is_another_kernel(kernels: Path, name: str, more: str):
     before = build.kernel("ask")
     (kernels / name).write_text((kernels / name).read_text() + more)
@@ -91,10 +122,16 @@ def test_a_change_of_the_source_is_another_kernel(kernels: Path, name: str, more
     assert after.digest != before.digest and after.command != before.command
 
 
-def test_flags_and_the_compilers_version_are_part_of_the_digest(kernels: Path, tmp_path: Path, monkeypatch):
+def test_flags_and_the_compilers_version_are_part_of_the_digest(
+    kernels: Path, tmp_path: Path, monkeypatch
+):
     compiler = script(tmp_path, 'while [ "$1" != -o ]; do shift; done; echo > "$2"')
     digests = []
-    for cc, flags in [(compiler, ("-O2",)), (compiler, ("-O3",)), (Compiler(compiler.command, "cc 2.0"), ("-O2",))]:
+    for cc, flags in [
+        (compiler, ("-O2",)),
+        (compiler, ("-O3",)),
+        (Compiler(compiler.command, "cc 2.0"), ("-O2",)),
+    ]:
         use_compiler(monkeypatch, cc)
         monkeypatch.setattr(build, "FLAGS", flags)
         digests.append(build.kernel("ask").digest)
@@ -102,9 +139,17 @@ def test_flags_and_the_compilers_version_are_part_of_the_digest(kernels: Path, t
     assert all(re.fullmatch("[0-9a-f]{16}", digest) for digest in digests)
 
 
-@pytest.mark.parametrize(("text", "detail"), [("kill -9 $$", "no message"), ("echo 'ld: cannot find crt1.o' >&2; exit 1", "find crt1.o"),
-                                              ('echo "error: in $LC_ALL" >&2; exit 1', "in C")])
-def test_a_compiler_that_fails_in_any_way_leaves_no_binary(kernels: Path, tmp_path: Path, monkeypatch, text: str, detail: str):
+@pytest.mark.parametrize(
+    ("text", "detail"),
+    [
+        ("kill -9 $$", "no message"),
+        ("echo 'ld: cannot find crt1.o' >&2; exit 1", "find crt1.o"),
+        ('echo "error: in $LC_ALL" >&2; exit 1', "in C"),
+    ],
+)
+def test_a_compiler_that_fails_in_any_way_leaves_no_binary(
+    kernels: Path, tmp_path: Path, monkeypatch, text: str, detail: str
+):
     use_compiler(monkeypatch, script(tmp_path, text))
     assert why().code == "compile-failed" and detail in why().detail
     assert list(build.build_folder().iterdir()) == []
@@ -120,13 +165,23 @@ def patched(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.needs("a C compiler")
-@pytest.mark.parametrize(("old", "new", "said"), [
-    ('"%d", ANSWER', '"%d", 2 * ANSWER', "84"), ("#define ANSWER 42", "#define ANSWER 43", "43")])
-def test_a_patched_kernel_runs_as_changed_with_a_digest_of_its_own_and_its_files_stay(patched: Path, old: str, new: str, said: str):
-    before, sources = build.kernel("ask"), {path: path.read_text() for path in patched.rglob("*.?*")}
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [('"%d", ANSWER', '"%d", 2 * ANSWER', "84"), ("#define ANSWER 42", "#define ANSWER 43", "43")],
+)
+def test_a_patched_kernel_runs_as_changed_with_a_digest_of_its_own_and_its_files_stay(
+    patched: Path, old: str, new: str, said: str
+):
+    before, sources = (
+        build.kernel("ask"),
+        {path: path.read_text() for path in patched.rglob("*.?*")},
+    )
     build.patch("ask", old, new)
     after = build.kernel("ask")
-    assert after.digest != before.digest and subprocess.run(after.command, capture_output=True, text=True).stdout == said
+    assert (
+        after.digest != before.digest
+        and subprocess.run(after.command, capture_output=True, text=True).stdout == said
+    )
     assert {path: path.read_text() for path in patched.rglob("*.?*")} == sources
     build.patch("ask", new, old)
     assert build.kernel("ask").digest == before.digest
@@ -142,38 +197,72 @@ def test_a_session_is_no_kernel_and_follows_the_kernels_that_it_includes(kernels
     assert build.kernel_names() == ["ask"]
     (kernels / "ask.c").write_text((kernels / "ask.c").read_text().replace("%d", "so %d"))
     assert build.session("session", "c") != before
-    assert subprocess.run(build.session("session", "c"), capture_output=True, text=True).stdout == "so 42"
+    assert (
+        subprocess.run(build.session("session", "c"), capture_output=True, text=True).stdout
+        == "so 42"
+    )
 
 
-SHARING = [Point(kernel=name, engine=engine, mode=mode, layout=layout, order=order, lines=64, options=options)
-           for name, kernel in CATALOGUE.items() if kernel.session
-           for engine in ("c", "numba", "numpy") if build.source(name, engine).exists()
-           for mode in kernel.modes or ("",) if mode not in kernel.played
-           for layout, order in {(kernel.layout, kernel.order), ("alias", "cycle"), ("spread", "random")}
-           for options in ({}, *({option: 4} for option in ("spare_draws", "walkers", "per_hop") if option in kernel.options))]
+SHARING = [
+    Point(
+        kernel=name, engine=engine, mode=mode, layout=layout, order=order, lines=64, options=options
+    )
+    for name, kernel in CATALOGUE.items()
+    if kernel.session
+    for engine in ("c", "numba", "numpy")
+    if build.source(name, engine).exists()
+    for mode in kernel.modes or ("",)
+    if mode not in kernel.played
+    for layout, order in {(kernel.layout, kernel.order), ("alias", "cycle"), ("spread", "random")}
+    for options in (
+        {},
+        *(
+            {option: 4}
+            for option in ("spare_draws", "walkers", "per_hop")
+            if option in kernel.options
+        ),
+    )
+]
 
 
 @pytest.mark.needs("a C compiler")
 def test_each_session_times_the_machine_code_that_its_kernels_own_programs_time():
     has_session = build.sessions()
     assert len(SHARING) > 30 and [point for point in SHARING if not has_session(point)] == []
-    alone = [Point(kernel="page_chase", lines=64, mode=namespaces.MODE), Point(kernel="table_chase", layout="alias", lines=64)]
+    alone = [
+        Point(kernel="page_chase", lines=64, mode=namespaces.MODE),
+        Point(kernel="table_chase", layout="alias", lines=64),
+    ]
     assert not any(map(has_session, alone))
 
 
 @pytest.mark.needs("a C compiler")
-def test_a_kernel_whose_timed_function_is_another_one_in_the_session_is_measured_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    shutil.copytree(build.KERNELS, tmp_path / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
+def test_a_kernel_whose_timed_function_is_another_one_in_the_session_is_measured_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    shutil.copytree(
+        build.KERNELS, tmp_path / "kernels", ignore=shutil.ignore_patterns("__pycache__")
+    )
     monkeypatch.setattr(build, "KERNELS", tmp_path / "kernels")
     monkeypatch.setattr(build, "_PATCHED", {})
     monkeypatch.setenv("TLB_BUILD", str(tmp_path / "build"))
     gather, loop = tmp_path / "kernels/page_gather.c", "    for (; rounds; rounds--)"
     assert loop in gather.read_text()
-    gather.write_text(gather.read_text().replace(loop, f'#ifdef SESSION\n    __asm__ volatile("nop");\n#endif\n{loop}'))
+    gather.write_text(
+        gather.read_text().replace(
+            loop, f'#ifdef SESSION\n    __asm__ volatile("nop");\n#endif\n{loop}'
+        )
+    )
 
     def shares() -> list[str]:
-        return [name for name in ("page_chase", "page_gather", "page_store") if build.sessions()(Point(kernel=name, lines=64))]
+        return [
+            name
+            for name in ("page_chase", "page_gather", "page_store")
+            if build.sessions()(Point(kernel=name, lines=64))
+        ]
 
     assert shares() == ["page_chase", "page_store"]
-    build.patch("page_store", "int main(", "extern int environ_of;\nint main(")  # whose timed loop is the same
+    build.patch(
+        "page_store", "int main(", "extern int environ_of;\nint main("
+    )  # whose timed loop is the same
     assert shares() == ["page_chase"]

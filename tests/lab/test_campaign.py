@@ -19,7 +19,11 @@ from tlb.lab.record import Point, Quantity, Record
 from tlb.lab.store import Store
 from tlb.reasons import Unavailable
 
-POINTS = [Point(kernel="page_chase", lines=2**k, layout=layout, region_ms=1) for k in range(4, 9) for layout in ("spread", "packed")]
+POINTS = [
+    Point(kernel="page_chase", lines=2**k, layout=layout, region_ms=1)
+    for k in range(4, 9)
+    for layout in ("spread", "packed")
+]
 
 
 @pytest.fixture
@@ -29,10 +33,18 @@ def faked(monkeypatch: pytest.MonkeyPatch, own_lock: Path) -> Scripted:
 
 
 def use_kernel(monkeypatch: pytest.MonkeyPatch, digest: str) -> None:
-    monkeypatch.setattr(build, "kernel", lambda name, engine: Kernel(name, engine, ("true",), digest))
+    monkeypatch.setattr(
+        build, "kernel", lambda name, engine: Kernel(name, engine, ("true",), digest)
+    )
 
 
-def go(faked: Scripted, store: Store, points: list[Point] = POINTS, repeats: int | Callable[[Point], int] = 3, **how: object) -> Outcome:
+def go(
+    faked: Scripted,
+    store: Store,
+    points: list[Point] = POINTS,
+    repeats: int | Callable[[Point], int] = 3,
+    **how: object,
+) -> Outcome:
     return run(store, points, repeats, measure=faked, **how)
 
 
@@ -43,7 +55,9 @@ def test_each_point_is_measured_once_before_any_is_repeated(faked: Scripted, sto
     for repeat, asked in enumerate(rounds):
         assert {(p, repeat) for p in POINTS} == set(asked)
     orders = [[POINTS.index(p) for p, _ in asked] for asked in rounds]
-    assert orders[0] != orders[1] != orders[2] and orders[0] != list(range(10))  # shuffled, each round anew
+    assert orders[0] != orders[1] != orders[2] and orders[0] != list(
+        range(10)
+    )  # shuffled, each round anew
 
 
 def test_what_is_stored_is_not_measured_again(faked: Scripted, store: Store):
@@ -51,7 +65,9 @@ def test_what_is_stored_is_not_measured_again(faked: Scripted, store: Store):
     faked.asked.clear()
     assert (go(faked, store, repeats=2).measured, go(faked, store, repeats=2).cached) == (0, 20)
     assert faked.asked == []
-    assert go(faked, store, repeats=3).measured == 10 and {repeat for _, repeat in faked.asked} == {2}
+    assert go(faked, store, repeats=3).measured == 10 and {repeat for _, repeat in faked.asked} == {
+        2
+    }
 
 
 def test_an_interruption_loses_the_point_in_flight_and_nothing_else(faked: Scripted, store: Store):
@@ -71,10 +87,13 @@ def test_an_interruption_loses_the_point_in_flight_and_nothing_else(faked: Scrip
     assert in_flight[0] in faked.asked and not done & set(faked.asked)
     frame = store.load(MACHINE, NAME)
     assert Counter(zip(frame["lines"], frame["layout"], frame["repeat"], strict=True)) == Counter(
-        (p.lines, p.layout, repeat) for p in POINTS for repeat in range(3))
+        (p.lines, p.layout, repeat) for p in POINTS for repeat in range(3)
+    )
 
 
-def test_a_point_that_the_machine_cannot_do_is_not_retried_and_the_others_go_on(faked: Scripted, store: Store):
+def test_a_point_that_the_machine_cannot_do_is_not_retried_and_the_others_go_on(
+    faked: Scripted, store: Store
+):
     lacking = POINTS[3]
 
     def refuse(point: Point, repeat: int) -> None:
@@ -83,14 +102,22 @@ def test_a_point_that_the_machine_cannot_do_is_not_retried_and_the_others_go_on(
 
     faked.trouble = refuse
     outcome = go(faked, store)
-    assert (outcome.measured, list(outcome.lacking), outcome.lacking[lacking].code) == (27, [lacking], "memory-short")
+    assert (outcome.measured, list(outcome.lacking), outcome.lacking[lacking].code) == (
+        27,
+        [lacking],
+        "memory-short",
+    )
     assert Counter(p for p, _ in faked.asked) == {p: 1 if p == lacking else 3 for p in POINTS}
     assert "1 points could not be measured" in str(outcome)
-    assert go(faked, store).lacking.keys() == {lacking}  # a second run tries again: memory may be free by then
+    assert go(faked, store).lacking.keys() == {
+        lacking
+    }  # a second run tries again: memory may be free by then
 
 
 @pytest.mark.parametrize("changed", ["kernel", "state", "region_ms", "pages"])
-def test_a_changed_kernel_machine_state_or_parameter_is_measured_again(faked: Scripted, store: Store, monkeypatch, changed: str):
+def test_a_changed_kernel_machine_state_or_parameter_is_measured_again(
+    faked: Scripted, store: Store, monkeypatch, changed: str
+):
     go(faked, store, repeats=1)
     points, state = POINTS, STATE
     if changed == "kernel":
@@ -98,7 +125,10 @@ def test_a_changed_kernel_machine_state_or_parameter_is_measured_again(faked: Sc
     elif changed == "state":
         state = "ffffffffffff"
     else:
-        points = [p.model_copy(update={changed: {"region_ms": 2, "pages": "thp"}[changed]}) for p in POINTS]
+        points = [
+            p.model_copy(update={changed: {"region_ms": 2, "pages": "thp"}[changed]})
+            for p in POINTS
+        ]
     assert go(faked, store, points, 1, state=state).measured == 10
     assert go(faked, store, points, 1, state=state).cached == 10
     assert len(store.load(MACHINE, NAME)) == 20  # nothing is replaced
@@ -117,21 +147,42 @@ def counted(plan: perf.Plan, **_: object) -> dict[str, Quantity]:
     return {event.quantity: Quantity(value=5e6, event=event.event) for event in plan.events}
 
 
-def take(counts: Callable[..., dict[str, Quantity]], asked: list[Point], ns: float) -> Callable[..., Record]:
+def take(
+    counts: Callable[..., dict[str, Quantity]], asked: list[Point], ns: float
+) -> Callable[..., Record]:
     def measure(point: Point, repeat: int, *, state: str, **how: Any) -> Record:
         asked.append(point)
-        return make_record(**point.model_dump(), repeat=repeat, state=state, ns_per_access=ns, counters=counts(**how))
+        return make_record(
+            **point.model_dump(),
+            repeat=repeat,
+            state=state,
+            ns_per_access=ns,
+            counters=counts(**how),
+        )
 
     return measure
 
 
 @pytest.mark.parametrize("reason", ["no-perf", "perf-denied", "no-pmu", "event-unknown"])
-def test_rows_without_counts_are_measured_again_once_they_can_be_counted_and_then_no_more(faked: Scripted, store: Store, reason: str):
+def test_rows_without_counts_are_measured_again_once_they_can_be_counted_and_then_no_more(
+    faked: Scripted, store: Store, reason: str
+):
     asked: list[Point] = []
     lacking = perf.Plan(None, (), {"walk": reason})
-    assert [run(store, POINTS, 2, measure=take(counted, asked, 1.0), plan=lacking).measured for _ in range(2)] == [20, 0]
-    mended = [run(store, POINTS, 2, measure=take(counted, asked, 2.0), plan=COUNTING) for _ in range(2)]
+    assert [
+        run(store, POINTS, 2, measure=take(counted, asked, 1.0), plan=lacking).measured
+        for _ in range(2)
+    ] == [20, 0]
+    mended = [
+        run(store, POINTS, 2, measure=take(counted, asked, 2.0), plan=COUNTING) for _ in range(2)
+    ]
     assert [outcome.measured for outcome in mended] == [20, 0] and len(asked) == 40
     frame = store.load(MACHINE, NAME)
-    assert len(frame) == 20 and set(frame["walk_per_access"]) == {0.5} and set(frame["ns_per_access"]) == {2.0}
-    assert run(store, POINTS, 2, measure=take(counted, asked, 3.0), plan=lacking).measured == 0  # perf is gone: what was counted stays
+    assert (
+        len(frame) == 20
+        and set(frame["walk_per_access"]) == {0.5}
+        and set(frame["ns_per_access"]) == {2.0}
+    )
+    assert (
+        run(store, POINTS, 2, measure=take(counted, asked, 3.0), plan=lacking).measured == 0
+    )  # perf is gone: what was counted stays

@@ -1,4 +1,5 @@
-"""A campaign of several grids in a given time: a point of two is measured once, and no value changes what is left out."""
+"""A campaign of several grids in a given time: a point of two is measured once, and no value
+changes what is left out."""
 
 from __future__ import annotations
 
@@ -46,35 +47,54 @@ def processes(monkeypatch: pytest.MonkeyPatch, own_lock: Path, clock: Clock) -> 
         clock.now += PROCESS_S
 
     processes.trouble = passes
-    monkeypatch.setattr(build, "kernel", lambda name, engine: Kernel(name, engine, ("true",), "a" * 16))
+    monkeypatch.setattr(
+        build, "kernel", lambda name, engine: Kernel(name, engine, ("true",), "a" * 16)
+    )
     return processes
 
 
-def go(processes: Scripted, store: Store, grids: dict[str, list[Point]] = GRIDS, repeats: int = 5, **how: object) -> Outcome:
-    return campaign.run(a_rig(store, measure=one_by_one(processes)), grids, repeats, quiet=True, **how)
+def go(
+    processes: Scripted,
+    store: Store,
+    grids: dict[str, list[Point]] = GRIDS,
+    repeats: int = 5,
+    **how: object,
+) -> Outcome:
+    return campaign.run(
+        a_rig(store, measure=one_by_one(processes)), grids, repeats, quiet=True, **how
+    )
 
 
-def test_rows_of_points_that_another_grid_asked_for_are_there_for_all_and_stored_once(processes: Scripted, store: Store):
+def test_rows_of_points_that_another_grid_asked_for_are_there_for_all_and_stored_once(
+    processes: Scripted, store: Store
+):
     go(processes, store, {"first": POINTS[:12]})
     processes.asked.clear()
     outcome = go(processes, store, {"second": POINTS[8:]})
-    assert (outcome.cached, outcome.measured) == (20, 40) and not {p for p, _ in processes.asked} & set(POINTS[:12])
+    assert (outcome.cached, outcome.measured) == (20, 40) and not {
+        p for p, _ in processes.asked
+    } & set(POINTS[:12])
     for name, grid in GRIDS.items():
         assert Counter(store.load(MACHINE, name)["lines"]) == {point.lines: 5 for point in grid}
     assert len(store.keys(MACHINE, "first") & store.keys(MACHINE, "second")) == 20
     assert_whole(store, 100, "first", "second")  # each row stands there once
 
 
-@pytest.mark.parametrize(("seconds", "measured"), [(float("nan"), 0), (-5.0, 0), (40.0, 20), (61.0, 30), (1e9, 100)])
+@pytest.mark.parametrize(
+    ("seconds", "measured"), [(float("nan"), 0), (-5.0, 0), (40.0, 20), (61.0, 30), (1e9, 100)]
+)
 def test_no_process_is_begun_that_would_end_after_the_time_and_the_next_run_goes_on(
-        processes: Scripted, store: Store, seconds: float, measured: int):
+    processes: Scripted, store: Store, seconds: float, measured: int
+):
     outcome = go(processes, store, seconds=seconds)
     assert (outcome.measured, outcome.skipped) == (measured, 100 - measured)
     outcome = go(processes, store)
     assert (outcome.cached, outcome.measured, outcome.skipped) == (measured, 100 - measured, 0)
 
 
-def test_what_was_lacking_is_known_to_a_run_that_may_not_measure_and_tried_again_by_one_that_may(processes: Scripted, store: Store):
+def test_what_was_lacking_is_known_to_a_run_that_may_not_measure_and_tried_again_by_one_that_may(
+    processes: Scripted, store: Store
+):
     victim = POINTS[3]
 
     def lacks(point: Point, repeat: int) -> None:
@@ -84,7 +104,9 @@ def test_what_was_lacking_is_known_to_a_run_that_may_not_measure_and_tried_again
     processes.trouble = lacks
     for seconds in (1e9, 0, 0):
         outcome = go(processes, store, seconds=seconds)
-        assert [(p, why.code, why.detail) for p, why in outcome.lacking.items()] == [(victim, "pool-empty", "3 pages needed")]
+        assert [(p, why.code, why.detail) for p, why in outcome.lacking.items()] == [
+            (victim, "pool-empty", "3 pages needed")
+        ]
         assert outcome.skipped == 0
     of_another_state = a_rig(store, measure=one_by_one(processes), state="f" * 12)
     assert campaign.run(of_another_state, GRIDS, 1, seconds=0, quiet=True).lacking == {}
@@ -93,22 +115,32 @@ def test_what_was_lacking_is_known_to_a_run_that_may_not_measure_and_tried_again
     assert store.read_document(MACHINE, campaign.LACKS) == {"state": STATE, "points": []}
 
 
-def test_a_switch_of_a_setting_ends_the_campaign_and_no_row_is_of_two_states(processes: Scripted, store: Store):
+def test_a_switch_of_a_setting_ends_the_campaign_and_no_row_is_of_two_states(
+    processes: Scripted, store: Store
+):
     def switches() -> tuple:
         return ("never",) if len(processes.asked) > 7 else ("madvise",)
 
     with pytest.raises(Unavailable) as why:
-        campaign.run(a_rig(store, measure=one_by_one(processes), switches=switches, inspected=("madvise",)), GRIDS, 5, quiet=True)
+        campaign.run(
+            a_rig(store, measure=one_by_one(processes), switches=switches, inspected=("madvise",)),
+            GRIDS,
+            5,
+            quiet=True,
+        )
     assert why.value.code == "state-changed" and len(processes.asked) == 8
     assert len(store.keys(MACHINE, "first") | store.keys(MACHINE, "second")) == 7
 
 
 @pytest.mark.parametrize("speed", [0.3, 4.0])
 def test_an_estimate_is_right_within_a_fifth_once_one_round_of_five_is_measured(
-        processes: Scripted, store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch, speed: float):
+    processes: Scripted, store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch, speed: float
+):
     """However far the guesses are off, and differently for each kernel."""
     factor = {"page_chase": 0.5, "page_gather": 3.0, "first_touch": 1.2}
-    points = [Point(kernel=name, lines=lines, region_ms=1) for name in factor for lines in range(64, 84)]
+    points = [
+        Point(kernel=name, lines=lines, region_ms=1) for name in factor for lines in range(64, 84)
+    ]
     estimates: list[tuple[float, float]] = []
 
     def passes(point: Point, repeat: int) -> None:

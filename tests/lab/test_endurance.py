@@ -1,4 +1,5 @@
-"""Runs killed at random moments and writers all at once: nothing that was finished is lost, nothing broken stays.
+"""Runs killed at random moments and writers all at once: nothing that was finished is lost, nothing
+broken stays.
 
 A few here; `make endurance` kills a runner 100 times and lets eight writers fight for 15 rounds.
 """
@@ -41,7 +42,8 @@ def rows_file(root: Path) -> Path:
 
 
 class Telling(Store):
-    """A store that tells a pipe each key once `append` has returned: what this process holds for finished."""
+    """A store that tells a pipe each key once `append` has returned: what this process holds for
+    finished."""
 
     def __init__(self, root: Path, report: int):
         super().__init__(root)
@@ -54,10 +56,15 @@ class Telling(Store):
 
 
 def until_gone(folder: Path) -> list[psutil.Process]:
-    """The processes that run a program in `folder`; [] as soon as two looks find none, for between fork and exec none shows."""
+    """The processes that run a program in `folder`; [] as soon as two looks find none, for between
+    fork and exec none shows."""
     deadline, quiet = time.monotonic() + LONG_S, 0
     while quiet < 2:
-        left = [p for p in psutil.process_iter(["cmdline"]) if any(str(folder) in word for word in p.info["cmdline"] or [])]
+        left = [
+            p
+            for p in psutil.process_iter(["cmdline"])
+            if any(str(folder) in word for word in p.info["cmdline"] or [])
+        ]
         quiet = 0 if left else quiet + 1
         if time.monotonic() > deadline:
             return left
@@ -69,35 +76,61 @@ def until_gone(folder: Path) -> list[psutil.Process]:
 
 REPEATS = 2
 SCOPE = Scope(grid.profile("smoke"), base_page_bytes=4096)
-SMALLEST = {"random_touch": {"bytes": 1 << 16}, "graph_walk": {"vertices": 1 << 10}, "radix_partition": {"tuples": 1 << 12}}
+SMALLEST = {
+    "random_touch": {"bytes": 1 << 16},
+    "graph_walk": {"vertices": 1 << 10},
+    "radix_partition": {"tuples": 1 << 12},
+}
 CHASES = [point for lines in (16, 64, 128) for point in SCOPE.chase("page_chase", "4k", lines)]
-POINTS = CHASES + [SCOPE.point(name, mode=mode, **SMALLEST.get(name, {})) for name, kernel in kernels.CATALOGUE.items()
-                   for mode in kernel.modes or ("",) if (name, mode) != ("page_chase", "")]
-REAL = ("page_chase", "page_gather", "random_touch")  # the others would take seconds, or what not every computer has
+POINTS = CHASES + [
+    SCOPE.point(name, mode=mode, **SMALLEST.get(name, {}))
+    for name, kernel in kernels.CATALOGUE.items()
+    for mode in kernel.modes or ("",)
+    if (name, mode) != ("page_chase", "")
+]
+REAL = (
+    "page_chase",
+    "page_gather",
+    "random_touch",
+)  # the others would take seconds, or what not every computer has
 GRIDS = {NAME: POINTS, "another": POINTS[::2]}
 FILES = sorted({point.kernel for point in POINTS})
 
 
 def made_up(point: Point, repeat: int, *, state: str, **_: object) -> Record:
     time.sleep(0.01)
-    return make_record(**point.model_dump(), repeat=repeat, state=state, measures=build.kernel(point.kernel, point.engine).measures)
+    return make_record(
+        **point.model_dump(),
+        repeat=repeat,
+        state=state,
+        measures=build.kernel(point.kernel, point.engine).measures,
+    )
 
 
-def real_or_not(points: Sequence[Point], repeat: int, setting: Setting, **how: Any) -> Iterator[Result]:
+def real_or_not(
+    points: Sequence[Point], repeat: int, setting: Setting, **how: Any
+) -> Iterator[Result]:
     """What one program measures, run or made up."""
     real = [point for point in points if point.kernel in REAL and not point.mode]
     yield from mapping.measured(real, repeat, setting, **how)
-    yield from one_by_one(made_up)([point for point in points if point not in real], repeat, setting, **how)
+    yield from one_by_one(made_up)(
+        [point for point in points if point not in real], repeat, setting, **how
+    )
 
 
 def run_to_the_end(report: int, grids: dict[str, list[Point]], **rig: object) -> None:
     store = Telling(data_root(), report)
-    campaign.measuring_lock = lambda: files.measuring_lock(path=store.root.with_name(f"{store.root.name}.lock"))
+    campaign.measuring_lock = lambda: files.measuring_lock(
+        path=store.root.with_name(f"{store.root.name}.lock")
+    )
     campaign.run(a_rig(store, **rig), grids, REPEATS, quiet=True)
 
 
-def start(grids: dict[str, list[Point]], **rig: object) -> tuple[multiprocessing.process.BaseProcess, int]:
-    """A campaign of `grids` as a process of its own, and the end of a pipe that tells what it has stored."""
+def start(
+    grids: dict[str, list[Point]], **rig: object
+) -> tuple[multiprocessing.process.BaseProcess, int]:
+    """A campaign of `grids` as a process of its own, and the end of a pipe that tells what it has
+    stored."""
     reader, report = os.pipe()
     runner = fork.Process(target=run_to_the_end, args=(report, grids), kwargs=rig)
     runner.start()
@@ -113,7 +146,10 @@ def told(reader: int) -> Counter[str]:
 
 def whole_lines(root: Path) -> dict[str, bytes]:
     """Each file of rows, but for what follows its last line."""
-    contents = {name: path.read_bytes() if (path := root / MACHINE / f"{name}.jsonl").exists() else b"" for name in FILES}
+    contents = {
+        name: path.read_bytes() if (path := root / MACHINE / f"{name}.jsonl").exists() else b""
+        for name in FILES
+    }
     return {name: content[: content.rfind(b"\n") + 1] for name, content in contents.items()}
 
 
@@ -129,15 +165,21 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.needs("a C compiler")
 @pytest.mark.parametrize("kills", [6, pytest.param(100, marks=pytest.mark.endurance)])
 def test_a_runner_killed_again_and_again_at_random_moments_loses_nothing_and_measures_nothing_twice(
-        kills: int, tmp_path: Path, built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each run goes on where the one before it was killed, and one that would end before its last kill begins anew elsewhere."""
+    kills: int, tmp_path: Path, built: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each run goes on where the one before it was killed, and one that would end before its last
+    kill begins anew elsewhere."""
     rng, killed = random.Random(SEED), 0
 
     def begin() -> tuple[multiprocessing.process.BaseProcess, int]:
         return start(GRIDS, measure=real_or_not)
 
     made = {name: build.kernel(name) for name in REAL}
-    monkeypatch.setattr(build, "kernel", lambda name, engine: made.get(name) or Kernel(name, engine, ("true",), "a" * 16))
+    monkeypatch.setattr(
+        build,
+        "kernel",
+        lambda name, engine: made.get(name) or Kernel(name, engine, ("true",), "a" * 16),
+    )
     monkeypatch.setenv("TLB_DATA", str(tmp_path / "whole"))
     began = time.monotonic()
     runner, reader = begin()
@@ -158,14 +200,23 @@ def test_a_runner_killed_again_and_again_at_random_moments_loses_nothing_and_mea
         killed += runner.exitcode == -signal.SIGKILL
         assert until_gone(built) == []
         lines, store = whole_lines(root), Store(root)
-        assert all(lines[name].startswith(before[name]) for name in FILES), f"kill {killed}, TLB_SEED={SEED}"
-        keys = Counter(json.loads(line)["key"] for content in lines.values() for line in content.splitlines())
-        assert finished <= keys <= expected and len(store.records(MACHINE, FILES)) == sum(text.count(b"\n") for text in lines.values())
+        assert all(lines[name].startswith(before[name]) for name in FILES), (
+            f"kill {killed}, TLB_SEED={SEED}"
+        )
+        keys = Counter(
+            json.loads(line)["key"] for content in lines.values() for line in content.splitlines()
+        )
+        assert finished <= keys <= expected and len(store.records(MACHINE, FILES)) == sum(
+            text.count(b"\n") for text in lines.values()
+        )
         before = lines
         if runner.exitcode == 0:
             assert keys == expected
             files = {path.name for path in (root / MACHINE).iterdir()}
-            assert files == {"grids.json", *(f"{name}.jsonl" for name in FILES)}  # nothing is set aside
+            assert files == {
+                "grids.json",
+                *(f"{name}.jsonl" for name in FILES),
+            }  # nothing is set aside
             if killed == kills:
                 return
             root, finished, before = tmp_path / str(killed), Counter(), dict.fromkeys(FILES, b"")
@@ -174,18 +225,32 @@ def test_a_runner_killed_again_and_again_at_random_moments_loses_nothing_and_mea
 @pytest.mark.measures
 @pytest.mark.measuring
 @pytest.mark.needs("a C compiler")
-@pytest.mark.parametrize("plan", [
-    pytest.param(lambda: perf.NO_COUNTERS, id="alone"),
-    pytest.param(software_plan, id="under perf", marks=pytest.mark.needs("perf that counts faults"))])
+@pytest.mark.parametrize(
+    "plan",
+    [
+        pytest.param(lambda: perf.NO_COUNTERS, id="alone"),
+        pytest.param(
+            software_plan, id="under perf", marks=pytest.mark.needs("perf that counts faults")
+        ),
+    ],
+)
 @times("part", 5)
 def test_no_kernel_outlives_a_runner_killed_while_it_starts_one(
-        part: int, plan: Callable[[], perf.Plan], tmp_path: Path, built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel would run for a minute. Killed before it asked to die with its parent, it must find that out by itself."""
+    part: int,
+    plan: Callable[[], perf.Plan],
+    tmp_path: Path,
+    built: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The kernel would run for a minute. Killed before it asked to die with its parent, it must
+    find that out by itself."""
     rng = random.Random(f"{SEED} {part}")
     build.kernel("page_chase")
     for number in range(4):
         monkeypatch.setenv("TLB_DATA", str(tmp_path / str(number)))
-        runner, reader = start({NAME: [Point(kernel="page_chase", lines=16, region_ms=60_000)]}, plan=plan())
+        runner, reader = start(
+            {NAME: [Point(kernel="page_chase", lines=16, region_ms=60_000)]}, plan=plan()
+        )
         time.sleep(rng.uniform(0, 0.03))
         runner.kill()
         runner.join()
@@ -202,7 +267,8 @@ WRITERS, APPENDS = 8, 6
 
 
 def write_some(root: Path, report: int, number: int, seed: str) -> None:
-    """Appends with a store of its own, now and then with a new one, which must find the file as it is."""
+    """Appends with a store of its own, now and then with a new one, which must find the file as it
+    is."""
     rng = random.Random(seed)
     store = Telling(root, report)
     for repeat in range(APPENDS):
@@ -218,19 +284,27 @@ def write_for_ever(root: Path, report: int, number: int, seed: str) -> None:
 
 
 def break_lines(root: Path, report: int, number: int, seed: str) -> None:
-    """What a crash or a disk may leave: corrupt lines, and half a line at the end. Each time the next writer finds them."""
+    """What a crash or a disk may leave: corrupt lines, and half a line at the end. Each time the
+    next writer finds them."""
     rng = random.Random(seed)
     path = rows_file(root)
     for turn in range(4):
         time.sleep(rng.uniform(0, 0.02))
         while True:
-            fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644) if path.parent.is_dir() else None
+            fd = (
+                os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+                if path.parent.is_dir()
+                else None
+            )
             if fd is None:
                 continue
             try:
                 files.lock(fd)
                 if files.is_at(fd, path):
-                    os.write(fd, f'{{"broken":{turn}}}\n'.encode() + b'{"digest":"torn' * rng.randrange(2))
+                    os.write(
+                        fd,
+                        f'{{"broken":{turn}}}\n'.encode() + b'{"digest":"torn' * rng.randrange(2),
+                    )
                     break
             finally:
                 os.close(fd)
@@ -239,7 +313,8 @@ def break_lines(root: Path, report: int, number: int, seed: str) -> None:
 @pytest.mark.slow
 @times("number", 15, 2)
 def test_eight_writers_at_once_lose_and_tear_nothing(number: int, tmp_path: Path) -> None:
-    """All create the file at once; one is killed with -9 again and again; corrupt lines appear and are moved away meanwhile."""
+    """All create the file at once; one is killed with -9 again and again; corrupt lines appear and
+    are moved away meanwhile."""
     rng = random.Random(f"{SEED} {number}")
     root = tmp_path / "data"
     Store(root).ask(MACHINE, NAME, [make_record().point])
@@ -267,9 +342,15 @@ def test_eight_writers_at_once_lose_and_tear_nothing(number: int, tmp_path: Path
     last = store.append(MACHINE, make_record(repeat=9), KERNEL)  # mends what the breaker left last
     keys = store.keys(MACHINE, NAME)
     assert_whole(store, len(keys))
-    assert finished | {last} <= keys and len(keys) <= len(finished) + 1 + len(victims)  # at most what was in flight at a kill
+    assert finished | {last} <= keys and len(keys) <= len(finished) + 1 + len(
+        victims
+    )  # at most what was in flight at a kill
     repeats = set(store.load(MACHINE, NAME)["repeat"])
-    assert {1000 * name + repeat for name in range(1, WRITERS) for repeat in range(APPENDS)} <= repeats
+    assert {
+        1000 * name + repeat for name in range(1, WRITERS) for repeat in range(APPENDS)
+    } <= repeats
     quarantined = rows_file(root).with_name(f"{ROWS}.quarantine.jsonl").read_bytes().splitlines()
     torn = b'{"digest":"torn'  # in front where no writer came between two turns of the breaker
-    assert [json.loads(line.removeprefix(torn)) for line in quarantined] == [{"broken": turn} for turn in range(4)]
+    assert [json.loads(line.removeprefix(torn)) for line in quarantined] == [
+        {"broken": turn} for turn in range(4)
+    ]

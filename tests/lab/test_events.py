@@ -1,4 +1,5 @@
-"""The table of events: encodings against the vendors' own codes, and the arithmetic from counts to quantities."""
+"""The table of events: encodings against the vendors' own codes, and the arithmetic from counts to
+quantities."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ def rows(cpu: tuple[str, str]) -> tuple[Event, ...]:
 
 
 def raw(event: str) -> int:
-    """The value of perf_event_attr.config for "pmu/event=..,umask=..,cmask=../u", by the layout of the PMU's format/ in sysfs."""
+    """The value of perf_event_attr.config for "pmu/event=..,umask=..,cmask=../u", by the layout of
+    the PMU's format/ in sysfs."""
     terms = {name: int(value, 0) for name, value in re.findall(r"(\w+)=(\w+)", event)}
     assert terms.keys() <= {"event", "umask", "cmask"}, event
     if event.startswith("armv"):
@@ -31,40 +33,105 @@ def raw(event: str) -> int:
     return terms["event"] | (umask & 0xFF) << 8 | (umask >> 8) << 40 | terms.get("cmask", 0) << 24
 
 
-# --- the codes, as literal values of config: the kernel's and Intel's JSON files give EventCode, UMask, UMaskExt, CounterMask
+# --- the codes, as literal values of config: the kernel's and Intel's JSON files give EventCode,
+# UMask, UMaskExt, CounterMask
 
-HASWELL = {"walk": 0x0E08, "walk_cycles": 0x1008, "stlb_hit": 0x6008, "itlb_walk": 0x0E85, "itlb_walk_cycles": 0x1085,
-           "itlb_stlb_hit": 0x6085, "nested_walk_cycles": 0x104F, "walker_l1": 0x11BC, "walker_l2": 0x12BC, "walker_l3": 0x14BC,
-           "walker_memory": 0x18BC}
-ICE_LAKE = {"walk": 0x0E08, "walk_cycles": 0x1001008, "walk_pending": 0x1008, "stlb_hit": 0x2008,
-            "itlb_walk": 0x0E85, "itlb_walk_cycles": 0x1001085, "itlb_stlb_hit": 0x2085}
+HASWELL = {
+    "walk": 0x0E08,
+    "walk_cycles": 0x1008,
+    "stlb_hit": 0x6008,
+    "itlb_walk": 0x0E85,
+    "itlb_walk_cycles": 0x1085,
+    "itlb_stlb_hit": 0x6085,
+    "nested_walk_cycles": 0x104F,
+    "walker_l1": 0x11BC,
+    "walker_l2": 0x12BC,
+    "walker_l3": 0x14BC,
+    "walker_memory": 0x18BC,
+}
+ICE_LAKE = {
+    "walk": 0x0E08,
+    "walk_cycles": 0x1001008,
+    "walk_pending": 0x1008,
+    "stlb_hit": 0x2008,
+    "itlb_walk": 0x0E85,
+    "itlb_walk_cycles": 0x1001085,
+    "itlb_stlb_hit": 0x2085,
+}
 SKYLAKE = ICE_LAKE | {"nested_walk_cycles": 0x104F}
-GOLDEN_COVE = {"walk": 0x0E12, "walk_cycles": 0x1001012, "walk_pending": 0x1012, "stlb_hit": 0x2012,
-               "itlb_walk": 0x0E11, "itlb_walk_cycles": 0x1001011, "itlb_stlb_hit": 0x2011}
+GOLDEN_COVE = {
+    "walk": 0x0E12,
+    "walk_cycles": 0x1001012,
+    "walk_pending": 0x1012,
+    "stlb_hit": 0x2012,
+    "itlb_walk": 0x0E11,
+    "itlb_walk_cycles": 0x1001011,
+    "itlb_stlb_hit": 0x2011,
+}
 LION_COVE = GOLDEN_COVE | {"stlb_hit": 0x030000002012, "itlb_stlb_hit": 0x010000002011}
 GRACEMONT = {"walk": 0x0E08, "itlb_walk": 0x0E85}
-CRESTMONT = {"walk": 0x0E08, "walk_cycles": 0x1008, "stlb_hit": 0x2008,
-             "itlb_walk": 0x0E85, "itlb_walk_cycles": 0x1085, "itlb_stlb_hit": 0x2085}
+CRESTMONT = {
+    "walk": 0x0E08,
+    "walk_cycles": 0x1008,
+    "stlb_hit": 0x2008,
+    "itlb_walk": 0x0E85,
+    "itlb_walk_cycles": 0x1085,
+    "itlb_stlb_hit": 0x2085,
+}
 ZEN = {"walk": 0xF045, "stlb_hit": 0x0F45, "l1_dtlb_miss": 0xFF45, "itlb_stlb_hit": 0x84}
-NEOVERSE = {"walk": 0x34, "l1_dtlb_miss": 0x05, "itlb_walk": 0x35, "l1_itlb_miss": 0x02, "l2_tlb_refill": 0x2D}
+NEOVERSE = {
+    "walk": 0x34,
+    "l1_dtlb_miss": 0x05,
+    "itlb_walk": 0x35,
+    "l1_itlb_miss": 0x02,
+    "l2_tlb_refill": 0x2D,
+}
 NEOVERSE_V3 = NEOVERSE | {"walk_cycles": 0x8128, "itlb_walk_cycles": 0x8129}
 CODES = {
-    "Haswell": HASWELL, "Broadwell": HASWELL, "Skylake client": SKYLAKE, "Skylake server": SKYLAKE, "Cascade Lake": SKYLAKE,
-    "Cooper Lake": SKYLAKE, "Ice Lake client": ICE_LAKE, "Ice Lake server": ICE_LAKE, "Tiger Lake": ICE_LAKE,
-    "Rocket Lake": ICE_LAKE, "Sapphire Rapids": GOLDEN_COVE, "Emerald Rapids": GOLDEN_COVE, "Granite Rapids": GOLDEN_COVE,
-    "Gracemont": GRACEMONT, "Alder Lake cpu_core": GOLDEN_COVE, "Alder Lake cpu_atom": GRACEMONT,
-    "Raptor Lake cpu_core": GOLDEN_COVE, "Raptor Lake cpu_atom": GRACEMONT, "Meteor Lake cpu_core": GOLDEN_COVE,
-    "Meteor Lake cpu_atom": CRESTMONT, "Arrow Lake cpu_core": LION_COVE, "Arrow Lake cpu_atom": CRESTMONT,
-    "Arrow Lake cpu_lowpower": CRESTMONT, "Lunar Lake cpu_core": LION_COVE, "Lunar Lake cpu_atom": CRESTMONT,
-    "Zen 1": ZEN | {"itlb_walk": 0x85}, "Zen 2": ZEN | {"itlb_walk": 0xFF85}, "Zen 3": ZEN | {"itlb_walk": 0xFF85},
-    "Zen 4": ZEN | {"itlb_walk": 0x0F85}, "Zen 5": ZEN | {"itlb_walk": 0x0F85},
-    "Neoverse N1": NEOVERSE, "Neoverse V1": NEOVERSE, "Neoverse N2": NEOVERSE, "Neoverse V2": NEOVERSE,
-    "Neoverse V3AE": NEOVERSE_V3, "Neoverse V3": NEOVERSE_V3, "Neoverse N3": NEOVERSE_V3,
+    "Haswell": HASWELL,
+    "Broadwell": HASWELL,
+    "Skylake client": SKYLAKE,
+    "Skylake server": SKYLAKE,
+    "Cascade Lake": SKYLAKE,
+    "Cooper Lake": SKYLAKE,
+    "Ice Lake client": ICE_LAKE,
+    "Ice Lake server": ICE_LAKE,
+    "Tiger Lake": ICE_LAKE,
+    "Rocket Lake": ICE_LAKE,
+    "Sapphire Rapids": GOLDEN_COVE,
+    "Emerald Rapids": GOLDEN_COVE,
+    "Granite Rapids": GOLDEN_COVE,
+    "Gracemont": GRACEMONT,
+    "Alder Lake cpu_core": GOLDEN_COVE,
+    "Alder Lake cpu_atom": GRACEMONT,
+    "Raptor Lake cpu_core": GOLDEN_COVE,
+    "Raptor Lake cpu_atom": GRACEMONT,
+    "Meteor Lake cpu_core": GOLDEN_COVE,
+    "Meteor Lake cpu_atom": CRESTMONT,
+    "Arrow Lake cpu_core": LION_COVE,
+    "Arrow Lake cpu_atom": CRESTMONT,
+    "Arrow Lake cpu_lowpower": CRESTMONT,
+    "Lunar Lake cpu_core": LION_COVE,
+    "Lunar Lake cpu_atom": CRESTMONT,
+    "Zen 1": ZEN | {"itlb_walk": 0x85},
+    "Zen 2": ZEN | {"itlb_walk": 0xFF85},
+    "Zen 3": ZEN | {"itlb_walk": 0xFF85},
+    "Zen 4": ZEN | {"itlb_walk": 0x0F85},
+    "Zen 5": ZEN | {"itlb_walk": 0x0F85},
+    "Neoverse N1": NEOVERSE,
+    "Neoverse V1": NEOVERSE,
+    "Neoverse N2": NEOVERSE,
+    "Neoverse V2": NEOVERSE,
+    "Neoverse V3AE": NEOVERSE_V3,
+    "Neoverse V3": NEOVERSE_V3,
+    "Neoverse N3": NEOVERSE_V3,
 }
 
 
 def encoded(cpu: tuple[str, str]) -> dict[str, int]:
-    return {row.quantity: raw(row.event) for row in rows(cpu) if row.event and row.group is not None}
+    return {
+        row.quantity: raw(row.event) for row in rows(cpu) if row.event and row.group is not None
+    }
 
 
 @pytest.mark.parametrize("cpu", TABLE, ids=NAMES[:-2])
@@ -72,8 +139,9 @@ def test_every_event_has_the_code_that_its_vendor_gives_it(cpu: tuple[str, str])
     assert encoded(cpu) == CODES[" ".join(cpu).strip()]
 
 
-# --- the arithmetic: a run of 1,000,000 loads of which 250,000 walked and 500,000 were answered by the second level, with
-# 100 fetches that missed, 30 of which walked. By hand: 250,000 + 500,000 = 750,000 and 70 + 30 = 100.
+# --- the arithmetic: a run of 1,000,000 loads of which 250,000 walked and 500,000 were answered by
+# the second level, with 100 fetches that missed, 30 of which walked. By hand: 250,000 + 500,000 =
+# 750,000 and 70 + 30 = 100.
 
 
 SUM = Event("l1_dtlb_miss", None, derived=("stlb_hit", "+", "walk"))
@@ -81,12 +149,20 @@ DIFFERENCE = Event("stlb_hit", None, derived=("l1_dtlb_miss", "-", "walk"))
 
 
 def test_what_derives_says_so_and_ran_as_little_as_its_least_part():
-    counted = {"stlb_hit": Quantity(value=5, running_percent=99), "walk": Quantity(value=2, running_percent=60)}
-    assert derive(counted, [SUM])["l1_dtlb_miss"] == Quantity(value=7, event="derived: stlb_hit + walk", running_percent=60)
+    counted = {
+        "stlb_hit": Quantity(value=5, running_percent=99),
+        "walk": Quantity(value=2, running_percent=60),
+    }
+    assert derive(counted, [SUM])["l1_dtlb_miss"] == Quantity(
+        value=7, event="derived: stlb_hit + walk", running_percent=60
+    )
 
 
 def test_a_part_larger_than_its_whole_is_a_contradiction_and_no_negative_count():
-    counted = {"l1_dtlb_miss": Quantity(value=10, running_percent=100), "walk": Quantity(value=11, running_percent=100)}
+    counted = {
+        "l1_dtlb_miss": Quantity(value=10, running_percent=100),
+        "walk": Quantity(value=11, running_percent=100),
+    }
     assert derive(counted, [DIFFERENCE])["stlb_hit"].reason == "counts-disagree"
     counted["walk"] = Quantity(value=10, running_percent=100)
     assert derive(counted, [DIFFERENCE])["stlb_hit"].value == 0
@@ -96,19 +172,30 @@ def test_a_part_larger_than_its_whole_is_a_contradiction_and_no_negative_count()
 
 
 @pytest.mark.parametrize("cpu", CPUS, ids=NAMES)
-def test_no_generic_tlb_event_is_asked_for_and_every_event_is_counted_in_user_mode(cpu: tuple[str, str]):
+def test_no_generic_tlb_event_is_asked_for_and_every_event_is_counted_in_user_mode(
+    cpu: tuple[str, str],
+):
     fixed = {"cycles:u", "instructions:u", "minor-faults:u", "task-clock:u"}
     for row in SOFTWARE + rows(cpu):
         if row.event not in fixed and row.event is not None:
-            assert re.fullmatch(r"(cpu|cpu_core|cpu_atom|cpu_lowpower|armv8_pmuv3_0)/(event=0x[0-9a-f]+(,\w+=\w+)*|cycles|instructions)/u",
-                                row.event), row.event
+            assert re.fullmatch(
+                r"(cpu|cpu_core|cpu_atom|cpu_lowpower|armv8_pmuv3_0)/(event=0x[0-9a-f]+(,\w+=\w+)*|cycles|instructions)/u",
+                row.event,
+            ), row.event
             assert "tlb" not in row.event.lower()
 
 
 @pytest.mark.parametrize("cpu", CPUS, ids=NAMES)
-def test_a_run_asks_for_four_programmable_events_at_most_and_for_all_parts_of_a_sum(cpu: tuple[str, str]):
+def test_a_run_asks_for_four_programmable_events_at_most_and_for_all_parts_of_a_sum(
+    cpu: tuple[str, str],
+):
     table = rows(cpu)
-    plan = Plan("perf", SOFTWARE + tuple(row for row in table if row.event), {}, tuple(row for row in table if row.derived))
+    plan = Plan(
+        "perf",
+        SOFTWARE + tuple(row for row in table if row.event),
+        {},
+        tuple(row for row in table if row.derived),
+    )
     groups = plan.groups()
     asked = {row.quantity for group in groups for row in group}
     assert asked == {row.quantity for row in SOFTWARE + table if row.event}
@@ -117,7 +204,9 @@ def test_a_run_asks_for_four_programmable_events_at_most_and_for_all_parts_of_a_
         assert {"minor_faults", "task_clock_ns", "core_cycles", "instructions"} <= names
         assert sum(row.group is not None for row in group) <= PROGRAMMABLE
     for parts in ({row.derived[0], row.derived[2]} for row in plan.derived):
-        assert not parts <= asked or any(parts <= {row.quantity for row in group} for group in groups)
+        assert not parts <= asked or any(
+            parts <= {row.quantity for row in group} for group in groups
+        )
     first = {row.quantity for row in groups[0]}
     assert {"walk", "walk_cycles", "stlb_hit"} & asked <= first
 
@@ -127,11 +216,21 @@ def test_a_run_asks_for_four_programmable_events_at_most_and_for_all_parts_of_a_
 HYBRID = {"cpu_atom": (16, 17, 18, 19), "cpu_core": tuple(range(16))}
 
 
-@pytest.mark.parametrize(("cpu", "pmus", "name"), [
-    (0, HYBRID, "cpu_core"), (15, HYBRID, "cpu_core"), (16, HYBRID, "cpu_atom"), (20, HYBRID, None),
-    (0, {"cpu": ()}, "cpu"), (0, {}, None), (3, {"armv8_pmuv3_0": (0, 1, 2, 3)}, "armv8_pmuv3_0"),
-    (5, {"armv8_cortex_a53": (0, 1, 2, 3), "armv8_cortex_a72": (4, 5)}, "armv8_cortex_a72"),
-    (0, {"cpu_core": (), "cpu_atom": ()}, None),
-])
-def test_the_pmu_is_that_of_the_cpu_that_measures(cpu: int, pmus: dict[str, tuple[int, ...]], name: str | None):
+@pytest.mark.parametrize(
+    ("cpu", "pmus", "name"),
+    [
+        (0, HYBRID, "cpu_core"),
+        (15, HYBRID, "cpu_core"),
+        (16, HYBRID, "cpu_atom"),
+        (20, HYBRID, None),
+        (0, {"cpu": ()}, "cpu"),
+        (0, {}, None),
+        (3, {"armv8_pmuv3_0": (0, 1, 2, 3)}, "armv8_pmuv3_0"),
+        (5, {"armv8_cortex_a53": (0, 1, 2, 3), "armv8_cortex_a72": (4, 5)}, "armv8_cortex_a72"),
+        (0, {"cpu_core": (), "cpu_atom": ()}, None),
+    ],
+)
+def test_the_pmu_is_that_of_the_cpu_that_measures(
+    cpu: int, pmus: dict[str, tuple[int, ...]], name: str | None
+):
     assert pmu.of_cpu(cpu, pmus) == name

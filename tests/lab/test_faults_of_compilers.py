@@ -23,7 +23,9 @@ def use_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str) -> 
     """This computer's compiler, with more flags and as version 99."""
     newer = tmp_path / "cc"
     real = shlex.join(compilers.compiler().command)
-    newer.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo "cc 99.0" && exit\nexec {real} "$@" {more}\n')
+    newer.write_text(
+        f'#!/bin/sh\n[ "$1" = --version ] && echo "cc 99.0" && exit\nexec {real} "$@" {more}\n'
+    )
     newer.chmod(0o755)
     monkeypatch.setenv("CC", str(newer))
     monkeypatch.setattr(build, "compiler", compilers.compiler.__wrapped__)
@@ -33,25 +35,53 @@ def use_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str) -> 
 
 
 @needs_c
-def test_a_compiler_that_makes_the_same_machine_code_of_the_timed_loop_keeps_the_rows(run, store, tmp_path, monkeypatch):
+def test_a_compiler_that_makes_the_same_machine_code_of_the_timed_loop_keeps_the_rows(
+    run, store, tmp_path, monkeypatch
+):
     monkeypatch.setenv("TLB_BUILD", str(tmp_path / "build"))
     assert run().measured == 3
     use_compiler(tmp_path, monkeypatch, "-DANOTHER_DISTRIBUTION")
     assert (run().measured, run().cached) == (0, 3)
-    assert run(POINTS, 2).measured == 3 and store.load(MACHINE, NAME)["kernel_digest"].nunique() == 1
-    assert {record.compiler for record in store.records(MACHINE, [ROWS]).values() if record.repeat} == {"cc: cc 99.0"}
+    assert (
+        run(POINTS, 2).measured == 3 and store.load(MACHINE, NAME)["kernel_digest"].nunique() == 1
+    )
+    assert {
+        record.compiler for record in store.records(MACHINE, [ROWS]).values() if record.repeat
+    } == {"cc: cc 99.0"}
 
 
 # --- a compiler that optimises the chase away; cc that fails (test_build.py)
 
-CHASE, DRAWS, GATHER = "for (uint64_t i = hops / 16; i; i--) {", "for (; i + 16 <= draws; i += 16) {", "for (; rounds; rounds--)"
+CHASE, DRAWS, GATHER = (
+    "for (uint64_t i = hops / 16; i; i--) {",
+    "for (; i + 16 <= draws; i += 16) {",
+    "for (; rounds; rounds--)",
+)
 LEFT_OUT = {  # what -> the kernel, where, in the place of what, what, and the order that runs it
     "the whole chase": ("page_chase", "chase.h", CHASE, f"return p;\n{CHASE}", "cycle"),
     "half of the hops": ("page_chase", "chase.h", CHASE, CHASE.replace("16", "32"), "cycle"),
-    "one hop in a round": ("page_chase", "chase.h", "i = hops % 16;", "i = (hops - 1) % 16;", "cycle"),
+    "one hop in a round": (
+        "page_chase",
+        "chase.h",
+        "i = hops % 16;",
+        "i = (hops - 1) % 16;",
+        "cycle",
+    ),
     "every draw": ("page_chase", "page_chase.c", DRAWS, f"return loaded;\n{DRAWS}", "random"),
-    "the gathered loads": ("page_gather", "page_gather.c", "(unsigned char)base[index[i]]", "0 * base[index[i]]", "cycle"),
-    "the gather's loop": ("page_gather", "page_gather.c", GATHER, f"return rounds * lines;\n{GATHER}", "cycle"),
+    "the gathered loads": (
+        "page_gather",
+        "page_gather.c",
+        "(unsigned char)base[index[i]]",
+        "0 * base[index[i]]",
+        "cycle",
+    ),
+    "the gather's loop": (
+        "page_gather",
+        "page_gather.c",
+        GATHER,
+        f"return rounds * lines;\n{GATHER}",
+        "cycle",
+    ),
 }
 
 
@@ -59,7 +89,9 @@ LEFT_OUT = {  # what -> the kernel, where, in the place of what, what, and the o
 @pytest.mark.parametrize("what", LEFT_OUT)
 def test_a_compiler_that_leaves_accesses_out_gives_no_number(tmp_path, monkeypatch, what: str):
     name, where, before, after, order = LEFT_OUT[what]
-    shutil.copytree(build.KERNELS, tmp_path / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        build.KERNELS, tmp_path / "kernels", ignore=shutil.ignore_patterns("__pycache__")
+    )
     file = tmp_path / "kernels" / where
     assert before in file.read_text()
     file.write_text(file.read_text().replace(before, after))

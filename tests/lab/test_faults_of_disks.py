@@ -1,4 +1,5 @@
-"""Disks that are full or read-only at each write, and lines that are not whole: nothing finished is lost."""
+"""Disks that are full or read-only at each write, and lines that are not whole: nothing finished is
+lost."""
 
 from __future__ import annotations
 
@@ -29,8 +30,10 @@ pytestmark = [pytest.mark.measures]
 
 # --- ENOSPC, EROFS and EDQUOT at each write (test_store.py)
 
-REFUSALS = [pytest.param(getattr(errno, name), code, id=name)
-            for name, code in (("EDQUOT", "disk-full"), ("EROFS", "disk-read-only"))]
+REFUSALS = [
+    pytest.param(getattr(errno, name), code, id=name)
+    for name, code in (("EDQUOT", "disk-full"), ("EROFS", "disk-read-only"))
+]
 
 
 def refuse(patch: pytest.MonkeyPatch, folder: Path, number: int) -> None:
@@ -38,7 +41,11 @@ def refuse(patch: pytest.MonkeyPatch, folder: Path, number: int) -> None:
 
     def wrapped(call: Callable[..., Any], writes: Callable[..., bool]) -> Callable[..., Any]:
         def instead(path: Any, *args: Any, **kwargs: Any) -> Any:
-            if isinstance(path, str | os.PathLike) and Path(path).is_relative_to(folder) and writes(*args, **kwargs):
+            if (
+                isinstance(path, str | os.PathLike)
+                and Path(path).is_relative_to(folder)
+                and writes(*args, **kwargs)
+            ):
                 raise OSError(number, os.strerror(number), str(path))
             return call(path, *args, **kwargs)
 
@@ -58,11 +65,24 @@ def refuse(patch: pytest.MonkeyPatch, folder: Path, number: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), REFUSALS)
-@pytest.mark.parametrize("what", ["the results", "the grids", "machine.json", "the quarantine", "the build folder",
-                                  "a published machine"])
-def test_a_disk_that_refuses(tmp_path, monkeypatch, scripted, run, store, what: str, number: int, code: str):
+@pytest.mark.parametrize(
+    "what",
+    [
+        "the results",
+        "the grids",
+        "machine.json",
+        "the quarantine",
+        "the build folder",
+        "a published machine",
+    ],
+)
+def test_a_disk_that_refuses(
+    tmp_path, monkeypatch, scripted, run, store, what: str, number: int, code: str
+):
     def measure_a_chapter() -> None:
-        values = parameters.check("stlb_cliff", {"machine": "this", "profile": "smoke", "repeats": 1, "engine": "numba"})
+        values = parameters.check(
+            "stlb_cliff", {"machine": "this", "profile": "smoke", "repeats": 1, "engine": "numba"}
+        )
         chapter = Chapter("stlb_cliff", values, store)
         chapter.measure(grid.points(chapter.scope))
 
@@ -94,14 +114,25 @@ def test_a_disk_that_refuses(tmp_path, monkeypatch, scripted, run, store, what: 
     assert (path.read_bytes() if path.exists() else b"") == before
     if what in ("the results", "the grids", "the quarantine", "machine.json"):
         act()  # the same once more, with room again
-        assert sum(len(one.load(machine, NAME)) for one in (store, store.own) for machine in one.machines()) >= 3
+        assert (
+            sum(
+                len(one.load(machine, NAME))
+                for one in (store, store.own)
+                for machine in one.machines()
+            )
+            >= 3
+        )
 
 
 @pytest.mark.parametrize(("number", "code"), REFUSALS)
-def test_a_compiler_that_cannot_write_is_a_full_disk_and_no_broken_compiler(tmp_path, monkeypatch, number: int, code: str):
+def test_a_compiler_that_cannot_write_is_a_full_disk_and_no_broken_compiler(
+    tmp_path, monkeypatch, number: int, code: str
+):
     monkeypatch.setenv("TLB_BUILD", str(tmp_path / "build"))
     failing = tmp_path / "cc"
-    failing.write_text(f"#!/bin/sh\necho 'ld: final link failed: {os.strerror(number)}' >&2\nexit 1\n")
+    failing.write_text(
+        f"#!/bin/sh\necho 'ld: final link failed: {os.strerror(number)}' >&2\nexit 1\n"
+    )
     failing.chmod(0o755)
     monkeypatch.setattr(build, "compiler", lambda: Compiler((str(failing),), "cc 1.0"))
     with pytest.raises(Unavailable) as why:
@@ -111,15 +142,21 @@ def test_a_compiler_that_cannot_write_is_a_full_disk_and_no_broken_compiler(tmp_
 
 
 @needs_root
-def test_a_disk_that_really_is_full_and_then_read_only_keeps_every_line_that_was_finished(scripted, run, store):
+def test_a_disk_that_really_is_full_and_then_read_only_keeps_every_line_that_was_finished(
+    scripted, run, store
+):
     scripted()
     points = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in range(64, 264)]
 
     def work() -> list[Unavailable] | None:
         libc, place = ctypes.CDLL(None, use_errno=True), str(store.root).encode()
-        # A mount namespace of this process alone (CLONE_NEWNS), detached from the others (MS_REC | MS_PRIVATE).
-        if libc.unshare(0x20000) or libc.mount(None, b"/", None, 0x4000 | 0x40000, None) or libc.mount(
-                b"tmpfs", place, b"tmpfs", 0, b"size=64k"):
+        # A mount namespace of this process alone (CLONE_NEWNS), detached from the others (MS_REC |
+        # MS_PRIVATE).
+        if (
+            libc.unshare(0x20000)
+            or libc.mount(None, b"/", None, 0x4000 | 0x40000, None)
+            or libc.mount(b"tmpfs", place, b"tmpfs", 0, b"size=64k")
+        ):
             return None
         refused = []
         for again in range(2):

@@ -24,7 +24,10 @@ SYS = Path("/sys/kernel/mm")
 
 def on_pages(pages: str, **changes: object) -> list[Point]:
     """The victim on these pages, the others on 4k."""
-    return [point.model_copy(update={"pages": pages, **changes} if point == VICTIM else {}) for point in POINTS]
+    return [
+        point.model_copy(update={"pages": pages, **changes} if point == VICTIM else {})
+        for point in POINTS
+    ]
 
 
 def lacks(outcome: Outcome, code: str) -> str:

@@ -1,4 +1,5 @@
-"""A perf that is missing, hangs or is denied, and a computer without a PMU: times stay, with the reason beside them."""
+"""A perf that is missing, hangs or is denied, and a computer without a PMU: times stay, with the
+reason beside them."""
 
 from __future__ import annotations
 
@@ -24,7 +25,12 @@ UNKNOWN_CPU = "no table has a row for this"
 
 
 class _Filter(ctypes.Structure):
-    _fields_ = [("code", ctypes.c_ushort), ("jt", ctypes.c_ubyte), ("jf", ctypes.c_ubyte), ("k", ctypes.c_uint32)]
+    _fields_ = [
+        ("code", ctypes.c_ushort),
+        ("jt", ctypes.c_ubyte),
+        ("jf", ctypes.c_ubyte),
+        ("k", ctypes.c_uint32),
+    ]
 
 
 class _Program(ctypes.Structure):
@@ -32,13 +38,20 @@ class _Program(ctypes.Structure):
 
 
 def forbid_perf_event_open() -> None:
-    """As the default filter of a container does, for this process and its children: seccomp(2), answer EPERM."""
+    """As the default filter of a container does, for this process and its children: seccomp(2),
+    answer EPERM."""
     number = {"x86_64": 298, "aarch64": 241}[os.uname().machine]
-    steps = (_Filter * 4)(_Filter(0x20, 0, 0, 0), _Filter(0x15, 0, 1, number), _Filter(0x06, 0, 0, 0x50000 | errno.EPERM),
-                          _Filter(0x06, 0, 0, 0x7FFF0000))  # load the number; equal? fail : allow
+    steps = (_Filter * 4)(
+        _Filter(0x20, 0, 0, 0),
+        _Filter(0x15, 0, 1, number),
+        _Filter(0x06, 0, 0, 0x50000 | errno.EPERM),
+        _Filter(0x06, 0, 0, 0x7FFF0000),
+    )  # load the number; equal? fail : allow
     libc = ctypes.CDLL(None, use_errno=True)
     assert libc.prctl(38, 1, 0, 0, 0) == 0  # PR_SET_NO_NEW_PRIVS
-    assert libc.prctl(22, 2, ctypes.byref(_Program(4, steps)), 0, 0) == 0, os.strerror(ctypes.get_errno())  # PR_SET_SECCOMP
+    assert libc.prctl(22, 2, ctypes.byref(_Program(4, steps)), 0, 0) == 0, os.strerror(
+        ctypes.get_errno()
+    )  # PR_SET_SECCOMP
 
 
 @pytest.mark.needs("a C compiler", "perf that counts faults")
@@ -49,5 +62,7 @@ def test_a_real_seccomp_filter_denies_the_counters_and_not_the_times():
 
     record = in_a_child(work)
     assert record.ns_per_access > 0
-    assert {record.counters[name].reason for name in ("minor_faults", "task_clock_ns", "core_cycles")} == {"perf-denied"}
+    assert {
+        record.counters[name].reason for name in ("minor_faults", "task_clock_ns", "core_cycles")
+    } == {"perf-denied"}
     assert "in a container" in explain("perf-denied")

@@ -1,4 +1,5 @@
-"""A kernel or a runner that dies, hangs, loses its CPU, or meets another; a clock that steps; another user."""
+"""A kernel or a runner that dies, hangs, loses its CPU, or meets another; a clock that steps;
+another user."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ GONE = "echo 'CPU 7 is not one this process may use.' >&2; exit 2"
 
 @needs_c
 def test_when_the_cpu_goes_away_the_next_process_takes_another(befall, run, store):
-    folder = befall(f'if [ -e "$HERE/once" ]; then exec "$REAL" "$@"; fi; touch "$HERE/once"; {GONE}')
+    folder = befall(
+        f'if [ -e "$HERE/once" ]; then exec "$REAL" "$@"; fi; touch "$HERE/once"; {GONE}'
+    )
     outcome = run()
     assert (folder / "once").exists() and (outcome.measured, outcome.lacking) == (3, {})
 
@@ -47,8 +50,11 @@ def test_a_cpu_that_was_named_is_never_silently_replaced(befall, run, store):
 
 
 @needs_c
-def test_a_cpu_that_is_taken_away_in_the_middle_ends_the_campaign_and_is_no_lack_of_a_point(run, store):
-    """The rows are whole, no point is remembered as one that this computer cannot do, and the next run goes on on another CPU."""
+def test_a_cpu_that_is_taken_away_in_the_middle_ends_the_campaign_and_is_no_lack_of_a_point(
+    run, store
+):
+    """The rows are whole, no point is remembered as one that this computer cannot do, and the next
+    run goes on on another CPU."""
     allowed = sorted(os.sched_getaffinity(0))
     if len(allowed) < 2:
         pytest.skip("this one CPU is all there is here")
@@ -68,7 +74,9 @@ def test_a_cpu_that_is_taken_away_in_the_middle_ends_the_campaign_and_is_no_lack
 
     why, tries, rest = in_a_child(work)
     says(why, "cpu-gone")
-    assert tries >= 6 and rest.cached >= 1 and (rest.cached + rest.measured, rest.lacking) == (20, {})  # a noisy one is tried again
+    assert (
+        tries >= 6 and rest.cached >= 1 and (rest.cached + rest.measured, rest.lacking) == (20, {})
+    )  # a noisy one is tried again
     assert_whole(store, 20)
     with pytest.raises(Unavailable):
         store.read_document(MACHINE, campaign.LACKS)
@@ -100,25 +108,46 @@ cli.main()
 
 
 @needs_c
-@pytest.mark.parametrize(("number", "status"), [
-    (signal.SIGINT, 130), *(pytest.param(*end, marks=pytest.mark.endurance) for end in ((signal.SIGTERM, 130), (signal.SIGKILL, -9)))])
-def test_a_runner_that_is_ended_leaves_no_kernel_and_the_same_run_goes_on(store, run, number: signal.Signals, status: int):
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [
+        (signal.SIGINT, 130),
+        *(
+            pytest.param(*end, marks=pytest.mark.endurance)
+            for end in ((signal.SIGTERM, 130), (signal.SIGKILL, -9))
+        ),
+    ],
+)
+def test_a_runner_that_is_ended_leaves_no_kernel_and_the_same_run_goes_on(
+    store, run, number: signal.Signals, status: int
+):
     store.root.mkdir()
-    runner = subprocess.Popen([sys.executable, "-c", RUNNER, "go", str(store.root)], cwd=ROOT, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True,
-                              preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # a shell's & ignores it
+    runner = subprocess.Popen(
+        [sys.executable, "-c", RUNNER, "go", str(store.root)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # a shell's & ignores it
     kernels: list[psutil.Process] = []
     deadline = time.monotonic() + 60
     while not kernels and runner.poll() is None and time.monotonic() < deadline:
         time.sleep(0.02)
-        kernels = descendants_with(str(64 * 4096), runner.pid)  # the bytes that the long point's process maps
+        kernels = descendants_with(
+            str(64 * 4096), runner.pid
+        )  # the bytes that the long point's process maps
     runner.send_signal(number)
     out, err = runner.communicate(timeout=30)
     assert kernels, err
     psutil.wait_procs(kernels, timeout=10)
     assert not [kernel for kernel in kernels if living(kernel)]
     assert (runner.returncode, out) == (status, "")
-    assert err == ("" if status < 0 else "Interrupted; what was finished is kept, and the same command goes on from there.\n")
+    assert err == (
+        ""
+        if status < 0
+        else "Interrupted; what was finished is kept, and the same command goes on from there.\n"
+    )
     assert_whole(store, 30)
     again = run([Point(kernel="page_chase", lines=lines, region_ms=1) for lines in range(64, 95)])
     assert (again.cached, again.measured) == (30, 1)

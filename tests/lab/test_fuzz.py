@@ -1,4 +1,5 @@
-"""Whatever perf, the kernel, /proc or a disk hands us: no exception but the ones announced, and never a number made up.
+"""Whatever perf, the kernel, /proc or a disk hands us: no exception but the ones announced, and
+never a number made up.
 
 A sample here; 20 000 inputs of each kind in `make endurance`.
 """
@@ -25,8 +26,12 @@ from tlb.machine.compiler import compiler
 from tlb.reasons import REASONS, Unavailable
 
 pytestmark = pytest.mark.slow
-WORDS = {"engine": {"c", "numba"}, "pages": {"4k", "64k", "thp", "2m", "1g"}, "layout": {"spread", "packed", "alias"},
-         "order": {"cycle", "random", "sequential"}}
+WORDS = {
+    "engine": {"c", "numba"},
+    "pages": {"4k", "64k", "thp", "2m", "1g"},
+    "layout": {"spread", "packed", "alias"},
+    "order": {"cycle", "random", "sequential"},
+}
 
 
 def as_the_schema_says(report: KernelReport) -> None:
@@ -36,8 +41,19 @@ def as_the_schema_says(report: KernelReport) -> None:
             assert math.isfinite(value) and value >= 0, name
         elif isinstance(value, int):
             assert 0 <= value < 2**63, name
-    assert min(report.elapsed_ns, report.ns_per_access, report.prepare_ns, report.accesses, report.lines) > 0
-    assert report.batch_ns_per_access and all(0 < ns < math.inf for ns in report.batch_ns_per_access)
+    assert (
+        min(
+            report.elapsed_ns,
+            report.ns_per_access,
+            report.prepare_ns,
+            report.accesses,
+            report.lines,
+        )
+        > 0
+    )
+    assert report.batch_ns_per_access and all(
+        0 < ns < math.inf for ns in report.batch_ns_per_access
+    )
     assert all(getattr(report, name) in words for name, words in WORDS.items())
     assert re.fullmatch(r"[0-9a-f]{16}", report.checksum) and report.checksum.isascii()
     assert re.fullmatch(r"[a-z0-9_-]{1,64}", report.kernel) and report.backing == report.pages
@@ -55,7 +71,11 @@ def a_quantity(found: Quantity) -> str:
 
 # --- perf
 
-EVENTS = [*perf.SOFTWARE, perf.Event("walk", "cpu/event=0x85,umask=0x0e/u"), perf.Event("stlb_hit", "dTLB-load-misses:u")]
+EVENTS = [
+    *perf.SOFTWARE,
+    perf.Event("walk", "cpu/event=0x85,umask=0x0e/u"),
+    perf.Event("stlb_hit", "dTLB-load-misses:u"),
+]
 # perf 6.1 with -j -o: a comment, a blank line, numbers as quoted strings; and the traps.
 HEAD = """# started on Fri Jan 31 12:00:00 2025
 
@@ -66,8 +86,15 @@ HEAD = """# started on Fri Jan 31 12:00:00 2025
 {"counter-value" : "123456.000000", "unit" : "", "event" : "cpu/event=133,umask=14/u", "event-runtime" : 5000000, "pcnt-running" : 100.00}
 """
 TAIL = '{"counter-value" : "%s", "unit" : "", "event" : "dTLB-load-misses", "event-runtime" : %d, "pcnt-running" : %.2f}\n'
-PERF = [(HEAD + TAIL % said).encode() for said in (("7.000000", 5_000_000, 100), ("1000.000000", 1_250_000, 25),
-                                                  ("<not supported>", 0, 100), ("<not counted>", 0, 0))]
+PERF = [
+    (HEAD + TAIL % said).encode()
+    for said in (
+        ("7.000000", 5_000_000, 100),
+        ("1000.000000", 1_250_000, 25),
+        ("<not supported>", 0, 100),
+        ("<not counted>", 0, 0),
+    )
+]
 
 
 @parts
@@ -77,7 +104,11 @@ def test_no_output_of_perf_breaks_its_reader_or_becomes_a_count_that_is_none(par
         if not counted:
             return "nothing"
         assert list(counted) == [event.quantity for event in EVENTS]
-        return "values" if {a_quantity(found) for found in counted.values()} == {"value"} else "reasons"
+        return (
+            "values"
+            if {a_quantity(found) for found in counted.values()} == {"value"}
+            else "reasons"
+        )
 
     answers = fuzz(part, lambda rng: mutated(rng, PERF), check)
     assert min(answers[a] for a in ("nothing", "values", "reasons")) > COUNT / 50, answers
@@ -87,15 +118,31 @@ def test_no_output_of_perf_breaks_its_reader_or_becomes_a_count_that_is_none(par
 
 POINT = Point(kernel="page_chase", lines=4096)
 RUNNER_ONLY = set(Record.model_fields) - set(KernelReport.model_fields)
-REPORTS = [json.dumps(make_record(**more).model_dump(exclude=RUNNER_ONLY)).encode() + b"\n" for more in (
-    {}, {"minor_faults": 3, "core_ghz": 0.0}, {"ns_per_access": 1e-3, "batch_ns_per_access": [1e-3]}, {"layout": "packed"})]
-COMPLAINTS = [b'{"reason": "pool-empty", "detail": "512 pages of 2m needed, 0 free"}\n', b"page_chase: Killed\n",
-              b"page_chase: Segmentation fault (core dumped)\n", b"Traceback (most recent call last):\n", b""]
+REPORTS = [
+    json.dumps(make_record(**more).model_dump(exclude=RUNNER_ONLY)).encode() + b"\n"
+    for more in (
+        {},
+        {"minor_faults": 3, "core_ghz": 0.0},
+        {"ns_per_access": 1e-3, "batch_ns_per_access": [1e-3]},
+        {"layout": "packed"},
+    )
+]
+COMPLAINTS = [
+    b'{"reason": "pool-empty", "detail": "512 pages of 2m needed, 0 free"}\n',
+    b"page_chase: Killed\n",
+    b"page_chase: Segmentation fault (core dumped)\n",
+    b"Traceback (most recent call last):\n",
+    b"",
+]
 
 
 @parts
-def test_no_output_of_a_kernel_breaks_the_runner_or_becomes_a_record_that_is_none(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "kernel", lambda name, engine: build.Kernel(name, engine, ("true",), KERNEL))
+def test_no_output_of_a_kernel_breaks_the_runner_or_becomes_a_record_that_is_none(
+    part: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        build, "kernel", lambda name, engine: build.Kernel(name, engine, ("true",), KERNEL)
+    )
 
     def make(rng: random.Random) -> perf.Run:
         stdout, stderr, status = rng.choice(REPORTS), b"", 0
@@ -103,7 +150,10 @@ def test_no_output_of_a_kernel_breaks_the_runner_or_becomes_a_record_that_is_non
             stdout = mutated(rng, REPORTS)
         else:
             stdout = rng.choice([b"", b"", b"\n", stdout])
-            stderr, status = mutated(rng, COMPLAINTS), rng.choice([0, 0, 1, 2, 3, 3, 126, 127, 134, 137, 139, 255, -6, -7, -9, -11, -65])
+            stderr, status = (
+                mutated(rng, COMPLAINTS),
+                rng.choice([0, 0, 1, 2, 3, 3, 126, 127, 134, 137, 139, 255, -6, -7, -9, -11, -65]),
+            )
         texts = [said.decode("utf-8", "replace") for said in (stdout, stderr)]
         return perf.Run(*texts, status, {})
 
@@ -115,21 +165,40 @@ def test_no_output_of_a_kernel_breaks_the_runner_or_becomes_a_record_that_is_non
             assert why.code in REASONS and len(str(why).splitlines()) == 1
             return why.code
         as_the_schema_says(report)
-        assert (report.kernel, report.lines, report.layout, report.pages) == ("page_chase", 4096, "spread", "4k")
+        assert (report.kernel, report.lines, report.layout, report.pages) == (
+            "page_chase",
+            4096,
+            "spread",
+            "4k",
+        )
         return "report"
 
     answers = fuzz(part, make, check)
-    assert min(answers[a] for a in ("report", "kernel-garbage", "kernel-crashed", "bad-parameter", "pool-empty")) > COUNT / 500, answers
+    assert (
+        min(
+            answers[a]
+            for a in ("report", "kernel-garbage", "kernel-crashed", "bad-parameter", "pool-empty")
+        )
+        > COUNT / 500
+    ), answers
 
 
 # --- lines of the store
 
-COUNTED = {"walk": Quantity(value=5e6, event="x", running_percent=100.0), "walk_cycles": Quantity(reason="no-walk-cycle-event")}
+COUNTED = {
+    "walk": Quantity(value=5e6, event="x", running_percent=100.0),
+    "walk_cycles": Quantity(reason="no-walk-cycle-event"),
+}
 
 
 def appended(folder: Path) -> list[bytes]:
     """Lines as `append` writes them."""
-    whole = [{}, {"repeat": 1, "counters": COUNTED}, {"repeat": 2, "layout": "packed"}, {"repeat": 3, "ns_per_access": 1e-3}]
+    whole = [
+        {},
+        {"repeat": 1, "counters": COUNTED},
+        {"repeat": 2, "layout": "packed"},
+        {"repeat": 3, "ns_per_access": 1e-3},
+    ]
     put(Store(folder), MACHINE, NAME, KERNEL, *(make_record(**more) for more in whole))
     return (folder / MACHINE / f"{ROWS}.jsonl").read_bytes().splitlines()
 
@@ -138,16 +207,23 @@ BATCH = 200  # lines a file
 
 
 @parts
-def test_a_line_is_read_only_if_it_is_what_append_wrote_to_the_byte(part: int, tmp_path: Path) -> None:
-    """Broken lines among whole ones. Whole is what is equal to a seed and nothing else; the next writer keeps these alone."""
+def test_a_line_is_read_only_if_it_is_what_append_wrote_to_the_byte(
+    part: int, tmp_path: Path
+) -> None:
+    """Broken lines among whole ones. Whole is what is equal to a seed and nothing else; the next
+    writer keeps these alone."""
     seeds = appended(tmp_path / "seeds")
     good = Store(tmp_path / "seeds").load(MACHINE, NAME).set_index("repeat")
     file = tmp_path / "fuzzed" / MACHINE / f"{ROWS}.jsonl"
-    Store(tmp_path / "fuzzed").ask(MACHINE, NAME, [make_record().point, make_record(layout="packed").point])
+    Store(tmp_path / "fuzzed").ask(
+        MACHINE, NAME, [make_record().point, make_record(layout="packed").point]
+    )
     quarantine = file.with_name(f"{ROWS}.quarantine.jsonl")
 
     def make(rng: random.Random) -> bytes:
-        lines = [mutated(rng, seeds) if rng.random() < 0.95 else rng.choice(seeds) for _ in range(BATCH)]
+        lines = [
+            mutated(rng, seeds) if rng.random() < 0.95 else rng.choice(seeds) for _ in range(BATCH)
+        ]
         return b"\n".join(lines) + b"\n" * (rng.random() < 0.5)
 
     def check(content: bytes) -> str:
@@ -156,14 +232,23 @@ def test_a_line_is_read_only_if_it_is_what_append_wrote_to_the_byte(part: int, t
         *lines, _ = content.split(b"\n")
         whole = [line for line in lines if line.removesuffix(b"\r") in seeds]
         frame = store.load(MACHINE, NAME)
-        assert len(frame) == len({line.removesuffix(b"\r") for line in whole}) == len(store.keys(MACHINE, NAME))
+        assert (
+            len(frame)
+            == len({line.removesuffix(b"\r") for line in whole})
+            == len(store.keys(MACHINE, NAME))
+        )
         rows = frame.set_index("repeat")
         pd.testing.assert_frame_equal(rows, good.loc[rows.index, rows.columns])
         store.append(MACHINE, make_record(repeat=9), KERNEL)
-        kept, gone = file.read_bytes().splitlines(), quarantine.read_bytes().split(b"\n") if quarantine.exists() else []
+        kept, gone = (
+            file.read_bytes().splitlines(),
+            quarantine.read_bytes().split(b"\n") if quarantine.exists() else [],
+        )
         assert [line for line in kept if line.removesuffix(b"\r") in seeds] == whole
         rest = [line for line in kept[:-1] if line.removesuffix(b"\r") not in seeds]
-        assert all(json.loads(line)["record"].get("schema_version") not in (1, 2) for line in rest)  # lines of another version stay
+        assert all(
+            json.loads(line)["record"].get("schema_version") not in (1, 2) for line in rest
+        )  # lines of another version stay
         assert set(lines) <= set(kept) | set(gone)
         quarantine.unlink(missing_ok=True)
         return "whole" if whole else "none"
@@ -176,34 +261,73 @@ def test_a_line_is_read_only_if_it_is_what_append_wrote_to_the_byte(part: int, t
 BASE, ARENA_KB = 0x7F0000000000, 1 << 20
 
 
-def mapping(start: int, kb: int, name: str = "", page_kb: int = 4, rss: int | None = None, thp: int = 0, hugetlb: int = 0) -> str:
+def mapping(
+    start: int,
+    kb: int,
+    name: str = "",
+    page_kb: int = 4,
+    rss: int | None = None,
+    thp: int = 0,
+    hugetlb: int = 0,
+) -> str:
     """One mapping as Linux 6.1 prints it."""
     rss = kb if rss is None else rss
-    fields = {"Size": kb, "KernelPageSize": page_kb, "MMUPageSize": page_kb, "Rss": rss, "Pss": rss, "Private_Dirty": rss,
-              "Anonymous": rss, "AnonHugePages": thp, "ShmemPmdMapped": 0, "FilePmdMapped": 0, "Shared_Hugetlb": 0,
-              "Private_Hugetlb": hugetlb, "Swap": 0, "Locked": 0}
+    fields = {
+        "Size": kb,
+        "KernelPageSize": page_kb,
+        "MMUPageSize": page_kb,
+        "Rss": rss,
+        "Pss": rss,
+        "Private_Dirty": rss,
+        "Anonymous": rss,
+        "AnonHugePages": thp,
+        "ShmemPmdMapped": 0,
+        "FilePmdMapped": 0,
+        "Shared_Hugetlb": 0,
+        "Private_Hugetlb": hugetlb,
+        "Swap": 0,
+        "Locked": 0,
+    }
     lines = [f"{field + ':':<16}{value:>8} kB" for field, value in fields.items()]
     head = f"{start:x}-{start + (kb << 10):x} rw-p 00000000 00:00 0 {name}".rstrip()
-    return "\n".join([head, *lines, "THPeligible:           0", "VmFlags: rd wr mr mw me ac nh"]) + "\n"
+    return (
+        "\n".join([head, *lines, "THPeligible:           0", "VmFlags: rd wr mr mw me ac nh"])
+        + "\n"
+    )
 
 
-CODE, STACK = mapping(0x5604FDA3B000, 80, "/tmp/page_chase", rss=60), mapping(0x7FFC00000000, 132, "[stack]", rss=12)
+CODE, STACK = (
+    mapping(0x5604FDA3B000, 80, "/tmp/page_chase", rss=60),
+    mapping(0x7FFC00000000, 132, "[stack]", rss=12),
+)
 MIB4 = 4 << 10
 ARENAS = {
-    "4k": [mapping(BASE, ARENA_KB), mapping(BASE - (MIB4 << 10), ARENA_KB + MIB4),
-           mapping(BASE, MIB4) + mapping(BASE + (MIB4 << 10), ARENA_KB - MIB4), mapping(BASE, ARENA_KB, thp=2048)],
-    "thp": [mapping(BASE, ARENA_KB, thp=ARENA_KB), mapping(BASE, ARENA_KB, thp=ARENA_KB - 2048), mapping(BASE, ARENA_KB)],
+    "4k": [
+        mapping(BASE, ARENA_KB),
+        mapping(BASE - (MIB4 << 10), ARENA_KB + MIB4),
+        mapping(BASE, MIB4) + mapping(BASE + (MIB4 << 10), ARENA_KB - MIB4),
+        mapping(BASE, ARENA_KB, thp=2048),
+    ],
+    "thp": [
+        mapping(BASE, ARENA_KB, thp=ARENA_KB),
+        mapping(BASE, ARENA_KB, thp=ARENA_KB - 2048),
+        mapping(BASE, ARENA_KB),
+    ],
     "2m": [mapping(BASE, ARENA_KB, page_kb=2048, rss=0, hugetlb=ARENA_KB), mapping(BASE, ARENA_KB)],
-    "1g": [mapping(BASE, ARENA_KB, page_kb=1 << 20, rss=0, hugetlb=ARENA_KB),
-           mapping(BASE, ARENA_KB, page_kb=2048, rss=0, hugetlb=ARENA_KB)],
+    "1g": [
+        mapping(BASE, ARENA_KB, page_kb=1 << 20, rss=0, hugetlb=ARENA_KB),
+        mapping(BASE, ARENA_KB, page_kb=2048, rss=0, hugetlb=ARENA_KB),
+    ],
 }
 SMAPS = [(CODE + arena + STACK).encode() for arenas in ARENAS.values() for arena in arenas]
 
 
-# A line that opens a mapping; and as scanf reads it, which takes signs, 0x and what follows for granted. Of a head that is
-# broken, either reading may be right.
-HEADS = (re.compile(rb"()([0-9a-f]+)-()([0-9a-f]+) "),
-         re.compile(rb"(?!.* kB)\s*([-+]?)(?:0[xX])?([0-9a-fA-F]+)-\s*([-+]?)(?:0[xX])?([0-9a-fA-F]+)"))
+# A line that opens a mapping; and as scanf reads it, which takes signs, 0x and what follows for
+# granted. Of a head that is broken, either reading may be right.
+HEADS = (
+    re.compile(rb"()([0-9a-f]+)-()([0-9a-f]+) "),
+    re.compile(rb"(?!.* kB)\s*([-+]?)(?:0[xX])?([0-9a-fA-F]+)-\s*([-+]?)(?:0[xX])?([0-9a-fA-F]+)"),
+)
 
 
 def address(sign: bytes, digits: bytes) -> int:
@@ -212,19 +336,29 @@ def address(sign: bytes, digits: bytes) -> int:
 
 
 def proves(pages: str, text: bytes, head: re.Pattern[bytes]) -> bool:
-    """Whether a text, read to the letter, says that each mapping of the arena is on this page size and all of it is there."""
+    """Whether a text, read to the letter, says that each mapping of the arena is on this page size
+    and all of it is there."""
     want = {"4k": 4, "thp": 4, "2m": 2048, "1g": 1 << 20}[pages]
     found: list[dict[bytes, list[int]]] = []
     inside = False
     for line in text.split(b"\n"):
         if opens := head.match(line):
-            inside = address(*opens.group(1, 2)) < BASE + (ARENA_KB << 10) and address(*opens.group(3, 4)) > BASE
+            inside = (
+                address(*opens.group(1, 2)) < BASE + (ARENA_KB << 10)
+                and address(*opens.group(3, 4)) > BASE
+            )
             found += [{}] if inside else []
         elif inside and (field := re.match(rb"(\w+):\s*([0-9]{1,15})\s*kB", line)):
             found[-1].setdefault(field[1], []).append(int(field[2]))
-    resident = sum(sum(m.get(name, [])) for m in found for name in (b"Rss", b"Private_Hugetlb", b"Shared_Hugetlb"))
+    resident = sum(
+        sum(m.get(name, []))
+        for m in found
+        for name in (b"Rss", b"Private_Hugetlb", b"Shared_Hugetlb")
+    )
     thp = sum(sum(m.get(name, [])) for m in found for name in (b"AnonHugePages", b"ShmemPmdMapped"))
-    stated = all(set(m.get(b"KernelPageSize", [])) == {want} and b"AnonHugePages" in m for m in found)
+    stated = all(
+        set(m.get(b"KernelPageSize", [])) == {want} and b"AnonHugePages" in m for m in found
+    )
     return stated and resident >= ARENA_KB and thp == (ARENA_KB if pages == "thp" else 0)
 
 
@@ -232,11 +366,17 @@ def a_smaps(rng: random.Random) -> tuple[str, bytes]:
     pages = rng.choice(list(ARENAS))
     if rng.random() < 0.1:
         return pages, (CODE + rng.choice(ARENAS[pages]) + STACK).encode()
-    return pages, mutated(rng, SMAPS if rng.random() < 0.3 else [(CODE + arena + STACK).encode() for arena in ARENAS[pages]])
+    return pages, mutated(
+        rng,
+        SMAPS
+        if rng.random() < 0.3
+        else [(CODE + arena + STACK).encode() for arena in ARENAS[pages]],
+    )
 
 
 def judged(said: str, pages: str, text: bytes) -> str:
-    """What a kernel said of the text: accepted only what proves it, else one complaint with its reason."""
+    """What a kernel said of the text: accepted only what proves it, else one complaint with its
+    reason."""
     if said == "accepted":
         assert any(proves(pages, text, head) for head in HEADS), "accepted without proof"
         return said
@@ -252,14 +392,18 @@ def smaps_reader(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     cc = compiler()
     assert cc is not None
     flags = ["-std=gnu11", "-O1", "-Wall", "-Wno-unused-function"]
-    subprocess.run([*cc.command, *flags, "-o", binary, str(ROOT / "tests/support/fuzz_smaps.c")], check=True)
+    subprocess.run(
+        [*cc.command, *flags, "-o", binary, str(ROOT / "tests/support/fuzz_smaps.c")], check=True
+    )
     return [binary, hex(BASE), str(ARENA_KB << 10), str(ARENA_KB << 10)]
 
 
 @parts
 @pytest.mark.measures
 @pytest.mark.needs("a C compiler")
-def test_no_smaps_breaks_the_c_kernels_or_passes_for_a_page_size_that_it_does_not_state(part: int, smaps_reader: list[str]) -> None:
+def test_no_smaps_breaks_the_c_kernels_or_passes_for_a_page_size_that_it_does_not_state(
+    part: int, smaps_reader: list[str]
+) -> None:
     cases: list[tuple[str, bytes]] = []
     fuzz(part, a_smaps, lambda case: cases.append(case) or "made")
     asked = b"".join(b"%s %d\n%s" % (pages.encode(), len(text), text) for pages, text in cases)

@@ -1,4 +1,5 @@
-"""Housekeeping as it is measured: its programs against what smaps says, its parts on made-up computers, and reasons for what is lacking."""
+"""Housekeeping as it is measured: its programs against what smaps says, its parts on made-up
+computers, and reasons for what is lacking."""
 
 from __future__ import annotations
 
@@ -17,11 +18,16 @@ from tlb.machine.borrowed import DEFRAG
 from tlb.reasons import Unavailable, if_available
 from tlb.system.smaps import mappings
 
-pytestmark = [pytest.mark.measuring, pytest.mark.skipif(sys.platform != "linux", reason="only Linux has smaps and THP")]
+pytestmark = [
+    pytest.mark.measuring,
+    pytest.mark.skipif(sys.platform != "linux", reason="only Linux has smaps and THP"),
+]
 MIB = 1 << 20
 THP = settings.thp(Path("/"))
 ROOM = THP.page_bytes or 2 * MIB
-needs_thp = pytest.mark.skipif(THP.enabled not in ("always", "madvise") or THP.defrag == "never", reason="THP is off")
+needs_thp = pytest.mark.skipif(
+    THP.enabled not in ("always", "madvise") or THP.defrag == "never", reason="THP is off"
+)
 
 
 def code(act: Callable[[], object]) -> str:
@@ -40,7 +46,11 @@ def test_rooms_lie_where_a_large_page_may_and_smaps_has_them():
         some.advise(HUGE)
         some.fill(b"\5" * os.sysconf("SC_PAGESIZE"))
         end = some.address + some.bytes
-        of = [one for one in mappings(Path("/proc/self/smaps").read_text()) if one.start < end and some.address < one.end]
+        of = [
+            one
+            for one in mappings(Path("/proc/self/smaps").read_text())
+            if one.start < end and some.address < one.end
+        ]
         assert some.kept("AnonHugePages") == sum(one.thp_bytes for one in of) > 0
         assert some.kept("Rss") == sum(one.resident_bytes for one in of) >= some.bytes
         assert some.read_ns(0) > 0 and some.write_ns(some.bytes - 1) > 0

@@ -1,4 +1,5 @@
-"""Digests of code: of what a function runs, whatever stands around it, against the disassembler and the symbol table of binutils."""
+"""Digests of code: of what a function runs, whatever stands around it, against the disassembler and
+the symbol table of binutils."""
 
 from __future__ import annotations
 
@@ -13,9 +14,12 @@ from tlb.lab import machine_code
 from tlb.lab.build import FLAGS
 
 COMPILERS = [name for name in ("gcc", "clang", "aarch64-linux-gnu-gcc") if shutil.which(name)]
-pytestmark = pytest.mark.parametrize("cc", COMPILERS or [pytest.param("gcc", marks=pytest.mark.needs("gcc"))])
+pytestmark = pytest.mark.parametrize(
+    "cc", COMPILERS or [pytest.param("gcc", marks=pytest.mark.needs("gcc"))]
+)
 
-# A timed loop that calls a function of its own file and one of another, and reads a table; a second function lies before it.
+# A timed loop that calls a function of its own file and one of another, and reads a table; a second
+# function lies before it.
 SOURCE = """#include <stdint.h>
 #include <stdlib.h>
 static const uint64_t table[4] = {1, 2, 4, 8};
@@ -34,6 +38,7 @@ __attribute__((noinline)) static uint64_t other(const uint64_t *at, uint64_t n) 
 int main(int argc, char **argv) { return (int)other((const uint64_t *)argv, (uint64_t)argc); }
 """
 UNUSED = "__attribute__((noinline, used)) static int helper(int n) { return n * 7 + 1; }"
+
 
 def compiled(cc: str, folder: Path, text: str = SOURCE, **words: str) -> tuple[Path, Path]:
     """An object and the program that is linked from it."""
@@ -54,10 +59,14 @@ def binutils(cc: str, tool: str, *arguments: object) -> str:
     prefix = cc.removesuffix("gcc") if cc.endswith("-gcc") else ""
     if shutil.which(prefix + tool) is None:
         pytest.skip(f"no {prefix}{tool}")
-    return subprocess.run([prefix + tool, *map(str, arguments)], capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        [prefix + tool, *map(str, arguments)], capture_output=True, text=True, check=True
+    ).stdout
 
 
-def test_a_functions_bytes_and_relocations_are_those_that_the_disassembler_shows(cc: str, tmp_path: Path):
+def test_a_functions_bytes_and_relocations_are_those_that_the_disassembler_shows(
+    cc: str, tmp_path: Path
+):
     made, _ = compiled(cc, tmp_path, ABOVE=UNUSED)
     elf = machine_code._Elf(made)
     (timed,) = elf.functions("timed")
@@ -66,17 +75,32 @@ def test_a_functions_bytes_and_relocations_are_those_that_the_disassembler_shows
     shown = re.findall(r"^ +[0-9a-f]+:\t((?:[0-9a-f]{2,8} ?)+)", text, re.MULTILINE)
     words = " ".join(shown).split()
     assert code == b"".join(bytes.fromhex(word)[::-1] for word in words) and len(code) > 32
-    assert [timed.value + offset for offset, *_ in relocations] == [int(at, 16) for at in re.findall(r"\t([0-9a-f]+): R_", text)]
+    assert [timed.value + offset for offset, *_ in relocations] == [
+        int(at, 16) for at in re.findall(r"\t([0-9a-f]+): R_", text)
+    ]
     assert len(relocations) >= 3  # the table, and two calls
 
 
-@pytest.mark.parametrize("change", [{"NOTE": "of another day"}, {"ABOVE": UNUSED}, {"OTHER": "1000"}, {"ABOVE": "#define MORE 1\n\n\n"}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"NOTE": "of another day"},
+        {"ABOVE": UNUSED},
+        {"OTHER": "1000"},
+        {"ABOVE": "#define MORE 1\n\n\n"},
+    ],
+)
 def test_what_stands_around_a_function_changes_no_digest(cc: str, tmp_path: Path, change: dict):
     assert digest(cc, tmp_path) == digest(cc, tmp_path, **change)
 
 
-@pytest.mark.parametrize(("old", "new"), [("i += 8", "i += 16"), ("STEP", "6"), ("at[i] ^", "at[i] +"), ("abort()", "exit(1)")])
-def test_another_loop_another_callee_and_another_function_called_change_it(cc: str, tmp_path: Path, old: str, new: str):
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("i += 8", "i += 16"), ("STEP", "6"), ("at[i] ^", "at[i] +"), ("abort()", "exit(1)")],
+)
+def test_another_loop_another_callee_and_another_function_called_change_it(
+    cc: str, tmp_path: Path, old: str, new: str
+):
     assert digest(cc, tmp_path) != digest(cc, tmp_path, SOURCE.replace(old, new))
 
 
@@ -84,14 +108,23 @@ def test_the_address_counts_modulo_64(cc: str, tmp_path: Path):
     """Room before a function that is not aligned moves it."""
     loose, seen = SOURCE.replace(", aligned(64)", ""), {}
     for room in range(0, 128, 16):
-        made, program = compiled(cc, tmp_path, loose, ABOVE=f'__asm__(".pushsection .text\\n.skip {room}\\n.popsection");')
-        address = int(re.search(r"^([0-9a-f]+) t timed$", binutils(cc, "nm", program), re.MULTILINE)[1], 16)
+        made, program = compiled(
+            cc,
+            tmp_path,
+            loose,
+            ABOVE=f'__asm__(".pushsection .text\\n.skip {room}\\n.popsection");',
+        )
+        address = int(
+            re.search(r"^([0-9a-f]+) t timed$", binutils(cc, "nm", program), re.MULTILINE)[1], 16
+        )
         seen.setdefault(address % 64, set()).add(machine_code.digest(made, program, ["timed"]))
     assert all(len(digests) == 1 for digests in seen.values())
     assert len(set.union(*seen.values())) == len(seen) > 1
 
 
-def test_a_function_that_is_not_there_and_a_file_that_is_no_object_are_refused(cc: str, tmp_path: Path):
+def test_a_function_that_is_not_there_and_a_file_that_is_no_object_are_refused(
+    cc: str, tmp_path: Path
+):
     made, program = compiled(cc, tmp_path)
     with pytest.raises(LookupError):
         machine_code.digest(made, program, ["timed", "time"])

@@ -1,4 +1,5 @@
-"""Many points in one mapping: what a process proves counts, what it does not is measured again, and no fault of a point is another's."""
+"""Many points in one mapping: what a process proves counts, what it does not is measured again, and
+no fault of a point is another's."""
 
 from __future__ import annotations
 
@@ -23,8 +24,12 @@ from tlb.reasons import Unavailable
 
 SETTING = Setting(STATE, GIB)
 MIB = 1 << 20
-SMALL = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in (16, 32, 64, 128, 256, 512)]
-LARGE = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in (1 << 13, 1 << 14, 1 << 15)]  # 32, 64 and 128 MiB
+SMALL = [
+    Point(kernel="page_chase", lines=lines, region_ms=1) for lines in (16, 32, 64, 128, 256, 512)
+]
+LARGE = [
+    Point(kernel="page_chase", lines=lines, region_ms=1) for lines in (1 << 13, 1 << 14, 1 << 15)
+]  # 32, 64 and 128 MiB
 REPORT = make_record().model_dump(include=set(KernelReport.model_fields))
 
 
@@ -36,13 +41,17 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pa
         folder = tmp_path / "session"
         command = (stand_in_session.install(folder, REPORT, **faults),)
         monkeypatch.setattr(build, "session", lambda name, engine: command)
-        monkeypatch.setattr(build, "sessions", lambda: lambda point: bool(kernels.session_of(point)))
+        monkeypatch.setattr(
+            build, "sessions", lambda: lambda point: bool(kernels.session_of(point))
+        )
         return folder
 
     return use
 
 
-def results(points: list[Point], repeat: int = 0, setting: Setting = SETTING, **how: Any) -> dict[Point, Record | Unavailable]:
+def results(
+    points: list[Point], repeat: int = 0, setting: Setting = SETTING, **how: Any
+) -> dict[Point, Record | Unavailable]:
     """The result of each point, each of which comes out once."""
     got = list(measured(points, repeat, setting, **how))
     assert len({point for point, _ in got}) == len(got)
@@ -51,7 +60,10 @@ def results(points: list[Point], repeat: int = 0, setting: Setting = SETTING, **
 
 def codes(got: dict[Point, Record | Unavailable]) -> dict[int, str]:
     """The reason of each point by its lines, "" for a record."""
-    return {point.lines: result.code if isinstance(result, Unavailable) else "" for point, result in got.items()}
+    return {
+        point.lines: result.code if isinstance(result, Unavailable) else ""
+        for point, result in got.items()
+    }
 
 
 def asked(folder: Path) -> list[list[int]]:
@@ -64,30 +76,59 @@ def asked(folder: Path) -> list[list[int]]:
 
 def test_a_line_says_all_that_a_point_is(program):
     folder = program()
-    point = Point(kernel="random_touch", layout="packed", order="random", lines=16, options={"bytes": 1000, "spare_draws": 2}, region_ms=7)
+    point = Point(
+        kernel="random_touch",
+        layout="packed",
+        order="random",
+        lines=16,
+        options={"bytes": 1000, "spare_draws": 2},
+        region_ms=7,
+    )
     walk = Point(kernel="page_chase", layout="alias", lines=64, stride_pages=512, region_ms=1)
     assert codes(results([point, walk], 1)) == {16: "", 64: ""}
     first, second, *_ = starts(folder)[0]["lines"]  # a disturbed point is asked for again
-    assert first == f"0 random_touch - packed random 16 1 {seed_of(point, 1)} 7 --bytes 1000 --spare_draws 2"
+    assert (
+        first
+        == f"0 random_touch - packed random 16 1 {seed_of(point, 1)} 7 --bytes 1000 --spare_draws 2"
+    )
     assert second == f"1 page_chase - alias cycle 64 512 {seed_of(walk, 1)} 1"
 
 
 def test_points_that_walk_one_graph_follow_each_other_in_an_order_of_chance(program):
     program()
-    points = [Point(kernel="graph_walk", layout="packed", order="random", lines=lines, mode=mode, options=options, region_ms=1)
-              for lines in (64, 128, 256) for mode, options in (
-                  ("plain", {}), ("plain", {"walkers": 2}), ("plain", {"per_hop": 1}), ("blocked", {"block_vertices": 32}),
-                  ("blocked", {"block_vertices": 32, "block_steps": 8}))]
+    points = [
+        Point(
+            kernel="graph_walk",
+            layout="packed",
+            order="random",
+            lines=lines,
+            mode=mode,
+            options=options,
+            region_ms=1,
+        )
+        for lines in (64, 128, 256)
+        for mode, options in (
+            ("plain", {}),
+            ("plain", {"walkers": 2}),
+            ("plain", {"per_hop": 1}),
+            ("blocked", {"block_vertices": 32}),
+            ("blocked", {"block_vertices": 32, "block_steps": 8}),
+        )
+    ]
     orders = set[tuple[Point, ...]]()
     for seed in range(5):
         (group,) = mapping.groups(points, random.Random(seed))
         graphs = [(point.lines, point.mode) for point in group.points]
-        assert {*group.points} == {*points} and sum(a != b for a, b in itertools.pairwise(graphs)) == 5
+        assert {*group.points} == {*points} and sum(
+            a != b for a, b in itertools.pairwise(graphs)
+        ) == 5
         orders.add(tuple(group.points))
     assert len(orders) == 5
 
 
-def test_points_that_sleep_do_so_side_by_side_and_a_failure_of_one_is_its_own(monkeypatch: pytest.MonkeyPatch):
+def test_points_that_sleep_do_so_side_by_side_and_a_failure_of_one_is_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+):
     both, started = threading.Barrier(2, timeout=20), list[int]()
     monkeypatch.setattr(measure, "STAGGER_S", 0.01)
 
@@ -99,9 +140,14 @@ def test_points_that_sleep_do_so_side_by_side_and_a_failure_of_one_is_its_own(mo
         return make_record(**point.model_dump(include={"kernel", "lines", "options"}))
 
     monkeypatch.setattr(measure, "_alone", alone)
-    sleepers = [Point(kernel="touch_again", order="sequential", lines=lines, options={"idle_ms": 5000}) for lines in (64, 128)]
+    sleepers = [
+        Point(kernel="touch_again", order="sequential", lines=lines, options={"idle_ms": 5000})
+        for lines in (64, 128)
+    ]
     awake = Point(kernel="touch_again", order="sequential", lines=64, options={"idle_ms": 0})
-    made = {len(group.points): group for group in mapping.groups([*sleepers, awake], random.Random(1))}
+    made = {
+        len(group.points): group for group in mapping.groups([*sleepers, awake], random.Random(1))
+    }
     assert {*made[2].points} == {*sleepers} and made[1].points == [awake]
     assert codes(results(made[2].points)) == {64: "", 128: "memory-short"}
     assert sorted(started) == [64, 128]
@@ -109,8 +155,17 @@ def test_points_that_sleep_do_so_side_by_side_and_a_failure_of_one_is_its_own(mo
 
 
 def test_what_a_point_lacks_is_its_own_reason_and_the_next_one_is_measured(program):
-    folder = program(at={"64": "fail pool-empty", "128": {"ns_per_access": -1.0}, "256": {"lines": 255}})
-    assert codes(results(SMALL)) == {16: "", 32: "", 64: "pool-empty", 128: "kernel-garbage", 256: "kernel-garbage", 512: ""}
+    folder = program(
+        at={"64": "fail pool-empty", "128": {"ns_per_access": -1.0}, "256": {"lines": 255}}
+    )
+    assert codes(results(SMALL)) == {
+        16: "",
+        32: "",
+        64: "pool-empty",
+        128: "kernel-garbage",
+        256: "kernel-garbage",
+        512: "",
+    }
     assert len(starts(folder)) == 1
 
 
@@ -122,19 +177,35 @@ def test_a_point_for_which_there_is_no_time_is_left_out_and_those_before_it_are_
 # --- faults of a process
 
 
-@pytest.mark.parametrize(("what", "code"), [("crash", "kernel-crashed"), ("garbage", "kernel-garbage"), ("exit no-pmu", "no-pmu")])
-def test_a_point_that_ends_its_process_has_the_reason_and_all_others_are_measured_in_another_one(program, what: str, code: str):
+@pytest.mark.parametrize(
+    ("what", "code"),
+    [("crash", "kernel-crashed"), ("garbage", "kernel-garbage"), ("exit no-pmu", "no-pmu")],
+)
+def test_a_point_that_ends_its_process_has_the_reason_and_all_others_are_measured_in_another_one(
+    program, what: str, code: str
+):
     folder = program(at={"128": what})
     assert codes(results(SMALL)) == {point.lines: code * (point.lines == 128) for point in SMALL}
     first, second = asked(folder)
-    assert first == [16, 32, 64, 128] and second == [16, 32, 64, 256, 512]  # what was not proved is measured again
+    assert first == [16, 32, 64, 128] and second == [
+        16,
+        32,
+        64,
+        256,
+        512,
+    ]  # what was not proved is measured again
 
 
 def test_on_transparent_huge_pages_what_was_proved_before_a_crash_is_kept(program):
     folder = program(at={"128": "crash"})
     points = [point.model_copy(update={"pages": "thp"}) for point in SMALL]
-    assert codes(results(points)) == {point.lines: "kernel-crashed" * (point.lines == 128) for point in SMALL}
-    assert asked(folder) == [[16, 32, 64, 128], [64, 256, 512]]  # that 64 was proved, the answer to 128 would have said
+    assert codes(results(points)) == {
+        point.lines: "kernel-crashed" * (point.lines == 128) for point in SMALL
+    }
+    assert asked(folder) == [
+        [16, 32, 64, 128],
+        [64, 256, 512],
+    ]  # that 64 was proved, the answer to 128 would have said
 
 
 @pytest.mark.parametrize("proves", [False, "all"])
@@ -146,15 +217,28 @@ def test_nothing_that_was_not_proved_is_a_record(program, proves: object):
 # --- memory
 
 
-@pytest.mark.parametrize(("refusal", "code"), [("memory-short", "memory-short"), ("pool-empty", "pool-empty"), ("kill", "memory-short")])
-def test_a_mapping_that_is_refused_is_tried_half_as_large_without_the_points_that_do_not_fit(program, refusal: str, code: str):
+@pytest.mark.parametrize(
+    ("refusal", "code"),
+    [("memory-short", "memory-short"), ("pool-empty", "pool-empty"), ("kill", "memory-short")],
+)
+def test_a_mapping_that_is_refused_is_tried_half_as_large_without_the_points_that_do_not_fit(
+    program, refusal: str, code: str
+):
     folder = program(most_bytes=50 * MIB, refusal=refusal)
-    assert codes(results([*SMALL[:2], *LARGE])) == {16: "", 32: "", 1 << 13: "", 1 << 14: code, 1 << 15: code}
+    assert codes(results([*SMALL[:2], *LARGE])) == {
+        16: "",
+        32: "",
+        1 << 13: "",
+        1 << 14: code,
+        1 << 15: code,
+    }
     assert [int(start["words"][3]) // MIB for start in starts(folder)] == [128, 64, 32]
 
 
 @pytest.mark.parametrize("after", [0, 1])
-def test_a_mapping_that_is_not_wholly_of_its_page_size_is_tried_again_and_then_half_as_large(program, after: int):
+def test_a_mapping_that_is_not_wholly_of_its_page_size_is_tried_again_and_then_half_as_large(
+    program, after: int
+):
     points = [point.model_copy(update={"pages": "thp"}) for point in LARGE]
     folder = program(partial=1, partial_after=after)
     assert set(codes(results(points)).values()) == {""}
@@ -174,15 +258,22 @@ def test_a_disturbed_point_is_measured_once_more_after_all_others(program):
     got = results(SMALL, retry_share=0.5)
     assert asked(folder) == [[16, 32, 64, 128, 256, 512, 16]]
     record = got[SMALL[0]]
-    assert (record.noisy, record.tries) == ("migrated", 2) and {got[p].tries for p in SMALL[1:]} == {1}
+    assert (record.noisy, record.tries) == ("migrated", 2) and {
+        got[p].tries for p in SMALL[1:]
+    } == {1}
     results(SMALL, retry_share=0)
     assert asked(folder)[1:] == [[16, 32, 64, 128, 256, 512]]
 
 
 # --- the real programs
 
-PROGRAMS = [("c", "page_chase page_gather page_store random_touch stride_sum"), ("c", "graph_walk"),
-            ("numba", "page_chase page_gather random_touch stride_sum"), ("numba", "graph_walk"), ("numpy", "page_gather")]
+PROGRAMS = [
+    ("c", "page_chase page_gather page_store random_touch stride_sum"),
+    ("c", "graph_walk"),
+    ("numba", "page_chase page_gather random_touch stride_sum"),
+    ("numba", "graph_walk"),
+    ("numpy", "page_gather"),
+]
 
 
 @pytest.mark.measures
@@ -190,15 +281,29 @@ PROGRAMS = [("c", "page_chase page_gather page_store random_touch stride_sum"), 
 @pytest.mark.slow
 @pytest.mark.needs("a C compiler")
 @pytest.mark.parametrize(("engine", "names"), PROGRAMS)
-def test_a_campaign_measures_points_of_each_engine_in_one_mapping(store, own_lock, engine: str, names: str):
+def test_a_campaign_measures_points_of_each_engine_in_one_mapping(
+    store, own_lock, engine: str, names: str
+):
     def of_lines(name: str, lines: int) -> Point:
-        size = {"": {}, "bytes": {"bytes": 64 * lines}, "vertices": {"vertices": lines}}[kernels.of(name).size]
-        return Point(kernel=name, engine=engine, mode=kernels.first_mode(name), options=size, region_ms=1,
-                     **kernels.shape(name, size) | {"lines": lines})
+        size = {"": {}, "bytes": {"bytes": 64 * lines}, "vertices": {"vertices": lines}}[
+            kernels.of(name).size
+        ]
+        return Point(
+            kernel=name,
+            engine=engine,
+            mode=kernels.first_mode(name),
+            options=size,
+            region_ms=1,
+            **kernels.shape(name, size) | {"lines": lines},
+        )
 
     points = [of_lines(name, lines) for name in names.split() for lines in (256, 512)]
     outcome = run(store, points, retry_share=0)  # a second try would have a position of its own
     rows = [*store.records(MACHINE, names.split()).values()]
-    assert (outcome.measured, outcome.lacking, {row.point for row in rows}) == (len(points), {}, set(points))
+    assert (outcome.measured, outcome.lacking, {row.point for row in rows}) == (
+        len(points),
+        {},
+        set(points),
+    )
     assert sorted(row.position for row in rows) == [*range(len(points))]
     assert {row.mapping_bytes for row in rows} == {max(map(kernels.mapped_bytes, points))}

@@ -1,4 +1,5 @@
-"""One point, one process: every way in which it can fail to give a number has its reason, and no number is invented."""
+"""One point, one process: every way in which it can fail to give a number has its reason, and no
+number is invented."""
 
 from __future__ import annotations
 
@@ -51,8 +52,20 @@ def test_a_report_becomes_a_record_with_what_the_runner_knows(kernel):
 
 def test_a_kernel_gets_the_points_parameters_and_the_cpu_and_fifo_only_where_they_are_given(kernel):
     log = kernel(say(json.dumps(REPORT)))
-    expected = ["--pages", "4k", "--layout", "spread", "--order", "cycle", "--lines", "4096",
-                "--seed", str(measure.seed_of(POINT, 2)), "--region-ms", "60"]
+    expected = [
+        "--pages",
+        "4k",
+        "--layout",
+        "spread",
+        "--order",
+        "cycle",
+        "--lines",
+        "4096",
+        "--seed",
+        str(measure.seed_of(POINT, 2)),
+        "--region-ms",
+        "60",
+    ]
     measured(repeat=2)
     assert log.read_text().split() == expected
     measured(repeat=2, cpu=5)
@@ -71,12 +84,20 @@ def test_a_crash_names_its_signal(kernel, number: str):
 
 
 @pytest.mark.needs("perf that counts faults")
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, "oom-killed"), (signal.SIGBUS, "memory-short"),
-                                              (signal.SIGSEGV, "kernel-crashed")])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        (signal.SIGKILL, "oom-killed"),
+        (signal.SIGBUS, "memory-short"),
+        (signal.SIGSEGV, "kernel-crashed"),
+    ],
+)
 def test_a_signal_is_recognised_although_perf_exits_0(kernel, number: signal.Signals, code: str):
     kernel(f"kill -{int(number)} $$")
     assert why(plan=software_plan()).code == code
-    assert code != "kernel-crashed" or why(plan=software_plan()).detail.startswith(f"signal {number.name}")
+    assert code != "kernel-crashed" or why(plan=software_plan()).detail.startswith(
+        f"signal {number.name}"
+    )
 
 
 @pytest.mark.parametrize("status", [1, 255])
@@ -90,24 +111,44 @@ def test_another_exit_status_is_a_crash_even_with_a_report(kernel, status: int):
 
 @pytest.mark.parametrize("code", ["pool-empty", "backing-partial"])
 def test_exit_3_gives_the_kernels_own_reason_and_detail(kernel, code: str):
-    kernel(say("a warning of the C library", 2) + "\n" + say(json.dumps({"reason": code, "detail": "8 needed, 0 free"}), 2) + "\nexit 3")
+    kernel(
+        say("a warning of the C library", 2)
+        + "\n"
+        + say(json.dumps({"reason": code, "detail": "8 needed, 0 free"}), 2)
+        + "\nexit 3"
+    )
     assert (why().code, why().detail) == (code, "8 needed, 0 free")
 
 
 def test_a_cpu_that_never_was_ours_is_a_bad_parameter_and_one_that_was_is_gone(kernel):
     kernel(say("CPU 99 is not one this process may use.", 2) + "\nexit 2")
     never, once = max(session.CPUS_AT_START) + 1, max(session.CPUS_AT_START)
-    assert [why(cpu=cpu).code for cpu in (never, once, None)] == ["bad-parameter", "cpu-gone", "cpu-gone"]
+    assert [why(cpu=cpu).code for cpu in (never, once, None)] == [
+        "bad-parameter",
+        "cpu-gone",
+        "cpu-gone",
+    ]
     assert why(cpu=once).detail == "CPU 99 is not one this process may use."
 
 
 # --- a kernel that prints something else than its report
 
 
-@pytest.mark.parametrize("change", [
-    {"ns_per_access": float("inf")}, {"ns_per_access": 0.0}, {"ns_per_access": "6.5"}, {"batch_ns_per_access": [6.0, float("nan")]},
-    {"elapsed_ns": -1.0}, {"minor_faults": -1}, {"accesses": 10**30}, {"checksum": "xyz"}, {"surplus": 1}, {"seed": True},
-])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"ns_per_access": float("inf")},
+        {"ns_per_access": 0.0},
+        {"ns_per_access": "6.5"},
+        {"batch_ns_per_access": [6.0, float("nan")]},
+        {"elapsed_ns": -1.0},
+        {"minor_faults": -1},
+        {"accesses": 10**30},
+        {"checksum": "xyz"},
+        {"surplus": 1},
+        {"seed": True},
+    ],
+)
 def test_a_field_that_cannot_be_is_garbage_and_named(kernel, change: dict):
     kernel(say(json.dumps(REPORT | change)))
     assert why().code == "kernel-garbage"
@@ -121,23 +162,37 @@ def test_a_number_on_another_page_size_is_never_taken(kernel):
     assert why().code == "kernel-garbage"
 
 
-@pytest.mark.parametrize(("kernel_name", "core_ghz", "least_ns"), [
-    ("page_chase", 4.0, 0.25), ("page_gather", 0.0, 0.01),
-    ("random_touch", 4.0, 0.125),
-])
-def test_accesses_faster_than_any_core_makes_them_were_not_made(kernel, kernel_name: str, core_ghz: float, least_ns: float):
+@pytest.mark.parametrize(
+    ("kernel_name", "core_ghz", "least_ns"),
+    [("page_chase", 4.0, 0.25), ("page_gather", 0.0, 0.01), ("random_touch", 4.0, 0.125)],
+)
+def test_accesses_faster_than_any_core_makes_them_were_not_made(
+    kernel, kernel_name: str, core_ghz: float, least_ns: float
+):
     """An engine that does not know its clock is taken for the fastest core there could be."""
     point = POINT.model_copy(update={"kernel": kernel_name})
     for share, code in ((0.99, "kernel-garbage"), (1.01, "")):
-        kernel(say(json.dumps(REPORT | {"kernel": kernel_name, "core_ghz": core_ghz, "ns_per_access": share * least_ns})))
+        kernel(
+            say(
+                json.dumps(
+                    REPORT
+                    | {
+                        "kernel": kernel_name,
+                        "core_ghz": core_ghz,
+                        "ns_per_access": share * least_ns,
+                    }
+                )
+            )
+        )
         if code:
             assert (why(point).code, "left the accesses out" in why(point).detail) == (code, True)
         else:
             assert measured(point).ns_per_access == share * least_ns
 
 
-@pytest.mark.parametrize("change", [{"lines": 4095}, {"order": "random"},
-                                    {"kernel": "page_gather"}])
+@pytest.mark.parametrize(
+    "change", [{"lines": 4095}, {"order": "random"}, {"kernel": "page_gather"}]
+)
 def test_a_report_of_another_point_is_never_taken(kernel, change: dict):
     kernel(say(json.dumps(REPORT | change)))
     assert (why().code, "asked for" in why().detail) == ("kernel-garbage", True)
@@ -156,18 +211,34 @@ def test_too_little_memory_is_said_before_anything_is_started(kernel):
 
 # --- seeds
 
-points = st.builds(Point, kernel=st.sampled_from(["page_chase", "page_gather"]), lines=st.integers(1, 2**20),
-                   order=st.sampled_from(["cycle", "random", "sequential"]))
+points = st.builds(
+    Point,
+    kernel=st.sampled_from(["page_chase", "page_gather"]),
+    lines=st.integers(1, 2**20),
+    order=st.sampled_from(["cycle", "random", "sequential"]),
+)
 
 
-@given(points, st.integers(0, 1000), st.sampled_from(["spread", "packed"]), st.sampled_from(["4k", "2m"]), st.sampled_from(["c", "numba"]))
-def test_layouts_page_sizes_and_engines_share_an_order(point: Point, repeat: int, layout: str, pages: str, engine: str):
-    other = point.model_copy(update={"layout": layout, "pages": pages, "engine": engine, "region_ms": 1})
+@given(
+    points,
+    st.integers(0, 1000),
+    st.sampled_from(["spread", "packed"]),
+    st.sampled_from(["4k", "2m"]),
+    st.sampled_from(["c", "numba"]),
+)
+def test_layouts_page_sizes_and_engines_share_an_order(
+    point: Point, repeat: int, layout: str, pages: str, engine: str
+):
+    other = point.model_copy(
+        update={"layout": layout, "pages": pages, "engine": engine, "region_ms": 1}
+    )
     assert measure.seed_of(point, repeat) == measure.seed_of(other, repeat)
 
 
 @given(points, points, st.integers(0, 1000), st.integers(0, 1000))
-def test_repeats_and_points_have_orders_of_their_own_which_a_kernel_takes(a: Point, b: Point, i: int, j: int):
+def test_repeats_and_points_have_orders_of_their_own_which_a_kernel_takes(
+    a: Point, b: Point, i: int, j: int
+):
     assert (measure.seed_of(a, i) == measure.seed_of(b, j)) == (a == b and i == j)
     assert 0 <= measure.seed_of(a, i) < 2**63
 
@@ -177,15 +248,25 @@ def test_repeats_and_points_have_orders_of_their_own_which_a_kernel_takes(a: Poi
 
 @pytest.mark.measures
 @pytest.mark.measuring
-@pytest.mark.parametrize("engine", [pytest.param("c", marks=pytest.mark.needs("a C compiler")), "numba"])
+@pytest.mark.parametrize(
+    "engine", [pytest.param("c", marks=pytest.mark.needs("a C compiler")), "numba"]
+)
 def test_a_real_point_is_measured_by_each_engine(engine: str):
-    record = measured(Point(kernel="page_gather", engine=engine, lines=100, region_ms=1), plan=perf.NO_COUNTERS)
-    assert (record.engine, record.lines, record.seed) == (engine, 100, measure.seed_of(record.point, 0))
+    record = measured(
+        Point(kernel="page_gather", engine=engine, lines=100, region_ms=1), plan=perf.NO_COUNTERS
+    )
+    assert (record.engine, record.lines, record.seed) == (
+        engine,
+        100,
+        measure.seed_of(record.point, 0),
+    )
     assert record.wall_ns > record.elapsed_ns
 
 
 def test_measuring_leaves_the_package_free_of_the_kernels_own_modules():
     """A runner that imported numba would hold 100 MB beside the kernel and share its caches."""
     text = "import sys, tlb.lab.measure; print('numba' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", text], cwd=build.ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", text], cwd=build.ROOT, capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "False"

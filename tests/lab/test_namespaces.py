@@ -1,4 +1,5 @@
-"""Fresh namespaces: what runs in them is what runs outside, and where they are not fresh nothing is measured."""
+"""Fresh namespaces: what runs in them is what runs outside, and where they are not fresh nothing is
+measured."""
 
 from __future__ import annotations
 
@@ -32,15 +33,34 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has 
 
 @pytest.fixture
 def fresh() -> tuple[str, ...]:
-    """The words before a command; a test that takes them needs a computer that has namespaces, by unshare's own word."""
-    by_hand = ["unshare", "--user", "--map-root-user", "--mount", "--pid", "--net", "--fork", "true"]
-    if shutil.which("unshare") is None or (done := subprocess.run(by_hand, capture_output=True, text=True)).returncode:
-        lacking("unshare" if shutil.which("unshare") is None else f"what namespaces take ({done.stderr.strip()})")
+    """The words before a command; a test that takes them needs a computer that has namespaces, by
+    unshare's own word."""
+    by_hand = [
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "--mount",
+        "--pid",
+        "--net",
+        "--fork",
+        "true",
+    ]
+    if (
+        shutil.which("unshare") is None
+        or (done := subprocess.run(by_hand, capture_output=True, text=True)).returncode
+    ):
+        lacking(
+            "unshare"
+            if shutil.which("unshare") is None
+            else f"what namespaces take ({done.stderr.strip()})"
+        )
     return namespaces.prefix("/bin/sh")
 
 
 def run(words: tuple[str, ...], *command: str, **how: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*words, *command], **{"capture_output": True, "text": True, "timeout": 60, **how})  # type: ignore[call-overload]
+    return subprocess.run(
+        [*words, *command], **{"capture_output": True, "text": True, "timeout": 60, **how}
+    )  # type: ignore[call-overload]
 
 
 def measured(point: Point = INSIDE, plan: perf.Plan = perf.NO_COUNTERS) -> Record:
@@ -53,7 +73,8 @@ def why_not(point: Point = INSIDE, code: str = "no-namespaces") -> str:
 
 @pytest.fixture
 def unshare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
-    """Puts a shell script in the place of unshare, before which the cache of what was proved is emptied, and after."""
+    """Puts a shell script in the place of unshare, before which the cache of what was proved is
+    emptied, and after."""
 
     def fake(text: str) -> None:
         folder = tmp_path / "bin"
@@ -74,7 +95,14 @@ def test_each_of_the_four_is_another_than_here(fresh):
     """By the inodes behind the links, which are what the kernel of Linux compares (namespaces(7))."""
     here = [os.stat(f"/proc/self/ns/{kind}").st_ino for kind in ("user", "mnt", "pid", "net")]
     for _ in range(2):
-        said = run(fresh, "stat", "-L", "-c", "%i", *(f"/proc/self/ns/{kind}" for kind in ("user", "mnt", "pid", "net"))).stdout
+        said = run(
+            fresh,
+            "stat",
+            "-L",
+            "-c",
+            "%i",
+            *(f"/proc/self/ns/{kind}" for kind in ("user", "mnt", "pid", "net")),
+        ).stdout
         there = [int(line) for line in said.split()]
         assert len(there) == 4 and not set(there) & set(here)
 
@@ -84,12 +112,23 @@ def test_each_of_the_four_is_another_than_here(fresh):
 
 @pytest.mark.measures
 @pytest.mark.measuring
-@pytest.mark.parametrize("engine", [pytest.param("c", marks=pytest.mark.needs("a C compiler")), "numba"])
+@pytest.mark.parametrize(
+    "engine", [pytest.param("c", marks=pytest.mark.needs("a C compiler")), "numba"]
+)
 def test_the_same_walk_is_measured_inside_and_outside(fresh, engine: str):
     points = [point.model_copy(update={"engine": engine}) for point in (PLAIN, INSIDE)]
     plain, inside = (measured(point) for point in points)
     assert [plain.point, inside.point] == points and (plain.mode, inside.mode) == ("", "namespaces")
-    for field in ("seed", "checksum", "cpu", "backing", "lines", "working_set_bytes", "arena_bytes", "stride_bytes"):
+    for field in (
+        "seed",
+        "checksum",
+        "cpu",
+        "backing",
+        "lines",
+        "working_set_bytes",
+        "arena_bytes",
+        "stride_bytes",
+    ):
         assert getattr(plain, field) == getattr(inside, field), field
     assert (plain.steal_ms is None) == (inside.steal_ms is None)
 
@@ -98,7 +137,9 @@ def test_the_same_walk_is_measured_inside_and_outside(fresh, engine: str):
 @pytest.mark.measuring
 @pytest.mark.needs("a C compiler")
 def test_the_gate_of_perf_is_opened_from_inside(fresh, tmp_path: Path):
-    program = install(tmp_path, {event.event: 100.0 + place for place, event in enumerate(SOFTWARE)})
+    program = install(
+        tmp_path, {event.event: 100.0 + place for place, event in enumerate(SOFTWARE)}
+    )
     record = measured(plan=perf.Plan(program, SOFTWARE))
     assert [record.counters[event.quantity].value for event in SOFTWARE] == [100, 101]
 
@@ -131,7 +172,9 @@ def test_a_kernel_that_ran_in_a_mode_of_its_own_is_not_relabelled(fresh, kernel,
 def test_without_unshare_it_is_said_and_the_plain_process_is_measured(unshare, kernel, monkeypatch):
     kernel(say(REPORT))
     real = shutil.which
-    monkeypatch.setattr(shutil, "which", lambda name, *rest: None if name == "unshare" else real(name, *rest))
+    monkeypatch.setattr(
+        shutil, "which", lambda name, *rest: None if name == "unshare" else real(name, *rest)
+    )
     assert why_not() == "there is no unshare"
     assert "apt install util-linux" in REASONS["no-namespaces"].remedy
     assert measured(PLAIN).mode == ""
@@ -144,20 +187,35 @@ def test_an_unshare_that_changes_nothing_is_found_out(unshare, kernel):
     assert not log.exists()
 
 
-@pytest.mark.parametrize("words", ["unshare: unshare failed: Operation not permitted", "unshare: bad option"])
+@pytest.mark.parametrize(
+    "words", ["unshare: unshare failed: Operation not permitted", "unshare: bad option"]
+)
 def test_a_refusal_is_quoted(unshare, kernel, words: str):
     unshare(f"echo {shlex.quote(words)} >&2; exit 1")
     log = kernel(say(REPORT))
     assert why_not().startswith(words) and not log.exists()
 
 
-@pytest.mark.parametrize(("settings", "found"), [
-    ({}, []), ({"user/max_user_namespaces": 15000, "kernel/unprivileged_userns_clone": 1}, []),
-    ({"kernel/apparmor_restrict_unprivileged_userns": 0}, []), ({"user/max_user_namespaces": "none"}, []),
-    ({"user/max_user_namespaces": 0}, ["user.max_user_namespaces is 0"]),
-    ({"kernel/unprivileged_userns_clone": 0, "kernel/apparmor_restrict_unprivileged_userns": 1},
-     ["kernel.unprivileged_userns_clone is 0", "kernel.apparmor_restrict_unprivileged_userns is 1"]),
-])
+@pytest.mark.parametrize(
+    ("settings", "found"),
+    [
+        ({}, []),
+        ({"user/max_user_namespaces": 15000, "kernel/unprivileged_userns_clone": 1}, []),
+        ({"kernel/apparmor_restrict_unprivileged_userns": 0}, []),
+        ({"user/max_user_namespaces": "none"}, []),
+        ({"user/max_user_namespaces": 0}, ["user.max_user_namespaces is 0"]),
+        (
+            {
+                "kernel/unprivileged_userns_clone": 0,
+                "kernel/apparmor_restrict_unprivileged_userns": 1,
+            },
+            [
+                "kernel.unprivileged_userns_clone is 0",
+                "kernel.apparmor_restrict_unprivileged_userns is 1",
+            ],
+        ),
+    ],
+)
 def test_the_settings_that_forbid_them_are_named(tmp_path: Path, settings: dict, found: list[str]):
     for name, value in settings.items():
         path = tmp_path / "proc/sys" / name
@@ -176,10 +234,16 @@ def test_the_settings_that_forbid_them_are_named(tmp_path: Path, settings: dict,
 def test_a_runner_that_is_killed_leaves_no_process(fresh, tmp_path: Path, counts: bool):
     """The kernel is perf's grandchild, and each of the three ends with its parent."""
     region_ms = 59_371 + counts
-    plan = f"perf.Plan({install(tmp_path, {event.event: 1.0 for event in SOFTWARE})!r}, perf.SOFTWARE)" if counts else "perf.NO_COUNTERS"
-    text = ("from tlb.lab import measure; from tlb.lab import perf; from tlb.lab.record import Point\n"
-            f"measure.measure(Point(kernel='page_chase', lines=300, mode='namespaces', region_ms={region_ms}), "
-            f"state='{STATE}', usable_bytes=2**30, plan={plan})")
+    plan = (
+        f"perf.Plan({install(tmp_path, {event.event: 1.0 for event in SOFTWARE})!r}, perf.SOFTWARE)"
+        if counts
+        else "perf.NO_COUNTERS"
+    )
+    text = (
+        "from tlb.lab import measure; from tlb.lab import perf; from tlb.lab.record import Point\n"
+        f"measure.measure(Point(kernel='page_chase', lines=300, mode='namespaces', region_ms={region_ms}), "
+        f"state='{STATE}', usable_bytes=2**30, plan={plan})"
+    )
     marker, binary = f"--region-ms {region_ms}", Path(build.kernel("page_chase").command[0]).name
     with subprocess.Popen([sys.executable, "-c", text], cwd=ROOT) as runner:
         deadline = time.monotonic() + 60

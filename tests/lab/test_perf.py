@@ -35,9 +35,27 @@ RECORDED = """# started on Fri Jan 31 12:00:00 2025
 """
 
 
-def line(value: str, runtime: object = 5_000_000, running: object = 100.0, event: str = "x", unit: str = "") -> str:
-    return json.dumps({"counter-value": value, "unit": unit, "event": event, "event-runtime": runtime,
-                       "pcnt-running": running, "metric-value": 0.0, "metric-unit": "(null)"}) + "\n"
+def line(
+    value: str,
+    runtime: object = 5_000_000,
+    running: object = 100.0,
+    event: str = "x",
+    unit: str = "",
+) -> str:
+    return (
+        json.dumps(
+            {
+                "counter-value": value,
+                "unit": unit,
+                "event": event,
+                "event-runtime": runtime,
+                "pcnt-running": running,
+                "metric-value": 0.0,
+                "metric-unit": "(null)",
+            }
+        )
+        + "\n"
+    )
 
 
 def one(text: str, event: Event = WALK) -> Quantity:
@@ -49,16 +67,23 @@ def one(text: str, event: Event = WALK) -> Quantity:
 
 def test_a_recorded_run_gives_its_counts_and_a_clock_in_nanoseconds():
     counted = parse(RECORDED, perf.SOFTWARE)
-    assert counted["minor_faults"] == Quantity(value=59, event="minor-faults:u", running_percent=100)
+    assert counted["minor_faults"] == Quantity(
+        value=59, event="minor-faults:u", running_percent=100
+    )
     assert counted["task_clock_ns"].value == pytest.approx(629_996)
 
 
 def test_an_event_is_known_by_its_position_since_perf_alters_names():
-    text = line("10", event="ls_l1_d_tlb_miss.all_l2_miss") + line("20", event="cpu/event=69,umask=255/")
+    text = line("10", event="ls_l1_d_tlb_miss.all_l2_miss") + line(
+        "20", event="cpu/event=69,umask=255/"
+    )
     counted = parse(text, [WALK, MISSES])
     assert {name: q.value for name, q in counted.items()} == {"walk": 10, "l1_dtlb_miss": 20}
     assert counted["walk"].event == "cpu/event=0x45,umask=0xf0/u"  # what was asked for
-    assert {name: q.value for name, q in parse(text, [MISSES, WALK]).items()} == {"l1_dtlb_miss": 10, "walk": 20}
+    assert {name: q.value for name, q in parse(text, [MISSES, WALK]).items()} == {
+        "l1_dtlb_miss": 10,
+        "walk": 20,
+    }
 
 
 def test_no_pmu_is_not_supported_although_runtime_is_0_and_100_percent_ran():
@@ -75,8 +100,12 @@ def test_a_real_zero_is_a_zero():
 
 @pytest.mark.parametrize("running", [0.01, 50.0, 99.99])
 def test_a_count_that_did_not_run_all_the_time_is_no_value(running: float):
-    assert one(line("1000", running=running)) == Quantity(reason="multiplexed", event=WALK.event, running_percent=running)
-    assert one(line("1000", running=100.0)) == Quantity(value=1000, event=WALK.event, running_percent=100)
+    assert one(line("1000", running=running)) == Quantity(
+        reason="multiplexed", event=WALK.event, running_percent=running
+    )
+    assert one(line("1000", running=100.0)) == Quantity(
+        value=1000, event=WALK.event, running_percent=100
+    )
 
 
 def test_rows_wrapped_into_a_json_list_are_not_guessed_at():
@@ -89,26 +118,51 @@ def test_a_decimal_comma_or_what_no_counter_can_hold_is_not_a_value(value: str):
     assert found.value is None and (found.reason == "perf-failed" or value[0] in "-n1")
 
 
-@pytest.mark.parametrize("broken", [{"pcnt-running": float("nan")}, {"event-runtime": [1]}, {"event-runtime": 10**400},
-                                    {"event-runtime": -5}, {"counter-value": True}])
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"pcnt-running": float("nan")},
+        {"event-runtime": [1]},
+        {"event-runtime": 10**400},
+        {"event-runtime": -5},
+        {"counter-value": True},
+    ],
+)
 def test_a_field_of_the_wrong_kind_is_never_a_value(broken: dict):
     assert one(json.dumps(json.loads(line("7")) | broken)).value is None
 
 
-@pytest.mark.parametrize("text", [
-    "", "# started on today\n\n", "Segmentation fault\n", "[" * 100_000, "{}", "null", '"counter-value"', "[1, 2]",
-    line("1"),  # an event is missing
-    line("1") + line("2") + line("3"),  # hybrid CPUs answer for each kind of core
-    line("1") + line("2")[:-20],  # the disk was full
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "# started on today\n\n",
+        "Segmentation fault\n",
+        "[" * 100_000,
+        "{}",
+        "null",
+        '"counter-value"',
+        "[1, 2]",
+        line("1"),  # an event is missing
+        line("1") + line("2") + line("3"),  # hybrid CPUs answer for each kind of core
+        line("1") + line("2")[:-20],  # the disk was full
+    ],
+)
 def test_lines_that_do_not_fit_the_events_give_nothing(text: str):
     assert parse(text, [WALK, MISSES]) == {}
 
 
-json_values = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8), lambda inner: (
-    st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)), max_leaves=6)
-rows = st.fixed_dictionaries({"counter-value": json_values | st.floats().map(str) | st.integers().map(str)},
-                             optional={"event-runtime": json_values, "pcnt-running": json_values, "unit": json_values})
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+rows = st.fixed_dictionaries(
+    {"counter-value": json_values | st.floats().map(str) | st.integers().map(str)},
+    optional={"event-runtime": json_values, "pcnt-running": json_values, "unit": json_values},
+)
 
 
 def holds(counted: dict[str, Quantity], asked: list[Event]) -> bool:
@@ -135,21 +189,32 @@ def script(folder: Path, text: str) -> str:
     return str(path)
 
 
-ZEN_LACKS = {"walk_cycles": "no-walk-cycle-event", "itlb_walk_cycles": "no-walk-cycle-event",
-             "nested_walk_cycles": "no-nested-walk-event"}
+ZEN_LACKS = {
+    "walk_cycles": "no-walk-cycle-event",
+    "itlb_walk_cycles": "no-walk-cycle-event",
+    "nested_walk_cycles": "no-nested-walk-event",
+}
 
 
-@pytest.mark.parametrize(("said", "reason"), [
-    ("exit 129", "event-unknown"),
-    ("exit 255", "perf-failed"),
-    ("echo 'Consider adjusting /proc/sys/kernel/perf_event_paranoid' >&2; exit 255", "perf-denied"),
-    ("echo 'No permission to enable cycles:u event.' >&2; exit 255", "perf-denied"),
-    ("echo 'WARNING: perf not found for kernel 6.8.0-31' >&2; exit 2", "no-perf"),
-    ("exit 0", "perf-failed"),
-    ("echo 'segmentation fault' >&2; exit 0", "perf-failed"),
-    ("kill -9 $$", "perf-failed"),
-])
-def test_a_perf_that_counts_nothing_is_timing_only_with_its_reason(tmp_path: Path, said: str, reason: str):
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ("exit 129", "event-unknown"),
+        ("exit 255", "perf-failed"),
+        (
+            "echo 'Consider adjusting /proc/sys/kernel/perf_event_paranoid' >&2; exit 255",
+            "perf-denied",
+        ),
+        ("echo 'No permission to enable cycles:u event.' >&2; exit 255", "perf-denied"),
+        ("echo 'WARNING: perf not found for kernel 6.8.0-31' >&2; exit 2", "no-perf"),
+        ("exit 0", "perf-failed"),
+        ("echo 'segmentation fault' >&2; exit 0", "perf-failed"),
+        ("kill -9 $$", "perf-failed"),
+    ],
+)
+def test_a_perf_that_counts_nothing_is_timing_only_with_its_reason(
+    tmp_path: Path, said: str, reason: str
+):
     plan = perf.plan("Zen 4", script(tmp_path, said))
     assert (plan.perf, plan.events) == (None, ())
     assert plan.lacking == dict.fromkeys(plan.lacking, reason) | ZEN_LACKS
@@ -159,7 +224,8 @@ def test_a_perf_that_counts_nothing_is_timing_only_with_its_reason(tmp_path: Pat
 
 # --- one run
 
-# Behaves as `perf stat --control fd:C,A -o FILE -- COMMAND` as far as a mode lets it; tests/fake_perf.py does it in full.
+# Behaves as `perf stat --control fd:C,A -o FILE -- COMMAND` as far as a mode lets it;
+# tests/fake_perf.py does it in full.
 FAKE = """#!{python}
 import os, subprocess, sys
 mode, counts = {mode!r}, {counts!r}
@@ -192,11 +258,16 @@ SMALL = Point(kernel="page_chase", lines=64, region_ms=1)
 @pytest.mark.measuring
 @pytest.mark.needs("a C compiler")
 @pytest.mark.parametrize("counts", ["", RECORDED[:-30]])
-def test_a_perf_that_loses_its_counts_loses_the_counts_and_not_the_time(tmp_path: Path, counts: str):
+def test_a_perf_that_loses_its_counts_loses_the_counts_and_not_the_time(
+    tmp_path: Path, counts: str
+):
     record = measure(SMALL, state="0" * 12, usable_bytes=2**30, plan=fake(tmp_path, counts))
     assert record.ns_per_access > 0
     assert {name: q.reason for name, q in record.counters.items()} == {
-        "minor_faults": "perf-failed", "task_clock_ns": "perf-failed", "core_cycles": "no-pmu"}
+        "minor_faults": "perf-failed",
+        "task_clock_ns": "perf-failed",
+        "core_cycles": "no-pmu",
+    }
 
 
 def test_no_descriptor_is_left_open_by_a_run(tmp_path: Path):
@@ -215,7 +286,10 @@ def test_perf_counts_exactly_the_faults_between_the_gates(tmp_path_factory, page
     binary = tmp_path_factory.getbasetemp() / "gate_faults"
     if not binary.exists():
         flags = [*build.FLAGS, "-Wno-unused-function"]
-        subprocess.run([*compiler().command, *flags, "-o", binary, ROOT / "tests/support/gate_faults.c"], check=True)
+        subprocess.run(
+            [*compiler().command, *flags, "-o", binary, ROOT / "tests/support/gate_faults.c"],
+            check=True,
+        )
     run = perf.run([str(binary), "--lines", str(pages)], software_plan(), 60)
     assert (run.stdout, run.status) == ("done\n", 0)
     assert run.counters["minor_faults"].value == pages
@@ -228,7 +302,9 @@ def of_group(number: int | None, *names: str) -> list[Event]:
     return [Event(name, f"{name}/u", group=number) for name in names]
 
 
-def counted_together(*events: Event, derived: tuple[Event, ...] = (), programmable: int = 4) -> list[list[str]]:
+def counted_together(
+    *events: Event, derived: tuple[Event, ...] = (), programmable: int = 4
+) -> list[list[str]]:
     groups = Plan("perf", events, derived=derived, programmable=programmable).groups()
     return [[event.quantity for event in group] for group in groups]
 
@@ -236,19 +312,48 @@ def counted_together(*events: Event, derived: tuple[Event, ...] = (), programmab
 ALWAYS = of_group(None, "cycles")
 
 
-@pytest.mark.parametrize(("sizes", "programmable", "runs"), [
-    ((4,), 4, [4]), ((5,), 4, [4, 1]), ((9,), 4, [4, 4, 1]), ((5,), 2, [2, 2, 1]), ((3,), 1, [1, 1, 1]), ((2, 2), 4, [4]),
-    ((3, 2), 4, [3, 2]), ((3, 2, 1), 4, [4, 2]), ((5, 3), 4, [4, 4]), ((1, 1, 1), 2, [2, 1]), ((), 4, [0])])
+@pytest.mark.parametrize(
+    ("sizes", "programmable", "runs"),
+    [
+        ((4,), 4, [4]),
+        ((5,), 4, [4, 1]),
+        ((9,), 4, [4, 4, 1]),
+        ((5,), 2, [2, 2, 1]),
+        ((3,), 1, [1, 1, 1]),
+        ((2, 2), 4, [4]),
+        ((3, 2), 4, [3, 2]),
+        ((3, 2, 1), 4, [4, 2]),
+        ((5, 3), 4, [4, 4]),
+        ((1, 1, 1), 2, [2, 1]),
+        ((), 4, [0]),
+    ],
+)
 def test_each_event_is_counted_in_one_run_and_no_run_takes_more_counters_than_there_are(
-        sizes: tuple[int, ...], programmable: int, runs: list[int]):
-    events = [event for number, size in enumerate(sizes) for event in of_group(number, *(f"e{number}{k}" for k in range(size)))]
+    sizes: tuple[int, ...], programmable: int, runs: list[int]
+):
+    events = [
+        event
+        for number, size in enumerate(sizes)
+        for event in of_group(number, *(f"e{number}{k}" for k in range(size)))
+    ]
     told = counted_together(*events, *ALWAYS, programmable=programmable)
-    assert [group[0] for group in told] == ["cycles"] * len(runs) and [len(group) - 1 for group in told] == runs
-    assert sorted(name for group in told for name in group[1:]) == sorted(event.quantity for event in events)
+    assert [group[0] for group in told] == ["cycles"] * len(runs) and [
+        len(group) - 1 for group in told
+    ] == runs
+    assert sorted(name for group in told for name in group[1:]) == sorted(
+        event.quantity for event in events
+    )
 
 
 @pytest.mark.parametrize("parts", [("c", "f"), ("f", "c"), ("e", "f")])
 def test_what_a_sum_is_made_of_is_counted_in_one_run_and_in_the_first(parts: tuple[str, str]):
     one, other = parts
-    first, second = counted_together(*of_group(0, *"abcdef"), derived=(Event("sum", None, derived=(one, "+", other)),), programmable=2)[:2]
-    assert sorted(first) == sorted(parts) and second == [name for name in "abcdef" if name not in parts][:2]
+    first, second = counted_together(
+        *of_group(0, *"abcdef"),
+        derived=(Event("sum", None, derived=(one, "+", other)),),
+        programmable=2,
+    )[:2]
+    assert (
+        sorted(first) == sorted(parts)
+        and second == [name for name in "abcdef" if name not in parts][:2]
+    )

@@ -1,4 +1,5 @@
-"""A perf of another vendor's computer, and a perf that fails: every trap ends in a count that is right or in a reason with its remedy."""
+"""A perf of another vendor's computer, and a perf that fails: every trap ends in a count that is
+right or in a reason with its remedy."""
 
 from __future__ import annotations
 
@@ -30,9 +31,12 @@ def table(cpu: str) -> tuple[perf.Event, ...]:
 
 
 def answers(cpu: str, **changed: object) -> dict[str, object]:
-    """A count for every event of a CPU: the hundredfold of its place in the table; `changed` by quantity."""
+    """A count for every event of a CPU: the hundredfold of its place in the table; `changed` by
+    quantity."""
     rows = [row for row in table(cpu) if row.event]
-    return {row.event: changed.get(row.quantity, 100.0 * place) for place, row in enumerate(rows, 1)}
+    return {
+        row.event: changed.get(row.quantity, 100.0 * place) for place, row in enumerate(rows, 1)
+    }
 
 
 def counted(run: perf.Run) -> dict[str, float]:
@@ -46,11 +50,17 @@ def reasons(run: perf.Run) -> dict[str, str]:
     return found
 
 
-def gated(program: str, cpu: str = "Ice Lake server", repeat: int = 0, command: list[str] | None = None) -> perf.Run:
+def gated(
+    program: str, cpu: str = "Ice Lake server", repeat: int = 0, command: list[str] | None = None
+) -> perf.Run:
     """One run of a plan in which every event of the CPU answered."""
     rows = table(cpu)
-    plan = Plan(program, tuple(row for row in rows if row.event), {row.quantity: row.reason for row in rows if row.reason},
-                tuple(row for row in rows if row.derived))
+    plan = Plan(
+        program,
+        tuple(row for row in rows if row.event),
+        {row.quantity: row.reason for row in rows if row.reason},
+        tuple(row for row in rows if row.derived),
+    )
     return perf.run(command or workload(), plan, 30, repeat=repeat)
 
 
@@ -61,7 +71,9 @@ def gated(program: str, cpu: str = "Ice Lake server", repeat: int = 0, command: 
 @pytest.mark.measuring
 @pytest.mark.needs("a C compiler")
 @pytest.mark.parametrize("vendor", VENDORS)
-def test_a_real_kernel_opens_the_gate_and_the_counts_of_each_vendor_reach_the_record(tmp_path: Path, vendor: str):
+def test_a_real_kernel_opens_the_gate_and_the_counts_of_each_vendor_reach_the_record(
+    tmp_path: Path, vendor: str
+):
     cpu = VENDORS[vendor]
     program = install(tmp_path, answers(cpu, l1_dtlb_miss=900.0, walk=400.0, stlb_hit=500.0))
     plan = perf.plan(cpu, program, root=tmp_path / "no sysfs")
@@ -81,7 +93,9 @@ def test_a_gate_that_is_never_opened_counts_nothing(tmp_path: Path):
     program = install(tmp_path, answers("Zen 4"))
     run = gated(program, "Zen 4", command=workload("print('done')"))
     assert run.stdout == "done\n" and not counted(run)
-    assert {reasons(run)[name] for name in ("walk", "minor_faults", "core_cycles")} == {"not-counted"}
+    assert {reasons(run)[name] for name in ("walk", "minor_faults", "core_cycles")} == {
+        "not-counted"
+    }
     assert "kernel.nmi_watchdog" in explain("not-counted")
 
 
@@ -102,25 +116,47 @@ def tlb_events(cpu: str) -> list[str]:
 
 @pytest.mark.parametrize("cpu", ["Ice Lake server", "Zen 4"])
 def test_events_that_a_hypervisor_filters_are_no_zeros(tmp_path: Path, cpu: str):
-    """Cycles and instructions count, as clouds let them; all that is no architectural event answers 0."""
+    """Cycles and instructions count, as clouds let them; all that is no architectural event answers
+    0."""
     program = install(tmp_path, answers(cpu, **dict.fromkeys(tlb_events(cpu), 0.0)))
     plan = perf.plan(cpu, program, root=tmp_path)
-    assert {event.quantity for event in plan.events} == {"minor_faults", "task_clock_ns", "core_cycles", "instructions"}
-    assert {plan.lacking[name] for name in ("walk", "stlb_hit", "l1_dtlb_miss", "itlb_walk", *tlb_events(cpu))} == {"not-counted"}
+    assert {event.quantity for event in plan.events} == {
+        "minor_faults",
+        "task_clock_ns",
+        "core_cycles",
+        "instructions",
+    }
+    assert {
+        plan.lacking[name]
+        for name in ("walk", "stlb_hit", "l1_dtlb_miss", "itlb_walk", *tlb_events(cpu))
+    } == {"not-counted"}
     run = perf.run(workload(), plan, 30)
-    assert reasons(run)["walk"] == "not-counted" and counted(run).keys() == {event.quantity for event in plan.events}
+    assert reasons(run)["walk"] == "not-counted" and counted(run).keys() == {
+        event.quantity for event in plan.events
+    }
     assert "hypervisor" in explain("not-counted")
 
 
-@pytest.mark.parametrize(("cpu", "counters", "programmable"), [("Haswell", 4, 2), ("Zen 4", 5, 3), ("Zen 4", 3, 1)])
-def test_with_fewer_counters_fewer_events_are_counted_at_once_and_all_of_them_all_the_time(tmp_path: Path, cpu: str, counters: int,
-                                                                                             programmable: int):
-    """5 of 6: the NMI watchdog has one, or cycles fall onto a programmable counter because the watchdog has theirs."""
-    plan = perf.plan(cpu, program := install(tmp_path, answers(cpu), counters=counters), root=tmp_path / "no sysfs")
+@pytest.mark.parametrize(
+    ("cpu", "counters", "programmable"), [("Haswell", 4, 2), ("Zen 4", 5, 3), ("Zen 4", 3, 1)]
+)
+def test_with_fewer_counters_fewer_events_are_counted_at_once_and_all_of_them_all_the_time(
+    tmp_path: Path, cpu: str, counters: int, programmable: int
+):
+    """5 of 6: the NMI watchdog has one, or cycles fall onto a programmable counter because the
+    watchdog has theirs."""
+    plan = perf.plan(
+        cpu,
+        program := install(tmp_path, answers(cpu), counters=counters),
+        root=tmp_path / "no sysfs",
+    )
     most = max(sum(event.group is not None for event in group) for group in plan.groups())
     assert most <= programmable == plan.programmable or most < plan.programmable
     every = [perf.run(workload(), plan, 30, repeat=repeat) for repeat in range(len(plan.groups()))]
-    assert {reason for run in every for reason in reasons(run).values()} <= {"other-repeat", *plan.lacking.values()}
+    assert {reason for run in every for reason in reasons(run).values()} <= {
+        "other-repeat",
+        *plan.lacking.values(),
+    }
     seen = set().union(*(counted(run) for run in every))
     assert {row.quantity for row in table(cpu) if row.event} <= seen
     if programmable > 1:  # a sum takes both its parts at once
@@ -131,33 +167,59 @@ def test_with_fewer_counters_fewer_events_are_counted_at_once_and_all_of_them_al
 # --- a perf that refuses
 
 
-REFUSALS = [(129, "event syntax error: 'cpu/event=0x08/u'\n", "event-unknown"), (234, "invalid argument\n", "perf-failed")]
+REFUSALS = [
+    (129, "event syntax error: 'cpu/event=0x08/u'\n", "event-unknown"),
+    (234, "invalid argument\n", "perf-failed"),
+]
 
 
 @pytest.mark.parametrize(("status", "said", "reason"), REFUSALS)
-def test_a_perf_that_refuses_in_the_middle_of_a_plan_costs_the_counts_and_not_the_time(tmp_path: Path, status: int, said: str, reason: str):
+def test_a_perf_that_refuses_in_the_middle_of_a_plan_costs_the_counts_and_not_the_time(
+    tmp_path: Path, status: int, said: str, reason: str
+):
     program = install(tmp_path, answers("Zen 4"), refuses_gated=[status, said])
     started = tmp_path / "started"
-    run = gated(program, "Zen 4", command=workload(f"open({str(started)!r}, 'a').write('once'); print('done')"))
+    run = gated(
+        program,
+        "Zen 4",
+        command=workload(f"open({str(started)!r}, 'a').write('once'); print('done')"),
+    )
     assert (run.stdout, run.status, started.read_text()) == ("done\n", 0, "once")
     assert not counted(run) and reasons(run)["walk"] == reason
 
 
-@pytest.mark.parametrize(("status", "said"), [(255, fake_perf.PARANOID.format(level=4)), (255, fake_perf.SECCOMP)],
-                         ids=["paranoid 4", "seccomp, EPERM"])
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [(255, fake_perf.PARANOID.format(level=4)), (255, fake_perf.SECCOMP)],
+    ids=["paranoid 4", "seccomp, EPERM"],
+)
 def test_a_perf_that_may_not_count_is_asked_no_further(tmp_path: Path, status: int, said: str):
-    plan = perf.plan("Zen 4", install(tmp_path, answers("Zen 4"), refuses=[status, said]), root=tmp_path)
-    assert (plan.perf, plan.events, plan.lacking["walk"], plan.lacking["minor_faults"]) == (None, (), "perf-denied", "perf-denied")
+    plan = perf.plan(
+        "Zen 4", install(tmp_path, answers("Zen 4"), refuses=[status, said]), root=tmp_path
+    )
+    assert (plan.perf, plan.events, plan.lacking["walk"], plan.lacking["minor_faults"]) == (
+        None,
+        (),
+        "perf-denied",
+        "perf-denied",
+    )
     assert len(asked(tmp_path)) == len(SOFTWARE)
-    assert "perf_event_paranoid=2" in explain("perf-denied") and "perf_event_open" in explain("perf-denied")
+    assert "perf_event_paranoid=2" in explain("perf-denied") and "perf_event_open" in explain(
+        "perf-denied"
+    )
     assert reasons(perf.run(workload("print('done')"), plan, 30)) == plan.lacking
 
 
 # --- a workload that dies, a perf that hangs
 
 
-@pytest.mark.parametrize(("signal", "code", "remedy"), [("KILL", "oom-killed", "memory"), ("SEGV", "kernel-crashed", "tlb measure")])
-def test_a_killed_workload_is_no_result_although_perf_exits_with_0(tmp_path: Path, monkeypatch, signal: str, code: str, remedy: str):
+@pytest.mark.parametrize(
+    ("signal", "code", "remedy"),
+    [("KILL", "oom-killed", "memory"), ("SEGV", "kernel-crashed", "tlb measure")],
+)
+def test_a_killed_workload_is_no_result_although_perf_exits_with_0(
+    tmp_path: Path, monkeypatch, signal: str, code: str, remedy: str
+):
     died = Kernel("page_chase", "c", ("sh", "-c", f"kill -{signal} $$"), "0" * 16)
     monkeypatch.setattr(build, "kernel", lambda name, engine="c": died)
     program = install(tmp_path, answers("Zen 4"))
@@ -169,7 +231,9 @@ def test_a_killed_workload_is_no_result_although_perf_exits_with_0(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_a_perf_that_hangs_at_its_probe_is_given_up_with_all_that_it_started(tmp_path: Path, monkeypatch):
+def test_a_perf_that_hangs_at_its_probe_is_given_up_with_all_that_it_started(
+    tmp_path: Path, monkeypatch
+):
     monkeypatch.setattr(perf, "_PROBE_S", 0.5)
     plan = perf.plan("unknown", install(tmp_path, answers("Zen 4"), hangs=86.25), root=tmp_path)
     assert plan.lacking["minor_faults"] == "perf-failed" and plan.perf is None
@@ -186,22 +250,32 @@ def test_a_kernel_that_waits_for_an_ack_in_vain_is_killed_with_its_perf(tmp_path
 # --- top-down
 
 
-@pytest.mark.parametrize(("said", "unit", "percent"), [("41.500000", "%  tma_dtlb_load", 41.5), ("0.415000", "tma_dtlb_load", 41.5)])
-def test_the_share_that_waits_for_the_data_tlb_is_perfs_metric(tmp_path: Path, said: object, unit: str, percent: float):
+@pytest.mark.parametrize(
+    ("said", "unit", "percent"),
+    [("41.500000", "%  tma_dtlb_load", 41.5), ("0.415000", "tma_dtlb_load", 41.5)],
+)
+def test_the_share_that_waits_for_the_data_tlb_is_perfs_metric(
+    tmp_path: Path, said: object, unit: str, percent: float
+):
     found = perf.dtlb_bound(workload(), 30, perf=install(tmp_path, {}, metric=[said, unit]))
     assert found == Quantity(value=percent, event="tma_dtlb_load")
     assert asked(tmp_path) == [["-M tma_dtlb_load"]] * 2  # its own probe, then the kernel
 
 
-@pytest.mark.parametrize(("traps", "reason"), [
-    ({}, "no-topdown"),  # AMD, Arm, an older perf: exit status 0 and the default events
-    ({"metric": ["<not supported>", ""]}, "no-pmu"),
-    ({"metric": ["nan", "%  tma_dtlb_load"]}, "not-counted"),
-    ({"refuses": [255, fake_perf.PARANOID.format(level=4)]}, "perf-denied"),
-])
+@pytest.mark.parametrize(
+    ("traps", "reason"),
+    [
+        ({}, "no-topdown"),  # AMD, Arm, an older perf: exit status 0 and the default events
+        ({"metric": ["<not supported>", ""]}, "no-pmu"),
+        ({"metric": ["nan", "%  tma_dtlb_load"]}, "not-counted"),
+        ({"refuses": [255, fake_perf.PARANOID.format(level=4)]}, "perf-denied"),
+    ],
+)
 def test_a_cpu_without_the_metric_has_its_reason(tmp_path: Path, traps: dict, reason: str):
     found = perf.dtlb_bound(workload(), 30, perf=install(tmp_path, {}, **traps))
-    assert (found.value, found.reason, found.event) == (None, reason, "tma_dtlb_load") and explain(reason)
+    assert (found.value, found.reason, found.event) == (None, reason, "tma_dtlb_load") and explain(
+        reason
+    )
     # Where the probe says that there is none, the kernel is not run in vain.
     assert len(asked(tmp_path)) == (2 if reason in ("not-counted", "perf-failed") else 1)
 
@@ -223,6 +297,8 @@ def test_the_share_is_of_a_kernel_run_where_it_is_to_run_and_no_longer_than_it_m
 @pytest.mark.measuring
 @pytest.mark.needs("a C compiler", "perf that counts faults")
 def test_a_gate_with_nothing_in_it_counts_no_fault(tmp_path: Path):
-    program = compiled(ROOT / "kernels/reference/empty_gate.c", tmp_path / "empty_gate", "-Wno-unused-function")
+    program = compiled(
+        ROOT / "kernels/reference/empty_gate.c", tmp_path / "empty_gate", "-Wno-unused-function"
+    )
     run = perf.run([str(program)], software_plan(), 30)
     assert run.stdout == "done\n" and run.counters["minor_faults"].value == 0

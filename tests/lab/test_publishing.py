@@ -19,11 +19,19 @@ def gather(repeat: int = 0, **fields: object):
     return make_record(kernel="page_gather", repeat=repeat, **fields)
 
 
-def test_after_one_chapters_run_publishing_keeps_the_rows_and_documents_of_all_others(store: Store, path: Path) -> None:
+def test_after_one_chapters_run_publishing_keeps_the_rows_and_documents_of_all_others(
+    store: Store, path: Path
+) -> None:
     put(store, MACHINE, OTHER, KERNEL, gather())
     store.write_document(MACHINE, "jmh", {"scores": []})
     before = tree(path.parent)
-    put(store.own, MACHINE, "walk_anatomy", KERNEL, *(make_record(kernel="table_chase", repeat=repeat) for repeat in range(2)))
+    put(
+        store.own,
+        MACHINE,
+        "walk_anatomy",
+        KERNEL,
+        *(make_record(kernel="table_chase", repeat=repeat) for repeat in range(2)),
+    )
     store.own.write_document(MACHINE, LACKS, {"points": []})
     (store.root / f".{MACHINE}.new-x").mkdir()  # what a kill -9 left
     mine = tree(store.own.root)
@@ -32,13 +40,22 @@ def test_after_one_chapters_run_publishing_keeps_the_rows_and_documents_of_all_o
         after = tree(path.parent)
         assert after.keys() == before.keys() | {"table_chase.jsonl"}
         assert {name: after[name] for name in before if name != "grids.json"} == {
-            name: content for name, content in before.items() if name != "grids.json"}
-        assert store.experiments(MACHINE) == sorted([NAME, OTHER, "walk_anatomy"]) and len(store.load(MACHINE, "walk_anatomy")) == 2
+            name: content for name, content in before.items() if name != "grids.json"
+        }
+        assert (
+            store.experiments(MACHINE) == sorted([NAME, OTHER, "walk_anatomy"])
+            and len(store.load(MACHINE, "walk_anatomy")) == 2
+        )
         assert repeats(store) == [0, 1, 2] and len(store.load(MACHINE, OTHER)) == 1
-    assert tree(store.own.root) == mine and sorted(p.name for p in store.root.iterdir()) == ["own", MACHINE]
+    assert tree(store.own.root) == mine and sorted(p.name for p in store.root.iterdir()) == [
+        "own",
+        MACHINE,
+    ]
 
 
-def test_of_a_kernel_new_rows_follow_those_published_and_lines_that_are_none_stay_behind(store: Store, path: Path) -> None:
+def test_of_a_kernel_new_rows_follow_those_published_and_lines_that_are_none_stay_behind(
+    store: Store, path: Path
+) -> None:
     published = path.read_bytes()
     put(store.own, MACHINE, NAME, KERNEL, *(make_record(repeat=repeat) for repeat in (1, 2, 7)))
     rows = store.own.root / MACHINE / f"{ROWS}.jsonl"

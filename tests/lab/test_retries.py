@@ -1,4 +1,5 @@
-"""Noisy points: tried again once, the quiet one kept, the last one marked; never chosen by the time that they measured."""
+"""Noisy points: tried again once, the quiet one kept, the last one marked; never chosen by the time
+that they measured."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ MARKS = {
     "faulted": '"$REAL" "$@" | sed \'s/"major_faults": 0/"major_faults": 1/\'',
     # No switch beside it, which on a busy computer there is, and which is the stronger mark.
     "uneven": '"$REAL" "$@" | sed -e \'s/"batch_ns_per_access": [[][^]]*/"batch_ns_per_access": [1, 1, 2, 2/\' '
-              '-e \'s/"involuntary_switches": [0-9]*/"involuntary_switches": 0/\'',
+    '-e \'s/"involuntary_switches": [0-9]*/"involuntary_switches": 0/\'',
 }
 
 
@@ -36,13 +37,21 @@ def test_a_point_that_stays_noisy_is_tried_once_more_and_then_marked(befall, run
     assert outcome.noisy >= 1 and outcome.retries >= 1 and "marked as noisy" in str(outcome)
 
 
-@pytest.mark.parametrize(("tries", "kept"), [
-    ([("stolen", 1.0), ("", 9.0)], ("", 9.0, 2)),  # the quiet one, be it slower
-    ([("stolen", 1.0), ("uneven", 2.0)], ("uneven", 2.0, 2)),  # the last, not the fastest
-    ([("stolen", 4.0), ("uneven", 3.0)], ("uneven", 3.0, 2)),
-    ([("stolen", 2.0), Unavailable("oom-killed")], ("stolen", 2.0, 1)),  # a noisy number is better than none
-])
-def test_which_try_is_kept_is_decided_by_its_mark_and_never_by_its_time(scripted, run, store, tries, kept):
+@pytest.mark.parametrize(
+    ("tries", "kept"),
+    [
+        ([("stolen", 1.0), ("", 9.0)], ("", 9.0, 2)),  # the quiet one, be it slower
+        ([("stolen", 1.0), ("uneven", 2.0)], ("uneven", 2.0, 2)),  # the last, not the fastest
+        ([("stolen", 4.0), ("uneven", 3.0)], ("uneven", 3.0, 2)),
+        (
+            [("stolen", 2.0), Unavailable("oom-killed")],
+            ("stolen", 2.0, 1),
+        ),  # a noisy number is better than none
+    ],
+)
+def test_which_try_is_kept_is_decided_by_its_mark_and_never_by_its_time(
+    scripted, run, store, tries, kept
+):
     fake = scripted(*tries)
     run(POINTS[:1])
     (row,) = store.load(MACHINE, NAME).itertuples()

@@ -1,4 +1,5 @@
-"""States of one machine: what each was is kept, and a name means one of them or a sentence says why not."""
+"""States of one machine: what each was is kept, and a name means one of them or a sentence says why
+not."""
 
 from __future__ import annotations
 
@@ -33,13 +34,22 @@ def test_each_state_is_described_as_it_was_and_machine_json_as_it_is(store: Stor
     for state, host in kept(store).items():
         assert states.described(store, MACHINE, state) == host
     assert states.latest(store, MACHINE) == NEWER
-    assert {path.name for path in (store.root / MACHINE).iterdir()} == {"machine.json", *(
-        f"machine-{hosts.state(host)}.json" for host in (PLAIN, FOUR_LEVELS))}
+    assert {path.name for path in (store.root / MACHINE).iterdir()} == {
+        "machine.json",
+        *(f"machine-{hosts.state(host)}.json" for host in (PLAIN, FOUR_LEVELS)),
+    }
 
 
-@pytest.mark.parametrize(("name", "host"), [
-    ("no5lvl", FOUR_LEVELS), ("pti=off", FOUR_LEVELS), ("6.12.1", NEWER), (hosts.state(PLAIN), PLAIN),
-    (hosts.state(NEWER)[:4], NEWER)])
+@pytest.mark.parametrize(
+    ("name", "host"),
+    [
+        ("no5lvl", FOUR_LEVELS),
+        ("pti=off", FOUR_LEVELS),
+        ("6.12.1", NEWER),
+        (hosts.state(PLAIN), PLAIN),
+        (hosts.state(NEWER)[:4], NEWER),
+    ],
+)
 def test_a_state_is_called_by_its_boot_its_linux_or_its_digits(store: Store, name: str, host: Host):
     kept(store)
     assert states.chosen(store, MACHINE, name, STATES) == hosts.state(host)
@@ -48,15 +58,25 @@ def test_a_state_is_called_by_its_boot_its_linux_or_its_digits(store: Store, nam
 # --- boots of one machine in one state, which are virtual machines of one image
 
 FIRST, SECOND, NONE = "1a2b3c0000000000", "1a2bff0000000000", ""
-TWO_BOOTS = columns.frame([make_record(repeat=k, boot_id=boot) for k, boot in enumerate((FIRST, SECOND, NONE, SECOND))], ["0" * 16] * 4)
+TWO_BOOTS = columns.frame(
+    [make_record(repeat=k, boot_id=boot) for k, boot in enumerate((FIRST, SECOND, NONE, SECOND))],
+    ["0" * 16] * 4,
+)
 
 
-@pytest.mark.parametrize(("name", "repeats"), [("1a2b3", [0]), (SECOND, [1, 3]), (make_record().state[:6], [0, 1, 2, 3])])
-def test_the_rows_of_a_boot_or_a_state_are_picked_by_its_first_digits(store: Store, name: str, repeats: list[int]):
+@pytest.mark.parametrize(
+    ("name", "repeats"), [("1a2b3", [0]), (SECOND, [1, 3]), (make_record().state[:6], [0, 1, 2, 3])]
+)
+def test_the_rows_of_a_boot_or_a_state_are_picked_by_its_first_digits(
+    store: Store, name: str, repeats: list[int]
+):
     assert states.rows_of(store, MACHINE, name, TWO_BOOTS)["repeat"].tolist() == repeats
 
 
 def test_a_boot_is_kept_with_a_row_and_is_no_part_of_its_key_and_rows_from_before_stay_the_same_bytes():
     with_boot, without = (lines.write(make_record(boot_id=boot), KERNEL) for boot in (FIRST, NONE))
     assert with_boot[0] == without[0] and b"boot_id" not in without[1]
-    assert [lines.parse(line.rstrip(b"\n")).record.boot_id for _, line in (with_boot, without)] == [FIRST, NONE]
+    assert [lines.parse(line.rstrip(b"\n")).record.boot_id for _, line in (with_boot, without)] == [
+        FIRST,
+        NONE,
+    ]

@@ -1,4 +1,5 @@
-"""The store: what is measured comes back as it went in, under a key that any version of the code computes; documents beside the rows."""
+"""The store: what is measured comes back as it went in, under a key that any version of the code
+computes; documents beside the rows."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ finite = st.floats(allow_nan=False, allow_infinity=False)
 texts = st.text(st.characters(codec="utf-8"), max_size=20)
 quantities = st.one_of(
     st.builds(Quantity, value=finite, event=st.none() | texts, running_percent=st.none() | finite),
-    st.builds(Quantity, reason=st.from_regex(r"[a-z0-9_-]{1,64}", fullmatch=True), event=st.none() | texts),
+    st.builds(
+        Quantity, reason=st.from_regex(r"[a-z0-9_-]{1,64}", fullmatch=True), event=st.none() | texts
+    ),
 )
 
 
@@ -45,10 +48,16 @@ def records(draw: st.DrawFn) -> Record:
         "checksum": st.from_regex(r"[0-9a-f]{16}", fullmatch=True),
         "state": st.from_regex(r"[0-9a-f]{12}", fullmatch=True),
         "mode": st.from_regex(r"[a-z0-9_-]{0,64}", fullmatch=True),
-        "options": st.dictionaries(st.sampled_from(["bytes", "threads", "x"]), st.integers(0, 2**53)),
+        "options": st.dictionaries(
+            st.sampled_from(["bytes", "threads", "x"]), st.integers(0, 2**53)
+        ),
         "also": st.dictionaries(st.sampled_from(["free_ns_per_access", "y"]), finite),
-        "histogram": st.lists(st.tuples(finite, st.integers(1, 2**63 - 1)), max_size=5, unique_by=lambda pair: pair[0]).map(sorted),
-        "counters": st.dictionaries(st.sampled_from(["walk", "walk_cycles", "stlb_hit", "n-s"]), quantities),
+        "histogram": st.lists(
+            st.tuples(finite, st.integers(1, 2**63 - 1)), max_size=5, unique_by=lambda pair: pair[0]
+        ).map(sorted),
+        "counters": st.dictionaries(
+            st.sampled_from(["walk", "walk_cycles", "stlb_hit", "n-s"]), quantities
+        ),
     }
     for names, strategy in (
         ("stride_bytes working_set_bytes arena_bytes accesses", st.integers(1, 2**63 - 1)),
@@ -77,7 +86,9 @@ def test_any_record_comes_back_as_it_went_in(made: list[Record]) -> None:
         assert store.keys(MACHINE, NAME) == set(keys)
         nested = {"counters", "options", "also"}
         assert set(frame.columns) >= set(Record.model_fields) - nested
-        for (_, row), record in zip(frame.iterrows(), sorted(first.values(), key=lambda record: record.kernel), strict=True):
+        for (_, row), record in zip(
+            frame.iterrows(), sorted(first.values(), key=lambda record: record.kernel), strict=True
+        ):
             for name, value in [*record.options, *record.also.items()]:
                 assert row[name] == value
             for name in set(Record.model_fields) - nested:
@@ -85,7 +96,10 @@ def test_any_record_comes_back_as_it_went_in(made: list[Record]) -> None:
                 assert row[name] == value if value is not None else math.isnan(row[name])
             for name, quantity in record.counters.items():
                 if quantity.value is None:
-                    assert math.isnan(row[f"{name}_per_access"]) and row[f"{name}_reason"] == quantity.reason
+                    assert (
+                        math.isnan(row[f"{name}_per_access"])
+                        and row[f"{name}_reason"] == quantity.reason
+                    )
                 else:
                     assert row[f"{name}_per_access"] == quantity.value / record.accesses
                     assert row[f"{name}_reason"] == ""
@@ -93,67 +107,134 @@ def test_any_record_comes_back_as_it_went_in(made: list[Record]) -> None:
 
 def test_a_key_changes_with_each_thing_that_decides_a_measurement() -> None:
     point, state = make_record().point, "00112233aabb"
-    changes = ({"lines": 4097}, {"pages": "2m"}, {"layout": "packed"}, {"order": "random"},
-               {"engine": "numba"}, {"kernel": "page_gather"}, {"region_ms": 61}, {"stride_pages": 2}, {"mode": "populate"},
-               {"options": (Option("bytes", 1),)}, {"options": (Option("bytes", 2),)}, {"options": (Option("threads", 1),)},
-               {"options": (Option("bytes", 1), Option("threads", 1))})
+    changes = (
+        {"lines": 4097},
+        {"pages": "2m"},
+        {"layout": "packed"},
+        {"order": "random"},
+        {"engine": "numba"},
+        {"kernel": "page_gather"},
+        {"region_ms": 61},
+        {"stride_pages": 2},
+        {"mode": "populate"},
+        {"options": (Option("bytes", 1),)},
+        {"options": (Option("bytes", 2),)},
+        {"options": (Option("threads", 1),)},
+        {"options": (Option("bytes", 1), Option("threads", 1))},
+    )
     here = Identity(1, KERNEL)
     keys = [record_key(point, 0, here, state)]
     keys += [record_key(point.model_copy(update=change), 0, here, state) for change in changes]
-    for rest in ((1, here, state), (0, Identity(1, "0" * 16), state), (0, Identity(2, KERNEL), state), (0, here, "00112233aabc")):
+    for rest in (
+        (1, here, state),
+        (0, Identity(1, "0" * 16), state),
+        (0, Identity(2, KERNEL), state),
+        (0, here, "00112233aabc"),
+    ):
         keys.append(record_key(point, *rest))
     assert len(set(keys)) == len(keys)
     assert all(len(key) == 16 and int(key, 16) >= 0 for key in keys)
-    assert record_key(point, 0, Identity(1, KERNEL, "0" * 16, "gcc: gcc 13"), state) == keys[0]  # where it came from decides nothing
+    assert (
+        record_key(point, 0, Identity(1, KERNEL, "0" * 16, "gcc: gcc 13"), state) == keys[0]
+    )  # where it came from decides nothing
 
 
 def test_a_key_is_the_same_in_every_version_of_the_code(store: Store) -> None:
-    """A change of the key would orphan all data; this one is computed from the format's description."""
-    point = {"engine": "c", "kernel": "page_chase", "layout": "spread", "lines": 4096, "order": "cycle",
-             "pages": "4k", "region_ms": 60}
+    """A change of the key would orphan all data; this one is computed from the format's
+    description."""
+    point = {
+        "engine": "c",
+        "kernel": "page_chase",
+        "layout": "spread",
+        "lines": 4096,
+        "order": "cycle",
+        "pages": "4k",
+        "region_ms": 60,
+    }
     shared = {"point": point, "repeat": 0, "state": "00112233aabb"}
-    for version, digests in ((1, {"kernel_digest": KERNEL}), (2, {"code_digest": KERNEL, "measures": 1})):
+    for version, digests in (
+        (1, {"kernel_digest": KERNEL}),
+        (2, {"code_digest": KERNEL, "measures": 1}),
+    ):
         text = json.dumps(digests | shared, separators=(",", ":"), sort_keys=True)
         key = store.append(MACHINE, make_record(schema_version=version), KERNEL)
         assert key == hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def test_published_rows_of_version_1_are_written_as_they_were_read() -> None:
-    """To the byte, of the last that were published (older ones lack fields of version 1): nothing that is younger comes in."""
-    published = [row for path in sorted((ROOT / "data").glob("*/*.jsonl"))
-                 if path.stat().st_size < 400_000 for row in lines.read(path)[0][::10] if b'"histogram"' in row[1]]
+    """To the byte, of the last that were published (older ones lack fields of version 1): nothing
+    that is younger comes in."""
+    published = [
+        row
+        for path in sorted((ROOT / "data").glob("*/*.jsonl"))
+        if path.stat().st_size < 400_000
+        for row in lines.read(path)[0][::10]
+        if b'"histogram"' in row[1]
+    ]
     assert len(published) > 100
     for entry, line in published:
         assert isinstance(entry, lines.Stored)
-        assert entry.record.schema_version != 1 or lines.write(entry.record, entry.kernel_digest) == (entry.key, line + b"\n")
+        assert entry.record.schema_version != 1 or lines.write(
+            entry.record, entry.kernel_digest
+        ) == (entry.key, line + b"\n")
 
 
-@pytest.mark.parametrize("younger", [{"measures": 2}, {"source": "0" * 16}, {"compiler": "gcc"}, {"position": 0}, {"fifo": 0},
-                                     {"mapping_bytes": 4096}, {"cpu_ns": 1.0}])
+@pytest.mark.parametrize(
+    "younger",
+    [
+        {"measures": 2},
+        {"source": "0" * 16},
+        {"compiler": "gcc"},
+        {"position": 0},
+        {"fifo": 0},
+        {"mapping_bytes": 4096},
+        {"cpu_ns": 1.0},
+    ],
+)
 def test_a_row_of_version_1_has_no_younger_field(younger: dict) -> None:
     with pytest.raises(ValueError, match="version 1"):
         make_record(schema_version=1, **younger)
 
 
 def test_a_second_result_for_one_key_does_not_replace_the_first(store: Store) -> None:
-    put(store, MACHINE, NAME, KERNEL, make_record(ns_per_access=6.5), make_record(ns_per_access=1.0))
+    put(
+        store, MACHINE, NAME, KERNEL, make_record(ns_per_access=6.5), make_record(ns_per_access=1.0)
+    )
     assert store.load(MACHINE, NAME)["ns_per_access"].tolist() == [6.5]
 
 
-def test_a_second_result_that_counts_what_the_first_could_not_stands_in_its_place(store: Store) -> None:
-    uncounted, counted = {"walk": Quantity(reason="no-perf")}, {"walk": Quantity(value=1e7, event="walks:u")}
+def test_a_second_result_that_counts_what_the_first_could_not_stands_in_its_place(
+    store: Store,
+) -> None:
+    uncounted, counted = (
+        {"walk": Quantity(reason="no-perf")},
+        {"walk": Quantity(value=1e7, event="walks:u")},
+    )
     for ns, counters in ((6.5, uncounted), (7.5, counted), (1.0, uncounted), (2.0, counted)):
         put(store, MACHINE, NAME, KERNEL, make_record(ns_per_access=ns, counters=counters))
-    assert store.load(MACHINE, NAME)["ns_per_access"].tolist() == [7.5] and len(store.keys(MACHINE, NAME)) == 1
+    assert (
+        store.load(MACHINE, NAME)["ns_per_access"].tolist() == [7.5]
+        and len(store.keys(MACHINE, NAME)) == 1
+    )
 
 
 def test_documents_lie_beside_the_rows_each_under_its_name(store: Store, path: Path) -> None:
-    documents = {"runtimes": {"state": "00112233aabb", "reports": []}, "jmh": {"scores": [{"ns": 1.5}]}, "machine": {"cpu_model": "x"}}
+    documents = {
+        "runtimes": {"state": "00112233aabb", "reports": []},
+        "jmh": {"scores": [{"ns": 1.5}]},
+        "machine": {"cpu_model": "x"},
+    }
     for name, content in documents.items():
         store.write_document(MACHINE, name, content)
     assert {name: store.read_document(MACHINE, name) for name in documents} == documents
     assert store.read_machine(MACHINE) == documents["machine"] and repeats(store) == [0, 1, 2]
-    assert {p.name for p in path.parent.iterdir()} == {path.name, "grids.json", "machine.json", "runtimes.json", "jmh.json"}
+    assert {p.name for p in path.parent.iterdir()} == {
+        path.name,
+        "grids.json",
+        "machine.json",
+        "runtimes.json",
+        "jmh.json",
+    }
     store.write_document(MACHINE, "jmh", {"scores": []})
     assert store.read_document(MACHINE, "jmh") == {"scores": []}
 
@@ -161,7 +242,10 @@ def test_documents_lie_beside_the_rows_each_under_its_name(store: Store, path: P
 @pytest.mark.parametrize("name", ["", "../jmh", "a/b", "A", "jmh.json", "x" * 65, "é"])
 def test_a_document_has_a_plain_name(store: Store, path: Path, name: str) -> None:
     before = tree(store.root)
-    for call in (lambda: store.write_document(MACHINE, name, {}), lambda: store.read_document(MACHINE, name)):
+    for call in (
+        lambda: store.write_document(MACHINE, name, {}),
+        lambda: store.read_document(MACHINE, name),
+    ):
         with pytest.raises(Unavailable) as refused:
             call()
         assert refused.value.code == "bad-parameter"

@@ -1,4 +1,5 @@
-"""Disks that refuse a write of the store: the file stays as it was, and the reason says which disk and why."""
+"""Disks that refuse a write of the store: the file stays as it was, and the reason says which disk
+and why."""
 
 from __future__ import annotations
 
@@ -14,7 +15,11 @@ from support.lab import KERNEL, MACHINE, NAME, ROWS, failing, put, repeats, tree
 from tlb.lab.store import Store
 from tlb.reasons import Unavailable
 
-REFUSALS = [(errno.ENOSPC, "disk-full"), (errno.EFBIG, "disk-full"), (errno.EROFS, "disk-read-only")]
+REFUSALS = [
+    (errno.ENOSPC, "disk-full"),
+    (errno.EFBIG, "disk-full"),
+    (errno.EROFS, "disk-read-only"),
+]
 
 
 @pytest.mark.parametrize(("code", "reason"), REFUSALS)
@@ -58,13 +63,17 @@ def test_a_disk_that_refuses_during_a_quarantine_loses_nothing(
     assert not list(path.parent.glob(".*.tmp"))
 
 
-def test_a_disk_that_takes_a_few_bytes_at_a_time_gets_the_whole_line(store: Store, monkeypatch) -> None:
+def test_a_disk_that_takes_a_few_bytes_at_a_time_gets_the_whole_line(
+    store: Store, monkeypatch
+) -> None:
     monkeypatch.setattr(os, "write", failing(os.write, 0, after=10**6, take=7))
     put(store, MACHINE, NAME, KERNEL, make_record())
     assert repeats(store) == [0]
 
 
-def test_a_disk_that_takes_nothing_is_full_and_not_an_endless_loop(store: Store, monkeypatch) -> None:
+def test_a_disk_that_takes_nothing_is_full_and_not_an_endless_loop(
+    store: Store, monkeypatch
+) -> None:
     monkeypatch.setattr(os, "write", lambda fd, data: 0)
     with pytest.raises(Unavailable, match="no room"):
         store.append(MACHINE, make_record(), KERNEL)
@@ -77,7 +86,9 @@ def test_a_line_is_one_write_and_is_synced_with_its_new_folders(store: Store, mo
     def seen(fd: int) -> str:
         return os.readlink(f"/proc/self/fd/{fd}")
 
-    monkeypatch.setattr(os, "write", lambda fd, data: (calls.append("write " + seen(fd)), write(fd, data))[1])
+    monkeypatch.setattr(
+        os, "write", lambda fd, data: (calls.append("write " + seen(fd)), write(fd, data))[1]
+    )
     monkeypatch.setattr(os, "fsync", lambda fd: (calls.append("sync " + seen(fd)), sync(fd))[1])
     file, folder = store.root / MACHINE / f"{ROWS}.jsonl", store.root / MACHINE
     store.append(MACHINE, make_record(), KERNEL)

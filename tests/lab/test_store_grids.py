@@ -1,4 +1,5 @@
-"""grids.json: which rows are whose. A row is stored once, whoever asks; where they are wrong, the next run mends them."""
+"""grids.json: which rows are whose. A row is stored once, whoever asks; where they are wrong, the
+next run mends them."""
 
 from __future__ import annotations
 
@@ -39,30 +40,58 @@ def lines_of(store: Store, name: str) -> list[int]:
 
 def test_the_id_of_a_point_is_the_same_in_every_version_of_the_code() -> None:
     """A change would make all rows nobody's; these are computed from the format's description."""
-    asked = {"engine": "c", "kernel": "page_chase", "layout": "spread", "lines": 4096, "order": "cycle", "pages": "4k", "region_ms": 60}
-    for more, fields in (({}, {}), ({"mode": "touch", "options": [["bytes", 7]], "stride_pages": 2},
-                                    {"mode": "touch", "options": (Option("bytes", 7),), "stride_pages": 2})):
+    asked = {
+        "engine": "c",
+        "kernel": "page_chase",
+        "layout": "spread",
+        "lines": 4096,
+        "order": "cycle",
+        "pages": "4k",
+        "region_ms": 60,
+    }
+    for more, fields in (
+        ({}, {}),
+        (
+            {"mode": "touch", "options": [["bytes", 7]], "stride_pages": 2},
+            {"mode": "touch", "options": (Option("bytes", 7),), "stride_pages": 2},
+        ),
+    ):
         text = json.dumps(asked | more, sort_keys=True, separators=(",", ":"))
-        assert point_id(Point(kernel="page_chase", lines=4096, **fields)) == hashlib.sha256(text.encode()).hexdigest()[:16]
+        assert (
+            point_id(Point(kernel="page_chase", lines=4096, **fields))
+            == hashlib.sha256(text.encode()).hexdigest()[:16]
+        )
 
 
-def test_a_row_is_of_each_experiment_that_asked_for_its_point_and_stands_there_once(store: Store) -> None:
+def test_a_row_is_of_each_experiment_that_asked_for_its_point_and_stands_there_once(
+    store: Store,
+) -> None:
     mine, both, theirs = (make_record(lines=lines) for lines in (64, 128, 256))
     put(store, MACHINE, "first", KERNEL, mine, both)
     store.ask(MACHINE, "second", [both.point, theirs.point])
     assert (lines_of(store, "first"), lines_of(store, "second")) == ([64, 128], [128])
     store.append(MACHINE, theirs, KERNEL)
-    assert (lines_of(store, "first"), lines_of(store, "second"), lines_of(store, "third")) == ([64, 128], [128, 256], [])
+    assert (lines_of(store, "first"), lines_of(store, "second"), lines_of(store, "third")) == (
+        [64, 128],
+        [128, 256],
+        [],
+    )
     assert_whole(store, 3, "first", "second")
     assert store.experiments(MACHINE) == ["first", "second"]
     assert (store.kernels(MACHINE, "first"), store.kernels(MACHINE, "third")) == ([mine.kernel], [])
 
 
-def test_the_grids_are_never_read_or_written_through_a_symbolic_link(store: Store, path: Path, tmp_path: Path) -> None:
+def test_the_grids_are_never_read_or_written_through_a_symbolic_link(
+    store: Store, path: Path, tmp_path: Path
+) -> None:
     grids_file(store).rename(tmp_path / "elsewhere.json")
     grids_file(store).symlink_to(tmp_path / "elsewhere.json")
     before = tree(tmp_path)
-    for call in (lambda: store.ask(MACHINE, NAME, POINTS), lambda: store.load(MACHINE, NAME), lambda: store.experiments(MACHINE)):
+    for call in (
+        lambda: store.ask(MACHINE, NAME, POINTS),
+        lambda: store.load(MACHINE, NAME),
+        lambda: store.experiments(MACHINE),
+    ):
         with pytest.raises(Unavailable, match="symbolic link"):
             call()
     assert tree(tmp_path) == before
@@ -77,21 +106,28 @@ def run_and_die(root: Path) -> None:
     lab.run(Store(root), POINTS)
 
 
-def test_a_kill_between_the_asking_and_the_first_row_loses_nothing(store: Store, scripted: Callable, run: Callable[..., Outcome]) -> None:
+def test_a_kill_between_the_asking_and_the_first_row_loses_nothing(
+    store: Store, scripted: Callable, run: Callable[..., Outcome]
+) -> None:
     scripted()
     run(POINTS[:2], name="another")
     killed = fork.Process(target=run_and_die, args=(store.root,))
     killed.start()
     killed.join(60)
     assert killed.exitcode == -signal.SIGKILL
-    assert (lines_of(store, NAME), lines_of(store, "another")) == ([64, 128], [64, 128])  # asked for, and there already
+    assert (lines_of(store, NAME), lines_of(store, "another")) == (
+        [64, 128],
+        [64, 128],
+    )  # asked for, and there already
     assert (run().measured, run().measured, lines_of(store, NAME)) == (1, 0, [64, 128, 256])
     assert_whole(store, 3)
 
 
 def ask_some(root: Path, writer: int) -> None:
     for lines in range(1, 11):
-        Store(root).ask(MACHINE, f"chapter-{writer % 2}", [Point(kernel=f"kernel-{writer}", lines=lines)])
+        Store(root).ask(
+            MACHINE, f"chapter-{writer % 2}", [Point(kernel=f"kernel-{writer}", lines=lines)]
+        )
 
 
 def test_writers_of_the_grids_at_once_lose_nothing_that_one_of_them_asked_for(store: Store) -> None:
@@ -102,23 +138,50 @@ def test_writers_of_the_grids_at_once_lose_nothing_that_one_of_them_asked_for(st
         writer.join(60)
         assert writer.exitcode == 0
     assert json.loads(grids_file(store).read_bytes()) == {
-        f"chapter-{half}": {f"kernel-{writer}": sorted(point_id(Point(kernel=f"kernel-{writer}", lines=lines)) for lines in range(1, 11))
-                            for writer in (half, half + 2)} for half in range(2)}
+        f"chapter-{half}": {
+            f"kernel-{writer}": sorted(
+                point_id(Point(kernel=f"kernel-{writer}", lines=lines)) for lines in range(1, 11)
+            )
+            for writer in (half, half + 2)
+        }
+        for half in range(2)
+    }
     assert [path.name for path in grids_file(store).parent.iterdir()] == ["grids.json"]
 
 
 # --- what a crash, a disk or a stranger may leave
 
 
-@pytest.mark.parametrize("text", [
-    b"", b'{"stlb_cliff": {"page_chase": ["0123456789abc', b"null", b"[]", b"\xff",
-    *(json.dumps(value).encode() for value in (
-        {NAME: [ID]}, {NAME: {ROWS: ID}}, {NAME: {ROWS: [7]}}, {NAME: {ROWS: [ID[:15]]}}, {NAME: {ROWS: [ID + "\n"]}},
-        {NAME: {"../outside": [ID]}}, {NAME: {"": [ID]}}, {"../x": {ROWS: [ID]}}, {"a" * 65: {ROWS: [ID]}})),
-    b"[" * 200_000, b'{"stlb_cliff": ' + b"9" * 100_000 + b"}",
-], ids=lambda text: text[:48].decode("ascii", "replace"))
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b'{"stlb_cliff": {"page_chase": ["0123456789abc',
+        b"null",
+        b"[]",
+        b"\xff",
+        *(
+            json.dumps(value).encode()
+            for value in (
+                {NAME: [ID]},
+                {NAME: {ROWS: ID}},
+                {NAME: {ROWS: [7]}},
+                {NAME: {ROWS: [ID[:15]]}},
+                {NAME: {ROWS: [ID + "\n"]}},
+                {NAME: {"../outside": [ID]}},
+                {NAME: {"": [ID]}},
+                {"../x": {ROWS: [ID]}},
+                {"a" * 65: {ROWS: [ID]}},
+            )
+        ),
+        b"[" * 200_000,
+        b'{"stlb_cliff": ' + b"9" * 100_000 + b"}",
+    ],
+    ids=lambda text: text[:48].decode("ascii", "replace"),
+)
 def test_grids_that_are_none_are_one_sentence_for_whoever_reads_or_asks(
-        store: Store, scripted: Callable[..., Scripted], run: Callable[..., Outcome], text: bytes) -> None:
+    store: Store, scripted: Callable[..., Scripted], run: Callable[..., Outcome], text: bytes
+) -> None:
     scripted()
     run()
     grids_file(store).write_bytes(text)

@@ -1,4 +1,5 @@
-"""Lines of the store that broke: none is read, none passes for a record, and the next writer moves them to quarantine."""
+"""Lines of the store that broke: none is read, none passes for a record, and the next writer moves
+them to quarantine."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ from tlb.lab.record import Record
 from tlb.lab.store import Store
 
 
-def test_a_file_is_read_again_only_after_somebody_else_changed_it(store: Store, path: Path, monkeypatch) -> None:
+def test_a_file_is_read_again_only_after_somebody_else_changed_it(
+    store: Store, path: Path, monkeypatch
+) -> None:
     reads: list[Path] = []
     read = Path.read_bytes
     monkeypatch.setattr(Path, "read_bytes", lambda self: (reads.append(self), read(self))[1])
@@ -31,7 +34,9 @@ def test_a_file_is_read_again_only_after_somebody_else_changed_it(store: Store, 
     assert reads == [path, path]
 
 
-def test_a_torn_last_line_is_dropped_and_cut_off_by_the_next_append(store: Store, path: Path) -> None:
+def test_a_torn_last_line_is_dropped_and_cut_off_by_the_next_append(
+    store: Store, path: Path
+) -> None:
     whole = path.read_bytes()
     start = len(whole) - len(whole.splitlines()[-1]) - 1
     for keep in [start, *range(start + 1, len(whole), 37), len(whole) - 1]:
@@ -41,7 +46,9 @@ def test_a_torn_last_line_is_dropped_and_cut_off_by_the_next_append(store: Store
     assert repeats(store) == [0, 1, 7]
     assert path.read_bytes().startswith(b"".join(whole.splitlines(keepends=True)[:2]))
     assert_whole(store, 3)
-    assert len(tree(store.root)) == 2  # a torn line is no evidence of anything: it is not quarantined
+    assert (
+        len(tree(store.root)) == 2
+    )  # a torn line is no evidence of anything: it is not quarantined
 
 
 def broken_lines(line: bytes) -> dict[str, bytes]:
@@ -70,7 +77,9 @@ def broken_lines(line: bytes) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("how", broken_lines(sign({"key": "", "kernel_digest": "", "record": {}})))
-def test_the_next_writer_moves_a_broken_line_to_quarantine(store: Store, path: Path, how: str) -> None:
+def test_the_next_writer_moves_a_broken_line_to_quarantine(
+    store: Store, path: Path, how: str
+) -> None:
     lines = path.read_bytes().splitlines(keepends=True)
     broken = broken_lines(lines[1])[how]
     path.write_bytes(lines[0] + broken + lines[2])
@@ -83,15 +92,21 @@ def test_the_next_writer_moves_a_broken_line_to_quarantine(store: Store, path: P
     quarantine = path.with_name(f"{ROWS}.quarantine.jsonl")
     assert quarantine.read_bytes() == broken
     assert stat.S_IMODE(quarantine.stat().st_mode) == stat.S_IMODE(path.stat().st_mode) & 0o644
-    assert {name for name in tree(store.root) if "jsonl" in name} == {str(p.relative_to(store.root)) for p in (path, quarantine)}
+    assert {name for name in tree(store.root) if "jsonl" in name} == {
+        str(p.relative_to(store.root)) for p in (path, quarantine)
+    }
     store.append(MACHINE, make_record(repeat=3), KERNEL)
     assert quarantine.read_bytes() == broken
 
 
-def test_a_quarantine_that_a_crash_left_half_done_gets_each_line_once(store: Store, path: Path) -> None:
+def test_a_quarantine_that_a_crash_left_half_done_gets_each_line_once(
+    store: Store, path: Path
+) -> None:
     lines = path.read_bytes().splitlines(keepends=True)
     quarantine = path.with_name(f"{ROWS}.quarantine.jsonl")
-    quarantine.write_bytes(b"broken\ntor")  # the crash: after one whole line, before the file was replaced
+    quarantine.write_bytes(
+        b"broken\ntor"
+    )  # the crash: after one whole line, before the file was replaced
     path.with_name(f".{path.name}.tmp").write_bytes(b"half a replacement")
     path.write_bytes(lines[0] + b"broken\n" + b"torn\n" + lines[2])
     store.append(MACHINE, make_record(repeat=1), KERNEL)
@@ -102,7 +117,9 @@ def test_a_quarantine_that_a_crash_left_half_done_gets_each_line_once(store: Sto
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 GOOD = sign(
@@ -115,22 +132,32 @@ GOOD = sign(
 
 
 def resigned(field: str, value: object) -> bytes:
-    return sign(content_of(GOOD) | {"record": make_record().model_dump(exclude_none=True) | {field: value}})
+    return sign(
+        content_of(GOOD) | {"record": make_record().model_dump(exclude_none=True) | {field: value}}
+    )
 
 
 @pytest.mark.slow
-@given(st.one_of(
-    st.binary(max_size=200),
-    json_values.map(lambda value: json.dumps(value).encode()),
-    st.dictionaries(st.sampled_from(["key", "kernel_digest", "record", "digest"]), json_values).map(
-        lambda value: json.dumps(value).encode()),
-    st.builds(resigned, st.sampled_from(sorted(Record.model_fields)), json_values),
-    st.builds(lambda field, value: sign(content_of(GOOD) | {field: value}),
-              st.sampled_from(["key", "kernel_digest", "record"]), json_values),
-))
+@given(
+    st.one_of(
+        st.binary(max_size=200),
+        json_values.map(lambda value: json.dumps(value).encode()),
+        st.dictionaries(
+            st.sampled_from(["key", "kernel_digest", "record", "digest"]), json_values
+        ).map(lambda value: json.dumps(value).encode()),
+        st.builds(resigned, st.sampled_from(sorted(Record.model_fields)), json_values),
+        st.builds(
+            lambda field, value: sign(content_of(GOOD) | {field: value}),
+            st.sampled_from(["key", "kernel_digest", "record"]),
+            json_values,
+        ),
+    )
+)
 @example(b'{"digest": "' + b"\\ud800" * 3 + b'"}')
 @example(b'{"digest":"0","key":1e999,"kernel_digest":0,"record":0}')
-@settings(max_examples=100, deadline=None)  # tests/test_fuzz.py has thousands, from lines that are almost right
+@settings(
+    max_examples=100, deadline=None
+)  # tests/test_fuzz.py has thousands, from lines that are almost right
 def test_no_line_whatsoever_breaks_a_reader_or_passes_for_a_record(line: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         store = Store(folder)

@@ -1,4 +1,5 @@
-"""Names of machines and experiments: none leads out of the store, and each is resolved or refused in one sentence."""
+"""Names of machines and experiments: none leads out of the store, and each is resolved or refused
+in one sentence."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ def test_no_hostile_machine_name_reaches_the_disk(store: Store, name: str) -> No
 
 
 @pytest.mark.parametrize("link", ["folder", "file", "file to nowhere", "quarantine", "temporary"])
-def test_no_symbolic_link_leads_out_of_the_store(store: Store, path: Path, tmp_path: Path, link: str) -> None:
+def test_no_symbolic_link_leads_out_of_the_store(
+    store: Store, path: Path, tmp_path: Path, link: str
+) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     target = outside / f"{ROWS}.jsonl"
@@ -72,15 +75,22 @@ def test_no_symbolic_link_leads_out_of_the_store(store: Store, path: Path, tmp_p
             store.load(MACHINE, NAME)
 
 
-def test_own_rows_lie_apart_and_never_behind_a_link(store: Store, path: Path, tmp_path: Path) -> None:
+def test_own_rows_lie_apart_and_never_behind_a_link(
+    store: Store, path: Path, tmp_path: Path
+) -> None:
     before = tree(store.root)
     put(store.own, MACHINE, NAME, KERNEL, make_record(repeat=7))
     assert (repeats(store), repeats(store.own), store.machines()) == ([0, 1, 2], [7], [MACHINE])
-    assert set(tree(store.root)) - set(before) == {f"own/{MACHINE}/{name}" for name in (f"{ROWS}.jsonl", "grids.json")}
+    assert set(tree(store.root)) - set(before) == {
+        f"own/{MACHINE}/{name}" for name in (f"{ROWS}.jsonl", "grids.json")
+    }
     (store.root / "own").rename(tmp_path / "own")
     for target in (tmp_path / "own", store.root):
         (store.root / "own").symlink_to(target)
-        for call in (lambda: store.own.load(MACHINE, NAME), lambda: store.own.append(MACHINE, make_record(), KERNEL)):
+        for call in (
+            lambda: store.own.load(MACHINE, NAME),
+            lambda: store.own.append(MACHINE, make_record(), KERNEL),
+        ):
             with pytest.raises(Unavailable, match="symbolic link"):
                 call()
         (store.root / "own").unlink()
@@ -91,7 +101,10 @@ def test_machine_names_are_resolved_or_refused_in_one_sentence(store: Store, pat
     assert store.resolve(MACHINE) == MACHINE
     assert store.resolve("this") == "this"
     assert store.resolve("this", this="ice-lake-00000000") == "ice-lake-00000000"
-    for missing, says in (("reference", "^data/reference names no machine$"), ("not-here", "^no machine 'not-here' in data/$")):
+    for missing, says in (
+        ("reference", "^data/reference names no machine$"),
+        ("not-here", "^no machine 'not-here' in data/$"),
+    ):
         with pytest.raises(Unavailable) as refused:
             store.resolve(missing)
         assert re.search(says, refused.value.detail)
@@ -101,12 +114,18 @@ def test_machine_names_are_resolved_or_refused_in_one_sentence(store: Store, pat
 
 
 @pytest.mark.parametrize("text", [b"", b"../x", b"\xff", b"this"])
-def test_a_reference_that_names_no_machine_is_refused(store: Store, path: Path, text: bytes) -> None:
+def test_a_reference_that_names_no_machine_is_refused(
+    store: Store, path: Path, text: bytes
+) -> None:
     (store.root / "reference").write_bytes(text)
     with pytest.raises(Unavailable) as refused:
         store.reference()
     assert refused.value.code == "no-data"
-    assert "no machine" in refused.value.detail if text == b"\xff" else repr(text.decode()) in refused.value.detail
+    assert (
+        "no machine" in refused.value.detail
+        if text == b"\xff"
+        else repr(text.decode()) in refused.value.detail
+    )
 
 
 def test_machine_json_comes_back_and_is_not_touched_without_a_change(store: Store) -> None:
@@ -115,7 +134,10 @@ def test_machine_json_comes_back_and_is_not_touched_without_a_change(store: Stor
     assert store.read_machine(MACHINE) == facts
     # One fact a line, in the order of the alphabet: what a diff of data/ can show.
     assert (store.root / MACHINE / "machine.json").read_text().splitlines()[-3:] == [
-        '  "cpu_model": "Zen 3 </script>",', '  "tlb_reason": null', "}"]
+        '  "cpu_model": "Zen 3 </script>",',
+        '  "tlb_reason": null',
+        "}",
+    ]
     with pytest.raises(ValueError):
         store.write_machine(MACHINE, facts | {"load1": math.nan})  # JSON has no NaN
     assert store.read_machine(MACHINE) == facts

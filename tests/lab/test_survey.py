@@ -1,4 +1,5 @@
-"""The survey: what it asks to be measured, in which order, and that asking twice is asking for the same."""
+"""The survey: what it asks to be measured, in which order, and that asking twice is asking for the
+same."""
 
 from __future__ import annotations
 
@@ -43,12 +44,16 @@ def test_rows_that_are_there_already_ask_for_the_same_points_again():
 @pytest.mark.parametrize("entries", [1024, 3072])
 def test_walks_have_an_interval_that_decides_wherever_their_table_is(entries: int):
     caches = {1: 32 << 10, 2: 2 << 20, 3: 32 << 20}
-    walks = {where: Point(kernel="page_chase", layout="alias", lines=lines, stride_pages=apart)
-             for where, lines, apart in geometry.walk_points(entries, 1, caches)}
+    walks = {
+        where: Point(kernel="page_chase", layout="alias", lines=lines, stride_pages=apart)
+        for where, lines, apart in geometry.walk_points(entries, 1, caches)
+    }
     assert set(walks) == {"L2", "L3", "memory"}
     for point in walks.values():
         assert median_interval(range(survey.repeats_of(point))).coverage >= LEAST_COVERAGE, point
-    assert survey.repeats_of(Point(kernel="page_chase", layout="alias", lines=1024)) == survey.REPEATS
+    assert (
+        survey.repeats_of(Point(kernel="page_chase", layout="alias", lines=1024)) == survey.REPEATS
+    )
 
 
 @pytest.fixture
@@ -60,8 +65,11 @@ def here(store: Store, own_lock: Path, monkeypatch: pytest.MonkeyPatch) -> Rig:
 
 @measuring
 @pytest.mark.endurance
-def test_a_survey_of_this_computer_is_stored_and_not_measured_again(here: Rig, monkeypatch: pytest.MonkeyPatch):
-    """In small: one process a point, no more than 64 pages. What it finds there is this computer's own."""
+def test_a_survey_of_this_computer_is_stored_and_not_measured_again(
+    here: Rig, monkeypatch: pytest.MonkeyPatch
+):
+    """In small: one process a point, no more than 64 pages. What it finds there is this computer's
+    own."""
     monkeypatch.setattr(survey, "TO_LINES", 64)
     frame, lacking = survey.measured(here, "4k", repeats=1, quiet=True)
     assert lacking == [] and set(frame["layout"]) == {"alias", "spread", "packed"}

@@ -22,13 +22,18 @@ POINTS = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in rang
 
 
 class Noisy:
-    """Stands for measure.measure: each point has a median and a noise of its own, and process number r always measures the same."""
+    """Stands for measure.measure: each point has a median and a noise of its own, and process
+    number r always measures the same."""
 
     def __init__(self, noise: dict[Point, float], scale: float = 1.0):
         self.noise, self.scale, self.asked = noise, scale, list[tuple[Point, int]]()
 
     def ns(self, point: Point, repeat: int) -> float:
-        return self.scale * point.lines * np.exp(self.noise.get(point, 0.0) * random.Random(f"{point} {repeat}").gauss())
+        return (
+            self.scale
+            * point.lines
+            * np.exp(self.noise.get(point, 0.0) * random.Random(f"{point} {repeat}").gauss())
+        )
 
     def __call__(self, point: Point, repeat: int, *, state: str, **how: object):
         self.asked.append((point, repeat))
@@ -38,9 +43,15 @@ class Noisy:
 @pytest.fixture
 def go(store: Store, own_lock: Path, monkeypatch: pytest.MonkeyPatch):
     """A campaign of POINTS: five mappings each, nine at most."""
-    monkeypatch.setattr("tlb.lab.build.kernel", lambda name, engine: Kernel(name, engine, ("true",), "a" * 16))
+    monkeypatch.setattr(
+        "tlb.lab.build.kernel", lambda name, engine: Kernel(name, engine, ("true",), "a" * 16)
+    )
     return lambda measure, repeats=5, store=store, **how: campaign.run(
-        a_rig(store, measure=one_by_one(measure)), {NAME: POINTS}, repeats, **{"most": campaign.most(repeats), "quiet": True} | how)
+        a_rig(store, measure=one_by_one(measure)),
+        {NAME: POINTS},
+        repeats,
+        **{"most": campaign.most(repeats), "quiet": True} | how,
+    )
 
 
 @pytest.fixture
@@ -50,20 +61,33 @@ def all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("all_the_time")
-def test_a_wide_point_gets_nine_mappings_and_a_narrow_one_five_and_then_nothing_is_to_do(go, store: Store):
+def test_a_wide_point_gets_nine_mappings_and_a_narrow_one_five_and_then_nothing_is_to_do(
+    go, store: Store
+):
     noise = dict.fromkeys(POINTS[::2], 0.05) | dict.fromkeys(POINTS[1::2], 0.001)
     first = go(measure := Noisy(noise))
-    assert Counter(point for point, _ in measure.asked) == {point: 9 if noise[point] > 0.01 else 5 for point in POINTS}
-    assert [repeat for _, repeat in measure.asked] == sorted(repeat for _, repeat in measure.asked)  # mapping by mapping
+    assert Counter(point for point, _ in measure.asked) == {
+        point: 9 if noise[point] > 0.01 else 5 for point in POINTS
+    }
+    assert [repeat for _, repeat in measure.asked] == sorted(
+        repeat for _, repeat in measure.asked
+    )  # mapping by mapping
     measure.asked.clear()
     again = go(measure)
-    assert (again.measured, again.cached, again.skipped, measure.asked) == (0, first.measured, 0, [])
+    assert (again.measured, again.cached, again.skipped, measure.asked) == (
+        0,
+        first.measured,
+        0,
+        [],
+    )
     for point in POINTS:
         values = [measure.ns(point, repeat) for repeat in range(5)]
         assert (half_width(tuple(values)) > NARROW) == (noise[point] > 0.01)
 
 
-def test_what_follows_the_rounds_takes_a_fifth_of_their_time_for_the_widest_that_are_compared(go, store: Store, monkeypatch):
+def test_what_follows_the_rounds_takes_a_fifth_of_their_time_for_the_widest_that_are_compared(
+    go, store: Store, monkeypatch
+):
     now = [1000.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(mapping.Group, "cost_s", lambda group, point: 1.0)
@@ -77,6 +101,14 @@ def test_what_follows_the_rounds_takes_a_fifth_of_their_time_for_the_widest_that
     go(takes_a_second, compared=lambda point: point.lines % 2 == 0)
     extra = {point for point, repeat in measure.asked if repeat >= 5}
     assert len(measure.asked) == 5 * len(POINTS) + 4 * len(extra)
-    assert len(extra) == len(POINTS) * 5 * campaign.EXTRA_SHARE // 4 and {point.lines % 2 for point in extra} == {0}
-    width = {point: half_width(tuple(measure.ns(point, repeat) for repeat in range(5))) for point in POINTS if point.lines % 2 == 0}
-    assert min(width[point] for point in extra) >= max(width[point] for point in width if point not in extra)
+    assert len(extra) == len(POINTS) * 5 * campaign.EXTRA_SHARE // 4 and {
+        point.lines % 2 for point in extra
+    } == {0}
+    width = {
+        point: half_width(tuple(measure.ns(point, repeat) for repeat in range(5)))
+        for point in POINTS
+        if point.lines % 2 == 0
+    }
+    assert min(width[point] for point in extra) >= max(
+        width[point] for point in width if point not in extra
+    )

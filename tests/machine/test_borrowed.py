@@ -1,5 +1,6 @@
-"""Settings that are borrowed: journalled first, put back in the reverse order, never somebody else's. Under a made-up root; where this
-process may, an endurance run also kills it on this computer's own settings."""
+"""Settings that are borrowed: journalled first, put back in the reverse order, never somebody
+else's. Under a made-up root; where this process may, an endurance run also kills it on this
+computer's own settings."""
 
 from __future__ import annotations
 
@@ -24,12 +25,24 @@ POOL = "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
 JOURNAL = "run/every-load-settings.json"
 MODES = ("always", "defer", "defer+madvise", "madvise", "never")
 # What a measurement does, in its order.
-STEPS = [*((DEFRAG, mode) for mode in MODES), (KSM_PAGES, "20000"), (KSM_SLEEP, "5"), (KSM_RUN, "1"), (KSM_RUN, "2"), (ZRAM, "4096000"),
-         (SWAP, "on"), (POOL, "512"), (POOL, "3"), (DEFRAG, "never")]
+STEPS = [
+    *((DEFRAG, mode) for mode in MODES),
+    (KSM_PAGES, "20000"),
+    (KSM_SLEEP, "5"),
+    (KSM_RUN, "1"),
+    (KSM_RUN, "2"),
+    (ZRAM, "4096000"),
+    (SWAP, "on"),
+    (POOL, "512"),
+    (POOL, "3"),
+    (DEFRAG, "never"),
+]
 KILLS = 67  # the moments around each write, of all steps and most of putting them back
 fork = multiprocessing.get_context("fork")
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has these settings and locks")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux has these settings and locks"
+)
 
 
 class Kernel:
@@ -39,7 +52,14 @@ class Kernel:
         self.root, self.refused = root, set()
         for folder in ("run", "proc"):
             (root / folder).mkdir(parents=True)
-        for name, value in ((KSM_RUN, run), (KSM_PAGES, "100"), (KSM_SLEEP, "20"), (ZRAM, "0"), (POOL, "3"), ("proc/swaps", "Filename\n")):
+        for name, value in (
+            (KSM_RUN, run),
+            (KSM_PAGES, "100"),
+            (KSM_SLEEP, "20"),
+            (ZRAM, "0"),
+            (POOL, "3"),
+            ("proc/swaps", "Filename\n"),
+        ):
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(f"{value}\n")
         (root / DEFRAG).parent.mkdir(parents=True)
@@ -51,8 +71,10 @@ class Kernel:
             raise OSError(16, "Device or resource busy")
         if name == ZRAM and borrowed.value(SWAP, root) == "on":
             raise OSError(16, "Device or resource busy")
-        text = {SWAP: "Filename\n" + "/dev/zram0 partition\n" * (wanted == "on"),
-                DEFRAG: " ".join(f"[{mode}]" if mode == wanted else mode for mode in MODES)}.get(name, wanted)
+        text = {
+            SWAP: "Filename\n" + "/dev/zram0 partition\n" * (wanted == "on"),
+            DEFRAG: " ".join(f"[{mode}]" if mode == wanted else mode for mode in MODES),
+        }.get(name, wanted)
         path = root / ("proc/swaps" if name == SWAP else name)
         new = path.with_name("new")
         new.write_text(f"{text}\n")
@@ -81,7 +103,15 @@ def test_all_is_borrowed_and_put_back_the_last_first(kernel):
         assert borrowed.value(name, kernel.root) == wanted
     assert borrowed.changes(kernel.root)[DEFRAG].before == "madvise"
     restored = restore(kernel.root)
-    assert [one.name for one in restored] == [POOL, SWAP, ZRAM, KSM_RUN, KSM_SLEEP, KSM_PAGES, DEFRAG][-len(restored):]
+    assert [one.name for one in restored] == [
+        POOL,
+        SWAP,
+        ZRAM,
+        KSM_RUN,
+        KSM_SLEEP,
+        KSM_PAGES,
+        DEFRAG,
+    ][-len(restored) :]
     assert not any(one.why for one in restored) and kernel.all() == kernel.first
     assert not (kernel.root / JOURNAL).exists() and restore(kernel.root) == []
 
@@ -95,7 +125,10 @@ def test_somebody_else_s_value_stays_and_is_told(kernel):
     assert defrag.why.endswith(REASONS["setting-changed"].remedy) and restore(kernel.root) == []
 
 
-@pytest.mark.parametrize("content", [b"{", b"[]", b'{"boot": "", "changes": {"etc/passwd": {"before": "", "asked": []}}}'])
+@pytest.mark.parametrize(
+    "content",
+    [b"{", b"[]", b'{"boot": "", "changes": {"etc/passwd": {"before": "", "asked": []}}}'],
+)
 def test_a_journal_that_cannot_be_trusted_stops_everything(kernel, content):
     (kernel.root / JOURNAL).write_bytes(content)
     for act in (lambda: borrow(DEFRAG, "never", kernel.root), lambda: restore(kernel.root)):
@@ -115,8 +148,12 @@ def test_borrowing_puts_back_at_its_end_and_before_its_start(kernel):
 # --- kills
 
 
-def killed_at(step: int, root: Path, steps: list[tuple[str, str]], set_one: Callable[[Path, str, str], None]) -> bool:
-    """Whether a process that does the steps and puts all back was killed, at the `step`-th of the moments around each write."""
+def killed_at(
+    step: int, root: Path, steps: list[tuple[str, str]], set_one: Callable[[Path, str, str], None]
+) -> bool:
+    """Whether a process that does the steps and puts all back was killed, at the `step`-th of the
+    moments around each write."""
+
     def work() -> None:
         moments = count()
 
@@ -126,6 +163,7 @@ def killed_at(step: int, root: Path, steps: list[tuple[str, str]], set_one: Call
                     do()
                     if next(moments) == step:
                         os.kill(os.getpid(), signal.SIGKILL)
+
             return acting
 
         borrowed._set, borrowed._write = around(set_one), around(borrowed._write)
@@ -141,8 +179,13 @@ def killed_at(step: int, root: Path, steps: list[tuple[str, str]], set_one: Call
     return child.exitcode != 0
 
 
-def put_back_after(kills: range, root: Path, steps: list[tuple[str, str]], set_one: Callable[..., None],
-                   all_now: Callable[[], object]) -> int:
+def put_back_after(
+    kills: range,
+    root: Path,
+    steps: list[tuple[str, str]],
+    set_one: Callable[..., None],
+    all_now: Callable[[], object],
+) -> int:
     """How many of them were killed; whatever they had changed is as it was after the next start."""
     first, done = all_now(), 0
     for step in kills:
@@ -165,17 +208,33 @@ def test_a_kill_at_some_steps_is_put_right_by_the_next_start(kernel):
 def test_kills_at_each_step_leave_no_setting_changed(tmp_path, monkeypatch, defrag, run):
     kernel = Kernel(tmp_path / "root", defrag, run)
     monkeypatch.setattr(borrowed, "_set", kernel.set)
-    assert put_back_after(range(0, KILLS, 3), kernel.root, STEPS, kernel.set, kernel.all) == len(range(0, KILLS, 3))
+    assert put_back_after(range(0, KILLS, 3), kernel.root, STEPS, kernel.set, kernel.all) == len(
+        range(0, KILLS, 3)
+    )
 
 
 @pytest.mark.endurance
-@pytest.mark.skipif(not os.access(Path("/", DEFRAG), os.W_OK) or not os.access("/run", os.W_OK), reason="its own settings are root's")
+@pytest.mark.skipif(
+    not os.access(Path("/", DEFRAG), os.W_OK) or not os.access("/run", os.W_OK),
+    reason="its own settings are root's",
+)
 def test_kills_leave_this_computer_s_own_settings_as_they_were():
     root = Path("/")
     assert not borrowed.changes(root), "settings are borrowed now: `tlb housekeeping restore` first"
-    steps = [(DEFRAG, "never"), (DEFRAG, "defer")] + [(name, "21") for name in (KSM_SLEEP,) if borrowed.value(name, root)]
+    steps = [(DEFRAG, "never"), (DEFRAG, "defer")] + [
+        (name, "21") for name in (KSM_SLEEP,) if borrowed.value(name, root)
+    ]
     now = {name: borrowed.value(name, root) for name in (DEFRAG, KSM_SLEEP)}
-    assert put_back_after(range(10), root, steps, borrowed._set, lambda: {name: borrowed.value(name, root) for name in now}) >= 8
+    assert (
+        put_back_after(
+            range(10),
+            root,
+            steps,
+            borrowed._set,
+            lambda: {name: borrowed.value(name, root) for name in now},
+        )
+        >= 8
+    )
 
 
 # --- the command
@@ -183,11 +242,16 @@ def test_kills_leave_this_computer_s_own_settings_as_they_were():
 
 def test_housekeeping_says_what_it_borrows_and_what_is_borrowed_now(kernel, monkeypatch, capsys):
     borrow(DEFRAG, "never", kernel.root)
-    under = {act: partial(getattr(borrowed, act), root=kernel.root) for act in ("names", "changes", "value", "restore")}
+    under = {
+        act: partial(getattr(borrowed, act), root=kernel.root)
+        for act in ("names", "changes", "value", "restore")
+    }
     monkeypatch.setattr(cli.housekeeping, "borrowed", SimpleNamespace(**under))
-    for arguments, parts in ((["housekeeping"], ["minutes", f"/{DEFRAG}: never", "madvise before"]),
-                             (["housekeeping", "restore"], [f"/{DEFRAG}: from never to madvise."]),
-                             (["housekeeping", "restore"], ["nothing to put back"])):
+    for arguments, parts in (
+        (["housekeeping"], ["minutes", f"/{DEFRAG}: never", "madvise before"]),
+        (["housekeeping", "restore"], [f"/{DEFRAG}: from never to madvise."]),
+        (["housekeeping", "restore"], ["nothing to put back"]),
+    ):
         monkeypatch.setattr(sys, "argv", ["tlb", *arguments])
         with pytest.raises(SystemExit) as ended:
             cli.main()

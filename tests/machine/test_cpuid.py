@@ -1,4 +1,5 @@
-"""CPUID: decoders against registers recorded on real CPUs, the live instruction against what Linux reads."""
+"""CPUID: decoders against registers recorded on real CPUs, the live instruction against what Linux
+reads."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ def stated(dump: str) -> set[tuple]:
 def stated_by(read: cpuid.Reader) -> set[tuple]:
     found, unknown = tlbs(read)
     assert not unknown
-    return {(t.level, t.kind, t.pages, t.entries, t.ways or t.ways_between or t.ways) for t in found}
+    return {
+        (t.level, t.kind, t.pages, t.entries, t.ways or t.ways_between or t.ways) for t in found
+    }
 
 
 def test_skylake_states_what_table_3_12_says_of_its_five_descriptors():
@@ -39,8 +42,9 @@ def test_skylake_states_what_table_3_12_says_of_its_five_descriptors():
 
 
 def test_ice_lake_states_separate_buffers_for_loads_and_stores_in_leaf_18():
-    # Matthew Wilcox reads the same off a Core i7-1165G7 on linux-kernel (7 August 2021): 16 entries for
-    # stores, 8 for loads of 1 GiB pages, 1024 in 8 ways at the second level for 4 KiB and 1 GiB pages.
+    # Matthew Wilcox reads the same off a Core i7-1165G7 on linux-kernel (7 August 2021): 16 entries
+    # for stores, 8 for loads of 1 GiB pages, 1024 in 8 ways at the second level for 4 KiB and 1 GiB
+    # pages.
     assert stated(ICE_LAKE) == {
         (1, "instruction", ("4k", "2m", "4m"), 8, 0),
         (1, "store", ("4k", "2m", "4m", "1g"), 16, 0),
@@ -53,7 +57,8 @@ def test_ice_lake_states_separate_buffers_for_loads_and_stores_in_leaf_18():
 
 
 def test_zen_2_has_64_entries_for_every_page_size_and_2048_without_1_gib_pages():
-    # WikiChip, "Zen 2", lists the same sizes. Ways at the second level: the ranges of APM table E-4.
+    # WikiChip, "Zen 2", lists the same sizes. Ways at the second level: the ranges of APM table
+    # E-4.
     assert stated(ZEN_2) == {
         (1, "data", ("4k",), 64, 0),
         (1, "data", ("2m",), 64, 0),
@@ -91,10 +96,21 @@ def amd_second_level(code: int, entries: int) -> list[Tlb]:
 @pytest.mark.parametrize(
     ("code", "ways", "between"),
     [  # AMD64 Architecture Programmer's Manual, volume 3, table E-4
-        (0x1, 1, None), (0x2, 2, None), (0x3, 3, None), (0x4, None, (4, 5)), (0x5, None, (6, 7)),
-        (0x6, None, (8, 15)), (0x7, None, None), (0x8, None, (16, 31)), (0x9, None, None),
-        (0xA, None, (32, 47)), (0xB, None, (48, 63)), (0xC, None, (64, 95)), (0xD, None, (96, 127)),
-        (0xE, None, None), (0xF, 0, None),
+        (0x1, 1, None),
+        (0x2, 2, None),
+        (0x3, 3, None),
+        (0x4, None, (4, 5)),
+        (0x5, None, (6, 7)),
+        (0x6, None, (8, 15)),
+        (0x7, None, None),
+        (0x8, None, (16, 31)),
+        (0x9, None, None),
+        (0xA, None, (32, 47)),
+        (0xB, None, (48, 63)),
+        (0xC, None, (64, 95)),
+        (0xD, None, (96, 127)),
+        (0xE, None, None),
+        (0xF, 0, None),
     ],
 )
 def test_each_associativity_code_of_amd_is_a_number_a_range_or_nothing(code, ways, between):
@@ -156,7 +172,9 @@ def test_any_registers_decode_to_something_or_nothing(table, name, last):
 
     def read(leaf: int, subleaf: int) -> Registers:
         return (
-            Registers(last, ebx, ecx, edx) if leaf == 0 else table.get((leaf, subleaf), Registers(0, 0, 0, 0))
+            Registers(last, ebx, ecx, edx)
+            if leaf == 0
+            else table.get((leaf, subleaf), Registers(0, 0, 0, 0))
         )
 
     found, unknown = tlbs(read)
@@ -174,7 +192,8 @@ linux = pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="needs Lin
 def cpuinfo() -> dict[str, str]:
     block = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
     return {
-        key.strip(): value.strip() for key, _, value in (line.partition(":") for line in block.split("\n"))
+        key.strip(): value.strip()
+        for key, _, value in (line.partition(":") for line in block.split("\n"))
     }
 
 
@@ -197,14 +216,24 @@ def test_the_live_caches_agree_with_sysfs():
     folder = Path(f"/sys/devices/system/cpu/cpu{cpu}/cache")
     if not (folder / "index0/size").exists():
         pytest.skip("sysfs shows no caches here")
-    os.sched_setaffinity(0, {cpu})  # on a hybrid CPU the caches depend on where the instruction runs
+    os.sched_setaffinity(
+        0, {cpu}
+    )  # on a hybrid CPU the caches depend on where the instruction runs
     try:
         found = cpuid.caches(cpuid.read)
     finally:
         os.sched_setaffinity(0, allowed)
-    names = ("level", "type", "size", "coherency_line_size", "ways_of_associativity", "number_of_sets")
+    names = (
+        "level",
+        "type",
+        "size",
+        "coherency_line_size",
+        "ways_of_associativity",
+        "number_of_sets",
+    )
     shown = [
-        [(index / name).read_text().strip() for name in names] for index in sorted(folder.glob("index*"))
+        [(index / name).read_text().strip() for name in names]
+        for index in sorted(folder.glob("index*"))
     ]
     assert [
         [

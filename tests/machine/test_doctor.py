@@ -28,7 +28,12 @@ def test_a_quiet_server_needs_no_advice(tmp_path):
         ("SMT", {"sys/devices/system/cpu/smt/control": "on\n"}),
         ("load", {"proc/loadavg": "3.00 1.00 1.00 3/200 1\n"}),
         ("THP", {"sys/kernel/mm/transparent_hugepage/enabled": "always madvise [never]\n"}),
-        ("THP", {"sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled": "always inherit madvise [never]\n"}),
+        (
+            "THP",
+            {
+                "sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled": "always inherit madvise [never]\n"
+            },
+        ),
         ("mTHP", {"sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled": "always [never]\n"}),
         ("pool 2m", {"sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages": "3\n"}),
         ("pool 1g", {"sys/kernel/mm/hugepages/hugepages-1048576kB/free_hugepages": "0\n"}),
@@ -41,7 +46,9 @@ def test_what_spoils_a_measurement_is_found_and_nothing_else(tmp_path, topic, fi
 
 @pytest.mark.parametrize("reason", ["no-perf", "no-pmu"])
 def test_missing_counters_are_explained(tmp_path, reason):
-    (advice,) = doctor.advice(inspect(tmp_path, here=replace(HERE, probe_pmu=lambda: ("timing", reason))))
+    (advice,) = doctor.advice(
+        inspect(tmp_path, here=replace(HERE, probe_pmu=lambda: ("timing", reason)))
+    )
     assert advice.topic == "perf" and advice.remedy
 
 

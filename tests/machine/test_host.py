@@ -1,4 +1,5 @@
-"""The host: read from trees of files that stand for other computers, and from files that hold anything."""
+"""The host: read from trees of files that stand for other computers, and from files that hold
+anything."""
 
 from __future__ import annotations
 
@@ -44,7 +45,12 @@ def test_a_server_is_read_field_by_field(tmp_path):
     assert (found.microcode, found.logical_cpus, found.usable_cpus) == ("0xd0003f6", 16, (2, 3))
     (cache,) = found.caches  # of the last CPU that may be used, which here is CPU 3
     assert cache.model_dump() == {
-        "level": 1, "kind": "data", "size_bytes": 49152, "line_bytes": 64, "ways": 12, "sets": 64,
+        "level": 1,
+        "kind": "data",
+        "size_bytes": 49152,
+        "line_bytes": 64,
+        "ways": 12,
+        "sets": 64,
         "shared_cpus": (3, 11),
     }
     assert found.core.model_dump() == {"number": 3, "kind": "", "highest_khz": 3_500_000}
@@ -61,9 +67,17 @@ def test_a_server_is_read_field_by_field(tmp_path):
         {"page": "1g", "total": 4, "free": 4, "reserved": 0, "surplus": 0},
     ]
     assert found.hypervisor == "none"
-    assert found.pmu.model_dump() == {"tier": "counters", "reason": None, "devices": ("cpu",), "paranoid": 2}
+    assert found.pmu.model_dump() == {
+        "tier": "counters",
+        "reason": None,
+        "devices": ("cpu",),
+        "paranoid": 2,
+    }
     assert (found.noise.governor, found.noise.smt, found.noise.turbo, found.noise.load1) == (
-        "performance", "off", False, 0.05,
+        "performance",
+        "off",
+        False,
+        0.05,
     )
     assert (found.memory.total_bytes, found.memory.usable_bytes) == (31 * GIB, 16 * GIB)
 
@@ -71,7 +85,11 @@ def test_a_server_is_read_field_by_field(tmp_path):
 def test_an_empty_root_is_a_host_that_knows_nothing(tmp_path):
     found = host.inspect(tmp_path, replace(HERE, cpuid=None))
     assert (
-        found.cpu_model == found.vendor == found.microarchitecture == found.memory.limit_source == "unknown"
+        found.cpu_model
+        == found.vendor
+        == found.microarchitecture
+        == found.memory.limit_source
+        == "unknown"
     )
     assert (found.tlb, found.tlb_reason, found.page_table_levels) == ((), "no-cpuid", None)
     assert (found.thp.enabled, found.mthp, found.pools) == ("absent", {}, ())
@@ -111,43 +129,87 @@ def test_another_computer_has_another_id(tmp_path, files):
 
 THP = "sys/kernel/mm/transparent_hugepage"
 CPU = "sys/devices/system/cpu"
-SHADOWING = {"proc/cpuinfo": CPUINFO.replace("pdpe1gb", "pdpe1gb vmx"), "sys/module/kvm_intel/parameters/ept": "N\n"}
+SHADOWING = {
+    "proc/cpuinfo": CPUINFO.replace("pdpe1gb", "pdpe1gb vmx"),
+    "sys/module/kvm_intel/parameters/ept": "N\n",
+}
 
 
-@pytest.mark.parametrize("files", [
-    {f"{THP}/enabled": "[always] madvise never"}, {f"{THP}/defrag": "[always] never"}, {f"{THP}/khugepaged/pages_to_scan": "8"},
-    {f"{THP}/hugepages-64kB/enabled": "[never]"}, {"proc/cpuinfo": CPUINFO.replace("0xd0003f6", "0xd000400")},
-    {"proc/cpuinfo": CPUINFO.replace(" la57", "")}, {"proc/sys/kernel/numa_balancing": "1"},
-    {f"{CPU}/cpu3/cpufreq/scaling_governor": "powersave"}, {f"{CPU}/intel_pstate/no_turbo": "0"}, {f"{CPU}/smt/control": "on"},
-    {f"{CPU}/vulnerabilities/meltdown": "Vulnerable"}, {f"{CPU}/cpu3/cpufreq/cpuinfo_max_freq": "3300000"}, cache_of(3, "98304K", 3),
-    SHADOWING, {"sys/module/kvm/parameters/nx_huge_pages": "Y"}, {"proc/cmdline": "quiet nopcid"},
-], ids=lambda files: next(iter(files)).rpartition("/")[2])
+@pytest.mark.parametrize(
+    "files",
+    [
+        {f"{THP}/enabled": "[always] madvise never"},
+        {f"{THP}/defrag": "[always] never"},
+        {f"{THP}/khugepaged/pages_to_scan": "8"},
+        {f"{THP}/hugepages-64kB/enabled": "[never]"},
+        {"proc/cpuinfo": CPUINFO.replace("0xd0003f6", "0xd000400")},
+        {"proc/cpuinfo": CPUINFO.replace(" la57", "")},
+        {"proc/sys/kernel/numa_balancing": "1"},
+        {f"{CPU}/cpu3/cpufreq/scaling_governor": "powersave"},
+        {f"{CPU}/intel_pstate/no_turbo": "0"},
+        {f"{CPU}/smt/control": "on"},
+        {f"{CPU}/vulnerabilities/meltdown": "Vulnerable"},
+        {f"{CPU}/cpu3/cpufreq/cpuinfo_max_freq": "3300000"},
+        cache_of(3, "98304K", 3),
+        SHADOWING,
+        {"sys/module/kvm/parameters/nx_huge_pages": "Y"},
+        {"proc/cmdline": "quiet nopcid"},
+    ],
+    ids=lambda files: next(iter(files)).rpartition("/")[2],
+)
 def test_each_setting_that_decides_a_number_is_a_state_of_its_own(tmp_path, files):
     before = host.state(inspect(tmp_path))
     after = host.state(inspect(tmp_path, files))
     assert re.fullmatch(r"[0-9a-f]{12}", before) and after != before
 
 
-@pytest.mark.parametrize("files", [
-    {"proc/loadavg": "5.00 1 1 1/2 3"}, {f"{THP}/khugepaged/full_scans": "78"}, {f"{CPU}/cpu3/cpufreq/scaling_cur_freq": "800000"},
-    {"proc/meminfo": "MemTotal: 32505856 kB\nMemAvailable: 5 kB\n"}, {"sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages": "7"},
-    {"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "9999"},
-    {f"{CPU}/vulnerabilities/itlb_multihit": "KVM: Mitigation: Split huge pages"},  # once a guest has run
-    {f"{CPU}/vulnerabilities/l1tf": "Mitigation: PTE Inversion"},  # before KVM's module is loaded
-    {"proc/cpuinfo": CPUINFO.replace("pdpe1gb", "pdpe1gb vmx")}, {"proc/cmdline": "root=UUID=0123 quiet hostname=secret-host no5lvls"},
-    SHADOWING | {"sys/module/kvm_intel/parameters/ept": "Y\n", "sys/module/kvm/parameters/nx_huge_pages": "N\n"},  # and after it
-], ids=lambda files: "-".join(name.rpartition("/")[2] for name in files))
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"proc/loadavg": "5.00 1 1 1/2 3"},
+        {f"{THP}/khugepaged/full_scans": "78"},
+        {f"{CPU}/cpu3/cpufreq/scaling_cur_freq": "800000"},
+        {"proc/meminfo": "MemTotal: 32505856 kB\nMemAvailable: 5 kB\n"},
+        {"sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages": "7"},
+        {"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "9999"},
+        {
+            f"{CPU}/vulnerabilities/itlb_multihit": "KVM: Mitigation: Split huge pages"
+        },  # once a guest has run
+        {
+            f"{CPU}/vulnerabilities/l1tf": "Mitigation: PTE Inversion"
+        },  # before KVM's module is loaded
+        {"proc/cpuinfo": CPUINFO.replace("pdpe1gb", "pdpe1gb vmx")},
+        {"proc/cmdline": "root=UUID=0123 quiet hostname=secret-host no5lvls"},
+        SHADOWING
+        | {
+            "sys/module/kvm_intel/parameters/ept": "Y\n",
+            "sys/module/kvm/parameters/nx_huge_pages": "N\n",
+        },  # and after it
+    ],
+    ids=lambda files: "-".join(name.rpartition("/")[2] for name in files),
+)
 def test_what_fluctuates_by_itself_is_no_state(tmp_path, files):
     assert host.state(inspect(tmp_path, files)) == host.state(inspect(tmp_path))
 
 
-def test_a_boot_is_told_by_those_of_its_words_that_change_a_translation_and_keeps_the_machine(tmp_path):
+def test_a_boot_is_told_by_those_of_its_words_that_change_a_translation_and_keeps_the_machine(
+    tmp_path,
+):
     plain = inspect(tmp_path)
-    booted = inspect(tmp_path, {"proc/cmdline": "BOOT_IMAGE=/x root=/dev/secret-host ro pti=off no5lvl no5lvl quiet\n"})
+    booted = inspect(
+        tmp_path,
+        {"proc/cmdline": "BOOT_IMAGE=/x root=/dev/secret-host ro pti=off no5lvl no5lvl quiet\n"},
+    )
     assert (plain.boot, booted.boot) == ((), ("no5lvl", "pti=off"))
-    assert host.machine_id(plain) == host.machine_id(booted) and host.state(plain) != host.state(booted)
-    assert json.loads(json.dumps(host.state_facts(booted))) == host.state_facts(booted) and "boot" not in host.state_facts(plain)
-    assert dict(doctor.describe(booted))["booted with"] == "no5lvl pti=off" and "booted with" not in dict(doctor.describe(plain))
+    assert host.machine_id(plain) == host.machine_id(booted) and host.state(plain) != host.state(
+        booted
+    )
+    assert json.loads(json.dumps(host.state_facts(booted))) == host.state_facts(
+        booted
+    ) and "boot" not in host.state_facts(plain)
+    assert dict(doctor.describe(booted))[
+        "booted with"
+    ] == "no5lvl pti=off" and "booted with" not in dict(doctor.describe(plain))
 
 
 # --- what translates
@@ -155,7 +217,10 @@ def test_a_boot_is_told_by_those_of_its_words_that_change_a_translation_and_keep
 
 def cpuid_under(hypervisor: str) -> Callable[[int, int], Registers]:
     """CPUID of a guest whose hypervisor signs so, or of a computer without one."""
-    letters = [int.from_bytes(hypervisor.encode().ljust(12, b"\0")[at:at + 4], "little") for at in (0, 4, 8)]
+    letters = [
+        int.from_bytes(hypervisor.encode().ljust(12, b"\0")[at : at + 4], "little")
+        for at in (0, 4, 8)
+    ]
 
     def read(leaf: int, subleaf: int) -> Registers:
         if hypervisor and leaf in (1, 0x40000000):
@@ -168,28 +233,49 @@ def cpuid_under(hypervisor: str) -> Callable[[int, int], Registers]:
 XEN = "sys/hypervisor"
 
 
-@pytest.mark.parametrize(("signature", "flags", "files", "nested"), [
-    ("", "npt", {}, False),  # bare metal, whatever it could offer
-    ("TCGTCGTCGTCG", "npt", {}, False),
-    ("", "fpu", {f"{XEN}/type": "xen", f"{XEN}/guest_type": "PV"}, False),  # its CPUID is the processor's own
-    ("XenVMMXenVMM", "npt", {f"{XEN}/type": "xen", f"{XEN}/guest_type": "HVM"}, True),
-    ("KVMKVMKVM", "fpu", {}, None),  # ept=0 and a host that shadows look the same from inside
-    ("KVMKVMKVM", "npt", {}, True),
-    ("Microsoft Hv", "fpu", {}, True),
-])
-def test_a_walk_has_two_dimensions_only_where_something_says_so(tmp_path, signature, flags, files, nested):
+@pytest.mark.parametrize(
+    ("signature", "flags", "files", "nested"),
+    [
+        ("", "npt", {}, False),  # bare metal, whatever it could offer
+        ("TCGTCGTCGTCG", "npt", {}, False),
+        (
+            "",
+            "fpu",
+            {f"{XEN}/type": "xen", f"{XEN}/guest_type": "PV"},
+            False,
+        ),  # its CPUID is the processor's own
+        ("XenVMMXenVMM", "npt", {f"{XEN}/type": "xen", f"{XEN}/guest_type": "HVM"}, True),
+        ("KVMKVMKVM", "fpu", {}, None),  # ept=0 and a host that shadows look the same from inside
+        ("KVMKVMKVM", "npt", {}, True),
+        ("Microsoft Hv", "fpu", {}, True),
+    ],
+)
+def test_a_walk_has_two_dimensions_only_where_something_says_so(
+    tmp_path, signature, flags, files, nested
+):
     cpu = {"proc/cpuinfo": CPUINFO.replace("fpu pdpe1gb la57 hypervisor", flags)}
     found = inspect(tmp_path, cpu | files, replace(HERE, cpuid=cpuid_under(signature)))
     assert found.has_nested_walks is nested
     assert found.hypervisor == "xen" if XEN + "/type" in files else found.hypervisor != "xen"
 
 
-@pytest.mark.parametrize(("everybody", "own", "setting"), [
-    ("never", "madvise", "madvise"), ("never", "inherit", "never"), ("always", "never", "never"), ("madvise", None, "madvise"),
-    (None, None, "absent"),
-])
-def test_huge_pages_follow_their_own_setting_and_then_everybodys(tmp_path, everybody, own, setting, mib=512):
-    files = {f"{THP}/hpage_pmd_size": f"{mib << 20}", f"{THP}/enabled": f"[{everybody}]" if everybody else ""}
+@pytest.mark.parametrize(
+    ("everybody", "own", "setting"),
+    [
+        ("never", "madvise", "madvise"),
+        ("never", "inherit", "never"),
+        ("always", "never", "never"),
+        ("madvise", None, "madvise"),
+        (None, None, "absent"),
+    ],
+)
+def test_huge_pages_follow_their_own_setting_and_then_everybodys(
+    tmp_path, everybody, own, setting, mib=512
+):
+    files = {
+        f"{THP}/hpage_pmd_size": f"{mib << 20}",
+        f"{THP}/enabled": f"[{everybody}]" if everybody else "",
+    }
     files |= {f"{THP}/hugepages-{mib << 10}kB/enabled": f"[{own}]"} if own else {}
     plant(tmp_path, files)
     if everybody is None:
@@ -201,13 +287,23 @@ def test_huge_pages_follow_their_own_setting_and_then_everybodys(tmp_path, every
 # --- files that hold anything
 
 # Bytes, text with any alphabet, and damaged versions of what a kernel writes.
-DAMAGED = [*SERVER, "proc/self/cgroup", "proc/self/mountinfo", "sys/fs/cgroup/memory.max", "proc/config.gz",
-           "sys/fs/cgroup/memory.current", "sys/fs/cgroup/memory.stat"]
+DAMAGED = [
+    *SERVER,
+    "proc/self/cgroup",
+    "proc/self/mountinfo",
+    "sys/fs/cgroup/memory.max",
+    "proc/config.gz",
+    "sys/fs/cgroup/memory.current",
+    "sys/fs/cgroup/memory.stat",
+]
 
 
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None)
-@given(st.dictionaries(st.sampled_from(DAMAGED), JUNK, min_size=1, max_size=8), st.sampled_from([HERE, ARM]))
+@given(
+    st.dictionaries(st.sampled_from(DAMAGED), JUNK, min_size=1, max_size=8),
+    st.sampled_from([HERE, ARM]),
+)
 def test_files_of_any_bytes_give_a_host_and_a_proper_id(files, here):
     with tempfile.TemporaryDirectory() as folder:
         mounted = {"proc/self/cgroup": "0::/\n", "proc/self/mountinfo": V2_MOUNT}
@@ -217,7 +313,11 @@ def test_files_of_any_bytes_give_a_host_and_a_proper_id(files, here):
 def test_no_name_of_host_user_or_installation_leaves_the_computer(tmp_path):
     files = {"proc/self/cgroup": "0::/user.slice/alice\n", "proc/self/mountinfo": V2_MOUNT}
     found = inspect(tmp_path, files)
-    shown = found.model_dump_json() + host.machine_id(found) + repr(doctor.describe(found) + doctor.advice(found))
+    shown = (
+        found.model_dump_json()
+        + host.machine_id(found)
+        + repr(doctor.describe(found) + doctor.advice(found))
+    )
     for secret in ("secret-host", "alice", "0123456789abcdef", str(tmp_path)):
         assert secret not in shown
     assert re.fullmatch(r"[0-9a-f]{16}", found.installation)

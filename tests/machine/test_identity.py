@@ -9,8 +9,7 @@ from tlb.machine import host
 
 
 @pytest.mark.parametrize(
-    ("flags", "bits", "levels"),
-    [("la57", 57, 5), ("la57", 48, 4), ("fpu", 57, 4), ("fpu", 48, 4)],
+    ("flags", "bits", "levels"), [("la57", 57, 5), ("la57", 48, 4), ("fpu", 57, 4), ("fpu", 48, 4)]
 )
 def test_five_levels_need_the_address_bits_and_the_kernels_own_flag(tmp_path, flags, bits, levels):
     text = f"flags : {flags}\naddress sizes : 46 bits physical, {bits} bits virtual\n"
@@ -42,7 +41,8 @@ def test_an_arm_kernels_levels_are_those_it_was_built_with(tmp_path, config, lev
 
 
 @pytest.mark.parametrize(
-    ("product", "name"), [("KVM Virtual Machine", "kvm"), ("QEMU x", "qemu"), ("c7g.metal", "unknown")]
+    ("product", "name"),
+    [("KVM Virtual Machine", "kvm"), ("QEMU x", "qemu"), ("c7g.metal", "unknown")],
 )
 def test_an_arm_hypervisor_is_named_only_where_the_firmware_tells(tmp_path, product, name):
     files = {"proc/cpuinfo": GRAVITON, "sys/class/dmi/id/product_name": product}

@@ -18,7 +18,10 @@ def stated(found: Kvm | None) -> Host:
 
 NPT = Kvm(device=True, module="kvm_amd", tables="NPT")
 
-def planted(root: Path, module: str = "", parameter: str = "", value: str = "", device: bool = True) -> Path:
+
+def planted(
+    root: Path, module: str = "", parameter: str = "", value: str = "", device: bool = True
+) -> Path:
     if module:
         folder = root / "sys/module" / module / "parameters"
         folder.mkdir(parents=True)
@@ -30,13 +33,24 @@ def planted(root: Path, module: str = "", parameter: str = "", value: str = "", 
     return root
 
 
-@pytest.mark.parametrize(("module", "parameter", "value", "flags", "expected"), [
-    ("kvm_intel", "ept", "Y\n", {"vmx"}, ("kvm_intel", "EPT")), ("kvm_intel", "ept", "N\n", {"vmx"}, ("kvm_intel", "shadow")),
-    ("kvm_amd", "npt", "1\n", {"svm"}, ("kvm_amd", "NPT")), ("kvm_amd", "npt", "0\n", {"svm"}, ("kvm_amd", "shadow")),
-    ("kvm_amd", "", "", {"svm"}, ("kvm_amd", "unknown")), ("kvm_amd", "npt", "perhaps", {"svm"}, ("kvm_amd", "unknown")),
-    ("kvm_intel", "ept", "Y\n", set(), ("", "none")), ("kvm_pvm", "", "", set(), ("kvm_pvm", "shadow")),
-    ("kvm_other", "", "", set(), ("kvm_other", "unknown")), ("", "", "", {"vmx"}, ("", "none"))])
-def test_kvms_module_says_what_translates(tmp_path: Path, module: str, parameter: str, value: str, flags: set, expected: tuple):
+@pytest.mark.parametrize(
+    ("module", "parameter", "value", "flags", "expected"),
+    [
+        ("kvm_intel", "ept", "Y\n", {"vmx"}, ("kvm_intel", "EPT")),
+        ("kvm_intel", "ept", "N\n", {"vmx"}, ("kvm_intel", "shadow")),
+        ("kvm_amd", "npt", "1\n", {"svm"}, ("kvm_amd", "NPT")),
+        ("kvm_amd", "npt", "0\n", {"svm"}, ("kvm_amd", "shadow")),
+        ("kvm_amd", "", "", {"svm"}, ("kvm_amd", "unknown")),
+        ("kvm_amd", "npt", "perhaps", {"svm"}, ("kvm_amd", "unknown")),
+        ("kvm_intel", "ept", "Y\n", set(), ("", "none")),
+        ("kvm_pvm", "", "", set(), ("kvm_pvm", "shadow")),
+        ("kvm_other", "", "", set(), ("kvm_other", "unknown")),
+        ("", "", "", {"vmx"}, ("", "none")),
+    ],
+)
+def test_kvms_module_says_what_translates(
+    tmp_path: Path, module: str, parameter: str, value: str, flags: set, expected: tuple
+):
     found = kvm.look(planted(tmp_path, module, parameter, value), flags)
     assert (found.module, found.tables, found.device) == (*expected, True)
     assert kvm.describe(found).strip() == kvm.describe(found) != ""
@@ -45,7 +59,12 @@ def test_kvms_module_says_what_translates(tmp_path: Path, module: str, parameter
 def test_kvm_is_no_part_of_a_machines_id_and_of_its_state_only_where_guests_are_slower_for_it():
     with_it, without = stated(NPT), stated(None)
     assert machine_id(with_it) == machine_id(without) and state(with_it) == state(without)
-    for other in (NPT.model_copy(update={"tables": "shadow"}), NPT.model_copy(update={"nx_huge_pages": True})):
-        assert machine_id(stated(other)) == machine_id(with_it) and state(stated(other)) != state(with_it)
+    for other in (
+        NPT.model_copy(update={"tables": "shadow"}),
+        NPT.model_copy(update={"nx_huge_pages": True}),
+    ):
+        assert machine_id(stated(other)) == machine_id(with_it) and state(stated(other)) != state(
+            with_it
+        )
     assert "kvm_amd with NPT" in dict(doctor.describe(with_it)).values()
     assert not any("kvm_amd" in value for value in dict(doctor.describe(without)).values())

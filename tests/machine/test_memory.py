@@ -62,7 +62,11 @@ def test_a_v1_tree_is_walked_to_its_root(tmp_path):
 @pytest.mark.parametrize(
     ("rlimits", "size", "source"),
     [
-        (Rlimits(3 * GIB, None, None), 2 * GIB, "RLIMIT_AS"),  # less the address space that a kernel aligns its arena in
+        (
+            Rlimits(3 * GIB, None, None),
+            2 * GIB,
+            "RLIMIT_AS",
+        ),  # less the address space that a kernel aligns its arena in
         (Rlimits(GIB // 2, None, None), 0, "RLIMIT_AS"),
         (Rlimits(None, GIB, None), GIB, "RLIMIT_DATA"),
         (Rlimits(3 * GIB, GIB, None), GIB, "RLIMIT_DATA"),
@@ -70,7 +74,9 @@ def test_a_v1_tree_is_walked_to_its_root(tmp_path):
 )
 def test_resource_limits_bind(tmp_path, rlimits, size, source):
     assert usable(tmp_path, {}, rlimits) == (size, source)
-    assert usable_memory(tmp_path, rlimits).address_space_bytes == size  # which bind a pool's pages too
+    assert (
+        usable_memory(tmp_path, rlimits).address_space_bytes == size
+    )  # which bind a pool's pages too
 
 
 def test_the_limits_of_this_process_are_read():
@@ -81,7 +87,9 @@ def test_the_limits_of_this_process_are_read():
     )
     if not Path("/proc/meminfo").exists():
         pytest.skip("needs Linux")
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, timeout=60
+    )
     size, source = done.stdout.split(" ", 1)
     assert int(size) <= GIB
     assert source.strip() == "RLIMIT_DATA" or int(size) < GIB
@@ -92,6 +100,13 @@ def test_the_limits_of_this_process_are_read():
 @given(JUNK, JUNK, JUNK)
 def test_cgroup_files_of_any_bytes_give_an_amount_of_memory(cgroup, mountinfo, value):
     with tempfile.TemporaryDirectory() as folder:
-        files = {"proc/self/cgroup": b"0::/" + cgroup, "proc/self/mountinfo": V2_MOUNT.encode() + mountinfo,
-                 "sys/fs/cgroup/memory.max": value}
-        assert 0 <= usable_memory(plant(Path(folder), MEMINFO | files), Rlimits()).usable_bytes <= 16 * GIB
+        files = {
+            "proc/self/cgroup": b"0::/" + cgroup,
+            "proc/self/mountinfo": V2_MOUNT.encode() + mountinfo,
+            "sys/fs/cgroup/memory.max": value,
+        }
+        assert (
+            0
+            <= usable_memory(plant(Path(folder), MEMINFO | files), Rlimits()).usable_bytes
+            <= 16 * GIB
+        )

@@ -9,9 +9,15 @@ from tlb.machine import microarchitecture
 
 @pytest.mark.parametrize(
     ("implementer", "part", "name"),
-    [(0x41, 0xD0C, "Neoverse N1"), (0x41, 0xD49, "Neoverse N2"), (0x41, 0xD4F, "Neoverse V2"),
-     (0x41, 0xD84, "Neoverse V3"), (0x6D, 0xD49, "Neoverse N2"), (0x61, 0xD0C, "unknown"),
-     (None, 1, "unknown")],
+    [
+        (0x41, 0xD0C, "Neoverse N1"),
+        (0x41, 0xD49, "Neoverse N2"),
+        (0x41, 0xD4F, "Neoverse V2"),
+        (0x41, 0xD84, "Neoverse V3"),
+        (0x6D, 0xD49, "Neoverse N2"),
+        (0x61, 0xD0C, "unknown"),
+        (None, 1, "unknown"),
+    ],
 )
 def test_arm_parts_have_the_names_of_cputype_h(implementer, part, name):
     assert microarchitecture.arm_name(implementer, part) == name

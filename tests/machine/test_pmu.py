@@ -27,8 +27,16 @@ def row(value: str, event: str = "cycles:u") -> str:
         (0, row("<not supported>"), ("software", "no-pmu")),
         (0, row("<not counted>"), ("software", "not-counted")),
         (0, "", ("timing", "perf-failed")),
-        (0, "123456,,cycles:u,1000,100.00,,\n", ("timing", "perf-failed")),  # no -j although it was asked for
-        (129, "  Error: unknown switch `j'\n", ("timing", "event-unknown")),  # perf before 5.19, which counts nothing here
+        (
+            0,
+            "123456,,cycles:u,1000,100.00,,\n",
+            ("timing", "perf-failed"),
+        ),  # no -j although it was asked for
+        (
+            129,
+            "  Error: unknown switch `j'\n",
+            ("timing", "event-unknown"),
+        ),  # perf before 5.19, which counts nothing here
         (255, "Error: perf_event_paranoid setting is 4:\n", ("timing", "perf-denied")),
         (2, "WARNING: perf not found for kernel 6.8.0-1\n", ("timing", "no-perf")),
         (-9, row("123456.000000"), ("timing", "perf-failed")),
@@ -46,7 +54,10 @@ def test_any_answer_of_perf_is_a_tier_with_its_reason(status, stderr):
 
 @pytest.mark.parametrize(
     ("error", "expected"),
-    [(subprocess.TimeoutExpired("perf", 20), "perf-failed"), (OSError("exec format"), "perf-failed")],
+    [
+        (subprocess.TimeoutExpired("perf", 20), "perf-failed"),
+        (OSError("exec format"), "perf-failed"),
+    ],
 )
 def test_a_perf_that_hangs_or_does_not_start_leaves_times_alone(error, expected):
     def run(*_, **options):
@@ -57,7 +68,12 @@ def test_a_perf_that_hangs_or_does_not_start_leaves_times_alone(error, expected)
 
 
 def test_the_pmus_of_a_hybrid_cpu_are_both_named(tmp_path):
-    root = plant(tmp_path, {f"sys/bus/event_source/devices/{name}/type": "8" for name in
-                            ("cpu_core", "cpu_atom", "power", "uncore_imc_0", "armv8_pmuv3_0")})
+    root = plant(
+        tmp_path,
+        {
+            f"sys/bus/event_source/devices/{name}/type": "8"
+            for name in ("cpu_core", "cpu_atom", "power", "uncore_imc_0", "armv8_pmuv3_0")
+        },
+    )
     found = pmu.look(root, lambda: ("counters", None))
     assert found.devices == ("armv8_pmuv3_0", "cpu_atom", "cpu_core")

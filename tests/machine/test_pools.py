@@ -1,4 +1,5 @@
-"""The pools of huge pages: what is asked, what is got, and that all of it is put back. Under a made-up root, never this computer's own."""
+"""The pools of huge pages: what is asked, what is got, and that all of it is put back. Under a
+made-up root, never this computer's own."""
 
 from __future__ import annotations
 
@@ -28,11 +29,14 @@ MIB = 2**20
 JOURNAL = "run/every-load-pool.json"
 COUNTS = {"total": "nr", "free": "free", "reserved": "resv", "surplus": "surplus"}
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has these pools and locks")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux has these pools and locks"
+)
 
 
 class Kernel:
-    """Pools under `root` that answer as Linux's do (mm/hugetlb.c, set_max_huge_pages), with `most` pages of each size to give."""
+    """Pools under `root` that answer as Linux's do (mm/hugetlb.c, set_max_huge_pages), with `most`
+    pages of each size to give."""
 
     def __init__(self, root: Path, most: int = 10**6, **pools: dict[str, int]) -> None:
         self.root, self.most, self.asked = root, most, []
@@ -49,7 +53,9 @@ class Kernel:
             path = self.folder(page) / f"{COUNTS[name]}_hugepages"
             whole = path.with_name(f"{path.name}.{os.getpid()}")
             whole.write_text(f"{count}\n")
-            os.rename(whole, path)  # in one step: nobody who looks at sysfs meanwhile reads half of a number
+            os.rename(
+                whole, path
+            )  # in one step: nobody who looks at sysfs meanwhile reads half of a number
 
     def get(self, page: str, name: str = "total") -> int:
         return int((self.folder(page) / f"{COUNTS[name]}_hugepages").read_text())
@@ -60,11 +66,15 @@ class Kernel:
     def set(self, root: Path, page: str, count: int) -> str:
         self.asked.append((page, count))
         total, free, reserved, surplus = (self.get(page, name) for name in COUNTS)
-        while surplus and count > total - surplus:  # growing: first surplus pages become persistent ones
+        while (
+            surplus and count > total - surplus
+        ):  # growing: first surplus pages become persistent ones
             surplus -= 1
         fresh = max(0, min(count - (total - surplus), self.most - total))
         total, free = total + fresh, free + fresh
-        spare = max(0, min(total - surplus - count, free - reserved))  # shrinking: what nobody holds goes back
+        spare = max(
+            0, min(total - surplus - count, free - reserved)
+        )  # shrinking: what nobody holds goes back
         total, free = total - spare, free - spare
         surplus += max(0, total - surplus - count)  # and what is held becomes surplus
         self.put(page, total=total, free=free, surplus=surplus)
@@ -117,7 +127,9 @@ def test_a_kernel_that_gives_fewer_is_told_with_the_remedy_and_what_it_gave_stay
     kernel = machine(most=2)
     got = pools.reserve("1g", 4 * 2**30, kernel.root)
     assert (got.wanted, got.free, got.total, got.added) == (4, 2, 2, 2)
-    assert "(2 of 4 pages of 1g are free)" in got.why and got.why.endswith(REASONS["pool-short"].remedy)
+    assert "(2 of 4 pages of 1g are free)" in got.why and got.why.endswith(
+        REASONS["pool-short"].remedy
+    )
     assert kernel.journal() == {"1g": {"before": 0, "asked": 4, "got": 2}}
     assert [one.why for one in pools.restore(kernel.root)] == [""] and kernel.get("1g") == 0
 
@@ -131,7 +143,9 @@ def test_a_refusal_is_told_in_the_kernel_s_words(tmp_path, monkeypatch):
         return write(fd, data)
 
     monkeypatch.setattr(os, "write", refusing)
-    assert "(0 of 1 pages of 1g are free, Invalid argument)" in pools.reserve("1g", 1, kernel.root).why
+    assert (
+        "(0 of 1 pages of 1g are free, Invalid argument)" in pools.reserve("1g", 1, kernel.root).why
+    )
     assert pools.restore(kernel.root) == []
 
 
@@ -155,7 +169,9 @@ def test_a_pool_that_somebody_else_changed_is_not_restored(machine, theirs):
     kernel.asked.clear()
     (one,) = pools.restore(kernel.root)
     assert (one.total, kernel.get("2m"), kernel.asked) == (theirs, theirs, [])
-    assert f"({theirs} pages of 2m, 0 before)" in one.why and one.why.endswith(REASONS["pool-changed"].remedy)
+    assert f"({theirs} pages of 2m, 0 before)" in one.why and one.why.endswith(
+        REASONS["pool-changed"].remedy
+    )
     kernel.put("2m", total=4, free=4)  # were the entry kept, their 4 would now be taken for ours
     assert pools.restore(kernel.root) == [] and kernel.get("2m") == 4
 
@@ -168,7 +184,8 @@ class Crash(BaseException):
 
 
 def crashing(step: int, patch: pytest.MonkeyPatch, kernel: Kernel) -> None:
-    """Lets the process end at the `step`-th of the moments before and after each write, to the journal or to the pool."""
+    """Lets the process end at the `step`-th of the moments before and after each write, to the
+    journal or to the pool."""
     moments = iter(range(100))
 
     def around(act: Callable[..., object]) -> Callable[..., object]:
@@ -210,18 +227,29 @@ def test_a_crash_at_any_step_of_reserve_is_put_right_by_restore(machine, step, m
     assert not (kernel.root / JOURNAL).exists()
 
 
-acts = st.tuples(st.sampled_from(["reserve", "restore"]), st.integers(1, 12), st.none() | st.integers(0, 7), st.integers(0, 12))
+acts = st.tuples(
+    st.sampled_from(["reserve", "restore"]),
+    st.integers(1, 12),
+    st.none() | st.integers(0, 7),
+    st.integers(0, 12),
+)
 
 
 @pytest.mark.slow
 @settings(deadline=None, max_examples=50)
 @given(st.integers(0, 4), st.integers(0, 4), st.lists(acts, max_size=6))
-def test_whatever_is_reserved_restored_and_crashes_the_last_restore_brings_back_the_first_size(used, free, steps):
+def test_whatever_is_reserved_restored_and_crashes_the_last_restore_brings_back_the_first_size(
+    used, free, steps
+):
     with tempfile.TemporaryDirectory() as folder:
         kernel = Kernel(Path(folder), p2m={"total": used + free, "free": free})
         for name, count, step, most in steps:
             kernel.most = most
-            act = partial(pools.reserve, "2m", count * 2 * MIB) if name == "reserve" else pools.restore
+            act = (
+                partial(pools.reserve, "2m", count * 2 * MIB)
+                if name == "reserve"
+                else pools.restore
+            )
             run(partial(act, root=kernel.root), kernel, step)
         run(partial(pools.restore, kernel.root), kernel, None)
         assert (kernel.get("2m"), kernel.get("2m", "surplus")) == (used + free, 0)
@@ -238,7 +266,15 @@ def test_the_journal_is_on_the_disk_before_the_pool_is_written(machine, monkeypa
     monkeypatch.setattr(os, "replace", noted("replace", os.replace))
     monkeypatch.setattr(pools, "_set", noted("set", kernel.set))
     pools.reserve("2m", 8 * MIB, kernel.root)
-    assert done == ["fsync", "replace", "fsync", "set", "fsync", "replace", "fsync"]  # a file's and its folder's
+    assert done == [
+        "fsync",
+        "replace",
+        "fsync",
+        "set",
+        "fsync",
+        "replace",
+        "fsync",
+    ]  # a file's and its folder's
 
 
 # --- the journal
@@ -256,9 +292,18 @@ def changed(**fields: object) -> bytes:
 
 
 BAD = [
-    b"", b"[]", b"\xff\xfe", b"[" * 10000, whole(GOOD)[:-1], b'{"boot": ""}',
+    b"",
+    b"[]",
+    b"\xff\xfe",
+    b"[" * 10000,
+    whole(GOOD)[:-1],
+    b'{"boot": ""}',
     whole({"boot": "", "changes": {"../2m": GOOD["changes"]["2m"]}}),
-    changed(before=-1), changed(before=True), changed(asked=None), changed(got=4.0), changed(more=1),
+    changed(before=-1),
+    changed(before=True),
+    changed(asked=None),
+    changed(got=4.0),
+    changed(more=1),
 ]
 
 
@@ -299,14 +344,20 @@ def denied(monkeypatch: pytest.MonkeyPatch, number: int = errno.EACCES) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.EACCES])
-def test_without_root_the_command_for_sudo_is_given_in_full_and_nothing_is_touched(machine, monkeypatch, number):
+def test_without_root_the_command_for_sudo_is_given_in_full_and_nothing_is_touched(
+    machine, monkeypatch, number
+):
     kernel = machine(p2m={"total": 1})
     denied(monkeypatch, number)
     with pytest.raises(Unavailable) as caught:
         pools.reserve("2m", 5 * MIB, kernel.root)
     assert caught.value.code == "pool-denied" and os.strerror(number) in caught.value.detail
     sudo, program, *arguments = shlex.split(re.search(r"`(.+?)`", str(caught.value))[1])
-    assert sudo == "sudo" and Path(program).is_absolute() and arguments == ["pool", "reserve", "--pages", "2m", "--size", "6MiB"]
+    assert (
+        sudo == "sudo"
+        and Path(program).is_absolute()
+        and arguments == ["pool", "reserve", "--pages", "2m", "--size", "6MiB"]
+    )
     assert kernel.asked == [] and not (kernel.root / JOURNAL).exists()
 
 
@@ -327,7 +378,9 @@ def test_processes_at_once_leave_a_journal_that_restores(machine):
     for process in processes:
         process.join(60)
     assert [process.exitcode for process in processes] == [0] * 4
-    assert kernel.get("2m", "free") == 40 and kernel.journal() == {"2m": {"before": 3, "asked": 43, "got": 43}}
+    assert kernel.get("2m", "free") == 40 and kernel.journal() == {
+        "2m": {"before": 3, "asked": 43, "got": 43}
+    }
     assert pools.restore(kernel.root) == [("2m", 43, 3, "")]
 
 
@@ -335,10 +388,16 @@ def test_processes_at_once_leave_a_journal_that_restores(machine):
 
 
 @pytest.fixture
-def tlb(machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Runs `tlb pool ...` on the made-up computer: its exit status and what it printed to both streams."""
+def tlb(
+    machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """Runs `tlb pool ...` on the made-up computer: its exit status and what it printed to both
+    streams."""
     kernel = machine(p2m={"total": 2, "free": 1}, p1g={}, most=9)
-    under = {act.__name__: partial(act, root=kernel.root) for act in (pools.look, pools.changes, pools.reserve, pools.restore)}
+    under = {
+        act.__name__: partial(act, root=kernel.root)
+        for act in (pools.look, pools.changes, pools.reserve, pools.restore)
+    }
     monkeypatch.setattr(cli.pool, "pools", SimpleNamespace(**under))
 
     def called(*arguments: str) -> tuple[int, str, str]:
@@ -355,7 +414,11 @@ def tlb(machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
 
 
 def test_pool_reserve_and_restore_say_what_they_did(tlb):
-    assert tlb("reserve", "--pages", "2m", "--size", "8 MiB") == (0, "2m: 4 of 4 pages asked are free; 3 were added, the pool has 5.\n", "")
+    assert tlb("reserve", "--pages", "2m", "--size", "8 MiB") == (
+        0,
+        "2m: 4 of 4 pages asked are free; 3 were added, the pool has 5.\n",
+        "",
+    )
     assert "2m: 2 pages before, 5 given of 5 asked; `tlb pool restore`" in tlb()[1]
     assert tlb("restore") == (0, "2m: from 5 pages to 2.\n", "")
     assert tlb("restore") == (0, "No pool was changed, so there is nothing to put back.\n", "")
@@ -363,13 +426,26 @@ def test_pool_reserve_and_restore_say_what_they_did(tlb):
 
 def test_a_damaged_journal_is_one_line_and_ends_with_1(tlb):
     (tlb.kernel.root / JOURNAL).write_text("{")
-    for arguments in ((), ("--json",), ("restore",), ("reserve", "--pages", "2m", "--size", "1GiB")):
+    for arguments in (
+        (),
+        ("--json",),
+        ("restore",),
+        ("reserve", "--pages", "2m", "--size", "1GiB"),
+    ):
         status, out, err = tlb(*arguments)
         assert (status, out, len(err.splitlines())) == (1, "", 1)
         assert err.startswith(REASONS["pool-journal"].sentence.removesuffix("."))
 
 
-@pytest.mark.parametrize("line", ["reserve --pages 2m", "reserve --pages thp --size 1GiB", "reserve --pages 2m --size -1", "restore 2m"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "reserve --pages 2m",
+        "reserve --pages thp --size 1GiB",
+        "reserve --pages 2m --size -1",
+        "restore 2m",
+    ],
+)
 def test_a_wrong_argument_is_one_line_and_exit_2(tlb, line):
     status, out, err = tlb(*line.split())
     assert (status, out, len(err.splitlines())) == (2, "", 1)

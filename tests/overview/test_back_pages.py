@@ -1,4 +1,5 @@
-"""The pages about method and about doing it again: the rates that they promise, the rows that they count, and no rows."""
+"""The pages about method and about doing it again: the rates that they promise, the rows that they
+count, and no rows."""
 
 from __future__ import annotations
 
@@ -16,7 +17,14 @@ from tlb.report import page
 from tlb.report.chapter import Chapter
 from tlb.report.verdicts import WRONG_BY_CHANCE
 
-PARAMETERS = {"machine": "zen-9-00000000", "profile": "quick", "max_working_set": "profile", "repeats": 0, "minutes": 0.0, "engine": "c"}
+PARAMETERS = {
+    "machine": "zen-9-00000000",
+    "profile": "quick",
+    "max_working_set": "profile",
+    "repeats": 0,
+    "minutes": 0.0,
+    "engine": "c",
+}
 MACHINE = PARAMETERS["machine"]
 
 
@@ -35,7 +43,9 @@ def test_the_rule_s_rates_are_those_that_the_page_promises():
     assert (rates["decided a fifth beyond it, %"] > rates["decided on the line, %"]).all()
 
 
-@pytest.mark.parametrize(("name", "module"), [("method", method), ("reproducibility", reproducibility)])
+@pytest.mark.parametrize(
+    ("name", "module"), [("method", method), ("reproducibility", reproducibility)]
+)
 def test_a_page_without_rows_gives_reasons(name: str, module: ModuleType, tmp_path):
     chapter = stored(tmp_path)
     told = page.written(name, lambda names: module.Analysis(chapter, names))

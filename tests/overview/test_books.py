@@ -1,4 +1,5 @@
-"""Nine machines that never were, each a whole book: what is said of one kind of machine is not said of another."""
+"""Nine machines that never were, each a whole book: what is said of one kind of machine is not said
+of another."""
 
 from __future__ import annotations
 
@@ -15,17 +16,24 @@ WHOLE = "bare metal with whole pages"
 ARM = r"\bPML|\bCR3\b|AMD's cores"
 BARE = r"your provider|\bthe hypervisor lets|host splinters|host's table of the same"
 FALSE: dict[str, str] = {
-    "an Oryon-like core": f"{ARM}|{BARE}", "a Cortex-A53-like core": f"{ARM}|{BARE}|ways in the first level",
-    "base pages of 64 KiB": f"{ARM}|{BARE}|walks four levels|in pages of 4 KiB with", "bare metal with whole pages": BARE,
+    "an Oryon-like core": f"{ARM}|{BARE}",
+    "a Cortex-A53-like core": f"{ARM}|{BARE}|ways in the first level",
+    "base pages of 64 KiB": f"{ARM}|{BARE}|walks four levels|in pages of 4 KiB with",
+    "bare metal with whole pages": BARE,
     "a Zen that joins neighbours": "bare metal: a translation is one walk",
     "an emulator": r"walk here has two dimensions|is the processor's own|It spans a piece: the host backs",
-    "a filtered PMU": r"counters answer|walks are counted where", "one level": r"\bSTLB\b: ",
+    "a filtered PMU": r"counters answer|walks are counted where",
+    "one level": r"\bSTLB\b: ",
     "sweeps that end in the caches": r"trips? to memory",
 }
 
 
-@pytest.mark.parametrize("name", [  # a book takes eight seconds
-    name if name == WHOLE else pytest.param(name, marks=pytest.mark.endurance) for name in BOOKS])
+@pytest.mark.parametrize(
+    "name",
+    [  # a book takes eight seconds
+        name if name == WHOLE else pytest.param(name, marks=pytest.mark.endurance) for name in BOOKS
+    ],
+)
 def test_each_book_says_nothing_that_is_false_of_its_machine(name: str):
     texts = said(name)
     assert len(texts) > 200
@@ -36,25 +44,43 @@ def test_each_book_says_nothing_that_is_false_of_its_machine(name: str):
 
 @pytest.mark.endurance
 def test_no_claim_about_the_first_level_is_decided_where_nobody_knows_which_one_shows():
-    first = {where.split(", ")[1] for _, where, _ in said("a Cortex-A53-like core") if where.startswith(("first-level-64", "below-100"))}
+    first = {
+        where.split(", ")[1]
+        for _, where, _ in said("a Cortex-A53-like core")
+        if where.startswith(("first-level-64", "below-100"))
+    }
     assert first == {"cannot tell"}
 
 
 @pytest.mark.endurance
 def test_a_sentence_about_x86_is_not_tested_on_another_kind():
-    (word,) = {where.split(", ")[1] for _, where, _ in said("base pages of 64 KiB") if where.startswith("four-levels-on-x86")}
+    (word,) = {
+        where.split(", ")[1]
+        for _, where, _ in said("base pages of 64 KiB")
+        if where.startswith("four-levels-on-x86")
+    }
     assert word == "not testable here"
 
 
-@pytest.mark.parametrize("page", [page if page.name in ("stlb_cliff", "hugepages") else pytest.param(page, marks=pytest.mark.endurance)
-                                  for page in BOOKS[WHOLE].pages()], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    [
+        page
+        if page.name in ("stlb_cliff", "hugepages")
+        else pytest.param(page, marks=pytest.mark.endurance)
+        for page in BOOKS[WHOLE].pages()
+    ],
+    ids=lambda page: page.name,
+)
 def test_a_notebook_runs_to_its_end_where_nothing_was_measured(page: Page):
     page.frame, page.documents = page.frame[:0], {}
     assert any("lacking" in where for where, _ in page.execute().said)
 
 
 @pytest.mark.endurance
-@pytest.mark.parametrize("page", [page for page in BOOKS[WHOLE].pages() if len(page.frame)], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page in BOOKS[WHOLE].pages() if len(page.frame)], ids=lambda page: page.name
+)
 def test_a_notebook_runs_to_its_end_whatever_a_short_run_left_out(page: Page):
     """A kernel's mode, or a page size, is what a campaign leaves out as a whole."""
     whole = page.frame

@@ -1,4 +1,5 @@
-"""The book about this computer: what it compares comes first, and what it cannot begin is said before a second is spent."""
+"""The book about this computer: what it compares comes first, and what it cannot begin is said
+before a second is spent."""
 
 from __future__ import annotations
 
@@ -29,15 +30,26 @@ from tlb.report import parameters, publish
 from tlb.report.chapter import Chapter
 from tlb.system.files import ROOT
 
-CHAPTERS = {"stlb_cliff": stlb_cliff, "strides": strides, "walk_anatomy": walk_anatomy, "graph_walk": graph_walk, "hugepages": hugepages,
-            "keeping_pages": keeping_pages, "tlb_blocking": tlb_blocking, "churn": churn, "virtualization": virtualization,
-            "code": code, "page_faults": page_faults}
+CHAPTERS = {
+    "stlb_cliff": stlb_cliff,
+    "strides": strides,
+    "walk_anatomy": walk_anatomy,
+    "graph_walk": graph_walk,
+    "hugepages": hugepages,
+    "keeping_pages": keeping_pages,
+    "tlb_blocking": tlb_blocking,
+    "churn": churn,
+    "virtualization": virtualization,
+    "code": code,
+    "page_faults": page_faults,
+}
 ASKED = {"machine": "this", "profile": "quick", "minutes": 10.0}
 
 
 @pytest.fixture
 def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What the book asks for: a campaign (its grids, whether its first round), a survey, documents, a site."""
+    """What the book asks for: a campaign (its grids, whether its first round), a survey, documents,
+    a site."""
     told: list[Any] = []
     monkeypatch.setenv("TLB_DATA", str(tmp_path / "data"))
     monkeypatch.setattr(publish, "book", lambda given: told.append("site") or tmp_path)
@@ -57,30 +69,49 @@ def measures(monkeypatch: pytest.MonkeyPatch, told: list[Any], *measured: int) -
     monkeypatch.setattr(Chapter, "campaign", run)
 
 
-def test_there_is_a_site_after_the_first_round_and_one_at_the_end(told: list[Any], monkeypatch: pytest.MonkeyPatch):
+def test_there_is_a_site_after_the_first_round_and_one_at_the_end(
+    told: list[Any], monkeypatch: pytest.MonkeyPatch
+):
     measures(monkeypatch, told, 300, 900)
     campaign.book(ASKED)
-    assert told == [(set(CHAPTERS), True), "site", "survey", (set(CHAPTERS), False), "documents", "site"]
+    assert told == [
+        (set(CHAPTERS), True),
+        "site",
+        "survey",
+        (set(CHAPTERS), False),
+        "documents",
+        "site",
+    ]
 
 
 @pytest.mark.parametrize("minutes", [1.0, 40.0])
-def test_the_last_site_is_built_within_the_time(told: list[Any], monkeypatch: pytest.MonkeyPatch, minutes: float):
-    """One bar shows all of it, the site to come included. The first round has all the time: without it no chapter has anything to show."""
+def test_the_last_site_is_built_within_the_time(
+    told: list[Any], monkeypatch: pytest.MonkeyPatch, minutes: float
+):
+    """One bar shows all of it, the site to come included. The first round has all the time: without
+    it no chapter has anything to show."""
     given: list[tuple[float, float]] = []
 
-    def run(chapter: Chapter, grids: dict, *, seconds: float, progress: Progress, **_: object) -> Outcome:
+    def run(
+        chapter: Chapter, grids: dict, *, seconds: float, progress: Progress, **_: object
+    ) -> Outcome:
         given.append((seconds, progress.later_s))
         return Outcome()
 
     monkeypatch.setattr(Chapter, "campaign", run)
     campaign.book(ASKED | {"minutes": minutes})
     at_end = campaign.SITE_S + campaign.DOCUMENTS_S
-    assert [later_s for _, later_s in given] == [at_end + campaign.SITE_S + campaign.SURVEY_S, at_end]
+    assert [later_s for _, later_s in given] == [
+        at_end + campaign.SITE_S + campaign.SURVEY_S,
+        at_end,
+    ]
     for (seconds, _), kept_s in zip(given, (0, at_end), strict=True):
         assert max(60 * minutes - kept_s - 10, 0) <= seconds <= max(60 * minutes - kept_s, 0)
 
 
-def test_a_site_is_not_built_again_of_the_same_rows_and_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_a_site_is_not_built_again_of_the_same_rows_and_sources(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
     executed: list[int] = []
     (data := tmp_path / "data" / "own").mkdir(parents=True)
     monkeypatch.setenv("TLB_DATA", str(tmp_path / "data"))
@@ -98,7 +129,11 @@ def test_a_site_is_not_built_again_of_the_same_rows_and_sources(monkeypatch: pyt
     monkeypatch.setattr(publish, "each", lambda chapters, run: None)
     monkeypatch.setattr(publish, "build_site", build_site)
     first = publish.book(ASKED)
-    assert publish.book(ASKED) == first and publish.book(ASKED | {"minutes": 3.0}) == first and len(executed) == 1
+    assert (
+        publish.book(ASKED) == first
+        and publish.book(ASKED | {"minutes": 3.0}) == first
+        and len(executed) == 1
+    )
     (data / "page_chase.jsonl").write_text("a row")
     assert publish.book(ASKED) == first and len(executed) == 2
     (tmp_path / "book" / "page.md").write_text("a page")
@@ -106,14 +141,18 @@ def test_a_site_is_not_built_again_of_the_same_rows_and_sources(monkeypatch: pyt
     assert publish.book(ASKED | {"profile": "smoke"}) == first and len(executed) == 4
 
 
-def test_of_a_published_machine_nothing_is_measured(told: list[Any], monkeypatch: pytest.MonkeyPatch):
+def test_of_a_published_machine_nothing_is_measured(
+    told: list[Any], monkeypatch: pytest.MonkeyPatch
+):
     measures(monkeypatch, told)
     campaign.book(ASKED | {"machine": "reference"})
     assert told == ["site"]
 
 
 @pytest.mark.parametrize("wrong", [{"minutes": float("nan")}, {"profile": "x"}, {"mnutes": 1.0}])
-def test_a_bad_parameter_is_refused_before_anything_begins(told: list[Any], monkeypatch: pytest.MonkeyPatch, wrong: dict):
+def test_a_bad_parameter_is_refused_before_anything_begins(
+    told: list[Any], monkeypatch: pytest.MonkeyPatch, wrong: dict
+):
     measures(monkeypatch, told)
     with pytest.raises(Unavailable) as why:
         campaign.book(ASKED | wrong)
@@ -124,5 +163,7 @@ def test_each_chapter_has_points_that_its_claims_compare():
     compared = campaign.compared(scope(2**30))
     for name, chapter in CHAPTERS.items():
         assert any(map(compared, chapter.grid.points(scope(2**30)))), name
-    chapters = {name for name in parameters.table_of_contents() if (ROOT / "experiments" / name).is_dir()}
+    chapters = {
+        name for name in parameters.table_of_contents() if (ROOT / "experiments" / name).is_dir()
+    }
     assert chapters - {"your_machine", "your_program"} == set(CHAPTERS)

@@ -1,4 +1,5 @@
-"""`tlb compare`: on machines whose truth is known, how often it is wrong and what it finds; and what cannot be compared."""
+"""`tlb compare`: on machines whose truth is known, how often it is wrong and what it finds; and
+what cannot be compared."""
 
 from __future__ import annotations
 
@@ -50,11 +51,26 @@ def words(a: pd.DataFrame, b: pd.DataFrame) -> Counter[str]:
     return Counter(quantity.verdict for quantity in found)
 
 
-@pytest.mark.parametrize(("noise", "processes"), [(0.02, 5), (0.1, 9), *(pytest.param(*rare, marks=pytest.mark.endurance) for rare in (
-    (0.005, 5), (0.005, 9), (0.02, 9), (0.1, 5)))])
+@pytest.mark.parametrize(
+    ("noise", "processes"),
+    [
+        (0.02, 5),
+        (0.1, 9),
+        *(
+            pytest.param(*rare, marks=pytest.mark.endurance)
+            for rare in ((0.005, 5), (0.005, 9), (0.02, 9), (0.1, 5))
+        ),
+    ],
+)
 def test_a_machine_seldom_differs_from_itself(noise: float, processes: int):
     truth = replace(NOISY, noise=noise)
-    told = sum((words(*(sided(frame(truth, POINTS, processes, seed)) for seed in (2 * k, 2 * k + 1))) for k in range(3)), Counter())
+    told = sum(
+        (
+            words(*(sided(frame(truth, POINTS, processes, seed)) for seed in (2 * k, 2 * k + 1)))
+            for k in range(3)
+        ),
+        Counter(),
+    )
     assert told[DIFFERS] <= 0.05 * told.total()
     assert noise > 0.05 or told[SAME] >= 0.9 * told.total()  # and it says so, where noise lets it
 
@@ -66,7 +82,9 @@ def test_measured_rows_drawn_again_seldom_differ_from_themselves(machine: str):
     again = drawn_again(rows[rows["kernel"] == "page_chase"], ["layout", "order", "lines", "pages"])
     random, told = np.random.default_rng(1), Counter()
     for _ in range(3):
-        times = pd.Series([NOISY.time_ns(point) * ns for point in POINTS for ns in again(random, 14)])
+        times = pd.Series(
+            [NOISY.time_ns(point) * ns for point in POINTS for ns in again(random, 14)]
+        )
         both = frame(NOISY, POINTS, 14).assign(ns_per_access=times)
         told += words(sided(both[both["repeat"] < 7]), sided(both[both["repeat"] >= 7]))
     assert told[DIFFERS] <= 0.05 * told.total()
@@ -78,10 +96,14 @@ def test_a_fifth_is_found_where_it_is_and_nowhere_else(factor: float):
     is_slow = slower["layout"] == "spread"
     slower["ns_per_access"] *= np.where(is_slow, factor, 1.0)
     found = compared(sided(frame(NOISY, POINTS, 5, seed=1)), sided(slower), ["stlb_cliff"])
-    by_layout = {layout: [q for q in found if q.point["layout"] == layout] for layout in ("spread", "packed")}
+    by_layout = {
+        layout: [q for q in found if q.point["layout"] == layout] for layout in ("spread", "packed")
+    }
     assert sum(q.verdict == DIFFERS for q in by_layout["spread"]) >= 0.9 * len(by_layout["spread"])
     assert sum(q.verdict == DIFFERS for q in by_layout["packed"]) <= 0.05 * len(by_layout["packed"])
-    assert all((q.pair.logs.value > 0) == (factor > 1) for q in by_layout["spread"] if q.verdict == DIFFERS)
+    assert all(
+        (q.pair.logs.value > 0) == (factor > 1) for q in by_layout["spread"] if q.verdict == DIFFERS
+    )
 
 
 def test_of_fewer_than_five_processes_nothing_is_told_however_far_apart():
@@ -90,11 +112,16 @@ def test_of_fewer_than_five_processes_nothing_is_told_however_far_apart():
 
 
 def in_runs(by: float, seed: int) -> pd.DataFrame:
-    """Nine processes a point in three runs, in each of which a point is this much, relatively, off what it is."""
+    """Nine processes a point in three runs, in each of which a point is this much, relatively, off
+    what it is."""
     rows, random = frame(replace(NOISY, noise=0.005), POINTS, 9, seed), np.random.default_rng(seed)
     offsets = random.normal(scale=by, size=(len(POINTS), 3))
     each = offsets[np.repeat(np.arange(len(POINTS)), 9), rows["repeat"] % 3]
-    return rows.assign(ns_per_access=rows["ns_per_access"] * np.exp(each), run=rows["repeat"] % 3, chapter="stlb_cliff")
+    return rows.assign(
+        ns_per_access=rows["ns_per_access"] * np.exp(each),
+        run=rows["repeat"] % 3,
+        chapter="stlb_cliff",
+    )
 
 
 def test_what_a_machine_s_own_runs_differ_by_is_no_difference_between_two():
@@ -104,23 +131,36 @@ def test_what_a_machine_s_own_runs_differ_by_is_no_difference_between_two():
 
 def test_what_is_beyond_the_runs_of_both_is_one():
     slower = in_runs(0.01, 2)
-    assert words(in_runs(0.01, 1), slower.assign(ns_per_access=1.2 * slower["ns_per_access"]))[DIFFERS] >= 0.9 * len(POINTS)
+    assert words(in_runs(0.01, 1), slower.assign(ns_per_access=1.2 * slower["ns_per_access"]))[
+        DIFFERS
+    ] >= 0.9 * len(POINTS)
 
 
 def test_more_comparisons_hold_each_to_more():
     a, b = (sided(frame(NOISY, POINTS, 5, seed)) for seed in (1, 2))
-    (few, *_), many = compared(*(side[side["lines"] == 16] for side in (a, b)), ["stlb_cliff"]), compared(a, b, ["stlb_cliff"])
+    (few, *_), many = (
+        compared(*(side[side["lines"] == 16] for side in (a, b)), ["stlb_cliff"]),
+        compared(a, b, ["stlb_cliff"]),
+    )
     (same,) = [quantity for quantity in many if quantity.point == few.point]
     assert few.among < same.among == len(POINTS) and few.pair == same.pair
-    assert few.would_show < same.would_show and few.ratio.low > same.ratio.low and few.ratio.high < same.ratio.high
+    assert (
+        few.would_show < same.would_show
+        and few.ratio.low > same.ratio.low
+        and few.ratio.high < same.ratio.high
+    )
     barely = few._replace(pair=few.pair._replace(ratio=Interval(1.1, 1.001, 1.2)))
     assert barely._replace(among=1).verdict == DIFFERS != barely._replace(among=1000).verdict
 
 
 def test_the_other_way_round_it_says_the_same():
     a, b = in_runs(0.02, 1), sided(frame(replace(NOISY, walk_ns=12.0), POINTS, 5))
-    there, back = ({str(q.point): q for q in compared(*sides, ["stlb_cliff"])} for sides in ((a, b), (b, a)))
-    assert {key: q.verdict for key, q in there.items()} == {key: q.verdict for key, q in back.items()}
+    there, back = (
+        {str(q.point): q for q in compared(*sides, ["stlb_cliff"])} for sides in ((a, b), (b, a))
+    )
+    assert {key: q.verdict for key, q in there.items()} == {
+        key: q.verdict for key, q in back.items()
+    }
     assert len({q.verdict for q in there.values()}) > 1
 
 
@@ -131,12 +171,28 @@ def host(**changes: object) -> hosts.Host:
     return Stated(changes=changes).host()
 
 
-def records(ns: float, state: str = "00112233aabb", day: str = "2025-01-31", lines: tuple[int, ...] = (64, 4096), processes: int = 5,
-            **fields: object) -> list[Record]:
+def records(
+    ns: float,
+    state: str = "00112233aabb",
+    day: str = "2025-01-31",
+    lines: tuple[int, ...] = (64, 4096),
+    processes: int = 5,
+    **fields: object,
+) -> list[Record]:
     """Processes a thousandth apart."""
-    return [make_record(lines=n, repeat=k, ns_per_access=ns * (1 + k * 2 % 5 / 1000), state=state, started_at=f"{day}T12:{k:02}:00Z",
-                        elapsed_ns=1e7 + next(PROCESS), **fields)
-            for n in lines for k in range(processes)]
+    return [
+        make_record(
+            lines=n,
+            repeat=k,
+            ns_per_access=ns * (1 + k * 2 % 5 / 1000),
+            state=state,
+            started_at=f"{day}T12:{k:02}:00Z",
+            elapsed_ns=1e7 + next(PROCESS),
+            **fields,
+        )
+        for n in lines
+        for k in range(processes)
+    ]
 
 
 @pytest.fixture
@@ -148,7 +204,10 @@ def data(tmp_path: Path, monkeypatch) -> Store:
 @pytest.fixture
 def two(data: Store) -> Store:
     """B takes twice as long on each point, and knows a counter."""
-    for machine, ns, described in ((A, 5.0, host()), (B, 10.0, host(cpu_model="Imagined", microcode="0x2", hypervisor="kvm"))):
+    for machine, ns, described in (
+        (A, 5.0, host()),
+        (B, 10.0, host(cpu_model="Imagined", microcode="0x2", hypervisor="kvm")),
+    ):
         states.describe(data, machine, described)
         put(data, machine, "stlb_cliff", KERNEL, *records(ns, state=hosts.state(described)))
     return data
@@ -156,7 +215,9 @@ def two(data: Store) -> Store:
 
 def run(monkeypatch, capsys, *arguments: str) -> tuple[int, str, str]:
     monkeypatch.setattr(sys, "argv", ["tlb", "compare", *arguments])
-    monkeypatch.setattr(cli.shown, "out", Console(soft_wrap=True, width=200))  # whatever the terminal
+    monkeypatch.setattr(
+        cli.shown, "out", Console(soft_wrap=True, width=200)
+    )  # whatever the terminal
     with pytest.raises(SystemExit) as ended:
         cli.main()
     told = capsys.readouterr()
@@ -166,16 +227,31 @@ def run(monkeypatch, capsys, *arguments: str) -> tuple[int, str, str]:
 def test_each_point_has_both_medians_their_ratio_and_a_verdict(two: Store):
     comparison = compare(A, B)
     assert [(q.chapter, q.point["lines"], q.verdict) for q in comparison.quantities] == [
-        ("stlb_cliff", lines, DIFFERS) for lines in (64, 4096)]
+        ("stlb_cliff", lines, DIFFERS) for lines in (64, 4096)
+    ]
     pair = comparison.quantities[0].pair
-    assert pair.a == median_interval([5.0 * (1 + k / 1000) for k in range(5)]) and pair.ratio.value == pytest.approx(2.0)
-    assert comparison.computers == [("CPU", "Imaginary Processor 9000 (Ice Lake server)", "Imagined (Ice Lake server)"),
-                                    ("microcode", "0x1", "0x2"), ("hypervisor", "none", "kvm")]
+    assert pair.a == median_interval(
+        [5.0 * (1 + k / 1000) for k in range(5)]
+    ) and pair.ratio.value == pytest.approx(2.0)
+    assert comparison.computers == [
+        ("CPU", "Imaginary Processor 9000 (Ice Lake server)", "Imagined (Ice Lake server)"),
+        ("microcode", "0x1", "0x2"),
+        ("hypervisor", "none", "kvm"),
+    ]
 
 
 def test_a_chapter_is_compared_alone_and_a_point_of_two_chapters_once(two: Store):
-    for machine, described in ((A, host()), (B, host(cpu_model="Imagined", microcode="0x2", hypervisor="kvm"))):
-        put(two, machine, "hugepages", KERNEL, *records(7.0, state=hosts.state(described), lines=(128,)))
+    for machine, described in (
+        (A, host()),
+        (B, host(cpu_model="Imagined", microcode="0x2", hypervisor="kvm")),
+    ):
+        put(
+            two,
+            machine,
+            "hugepages",
+            KERNEL,
+            *records(7.0, state=hosts.state(described), lines=(128,)),
+        )
         two.ask(machine, "hugepages", [make_record(lines=64).point])
 
     def told(*chapter: str) -> list[tuple[str, int]]:
@@ -185,7 +261,9 @@ def test_a_chapter_is_compared_alone_and_a_point_of_two_chapters_once(two: Store
     assert told("hugepages") == [("hugepages", 64), ("hugepages", 128)]
 
 
-def test_rows_of_two_versions_of_a_kernel_are_not_compared_and_neither_are_profiles_of_them(two: Store, monkeypatch):
+def test_rows_of_two_versions_of_a_kernel_are_not_compared_and_neither_are_profiles_of_them(
+    two: Store, monkeypatch
+):
     profiles = [object()]
     monkeypatch.setattr(room, "of_machines", lambda *sides: profiles)
     monkeypatch.setattr(compare_lacking, "of_profiles", lambda sides: [])
@@ -193,13 +271,23 @@ def test_rows_of_two_versions_of_a_kernel_are_not_compared_and_neither_are_profi
     put(two, A, "hugepages", KERNEL, *records(7.0, lines=(128,), measures=2))
     put(two, B, "hugepages", KERNEL, *records(7.0, lines=(128,)))
     comparison = compare(A, B)
-    assert {q.chapter for q in comparison.quantities} == {"stlb_cliff"} and comparison.profiles == []
+    assert {q.chapter for q in comparison.quantities} == {
+        "stlb_cliff"
+    } and comparison.profiles == []
     assert [note for note in comparison.notes if "page_chase" in note]
 
 
 def test_a_copy_of_rows_is_no_second_measurement(two: Store):
     for machine in (A, B):
-        put(two, machine, "hugepages", KERNEL, copy := records(7.0, lines=(128,), processes=1)[0].model_copy(update={"elapsed_ns": 1.0}))
+        put(
+            two,
+            machine,
+            "hugepages",
+            KERNEL,
+            copy := records(7.0, lines=(128,), processes=1)[0].model_copy(
+                update={"elapsed_ns": 1.0}
+            ),
+        )
     assert copy.lines == 128 and len(compare(A, B, "stlb_cliff").quantities) == 2
     with pytest.raises(Unavailable, match="rows in common"):
         compare(A, B)
@@ -208,8 +296,17 @@ def test_a_copy_of_rows_is_no_second_measurement(two: Store):
 def test_this_is_the_computer_in_its_present_state(data: Store, monkeypatch):
     now, before = host(), host(microcode="0x0")
     monkeypatch.setattr(hosts, "inspect", lambda: now)
-    for described, ns, day in ((now, 5.0, "2025-02-01"), (before, 6.0, "2025-02-02")):  # the last rows are of another state
-        put(data.own, hosts.machine_id(now), "stlb_cliff", KERNEL, *records(ns, state=hosts.state(described), day=day))
+    for described, ns, day in (
+        (now, 5.0, "2025-02-01"),
+        (before, 6.0, "2025-02-02"),
+    ):  # the last rows are of another state
+        put(
+            data.own,
+            hosts.machine_id(now),
+            "stlb_cliff",
+            KERNEL,
+            *records(ns, state=hosts.state(described), day=day),
+        )
         states.describe(data.own, hosts.machine_id(now), described)
     comparison = compare("this", f"this@{hosts.state(before)}")
     assert (comparison.a.state, comparison.b.state) == (hosts.state(now), hosts.state(before))
@@ -251,19 +348,32 @@ def other_points(data: Store) -> None:
     put(data, A, "stlb_cliff", KERNEL, *records(5.0, lines=(17,)))
 
 
-@pytest.mark.parametrize(("change", "arguments", "status", "code"), [
-    (None, [A, "../x"], 2, "bad-parameter"), (None, [A, A], 2, "bad-parameter"),
-    (spoil_rows, [A, B], 1, "no-data"), (other_kernels, [A, B], 1, "other-kernels"), (other_points, [A, B], 1, "nothing-common"),
-    (other_measures, [A, B], 1, "measured-differently"),
-], ids=lambda value: " ".join(value) if isinstance(value, list) else str(getattr(value, "__name__", "")))
-def test_what_cannot_be_compared_is_one_sentence(change, arguments, status, code, two: Store, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("change", "arguments", "status", "code"),
+    [
+        (None, [A, "../x"], 2, "bad-parameter"),
+        (None, [A, A], 2, "bad-parameter"),
+        (spoil_rows, [A, B], 1, "no-data"),
+        (other_kernels, [A, B], 1, "other-kernels"),
+        (other_points, [A, B], 1, "nothing-common"),
+        (other_measures, [A, B], 1, "measured-differently"),
+    ],
+    ids=lambda value: (
+        " ".join(value) if isinstance(value, list) else str(getattr(value, "__name__", ""))
+    ),
+)
+def test_what_cannot_be_compared_is_one_sentence(
+    change, arguments, status, code, two: Store, monkeypatch, capsys
+):
     if change:
         change(two)
     with pytest.raises(Unavailable) as refused:
         compare(*arguments)
     assert refused.value.code == code
     ended, told, error = run(monkeypatch, capsys, *arguments)
-    assert (ended, told, error) == (status, "", f"{refused.value}\n") and len(error.splitlines()) == 1
+    assert (ended, told, error) == (status, "", f"{refused.value}\n") and len(
+        error.splitlines()
+    ) == 1
 
 
 # --- what is shown
@@ -274,7 +384,10 @@ def checked(comparison: Comparison) -> dict:
     shown = list(compare_words.told(comparison))
     tables = [part for part in shown if not isinstance(part, str)]
     text = [part for part in shown if isinstance(part, str)] + [
-        str(value) for table in tables[bool(comparison.computers):] for value in table.to_numpy().ravel()]  # the first is machines' words
+        str(value)
+        for table in tables[bool(comparison.computers) :]
+        for value in table.to_numpy().ravel()
+    ]  # the first is machines' words
     assert [words for words in text if HOLE.search(words)] == []
     assert sum(map(len, tables)) <= 80
     document = json.loads(json.dumps(compare_words.as_json(comparison), allow_nan=False))
@@ -285,11 +398,19 @@ def checked(comparison: Comparison) -> dict:
 def test_a_table_for_a_person_and_all_of_it_for_a_program(two: Store, monkeypatch, capsys):
     monkeypatch.setattr(cli.shown, "out", Console(soft_wrap=True, width=300))
     ended, told, error = run(monkeypatch, capsys, A, B)
-    assert (ended, error) == (0, "") and A in told and "Imagined" in told and told.count("2.00 (1.99 to 2.01)") == 2
+    assert (
+        (ended, error) == (0, "")
+        and A in told
+        and "Imagined" in told
+        and told.count("2.00 (1.99 to 2.01)") == 2
+    )
     ended, told, error = run(monkeypatch, capsys, A, B, "stlb_cliff", "--json")
     document = json.loads(told)
     assert (ended, error, document) == (0, "", checked(compare(A, B, "stlb_cliff")))
-    assert [(q["lines"], q["verdict"], q["processes"]) for q in document["quantities"]] == [(64, DIFFERS, [5, 5]), (4096, DIFFERS, [5, 5])]
+    assert [(q["lines"], q["verdict"], q["processes"]) for q in document["quantities"]] == [
+        (64, DIFFERS, [5, 5]),
+        (4096, DIFFERS, [5, 5]),
+    ]
 
 
 @pytest.mark.endurance
@@ -297,14 +418,35 @@ def test_two_published_machines_from_one_end_to_the_other(monkeypatch):
     monkeypatch.delenv("TLB_DATA", raising=False)
     comparison = compare("zen-3-a9ae1af8", "zen-5-b15e0e32", "stlb_cliff")
     document = checked(comparison)
-    a, b = (newest(Store(ROOT / "data").load(machine, "stlb_cliff")) for machine in ("zen-3-a9ae1af8", "zen-5-b15e0e32"))
+    a, b = (
+        newest(Store(ROOT / "data").load(machine, "stlb_cliff"))
+        for machine in ("zen-3-a9ae1af8", "zen-5-b15e0e32")
+    )
     verdicts = Counter(q["verdict"] for q in document["quantities"])
-    assert verdicts[DIFFERS] > verdicts[UNKNOWN] > 0 and {"CPU", "L1 data"} <= {line["what"] for line in document["computers"]}
+    assert verdicts[DIFFERS] > verdicts[UNKNOWN] > 0 and {"CPU", "L1 data"} <= {
+        line["what"] for line in document["computers"]
+    }
     for quantity in document["quantities"][:5]:
         medians = []
         for rows in (a, b):
-            mine = rows[np.logical_and.reduce([rows[name] == quantity[name] for name in (
-                "kernel", "engine", "pages", "layout", "order", "lines", "stride_pages", "mode", "region_ms")])]
+            mine = rows[
+                np.logical_and.reduce(
+                    [
+                        rows[name] == quantity[name]
+                        for name in (
+                            "kernel",
+                            "engine",
+                            "pages",
+                            "layout",
+                            "order",
+                            "lines",
+                            "stride_pages",
+                            "mode",
+                            "region_ms",
+                        )
+                    ]
+                )
+            ]
             medians.append(float(np.median(mine["ns_per_access"])))
         assert [quantity["a"]["value"], quantity["b"]["value"]] == medians
         assert quantity["ratio"]["value"] == pytest.approx(medians[1] / medians[0])

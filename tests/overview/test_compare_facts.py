@@ -1,4 +1,5 @@
-"""What differs about two computers and what that can touch: on hosts with known differences, and as a page of its own."""
+"""What differs about two computers and what that can touch: on hosts with known differences, and as
+a page of its own."""
 
 from __future__ import annotations
 
@@ -25,14 +26,37 @@ from tlb.machine.host import Host
 from tlb.reasons import Unavailable
 
 A, B = "zen-3-aaaaaaaa", "zen-5-bbbbbbbb"
-HOSTILE = "</style></script><img src=x onerror=alert(1)><a href='https://example.com'>\"&\u202e\x1b[2J\n"
+HOSTILE = (
+    "</style></script><img src=x onerror=alert(1)><a href='https://example.com'>\"&\u202e\x1b[2J\n"
+)
 EMPTY = pd.DataFrame({"chapter": []})
-SAYS = {"cpu_model": "B", "microcode": "0x9", "logical_cpus": 4, "page_table_levels": 5, "base_page_bytes": 65536,
-        "mthp": {"64k": "always"}, "numa_balancing": 1, "mitigations": {"meltdown": "Mitigation: PTI", "l1tf": "Vulnerable"},
-        "kernel_release": "6.2.0", "c_compiler": None, "boot": ("nopti",), "thp": {"enabled": "always", "defrag": "always"},
-        "kvm": {"device": True, "module": "kvm_amd", "tables": "NPT"}, "noise": {"governor": "x", "smt": "on", "turbo": True, "load1": 0.1},
-        "caches": [{"level": 1, "kind": "data", "size_bytes": 49152, "line_bytes": 64, "ways": 12, "sets": 64},
-                   {"level": 1, "kind": "instruction", "size_bytes": 49152, "line_bytes": 64, "ways": 12, "sets": 64}]}
+SAYS = {
+    "cpu_model": "B",
+    "microcode": "0x9",
+    "logical_cpus": 4,
+    "page_table_levels": 5,
+    "base_page_bytes": 65536,
+    "mthp": {"64k": "always"},
+    "numa_balancing": 1,
+    "mitigations": {"meltdown": "Mitigation: PTI", "l1tf": "Vulnerable"},
+    "kernel_release": "6.2.0",
+    "c_compiler": None,
+    "boot": ("nopti",),
+    "thp": {"enabled": "always", "defrag": "always"},
+    "kvm": {"device": True, "module": "kvm_amd", "tables": "NPT"},
+    "noise": {"governor": "x", "smt": "on", "turbo": True, "load1": 0.1},
+    "caches": [
+        {"level": 1, "kind": "data", "size_bytes": 49152, "line_bytes": 64, "ways": 12, "sets": 64},
+        {
+            "level": 1,
+            "kind": "instruction",
+            "size_bytes": 49152,
+            "line_bytes": 64,
+            "ways": 12,
+            "sets": 64,
+        },
+    ],
+}
 
 
 def host(**changes: Any) -> Host:
@@ -43,28 +67,59 @@ def host(**changes: Any) -> Host:
 def measured(differs: bool = True, **point: Any) -> Compared:
     """A quantity whose sides differ threefold, or not at all."""
     value = 3.0 if differs else 1.0
-    pair = Pair(Interval(1, 1, 1, 1.0), Interval(value, value, value, 1.0), Interval(value, value, value, 1.0), (9, 9), (1, 1), 1.0, 0.0)
-    made = Compared("stlb_cliff", make_record(**point).point.model_dump(exclude={"options"}), "ns_per_access", pair)
+    pair = Pair(
+        Interval(1, 1, 1, 1.0),
+        Interval(value, value, value, 1.0),
+        Interval(value, value, value, 1.0),
+        (9, 9),
+        (1, 1),
+        1.0,
+        0.0,
+    )
+    made = Compared(
+        "stlb_cliff",
+        make_record(**point).point.model_dump(exclude={"options"}),
+        "ns_per_access",
+        pair,
+    )
     assert made.verdict == (DIFFERS if differs else SAME)
     return made
 
 
 SMALL, LARGE = {"lines": 16}, {"lines": 1 << 20}
 QUANTITIES = {
-    "small": measured(**SMALL), "large": measured(**LARGE), "packed": measured(**LARGE, layout="packed"),
-    "thp": measured(**LARGE, pages="thp"), "64k": measured(**SMALL, pages="64k"), "2m": measured(**SMALL, pages="2m"),
-    "fault": measured(**SMALL, kernel="page_fault"), "guest": measured(**SMALL, kernel="guest_chase", mode="4k"),
-    "flush": measured(**SMALL, kernel="shootdown"), "code": measured(**SMALL, kernel="code_chase", layout="packed"),
-    "switch": measured(**SMALL, kernel="switch_chase")}
+    "small": measured(**SMALL),
+    "large": measured(**LARGE),
+    "packed": measured(**LARGE, layout="packed"),
+    "thp": measured(**LARGE, pages="thp"),
+    "64k": measured(**SMALL, pages="64k"),
+    "2m": measured(**SMALL, pages="2m"),
+    "fault": measured(**SMALL, kernel="page_fault"),
+    "guest": measured(**SMALL, kernel="guest_chase", mode="4k"),
+    "flush": measured(**SMALL, kernel="shootdown"),
+    "code": measured(**SMALL, kernel="code_chase", layout="packed"),
+    "switch": measured(**SMALL, kernel="switch_chase"),
+}
 WALKS = {"small", "large", "thp", "64k", "2m", "fault", "guest", "flush", "switch", "code"}
 
 
-def told(a: Host, b: Host, quantities: dict[str, Compared] | None = None) -> tuple[dict[str, compare_facts.Fact], list[str]]:
+def told(
+    a: Host, b: Host, quantities: dict[str, Compared] | None = None
+) -> tuple[dict[str, compare_facts.Fact], list[str]]:
     lines = [dict(doctor.describe(each)) for each in (a, b)]
-    computers = [(label, *(side.get(label, "not stated") for side in lines)) for label in {**lines[0], **lines[1]} if label not in (
-        "memory", "memory limit", "counters", "family, model, stepping", "load, one minute")]
+    computers = [
+        (label, *(side.get(label, "not stated") for side in lines))
+        for label in {**lines[0], **lines[1]}
+        if label
+        not in ("memory", "memory limit", "counters", "family, model, stepping", "load, one minute")
+    ]
     differing = [line for line in computers if line[1] != line[2]]
-    found, follows = compare_facts.facts((a, b), (EMPTY, EMPTY), differing, [*(QUANTITIES if quantities is None else quantities).values()])
+    found, follows = compare_facts.facts(
+        (a, b),
+        (EMPTY, EMPTY),
+        differing,
+        [*(QUANTITIES if quantities is None else quantities).values()],
+    )
     return {fact.what: fact for fact in found}, follows
 
 
@@ -76,22 +131,55 @@ def touched(label: str, a: Host, b: Host) -> set[str]:
     return {name for name, quantity in QUANTITIES.items() if touches(quantity)}
 
 
-@pytest.mark.parametrize(("label", "changes", "names"), [
-    ("CPU", {"cpu_model": "B"}, {*QUANTITIES}), ("microcode", {"microcode": "0x9"}, {"fault", "flush", "switch"}),
-    ("CPUs", {"logical_cpus": 4}, {"flush"}), ("hypervisor", {"hypervisor": "kvm"}, WALKS),
-    ("TLB level 2, unified", {"tlb": tlbs((64, 3072))}, {"large", "thp"}),
-    ("L1 data", {"caches": SAYS["caches"]}, {"large", "packed", "thp"}), ("L1 instruction", {"caches": SAYS["caches"]}, {"code"}),
-    ("page table", {"page_table_levels": 5}, WALKS), ("THP", {"thp": SAYS["thp"]}, {"thp"}), ("mTHP", {"mthp": SAYS["mthp"]}, {"64k"}),
-    ("pool 2m", {"pools": [{"page": "2m", "total": 9, "free": 9, "reserved": 0, "surplus": 0}]}, {"2m"}),
-    ("against l1tf", {"mitigations": SAYS["mitigations"]}, {"fault", "flush", "switch", "guest"}),
-    ("system", {"kernel_release": "6.2.0"}, {"fault", "flush", "switch"}),
-    ("booted with", {"boot": ("nopti",)}, WALKS), ("KVM, for guests of this machine", {"kvm": SAYS["kvm"]}, {"guest"}),
-    ("memory", {"memory": {"total_bytes": 1 << 40, "available_bytes": 1, "usable_bytes": 1, "limit_source": "x"}}, set())])
-def test_a_known_difference_is_told_with_what_it_can_touch(label: str, changes: dict, names: set[str]):
+@pytest.mark.parametrize(
+    ("label", "changes", "names"),
+    [
+        ("CPU", {"cpu_model": "B"}, {*QUANTITIES}),
+        ("microcode", {"microcode": "0x9"}, {"fault", "flush", "switch"}),
+        ("CPUs", {"logical_cpus": 4}, {"flush"}),
+        ("hypervisor", {"hypervisor": "kvm"}, WALKS),
+        ("TLB level 2, unified", {"tlb": tlbs((64, 3072))}, {"large", "thp"}),
+        ("L1 data", {"caches": SAYS["caches"]}, {"large", "packed", "thp"}),
+        ("L1 instruction", {"caches": SAYS["caches"]}, {"code"}),
+        ("page table", {"page_table_levels": 5}, WALKS),
+        ("THP", {"thp": SAYS["thp"]}, {"thp"}),
+        ("mTHP", {"mthp": SAYS["mthp"]}, {"64k"}),
+        (
+            "pool 2m",
+            {"pools": [{"page": "2m", "total": 9, "free": 9, "reserved": 0, "surplus": 0}]},
+            {"2m"},
+        ),
+        (
+            "against l1tf",
+            {"mitigations": SAYS["mitigations"]},
+            {"fault", "flush", "switch", "guest"},
+        ),
+        ("system", {"kernel_release": "6.2.0"}, {"fault", "flush", "switch"}),
+        ("booted with", {"boot": ("nopti",)}, WALKS),
+        ("KVM, for guests of this machine", {"kvm": SAYS["kvm"]}, {"guest"}),
+        (
+            "memory",
+            {
+                "memory": {
+                    "total_bytes": 1 << 40,
+                    "available_bytes": 1,
+                    "usable_bytes": 1,
+                    "limit_source": "x",
+                }
+            },
+            set(),
+        ),
+    ],
+)
+def test_a_known_difference_is_told_with_what_it_can_touch(
+    label: str, changes: dict, names: set[str]
+):
     a, b = host(), host(**changes)
     found, _ = told(a, b)
     assert label in found and touched(label, a, b) == names
-    assert (found[label].compared, found[label].differ) == (len(names), len(names)) and found[label].a != found[label].b
+    assert (found[label].compared, found[label].differ) == (len(names), len(names)) and found[
+        label
+    ].a != found[label].b
 
 
 def test_alike_computers_differ_in_nothing():
@@ -99,10 +187,20 @@ def test_alike_computers_differ_in_nothing():
     assert found == {} and "11 are of a kind that none" in follows
 
 
-@pytest.mark.parametrize(("sides", "words"), [
-    ((True, False), ("splintered by the host", "not splintered")), pytest.param((True, True), None, marks=pytest.mark.endurance)])
-def test_what_the_hosts_make_of_large_pages_is_read_off_rows(sides: tuple[bool, bool], words: tuple[str, str] | None):
-    rows = tuple(Paged(splintered=cut, noise=0.004).frame(hugepages()).assign(chapter="hugepages") for cut in sides)
+@pytest.mark.parametrize(
+    ("sides", "words"),
+    [
+        ((True, False), ("splintered by the host", "not splintered")),
+        pytest.param((True, True), None, marks=pytest.mark.endurance),
+    ],
+)
+def test_what_the_hosts_make_of_large_pages_is_read_off_rows(
+    sides: tuple[bool, bool], words: tuple[str, str] | None
+):
+    rows = tuple(
+        Paged(splintered=cut, noise=0.004).frame(hugepages()).assign(chapter="hugepages")
+        for cut in sides
+    )
     guest = host(hypervisor="kvm")
     found, _ = compare_facts.facts((guest, guest), rows, [], [*QUANTITIES.values()])
     assert [(fact.a, fact.b) for fact in found] == ([words] if words else [])
@@ -115,9 +213,15 @@ def test_what_the_hosts_make_of_large_pages_is_read_off_rows(sides: tuple[bool, 
 def test_what_no_fact_touches_is_said_to_be_and_what_one_alone_touches():
     other = {"fault": QUANTITIES["fault"], "small": QUANTITIES["small"]}
     _, follows = told(host(), host(microcode="0x9"), other)
-    assert "1 are of a kind that none" in follows[0] and "microcode (1)" in follows[1] and len(follows) == 2
+    assert (
+        "1 are of a kind that none" in follows[0]
+        and "microcode (1)" in follows[1]
+        and len(follows) == 2
+    )
     _, follows = told(host(), host(microcode="0x9", kernel_release="6.2.0"), other)
-    assert not any("alone" in said for said in follows) and "which of them is a cause" in follows[-1]
+    assert (
+        not any("alone" in said for said in follows) and "which of them is a cause" in follows[-1]
+    )
     assert told(host(), host(microcode="0x9"), {"same": measured(differs=False)})[1] == []
 
 
@@ -125,10 +229,23 @@ def test_what_no_fact_touches_is_said_to_be_and_what_one_alone_touches():
 
 
 def a_profile(machine: str, **values: float | None) -> Profile:
-    return Profile(machine=machine, quantities=tuple(
-        Quantity(name=name, part="levels", words=f"words of {name}", unit="ns", **(
-            {"value": value, "low": value * 0.99, "high": value * 1.01, "coverage": 0.96} if value else {"reason": "pool-empty"}))
-        for name, value in values.items()))
+    return Profile(
+        machine=machine,
+        quantities=tuple(
+            Quantity(
+                name=name,
+                part="levels",
+                words=f"words of {name}",
+                unit="ns",
+                **(
+                    {"value": value, "low": value * 0.99, "high": value * 1.01, "coverage": 0.96}
+                    if value
+                    else {"reason": "pool-empty"}
+                ),
+            )
+            for name, value in values.items()
+        ),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -136,14 +253,35 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """B is slower by a factor of two, describes itself in HTML, and its profile lacks a quantity."""
     store = Store(tmp_path_factory.mktemp("data"))
     odd = {"size_bytes": 1, "line_bytes": 64, "ways": None, "sets": 1, "kind": "data"}
-    bad = {"cpu_model": HOSTILE, "kernel_release": HOSTILE, "mitigations": {HOSTILE: HOSTILE},
-           "caches": [{**odd, "level": level} for level in (-1, 12)], "tlb": [tlb.model_copy(update={"level": -7}) for tlb in tlbs()]}
+    bad = {
+        "cpu_model": HOSTILE,
+        "kernel_release": HOSTILE,
+        "mitigations": {HOSTILE: HOSTILE},
+        "caches": [{**odd, "level": level} for level in (-1, 12)],
+        "tlb": [tlb.model_copy(update={"level": -7}) for tlb in tlbs()],
+    }
     for machine, ns, described in ((A, 5.0, host()), (B, 10.0, host(**bad))):
         states.describe(store, machine, described)
-        put(store, machine, "stlb_cliff", "a" * 16, *(make_record(
-            lines=n, repeat=k, ns_per_access=ns * (1 + k / 1000), state=hosts.state(described), elapsed_ns=1e7 + ns * 100 + n + k)
-            for n in (64, 4096) for k in range(5)))
-        profile.keep(store, a_profile(machine, walk=ns, hit=2.0, pool=None if machine == B else 1.0))
+        put(
+            store,
+            machine,
+            "stlb_cliff",
+            "a" * 16,
+            *(
+                make_record(
+                    lines=n,
+                    repeat=k,
+                    ns_per_access=ns * (1 + k / 1000),
+                    state=hosts.state(described),
+                    elapsed_ns=1e7 + ns * 100 + n + k,
+                )
+                for n in (64, 4096)
+                for k in range(5)
+            ),
+        )
+        profile.keep(
+            store, a_profile(machine, walk=ns, hit=2.0, pool=None if machine == B else 1.0)
+        )
     return store
 
 
@@ -163,17 +301,36 @@ def comparison(made: Store) -> Comparison:
 # --- as a page
 
 
-def test_the_page_has_the_figure_the_facts_and_the_differences_and_nothing_runs_or_is_loaded(comparison: Comparison):
+def test_the_page_has_the_figure_the_facts_and_the_differences_and_nothing_runs_or_is_loaded(
+    comparison: Comparison,
+):
     text = compare_page.page(comparison)
     page = BeautifulSoup(text, "html.parser")
-    assert not {*"\u202e\x1b"} & {*text} and {"L-1", "L12"} <= {fact.what[:3].strip() for fact in comparison.facts}
-    assert not page.select("img, link, iframe, [onerror]") and [tag["type"] for tag in page.select("script")] == ["application/json"]
-    assert all(link["href"].startswith("data:") for link in page.select("a")) and "url(" not in page.select_one("style").text
+    assert not {*"\u202e\x1b"} & {*text} and {"L-1", "L12"} <= {
+        fact.what[:3].strip() for fact in comparison.facts
+    }
+    assert not page.select("img, link, iframe, [onerror]") and [
+        tag["type"] for tag in page.select("script")
+    ] == ["application/json"]
+    assert (
+        all(link["href"].startswith("data:") for link in page.select("a"))
+        and "url(" not in page.select_one("style").text
+    )
     assert len(page.select("style")) == 1 and HOSTILE[:12] in page.select_one("main").text
     assert [heading.text for heading in page.select("h2")] == [
-        "What differs about them", "What translation costs each", "What was measured", "What is not compared"]
-    assert page.select_one(".tlb-chart[role=img]")["aria-label"].startswith("Two profiles, of which 1 of 2 quantities differ")
-    assert len(page.select("svg")) == 1 and len(page.select("details tbody tr")) == 2 and len(text) < 400_000
+        "What differs about them",
+        "What translation costs each",
+        "What was measured",
+        "What is not compared",
+    ]
+    assert page.select_one(".tlb-chart[role=img]")["aria-label"].startswith(
+        "Two profiles, of which 1 of 2 quantities differ"
+    )
+    assert (
+        len(page.select("svg")) == 1
+        and len(page.select("details tbody tr")) == 2
+        and len(text) < 400_000
+    )
     assert all(box["tabindex"] == "0" for box in page.select(".tlb-table, .tlb-chart"))
 
 

@@ -1,11 +1,21 @@
-"""The grids of all chapters together: how small quick is, and that claims are decided by what is left of it."""
+"""The grids of all chapters together: how small quick is, and that claims are decided by what is
+left of it."""
 
 from __future__ import annotations
 
 import pandas as pd
 import pytest
 
-from experiments import churn, code, graph_walk, hugepages, stlb_cliff, strides, tlb_blocking, walk_anatomy
+from experiments import (
+    churn,
+    code,
+    graph_walk,
+    hugepages,
+    stlb_cliff,
+    strides,
+    tlb_blocking,
+    walk_anatomy,
+)
 from experiments.overview import campaign
 from experiments.overview.judged import NAME, Verdicts, analysis_of, name_of
 from tlb.lab import grid, kernels
@@ -20,7 +30,8 @@ from tlb.report.verdicts import verdicts
 from tlb.system.files import ROOT
 
 DECIDED = ("holds", "fails")
-# Of these chapters published rows lack what quick asks for (512 MiB are no graph of full), or they decide nothing.
+# Of these chapters published rows lack what quick asks for (512 MiB are no graph of full), or they
+# decide nothing.
 JUDGED = (stlb_cliff, strides, hugepages, churn, code, graph_walk, tlb_blocking, walk_anatomy)
 
 
@@ -30,45 +41,101 @@ def of(profile: str, engine: str = "c") -> Scope:
 
 @pytest.mark.parametrize(("profile", "most"), [("quick", 600), ("smoke", 430)])
 def test_a_coarse_profile_has_few_points_where_no_pool_has_pages(profile: str, most: int):
-    points = {point for points in campaign.grids_of(of(profile)).values() for point in points if PAGES[point.pages].source != "pool"}
+    points = {
+        point
+        for points in campaign.grids_of(of(profile)).values()
+        for point in points
+        if PAGES[point.pages].source != "pool"
+    }
     assert len({point for point in points if point.kernel != "numa_chase"}) <= most
 
 
 def published(machine: str, module: object) -> Chapter:
     name = name_of(module)
-    return Chapter(name, parameters.check(name, {"machine": machine, "minutes": 0.0}), Store(ROOT / "data"))
+    return Chapter(
+        name, parameters.check(name, {"machine": machine, "minutes": 0.0}), Store(ROOT / "data")
+    )
 
 
 def within(frame: pd.DataFrame, points: list[Point]) -> pd.DataFrame:
     """The rows whose point is one of these, however long its region was."""
     options = [name for kernel in kernels.CATALOGUE.values() for name in kernel.options]
-    fields = [name for name in ("kernel", "engine", "pages", "layout", "order", "lines", "stride_pages", "mode") if name in frame]
-    asked = kernels.with_defaults(pd.DataFrame([point.model_dump() | dict(point.options) for point in points]))
-    columns = [*fields, *(name for name in dict.fromkeys(options) if name in frame and name in asked)]
+    fields = [
+        name
+        for name in (
+            "kernel",
+            "engine",
+            "pages",
+            "layout",
+            "order",
+            "lines",
+            "stride_pages",
+            "mode",
+        )
+        if name in frame
+    ]
+    asked = kernels.with_defaults(
+        pd.DataFrame([point.model_dump() | dict(point.options) for point in points])
+    )
+    columns = [
+        *fields,
+        *(name for name in dict.fromkeys(options) if name in frame and name in asked),
+    ]
     keys = frame[columns].astype({name: float for name in columns if name not in fields})
-    wanted = asked[columns].astype({name: float for name in columns if name not in fields}).drop_duplicates()
-    return frame[(keys.merge(wanted, how="left", indicator=True)["_merge"] == "both").to_numpy()].reset_index(drop=True)
+    wanted = (
+        asked[columns]
+        .astype({name: float for name in columns if name not in fields})
+        .drop_duplicates()
+    )
+    return frame[
+        (keys.merge(wanted, how="left", indicator=True)["_merge"] == "both").to_numpy()
+    ].reset_index(drop=True)
 
 
-@pytest.mark.parametrize("module", [
-    pytest.param(module, marks=pytest.mark.endurance) if module in (churn, graph_walk, hugepages) else module
-    for module in JUDGED], ids=name_of)
-@pytest.mark.parametrize("machine", ["zen-5-b15e0e32", pytest.param("zen-3-a9ae1af8", marks=pytest.mark.endurance)])
-def test_what_all_published_rows_decide_the_points_of_the_quick_profile_decide(machine: str, module: object,
-                                                                               monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(tlb_blocking.grid, "MOST_COARSE_BYTES", 4 << 30)  # of the published remedies, which are of one size
+@pytest.mark.parametrize(
+    "module",
+    [
+        pytest.param(module, marks=pytest.mark.endurance)
+        if module in (churn, graph_walk, hugepages)
+        else module
+        for module in JUDGED
+    ],
+    ids=name_of,
+)
+@pytest.mark.parametrize(
+    "machine", ["zen-5-b15e0e32", pytest.param("zen-3-a9ae1af8", marks=pytest.mark.endurance)]
+)
+def test_what_all_published_rows_decide_the_points_of_the_quick_profile_decide(
+    machine: str, module: object, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(
+        tlb_blocking.grid, "MOST_COARSE_BYTES", 4 << 30
+    )  # of the published remedies, which are of one size
     chapter = published(machine, module)
     try:
         a = analysis_of(module, chapter)
     except Unavailable as why:
         pytest.skip(str(why))
-    known = Verdicts.model_validate(chapter.store.read_document(machine, NAME)).chapters[name_of(module)]
-    scope = Scope(grid.profile("quick"), "c", tuple(a.stated_entries), len(a.host.usable_cpus), base_page_bytes=a.base_page_bytes)
+    known = Verdicts.model_validate(chapter.store.read_document(machine, NAME)).chapters[
+        name_of(module)
+    ]
+    scope = Scope(
+        grid.profile("quick"),
+        "c",
+        tuple(a.stated_entries),
+        len(a.host.usable_cpus),
+        base_page_bytes=a.base_page_bytes,
+    )
     own, points = a.frame, module.grid.points(scope)
-    beside = [chapter.kept(name) for name in ("stlb_cliff",) if module is hugepages]  # which was measured at the same knees
+    beside = [
+        chapter.kept(name) for name in ("stlb_cliff",) if module is hugepages
+    ]  # which was measured at the same knees
     frame = within(pd.concat([own, *beside], ignore_index=True), points)
     assert len(frame) < len(own) + sum(map(len, beside))
-    found = {verdict.claim.id: verdict.verdict for verdict in verdicts(module.claims, module.Analysis(frame, chapter))}
+    found = {
+        verdict.claim.id: verdict.verdict
+        for verdict in verdicts(module.claims, module.Analysis(frame, chapter))
+    }
     decided = {id: judged.verdict for id, judged in known.items() if judged.verdict in DECIDED}
     lost = {id for id, word in decided.items() if found[id] not in DECIDED}
     assert len(lost) <= max(1, len(decided) // 10), lost

@@ -42,22 +42,35 @@ class Measured(About):
         return self.rows[name]
 
 
-def page(rows: Mapping[str, pd.DataFrame], of: Host | None = None, chapters: tuple[ModuleType, ...] = CHAPTERS, why: str = "no-data",
-         **parameters: str) -> index.Analysis:
+def page(
+    rows: Mapping[str, pd.DataFrame],
+    of: Host | None = None,
+    chapters: tuple[ModuleType, ...] = CHAPTERS,
+    why: str = "no-data",
+    **parameters: str,
+) -> index.Analysis:
     given = {"machine": "reference", "profile": "full"} | parameters
-    return index.Analysis(Measured(of or host(), rows=dict(rows), why=why, parameters=given), chapters)
+    return index.Analysis(
+        Measured(of or host(), rows=dict(rows), why=why, parameters=given), chapters
+    )
 
 
 def test_the_chapters_are_those_of_the_book_in_its_order():
     names = [module.__name__.rpartition(".")[2] for module in CHAPTERS]
-    assert names == [name for name in table_of_contents() if name in names] and names[:2] == ["your_machine", "stlb_cliff"]
+    assert names == [name for name in table_of_contents() if name in names] and names[:2] == [
+        "your_machine",
+        "stlb_cliff",
+    ]
     folders = {path.parent.name for path in (ROOT / "experiments").glob("*/__init__.py")}
     assert set(names) == folders & set(table_of_contents())
 
 
 def test_every_chapters_grid_is_measured_and_no_survey_is_asked_for():
     a = page({"stlb_cliff": CLIFF})
-    assert set(a.about.asked) == {module.__name__.rpartition(".")[2] for module in CHAPTERS} - {"your_machine", "your_program"}
+    assert set(a.about.asked) == {module.__name__.rpartition(".")[2] for module in CHAPTERS} - {
+        "your_machine",
+        "your_program",
+    }
     assert a.about.asked["stlb_cliff"] == stlb_cliff.grid.points(scope())
     assert a.of(your_machine).frame.empty
 
@@ -66,7 +79,9 @@ def test_every_chapters_grid_is_measured_and_no_survey_is_asked_for():
 def test_a_machine_without_rows_has_a_first_page_all_the_same(why: str):
     a = page({}, host(**ARM), why=why)
     told = written("index", lambda names: setattr(a, "_names", names) or a)
-    assert REASONS[why].sentence.removesuffix(".") in told and "not measured on this machine" in told
+    assert (
+        REASONS[why].sentence.removesuffix(".") in told and "not measured on this machine" in told
+    )
 
 
 def test_what_is_wrong_and_not_lacking_stays_an_error():

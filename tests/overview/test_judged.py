@@ -1,5 +1,5 @@
-"""Verdicts kept beside a machine's rows: those of claims whose truth is known, when they are judged again, and whether the committed
-ones are those of the committed rows."""
+"""Verdicts kept beside a machine's rows: those of claims whose truth is known, when they are judged
+again, and whether the committed ones are those of the committed rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,14 @@ from tlb.report.chapter import Chapter
 from tlb.report.verdicts import Answer, claim, inside, statements
 
 MACHINE, KERNEL = "zen-3-aaaaaaaa", "a" * 16
-DEFAULTS = {"machine": MACHINE, "profile": "quick", "max_working_set": "profile", "repeats": 0, "minutes": 0.0, "engine": "auto"}
+DEFAULTS = {
+    "machine": MACHINE,
+    "profile": "quick",
+    "max_working_set": "profile",
+    "repeats": 0,
+    "minutes": 0.0,
+    "engine": "auto",
+}
 TIMES = (6.4, 6.5, 6.6, 6.5, 6.4)
 
 
@@ -39,7 +46,13 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A data/ whose one machine takes 6.5 ns."""
     monkeypatch.setenv("TLB_DATA", str(tmp_path / "data"))
     store = Store(tmp_path / "data")
-    put(store, MACHINE, "made_up", KERNEL, *(make_record(ns_per_access=ns, repeat=k) for k, ns in enumerate(TIMES)))
+    put(
+        store,
+        MACHINE,
+        "made_up",
+        KERNEL,
+        *(make_record(ns_per_access=ns, repeat=k) for k, ns in enumerate(TIMES)),
+    )
     store.write_machine(MACHINE, Stated().host().model_dump(mode="json"))
     (store.root / "reference").write_text(f"{MACHINE}\n")
     return store.root
@@ -47,23 +60,35 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def module(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """A chapter of four claims about the time of a load, one of which raises; it counts how often it is judged."""
+    """A chapter of four claims about the time of a load, one of which raises; it counts how often
+    it is judged."""
     monkeypatch.setattr(room, "REGISTRY", dict(room.REGISTRY))
-    made, claims = ModuleType("experiments.made_up", "Made up: a chapter."), ModuleType("experiments.made_up.claims")
+    made, claims = (
+        ModuleType("experiments.made_up", "Made up: a chapter."),
+        ModuleType("experiments.made_up.claims"),
+    )
     made.Analysis, made.claims, made.asked = analysis.Analysis, claims, []
-    made.grid = type("grid", (), {"points": staticmethod(lambda scope: [scope.point("page_chase", lines=4096)])})
+    made.grid = type(
+        "grid", (), {"points": staticmethod(lambda scope: [scope.point("page_chase", lines=4096)])}
+    )
 
     def between(low: float, high: float):
         def decide(a: analysis.Analysis) -> Answer:
             made.asked.append(low)
             time = median_interval(a.frame["ns_per_access"])
             return inside(time, low, high), f"A load takes {time:.1f} ns."
+
         return decide
 
     def lacking(a: analysis.Analysis) -> Answer:
         raise Unavailable("no-pmu", "in a test")
 
-    for id, decide in {"takes-6": between(6, 7), "takes-9": between(9, 10), "takes-6.5": between(6.5, 7), "walks": lacking}.items():
+    for id, decide in {
+        "takes-6": between(6, 7),
+        "takes-9": between(9, 10),
+        "takes-6.5": between(6.5, 7),
+        "walks": lacking,
+    }.items():
         decide.__module__ = claims.__name__
         decide.__qualname__ = id
         claim(id, source="boncz1999", says=id)(decide)
@@ -77,38 +102,86 @@ def words(made: judged.Verdicts) -> dict[str, str]:
 
 def test_the_verdicts_are_those_of_the_rows_with_their_intervals(data: Path, module: ModuleType):
     made = judged.judged(about(data))
-    assert words(made) == {"takes-6": "holds", "takes-9": "fails", "takes-6.5": "cannot tell", "walks": "not testable here"}
+    assert words(made) == {
+        "takes-6": "holds",
+        "takes-9": "fails",
+        "takes-6.5": "cannot tell",
+        "walks": "not testable here",
+    }
     (effect,) = made.chapters["made_up"]["takes-9"].effects
-    assert (effect.value, effect.low, effect.high, effect.least, effect.most) == (6.5, 6.4, 6.6, 9, 10)
-    assert [one.is_decided for one in made.chapters["made_up"].values()] == [True, True, False, False]
+    assert (effect.value, effect.low, effect.high, effect.least, effect.most) == (
+        6.5,
+        6.4,
+        6.6,
+        9,
+        10,
+    )
+    assert [one.is_decided for one in made.chapters["made_up"].values()] == [
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
-def test_published_verdicts_are_judged_by_refresh_and_then_read(data: Path, module: ModuleType, monkeypatch: pytest.MonkeyPatch):
+def test_published_verdicts_are_judged_by_refresh_and_then_read(
+    data: Path, module: ModuleType, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(judged.parameters, "check", lambda name, given: DEFAULTS | given)
     before = judged.judged(about(data))
-    assert not (data / MACHINE / "verdicts.json").exists()  # a page writes nothing of a published machine
+    assert not (
+        data / MACHINE / "verdicts.json"
+    ).exists()  # a page writes nothing of a published machine
     assert judged.refresh() == [MACHINE] and judged.refresh() == []
     module.asked.clear()
     assert judged.judged(about(data)) == before and module.asked == []
 
 
-@pytest.mark.parametrize("change", ["a row", "a document", "a band", "broken JSON", "no object", "another version", "another shape"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        "a row",
+        "a document",
+        "a band",
+        "broken JSON",
+        "no object",
+        "another version",
+        "another shape",
+    ],
+)
 def test_what_is_of_other_rows_or_cannot_be_read_is_judged_again(
-        data: Path, module: ModuleType, change: str, monkeypatch: pytest.MonkeyPatch):
+    data: Path, module: ModuleType, change: str, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(judged.parameters, "check", lambda name, given: DEFAULTS | given)
     judged.refresh()
     path, store = data / MACHINE / "verdicts.json", Store(data)
     if change == "a row":
-        put(store, MACHINE, "made_up", KERNEL, *(make_record(ns_per_access=9.5, repeat=k) for k in range(5, 20)))
+        put(
+            store,
+            MACHINE,
+            "made_up",
+            KERNEL,
+            *(make_record(ns_per_access=9.5, repeat=k) for k in range(5, 20)),
+        )
     elif change == "a document":
         store.write_document(MACHINE, "flags", {"known": True})
     elif change == "a band":
         row = next(row for row in statements().values() if row.status == "judged" and row.low)
-        monkeypatch.setattr(judged, "statements", lambda: statements() | {row.id: row._replace(low="7")})
+        monkeypatch.setattr(
+            judged, "statements", lambda: statements() | {row.id: row._replace(low="7")}
+        )
     else:
         known = json.loads(path.read_text())
-        path.write_text({"broken JSON": path.read_text()[:-20], "no object": "[]", "another version": json.dumps(known | {"version": 2}),
-                         "another shape": json.dumps(known | {"chapters": {"made_up": {"takes-6": "holds"}}})}[change])
+        path.write_text(
+            {
+                "broken JSON": path.read_text()[:-20],
+                "no object": "[]",
+                "another version": json.dumps(known | {"version": 2}),
+                "another shape": json.dumps(
+                    known | {"chapters": {"made_up": {"takes-6": "holds"}}}
+                ),
+            }[change]
+        )
     module.asked.clear()
     made = judged.judged(about(data))
     assert len(module.asked) == 3 and (words(made)["takes-9"] == "holds") == (change == "a row")
@@ -116,9 +189,12 @@ def test_what_is_of_other_rows_or_cannot_be_read_is_judged_again(
 
 
 def test_this_computer_s_own_are_kept_and_judged_again_after_a_change_of_rows_of_code_or_of_what_is_asked(
-        data: Path, module: ModuleType, monkeypatch: pytest.MonkeyPatch):
+    data: Path, module: ModuleType, monkeypatch: pytest.MonkeyPatch
+):
     rows = pd.DataFrame({"kernel": "page_chase", "measures": 2, "ns_per_access": TIMES})
-    monkeypatch.setattr(judged, "analysis_of", lambda module, chapter: module.Analysis(rows, chapter))
+    monkeypatch.setattr(
+        judged, "analysis_of", lambda module, chapter: module.Analysis(rows, chapter)
+    )
     host = Stated().host()
     monkeypatch.setattr(judged.hosts, "state", lambda of: "1" * 12)
     monkeypatch.setattr("tlb.report.chapter.hosts.inspect", lambda: host)
@@ -131,11 +207,17 @@ def test_this_computer_s_own_are_kept_and_judged_again_after_a_change_of_rows_of
         return len(module.asked)
 
     assert [asked(), asked()] == [3, 0]
-    assert [asked(max_working_set="1GiB"), asked(max_working_set="1GiB"), asked(minutes=5.0, max_working_set="1GiB")] == [3, 0, 0]
+    assert [
+        asked(max_working_set="1GiB"),
+        asked(max_working_set="1GiB"),
+        asked(minutes=5.0, max_working_set="1GiB"),
+    ] == [3, 0, 0]
     own = Store(data).own
     put(own, about(data, "this").machine, "made_up", KERNEL, make_record())
     assert asked() == 3
-    own.write_machine(about(data, "this").machine, host.model_dump(mode="json") | {"noise": {"load1": 9.0}})
+    own.write_machine(
+        about(data, "this").machine, host.model_dump(mode="json") | {"noise": {"load1": 9.0}}
+    )
     assert asked() == 0  # the load of the minute is no other machine
     monkeypatch.setattr(judged, "_code", lambda: (Path(__file__),))
     assert [asked(), asked()] == [3, 0]
@@ -151,9 +233,14 @@ MACHINES = Store(ROOT / "data").machines()
 @pytest.mark.parametrize("machine", MACHINES)
 def test_committed_verdicts_are_of_the_committed_rows(machine: str):
     """Else: `tlb refresh scorecard`."""
-    known = judged.Verdicts.model_validate_json((ROOT / "data" / machine / "verdicts.json").read_bytes())
+    known = judged.Verdicts.model_validate_json(
+        (ROOT / "data" / machine / "verdicts.json").read_bytes()
+    )
     assert known.data == judged.digest(about(ROOT / "data", machine)), "run `tlb refresh scorecard`"
-    told = {judged.name_of(chapter): {claim.id for claim in room.claims_of(chapter.claims)} for chapter in CHAPTERS}
+    told = {
+        judged.name_of(chapter): {claim.id for claim in room.claims_of(chapter.claims)}
+        for chapter in CHAPTERS
+    }
     assert {*known.chapters} | {*known.lacking} == {*told}
     assert all({*ids} == told[name] for name, ids in known.chapters.items())
 
@@ -161,23 +248,40 @@ def test_committed_verdicts_are_of_the_committed_rows(machine: str):
 def shown(chapter: str) -> dict[str, tuple[str, str]]:
     """Verdict and evidence by sentence, as a chapter's committed page has them."""
     cells = nbformat.read(ROOT / "book" / f"{chapter}.ipynb", 4).cells
-    (text,) = [output["data"]["text/plain"] for cell in cells for output in cell.get("outputs", [])
-               if "tlb-verdicts" in output.get("data", {}).get("text/html", "")]
-    return {says: (word.lower(), evidence) for word, says, evidence in re.findall(r"^([A-Z ]+): (“.*?”) \[(.*)\].*$", text, re.MULTILINE)}
+    (text,) = [
+        output["data"]["text/plain"]
+        for cell in cells
+        for output in cell.get("outputs", [])
+        if "tlb-verdicts" in output.get("data", {}).get("text/html", "")
+    ]
+    return {
+        says: (word.lower(), evidence)
+        for word, says, evidence in re.findall(
+            r"^([A-Z ]+): (“.*?”) \[(.*)\].*$", text, re.MULTILINE
+        )
+    }
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS, ids=judged.name_of)
 def test_committed_verdicts_are_those_of_the_chapters_pages(chapter: ModuleType):
-    """Else: `tlb refresh scorecard`. The pages were made by other code, and are compared with what it makes now."""
+    """Else: `tlb refresh scorecard`. The pages were made by other code, and are compared with what
+    it makes now."""
     name, data = judged.name_of(chapter), Store(ROOT / "data")
-    known = judged.Verdicts.model_validate_json((ROOT / "data" / data.reference(name) / "verdicts.json").read_bytes())
+    known = judged.Verdicts.model_validate_json(
+        (ROOT / "data" / data.reference(name) / "verdicts.json").read_bytes()
+    )
     pages = shown(name)
-    assert {f"“{statements()[id].quote}”": (one.verdict, one.evidence) for id, one in known.chapters[name].items()} == pages
+    assert {
+        f"“{statements()[id].quote}”": (one.verdict, one.evidence)
+        for id, one in known.chapters[name].items()
+    } == pages
 
 
 @pytest.mark.endurance  # ten seconds each
 @pytest.mark.parametrize("machine", MACHINES)
 def test_committed_verdicts_are_what_the_claims_say_now(machine: str):
-    known = judged.Verdicts.model_validate_json((ROOT / "data" / machine / "verdicts.json").read_bytes())
+    known = judged.Verdicts.model_validate_json(
+        (ROOT / "data" / machine / "verdicts.json").read_bytes()
+    )
     now = judged.judge(about(ROOT / "data", machine), CHAPTERS, known.data, known.code)
     assert now == known

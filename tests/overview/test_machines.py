@@ -1,4 +1,5 @@
-"""The page of machines: of one, two and thirty, some of which lack all, what it shows, orders, compares and escapes."""
+"""The page of machines: of one, two and thirty, some of which lack all, what it shows, orders,
+compares and escapes."""
 
 from __future__ import annotations
 
@@ -13,7 +14,13 @@ from support.common import make_record
 from support.lab import put
 from support.synthetic import HOLE, Stated
 
-from experiments.overview import machines, machines_compared, machines_figure, machines_tables, profile
+from experiments.overview import (
+    machines,
+    machines_compared,
+    machines_figure,
+    machines_tables,
+    profile,
+)
 from experiments.overview.machines import Analysis
 from experiments.overview.profile import Profile, Quantity
 from tlb.lab import build
@@ -21,7 +28,14 @@ from tlb.lab.store import Store
 from tlb.report import page as pages
 from tlb.report.chapter import Chapter
 
-DEFAULTS = {"machine": "reference", "profile": "quick", "max_working_set": "profile", "repeats": 0, "minutes": 0.0, "engine": "auto"}
+DEFAULTS = {
+    "machine": "reference",
+    "profile": "quick",
+    "max_working_set": "profile",
+    "repeats": 0,
+    "minutes": 0.0,
+    "engine": "auto",
+}
 HOSTILE = "</script><img src=x onerror=alert(1)>\u202e'.\"|{{#if}}"
 A, B = "zen-3-aaaaaaaa", "zen-5-bbbbbbbb"
 NAMES = [*machines_compared._COMPARED]
@@ -32,36 +46,78 @@ def quantity(name: str, value: float | None) -> Quantity:
     """Known to 2 %; without a value, of a pool that was empty."""
     place = "walk by place" if "table" in name else PARTS[name.partition("_")[0]]
     unit = "ratio" if place == "pages" else "ns"
-    known = {"value": value, "low": value / 1.02, "high": value * 1.02, "coverage": 0.96} if value else {"reason": "pool-empty"}
-    return Quantity(name=name, part=place, words=f"words of {name.replace('_', ' ')}", unit=unit, **known)
+    known = (
+        {"value": value, "low": value / 1.02, "high": value * 1.02, "coverage": 0.96}
+        if value
+        else {"reason": "pool-empty"}
+    )
+    return Quantity(
+        name=name, part=place, words=f"words of {name.replace('_', ' ')}", unit=unit, **known
+    )
 
 
 def entries(found: float, stated: float = 2048.0) -> list[Quantity]:
-    return [Quantity(name=f"{who}_level_2", part="entries", words=who, unit="entries", value=value, low=value, high=value, coverage=1.0)
-            for who, value in (("entries", found), ("stated", stated))]
+    return [
+        Quantity(
+            name=f"{who}_level_2",
+            part="entries",
+            words=who,
+            unit="entries",
+            value=value,
+            low=value,
+            high=value,
+            coverage=1.0,
+        )
+        for who, value in (("entries", found), ("stated", stated))
+    ]
 
 
-def add(store: Store, name: str, factor: float | None = 1.0, found: float = 2048.0, changes: dict[str, Any] | None = None,
-        kept: bool = True, **of: Any) -> None:
-    """A machine each of whose prices is `factor` times its place in the list; None: none has a value."""
+def add(
+    store: Store,
+    name: str,
+    factor: float | None = 1.0,
+    found: float = 2048.0,
+    changes: dict[str, Any] | None = None,
+    kept: bool = True,
+    **of: Any,
+) -> None:
+    """A machine each of whose prices is `factor` times its place in the list; None: none has a
+    value."""
     store.write_machine(name, Stated(changes=changes or {}, **of).host().model_dump(mode="json"))
-    quantities = [quantity(each, factor and factor * (place + 1)) for place, each in enumerate(NAMES)]
+    quantities = [
+        quantity(each, factor and factor * (place + 1)) for place, each in enumerate(NAMES)
+    ]
     if kept:
-        profile.keep(store, Profile(machine=name, quantities=(*quantities, *(entries(found) if factor else ()))))
+        profile.keep(
+            store,
+            Profile(machine=name, quantities=(*quantities, *(entries(found) if factor else ()))),
+        )
 
 
-def page(store: Store, machine: str = "reference", backing: dict[str, str] | None = None, monkeypatch: Any = None) -> Analysis:
+def page(
+    store: Store,
+    machine: str = "reference",
+    backing: dict[str, str] | None = None,
+    monkeypatch: Any = None,
+) -> Analysis:
     if backing is not None:
-        monkeypatch.setattr(machines, "_pages", lambda about, name, host: backing.get(name, "unknown"))
+        monkeypatch.setattr(
+            machines, "_pages", lambda about, name, host: backing.get(name, "unknown")
+        )
     return Analysis(Chapter(machines.PAGE, DEFAULTS | {"machine": machine}, store))
 
 
 def shown(a: Analysis, holes: bool = False) -> tuple[BeautifulSoup, str]:
-    """The table, and all text of the page. holes: a machine's own words may look like what no sentence holds."""
+    """The table, and all text of the page. holes: a machine's own words may look like what no
+    sentence holds."""
 
     texts: list[str] = []
     a._names = {"a": a, "chapter": a.about}
-    for _ in pages._run("machines", pages.Page("machines", lambda one: texts.append(getattr(one, "markdown", ""))), a._names):
+    for _ in pages._run(
+        "machines",
+        pages.Page("machines", lambda one: texts.append(getattr(one, "markdown", ""))),
+        a._names,
+    ):
         pass
     told = "\n\n".join(texts)
     assert holes or not re.search(r"\bnan\b|\bNone\b", told)
@@ -70,8 +126,14 @@ def shown(a: Analysis, holes: bool = False) -> tuple[BeautifulSoup, str]:
 
 def many(store: Store, number: int) -> Store:
     for k in range(number):
-        add(store, f"zen-{k:02}-aaaaaaaa", 1 + (k * 7 % number) / 10, 1024.0 + 64 * k, {"microarchitecture": f"Zen {k}"},
-            hypervisor="none" if k % 3 else "kvm")
+        add(
+            store,
+            f"zen-{k:02}-aaaaaaaa",
+            1 + (k * 7 % number) / 10,
+            1024.0 + 64 * k,
+            {"microarchitecture": f"Zen {k}"},
+            hypervisor="none" if k % 3 else "kvm",
+        )
     return store
 
 
@@ -89,7 +151,9 @@ def test_each_machine_has_a_row_a_panel_and_its_words(store: Store, number: int)
     table, told = shown(a)
     assert len(table.select("tbody tr")) == len(a.machines) == number
     figure = machines_figure.machines_profiles(a)
-    assert figure.data["machine"].nunique() == number and len(figure.data) == number * len(machines_figure._SHOWN)
+    assert figure.data["machine"].nunique() == number and len(figure.data) == number * len(
+        machines_figure._SHOWN
+    )
     assert len(figure.html()) + len(str(table)) < 300_000  # of a page of 400,000
     assert bool(table.select("select")) == (number > 1)
     assert len(told) > 500 and HOLE.search(figure.alt) is None
@@ -107,20 +171,34 @@ def test_rows_are_placed_by_what_is_chosen_the_largest_first_and_those_without_l
     add(store, "zen-a-aaaaaaaa", None)
     table, _ = shown(page(store))
     for column, order in enumerate(("reach", "hit", "walk", "far", "gain", "fault"), 1):
-        placed = sorted((int(re.search(rf"--{order}:(\d+)", row["style"])[1]), value(row.select("td")[column].contents[0].text))
-                        for row in table.select("tbody tr"))
+        placed = sorted(
+            (
+                int(re.search(rf"--{order}:(\d+)", row["style"])[1]),
+                value(row.select("td")[column].contents[0].text),
+            )
+            for row in table.select("tbody tr")
+        )
         values = [cell for _, cell in placed]
-        assert [place for place, _ in placed] == list(range(1, 9)) and values == sorted(values, reverse=True) and values[-1] == -1.0
+        assert (
+            [place for place, _ in placed] == list(range(1, 9))
+            and values == sorted(values, reverse=True)
+            and values[-1] == -1.0
+        )
 
 
-def test_this_computer_stands_first_with_rows_of_its_own(store: Store, monkeypatch: pytest.MonkeyPatch):
+def test_this_computer_stands_first_with_rows_of_its_own(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+):
     host = Stated().host()
     monkeypatch.setattr("tlb.machine.host.inspect", lambda: host)
     own = machines.replace(Chapter(machines.PAGE, DEFAULTS | {"machine": "this"}, store))
     add(store, "a-machine-aaaaaaaa")
     add(store.own, own.machine)
     a = Analysis(own)
-    assert [(each.label, each.is_own) for each in a.machines] == [(machines.THIS, True), ("Ice Lake server", False)]
+    assert [(each.label, each.is_own) for each in a.machines] == [
+        (machines.THIS, True),
+        ("Ice Lake server", False),
+    ]
     table, _ = shown(a)
     assert table.select_one("a")["href"] == "scorecard.html#verdicts-this"
     store.own.write_document(own.machine, "flags", {})  # later than the profile
@@ -132,12 +210,24 @@ def test_this_computer_stands_first_with_rows_of_its_own(store: Store, monkeypat
 # --- what cannot be read
 
 
-@pytest.mark.parametrize(("spoil", "lacks"), [
-    (lambda path: (path / "translation.json").unlink(), "translation.json"),
-    (lambda path: (path / "translation.json").write_text('{"version": 0, "machine": "x", "quantities": []}'), "another version"),
-    (lambda path: (path / "flags.json").write_text("{}"), "other rows"),
-    (lambda path: (path / "machine.json").write_text("{}"), "machine.json")], ids=["none", "older", "of other rows", "host"])
-def test_what_cannot_be_read_of_a_machine_is_said_and_the_others_are_shown(store: Store, spoil: Any, lacks: str):
+@pytest.mark.parametrize(
+    ("spoil", "lacks"),
+    [
+        (lambda path: (path / "translation.json").unlink(), "translation.json"),
+        (
+            lambda path: (path / "translation.json").write_text(
+                '{"version": 0, "machine": "x", "quantities": []}'
+            ),
+            "another version",
+        ),
+        (lambda path: (path / "flags.json").write_text("{}"), "other rows"),
+        (lambda path: (path / "machine.json").write_text("{}"), "machine.json"),
+    ],
+    ids=["none", "older", "of other rows", "host"],
+)
+def test_what_cannot_be_read_of_a_machine_is_said_and_the_others_are_shown(
+    store: Store, spoil: Any, lacks: str
+):
     add(store, "zen-3-aaaaaaaa")
     add(store, "zen-5-bbbbbbbb")
     spoil(store.root / "zen-5-bbbbbbbb")
@@ -148,15 +238,30 @@ def test_what_cannot_be_read_of_a_machine_is_said_and_the_others_are_shown(store
 
 
 def test_a_machine_s_words_are_text_wherever_they_stand(store: Store):
-    add(store, "zen-3-aaaaaaaa", changes=dict.fromkeys(("cpu_model", "microarchitecture", "kernel_release", "arch", "hypervisor"), HOSTILE))
+    add(
+        store,
+        "zen-3-aaaaaaaa",
+        changes=dict.fromkeys(
+            ("cpu_model", "microarchitecture", "kernel_release", "arch", "hypervisor"), HOSTILE
+        ),
+    )
     add(store, "zen-5-bbbbbbbb")
     a = page(store)
     table, told = shown(a, holes=True)
     figure = machines_figure.machines_profiles(a)
     assert not table.select("img, script") and "\u202e" not in str(table) + told + figure.html()
-    drawn, read = (BeautifulSoup(markup, "html.parser") for markup in (figure.html(), MarkdownIt().render(told)))
-    assert not drawn.select("img") and len(drawn.select("script")) == 1 and not read.select("img, script")
-    assert [label for label in drawn.select("text") if "img src=x" in label.text] and "<img" in read.text  # as they are
+    drawn, read = (
+        BeautifulSoup(markup, "html.parser")
+        for markup in (figure.html(), MarkdownIt().render(told))
+    )
+    assert (
+        not drawn.select("img")
+        and len(drawn.select("script")) == 1
+        and not read.select("img, script")
+    )
+    assert [
+        label for label in drawn.select("text") if "img src=x" in label.text
+    ] and "<img" in read.text  # as they are
 
 
 # --- what they show together
@@ -164,23 +269,41 @@ def test_a_machine_s_words_are_text_wherever_they_stand(store: Store):
 
 def test_the_price_that_differs_most_is_found_with_both_ends(store: Store):
     add(store, "zen-3-aaaaaaaa", changes={"microarchitecture": "Zen 3"})
-    values = {name: 4.0 if name == "walk_over_2_gib" else 1.1 for name in NAMES} | {"hit_last_level": 1.0}
+    values = {name: 4.0 if name == "walk_over_2_gib" else 1.1 for name in NAMES} | {
+        "hit_last_level": 1.0
+    }
     add(store, "zen-5-bbbbbbbb", kept=False, changes={"microarchitecture": "Zen 5"})
-    profile.keep(store, Profile(machine="zen-5-bbbbbbbb", quantities=tuple(
-        quantity(name, factor * (NAMES.index(name) + 1)) for name, factor in values.items())))
+    profile.keep(
+        store,
+        Profile(
+            machine="zen-5-bbbbbbbb",
+            quantities=tuple(
+                quantity(name, factor * (NAMES.index(name) + 1)) for name, factor in values.items()
+            ),
+        ),
+    )
     least, most = machines_compared.extremes(page(store))
     place = NAMES.index("walk_over_2_gib") + 1
     assert (least.words, least.factor) == ("words of hit last level", 1.0)
-    assert most == machines_compared.Extreme("words of walk over 2 gib", 4.0, place, 4 * place, "ns", ("Zen 3", "Zen 5"), True)
+    assert most == machines_compared.Extreme(
+        "words of walk over 2 gib", 4.0, place, 4 * place, "ns", ("Zen 3", "Zen 5"), True
+    )
 
 
 @pytest.mark.parametrize("declared", [1, 2, 3])
-def test_a_machine_that_an_earlier_kernel_measured_is_marked_and_its_prices_are_not_compared(store: Store, monkeypatch, declared: int):
+def test_a_machine_that_an_earlier_kernel_measured_is_marked_and_its_prices_are_not_compared(
+    store: Store, monkeypatch, declared: int
+):
     monkeypatch.setattr(build, "declared_measures", lambda kernel, engine: declared)
-    for place, (name, core, measures) in enumerate(((A, "Zen 3", 1), (B, "Zen 5", 2), ("zen-6-cccccccc", "Zen 6", 2))):
+    for place, (name, core, measures) in enumerate(
+        ((A, "Zen 3", 1), (B, "Zen 5", 2), ("zen-6-cccccccc", "Zen 6", 2))
+    ):
         put(store, name, "stlb_cliff", "a" * 16, make_record(measures=measures))
         add(store, name, 1.0 + place, changes={"microarchitecture": core})
     a = page(store)
-    marked = {row.select_one("strong").text: "earlier" in row.text for row in shown(a)[0].select("tbody tr")}
+    marked = {
+        row.select_one("strong").text: "earlier" in row.text
+        for row in shown(a)[0].select("tbody tr")
+    }
     assert marked == {"Zen 3": declared > 1, "Zen 5": declared > 2, "Zen 6": declared > 2}
     assert ("Zen 3" in machines_compared.extremes(a)[1].on) == (declared != 2)

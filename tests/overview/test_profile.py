@@ -1,4 +1,5 @@
-"""The translation profile: its quantities on a machine whose truth is known, why it lacks others, its document and its comparison."""
+"""The translation profile: its quantities on a machine whose truth is known, why it lacks others,
+its document and its comparison."""
 
 from __future__ import annotations
 
@@ -30,12 +31,22 @@ from tlb.lab.store import Store
 from tlb.reasons import REASONS, Unavailable
 from tlb.report.chapter import Chapter
 
-DEFAULTS = {"profile": "quick", "max_working_set": "profile", "repeats": 0, "minutes": 0.0, "engine": "auto"}
+DEFAULTS = {
+    "profile": "quick",
+    "max_working_set": "profile",
+    "repeats": 0,
+    "minutes": 0.0,
+    "engine": "auto",
+}
 TRUTH, PAGED = Truth(noise=0.003), Paged(noise=0.003)
 FAR = room.FAR_BYTES // 4096
 ROWS = {
-    stlb_cliff: lambda: synthetic.frame(TRUTH), hugepages: lambda: PAGED.frame(synthetic.hugepages()), page_faults: faults.rows,
-    virtualization: guests.rows, your_machine: lambda: geometry.rows(geometry.SHARP, "4k", 1)}
+    stlb_cliff: lambda: synthetic.frame(TRUTH),
+    hugepages: lambda: PAGED.frame(synthetic.hugepages()),
+    page_faults: faults.rows,
+    virtualization: guests.rows,
+    your_machine: lambda: geometry.rows(geometry.SHARP, "4k", 1),
+}
 
 
 @cache
@@ -50,6 +61,7 @@ def of(*modules: ModuleType, **stated: Any) -> Any:
         if module not in modules:
             raise Unavailable("no-data", module.__name__)
         return module.Analysis(rows(module), about)
+
     return cache(analysis)
 
 
@@ -61,15 +73,25 @@ def whole() -> Profile:
 # --- what it says of a machine
 
 
-@pytest.mark.parametrize(("name", "value"), [
-    ("load_first_level", TRUTH.load_ns), ("hit_last_level", TRUTH.hit_ns), ("walk_past_last_level", TRUTH.hit_ns + TRUTH.walk_ns),
-    ("walk_over_2_gib", TRUTH.hit_ns + TRUTH.walk_ns), ("stated_level_1", 64), ("stated_level_2", 1536)])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("load_first_level", TRUTH.load_ns),
+        ("hit_last_level", TRUTH.hit_ns),
+        ("walk_past_last_level", TRUTH.hit_ns + TRUTH.walk_ns),
+        ("walk_over_2_gib", TRUTH.hit_ns + TRUTH.walk_ns),
+        ("stated_level_1", 64),
+        ("stated_level_2", 1536),
+    ],
+)
 def test_a_load_costs_what_the_machine_takes(name: str, value: float):
     assert whole()[name].value == pytest.approx(value, rel=0.03)
 
 
 def test_the_entries_are_those_that_the_survey_finds():
-    assert [whole()[f"entries_level_{level}"].value for level in (1, 2)] == pytest.approx([64, 1536], rel=0.03)
+    assert [whole()[f"entries_level_{level}"].value for level in (1, 2)] == pytest.approx(
+        [64, 1536], rel=0.03
+    )
 
 
 def test_a_walk_is_told_in_ns_by_the_clock_beside_the_survey():
@@ -83,17 +105,27 @@ def test_a_walk_is_told_in_ns_by_the_clock_beside_the_survey():
 
 @pytest.mark.parametrize("pages", ["64k", "thp", "2m", "1g"])
 def test_a_gain_is_the_chase_s_time_on_base_pages_over_that_on_larger_ones(pages: str):
-    chase = rows(hugepages).query("kernel == 'page_chase' and layout == 'spread' and order == 'cycle' and lines == @FAR")
+    chase = rows(hugepages).query(
+        "kernel == 'page_chase' and layout == 'spread' and order == 'cycle' and lines == @FAR"
+    )
     times = chase.groupby("pages")["ns_per_access"].median()
     assert whole()[f"gain_{pages}"].value == pytest.approx(times["4k"] / times[pages], rel=1e-4)
-    assert whole()["gain_2m"].value > 1.3 * whole()["gain_64k"].value  # a page of 64 KiB reaches no farther here than 1,536 of them
+    assert (
+        whole()["gain_2m"].value > 1.3 * whole()["gain_64k"].value
+    )  # a page of 64 KiB reaches no farther here than 1,536 of them
 
 
 def test_a_first_touch_is_that_of_its_way():
-    table = rows(page_faults).query("kernel == 'page_fault' and populate == 0 and written == 1 and order == 'cycle'")
+    table = rows(page_faults).query(
+        "kernel == 'page_fault' and populate == 0 and written == 1 and order == 'cycle'"
+    )
     times = table.groupby(["mode", "pages"])["ns_per_access"].median()
     found = {name: whole()[f"fault_{name}"].value for name in ("fresh", "fresh_large", "file")}
-    medians = {"fresh": times["anonymous", "4k"], "fresh_large": times["anonymous", "thp"], "file": times["file", "4k"]}
+    medians = {
+        "fresh": times["anonymous", "4k"],
+        "fresh_large": times["anonymous", "thp"],
+        "file": times["file", "4k"],
+    }
     assert found == pytest.approx(medians, rel=1e-4)
 
 
@@ -101,13 +133,18 @@ def test_a_guest_is_beside_a_process_on_its_own_page_size():
     frame, lines = rows(virtualization), room.GUEST_BYTES // 4096
     for guest, host, alike in (("4k", "4k", "4k"), ("2m", "4k", "2m"), ("2m", "2m", "2m")):
         times = guests.chased(frame, guest, host, lines), guests.chased(frame, "", alike, lines)
-        assert whole()[f"guest_{guest}_on_{host}"].value == pytest.approx(times[0] / times[1], rel=1e-4)
+        assert whole()[f"guest_{guest}_on_{host}"].value == pytest.approx(
+            times[0] / times[1], rel=1e-4
+        )
 
 
 def test_bounds_hold_the_value_and_cover_what_five_processes_do():
     known = [quantity for quantity in whole().quantities if quantity.value is not None]
     assert len(known) > 20
-    assert all(quantity.low <= quantity.value <= quantity.high and quantity.coverage > 0.5 for quantity in known)
+    assert all(
+        quantity.low <= quantity.value <= quantity.high and quantity.coverage > 0.5
+        for quantity in known
+    )
 
 
 # --- what it lacks
@@ -117,9 +154,17 @@ def test_what_is_lacking_has_its_reason_and_no_value():
     made = profile("made-up", of(stlb_cliff))
     for quantity in made.quantities:
         assert (quantity.value is None) == (quantity.reason in REASONS)
-        assert quantity.reason is None or (quantity.low, quantity.high, quantity.coverage) == (None, None, None)
-    assert {quantity.part for quantity in made.quantities if quantity.value is not None} == {"levels"}
-    assert [quantity.name for quantity in made.quantities] == [quantity.name for quantity in whole().quantities]
+        assert quantity.reason is None or (quantity.low, quantity.high, quantity.coverage) == (
+            None,
+            None,
+            None,
+        )
+    assert {quantity.part for quantity in made.quantities if quantity.value is not None} == {
+        "levels"
+    }
+    assert [quantity.name for quantity in made.quantities] == [
+        quantity.name for quantity in whole().quantities
+    ]
 
 
 # --- its document
@@ -131,11 +176,18 @@ def committed(machine: str) -> Profile:
     return room.read(Store(ROOT / "data"), machine)
 
 
-@pytest.mark.parametrize("machine", [
-    name if name == MACHINES[0] else pytest.param(name, marks=pytest.mark.endurance) for name in MACHINES])
+@pytest.mark.parametrize(
+    "machine",
+    [
+        name if name == MACHINES[0] else pytest.param(name, marks=pytest.mark.endurance)
+        for name in MACHINES
+    ],
+)
 def test_committed_profiles_are_those_of_the_committed_rows(machine: str):
     """Else: `tlb refresh index`."""
-    made = room.of_chapter(Chapter(room.PAGE, DEFAULTS | {"machine": machine}, Store(ROOT / "data")))
+    made = room.of_chapter(
+        Chapter(room.PAGE, DEFAULTS | {"machine": machine}, Store(ROOT / "data"))
+    )
     assert made == committed(machine), "run `tlb refresh index`"
     assert room.is_current(Store(ROOT / "data"), made)
 
@@ -148,7 +200,9 @@ def test_committed_profiles_name_the_committed_rows(machine: str):
 @pytest.mark.parametrize("machine", MACHINES)
 def test_committed_profiles_are_as_the_published_schema_has_them(machine: str):
     schema = json.loads((ROOT / "data" / room.SCHEMA).read_text(encoding="utf-8"))
-    document = json.loads((ROOT / "data" / machine / "translation.json").read_text(encoding="utf-8"))
+    document = json.loads(
+        (ROOT / "data" / machine / "translation.json").read_text(encoding="utf-8")
+    )
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.validate(document, schema)
     for wrong in ({"version": 2}, {"more": 1}, {"quantities": [{"name": "x"}]}):
@@ -159,16 +213,25 @@ def test_committed_profiles_are_as_the_published_schema_has_them(machine: str):
 
 def test_the_first_page_shows_the_reference_s_document():
     cells = nbformat.read(ROOT / "book" / "index.ipynb", 4).cells
-    (shown,) = [html for cell in cells for output in cell.get("outputs", [])
-                if 'id="tlb-figure-index_profile"' in (html := output.get("data", {}).get("text/html", ""))]
+    (shown,) = [
+        html
+        for cell in cells
+        for output in cell.get("outputs", [])
+        if 'id="tlb-figure-index_profile"' in (html := output.get("data", {}).get("text/html", ""))
+    ]
     link = BeautifulSoup(shown, "html.parser").select_one("a[download]")["href"].partition(",")[2]
     data = pd.read_csv(io.StringIO(unquote(link))).set_index("name")
     known = committed(Store(ROOT / "data").reference())
-    assert data["value"].to_dict() == {quantity.name: quantity.value for quantity in known.quantities
-                                       if quantity.value is not None and quantity.part != "entries"}
+    assert data["value"].to_dict() == {
+        quantity.name: quantity.value
+        for quantity in known.quantities
+        if quantity.value is not None and quantity.part != "entries"
+    }
 
 
-@pytest.mark.parametrize("content", ["{", '{"version": 1, "machine": "a", "quantities": [{"name": "A B"}]}'])
+@pytest.mark.parametrize(
+    "content", ["{", '{"version": 1, "machine": "a", "quantities": [{"name": "A B"}]}']
+)
 def test_a_document_that_is_none_is_a_reason(tmp_path: Path, content: str):
     (tmp_path / "zen-3-aaaaaaaa").mkdir()
     (tmp_path / "zen-3-aaaaaaaa" / "translation.json").write_text(content)
@@ -180,26 +243,53 @@ def test_a_document_that_is_none_is_a_reason(tmp_path: Path, content: str):
 # --- two of them
 
 
-def drawn(random: np.random.Generator, factor: float = 1.0, processes: int = 9, noise: float = 0.02) -> Profile:
+def drawn(
+    random: np.random.Generator, factor: float = 1.0, processes: int = 9, noise: float = 0.02
+) -> Profile:
     """Twenty quantities of a machine, measured once more."""
     quantities = []
     for place in range(20):
-        found = median_interval((1 + place) * factor * np.exp(noise * random.standard_normal(processes)))
-        quantities.append(Quantity(name=f"q_{place}", part="levels", words=f"quantity {place}", unit="ns", value=found.value, low=found.low,
-                                   high=found.high, coverage=found.coverage))
+        found = median_interval(
+            (1 + place) * factor * np.exp(noise * random.standard_normal(processes))
+        )
+        quantities.append(
+            Quantity(
+                name=f"q_{place}",
+                part="levels",
+                words=f"quantity {place}",
+                unit="ns",
+                value=found.value,
+                low=found.low,
+                high=found.high,
+                coverage=found.coverage,
+            )
+        )
     return Profile(machine="made-up", quantities=tuple(quantities))
 
 
 def words(factor: float, **how: Any) -> Counter[str]:
     random = np.random.default_rng(7)
-    return sum((Counter(pair.verdict for pair in profiles.beside(drawn(random, **how), drawn(random, factor, **how)))
-                for _ in range(20)), Counter())
+    return sum(
+        (
+            Counter(
+                pair.verdict
+                for pair in profiles.beside(drawn(random, **how), drawn(random, factor, **how))
+            )
+            for _ in range(20)
+        ),
+        Counter(),
+    )
 
 
 def test_a_machine_seldom_differs_from_itself_and_a_fifth_is_found():
-    assert words(1.0)[profiles.DIFFERS] <= 0.05 * 20 and words(1.0)[profiles.SAME] > 0.9 * 400  # of 20 comparisons one may err
+    assert (
+        words(1.0)[profiles.DIFFERS] <= 0.05 * 20 and words(1.0)[profiles.SAME] > 0.9 * 400
+    )  # of 20 comparisons one may err
     assert words(1.2)[profiles.DIFFERS] >= 0.9 * 400
-    assert words(1.2, processes=4) == {profiles.UNKNOWN: 400} and words(1.0, noise=0.3)[profiles.SAME] == 0
+    assert (
+        words(1.2, processes=4) == {profiles.UNKNOWN: 400}
+        and words(1.0, noise=0.3)[profiles.SAME] == 0
+    )
 
 
 def test_a_profile_of_other_rows_is_not_compared(tmp_path: Path):

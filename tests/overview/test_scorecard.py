@@ -17,26 +17,56 @@ from tlb.reasons import Unavailable
 from tlb.report.chapter import Chapter
 from tlb.report.verdicts import claims_of, statements
 
-A, B, LACKED = "zen-3-aaaaaaaa", "zen-5-bbbbbbbb", "code"  # the reference lacks a chapter, which the other one has
+A, B, LACKED = (
+    "zen-3-aaaaaaaa",
+    "zen-5-bbbbbbbb",
+    "code",
+)  # the reference lacks a chapter, which the other one has
 WORDS = ("holds", "fails", "cannot tell", "not testable here", "fails")
-DEFAULTS = {"machine": "reference", "profile": "quick", "max_working_set": "profile", "repeats": 0, "minutes": 0.0, "engine": "auto"}
+DEFAULTS = {
+    "machine": "reference",
+    "profile": "quick",
+    "max_working_set": "profile",
+    "repeats": 0,
+    "minutes": 0.0,
+    "engine": "auto",
+}
 IDS = {name_of(module): [claim.id for claim in claims_of(module.claims)] for module in CHAPTERS}
 
 
 def one(word: str, place: int) -> Judged:
-    """Verdict number `place`: every third was decided by an interval and says so in its evidence, every third without it there."""
+    """Verdict number `place`: every third was decided by an interval and says so in its evidence,
+    every third without it there."""
     effect = Shown(value=1.5, low=1.25, high=None, least=1.0, most=None)
-    evidence = (f"Row {place} takes 1.5 (1.25 to 1.75) ns.", f"Row {place} takes 1.5 ns.", f"Row {place} says so & <b>more</b>.")[place % 3]
+    evidence = (
+        f"Row {place} takes 1.5 (1.25 to 1.75) ns.",
+        f"Row {place} takes 1.5 ns.",
+        f"Row {place} says so & <b>more</b>.",
+    )[place % 3]
     reason, why = ("crosses", "It crosses.") if word == "cannot tell" else ("", "")
-    return Judged(verdict=word, evidence=evidence, effects=() if place % 3 == 2 else (effect,), reason=reason, why=why)
+    return Judged(
+        verdict=word,
+        evidence=evidence,
+        effects=() if place % 3 == 2 else (effect,),
+        reason=reason,
+        why=why,
+    )
 
 
 def known(shift: int, lacking: tuple[str, ...] = ()) -> Verdicts:
-    """Claim number k has the word number k + k//5·shift: two machines agree on some, and not on others."""
+    """Claim number k has the word number k + k//5·shift: two machines agree on some, and not on
+    others."""
     number = count()
-    chapters = {name: {id: one(WORDS[(k + k // 5 * shift) % 5], k) for id in ids for k in [next(number)]} for name, ids in IDS.items()}
-    return Verdicts(data="", code="", chapters={name: told for name, told in chapters.items() if name not in lacking},
-                    lacking=dict.fromkeys(lacking, "There are no results."))
+    chapters = {
+        name: {id: one(WORDS[(k + k // 5 * shift) % 5], k) for id in ids for k in [next(number)]}
+        for name, ids in IDS.items()
+    }
+    return Verdicts(
+        data="",
+        code="",
+        chapters={name: told for name, told in chapters.items() if name not in lacking},
+        lacking=dict.fromkeys(lacking, "There are no results."),
+    )
 
 
 MACHINES = {A: known(0, (LACKED,)), B: known(1)}
@@ -47,7 +77,9 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """A data/ of two machines."""
     store = Store(tmp_path / "data")
     for machine, core in ((A, "Zen 3"), (B, "Zen 5")):
-        store.write_machine(machine, Stated(changes={"microarchitecture": core}).host().model_dump(mode="json"))
+        store.write_machine(
+            machine, Stated(changes={"microarchitecture": core}).host().model_dump(mode="json")
+        )
     store._rewrite(B, "grids", lambda: {LACKED: {}})
     (store.root / "reference").write_text(f"{A}\n{B}\n")
     monkeypatch.setattr(scorecard, "judged", lambda chapter: MACHINES[chapter.machine])
@@ -63,10 +95,16 @@ def about(data: Store, machine: str) -> Chapter:
 
 
 def expected(machine: str) -> list[tuple[str, str]]:
-    return [(id, told.verdict) for chapter in IDS for id, told in MACHINES[machine].chapters.get(chapter, {}).items()]
+    return [
+        (id, told.verdict)
+        for chapter in IDS
+        for id, told in MACHINES[machine].chapters.get(chapter, {}).items()
+    ]
 
 
-def test_each_claim_stands_once_with_the_verdict_of_the_machine_whose_page_its_chapter_shows(data: Store):
+def test_each_claim_stands_once_with_the_verdict_of_the_machine_whose_page_its_chapter_shows(
+    data: Store,
+):
     rows = page(data).rows
     assert rows["id"].tolist() == [id for ids in IDS.values() for id in ids] and len(rows) > 150
     whole = dict(expected(A)) | {id: MACHINES[B].chapters[LACKED][id].verdict for id in IDS[LACKED]}
@@ -77,35 +115,65 @@ def test_each_claim_stands_once_with_the_verdict_of_the_machine_whose_page_its_c
 def test_a_page_about_one_machine_has_no_other_s_verdict_in_its_place(data: Store):
     rows = page(data, A).rows.set_index("id")
     lacking = rows.loc[IDS[LACKED]]
-    assert {*lacking["verdict"]} == {scorecard.UNMEASURED} and {*lacking["evidence"]} == {"There are no results."}
+    assert {*lacking["verdict"]} == {scorecard.UNMEASURED} and {*lacking["evidence"]} == {
+        "There are no results."
+    }
     assert page(data, B).machine_of(LACKED) == B and list(page(data, B).others) == [A]
 
 
-@pytest.mark.parametrize(("mine", "theirs", "is_compared"), [
-    ({}, {}, True), ({"page_chase": 2}, {}, False), ({}, {"page_chase": 2}, False),
-    ({"page_chase": 2, "page_gather": 1}, {"page_chase": 2, "stride_sum": 3}, True),
-    ({"page_chase": 2, "page_gather": 1}, {"page_chase": 2, "page_gather": 2}, False)])
+@pytest.mark.parametrize(
+    ("mine", "theirs", "is_compared"),
+    [
+        ({}, {}, True),
+        ({"page_chase": 2}, {}, False),
+        ({}, {"page_chase": 2}, False),
+        ({"page_chase": 2, "page_gather": 1}, {"page_chase": 2, "stride_sum": 3}, True),
+        ({"page_chase": 2, "page_gather": 1}, {"page_chase": 2, "page_gather": 2}, False),
+    ],
+)
 def test_verdicts_by_other_versions_of_the_kernels_are_neither_shown_nor_compared(
-        data: Store, monkeypatch, mine: dict[str, int], theirs: dict[str, int], is_compared: bool):
+    data: Store, monkeypatch, mine: dict[str, int], theirs: dict[str, int], is_compared: bool
+):
     chapter = next(name for name in IDS if name != LACKED)
     versions = {A: {chapter: mine} if mine else {}, B: {chapter: theirs} if theirs else {}}
-    monkeypatch.setattr(scorecard, "judged", lambda about: MACHINES[about.machine].model_copy(update={"measures": versions[about.machine]}))
+    monkeypatch.setattr(
+        scorecard,
+        "judged",
+        lambda about: MACHINES[about.machine].model_copy(
+            update={"measures": versions[about.machine]}
+        ),
+    )
     a = page(data, A)
     of = a.rows["chapter"] == chapter
     words = MACHINES[B].chapters[chapter]
-    assert a.rows.loc[of, B].tolist() == [words[id].verdict if is_compared else scorecard.OTHERWISE for id in IDS[chapter]]
-    assert a.rows.loc[of, "deciding"].max() == (2 if is_compared else 1) and (a.rows.loc[of, "apart"].any() <= is_compared)
-    assert dict(zip(a.rows["id"], a.rows[B], strict=True)).items() >= dict(expected(B)[-3:]).items()  # the other chapters' as ever
+    assert a.rows.loc[of, B].tolist() == [
+        words[id].verdict if is_compared else scorecard.OTHERWISE for id in IDS[chapter]
+    ]
+    assert a.rows.loc[of, "deciding"].max() == (2 if is_compared else 1) and (
+        a.rows.loc[of, "apart"].any() <= is_compared
+    )
+    assert (
+        dict(zip(a.rows["id"], a.rows[B], strict=True)).items() >= dict(expected(B)[-3:]).items()
+    )  # the other chapters' as ever
     assert is_compared == (B not in a.measured_otherwise)
 
 
 def test_where_machines_disagree_they_are_two(data: Store):
     a = page(data)
-    both = {id: {dict(expected(A)).get(id), dict(expected(B)).get(id)} for ids in IDS.values() for id in ids}
+    both = {
+        id: {dict(expected(A)).get(id), dict(expected(B)).get(id)}
+        for ids in IDS.values()
+        for id in ids
+    }
     apart = {id for id, words in both.items() if words >= {"holds", "fails"}}
-    assert {*a.rows["id"][a.rows["apart"]]} == apart and len(apart) > 5  # a chapter that B stands in for is decided by B alone
-    several = sum(words <= {"holds", "fails"} and len([w for m in (A, B) if (w := dict(expected(m)).get(id))]) == 2
-                  for id, words in both.items())
+    assert {*a.rows["id"][a.rows["apart"]]} == apart and len(
+        apart
+    ) > 5  # a chapter that B stands in for is decided by B alone
+    several = sum(
+        words <= {"holds", "fails"}
+        and len([w for m in (A, B) if (w := dict(expected(m)).get(id))]) == 2
+        for id, words in both.items()
+    )
     assert (a.rows["deciding"] > 1).sum() == several
     assert a.stand_ins == {B: [f"{{doc}}`{LACKED}`"]}
 
@@ -116,15 +184,23 @@ def table(data: Store) -> BeautifulSoup:
 
 
 def test_each_row_has_quote_source_prediction_evidence_interval_and_link(table: BeautifulSoup):
-    lines = {line.select_one("a")["href"].partition("#")[2]: line for line in table.select("tr[data-is]")}
+    lines = {
+        line.select_one("a")["href"].partition("#")[2]: line for line in table.select("tr[data-is]")
+    }
     assert len(lines) == sum(map(len, IDS.values()))
     for chapter, ids in IDS.items():
         for id in ids:
             line, row = lines[f"claim-{id}"], statements()[id]
             cells = line.select("td")
             assert line.select_one("a")["href"] == f"{chapter}.html#claim-{id}"
-            assert re.sub(r"`", "", f"“{row.quote}”") in cells[0].text and row.place in cells[0].text and row.quantity in cells[0].text
-            assert "1.25" in cells[1].text or "says so & <b>more</b>" in cells[1].text  # an interval, or none was measured
+            assert (
+                re.sub(r"`", "", f"“{row.quote}”") in cells[0].text
+                and row.place in cells[0].text
+                and row.quantity in cells[0].text
+            )
+            assert (
+                "1.25" in cells[1].text or "says so & <b>more</b>" in cells[1].text
+            )  # an interval, or none was measured
             assert cells[2].text in WORDS and cells[3].text in WORDS and len(cells) == 4
 
 

@@ -1,4 +1,5 @@
-"""What a process touches in a window: the truth of programs that touch known pages, sums of mappings, and processes that cannot be read."""
+"""What a process touches in a window: the truth of programs that touch known pages, sums of
+mappings, and processes that cannot be read."""
 
 from __future__ import annotations
 
@@ -33,14 +34,29 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cc = compiler()
     assert cc is not None
     path = tmp_path_factory.mktemp("known") / "known_pages"
-    subprocess.run([*cc.command, "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-o", path, SUPPORT / "known_pages.c"], check=True)
+    subprocess.run(
+        [
+            *cc.command,
+            "-std=gnu11",
+            "-O2",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-o",
+            path,
+            SUPPORT / "known_pages.c",
+        ],
+        check=True,
+    )
     return path
 
 
 @contextlib.contextmanager
 def touching(*command: object) -> Iterator[int]:
     """A program that has said that it is ready."""
-    with subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, start_new_session=True) as child:
+    with subprocess.Popen(
+        [str(word) for word in command], stdout=subprocess.PIPE, start_new_session=True
+    ) as child:
         try:
             assert child.stdout.readline() == b"ready\n"
             yield child.pid
@@ -55,7 +71,11 @@ def test_the_active_set_is_the_truth_within_two_per_cent(program: Path, pages: i
     with touching(program, 0, pages, touched) as pid:
         seen = sight([pid], 1.0, time.sleep)
     assert seen.active_bytes == pytest.approx(touched * mmap.PAGESIZE, rel=0.02)
-    assert seen.mapped["4k"] >= pages * mmap.PAGESIZE and (seen.large_least, seen.denied, seen.processes) == (0, 0, 1)
+    assert seen.mapped["4k"] >= pages * mmap.PAGESIZE and (
+        seen.large_least,
+        seen.denied,
+        seen.processes,
+    ) == (0, 0, 1)
     assert seen.table_bytes >= pages * 8 and seen.look_s > 0
 
 
@@ -64,17 +84,31 @@ FIELDS = st.tuples(st.integers(0, 400), st.integers(0, 3), st.integers(0, 2), st
 
 @given(st.lists(FIELDS, max_size=6))
 def test_what_is_touched_on_large_pages_lies_between_bounds(drawn: list[tuple[int, int, int, int]]):
-    """Base pages and large ones, of which an unknown part of each was touched: the truth is any split that fits."""
+    """Base pages and large ones, of which an unknown part of each was touched: the truth is any
+    split that fits."""
     parsed = []
     for base, thp, pool, active_pages in drawn:
         thp_bytes, base_bytes, pool_bytes = thp * TWO_MIB, base * 4096, pool * TWO_MIB
-        parsed.append(Mapping(0, 1 << 40, True, TWO_MIB if pool else 4096, base_bytes + thp_bytes + pool_bytes, thp_bytes, pool_bytes,
-                              min(active_pages * 4096, base_bytes + thp_bytes)))
+        parsed.append(
+            Mapping(
+                0,
+                1 << 40,
+                True,
+                TWO_MIB if pool else 4096,
+                base_bytes + thp_bytes + pool_bytes,
+                thp_bytes,
+                pool_bytes,
+                min(active_pages * 4096, base_bytes + thp_bytes),
+            )
+        )
     seen = summed([(parsed, 8192)], 1.0, 0.0)
     assert 0 <= seen.large_least <= seen.large_most <= min(seen.active_bytes, seen.mapped["thp"])
     assert seen.active_bytes - seen.large_least <= seen.mapped["4k"]
     assert sum(seen.mapped.values()) == sum(mapping.resident_bytes for mapping in parsed)
-    assert seen.mapped.get("2m", 0) == sum(mapping.pool_bytes for mapping in parsed) and seen.table_bytes == 8192
+    assert (
+        seen.mapped.get("2m", 0) == sum(mapping.pool_bytes for mapping in parsed)
+        and seen.table_bytes == 8192
+    )
 
 
 def reason(pid: int, proc: Path = active.PROC) -> str:
@@ -97,7 +131,9 @@ def fake(proc: Path, flags: int = 0) -> Path:
     """A process of /proc as files."""
     folder = proc / "7"
     folder.mkdir()
-    (folder / "stat").write_text(f"7 (a) name)) S 1 7 7 0 -1 {flags} 5 0 1 0 10 20 0 0 20 0 1 0 100 0 0\n")
+    (folder / "stat").write_text(
+        f"7 (a) name)) S 1 7 7 0 -1 {flags} 5 0 1 0 10 20 0 0 20 0 1 0 100 0 0\n"
+    )
     (folder / "status").write_text("VmPTE:\t      40 kB\n")
     return folder
 
@@ -121,13 +157,19 @@ def as_nobody(call: Callable[[], str]) -> str:
 
 @contextlib.contextmanager
 def sleeping(user: int, may_be_read: bool) -> Iterator[int]:
-    """A process of a user's. One that may not be read is what the kernel makes of a setuid program and of one with capabilities."""
+    """A process of a user's. One that may not be read is what the kernel makes of a setuid program
+    and of one with capabilities."""
     reading, writing = os.pipe()
     if not (child := os.fork()):
         try:
             os.setresuid(user, user, user)
             set_dumpable = 4  # PR_SET_DUMPABLE, linux/prctl.h; a change of user takes it away
-            os.write(writing, b"ready" if ctypes.CDLL(None).prctl(set_dumpable, int(may_be_read), 0, 0, 0) == 0 else b"wrong")
+            os.write(
+                writing,
+                b"ready"
+                if ctypes.CDLL(None).prctl(set_dumpable, int(may_be_read), 0, 0, 0) == 0
+                else b"wrong",
+            )
             time.sleep(20)
         finally:
             os._exit(0)
@@ -141,15 +183,23 @@ def sleeping(user: int, may_be_read: bool) -> Iterator[int]:
 
 
 @needs_root
-@pytest.mark.parametrize(("user", "may_be_read", "code"), [
-    (0, True, "process-denied"), (NOBODY, False, "process-denied"), (NOBODY, True, "")])
-def test_an_ordinary_user_sees_his_own_programs_and_none_with_other_rights(user: int, may_be_read: bool, code: str):
+@pytest.mark.parametrize(
+    ("user", "may_be_read", "code"),
+    [(0, True, "process-denied"), (NOBODY, False, "process-denied"), (NOBODY, True, "")],
+)
+def test_an_ordinary_user_sees_his_own_programs_and_none_with_other_rights(
+    user: int, may_be_read: bool, code: str
+):
     with sleeping(user, may_be_read) as pid:
-        assert as_nobody(lambda: reason(pid) if code else str(sight([pid], 0.0, time.sleep).processes)) == (code or "1")
+        assert as_nobody(
+            lambda: reason(pid) if code else str(sight([pid], 0.0, time.sleep).processes)
+        ) == (code or "1")
 
 
 @pytest.mark.parametrize("name", ["clear_refs", "smaps"])
-def test_what_may_not_be_read_is_denied_and_others_are_read_all_the_same(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_what_may_not_be_read_is_denied_and_others_are_read_all_the_same(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     folder = fake(tmp_path)
     for file in ("clear_refs", "smaps"):
         (folder / file).write_text("")

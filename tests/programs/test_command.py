@@ -1,4 +1,5 @@
-"""`tlb try` on the command line: what it prints, what it refuses in one line, and that Ctrl-C leaves nothing."""
+"""`tlb try` on the command line: what it prints, what it refuses in one line, and that Ctrl-C
+leaves nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ from tlb.programs.page import page
 from tlb.programs.trial import Aim, Trial, Verdict
 from tlb.system import files
 
-# With a lock of the test's own: what is measured here decides nothing, so it need not wait for what does.
+# With a lock of the test's own: what is measured here decides nothing, so it need not wait for what
+# does.
 SCRIPT = """import sys
 from pathlib import Path
 from tlb import cli
@@ -56,32 +58,69 @@ def aims(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Aim]:
         return trial(made(2.0), made(1.0, looks=(look(huge_mib=90, reached=1),)))
 
     monkeypatch.setattr(trials, "attempt", fake)
-    monkeypatch.setattr(command, "measuring_lock", lambda: files.measuring_lock(path=tmp_path / "lock"))
+    monkeypatch.setattr(
+        command, "measuring_lock", lambda: files.measuring_lock(path=tmp_path / "lock")
+    )
     return asked
 
 
-@pytest.mark.parametrize("options", [
-    [], ["--lever", "nope"], ["--minutes", "0"], ["--metric", "("], ["--higher-is-better"], ["--env", "A"], ["--driver", "a 'b"],
-    ["--ready", "x"], ["--pid", "7", "--driver", "true"], ["--frobnicate"]], ids=" ".join)
-def test_a_wrong_argument_is_one_line_and_exit_2(options: list[str], monkeypatch: pytest.MonkeyPatch, capsys, aims: list[Aim]):
+@pytest.mark.parametrize(
+    "options",
+    [
+        [],
+        ["--lever", "nope"],
+        ["--minutes", "0"],
+        ["--metric", "("],
+        ["--higher-is-better"],
+        ["--env", "A"],
+        ["--driver", "a 'b"],
+        ["--ready", "x"],
+        ["--pid", "7", "--driver", "true"],
+        ["--frobnicate"],
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_argument_is_one_line_and_exit_2(
+    options: list[str], monkeypatch: pytest.MonkeyPatch, capsys, aims: list[Aim]
+):
     assert call(monkeypatch, *([*options, "--", "true"] if options else [])) == 2
     told = capsys.readouterr()
     assert (told.out, len(told.err.splitlines()), aims) == ("", 1, [])
 
 
-@pytest.mark.parametrize(("words", "dashes"), [(["program", "-p", "x", "--json", "--"], ["--"]), (["program", "--lever", "none"], [])])
-def test_what_follows_the_program_is_the_program_s(words: list[str], dashes: list[str], monkeypatch: pytest.MonkeyPatch, aims: list[Aim]):
-    assert call(monkeypatch, "--within", "5", "--lever", "collapse", "--after", "1.5", *dashes, *words) == 0
+@pytest.mark.parametrize(
+    ("words", "dashes"),
+    [(["program", "-p", "x", "--json", "--"], ["--"]), (["program", "--lever", "none"], [])],
+)
+def test_what_follows_the_program_is_the_program_s(
+    words: list[str], dashes: list[str], monkeypatch: pytest.MonkeyPatch, aims: list[Aim]
+):
+    assert (
+        call(monkeypatch, "--within", "5", "--lever", "collapse", "--after", "1.5", *dashes, *words)
+        == 0
+    )
     (aim,) = aims
-    assert (aim.command, aim.lever.name, aim.within, aim.after_s, aim.metric) == (words, "collapse", 0.05, 1.5, None)
+    assert (aim.command, aim.lever.name, aim.within, aim.after_s, aim.metric) == (
+        words,
+        "collapse",
+        0.05,
+        1.5,
+        None,
+    )
 
 
-def test_a_page_loads_nothing_and_escapes_what_is_not_ours(monkeypatch: pytest.MonkeyPatch, aims: list[Aim], tmp_path: Path):
+def test_a_page_loads_nothing_and_escapes_what_is_not_ours(
+    monkeypatch: pytest.MonkeyPatch, aims: list[Aim], tmp_path: Path
+):
     told = tmp_path / "page.html"
     assert call(monkeypatch, "--html", str(told), "--", "program") == 0
     soup = BeautifulSoup(told.read_text(), "html.parser")
-    assert (soup.h1.text, soup.code.text) == ("Helps", "program") and len(soup.select("tbody tr")) == 7
-    assert soup.select_one(".tlb-chart svg") and "0.500" in soup.select_one(".tlb-chart")["aria-label"]
+    assert (soup.h1.text, soup.code.text) == ("Helps", "program") and len(
+        soup.select("tbody tr")
+    ) == 7
+    assert (
+        soup.select_one(".tlb-chart svg") and "0.500" in soup.select_one(".tlb-chart")["aria-label"]
+    )
     assert not soup.select("link, img, script[src], iframe") and "url(" not in soup.style.text
     assert len(told.read_bytes()) < 400_000
     hostile = trial(made(), made())
@@ -94,8 +133,13 @@ def test_a_page_loads_nothing_and_escapes_what_is_not_ours(monkeypatch: pytest.M
 @needs_c
 def test_an_experiment_from_its_command_to_its_document(tmp_path: Path):
     program = [str(built(tmp_path)), "mmap", "32", "5"]
-    done = subprocess.run(tlb(tmp_path, "--json", "--minutes", "0.02", "--within", "20", "--", *program), capture_output=True, text=True,
-                          cwd=ROOT, timeout=120)
+    done = subprocess.run(
+        tlb(tmp_path, "--json", "--minutes", "0.02", "--within", "20", "--", *program),
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=120,
+    )
     assert (done.returncode, done.stderr) == (0, "")
     told = json.loads(done.stdout)
     assert told["pairs"] == len(told["values"]) >= 6 and told["command"] == program
@@ -107,24 +151,47 @@ def test_an_experiment_from_its_command_to_its_document(tmp_path: Path):
 linux = pytest.mark.skipif(sys.platform != "linux", reason="programs are looked at in /proc")
 STARTS = ["sh", "-c", "setsid sleep 91.5 & sleep 91.5"]
 TRY, WATCH = ["try", "--lever", "none", "--", *STARTS], ["watch", "--seconds", "0", "--", *STARTS]
-SERVED = ["try", "--lever", "none", "--ready", "ready", "--driver", "sleep 91.5", "--", "sh", "-c", "echo ready; sleep 91.5 & sleep 91.5"]
+SERVED = [
+    "try",
+    "--lever",
+    "none",
+    "--ready",
+    "ready",
+    "--driver",
+    "sleep 91.5",
+    "--",
+    "sh",
+    "-c",
+    "echo ready; sleep 91.5 & sleep 91.5",
+]
 
 
-def begun(arguments: list[str], tmp_path: Path, count: int, action: signal.Handlers = signal.SIG_DFL,
-          ) -> tuple[subprocess.Popen, list[psutil.Process]]:
-    """A command of tlb, with an action for the signals of a terminal, once its program has started so many processes."""
+def begun(
+    arguments: list[str], tmp_path: Path, count: int, action: signal.Handlers = signal.SIG_DFL
+) -> tuple[subprocess.Popen, list[psutil.Process]]:
+    """A command of tlb, with an action for the signals of a terminal, once its program has started
+    so many processes."""
+
     def act() -> None:
         for number in (signal.SIGINT, signal.SIGHUP):
             signal.signal(number, action)
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
 
     command = [sys.executable, "-c", SCRIPT, str(tmp_path / "lock"), *arguments]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=act)
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=act
+    )
     seen: list[psutil.Process] = []
     deadline = time.monotonic() + 60
     while process.poll() is None and time.monotonic() < deadline and len(seen) < count:
-        with suppress(psutil.Error):  # before its exec a program has the words of the command that starts it, but Python's name
-            seen = [child for child in descendants_with("91.5", process.pid) if child.name() in ("sh", "sleep")]
+        with suppress(
+            psutil.Error
+        ):  # before its exec a program has the words of the command that starts it, but Python's name
+            seen = [
+                child
+                for child in descendants_with("91.5", process.pid)
+                if child.name() in ("sh", "sleep")
+            ]
         time.sleep(0.05)
     assert len(seen) == count
     return process, seen
@@ -147,13 +214,21 @@ def test_a_signal_ends_the_program_with_all_that_it_started(number: int, tmp_pat
     process, seen = begun(TRY, tmp_path, 3)
     process.send_signal(number)
     out, err = process.communicate(timeout=30)
-    assert (process.returncode, out, err) == (130, "", "Interrupted before six pairs; nothing of the program is left.\n")
+    assert (process.returncode, out, err) == (
+        130,
+        "",
+        "Interrupted before six pairs; nothing of the program is left.\n",
+    )
     assert not any(map(living, seen))
 
 
 @linux
-@pytest.mark.parametrize(("arguments", "count"), [(WATCH, 3), (SERVED, 4)], ids=["watch", "a server and its driver"])
-def test_a_program_ends_with_a_command_that_is_killed(arguments: list[str], count: int, tmp_path: Path):
+@pytest.mark.parametrize(
+    ("arguments", "count"), [(WATCH, 3), (SERVED, 4)], ids=["watch", "a server and its driver"]
+)
+def test_a_program_ends_with_a_command_that_is_killed(
+    arguments: list[str], count: int, tmp_path: Path
+):
     process, seen = begun(arguments, tmp_path, count)
     process.kill()
     process.communicate(timeout=30)

@@ -13,10 +13,18 @@ from tlb.programs.executable import is_static, unreached
 
 @pytest.mark.measures
 @needs_c
-@pytest.mark.parametrize(("flags", "static"), [((), False), (("-static",), True), (("-static-pie", "-fPIE"), True), (("-no-pie",), False)])
-def test_a_static_program_is_told_by_its_file_and_so_is_the_interpreter_of_a_script(tmp_path: Path, flags: tuple[str, ...], static: bool):
+@pytest.mark.parametrize(
+    ("flags", "static"),
+    [((), False), (("-static",), True), (("-static-pie", "-fPIE"), True), (("-no-pie",), False)],
+)
+def test_a_static_program_is_told_by_its_file_and_so_is_the_interpreter_of_a_script(
+    tmp_path: Path, flags: tuple[str, ...], static: bool
+):
     program = built(tmp_path, *flags)
     script = tmp_path / "script"
     script.write_bytes(b"#!" + bytes(program) + b" argument\n")
     assert is_static(program.read_bytes()) is static
-    assert [("statically" in unreached(str(path))) for path in (program, script)] == [static, static]
+    assert [("statically" in unreached(str(path))) for path in (program, script)] == [
+        static,
+        static,
+    ]

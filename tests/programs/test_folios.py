@@ -1,4 +1,5 @@
-"""The folios of base pages, on files of /proc whose truth is known: sizes by the flags, shares by drawing, and what is not shown."""
+"""The folios of base pages, on files of /proc whose truth is known: sizes by the flags, shares by
+drawing, and what is not shown."""
 
 from __future__ import annotations
 
@@ -16,20 +17,32 @@ from tlb.reasons import Unavailable
 from tlb.system.smaps import Mapping
 
 PAGE, HEAD, TAIL = 4096, 1 << 15, 1 << 16
-ORDERS = {0: "4k", 2: "16k", 4: "64k", 8: "1m"}  # powers of two of base pages, and what they are called
+ORDERS = {
+    0: "4k",
+    2: "16k",
+    4: "64k",
+    8: "1m",
+}  # powers of two of base pages, and what they are called
 
 
 def flags(orders: list[int]) -> list[int]:
     """Of folios one after the other, the larger first, so that each is aligned to its size."""
-    return [flag for order in orders for flag in ([HEAD] + [TAIL] * (2**order - 1) if order else [0])]
+    return [
+        flag for order in orders for flag in ([HEAD] + [TAIL] * (2**order - 1) if order else [0])
+    ]
 
 
-def process(folder: Path, orders: list[int], frame: int = 1 << 63, absent: int = 0, pid: int = 7) -> tuple[int, list[Mapping]]:
-    """A process all of whose memory lies in these folios, from frame 1,024 on; every `absent`th page is not there."""
+def process(
+    folder: Path, orders: list[int], frame: int = 1 << 63, absent: int = 0, pid: int = 7
+) -> tuple[int, list[Mapping]]:
+    """A process all of whose memory lies in these folios, from frame 1,024 on; every `absent`th
+    page is not there."""
     kinds = flags(orders)
     entries = [0 if absent and n % absent == 0 else frame | (1024 + n) for n in range(len(kinds))]
     (folder / str(pid)).mkdir()
-    (folder / str(pid) / "pagemap").write_bytes(bytes(8 * 16) + struct.pack(f"={len(entries)}Q", *entries))
+    (folder / str(pid) / "pagemap").write_bytes(
+        bytes(8 * 16) + struct.pack(f"={len(entries)}Q", *entries)
+    )
     (folder / "kpageflags").write_bytes(bytes(8 * 1024) + struct.pack(f"={len(kinds)}Q", *kinds))
     return pid, [Mapping(16 * PAGE, (16 + len(kinds)) * PAGE, True, PAGE, len(kinds) * PAGE, 0, 0)]
 
@@ -40,22 +53,33 @@ def test_a_folio_is_as_long_as_its_head_and_tails(orders: list[int], data: st.Da
     kinds, sizes = flags(ordered), [2**order for order in ordered for _ in range(2**order)]
     at = data.draw(st.integers(0, len(kinds) - 1))
     start = at // 512 * 512  # a folio lies in one aligned stretch
-    assert folio_pages(kinds[start:start + 512], at - start) == sizes[at]
+    assert folio_pages(kinds[start : start + 512], at - start) == sizes[at]
 
 
-@pytest.mark.parametrize("orders", [[0] * 4096, [4] * 256, [8] * 8 + [4] * 64 + [0] * 1024, [9] * 4 + [2] * 512])
+@pytest.mark.parametrize(
+    "orders", [[0] * 4096, [4] * 256, [8] * 8 + [4] * 64 + [0] * 1024, [9] * 4 + [2] * 512]
+)
 @pytest.mark.parametrize("absent", [0, 3])
-def test_shares_are_those_of_the_pages_within_three_standard_errors(orders: list[int], absent: int, tmp_path: Path):
+def test_shares_are_those_of_the_pages_within_three_standard_errors(
+    orders: list[int], absent: int, tmp_path: Path
+):
     small = [order for order in orders if order < 9]
-    true = {name: sum(2**order for order in small if order == of) / sum(2**order for order in small) for of, name in ORDERS.items()}
+    true = {
+        name: sum(2**order for order in small if order == of) / sum(2**order for order in small)
+        for of, name in ORDERS.items()
+    }
     found = shares([process(tmp_path, orders, absent=absent)], PAGE, tmp_path)
     for name, share in true.items():
-        assert found.get(name, 0) == pytest.approx(share, abs=4.5 * (share * (1 - share) / folios.DRAWN)**0.5 + 1e-9)
+        assert found.get(name, 0) == pytest.approx(
+            share, abs=4.5 * (share * (1 - share) / folios.DRAWN) ** 0.5 + 1e-9
+        )
     assert sum(found.values()) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("how", ["frames are hidden", "no flags", "flags refused", "pages refused"])
-def test_what_only_root_may_see_is_one_reason(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_what_only_root_may_see_is_one_reason(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     one = process(tmp_path, [0] * 64)
     if how == "frames are hidden":
         (tmp_path / "7" / "pagemap").write_bytes(struct.pack("=80Q", *[1 << 63] * 80))

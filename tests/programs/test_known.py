@@ -1,4 +1,5 @@
-"""The programs by which `tlb try` is judged, small: that they say what they take, and that large pages reach the one that they can help."""
+"""The programs by which `tlb try` is judged, small: that they say what they take, and that large
+pages reach the one that they can help."""
 
 from __future__ import annotations
 
@@ -21,16 +22,25 @@ HUGE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 @pytest.mark.measures
 @needs_c
-@pytest.mark.skipif(procfs.chosen(HUGE) != "madvise", reason="takes large pages on request and not otherwise")
+@pytest.mark.skipif(
+    procfs.chosen(HUGE) != "madvise", reason="takes large pages on request and not otherwise"
+)
 def test_the_chase_asks_for_nothing_and_gets_what_a_lever_asks_for(tmp_path: Path):
     program = c_program(INDEPENDENT / "unadvised.c", str(tmp_path), "-Wall", "-Wextra", "-Werror")
     for name, least, most in (("none", 0, 0), ("advise", 56 << 20, 80 << 20)):
-        done = run([program, "chase", "64"], LEVERS[name], limit_s=60, share=0.3, metric=known.PRINTED)
+        done = run(
+            [program, "chase", "64"], LEVERS[name], limit_s=60, share=0.3, metric=known.PRINTED
+        )
         seen = peak(list(done.looks))
         assert done.status == 0 and done.value > 0 and least <= seen.pages.huge_bytes <= most
-    arithmetic = run([program, "sum", "1"], LEVERS["none"], limit_s=60, share=0.3, metric=known.PRINTED)
+    arithmetic = run(
+        [program, "sum", "1"], LEVERS["none"], limit_s=60, share=0.3, metric=known.PRINTED
+    )
     assert arithmetic.status == 0 and 0 < arithmetic.value < 1e4
-    assert [run([program, *words], LEVERS["none"], limit_s=60, share=0.3).status for words in ([], ["chase", "0"])] == [2, 3]
+    assert [
+        run([program, *words], LEVERS["none"], limit_s=60, share=0.3).status
+        for words in ([], ["chase", "0"])
+    ] == [2, 3]
 
 
 def test_the_rows_beside_a_trial_are_pairs_as_its_own_are(monkeypatch: pytest.MonkeyPatch):

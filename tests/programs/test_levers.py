@@ -1,4 +1,5 @@
-"""What each lever does to the pages of a program with a known answer, and how it is told from its absence."""
+"""What each lever does to the pages of a program with a known answer, and how it is told from its
+absence."""
 
 from __future__ import annotations
 
@@ -21,8 +22,13 @@ from tlb.system import procfs
 
 MIB, PASSES = 64, 1
 HUGE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-pytestmark = [pytest.mark.measures, needs_c,
-              pytest.mark.skipif(procfs.chosen(HUGE) != "madvise", reason="takes large pages on request and not otherwise")]
+pytestmark = [
+    pytest.mark.measures,
+    needs_c,
+    pytest.mark.skipif(
+        procfs.chosen(HUGE) != "madvise", reason="takes large pages on request and not otherwise"
+    ),
+]
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +36,16 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built(tmp_path_factory.mktemp("far"))
 
 
-def ran(program: Path, mode: str, lever: levers.Lever, passes: int = PASSES, after_s: float = 0.0) -> tuple[Run, looks.Look]:
-    done = run([str(program), mode, str(MIB), str(passes), "200"], lever, limit_s=60, share=0.3, after_s=after_s)
+def ran(
+    program: Path, mode: str, lever: levers.Lever, passes: int = PASSES, after_s: float = 0.0
+) -> tuple[Run, looks.Look]:
+    done = run(
+        [str(program), mode, str(MIB), str(passes), "200"],
+        lever,
+        limit_s=60,
+        share=0.3,
+        after_s=after_s,
+    )
     assert (done.status, done.left, done.written[0].size_bytes) == (0, 0, len(answer(MIB, passes)))
     peak = looks.peak(list(done.looks))
     assert peak is not None and peak.processes == 1 and peak.pages.resident_bytes >= MIB << 20
@@ -44,7 +58,10 @@ def share(peak: looks.Look) -> float:
 
 @pytest.mark.parametrize("mode", ["malloc", "pieces", "thread"])
 def test_advice_reaches_what_malloc_and_mmap_give_in_any_size_and_thread(program: Path, mode: str):
-    (plain, without), (advised, with_lever) = ran(program, mode, LEVERS["none"]), ran(program, mode, LEVERS["advise"])
+    (plain, without), (advised, with_lever) = (
+        ran(program, mode, LEVERS["none"]),
+        ran(program, mode, LEVERS["advise"]),
+    )
     assert (without.pages.huge_bytes, without.reached, with_lever.reached) == (0, 0, 1)
     assert share(with_lever) > 0.8
     assert advised.written[0] == plain.written[0] and advised.minor_faults < plain.minor_faults / 2
@@ -68,7 +85,9 @@ def test_memory_is_joined_from_outside(program: Path):
     assert done.joined.bytes >= 0.8 * (MIB << 20) and share(peak) > 0.8
 
 
-def test_memory_between_holes_is_collapsed_by_a_kernel_that_stops_at_a_hole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_memory_between_holes_is_collapsed_by_a_kernel_that_stops_at_a_hole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     """A process that never was, of 512 MiB whose every third huge page nothing is mapped in."""
     huge, pages, collapsed = 2 << 20, 256, set[int]()
 
@@ -84,9 +103,17 @@ def test_memory_between_holes_is_collapsed_by_a_kernel_that_stops_at_a_hole(tmp_
     folder = tmp_path / str(os.getpid())
     folder.mkdir()
     sizes = {"KernelPageSize": 4, "Rss": resident >> 10} | dict.fromkeys(
-        ("AnonHugePages", "ShmemPmdMapped", "Private_Hugetlb", "Shared_Hugetlb"), 0)
-    (folder / "smaps").write_text("\n".join([f"{start:x}-{start + pages * huge:x} rw-p 00000000 00:00 0",
-                                             *(f"{name}: {kib} kB" for name, kib in sizes.items())]) + "\n")
+        ("AnonHugePages", "ShmemPmdMapped", "Private_Hugetlb", "Shared_Hugetlb"), 0
+    )
+    (folder / "smaps").write_text(
+        "\n".join(
+            [
+                f"{start:x}-{start + pages * huge:x} rw-p 00000000 00:00 0",
+                *(f"{name}: {kib} kB" for name, kib in sizes.items()),
+            ]
+        )
+        + "\n"
+    )
     monkeypatch.setattr(levers, "_PROC", tmp_path)
     monkeypatch.setattr(levers, "_collapse", stops)
     monkeypatch.setattr(levers, "_anonymous_huge_bytes", lambda pid: len(collapsed) * huge)
@@ -119,9 +146,14 @@ def test_jemalloc_asks_where_it_is_told_to(program: Path, monkeypatch: pytest.Mo
 @pytest.mark.needs("java")
 def test_a_jvm_s_heap_is_on_large_pages(tmp_path: Path):
     source = tmp_path / "Hold.java"
-    source.write_text("public class Hold { public static void main(String[] a) throws Exception { Thread.sleep(300); } }")
+    source.write_text(
+        "public class Hold { public static void main(String[] a) throws Exception { Thread.sleep(300); } }"
+    )
     command = ["java", "-Xms256m", "-Xmx256m", "-XX:+AlwaysPreTouch", str(source)]
-    sides = [looks.peak(list(run(command, LEVERS[name], limit_s=100, share=0.1).looks)) for name in ("none", "jvm")]
+    sides = [
+        looks.peak(list(run(command, LEVERS[name], limit_s=100, share=0.1).looks))
+        for name in ("none", "jvm")
+    ]
     assert sides[0].pages.huge_bytes < 64 << 20 and sides[1].pages.huge_bytes >= 200 << 20
 
 
@@ -163,4 +195,8 @@ sys.exit(bool(wrong) or os.waitpid(child, 0)[1])
 
 def test_pieces_are_each_their_own_and_clean_among_threads_and_after_a_fork():
     done = run([sys.executable, "-c", PIECES], LEVERS["advise"], limit_s=100, share=0.3)
-    assert done.status == 0 and done.written[1].size_bytes == 0 and any(each.reached for each in done.looks)
+    assert (
+        done.status == 0
+        and done.written[1].size_bytes == 0
+        and any(each.reached for each in done.looks)
+    )

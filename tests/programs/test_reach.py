@@ -1,4 +1,5 @@
-"""What this computer's TLBs are known to reach, and by whom: its own rows, those published of it, or what CPUID states."""
+"""What this computer's TLBs are known to reach, and by whom: its own rows, those published of it,
+or what CPUID states."""
 
 from __future__ import annotations
 
@@ -17,8 +18,10 @@ from tlb.machine.tlb import Tlb
 from tlb.programs.reach import PRICES, Reach
 from tlb.reasons import Unavailable
 
-STATED = tuple(Tlb(level=level, kind="data", pages=pages, entries=entries, ways=4, source="CPUID")
-               for level, pages, entries in ((1, ("4k",), 96), (1, ("2m",), 32), (2, ("4k", "2m"), 1024)))
+STATED = tuple(
+    Tlb(level=level, kind="data", pages=pages, entries=entries, ways=4, source="CPUID")
+    for level, pages, entries in ((1, ("4k",), 96), (1, ("2m",), 32), (2, ("4k", "2m"), 1024))
+)
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +33,10 @@ class Kept:
     """A store that holds these rows, by experiment."""
 
     def __init__(self, rows: dict[str, pd.DataFrame], own: dict[str, pd.DataFrame] | None = None):
-        self._rows, self.own = rows, Kept(own) if own is not None else SimpleNamespace(load=self._none)
+        self._rows, self.own = (
+            rows,
+            Kept(own) if own is not None else SimpleNamespace(load=self._none),
+        )
 
     def _none(self, machine: str, experiment: str) -> pd.DataFrame:
         return pd.DataFrame()
@@ -43,8 +49,14 @@ class Kept:
 
 def prices(large: Truth, state: str = "published") -> pd.DataFrame:
     sizes = [2**n for n in range(4, 19)]
-    parts = [frame(truth, [point for lines in sizes for point in scope().chase("page_chase", kind, lines)], repeats=5)
-             for kind, truth in (("4k", Truth()), ("thp", large))]
+    parts = [
+        frame(
+            truth,
+            [point for lines in sizes for point in scope().chase("page_chase", kind, lines)],
+            repeats=5,
+        )
+        for kind, truth in (("4k", Truth()), ("thp", large))
+    ]
     return pd.concat(parts, ignore_index=True).assign(state=state)
 
 
@@ -53,15 +65,26 @@ WHOLE = Truth(entries=(2**40, 2**41))
 
 def test_without_rows_cpuid_says_and_prices_have_a_reason(here: Host):
     known = Reach.of(here, Kept({}))
-    assert known.entries == {"4k": (96, 1024), "2m": (32, 1024)} and set(known.source.values()) == {"CPUID"}
-    assert isinstance(known.rows, Unavailable) and known.rows.code == "no-data" and not known.is_splintered
+    assert known.entries == {"4k": (96, 1024), "2m": (32, 1024)} and set(known.source.values()) == {
+        "CPUID"
+    }
+    assert (
+        isinstance(known.rows, Unavailable)
+        and known.rows.code == "no-data"
+        and not known.is_splintered
+    )
     silent = Reach.of(here.model_copy(update={"tlb": ()}), Kept({}))
     assert silent.entries == {}
 
 
 def test_the_survey_is_believed_before_cpuid(here: Host):
-    known = Reach.of(here, Kept({survey.NAME: surveyed(SHARP, "4k", 1).assign(kernel_digest="a" * 16, timed="")}))
-    assert known.entries["4k"] == tuple(round(level.entries.value) for level in inferred(SHARP).levels) and "survey" in known.source["4k"]
+    known = Reach.of(
+        here, Kept({survey.NAME: surveyed(SHARP, "4k", 1).assign(kernel_digest="a" * 16, timed="")})
+    )
+    assert (
+        known.entries["4k"] == tuple(round(level.entries.value) for level in inferred(SHARP).levels)
+        and "survey" in known.source["4k"]
+    )
     assert known.entries["2m"] == (32, 1024)
 
 

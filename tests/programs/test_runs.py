@@ -24,7 +24,13 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are lo
 
 
 def ran(*command: str, limit_s: float = 60.0, metric: str = "", share: float = 0.1) -> Run:
-    return runs.run(list(command), LEVERS["none"], limit_s=limit_s, share=share, metric=re.compile(metric) if metric else None)
+    return runs.run(
+        list(command),
+        LEVERS["none"],
+        limit_s=limit_s,
+        share=share,
+        metric=re.compile(metric) if metric else None,
+    )
 
 
 def shell(script: str, **how: object) -> Run:
@@ -40,15 +46,28 @@ def nothing_is_left():
 
 
 def test_what_a_program_writes_is_counted_and_told_apart_and_its_exit_code_is_kept():
-    first, again, digits, other = (shell(f"echo {text}; echo wrong >&2; exit 7") for text in ("at 0x12", "at 0x12", "at 0x345", "no"))
+    first, again, digits, other = (
+        shell(f"echo {text}; echo wrong >&2; exit 7")
+        for text in ("at 0x12", "at 0x12", "at 0x345", "no")
+    )
     assert (first.status, first.written[0].size_bytes, first.written[1].size_bytes) == (7, 8, 6)
     assert first.written == again.written and first.written[1] == other.written[1]
     assert first.written[0].digest != digits.written[0].digest
-    assert first.written[0].digest_of_words == digits.written[0].digest_of_words != other.written[0].digest_of_words
+    assert (
+        first.written[0].digest_of_words
+        == digits.written[0].digest_of_words
+        != other.written[0].digest_of_words
+    )
 
 
-@pytest.mark.parametrize(("script", "left"), [
-    ("sleep 97.5 & exit 0", 1), ("setsid sleep 97.5 & (setsid sleep 97.5 &) ; exit 0", 2), ("(sleep 0.01 &) ; sleep 0.1", 0)])
+@pytest.mark.parametrize(
+    ("script", "left"),
+    [
+        ("sleep 97.5 & exit 0", 1),
+        ("setsid sleep 97.5 & (setsid sleep 97.5 &) ; exit 0", 2),
+        ("(sleep 0.01 &) ; sleep 0.1", 0),
+    ],
+)
 def test_what_it_leaves_running_is_ended_and_counted(script: str, left: int):
     done = shell(script)
     assert (done.status, done.left, alive("sleep 97.5")) == (0, left, [])
@@ -57,7 +76,10 @@ def test_what_it_leaves_running_is_ended_and_counted(script: str, left: int):
 def test_one_that_ignores_being_asked_is_killed_after_a_while(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(runs, "GRACE_S", 0.2)
     with pytest.raises(Unavailable) as why:
-        shell("trap '' TERM INT HUP; (trap '' TERM; sleep 96.5; :) & while :; do sleep 0.1; done", limit_s=0.5)
+        shell(
+            "trap '' TERM INT HUP; (trap '' TERM; sleep 96.5; :) & while :; do sleep 0.1; done",
+            limit_s=0.5,
+        )
     assert (why.value.code, alive("sleep 96.5")) == ("program-endless", [])
 
 
@@ -74,10 +96,22 @@ def test_one_that_writes_without_end_is_ended_and_not_kept():
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize(("script", "value"), [
-    ("echo took 12.5 s", 12.5), ("echo took 1,250 s >&2", 1250), ("echo took 1 s; echo took 2 s", 2), ("echo took none s", None),
-    (":", None), ("echo took 3 s; head -c 300000 /dev/zero", 3), ("head -c 300000 /dev/zero; echo took 4 s", 4), ("echo took 1e3 s", 1000)])
-def test_a_number_is_found_at_the_end_of_what_is_written_or_at_its_beginning(script: str, value: float | None):
+@pytest.mark.parametrize(
+    ("script", "value"),
+    [
+        ("echo took 12.5 s", 12.5),
+        ("echo took 1,250 s >&2", 1250),
+        ("echo took 1 s; echo took 2 s", 2),
+        ("echo took none s", None),
+        (":", None),
+        ("echo took 3 s; head -c 300000 /dev/zero", 3),
+        ("head -c 300000 /dev/zero; echo took 4 s", 4),
+        ("echo took 1e3 s", 1000),
+    ],
+)
+def test_a_number_is_found_at_the_end_of_what_is_written_or_at_its_beginning(
+    script: str, value: float | None
+):
     assert shell(script, metric=r"took (\S+) s").value == value
 
 
@@ -92,7 +126,9 @@ def test_ctrl_c_while_it_runs_ends_it(monkeypatch: pytest.MonkeyPatch):
     assert alive("sleep 95.5") == []
 
 
-@pytest.mark.parametrize("command", [["nonexistent-program"], ["/"], ["a\0b"], ["FILE"], ["SCRIPT"]], ids=repr)
+@pytest.mark.parametrize(
+    "command", [["nonexistent-program"], ["/"], ["a\0b"], ["FILE"], ["SCRIPT"]], ids=repr
+)
 def test_what_cannot_be_started_is_one_reason(command: list[str], tmp_path: Path):
     plain, script = tmp_path / "plain", tmp_path / "script"
     plain.write_text("text")
@@ -103,11 +139,27 @@ def test_what_cannot_be_started_is_one_reason(command: list[str], tmp_path: Path
     assert why.value.code == "program-missing"
 
 
-@pytest.mark.parametrize(("script", "metric", "code"), [
-    ("kill -9 $$", "", "program-killed"), ("kill -SEGV $$", "", "program-killed"), (":", "", "program-short"),
-    ("echo 0", "([0-9]+)", "no-metric"), ("echo -3", "(-[0-9]+)", "no-metric"), (":", "([0-9]+)", "no-metric"),
-    ("sleep 94.5", "", "program-endless")])
+@pytest.mark.parametrize(
+    ("script", "metric", "code"),
+    [
+        ("kill -9 $$", "", "program-killed"),
+        ("kill -SEGV $$", "", "program-killed"),
+        (":", "", "program-short"),
+        ("echo 0", "([0-9]+)", "no-metric"),
+        ("echo -3", "(-[0-9]+)", "no-metric"),
+        (":", "([0-9]+)", "no-metric"),
+        ("sleep 94.5", "", "program-endless"),
+    ],
+)
 def test_a_program_that_says_nothing_is_refused_after_one_run(script: str, metric: str, code: str):
     with pytest.raises(Unavailable) as why:
-        attempt(Aim(["sh", "-c", script], LEVERS["none"], within=1e-6, metric=re.compile(metric) if metric else None, minutes=0.01))
+        attempt(
+            Aim(
+                ["sh", "-c", script],
+                LEVERS["none"],
+                within=1e-6,
+                metric=re.compile(metric) if metric else None,
+                minutes=0.01,
+            )
+        )
     assert (why.value.code, alive("sleep 94.5")) == (code, [])

@@ -1,4 +1,5 @@
-"""Servers with a driver: who is measured, who is looked at, and that neither is left, however it ends."""
+"""Servers with a driver: who is measured, who is looked at, and that neither is left, however it
+ends."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from tlb.reasons import Unavailable
 from tlb.system import processes
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are looked at in /proc")
-# Answers each connection with a variable of its environment, and holds 40 MiB; argument 2: what it does first.
+# Answers each connection with a variable of its environment, and holds 40 MiB; argument 2: what it
+# does first.
 SERVER = """import os, signal, socket, sys, time
 path, first = sys.argv[1:]
 exec(first)
@@ -62,35 +64,54 @@ def server(address: str, first: str = "os.path.exists(path) and os.unlink(path)"
 
 
 def driver(address: str, hold_s: float = 0.3, status: int = 0, ready: str = "") -> Driver:
-    return Driver([sys.executable, "-c", DRIVER, address, str(hold_s), str(status)], re.compile(ready) if ready else None)
+    return Driver(
+        [sys.executable, "-c", DRIVER, address, str(hold_s), str(status)],
+        re.compile(ready) if ready else None,
+    )
 
 
-def ran(command: list[str], by: Driver, using: str = "none", limit_s: float = 60.0, **how: object) -> Run:
+def ran(
+    command: list[str], by: Driver, using: str = "none", limit_s: float = 60.0, **how: object
+) -> Run:
     return serve(command, by, LEVERS[using], limit_s=limit_s, share=0.3, **how)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("ready", ["", "rea.y"])
 def test_the_driver_is_measured_and_the_server_is_looked_at(address: str, ready: str):
     begin = time.monotonic()
-    done = ran(server(address, "time.sleep(0.5)"), driver(address, status=3, ready=ready), metric=re.compile("took (.*) s"))
+    done = ran(
+        server(address, "time.sleep(0.5)"),
+        driver(address, status=3, ready=ready),
+        metric=re.compile("took (.*) s"),
+    )
     whole_s = time.monotonic() - begin
     most = peak(list(done.looks))
     assert (done.status, done.value, done.left, done.killed) == (3, 12.5, 0, False)
-    assert 0.3 < done.elapsed_s < whole_s - 0.5 and done.written[0].size_bytes == len("plain None took 12.5 s\n")
-    assert most.processes == 1 and 40 << 20 <= most.pages.anonymous_bytes < 80 << 20  # the driver holds 90
+    assert 0.3 < done.elapsed_s < whole_s - 0.5 and done.written[0].size_bytes == len(
+        "plain None took 12.5 s\n"
+    )
+    assert (
+        most.processes == 1 and 40 << 20 <= most.pages.anonymous_bytes < 80 << 20
+    )  # the driver holds 90
     assert done.minor_faults * os.sysconf("SC_PAGE_SIZE") > 40 << 20
 
 
-def test_a_server_that_does_not_end_when_asked_is_killed_and_that_is_said(address: str, monkeypatch: pytest.MonkeyPatch):
+def test_a_server_that_does_not_end_when_asked_is_killed_and_that_is_said(
+    address: str, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(runs, "GRACE_S", 0.2)
-    stubborn = ran(server(address, "signal.signal(signal.SIGTERM, signal.SIG_IGN)"), driver(address))
+    stubborn = ran(
+        server(address, "signal.signal(signal.SIGTERM, signal.SIG_IGN)"), driver(address)
+    )
     assert (stubborn.status, stubborn.killed) == (0, True)
     trial = Trial(Aim(["server"], LEVERS["none"], driver=driver(address)), (stubborn, stubborn), 16)
     assert any("SIGTERM" in remark and "2 times" in remark for remark in remarks(trial))
 
 
 @pytest.mark.parametrize("unseen, ends", [(2, False), (9, True)])
-def test_a_server_that_a_look_misses_on_its_way_into_the_background_has_not_ended(unseen: int, ends: bool, monkeypatch: pytest.MonkeyPatch):
+def test_a_server_that_a_look_misses_on_its_way_into_the_background_has_not_ended(
+    unseen: int, ends: bool, monkeypatch: pytest.MonkeyPatch
+):
     """A list of processes is no snapshot."""
     monkeypatch.setattr(served, "listens", lambda pid: True)
     looks = iter([{}] * unseen + [{4321: True}] * 9)
@@ -102,9 +123,17 @@ def test_a_server_that_a_look_misses_on_its_way_into_the_background_has_not_ende
     assert why.value.code == "server-ended"
 
 
-@pytest.mark.parametrize(("first", "ready", "code"), [
-    ("sys.exit(0)", "", "server-ended"), ("time.sleep(95.25)", "", "server-silent"), ("", "never written", "server-silent")])
-def test_a_server_that_is_never_ready_is_one_reason(address: str, first: str, ready: str, code: str):
+@pytest.mark.parametrize(
+    ("first", "ready", "code"),
+    [
+        ("sys.exit(0)", "", "server-ended"),
+        ("time.sleep(95.25)", "", "server-silent"),
+        ("", "never written", "server-silent"),
+    ],
+)
+def test_a_server_that_is_never_ready_is_one_reason(
+    address: str, first: str, ready: str, code: str
+):
     with pytest.raises(Unavailable) as why:
         ran(server(address, first), driver(address, ready=ready), limit_s=0.8)
     assert why.value.code == code and alive("95.25") == []
@@ -112,8 +141,13 @@ def test_a_server_that_is_never_ready_is_one_reason(address: str, first: str, re
 
 def test_a_server_that_fails_under_its_driver_has_measured_nothing(address: str):
     with pytest.raises(Unavailable) as why:
-        ran(server(address, "signal.signal(signal.SIGALRM, lambda *_: os._exit(7)); signal.setitimer(signal.ITIMER_REAL, 1)"),
-            driver(address, hold_s=2.0))
+        ran(
+            server(
+                address,
+                "signal.signal(signal.SIGALRM, lambda *_: os._exit(7)); signal.setitimer(signal.ITIMER_REAL, 1)",
+            ),
+            driver(address, hold_s=2.0),
+        )
     assert (why.value.code, "7" in why.value.detail) == ("server-ended", True)
 
 
@@ -125,13 +159,29 @@ def test_a_driver_that_never_ends_or_starts_leaves_no_server(address: str, comma
 
 
 def test_who_listens_is_seen_by_its_sockets(tmp_path: Path):
-    for pid, fd in ((7, "socket:[41]"), (8, "socket:[42]"), (9, "socket:[43]"), (10, "socket:[44]"), (11, "/dev/null")):
+    for pid, fd in (
+        (7, "socket:[41]"),
+        (8, "socket:[42]"),
+        (9, "socket:[43]"),
+        (10, "socket:[44]"),
+        (11, "/dev/null"),
+    ):
         (tmp_path / f"{pid}/fd").mkdir(parents=True)
         (tmp_path / f"{pid}/fd/3").symlink_to(fd)
         (tmp_path / f"{pid}/net").mkdir()
         (tmp_path / f"{pid}/net/tcp").write_text(
             "head\n 0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 41 1 0 100\n"
-            " 1: 0100007F:1F90 0100007F:9999 01 00000000:00000000 00:00000000 00000000 0 0 42 1 0 100\n")
-        (tmp_path / f"{pid}/net/unix").write_text("head\n0: 00000002 00000000 00010000 0001 01 43 /s\n"
-                                                     "0: 00000002 00000000 00000000 0001 01 44\n")
-    assert [listens(pid, tmp_path) for pid in range(7, 13)] == [True, False, True, False, False, False]
+            " 1: 0100007F:1F90 0100007F:9999 01 00000000:00000000 00:00000000 00000000 0 0 42 1 0 100\n"
+        )
+        (tmp_path / f"{pid}/net/unix").write_text(
+            "head\n0: 00000002 00000000 00010000 0001 01 43 /s\n"
+            "0: 00000002 00000000 00000000 0001 01 44\n"
+        )
+    assert [listens(pid, tmp_path) for pid in range(7, 13)] == [
+        True,
+        False,
+        True,
+        False,
+        False,
+        False,
+    ]

@@ -1,4 +1,5 @@
-"""The rule of the experiment, on times whose truth is known: how often it is wrong, what it finds, when it ends."""
+"""The rule of the experiment, on times whose truth is known: how often it is wrong, what it finds,
+when it ends."""
 
 from __future__ import annotations
 
@@ -59,9 +60,11 @@ MEASURED: list[Times] = [quiet, noisy, at_two_places]
 RELATED: list[Times] = [drifting, following, staying_at_two_places]
 
 
-def outcome(times: Times, ratio: float, seed: int, limit_s: float = 60.0, second: float = 1.0) -> tuple[str, int, Interval]:
-    """The verdict of an experiment on a program whose runs take such times, with a lever `ratio` times as long and as the second of a pair
-    `second` times."""
+def outcome(
+    times: Times, ratio: float, seed: int, limit_s: float = 60.0, second: float = 1.0
+) -> tuple[str, int, Interval]:
+    """The verdict of an experiment on a program whose runs take such times, with a lever `ratio`
+    times as long and as the second of a pair `second` times."""
     series, taken, now = times(np.random.default_rng(seed)), list[float](), [0.0]
 
     def take(lever: bool) -> float:
@@ -96,19 +99,31 @@ def test_one_in_twenty_at_most_also_where_runs_are_related(times: Times, second:
 
 def test_no_difference_is_said_where_there_is_none_and_the_program_is_quiet():
     outcomes = [outcome(quiet, 1.0, seed) for seed in range(100)]
-    assert sum(word == "no difference" and would_have_shown(interval) <= WITHIN for word, _, interval in outcomes) >= 0.9 * 100
+    assert (
+        sum(
+            word == "no difference" and would_have_shown(interval) <= WITHIN
+            for word, _, interval in outcomes
+        )
+        >= 0.9 * 100
+    )
 
 
 def test_a_small_difference_is_not_called_none():
     """One of 1 %, where the interval excludes 1 and lies within the 2 % asked for."""
-    outcomes = [outcome(lambda random: quiet(random)**0.5, 1.01, seed) for seed in range(100)]
+    outcomes = [outcome(lambda random: quiet(random) ** 0.5, 1.01, seed) for seed in range(100)]
     assert [word for word, _, _ in outcomes].count("differs, by less than asked") >= 95
-    assert all(interval.low <= 1 <= interval.high for word, _, interval in outcomes if word == "no difference")
+    assert all(
+        interval.low <= 1 <= interval.high
+        for word, _, interval in outcomes
+        if word == "no difference"
+    )
 
 
 @pytest.mark.parametrize("times", MEASURED)
 @pytest.mark.parametrize(("ratio", "word"), [(0.9, "helps"), (1.1, "hurts")])
-def test_an_effect_of_a_tenth_is_found_and_is_as_large_as_it_is(times: Times, ratio: float, word: str):
+def test_an_effect_of_a_tenth_is_found_and_is_as_large_as_it_is(
+    times: Times, ratio: float, word: str
+):
     outcomes = [outcome(times, ratio, seed) for seed in range(100)]
     assert [found for found, _, _ in outcomes].count(word) >= 95
     assert sum(interval.low <= ratio <= interval.high for _, _, interval in outcomes) >= 90
@@ -125,24 +140,39 @@ def known(value: float, low: float, high: float) -> Interval:
     return Interval(value, low, high, 0.99)
 
 
-@pytest.mark.parametrize(("interval", "higher", "word"), [
-    (known(0.8, 0.7, 0.9), False, "helps"), (known(0.8, 0.7, 0.9), True, "hurts"), (known(1.2, 1.1, 1.3), False, "hurts"),
-    (known(1.2, 1.1, 1.3), True, "helps"), (known(1.0, 0.99, 1.01), False, "no difference"), (known(1.0, 0.9, 1.1), False, "cannot tell"),
-    (known(1.0, 1.0, 1.0), False, "no difference"), (known(1.01, 1.005, 1.015), False, "differs, by less than asked"),
-    (known(1.02, 1.01, 1.03), False, "hurts")])
-def test_a_verdict_is_of_the_interval_and_of_what_is_better(interval: Interval, higher: bool, word: str):
+@pytest.mark.parametrize(
+    ("interval", "higher", "word"),
+    [
+        (known(0.8, 0.7, 0.9), False, "helps"),
+        (known(0.8, 0.7, 0.9), True, "hurts"),
+        (known(1.2, 1.1, 1.3), False, "hurts"),
+        (known(1.2, 1.1, 1.3), True, "helps"),
+        (known(1.0, 0.99, 1.01), False, "no difference"),
+        (known(1.0, 0.9, 1.1), False, "cannot tell"),
+        (known(1.0, 1.0, 1.0), False, "no difference"),
+        (known(1.01, 1.005, 1.015), False, "differs, by less than asked"),
+        (known(1.02, 1.01, 1.03), False, "hurts"),
+    ],
+)
+def test_a_verdict_is_of_the_interval_and_of_what_is_better(
+    interval: Interval, higher: bool, word: str
+):
     assert verdict(interval, 6, WITHIN, higher) == word
     assert verdict(interval, 5, WITHIN, higher) == "cannot tell"
 
 
 @pytest.fixture
 def after(monkeypatch: pytest.MonkeyPatch):
-    """Puts made-up runs in the place of a program's: alike, until so many were made; then one of another kind, or an exception."""
+    """Puts made-up runs in the place of a program's: alike, until so many were made; then one of
+    another kind, or an exception."""
+
     def fake(count: int, then: Run | BaseException) -> Aim:
         taken: list[Run] = []
 
         def run(*_: object, **__: object) -> Run:
-            taken.append(made(elapsed_s=1.0 + len(taken) % 7 / 10, looks=(look(huge_mib=9, reached=1),)))  # too far apart to end
+            taken.append(
+                made(elapsed_s=1.0 + len(taken) % 7 / 10, looks=(look(huge_mib=9, reached=1),))
+            )  # too far apart to end
             if len(taken) <= count:
                 return taken[-1]
             if isinstance(then, BaseException):
@@ -155,14 +185,23 @@ def after(monkeypatch: pytest.MonkeyPatch):
     return fake
 
 
-@pytest.mark.parametrize(("then", "says"), [
-    (made(status=-9), "ended by a signal (Killed)"), (made(status=-40), "ended by a signal ("), (KeyboardInterrupt(), "interrupted"),
-    (Unavailable("program-endless"), "did not end")], ids=["killed", "by another signal", "Ctrl-C", "endless"])
+@pytest.mark.parametrize(
+    ("then", "says"),
+    [
+        (made(status=-9), "ended by a signal (Killed)"),
+        (made(status=-40), "ended by a signal ("),
+        (KeyboardInterrupt(), "interrupted"),
+        (Unavailable("program-endless"), "did not end"),
+    ],
+    ids=["killed", "by another signal", "Ctrl-C", "endless"],
+)
 def test_what_ends_it_early_leaves_the_pairs_before(after, then, says: str):
     done = attempt(after(2 + 14 + 1, then))
     assert (len(done.pairs), says in done.ended) == (7, True)
     assert document(done)["pairs"] == 7 and done.ended in remarks(done)
-    assert document(done)["seed"] == done.seed != attempt(after(2 + 14 + 1, then)).seed  # drawn by the system for each
+    assert (
+        document(done)["seed"] == done.seed != attempt(after(2 + 14 + 1, then)).seed
+    )  # drawn by the system for each
 
 
 def test_ctrl_c_before_six_pairs_is_an_end_without_a_result(after):

@@ -1,4 +1,5 @@
-"""`tlb watch` on the command line: what it prints, what it refuses in one line, and that Ctrl-C leaves nothing."""
+"""`tlb watch` on the command line: what it prints, what it refuses in one line, and that Ctrl-C
+leaves nothing."""
 
 from __future__ import annotations
 
@@ -27,39 +28,94 @@ def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     return ended.value.code
 
 
-@pytest.mark.parametrize("arguments", [
-    [], ["0"], ["-1"], ["99999999"], ["--seconds", "-1", "1"], ["--overhead", "0", "1"], ["--frobnicate", "1"]], ids=" ".join)
-def test_a_wrong_argument_is_one_line_and_exit_2(arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys):
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["0"],
+        ["-1"],
+        ["99999999"],
+        ["--seconds", "-1", "1"],
+        ["--overhead", "0", "1"],
+        ["--frobnicate", "1"],
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_argument_is_one_line_and_exit_2(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys
+):
     assert call(monkeypatch, *arguments) == 2
     told = capsys.readouterr()
     assert (told.out, len(told.err.splitlines())) == ("", 1)
 
 
-@pytest.mark.parametrize("arguments", [["4194303"], ["--", "/nonexistent/program"], ["true"]], ids=" ".join)
-def test_what_cannot_be_watched_is_one_line_and_exit_1(arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys):
-    assert call(monkeypatch, "--seconds", "5", *arguments) in ((0, 1) if arguments == ["true"] else (1,))  # true may live for a look
+@pytest.mark.parametrize(
+    "arguments", [["4194303"], ["--", "/nonexistent/program"], ["true"]], ids=" ".join
+)
+def test_what_cannot_be_watched_is_one_line_and_exit_1(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys
+):
+    assert call(monkeypatch, "--seconds", "5", *arguments) in (
+        (0, 1) if arguments == ["true"] else (1,)
+    )  # true may live for a look
     told = capsys.readouterr()
     assert len(told.err.splitlines()) <= 1 and (told.out == "" or arguments == ["true"])
 
 
-def test_a_program_reads_json_with_what_perf_counted(monkeypatch: pytest.MonkeyPatch, capsys, tmp_path):
+def test_a_program_reads_json_with_what_perf_counted(
+    monkeypatch: pytest.MonkeyPatch, capsys, tmp_path
+):
     events = (Event("instructions", "instructions:u"), Event("walk", "cpu/event=0x08/u", group=0))
-    program = fake_perf.install(tmp_path, {"instructions:u": 1000, "cpu/event=0x08/u": 3}, samples={"ibs_op//": ["4K", "2M"]})
+    program = fake_perf.install(
+        tmp_path,
+        {"instructions:u": 1000, "cpu/event=0x08/u": 3},
+        samples={"ibs_op//": ["4K", "2M"]},
+    )
     monkeypatch.setattr(perf, "plan", lambda *given: perf.Plan(program, events, {}))
-    assert call(monkeypatch, "--json", "--seconds", "2", "--overhead", "5", "--", "sleep", "90.5") == 0
+    assert (
+        call(monkeypatch, "--json", "--seconds", "2", "--overhead", "5", "--", "sleep", "90.5") == 0
+    )
     told = json.loads(capsys.readouterr().out)
-    assert told["command"] == ["sleep", "90.5"] and told["counts"][0] == {"instructions": 1000, "walk": 3} and told["active"]
-    assert told["loads_by_page_bytes"] in ({"4096": 1, "2097152": 1}, {"reason": "no-time"})  # there may be one pause alone
+    assert (
+        told["command"] == ["sleep", "90.5"]
+        and told["counts"][0] == {"instructions": 1000, "walk": 3}
+        and told["active"]
+    )
+    assert told["loads_by_page_bytes"] in (
+        {"4096": 1, "2097152": 1},
+        {"reason": "no-time"},
+    )  # there may be one pause alone
     assert not told["ended"] and not alive("sleep 90.5")
 
 
 def test_ctrl_c_ends_the_command_and_says_what_was_seen():
-    command = [sys.executable, "-c", "from tlb import cli; cli.main()", "watch", "--seconds", "0", "--",
-               "sh", "-c", "sleep 89.5 & sleep 89.5"]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+    command = [
+        sys.executable,
+        "-c",
+        "from tlb import cli; cli.main()",
+        "watch",
+        "--seconds",
+        "0",
+        "--",
+        "sh",
+        "-c",
+        "sleep 89.5 & sleep 89.5",
+    ]
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     first = process.stdout.readline()
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
-    assert "it touches" in first and "Looks took" in out and (process.returncode, err) == (0, "") and not alive("sleep 89.5")
+    assert (
+        "it touches" in first
+        and "Looks took" in out
+        and (process.returncode, err) == (0, "")
+        and not alive("sleep 89.5")
+    )

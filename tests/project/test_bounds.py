@@ -1,4 +1,5 @@
-"""Every loop in numba stays within its arrays: the tests of the twins and of the simulator, once more with numba's bounds checks on."""
+"""Every loop in numba stays within its arrays: the tests of the twins and of the simulator, once
+more with numba's bounds checks on."""
 
 from __future__ import annotations
 
@@ -12,30 +13,73 @@ from pathlib import Path
 import pytest
 from support.common import ROOT
 
-pytestmark = [pytest.mark.endurance, pytest.mark.measures, pytest.mark.measuring, pytest.mark.timeout(1800)]
+pytestmark = [
+    pytest.mark.endurance,
+    pytest.mark.measures,
+    pytest.mark.measuring,
+    pytest.mark.timeout(1800),
+]
 
 COMPILED = re.compile(r"@njit\(cache=True.*\)\ndef (\w+)")
 
 
 def checked(folder: Path) -> dict[str, str]:
-    """An environment in which numba checks bounds, and compiles anew: what it kept from other processes has no checks."""
-    return os.environ | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(folder / "numba"), "TLB_BUILD": str(folder / "build")}
+    """An environment in which numba checks bounds, and compiles anew: what it kept from other
+    processes has no checks."""
+    return os.environ | {
+        "NUMBA_BOUNDSCHECK": "1",
+        "NUMBA_CACHE_DIR": str(folder / "numba"),
+        "TLB_BUILD": str(folder / "build"),
+    }
 
 
 def test_no_loop_leaves_its_arrays_and_none_is_left_out(tmp_path: Path):
-    options = ["-p", "no:xdist", "-p", "no:cacheprovider", "-m", "not endurance", "-k", "numba or twin or simulator or places or clock"]
-    done = subprocess.run([sys.executable, "-m", "pytest", *options, "tests/kernels", "tests/inference/test_simulator.py"], cwd=ROOT,
-                          env=checked(tmp_path), capture_output=True, text=True)
+    options = [
+        "-p",
+        "no:xdist",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        "not endurance",
+        "-k",
+        "numba or twin or simulator or places or clock",
+    ]
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            *options,
+            "tests/kernels",
+            "tests/inference/test_simulator.py",
+        ],
+        cwd=ROOT,
+        env=checked(tmp_path),
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stdout
-    compiled = {(path.stem.partition(".")[0], path.stem.partition(".")[2].partition("-")[0]) for path in tmp_path.rglob("*.nbi")}
-    loops = {(path.stem, name) for folder in ("kernels", "experiments") for path in (ROOT / folder).rglob("*.py")
-             for name in COMPILED.findall(path.read_text(encoding="utf-8"))}
+    compiled = {
+        (path.stem.partition(".")[0], path.stem.partition(".")[2].partition("-")[0])
+        for path in tmp_path.rglob("*.nbi")
+    }
+    loops = {
+        (path.stem, name)
+        for folder in ("kernels", "experiments")
+        for path in (ROOT / folder).rglob("*.py")
+        for name in COMPILED.findall(path.read_text(encoding="utf-8"))
+    }
     assert compiled == loops
 
 
 def test_the_published_array_in_python_is_read_within_its_bounds(tmp_path: Path):
-    done = subprocess.run([sys.executable, ROOT / "kernels/runtimes/big_array.py", "plain", str(3 << 12)], env=checked(tmp_path),
-                          stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, ROOT / "kernels/runtimes/big_array.py", "plain", str(3 << 12)],
+        env=checked(tmp_path),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert said["sum"] == said["accesses"] * len(said["batch_ns"])

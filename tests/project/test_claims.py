@@ -1,4 +1,5 @@
-"""claims.csv: each sentence has its source, its place, its band, and somewhere where it is judged or a reason why it is not."""
+"""claims.csv: each sentence has its source, its place, its band, and somewhere where it is judged
+or a reason why it is not."""
 
 from __future__ import annotations
 
@@ -40,16 +41,29 @@ def band_of(row: Statement) -> tuple[float, float] | None:
 def breaches(rows: Sequence[Statement], claims: dict[str, Claim]) -> list[str]:
     """One sentence for each way in which a row, or the whole, is not as this book needs it."""
     by_id = {row.id: row for row in rows}
-    found = [f"{id}: it stands {times} times." for id, times in Counter(row.id for row in rows).items() if times > 1]
+    found = [
+        f"{id}: it stands {times} times."
+        for id, times in Counter(row.id for row in rows).items()
+        if times > 1
+    ]
     for row in rows:
         found += [f"{row.id}: {why}." for why in _breaches(row, by_id, claims.get(row.id))]
-    return found + [f"{id}: it has a predicate, and no row that is judged." for id in claims
-                    if id not in by_id or by_id[id].status != "judged"]
+    return found + [
+        f"{id}: it has a predicate, and no row that is judged."
+        for id in claims
+        if id not in by_id or by_id[id].status != "judged"
+    ]
 
 
 def _breaches(row: Statement, by_id: dict[str, Statement], claim: Claim | None) -> list[str]:
-    found = [] if row.source in sources() else [f"its source {row.source!r} is not in references.bib"]
-    found += [f"it has no {name}" for name in ("id", "place", "quote", "where") if not getattr(row, name).strip()]
+    found = (
+        [] if row.source in sources() else [f"its source {row.source!r} is not in references.bib"]
+    )
+    found += [
+        f"it has no {name}"
+        for name in ("id", "place", "quote", "where")
+        if not getattr(row, name).strip()
+    ]
     if (words := len(row.quote.split())) > MOST_WORDS:
         found.append(f"its quote has {words} words")
     if row.status == "said again":
@@ -75,24 +89,40 @@ def _breaches(row: Statement, by_id: dict[str, Statement], claim: Claim | None) 
 
 def test_every_sentence_has_its_source_and_somewhere_where_it_is_judged_or_a_reason_why_not():
     assert breaches(SENTENCES, registered()) == []
-    assert {row.status for row in SENTENCES} == {*WHERE, "said again"} and set(CHAPTERS) <= {*table_of_contents()}
+    assert {row.status for row in SENTENCES} == {*WHERE, "said again"} and set(CHAPTERS) <= {
+        *table_of_contents()
+    }
 
 
 def test_a_claim_of_the_book_is_said_in_its_sources_words():
-    assert {id: claim.says for id, claim in registered().items()} == {id: f"“{statements()[id].quote}”" for id in registered()}
+    assert {id: claim.says for id, claim in registered().items()} == {
+        id: f"“{statements()[id].quote}”" for id in registered()
+    }
 
 
-JUDGED = next(row for row in SENTENCES if row.status == "judged" and "band" in inspect.signature(registered()[row.id].decide).parameters)
+JUDGED = next(
+    row
+    for row in SENTENCES
+    if row.status == "judged"
+    and "band" in inspect.signature(registered()[row.id].decide).parameters
+)
 AGAIN = next(row for row in SENTENCES if row.status == "said again")
 UNTESTED = next(row for row in SENTENCES if row.status == "not testable")
 # What is wrong with a copy of the file: the row, what of it is changed.
 BREACHES: dict[str, tuple[Statement, dict[str, str]]] = {
-    "no source": (JUDGED, {"source": ""}), "a source that nobody knows": (UNTESTED, {"source": "nobody2000"}),
-    "no place": (UNTESTED, {"place": " "}), "no band for a predicate": (JUDGED, {"low": "", "high": ""}),
-    "a band that is no number": (UNTESTED, {"low": "about 5"}), "a band upside down": (JUDGED, {"low": "5", "high": "4"}),
+    "no source": (JUDGED, {"source": ""}),
+    "a source that nobody knows": (UNTESTED, {"source": "nobody2000"}),
+    "no place": (UNTESTED, {"place": " "}),
+    "no band for a predicate": (JUDGED, {"low": "", "high": ""}),
+    "a band that is no number": (UNTESTED, {"low": "about 5"}),
+    "a band upside down": (JUDGED, {"low": "5", "high": "4"}),
     "an obstacle that nothing checks": (JUDGED, {"obstacles": "splintered rain"}),
-    "a status that nobody knows": (UNTESTED, {"status": "probably"}), "a chapter that is not there": (JUDGED, {"where": "strided"}),
-    "another chapter's": (JUDGED, {"where": next(name for name in CHAPTERS if name != JUDGED.where)}),
+    "a status that nobody knows": (UNTESTED, {"status": "probably"}),
+    "a chapter that is not there": (JUDGED, {"where": "strided"}),
+    "another chapter's": (
+        JUDGED,
+        {"where": next(name for name in CHAPTERS if name != JUDGED.where)},
+    ),
     "again of nothing": (AGAIN, {"where": "no-such-id"}),
     "again of itself": (AGAIN, {"where": AGAIN.id}),
 }
@@ -101,14 +131,31 @@ BREACHES: dict[str, tuple[Statement, dict[str, str]]] = {
 @pytest.mark.parametrize("name", BREACHES)
 def test_a_row_that_lacks_something_is_named_in_one_sentence(name: str):
     row, changes = BREACHES[name]
-    found = breaches([one._replace(**changes) if one is row else one for one in SENTENCES], registered())
-    assert len(found) == 1 and found[0].startswith(f"{row.id}: ") and found[0].endswith(".") and "\n" not in found[0]
+    found = breaches(
+        [one._replace(**changes) if one is row else one for one in SENTENCES], registered()
+    )
+    assert (
+        len(found) == 1
+        and found[0].startswith(f"{row.id}: ")
+        and found[0].endswith(".")
+        and "\n" not in found[0]
+    )
 
 
-@pytest.mark.parametrize("change", [
-    lambda rows, claims: (rows, {id: claim for id, claim in claims.items() if id != JUDGED.id}),  # a row without its predicate
-    lambda rows, claims: ([row for row in rows if row is not JUDGED], claims),  # a predicate without its row
-    lambda rows, claims: ([*rows, JUDGED], claims)])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda rows, claims: (
+            rows,
+            {id: claim for id, claim in claims.items() if id != JUDGED.id},
+        ),  # a row without its predicate
+        lambda rows, claims: (
+            [row for row in rows if row is not JUDGED],
+            claims,
+        ),  # a predicate without its row
+        lambda rows, claims: ([*rows, JUDGED], claims),
+    ],
+)
 def test_a_row_and_its_predicate_belong_together(change: Callable):
     found = breaches(*change(SENTENCES, registered()))
     assert len(found) >= 1 and all(sentence.startswith(f"{JUDGED.id}: ") for sentence in found)

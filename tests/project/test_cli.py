@@ -1,4 +1,5 @@
-"""The `tlb` command: what it prints for a person, what for a program, and one line for whatever is wrong."""
+"""The `tlb` command: what it prints for a person, what for a program, and one line for whatever is
+wrong."""
 
 from __future__ import annotations
 
@@ -41,8 +42,12 @@ def test_doctor_gives_each_finding_its_remedy():
     lines = done.stdout.splitlines()
     findings, remedies = lines[::2], lines[1::2]
     assert len(findings) == len(remedies) > 0
-    assert all(not line.startswith(" ") for line in findings) and all(line.startswith("    ") for line in remedies)
-    topics = {advice.topic for advice in doctor.advice(host.inspect())} - {"load"}  # which comes and goes
+    assert all(not line.startswith(" ") for line in findings) and all(
+        line.startswith("    ") for line in remedies
+    )
+    topics = {advice.topic for advice in doctor.advice(host.inspect())} - {
+        "load"
+    }  # which comes and goes
     assert [topic for topic in topics if not any(line.startswith(topic) for line in findings)] == []
 
 
@@ -50,25 +55,70 @@ def test_doctor_gives_each_finding_its_remedy():
 @pytest.mark.measuring
 @pytest.mark.parametrize("engine", [pytest.param("c", marks=needs_c), "numba", "auto"])
 def test_measure_prints_one_record_as_json(engine: str):
-    done = tlb("measure", "page_chase", "--pages", "4k", "--layout", "spread", "--lines", "256", "--region-ms", "1", "--engine", engine)
+    done = tlb(
+        "measure",
+        "page_chase",
+        "--pages",
+        "4k",
+        "--layout",
+        "spread",
+        "--lines",
+        "256",
+        "--region-ms",
+        "1",
+        "--engine",
+        engine,
+    )
     assert (done.returncode, done.stderr, done.stdout.count("\n")) == (0, "", 1)
     assert json.loads(done.stdout)["ns_per_access"] > 0
     record = Record.model_validate_json(done.stdout)
-    assert (record.kernel, record.pages, record.layout, record.lines) == ("page_chase", "4k", "spread", 256)
+    assert (record.kernel, record.pages, record.layout, record.lines) == (
+        "page_chase",
+        "4k",
+        "spread",
+        256,
+    )
     assert record.engine in ({engine} if engine != "auto" else {"c", "numba"})
-    assert {"minor_faults", "walk", "core_cycles"} <= record.counters.keys()  # a value or a reason, each
+    assert {
+        "minor_faults",
+        "walk",
+        "core_cycles",
+    } <= record.counters.keys()  # a value or a reason, each
 
 
-@pytest.mark.parametrize("arguments", [
-    ["frobnicate"], ["--frobnicate"], ["measure"], ["measure", "nope"], ["measure", "page_chase", "--frobnicate"],
-    ["measure", "page_chase", "--lines", "x"], ["measure", "page_chase", "--lines", "0"], ["measure", "page_chase", "--lines", str(10**30)],
-    ["measure", "page_chase", "--pages", "9k"], ["measure", "page_chase", "--engine", "rust"], ["geometry", "--pages", "thp"],
-    ["measure", "prefault", "--threads"], ["measure", "prefault", "--threads=1.5"], ["measure", "prefault", "threads=1"],
-    ["measure", "prefault", "--threads", "1", "--threads", "2"], ["measure", "prefault", "--threads", str(2**53 + 1)],
-    ["measure", "prefault", "--threads", "9" * 5000], ["measure", "prefault", "--mode", "a b"], ["run", "nope"], ["refresh", "nope"],
-    ["run", "stlb_cliff", "-p"], ["run", "stlb_cliff", "--parameter", "engine=x"], ["book", "--profile", "x"], ["inspect", "me"],
-], ids=lambda words: " ".join(words)[:60])
-def test_a_wrong_argument_is_one_line_on_stderr_and_exit_2(arguments: list[str], monkeypatch, capsys):
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["frobnicate"],
+        ["--frobnicate"],
+        ["measure"],
+        ["measure", "nope"],
+        ["measure", "page_chase", "--frobnicate"],
+        ["measure", "page_chase", "--lines", "x"],
+        ["measure", "page_chase", "--lines", "0"],
+        ["measure", "page_chase", "--lines", str(10**30)],
+        ["measure", "page_chase", "--pages", "9k"],
+        ["measure", "page_chase", "--engine", "rust"],
+        ["geometry", "--pages", "thp"],
+        ["measure", "prefault", "--threads"],
+        ["measure", "prefault", "--threads=1.5"],
+        ["measure", "prefault", "threads=1"],
+        ["measure", "prefault", "--threads", "1", "--threads", "2"],
+        ["measure", "prefault", "--threads", str(2**53 + 1)],
+        ["measure", "prefault", "--threads", "9" * 5000],
+        ["measure", "prefault", "--mode", "a b"],
+        ["run", "nope"],
+        ["refresh", "nope"],
+        ["run", "stlb_cliff", "-p"],
+        ["run", "stlb_cliff", "--parameter", "engine=x"],
+        ["book", "--profile", "x"],
+        ["inspect", "me"],
+    ],
+    ids=lambda words: " ".join(words)[:60],
+)
+def test_a_wrong_argument_is_one_line_on_stderr_and_exit_2(
+    arguments: list[str], monkeypatch, capsys
+):
     monkeypatch.setattr(sys, "argv", ["tlb", *arguments])
     with pytest.raises(SystemExit) as ended:
         cli.main()
@@ -87,7 +137,9 @@ def test_a_process_ends_as_the_command_does():
 @pytest.mark.measures
 @pytest.mark.measuring
 @needs_c
-@pytest.mark.parametrize("arguments", [["page_gather", "--order", "random"], ["page_chase", "--cpu", "1023"]])
+@pytest.mark.parametrize(
+    "arguments", [["page_gather", "--order", "random"], ["page_chase", "--cpu", "1023"]]
+)
 def test_what_only_the_kernel_knows_to_be_wrong_is_one_line_too(arguments: list[str]):
     done = tlb("measure", *arguments)
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
@@ -108,9 +160,14 @@ def test_more_than_the_memory_is_refused_with_a_remedy():
 def test_ctrl_c_ends_the_kernel_and_says_that_nothing_is_lost():
     with files.measuring_lock(wait=True):
         pass  # nobody else measures, most likely for the next seconds
-    process = subprocess.Popen([*TLB, "measure", "page_chase", "--region-ms", "60000"], cwd=ROOT, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True,
-                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # a shell's & ignores it
+    process = subprocess.Popen(
+        [*TLB, "measure", "page_chase", "--region-ms", "60000"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # a shell's & ignores it
     seen: list[psutil.Process] = []
     deadline = time.monotonic() + 60
     while process.poll() is None and time.monotonic() < deadline and not seen:
@@ -121,7 +178,9 @@ def test_ctrl_c_ends_the_kernel_and_says_that_nothing_is_lost():
     if "Another measurement is running" in err:
         pytest.skip("another measurement runs on this computer")
     assert seen and (process.returncode, out) == (130, "")
-    assert err == "Interrupted; what was finished is kept, and the same command goes on from there.\n"
+    assert (
+        err == "Interrupted; what was finished is kept, and the same command goes on from there.\n"
+    )
     psutil.wait_procs(seen, timeout=20)
     assert not [child for child in seen if living(child)]
 
@@ -129,8 +188,16 @@ def test_ctrl_c_ends_the_kernel_and_says_that_nothing_is_lost():
 # --- a kernel's own options
 
 
-@pytest.mark.parametrize(("words", "options"), [
-    ([], []), (["--bytes", "1000"], [("bytes", 1000)]), (["--bytes=1000"], [("bytes", 1000)]),
-    (["--threads", "2", "--bytes=0"], [("threads", 2), ("bytes", 0)])])
-def test_a_kernels_own_options_follow_its_name_in_either_form(words: list[str], options: list[tuple[str, int]]):
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        ([], []),
+        (["--bytes", "1000"], [("bytes", 1000)]),
+        (["--bytes=1000"], [("bytes", 1000)]),
+        (["--threads", "2", "--bytes=0"], [("threads", 2), ("bytes", 0)]),
+    ],
+)
+def test_a_kernels_own_options_follow_its_name_in_either_form(
+    words: list[str], options: list[tuple[str, int]]
+):
     assert read_options(words) == options

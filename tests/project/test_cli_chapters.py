@@ -1,4 +1,5 @@
-"""The commands that execute and publish chapters: parameters as Papermill takes them, and which rows go where."""
+"""The commands that execute and publish chapters: parameters as Papermill takes them, and which
+rows go where."""
 
 from __future__ import annotations
 
@@ -28,24 +29,31 @@ def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     return ended.value.code
 
 
-@pytest.mark.parametrize(("given", "read"), [
-    ([], {}),
-    (["-p", "repeats", "3"], {"repeats": 3}),
-    (["-p", "repeats=3", "-p", "engine", "c"], {"repeats": 3, "engine": "c"}),
-    (["-p", "max_working_set", "256MiB"], {"max_working_set": "256MiB"}),
-    (["-p", "max_working_set", "12 bananas"], {"max_working_set": "12 bananas"}),
-    (["-p", "machine", "a=b"], {"machine": "a=b"}),
-    (["--parameter", "x=True"], {"x": "True"}),
-    (["-p", "repeats", "many"], {"repeats": "many"}),
-    (["-p", "x"], {"x": ""}),
-    (["-p"], {"": ""}),
-])
-def test_a_pair_is_read_in_either_form_and_has_the_type_that_the_chapter_declares(given: list[str], read: dict, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ([], {}),
+        (["-p", "repeats", "3"], {"repeats": 3}),
+        (["-p", "repeats=3", "-p", "engine", "c"], {"repeats": 3, "engine": "c"}),
+        (["-p", "max_working_set", "256MiB"], {"max_working_set": "256MiB"}),
+        (["-p", "max_working_set", "12 bananas"], {"max_working_set": "12 bananas"}),
+        (["-p", "machine", "a=b"], {"machine": "a=b"}),
+        (["--parameter", "x=True"], {"x": "True"}),
+        (["-p", "repeats", "many"], {"repeats": "many"}),
+        (["-p", "x"], {"x": ""}),
+        (["-p"], {"": ""}),
+    ],
+)
+def test_a_pair_is_read_in_either_form_and_has_the_type_that_the_chapter_declares(
+    given: list[str], read: dict, monkeypatch, capsys
+):
     executed: list[tuple[str, Path, dict]] = []
     monkeypatch.setattr(publish, "execute", lambda *what: executed.append(what))
     monkeypatch.setattr(campaign, "book", executed.append)
     assert call(monkeypatch, "run", "stlb_cliff", *given) == 0
-    assert executed == [("stlb_cliff", ROOT / "_build/runs/stlb_cliff.ipynb", {"machine": "this"} | read)]
+    assert executed == [
+        ("stlb_cliff", ROOT / "_build/runs/stlb_cliff.ipynb", {"machine": "this"} | read)
+    ]
     assert call(monkeypatch, "book", "--profile", "smoke", *given) == 0
     assert executed[1] == {"machine": "this", "profile": "smoke", "minutes": 8.0} | read
 
@@ -54,9 +62,13 @@ def test_a_pair_is_read_in_either_form_and_has_the_type_that_the_chapter_declare
 
 
 @pytest.mark.parametrize("arguments", [[], ["stlb_cliff"], ["index", "hugepages"], ["scorecard"]])
-def test_refresh_executes_the_chapters_named_or_all_in_their_order(arguments: list[str], monkeypatch, capsys):
+def test_refresh_executes_the_chapters_named_or_all_in_their_order(
+    arguments: list[str], monkeypatch, capsys
+):
     refreshed: list[str] = []
-    monkeypatch.setattr(publish, "refresh", lambda name: refreshed.append(name) or parameters.BOOK / f"{name}.ipynb")
+    monkeypatch.setattr(
+        publish, "refresh", lambda name: refreshed.append(name) or parameters.BOOK / f"{name}.ipynb"
+    )
     monkeypatch.setattr(judged, "refresh", lambda: refreshed.append("verdicts") or [])
     monkeypatch.setattr(profile, "refresh", lambda: refreshed.append("profiles") or [])
     assert call(monkeypatch, "refresh", *arguments) == 0
@@ -65,10 +77,14 @@ def test_refresh_executes_the_chapters_named_or_all_in_their_order(arguments: li
     assert refreshed == derived + pages  # they stand before the pages that show them
     refreshed = pages
     assert refreshed == (arguments or parameters.table_of_contents())
-    assert capsys.readouterr().out.splitlines() == [str(parameters.BOOK / f"{name}.ipynb") for name in refreshed]
+    assert capsys.readouterr().out.splitlines() == [
+        str(parameters.BOOK / f"{name}.ipynb") for name in refreshed
+    ]
 
 
-def test_publish_adds_own_rows_to_published_ones_and_writes_the_card_anew(tmp_path, monkeypatch, capsys, own_lock: Path):
+def test_publish_adds_own_rows_to_published_ones_and_writes_the_card_anew(
+    tmp_path, monkeypatch, capsys, own_lock: Path
+):
     monkeypatch.setenv("TLB_DATA", str(tmp_path))
     monkeypatch.setattr(publish, "measuring_lock", lambda: files.measuring_lock(path=own_lock))
     monkeypatch.setattr(host, "inspect", Stated().host)
@@ -80,7 +96,9 @@ def test_publish_adds_own_rows_to_published_ones_and_writes_the_card_anew(tmp_pa
         assert call(monkeypatch, "publish", *given) == 0
         assert capsys.readouterr().out == f"{tmp_path / name}\n"
         assert store.load(name, "walks")["lines"].tolist() == [16, 32]
-        assert judged.refresh() == profile.refresh() == []  # what is made from rows is made from these
+        assert (
+            judged.refresh() == profile.refresh() == []
+        )  # what is made from rows is made from these
         assert (tmp_path / name / "README.md").read_text() == card(store, name, Stated().host())
     with files.measuring_lock(path=own_lock):
         assert call(monkeypatch, "publish") == 1  # a campaign appends

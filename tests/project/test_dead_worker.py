@@ -1,4 +1,5 @@
-"""A test process that dies, by itself or killed, ends the whole run as a failure, whatever the other process still has to do."""
+"""A test process that dies, by itself or killed, ends the whole run as a failure, whatever the
+other process still has to do."""
 
 from __future__ import annotations
 
@@ -15,10 +16,30 @@ pytestmark = pytest.mark.endurance
 
 @pytest.mark.parametrize("how", ["os.kill(os.getpid(), signal.SIGKILL)"])
 def test_a_dead_worker_ends_the_run_as_a_failure_and_is_named(how: str, tmp_path: Path):
-    (tmp_path / "test_dies.py").write_text(f"import os, signal\ndef test_first(): pass\ndef test_dies(): {how}\ndef test_last(): pass\n")
-    (tmp_path / "test_long.py").write_text("import time\ndef test_long(): time.sleep(300)\ndef test_longer(): time.sleep(300)\n")
-    options = ["--numprocesses", "2", "--dist", "loadfile", "--no-loadscope-reorder", "-p", "support.dead_worker", "-p", "no:cacheprovider"]
-    done = subprocess.run([sys.executable, "-m", "pytest", *options, tmp_path], cwd=tmp_path, capture_output=True, text=True, timeout=120,
-                          env=os.environ | {"PYTHONPATH": str(ROOT / "tests")})
+    (tmp_path / "test_dies.py").write_text(
+        f"import os, signal\ndef test_first(): pass\ndef test_dies(): {how}\ndef test_last(): pass\n"
+    )
+    (tmp_path / "test_long.py").write_text(
+        "import time\ndef test_long(): time.sleep(300)\ndef test_longer(): time.sleep(300)\n"
+    )
+    options = [
+        "--numprocesses",
+        "2",
+        "--dist",
+        "loadfile",
+        "--no-loadscope-reorder",
+        "-p",
+        "support.dead_worker",
+        "-p",
+        "no:cacheprovider",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, tmp_path],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "tests")},
+    )
     assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout
     assert "died" in done.stdout and "test_dies.py::test_dies" in done.stdout

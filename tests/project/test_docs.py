@@ -13,7 +13,9 @@ import typer
 from tlb import cli
 from tlb.system.files import ROOT
 
-README = "\n".join((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "book/commands.md"))
+README = "\n".join(
+    (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "book/commands.md")
+)
 
 
 def shell_commands() -> list[list[str]]:
@@ -44,22 +46,30 @@ def test_every_tlb_command_of_the_readme_is_understood_by_the_command_line():
     group = typer.main.get_command(cli.app)
     shown = set()
     for words in commands_of("tlb"):
-        # `-p name value` is Papermill's form; the command line joins it to `-p name=value` before it reads.
+        # `-p name value` is Papermill's form; the command line joins it to `-p name=value` before
+        # it reads.
         line = re.sub(r" -p (\w+) (\S+)", r" -p \1=\2", " ".join(words))
         name, *arguments = line.split()
         shown.add(name)
-        group.commands[name].make_context(name, arguments)  # raises what does not parse; runs nothing
+        group.commands[name].make_context(
+            name, arguments
+        )  # raises what does not parse; runs nothing
     assert shown == set(group.commands), "the README leaves a command out"
 
 
 def test_ci_runs_the_readme_s_test_command_then_the_rest_and_builds_the_site():
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     subprocess.run(["bash", "-n", ROOT / ".ci" / "run"], check=True)
-    assert re.findall(r"^make \w+$", script, re.MULTILINE) == ["make test", "make endurance", "make site"]
+    assert re.findall(r"^make \w+$", script, re.MULTILINE) == [
+        "make test",
+        "make endurance",
+        "make site",
+    ]
     assert "## Tests\n\n```sh\nmake test\n```" in README
 
 
-# Where a file was written, or from where its packages came. Split, so that this file does not say it either.
+# Where a file was written, or from where its packages came. Split, so that this file does not say
+# it either.
 FORBIDDEN = {
     "a path of one machine": r"(?<![\w.\]}])/(?:ro{2}t|hom{1}e/[a-z][\w-]*|Use{1}rs/\w+|wor{1}k|far{1}m)/\w",
     "a package index": r"(?:pyp{1}i|python-?hoste{1}d|crate{1}s|npmj{1}s)\.(?:org|io|com)"
@@ -68,11 +78,14 @@ FORBIDDEN = {
 
 
 def tracked_files() -> list[Path]:
-    """What git tracks or would track; in a copy without git, every file outside the folders of .gitignore."""
+    """What git tracks or would track; in a copy without git, every file outside the folders of
+    .gitignore."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listing = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if listing.returncode == 0:
-        return [ROOT / name for name in listing.stdout.split("\0") if name and (ROOT / name).is_file()]
+        return [
+            ROOT / name for name in listing.stdout.split("\0") if name and (ROOT / name).is_file()
+        ]
     ignored = {".venv", "_build", "__pycache__", ".pytest_cache", ".hypothesis", ".ruff_cache"}
     return [path for path in ROOT.rglob("*") if path.is_file() and not ignored & set(path.parts)]
 
@@ -81,5 +94,10 @@ def tracked_files() -> list[Path]:
 def test_no_tracked_file_holds(what):
     files = tracked_files()
     assert ROOT / "README.md" in files
-    hits = {path.relative_to(ROOT): re.search(FORBIDDEN[what], path.read_text(encoding="utf-8", errors="ignore")) for path in files}
+    hits = {
+        path.relative_to(ROOT): re.search(
+            FORBIDDEN[what], path.read_text(encoding="utf-8", errors="ignore")
+        )
+        for path in files
+    }
     assert [f"{path}: {hit[0]}" for path, hit in hits.items() if hit] == []

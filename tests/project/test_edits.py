@@ -1,4 +1,5 @@
-"""A page is its experiment: a notebook edited as a reader would, with a point more or another timed loop, measures it."""
+"""A page is its experiment: a notebook edited as a reader would, with a point more or another timed
+loop, measures it."""
 
 from __future__ import annotations
 
@@ -19,9 +20,20 @@ _WALK = "for (; turns; turns--) {\n        uint64_t random = draw(&state);\n    
 _WAIT = "for (volatile int n = 0; n < 9; n++)\n            ;\n"
 # A chapter's kernel, a point more, its lines, and the timed loop, before and after a change.
 MEASURED = {
-    "stlb_cliff": ("page_chase", "chapter.scope.chase('page_chase', '4k', 49)", 49, _CHASE, f"{_CHASE}\n        {_WAIT}"),
-    "graph_walk": ("graph_walk", "[chapter.scope.point('graph_walk', mode='plain', vertices=512)]", 512, _WALK,
-                   _WALK.replace("{\n", "{\n        " + _WAIT, 1)),
+    "stlb_cliff": (
+        "page_chase",
+        "chapter.scope.chase('page_chase', '4k', 49)",
+        49,
+        _CHASE,
+        f"{_CHASE}\n        {_WAIT}",
+    ),
+    "graph_walk": (
+        "graph_walk",
+        "[chapter.scope.point('graph_walk', mode='plain', vertices=512)]",
+        512,
+        _WALK,
+        _WALK.replace("{\n", "{\n        " + _WAIT, 1),
+    ),
 }
 
 
@@ -38,10 +50,14 @@ def edit(notebook: nbformat.NotebookNode, old: str, new: str) -> None:
     cells[0].source = cells[0].source.replace(old, new)
 
 
-def execute(notebook: nbformat.NotebookNode, folder: Path, **parameters: Any) -> nbformat.NotebookNode:
+def execute(
+    notebook: nbformat.NotebookNode, folder: Path, **parameters: Any
+) -> nbformat.NotebookNode:
     given, done = folder / "edited.ipynb", folder / "done.ipynb"
     nbformat.write(notebook, given)
-    return papermill.execute_notebook(given, done, parameters, cwd=BOOK, progress_bar=False, kernel_name="python3")
+    return papermill.execute_notebook(
+        given, done, parameters, cwd=BOOK, progress_bar=False, kernel_name="python3"
+    )
 
 
 @pytest.mark.measuring
@@ -58,9 +74,18 @@ def test_a_point_more_and_another_loop_are_measured(name, tmp_path, monkeypatch)
         line = f"points = {name}.grid.points(chapter.scope)"
         edit(notebook, line, f"{patch}{line} + {more}")
         last = next(i for i, cell in enumerate(notebook.cells) if line in cell.source)
-        notebook.cells = [*notebook.cells[: last + 1], nbformat.v4.new_code_cell("assert len(a.frame)")]
+        notebook.cells = [
+            *notebook.cells[: last + 1],
+            nbformat.v4.new_code_cell("assert len(a.frame)"),
+        ]
         execute(notebook, tmp_path, **small)
-        rows = [json.loads(text) for path in (tmp_path / "data" / "own").glob("*/*.jsonl") for text in path.read_text().splitlines()]
-        assert any((row["record"]["kernel"], row["record"]["lines"]) == (kernel, lines) for row in rows)
+        rows = [
+            json.loads(text)
+            for path in (tmp_path / "data" / "own").glob("*/*.jsonl")
+            for text in path.read_text().splitlines()
+        ]
+        assert any(
+            (row["record"]["kernel"], row["record"]["lines"]) == (kernel, lines) for row in rows
+        )
         seen.append({row["kernel_digest"] for row in rows if row["record"]["kernel"] == kernel})
     assert len(seen[1]) == len(seen[0]) + 1 and seen[0] < seen[1]

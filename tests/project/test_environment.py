@@ -17,7 +17,10 @@ from tlb.system.files import ROOT
 
 # The minor versions of Python that `make` looks for by name.
 PYTHONS = ["3.11", "3.12", "3.13"]
-LOCK, FLEET_LOCK = ((ROOT / name).read_text(encoding="utf-8") for name in ("requirements.lock", "requirements-fleet.lock"))
+LOCK, FLEET_LOCK = (
+    (ROOT / name).read_text(encoding="utf-8")
+    for name in ("requirements.lock", "requirements-fleet.lock")
+)
 
 
 def project() -> dict:
@@ -61,9 +64,14 @@ def locked(lock: str = LOCK) -> list[tuple[str, Version, Marker | None, list[str
 
 def on_linux(python: str, architecture: str) -> dict[str, str]:
     return {
-        "python_version": python, "python_full_version": f"{python}.9", "platform_machine": architecture,
-        "implementation_name": "cpython", "platform_python_implementation": "CPython",
-        "os_name": "posix", "platform_system": "Linux", "sys_platform": "linux",
+        "python_version": python,
+        "python_full_version": f"{python}.9",
+        "platform_machine": architecture,
+        "implementation_name": "cpython",
+        "platform_python_implementation": "CPython",
+        "os_name": "posix",
+        "platform_system": "Linux",
+        "sys_platform": "linux",
     }
 
 
@@ -73,7 +81,11 @@ def test_conda_and_pip_ask_for_the_same_packages_in_the_same_versions():
     python, pip = from_forge.pop("python"), from_forge.pop("pip")
     build = by_name(project()["build-system"]["requires"])
     assert from_forge | from_pip == project_requirements() | build
-    on_top = re.search(r"conda install (.+)", (ROOT / "environment.yml").read_text(encoding="utf-8"))[1].replace("'", "").split()
+    on_top = (
+        re.search(r"conda install (.+)", (ROOT / "environment.yml").read_text(encoding="utf-8"))[1]
+        .replace("'", "")
+        .split()
+    )
     assert by_name(on_top) == by_name(project()["project"]["optional-dependencies"]["fleet"])
     assert python == SpecifierSet(project()["project"]["requires-python"])
     assert pip == SpecifierSet("")
@@ -93,11 +105,18 @@ def installed(lock: str, computer: dict[str, str]) -> dict[str, list[Version]]:
 def test_the_locks_have_one_fitting_version_of_every_requirement(python, architecture):
     # `wheel` as well: with --no-build-isolation nothing but the lock may build the project.
     build = by_name(project()["build-system"]["requires"]) | by_name(["wheel"])
-    for lock, wanted in ((LOCK, project_requirements() | build), (FLEET_LOCK, project_requirements("fleet"))):
+    for lock, wanted in (
+        (LOCK, project_requirements() | build),
+        (FLEET_LOCK, project_requirements("fleet")),
+    ):
         pins = installed(lock, on_linux(python, architecture))
         assert [name for name, versions in pins.items() if len(versions) != 1] == []
         assert [name for name in wanted if name not in pins] == []
-        assert [f"{n} {pins[n][0]} against {spec}" for n, spec in wanted.items() if pins[n][0] not in spec] == []
+        assert [
+            f"{n} {pins[n][0]} against {spec}"
+            for n, spec in wanted.items()
+            if pins[n][0] not in spec
+        ] == []
 
 
 @pytest.mark.parametrize("lock", [LOCK, FLEET_LOCK], ids=["book", "fleet"])
@@ -105,4 +124,6 @@ def test_every_locked_package_is_checked_by_hash(lock):
     pins = locked(lock)
     assert len(pins) > len(project_requirements())
     assert [name for name, _, _, hashes in pins if not hashes] == []
-    assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", digest) for *_, hashes in pins for digest in hashes)
+    assert all(
+        re.fullmatch(r"sha256:[0-9a-f]{64}", digest) for *_, hashes in pins for digest in hashes
+    )

@@ -1,4 +1,5 @@
-"""The house rules hold here, and each breach is found. (tests/support/house.py has each rule as a function of a tree.)"""
+"""The house rules hold here, and each breach is found. (tests/support/house.py has each rule as a
+function of a tree.)"""
 
 from __future__ import annotations
 
@@ -12,8 +13,18 @@ from tlb.lab.grid import Scope, profile
 from tlb.report.verdicts import claims_of
 from tlb.system.files import ROOT
 
-CHAPTERS = sorted(path.name for path in (ROOT / "experiments").iterdir() if (path / "claims.py").is_file())
-LONG = "\n".join(["@cache", "def long(x: int) -> int:", *(f"    x += {n}" for n in range(38)), "    return x", ""])  # 41 lines
+CHAPTERS = sorted(
+    path.name for path in (ROOT / "experiments").iterdir() if (path / "claims.py").is_file()
+)
+LONG = "\n".join(
+    [
+        "@cache",
+        "def long(x: int) -> int:",
+        *(f"    x += {n}" for n in range(38)),
+        "    return x",
+        "",
+    ]
+)  # 41 lines
 MODULE = "tlb/new.py"
 
 
@@ -23,12 +34,24 @@ def test_the_house_keeps_its_rules(check: house.Check):
     assert not breaches, "\n".join(breaches)
 
 
-@pytest.mark.parametrize(("check", "file", "text", "word"), [
-    (house.lengths, MODULE, "x = 1\n" * 301, "301 lines"), (house.lengths, MODULE, LONG, "41 lines"),
-    (house.base_pages, MODULE, "PAGE = 0x1000\n", "4096 1 times"), (house.notebooks, "book/new.ipynb", "x" * 400_000, "bytes"),
-    (house.notebooks, "book/new.ipynb", '{"image/png": ""}', "PNG")])
-def test_a_breach_is_one_sentence_that_names_the_file(check: house.Check, file: str, text: str, word: str, tmp_path: Path,
-                                                      monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(
+    ("check", "file", "text", "word"),
+    [
+        (house.lengths, MODULE, "x = 1\n" * 301, "301 lines"),
+        (house.lengths, MODULE, LONG, "41 lines"),
+        (house.base_pages, MODULE, "PAGE = 0x1000\n", "4096 1 times"),
+        (house.notebooks, "book/new.ipynb", "x" * 400_000, "bytes"),
+        (house.notebooks, "book/new.ipynb", '{"image/png": ""}', "PNG"),
+    ],
+)
+def test_a_breach_is_one_sentence_that_names_the_file(
+    check: house.Check,
+    file: str,
+    text: str,
+    word: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
     monkeypatch.setattr(house, "OF_4096", {})
     (tmp_path / file).parent.mkdir(parents=True)
     (tmp_path / file).write_text(text)
@@ -48,4 +71,12 @@ def test_every_claim_compares_points_of_its_chapter_s_grid(chapter: str):
     claims = claims_of(import_module(f"experiments.{chapter}.claims"))
     scope = Scope(profile("full"), entries=(64, 1536), cpus=2, base_page_bytes=4096)
     grid = import_module(f"experiments.{chapter}.grid").points(scope)
-    assert claims and [claim.place for claim in claims if claim.points and not any(claim.points(point, scope) for point in grid)] == []
+    assert (
+        claims
+        and [
+            claim.place
+            for claim in claims
+            if claim.points and not any(claim.points(point, scope) for point in grid)
+        ]
+        == []
+    )

@@ -1,4 +1,5 @@
-"""data/literature/: each published figure is there, has its source and agrees with what that implies."""
+"""data/literature/: each published figure is there, has its source and agrees with what that
+implies."""
 
 from __future__ import annotations
 
@@ -15,10 +16,11 @@ FOLDER = ROOT / "data" / "literature"
 FILES = sorted(FOLDER.glob("*.csv"))
 FIGURES = [path for path in FILES if path.stem != "claims"]  # that are sentences: test_claims.py
 EVERY_ROW_HAS = ["source", "where", "note"]
-# What ends the name of a column of numbers. `pages` and `page_table_levels` are counts of what they name,
-# and a test's own numbers have no unit;
-# `score` and `value_*` stand beside a `unit` column.
-UNITS = re.compile(r"(_bytes|_n?s|_ratio|_count|_gb_per_s|ns_per_(access|hop|fault)(_4k|_2m)?|misses_per_hop)$")
+# What ends the name of a column of numbers. `pages` and `page_table_levels` are counts of what they
+# name, and a test's own numbers have no unit; `score` and `value_*` stand beside a `unit` column.
+UNITS = re.compile(
+    r"(_bytes|_n?s|_ratio|_count|_gb_per_s|ns_per_(access|hop|fault)(_4k|_2m)?|misses_per_hop)$"
+)
 COUNTS = {"pages", "page_table_levels", "degrees_of_freedom", "t", "p_value"}
 UNIT_BESIDE = {"score", "score_error", "value_low", "value_high"}
 
@@ -62,13 +64,17 @@ def test_the_bibliography_is_complete_enough_to_be_printed(bibliography):
         assert entry.fields.get("title"), f"{key}: no title"
         assert re.fullmatch(r"(\d{4})?", entry.fields.get("year", "")), f"{key}: year"
         assert entry.fields.get("url", "https://").startswith("https://"), f"{key}: url"
-        assert re.fullmatch(r"10\.\d{4,}/\S+", entry.fields.get("doi", "10.0000/none")), f"{key}: doi"
+        assert re.fullmatch(r"10\.\d{4,}/\S+", entry.fields.get("doi", "10.0000/none")), (
+            f"{key}: doi"
+        )
 
 
 def test_the_published_speedups_are_the_ratio_of_their_columns():
     frame = read("hugepages_speedup.csv")
     assert pairs(frame, "ns_per_access_4k", "ns_per_access_2m", "speedup_ratio") == [
-        (58.6, 11.2, 5.23), (89.4, 12.8, 6.98), (127.1, 14.1, 9.01),
+        (58.6, 11.2, 5.23),
+        (89.4, 12.8, 6.98),
+        (127.1, 14.1, 9.01),
     ]
     ratio = frame["ns_per_access_4k"] / frame["ns_per_access_2m"]
     assert (ratio.round(2) == frame["speedup_ratio"]).all()
@@ -77,7 +83,11 @@ def test_the_published_speedups_are_the_ratio_of_their_columns():
 def test_the_stride_table_is_consistent_with_itself():
     frame = read("stride_walk.csv")
     assert pairs(frame, "stride_bytes", "ns_per_access") == [
-        (8, 1.36), (64, 2.49), (512, 5.38), (4096, 12.51), (8192, 13.31),
+        (8, 1.36),
+        (64, 2.49),
+        (512, 5.38),
+        (4096, 12.51),
+        (8192, 13.31),
     ]
     assert (frame["accesses_per_page_ratio"] * frame["stride_bytes"] == 4096).all()
     against_first = frame["ns_per_access"] / frame["ns_per_access"].iloc[0]
@@ -88,12 +98,18 @@ def test_the_published_t_test_follows_from_the_published_intervals():
     single = read("page_fault_levels.csv").query("benchmark == 'lat_pagefault'")
     test, runs = read("page_fault_difference.csv").iloc[0], single["run_count"]
     half = (single["ci95_high_ns_per_fault"] - single["ci95_low_ns_per_fault"]) / 2
-    of_means = half / student.ppf(0.975, runs - 1)  # standard errors; of as many runs each, pooling is adding
+    of_means = half / student.ppf(
+        0.975, runs - 1
+    )  # standard errors; of as many runs each, pooling is adding
     error, freedom = float((of_means**2).sum() ** 0.5), int(runs.sum()) - 2
     assert (runs == test["run_count"]).all() and freedom == test["degrees_of_freedom"]
     assert test["difference_ns_per_fault"] == pytest.approx(single["ns_per_fault"].diff().iloc[-1])
-    assert test["t"] == pytest.approx(test["difference_ns_per_fault"] / error, rel=1e-3)  # of the digits that are printed
+    assert test["t"] == pytest.approx(
+        test["difference_ns_per_fault"] / error, rel=1e-3
+    )  # of the digits that are printed
     assert test["p_value"] == pytest.approx(2 * student.sf(test["t"], freedom), rel=1e-3)
     reach = error * student.ppf(0.975, freedom)
     ends = test["difference_ns_per_fault"] - reach, test["difference_ns_per_fault"] + reach
-    assert (test["ci95_low_ns_per_fault"], test["ci95_high_ns_per_fault"]) == pytest.approx(ends, rel=1e-3)
+    assert (test["ci95_low_ns_per_fault"], test["ci95_high_ns_per_fault"]) == pytest.approx(
+        ends, rel=1e-3
+    )

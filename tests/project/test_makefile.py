@@ -1,4 +1,5 @@
-"""The Makefile, run with a Python that only notes down what it is asked: no network, nothing installed."""
+"""The Makefile, run with a Python that only notes down what it is asked: no network, nothing
+installed."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ import pytest
 
 from tlb.system.files import ROOT
 
-# It answers the two questions that the Makefile asks of a Python (`-c`), makes a .venv whose programs are all
-# itself, and appends everything else to the file "log".
+# It answers the two questions that the Makefile asks of a Python (`-c`), makes a .venv whose
+# programs are all itself, and appends everything else to the file "log".
 FAKE = """#!/bin/sh
 here=$(basename "$0")
 if [ "$1" = -c ]; then
@@ -33,7 +34,8 @@ LINT = ["python -m ruff check .", "lint-imports --no-cache"]
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A folder with a space in its name that holds a Makefile and the files that .venv is made from."""
+    """A folder with a space in its name that holds a Makefile and the files that .venv is made
+    from."""
     folder = tmp_path / "a checkout"
     folder.mkdir()
     for name in ("Makefile", "requirements.lock", "requirements-fleet.lock", "pyproject.toml"):
@@ -54,7 +56,9 @@ def make(checkout: Path, *arguments: str, path: str | None = None) -> subprocess
     env["HOME"] = "/nonexistent"
     env |= {"PATH": path} if path else {}
     command = [shutil.which("make"), *arguments]
-    return subprocess.run(command, cwd=checkout, env=env, capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        command, cwd=checkout, env=env, capture_output=True, text=True, timeout=60
+    )
 
 
 def log(checkout: Path) -> list[str]:
@@ -90,21 +94,34 @@ def test_make_book_passes_its_parameters_on(checkout):
     python = f"PYTHON={fake_python(checkout, 'python-new')}"
     make(checkout, "book", python)
     assert log(checkout)[-1] == "tlb book --profile quick --minutes 8"
-    made = make(checkout, "book", python, "PROFILE=full", "MINUTES=40", "MAX_WORKING_SET=4 GiB; touch owned")
+    made = make(
+        checkout, "book", python, "PROFILE=full", "MINUTES=40", "MAX_WORKING_SET=4 GiB; touch owned"
+    )
     assert made.returncode == 0
-    assert log(checkout) == ["tlb book --profile full --minutes 40 -p max_working_set=4 GiB; touch owned"]
+    assert log(checkout) == [
+        "tlb book --profile full --minutes 40 -p max_working_set=4 GiB; touch owned"
+    ]
     assert not (checkout / "owned").exists()
 
 
-@pytest.mark.parametrize(("target", "marks", "pages"), [
-    ("test", "not endurance", True), ("check", "not endurance and not measuring and not site and not slow", False),
-    ("endurance", "endurance", False)])
+@pytest.mark.parametrize(
+    ("target", "marks", "pages"),
+    [
+        ("test", "not endurance", True),
+        ("check", "not endurance and not measuring and not site and not slow", False),
+        ("endurance", "endurance", False),
+    ],
+)
 def test_tests_run_in_one_pytest_of_two_processes_after_lint(checkout, target, marks, pages):
     make(checkout, target, f"PYTHON={fake_python(checkout, 'python-new')}")
     made = log(checkout)
     assert (FLEET in made) == (target != "check")
     *_, ruff, imports, tests = [line for line in made if line != FLEET]
-    assert tests.startswith("python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder tests")
+    assert tests.startswith(
+        "python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder tests"
+    )
     assert tests.endswith(f" -m {marks}")
     assert [ruff, imports] == LINT or target == "endurance"
-    assert ("book --nbval" in tests and "--nbval-sanitize-with tests/nbval_sanitize.cfg" in tests) == pages
+    assert (
+        "book --nbval" in tests and "--nbval-sanitize-with tests/nbval_sanitize.cfg" in tests
+    ) == pages

@@ -1,4 +1,5 @@
-"""CONTRIBUTING's recipes, each executed in a copy of the checkout: the result runs, and no other file had to change."""
+"""CONTRIBUTING's recipes, each executed in a copy of the checkout: the result runs, and no other
+file had to change."""
 
 from __future__ import annotations
 
@@ -25,13 +26,16 @@ def copy(tmp_path: Path) -> Copy:
 
 def recipe(title: str) -> tuple[int, str]:
     """(the number of files that a recipe promises, its text)."""
-    found = re.search(rf"^### {title}.*?: (\d+) files?\n(.*?)(?=^##)", CONTRIBUTING, re.MULTILINE | re.DOTALL)
+    found = re.search(
+        rf"^### {title}.*?: (\d+) files?\n(.*?)(?=^##)", CONTRIBUTING, re.MULTILINE | re.DOTALL
+    )
     assert found, title
     return int(found[1]), found[2]
 
 
 def assert_is_all(copy: Copy, title: str, files: set[str]) -> None:
-    """Nothing but `files` changed, they are as many as the recipe says, and it names each, by its pattern at least."""
+    """Nothing but `files` changed, they are as many as the recipe says, and it names each, by its
+    pattern at least."""
     promised, text = recipe(title)
     assert copy.changed() == files and len(files) <= promised
     for file in files:
@@ -44,13 +48,31 @@ def test_a_kernel(copy):
     for file in ("kernels/line_sum.c", "kernels/twins/line_sum.py"):
         source = (ROOT / file.replace("line_sum", "page_gather")).read_text()
         copy.write(file, source.replace("page_gather", "line_sum"))
-    copy.edit("tlb/lab/kernels.py", ('    "page_gather": ', '    "line_sum": Declaration(least_cycles=0.1),\n    "page_gather": '))
+    copy.edit(
+        "tlb/lab/kernels.py",
+        (
+            '    "page_gather": ',
+            '    "line_sum": Declaration(least_cycles=0.1),\n    "page_gather": ',
+        ),
+    )
     copy.write("tests/kernels/test_line_sum.py", LINE_SUM)
-    copy.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/kernels/test_line_sum.py", "tests/lab/test_kernels.py")
+    copy.run(
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "tests/kernels/test_line_sum.py",
+        "tests/lab/test_kernels.py",
+    )
     record = json.loads(copy.tlb("measure", "line_sum", "--lines", "64", "--region-ms", "1").stdout)
     assert (record["kernel"], record["lines"]) == ("line_sum", 64)
-    assert_is_all(copy, "A kernel", {"kernels/line_sum.c", "kernels/twins/line_sum.py"}
-                  | {"tlb/lab/kernels.py", "tests/kernels/test_line_sum.py"})
+    assert_is_all(
+        copy,
+        "A kernel",
+        {"kernels/line_sum.c", "kernels/twins/line_sum.py"}
+        | {"tlb/lab/kernels.py", "tests/kernels/test_line_sum.py"},
+    )
 
 
 LINE_SUM = '''"""line_sum visits what page_gather visits."""
@@ -72,38 +94,67 @@ def test_it_visits_what_page_gather_visits():
 @pytest.mark.measuring
 @pytest.mark.needs("a C compiler")
 def test_an_experiment(copy):
-    copy.edit("experiments/stlb_cliff/grid.py", ("    return chases + gathers(scope)", (
-        '    chases += scope.chase("page_gather", BASE, 48)\n    return chases + gathers(scope)')))
+    copy.edit(
+        "experiments/stlb_cliff/grid.py",
+        (
+            "    return chases + gathers(scope)",
+            (
+                '    chases += scope.chase("page_gather", BASE, 48)\n    return chases + gathers(scope)'
+            ),
+        ),
+    )
     copy.tlb("run", "stlb_cliff", *SMALL, "--output", str(copy.path.parent / "out.ipynb"))
-    rows = [json.loads(line)["record"] for path in copy.data.glob("own/*/page_gather.jsonl") for line in path.read_text().splitlines()]
+    rows = [
+        json.loads(line)["record"]
+        for path in copy.data.glob("own/*/page_gather.jsonl")
+        for line in path.read_text().splitlines()
+    ]
     assert {row["layout"] for row in rows if row["lines"] == 48} == {"spread", "packed"}
     assert_is_all(copy, "An experiment", {"experiments/stlb_cliff/grid.py"})
 
 
 def test_a_claim(copy):
     copy = Copy(copy.path)  # the committed rows
-    for file, more in (("data/literature/claims.csv", STATEMENT), ("experiments/tlb_blocking/claims.py", CLAIM)):
+    for file, more in (
+        ("data/literature/claims.csv", STATEMENT),
+        ("experiments/tlb_blocking/claims.py", CLAIM),
+    ):
         path = copy.path / file
         path.write_text(path.read_text() + more)
     book = copy.path / "book/tlb_blocking.ipynb"
     committed = book.read_text()
     copy.tlb("refresh", "tlb_blocking")
     notebook = nbformat.read(book, as_version=4)
-    verdicts = [output for cell in notebook.cells for output in cell.get("outputs", []) if "tlb-verdicts" in str(output)]
+    verdicts = [
+        output
+        for cell in notebook.cells
+        for output in cell.get("outputs", [])
+        if "tlb-verdicts" in str(output)
+    ]
     assert "HOLDS: “A join takes time.”" in verdicts[0]["data"]["text/plain"]
-    copy.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/project/test_house.py", "tests/project/test_claims.py")
+    copy.run(
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "tests/project/test_house.py",
+        "tests/project/test_claims.py",
+    )
     book.write_text(committed)  # what `refresh` wrote
-    assert_is_all(copy, "A claim", {"data/literature/claims.csv", "experiments/tlb_blocking/claims.py"})
+    assert_is_all(
+        copy, "A claim", {"data/literature/claims.csv", "experiments/tlb_blocking/claims.py"}
+    )
 
 
 STATEMENT = "join-takes-time,boncz1999,A section,A join takes time.,time of a row,0,,ns,join,4k,,,judged,tlb_blocking,\n"
-CLAIM = '''
+CLAIM = """
 
 @claim("join-takes-time", points=lambda point, scope: point.kernel == "radix_partition")
 def join_takes_time(a: Analysis, band: tuple[float, float]) -> Answer:
     took = Interval.of(a.best_join(BASE))
     return inside(took, *band), f"A row takes {took:.1f} ns."
-'''
+"""
 
 
 @pytest.mark.measuring
@@ -113,13 +164,30 @@ def test_a_chapter(copy):
         copy.write(f"experiments/example/{name}.py", text)
     cells = nbformat.read(copy.path / "book/tlb_blocking.ipynb", as_version=4).cells
     parameters = next(cell for cell in cells if "parameters" in cell.metadata.get("tags", []))
-    notebook = nbformat.v4.new_notebook(cells=[
-        nbformat.v4.new_markdown_cell("# An example"),
-        nbformat.v4.new_code_cell("from tlb.report import begin, figure, judge, say\nfrom experiments import example"),
-        parameters, *(nbformat.v4.new_code_cell(source, metadata=metadata) for source, metadata in EXAMPLE_CELLS)],
-        metadata={"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}})
+    notebook = nbformat.v4.new_notebook(
+        cells=[
+            nbformat.v4.new_markdown_cell("# An example"),
+            nbformat.v4.new_code_cell(
+                "from tlb.report import begin, figure, judge, say\nfrom experiments import example"
+            ),
+            parameters,
+            *(
+                nbformat.v4.new_code_cell(source, metadata=metadata)
+                for source, metadata in EXAMPLE_CELLS
+            ),
+        ],
+        metadata={
+            "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}
+        },
+    )
     nbformat.write(notebook, copy.path / "book/example.ipynb")
-    copy.edit("_toc.yml", ("      - file: book/tlb_blocking\n", "      - file: book/tlb_blocking\n      - file: book/example\n"))
+    copy.edit(
+        "_toc.yml",
+        (
+            "      - file: book/tlb_blocking\n",
+            "      - file: book/tlb_blocking\n      - file: book/example\n",
+        ),
+    )
     copy.write("tests/chapters/example/test_analysis.py", EXAMPLE_TEST)
     copy.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/chapters/example")
     executed = copy.path.parent / "example.ipynb"
@@ -127,18 +195,27 @@ def test_a_chapter(copy):
     text = str(nbformat.read(executed, as_version=4))
     assert "tlb-figure-chases" in text and "A load takes time." in text and "ns." in text
     files = {f"experiments/example/{name}.py" for name in CHAPTER}
-    assert_is_all(copy, "A chapter", files | {"book/example.ipynb", "_toc.yml", "tests/chapters/example/test_analysis.py"})
+    assert_is_all(
+        copy,
+        "A chapter",
+        files | {"book/example.ipynb", "_toc.yml", "tests/chapters/example/test_analysis.py"},
+    )
 
 
 EXAMPLE_CELLS = (
-    ("chapter = begin('example', globals())\npoints = example.grid.points(chapter.scope)\n"
-     "a = example.Analysis(chapter.measure(points), chapter, globals())", {}),
-    ("price = a.spread - a.packed\nfigure(example.figures.chases, a)",
-     {"mystnb": {"figure": {"name": "fig-chases", "caption": "Two chases."}}}),
+    (
+        "chapter = begin('example', globals())\npoints = example.grid.points(chapter.scope)\n"
+        "a = example.Analysis(chapter.measure(points), chapter, globals())",
+        {},
+    ),
+    (
+        "price = a.spread - a.packed\nfigure(example.figures.chases, a)",
+        {"mystnb": {"figure": {"name": "fig-chases", "caption": "Two chases."}}},
+    ),
     ("say('A load takes {{ a.spread.last | ns(1) }}.')", {"tags": ["remove-input"]}),
     ("judge(example.claims, a)", {}),
 )
-EXAMPLE_TEST = '''from support.common import About
+EXAMPLE_TEST = """from support.common import About
 from support.synthetic import Stated, Truth, frame, grid
 
 from experiments.example import Analysis
@@ -147,7 +224,7 @@ from experiments.example import Analysis
 def test_the_price_is_that_of_the_machine():
     a = Analysis(frame(Truth(noise=0.0), grid()), About(Stated().host()))
     assert abs(a.price.get(1024).value - 2.0) < 1e-9
-'''
+"""
 CHAPTER = {
     "__init__": '''"""An example."""
 
@@ -210,26 +287,78 @@ def takes_time(a: Analysis) -> Answer:
 
 
 def test_a_cpu(copy):
-    copy.edit("tlb/machine/microarchitecture.py", (
-        '(0x1A, 0x60, 0x7F, "Zen 5"),', '(0x1A, 0x60, 0x7F, "Zen 5"),\n    (0x1A, 0x90, 0x9F, "Zen 6"),'))
-    copy.edit("tlb/lab/events.py", ('    ("Neoverse N1", ""):', (
-        '    ("Zen 6", ""): _zen(0x0F, "amdzen6/load-store.json", "amdzen6/branch-prediction.json"),\n    ("Neoverse N1", ""):')))
-    copy.edit("tests/lab/test_events.py", ('"Zen 5": ZEN | {"itlb_walk": 0x0F85},', (
-        '"Zen 5": ZEN | {"itlb_walk": 0x0F85}, "Zen 6": ZEN | {"itlb_walk": 0x0F85},')))
-    copy.run("-c", "from tlb.machine.microarchitecture import x86_name; from tlb.lab.events import quantities; "
-                   "name = x86_name('AuthenticAMD', 0x1A, 0x94, 0); "
-                   "assert name == 'Zen 6' and any(e.quantity == 'walk' and e.event for e in quantities(name)), name")
-    copy.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/lab/test_events.py", "tests/project/test_house.py")
-    assert_is_all(copy, "A CPU", {"tlb/machine/microarchitecture.py", "tlb/lab/events.py", "tests/lab/test_events.py"})
+    copy.edit(
+        "tlb/machine/microarchitecture.py",
+        (
+            '(0x1A, 0x60, 0x7F, "Zen 5"),',
+            '(0x1A, 0x60, 0x7F, "Zen 5"),\n    (0x1A, 0x90, 0x9F, "Zen 6"),',
+        ),
+    )
+    copy.edit(
+        "tlb/lab/events.py",
+        (
+            '    ("Neoverse N1", ""):',
+            (
+                '    ("Zen 6", ""): _zen(0x0F, "amdzen6/load-store.json", "amdzen6/branch-prediction.json"),\n    ("Neoverse N1", ""):'
+            ),
+        ),
+    )
+    copy.edit(
+        "tests/lab/test_events.py",
+        (
+            '"Zen 5": ZEN | {"itlb_walk": 0x0F85},',
+            ('"Zen 5": ZEN | {"itlb_walk": 0x0F85}, "Zen 6": ZEN | {"itlb_walk": 0x0F85},'),
+        ),
+    )
+    copy.run(
+        "-c",
+        "from tlb.machine.microarchitecture import x86_name; from tlb.lab.events import quantities; "
+        "name = x86_name('AuthenticAMD', 0x1A, 0x94, 0); "
+        "assert name == 'Zen 6' and any(e.quantity == 'walk' and e.event for e in quantities(name)), name",
+    )
+    copy.run(
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "tests/lab/test_events.py",
+        "tests/project/test_house.py",
+    )
+    assert_is_all(
+        copy,
+        "A CPU",
+        {"tlb/machine/microarchitecture.py", "tlb/lab/events.py", "tests/lab/test_events.py"},
+    )
 
 
 @pytest.mark.needs("a C compiler")
 def test_a_page_size(copy):
-    """Pages of 512 MiB, which arm64 with base pages of 64 KiB has: elsewhere the kernel says that there are none."""
-    copy.edit("tlb/page_sizes.py", ('    "1g": PageSize(', (
-        '    "512m": PageSize(512 << 20, "512 MiB pages", "mmap, MAP_HUGETLB of 512 MiB", "pool", "512m"),\n    "1g": PageSize(')))
-    copy.edit("kernels/pages.h", ('    {"1g", GIB, FROM_POOL},', '    {"512m", 512 << 20, FROM_POOL},\n    {"1g", GIB, FROM_POOL},'))
-    done = copy.tlb("measure", "page_chase", "--pages", "512m", "--lines", "64", "--region-ms", "1", check=False)
-    assert done.returncode == 0 or re.search("does not offer the page size|pool of huge pages", done.stderr), done.stderr
-    copy.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/terms", "tests/project/test_house.py")
+    """Pages of 512 MiB, which arm64 with base pages of 64 KiB has: elsewhere the kernel says that
+    there are none."""
+    copy.edit(
+        "tlb/page_sizes.py",
+        (
+            '    "1g": PageSize(',
+            (
+                '    "512m": PageSize(512 << 20, "512 MiB pages", "mmap, MAP_HUGETLB of 512 MiB", "pool", "512m"),\n    "1g": PageSize('
+            ),
+        ),
+    )
+    copy.edit(
+        "kernels/pages.h",
+        (
+            '    {"1g", GIB, FROM_POOL},',
+            '    {"512m", 512 << 20, FROM_POOL},\n    {"1g", GIB, FROM_POOL},',
+        ),
+    )
+    done = copy.tlb(
+        "measure", "page_chase", "--pages", "512m", "--lines", "64", "--region-ms", "1", check=False
+    )
+    assert done.returncode == 0 or re.search(
+        "does not offer the page size|pool of huge pages", done.stderr
+    ), done.stderr
+    copy.run(
+        "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/terms", "tests/project/test_house.py"
+    )
     assert_is_all(copy, "A page size", {"tlb/page_sizes.py", "kernels/pages.h"})

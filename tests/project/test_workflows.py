@@ -1,4 +1,5 @@
-"""What others run of this repository: GitHub's workflows, the container of an editor, Binder. They name what is here and may do little."""
+"""What others run of this repository: GitHub's workflows, the container of an editor, Binder. They
+name what is here and may do little."""
 
 from __future__ import annotations
 
@@ -27,7 +28,11 @@ def loaded(workflow: Path) -> dict[Any, Any]:
 
 
 def jobs() -> list[tuple[str, str, dict[str, Any]]]:
-    return [(workflow.name, name, job) for workflow in WORKFLOWS for name, job in loaded(workflow)["jobs"].items()]
+    return [
+        (workflow.name, name, job)
+        for workflow in WORKFLOWS
+        for name, job in loaded(workflow)["jobs"].items()
+    ]
 
 
 def test_jobs_write_only_what_they_are_for_and_none_that_runs_a_pull_request():
@@ -35,31 +40,49 @@ def test_jobs_write_only_what_they_are_for_and_none_that_runs_a_pull_request():
         assert loaded(workflow)["permissions"] == {}, workflow.name
         assert "pull_request_target" not in workflow.read_text(encoding="utf-8")
     for workflow, name, job in jobs():
-        written = {scope for scope, level in job["permissions"].items() if level == "write"} if "permissions" in job else set()
+        written = (
+            {scope for scope, level in job["permissions"].items() if level == "write"}
+            if "permissions" in job
+            else set()
+        )
         assert written == WRITES.get((workflow, name), set()), (workflow, name)
         # True is what YAML 1.1 makes of the key `on`.
-        assert not (written and "pull_request" in loaded(ROOT / ".github" / "workflows" / workflow)[True]), workflow
+        assert not (
+            written and "pull_request" in loaded(ROOT / ".github" / "workflows" / workflow)[True]
+        ), workflow
         assert "timeout-minutes" in job, (workflow, name)
 
 
 def test_workflows_run_what_is_here():
     runs = "\n".join(step["run"] for _, _, job in jobs() for step in job["steps"] if "run" in step)
-    targets = re.search(r"^\.PHONY: (.+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)[1].split()
-    asked = [word for line in re.findall(r"^make (.+)$", runs, re.MULTILINE) for word in line.split() if "=" not in word]
+    targets = re.search(
+        r"^\.PHONY: (.+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
+    )[1].split()
+    asked = [
+        word
+        for line in re.findall(r"^make (.+)$", runs, re.MULTILINE)
+        for word in line.split()
+        if "=" not in word
+    ]
     assert {"release", "links", "site", "pdf", "lock"} <= set(asked) <= set(targets)
     assert {"run", "workflows"} == set(re.findall(r"\.ci/(\w+)", runs))
 
 
 @pytest.mark.endurance
 @pytest.mark.needs("go")
-@pytest.mark.parametrize(("old", "new", "says"), [
-    ("", "", None),
-    ("  pull_request:", "  pull_request_target:", "dangerous-triggers"),  # zizmor's
-])
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("", "", None),
+        ("  pull_request:", "  pull_request_target:", "dangerous-triggers"),  # zizmor's
+    ],
+)
 def test_the_workflows_are_linted_and_the_linters_find_what_is_wrong(tmp_path, old, new, says):
     for name in (".ci", ".github"):
         shutil.copytree(ROOT / name, tmp_path / name)
-    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)  # by which actionlint knows the repository's root
+    subprocess.run(
+        ["git", "init", "--quiet"], cwd=tmp_path, check=True
+    )  # by which actionlint knows the repository's root
     tests = tmp_path / ".github" / "workflows" / "tests.yml"
     tests.write_text(tests.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
     done = subprocess.run([tmp_path / ".ci" / "workflows"], capture_output=True, text=True)

@@ -1,4 +1,5 @@
-"""The built site, and a browser to open it in: once for all tests of pages, which run in one process."""
+"""The built site, and a browser to open it in: once for all tests of pages, which run in one
+process."""
 
 from __future__ import annotations
 
@@ -47,13 +48,21 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrom
     options = webdriver.ChromeOptions()
     options.binary_location = programs["chromium"]
     for flag in (
-        "headless=new", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run",
-        "disable-background-networking", "disable-component-update", "disable-sync",
+        "headless=new",
+        "no-sandbox",
+        "disable-gpu",
+        "disable-quic",
+        "no-first-run",
+        "disable-background-networking",
+        "disable-component-update",
+        "disable-sync",
         f"user-data-dir={tmp_path_factory.mktemp('chromium')}",
     ):
         options.add_argument(f"--{flag}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(executable_path=programs["chromedriver"]))
+    driver = webdriver.Chrome(
+        options=options, service=Service(executable_path=programs["chromedriver"])
+    )
     resize(driver, 1280)
     yield driver
     driver.quit()
@@ -61,7 +70,8 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrom
 
 @pytest.fixture(scope="session")
 def axe() -> str:
-    """axe-core as a script, of the version and the digest in package-lock.json; npm fetches it once, as pip did with .venv."""
+    """axe-core as a script, of the version and the digest in package-lock.json; npm fetches it
+    once, as pip did with .venv."""
     lock, kept = ROOT / "package-lock.json", ROOT / "node_modules/.package-lock.json"
     if not kept.exists() or kept.stat().st_mtime < lock.stat().st_mtime:
         if shutil.which("npm") is None:
@@ -87,7 +97,10 @@ def world(data: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """This computer is what `host` says, and has no counters."""
     stated: dict[str, Any] = {"host": Stated().host()}
     monkeypatch.setattr(chapters.hosts, "inspect", lambda: stated["host"])
-    monkeypatch.setattr("tlb.lab.rig.perf.plan", lambda *_, **__: replace(NO_COUNTERS, lacking={"core_cycles": "no-pmu"}))
+    monkeypatch.setattr(
+        "tlb.lab.rig.perf.plan",
+        lambda *_, **__: replace(NO_COUNTERS, lacking={"core_cycles": "no-pmu"}),
+    )
     return stated
 
 
@@ -97,7 +110,21 @@ def committed(data: Path) -> Store:
     store = Store(data)
     store.write_machine("made-up", Stated().host().model_dump(mode="json"))
     rows = frame(Truth(), grid(1 << 20), repeats=1).to_dict("records")
-    put(store, "made-up", CHAPTER, "a" * 16, *(
-        make_record(**{name: value for name, value in row.items() if name not in ("kernel_digest", "timed")}) for row in rows))
+    put(
+        store,
+        "made-up",
+        CHAPTER,
+        "a" * 16,
+        *(
+            make_record(
+                **{
+                    name: value
+                    for name, value in row.items()
+                    if name not in ("kernel_digest", "timed")
+                }
+            )
+            for row in rows
+        ),
+    )
     (data / "reference").write_text("made-up\n")
     return store

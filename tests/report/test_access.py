@@ -15,7 +15,8 @@ from experiments.overview.compare_facts import Fact
 from experiments.overview.machines_tables import ORDERS
 from tlb.lab.store import Store
 
-# All rules of axe-core for WCAG 2.2, levels A and AA. A page's finding: the rule, the element, and what to do.
+# All rules of axe-core for WCAG 2.2, levels A and AA. A page's finding: the rule, the element, and
+# what to do.
 AXE = """
 const [theme, left_out, done] = arguments;
 document.documentElement.dataset.theme = theme;
@@ -44,7 +45,9 @@ def audit(driver: webdriver.Chrome, axe: str, theme: str, *left_out: str) -> lis
     return driver.execute_async_script(AXE, theme, list(left_out))
 
 
-def test_no_page_has_an_error_asks_another_host_scrolls_sideways_or_shuts_a_reader_out(driver, site: Path, address: str, axe: str):
+def test_no_page_has_an_error_asks_another_host_scrolls_sideways_or_shuts_a_reader_out(
+    driver, site: Path, address: str, axe: str
+):
     """On a screen as wide as a phone's, where the keyboard reaches each box that scrolls."""
     resize(driver, 360)
     try:
@@ -53,13 +56,18 @@ def test_no_page_has_an_error_asks_another_host_scrolls_sideways_or_shuts_a_read
             open_page(driver, address + page)
             assert not errors(driver), page
             assert driver.execute_script(DEAD) == [], page
-            assert not [url for url in requests(driver) if not url.startswith((address, "data:", "blob:"))], page
+            assert not [
+                url for url in requests(driver) if not url.startswith((address, "data:", "blob:"))
+            ], page
             assert not driver.execute_script(OVERFLOW), page
             boxes, unreachable = driver.execute_script(UNREACHABLE)
             assert unreachable == [], page
             scrolled += boxes
-            # Two thirds of the time go into contrast, which is the style sheets' and so the same on all: here a few pages, all below.
-            assert audit(driver, axe, "light", *(["color-contrast"] if number % 6 else [])) == [], page
+            # Two thirds of the time go into contrast, which is the style sheets' and so the same on
+            # all: here a few pages, all below.
+            assert audit(driver, axe, "light", *(["color-contrast"] if number % 6 else [])) == [], (
+                page
+            )
         assert scrolled
     finally:
         resize(driver, 1280)
@@ -67,7 +75,9 @@ def test_no_page_has_an_error_asks_another_host_scrolls_sideways_or_shuts_a_read
 
 @pytest.mark.endurance
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing_on_any_page_by_day_or_night(driver, site: Path, address: str, axe: str, theme: str):
+def test_axe_finds_nothing_on_any_page_by_day_or_night(
+    driver, site: Path, address: str, axe: str, theme: str
+):
     for page in pages(site):
         open_page(driver, address + page)
         assert audit(driver, axe, theme) == [], page
@@ -75,8 +85,13 @@ def test_axe_finds_nothing_on_any_page_by_day_or_night(driver, site: Path, addre
 
 def test_axe_finds_what_is_wrong(driver, site: Path, address: str, axe: str):
     open_page(driver, address + "search.html")
-    driver.execute_script("document.querySelector('main').innerHTML += '<img src=\"data:,\"><p style=\"color: #999\">Grey</p>'")
-    assert {finding.partition("\n")[0] for finding in audit(driver, axe, "light")} == {"image-alt", "color-contrast"}
+    driver.execute_script(
+        "document.querySelector('main').innerHTML += '<img src=\"data:,\"><p style=\"color: #999\">Grey</p>'"
+    )
+    assert {finding.partition("\n")[0] for finding in audit(driver, axe, "light")} == {
+        "image-alt",
+        "color-contrast",
+    }
 
 
 ORDERED = """
@@ -96,25 +111,43 @@ def test_machines_stand_in_the_order_that_is_chosen_also_without_scripts(driver,
 
 
 def test_a_page_of_its_own_shuts_no_reader_out(driver, axe: str, tmp_path: Path):
-    """That of `tlb compare --html`, on a screen as wide as a phone's, where its tables and its figure scroll."""
+    """That of `tlb compare --html`, on a screen as wide as a phone's, where its tables and its
+    figure scroll."""
     data = Store(ROOT / "data")
     first, *_, last = data.machines()
-    sides = (compare.Side(name, name, data, pd.DataFrame({"state": ["a"]}), {}) for name in (first, last))
-    (tmp_path / "page.html").write_text(compare_page.page(compare.Comparison(
-        *sides, [], [], ["A note."], profiles.of_machines((data, first), (data, last)), [Fact("CPU", "A", "B", "everything", 3, 1)],
-        ["Several."], ["One lacks."])), encoding="utf-8")
+    sides = (
+        compare.Side(name, name, data, pd.DataFrame({"state": ["a"]}), {}) for name in (first, last)
+    )
+    (tmp_path / "page.html").write_text(
+        compare_page.page(
+            compare.Comparison(
+                *sides,
+                [],
+                [],
+                ["A note."],
+                profiles.of_machines((data, first), (data, last)),
+                [Fact("CPU", "A", "B", "everything", 3, 1)],
+                ["Several."],
+                ["One lacks."],
+            )
+        ),
+        encoding="utf-8",
+    )
     resize(driver, 360)
     try:
         driver.get((tmp_path / "page.html").as_uri())
         driver.execute_script(f"(() => {{ {axe} }})()")
         assert driver.find_elements("css selector", ".tlb-chart > svg")
-        assert driver.execute_async_script(AXE, "light", []) == [] and not driver.execute_script(OVERFLOW)
+        assert driver.execute_async_script(AXE, "light", []) == [] and not driver.execute_script(
+            OVERFLOW
+        )
         assert driver.execute_script(UNREACHABLE)[1] == []
     finally:
         resize(driver, 1280)
 
 
-# What scrolls in a box of its own and cannot be reached by keyboard, or does not say what it is; what can be pressed and not be reached.
+# What scrolls in a box of its own and cannot be reached by keyboard, or does not say what it is;
+# what can be pressed and not be reached.
 UNREACHABLE = """
 const seen = (element) => element.checkVisibility({ visibilityProperty: true });
 const scrolls = (box) => box.scrollWidth > box.clientWidth && /auto|scroll/.test(getComputedStyle(box).overflowX);
@@ -138,14 +171,24 @@ PRESSED = 'main article :is(a[href], button, input, select, summary, [tabindex="
 
 def press(driver: webdriver.Chrome, key: str, code: int, text: str = "") -> None:
     for kind in ("keyDown", "keyUp"):
-        driver.execute_cdp_cmd("Input.dispatchKeyEvent", {"type": kind, "key": key, "windowsVirtualKeyCode": code, "text": text})
+        driver.execute_cdp_cmd(
+            "Input.dispatchKeyEvent",
+            {"type": kind, "key": key, "windowsVirtualKeyCode": code, "text": text},
+        )
 
 
-def test_the_keyboard_reaches_all_in_order_shows_where_it_is_and_opens_what_is_folded(driver, site: Path, address: str):
+def test_the_keyboard_reaches_all_in_order_shows_where_it_is_and_opens_what_is_folded(
+    driver, site: Path, address: str
+):
     open_page(driver, address + "book/hugepages.html")
-    wanted = driver.execute_script("return [...document.querySelectorAll(arguments[0])].flatMap((it, k) =>"
-                                   "it.checkVisibility({ visibilityProperty: true }) ? [k] : [])", PRESSED)
-    driver.execute_script("document.querySelectorAll(arguments[0])[arguments[1]].focus()", PRESSED, wanted[0])
+    wanted = driver.execute_script(
+        "return [...document.querySelectorAll(arguments[0])].flatMap((it, k) =>"
+        "it.checkVisibility({ visibilityProperty: true }) ? [k] : [])",
+        PRESSED,
+    )
+    driver.execute_script(
+        "document.querySelectorAll(arguments[0])[arguments[1]].focus()", PRESSED, wanted[0]
+    )
     reached = []
     for _ in wanted:
         place, shown, element = driver.execute_script(FOCUSED, PRESSED)

@@ -1,7 +1,7 @@
 """The built site in a browser: offline, free of errors, readable without scripts, on any screen.
 
-The site is built from the checkout; TLB_SITE names the html folder of one that is already built. Without
-Chromium these tests are skipped on a person's machine and fail where CI is "true".
+The site is built from the checkout; TLB_SITE names the html folder of one that is already built.
+Without Chromium these tests are skipped on a person's machine and fail where CI is "true".
 """
 
 from __future__ import annotations
@@ -14,19 +14,34 @@ import urllib.request
 import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select, WebDriverWait
-from support.site import OVERFLOW, errors, open_page, pages, pages_with_figures, requests, resize, scripts_off, soup, tooltip
+from support.site import (
+    OVERFLOW,
+    errors,
+    open_page,
+    pages,
+    pages_with_figures,
+    requests,
+    resize,
+    scripts_off,
+    soup,
+    tooltip,
+)
 
 from tlb.system import files
 
 ROOT = files.ROOT
 
 
-@pytest.mark.parametrize("each", [8, pytest.param(1, marks=pytest.mark.endurance)])  # pages differ in what they show, not in how they load
+@pytest.mark.parametrize(
+    "each", [8, pytest.param(1, marks=pytest.mark.endurance)]
+)  # pages differ in what they show, not in how they load
 def test_a_page_opened_as_a_file_works_as_well(driver, site, each):
     for page in pages(site)[::each]:
         open_page(driver, (site / page).as_uri())
         assert not errors(driver), page
-        assert all(url.startswith((site.as_uri(), "data:", "blob:")) for url in requests(driver)), page
+        assert all(url.startswith((site.as_uri(), "data:", "blob:")) for url in requests(driver)), (
+            page
+        )
 
 
 @pytest.mark.parametrize("kind", ["served", "file"])
@@ -34,7 +49,9 @@ def test_search_finds_a_page(driver, site, address, kind):
     title = soup(site / pages_with_figures(site)[0]).find("h1").find(string=True, recursive=False)
     word = max(re.findall(r"[a-z]+", title.lower()), key=len)
     open_page(driver, f"{address if kind == 'served' else site.as_uri() + '/'}search.html?q={word}")
-    WebDriverWait(driver, 10).until(lambda d: d.find_elements(By.CSS_SELECTOR, "#search-results li a"))
+    WebDriverWait(driver, 10).until(
+        lambda d: d.find_elements(By.CSS_SELECTOR, "#search-results li a")
+    )
     assert not errors(driver)
 
 
@@ -61,7 +78,9 @@ def test_everything_shows_without_scripts(driver, site, address):
 def test_a_figure_shows_a_value_under_the_pointer(driver, site, address):
     for page in pages_with_figures(site):
         open_page(driver, address + page)
-        if any(tooltip(driver, found) for found in driver.find_elements(By.CSS_SELECTOR, ".tlb-figure")):
+        if any(
+            tooltip(driver, found) for found in driver.find_elements(By.CSS_SELECTOR, ".tlb-figure")
+        ):
             return
     pytest.fail("no figure shows a value under the pointer")
 
@@ -70,8 +89,12 @@ def test_the_calculator_answers_in_words_what_it_is_asked(driver, site, address)
     open_page(driver, address + "book/hugepages.html")
     figure = driver.find_element(By.ID, "tlb-figure-calculator")
     answer = figure.find_element(By.CSS_SELECTOR, "output.tlb-answer")
-    assert not figure.find_elements(By.CSS_SELECTOR, ".tlb-chart select, .tlb-chart output")  # what is in the image is not read out
-    spec = json.loads(figure.find_element(By.CSS_SELECTOR, "script.tlb-spec").get_attribute("textContent"))
+    assert not figure.find_elements(
+        By.CSS_SELECTOR, ".tlb-chart select, .tlb-chart output"
+    )  # what is in the image is not read out
+    spec = json.loads(
+        figure.find_element(By.CSS_SELECTOR, "script.tlb-spec").get_attribute("textContent")
+    )
     answers = next(param["value"] for param in spec["params"] if param["name"] == "answers")
     size, pages = (Select(found) for found in figure.find_elements(By.TAG_NAME, "select"))
     assert len(pages.options) == len(answers) > 1
@@ -83,8 +106,16 @@ def test_the_calculator_answers_in_words_what_it_is_asked(driver, site, address)
 
 
 @pytest.mark.endurance
-@pytest.mark.parametrize(("width_px", "scripts"), [  # 360 px with scripts: test_access.py
-    (360, "off"), (768, "on"), (768, "off"), (1280, "on"), (1280, "off")])
+@pytest.mark.parametrize(
+    ("width_px", "scripts"),
+    [  # 360 px with scripts: test_access.py
+        (360, "off"),
+        (768, "on"),
+        (768, "off"),
+        (1280, "on"),
+        (1280, "off"),
+    ],
+)
 def test_no_page_scrolls_sideways(driver, site, address, width_px, scripts):
     resize(driver, width_px)
     try:

@@ -1,4 +1,5 @@
-"""The object that a notebook talks to: its machine, its rows and documents, and what it puts on the page."""
+"""The object that a notebook talks to: its machine, its rows and documents, and what it puts on the
+page."""
 
 from __future__ import annotations
 
@@ -28,25 +29,40 @@ def test_more_than_half_of_the_free_memory_is_refused_and_so_is_100_tib(world: d
 
 
 def test_a_profile_larger_than_the_memory_is_cut_and_a_note_says_so_once(world: dict, capsys):
-    little = {"total_bytes": 2 << 30, "available_bytes": 1 << 30, "usable_bytes": 1 << 30, "limit_source": "cgroup"}
+    little = {
+        "total_bytes": 2 << 30,
+        "available_bytes": 1 << 30,
+        "usable_bytes": 1 << 30,
+        "limit_source": "cgroup",
+    }
     world["host"] = Stated(changes={"memory": little}).host()
     chapter = this()
     assert chapter.profile.max_working_set == chapter.scope.profile.max_working_set == 512 << 20
     (note,) = chapter.notes
-    assert "512 MiB" in note.text and note.code == "" and capsys.readouterr().err.count(note.text) == 1
+    assert (
+        "512 MiB" in note.text and note.code == "" and capsys.readouterr().err.count(note.text) == 1
+    )
 
 
 # --- committed data
 
 
-def test_a_chapter_about_the_reference_machine_reads_and_never_measures(committed: Store, monkeypatch):
+def test_a_chapter_about_the_reference_machine_reads_and_never_measures(
+    committed: Store, monkeypatch
+):
     monkeypatch.setattr(campaign, "run", lambda *_, **__: pytest.fail("it measured"))
     chapter = begin(CHAPTER, dict(DEFAULTS))
     rows = chapter.measure([])
-    assert (chapter.machine, chapter.is_this, chapter.scope.entries) == ("made-up", False, (64, 1536))
+    assert (chapter.machine, chapter.is_this, chapter.scope.entries) == (
+        "made-up",
+        False,
+        (64, 1536),
+    )
     stored = committed.load("made-up", CHAPTER)
     assert len(rows) == (stored["engine"] == "c").sum() and chapter.notes == []
-    assert len(begin(CHAPTER, dict(DEFAULTS)).measure(grid(1 << 20))) == len(stored)  # the published loop, in numpy, where it is asked for
+    assert len(begin(CHAPTER, dict(DEFAULTS)).measure(grid(1 << 20))) == len(
+        stored
+    )  # the published loop, in numpy, where it is asked for
     assert begin(CHAPTER, DEFAULTS | {"machine": "made-up"}).measure([]).equals(rows)
     assert begin("hugepages", dict(DEFAULTS)).measure([], CHAPTER).equals(rows)
 
@@ -60,16 +76,29 @@ def test_rows_of_an_older_kernel_are_not_shown_beside_newer_ones(committed: Stor
     put(committed, "made-up", CHAPTER, "b" * 16, make_record(lines=16, repeat=100))
     broken_off = begin(CHAPTER, dict(DEFAULTS)).measure([])
     assert "b" * 16 not in set(broken_off["kernel_digest"])  # a lone row hides no whole campaign
-    put(committed, "made-up", CHAPTER, "b" * 16, *committed.records("made-up", ["page_chase"]).values())
+    put(
+        committed,
+        "made-up",
+        CHAPTER,
+        "b" * 16,
+        *committed.records("made-up", ["page_chase"]).values(),
+    )
     rows = begin(CHAPTER, dict(DEFAULTS)).measure([])
     assert set(rows.loc[rows["kernel"] == "page_chase", "kernel_digest"]) == {"b" * 16}
 
 
 def test_a_chapter_is_about_the_machine_as_it_was_in_the_state_of_its_rows(committed: Store):
-    """Another chapter was measured in a later state, by which most rows are; the description of each is kept."""
+    """Another chapter was measured in a later state, by which most rows are; the description of
+    each is kept."""
     now = Stated(changes={"kernel_release": "6.99.0"}).host()
     before = Stated(changes={"kernel_release": "6.5.0"}).host()
-    put(committed, "made-up", "churn", "c" * 16, *(make_record(kernel="cold_chase", repeat=k, state=hosts.state(before)) for k in range(3)))
+    put(
+        committed,
+        "made-up",
+        "churn",
+        "c" * 16,
+        *(make_record(kernel="cold_chase", repeat=k, state=hosts.state(before)) for k in range(3)),
+    )
     for host in (before, now):
         states.describe(committed, "made-up", host)
     assert begin("churn", DEFAULTS | {"machine": "made-up"}).host == before
@@ -82,6 +111,10 @@ def test_a_machine_without_rows_is_no_data(data: Path, machine: str):
     assert code(lambda: begin(CHAPTER, DEFAULTS | {"machine": machine}).survey()) == "no-data"
 
 
-def test_this_machines_chapter_reads_the_reference_machine_and_never_measures_there(committed: Store, world: dict):
+def test_this_machines_chapter_reads_the_reference_machine_and_never_measures_there(
+    committed: Store, world: dict
+):
     reference = this().reference()
-    assert (reference.is_this, reference.machine) == (False, "made-up") and len(reference.kept(CHAPTER))
+    assert (reference.is_this, reference.machine) == (False, "made-up") and len(
+        reference.kept(CHAPTER)
+    )

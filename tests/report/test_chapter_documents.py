@@ -1,4 +1,5 @@
-"""What a chapter keeps beside its rows: made once, and again where the machine or its means are others."""
+"""What a chapter keeps beside its rows: made once, and again where the machine or its means are
+others."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from tlb.report.chapter import begin
 
 @pytest.fixture
 def making(world: dict) -> Callable[[str], dict]:
-    """What makes a document: `made` has the profiles that it was asked with, `trouble` what it raises."""
+    """What makes a document: `made` has the profiles that it was asked with, `trouble` what it
+    raises."""
     world |= {"made": [], "trouble": None}
 
     def make(profile: str) -> dict:
@@ -31,7 +33,11 @@ def making(world: dict) -> Callable[[str], dict]:
 
 def test_a_document_is_made_once_and_read_from_then_on(world: dict, making: Callable, capsys):
     first = this(profile="smoke")
-    assert first.document("runtimes", making) == first.document("runtimes", making) == this().document("runtimes", making)
+    assert (
+        first.document("runtimes", making)
+        == first.document("runtimes", making)
+        == this().document("runtimes", making)
+    )
     assert world["made"] == ["smoke"] and capsys.readouterr().err.count("runtimes: ") == 1
     assert first.store.read_document(first.machine, "runtimes")["made"] == 1
 
@@ -43,19 +49,30 @@ def test_a_document_of_another_state_of_the_machine_is_made_again(world: dict, m
     assert [this().document("runtimes", making)["made"] for _ in range(2)] == [2, 2]
 
 
-def test_a_document_is_made_again_where_there_is_a_program_or_a_pool_more(world: dict, making: Callable, monkeypatch):
+def test_a_document_is_made_again_where_there_is_a_program_or_a_pool_more(
+    world: dict, making: Callable, monkeypatch
+):
     monkeypatch.setattr(chapters.shutil, "which", lambda tool: None)
     assert this().document("runtimes", making)["made"] == 1
-    monkeypatch.setattr(chapters.shutil, "which", lambda tool: "/usr/bin/go" if tool == "go" else None)
+    monkeypatch.setattr(
+        chapters.shutil, "which", lambda tool: "/usr/bin/go" if tool == "go" else None
+    )
     assert [this().document("runtimes", making)["made"] for _ in range(2)] == [2, 2]
-    world["host"] = Stated(changes={"pools": [{"page": "2m", "total": 8, "free": 8, "reserved": 0, "surplus": 0}]}).host()
+    world["host"] = Stated(
+        changes={"pools": [{"page": "2m", "total": 8, "free": 8, "reserved": 0, "surplus": 0}]}
+    ).host()
     assert this().document("runtimes", making)["made"] == 3
 
 
-def test_a_document_that_cannot_be_made_is_its_reason_and_leaves_the_one_before(world: dict, making: Callable):
+def test_a_document_that_cannot_be_made_is_its_reason_and_leaves_the_one_before(
+    world: dict, making: Callable
+):
     before = this()
     before.document("runtimes", making)
-    world["host"], world["trouble"] = Stated(changes={"kernel_release": "6.2.0"}).host(), Unavailable("no-toolchain", "none at all")
+    world["host"], world["trouble"] = (
+        Stated(changes={"kernel_release": "6.2.0"}).host(),
+        Unavailable("no-toolchain", "none at all"),
+    )
     assert code(lambda: this().document("runtimes", making)) == "no-toolchain"
     assert before.store.read_document(before.machine, "runtimes")["made"] == 1
 
@@ -63,7 +80,9 @@ def test_a_document_that_cannot_be_made_is_its_reason_and_leaves_the_one_before(
 def test_a_document_on_request_is_read_in_its_own_state_and_never_made(world: dict):
     chapter = this()
     assert code(lambda: chapter.document("housekeeping", None)) == "no-data"
-    chapter.store.write_document(chapter.machine, "housekeeping", {"state": host.state(world["host"])})
+    chapter.store.write_document(
+        chapter.machine, "housekeeping", {"state": host.state(world["host"])}
+    )
     assert this().document("housekeeping", None) == {"state": host.state(world["host"])}
     world["host"] = Stated(changes={"kernel_release": "6.2.0"}).host()
     assert code(lambda: this().document("housekeeping", None)) == "no-data"
@@ -71,7 +90,8 @@ def test_a_document_on_request_is_read_in_its_own_state_and_never_made(world: di
 
 @pytest.mark.parametrize("machine", ["reference", "made-up"])
 def test_a_document_of_committed_data_is_read_whatever_its_state_and_never_made(
-        committed: Store, world: dict, making: Callable, machine: str):
+    committed: Store, world: dict, making: Callable, machine: str
+):
     chapter = begin(CHAPTER, DEFAULTS | {"machine": machine})
     assert code(lambda: chapter.document("runtimes", making)) == "no-data"
     committed.write_document("made-up", "runtimes", {"state": "of long ago"})

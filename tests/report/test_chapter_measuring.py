@@ -1,4 +1,5 @@
-"""What a chapter measures, once, and which rows it shows: of this computer as it is now, and of one engine."""
+"""What a chapter measures, once, and which rows it shows: of this computer as it is now, and of one
+engine."""
 
 from __future__ import annotations
 
@@ -21,11 +22,16 @@ from tlb.report.chapter import Chapter, begin
 
 
 @pytest.fixture
-def measuring(world: dict, own_lock: Path, kernel: Callable, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Chapter, list[Point]]]:
-    """A chapter about this computer whose rig has another `measure`: what it is and what was asked of it."""
+def measuring(
+    world: dict, own_lock: Path, kernel: Callable, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[Chapter, list[Point]]]:
+    """A chapter about this computer whose rig has another `measure`: what it is and what was asked
+    of it."""
     kernel("exit 1")
 
-    def begun(trouble: dict[str, Unavailable] | None = None, **changes: object) -> tuple[Chapter, list[Point]]:
+    def begun(
+        trouble: dict[str, Unavailable] | None = None, **changes: object
+    ) -> tuple[Chapter, list[Point]]:
         asked: list[Point] = []
 
         def measure(point: Point, repeat: int, state: str, **_: object) -> Record:
@@ -35,7 +41,9 @@ def measuring(world: dict, own_lock: Path, kernel: Callable, monkeypatch: pytest
             return make_record(**point.model_dump(), repeat=repeat, state=state)
 
         chapter = this(**changes)
-        chapter.rig = replace(Rig.of(world["host"], chapter.store, chapter.machine), measure=one_by_one(measure))
+        chapter.rig = replace(
+            Rig.of(world["host"], chapter.store, chapter.machine), measure=one_by_one(measure)
+        )
         return chapter, asked
 
     return begun
@@ -44,20 +52,28 @@ def measuring(world: dict, own_lock: Path, kernel: Callable, monkeypatch: pytest
 POINTS = [Point(kernel="page_chase", lines=lines) for lines in (16, 64)]
 
 
-def test_points_are_measured_once_and_come_back_as_rows_with_a_card_beside_them(measuring: Callable):
+def test_points_are_measured_once_and_come_back_as_rows_with_a_card_beside_them(
+    measuring: Callable,
+):
     chapter, asked = measuring(repeats=2)
     rows = chapter.measure(POINTS)
     assert len(asked) == len(rows) == 4 and set(rows["lines"]) == {16, 64}
     again, more = measuring(repeats=2)
     assert again.measure(POINTS).equals(rows) and more == []
-    assert "| stlb_cliff | page_chase.jsonl | c | 4 |" in (chapter.store.root / chapter.machine / "README.md").read_text()
+    assert (
+        "| stlb_cliff | page_chase.jsonl | c | 4 |"
+        in (chapter.store.root / chapter.machine / "README.md").read_text()
+    )
 
 
 def test_rows_of_a_shorter_profile_enter_no_median_of_a_longer_one(measuring: Callable):
     """smoke, then quick: the grids grow, and share points but for how long they are timed."""
     quick = [*POINTS, Point(kernel="page_chase", lines=32)]
     smoke = [point.model_copy(update={"region_ms": 2}) for point in POINTS]
-    assert [set(measuring(repeats=2)[0].measure(points)["region_ms"]) for points in (smoke, quick, smoke)] == [{2}, {60}, {2}]
+    assert [
+        set(measuring(repeats=2)[0].measure(points)["region_ms"])
+        for points in (smoke, quick, smoke)
+    ] == [{2}, {60}, {2}]
     chapter, _ = measuring(repeats=2)
     assert len(chapter.measure(quick)) == len(chapter.kept(CHAPTER)) == 6
     longer = [point.model_copy(update={"region_ms": 900}) for point in POINTS]
@@ -73,17 +89,31 @@ def test_rows_of_this_computer_and_published_ones_of_its_own_id_stay_apart(measu
     assert set(chapter.measure(POINTS)["lines"]) == {16, 64} and len(asked) == 2
     for name in ("reference", chapter.machine):
         published = begin(CHAPTER, DEFAULTS | {"machine": name})
-        assert published.measure(POINTS)["lines"].tolist() == published.kept(CHAPTER)["lines"].tolist() == [128]
-    assert {name: text for name, text in tree(chapter.data.root).items() if not name.startswith("own/")} == before
+        assert (
+            published.measure(POINTS)["lines"].tolist()
+            == published.kept(CHAPTER)["lines"].tolist()
+            == [128]
+        )
+    assert {
+        name: text for name, text in tree(chapter.data.root).items() if not name.startswith("own/")
+    } == before
 
 
 @pytest.mark.parametrize("changed", ["the state", "the kernel"])
-def test_back_in_an_earlier_state_all_its_rows_are_there_and_none_is_measured(world: dict, measuring: Callable, monkeypatch, changed: str):
+def test_back_in_an_earlier_state_all_its_rows_are_there_and_none_is_measured(
+    world: dict, measuring: Callable, monkeypatch, changed: str
+):
     def change(there: bool) -> None:
         if changed == "the state":
             world["host"] = Stated(changes={"kernel_release": "6.2.0"} if there else {}).host()
         else:
-            monkeypatch.setattr(build, "kernel", lambda name, engine="c": Kernel(name, engine, ("true",), ("1" if there else "0") * 16))
+            monkeypatch.setattr(
+                build,
+                "kernel",
+                lambda name, engine="c": Kernel(
+                    name, engine, ("true",), ("1" if there else "0") * 16
+                ),
+            )
 
     change(False)
     whole = measuring(repeats=3)[0].measure(POINTS)
@@ -92,14 +122,25 @@ def test_back_in_an_earlier_state_all_its_rows_are_there_and_none_is_measured(wo
     assert alone["lines"].tolist() == [16]
     change(False)
     again, asked = measuring(repeats=3)
-    assert again.measure(POINTS).equals(whole) and again.kept(CHAPTER).equals(whole) and asked == [] and len(whole) == 6
+    assert (
+        again.measure(POINTS).equals(whole)
+        and again.kept(CHAPTER).equals(whole)
+        and asked == []
+        and len(whole) == 6
+    )
 
 
-@pytest.mark.parametrize("changes", [
-    pytest.param({"cpu_model": "Imaginary Processor 9001"}, id="another processor"),
-    pytest.param({"installation": "another"}, id="another computer of the same kind"),
-    pytest.param({"hypervisor": "kvm"}, id="moved into a guest")])
-def test_of_a_computer_that_has_become_another_one_no_row_is_shown(world: dict, measuring: Callable, changes: dict):
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"cpu_model": "Imaginary Processor 9001"}, id="another processor"),
+        pytest.param({"installation": "another"}, id="another computer of the same kind"),
+        pytest.param({"hypervisor": "kvm"}, id="moved into a guest"),
+    ],
+)
+def test_of_a_computer_that_has_become_another_one_no_row_is_shown(
+    world: dict, measuring: Callable, changes: dict
+):
     points = [Point(kernel="page_chase", lines=64, region_ms=2)]
     chapter, asked = measuring(repeats=2)
     before = chapter.measure(points)
@@ -118,9 +159,14 @@ def test_rows_of_two_engines_are_never_shown_together(measuring: Callable, monke
     assert set(first.measure(numba)["engine"]) == set(first.kept(CHAPTER)["engine"]) == {"numba"}
     monkeypatch.setattr(build, "engine_for", lambda *_: "c")  # a compiler was installed
     second, asked = measuring(repeats=2)
-    assert set(second.measure(POINTS)["engine"]) == set(second.kept(CHAPTER)["engine"]) == {"c"} and len(asked) == 4
+    assert (
+        set(second.measure(POINTS)["engine"]) == set(second.kept(CHAPTER)["engine"]) == {"c"}
+        and len(asked) == 4
+    )
     both, asked = measuring(repeats=2)
-    assert set(both.measure(POINTS + numba)["engine"]) == {"c", "numba"} and asked == []  # a grid may ask for both
+    assert (
+        set(both.measure(POINTS + numba)["engine"]) == {"c", "numba"} and asked == []
+    )  # a grid may ask for both
 
 
 def test_only_linux_measures(world: dict):

@@ -17,14 +17,25 @@ from tlb.report.compared import Bounds
 from tlb.report.verdicts import Answer, Claim, Effect, inside, judge, verdict_table
 
 A = Analysis(pd.DataFrame(), About(Stated().host()))
-NEAR = st.sampled_from([1.0, 2.0]).flatmap(lambda mark: st.sampled_from([mark, mark * (1 - 1e-7), mark * (1 + 1e-5)])) | st.floats(0.5, 2.5)
+NEAR = st.sampled_from([1.0, 2.0]).flatmap(
+    lambda mark: st.sampled_from([mark, mark * (1 - 1e-7), mark * (1 + 1e-5)])
+) | st.floats(0.5, 2.5)
 
 
 @st.composite
 def effects(draw: st.DrawFn) -> Effect:
     low, value, high = sorted(draw(NEAR) for _ in range(3))
-    coverage, modes, among = draw(st.sampled_from([0.75, 0.9375])), draw(st.sampled_from([1, 2])), draw(st.sampled_from([1, 7]))
-    return inside(Interval(value, low, high, coverage, modes), 1.0, draw(st.sampled_from([2.0, float("inf")])), among)
+    coverage, modes, among = (
+        draw(st.sampled_from([0.75, 0.9375])),
+        draw(st.sampled_from([1, 2])),
+        draw(st.sampled_from([1, 7])),
+    )
+    return inside(
+        Interval(value, low, high, coverage, modes),
+        1.0,
+        draw(st.sampled_from([2.0, float("inf")])),
+        among,
+    )
 
 
 @given(st.lists(effects(), min_size=1, max_size=3))
@@ -36,7 +47,9 @@ def test_what_is_printed_of_a_verdict_does_not_contradict_it(compared: list[Effe
     (row,) = rows(BeautifulSoup(verdict_table([verdict]).markup, "html.parser"))
     assert row.contradictions() == [] and len(row.effects) == len(compared)
     kept = Judged.of(verdict)
-    assert [decide_by(bounds) for bounds in kept.bounds] == [decide_by(bounds) for bounds in verdict.bounds]
+    assert [decide_by(bounds) for bounds in kept.bounds] == [
+        decide_by(bounds) for bounds in verdict.bounds
+    ]
 
 
 def decide_by(bounds: Bounds) -> tuple[bool, ...]:

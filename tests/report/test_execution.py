@@ -1,4 +1,5 @@
-"""Every chapter executed on this computer: it measures once, keeps what it measured, and shows neither an error nor a warning."""
+"""Every chapter executed on this computer: it measures once, keeps what it measured, and shows
+neither an error nor a warning."""
 
 from __future__ import annotations
 
@@ -24,36 +25,68 @@ pytestmark = pytest.mark.measuring
 
 CHAPTERS = parameters.table_of_contents()
 CHAPTER = "stlb_cliff"
-ENDURES = bool(os.environ.get("TLB_ENDURANCE"))  # all chapters; else one, for each measures half a minute
+ENDURES = bool(
+    os.environ.get("TLB_ENDURANCE")
+)  # all chapters; else one, for each measures half a minute
 SMOKE = {"machine": "this", "profile": "smoke", "max_working_set": "4MiB"}
-BRIEF = {"your_program": {"minutes": 0.5}}  # programs take no profile: what there is no time for is left out
-EXECUTE = "import json, sys; from pathlib import Path; from tlb.report import publish; " \
-          "publish.execute(sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3]))"
+BRIEF = {
+    "your_program": {"minutes": 0.5}
+}  # programs take no profile: what there is no time for is left out
+EXECUTE = (
+    "import json, sys; from pathlib import Path; from tlb.report import publish; "
+    "publish.execute(sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3]))"
+)
 
 
 def tree(folder: Path) -> dict[str, bytes]:
-    """What measuring writes: not machine.json, which holds the load, nor what pages derive from all rows that are there by then."""
+    """What measuring writes: not machine.json, which holds the load, nor what pages derive from all
+    rows that are there by then."""
     others = {"machine.json", *(f"{name}.json" for name in judged.DERIVED)}
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.json*") if path.name not in others}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*.json*")
+        if path.name not in others
+    }
 
 
 def changes(before: dict[str, bytes], after: dict[str, bytes]) -> dict[str, str]:
     """The first line that is another in each file that changed."""
-    def lines(name: str) -> zip_longest:
-        return zip_longest(after.get(name, b"").splitlines(), before.get(name, b"").splitlines(), fillvalue=b"")
 
-    return {name: next((new.decode() for new, old in lines(name) if new != old), "gone")
-            for name in before | after if before.get(name) != after.get(name)}
+    def lines(name: str) -> zip_longest:
+        return zip_longest(
+            after.get(name, b"").splitlines(), before.get(name, b"").splitlines(), fillvalue=b""
+        )
+
+    return {
+        name: next((new.decode() for new, old in lines(name) if new != old), "gone")
+        for name in before | after
+        if before.get(name) != after.get(name)
+    }
 
 
 def execute(chapter: str, output: Path, data: Path) -> str:
-    """Runs a chapter as `make book` does; what it told on stderr. Its outputs hold neither an error nor a warning."""
-    command = [sys.executable, "-c", EXECUTE, chapter, str(output), json.dumps(SMOKE | BRIEF.get(chapter, {}))]
+    """Runs a chapter as `make book` does; what it told on stderr. Its outputs hold neither an error
+    nor a warning."""
+    command = [
+        sys.executable,
+        "-c",
+        EXECUTE,
+        chapter,
+        str(output),
+        json.dumps(SMOKE | BRIEF.get(chapter, {})),
+    ]
     done = in_turn(command, env=os.environ | {"TLB_DATA": str(data)}, timeout=280)
     assert done.returncode == 0, done.stderr[-3000:]
-    outputs = [shown for cell in nbformat.read(output, 4).cells if cell.cell_type == "code" for shown in cell.outputs]
+    outputs = [
+        shown
+        for cell in nbformat.read(output, 4).cells
+        if cell.cell_type == "code"
+        for shown in cell.outputs
+    ]
     assert outputs and not [shown for shown in outputs if shown.output_type == "error"]
-    assert not [shown.text for shown in outputs if shown.get("name") == "stderr" and "Warning" in shown.text]
+    assert not [
+        shown.text for shown in outputs if shown.get("name") == "stderr" and "Warning" in shown.text
+    ]
     return done.stderr
 
 
@@ -76,16 +109,33 @@ def test_what_a_chapter_measures_is_kept_under_this_machines_id_with_a_card(meas
     assert (set(rows["repeat"]), rows["lines"].max(), set(rows["pages"])) == ({0, 1}, 1024, {"4k"})
     kept = {path.name for path in (measured / "own" / machine).iterdir()}
     assert [path.name for path in measured.iterdir()] == ["own"]
-    assert {"README.md", "machine.json", "grids.json", "page_chase.jsonl", "page_gather.jsonl"} <= kept
-    gridded = {name for name in CHAPTERS if find_spec(f"experiments.{name}")} - {"your_machine", "your_program"}
+    assert {
+        "README.md",
+        "machine.json",
+        "grids.json",
+        "page_chase.jsonl",
+        "page_gather.jsonl",
+    } <= kept
+    gridded = {name for name in CHAPTERS if find_spec(f"experiments.{name}")} - {
+        "your_machine",
+        "your_program",
+    }
     assert (gridded if ENDURES else {CHAPTER}) <= set(Store(measured).own.experiments(machine))
     assert all(re.fullmatch(r"README\.md|[a-z_]+\.jsonl?", name) for name in kept)
 
 
 @pytest.mark.measures
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("chapter", [name if name == CHAPTER else pytest.param(name, marks=pytest.mark.endurance) for name in CHAPTERS])
-def test_a_chapter_runs_on_this_computer_and_measures_nothing_a_second_time(measured: Path, tmp_path: Path, chapter: str):
+@pytest.mark.parametrize(
+    "chapter",
+    [
+        name if name == CHAPTER else pytest.param(name, marks=pytest.mark.endurance)
+        for name in CHAPTERS
+    ],
+)
+def test_a_chapter_runs_on_this_computer_and_measures_nothing_a_second_time(
+    measured: Path, tmp_path: Path, chapter: str
+):
     before = tree(measured)
     told = execute(chapter, tmp_path / "out.ipynb", measured)
     assert changes(before, tree(measured)) == {}
@@ -95,7 +145,9 @@ def test_a_chapter_runs_on_this_computer_and_measures_nothing_a_second_time(meas
 def test_a_notebook_s_kernel_listens_on_no_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     asks = "import json, ipykernel; print(json.load(open(ipykernel.get_connection_file()))['transport'])"
     spec = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(asks)], metadata={"kernelspec": spec})
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(asks)], metadata={"kernelspec": spec}
+    )
     nbformat.write(notebook, tmp_path / "asks.ipynb")
     for module in (publish, page):
         monkeypatch.setattr(module, "BOOK", tmp_path)

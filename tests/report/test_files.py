@@ -31,16 +31,27 @@ def test_every_chapter_gives_its_notebook_its_rows_and_its_kernels(site: Path):
         for path in files.values():
             if path.suffix == ".zip":
                 with zipfile.ZipFile(path) as packed:
-                    measured = {Path(entry).stem for entry in packed.namelist() if entry.endswith(".jsonl")}
-                    assert packed.testzip() is None and f"{path.stem}/machine.json" in packed.namelist()
+                    measured = {
+                        Path(entry).stem for entry in packed.namelist() if entry.endswith(".jsonl")
+                    }
+                    assert (
+                        packed.testzip() is None
+                        and f"{path.stem}/machine.json" in packed.namelist()
+                    )
         assert {path.stem for path in kernels} <= measured, name
-        assert all(path.read_bytes() == (ROOT / "kernels" / path.name).read_bytes() for path in kernels)
+        assert all(
+            path.read_bytes() == (ROOT / "kernels" / path.name).read_bytes() for path in kernels
+        )
         assert measured or "machine" not in parameters.declared(name), name
-        measures = (ROOT / "experiments" / name / "grid.py").exists() and name != "your_program"  # which runs other people's
+        measures = (
+            ROOT / "experiments" / name / "grid.py"
+        ).exists() and name != "your_program"  # which runs other people's
         assert kernels or not measured or not measures, name
 
 
-def test_a_machine_s_folder_is_packed_to_the_same_bytes_without_what_was_set_aside(tlb_files: ModuleType, tmp_path: Path):
+def test_a_machine_s_folder_is_packed_to_the_same_bytes_without_what_was_set_aside(
+    tlb_files: ModuleType, tmp_path: Path
+):
     rows = tmp_path / "zen-9-00000000"
     rows.mkdir()
     for name in ("page_chase.jsonl", "machine.json", "page_chase.quarantine.jsonl"):
@@ -48,5 +59,8 @@ def test_a_machine_s_folder_is_packed_to_the_same_bytes_without_what_was_set_asi
     for name in ("a.zip", "b.zip"):
         tlb_files.pack(rows, tmp_path / name)
     with zipfile.ZipFile(tmp_path / "a.zip") as packed:
-        assert packed.namelist() == ["zen-9-00000000/machine.json", "zen-9-00000000/page_chase.jsonl"]
+        assert packed.namelist() == [
+            "zen-9-00000000/machine.json",
+            "zen-9-00000000/page_chase.jsonl",
+        ]
     assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()

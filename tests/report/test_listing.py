@@ -1,4 +1,5 @@
-"""The directive `listing`: the part of a file that is asked for, with its own line numbers, and a warning for what is not there."""
+"""The directive `listing`: the part of a file that is asked for, with its own line numbers, and a
+warning for what is not there."""
 
 from __future__ import annotations
 
@@ -72,45 +73,83 @@ def listing() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize(("name", "line", "begins", "ends"), [
-    ("LIMIT", 5, "LIMIT = 5  # of something", "LIMIT = 5  # of something"), ("WIDTHS", 6, "WIDTHS: tuple[int, ...] = (", ")"),
-    ("first", 12, "@decorated", "    return a < LIMIT"), ("Thing", 21, "class Thing:", '        return "the thing\'s"'),
-    ("Thing.first", 26, "    @property", '        return "the thing\'s"'), ("Thing.size", 24, "    size = 3", "    size = 3"),
-    ("last", 31, "async def last():", "    pass")])
-def test_a_part_of_python_is_all_of_it_and_has_its_own_line(listing: ModuleType, name: str, line: int, begins: str, ends: str):
+@pytest.mark.parametrize(
+    ("name", "line", "begins", "ends"),
+    [
+        ("LIMIT", 5, "LIMIT = 5  # of something", "LIMIT = 5  # of something"),
+        ("WIDTHS", 6, "WIDTHS: tuple[int, ...] = (", ")"),
+        ("first", 12, "@decorated", "    return a < LIMIT"),
+        ("Thing", 21, "class Thing:", '        return "the thing\'s"'),
+        ("Thing.first", 26, "    @property", '        return "the thing\'s"'),
+        ("Thing.size", 24, "    size = 3", "    size = 3"),
+        ("last", 31, "async def last():", "    pass"),
+    ],
+)
+def test_a_part_of_python_is_all_of_it_and_has_its_own_line(
+    listing: ModuleType, name: str, line: int, begins: str, ends: str
+):
     first, lines = listing.python_part(PYTHON, name)
     assert (first, lines[0], lines[-1]) == (line, begins, ends)
-    assert PYTHON.splitlines()[first - 1: first - 1 + len(lines)] == lines
+    assert PYTHON.splitlines()[first - 1 : first - 1 + len(lines)] == lines
 
 
-@pytest.mark.parametrize(("name", "line", "begins", "ends"), [
-    ("timed", 4, "static int everything", "static int everything"), ("plain", 8, "static int turn", "}"),
-    ("other way", 8, "static int turn", "}"), ("plainer", 14, "int never_ended;", "int never_ended;")])
-def test_a_timed_part_of_c_is_what_stands_between_the_marks(listing: ModuleType, name: str, line: int, begins: str, ends: str):
+@pytest.mark.parametrize(
+    ("name", "line", "begins", "ends"),
+    [
+        ("timed", 4, "static int everything", "static int everything"),
+        ("plain", 8, "static int turn", "}"),
+        ("other way", 8, "static int turn", "}"),
+        ("plainer", 14, "int never_ended;", "int never_ended;"),
+    ],
+)
+def test_a_timed_part_of_c_is_what_stands_between_the_marks(
+    listing: ModuleType, name: str, line: int, begins: str, ends: str
+):
     first, lines = listing.timed_part(C, name)
     assert first == line and lines[0].startswith(begins) and lines[-1].startswith(ends)
 
 
-def build(folder: Path, text: str, page: str = "index.md", reader: str = "myst_parser") -> tuple[BeautifulSoup, str]:
+def build(
+    folder: Path, text: str, page: str = "index.md", reader: str = "myst_parser"
+) -> tuple[BeautifulSoup, str]:
     """The page of a book of one page, and what the build warned of."""
     source = folder / "source"
-    for name, content in {page: text, "experiments/room/part.py": PYTHON, "kernels/one.c": C, "secret.py": "TOKEN = 1\n"}.items():
+    for name, content in {
+        page: text,
+        "experiments/room/part.py": PYTHON,
+        "kernels/one.c": C,
+        "secret.py": "TOKEN = 1\n",
+    }.items():
         path = source / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)
-    warned, settings = io.StringIO(), {"extensions": [reader, "tlb_listing"], "numfig": True, "html_theme": "basic",
-                                       "numfig_format": {"code-block": "Listing %s"}, "nb_execution_mode": "off"}
+    warned, settings = (
+        io.StringIO(),
+        {
+            "extensions": [reader, "tlb_listing"],
+            "numfig": True,
+            "html_theme": "basic",
+            "numfig_format": {"code-block": "Listing %s"},
+            "nb_execution_mode": "off",
+        },
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "book/_ext"))
-        app = Sphinx(source, None, folder / "out", folder / "doctrees", "html", settings, None, warned)
+        app = Sphinx(
+            source, None, folder / "out", folder / "doctrees", "html", settings, None, warned
+        )
         app.builder.init()
         app.build()
-    told = [line for line in warned.getvalue().splitlines() if page in line]  # not of extensions that an app before this one set up
+    told = [
+        line for line in warned.getvalue().splitlines() if page in line
+    ]  # not of extensions that an app before this one set up
     return BeautifulSoup((folder / "out/index.html").read_text(), "html.parser"), "\n".join(told)
 
 
 def test_a_listing_is_numbered_named_highlighted_and_says_where_it_stands(tmp_path: Path):
-    page, warned = build(tmp_path, """# A page
+    page, warned = build(
+        tmp_path,
+        """# A page
 
 See {numref}`the-loop`.
 
@@ -123,22 +162,47 @@ What is **timed**:
 :fold:
 How it is named:
 ```
-""")
+""",
+    )
     assert not warned
     loop, folded = page.select("div.tlb-listing")
-    assert [found.select_one(".caption-number").text.strip() for found in (loop, folded)] == ["Listing 1", "Listing 2"]
+    assert [found.select_one(".caption-number").text.strip() for found in (loop, folded)] == [
+        "Listing 1",
+        "Listing 2",
+    ]
     assert loop["id"] == "the-loop" and page.select_one('a[href="#the-loop"]').text == "Listing 1"
-    assert [found.select_one(".caption-text").text.removesuffix("¶") for found in (loop, folded)] == [
-        "What is timed: kernels/one.c, line 8.", "How it is named: experiments/room/part.py, line 26."]
+    assert [
+        found.select_one(".caption-text").text.removesuffix("¶") for found in (loop, folded)
+    ] == [
+        "What is timed: kernels/one.c, line 8.",
+        "How it is named: experiments/room/part.py, line 26.",
+    ]
     assert [int(number.text) for number in folded.select(".linenos")] == [26, 27, 28]
-    assert "return n" in loop.select_one(".highlight-c pre").text and loop.select(".highlight-c .kt")
+    assert "return n" in loop.select_one(".highlight-c pre").text and loop.select(
+        ".highlight-c .kt"
+    )
     assert not loop.select("details") and folded.select_one("details > summary .caption-number")
-    assert folded.select_one("details > .highlight-python pre") and not folded.select_one("details[open]")
+    assert folded.select_one("details > .highlight-python pre") and not folded.select_one(
+        "details[open]"
+    )
 
 
-@pytest.mark.parametrize("what", ["experiments/room/part.py second", "kernels/one.c turn", "experiments/room/none.py first",
-                                  "secret.py TOKEN", "experiments/../secret.py TOKEN", "/etc/passwd", "../source/secret.py"])
+@pytest.mark.parametrize(
+    "what",
+    [
+        "experiments/room/part.py second",
+        "kernels/one.c turn",
+        "experiments/room/none.py first",
+        "secret.py TOKEN",
+        "experiments/../secret.py TOKEN",
+        "/etc/passwd",
+        "../source/secret.py",
+    ],
+)
 def test_what_cannot_be_listed_is_a_warning_that_names_it(tmp_path: Path, what: str):
     page, warned = build(tmp_path, f"# A page\n\n```{{listing}} {what}\nA part:\n```\n")
-    assert re.search(rf"index\.md:3: WARNING: {re.escape(what.split()[0])} has no part", warned) and "TOKEN" not in page.text
+    assert (
+        re.search(rf"index\.md:3: WARNING: {re.escape(what.split()[0])} has no part", warned)
+        and "TOKEN" not in page.text
+    )
     assert not page.select(".tlb-listing")

@@ -28,12 +28,15 @@ HOSTILE = "</script><script>window.pwned=1</script><img src=x onerror=window.pwn
 
 
 def stage(folder: Path, *cells: nbformat.NotebookNode) -> Path:
-    """A staged copy of the book with a page of one's own, as `make book` stages a machine's chapters."""
+    """A staged copy of the book with a page of one's own, as `make book` stages a machine's
+    chapters."""
     for name in ("assets", "_ext"):
         shutil.copytree(ROOT / "book" / name, folder / "book" / name)
     shutil.copy(ROOT / "_config.yml", folder)
     (folder / "_toc.yml").write_text("format: jb-book\nroot: book/index\n")
-    (folder / "book/references.bib").write_text("@misc{one, title={One}, author={A}, year={2000}}\n")
+    (folder / "book/references.bib").write_text(
+        "@misc{one, title={One}, author={A}, year={2000}}\n"
+    )
     for number, cell in enumerate(cells):
         cell["id"] = f"cell-{number}"
     nbformat.write(nbformat.v4.new_notebook(cells=list(cells)), folder / "book/index.ipynb")
@@ -54,23 +57,42 @@ def shown(thing: object, **figure: str) -> nbformat.NotebookNode:
 @pytest.fixture(scope="module")
 def made_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The html folder of a book with hostile texts in all places, and a chart of two charts."""
-    frame = pd.DataFrame({
-        "working_set_bytes": [2**16, 2**20], "ns_per_access": [1.5, 17.25], "layout": [HOSTILE, "packed"],
-    })
-    half = alt.Chart(frame, width=300).mark_point().encode(x="working_set_bytes:Q", y="ns_per_access:Q")
+    frame = pd.DataFrame(
+        {
+            "working_set_bytes": [2**16, 2**20],
+            "ns_per_access": [1.5, 17.25],
+            "layout": [HOSTILE, "packed"],
+        }
+    )
+    half = (
+        alt.Chart(frame, width=300)
+        .mark_point()
+        .encode(x="working_set_bytes:Q", y="ns_per_access:Q")
+    )
     folder = tmp_path_factory.mktemp("made")
     source = stage(
         folder / "source",
         said("# A hostile book"),
-        shown(figure("hostile", frame, title=HOSTILE, alt_text=HOSTILE), name="fig-hostile", caption="Measured here."),
+        shown(
+            figure("hostile", frame, title=HOSTILE, alt_text=HOSTILE),
+            name="fig-hostile",
+            caption="Measured here.",
+        ),
         shown(Text(f"Measured on {escape_markdown(HOSTILE)}.")),
-        shown(verdict_table([Verdict(Claim("hostile", "one", HOSTILE, stage, None), "holds", HOSTILE)])),  # type: ignore[arg-type]
+        shown(
+            verdict_table(
+                [Verdict(Claim("hostile", "one", HOSTILE, stage, None), "holds", HOSTILE)]
+            )
+        ),  # type: ignore[arg-type]
         shown(lacking_note(HOSTILE)),
         shown(data_table(pd.DataFrame({HOSTILE: [HOSTILE]}))),
         shown(Figure(half | half, "Two charts, one beside the other.", frame, "two")),
     )
     settings = (source / "_config.yml").read_text(encoding="utf-8")
-    (source / "_config.yml").write_text(re.sub(r'^  url: ""', f'  url: "{REPOSITORY}"', settings, flags=re.MULTILINE), encoding="utf-8")
+    (source / "_config.yml").write_text(
+        re.sub(r'^  url: ""', f'  url: "{REPOSITORY}"', settings, flags=re.MULTILINE),
+        encoding="utf-8",
+    )
     return build_site(source, folder / "out").parent
 
 
@@ -99,7 +121,12 @@ def test_a_chart_that_fails_leaves_the_static_one(driver, made_site, made_book):
     assert count == 2
     (made_site / "book/broken.html").write_text(broken, encoding="utf-8")
     open_page(driver, made_book.replace("index", "broken"))
-    assert len(driver.find_elements(By.CSS_SELECTOR, "[data-state=static] .tlb-chart > svg:only-child")) == 2
+    assert (
+        len(
+            driver.find_elements(By.CSS_SELECTOR, "[data-state=static] .tlb-chart > svg:only-child")
+        )
+        == 2
+    )
     assert sum("stays static" in error for error in errors(driver)) == 2
     assert not [url for url in requests(driver) if "data.csv" in url]
 
@@ -107,8 +134,17 @@ def test_a_chart_that_fails_leaves_the_static_one(driver, made_site, made_book):
 @pytest.mark.endurance
 def test_what_a_page_lacks_stops_the_build_and_is_told_with_its_page_and_line(tmp_path):
     """Of one build, which goes on to the end: a missing page, section, figure and reference."""
-    lacking = ["[a chapter](missing_chapter.ipynb)", "[a section](#missing_section)", "{numref}`missing_figure`", "{cite}`missing_source`"]
-    source = stage(tmp_path / "source", said("# A page"), *(said(f"Two lines.\n\n{thing}") for thing in lacking))
+    lacking = [
+        "[a chapter](missing_chapter.ipynb)",
+        "[a section](#missing_section)",
+        "{numref}`missing_figure`",
+        "{cite}`missing_source`",
+    ]
+    source = stage(
+        tmp_path / "source",
+        said("# A page"),
+        *(said(f"Two lines.\n\n{thing}") for thing in lacking),
+    )
     with pytest.raises(SiteError) as error:
         build_site(source, tmp_path / "out")
     for cell, thing in enumerate(lacking, start=2):
@@ -126,7 +162,9 @@ def test_two_builds_are_the_same_bytes(tmp_path):
     first, second = (build_site(source, tmp_path / name).parent for name in ("one", "two"))
     files = {path.relative_to(first) for path in first.rglob("*") if path.is_file()}
     assert files == {path.relative_to(second) for path in second.rglob("*") if path.is_file()}
-    assert not [name for name in files if (first / name).read_bytes() != (second / name).read_bytes()]
+    assert not [
+        name for name in files if (first / name).read_bytes() != (second / name).read_bytes()
+    ]
 
 
 def test_a_folder_that_holds_no_book_is_an_error_of_one_line(tmp_path):

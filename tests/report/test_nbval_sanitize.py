@@ -1,4 +1,5 @@
-"""nbval compares everything of a chapter's outputs but the drawing itself and the last digits of a float."""
+"""nbval compares everything of a chapter's outputs but the drawing itself and the last digits of a
+float."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ def sanitized(text: str) -> str:
 
 def figure(second: float) -> str:
     data = pd.DataFrame({"x": [1.0, 2.0], "y": [3.0, second]})
-    return Figure(alt.Chart(data).mark_line().encode(x="x:Q", y="y:Q"), "A line that rises.", data).html()
+    return Figure(
+        alt.Chart(data).mark_line().encode(x="x:Q", y="y:Q"), "A line that rises.", data
+    ).html()
 
 
 def test_the_makefile_gives_nbval_this_file():
@@ -40,31 +43,66 @@ def test_a_drawing_of_many_lines_is_left_out_and_what_stands_around_it_is_not():
     redrawn = re.sub(r'(<path[^>]* d="M?)', r"\1\n0.00", html)
     assert redrawn != html and sanitized(redrawn) == sanitized(html)
     assert sanitized(html).count("<svg></svg>") == 1
-    for kept in ('<script type="application/json" class="tlb-spec">', 'href="data:text/csv;charset=utf-8,x,y',
-                 'aria-label="A line that rises."'):
+    for kept in (
+        '<script type="application/json" class="tlb-spec">',
+        'href="data:text/csv;charset=utf-8,x,y',
+        'aria-label="A line that rises."',
+    ):
         assert kept in sanitized(html)
 
 
-@pytest.mark.parametrize(("one", "other", "same"), [
-    ("3.0000000000000004", "3.0", True), ("19.753039270000002", "19.75303927", True), ("19.753040000000002", "19.75304", True),
-    ("-1.2345678901234e-05", "-1.2345678901239e-05", True), ("1.2345678901234e-05", "1.2345678901234e-06", False),
-    ("19.753039", "19.753038", False), ("1.25", "1.26", False), ("10.0", "1.0", False), ("100", "10", False),
-    ('{"ns":0.0012345678}', '{"ns":0.0012345679}', False), ("2.1234567890 ns", "2.1234567891 ns", False),
-])
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("3.0000000000000004", "3.0", True),
+        ("19.753039270000002", "19.75303927", True),
+        ("19.753040000000002", "19.75304", True),
+        ("-1.2345678901234e-05", "-1.2345678901239e-05", True),
+        ("1.2345678901234e-05", "1.2345678901234e-06", False),
+        ("19.753039", "19.753038", False),
+        ("1.25", "1.26", False),
+        ("10.0", "1.0", False),
+        ("100", "10", False),
+        ('{"ns":0.0012345678}', '{"ns":0.0012345679}', False),
+        ("2.1234567890 ns", "2.1234567891 ns", False),
+    ],
+)
 def test_only_digits_beyond_any_measurement_are_left_out(one: str, other: str, same: bool):
     assert (sanitized(one) == sanitized(other)) is same
 
 
 def test_nbval_passes_another_drawing_and_fails_another_number(tmp_path: Path):
     cells = []
-    for shown, committed in [("<svg>\\n1\\n</svg><i>7</i>", "<svg>\n2\n</svg><i>7</i>"), ("<svg>1</svg><i>7</i>", "<svg>1</svg><i>8</i>")]:
-        cell = nbformat.v4.new_code_cell(f"from IPython.display import HTML, display\ndisplay(HTML('{shown}'))", execution_count=1)
+    for shown, committed in [
+        ("<svg>\\n1\\n</svg><i>7</i>", "<svg>\n2\n</svg><i>7</i>"),
+        ("<svg>1</svg><i>7</i>", "<svg>1</svg><i>8</i>"),
+    ]:
+        cell = nbformat.v4.new_code_cell(
+            f"from IPython.display import HTML, display\ndisplay(HTML('{shown}'))",
+            execution_count=1,
+        )
         data = {"text/html": committed, "text/plain": "<IPython.core.display.HTML object>"}
         cell.outputs = [nbformat.v4.new_output("display_data", data=data)]
         cells.append(cell)
     nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "two.ipynb")
-    nbval = ["-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path / "two.ipynb"), "--nbval", "--nbval-current-env",
-             "--nbval-sanitize-with", str(CONFIG), "-c", "/dev/null", "--rootdir", str(tmp_path)]
-    done = subprocess.run([sys.executable, *nbval], capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    nbval = [
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        str(tmp_path / "two.ipynb"),
+        "--nbval",
+        "--nbval-current-env",
+        "--nbval-sanitize-with",
+        str(CONFIG),
+        "-c",
+        "/dev/null",
+        "--rootdir",
+        str(tmp_path),
+    ]
+    done = subprocess.run(
+        [sys.executable, *nbval], capture_output=True, text=True, timeout=120, cwd=tmp_path
+    )
     assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
     assert "FAILED two.ipynb::Cell 1" in done.stdout

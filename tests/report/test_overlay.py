@@ -1,4 +1,5 @@
-"""The reference machine's curves behind a switch: faint, off, and not there where they cannot be compared."""
+"""The reference machine's curves behind a switch: faint, off, and not there where they cannot be
+compared."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ POINTS = grid(64 << 20)
 OWN, SLOW = frame(Truth(), POINTS), frame(Truth(hit_ns=20.0), POINTS)
 
 
-def about(machine: str = "zen-5-bbbbbbbb", rows: pd.DataFrame | None = SLOW, of: str = "zen-3-aaaaaaaa") -> About:
+def about(
+    machine: str = "zen-5-bbbbbbbb", rows: pd.DataFrame | None = SLOW, of: str = "zen-3-aaaaaaaa"
+) -> About:
     """A machine whose reference is another one, with these rows."""
     other = About(Stated().host(), of, rows={} if rows is None else {"stlb_cliff": rows})
     return About(Stated().host(), machine, other=other)
@@ -41,9 +44,15 @@ def test_the_reference_s_medians_are_drawn_faint_and_only_while_the_switch_is_se
     assert (switch["name"], switch["value"], switch["bind"]["input"]) == (SWITCH, False, "checkbox")
     theirs = [one for one in layers(spec) if one["data"]["name"].startswith("reference-")]
     assert theirs and {one["mark"]["type"] for one in theirs} <= {"line", "point"}
-    assert {json.dumps(one["mark"]["opacity"]) for one in theirs} == {json.dumps({"expr": f"{SWITCH} ? 0.5 : 0"})}
+    assert {json.dumps(one["mark"]["opacity"]) for one in theirs} == {
+        json.dumps({"expr": f"{SWITCH} ? 0.5 : 0"})
+    }
     drawn = [row["median"] for one in theirs for row in spec["datasets"][one["data"]["name"]]]
-    expected = SLOW.query("layout == 'spread' and order == 'cycle' and kernel == 'page_chase'").groupby("lines")["ns_per_access"].median()
+    expected = (
+        SLOW.query("layout == 'spread' and order == 'cycle' and kernel == 'page_chase'")
+        .groupby("lines")["ns_per_access"]
+        .median()
+    )
     assert {float(f"{ns:.4g}") for ns in expected} <= {float(ns) for ns in drawn}
 
 

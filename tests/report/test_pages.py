@@ -1,4 +1,5 @@
-"""What cells write on a page: text with numbers, figures, reasons; and the book's own notebooks, which keep the rules of pages."""
+"""What cells write on a page: text with numbers, figures, reasons; and the book's own notebooks,
+which keep the rules of pages."""
 
 from __future__ import annotations
 
@@ -26,7 +27,12 @@ CONDITIONS = 5  # on the paragraphs of a chapter
 def run(source: str, **names: Any) -> list[Any]:
     """What a cell puts on its page."""
     shown: list[Any] = []
-    names |= {"say": page.say, "figure": page.figure, "table": page.table, page.PAGE: page.Page("somewhere", shown.append, cell=3)}
+    names |= {
+        "say": page.say,
+        "figure": page.figure,
+        "table": page.table,
+        page.PAGE: page.Page("somewhere", shown.append, cell=3),
+    }
     exec(source, names)
     return shown
 
@@ -36,19 +42,41 @@ def text(template: str, **names: Any) -> str:
     return shown.markdown
 
 
-@pytest.mark.parametrize(("template", "told"), [
-    ("{{ x | ns(1) }}", "1,234.5 ns"), ("{{ x | num }}", "1,234"), ("{{ share | share(1) }}", "12.3%"), ("{{ x | digits }}", "1.23e+03"),
-    ("{{ 3145728 | size }}", "3 MiB"), ("{{ i | ns(1) }}", "1.5 (1.4 to 1.6) ns"), ("{{ i | ratio }}", "1.5 (1.4 to 1.6)x"),
-    ("{{ ['a', 'b', 'c'] | listed }}", "a, b and c"), ("{{ 2 | words }}", "two"), ("{{ '<b>' | plain }}", r"\<b\>"),
-    ("{{ -0.0001 | num(1) }}", "0.0")])
+@pytest.mark.parametrize(
+    ("template", "told"),
+    [
+        ("{{ x | ns(1) }}", "1,234.5 ns"),
+        ("{{ x | num }}", "1,234"),
+        ("{{ share | share(1) }}", "12.3%"),
+        ("{{ x | digits }}", "1.23e+03"),
+        ("{{ 3145728 | size }}", "3 MiB"),
+        ("{{ i | ns(1) }}", "1.5 (1.4 to 1.6) ns"),
+        ("{{ i | ratio }}", "1.5 (1.4 to 1.6)x"),
+        ("{{ ['a', 'b', 'c'] | listed }}", "a, b and c"),
+        ("{{ 2 | words }}", "two"),
+        ("{{ '<b>' | plain }}", r"\<b\>"),
+        ("{{ -0.0001 | num(1) }}", "0.0"),
+    ],
+)
 def test_a_template_takes_the_names_of_its_page(template: str, told: str):
     assert text(template, x=1234.5, share=0.1234, i=Interval(1.5, 1.4, 1.6)) == told
 
 
-@pytest.mark.parametrize(("template", "names"), [
-    ("{{ nothing | ns }}", {}), ("{{ x | ns }}", {"x": None}), ("{{ x | num }}", {"x": float("nan")}),
-    ("{{ x | share }}", {"x": Unavailable("no-pmu")}), ("{{ x.y }}", {"x": 1}), ("{% if %}", {}), ("{{ x | bogus }}", {"x": 1})])
-def test_a_mistake_in_a_template_is_an_error_that_names_notebook_and_cell(template: str, names: dict):
+@pytest.mark.parametrize(
+    ("template", "names"),
+    [
+        ("{{ nothing | ns }}", {}),
+        ("{{ x | ns }}", {"x": None}),
+        ("{{ x | num }}", {"x": float("nan")}),
+        ("{{ x | share }}", {"x": Unavailable("no-pmu")}),
+        ("{{ x.y }}", {"x": 1}),
+        ("{% if %}", {}),
+        ("{{ x | bogus }}", {"x": 1}),
+    ],
+)
+def test_a_mistake_in_a_template_is_an_error_that_names_notebook_and_cell(
+    template: str, names: dict
+):
     with pytest.raises(PageError, match=r"^somewhere\.ipynb, cell 3: \S"):
         text(template, **names)
 
@@ -75,23 +103,39 @@ def test_a_figure_is_named_by_its_function_and_a_reason_takes_its_place():
         raise Unavailable("no-pmu", "here")
 
     a = SimpleNamespace(about=About(Stated().host()))
-    shown, reason, again = run("figure(the_cliff, a)\n" + "figure(nothing, a)\n" * 2, the_cliff=the_cliff, nothing=nothing, a=a)
+    shown, reason, again = run(
+        "figure(the_cliff, a)\n" + "figure(nothing, a)\n" * 2,
+        the_cliff=the_cliff,
+        nothing=nothing,
+        a=a,
+    )
     assert len(again.text) < len(reason.text)
     assert shown.name == "the_cliff" and str(Unavailable("no-pmu", "here")) in reason.text
 
 
 def write(folder: Path, *cells: tuple[str, dict]) -> None:
-    made = [{"cell_type": "code", "source": source, "metadata": metadata, "outputs": []} for source, metadata in cells]
+    made = [
+        {"cell_type": "code", "source": source, "metadata": metadata, "outputs": []}
+        for source, metadata in cells
+    ]
     (folder / "made.ipynb").write_text(json.dumps({"cells": made}))
 
 
 NAMED = {"mystnb": {"figure": {"name": "fig-a", "caption": "A."}}}
 
 
-@pytest.mark.parametrize("cells", [
-    [("figure(f, a)", {})], [("figure(f, a)", {"mystnb": {"figure": {"name": "fig-a"}}})],
-    [("figure(f, a)", {"mystnb": {"figure": {"caption": "A."}}})], [("figure(f, a)", NAMED), ("figure(g, a)", NAMED)]])
-def test_a_figure_has_a_name_of_its_own_and_a_caption(cells: list, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [("figure(f, a)", {})],
+        [("figure(f, a)", {"mystnb": {"figure": {"name": "fig-a"}}})],
+        [("figure(f, a)", {"mystnb": {"figure": {"caption": "A."}}})],
+        [("figure(f, a)", NAMED), ("figure(g, a)", NAMED)],
+    ],
+)
+def test_a_figure_has_a_name_of_its_own_and_a_caption(
+    cells: list, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(page, "BOOK", tmp_path)
     write(tmp_path, *cells)
     with pytest.raises(PageError, match=r"^made\.ipynb, cell [12]: "):
@@ -106,7 +150,11 @@ def test_a_notebook_keeps_the_rules_of_pages(notebook: str):
     page.check(notebook)
     source = "\n".join(cell.source for cell in page.cells(notebook))
     assert "glue" not in source
-    said = [cell.source for cell in page.cells(notebook) if cell.kind == "code" and "say(" in cell.source]
+    said = [
+        cell.source
+        for cell in page.cells(notebook)
+        if cell.kind == "code" and "say(" in cell.source
+    ]
     assert sum(len(re.findall(r"(?m)^\{% if", text)) for text in said) <= CONDITIONS
     for cell in page.cells(notebook):
         if cell.kind == "code" and "say(" in cell.source:
@@ -116,8 +164,16 @@ def test_a_notebook_keeps_the_rules_of_pages(notebook: str):
 @pytest.mark.parametrize("notebook", NOTEBOOKS)
 def test_a_committed_notebook_shows_its_text_without_being_built(notebook: str):
     committed = json.loads((page.BOOK / f"{notebook}.ipynb").read_text(encoding="utf-8"))
-    said = sum("say(" in "".join(cell["source"]) for cell in committed["cells"] if cell["cell_type"] == "code")
-    texts = ["".join(output["data"]["text/markdown"]) for cell in committed["cells"] for output in cell.get("outputs", ())
-             if "text/markdown" in output.get("data", {})]
+    said = sum(
+        "say(" in "".join(cell["source"])
+        for cell in committed["cells"]
+        if cell["cell_type"] == "code"
+    )
+    texts = [
+        "".join(output["data"]["text/markdown"])
+        for cell in committed["cells"]
+        for output in cell.get("outputs", ())
+        if "text/markdown" in output.get("data", {})
+    ]
     assert len(texts) >= 0.6 * said  # some say nothing, or give a reason
     assert not any(re.search(r"\{glue|\{\{|\{%|\bnan\b|\bNone\b", text) for text in texts)

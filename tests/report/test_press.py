@@ -25,12 +25,15 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, li
         def watched(page: Path):
             driver = opened(page)
             driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-            driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
-                                   {"width": round(TEXT_PX), "height": 900, "deviceScaleFactor": 1, "mobile": False})
+            driver.execute_cdp_cmd(
+                "Emulation.setDeviceMetricsOverride",
+                {"width": round(TEXT_PX), "height": 900, "deviceScaleFactor": 1, "mobile": False},
+            )
             wide[:] = driver.execute_script(
                 "return [...document.querySelectorAll('body *')].filter(e => !e.closest('svg') && (e.getBoundingClientRect().right >"
                 " innerWidth + 1 || e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).overflowX !== 'visible'))"
-                ".map(e => `${e.tagName}.${e.className}: ${e.textContent.slice(0, 80)}`)")
+                ".map(e => `${e.tagName}.${e.className}: ${e.textContent.slice(0, 80)}`)"
+            )
             driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
             return driver
 

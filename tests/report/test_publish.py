@@ -27,7 +27,9 @@ def test_every_link_and_anchor_inside_the_site_resolves(site):
         base = html.find("base")
         start = urljoin("/" + page, base["href"] if base else "")
         for tag in html.find_all(True):
-            for value in (tag.get(name) for name in ("href", "src", "action") if tag.name != "base"):
+            for value in (
+                tag.get(name) for name in ("href", "src", "action") if tag.name != "base"
+            ):
                 if not value or urlsplit(value).scheme in ("http", "https", "mailto", "data"):
                     continue
                 path, anchor = urldefrag(urljoin(start, value))
@@ -40,7 +42,9 @@ def test_every_link_and_anchor_inside_the_site_resolves(site):
 def test_no_page_names_another_host_for_anything_but_a_link(site):
     foreign = []
     for page in pages(site):
-        for tag in soup(site / page).select("link:not([rel=canonical]), script, img, iframe, source, object"):
+        for tag in soup(site / page).select(
+            "link:not([rel=canonical]), script, img, iframe, source, object"
+        ):
             values = (tag.get(name, "") for name in ("href", "src", "data"))
             foreign += [f"{page}: {value}" for value in values if "//" in value]
     assert not foreign
@@ -60,22 +64,51 @@ def test_every_figure_has_words_a_number_a_caption_and_its_data(site):
             assert rows and all(len(row) == len(head) for row in rows), page
 
 
-# Who is linked to: publishers of papers, makers of processors and programs, authors that the book answers. A host that is not here is
-# added by who knows whose it is.
-HOSTS = {"dl.acm.org", "docs.amd.com", "docs.oracle.com", "doi.org", "en.wikichip.org", "git.kernel.org", "github.com", "go.dev", "jia.je",
-         "learn.padho.ai", "notes.elimelt.com", "redis.io", "shipilev.net", "wiki.openjdk.org", "www.akkadia.org", "www.amd.com",
-         "www.anandtech.com", "www.computer.org",
-         "www.intel.com", "www.jabperf.com", "www.kernel.org", "www.mongodb.com", "www.postgresql.org", "www.usenix.org", "www.vldb.org"}
+# Who is linked to: publishers of papers, makers of processors and programs, authors that the book
+# answers. A host that is not here is added by who knows whose it is.
+HOSTS = {
+    "dl.acm.org",
+    "docs.amd.com",
+    "docs.oracle.com",
+    "doi.org",
+    "en.wikichip.org",
+    "git.kernel.org",
+    "github.com",
+    "go.dev",
+    "jia.je",
+    "learn.padho.ai",
+    "notes.elimelt.com",
+    "redis.io",
+    "shipilev.net",
+    "wiki.openjdk.org",
+    "www.akkadia.org",
+    "www.amd.com",
+    "www.anandtech.com",
+    "www.computer.org",
+    "www.intel.com",
+    "www.jabperf.com",
+    "www.kernel.org",
+    "www.mongodb.com",
+    "www.postgresql.org",
+    "www.usenix.org",
+    "www.vldb.org",
+}
 
 
 def unknown_hosts(page: BeautifulSoup) -> list[str]:
     """The links to other hosts than those, each with its line of the page."""
-    return [f"{link.sourceline}: {link['href']}" for link in page.select("a[href]")
-            if (parts := urlsplit(link["href"])).netloc and not (parts.scheme == "https" and parts.netloc in HOSTS)]
+    return [
+        f"{link.sourceline}: {link['href']}"
+        for link in page.select("a[href]")
+        if (parts := urlsplit(link["href"])).netloc
+        and not (parts.scheme == "https" and parts.netloc in HOSTS)
+    ]
 
 
 def test_links_lead_to_hosts_that_somebody_has_looked_at(site):
-    assert {page: links for page in pages(site) if (links := unknown_hosts(soup(site / page)))} == {}
+    assert {
+        page: links for page in pages(site) if (links := unknown_hosts(soup(site / page)))
+    } == {}
 
 
 MOST_BYTES = 400_000
@@ -87,7 +120,10 @@ def heavy(path: Path) -> list[str]:
     if (size := sum(map(len, lines)) + len(lines) - 1) <= MOST_BYTES:
         return []
     most = sorted(range(len(lines)), key=lambda number: -len(lines[number]))[:3]
-    return [f"{path.name} has {size} bytes", *(f"{path.name}:{number + 1} has {len(lines[number])}" for number in most)]
+    return [
+        f"{path.name} has {size} bytes",
+        *(f"{path.name}:{number + 1} has {len(lines[number])}" for number in most),
+    ]
 
 
 def test_every_page_and_every_notebook_is_light(site):

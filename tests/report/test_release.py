@@ -1,4 +1,5 @@
-"""A release: refused where it would not be what its commit says, else whole, described, summed, and the same bytes again."""
+"""A release: refused where it would not be what its commit says, else whole, described, summed, and
+the same bytes again."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from support.copies import Copy, copy_of_checkout
 from tlb.report import release
 from tlb.report.edition import Edition
 
-# A release without executing the notebooks, which `make test` compares with what they give; `{}` is done in the place of that.
+# A release without executing the notebooks, which `make test` compares with what they give; `{}` is
+# done in the place of that.
 MAKE = """
 from pathlib import Path
 from tlb.report import publish, release
@@ -28,16 +30,30 @@ print(release.release(Path("_build/release")))
 
 
 def edition(**changes: object) -> Edition:
-    return Edition(**{"name": "book", "title": "A book", "about": "", "version": "1.2.3", "commit": "0" * 40,
-                      "date": datetime(2026, 2, 3, 4, 5, 6, tzinfo=UTC)} | changes)
+    return Edition(
+        **{
+            "name": "book",
+            "title": "A book",
+            "about": "",
+            "version": "1.2.3",
+            "commit": "0" * 40,
+            "date": datetime(2026, 2, 3, 4, 5, 6, tzinfo=UTC),
+        }
+        | changes
+    )
 
 
-@pytest.mark.parametrize(("changelog", "says"), [
-    ("## [Unreleased]\n\n- New.\n\n## [1.2.3]\n\n- Old.\n", "under Unreleased"),
-    ("## [Unreleased]\n\n## [1.2.2]\n\n- Old.\n", "tells nothing of 1.2.3"),
-    ("## [1.2.3]\n\n## [1.2.2]\n\n- Old.\n", "tells nothing of 1.2.3"),
-])
-def test_a_version_of_which_the_changelog_does_not_tell_is_not_released(tmp_path, monkeypatch, changelog, says):
+@pytest.mark.parametrize(
+    ("changelog", "says"),
+    [
+        ("## [Unreleased]\n\n- New.\n\n## [1.2.3]\n\n- Old.\n", "under Unreleased"),
+        ("## [Unreleased]\n\n## [1.2.2]\n\n- Old.\n", "tells nothing of 1.2.3"),
+        ("## [1.2.3]\n\n## [1.2.2]\n\n- Old.\n", "tells nothing of 1.2.3"),
+    ],
+)
+def test_a_version_of_which_the_changelog_does_not_tell_is_not_released(
+    tmp_path, monkeypatch, changelog, says
+):
     (tmp_path / "CHANGELOG.md").write_text(changelog, encoding="utf-8")
     monkeypatch.setattr(release, "ROOT", tmp_path)
     with pytest.raises(SystemExit, match=says):
@@ -66,19 +82,32 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Copy:
     if not (shutil.which("chromium") and shutil.which("chromedriver")):
         lacking("Chromium")
     copy = copy_of_checkout(tmp_path_factory.mktemp("release") / "checkout")
-    for name, old in (("pyproject.toml", r'(?m)^version = ".*"$'), ("CITATION.cff", "(?m)^version: .*$")):
+    for name, old in (
+        ("pyproject.toml", r'(?m)^version = ".*"$'),
+        ("CITATION.cff", "(?m)^version: .*$"),
+    ):
         text = (copy.path / name).read_text(encoding="utf-8")
-        (copy.path / name).write_text(re.sub(old, lambda found: re.sub(r"\d+\.\d+\.\d+", "9.8.7", found[0]), text), encoding="utf-8")
+        (copy.path / name).write_text(
+            re.sub(old, lambda found: re.sub(r"\d+\.\d+\.\d+", "9.8.7", found[0]), text),
+            encoding="utf-8",
+        )
     copy.edit("CHANGELOG.md", ("## [Unreleased]\n", "## [Unreleased]\n\n## [9.8.7] - 2026-02-03\n"))
     copy.commit()
     return copy
 
 
 @pytest.mark.endurance
-@pytest.mark.parametrize(("change", "done", "says"), [
-    ("README.md", "None", r"commit what is changed first \(README.md\)"),
-    ("", "open('book/code.ipynb', 'a').write(' ')", r"not what their code and rows give, and are now: commit them \(book/code.ipynb\)"),
-])
+@pytest.mark.parametrize(
+    ("change", "done", "says"),
+    [
+        ("README.md", "None", r"commit what is changed first \(README.md\)"),
+        (
+            "",
+            "open('book/code.ipynb', 'a').write(' ')",
+            r"not what their code and rows give, and are now: commit them \(book/code.ipynb\)",
+        ),
+    ],
+)
 def test_what_no_commit_holds_is_not_released(checkout, change, done, says):
     if change:
         with (checkout.path / change).open("a") as file:
@@ -100,13 +129,21 @@ def test_a_release_is_whole_and_the_same_bytes_again(checkout):
     assert sums[0] == sums[1]
     assert folder.name == "every-load-is-two-loads-9.8.7"
     summed = {name: digest for digest, name in (line.split("  ") for line in sums[0].splitlines())}
-    assert summed == {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir() if path.name != "SHA256SUMS"}
+    assert summed == {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.iterdir()
+        if path.name != "SHA256SUMS"
+    }
     assert len(summed) == 5 and "### Added" in (folder / "NOTES.md").read_text()
 
     with zipfile.ZipFile(folder / f"{folder.name}-site.zip") as site:
-        assert {f"{folder.name}-site/index.html", f"{folder.name}-site/book/index.html"} <= set(site.namelist())
+        assert {f"{folder.name}-site/index.html", f"{folder.name}-site/book/index.html"} <= set(
+            site.namelist()
+        )
     with tarfile.open(folder / f"{folder.name}-source.tar.gz") as source:
-        assert {f"{folder.name}/{name}" for name in ("Makefile", "book/index.ipynb", "data/reference")} <= set(source.getnames())
+        assert {
+            f"{folder.name}/{name}" for name in ("Makefile", "book/index.ipynb", "data/reference")
+        } <= set(source.getnames())
 
     crate = json.loads((folder / "ro-crate-metadata.json").read_text())["@graph"]
     entities = {entity["@id"]: entity for entity in crate}
@@ -114,7 +151,14 @@ def test_a_release_is_whole_and_the_same_bytes_again(checkout):
     named = re.findall(r'\{"@id": "([^"]+)"\}', json.dumps(crate))
     assert {name for name in named if not name.startswith("https://w3id.org/")} <= set(entities)
     files = {entity["@id"]: entity for entity in crate if entity["@type"] == "File"}
-    assert set(files) == {part["@id"] for part in entities["./"]["hasPart"]} == set(summed) - {"ro-crate-metadata.json"}
-    assert all(int(entity["contentSize"]) == (folder / name).stat().st_size for name, entity in files.items())
+    assert (
+        set(files)
+        == {part["@id"] for part in entities["./"]["hasPart"]}
+        == set(summed) - {"ro-crate-metadata.json"}
+    )
+    assert all(
+        int(entity["contentSize"]) == (folder / name).stat().st_size
+        for name, entity in files.items()
+    )
     assert {"name", "description", "datePublished", "license"} <= set(entities["./"])
     assert entities["./"]["version"].startswith("9.8.7, commit ")

@@ -24,7 +24,11 @@ HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&\u2
 # --- escaping ---
 
 JSON_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=12,
 )
@@ -54,7 +58,11 @@ def test_hostile_text_in_title_data_and_alternative_stays_text():
 
 
 def test_a_chart_that_would_load_something_is_refused():
-    picture = alt.Chart(pd.DataFrame({"url": ["https://example.org/x.png"]})).mark_image().encode(url="url:N")
+    picture = (
+        alt.Chart(pd.DataFrame({"url": ["https://example.org/x.png"]}))
+        .mark_image()
+        .encode(url="url:N")
+    )
     with pytest.raises(ValueError, match="<image>"):
         Figure(picture, "A picture.", FRAME).svg()
 
@@ -98,7 +106,9 @@ def test_two_figures_of_a_page_share_no_id():
 
 
 def test_digits_that_another_cpu_has_otherwise_change_nothing():
-    noisy = FRAME.assign(ns_per_access=FRAME["ns_per_access"] * (1 + 1e-12), low=[1e-17, -3e-15, 0.0, 1.0, 2.0, 3.0])
+    noisy = FRAME.assign(
+        ns_per_access=FRAME["ns_per_access"] * (1 + 1e-12), low=[1e-17, -3e-15, 0.0, 1.0, 2.0, 3.0]
+    )
     calm = FRAME.assign(low=[0.0, 0.0, 0.0, 1.0, 2.0, 3.0])
     drawn = [figure(frame=frame).html() for frame in (noisy, calm)]
     assert drawn[0] == drawn[1] and "e-1" not in drawn[0]
@@ -132,7 +142,11 @@ def test_the_link_to_the_data_holds_the_csv_and_ends_no_attribute(text: str):
     made = figure(frame=FRAME.assign(layout=text))
     seen = dict(Elements(made.html()).attributes)
     kind, data = seen["href"].split(",", 1)
-    assert (kind, unquote(data), seen["download"]) == ("data:text/csv;charset=utf-8", made.csv(), "cliff.csv")
+    assert (kind, unquote(data), seen["download"]) == (
+        "data:text/csv;charset=utf-8",
+        made.csv(),
+        "cliff.csv",
+    )
     assert re.fullmatch(r"[!-~]+", seen["href"]) and not set(seen["href"]) & set("\"'<>&#\\")
 
 

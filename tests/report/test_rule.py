@@ -24,81 +24,148 @@ PROCESSES = (5, 9)
 
 @pytest.mark.parametrize("n", PROCESSES)
 @pytest.mark.parametrize("noise", NOISE)
-@pytest.mark.parametrize(("true", "band", "truth"), [
-    (1.0, (1.05, np.inf), False), (1.05, (1.05, np.inf), None), (1.05, (-np.inf, 1.05), None), (1.0, (0.95, 1.05), True),
-    (1.05, (0.95, 1.05), None), (0.95, (0.95, 1.05), None), (4.9, (3.0, 5.0), True)])
-def test_the_rule_is_seldom_wrong(n: int, noise: float, true: float, band: tuple[float, float], truth: bool | None):
+@pytest.mark.parametrize(
+    ("true", "band", "truth"),
+    [
+        (1.0, (1.05, np.inf), False),
+        (1.05, (1.05, np.inf), None),
+        (1.05, (-np.inf, 1.05), None),
+        (1.0, (0.95, 1.05), True),
+        (1.05, (0.95, 1.05), None),
+        (0.95, (0.95, 1.05), None),
+        (4.9, (3.0, 5.0), True),
+    ],
+)
+def test_the_rule_is_seldom_wrong(
+    n: int, noise: float, true: float, band: tuple[float, float], truth: bool | None
+):
     """None: on the line itself, where each decision counts as wrong."""
-    found = rates(ratio(made_up(noise), true), lambda interval: decided(inside(interval, *band)), truth, n)
+    found = rates(
+        ratio(made_up(noise), true), lambda interval: decided(inside(interval, *band)), truth, n
+    )
     assert found.wrong <= WRONG_BY_CHANCE
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4])
 def test_of_fewer_than_five_processes_nothing_is_decided(n: int):
-    assert rates(ratio(made_up(0.02), 9.0), lambda interval: decided(inside(interval, 1.0, 2.0)), False, n, trials=20).decided == 0
+    assert (
+        rates(
+            ratio(made_up(0.02), 9.0),
+            lambda interval: decided(inside(interval, 1.0, 2.0)),
+            False,
+            n,
+            trials=20,
+        ).decided
+        == 0
+    )
 
 
-@pytest.mark.parametrize(("true", "band"), [
-    (1.05 * 1.2, (1.05, np.inf)), (1.05 / 1.2, (1.05, np.inf)), (5 * 1.2, (3.0, 5.0)), (3 / 1.2, (3.0, 5.0))])
+@pytest.mark.parametrize(
+    ("true", "band"),
+    [
+        (1.05 * 1.2, (1.05, np.inf)),
+        (1.05 / 1.2, (1.05, np.inf)),
+        (5 * 1.2, (3.0, 5.0)),
+        (3 / 1.2, (3.0, 5.0)),
+    ],
+)
 def test_a_fifth_beyond_the_band_is_decided(true: float, band: tuple[float, float]):
-    found = rates(ratio(made_up(0.05), true), lambda interval: decided(inside(interval, *band)), band[0] <= true <= band[1], 5)
+    found = rates(
+        ratio(made_up(0.05), true),
+        lambda interval: decided(inside(interval, *band)),
+        band[0] <= true <= band[1],
+        5,
+    )
     assert found.decided >= 0.90 and found.wrong <= WRONG_BY_CHANCE
 
 
 @pytest.mark.parametrize("n", PROCESSES)
 @pytest.mark.parametrize("machine", ["zen-4-b312e3a0", "zen-3-a9ae1af8"])
-def test_measured_processes_drawn_again_and_compared_with_themselves_differ_seldom(n: int, machine: str):
+def test_measured_processes_drawn_again_and_compared_with_themselves_differ_seldom(
+    n: int, machine: str
+):
     frame = newest(Store(ROOT / "data").load(machine, "stlb_cliff"))
     frame = frame[frame["kernel"] == "page_chase"]
     processes = drawn_again(frame, ["layout", "order", "lines"])
     for band in ((1.0, np.inf), (-np.inf, 1.0)):
-        found = rates(ratio(processes, 1.0), lambda interval, band=band: decided(inside(interval, *band)), None, n)
+        found = rates(
+            ratio(processes, 1.0),
+            lambda interval, band=band: decided(inside(interval, *band)),
+            None,
+            n,
+        )
         assert found.wrong <= WRONG_BY_CHANCE
 
 
 @pytest.mark.parametrize("n", [5, 9])
 @pytest.mark.parametrize("among", [2, 7])
 def test_the_best_of_several_is_held_to_more(n: int, among: int):
-    """Without a gain anywhere, the best of several gains says "above 1" no more often than one may; uncorrected it does."""
-    def best(random: np.random.Generator, n: int) -> Interval:
-        return max((ratio(made_up(0.05), 1.0)(random, n) for _ in range(among)), key=lambda gain: gain.value)
+    """Without a gain anywhere, the best of several gains says "above 1" no more often than one may;
+    uncorrected it does."""
 
-    corrected, plain = (rates(best, lambda gain, among=k: decided(inside(gain, 1.0, among=among)), None, n) for k in (among, 1))
+    def best(random: np.random.Generator, n: int) -> Interval:
+        return max(
+            (ratio(made_up(0.05), 1.0)(random, n) for _ in range(among)),
+            key=lambda gain: gain.value,
+        )
+
+    corrected, plain = (
+        rates(best, lambda gain, among=k: decided(inside(gain, 1.0, among=among)), None, n)
+        for k in (among, 1)
+    )
     assert corrected.wrong <= WRONG_BY_CHANCE
     assert among < 7 or plain.wrong > corrected.wrong
 
 
 def two_modes(slow: float, factor: float = 1.8, noise: float = 0.03) -> Processes:
-    """Processes of which a share below a half takes so many times as long; their median lies among the others and is made 1."""
+    """Processes of which a share below a half takes so many times as long; their median lies among
+    the others and is made 1."""
     median = np.exp(noise * ndtri(0.5 / (1 - slow)))
-    return lambda random, n: np.exp(noise * random.standard_normal(n)) * np.where(random.random(n) < slow, factor, 1) / median
+    return lambda random, n: (
+        np.exp(noise * random.standard_normal(n))
+        * np.where(random.random(n) < slow, factor, 1)
+        / median
+    )
 
 
 def heavy_tails(noise: float = 0.03) -> Processes:
     return lambda random, n: np.exp(noise * random.standard_t(1.5, n))
 
 
-PROCESSES_OF = {"lognormal": made_up(0.05), "two modes": two_modes(0.25), "two modes, nearly even": two_modes(0.45), "heavy": heavy_tails()}
+PROCESSES_OF = {
+    "lognormal": made_up(0.05),
+    "two modes": two_modes(0.25),
+    "two modes, nearly even": two_modes(0.45),
+    "heavy": heavy_tails(),
+}
 
 
 @pytest.mark.parametrize("n", PROCESSES)
 @pytest.mark.parametrize("together", [1, 2, 8])
 @pytest.mark.parametrize("noise", PROCESSES_OF)
-def test_of_several_that_all_have_to_hold_any_may_refute_and_seldom_does_by_chance(noise: str, together: int, n: int):
+def test_of_several_that_all_have_to_hold_any_may_refute_and_seldom_does_by_chance(
+    noise: str, together: int, n: int
+):
     def several(random: np.random.Generator, n: int) -> list[Interval]:
         return [ratio(PROCESSES_OF[noise], 1.05)(random, n) for _ in range(together)]
 
-    found = rates(several, lambda gains: decided([inside(gain, most=1.05) for gain in gains]), None, n)
+    found = rates(
+        several, lambda gains: decided([inside(gain, most=1.05) for gain in gains]), None, n
+    )
     assert found.wrong <= WRONG_BY_CHANCE
 
 
 @pytest.mark.parametrize("together", [2, 8])
 @pytest.mark.parametrize(("most", "truth"), [(1.05 * 1.2, True), (1.05 / 1.2, False)])
-def test_several_a_fifth_inside_or_outside_their_band_are_decided(together: int, most: float, truth: bool):
+def test_several_a_fifth_inside_or_outside_their_band_are_decided(
+    together: int, most: float, truth: bool
+):
     def several(random: np.random.Generator, n: int) -> list[Interval]:
         return [ratio(made_up(0.05), 1.05)(random, n) for _ in range(together)]
 
-    found = rates(several, lambda gains: decided([inside(gain, most=most) for gain in gains]), truth, 5)
+    found = rates(
+        several, lambda gains: decided([inside(gain, most=most) for gain in gains]), truth, 5
+    )
     assert found.decided >= 0.90 and found.wrong <= WRONG_BY_CHANCE
 
 

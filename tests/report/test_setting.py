@@ -1,4 +1,5 @@
-"""The blocks at the two ends of a chapter's page: earlier kernels, the machine's own words, the parameters of the run."""
+"""The blocks at the two ends of a chapter's page: earlier kernels, the machine's own words, the
+parameters of the run."""
 
 from __future__ import annotations
 
@@ -29,27 +30,41 @@ def analysis(frame: pd.DataFrame, about: About | None = None) -> Analysis:
     return Chapter(frame, about or About(STATED.host()))
 
 
-FOUR = rows({"repeat": 0}, {"repeat": 1, "started_at": "2025-02-01T00:00:00Z"}, {"repeat": 0, "pages": "2m", "lines": 1 << 20},
-            {"lines": 4096, "pages": "64k", "wall_ns": 6e10})
+FOUR = rows(
+    {"repeat": 0},
+    {"repeat": 1, "started_at": "2025-02-01T00:00:00Z"},
+    {"repeat": 0, "pages": "2m", "lines": 1 << 20},
+    {"lines": 4096, "pages": "64k", "wall_ns": 6e10},
+)
 
 
 GIB = 1 << 30
 
 
-@pytest.mark.parametrize(("kernel", "row", "says", "is_high"), [
-    ("page_chase", {"working_set_bytes": GIB}, True, True),
-    ("page_chase", {"working_set_bytes": 256 << 20}, True, False),
-    ("page_chase", {"working_set_bytes": GIB, "pages": "2m"}, True, False),
-    ("page_chase", {"working_set_bytes": GIB, "layout": "packed"}, True, False),
-    ("page_chase", {"working_set_bytes": GIB, "measures": 2}, False, False),
-    ("page_gather", {"working_set_bytes": GIB}, False, False)])
+@pytest.mark.parametrize(
+    ("kernel", "row", "says", "is_high"),
+    [
+        ("page_chase", {"working_set_bytes": GIB}, True, True),
+        ("page_chase", {"working_set_bytes": 256 << 20}, True, False),
+        ("page_chase", {"working_set_bytes": GIB, "pages": "2m"}, True, False),
+        ("page_chase", {"working_set_bytes": GIB, "layout": "packed"}, True, False),
+        ("page_chase", {"working_set_bytes": GIB, "measures": 2}, False, False),
+        ("page_gather", {"working_set_bytes": GIB}, False, False),
+    ],
+)
 def test_rows_of_an_earlier_version_of_a_kernel_say_so_at_the_head_of_their_page(
-        tmp_path, monkeypatch, kernel: str, row: dict, says: bool, is_high: bool):
+    tmp_path, monkeypatch, kernel: str, row: dict, says: bool, is_high: bool
+):
     (tmp_path / "page_chase.c").write_text("/* why */\n#define MEASURES 2\n")
     (tmp_path / "page_gather.c").write_text("int main;\n")
     monkeypatch.setattr(build, "KERNELS", tmp_path)
     head = setting.earlier_kernels(rows({"kernel": kernel, **row}, {"kernel": "page_gather"}))
-    assert (bool(head), f"`{kernel}`" in head, "1.5" in head, "page_gather" in head) == (says, says, is_high, False)
+    assert (bool(head), f"`{kernel}`" in head, "1.5" in head, "page_gather" in head) == (
+        says,
+        says,
+        is_high,
+        False,
+    )
 
 
 def test_a_machines_own_words_are_no_markup():
@@ -66,13 +81,26 @@ def test_without_rows_nothing_is_said_to_be_measured():
 def test_a_page_shows_the_parameters_that_it_was_run_with(tmp_path):
     path = tmp_path / "strides.ipynb"
     notebook = nbformat.read(ROOT / "book" / "strides.ipynb", 4)
-    injected = nbformat.v4.new_code_cell("# Parameters\nminutes = 0.0\n", metadata={"tags": ["injected-parameters"]})
+    injected = nbformat.v4.new_code_cell(
+        "# Parameters\nminutes = 0.0\n", metadata={"tags": ["injected-parameters"]}
+    )
     notebook.cells.insert(3, injected)
     nbformat.write(notebook, path)
-    given = parameters.check("strides", {"machine": "this", "minutes": 0.0, "max_working_set": "1GiB"})
+    given = parameters.check(
+        "strides", {"machine": "this", "minutes": 0.0, "max_working_set": "1GiB"}
+    )
     publish.show_given(path, given)
     cells = nbformat.read(path, 4).cells
     names: dict = {}
-    exec(next(cell.source for cell in cells if "parameters" in cell.metadata.get("tags", [])), names)
-    assert {name: names[name] for name in given} == given and injected.source not in [cell.source for cell in cells]
-    assert all("  # " in line for line in next(cell.source for cell in cells if "parameters" in cell.metadata["tags"]).splitlines())
+    exec(
+        next(cell.source for cell in cells if "parameters" in cell.metadata.get("tags", [])), names
+    )
+    assert {name: names[name] for name in given} == given and injected.source not in [
+        cell.source for cell in cells
+    ]
+    assert all(
+        "  # " in line
+        for line in next(
+            cell.source for cell in cells if "parameters" in cell.metadata["tags"]
+        ).splitlines()
+    )

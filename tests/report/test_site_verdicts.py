@@ -1,4 +1,5 @@
-"""The built site against its own verdicts: no printed interval, count or sentence contradicts the verdict it stands beside or speaks of."""
+"""The built site against its own verdicts: no printed interval, count or sentence contradicts the
+verdict it stands beside or speaks of."""
 
 from __future__ import annotations
 
@@ -17,34 +18,82 @@ from experiments.overview import CHAPTERS
 from experiments.overview.judged import name_of
 
 PAGES = [*map(name_of, CHAPTERS), "scorecard"]
-# A sentence of the site, the claim that it speaks of, and the verdicts, or reasons of an undecided one, with which it cannot stand.
-# Whoever rewrites such a sentence rewrites its row.
+# A sentence of the site, the claim that it speaks of, and the verdicts, or reasons of an undecided
+# one, with which it cannot stand. Whoever rewrites such a sentence rewrites its row.
 SENTENCES = [
     (r"The second step is one of misses", "every-access-misses-past-capacity", {"fails"}),
-    (r"The time keeps rising after that, because walks get more expensive", "climbs-at-a-gibibyte", {"fails"}),
-    (r"a tenth of the rise is done at .* and nine tenths at", "step-not-slow-degradation", {"no-step"}),
+    (
+        r"The time keeps rising after that, because walks get more expensive",
+        "climbs-at-a-gibibyte",
+        {"fails"},
+    ),
+    (
+        r"a tenth of the rise is done at .* and nine tenths at",
+        "step-not-slow-degradation",
+        {"no-step"},
+    ),
     (r"a sharp step does not prove full associativity", "sharp-so-associative", {"holds"}),
     (r"the same lines on a 64th of the pages, slows by 0\.\d ns", "capacity-alone", {"fails"}),
-    (r"Past it every access misses the first-level TLB", "first-level-ceiling-at-256-kib", {"fails"}),
-    (r"eight page-table entries share a line, and here they are used one after the other", "sequential-order-warms-the-walker", {"fails"}),
+    (
+        r"Past it every access misses the first-level TLB",
+        "first-level-ceiling-at-256-kib",
+        {"fails"},
+    ),
+    (
+        r"eight page-table entries share a line, and here they are used one after the other",
+        "sequential-order-warms-the-walker",
+        {"fails"},
+    ),
     (r"It is cache-set conflicts", "slowdown-512-to-4k-is-tlb", {"holds"}),
-    (r"1\.00 page walks per load at a stride of 4,096 bytes", "every-page-stride-misses", {"fails"}),
-    (r"a load at 8 KiB takes 0\.\d+ times as long as at 4 KiB", "wider-strides-are-slower", {"holds"}),
+    (
+        r"1\.00 page walks per load at a stride of 4,096 bytes",
+        "every-page-stride-misses",
+        {"fails"},
+    ),
+    (
+        r"a load at 8 KiB takes 0\.\d+ times as long as at 4 KiB",
+        "wider-strides-are-slower",
+        {"holds"},
+    ),
     (r"a prefetch hides the translation as well as the data", "prefetch-walks", {"fails"}),
-    (r"a hop on 4 KiB pages takes [\d.]+ ns, [\d.]+x as fast as without prefetches", "prefetch-walks", {"fails"}),
-    (r"partitioning on 4 KiB pages gains more than larger pages alone", "join-partitions-first", {"fails"}),
+    (
+        r"a hop on 4 KiB pages takes [\d.]+ ns, [\d.]+x as fast as without prefetches",
+        "prefetch-walks",
+        {"fails"},
+    ),
+    (
+        r"partitioning on 4 KiB pages gains more than larger pages alone",
+        "join-partitions-first",
+        {"fails"},
+    ),
     (r"splintered by the host", "entry-spans-large-page", {"holds", "fails", "cannot tell"}),
     (r"the process switch did not empty the TLB", "switch-flushes-walk-caches", {"holds"}),
-    (r"An effect of the stream on walks was not found", "neighbours-evict-the-table", {"holds", "fails"}),
+    (
+        r"An effect of the stream on walks was not found",
+        "neighbours-evict-the-table",
+        {"holds", "fails"},
+    ),
     (r"is the walks that refill the TLB", "page-management-slows-a-loop", {"fails"}),
     (r"this kernel does not copy the huge page", "cow-copies-2-mib", {"holds"}),
-    (r"times as much memory on huge pages as on base pages", "sparse-small-allocations-hurt", {"fails"}),
+    (
+        r"times as much memory on huge pages as on base pages",
+        "sparse-small-allocations-hurt",
+        {"fails"},
+    ),
     (r"khugepaged collapses \d+% within", "thp-promotes-in-background", {"fails"}),
     (r"intervals of the difference contain zero", "containers-add-nothing", {"fails"}),
-    (r"While it saves, its slowest write in a thousand takes 0\.\d+ to", "redis-latency-after-fork", {"holds"}),
+    (
+        r"While it saves, its slowest write in a thousand takes 0\.\d+ to",
+        "redis-latency-after-fork",
+        {"holds"},
+    ),
     (r"A profiler has no bar for page walks", "walks-hide-from-profilers", {"fails"}),
     (r"A profiler has no line for it", "walks-hide-from-profilers", {"fails"}),
-    (r"If each of 64 threads has its own part, a read is [\d.]+", "per-thread-sharding-gains", {"fails"}),
+    (
+        r"If each of 64 threads has its own part, a read is [\d.]+",
+        "per-thread-sharding-gains",
+        {"fails"},
+    ),
     (r"The difference is real", "fault-difference-is-significant", {"fails"}),
     (r"Faults are not the kernel.s only walks", "kernel-walks-elsewhere-too", {"fails"}),
     (r"Neither fullest bucket holds half", "mode-holds-most-faults", {"holds"}),
@@ -60,7 +109,9 @@ SENTENCES = [
 @cache
 def verdicts(site: Path) -> dict[str, Row]:
     """By claim, as its chapter's page prints it."""
-    return {row.claim: row for page in PAGES[:-1] for row in rows(soup(site / "book" / f"{page}.html"))}
+    return {
+        row.claim: row for page in PAGES[:-1] for row in rows(soup(site / "book" / f"{page}.html"))
+    }
 
 
 @cache
@@ -73,7 +124,9 @@ def prose(page: Path) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_no_printed_interval_contradicts_its_verdict_and_each_undecided_one_says_why(site: Path, page: str):
+def test_no_printed_interval_contradicts_its_verdict_and_each_undecided_one_says_why(
+    site: Path, page: str
+):
     found = rows(soup(site / "book" / f"{page}.html"))
     assert found and (page != "scorecard" or any(row.effects for row in found))
     assert [f"{row.claim}: {why}" for row in found for why in row.contradictions()] == []
@@ -82,38 +135,66 @@ def test_no_printed_interval_contradicts_its_verdict_and_each_undecided_one_says
 def test_the_scorecard_counts_what_it_shows(site: Path):
     page = site / "book" / "scorecard.html"
     words = Counter(row.verdict for row in rows(soup(page)))
-    (lead,) = re.findall(r"We tested (\d+) published claims on this machine .*?: (.*?)\.", prose(page))
+    (lead,) = re.findall(
+        r"We tested (\d+) published claims on this machine .*?: (.*?)\.", prose(page)
+    )
     whole, *parts = map(int, re.findall(r"\b\d+\b", " ".join(lead)))
     assert (whole, Counter(parts)) == (words.total(), Counter(words.values()))
 
 
 def test_the_scorecard_says_what_the_chapters_say(site: Path):
     known = verdicts(site)
-    found = {row.claim: (row.verdict, row.reason) for row in rows(soup(site / "book" / "scorecard.html"))}
+    found = {
+        row.claim: (row.verdict, row.reason) for row in rows(soup(site / "book" / "scorecard.html"))
+    }
     assert found == {id: (row.verdict, row.reason) for id, row in known.items()}
 
 
 @pytest.mark.parametrize(("sentence", "claim", "impossible"), SENTENCES)
-def test_no_sentence_contradicts_the_verdict_that_it_speaks_of(site: Path, sentence: str, claim: str, impossible: set[str]):
+def test_no_sentence_contradicts_the_verdict_that_it_speaks_of(
+    site: Path, sentence: str, claim: str, impossible: set[str]
+):
     """Also that the sentence is there: else its row holds nothing."""
-    saying = [page for page in [*PAGES, "index"] if re.search(sentence, prose(site / "book" / f"{page}.html"))]
+    saying = [
+        page
+        for page in [*PAGES, "index"]
+        if re.search(sentence, prose(site / "book" / f"{page}.html"))
+    ]
     assert saying, "no page says so; correct this row or remove it"
     row = verdicts(site)[claim]
-    assert not impossible & {row.verdict, row.reason}, f"{', '.join(saying)}: the claim's verdict is {row.verdict!r} ({row.reason})"
+    assert not impossible & {row.verdict, row.reason}, (
+        f"{', '.join(saying)}: the claim's verdict is {row.verdict!r} ({row.reason})"
+    )
 
 
 def shown(verdict: str, reason: str, interval: str, ends: tuple[str, str, str, str]) -> Row:
-    attributes = " ".join(f'data-{name}="{end}"' for name, end in zip(("low", "high", "least", "most"), ends, strict=True))
-    page = (f'<table class="tlb-verdicts"><tr id="claim-a"><td><span class="tlb-verdict" data-reason="{reason}">{verdict}</span><small>'
-            f'Interval <span class="tlb-effect" {attributes}>{interval}</span>. Not decided: so.</small></td></tr></table>')
+    attributes = " ".join(
+        f'data-{name}="{end}"'
+        for name, end in zip(("low", "high", "least", "most"), ends, strict=True)
+    )
+    page = (
+        f'<table class="tlb-verdicts"><tr id="claim-a"><td><span class="tlb-verdict" data-reason="{reason}">{verdict}</span><small>'
+        f'Interval <span class="tlb-effect" {attributes}>{interval}</span>. Not decided: so.</small></td></tr></table>'
+    )
     return rows(BeautifulSoup(page, "html.parser"))[0]
 
 
-@pytest.mark.parametrize(("verdict", "reason", "ends", "is_sound"), [
-    ("holds", "", ("1.5", "1.6", "1", "2"), True), ("holds", "", ("1.5", "2.1", "1", "2"), False),
-    ("fails", "", ("2.1", "2.2", "1", "2"), True), ("fails", "", ("1.9", "2.2", "1", "2"), False),
-    ("cannot tell", "crosses", ("1.9", "2.2", "1", "2"), True), ("cannot tell", "", ("1.9", "2.2", "1", "2"), False),
-    ("cannot tell", "crosses", ("2.1", "2.2", "1", "2"), False), ("cannot tell", "few", ("2.1", "2.2", "1", "2"), True),
-    ("cannot tell", "bistable", ("1.5", "1.6", "1", ""), False), ("cannot tell", "widened", ("1.5", "1.6", "1", ""), True)])
+@pytest.mark.parametrize(
+    ("verdict", "reason", "ends", "is_sound"),
+    [
+        ("holds", "", ("1.5", "1.6", "1", "2"), True),
+        ("holds", "", ("1.5", "2.1", "1", "2"), False),
+        ("fails", "", ("2.1", "2.2", "1", "2"), True),
+        ("fails", "", ("1.9", "2.2", "1", "2"), False),
+        ("cannot tell", "crosses", ("1.9", "2.2", "1", "2"), True),
+        ("cannot tell", "", ("1.9", "2.2", "1", "2"), False),
+        ("cannot tell", "crosses", ("2.1", "2.2", "1", "2"), False),
+        ("cannot tell", "few", ("2.1", "2.2", "1", "2"), True),
+        ("cannot tell", "bistable", ("1.5", "1.6", "1", ""), False),
+        ("cannot tell", "widened", ("1.5", "1.6", "1", ""), True),
+    ],
+)
 def test_a_contradiction_is_found(verdict: str, reason: str, ends: tuple, is_sound: bool):
-    assert (shown(verdict, reason, f"{ends[0]} to {ends[1]}", ends).contradictions() == []) is is_sound
+    assert (
+        shown(verdict, reason, f"{ends[0]} to {ends[1]}", ends).contradictions() == []
+    ) is is_sound

@@ -1,4 +1,5 @@
-"""The text of each chapter on the published machines, as a person reads it in review: tests/snapshots/CHAPTER@MACHINE.md.
+"""The text of each chapter on the published machines, as a person reads it in review:
+tests/snapshots/CHAPTER@MACHINE.md.
 
 TLB_ACCEPT=1 writes them. The reference machine's is the committed notebook.
 """
@@ -32,7 +33,9 @@ def path(chapter: str, machine: str) -> Path:
 
 
 @pytest.mark.endurance
-@pytest.mark.parametrize("machine", [name for name in STORE.machines() if name != STORE.reference()])
+@pytest.mark.parametrize(
+    "machine", [name for name in STORE.machines() if name != STORE.reference()]
+)
 @pytest.mark.parametrize("chapter", CHAPTER_NAMES)
 def test_a_page_says_of_a_machine_what_its_snapshot_says(chapter: str, machine: str):
     if not has_rows(chapter, machine):

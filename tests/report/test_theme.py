@@ -37,15 +37,24 @@ def test_every_colour_is_seen_on_paper_and_at_night(colour):
 EYES = {
     "any": np.eye(3),
     "without long cones": [
-        [0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
     "without medium cones": [
-        [0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ],
 }
 
 
 def lab(rgb: np.ndarray) -> np.ndarray:
     """CIE L*a*b* of linear sRGB, white D65."""
-    xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]) @ rgb
+    xyz = (
+        np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+        @ rgb
+    )
     ratio = np.clip(xyz / [0.9505, 1.0, 1.089], 0, None)
     f = np.where(ratio > 216 / 24389, np.cbrt(ratio), (24389 / 27 * ratio + 16) / 116)
     return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
@@ -56,5 +65,6 @@ def lab(rgb: np.ndarray) -> np.ndarray:
 def test_series_colours_differ_for_every_eye(eye, scheme):
     colours = [colour if scheme == "light" else dark(colour, "stroke") for colour in render.PALETTE]
     seen = [lab(np.clip(EYES[eye] @ linear(colour), 0, 1)) for colour in colours]
-    # A difference of 2.3 is just noticeable between patches side by side; thin lines need several times that.
+    # A difference of 2.3 is just noticeable between patches side by side; thin lines need several
+    # times that.
     assert min(np.linalg.norm(a - b) for a, b in itertools.combinations(seen, 2)) > 15

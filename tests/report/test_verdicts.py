@@ -44,7 +44,9 @@ def claims(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     made = ModuleType("a_chapter")
 
     def largest_is_small(a: Analysis, most: float = 5.0) -> Answer:
-        return bool(a.frame["ns"].max() < most), f"The largest is {a.frame['ns'].max():.0f}, of {most:.0f} `at most`."
+        return bool(
+            a.frame["ns"].max() < most
+        ), f"The largest is {a.frame['ns'].max():.0f}, of {most:.0f} `at most`."
 
     def nobody_knows(a: Analysis) -> Answer:
         return Undecided("ambiguous"), "The interval spans the line."
@@ -61,11 +63,25 @@ def claims(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return made
 
 
-def test_a_predicate_is_a_verdict_and_what_is_lacking_cannot_be_told_or_tested(claims: ModuleType, a: Analysis):
+def test_a_predicate_is_a_verdict_and_what_is_lacking_cannot_be_told_or_tested(
+    claims: ModuleType, a: Analysis
+):
     found = verdicts(claims, a)
-    assert [verdict.verdict for verdict in found] == ["holds", "cannot tell", "not testable here", "cannot tell"]
-    assert [verdict.reason for verdict in found] == ["", "ambiguous", "", "too-few-points"] and found[1].why == UNDECIDED["ambiguous"]
-    assert found[0].evidence == "The largest is 3, of 5 `at most`." and all("in a test" in one.evidence for one in found[2:])
+    assert [verdict.verdict for verdict in found] == [
+        "holds",
+        "cannot tell",
+        "not testable here",
+        "cannot tell",
+    ]
+    assert [verdict.reason for verdict in found] == [
+        "",
+        "ambiguous",
+        "",
+        "too-few-points",
+    ] and found[1].why == UNDECIDED["ambiguous"]
+    assert found[0].evidence == "The largest is 3, of 5 `at most`." and all(
+        "in a test" in one.evidence for one in found[2:]
+    )
 
 
 # --- a sentence of claims.csv
@@ -74,7 +90,9 @@ QUOTED = "walk-60-to-250-cycles"
 
 
 def of_a_sentence(module: ModuleType, low: float, high: float, coverage: float = 1.0) -> Claim:
-    """The claim on a sentence whose band is 60 to 250, as a module's predicate judges such an interval."""
+    """The claim on a sentence whose band is 60 to 250, as a module's predicate judges such an
+    interval."""
+
     def costs(a: Analysis, band: Band) -> Answer:
         return inside(Interval((low + high) / 2, low, high, coverage), *band), f"Of {band}."
 
@@ -84,34 +102,55 @@ def of_a_sentence(module: ModuleType, low: float, high: float, coverage: float =
     return room.REGISTRY[QUOTED]
 
 
-def test_a_sentence_of_the_file_brings_its_source_its_words_and_its_band(claims: ModuleType, a: Analysis):
+def test_a_sentence_of_the_file_brings_its_source_its_words_and_its_band(
+    claims: ModuleType, a: Analysis
+):
     found, row = of_a_sentence(claims, 100, 200), statements()[QUOTED]
     assert (found.source, found.says) == (row.source, f"“{row.quote}”") and row.band == (60, 250)
-    assert [judge(of_a_sentence(claims, *bounds), a).verdict for bounds in ((100, 200), (300, 400), (200, 300))] == [
-        "holds", "fails", "cannot tell"]
-    assert judge(found, a, band=(0, 100)).verdict == "cannot tell" and judge(found, a, band=(0, 99)).verdict == "fails"
+    assert [
+        judge(of_a_sentence(claims, *bounds), a).verdict
+        for bounds in ((100, 200), (300, 400), (200, 300))
+    ] == ["holds", "fails", "cannot tell"]
+    assert (
+        judge(found, a, band=(0, 100)).verdict == "cannot tell"
+        and judge(found, a, band=(0, 99)).verdict == "fails"
+    )
     assert verdicts(claims, a, costs={"band": (0, 99)})[-1].verdict == "fails"
 
 
 def test_an_effect_is_kept_beside_the_verdict_that_it_gave(claims: ModuleType, a: Analysis):
-    assert judge(of_a_sentence(claims, 100, 200), a).effects == (inside(Interval(150, 100, 200), 60, 250),)
+    assert judge(of_a_sentence(claims, 100, 200), a).effects == (
+        inside(Interval(150, 100, 200), 60, 250),
+    )
     assert judge(of_a_sentence(claims, 100, 200, coverage=0.875), a).verdict == "cannot tell"
     assert verdicts(claims, a)[0].effects == ()
 
 
-def test_what_was_timed_on_an_emulator_is_no_processors_and_what_was_not_timed_stays(claims: ModuleType):
-    emulated = Analysis(pd.DataFrame({"ns": [1.0, 2.0, 3.0]}), About(Stated(hypervisor="qemu-tcg").host()))
+def test_what_was_timed_on_an_emulator_is_no_processors_and_what_was_not_timed_stays(
+    claims: ModuleType,
+):
+    emulated = Analysis(
+        pd.DataFrame({"ns": [1.0, 2.0, 3.0]}), About(Stated(hypervisor="qemu-tcg").host())
+    )
     told = judge(of_a_sentence(claims, 100, 200), emulated)
     assert (told.verdict, told.effects) == ("not testable here", ())
     assert REASONS["emulated"].sentence.removesuffix(".") in told.evidence
     assert verdicts(claims, emulated)[0].verdict == "holds"
 
 
-@pytest.mark.parametrize(("code", "stated", "applies"), [
-    ("two-dimensions", {}, False), ("two-dimensions", {"hypervisor": "kvm"}, True), ("bare-metal", {}, False),
-    ("bare-metal", {"hypervisor": "kvm"}, True), ("no-pmu", {}, True)])
+@pytest.mark.parametrize(
+    ("code", "stated", "applies"),
+    [
+        ("two-dimensions", {}, False),
+        ("two-dimensions", {"hypervisor": "kvm"}, True),
+        ("bare-metal", {}, False),
+        ("bare-metal", {"hypervisor": "kvm"}, True),
+        ("no-pmu", {}, True),
+    ],
+)
 def test_an_obstacle_makes_a_claim_untestable_before_its_predicate_runs(
-        claims: ModuleType, monkeypatch: pytest.MonkeyPatch, code: str, stated: dict, applies: bool):
+    claims: ModuleType, monkeypatch: pytest.MonkeyPatch, code: str, stated: dict, applies: bool
+):
     found, row = of_a_sentence(claims, 100, 200), statements()[QUOTED]
     monkeypatch.setattr(room, "statements", lambda: {QUOTED: row._replace(obstacles=code)})
     told = judge(found, Analysis(pd.DataFrame(), About(Stated(**stated).host())))
@@ -123,14 +162,32 @@ def test_an_obstacle_makes_a_claim_untestable_before_its_predicate_runs(
 
 
 def table_of(*rows: tuple[str, str, str]) -> room.Html:
-    return verdict_table([Verdict(Claim("made-up", "boncz1999", says, table_of, None), verdict, evidence)
-                          for says, verdict, evidence in rows])  # type: ignore[arg-type]
+    return verdict_table(
+        [
+            Verdict(Claim("made-up", "boncz1999", says, table_of, None), verdict, evidence)
+            for says, verdict, evidence in rows
+        ]
+    )  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("bounds", "band", "truth"), [
-    ((2, 3), (1, 4), True), ((2, 3), (2, 3), True), ((0, 2), (1, 4), None), ((3, 5), (1, 4), None), ((0, 5), (1, 4), None),
-    ((5, 6), (1, 4), False), ((0, 0.5), (1, 4), False), ((2, 3), (1,), True), ((0, 0.5), (1,), False), ((0, 2), (1,), None)])
-def test_an_interval_is_inside_a_band_outside_it_or_spans_an_end(bounds: tuple, band: tuple, truth: bool | None):
+@pytest.mark.parametrize(
+    ("bounds", "band", "truth"),
+    [
+        ((2, 3), (1, 4), True),
+        ((2, 3), (2, 3), True),
+        ((0, 2), (1, 4), None),
+        ((3, 5), (1, 4), None),
+        ((0, 5), (1, 4), None),
+        ((5, 6), (1, 4), False),
+        ((0, 0.5), (1, 4), False),
+        ((2, 3), (1,), True),
+        ((0, 0.5), (1,), False),
+        ((0, 2), (1,), None),
+    ],
+)
+def test_an_interval_is_inside_a_band_outside_it_or_spans_an_end(
+    bounds: tuple, band: tuple, truth: bool | None
+):
     assert decided(inside(Interval(sum(bounds) / 2, *bounds), *band)) is truth
 
 
@@ -144,13 +201,26 @@ def test_what_was_chosen_from_several_is_held_to_more_before_it_is_believed():
 def test_of_several_that_hold_together_only_what_refutes_is_held_to_more():
     """A tenth of a tenth beyond the line: one alone is refuted by it, one of ten is not."""
     well, badly = inside(Interval(1.2, 1.02, 1.4), 1.0), inside(Interval(0.8, 0.6, 0.98), 1.0)
-    assert decided([well] * 10) is True and decided([badly]) is False and decided([well] * 9 + [badly]) is None
+    assert (
+        decided([well] * 10) is True
+        and decided([badly]) is False
+        and decided([well] * 9 + [badly]) is None
+    )
 
 
-@pytest.mark.parametrize(("values", "code", "number"), [
-    ((9.0,), "few", "5"), ((9.0, 9.1, 9.2), "few", "3"), ((1.5, 1.5, 1.6, 1.6), "few", "4"), ((1.8, 1.9, 2.0, 2.1, 2.2), "crosses", ""),
-    ((1.1, 1.1, 1.2, 2.3, 2.4, 2.5), "bistable", "")])
-def test_an_undecided_effect_says_why_and_how_many_processes_are_lacking(values: tuple, code: str, number: str):
+@pytest.mark.parametrize(
+    ("values", "code", "number"),
+    [
+        ((9.0,), "few", "5"),
+        ((9.0, 9.1, 9.2), "few", "3"),
+        ((1.5, 1.5, 1.6, 1.6), "few", "4"),
+        ((1.8, 1.9, 2.0, 2.1, 2.2), "crosses", ""),
+        ((1.1, 1.1, 1.2, 2.3, 2.4, 2.5), "bistable", ""),
+    ],
+)
+def test_an_undecided_effect_says_why_and_how_many_processes_are_lacking(
+    values: tuple, code: str, number: str
+):
     why = inside(median_interval(values), 1.0, 2.0).why_undecided()
     assert why is not None and why.code == code and number in why.text
     assert inside(median_interval([1.4, 1.5, 1.6, 1.5, 1.5]), 1.0, 2.0).why_undecided() is None
@@ -158,7 +228,9 @@ def test_an_undecided_effect_says_why_and_how_many_processes_are_lacking(values:
 
 def test_a_predicate_that_leaves_a_claim_open_says_why(claims: ModuleType, a: Analysis):
     for truth, error in ((None, TypeError), ([None], TypeError)):
-        found = Claim("made-up", "boncz1999", "Says.", lambda a, truth=truth: (truth, "Evidence."), None)
+        found = Claim(
+            "made-up", "boncz1999", "Says.", lambda a, truth=truth: (truth, "Evidence."), None
+        )
         with pytest.raises(error):
             judge(found, a)
     nothing = judge(Claim("made-up", "boncz1999", "Says.", lambda a: ([], "Evidence."), None), a)
@@ -168,13 +240,17 @@ def test_a_predicate_that_leaves_a_claim_open_says_why(claims: ModuleType, a: An
 
 
 def test_a_verdict_table_escapes_and_has_a_twin_in_words():
-    table = table_of(("flat < 8 MiB", "holds", "slope `0.02`"), (HOSTILE, "cannot tell", "no counters"))
+    table = table_of(
+        ("flat < 8 MiB", "holds", "slope `0.02`"), (HOSTILE, "cannot tell", "no counters")
+    )
     seen = Elements(table.markup)
     assert not {"script", "img"} & set(seen.tags)
     assert HOSTILE.replace("`", "") in "".join(seen.text).replace("`", "")
     assert seen.tags.count("tr") == 1 + 2 * 2 and "code" in seen.tags
     assert {value for name, value in seen.attributes if name == "class"} >= {
-        "tlb-verdict tlb-verdict-holds", "tlb-verdict tlb-verdict-unknown"}
+        "tlb-verdict tlb-verdict-holds",
+        "tlb-verdict tlb-verdict-unknown",
+    }
     assert table.text.splitlines()[0] == "HOLDS: flat < 8 MiB [slope `0.02`]"
     assert table._repr_mimebundle_()["text/plain"] == table.text
 
@@ -185,6 +261,13 @@ def test_what_is_beyond_any_measurement_here_can_be_unfolded_with_what_would_dec
     table = verdict_table([], [hostile, *beyond[1:]])
     seen = Elements(table.markup)
     text = "".join(seen.text)
-    assert seen.tags.count("li") == len(beyond) and not {"script", "img"} & set(seen.tags) and str(len(beyond)) in text
-    assert all(row.quote in text and row.note.replace("`", "") in text and row.note in table.text for row in beyond[1:])
+    assert (
+        seen.tags.count("li") == len(beyond)
+        and not {"script", "img"} & set(seen.tags)
+        and str(len(beyond)) in text
+    )
+    assert all(
+        row.quote in text and row.note.replace("`", "") in text and row.note in table.text
+        for row in beyond[1:]
+    )
     assert "tlb-beyond" not in verdict_table([]).markup

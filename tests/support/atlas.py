@@ -1,4 +1,5 @@
-"""A fleet that never was, as folders of data/: machines with a known truth, in the ledger's format, small enough to build often."""
+"""A fleet that never was, as folders of data/: machines with a known truth, in the ledger's format,
+small enough to build often."""
 
 from __future__ import annotations
 
@@ -24,95 +25,230 @@ SWEEP = tuple(round(2 ** (n / 2)) for n in range(8, 31))
 
 
 def chase(*kinds: str, sizes: tuple[int, ...] = (FAR,)) -> list[Point]:
-    return [Point(kernel="page_chase", pages=pages, layout=layout, lines=size, region_ms=1)
-            for size in sizes for pages in kinds for layout in ("spread", "packed")]
+    return [
+        Point(kernel="page_chase", pages=pages, layout=layout, lines=size, region_ms=1)
+        for size in sizes
+        for pages in kinds
+        for layout in ("spread", "packed")
+    ]
 
 
-def host(microarchitecture: str = "Zen 5", hypervisor: str = "kvm", kernel: str = "6.1.0", **changes: Any) -> Host:
-    return Stated(hypervisor=hypervisor, changes={"microarchitecture": microarchitecture, "cpu_model": f"Imaginary {microarchitecture}",
-                                                  "kernel_release": kernel} | changes).host()
+def host(
+    microarchitecture: str = "Zen 5", hypervisor: str = "kvm", kernel: str = "6.1.0", **changes: Any
+) -> Host:
+    return Stated(
+        hypervisor=hypervisor,
+        changes={
+            "microarchitecture": microarchitecture,
+            "cpu_model": f"Imaginary {microarchitecture}",
+            "kernel_release": kernel,
+        }
+        | changes,
+    ).host()
 
 
-def of(truth: Paged, points: list[Point], described: Host, repeats: int = 5, seed: int = 1, day: int = 1, measures: int = 1) -> list[bytes]:
+def of(
+    truth: Paged,
+    points: list[Point],
+    described: Host,
+    repeats: int = 5,
+    seed: int = 1,
+    day: int = 1,
+    measures: int = 1,
+) -> list[bytes]:
     """Lines of a ledger: a machine's processes in a state. Every seventh was disturbed."""
     rows = []
     for n, row in enumerate(truth.frame(points, repeats, seed).itertuples()):
         record = make_record(
-            kernel=row.kernel, pages=row.pages, layout=row.layout, lines=row.lines, region_ms=1, repeat=row.repeat, core_ghz=row.core_ghz,
-            ns_per_access=row.ns_per_access, batch_ns_per_access=[row.ns_per_access], state=hosts.state(described),
-            page_table_bytes=table_bytes(row.pages, 4096 * row.lines), noisy=("", "", "", "stolen", "", "", "uneven")[n % 7],
-            measures=measures, started_at=f"2025-02-{day:02}T12:{n // 60 % 60:02}:{n % 60:02}Z")
+            kernel=row.kernel,
+            pages=row.pages,
+            layout=row.layout,
+            lines=row.lines,
+            region_ms=1,
+            repeat=row.repeat,
+            core_ghz=row.core_ghz,
+            ns_per_access=row.ns_per_access,
+            batch_ns_per_access=[row.ns_per_access],
+            state=hosts.state(described),
+            page_table_bytes=table_bytes(row.pages, 4096 * row.lines),
+            noisy=("", "", "", "stolen", "", "", "uneven")[n % 7],
+            measures=measures,
+            started_at=f"2025-02-{day:02}T12:{n // 60 % 60:02}:{n % 60:02}Z",
+        )
         rows.append(lines.write(record, KERNEL)[1])
     return rows
 
 
 def odd_records() -> Iterator[Record]:
     """What a row may hold: everything, nothing, and the ends of each range."""
-    yield make_record(kernel="graph_walk", order="random", mode="plain", options=[["vertices", 2**53], ["per_hop", 0]],
-                      also={"p50_ns": -1.5e308, "mean_ns": 5e-324}, histogram=[Bin(-1.0, 1), Bin(0.1 + 0.2, 2**63 - 1)], steal_ms=0.0,
-                      measures=2, source="0123456789abcdef", compiler="cc 14", position=0, mapping_bytes=2**63 - 1, cpu_ns=0.5, fifo=1,
-                      page_table_bytes=0, seed=2**63 - 1, tries=100, noisy="spilled", engine="numba", counters={
-                          "walk": Counted(value=0.1, event="dtlb:u", running_percent=33.3), "stlb_hit": Counted(reason="no-pmu"),
-                          "core_cycles": Counted(reason="perf-denied", event="cycles:u")})
-    yield make_record(kernel="graph_walk", order="random", mode="plain", lines=1, repeat=2**63 - 1, page_table_bytes=None, steal_ms=None,
-                      core_ghz=0, started_at="1970-01-01T00:00:00Z", batch_ns_per_access=[1e-300, 1.7e308, 1 / 3])
-    yield make_record(kernel="graph_walk", stride_pages=2**20, stride_bytes=2**32, layout="alias", pages="1g", lines=2**20,
-                      started_at="9999-12-31T23:59:59Z", counters={"walk": Counted(value=-0.0)})
+    yield make_record(
+        kernel="graph_walk",
+        order="random",
+        mode="plain",
+        options=[["vertices", 2**53], ["per_hop", 0]],
+        also={"p50_ns": -1.5e308, "mean_ns": 5e-324},
+        histogram=[Bin(-1.0, 1), Bin(0.1 + 0.2, 2**63 - 1)],
+        steal_ms=0.0,
+        measures=2,
+        source="0123456789abcdef",
+        compiler="cc 14",
+        position=0,
+        mapping_bytes=2**63 - 1,
+        cpu_ns=0.5,
+        fifo=1,
+        page_table_bytes=0,
+        seed=2**63 - 1,
+        tries=100,
+        noisy="spilled",
+        engine="numba",
+        counters={
+            "walk": Counted(value=0.1, event="dtlb:u", running_percent=33.3),
+            "stlb_hit": Counted(reason="no-pmu"),
+            "core_cycles": Counted(reason="perf-denied", event="cycles:u"),
+        },
+    )
+    yield make_record(
+        kernel="graph_walk",
+        order="random",
+        mode="plain",
+        lines=1,
+        repeat=2**63 - 1,
+        page_table_bytes=None,
+        steal_ms=None,
+        core_ghz=0,
+        started_at="1970-01-01T00:00:00Z",
+        batch_ns_per_access=[1e-300, 1.7e308, 1 / 3],
+    )
+    yield make_record(
+        kernel="graph_walk",
+        stride_pages=2**20,
+        stride_bytes=2**32,
+        layout="alias",
+        pages="1g",
+        lines=2**20,
+        started_at="9999-12-31T23:59:59Z",
+        counters={"walk": Counted(value=-0.0)},
+    )
 
 
-def put(folder: Path, described: Host | None, ledger: list[bytes], quantities: dict[str, float | str] | None = None,
-        verdicts: dict[str, str] | None = None, measures: int = 1) -> Path:
-    """Writes a machine's folder. quantities: values of a profile, or the reasons for none; verdicts: words by claim; measures: of the
-    kernel that these are by."""
+def put(
+    folder: Path,
+    described: Host | None,
+    ledger: list[bytes],
+    quantities: dict[str, float | str] | None = None,
+    verdicts: dict[str, str] | None = None,
+    measures: int = 1,
+) -> Path:
+    """Writes a machine's folder. quantities: values of a profile, or the reasons for none;
+    verdicts: words by claim; measures: of the kernel that these are by."""
     folder.mkdir(parents=True, exist_ok=True)
     by_kernel: dict[str, list[bytes]] = {}
     for line in ledger:
         by_kernel.setdefault(json.loads(line)["record"]["kernel"], []).append(line)
-    Store(folder.parent).ask(folder.name, "stlb_cliff", [Record.model_validate(json.loads(line)["record"]).point for line in ledger])
+    Store(folder.parent).ask(
+        folder.name,
+        "stlb_cliff",
+        [Record.model_validate(json.loads(line)["record"]).point for line in ledger],
+    )
     for kernel, rows in by_kernel.items():
         with (folder / f"{kernel}.jsonl").open("ab") as file:
             file.write(b"".join(rows))
     if described:
         (folder / "machine.json").write_text(json.dumps(described.model_dump(mode="json")))
     if quantities is not None:
-        each = [Quantity(name=name, part="entries", words=name, unit="entries", **(
-            {"reason": value} if isinstance(value, str) else {"value": value, "low": value, "high": None, "coverage": 0.9375}))
-            for name, value in quantities.items()]
-        (folder / "translation.json").write_text(Profile(machine=folder.name, quantities=tuple(each)).model_dump_json())
+        each = [
+            Quantity(
+                name=name,
+                part="entries",
+                words=name,
+                unit="entries",
+                **(
+                    {"reason": value}
+                    if isinstance(value, str)
+                    else {"value": value, "low": value, "high": None, "coverage": 0.9375}
+                ),
+            )
+            for name, value in quantities.items()
+        ]
+        (folder / "translation.json").write_text(
+            Profile(machine=folder.name, quantities=tuple(each)).model_dump_json()
+        )
     if verdicts is not None:
         effect = Shown(value=1.0, low=0.9, high=None, least=None, most=2.0)
-        told = {claim: Judged(verdict=word, evidence="It is so.", effects=(effect,), reason="crosses" if word == "cannot tell" else "")
-                for claim, word in verdicts.items()}
-        (folder / "verdicts.json").write_text(Verdicts(data="", code="", chapters={"strides": told}, lacking={}, measures={
-            "strides": {"page_chase": measures}}).model_dump_json())
+        told = {
+            claim: Judged(
+                verdict=word,
+                evidence="It is so.",
+                effects=(effect,),
+                reason="crosses" if word == "cannot tell" else "",
+            )
+            for claim, word in verdicts.items()
+        }
+        (folder / "verdicts.json").write_text(
+            Verdicts(
+                data="",
+                code="",
+                chapters={"strides": told},
+                lacking={},
+                measures={"strides": {"page_chase": measures}},
+            ).model_dump_json()
+        )
     return folder
 
 
 def fleet(root: Path) -> Path:
-    """Six guests of a kind, of which one walks slowly; one guest under two kernels; one whose host splinters; a computer with whole pages
-    and a ledger of odd rows; rows that nothing describes."""
+    """Six guests of a kind, of which one walks slowly; one guest under two kernels; one whose host
+    splinters; a computer with whole pages and a ledger of odd rows; rows that nothing describes."""
     guest = host()
     for n in range(6):
         slow = 3.0 if n == 5 else 1.0
-        put(root / f"zen-5-0000000{n}", guest, of(Paged(walk_ns=(30 + n) * slow), chase("4k", "2m", "thp"), guest, seed=n),
-            {"entries_level_1": 64.0, "entries_level_2": 1536.0 + n, "walk_over_2_gib": (100.0 + n) * slow, "gain_2m": "pool-empty"},
-            {"one": ("holds", "fails")[n % 2], "two": "cannot tell", "three": "not testable here"})
+        put(
+            root / f"zen-5-0000000{n}",
+            guest,
+            of(Paged(walk_ns=(30 + n) * slow), chase("4k", "2m", "thp"), guest, seed=n),
+            {
+                "entries_level_1": 64.0,
+                "entries_level_2": 1536.0 + n,
+                "walk_over_2_gib": (100.0 + n) * slow,
+                "gain_2m": "pool-empty",
+            },
+            {"one": ("holds", "fails")[n % 2], "two": "cannot tell", "three": "not testable here"},
+        )
     late = host(kernel="6.9.0")
-    both = of(Paged(), chase("4k", "2m"), guest, day=1) + of(Paged(walk_ns=45), chase("4k", "2m"), late, day=2)
+    both = of(Paged(), chase("4k", "2m"), guest, day=1) + of(
+        Paged(walk_ns=45), chase("4k", "2m"), late, day=2
+    )
     under = put(root / "zen-5-000000ab", late, both, {"entries_level_2": 1600.0})
-    (under / f"machine-{hosts.state(guest)}.json").write_text(json.dumps(guest.model_dump(mode="json")))
+    (under / f"machine-{hosts.state(guest)}.json").write_text(
+        json.dumps(guest.model_dump(mode="json"))
+    )
     split = host("Zen 4", "vmware")
-    put(root / "zen-4-000000ee", split, of(Paged(splintered=True), chase("4k", "2m", sizes=SWEEP), split, repeats=3))
-    whole = host("Ice Lake server", "none", memory=split.memory.model_copy(update={"total_bytes": 512 * MIB}).model_dump())
+    put(
+        root / "zen-4-000000ee",
+        split,
+        of(Paged(splintered=True), chase("4k", "2m", sizes=SWEEP), split, repeats=3),
+    )
+    whole = host(
+        "Ice Lake server",
+        "none",
+        memory=split.memory.model_copy(update={"total_bytes": 512 * MIB}).model_dump(),
+    )
     odd = [lines.write(record, KERNEL)[1] for record in odd_records()]
-    put(root / "ice-lake-server-000000aa", whole, of(Paged(), chase("4k", "2m", sizes=SWEEP), whole, repeats=3) + odd, {}, {"one": "holds"})
+    put(
+        root / "ice-lake-server-000000aa",
+        whole,
+        of(Paged(), chase("4k", "2m", sizes=SWEEP), whole, repeats=3) + odd,
+        {},
+        {"one": "holds"},
+    )
     put(root / "cpu-00000000", None, of(Paged(), chase("4k"), guest, repeats=2))
     return root
 
 
 def large(root: Path, rows: int, machine_rows: int = 10_000) -> Path:
-    """An atlas of so many rows, as a fleet has them: 10,000 a machine, of three kernels, a few of them the chase over 2 GiB; of 50 rows one
-    was disturbed, and every tenth machine was measured under two Linux kernels."""
+    """An atlas of so many rows, as a fleet has them: 10,000 a machine, of three kernels, a few of
+    them the chase over 2 GiB; of 50 rows one was disturbed, and every tenth machine was measured
+    under two Linux kernels."""
     import numpy as np
     import pyarrow as pa
 
@@ -130,29 +266,72 @@ def large(root: Path, rows: int, machine_rows: int = 10_000) -> Path:
             lines = 2 ** rng.integers(6, 20, n)
             state = np.where((machine % 10 == 0) & (rng.random(n) < 0.5), "b" * 12, "a" * 12)
             columns = {
-                "machine": pa.DictionaryArray.from_arrays(machine.astype(np.int32), names).cast(pa.string()),
-                "microarchitecture": np.array(["zen-0", "zen-1", "zen-2", "zen-3", "zen-4"])[machine % 5],
-                "key": pa.array(rng.integers(0, 2**62, n)).cast(pa.string()), "state": state, "mode": np.full(n, ""),
-                "layout": rng.choice(["spread", "packed"], n), "pages": rng.choice(["4k", "2m", "thp", "64k"], n),
-                "order": rng.choice(["cycle", "random"], n, p=[0.9, 0.1]), "lines": lines, "working_set_bytes": 4096 * lines,
-                "stride_pages": np.ones(n, int), "ns_per_access": rng.lognormal(3, 1, n), "measures": np.ones(n, int),
-                "kernel_digest": np.full(n, KERNEL), "engine": np.full(n, "c"), "started_at": np.where(
-                    state == "b" * 12, "2025-03-01T00:00:00Z", "2025-02-01T00:00:00Z"),
-                "noisy": np.where(rng.random(n) < 0.02, "stolen", ""), "repeat": rng.integers(0, 5, n), "wall_ns": rng.random(n) * 1e9}
+                "machine": pa.DictionaryArray.from_arrays(machine.astype(np.int32), names).cast(
+                    pa.string()
+                ),
+                "microarchitecture": np.array(["zen-0", "zen-1", "zen-2", "zen-3", "zen-4"])[
+                    machine % 5
+                ],
+                "key": pa.array(rng.integers(0, 2**62, n)).cast(pa.string()),
+                "state": state,
+                "mode": np.full(n, ""),
+                "layout": rng.choice(["spread", "packed"], n),
+                "pages": rng.choice(["4k", "2m", "thp", "64k"], n),
+                "order": rng.choice(["cycle", "random"], n, p=[0.9, 0.1]),
+                "lines": lines,
+                "working_set_bytes": 4096 * lines,
+                "stride_pages": np.ones(n, int),
+                "ns_per_access": rng.lognormal(3, 1, n),
+                "measures": np.ones(n, int),
+                "kernel_digest": np.full(n, KERNEL),
+                "engine": np.full(n, "c"),
+                "started_at": np.where(
+                    state == "b" * 12, "2025-03-01T00:00:00Z", "2025-02-01T00:00:00Z"
+                ),
+                "noisy": np.where(rng.random(n) < 0.02, "stolen", ""),
+                "repeat": rng.integers(0, 5, n),
+                "wall_ns": rng.random(n) * 1e9,
+            }
             atlas.put(root, f"kernel={kernel}", [pa.table(columns)])
         for number in numbers:
             for state in ("a", "b") if number % 10 == 0 else ("a",):
-                described.append({
-                    "machine": f"zen-{number % 5}-{number:08x}", "microarchitecture": f"zen-{number % 5}", "state": 12 * state,
-                    "is_latest": state == "b" or number % 10 > 0, "cpu_model": f"Zen {number % 5}",
-                    "hypervisor": ("kvm", "none")[number % 2],
-                    "kernel_release": f"6.{state}", "base_page_bytes": 4096, "measured_until": f"2025-0{2 + (state == 'b')}-01T00:00:00Z",
-                    "host_pages": "splintered by the host" if number % 3 == 0 else "not splintered"})
-    where = [{name: row[name] for name in ("machine", "microarchitecture")} for row in described if row["is_latest"]]
-    profiles = [row | {"name": name, "part": "entries", "value": float(rng.normal(100, 5))} for row in where
-                for name in ("entries_level_1", "entries_level_2", "walk_over_2_gib")]
-    verdicts = [row | {"chapter": "strides", "claim": f"claim {n}", "verdict": ("holds", "fails")[int(rng.random() < 0.1)], "measures": 1}
-                for row in where for n in range(20)]
+                described.append(
+                    {
+                        "machine": f"zen-{number % 5}-{number:08x}",
+                        "microarchitecture": f"zen-{number % 5}",
+                        "state": 12 * state,
+                        "is_latest": state == "b" or number % 10 > 0,
+                        "cpu_model": f"Zen {number % 5}",
+                        "hypervisor": ("kvm", "none")[number % 2],
+                        "kernel_release": f"6.{state}",
+                        "base_page_bytes": 4096,
+                        "measured_until": f"2025-0{2 + (state == 'b')}-01T00:00:00Z",
+                        "host_pages": "splintered by the host"
+                        if number % 3 == 0
+                        else "not splintered",
+                    }
+                )
+    where = [
+        {name: row[name] for name in ("machine", "microarchitecture")}
+        for row in described
+        if row["is_latest"]
+    ]
+    profiles = [
+        row | {"name": name, "part": "entries", "value": float(rng.normal(100, 5))}
+        for row in where
+        for name in ("entries_level_1", "entries_level_2", "walk_over_2_gib")
+    ]
+    verdicts = [
+        row
+        | {
+            "chapter": "strides",
+            "claim": f"claim {n}",
+            "verdict": ("holds", "fails")[int(rng.random() < 0.1)],
+            "measures": 1,
+        }
+        for row in where
+        for n in range(20)
+    ]
     for name, each in (("machines", described), ("profile", profiles), ("verdicts", verdicts)):
         atlas.put(root, name, [pa.Table.from_pylist(each, schema=atlas.SCHEMAS[name])])
     atlas.seal(root)

@@ -1,4 +1,5 @@
-"""Walks in blocks, prefetches and joins on machines that never were: rows of them, and an Analysis of such rows."""
+"""Walks in blocks, prefetches and joins on machines that never were: rows of them, and an Analysis
+of such rows."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ CLOCK_NS = 9.0
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine with one level of the TLB that matters to walks and one that matters to partitioning."""
+    """A machine with one level of the TLB that matters to walks and one that matters to
+    partitioning."""
 
     pages: tuple[str, ...] = ("4k", "thp", "2m", "1g")
     splintered: bool = False  # an entry spans 4 KiB of any page
@@ -43,12 +45,21 @@ class Machine:
         inside = max(options.get("block_vertices", vertices) * apart / span, 1)
         capacity = max(0.0, 1 - ENTRIES[-1] / inside)
         steps = options.get("block_steps", 10**12)
-        return max(capacity, min(1.0, inside * (1 - (1 - 1 / inside) ** steps) / steps)) if inside > 1 else 0.0
+        return (
+            max(capacity, min(1.0, inside * (1 - (1 - 1 / inside) ** steps) / steps))
+            if inside > 1
+            else 0.0
+        )
 
     def hop_ns(self, point: Point) -> float:
         own = dict(point.options)
         walks = self.walks(point.pages, point.lines, own, 4096 if point.layout == "spread" else 64)
-        ns = self.load_ns + self.walk_ns * walks + self.thp_ns * (point.pages == "thp") - self.near_ns * (point.mode == "blocked")
+        ns = (
+            self.load_ns
+            + self.walk_ns * walks
+            + self.thp_ns * (point.pages == "thp")
+            - self.near_ns * (point.mode == "blocked")
+        )
         if own.get("distance", 0) == 0:
             return ns
         hidden = self.prefetch_gain * min(1.0, own["distance"] / 8)
@@ -59,7 +70,11 @@ class Machine:
         span_4k = point.pages == "4k" or self.splintered
         scatter = 4.0 + (self.jump_ns if span_4k and 2**bits > ENTRIES[0] else 0.0)
         naive = 30.0 if point.pages == "4k" else 20.0
-        return {"partition": scatter, "naive": naive, "partitioned": naive / self.join_gain + scatter / 4}[point.mode]
+        return {
+            "partition": scatter,
+            "naive": naive,
+            "partitioned": naive / self.join_gain + scatter / 4,
+        }[point.mode]
 
     def frame(self, points: list[Point], repeats: int = 5, seed: int = 1) -> pd.DataFrame:
         """One row a process, with the columns that `Store.load` gives."""
@@ -67,20 +82,46 @@ class Machine:
         for point in (point for point in points if point.pages in self.pages):
             for repeat in range(repeats):
                 walk = point.kernel == "graph_walk"
-                ns = (self.hop_ns(point) if walk else self.row_ns(point)) * math.exp(self.noise * noise.normal())
+                ns = (self.hop_ns(point) if walk else self.row_ns(point)) * math.exp(
+                    self.noise * noise.normal()
+                )
                 also = {"histogram_ns_per_access": 1.0} if point.mode == "partition" else {}
                 histogram: list[tuple[float, int]] = []
                 if dict(point.options).get("per_hop"):
-                    also = {"p50_ns": ns * 0.95, "p95_ns": ns * self.tail, "mean_ns": ns, "clock_ns": CLOCK_NS, "tsc_ghz": 0.5,
-                            "clock_step_ns": 2.0}
-                    # The median is the middle of the second bin's hops, the 95th percentile that of the last one's.
+                    also = {
+                        "p50_ns": ns * 0.95,
+                        "p95_ns": ns * self.tail,
+                        "mean_ns": ns,
+                        "clock_ns": CLOCK_NS,
+                        "tsc_ghz": 0.5,
+                        "clock_step_ns": 2.0,
+                    }
+                    # The median is the middle of the second bin's hops, the 95th percentile that of
+                    # the last one's.
                     middle = (0.95 + self.tail) / 2
-                    histogram = [(CLOCK_NS + ns * at, hops) for at, hops in ((0.5, 450), (0.95, 100), (middle, 350), (self.tail, 100))]
-                record = make_record(**point.model_dump(), repeat=repeat, ns_per_access=ns + 20 * walk * bool(also),
-                                     batch_ns_per_access=[ns], also=also, histogram=histogram)
-                rows.append(record.model_dump(exclude={"counters", "options", "also"}) | dict(record.options) | record.also
-                            | {"kernel_digest": "a" * 16})
-        return kernels.with_defaults(pd.DataFrame(rows, columns=None if rows else [*make_record().model_dump(), "kernel_digest"]))
+                    histogram = [
+                        (CLOCK_NS + ns * at, hops)
+                        for at, hops in ((0.5, 450), (0.95, 100), (middle, 350), (self.tail, 100))
+                    ]
+                record = make_record(
+                    **point.model_dump(),
+                    repeat=repeat,
+                    ns_per_access=ns + 20 * walk * bool(also),
+                    batch_ns_per_access=[ns],
+                    also=also,
+                    histogram=histogram,
+                )
+                rows.append(
+                    record.model_dump(exclude={"counters", "options", "also"})
+                    | dict(record.options)
+                    | record.also
+                    | {"kernel_digest": "a" * 16}
+                )
+        return kernels.with_defaults(
+            pd.DataFrame(
+                rows, columns=None if rows else [*make_record().model_dump(), "kernel_digest"]
+            )
+        )
 
 
 def points(most: int = 4 * GIB) -> list[Point]:
@@ -89,8 +130,11 @@ def points(most: int = 4 * GIB) -> list[Point]:
 
 def control(most: int = 4 * GIB) -> list[Point]:
     """The same blocks on pages that need no walks."""
-    return [point.model_copy(update={"pages": "2m"}) for point in points(most)
-            if point.mode == "blocked" and "per_hop" not in dict(point.options)]
+    return [
+        point.model_copy(update={"pages": "2m"})
+        for point in points(most)
+        if point.mode == "blocked" and "per_hop" not in dict(point.options)
+    ]
 
 
 @cache
@@ -110,10 +154,18 @@ def analysis(frame: pd.DataFrame, entries: Iterable[int] = ENTRIES) -> Analysis:
 def times(frame: pd.DataFrame, factor: float, where: str) -> pd.DataFrame:
     """The frame with the chosen rows slower by a factor, and so their quantiles."""
     chosen = frame.eval(where)
-    histogram = [[(CLOCK_NS + factor * (least - CLOCK_NS), hops) for least, hops in bins] if slow else bins
-                 for bins, slow in zip(frame["histogram"], chosen, strict=True)]
-    return frame.assign(histogram=histogram, **{name: frame[name].where(~chosen, frame[name] * factor)
-                                                 for name in ("ns_per_access", "p50_ns", "p95_ns", "mean_ns") if name in frame})
+    histogram = [
+        [(CLOCK_NS + factor * (least - CLOCK_NS), hops) for least, hops in bins] if slow else bins
+        for bins, slow in zip(frame["histogram"], chosen, strict=True)
+    ]
+    return frame.assign(
+        histogram=histogram,
+        **{
+            name: frame[name].where(~chosen, frame[name] * factor)
+            for name in ("ns_per_access", "p50_ns", "p95_ns", "mean_ns")
+            if name in frame
+        },
+    )
 
 
 NOTHING = rows().query("kernel == 'none'")

@@ -1,4 +1,5 @@
-"""Whole books about machines that never were: each chapter's Analysis of rows that one truth gave, and all that the book says of it."""
+"""Whole books about machines that never were: each chapter's Analysis of rows that one truth gave,
+and all that the book says of it."""
 
 from __future__ import annotations
 
@@ -42,7 +43,13 @@ from tlb.report.analysis import Analysis
 from tlb.report.render import Figure, Html
 from tlb.report.verdicts import verdicts
 
-ARM = {"arch": "aarch64", "vendor": "ARM", "cpu_model": "An arm64 core", "microarchitecture": "unknown", "la57": None}
+ARM = {
+    "arch": "aarch64",
+    "vendor": "ARM",
+    "cpu_model": "An arm64 core",
+    "microarchitecture": "unknown",
+    "la57": None,
+}
 
 
 @dataclass(frozen=True)
@@ -69,40 +76,79 @@ class Book:
         two = self.entries if len(self.entries) > 1 else (self.entries[0], 10**9)
         paged = Paged(splintered=self.splintered, entries=two, noise=0.004)
         rows = {
-            stlb_cliff: synthetic.frame(Truth(entries=two, climb=self.climb), synthetic.grid(entries=self.entries), 5),
-            hugepages: paged.frame(synthetic.hugepages(per_octave=2)), keeping_pages: paged.frame(synthetic.keeping_pages(per_octave=2)),
+            stlb_cliff: synthetic.frame(
+                Truth(entries=two, climb=self.climb), synthetic.grid(entries=self.entries), 5
+            ),
+            hugepages: paged.frame(synthetic.hugepages(per_octave=2)),
+            keeping_pages: paged.frame(synthetic.keeping_pages(per_octave=2)),
             graph_walk: walk.rows(walk.Walk(splintered=self.splintered, counted=self.counted)),
             tlb_blocking: blocking.rows(blocking.Machine(splintered=self.splintered)),
-            strided: strides.rows(strides.Machine(splintered=self.splintered, walks=float(self.counted))),
-            walk_anatomy: tables.rows(tables.Walker(entries=two if two[1] < 10**6 else (two[0], 1536))),
+            strided: strides.rows(
+                strides.Machine(splintered=self.splintered, walks=float(self.counted))
+            ),
+            walk_anatomy: tables.rows(
+                tables.Walker(entries=two if two[1] < 10**6 else (two[0], 1536))
+            ),
             code: jumps.rows(),
             churn: emptied.rows(),
-            page_faults: faults.rows(faults.Kernel(takes=("thp",) if self.hypervisor != "none" else ())),
-            virtualization: guests.rows(guests.Guests(far=(), outer="4k" if self.splintered else ""), per_octave=2),
-            your_machine: geometry.rows(geometry.Made(geometry.lru(two[0]), geometry.lru(two[1]), joined=self.joined), "4k", 1),
+            page_faults: faults.rows(
+                faults.Kernel(takes=("thp",) if self.hypervisor != "none" else ())
+            ),
+            virtualization: guests.rows(
+                guests.Guests(far=(), outer="4k" if self.splintered else ""), per_octave=2
+            ),
+            your_machine: geometry.rows(
+                geometry.Made(geometry.lru(two[0]), geometry.lru(two[1]), joined=self.joined),
+                "4k",
+                1,
+            ),
         }
-        rows = {module: frame[kernels.is_within(frame, self.most_bytes)] for module, frame in rows.items()}
-        kept = {module.__name__.rpartition(".")[2]: frame for module, frame in rows.items()} | {survey.NAME: rows[your_machine]}
-        documents = {"ways": keeping.asked(), "runtimes": keeping.pool(), "kernel_side": faults.side(), "your_program": programs.document()}
+        rows = {
+            module: frame[kernels.is_within(frame, self.most_bytes)]
+            for module, frame in rows.items()
+        }
+        kept = {module.__name__.rpartition(".")[2]: frame for module, frame in rows.items()} | {
+            survey.NAME: rows[your_machine]
+        }
+        documents = {
+            "ways": keeping.asked(),
+            "runtimes": keeping.pool(),
+            "kernel_side": faults.side(),
+            "your_program": programs.document(),
+        }
         rows[your_program] = pd.DataFrame()
-        return [Page(module, frame, About(self.host, rows=kept, documents=documents)) for module, frame in rows.items()]
+        return [
+            Page(module, frame, About(self.host, rows=kept, documents=documents))
+            for module, frame in rows.items()
+        ]
 
 
 BOOKS = {
     "an Oryon-like core": Book((224, 32768), is_stated=False, changes=ARM),
     "a Cortex-A53-like core": Book((10, 512), is_stated=False, changes=ARM),
     "a Zen that joins neighbours": Book((72, 3072), joined=4, hypervisor="kvm", splintered=True),
-    "base pages of 64 KiB": Book((48, 1280), is_stated=False, changes={**ARM, "base_page_bytes": 65536, "page_table_levels": 3}),
+    "base pages of 64 KiB": Book(
+        (48, 1280),
+        is_stated=False,
+        changes={**ARM, "base_page_bytes": 65536, "page_table_levels": 3},
+    ),
     "an emulator": Book(hypervisor="qemu-tcg", splintered=True),
-    "a filtered PMU": Book(hypervisor="kvm", splintered=True, changes={"pmu": {"tier": "software", "reason": "not-counted"}}),
+    "a filtered PMU": Book(
+        hypervisor="kvm",
+        splintered=True,
+        changes={"pmu": {"tier": "software", "reason": "not-counted"}},
+    ),
     "one level": Book((64,)),
     "sweeps that end in the caches": Book(hypervisor="kvm", splintered=True, most_bytes=4 << 20),
-    "bare metal with whole pages": Book((64, 2048), changes={"pmu": {"tier": "counters", "reason": None}}),
+    "bare metal with whole pages": Book(
+        (64, 2048), changes={"pmu": {"tier": "counters", "reason": None}}
+    ),
 }
 
 
 class Page(About):
-    """The chapter of a notebook that is about rows made up: `said` is (where, text) of all that its cells put on the page."""
+    """The chapter of a notebook that is about rows made up: `said` is (where, text) of all that its
+    cells put on the page."""
 
     def __init__(self, module: ModuleType, frame: pd.DataFrame, about: About):
         super().__init__(**vars(about))
@@ -110,7 +156,12 @@ class Page(About):
 
     @property
     def scope(self) -> Scope:
-        return Scope(grid.profile("quick"), "c", tuple(tlb_entries(self.host)), base_page_bytes=self.host.base_page_bytes)
+        return Scope(
+            grid.profile("quick"),
+            "c",
+            tuple(tlb_entries(self.host)),
+            base_page_bytes=self.host.base_page_bytes,
+        )
 
     def measure(self, points: Sequence[Point]) -> pd.DataFrame:
         return self.frame
@@ -123,13 +174,18 @@ class Page(About):
         elif isinstance(shown, Figure):
             self.said.append((shown.name, shown.alt))
         elif isinstance(shown, Html):
-            self.said.append(("lacking" if shown.text.startswith("Not on this machine") else "table", shown.text))
+            self.said.append(
+                ("lacking" if shown.text.startswith("Not on this machine") else "table", shown.text)
+            )
 
     def _judge(self, module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> None:
-        self.said += [(f"{one.claim.id}, {one.verdict}", one.evidence) for one in verdicts(module, a, **bands)]
+        self.said += [
+            (f"{one.claim.id}, {one.verdict}", one.evidence) for one in verdicts(module, a, **bands)
+        ]
 
     def execute(self) -> Page:
-        """Every code cell of the committed notebook. Raises what a cell raises, as no reader's own rows may make one."""
+        """Every code cell of the committed notebook. Raises what a cell raises, as no reader's own
+        rows may make one."""
         names: dict[str, Any] = {page.PAGE: page.Page(self.name, self._put)}
         for cell in page.cells(self.name):
             if cell.kind == "code":
@@ -145,5 +201,6 @@ class Page(About):
 
 @cache
 def said(name: str) -> tuple[tuple[str, str, str], ...]:
-    """(chapter, where, text) of every figure's and table's words, of every sentence and of each verdict's evidence."""
+    """(chapter, where, text) of every figure's and table's words, of every sentence and of each
+    verdict's evidence."""
     return tuple((page.name, *told) for page in BOOKS[name].pages() for told in page.execute().said)

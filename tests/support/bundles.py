@@ -1,4 +1,5 @@
-"""A small machine that never was, and bundles of it: whole ones, and ones in which something was changed and all digests made right."""
+"""A small machine that never was, and bundles of it: whole ones, and ones in which something was
+changed and all digests made right."""
 
 from __future__ import annotations
 
@@ -24,23 +25,44 @@ from tlb.machine.host import Host
 HOST = Stated(changes={"cpu_model": "Intel Xeon 9000", "installation": "0123456789abcdef"}).host()
 MACHINE, STATE, KERNEL = hosts.machine_id(HOST), hosts.state(HOST), "feedfeedfeedfeed"
 EXPERIMENT = "stlb_cliff"
-FLUSHES = {"schema_version": 1, "state": STATE, "pti": False, "broadcasts": False, "defers": None, "means": ["cc"]}
+FLUSHES = {
+    "schema_version": 1,
+    "state": STATE,
+    "pti": False,
+    "broadcasts": False,
+    "defers": None,
+    "means": ["cc"],
+}
 
 
 def row(lines_count: int = 64, layout: str = "spread", repeat: int = 0, **changes: Any) -> Record:
     """A row that its kernel could have printed on HOST."""
-    point = Point(kernel="page_chase", lines=lines_count, layout=layout, pages=changes.pop("pages", "4k"))
+    point = Point(
+        kernel="page_chase", lines=lines_count, layout=layout, pages=changes.pop("pages", "4k")
+    )
     began = f"2025-01-31T12:{lines_count % 60:02d}:{30 * (layout == 'packed') + repeat:02d}Z"
-    fields = {"seed": measure.seed_of(point, repeat), "state": STATE, "page_table_bytes": 4096 * 8, "batch_ns_per_access": [6.4, 6.5, 6.6],
-              "elapsed_ns": 6.5e7, "started_at": began, "wall_ns": 1.2e8 + lines_count + repeat,
-              "checksum": f"{lines_count:08x}{repeat:08x}", "cpu": 0}
-    return make_record(**point.model_dump(exclude={"options"}), **{"repeat": repeat, **fields, **changes})
+    fields = {
+        "seed": measure.seed_of(point, repeat),
+        "state": STATE,
+        "page_table_bytes": 4096 * 8,
+        "batch_ns_per_access": [6.4, 6.5, 6.6],
+        "elapsed_ns": 6.5e7,
+        "started_at": began,
+        "wall_ns": 1.2e8 + lines_count + repeat,
+        "checksum": f"{lines_count:08x}{repeat:08x}",
+        "cpu": 0,
+    }
+    return make_record(
+        **point.model_dump(exclude={"options"}), **{"repeat": repeat, **fields, **changes}
+    )
 
 
 ROWS = [row(lines_count, layout) for lines_count in (64, 128) for layout in ("spread", "packed")]
 
 
-def filled(store: Store, host: Host = HOST, rows: list[Record] | None = None, machine: str = "") -> str:
+def filled(
+    store: Store, host: Host = HOST, rows: list[Record] | None = None, machine: str = ""
+) -> str:
     """A store with this machine in it; its name."""
     name = machine or hosts.machine_id(host)
     store.write_machine(name, host.model_dump(mode="json"))
@@ -81,7 +103,8 @@ def written(content: Any) -> bytes:
 
 
 def resigned(change: Any, number: int = 0, rekey: bool = True) -> bytes:
-    """A bundle in which one row was changed, and its key and digest with it, as far as there is a key for it."""
+    """A bundle in which one row was changed, and its key and digest with it, as far as there is a
+    key for it."""
     kept = files()["page_chase.jsonl"].splitlines(keepends=True)
     content = content_of(kept[number])
     content["record"] = change(content["record"]) or content["record"]

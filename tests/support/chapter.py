@@ -10,7 +10,14 @@ from tlb.reasons import Unavailable
 from tlb.report.chapter import Chapter, begin
 
 CHAPTER = "stlb_cliff"
-DEFAULTS = {"machine": "reference", "profile": "quick", "max_working_set": "profile", "repeats": 0, "minutes": 10.0, "engine": "auto"}
+DEFAULTS = {
+    "machine": "reference",
+    "profile": "quick",
+    "max_working_set": "profile",
+    "repeats": 0,
+    "minutes": 10.0,
+    "engine": "auto",
+}
 
 
 def this(**changes: object) -> Chapter:

@@ -1,4 +1,5 @@
-"""What empties TLBs on machines that never were: rows of calls, switches, starts, forks and neighbours, and an Analysis of such rows."""
+"""What empties TLBs on machines that never were: rows of calls, switches, starts, forks and
+neighbours, and an Analysis of such rows."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ PAGE, LARGE_PAGE = 4096, 2 << 20
 
 @dataclass(frozen=True)
 class Churn:
-    """A machine by what it pays, in ns: for a call and each page of it, for each CPU that is told; for a page that a TLB has forgotten."""
+    """A machine by what it pays, in ns: for a call and each page of it, for each CPU that is told;
+    for a page that a TLB has forgotten."""
 
     call_ns: float = 1000.0
     page_ns: float = 250.0
@@ -49,11 +51,23 @@ class Churn:
         if point.kernel == "shootdown":
             told = own["threads"] * (own.get("apart", 0) == 0)
             part = 15_000.0 * (point.pages == grid.LARGE)
-            return self.call_ns + point.lines * self.page_ns + told * self.told_ns + self.busy_ns * (own["threads"] > 0) + part
+            return (
+                self.call_ns
+                + point.lines * self.page_ns
+                + told * self.told_ns
+                + self.busy_ns * (own["threads"] > 0)
+                + part
+            )
         if point.kernel == "switch_chase":
             lost = (1 - self.kept) * (point.mode == "process")
             walk = self.cold_ns * (2 - self.walks_kept if point.mode == "process" else 1)
-            return self.near_ns + (0 if packed else walk if own.get("hops") else (1 - lost) * self.held_ns + lost * self.cold_ns)
+            return self.near_ns + (
+                0
+                if packed
+                else walk
+                if own.get("hops")
+                else (1 - lost) * self.held_ns + lost * self.cold_ns
+            )
         if point.kernel == "cold_chase":
             return self.near_ns + (0 if packed else self.cold_ns)
         if point.kernel == "fork_write":
@@ -62,37 +76,73 @@ class Churn:
             return self.walk_ns
         loaded = 0 if packed else 20.0 + self.stream_ns * own.get("stream_kib", 0) / 1024
         taken = self.interrupted * (1 if packed else self.taken)
-        factor = taken if own.get("discard_pages") else self.shared if own.get("walk_lines") else 1.0
-        return (100.0 + loaded if point.lines > grid.HELD else self.near_ns + (0 if packed else self.held_ns)) * factor
+        factor = (
+            taken if own.get("discard_pages") else self.shared if own.get("walk_lines") else 1.0
+        )
+        return (
+            100.0 + loaded
+            if point.lines > grid.HELD
+            else self.near_ns + (0 if packed else self.held_ns)
+        ) * factor
 
     def also(self, point: Point, ns: float, accesses: int) -> dict[str, float]:
         """What the kernel itself tells beside its time."""
         own = dict(point.options)
         if point.kernel == "shootdown":
             asked = float(accesses * own["threads"] * (own.get("apart", 0) == 0))
-            told = {"flushes_asked": asked} if point.pages == "4k" and point.mode != "collapse" else {}
-            seen = {"flushes_seen": round(asked * self.seen)} if self.counted and own["threads"] else {}
+            told = (
+                {"flushes_asked": asked} if point.pages == "4k" and point.mode != "collapse" else {}
+            )
+            seen = (
+                {"flushes_seen": round(asked * self.seen)}
+                if self.counted and own["threads"]
+                else {}
+            )
             return told | seen | ({"huge_bytes_after": 0.0} if point.pages == grid.LARGE else {})
         if point.kernel == "switch_chase":
             return {"switch_ns": 5000.0}
         if point.kernel == "cold_chase":
             later = self.near_ns + (self.held_ns if point.layout == "spread" else 0.0)
             return {"spawn_ns": 1e5, "exec_ns": 7e5, "faults_in_passes": 0.0} | {
-                f"pass_{n}_ns": ns if n == 1 else later for n in grid.PASSES}
+                f"pass_{n}_ns": ns if n == 1 else later for n in grid.PASSES
+            }
         if point.kernel == "fork_write":
-            rooms = -(-point.lines // own["used"]) if own.get("used") else point.lines * PAGE / LARGE_PAGE
-            resident = float(rooms * LARGE_PAGE if point.pages == grid.LARGE else point.lines * PAGE)
+            rooms = (
+                -(-point.lines // own["used"])
+                if own.get("used")
+                else point.lines * PAGE / LARGE_PAGE
+            )
+            resident = float(
+                rooms * LARGE_PAGE if point.pages == grid.LARGE else point.lines * PAGE
+            )
             copied = resident if self.copies_whole else float(point.lines * PAGE)
             entries = resident / (LARGE_PAGE if point.pages == grid.LARGE else PAGE)
             return {"resident_bytes": resident, "touch_ns_per_page": 800.0} | (
-                {"fork_ns": 1e5 + 100 * entries, "copied_bytes": copied} if point.mode == "write" else {})
+                {"fork_ns": 1e5 + 100 * entries, "copied_bytes": copied}
+                if point.mode == "write"
+                else {}
+            )
         if point.kernel == "collapse_chase":
             own_pages = point.mode in ("address", "random")
             middle = {"before": ns, "during": ns, "after": ns - own_pages * self.gain_ns}
             tail = {phase: (200 if own_pages and phase == "during" else 2) * ns for phase in middle}
-            return {f"{phase}_p50_ns": value for phase, value in middle.items()} | {f"{phase}_p999_ns": tail[phase] for phase in tail} | {
-                "joined_ns": 2e7, "joined_bytes": float(point.lines * PAGE), "huge_bytes_after": 0.0}
-        return {"p50_ns": ns, "p99_ns": 1.5 * ns, "p999_ns": 3 * ns, "slices": 1000.0, "turns": 10.0, "flushes_seen": 0.0}
+            return (
+                {f"{phase}_p50_ns": value for phase, value in middle.items()}
+                | {f"{phase}_p999_ns": tail[phase] for phase in tail}
+                | {
+                    "joined_ns": 2e7,
+                    "joined_bytes": float(point.lines * PAGE),
+                    "huge_bytes_after": 0.0,
+                }
+            )
+        return {
+            "p50_ns": ns,
+            "p99_ns": 1.5 * ns,
+            "p999_ns": 3 * ns,
+            "slices": 1000.0,
+            "turns": 10.0,
+            "flushes_seen": 0.0,
+        }
 
     def frame(self, points: Iterable[Point], repeats: int = 5, seed: int = 1) -> pd.DataFrame:
         """One row a process, with the columns that `Store.load` gives."""
@@ -100,29 +150,54 @@ class Churn:
         for point in points:
             for repeat in range(repeats):
                 ns = self.ns(point) * math.exp(self.noise * noise.normal())
-                record = make_record(**point.model_dump(), repeat=repeat, ns_per_access=ns, batch_ns_per_access=[ns], accesses=1000)
-                rows.append(record.model_dump(exclude={"counters", "options", "also"}) | dict(record.options)
-                            | self.also(point, ns, record.accesses) | {"kernel_digest": "a" * 16})
-        return kernels.with_defaults(pd.DataFrame(rows, columns=None if rows else [*make_record().model_dump()]))
+                record = make_record(
+                    **point.model_dump(),
+                    repeat=repeat,
+                    ns_per_access=ns,
+                    batch_ns_per_access=[ns],
+                    accesses=1000,
+                )
+                rows.append(
+                    record.model_dump(exclude={"counters", "options", "also"})
+                    | dict(record.options)
+                    | self.also(point, ns, record.accesses)
+                    | {"kernel_digest": "a" * 16}
+                )
+        return kernels.with_defaults(
+            pd.DataFrame(rows, columns=None if rows else [*make_record().model_dump()])
+        )
 
 
 def points(most: int = GIB, cpus: int = 4, sibling: bool = True) -> list[Point]:
-    return [point for point in grid.points(scope(most, cpus=cpus, per_octave=4)) if sibling or point.mode != "sibling"]
+    return [
+        point
+        for point in grid.points(scope(most, cpus=cpus, per_octave=4))
+        if sibling or point.mode != "sibling"
+    ]
 
 
 @cache
-def rows(machine: Churn = Churn(), most: int = GIB, repeats: int = 5, cpus: int = 4, sibling: bool = True) -> pd.DataFrame:
+def rows(
+    machine: Churn = Churn(), most: int = GIB, repeats: int = 5, cpus: int = 4, sibling: bool = True
+) -> pd.DataFrame:
     return machine.frame(points(most, cpus, sibling), repeats)
 
 
 def stated(**changes: Any) -> dict[str, Any]:
     """The document of what a computer says of flushes."""
-    return {"schema_version": 1, "state": "a" * 12, "pti": False, "broadcasts": False, "defers": True} | changes
+    return {
+        "schema_version": 1,
+        "state": "a" * 12,
+        "pti": False,
+        "broadcasts": False,
+        "defers": True,
+    } | changes
 
 
 @dataclass(frozen=True)
 class House:
-    """A kernel's housekeeping by what it costs, in ns; lacking: reason codes of parts that were not measured."""
+    """A kernel's housekeeping by what it costs, in ns; lacking: reason codes of parts that were not
+    measured."""
 
     free_ns: int = 100_000  # the first touch of a large page's room
     pieces_ns: int = 1_000_000  # where it is in pieces, and the kernel makes a page
@@ -137,8 +212,15 @@ class House:
     lacking: tuple[str, ...] = ()
 
     def run(self, first: int, got: float) -> dict[str, Any]:
-        return {"first_ns": [first] * 8, "large": round(8 * got), "room_ns": 10 * first, "p50_ns": 20, "p99_ns": 30,
-                "p999_ns": first, "longest_ns": 3 * first}
+        return {
+            "first_ns": [first] * 8,
+            "large": round(8 * got),
+            "room_ns": 10 * first,
+            "p50_ns": 20,
+            "p99_ns": 30,
+            "p999_ns": first,
+            "longest_ns": 3 * first,
+        }
 
     def touched(self) -> list[dict[str, Any]]:
         made = []
@@ -155,28 +237,78 @@ class House:
         back = PAGE if self.splits else room
         whole = {
             "touched": self.touched(),
-            "lives": [{"memory": memory, "mib": mib, "ns": {"4k": [mib * 10**6] * 6, "thp": [round(mib * 10**6 * ratio)] * 6}}
-                      for memory, ratio in ratios.items() for mib in (1, 64)],
-            "merged": [{"bytes": 8 * room, "saved_bytes": 7 * room, "large_before": 8 * room, "large_after": 0 if self.splits else 8 * room,
-                        "merged_write_ns": 2300, "own_write_ns": 80}] * 6,
-            "swapped": [{"pages": pages, "bytes": 8 * room, "out_bytes": 8 * room, "in_bytes": 8 * (back if pages == "thp" else PAGE),
-                         "read_ns": [9000] * 8} for pages in ("4k", "thp")] * 6,
-            "pool_taken": [self.taken] * 6, "pool_plain": self.plain, "pool_pageout": False,
-            "idle": {"seconds": 30.0, "bytes": 32 * room, "large_bytes": round(32 * room * self.joined), "scan_sleep_ms": 10000,
-                     "pages_to_scan": 4096}}
+            "lives": [
+                {
+                    "memory": memory,
+                    "mib": mib,
+                    "ns": {"4k": [mib * 10**6] * 6, "thp": [round(mib * 10**6 * ratio)] * 6},
+                }
+                for memory, ratio in ratios.items()
+                for mib in (1, 64)
+            ],
+            "merged": [
+                {
+                    "bytes": 8 * room,
+                    "saved_bytes": 7 * room,
+                    "large_before": 8 * room,
+                    "large_after": 0 if self.splits else 8 * room,
+                    "merged_write_ns": 2300,
+                    "own_write_ns": 80,
+                }
+            ]
+            * 6,
+            "swapped": [
+                {
+                    "pages": pages,
+                    "bytes": 8 * room,
+                    "out_bytes": 8 * room,
+                    "in_bytes": 8 * (back if pages == "thp" else PAGE),
+                    "read_ns": [9000] * 8,
+                }
+                for pages in ("4k", "thp")
+            ]
+            * 6,
+            "pool_taken": [self.taken] * 6,
+            "pool_plain": self.plain,
+            "pool_pageout": False,
+            "idle": {
+                "seconds": 30.0,
+                "bytes": 32 * room,
+                "large_bytes": round(32 * room * self.joined),
+                "scan_sleep_ms": 10000,
+                "pages_to_scan": 4096,
+            },
+        }
         if "pieces" in self.lacking:
             for name in ("touched", "lives"):
                 whole[name] = [one for one in whole[name] if one["memory"] == "free"]
-        return {"measured_at": "2026-01-01T00:00:00Z", "state": "a" * 12, "defrag": "madvise", "room_bytes": room,
-                "leave_bytes": GIB, "nodes": self.nodes, "lacking": dict.fromkeys(self.lacking, "memory-whole")} | {
-                name: value for name, value in whole.items() if name not in self.lacking}
+        return {
+            "measured_at": "2026-01-01T00:00:00Z",
+            "state": "a" * 12,
+            "defrag": "madvise",
+            "room_bytes": room,
+            "leave_bytes": GIB,
+            "nodes": self.nodes,
+            "lacking": dict.fromkeys(self.lacking, "memory-whole"),
+        } | {name: value for name, value in whole.items() if name not in self.lacking}
 
 
-def analysis(frame: pd.DataFrame | None = None, *, house: House | None = House(), hypervisor: str = "kvm", cpus: int = 4,
-             pcid: bool | None = True, **changes: Any) -> Analysis:
+def analysis(
+    frame: pd.DataFrame | None = None,
+    *,
+    house: House | None = House(),
+    hypervisor: str = "kvm",
+    cpus: int = 4,
+    pcid: bool | None = True,
+    **changes: Any,
+) -> Analysis:
     """house: None where nobody asked for it. changes: of `stated`."""
-    documents = {"flushes": stated(**changes)} | ({"housekeeping": house.document()} if house else {})
-    host = Stated(hypervisor=hypervisor, changes={"usable_cpus": tuple(range(cpus)), "pcid": pcid}).host()
+    documents = {"flushes": stated(**changes)} | (
+        {"housekeeping": house.document()} if house else {}
+    )
+    host = Stated(
+        hypervisor=hypervisor, changes={"usable_cpus": tuple(range(cpus)), "pcid": pcid}
+    ).host()
     return Analysis(rows() if frame is None else frame, About(host, documents=documents))
 
 

@@ -1,4 +1,5 @@
-"""Jumps to many pages of code on machines that never were: rows of them, and an Analysis of such rows."""
+"""Jumps to many pages of code on machines that never were: rows of them, and an Analysis of such
+rows."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ STATED = (64, 2048)
 
 @dataclass(frozen=True)
 class Jumps:
-    """What a jump takes: known, foreseen, drawn; and what a miss of each level of the TLB for instructions adds to a drawn one, ns."""
+    """What a jump takes: known, foreseen, drawn; and what a miss of each level of the TLB for
+    instructions adds to a drawn one, ns."""
 
     entries: tuple[int, int] = STATED
     known_ns: float = 0.3
@@ -44,8 +46,12 @@ class Jumps:
         pages = point.lines if point.layout != "packed" else max(1, point.lines // 64)
         hot_lines = point.lines // dict(point.options).get("every", 1)
         first, second = (max(0.0, 1 - n / pages) for n in self.entries)
-        missed = (first * self.hit_ns + second * self.walk_ns) * (1.0 if kind == "random" else 1 - self.hidden)
-        far = self.line_ns * max(0.0, 1 - (1 << 19) / hot_lines) if point.layout == "packed" else 0.0
+        missed = (first * self.hit_ns + second * self.walk_ns) * (
+            1.0 if kind == "random" else 1 - self.hidden
+        )
+        far = (
+            self.line_ns * max(0.0, 1 - (1 << 19) / hot_lines) if point.layout == "packed" else 0.0
+        )
         return took + missed * (1.0 if point.pages == "4k" else self.large_misses) + far
 
     def frame(self, points: Iterable[Point], repeats: int = 5, seed: int = 1) -> pd.DataFrame:
@@ -53,12 +59,22 @@ class Jumps:
         noise, rows = np.random.default_rng(seed), []
         for point in points:
             record, quiet_ns = make_record(**point.model_dump()), self.ns(point)
-            row = record.model_dump(exclude={"counters", "options", "also"}) | {"kernel_digest": "a" * 16} | dict(point.options)
+            row = (
+                record.model_dump(exclude={"counters", "options", "also"})
+                | {"kernel_digest": "a" * 16}
+                | dict(point.options)
+            )
             for repeat in range(repeats):
                 ns = quiet_ns * math.exp(self.noise * noise.normal())
-                rows.append(row | {"repeat": repeat, "ns_per_access": ns, "batch_ns_per_access": [ns]})
-        frame = kernels.with_defaults(pd.DataFrame(rows, columns=None if rows else [*make_record().model_dump()]))
-        missed = np.maximum(0.0, 1 - self.entries[-1] / frame["lines"].astype(float)) if rows else 0.0
+                rows.append(
+                    row | {"repeat": repeat, "ns_per_access": ns, "batch_ns_per_access": [ns]}
+                )
+        frame = kernels.with_defaults(
+            pd.DataFrame(rows, columns=None if rows else [*make_record().model_dump()])
+        )
+        missed = (
+            np.maximum(0.0, 1 - self.entries[-1] / frame["lines"].astype(float)) if rows else 0.0
+        )
         return frame.assign(itlb_walk_per_access=self.walks * missed) if self.walks else frame
 
 
@@ -73,17 +89,36 @@ def rows(jumps: Jumps = Jumps(), most: int = GIB, repeats: int = 5) -> pd.DataFr
 
 def flags(**changes: Any) -> dict[str, Any]:
     """The document of what a computer lists."""
-    return {"schema_version": 1, "state": "a" * 12, "defrag_modes": ["always", "defer", "madvise", "never"],
-            "java_flags": ["UseTransparentHugePages"]} | changes
+    return {
+        "schema_version": 1,
+        "state": "a" * 12,
+        "defrag_modes": ["always", "defer", "madvise", "never"],
+        "java_flags": ["UseTransparentHugePages"],
+    } | changes
 
 
 def texts(**changes: Any) -> dict[str, Any]:
     """The document of what code lies on."""
     had = {"file": 0, "anonymous": 0, "advised": 8 << 20, "memfd": 0, "memfd-collapsed": 8 << 20}
-    got = [{"way": way, "array_bytes": 8 << 20, "resident_bytes": 8 << 20, "huge_bytes": huge, "rest_huge_bytes": 0}
-           for way, huge in had.items()]
-    return {"schema_version": 1, "measured_at": "2026-01-01T00:00:00Z", "state": "a" * 12, "thp": "madvise", "file_system": "ext4",
-            "got": got, "lacking": {"file-collapsed": "no-collapse", "memfd-pool": "pool-empty"}} | changes
+    got = [
+        {
+            "way": way,
+            "array_bytes": 8 << 20,
+            "resident_bytes": 8 << 20,
+            "huge_bytes": huge,
+            "rest_huge_bytes": 0,
+        }
+        for way, huge in had.items()
+    ]
+    return {
+        "schema_version": 1,
+        "measured_at": "2026-01-01T00:00:00Z",
+        "state": "a" * 12,
+        "thp": "madvise",
+        "file_system": "ext4",
+        "got": got,
+        "lacking": {"file-collapsed": "no-collapse", "memfd-pool": "pool-empty"},
+    } | changes
 
 
 @cache
@@ -92,12 +127,20 @@ def _chases(splintered: bool) -> pd.DataFrame:
     return Paged(splintered=splintered, noise=0.004).frame(synthetic.hugepages(per_octave=2))
 
 
-def analysis(frame: pd.DataFrame | None = None, *, splintered: bool = False, **changes: Any) -> Analysis:
-    """Of a machine whose chases over page sizes show whether the host splinters them. changes: of `flags`."""
+def analysis(
+    frame: pd.DataFrame | None = None, *, splintered: bool = False, **changes: Any
+) -> Analysis:
+    """Of a machine whose chases over page sizes show whether the host splinters them. changes: of
+    `flags`."""
     chases = _chases(splintered)
-    tlb = tuple(Tlb(level=level, kind="instruction", pages=("4k",), entries=n, source="made up") for level, n in enumerate(STATED, 1))
+    tlb = tuple(
+        Tlb(level=level, kind="instruction", pages=("4k",), entries=n, source="made up")
+        for level, n in enumerate(STATED, 1)
+    )
     host = Stated(hypervisor="kvm" if splintered else "none", tlb=tlb).host()
-    about = About(host, rows={"hugepages": chases}, documents={"flags": flags(**changes), "texts": texts()})
+    about = About(
+        host, rows={"hugepages": chases}, documents={"flags": flags(**changes), "texts": texts()}
+    )
     return Analysis(rows() if frame is None else frame, about)
 
 

@@ -1,4 +1,5 @@
-"""What test files of several rooms share: the checkout, records, programs put before a kernel, and a chapter that never was."""
+"""What test files of several rooms share: the checkout, records, programs put before a kernel, and
+a chapter that never was."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ from tlb.system.files import ROOT
 
 SUPPORT = Path(__file__).parent
 needs_c = pytest.mark.needs("a C compiler")
-needs_root = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs root")
+needs_root = pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs root"
+)
 
 
 def lacking(what: str) -> None:
@@ -42,7 +45,9 @@ def living(process: psutil.Process) -> bool:
 
 
 def descendants_with(word: str, pid: int) -> list[psutil.Process]:
-    """The living descendants of a process with such a text in a word of their command; one that ends meanwhile is none."""
+    """The living descendants of a process with such a text in a word of their command; one that
+    ends meanwhile is none."""
+
     def words(process: psutil.Process) -> list[str]:
         try:
             return process.cmdline()
@@ -53,7 +58,9 @@ def descendants_with(word: str, pid: int) -> list[psutil.Process]:
         children = psutil.Process(pid).children(recursive=True)
     except psutil.Error:
         return []
-    return [child for child in children if any(word in one for one in words(child)) and living(child)]
+    return [
+        child for child in children if any(word in one for one in words(child)) and living(child)
+    ]
 
 
 @cache
@@ -63,7 +70,8 @@ def software_plan() -> perf.Plan:
 
 
 def in_turn(command: list[str], **how: object) -> subprocess.CompletedProcess[str]:
-    """Runs a command that takes the host-wide measuring lock; waits while somebody else on this computer has it."""
+    """Runs a command that takes the host-wide measuring lock; waits while somebody else on this
+    computer has it."""
     for _ in range(60):
         done = subprocess.run(command, **{"capture_output": True, "text": True, "cwd": ROOT, **how})  # type: ignore[call-overload]
         if "Another measurement is running" not in done.stderr:
@@ -73,33 +81,67 @@ def in_turn(command: list[str], **how: object) -> subprocess.CompletedProcess[st
 
 
 def preloadable(name: str, factory: pytest.TempPathFactory) -> Path:
-    """A program of tests/support/ as a library that stands in for a part of the computer (LD_PRELOAD)."""
+    """A program of tests/support/ as a library that stands in for a part of the computer
+    (LD_PRELOAD)."""
     library = factory.mktemp(name) / f"{name}.so"
     cc = compiler()
     assert cc is not None
-    flags = ["-std=gnu11", "-O2", "-U_FORTIFY_SOURCE", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
+    flags = [
+        "-std=gnu11",
+        "-O2",
+        "-U_FORTIFY_SOURCE",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-shared",
+        "-fPIC",
+    ]
     subprocess.run([*cc.command, *flags, "-o", library, SUPPORT / f"{name}.c", "-ldl"], check=True)
     return library
 
 
 def make_record(**changes: object) -> Record:
-    """A valid record of one process; `changes` are fields of it. The sizes follow from lines and layout."""
+    """A valid record of one process; `changes` are fields of it. The sizes follow from lines and
+    layout."""
     fields: dict = {
-        "kernel": "page_chase", "engine": "c", "pages": "4k", "layout": "spread", "order": "cycle",
-        "lines": 4096, "stride_bytes": 4096, "seed": 1, "cpu": 0, "accesses": 10_000_000,
-        "elapsed_ns": 6.5e7, "ns_per_access": 6.5, "batch_ns_per_access": [6.4, 6.5, 6.6], "core_ghz": 3.2,
-        "prepare_ns": 2e7, "minor_faults": 0, "major_faults": 0, "voluntary_switches": 0,
-        "involuntary_switches": 1, "migrations": 0, "checksum": "0123456789abcdef", "repeat": 0,
-        "region_ms": 60, "wall_ns": 1.2e8, "started_at": "2025-01-31T12:00:00Z", "state": "00112233aabb",
+        "kernel": "page_chase",
+        "engine": "c",
+        "pages": "4k",
+        "layout": "spread",
+        "order": "cycle",
+        "lines": 4096,
+        "stride_bytes": 4096,
+        "seed": 1,
+        "cpu": 0,
+        "accesses": 10_000_000,
+        "elapsed_ns": 6.5e7,
+        "ns_per_access": 6.5,
+        "batch_ns_per_access": [6.4, 6.5, 6.6],
+        "core_ghz": 3.2,
+        "prepare_ns": 2e7,
+        "minor_faults": 0,
+        "major_faults": 0,
+        "voluntary_switches": 0,
+        "involuntary_switches": 1,
+        "migrations": 0,
+        "checksum": "0123456789abcdef",
+        "repeat": 0,
+        "region_ms": 60,
+        "wall_ns": 1.2e8,
+        "started_at": "2025-01-31T12:00:00Z",
+        "state": "00112233aabb",
         "boot_id": "00c0ffee00c0ffee",
     } | changes
     size = fields["lines"] * (fields["stride_bytes"] if fields["layout"] == "spread" else 64)
-    return Record(**({"backing": fields["pages"], "working_set_bytes": size, "arena_bytes": size} | fields))
+    return Record(
+        **({"backing": fields["pages"], "working_set_bytes": size, "arena_bytes": size} | fields)
+    )
 
 
 @dataclass
 class About:
-    """What an Analysis asks of a chapter (article.analysis.About), without a store: `rows` and `documents` are what data/ holds."""
+    """What an Analysis asks of a chapter (article.analysis.About), without a store: `rows` and
+    `documents` are what data/ holds."""
 
     host: Host
     machine: str = "made-up"
@@ -118,8 +160,12 @@ class About:
             raise Unavailable("no-data", name)
         return self.rows[name]
 
-    def document(self, name: str, make: Callable[[str], dict[str, Any]] | None,
-                 whole: Callable[[dict[str, Any]], bool] = bool) -> dict[str, Any]:
+    def document(
+        self,
+        name: str,
+        make: Callable[[str], dict[str, Any]] | None,
+        whole: Callable[[dict[str, Any]], bool] = bool,
+    ) -> dict[str, Any]:
         if name not in self.documents:
             raise Unavailable("no-data", name)
         return self.documents[name]
@@ -131,6 +177,7 @@ class About:
 
 
 def settable_signals() -> int:
-    """The signals that a program can set, as a mask like those of /proc/PID/status: the C library keeps 32 and 33 for its threads, and a
-    container may start everything with one of them ignored."""
+    """The signals that a program can set, as a mask like those of /proc/PID/status: the C library
+    keeps 32 and 33 for its threads, and a container may start everything with one of them ignored.
+    """
     return sum(1 << (number - 1) for number in signal.valid_signals())

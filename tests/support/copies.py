@@ -1,4 +1,5 @@
-"""A copy of the checkout that a test may change: the files that git tracks or would, in a repository of its own."""
+"""A copy of the checkout that a test may change: the files that git tracks or would, in a
+repository of its own."""
 
 from __future__ import annotations
 
@@ -21,16 +22,25 @@ class Copy:
 
     def run(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run Python with these words in the copy, whose packages it then imports."""
-        environment = os.environ | {"PYTHONPATH": str(self.path)} | ({"TLB_DATA": str(self.data)} if self.data else {})
-        done = subprocess.run([sys.executable, *words], cwd=self.path, env=environment, capture_output=True, text=True)
-        assert not check or done.returncode == 0, f"{' '.join(words)[:200]}\n{done.stdout[-2000:]}{done.stderr[-3000:]}"
+        environment = (
+            os.environ
+            | {"PYTHONPATH": str(self.path)}
+            | ({"TLB_DATA": str(self.data)} if self.data else {})
+        )
+        done = subprocess.run(
+            [sys.executable, *words], cwd=self.path, env=environment, capture_output=True, text=True
+        )
+        assert not check or done.returncode == 0, (
+            f"{' '.join(words)[:200]}\n{done.stdout[-2000:]}{done.stderr[-3000:]}"
+        )
         return done
 
     def tlb(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         return self.run("-c", "from tlb.cli import main; main()", *words, check=check)
 
     def edit(self, file: str, *changes: tuple[str, str]) -> None:
-        """Put the second text of each pair in the place of the first, which stands in the file exactly once."""
+        """Put the second text of each pair in the place of the first, which stands in the file
+        exactly once."""
         path = self.path / file
         text = path.read_text()
         for old, new in changes:
@@ -51,14 +61,24 @@ class Copy:
 
     def changed(self) -> set[str]:
         """The files that differ from the checkout's, as git sees them."""
-        done = subprocess.run(["git", "status", "--porcelain", "--untracked-files=all"], cwd=self.path, capture_output=True, text=True,
-                              check=True)
+        done = subprocess.run(
+            ["git", "status", "--porcelain", "--untracked-files=all"],
+            cwd=self.path,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         return {line[3:].strip('"') for line in done.stdout.splitlines()}
 
 
 def copy_of_checkout(path: Path, data: Path | None = None) -> Copy:
-    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True,
-                            text=True, check=True).stdout
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     for name in filter(None, listed.split("\0")):
         if (ROOT / name).is_file():
             (path / name).parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,9 @@
-"""A perf that counts what it is told: `install` puts it into a folder, and then it behaves as `perf stat -j` of 6.1 does.
+"""A perf that counts what it is told: `install` puts it into a folder, and then it behaves as `perf
+stat -j` of 6.1 does.
 
-It runs the workload, speaks the protocol of `--delay=-1 --control fd:C,A` (commands a line each, answered by the five bytes
-"ack\\n" and NUL), and prints its rows in the order asked for. Traps make it misbehave the ways that perf does.
+It runs the workload, speaks the protocol of `--delay=-1 --control fd:C,A` (commands a line each,
+answered by the five bytes "ack\\n" and NUL), and prints its rows in the order asked for. Traps make
+it misbehave the ways that perf does.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from typing import Any
 
 ACK = b"ack\n\0"
 SOFTWARE = ("minor-faults", "task-clock")  # which take no counter
-# What perf 6.1 says where perf_event_open is refused (tools/perf/util/evsel.c, evsel__open_strerror).
+# What perf 6.1 says where perf_event_open is refused (tools/perf/util/evsel.c,
+# evsel__open_strerror).
 PARANOID = """Error:
 Access to performance monitoring and observability operations is limited.
 Consider adjusting /proc/sys/kernel/perf_event_paranoid setting to open
@@ -29,22 +32,27 @@ perf_event_paranoid setting is {level}:
   -1: Allow use of (almost) all events by all users
 >= 2: Disallow kernel profiling
 """
-SECCOMP = PARANOID.format(level=2).replace("Error:\n", "Error:\nNo permission to enable minor-faults:u event.\n\n")
+SECCOMP = PARANOID.format(level=2).replace(
+    "Error:\n", "Error:\nNo permission to enable minor-faults:u event.\n\n"
+)
 
 
 def install(folder: Path, answers: dict[str, Any], **traps: Any) -> str:
-    """Writes the program; its path. answers: event -> a value, or the row's fields; an event that is not there is unknown.
+    """Writes the program; its path. answers: event -> a value, or the row's fields; an event that
+    is not there is unknown.
 
-    traps: refuses=(status, stderr) for every perf, refuses_gated=(status, stderr) once there is a gate; hangs; silent (no ack);
-    loses (nothing in the output file); chatter (text among the rows); metric=(value, unit); wraps (rows as a JSON list),
-    wraps_several (of more than one event);
+    traps: refuses=(status, stderr) for every perf, refuses_gated=(status, stderr) once there is a
+    gate; hangs; silent (no ack); loses (nothing in the output file); chatter (text among the rows);
+    metric=(value, unit); wraps (rows as a JSON list), wraps_several (of more than one event);
     counters (how many the CPU has left: hardware events beyond them take turns with the others).
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "perf.json").write_text(json.dumps({"answers": answers, **traps}))
     path = folder / "perf"
-    path.write_text(f"#!{sys.executable} -SE\nimport sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-                    "import fake_perf\nsys.exit(fake_perf.main(sys.argv, __file__))\n")
+    path.write_text(
+        f"#!{sys.executable} -SE\nimport sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "import fake_perf\nsys.exit(fake_perf.main(sys.argv, __file__))\n"
+    )
     path.chmod(0o755)
     return str(path)
 
@@ -62,13 +70,18 @@ def split(events: str) -> list[str]:
 
 def main(argv: list[str], program: str) -> int:
     if argv[1] in ("record", "script") and os.environ.get("LC_ALL") == "C":
-        return sampled(argv, json.loads(Path(program).with_name("perf.json").read_text()).get("samples", {}))
+        return sampled(
+            argv, json.loads(Path(program).with_name("perf.json").read_text()).get("samples", {})
+        )
     # The real one does something else, prints a table, or decimal commas.
     if argv[1:3] != ["stat", "-j"] or os.environ.get("LC_ALL") != "C":
-        print(f"perf: {argv[1:3]} under the locale {os.environ.get('LC_ALL')} is not what is replayed", file=sys.stderr)
+        print(
+            f"perf: {argv[1:3]} under the locale {os.environ.get('LC_ALL')} is not what is replayed",
+            file=sys.stderr,
+        )
         return 1
     told = json.loads(Path(program).with_name("perf.json").read_text())
-    options, command = argv[: argv.index("--")], argv[argv.index("--") + 1:]
+    options, command = argv[: argv.index("--")], argv[argv.index("--") + 1 :]
 
     def option(name: str) -> str | None:
         return options[options.index(name) + 1] if name in options else None
@@ -85,17 +98,28 @@ def main(argv: list[str], program: str) -> int:
         return int(refusal[0])
     for event in events:
         if event not in told["answers"]:
-            sys.stderr.write(f"event syntax error: '{event}'\n Run 'perf list' for a list of valid events\n")
+            sys.stderr.write(
+                f"event syntax error: '{event}'\n Run 'perf list' for a list of valid events\n"
+            )
             return 129
     if told.get("hangs"):
         subprocess.run(["sleep", str(told["hangs"])])
     enabled, status = run(command, gated, silent=bool(told.get("silent")))
     if status < 0:
-        sys.stderr.write(f"{command[0]}: {signal.strsignal(-status)}\n")  # perf prints it and exits with 0
+        sys.stderr.write(
+            f"{command[0]}: {signal.strsignal(-status)}\n"
+        )  # perf prints it and exits with 0
     hardware = sum(not event.startswith(SOFTWARE) for event in events)
     share = min(100.0 * told.get("counters", hardware) / max(hardware, 1), 100.0)
-    rows = [row(event, told["answers"][event], enabled or not gated, 100.0 if event.startswith(SOFTWARE) else share)
-            for event in events] + metric(option("-M"), told)
+    rows = [
+        row(
+            event,
+            told["answers"][event],
+            enabled or not gated,
+            100.0 if event.startswith(SOFTWARE) else share,
+        )
+        for event in events
+    ] + metric(option("-M"), told)
     text = told.get("chatter", "") + "".join(f"{line}\n{told.get('chatter', '')}" for line in rows)
     if told.get("wraps") or (told.get("wraps_several") and len(events) > 1):
         text = "[\n" + ",\n".join(rows) + "\n]\n"
@@ -109,20 +133,23 @@ def main(argv: list[str], program: str) -> int:
 
 
 def sampled(argv: list[str], samples: dict[str, Any]) -> int:
-    """`perf record -e EVENT -o FILE ... -- COMMAND` and `perf script -i FILE -F data_page_size`, as 6.1 does them. samples: event -> what
-    is sampled, a word a load; an event that is not there is unknown, and one that is a text is refused with it."""
+    """`perf record -e EVENT -o FILE ... -- COMMAND` and `perf script -i FILE -F data_page_size`, as
+    6.1 does them. samples: event -> what is sampled, a word a load; an event that is not there is
+    unknown, and one that is a text is refused with it."""
     if argv[1] == "script":
         if argv[4:] != ["-F", "data_page_size"]:
             return 129
         print("\n".join(f" {word}" for word in json.loads(Path(argv[3]).read_text())))
         return 0
     event, output = (argv[argv.index(name) + 1] for name in ("-e", "-o"))
-    answer = samples.get(event, f"event syntax error: '{event}'\nRun 'perf list' for a list of valid events\n")
+    answer = samples.get(
+        event, f"event syntax error: '{event}'\nRun 'perf list' for a list of valid events\n"
+    )
     if isinstance(answer, str):
         sys.stderr.write(answer)
         return 255 if event in samples else 129
     Path(output).write_text(json.dumps(answer))
-    return subprocess.run(argv[argv.index("--") + 1:]).returncode
+    return subprocess.run(argv[argv.index("--") + 1 :]).returncode
 
 
 def run(command: list[str], gated: str | None, silent: bool) -> tuple[bool, int]:
@@ -138,7 +165,9 @@ def run(command: list[str], gated: str | None, silent: bool) -> tuple[bool, int]
             *commands, heard = heard.split(b"\n")
             for said in commands:
                 enabled = enabled or said == b"enable"
-                if said in (b"enable", b"disable") and not silent:  # perf passes over what it does not know in silence
+                if (
+                    said in (b"enable", b"disable") and not silent
+                ):  # perf passes over what it does not know in silence
                     os.write(ack, ACK)
     return enabled, status
 
@@ -149,8 +178,16 @@ def row(event: str, answer: Any, enabled: bool, share: float = 100.0) -> str:
     runtime = 0 if str(value).startswith("<") else fields.get("runtime", 60_000_000)
     running = 0.0 if value == "<not counted>" else fields.get("running", share)
     said = value if isinstance(value, str) else f"{value:f}"
-    return json.dumps({"counter-value": said, "unit": fields.get("unit", ""), "event": fields.get("name", event),
-                       "event-runtime": runtime, "pcnt-running": running, **fields.get("more", {})})
+    return json.dumps(
+        {
+            "counter-value": said,
+            "unit": fields.get("unit", ""),
+            "event": fields.get("name", event),
+            "event-runtime": runtime,
+            "pcnt-running": running,
+            **fields.get("more", {}),
+        }
+    )
 
 
 def metric(name: str | None, told: dict[str, Any]) -> list[str]:
@@ -163,9 +200,20 @@ def metric(name: str | None, told: dict[str, Any]) -> list[str]:
     value, unit = told["metric"]
     if value == "<not supported>":
         return [row("DTLB_LOAD_MISSES.STLB_HIT", value, True)]
-    return [json.dumps({"counter-value": "1000.000000", "unit": "", "event": "DTLB_LOAD_MISSES.STLB_HIT",
-                        "event-runtime": 60_000_000, "pcnt-running": 100.0, "metric-value": value, "metric-unit": unit}),
-            row("CPU_CLK_UNHALTED.THREAD", 5000, True)]
+    return [
+        json.dumps(
+            {
+                "counter-value": "1000.000000",
+                "unit": "",
+                "event": "DTLB_LOAD_MISSES.STLB_HIT",
+                "event-runtime": 60_000_000,
+                "pcnt-running": 100.0,
+                "metric-value": value,
+                "metric-unit": unit,
+            }
+        ),
+        row("CPU_CLK_UNHALTED.THREAD", 5000, True),
+    ]
 
 
 # --- a workload that opens the gate as a kernel does: argv: SECONDS ... --perf-fds CONTROL,ACK

@@ -22,8 +22,9 @@ FANOUT, CLOCK_NS, TSC_GHZ = 512, 20.0, 2.0
 
 @dataclass(frozen=True)
 class Kernel:
-    """What a fault takes: into the kernel and back, to find a page or to zero one; how many pages of a file it enters; what a charge to a
-    group, a page that a host has to find, and a neighbour's changes add."""
+    """What a fault takes: into the kernel and back, to find a page or to zero one; how many pages
+    of a file it enters; what a charge to a group, a page that a host has to find, and a neighbour's
+    changes add."""
 
     trap_ns: float = 300.0
     enter_ns: float = 20.0
@@ -42,7 +43,13 @@ class Kernel:
     noise: float = 0.005
 
     def per_fault(self, mode: str, pages: str, written: int = 1) -> int:
-        return (self.piece if written > 1 else self.around) if mode == "file" else FANOUT if pages == "thp" else 1
+        return (
+            (self.piece if written > 1 else self.around)
+            if mode == "file"
+            else FANOUT
+            if pages == "thp"
+            else 1
+        )
 
     def page_ns(self, mode: str, pages: str, populate: int, written: int = 1) -> float:
         per_fault = self.per_fault(mode, pages, written)
@@ -59,12 +66,31 @@ class Kernel:
         ns = self.page_ns(mode, point.pages, options["populate"], options.get("written", 1))
         per_fault = self.per_fault(mode, point.pages, options.get("written", 1))
         slow, fast = per_fault * ns, 10.0
-        bins = [[fast + CLOCK_NS, 15 * per_fault], [slow + CLOCK_NS, 15]] if per_fault > 1 else [[slow + CLOCK_NS, 100]]
-        also = {"faults_per_access": 1 / per_fault, "map_ns_per_access": 1.0, "later_ns_per_access": 5.0, "mean_ns": ns, "p50_ns": ns,
-                "p99_ns": 2 * ns, "unmap_ns_per_access": self.free_ns, "unmap_empty_ns_per_access": 0.4, "protect_ns_per_access": 75.0,
-                "protect_empty_ns_per_access": 0.3, "fork_ns_per_access": 120.0, "fork_empty_ns_per_access": 15.0,
-                "untouched_table_bytes": 0.0, "filled_table_bytes": 24576.0, "tsc_ghz": TSC_GHZ, "clock_ns": CLOCK_NS,
-                "histogram": bins, "page_table_bytes": 73728}
+        bins = (
+            [[fast + CLOCK_NS, 15 * per_fault], [slow + CLOCK_NS, 15]]
+            if per_fault > 1
+            else [[slow + CLOCK_NS, 100]]
+        )
+        also = {
+            "faults_per_access": 1 / per_fault,
+            "map_ns_per_access": 1.0,
+            "later_ns_per_access": 5.0,
+            "mean_ns": ns,
+            "p50_ns": ns,
+            "p99_ns": 2 * ns,
+            "unmap_ns_per_access": self.free_ns,
+            "unmap_empty_ns_per_access": 0.4,
+            "protect_ns_per_access": 75.0,
+            "protect_empty_ns_per_access": 0.3,
+            "fork_ns_per_access": 120.0,
+            "fork_empty_ns_per_access": 15.0,
+            "untouched_table_bytes": 0.0,
+            "filled_table_bytes": 24576.0,
+            "tsc_ghz": TSC_GHZ,
+            "clock_ns": CLOCK_NS,
+            "histogram": bins,
+            "page_table_bytes": 73728,
+        }
         if point.mode == "grouped":
             return also | {"ns_per_access": ns * self.charge, "outside_ns_per_access": ns}
         return also | {"ns_per_access": ns}
@@ -78,28 +104,55 @@ class Kernel:
     def map_churn(self, point: Point, options: dict[str, int]) -> dict[str, Any]:
         chunk = point.lines * grid.LINE_BYTES // grid.CHUNKS
         pages, threads = chunk // 4096, options["threads"]
-        fault = self.page_ns("anonymous", point.pages, 0) * pages * (1 + self.shared * (threads - 1)) if point.mode == "unmap" else 0.0
+        fault = (
+            self.page_ns("anonymous", point.pages, 0) * pages * (1 + self.shared * (threads - 1))
+            if point.mode == "unmap"
+            else 0.0
+        )
         alone = self.search_ns * chunk / grid.CHUNK_BYTES + fault
         faults = pages / (FANOUT if point.pages == "thp" else 1) if point.mode == "unmap" else 0.0
-        return {"ns_per_access": alone / min(threads, self.cpus), "faults_per_access": faults, "cpus": float(min(threads, self.cpus))}
+        return {
+            "ns_per_access": alone / min(threads, self.cpus),
+            "faults_per_access": faults,
+            "cpus": float(min(threads, self.cpus)),
+        }
 
     def prefault(self, point: Point, options: dict[str, int]) -> dict[str, Any]:
         ns = self.page_ns("anonymous", point.pages, 0) / min(options["threads"], self.cpus)
-        return {"ns_per_access": ns, "free_ns_per_access": self.free_ns, "one_byte_resident_bytes": 4096.0 * (
-            FANOUT if point.pages == "thp" else 1)}
+        return {
+            "ns_per_access": ns,
+            "free_ns_per_access": self.free_ns,
+            "one_byte_resident_bytes": 4096.0 * (FANOUT if point.pages == "thp" else 1),
+        }
 
     def frame(self, points: Iterable[Point], repeats: int = 5, seed: int = 1) -> pd.DataFrame:
         """One row a process, with the columns that `Store.load` gives."""
         noise, rows = np.random.default_rng(seed), []
         for point in points:
             fields = self.fields(point)
-            row = make_record(**point.model_dump()).model_dump(exclude={"counters", "options", "also"}) | dict(point.options) | fields | {
-                "kernel_digest": "a" * 16}
+            row = (
+                make_record(**point.model_dump()).model_dump(
+                    exclude={"counters", "options", "also"}
+                )
+                | dict(point.options)
+                | fields
+                | {"kernel_digest": "a" * 16}
+            )
             for repeat in range(repeats):
                 draw = math.exp(self.noise * noise.normal())
-                timed = {name: fields[name] * draw for name in ("ns_per_access", "mean_ns") if name in fields}
-                rows.append(row | timed | {"repeat": repeat, "batch_ns_per_access": [timed["ns_per_access"]]})
-        return kernels.with_defaults(pd.DataFrame(rows, columns=None if rows else [*make_record().model_dump()]))
+                timed = {
+                    name: fields[name] * draw
+                    for name in ("ns_per_access", "mean_ns")
+                    if name in fields
+                }
+                rows.append(
+                    row
+                    | timed
+                    | {"repeat": repeat, "batch_ns_per_access": [timed["ns_per_access"]]}
+                )
+        return kernels.with_defaults(
+            pd.DataFrame(rows, columns=None if rows else [*make_record().model_dump()])
+        )
 
 
 def points(most: int = GIB, cpus: int = 4) -> list[Point]:
@@ -113,18 +166,41 @@ def rows(kernel: Kernel = Kernel(), most: int = GIB, repeats: int = 5) -> pd.Dat
 
 def side(**changes: Any) -> dict[str, Any]:
     """The document of the kernel's side."""
-    return {"schema_version": 1, "measured_at": "2026-01-01T00:00:00Z", "state": "a" * 12, "file_system": "ext4",
-            "la57_flag": False, "no5lvl": False, "high_mapping": False, "balloon": ["statistics", "free-page-reports"], "report_order": 9,
-            "profiles": {"4k": {"[k] exc_page_fault": 0.2, "[k] clear_page_erms": 0.1, "[.] write_pages": 0.05},
-                         "thp": {"[k] clear_page_erms": 0.6, "[.] write_pages": 0.1}},
-            "traced": [30720, 30720], "lacking": {}} | changes
+    return {
+        "schema_version": 1,
+        "measured_at": "2026-01-01T00:00:00Z",
+        "state": "a" * 12,
+        "file_system": "ext4",
+        "la57_flag": False,
+        "no5lvl": False,
+        "high_mapping": False,
+        "balloon": ["statistics", "free-page-reports"],
+        "report_order": 9,
+        "profiles": {
+            "4k": {"[k] exc_page_fault": 0.2, "[k] clear_page_erms": 0.1, "[.] write_pages": 0.05},
+            "thp": {"[k] clear_page_erms": 0.6, "[.] write_pages": 0.1},
+        },
+        "traced": [30720, 30720],
+        "lacking": {},
+    } | changes
 
 
-def analysis(frame: pd.DataFrame | None = None, *, hypervisor: str = "kvm", host: dict[str, Any] | None = None, cpus: int = 4,
-             **changes: Any) -> Analysis:
+def analysis(
+    frame: pd.DataFrame | None = None,
+    *,
+    hypervisor: str = "kvm",
+    host: dict[str, Any] | None = None,
+    cpus: int = 4,
+    **changes: Any,
+) -> Analysis:
     """changes: of `side`; host: of the machine's description."""
-    described = Stated(hypervisor=hypervisor, changes={"usable_cpus": tuple(range(cpus))} | (host or {})).host()
-    return Analysis(rows() if frame is None else frame, About(described, documents={"kernel_side": side(**changes)}))
+    described = Stated(
+        hypervisor=hypervisor, changes={"usable_cpus": tuple(range(cpus))} | (host or {})
+    ).host()
+    return Analysis(
+        rows() if frame is None else frame,
+        About(described, documents={"kernel_side": side(**changes)}),
+    )
 
 
 NOTHING = rows().query("kernel == 'none'")

@@ -1,5 +1,6 @@
-"""A fleet on one computer: workers, a scheduler and a client as processes that may be killed, and measurements that are made up but the
-same whenever they are asked for. In namespaces each worker has a /tmp, processes and a data folder that nobody else sees."""
+"""A fleet on one computer: workers, a scheduler and a client as processes that may be killed, and
+measurements that are made up but the same whenever they are asked for. In namespaces each worker
+has a /tmp, processes and a data folder that nobody else sees."""
 
 from __future__ import annotations
 
@@ -36,16 +37,28 @@ from tlb.system import files
 
 fork = multiprocessing.get_context("fork")
 KERNEL = "feedfeedfeedfeed"
-POINTS = [Point(kernel="page_chase", lines=lines, layout=layout) for lines in (64, 128, 256) for layout in ("spread", "packed")]
+POINTS = [
+    Point(kernel="page_chase", lines=lines, layout=layout)
+    for lines in (64, 128, 256)
+    for layout in ("spread", "packed")
+]
 GRIDS = {"stlb_cliff": POINTS, "strides": POINTS[1:4]}
 GIB = 2**30
 PROCESS_S = 0.01  # of a made-up process: long enough to be killed in
-_NEWNS, _NEWPID, _REC_PRIVATE, _BIND_REC = 0x20000, 0x20000000, 0x4000 | 0x40000, 0x1000 | 0x4000  # linux/sched.h, linux/mount.h
+_NEWNS, _NEWPID, _REC_PRIVATE, _BIND_REC = (
+    0x20000,
+    0x20000000,
+    0x4000 | 0x40000,
+    0x1000 | 0x4000,
+)  # linux/sched.h, linux/mount.h
 _PDEATHSIG = 1
 
 
 def host_of(name: str) -> Host:
-    changes = {"cpu_model": "Intel Xeon 9000", "installation": hashlib.sha256(name.encode()).hexdigest()[:16]}
+    changes = {
+        "cpu_model": "Intel Xeon 9000",
+        "installation": hashlib.sha256(name.encode()).hexdigest()[:16],
+    }
     return Stated(changes=changes).host()
 
 
@@ -54,27 +67,44 @@ def machine_of(name: str) -> str:
 
 
 def made_up(name: str, hour: int = 12) -> Callable[..., Record]:
-    """Stands for measure.measure on a computer: the same record for the same process, whenever and how often it is asked for."""
+    """Stands for measure.measure on a computer: the same record for the same process, whenever and
+    how often it is asked for."""
 
     def one(point: Point, repeat: int, *, state: str, **_: object) -> Record:
         rng = random.Random(f"{name} {point} {repeat}")
         time.sleep(PROCESS_S)
         seed = measure.seed_of(point, repeat)
-        return bundles.row(point.lines, point.layout, repeat, state=state, ns_per_access=6.5, wall_ns=1.2e8 + rng.randrange(10**8),
-                           checksum=f"{seed:016x}"[:16], started_at=f"2025-01-31T{hour}:{repeat:02}:00Z",
-                           arena_bytes=4096 * point.lines, page_table_bytes=8 * 4096)
+        return bundles.row(
+            point.lines,
+            point.layout,
+            repeat,
+            state=state,
+            ns_per_access=6.5,
+            wall_ns=1.2e8 + rng.randrange(10**8),
+            checksum=f"{seed:016x}"[:16],
+            started_at=f"2025-01-31T{hour}:{repeat:02}:00Z",
+            arena_bytes=4096 * point.lines,
+            page_table_bytes=8 * 4096,
+        )
 
     return one
 
 
 def a_rig(name: str, root: Path, hour: int = 12) -> Rig:
     host = host_of(name)
-    return Rig(host=host, store=Store(root).own, machine=hosts.machine_id(host), state=hosts.state(host), usable_bytes=GIB,
-               measure=one_by_one(made_up(name, hour)))
+    return Rig(
+        host=host,
+        store=Store(root).own,
+        machine=hosts.machine_id(host),
+        state=hosts.state(host),
+        usable_bytes=GIB,
+        measure=one_by_one(made_up(name, hour)),
+    )
 
 
 def pretend(name: str, root: Path, hour: int = 12) -> None:
-    """Make this process measure as that computer, without compiling, and make profiles say nothing, which takes no time."""
+    """Make this process measure as that computer, without compiling, and make profiles say nothing,
+    which takes no time."""
     build.kernel = lambda kernel, engine="c": Kernel(kernel, engine, ("true",), KERNEL)
     profile.of_chapter = lambda chapter: profile.Profile(machine=chapter.machine, quantities=())
     hosts.inspect = lambda *_, **__: host_of(name)
@@ -92,7 +122,8 @@ def _described(rig: Rig) -> Rig:
 
 
 def by_hand(name: str, root: Path, hour: int = 12) -> dict[str, list[bytes]]:
-    """What a campaign by hand gives on that computer, without a fleet: the lines of each kernel, in no order."""
+    """What a campaign by hand gives on that computer, without a fleet: the lines of each kernel, in
+    no order."""
     rig = a_rig(name, root, hour)
     campaign.run(rig, GRIDS, 5, most=campaign.most(5), quiet=True)
     return lines_of(rig.store.root / rig.machine)
@@ -100,7 +131,10 @@ def by_hand(name: str, root: Path, hour: int = 12) -> dict[str, list[bytes]]:
 
 def lines_of(folder: Path) -> dict[str, list[bytes]]:
     """The lines of each kernel's rows, sorted, each as often as it is there."""
-    return {path.name: sorted(path.read_bytes().splitlines(keepends=True)) for path in sorted(folder.glob("*.jsonl"))}
+    return {
+        path.name: sorted(path.read_bytes().splitlines(keepends=True))
+        for path in sorted(folder.glob("*.jsonl"))
+    }
 
 
 def free_port() -> int:
@@ -120,8 +154,8 @@ def _libc(call: str, *given: object) -> None:
 
 
 def enter(own: Path, keep: list[Path], disk_bytes: int, data: Path) -> None:
-    """Fresh mount and process namespaces for this process and its child: an own /tmp, in which `keep` stay visible, and a disk of so many
-    bytes for `data` (0: as it is)."""
+    """Fresh mount and process namespaces for this process and its child: an own /tmp, in which
+    `keep` stay visible, and a disk of so many bytes for `data` (0: as it is)."""
     _libc("unshare", _NEWNS | _NEWPID)
     _libc("mount", None, b"/", None, _REC_PRIVATE, None)
     for path in keep:
@@ -150,7 +184,8 @@ def quick() -> None:
 
 
 def off_clock(seconds: float) -> None:
-    """Every module's clock of this process is wrong by so much: that of the wall, not that of waits."""
+    """Every module's clock of this process is wrong by so much: that of the wall, not that of
+    waits."""
     right = time.time
     for module in [*sys.modules.values()]:
         for name, value in [*vars(module).items()] if hasattr(module, "__dict__") else []:
@@ -171,16 +206,32 @@ def garbage(kind: str) -> Callable[[str], object]:
             return ["rows", 1]
         if kind == "a flipped bit":
             middle = len(sent.bundle) // 2
-            return sent._replace(bundle=sent.bundle[:middle] + bytes([sent.bundle[middle] ^ 1]) + sent.bundle[middle + 1:])
+            return sent._replace(
+                bundle=sent.bundle[:middle]
+                + bytes([sent.bundle[middle] ^ 1])
+                + sent.bundle[middle + 1 :]
+            )
         files = dict(check.opened(sent.bundle).files)
-        files["page_chase.jsonl"] = files["page_chase.jsonl"].replace(b'"ns_per_access":', b'"ns_per_access":1', 1)
+        files["page_chase.jsonl"] = files["page_chase.jsonl"].replace(
+            b'"ns_per_access":', b'"ns_per_access":1', 1
+        )
         return sent._replace(bundle=check.sealed(check.opened(sent.bundle).machine, files))
 
     return measured
 
 
-def work(name: str, address: str, pem: str, data: Path, *, alike: str = "", own: Path | None = None, disk_bytes: int = 0, hour: int = 12,
-         sends: str = "") -> None:
+def work(
+    name: str,
+    address: str,
+    pem: str,
+    data: Path,
+    *,
+    alike: str = "",
+    own: Path | None = None,
+    disk_bytes: int = 0,
+    hour: int = 12,
+    sends: str = "",
+) -> None:
     """A worker, by itself: of the computer `alike` where that is not its own name."""
     data.mkdir(parents=True, exist_ok=True)
     if own:
@@ -216,7 +267,14 @@ def ask(address: str, pem: str, output: Path, names: list[str], told: Path) -> N
     pretend("client", output.parent / "client")
     fleet = Fleet(Store(output), Campaign(), names, patience_s=60)
     asyncio.run(fleet.run(address, pem))
-    told.write_text(json.dumps({one.name: [one.why.code, one.why.detail] if one.why else [""] for one in fleet.computers.values()}))
+    told.write_text(
+        json.dumps(
+            {
+                one.name: [one.why.code, one.why.detail] if one.why else [""]
+                for one in fleet.computers.values()
+            }
+        )
+    )
 
 
 class Processes:

@@ -1,4 +1,5 @@
-"""Inputs that are almost right: valid ones, broken by a seeded generator that knows numbers, strings and lines."""
+"""Inputs that are almost right: valid ones, broken by a seeded generator that knows numbers,
+strings and lines."""
 
 from __future__ import annotations
 
@@ -11,17 +12,87 @@ from typing import Any
 
 import pytest
 
-# `make endurance` (pytest -m endurance) asks for all of what the suite does a sample of; another seed finds other things.
+# `make endurance` (pytest -m endurance) asks for all of what the suite does a sample of; another
+# seed finds other things.
 ENDURANCE = os.environ.get("TLB_ENDURANCE") == "1"
 SEED = int(os.environ.get("TLB_SEED", "1"))
 
-NUMBERS = [b"0", b"-0", b"-1", b"1", b"2", b"1.5", b"-1e-9", b"1e308", b"1e309", b"-1e999", b"5e-324", b"1_0", b"0x10", b"007", b"1,5",
-           b"4294967296", b"9223372036854775807", b"9223372036854775808", b"18446744073709551615", b"18446744073709551616",
-           b"9" * 40, b"9" * 400, b"1" * 5000, b"NaN", b"-NaN", b"nan", b"Infinity", b"-Infinity", b"inf", "１２".encode(), "٣".encode()]
-VALUES = [b"null", b"true", b"false", b"[]", b"{}", b'""', b'"x"', b"[1]", b'{"a":1}', b'"NaN"', b'"-1"', b'"\\ud800"', b'"\\u0000"',
-          '"é"'.encode(), b'"<not counted>"', b'"<not supported>"', b'"' + b"a" * 3000 + b'"', *NUMBERS]
-PIECES = [b"\0", b"\n", b"\r\n", b"\n\n", b"\xff\xfe", b"\xed\xa0\x80", "\u2028\u202e\u0085".encode(), b'"', b"\\", b",", b":", b"{", b"}",
-          b"[", b"]", b" ", b"\t", b"-", b" kB", b"<", *VALUES]
+NUMBERS = [
+    b"0",
+    b"-0",
+    b"-1",
+    b"1",
+    b"2",
+    b"1.5",
+    b"-1e-9",
+    b"1e308",
+    b"1e309",
+    b"-1e999",
+    b"5e-324",
+    b"1_0",
+    b"0x10",
+    b"007",
+    b"1,5",
+    b"4294967296",
+    b"9223372036854775807",
+    b"9223372036854775808",
+    b"18446744073709551615",
+    b"18446744073709551616",
+    b"9" * 40,
+    b"9" * 400,
+    b"1" * 5000,
+    b"NaN",
+    b"-NaN",
+    b"nan",
+    b"Infinity",
+    b"-Infinity",
+    b"inf",
+    "１２".encode(),
+    "٣".encode(),
+]
+VALUES = [
+    b"null",
+    b"true",
+    b"false",
+    b"[]",
+    b"{}",
+    b'""',
+    b'"x"',
+    b"[1]",
+    b'{"a":1}',
+    b'"NaN"',
+    b'"-1"',
+    b'"\\ud800"',
+    b'"\\u0000"',
+    '"é"'.encode(),
+    b'"<not counted>"',
+    b'"<not supported>"',
+    b'"' + b"a" * 3000 + b'"',
+    *NUMBERS,
+]
+PIECES = [
+    b"\0",
+    b"\n",
+    b"\r\n",
+    b"\n\n",
+    b"\xff\xfe",
+    b"\xed\xa0\x80",
+    "\u2028\u202e\u0085".encode(),
+    b'"',
+    b"\\",
+    b",",
+    b":",
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b" ",
+    b"\t",
+    b"-",
+    b" kB",
+    b"<",
+    *VALUES,
+]
 _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 _QUOTED = re.compile(rb'"[^"\n]*"')
 _MEMBER = re.compile(rb'"[^"\n]*" ?: ?(?:"[^"\n]*"|[^,}\n\]\[]*),? ?')
@@ -39,7 +110,9 @@ def _span(rng: random.Random, data: bytes) -> tuple[int, int]:
     return at, min(len(data), at + int(rng.paretovariate(0.7)))
 
 
-def _replaced(rng: random.Random, data: bytes, what: re.Pattern[bytes], by: Callable[[bytes], bytes]) -> bytes:
+def _replaced(
+    rng: random.Random, data: bytes, what: re.Pattern[bytes], by: Callable[[bytes], bytes]
+) -> bytes:
     found = list(what.finditer(data))
     if not found:
         return data
@@ -63,7 +136,8 @@ def _lines(rng: random.Random, data: bytes) -> bytes:
 
 
 def mutated(rng: random.Random, seeds: Sequence[bytes]) -> bytes:
-    """One of the seeds, broken in one to four places. It may come out whole, where breaks undo each other."""
+    """One of the seeds, broken in one to four places. It may come out whole, where breaks undo each
+    other."""
     data = rng.choice(seeds)
     for _ in range(rng.choice([1, 1, 1, 2, 2, 3, 4])):
         start, end = _span(rng, data)
@@ -81,9 +155,19 @@ def mutated(rng: random.Random, seeds: Sequence[bytes]) -> bytes:
         elif how == 4:
             data = data[:start] + rng.choice(PIECES) + data[end if rng.random() < 0.5 else start :]
         elif how == 5:
-            data = _replaced(rng, data, _NUMBER, lambda number: rng.choice([*NUMBERS, b"-" + number, number + b"0", number + b"e9"]))
+            data = _replaced(
+                rng,
+                data,
+                _NUMBER,
+                lambda number: rng.choice([*NUMBERS, b"-" + number, number + b"0", number + b"e9"]),
+            )
         elif how == 6:
-            data = _replaced(rng, data, _QUOTED, lambda _: rng.choice([*VALUES, b'"' + rng.choice(NUMBERS) + b'"']))
+            data = _replaced(
+                rng,
+                data,
+                _QUOTED,
+                lambda _: rng.choice([*VALUES, b'"' + rng.choice(NUMBERS) + b'"']),
+            )
         elif how == 7:
             data = _replaced(rng, data, _MEMBER, lambda member: member * rng.choice([0, 2]))
         elif how == 8:
@@ -108,8 +192,11 @@ parts = times("part", 2)
 COUNT = 10_000 if ENDURANCE else 1_000  # inputs of each part
 
 
-def fuzz(part: int, make: Callable[[random.Random], Any], check: Callable[[Any], str], count: int = COUNT) -> Counter[str]:
-    """How often `check` answered what. What it raises for an input fails the test with what makes that input again."""
+def fuzz(
+    part: int, make: Callable[[random.Random], Any], check: Callable[[Any], str], count: int = COUNT
+) -> Counter[str]:
+    """How often `check` answered what. What it raises for an input fails the test with what makes
+    that input again."""
     rng = random.Random(f"{SEED} {part}")
     answers: Counter[str] = Counter()
     for number in range(count):
@@ -118,5 +205,7 @@ def fuzz(part: int, make: Callable[[random.Random], Any], check: Callable[[Any],
             answers[check(case)] += 1
         except (Exception, SystemExit) as error:
             said = f"{type(error).__name__}: {error}"[:1000]
-            raise AssertionError(f"input {number} of part {part} with TLB_SEED={SEED}: {said}\n{str(case)[:3000]}") from error
+            raise AssertionError(
+                f"input {number} of part {part} with TLB_SEED={SEED}: {said}\n{str(case)[:3000]}"
+            ) from error
     return answers

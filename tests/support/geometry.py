@@ -18,12 +18,15 @@ from tlb.lab import survey
 from tlb.lab.record import Point
 
 CACHES = {1: 32 << 10, 2: 1 << 20, 3: 32 << 20}
-Missed = Callable[[str, int, int], float]  # order, pages, stride -> the share of visits that a level misses
+Missed = Callable[
+    [str, int, int], float
+]  # order, pages, stride -> the share of visits that a level misses
 
 
 @cache
 def lru(entries: int, ways: int = 0) -> Missed:
     """LRU of contiguous sets; ways 0 is fully associative. By playing the chase, not by a formula."""
+
     def missed(order: str, pages: int, stride: int) -> float:
         sets = 1 if ways == 0 else entries // ways
         size = entries if ways == 0 else ways
@@ -31,12 +34,14 @@ def lru(entries: int, ways: int = 0) -> Missed:
             return max(0.0, 1 - entries / pages)
         held = np.bincount(np.arange(pages) * stride % sets, minlength=sets)
         return float(held[held > size].sum() / pages)
+
     return missed
 
 
 @cache
 def at_random(entries: int) -> Missed:
     """Any page is replaced: in a cycle the root of x = 1 - exp(-x M/C), by iteration."""
+
     def missed(order: str, pages: int, stride: int) -> float:
         if order == "random":
             return max(0.0, 1 - entries / pages)
@@ -44,6 +49,7 @@ def at_random(entries: int) -> Missed:
         for _ in range(3000):
             x = 1 - math.exp(-x * pages / entries)
         return x
+
     return missed
 
 
@@ -63,17 +69,30 @@ class Made:
     ghz: float = 3.0
     spread: bool = True  # False: a machine without pages for the spread layout
     misplaced: float = 1.0  # the alias layout sees a first level so many times as large
-    joined: int = 1  # so many neighbours share an entry where their frames lie in a row, as those of the spread layout do
+    # so many neighbours share an entry where their frames lie in a row, as those of the spread
+    # layout do
+    joined: int = 1
 
     def cycles(self, point: Point) -> float:
         stride = point.stride_pages // (512 if point.pages == "2m" else 1)
         if point.layout == "packed":
             return self.load + (10 if point.lines > 512 else 0)
-        pages = max(1, point.lines // self.joined) if point.layout == "spread" else max(1, round(point.lines / self.misplaced))
+        pages = (
+            max(1, point.lines // self.joined)
+            if point.layout == "spread"
+            else max(1, round(point.lines / self.misplaced))
+        )
         all_pages = pages if point.layout == "spread" else point.lines
         table = point.lines * min(8 * stride, 64)
-        walk = self.walk + (self.l3 if table > CACHES[2] else 0) + (self.memory if table > CACHES[3] else 0)
-        price = self.first(point.order, pages, stride) * self.hit + self.second(point.order, all_pages, stride) * walk
+        walk = (
+            self.walk
+            + (self.l3 if table > CACHES[2] else 0)
+            + (self.memory if table > CACHES[3] else 0)
+        )
+        price = (
+            self.first(point.order, pages, stride) * self.hit
+            + self.second(point.order, all_pages, stride) * walk
+        )
         if point.layout == "alias":
             return self.load + 1 + (self.penalty if point.lines > 8 else 0) + price
         return self.load + (10 if point.lines > 512 else 0) + price
@@ -88,9 +107,19 @@ class Made:
                     continue
                 seen.add(point)
                 for repeat in range(survey.repeats_of(point)):
-                    ns = self.cycles(point) / (self.ghz or 1) * float(np.exp(self.noise * rng.standard_normal()))
-                    record = make_record(**point.model_dump(), stride_bytes=4096 * point.stride_pages, repeat=repeat,
-                                         ns_per_access=ns, batch_ns_per_access=[ns * 0.9, ns, ns * 1.1], core_ghz=self.ghz)
+                    ns = (
+                        self.cycles(point)
+                        / (self.ghz or 1)
+                        * float(np.exp(self.noise * rng.standard_normal()))
+                    )
+                    record = make_record(
+                        **point.model_dump(),
+                        stride_bytes=4096 * point.stride_pages,
+                        repeat=repeat,
+                        ns_per_access=ns,
+                        batch_ns_per_access=[ns * 0.9, ns, ns * 1.1],
+                        core_ghz=self.ghz,
+                    )
                     rows.append(record.model_dump(exclude={"counters"}))
             return pd.DataFrame(rows)
 
@@ -102,9 +131,12 @@ def rows(made: Made, pages: str, seed: int) -> pd.DataFrame:
     return survey.survey(made.run(seed), pages, CACHES)
 
 
-# `make mutation` looks which tests call what, and a test that finds a geometry here would be seen to call nothing.
+# `make mutation` looks which tests call what, and a test that finds a geometry here would be seen
+# to call nothing.
 @cache if "MUTANT_UNDER_TEST" not in os.environ else lambda made: made
-def inferred(made: Made, pages: str = "4k", stated: tuple[int, ...] = (), seed: int = 1) -> Geometry:
+def inferred(
+    made: Made, pages: str = "4k", stated: tuple[int, ...] = (), seed: int = 1
+) -> Geometry:
     return geometry.infer(rows(made, pages, seed), stated, CACHES)
 
 

@@ -1,4 +1,5 @@
-"""Machines that never were, with guests: their rows, what they state of KVM, and an Analysis of both."""
+"""Machines that never were, with guests: their rows, what they state of KVM, and an Analysis of
+both."""
 
 from __future__ import annotations
 
@@ -28,8 +29,9 @@ CELLS = [(guest, host) for guest in GUESTS for host in HOSTS]
 
 @dataclass(frozen=True)
 class Guests:
-    """A machine with two LRU levels whose entries span the smallest page on the way: the guest's, the host's and, where the host is a
-    guest itself, the outer host's. A walk costs so much a reference, of as many references as no cache shortens."""
+    """A machine with two LRU levels whose entries span the smallest page on the way: the guest's,
+    the host's and, where the host is a guest itself, the outer host's. A walk costs so much a
+    reference, of as many references as no cache shortens."""
 
     cells: tuple[tuple[str, str], ...] = tuple(CELLS)
     pages: tuple[str, ...] = HOSTS  # of the plain process
@@ -54,13 +56,17 @@ class Guests:
         if not guest:
             return references_per_walk(hardware(host), self.outer or None)
         if self.shadow:
-            return references_per_walk(min(guest, hardware(host), key=GUESTS.index), self.outer or None)
+            return references_per_walk(
+                min(guest, hardware(host), key=GUESTS.index), self.outer or None
+            )
         return references_per_walk(guest, hardware(host))
 
     def price_ns(self, guest: str, host: str, lines: int) -> float:
         span = self.span(*((guest, host) if guest else (host,)))
         order = "random" if span > 4096 else "cycle"
-        first, second = (float(lru(order, np.array([max(4096 * lines / span, 1.0)]), n)[0]) for n in ENTRIES)
+        first, second = (
+            float(lru(order, np.array([max(4096 * lines / span, 1.0)]), n)[0]) for n in ENTRIES
+        )
         return first * self.hit_ns + second * self.references(guest, host) * self.reference_ns
 
     def time_ns(self, point: Point) -> float:
@@ -76,7 +82,12 @@ class Guests:
     def has(self, point: Point) -> bool:
         if point.kernel == "guest_chase":
             return (point.mode, point.pages) in self.cells and bool(self.five or not point.options)
-        return point.kernel == "numa_chase" and bool(self.far) or point.kernel == "page_chase" and point.pages in self.pages
+        return (
+            point.kernel == "numa_chase"
+            and bool(self.far)
+            or point.kernel == "page_chase"
+            and point.pages in self.pages
+        )
 
     def also(self, point: Point) -> dict[str, float]:
         """What a guest writes down beside its chase."""
@@ -84,23 +95,45 @@ class Guests:
             return {}
         faults = max(1.0, 4096 * point.lines / self.span(point.mode, point.pages)) / point.lines
         levels = float(dict(point.options).get("levels", 4))
-        return {"first_touch_ns_per_access": self.touch_ns * faults, "tsc_ghz": 2.5, "guest_levels": levels}
+        return {
+            "first_touch_ns_per_access": self.touch_ns * faults,
+            "tsc_ghz": 2.5,
+            "guest_levels": levels,
+        }
 
     def frame(self, points: list[Point], repeats: int = 5, seed: int = 1) -> pd.DataFrame:
         """One row a process, with the columns that `Chapter.kept` gives."""
         noise, rows = np.random.default_rng(seed), []
         for point in filter(self.has, points):
             record = make_record(**point.model_dump(), core_ghz=self.ghz, also=self.also(point))
-            row = record.model_dump(exclude={"counters", "options", "also"}) | record.also | dict(record.options)
+            row = (
+                record.model_dump(exclude={"counters", "options", "also"})
+                | record.also
+                | dict(record.options)
+            )
             for repeat in range(repeats):
                 ns = self.time_ns(point) * float(np.exp(self.noise * noise.normal()))
                 outside = {"outside_ns_per_access": ns * self.outside} if record.also else {}
-                rows.append(row | outside | {"repeat": repeat, "ns_per_access": ns, "batch_ns_per_access": [ns],
-                                             "kernel_digest": "a" * 16, "timed": ""})
+                rows.append(
+                    row
+                    | outside
+                    | {
+                        "repeat": repeat,
+                        "ns_per_access": ns,
+                        "batch_ns_per_access": [ns],
+                        "kernel_digest": "a" * 16,
+                        "timed": "",
+                    }
+                )
         return kernels.with_defaults(pd.DataFrame(rows))
 
 
-def points(most: int = GIB, per_octave: int = 4, engine: str = "c", entries: tuple[int, ...] = tuple(ENTRIES)) -> list[Point]:
+def points(
+    most: int = GIB,
+    per_octave: int = 4,
+    engine: str = "c",
+    entries: tuple[int, ...] = tuple(ENTRIES),
+) -> list[Point]:
     return grid.points(synthetic.scope(most, entries, per_octave=per_octave, engine=engine))
 
 
@@ -109,20 +142,29 @@ NESTED = Guests(far=(), outer="4k", shadow=True)
 
 
 @cache
-def rows(machine: Guests = BARE, most: int = GIB, repeats: int = 5, per_octave: int = 4) -> pd.DataFrame:
+def rows(
+    machine: Guests = BARE, most: int = GIB, repeats: int = 5, per_octave: int = 4
+) -> pd.DataFrame:
     return machine.frame(points(most, per_octave), repeats)
 
 
 MACHINES: dict[str, Callable[[], pd.DataFrame]] = {
-    "bare metal": lambda: rows(), "a guest's guest": lambda: rows(NESTED),
+    "bare metal": lambda: rows(),
+    "a guest's guest": lambda: rows(NESTED),
     "one cell": lambda: rows(Guests(cells=(("4k", "4k"),), pages=("4k",))),
-    "no guest": lambda: rows(Guests(cells=())), "no native": lambda: rows(Guests(pages=())), "tiny": lambda: rows(most=64 << 10),
+    "no guest": lambda: rows(Guests(cells=())),
+    "no native": lambda: rows(Guests(pages=())),
+    "tiny": lambda: rows(most=64 << 10),
     "no controls": lambda: rows().query("layout != 'packed'"),
-    "no results of its own": lambda: rows().drop(columns=["outside_ns_per_access", "first_touch_ns_per_access"]),
-    "far alone": lambda: rows(Guests()).query("kernel != 'numa_chase' or mode != 'local-local'"), "nothing": lambda: rows()[:0],
+    "no results of its own": lambda: rows().drop(
+        columns=["outside_ns_per_access", "first_touch_ns_per_access"]
+    ),
+    "far alone": lambda: rows(Guests()).query("kernel != 'numa_chase' or mode != 'local-local'"),
+    "nothing": lambda: rows()[:0],
 }
 KVM: dict[str, Kvm] = {
-    "npt": Kvm(device=True, module="kvm_amd", tables="NPT"), "shadow": Kvm(device=True, module="kvm_pvm", tables="shadow"),
+    "npt": Kvm(device=True, module="kvm_amd", tables="NPT"),
+    "shadow": Kvm(device=True, module="kvm_pvm", tables="shadow"),
     "hidden": Kvm(device=False, module="kvm_amd", tables="NPT"),
 }
 
@@ -143,7 +185,11 @@ def of(name: str = "bare metal") -> Analysis:
 
 
 def median(frame: pd.DataFrame, column: str = "ns_per_access", **where: object) -> float:
-    return float(frame.query(" and ".join(f"{name} == {value!r}" for name, value in where.items()))[column].median())
+    return float(
+        frame.query(" and ".join(f"{name} == {value!r}" for name, value in where.items()))[
+            column
+        ].median()
+    )
 
 
 def chased(frame: pd.DataFrame, guest: str, host: str, lines: int, layout: str = "spread") -> float:

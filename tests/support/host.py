@@ -1,4 +1,5 @@
-"""Other computers as files: a server's /proc and /sys, an arm64 machine's cpuinfo, and recorded CPUID dumps."""
+"""Other computers as files: a server's /proc and /sys, an arm64 machine's cpuinfo, and recorded
+CPUID dumps."""
 
 from __future__ import annotations
 
@@ -27,11 +28,23 @@ address sizes\t: 46 bits physical, 57 bits virtual
 CPUINFO = "processor\t: 0\nvendor_id\t: SomebodyElse\n\n" + _XEON.format(2) + _XEON.format(3)
 
 
-def cache_of(cpu: int, size: str = "48K", level: int = 1, kind: str = "Data", ways: int = 12, sets: int = 64) -> dict[str, str]:
+def cache_of(
+    cpu: int, size: str = "48K", level: int = 1, kind: str = "Data", ways: int = 12, sets: int = 64
+) -> dict[str, str]:
     """A cache of a CPU in sysfs, which it shares with the CPU eight further on."""
-    files = {"type": kind, "level": level, "size": size, "coherency_line_size": 64, "ways_of_associativity": ways,
-             "number_of_sets": sets, "shared_cpu_list": f"{cpu},{cpu + 8}"}
-    return {f"sys/devices/system/cpu/cpu{cpu}/cache/index{level - 1}/{name}": f"{content}\n" for name, content in files.items()}
+    files = {
+        "type": kind,
+        "level": level,
+        "size": size,
+        "coherency_line_size": 64,
+        "ways_of_associativity": ways,
+        "number_of_sets": sets,
+        "shared_cpu_list": f"{cpu},{cpu + 8}",
+    }
+    return {
+        f"sys/devices/system/cpu/cpu{cpu}/cache/index{level - 1}/{name}": f"{content}\n"
+        for name, content in files.items()
+    }
 
 
 SERVER = {
@@ -105,7 +118,9 @@ def plant(root: Path, files: dict[str, str | bytes]) -> Path:
     return root
 
 
-def inspect(root: Path, files: dict[str, str | bytes] | None = None, here: host.Platform = HERE) -> host.Host:
+def inspect(
+    root: Path, files: dict[str, str | bytes] | None = None, here: host.Platform = HERE
+) -> host.Host:
     return host.inspect(plant(root, SERVER | (files or {})), here)
 
 
@@ -126,8 +141,8 @@ ARM = replace(HERE, arch="aarch64", cpuid=None)
 
 # --- CPUID
 
-# Registers of real CPUs, "leaf.subleaf eax ebx ecx edx", as recorded in the raw dumps under tests/ of the
-# repository anrieff/libcpuid, each file named after its CPU.
+# Registers of real CPUs, "leaf.subleaf eax ebx ecx edx", as recorded in the raw dumps under tests/
+# of the repository anrieff/libcpuid, each file named after its CPU.
 SKYLAKE = """ Core i7-6700K
 0.0 00000016 756E6547 6C65746E 49656E69
 1.0 000506E3 00100800 7FFAFBBF BFEBFBFF
@@ -195,12 +210,16 @@ SILVERMONT = """ Atom C2750
 def reader(dump: str, **changes: str) -> cpuid.Reader:
     """A reader of a dump. Past its last leaf a CPU answers nonsense: there, asking fails the test."""
     rows = dict(line.split(" ", 1) for line in dump.splitlines()[1:])
-    table = {key: Registers(*(int(v, 16) for v in row.split())) for key, row in (rows | changes).items()}
+    table = {
+        key: Registers(*(int(v, 16) for v in row.split())) for key, row in (rows | changes).items()
+    }
 
     def read(leaf: int, subleaf: int) -> Registers:
         last = table["80000000.0"].eax if leaf >> 31 else table["0.0"].eax
         hypervisors = 0x40000000 <= leaf < 0x50000000
-        assert leaf in (0, 0x80000000) or leaf <= last or hypervisors, f"leaf {leaf:#x} does not exist"
+        assert leaf in (0, 0x80000000) or leaf <= last or hypervisors, (
+            f"leaf {leaf:#x} does not exist"
+        )
         return table.get(f"{leaf:X}.{subleaf}", Registers(0, 0, 0, 0))
 
     return read
@@ -209,11 +228,33 @@ def reader(dump: str, **changes: str) -> cpuid.Reader:
 # --- files that hold anything
 
 WORDS = [
-    b"model\t: ", b"flags : la57", b"address sizes : 57 bits virtual", b"CPU part\t: 0x", b"MemAvailable: ",
-    b"0::/", b"/../", b"kB", b" - cgroup2 x memory", b"[", b"]", b"\n", b"\n\n", b"-", b"9" * 40, b"\0", b",",
-    b"\xff\xfe", "Größe: ١٢٣ 兆".encode(), b"0-99999", b"max", b"1e400", b"0x" + b"f" * 30,
+    b"model\t: ",
+    b"flags : la57",
+    b"address sizes : 57 bits virtual",
+    b"CPU part\t: 0x",
+    b"MemAvailable: ",
+    b"0::/",
+    b"/../",
+    b"kB",
+    b" - cgroup2 x memory",
+    b"[",
+    b"]",
+    b"\n",
+    b"\n\n",
+    b"-",
+    b"9" * 40,
+    b"\0",
+    b",",
+    b"\xff\xfe",
+    "Größe: ١٢٣ 兆".encode(),
+    b"0-99999",
+    b"max",
+    b"1e400",
+    b"0x" + b"f" * 30,
 ]
-JUNK = st.one_of(st.binary(max_size=200), st.lists(st.sampled_from(WORDS), max_size=12).map(b"".join))
+JUNK = st.one_of(
+    st.binary(max_size=200), st.lists(st.sampled_from(WORDS), max_size=12).map(b"".join)
+)
 
 
 def topics(found: host.Host) -> set[str]:
@@ -235,7 +276,8 @@ V2_MOUNT = "31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n"
 
 
 def v2(path: str, **levels: dict[str, str]) -> dict[str, str]:
-    """Files of a v2 tree: each keyword is a folder with "__" for "/", each value its memory.* files."""
+    """Files of a v2 tree: each keyword is a folder with "__" for "/", each value its memory.*
+    files."""
     files = {"proc/self/cgroup": f"0::{path}\n", "proc/self/mountinfo": V2_MOUNT}
     for folder, contents in levels.items():
         below = folder.strip("_").replace("__", "/")

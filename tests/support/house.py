@@ -1,4 +1,5 @@
-"""The house rules as functions of a tree: each gives a sentence for each breach, which names the file. Empty if the rule holds.
+"""The house rules as functions of a tree: each gives a sentence for each breach, which names the
+file. Empty if the rule holds.
 
 Kernels against their catalogue: tests/lab/test_kernels.py. Imports: `make lint`.
 """
@@ -13,11 +14,17 @@ MOST_MODULE_LINES, MOST_FUNCTION_LINES, MOST_NOTEBOOK_BYTES = 300, 40, 400_000
 LONG_MODULES = {"tlb/reasons.py": "a table of data, a reason a row"}
 # How often a file may contain 4096, and why. Elsewhere a base page is the machine's.
 OF_4096 = {
-    "tlb/lab/kernels.py": (2, "a table of a guest's, which is x86-64's alone; and a number of lines, not of bytes"),
+    "tlb/lab/kernels.py": (
+        2,
+        "a table of a guest's, which is x86-64's alone; and a number of lines, not of bytes",
+    ),
     "tlb/lab/grid.py": (1, "the least that a parameter may ask for, on any machine"),
     "experiments/stlb_cliff/claims.py": (1, "a source's own sum, of 4 KiB on any machine"),
     "experiments/your_machine/claims.py": (1, "what a source says a base page has"),
-    "experiments/virtualization/analysis.py": (1, "the base page of a guest, which is x86-64's alone"),
+    "experiments/virtualization/analysis.py": (
+        1,
+        "the base page of a guest, which is x86-64's alone",
+    ),
     "experiments/walk_anatomy/grid.py": (1, "entries, and not bytes"),
     "tlb/lab/ways.py": (1, "the programs ask for 2 MiB, which goes with such base pages"),
     "experiments/keeping_pages/languages/runtimes.py": (1, "as for those"),
@@ -27,7 +34,8 @@ Check = Callable[[Path], Iterator[str]]
 
 
 def _modules(root: Path) -> Iterator[tuple[str, ast.Module]]:
-    """(path from the root, syntax tree) of each Python file of the package and of Sphinx's extension."""
+    """(path from the root, syntax tree) of each Python file of the package and of Sphinx's
+    extension."""
     for folder in ("tlb", "experiments", "book/_ext"):
         for path in sorted((root / folder).rglob("*.py")):
             yield path.relative_to(root).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
@@ -41,7 +49,9 @@ def lengths(root: Path) -> Iterator[str]:
             yield f"{path} has {lines} lines, over {MOST_MODULE_LINES}."
         for node in ast.walk(tree):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                begin = min((decorator.lineno for decorator in node.decorator_list), default=node.lineno)
+                begin = min(
+                    (decorator.lineno for decorator in node.decorator_list), default=node.lineno
+                )
                 if (lines := node.end_lineno - begin + 1) > MOST_FUNCTION_LINES:
                     yield f"{path}:{begin} {node.name} has {lines} lines, over {MOST_FUNCTION_LINES}."
 
@@ -49,7 +59,11 @@ def lengths(root: Path) -> Iterator[str]:
 def base_pages(root: Path) -> Iterator[str]:
     """Yield each file that takes a page of 4096 bytes for granted."""
     for path, tree in _modules(root):
-        lines = [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Constant) and repr(node.value) == "4096"]
+        lines = [
+            node.lineno
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and repr(node.value) == "4096"
+        ]
         allowed, _ = OF_4096.get(path, (0, ""))
         if len(lines) != allowed:
             yield f"{path} contains 4096 {len(lines)} times (lines {', '.join(map(str, lines))}), where {allowed} have a reason."

@@ -1,4 +1,5 @@
-"""Rows of machines that give several page sizes, as the tests of the chapter about them share; and an account of them by pandas alone."""
+"""Rows of machines that give several page sizes, as the tests of the chapter about them share; and
+an account of them by pandas alone."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ WHOLE, SPLIT, QUIET, LOUD = Paged(), Paged(splintered=True), Paged(noise=0.004),
 
 
 @cache
-def rows(machine: Paged = WHOLE, most: int = 4 * GIB, repeats: int = 5, per_octave: int = 2) -> pd.DataFrame:
+def rows(
+    machine: Paged = WHOLE, most: int = 4 * GIB, repeats: int = 5, per_octave: int = 2
+) -> pd.DataFrame:
     """Of the fine grid, or of a coarse one: 2 an octave."""
     frame = machine.frame(hugepages(most, per_octave=per_octave), repeats)
     _ROWS[id(frame)] = frame
@@ -42,21 +45,35 @@ def only(*pages: str, of: pd.DataFrame | None = None) -> pd.DataFrame:
     return frame[frame["pages"].isin(pages)].reset_index(drop=True)
 
 
-def analysis(frame: pd.DataFrame | None = None, entries: Iterable[int] = ENTRIES, hypervisor: str = "kvm",
-             kept: dict[str, pd.DataFrame] | None = None, stated: dict[str, Any] | None = None, **documents: dict[str, Any]) -> Analysis:
-    """entries: of the TLB levels that CPUID states. kept: rows of other chapters. stated: what else the machine says of itself."""
+def analysis(
+    frame: pd.DataFrame | None = None,
+    entries: Iterable[int] = ENTRIES,
+    hypervisor: str = "kvm",
+    kept: dict[str, pd.DataFrame] | None = None,
+    stated: dict[str, Any] | None = None,
+    **documents: dict[str, Any],
+) -> Analysis:
+    """entries: of the TLB levels that CPUID states. kept: rows of other chapters. stated: what else
+    the machine says of itself."""
     entries, frame = list(entries), rows() if frame is None else frame
     if id(frame) in _ROWS and not (kept or stated or documents):
         return _shared(id(frame), tuple(entries), hypervisor)
-    host = Stated(tlb=tlbs(entries, (0, 12)[: len(entries)]), hypervisor=hypervisor, changes=stated or {}).host()
+    host = Stated(
+        tlb=tlbs(entries, (0, 12)[: len(entries)]), hypervisor=hypervisor, changes=stated or {}
+    ).host()
     return Analysis(frame, About(host, rows=kept or {}, documents=documents))
 
 
 def median(frame: pd.DataFrame, **where: object) -> float:
-    """Of ns per access, by pandas' own query; of random reads the plain loop, where no spare draws are named."""
+    """Of ns per access, by pandas' own query; of random reads the plain loop, where no spare draws
+    are named."""
     if where["kernel"] == "random_touch":
         where = {"spare_draws": 0} | where
-    return float(frame.query(" and ".join(f"{name} == {value!r}" for name, value in where.items()))["ns_per_access"].median())
+    return float(
+        frame.query(" and ".join(f"{name} == {value!r}" for name, value in where.items()))[
+            "ns_per_access"
+        ].median()
+    )
 
 
 def chased(frame: pd.DataFrame, pages: str, size_bytes: int, layout: str = "spread") -> float:
@@ -70,7 +87,9 @@ def priced(frame: pd.DataFrame, pages: str, size_bytes: int) -> float:
 def times(frame: pd.DataFrame, factor: float, **where: object) -> pd.DataFrame:
     """The frame with the chosen rows slower by a factor."""
     chosen = frame.eval(" and ".join(f"{name} == {value!r}" for name, value in where.items()))
-    return frame.assign(ns_per_access=frame["ns_per_access"].where(~chosen, frame["ns_per_access"] * factor))
+    return frame.assign(
+        ns_per_access=frame["ns_per_access"].where(~chosen, frame["ns_per_access"] * factor)
+    )
 
 
 def without_controls() -> pd.DataFrame:

@@ -1,4 +1,5 @@
-"""Rows of machines that fault memory in on several page sizes, and two documents of data/ that never were."""
+"""Rows of machines that fault memory in on several page sizes, and two documents of data/ that
+never were."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ WHEN = {"measured_at": "2025-01-31T12:00:00Z", "state": "00112233aabb"}
 
 
 @cache
-def rows(machine: Paged = WHOLE, most: int = 4 * GIB, repeats: int = 5, cpus: int = 4) -> pd.DataFrame:
+def rows(
+    machine: Paged = WHOLE, most: int = 4 * GIB, repeats: int = 5, cpus: int = 4
+) -> pd.DataFrame:
     return machine.frame(keeping_pages(most, cpus), repeats)
 
 
@@ -34,27 +37,72 @@ def analysis(frame: pd.DataFrame | None = None, **documents: dict[str, Any]) -> 
 
 def programs() -> dict[str, Any]:
     """Three runs of a program in C, plain and by the recipe; and no toolchain for Go."""
-    reports = [runtimes.RuntimeReport(language="c", toolchain="gcc 12", variant=variant, repeat=k, array_bytes=2**24, resident_bytes=2**24,
-                                      huge_bytes=2**24 if variant == "huge" else 0, rest_huge_bytes=0, ns_per_access=ns + k / 10)
-               for variant, ns in (("plain", 20.0), ("huge", 10.0)) for k in range(3)]
-    found = runtimes.Runtimes(**WHEN, thp="madvise", array_bytes=2**24, reports=reports, lacking={"go": "no-toolchain"})
+    reports = [
+        runtimes.RuntimeReport(
+            language="c",
+            toolchain="gcc 12",
+            variant=variant,
+            repeat=k,
+            array_bytes=2**24,
+            resident_bytes=2**24,
+            huge_bytes=2**24 if variant == "huge" else 0,
+            rest_huge_bytes=0,
+            ns_per_access=ns + k / 10,
+        )
+        for variant, ns in (("plain", 20.0), ("huge", 10.0))
+        for k in range(3)
+    ]
+    found = runtimes.Runtimes(
+        **WHEN, thp="madvise", array_bytes=2**24, reports=reports, lacking={"go": "no-toolchain"}
+    )
     return found.model_dump(mode="json")
 
 
 def pool(huge_bytes: int = 2**24, language: str = "c") -> dict[str, Any]:
     """The same, and one run from the pool."""
     found = programs()
-    report = found["reports"][0] | {"language": language, "variant": "pool", "huge_bytes": huge_bytes}
+    report = found["reports"][0] | {
+        "language": language,
+        "variant": "pool",
+        "huge_bytes": huge_bytes,
+    }
     return found | {"reports": [*found["reports"], report]}
 
 
 def asked(setting: str = "madvise", **huge_bytes: int) -> dict[str, Any]:
-    """Each way of asking for 16 MiB: advised memory and the pool's on large pages, all else on base pages, or as `huge_bytes` says."""
+    """Each way of asking for 16 MiB: advised memory and the pool's on large pages, all else on base
+    pages, or as `huge_bytes` says."""
     size, page = 16 * MIB, 2 * MIB
-    large = dict.fromkeys(("advised", "half", "pool", "memfd-pool", "tmpfs-huge", "hugetlbfs", "arena", "dropped"), size) | {
-        "half": size // 2, "arena": page, "dropped": size - page} | {name.replace("_", "-"): n for name, n in huge_bytes.items()}
+    large = (
+        dict.fromkeys(
+            (
+                "advised",
+                "half",
+                "pool",
+                "memfd-pool",
+                "tmpfs-huge",
+                "hugetlbfs",
+                "arena",
+                "dropped",
+            ),
+            size,
+        )
+        | {"half": size // 2, "arena": page, "dropped": size - page}
+        | {name.replace("_", "-"): n for name, n in huge_bytes.items()}
+    )
     part = {"half": size // 2, "arena": 100 << 10, "dropped": size // 2}
     had = {"half": size // 2, "arena": page, "dropped": size - 4096}
-    got = [ways.Got(way=way, array_bytes=part.get(way, size), mapped_bytes=page if way == "arena" else size,
-                    resident_bytes=had.get(way, size), huge_bytes=large.get(way, 0), rest_huge_bytes=0) for way in ways.WAYS]
-    return ways.Ways(**WHEN, thp=setting, shmem="never", file_system="ext4", got=got, lacking={}).model_dump(mode="json")
+    got = [
+        ways.Got(
+            way=way,
+            array_bytes=part.get(way, size),
+            mapped_bytes=page if way == "arena" else size,
+            resident_bytes=had.get(way, size),
+            huge_bytes=large.get(way, 0),
+            rest_huge_bytes=0,
+        )
+        for way in ways.WAYS
+    ]
+    return ways.Ways(
+        **WHEN, thp=setting, shmem="never", file_system="ext4", got=got, lacking={}
+    ).model_dump(mode="json")

@@ -1,4 +1,5 @@
-"""What the tests of kernels share: running both engines, an independent account of the orders, refusals, and changed sources."""
+"""What the tests of kernels share: running both engines, an independent account of the orders,
+refusals, and changed sources."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ from tlb.reasons import REASONS, Unavailable
 STATE = "00112233aabb"
 THP = Path("/sys/kernel/mm/transparent_hugepage")
 POOLS = Path("/sys/kernel/mm/hugepages")
-on_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="only x86-64 has to emulate arm64, or runs the guest")
+on_x86 = pytest.mark.skipif(
+    platform.machine() != "x86_64", reason="only x86-64 has to emulate arm64, or runs the guest"
+)
 needs_emulator = pytest.mark.needs("aarch64-linux-gnu-gcc", "qemu-aarch64-static")
 both_engines = pytest.mark.parametrize("engine", [pytest.param("c", marks=needs_c), "numba"])
 
@@ -33,10 +36,23 @@ both_engines = pytest.mark.parametrize("engine", [pytest.param("c", marks=needs_
 
 def arguments(order: str, layout: str, lines: int, seed: int = 7) -> list[str]:
     """Of the shortest possible measurement."""
-    return ["--order", order, "--layout", layout, "--lines", str(lines), "--seed", str(seed), "--region-ms", "1"]
+    return [
+        "--order",
+        order,
+        "--layout",
+        layout,
+        "--lines",
+        str(lines),
+        "--seed",
+        str(seed),
+        "--region-ms",
+        "1",
+    ]
 
 
-def run_program(program: object, given: list[str], **how: object) -> subprocess.CompletedProcess[str]:
+def run_program(
+    program: object, given: list[str], **how: object
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run([program, *given], capture_output=True, text=True, timeout=60, **how)  # type: ignore[call-overload]
 
 
@@ -44,7 +60,8 @@ def run_c(kernel: str, given: list[str], **how: object) -> subprocess.CompletedP
     return run_program(*build.kernel(kernel, "c").command, given, **how)
 
 
-# Many runs of the twins' own main() in one process: starting Python and numba takes a second each time.
+# Many runs of the twins' own main() in one process: starting Python and numba takes a second each
+# time.
 TWINS = """
 import contextlib, importlib, io, json, resource, sys
 for kernel, arguments, address_space in json.load(sys.stdin):
@@ -61,10 +78,18 @@ for kernel, arguments, address_space in json.load(sys.stdin):
 """
 
 
-def run_twins(jobs: list[tuple[str, list[str]]], address_space: int = 0) -> list[tuple[int, str, str]]:
+def run_twins(
+    jobs: list[tuple[str, list[str]]], address_space: int = 0
+) -> list[tuple[int, str, str]]:
     """Exit status, stdout and stderr of each job in numba."""
-    done = subprocess.run([sys.executable, "-c", TWINS], input=json.dumps([(*job, address_space) for job in jobs]),
-                          capture_output=True, text=True, cwd=ROOT, timeout=250)
+    done = subprocess.run(
+        [sys.executable, "-c", TWINS],
+        input=json.dumps([(*job, address_space) for job in jobs]),
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=250,
+    )
     assert done.returncode == 0, done.stderr
     return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
 
@@ -78,7 +103,10 @@ def why_not(point: Point, code: str, usable_bytes: int = 2**60) -> str:
     with pytest.raises(Unavailable) as caught:
         measured(point, usable_bytes)
     assert caught.value.code == code, caught.value
-    assert str(caught.value).endswith(REASONS[code].remedy) and len(str(caught.value).splitlines()) == 1
+    assert (
+        str(caught.value).endswith(REASONS[code].remedy)
+        and len(str(caught.value).splitlines()) == 1
+    )
     return caught.value.detail
 
 
@@ -100,7 +128,8 @@ def draws(seed: int, limits: list[int]) -> list[int]:
 
 
 def shuffled(lines: int, seed: int, itself: bool) -> list[int]:
-    """The numbers below `lines`, each swapped with one at or below it (Fisher-Yates), or strictly below it (Sattolo)."""
+    """The numbers below `lines`, each swapped with one at or below it (Fisher-Yates), or strictly
+    below it (Sattolo)."""
     order, down = list(range(lines)), range(lines - 1, 0, -1)
     for i, j in zip(down, draws(seed, [i + itself for i in down]), strict=True):
         order[i], order[j] = order[j], order[i]
@@ -112,7 +141,9 @@ def visits(kernel: str, order: str, lines: int, seed: int, layout: str = "spread
     if order == "sequential":
         return list(range(lines))
     if order == "random":
-        return draws(seed, [lines] * max(2**16 if layout == "alias" else 2**18, -(-4 * lines // 16) * 16))
+        return draws(
+            seed, [lines] * max(2**16 if layout == "alias" else 2**18, -(-4 * lines // 16) * 16)
+        )
     if kernel == "page_gather" or layout == "alias":
         return shuffled(lines, seed, itself=True)
     successor, walk = shuffled(lines, seed, itself=False), [0]
@@ -197,7 +228,10 @@ def compiled(source: Path, binary: Path, *flags: str) -> Path:
 
 def changed(kernel: str, changes: dict[str, str], folder: Path) -> Path:
     """A kernel with places of its sources changed, each of which stands there once, compiled."""
-    sources = {path.name: path.read_text() for path in build._closure(build.KERNELS / f"{kernel}.c", build._included)}
+    sources = {
+        path.name: path.read_text()
+        for path in build._closure(build.KERNELS / f"{kernel}.c", build._included)
+    }
     for before, after in changes.items():
         (name,) = (name for name, text in sources.items() for _ in range(text.count(before)))
         sources[name] = sources[name].replace(before, after)
@@ -208,7 +242,17 @@ def changed(kernel: str, changes: dict[str, str], folder: Path) -> Path:
 
 def for_arm64(kernel: str, folder: Path, sources: Path = build.KERNELS) -> Path:
     """A kernel for arm64, static, so that emulation needs no libraries."""
-    subprocess.run(["aarch64-linux-gnu-gcc", "-static", *build.FLAGS, "-o", folder / kernel, sources / f"{kernel}.c"], check=True)
+    subprocess.run(
+        [
+            "aarch64-linux-gnu-gcc",
+            "-static",
+            *build.FLAGS,
+            "-o",
+            folder / kernel,
+            sources / f"{kernel}.c",
+        ],
+        check=True,
+    )
     return folder / kernel
 
 
@@ -218,13 +262,18 @@ def emulated(program: Path, *given: object) -> KernelReport:
     return KernelReport.model_validate_json(done.stdout)
 
 
-NOT_IN_A_TIMED_LOOP = re.compile(r"^(call|i?div|bl|blr|[us]div|fdiv|divs|syscall|svc|rdtsc|mrs)", re.IGNORECASE)
+NOT_IN_A_TIMED_LOOP = re.compile(
+    r"^(call|i?div|bl|blr|[us]div|fdiv|divs|syscall|svc|rdtsc|mrs)", re.IGNORECASE
+)
 
 
 def disassembled(kernel: str, symbol: str) -> list[str]:
     """The instructions of a function of a kernel."""
-    text = subprocess.run(["objdump", "-d", "--no-show-raw-insn", *build.kernel(kernel).command], capture_output=True, text=True,
-                          check=True).stdout
+    text = subprocess.run(
+        ["objdump", "-d", "--no-show-raw-insn", *build.kernel(kernel).command],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     body = re.search(rf"<{symbol}(?:\.\w+)*>:\n(.*?)\n\n", text + "\n\n", re.DOTALL)[1]
     return [line.split("\t", 1)[1].strip() for line in body.splitlines() if "\t" in line]
-

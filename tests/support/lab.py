@@ -1,4 +1,5 @@
-"""What the tests of lab/ share: a rig in which nothing is counted, processes that are scripted, lines of a store, and what breaks them."""
+"""What the tests of lab/ share: a rig in which nothing is counted, processes that are scripted,
+lines of a store, and what breaks them."""
 
 from __future__ import annotations
 
@@ -28,13 +29,34 @@ VICTIM = POINTS[1]  # what befalls this point must not befall the others
 
 
 def a_rig(store: Store, **changes: Any) -> Rig:
-    """A computer that never was, ready to measure on this one: nothing is counted, and a gibibyte may be used."""
-    return Rig(**({"host": Stated().host(), "store": store, "machine": MACHINE, "state": STATE, "usable_bytes": GIB,
-                   "plan": perf.NO_COUNTERS} | changes))
+    """A computer that never was, ready to measure on this one: nothing is counted, and a gibibyte
+    may be used."""
+    return Rig(
+        **(
+            {
+                "host": Stated().host(),
+                "store": store,
+                "machine": MACHINE,
+                "state": STATE,
+                "usable_bytes": GIB,
+                "plan": perf.NO_COUNTERS,
+            }
+            | changes
+        )
+    )
 
 
-def run(store: Store, points: list[Point], repeats: int | Callable[[Point], int] = 1, *, name: str = NAME, retry_share: float | None = None,
-        seed: int = 0, quiet: bool = True, **rig: Any) -> campaign.Outcome:
+def run(
+    store: Store,
+    points: list[Point],
+    repeats: int | Callable[[Point], int] = 1,
+    *,
+    name: str = NAME,
+    retry_share: float | None = None,
+    seed: int = 0,
+    quiet: bool = True,
+    **rig: Any,
+) -> campaign.Outcome:
     """A campaign of these points; `rig` are fields of its rig, `measure` a function of one point."""
     if "measure" in rig:
         rig["measure"] = one_by_one(rig["measure"])
@@ -51,8 +73,14 @@ def says(why: Unavailable, code: str) -> None:
 def one_by_one(measure: Callable[..., Record]) -> Callable[..., Iterator[Result]]:
     """`mapping.measured` by a function of one point: nothing is tried again."""
 
-    def measured(points: Sequence[Point], repeat: int, setting: Setting, *, begin: Callable[[Point], bool], retry_share: float = 0.0) -> (
-            Iterator[Result]):
+    def measured(
+        points: Sequence[Point],
+        repeat: int,
+        setting: Setting,
+        *,
+        begin: Callable[[Point], bool],
+        retry_share: float = 0.0,
+    ) -> Iterator[Result]:
         for point in points:
             if begin(point):
                 try:
@@ -64,8 +92,8 @@ def one_by_one(measure: Callable[..., Record]) -> Callable[..., Iterator[Result]
 
 
 class Scripted:
-    """Stands for measure.measure: notes what it is asked. Each call gives the next of (mark, ns per access) or fails so, then come quiet
-    ones; `trouble` may raise what it likes."""
+    """Stands for measure.measure: notes what it is asked. Each call gives the next of (mark, ns per
+    access) or fails so, then come quiet ones; `trouble` may raise what it likes."""
 
     def __init__(self, *tries: tuple[str, float] | Unavailable) -> None:
         self.tries = list(tries)
@@ -78,14 +106,17 @@ class Scripted:
         given = self.tries.pop(0) if self.tries else ("", 5.0)
         if isinstance(given, Unavailable):
             raise given
-        return make_record(**point.model_dump(), repeat=repeat, state=state, noisy=given[0], ns_per_access=given[1])
+        return make_record(
+            **point.model_dump(), repeat=repeat, state=state, noisy=given[0], ns_per_access=given[1]
+        )
 
 
 # --- lines of a store
 
 
 def sign(content: dict) -> bytes:
-    """A line with the digest that its content asks for: written out again from the format's description."""
+    """A line with the digest that its content asks for: written out again from the format's
+    description."""
 
     def canonical(value: dict) -> bytes:
         return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
@@ -100,7 +131,9 @@ def content_of(line: bytes) -> dict:
     return content
 
 
-def put(store: Store, machine: str, experiment: str, kernel_digest: str, *records: Record) -> list[str]:
+def put(
+    store: Store, machine: str, experiment: str, kernel_digest: str, *records: Record
+) -> list[str]:
     """Stores what an experiment asked for; the keys."""
     store.ask(machine, experiment, [record.point for record in records])
     return [store.append(machine, record, kernel_digest) for record in records]
@@ -111,18 +144,26 @@ def repeats(store: Store) -> list[int]:
 
 
 def assert_whole(store: Store, lines: int, *names: str) -> None:
-    """The file holds so many lines, each of which is a row that one of these asked for, by default NAME, and no part of another."""
+    """The file holds so many lines, each of which is a row that one of these asked for, by default
+    NAME, and no part of another."""
     content = (store.root / MACHINE / f"{ROWS}.jsonl").read_bytes()
     asked = set().union(*(store.keys(MACHINE, name) for name in names or [NAME]))
-    assert content.endswith(b"\n") and content.count(b"\n") == lines == len(asked) == len(store.records(MACHINE, [ROWS]))
+    assert content.endswith(b"\n") and content.count(b"\n") == lines == len(asked) == len(
+        store.records(MACHINE, [ROWS])
+    )
 
 
 def tree(root: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()
+    }
 
 
-def failing(call: Callable[..., Any], code: int, after: int = 0, take: int | None = None) -> Callable[..., Any]:
-    """`call`, failing with `code` from call number `after` on; a write before takes `take` bytes at most."""
+def failing(
+    call: Callable[..., Any], code: int, after: int = 0, take: int | None = None
+) -> Callable[..., Any]:
+    """`call`, failing with `code` from call number `after` on; a write before takes `take` bytes at
+    most."""
     calls = 0
 
     def wrapped(fd: int, *args: Any, **kwargs: Any) -> Any:
@@ -130,6 +171,10 @@ def failing(call: Callable[..., Any], code: int, after: int = 0, take: int | Non
         calls += 1
         if calls > after:
             raise OSError(code, os.strerror(code))
-        return call(fd, *(a[:take] for a in args), **kwargs) if args and take else call(fd, *args, **kwargs)
+        return (
+            call(fd, *(a[:take] for a in args), **kwargs)
+            if args and take
+            else call(fd, *args, **kwargs)
+        )
 
     return wrapped

@@ -1,4 +1,5 @@
-"""What tests of pages share: a chart like those of the chapters, the elements of a piece of HTML, and how far two colours stand apart."""
+"""What tests of pages share: a chart like those of the chapters, the elements of a piece of HTML,
+and how far two colours stand apart."""
 
 from __future__ import annotations
 
@@ -11,15 +12,18 @@ import pandas as pd
 from tlb.report import charts
 from tlb.report.render import Figure
 
-FRAME = pd.DataFrame({
-    "working_set_bytes": [2**16, 2**24, 2**32] * 2,
-    "ns_per_access": [1.2345678, 17.25, 127.1, 1.2, 5.5, 8.0],
-    "layout": ["spread"] * 3 + ["packed"] * 3,
-})
+FRAME = pd.DataFrame(
+    {
+        "working_set_bytes": [2**16, 2**24, 2**32] * 2,
+        "ns_per_access": [1.2345678, 17.25, 127.1, 1.2, 5.5, 8.0],
+        "layout": ["spread"] * 3 + ["packed"] * 3,
+    }
+)
 
 
 def cliff(frame: pd.DataFrame = FRAME, title: str = "") -> alt.Chart:
-    """A chart that uses what the chapters use: clipped lines, points, both axes, a selection, tooltips."""
+    """A chart that uses what the chapters use: clipped lines, points, both axes, a selection,
+    tooltips."""
     return (
         alt.Chart(frame, title=title)
         .mark_line(point=True, clip=True)
@@ -33,7 +37,9 @@ def cliff(frame: pd.DataFrame = FRAME, title: str = "") -> alt.Chart:
     )
 
 
-def figure(name: str = "cliff", frame: pd.DataFrame = FRAME, title: str = "", alt_text: str = "A cliff.") -> Figure:
+def figure(
+    name: str = "cliff", frame: pd.DataFrame = FRAME, title: str = "", alt_text: str = "A cliff."
+) -> Figure:
     return Figure(cliff(frame, title), alt_text, frame, name)
 
 

@@ -1,4 +1,5 @@
-"""The parts of radix_partition, of both engines under the same names: partition, join, fill, is_partitioned."""
+"""The parts of radix_partition, of both engines under the same names: partition, join, fill,
+is_partitioned."""
 
 from __future__ import annotations
 
@@ -58,10 +59,16 @@ int probe_is_partitioned(struct row *parts, uint64_t n, const uint32_t *ends, ui
 """
 
 
-def _room(rows: np.ndarray, bits: int, passes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _room(
+    rows: np.ndarray, bits: int, passes: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Partitions, between, ends, coarse ends."""
-    return (np.full_like(rows, 99), np.full_like(rows, 99), np.full(1 << bits, 77, dtype=np.uint32),
-            np.full(1 << (bits - bits // 2) if passes == 2 else 0, 55, dtype=np.uint32))
+    return (
+        np.full_like(rows, 99),
+        np.full_like(rows, 99),
+        np.full(1 << bits, 77, dtype=np.uint32),
+        np.full(1 << (bits - bits // 2) if passes == 2 else 0, 55, dtype=np.uint32),
+    )
 
 
 def _table(r: np.ndarray) -> np.ndarray:
@@ -90,18 +97,34 @@ class Parts(ABC):
         """(R, S, the sum that is due, the checksum)."""
 
     @abstractmethod
-    def is_partitioned(self, parts: np.ndarray, ends: np.ndarray, seed: int, bits: int, foreign: bool) -> bool: ...
+    def is_partitioned(
+        self, parts: np.ndarray, ends: np.ndarray, seed: int, bits: int, foreign: bool
+    ) -> bool: ...
 
     @abstractmethod
-    def _partition(self, rows: np.ndarray, parts: np.ndarray, between: np.ndarray, ends: np.ndarray, coarse: np.ndarray, bits: int
-                   ) -> None: ...
+    def _partition(
+        self,
+        rows: np.ndarray,
+        parts: np.ndarray,
+        between: np.ndarray,
+        ends: np.ndarray,
+        coarse: np.ndarray,
+        bits: int,
+    ) -> None: ...
 
     @abstractmethod
     def _join(self, r: np.ndarray, s: np.ndarray, table: np.ndarray) -> tuple[int, int]: ...
 
     @abstractmethod
-    def _join_parts(self, r: np.ndarray, s: np.ndarray, table: np.ndarray, r_ends: np.ndarray, s_ends: np.ndarray, bits: int
-                    ) -> tuple[int, int]: ...
+    def _join_parts(
+        self,
+        r: np.ndarray,
+        s: np.ndarray,
+        table: np.ndarray,
+        r_ends: np.ndarray,
+        s_ends: np.ndarray,
+        bits: int,
+    ) -> tuple[int, int]: ...
 
 
 class InNumba(Parts):
@@ -110,7 +133,9 @@ class InNumba(Parts):
         due, folded = twin.fill(r, s, np.uint64(seed))
         return r, s, int(due), int(folded)
 
-    def is_partitioned(self, parts: np.ndarray, ends: np.ndarray, seed: int, bits: int, foreign: bool) -> bool:
+    def is_partitioned(
+        self, parts: np.ndarray, ends: np.ndarray, seed: int, bits: int, foreign: bool
+    ) -> bool:
         return bool(twin.is_partitioned(parts, ends, np.uint64(seed), bits, foreign))
 
     def _partition(self, rows, parts, between, ends, coarse, bits):
@@ -128,7 +153,9 @@ class InC(Parts):
         with TemporaryDirectory() as folder:
             source = Path(folder, "probe.c")
             source.write_text(PROBE)
-            self.library = ctypes.CDLL(str(compiled(source, Path(folder, "probe.so"), "-shared", "-fPIC")))
+            self.library = ctypes.CDLL(
+                str(compiled(source, Path(folder, "probe.so"), "-shared", "-fPIC"))
+            )
 
     def fill(self, tuples: int, seed: int) -> tuple[np.ndarray, np.ndarray, int, int]:
         r, s = np.zeros((2, tuples, 2), dtype=np.uint64)
@@ -136,11 +163,22 @@ class InC(Parts):
         self._call("fill", r, s, tuples, seed, told)
         return r, s, int(told[0]), int(told[1])
 
-    def is_partitioned(self, parts: np.ndarray, ends: np.ndarray, seed: int, bits: int, foreign: bool) -> bool:
+    def is_partitioned(
+        self, parts: np.ndarray, ends: np.ndarray, seed: int, bits: int, foreign: bool
+    ) -> bool:
         return bool(self._call("is_partitioned", parts, len(parts), ends, seed, bits, foreign))
 
     def _partition(self, rows, parts, between, ends, coarse, bits):
-        self._call("partition", rows, len(rows), parts, between, ends, coarse if len(coarse) else None, bits)
+        self._call(
+            "partition",
+            rows,
+            len(rows),
+            parts,
+            between,
+            ends,
+            coarse if len(coarse) else None,
+            bits,
+        )
 
     def _join(self, r, s, table):
         found = np.zeros(2, dtype=np.uint64)
@@ -154,9 +192,18 @@ class InC(Parts):
 
     def _call(self, name: str, *given: np.ndarray | int | None) -> int:
         """Arrays by their address; numbers as 64 bits, of which a smaller one is the lower part."""
-        return int(getattr(self.library, f"probe_{name}")(*(
-            ctypes.c_void_p(one.ctypes.data) if isinstance(one, np.ndarray) else one if one is None else ctypes.c_uint64(one)
-            for one in given)))
+        return int(
+            getattr(self.library, f"probe_{name}")(
+                *(
+                    ctypes.c_void_p(one.ctypes.data)
+                    if isinstance(one, np.ndarray)
+                    else one
+                    if one is None
+                    else ctypes.c_uint64(one)
+                    for one in given
+                )
+            )
+        )
 
 
 @cache

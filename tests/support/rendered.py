@@ -1,4 +1,5 @@
-"""The book's pages run in this process, with cells as they are or edited, about a published machine."""
+"""The book's pages run in this process, with cells as they are or edited, about a published
+machine."""
 
 from __future__ import annotations
 
@@ -32,19 +33,31 @@ class Shown(NamedTuple):
 
 def analysis(notebook: str, machine: str, names: dict[str, Any]) -> Analysis:
     """A page's Analysis over its names. Raises Unavailable where the machine has no rows."""
-    chapter = Chapter(notebook, parameters.check(notebook, {"machine": machine, "minutes": 0.0}), Store(data_root()))
+    chapter = Chapter(
+        notebook,
+        parameters.check(notebook, {"machine": machine, "minutes": 0.0}),
+        Store(data_root()),
+    )
     if notebook not in CHAPTER_NAMES:
         module = import_module(f"experiments.overview.{notebook}")
-        return index.Analysis(chapter, names=names) if module is index else module.Analysis(chapter, names)
+        return (
+            index.Analysis(chapter, names=names)
+            if module is index
+            else module.Analysis(chapter, names)
+        )
     module = import_module(f"experiments.{notebook}")
     if notebook == "your_program":
         return module.Analysis(pd.DataFrame(), chapter, names)
     if notebook == "your_machine":
         return module.Analysis(lambda: chapter.kept(survey.NAME), chapter, names)
-    return module.Analysis(chapter.measure(module.grid.points(chapter.scope), notebook), chapter, names)
+    return module.Analysis(
+        chapter.measure(module.grid.points(chapter.scope), notebook), chapter, names
+    )
 
 
-def render(notebook: str, machine: str = "reference", cells: tuple[Cell, ...] | None = None) -> Shown:
+def render(
+    notebook: str, machine: str = "reference", cells: tuple[Cell, ...] | None = None
+) -> Shown:
     """Run a page's cells, or these in their place. Raises what a cell raises."""
     texts, figures, tables = list[str](), list[str](), list[str]()
 
@@ -73,18 +86,31 @@ def definitions(notebook: str) -> Iterator[tuple[str, tuple[Cell, ...]]]:
     """Each statement of a page's cells that defines something, and the cells without it."""
     cells = page.cells(notebook)
     for place, cell in enumerate(cells):
-        if cell.kind != "code" or {*cell.metadata.get("tags", ())} & {"parameters"} or "begin(" in cell.source:
+        if (
+            cell.kind != "code"
+            or {*cell.metadata.get("tags", ())} & {"parameters"}
+            or "begin(" in cell.source
+        ):
             continue
         body = ast.parse(cell.source).body
         for number, statement in enumerate(body):
             if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.FunctionDef)):
-                kept = "\n".join(ast.unparse(other) for other in (*body[:number], *body[number + 1:]))
-                yield ast.unparse(statement).splitlines()[0], (*cells[:place], cell._replace(source=kept), *cells[place + 1:])
+                kept = "\n".join(
+                    ast.unparse(other) for other in (*body[:number], *body[number + 1 :])
+                )
+                yield (
+                    ast.unparse(statement).splitlines()[0],
+                    (*cells[:place], cell._replace(source=kept), *cells[place + 1 :]),
+                )
 
 
 def edited(cells: tuple[Cell, ...], *edits: tuple[str, str]) -> tuple[Cell, ...]:
-    """Cells with the second text of each edit in the place of the first, which stands in them exactly once."""
+    """Cells with the second text of each edit in the place of the first, which stands in them
+    exactly once."""
     for old, new in edits:
         assert sum(cell.source.count(old) for cell in cells if cell.kind == "code") == 1, old
-        cells = tuple(cell._replace(source=cell.source.replace(old, new)) if cell.kind == "code" else cell for cell in cells)
+        cells = tuple(
+            cell._replace(source=cell.source.replace(old, new)) if cell.kind == "code" else cell
+            for cell in cells
+        )
     return cells

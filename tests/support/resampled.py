@@ -15,8 +15,11 @@ def drawn_again(frame: pd.DataFrame, by: list[str]) -> Processes:
 
     A median of few has an error itself, so the spread is corrected by n/(n-1).
     """
-    points = [np.log(times / np.median(times)) * np.sqrt(len(times) / (len(times) - 1))
-              for _, group in frame.groupby(by) if len(times := group["ns_per_access"].to_numpy()) >= LEAST]
+    points = [
+        np.log(times / np.median(times)) * np.sqrt(len(times) / (len(times) - 1))
+        for _, group in frame.groupby(by)
+        if len(times := group["ns_per_access"].to_numpy()) >= LEAST
+    ]
     rest = np.concatenate(points)
     rest -= np.median(rest)
     return lambda random, n: np.exp(random.choice(rest, n))

@@ -1,4 +1,5 @@
-"""What tests of the built site share: a host on the loopback interface, its pages, and a browser's way through them."""
+"""What tests of the built site share: a host on the loopback interface, its pages, and a browser's
+way through them."""
 
 from __future__ import annotations
 
@@ -78,14 +79,20 @@ def errors(driver: webdriver.Chrome) -> list[str]:
 def requests(driver: webdriver.Chrome) -> set[str]:
     """The URLs that the page asked for, whether it got them or not."""
     messages = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
-    sent = (message["params"] for message in messages if message["method"] == "Network.requestWillBeSent")
+    sent = (
+        message["params"]
+        for message in messages
+        if message["method"] == "Network.requestWillBeSent"
+    )
     return {params["request"]["url"] for params in sent}
 
 
 def pages(site: Path) -> list[str]:
     """All pages, as paths below the site's root."""
     found = sorted(page.relative_to(site).as_posix() for page in site.rglob("*.html"))
-    return [page for page in found if not page.startswith("_static/")]  # templates that the theme left there
+    return [
+        page for page in found if not page.startswith("_static/")
+    ]  # templates that the theme left there
 
 
 @functools.cache
@@ -100,7 +107,8 @@ def pages_with_figures(site: Path) -> list[str]:
     return found
 
 
-# The boxes around the text that are wider inside than outside. (A visible overflow is a note in the margin.)
+# The boxes around the text that are wider inside than outside. (A visible overflow is a note in the
+# margin.)
 OVERFLOW = """
 return [document.documentElement, document.body, ...document.querySelectorAll(".bd-article-container, main")]
   .filter(box => box.scrollWidth > innerWidth ||
@@ -111,8 +119,12 @@ return [document.documentElement, document.body, ...document.querySelectorAll(".
 
 def tooltip(driver: webdriver.Chrome, found: WebElement) -> str:
     """The HTML of the tooltip at the first mark that has one, or nothing."""
-    driver.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", found)
-    for mark in found.find_elements(By.CSS_SELECTOR, ".role-mark:is(.mark-symbol, .mark-rect) path")[:12]:
+    driver.execute_script(
+        "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", found
+    )
+    for mark in found.find_elements(
+        By.CSS_SELECTOR, ".role-mark:is(.mark-symbol, .mark-rect) path"
+    )[:12]:
         try:
             ActionChains(driver, duration=0).move_to_element(mark).perform()
         except (MoveTargetOutOfBoundsException, JavascriptException):

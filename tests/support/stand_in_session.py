@@ -1,6 +1,8 @@
-"""A session program that is made up and does what it is told: `install` writes it, and then it answers as kernels/session.c does.
+"""A session program that is made up and does what it is told: `install` writes it, and then it
+answers as kernels/session.c does.
 
-It measures nothing: each answer is the template of a record with the point's own fields. What it was asked is in a log.
+It measures nothing: each answer is the template of a record with the point's own fields. What it
+was asked is in a log.
 """
 
 from __future__ import annotations
@@ -22,16 +24,19 @@ def install(folder: Path, template: dict[str, Any], **faults: Any) -> str:
     """Writes the program; its path.
 
     faults: `at`, by the `lines` of a point, what becomes of it: "fail CODE", "hang", "crash",
-    "kill", "garbage", "other" (another point's answer), "exit CODE" (of the whole process), each with " once" for the first time only,
-    or a dictionary of fields of its answer; `most_bytes`, of which a larger mapping is refused with `refusal`, a code, or "kill";
-    `partial`, how many mappings end with backing-partial after `partial_after` answers; `proves` (False: never; "all": more than there
-    were); `slow_s` for each answer; `hangs` as it maps.
+    "kill", "garbage", "other" (another point's answer), "exit CODE" (of the whole process), each
+    with " once" for the first time only, or a dictionary of fields of its answer; `most_bytes`, of
+    which a larger mapping is refused with `refusal`, a code, or "kill"; `partial`, how many
+    mappings end with backing-partial after `partial_after` answers; `proves` (False: never; "all":
+    more than there were); `slow_s` for each answer; `hangs` as it maps.
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "session.json").write_text(json.dumps({"template": template, **faults}))
     path = folder / "session"
-    path.write_text(f"#!{sys.executable} -SE\nimport sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-                    "import stand_in_session\nstand_in_session.main(sys.argv, __file__)\n")
+    path.write_text(
+        f"#!{sys.executable} -SE\nimport sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "import stand_in_session\nstand_in_session.main(sys.argv, __file__)\n"
+    )
     path.chmod(0o755)
     return str(path)
 
@@ -39,7 +44,11 @@ def install(folder: Path, template: dict[str, Any], **faults: Any) -> str:
 def starts(folder: Path) -> list[dict[str, Any]]:
     """Each process that ran: its words, and the lines that it read."""
     made: list[dict[str, Any]] = []
-    for line in (folder / "asked.jsonl").read_text().splitlines() if (folder / "asked.jsonl").exists() else []:
+    for line in (
+        (folder / "asked.jsonl").read_text().splitlines()
+        if (folder / "asked.jsonl").exists()
+        else []
+    ):
         said = json.loads(line)
         if isinstance(said, list):
             made.append({"words": said, "lines": []})
@@ -82,7 +91,9 @@ class Process:
 
     def prove(self) -> None:
         partial = self.told.get("partial", 0)
-        if self.answers >= self.told.get("partial_after", 0) and any(self.first_time(f"partial-{n}") for n in range(partial)):
+        if self.answers >= self.told.get("partial_after", 0) and any(
+            self.first_time(f"partial-{n}") for n in range(partial)
+        ):
             self.refuse("backing-partial")
         proves = self.told.get("proves", True)
         self.proved = self.answers + 7 if proves == "all" else self.answers if proves else 0
@@ -103,8 +114,12 @@ class Process:
         self.log(line.strip())
         ident, *values = line.split()
         point = dict(zip(FIELDS, values, strict=False))
-        own = values[len(FIELDS):]
-        options = {name[2:]: int(value) for name, value in zip(own[::2], own[1::2], strict=True) if name != "--fresh"}
+        own = values[len(FIELDS) :]
+        options = {
+            name[2:]: int(value)
+            for name, value in zip(own[::2], own[1::2], strict=True)
+            if name != "--fresh"
+        }
         time.sleep(self.told.get("slow_s", 0))
         if self.answers % EVERY.get(self.pages, 1) == 0:
             self.prove()
@@ -113,10 +128,24 @@ class Process:
             what = what.removesuffix(" once") if self.first_time(f"once-{point['lines']}") else ""
         changes = what if isinstance(what, dict) else {}
         numbers = {name: int(point[name]) for name in ("lines", "stride_pages", "seed")}
-        report = self.told["template"] | {name: point[name] for name in ("kernel", "layout", "order")} | numbers | {
-            "mode": point["mode"].strip("-"), "pages": self.pages, "backing": self.pages, "options": [*options.items()]} | changes
+        report = (
+            self.told["template"]
+            | {name: point[name] for name in ("kernel", "layout", "order")}
+            | numbers
+            | {
+                "mode": point["mode"].strip("-"),
+                "pages": self.pages,
+                "backing": self.pages,
+                "options": [*options.items()],
+            }
+            | changes
+        )
         self.befall(what if isinstance(what, str) else "")
-        failed = {"reason": what.split()[1], "detail": "as told"} if isinstance(what, str) and what.startswith("fail") else None
+        failed = (
+            {"reason": what.split()[1], "detail": "as told"}
+            if isinstance(what, str) and what.startswith("fail")
+            else None
+        )
         self.say((failed or report) | {"id": int(ident) + (what == "other"), "proved": self.proved})
         self.answers += 1
 

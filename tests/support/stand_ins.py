@@ -1,4 +1,5 @@
-"""Other computers: huge pages, a KVM and settings that this one need not have, put before each kernel (LD_PRELOAD).
+"""Other computers: huge pages, a KVM and settings that this one need not have, put before each
+kernel (LD_PRELOAD).
 
 Fixtures of it are named in the conftest.py of the folder that uses them.
 """
@@ -22,12 +23,18 @@ PAGE = {"4k": 2**12, "64k": 2**16, "thp": 2**21, "2m": 2**21, "1g": 2**30}
 
 
 class Machine:
-    """The files of the machine that tests/support/other_machine.c shows: `set` writes one, `lacks` takes one away or a folder."""
+    """The files of the machine that tests/support/other_machine.c shows: `set` writes one, `lacks`
+    takes one away or a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        settings = {"enabled": "always [madvise] never", "hpage_pmd_size": 2**21, "hugepages-64kB/enabled": "[madvise] never",
-                    "hugepages-64kB/stats/anon_fault_alloc": 0, "hugepages-64kB/stats/anon_fault_fallback": 0}
+        settings = {
+            "enabled": "always [madvise] never",
+            "hpage_pmd_size": 2**21,
+            "hugepages-64kB/enabled": "[madvise] never",
+            "hugepages-64kB/stats/anon_fault_alloc": 0,
+            "hugepages-64kB/stats/anon_fault_fallback": 0,
+        }
         for path, text in settings.items():
             self.set(f"mm/transparent_hugepage/{path}", text)
         for pages in ("2m", "1g"):
@@ -59,7 +66,8 @@ def put_before(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
 
 @pytest.fixture
 def no_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty PATH, no C compiler, and an empty place for binaries. Returns the folder that PATH names."""
+    """An empty PATH, no C compiler, and an empty place for binaries. Returns the folder that PATH
+    names."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
@@ -91,21 +99,31 @@ def machine(tmp_path: Path, other_machine: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.fixture
 def kvm(other_kvm: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Says what the other machine's KVM is like: kvm(exit=8). Every kernel runs on it, at first as on one that lacks nothing."""
+    """Says what the other machine's KVM is like: kvm(exit=8). Every kernel runs on it, at first as
+    on one that lacks nothing."""
     put_before(monkeypatch, "env", f"LD_PRELOAD={other_kvm}")
 
     def like(**words: int) -> None:
-        monkeypatch.setenv("OTHER_KVM", " ".join(f"{name}={number}" for name, number in words.items()))
+        monkeypatch.setenv(
+            "OTHER_KVM", " ".join(f"{name}={number}" for name, number in words.items())
+        )
 
     like()
     return like
 
 
 @pytest.fixture
-def hosted(tmp_path: Path, other_machine: Path, other_kvm: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+def hosted(
+    tmp_path: Path, other_machine: Path, other_kvm: Path, monkeypatch: pytest.MonkeyPatch
+) -> Machine:
     """The other machine's huge pages and its KVM."""
     there = Machine(tmp_path / "other")
-    put_before(monkeypatch, "env", f"LD_PRELOAD={other_kvm}:{other_machine}", f"OTHER_MACHINE={there.folder}")
+    put_before(
+        monkeypatch,
+        "env",
+        f"LD_PRELOAD={other_kvm}:{other_machine}",
+        f"OTHER_MACHINE={there.folder}",
+    )
     return there
 
 

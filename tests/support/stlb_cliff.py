@@ -1,4 +1,5 @@
-"""Machines that never were, for the chapter about the cliff: what each is, its Analysis, and rows whose counters were computed."""
+"""Machines that never were, for the chapter about the cliff: what each is, its Analysis, and rows
+whose counters were computed."""
 
 from __future__ import annotations
 
@@ -42,12 +43,22 @@ def _rows(truth: Truth, points: tuple[Point, ...] | None, repeats: int, seed: in
     return frame(truth, points and list(points), repeats, seed)
 
 
-def analysis(rows: pd.DataFrame | None = None, stated: Stated = PLAIN, machine: str = "made-up") -> Analysis:
+def analysis(
+    rows: pd.DataFrame | None = None, stated: Stated = PLAIN, machine: str = "made-up"
+) -> Analysis:
     """Of rows, by default the textbook's."""
-    return Analysis(_rows(TEXTBOOK, None, 7, 1) if rows is None else rows, About(stated.host(), machine))
+    return Analysis(
+        _rows(TEXTBOOK, None, 7, 1) if rows is None else rows, About(stated.host(), machine)
+    )
 
 
-def of(truth: Truth, points: list[Point] | None = None, stated: Stated = PLAIN, repeats: int = 7, seed: int = 1) -> Analysis:
+def of(
+    truth: Truth,
+    points: list[Point] | None = None,
+    stated: Stated = PLAIN,
+    repeats: int = 7,
+    seed: int = 1,
+) -> Analysis:
     return analysis(_rows(truth, None if points is None else tuple(points), repeats, seed), stated)
 
 
@@ -64,43 +75,95 @@ COUNTED = Truth(noise=0.002)
 COUNTING = Stated(changes={"pmu": {"tier": "counters", "reason": None}})
 
 
-# Misses of the textbook's TLB, whose walks get dearer with every octave past it: in time a slope, in walks a step.
+# Misses of the textbook's TLB, whose walks get dearer with every octave past it: in time a slope,
+# in walks a step.
 DEARER = Truth(climb=1.8, climb_from=1536, noise=0.002)
 
 
 def counted(truth: Truth = DEARER) -> Analysis:
     """Rows in which the walks of both orders are counted."""
     rows = frame(truth)
-    past = [float(lru(order, np.array([lines]), truth.entries[1])[0]) for order, lines in zip(rows["order"], rows["lines"], strict=True)]
-    return analysis(rows.assign(walk_per_access=np.where(rows["layout"] == "spread", past, 0.0)), COUNTING)
+    past = [
+        float(lru(order, np.array([lines]), truth.entries[1])[0])
+        for order, lines in zip(rows["order"], rows["lines"], strict=True)
+    ]
+    return analysis(
+        rows.assign(walk_per_access=np.where(rows["layout"] == "spread", past, 0.0)), COUNTING
+    )
 
 
 def plan_of(cpu: str) -> Plan:
     rows = events.SOFTWARE + events.quantities(cpu)
-    return Plan("perf", tuple(row for row in rows if row.event), {row.quantity: row.reason for row in rows if row.reason},
-                tuple(row for row in rows if row.derived))
+    return Plan(
+        "perf",
+        tuple(row for row in rows if row.event),
+        {row.quantity: row.reason for row in rows if row.reason},
+        tuple(row for row in rows if row.derived),
+    )
 
 
 def count(row: dict, plan: Plan) -> dict[str, Quantity]:
-    """The counters of one process over an LRU TLB of 64 and 1,536 entries, in the group that is this repeat's turn."""
+    """The counters of one process over an LRU TLB of 64 and 1,536 entries, in the group that is
+    this repeat's turn."""
     spread, lines, n = row["layout"] == "spread", np.array([float(row["lines"])]), row["accesses"]
-    missed, walks = (float(lru(row["order"], lines, entries)[0]) * n * spread for entries in COUNTED.entries)
-    counted = {"walk": walks, "stlb_hit": missed - walks, "l1_dtlb_miss": missed, "walk_cycles": walks * CYCLES_PER_WALK,
-               "walk_pending": walks * CYCLES_PER_WALK, "core_cycles": row["ns_per_access"] * GHZ * n, "instructions": 1.1 * n}
+    missed, walks = (
+        float(lru(row["order"], lines, entries)[0]) * n * spread for entries in COUNTED.entries
+    )
+    counted = {
+        "walk": walks,
+        "stlb_hit": missed - walks,
+        "l1_dtlb_miss": missed,
+        "walk_cycles": walks * CYCLES_PER_WALK,
+        "walk_pending": walks * CYCLES_PER_WALK,
+        "core_cycles": row["ns_per_access"] * GHZ * n,
+        "instructions": 1.1 * n,
+    }
     groups = plan.groups()
     group = groups[row["repeat"] % len(groups)]
-    found = {e.quantity: Quantity(value=counted.get(e.quantity, 0.0), event=e.event, running_percent=100.0) for e in group}
-    found |= {e.quantity: Quantity(reason="other-repeat", event=e.event) for e in plan.events if e not in group}
-    return found | perf.derive(found, plan.derived) | {name: Quantity(reason=why) for name, why in plan.lacking.items()}
+    found = {
+        e.quantity: Quantity(
+            value=counted.get(e.quantity, 0.0), event=e.event, running_percent=100.0
+        )
+        for e in group
+    }
+    found |= {
+        e.quantity: Quantity(reason="other-repeat", event=e.event)
+        for e in plan.events
+        if e not in group
+    }
+    return (
+        found
+        | perf.derive(found, plan.derived)
+        | {name: Quantity(reason=why) for name, why in plan.lacking.items()}
+    )
 
 
-def simulate(store: Store, machine: str = SIMULATED, cpu: str = "Ice Lake server", points: list[Point] | None = None) -> pd.DataFrame:
+def simulate(
+    store: Store,
+    machine: str = SIMULATED,
+    cpu: str = "Ice Lake server",
+    points: list[Point] | None = None,
+) -> pd.DataFrame:
     """Writes the machine and its records into `store`; the frame that a chapter gets."""
     stated = Stated(changes=COUNTING.changes | {"microarchitecture": cpu})
     store.write_machine(machine, stated.host().model_dump(mode="json"))
     plan = plan_of(cpu)
     rows = frame(COUNTED, points or grid(64 * MIB), REPEATS).to_dict("records")
-    put(store, machine, CHAPTER, "a" * 16, *(
-        make_record(**{name: value for name, value in row.items() if name not in ("kernel_digest", "timed", "counters")},
-                    counters=count(row, plan)) for row in rows))
+    put(
+        store,
+        machine,
+        CHAPTER,
+        "a" * 16,
+        *(
+            make_record(
+                **{
+                    name: value
+                    for name, value in row.items()
+                    if name not in ("kernel_digest", "timed", "counters")
+                },
+                counters=count(row, plan),
+            )
+            for row in rows
+        ),
+    )
     return store.load(machine, CHAPTER)

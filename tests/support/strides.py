@@ -1,4 +1,5 @@
-"""Sums over strided elements on machines that never were: rows of them, and an Analysis of such rows."""
+"""Sums over strided elements on machines that never were: rows of them, and an Analysis of such
+rows."""
 
 from __future__ import annotations
 
@@ -43,8 +44,12 @@ class Machine:
             return took
         took += self.line_ns * min(1.0, step / LINE_BYTES)
         far = min(1.0, step / PAGE) if size >= grid.ARRAY_BYTES and step > LINE_BYTES else 0.0
-        took += far * self.apart_ns * (point.order != "cycle") + (self.sets_ns * far if step.bit_count() == 1 and step >= PAGE else 0.0)
-        took += far * self.walk_ns * (1.0 if point.pages == "4k" else 0.5 if self.splintered else 0.0)
+        took += far * self.apart_ns * (point.order != "cycle") + (
+            self.sets_ns * far if step.bit_count() == 1 and step >= PAGE else 0.0
+        )
+        took += (
+            far * self.walk_ns * (1.0 if point.pages == "4k" else 0.5 if self.splintered else 0.0)
+        )
         return took + self.shuffled_ns * (point.order == "cycle")
 
     def frame(self, points: Iterable[Point], repeats: int = 5, seed: int = 1) -> pd.DataFrame:
@@ -52,14 +57,26 @@ class Machine:
         noise, rows = np.random.default_rng(seed), []
         for point in (point for point in points if point.pages in self.pages):
             record, quiet_ns = make_record(**point.model_dump()), self.ns(point)
-            row = record.model_dump(exclude={"counters", "options", "also"}) | dict(record.options) | {"kernel_digest": "a" * 16}
+            row = (
+                record.model_dump(exclude={"counters", "options", "also"})
+                | dict(record.options)
+                | {"kernel_digest": "a" * 16}
+            )
             for repeat in range(repeats):
                 ns = quiet_ns * math.exp(self.noise * noise.normal())
-                rows.append(row | {"repeat": repeat, "ns_per_access": ns, "batch_ns_per_access": [ns]})
-        frame = kernels.with_defaults(pd.DataFrame(rows, columns=None if rows else [*make_record().model_dump(), "bytes", "step_bytes"]))
+                rows.append(
+                    row | {"repeat": repeat, "ns_per_access": ns, "batch_ns_per_access": [ns]}
+                )
+        frame = kernels.with_defaults(
+            pd.DataFrame(
+                rows, columns=None if rows else [*make_record().model_dump(), "bytes", "step_bytes"]
+            )
+        )
         if not (self.walks and rows):
             return frame
-        return frame.assign(walk_per_access=self.walks * np.minimum(frame["step_bytes"] / PAGE, 1), walk_reason="")
+        return frame.assign(
+            walk_per_access=self.walks * np.minimum(frame["step_bytes"] / PAGE, 1), walk_reason=""
+        )
 
 
 def points(most: int = GIB) -> list[Point]:
@@ -81,7 +98,10 @@ def analysis(frame: pd.DataFrame | None = None, splintered: bool = False) -> Ana
     """Of a machine whose chases over page sizes show whether the host splinters them."""
     chases = _chases(splintered)
     hypervisor = "kvm" if splintered else "none"
-    return Analysis(rows() if frame is None else frame, About(Stated(hypervisor=hypervisor).host(), rows={"hugepages": chases}))
+    return Analysis(
+        rows() if frame is None else frame,
+        About(Stated(hypervisor=hypervisor).host(), rows={"hugepages": chases}),
+    )
 
 
 NOTHING = rows().query("kernel == 'none'")

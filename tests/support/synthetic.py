@@ -27,7 +27,8 @@ MIB, GIB = 2**20, 2**30
 
 @dataclass(frozen=True)
 class Truth:
-    """A machine whose two TLB levels are LRU: a cycle misses always past a capacity, draws miss with 1 - C/M."""
+    """A machine whose two TLB levels are LRU: a cycle misses always past a capacity, draws miss
+    with 1 - C/M."""
 
     entries: tuple[int, int] = (64, 1536)
     load_ns: float = 1.0  # from the cache, in either layout
@@ -36,8 +37,13 @@ class Truth:
     climb: float = 1.0  # by which a walk gets dearer with each octave from so many pages on
     climb_from: int = 2**15
     in_order: float = 0.3  # of a walk, where pages are visited one after the other
-    cache_step: tuple[int, float] = (2**60, 0.0)  # from how many lines on a cache is missed, in either layout, and its price
-    missed: Callable[[str, np.ndarray, int], np.ndarray] | None = None  # of the second level, in place of LRU
+    cache_step: tuple[int, float] = (
+        2**60,
+        0.0,
+    )  # from how many lines on a cache is missed, in either layout, and its price
+    missed: Callable[[str, np.ndarray, int], np.ndarray] | None = (
+        None  # of the second level, in place of LRU
+    )
     bit_ns: float = 40.0  # what an access adds that has to set bits in its page's entry
     noise: float = 0.01  # standard deviation of a process, relative
 
@@ -57,37 +63,68 @@ class Truth:
 
 
 def lru(order: str, lines: np.ndarray, entries: int) -> np.ndarray:
-    return np.maximum(0, 1 - entries / lines) if order == "random" else (lines > entries).astype(float)
+    return (
+        np.maximum(0, 1 - entries / lines) if order == "random" else (lines > entries).astype(float)
+    )
 
 
-def scope(max_working_set: int = 4 * GIB, entries: Iterable[int] = (64, 1536), cpus: int = 4, per_octave: int = 2,
-          engine: str = "c") -> Scope:
+def scope(
+    max_working_set: int = 4 * GIB,
+    entries: Iterable[int] = (64, 1536),
+    cpus: int = 4,
+    per_octave: int = 2,
+    engine: str = "c",
+) -> Scope:
     """What a grid may ask for; per_octave 1 is as coarse as the profile smoke, 4 as fine as full."""
-    profile = Profile(max_working_set=max_working_set, repeats=1, region_ms=1, points_per_octave=per_octave)
+    profile = Profile(
+        max_working_set=max_working_set, repeats=1, region_ms=1, points_per_octave=per_octave
+    )
     return Scope(profile, engine, tuple(entries), cpus, base_page_bytes=4096)
 
 
-def grid(max_working_set: int = 4 * GIB, entries: Iterable[int] = (64, 1536), per_octave: int = 2) -> list[Point]:
+def grid(
+    max_working_set: int = 4 * GIB, entries: Iterable[int] = (64, 1536), per_octave: int = 2
+) -> list[Point]:
     """The points of the first chapter; per_octave 1 has no zoom, as the profile smoke has none."""
     return cliff_grid.points(scope(max_working_set, entries, per_octave=per_octave))
 
 
-def frame(truth: Truth, points: list[Point] | None = None, repeats: int = 7, seed: int = 1) -> pd.DataFrame:
+def frame(
+    truth: Truth, points: list[Point] | None = None, repeats: int = 7, seed: int = 1
+) -> pd.DataFrame:
     """One row a process, with the columns that `Store.load` gives."""
     noise = np.random.default_rng(seed)
     rows = []
     for point in grid() if points is None else points:
-        record = make_record(**point.model_dump(),
-                             page_table_bytes=table_bytes(point.pages, point.lines * (4096 if point.layout == "spread" else 64)))
-        row, quiet_ns = record.model_dump(exclude={"counters"}) | {"kernel_digest": "a" * 16, "timed": ""}, truth.time_ns(point)
+        record = make_record(
+            **point.model_dump(),
+            page_table_bytes=table_bytes(
+                point.pages, point.lines * (4096 if point.layout == "spread" else 64)
+            ),
+        )
+        row, quiet_ns = (
+            record.model_dump(exclude={"counters"}) | {"kernel_digest": "a" * 16, "timed": ""},
+            truth.time_ns(point),
+        )
         for repeat in range(repeats):
             ns = quiet_ns * float(np.exp(truth.noise * noise.normal()))
             rows.append(row | {"repeat": repeat, "ns_per_access": ns, "batch_ns_per_access": [ns]})
     return kernels.with_defaults(pd.DataFrame(rows))
 
 
-PAGE_BYTES = {"4k": 4096, "16k": 16 << 10, "32k": 32 << 10, "64k": 64 << 10, "128k": 128 << 10, "256k": 256 << 10, "512k": 512 << 10,
-              "1m": MIB, "thp": 2 * MIB, "2m": 2 * MIB, "1g": GIB}
+PAGE_BYTES = {
+    "4k": 4096,
+    "16k": 16 << 10,
+    "32k": 32 << 10,
+    "64k": 64 << 10,
+    "128k": 128 << 10,
+    "256k": 256 << 10,
+    "512k": 512 << 10,
+    "1m": MIB,
+    "thp": 2 * MIB,
+    "2m": 2 * MIB,
+    "1g": GIB,
+}
 
 
 def table_bytes(pages: str, size_bytes: int) -> int:
@@ -97,7 +134,8 @@ def table_bytes(pages: str, size_bytes: int) -> int:
 
 @dataclass(frozen=True)
 class Paged:
-    """A machine that gives several page sizes, whole or splintered by its host: two LRU levels, whose entries span a page or 4 KiB."""
+    """A machine that gives several page sizes, whole or splintered by its host: two LRU levels,
+    whose entries span a page or 4 KiB."""
 
     pages: tuple[str, ...] = tuple(PAGE_BYTES)
     splintered: bool = False
@@ -107,11 +145,18 @@ class Paged:
     walk_ns: float = 30.0
     depth: float = 0.7  # of a base page's walk: what one on larger pages costs
     ghz: float = 3.2
-    faults_ns: tuple[float, ...] = (800.0, 400.0, 130.0, 160.0, 120.0)  # of 4 KiB, by the page sizes that are swept
+    faults_ns: tuple[float, ...] = (
+        800.0,
+        400.0,
+        130.0,
+        160.0,
+        120.0,
+    )  # of 4 KiB, by the page sizes that are swept
     noise: float = 0.02
 
     def misses(self, pages: str, size_bytes: float, entries: int, drawn: bool = False) -> float:
-        """A chase visits each base page once a cycle, and so each larger page many times in no order: as draws do."""
+        """A chase visits each base page once a cycle, and so each larger page many times in no
+        order: as draws do."""
         span = 4096 if self.splintered else PAGE_BYTES[pages]
         order = "random" if drawn or span > 4096 else "cycle"
         return float(lru(order, np.array([size_bytes / span]), entries)[0])
@@ -124,12 +169,18 @@ class Paged:
     def time_ns(self, point: Point) -> float:
         own = dict(point.options)
         if point.kernel == "prefault":
-            each = dict(zip(SWEPT, self.faults_ns, strict=True)).get(point.pages, 0.5 * sum(self.faults_ns[:2]))
+            each = dict(zip(SWEPT, self.faults_ns, strict=True)).get(
+                point.pages, 0.5 * sum(self.faults_ns[:2])
+            )
             alone = each * (0.9 if point.mode == "populate" else 1.0)
             return alone / own["threads"] ** 0.5
         if point.kernel == "random_touch":
             draws = 1 + own.get("spare_draws", 0)
-            return self.load_ns + self.DRAW_NS * draws + 0.3 * self.price_ns(point.pages, own["bytes"], drawn=True)
+            return (
+                self.load_ns
+                + self.DRAW_NS * draws
+                + 0.3 * self.price_ns(point.pages, own["bytes"], drawn=True)
+            )
         price = self.price_ns(point.pages, 4096 * point.lines) if point.layout == "spread" else 0.0
         return (self.load_ns + price) / (5 if point.kernel == "page_gather" else 1)
 
@@ -140,32 +191,66 @@ class Paged:
         """One row a process, with the columns that `Store.load` gives."""
         noise, rows = np.random.default_rng(seed), []
         for point in (one for one in points if one.pages in self.pages):
-            also = {"random_touch": {"generator_ns_per_access": self.DRAW_NS},
-                    "prefault": {"free_ns_per_access": self.FREE_NS, "one_byte_resident_bytes": float(PAGE_BYTES[point.pages])}}
-            record = make_record(**point.model_dump(), core_ghz=self.ghz, also=also.get(point.kernel, {}),
-                                 page_table_bytes=table_bytes(point.pages, 4096 * point.lines))
-            row = (record.model_dump(exclude={"counters", "options", "also"}) | dict(record.options) | record.also
-                   | {"kernel_digest": "a" * 16, "timed": ""})
+            also = {
+                "random_touch": {"generator_ns_per_access": self.DRAW_NS},
+                "prefault": {
+                    "free_ns_per_access": self.FREE_NS,
+                    "one_byte_resident_bytes": float(PAGE_BYTES[point.pages]),
+                },
+            }
+            record = make_record(
+                **point.model_dump(),
+                core_ghz=self.ghz,
+                also=also.get(point.kernel, {}),
+                page_table_bytes=table_bytes(point.pages, 4096 * point.lines),
+            )
+            row = (
+                record.model_dump(exclude={"counters", "options", "also"})
+                | dict(record.options)
+                | record.also
+                | {"kernel_digest": "a" * 16, "timed": ""}
+            )
             quiet_ns = self.time_ns(point)
             for repeat in range(repeats):
                 ns = quiet_ns * float(np.exp(self.noise * noise.normal()))
-                rows.append(row | {"repeat": repeat, "ns_per_access": ns, "batch_ns_per_access": [ns]})
+                rows.append(
+                    row | {"repeat": repeat, "ns_per_access": ns, "batch_ns_per_access": [ns]}
+                )
         return kernels.with_defaults(pd.DataFrame(rows))
 
 
-def hugepages(max_working_set: int = 4 * GIB, cpus: int = 4, per_octave: int = 4, engine: str = "c") -> list[Point]:
+def hugepages(
+    max_working_set: int = 4 * GIB, cpus: int = 4, per_octave: int = 4, engine: str = "c"
+) -> list[Point]:
     """The points of the chapter about page sizes."""
-    return hugepages_grid.points(scope(max_working_set, cpus=cpus, per_octave=per_octave, engine=engine))
+    return hugepages_grid.points(
+        scope(max_working_set, cpus=cpus, per_octave=per_octave, engine=engine)
+    )
 
 
-def keeping_pages(max_working_set: int = 4 * GIB, cpus: int = 4, per_octave: int = 4, engine: str = "c") -> list[Point]:
+def keeping_pages(
+    max_working_set: int = 4 * GIB, cpus: int = 4, per_octave: int = 4, engine: str = "c"
+) -> list[Point]:
     """The points of the chapter about getting them."""
-    return keeping_grid.points(scope(max_working_set, cpus=cpus, per_octave=per_octave, engine=engine))
+    return keeping_grid.points(
+        scope(max_working_set, cpus=cpus, per_octave=per_octave, engine=engine)
+    )
 
 
-def tlbs(entries: Iterable[int] = (64, 1536), ways: Iterable[int | None] = (0, 12)) -> tuple[Tlb, ...]:
-    return tuple(Tlb(level=level, kind="data" if level == 1 else "unified", pages=("4k",), entries=n, ways=w, source="CPUID 0x18")
-                 for level, (n, w) in enumerate(zip(entries, ways, strict=True), 1))
+def tlbs(
+    entries: Iterable[int] = (64, 1536), ways: Iterable[int | None] = (0, 12)
+) -> tuple[Tlb, ...]:
+    return tuple(
+        Tlb(
+            level=level,
+            kind="data" if level == 1 else "unified",
+            pages=("4k",),
+            entries=n,
+            ways=w,
+            source="CPUID 0x18",
+        )
+        for level, (n, w) in enumerate(zip(entries, ways, strict=True), 1)
+    )
 
 
 @dataclass(frozen=True)
@@ -178,29 +263,76 @@ class Stated:
 
     def host(self) -> Host:
         words = {
-            "cpu_model": "Imaginary Processor 9000", "vendor": "GenuineIntel", "family": 6, "model": 1, "stepping": 2,
-            "microarchitecture": "Ice Lake server", "microcode": "0x1", "logical_cpus": 2, "usable_cpus": (0, 1),
-            "caches": [{"level": 1, "kind": "data", "size_bytes": 32768, "line_bytes": 64, "ways": 8, "sets": 64},
-                       {"level": 2, "kind": "unified", "size_bytes": MIB, "line_bytes": 64, "ways": 16, "sets": 1024}],
-            "tlb": self.tlb, "tlb_reason": None if self.tlb else "no-geometry", "tlb_unknown_descriptors": (),
-            "page_table_levels": 4, "la57": False, "gigabyte_pages": True, "base_page_bytes": 4096,
-            "thp": {"enabled": "madvise", "defrag": "madvise"}, "mthp": {"64k": "never"},
-            "pools": [{"page": "2m", "total": 0, "free": 0, "reserved": 0, "surplus": 0}], "hypervisor": self.hypervisor,
+            "cpu_model": "Imaginary Processor 9000",
+            "vendor": "GenuineIntel",
+            "family": 6,
+            "model": 1,
+            "stepping": 2,
+            "microarchitecture": "Ice Lake server",
+            "microcode": "0x1",
+            "logical_cpus": 2,
+            "usable_cpus": (0, 1),
+            "caches": [
+                {
+                    "level": 1,
+                    "kind": "data",
+                    "size_bytes": 32768,
+                    "line_bytes": 64,
+                    "ways": 8,
+                    "sets": 64,
+                },
+                {
+                    "level": 2,
+                    "kind": "unified",
+                    "size_bytes": MIB,
+                    "line_bytes": 64,
+                    "ways": 16,
+                    "sets": 1024,
+                },
+            ],
+            "tlb": self.tlb,
+            "tlb_reason": None if self.tlb else "no-geometry",
+            "tlb_unknown_descriptors": (),
+            "page_table_levels": 4,
+            "la57": False,
+            "gigabyte_pages": True,
+            "base_page_bytes": 4096,
+            "thp": {"enabled": "madvise", "defrag": "madvise"},
+            "mthp": {"64k": "never"},
+            "pools": [{"page": "2m", "total": 0, "free": 0, "reserved": 0, "surplus": 0}],
+            "hypervisor": self.hypervisor,
             "pmu": {"tier": "software", "reason": "no-pmu"},
-            "memory": {"total_bytes": 8 * GIB, "available_bytes": 7 * GIB, "usable_bytes": 7 * GIB, "limit_source": "MemAvailable"},
-            "noise": {"governor": "performance", "smt": "off", "turbo": False, "load1": 0.1}, "kernel_release": "6.1.0",
-            "os": "Linux", "arch": "x86_64", "c_compiler": "gcc: gcc 12.2.0", "installation": "",
+            "memory": {
+                "total_bytes": 8 * GIB,
+                "available_bytes": 7 * GIB,
+                "usable_bytes": 7 * GIB,
+                "limit_source": "MemAvailable",
+            },
+            "noise": {"governor": "performance", "smt": "off", "turbo": False, "load1": 0.1},
+            "kernel_release": "6.1.0",
+            "os": "Linux",
+            "arch": "x86_64",
+            "c_compiler": "gcc: gcc 12.2.0",
+            "installation": "",
         }
         return Host.model_validate(words | self.changes)
 
 
-# What no sentence may hold: a number that is none, a zero with a sign, a gap, a literal of Python, a plural of one.
-HOLE = re.compile(r"\b(nan|inf|None)\b|-0(\.0+)?(?![.\d])|\(\)|  |\{|\[|\b1 threads|\bopen ns", re.IGNORECASE)
+# What no sentence may hold: a number that is none, a zero with a sign, a gap, a literal of Python,
+# a plural of one.
+HOLE = re.compile(
+    r"\b(nan|inf|None)\b|-0(\.0+)?(?![.\d])|\(\)|  |\{|\[|\b1 threads|\bopen ns", re.IGNORECASE
+)
 
 
 def fit_to_be_shown(found: list[Verdict], chapter: str) -> list[Verdict]:
-    """The verdicts themselves: one on each sentence that the chapter judges, quoted, with a sentence on one line as evidence."""
-    quoted = {row.id: f"“{row.quote}”" for row in statements().values() if (row.status, row.where) == ("judged", chapter)}
+    """The verdicts themselves: one on each sentence that the chapter judges, quoted, with a
+    sentence on one line as evidence."""
+    quoted = {
+        row.id: f"“{row.quote}”"
+        for row in statements().values()
+        if (row.status, row.where) == ("judged", chapter)
+    }
     assert len(found) == len(quoted) and {one.claim.id: one.claim.says for one in found} == quoted
     assert verdict_table(found).text
     return [fit(one) for one in found]
@@ -210,6 +342,11 @@ def fit(one: Verdict) -> Verdict:
     """The verdict itself, whose evidence is a sentence on one line."""
     text = one.evidence
     assert one.verdict in ("holds", "fails", "cannot tell", "not testable here")
-    assert text == text.strip() and text.endswith(".") and re.match("[A-Z0-9]", text) and len(text.splitlines()) == 1, text
+    assert (
+        text == text.strip()
+        and text.endswith(".")
+        and re.match("[A-Z0-9]", text)
+        and len(text.splitlines()) == 1
+    ), text
     assert not HOLE.search(text), text
     return one

@@ -1,4 +1,5 @@
-"""Chases through page tables on machines that never were: the simulator counts what each walk reads, and each read has a price."""
+"""Chases through page tables on machines that never were: the simulator counts what each walk
+reads, and each read has a price."""
 
 from __future__ import annotations
 
@@ -24,13 +25,18 @@ FANOUT = 512
 
 @dataclass(frozen=True)
 class Walker:
-    """A machine by the entries that it keeps: of its TLB, and of each upper level, by the level of the tables that they lead to."""
+    """A machine by the entries that it keeps: of its TLB, and of each upper level, by the level of
+    the tables that they lead to."""
 
     entries: tuple[int, int] = (64, 1536)
     kept: tuple[tuple[int, int], ...] = ((1, 256), (2, 16), (3, 4))
     hit_ns: float = 4.0
     leaf_ns: float = 8.0
-    read_ns: tuple[float, float, float] = (6.0, 6.0, 6.0)  # of an entry that leads to tables of each level, the lowest first
+    read_ns: tuple[float, float, float] = (
+        6.0,
+        6.0,
+        6.0,
+    )  # of an entry that leads to tables of each level, the lowest first
     sets_ns: float = 20.0  # that pages a power of two apart cost
     replacement: str = "lru"  # of the last level
     first_replacement: str = "lru"
@@ -56,54 +62,101 @@ class Walker:
         noise, rows = np.random.default_rng(seed), []
         for point in points:
             record, quiet_ns = make_record(**point.model_dump(), core_ghz=self.ghz), self.ns(point)
-            row = record.model_dump(exclude={"counters", "options", "also"}) | dict(record.options) | {"kernel_digest": "a" * 16}
+            row = (
+                record.model_dump(exclude={"counters", "options", "also"})
+                | dict(record.options)
+                | {"kernel_digest": "a" * 16}
+            )
             for repeat in range(repeats):
                 ns = quiet_ns * math.exp(self.noise * noise.normal())
-                rows.append(row | {"repeat": repeat, "ns_per_access": ns, "batch_ns_per_access": [ns]})
-        return kernels.with_defaults(pd.DataFrame(rows, columns=None if rows else [*make_record().model_dump(), *TABLES, "hot"]))
+                rows.append(
+                    row | {"repeat": repeat, "ns_per_access": ns, "batch_ns_per_access": [ns]}
+                )
+        return kernels.with_defaults(
+            pd.DataFrame(
+                rows, columns=None if rows else [*make_record().model_dump(), *TABLES, "hot"]
+            )
+        )
 
 
 def addresses(pages: int, tables: tuple[int, ...], is_even: bool, seed: int = 1) -> np.ndarray:
-    """Page numbers spread evenly over the tables of each level, in the order of their visits: a line of eight entries after another."""
+    """Page numbers spread evenly over the tables of each level, in the order of their visits: a
+    line of eight entries after another."""
     draw, parents = np.random.default_rng(seed), np.arange(tables[-1])
     for level, children in zip((3, 2, 1), (tables[1], tables[0], pages), strict=True):
         is_alone = level == 1 and not is_even
         each, a_line = children // len(parents), 1 if is_alone else 8
         lines = -(-each // a_line)
-        slots = [np.arange(lines) if is_even else draw.permutation(FANOUT // 8)[:lines] for _ in parents]
+        slots = [
+            np.arange(lines) if is_even else draw.permutation(FANOUT // 8)[:lines] for _ in parents
+        ]
         within = np.arange(each)
         places = [draw.integers(0, 8, each) if is_alone else within % 8 for _ in parents]
-        parents = np.concatenate([parent * FANOUT + slot[within // a_line] * 8 + place
-                                  for parent, slot, place in zip(parents, slots, places, strict=True)])
+        parents = np.concatenate(
+            [
+                parent * FANOUT + slot[within // a_line] * 8 + place
+                for parent, slot, place in zip(parents, slots, places, strict=True)
+            ]
+        )
     return draw.permutation(parents)
 
 
 @cache
-def _misses(pages: int, tables: tuple[int, ...], walker: Walker, is_even: bool, hot: int) -> tuple[float, ...]:
-    """A visit's misses of the first level, its walks, and reads of the entries that lead to tables of the first, second, third level; when
-    all is warm. hot: of drawn visits, of which half are among so many pages; 0 for a cycle."""
+def _misses(
+    pages: int, tables: tuple[int, ...], walker: Walker, is_even: bool, hot: int
+) -> tuple[float, ...]:
+    """A visit's misses of the first level, its walks, and reads of the entries that lead to tables
+    of the first, second, third level; when all is warm. hot: of drawn visits, of which half are
+    among so many pages; 0 for a cycle."""
     order = addresses(pages, tables, is_even)
     if hot:
         draw = np.random.default_rng(2)
-        order = order[(draw.random(8 * pages) * np.where(draw.integers(0, 2, 8 * pages) == 1, hot, pages)).astype(int)]
+        order = order[
+            (
+                draw.random(8 * pages) * np.where(draw.integers(0, 2, 8 * pages) == 1, hot, pages)
+            ).astype(int)
+        ]
     counts = _counts(order, walker, 0 if walker.replacement == "lru" else 16, "modulo")
-    return counts.l1_misses / len(order), counts.walks / len(order), *(n / len(order) for n in counts.references_by_level[1:4])
+    return (
+        counts.l1_misses / len(order),
+        counts.walks / len(order),
+        *(n / len(order) for n in counts.references_by_level[1:4]),
+    )
 
 
 @cache
 def _strided(pages: int, stride: int, walker: Walker) -> tuple[float, float]:
-    """A visit's misses of the first level, and its walks, of pages a stride apart in no order, when all is warm."""
+    """A visit's misses of the first level, and its walks, of pages a stride apart in no order, when
+    all is warm."""
     order = np.random.default_rng(1).permutation(pages) * stride
-    ways = walker.ways or next((n for n in (12, 16) if walker.entries[-1] % n == 0 and (walker.entries[-1] // n).bit_count() == 1), 0)
+    ways = walker.ways or next(
+        (
+            n
+            for n in (12, 16)
+            if walker.entries[-1] % n == 0 and (walker.entries[-1] // n).bit_count() == 1
+        ),
+        0,
+    )
     counts = _counts(order, walker, ways, walker.placement)
     return counts.l1_misses / pages, counts.walks / pages
 
 
 def _counts(order: np.ndarray, walker: Walker, ways: int, placement: str) -> Counts:
     first = SimulatedTlb(level=1, entries=walker.entries[0], replacement=walker.first_replacement)
-    last = SimulatedTlb(level=2, entries=walker.entries[-1], replacement=walker.replacement, ways=ways, placement=placement)
+    last = SimulatedTlb(
+        level=2,
+        entries=walker.entries[-1],
+        replacement=walker.replacement,
+        ways=ways,
+        placement=placement,
+    )
     caches = tuple(WalkCache(level=level + 1, entries=n) for level, n in walker.kept)
-    return simulate(SimulatedMachine((first, last), caches), np.tile(order, 3), unit_bytes=4096, warm=2 * len(order))
+    return simulate(
+        SimulatedMachine((first, last), caches),
+        np.tile(order, 3),
+        unit_bytes=4096,
+        warm=2 * len(order),
+    )
 
 
 def points(most: int = GIB, entries: tuple[int, int] = (64, 1536)) -> list[Point]:
@@ -118,16 +171,27 @@ def rows(walker: Walker = Walker(), most: int = GIB, repeats: int = 5) -> pd.Dat
 @cache
 def _kept(hypervisor: str, entries: tuple[int, int]) -> dict[str, pd.DataFrame]:
     """The rows of the other chapters."""
-    chases = Paged(splintered=hypervisor != "none", noise=0.004).frame(synthetic.hugepages(per_octave=2))
-    surveyed = geometry.rows(geometry.Made(geometry.lru(entries[0]), geometry.lru(entries[1])), "4k", 1)
+    chases = Paged(splintered=hypervisor != "none", noise=0.004).frame(
+        synthetic.hugepages(per_octave=2)
+    )
+    surveyed = geometry.rows(
+        geometry.Made(geometry.lru(entries[0]), geometry.lru(entries[1])), "4k", 1
+    )
     cliff = synthetic.frame(synthetic.Truth(entries=entries), synthetic.grid(), 5)
     return {"hugepages": chases, survey.NAME: surveyed, "stlb_cliff": cliff}
 
 
-def analysis(frame: pd.DataFrame | None = None, *, hypervisor: str = "none", entries: tuple[int, int] = (64, 1536)) -> Analysis:
+def analysis(
+    frame: pd.DataFrame | None = None,
+    *,
+    hypervisor: str = "none",
+    entries: tuple[int, int] = (64, 1536),
+) -> Analysis:
     """Of a machine whose survey was made, and whose other chapters were measured."""
     host = Stated(hypervisor=hypervisor, tlb=tlbs(entries, (0, 12))).host()
-    return Analysis(rows() if frame is None else frame, About(host, rows=dict(_kept(hypervisor, entries))))
+    return Analysis(
+        rows() if frame is None else frame, About(host, rows=dict(_kept(hypervisor, entries)))
+    )
 
 
 NOTHING = rows().query("kernel == 'none'")

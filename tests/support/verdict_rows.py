@@ -21,7 +21,8 @@ class Row:
     effects: list[tuple[float, float, float, float]] = field(default_factory=list)
 
     def contradictions(self) -> list[str]:
-        """Return a sentence for each way in which the row's printed interval, verdict and reason do not go together."""
+        """Return a sentence for each way in which the row's printed interval, verdict and reason do
+        not go together."""
         within = [least <= low and high <= most for low, high, least, most in self.effects]
         outside = [high < least or low > most for low, high, least, most in self.effects]
         found = []
@@ -31,7 +32,11 @@ class Row:
             found.append("it fails, though no interval is outside its band")
         if self.verdict != "cannot tell":
             return found
-        said = UNDECIDED.get(self.reason) or REASONS.get(self.reason) and REASONS[self.reason].sentence.rstrip(".")
+        said = (
+            UNDECIDED.get(self.reason)
+            or REASONS.get(self.reason)
+            and REASONS[self.reason].sentence.rstrip(".")
+        )
         if not said or "Not decided: " not in self.text and said not in self.text:
             found.append("it is undecided without a printed reason")
         if self.effects and (all(within) or any(outside)) and self.reason not in ("few", "widened"):
@@ -40,9 +45,13 @@ class Row:
 
 
 def rows(page: BeautifulSoup) -> list[Row]:
-    """Return the verdicts of a chapter's page, or of the scorecard for the machine that it is about."""
+    """Return the verdicts of a chapter's page, or of the scorecard for the machine that it is
+    about."""
     chapter = [(row["id"], row) for row in page.select(".tlb-verdicts tr[id^='claim-']")]
-    scorecard = [(row.select_one("a")["href"].partition("#")[2], row) for row in page.select(".tlb-verdicts tr[data-is]")]
+    scorecard = [
+        (row.select_one("a")["href"].partition("#")[2], row)
+        for row in page.select(".tlb-verdicts tr[data-is]")
+    ]
     return [_row(str(id).removeprefix("claim-"), row) for id, row in chapter + scorecard]
 
 
@@ -50,8 +59,14 @@ def _row(id: str, row: Tag) -> Row:
     mark = row.select_one(".tlb-verdict")
     effects = []
     for span in row.select(".tlb-effect"):
-        low, high, least, most = (str(span[f"data-{name}"]) for name in ("low", "high", "least", "most"))
+        low, high, least, most = (
+            str(span[f"data-{name}"]) for name in ("low", "high", "least", "most")
+        )
         printed = span.text.replace(",", "")
-        assert all(number in printed for number in (low, high)), f"{id}: {printed!r} is not what its attributes say"
-        effects.append((float(low or -inf), float(high or inf), float(least or -inf), float(most or inf)))
+        assert all(number in printed for number in (low, high)), (
+            f"{id}: {printed!r} is not what its attributes say"
+        )
+        effects.append(
+            (float(low or -inf), float(high or inf), float(least or -inf), float(most or inf))
+        )
     return Row(id, mark.text, str(mark.get("data-reason", "")), row.text, effects)

@@ -1,4 +1,5 @@
-"""The walk of a graph on machines that never were: what a hop takes, what a clock that steps reads of it, and rows of that."""
+"""The walk of a graph on machines that never were: what a hop takes, what a clock that steps reads
+of it, and rows of that."""
 
 from __future__ import annotations
 
@@ -20,10 +21,15 @@ REACH = 1536 * 4096
 GHZ = 2.5
 
 
-def readings(ns: np.ndarray, draw: np.random.Generator, step_ns: float, clock_ns: float) -> list[tuple[float, int]]:
-    """What a counter that advances by steps reads, its own cost included, in bins as kernels/hops.h has them."""
+def readings(
+    ns: np.ndarray, draw: np.random.Generator, step_ns: float, clock_ns: float
+) -> list[tuple[float, int]]:
+    """What a counter that advances by steps reads, its own cost included, in bins as kernels/hops.h
+    has them."""
     phase = draw.random(len(ns)) * step_ns
-    ticks = np.round((np.floor((phase + ns + clock_ns) / step_ns) - np.floor(phase / step_ns)) * step_ns * GHZ)
+    ticks = np.round(
+        (np.floor((phase + ns + clock_ns) / step_ns) - np.floor(phase / step_ns)) * step_ns * GHZ
+    )
     shift = np.maximum(0, np.floor(np.log2(np.maximum(ticks, 1))) - 7).astype(int)
     bins, hops = np.unique((ticks.astype(int) >> shift) << shift, return_counts=True)
     return [(float(f"{b / GHZ:.7g}"), int(n)) for b, n in zip(bins, hops, strict=True)]
@@ -31,7 +37,8 @@ def readings(ns: np.ndarray, draw: np.random.Generator, step_ns: float, clock_ns
 
 @dataclass(frozen=True)
 class Walk:
-    """A machine with one cache, one TLB level that counts and pages whose entries span them: what a hop takes, drawn by chance."""
+    """A machine with one cache, one TLB level that counts and pages whose entries span them: what a
+    hop takes, drawn by chance."""
 
     cache_bytes: int = 4 * MIB
     cache_ns: float = 5.0
@@ -50,18 +57,24 @@ class Walk:
     counted: bool = False
 
     def misses(self, pages: str, size: int) -> float:
-        span = 1 if pages == "4k" or self.splintered else {"thp": 512, "2m": 512, "1g": 2**18}[pages]
+        span = (
+            1 if pages == "4k" or self.splintered else {"thp": 512, "2m": 512, "1g": 2**18}[pages]
+        )
         return max(0.0, 1 - REACH * span / size)
 
     def walk(self, pages: str, size: int) -> tuple[float, float]:
         """A walk's ns in the caches, and the share of walks that leave them."""
-        return self.walk_ns * (1 if pages == "4k" else self.large_walk), 1 - min(1.0, self.far_from / 2 / size) if pages == "4k" else 0.0
+        return self.walk_ns * (1 if pages == "4k" else self.large_walk), 1 - min(
+            1.0, self.far_from / 2 / size
+        ) if pages == "4k" else 0.0
 
     def hops(self, pages: str, size: int, draw: np.random.Generator, n: int = 4000) -> np.ndarray:
         hit = draw.random(n) < self.cache_bytes / size
         near, far = self.walk(pages, size)
         walked = draw.random(n) < self.misses(pages, size)
-        ns = np.where(hit, self.cache_ns, self.memory_ns) + walked * (near + (draw.random(n) < far) * self.far_ns)
+        ns = np.where(hit, self.cache_ns, self.memory_ns) + walked * (
+            near + (draw.random(n) < far) * self.far_ns
+        )
         return ns * np.exp(0.04 * draw.normal(size=n)) * (self.thp if pages == "thp" else 1)
 
     def mean(self, pages: str, size: int, walkers: int = 1) -> float:
@@ -81,14 +94,37 @@ class Walk:
                 mean = self.mean(point.pages, size, own.get("walkers", 1)) * off
                 more: dict = {"also": {"four_vertices_ns_per_access": 2.0 / own.get("walkers", 1)}}
                 if own.get("per_hop"):
-                    more = {"histogram": readings(self.hops(point.pages, size, draw) * off, draw, self.step_ns, self.clock_ns), "also": {
-                        "tsc_ghz": GHZ, "clock_ns": self.clock_ns, "clock_step_ns": self.step_ns, "mean_ns": mean}}
-                record = make_record(**point.model_dump(), repeat=repeat, batch_ns_per_access=[1.0],
-                                     ns_per_access=mean + (60 if own.get("per_hop") else 0), **more)
-                row = record.model_dump(exclude={"counters", "options", "also"}) | dict(record.options) | record.also
+                    more = {
+                        "histogram": readings(
+                            self.hops(point.pages, size, draw) * off,
+                            draw,
+                            self.step_ns,
+                            self.clock_ns,
+                        ),
+                        "also": {
+                            "tsc_ghz": GHZ,
+                            "clock_ns": self.clock_ns,
+                            "clock_step_ns": self.step_ns,
+                            "mean_ns": mean,
+                        },
+                    }
+                record = make_record(
+                    **point.model_dump(),
+                    repeat=repeat,
+                    batch_ns_per_access=[1.0],
+                    ns_per_access=mean + (60 if own.get("per_hop") else 0),
+                    **more,
+                )
+                row = (
+                    record.model_dump(exclude={"counters", "options", "also"})
+                    | dict(record.options)
+                    | record.also
+                )
                 if self.counted:
                     walked = self.misses(point.pages, size)
-                    cycles = {"walk_cycles_per_access": 3 * walked * self.walk(point.pages, size)[0]}
+                    cycles = {
+                        "walk_cycles_per_access": 3 * walked * self.walk(point.pages, size)[0]
+                    }
                     row |= {"walk_per_access": walked, "walk_reason": ""} | cycles
                 rows.append(row | {"kernel_digest": "a" * 16})
         return kernels.with_defaults(pd.DataFrame(rows))
@@ -103,17 +139,28 @@ def only(*pages: str) -> pd.DataFrame:
     return rows()[rows()["pages"].isin(pages)].reset_index(drop=True)
 
 
-def analysis(frame: pd.DataFrame | None = None, entries: Sequence[int] = ENTRIES, core: str = "Imaginary",
-             names: dict[str, Any] | None = None, **kept: pd.DataFrame) -> Analysis:
-    """The chapter's Analysis of these rows, by default of a machine where everything was measured. names: what the page defines; the
-    committed cells where there are none. kept: other chapters' rows."""
-    host = Stated(tlb=tlbs(entries, (0, 12)[: len(entries)]), changes={"microarchitecture": core}).host()
+def analysis(
+    frame: pd.DataFrame | None = None,
+    entries: Sequence[int] = ENTRIES,
+    core: str = "Imaginary",
+    names: dict[str, Any] | None = None,
+    **kept: pd.DataFrame,
+) -> Analysis:
+    """The chapter's Analysis of these rows, by default of a machine where everything was measured.
+    names: what the page defines; the committed cells where there are none. kept: other chapters'
+    rows."""
+    host = Stated(
+        tlb=tlbs(entries, (0, 12)[: len(entries)]), changes={"microarchitecture": core}
+    ).host()
     return Analysis(rows() if frame is None else frame, About(host, rows=kept), names)
 
 
 # Whole and partial frames, each of which a page can be about.
 FRAMES: dict[str, Callable[[], pd.DataFrame]] = {
-    "everything": rows, "counted": lambda: rows(Walk(counted=True)), "base pages alone": lambda: only("4k"),
-    "no base pages": lambda: only("thp", "2m"), "no single hops": lambda: rows()[rows()["per_hop"] == 0],
+    "everything": rows,
+    "counted": lambda: rows(Walk(counted=True)),
+    "base pages alone": lambda: only("4k"),
+    "no base pages": lambda: only("thp", "2m"),
+    "no single hops": lambda: rows()[rows()["per_hop"] == 0],
     "nothing": lambda: rows()[rows()["kernel"] == ""],
 }

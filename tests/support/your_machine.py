@@ -1,4 +1,5 @@
-"""Machines that never were, for pages about a machine: what each kind states, and surveys whose every number is known."""
+"""Machines that never were, for pages about a machine: what each kind states, and surveys whose
+every number is known."""
 
 from __future__ import annotations
 
@@ -16,9 +17,17 @@ from tlb.reasons import explain
 
 # --- what a machine states
 
-HOSTILE = ("</script><script>alert(1)</script>[x](javascript:alert(1)) `{raw} html` "
-           "<img src=x onerror=alert(1)> $a$ | *b*")
-ARM = {"arch": "aarch64", "tlb": (), "tlb_reason": "no-cpuid", "la57": None, "hypervisor": "unknown"}
+HOSTILE = (
+    "</script><script>alert(1)</script>[x](javascript:alert(1)) `{raw} html` "
+    "<img src=x onerror=alert(1)> $a$ | *b*"
+)
+ARM = {
+    "arch": "aarch64",
+    "tlb": (),
+    "tlb_reason": "no-cpuid",
+    "la57": None,
+    "hypervisor": "unknown",
+}
 COUNTERS = {"tier": "counters", "reason": None}
 KINDS: dict[str, dict[str, object]] = {
     "guest": {},
@@ -43,13 +52,24 @@ def host(**changes: object) -> Host:
 def hostile() -> Host:
     """A machine each of whose words is an attack."""
     calm = json.loads(host().model_dump_json())
-    return Host.model_validate(calm | {
-        "cpu_model": HOSTILE, "microarchitecture": HOSTILE, "hypervisor": HOSTILE, "kernel_release": HOSTILE,
-        "microcode": HOSTILE, "vendor": HOSTILE, "c_compiler": HOSTILE, "tlb_unknown_descriptors": [HOSTILE],
-        "mthp": {HOSTILE: HOSTILE}, "thp": {"enabled": HOSTILE, "defrag": HOSTILE},
-        "memory": calm["memory"] | {"limit_source": HOSTILE}, "noise": calm["noise"] | {"governor": HOSTILE},
-        "tlb": [tlb | {"source": HOSTILE, "pages": ["4k", HOSTILE]} for tlb in calm["tlb"]],
-    })
+    return Host.model_validate(
+        calm
+        | {
+            "cpu_model": HOSTILE,
+            "microarchitecture": HOSTILE,
+            "hypervisor": HOSTILE,
+            "kernel_release": HOSTILE,
+            "microcode": HOSTILE,
+            "vendor": HOSTILE,
+            "c_compiler": HOSTILE,
+            "tlb_unknown_descriptors": [HOSTILE],
+            "mthp": {HOSTILE: HOSTILE},
+            "thp": {"enabled": HOSTILE, "defrag": HOSTILE},
+            "memory": calm["memory"] | {"limit_source": HOSTILE},
+            "noise": calm["noise"] | {"governor": HOSTILE},
+            "tlb": [tlb | {"source": HOSTILE, "pages": ["4k", HOSTILE]} for tlb in calm["tlb"]],
+        }
+    )
 
 
 # --- what its survey says
@@ -60,43 +80,106 @@ STEPS = ((64, 7.0), (2048, 30.0))  # pages that a level holds, cycles that the n
 PENALTY = 9.0
 
 
-def measured(steps=STEPS, layouts=("spread", "packed", "alias"), ghz: float = GHZ, tried=LINES) -> pd.DataFrame:
-    """A row a point of chases that cost 4 cycles, and more past each step: no noise, so that every number is known."""
+def measured(
+    steps=STEPS, layouts=("spread", "packed", "alias"), ghz: float = GHZ, tried=LINES
+) -> pd.DataFrame:
+    """A row a point of chases that cost 4 cycles, and more past each step: no noise, so that every
+    number is known."""
     rows = []
     for layout in layouts:
         for lines in tried:
-            cycles = 4 + (PENALTY if layout == "alias" else 0) + sum(cost for n, cost in steps if lines > n and layout != "packed")
+            cycles = (
+                4
+                + (PENALTY if layout == "alias" else 0)
+                + sum(cost for n, cost in steps if lines > n and layout != "packed")
+            )
             ns = cycles / (ghz or 1)
-            rows.append(make_record(layout=layout, lines=lines, ns_per_access=ns, batch_ns_per_access=[ns], core_ghz=ghz,
-                                    stride_pages=1).model_dump(exclude={"counters"}))
+            rows.append(
+                make_record(
+                    layout=layout,
+                    lines=lines,
+                    ns_per_access=ns,
+                    batch_ns_per_access=[ns],
+                    core_ghz=ghz,
+                    stride_pages=1,
+                ).model_dump(exclude={"counters"})
+            )
     return pd.DataFrame(rows)
 
 
-def estimate(value: float, low: float | None = None, high: float | None = None, method: str = "alias, step") -> Estimate:
-    return Estimate(value=value, low=value if low is None else low, high=value if high is None else high, method=method)
+def estimate(
+    value: float, low: float | None = None, high: float | None = None, method: str = "alias, step"
+) -> Estimate:
+    return Estimate(
+        value=value,
+        low=value if low is None else low,
+        high=value if high is None else high,
+        method=method,
+    )
 
 
 def level(number: int, entries: Estimate, **changes: object) -> Level:
     pages = entries.value
-    given = {"opinions": {"price": entries, "alias": entries}, "stated": int(pages), "rise": (pages, pages + 1),
-             "hit_cost": estimate(7, 6.9, 7.2) if number > 1 else None, "verdict": f"Price and alias agree on {pages:,.0f} pages."}
+    given = {
+        "opinions": {"price": entries, "alias": entries},
+        "stated": int(pages),
+        "rise": (pages, pages + 1),
+        "hit_cost": estimate(7, 6.9, 7.2) if number > 1 else None,
+        "verdict": f"Price and alias agree on {pages:,.0f} pages.",
+    }
     return Level.model_validate({"level": number, "entries": entries, **given, **changes})
 
 
 FIRST, SECOND = level(1, estimate(64, 64, 65), ways=0), level(2, estimate(2048, 1998.6, 2100.2))
 WALKS = [
-    Walk(table_in="L2", pages=16384, stride_pages=1, table_bytes=131072, cost=estimate(20, 19.8, 20.1)),
-    Walk(table_in="L3", pages=65536, stride_pages=8, table_bytes=4 << 20, cost=None, reason=explain("no-data")),
-    Walk(table_in="memory", pages=1 << 20, stride_pages=8, table_bytes=64 << 20, cost=estimate(300, 250, 410)),
+    Walk(
+        table_in="L2",
+        pages=16384,
+        stride_pages=1,
+        table_bytes=131072,
+        cost=estimate(20, 19.8, 20.1),
+    ),
+    Walk(
+        table_in="L3",
+        pages=65536,
+        stride_pages=8,
+        table_bytes=4 << 20,
+        cost=None,
+        reason=explain("no-data"),
+    ),
+    Walk(
+        table_in="memory",
+        pages=1 << 20,
+        stride_pages=8,
+        table_bytes=64 << 20,
+        cost=estimate(300, 250, 410),
+    ),
 ]
-UNKNOWN = level(1, estimate(64), stated=None, ways=None, ways_reason=explain("no-step", "16 pages cost no more than two"))
+UNKNOWN = level(
+    1,
+    estimate(64),
+    stated=None,
+    ways=None,
+    ways_reason=explain("no-step", "16 pages cost no more than two"),
+)
 BARE = level(2, estimate(1500), opinions={"alias": estimate(1500)}, stated=None, hit_cost=None)
 IN_NS = {"unit": "ns", "core_ghz": None}
 
 
 def geometry(**changes: object) -> Geometry:
-    return Geometry.model_validate({"pages": "4k", "unit": "cycles", "core_ghz": GHZ, "first_tread": 4.0, "levels": [FIRST, SECOND],
-                                    "walks": WALKS, "alias_penalty": PENALTY, "notes": ["Alias chases: a note."], **changes})
+    return Geometry.model_validate(
+        {
+            "pages": "4k",
+            "unit": "cycles",
+            "core_ghz": GHZ,
+            "first_tread": 4.0,
+            "levels": [FIRST, SECOND],
+            "walks": WALKS,
+            "alias_penalty": PENALTY,
+            "notes": ["Alias chases: a note."],
+            **changes,
+        }
+    )
 
 
 SURVEYS: dict[str, tuple[pd.DataFrame, Geometry]] = {
@@ -106,7 +189,10 @@ SURVEYS: dict[str, tuple[pd.DataFrame, Geometry]] = {
     "price alone": (measured(layouts=("spread", "packed")), geometry(alias_penalty=None)),
     "no clock": (measured(ghz=0), geometry(**IN_NS)),
     "ways": (measured(), geometry(levels=[level(1, estimate(64), ways=4), SECOND])),
-    "next to nothing": (measured(), geometry(levels=[UNKNOWN, BARE], walks=[], alias_penalty=None, notes=[])),
+    "next to nothing": (
+        measured(),
+        geometry(levels=[UNKNOWN, BARE], walks=[], alias_penalty=None, notes=[]),
+    ),
     "no walk": (measured(), geometry(walks=WALKS[1:2])),
 }
 

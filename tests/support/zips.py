@@ -1,4 +1,5 @@
-"""Zip archives as nobody should write them: made by hand or by zipfile, and changed where a reader may look."""
+"""Zip archives as nobody should write them: made by hand or by zipfile, and changed where a reader
+may look."""
 
 from __future__ import annotations
 
@@ -12,8 +13,12 @@ from collections.abc import Callable, Mapping
 LOCAL, CENTRAL, END = b"PK\3\4", b"PK\1\2", b"PK\5\6"
 
 
-def archive(members: Mapping[str, bytes] | list[tuple[str, bytes]], change: Callable[[zipfile.ZipInfo], object] = bool,
-            method: int = zipfile.ZIP_DEFLATED, comment: bytes = b"") -> bytes:
+def archive(
+    members: Mapping[str, bytes] | list[tuple[str, bytes]],
+    change: Callable[[zipfile.ZipInfo], object] = bool,
+    method: int = zipfile.ZIP_DEFLATED,
+    comment: bytes = b"",
+) -> bytes:
     """As a bundle is, but for what `change` does to each member's entry before it is written."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as made:
@@ -43,7 +48,9 @@ def directory(content: bytes) -> tuple[bytes, bytes, bytes]:
     return content[:offset], content[offset:-22], content[-22:]
 
 
-def patched(content: bytes, mark: bytes, at: int, layout: str, value: int, number: int = 0) -> bytes:
+def patched(
+    content: bytes, mark: bytes, at: int, layout: str, value: int, number: int = 0
+) -> bytes:
     """A field of the `number`-th header of a kind, set to a value."""
     start = [found.start() for found in re.finditer(re.escape(mark), content)][number]
     changed = bytearray(content)
@@ -70,9 +77,43 @@ def zeros(size: int) -> bytes:
 
 
 def by_hand(name: bytes, stream: bytes, size: int, crc: int = 0, entries: int = 1) -> bytes:
-    """One deflated stream that is said to have a size; with several entries, all of them at the same place."""
-    local = struct.pack("<4s5H3L2H", LOCAL, 20, 0, 8, 0, 33, crc, len(stream), size, len(name), 0) + name + stream
-    names = [name[:-len(b"00.jsonl")] + b"%02d.jsonl" % number if entries > 1 else name for number in range(entries)]
-    listed = b"".join(struct.pack("<4s6H3L5H2L", CENTRAL, 0x314, 20, 0, 8, 0, 33, crc, len(stream), size, len(each), 0, 0, 0, 0,
-                                  0o100644 << 16, 0) + each for each in names)
-    return local + listed + struct.pack("<4s4H2LH", END, 0, 0, entries, entries, len(listed), len(local), 0)
+    """One deflated stream that is said to have a size; with several entries, all of them at the
+    same place."""
+    local = (
+        struct.pack("<4s5H3L2H", LOCAL, 20, 0, 8, 0, 33, crc, len(stream), size, len(name), 0)
+        + name
+        + stream
+    )
+    names = [
+        name[: -len(b"00.jsonl")] + b"%02d.jsonl" % number if entries > 1 else name
+        for number in range(entries)
+    ]
+    listed = b"".join(
+        struct.pack(
+            "<4s6H3L5H2L",
+            CENTRAL,
+            0x314,
+            20,
+            0,
+            8,
+            0,
+            33,
+            crc,
+            len(stream),
+            size,
+            len(each),
+            0,
+            0,
+            0,
+            0,
+            0o100644 << 16,
+            0,
+        )
+        + each
+        for each in names
+    )
+    return (
+        local
+        + listed
+        + struct.pack("<4s4H2LH", END, 0, 0, entries, entries, len(listed), len(local), 0)
+    )

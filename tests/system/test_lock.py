@@ -44,19 +44,28 @@ def lock_path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def holder(lock_path: Path) -> Iterator[subprocess.Popen]:
-    process = subprocess.Popen([sys.executable, "-c", HOLDER, str(lock_path), str(ROOT)], stdout=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(lock_path), str(ROOT)], stdout=subprocess.PIPE
+    )
     assert process.stdout.readline() == b"held\n"
     yield process
     process.kill()
     process.communicate()
 
 
-def test_a_second_measurement_is_refused_and_told_who_holds_the_lock(holder, lock_path: Path) -> None:
+def test_a_second_measurement_is_refused_and_told_who_holds_the_lock(
+    holder, lock_path: Path
+) -> None:
     with pytest.raises(Unavailable) as refused, measuring_lock(path=lock_path):
         pytest.fail("two measurements at once")
     assert refused.value.code == "measuring-already"
-    assert refused.value.detail in (f"process {holder.pid}", "")  # "" where the system has no list of locks
-    assert refused.value.detail or str(lock_path.stat().st_ino) not in Path("/proc/locks").read_text()
+    assert refused.value.detail in (
+        f"process {holder.pid}",
+        "",
+    )  # "" where the system has no list of locks
+    assert (
+        refused.value.detail or str(lock_path.stat().st_ino) not in Path("/proc/locks").read_text()
+    )
 
 
 def wait_for_lock(path: Path) -> None:
@@ -66,7 +75,11 @@ def wait_for_lock(path: Path) -> None:
 
 def test_the_lock_can_be_taken_again_once_left_and_not_inside_itself(lock_path: Path) -> None:
     for _ in range(2):
-        with measuring_lock(path=lock_path), pytest.raises(Unavailable), measuring_lock(path=lock_path):
+        with (
+            measuring_lock(path=lock_path),
+            pytest.raises(Unavailable),
+            measuring_lock(path=lock_path),
+        ):
             pytest.fail("two measurements at once")
 
 
@@ -83,8 +96,11 @@ def test_a_kernel_process_that_outlives_its_runner_keeps_the_lock(lock_path: Pat
         pass
 
 
-def test_a_lock_file_deleted_while_it_is_held_does_not_lock_out_the_next(holder, lock_path: Path) -> None:
-    """A waiter must get the lock of the file that is there: nobody else sees that of the deleted one."""
+def test_a_lock_file_deleted_while_it_is_held_does_not_lock_out_the_next(
+    holder, lock_path: Path
+) -> None:
+    """A waiter must get the lock of the file that is there: nobody else sees that of the deleted
+    one."""
     waiter = fork.Process(target=wait_for_lock, args=(lock_path,))
     waiter.start()
     waiter.join(0.3)

@@ -38,14 +38,20 @@ def test_a_command_past_its_time_is_ended_with_its_children_and_leaves_no_pipe_o
 
 
 def test_workers_end_with_who_started_them_though_it_was_killed():
-    waits = ("import time; from tlb.system.processes import workers; pool = workers(2)\n"
-             "[pool.submit(time.sleep, 97.75) for _ in range(2)]\n"
-             "while len(pool._processes) < 2: time.sleep(0.01)\n"
-             "print(*pool._processes, flush=True); time.sleep(97.75)")
-    with subprocess.Popen([sys.executable, "-c", waits], stdout=subprocess.PIPE, text=True, cwd=ROOT) as parent:
+    waits = (
+        "import time; from tlb.system.processes import workers; pool = workers(2)\n"
+        "[pool.submit(time.sleep, 97.75) for _ in range(2)]\n"
+        "while len(pool._processes) < 2: time.sleep(0.01)\n"
+        "print(*pool._processes, flush=True); time.sleep(97.75)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", waits], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    ) as parent:
         assert len(parent.stdout.readline().split()) == 2
         parent.kill()
-        assert parent.communicate(timeout=60)[0] == ""  # which ends as soon as none of the three holds the pipe any more
+        assert (
+            parent.communicate(timeout=60)[0] == ""
+        )  # which ends as soon as none of the three holds the pipe any more
 
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are seen in /proc")
@@ -58,8 +64,15 @@ def put(proc: Path, pid: int, parent: int, state: str = "S", name: str = "progra
 
 
 def test_descendants_are_all_below_with_any_name_parents_first(tmp_path: Path):
-    for pid, parent, state, name in [(7, 1, "S", "a"), (20, 7, "R", ") S 1 ("), (9, 20, "Z", "b c"), (8, 7, "S", ""), (30, 9, "D", "d"),
-                                     (50, 1, "S", "other"), (51, 50, "S", "its child")]:
+    for pid, parent, state, name in [
+        (7, 1, "S", "a"),
+        (20, 7, "R", ") S 1 ("),
+        (9, 20, "Z", "b c"),
+        (8, 7, "S", ""),
+        (30, 9, "D", "d"),
+        (50, 1, "S", "other"),
+        (51, 50, "S", "its child"),
+    ]:
         put(tmp_path, pid, parent, state, name)
     (tmp_path / "40").mkdir()  # it ended meanwhile
     (tmp_path / "self").mkdir()
@@ -75,8 +88,15 @@ def test_what_a_child_leaves_is_adopted_and_ended_even_if_it_would_not():
         return {pid: runs for pid, runs in descendants(os.getpid()).items() if pid not in before}
 
     with adopting():
-        subprocess.run(["sh", "-c", "setsid sleep 93.5 & (trap '' TERM; while :; do sleep 93.5; done) & exit 0"], check=True,
-                       stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [
+                "sh",
+                "-c",
+                "setsid sleep 93.5 & (trap '' TERM; while :; do sleep 93.5; done) & exit 0",
+            ],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
         assert end(mine, 0.3) >= 2
     assert (alive("sleep 93.5"), mine()) == ([], {})
 
@@ -93,25 +113,40 @@ def test_who_adopts_and_who_has_large_pages_is_put_back():
 
     before = (adopts(), has_thp())
     with adopting(), without_thp():
-        inherited = subprocess.run(["cat", "/proc/self/status"], capture_output=True, text=True, check=True).stdout
+        inherited = subprocess.run(
+            ["cat", "/proc/self/status"], capture_output=True, text=True, check=True
+        ).stdout
         assert (adopts(), procfs.fields(inherited).get("THP_enabled")) == (1, "0")
     assert (adopts(), has_thp()) == before
 
 
 @linux
 def test_what_is_started_under_nohup_or_in_the_background_ignores_no_signal():
-    inside = ("import os, signal, subprocess; from tlb.system import processes; processes.restore_signals_for_children(); "
-              "os.kill(os.getpid(), signal.SIGHUP); subprocess.run(['cat', '/proc/self/status'])")
-    done = subprocess.run(["sh", "-c", "trap '' HUP INT QUIT TERM; exec \"$@\"", "sh", sys.executable, "-c", inside], cwd=ROOT,
-                          capture_output=True, text=True)
+    inside = (
+        "import os, signal, subprocess; from tlb.system import processes; processes.restore_signals_for_children(); "
+        "os.kill(os.getpid(), signal.SIGHUP); subprocess.run(['cat', '/proc/self/status'])"
+    )
+    done = subprocess.run(
+        ["sh", "-c", "trap '' HUP INT QUIT TERM; exec \"$@\"", "sh", sys.executable, "-c", inside],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0  # this process itself goes on ignoring
     assert int(procfs.fields(done.stdout)["SigIgn"], 16) & settable_signals() == 0
 
 
 @linux
 def test_one_that_ends_when_asked_is_not_killed():
-    child = subprocess.Popen([sys.executable, "-c", "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(5)); "
-                                                    "print(flush=True); time.sleep(92)"], stdout=subprocess.PIPE)
+    child = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(5)); "
+            "print(flush=True); time.sleep(92)",
+        ],
+        stdout=subprocess.PIPE,
+    )
     assert child.stdout is not None and child.stdout.readline()
     ended: list[int] = []
 

@@ -44,11 +44,24 @@ def test_a_folder_a_loop_or_an_unreadable_file_is_no_text(tmp_path, make):
     assert procfs.text(tmp_path / "odd") == ""
 
 
-@pytest.mark.parametrize(("path", "kind"), [("/srv/a/b", "xfs"), ("/srv", "xfs"), ("/srvs", "ext4"), ("/", "ext4"),
-                                            ("/with space/x", "tmpfs"), ("/mnt/deep/file", "btrfs")])
-def test_a_path_lies_on_the_file_system_of_the_longest_mount_point_above_it(tmp_path: Path, path: str, kind: str):
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/srv/a/b", "xfs"),
+        ("/srv", "xfs"),
+        ("/srvs", "ext4"),
+        ("/", "ext4"),
+        ("/with space/x", "tmpfs"),
+        ("/mnt/deep/file", "btrfs"),
+    ],
+)
+def test_a_path_lies_on_the_file_system_of_the_longest_mount_point_above_it(
+    tmp_path: Path, path: str, kind: str
+):
     mounts = tmp_path / "mounts"
-    mounts.write_text("/dev/a / ext4 rw 0 0\n/dev/b /srv xfs rw 0 0\nnone /with\\040space tmpfs rw 0 0\n"
-                      "/dev/c /mnt/deep btrfs rw 0 0\n")
+    mounts.write_text(
+        "/dev/a / ext4 rw 0 0\n/dev/b /srv xfs rw 0 0\nnone /with\\040space tmpfs rw 0 0\n"
+        "/dev/c /mnt/deep btrfs rw 0 0\n"
+    )
     assert procfs.file_system(Path(path), mounts) == kind
     assert procfs.file_system(Path(path), tmp_path / "none") == "unknown"

@@ -25,7 +25,10 @@ Private_Hugetlb:    6144 kB
 
 def test_pages_of_a_pool_count_as_resident_and_as_large():
     seen = rollup(STATED)
-    assert seen == Rollup(16144 << 10, 8000 << 10, 6144 << 10, 6144 << 10) and seen.huge_bytes == 12288 << 10
+    assert (
+        seen == Rollup(16144 << 10, 8000 << 10, 6144 << 10, 6144 << 10)
+        and seen.huge_bytes == 12288 << 10
+    )
     assert seen + seen == Rollup(*(2 * value for value in seen))
 
 
@@ -33,8 +36,16 @@ def test_an_old_kernel_has_no_large_pages_of_files():
     assert rollup(STATED.replace("FilePmdMapped:         0 kB\n", "")) == rollup(STATED)
 
 
-@pytest.mark.parametrize("text", ["", "Rss: 5 kB\n", STATED.replace("Anonymous:", "Anonymouse:"), STATED.replace("10000 kB", "ten kB"),
-                                  STATED.replace("AnonHugePages:      4096 kB", "")])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Rss: 5 kB\n",
+        STATED.replace("Anonymous:", "Anonymouse:"),
+        STATED.replace("10000 kB", "ten kB"),
+        STATED.replace("AnonHugePages:      4096 kB", ""),
+    ],
+)
 def test_what_states_no_size_is_an_error(text: str):
     with pytest.raises(ValueError, match="is missing"):
         rollup(text)
@@ -43,9 +54,15 @@ def test_what_states_no_size_is_an_error(text: str):
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_the_sums_are_those_of_all_mappings():
     with mmap.mmap(-1, 64 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as array:
-        array[::mmap.PAGESIZE] = b"1" * (len(array) // mmap.PAGESIZE)
-        whole, parts = (procfs.text(Path("/proc/self") / name, 1 << 26) for name in ("smaps_rollup", "smaps"))
+        array[:: mmap.PAGESIZE] = b"1" * (len(array) // mmap.PAGESIZE)
+        whole, parts = (
+            procfs.text(Path("/proc/self") / name, 1 << 26) for name in ("smaps_rollup", "smaps")
+        )
     total, listed = rollup(whole), mappings(parts)
     assert total.anonymous_bytes >= 64 << 20
-    assert total.resident_bytes == pytest.approx(sum(mapping.resident_bytes for mapping in listed), rel=0.05)
-    assert total.huge_bytes == pytest.approx(sum(mapping.huge_bytes for mapping in listed), abs=8 << 20)
+    assert total.resident_bytes == pytest.approx(
+        sum(mapping.resident_bytes for mapping in listed), rel=0.05
+    )
+    assert total.huge_bytes == pytest.approx(
+        sum(mapping.huge_bytes for mapping in listed), abs=8 << 20
+    )

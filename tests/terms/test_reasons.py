@@ -1,4 +1,5 @@
-"""Reasons: every code that the source uses has its sentence and its remedy, fit to be shown to a person."""
+"""Reasons: every code that the source uses has its sentence and its remedy, fit to be shown to a
+person."""
 
 from __future__ import annotations
 
@@ -15,15 +16,26 @@ from tlb.reasons import REASONS, Unavailable, explain, if_available, required
 
 
 def codes_in_python(path: Path) -> set[str]:
-    """Literal first arguments of Unavailable(...) and explain(...), the third of required(...), and literal reason=... anywhere."""
+    """Literal first arguments of Unavailable(...) and explain(...), the third of required(...), and
+    literal reason=... anywhere."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if not isinstance(node, ast.Call):
             continue
         called = getattr(node.func, "id", getattr(node.func, "attr", ""))
-        wanted = node.args[:1] if called in ("Unavailable", "explain", "unavailable") else node.args[2:3] if called == "required" else []
+        wanted = (
+            node.args[:1]
+            if called in ("Unavailable", "explain", "unavailable")
+            else node.args[2:3]
+            if called == "required"
+            else []
+        )
         wanted += [word.value for word in node.keywords if word.arg == "reason"]
-        found |= {arg.value for arg in wanted if isinstance(arg, ast.Constant) and isinstance(arg.value, str)}
+        found |= {
+            arg.value
+            for arg in wanted
+            if isinstance(arg, ast.Constant) and isinstance(arg.value, str)
+        }
     return found
 
 
@@ -42,7 +54,13 @@ def test_every_code_in_the_source_has_a_sentence_and_a_remedy():
             used |= dict.fromkeys(codes_in_python(path), path.name)
         for path in sorted((ROOT / folder).rglob("*.[ch]")):
             used |= dict.fromkeys(codes_in_c(path), path.name)
-    assert {"no-cpuid", "no-geometry", "no-step", "thp-never", "kernel-garbage"} <= used.keys()  # the walk sees each room, and C
+    assert {
+        "no-cpuid",
+        "no-geometry",
+        "no-step",
+        "thp-never",
+        "kernel-garbage",
+    } <= used.keys()  # the walk sees each room, and C
     assert {code: file for code, file in used.items() if code not in REASONS} == {}
 
 
@@ -56,7 +74,10 @@ def test_what_is_required_is_given_back_or_is_a_reason_with_what_is_lacking():
 def test_each_reason_is_one_line_of_two_sentences():
     for code, reason in REASONS.items():
         assert re.fullmatch(r"[a-z][a-z0-9-]{1,31}", code)
-        assert all(text.strip() == text and len(text) > 20 and text.isprintable() and text.endswith(".") for text in reason), code
+        assert all(
+            text.strip() == text and len(text) > 20 and text.isprintable() and text.endswith(".")
+            for text in reason
+        ), code
         assert str(Unavailable(code)) == f"{reason.sentence} {reason.remedy}"
 
 

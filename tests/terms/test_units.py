@@ -33,9 +33,31 @@ def test_a_size_is_read_in_bytes(text, size_bytes):
 
 @pytest.mark.parametrize(
     "text",
-    ["12 bananas", "-1", "", " ", "1e999", "nan", "inf", "0", "0.0M", "0.3B", "1.0001K", "MiB", "4 4K",
-     "1,5G", "9223372036854775808", "9999999999T", "1" * 400, "٣K", "4 GiB\n4", "0x10", "1_000",
-     "+1", "4GiBs"],
+    [
+        "12 bananas",
+        "-1",
+        "",
+        " ",
+        "1e999",
+        "nan",
+        "inf",
+        "0",
+        "0.0M",
+        "0.3B",
+        "1.0001K",
+        "MiB",
+        "4 4K",
+        "1,5G",
+        "9223372036854775808",
+        "9999999999T",
+        "1" * 400,
+        "٣K",
+        "4 GiB\n4",
+        "0x10",
+        "1_000",
+        "+1",
+        "4GiBs",
+    ],
 )
 def test_what_is_no_size_is_refused_in_one_sentence(text):
     with pytest.raises(ValueError) as caught:
@@ -79,7 +101,8 @@ def test_a_size_is_printed_in_its_largest_unit(size_bytes, text):
 
 
 @pytest.mark.parametrize(
-    ("size_bytes", "name"), [(4096, "4k"), (16384, "16k"), (65536, "64k"), (2**21, "2m"), (2**30, "1g")]
+    ("size_bytes", "name"),
+    [(4096, "4k"), (16384, "16k"), (65536, "64k"), (2**21, "2m"), (2**30, "1g")],
 )
 def test_page_sizes_have_the_names_that_kernels_and_data_use(size_bytes, name):
     assert page_name(size_bytes) == name
@@ -109,12 +132,25 @@ def test_a_duration_is_printed_to_three_digits(ns, text):
 @given(st.floats(1e-3, 1e12))
 def test_a_printed_duration_is_within_half_a_percent_of_its_value(ns):
     value, unit = format_ns(ns).split(" ")
-    assert float(value) * {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9}[unit] == pytest.approx(ns, rel=0.0051)
+    assert float(value) * {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9}[unit] == pytest.approx(
+        ns, rel=0.0051
+    )
 
 
-@pytest.mark.parametrize(("value", "digits", "text"), [
-    (1234.5, 3, "1,234"), (0.95, 3, "0.950"), (9.996, 3, "10.00"), (0, 3, "0"), (-1e-9, 3, "-0.00000000100"), (1.0, 1, "1")])
-def test_significant_digits_keep_whole_numbers_and_have_no_exponent(value: float, digits: int, text: str):
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [
+        (1234.5, 3, "1,234"),
+        (0.95, 3, "0.950"),
+        (9.996, 3, "10.00"),
+        (0, 3, "0"),
+        (-1e-9, 3, "-0.00000000100"),
+        (1.0, 1, "1"),
+    ],
+)
+def test_significant_digits_keep_whole_numbers_and_have_no_exponent(
+    value: float, digits: int, text: str
+):
     assert significant(value, digits) == text
 
 
@@ -125,5 +161,7 @@ FINITE = st.floats(1e-6, 1e6) | st.just(0.0)
 def test_what_lies_beside_a_mark_is_printed_beside_it(mark: float, apart: float):
     for value in (mark * (1 - apart), mark, mark * (1 + apart)):
         digits = digits_apart([value], [mark], 3)
-        shown, line = (float(significant(number, digits).replace(",", "")) for number in (value, mark))
+        shown, line = (
+            float(significant(number, digits).replace(",", "")) for number in (value, mark)
+        )
         assert (shown < line, shown > line) == (value < mark, value > mark)

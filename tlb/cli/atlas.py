@@ -21,16 +21,25 @@ from tlb.system.files import ROOT
 
 DEFAULT = ROOT / "_build" / "atlas"
 MOST_SHOWN = 200  # rows, to a person
-app = typer.Typer(no_args_is_help=True, help="One table of many machines: Parquet from bundles and folders of data/, asked by SQL.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="One table of many machines: Parquet from bundles and folders of data/, asked by SQL.",
+)
 Folder = Annotated[Path, typer.Option("--atlas", help="The atlas's folder.")]
 
 
 @app.command()
 def build(
-    inputs: Annotated[list[Path], typer.Argument(metavar="INPUT…", help="Bundles, machines' folders, or folders of either, such as data.")],
+    inputs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="INPUT…", help="Bundles, machines' folders, or folders of either, such as data."
+        ),
+    ],
     output: Annotated[Path, typer.Option(help="The atlas's folder.")] = DEFAULT,
 ) -> None:
-    """Make an atlas of these inputs, in the place of the one that was there; exit 1 if one was refused."""
+    """Make an atlas of these inputs, in the place of the one that was there; exit 1 if one was
+    refused."""
     built = fleet.module("atlas").build(output, inputs)
     print(f"{output}: {count(built.rows)} rows of {count(built.machines)} machines." + (
         f" {count(built.broken)} lines that do not prove whole are left out." if built.broken else ""))  # fmt: skip
@@ -42,7 +51,12 @@ def build(
 
 @app.command()
 def ask(
-    question: Annotated[str, typer.Argument(help="A question's name, or SQL: one SELECT. Without it, what there is to ask.")] = "",
+    question: Annotated[
+        str,
+        typer.Argument(
+            help="A question's name, or SQL: one SELECT. Without it, what there is to ask."
+        ),
+    ] = "",
     atlas: Folder = DEFAULT,
     as_json: shown.Json = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="As CSV.")] = False,
@@ -52,7 +66,9 @@ def ask(
     if not question:
         for name, (says, _) in asking.QUESTIONS.items():
             print(f"{name:10}  {says}")
-        print("\nOr SQL, one SELECT of rows, machines, profile or verdicts; DESCRIBE rows shows the columns of one.")
+        print(
+            "\nOr SQL, one SELECT of rows, machines, profile or verdicts; DESCRIBE rows shows the columns of one."
+        )
         return
     sql = asking.QUESTIONS[question][1] if question in asking.QUESTIONS else question
     with asking.opened(atlas) as connection:
@@ -71,7 +87,12 @@ def _print_json(answer: Any) -> None:
     """An array of objects, a row a line; a number that is none is null."""
     separator = "["
     for row in answer:
-        print(separator, json.dumps(dict(zip(answer.columns, map(_plain, row), strict=True)), allow_nan=False), sep="", end="")
+        print(
+            separator,
+            json.dumps(dict(zip(answer.columns, map(_plain, row), strict=True)), allow_nan=False),
+            sep="",
+            end="",
+        )
         separator = ",\n "
     print("]" if separator != "[" else "[]")
 
@@ -97,7 +118,13 @@ def _plain(value: Any) -> Any:
         return [_plain(each) for each in value]
     if isinstance(value, float):
         return value if isfinite(value) else None
-    return value if value is None or isinstance(value, (bool, int, str)) else value.isoformat() if isinstance(value, date) else str(value)
+    return (
+        value
+        if value is None or isinstance(value, (bool, int, str))
+        else value.isoformat()
+        if isinstance(value, date)
+        else str(value)
+    )
 
 
 def _text(value: Any) -> Any:
@@ -106,7 +133,8 @@ def _text(value: Any) -> Any:
 
 
 def _cell(value: Any) -> str:
-    """A value in a table: what a terminal would obey in a text that a machine sent is shown as no character."""
+    """A value in a table: what a terminal would obey in a text that a machine sent is shown as no
+    character."""
     if value is None:
         return "–"
     if isinstance(value, (list, tuple, dict)):

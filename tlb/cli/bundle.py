@@ -31,11 +31,17 @@ SHORT = "were timed for less than half of what was asked, as large and single pa
 
 
 def bundle(
-    machine: Annotated[str, typer.Argument(help="this, or a machine in data/own/ or data/.")] = "this",
+    machine: Annotated[
+        str, typer.Argument(help="this, or a machine in data/own/ or data/.")
+    ] = "this",
     output: Annotated[Path | None, typer.Option(help="Where to; default MACHINE.tlb.zip.")] = None,
-    allow: Annotated[list[str] | None, typer.Option(metavar="WORD", help="A word of the description that may leave.")] = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(metavar="WORD", help="A word of the description that may leave."),
+    ] = None,
 ) -> None:
-    """Pack all that was measured of a machine into one file to contribute it; words that may name somebody stay here."""
+    """Pack all that was measured of a machine into one file to contribute it; words that may name
+    somebody stay here."""
     from tlb.fleet import check, pack
 
     data, this = Store(data_root()), hosts.machine_id(hosts.inspect()) if machine == "this" else ""
@@ -43,54 +49,82 @@ def bundle(
     name = store.resolve(machine, this)
     path = output or Path(f"{name}{check.SUFFIX}")
     packed = pack.write(store, name, path, allow or ())
-    kernels = [member.removesuffix(".jsonl") for member in sorted(packed.files) if member.endswith(".jsonl")]
+    kernels = [
+        member.removesuffix(".jsonl")
+        for member in sorted(packed.files)
+        if member.endswith(".jsonl")
+    ]
     print(f"{path}: {count(packed.rows)} rows of {listed(kernels)}, in the state{'s' * (len(packed.states) > 1)} {listed(packed.states)}; "
           f"{format_size(path.stat().st_size)}, and {format_size(sum(map(len, packed.files.values())))} unpacked.")  # fmt: skip
     if packed.left_out:
         print(f"Left out: {listed(packed.left_out)}.")
     url = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["repository"]["url"]
-    where = f"attach it to a new issue or pull request at {url}" if url else "send it to the maintainer of the book that it is for"
+    where = (
+        f"attach it to a new issue or pull request at {url}"
+        if url
+        else "send it to the maintainer of the book that it is for"
+    )
     print(f"`tlb check-bundle {path}` shows what is in it; then {where}.")
 
 
 def check_bundle(file: File) -> None:
-    """Whether a bundle is one that may be added, and what a reviewer wants to know of it; exit 1 with the reason if not."""
+    """Whether a bundle is one that may be added, and what a reviewer wants to know of it; exit 1
+    with the reason if not."""
     from tlb.fleet import accept, archive, check
 
     data, accepted = Store(data_root()), check.opened(archive.read(file))
     host = pd.DataFrame(doctor.describe(accepted.host), columns=["", "it says"])
-    shown.parts([f"{accepted.machine}, as it describes itself:", host, pd.DataFrame(_kernels(data, accepted)), *remarks(accepted)])
+    shown.parts(
+        [
+            f"{accepted.machine}, as it describes itself:",
+            host,
+            pd.DataFrame(_kernels(data, accepted)),
+            *remarks(accepted),
+        ]
+    )
     if not any(accept.review(data, accepted, accept.Known(data)).values()):
         raise Unavailable("bundle-known", f"no row of {accepted.machine} is new")
-    rows = sum(content.count(b"\n") for name, content in accepted.files.items() if name.endswith(".jsonl"))
+    rows = sum(
+        content.count(b"\n") for name, content in accepted.files.items() if name.endswith(".jsonl")
+    )
     print(f"Accepted: {count(rows)} rows, each with its digest, its key and its seed, no two of them of one process, and none that its "
           f"kernel could not have printed. `tlb add-bundle {file}` puts them into data/{accepted.machine}/.")  # fmt: skip
 
 
 def add_bundle(file: File) -> None:
-    """Put an accepted bundle into data/: the one way in. Cards, profiles and verdicts are made anew; git then shows what changed."""
+    """Put an accepted bundle into data/: the one way in. Cards, profiles and verdicts are made
+    anew; git then shows what changed."""
     from tlb.fleet import accept, archive, check
+
     judged, profile = discovery.load("overview.judged"), discovery.load("overview.profile")
 
     added = accept.add(Store(data_root()), accepted := check.opened(archive.read(file)))
     if not added.rows:
         raise Unavailable("bundle-known", f"no row of {accepted.machine} is new")
     known = f"; {count(added.known)} were there and stay as they are" if added.known else ""
-    print(f"{added.folder}: {count(added.rows)} new rows{known}. Their claims are judged now, which takes about a minute.", flush=True)
+    print(
+        f"{added.folder}: {count(added.rows)} new rows{known}. Their claims are judged now, which takes about a minute.",
+        flush=True,
+    )
     judged.refresh()
     profile.refresh()
 
 
 def _kernels(data: Store, accepted: Bundle) -> Iterator[dict[str, object]]:
-    """Yield of each kernel's rows how many there are, were disturbed and were counted, and what measured them: this checkout's sources,
-    other code that published rows are of, or unknown code."""
+    """Yield of each kernel's rows how many there are, were disturbed and were counted, and what
+    measured them: this checkout's sources, other code that published rows are of, or unknown code.
+    """
     published = {(kernel, row.kernel_digest) for machine in data.machines() for kernel, rows in data.whole(machine).items()
                  for row, _ in rows}  # fmt: skip
     for kernel in accepted.kernels:
         rows, sources = [row for row, _ in accepted.rows(kernel)], Counter[str]()
         for row in rows:
             known = "published" if (kernel, row.kernel_digest) in published else "unknown"
-            sources["this checkout" if row.record.source == build.source_digest(kernel, row.record.engine) else known] += 1
+            sources[
+                "this checkout"
+                if row.record.source == build.source_digest(kernel, row.record.engine)
+                else known
+            ] += 1
         walks = [row.record.counters.get("walk") for row in rows]
         began = sorted(row.record.started_at for row in rows)
         yield {
@@ -102,10 +136,19 @@ def _kernels(data: Store, accepted: Bundle) -> Iterator[dict[str, object]]:
 
 def remarks(accepted: Bundle) -> Iterator[str]:
     """Yield in sentences what is no reason to refuse a bundle, and is to be known of it."""
-    odd = Counter({f"are of the state {state}, which nothing describes": rows for state, rows in accepted.undescribed.items()})
+    odd = Counter(
+        {
+            f"are of the state {state}, which nothing describes": rows
+            for state, rows in accepted.undescribed.items()
+        }
+    )
     before = None
     for record in accepted.records():
-        odd[BACK] += before is not None and before.kernel == record.kernel and before.started_at > record.started_at
+        odd[BACK] += (
+            before is not None
+            and before.kernel == record.kernel
+            and before.started_at > record.started_at
+        )
         odd[SHORT] += record.elapsed_ns < record.region_ms * 1e6 / 2
         before = record
     yield from (f"{number:,} rows {words}." for words, number in odd.items() if number)

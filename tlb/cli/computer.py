@@ -35,13 +35,18 @@ def inspect(as_json: shown.Json = False) -> None:
 def doctor() -> None:
     """What keeps this computer from measuring well, each with its remedy."""
     for topic, finding, remedy in doctors.advice(hosts.inspect()):
-        shown.out.print(f"[bold]{escape(topic)}[/bold]  {escape(finding)}\n    {escape(remedy)}", highlight=False)
+        shown.out.print(
+            f"[bold]{escape(topic)}[/bold]  {escape(finding)}\n    {escape(remedy)}",
+            highlight=False,
+        )
 
 
 def geometry(
-    pages: Annotated[str, typer.Option(help="4k, or 2m, which takes a pool of huge pages.")] = "4k", as_json: shown.Json = False,
+    pages: Annotated[str, typer.Option(help="4k, or 2m, which takes a pool of huge pages.")] = "4k",
+    as_json: shown.Json = False,
 ) -> None:
-    """Infer the TLB's entries, hit costs, ways and the price of walks from half a minute of measurement; nothing is stored."""
+    """Infer the TLB's entries, hit costs, ways and the price of walks from half a minute of
+    measurement; nothing is stored."""
     from tlb.inference import geometry_words, splinter
     from tlb.inference.geometry import infer
     from tlb.lab import survey
@@ -58,14 +63,31 @@ def geometry(
     if frame.empty:
         raise SystemExit("\n".join(lacking))
     try:
-        inferred = infer(frame, [tlb.entries for tlb in hosts.data_tlbs(host, pages)], hosts.data_caches(host), lacking)
+        inferred = infer(
+            frame,
+            [tlb.entries for tlb in hosts.data_tlbs(host, pages)],
+            hosts.data_caches(host),
+            lacking,
+        )
     except Unavailable:
-        print(*lacking, sep="\n", end="\n" if lacking else "", file=sys.stderr)  # they may be why there is no step
+        print(
+            *lacking, sep="\n", end="\n" if lacking else "", file=sys.stderr
+        )  # they may be why there is no step
         if backing:
-            print(backing.model_dump_json(indent=1) if as_json else geometry_words.backing_sentence(backing))
+            print(
+                backing.model_dump_json(indent=1)
+                if as_json
+                else geometry_words.backing_sentence(backing)
+            )
         raise
     inferred = inferred.model_copy(update={"backing": backing})
     if as_json:
         print(inferred.model_dump_json(indent=1))
         return
-    shown.parts([geometry_words.levels_table(inferred), geometry_words.walks_table(inferred), *geometry_words.sentences(inferred)])
+    shown.parts(
+        [
+            geometry_words.levels_table(inferred),
+            geometry_words.walks_table(inferred),
+            *geometry_words.sentences(inferred),
+        ]
+    )

@@ -21,26 +21,48 @@ from tlb.cli import shown
 from tlb.lab.store import Store, data_root
 from tlb.reasons import Unavailable
 
-app = typer.Typer(help="Measure many computers, each into its own ledger, and collect their rows.", invoke_without_command=True)
+app = typer.Typer(
+    help="Measure many computers, each into its own ledger, and collect their rows.",
+    invoke_without_command=True,
+)
 PORT = 8786  # Dask's own
-Insecure = Annotated[bool, typer.Option("--insecure", help="Without TLS: anyone who reaches a port can run programs here.")]
-Certificate = Annotated[str, typer.Option(help="The fleet's certificate; - for stdin. Default: this user's, made on first use.")]
+Insecure = Annotated[
+    bool,
+    typer.Option(
+        "--insecure", help="Without TLS: anyone who reaches a port can run programs here."
+    ),
+]
+Certificate = Annotated[
+    str,
+    typer.Option(
+        help="The fleet's certificate; - for stdin. Default: this user's, made on first use."
+    ),
+]
 Patience = Annotated[float, typer.Option(help="Minutes without a word until one is given up.")]
 
 
 def _checked(address: str, insecure: bool) -> str:
-    """Return an address with its scheme. Raises Unavailable: fleet-insecure for plain TCP that was not asked for, bad-parameter."""
+    """Return an address with its scheme. Raises Unavailable: fleet-insecure for plain TCP that was
+    not asked for, bad-parameter."""
     scheme, there, place = address.rpartition("://")
     scheme = scheme if there else "tcp" if insecure else "tls"
-    if scheme not in ("tls", "tcp") or not place.rpartition(":")[2].isdigit() or (insecure and scheme == "tls"):
-        raise Unavailable("bad-parameter", f"a scheduler's address is tls://HOST:PORT, or tcp:// with --insecure, not '{address[:80]}'")
+    if (
+        scheme not in ("tls", "tcp")
+        or not place.rpartition(":")[2].isdigit()
+        or (insecure and scheme == "tls")
+    ):
+        raise Unavailable(
+            "bad-parameter",
+            f"a scheduler's address is tls://HOST:PORT, or tcp:// with --insecure, not '{address[:80]}'",
+        )
     if scheme == "tcp" and not insecure:
         raise Unavailable("fleet-insecure", address[:80])
     return f"{scheme}://{place}"
 
 
 def _pem(certificate: str, insecure: bool) -> str:
-    """Return the fleet's key and certificate, "" for none. Raises Unavailable("fleet-certificates")."""
+    """Return the fleet's key and certificate, "" for none. Raises
+    Unavailable("fleet-certificates")."""
     tls = fleets.module("tls")
     if insecure:
         return ""
@@ -69,18 +91,28 @@ def fleet(
     ssh: Annotated[str, typer.Option(help="With --hosts: what starts a worker.")] = "",
     certificate: Certificate = "", insecure: Insecure = False, patience: Patience = 10.0,
 ) -> None:  # fmt: skip
-    """Measure the book's campaign on many computers. The same command goes on from where anything died."""
+    """Measure the book's campaign on many computers. The same command goes on from where anything
+    died."""
     if context.invoked_subcommand:
         return
     if (hosts is None) == (not scheduler):
         raise Unavailable("bad-parameter", "a fleet takes --hosts FILE, or --scheduler ADDRESS")
     client, starting, worker = (fleets.module(name) for name in ("client", "ssh", "worker"))
-    asked = worker.Campaign(profile=profile, chapters=chapter or (), seconds=60 * minutes, allowed=allow or ()).checked()
+    asked = worker.Campaign(
+        profile=profile, chapters=chapter or (), seconds=60 * minutes, allowed=allow or ()
+    ).checked()
     listed = starting.read_hosts(hosts) if hosts else {}
     address = _checked(scheduler or listen or f"{socket.getfqdn()}:{PORT}", insecure)
     pem = _pem(certificate, insecure)
     worker.configure()
-    run = client.Fleet(Store(output) if output else Store(data_root()).own, asked, [*listed], workers, 60 * patience, _notice)
+    run = client.Fleet(
+        Store(output) if output else Store(data_root()).own,
+        asked,
+        [*listed],
+        workers,
+        60 * patience,
+        _notice,
+    )
     try:
         asyncio.run(_measure(run, address, pem, listed, ssh or starting.SSH))
     except asyncio.CancelledError:  # of a SIGTERM, which then is as Ctrl-C
@@ -100,7 +132,9 @@ async def _measure(run: Any, address: str, pem: str, listed: dict[str, str], ssh
         return
     started = []
     for host, folder in listed.items():
-        words = starting.command(host, folder, address, ssh, insecure=not pem, patience_s=run.patience_s)
+        words = starting.command(
+            host, folder, address, ssh, insecure=not pem, patience_s=run.patience_s
+        )
         started.append(asyncio.create_task(starting.keep(words, pem, run.computers[host].complain)))
     try:
         async with worker.scheduler(address, pem):  # which sends its workers home as it ends
@@ -131,7 +165,8 @@ def worker(
 
 
 async def _work(module: ModuleType, *given: Any) -> None:
-    """Run a worker, and end the process: asyncio would wait for tasks of Dask, and Python for the thread that measures."""
+    """Run a worker, and end the process: asyncio would wait for tasks of Dask, and Python for the
+    thread that measures."""
     status = 0
     try:
         await module.work(*given)
@@ -169,7 +204,13 @@ def _table(run: Any) -> pd.DataFrame:
     """Return each computer with what became of it, those that failed first."""
     rows = []
     for one in sorted(run.computers.values(), key=lambda one: (one.why is None, one.name)):
-        lacking = ", ".join(f"{number} {code}" for code, number in sorted(one.lacking.items())) or "none"
+        lacking = (
+            ", ".join(f"{number} {code}" for code, number in sorted(one.lacking.items())) or "none"
+        )
         ended = one.why.code if one.why else "done" if one.over else "unfinished"
-        rows.append((one.name, one.machine or "unknown", f"{one.rows:,}", f"{one.left:,}", lacking, ended))
-    return pd.DataFrame(rows, columns=["computer", "machine", "new rows", "left out", "cannot be had", "ended"])
+        rows.append(
+            (one.name, one.machine or "unknown", f"{one.rows:,}", f"{one.left:,}", lacking, ended)
+        )
+    return pd.DataFrame(
+        rows, columns=["computer", "machine", "new rows", "left out", "cannot be had", "ended"]
+    )

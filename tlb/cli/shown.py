@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-# A pipe is no screen to wrap for; its tables are as wide as what they hold, but for what is very long.
+# A pipe is no screen to wrap for; its tables are as wide as what they hold, but for what is very
+# long.
 out = Console(soft_wrap=True, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 200)
 Json = Annotated[bool, typer.Option("--json", help="As JSON.")]
 

@@ -1,4 +1,5 @@
-"""Many machines: what one sends, what a reviewer accepts, a campaign on all of them, and one table of all."""
+"""Many machines: what one sends, what a reviewer accepts, a campaign on all of them, and one table
+of all."""
 
 from __future__ import annotations
 

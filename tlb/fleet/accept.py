@@ -1,7 +1,7 @@
 """How a bundle comes into data/: the one way in for another computer's rows.
 
-A row is never rewritten: new keys are added. What can be worked out from rows (data card, profile, verdicts) is, so that nothing a stranger
-wrote is shown but numbers and words of models.
+A row is never rewritten: new keys are added. What can be worked out from rows (data card, profile,
+verdicts) is, so that nothing a stranger wrote is shown but numbers and words of models.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ VERDICTS = "verdicts.json"
 
 
 class Added(NamedTuple):
-    """folder: of the machine in data/. rows: new ones; known: how many of the bundle's were there, or have the key of one that is."""
+    """folder: of the machine in data/. rows: new ones; known: how many of the bundle's were there,
+    or have the key of one that is."""
 
     folder: Path
     rows: int
@@ -36,7 +37,8 @@ class Added(NamedTuple):
 
 
 class Known:
-    """What data/ has: of each process and of each visited set of lines which machine has it, and of which machine each state is."""
+    """What data/ has: of each process and of each visited set of lines which machine has it, and of
+    which machine each state is."""
 
     def __init__(self, data: Store) -> None:
         self.processes: dict[object, str] = {}
@@ -54,12 +56,17 @@ class Known:
 
 
 def review(data: Store, bundle: Bundle, known: Known) -> dict[str, list[bytes]]:
-    """Return the lines that data/ lacks, by kernel. Raises Unavailable: bundle-known for rows of another machine; bundle-impossible for
-    another computer of the same name, and for lines that were visited in another order than elsewhere."""
+    """Return the lines that data/ lacks, by kernel. Raises Unavailable: bundle-known for rows of
+    another machine; bundle-impossible for another computer of the same name, and for lines that
+    were visited in another order than elsewhere."""
     machine, is_there = bundle.machine, bundle.machine in data.machines()
-    published = if_available(lambda: Host.model_validate(data.read_machine(machine))) if is_there else None
+    published = (
+        if_available(lambda: Host.model_validate(data.read_machine(machine))) if is_there else None
+    )
     if published and hosts.identity_facts(published) != hosts.identity_facts(bundle.host):
-        raise Unavailable("bundle-impossible", f"{machine} in data/ is another computer: {published.cpu_model}")
+        raise Unavailable(
+            "bundle-impossible", f"{machine} in data/ is another computer: {published.cpu_model}"
+        )
     new: dict[str, list[bytes]] = {}
     for kernel in bundle.kernels:
         there = data.records(machine, [kernel]) if is_there else {}
@@ -70,23 +77,34 @@ def review(data: Store, bundle: Bundle, known: Known) -> dict[str, list[bytes]]:
                 new[kernel].append(line)
     for state in sorted(bundle.undescribed):
         if known.states.get(state, machine) != machine:
-            raise Unavailable("bundle-impossible", f"rows of the state {state}, which is one of {known.states[state]}")
+            raise Unavailable(
+                "bundle-impossible",
+                f"rows of the state {state}, which is one of {known.states[state]}",
+            )
     return new
 
 
 def _compare(known: Known, machine: str, row: Stored) -> None:
     owner = known.processes.get(hash(plausible.process(row.record)), machine)
     if owner != machine:
-        raise Unavailable("bundle-known", f"a row of {row.record.kernel} was measured on {owner}, at {row.record.started_at}")
-    if known.checksums.get(hash(plausible.visits(row.record)), row.record.checksum) != row.record.checksum:
         raise Unavailable(
-            "bundle-impossible", f"a row of {row.record.kernel} has another checksum than the same lines elsewhere"
+            "bundle-known",
+            f"a row of {row.record.kernel} was measured on {owner}, at {row.record.started_at}",
+        )
+    if (
+        known.checksums.get(hash(plausible.visits(row.record)), row.record.checksum)
+        != row.record.checksum
+    ):
+        raise Unavailable(
+            "bundle-impossible",
+            f"a row of {row.record.kernel} has another checksum than the same lines elsewhere",
         )
 
 
 def add(data: Store, bundle: Bundle, known: Known | None = None) -> Added:
-    """Take a bundle into data/<machine>/, whole or not at all; one without new rows changes nothing. known: of `data`, if there is one;
-    it is kept up to date. Raises Unavailable as `review` does, and disk-full, disk-read-only."""
+    """Take a bundle into data/<machine>/, whole or not at all; one without new rows changes
+    nothing. known: of `data`, if there is one; it is kept up to date. Raises Unavailable as
+    `review` does, and disk-full, disk-read-only."""
     target, aside = data.root / bundle.machine, data.root / f".{bundle.machine}.old"
     with disk_errors(target):
         data.root.mkdir(parents=True, exist_ok=True)
@@ -98,10 +116,15 @@ def add(data: Store, bundle: Bundle, known: Known | None = None) -> Added:
                 shutil.rmtree(left)
             known = known or Known(data)
             new = review(data, bundle, known)
-            every, rows = [row for kernel in bundle.kernels for row, _ in bundle.rows(kernel)], sum(map(len, new.values()))
+            every, rows = (
+                [row for kernel in bundle.kernels for row, _ in bundle.rows(kernel)],
+                sum(map(len, new.values())),
+            )
             if rows:
                 files = _merged(data, bundle, new)
-                with tempfile.TemporaryDirectory(dir=data.root, prefix=f".{bundle.machine}.new-") as folder:
+                with tempfile.TemporaryDirectory(
+                    dir=data.root, prefix=f".{bundle.machine}.new-"
+                ) as folder:
                     put_folder(_made(Path(folder), bundle.machine, files), target, aside)
             for row in every:
                 known.note(bundle.machine, row)
@@ -111,7 +134,8 @@ def add(data: Store, bundle: Bundle, known: Known | None = None) -> Added:
 
 
 def _merged(data: Store, bundle: Bundle, new: dict[str, list[bytes]]) -> dict[str, bytes]:
-    """Return the files of the machine's folder but the derived ones. Documents and description come from the side with the newest row."""
+    """Return the files of the machine's folder but the derived ones. Documents and description come
+    from the side with the newest row."""
     machine, there, before, last = bundle.machine, {}, {}, ""
     if machine in data.machines():
         there = {
@@ -121,28 +145,48 @@ def _merged(data: Store, bundle: Bundle, new: dict[str, list[bytes]]) -> dict[st
         }
         before = data.grids(machine)
         kernels = {kernel for grid in before.values() for kernel in grid}
-        last = max((record.started_at for record in data.records(machine, kernels).values()), default="")
-    ours = {name: content for name, content in bundle.files.items() if not name.endswith(".jsonl") and name != check.CARD}
-    files = there | ours if max(record.started_at for record in bundle.records()) >= last else ours | there
+        last = max(
+            (record.started_at for record in data.records(machine, kernels).values()), default=""
+        )
+    ours = {
+        name: content
+        for name, content in bundle.files.items()
+        if not name.endswith(".jsonl") and name != check.CARD
+    }
+    files = (
+        there | ours
+        if max(record.started_at for record in bundle.records()) >= last
+        else ours | there
+    )
     state = hosts.state(Host.model_validate_json(files["machine.json"]))
     for side in (there, ours):
         host = Host.model_validate_json(side["machine.json"]) if "machine.json" in side else None
         if host and hosts.state(host) != state:
-            files.setdefault(f"machine-{hosts.state(host)}.json", documents.written(host.model_dump(mode="json")))
+            files.setdefault(
+                f"machine-{hosts.state(host)}.json", documents.written(host.model_dump(mode="json"))
+            )
     for kernel, lines in new.items():
-        files[f"{kernel}.jsonl"] = there.get(f"{kernel}.jsonl", b"") + b"".join(line + b"\n" for line in lines)
+        files[f"{kernel}.jsonl"] = there.get(f"{kernel}.jsonl", b"") + b"".join(
+            line + b"\n" for line in lines
+        )
     grids: dict[str, dict[str, list[str]]] = {}
     for name in {*before, *bundle.grids}:
         sides = before.get(name, {}), bundle.grids.get(name, {})
         grids[name] = {
-            kernel: sorted(set().union(*(side.get(kernel, ()) for side in sides))) for kernel in {*sides[0], *sides[1]}
+            kernel: sorted(set().union(*(side.get(kernel, ()) for side in sides)))
+            for kernel in {*sides[0], *sides[1]}
         }
     return files | {check.GRIDS_FILE: documents.written(grids)}
 
 
 def _made(root: Path, machine: str, files: dict[str, bytes]) -> Path:
-    """Return the folder as it will lie in data/, on disk, with a data card and a profile of its own."""
-    store = pack.staged(root, machine, {name: content for name, content in files.items() if name != f"{profile.NAME}.json"})
+    """Return the folder as it will lie in data/, on disk, with a data card and a profile of its
+    own."""
+    store = pack.staged(
+        root,
+        machine,
+        {name: content for name, content in files.items() if name != f"{profile.NAME}.json"},
+    )
     profile.write(store, pack.profiled(store, machine))
     card.write(store, machine, Host.model_validate(store.read_machine(machine)))
     for path in (root / machine).iterdir():

@@ -1,7 +1,8 @@
 """`tlb atlas build`: Parquet of many machines, from bundles and folders of data/.
 
-`rows` are the ledger's, flat as analyses read them; `machines` is what a computer was in each state that it has rows of; `profile` and
-`verdicts` are its translation.json and verdicts.json, a quantity and a claim a row. NULL was not stated or not measured.
+`rows` are the ledger's, flat as analyses read them; `machines` is what a computer was in each state
+that it has rows of; `profile` and `verdicts` are its translation.json and verdicts.json, a quantity
+and a claim a row. NULL was not stated or not measured.
 """
 
 from __future__ import annotations
@@ -36,12 +37,17 @@ from tlb.system.processes import workers
 profile, judged = discovery.load("overview.profile"), discovery.load("overview.judged")
 
 VERSION, MANIFEST = 4, "manifest.json"
-PART_ROWS, GROUP_ROWS = 1 << 20, 1 << 14  # of a part of `rows`, which is sorted; of a row group, the least that a reader skips
+PART_ROWS, GROUP_ROWS = (
+    1 << 20,
+    1 << 14,
+)  # of a part of `rows`, which is sorted; of a row group, the least that a reader skips
 FEW = 12  # inputs, for which no processes are started
 # What questions pick first, so that the rest of a part is skipped by its row groups' bounds.
 ORDER = ["mode", "layout", "pages", "order", "lines", "machine", "state", "key"]
 _WHERE = [("machine", pa.string()), ("microarchitecture", pa.string())]
-_BOUNDS = pa.list_(pa.struct([(end, pa.float64()) for end in ("value", "low", "high", "least", "most")]))
+_BOUNDS = pa.list_(
+    pa.struct([(end, pa.float64()) for end in ("value", "low", "high", "least", "most")])
+)
 _TYPES = {"is_latest": pa.bool_(), "effects": _BOUNDS} | {
     name: pa.int64() for name in ("base_page_bytes", "memory_bytes", "logical_cpus", "modes", "measures")
 } | {name: pa.float64() for name in ("value", "low", "high", "coverage")}  # fmt: skip
@@ -59,7 +65,8 @@ Tables = dict[str, pa.Table]  # by name; those of rows by "kernel=..."
 
 
 class Built(NamedTuple):
-    """rows, machines, broken lines that were left out: how many; refused: why each input was left out that was."""
+    """rows, machines, broken lines that were left out: how many; refused: why each input was left
+    out that was."""
 
     rows: int
     machines: int
@@ -68,10 +75,12 @@ class Built(NamedTuple):
 
 
 def build(atlas: Path, paths: Sequence[Path]) -> Built:
-    """Make an atlas of bundles and machines' folders, in the place of the one that was there. Inputs that are refused are left out.
+    """Make an atlas of bundles and machines' folders, in the place of the one that was there.
+    Inputs that are refused are left out.
 
-    Raises Unavailable: no-bundle for a path without inputs, no-atlas for a folder that holds something else, disk-full, disk-read-only,
-    and what the first input was refused for if all were; then the atlas is as it was.
+    Raises Unavailable: no-bundle for a path without inputs, no-atlas for a folder that holds
+    something else, disk-full, disk-read-only, and what the first input was refused for if all were;
+    then the atlas is as it was.
     """
     given = [path for named in paths for path in inputs(named)]
     new, aside = (atlas.with_name(f".{atlas.name}.{word}") for word in ("new", "old"))
@@ -92,17 +101,27 @@ def build(atlas: Path, paths: Sequence[Path]) -> Built:
 
 
 def inputs(path: Path) -> list[Path]:
-    """Return the bundle or the machine's folder that a path names, or those that lie in it. Raises Unavailable("no-bundle")."""
+    """Return the bundle or the machine's folder that a path names, or those that lie in it. Raises
+    Unavailable("no-bundle")."""
     if path.is_file() or _is_machine(path):
         return [path]
-    found = [*path.glob(f"*{check.SUFFIX}"), *filter(_is_machine, path.iterdir())] if path.is_dir() else []
+    found = (
+        [*path.glob(f"*{check.SUFFIX}"), *filter(_is_machine, path.iterdir())]
+        if path.is_dir()
+        else []
+    )
     if not found:
         raise Unavailable("no-bundle", f"{path} is no bundle, no machine's folder, and holds none")
     return sorted(found)
 
 
 def _is_machine(path: Path) -> bool:
-    is_one = path.is_dir() and not path.is_symlink() and MACHINE.fullmatch(path.name) and path.name not in RESERVED
+    is_one = (
+        path.is_dir()
+        and not path.is_symlink()
+        and MACHINE.fullmatch(path.name)
+        and path.name not in RESERVED
+    )
     return bool(is_one) and ((path / "machine.json").is_file() or any(path.glob("*.jsonl")))
 
 
@@ -112,7 +131,9 @@ def _write(folder: Path, read: Iterator[tuple[str, Tables, int] | Unavailable]) 
     for found in read:
         if isinstance(found, Unavailable) or found[0] in machines:
             refused.append(
-                found if isinstance(found, Unavailable) else Unavailable("bundle-known", f"{found[0]} from another input")
+                found
+                if isinstance(found, Unavailable)
+                else Unavailable("bundle-known", f"{found[0]} from another input")
             )
             continue
         machines.add(found[0])
@@ -133,21 +154,30 @@ def put(folder: Path, name: str, tables: list[pa.Table]) -> None:
     table, path = pa.concat_tables(tables, promote_options="default"), folder / f"{name}.parquet"
     if name not in SCHEMAS:
         (group := folder / "rows" / name).mkdir(parents=True, exist_ok=True)
-        table, path = table.sort_by([(column, "ascending") for column in ORDER]), group / f"{len([*group.iterdir()])}.parquet"
+        table, path = (
+            table.sort_by([(column, "ascending") for column in ORDER]),
+            group / f"{len([*group.iterdir()])}.parquet",
+        )
     pq.write_table(table, path, compression="zstd", row_group_size=GROUP_ROWS)
 
 
 def seal(folder: Path) -> None:
     """Write the manifest: the parts by size."""
-    sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in sorted(folder.rglob("*.parquet"))}
-    (folder / MANIFEST).write_text(json.dumps({"version": VERSION, "parts": sizes}), encoding="ascii")
+    sizes = {
+        path.relative_to(folder).as_posix(): path.stat().st_size
+        for path in sorted(folder.rglob("*.parquet"))
+    }
+    (folder / MANIFEST).write_text(
+        json.dumps({"version": VERSION, "parts": sizes}), encoding="ascii"
+    )
 
 
 # --- an input
 
 
 def _read(path: Path) -> tuple[str, Tables, int] | Unavailable:
-    """Return a machine, its tables, and how many lines are broken; or why it is refused, with its name: of hundreds one has to be found."""
+    """Return a machine, its tables, and how many lines are broken; or why it is refused, with its
+    name: of hundreds one has to be found."""
     try:
         if path.is_dir():
             return path.name, *_tables(Store(path.parent), path.name)
@@ -165,41 +195,69 @@ def _tables(store: Store, machine: str) -> tuple[Tables, int]:
     latest = if_available(states.latest, store, machine)
     where = {
         "machine": machine,
-        "microarchitecture": re.sub(r"[^a-z0-9]+", "-", latest.microarchitecture.lower()) if latest else "unknown",
+        "microarchitecture": re.sub(r"[^a-z0-9]+", "-", latest.microarchitecture.lower())
+        if latest
+        else "unknown",
     }
     tables, frames = {}, []
     for kernel, rows in store.whole(machine).items():
         kept: dict[str, Stored] = {}
         for row, _ in rows:
-            if row.record.kernel == kernel and (row.key not in kept or row.record.counts_more_than(kept[row.key].record)):
+            if row.record.kernel == kernel and (
+                row.key not in kept or row.record.counts_more_than(kept[row.key].record)
+            ):
                 kept[row.key] = row
-        frame = columns.frame([row.record for row in kept.values()], [row.kernel_digest for row in kept.values()])
+        frame = columns.frame(
+            [row.record for row in kept.values()], [row.kernel_digest for row in kept.values()]
+        )
         histograms = [json.dumps(row.record.histogram) for row in kept.values()]
-        frames.append(frame.assign(key=[*kept], point=[row.point for row in kept.values()], histogram=histograms, **where))
+        frames.append(
+            frame.assign(
+                key=[*kept],
+                point=[row.point for row in kept.values()],
+                histogram=histograms,
+                **where,
+            )
+        )
         tables[f"kernel={kernel}"] = pa.Table.from_pandas(
             frames[-1].drop(columns="kernel"), preserve_index=False
         ).replace_schema_metadata()
     described = _machines(
-        store, machine, pd.concat(frames, ignore_index=True) if frames else pd.DataFrame({"state": []}), latest
+        store,
+        machine,
+        pd.concat(frames, ignore_index=True) if frames else pd.DataFrame({"state": []}),
+        latest,
     )
-    for name, each in ("machines", described), ("profile", _profile(store, machine)), ("verdicts", _verdicts(store, machine)):
+    for name, each in (
+        ("machines", described),
+        ("profile", _profile(store, machine)),
+        ("verdicts", _verdicts(store, machine)),
+    ):
         tables[name] = pa.Table.from_pylist([where | row for row in each], schema=SCHEMAS[name])
     return tables, sum(store.broken(machine).values())
 
 
-def _machines(store: Store, machine: str, rows: pd.DataFrame, latest: Host | None) -> Iterator[dict[str, Any]]:
-    """Yield a row for each state that there are rows of, and for that of machine.json. What no state changes is known of all."""
+def _machines(
+    store: Store, machine: str, rows: pd.DataFrame, latest: Host | None
+) -> Iterator[dict[str, Any]]:
+    """Yield a row for each state that there are rows of, and for that of machine.json. What no
+    state changes is known of all."""
     states_of = {*rows["state"]} | ({hosts.state(latest)} if latest else set())
     last = rows.loc[rows["started_at"].sort_values().index[-1], "state"] if len(rows) else None
     for state in sorted(states_of):
-        own, host = rows[rows["state"] == state], if_available(states.described, store, machine, state)
+        own, host = (
+            rows[rows["state"] == state],
+            if_available(states.described, store, machine, state),
+        )
         row: dict[str, Any] = {
             "state": state,
             "is_latest": state == last or len(states_of) == 1,
             **_host_pages(own, host or latest),
         }
         if known := host or latest:
-            row |= {name: getattr(known, name) for name in ("cpu_model", "hypervisor", "logical_cpus")}
+            row |= {
+                name: getattr(known, name) for name in ("cpu_model", "hypervisor", "logical_cpus")
+            }
             row["memory_bytes"] = known.memory.total_bytes
         if host:
             row |= {
@@ -208,16 +266,22 @@ def _machines(store: Store, machine: str, rows: pd.DataFrame, latest: Host | Non
                 "description": host.model_dump_json(),
             }
         if len(own):
-            row |= {"measured_from": own["started_at"].min(), "measured_until": own["started_at"].max()}
+            row |= {
+                "measured_from": own["started_at"].min(),
+                "measured_until": own["started_at"].max(),
+            }
         yield row
 
 
 def _host_pages(rows: pd.DataFrame, host: Host | None) -> dict[str, str | None]:
-    """Say whether the host splinters large pages, by the chase's rows in this state (inference/splinter.py), or why that is unknown."""
+    """Say whether the host splinters large pages, by the chase's rows in this state
+    (inference/splinter.py), or why that is unknown."""
     chase = rows[rows["kernel"] == "page_chase"] if len(rows) else rows
     if not len(chase) or host is None:
         return {"host_pages": None, "host_pages_evidence": "no-data"}
-    backing = splinter.backing(kernels.with_defaults(of_one_engine(newest(chase), (), "c")), host.hypervisor)
+    backing = splinter.backing(
+        kernels.with_defaults(of_one_engine(newest(chase), (), "c")), host.hypervisor
+    )
     return {"host_pages": backing.verdict, "host_pages_evidence": backing.evidence}
 
 

@@ -1,7 +1,9 @@
-"""The client of a fleet: one task a computer, whose bundle is checked like any stranger's and added.
+"""The client of a fleet: one task a computer, whose bundle is checked like any stranger's and
+added.
 
-Dask stores nothing that matters. A computer's rows lie in its ledger before they are sent, and the client adds a bundle once, whole or not
-at all. So after any death the same command goes on, and no process is measured twice.
+Dask stores nothing that matters. A computer's rows lie in its ledger before they are sent, and the
+client adds a bundle once, whole or not at all. So after any death the same command goes on, and no
+process is measured twice.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ PASSING = {"measuring-already", "state-changed", "cpu-gone"}  # reasons that end
 
 @dataclass
 class Computer:
-    """One of the fleet. rows: new ones of this run; why: for what reason it is asked nothing more; begun, heard: monotonic."""
+    """One of the fleet. rows: new ones of this run; why: for what reason it is asked nothing more;
+    begun, heard: monotonic."""
 
     name: str
     machine: str = ""
@@ -53,7 +56,8 @@ class Computer:
 
 @dataclass
 class Fleet:
-    """names: who is expected; if empty, whoever comes, at least so many. notice: called with each computer that is over."""
+    """names: who is expected; if empty, whoever comes, at least so many. notice: called with each
+    computer that is over."""
 
     data: Store
     campaign: Campaign
@@ -72,11 +76,17 @@ class Fleet:
 
     @property
     def finished(self) -> bool:
-        return len(self.computers) >= self.least and all(computer.over for computer in self.computers.values())
+        return len(self.computers) >= self.least and all(
+            computer.over for computer in self.computers.values()
+        )
 
     async def run(self, address: str, pem: str) -> None:
-        """Measure until all is done or given up. Raises Unavailable: fleet-gone without a scheduler, disk-full, disk-read-only."""
-        heard, how = time.monotonic(), {"asynchronous": True, "security": tls.security(pem), "set_as_default": False}
+        """Measure until all is done or given up. Raises Unavailable: fleet-gone without a
+        scheduler, disk-full, disk-read-only."""
+        heard, how = (
+            time.monotonic(),
+            {"asynchronous": True, "security": tls.security(pem), "set_as_default": False},
+        )
         while not self.finished:
             with suppress(OSError, TimeoutError):
                 async with Client(address, timeout=min(self.patience_s, 10.0), **how) as client:
@@ -85,7 +95,11 @@ class Fleet:
                             identity = await asyncio.wait_for(client.scheduler.identity(), 30.0)
                             heard = time.monotonic()
                             self._look(
-                                client, {str(worker["name"]): address for address, worker in identity["workers"].items()}
+                                client,
+                                {
+                                    str(worker["name"]): address
+                                    for address, worker in identity["workers"].items()
+                                },
                             )
                             await asyncio.sleep(LOOK_S)
                     finally:
@@ -97,12 +111,16 @@ class Fleet:
             await asyncio.sleep(LOOK_S)
 
     def _look(self, client: Client, there: dict[str, str]) -> None:
-        """Ask computers that came, forget the tasks of workers that are gone, give up computers that were silent for too long."""
+        """Ask computers that came, forget the tasks of workers that are gone, give up computers
+        that were silent for too long."""
         if self._full:
             raise self._full
         now = time.monotonic()
         for name in there.keys() & {*(self.names or there)}:
-            computer, visit = self.computers.setdefault(name, Computer(name)), self._visits.get(name)
+            computer, visit = (
+                self.computers.setdefault(name, Computer(name)),
+                self._visits.get(name),
+            )
             computer.heard, computer.begun = now, computer.begun or now
             if visit and computer.address != there[name]:
                 visit.cancel()
@@ -111,12 +129,20 @@ class Fleet:
                 computer.address, computer.complaint = there[name], ""
                 self._visits[name] = asyncio.create_task(self._visit(client, computer))
         for computer in self.computers.values():
-            is_late = computer.begun and now - computer.begun > self.campaign.seconds + self.patience_s
+            is_late = (
+                computer.begun and now - computer.begun > self.campaign.seconds + self.patience_s
+            )
             if not computer.over and (is_late or now - computer.heard > self.patience_s):
-                self._end(computer, Unavailable("fleet-gone", ": ".join(filter(None, (computer.name, computer.complaint)))))
+                self._end(
+                    computer,
+                    Unavailable(
+                        "fleet-gone", ": ".join(filter(None, (computer.name, computer.complaint)))
+                    ),
+                )
 
     async def _visit(self, client: Client, computer: Computer) -> None:
-        """Have one computer measured. What fails without a reason is tried again, as a worker that comes back is."""
+        """Have one computer measured. What fails without a reason is tried again, as a worker that
+        comes back is."""
         left_s = max(self.campaign.seconds - (time.monotonic() - computer.begun), 0.0)
         asked = self.campaign.model_copy(update={"seconds": left_s}).model_dump_json()
         future = client.submit(measure, asked, workers=[computer.address], pure=False)
@@ -130,12 +156,15 @@ class Fleet:
         except Exception as error:  # of Dask, or for what is no bundle
             computer.failures += 1
             if computer.failures >= TRIES:
-                self._end(computer, Unavailable("fleet-garbage", f"{type(error).__name__}: {error}"[:200]))
+                self._end(
+                    computer, Unavailable("fleet-garbage", f"{type(error).__name__}: {error}"[:200])
+                )
         finally:
             future.release()
 
     async def _collect(self, future: Future, computer: Computer) -> None:
-        """Add the bundle of a finished task. Raises Unavailable for one that is refused, and for a campaign that was stopped."""
+        """Add the bundle of a finished task. Raises Unavailable for one that is refused, and for a
+        campaign that was stopped."""
         measured = Measured(*await future)
         bundle = await asyncio.to_thread(check.opened, measured.bundle)
         owner = self._owners.setdefault(bundle.machine, computer.name)

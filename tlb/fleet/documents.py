@@ -1,7 +1,8 @@
-"""What a bundle holds beside rows: a machine's description in each of its states, and documents of chapters, each with its model.
+"""What a bundle holds beside rows: a machine's description in each of its states, and documents of
+chapters, each with its model.
 
-A document holds what its model says and nothing else, and is written as the store writes it. So no key is there twice, no number is
-infinite, and no field is there that nobody reads.
+A document holds what its model says and nothing else, and is written as the store writes it. So no
+key is there twice, no number is infinite, and no field is there that nobody reads.
 """
 
 from __future__ import annotations
@@ -34,14 +35,19 @@ FORMS = dict.fromkeys(("installation", "boot_id", "rows"), r"([0-9a-f]{16})?") |
     "state": r"[0-9a-f]{12}",
 }
 MOST_TEXT = 300  # characters: a mitigation's line has 120, a quantity's detail up to 200
-# Printable ASCII without markup: what else there is, a page, a terminal or a spreadsheet might obey, or a reader take for another letter.
+# Printable ASCII without markup: what else there is, a page, a terminal or a spreadsheet might
+# obey, or a reader take for another letter.
 PLAIN = re.compile(r"[ -%'-;=?-\[\]-_a-~]*")
 
 
 @cache
 def models() -> dict[str, type[BaseModel]]:
     """Return the model of each document by its name: the machine's, and those that chapters keep."""
-    own: dict[str, type[BaseModel]] = {"flags": Flags, "flushes": Flushes, "housekeeping": Housekeeping}
+    own: dict[str, type[BaseModel]] = {
+        "flags": Flags,
+        "flushes": Flushes,
+        "housekeeping": Housekeeping,
+    }
     return own | discovery.documents() | {"translation": discovery.load("overview.profile").Profile}
 
 
@@ -51,13 +57,15 @@ def written(content: Any) -> bytes:
 
 
 def parsed(name: str, content: bytes) -> dict[str, Any]:
-    """Return a member as an object of JSON. Raises Unavailable: bundle-unsafe for what `written` does not write, bundle-foreign and
-    bundle-impossible for texts and numbers that no document has."""
+    """Return a member as an object of JSON. Raises Unavailable: bundle-unsafe for what `written`
+    does not write, bundle-foreign and bundle-impossible for texts and numbers that no document has.
+    """
     try:
         document = json.loads(content)
         if not isinstance(document, dict) or written(document) != content:
             raise Unavailable(
-                "bundle-unsafe", f"{name} is not JSON as the store writes it: keys once and in order, finite numbers"
+                "bundle-unsafe",
+                f"{name} is not JSON as the store writes it: keys once and in order, finite numbers",
             )
     except (ValueError, RecursionError):
         raise Unavailable("bundle-unsafe", f"{name} is no JSON, or nested too deep") from None
@@ -65,7 +73,8 @@ def parsed(name: str, content: bytes) -> dict[str, Any]:
         if isinstance(leaf, str):
             if len(leaf) > MOST_TEXT or not PLAIN.fullmatch(leaf):
                 raise Unavailable(
-                    "bundle-unsafe", f"{name}: a text is too long, or has markup or control characters: {plain(leaf)}"
+                    "bundle-unsafe",
+                    f"{name}: a text is too long, or has markup or control characters: {plain(leaf)}",
                 )
             if key in FORMS and not re.fullmatch(FORMS[key], leaf):
                 raise Unavailable("bundle-foreign", f"{name}: {key} cannot be {plain(leaf)}")
@@ -101,19 +110,23 @@ def check(name: str, content: bytes) -> None:
     """Check a chapter's document. Raises Unavailable as `parsed` and `modelled` do."""
     document = parsed(name, content)
     means = document.pop(MEANS, [])
-    if not isinstance(means, list) or not all(isinstance(word, str) and re.fullmatch(r"[a-z0-9]{1,8}", word) for word in means):
+    if not isinstance(means, list) or not all(
+        isinstance(word, str) and re.fullmatch(r"[a-z0-9]{1,8}", word) for word in means
+    ):
         raise Unavailable("bundle-foreign", f"{name}: {MEANS}")
     modelled(name, document, models()[name.removesuffix(".json")])
 
 
 def modelled(name: str, document: dict[str, Any], kind: type[Model]) -> Model:
-    """Return the model of a document, from which the same document comes back. Raises Unavailable("bundle-foreign")."""
+    """Return the model of a document, from which the same document comes back. Raises
+    Unavailable("bundle-foreign")."""
     try:
         made = kind.model_validate_json(json.dumps(document))
     except ValidationError as error:
         first = error.errors()[0]
         raise Unavailable(
-            "bundle-foreign", f"{name}: {plain('.'.join(map(str, first['loc'])))}: {plain(first['msg'])}"
+            "bundle-foreign",
+            f"{name}: {plain('.'.join(map(str, first['loc'])))}: {plain(first['msg'])}",
         ) from None
     if made.model_dump(mode="json", exclude_unset=True) != document:
         raise Unavailable("bundle-foreign", f"{name}: a field is of another type")
@@ -122,8 +135,11 @@ def modelled(name: str, document: dict[str, Any], kind: type[Model]) -> Model:
 
 @cache
 def phrases() -> frozenset[str]:
-    """Return the texts that are this project's own: fields and what they choose from, programs, ways, reasons."""
-    schemas = [json.loads(json.dumps(kind.model_json_schema())) for kind in (*models().values(), Host)]
+    """Return the texts that are this project's own: fields and what they choose from, programs,
+    ways, reasons."""
+    schemas = [
+        json.loads(json.dumps(kind.model_json_schema())) for kind in (*models().values(), Host)
+    ]
     tools = [f"{tool} {variant}" for tool in TOOLS for variant in ("plain", "huge", "pool")]
     named = [text for schema in schemas for text in _named(schema)]
     return frozenset(
@@ -132,7 +148,11 @@ def phrases() -> frozenset[str]:
             *tools,
             *TOOLS,
             *REASONS,
-            *(text for chapter in discovery.chapters() for text in getattr(chapter, "DOCUMENT_TEXTS", ())),
+            *(
+                text
+                for chapter in discovery.chapters()
+                for text in getattr(chapter, "DOCUMENT_TEXTS", ())
+            ),
             *JAVA_FLAGS,
             *LARGE_FLAGS,
             *PAGES,
@@ -144,7 +164,9 @@ def phrases() -> frozenset[str]:
 def _named(schema: Any) -> Iterator[str]:
     if isinstance(schema, dict):
         yield from schema.get("properties", ())
-        yield from (text for text in [*schema.get("enum", ()), schema.get("const")] if isinstance(text, str))
+        yield from (
+            text for text in [*schema.get("enum", ()), schema.get("const")] if isinstance(text, str)
+        )
         schema = list(schema.values())
     if isinstance(schema, list):
         for part in schema:

@@ -1,7 +1,8 @@
 """Packing: what may leave a computer, of what data/ has of a machine.
 
-A model's own field leaves; a text leaves if its words are known to name nobody. Of a description, which digests are made of, the owner is
-asked word by word; compilers' lines end before the word, and other documents stay.
+A model's own field leaves; a text leaves if its words are known to name nobody. Of a description,
+which digests are made of, the owner is asked word by word; compilers' lines end before the word,
+and other documents stay.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from tlb.system.files import disk_errors, replace
 
 profile = discovery.load("overview.profile")
 
-# Texts that no digest is of: compilers' and programs' own lines, and what was in brackets behind a reason.
+# Texts that no digest is of: compilers' and programs' own lines, and what was in brackets behind a
+# reason.
 CUT = {"c_compiler", "toolchain", "version", "jvm", "jmh", "detail"}
 UNNAMED = "not named"  # where nothing of such a text is left
 DERIVED = {"verdicts", profile.NAME, LACKS}
@@ -46,7 +48,8 @@ class Packed:
 
 
 def write(store: Store, machine: str, path: Path, allowed: Collection[str] = ()) -> Packed:
-    """Pack what a store has of a machine into a file, whole or not at all, and only if `check.opened` would accept it.
+    """Pack what a store has of a machine into a file, whole or not at all, and only if
+    `check.opened` would accept it.
 
     Raises Unavailable as `sealed` does, and bad-parameter for a folder, disk-full, disk-read-only.
     """
@@ -70,7 +73,8 @@ def sealed(store: Store, machine: str, allowed: Collection[str] = ()) -> tuple[P
 def pack(store: Store, machine: str, allowed: Collection[str] = ()) -> Packed:
     """Collect a bundle of a machine. allowed: words that its owner lets go.
 
-    Raises Unavailable: no-data where nothing was measured or described, bundle-private with the words that the owner has to allow.
+    Raises Unavailable: no-data where nothing was measured or described, bundle-private with the
+    words that the owner has to allow.
     """
     allow = {word.lower() for word in allowed}
     packed = Packed(machine, {})
@@ -78,8 +82,14 @@ def pack(store: Store, machine: str, allowed: Collection[str] = ()) -> Packed:
     for path in sorted((store.root / machine).glob("machine*.json")):
         if DESCRIPTION.fullmatch(path.stem):
             host = Host.model_validate(store.read_document(machine, path.stem))
-            packed.files[path.name] = documents.written(public(path.name, host.model_dump(mode="json"), allow, packed))
-    grids = {name: grid for name, grid in store.read_document(machine, GRIDS).items() if name in check.experiments()}
+            packed.files[path.name] = documents.written(
+                public(path.name, host.model_dump(mode="json"), allow, packed)
+            )
+    grids = {
+        name: grid
+        for name, grid in store.read_document(machine, GRIDS).items()
+        if name in check.experiments()
+    }
     packed.files[check.GRIDS_FILE] = documents.written(grids)
     _rows(packed, store, {kernel for grid in grids.values() for kernel in grid}, allow)
     _documents(packed, store, allow)
@@ -92,17 +102,24 @@ def _rows(packed: Packed, store: Store, asked: set[str], allow: set[str]) -> Non
     """Take the rows that a reader of the store sees: of two with one key, one."""
     found, events = set(), set()
     for kernel, whole in store.whole(packed.machine).items():
-        taken, kept = {_id(record) for record in store.records(packed.machine, [kernel]).values()}, []
+        taken, kept = (
+            {_id(record) for record in store.records(packed.machine, [kernel]).values()},
+            [],
+        )
         for row, line in whole:
             if row.record.kernel == kernel and _id(row.record) in taken:
                 taken.remove(_id(row.record))
                 kept.append((row.record, line))
         if kernel not in asked or not kept:
             continue
-        packed.files[f"{kernel}.jsonl"] = b"".join(line.removesuffix(b"\r") + b"\n" for _, line in kept)
+        packed.files[f"{kernel}.jsonl"] = b"".join(
+            line.removesuffix(b"\r") + b"\n" for _, line in kept
+        )
         packed.rows += len(kept)
         found |= {record.state for record, _ in kept}
-        events |= {quantity.event or "" for record, _ in kept for quantity in record.counters.values()}
+        events |= {
+            quantity.event or "" for record, _ in kept for quantity in record.counters.values()
+        }
     if not packed.rows:
         raise Unavailable("no-data", f"{packed.machine} has no rows that a chapter asked for")
     packed.states = sorted(found)
@@ -123,7 +140,9 @@ def _documents(packed: Packed, store: Store, allow: set[str]) -> None:
                 raise Unavailable("bundle-foreign")
             content = store.read_document(packed.machine, path.stem)
             means = {MEANS: content.pop(MEANS)} if MEANS in content else {}
-            made = documents.modelled(path.name, content, documents.models()[path.stem]).model_dump(mode="json", exclude_unset=True)
+            made = documents.modelled(path.name, content, documents.models()[path.stem]).model_dump(
+                mode="json", exclude_unset=True
+            )
             document = documents.written(public(path.name, made | means, allow, packed))
             documents.check(path.name, document)
             packed.files[path.name] = document
@@ -132,8 +151,11 @@ def _documents(packed: Packed, store: Store, allow: set[str]) -> None:
             packed.left_out.append(f"{path.name}, {reason}")
 
 
-def public(name: str, content: dict[str, Any], allow: Collection[str], packed: Packed) -> dict[str, Any]:
-    """Return a document of which every text may leave: all but rows passes here. Raises Unavailable("bundle-private")."""
+def public(
+    name: str, content: dict[str, Any], allow: Collection[str], packed: Packed
+) -> dict[str, Any]:
+    """Return a document of which every text may leave: all but rows passes here. Raises
+    Unavailable("bundle-private")."""
     asked: dict[str, str] = {}
 
     def passed(value: Any, key: str) -> Any:
@@ -163,7 +185,10 @@ def _ask(words: dict[str, str]) -> None:
     """Raise Unavailable("bundle-private") if there are any. words: where each stands."""
     if words:
         shown = [f"{documents.plain(word)} in {where}" for word, where in sorted(words.items())]
-        raise Unavailable("bundle-private", listed(shown[:6] + [f"{count(len(shown) - 6)} more"] * (len(shown) > 6)))
+        raise Unavailable(
+            "bundle-private",
+            listed(shown[:6] + [f"{count(len(shown) - 6)} more"] * (len(shown) > 6)),
+        )
 
 
 def _derive(packed: Packed) -> None:
@@ -173,7 +198,11 @@ def _derive(packed: Packed) -> None:
         store = staged(Path(folder), machine, packed.files)
         made = profiled(store, machine)
         plain = made.model_copy(
-            update={"quantities": tuple(quantity.model_copy(update={"detail": ""}) for quantity in made.quantities)}
+            update={
+                "quantities": tuple(
+                    quantity.model_copy(update={"detail": ""}) for quantity in made.quantities
+                )
+            }
         )
         packed.files[f"{profile.NAME}.json"] = documents.written(plain.model_dump(mode="json"))
         packed.files[check.CARD] = card.card(store, machine, host).encode()
@@ -182,7 +211,11 @@ def _derive(packed: Packed) -> None:
 def profiled(store: Store, machine: str) -> profile.Profile:
     """Return a machine's profile, worked out from a store."""
     return profile.of_chapter(
-        Chapter(profile.PAGE, parameters.check(profile.PAGE, {"machine": machine, "minutes": 0.0}), store)
+        Chapter(
+            profile.PAGE,
+            parameters.check(profile.PAGE, {"machine": machine, "minutes": 0.0}),
+            store,
+        )
     )
 
 

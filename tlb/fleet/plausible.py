@@ -1,7 +1,8 @@
-"""Whether its kernel could have printed a row on its computer: what follows from the point, from the clock, from the memory.
+"""Whether its kernel could have printed a row on its computer: what follows from the point, from
+the clock, from the memory.
 
-Each rule holds for every published row, and a test keeps it so. They find mistakes, other versions and made-up rows; they cannot find
-someone who runs the kernels and multiplies, and nothing could.
+Each rule holds for every published row, and a test keeps it so. They find mistakes, other versions
+and made-up rows; they cannot find someone who runs the kernels and multiplies, and nothing could.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ EVENT = re.compile(r"[ -~]{1,200}")
 
 def breaches(record: Record, host: Host, now: datetime) -> Iterator[str]:
     """Yield a phrase for each rule that a row breaks."""
-    if record.kernel not in kernels.CATALOGUE or not build.source(record.kernel, record.engine).is_file():
+    if (
+        record.kernel not in kernels.CATALOGUE
+        or not build.source(record.kernel, record.engine).is_file()
+    ):
         yield f"there is no kernel {record.kernel} in {record.engine}"
         return
     yield from _point(record)
@@ -78,7 +82,9 @@ def _sizes(record: Record, host: Host) -> Iterator[str]:
     if record.stride_bytes != base * record.stride_pages:
         yield "its stride is not of this computer's base pages"
     packed = record.layout == "packed"
-    if record.working_set_bytes != record.lines * (kernels.LINE_BYTES if packed else record.stride_bytes):
+    if record.working_set_bytes != record.lines * (
+        kernels.LINE_BYTES if packed else record.stride_bytes
+    ):
         yield "its working set is not that of its lines"
     # Lines that are spread farther apart than a page have a page each; with alias all share one.
     least = {"alias": page, "packed": record.working_set_bytes}.get(
@@ -96,7 +102,13 @@ def _sizes(record: Record, host: Host) -> Iterator[str]:
 
 def _times(record: Record) -> Iterator[str]:
     batches = record.batch_ns_per_access
-    if not max(batches) <= record.elapsed_ns <= record.elapsed_ns + record.prepare_ns <= record.wall_ns <= INT64_MAX:
+    if (
+        not max(batches)
+        <= record.elapsed_ns
+        <= record.elapsed_ns + record.prepare_ns
+        <= record.wall_ns
+        <= INT64_MAX
+    ):
         yield "its region and its preparation took longer than its process, or an access longer than its region"
         return
     if abs(statistics.median(batches) / record.ns_per_access - 1) > SLACK:
@@ -108,7 +120,8 @@ def _times(record: Record) -> Iterator[str]:
         yield "its accesses and its time are not those of its batches"
     if (
         record.core_ghz > FASTEST_GHZ
-        or record.ns_per_access * (record.core_ghz or FASTEST_GHZ) < kernels.of(record.kernel).least_cycles
+        or record.ns_per_access * (record.core_ghz or FASTEST_GHZ)
+        < kernels.of(record.kernel).least_cycles
     ):
         yield "no core is as fast"
     if (record.steal_ms or 0) > record.wall_ns / 1e6 + TICK_MS:
@@ -116,26 +129,49 @@ def _times(record: Record) -> Iterator[str]:
 
 
 def _counts(record: Record) -> Iterator[str]:
-    if any(abs(value) > INT64_MAX for value in [*record.also.values(), *(edge.least_ns for edge in record.histogram)]):
+    if any(
+        abs(value) > INT64_MAX
+        for value in [*record.also.values(), *(edge.least_ns for edge in record.histogram)]
+    ):
         yield "a result is beyond 64 bits"
     for quantity in record.counters.values():
-        if not 0 <= (quantity.value or 0) <= INT64_MAX or not 0 <= (quantity.running_percent or 0) <= 100 + SLACK:
+        if (
+            not 0 <= (quantity.value or 0) <= INT64_MAX
+            or not 0 <= (quantity.running_percent or 0) <= 100 + SLACK
+        ):
             yield "a counter is below zero, beyond 64 bits, or ran longer than its region"
-        if (quantity.reason or "no-data") not in REASONS or not EVENT.fullmatch(quantity.event or "cycles"):
+        if (quantity.reason or "no-data") not in REASONS or not EVENT.fullmatch(
+            quantity.event or "cycles"
+        ):
             yield "a counter has a reason or an event that does not exist"
 
 
 @cache
 def _words() -> frozenset[str]:
     """Return every word of the kernels' sources; the names of results are made of them."""
-    texts = (path.read_text(encoding="utf-8") for kind in ("c", "h", "py") for path in build.KERNELS.rglob(f"*.{kind}"))
+    texts = (
+        path.read_text(encoding="utf-8")
+        for kind in ("c", "h", "py")
+        for path in build.KERNELS.rglob(f"*.{kind}")
+    )
     return frozenset(word for text in texts for word in re.findall(r"[a-z][a-z0-9]*", text))
 
 
 def visits(record: Record) -> tuple[object, ...]:
-    """Return what decides which lines a process visits in which order: rows that agree in it have one checksum, on any computer. numpy's
-    programs draw their orders by themselves."""
-    names = ("kernel", "measures", "order", "lines", "layout", "stride_pages", "mode", "options", "seed", "accesses")
+    """Return what decides which lines a process visits in which order: rows that agree in it have
+    one checksum, on any computer. numpy's programs draw their orders by themselves."""
+    names = (
+        "kernel",
+        "measures",
+        "order",
+        "lines",
+        "layout",
+        "stride_pages",
+        "mode",
+        "options",
+        "seed",
+        "accesses",
+    )
     return record.engine == "numpy", *(getattr(record, name) for name in names)
 
 

@@ -1,7 +1,9 @@
-"""Which words of a computer's description may leave it: those of words.txt, and numbers as versions and models have them.
+"""Which words of a computer's description may leave it: those of words.txt, and numbers as versions
+and models have them.
 
-A description has texts that their owner may have written: a kernel's release, a compiler's line, a hypervisor's name for its CPU. No
-pattern tells the host `alma` from the distribution `alma`, so a word leaves only if it is listed; of the others its owner is asked.
+A description has texts that their owner may have written: a kernel's release, a compiler's line, a
+hypervisor's name for its CPU. No pattern tells the host `alma` from the distribution `alma`, so a
+word leaves only if it is listed; of the others its owner is asked.
 """
 
 from __future__ import annotations
@@ -13,12 +15,14 @@ from pathlib import Path
 from tlb.machine import microarchitecture
 
 _WORD = re.compile(r"[^\W_]+")
-# 5.15, 8375C, 7R13, 0x1000065, E5, v4, i7, 128k, 64b, and what distributions count: no serial is as short, no address has one part.
+# 5.15, 8375C, 7R13, 0x1000065, E5, v4, i7, 128k, 64b, and what distributions count: no serial is as
+# short, no address has one part.
 _NUMBER = re.compile(
     r"[0-9]{1,5}[a-z]{0,3}[0-9]{0,2}|0x[0-9a-f]{1,8}|[a-z][0-9]{1,4}[a-z]{0,2}[0-9]{0,2}"
     r"|(?:deb|el|fc|fips|rc|al|amzn|lp|gen|cm|sp|uek|wsl|csv|x86|arch|aarch|armv)[0-9]{1,3}(?:u[0-9]{1,2})?|[0-9]{1,3}ubuntu[0-9]{1,2}"
 )
-# Numbers that are more than a version together: IPv4 in dots or dashes, IPv6, MAC, UUID, somebody@somewhere.
+# Numbers that are more than a version together: IPv4 in dots or dashes, IPv6, MAC, UUID,
+# somebody@somewhere.
 _ADDRESS = re.compile(
     r"(?<![\w.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![\w.])|(?<![0-9])(?:[0-9]{1,3}[-_]){3}[0-9]{1,3}(?![0-9])"
     r"|[0-9a-f]{0,4}:[0-9a-f]{0,4}:[0-9a-f:.]*|(?:[0-9a-f]{2}[-:.]){5}[0-9a-f]{2}|(?:[0-9a-f]{4}\.){2}[0-9a-f]{4}"
@@ -34,11 +38,16 @@ WORDS = frozenset(_WORD.findall(" ".join(_TEXTS).replace("_", " ").lower()))
 
 
 def unknown(text: str, allowed: Collection[str] = ()) -> list[tuple[int, str]]:
-    """Return the words of a text that may name somebody, each with its position: unlisted ones, and what looks like an address.
+    """Return the words of a text that may name somebody, each with its position: unlisted ones, and
+    what looks like an address.
 
     allowed: words that their owner lets go, in lower case.
     """
     release = _RELEASE.match(text)
     found = [*_ADDRESS.finditer(text, release.end() if release else 0)]
-    found += [word for word in _WORD.finditer(text) if word[0].lower() not in WORDS and not _NUMBER.fullmatch(word[0].lower())]
+    found += [
+        word
+        for word in _WORD.finditer(text)
+        if word[0].lower() not in WORDS and not _NUMBER.fullmatch(word[0].lower())
+    ]
     return sorted((each.start(), each[0]) for each in found if each[0].lower() not in allowed)

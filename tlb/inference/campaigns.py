@@ -4,35 +4,47 @@ from __future__ import annotations
 
 import pandas as pd
 
-# What tells two points of a frame apart, but for a kernel's own options, whose columns look like those of results.
+# What tells two points of a frame apart, but for a kernel's own options, whose columns look like
+# those of results.
 _SETTING = ("pages", "layout", "order", "lines", "stride_pages", "mode")
 _KERNEL = ["kernel", "engine"]
-_WHOLE_CAMPAIGN = 0.9  # of the settings of an experiment: one that asks for most of another's points is no campaign of it
+# of the settings of an experiment: one that asks for most of another's points is no campaign of it
+_WHOLE_CAMPAIGN = 0.9
 
 
 def newest(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return, of each kernel and engine of an experiment, the rows of its last campaign: of the newest `measures` that there are, one
-    machine state, and one code of each function that is timed.
+    """Return, of each kernel and engine of an experiment, the rows of its last campaign: of the
+    newest `measures` that there are, one machine state, and one code of each function that is
+    timed.
 
-    For published rows: of this computer's own the present state is known (lab.rows.current). A store keeps what an older kernel,
-    compiler or THP setting gave, and a median over both would be of neither. The last is the one whose last row is, in the order of
-    `Store.load`, that of appending, so a clock that steps back changes nothing.
+    For published rows: of this computer's own the present state is known (lab.rows.current). A
+    store keeps what an older kernel, compiler or THP setting gave, and a median over both would be
+    of neither. The last is the one whose last row is, in the order of `Store.load`, that of
+    appending, so a clock that steps back changes nothing.
 
-    Two kinds of campaigns hide no other of the same `measures`: one that has fewer than half as many rows as the largest was broken off;
-    one that covers fewer than nine in ten of the settings that the widest covers is that of another experiment, which asked for some of
-    the same points.
+    Two kinds of campaigns hide no other of the same `measures`: one that has fewer than half as
+    many rows as the largest was broken off; one that covers fewer than nine in ten of the settings
+    that the widest covers is that of another experiment, which asked for some of the same points.
     """
     frame = frame[frame["measures"] == frame.groupby(_KERNEL)["measures"].transform("max")]
-    # In version 1 a digest was of the whole kernel; since then one kernel has a digest for each function.
+    # In version 1 a digest was of the whole kernel; since then one kernel has a digest for each
+    # function.
     of_all = frame["kernel_digest"].where(frame["schema_version"] == 1, "")
-    frame = _last_campaign(frame.assign(of_all=of_all), _KERNEL, ["of_all", "state"]).drop(columns="of_all")
+    frame = _last_campaign(frame.assign(of_all=of_all), _KERNEL, ["of_all", "state"]).drop(
+        columns="of_all"
+    )
     return _last_campaign(frame, [*_KERNEL, "timed"], ["kernel_digest"]).reset_index(drop=True)
 
 
 def _last_campaign(frame: pd.DataFrame, by: list[str], conditions: list[str]) -> pd.DataFrame:
-    """Return the rows of each group whose conditions are those of its last campaign that hides others."""
-    setting = frame.groupby([name for name in _SETTING if name in frame] or by, dropna=False).ngroup()
-    campaigns = frame[[*by, *conditions]].assign(setting=setting).groupby([*by, *conditions])["setting"]
+    """Return the rows of each group whose conditions are those of its last campaign that hides
+    others."""
+    setting = frame.groupby(
+        [name for name in _SETTING if name in frame] or by, dropna=False
+    ).ngroup()
+    campaigns = (
+        frame[[*by, *conditions]].assign(setting=setting).groupby([*by, *conditions])["setting"]
+    )
     rows, covered = campaigns.transform("size"), campaigns.transform("nunique")
 
     def most(of: pd.Series) -> pd.Series:

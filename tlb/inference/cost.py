@@ -1,11 +1,13 @@
-"""What a load costs, from few parameters: T = T_data + p1 T_stlb + p2 T_walk, fitted to a machine's curves and tested elsewhere.
+"""What a load costs, from few parameters: T = T_data + p1 T_stlb + p2 T_walk, fitted to a machine's
+curves and tested elsewhere.
 
-T_data and T_walk grow as lines of data and of page tables leave the caches that they share (inference/reuse.py). The
-control, the same lines packed, is the same formula with 64 lines to a page; the price of translation is the difference.
+T_data and T_walk grow as lines of data and of page tables leave the caches that they share
+(inference/reuse.py). The control, the same lines packed, is the same formula with 64 lines to a
+page; the price of translation is the difference.
 
-Two things are assumed, since with both free the published rows leave each open by many powers of ten and the fit depends on the CPU that
-makes it: the page walker waits for a read as long as a load does, and a line of the host's page table holds as many neighbours as one of
-the guest's.
+Two things are assumed, since with both free the published rows leave each open by many powers of
+ten and the fit depends on the CPU that makes it: the page walker waits for a read as long as a load
+does, and a line of the host's page table holds as many neighbours as one of the guest's.
 """
 
 from __future__ import annotations
@@ -30,10 +32,16 @@ from tlb.machine.host import Host, data_caches, data_tlbs
 from tlb.reasons import Unavailable
 from tlb.units import rounded
 
-SPARE_POINTS = 6  # beyond as many points as parameters; at fewer the smears of the caches are free to follow the noise
-SHARP, SMEARED = 200.0, 3.0  # ways between which a cache's end is looked for: 200 are a step of a tenth
-# From one without rivals on; by then times move by less than the noise, but for those at the edge of a fall. As many for all parameters:
-# ending early where times agree would make the model jump, and the fit with it.
+# beyond as many points as parameters; at fewer the smears of the caches are free to follow the
+# noise
+SPARE_POINTS = 6
+SHARP, SMEARED = (
+    200.0,
+    3.0,
+)  # ways between which a cache's end is looked for: 200 are a step of a tenth
+# From one without rivals on; by then times move by less than the noise, but for those at the edge
+# of a fall. As many for all parameters: ending early where times agree would make the model jump,
+# and the fit with it.
 ROUNDS = 4
 WINDOW = (0.4, 2.0)  # of the entries: where the kind of the last TLB shows in a cycle
 WAYS = (4, 6, 8, 12, 16)  # tried where nothing states them
@@ -44,8 +52,8 @@ WRONG = 0.10  # of the time; half of it is what the book calls unstable in one p
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a machine before any fit: entries of each level of the data TLB, bytes of the caches for data, and whether
-    the host's page table is walked too."""
+    """What is known of a machine before any fit: entries of each level of the data TLB, bytes of
+    the caches for data, and whether the host's page table is walked too."""
 
     entries: tuple[int, ...]
     cache_bytes: tuple[int, ...]
@@ -55,17 +63,28 @@ class Known:
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.entries) <= 2 or list(self.entries) != sorted(self.entries):
-            raise Unavailable("no-geometry", f"the model takes one level of TLB or two, ascending, not {self.entries}")
+            raise Unavailable(
+                "no-geometry",
+                f"the model takes one level of TLB or two, ascending, not {self.entries}",
+            )
         if not self.cache_bytes or list(self.cache_bytes) != sorted(self.cache_bytes):
-            raise Unavailable("no-geometry", f"the model takes the sizes of the caches, ascending, not {self.cache_bytes}")
+            raise Unavailable(
+                "no-geometry",
+                f"the model takes the sizes of the caches, ascending, not {self.cache_bytes}",
+            )
 
     @classmethod
     def of(cls, host: Host, entries: Sequence[int]) -> Known:
-        """What a machine states of itself, for base pages, with the entries of each level, stated or found. Unavailable("no-geometry")
-        where that is too little."""
+        """What a machine states of itself, for base pages, with the entries of each level, stated
+        or found. Unavailable("no-geometry") where that is too little."""
         tlbs, caches = data_tlbs(host), data_caches(host)
-        return cls(tuple(entries), tuple(caches[level] for level in sorted(caches)), host.has_nested_walks is not False,
-                   tlbs[-1].ways if tlbs else None, page_bytes=host.base_page_bytes)
+        return cls(
+            tuple(entries),
+            tuple(caches[level] for level in sorted(caches)),
+            host.has_nested_walks is not False,
+            tlbs[-1].ways if tlbs else None,
+            page_bytes=host.base_page_bytes,
+        )
 
     @property
     def lines_per_page(self) -> int:
@@ -78,44 +97,76 @@ class Known:
 
     @property
     def nearest_table(self) -> int:
-        """The first cache that the tables can be in once there are walks: a smaller one is full of as many lines of data."""
+        """The first cache that the tables can be in once there are walks: a smaller one is full of
+        as many lines of data."""
         first = self.entries[-1] * (LINE_BYTES + LINE_BYTES // SHARING)
-        return next((i for i, size in enumerate(self.cache_bytes) if size > first), len(self.cache_bytes))
+        return next(
+            (i for i, size in enumerate(self.cache_bytes) if size > first), len(self.cache_bytes)
+        )
 
     @property
     def parameters(self) -> list[str]:
         """What is fitted, each with its unit.
 
-        load_<place>_adds_ns: what a read answered there takes longer than one answered by the place before. walk_ns: a walk
-        whose reads are answered by the nearest place that has room for them; each of its last reads that goes further adds
-        what a load adds. rivals_bytes_per_ns: what other programs bring into the last cache, GB/s. smear_ways: how gradually a
-        cache ends, infinite for a step.
+        load_<place>_adds_ns: what a read answered there takes longer than one answered by the place
+        before. walk_ns: a walk whose reads are answered by the nearest place that has room for
+        them; each of its last reads that goes further adds what a load adds. rivals_bytes_per_ns:
+        what other programs bring into the last cache, GB/s. smear_ways: how gradually a cache ends,
+        infinite for a step.
         """
         return [
-            "load_cycle_ns", "load_random_ns", *(f"load_{place}_adds_ns" for place in self.beyond),
-            *(["stlb_hit_ns"] if len(self.entries) > 1 else []), "walk_ns",
-            *(["rivals_bytes_per_ns"] if len(self.cache_bytes) > 1 else []), *(f"{place}_smear_ways" for place in self.beyond[:-1]),
+            "load_cycle_ns",
+            "load_random_ns",
+            *(f"load_{place}_adds_ns" for place in self.beyond),
+            *(["stlb_hit_ns"] if len(self.entries) > 1 else []),
+            "walk_ns",
+            *(["rivals_bytes_per_ns"] if len(self.cache_bytes) > 1 else []),
+            *(f"{place}_smear_ways" for place in self.beyond[:-1]),
         ]
 
 
-def time_ns(known: Known, parameters: Mapping[str, float], missed: Sequence[np.ndarray], pages: ArrayLike, order: str,
-            lines_per_page: ArrayLike = 1) -> np.ndarray:
-    """T in ns of a load from `pages` pages with `lines_per_page` lines each, of which so many miss each TLB (`Tlbs.misses`)."""
+def time_ns(
+    known: Known,
+    parameters: Mapping[str, float],
+    missed: Sequence[np.ndarray],
+    pages: ArrayLike,
+    order: str,
+    lines_per_page: ArrayLike = 1,
+) -> np.ndarray:
+    """T in ns of a load from `pages` pages with `lines_per_page` lines each, of which so many miss
+    each TLB (`Tlbs.misses`)."""
     p = parameters
     # Pages are scattered over the sets of caches beyond the first, whose sets lie inside a page.
-    caches = [SharedCache(size, p.get(f"l{i}_smear_ways", inf)) for i, size in enumerate(known.cache_bytes, 1)]
+    caches = [
+        SharedCache(size, p.get(f"l{i}_smear_ways", inf))
+        for i, size in enumerate(known.cache_bytes, 1)
+    ]
     tables = [SHARING] * (2 if known.nested else 1)
     *first, walks = missed
     adds = [p[f"load_{place}_adds_ns"] for place in known.beyond]
-    alone = p[name] if (name := f"load_{order}_ns") in p else min(p[f"load_{other}_ns"] for other in ORDERS if f"load_{other}_ns" in p)
-    flat = alone + (np.ravel(first[0] * p["stlb_hit_ns"]) if first else 0.0) + np.ravel(walks) * p["walk_ns"]
+    alone = (
+        p[name]
+        if (name := f"load_{order}_ns") in p
+        else min(p[f"load_{other}_ns"] for other in ORDERS if f"load_{other}_ns" in p)
+    )
+    flat = (
+        alone
+        + (np.ravel(first[0] * p["stlb_hit_ns"]) if first else 0.0)
+        + np.ravel(walks) * p["walk_ns"]
+    )
     rivals = p["rivals_bytes_per_ns"] if len(caches) > 1 else 0.0  # nobody shares the first
     time = np.zeros(1)
     for _ in range(ROUNDS):  # a slower chase leaves others more time to take the last cache from it
         where = places(pages, order, caches, walks, tables, lines_per_page, np.ravel(time) * rivals)
         data = sum(share * ns for ns, share in zip(adds, where.data, strict=True))
-        reads = sum((share * ns for table in where.tables
-                     for ns, share in list(zip(adds, table, strict=True))[known.nearest_table:]), start=np.zeros(1))
+        reads = sum(
+            (
+                share * ns
+                for table in where.tables
+                for ns, share in list(zip(adds, table, strict=True))[known.nearest_table :]
+            ),
+            start=np.zeros(1),
+        )
         time = flat + data + np.ravel(walks) * reads
     return time
 
@@ -131,8 +182,11 @@ class CostFit:
     points: pd.DataFrame  # that it was fitted to
 
     def predict(self, points: pd.DataFrame) -> np.ndarray:
-        """ns of a load at each of so many `lines`, in an `order`; `layout` is spread, one to a page, or packed, a dense array."""
-        return _timer(self.known, self.tlbs, points)({name: interval.value for name, interval in self.parameters.items()})
+        """ns of a load at each of so many `lines`, in an `order`; `layout` is spread, one to a
+        page, or packed, a dense array."""
+        return _timer(self.known, self.tlbs, points)(
+            {name: interval.value for name, interval in self.parameters.items()}
+        )
 
     @property
     def undetermined(self) -> list[str]:
@@ -143,15 +197,21 @@ class CostFit:
     def residuals(self) -> pd.DataFrame:
         """`points` with predicted_ns and relative = predicted / measured - 1."""
         predicted_ns = self.predict(self.points)
-        return self.points.assign(predicted_ns=predicted_ns, relative=predicted_ns / self.points["measured_ns"] - 1)
+        return self.points.assign(
+            predicted_ns=predicted_ns, relative=predicted_ns / self.points["measured_ns"] - 1
+        )
 
     def wrong(self) -> list[pd.DataFrame]:
-        """Of `residuals`, the runs of neighbouring points of one curve that are off by over a tenth to one side; that with the
-        largest sum first."""
+        """Of `residuals`, the runs of neighbouring points of one curve that are off by over a tenth
+        to one side; that with the largest sum first."""
         runs = []
         for _, part in self.residuals.sort_values("lines").groupby(["order", "layout"]):
             sign = np.sign(part["relative"]) * (part["relative"].abs() > WRONG)
-            runs += [run for _, run in part.groupby((sign != sign.shift()).cumsum()) if abs(run["relative"].iloc[0]) > WRONG]
+            runs += [
+                run
+                for _, run in part.groupby((sign != sign.shift()).cumsum())
+                if abs(run["relative"].iloc[0]) > WRONG
+            ]
         return sorted(runs, key=lambda run: -np.abs(np.log1p(run["relative"])).sum())
 
 
@@ -160,28 +220,41 @@ def points(frame: pd.DataFrame) -> pd.DataFrame:
 
     A sequential order is left out: its prefetchers are no part of the model.
     """
-    parts = [Curve.of(frame, kernel="page_chase", order=order, layout=layout).table.assign(order=order, layout=layout)
-             for order, layout in product(ORDERS, ("spread", "packed"))]
+    parts = [
+        Curve.of(frame, kernel="page_chase", order=order, layout=layout).table.assign(
+            order=order, layout=layout
+        )
+        for order, layout in product(ORDERS, ("spread", "packed"))
+    ]
     kept = pd.concat(parts, ignore_index=True).rename(columns={"median": "measured_ns"})
-    return kept.loc[kept["measured_ns"] > 0, ["order", "layout", "lines", "measured_ns"]].reset_index(drop=True)
+    return kept.loc[
+        kept["measured_ns"] > 0, ["order", "layout", "lines", "measured_ns"]
+    ].reset_index(drop=True)
 
 
 def fit(points: pd.DataFrame, known: Known) -> CostFit:
-    """The parameters that leave the least of log(predicted / measured), large residuals counted by size (soft L1).
+    """The parameters that leave the least of log(predicted / measured), large residuals counted by
+    size (soft L1).
 
-    points: `points` or rows of it. The bounds are of each parameter's logarithm, by Student and the sandwich of Huber (1967,
-    Proc. 5th Berkeley Symposium 1): they hold for noise that differs from point to point, as it does here, which the plain
-    Jacobian's do not; and no resampling of repeats can do it, since what the model lacks is the same in each. Where the model
-    is wrong, neighbouring residuals are alike, and the bounds are too narrow. What no point tells has infinite bounds. The search
-    ends far below the four digits that are kept, so they are the same on every CPU. Raises
-    Unavailable("too-few-points").
+    points: `points` or rows of it. The bounds are of each parameter's logarithm, by Student and the
+    sandwich of Huber (1967, Proc. 5th Berkeley Symposium 1): they hold for noise that differs from
+    point to point, as it does here, which the plain Jacobian's do not; and no resampling of repeats
+    can do it, since what the model lacks is the same in each. Where the model is wrong,
+    neighbouring residuals are alike, and the bounds are too narrow. What no point tells has
+    infinite bounds. The search ends far below the four digits that are kept, so they are the same
+    on every CPU. Raises Unavailable("too-few-points").
     """
-    absent = [f"load_{order}_ns" for order in ORDERS if order not in set(points["order"])]  # predicted with the other order's
+    absent = [
+        f"load_{order}_ns" for order in ORDERS if order not in set(points["order"])
+    ]  # predicted with the other order's
     names = [name for name in known.parameters if name not in absent]
     past, needed = 2 * known.entries[-1], len(names) + SPARE_POINTS
     if len(points) < needed or points.loc[points["layout"] == "spread", "lines"].max() <= past:
-        raise Unavailable("too-few-points", f"{len(names)} parameters take {needed} points, some of them past {past} pages; here are "
-                          f"{len(points)}")
+        raise Unavailable(
+            "too-few-points",
+            f"{len(names)} parameters take {needed} points, some of them past {past} pages; here are "
+            f"{len(points)}",
+        )
     tlbs, measured = _kind(points, known), points["measured_ns"].to_numpy()
     bounds = _bounds(points, known)
     low, high = (np.log([bounds[name][i] for name in names]) for i in (0, 1))
@@ -190,24 +263,60 @@ def fit(points: pd.DataFrame, known: Known) -> CostFit:
     def residual(logs: np.ndarray) -> np.ndarray:
         return np.log(times(dict(zip(names, np.exp(logs), strict=True))) / measured)
 
-    starts = [np.clip(np.log([start[name] for name in names]), low + 1e-6, high - 1e-6) for start in _starts(points, known)]
-    tried = [least_squares(residual, start, bounds=(low, high), loss="soft_l1", f_scale=ROBUST, x_scale="jac", ftol=1e-12, xtol=1e-10,
-                           max_nfev=200) for start in starts]
+    starts = [
+        np.clip(np.log([start[name] for name in names]), low + 1e-6, high - 1e-6)
+        for start in _starts(points, known)
+    ]
+    tried = [
+        least_squares(
+            residual,
+            start,
+            bounds=(low, high),
+            loss="soft_l1",
+            f_scale=ROBUST,
+            x_scale="jac",
+            ftol=1e-12,
+            xtol=1e-10,
+            max_nfev=200,
+        )
+        for start in starts
+    ]
     best = min(tried, key=lambda solved: solved.cost).x
-    half = stdtrit(len(points) - len(names), (1 + CONFIDENCE) / 2) * np.sqrt(np.diag(sandwich(residual, best)))
-    ends = {name: (exp(v), exp(max(v - w, -700)), exp(v + w) if w < 700 else inf) for name, v, w in zip(names, best, half, strict=True)}
-    stuck = tuple(name for name, v, a, b in zip(names, best, low, high, strict=True) if min(v - a, b - v) < 1e-3)
-    return CostFit(known, tlbs, {name: Interval(*map(rounded, three), CONFIDENCE) for name, three in ends.items()}, stuck, points)
+    half = stdtrit(len(points) - len(names), (1 + CONFIDENCE) / 2) * np.sqrt(
+        np.diag(sandwich(residual, best))
+    )
+    ends = {
+        name: (exp(v), exp(max(v - w, -700)), exp(v + w) if w < 700 else inf)
+        for name, v, w in zip(names, best, half, strict=True)
+    }
+    stuck = tuple(
+        name
+        for name, v, a, b in zip(names, best, low, high, strict=True)
+        if min(v - a, b - v) < 1e-3
+    )
+    return CostFit(
+        known,
+        tlbs,
+        {name: Interval(*map(rounded, three), CONFIDENCE) for name, three in ends.items()},
+        stuck,
+        points,
+    )
 
 
-def _timer(known: Known, tlbs: Tlbs, points: pd.DataFrame) -> Callable[[Mapping[str, float]], np.ndarray]:
+def _timer(
+    known: Known, tlbs: Tlbs, points: pd.DataFrame
+) -> Callable[[Mapping[str, float]], np.ndarray]:
     """The times of `points` for any parameters; what the TLBs miss depends on none of them."""
     parts = []
     for order in ORDERS:
         mine = np.flatnonzero(points["order"] == order)
         if mine.size:
             lines = points["lines"].to_numpy(float)[mine]
-            each = np.where(points["layout"].to_numpy()[mine] == "packed", np.minimum(lines, known.lines_per_page), 1.0)
+            each = np.where(
+                points["layout"].to_numpy()[mine] == "packed",
+                np.minimum(lines, known.lines_per_page),
+                1.0,
+            )
             pages = np.ceil(lines / each)
             parts.append((mine, tlbs.misses(pages, order, each), pages, order, each))
 
@@ -221,13 +330,22 @@ def _timer(known: Known, tlbs: Tlbs, points: pd.DataFrame) -> Callable[[Mapping[
 
 
 def _kind(points: pd.DataFrame, known: Known) -> Tlbs:
-    """How the last TLB replaces, by the cycle's price across its entries; LRU where no cycle crosses them."""
+    """How the last TLB replaces, by the cycle's price across its entries; LRU where no cycle
+    crosses them."""
     c = known.entries[-1]
-    both = points[(points["order"] == "cycle") & points["lines"].between(WINDOW[0] * c, WINDOW[1] * c)]
-    both = both.pivot(index="lines", columns="layout", values="measured_ns").reindex(columns=["spread", "packed"])
+    both = points[
+        (points["order"] == "cycle") & points["lines"].between(WINDOW[0] * c, WINDOW[1] * c)
+    ]
+    both = both.pivot(index="lines", columns="layout", values="measured_ns").reindex(
+        columns=["spread", "packed"]
+    )
     price = (both["spread"] - both["packed"]).dropna()
     try:
-        fits = [(step, ways) for ways in ([known.ways] if known.ways else WAYS) for step in fit_step(price.index, price, c, ways)]
+        fits = [
+            (step, ways)
+            for ways in ([known.ways] if known.ways else WAYS)
+            for step in fit_step(price.index, price, c, ways)
+        ]
     except Unavailable:
         return Tlbs(known.entries)
     step, ways = min(fits, key=lambda pair: pair[0].residual)
@@ -236,7 +354,10 @@ def _kind(points: pd.DataFrame, known: Known) -> Tlbs:
 
 def _bounds(points: pd.DataFrame, known: Known) -> dict[str, tuple[float, float]]:
     least, most = points["measured_ns"].min(), points["measured_ns"].max()
-    within = {name: (SMEARED, SHARP) if name.endswith("_ways") else (1e-3 * least, 64 * most) for name in known.parameters}
+    within = {
+        name: (SMEARED, SHARP) if name.endswith("_ways") else (1e-3 * least, 64 * most)
+        for name in known.parameters
+    }
     # GB/s of rivals: from nothing that shows to all that two memory channels bring.
     return within | {"rivals_bytes_per_ns": (0.01, 100.0)}
 
@@ -247,11 +368,15 @@ def _starts(points: pd.DataFrame, known: Known) -> list[dict[str, float]]:
     packed = points[points["layout"] == "packed"]
     packed = (points if packed.empty else packed).groupby("lines")["measured_ns"].median()
     size, sizes = packed.index.to_numpy(float) * LINE_BYTES, np.array(known.cache_bytes)
-    start = {name: 8.0 if name.endswith("_ways") else least for name in known.parameters} | {"walk_ns": 5 * least}
+    start = {name: 8.0 if name.endswith("_ways") else least for name in known.parameters} | {
+        "walk_ns": 5 * least
+    }
     heights = np.interp(np.log([*(0.4 * sizes), size.max()]), np.log(size), packed)
     below = added = heights[0] / 2
     for place, ns in zip(known.beyond, np.diff(heights), strict=True):
         below += added
-        added = ns if ns > 0.5 * least else 3 * below  # a place that no control reached: each takes some four times the one before
+        added = (
+            ns if ns > 0.5 * least else 3 * below
+        )  # a place that no control reached: each takes some four times the one before
         start[f"load_{place}_adds_ns"] = added
     return [start | {"rivals_bytes_per_ns": rivals} for rivals in (0.03, 5.0)]

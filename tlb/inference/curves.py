@@ -1,4 +1,5 @@
-"""A quantity along a grid, as medians with intervals: curves, what lies between two of them, and where one passes a height."""
+"""A quantity along a grid, as medians with intervals: curves, what lies between two of them, and
+where one passes a height."""
 
 from __future__ import annotations
 
@@ -13,21 +14,28 @@ from tlb.inference.intervals import JUMP, UNKNOWN, Interval, summarise, with_rep
 from tlb.inference.scatter import UNSTABLE_SPREAD
 from tlb.reasons import Unavailable
 
-SAME_GRID_POINT = 0.01  # a grid in quarter octaves rounds to whole lines; its next point is 19 % away
+SAME_GRID_POINT = (
+    0.01  # a grid in quarter octaves rounds to whole lines; its next point is 19 % away
+)
 HALF_AN_OCTAVE = 2**0.5 - 1  # as far as a coarse grid's nearest point may lie
-# Beside N lines on N pages the caches hold the entries that lead to them: N/8 lines of the page table and, in a guest whose host's
-# entries lie apart, as many as N more.
+# Beside N lines on N pages the caches hold the entries that lead to them: N/8 lines of the page
+# table and, in a guest whose host's entries lie apart, as many as N more.
 CACHED_LINES = 2 + 1 / 8
 LEAST_ENTRIES = 512  # of a second-level TLB of any CPU of the last ten years
 
 
 def select(frame: pd.DataFrame, **where: object) -> pd.DataFrame:
-    """The rows in which each named column has the value, or one of the values, given; none where a column is not there."""
+    """The rows in which each named column has the value, or one of the values, given; none where a
+    column is not there."""
     if not where.keys() <= set(frame):
         return frame.iloc[:0]
     rows = np.full(len(frame), True)
     for name, value in where.items():
-        rows &= frame[name].isin(list(value) if isinstance(value, (list, tuple, set)) else [value]).to_numpy()
+        rows &= (
+            frame[name]
+            .isin(list(value) if isinstance(value, (list, tuple, set)) else [value])
+            .to_numpy()
+        )
     return frame[rows]
 
 
@@ -35,9 +43,10 @@ def select(frame: pd.DataFrame, **where: object) -> pd.DataFrame:
 class Curve:
     """Medians of a quantity along `x`, each with its interval.
 
-    table: a row for each x, ascending, its columns those of `summarise`: x, median, low, high, coverage, modes, n, unstable ...
-    processes: a row each, x and the quantity as `median`, of the points whose processes lie more than JUMP apart, to be shown beside a
-    median that says little. gaps: what was measured and gives no estimate, as `price_of` says.
+    table: a row for each x, ascending, its columns those of `summarise`: x, median, low, high,
+    coverage, modes, n, unstable ... processes: a row each, x and the quantity as `median`, of the
+    points whose processes lie more than JUMP apart, to be shown beside a median that says little.
+    gaps: what was measured and gives no estimate, as `price_of` says.
     """
 
     table: pd.DataFrame
@@ -46,16 +55,27 @@ class Curve:
     gaps: tuple[float, ...] = ()
 
     @classmethod
-    def of(cls, frame: pd.DataFrame, x: str = "lines", value: str = "ns_per_access", **where: object) -> Curve:
-        """The curve of the rows that `select(frame, **where)` leaves; rows without a value do not count."""
+    def of(
+        cls, frame: pd.DataFrame, x: str = "lines", value: str = "ns_per_access", **where: object
+    ) -> Curve:
+        """The curve of the rows that `select(frame, **where)` leaves; rows without a value do not
+        count."""
         rows = select(frame, **where)
         summary = summarise(rows, [x], value)
         ends = rows.groupby(x)[value].agg(["min", "max"])
-        wide = rows[rows[x].isin(ends.index[(ends["max"] > JUMP * ends["min"]) & (ends["min"] > 0)])]
-        return cls(summary[summary["n"] > 0].reset_index(drop=True), x, wide[[x, value]].set_axis([x, "median"], axis=1))
+        wide = rows[
+            rows[x].isin(ends.index[(ends["max"] > JUMP * ends["min"]) & (ends["min"] > 0)])
+        ]
+        return cls(
+            summary[summary["n"] > 0].reset_index(drop=True),
+            x,
+            wide[[x, value]].set_axis([x, "median"], axis=1),
+        )
 
     @classmethod
-    def by(cls, frame: pd.DataFrame, kinds: Iterable[str], column: str = "pages", **where: object) -> dict[str, Curve]:
+    def by(
+        cls, frame: pd.DataFrame, kinds: Iterable[str], column: str = "pages", **where: object
+    ) -> dict[str, Curve]:
         """A curve for each of the kinds that was measured, in the order given."""
         curves = {kind: cls.of(frame, **where, **{column: kind}) for kind in kinds}
         return {kind: curve for kind, curve in curves.items() if len(curve)}
@@ -85,7 +105,8 @@ class Curve:
         return max((interval.modes for interval in self.intervals), default=1)
 
     def at(self, x: float, within: float = SAME_GRID_POINT) -> Interval:
-        """The estimate at the grid point nearest to x, at most a share `within` away. Raises Unavailable("too-few-points")."""
+        """The estimate at the grid point nearest to x, at most a share `within` away. Raises
+        Unavailable("too-few-points")."""
         return Interval.of(self.row(x, within))
 
     def row(self, x: float, within: float = SAME_GRID_POINT) -> pd.Series:
@@ -112,7 +133,9 @@ class Curve:
     def between(self, low: float, high: float) -> Curve:
         """The part with low <= x <= high."""
         part = self.table[self.table[self.x].between(low, high)].reset_index(drop=True)
-        return Curve(part, self.x, self.processes, tuple(gap for gap in self.gaps if low <= gap <= high))
+        return Curve(
+            part, self.x, self.processes, tuple(gap for gap in self.gaps if low <= gap <= high)
+        )
 
     def __sub__(self, other: Curve) -> Curve:
         """Differences at each x that both have."""
@@ -125,19 +148,45 @@ class Curve:
     def _with(self, other: Curve, combine) -> Curve:
         """n and unstable are of the worse side; n_left and n_right of each."""
         right = {row[self.x]: row for row in other.table.to_dict("records")}
-        both = [(row, right[row[self.x]]) for row in self.table.to_dict("records") if row[self.x] in right]
+        both = [
+            (row, right[row[self.x]])
+            for row in self.table.to_dict("records")
+            if row[self.x] in right
+        ]
         intervals = [combine(*map(Interval.of, sides)) for sides in both]
-        rows = [(sides[0][self.x], *interval, min(side["n"] for side in sides), any(side["unstable"] for side in sides),
-                 *(side["n"] for side in sides)) for sides, interval in zip(both, intervals, strict=True)]
-        columns = [self.x, "median", "low", "high", "coverage", "modes", "n", "unstable", "n_left", "n_right"]
+        rows = [
+            (
+                sides[0][self.x],
+                *interval,
+                min(side["n"] for side in sides),
+                any(side["unstable"] for side in sides),
+                *(side["n"] for side in sides),
+            )
+            for sides, interval in zip(both, intervals, strict=True)
+        ]
+        columns = [
+            self.x,
+            "median",
+            "low",
+            "high",
+            "coverage",
+            "modes",
+            "n",
+            "unstable",
+            "n_left",
+            "n_right",
+        ]
         table = with_repeats(pd.DataFrame(rows, columns=columns), intervals)
         return Curve(table[table["median"].notna()].reset_index(drop=True), self.x)
 
     def level(self, low: float, high: float) -> float:
-        """The median over the points with low <= x <= high: the height of a plateau. Raises Unavailable("too-few-points")."""
+        """The median over the points with low <= x <= high: the height of a plateau. Raises
+        Unavailable("too-few-points")."""
         part = self.between(low, high)
         if not len(part):
-            raise Unavailable("too-few-points", f"nothing was measured between {low:.0f} and {high:.0f} {self.x}")
+            raise Unavailable(
+                "too-few-points", f"nothing was measured between {low:.0f} and {high:.0f} {self.x}"
+            )
         return float(part.table["median"].median())
 
     def crossing(self, height: float, low: float = 0, high: float = inf) -> float:
@@ -148,18 +197,24 @@ class Curve:
         part = self.between(low, high).table
         x, y = np.log2(part[self.x].to_numpy(float)), part["median"].to_numpy(float)
         if len(y) < 2:
-            raise Unavailable("too-few-points", f"nothing was measured between {low:.0f} and {high:.0f} {self.x}")
+            raise Unavailable(
+                "too-few-points", f"nothing was measured between {low:.0f} and {high:.0f} {self.x}"
+            )
         under = np.flatnonzero(y < height)
         if under.size == 0 or under[-1] == len(y) - 1:
-            raise Unavailable("no-step", f"the curve does not pass {height:.1f} between {low:.0f} and {high:.0f} {self.x}")
+            raise Unavailable(
+                "no-step",
+                f"the curve does not pass {height:.1f} between {low:.0f} and {high:.0f} {self.x}",
+            )
         i = under[-1]
         return float(2 ** np.interp(height, [y[i], y[i + 1]], [x[i], x[i + 1]]))
 
     def passes(self, height: float, low: float = 0, high: float = inf) -> Interval:
         """Return where the curve passes a height for good: `crossing` of its medians.
 
-        Between two x it may do so anywhere, so the bounds are the x before the crossing of its upper bounds and the x after that of its
-        lower ones: -inf where all upper bounds are above the height, inf where the last lower bound is below it. Raises as `crossing`.
+        Between two x it may do so anywhere, so the bounds are the x before the crossing of its
+        upper bounds and the x after that of its lower ones: -inf where all upper bounds are above
+        the height, inf where the last lower bound is below it. Raises as `crossing`.
         """
         part = self.between(low, high)
         at, xs, table = self.crossing(height, low, high), part.table[self.x], part.table
@@ -167,46 +222,66 @@ class Curve:
         least = float(before.iloc[-1]) if len(before) else -inf
         most = next((float(x) for x in xs if x > after.iloc[-1]), inf)
         beside = table[xs.between(least, most)]
-        return Interval(at, least, most, float(beside["coverage"].min()), int(beside["modes"].max()))
+        return Interval(
+            at, least, most, float(beside["coverage"].min()), int(beside["modes"].max())
+        )
 
     def typical(self) -> Interval:
-        """The estimate over a range where one number should hold for all x: the medians of the medians and of their bounds. Raises
-        Unavailable("too-few-points") on an empty curve."""
+        """The estimate over a range where one number should hold for all x: the medians of the
+        medians and of their bounds. Raises Unavailable("too-few-points") on an empty curve."""
         if not len(self):
             raise Unavailable("too-few-points", "nothing was measured there")
-        return Interval(*self.table[["median", "low", "high"]].median(), self.table["coverage"].min(), self.modes)
+        return Interval(
+            *self.table[["median", "low", "high"]].median(),
+            self.table["coverage"].min(),
+            self.modes,
+        )
 
     def doubling(self, at: float, times: float = 2) -> Interval:
-        """The ratio of the estimate at twice an x, or so many times it, to that at x: 2 is twice as slow."""
+        """The ratio of the estimate at twice an x, or so many times it, to that at x: 2 is twice as
+        slow."""
         return self.at(times * at) / self.at(at)
 
     def flatness(self, low: float, high: float) -> Interval:
         """The largest over the smallest median where low <= x <= high; 1 is perfectly flat.
 
-        Call it flat when `high` is near 1, not flat when `low` is not: between them it cannot tell. `high` is the highest upper
-        bound over the lowest lower one; it can miss only if the interval at the true maximum or at the true minimum misses on its
-        outer side, so looking at many points costs no coverage. `low` compares the two ends alone, which were chosen before
-        looking: a bump in the middle raises `value` and `high`, not `low`. Raises Unavailable: too-few-points, unstable.
+        Call it flat when `high` is near 1, not flat when `low` is not: between them it cannot tell.
+        `high` is the highest upper bound over the lowest lower one; it can miss only if the
+        interval at the true maximum or at the true minimum misses on its outer side, so looking at
+        many points costs no coverage. `low` compares the two ends alone, which were chosen before
+        looking: a bump in the middle raises `value` and `high`, not `low`. Raises Unavailable:
+        too-few-points, unstable.
         """
         part = self.between(low, high)
         if len(part) < 2:
-            raise Unavailable("too-few-points", f"flatness takes two points between {low:g} and {high:g} {self.x}")
+            raise Unavailable(
+                "too-few-points", f"flatness takes two points between {low:g} and {high:g} {self.x}"
+            )
         first, *_, last = part.intervals
         ends, table = last / first, part.table
         lowest, floor = float(table["median"].min()), float(table["low"].min())
         if lowest <= 0:
             raise Unavailable("unstable", f"flatness takes medians above zero, not {lowest:g}")
         most = float(table["high"].max()) / floor if floor > 0 else inf
-        return Interval(float(table["median"].max()) / lowest, max(1.0, ends.low, 1 / ends.high), most, float(table["coverage"].min()),
-                        part.modes)
+        return Interval(
+            float(table["median"].max()) / lowest,
+            max(1.0, ends.low, 1 / ends.high),
+            most,
+            float(table["coverage"].min()),
+            part.modes,
+        )
 
 
-def spread(frame: pd.DataFrame, kernel: str = "page_chase", order: str = "cycle", **where: object) -> Curve:
+def spread(
+    frame: pd.DataFrame, kernel: str = "page_chase", order: str = "cycle", **where: object
+) -> Curve:
     """ns per access of a chase over one line a page, by lines."""
     return Curve.of(frame, kernel=kernel, layout="spread", order=order, **where)
 
 
-def packed(frame: pd.DataFrame, kernel: str = "page_chase", order: str = "cycle", **where: object) -> Curve:
+def packed(
+    frame: pd.DataFrame, kernel: str = "page_chase", order: str = "cycle", **where: object
+) -> Curve:
     """Its control: as many lines side by side."""
     return Curve.of(frame, kernel=kernel, layout="packed", order=order, **where)
 
@@ -219,20 +294,26 @@ def price(frame: pd.DataFrame, entries: float = LEAST_ENTRIES, **where: object) 
 def price_of(spread: Curve, packed: Curve, entries: float = LEAST_ENTRIES) -> Curve:
     """Return the price of translation by lines: spread minus packed. The one definition of it.
 
-    entries: how many lines the TLB reaches. For more, page-table entries are read and cached beside the data, up to CACHED_LINES lines for
-    each line of data, so the spread chase may have left a cache in which its control still lies; the difference is then the data's too. The
-    data of N spread lines take at least what N packed lines take, and at most what packed lines take at any point up to the first past
-    CACHED_LINES N that is no slower than the whole spread load. The intervals span both. An x for which that is more than half of the
-    difference has no price and is one of `gaps`. What the control does beyond the sweep's end is not seen.
+    entries: how many lines the TLB reaches. For more, page-table entries are read and cached beside
+    the data, up to CACHED_LINES lines for each line of data, so the spread chase may have left a
+    cache in which its control still lies; the difference is then the data's too. The data of N
+    spread lines take at least what N packed lines take, and at most what packed lines take at any
+    point up to the first past CACHED_LINES N that is no slower than the whole spread load. The
+    intervals span both. An x for which that is more than half of the difference has no price and is
+    one of `gaps`. What the control does beyond the sweep's end is not seen.
 
-    Past 64 times the entries the packed lines have too many pages as well: there the price is a lower bound.
+    Past 64 times the entries the packed lines have too many pages as well: there the price is a
+    lower bound.
     """
     price, rows, gaps = spread - packed, [], []
     control = packed.table.set_index(packed.x)
     for row in price.table.to_dict("records"):
         n = row[price.x]
-        nearby = control.loc[n:next((x for x in control.index if x >= CACHED_LINES * n), inf)]
-        slowest, own = nearby["median"][nearby["low"] <= spread.get(n).high].max(), control["median"][n]
+        nearby = control.loc[n : next((x for x in control.index if x >= CACHED_LINES * n), inf)]
+        slowest, own = (
+            nearby["median"][nearby["low"] <= spread.get(n).high].max(),
+            control["median"][n],
+        )
         ahead = slowest - own if n > entries and slowest > (1 + UNSTABLE_SPREAD) * own else 0.0
         if ahead > max(row["median"], 0.0) / 2:
             gaps.append(n)

@@ -1,7 +1,9 @@
-"""The curves of a survey: what an access costs by the number of pages, in each layout, and as spread minus packed.
+"""The curves of a survey: what an access costs by the number of pages, in each layout, and as
+spread minus packed.
 
-Costs are in core cycles, ns per access times the core clock that each process measured beside its region: so a change of
-frequency between two processes is no step. Where an engine has no clock they are in ns.
+Costs are in core cycles, ns per access times the core clock that each process measured beside its
+region: so a change of frequency between two processes is no step. Where an engine has no clock they
+are in ns.
 """
 
 from __future__ import annotations
@@ -36,11 +38,15 @@ def stride_of(frame: pd.DataFrame) -> int:
     return base_stride(row["pages"], int(row["stride_bytes"] // row["stride_pages"]))
 
 
-def curve(frame: pd.DataFrame, layout: str, order: str = "cycle", stride_pages: int = 1) -> pd.DataFrame:
-    """One row a number of pages, ascending: lines, cost (median over processes), low, high, coverage, n, least.
+def curve(
+    frame: pd.DataFrame, layout: str, order: str = "cycle", stride_pages: int = 1
+) -> pd.DataFrame:
+    """One row a number of pages, ascending: lines, cost (median over processes), low, high,
+    coverage, n, least.
 
-    least: the least disturbed process. What disturbs a chase (an interrupt, a neighbour) only ever adds to it, so where a
-    level ends is read off the least, and what it costs off the median, which has an interval.
+    least: the least disturbed process. What disturbs a chase (an interrupt, a neighbour) only ever
+    adds to it, so where a level ends is read off the least, and what it costs off the median, which
+    has an interval.
     """
     rows = _rows(frame, layout, order, stride_pages)
     return _points(Curve.of(rows, value="cost").table.set_index("lines"), _least(rows))
@@ -53,13 +59,17 @@ def aliased(frame: pd.DataFrame, stride_pages: int = 1) -> pd.DataFrame:
 
 
 def priced(frame: pd.DataFrame, stride_pages: int = 1) -> pd.DataFrame:
-    """Spread minus packed, plus the packed chase in the smallest set: what a load costs where the caches always hit."""
+    """Spread minus packed, plus the packed chase in the smallest set: what a load costs where the
+    caches always hit."""
     spread, packed = _rows(frame, "spread", "cycle", stride_pages), _rows(frame, "packed", "cycle")
     control = Curve.of(packed, value="cost")
     price = (Curve.of(spread, value="cost") - control).table.set_index("lines")
     if price.empty:
         return pd.DataFrame(columns=COLUMNS)
-    points, floor = _points(price.assign(n=price["n_left"]), _least(spread) - _least(packed)), control.get(price.index[0]).value
+    points, floor = (
+        _points(price.assign(n=price["n_left"]), _least(spread) - _least(packed)),
+        control.get(price.index[0]).value,
+    )
     sums = ["cost", "low", "high", "least"]
     # A control dearer than its chase is noise; a logarithm still has to be taken of what is left.
     points[sums] = points[sums].clip(lower=-0.9 * floor) + floor
@@ -71,9 +81,16 @@ def steps(points: pd.DataFrame) -> list[Knee]:
     return knees(points["lines"], points["least"]) if len(points) else []
 
 
-def _rows(frame: pd.DataFrame, layout: str, order: str, stride_pages: int | None = None) -> pd.DataFrame:
+def _rows(
+    frame: pd.DataFrame, layout: str, order: str, stride_pages: int | None = None
+) -> pd.DataFrame:
     """The rows of a layout with their cost; packed lines have no stride."""
-    rows = select(frame, layout=layout, order=order, **{} if layout == "packed" else {"stride_pages": stride_pages})
+    rows = select(
+        frame,
+        layout=layout,
+        order=order,
+        **{} if layout == "packed" else {"stride_pages": stride_pages},
+    )
     return rows.assign(cost=costs(rows))
 
 

@@ -1,4 +1,5 @@
-"""The price of a walk with its page table in L2, L3 and memory: which chases show it, and what their rows say."""
+"""The price of a walk with its page table in L2, L3 and memory: which chases show it, and what
+their rows say."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ from tlb.reasons import explain
 
 TABLE_ENTRY_BYTES, LINE_BYTES = 8, 64
 REPEATS_FOR_BOUNDS = 3
-MOST_PAGES = 1 << 26  # base pages that an aliased chase spans: its visits have 32 bits, in units of a line
+MOST_PAGES = (
+    1 << 26
+)  # base pages that an aliased chase spans: its visits have 32 bits, in units of a line
 
 
 class Model(BaseModel):
@@ -30,7 +33,9 @@ class Estimate(Model):
     low: float
     high: float
     method: str
-    coverage: float = 1.0  # of the bounds, as intervals have it; 1 where they are two points of a sweep
+    coverage: float = (
+        1.0  # of the bounds, as intervals have it; 1 where they are two points of a sweep
+    )
 
     @property
     def interval(self) -> Interval:
@@ -38,7 +43,13 @@ class Estimate(Model):
 
     @classmethod
     def of(cls, interval: Interval, method: str) -> Self:
-        return cls(value=interval.value, low=interval.low, high=interval.high, method=method, coverage=interval.coverage)
+        return cls(
+            value=interval.value,
+            low=interval.low,
+            high=interval.high,
+            method=method,
+            coverage=interval.coverage,
+        )
 
 
 class Walk(Model):
@@ -52,16 +63,23 @@ class Walk(Model):
     reason: str | None = None
 
 
-def walk_points(entries: float, stride: int, cache_bytes: Mapping[int, int]) -> list[tuple[Literal["L2", "L3", "memory"], int, int]]:
-    """(where, pages, stride) of the chases whose page-table lines fit the named cache and not the one before.
+def walk_points(
+    entries: float, stride: int, cache_bytes: Mapping[int, int]
+) -> list[tuple[Literal["L2", "L3", "memory"], int, int]]:
+    """(where, pages, stride) of the chases whose page-table lines fit the named cache and not the
+    one before.
 
-    At a stride of eight pages each page has a line of entries of its own. At least five times the entries, so that nearly
-    every access walks, under random replacement too. A place that no such chase has (a cache too small) is left out.
+    At a stride of eight pages each page has a line of entries of its own. At least five times the
+    entries, so that nearly every access walks, under random replacement too. A place that no such
+    chase has (a cache too small) is left out.
     """
     sizes = [size for _, size in sorted(cache_bytes.items())]
     least = 5 * entries
     points = []
-    if len(sizes) > 1 and sizes[0] < (n := 2 ** int(np.ceil(np.log2(least)))) * TABLE_ENTRY_BYTES <= sizes[1] / 2:
+    if (
+        len(sizes) > 1
+        and sizes[0] < (n := 2 ** int(np.ceil(np.log2(least)))) * TABLE_ENTRY_BYTES <= sizes[1] / 2
+    ):
         points.append(("L2", n, stride))
     if len(sizes) > 2:
         n = round(float(np.sqrt(sizes[1] * sizes[2])) / LINE_BYTES)
@@ -73,7 +91,13 @@ def walk_points(entries: float, stride: int, cache_bytes: Mapping[int, int]) -> 
     return points
 
 
-def walks(frame: pd.DataFrame, tread: pd.Series, entries: float, stride: int, cache_bytes: Mapping[int, int]) -> list[Walk]:
+def walks(
+    frame: pd.DataFrame,
+    tread: pd.Series,
+    entries: float,
+    stride: int,
+    cache_bytes: Mapping[int, int],
+) -> list[Walk]:
     """What aliased chases far beyond the last level's entries cost over its tread.
 
     tread: the costs of the chases that hit in the last level, maybe none.
@@ -87,18 +111,36 @@ def walks(frame: pd.DataFrame, tread: pd.Series, entries: float, stride: int, ca
         elif rows.empty or tread.empty:
             reason = explain("too-few-points", "this chase was left out")
         else:
-            cost = Estimate.of(_between_processes_or_batches(rows) - median_interval(tread),
-                               f"median of {len(rows)} processes, less the plateau before")
-        places.append(Walk(table_in=where, pages=lines, stride_pages=apart, cost=cost, reason=reason,
-                           table_bytes=lines * min(TABLE_ENTRY_BYTES * apart // stride, LINE_BYTES)))
+            cost = Estimate.of(
+                _between_processes_or_batches(rows) - median_interval(tread),
+                f"median of {len(rows)} processes, less the plateau before",
+            )
+        places.append(
+            Walk(
+                table_in=where,
+                pages=lines,
+                stride_pages=apart,
+                cost=cost,
+                reason=reason,
+                table_bytes=lines * min(TABLE_ENTRY_BYTES * apart // stride, LINE_BYTES),
+            )
+        )
     return places
 
 
 def _between_processes_or_batches(rows: pd.DataFrame) -> Interval:
-    """Fewer than three processes have no interval worth the name: then the bounds are those of all their batches."""
+    """Fewer than three processes have no interval worth the name: then the bounds are those of all
+    their batches."""
     cost = costs(rows)
     if len(rows) >= REPEATS_FOR_BOUNDS:
         return median_interval(cost)
     scale = cost / rows["ns_per_access"]
-    batches = np.concatenate([np.asarray(ns) * k for ns, k in zip(rows["batch_ns_per_access"], scale, strict=True)])
-    return Interval(float(cost.median()), float(min(batches.min(), cost.min())), float(max(batches.max(), cost.max())), 0.0)
+    batches = np.concatenate(
+        [np.asarray(ns) * k for ns, k in zip(rows["batch_ns_per_access"], scale, strict=True)]
+    )
+    return Interval(
+        float(cost.median()),
+        float(min(batches.min(), cost.min())),
+        float(max(batches.max(), cost.max())),
+        0.0,
+    )

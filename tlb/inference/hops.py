@@ -1,4 +1,5 @@
-"""Times of single hops, from a kernel's histogram of clock readings: distributions, quantiles, shares."""
+"""Times of single hops, from a kernel's histogram of clock readings: distributions, quantiles,
+shares."""
 
 from __future__ import annotations
 
@@ -11,21 +12,31 @@ from scipy.signal import find_peaks
 
 from tlb.reasons import Unavailable
 
-SINGLE_TICKS = 256  # kernels/hops.h: up to so many ticks a bin each, then half as many bins an octave
+SINGLE_TICKS = (
+    256  # kernels/hops.h: up to so many ticks a bin each, then half as many bins an octave
+)
 PROMINENT = 0.08  # of the highest mode: less is a ripple of the steps of the clock
 MODE_POINTS = 400  # points at which a density is looked at
-LEAST_GRAIN_NS, MOST_GRAIN_NS, GRAIN_STEP_NS = 4.0, 20.0, 0.1  # looked for: a finer step loses nothing, and no counter is slower
+LEAST_GRAIN_NS, MOST_GRAIN_NS, GRAIN_STEP_NS = (
+    4.0,
+    20.0,
+    0.1,
+)  # looked for: a finer step loses nothing, and no counter is slower
 COMBED = 0.5
 
 
 def grain_ns(ns: np.ndarray, hops: np.ndarray) -> float:
-    """The step in which readings come, where it shows: the longest period whose multiples they stand near; else 0. ns: ascending.
+    """The step in which readings come, where it shows: the longest period whose multiples they
+    stand near; else 0. ns: ascending.
 
-    What a clock says that it advances by at once is not always what its readings come in: on Zen 3 two readings differ by one tick of
-    0.44 ns now and then, and nearly all of a histogram's readings stand 10 ns apart. Near: the readings as unit vectors, turned once
-    round a period, add up to COMBED of their number (Rayleigh's statistic of a direction).
+    What a clock says that it advances by at once is not always what its readings come in: on Zen 3
+    two readings differ by one tick of 0.44 ns now and then, and nearly all of a histogram's
+    readings stand 10 ns apart. Near: the readings as unit vectors, turned once round a period, add
+    up to COMBED of their number (Rayleigh's statistic of a direction).
     """
-    quarter, half, most = (ns[np.searchsorted(np.cumsum(hops), share * hops.sum())] for share in (0.25, 0.5, 0.75))
+    quarter, half, most = (
+        ns[np.searchsorted(np.cumsum(hops), share * hops.sum())] for share in (0.25, 0.5, 0.75)
+    )
     periods = np.arange(LEAST_GRAIN_NS, min(MOST_GRAIN_NS, (most - quarter) / 2), GRAIN_STEP_NS)
     if not len(periods):
         return 0.0
@@ -33,30 +44,41 @@ def grain_ns(ns: np.ndarray, hops: np.ndarray) -> float:
     return float(periods[turned > max(COMBED, 0.95 * turned.max())].max(initial=0.0))
 
 
-@lru_cache(1 << 12)  # a page looks at each process by its quantiles, in its distribution and among its heaps, and this is most of the time
+@lru_cache(
+    1 << 12
+)  # a page looks at each process by its quantiles, in its distribution and among its heaps, and this is most of the time
 def _grain(ns: tuple[float, ...], hops: tuple[float, ...]) -> float:
     return grain_ns(np.array(ns), np.array(hops))
 
 
 def smoothed(row: pd.Series) -> pd.DataFrame:
-    """One process's readings as times of hops: low_ns, high_ns and share, each share spread evenly between its two bounds.
+    """One process's readings as times of hops: low_ns, high_ns and share, each share spread evenly
+    between its two bounds.
 
-    A counter that advances by whole steps reads a hop of t as the step below or above t, in the proportion that makes the mean
-    right, so the readings up to k steps are as many as the hops up to (k + 1/2) steps, averaged over one step. Hence each
-    reading stands for times within half a step on both sides of it, evenly; without that, quantiles on a machine that steps by
-    10 ns are multiples of 10 ns. A bin wider than a step stands for its own width. The clock's own cost is then taken off, and
-    what a hop of almost nothing leaves below zero stays there, half a step at the most beside the clock's noise.
+    A counter that advances by whole steps reads a hop of t as the step below or above t, in the
+    proportion that makes the mean right, so the readings up to k steps are as many as the hops up
+    to (k + 1/2) steps, averaged over one step. Hence each reading stands for times within half a
+    step on both sides of it, evenly; without that, quantiles on a machine that steps by 10 ns are
+    multiples of 10 ns. A bin wider than a step stands for its own width. The clock's own cost is
+    then taken off, and what a hop of almost nothing leaves below zero stays there, half a step at
+    the most beside the clock's noise.
     """
     bins = np.array([tuple(pair) for pair in row["histogram"]], dtype=float).reshape(-1, 2)
     if not len(bins):
         raise Unavailable("too-few-points", "a walk timed hop by hop has no histogram")
     ghz = float(row["tsc_ghz"])
     ticks = np.maximum(bins[:, 0] * ghz, 1)
-    width = np.where(ticks < SINGLE_TICKS - 0.5, 1.0, 2.0 ** (np.floor(np.log2(ticks + 0.5)) - np.log2(SINGLE_TICKS) + 1))
+    width = np.where(
+        ticks < SINGLE_TICKS - 0.5,
+        1.0,
+        2.0 ** (np.floor(np.log2(ticks + 0.5)) - np.log2(SINGLE_TICKS) + 1),
+    )
     middle = bins[:, 0] + (width - 1) / 2 / ghz - float(row["clock_ns"])
     step, grain = float(row["clock_step_ns"]), _grain(tuple(bins[:, 0]), tuple(bins[:, 1]))
     half = np.maximum(width / ghz, grain if grain > 2 * step else step) / 2
-    return pd.DataFrame({"low_ns": middle - half, "high_ns": middle + half, "share": bins[:, 1] / bins[:, 1].sum()})
+    return pd.DataFrame(
+        {"low_ns": middle - half, "high_ns": middle + half, "share": bins[:, 1] / bins[:, 1].sum()}
+    )
 
 
 def merged(rows: pd.DataFrame) -> pd.DataFrame:
@@ -64,11 +86,14 @@ def merged(rows: pd.DataFrame) -> pd.DataFrame:
     if rows.empty:
         raise Unavailable("too-few-points", "no walk was timed hop by hop there")
     parts = [smoothed(row) for _, row in rows.iterrows()]
-    return pd.concat([part.assign(share=part["share"] / len(parts)) for part in parts], ignore_index=True)
+    return pd.concat(
+        [part.assign(share=part["share"] / len(parts)) for part in parts], ignore_index=True
+    )
 
 
 def cumulative(spread: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """Where the cumulative distribution of a frame of `smoothed` bends, ns, and its heights there, 0 to 1."""
+    """Where the cumulative distribution of a frame of `smoothed` bends, ns, and its heights there,
+    0 to 1."""
     slope = (spread["share"] / (spread["high_ns"] - spread["low_ns"])).to_numpy()
     at = np.concatenate([spread["low_ns"], spread["high_ns"]])
     order = np.argsort(at, kind="stable")
@@ -89,9 +114,12 @@ def quantile(spread: pd.DataFrame, q: ArrayLike) -> np.ndarray:
 
 
 def modes(spread: pd.DataFrame, width_ns: float = 0.0) -> list[float]:
-    """Where a frame of `smoothed` has its modes, ns: maxima that stand out of the density over two of the clock's steps, or `width_ns`."""
+    """Where a frame of `smoothed` has its modes, ns: maxima that stand out of the density over two
+    of the clock's steps, or `width_ns`."""
     most = float(quantile(spread, 0.999))
-    width = max(2 * float((spread["high_ns"] - spread["low_ns"]).min()), most / MODE_POINTS, width_ns)
+    width = max(
+        2 * float((spread["high_ns"] - spread["low_ns"]).min()), most / MODE_POINTS, width_ns
+    )
     least = float(spread["low_ns"].min()) - width
     places = least + width / 4 * np.arange(int((most - least) / (width / 4)) + 8)
     density = below(spread, places + width / 2) - below(spread, places - width / 2)

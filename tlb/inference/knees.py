@@ -1,7 +1,8 @@
-"""Knees: where a curve of cost over pages steps up, by change points, and where along each step its parts are done.
+"""Knees: where a curve of cost over pages steps up, by change points, and where along each step its
+parts are done.
 
-A step is told from a slope and from noise before anything is said of it: a curve that is flat, or that merely rises, has
-no knee.
+A step is told from a slope and from noise before anything is said of it: a curve that is flat, or
+that merely rises, has no knee.
 """
 
 from __future__ import annotations
@@ -12,12 +13,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.ndimage import median_filter
 
-LEAST_STEP = 0.12  # of the logarithm of the cost: 7 cycles on 30 are 0.21; what is under an eighth is not a level's price
+# of the logarithm of the cost: 7 cycles on 30 are 0.21; what is under an eighth is not a level's
+# price
+LEAST_STEP = 0.12
 NOISES = 4.5  # a step is higher than so many standard errors of the medians beside it
-PENALTY = 8.0  # of a cut, in variances of the noise times log n; from 2 to 16 the synthetic curves give the same
+# of a cut, in variances of the noise times log n; from 2 to 16 the synthetic curves give the same
+PENALTY = 8.0
 WINDOW = 12  # points on each side that say how high the curve stands there
 SEGMENT = 3  # points a segment has at least: two outliers side by side are no segment
-APART = 1.5  # octaves: change points nearer to each other than that belong to one step. TLB levels are further apart
+# octaves: change points nearer to each other than that belong to one step. TLB levels are further
+# apart
+APART = 1.5
 
 
 class Knee(NamedTuple):
@@ -37,18 +43,24 @@ class Knee(NamedTuple):
 
     @property
     def is_sharp(self) -> bool:
-        """Whether the whole rise lies within 5 %, or between two neighbouring points. (Sets under LRU take 1/ways: sixteen, 6 %.)"""
-        return self.nine_tenths < self.tenth * 1.05 or (self.last_low <= self.tenth and self.nine_tenths <= self.first_high)
+        """Whether the whole rise lies within 5 %, or between two neighbouring points. (Sets under
+        LRU take 1/ways: sixteen, 6 %.)"""
+        return self.nine_tenths < self.tenth * 1.05 or (
+            self.last_low <= self.tenth and self.nine_tenths <= self.first_high
+        )
 
 
 def knees(pages: ArrayLike, cost: ArrayLike) -> list[Knee]:
-    """The upward steps of a curve, ascending by pages. pages, cost: arrays of one length, pages ascending, cost above 0.
+    """The upward steps of a curve, ascending by pages. pages, cost: arrays of one length, pages
+    ascending, cost above 0.
 
-    The cost's logarithm is smoothed by a running median of three, which takes single outliers away, and cut into segments by
-    PELT (Killick, Fearnhead and Eckley, JASA 2012; in the library ruptures, KernelCPD with a linear kernel: least squares,
-    seventy times as fast as least absolute deviations and no worse here). Change points closer than APART are one step. It
-    counts if robust lines (Theil-Sen) through the points on either side, drawn on to the step, differ by LEAST_STEP and by
-    NOISES standard errors, and if the curve does not come down again: a disturbed minute does.
+    The cost's logarithm is smoothed by a running median of three, which takes single outliers away,
+    and cut into segments by PELT (Killick, Fearnhead and Eckley, JASA 2012; in the library
+    ruptures, KernelCPD with a linear kernel: least squares, seventy times as fast as least absolute
+    deviations and no worse here). Change points closer than APART are one step. It counts if robust
+    lines (Theil-Sen) through the points on either side, drawn on to the step, differ by LEAST_STEP
+    and by NOISES standard errors, and if the curve does not come down again: a disturbed minute
+    does.
     """
     numbers = np.asarray(pages, dtype=float)
     x, y = np.log2(numbers), np.log(np.asarray(cost, dtype=float))
@@ -59,15 +71,26 @@ def knees(pages: ArrayLike, cost: ArrayLike) -> list[Knee]:
     smooth = median_filter(y, size=3, mode="nearest")
     jumps = np.diff(y)
     noise = max(1.4826 * float(np.median(np.abs(jumps - np.median(jumps)))) / np.sqrt(2), 1e-3)
-    import ruptures  # brings scipy.stats, a second of each notebook and command that draws no staircase
+    # brings scipy.stats, a second of each notebook and command that draws no staircase
+    import ruptures
 
-    cuts = ruptures.KernelCPD(kernel="linear", min_size=SEGMENT).fit(smooth.reshape(-1, 1)).predict(pen=PENALTY * noise**2 * np.log(x.size))
+    cuts = (
+        ruptures.KernelCPD(kernel="linear", min_size=SEGMENT)
+        .fit(smooth.reshape(-1, 1))
+        .predict(pen=PENALTY * noise**2 * np.log(x.size))
+    )
     steps = _steps(x, cuts[:-1])
     found = []
     for k, (first, last) in enumerate(steps):
         start = steps[k - 1][1] if k else 0
         end = steps[k + 1][0] if k + 1 < len(steps) else x.size
-        if knee := _knee(numbers, smooth, noise, slice(max(start, first - WINDOW), first), slice(last, min(end, last + WINDOW))):
+        if knee := _knee(
+            numbers,
+            smooth,
+            noise,
+            slice(max(start, first - WINDOW), first),
+            slice(last, min(end, last + WINDOW)),
+        ):
             found.append(knee)
     return found
 
@@ -83,13 +106,17 @@ def _steps(x: np.ndarray, cuts: list[int]) -> list[tuple[int, int]]:
     return steps
 
 
-def _knee(numbers: np.ndarray, smooth: np.ndarray, noise: float, left: slice, right: slice) -> Knee | None:
+def _knee(
+    numbers: np.ndarray, smooth: np.ndarray, noise: float, left: slice, right: slice
+) -> Knee | None:
     x = np.log2(numbers)
     before_n, after_n = left.stop - left.start, right.stop - right.start
     if min(before_n, after_n) < SEGMENT:
         return None
     middle = (x[left.stop - 1] + x[right.start]) / 2
-    (low, low_error), (high, high_error) = (_drawn_to(x[side], smooth[side], middle) for side in (left, right))
+    (low, low_error), (high, high_error) = (
+        _drawn_to(x[side], smooth[side], middle) for side in (left, right)
+    )
     error = noise * float(np.hypot(low_error, high_error))
     flat_low, flat_high = float(np.median(smooth[left])), float(np.median(smooth[right]))
     step = high - low
@@ -103,32 +130,44 @@ def _knee(numbers: np.ndarray, smooth: np.ndarray, noise: float, left: slice, ri
     before, after = float(np.exp(low)), float(np.exp(high))
     done = (cost - before) / (after - before)
     at = left.start + _crossing(done, 0.5)
-    return Knee(before, after, float(numbers[at]), float(numbers[at + 1]),
-                *(float(2 ** _between(log_pages, done, share)) for share in (0.1, 0.9)))
+    return Knee(
+        before,
+        after,
+        float(numbers[at]),
+        float(numbers[at + 1]),
+        *(float(2 ** _between(log_pages, done, share)) for share in (0.1, 0.9)),
+    )
 
 
 def _drawn_to(x: np.ndarray, y: np.ndarray, at: float) -> tuple[float, float]:
-    """A robust line through the points, at `at`; and its standard error there for points of standard deviation 1.
+    """A robust line through the points, at `at`; and its standard error there for points of
+    standard deviation 1.
 
-    The error is that of a least-squares line, which grows with the distance from the points' middle, times the 1.25 that
-    medians lose against means.
+    The error is that of a least-squares line, which grows with the distance from the points'
+    middle, times the 1.25 that medians lose against means.
     """
     from scipy.stats import theilslopes  # a second to import, and few need it
 
     slope, intercept, _, _ = theilslopes(y, x)
     off = x - x.mean()
-    return float(intercept + slope * at), 1.25 * float(np.sqrt(1 / x.size + (at - x.mean()) ** 2 / (off @ off)))
+    return float(intercept + slope * at), 1.25 * float(
+        np.sqrt(1 / x.size + (at - x.mean()) ** 2 / (off @ off))
+    )
 
 
 def _crossing(done: np.ndarray, share: float) -> int:
-    """The index of the point before the crossing that leaves fewest points on the wrong side: outliers cross too."""
+    """The index of the point before the crossing that leaves fewest points on the wrong side:
+    outliers cross too."""
     above = done >= share
-    wrong = np.concatenate([[0], np.cumsum(above)]) + np.concatenate([np.cumsum(~above[::-1])[::-1], [0]])
+    wrong = np.concatenate([[0], np.cumsum(above)]) + np.concatenate(
+        [np.cumsum(~above[::-1])[::-1], [0]]
+    )
     return int(np.clip(np.argmin(wrong), 1, done.size - 1)) - 1
 
 
 def _between(log_pages: np.ndarray, done: np.ndarray, share: float) -> float:
-    """Interpolated between the two points beside the crossing; the nearer one where the noise leaves no slope."""
+    """Interpolated between the two points beside the crossing; the nearer one where the noise
+    leaves no slope."""
     i = _crossing(done, share)
     rise = done[i + 1] - done[i]
     part = (share - done[i]) / rise if rise > 0 else 0.5

@@ -1,6 +1,8 @@
-"""What a TLB should cost: misses by order of access, a price over two levels, and its fit to a curve.
+"""What a TLB should cost: misses by order of access, a price over two levels, and its fit to a
+curve.
 
-Lines lie one to a page, so `lines` counts pages, and a TLB of C entries reaches C lines. All replacement is LRU, warm.
+Lines lie one to a page, so `lines` counts pages, and a TLB of C entries reaches C lines. All
+replacement is LRU, warm.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ from tlb.inference.intervals import Interval
 from tlb.reasons import Unavailable
 from tlb.units import rounded
 
-# Capacities tried as a start of a fit with free knees: between every two neighbours of so many quantiles of
-# the grid.
+# Capacities tried as a start of a fit with free knees: between every two neighbours of so many
+# quantiles of the grid.
 _START_KNEES = 12
 _SPARE_POINTS = 2  # beyond as many points as parameters: fewer leave the intervals without meaning
 STEP_POINTS = 6  # two heights and the shape between them
@@ -32,9 +34,10 @@ TEXTBOOK = "fully associative, LRU"
 def miss_probability_random(lines: ArrayLike, entries: float) -> np.ndarray:
     """max(0, 1 - C/M): independent uniform draws from M lines, C entries.
 
-    The C entries hold C distinct lines, chosen by past draws. The next draw is independent of these and uniform, so it is one
-    of them with probability C/M (the independent reference model: King, Analysis of Paging Algorithms, IBM RC 3288, 1971).
-    Which line is replaced does not matter then; LRU is one way.
+    The C entries hold C distinct lines, chosen by past draws. The next draw is independent of these
+    and uniform, so it is one of them with probability C/M (the independent reference model: King,
+    Analysis of Paging Algorithms, IBM RC 3288, 1971). Which line is replaced does not matter then;
+    LRU is one way.
     """
     m = _lines(lines)
     return np.maximum(0.0, 1 - entries / m)
@@ -43,43 +46,54 @@ def miss_probability_random(lines: ArrayLike, entries: float) -> np.ndarray:
 def miss_probability_cycle(lines: ArrayLike, entries: float) -> np.ndarray:
     """0 up to C lines, 1 beyond: one cycle through M lines, in any fixed order, again and again.
 
-    Between two visits of a line lie all the M - 1 others, so each visit has stack distance M, and LRU with C entries hits
-    exactly where M <= C (Mattson et al., IBM Systems Journal 9, 1970).
+    Between two visits of a line lie all the M - 1 others, so each visit has stack distance M, and
+    LRU with C entries hits exactly where M <= C (Mattson et al., IBM Systems Journal 9, 1970).
     """
     return (_lines(lines) > entries).astype(float)
 
 
 def miss_probability_cycle_random_replacement(lines: ArrayLike, entries: float) -> np.ndarray:
-    """A cycle through M lines over C entries of which a miss replaces any: x = 1 - exp(-x M/C), 0 up to C.
+    """A cycle through M lines over C entries of which a miss replaces any: x = 1 - exp(-x M/C), 0
+    up to C.
 
-    Between two visits of a line lie x M misses, each of which evicts it with probability 1/C, so it is still there with
-    probability (1 - 1/C)^(x M), about exp(-x M/C), and misses with x. Past C the root is x = 1 + W0(-r exp(-r))/r, r = M/C,
-    W0 Lambert's function: half of the step is done at r = 2 ln 2 = 1.39.
+    Between two visits of a line lie x M misses, each of which evicts it with probability 1/C, so it
+    is still there with probability (1 - 1/C)^(x M), about exp(-x M/C), and misses with x. Past C
+    the root is x = 1 + W0(-r exp(-r))/r, r = M/C, W0 Lambert's function: half of the step is done
+    at r = 2 ln 2 = 1.39.
     """
     return _lost_between_visits(_lines(lines) / entries)
 
 
 def _lost_between_visits(r: np.ndarray) -> np.ndarray:
     """The root x > 0 of x = 1 - exp(-r x); 0 where there is none (r <= 1)."""
-    past = np.maximum(r, 1 + 1e-6)  # lambertw is undefined a rounding error beyond its branch point, r = 1
+    past = np.maximum(
+        r, 1 + 1e-6
+    )  # lambertw is undefined a rounding error beyond its branch point, r = 1
     return np.where(r > 1, 1 + lambertw(-past * np.exp(-past)).real / past, 0.0)
 
 
 def hashed_random_replacement(lines: ArrayLike, sets: int, ways: int) -> np.ndarray:
-    """The same for sets x ways entries with each page in a set at random: the mean over k pages in a page's set.
+    """The same for sets x ways entries with each page in a set at random: the mean over k pages in
+    a page's set.
 
-    In a set of k pages, x = 1 - (1 - 1/ways)^(x k) past `ways`; the set of a page has 1 + Binomial(M - 1, 1/sets).
+    In a set of k pages, x = 1 - (1 - 1/ways)^(x k) past `ways`; the set of a page has 1 +
+    Binomial(M - 1, 1/sets).
     """
     from scipy.stats import binom  # a second to import, and few pages draw a TLB with sets
 
     m = _lines(lines).ravel()
     k = np.arange(1, int(m.max() / sets * 3) + 20 * ways)
-    missed = np.where(k > ways, _lost_between_visits(-np.log1p(-1 / ways) * k) if ways > 1 else 1.0, 0.0)
-    return np.array([binom.pmf(k - 1, one - 1, 1 / sets) @ missed for one in m]).reshape(np.shape(lines))
+    missed = np.where(
+        k > ways, _lost_between_visits(-np.log1p(-1 / ways) * k) if ways > 1 else 1.0, 0.0
+    )
+    return np.array([binom.pmf(k - 1, one - 1, 1 / sets) @ missed for one in m]).reshape(
+        np.shape(lines)
+    )
 
 
 class StepFit(NamedTuple):
-    """One kind of TLB beside a measured step: the heights before and after, and what it leaves unexplained, in the unit of the step."""
+    """One kind of TLB beside a measured step: the heights before and after, and what it leaves
+    unexplained, in the unit of the step."""
 
     kind: str
     before: float
@@ -88,12 +102,16 @@ class StepFit(NamedTuple):
 
     def predict(self, lines: ArrayLike, entries: int, ways: int | None) -> np.ndarray:
         """Return the fitted heights."""
-        return self.before + (self.after - self.before) * share_missed(self.kind, lines, entries, ways)
+        return self.before + (self.after - self.before) * share_missed(
+            self.kind, lines, entries, ways
+        )
 
 
 _KINDS: dict[str, Callable[..., np.ndarray]] = {
     TEXTBOOK: lambda m, c, w: miss_probability_cycle(m, c),
-    "fully associative, random replacement": lambda m, c, w: miss_probability_cycle_random_replacement(m, c),
+    "fully associative, random replacement": lambda m, c, w: (
+        miss_probability_cycle_random_replacement(m, c)
+    ),
     "hashed sets, LRU": lambda m, c, w: hashed_lru(m, c // w, w, "cycle"),
     "hashed sets, random replacement": lambda m, c, w: hashed_random_replacement(m, c // w, w),
 }
@@ -105,12 +123,20 @@ def share_missed(kind: str, lines: ArrayLike, entries: int, ways: int | None) ->
     return np.where(share < _NO_MISSES, 0.0, share)
 
 
-def fit_step(lines: ArrayLike, heights: ArrayLike, entries: int, ways: int | None = None, *, is_share: bool = False) -> list[StepFit]:
+def fit_step(
+    lines: ArrayLike,
+    heights: ArrayLike,
+    entries: int,
+    ways: int | None = None,
+    *,
+    is_share: bool = False,
+) -> list[StepFit]:
     """Return each kind of TLB of `entries` beside a cyclic chase's step, the best first.
 
-    heights: the price, whose heights before and after the step are fitted; or, with `is_share`, walks per access as counted, which go from
-    0 to 1 and leave nothing to fit. Capacity and ways are given. Kinds with sets are left out where the ways are not known (None or 0) or
-    do not divide the entries. Raises Unavailable("too-few-points") below STEP_POINTS points.
+    heights: the price, whose heights before and after the step are fitted; or, with `is_share`,
+    walks per access as counted, which go from 0 to 1 and leave nothing to fit. Capacity and ways
+    are given. Kinds with sets are left out where the ways are not known (None or 0) or do not
+    divide the entries. Raises Unavailable("too-few-points") below STEP_POINTS points.
     """
     x, y = _usable(lines, heights)
     if x.size < STEP_POINTS:
@@ -120,27 +146,37 @@ def fit_step(lines: ArrayLike, heights: ArrayLike, entries: int, ways: int | Non
         if kind.startswith("hashed") and (not ways or entries % ways):
             continue
         share = share_missed(kind, x, entries, ways)
-        before, after = (0.0, 1.0) if is_share else map(rounded, nnls(np.stack([1 - share, share], axis=1), y)[0])
+        before, after = (
+            (0.0, 1.0)
+            if is_share
+            else map(rounded, nnls(np.stack([1 - share, share], axis=1), y)[0])
+        )
         residual = y - before - (after - before) * share
         fits.append(StepFit(kind, before, after, rounded(np.sqrt(np.mean(residual**2)))))
     return sorted(fits, key=lambda fit: fit.residual)
 
 
 def hashed_lru(lines: ArrayLike, sets: int, ways: int, order: str) -> np.ndarray:
-    """Misses of a TLB of sets x ways entries over M pages, each in a set at random; order is "cycle" or "random".
+    """Misses of a TLB of sets x ways entries over M pages, each in a set at random; order is
+    "cycle" or "random".
 
-    A set with k of the M pages sees their subsequence, which is again a cycle or again uniform draws: of its visits miss [k >
-    ways], or max(0, 1 - ways/k). Over all visits: E[k miss(k)] sets / M. k is Binomial(M, 1/sets), and with E[k f(k)] = M/sets
-    E[f(1 + k')], k' Binomial(M - 1, 1/sets), the step becomes a smear that starts well below the capacity (Smith, IEEE Trans.
-    Software Engineering 4, 1978; Hill & Smith, IEEE Trans. Computers 38, 1989). Expectation over placements.
+    A set with k of the M pages sees their subsequence, which is again a cycle or again uniform
+    draws: of its visits miss [k > ways], or max(0, 1 - ways/k). Over all visits: E[k miss(k)] sets
+    / M. k is Binomial(M, 1/sets), and with E[k f(k)] = M/sets E[f(1 + k')], k' Binomial(M - 1,
+    1/sets), the step becomes a smear that starts well below the capacity (Smith, IEEE Trans.
+    Software Engineering 4, 1978; Hill & Smith, IEEE Trans. Computers 38, 1989). Expectation over
+    placements.
 
-    With the set chosen by the page's number modulo the sets there is no smear: contiguous pages step within 1/ways in a cycle,
-    and drawn at random miss exactly as a fully associative TLB does. So neither shows the associativity.
+    With the set chosen by the page's number modulo the sets there is no smear: contiguous pages
+    step within 1/ways in a cycle, and drawn at random miss exactly as a fully associative TLB does.
+    So neither shows the associativity.
     """
     from scipy.stats import binom  # a second to import, and few pages draw a TLB with sets
 
     m = _lines(lines)
-    over = binom.sf(ways - 1, m - 1, 1 / sets)  # share of visits to pages in a set with more than `ways`
+    over = binom.sf(
+        ways - 1, m - 1, 1 / sets
+    )  # share of visits to pages in a set with more than `ways`
     if order == "random":
         return np.maximum(0.0, over - ways * sets / m * binom.sf(ways, m, 1 / sets))
     if order != "cycle":
@@ -148,21 +184,32 @@ def hashed_lru(lines: ArrayLike, sets: int, ways: int, order: str) -> np.ndarray
     return over
 
 
-def two_level_cost(lines: ArrayLike, l1_entries: float, l2_entries: float, hit: float, l2_hit: float, walk: float) -> np.ndarray:
-    """Mean cost of a random draw in the unit of the costs: hit + P(L1 misses) l2_hit + P(both miss) walk.
+def two_level_cost(
+    lines: ArrayLike, l1_entries: float, l2_entries: float, hit: float, l2_hit: float, walk: float
+) -> np.ndarray:
+    """Mean cost of a random draw in the unit of the costs: hit + P(L1 misses) l2_hit + P(both miss)
+    walk.
 
-    `l2_hit` is what missing the first level adds, `walk` what missing the second adds to that. The second level is at least as
-    large as the first and takes in what passes through it, so its misses are those of `l2_entries` alone; the first may hold
-    lines that the second has dropped, at most a fraction l1_entries / lines.
+    `l2_hit` is what missing the first level adds, `walk` what missing the second adds to that. The
+    second level is at least as large as the first and takes in what passes through it, so its
+    misses are those of `l2_entries` alone; the first may hold lines that the second has dropped, at
+    most a fraction l1_entries / lines.
     """
     if l2_entries < l1_entries:
-        raise ValueError(f"the second level ({l2_entries} entries) is smaller than the first ({l1_entries})")
-    return hit + miss_probability_random(lines, l1_entries) * l2_hit + miss_probability_random(lines, l2_entries) * walk
+        raise ValueError(
+            f"the second level ({l2_entries} entries) is smaller than the first ({l1_entries})"
+        )
+    return (
+        hit
+        + miss_probability_random(lines, l1_entries) * l2_hit
+        + miss_probability_random(lines, l2_entries) * walk
+    )
 
 
 @dataclass(frozen=True)
 class RandomFit:
-    """price = stlb_cost_ns max(0, 1 - C1/M) + walk_ns max(0, 1 - C2/M), fitted. A given knee has no width."""
+    """price = stlb_cost_ns max(0, 1 - C1/M) + walk_ns max(0, 1 - C2/M), fitted. A given knee has no
+    width."""
 
     stlb_cost_ns: Interval
     walk_ns: Interval
@@ -172,24 +219,35 @@ class RandomFit:
     def predict(self, lines: ArrayLike) -> np.ndarray:
         """The fitted price in ns at each number of lines."""
         knees, costs = (self.l1_entries, self.l2_entries), (self.stlb_cost_ns, self.walk_ns)
-        return two_level_cost(lines, *(knee.value for knee in knees), 0.0, *(cost.value for cost in costs))
+        return two_level_cost(
+            lines, *(knee.value for knee in knees), 0.0, *(cost.value for cost in costs)
+        )
 
 
-def fit_random_curve(lines: ArrayLike, price_ns: ArrayLike, l1_entries: float | None = None, l2_entries: float | None = None,
-                     confidence: float = 0.95) -> RandomFit:
-    """Least squares of the two-level price of random draws; a knee that is not given is a parameter.
+def fit_random_curve(
+    lines: ArrayLike,
+    price_ns: ArrayLike,
+    l1_entries: float | None = None,
+    l2_entries: float | None = None,
+    confidence: float = 0.95,
+) -> RandomFit:
+    """Least squares of the two-level price of random draws; a knee that is not given is a
+    parameter.
 
-    lines, price_ns: arrays of one length, a point each (spread minus packed). The bounds are Student's, from the Jacobian at the
-    best fit, and infinite for what the points say nothing of; those of a free knee are of its logarithm, and assume that points
-    lie on both sides of it (in simulation they hold the truth in 91 to 96 % of fits for a nominal 95). The walk is one price
-    here: leave out points where the page table itself has left the caches. Unavailable("too-few-points") with fewer than two
-    points more than parameters.
+    lines, price_ns: arrays of one length, a point each (spread minus packed). The bounds are
+    Student's, from the Jacobian at the best fit, and infinite for what the points say nothing of;
+    those of a free knee are of its logarithm, and assume that points lie on both sides of it (in
+    simulation they hold the truth in 91 to 96 % of fits for a nominal 95). The walk is one price
+    here: leave out points where the page table itself has left the caches.
+    Unavailable("too-few-points") with fewer than two points more than parameters.
     """
     x, y = _usable(lines, price_ns)
     given = (l1_entries, l2_entries)
     free = [i for i, entries in enumerate(given) if entries is None]
     if np.unique(x).size < (needed := 2 + len(free) + _SPARE_POINTS):
-        raise Unavailable("too-few-points", f"this fit takes {needed} points, not {np.unique(x).size}")
+        raise Unavailable(
+            "too-few-points", f"this fit takes {needed} points, not {np.unique(x).size}"
+        )
 
     def knees_of(logs: np.ndarray) -> list[float]:
         rest = iter(np.exp(logs))
@@ -202,21 +260,28 @@ def fit_random_curve(lines: ArrayLike, price_ns: ArrayLike, l1_entries: float | 
     low, high = np.log([max(x.min(), l1_entries or 0), min(x.max(), l2_entries or inf)])
     solved = [(*nnls(missed(start), y), start) for start in _starts(x, low, high, len(free))]
     costs, _, knees = min(solved, key=lambda start: start[1])
-    best = least_squares(lambda p: missed(p[2:]) @ p[:2] - y, [*costs, *knees], x_scale="jac",
-                         bounds=([0, 0] + [low] * len(free), [inf, inf] + [high] * len(free)))
+    best = least_squares(
+        lambda p: missed(p[2:]) @ p[:2] - y,
+        [*costs, *knees],
+        x_scale="jac",
+        bounds=([0, 0] + [low] * len(free), [inf, inf] + [high] * len(free)),
+    )
     half = _half_widths(best.jac, best.fun, confidence)
     ends = np.stack([best.x, best.x - half, best.x + half], axis=1)
     prices = [Interval(*map(rounded, row), confidence) for row in ends[:2]]
     entries = [Interval(c, c, c, 1.0) for c in knees_of(best.x[2:])]
     for i, row in zip(free, np.exp(np.clip(ends[2:], -700, 700)), strict=True):
         entries[i] = Interval(*map(rounded, row), confidence)
-    if entries[0].value > entries[1].value:  # free knees may have crossed; the first level's is the smaller
+    if (
+        entries[0].value > entries[1].value
+    ):  # free knees may have crossed; the first level's is the smaller
         entries, prices = entries[::-1], prices[::-1]
     return RandomFit(*prices, *entries)
 
 
 def _usable(lines: ArrayLike, price_ns: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Lines and prices of those points that have a price. ValueError where the two differ in length."""
+    """Lines and prices of those points that have a price. ValueError where the two differ in
+    length."""
     x, y = _lines(lines), np.asarray(price_ns, dtype=float)
     if x.shape != y.shape:
         raise ValueError(f"lines and price_ns differ in length: {x.shape}, {y.shape}")
@@ -224,17 +289,21 @@ def _usable(lines: ArrayLike, price_ns: ArrayLike) -> tuple[np.ndarray, np.ndarr
 
 
 def _starts(x: np.ndarray, low: float, high: float, free: int) -> list[np.ndarray]:
-    """Logarithms of knees to start the search from. The model is linear in the costs and bends in the knees, so of a few
-    knees the best will do. Raises Unavailable("too-few-points")."""
+    """Logarithms of knees to start the search from. The model is linear in the costs and bends in
+    the knees, so of a few knees the best will do. Raises Unavailable("too-few-points")."""
     inside = np.quantile(x, np.linspace(0, 1, _START_KNEES + 2)[1:-1])
-    starts = [np.array(knees) for knees in combinations([log for log in np.log(inside) if low < log < high], free)]
+    starts = [
+        np.array(knees)
+        for knees in combinations([log for log in np.log(inside) if low < log < high], free)
+    ]
     if not starts:
         raise Unavailable("too-few-points", "no points lie on both sides of the knee to be found")
     return starts
 
 
 def _half_widths(jacobian: np.ndarray, residuals: np.ndarray, confidence: float) -> np.ndarray:
-    """Half of each parameter's interval; infinite for those that a direction without any effect moves."""
+    """Half of each parameter's interval; infinite for those that a direction without any effect
+    moves."""
     scale = np.linalg.norm(jacobian, axis=0)
     scale[scale == 0] = 1.0
     _, size, directions = np.linalg.svd(jacobian / scale, full_matrices=False)

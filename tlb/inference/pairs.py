@@ -1,9 +1,11 @@
-"""The ratio of what was measured in pairs, each twice within a short time, with an exact interval; and when it is worth a look.
+"""The ratio of what was measured in pairs, each twice within a short time, with an exact interval;
+and when it is worth a look.
 
-The two of a pair see the same neighbours and the same clock, so their ratio is free of what drifts from pair to pair. Were there no
-difference, either might as well have been the other, so the logarithm of their ratio lies evenly about 0 whatever the distribution of
-times: that is all Wilcoxon's interval asks for, and why it needs a third fewer pairs than the sign test, whose interval is that of
-`intervals.median_interval`.
+The two of a pair see the same neighbours and the same clock, so their ratio is free of what drifts
+from pair to pair. Were there no difference, either might as well have been the other, so the
+logarithm of their ratio lies evenly about 0 whatever the distribution of times: that is all
+Wilcoxon's interval asks for, and why it needs a third fewer pairs than the sign test, whose
+interval is that of `intervals.median_interval`.
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ from tlb.inference.intervals import UNKNOWN, Interval, modes
 
 # Of five pairs all go one way by chance once in sixteen times, of six once in thirty-two.
 LEAST_PAIRS = 6
-# Looking again and again until an interval is narrow finds the narrow ones that are wrong: by looks half as many pairs apart again, at
-# this confidence, one in twenty says a difference where there is none (tests/inference/test_pairs.py).
+# Looking again and again until an interval is narrow finds the narrow ones that are wrong: by looks
+# half as many pairs apart again, at this confidence, one in twenty says a difference where there is
+# none (tests/inference/test_pairs.py).
 CONFIDENCE = 0.99
 _GROWTH = 1.5
 
@@ -32,17 +35,25 @@ def is_look(pairs: int) -> bool:
     return look == pairs
 
 
-def paired_ratio(numerators: ArrayLike, denominators: ArrayLike, confidence: float = CONFIDENCE) -> Interval:
-    """The typical ratio of pairs of numbers above zero, with its exact interval; UNKNOWN without a pair.
+def paired_ratio(
+    numerators: ArrayLike, denominators: ArrayLike, confidence: float = CONFIDENCE
+) -> Interval:
+    """The typical ratio of pairs of numbers above zero, with its exact interval; UNKNOWN without a
+    pair.
 
-    The estimate is the median of the means of all pairs of logarithms (Hodges & Lehmann, Ann. Math. Stat. 34, 1963), the bounds are those
-    of Wilcoxon's signed ranks (Hollander & Wolfe, Nonparametric Statistical Methods, 1999, section 3.4). The coverage is as asked, or the
-    largest that so few pairs allow, 1 - 2^(1-n), for pairs that are independent of each other and whose two sides differ by a factor alone:
-    where one side has a second mode that the other lacks, the median of the ratios is outside more often. ValueError for a number that
-    is not above zero, or pairs that lack one.
+    The estimate is the median of the means of all pairs of logarithms (Hodges & Lehmann, Ann. Math.
+    Stat. 34, 1963), the bounds are those of Wilcoxon's signed ranks (Hollander & Wolfe,
+    Nonparametric Statistical Methods, 1999, section 3.4). The coverage is as asked, or the largest
+    that so few pairs allow, 1 - 2^(1-n), for pairs that are independent of each other and whose two
+    sides differ by a factor alone: where one side has a second mode that the other lacks, the
+    median of the ratios is outside more often. ValueError for a number that is not above zero, or
+    pairs that lack one.
     """
     above, below = np.asarray(numerators, dtype=float), np.asarray(denominators, dtype=float)
-    if above.shape != below.shape or not ((above > 0) & (below > 0) & np.isfinite(above) & np.isfinite(below)).all():
+    if (
+        above.shape != below.shape
+        or not ((above > 0) & (below > 0) & np.isfinite(above) & np.isfinite(below)).all()
+    ):
         raise ValueError("a ratio is of pairs of numbers above zero")
     if not above.size:
         return UNKNOWN
@@ -55,12 +66,13 @@ def paired_ratio(numerators: ArrayLike, denominators: ArrayLike, confidence: flo
 
 @lru_cache(maxsize=1024)
 def _rank(n: int, confidence: float) -> tuple[int, float]:
-    """The largest r for which the r-th smallest and the r-th largest of the means enclose the truth as often as asked, or 1; and how often
-    they do: 1 - 2 P(T < r), T the sum of those of the ranks 1 to n that a coin picks."""
+    """The largest r for which the r-th smallest and the r-th largest of the means enclose the truth
+    as often as asked, or 1; and how often they do: 1 - 2 P(T < r), T the sum of those of the ranks
+    1 to n that a coin picks."""
     ways = np.ones(1)
     for rank in range(1, n + 1):  # the distribution of T, a rank at a time
         longer = np.zeros(ways.size + rank)
-        longer[:ways.size] += ways / 2
+        longer[: ways.size] += ways / 2
         longer[rank:] += ways / 2
         ways = longer
     below = np.cumsum(ways)

@@ -1,4 +1,5 @@
-"""How often a rule that decides by intervals is wrong, and how often it decides: on synthetic processes."""
+"""How often a rule that decides by intervals is wrong, and how often it decides: on synthetic
+processes."""
 
 from __future__ import annotations
 
@@ -10,7 +11,9 @@ from numpy.typing import ArrayLike
 
 from tlb.inference.intervals import Interval, median_interval
 
-Processes = Callable[[np.random.Generator, int], np.ndarray]  # so many processes of a point whose median is 1
+Processes = Callable[
+    [np.random.Generator, int], np.ndarray
+]  # so many processes of a point whose median is 1
 
 
 class Rates(NamedTuple):
@@ -27,12 +30,21 @@ def made_up(noise: float) -> Processes:
 
 def ratio(processes: Processes, true: float) -> Callable[[np.random.Generator, int], Interval]:
     """Measures the ratio of two points, n processes each, which truly is `true`."""
-    return lambda random, n: median_interval(true * processes(random, n)) / median_interval(processes(random, n))
+    return lambda random, n: (
+        median_interval(true * processes(random, n)) / median_interval(processes(random, n))
+    )
 
 
-def rates(measure: Callable[[np.random.Generator, int], ArrayLike], decide: Callable[..., bool | None], truth: bool | None, n: int,
-          trials: int = 2000, seed: int = 1) -> Rates:
-    """The rule's rates over so many trials. truth: what would be right; None where either would be wrong, on the line itself."""
+def rates(
+    measure: Callable[[np.random.Generator, int], ArrayLike],
+    decide: Callable[..., bool | None],
+    truth: bool | None,
+    n: int,
+    trials: int = 2000,
+    seed: int = 1,
+) -> Rates:
+    """The rule's rates over so many trials. truth: what would be right; None where either would be
+    wrong, on the line itself."""
     random = np.random.default_rng(seed)
     answers = [decide(measure(random, n)) for _ in range(trials)]
     decided = [answer for answer in answers if answer is not None]

@@ -1,9 +1,12 @@
-"""What a TLB replaces: the share of misses that each of six policies would have on a sequence, beside the one that was measured.
+"""What a TLB replaces: the share of misses that each of six policies would have on a sequence,
+beside the one that was measured.
 
-Uniform draws tell nothing of it, for any policy holds C of M pages (misses.miss_probability_random): so they give the price of a miss,
-whatever is replaced. With that price two kinds of sequence do tell. A cycle longer than the TLB is all misses under LRU, tree-PLRU, NRU and
-FIFO, 1 - exp(-x M/C) under random replacement, and less under SRRIP, which keeps what it has. Draws of which half go to a few hot pages
-miss less where a policy knows what was used: more under FIFO and random replacement than under the others.
+Uniform draws tell nothing of it, for any policy holds C of M pages
+(misses.miss_probability_random): so they give the price of a miss, whatever is replaced. With that
+price two kinds of sequence do tell. A cycle longer than the TLB is all misses under LRU, tree-PLRU,
+NRU and FIFO, 1 - exp(-x M/C) under random replacement, and less under SRRIP, which keeps what it
+has. Draws of which half go to a few hot pages miss less where a policy knows what was used: more
+under FIFO and random replacement than under the others.
 """
 
 from __future__ import annotations
@@ -18,8 +21,17 @@ import numpy as np
 from tlb.inference.intervals import Interval
 
 POLICIES = ("lru", "tree-plru", "nru", "srrip", "random", "fifo")
-WORDS = {"lru": "LRU", "tree-plru": "tree-PLRU", "nru": "NRU", "srrip": "SRRIP", "random": "random replacement", "fifo": "FIFO"}
-WALKS = 0.015  # of a share of misses: as far as walks of one sequence may be dearer than of another, and a simulation off
+WORDS = {
+    "lru": "LRU",
+    "tree-plru": "tree-PLRU",
+    "nru": "NRU",
+    "srrip": "SRRIP",
+    "random": "random replacement",
+    "fifo": "FIFO",
+}
+# of a share of misses: as far as walks of one sequence may be dearer than of another, and a
+# simulation off
+WALKS = 0.015
 ODDS = 3.0  # of the logarithm of a likelihood: twenty to one
 FITS = 3.0  # errors that the worst sequence of a policy that fits is away, at most
 VISITS = 120_000  # simulated of each sequence, half of them to warm: a share of misses within 0.3 %
@@ -33,8 +45,9 @@ class Visits(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """A policy beside what was measured. misses: of each sequence, its share; away: the worst sequence's distance, in errors; support: the
-    logarithm of the likelihood, 0 for a policy that meets each sequence."""
+    """A policy beside what was measured. misses: of each sequence, its share; away: the worst
+    sequence's distance, in errors; support: the logarithm of the likelihood, 0 for a policy that
+    meets each sequence."""
 
     name: str
     misses: tuple[float, ...]
@@ -42,25 +55,39 @@ class Policy(NamedTuple):
     support: float
 
 
-
 def fitting(policies: Sequence[Policy]) -> list[Policy]:
-    """Of policies as `judge` gives them those that fit: no sequence is far away, and the best is not much better supported."""
-    return [policy for policy in policies if policy.away <= FITS and policy.support >= policies[0].support - ODDS]
+    """Of policies as `judge` gives them those that fit: no sequence is far away, and the best is
+    not much better supported."""
+    return [
+        policy
+        for policy in policies
+        if policy.away <= FITS and policy.support >= policies[0].support - ODDS
+    ]
 
 
-def share_missed(policy: str, entries: tuple[int, int], ways: int, sequence: Visits) -> float | None:
-    """The share of a sequence's visits that miss the last of two levels; None where no TLB of so many ways can have the policy.
+def share_missed(
+    policy: str, entries: tuple[int, int], ways: int, sequence: Visits
+) -> float | None:
+    """The share of a sequence's visits that miss the last of two levels; None where no TLB of so
+    many ways can have the policy.
 
-    entries: of both levels, (0, n) for the first alone. The level before it is LRU, in one set; pages are in sets as if drawn."""
+    entries: of both levels, (0, n) for the first alone. The level before it is LRU, in one set;
+    pages are in sets as if drawn."""
     return _share_missed(policy, entries, ways, sequence)
 
 
 @cache
-def _share_missed(policy: str, entries: tuple[int, int], ways: int, sequence: Visits) -> float | None:
-    from tlb.inference import simulator  # its loop is in numba, 60 MB that whoever measures has no use for
+def _share_missed(
+    policy: str, entries: tuple[int, int], ways: int, sequence: Visits
+) -> float | None:
+    from tlb.inference import (
+        simulator,
+    )  # its loop is in numba, 60 MB that whoever measures has no use for
 
     try:
-        last = simulator.SimulatedTlb(level=2, entries=entries[1], ways=ways, replacement=policy, placement="hashed")
+        last = simulator.SimulatedTlb(
+            level=2, entries=entries[1], ways=ways, replacement=policy, placement="hashed"
+        )
         first = (simulator.SimulatedTlb(level=1, entries=entries[0]),) if entries[0] else ()
     except ValueError:
         return None
@@ -71,17 +98,28 @@ def _share_missed(policy: str, entries: tuple[int, int], ways: int, sequence: Vi
     else:
         stream = np.resize(draw.permutation(sequence.pages), max(VISITS, 4 * sequence.pages))
     warm = len(stream) // 2
-    return simulator.simulate(machine, stream, unit_bytes=1 << simulator.OFFSET_BITS, warm=warm).walks / (len(stream) - warm)
+    return simulator.simulate(
+        machine, stream, unit_bytes=1 << simulator.OFFSET_BITS, warm=warm
+    ).walks / (len(stream) - warm)
 
 
-def judge(measured: Mapping[Visits, Interval], entries: tuple[int, int], ways: int, policies: Sequence[str] = POLICIES) -> list[Policy]:
-    """Each policy that such a TLB can have, the best supported first. measured: the share of misses of each sequence."""
+def judge(
+    measured: Mapping[Visits, Interval],
+    entries: tuple[int, int],
+    ways: int,
+    policies: Sequence[str] = POLICIES,
+) -> list[Policy]:
+    """Each policy that such a TLB can have, the best supported first. measured: the share of misses
+    of each sequence."""
     found = []
     for policy in policies:
         shares = [share_missed(policy, entries, ways, sequence) for sequence in measured]
         if None in shares:
             continue
         errors = [hypot((share.high - share.low) / 4, WALKS) for share in measured.values()]
-        away = [abs(share.value - said) / error for share, said, error in zip(measured.values(), shares, errors, strict=True)]
+        away = [
+            abs(share.value - said) / error
+            for share, said, error in zip(measured.values(), shares, errors, strict=True)
+        ]
         found.append(Policy(policy, tuple(shares), max(away), -sum(one**2 for one in away) / 2))
     return sorted(found, key=lambda policy: -policy.support)

@@ -1,12 +1,15 @@
-"""Where a load and the reads of its page walk are found: misses of TLBs and caches by distance of reuse, in closed form.
+"""Where a load and the reads of its page walk are found: misses of TLBs and caches by distance of
+reuse, in closed form.
 
-M pages have L lines each that are visited: L = 1 is the spread layout, L = 64 a dense array. A walk's last read goes to a
-line of the page table, which s = 8 neighbouring pages share; in a guest the host's table is a second one. Lines of data and
-of tables share the caches. What is reused after d other lines were touched is still in a cache of C lines if d < C; where
-pages lie at random over its sets of w ways, Poisson(w d/C) of them fell into the same set, and it is gone when w did: the
-regularised gamma function P(w, w d/C) (Smith, IEEE Trans. Software Engineering 4, 1978, with many sets). Random draws revisit after
-an exponential time (Che, Tung and Wang, IEEE J. Selected Areas in Communications 20, 2002: the characteristic time of an
-LRU cache), so that one class of lines misses with 1 - C/M.
+M pages have L lines each that are visited: L = 1 is the spread layout, L = 64 a dense array. A
+walk's last read goes to a line of the page table, which s = 8 neighbouring pages share; in a guest
+the host's table is a second one. Lines of data and of tables share the caches. What is reused after
+d other lines were touched is still in a cache of C lines if d < C; where pages lie at random over
+its sets of w ways, Poisson(w d/C) of them fell into the same set, and it is gone when w did: the
+regularised gamma function P(w, w d/C) (Smith, IEEE Trans. Software Engineering 4, 1978, with many
+sets). Random draws revisit after an exponential time (Che, Tung and Wang, IEEE J. Selected Areas in
+Communications 20, 2002: the characteristic time of an LRU cache), so that one class of lines misses
+with 1 - C/M.
 """
 
 from __future__ import annotations
@@ -24,28 +27,35 @@ from tlb.inference import misses
 LINE_BYTES, ENTRY_BYTES = 64, 8
 SHARING = LINE_BYTES // ENTRY_BYTES  # pages whose entries lie in one line
 ORDERS = ("cycle", "random")
-# Gauss-Legendre nodes over the quantiles of the time to a revisit: 16 give misses to 0.004 for w up to 32.
+# Gauss-Legendre nodes over the quantiles of the time to a revisit: 16 give misses to 0.004 for w up
+# to 32.
 _NODES, _WEIGHTS = (a / 2 for a in np.polynomial.legendre.leggauss(16))
-BRIM = 1.001  # a set of lines that fills a cache to the last fits, and a walk in a million takes none away
+# a set of lines that fills a cache to the last fits, and a walk in a million takes none away
+BRIM = 1.001
 _QUANTILES = _NODES + 0.5
 
 
 class SharedCache(NamedTuple):
-    """What a cache holds of data and of tables, bytes, and the ways that smear its end; infinite for one that visits fill evenly."""
+    """What a cache holds of data and of tables, bytes, and the ways that smear its end; infinite
+    for one that visits fill evenly."""
 
     size_bytes: float
     ways: float = inf
 
 
 class Tlbs(NamedTuple):
-    """Entries of each level of the data TLB, one or two, and how the last one replaces (the kinds of misses.StepFit)."""
+    """Entries of each level of the data TLB, one or two, and how the last one replaces (the kinds
+    of misses.StepFit)."""
 
     entries: tuple[int, ...]
     kind: str = misses.TEXTBOOK
     ways: int | None = None
 
-    def misses(self, pages: ArrayLike, order: str, lines_per_page: ArrayLike = 1) -> list[np.ndarray]:
-        """The share of loads that miss each level. A cycle over many lines of each page comes back to a page as draws do."""
+    def misses(
+        self, pages: ArrayLike, order: str, lines_per_page: ArrayLike = 1
+    ) -> list[np.ndarray]:
+        """The share of loads that miss each level. A cycle over many lines of each page comes back
+        to a page as draws do."""
         m, dense = np.asarray(pages, dtype=float), np.asarray(lines_per_page) > 1
         drawn = [misses.miss_probability_random(m, c) for c in self.entries]
         if order == "random":
@@ -53,49 +63,78 @@ class Tlbs(NamedTuple):
                 sets = self.entries[-1] // self.ways
                 drawn[-1] = np.where(dense, drawn[-1], misses.hashed_lru(m, sets, self.ways, order))
             return drawn
-        once = [*(misses.miss_probability_cycle(m, c) for c in self.entries[:-1]),
-                misses.share_missed(self.kind, m, self.entries[-1], self.ways)]
+        once = [
+            *(misses.miss_probability_cycle(m, c) for c in self.entries[:-1]),
+            misses.share_missed(self.kind, m, self.entries[-1], self.ways),
+        ]
         return [np.where(dense, again, first) for again, first in zip(drawn, once, strict=True)]
 
 
 class Places(NamedTuple):
-    """Shares of the loads (`data`), and of the walks' last reads (`tables`, one for each table), that miss each cache."""
+    """Shares of the loads (`data`), and of the walks' last reads (`tables`, one for each table),
+    that miss each cache."""
 
     data: list[np.ndarray]
     tables: list[list[np.ndarray]]
 
 
-def places(pages: ArrayLike, order: str, caches: Sequence[SharedCache], walks: ArrayLike, tables: Sequence[float] = (SHARING,),
-           lines_per_page: ArrayLike = 1, rivals_bytes: ArrayLike = 0.0) -> Places:
+def places(
+    pages: ArrayLike,
+    order: str,
+    caches: Sequence[SharedCache],
+    walks: ArrayLike,
+    tables: Sequence[float] = (SHARING,),
+    lines_per_page: ArrayLike = 1,
+    rivals_bytes: ArrayLike = 0.0,
+) -> Places:
     """Misses of each cache, one value for each number of pages.
 
-    walks: the share of loads that walk. tables: for each table that a walk reads, how many pages share a line of its last
-    level. rivals_bytes: what others bring into the last cache between two loads. The time x is in units of a visit to each
-    line (a cycle, or as many draws), in which n = s L loads go to the pages of a line of a table. If a share p of them
-    walks, a share (1 - p x)^n of these lines is not read in a time x of a cycle, whose order is that of a random
-    permutation, and exp(-p n x) among draws.
+    walks: the share of loads that walk. tables: for each table that a walk reads, how many pages
+    share a line of its last level. rivals_bytes: what others bring into the last cache between two
+    loads. The time x is in units of a visit to each line (a cycle, or as many draws), in which n =
+    s L loads go to the pages of a line of a table. If a share p of them walks, a share (1 - p x)^n
+    of these lines is not read in a time x of a cycle, whose order is that of a random permutation,
+    and exp(-p n x) among draws.
     """
     if order not in ORDERS:
         raise ValueError(f"order is 'cycle' or 'random', not {order!r}")
-    m, each, p, rivals = (a.reshape(-1, 1) for a in np.broadcast_arrays(
-        *(np.atleast_1d(np.asarray(a, dtype=float)) for a in (pages, lines_per_page, walks, rivals_bytes))))
+    m, each, p, rivals = (
+        a.reshape(-1, 1)
+        for a in np.broadcast_arrays(
+            *(
+                np.atleast_1d(np.asarray(a, dtype=float))
+                for a in (pages, lines_per_page, walks, rivals_bytes)
+            )
+        )
+    )
     cyclic = order == "cycle"
 
     def left(n: ArrayLike, p: ArrayLike, x: np.ndarray) -> np.ndarray:
         return np.maximum(0, 1 - p * x) ** n if cyclic else np.exp(-n * p * x)
 
     def again(n: np.ndarray, p: np.ndarray) -> np.ndarray:
-        """The quantiles of the time to the next read of a line; in a cycle at most one round is looked at."""
+        """The quantiles of the time to the next read of a line; in a cycle at most one round is
+        looked at."""
         p = np.maximum(p, 1e-12)
-        return np.minimum(1, (1 - _QUANTILES ** (1 / np.maximum(n - 1, 1e-9))) / p) if cyclic else -np.log(_QUANTILES) / (n * p)
+        return (
+            np.minimum(1, (1 - _QUANTILES ** (1 / np.maximum(n - 1, 1e-9))) / p)
+            if cyclic
+            else -np.log(_QUANTILES) / (n * p)
+        )
 
     def missed(x: np.ndarray) -> list[np.ndarray]:
-        own = m * each * (1 - left(1, 1, x)) + sum(m / s * (1 - left(s * each, p, x)) for s in tables)
+        own = m * each * (1 - left(1, 1, x)) + sum(
+            m / s * (1 - left(s * each, p, x)) for s in tables
+        )
         shares = []
         for cache in caches:
             distance = own * LINE_BYTES + (rivals * m * each * x if cache is caches[-1] else 0)
             sharp = cache.ways == inf
-            lost = distance > cache.size_bytes * BRIM if sharp else gammainc(cache.ways, cache.ways * distance / cache.size_bytes)
+            lost = (
+                distance > cache.size_bytes * BRIM
+                if sharp
+                else gammainc(cache.ways, cache.ways * distance / cache.size_bytes)
+            )
             shares.append(lost @ _WEIGHTS if x.shape[1] > 1 else lost[:, 0].astype(float))
         return shares
 

@@ -1,4 +1,5 @@
-"""How far the repeats of a point lie apart: their spread, those far from the others, and a trend from each to the next."""
+"""How far the repeats of a point lie apart: their spread, those far from the others, and a trend
+from each to the next."""
 
 from __future__ import annotations
 
@@ -10,22 +11,28 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 UNSTABLE_SPREAD = 0.05  # the design's line between a result and a warning
-# Chance alone shows so strong a trend in one of 370 frames; one that is found in error widens intervals by little.
+# Chance alone shows so strong a trend in one of 370 frames; one that is found in error widens
+# intervals by little.
 TREND_SCORE = 3.0
 OUTLIER_SCORE = 3.5  # Iglewicz & Hoaglin, How to Detect and Handle Outliers (1993)
-NORMAL_MAD = 0.6744897501960817  # the median absolute deviation of a normal distribution of standard deviation 1
+# the median absolute deviation of a normal distribution of standard deviation 1
+NORMAL_MAD = 0.6744897501960817
 
 
 def trend(frame: pd.DataFrame, by: Sequence[str], value: str) -> float:
-    """Return by how much a value changes from each repeat of a group to the next (column `repeat`): the logarithm of the ratio, 0 where no
-    trend is found.
+    """Return by how much a value changes from each repeat of a group to the next (column `repeat`):
+    the logarithm of the ratio, 0 where no trend is found.
 
-    The test is Kendall's over all groups together (Hirsch, Slack & Smith, Water Resources Research 18, 1982, for seasons), the slope the
-    median over all pairs of repeats of a group (Sen's). The groups of a kernel share what drifts, and one alone has too few repeats to
-    show it.
+    The test is Kendall's over all groups together (Hirsch, Slack & Smith, Water Resources Research
+    18, 1982, for seasons), the slope the median over all pairs of repeats of a group (Sen's). The
+    groups of a kernel share what drifts, and one alone has too few repeats to show it.
     """
     score, variance, slopes = 0.0, 0.0, []
-    for _, group in frame.groupby(list(by), sort=False, dropna=False)[["repeat", value]] if "repeat" in frame else ():
+    for _, group in (
+        frame.groupby(list(by), sort=False, dropna=False)[["repeat", value]]
+        if "repeat" in frame
+        else ()
+    ):
         group = group[np.isfinite(group[value]) & (group[value] > 0)].sort_values("repeat")
         first, second = np.triu_indices(n := len(group), 1)
         repeats, logs = group["repeat"].to_numpy(float), np.log(group[value].to_numpy(float))
@@ -40,10 +47,11 @@ def trend(frame: pd.DataFrame, by: Sequence[str], value: str) -> float:
 def relative_spread(values: ArrayLike) -> float:
     """Interquartile range over the median; NaN for fewer than two values.
 
-    Fresh mappings tend to come in two kinds (good and bad physical pages), so the measure must see a second mode that holds a
-    quarter of the runs: the MAD is blind to it up to a half. And one bad run of 15 must not decide, as it does with the range.
-    Quartiles are the median-unbiased ones (Hyndman & Fan, The American Statistician 50, 1996, definition 8): with two values
-    they are the range, and from seven on the extremes no longer count.
+    Fresh mappings tend to come in two kinds (good and bad physical pages), so the measure must see
+    a second mode that holds a quarter of the runs: the MAD is blind to it up to a half. And one bad
+    run of 15 must not decide, as it does with the range. Quartiles are the median-unbiased ones
+    (Hyndman & Fan, The American Statistician 50, 1996, definition 8): with two values they are the
+    range, and from seven on the extremes no longer count.
     """
     x = finite(values)
     if x.size < 2:
@@ -56,17 +64,21 @@ def relative_spread(values: ArrayLike) -> float:
 
 
 def outliers(values: ArrayLike) -> np.ndarray:
-    """A flag per value: far from the median both by the noise and by what matters. Nothing is removed anywhere.
+    """A flag per value: far from the median both by the noise and by what matters. Nothing is
+    removed anywhere.
 
-    By the noise: |x - median| > 3.5 x 1.4826 MAD (Iglewicz & Hoaglin 1993). By what matters: more than 5 %
-    of the median, without which the MAD of a quiet point would flag differences of a tenth of a percent.
+    By the noise: |x - median| > 3.5 x 1.4826 MAD (Iglewicz & Hoaglin 1993). By what matters: more
+    than 5 % of the median, without which the MAD of a quiet point would flag differences of a tenth
+    of a percent.
     """
     x = np.asarray(values, dtype=float)
     if not np.isfinite(x).any():
         return np.zeros(x.shape, dtype=bool)
     middle = np.nanmedian(x)
     distance = np.abs(x - middle)
-    noise = np.nanmedian(distance) / NORMAL_MAD  # scipy's takes a millisecond a point, half of a page's time
+    noise = (
+        np.nanmedian(distance) / NORMAL_MAD
+    )  # scipy's takes a millisecond a point, half of a page's time
     return (distance > OUTLIER_SCORE * noise) & (distance > UNSTABLE_SPREAD * abs(middle))
 
 

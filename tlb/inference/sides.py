@@ -1,9 +1,10 @@
-"""The same points measured twice, on two machines or in two states of one: both medians, their ratio, and how far each side's own runs lie
-apart.
+"""The same points measured twice, on two machines or in two states of one: both medians, their
+ratio, and how far each side's own runs lie apart.
 
-The interval of a ratio knows the processes it rests on. It knows nothing of what all processes of a day have in common, such as the pages
-that a boot had left or a host's other guests, and so it is too narrow for "these two machines differ" wherever days differ. Where rows
-of a point are of several runs, these tell how much that is; where they are of one, nothing does.
+The interval of a ratio knows the processes it rests on. It knows nothing of what all processes of a
+day have in common, such as the pages that a boot had left or a host's other guests, and so it is
+too narrow for "these two machines differ" wherever days differ. Where rows of a point are of
+several runs, these tell how much that is; where they are of one, nothing does.
 """
 
 from __future__ import annotations
@@ -18,20 +19,26 @@ import pandas as pd
 from tlb.inference.campaigns import newest
 from tlb.inference.intervals import Interval, summarise
 
-# Without a process for so long, what is measured next is another run. A campaign of an hour pauses for seconds, a resumed one for long.
+# Without a process for so long, what is measured next is another run. A campaign of an hour pauses
+# for seconds, a resumed one for long.
 PAUSE_S = 3600.0
 LARGEST = 700.0  # a logarithm: exp() of more overflows
 _KERNEL = ["kernel", "engine"]
 _PROGRAM = [*_KERNEL, "timed"]
-SAME = [*_PROGRAM, "measures", "kernel_digest"]  # what has to be the same for two rows to be of one program
+SAME = [
+    *_PROGRAM,
+    "measures",
+    "kernel_digest",
+]  # what has to be the same for two rows to be of one program
 
 
 class Pair(NamedTuple):
-    """One quantity of one point, on both sides. ratio: B over A, or None where a median is not above zero.
+    """One quantity of one point, on both sides. ratio: B over A, or None where a median is not
+    above zero.
 
-    processes, runs: on either side. spread: by what factor two runs differ, 1 or more, on the side where they do more, as far as several
-    runs show it; NaN where there is one alone on both sides. slack: the logarithm by which a ratio has to be beyond 1 to be beyond both
-    sides' runs.
+    processes, runs: on either side. spread: by what factor two runs differ, 1 or more, on the side
+    where they do more, as far as several runs show it; NaN where there is one alone on both sides.
+    slack: the logarithm by which a ratio has to be beyond 1 to be beyond both sides' runs.
     """
 
     a: Interval
@@ -47,33 +54,40 @@ class Pair(NamedTuple):
         """Of the ratio: so that B over A is decided as A over B is. Infinite bounds without one."""
         if self.ratio is None:
             return Interval(nan, -inf, inf, 0.0)
-        return Interval(*(log(bound) if bound > 0 else -inf for bound in self.ratio[:3]), self.ratio.coverage, self.ratio.modes)
+        return Interval(
+            *(log(bound) if bound > 0 else -inf for bound in self.ratio[:3]),
+            self.ratio.coverage,
+            self.ratio.modes,
+        )
 
     def widened(self, among: int) -> Interval | None:
         """The ratio between the bounds that it needs as one of so many."""
         if self.ratio is None:
             return None
         wide = self.logs.widened(among)
-        return self.ratio._replace(low=exp(wide.low), high=exp(wide.high) if wide.high < LARGEST else inf)
+        return self.ratio._replace(
+            low=exp(wide.low), high=exp(wide.high) if wide.high < LARGEST else inf
+        )
 
     def would_show(self, among: int) -> float:
-        """The least difference from 1, as a factor above 1, that this ratio's interval would tell from none, where it is one of so many;
-        infinite where none would."""
+        """The least difference from 1, as a factor above 1, that this ratio's interval would tell
+        from none, where it is one of so many; infinite where none would."""
         wide = self.logs.widened(among)
         half = max(wide.high - wide.value, wide.value - wide.low) + self.slack
         return exp(half) if isfinite(half) and half < LARGEST else inf
 
 
 def numbered_runs(started_at: pd.Series) -> pd.Series:
-    """The run that each row is of, from 0 on, by the times at which rows began (UTC, as records have them): PAUSE_S without any begin
-    another."""
+    """The run that each row is of, from 0 on, by the times at which rows began (UTC, as records
+    have them): PAUSE_S without any begin another."""
     begins = pd.to_datetime(started_at).sort_values(kind="stable")
     return (begins.diff().dt.total_seconds() > PAUSE_S).cumsum().reindex(started_at.index)
 
 
 def runs_apart(frame: pd.DataFrame, by: Sequence[str], value: str) -> pd.Series:
-    """Of each point that has values of several runs, by its columns `by`, the largest of its runs' medians over the smallest: 1 or more.
-    Empty where no point has. A median that is not above zero has no ratio, and its point none here."""
+    """Of each point that has values of several runs, by its columns `by`, the largest of its runs'
+    medians over the smallest: 1 or more. Empty where no point has. A median that is not above zero
+    has no ratio, and its point none here."""
     finite = frame.loc[np.isfinite(frame[value]), list(dict.fromkeys([*by, value, "started_at"]))]
     finite = finite.assign(run=lambda rows: numbered_runs(rows["started_at"]))
     medians = finite.groupby([*by, "run"], dropna=False)[value].median()
@@ -82,24 +96,40 @@ def runs_apart(frame: pd.DataFrame, by: Sequence[str], value: str) -> pd.Series:
     return several["max"] / several["min"]
 
 
-def of_the_same_kernels(a: pd.DataFrame, b: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, set[str]]]:
-    """Return of both sides the rows of programs that are the same to the digest, on each side of its last campaign with it; and what is
-    left out: the kernels that both have in one engine, by the code of the reason.
+def of_the_same_kernels(
+    a: pd.DataFrame, b: pd.DataFrame
+) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, set[str]]]:
+    """Return of both sides the rows of programs that are the same to the digest, on each side of
+    its last campaign with it; and what is left out: the kernels that both have in one engine, by
+    the code of the reason.
 
-    Where several versions are the same, the newest `measures` is compared and, of these, the last of A's.
+    Where several versions are the same, the newest `measures` is compared and, of these, the last
+    of A's.
     """
     both = a[SAME].merge(b[SAME].drop_duplicates(), on=SAME)  # in A's order
-    last = both.sort_values("measures", kind="stable").groupby(_PROGRAM)[SAME].last().reset_index(drop=True)
-    shared, programs, versions = (_in(a, columns) & _in(b, columns) for columns in (_KERNEL, _PROGRAM, [*_KERNEL, "measures"]))
+    last = (
+        both.sort_values("measures", kind="stable")
+        .groupby(_PROGRAM)[SAME]
+        .last()
+        .reset_index(drop=True)
+    )
+    shared, programs, versions = (
+        _in(a, columns) & _in(b, columns) for columns in (_KERNEL, _PROGRAM, [*_KERNEL, "measures"])
+    )
     differently = shared - {version[:2] for version in versions}
-    other = {program[:2] for program in programs - _in(last, _PROGRAM)} | shared - _in(last, _KERNEL)
+    other = {program[:2] for program in programs - _in(last, _PROGRAM)} | shared - _in(
+        last, _KERNEL
+    )
     left_out = {"measured-differently": differently, "other-kernels": other - differently}
-    return (*(newest(side.merge(last, on=SAME)) for side in (a, b)), {
-        code: {kernel for kernel, _ in kernels} for code, kernels in left_out.items()})
+    return (
+        *(newest(side.merge(last, on=SAME)) for side in (a, b)),
+        {code: {kernel for kernel, _ in kernels} for code, kernels in left_out.items()},
+    )
 
 
 def measured_alike(a: pd.DataFrame, b: pd.DataFrame) -> bool:
-    """Whether what pages show of both was measured with the same versions of the kernels that both have."""
+    """Whether what pages show of both was measured with the same versions of the kernels that both
+    have."""
     if a.empty or b.empty:
         return True
     one, two = (side.groupby(_KERNEL)["measures"].max() for side in (a, b))
@@ -110,29 +140,53 @@ def _in(frame: pd.DataFrame, columns: list[str]) -> set[tuple]:
     return {*frame[columns].itertuples(index=False, name=None)}
 
 
-def pairs(a: pd.DataFrame, b: pd.DataFrame, by: Sequence[str], value: str) -> list[tuple[tuple, Pair]]:
-    """Each point that both sides have values of, by its columns `by`, with its pair, in the points' order. Frames have a column `run`."""
+def pairs(
+    a: pd.DataFrame, b: pd.DataFrame, by: Sequence[str], value: str
+) -> list[tuple[tuple, Pair]]:
+    """Each point that both sides have values of, by its columns `by`, with its pair, in the points'
+    order. Frames have a column `run`."""
     a, b = (side[np.isfinite(side[value])] for side in (a, b))
     if a.empty or b.empty:
         return []
-    both = _side(a, list(by), value).merge(_side(b, list(by), value), on=list(by), suffixes=("_a", "_b"))
+    both = _side(a, list(by), value).merge(
+        _side(b, list(by), value), on=list(by), suffixes=("_a", "_b")
+    )
     return [(tuple(row[name] for name in by), _pair(row)) for row in both.to_dict("records")]
 
 
 def _side(frame: pd.DataFrame, by: list[str], value: str) -> pd.DataFrame:
-    """`summarise` of the points that have a value, beside how many runs each is of, and the logarithm by which these lie apart: its own, or
-    what the points of its kernel have in the middle, where that is more; NaN where no point of the kernel is of several runs."""
+    """`summarise` of the points that have a value, beside how many runs each is of, and the
+    logarithm by which these lie apart: its own, or what the points of its kernel have in the
+    middle, where that is more; NaN where no point of the kernel is of several runs."""
     found = summarise(frame, by, value)
     medians = frame.groupby([*by, "run"], dropna=False)[value].median().reset_index()
-    apart = medians.groupby(by, sort=True, dropna=False)[value].agg(["size", "min", "max"]).reset_index()
-    apart["apart"] = np.log(apart["max"] / apart["min"].where(apart["min"] > 0)).where(apart["size"] > 1)
+    apart = (
+        medians.groupby(by, sort=True, dropna=False)[value]
+        .agg(["size", "min", "max"])
+        .reset_index()
+    )
+    apart["apart"] = np.log(apart["max"] / apart["min"].where(apart["min"] > 0)).where(
+        apart["size"] > 1
+    )
     apart["apart"] = np.fmax(apart["apart"], apart.groupby("kernel")["apart"].transform("median"))
     return found.merge(apart[[*by, "size", "apart"]].rename(columns={"size": "runs"}), on=by)
 
 
 def _pair(row: dict) -> Pair:
-    a, b = (Interval.of({name: row[f"{name}_{side}"] for name in ("median", "low", "high", "coverage", "modes")}) for side in "ab")
+    a, b = (
+        Interval.of(
+            {name: row[f"{name}_{side}"] for name in ("median", "low", "high", "coverage", "modes")}
+        )
+        for side in "ab"
+    )
     apart = [row[f"apart_{side}"] for side in "ab"]
     known = [log_factor for log_factor in apart if isfinite(log_factor)]
-    return Pair(a, b, b / a if a.value > 0 and b.value > 0 else None, (row["n_a"], row["n_b"]), (row["runs_a"], row["runs_b"]),
-                exp(max(known)) if known else nan, hypot(*known))
+    return Pair(
+        a,
+        b,
+        b / a if a.value > 0 and b.value > 0 else None,
+        (row["n_a"], row["n_b"]),
+        (row["runs_a"], row["runs_b"]),
+        exp(max(known)) if known else nan,
+        hypot(*known),
+    )

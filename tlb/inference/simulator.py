@@ -1,13 +1,20 @@
-"""Address translation, simulated: TLB misses, page walks and the loads of page-table entries that a stream of accesses makes.
+"""Address translation, simulated: TLB misses, page walks and the loads of page-table entries that a
+stream of accesses makes.
 
-The tables are those of x86-64, 512 entries each, in four or five levels, walked in one dimension or, with a `SimulatedHost`, in two.
-Counts only: no time, no access that the hardware speculates or prefetches, one stream on one page size.
+The tables are those of x86-64, 512 entries each, in four or five levels, walked in one dimension
+or, with a `SimulatedHost`, in two. Counts only: no time, no access that the hardware speculates or
+prefetches, one stream on one page size.
 
-- A level of TLB is asked when the one before misses; a miss fills both. No level takes the other's victims.
-- A walk starts below the lowest page-walk cache that holds its upper entry, and fills those below that (Barr et al., 2010: a
-  paging-structure cache with an entry of each level in a structure of its own). The root is always known.
-- In two dimensions each guest table's address, and at last the data's, is translated by a walk of the host's tables, unless a
-  nested TLB holds it (Bhargava et al., 2008). Guest-physical memory is taken as contiguous: the data in the order of its
+- A level of TLB is asked when the one before misses; a miss fills both. No level takes the other's
+victims.
+- A walk starts below the lowest page-walk cache that holds its upper entry, and fills those below
+that (Barr et al., 2010: a
+  paging-structure cache with an entry of each level in a structure of its own). The root is always
+  known.
+- In two dimensions each guest table's address, and at last the data's, is translated by a walk of
+the host's tables, unless a
+  nested TLB holds it (Bhargava et al., 2008). Guest-physical memory is taken as contiguous: the
+  data in the order of its
   virtual addresses, and likewise the tables of each level, side by side.
 - A TLB entry spans the smaller of the guest's and the host's page.
 """
@@ -25,9 +32,17 @@ from tlb.inference import walker
 from tlb.inference.walker import EMPTY, INDEX_BITS, Caches, Plan
 from tlb.page_sizes import HARDWARE
 
-LEAF_LEVELS = {page: level for level, page in enumerate(HARDWARE, 1)}  # of the table whose entry maps such a page; 1 is the lowest
-REPLACEMENTS = {"lru": walker.LRU, "tree-plru": walker.TREE_PLRU, "nru": walker.NRU, "srrip": walker.SRRIP, "random": walker.RANDOM,
-                "fifo": walker.FIFO}
+LEAF_LEVELS = {
+    page: level for level, page in enumerate(HARDWARE, 1)
+}  # of the table whose entry maps such a page; 1 is the lowest
+REPLACEMENTS = {
+    "lru": walker.LRU,
+    "tree-plru": walker.TREE_PLRU,
+    "nru": walker.NRU,
+    "srrip": walker.SRRIP,
+    "random": walker.RANDOM,
+    "fifo": walker.FIFO,
+}
 PLACEMENTS = {"modulo": walker.MODULO, "xor": walker.XOR, "hashed": walker.HASHED}
 OFFSET_BITS = 12  # of a 4 KiB page
 _LEVELS = (4, 5)  # Intel SDM, volume 3, 4.5: the fifth is LA57's
@@ -37,12 +52,14 @@ _LEVELS = (4, 5)  # Intel SDM, volume 3, 4.5: the fifth is LA57's
 class SimulatedCache:
     """`entries` translations in sets of `ways` (0: one set, fully associative).
 
-    replacement: "lru"; "tree-plru", a binary tree of ways whose nodes point away from the last use (ways a power of two); "nru", a
-    mark a way, all but the last taken off when all have one; "srrip", two bits a way that foresee how long it will not be used;
-    "random", splitmix64; or "fifo". Empty entries are filled first.
+    replacement: "lru"; "tree-plru", a binary tree of ways whose nodes point away from the last use
+    (ways a power of two); "nru", a mark a way, all but the last taken off when all have one;
+    "srrip", two bits a way that foresee how long it will not be used; "random", splitmix64; or
+    "fifo". Empty entries are filled first.
 
-    placement: what chooses the set of a page number n. "modulo": n mod sets; "xor": the same of n xor n / sets, sets a power
-    of two, as in Intel's STLBs (Tatar et al., TLB;DR, USENIX Security 2022); "hashed": any set, as if drawn at random.
+    placement: what chooses the set of a page number n. "modulo": n mod sets; "xor": the same of n
+    xor n / sets, sets a power of two, as in Intel's STLBs (Tatar et al., TLB;DR, USENIX Security
+    2022); "hashed": any set, as if drawn at random.
 
     Raises ValueError for a cache that cannot be built.
     """
@@ -53,13 +70,26 @@ class SimulatedCache:
     placement: str = "modulo"
 
     def __post_init__(self) -> None:
-        _require(self.entries >= 1 and self.ways >= 0 and self.entries % (self.ways or self.entries) == 0,
-                 f"{self.entries} entries in sets of {self.ways}: give a multiple of the ways, or 0 ways for one set.")
-        for what, name, known in (("replacement", self.replacement, REPLACEMENTS), ("placement", self.placement, PLACEMENTS)):
+        _require(
+            self.entries >= 1
+            and self.ways >= 0
+            and self.entries % (self.ways or self.entries) == 0,
+            f"{self.entries} entries in sets of {self.ways}: give a multiple of the ways, or 0 ways for one set.",
+        )
+        for what, name, known in (
+            ("replacement", self.replacement, REPLACEMENTS),
+            ("placement", self.placement, PLACEMENTS),
+        ):
             _require(name in known, f"{what} is one of {', '.join(known)}, not {name!r}.")
         ways = self.entries // self.sets
-        _require(self.replacement != "tree-plru" or _is_power_of_two(ways), f"tree-plru takes a power of two of ways, not {ways}.")
-        _require(self.placement != "xor" or _is_power_of_two(self.sets), f"placement by xor takes a power of two of sets, not {self.sets}.")
+        _require(
+            self.replacement != "tree-plru" or _is_power_of_two(ways),
+            f"tree-plru takes a power of two of ways, not {ways}.",
+        )
+        _require(
+            self.placement != "xor" or _is_power_of_two(self.sets),
+            f"placement by xor takes a power of two of sets, not {self.sets}.",
+        )
 
     @property
     def sets(self) -> int:
@@ -83,21 +113,24 @@ class SimulatedTlb(SimulatedCache):
 
 @dataclass(frozen=True, kw_only=True)
 class WalkCache(SimulatedCache):
-    """A cache of page-table entries of one level that point to a table: 2 (to a page table), 3, 4, and 5 under five levels."""
+    """A cache of page-table entries of one level that point to a table: 2 (to a page table), 3, 4,
+    and 5 under five levels."""
 
     level: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class NestedTlb(SimulatedCache):
-    """A cache of guest-physical to host-physical translations: of the guest's tables of one level, or of its data (0)."""
+    """A cache of guest-physical to host-physical translations: of the guest's tables of one level,
+    or of its data (0)."""
 
     level: int
 
 
 @dataclass(frozen=True)
 class SimulatedHost:
-    """The second dimension: the levels of the host's tables and its page size, and what caches their walks, if anything."""
+    """The second dimension: the levels of the host's tables and its page size, and what caches
+    their walks, if anything."""
 
     levels: int = 4
     page: str = "4k"
@@ -110,7 +143,8 @@ class SimulatedHost:
 
 @dataclass(frozen=True)
 class SimulatedMachine:
-    """What translates. A level without a TLB for a page size misses each access; a walk without a cache starts at the root.
+    """What translates. A level without a TLB for a page size misses each access; a walk without a
+    cache starts at the root.
 
     Raises ValueError for two caches of one place, or of a level that the tables do not have.
     """
@@ -130,7 +164,8 @@ class SimulatedMachine:
 class Counts(NamedTuple):
     """What a stream of accesses cost, in events; levels count from 1, the lowest table.
 
-    A reference is one load of an 8-byte page-table entry by the walker; which cache serves it is not said.
+    A reference is one load of an 8-byte page-table entry by the walker; which cache serves it is
+    not said.
     """
 
     accesses: int
@@ -145,12 +180,16 @@ class Counts(NamedTuple):
         return sum(self.references_by_level) + sum(self.host_references_by_level)
 
 
-def references_per_walk(page: str, host_page: str | None = None, levels: int = 4, host_levels: int = 4) -> int:
-    """Loads of page-table entries in a walk that no cache shortens; `page` is the guest's where there is a host.
+def references_per_walk(
+    page: str, host_page: str | None = None, levels: int = 4, host_levels: int = 4
+) -> int:
+    """Loads of page-table entries in a walk that no cache shortens; `page` is the guest's where
+    there is a host.
 
-    One dimension: g, the levels down to the one that maps the page: 4, 3 and 2 for 4k, 2m and 1g under four levels. Two: (g
-    + 1)(h + 1) - 1, as each of the g entries and the data take h loads to find, and the g are loaded too: 24 for 4k on 4k,
-    four levels on four (Bhargava et al., 2008), and 35 for five on five.
+    One dimension: g, the levels down to the one that maps the page: 4, 3 and 2 for 4k, 2m and 1g
+    under four levels. Two: (g + 1)(h + 1) - 1, as each of the g entries and the data take h loads
+    to find, and the g are loaded too: 24 for 4k on 4k, four levels on four (Bhargava et al., 2008),
+    and 35 for five on five.
     """
     _check_levels(levels)
     _check_levels(host_levels)
@@ -158,27 +197,47 @@ def references_per_walk(page: str, host_page: str | None = None, levels: int = 4
     return g if host_page is None else (g + 1) * (host_levels - _leaf(host_page) + 2) - 1
 
 
-def _pages(machine: SimulatedMachine, addresses: ArrayLike, unit_bytes: int, page_bits: int) -> np.ndarray:
-    """The number of each address's page of 2^page_bits bytes. Raises ValueError for an address that the levels cannot translate."""
+def _pages(
+    machine: SimulatedMachine, addresses: ArrayLike, unit_bytes: int, page_bits: int
+) -> np.ndarray:
+    """The number of each address's page of 2^page_bits bytes. Raises ValueError for an address that
+    the levels cannot translate."""
     stream = np.asarray(addresses).ravel()
-    _require(not stream.size or stream.dtype.kind in "iu", f"addresses are whole numbers, not {stream.dtype}: convert them first.")
-    _require(_is_power_of_two(unit_bytes), f"unit_bytes is a power of two, such as 1 or 4096, not {unit_bytes}.")
+    _require(
+        not stream.size or stream.dtype.kind in "iu",
+        f"addresses are whole numbers, not {stream.dtype}: convert them first.",
+    )
+    _require(
+        _is_power_of_two(unit_bytes),
+        f"unit_bytes is a power of two, such as 1 or 4096, not {unit_bytes}.",
+    )
     low, high = (int(stream.min()), int(stream.max())) if stream.size else (0, 0)
     bits = OFFSET_BITS + INDEX_BITS * machine.levels
-    _require(low >= 0 and not high * unit_bytes >> bits,
-             f"{machine.levels} levels of tables translate addresses from 0 to 2^{bits} - 1, not {low} to {high} in units of "
-             f"{unit_bytes}: take addresses of user space, or five levels.")
+    _require(
+        low >= 0 and not high * unit_bytes >> bits,
+        f"{machine.levels} levels of tables translate addresses from 0 to 2^{bits} - 1, not {low} to {high} in units of "
+        f"{unit_bytes}: take addresses of user space, or five levels.",
+    )
     return stream.astype(np.int64) * unit_bytes >> page_bits
 
 
-def simulate(machine: SimulatedMachine, addresses: ArrayLike, page: str = "4k", *, unit_bytes: int = 1, warm: int = 0, seed: int = 1
-             ) -> Counts:
-    """The counts of a stream of loads from memory that is mapped, in a guest by the guest, on pages of one size.
+def simulate(
+    machine: SimulatedMachine,
+    addresses: ArrayLike,
+    page: str = "4k",
+    *,
+    unit_bytes: int = 1,
+    warm: int = 0,
+    seed: int = 1,
+) -> Counts:
+    """The counts of a stream of loads from memory that is mapped, in a guest by the guest, on pages
+    of one size.
 
-    addresses: whole numbers, one an access, in units of `unit_bytes`, a power of two: virtual addresses, or with unit_bytes =
-    4096 the numbers of 4 KiB pages. The caches start empty; `warm`: so many of the first accesses are made but not counted.
-    seed: of random replacement; the same seed gives the same counts. Raises ValueError for an address that the levels cannot
-    translate and for a page size that is none.
+    addresses: whole numbers, one an access, in units of `unit_bytes`, a power of two: virtual
+    addresses, or with unit_bytes = 4096 the numbers of 4 KiB pages. The caches start empty; `warm`:
+    so many of the first accesses are made but not counted. seed: of random replacement; the same
+    seed gives the same counts. Raises ValueError for an address that the levels cannot translate
+    and for a page size that is none.
     """
     leaf, host_leaf = _leaf(page), _leaf(machine.host.page) if machine.host else 0
     span = min(leaf, host_leaf or leaf)
@@ -191,31 +250,62 @@ def simulate(machine: SimulatedMachine, addresses: ArrayLike, page: str = "4k", 
         numbers = np.zeros(machine.levels + 1, dtype=np.int64)
         for cache in caches:
             numbers[cache.level] = len(shapes)
-            shapes.append((cache.sets, cache.entries // cache.sets, REPLACEMENTS[cache.replacement], PLACEMENTS[cache.placement]))
+            shapes.append(
+                (
+                    cache.sets,
+                    cache.entries // cache.sets,
+                    REPLACEMENTS[cache.replacement],
+                    PLACEMENTS[cache.placement],
+                )
+            )
         return numbers
 
     tlbs = numbered(tlb for tlb in machine.tlbs if span in map(_leaf, tlb.pages))
     walk_caches = numbered(cache for cache in machine.walk_caches if cache.level > leaf)
-    nested = numbered(cache for cache in (machine.host.nested if machine.host else ()) if cache.level == 0 or cache.level >= leaf)
+    nested = numbered(
+        cache
+        for cache in (machine.host.nested if machine.host else ())
+        if cache.level == 0 or cache.level >= leaf
+    )
     starts = np.zeros(machine.levels + 1, dtype=np.int64)
     l1_misses, walks, host_walks = walker.run(
-        pages, warm, Plan(span, leaf, host_leaf, machine.levels, tlbs, walk_caches, nested), _empty(shapes, seed), starts)
+        pages,
+        warm,
+        Plan(span, leaf, host_leaf, machine.levels, tlbs, walk_caches, nested),
+        _empty(shapes, seed),
+        starts,
+    )
     by_level = np.cumsum(starts[::-1])[::-1][1:] * (np.arange(1, machine.levels + 1) >= leaf)
     host_levels = range(1, machine.host.levels + 1) if machine.host else ()
-    return Counts(pages.size - warm, l1_misses, walks, tuple(map(int, by_level)),
-                  tuple(host_walks * (level >= host_leaf) for level in host_levels))
+    return Counts(
+        pages.size - warm,
+        l1_misses,
+        walks,
+        tuple(map(int, by_level)),
+        tuple(host_walks * (level >= host_leaf) for level in host_levels),
+    )
 
 
 def _empty(shapes: Sequence[tuple[int, int, int, int]], seed: int) -> Caches:
-    """Caches that hold nothing. shapes: of each its sets, ways, replacement and placement. Each draws numbers of its own from `seed`."""
+    """Caches that hold nothing. shapes: of each its sets, ways, replacement and placement. Each
+    draws numbers of its own from `seed`."""
     size = len(shapes), max(sets * ways for sets, ways, *_ in shapes)
     draws = np.array([(seed + (i << 32)) % 2**64 for i in range(len(shapes))], dtype=np.uint64)
-    indexed = [(sets, sets * ways) for sets, ways, *_ in shapes if ways >= walker.INDEXED] or [(1, 1)]
+    indexed = [(sets, sets * ways) for sets, ways, *_ in shapes if ways >= walker.INDEXED] or [
+        (1, 1)
+    ]
     most_sets, most = (max(sizes) for sizes in zip(*indexed, strict=True))
     states = np.zeros((len(shapes), most_sets, walker.STATES), dtype=np.int64)
     states[:, :, walker.NEWEST : walker.OLDEST + 1] = EMPTY
-    return Caches(np.array(shapes), np.full(size, EMPTY), np.zeros(size, dtype=np.int64), draws,
-                  np.full((len(shapes), 1 << (2 * most - 1).bit_length()), EMPTY), np.full((len(shapes), 2, most), EMPTY), states)
+    return Caches(
+        np.array(shapes),
+        np.full(size, EMPTY),
+        np.zeros(size, dtype=np.int64),
+        draws,
+        np.full((len(shapes), 1 << (2 * most - 1).bit_length()), EMPTY),
+        np.full((len(shapes), 2, most), EMPTY),
+        states,
+    )
 
 
 def _require(is_true: bool, otherwise: str) -> None:
@@ -237,10 +327,18 @@ def _check_levels(levels: int) -> None:
 
 
 def _check_places(places: Sequence[Hashable], what: str) -> None:
-    _require(len(set(places)) == len(places), f"two {what} have the same place: give one a level and page size, among {places}.")
+    _require(
+        len(set(places)) == len(places),
+        f"two {what} have the same place: give one a level and page size, among {places}.",
+    )
 
 
-def _check_cache_levels(caches: Sequence[WalkCache | NestedTlb], lowest: int, highest: int, what: str) -> None:
+def _check_cache_levels(
+    caches: Sequence[WalkCache | NestedTlb], lowest: int, highest: int, what: str
+) -> None:
     for cache in caches:
-        _require(lowest <= cache.level <= highest, f"{what} have levels {lowest} to {highest}, not {cache.level}.")
+        _require(
+            lowest <= cache.level <= highest,
+            f"{what} have levels {lowest} to {highest}, not {cache.level}.",
+        )
     _check_places([cache.level for cache in caches], what)

@@ -1,9 +1,11 @@
-"""Do large pages reach the TLB? In a guest an entry spans the smaller of the guest's page and the host's.
+"""Do large pages reach the TLB? In a guest an entry spans the smaller of the guest's page and the
+host's.
 
-The same lines, one to each base page, on base pages and on large ones. If an entry spans a large page, a few entries hold all of
-them and the large pages' price stays at nothing where base pages step. If the host backs the guest with base pages, the
-processor can only hold pieces, and both step at the same number of lines: the large page is splintered. What is left of it
-then is its shorter walk.
+The same lines, one to each base page, on base pages and on large ones. If an entry spans a large
+page, a few entries hold all of them and the large pages' price stays at nothing where base pages
+step. If the host backs the guest with base pages, the processor can only hold pieces, and both step
+at the same number of lines: the large page is splintered. What is left of it then is its shorter
+walk.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from tlb.reasons import Unavailable, explain
 
 # Half of what base pages pay: a splintered page pays all of it, a whole one nothing.
 HALF = 0.5
-# 128 MiB are 64 pages of 2 MiB: what a published first level cannot hold of them (Haswell to Golden Cove: 32), any second level does.
+# 128 MiB are 64 pages of 2 MiB: what a published first level cannot hold of them (Haswell to Golden
+# Cove: 32), any second level does.
 MOST_LINES = 1 << 15
 
 
@@ -36,7 +39,8 @@ def backing(frame: pd.DataFrame, hypervisor: str) -> Backing:
 
 
 class Compared(NamedTuple):
-    """The price of translation on both kinds of pages, core cycles (ns where no clock was measured) over the packed control."""
+    """The price of translation on both kinds of pages, core cycles (ns where no clock was measured)
+    over the packed control."""
 
     base: float
     large: float
@@ -44,12 +48,15 @@ class Compared(NamedTuple):
     lines: tuple[int, int]  # the fewest and the most compared
 
     def sentence(self, unit: str, name: str) -> str:
-        return (f"from {self.lines[0]:,} to {self.lines[1]:,} lines, one to each base page, translation costs {self.base:z.1f} {unit} a "
-                f"load on base pages and {self.large:z.1f} on {name}")
+        return (
+            f"from {self.lines[0]:,} to {self.lines[1]:,} lines, one to each base page, translation costs {self.base:z.1f} {unit} a "
+            f"load on base pages and {self.large:z.1f} on {name}"
+        )
 
 
 class Splinter(NamedTuple):
-    """The verdict with what it rests on: between the first level's entries and the second's, and past both."""
+    """The verdict with what it rests on: between the first level's entries and the second's, and
+    past both."""
 
     verdict: str  # not splintered, splintered by the host, cannot tell
     evidence: str
@@ -64,7 +71,8 @@ class Splinter(NamedTuple):
 
 
 def large_pages(frame: pd.DataFrame) -> str:
-    """Which 2 MiB pages of a frame to compare: the pool's before transparent ones. Raises Unavailable("pool-empty") without any."""
+    """Which 2 MiB pages of a frame to compare: the pool's before transparent ones. Raises
+    Unavailable("pool-empty") without any."""
     for pages in LARGE:
         if (frame["pages"] == pages).any():
             return pages
@@ -72,11 +80,11 @@ def large_pages(frame: pd.DataFrame) -> str:
 
 
 def judge(frame: pd.DataFrame, hypervisor: str) -> Splinter:
-    """The verdict from the rows of page_chase in cyclic order, one line to a base page, on base pages and on 2m or thp (columns of
-    Store.load).
+    """The verdict from the rows of page_chase in cyclic order, one line to a base page, on base
+    pages and on 2m or thp (columns of Store.load).
 
-    hypervisor: "none" on bare metal. Raises Unavailable: pool-empty without large pages, no-step where base pages show no step
-    that large ones could lack, too-few-points.
+    hypervisor: "none" on bare metal. Raises Unavailable: pool-empty without large pages, no-step
+    where base pages show no step that large ones could lack, too-few-points.
     """
     chase = select(frame, kernel="page_chase", order="cycle", stride_pages=1)
     chase = chase[chase["lines"] <= MOST_LINES]
@@ -95,22 +103,38 @@ def judge(frame: pd.DataFrame, hypervisor: str) -> Splinter:
             walk = _compare(base, huge, 1.2 * knees[1].nine_tenths, 4 * knees[1].nine_tenths)
             evidence += f"; past the second level it costs {walk.base:z.1f} and {walk.large:z.1f}"
     verdict, why = _decide(first.share, walk.share if walk else None, hypervisor)
-    return Splinter(verdict, f"{evidence[0].upper()}{evidence[1:]}. {why}", large, unit, first, walk)
+    return Splinter(
+        verdict, f"{evidence[0].upper()}{evidence[1:]}. {why}", large, unit, first, walk
+    )
 
 
 def _compare(base: pd.DataFrame, huge: pd.DataFrame, above: float, below: float) -> Compared:
-    """Medians over the points between two numbers of lines. Raises Unavailable: too-few-points, no-step."""
-    shared = sorted(lines for lines in {*base["lines"]} & {*huge["lines"]} if above <= lines <= below)
+    """Medians over the points between two numbers of lines. Raises Unavailable: too-few-points,
+    no-step."""
+    shared = sorted(
+        lines for lines in {*base["lines"]} & {*huge["lines"]} if above <= lines <= below
+    )
     if not shared:
-        raise Unavailable("too-few-points", f"nothing was measured on both between {above:.0f} and {below:.0f} lines")
+        raise Unavailable(
+            "too-few-points",
+            f"nothing was measured on both between {above:.0f} and {below:.0f} lines",
+        )
     # `priced` adds what a load costs that hits everywhere; here it goes off again
-    small, big = (Interval(*part[["cost", "low", "high"]].median() - float(points["cost"].iloc[0]), part["coverage"].min())
-                  for points in (base, huge) for part in [select(points, lines=shared)])
+    small, big = (
+        Interval(
+            *part[["cost", "low", "high"]].median() - float(points["cost"].iloc[0]),
+            part["coverage"].min(),
+        )
+        for points in (base, huge)
+        for part in [select(points, lines=shared)]
+    )
     lines = int(shared[0]), int(shared[-1])
     if small.low <= 0:
         raise Unavailable("no-step", f"base pages pay {small:.1f} there")
     if big.value <= 0:  # large pages pay nothing: of such a ratio only the upper bound counts
-        share = Interval(0.0, 0.0, max(big.high, 0.0) / small.low, min(small.coverage, big.coverage))
+        share = Interval(
+            0.0, 0.0, max(big.high, 0.0) / small.low, min(small.coverage, big.coverage)
+        )
         return Compared(small.value, big.value, share, lines)
     return Compared(small.value, big.value, big / small, lines)
 
@@ -118,11 +142,19 @@ def _compare(base: pd.DataFrame, huge: pd.DataFrame, above: float, below: float)
 def _decide(first: Interval, walk: Interval | None, hypervisor: str) -> tuple[str, str]:
     if first.low > HALF:
         if hypervisor == "none":
-            return "cannot tell", ("Large pages step where base pages do, and no host is in sight that would split them: the processor "
-                                   "may hold large pages in pieces, or a hypervisor may hide itself.")
-        why = "the emulator keeps no larger ones" if hypervisor == "qemu-tcg" else "the host backs this guest with smaller pages"
-        return "splintered by the host", ("Few entries would hold all of those lines if an entry spanned a large page. It spans a "
-                                          f"piece: {why}.")
+            return "cannot tell", (
+                "Large pages step where base pages do, and no host is in sight that would split them: the processor "
+                "may hold large pages in pieces, or a hypervisor may hide itself."
+            )
+        why = (
+            "the emulator keeps no larger ones"
+            if hypervisor == "qemu-tcg"
+            else "the host backs this guest with smaller pages"
+        )
+        return "splintered by the host", (
+            "Few entries would hold all of those lines if an entry spanned a large page. It spans a "
+            f"piece: {why}."
+        )
     if first.high < HALF and (walk is None or walk.high < HALF):
         return "not splintered", "An entry spans a large page."
     doubtful = first if walk is None or first.high >= HALF else walk

@@ -1,8 +1,11 @@
-"""The caches of upper page-table entries, from what a miss of the TLB costs as its walks go through more and more tables.
+"""The caches of upper page-table entries, from what a miss of the TLB costs as its walks go through
+more and more tables.
 
-Pages are drawn from T tables of a level in no order, each as often as another. A cache of C of the entries that lead to those tables
-holds any of them with probability C/T (misses.miss_probability_random), and each walk that it fails reads an entry more. So along T the
-price of a miss stays, and from C on rises as 1 - C/T: the same curve as a TLB's random draws, and the same fit.
+Pages are drawn from T tables of a level in no order, each as often as another. A cache of C of the
+entries that lead to those tables holds any of them with probability C/T
+(misses.miss_probability_random), and each walk that it fails reads an entry more. So along T the
+price of a miss stays, and from C on rises as 1 - C/T: the same curve as a TLB's random draws, and
+the same fit.
 """
 
 from __future__ import annotations
@@ -17,10 +20,13 @@ from tlb.inference.intervals import Interval
 from tlb.inference.misses import fit_random_curve, miss_probability_random
 from tlb.reasons import Unavailable
 
-# Of the price before it: what a level adds at the end of a sweep, at the least, to be more than a slope. Reading a line of the first
-# cache, the least that a walk can do more, is four cycles on the thirty of a walk that reads one.
+# Of the price before it: what a level adds at the end of a sweep, at the least, to be more than a
+# slope. Reading a line of the first cache, the least that a walk can do more, is four cycles on the
+# thirty of a walk that reads one.
 LEAST_RISE = 1.08
-_ALWAYS_MISSED = 1e-9  # entries of a level that no sweep begins below: its price is what all of the sweep pays
+_ALWAYS_MISSED = (
+    1e-9  # entries of a level that no sweep begins below: its price is what all of the sweep pays
+)
 
 
 class WalkCache(NamedTuple):
@@ -28,7 +34,9 @@ class WalkCache(NamedTuple):
 
     level: int  # of those tables, 1 the lowest
     entries: Interval
-    ns: Interval  # that a walk takes longer where this fails: to read that entry, and those above it that nothing keeps
+    # that a walk takes longer where this fails: to read that entry, and those above it that nothing
+    # keeps
+    ns: Interval
 
     def missed(self, tables: float) -> float:
         """The share of walks through so many tables that it fails."""
@@ -36,16 +44,20 @@ class WalkCache(NamedTuple):
 
 
 def rises(sweep: Curve) -> bool:
-    """Whether more tables of a level cost anything: whether the end of its sweep lies above the beginning, by more than LEAST_RISE."""
+    """Whether more tables of a level cost anything: whether the end of its sweep lies above the
+    beginning, by more than LEAST_RISE."""
     return len(sweep) > 1 and (sweep.intervals[-1] / sweep.intervals[0]).low > LEAST_RISE
 
 
-def find(level: int, sweep: Curve, below: Sequence[WalkCache] = (), tables: Sequence[float] = ()) -> WalkCache:
+def find(
+    level: int, sweep: Curve, below: Sequence[WalkCache] = (), tables: Sequence[float] = ()
+) -> WalkCache:
     """The cache that a sweep of the price over the tables of a level shows.
 
-    below: the caches of the levels below, and tables: how many tables of each the sweep has, so that what such a cache still holds is
-    not taken for a part of this one's: of the walks only those that it fails read further. Raises Unavailable: no-step where the price
-    does not rise, too-few-points below five numbers of tables.
+    below: the caches of the levels below, and tables: how many tables of each the sweep has, so
+    that what such a cache still holds is not taken for a part of this one's: of the walks only
+    those that it fails read further. Raises Unavailable: no-step where the price does not rise,
+    too-few-points below five numbers of tables.
     """
     if not rises(sweep):
         raise Unavailable("no-step", f"level {level}, up to {max(sweep.xs, default=0):,.0f} tables")
@@ -55,8 +67,8 @@ def find(level: int, sweep: Curve, below: Sequence[WalkCache] = (), tables: Sequ
 
 
 def predicted_ns(first_ns: float, caches: Sequence[WalkCache], tables: dict[int, float]) -> float:
-    """What a miss costs with so many tables of each level: first_ns, and for each level that is failed its price, if the ones below it
-    were failed too."""
+    """What a miss costs with so many tables of each level: first_ns, and for each level that is
+    failed its price, if the ones below it were failed too."""
     total, reach = first_ns, 1.0
     for cache in sorted(caches):
         reach *= cache.missed(tables[cache.level])

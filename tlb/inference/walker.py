@@ -1,8 +1,10 @@
 """The simulator's loop, in numba: caches of translations, and the walks that their misses begin.
 
-A set is searched way by way; one of many ways, such as a fully associative TLB of thousands of entries, by an index of its pages.
+A set is searched way by way; one of many ways, such as a fully associative TLB of thousands of
+entries, by an index of its pages.
 
-All compiled code is in this file: numba compiles a file anew when it changed, and would not see a change in another.
+All compiled code is in this file: numba compiles a file anew when it changed, and would not see a
+change in another.
 """
 
 from __future__ import annotations
@@ -20,24 +22,42 @@ EMPTY = -1  # no page has this number
 INDEXED = 64  # ways from which on an index is faster than a search
 STATES = 5
 FILLED, NEWEST, OLDEST, HAND, MARKS = range(STATES)
-_GAMMA, _MIX_1, _MIX_2 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_GAMMA, _MIX_1, _MIX_2 = (
+    np.uint64(0x9E3779B97F4A7C15),
+    np.uint64(0xBF58476D1CE4E5B9),
+    np.uint64(0x94D049BB133111EB),
+)
 
 
 class Caches(NamedTuple):
-    """All caches of a machine, a row each; row 0 stands for no cache. Slot set * ways + way of a row is an entry."""
+    """All caches of a machine, a row each; row 0 stands for no cache. Slot set * ways + way of a
+    row is an entry."""
 
-    shapes: np.ndarray  # int64, four columns: sets, ways, and two of the codes above, of replacement and placement
-    pages: np.ndarray  # int64: the page in each slot, or EMPTY; LRU and FIFO keep a set's pages in order, the newest first
-    words: np.ndarray  # int64. NRU: 1 if the entry was used; SRRIP: its interval; tree-PLRU: node n of a set's tree, 1 if it points upward
+    shapes: (
+        np.ndarray
+    )  # int64, four columns: sets, ways, and two of the codes above, of replacement and placement
+    # int64: the page in each slot, or EMPTY; LRU and FIFO keep a set's pages in order, the newest
+    # first
+    pages: np.ndarray
+    # int64. NRU: 1 if the entry was used; SRRIP: its interval; tree-PLRU: node n of a set's tree, 1
+    # if it points upward
+    words: np.ndarray
     draws: np.ndarray  # uint64: the state of each cache's splitmix64
     # Of sets of INDEXED ways and more, in which a page stays in its slot; int64:
-    index: np.ndarray  # of each cache a hash table of slots by page, EMPTY where there is none; its length is a power of two
-    links: np.ndarray  # [cache, 0, slot]: the slot used or filled next before, [cache, 1, slot]: next after (LRU, FIFO)
-    states: np.ndarray  # [cache, set]: ways filled, the newest and oldest slot, where the search for a victim goes on, marks set (NRU)
+    # of each cache a hash table of slots by page, EMPTY where there is none; its length is a power
+    # of two
+    index: np.ndarray
+    # [cache, 0, slot]: the slot used or filled next before, [cache, 1, slot]: next after (LRU,
+    # FIFO)
+    links: np.ndarray
+    # [cache, set]: ways filled, the newest and oldest slot, where the search for a victim goes on,
+    # marks set (NRU)
+    states: np.ndarray
 
 
 class Plan(NamedTuple):
-    """Where a machine has its caches: element n of an array is the cache of level n, 0 for none; level 1 is the lowest."""
+    """Where a machine has its caches: element n of an array is the cache of level n, 0 for none;
+    level 1 is the lowest."""
 
     span: int  # the level of the tables whose entries map as much as a TLB entry spans
     leaf: int  # of those that map the guest's pages, or the only ones
@@ -49,8 +69,11 @@ class Plan(NamedTuple):
 
 
 @njit(cache=True)
-def run(numbers: np.ndarray, warm: int, plan: Plan, caches: Caches, starts: np.ndarray) -> tuple[int, int, int]:
-    """Return L1 misses, walks and walks of the host's tables from access `warm` on; add to starts[n] how many walks began at level n.
+def run(
+    numbers: np.ndarray, warm: int, plan: Plan, caches: Caches, starts: np.ndarray
+) -> tuple[int, int, int]:
+    """Return L1 misses, walks and walks of the host's tables from access `warm` on; add to
+    starts[n] how many walks began at level n.
 
     numbers: int64, of the page of each access, of the size that a TLB entry spans.
     """
@@ -64,13 +87,19 @@ def run(numbers: np.ndarray, warm: int, plan: Plan, caches: Caches, starts: np.n
             continue
         walks += counted
         start = plan.leaf
-        while start < plan.levels and not _touch(caches, plan.walk_caches[start + 1], number >> INDEX_BITS * (start + 1 - plan.span)):
+        while start < plan.levels and not _touch(
+            caches, plan.walk_caches[start + 1], number >> INDEX_BITS * (start + 1 - plan.span)
+        ):
             start += 1
         starts[start] += counted
         if plan.host_leaf:
             for table in range(start, plan.leaf - 2, -1):
                 level = table if table >= plan.leaf else 0  # at last the data
-                if not _touch(caches, plan.nested[level], number >> INDEX_BITS * (level + plan.host_leaf - plan.span)):
+                if not _touch(
+                    caches,
+                    plan.nested[level],
+                    number >> INDEX_BITS * (level + plan.host_leaf - plan.span),
+                ):
                     host_walks += counted
     return l1_misses, walks, host_walks
 
@@ -84,7 +113,10 @@ def _touch(caches: Caches, cache: int, page: int) -> bool:
     if ways >= INDEXED:
         return _touch_indexed(caches, cache, page, _set_of(page, placement, sets))
     first = _set_of(page, placement, sets) * ways
-    held, words = caches.pages[cache, first : first + ways], caches.words[cache, first : first + ways]
+    held, words = (
+        caches.pages[cache, first : first + ways],
+        caches.words[cache, first : first + ways],
+    )
     way = _way_of(held, page)
     hit = way < ways
     if replacement in (LRU, FIFO):
@@ -131,7 +163,9 @@ def _victim(replacement: int, words: np.ndarray, draws: np.ndarray, cache: int) 
     """Return the way of a full set that a missing page takes."""
     if replacement == RANDOM:
         draws[cache] += _GAMMA
-        return np.int64((_mixed(draws[cache]) >> np.uint64(32)) * np.uint64(words.size) >> np.uint64(32))
+        return np.int64(
+            (_mixed(draws[cache]) >> np.uint64(32)) * np.uint64(words.size) >> np.uint64(32)
+        )
     if replacement == TREE_PLRU:
         node = 1
         while node < words.size:
@@ -156,7 +190,9 @@ def _use(replacement: int, words: np.ndarray, way: int, hit: bool) -> None:
         if words.min() == 1:
             words[:] = 0
             words[way] = 1
-    elif replacement == SRRIP:  # Jaleel et al., ISCA 2010: the next use follows a hit at once, and a miss late
+    elif (
+        replacement == SRRIP
+    ):  # Jaleel et al., ISCA 2010: the next use follows a hit at once, and a miss late
         words[way] = 0 if hit else _LONG
 
 
@@ -167,15 +203,28 @@ def _use(replacement: int, words: np.ndarray, way: int, hit: bool) -> None:
 def _touch_indexed(caches: Caches, cache: int, page: int, number: int) -> bool:
     """Return what _touch does, of a page whose set has this number."""
     _, ways, replacement, _ = caches.shapes[cache]
-    first, state, index, pages = number * ways, caches.states[cache, number], caches.index[cache], caches.pages[cache]
-    words, links, is_ordered = caches.words[cache, first : first + ways], caches.links[cache], replacement in (LRU, FIFO)
+    first, state, index, pages = (
+        number * ways,
+        caches.states[cache, number],
+        caches.index[cache],
+        caches.pages[cache],
+    )
+    words, links, is_ordered = (
+        caches.words[cache, first : first + ways],
+        caches.links[cache],
+        replacement in (LRU, FIFO),
+    )
     slot = index[_place_of(index, pages, page)]
     hit = slot != EMPTY
     if not hit and state[FILLED] < ways:
         slot = first + state[FILLED]
         state[FILLED] += 1
     elif not hit:
-        slot = state[OLDEST] if is_ordered else first + _victim_indexed(replacement, words, state, caches.draws, cache)
+        slot = (
+            state[OLDEST]
+            if is_ordered
+            else first + _victim_indexed(replacement, words, state, caches.draws, cache)
+        )
         _forget(index, pages, pages[slot])
     if is_ordered and pages[slot] != EMPTY and (replacement == LRU or not hit):
         _unlink(links, state, slot)
@@ -202,7 +251,8 @@ def _place_of(index: np.ndarray, pages: np.ndarray, page: int) -> int:
 
 @njit(cache=True)
 def _forget(index: np.ndarray, pages: np.ndarray, page: int) -> None:
-    """Take a page out of the hash table, and move up what would no longer be found behind its place (Knuth, volume 3, 6.4, R)."""
+    """Take a page out of the hash table, and move up what would no longer be found behind its place
+    (Knuth, volume 3, 6.4, R)."""
     last = index.size - 1
     hole = at = _place_of(index, pages, page)
     index[hole] = EMPTY
@@ -241,8 +291,11 @@ def _unlink(links: np.ndarray, state: np.ndarray, slot: int) -> None:
 
 
 @njit(cache=True)
-def _victim_indexed(replacement: int, words: np.ndarray, state: np.ndarray, draws: np.ndarray, cache: int) -> int:
-    """Return what _victim does. Until all marks go (NRU) or all intervals grow (SRRIP), no way before the last victim becomes one."""
+def _victim_indexed(
+    replacement: int, words: np.ndarray, state: np.ndarray, draws: np.ndarray, cache: int
+) -> int:
+    """Return what _victim does. Until all marks go (NRU) or all intervals grow (SRRIP), no way
+    before the last victim becomes one."""
     if replacement not in (NRU, SRRIP):
         return _victim(replacement, words, draws, cache)
     wanted = 0 if replacement == NRU else _DISTANT

@@ -1,5 +1,5 @@
-"""Counters of a process that runs already: `perf stat` attached to it for a while, with the events of the plan; and the sizes of the pages
-that it reads, as `perf record` samples them."""
+"""Counters of a process that runs already: `perf stat` attached to it for a while, with the events
+of the plan; and the sizes of the pages that it reads, as `perf record` samples them."""
 
 from __future__ import annotations
 
@@ -19,28 +19,53 @@ from tlb.machine import pmu
 from tlb.system.processes import run_whole, status_within
 
 _SLACK_S = 20.0  # for perf to start and to end
-# What samples loads with their addresses: Intel's mem-loads by PEBS, of 30 cycles and more as perf-mem(1) asks for, and AMD's IBS.
+# What samples loads with their addresses: Intel's mem-loads by PEBS, of 30 cycles and more as
+# perf-mem(1) asks for, and AMD's IBS.
 _SAMPLERS = ("cpu/mem-loads,ldlat=30/P", "ibs_op//")
-_SIZE = re.compile(r"([0-9]+)([KMG])", re.ASCII)  # as perf-script(1) prints data_page_size; "N/A" for an address without a page
+_SIZE = re.compile(
+    r"([0-9]+)([KMG])", re.ASCII
+)  # as perf-script(1) prints data_page_size; "N/A" for an address without a page
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def page_sizes(plan: Plan, pid: int, seconds: float) -> dict[int, int] | str:
-    """How many sampled loads of a process read from pages of which size, bytes (perf-record(1), --data-page-size); or the code of the
-    reason for none."""
+    """How many sampled loads of a process read from pages of which size, bytes (perf-record(1),
+    --data-page-size); or the code of the reason for none."""
     if plan.perf is None or "walk" in plan.lacking:
         return plan.lacking.get("walk", "no-perf")
     refused = "not-supported"
     with tempfile.TemporaryDirectory(prefix="tlb-watch-") as folder:
         kept = Path(folder) / "samples"
         for event in _SAMPLERS:
-            record = [plan.perf, "record", "-q", "-e", event, "-d", "--data-page-size", "-o", str(kept), "-p", str(pid),
-                      "--", "sleep", f"{seconds:.3f}"]
+            record = [
+                plan.perf,
+                "record",
+                "-q",
+                "-e",
+                event,
+                "-d",
+                "--data-page-size",
+                "-o",
+                str(kept),
+                "-p",
+                str(pid),
+                "--",
+                "sleep",
+                f"{seconds:.3f}",
+            ]
             try:
                 done = run_whole(record, timeout=seconds + _SLACK_S, env=plain_locale())
                 if done.returncode == 0:
-                    told = run_whole([plan.perf, "script", "-i", str(kept), "-F", "data_page_size"], timeout=_SLACK_S, env=plain_locale())
-                    sizes = Counter(int(size[1]) * _UNITS[size[2]] for line in told.stdout.split() if (size := _SIZE.fullmatch(line)))
+                    told = run_whole(
+                        [plan.perf, "script", "-i", str(kept), "-F", "data_page_size"],
+                        timeout=_SLACK_S,
+                        env=plain_locale(),
+                    )
+                    sizes = Counter(
+                        int(size[1]) * _UNITS[size[2]]
+                        for line in told.stdout.split()
+                        if (size := _SIZE.fullmatch(line))
+                    )
                     return dict(sizes) if sizes and not told.returncode else "not-counted"
             except (OSError, subprocess.TimeoutExpired):
                 return "perf-failed"
@@ -49,20 +74,39 @@ def page_sizes(plan: Plan, pid: int, seconds: float) -> dict[int, int] | str:
 
 
 class Counting:
-    """A perf that counts a repeat's group of a process between the opening and the closing of its gate (perf-stat(1), --pid, --control).
+    """A perf that counts a repeat's group of a process between the opening and the closing of its
+    gate (perf-stat(1), --pid, --control).
 
-    It is attached while the process waits, so that each record has a count of its own: to enable and disable one perf again and again, and
-    to read it in between, loses counts. A perf that refuses leaves the process to whoever answers at the gate instead: `is_on`.
+    It is attached while the process waits, so that each record has a count of its own: to enable
+    and disable one perf again and again, and to read it in between, loses counts. A perf that
+    refuses leaves the process to whoever answers at the gate instead: `is_on`.
     """
 
     def __init__(self, plan: Plan, pid: int, gate: Gate, repeat: int):
         self._plan, self._group = plan, plan.group(repeat)
         listed = ",".join(event.event or "" for event in self._group)
         self._output, self._errors = output_file(), output_file()
-        command = [plan.perf or "perf", "stat", "-j", "-o", f"/proc/self/fd/{self._output.fileno()}", "-e", listed, "-p", str(pid),
-                   *gate.perf_words]
-        self._perf = subprocess.Popen(dying_with_us(command), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._errors,
-                                      env=plain_locale(), start_new_session=True, pass_fds=(*gate.fds, self._output.fileno()))
+        command = [
+            plan.perf or "perf",
+            "stat",
+            "-j",
+            "-o",
+            f"/proc/self/fd/{self._output.fileno()}",
+            "-e",
+            listed,
+            "-p",
+            str(pid),
+            *gate.perf_words,
+        ]
+        self._perf = subprocess.Popen(
+            dying_with_us(command),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=self._errors,
+            env=plain_locale(),
+            start_new_session=True,
+            pass_fds=(*gate.fds, self._output.fileno()),
+        )
         self.is_on = gate.is_heard(self._perf, _SLACK_S)
 
     def end(self) -> dict[str, Quantity]:
@@ -78,21 +122,37 @@ class Counting:
 
 
 def counted(plan: Plan, pid: int, seconds: float, repeat: int = 0) -> dict[str, Quantity]:
-    """What a process with all its threads counts in so many seconds, or why not. repeat: which of the plan's groups is counted, in turn;
-    what is in no group of this turn is left out. Threads that it starts meanwhile count as well (perf-stat(1), --pid)."""
+    """What a process with all its threads counts in so many seconds, or why not. repeat: which of
+    the plan's groups is counted, in turn; what is in no group of this turn is left out. Threads
+    that it starts meanwhile count as well (perf-stat(1), --pid)."""
     lacking = {quantity: Quantity(reason=reason) for quantity, reason in plan.lacking.items()}
     group = plan.group(repeat)
     if not group or plan.perf is None:
         return lacking
     listed = ",".join(event.event or "" for event in group)
-    command = [plan.perf, "stat", "-j", "-e", listed, "-p", str(pid), "--", "sleep", f"{seconds:.3f}"]
+    command = [
+        plan.perf,
+        "stat",
+        "-j",
+        "-e",
+        listed,
+        "-p",
+        str(pid),
+        "--",
+        "sleep",
+        f"{seconds:.3f}",
+    ]
     try:
         done = run_whole(command, timeout=seconds + _SLACK_S, env=plain_locale())
     except (OSError, subprocess.TimeoutExpired):
-        return lacking | {event.quantity: Quantity(reason="perf-failed", event=event.event) for event in group}
+        return lacking | {
+            event.quantity: Quantity(reason="perf-failed", event=event.event) for event in group
+        }
     counts = parse(done.stderr, group)
     if done.returncode or not counts:
         reason = "perf-denied" if pmu.denied(done.stderr) else "perf-failed"
         counts = {event.quantity: Quantity(reason=reason, event=event.event) for event in group}
-    parts = [event for event in plan.derived if {event.derived[0], event.derived[2]} <= counts.keys()]
+    parts = [
+        event for event in plan.derived if {event.derived[0], event.derived[2]} <= counts.keys()
+    ]
     return lacking | counts | derive(counts, parts)

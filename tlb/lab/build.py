@@ -1,8 +1,10 @@
-"""Compile a kernel, or name its numba module: the command line that runs it, and the identity of what that measures.
+"""Compile a kernel, or name its numba module: the command line that runs it, and the identity of
+what that measures.
 
-A binary is named after the digest of its source, the headers that it includes, the flags and the compiler, so a change of any of
-them is another binary. It is another measurement only if the code of the timed function changed, or the version that
-the kernel's file declares (MEASURES): see `identity`.
+A binary is named after the digest of its source, the headers that it includes, the flags and the
+compiler, so a change of any of them is another binary. It is another measurement only if the code
+of the timed function changed, or the version that the kernel's file declares (MEASURES): see
+`identity`.
 """
 
 from __future__ import annotations
@@ -29,15 +31,21 @@ from tlb.system.files import disk_errors
 
 ROOT = files.ROOT
 KERNELS = ROOT / "kernels"
-# -O2 and no -march: what a distribution ships, and the same instructions on every machine of an architecture.
-# -ffunction-sections: calls within a file stay relocations, so that no function's bytes depend on where another one lies.
+# -O2 and no -march: what a distribution ships, and the same instructions on every machine of an
+# architecture.
+# -ffunction-sections: calls within a file stay relocations, so that no function's bytes depend on
+# where another one lies.
 FLAGS = ("-std=gnu11", "-O2", "-ffunction-sections", "-Wall", "-Wextra", "-Werror")
-_PACKAGES = {"numba": ("numba", "llvmlite", "numpy"), "numpy": ("numpy",)}  # whose versions decide what a Python kernel does
+_PACKAGES = {
+    "numba": ("numba", "llvmlite", "numpy"),
+    "numpy": ("numpy",),
+}  # whose versions decide what a Python kernel does
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """How to run a kernel: `command` takes its arguments; `digest` is 16 hex digits of all that decides what it does."""
+    """How to run a kernel: `command` takes its arguments; `digest` is 16 hex digits of all that
+    decides what it does."""
 
     name: str
     engine: Engine
@@ -45,22 +53,32 @@ class Kernel:
     digest: str
     source_digest: str = ""  # of its source and what that includes or imports
     compiler: str = ""  # or the interpreter and its packages, with their versions
-    measures: int = 1  # the version that its file declares: raised by whoever changes what it measures
+    measures: int = (
+        1  # the version that its file declares: raised by whoever changes what it measures
+    )
 
 
-# Kernels that a reader has changed in this process, by name: the folder that holds their sources instead of kernels/.
+# Kernels that a reader has changed in this process, by name: the folder that holds their sources
+# instead of kernels/.
 _PATCHED: dict[str, Path] = {}
 
 
 def patch(name: str, old: str, new: str) -> None:
-    """Put `new` in the place of `old` in a C kernel or its headers, for this process alone: its rows have a digest of their own.
+    """Put `new` in the place of `old` in a C kernel or its headers, for this process alone: its
+    rows have a digest of their own.
 
-    The changed copy lies in the build folder; kernels/ stays as it is. Raises Unavailable("bad-parameter") where `old` does not stand
-    there exactly once.
+    The changed copy lies in the build folder; kernels/ stays as it is. Raises
+    Unavailable("bad-parameter") where `old` does not stand there exactly once.
     """
-    sources = {path: path.read_text() for path in _closure(_PATCHED.get(name, KERNELS) / f"{name}.c", _included)}
+    sources = {
+        path: path.read_text()
+        for path in _closure(_PATCHED.get(name, KERNELS) / f"{name}.c", _included)
+    }
     if sum(text.count(old) for text in sources.values()) != 1:
-        raise Unavailable("bad-parameter", f"the text to change must occur exactly once in {name}.c and its headers: {old[:80]!r}")
+        raise Unavailable(
+            "bad-parameter",
+            f"the text to change must occur exactly once in {name}.c and its headers: {old[:80]!r}",
+        )
     with disk_errors(build_folder()):
         folder = Path(tempfile.mkdtemp(dir=build_folder(), prefix=f"{name}-patched-"))
         for path, text in sources.items():
@@ -75,19 +93,25 @@ def unpatch() -> None:
 
 def source(name: str, engine: Engine) -> Path:
     """Where a kernel's source in an engine is, if it has one."""
-    return KERNELS / {"c": f"{name}.c", "numba": f"twins/{name}.py", "numpy": f"published/{name}.py"}[engine]
+    return (
+        KERNELS
+        / {"c": f"{name}.c", "numba": f"twins/{name}.py", "numpy": f"published/{name}.py"}[engine]
+    )
 
 
 def kernel_names() -> list[str]:
-    """The kernels there are, by their files; most are in C and in numba, some in one alone. A twin can be run: it has a main(). A session
-    runs others."""
-    twins = {path.stem for path in (KERNELS / "twins").glob("*.py") if "\ndef main(" in path.read_text()}
+    """The kernels there are, by their files; most are in C and in numba, some in one alone. A twin
+    can be run: it has a main(). A session runs others."""
+    twins = {
+        path.stem for path in (KERNELS / "twins").glob("*.py") if "\ndef main(" in path.read_text()
+    }
     sessions = {kernel.session for kernel in kernels.CATALOGUE.values()} - kernels.CATALOGUE.keys()
     return sorted(({path.stem for path in KERNELS.glob("*.c")} | twins) - sessions)
 
 
 def engine_for(asked: str, name: str = "") -> Engine:
-    """`auto` is C where a compiler is found and the kernel, if named, has a C file, and numba elsewhere.
+    """`auto` is C where a compiler is found and the kernel, if named, has a C file, and numba
+    elsewhere.
 
     `c` without a compiler is Unavailable("no-compiler").
     """
@@ -104,27 +128,53 @@ def engine_for(asked: str, name: str = "") -> Engine:
 def kernel(name: str, engine: Engine = "c") -> Kernel:
     """The kernel ready to run, compiled if it has to be.
 
-    Raises Unavailable: bad-parameter for an unknown name, engine-lacks for a kernel that the engine does not have,
-    no-compiler, compile-failed with the compiler's first line, disk-full and disk-read-only.
+    Raises Unavailable: bad-parameter for an unknown name, engine-lacks for a kernel that the engine
+    does not have, no-compiler, compile-failed with the compiler's first line, disk-full and
+    disk-read-only.
     """
     if name not in kernel_names():
-        raise Unavailable("bad-parameter", f"there is no kernel '{name}'; there are {', '.join(kernel_names())}")
+        raise Unavailable(
+            "bad-parameter", f"there is no kernel '{name}'; there are {', '.join(kernel_names())}"
+        )
     if not (module := source(name, engine)).exists():
         raise Unavailable("engine-lacks", f"there is no {module.relative_to(ROOT)}")
     if engine != "c":
         files = _closure(module, _imported)
-        words = [f"python {platform.python_version()}", *(f"{name} {importlib.metadata.version(name)}" for name in _PACKAGES[engine])]
-        command, digest = (sys.executable, "-m", f"kernels.{module.parent.name}.{name}"), _digest(*files, words=words)
-        return Kernel(name, engine, command, digest, source_digest(name, engine), ", ".join(words), declared_measures(name, engine))
+        words = [
+            f"python {platform.python_version()}",
+            *(f"{name} {importlib.metadata.version(name)}" for name in _PACKAGES[engine]),
+        ]
+        command, digest = (
+            (sys.executable, "-m", f"kernels.{module.parent.name}.{name}"),
+            _digest(*files, words=words),
+        )
+        return Kernel(
+            name,
+            engine,
+            command,
+            digest,
+            source_digest(name, engine),
+            ", ".join(words),
+            declared_measures(name, engine),
+        )
     cc = compiler()
     if cc is None:
         raise Unavailable("no-compiler")
     binary, digest = _built(cc, _source(name, engine), FLAGS)
-    return Kernel(name, engine, (str(binary),), digest, source_digest(name, engine), cc.label, declared_measures(name, engine))
+    return Kernel(
+        name,
+        engine,
+        (str(binary),),
+        digest,
+        source_digest(name, engine),
+        cc.label,
+        declared_measures(name, engine),
+    )
 
 
 def declared_measures(name: str, engine: Engine) -> int:
-    """The version of what a kernel measures, as its file declares it; 1 where it does not, or is gone."""
+    """The version of what a kernel measures, as its file declares it; 1 where it does not, or is
+    gone."""
     try:
         text = _source(name, engine).read_text()
     except FileNotFoundError:
@@ -151,28 +201,42 @@ def _source(name: str, engine: Engine) -> Path:
 
 
 def identity(point: Point, built: Kernel | None = None) -> Identity:
-    """Return what tells the rows of a point from those of another measurement, and where it came from.
+    """Return what tells the rows of a point from those of another measurement, and where it came
+    from.
 
-    The code is that of the timed function that the point runs. A kernel whose timed accesses are no function of their own has the
-    digest of its source, flags and compiler. Raises Unavailable as `kernel` does.
+    The code is that of the timed function that the point runs. A kernel whose timed accesses are no
+    function of their own has the digest of its source, flags and compiler. Raises Unavailable as
+    `kernel` does.
     """
     built = built or kernel(point.kernel, point.engine)
-    return Identity(built.measures, _code_digest(built, kernels.of(point.kernel).timed(point)), built.source_digest, built.compiler)
+    return Identity(
+        built.measures,
+        _code_digest(built, kernels.of(point.kernel).timed(point)),
+        built.source_digest,
+        built.compiler,
+    )
 
 
 def identities() -> Callable[[Point], Identity]:
-    """Return `identity` for many points of kernels that do not change meanwhile: each is built once."""
+    """Return `identity` for many points of kernels that do not change meanwhile: each is built
+    once."""
     built = cache(kernel)
     return lambda point: identity(point, built(point.kernel, point.engine))
 
 
 @lru_cache(maxsize=256)
 def _code_digest(built: Kernel, functions: tuple[str, ...]) -> str:
-    """The digest of functions of a kernel; the kernel's own where there are none, or where the compiler left none apart."""
+    """The digest of functions of a kernel; the kernel's own where there are none, or where the
+    compiler left none apart."""
     try:
         if functions and built.engine != "c":
             words = built.compiler.split(", ")
-            return python_code.digest(source(built.name, built.engine), functions, lambda name: source(name, "numba"), words)
+            return python_code.digest(
+                source(built.name, built.engine),
+                functions,
+                lambda name: source(name, "numba"),
+                words,
+            )
         if functions:
             return _machine_code(Path(built.command[-1]), functions)
     except (LookupError, ValueError, OSError):
@@ -185,8 +249,9 @@ def _machine_code(binary: Path, functions: tuple[str, ...]) -> str:
 
 
 def sessions() -> Callable[[Point], bool]:
-    """Return whether there is a program that measures a point with others in one mapping, by the function that the kernel's own program
-    times: the same machine code at the same address modulo 64. For many points of kernels that do not change meanwhile.
+    """Return whether there is a program that measures a point with others in one mapping, by the
+    function that the kernel's own program times: the same machine code at the same address modulo
+    64. For many points of kernels that do not change meanwhile.
 
     The function raises Unavailable as `kernel` does.
     """
@@ -204,29 +269,38 @@ def sessions() -> Callable[[Point], bool]:
         except (LookupError, ValueError, OSError):
             return False
 
-    return lambda point: is_same(kernels.session_of(point), point.engine, point.kernel, kernels.of(point.kernel).timed(point))
+    return lambda point: is_same(
+        kernels.session_of(point), point.engine, point.kernel, kernels.of(point.kernel).timed(point)
+    )
 
 
 def session(name: str, engine: Engine) -> tuple[str, ...]:
     """The command of such a program, compiled if it has to be. Raises Unavailable as `kernel` does."""
     module = source(name, engine)
-    return (str(program(module)),) if engine == "c" else (sys.executable, "-m", f"kernels.{module.parent.name}.{name}")
+    return (
+        (str(program(module)),)
+        if engine == "c"
+        else (sys.executable, "-m", f"kernels.{module.parent.name}.{name}")
+    )
 
 
 def program(main: Path, *more: str) -> Path:
-    """A C file that is no kernel, as a program, compiled if it has to be, with more flags. Raises Unavailable as `kernel` does."""
+    """A C file that is no kernel, as a program, compiled if it has to be, with more flags. Raises
+    Unavailable as `kernel` does."""
     if (cc := compiler()) is None:
         raise Unavailable("no-compiler")
     return _built(cc, main, (*FLAGS, *more))[0]
 
 
 def library(main: Path) -> Path:
-    """A C file as a library that a program can be made to load before its own (LD_PRELOAD). Raises Unavailable as `kernel` does."""
+    """A C file as a library that a program can be made to load before its own (LD_PRELOAD). Raises
+    Unavailable as `kernel` does."""
     return program(main, "-shared", "-fPIC")
 
 
 def _built(cc: Compiler, main: Path, flags: Sequence[str]) -> tuple[Path, str]:
-    """What is made of a C file, and the digest that it is named after. Its object file is kept, to read the code of functions from."""
+    """What is made of a C file, and the digest that it is named after. Its object file is kept, to
+    read the code of functions from."""
     digest = _digest(*_closure(main, _included), words=[*flags, *cc.command, cc.version])
     binary = build_folder() / f"{main.stem}-{digest}"
     if not (binary.exists() and _object_of(binary).exists()):
@@ -248,7 +322,10 @@ def build_folder() -> Path:
 
 
 def _included(main: Path) -> Iterable[Path]:
-    return (main.parent / name for name in re.findall(r'^#include "(\w+\.[ch])"', main.read_text(), re.MULTILINE))
+    return (
+        main.parent / name
+        for name in re.findall(r'^#include "(\w+\.[ch])"', main.read_text(), re.MULTILINE)
+    )
 
 
 def _imported(module: Path) -> Iterable[Path]:

@@ -1,8 +1,10 @@
-"""The union of several grids, measured in rounds of mappings; each record is stored as soon as it is proved.
+"""The union of several grids, measured in rounds of mappings; each record is stored as soon as it
+is proved.
 
-A round has one mapping of each program and kind of pages, of all points that lack it: the repeat of a record is the number of its round,
-and points of one mapping are pairs. So after the first round each point has a number, and what follows narrows intervals. Where there is
-no time for all rounds, the compared points have theirs first. No choice sees where a value lies: it would take sides.
+A round has one mapping of each program and kind of pages, of all points that lack it: the repeat of
+a record is the number of its round, and points of one mapping are pairs. So after the first round
+each point has a number, and what follows narrows intervals. Where there is no time for all rounds,
+the compared points have theirs first. No choice sees where a value lies: it would take sides.
 """
 
 from __future__ import annotations
@@ -28,25 +30,29 @@ from tlb.lab.store import LACKS
 from tlb.reasons import Unavailable
 from tlb.system.files import measuring_lock
 
-# Half an interval's width over its median. The ratio of two such points is known to 1.4 %, and what claims ask of a ratio is 5 % and
-# more but for one.
+# Half an interval's width over its median. The ratio of two such points is known to 1.4 %, and what
+# claims ask of a ratio is 5 % and more but for one.
 NARROW = 0.01
-# From five mappings to eight the interval is their range, which only grows. Nine are the first that it leaves the extremes of out, and
-# it still covers 96 %: a disturbed mapping no longer widens it, and to halve it again would take four times as many.
+# From five mappings to eight the interval is their range, which only grows. Nine are the first that
+# it leaves the extremes of out, and it still covers 96 %: a disturbed mapping no longer widens it,
+# and to halve it again would take four times as many.
 MOST = 9
 LEAST = 5  # of fewer the range covers less than 90 %: who asks for fewer wants no interval
-# Of the time that all rounds take, what the mappings beyond them may add. So an estimate of the whole is right within this share.
+# Of the time that all rounds take, what the mappings beyond them may add. So an estimate of the
+# whole is right within this share.
 EXTRA_SHARE = 0.2
 
 
 def most(repeats: int) -> int:
-    """How many mappings a point may have whose interval stays wide, where each is to have `repeats`."""
+    """How many mappings a point may have whose interval stays wide, where each is to have
+    `repeats`."""
     return max(repeats, MOST) if repeats >= LEAST else repeats
 
 
 @lru_cache(maxsize=1 << 14)
 def half_width(values: tuple[float, ...]) -> float:
-    """Half the width of the median's exact interval over the median; infinite of fewer than two values."""
+    """Half the width of the median's exact interval over the median; infinite of fewer than two
+    values."""
     if len(values) < 2:
         return inf
     interval = median_interval(values)
@@ -55,7 +61,8 @@ def half_width(values: tuple[float, ...]) -> float:
 
 @dataclass
 class Outcome:
-    """What a run did. `timed_s` lies inside timed regions, `elapsed_s` is the whole; both cover this run only."""
+    """What a run did. `timed_s` lies inside timed regions, `elapsed_s` is the whole; both cover
+    this run only."""
 
     measured: int = 0
     cached: int = 0
@@ -64,7 +71,9 @@ class Outcome:
     lacking: dict[Point, Unavailable] = field(default_factory=dict)
     retries: int = 0  # records that were not kept because they were noisy
     noisy: int = 0  # records stored with a mark
-    left: Counter[Point] = field(default_factory=Counter)  # how many mappings of a point there was no time for
+    left: Counter[Point] = field(
+        default_factory=Counter
+    )  # how many mappings of a point there was no time for
 
     @property
     def skipped(self) -> int:
@@ -78,18 +87,25 @@ class Outcome:
         self.timed_s += record.elapsed_ns / 1e9
 
     def __str__(self) -> str:
-        share = f", {self.timed_s / self.elapsed_s:.0%} of {self.elapsed_s:.0f} s inside timed regions" if self.measured else ""
+        share = (
+            f", {self.timed_s / self.elapsed_s:.0%} of {self.elapsed_s:.0f} s inside timed regions"
+            if self.measured
+            else ""
+        )
         lacking = f", {len(self.lacking)} points could not be measured" if self.lacking else ""
         noisy = f", {self.noisy} marked as noisy ({self.retries} tried again)" if self.noisy else ""
         skipped = f", {self.skipped} left out for lack of time" if self.skipped else ""
-        return f"{self.measured} measured, {self.cached} already there{noisy}{lacking}{skipped}{share}"
+        return (
+            f"{self.measured} measured, {self.cached} already there{noisy}{lacking}{skipped}{share}"
+        )
 
 
 Identities = dict[Point, Identity]
 
 
 def _buildable(points: Collection[Point], outcome: Outcome) -> Identities:
-    """The points that their engine has a kernel for, each with its identity; the others are lacking. Raises Unavailable."""
+    """The points that their engine has a kernel for, each with its identity; the others are
+    lacking. Raises Unavailable."""
     identity, buildable = build.identities(), {}
     for point in points:
         try:
@@ -101,18 +117,31 @@ def _buildable(points: Collection[Point], outcome: Outcome) -> Identities:
     return buildable
 
 
-def run(rig: Rig, grids: Mapping[str, Collection[Point]], repeats: int | Callable[[Point], int], *, most: int = 0,
-        seconds: float = inf, compared: Callable[[Point], bool] = lambda point: True, first_round: bool = False,
-        progress: Progress | None = None, quiet: bool = False, seed: int = 0, retry_share: float = RETRY_SHARE) -> Outcome:
+def run(
+    rig: Rig,
+    grids: Mapping[str, Collection[Point]],
+    repeats: int | Callable[[Point], int],
+    *,
+    most: int = 0,
+    seconds: float = inf,
+    compared: Callable[[Point], bool] = lambda point: True,
+    first_round: bool = False,
+    progress: Progress | None = None,
+    quiet: bool = False,
+    seed: int = 0,
+    retry_share: float = RETRY_SHARE,
+) -> Outcome:
     """Measure what is not yet stored of the points that each grid asks for, by its name.
 
-    repeats: how many mappings a point, or a function of the point. most: how many where a point's interval stays wide, in a run that
-    measures all rounds. seconds: no point is begun that would end later. compared: the points that come first where time is short.
-    first_round: end after one mapping of everything. progress: of a whole that this is a part of.
+    repeats: how many mappings a point, or a function of the point. most: how many where a point's
+    interval stays wide, in a run that measures all rounds. seconds: no point is begun that would
+    end later. compared: the points that come first where time is short. first_round: end after one
+    mapping of everything. progress: of a whole that this is a part of.
 
-    A point that the machine cannot do is in `lacking` with its reason and is not tried again; the others go on. So is one for which
-    there was no time and which could not be done the last time. Ctrl-C loses what is not proved and nothing else. Raises
-    Unavailable, measuring-already, state-changed, cpu-gone of the rig's own CPU, and what the store raises.
+    A point that the machine cannot do is in `lacking` with its reason and is not tried again; the
+    others go on. So is one for which there was no time and which could not be done the last time.
+    Ctrl-C loses what is not proved and nothing else. Raises Unavailable, measuring-already,
+    state-changed, cpu-gone of the rig's own CPU, and what the store raises.
     """
     outcome, begin = Outcome(), time.monotonic()
     for name, points in grids.items():
@@ -122,10 +151,15 @@ def run(rig: Rig, grids: Mapping[str, Collection[Point]], repeats: int | Callabl
     schedule = _schedule(rig, wanted, most, identities, outcome, compared, random.Random(seed))
     due, done = schedule.due(), set[tuple[Point, int]]()
     if due and seconds > 0:
-        with measuring_lock(), nullcontext(progress) if progress else Progress(" ".join(grids), quiet) as bar:
+        with (
+            measuring_lock(),
+            nullcontext(progress) if progress else Progress(" ".join(grids), quiet) as bar,
+        ):
             bar.expect(schedule.expected(), begin + seconds, EXTRA_SHARE * schedule.may_add)
             for repeat, group in schedule.groups(bar, outcome.lacking, first_round):
-                for point, result in _results(rig, group, repeat, bar, retry_share, outcome.lacking, max(wanted.values())):
+                for point, result in _results(
+                    rig, group, repeat, bar, retry_share, outcome.lacking, max(wanted.values())
+                ):
                     done.add((point, repeat))
                     if isinstance(result, Unavailable):
                         outcome.lacking[point] = result
@@ -135,31 +169,48 @@ def run(rig: Rig, grids: Mapping[str, Collection[Point]], repeats: int | Callabl
                     outcome.count(result)
                 bar.end()
     _remember_lacks(rig, {p for p, _ in due}, {p for p, _ in done}, outcome)
-    outcome.left = Counter(p for p, repeat in due if (p, repeat) not in done and p not in outcome.lacking)
+    outcome.left = Counter(
+        p for p, repeat in due if (p, repeat) not in done and p not in outcome.lacking
+    )
     outcome.elapsed_s = time.monotonic() - begin
     return outcome
 
 
-def _results(rig: Rig, group: Group, repeat: int, bar: Progress, retry_share: float, lacking: Collection[Point],
-             rounds: int) -> Iterator[tuple[Point, Record | Unavailable]]:
-    """What a mapping measures that there is time for. Raises Unavailable where it is no lack of a point."""
+def _results(
+    rig: Rig,
+    group: Group,
+    repeat: int,
+    bar: Progress,
+    retry_share: float,
+    lacking: Collection[Point],
+    rounds: int,
+) -> Iterator[tuple[Point, Record | Unavailable]]:
+    """What a mapping measures that there is time for. Raises Unavailable where it is no lack of a
+    point."""
     points = [point for point in group.points if point not in lacking]
     where = f"mapping {repeat + 1} of {max(rounds, repeat + 1)}:"
 
     def begin(point: Point) -> bool:
-        return bar.begin(kind_of(point), group.cost_s(point), f"{where} {point.kernel} on {point.pages}")
+        return bar.begin(
+            kind_of(point), group.cost_s(point), f"{where} {point.kernel} on {point.pages}"
+        )
 
-    if group.shares and not bar.begin(*group.start, f"{where} memory on {points[0].pages if points else ''}"):
+    if group.shares and not bar.begin(
+        *group.start, f"{where} memory on {points[0].pages if points else ''}"
+    ):
         return
     for point, result in rig.measured(points, repeat, begin=begin, retry_share=retry_share):
-        if isinstance(result, Unavailable) and (result.code == "state-changed" or (result.code == "cpu-gone" and rig.cpu is not None)):
+        if isinstance(result, Unavailable) and (
+            result.code == "state-changed" or (result.code == "cpu-gone" and rig.cpu is not None)
+        ):
             raise result
         yield point, result
 
 
 @dataclass
 class _Schedule:
-    """Which mappings are next. missing: the repeats of each point that are not stored. values: what its stored ones measured."""
+    """Which mappings are next. missing: the repeats of each point that are not stored. values: what
+    its stored ones measured."""
 
     wanted: dict[Point, int]
     most: int
@@ -170,7 +221,12 @@ class _Schedule:
 
     def due(self) -> list[tuple[Point, int]]:
         """What is to be measured whatever the intervals."""
-        return [(point, repeat) for point, missing in self.missing.items() for repeat in missing if repeat < self.wanted[point]]
+        return [
+            (point, repeat)
+            for point, missing in self.missing.items()
+            for repeat in missing
+            if repeat < self.wanted[point]
+        ]
 
     def expected(self) -> Counter[str]:
         """A guess at the seconds of all that is to come, by kind."""
@@ -179,26 +235,38 @@ class _Schedule:
     def _cost(self, rounds: Iterable[list[Point]]) -> Counter[str]:
         return sum((expected(groups(points, self.shuffle)) for points in rounds), Counter[str]())
 
-    def groups(self, bar: Progress, lacking: Collection[Point], first_round: bool) -> Iterator[tuple[int, Group]]:
+    def groups(
+        self, bar: Progress, lacking: Collection[Point], first_round: bool
+    ) -> Iterator[tuple[int, Group]]:
         """(repeat, what one process may measure), as what was measured before is stored."""
         yield from self._round(0, self._of(0))
         if first_round:
             return
         rest = sorted({repeat for _, repeat in self.due()} - {0})
         bar.remain(self._cost(self._of(repeat, lacking) for repeat in rest))
-        parts = [lambda point: True] if bar.has_time_for_all() else [self.compared, lambda point: not self.compared(point)]
+        parts = (
+            [lambda point: True]
+            if bar.has_time_for_all()
+            else [self.compared, lambda point: not self.compared(point)]
+        )
         for part in parts:
             for repeat in rest:
                 yield from self._round(repeat, [p for p in self._of(repeat, lacking) if part(p)])
         chosen = self._widest(bar, lacking) if self.may_add else []
-        added = {repeat: [p for p in chosen if repeat in self.missing[p]] for repeat in range(max(self.wanted.values()), self.most)}
+        added = {
+            repeat: [p for p in chosen if repeat in self.missing[p]]
+            for repeat in range(max(self.wanted.values()), self.most)
+        }
         bar.expect(self._cost(added.values()), bar.until)
         for repeat, points in added.items():
             yield from self._round(repeat, points)
 
     def _of(self, repeat: int, lacking: Collection[Point] = ()) -> list[Point]:
-        return [point for point, missing in self.missing.items()
-                if repeat in missing and repeat < self.wanted[point] and point not in lacking]
+        return [
+            point
+            for point, missing in self.missing.items()
+            if repeat in missing and repeat < self.wanted[point] and point not in lacking
+        ]
 
     def _round(self, repeat: int, points: list[Point]) -> Iterator[tuple[int, Group]]:
         return ((repeat, group) for group in groups(points, self.shuffle))
@@ -209,9 +277,13 @@ class _Schedule:
         return self.most > max(self.wanted.values())
 
     def _widest(self, bar: Progress, lacking: Collection[Point]) -> list[Point]:
-        """The points that get all mappings up to `most`: compared ones first, then the widest. As intervals of five to eight mappings only
-        grow, one choice does for all of them."""
-        wide = {p: width for p, values in self.values.items() if (width := half_width(tuple(values))) > NARROW and p not in lacking}
+        """The points that get all mappings up to `most`: compared ones first, then the widest. As
+        intervals of five to eight mappings only grow, one choice does for all of them."""
+        wide = {
+            p: width
+            for p, values in self.values.items()
+            if (width := half_width(tuple(values))) > NARROW and p not in lacking
+        }
         left_s = min(bar.time_left_s, bar.extra_s)
         chosen: list[Point] = []
         for point in sorted(wide, key=lambda p: (not self.compared(p), -wide[p])):
@@ -223,10 +295,17 @@ class _Schedule:
         return chosen
 
 
-def _schedule(rig: Rig, wanted: dict[Point, int], most: int, identities: Identities, outcome: Outcome, compared: Callable[[Point], bool],
-              shuffle: random.Random) -> _Schedule:
-    """What is not stored, whoever asked for it. A row that lacks what can be counted by now is measured again; of the two the store gives
-    the one that counted."""
+def _schedule(
+    rig: Rig,
+    wanted: dict[Point, int],
+    most: int,
+    identities: Identities,
+    outcome: Outcome,
+    compared: Callable[[Point], bool],
+    shuffle: random.Random,
+) -> _Schedule:
+    """What is not stored, whoever asked for it. A row that lacks what can be counted by now is
+    measured again; of the two the store gives the one that counted."""
     have = rig.store.records(rig.machine, {point.kernel for point in wanted})
     missing: dict[Point, list[int]] = {point: [] for point in wanted}
     values: dict[Point, list[float]] = {point: [] for point in wanted}
@@ -247,15 +326,26 @@ def _counted(plan: perf.Plan, repeat: int) -> set[str]:
 
 
 def _remember_lacks(rig: Rig, due: set[Point], tried: set[Point], outcome: Outcome) -> None:
-    """Tells again what was lacking of points that were not tried, and writes down what is lacking now, beside the rows."""
+    """Tells again what was lacking of points that were not tried, and writes down what is lacking
+    now, beside the rows."""
     try:
         document = rig.store.read_document(rig.machine, LACKS)
     except Unavailable:
         document = {}
     lines = document["points"] if document.get("state") == rig.state else []
-    known = {Point.model_validate(line["point"]): Unavailable(line["code"], line["detail"]) for line in lines}
+    known = {
+        Point.model_validate(line["point"]): Unavailable(line["code"], line["detail"])
+        for line in lines
+    }
     outcome.lacking |= {p: why for p, why in known.items() if p in due - tried}
-    now = {p: why for p, why in known.items() if p not in tried} | {p: why for p, why in outcome.lacking.items() if p in tried}
+    now = {p: why for p, why in known.items() if p not in tried} | {
+        p: why for p, why in outcome.lacking.items() if p in tried
+    }
     if now or document:
-        lines = [{"point": p.model_dump(mode="json"), "code": why.code, "detail": why.detail} for p, why in now.items()]
-        rig.store.write_document(rig.machine, LACKS, {"state": rig.state, "points": sorted(lines, key=str)})
+        lines = [
+            {"point": p.model_dump(mode="json"), "code": why.code, "detail": why.detail}
+            for p, why in now.items()
+        ]
+        rig.store.write_document(
+            rig.machine, LACKS, {"state": rig.state, "points": sorted(lines, key=str)}
+        )

@@ -10,7 +10,8 @@ import pandas as pd
 from tlb.lab import kernels
 from tlb.lab.record import NAME, Quantity, Record
 
-# pandas keeps texts in pyarrow where that is installed, as `make fleet` does: frames are the same without.
+# pandas keeps texts in pyarrow where that is installed, as `make fleet` does: frames are the same
+# without.
 pd.options.mode.string_storage = "python"
 
 INT64_MAX = 2**63 - 1  # what a column can hold
@@ -18,7 +19,8 @@ _JSON_DTYPES = {"integer": "int64", "number": "float64", "string": "str", "array
 _DTYPES = {
     # A field that may be None has two types: it is a number, and None is NaN in its column.
     name: _JSON_DTYPES[schema.get("type", "number")]
-    for name, schema in Record.model_json_schema()["properties"].items() if name not in ("counters", "options", "also")
+    for name, schema in Record.model_json_schema()["properties"].items()
+    if name not in ("counters", "options", "also")
 }
 # For a counter that other rows of the frame have and this one's run never asked for.
 _NOT_ASKED = Quantity(reason="no-data")
@@ -43,10 +45,15 @@ def check(record: Record, kernel_digest: str) -> None:
 
 
 def frame(records: Sequence[Record], kernel_digests: Sequence[str]) -> pd.DataFrame:
-    """One row a record. Columns: the fields of Record, with counters flattened to `<quantity>_per_access` (float, NaN for none) and
-    `<quantity>_reason` ("" where there is a value), a column (float, NaN for none) for each of a kernel's own options and results,
-    then kernel_digest and timed, the functions whose code that is of: "" where it is of a whole kernel, as in all rows of version 1."""
-    columns = {name: pd.Series([getattr(record, name) for record in records], dtype=dtype) for name, dtype in _DTYPES.items()}
+    """One row a record. Columns: the fields of Record, with counters flattened to
+    `<quantity>_per_access` (float, NaN for none) and `<quantity>_reason` ("" where there is a
+    value), a column (float, NaN for none) for each of a kernel's own options and results, then
+    kernel_digest and timed, the functions whose code that is of: "" where it is of a whole kernel,
+    as in all rows of version 1."""
+    columns = {
+        name: pd.Series([getattr(record, name) for record in records], dtype=dtype)
+        for name, dtype in _DTYPES.items()
+    }
     columns["kernel_digest"] = pd.Series(list(kernel_digests), dtype="str")
     columns["timed"] = pd.Series([_timed(record) for record in records], dtype="str")
     own = [dict(record.options) | record.also for record in records]
@@ -54,7 +61,10 @@ def frame(records: Sequence[Record], kernel_digests: Sequence[str]) -> pd.DataFr
         columns[name] = pd.Series([values.get(name, nan) for values in own], dtype="float64")
     for quantity in sorted({quantity for record in records for quantity in record.counters}):
         counted = [record.counters.get(quantity, _NOT_ASKED) for record in records]
-        values = [nan if q.value is None else q.value / record.accesses for q, record in zip(counted, records, strict=True)]
+        values = [
+            nan if q.value is None else q.value / record.accesses
+            for q, record in zip(counted, records, strict=True)
+        ]
         columns[f"{quantity}_per_access"] = pd.Series(values, dtype="float64")
         columns[f"{quantity}_reason"] = pd.Series([q.reason or "" for q in counted], dtype="str")
     return pd.DataFrame(columns)

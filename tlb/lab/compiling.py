@@ -14,25 +14,36 @@ from tlb.reasons import Unavailable
 from tlb.system.files import disk_errors
 
 # What a compiler says in the C locale when it cannot write, here or in its own temporary folder.
-_DISK_WORDS = {os.strerror(number): number
-               for number in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EROFS)}
+_DISK_WORDS = {
+    os.strerror(number): number
+    for number in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EROFS)
+}
 
 
 def compiled(cc: Compiler, source: Path, binary: Path, flags: Sequence[str]) -> None:
-    """Into a temporary name first: a compile that is killed leaves no half binary, two at once do no harm."""
+    """Into a temporary name first: a compile that is killed leaves no half binary, two at once do
+    no harm."""
     with disk_errors(binary.parent):
         fd, temporary = tempfile.mkstemp(dir=binary.parent, prefix=binary.name)
         os.close(fd)
         try:
-            done = subprocess.run([*cc.command, *flags, "-o", temporary, str(source)],
-                                  capture_output=True, text=True, timeout=120, errors="replace", stdin=subprocess.DEVNULL,
-                                  env=os.environ | {"LC_ALL": "C"})
+            done = subprocess.run(
+                [*cc.command, *flags, "-o", temporary, str(source)],
+                capture_output=True,
+                text=True,
+                timeout=120,
+                errors="replace",
+                stdin=subprocess.DEVNULL,
+                env=os.environ | {"LC_ALL": "C"},
+            )
             if done.returncode:
                 raise _compile_error(cc, done.stderr)
             os.chmod(temporary, 0o755)
             os.replace(temporary, binary)
         except subprocess.TimeoutExpired:
-            raise Unavailable("compile-failed", f"{cc.command[0]} did not finish in 120 s") from None
+            raise Unavailable(
+                "compile-failed", f"{cc.command[0]} did not finish in 120 s"
+            ) from None
         finally:
             Path(temporary).unlink(missing_ok=True)
 

@@ -1,4 +1,5 @@
-"""Two programs of kernels/housekeeping/ and what they print: memory in pieces with first touches in it, and programs that live briefly."""
+"""Two programs of kernels/housekeeping/ and what they print: memory in pieces with first touches in
+it, and programs that live briefly."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ SECONDS = 60  # a program of some MiB has ended long before
 
 
 class Run(BaseModel, extra="forbid", frozen=True):
-    """One run of first touches: of each room's first base page, and quantiles over all base pages, in ns. large: how many rooms got a
-    large page; room_ns: of all touches of a room, on average."""
+    """One run of first touches: of each room's first base page, and quantiles over all base pages,
+    in ns. large: how many rooms got a large page; room_ns: of all touches of a room, on average."""
 
     first_ns: tuple[int, ...]
     large: int
@@ -72,15 +73,21 @@ def _parsed(line: str) -> dict[str, Any]:
         raise Unavailable("kernel-garbage", line[:80])
     if "reason" in answer:
         code = answer["reason"]
-        raise Unavailable(code if code in REASONS else "kernel-garbage", str(answer.get("detail", "")))
+        raise Unavailable(
+            code if code in REASONS else "kernel-garbage", str(answer.get("detail", ""))
+        )
     return answer
 
 
 @contextmanager
 def memory(room_bytes: int, fill_bytes: int, leave_bytes: int) -> Iterator[Memory]:
-    """Memory of which `fill_bytes` lie in pieces and nothing else is free as a large page; 0 leaves it as it is. `leave_bytes` stay
-    available all the while. All is given back at the end. Raises Unavailable: memory-whole, thp-never, no-compiler."""
-    command = [str(build.program(_FOLDER / "fragments.c")), *map(str, (room_bytes, fill_bytes, leave_bytes))]
+    """Memory of which `fill_bytes` lie in pieces and nothing else is free as a large page; 0 leaves
+    it as it is. `leave_bytes` stay available all the while. All is given back at the end. Raises
+    Unavailable: memory-whole, thp-never, no-compiler."""
+    command = [
+        str(build.program(_FOLDER / "fragments.c")),
+        *map(str, (room_bytes, fill_bytes, leave_bytes)),
+    ]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         made = Memory(process)
@@ -96,7 +103,10 @@ def memory(room_bytes: int, fill_bytes: int, leave_bytes: int) -> Iterator[Memor
 
 def lives(room_bytes: int, size_bytes: int, rounds: int) -> dict[str, list[int]]:
     """ns of programs that write so many bytes and end, by page size, in turns. Raises Unavailable."""
-    command: Sequence[str] = [str(build.program(_FOLDER / "short_lived.c")), *map(str, (room_bytes, size_bytes, rounds))]
+    command: Sequence[str] = [
+        str(build.program(_FOLDER / "short_lived.c")),
+        *map(str, (room_bytes, size_bytes, rounds)),
+    ]
     try:
         done = run_whole(command, timeout=SECONDS)
     except subprocess.TimeoutExpired:

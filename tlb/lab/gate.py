@@ -1,4 +1,5 @@
-"""The gate of a kernel: how it tells whoever counts that its timed region begins and ends; and what every perf is started with."""
+"""The gate of a kernel: how it tells whoever counts that its timed region begins and ends; and what
+every perf is started with."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ ACK = b"ack\n\0"  # perf's answer, of five bytes
 
 
 class Gate:
-    """The two pipes by which a kernel says when its timed region begins and ends, and is answered by whoever counts."""
+    """The two pipes by which a kernel says when its timed region begins and ends, and is answered
+    by whoever counts."""
 
     def __init__(self) -> None:
         self.said, self._control = os.pipe()  # what the kernel says, and where it writes that
@@ -36,7 +38,8 @@ class Gate:
             os.write(self._answer, ACK)
 
     def is_heard(self, by: subprocess.Popen, timeout_s: float) -> bool:
-        """Whether this perf answers: then it has opened its events and waits for the kernel. Else nothing is left to be answered."""
+        """Whether this perf answers: then it has opened its events and waits for the kernel. Else
+        nothing is left to be answered."""
         os.write(self._control, b"ping\n")
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
@@ -58,8 +61,8 @@ class Gate:
 
 
 def output_file() -> IO[str]:
-    """Where a perf prints its counts. In memory, so that a runner killed with -9 leaves no file behind; perf opens it by name, and has no
-    other way."""
+    """Where a perf prints its counts. In memory, so that a runner killed with -9 leaves no file
+    behind; perf opens it by name, and has no other way."""
     return os.fdopen(os.memfd_create("tlb-perf"), "r+", errors="replace")
 
 
@@ -68,5 +71,10 @@ def plain_locale() -> dict[str, str]:
 
 
 def dying_with_us(command: list[str]) -> list[str]:
-    """The command, killed as this process ends: a perf would outlive a runner killed with -9, and the kernel with it."""
-    return [setpriv, "--pdeathsig", "KILL", "--", *command] if (setpriv := shutil.which("setpriv")) else command
+    """The command, killed as this process ends: a perf would outlive a runner killed with -9, and
+    the kernel with it."""
+    return (
+        [setpriv, "--pdeathsig", "KILL", "--", *command]
+        if (setpriv := shutil.which("setpriv"))
+        else command
+    )

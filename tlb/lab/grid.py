@@ -1,4 +1,5 @@
-"""What a chapter's grid is made of: how much to measure, on what kind of machine, and points of the kernels in the catalogue."""
+"""What a chapter's grid is made of: how much to measure, on what kind of machine, and points of the
+kernels in the catalogue."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ from tlb.units import format_size, parse_size
 
 PROFILES = Path(__file__).with_name("profiles")
 SMALLEST_LINES = 16  # one line to a page: well inside any first-level TLB
-LEAST_WORKING_SET = SMALLEST_LINES * 4096  # bytes; where base pages are larger, the grid has fewer points
+LEAST_WORKING_SET = (
+    SMALLEST_LINES * 4096
+)  # bytes; where base pages are larger, the grid has fewer points
 MOST_REPEATS = 100  # fresh mappings a point; a dozen give an interval, a hundred are a day
 # Above this a point costs seconds to fault in, and curves there bend over octaves, not over points.
 DENSE_BELOW_BYTES = 64 << 20
@@ -29,7 +32,9 @@ class Profile(BaseModel):
     max_working_set: int = Field(ge=LEAST_WORKING_SET)  # bytes
     repeats: int = Field(ge=1, le=MOST_REPEATS)  # fresh mappings a point
     region_ms: int = Field(ge=1, le=60_000)
-    points_per_octave: int = Field(ge=1, le=16)  # of a fine grid's curves; a coarse one has as many only where a claim asks for it
+    points_per_octave: int = Field(
+        ge=1, le=16
+    )  # of a fine grid's curves; a coarse one has as many only where a claim asks for it
 
     @field_validator("max_working_set", mode="before")
     @classmethod
@@ -44,7 +49,9 @@ def profile_names() -> list[str]:
 def profile(name: str) -> Profile:
     """A profile from profiles/NAME.yaml. Raises Unavailable("bad-parameter")."""
     if name not in profile_names():
-        raise Unavailable("bad-parameter", f"profile '{name}' is not one of {', '.join(profile_names())}")
+        raise Unavailable(
+            "bad-parameter", f"profile '{name}' is not one of {', '.join(profile_names())}"
+        )
     return Profile(**yaml.safe_load((PROFILES / f"{name}.yaml").read_text()))
 
 
@@ -55,12 +62,16 @@ def check_size(name: str, text: str) -> int:
     except ValueError as error:
         raise Unavailable("bad-parameter", f"{name}: {error}") from None
     if size < LEAST_WORKING_SET:
-        raise Unavailable("bad-parameter", f"{name} is at least {format_size(LEAST_WORKING_SET)}, not {format_size(size)}")
+        raise Unavailable(
+            "bad-parameter",
+            f"{name} is at least {format_size(LEAST_WORKING_SET)}, not {format_size(size)}",
+        )
     return size
 
 
 def octaves(low: float, high: float, per_octave: int) -> list[int]:
-    """Whole numbers from low to high, evenly spaced in the logarithm: octaves(16, 64, 2) == [16, 23, 32, 45, 64]."""
+    """Whole numbers from low to high, evenly spaced in the logarithm: octaves(16, 64, 2) == [16,
+    23, 32, 45, 64]."""
     steps = range(1000 * per_octave)
     numbers = (low * 2 ** (step / per_octave) for step in steps)
     return sorted({round(n) for n in numbers if n < high + 0.5 and round(n) <= high})
@@ -70,7 +81,8 @@ def octaves(low: float, high: float, per_octave: int) -> list[int]:
 class Scope:
     """What a grid may ask for: the profile, the engine, and what the machine states of itself.
 
-    entries: 4 KiB data entries of each TLB level as CPUID gives them; around each a grid may be finer.
+    entries: 4 KiB data entries of each TLB level as CPUID gives them; around each a grid may be
+    finer.
     """
 
     profile: Profile
@@ -81,8 +93,8 @@ class Scope:
 
     @property
     def is_fine(self) -> bool:
-        """Whether curves are wanted in full. A coarse grid has the points that claims compare, and few others: those that give a curve
-        its shape. So it is measured in minutes."""
+        """Whether curves are wanted in full. A coarse grid has the points that claims compare, and
+        few others: those that give a curve its shape. So it is measured in minutes."""
         return self.profile.points_per_octave > 2
 
     @property
@@ -104,35 +116,93 @@ class Scope:
         return page_bytes(pages, self.base_page_bytes) // self.base_page_bytes
 
     def dense(self, per_octave: int | None = None) -> list[int]:
-        """Numbers of lines from the smallest to where a point is still quick, by default `per_octave`."""
+        """Numbers of lines from the smallest to where a point is still quick, by default
+        `per_octave`."""
         most = min(self.most_lines, self.lines(DENSE_BELOW_BYTES))
         return octaves(SMALLEST_LINES, most, self.per_octave if per_octave is None else per_octave)
 
     def knees(self) -> list[int]:
-        """Numbers of lines around the end of each TLB level as stated: at steps of 9 % from most of an octave before it to an octave past
-        it. At 19 % under numba and, of a coarse grid, around all levels but the last, of which claims ask no more than where half of the
-        step is done. Past a coarse grid's last level two an octave for another octave: there nearly every access walks. None where the
-        profile has one point an octave."""
+        """Numbers of lines around the end of each TLB level as stated: at steps of 9 % from most of
+        an octave before it to an octave past it. At 19 % under numba and, of a coarse grid, around
+        all levels but the last, of which claims ask no more than where half of the step is done.
+        Past a coarse grid's last level two an octave for another octave: there nearly every access
+        walks. None where the profile has one point an octave."""
         if self.profile.points_per_octave == 1:
             return []
 
         def steps(entries: int) -> int:
-            return 4 if self.engine == "numba" or not (self.is_fine or entries == self.entries[-1]) else 8
+            return (
+                4
+                if self.engine == "numba" or not (self.is_fine or entries == self.entries[-1])
+                else 8
+            )
 
-        past = [] if self.is_fine else [n for entries in self.entries[-1:] for n in octaves(2 * entries, 4 * entries, 2)]
-        near = [n for entries in self.entries for n in octaves(entries / 2**0.75, entries * 2, steps(entries))]
+        past = (
+            []
+            if self.is_fine
+            else [n for entries in self.entries[-1:] for n in octaves(2 * entries, 4 * entries, 2)]
+        )
+        near = [
+            n
+            for entries in self.entries
+            for n in octaves(entries / 2**0.75, entries * 2, steps(entries))
+        ]
         return sorted(n for n in {*near, *past} if n <= self.most_lines)
 
-    def point(self, kernel: str, pages: str = "4k", mode: str = "", *, engine: str = "", layout: str = "", order: str = "",
-              lines: int | None = None, stride_pages: int = 1, region_ms: int | None = None, **options: int) -> Point:
-        """A point of a kernel; what is not said is as the catalogue has it, and lines follow from the kernel's own options."""
+    def point(
+        self,
+        kernel: str,
+        pages: str = "4k",
+        mode: str = "",
+        *,
+        engine: str = "",
+        layout: str = "",
+        order: str = "",
+        lines: int | None = None,
+        stride_pages: int = 1,
+        region_ms: int | None = None,
+        **options: int,
+    ) -> Point:
+        """A point of a kernel; what is not said is as the catalogue has it, and lines follow from
+        the kernel's own options."""
         shape = kernels.shape(kernel, options)
-        given = {name: value for name, value in (("layout", layout), ("order", order), ("lines", lines)) if value}
-        return Point(kernel=kernel, engine=engine or self.engine, pages=pages, mode=mode, options=options, stride_pages=stride_pages,
-                     region_ms=region_ms or self.profile.region_ms, **shape | given)
+        given = {
+            name: value
+            for name, value in (("layout", layout), ("order", order), ("lines", lines))
+            if value
+        }
+        return Point(
+            kernel=kernel,
+            engine=engine or self.engine,
+            pages=pages,
+            mode=mode,
+            options=options,
+            stride_pages=stride_pages,
+            region_ms=region_ms or self.profile.region_ms,
+            **shape | given,
+        )
 
-    def chase(self, kernel: str, pages: str, lines: int, mode: str = "", order: str = "cycle", region_ms: int | None = None,
-              **options: int) -> list[Point]:
+    def chase(
+        self,
+        kernel: str,
+        pages: str,
+        lines: int,
+        mode: str = "",
+        order: str = "cycle",
+        region_ms: int | None = None,
+        **options: int,
+    ) -> list[Point]:
         """A spread point and its packed control: the same number of lines."""
-        return [self.point(kernel, pages, mode, layout=layout, order=order, lines=lines, region_ms=region_ms, **options)
-                for layout in ("spread", "packed")]
+        return [
+            self.point(
+                kernel,
+                pages,
+                mode,
+                layout=layout,
+                order=order,
+                lines=lines,
+                region_ms=region_ms,
+                **options,
+            )
+            for layout in ("spread", "packed")
+        ]

@@ -1,4 +1,5 @@
-"""What two surveys of other processes share: memory that a program holds, by its smaps, and a document of many such looks."""
+"""What two surveys of other processes share: memory that a program holds, by its smaps, and a
+document of many such looks."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ Answer = TypeVar("Answer", bound=BaseModel)
 
 
 class Held(BaseModel, extra="forbid", frozen=True, strict=True):
-    """resident_bytes and huge_bytes (transparent or from a pool) are of the mappings that hold what was asked for, of array_bytes;
-    rest_huge_bytes of all others of the process."""
+    """resident_bytes and huge_bytes (transparent or from a pool) are of the mappings that hold what
+    was asked for, of array_bytes; rest_huge_bytes of all others of the process."""
 
     array_bytes: Positive
     resident_bytes: Positive
@@ -40,7 +41,9 @@ class Survey(BaseModel, extra="forbid", frozen=True, strict=True):
     schema_version: Literal[1] = 1
     measured_at: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]  # UTC
     state: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]  # host.state()
-    thp: Annotated[str, Field(pattern=r"^[a-z+_]{1,32}$")]  # the setting: always, madvise, never, absent, unknown
+    thp: Annotated[
+        str, Field(pattern=r"^[a-z+_]{1,32}$")
+    ]  # the setting: always, madvise, never, absent, unknown
 
     @field_validator("lacking", check_fields=False)
     @classmethod
@@ -56,11 +59,14 @@ def answer(line: bytes, kind: type[Answer]) -> Answer:
         return kind.model_validate_json(line)
     except ValidationError as error:
         first = error.errors()[0]
-        raise Unavailable("kernel-garbage", f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise Unavailable(
+            "kernel-garbage", f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        ) from None
 
 
 def held(smaps: str, address: int | None, array_bytes: int) -> Pages:
-    """What holds an array, by smaps. Raises Unavailable: backing-partial where they prove nothing, and as `smaps.pages` does."""
+    """What holds an array, by smaps. Raises Unavailable: backing-partial where they prove nothing,
+    and as `smaps.pages` does."""
     try:
         return pages(mappings(smaps), address, array_bytes)
     except ValueError as error:

@@ -1,4 +1,5 @@
-"""The document of what the kernel's own housekeeping costs, which `tlb housekeeping measure` writes (lab.housework)."""
+"""The document of what the kernel's own housekeeping costs, which `tlb housekeeping measure` writes
+(lab.housework)."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ class Lives(BaseModel, extra="forbid", frozen=True):
 
 
 class Merged(BaseModel, extra="forbid", frozen=True):
-    """A round of equal pages on large pages. Bytes by smaps; ns of a write to a page, the median of all."""
+    """A round of equal pages on large pages. Bytes by smaps; ns of a write to a page, the median of
+    all."""
 
     bytes: int
     saved_bytes: int
@@ -40,7 +42,8 @@ class Merged(BaseModel, extra="forbid", frozen=True):
 
 
 class Swapped(BaseModel, extra="forbid", frozen=True):
-    """A round of rooms swapped out, of which then one byte each was read: bytes by smaps, ns by read."""
+    """A round of rooms swapped out, of which then one byte each was read: bytes by smaps, ns by
+    read."""
 
     pages: str
     bytes: int
@@ -50,7 +53,8 @@ class Swapped(BaseModel, extra="forbid", frozen=True):
 
 
 class Idle(BaseModel, extra="forbid", frozen=True):
-    """Base pages that nobody touched for so many seconds, advised to be large: bytes by smaps, and khugepaged's settings."""
+    """Base pages that nobody touched for so many seconds, advised to be large: bytes by smaps, and
+    khugepaged's settings."""
 
     seconds: float
     bytes: int
@@ -73,8 +77,12 @@ class Housekeeping(BaseModel, extra="forbid", frozen=True):
     lives: tuple[Lives, ...] = ()
     merged: tuple[Merged, ...] = ()
     swapped: tuple[Swapped, ...] = ()
-    pool_pageout: bool | None = None  # whether a pool's pages may be swapped out; None where nobody could ask
+    pool_pageout: bool | None = (
+        None  # whether a pool's pages may be swapped out; None where nobody could ask
+    )
     pool_taken: tuple[float, ...] = ()  # what MemAvailable lost over what a pool took
-    pool_plain: float | None = None  # of an array that a program had of its heap beside a free pool, the share in the pool
+    pool_plain: float | None = (
+        None  # of an array that a program had of its heap beside a free pool, the share in the pool
+    )
     idle: Idle | None = None
     lacking: dict[str, str] = Field(default_factory=dict)

@@ -1,6 +1,8 @@
-"""What the kernel's own housekeeping costs: measured on request alone, since it changes settings; all of them are put back.
+"""What the kernel's own housekeeping costs: measured on request alone, since it changes settings;
+all of them are put back.
 
-Parts that a kernel lacks have a reason. Each part takes turns, round by round, between what it compares.
+Parts that a kernel lacks have a reason. Each part takes turns, round by round, between what it
+compares.
 """
 
 from __future__ import annotations
@@ -17,7 +19,16 @@ from typing import Any
 
 from tlb.lab import fragments
 from tlb.lab.fragments import Run
-from tlb.lab.housekeeping import FRAGMENTS, FREE, Housekeeping, Idle, Lives, Merged, Swapped, Touched
+from tlb.lab.housekeeping import (
+    FRAGMENTS,
+    FREE,
+    Housekeeping,
+    Idle,
+    Lives,
+    Merged,
+    Swapped,
+    Touched,
+)
 from tlb.lab.rooms import HUGE, MERGEABLE, NO_HUGE, PAGEOUT, Rooms, rooms
 from tlb.machine import borrowed, host, memory
 from tlb.machine.borrowed import DEFRAG, KSM_PAGES, KSM_RUN, KSM_SLEEP, SWAP, ZRAM, borrow
@@ -27,19 +38,33 @@ from tlb.system import procfs
 from tlb.system.smaps import mappings
 from tlb.units import format_size
 
-SECONDS = 180  # at the most on two CPUs of 24 GiB that others use too: most of it is memory that is taken and given back
+# at the most on two CPUs of 24 GiB that others use too: most of it is memory that is taken and
+# given back
+SECONDS = 180
 MIB = 1 << 20
 LARGE = "thp"
-MODES = ("always", "defer", "defer+madvise", "madvise", "never")  # Linux, Documentation/admin-guide/mm/transhuge.rst
+MODES = (
+    "always",
+    "defer",
+    "defer+madvise",
+    "madvise",
+    "never",
+)  # Linux, Documentation/admin-guide/mm/transhuge.rst
 ROUNDS = 6  # from so many values on, a median has an interval of 95 %
 ROOMS = 8  # of a run: more would use up what memory there is in pieces
 SIZES_MIB = (1, 4, 16, 64)  # of programs that live briefly
 SLACK_BYTES = 1 << 30  # in pieces beyond what others are left: what all runs take
 MOST_BYTES = 64 << 30  # to have so much memory end takes a minute
-MERGED_ROOMS, MERGE_S, MOST_MERGED = 8, 10.0, 0.99  # seconds to wait for it: of equal pages a few stay, which others are merged into
+MERGED_ROOMS, MERGE_S, MOST_MERGED = (
+    8,
+    10.0,
+    0.99,
+)  # seconds to wait for it: of equal pages a few stay, which others are merged into
 SWAPPED_ROOMS, ZRAM_BYTES = 8, 128 * MIB
 IDLE_ROOMS, IDLE_S = 32, 30.0  # beyond two of khugepaged's sleeps, of 10 s where nobody set them
-TAKEN_BYTES = 1 << 30  # of a pool: what other programs do to MemAvailable meanwhile is a hundredth of it
+TAKEN_BYTES = (
+    1 << 30
+)  # of a pool: what other programs do to MemAvailable meanwhile is a hundredth of it
 PLAIN_BYTES = 64 * MIB
 ZONES_BYTES = 1 << 24  # a few lines for each of a machine's CPUs
 SCAN = {KSM_PAGES: "20000", KSM_SLEEP: "5", KSM_RUN: "1"}
@@ -47,14 +72,17 @@ THP = Path("sys/kernel/mm/transparent_hugepage")
 
 
 def plan(leave_bytes: int | None = None, root: Path = Path("/")) -> tuple[int, int]:
-    """(bytes that stay available to others, bytes that are to lie in pieces): by default 15 % of memory and a GiB at the least."""
+    """(bytes that stay available to others, bytes that are to lie in pieces): by default 15 % of
+    memory and a GiB at the least."""
     leave = leave_bytes or max(1 << 30, memory.usable_memory(root).total_bytes * 15 // 100)
     return leave, 2 * (leave + SLACK_BYTES)
 
 
-def measure(leave_bytes: int | None = None, say: Callable[[str], None] = lambda part: None) -> Housekeeping:
-    """The document of this computer; say: told of each part before it begins. Raises Unavailable: not-linux, setting-denied,
-    setting-journal, setting-held."""
+def measure(
+    leave_bytes: int | None = None, say: Callable[[str], None] = lambda part: None
+) -> Housekeeping:
+    """The document of this computer; say: told of each part before it begins. Raises Unavailable:
+    not-linux, setting-denied, setting-journal, setting-held."""
     borrowed.restore()
     inspected = host.inspect()
     if inspected.os != "Linux":
@@ -66,7 +94,9 @@ def measure(leave_bytes: int | None = None, say: Callable[[str], None] = lambda 
     def part(name: str, make: Callable[[], Any]) -> None:
         say(name)
         try:
-            with borrowed.borrowing():  # put back after each: a part is measured with the others' settings as they were
+            with (
+                borrowed.borrowing()
+            ):  # put back after each: a part is measured with the others' settings as they were
                 found[name] = make()
         except Unavailable as why:
             if why.code in ("setting-denied", "setting-journal", "setting-held"):
@@ -87,18 +117,31 @@ def measure(leave_bytes: int | None = None, say: Callable[[str], None] = lambda 
     part("pieces", lambda: [*in_pieces(room, fill, leave)])
     for more in found.pop("pieces", ()):
         found.setdefault("touched" if isinstance(more, Touched) else "lives", []).append(more)
-    return Housekeeping(measured_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), state=host.state(inspected), defrag=before,
-                        room_bytes=room, leave_bytes=leave, nodes=nodes(), lacking=lacking, **found)
+    return Housekeeping(
+        measured_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        state=host.state(inspected),
+        defrag=before,
+        room_bytes=room,
+        leave_bytes=leave,
+        nodes=nodes(),
+        lacking=lacking,
+        **found,
+    )
 
 
 def nodes(root: Path = Path("/")) -> int:
-    """How many nodes have memory, between which NUMA balancing moves pages; 1 where nothing states it."""
+    """How many nodes have memory, between which NUMA balancing moves pages; 1 where nothing states
+    it."""
     return max(1, len(procfs.cpu_list(procfs.word(root / "sys/devices/system/node/has_memory"))))
 
 
 def modes(root: Path = Path("/")) -> tuple[str, ...]:
     """The modes of defrag that the kernel lists. Raises Unavailable("setting-absent")."""
-    return required(tuple(procfs.text(root / DEFRAG).replace("[", "").replace("]", "").split()), f"/{DEFRAG}", "setting-absent")
+    return required(
+        tuple(procfs.text(root / DEFRAG).replace("[", "").replace("]", "").split()),
+        f"/{DEFRAG}",
+        "setting-absent",
+    )
 
 
 # --- first touches, and programs that live briefly
@@ -107,18 +150,25 @@ def modes(root: Path = Path("/")) -> tuple[str, ...]:
 def touched(room: int, leave: int) -> Iterator[Touched]:
     """First touches of memory as it is."""
     with fragments.memory(room, 0, leave) as free:
-        free.touch(LARGE, ROOMS)  # a hypervisor may have to find the memory first, which is no part of this
+        free.touch(
+            LARGE, ROOMS
+        )  # a hypervisor may have to find the memory first, which is no part of this
         yield from _in_turns(free, FREE, lambda: None)
 
 
 def in_pieces(room: int, fill: int, leave: int) -> Iterator[Touched | Lives]:
-    """The same in pieces, and programs that live briefly there, with defrag at always. Raises Unavailable: memory-whole, also where so
-    much memory, or a limit of it, would have to be gone to the end of."""
+    """The same in pieces, and programs that live briefly there, with defrag at always. Raises
+    Unavailable: memory-whole, also where so much memory, or a limit of it, would have to be gone to
+    the end of."""
     usable = memory.usable_memory()
     if not fill + leave <= usable.usable_bytes == usable.available_bytes <= MOST_BYTES:
-        raise Unavailable("memory-whole", f"{format_size(usable.usable_bytes)} may be used of {format_size(usable.available_bytes)}")
+        raise Unavailable(
+            "memory-whole",
+            f"{format_size(usable.usable_bytes)} may be used of {format_size(usable.available_bytes)}",
+        )
     borrow(DEFRAG, "never")  # what takes the free large pages makes none
     with fragments.memory(room, fill, leave) as pieces:
+
         def plug() -> None:
             borrow(DEFRAG, "never")
             pieces.plug()
@@ -138,7 +188,7 @@ def _in_turns(where: fragments.Memory, name: str, before: Callable[[], None]) ->
     listed = modes()
     runs: dict[str, list[Run]] = {mode: [] for mode in (*listed, "")}
     for n in range(ROUNDS):
-        for mode in (*listed[n % len(listed):], *listed[:n % len(listed)]):
+        for mode in (*listed[n % len(listed) :], *listed[: n % len(listed)]):
             before()
             borrow(DEFRAG, mode)
             runs[mode].append(where.touch(LARGE, ROOMS))
@@ -174,22 +224,39 @@ def merged(room: int) -> Merged:
             time.sleep(0.05)
             saved = ((procfs.number(sharing) or 0) - shared) * page
         if saved < equal.bytes // 2:
-            raise Unavailable("no-merging", f"{format_size(max(saved, 0))} of {format_size(equal.bytes)} in {MERGE_S:.0f} s")
+            raise Unavailable(
+                "no-merging",
+                f"{format_size(max(saved, 0))} of {format_size(equal.bytes)} in {MERGE_S:.0f} s",
+            )
         after = equal.kept("AnonHugePages")
-        ns = [int(median(one.write_ns(at) for at in range(0, one.bytes, page))) for one in (equal, own)]
+        ns = [
+            int(median(one.write_ns(at) for at in range(0, one.bytes, page)))
+            for one in (equal, own)
+        ]
         if not shared:
-            borrow(KSM_RUN, "2")  # parts them again: stopped, it would count for ever pages that are long gone
-        return Merged(bytes=equal.bytes, saved_bytes=saved, large_before=large, large_after=after, merged_write_ns=ns[0],
-                      own_write_ns=ns[1])
+            borrow(
+                KSM_RUN, "2"
+            )  # parts them again: stopped, it would count for ever pages that are long gone
+        return Merged(
+            bytes=equal.bytes,
+            saved_bytes=saved,
+            large_before=large,
+            large_after=after,
+            merged_write_ns=ns[0],
+            own_write_ns=ns[1],
+        )
 
 
 def swapped(room: int) -> list[Swapped]:
-    """Rounds, on base pages and on large ones in turns, by a device of zram of their own. Raises Unavailable: setting-absent, zram-busy."""
+    """Rounds, on base pages and on large ones in turns, by a device of zram of their own. Raises
+    Unavailable: setting-absent, zram-busy."""
     if borrowed.value(ZRAM) not in ("", "0") or borrowed.value(SWAP) != "off":
         raise Unavailable("zram-busy")
     page = os.sysconf("SC_PAGESIZE")
     borrow(ZRAM, str(ZRAM_BYTES))
-    with Path("/", SWAP).open("r+b") as device:  # the head of a swap area, version 1 (linux/swap.h, union swap_header)
+    with Path("/", SWAP).open(
+        "r+b"
+    ) as device:  # the head of a swap area, version 1 (linux/swap.h, union swap_header)
         device.seek(1024)
         device.write(struct.pack("=III", 1, ZRAM_BYTES // page - 1, 0))
         device.seek(page - 10)
@@ -203,12 +270,21 @@ def swapped(room: int) -> list[Swapped]:
             some.advise(PAGEOUT)
             out = some.kept("Swap")
             ns = tuple(some.read_ns(at) for at in range(0, some.bytes, room))
-            made.append(Swapped(pages=pages, bytes=some.bytes, out_bytes=out, in_bytes=out - some.kept("Swap"), read_ns=ns))
+            made.append(
+                Swapped(
+                    pages=pages,
+                    bytes=some.bytes,
+                    out_bytes=out,
+                    in_bytes=out - some.kept("Swap"),
+                    read_ns=ns,
+                )
+            )
     return made
 
 
 def _pool(room: int) -> tuple[str, int]:
-    """The setting of the pool of such pages, and how many it has. Raises Unavailable("setting-absent")."""
+    """The setting of the pool of such pages, and how many it has. Raises
+    Unavailable("setting-absent")."""
     name = f"sys/kernel/mm/hugepages/hugepages-{room >> 10}kB/nr_hugepages"
     number = procfs.number(Path("/", name))
     if number is None:
@@ -217,13 +293,21 @@ def _pool(room: int) -> tuple[str, int]:
 
 
 def available_bytes(root: Path = Path("/")) -> int:
-    """MemAvailable, and with it what lies in the CPUs' own lists of free pages (/proc/zoneinfo), which Linux does not count there."""
-    counts = re.findall(r"^\s+count:\s+([0-9]{1,12})$", procfs.text(root / "proc/zoneinfo", ZONES_BYTES), re.MULTILINE)
-    return memory.usable_memory(root).available_bytes + sum(map(int, counts)) * os.sysconf("SC_PAGESIZE")
+    """MemAvailable, and with it what lies in the CPUs' own lists of free pages (/proc/zoneinfo),
+    which Linux does not count there."""
+    counts = re.findall(
+        r"^\s+count:\s+([0-9]{1,12})$",
+        procfs.text(root / "proc/zoneinfo", ZONES_BYTES),
+        re.MULTILINE,
+    )
+    return memory.usable_memory(root).available_bytes + sum(map(int, counts)) * os.sysconf(
+        "SC_PAGESIZE"
+    )
 
 
 def pool_taken(room: int, leave: int) -> list[float]:
-    """What MemAvailable loses to a free pool, over what the pool grows by, by round. Raises Unavailable: setting-refused, memory-short."""
+    """What MemAvailable loses to a free pool, over what the pool grows by, by round. Raises
+    Unavailable: setting-refused, memory-short."""
     name, number = _pool(room)
     shares = []
     for _ in range(ROUNDS):
@@ -250,17 +334,22 @@ def pool_pageout(room: int) -> bool:
 
 
 def pool_plain(room: int) -> float:
-    """Of an array that this program, which knows of no pool, has of its heap, the share in a pool that has room for it. Raises
-    Unavailable."""
+    """Of an array that this program, which knows of no pool, has of its heap, the share in a pool
+    that has room for it. Raises Unavailable."""
     name, number = _pool(room)
     borrow(name, str(number + PLAIN_BYTES // room + 1))
     array = bytearray(PLAIN_BYTES)
-    array[::os.sysconf("SC_PAGESIZE")] = bytes([1]) * len(range(0, PLAIN_BYTES, os.sysconf("SC_PAGESIZE")))
-    return sum(one.pool_bytes for one in mappings(Path("/proc/self/smaps").read_text())) / PLAIN_BYTES
+    array[:: os.sysconf("SC_PAGESIZE")] = bytes([1]) * len(
+        range(0, PLAIN_BYTES, os.sysconf("SC_PAGESIZE"))
+    )
+    return (
+        sum(one.pool_bytes for one in mappings(Path("/proc/self/smaps").read_text())) / PLAIN_BYTES
+    )
 
 
 def leave_idle(left: Rooms) -> float:
-    """Has rooms lie on base pages that may become large; when they began to, by the monotonic clock."""
+    """Has rooms lie on base pages that may become large; when they began to, by the monotonic
+    clock."""
     left.advise(NO_HUGE)
     left.fill(bytes(range(256)) * (os.sysconf("SC_PAGESIZE") // 256))
     left.advise(HUGE)
@@ -270,6 +359,14 @@ def leave_idle(left: Rooms) -> float:
 def idle(left: Rooms, begun: float) -> Idle:
     """What became of them, IDLE_S after that at the least."""
     time.sleep(max(0.0, begun + IDLE_S - time.monotonic()))
-    words = {name: procfs.number(Path("/") / THP / "khugepaged" / name) for name in ("scan_sleep_millisecs", "pages_to_scan")}
-    return Idle(seconds=round(time.monotonic() - begun, 1), bytes=left.bytes, large_bytes=left.kept("AnonHugePages"),
-                scan_sleep_ms=words["scan_sleep_millisecs"], pages_to_scan=words["pages_to_scan"])
+    words = {
+        name: procfs.number(Path("/") / THP / "khugepaged" / name)
+        for name in ("scan_sleep_millisecs", "pages_to_scan")
+    }
+    return Idle(
+        seconds=round(time.monotonic() - begun, 1),
+        bytes=left.bytes,
+        large_bytes=left.kept("AnonHugePages"),
+        scan_sleep_ms=words["scan_sleep_millisecs"],
+        pages_to_scan=words["pages_to_scan"],
+    )

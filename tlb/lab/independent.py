@@ -1,4 +1,5 @@
-"""Programs that share nothing with the kernels but the question: where they are, how one in C is compiled, and how two are compared."""
+"""Programs that share nothing with the kernels but the question: where they are, how one in C is
+compiled, and how two are compared."""
 
 from __future__ import annotations
 
@@ -25,7 +26,18 @@ def c_program(source: Path, folder: str, *flags: str) -> str:
     """The path of a C program, compiled into `folder`. SystemExit without a compiler."""
     if (cc := build.compiler()) is None:
         raise SystemExit(f"{source.name} needs a C compiler: apt install gcc libc6-dev.")
-    subprocess.run([*cc.command, "-O2", "-std=gnu11", *flags, "-o", binary := f"{folder}/{source.stem}", str(source)], check=True)
+    subprocess.run(
+        [
+            *cc.command,
+            "-O2",
+            "-std=gnu11",
+            *flags,
+            "-o",
+            binary := f"{folder}/{source.stem}",
+            str(source),
+        ],
+        check=True,
+    )
     return binary
 
 
@@ -40,8 +52,21 @@ def compared(ours: float, theirs: float, decimals: int = 2) -> Cells:
 
 
 def share(gate: Iterable[float | None], whole: Iterable[float | None]) -> Cells:
-    """The medians of the counts that there are of a quantity, and what part of the second the first is."""
-    a, b = (statistics.median(known) if (known := [n for n in side if n is not None]) else None for side in (gate, whole))
-    # A region that faults nothing, or a loop that never misses, leaves nothing to compare with but zero.
-    part = "–" if a is None or b is None else f"{a / b:.3%}" if b else "none of none" if not a else "all"
+    """The medians of the counts that there are of a quantity, and what part of the second the first
+    is."""
+    a, b = (
+        statistics.median(known) if (known := [n for n in side if n is not None]) else None
+        for side in (gate, whole)
+    )
+    # A region that faults nothing, or a loop that never misses, leaves nothing to compare with but
+    # zero.
+    part = (
+        "–"
+        if a is None or b is None
+        else f"{a / b:.3%}"
+        if b
+        else "none of none"
+        if not a
+        else "all"
+    )
     return *("–" if n is None else f"{n:,.0f}" for n in (a, b)), part

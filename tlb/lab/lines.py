@@ -1,6 +1,8 @@
-"""Lines of a file of rows: what makes two of them the same, how one is written, and which of those that are read prove whole.
+"""Lines of a file of rows: what makes two of them the same, how one is written, and which of those
+that are read prove whole.
 
-A line is one canonical JSON object: key, digest, kernel_digest, record. Lines of another schema version are nobody's rows and stay.
+A line is one canonical JSON object: key, digest, kernel_digest, record. Lines of another schema
+version are nobody's rows and stay.
 """
 
 from __future__ import annotations
@@ -35,20 +37,40 @@ def point_id(point: Point) -> str:
 
 def record_key(point: Point, repeat: int, identity: Identity, state: str) -> str:
     """What makes two measurements the same: 16 hex digits of the SHA-256 of its canonical JSON."""
-    return _sha16({"point": _asked(point), "repeat": repeat, "measures": identity.measures, "code_digest": identity.code_digest,
-                   "state": state})
+    return _sha16(
+        {
+            "point": _asked(point),
+            "repeat": repeat,
+            "measures": identity.measures,
+            "code_digest": identity.code_digest,
+            "state": state,
+        }
+    )
 
 
 def key_of(record: Record, kernel_digest: str) -> str:
-    """The key of a row. In version 1 the digest was of the kernel's whole source, its flags and its compiler."""
+    """The key of a row. In version 1 the digest was of the kernel's whole source, its flags and its
+    compiler."""
     if record.schema_version == 1:
-        return _sha16({"point": _asked(record.point), "repeat": record.repeat, "kernel_digest": kernel_digest, "state": record.state})
-    return record_key(record.point, record.repeat, Identity(record.measures, kernel_digest), record.state)
+        return _sha16(
+            {
+                "point": _asked(record.point),
+                "repeat": record.repeat,
+                "kernel_digest": kernel_digest,
+                "state": record.state,
+            }
+        )
+    return record_key(
+        record.point, record.repeat, Identity(record.measures, kernel_digest), record.state
+    )
 
 
 def _asked(point: Point) -> dict[str, Any]:
     asked = point.model_dump()
-    for name, default in _LATER.items():  # rows measured before there were such fields keep their keys
+    for (
+        name,
+        default,
+    ) in _LATER.items():  # rows measured before there were such fields keep their keys
         if asked[name] == default:
             del asked[name]
     return asked
@@ -58,9 +80,15 @@ def write(record: Record, kernel_digest: str) -> tuple[str, bytes]:
     """(its key, its line). ValueError for a record that fits no column."""
     columns.check(record, kernel_digest)
     key = key_of(record, kernel_digest)
-    unknown = set(SINCE_2) if record.schema_version == 1 else set()  # a row from before they were kept is written as it was
+    unknown = (
+        set(SINCE_2) if record.schema_version == 1 else set()
+    )  # a row from before they were kept is written as it was
     unknown |= set() if record.boot_id else {"boot_id"}
-    content = {"key": key, "kernel_digest": kernel_digest, "record": record.model_dump(exclude_none=True, exclude=unknown)}
+    content = {
+        "key": key,
+        "kernel_digest": kernel_digest,
+        "record": record.model_dump(exclude_none=True, exclude=unknown),
+    }
     return key, signed(content)
 
 
@@ -70,7 +98,8 @@ def signed(content: dict[str, Any]) -> bytes:
 
 
 def read(path: Path) -> tuple[list[tuple[Stored | ValueError | None, bytes]], bytes]:
-    """Each line with what it holds (None: another schema version; ValueError: corrupt), and the torn one."""
+    """Each line with what it holds (None: another schema version; ValueError: corrupt), and the
+    torn one."""
     try:
         *lines, torn = path.read_bytes().split(b"\n")
     except FileNotFoundError:
@@ -101,14 +130,18 @@ def mend(fd: int, path: Path) -> bool:
 
 
 def parse(line: bytes) -> Stored | ValueError | None:
-    """What a line without its end holds: None of another schema version, ValueError of one that does not prove whole."""
+    """What a line without its end holds: None of another schema version, ValueError of one that
+    does not prove whole."""
     try:
         signed = json.loads(line)
-        # To the byte: of a member that is there twice, JSON's readers take now the first and now the last.
+        # To the byte: of a member that is there twice, JSON's readers take now the first and now
+        # the last.
         if line.removesuffix(b"\r") != canonical(signed):
             return ValueError("the line is not written as append writes it")
         content = {name: value for name, value in signed.items() if name != "digest"}
-        if content.keys() != {"key", "kernel_digest", "record"} or signed["digest"] != _sha16(content):
+        if content.keys() != {"key", "kernel_digest", "record"} or signed["digest"] != _sha16(
+            content
+        ):
             return ValueError("the digest is of another line")
         if content["record"].get("schema_version") not in VERSIONS:
             return None
@@ -121,13 +154,16 @@ def parse(line: bytes) -> Stored | ValueError | None:
         return ValueError(f"{type(e).__name__}: {e}")
 
 
-# A line takes 0.3 ms; a page or a survey reads a file for each of its experiments, and a bundle is checked before it is read.
+# A line takes 0.3 ms; a page or a survey reads a file for each of its experiments, and a bundle is
+# checked before it is read.
 known = lru_cache(1 << 14)(parse)
 
 
 def canonical(content: Any) -> bytes:
     """JSON as lines and keys are made of. ValueError for what is no JSON."""
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode(
+        "ascii"
+    )
 
 
 def _sha16(content: Any) -> str:

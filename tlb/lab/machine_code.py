@@ -1,8 +1,9 @@
 """Digest the machine code of functions, so that a change elsewhere in their source moves no key.
 
-Read from the relocatable object, where what depends on other code stands apart: each field that the linker fills in holds zeros,
-and a relocation names what it refers to. ELF of 64 bits, little-endian, with addends in the relocations, as x86-64 and arm64 have
-it: "System V Application Binary Interface", chapters 4 and 5, and its supplements for the two.
+Read from the relocatable object, where what depends on other code stands apart: each field that the
+linker fills in holds zeros, and a relocation names what it refers to. ELF of 64 bits,
+little-endian, with addends in the relocations, as x86-64 and arm64 have it: "System V Application
+Binary Interface", chapters 4 and 5, and its supplements for the two.
 """
 
 from __future__ import annotations
@@ -31,33 +32,53 @@ class _Symbol:
 
 
 class _Elf:
-    """The sections and symbols of an object or a program. Raises ValueError for a file that is none."""
+    """The sections and symbols of an object or a program. Raises ValueError for a file that is
+    none."""
 
     def __init__(self, path: Path):
         self.data = path.read_bytes()
         if self.data[:6] != b"\x7fELF\2\1":
             raise ValueError(f"{path} is not an ELF file of 64 bits, little-endian")
         self.machine = unpack_from("<H", self.data, 18)[0]
-        table, (count, names) = unpack_from("<Q", self.data, 40)[0], unpack_from("<HH", self.data, 60)
-        self.sections = list(iter_unpack("<IIQQQQIIQQ", self.data[table:table + 64 * count]))
+        table, (count, names) = (
+            unpack_from("<Q", self.data, 40)[0],
+            unpack_from("<HH", self.data, 60),
+        )
+        self.sections = list(iter_unpack("<IIQQQQIIQQ", self.data[table : table + 64 * count]))
         self._section_names = self._bytes(self.sections[names])
-        self.symbols = [symbol for section in self.sections if section[1] == _SYMTAB for symbol in self._symbols(section)]
+        self.symbols = [
+            symbol
+            for section in self.sections
+            if section[1] == _SYMTAB
+            for symbol in self._symbols(section)
+        ]
 
     def _bytes(self, section: tuple[int, ...]) -> bytes:
-        return self.data[section[4]:section[4] + section[5]]
+        return self.data[section[4] : section[4] + section[5]]
 
     def _symbols(self, section: tuple[int, ...]) -> Iterator[_Symbol]:
         names = self._bytes(self.sections[section[6]])
         for at, info, _, index, value, size in iter_unpack("<IBBHQQ", self._bytes(section)):
             kind = info & 15
-            name = _text(self._section_names, self.sections[index][0]) if kind == _SECTION else _text(names, at)
+            name = (
+                _text(self._section_names, self.sections[index][0])
+                if kind == _SECTION
+                else _text(names, at)
+            )
             yield _Symbol(name, kind, index, value, size)
 
     def functions(self, name: str) -> list[_Symbol]:
-        """The symbols of a function and of its clones, such as `name.constprop.0`, without the parts of them that hardly ever run,
-        such as `name.cold`, to which they jump. Raises LookupError where there is none."""
-        found = [s for s in self.symbols if s.size and s.name.split(".")[0] == name and ".cold" not in s.name
-                 and s.kind not in (_SECTION, _FILE)]
+        """The symbols of a function and of its clones, such as `name.constprop.0`, without the
+        parts of them that hardly ever run, such as `name.cold`, to which they jump. Raises
+        LookupError where there is none."""
+        found = [
+            s
+            for s in self.symbols
+            if s.size
+            and s.name.split(".")[0] == name
+            and ".cold" not in s.name
+            and s.kind not in (_SECTION, _FILE)
+        ]
         if not found:
             raise LookupError(f"no function {name}")
         return sorted(found, key=lambda symbol: symbol.name)
@@ -65,38 +86,59 @@ class _Elf:
     def code_of(self, symbol: _Symbol) -> tuple[bytes, list[tuple[int, int, _Symbol, int]]]:
         """The bytes of a function and its relocations: offset in it, type, target, addend."""
         end = symbol.value + symbol.size
-        relocations = [(offset - symbol.value, info & 0xFFFFFFFF, self.symbols[info >> 32], addend)
-                       for section in self.sections if section[1] == _RELA and section[7] == symbol.section
-                       for offset, info, addend in iter_unpack("<QQq", self._bytes(section)) if symbol.value <= offset < end]
-        return self._bytes(self.sections[symbol.section])[symbol.value:end], relocations
+        relocations = [
+            (offset - symbol.value, info & 0xFFFFFFFF, self.symbols[info >> 32], addend)
+            for section in self.sections
+            if section[1] == _RELA and section[7] == symbol.section
+            for offset, info, addend in iter_unpack("<QQq", self._bytes(section))
+            if symbol.value <= offset < end
+        ]
+        return self._bytes(self.sections[symbol.section])[symbol.value : end], relocations
 
     def function_at(self, target: _Symbol, addend: int) -> tuple[_Symbol, int] | None:
-        """The function of this object that a relocation in code leads to, if it leads to one, and where in it."""
-        if not 0 < target.section < len(self.sections) or not self.sections[target.section][2] & _EXECUTABLE:
+        """The function of this object that a relocation in code leads to, if it leads to one, and
+        where in it."""
+        if (
+            not 0 < target.section < len(self.sections)
+            or not self.sections[target.section][2] & _EXECUTABLE
+        ):
             return None
         at = target.value + addend + (_PC_TO_END if self.machine == X86_64 else 0)
-        return next(((s, at - s.value) for s in self.symbols if s.section == target.section and s.value <= at < s.value + s.size), None)
+        return next(
+            (
+                (s, at - s.value)
+                for s in self.symbols
+                if s.section == target.section and s.value <= at < s.value + s.size
+            ),
+            None,
+        )
 
 
 def _text(names: bytes, at: int) -> str:
-    return names[at:names.index(0, at)].decode()
+    return names[at : names.index(0, at)].decode()
 
 
 def digest(compiled: Path, linked: Path, names: Sequence[str]) -> str:
-    """Return 16 hex digits of the machine code of functions, of what they call in the same object, and of the functions' addresses
-    modulo 64 in the linked program: where a loop lies decides how it is fetched.
+    """Return 16 hex digits of the machine code of functions, of what they call in the same object,
+    and of the functions' addresses modulo 64 in the linked program: where a loop lies decides how
+    it is fetched.
 
-    Raises LookupError for a function that is not there, as where a compiler put it into its caller, and ValueError.
+    Raises LookupError for a function that is not there, as where a compiler put it into its caller,
+    and ValueError.
     """
     elf, program = _Elf(compiled), _Elf(linked)
     called = [symbol for name in names for symbol in elf.functions(name)]
-    whole = hashlib.sha256(repr([s.value % _LINE for name in names for s in program.functions(name)]).encode())
+    whole = hashlib.sha256(
+        repr([s.value % _LINE for name in names for s in program.functions(name)]).encode()
+    )
     for symbol in called:  # which grows meanwhile
         code, relocations = elf.code_of(symbol)
         whole.update(len(code).to_bytes(8) + code)
         for offset, kind, target, addend in relocations:
             name: str | int = target.name
-            if found := elf.function_at(target, addend):  # named by its turn, for a compiler numbers its clones
+            if found := elf.function_at(
+                target, addend
+            ):  # named by its turn, for a compiler numbers its clones
                 function, addend = found
                 called += [] if function in called else [function]
                 name = called.index(function)

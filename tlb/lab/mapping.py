@@ -1,7 +1,8 @@
-"""Many points in as few processes as they take, each of which maps memory once where its kernel has a session (lab.session).
+"""Many points in as few processes as they take, each of which maps memory once where its kernel has
+a session (lab.session).
 
-A point comes out once: as a record whose backing smaps has proved after it was measured, or as the reason for none. What a process did not
-prove before it ended is measured again in the next one.
+A point comes out once: as a record whose backing smaps has proved after it was measured, or as the
+reason for none. What a process did not prove before it ended is measured again in the next one.
 """
 
 from __future__ import annotations
@@ -19,9 +20,15 @@ from tlb.lab.record import Point, Record
 from tlb.page_sizes import PAGES
 from tlb.reasons import Unavailable
 
-# Of the points of a mapping, how many may be measured a second time because they were disturbed. A median of five bears a disturbed one.
+# Of the points of a mapping, how many may be measured a second time because they were disturbed. A
+# median of five bears a disturbed one.
 RETRY_SHARE = 0.1
-_OF_SIZE = {"oom-killed", "memory-short", "pool-empty", "backing-partial"}  # what a smaller mapping may be spared
+_OF_SIZE = {
+    "oom-killed",
+    "memory-short",
+    "pool-empty",
+    "backing-partial",
+}  # what a smaller mapping may be spared
 _PASSING = {"backing-partial", "cpu-gone"}  # what may be over when it is tried again
 
 _ALONE, _SLEEPING = ("",), ("sleeping",)
@@ -31,8 +38,8 @@ Result = tuple[Point, Record | Unavailable]
 
 @dataclass
 class Group:
-    """Points that one process may measure, where their kernels have a session; or that take a process each, one after the other or, if
-    they sleep, side by side."""
+    """Points that one process may measure, where their kernels have a session; or that take a
+    process each, one after the other or, if they sleep, side by side."""
 
     points: list[Point]
     shares: bool
@@ -40,20 +47,27 @@ class Group:
     @property
     def start(self) -> tuple[str, float]:
         """(kind, seconds) until their memory is mapped."""
-        return f"memory {self.points[0].pages}", kernels.mapping_s(self.points[0].engine, shared_bytes(self.points))
+        return f"memory {self.points[0].pages}", kernels.mapping_s(
+            self.points[0].engine, shared_bytes(self.points)
+        )
 
     def cost_s(self, point: Point) -> float:
         """A guess at the seconds of one of the points, of those that sleep a part of all."""
         if self.shares:
             return kernels.point_s(point)
         sleeps_s = [idle_s for each in self.points if (idle_s := kernels.idle_s(each))]
-        return kernels.expected_s(point) - kernels.idle_s(point) + max(sleeps_s, default=0.0) / max(len(sleeps_s), 1)
+        return (
+            kernels.expected_s(point)
+            - kernels.idle_s(point)
+            + max(sleeps_s, default=0.0) / max(len(sleeps_s), 1)
+        )
 
 
 def groups(points: Sequence[Point], shuffle: random.Random) -> list[Group]:
-    """A round's points by the process that may measure them, in a random order, but that points which use the same
-    graph follow each other. Those on transparent huge pages follow each other: what a
-    process gives back a hypervisor takes back soon, and 4 GiB then take 10 s to map and not 0.2 s."""
+    """A round's points by the process that may measure them, in a random order, but that points
+    which use the same graph follow each other. Those on transparent huge pages follow each other:
+    what a process gives back a hypervisor takes back soon, and 4 GiB then take 10 s to map and not
+    0.2 s."""
     alike: dict[tuple, list[Point]] = {}
     has_session = build.sessions()
     for point in points:
@@ -61,15 +75,20 @@ def groups(points: Sequence[Point], shuffle: random.Random) -> list[Group]:
     made = [Group(group, program not in (_ALONE, _SLEEPING)) for program, group in alike.items()]
     for group in made:
         shuffle.shuffle(group.points)
-        turns = {used: turn for turn, used in enumerate(dict.fromkeys(map(kernels.made_of, group.points)))}
+        turns = {
+            used: turn
+            for turn, used in enumerate(dict.fromkeys(map(kernels.made_of, group.points)))
+        }
         group.points.sort(key=lambda point: turns[kernels.made_of(point)])
     shuffle.shuffle(made)
-    return sorted(made, key=lambda group: group.shares and PAGES[group.points[0].pages].source == "thp")
+    return sorted(
+        made, key=lambda group: group.shares and PAGES[group.points[0].pages].source == "thp"
+    )
 
 
 def _program(point: Point, has_session: Callable[[Point], bool]) -> tuple:
-    """What points have in common that one process may measure. Those with an arena of their own have no shared one beside it, which would
-    be read from smaps as well, before and after each."""
+    """What points have in common that one process may measure. Those with an arena of their own
+    have no shared one beside it, which would be read from smaps as well, before and after each."""
     if not has_session(point):
         return _SLEEPING if kernels.idle_s(point) else _ALONE
     return kernels.session_of(point), point.engine, point.pages, is_prefix(point)
@@ -96,24 +115,37 @@ def expected(made: Iterable[Group]) -> Counter[str]:
     return costs
 
 
-def measured(points: Sequence[Point], repeat: int, setting: Setting, *, begin: Callable[[Point], bool] = lambda point: True,
-             retry_share: float = RETRY_SHARE) -> Iterator[Result]:
-    """Each point of one program with its record, or the reason for none, as soon as it is proved; the end of an iteration loses the others.
+def measured(
+    points: Sequence[Point],
+    repeat: int,
+    setting: Setting,
+    *,
+    begin: Callable[[Point], bool] = lambda point: True,
+    retry_share: float = RETRY_SHARE,
+) -> Iterator[Result]:
+    """Each point of one program with its record, or the reason for none, as soon as it is proved;
+    the end of an iteration loses the others.
 
-    begin: called before a point is measured; where it says no, the point is left out. A disturbed point is measured a second time, after
-    all others: the first quiet record is kept, or the second. To choose by the time measured would be to pick cherries.
+    begin: called before a point is measured; where it says no, the point is left out. A disturbed
+    point is measured a second time, after all others: the first quiet record is kept, or the
+    second. To choose by the time measured would be to pick cherries.
     """
     short = {point: why for point in points if (why := why_not(point, setting))}
     yield from short.items()
     left = [point for point in points if point not in short]
     if left:
-        tries = 0 if any(map(kernels.idle_s, left)) else ceil(retry_share * len(left))  # again would be seconds of sleep
-        yield from _Measuring(left, repeat, setting, begin, tries, build.sessions()(left[0])).results()
+        tries = (
+            0 if any(map(kernels.idle_s, left)) else ceil(retry_share * len(left))
+        )  # again would be seconds of sleep
+        yield from _Measuring(
+            left, repeat, setting, begin, tries, build.sessions()(left[0])
+        ).results()
 
 
 @dataclass
 class _Measuring:
-    """Points on their way through one process after another. `first` holds proved records of points that are measured again."""
+    """Points on their way through one process after another. `first` holds proved records of points
+    that are measured again."""
 
     left: list[Point]
     repeat: int
@@ -170,7 +202,11 @@ class _Measuring:
 
     def _judged(self, point: Point, result: Record | Unavailable) -> Record | Unavailable:
         """The result, its point put at the end once more where it was disturbed or lost its CPU."""
-        is_gone = isinstance(result, Unavailable) and result.code == "cpu-gone" and self.setting.cpu is None  # the kernel takes another
+        is_gone = (
+            isinstance(result, Unavailable)
+            and result.code == "cpu-gone"
+            and self.setting.cpu is None
+        )  # the kernel takes another
         is_noisy = isinstance(result, Record) and bool(result.noisy) and self.retries > 0
         if point in self.tried:
             return result.model_copy(update={"tries": 2}) if isinstance(result, Record) else result
@@ -185,7 +221,7 @@ class _Measuring:
             raise Unavailable("kernel-garbage", f"it proved {now} of {len(answered)} answers")
         for number in range(before, now):
             point, result = answered[number]
-            if point not in [*self.left, *(later for later, _ in answered[number + 1:])]:
+            if point not in [*self.left, *(later for later, _ in answered[number + 1 :])]:
                 yield point, self._kept(point, result)
             elif isinstance(result, Record):
                 self.first[point] = result
@@ -204,7 +240,8 @@ class _Measuring:
             yield point, self.first.pop(point)
 
     def _failed(self, why: Unavailable, current: Point | None, mapped: int) -> Iterator[Result]:
-        """What follows from the end of a process: another one, a smaller one, or none for these points."""
+        """What follows from the end of a process: another one, a smaller one, or none for these
+        points."""
         if current:
             self.left.insert(0, current)
         mapped = max(mapped, kernels.mapped_bytes(current) if current else 0)
@@ -213,7 +250,9 @@ class _Measuring:
         elif why.code in _OF_SIZE and mapped:
             self.most_bytes = mapped // 2
             code = "memory-short" if why.code == "oom-killed" else why.code
-            self.too_large = Unavailable(code, why.detail or f"a mapping of {mapped >> 20} MiB was ended by the OS kernel")
+            self.too_large = Unavailable(
+                code, why.detail or f"a mapping of {mapped >> 20} MiB was ended by the OS kernel"
+            )
         else:
             for point in [current] if current else list(self.left):
                 yield self._left_out(point, why)

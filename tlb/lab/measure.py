@@ -1,4 +1,5 @@
-"""Measure a point, alone in a process or in a session: what is asked, what the answer proves, and the record that is made of it."""
+"""Measure a point, alone in a process or in a session: what is asked, what the answer proves, and
+the record that is made of it."""
 
 from __future__ import annotations
 
@@ -19,14 +20,17 @@ from tlb.lab.session import Session, lack, limit_s, why_ended
 from tlb.machine.identity import boot_id
 from tlb.reasons import Unavailable
 
-STAGGER_S = 0.3  # from the start of one sleeping process to the next: the first touches of 128 MiB take 0.2 s
+# from the start of one sleeping process to the next: the first touches of 128 MiB take 0.2 s
+STAGGER_S = 0.3
 MOST_GHZ = 10.0  # for an engine that does not know its clock: no core comes near it
-# Prefixes of a large mapping that differ from fresh mappings of their size: each has an arena of its own, which takes 25 ms.
+# Prefixes of a large mapping that differ from fresh mappings of their size: each has an arena of
+# its own, which takes 25 ms.
 FRESH_BYTES = range(4 << 20, (16 << 20) + 1)
 
 
 class Setting(NamedTuple):
-    """What measuring takes beside the points: `usable_bytes` is all the memory that one process may use."""
+    """What measuring takes beside the points: `usable_bytes` is all the memory that one process may
+    use."""
 
     state: str
     usable_bytes: int
@@ -36,16 +40,20 @@ class Setting(NamedTuple):
 
 
 def seed_of(point: Point, repeat: int) -> int:
-    """The order's seed. Layout, pages and engine are left out: spread and packed, C and numba walk the same order."""
-    text = f"{kernels.of(point.kernel).order_of or point.kernel} {point.order} {point.lines} {repeat}"
+    """The order's seed. Layout, pages and engine are left out: spread and packed, C and numba walk
+    the same order."""
+    text = (
+        f"{kernels.of(point.kernel).order_of or point.kernel} {point.order} {point.lines} {repeat}"
+    )
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) >> 1
 
 
 def measure(point: Point, repeat: int = 0, **setting: Any) -> Record:
     """The record of one point in a process of its own; `setting` is a Setting, by its fields.
 
-    Raises Unavailable with the reason wherever there is no trustworthy number: no compiler, no memory, another page size than asked for,
-    a kernel that crashed, hung or printed garbage. What disturbed a process that did give a number is in `noisy`.
+    Raises Unavailable with the reason wherever there is no trustworthy number: no compiler, no
+    memory, another page size than asked for, a kernel that crashed, hung or printed garbage. What
+    disturbed a process that did give a number is in `noisy`.
     """
     how = Setting(**setting)
     if why := why_not(point, how):
@@ -54,11 +62,17 @@ def measure(point: Point, repeat: int = 0, **setting: Any) -> Record:
 
 
 def why_not(point: Point, setting: Setting) -> Unavailable | None:
-    """Why a point need not be tried: it takes more memory than may be used, or what its engine does not have."""
+    """Why a point need not be tried: it takes more memory than may be used, or what its engine does
+    not have."""
     if (needed := kernels.memory_bytes(point)) > setting.usable_bytes:
-        return Unavailable("memory-short", f"{needed >> 20} MiB needed, {setting.usable_bytes >> 20} MiB may be used")
+        return Unavailable(
+            "memory-short",
+            f"{needed >> 20} MiB needed, {setting.usable_bytes >> 20} MiB may be used",
+        )
     if _has_stride(point) and point.engine != "c":
-        return Unavailable("engine-lacks", f"layout {point.layout}, stride_pages {point.stride_pages}")
+        return Unavailable(
+            "engine-lacks", f"layout {point.layout}, stride_pages {point.stride_pages}"
+        )
     return None
 
 
@@ -78,17 +92,36 @@ class Shared:
         self._repeat, self._setting, self._answers = repeat, setting, 0
         self._identity = build.identities()
         self._started_at = _now()
-        command = [*build.session(kernels.session_of(point), point.engine), "--pages", point.pages,
-                   "--bytes", str(shared_bytes), "--plan"]
+        command = [
+            *build.session(kernels.session_of(point), point.engine),
+            "--pages",
+            point.pages,
+            "--bytes",
+            str(shared_bytes),
+            "--plan",
+        ]
         command += ["--cpu", str(setting.cpu)] if setting.cpu is not None else []
         command += ["--fifo"] if setting.fifo else []
         self._smaps_s = kernels.mapping_s(point.engine, shared_bytes)
-        self._session = Session(command, build.ROOT, point.pages, setting.plan, repeat, self._smaps_s)
+        self._session = Session(
+            command, build.ROOT, point.pages, setting.plan, repeat, self._smaps_s
+        )
 
     def ask(self, point: Point) -> tuple[Record | Unavailable, int]:
-        """A point's result, and how many of all answers so far are proved. Raises Unavailable where the process gives no more."""
-        words = [self._answers, point.kernel, point.mode or "-", point.layout, point.order, point.lines, point.stride_pages,
-                 seed_of(point, self._repeat), point.region_ms, *(word for name, value in point.options for word in (f"--{name}", value))]
+        """A point's result, and how many of all answers so far are proved. Raises Unavailable where
+        the process gives no more."""
+        words = [
+            self._answers,
+            point.kernel,
+            point.mode or "-",
+            point.layout,
+            point.order,
+            point.lines,
+            point.stride_pages,
+            seed_of(point, self._repeat),
+            point.region_ms,
+            *(word for name, value in point.options for word in (f"--{name}", value)),
+        ]
         stolen, begin = noise.stolen_ms(), time.monotonic_ns()
         answer, counters = self._session.ask(" ".join(map(str, words)), kernels.point_s(point))
         wall_ns = float(time.monotonic_ns() - begin)
@@ -97,11 +130,25 @@ class Shared:
         if "reason" in answer:
             return lack(json.dumps(answer)), proved
         try:
-            report = _checked(json.dumps({name: value for name, value in answer.items() if name not in ("id", "proved")}), point)
+            report = _checked(
+                json.dumps(
+                    {name: value for name, value in answer.items() if name not in ("id", "proved")}
+                ),
+                point,
+            )
         except Unavailable as why:
             return why, proved
-        record = _record(report, point, self._repeat, self._setting, self._identity(point), counters=counters, wall_ns=wall_ns,
-                         started_at=self._started_at, steal_ms=noise.between(stolen, noise.stolen_ms(), report.cpu))
+        record = _record(
+            report,
+            point,
+            self._repeat,
+            self._setting,
+            self._identity(point),
+            counters=counters,
+            wall_ns=wall_ns,
+            started_at=self._started_at,
+            steal_ms=noise.between(stolen, noise.stolen_ms(), report.cpu),
+        )
         return record, proved
 
     def end(self) -> int:
@@ -109,7 +156,9 @@ class Shared:
 
     def _proved(self, answer: dict[str, Any], name: str, number: int) -> int:
         if str(answer.get(name)) != str(number) or not isinstance(answer.get("proved"), int):
-            raise Unavailable("kernel-garbage", f"no answer to point {number}: {json.dumps(answer)[:200]}")
+            raise Unavailable(
+                "kernel-garbage", f"no answer to point {number}: {json.dumps(answer)[:200]}"
+            )
         return answer["proved"]
 
     def __enter__(self) -> Shared:
@@ -147,13 +196,18 @@ class Alone:
 
 
 class Sleeping(Alone):
-    """Processes that sleep for seconds between what they measure, side by side; started one after the other, so that no two of them
-    measure at once."""
+    """Processes that sleep for seconds between what they measure, side by side; started one after
+    the other, so that no two of them measure at once."""
 
     def __init__(self, points: Sequence[Point], repeat: int, setting: Setting):
         super().__init__(repeat, setting)
-        self._threads = ThreadPoolExecutor(len(points))  # a child is killed with the thread that started it, so each waits for its own
-        self._running = {point: self._threads.submit(self._later, STAGGER_S * number, point) for number, point in enumerate(points)}
+        self._threads = ThreadPoolExecutor(
+            len(points)
+        )  # a child is killed with the thread that started it, so each waits for its own
+        self._running = {
+            point: self._threads.submit(self._later, STAGGER_S * number, point)
+            for number, point in enumerate(points)
+        }
 
     def _later(self, after_s: float, point: Point) -> Record:
         time.sleep(after_s)
@@ -169,26 +223,47 @@ class Sleeping(Alone):
 
 def _alone(point: Point, repeat: int, setting: Setting) -> Record:
     kernel, declared = build.kernel(point.kernel, point.engine), kernels.of(point.kernel)
-    command, timeout_s = _command(kernel, point, repeat, setting), limit_s(kernels.expected_s(point))
+    command, timeout_s = (
+        _command(kernel, point, repeat, setting),
+        limit_s(kernels.expected_s(point)),
+    )
     plan, started_at = setting.plan.in_guest() if declared.in_guest else setting.plan, _now()
     stolen, begin = noise.stolen_ms(), time.monotonic_ns()
     try:
         run = perf.run(command, plan, timeout_s, cwd=build.ROOT, repeat=repeat)
     except subprocess.TimeoutExpired:
-        raise Unavailable("kernel-hung", f"{point.kernel} gave no answer in {timeout_s:.0f} s") from None
+        raise Unavailable(
+            "kernel-hung", f"{point.kernel} gave no answer in {timeout_s:.0f} s"
+        ) from None
     wall_ns = float(time.monotonic_ns() - begin)
-    if why := why_ended(run, point.pages, setting.cpu, f"{point.kernel} with {kernels.arena_bytes(point) >> 20} MiB"):
+    if why := why_ended(
+        run, point.pages, setting.cpu, f"{point.kernel} with {kernels.arena_bytes(point) >> 20} MiB"
+    ):
         raise why
     report = _checked(run.stdout, point)
-    return _record(report, point, repeat, setting, build.identity(point, kernel), counters=run.counters, wall_ns=wall_ns,
-                   started_at=started_at, steal_ms=noise.between(stolen, noise.stolen_ms(), report.cpu))
+    return _record(
+        report,
+        point,
+        repeat,
+        setting,
+        build.identity(point, kernel),
+        counters=run.counters,
+        wall_ns=wall_ns,
+        started_at=started_at,
+        steal_ms=noise.between(stolen, noise.stolen_ms(), report.cpu),
+    )
 
 
 def _command(kernel: build.Kernel, point: Point, repeat: int, setting: Setting) -> list[str]:
     """The words that measure a point. In a fresh user namespace nobody may use SCHED_FIFO."""
     asked: list[tuple[str, object]] = [
-        ("pages", point.pages), ("layout", point.layout), ("order", point.order), ("lines", point.lines),
-        ("seed", seed_of(point, repeat)), ("region-ms", point.region_ms)]
+        ("pages", point.pages),
+        ("layout", point.layout),
+        ("order", point.order),
+        ("lines", point.lines),
+        ("seed", seed_of(point, repeat)),
+        ("region-ms", point.region_ms),
+    ]
     if _has_stride(point):
         asked.append(("stride-pages", point.stride_pages))
     play = kernels.of(point.kernel).played.get(point.mode)
@@ -197,7 +272,9 @@ def _command(kernel: build.Kernel, point: Point, repeat: int, setting: Setting) 
     asked += point.options
     if setting.cpu is not None:
         asked.append(("cpu", setting.cpu))
-    words = [word for name, value in asked for word in (f"--{name}", str(value))] + ["--fifo"] * (setting.fifo and not play)
+    words = [word for name, value in asked for word in (f"--{name}", str(value))] + ["--fifo"] * (
+        setting.fifo and not play
+    )
     return [*(play(kernel.command[0]) if play else ()), *kernel.command, *words]
 
 
@@ -207,7 +284,9 @@ def _checked(text: str, point: Point) -> KernelReport:
         report = KernelReport.model_validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
-        raise Unavailable("kernel-garbage", f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise Unavailable(
+            "kernel-garbage", f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        ) from None
     if point.mode in kernels.of(point.kernel).played and not report.mode:
         report = report.model_copy(update={"mode": point.mode})
     asked = {name: getattr(point, name) for name in set(Point.model_fields) - {"region_ms"}}
@@ -216,13 +295,30 @@ def _checked(text: str, point: Point) -> KernelReport:
         raise Unavailable("kernel-garbage", f"asked for {asked}, measured {got}")
     cycles = report.ns_per_access * (report.core_ghz or MOST_GHZ)
     if cycles < kernels.of(report.kernel).least_cycles:
-        raise Unavailable("kernel-garbage", f"{cycles:.2g} core cycles an access: the compiler left the accesses out")
+        raise Unavailable(
+            "kernel-garbage",
+            f"{cycles:.2g} core cycles an access: the compiler left the accesses out",
+        )
     return report
 
 
-def _record(report: KernelReport, point: Point, repeat: int, setting: Setting, identity: Identity, **known: Any) -> Record:
-    record = Record(**report.model_dump(), repeat=repeat, region_ms=point.region_ms, state=setting.state, boot_id=boot_id(),
-                    **identity.fields, **known)
+def _record(
+    report: KernelReport,
+    point: Point,
+    repeat: int,
+    setting: Setting,
+    identity: Identity,
+    **known: Any,
+) -> Record:
+    record = Record(
+        **report.model_dump(),
+        repeat=repeat,
+        region_ms=point.region_ms,
+        state=setting.state,
+        boot_id=boot_id(),
+        **identity.fields,
+        **known,
+    )
     return record.model_copy(update={"noisy": noise.disturbance(record)})
 
 

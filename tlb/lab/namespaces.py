@@ -1,4 +1,5 @@
-"""Fresh namespaces, as a container has them: the words that run a command in them, and the proof that they are fresh."""
+"""Fresh namespaces, as a container has them: the words that run a command in them, and the proof
+that they are fresh."""
 
 from __future__ import annotations
 
@@ -15,30 +16,49 @@ from tlb.system.processes import run_whole
 MODE = "namespaces"  # of a point whose kernel knows no modes; the runner's affair
 KINDS = ("user", "mnt", "pid", "net")  # as /proc/self/ns names them
 
-# --map-root-user: a user who is not in the map may not even set up the other three. --fork: the first process that a new pid
-# namespace can have is a child. --kill-child: that child ends with unshare; and setpriv lets unshare end with perf, which leaves
-# what it started alive where it is killed itself.
+# --map-root-user: a user who is not in the map may not even set up the other three. --fork: the
+# first process that a new pid namespace can have is a child. --kill-child: that child ends with
+# unshare; and setpriv lets unshare end with perf, which leaves what it started alive where it is
+# killed itself.
 DIE_TOO = ("setpriv", "--pdeathsig", "KILL", "--")
-UNSHARE = ("unshare", "--user", "--map-root-user", "--mount", "--pid", "--net", "--fork", "--kill-child", "--")
-# What unshare of util-linux 2.38 says of a child that SIGKILL ended, and exits with 1: it ends itself as its child ended, and
-# resets that signal first, which SIGKILL does not allow. Newer ones leave that out. (In the C locale, in which kernels run.)
+UNSHARE = (
+    "unshare",
+    "--user",
+    "--map-root-user",
+    "--mount",
+    "--pid",
+    "--net",
+    "--fork",
+    "--kill-child",
+    "--",
+)
+# What unshare of util-linux 2.38 says of a child that SIGKILL ended, and exits with 1: it ends
+# itself as its child ended, and resets that signal first, which SIGKILL does not allow. Newer ones
+# leave that out. (In the C locale, in which kernels run.)
 KILLED = "unshare: sigprocmask unblock failed"
 
-# Settings under /proc/sys of which each forbids user namespaces where it has this value (user_namespaces(7); Debian; Ubuntu).
-FORBIDS = {"user/max_user_namespaces": 0, "kernel/unprivileged_userns_clone": 0, "kernel/apparmor_restrict_unprivileged_userns": 1}
+# Settings under /proc/sys of which each forbids user namespaces where it has this value
+# (user_namespaces(7); Debian; Ubuntu).
+FORBIDS = {
+    "user/max_user_namespaces": 0,
+    "kernel/unprivileged_userns_clone": 0,
+    "kernel/apparmor_restrict_unprivileged_userns": 1,
+}
 
-# What runs inside: where it is, a line a namespace; then, whether the program of $1 can be executed there. Root in a user
-# namespace has no more right than others have to a folder whose owner is not in its map.
+# What runs inside: where it is, a line a namespace; then, whether the program of $1 can be executed
+# there. Root in a user namespace has no more right than others have to a folder whose owner is not
+# in its map.
 LOOK = f'for kind in {" ".join(KINDS)}; do readlink "/proc/self/ns/$kind"; done; test -x "$1" && echo runs'
 PATIENCE_S = 20.0  # it takes hundredths of a second
 
 
 def prefix(program: str) -> tuple[str, ...]:
-    """The words before a command that run `program` in fresh user, mount, pid and network namespaces: stdin, stdout, stderr and
-    inherited descriptors stay, and so do the exit status and the signal that ends it.
+    """The words before a command that run `program` in fresh user, mount, pid and network
+    namespaces: stdin, stdout, stderr and inherited descriptors stay, and so do the exit status and
+    the signal that ends it.
 
-    Proved by running them once a process: inside, each link in /proc/self/ns is another than here. Raises
-    Unavailable("no-namespaces") where that is not so, with what keeps them away.
+    Proved by running them once a process: inside, each link in /proc/self/ns is another than here.
+    Raises Unavailable("no-namespaces") where that is not so, with what keeps them away.
     """
     if shutil.which("unshare") is None:
         raise Unavailable("no-namespaces", "there is no unshare")
@@ -55,14 +75,22 @@ def _proved(words: tuple[str, ...], program: str) -> tuple[str, ...]:
     inside = dict(line.split(":", 1) for line in done.stdout.splitlines() if ":" in line)
     if not set(KINDS) <= inside.keys():
         raise Unavailable("no-namespaces", "; ".join((last, *forbidden())))
-    if same := [kind for kind in KINDS if os.readlink(f"/proc/self/ns/{kind}") == f"{kind}:{inside[kind]}"]:
+    if same := [
+        kind for kind in KINDS if os.readlink(f"/proc/self/ns/{kind}") == f"{kind}:{inside[kind]}"
+    ]:
         raise Unavailable("no-namespaces", f"unshare left the old ones: {', '.join(same)}")
     if not done.stdout.endswith("runs\n"):
-        raise Unavailable("no-namespaces", f"{program} cannot be executed in them: open its folders to others (chmod o+x)")
+        raise Unavailable(
+            "no-namespaces",
+            f"{program} cannot be executed in them: open its folders to others (chmod o+x)",
+        )
     return words
 
 
 def forbidden(root: Path = Path("/")) -> list[str]:
     """The settings of this computer that forbid user namespaces: "user.max_user_namespaces is 0"."""
-    return [f"{name.replace('/', '.')} is {value}" for name, value in FORBIDS.items()
-            if procfs.number(root / "proc/sys" / name) == value]
+    return [
+        f"{name.replace('/', '.')} is {value}"
+        for name, value in FORBIDS.items()
+        if procfs.number(root / "proc/sys" / name) == value
+    ]

@@ -1,4 +1,5 @@
-"""Noise: what disturbed a measuring process, so that the point is measured again or its record is marked."""
+"""Noise: what disturbed a measuring process, so that the point is measured again or its record is
+marked."""
 
 from __future__ import annotations
 
@@ -12,17 +13,20 @@ from tlb.system import procfs
 
 # Half of the 2 percent within which a point's median shall repeat.
 STOLEN_SHARE = 0.01
-# Of the region, spent neither running nor stopped by the kernel. On a quiet guest perf's clock and the kernel's own differ
-# by 0.5 percent at most, because the gate closes a little after the last batch. The count of switches would say nothing:
-# there it is 3 a process, and not one in a hundred of those processes lost 1 percent.
+# Of the region, spent neither running nor stopped by the kernel. On a quiet guest perf's clock and
+# the kernel's own differ by 0.5 percent at most, because the gate closes a little after the last
+# batch. The count of switches would say nothing: there it is 3 a process, and not one in a hundred
+# of those processes lost 1 percent.
 SWITCHED_SHARE = 0.02
-# Of the region, spent on minor faults. Where no kernel faults pages in there, Linux takes pages away from it meanwhile: NUMA balancing
-# unmaps them to see who touches them, and moves them.
+# Of the region, spent on minor faults. Where no kernel faults pages in there, Linux takes pages
+# away from it meanwhile: NUMA balancing unmaps them to see who touches them, and moves them.
 FAULTED_SHARE = 0.01
-FAULT_NS = 1000  # prefault touches a base page in 700 ns (Zen 4, guest); one that has to be moved takes longer
-# Interquartile range of the batches over their median: twice the 5 percent from which the repeats of a point are called
-# unstable. Of the first 2808 processes of the reference machine 9 percent are over it; two thirds of these are more than
-# 5 percent off their point's median, of the others one in six.
+# prefault touches a base page in 700 ns (Zen 4, guest); one that has to be moved takes longer
+FAULT_NS = 1000
+# Interquartile range of the batches over their median: twice the 5 percent from which the repeats
+# of a point are called unstable. Of the first 2808 processes of the reference machine 9 percent are
+# over it; two thirds of these are more than 5 percent off their point's median, of the others one
+# in six.
 UNEVEN_SHARE = 0.10
 
 _CPU_LINE = re.compile(r"cpu([0-9]{1,5})((?: [0-9]{1,18}){8})\b")
@@ -34,7 +38,8 @@ def tick_ms() -> float:
 
 
 def stolen_ms(root: Path = Path("/")) -> dict[int, float]:
-    """CPU -> the milliseconds that the hypervisor has run something else on it since boot; {} where that is not stated."""
+    """CPU -> the milliseconds that the hypervisor has run something else on it since boot; {} where
+    that is not stated."""
     lines = map(_CPU_LINE.match, procfs.text(root / "proc/stat").split("\n"))
     return {int(line[1]): int(line[2].split()[7]) * tick_ms() for line in lines if line}
 
@@ -45,20 +50,28 @@ def between(before: dict[int, float], after: dict[int, float], cpu: int) -> floa
 
 
 def disturbance(record: Record) -> Disturbance:
-    """The first thing that disturbed the process, "" for none. The time that was measured plays no part in it."""
+    """The first thing that disturbed the process, "" for none. The time that was measured plays no
+    part in it."""
     counted = record.counters.get("task_clock_ns")
-    ran_ns = record.cpu_ns or (counted.value if counted and counted.value is not None else record.elapsed_ns)
+    ran_ns = record.cpu_ns or (
+        counted.value if counted and counted.value is not None else record.elapsed_ns
+    )
     if record.migrations:
         return "migrated"  # to cold caches and a cold TLB
-    if record.major_faults or (not kernels.of(record.kernel).faults_in
-                               and record.minor_faults * FAULT_NS > FAULTED_SHARE * record.elapsed_ns):
+    if record.major_faults or (
+        not kernels.of(record.kernel).faults_in
+        and record.minor_faults * FAULT_NS > FAULTED_SHARE * record.elapsed_ns
+    ):
         return "faulted"  # waited for a disk, or for pages that were taken away
     if record.also.get("off_node_pages"):
         return "spilled"  # onto another node's memory, which is further away
     # One tick may stand for a microsecond: it is where the clock of /proc/stat happened to step.
     if (record.steal_ms or 0) > max(STOLEN_SHARE * record.wall_ns / 1e6, tick_ms()):
         return "stolen"
-    if record.involuntary_switches and record.elapsed_ns - ran_ns > SWITCHED_SHARE * record.elapsed_ns:
+    if (
+        record.involuntary_switches
+        and record.elapsed_ns - ran_ns > SWITCHED_SHARE * record.elapsed_ns
+    ):
         return "switched"
     return "uneven" if unevenness(record.batch_ns_per_access) > UNEVEN_SHARE else ""
 

@@ -1,7 +1,8 @@
 """Counters: what perf can count here (`plan`), and one `perf stat` run around a kernel (`run`).
 
-perf's exit status proves nothing (0 for a workload that was killed, 0 for an output that could not be written), so a
-result is believed only when every event that was asked for came back, in its position.
+perf's exit status proves nothing (0 for a workload that was killed, 0 for an output that could not
+be written), so a result is believed only when every event that was asked for came back, in its
+position.
 """
 
 from __future__ import annotations
@@ -25,27 +26,39 @@ from tlb.system.processes import run_whole
 
 @dataclass(frozen=True)
 class Plan:
-    """What perf will count around each kernel: the events that answered, what derives from them, and for every other
-    quantity its reason."""
+    """What perf will count around each kernel: the events that answered, what derives from them,
+    and for every other quantity its reason."""
 
     perf: str | None
     events: tuple[Event, ...] = ()
     lacking: dict[str, str] = field(default_factory=dict)  # quantity -> reason code
     derived: tuple[Event, ...] = ()
-    programmable: int = PROGRAMMABLE  # counters that these events may take together, beside cycles and instructions
+    programmable: int = (
+        PROGRAMMABLE  # counters that these events may take together, beside cycles and instructions
+    )
 
     def groups(self) -> tuple[tuple[Event, ...], ...]:
-        """What is counted together, one group a run: all that takes no programmable counter, and at most `programmable` of
-        what does, so that perf never has to share counters out among them. The loads' own events are the first; what a sum is made of
-        stays together."""
+        """What is counted together, one group a run: all that takes no programmable counter, and at
+        most `programmable` of what does, so that perf never has to share counters out among them.
+        The loads' own events are the first; what a sum is made of stays together."""
         always = tuple(event for event in self.events if event.group is None)
         parts = {name for event in self.derived for name in event.derived[::2]}
         rotated: list[tuple[Event, ...]] = []
         for number in sorted({event.group for event in self.events if event.group is not None}):
-            group = sorted((event for event in self.events if event.group == number), key=lambda event: event.quantity not in parts)
+            group = sorted(
+                (event for event in self.events if event.group == number),
+                key=lambda event: event.quantity not in parts,
+            )
             for first in range(0, len(group), self.programmable):
-                some = tuple(group[first:first + self.programmable])
-                room = next((i for i, taken in enumerate(rotated) if len(taken) + len(some) <= self.programmable), None)
+                some = tuple(group[first : first + self.programmable])
+                room = next(
+                    (
+                        i
+                        for i, taken in enumerate(rotated)
+                        if len(taken) + len(some) <= self.programmable
+                    ),
+                    None,
+                )
                 if room is None:
                     rotated.append(some)
                 else:
@@ -61,52 +74,96 @@ class Plan:
         groups = self.groups()
         return groups[repeat % len(groups)]
 
-    def quantities(self, counted: Mapping[str, Quantity], group: Sequence[Event], reason: str = "perf-failed") -> dict[str, Quantity]:
-        """All quantities of a repeat in which a group was counted: a count, or why there is none. reason: why nothing was counted."""
-        own = dict(counted) or {event.quantity: Quantity(reason=reason, event=event.event) for event in group}
-        own |= {event.quantity: Quantity(reason="other-repeat", event=event.event) for event in self.events if event not in group}
-        return own | derive(own, self.derived) | {name: Quantity(reason=code) for name, code in self.lacking.items()}
+    def quantities(
+        self, counted: Mapping[str, Quantity], group: Sequence[Event], reason: str = "perf-failed"
+    ) -> dict[str, Quantity]:
+        """All quantities of a repeat in which a group was counted: a count, or why there is none.
+        reason: why nothing was counted."""
+        own = dict(counted) or {
+            event.quantity: Quantity(reason=reason, event=event.event) for event in group
+        }
+        own |= {
+            event.quantity: Quantity(reason="other-repeat", event=event.event)
+            for event in self.events
+            if event not in group
+        }
+        return (
+            own
+            | derive(own, self.derived)
+            | {name: Quantity(reason=code) for name, code in self.lacking.items()}
+        )
 
     def in_guest(self) -> Plan:
-        """The same hardware events, counted only while the CPU runs a guest: perf's modifier G (exclude_host of perf_event_open(2))
-        behind the u that each ends with. Where a hypervisor cannot tell, they are `not-supported` or nothing was counted."""
-        return replace(self, events=tuple(event if event in SOFTWARE else replace(event, event=f"{event.event}G")
-                                          for event in self.events))
+        """The same hardware events, counted only while the CPU runs a guest: perf's modifier G
+        (exclude_host of perf_event_open(2)) behind the u that each ends with. Where a hypervisor
+        cannot tell, they are `not-supported` or nothing was counted."""
+        return replace(
+            self,
+            events=tuple(
+                event if event in SOFTWARE else replace(event, event=f"{event.event}G")
+                for event in self.events
+            ),
+        )
 
 
 NO_COUNTERS = Plan(None)
-_PROBE_S = 20.0  # `true` under perf takes milliseconds; a machine so busy that it takes longer cannot measure
+# `true` under perf takes milliseconds; a machine so busy that it takes longer cannot measure
+_PROBE_S = 20.0
 
 
-def plan(microarchitecture: str, perf: str | None = None, *, cpu: int | None = None, root: Path = Path("/")) -> Plan:
-    """What perf counts here: each event is tried alone (`perf stat -j -e EVENT -- true`), then all as a kernel's run would ask for them.
+def plan(
+    microarchitecture: str,
+    perf: str | None = None,
+    *,
+    cpu: int | None = None,
+    root: Path = Path("/"),
+) -> Plan:
+    """What perf counts here: each event is tried alone (`perf stat -j -e EVENT -- true`), then all
+    as a kernel's run would ask for them.
 
-    cpu: where the kernels will run, by default the last allowed one, as they choose it: a hybrid part has a PMU and events
-    for each kind of core.
+    cpu: where the kernels will run, by default the last allowed one, as they choose it: a hybrid
+    part has a PMU and events for each kind of core.
     """
     perf = perf or shutil.which("perf")
     pmus = pmu.listed(root)
-    where = cpu if cpu is not None else max(os.sched_getaffinity(0), default=0) if hasattr(os, "sched_getaffinity") else 0
-    own = pmu.of_cpu(where, pmus) or ("armv8_pmuv3_0" if microarchitecture.startswith("Neoverse") else "cpu")
+    where = (
+        cpu
+        if cpu is not None
+        else max(os.sched_getaffinity(0), default=0)
+        if hasattr(os, "sched_getaffinity")
+        else 0
+    )
+    own = pmu.of_cpu(where, pmus) or (
+        "armv8_pmuv3_0" if microarchitecture.startswith("Neoverse") else "cpu"
+    )
     table = SOFTWARE + quantities(microarchitecture, own)
     if perf is None:
         return Plan(None, (), {event.quantity: "no-perf" for event in table})
-    taskset = shutil.which("taskset") if len(pmus) > 1 else None  # `true` on another kind of core would count nothing
+    taskset = (
+        shutil.which("taskset") if len(pmus) > 1 else None
+    )  # `true` on another kind of core would count nothing
     command = [taskset, "--cpu-list", str(where), perf] if taskset else [perf]
     good, lacking = _counted_alone(command, [event for event in table if not event.derived])
     made = Plan(perf, good, lacking, tuple(event for event in table if event.derived))
     if any(event.group is not None for event in good):
         made = _counted_together(command, made)
     for event in made.derived:
-        if reason := next((made.lacking[name] for name in event.derived[::2] if name in made.lacking), None):
+        if reason := next(
+            (made.lacking[name] for name in event.derived[::2] if name in made.lacking), None
+        ):
             made.lacking[event.quantity] = reason
-    return replace(made, perf=perf if made.events else None,
-                   derived=tuple(event for event in made.derived if event.quantity not in made.lacking))
+    return replace(
+        made,
+        perf=perf if made.events else None,
+        derived=tuple(event for event in made.derived if event.quantity not in made.lacking),
+    )
 
 
-def _counted_alone(command: Sequence[str], table: Sequence[Event]) -> tuple[tuple[Event, ...], dict[str, str]]:
-    """The events that answer, and the reasons of the others. Hardware events are asked for only if cycles answer: without a PMU each
-    would cost a process to say so again."""
+def _counted_alone(
+    command: Sequence[str], table: Sequence[Event]
+) -> tuple[tuple[Event, ...], dict[str, str]]:
+    """The events that answer, and the reasons of the others. Hardware events are asked for only if
+    cycles answer: without a PMU each would cost a process to say so again."""
     good: list[Event] = []
     lacking: dict[str, str] = {}
     for event in table:
@@ -123,9 +180,10 @@ def _counted_alone(command: Sequence[str], table: Sequence[Event]) -> tuple[tupl
     return tuple(good), lacking
 
 
-# The canary. It reads 16,384 pages for the first time, which takes a walk each on every CPU, for what is not mapped is in no TLB; and
-# it starts an interpreter, whose code misses as well. A hypervisor may show a PMU and filter its events, as clouds do that let only the
-# architectural ones through: those then count nothing, and 0 walks would pass for a measurement.
+# The canary. It reads 16,384 pages for the first time, which takes a walk each on every CPU, for
+# what is not mapped is in no TLB; and it starts an interpreter, whose code misses as well. A
+# hypervisor may show a PMU and filter its events, as clouds do that let only the architectural ones
+# through: those then count nothing, and 0 walks would pass for a measurement.
 _CANARY = """
 import contextlib, mmap
 pages = mmap.mmap(-1, mmap.PAGESIZE << 14, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -136,20 +194,42 @@ pages[::mmap.PAGESIZE]
 
 
 def _counted_together(command: Sequence[str], plan: Plan) -> Plan:
-    """The plan as the canary leaves it: in groups small enough that each event counts all the time (the NMI watchdog, a hypervisor or
-    another perf may hold counters), and without the events that count nothing while it lives."""
+    """The plan as the canary leaves it: in groups small enough that each event counts all the time
+    (the NMI watchdog, a hypervisor or another perf may hold counters), and without the events that
+    count nothing while it lives."""
     for programmable in range(PROGRAMMABLE, 0, -1):
         fitted = replace(plan, programmable=programmable)
-        counted = {name: quantity for group in fitted.groups() for name, quantity in _canary(command, group).items()}
-        if not any(quantity.reason in ("multiplexed", "not-counted") for quantity in counted.values()):
+        counted = {
+            name: quantity
+            for group in fitted.groups()
+            for name, quantity in _canary(command, group).items()
+        }
+        if not any(
+            quantity.reason in ("multiplexed", "not-counted") for quantity in counted.values()
+        ):
             break
     else:
-        fitted = plan  # smaller groups are no help, and each row will say what was not counted all the time
-    silent = {name: "not-counted" for name, quantity in counted.items() if quantity.value == 0 and not may_be_zero(name)}
-    silent |= {name: quantity.reason for name, quantity in counted.items() if quantity.reason not in (None, "multiplexed")}
+        # smaller groups are no help, and each row will say what was not counted all the time
+        fitted = plan
+    silent = {
+        name: "not-counted"
+        for name, quantity in counted.items()
+        if quantity.value == 0 and not may_be_zero(name)
+    }
+    silent |= {
+        name: quantity.reason
+        for name, quantity in counted.items()
+        if quantity.reason not in (None, "multiplexed")
+    }
     if "walk" in silent:  # whoever filters it filters what stands beside it in the table
-        silent |= {event.quantity: silent["walk"] for event in plan.events if event.group is not None}
-    return replace(fitted, events=tuple(event for event in plan.events if event.quantity not in silent), lacking=plan.lacking | silent)
+        silent |= {
+            event.quantity: silent["walk"] for event in plan.events if event.group is not None
+        }
+    return replace(
+        fitted,
+        events=tuple(event for event in plan.events if event.quantity not in silent),
+        lacking=plan.lacking | silent,
+    )
 
 
 def _canary(command: Sequence[str], group: Sequence[Event]) -> dict[str, Quantity]:
@@ -158,7 +238,12 @@ def _canary(command: Sequence[str], group: Sequence[Event]) -> dict[str, Quantit
     answer = _ask([*command, "stat", "-j", "-e", listed, "--", sys.executable, "-ISc", _CANARY])
     counted = parse(answer[1], group) if not isinstance(answer, str) else {}
     hardware = [event for event in group if event not in SOFTWARE]
-    return {event.quantity: counted.get(event.quantity, Quantity(reason="perf-failed", event=event.event)) for event in hardware}
+    return {
+        event.quantity: counted.get(
+            event.quantity, Quantity(reason="perf-failed", event=event.event)
+        )
+        for event in hardware
+    }
 
 
 def _probe(command: Sequence[str], event: Event) -> str | None:
@@ -175,8 +260,15 @@ def _probe(command: Sequence[str], event: Event) -> str | None:
     if quantity is None:
         return "perf-failed"
     if quantity.reason == "not-supported":
-        # Every Linux has software events; a seccomp filter that answers ENOSYS makes perf say this of them too.
-        return "perf-denied" if event in SOFTWARE else "no-pmu" if event.quantity == "core_cycles" else "not-supported"
+        # Every Linux has software events; a seccomp filter that answers ENOSYS makes perf say this
+        # of them too.
+        return (
+            "perf-denied"
+            if event in SOFTWARE
+            else "no-pmu"
+            if event.quantity == "core_cycles"
+            else "not-supported"
+        )
     return quantity.reason
 
 
@@ -188,13 +280,19 @@ def _ask(command: list[str]) -> str | tuple[int, str]:
         return "perf-failed"
     except Unavailable:
         return "no-perf"
-    # 126 and 127: setpriv could not start it. The sentence: Ubuntu's wrapper, with the linux-tools of another kernel.
-    return "no-perf" if status in (126, 127) or "perf not found for kernel" in stderr else (status, stderr)
+    # 126 and 127: setpriv could not start it. The sentence: Ubuntu's wrapper, with the linux-tools
+    # of another kernel.
+    return (
+        "no-perf"
+        if status in (126, 127) or "perf not found for kernel" in stderr
+        else (status, stderr)
+    )
 
 
 @dataclass(frozen=True)
 class Run:
-    """One finished process: its output, its exit status (negative: the signal), and what was counted."""
+    """One finished process: its output, its exit status (negative: the signal), and what was
+    counted."""
 
     stdout: str
     stderr: str
@@ -202,12 +300,16 @@ class Run:
     counters: dict[str, Quantity]
 
 
-def run(command: Sequence[str], plan: Plan, timeout_s: float, cwd: Path | None = None, repeat: int = 0) -> Run:
-    """Run a kernel with counting off until it opens the gate (`--delay=-1 --control fd:`), and read the counters.
+def run(
+    command: Sequence[str], plan: Plan, timeout_s: float, cwd: Path | None = None, repeat: int = 0
+) -> Run:
+    """Run a kernel with counting off until it opens the gate (`--delay=-1 --control fd:`), and read
+    the counters.
 
-    repeat: which of the plan's groups is counted, in turn; what is in no group of this run has the reason other-repeat.
-    The kernel gets `--perf-fds CONTROL,ACK`. A perf that refuses before it starts the kernel costs the counts, not the time.
-    Raises subprocess.TimeoutExpired after killing the whole process group.
+    repeat: which of the plan's groups is counted, in turn; what is in no group of this run has the
+    reason other-repeat. The kernel gets `--perf-fds CONTROL,ACK`. A perf that refuses before it
+    starts the kernel costs the counts, not the time. Raises subprocess.TimeoutExpired after killing
+    the whole process group.
     """
     group = plan.group(repeat)
     if not group or plan.perf is None:
@@ -215,8 +317,8 @@ def run(command: Sequence[str], plan: Plan, timeout_s: float, cwd: Path | None =
     listed = ",".join(event.event or "" for event in group)
     stdout, stderr, status, text = _gated(plan.perf, ["-e", listed], command, timeout_s, cwd)
     counted, reason = parse(text, group), "perf-failed"
-    # Of itself perf exits with 128 + EINVAL or more (129: an unknown event, 255: an event that does not open) and has not
-    # started the kernel; kernels exit with 3 at most.
+    # Of itself perf exits with 128 + EINVAL or more (129: an unknown event, 255: an event that does
+    # not open) and has not started the kernel; kernels exit with 3 at most.
     if status > 128 and not stdout:
         counted, reason = {}, refusal(status, stderr)
         stdout, stderr, status = _communicate(list(command), timeout_s, cwd)
@@ -225,25 +327,46 @@ def run(command: Sequence[str], plan: Plan, timeout_s: float, cwd: Path | None =
 
 def refusal(status: int, stderr: str) -> str:
     """The code of the reason why a perf counts nothing."""
-    return "event-unknown" if status == 129 else "perf-denied" if pmu.denied(stderr) else "perf-failed"
+    return (
+        "event-unknown" if status == 129 else "perf-denied" if pmu.denied(stderr) else "perf-failed"
+    )
 
 
-def _gated(perf: str, options: Sequence[str], command: Sequence[str], timeout_s: float,
-           cwd: Path | None) -> tuple[str, str, int, str]:
+def _gated(
+    perf: str, options: Sequence[str], command: Sequence[str], timeout_s: float, cwd: Path | None
+) -> tuple[str, str, int, str]:
     """One kernel under `perf stat` with the gate: stdout, stderr, exit status and perf's own text."""
     with output_file() as output, Gate() as gate:
         finished = _communicate(
-            [perf, "stat", "-j", "-o", f"/proc/self/fd/{output.fileno()}", *options, *gate.perf_words, "--", *command, *gate.kernel_words],
-            timeout_s, cwd, pass_fds=(*gate.fds, output.fileno()))
+            [
+                perf,
+                "stat",
+                "-j",
+                "-o",
+                f"/proc/self/fd/{output.fileno()}",
+                *options,
+                *gate.perf_words,
+                "--",
+                *command,
+                *gate.kernel_words,
+            ],
+            timeout_s,
+            cwd,
+            pass_fds=(*gate.fds, output.fileno()),
+        )
         output.seek(0)
         return *finished, output.read()
 
 
-def dtlb_bound(command: Sequence[str], timeout_s: float, cwd: Path | None = None, perf: str | None = None) -> Quantity:
-    """The share of core cycles in which loads waited for the data TLB, percent: Intel's estimate, by perf's metric.
+def dtlb_bound(
+    command: Sequence[str], timeout_s: float, cwd: Path | None = None, perf: str | None = None
+) -> Quantity:
+    """The share of core cycles in which loads waited for the data TLB, percent: Intel's estimate,
+    by perf's metric.
 
-    Probes the metric first (perf says "cannot find" and exits with 0 where there is none), then runs the kernel once with
-    the gate. A metric is no count: it is of the whole region and never divided by accesses. No data/ holds it.
+    Probes the metric first (perf says "cannot find" and exits with 0 where there is none), then
+    runs the kernel once with the gate. A metric is no count: it is of the whole region and never
+    divided by accesses. No data/ holds it.
     """
     perf = perf or shutil.which("perf")
     if perf is None:
@@ -254,14 +377,27 @@ def dtlb_bound(command: Sequence[str], timeout_s: float, cwd: Path | None = None
     status, stderr = answer
     if status:
         return Quantity(reason="perf-denied" if pmu.denied(stderr) else "no-topdown", event=TOPDOWN)
-    if (probed := metric(stderr)).reason in ("no-topdown", "no-pmu"):  # `true` may be too short for more
+    if (probed := metric(stderr)).reason in (
+        "no-topdown",
+        "no-pmu",
+    ):  # `true` may be too short for more
         return probed
     return metric(_gated(perf, ["-M", TOPDOWN], command, timeout_s, cwd)[3])
 
 
-def _communicate(command: list[str], timeout_s: float, cwd: Path | None, pass_fds: tuple[int, ...] = ()) -> tuple[str, str, int]:
+def _communicate(
+    command: list[str], timeout_s: float, cwd: Path | None, pass_fds: tuple[int, ...] = ()
+) -> tuple[str, str, int]:
     try:
-        done = run_whole(dying_with_us(command), timeout=timeout_s, cwd=cwd, env=plain_locale(), pass_fds=pass_fds)
+        done = run_whole(
+            dying_with_us(command),
+            timeout=timeout_s,
+            cwd=cwd,
+            env=plain_locale(),
+            pass_fds=pass_fds,
+        )
     except OSError as error:
-        raise Unavailable("kernel-crashed", f"{command[0]} does not start: {error.strerror}") from None
+        raise Unavailable(
+            "kernel-crashed", f"{command[0]} does not start: {error.strerror}"
+        ) from None
     return done.stdout, done.stderr, done.returncode

@@ -1,5 +1,5 @@
-"""perf's JSON lines (perf 5.19 and later), read with suspicion: a count is believed where it was counted all the time, and nothing is
-guessed."""
+"""perf's JSON lines (perf 5.19 and later), read with suspicion: a count is believed where it was
+counted all the time, and nothing is guessed."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from tlb.lab.events import Event
 from tlb.lab.record import Quantity
 from tlb.machine import pmu
 
-TOPDOWN = "tma_dtlb_load"  # Intel's top-down tree, level 4; Linux tools/perf/pmu-events/arch/x86/*/*-metrics.json
+# Intel's top-down tree, level 4; Linux tools/perf/pmu-events/arch/x86/*/*-metrics.json
+TOPDOWN = "tma_dtlb_load"
 
 
 def parse(text: str, events: Sequence[Event]) -> dict[str, Quantity]:
     """A quantity for each event, matched by position: perf alters names.
 
-    Value, then event-runtime, then pcnt-running, in that order: `<not supported>` comes with runtime 0 and 100.00 %.
-    Returns {} where the lines do not fit the events.
+    Value, then event-runtime, then pcnt-running, in that order: `<not supported>` comes with
+    runtime 0 and 100.00 %. Returns {} where the lines do not fit the events.
     """
     rows = [row for row in pmu.rows(text) if "counter-value" in row]
     if len(rows) != len(events):
@@ -28,9 +29,15 @@ def parse(text: str, events: Sequence[Event]) -> dict[str, Quantity]:
 def _quantity(row: dict, event: Event) -> Quantity:
     text = str(row["counter-value"])
     if text.startswith("<"):
-        return Quantity(reason="not-supported" if "supported" in text else "not-counted", event=event.event)
+        return Quantity(
+            reason="not-supported" if "supported" in text else "not-counted", event=event.event
+        )
     try:
-        value, running, runtime = float(text), float(row.get("pcnt-running", 0)), float(row.get("event-runtime", 0))
+        value, running, runtime = (
+            float(text),
+            float(row.get("pcnt-running", 0)),
+            float(row.get("event-runtime", 0)),
+        )
     except (TypeError, ValueError, OverflowError):  # a decimal comma, or no number at all
         return Quantity(reason="perf-failed", event=event.event)
     if not 0 <= running <= 100:  # NaN is not either
@@ -39,34 +46,48 @@ def _quantity(row: dict, event: Event) -> Quantity:
         return Quantity(reason="not-counted", event=event.event)
     if event.quantity == "task_clock_ns" and str(row.get("unit")) == "msec":
         value *= 1e6  # perf prints the task clock in milliseconds
-    if running < 100:  # perf shared counters out, and its scaling is a guess about the time that it did not see
+    if (
+        running < 100
+    ):  # perf shared counters out, and its scaling is a guess about the time that it did not see
         return Quantity(reason="multiplexed", event=event.event, running_percent=running)
     return Quantity(value=value, event=event.event, running_percent=running)
 
 
 def derive(counted: Mapping[str, Quantity], events: Sequence[Event]) -> dict[str, Quantity]:
-    """The quantities that are a sum or a difference of two counted ones, or the reason of the first that is lacking."""
+    """The quantities that are a sum or a difference of two counted ones, or the reason of the first
+    that is lacking."""
     result = {}
     for event in events:
         first, sign, second = event.derived or ("", "", "")
         parts, text = [counted.get(first), counted.get(second)], f"derived: {first} {sign} {second}"
-        if reason := next(("event-unknown" if q is None else q.reason for q in parts if q is None or q.reason), None):
+        if reason := next(
+            ("event-unknown" if q is None else q.reason for q in parts if q is None or q.reason),
+            None,
+        ):
             result[event.quantity] = Quantity(reason=reason, event=text)
             continue
         value = parts[0].value + (parts[1].value if sign == "+" else -parts[1].value)
         running = min(q.running_percent for q in parts)
-        result[event.quantity] = (Quantity(value=value, event=text, running_percent=running) if value >= 0
-                                  else Quantity(reason="counts-disagree", event=text, running_percent=running))
+        result[event.quantity] = (
+            Quantity(value=value, event=text, running_percent=running)
+            if value >= 0
+            else Quantity(reason="counts-disagree", event=text, running_percent=running)
+        )
     return result
 
 
 def metric(text: str, name: str = TOPDOWN) -> Quantity:
-    """One metric, percent, out of perf's JSON lines: the row whose unit ends with its name ("%  tma_dtlb_load")."""
+    """One metric, percent, out of perf's JSON lines: the row whose unit ends with its name ("%
+    tma_dtlb_load").
+    """
     rows = list(pmu.rows(text))
     named = [row for row in rows if str(row.get("metric-unit", "")).split()[-1:] == [name]]
     if not named:
-        # Without the metric perf counts its default events instead, so what those say means nothing.
-        unsupported = "Cannot find metric" not in text and any("supported" in str(row.get("counter-value")) for row in rows)
+        # Without the metric perf counts its default events instead, so what those say means
+        # nothing.
+        unsupported = "Cannot find metric" not in text and any(
+            "supported" in str(row.get("counter-value")) for row in rows
+        )
         return Quantity(reason="no-pmu" if unsupported else "no-topdown", event=name)
     try:
         value = float(named[0]["metric-value"]) * (1 if "%" in named[0]["metric-unit"] else 100)

@@ -1,7 +1,9 @@
-"""Adds what was measured here of a machine to what data/ has published of it. Nothing published is dropped.
+"""Adds what was measured here of a machine to what data/ has published of it. Nothing published is
+dropped.
 
-A campaign of one chapter leaves the rows of the others as they are, of whatever state and kernel they are; pages show the last campaign of
-each experiment (inference.campaigns.newest). To begin anew, delete the machine's folder first.
+A campaign of one chapter leaves the rows of the others as they are, of whatever state and kernel
+they are; pages show the last campaign of each experiment (inference.campaigns.newest). To begin
+anew, delete the machine's folder first.
 """
 
 from __future__ import annotations
@@ -26,12 +28,13 @@ from tlb.system.files import OPEN_FLAGS, disk_errors, lock, put_folder, replace,
 
 
 def publish(store: Store, machine: str) -> Path:
-    """Puts the union into data/<machine>/, whole or not at all, and returns the folder: published rows first, then own rows of new keys;
-    the points that either asked for; documents as they are here. machine.json describes the state that most rows are of, and what the
-    machine was in the other one is machine-<state>.json.
+    """Puts the union into data/<machine>/, whole or not at all, and returns the folder: published
+    rows first, then own rows of new keys; the points that either asked for; documents as they are
+    here. machine.json describes the state that most rows are of, and what the machine was in the
+    other one is machine-<state>.json.
 
-    Raises Unavailable: no-data where nothing was measured, where rows are of a kernel that no experiment asked for, and where a grids.json
-    cannot be read.
+    Raises Unavailable: no-data where nothing was measured, where rows are of a kernel that no
+    experiment asked for, and where a grids.json cannot be read.
     """
     target, aside = store.folder(machine), store.root / f".{machine}.old"
     if not store.own.whole(machine):
@@ -63,25 +66,51 @@ def _union(store: Store, machine: str) -> dict[str, bytes]:
     _all_asked_for(own, machine)
     files = {path.name: path.read_bytes() for path in _files(store.folder(machine), "*")}
     described = files.get("machine.json", b"")
-    files |= {path.name: path.read_bytes() for path in _files(own.folder(machine), "*.json") if path.stem != LACKS}
+    files |= {
+        path.name: path.read_bytes()
+        for path in _files(own.folder(machine), "*.json")
+        if path.stem != LACKS
+    }
     states = Counter(row.record.state for rows in store.whole(machine).values() for row, _ in rows)
     for kernel, rows in measured.items():
         name, there = f"{kernel}.jsonl", store.records(machine, [kernel])
-        new = [(row, line) for row, line in rows if row.key not in there or row.record.counts_more_than(there[row.key])]
+        new = [
+            (row, line)
+            for row, line in rows
+            if row.key not in there or row.record.counts_more_than(there[row.key])
+        ]
         states.update(row.record.state for row, _ in new)
         before = files.get(name, b"")
-        files[name] = before + b"\n" * (not before.endswith(b"\n") and bool(before)) + b"".join(line + b"\n" for _, line in new)
-    return files | _descriptions(described, files.get("machine.json", b""), states) | {f"{GRIDS}.json": _document(_asked(store, machine))}
+        files[name] = (
+            before
+            + b"\n" * (not before.endswith(b"\n") and bool(before))
+            + b"".join(line + b"\n" for _, line in new)
+        )
+    return (
+        files
+        | _descriptions(described, files.get("machine.json", b""), states)
+        | {f"{GRIDS}.json": _document(_asked(store, machine))}
+    )
 
 
 def _all_asked_for(own: Store, machine: str) -> None:
-    """Raises Unavailable("no-data") for kernels with rows that no experiment asked for, which nobody would read."""
-    known = {kernel for experiment in own.experiments(machine) for kernel in own.kernels(machine, experiment)}
+    """Raises Unavailable("no-data") for kernels with rows that no experiment asked for, which
+    nobody would read."""
+    known = {
+        kernel
+        for experiment in own.experiments(machine)
+        for kernel in own.kernels(machine, experiment)
+    }
     kernels = {path.stem for path in _files(own.folder(machine), "*.jsonl")} - known
-    lost = sorted(kernel for kernel in kernels if NAME.fullmatch(kernel) and own.records(machine, [kernel]))  # no NAME.quarantine
+    lost = sorted(
+        kernel for kernel in kernels if NAME.fullmatch(kernel) and own.records(machine, [kernel])
+    )  # no NAME.quarantine
     if lost:
-        raise Unavailable("no-data", f"{GRIDS}.json of {machine} does not say which experiment asked for the rows of {listed(lost)}; run "
-                          "those chapters once more with `tlb run CHAPTER -p minutes 0`, which measures nothing, and publish again")
+        raise Unavailable(
+            "no-data",
+            f"{GRIDS}.json of {machine} does not say which experiment asked for the rows of {listed(lost)}; run "
+            "those chapters once more with `tlb run CHAPTER -p minutes 0`, which measures nothing, and publish again",
+        )
 
 
 def _asked(store: Store, machine: str) -> dict[str, dict[str, list[str]]]:
@@ -91,11 +120,15 @@ def _asked(store: Store, machine: str) -> dict[str, dict[str, list[str]]]:
         for experiment, grid in place.grids(machine).items():
             for kernel, points in grid.items():
                 grids.setdefault(experiment, {}).setdefault(kernel, set()).update(points)
-    return {name: {kernel: sorted(points) for kernel, points in grid.items()} for name, grid in grids.items()}
+    return {
+        name: {kernel: sorted(points) for kernel, points in grid.items()}
+        for name, grid in grids.items()
+    }
 
 
 def _descriptions(published: bytes, own: bytes, states: Counter[str]) -> dict[str, bytes]:
-    """Of two descriptions of the machine in different states both, machine.json of the state that has more rows; else nothing."""
+    """Of two descriptions of the machine in different states both, machine.json of the state that
+    has more rows; else nothing."""
     before, now = _host(published), _host(own)
     if before is None or now is None or hosts.state(before) == hosts.state(now):
         return {}
@@ -112,7 +145,9 @@ def _host(content: bytes) -> Host | None:
 
 
 def _files(folder: Path, pattern: str) -> list[Path]:
-    return [path for path in sorted(folder.glob(pattern)) if path.is_file() and not path.is_symlink()]
+    return [
+        path for path in sorted(folder.glob(pattern)) if path.is_file() and not path.is_symlink()
+    ]
 
 
 def _document(content: dict[str, Any]) -> bytes:
@@ -120,7 +155,8 @@ def _document(content: dict[str, Any]) -> bytes:
 
 
 def of_another_state(store: Store, machine: str) -> dict[str, str]:
-    """Document -> the state that it was made in, of those whose state is that of no row of the machine."""
+    """Document -> the state that it was made in, of those whose state is that of no row of the
+    machine."""
     states = {row.record.state for rows in store.whole(machine).values() for row, _ in rows}
     found = {}
     for path in _files(store.folder(machine), "*.json"):

@@ -1,4 +1,5 @@
-"""Digest functions of a kernel in Python by their syntax trees, so that no comment, docstring or import moves a key."""
+"""Digest functions of a kernel in Python by their syntax trees, so that no comment, docstring or
+import moves a key."""
 
 from __future__ import annotations
 
@@ -22,14 +23,17 @@ Names = dict[str, ast.stmt | _Imported]
 
 
 class _Modules:
-    """The top-level names of modules of kernels/, each module read once; names from other packages are left out."""
+    """The top-level names of modules of kernels/, each module read once; names from other packages
+    are left out."""
 
     def __init__(self, where: Callable[[str], Path]):
         self._where, self._read = where, dict[Path, Names]()
 
     def names(self, module: Path) -> Names:
         if module not in self._read:
-            self._read[module] = dict(pair for node in ast.parse(module.read_text()).body for pair in self._named(node))
+            self._read[module] = dict(
+                pair for node in ast.parse(module.read_text()).body for pair in self._named(node)
+            )
         return self._read[module]
 
     def _named(self, node: ast.stmt) -> Iterator[tuple[str, ast.stmt | _Imported]]:
@@ -37,12 +41,22 @@ class _Modules:
             yield node.name, node
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            yield from ((name.id, node) for target in targets for name in ast.walk(target) if isinstance(name, ast.Name))
+            yield from (
+                (name.id, node)
+                for target in targets
+                for name in ast.walk(target)
+                if isinstance(name, ast.Name)
+            )
         elif isinstance(node, ast.ImportFrom) and node.module == TWINS:
-            yield from ((alias.asname or alias.name, _Imported(self._where(alias.name), "")) for alias in node.names)
+            yield from (
+                (alias.asname or alias.name, _Imported(self._where(alias.name), ""))
+                for alias in node.names
+            )
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{TWINS}."):
             module = self._where(str(node.module).removeprefix(f"{TWINS}."))
-            yield from ((alias.asname or alias.name, _Imported(module, alias.name)) for alias in node.names)
+            yield from (
+                (alias.asname or alias.name, _Imported(module, alias.name)) for alias in node.names
+            )
 
     def definition(self, module: Path, name: str) -> tuple[Path, ast.stmt] | None:
         """The statement that a module's name means, and the module that it stands in."""
@@ -59,13 +73,22 @@ class _Modules:
                 found = self.definition(module, inner.id)
             elif isinstance(inner, ast.Attribute) and isinstance(inner.value, ast.Name):
                 meaning = self.names(module).get(inner.value.id)
-                found = self.definition(meaning.module, inner.attr) if isinstance(meaning, _Imported) and not meaning.name else None
+                found = (
+                    self.definition(meaning.module, inner.attr)
+                    if isinstance(meaning, _Imported) and not meaning.name
+                    else None
+                )
             if found:
                 yield found
 
     def function(self, module: Path, name: str) -> tuple[Path, ast.stmt]:
-        """A function of a kernel, which stands in its own module or in one that it imports from. Raises LookupError."""
-        imported = [meaning.module for meaning in self.names(module).values() if isinstance(meaning, _Imported)]
+        """A function of a kernel, which stands in its own module or in one that it imports from.
+        Raises LookupError."""
+        imported = [
+            meaning.module
+            for meaning in self.names(module).values()
+            if isinstance(meaning, _Imported)
+        ]
         for path in [module, *imported]:
             if found := self.definition(path, name):
                 return found
@@ -75,15 +98,22 @@ class _Modules:
 def _tree(node: ast.stmt) -> str:
     """A statement's syntax tree without docstrings."""
     for inner in ast.walk(node):
-        if isinstance(inner, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(inner, clean=False) is not None:
+        if (
+            isinstance(inner, ast.FunctionDef | ast.ClassDef)
+            and ast.get_docstring(inner, clean=False) is not None
+        ):
             inner.body = inner.body[1:] or [ast.Pass()]
     return ast.dump(node)
 
 
-def digest(module: Path, functions: Sequence[str], where: Callable[[str], Path], words: Sequence[str]) -> str:
-    """Return 16 hex digits of the syntax trees of a kernel's functions, of all of kernels/ that they refer to, and of `words`.
+def digest(
+    module: Path, functions: Sequence[str], where: Callable[[str], Path], words: Sequence[str]
+) -> str:
+    """Return 16 hex digits of the syntax trees of a kernel's functions, of all of kernels/ that
+    they refer to, and of `words`.
 
-    where: the file of a module of kernels/twins/, by its name. Raises LookupError for a function that is not there.
+    where: the file of a module of kernels/twins/, by its name. Raises LookupError for a function
+    that is not there.
     """
     modules, whole = _Modules(where), hashlib.sha256("\0".join(words).encode())
     due = [modules.function(module, name) for name in functions]

@@ -1,7 +1,7 @@
 """What one kernel process measured: one row, checked field by field before it may enter data/.
 
-A kernel prints a `KernelReport` (kernels/region.h, kernels/twins/region.py); the runner adds what only it knows
-(the repeat, the counters that perf read, the wall time) and so makes a `Record`.
+A kernel prints a `KernelReport` (kernels/region.h, kernels/twins/region.py); the runner adds what
+only it knows (the repeat, the counters that perf read, the wall time) and so makes a `Record`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,20 @@ from tlb.page_sizes import Pages
 from tlb.reasons import Unavailable
 
 SCHEMA = 2  # rows of version 1 are read, and never rewritten
-SINCE_2 = ("measures", "source", "compiler", "position", "mapping_bytes", "cpu_ns", "fifo")  # fields of a Record
+SINCE_2 = (
+    "measures",
+    "source",
+    "compiler",
+    "position",
+    "mapping_bytes",
+    "cpu_ns",
+    "fifo",
+)  # fields of a Record
 NAME = re.compile(r"[a-z0-9_-]{1,64}")  # an experiment, a kernel's digest, a counter's quantity
 
-Engine = Literal["c", "numba", "numpy"]  # numpy: a published program that is numpy, in its own operations
+Engine = Literal[
+    "c", "numba", "numpy"
+]  # numpy: a published program that is numpy, in its own operations
 Layout = Literal["spread", "packed", "alias"]
 Order = Literal["cycle", "random", "sequential"]
 # What disturbed a process while it measured (tlb/lab/noise.py); "" for nothing.
@@ -61,14 +71,22 @@ def _options(given: object) -> object:
 
 
 def read_options(words: list[str]) -> list[tuple[str, int]]:
-    """A kernel's own numbers from the words of a command line: `--name value` or `--name=value`. Raises Unavailable("bad-parameter")."""
+    """A kernel's own numbers from the words of a command line: `--name value` or `--name=value`.
+    Raises Unavailable("bad-parameter")."""
     pairs = [word for given in words for word in given.split("=", 1)]
     names, values = pairs[::2], pairs[1::2]
     for name, value in itertools.zip_longest(names, values, fillvalue=""):
-        if not name.startswith("--") or not value.isdecimal() or len(value) > 19:  # more digits than 64 bits have
-            raise Unavailable("bad-parameter", f"'{' '.join(filter(None, (name, value)))}' is not an option with a whole number")
+        if (
+            not name.startswith("--") or not value.isdecimal() or len(value) > 19
+        ):  # more digits than 64 bits have
+            raise Unavailable(
+                "bad-parameter",
+                f"'{' '.join(filter(None, (name, value)))}' is not an option with a whole number",
+            )
     if "--seed" in names:
-        raise Unavailable("bad-parameter", "a seed follows from the point and its repeat: choose another --repeat")
+        raise Unavailable(
+            "bad-parameter", "a seed follows from the point and its repeat: choose another --repeat"
+        )
     return [(name[2:], int(value)) for name, value in zip(names, values, strict=True)]
 
 
@@ -98,7 +116,8 @@ Histogram = Annotated[list[Bin], BeforeValidator(_bins)]
 
 
 class Identity(NamedTuple):
-    """What measured a row: the first two tell it from another measurement, and the others say where it came from."""
+    """What measured a row: the first two tell it from another measurement, and the others say where
+    it came from."""
 
     measures: int  # the version that the kernel's file declares
     code_digest: str  # of the timed function that the point runs, 16 hex digits
@@ -108,7 +127,11 @@ class Identity(NamedTuple):
     @property
     def fields(self) -> dict[str, object]:
         """What a Record says of it; the digest of the code stands beside the record in its line."""
-        return {"measures": self.measures, "source": self.source_digest, "compiler": re.sub(f"[^{_PLAIN}]", "?", self.compiler)[:200]}
+        return {
+            "measures": self.measures,
+            "source": self.source_digest,
+            "compiler": re.sub(f"[^{_PLAIN}]", "?", self.compiler)[:200],
+        }
 
 
 class Point(_Strict):
@@ -120,7 +143,9 @@ class Point(_Strict):
     layout: Layout = "spread"
     order: Order = "cycle"
     lines: Annotated[int, Field(ge=1, le=2**40)]
-    stride_pages: Annotated[int, Field(ge=1, le=2**20)] = 1  # spread and alias: from one line's page to the next line's
+    stride_pages: Annotated[int, Field(ge=1, le=2**20)] = (
+        1  # spread and alias: from one line's page to the next line's
+    )
     mode: Variant = ""  # which of a kernel's variants, where it has any
     options: Options = ()  # what this kernel alone takes
     # The least time inside timed regions.
@@ -128,12 +153,14 @@ class Point(_Strict):
 
 
 class KernelReport(_Strict):
-    """The one JSON object that a kernel prints on stdout. Nanoseconds are of CLOCK_MONOTONIC_RAW or better."""
+    """The one JSON object that a kernel prints on stdout. Nanoseconds are of CLOCK_MONOTONIC_RAW or
+    better."""
 
     kernel: Slug
     engine: Engine
     pages: Pages  # asked for
-    backing: Pages  # verified from smaps before and after the timed region; equals `pages` or there is no report
+    # verified from smaps before and after the timed region; equals `pages` or there is no report
+    backing: Pages
     layout: Layout
     order: Order
     lines: Positive
@@ -143,14 +170,17 @@ class KernelReport(_Strict):
     stride_bytes: Positive  # distance between pages touched: 4096 on x86-64, times stride_pages
     working_set_bytes: Positive  # lines x stride for spread and alias, lines x 64 for packed
     arena_bytes: Positive  # what was mapped and faulted in
-    page_table_bytes: Count | None = None  # of the process, once all is faulted in; None: a row from before it was asked for
+    page_table_bytes: Count | None = (
+        None  # of the process, once all is faulted in; None: a row from before it was asked for
+    )
     seed: Count
     cpu: Count
     accesses: Positive  # in the timed region
     elapsed_ns: PositiveNs  # of the timed batches together
     ns_per_access: PositiveNs  # median over the batches
     batch_ns_per_access: Annotated[list[PositiveNs], Field(min_length=1)]
-    # Core clock beside the region, from a chain of dependent one-cycle additions; 0 where the engine has none.
+    # Core clock beside the region, from a chain of dependent one-cycle additions; 0 where the
+    # engine has none.
     core_ghz: Annotated[FiniteFloat, Field(ge=0)]
     prepare_ns: PositiveNs  # map, fault in, place the chase, verify, warm up
     minor_faults: Count  # in the timed region, from getrusage
@@ -158,15 +188,23 @@ class KernelReport(_Strict):
     voluntary_switches: Count
     involuntary_switches: Count
     migrations: Count
-    checksum: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]  # of the lines visited, in their order
+    checksum: Annotated[
+        str, Field(pattern=r"^[0-9a-f]{16}$")
+    ]  # of the lines visited, in their order
     # What this kernel alone measures, its unit in the name: {"generator_ns_per_access": 1.9}.
     also: dict[Column, FiniteFloat] = {}
-    # Of a process that measures many points: this one's number in it, and the bytes of the mapping that held its lines.
+    # Of a process that measures many points: this one's number in it, and the bytes of the mapping
+    # that held its lines.
     position: Count | None = None
     mapping_bytes: Positive | None = None
-    cpu_ns: Annotated[FiniteFloat, Field(ge=0)] | None = None  # CPU time of the process in the timed region
-    fifo: Annotated[int, Field(ge=0, le=1)] | None = None  # whether warm-up and region ran under SCHED_FIFO
-    # Of a kernel that times single accesses: its clock's readings as they are, the clock's own cost included; no empty bins.
+    cpu_ns: Annotated[FiniteFloat, Field(ge=0)] | None = (
+        None  # CPU time of the process in the timed region
+    )
+    fifo: Annotated[int, Field(ge=0, le=1)] | None = (
+        None  # whether warm-up and region ran under SCHED_FIFO
+    )
+    # Of a kernel that times single accesses: its clock's readings as they are, the clock's own cost
+    # included; no empty bins.
     histogram: Histogram = []
 
     @model_validator(mode="after")
@@ -195,32 +233,52 @@ class Record(KernelReport):
     """One row of data/: a kernel's report with what the runner knows of it."""
 
     schema_version: Literal[1, 2] = SCHEMA
-    measures: Annotated[int, Field(ge=1, le=1000)] = 1  # the version of what the kernel measures, as its file declares it
-    source: Annotated[str, Field(pattern=r"^([0-9a-f]{16})?$")] = ""  # digest of the kernel's source
-    compiler: Annotated[str, Field(pattern=rf"^[{_PLAIN}]{{0,200}}$")] = ""  # that built it, or the interpreter that ran it
+    measures: Annotated[int, Field(ge=1, le=1000)] = (
+        1  # the version of what the kernel measures, as its file declares it
+    )
+    source: Annotated[str, Field(pattern=r"^([0-9a-f]{16})?$")] = (
+        ""  # digest of the kernel's source
+    )
+    compiler: Annotated[str, Field(pattern=rf"^[{_PLAIN}]{{0,200}}$")] = (
+        ""  # that built it, or the interpreter that ran it
+    )
     repeat: Count  # the number of the mapping that it was measured in
     region_ms: Annotated[int, Field(ge=1)]
     counters: dict[str, Quantity] = {}
     wall_ns: PositiveNs  # the whole process, perf included
     started_at: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]  # UTC
-    state: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]  # of the computer's settings and versions: host.state()
-    # Rows from before there were these three have the defaults: one try, and nobody asked what disturbed it.
-    steal_ms: Annotated[FiniteFloat, Field(ge=0)] | None = None  # taken from `cpu` while the process lived; None: not stated
+    state: Annotated[
+        str, Field(pattern=r"^[0-9a-f]{12}$")
+    ]  # of the computer's settings and versions: host.state()
+    # Rows from before there were these three have the defaults: one try, and nobody asked what
+    # disturbed it.
+    steal_ms: Annotated[FiniteFloat, Field(ge=0)] | None = (
+        None  # taken from `cpu` while the process lived; None: not stated
+    )
     tries: Annotated[int, Field(ge=1, le=100)] = 1  # this is the first quiet one, or the last
     noisy: Disturbance = ""
-    boot_id: Annotated[str, Field(pattern=r"^([0-9a-f]{16})?$")] = ""  # of Linux: identity.boot_id(); "" in rows from before it was kept
+    boot_id: Annotated[str, Field(pattern=r"^([0-9a-f]{16})?$")] = (
+        ""  # of Linux: identity.boot_id(); "" in rows from before it was kept
+    )
 
     @model_validator(mode="after")
     def _of_its_version(self) -> Record:
         """A row of version 1 is written as it was read, so it has no field that is younger."""
-        if self.schema_version == 1 and any(getattr(self, name) != self.__class__.model_fields[name].default for name in SINCE_2):
+        if self.schema_version == 1 and any(
+            getattr(self, name) != self.__class__.model_fields[name].default for name in SINCE_2
+        ):
             raise ValueError(f"a row of version 1 has none of {', '.join(SINCE_2)}")
         return self
 
     @property
     def uncountable(self) -> frozenset[str]:
-        """The quantities whose event was not even asked for, since perf, the right to count or the event was not there."""
-        return frozenset(name for name, quantity in self.counters.items() if quantity.reason and quantity.event is None)
+        """The quantities whose event was not even asked for, since perf, the right to count or the
+        event was not there."""
+        return frozenset(
+            name
+            for name, quantity in self.counters.items()
+            if quantity.reason and quantity.event is None
+        )
 
     def counts_more_than(self, other: Record) -> bool:
         """Whether something that was not there to be counted for `other` was for this one."""

@@ -25,10 +25,12 @@ MEMORY_SHARE = 0.5  # of the memory that is free for us (design: half at most)
 
 @dataclass(frozen=True)
 class Rig:
-    """A host with what follows from it: its state, its CPU for measuring, its counters, its memory, and where rows go.
+    """A host with what follows from it: its state, its CPU for measuring, its counters, its memory,
+    and where rows go.
 
-    usable_bytes: of memory, all that one process may use. measure: `mapping.measured`, which tests replace. switches: the settings as
-    they are when it is called, which may not change while rows of this state are measured.
+    usable_bytes: of memory, all that one process may use. measure: `mapping.measured`, which tests
+    replace. switches: the settings as they are when it is called, which may not change while rows
+    of this state are measured.
     """
 
     host: Host
@@ -44,21 +46,33 @@ class Rig:
 
     @classmethod
     def of(cls, host: Host, store: Store, machine: str = "", *, counters: bool = True) -> Rig:
-        """The rig of an inspected host, on the CPU that the inspection was of. counters: probes perf, once."""
+        """The rig of an inspected host, on the CPU that the inspection was of. counters: probes
+        perf, once."""
         cpu = host.core.number if host.core else None
         plan = perf.plan(host.microarchitecture, cpu=cpu) if counters else perf.NO_COUNTERS
         switches = partial(settings.switches, Path("/"), cpu or 0)
-        return cls(host, store, machine or hosts.machine_id(host), hosts.state(host), usable_bytes(host), cpu, plan, switches=switches,
-                   inspected=switches())
+        return cls(
+            host,
+            store,
+            machine or hosts.machine_id(host),
+            hosts.state(host),
+            usable_bytes(host),
+            cpu,
+            plan,
+            switches=switches,
+            inspected=switches(),
+        )
 
     def measured(self, points: Sequence[Point], repeat: int, **how: Any) -> Iterator[Result]:
-        """The result of each point, as `mapping.measured` gives it. Raises state-changed where it would be of no one state."""
+        """The result of each point, as `mapping.measured` gives it. Raises state-changed where it
+        would be of no one state."""
         for result in self.measure(points, repeat, self.setting, **how):
             self._check_state()
             yield result
 
     def take(self, point: Point, repeat: int = 0) -> Record:
-        """The record of one fresh process. Raises Unavailable, as `measure.measure` does, and state-changed."""
+        """The record of one fresh process. Raises Unavailable, as `measure.measure` does, and
+        state-changed."""
         record = processes.measure(point, repeat, **self.setting._asdict())
         self._check_state()
         return record
@@ -73,9 +87,12 @@ class Rig:
 
 
 def usable_bytes(host: Host, pages: str = BASE) -> int:
-    """What one measuring process may use of a host's memory, on pages of this kind: of a pool, what is free in it."""
+    """What one measuring process may use of a host's memory, on pages of this kind: of a pool, what
+    is free in it."""
     if PAGES[pages].source != "pool":
         return int(host.memory.usable_bytes * MEMORY_SHARE)
     limit = host.memory.address_space_bytes
-    free = sum(pool.left * (PAGES[pages].size_bytes or 0) for pool in host.pools if pool.page == pages)
+    free = sum(
+        pool.left * (PAGES[pages].size_bytes or 0) for pool in host.pools if pool.page == pages
+    )
     return free if limit is None else min(free, limit)

@@ -1,4 +1,5 @@
-"""Memory of this process in rooms of a large page each, and what smaps says of it: what the kernel merges, swaps and joins."""
+"""Memory of this process in rooms of a large page each, and what smaps says of it: what the kernel
+merges, swaps and joins."""
 
 from __future__ import annotations
 
@@ -12,13 +13,19 @@ from pathlib import Path
 from tlb.reasons import Unavailable
 from tlb.system import procfs
 
-HUGE, NO_HUGE, MERGEABLE, PAGEOUT = 14, 15, 12, 21  # asm-generic/mman-common.h; the last since Linux 5.4
+HUGE, NO_HUGE, MERGEABLE, PAGEOUT = (
+    14,
+    15,
+    12,
+    21,
+)  # asm-generic/mman-common.h; the last since Linux 5.4
 MAP_HUGETLB = 0x40000
 _SMAPS_BYTES = 1 << 24
 
 
 class Rooms:
-    """`count` rooms of `room_bytes` each, at addresses where a large page may lie; from the pool, of whole large pages.
+    """`count` rooms of `room_bytes` each, at addresses where a large page may lie; from the pool,
+    of whole large pages.
 
     Raises Unavailable: memory-short, pool-empty.
     """
@@ -30,7 +37,9 @@ class Rooms:
         try:
             self._memory = mmap.mmap(-1, self.bytes + (0 if pool else room_bytes), flags=flags)
         except OSError as error:
-            raise Unavailable("pool-empty" if pool else "memory-short", error.strerror or "") from error
+            raise Unavailable(
+                "pool-empty" if pool else "memory-short", error.strerror or ""
+            ) from error
         self._view = (ctypes.c_char * len(self._memory)).from_buffer(self._memory)
         begin = ctypes.addressof(self._view)
         self._skip = -begin % room_bytes
@@ -46,10 +55,11 @@ class Rooms:
     def fill(self, content: bytes) -> None:
         """The same content in each base page, which it is as long as."""
         for at in range(self._skip, self._skip + self.bytes, len(content)):
-            self._memory[at:at + len(content)] = content
+            self._memory[at : at + len(content)] = content
 
     def write_ns(self, at: int) -> int:
-        """ns of a write of one byte, by Python's own clock and with what Python takes for it, some tens of ns."""
+        """ns of a write of one byte, by Python's own clock and with what Python takes for it, some
+        tens of ns."""
         begin = time.perf_counter_ns()
         self._memory[self._skip + at] = 7
         return time.perf_counter_ns() - begin
@@ -62,7 +72,10 @@ class Rooms:
 
     def kept(self, field: str, smaps: Path = Path("/proc/self/smaps")) -> int:
         """Bytes of the rooms by a field of smaps: Rss, AnonHugePages, Swap."""
-        return sum(procfs.kib(fields.get(field, "")) or 0 for fields in self._mappings(procfs.text(smaps, _SMAPS_BYTES)))
+        return sum(
+            procfs.kib(fields.get(field, "")) or 0
+            for fields in self._mappings(procfs.text(smaps, _SMAPS_BYTES))
+        )
 
     def _mappings(self, smaps: str) -> Iterator[dict[str, str]]:
         head, fields = (0, 0), {}

@@ -1,5 +1,5 @@
-"""Which of the stored rows speak for a computer: those of its present state, of its kernels as they are, of one engine and of
-one profile."""
+"""Which of the stored rows speak for a computer: those of its present state, of its kernels as they
+are, of one engine and of one profile."""
 
 from __future__ import annotations
 
@@ -14,32 +14,51 @@ from tlb.reasons import Unavailable
 
 # Why a kernel that has rows cannot be built now: those rows are of another one.
 _GONE = {"no-compiler", "engine-lacks", "bad-parameter"}
-_PROGRAM = ["kernel", "engine", "mode", "layout", "order"]  # with a kernel's own options, what decides which function a point runs
+_PROGRAM = [
+    "kernel",
+    "engine",
+    "mode",
+    "layout",
+    "order",
+]  # with a kernel's own options, what decides which function a point runs
 
 
 def current(frame: pd.DataFrame, state: str) -> pd.DataFrame:
-    """The rows of this computer as it is now: of `state`, and of what the kernels measure now, in the order of `Store.load`.
+    """The rows of this computer as it is now: of `state`, and of what the kernels measure now, in
+    the order of `Store.load`.
 
-    A THP setting, an older Linux or another compiler may come and go. What was measured before it is used again when it has gone.
-    Raises Unavailable, what build.kernel raises where a kernel is there and does not build.
+    A THP setting, an older Linux or another compiler may come and go. What was measured before it
+    is used again when it has gone. Raises Unavailable, what build.kernel raises where a kernel is
+    there and does not build.
     """
-    options = [name for name in frame if any(name in kernel.options for kernel in kernels.CATALOGUE.values())]
+    options = [
+        name
+        for name in frame
+        if any(name in kernel.options for kernel in kernels.CATALOGUE.values())
+    ]
     identity, known = build.identities(), dict[tuple[object, ...], Identity | None]()
-    programs = frame[_PROGRAM + options].astype(object).where(frame[_PROGRAM + options].notna(), None)
+    programs = (
+        frame[_PROGRAM + options].astype(object).where(frame[_PROGRAM + options].notna(), None)
+    )
     now = []
     for program in programs.itertuples(index=False, name=None):
         if program not in known:
             known[program] = _identity(identity, dict(zip(programs, program, strict=True)))
         now.append(known[program])
     is_now = (frame["measures"] == [found and found.measures for found in now]) & (
-        frame["kernel_digest"] == [found and found.code_digest for found in now])
+        frame["kernel_digest"] == [found and found.code_digest for found in now]
+    )
     return frame[(frame["state"] == state) & is_now].reset_index(drop=True)
 
 
 def _identity(identity: Callable[[Point], Identity], program: dict[str, Any]) -> Identity | None:
     """The identity of a row's point, None of a kernel that is gone."""
     try:
-        own = {name: int(value) for name in kernels.of(program["kernel"]).options if (value := program.get(name)) is not None}
+        own = {
+            name: int(value)
+            for name in kernels.of(program["kernel"]).options
+            if (value := program.get(name)) is not None
+        }
         return identity(Point(**{name: program[name] for name in _PROGRAM}, lines=1, options=own))
     except Unavailable as why:
         if why.code not in _GONE:
@@ -47,32 +66,49 @@ def _identity(identity: Callable[[Point], Identity], program: dict[str, Any]) ->
         return None
 
 
-def of_one_engine(frame: pd.DataFrame, asked: Collection[tuple[str, str]], engine: str) -> pd.DataFrame:
+def of_one_engine(
+    frame: pd.DataFrame, asked: Collection[tuple[str, str]], engine: str
+) -> pd.DataFrame:
     """The rows whose engine was asked for, so that no median mixes two.
 
-    asked: (kernel, engine) pairs; a kernel may be asked for by both. Of a kernel that is in none the rows of `engine`, or where it
-    has none those of the other.
+    asked: (kernel, engine) pairs; a kernel may be asked for by both. Of a kernel that is in none
+    the rows of `engine`, or where it has none those of the other.
     """
     kept = set(asked)
     kernels = {kernel for kernel, _ in asked}
     there = {*_programs(frame)}
-    kept |= {pair for pair in there if pair[0] not in kernels and (pair[1] == engine or (pair[0], engine) not in there)}
+    kept |= {
+        pair
+        for pair in there
+        if pair[0] not in kernels and (pair[1] == engine or (pair[0], engine) not in there)
+    }
     return frame.loc[[program in kept for program in _programs(frame)]].reset_index(drop=True)
 
 
-def of_one_region(frame: pd.DataFrame, asked: Collection[tuple[str, int]] = (), *, is_strict: bool = False) -> pd.DataFrame:
-    """Return the rows of each kernel that were timed as long as asked, so that no median mixes the profiles that share a store.
+def of_one_region(
+    frame: pd.DataFrame, asked: Collection[tuple[str, int]] = (), *, is_strict: bool = False
+) -> pd.DataFrame:
+    """Return the rows of each kernel that were timed as long as asked, so that no median mixes the
+    profiles that share a store.
 
-    asked: (kernel, region_ms) pairs. Of a kernel that is in none, or has no rows that long unless `is_strict`, those of the longest time
-    that has at least half as many rows as the most frequent one: a profile that was broken off hides none.
+    asked: (kernel, region_ms) pairs. Of a kernel that is in none, or has no rows that long unless
+    `is_strict`, those of the longest time that has at least half as many rows as the most frequent
+    one: a profile that was broken off hides none.
     """
     if frame.empty:
         return frame
     kept, known = set(asked), {kernel for kernel, _ in asked}
     for kernel, many in frame.groupby(["kernel", "region_ms"]).size().groupby("kernel"):
         if kept.isdisjoint(many.index) and not (is_strict and kernel in known):
-            kept.add((kernel, max(region for (_, region), rows in many.items() if 2 * rows >= many.max())))
-    return frame.loc[[region in kept for region in zip(frame["kernel"], frame["region_ms"], strict=True)]].reset_index(drop=True)
+            kept.add(
+                (
+                    kernel,
+                    max(region for (_, region), rows in many.items() if 2 * rows >= many.max()),
+                )
+            )
+    return frame.loc[
+        [region in kept for region in zip(frame["kernel"], frame["region_ms"], strict=True)]
+    ].reset_index(drop=True)
 
 
 def _programs(frame: pd.DataFrame) -> list[tuple[str, str]]:

@@ -1,7 +1,9 @@
-"""A session: one process that maps memory once and then measures a point for each line of its standard input (kernels/session.c).
+"""A session: one process that maps memory once and then measures a point for each line of its
+standard input (kernels/session.c).
 
-Each point has its answer before the next line is sent, and each answer says how many of all so far a later smaps has proved. A process that
-ends, hangs or prints something else is an Unavailable with the reason, and nothing of it stays behind.
+Each point has its answer before the next line is sent, and each answer says how many of all so far
+a later smaps has proved. A process that ends, hangs or prints something else is an Unavailable with
+the reason, and nothing of it stays behind.
 """
 
 from __future__ import annotations
@@ -28,13 +30,16 @@ from tlb.page_sizes import PAGES
 from tlb.reasons import REASONS, Unavailable
 from tlb.system.processes import status_within
 
-# An answer that takes longer is a hang: ten times what was expected, and what a computer under load takes to start a process.
+# An answer that takes longer is a hang: ten times what was expected, and what a computer under load
+# takes to start a process.
 HANG_TIMES, HANG_S = 10.0, 20.0
 _SOFTWARE = {event.quantity for event in SOFTWARE}  # which a session's kernel counts itself
 _MOST_BYTES = 1 << 20  # of an answer; the largest, with a histogram, have some ten kilobytes
 
 # To tell a CPU that went away from one that never was ours.
-CPUS_AT_START = frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else frozenset()
+CPUS_AT_START = (
+    frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else frozenset()
+)
 
 
 def limit_s(expected_s: float) -> float:
@@ -42,29 +47,55 @@ def limit_s(expected_s: float) -> float:
 
 
 class Session:
-    """A running session, in a `with`. plan: what is counted of each point, its group number `repeat`, where hardware counts at all: what
-    software counts, the kernel says itself."""
+    """A running session, in a `with`. plan: what is counted of each point, its group number
+    `repeat`, where hardware counts at all: what software counts, the kernel says itself."""
 
-    def __init__(self, command: Sequence[str], cwd: Path, pages: str, plan: perf.Plan, repeat: int, expected_s: float):
+    def __init__(
+        self,
+        command: Sequence[str],
+        cwd: Path,
+        pages: str,
+        plan: perf.Plan,
+        repeat: int,
+        expected_s: float,
+    ):
         self._pages, self._plan, self._repeat, self._buffer = pages, plan, repeat, b""
-        self._uncounted = {name: Quantity(reason=code) for name, code in plan.lacking.items() if name not in _SOFTWARE}
+        self._uncounted = {
+            name: Quantity(reason=code)
+            for name, code in plan.lacking.items()
+            if name not in _SOFTWARE
+        }
         with contextlib.ExitStack() as stack:
             self._gate = stack.enter_context(Gate()) if plan.counts_hardware else None
             self._errors = stack.enter_context(tempfile.TemporaryFile())
             words = [*command, *(self._gate.kernel_words if self._gate else ())]
             try:
-                self._child = stack.enter_context(subprocess.Popen(
-                    dying_with_us(words), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, cwd=cwd, bufsize=0,
-                    env=plain_locale(), start_new_session=True, pass_fds=self._gate.fds if self._gate else ()))
+                self._child = stack.enter_context(
+                    subprocess.Popen(
+                        dying_with_us(words),
+                        stdin=subprocess.PIPE,
+                        stdout=subprocess.PIPE,
+                        stderr=self._errors,
+                        cwd=cwd,
+                        bufsize=0,
+                        env=plain_locale(),
+                        start_new_session=True,
+                        pass_fds=self._gate.fds if self._gate else (),
+                    )
+                )
             except OSError as error:
-                raise Unavailable("kernel-crashed", f"{command[0]} does not start: {error.strerror}") from None
+                raise Unavailable(
+                    "kernel-crashed", f"{command[0]} does not start: {error.strerror}"
+                ) from None
             stack.callback(self._kill)
             self.mapped = self._read(limit_s(expected_s))
             self._stack = stack.pop_all()
 
     def ask(self, line: str, expected_s: float) -> tuple[dict[str, Any], dict[str, Quantity]]:
         """The answer to a line, and what was counted meanwhile."""
-        counting = Counting(self._plan, self._child.pid, self._gate, self._repeat) if self._gate else None
+        counting = (
+            Counting(self._plan, self._child.pid, self._gate, self._repeat) if self._gate else None
+        )
         with contextlib.suppress(BrokenPipeError):  # it has ended, which reading shows
             self._child.stdin.write(line.encode() + b"\n")
         try:
@@ -92,7 +123,9 @@ class Session:
         deadline = time.monotonic() + timeout_s
         said = [self._gate.said] if self._gate and not counts else []
         while b"\n" not in self._buffer:
-            ready = select.select([self._child.stdout, *said], [], [], max(deadline - time.monotonic(), 0))[0]
+            ready = select.select(
+                [self._child.stdout, *said], [], [], max(deadline - time.monotonic(), 0)
+            )[0]
             if not ready:
                 raise Unavailable("kernel-hung", f"no answer in {timeout_s:.0f} s")
             if self._child.stdout not in ready:
@@ -117,11 +150,16 @@ class Session:
         status = status_within(self._child, HANG_S)
         self._errors.seek(0)
         run = perf.Run("", self._errors.read(1 << 16).decode(errors="replace"), status, {})
-        return why_ended(run, self._pages) or Unavailable("kernel-crashed", "it ended before its input did")
+        return why_ended(run, self._pages) or Unavailable(
+            "kernel-crashed", "it ended before its input did"
+        )
 
 
-def why_ended(run: perf.Run, pages: str, cpu: int | None = None, what: str = "") -> Unavailable | None:
-    """Why a kernel's process gave no answer; None where it may have given one. what: of which point, in words.
+def why_ended(
+    run: perf.Run, pages: str, cpu: int | None = None, what: str = ""
+) -> Unavailable | None:
+    """Why a kernel's process gave no answer; None where it may have given one. what: of which
+    point, in words.
 
     Under perf a killed kernel shows as empty output and status 0.
     """
@@ -135,9 +173,16 @@ def why_ended(run: perf.Run, pages: str, cpu: int | None = None, what: str = "")
     if killed == signal.SIGKILL:
         return Unavailable("oom-killed", what)
     if killed == signal.SIGBUS:
-        return Unavailable("pool-empty" if PAGES[pages].source == "pool" else "memory-short", "SIGBUS while faulting in")
+        return Unavailable(
+            "pool-empty" if PAGES[pages].source == "pool" else "memory-short",
+            "SIGBUS while faulting in",
+        )
     if run.status or not run.stdout.strip():
-        how = f"signal {signal.Signals(killed).name}" if killed in iter(signal.Signals) else f"exit status {run.status}"
+        how = (
+            f"signal {signal.Signals(killed).name}"
+            if killed in iter(signal.Signals)
+            else f"exit status {run.status}"
+        )
         return Unavailable("kernel-crashed", f"{how}; {last[:200]}" if last else how)
     return None
 
@@ -149,14 +194,21 @@ def lack(text: str) -> Unavailable:
         reason, detail = str(said["reason"]), str(said.get("detail", ""))
     except (ValueError, KeyError, TypeError, RecursionError):
         reason, detail = "", text[:200]
-    return Unavailable(reason, detail) if reason in REASONS else Unavailable("kernel-garbage", detail)
+    return (
+        Unavailable(reason, detail) if reason in REASONS else Unavailable("kernel-garbage", detail)
+    )
 
 
 def _signal_of(run: perf.Run, last: str) -> int:
-    """The signal that ended the kernel, 0 for none. perf exits 0 and leaves its name as the last word on stderr."""
+    """The signal that ended the kernel, 0 for none. perf exits 0 and leaves its name as the last
+    word on stderr."""
     if run.status < 0 or 128 < run.status < 128 + signal.NSIG:
         return -run.status if run.status < 0 else run.status - 128
     if run.status == 1 and last.startswith(KILLED):
         return signal.SIGKILL
     named = {signal.strsignal(number): int(number) for number in signal.valid_signals()}
-    return named.get(last.rpartition(": ")[2].removesuffix(" (core dumped)"), 0) if not run.stdout.strip() else 0
+    return (
+        named.get(last.rpartition(": ")[2].removesuffix(" (core dumped)"), 0)
+        if not run.stdout.strip()
+        else 0
+    )

@@ -1,11 +1,13 @@
-"""data/: appends each record so that nothing finished is lost, and reads back only what proves whole.
+"""data/: appends each record so that nothing finished is lost, and reads back only what proves
+whole.
 
-`<root>/<machine>/` is published: what git keeps. `<root>/own/<machine>/` is what this computer has measured, which git ignores;
-lab.publishing alone adds the one to the other.
+`<root>/<machine>/` is published: what git keeps. `<root>/own/<machine>/` is what this computer has
+measured, which git ignores; lab.publishing alone adds the one to the other.
 
-`<kernel>.jsonl` holds the rows of a kernel, each once (lab.lines); `grids.json` the points that each experiment asked for, by kernel,
-and so which rows are whose. Readers never write. A writer of rows holds the file's lock; it cuts off a torn last line and moves lines
-that do not prove whole to `<kernel>.quarantine.jsonl`. A writer of a document holds the folder's.
+`<kernel>.jsonl` holds the rows of a kernel, each once (lab.lines); `grids.json` the points that
+each experiment asked for, by kernel, and so which rows are whose. Readers never write. A writer of
+rows holds the file's lock; it cuts off a torn last line and moves lines that do not prove whole to
+`<kernel>.quarantine.jsonl`. A writer of a document holds the folder's.
 """
 
 from __future__ import annotations
@@ -25,16 +27,28 @@ from tlb.lab import columns, lines
 from tlb.lab.lines import Stored
 from tlb.lab.record import NAME, Point, Record, Slug
 from tlb.reasons import Unavailable
-from tlb.system.files import OPEN_FLAGS, ROOT, append_whole, disk_errors, is_at, lock, replace, sync_folder
+from tlb.system.files import (
+    OPEN_FLAGS,
+    ROOT,
+    append_whole,
+    disk_errors,
+    is_at,
+    lock,
+    replace,
+    sync_folder,
+)
 
 MACHINE = re.compile(r"[a-z0-9-]{1,64}")
 # Names in data/ and words in a notebook that are no machine's id.
 RESERVED = {"this", "reference", "literature", "own"}
 GRIDS = "grids"  # the document of which points each experiment asked for
-LACKS = "lacking"  # the document of what this computer could not do, which nobody reads of a published one
+# the document of what this computer could not do, which nobody reads of a published one
+LACKS = "lacking"
 
 Grids = dict[str, dict[str, set[str]]]  # the points' ids, by experiment and kernel
-GRIDS_SCHEMA = TypeAdapter(dict[Slug, dict[Slug, set[Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]]]])
+GRIDS_SCHEMA = TypeAdapter(
+    dict[Slug, dict[Slug, set[Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]]]]
+)
 
 
 def data_root() -> Path:
@@ -43,14 +57,16 @@ def data_root() -> Path:
 
 
 class Store:
-    """The records under one root. Raises Unavailable: bad-parameter, no-data, disk-full, disk-read-only."""
+    """The records under one root. Raises Unavailable: bad-parameter, no-data, disk-full,
+    disk-read-only."""
 
     def __init__(self, root: Path | str, top: Path | None = None):
-        """top: the folder above `root`, itself included, under which nothing may be a symbolic link; by default `root`, which may."""
+        """top: the folder above `root`, itself included, under which nothing may be a symbolic
+        link; by default `root`, which may."""
         self.root = Path(root)
         self._top = top or self.root
-        # What each file looked like after this store's last append. A file is checked again once it has
-        # changed.
+        # What each file looked like after this store's last append. A file is checked again once it
+        # has changed.
         self._known: dict[Path, tuple[int, int, int]] = {}
 
     @property
@@ -59,20 +75,27 @@ class Store:
         return Store(self.root / "own", self.root)
 
     def ask(self, machine: str, experiment: str, points: Iterable[Point]) -> None:
-        """Adds to the points that an experiment asked for, on disk when this returns; it takes none away. Raises Unavailable("no-data") for
-        a grids.json that is none: to begin it anew would make the rows of all other experiments nobody's."""
+        """Adds to the points that an experiment asked for, on disk when this returns; it takes none
+        away. Raises Unavailable("no-data") for a grids.json that is none: to begin it anew would
+        make the rows of all other experiments nobody's."""
         _checked(experiment)
 
         def asked() -> dict[str, dict[str, list[str]]]:
             grids = self.grids(machine)
             for point in points:
-                grids.setdefault(experiment, {}).setdefault(point.kernel, set()).add(lines.point_id(point))
-            return {name: {kernel: sorted(ids) for kernel, ids in grid.items()} for name, grid in grids.items()}
+                grids.setdefault(experiment, {}).setdefault(point.kernel, set()).add(
+                    lines.point_id(point)
+                )
+            return {
+                name: {kernel: sorted(ids) for kernel, ids in grid.items()}
+                for name, grid in grids.items()
+            }
 
         self._rewrite(machine, GRIDS, asked)
 
     def append(self, machine: str, record: Record, kernel_digest: str) -> str:
-        """Adds one line to its kernel's rows, on disk when this returns; its key. ValueError for a record that fits no column."""
+        """Adds one line to its kernel's rows, on disk when this returns; its key. ValueError for a
+        record that fits no column."""
         key, line = lines.write(record, kernel_digest)
         path = self._path(machine, record.kernel, ".jsonl")
         with disk_errors(path):
@@ -87,8 +110,9 @@ class Store:
         return key
 
     def load(self, machine: str, experiment: str) -> pd.DataFrame:
-        """`columns.frame` of the rows of the points that an experiment asked for, whoever had them measured: by kernel, in the order of
-        appending. Empty where nothing was measured. Raises Unavailable("no-data") for a grids.json that is none."""
+        """`columns.frame` of the rows of the points that an experiment asked for, whoever had them
+        measured: by kernel, in the order of appending. Empty where nothing was measured. Raises
+        Unavailable("no-data") for a grids.json that is none."""
         rows = self._asked(machine, experiment).values()
         return columns.frame([row.record for row in rows], [row.kernel_digest for row in rows])
 
@@ -97,82 +121,123 @@ class Store:
         return set(self._asked(machine, experiment))
 
     def records(self, machine: str, kernels: Collection[str]) -> dict[str, Record]:
-        """All rows of some kernels by key, whoever asked for them. Of two with one key the first, so no result is replaced, unless the
-        second counted what the first could not."""
-        return {key: row.record for kernel in kernels for key, row in self._rows(machine, kernel).items()}
+        """All rows of some kernels by key, whoever asked for them. Of two with one key the first,
+        so no result is replaced, unless the second counted what the first could not."""
+        return {
+            key: row.record
+            for kernel in kernels
+            for key, row in self._rows(machine, kernel).items()
+        }
 
     def broken(self, machine: str) -> dict[str, int]:
-        """How many lines do not prove whole, by kernel, of those whose rows an experiment asked for: readers leave them out, the next
-        writer moves them aside."""
+        """How many lines do not prove whole, by kernel, of those whose rows an experiment asked
+        for: readers leave them out, the next writer moves them aside."""
         kernels = sorted({kernel for grid in self.grids(machine).values() for kernel in grid})
         counts = {kernel: lines.read(self._path(machine, kernel, ".jsonl")) for kernel in kernels}
-        return {kernel: count for kernel, (entries, torn) in counts.items()
-                if (count := sum(isinstance(row, ValueError) for row, _ in entries) + bool(torn))}
+        return {
+            kernel: count
+            for kernel, (entries, torn) in counts.items()
+            if (count := sum(isinstance(row, ValueError) for row, _ in entries) + bool(torn))
+        }
 
     def whole(self, machine: str) -> dict[str, list[tuple[Stored, bytes]]]:
-        """The rows that prove whole, each with its line, in the order of appending, by those kernels that an experiment asked for and that
-        have any. Raises Unavailable("no-data") for a grids.json that is none."""
+        """The rows that prove whole, each with its line, in the order of appending, by those
+        kernels that an experiment asked for and that have any. Raises Unavailable("no-data") for a
+        grids.json that is none."""
         kernels = sorted({kernel for grid in self.grids(machine).values() for kernel in grid})
-        rows = {kernel: [(row, line) for row, line in lines.read(self._path(machine, kernel, ".jsonl"))[0] if isinstance(row, Stored)]
-                for kernel in kernels}
+        rows = {
+            kernel: [
+                (row, line)
+                for row, line in lines.read(self._path(machine, kernel, ".jsonl"))[0]
+                if isinstance(row, Stored)
+            ]
+            for kernel in kernels
+        }
         return {kernel: whole for kernel, whole in rows.items() if whole}
 
     def _asked(self, machine: str, experiment: str) -> dict[str, Stored]:
         grid = self.grids(machine).get(_checked(experiment), {})
-        return {key: row for kernel in sorted(grid) for key, row in self._rows(machine, kernel).items() if row.point in grid[kernel]}
+        return {
+            key: row
+            for kernel in sorted(grid)
+            for key, row in self._rows(machine, kernel).items()
+            if row.point in grid[kernel]
+        }
 
     def _rows(self, machine: str, kernel: str) -> dict[str, Stored]:
         rows: dict[str, Stored] = {}
         for row, _ in lines.read(self._path(machine, kernel, ".jsonl"))[0]:
-            if isinstance(row, Stored) and row.record.kernel == kernel and (
-                    row.key not in rows or row.record.counts_more_than(rows[row.key].record)):
+            if (
+                isinstance(row, Stored)
+                and row.record.kernel == kernel
+                and (row.key not in rows or row.record.counts_more_than(rows[row.key].record))
+            ):
                 rows[row.key] = row
         return rows
 
     def grids(self, machine: str) -> Grids:
-        """The points that each experiment asked for. Raises Unavailable("no-data") for a grids.json that is none."""
+        """The points that each experiment asked for. Raises Unavailable("no-data") for a grids.json
+        that is none."""
         path = self._path(machine, GRIDS, ".json")
         try:
             return GRIDS_SCHEMA.validate_json(path.read_bytes())
         except FileNotFoundError:
             return {}
         except (OSError, ValueError):
-            raise Unavailable("no-data", f"{machine} has no readable {GRIDS}.json, which says whose rows are whose; put it back from a "
-                              "copy or from git, or delete it and run each chapter once more, which measures no row again") from None
+            raise Unavailable(
+                "no-data",
+                f"{machine} has no readable {GRIDS}.json, which says whose rows are whose; put it back from a "
+                "copy or from git, or delete it and run each chapter once more, which measures no row again",
+            ) from None
 
     def machines(self) -> list[str]:
         """The ids that have a folder with a machine.json or records, sorted."""
         if not self.root.is_dir():
             return []
-        folders = (d for d in self.root.iterdir() if MACHINE.fullmatch(d.name) and d.name not in RESERVED)
+        folders = (
+            d for d in self.root.iterdir() if MACHINE.fullmatch(d.name) and d.name not in RESERVED
+        )
         real = (d for d in folders if d.is_dir() and not d.is_symlink())
-        return sorted(d.name for d in real if (d / "machine.json").is_file() or any(d.glob("*.jsonl")))
+        return sorted(
+            d.name for d in real if (d / "machine.json").is_file() or any(d.glob("*.jsonl"))
+        )
 
     def experiments(self, machine: str) -> list[str]:
-        """The names of those that asked for points of a machine, sorted. Raises Unavailable("no-data") for a grids.json that is none."""
+        """The names of those that asked for points of a machine, sorted. Raises
+        Unavailable("no-data") for a grids.json that is none."""
         return sorted(self.grids(machine))
 
     def kernels(self, machine: str, experiment: str) -> list[str]:
-        """Those that an experiment asked for points of, on a machine, sorted. Raises Unavailable("no-data") for a broken grids.json."""
+        """Those that an experiment asked for points of, on a machine, sorted. Raises
+        Unavailable("no-data") for a broken grids.json."""
         return sorted(self.grids(machine).get(experiment, {}))
 
     def reference(self, experiment: str = "") -> str:
-        """The first id in data/reference: the machine whose results are published for all to compare with. Of an experiment that was not
-        measured there, the first of those below it that has it: a deliberate stand-in, as each page names its machine."""
+        """The first id in data/reference: the machine whose results are published for all to
+        compare with. Of an experiment that was not measured there, the first of those below it that
+        has it: a deliberate stand-in, as each page names its machine."""
         try:
             listed = (self.root / "reference").read_text("ascii").split() or [""]
         except (OSError, UnicodeDecodeError):
             raise Unavailable("no-data", "data/reference names no machine") from None
         for machine in set(listed) - set(self.machines()):
-            raise Unavailable("no-data", f"data/reference names {machine[:64]!r}, which is not in data/")
+            raise Unavailable(
+                "no-data", f"data/reference names {machine[:64]!r}, which is not in data/"
+            )
         return next((machine for machine in listed if self._has(machine, experiment)), listed[0])
 
     def _has(self, machine: str, experiment: str) -> bool:
-        """Whether an experiment was measured there: points that it asked for or, of one that has none, a document of its name."""
-        return experiment in self.experiments(machine) or bool(experiment) and self._path(machine, experiment, ".json").is_file()
+        """Whether an experiment was measured there: points that it asked for or, of one that has
+        none, a document of its name."""
+        return (
+            experiment in self.experiments(machine)
+            or bool(experiment)
+            and self._path(machine, experiment, ".json").is_file()
+        )
 
     def resolve(self, machine: str, this: str = "this", experiment: str = "") -> str:
-        """The id that a notebook's `machine` means for its experiment. "this" gives `this`, which need have no data yet."""
+        """The id that a notebook's `machine` means for its experiment. "this" gives `this`, which
+        need have no data yet."""
         if machine == "this":
             return this
         if machine == "reference":
@@ -198,7 +263,10 @@ class Store:
             folder = os.open(path.parent, os.O_RDONLY | OPEN_FLAGS)
             try:
                 lock(folder)
-                text = json.dumps(content(), indent=2, sort_keys=True, allow_nan=False).encode() + b"\n"
+                text = (
+                    json.dumps(content(), indent=2, sort_keys=True, allow_nan=False).encode()
+                    + b"\n"
+                )
                 if not path.is_file() or path.read_bytes() != text:
                     replace(path, text)
             finally:
@@ -219,9 +287,12 @@ class Store:
         return content
 
     def folder(self, machine: str) -> Path:
-        """Where its files are. Raises Unavailable("bad-parameter") for a name that is none, and for a symbolic link."""
+        """Where its files are. Raises Unavailable("bad-parameter") for a name that is none, and for
+        a symbolic link."""
         if not (isinstance(machine, str) and MACHINE.fullmatch(machine)):
-            raise Unavailable("bad-parameter", f"machine {str(machine)[:80]!r} is not 1 to 64 of a-z 0-9 -")
+            raise Unavailable(
+                "bad-parameter", f"machine {str(machine)[:80]!r} is not 1 to 64 of a-z 0-9 -"
+            )
         if machine in RESERVED:
             raise Unavailable("bad-parameter", f"{machine!r} names no machine by its id")
         return self._inside(self.root / machine)
@@ -230,8 +301,12 @@ class Store:
         return self._inside(self.folder(machine) / (_checked(name) + suffix))
 
     def _inside(self, path: Path) -> Path:
-        if os.path.realpath(path) != os.path.join(os.path.realpath(self._top), path.relative_to(self._top)):
-            raise Unavailable("bad-parameter", f"{path} is a symbolic link, and data/ may hold none")
+        if os.path.realpath(path) != os.path.join(
+            os.path.realpath(self._top), path.relative_to(self._top)
+        ):
+            raise Unavailable(
+                "bad-parameter", f"{path} is a symbolic link, and data/ may hold none"
+            )
         return path
 
     @contextmanager
@@ -241,7 +316,8 @@ class Store:
             fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | OPEN_FLAGS, 0o644)
             try:
                 lock(fd)
-                # Whoever held the lock before may have replaced the file; and so may the check, just now.
+                # Whoever held the lock before may have replaced the file; and so may the check,
+                # just now.
                 if is_at(fd, path) and (self._known.get(path) == _look(fd) or lines.mend(fd, path)):
                     yield fd
                     return
@@ -250,9 +326,12 @@ class Store:
 
 
 def _checked(name: str) -> str:
-    """The name of an experiment, a kernel or a document, which is part of a path. Raises Unavailable("bad-parameter")."""
+    """The name of an experiment, a kernel or a document, which is part of a path. Raises
+    Unavailable("bad-parameter")."""
     if not (isinstance(name, str) and NAME.fullmatch(name)):
-        raise Unavailable("bad-parameter", f"the name {str(name)[:80]!r} is not 1 to 64 of a-z 0-9 _ -")
+        raise Unavailable(
+            "bad-parameter", f"the name {str(name)[:80]!r} is not 1 to 64 of a-z 0-9 _ -"
+        )
     return name
 
 

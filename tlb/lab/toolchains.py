@@ -25,11 +25,14 @@ from tlb.system.processes import run_whole
 
 BUILD_LIMIT_S = 300.0  # Go compiles its own library the first time
 
-Variant = Literal["plain", "huge", "pool"]  # as everybody allocates; advised; from the pool of 2 MiB pages
+Variant = Literal[
+    "plain", "huge", "pool"
+]  # as everybody allocates; advised; from the pool of 2 MiB pages
 
 
 class Tool(NamedTuple):
-    """A language: its source, how to ask for its version, to compile and to run. `@` is the folder of what is built."""
+    """A language: its source, how to ask for its version, to compile and to run. `@` is the folder
+    of what is built."""
 
     title: str
     source: str
@@ -43,26 +46,65 @@ class Tool(NamedTuple):
         return f"{what}; Debian, Ubuntu: apt install {self.packages}"
 
 
-# C's compiler is found as for the kernels, and Python is the one that runs this: their first words are put in later.
+# C's compiler is found as for the kernels, and Python is the one that runs this: their first words
+# are put in later.
 TOOLS = {
-    "c": Tool("C", "big_array.c", (), (*FLAGS, "-o", "@/big_array"), ("@/big_array",), "gcc libc6-dev"),
-    "rust": Tool("Rust", "big_array.rs", ("rustc", "--version"), ("rustc", "--edition", "2021", "-O", "-o", "@/big_array"),
-                 ("@/big_array",), "rustc"),
-    "go": Tool("Go", "big_array.go", ("go", "version"), ("go", "build", "-o", "@/big_array"), ("@/big_array",), "golang-go"),
-    "java": Tool("Java", "BigArray.java", ("javac", "-version"), ("javac", "-d", "@"), ("java", "-cp", "@", "BigArray"),
-                 "default-jdk-headless"),
+    "c": Tool(
+        "C", "big_array.c", (), (*FLAGS, "-o", "@/big_array"), ("@/big_array",), "gcc libc6-dev"
+    ),
+    "rust": Tool(
+        "Rust",
+        "big_array.rs",
+        ("rustc", "--version"),
+        ("rustc", "--edition", "2021", "-O", "-o", "@/big_array"),
+        ("@/big_array",),
+        "rustc",
+    ),
+    "go": Tool(
+        "Go",
+        "big_array.go",
+        ("go", "version"),
+        ("go", "build", "-o", "@/big_array"),
+        ("@/big_array",),
+        "golang-go",
+    ),
+    "java": Tool(
+        "Java",
+        "BigArray.java",
+        ("javac", "-version"),
+        ("javac", "-d", "@"),
+        ("java", "-cp", "@", "BigArray"),
+        "default-jdk-headless",
+    ),
     "python": Tool("Python", "big_array.py", (), (), (sys.executable,), "python3"),
 }
 SOURCES = KERNELS / "runtimes"
 
-# Go neither reads a module nor asks the network for one or for a newer Go; the other settings would change which pages a
-# program gets behind its back.
-_SET = {"GO111MODULE": "off", "GOTOOLCHAIN": "local", "GOPROXY": "off", "GOFLAGS": "", "CGO_ENABLED": "0", "LC_ALL": "C"}
-_UNSET = {"JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "GLIBC_TUNABLES", "NUMPY_MADVISE_HUGEPAGE", "GODEBUG",
-          "GOGC", "GOMEMLIMIT", "LD_PRELOAD"}
+# Go neither reads a module nor asks the network for one or for a newer Go; the other settings would
+# change which pages a program gets behind its back.
+_SET = {
+    "GO111MODULE": "off",
+    "GOTOOLCHAIN": "local",
+    "GOPROXY": "off",
+    "GOFLAGS": "",
+    "CGO_ENABLED": "0",
+    "LC_ALL": "C",
+}
+_UNSET = {
+    "JAVA_TOOL_OPTIONS",
+    "JDK_JAVA_OPTIONS",
+    "_JAVA_OPTIONS",
+    "GLIBC_TUNABLES",
+    "NUMPY_MADVISE_HUGEPAGE",
+    "GODEBUG",
+    "GOGC",
+    "GOMEMLIMIT",
+    "LD_PRELOAD",
+}
 
 
-# Java's warnings, of an empty pool for one, go to stderr by both of its ways of writing them: the first line on stdout is the answer.
+# Java's warnings, of an empty pool for one, go to stderr by both of its ways of writing them: the
+# first line on stdout is the answer.
 _JAVA_WARNS = ("-XX:+DisplayVMOutputToStderr", "-Xlog:disable", "-Xlog:all=warning:stderr")
 
 
@@ -74,11 +116,14 @@ class Program(NamedTuple):
     run: tuple[str, ...]
 
     def command(self, variant: Variant, array_bytes: int) -> list[str]:
-        """The command line. Java's heap is twice the array and 64 MiB in each variant, as a copying collector wants it."""
+        """The command line. Java's heap is twice the array and 64 MiB in each variant, as a copying
+        collector wants it."""
         options = []
         if self.language == "java":
             heap = f"{(2 * array_bytes >> 20) + 64}m"
-            recipes = re.findall(r"(?s)\[(recipe|pool)\]\n(.+?)\[end\]", (SOURCES / TOOLS["java"].source).read_text())
+            recipes = re.findall(
+                r"(?s)\[(recipe|pool)\]\n(.+?)\[end\]", (SOURCES / TOOLS["java"].source).read_text()
+            )
             flags = {part: re.findall(r"-XX:\S+", text) for part, text in recipes}
             mine = flags.get({"huge": "recipe"}.get(variant, variant), ())
             options = [*_JAVA_WARNS, f"-Xms{heap}", f"-Xmx{heap}", *mine]
@@ -90,25 +135,40 @@ _DISK = {"disk-full": errno.ENOSPC, "disk-read-only": errno.EROFS}
 
 
 def environment() -> dict[str, str]:
-    """What compilers and programs see: ours, without what would change their pages or let them ask the network."""
+    """What compilers and programs see: ours, without what would change their pages or let them ask
+    the network."""
     return {name: value for name, value in os.environ.items() if name not in _UNSET} | _SET
 
 
 def first_line(tool: Tool, command: Sequence[str], timeout_s: float) -> str:
-    """The first line that a tool prints. Raises Unavailable("no-toolchain") where it is missing or fails, with its complaint."""
+    """The first line that a tool prints. Raises Unavailable("no-toolchain") where it is missing or
+    fails, with its complaint."""
     name = Path(command[0]).name
     if shutil.which(command[0]) is None:
         raise Unavailable("no-toolchain", tool.lacking(name))
     try:
-        with tempfile.TemporaryDirectory() as nowhere:  # no project's own settings (rust-toolchain.toml) hold there
+        with (
+            tempfile.TemporaryDirectory() as nowhere
+        ):  # no project's own settings (rust-toolchain.toml) hold there
             done = run_whole(command, timeout=timeout_s, cwd=nowhere, env=environment())
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unavailable("no-toolchain", tool.lacking(f"{name}: {type(error).__name__}")) from None
-    lines = [line.strip() for line in (done.stdout + "\n" + done.stderr).splitlines() if line.strip()]
+    lines = [
+        line.strip() for line in (done.stdout + "\n" + done.stderr).splitlines() if line.strip()
+    ]
     if done.returncode:
-        first = next((line for line in lines if "error" in line), lines[0] if lines else "no message")
+        first = next(
+            (line for line in lines if "error" in line), lines[0] if lines else "no message"
+        )
         detail = f"{name}: {first[:150]}"
-        disk = next((code for code, number in _DISK.items() if os.strerror(number).lower() in done.stderr.lower()), "")
+        disk = next(
+            (
+                code
+                for code, number in _DISK.items()
+                if os.strerror(number).lower() in done.stderr.lower()
+            ),
+            "",
+        )
         raise Unavailable(disk or "no-toolchain", detail if disk else tool.lacking(detail))
     return lines[0] if lines else ""
 
@@ -117,7 +177,10 @@ def _tool(language: str) -> tuple[str, tuple[str, ...]]:
     """(the toolchain's own line, the command that compiles)."""
     tool = TOOLS[language]
     if language == "python":
-        return f"Python {platform.python_version()}, numpy {version('numpy')}, numba {version('numba')}", ()
+        return (
+            f"Python {platform.python_version()}, numpy {version('numpy')}, numba {version('numba')}",
+            (),
+        )
     if language == "c":
         cc = compiler()
         if cc is None:
@@ -129,7 +192,8 @@ def _tool(language: str) -> tuple[str, tuple[str, ...]]:
 
 
 def build(language: str) -> Program:
-    """The program, compiled if it has to be. Raises Unavailable: no-toolchain, disk-full, disk-read-only."""
+    """The program, compiled if it has to be. Raises Unavailable: no-toolchain, disk-full,
+    disk-read-only."""
     tool = TOOLS[language]
     source = SOURCES / tool.source
     line, compile_ = _tool(language)
@@ -140,17 +204,27 @@ def build(language: str) -> Program:
         return tuple(word.replace("@", str(folder), 1) for word in words)
 
     parts = [source.read_bytes(), *(word.encode() for word in (line, *compile_))]
-    folder = built(f"runtime-{language}", parts, lambda new: first_line(tool, [*put(new, compile_), str(source)], BUILD_LIMIT_S))
+    folder = built(
+        f"runtime-{language}",
+        parts,
+        lambda new: first_line(tool, [*put(new, compile_), str(source)], BUILD_LIMIT_S),
+    )
     return Program(language, line, put(folder, tool.run))
 
 
 def built(name: str, parts: Sequence[bytes], make: Callable[[Path], object]) -> Path:
-    """The folder of a name and of the digest of all that decides what is in it, which comes to its place whole. make: fills a folder.
-    Raises Unavailable: disk-full, disk-read-only, and what `make` raises."""
-    digest = hashlib.sha256(b"\0".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()[:16]
+    """The folder of a name and of the digest of all that decides what is in it, which comes to its
+    place whole. make: fills a folder. Raises Unavailable: disk-full, disk-read-only, and what
+    `make` raises."""
+    digest = hashlib.sha256(
+        b"\0".join(hashlib.sha256(part).digest() for part in parts)
+    ).hexdigest()[:16]
     folder = build_folder() / f"{name}-{digest}"
     if not folder.exists():
-        with disk_errors(folder), tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as temporary:
+        with (
+            disk_errors(folder),
+            tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as temporary,
+        ):
             new = Path(temporary, "new")
             new.mkdir()
             make(new)

@@ -1,4 +1,5 @@
-"""A program that prints one line and waits: its smaps and status are read meanwhile, from outside, and then it may end."""
+"""A program that prints one line and waits: its smaps and status are read meanwhile, from outside,
+and then it may end."""
 
 from __future__ import annotations
 
@@ -17,9 +18,12 @@ from tlb.reasons import Unavailable
 from tlb.system import procfs
 from tlb.system.files import ROOT
 
-TIME_LIMIT_S = 120.0  # a program takes a second or two; under load ten times more; beyond that it hangs
+TIME_LIMIT_S = (
+    120.0  # a program takes a second or two; under load ten times more; beyond that it hangs
+)
 MOST_SMAPS_BYTES = 64 << 20  # a mapping has about 700; Linux allows 65,530 of them
-REFUSED = 3  # the exit status of a program that the kernel refuses what it asks for; programs may have more such
+# the exit status of a program that the kernel refuses what it asks for; programs may have more such
+REFUSED = 3
 
 
 class Watched(NamedTuple):
@@ -30,16 +34,28 @@ class Watched(NamedTuple):
     status: str
 
 
-def watch(command: Sequence[str], refused: Mapping[int, str], pass_fds: Sequence[int] = ()) -> Watched:
+def watch(
+    command: Sequence[str], refused: Mapping[int, str], pass_fds: Sequence[int] = ()
+) -> Watched:
     """Run a program to its line, look at it, and let it end. Nothing of it outlives the call.
 
-    refused: reason codes by exit status. Raises Unavailable: those, kernel-hung, kernel-garbage, oom-killed, kernel-crashed.
+    refused: reason codes by exit status. Raises Unavailable: those, kernel-hung, kernel-garbage,
+    oom-killed, kernel-crashed.
     """
     name = Path(command[0]).name
     with tempfile.TemporaryFile() as stderr:
         try:  # without buffers, of which nothing is left to write to one that has ended
-            child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, cwd=ROOT, bufsize=0,
-                                     start_new_session=True, env=environment(), pass_fds=tuple(pass_fds))
+            child = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                cwd=ROOT,
+                bufsize=0,
+                start_new_session=True,
+                env=environment(),
+                pass_fds=tuple(pass_fds),
+            )
         except OSError as error:
             raise Unavailable("kernel-crashed", f"{name}: {error.strerror}") from None
         late = threading.Event()
@@ -55,14 +71,22 @@ def watch(command: Sequence[str], refused: Mapping[int, str], pass_fds: Sequence
                 _end(child)
                 watchdog.join()
         stderr.seek(0)
-        last = next(reversed(stderr.read(1 << 16).decode(errors="replace").strip().splitlines()), "")[:200]
+        last = next(
+            reversed(stderr.read(1 << 16).decode(errors="replace").strip().splitlines()), ""
+        )[:200]
     for failed, reason, detail in (
-            (late.is_set(), "kernel-hung", f"{name} gave no answer in {TIME_LIMIT_S:.0f} s"),
-            (more, "kernel-garbage", "more than one line"),
-            (code in refused, refused.get(code, ""), last or "the kernel refuses it"),
-            (code == -signal.SIGKILL, "oom-killed", name),
-            (code or not ran.line, "kernel-crashed", "; ".join(filter(None, (
-                f"signal {-code}" if code < 0 else f"exit status {code}", last))))):
+        (late.is_set(), "kernel-hung", f"{name} gave no answer in {TIME_LIMIT_S:.0f} s"),
+        (more, "kernel-garbage", "more than one line"),
+        (code in refused, refused.get(code, ""), last or "the kernel refuses it"),
+        (code == -signal.SIGKILL, "oom-killed", name),
+        (
+            code or not ran.line,
+            "kernel-crashed",
+            "; ".join(
+                filter(None, (f"signal {-code}" if code < 0 else f"exit status {code}", last))
+            ),
+        ),
+    ):
         if failed:
             raise Unavailable(reason, detail)
     return ran

@@ -1,4 +1,5 @@
-"""What is asked for in each of several ways, by a program of kernels/runtimes, and what it got: written by one process, read by another."""
+"""What is asked for in each of several ways, by a program of kernels/runtimes, and what it got:
+written by one process, read by another."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ class Answer(BaseModel, extra="forbid", frozen=True, strict=True):
 
 
 class Ways(Survey):
-    """A survey of all ways. `lacking` holds the reason code of a way that gave nothing; a survey's own has `got`, of those that gave."""
+    """A survey of all ways. `lacking` holds the reason code of a way that gave nothing; a survey's
+    own has `got`, of those that gave."""
 
     all: ClassVar[Mapping[str, Way]] = {}
     what: ClassVar[str] = ""  # is asked for, in a phrase
@@ -51,10 +53,13 @@ class Ways(Survey):
 
     def asked(self, way: str, in_words: bool = False) -> str:
         """How a way asks, by its calls or in a sentence's words, with the file system that it met."""
-        return (self.all[way].words if in_words else self.all[way].asked).replace("this disk", f"a disk with {self.file_system}")
+        return (self.all[way].words if in_words else self.all[way].asked).replace(
+            "this disk", f"a disk with {self.file_system}"
+        )
 
     def of(self, way: str) -> Any:
-        """What a way gave. Raises Unavailable with the reason why it gave nothing, no-data where it was not tried."""
+        """What a way gave. Raises Unavailable with the reason why it gave nothing, no-data where it
+        was not tried."""
         for got in self.got:
             if got.way == way:
                 return got
@@ -67,23 +72,32 @@ def names(ways: Iterable[str]) -> Any:
 
 
 def computer() -> Host:
-    """This computer. Raises Unavailable: not-linux; page-size-unsupported where the programs' 2 MiB are no large page's."""
+    """This computer. Raises Unavailable: not-linux; page-size-unsupported where the programs' 2 MiB
+    are no large page's."""
     inspected = host.inspect()
     if inspected.os != "Linux":
         raise Unavailable("not-linux")
     if inspected.base_page_bytes != 4096:
-        raise Unavailable("page-size-unsupported", "the program asks for 2 MiB, which goes with base pages of 4 KiB")
+        raise Unavailable(
+            "page-size-unsupported",
+            "the program asks for 2 MiB, which goes with base pages of 4 KiB",
+        )
     return inspected
 
 
 def met(inspected: Host) -> dict[str, Any]:
     """When and on what a survey was made: the fields that all have."""
-    return {"measured_at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), "state": host.state(inspected), "thp": inspected.thp.enabled,
-            "file_system": procfs.file_system(build_folder().resolve())}
+    return {
+        "measured_at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "state": host.state(inspected),
+        "thp": inspected.thp.enabled,
+        "file_system": procfs.file_system(build_folder().resolve()),
+    }
 
 
 def each(ways: Iterable[str], measure: Callable[[str], Got]) -> dict[str, Any]:
-    """Every way once: what a page's size is does not vary as a time does. {"got": what they gave, "lacking": why others gave nothing}."""
+    """Every way once: what a page's size is does not vary as a time does. {"got": what they gave,
+    "lacking": why others gave nothing}."""
     got: list[Got] = []
     lacking: dict[str, str] = {}
     for way in ways:
@@ -94,12 +108,18 @@ def each(ways: Iterable[str], measure: Callable[[str], Got]) -> dict[str, Any]:
     return {"got": got, "lacking": lacking}
 
 
-def ask(program: str, way: str, size_bytes: int, refused: Mapping[int, str]) -> tuple[Answer, Pages]:
-    """Run a program of kernels/runtimes in one way, and read what it got. refused: reason codes by exit status, REFUSED among them.
+def ask(
+    program: str, way: str, size_bytes: int, refused: Mapping[int, str]
+) -> tuple[Answer, Pages]:
+    """Run a program of kernels/runtimes in one way, and read what it got. refused: reason codes by
+    exit status, REFUSED among them.
 
-    Raises Unavailable for a refusal, and for a program that hangs, crashes, prints garbage or has smaps that prove nothing.
+    Raises Unavailable for a refusal, and for a program that hangs, crashes, prints garbage or has
+    smaps that prove nothing.
     """
-    line, smaps, _ = watch([sys.executable, str(SOURCES / program), way, str(size_bytes), str(build_folder())], refused)
+    line, smaps, _ = watch(
+        [sys.executable, str(SOURCES / program), way, str(size_bytes), str(build_folder())], refused
+    )
     told = answer(line, Answer)
     if told.way != way:
         raise Unavailable("kernel-garbage", f"asked for {way}, got another")

@@ -1,6 +1,8 @@
-"""What else Linux does to memory by itself while a program runs, and what limits its container sets: read, never part of a state.
+"""What else Linux does to memory by itself while a program runs, and what limits its container
+sets: read, never part of a state.
 
-Rows do not depend on it by their key (host.state): it is provenance. A task that this Linux does not have is left out.
+Rows do not depend on it by their key (host.state): it is provenance. A task that this Linux does
+not have is left out.
 """
 
 from __future__ import annotations
@@ -15,15 +17,19 @@ from tlb.system import procfs
 from tlb.units import format_size, page_name
 
 _MM = Path("sys/kernel/mm")
-_DAMON_MODULES = ("damon_reclaim", "damon_lru_sort", "damon_stat")  # each starts a monitor of its own
+_DAMON_MODULES = (
+    "damon_reclaim",
+    "damon_lru_sort",
+    "damon_stat",
+)  # each starts a monitor of its own
 _YES = ("Y", "1")
 NUMA = "NUMA balancing"  # which a description also has as a field, for it is part of a state
 _QUIET = ("off", "none")  # how the words of a task begin that disturbs nothing
 
 
 class Task(NamedTuple):
-    """One thing that may run. read: what it does now, in words; "" where this Linux has none. disturbs, remedy: sentences for `tlb doctor`,
-    "" where another of its lines says it."""
+    """One thing that may run. read: what it does now, in words; "" where this Linux has none.
+    disturbs, remedy: sentences for `tlb doctor`, "" where another of its lines says it."""
 
     name: str
     read: Callable[[Path], str]
@@ -34,19 +40,39 @@ class Task(NamedTuple):
 def _damon(root: Path) -> str:
     """The monitors that run, with what they look at and what they do about it."""
     admin = root / _MM / "damon/admin/kdamonds"
-    running = [f"kdamond {number}, {_contexts(folder)}" for number, folder in procfs.numbered(admin, r"([0-9]{1,4})")
-               if procfs.word(folder / "state") == "on"]
-    modules = [procfs.word(root / "sys/module" / name / "parameters/enabled") for name in _DAMON_MODULES]
-    running += [name for name, enabled in zip(_DAMON_MODULES, modules, strict=True) if enabled in _YES]
-    return "on: " + "; ".join(running) if running else "off" if admin.is_dir() or any(modules) else ""
+    running = [
+        f"kdamond {number}, {_contexts(folder)}"
+        for number, folder in procfs.numbered(admin, r"([0-9]{1,4})")
+        if procfs.word(folder / "state") == "on"
+    ]
+    modules = [
+        procfs.word(root / "sys/module" / name / "parameters/enabled") for name in _DAMON_MODULES
+    ]
+    running += [
+        name for name, enabled in zip(_DAMON_MODULES, modules, strict=True) if enabled in _YES
+    ]
+    return (
+        "on: " + "; ".join(running) if running else "off" if admin.is_dir() or any(modules) else ""
+    )
 
 
 def _contexts(kdamond: Path) -> str:
     """Such as "paddr, scheme pageout"."""
-    operations = [procfs.word(context / "operations") for _, context in procfs.numbered(kdamond / "contexts", r"([0-9]{1,4})")]
-    actions = [procfs.word(scheme / "action") for _, context in procfs.numbered(kdamond / "contexts", r"([0-9]{1,4})")
-               for _, scheme in procfs.numbered(context / "schemes", r"([0-9]{1,4})")]
-    return ", ".join([*filter(None, operations), *(f"scheme {action}" for action in actions if action)]) or "unknown"
+    operations = [
+        procfs.word(context / "operations")
+        for _, context in procfs.numbered(kdamond / "contexts", r"([0-9]{1,4})")
+    ]
+    actions = [
+        procfs.word(scheme / "action")
+        for _, context in procfs.numbered(kdamond / "contexts", r"([0-9]{1,4})")
+        for _, scheme in procfs.numbered(context / "schemes", r"([0-9]{1,4})")
+    ]
+    return (
+        ", ".join(
+            [*filter(None, operations), *(f"scheme {action}" for action in actions if action)]
+        )
+        or "unknown"
+    )
 
 
 def _ksm(root: Path) -> str:
@@ -59,22 +85,40 @@ def _khugepaged(root: Path) -> str:
     thp, sizes = settings.thp(root), settings.mthp(root)
     if thp.enabled == "absent":
         return ""
-    largest = sizes.pop(page_name(thp.page_bytes or 2 << 20), "inherit")  # before Linux 6.8 it has no setting of its own
+    largest = sizes.pop(
+        page_name(thp.page_bytes or 2 << 20), "inherit"
+    )  # before Linux 6.8 it has no setting of its own
     for_all = {thp.enabled if words == "inherit" else words for words in (largest, *sizes.values())}
-    pages, sleep, untouched = (thp.khugepaged.get(name, "unknown") for name in ("pages_to_scan", "scan_sleep_millisecs", "max_ptes_none"))
+    pages, sleep, untouched = (
+        thp.khugepaged.get(name, "unknown")
+        for name in ("pages_to_scan", "scan_sleep_millisecs", "max_ptes_none")
+    )
     if "always" in for_all:
         return f"on: {pages} pages every {sleep} ms; a huge page may hold {untouched} untouched base pages"
-    return "off" if for_all == {"never"} else f"off but for memory that asks for huge pages: {pages} pages every {sleep} ms"
+    return (
+        "off"
+        if for_all == {"never"}
+        else f"off but for memory that asks for huge pages: {pages} pages every {sleep} ms"
+    )
 
 
 def _swap(root: Path) -> str:
     """Without the devices' names: a file's path may name a person."""
     lines = [line.split() for line in procfs.text(root / "proc/swaps").splitlines()[1:]]
-    sizes = [int(line[2]) for line in lines if len(line) > 2 and line[2].isascii() and line[2].isdigit()]
-    swappiness, zswap = procfs.number(root / "proc/sys/vm/swappiness"), procfs.word(root / "sys/module/zswap/parameters/enabled")
+    sizes = [
+        int(line[2]) for line in lines if len(line) > 2 and line[2].isascii() and line[2].isdigit()
+    ]
+    swappiness, zswap = (
+        procfs.number(root / "proc/sys/vm/swappiness"),
+        procfs.word(root / "sys/module/zswap/parameters/enabled"),
+    )
     if swappiness is None and not lines:
         return ""
-    devices = f"on: {format_size(1024 * sum(sizes))} on {len(sizes)} device{'s' * (len(sizes) != 1)}" if sizes else "none"
+    devices = (
+        f"on: {format_size(1024 * sum(sizes))} on {len(sizes)} device{'s' * (len(sizes) != 1)}"
+        if sizes
+        else "none"
+    )
     return f"{devices}; swappiness {'unknown' if swappiness is None else swappiness}; zswap {'on' if zswap in _YES else 'off'}"
 
 
@@ -86,29 +130,60 @@ def _numa(root: Path) -> str:
 def _limits(controller: str) -> Callable[[Path], str]:
     def read(root: Path) -> str:
         limits = memory.cgroup_limits(root, controller)
-        return listed(f"{name} {format_size(limit)}" for name, limit in sorted(limits.items())) or "none"
+        return (
+            listed(f"{name} {format_size(limit)}" for name, limit in sorted(limits.items()))
+            or "none"
+        )
+
     return read
 
 
 TASKS = (
-    # damon_ptep_mkold() of mm/damon/ops-common.c clears a page's accessed bit and sets its folio's flag `young` instead, which smaps
-    # counts as referenced: what `tlb watch` reads stays right. Documentation/admin-guide/mm/damon/usage.rst has the schemes' actions.
-    Task("DAMON", _damon, "it clears accessed bits to see what is used, takes CPU time for that, and a scheme acts on memory that was "
-         "idle (pageout takes it back). `tlb watch` still counts the pages whose bits it cleared.",
-         "Run `echo off | sudo tee /sys/kernel/mm/damon/admin/kdamonds/*/state` for the measurement and write `on` afterwards, which keeps "
-         "its settings. A module such as damon_reclaim is switched off by its parameter `enabled`."),
-    Task("KSM", _ksm, "it merges pages of equal content that programs offer; a write to one is then a fault, and the scan takes CPU time.",
-         "Run `echo 0 | sudo tee /sys/kernel/mm/ksm/run` for the measurement."),
-    Task("khugepaged", _khugepaged, "it may replace base pages of any program by a huge one, and the program waits while it copies.",
-         "Run `echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled`: then it takes only memory that asks."),
-    Task("swap", _swap, "a page that was idle may be written out, and its next touch is a fault that reads a disk.",
-         "Run `sudo swapoff -a` for the measurement if memory allows, and `sudo swapon -a` afterwards."),
+    # damon_ptep_mkold() of mm/damon/ops-common.c clears a page's accessed bit and sets its folio's
+    # flag `young` instead, which smaps counts as referenced: what `tlb watch` reads stays right.
+    # Documentation/admin-guide/mm/damon/usage.rst has the schemes' actions.
+    Task(
+        "DAMON",
+        _damon,
+        "it clears accessed bits to see what is used, takes CPU time for that, and a scheme acts on memory that was "
+        "idle (pageout takes it back). `tlb watch` still counts the pages whose bits it cleared.",
+        "Run `echo off | sudo tee /sys/kernel/mm/damon/admin/kdamonds/*/state` for the measurement and write `on` afterwards, which keeps "
+        "its settings. A module such as damon_reclaim is switched off by its parameter `enabled`.",
+    ),
+    Task(
+        "KSM",
+        _ksm,
+        "it merges pages of equal content that programs offer; a write to one is then a fault, and the scan takes CPU time.",
+        "Run `echo 0 | sudo tee /sys/kernel/mm/ksm/run` for the measurement.",
+    ),
+    Task(
+        "khugepaged",
+        _khugepaged,
+        "it may replace base pages of any program by a huge one, and the program waits while it copies.",
+        "Run `echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled`: then it takes only memory that asks.",
+    ),
+    Task(
+        "swap",
+        _swap,
+        "a page that was idle may be written out, and its next touch is a fault that reads a disk.",
+        "Run `sudo swapoff -a` for the measurement if memory allows, and `sudo swapon -a` afterwards.",
+    ),
     # Documentation/admin-guide/sysctl/kernel.rst, numa_balancing.
-    Task(NUMA, _numa, "it unmaps pages to see which node uses them: each such page costs a fault, and may be moved.",
-         "Run `echo 0 | sudo tee /proc/sys/kernel/numa_balancing` for the measurement."),
-    Task("memory cgroup", _limits("memory"), "", ""),  # doctor's line about memory names the limit that counts
-    Task("hugetlb cgroup", _limits("hugetlb"), "a program that maps more of a pool of huge pages is ended by SIGBUS as it touches them.",
-         "Raise the limit in the settings of this container or service, or measure fewer huge pages."),
+    Task(
+        NUMA,
+        _numa,
+        "it unmaps pages to see which node uses them: each such page costs a fault, and may be moved.",
+        "Run `echo 0 | sudo tee /proc/sys/kernel/numa_balancing` for the measurement.",
+    ),
+    Task(
+        "memory cgroup", _limits("memory"), "", ""
+    ),  # doctor's line about memory names the limit that counts
+    Task(
+        "hugetlb cgroup",
+        _limits("hugetlb"),
+        "a program that maps more of a pool of huge pages is ended by SIGBUS as it touches them.",
+        "Raise the limit in the settings of this container or service, or measure fewer huge pages.",
+    ),
 )
 
 
@@ -119,4 +194,8 @@ def look(root: Path) -> dict[str, str]:
 
 def active(background: Mapping[str, str]) -> Iterator[tuple[Task, str]]:
     """The tasks that may disturb a measurement, each with its words."""
-    return ((task, background[task.name]) for task in TASKS if task.disturbs and not background.get(task.name, "off").startswith(_QUIET))
+    return (
+        (task, background[task.name])
+        for task in TASKS
+        if task.disturbs and not background.get(task.name, "off").startswith(_QUIET)
+    )

@@ -32,9 +32,19 @@ def compiler() -> Compiler | None:
             command = tuple(shlex.split(candidate))
             if not command or shutil.which(command[0]) is None:
                 continue
-            done = subprocess.run([*command, "--version"], capture_output=True, text=True, errors="replace", timeout=20,
-                                  stdin=subprocess.DEVNULL)
-        except (ValueError, OSError, subprocess.SubprocessError):  # ValueError: a quote in $CC without its pair
+            done = subprocess.run(
+                [*command, "--version"],
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=20,
+                stdin=subprocess.DEVNULL,
+            )
+        except (
+            ValueError,
+            OSError,
+            subprocess.SubprocessError,
+        ):  # ValueError: a quote in $CC without its pair
             continue
         if done.returncode == 0 and done.stdout.strip():
             return Compiler(command, done.stdout.strip().splitlines()[0].strip())

@@ -1,11 +1,14 @@
-"""The CPUID instruction without a C compiler: who made the CPU, its caches, its paging, its hypervisor.
+"""The CPUID instruction without a C compiler: who made the CPU, its caches, its paging, its
+hypervisor.
 
-`read` executes the instruction through a function that llvmlite compiles at run time. Everything else is a pure function of a reader
-(leaf, subleaf) -> Registers, so a recorded dump serves as well as the CPU itself.
+`read` executes the instruction through a function that llvmlite compiles at run time. Everything
+else is a pure function of a reader (leaf, subleaf) -> Registers, so a recorded dump serves as well
+as the CPU itself.
 
 Sources, by the names used here and in tlb/machine/tlb.py:
   SDM   Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2A, instruction CPUID
-  APM   AMD64 Architecture Programmer's Manual, volume 3 (24594), appendix E; functions are named Fn8000_0005
+  APM   AMD64 Architecture Programmer's Manual, volume 3 (24594), appendix E; functions are named
+        Fn8000_0005
 """
 
 from __future__ import annotations
@@ -42,7 +45,9 @@ class Cache(Facts):
     line_bytes: int | None = None
     ways: int | None = None
     sets: int | None = None
-    shared_cpus: tuple[int, ...] = ()  # as the kernel numbers them; empty where only CPUID was asked
+    shared_cpus: tuple[
+        int, ...
+    ] = ()  # as the kernel numbers them; empty where only CPUID was asked
 
 
 def available() -> bool:
@@ -53,13 +58,15 @@ def available() -> bool:
 
 
 def read(leaf: int, subleaf: int = 0) -> Registers:
-    """Execute CPUID once, on whichever CPU this thread runs. Unavailable("no-cpuid") where that cannot be."""
+    """Execute CPUID once, on whichever CPU this thread runs. Unavailable("no-cpuid") where that
+    cannot be."""
     out = (ctypes.c_uint32 * 4)()
     _compiled()(leaf, subleaf, ctypes.addressof(out))
     return Registers(*out)
 
 
-# The address travels as an integer because LLVM changed how it writes pointers; this text suits old and new.
+# The address travels as an integer because LLVM changed how it writes pointers; this text suits old
+# and new.
 _IR = r"""
 define void @run_cpuid(i32 %leaf, i32 %subleaf, i64 %out) {
   %r = call { i32, i32, i32, i32 } asm sideeffect
@@ -78,7 +85,9 @@ def _compiled() -> Callable[[int, int, int], None]:
         import llvmlite.binding as llvm  # here, so that reading committed results never loads LLVM
     except ImportError as error:
         raise Unavailable("no-cpuid", f"llvmlite: {error}") from error
-    with contextlib.suppress(RuntimeError):  # llvmlite up to 0.44 must be told; later ones refuse to be told
+    with contextlib.suppress(
+        RuntimeError
+    ):  # llvmlite up to 0.44 must be told; later ones refuse to be told
         llvm.initialize()
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
@@ -99,7 +108,8 @@ def vendor(read: Reader) -> str:
 
 
 def family(read: Reader) -> int:
-    """The family of leaf 1, its extension added where the base is 15 (SDM, leaf 01H; APM, Fn0000_0001)."""
+    """The family of leaf 1, its extension added where the base is 15 (SDM, leaf 01H; APM,
+    Fn0000_0001)."""
     eax = read(1, 0).eax
     base = eax >> 8 & 0xF
     return base + (eax >> 20 & 0xFF) * (base == 0xF)
@@ -113,13 +123,20 @@ def has_la57(read: Reader) -> bool:
 # Signatures of leaf 0x40000000, as each hypervisor documents its own; Linux reads them in
 # arch/x86/kernel/cpu/hypervisor.c and the files beside it.
 _HYPERVISORS = {
-    "KVMKVMKVM": "kvm", "XenVMMXenVMM": "xen", "VMwareVMware": "vmware", "TCGTCGTCGTCG": "qemu-tcg", "VBoxVBoxVBox": "virtualbox",
-    "bhyve bhyve ": "bhyve", "ACRNACRNACRN": "acrn", "Microsoft Hv": "hyper-v",
+    "KVMKVMKVM": "kvm",
+    "XenVMMXenVMM": "xen",
+    "VMwareVMware": "vmware",
+    "TCGTCGTCGTCG": "qemu-tcg",
+    "VBoxVBoxVBox": "virtualbox",
+    "bhyve bhyve ": "bhyve",
+    "ACRNACRNACRN": "acrn",
+    "Microsoft Hv": "hyper-v",
 }
 
 
 def hypervisor(read: Reader) -> str:
-    """`none`, a name such as `kvm`, or `unknown`: leaf 1 ecx bit 31, then the signature of leaf 0x40000000.
+    """`none`, a name such as `kvm`, or `unknown`: leaf 1 ecx bit 31, then the signature of leaf
+    0x40000000.
 
     Both vendors leave the bit to hypervisors (APM, Fn0000_0001; X86_FEATURE_HYPERVISOR in Linux).
     """
@@ -134,27 +151,45 @@ def hypervisor(read: Reader) -> str:
 
 
 def caches(read: Reader) -> tuple[Cache, ...]:
-    """The caches, by Intel's leaf 4 (SDM, leaf 04H) or AMD's Fn8000_001D (APM), which share one layout."""
+    """The caches, by Intel's leaf 4 (SDM, leaf 04H) or AMD's Fn8000_001D (APM), which share one
+    layout."""
     if vendor(read) == "GenuineIntel":
         leaf, exists = 4, has_basic(read, 4)
     else:  # Fn8000_001D is valid where the CPU has TopologyExtensions: Fn8000_0001 ecx bit 22
-        leaf, exists = 0x8000001D, has_extended(read, 0x8000001D) and read(0x80000001, 0).ecx >> 22 & 1
+        leaf, exists = (
+            0x8000001D,
+            has_extended(read, 0x8000001D) and read(0x80000001, 0).ecx >> 22 & 1,
+        )
     return tuple(_deterministic_caches(read, leaf)) if exists else ()
 
 
 def _deterministic_caches(read: Reader, leaf: int) -> Iterator[Cache]:
-    for subleaf in range(16):  # ends at the first of type 0; the bound is for a reader that never says so
+    for subleaf in range(
+        16
+    ):  # ends at the first of type 0; the bound is for a reader that never says so
         eax, ebx, ecx, _ = read(leaf, subleaf)
         kind = {1: "data", 2: "instruction", 3: "unified"}.get(eax & 0x1F)
         if kind is None:
             return
-        ways, partitions, line_bytes, sets = (ebx >> 22) + 1, (ebx >> 12 & 0x3FF) + 1, (ebx & 0xFFF) + 1, ecx + 1
-        yield Cache(level=eax >> 5 & 7, kind=kind, size_bytes=ways * partitions * line_bytes * sets, line_bytes=line_bytes,
-                    ways=0 if eax >> 9 & 1 else ways, sets=sets)
+        ways, partitions, line_bytes, sets = (
+            (ebx >> 22) + 1,
+            (ebx >> 12 & 0x3FF) + 1,
+            (ebx & 0xFFF) + 1,
+            ecx + 1,
+        )
+        yield Cache(
+            level=eax >> 5 & 7,
+            kind=kind,
+            size_bytes=ways * partitions * line_bytes * sets,
+            line_bytes=line_bytes,
+            ways=0 if eax >> 9 & 1 else ways,
+            sets=sets,
+        )
 
 
 def has_basic(read: Reader, leaf: int) -> bool:
-    """Whether the basic leaf exists. Past the last one, Intel answers with the last one's data (SDM)."""
+    """Whether the basic leaf exists. Past the last one, Intel answers with the last one's data
+    (SDM)."""
     return read(0, 0).eax >= leaf
 
 
@@ -165,4 +200,6 @@ def has_extended(read: Reader, leaf: int) -> bool:
 
 
 def _ascii(*registers: int) -> str:
-    return b"".join(register.to_bytes(4, "little") for register in registers).decode("ascii", "replace")
+    return b"".join(register.to_bytes(4, "little") for register in registers).decode(
+        "ascii", "replace"
+    )

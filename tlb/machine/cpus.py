@@ -1,4 +1,5 @@
-"""Which CPU is measured: chosen once, so that the CPU that is described is the one that every kernel runs on."""
+"""Which CPU is measured: chosen once, so that the CPU that is described is the one that every
+kernel runs on."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from tlb.machine.cpuid import Cache
 from tlb.machine.facts import Facts
 from tlb.system import procfs
 
-# Cores of one kind differ by a tenth in their highest clock at most (favoured cores, two CCDs of one package); cores of two kinds by
-# a third and more, in clock or in capacity.
+# Cores of one kind differ by a tenth in their highest clock at most (favoured cores, two CCDs of
+# one package); cores of two kinds by a third and more, in clock or in capacity.
 _ALIKE = 0.9
 
 
@@ -26,20 +27,28 @@ class Core(Facts):
 
 
 def measuring_cpu(root: Path, usable: Collection[int]) -> int | None:
-    """The last usable CPU among the strongest: the performance cores of a hybrid part, the big cores of an arm64 one; None of none.
+    """The last usable CPU among the strongest: the performance cores of a hybrid part, the big
+    cores of an arm64 one; None of none.
 
-    What a reader means by their CPU is its strongest core, and interrupts tend to favour the lowest number.
+    What a reader means by their CPU is its strongest core, and interrupts tend to favour the lowest
+    number.
     """
     performance = pmu.listed(root).get("cpu_core", ())
     fast = [cpu for cpu in usable if cpu in performance] or [*usable]
     strength = {cpu: _strength(_folder(root, cpu)) for cpu in fast}
-    return max((cpu for cpu in fast if strength[cpu] >= _ALIKE * max(strength.values())), default=None)
+    return max(
+        (cpu for cpu in fast if strength[cpu] >= _ALIKE * max(strength.values())), default=None
+    )
 
 
 def core(root: Path, cpu: int) -> Core:
     """What sysfs under `root` says of a CPU."""
     pmus = pmu.listed(root)
-    return Core(number=cpu, kind=(pmu.of_cpu(cpu, pmus) or "") if len(pmus) > 1 else "", highest_khz=_highest_khz(_folder(root, cpu)))
+    return Core(
+        number=cpu,
+        kind=(pmu.of_cpu(cpu, pmus) or "") if len(pmus) > 1 else "",
+        highest_khz=_highest_khz(_folder(root, cpu)),
+    )
 
 
 def caches(root: Path, cpu: int) -> tuple[Cache, ...]:
@@ -53,7 +62,17 @@ def caches(root: Path, cpu: int) -> tuple[Cache, ...]:
         details = ("coherency_line_size", "ways_of_associativity", "number_of_sets")
         line_bytes, ways, sets = (procfs.number(index / name) for name in details)
         shared = procfs.cpu_list(procfs.text(index / "shared_cpu_list"))
-        listed.append(Cache(level=level, kind=kind, size_bytes=size_bytes, line_bytes=line_bytes, ways=ways, sets=sets, shared_cpus=shared))
+        listed.append(
+            Cache(
+                level=level,
+                kind=kind,
+                size_bytes=size_bytes,
+                line_bytes=line_bytes,
+                ways=ways,
+                sets=sets,
+                shared_cpus=shared,
+            )
+        )
     return tuple(listed)
 
 
@@ -66,7 +85,8 @@ def _highest_khz(folder: Path) -> int | None:
 
 
 def _strength(folder: Path) -> int:
-    """What Linux schedules by on arm64 (1024 for the strongest), else the highest clock; 0 where nothing is stated."""
+    """What Linux schedules by on arm64 (1024 for the strongest), else the highest clock; 0 where
+    nothing is stated."""
     capacity = procfs.number(folder / "cpu_capacity")
     return capacity if capacity is not None else _highest_khz(folder) or 0
 

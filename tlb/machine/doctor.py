@@ -1,4 +1,5 @@
-"""A host in words: what it is (`describe`), what keeps it from measuring well and the remedy (`advice`)."""
+"""A host in words: what it is (`describe`), what keeps it from measuring well and the remedy
+(`advice`)."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from tlb.units import format_size
 
 
 class Advice(NamedTuple):
-    """One thing to mend: what it concerns, what was found (a sentence), and what to do (a sentence)."""
+    """One thing to mend: what it concerns, what was found (a sentence), and what to do (a
+    sentence)."""
 
     topic: str
     finding: str
@@ -26,25 +28,40 @@ _QUIET_LOAD = 0.1
 
 
 def advice(host: Host) -> list[Advice]:
-    """What to mend before measuring, the most important first; empty on a computer that measures well."""
+    """What to mend before measuring, the most important first; empty on a computer that measures
+    well."""
     if host.os != "Linux":
         return [Advice("system", *REASONS["not-linux"])]
-    return [*_counters(host), *_tools(host), *_memory(host), *_page_sizes(host), *_noise(host), *_background(host)]
+    return [
+        *_counters(host),
+        *_tools(host),
+        *_memory(host),
+        *_page_sizes(host),
+        *_noise(host),
+        *_background(host),
+    ]
 
 
 def _counters(host: Host) -> Iterator[Advice]:
     reason = host.pmu.reason
     if reason == "no-pmu" and host.hypervisor != "none":
-        yield Advice("virtual machine", f"This is a virtual machine ({host.hypervisor}) that shows no hardware counters: "
-                     "times are measured, walks are not counted.", REASONS["no-pmu"].remedy)
+        yield Advice(
+            "virtual machine",
+            f"This is a virtual machine ({host.hypervisor}) that shows no hardware counters: "
+            "times are measured, walks are not counted.",
+            REASONS["no-pmu"].remedy,
+        )
     elif reason is not None:
         yield Advice("perf", *REASONS[reason])
     if host.tlb_reason is not None:
         yield Advice("TLB", *REASONS[host.tlb_reason])
     if host.tlb_unknown_descriptors:
         codes = ", ".join(host.tlb_unknown_descriptors)
-        yield Advice("TLB", f"CPUID describes a TLB with codes that this book does not know ({codes}).",
-                     "Look them up in Intel's manual (CPUID, leaf 2) and report them, with the CPU's name.")
+        yield Advice(
+            "TLB",
+            f"CPUID describes a TLB with codes that this book does not know ({codes}).",
+            "Look them up in Intel's manual (CPUID, leaf 2) and report them, with the CPU's name.",
+        )
 
 
 def _tools(host: Host) -> Iterator[Advice]:
@@ -55,13 +72,23 @@ def _tools(host: Host) -> Iterator[Advice]:
 def _memory(host: Host) -> Iterator[Advice]:
     memory = host.memory
     if memory.limit_source == "unknown":
-        yield Advice("memory", "Nothing states how much memory is free.",
-                     "Mount /proc in this container; no working set can be chosen without it.")
+        yield Advice(
+            "memory",
+            "Nothing states how much memory is free.",
+            "Mount /proc in this container; no working set can be chosen without it.",
+        )
     elif memory.limit_source not in ("MemAvailable", "MemFree"):
-        setting = "ulimit" if memory.limit_source.startswith("RLIMIT") else "the settings of this container or service"
-        yield Advice("memory", f"{memory.limit_source} leaves {format_size(memory.usable_bytes)} of the "
-                     f"{format_size(memory.available_bytes)} that are free.",
-                     f"Raise the limit ({setting}), or choose a max_working_set under half of it.")
+        setting = (
+            "ulimit"
+            if memory.limit_source.startswith("RLIMIT")
+            else "the settings of this container or service"
+        )
+        yield Advice(
+            "memory",
+            f"{memory.limit_source} leaves {format_size(memory.usable_bytes)} of the "
+            f"{format_size(memory.available_bytes)} that are free.",
+            f"Raise the limit ({setting}), or choose a max_working_set under half of it.",
+        )
 
 
 def _page_sizes(host: Host) -> Iterator[Advice]:
@@ -69,8 +96,11 @@ def _page_sizes(host: Host) -> Iterator[Advice]:
         yield Advice("THP", *REASONS["thp-never"])
     own = host.mthp.get("64k") or "never"
     if not host.mthp:
-        yield Advice("mTHP", "This kernel has no transparent pages between the base page and the huge page.",
-                     "Use Linux 6.8 or newer for 64k pages; every other page size works without.")
+        yield Advice(
+            "mTHP",
+            "This kernel has no transparent pages between the base page and the huge page.",
+            "Use Linux 6.8 or newer for 64k pages; every other page size works without.",
+        )
     elif own == "never" or (own == "inherit" and host.thp.enabled == "never"):
         yield Advice("mTHP", *REASONS["mthp-off"])
     there = {pool.page for pool in host.pools if pool.left}
@@ -79,25 +109,40 @@ def _page_sizes(host: Host) -> Iterator[Advice]:
     if "1g" not in there and host.gigabyte_pages is False:
         yield Advice("pool 1g", *REASONS["page-size-unsupported"])
     elif "1g" not in there:
-        yield Advice("pool 1g", "The pool of 1 GiB pages is empty.",
-                     "Reserve pages soon after boot with `tlb pool reserve --pages 1g --size 4GiB`, or at boot with hugepagesz=1G "
-                     "hugepages=4; vm.nr_hugepages counts 2 MiB pages only.")
+        yield Advice(
+            "pool 1g",
+            "The pool of 1 GiB pages is empty.",
+            "Reserve pages soon after boot with `tlb pool reserve --pages 1g --size 4GiB`, or at boot with hugepagesz=1G "
+            "hugepages=4; vm.nr_hugepages counts 2 MiB pages only.",
+        )
 
 
 def _noise(host: Host) -> Iterator[Advice]:
     noise = host.noise
     if noise.governor not in (None, "performance"):
-        yield Advice("governor", f"The frequency governor is {noise.governor}: the clock changes while a point is measured.",
-                     "Run `sudo cpupower frequency-set -g performance` before a measurement for publication.")
+        yield Advice(
+            "governor",
+            f"The frequency governor is {noise.governor}: the clock changes while a point is measured.",
+            "Run `sudo cpupower frequency-set -g performance` before a measurement for publication.",
+        )
     if noise.turbo:
-        yield Advice("turbo", "Turbo is on: the clock depends on temperature and on what other cores do.",
-                     "Write 1 to /sys/devices/system/cpu/intel_pstate/no_turbo, or 0 to /sys/devices/system/cpu/cpufreq/boost.")
+        yield Advice(
+            "turbo",
+            "Turbo is on: the clock depends on temperature and on what other cores do.",
+            "Write 1 to /sys/devices/system/cpu/intel_pstate/no_turbo, or 0 to /sys/devices/system/cpu/cpufreq/boost.",
+        )
     if noise.smt == "on":
-        yield Advice("SMT", "Each core runs two threads, which share its TLB: work on the sibling takes entries away.",
-                     "Keep the computer idle, or `echo off | sudo tee /sys/devices/system/cpu/smt/control`.")
+        yield Advice(
+            "SMT",
+            "Each core runs two threads, which share its TLB: work on the sibling takes entries away.",
+            "Keep the computer idle, or `echo off | sudo tee /sys/devices/system/cpu/smt/control`.",
+        )
     if noise.load1 is not None and noise.load1 > _QUIET_LOAD:
-        yield Advice("load", f"The load over the last minute is {noise.load1:g}: something else is running.",
-                     "Stop it, or wait until it ends; points it disturbs are marked unstable.")
+        yield Advice(
+            "load",
+            f"The load over the last minute is {noise.load1:g}: something else is running.",
+            "Stop it, or wait until it ends; points it disturbs are marked unstable.",
+        )
 
 
 def _background(host: Host) -> Iterator[Advice]:
@@ -106,32 +151,65 @@ def _background(host: Host) -> Iterator[Advice]:
 
 
 def describe(host: Host) -> list[tuple[str, str]]:
-    """(label, value) of all a reader may want to know, in the order to show it; one line each, no markup."""
+    """(label, value) of all a reader may want to know, in the order to show it; one line each, no
+    markup."""
     noise, memory, levels = host.noise, host.memory, host.page_table_levels
-    signature = ("unknown" if n is None else f"{n:#x}" for n in (host.family, host.model, host.stepping))
+    signature = (
+        "unknown" if n is None else f"{n:#x}" for n in (host.family, host.model, host.stepping)
+    )
     spare = "; this CPU could walk five" if host.la57 and levels == 4 else ""
     return [
         ("CPU", f"{host.cpu_model} ({host.microarchitecture})"),
         ("family, model, stepping", ", ".join(signature)),
         ("microcode", host.microcode or "unknown"),
-        ("CPUs", f"{len(host.usable_cpus)} usable of {host.logical_cpus}" + (f"; measured: {_core(host.core)}" if host.core else "")),
+        (
+            "CPUs",
+            f"{len(host.usable_cpus)} usable of {host.logical_cpus}"
+            + (f"; measured: {_core(host.core)}" if host.core else ""),
+        ),
         ("hypervisor", host.hypervisor),
         *([("KVM, for guests of this machine", kvm.describe(host.kvm))] if host.kvm else []),
-        *((f"L{cache.level} {cache.kind}", f"{format_size(cache.size_bytes)}{_ways(cache.ways, None)}") for cache in host.caches),
+        *(
+            (
+                f"L{cache.level} {cache.kind}",
+                f"{format_size(cache.size_bytes)}{_ways(cache.ways, None)}",
+            )
+            for cache in host.caches
+        ),
         *((f"TLB level {tlb.level}, {tlb.kind}", _tlb(tlb)) for tlb in host.tlb),
         *([("TLB", explain(host.tlb_reason))] if host.tlb_reason else []),
         ("page table", "unknown" if levels is None else f"{levels} levels{spare}"),
         ("base page", format_size(host.base_page_bytes)),
         ("THP", f"{host.thp_setting}; defrag {host.thp.defrag}"),
-        ("mTHP", ", ".join(f"{page} {setting}" for page, setting in host.mthp.items()) or "no such pages"),
-        *((f"pool {pool.page}", f"{pool.total} pages, {pool.free} free, {pool.reserved} reserved, {pool.surplus} surplus")
-          for pool in host.pools),
+        (
+            "mTHP",
+            ", ".join(f"{page} {setting}" for page, setting in host.mthp.items())
+            or "no such pages",
+        ),
+        *(
+            (
+                f"pool {pool.page}",
+                f"{pool.total} pages, {pool.free} free, {pool.reserved} reserved, {pool.surplus} surplus",
+            )
+            for pool in host.pools
+        ),
         ("counters", host.pmu.tier + (f": {explain(host.pmu.reason)}" if host.pmu.reason else "")),
-        ("memory", f"{format_size(memory.total_bytes)}, of which {format_size(memory.usable_bytes)} usable"),
+        (
+            "memory",
+            f"{format_size(memory.total_bytes)}, of which {format_size(memory.usable_bytes)} usable",
+        ),
         ("memory limit", memory.limit_source),
-        *([] if host.numa_balancing is None else [(background.NUMA, "on" if host.numa_balancing else "off")]),
+        *(
+            []
+            if host.numa_balancing is None
+            else [(background.NUMA, "on" if host.numa_balancing else "off")]
+        ),
         *((name, words) for name, words in host.background.items() if name != background.NUMA),
-        *((f"against {name}", word) for name, word in host.mitigations.items() if word != "Not affected"),
+        *(
+            (f"against {name}", word)
+            for name, word in host.mitigations.items()
+            if word != "Not affected"
+        ),
         ("governor", noise.governor or "not shown"),
         ("turbo", "not shown" if noise.turbo is None else "on" if noise.turbo else "off"),
         ("SMT", noise.smt),

@@ -16,13 +16,18 @@ from tlb.system.processes import run_whole
 DEFRAG = "/sys/kernel/mm/transparent_hugepage/defrag"
 JAVA = ("java", "-XX:+UnlockDiagnosticVMOptions", "-XX:+PrintFlagsFinal", "-version")
 JAVA_FLAGS = ("UseTransparentHugePages", "UseLargePagesIndividualAllocation")
-LARGE_FLAGS = ("UseLargePages", "UseTransparentHugePages", "UseHugeTLBFS")  # those that give a heap large pages
+LARGE_FLAGS = (
+    "UseLargePages",
+    "UseTransparentHugePages",
+    "UseHugeTLBFS",
+)  # those that give a heap large pages
 SECONDS = 60  # a JVM that starts has answered long before
 
 
 class Flags(BaseModel, extra="forbid", frozen=True):
-    """The document `flags` of data/. java_flags: of JAVA_FLAGS those that Java lists; java_on: of LARGE_FLAGS those that it
-    has on where nobody asks. None without a Java that answers, java_on also where an older version asked."""
+    """The document `flags` of data/. java_flags: of JAVA_FLAGS those that Java lists; java_on: of
+    LARGE_FLAGS those that it has on where nobody asks. None without a Java that answers, java_on
+    also where an older version asked."""
 
     schema_version: Literal[1] = 1
     state: str  # host.state()
@@ -46,5 +51,9 @@ def ask(state: str, root: Path = Path("/"), java: tuple[str, ...] = JAVA) -> Fla
     listed = dict(re.findall(r"^\s*\w+\s+(\w+)\s+:?=\s+(\S+)", done.stdout, re.MULTILINE))
     if not listed:
         return Flags(state=state, defrag_modes=modes, java_flags=None)
-    return Flags(state=state, defrag_modes=modes, java_flags=tuple(flag for flag in JAVA_FLAGS if flag in listed),
-                 java_on=tuple(flag for flag in LARGE_FLAGS if listed.get(flag) == "true"))
+    return Flags(
+        state=state,
+        defrag_modes=modes,
+        java_flags=tuple(flag for flag in JAVA_FLAGS if flag in listed),
+        java_on=tuple(flag for flag in LARGE_FLAGS if listed.get(flag) == "true"),
+    )

@@ -1,4 +1,5 @@
-"""What this computer's CPU, kernel and hypervisor do about flushes of the TLB, as they state it themselves."""
+"""What this computer's CPU, kernel and hypervisor do about flushes of the TLB, as they state it
+themselves."""
 
 from __future__ import annotations
 
@@ -12,9 +13,13 @@ from tlb.machine.cpuid import Reader
 from tlb.system import procfs
 
 MELTDOWN = "sys/devices/system/cpu/vulnerabilities/meltdown"
-_KVM_SIGNATURES = (0x40000100, 0x40000000)  # where KVM's leaves begin beside an imitated Hyper-V's, and alone
-# Bits of the leaf behind the signature, Documentation/virt/kvm/x86/cpuid.rst: KVM_FEATURE_STEAL_TIME and KVM_FEATURE_PV_TLB_FLUSH of eax;
-# KVM_HINTS_REALTIME of edx, with which a guest's CPUs always run and Linux defers nothing (arch/x86/kernel/kvm.c).
+_KVM_SIGNATURES = (
+    0x40000100,
+    0x40000000,
+)  # where KVM's leaves begin beside an imitated Hyper-V's, and alone
+# Bits of the leaf behind the signature, Documentation/virt/kvm/x86/cpuid.rst:
+# KVM_FEATURE_STEAL_TIME and KVM_FEATURE_PV_TLB_FLUSH of eax; KVM_HINTS_REALTIME of edx, with which
+# a guest's CPUs always run and Linux defers nothing (arch/x86/kernel/kvm.c).
 _STEAL_TIME, _PV_FLUSH, _ALWAYS_RUNS = 5, 9, 0
 
 
@@ -23,25 +28,41 @@ class Flushes(BaseModel, extra="forbid", frozen=True):
 
     schema_version: Literal[1] = 1
     state: str  # host.state()
-    pti: bool | None  # the kernel has page tables of its own, so that a system call changes tables too
-    broadcasts: bool | None  # one CPU empties the TLBs of all, without an interrupt: INVLPGB, or any arm64
+    pti: (
+        bool | None
+    )  # the kernel has page tables of its own, so that a system call changes tables too
+    broadcasts: (
+        bool | None
+    )  # one CPU empties the TLBs of all, without an interrupt: INVLPGB, or any arm64
     defers: bool | None  # KVM offers its guest to flush a CPU that does not run when it next does
 
 
 def make(profile: str) -> dict[str, Any]:
     """The document, whatever the profile. Raises Unavailable("not-linux")."""
     inspected = host.inspect()
-    return ask(host.state(inspected), host.is_arm(inspected), cpuid.read if cpuid.available() else None).model_dump(mode="json")
+    return ask(
+        host.state(inspected), host.is_arm(inspected), cpuid.read if cpuid.available() else None
+    ).model_dump(mode="json")
 
 
 def ask(state: str, is_arm: bool, read: Reader | None, root: Path = Path("/")) -> Flushes:
     """The words of the computer whose /proc and /sys lie under `root`."""
-    flags = frozenset(identity.block(procfs.text(root / "proc/cpuinfo", procfs.CPUINFO_BYTES), 0).get("flags", "").split())
+    flags = frozenset(
+        identity.block(procfs.text(root / "proc/cpuinfo", procfs.CPUINFO_BYTES), 0)
+        .get("flags", "")
+        .split()
+    )
     words = procfs.word(root / MELTDOWN)
     if is_arm:
-        return Flushes(state=state, pti="PTI" in words if words else None, broadcasts=True, defers=False)
-    return Flushes(state=state, pti="PTI" in words if words else None,
-                   broadcasts="invlpgb" in flags if flags else None, defers=defers(read) if read else None)
+        return Flushes(
+            state=state, pti="PTI" in words if words else None, broadcasts=True, defers=False
+        )
+    return Flushes(
+        state=state,
+        pti="PTI" in words if words else None,
+        broadcasts="invlpgb" in flags if flags else None,
+        defers=defers(read) if read else None,
+    )
 
 
 def defers(read: Reader) -> bool:
@@ -51,5 +72,9 @@ def defers(read: Reader) -> bool:
     for leaf in _KVM_SIGNATURES:
         if read(leaf, 0).ebx == int.from_bytes(b"KVMK", "little"):
             stated = read(leaf + 1, 0)
-            return bool(stated.eax >> _STEAL_TIME & 1 and stated.eax >> _PV_FLUSH & 1 and not stated.edx >> _ALWAYS_RUNS & 1)
+            return bool(
+                stated.eax >> _STEAL_TIME & 1
+                and stated.eax >> _PV_FLUSH & 1
+                and not stated.edx >> _ALWAYS_RUNS & 1
+            )
     return False

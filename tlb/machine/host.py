@@ -1,8 +1,10 @@
-"""What computer this is: CPU, caches, TLB, paging, huge pages, hypervisor, counters, limits, settings; its id and its state.
+"""What computer this is: CPU, caches, TLB, paging, huge pages, hypervisor, counters, limits,
+settings; its id and its state.
 
-What a CPU states of itself is asked of the one that is measured (tlb/machine/cpus.py), for the CPUs of one computer may differ.
-Everything read from /proc and /sys lies under a root, and everything else comes from a `Platform`, so a test describes any computer.
-A field that is absent or unreadable is None, "absent" or "unknown": never an error.
+What a CPU states of itself is asked of the one that is measured (tlb/machine/cpus.py), for the CPUs
+of one computer may differ. Everything read from /proc and /sys lies under a root, and everything
+else comes from a `Platform`, so a test describes any computer. A field that is absent or unreadable
+is None, "absent" or "unknown": never an error.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ LOADS = ("data", "unified", "load")  # the kinds of TLB that translate a load
 
 
 class Host(Facts):
-    """A computer, as far as measurements of address translation depend on it. Holds no host or user name."""
+    """A computer, as far as measurements of address translation depend on it. Holds no host or user
+    name."""
 
     cpu_model: str
     vendor: str
@@ -75,10 +78,18 @@ class Host(Facts):
     core: Core | None = None  # the CPU that is measured, whose caches, TLBs and clock these are
     mitigations: dict[str, str] = {}
     numa_balancing: int | None = None
-    nested_paging: bool | None = None  # whether the CPU offers guests a second dimension; None where nothing says
+    nested_paging: bool | None = (
+        None  # whether the CPU offers guests a second dimension; None where nothing says
+    )
     xen_guest: str = ""  # PV, HVM or PVH under Xen, "" elsewhere
-    pcid: bool | None = None  # whether Linux has the TLB tell processes apart; a boot with nopcid takes the CPU's flag away
-    fifo: bool = False  # whether a process may be scheduled as SCHED_FIFO, which none preempts that is not real-time itself
+    pcid: bool | None = (
+        # whether Linux has the TLB tell processes apart; a boot with nopcid takes the CPU's flag
+        # away
+        None
+    )
+    # whether a process may be scheduled as SCHED_FIFO, which none preempts that is not real-time
+    # itself
+    fifo: bool = False
     boot: tuple[str, ...] = ()  # words of the kernel's command line (settings.BOOT_WORDS)
     # Provenance, in no key: what else runs (background.TASKS) in words, and which boot it is.
     background: dict[str, str] = {}
@@ -86,20 +97,24 @@ class Host(Facts):
 
     @property
     def is_emulated(self) -> bool:
-        """Whether a program interprets each instruction (QEMU's TCG), so that what is timed is that program."""
+        """Whether a program interprets each instruction (QEMU's TCG), so that what is timed is that
+        program."""
         return self.hypervisor == "qemu-tcg"
 
     @property
     def has_nested_walks(self) -> bool | None:
-        """Whether a page walk here has two dimensions; None where nothing tells (see identity.nested_walks)."""
+        """Whether a page walk here has two dimensions; None where nothing tells (see
+        identity.nested_walks)."""
         offered = self.nested_paging or bool(self.kvm and self.kvm.tables in ("EPT", "NPT"))
         return identity.nested_walks(self.hypervisor, offered, self.xen_guest, is_arm(self))
 
     @property
     def thp_setting(self) -> str:
-        """What decides on transparent huge pages that a whole table maps: always, madvise or never, or absent.
+        """What decides on transparent huge pages that a whole table maps: always, madvise or never,
+        or absent.
 
-        Since Linux 6.8 the setting of their own size, unless it says `inherit`, as it does from boot on.
+        Since Linux 6.8 the setting of their own size, unless it says `inherit`, as it does from
+        boot on.
         """
         own = self.mthp.get(page_name(self.thp.page_bytes or 2 << 20))
         return own if own in ("always", "madvise", "never") else self.thp.enabled
@@ -131,18 +146,23 @@ class Platform:
     base_page_bytes: int = field(default_factory=base_page_bytes)
     usable_cpus: tuple[int, ...] = field(default_factory=_usable_cpus)
     rlimits: Rlimits = field(default_factory=Rlimits.here)
-    cpuid: Reader | None = field(default_factory=lambda: cpuid.read if cpuid.available() else None)  # of the CPU that runs
+    cpuid: Reader | None = field(
+        default_factory=lambda: cpuid.read if cpuid.available() else None
+    )  # of the CPU that runs
     pinned: Callable[[int], AbstractContextManager[None]] = pinned  # runs on a CPU meanwhile
     probe_pmu: Callable[[], tuple[pmu.Tier, str | None]] = pmu.probe
     find_compiler: Callable[[], str | None] = _compiler
     may_use_fifo: Callable[[], bool] = cpus.may_use_fifo
 
 
-def inspect(root: Path = Path("/"), computer: Platform | None = None, cpu: int | None = None) -> Host:
-    """The computer whose /proc and /sys lie under `root`. Takes a fraction of a second, most of it perf's.
+def inspect(
+    root: Path = Path("/"), computer: Platform | None = None, cpu: int | None = None
+) -> Host:
+    """The computer whose /proc and /sys lie under `root`. Takes a fraction of a second, most of it
+    perf's.
 
-    cpu: the one to describe, by default the one that is measured. Raises Unavailable: bad-parameter for one that this process may not
-    use, cpu-gone for one that went away meanwhile.
+    cpu: the one to describe, by default the one that is measured. Raises Unavailable: bad-parameter
+    for one that this process may not use, cpu-gone for one that went away meanwhile.
     """
     computer = computer or Platform()
     chosen = measuring_cpu(root, computer.usable_cpus) if cpu is None else cpu
@@ -161,7 +181,9 @@ def inspect(root: Path = Path("/"), computer: Platform | None = None, cpu: int |
         mitigations=settings.mitigations(root),
         numa_balancing=settings.numa_balancing(root),
         noise=settings.noise(root, chosen or 0),
-        pmu=pmu.look(root, computer.probe_pmu) if computer.os == "Linux" else Pmu(tier="timing", reason="not-linux"),
+        pmu=pmu.look(root, computer.probe_pmu)
+        if computer.os == "Linux"
+        else Pmu(tier="timing", reason="not-linux"),
         memory=usable_memory(root, computer.rlimits),
         kernel_release=procfs.label(computer.kernel_release),
         os=computer.os,
@@ -177,37 +199,50 @@ def inspect(root: Path = Path("/"), computer: Platform | None = None, cpu: int |
 
 
 def _of_cpu(root: Path, computer: Platform, cpu: int) -> dict[str, Any]:
-    """The fields of a Host that one CPU states of itself: in its block of cpuinfo, in its folder of sysfs, by CPUID executed on it."""
+    """The fields of a Host that one CPU states of itself: in its block of cpuinfo, in its folder of
+    sysfs, by CPUID executed on it."""
     arm, read = is_arm(computer), computer.cpuid
     info = identity.block(procfs.text(root / "proc/cpuinfo", procfs.CPUINFO_BYTES), cpu)
     flags = frozenset(info.get("flags", "").split())
     try:
         with computer.pinned(cpu) if read else nullcontext():
             stated, unknown = tlbs(read) if read else ((), ())
-            asked = {"caches": cpuid.caches(read), "la57": cpuid.has_la57(read)} if read else {"caches": (), "la57": None}
+            asked = (
+                {"caches": cpuid.caches(read), "la57": cpuid.has_la57(read)}
+                if read
+                else {"caches": (), "la57": None}
+            )
             runs_on = identity.hypervisor(root, flags, read)
     except OSError as error:
         raise Unavailable("cpu-gone", f"CPU {cpu}: {error.strerror}") from error
-    return (identity.arm(info) if arm else identity.x86(info)) | asked | {
-        "caches": cpus.caches(root, cpu) or asked["caches"],
-        "microcode": procfs.label(info.get("microcode", "")) or None,
-        "tlb": stated,
-        "tlb_reason": None if stated else "no-geometry" if read else "no-cpuid",
-        "tlb_unknown_descriptors": tuple(f"{code:#04x}" for code in unknown),
-        "page_table_levels": identity.arm_levels(root, computer.kernel_release) if arm else identity.x86_levels(info, flags),
-        "pcid": True if arm else "pcid" in flags if flags else None,
-        "gigabyte_pages": None if arm or not flags else "pdpe1gb" in flags,
-        "hypervisor": runs_on,
-        "nested_paging": identity.offers_nested_paging(info, flags),
-        "kvm": kvm.look(root, flags),
-    }
+    return (
+        (identity.arm(info) if arm else identity.x86(info))
+        | asked
+        | {
+            "caches": cpus.caches(root, cpu) or asked["caches"],
+            "microcode": procfs.label(info.get("microcode", "")) or None,
+            "tlb": stated,
+            "tlb_reason": None if stated else "no-geometry" if read else "no-cpuid",
+            "tlb_unknown_descriptors": tuple(f"{code:#04x}" for code in unknown),
+            "page_table_levels": identity.arm_levels(root, computer.kernel_release)
+            if arm
+            else identity.x86_levels(info, flags),
+            "pcid": True if arm else "pcid" in flags if flags else None,
+            "gigabyte_pages": None if arm or not flags else "pdpe1gb" in flags,
+            "hypervisor": runs_on,
+            "nested_paging": identity.offers_nested_paging(info, flags),
+            "kvm": kvm.look(root, flags),
+        }
+    )
 
 
 def machine_id(host: Host) -> str:
-    """An id such as "zen-4-1a2b3c4d" ([a-z0-9-]{1,64}): the microarchitecture, and a hash of what stays.
+    """An id such as "zen-4-1a2b3c4d" ([a-z0-9-]{1,64}): the microarchitecture, and a hash of what
+    stays.
 
-    Kernel, microcode, limits and load are left out: they change on one computer. See `state`.
-    A computer whose CPUs differ has an id for each kind that is measured, since each has a description of its own.
+    Kernel, microcode, limits and load are left out: they change on one computer. See `state`. A
+    computer whose CPUs differ has an id for each kind that is measured, since each has a
+    description of its own.
     """
     name = host.microarchitecture
     if name == UNKNOWN:
@@ -220,38 +255,62 @@ def identity_facts(host: Host) -> list[Any]:
     """What stays on one computer, and tells it from others."""
     return [
         host.cpu_model,
-        [host.family, host.model, host.stepping, host.logical_cpus, host.hypervisor, host.installation],
+        [
+            host.family,
+            host.model,
+            host.stepping,
+            host.logical_cpus,
+            host.hypervisor,
+            host.installation,
+        ],
         [[c.level, c.kind, c.size_bytes, c.line_bytes, c.ways, c.sets] for c in host.caches],
-        round(host.memory.total_bytes / 2**30),  # the kernel keeps some for itself, by version more or less
+        round(
+            host.memory.total_bytes / 2**30
+        ),  # the kernel keeps some for itself, by version more or less
     ]
 
 
 def state_facts(host: Host) -> dict[str, object]:
-    """What changes on one computer, and its numbers with it: rows are compared and reused within one such state.
+    """What changes on one computer, and its numbers with it: rows are compared and reused within
+    one such state.
 
-    Each is a setting or a version. What fluctuates by itself is none: the clock of the moment, the load, the memory and the pages of
-    pools that are free, counters, whether a guest runs. Nor is what is known as provenance alone: `background` and `boot_id`.
+    Each is a setting or a version. What fluctuates by itself is none: the clock of the moment, the
+    load, the memory and the pages of pools that are free, counters, whether a guest runs. Nor is
+    what is known as provenance alone: `background` and `boot_id`.
     """
-    # Named where they differ from what they were before they were asked for, so that older rows keep their state.
+    # Named where they differ from what they were before they were asked for, so that older rows
+    # keep their state.
     named = ({"pcid": False} if host.pcid is False else {}) | ({"fifo": True} if host.fifo else {})
-    return named | {
-        "kernel_release": host.kernel_release,
-        "microcode": host.microcode,
-        "base_page_bytes": host.base_page_bytes,
-        "page_table_levels": host.page_table_levels,  # the kernel's own choice (no5lvl)
-        "la57": host.la57,
-        "thp": host.thp.model_dump(),
-        "mthp": host.mthp,
-        "numa_balancing": host.numa_balancing,  # unmaps pages, to see who touches them
-        "governor": host.noise.governor,
-        "turbo": host.noise.turbo,
-        "smt": host.noise.smt,  # a thread beside shares the core's TLB
-        "mitigations": host.mitigations,  # page-table isolation and what else a system call or a fault pays
-        # A module that is loaded later is no other state; one that shadows page tables, or cuts up pages, gives guests other numbers.
-        "guests_are_shadowed": bool(host.kvm and host.kvm.tables == "shadow"),
-        "nx_huge_pages": bool(host.kvm and host.kvm.nx_huge_pages),
-        "core": {"kind": host.core.kind, "highest_khz": host.core.highest_khz, "l3_bytes": data_caches(host).get(3)} if host.core else None,
-    } | ({"boot": list(host.boot)} if host.boot else {})  # nothing else shows nopcid; without such words, the state is as it always was
+    return (
+        named
+        | {
+            "kernel_release": host.kernel_release,
+            "microcode": host.microcode,
+            "base_page_bytes": host.base_page_bytes,
+            "page_table_levels": host.page_table_levels,  # the kernel's own choice (no5lvl)
+            "la57": host.la57,
+            "thp": host.thp.model_dump(),
+            "mthp": host.mthp,
+            "numa_balancing": host.numa_balancing,  # unmaps pages, to see who touches them
+            "governor": host.noise.governor,
+            "turbo": host.noise.turbo,
+            "smt": host.noise.smt,  # a thread beside shares the core's TLB
+            # page-table isolation and what else a system call or a fault pays
+            "mitigations": host.mitigations,
+            # A module that is loaded later is no other state; one that shadows page tables, or cuts
+            # up pages, gives guests other numbers.
+            "guests_are_shadowed": bool(host.kvm and host.kvm.tables == "shadow"),
+            "nx_huge_pages": bool(host.kvm and host.kvm.nx_huge_pages),
+            "core": {
+                "kind": host.core.kind,
+                "highest_khz": host.core.highest_khz,
+                "l3_bytes": data_caches(host).get(3),
+            }
+            if host.core
+            else None,
+        }
+        | ({"boot": list(host.boot)} if host.boot else {})
+    )  # nothing else shows nopcid; without such words, the state is as it always was
 
 
 def state(host: Host) -> str:
@@ -263,27 +322,40 @@ def state(host: Host) -> str:
 
 
 def data_tlbs(host: Host, page: str = "4k") -> list[Tlb]:
-    """The TLB levels that translate loads of a page size, as CPUID states them; one a level, empty where it is silent.
+    """The TLB levels that translate loads of a page size, as CPUID states them; one a level, empty
+    where it is silent.
 
-    Two parts of one level that both hold 4 KiB pages (Ice Lake: one shares with 2 MiB, one with 1 GiB) are one capacity.
+    Two parts of one level that both hold 4 KiB pages (Ice Lake: one shares with 2 MiB, one with 1
+    GiB) are one capacity.
     """
     by_level: dict[int, Tlb] = {}
     for tlb in host.tlb:
         if page in tlb.pages and tlb.kind in LOADS and tlb.entries:
             if before := by_level.get(tlb.level):
-                tlb = tlb.model_copy(update={"entries": before.entries + tlb.entries, "ways": None, "ways_between": None})
+                tlb = tlb.model_copy(
+                    update={
+                        "entries": before.entries + tlb.entries,
+                        "ways": None,
+                        "ways_between": None,
+                    }
+                )
             by_level[tlb.level] = tlb
     return [by_level[level] for level in sorted(by_level)]
 
 
 def tlb_entries(host: Host) -> list[int]:
-    """4 KiB data entries of each TLB level as CPUID states them, ascending; empty where it is silent."""
+    """4 KiB data entries of each TLB level as CPUID states them, ascending; empty where it is
+    silent."""
     return [tlb.entries for tlb in data_tlbs(host)]
 
 
 def data_caches(host: Host) -> dict[int, int]:
     """Level -> bytes of the data caches that sysfs or CPUID state; of two of a level the first."""
-    return {cache.level: cache.size_bytes for cache in reversed(host.caches) if cache.kind != "instruction"}
+    return {
+        cache.level: cache.size_bytes
+        for cache in reversed(host.caches)
+        if cache.kind != "instruction"
+    }
 
 
 def is_x86(host: Host | Platform) -> bool:

@@ -1,4 +1,5 @@
-"""Who a CPU is and how deep its page tables are, from /proc/cpuinfo and what else Linux shows, on x86-64 and on arm64."""
+"""Who a CPU is and how deep its page tables are, from /proc/cpuinfo and what else Linux shows, on
+x86-64 and on arm64."""
 
 from __future__ import annotations
 
@@ -14,12 +15,21 @@ from tlb.machine.microarchitecture import IMPLEMENTERS, UNKNOWN
 from tlb.system import procfs
 
 # What a block of cpuinfo says of who its CPU is.
-_IDENTITY = ("vendor_id", "cpu family", "model", "stepping", "CPU implementer", "CPU part", "CPU variant", "CPU revision")
+_IDENTITY = (
+    "vendor_id",
+    "cpu family",
+    "model",
+    "stepping",
+    "CPU implementer",
+    "CPU part",
+    "CPU variant",
+    "CPU revision",
+)
 
 
 def block(cpuinfo: str, cpu: int) -> dict[str, str]:
-    """The block of cpuinfo that is about a CPU. Where none has its number (a container's file may number its CPUs anew), the first,
-    if all of them say the same of who they are, else {}."""
+    """The block of cpuinfo that is about a CPU. Where none has its number (a container's file may
+    number its CPUs anew), the first, if all of them say the same of who they are, else {}."""
     blocks = [*procfs.blocks(cpuinfo)]
     own = [info for info in blocks if info.get("processor") == str(cpu)]
     alike = len({tuple(map(info.get, _IDENTITY)) for info in blocks}) == 1
@@ -29,19 +39,38 @@ def block(cpuinfo: str, cpu: int) -> dict[str, str]:
 def x86(info: Mapping[str, str]) -> dict[str, object]:
     """The fields of a Host that name its CPU, from a block of cpuinfo."""
     vendor = procfs.label(info.get("vendor_id", "")) or UNKNOWN
-    family, model, stepping = (procfs.leading_number(info.get(key, "")) for key in ("cpu family", "model", "stepping"))
-    return {"cpu_model": procfs.label(info.get("model name", "")) or UNKNOWN, "vendor": vendor, "family": family, "model": model,
-            "stepping": stepping, "microarchitecture": microarchitecture.x86_name(vendor, family, model, stepping)}
+    family, model, stepping = (
+        procfs.leading_number(info.get(key, "")) for key in ("cpu family", "model", "stepping")
+    )
+    return {
+        "cpu_model": procfs.label(info.get("model name", "")) or UNKNOWN,
+        "vendor": vendor,
+        "family": family,
+        "model": model,
+        "stepping": stepping,
+        "microarchitecture": microarchitecture.x86_name(vendor, family, model, stepping),
+    }
 
 
 def arm(info: Mapping[str, str]) -> dict[str, object]:
     """The same; arm64's cpuinfo shows the fields of each core's MIDR_EL1."""
-    implementer, part, variant = (_hex(info.get(f"CPU {key}")) for key in ("implementer", "part", "variant"))
+    implementer, part, variant = (
+        _hex(info.get(f"CPU {key}")) for key in ("implementer", "part", "variant")
+    )
     revision = procfs.leading_number(info.get("CPU revision", ""))
-    maker, name = IMPLEMENTERS.get(implementer, UNKNOWN), microarchitecture.arm_name(implementer, part)
+    maker, name = (
+        IMPLEMENTERS.get(implementer, UNKNOWN),
+        microarchitecture.arm_name(implementer, part),
+    )
     core = f"part {part:#x}" if name == UNKNOWN and part is not None else name
-    return {"cpu_model": f"{maker} {core} r{variant or 0}p{revision or 0}", "vendor": maker, "family": None, "model": part,
-            "stepping": None, "microarchitecture": name}
+    return {
+        "cpu_model": f"{maker} {core} r{variant or 0}p{revision or 0}",
+        "vendor": maker,
+        "family": None,
+        "model": part,
+        "stepping": None,
+        "microarchitecture": name,
+    }
 
 
 def _hex(value: str | None) -> int | None:
@@ -50,7 +79,8 @@ def _hex(value: str | None) -> int | None:
 
 
 def x86_levels(info: Mapping[str, str], flags: Collection[str]) -> int | None:
-    """Five where addresses have 57 bits and the kernel kept the flag la57: it clears it unless it uses it."""
+    """Five where addresses have 57 bits and the kernel kept the flag la57: it clears it unless it
+    uses it."""
     bits = re.search(r"\b([0-9]{1,3}) bits virtual", info.get("address sizes", ""))
     if bits is None:
         return None
@@ -65,8 +95,8 @@ def arm_levels(root: Path, kernel_release: str) -> int | None:
 
 
 def hypervisor(root: Path, flags: Collection[str], read: Reader | None) -> str:
-    """`none`, a name such as `kvm`, or `unknown`: what CPUID says; without it the flag on x86-64, and on arm64 the device tree or the
-    firmware, where they tell."""
+    """`none`, a name such as `kvm`, or `unknown`: what CPUID says; without it the flag on x86-64,
+    and on arm64 the device tree or the firmware, where they tell."""
     if procfs.word(root / "sys/hypervisor/type") == "xen":
         return "xen"  # a paravirtual guest's CPUID may be the processor's own, which names nobody
     if read:
@@ -74,37 +104,48 @@ def hypervisor(root: Path, flags: Collection[str], read: Reader | None) -> str:
     if flags:
         return "unknown" if "hypervisor" in flags else "none"
     firmware = root / "sys/class/dmi/id"
-    stated = (root / "proc/device-tree/hypervisor/compatible", firmware / "product_name", firmware / "sys_vendor")
+    stated = (
+        root / "proc/device-tree/hypervisor/compatible",
+        firmware / "product_name",
+        firmware / "sys_vendor",
+    )
     words = " ".join(map(procfs.text, stated)).lower()
     return next((name for name in ("kvm", "xen", "qemu", "vmware") if name in words), "unknown")
 
 
 def offers_nested_paging(info: Mapping[str, str], flags: Collection[str]) -> bool | None:
-    """Whether this CPU offers guests tables of their own (EPT, NPT), by its block of cpuinfo; None where it lists no flags."""
+    """Whether this CPU offers guests tables of their own (EPT, NPT), by its block of cpuinfo; None
+    where it lists no flags."""
     return bool({"ept", "npt"} & {*flags, *info.get("vmx flags", "").split()}) if flags else None
 
 
-# These run guests on the processor's second dimension or not at all: Hyper-V since Windows Server 2016 (its system requirements name
-# second-level address translation), bhyve always (FreeBSD Handbook, bhyve: EPT or NPT).
+# These run guests on the processor's second dimension or not at all: Hyper-V since Windows Server
+# 2016 (its system requirements name second-level address translation), bhyve always (FreeBSD
+# Handbook, bhyve: EPT or NPT).
 _NESTED_ALWAYS = ("hyper-v", "bhyve")
 _STAGE_2 = ("kvm", "xen", "vmware", "hyper-v")
 
 
 def nested_walks(hypervisor: str, offers: bool, xen_guest: str, arm: bool) -> bool | None:
-    """Whether a page walk has two dimensions under this hypervisor; None where a guest has no means to know.
+    """Whether a page walk has two dimensions under this hypervisor; None where a guest has no means
+    to know.
 
-    offers: whether the CPU that it shows offers such walks to guests of its own, which hypervisors let it only while they use them
-    themselves (KVM: nested_vmx_setup_secondary_ctls() and svm_set_cpu_caps() ask for ept and npt). On arm64 a guest's tables are
-    stage 1, and the processor walks stage 2 behind it.
+    offers: whether the CPU that it shows offers such walks to guests of its own, which hypervisors
+    let it only while they use them themselves (KVM: nested_vmx_setup_secondary_ctls() and
+    svm_set_cpu_caps() ask for ept and npt). On arm64 a guest's tables are stage 1, and the
+    processor walks stage 2 behind it.
     """
     if hypervisor in ("none", "qemu-tcg"):  # which emulates the walk, in software
         return False
     if hypervisor == "xen" and xen_guest == "PV":  # its tables hold the machine's own addresses
         return False
-    return True if offers or hypervisor in _NESTED_ALWAYS or (arm and hypervisor in _STAGE_2) else None
+    return (
+        True if offers or hypervisor in _NESTED_ALWAYS or (arm and hypervisor in _STAGE_2) else None
+    )
 
 
-# machine-id(5) asks programs to show a keyed hash of the id, never the id itself. A boot's id names nobody, and is hashed alike.
+# machine-id(5) asks programs to show a keyed hash of the id, never the id itself. A boot's id names
+# nobody, and is hashed alike.
 _KEY = b"every load is two loads: machine"
 
 
@@ -119,6 +160,7 @@ def installation(root: Path) -> str:
 
 
 def boot_id(root: Path = Path("/")) -> str:
-    """Which boot of Linux this is; "" where nothing says. Virtual machines made from one image have one machine-id, and so one id in
-    data/; their boots differ, unless both go on from one snapshot."""
+    """Which boot of Linux this is; "" where nothing says. Virtual machines made from one image have
+    one machine-id, and so one id in data/; their boots differ, unless both go on from one snapshot.
+    """
     return hashed(procfs.word(root / "proc/sys/kernel/random/boot_id"))

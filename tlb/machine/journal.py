@@ -1,4 +1,5 @@
-"""A journal of what was changed in the kernel's settings, written before each change, so that all can be put back after a crash too."""
+"""A journal of what was changed in the kernel's settings, written before each change, so that all
+can be put back after a crash too."""
 
 from __future__ import annotations
 
@@ -25,15 +26,23 @@ class _Kept(BaseModel, Generic[Change]):
 
 
 class Journal(Generic[Change]):
-    """Changes by name, in the order in which they were first made. known: the names that there may be, under a root; code: the reason of
-    a journal that cannot be trusted.
+    """Changes by name, in the order in which they were first made. known: the names that there may
+    be, under a root; code: the reason of a journal that cannot be trusted.
 
-    A reboot empties /run (FHS 3.0, 3.15), and so it does what is changed: the journal lives as long as what it tells of. Where /run
-    outlives a boot all the same, as in many containers, the journal is void by the id of the boot in it.
+    A reboot empties /run (FHS 3.0, 3.15), and so it does what is changed: the journal lives as long
+    as what it tells of. Where /run outlives a boot all the same, as in many containers, the journal
+    is void by the id of the boot in it.
     """
 
-    def __init__(self, name: str, kind: type[Change], known: Callable[[Path], Collection[str]], code: str) -> None:
-        self._path, self._kept, self._known, self._code = Path("run") / f"{name}.json", _Kept[kind], known, code
+    def __init__(
+        self, name: str, kind: type[Change], known: Callable[[Path], Collection[str]], code: str
+    ) -> None:
+        self._path, self._kept, self._known, self._code = (
+            Path("run") / f"{name}.json",
+            _Kept[kind],
+            known,
+            code,
+        )
 
     def read(self, root: Path) -> dict[str, Change]:
         """What it says; {} where nothing is changed. Raises Unavailable(code)."""
@@ -55,11 +64,14 @@ class Journal(Generic[Change]):
         if kept.boot != procfs.word(root / _BOOT):
             return {}
         if unknown := kept.changes.keys() - set(self._known(root)):
-            raise Unavailable(self._code, f"{path} names what is not there: {procfs.label(min(unknown))}")
+            raise Unavailable(
+                self._code, f"{path} names what is not there: {procfs.label(min(unknown))}"
+            )
         return kept.changes
 
     def write(self, root: Path, changes: Mapping[str, Change]) -> None:
-        """Replaces it in one step, synced; removes it where nothing is left to put back. Raises Unavailable(code)."""
+        """Replaces it in one step, synced; removes it where nothing is left to put back. Raises
+        Unavailable(code)."""
         path = root / self._path
         try:
             if changes:

@@ -29,16 +29,19 @@ class Rlimits(NamedTuple):
         return cls(*(None if limit == resource.RLIM_INFINITY else limit for limit in soft))
 
 
-# Every kernel sets aside that much address space beside its arena, to align it (kernels/arena.h, reserve_addresses()).
+# Every kernel sets aside that much address space beside its arena, to align it (kernels/arena.h,
+# reserve_addresses()).
 _ALIGNMENT_BYTES = 1 << 30
 
 
 class Memory(Facts):
-    """What memory there is. A measurement takes half of `usable_bytes` at most, so nothing swaps or dies.
+    """What memory there is. A measurement takes half of `usable_bytes` at most, so nothing swaps or
+    dies.
 
-    available_bytes: the kernel's own estimate (MemAvailable of /proc/meminfo). usable_bytes: the smallest of it and every limit;
-    limit_source names which. Both are 0 where nothing states them. A pool's pages are in neither: what limits them beside the pool
-    itself is address_space_bytes, of which None is no limit.
+    available_bytes: the kernel's own estimate (MemAvailable of /proc/meminfo). usable_bytes: the
+    smallest of it and every limit; limit_source names which. Both are 0 where nothing states them.
+    A pool's pages are in neither: what limits them beside the pool itself is address_space_bytes,
+    of which None is no limit.
     """
 
     total_bytes: int
@@ -46,11 +49,14 @@ class Memory(Facts):
     usable_bytes: int
     limit_source: str
     memlock_bytes: int | None = None
-    address_space_bytes: int | None = None  # what RLIMIT_AS and RLIMIT_DATA leave a process for its arena
+    address_space_bytes: int | None = (
+        None  # what RLIMIT_AS and RLIMIT_DATA leave a process for its arena
+    )
 
 
 def usable_memory(root: Path = Path("/"), rlimits: Rlimits | None = None) -> Memory:
-    """The memory that /proc and /sys under `root` show, limited by cgroups and `rlimits` (default: ours)."""
+    """The memory that /proc and /sys under `root` show, limited by cgroups and `rlimits` (default:
+    ours)."""
     rlimits = rlimits or Rlimits.here()
     meminfo = procfs.fields(procfs.text(root / "proc/meminfo"))
     available, source = procfs.kib(meminfo.get("MemAvailable", "")), "MemAvailable"
@@ -64,39 +70,65 @@ def usable_memory(root: Path = Path("/"), rlimits: Rlimits | None = None) -> Mem
     if rlimits.data_bytes is not None:
         own.append((rlimits.data_bytes, "RLIMIT_DATA"))
     usable, limit_source = min([*known, *own], default=(0, "unknown"))
-    return Memory(total_bytes=procfs.kib(meminfo.get("MemTotal", "")) or 0, available_bytes=available or 0, usable_bytes=usable,
-                  limit_source=limit_source, memlock_bytes=rlimits.memlock_bytes, address_space_bytes=min(own)[0] if own else None)
+    return Memory(
+        total_bytes=procfs.kib(meminfo.get("MemTotal", "")) or 0,
+        available_bytes=available or 0,
+        usable_bytes=usable,
+        limit_source=limit_source,
+        memlock_bytes=rlimits.memlock_bytes,
+        address_space_bytes=min(own)[0] if own else None,
+    )
 
 
 _DEEPEST = 64  # levels of nesting; real trees have fewer than ten
-_UNLIMITED_BYTES = 1 << 62  # version 1 has no word for "no limit" and states nearly 2^63 (PAGE_COUNTER_MAX, linux/page_counter.h)
+_UNLIMITED_BYTES = (
+    1 << 62
+)  # version 1 has no word for "no limit" and states nearly 2^63 (PAGE_COUNTER_MAX, linux/page_counter.h)
 
 
 class _Version(NamedTuple):
-    """The files of one version of the memory cgroup (Linux, Documentation/admin-guide/cgroup-v{1,2})."""
+    """The files of one version of the memory cgroup (Linux,
+    Documentation/admin-guide/cgroup-v{1,2})."""
 
     name: str
     limits: tuple[str, ...]
     usage: str
-    page_cache: tuple[str, ...]  # lines of memory.stat; their sum is reclaimed when the limit presses
+    page_cache: tuple[
+        str, ...
+    ]  # lines of memory.stat; their sum is reclaimed when the limit presses
 
 
-# memory.high is no hard limit, but beyond it the kernel throttles, which no measurement survives. v1 counts
-# usage with the children's, so the total_ lines belong to it.
-_V2 = _Version("cgroup v2", ("memory.max", "memory.high"), "memory.current", ("active_file", "inactive_file"))
-_V1 = _Version("cgroup v1", ("memory.limit_in_bytes",), "memory.usage_in_bytes", ("total_active_file", "total_inactive_file"))
+# memory.high is no hard limit, but beyond it the kernel throttles, which no measurement survives.
+# v1 counts usage with the children's, so the total_ lines belong to it.
+_V2 = _Version(
+    "cgroup v2", ("memory.max", "memory.high"), "memory.current", ("active_file", "inactive_file")
+)
+_V1 = _Version(
+    "cgroup v1",
+    ("memory.limit_in_bytes",),
+    "memory.usage_in_bytes",
+    ("total_active_file", "total_inactive_file"),
+)
 
 
 def cgroup_limits(root: Path, controller: str) -> dict[str, int]:
-    """File -> the smallest limit in bytes that it states, from this process's cgroup up to the root. Unlimited files are left out.
+    """File -> the smallest limit in bytes that it states, from this process's cgroup up to the
+    root. Unlimited files are left out.
 
-    controller: "memory", or "hugetlb", whose files name a page size: {"hugetlb.2MB.max": 1073741824}.
+    controller: "memory", or "hugetlb", whose files name a page size: {"hugetlb.2MB.max":
+    1073741824}.
     """
     limits: dict[str, int] = {}
     for version, folder in _cgroup_folders(root, controller):
-        pattern = r"hugetlb\.[0-9]+[KMG]B\.(max|limit_in_bytes)" if controller == "hugetlb" else "|".join(map(re.escape, version.limits))
+        pattern = (
+            r"hugetlb\.[0-9]+[KMG]B\.(max|limit_in_bytes)"
+            if controller == "hugetlb"
+            else "|".join(map(re.escape, version.limits))
+        )
         try:
-            names = sorted(path.name for path in folder.iterdir() if re.fullmatch(pattern, path.name))
+            names = sorted(
+                path.name for path in folder.iterdir() if re.fullmatch(pattern, path.name)
+            )
         except OSError:
             continue
         for name in names:
@@ -107,13 +139,15 @@ def cgroup_limits(root: Path, controller: str) -> dict[str, int]:
 
 
 def _cgroup_rooms(root: Path) -> Iterator[tuple[int, str]]:
-    """(bytes left, "cgroup v2 memory.max") for each limit from this process's cgroup up to the root."""
+    """(bytes left, "cgroup v2 memory.max") for each limit from this process's cgroup up to the
+    root."""
     for version, folder in _cgroup_folders(root, "memory"):
         yield from _rooms(folder, version)
 
 
 def _cgroup_folders(root: Path, controller: str) -> Iterator[tuple[_Version, Path]]:
-    """The folder of this process's cgroup and those of its ancestors, in each version's tree that has the controller."""
+    """The folder of this process's cgroup and those of its ancestors, in each version's tree that
+    has the controller."""
     mounts = _cgroup_mounts(root, controller)
     for line in procfs.text(root / "proc/self/cgroup").split("\n"):
         hierarchy, _, rest = line.partition(":")
@@ -125,9 +159,15 @@ def _cgroup_folders(root: Path, controller: str) -> Iterator[tuple[_Version, Pat
 
 
 def _rooms(folder: Path, version: _Version) -> Iterator[tuple[int, str]]:
-    usage = procfs.number(folder / version.usage) or 0  # the root cgroup of v2 has neither usage nor limit
-    lines = dict(line.partition(" ")[::2] for line in procfs.text(folder / "memory.stat").split("\n"))
-    cache = sum(max(procfs.leading_number(lines.get(name, "")) or 0, 0) for name in version.page_cache)
+    usage = (
+        procfs.number(folder / version.usage) or 0
+    )  # the root cgroup of v2 has neither usage nor limit
+    lines = dict(
+        line.partition(" ")[::2] for line in procfs.text(folder / "memory.stat").split("\n")
+    )
+    cache = sum(
+        max(procfs.leading_number(lines.get(name, "")) or 0, 0) for name in version.page_cache
+    )
     for name in version.limits:
         limit = procfs.number(folder / name)  # None for "max", and without the file
         if limit is not None and limit >= 0:
@@ -135,8 +175,9 @@ def _rooms(folder: Path, version: _Version) -> Iterator[tuple[int, str]]:
 
 
 def _upwards(mount: Path, mount_root: PurePosixPath, path: PurePosixPath) -> Iterator[Path]:
-    """The folders of a cgroup and of all its ancestors that this mount shows. The path is seen from the cgroup namespace: in a
-    container the mount may show less, or the path lie outside ("/../x"); then the mount's own top is the nearest ancestor."""
+    """The folders of a cgroup and of all its ancestors that this mount shows. The path is seen from
+    the cgroup namespace: in a container the mount may show less, or the path lie outside ("/../x");
+    then the mount's own top is the nearest ancestor."""
     try:
         inside = path.relative_to(mount_root)
     except ValueError:
@@ -147,14 +188,21 @@ def _upwards(mount: Path, mount_root: PurePosixPath, path: PurePosixPath) -> Ite
 
 
 def _cgroup_mounts(root: Path, controller: str) -> dict[_Version, tuple[Path, PurePosixPath]]:
-    """Where each version is mounted, and which cgroup the mount shows as its top (mountinfo in proc(5))."""
+    """Where each version is mounted, and which cgroup the mount shows as its top (mountinfo in
+    proc(5))."""
     mounts: dict[_Version, tuple[Path, PurePosixPath]] = {}
     for line in procfs.text(root / "proc/self/mountinfo").split("\n"):
         before, _, after = line.partition(" - ")
         left, right = before.split(" "), after.split(" ")
         if len(left) < 5 or len(right) < 3:
             continue
-        version = _V2 if right[0] == "cgroup2" else _V1 if right[0] == "cgroup" and controller in right[2].split(",") else None
+        version = (
+            _V2
+            if right[0] == "cgroup2"
+            else _V1
+            if right[0] == "cgroup" and controller in right[2].split(",")
+            else None
+        )
         top, mount = _unescape(left[3]), _unescape(left[4])
         if version and ".." not in PurePosixPath(mount).parts:
             mounts.setdefault(version, (root / mount.lstrip("/"), PurePosixPath(top)))

@@ -1,11 +1,13 @@
-"""The name of a CPU's microarchitecture, from the numbers it gives itself; "unknown" for any other number."""
+"""The name of a CPU's microarchitecture, from the numbers it gives itself; "unknown" for any other
+number."""
 
 from __future__ import annotations
 
 UNKNOWN = "unknown"
 
-# Intel family 6 by model: Linux, arch/x86/include/asm/intel-family.h, where the parts that share the Skylake
-# core (Kaby, Coffee, Comet Lake) are marked as such. Server and client parts differ in caches and in events.
+# Intel family 6 by model: Linux, arch/x86/include/asm/intel-family.h, where the parts that share
+# the Skylake core (Kaby, Coffee, Comet Lake) are marked as such. Server and client parts differ in
+# caches and in events.
 _INTEL_6: dict[int, str] = {
     model: name
     for name, models in {
@@ -50,12 +52,19 @@ _INTEL_6: dict[int, str] = {
 
 # AMD by family and range of models: Linux, arch/x86/kernel/cpu/amd.c, "Figure out Zen generations".
 _AMD: tuple[tuple[int, int, int, str], ...] = (
-    (0x17, 0x00, 0x2F, "Zen 1"), (0x17, 0x50, 0x5F, "Zen 1"),
-    (0x17, 0x30, 0x4F, "Zen 2"), (0x17, 0x60, 0x7F, "Zen 2"),
-    (0x17, 0x90, 0x91, "Zen 2"), (0x17, 0xA0, 0xAF, "Zen 2"),
-    (0x19, 0x00, 0x0F, "Zen 3"), (0x19, 0x20, 0x5F, "Zen 3"),
-    (0x19, 0x10, 0x1F, "Zen 4"), (0x19, 0x60, 0xAF, "Zen 4"),
-    (0x1A, 0x00, 0x2F, "Zen 5"), (0x1A, 0x40, 0x4F, "Zen 5"), (0x1A, 0x60, 0x7F, "Zen 5"),
+    (0x17, 0x00, 0x2F, "Zen 1"),
+    (0x17, 0x50, 0x5F, "Zen 1"),
+    (0x17, 0x30, 0x4F, "Zen 2"),
+    (0x17, 0x60, 0x7F, "Zen 2"),
+    (0x17, 0x90, 0x91, "Zen 2"),
+    (0x17, 0xA0, 0xAF, "Zen 2"),
+    (0x19, 0x00, 0x0F, "Zen 3"),
+    (0x19, 0x20, 0x5F, "Zen 3"),
+    (0x19, 0x10, 0x1F, "Zen 4"),
+    (0x19, 0x60, 0xAF, "Zen 4"),
+    (0x1A, 0x00, 0x2F, "Zen 5"),
+    (0x1A, 0x40, 0x4F, "Zen 5"),
+    (0x1A, 0x60, 0x7F, "Zen 5"),
 )
 
 # arm64 by implementer and part of MIDR_EL1: Linux, arch/arm64/include/asm/cputype.h.
@@ -86,12 +95,18 @@ _ARM: dict[tuple[int, int], str] = {
     (0x46, 0x001): "A64FX",
 }
 
-# Whom the vendor strings of /proc/cpuinfo and the implementer codes of MIDR_EL1 stand for. Only these words
-# may become part of a machine's id, whatever a file says.
+# Whom the vendor strings of /proc/cpuinfo and the implementer codes of MIDR_EL1 stand for. Only
+# these words may become part of a machine's id, whatever a file says.
 VENDORS = {"GenuineIntel": "intel", "AuthenticAMD": "amd", "HygonGenuine": "hygon"}
 IMPLEMENTERS = {
-    0x41: "arm", 0x46: "fujitsu", 0x48: "hisilicon", 0x4E: "nvidia", 0x51: "qualcomm", 0x61: "apple",
-    0x6D: "microsoft", 0xC0: "ampere",
+    0x41: "arm",
+    0x46: "fujitsu",
+    0x48: "hisilicon",
+    0x4E: "nvidia",
+    0x51: "qualcomm",
+    0x61: "apple",
+    0x6D: "microsoft",
+    0xC0: "ampere",
 }
 
 
@@ -103,20 +118,33 @@ def x86_name(vendor: str, family: int | None, model: int | None, stepping: int |
     if family is None or model is None:
         return UNKNOWN
     if vendor == "AuthenticAMD":
-        return next((name for f, low, high, name in _AMD if f == family and low <= model <= high), UNKNOWN)
+        return next(
+            (name for f, low, high, name in _AMD if f == family and low <= model <= high), UNKNOWN
+        )
     if vendor != "GenuineIntel" or family != 6:
         return UNKNOWN
     if model == 0x55 and stepping is not None and stepping >= 5:
-        # Linux, tools/perf/pmu-events/arch/x86/mapfile.csv splits at 5; intel-family.h names 7 and 11.
+        # Linux, tools/perf/pmu-events/arch/x86/mapfile.csv splits at 5; intel-family.h names 7 and
+        # 11.
         return "Cooper Lake" if stepping >= 10 else "Cascade Lake"
     return _INTEL_6.get(model, UNKNOWN)
 
 
 def arm_name(implementer: int | None, part: int | None) -> str:
-    """The microarchitecture of an arm64 CPU, from "CPU implementer" and "CPU part" of /proc/cpuinfo."""
+    """The microarchitecture of an arm64 CPU, from "CPU implementer" and "CPU part" of
+    /proc/cpuinfo."""
     return _ARM.get((implementer, part), UNKNOWN)
 
 
 def names() -> frozenset[str]:
     """Every name that there is."""
-    return frozenset({*_INTEL_6.values(), *_ARM.values(), *(row[-1] for row in _AMD), "Cooper Lake", "Cascade Lake", UNKNOWN})
+    return frozenset(
+        {
+            *_INTEL_6.values(),
+            *_ARM.values(),
+            *(row[-1] for row in _AMD),
+            "Cooper Lake",
+            "Cascade Lake",
+            UNKNOWN,
+        }
+    )

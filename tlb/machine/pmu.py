@@ -18,13 +18,16 @@ from tlb.system.processes import run_whole
 
 Tier = Literal["counters", "software", "timing"]
 
-# cpu; cpu_core, cpu_atom and cpu_lowpower of hybrid parts; armv8_pmuv3_0, armv8_cortex_a72 and the like.
+# cpu; cpu_core, cpu_atom and cpu_lowpower of hybrid parts; armv8_pmuv3_0, armv8_cortex_a72 and the
+# like.
 _CPU_PMU = re.compile(r"cpu(_core|_atom|_lowpower)?|armv[89]_\w{1,40}")
-_TIMEOUT_S = 20  # `true` under perf takes milliseconds; a machine so busy that it takes longer cannot measure
+# `true` under perf takes milliseconds; a machine so busy that it takes longer cannot measure
+_TIMEOUT_S = 20
 
 
 class Pmu(Facts):
-    """What perf can count here. Tiers: hardware counters; software events alone; nothing, so times alone."""
+    """What perf can count here. Tiers: hardware counters; software events alone; nothing, so times
+    alone."""
 
     tier: Tier
     reason: str | None = None  # a code of tlb.reasons, None for the tier "counters"
@@ -40,31 +43,45 @@ def look(root: Path, probe: Callable[[], tuple[Tier, str | None]]) -> Pmu:
 
 
 def listed(root: Path) -> dict[str, tuple[int, ...]]:
-    """The CPU's PMUs in the sysfs under `root`, sorted, each with its CPUs; none where it does not list them."""
+    """The CPU's PMUs in the sysfs under `root`, sorted, each with its CPUs; none where it does not
+    list them."""
     folder = root / "sys/bus/event_source/devices"
     try:
         names = sorted(path.name for path in folder.iterdir())
     except OSError:
         return {}
-    return {name: procfs.cpu_list(procfs.text(folder / name / "cpus")) for name in names if _CPU_PMU.fullmatch(name)}
+    return {
+        name: procfs.cpu_list(procfs.text(folder / name / "cpus"))
+        for name in names
+        if _CPU_PMU.fullmatch(name)
+    }
 
 
 def of_cpu(cpu: int, pmus: Mapping[str, tuple[int, ...]]) -> str | None:
-    """The name of the PMU that counts on `cpu`: of a hybrid part the one that lists it, else the one there is; None where
-    that leaves none or a choice."""
-    own = [name for name, cpus in pmus.items() if cpu in cpus] or [name for name, cpus in pmus.items() if not cpus]
+    """The name of the PMU that counts on `cpu`: of a hybrid part the one that lists it, else the
+    one there is; None where that leaves none or a choice."""
+    own = [name for name, cpus in pmus.items() if cpu in cpus] or [
+        name for name, cpus in pmus.items() if not cpus
+    ]
     return own[0] if len(own) == 1 else None
 
 
-def probe(run: Callable[..., subprocess.CompletedProcess[str]] = run_whole,
-          which: Callable[[str], str | None] = shutil.which) -> tuple[Tier, str | None]:
+def probe(
+    run: Callable[..., subprocess.CompletedProcess[str]] = run_whole,
+    which: Callable[[str], str | None] = shutil.which,
+) -> tuple[Tier, str | None]:
     """The tier and, below "counters", the reason code. A test gives its own `run` and `which`."""
     perf, idle = which("perf"), which("true")
     if perf is None or idle is None:
         return "timing", "no-perf" if perf is None else "perf-failed"
     try:
-        # As counts will be asked for: a perf before 5.19 has no -j. In another locale perf translates, and prints decimal commas.
-        done = run([perf, "stat", "-j", "-e", "cycles:u", "--", idle], timeout=_TIMEOUT_S, env=os.environ | {"LC_ALL": "C"})
+        # As counts will be asked for: a perf before 5.19 has no -j. In another locale perf
+        # translates, and prints decimal commas.
+        done = run(
+            [perf, "stat", "-j", "-e", "cycles:u", "--", idle],
+            timeout=_TIMEOUT_S,
+            env=os.environ | {"LC_ALL": "C"},
+        )
     except (OSError, subprocess.SubprocessError):
         return "timing", "perf-failed"
     return classify(done.returncode, done.stderr)
@@ -82,21 +99,35 @@ def rows(text: str) -> Iterator[dict]:
 def classify(status: int, stderr: str) -> tuple[Tier, str | None]:
     """What the answer of `perf stat -j -e cycles:u` means. Status 0 alone proves nothing."""
     answer = stderr.lower()
-    if "perf not found for kernel" in answer:  # Ubuntu's wrapper, with the linux-tools of another kernel
+    if (
+        "perf not found for kernel" in answer
+    ):  # Ubuntu's wrapper, with the linux-tools of another kernel
         return "timing", "no-perf"
-    if status != 0:  # 129: of the events, every perf knows cycles; what an old one does not know is -j
-        return "timing", "perf-denied" if denied(answer) else "event-unknown" if status == 129 else "perf-failed"
-    values = [str(row.get("counter-value")) for row in rows(stderr) if "cycles" in str(row.get("event"))]
-    if any(re.fullmatch(r"[0-9]+(\.[0-9]+)?", value) for value in values):  # of a hybrid part, the row of the core that ran
+    if (
+        status != 0
+    ):  # 129: of the events, every perf knows cycles; what an old one does not know is -j
+        return "timing", "perf-denied" if denied(
+            answer
+        ) else "event-unknown" if status == 129 else "perf-failed"
+    values = [
+        str(row.get("counter-value")) for row in rows(stderr) if "cycles" in str(row.get("event"))
+    ]
+    if any(
+        re.fullmatch(r"[0-9]+(\.[0-9]+)?", value) for value in values
+    ):  # of a hybrid part, the row of the core that ran
         return "counters", None
     if "<not supported>" in answer:
         return "software", "no-pmu"
     return ("software", "not-counted") if "<not counted>" in answer else ("timing", "perf-failed")
 
 
-# What perf says where perf_event_open is refused: by kernel.perf_event_paranoid 3 and 4 (EACCES), by a container's seccomp
-# filter (EPERM, or ENOSYS under gVisor and old profiles); from tools/perf/util/evsel.c, evsel__open_strerror.
-_DENIED = re.compile(r"paranoid|permission|not permitted|access to performance monitoring|function not implemented", re.IGNORECASE)
+# What perf says where perf_event_open is refused: by kernel.perf_event_paranoid 3 and 4 (EACCES),
+# by a container's seccomp filter (EPERM, or ENOSYS under gVisor and old profiles); from
+# tools/perf/util/evsel.c, evsel__open_strerror.
+_DENIED = re.compile(
+    r"paranoid|permission|not permitted|access to performance monitoring|function not implemented",
+    re.IGNORECASE,
+)
 
 
 def denied(stderr: str) -> bool:

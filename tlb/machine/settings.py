@@ -1,4 +1,5 @@
-"""What an administrator sets and a measurement depends on: huge pages, NUMA balancing, the clock, SMT, mitigations."""
+"""What an administrator sets and a measurement depends on: huge pages, NUMA balancing, the clock,
+SMT, mitigations."""
 
 from __future__ import annotations
 
@@ -14,13 +15,16 @@ _CPU = Path("sys/devices/system/cpu")
 
 
 class Thp(Facts):
-    """Transparent huge pages: the words in brackets of the settings for all sizes, khugepaged's settings, and how large the page is
-    that a whole table maps."""
+    """Transparent huge pages: the words in brackets of the settings for all sizes, khugepaged's
+    settings, and how large the page is that a whole table maps."""
 
     enabled: str  # always, madvise, never; absent where the kernel has none
     defrag: str
     khugepaged: dict[str, int] = {}
-    page_bytes: int | None = None  # 2 MiB with base pages of 4 KiB, 512 MiB with those of 64; None where it is not stated
+    page_bytes: int | None = (
+        # 2 MiB with base pages of 4 KiB, 512 MiB with those of 64; None where it is not stated
+        None
+    )
 
 
 class Pool(Facts):
@@ -34,7 +38,8 @@ class Pool(Facts):
 
     @property
     def left(self) -> int:
-        """Pages for a new mapping: reserved ones are free as well, but promised to mappings that have not touched them yet."""
+        """Pages for a new mapping: reserved ones are free as well, but promised to mappings that
+        have not touched them yet."""
         return max(0, self.free - self.reserved)
 
 
@@ -48,20 +53,31 @@ class Noise(Facts):
 
 
 # Settings only: khugepaged's folder also has counters, and those change by themselves.
-_KHUGEPAGED = ("defrag", "max_ptes_none", "max_ptes_shared", "max_ptes_swap", "pages_to_scan",
-               "alloc_sleep_millisecs", "scan_sleep_millisecs")
+_KHUGEPAGED = (
+    "defrag",
+    "max_ptes_none",
+    "max_ptes_shared",
+    "max_ptes_swap",
+    "pages_to_scan",
+    "alloc_sleep_millisecs",
+    "scan_sleep_millisecs",
+)
 
 
 def thp(root: Path) -> Thp:
     folder = root / _MM / "transparent_hugepage"
     settings = {name: procfs.number(folder / "khugepaged" / name) for name in _KHUGEPAGED}
-    return Thp(enabled=procfs.chosen(folder / "enabled"), defrag=procfs.chosen(folder / "defrag"),
-               khugepaged={name: value for name, value in settings.items() if value is not None},
-               page_bytes=procfs.number(folder / "hpage_pmd_size"))
+    return Thp(
+        enabled=procfs.chosen(folder / "enabled"),
+        defrag=procfs.chosen(folder / "defrag"),
+        khugepaged={name: value for name, value in settings.items() if value is not None},
+        page_bytes=procfs.number(folder / "hpage_pmd_size"),
+    )
 
 
 def mthp(root: Path) -> dict[str, str]:
-    """Page size -> the setting of that size alone (Linux 6.8), of which `inherit` means that of all sizes."""
+    """Page size -> the setting of that size alone (Linux 6.8), of which `inherit` means that of all
+    sizes."""
     sizes = procfs.numbered(root / _MM / "transparent_hugepage", r"hugepages-([0-9]{1,9})kB")
     settings = {page_name(kib * 1024): procfs.chosen(path / "enabled") for kib, path in sizes}
     # Sizes without the file are for shared memory only.
@@ -73,9 +89,16 @@ POOL_FILES = {"total": "nr", "free": "free", "reserved": "resv", "surplus": "sur
 
 
 def pools(root: Path) -> tuple[Pool, ...]:
-    return tuple(Pool(page=page_name(kib * 1024), **{
-        name: procfs.number(path / f"{file}_hugepages") or 0 for name, file in POOL_FILES.items()})
-        for kib, path in procfs.numbered(root / _MM / "hugepages", r"hugepages-([0-9]{1,9})kB"))
+    return tuple(
+        Pool(
+            page=page_name(kib * 1024),
+            **{
+                name: procfs.number(path / f"{file}_hugepages") or 0
+                for name, file in POOL_FILES.items()
+            },
+        )
+        for kib, path in procfs.numbered(root / _MM / "hugepages", r"hugepages-([0-9]{1,9})kB")
+    )
 
 
 def noise(root: Path, cpu: int) -> Noise:
@@ -91,15 +114,24 @@ def noise(root: Path, cpu: int) -> Noise:
     )
 
 
-# The words of a kernel's command line that change what a translation, a switch or a fault costs. The others name disks and hosts, and
-# are nobody's business.
-BOOT_WORDS = ("no5lvl", "nopti", "pti", "kpti", "nopcid", "noinvpcid")  # mitigations=: what it does is read by itself
+# The words of a kernel's command line that change what a translation, a switch or a fault costs.
+# The others name disks and hosts, and are nobody's business.
+BOOT_WORDS = (
+    "no5lvl",
+    "nopti",
+    "pti",
+    "kpti",
+    "nopcid",
+    "noinvpcid",
+)  # mitigations=: what it does is read by itself
 
 
 def boot(root: Path) -> tuple[str, ...]:
     """Of the kernel's command line the BOOT_WORDS with their values, sorted: ("no5lvl", "pti=off")."""
     words = procfs.text(root / "proc/cmdline").split()
-    return tuple(sorted({procfs.label(word) for word in words if word.partition("=")[0] in BOOT_WORDS}))
+    return tuple(
+        sorted({procfs.label(word) for word in words if word.partition("=")[0] in BOOT_WORDS})
+    )
 
 
 def numa_balancing(root: Path) -> int | None:
@@ -108,25 +140,39 @@ def numa_balancing(root: Path) -> int | None:
 
 
 def switches(root: Path, cpu: int) -> tuple:
-    """What an administrator may switch between two processes, read in a few milliseconds: of the state of a machine its part that
-    no boot is needed to change."""
+    """What an administrator may switch between two processes, read in a few milliseconds: of the
+    state of a machine its part that no boot is needed to change."""
     now = noise(root, cpu)
-    return thp(root), tuple(mthp(root).items()), numa_balancing(root), now.governor, now.smt, now.turbo
+    return (
+        thp(root),
+        tuple(mthp(root).items()),
+        numa_balancing(root),
+        now.governor,
+        now.smt,
+        now.turbo,
+    )
 
 
-# What KVM adds to a line as its module is loaded or a guest runs: part of no setting of this computer's.
+# What KVM adds to a line as its module is loaded or a guest runs: part of no setting of this
+# computer's.
 _KVMS_PART = re.compile(r"; VMX:.*")
 
 
 def mitigations(root: Path) -> dict[str, str]:
-    """Weakness of the CPU -> what the kernel does about it, in its words: "Mitigation: PTI" flushes more of the TLB than "Not affected".
+    """Weakness of the CPU -> what the kernel does about it, in its words: "Mitigation: PTI" flushes
+    more of the TLB than "Not affected".
 
-    itlb_multihit is left out, for it changes with whether a guest runs; what it would say is `Kvm.nx_huge_pages`.
+    itlb_multihit is left out, for it changes with whether a guest runs; what it would say is
+    `Kvm.nx_huge_pages`.
     """
     folder = root / _CPU / "vulnerabilities"
     try:
         names = sorted(path.name for path in folder.iterdir())
     except OSError:
         return {}
-    words = {procfs.label(name): _KVMS_PART.sub("", procfs.word(folder / name)) for name in names if name != "itlb_multihit"}
+    words = {
+        procfs.label(name): _KVMS_PART.sub("", procfs.word(folder / name))
+        for name in names
+        if name != "itlb_multihit"
+    }
     return {name: word for name, word in words.items() if word}

@@ -1,4 +1,5 @@
-"""What kind of file a command is, as far as it decides whether a library can be loaded before its own."""
+"""What kind of file a command is, as far as it decides whether a library can be loaded before its
+own."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ _HEAD_BYTES = 1 << 16
 
 
 def unreached(command: str) -> str:
-    """Why no library is loaded before a command's own, for a reason's detail; "" where that is not seen in its file."""
+    """Why no library is loaded before a command's own, for a reason's detail; "" where that is not
+    seen in its file."""
     path = _program(shutil.which(command) or command)
     try:
         status, head = path.stat(), path.open("rb").read(_HEAD_BYTES)
@@ -28,10 +30,12 @@ def is_static(head: bytes) -> bool:
     if head[:5] != b"\x7fELF\x02" or len(head) < 64:
         return False
     order = "<" if head[5] == 1 else ">"
-    offset, = struct.unpack_from(f"{order}Q", head, 32)  # e_phoff
+    (offset,) = struct.unpack_from(f"{order}Q", head, 32)  # e_phoff
     size, number = struct.unpack_from(f"{order}HH", head, 54)  # e_phentsize, e_phnum
     starts = [offset + n * size for n in range(number) if offset + n * size + 4 <= len(head)]
-    return bool(starts) and all(struct.unpack_from(f"{order}I", head, start)[0] != _PT_INTERP for start in starts)
+    return bool(starts) and all(
+        struct.unpack_from(f"{order}I", head, start)[0] != _PT_INTERP for start in starts
+    )
 
 
 def _program(path: str) -> Path:

@@ -1,9 +1,11 @@
-"""Kill a program under test when the command that started it is killed: SIGKILL leaves that command no time to do so itself.
+"""Kill a program under test when the command that started it is killed: SIGKILL leaves that command
+no time to do so itself.
 
-The guard is a process of its own. It knows the running programs from a pipe, whose end tells it that the command is gone. PR_SET_PDEATHSIG
-would need code between fork and exec: that fork takes 8 to 17 ms of a program's time here, where vfork takes 0.6, and the signal reaches
-the program alone and nothing that it has started. The guard reaches what a program has started and what shares its session; not a daemon
-that has left both.
+The guard is a process of its own. It knows the running programs from a pipe, whose end tells it
+that the command is gone. PR_SET_PDEATHSIG would need code between fork and exec: that fork takes 8
+to 17 ms of a program's time here, where vfork takes 0.6, and the signal reaches the program alone
+and nothing that it has started. The guard reaches what a program has started and what shares its
+session; not a daemon that has left both.
 """
 
 from __future__ import annotations
@@ -27,9 +29,17 @@ _guards: list[IO[bytes]] = []
 
 @contextlib.contextmanager
 def guarded() -> Iterator[None]:
-    """Keep a guard running meanwhile: programs inside `watched_over` are killed if this process ends without ending them."""
-    with subprocess.Popen([sys.executable, "-m", __name__], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
-                          stderr=subprocess.DEVNULL, bufsize=0, start_new_session=True) as process:  # no signal of the terminal reaches it
+    """Keep a guard running meanwhile: programs inside `watched_over` are killed if this process
+    ends without ending them."""
+    with subprocess.Popen(
+        [sys.executable, "-m", __name__],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        bufsize=0,
+        start_new_session=True,
+    ) as process:  # no signal of the terminal reaches it
         _guards.append(process.stdin)
         try:
             yield
@@ -39,7 +49,8 @@ def guarded() -> Iterator[None]:
 
 @contextlib.contextmanager
 def watched_over(pid: int) -> Iterator[None]:
-    """Have the guard, where there is one, kill a program that was started with a session of its own."""
+    """Have the guard, where there is one, kill a program that was started with a session of its
+    own."""
     _tell(f"+{pid}")
     try:
         yield
@@ -68,7 +79,8 @@ def main() -> None:
 
 
 def members(programs: set[int]) -> set[int]:
-    """Return the running processes that are one of these programs, were started by one, or are in the session of one."""
+    """Return the running processes that are one of these programs, were started by one, or are in
+    the session of one."""
     if not programs:
         return set()
     running = {pid for pid, runs in descendants(0).items() if runs}

@@ -1,7 +1,9 @@
-"""A program that runs, looked at from outside: the pages and page tables of all its processes, and whether a lever reached them.
+"""A program that runs, looked at from outside: the pages and page tables of all its processes, and
+whether a lever reached them.
 
-A look reads what the kernel keeps of each process, for which the kernel walks its page tables: the more memory, the longer, and meanwhile
-the program waits where it wants to map or unmap. So a look is as rare as its share of the time asks.
+A look reads what the kernel keeps of each process, for which the kernel walks its page tables: the
+more memory, the longer, and meanwhile the program waits where it wants to map or unmap. So a look
+is as rare as its share of the time asks.
 """
 
 from __future__ import annotations
@@ -17,13 +19,16 @@ from tlb.system import procfs
 from tlb.system.processes import descendants
 from tlb.system.smaps import Rollup, rollup
 
-_FULL = 0.95  # of the most that was resident: the last look at so much is of the program at work, and sees what was joined late
+# of the most that was resident: the last look at so much is of the program at work, and sees what
+# was joined late
+_FULL = 0.95
 _LEAST_PAUSE_S = 0.002  # as long as a look at a small process takes
 _NOTHING = Rollup(0, 0, 0, 0)
 
 
 class Look(NamedTuple):
-    """The processes of a program at one time. at_s: since it was started. reached: how many of them a lever was seen in."""
+    """The processes of a program at one time. at_s: since it was started. reached: how many of them
+    a lever was seen in."""
 
     at_s: float
     processes: int
@@ -35,8 +40,11 @@ class Look(NamedTuple):
 Reached = Callable[[int], bool]  # whether a lever can be seen in a process
 
 
-def of(processes: Iterable[int], reached: Reached, start_s: float, proc: Path = Path("/proc")) -> Look:
-    """A look at these processes; one that has ended, or that this user may not look at, counts for nothing. start_s: of the clock."""
+def of(
+    processes: Iterable[int], reached: Reached, start_s: float, proc: Path = Path("/proc")
+) -> Look:
+    """A look at these processes; one that has ended, or that this user may not look at, counts for
+    nothing. start_s: of the clock."""
     pages, tables, seen, with_lever = _NOTHING, 0, 0, 0
     for pid in processes:
         # The sums last: where they are there, the memory was when the rest was read.
@@ -49,7 +57,9 @@ def of(processes: Iterable[int], reached: Reached, start_s: float, proc: Path = 
         seen += 1
         tables += procfs.kib(stated.get("VmPTE", "")) or 0
         with_lever += has_lever
-    return Look(time.monotonic() - start_s, seen, with_lever, pages, tables)  # when it is done: by then this much is there
+    return Look(
+        time.monotonic() - start_s, seen, with_lever, pages, tables
+    )  # when it is done: by then this much is there
 
 
 def peak(looks: list[Look]) -> Look | None:
@@ -58,7 +68,8 @@ def peak(looks: list[Look]) -> Look | None:
 
 
 def typical(peaks: list[Look]) -> Look | None:
-    """Of the peaks of several runs, and of those at nearly the most, that with the middle of what is on large pages; None of none."""
+    """Of the peaks of several runs, and of those at nearly the most, that with the middle of what
+    is on large pages; None of none."""
     full = sorted(_full(peaks), key=lambda look: look.pages.huge_bytes)
     return full[len(full) // 2] if full else None
 
@@ -79,7 +90,14 @@ def own(before: set[int]) -> dict[int, bool]:
     return {pid: runs for pid, runs in descendants(os.getpid()).items() if pid not in before}
 
 
-def watch(looks: list[Look], processes: Callable[[], dict[int, bool]], reached: Reached, start_s: float, share: float, stop: Event) -> None:
+def watch(
+    looks: list[Look],
+    processes: Callable[[], dict[int, bool]],
+    reached: Reached,
+    start_s: float,
+    share: float,
+    stop: Event,
+) -> None:
     """Looks at a program until `stop`, for such a share of the time; a thread's work."""
     pause_s = _LEAST_PAUSE_S
     while not stop.wait(pause_s):

@@ -1,4 +1,5 @@
-"""How far this computer's TLBs reach, and what its own rows say of the price beyond: what a program that is watched is held against."""
+"""How far this computer's TLBs reach, and what its own rows say of the price beyond: what a program
+that is watched is held against."""
 
 from __future__ import annotations
 
@@ -27,9 +28,9 @@ _TREADS: tuple[Tread, ...] = ("first level", "second level", "beyond")
 
 @dataclass(frozen=True)
 class Reach:
-    """entries: of each level of the data TLB, by the page that an entry maps, ascending; source: who says so. rows: of PRICES on this
-    machine, or why there are none. is_splintered: whether the host backs large pages with smaller ones, so that an entry holds no whole
-    one."""
+    """entries: of each level of the data TLB, by the page that an entry maps, ascending; source:
+    who says so. rows: of PRICES on this machine, or why there are none. is_splintered: whether the
+    host backs large pages with smaller ones, so that an entry holds no whole one."""
 
     entries: dict[str, tuple[int, ...]]
     source: dict[str, str]
@@ -40,34 +41,61 @@ class Reach:
 
     @classmethod
     def of(cls, host: Host, store: Store) -> Reach:
-        """What is known of this computer: its own rows, else those that are published of it, else what CPUID states."""
+        """What is known of this computer: its own rows, else those that are published of it, else
+        what CPUID states."""
         prices = _kept(host, store, PRICES)
-        stated = {page: tuple(tlb.entries for tlb in data_tlbs(host, page)) for page in (BASE, _LARGE, "1g")}
-        entries, source = {page: many for page, many in stated.items() if many}, {page: "CPUID" for page, many in stated.items() if many}
+        stated = {
+            page: tuple(tlb.entries for tlb in data_tlbs(host, page))
+            for page in (BASE, _LARGE, "1g")
+        }
+        entries, source = (
+            {page: many for page, many in stated.items() if many},
+            {page: "CPUID" for page, many in stated.items() if many},
+        )
         if surveyed := if_available(lambda: _surveyed(host, _kept(host, store, survey.NAME))):
             entries[BASE], source[BASE] = surveyed, "the survey of this machine"
-        pieces = None if isinstance(prices, Unavailable) else if_available(splinter.judge, prices, host.hypervisor)
-        return cls(entries, source, prices, bool(pieces and pieces.is_splintered), host.base_page_bytes, host.thp.page_bytes or 2 << 20)
+        pieces = (
+            None
+            if isinstance(prices, Unavailable)
+            else if_available(splinter.judge, prices, host.hypervisor)
+        )
+        return cls(
+            entries,
+            source,
+            prices,
+            bool(pieces and pieces.is_splintered),
+            host.base_page_bytes,
+            host.thp.page_bytes or 2 << 20,
+        )
 
     def tread(self, sight: Sight) -> Tread:
-        """On which tread a program lives that touches as much: the higher of its base pages' and its large ones'. Raises
-        Unavailable("no-geometry")."""
+        """On which tread a program lives that touches as much: the higher of its base pages' and
+        its large ones'. Raises Unavailable("no-geometry")."""
         base_bytes = sight.active_bytes - (0 if self.is_splintered else sight.large_least)
         treads = [tread(base_bytes / self.base_page_bytes, self.entries.get(BASE, ()))]
         if sight.large_most and not self.is_splintered:
-            treads.append(tread(sight.large_most / self.large_page_bytes, self.entries.get(_LARGE, ())))
+            treads.append(
+                tread(sight.large_most / self.large_page_bytes, self.entries.get(_LARGE, ()))
+            )
         return max(treads, key=_TREADS.index)
 
     def gain(self, sight: Sight, kernel_share: float) -> Gain:
-        """The most that large pages can do for it. Raises Unavailable: no-data, and what `expected_gain` does."""
+        """The most that large pages can do for it. Raises Unavailable: no-data, and what
+        `expected_gain` does."""
         if isinstance(self.rows, Unavailable):
             raise self.rows
-        return expected_gain(self.rows, sight.active_bytes, sight.large_most, self.base_page_bytes, kernel_share=kernel_share)
-
+        return expected_gain(
+            self.rows,
+            sight.active_bytes,
+            sight.large_most,
+            self.base_page_bytes,
+            kernel_share=kernel_share,
+        )
 
     def far_price(self, size: str, pages: int) -> Interval:
-        """What a far load pays for translation over so many base pages that lie in folios of a size, ns: by this machine's own chase on
-        such pages. Raises Unavailable: no-data, too-few-points where that was not measured."""
+        """What a far load pays for translation over so many base pages that lie in folios of a
+        size, ns: by this machine's own chase on such pages. Raises Unavailable: no-data,
+        too-few-points where that was not measured."""
         if isinstance(self.rows, Unavailable):
             raise self.rows
         chase = select(self.rows, kernel="page_chase", order="cycle", stride_pages=1)
@@ -75,10 +103,13 @@ class Reach:
 
 
 def _kept(host: Host, store: Store, experiment: str) -> pd.DataFrame | Unavailable:
-    """The rows of an experiment on this computer: its own of its present state, else the last campaign's that are published of it."""
+    """The rows of an experiment on this computer: its own of its present state, else the last
+    campaign's that are published of it."""
     machine, state = hosts.machine_id(host), hosts.state(host)
-    sources: list[Callable[[], pd.DataFrame]] = [lambda: _of_state(store.own.load(machine, experiment), state),
-                                                 lambda: store.load(machine, experiment)]
+    sources: list[Callable[[], pd.DataFrame]] = [
+        lambda: _of_state(store.own.load(machine, experiment), state),
+        lambda: store.load(machine, experiment),
+    ]
     for load in sources:
         frame = if_available(load)
         if frame is not None and not frame.empty:
@@ -91,7 +122,8 @@ def _of_state(frame: pd.DataFrame, state: str) -> pd.DataFrame:
 
 
 def _surveyed(host: Host, frame: pd.DataFrame | Unavailable) -> tuple[int, ...]:
-    """Entries for base pages. Raises Unavailable where one level alone is found, of which nobody knows which it is."""
+    """Entries for base pages. Raises Unavailable where one level alone is found, of which nobody
+    knows which it is."""
     if isinstance(frame, Unavailable):
         raise frame
     levels = geometry.infer(frame, (), data_caches(host)).levels

@@ -1,4 +1,5 @@
-"""One run of a program from its start to its end, with nothing of it left: its time, what it wrote, what the kernel counted of it."""
+"""One run of a program from its start to its end, with nothing of it left: its time, what it wrote,
+what the kernel counted of it."""
 
 from __future__ import annotations
 
@@ -24,13 +25,15 @@ from tlb.system import processes
 
 GRACE_S = 2.0  # between asking a process to end and killing it
 _CHUNK_BYTES = 1 << 20  # the largest pipe of an ordinary user (fs.pipe-max-size)
-_KEPT_BYTES = 1 << 16  # of what a program writes, at its beginning and at its end: where a number is looked for
+_KEPT_BYTES = (
+    1 << 16
+)  # of what a program writes, at its beginning and at its end: where a number is looked for
 _DIGITS = b"0123456789"
 
 
 class Written(NamedTuple):
-    """What a program wrote to a stream: how much, its digest, and that of the same without digits, which times and addresses do not
-    change."""
+    """What a program wrote to a stream: how much, its digest, and that of the same without digits,
+    which times and addresses do not change."""
 
     size_bytes: int
     digest: str
@@ -38,9 +41,10 @@ class Written(NamedTuple):
 
 
 class Run(NamedTuple):
-    """One run. status: its exit code, or less than zero for the signal that ended it. value: the number that it printed. left: how many
-    processes it left running. Faults and cpu_s are of all its processes that it waited for. Of a server with a driver, the first four
-    are the driver's and the rest the server's; killed: whether that had to be, since it did not end when asked."""
+    """One run. status: its exit code, or less than zero for the signal that ended it. value: the
+    number that it printed. left: how many processes it left running. Faults and cpu_s are of all
+    its processes that it waited for. Of a server with a driver, the first four are the driver's and
+    the rest the server's; killed: whether that had to be, since it did not end when asked."""
 
     elapsed_s: float
     status: int
@@ -56,7 +60,8 @@ class Run(NamedTuple):
 
 
 class Stream:
-    """What a program writes to a pipe: hashed, counted, and dropped but for its beginning and its end."""
+    """What a program writes to a pipe: hashed, counted, and dropped but for its beginning and its
+    end."""
 
     def __init__(self, fd: int) -> None:
         os.set_blocking(fd, False)
@@ -72,7 +77,7 @@ class Stream:
         self.size_bytes += len(chunk)
         self._all.update(chunk)
         self._words.update(chunk.translate(None, _DIGITS))
-        self.head += chunk[:_KEPT_BYTES - len(self.head)]
+        self.head += chunk[: _KEPT_BYTES - len(self.head)]
         self.tail = (self.tail + chunk[-_KEPT_BYTES:])[-_KEPT_BYTES:]
         return len(chunk)
 
@@ -81,7 +86,8 @@ class Stream:
         return Written(self.size_bytes, self._all.hexdigest(), self._words.hexdigest())
 
     def number(self, metric: re.Pattern[str]) -> float | None:
-        """The last number that the pattern's group finds at the end of what was written, or else at its beginning."""
+        """The last number that the pattern's group finds at the end of what was written, or else at
+        its beginning."""
         for kept in (self.tail, self.head):
             for found in reversed(list(metric.finditer(kept.decode("utf-8", "replace")))):
                 with contextlib.suppress(ValueError, TypeError):
@@ -89,12 +95,20 @@ class Stream:
         return None
 
 
-def run(command: list[str], lever: Lever, *, limit_s: float, share: float, metric: re.Pattern[str] | None = None,
-        after_s: float = 0.0) -> Run:
-    """Runs a command with a lever, without a shell, with nothing to read; share: of the time that looks may take; after_s: when a lever
-    that acts from outside acts.
+def run(
+    command: list[str],
+    lever: Lever,
+    *,
+    limit_s: float,
+    share: float,
+    metric: re.Pattern[str] | None = None,
+    after_s: float = 0.0,
+) -> Run:
+    """Runs a command with a lever, without a shell, with nothing to read; share: of the time that
+    looks may take; after_s: when a lever that acts from outside acts.
 
-    Raises Unavailable: program-missing, program-endless after limit_s. However this ends, none of the program's processes is left.
+    Raises Unavailable: program-missing, program-endless after limit_s. However this ends, none of
+    the program's processes is left.
     """
     mine = partial(looks.own, set(processes.descendants(os.getpid())))
     seen: list[Look] = []
@@ -102,12 +116,17 @@ def run(command: list[str], lever: Lever, *, limit_s: float, share: float, metri
     with processes.adopting(), lever.around() as environment:
         start_s = time.monotonic()
         try:
-            with started(command, environment, lever.starting) as child, beside(lever, mine, seen, joined, start_s, share, after_s):
+            with (
+                started(command, environment, lever.starting) as child,
+                beside(lever, mine, seen, joined, start_s, share, after_s),
+            ):
                 streams = [Stream(pipe.fileno()) for pipe in (child.stdout, child.stderr)]
                 drain(child.pid, streams, start_s + limit_s)
                 elapsed_s = time.monotonic() - start_s
                 _, status, used = os.wait4(child.pid, 0)
-                child.returncode = os.waitstatus_to_exitcode(status)  # else Popen waits for a child that is gone
+                child.returncode = os.waitstatus_to_exitcode(
+                    status
+                )  # else Popen waits for a child that is gone
                 left = processes.end(mine, GRACE_S)
                 for stream in streams:  # what was still in the pipe
                     while stream.read() > 0:
@@ -115,27 +134,51 @@ def run(command: list[str], lever: Lever, *, limit_s: float, share: float, metri
         except BaseException:
             processes.end(mine, GRACE_S)
             raise
-    return Run(elapsed_s, child.returncode, printed(streams, metric), (streams[0].written, streams[1].written),
-               used.ru_minflt, used.ru_majflt, used.ru_utime + used.ru_stime, tuple(seen), left, joined[0] if joined else None)
+    return Run(
+        elapsed_s,
+        child.returncode,
+        printed(streams, metric),
+        (streams[0].written, streams[1].written),
+        used.ru_minflt,
+        used.ru_majflt,
+        used.ru_utime + used.ru_stime,
+        tuple(seen),
+        left,
+        joined[0] if joined else None,
+    )
 
 
 def printed(streams: list[Stream], metric: re.Pattern[str] | None) -> float | None:
     """The number that --metric looks for, of the first stream that has it."""
-    return next((number for stream in streams if metric and (number := stream.number(metric)) is not None), None)
+    return next(
+        (number for stream in streams if metric and (number := stream.number(metric)) is not None),
+        None,
+    )
 
 
 @contextlib.contextmanager
-def started(command: list[str], environment: Mapping[str, str],
-            starting: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext,
-            ) -> Iterator[subprocess.Popen[bytes]]:
-    """Start the command in a session of its own, so that the terminal's Ctrl-C reaches us alone, who end it in order. The pipes are closed
-    after; the process is not waited for."""
+def started(
+    command: list[str],
+    environment: Mapping[str, str],
+    starting: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start the command in a session of its own, so that the terminal's Ctrl-C reaches us alone,
+    who end it in order. The pipes are closed after; the process is not waited for."""
     try:
         with starting():
-            child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
-                                     start_new_session=True, env=os.environ | environment)
+            child = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                start_new_session=True,
+                env=os.environ | environment,
+            )
     except (OSError, ValueError) as why:  # ValueError: a word with a NUL in it
-        raise Unavailable("program-missing", f"{command[0]}: {getattr(why, 'strerror', None) or why}") from None
+        raise Unavailable(
+            "program-missing", f"{command[0]}: {getattr(why, 'strerror', None) or why}"
+        ) from None
     try:
         with watched_over(child.pid):
             yield child
@@ -146,16 +189,27 @@ def started(command: list[str], environment: Mapping[str, str],
 
 
 @contextlib.contextmanager
-def beside(lever: Lever, mine: Callable[[], dict[int, bool]], seen: list[Look], joined: list[Joined], start_s: float, share: float,
-            after_s: float) -> Iterator[None]:
+def beside(
+    lever: Lever,
+    mine: Callable[[], dict[int, bool]],
+    seen: list[Look],
+    joined: list[Joined],
+    start_s: float,
+    share: float,
+    after_s: float,
+) -> Iterator[None]:
     """Looks at the program meanwhile, and lets a lever act on it that acts from outside."""
     stop = threading.Event()
 
     def act() -> None:
         joined.append(lever.acts(mine, start_s, after_s, stop))
-        seen.append(looks.of(mine(), lever.reached, start_s))  # the next look of the others may come too late
+        seen.append(
+            looks.of(mine(), lever.reached, start_s)
+        )  # the next look of the others may come too late
 
-    threads = [threading.Thread(target=looks.watch, args=(seen, mine, lever.reached, start_s, share, stop))]
+    threads = [
+        threading.Thread(target=looks.watch, args=(seen, mine, lever.reached, start_s, share, stop))
+    ]
     threads += [threading.Thread(target=act)] if lever.acts else []
     for thread in threads:
         thread.start()
@@ -168,7 +222,8 @@ def beside(lever: Lever, mine: Callable[[], dict[int, bool]], seen: list[Look], 
 
 
 def drain(pid: int, streams: list[Stream], limit_s: float) -> None:
-    """Reads what a process writes until it ends. Raises Unavailable("program-endless") at limit_s of the clock."""
+    """Reads what a process writes until it ends. Raises Unavailable("program-endless") at limit_s
+    of the clock."""
     with selectors.DefaultSelector() as waiting, pidfd(pid) as ended:
         waiting.register(ended, selectors.EVENT_READ)
         for stream in streams:

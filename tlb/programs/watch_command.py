@@ -30,15 +30,30 @@ _WINDOWS = ("in", "it touches", "of it on 2 MiB pages", "TLB level", "looks", "a
 
 
 def watch(
-    target: Annotated[list[str], typer.Argument(metavar="PID | -- COMMAND...", help="A process, or a program and its arguments, without a "
-                                                "shell; it reads nothing, and what it writes is dropped.")],
-    seconds: Annotated[float, typer.Option(min=0, help="How long; 0 until it ends, or Ctrl-C. A command is ended then.")] = 60.0,
-    overhead: Annotated[float, typer.Option(min=0.01, max=50, help="Per cent of the program's time that looks may cost; one is always made."
-                                                           )] = 1.0,
+    target: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PID | -- COMMAND...",
+            help="A process, or a program and its arguments, without a "
+            "shell; it reads nothing, and what it writes is dropped.",
+        ),
+    ],
+    seconds: Annotated[
+        float,
+        typer.Option(min=0, help="How long; 0 until it ends, or Ctrl-C. A command is ended then."),
+    ] = 60.0,
+    overhead: Annotated[
+        float,
+        typer.Option(
+            min=0.01,
+            max=50,
+            help="Per cent of the program's time that looks may cost; one is always made.",
+        ),
+    ] = 1.0,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, at the end.")] = False,
 ) -> None:
-    """Watch what a running program touches, without changing it: on which tread of the staircase it lives, what translation can cost it at
-    most, and what to try."""
+    """Watch what a running program touches, without changing it: on which tread of the staircase it
+    lives, what translation can cost it at most, and what to try."""
     from tlb.lab import perf
     from tlb.lab.store import Store, data_root
     from tlb.machine import host as hosts
@@ -53,27 +68,41 @@ def watch(
         counting = _Counting(plan, aim)
         try:
             with ExitStack() as screen:
-                watched = looked(aim, seconds or math.inf, overhead / 100, _teller(screen, reach, as_json), counting.pause)
+                watched = looked(
+                    aim,
+                    seconds or math.inf,
+                    overhead / 100,
+                    _teller(screen, reach, as_json),
+                    counting.pause,
+                )
         except KeyboardInterrupt:
             print("Interrupted before a first look; nothing was seen.", file=sys.stderr)
             raise SystemExit(130) from None
     if as_json:
-        print(json.dumps(watch_words.document(watched, reach, counting.counts, counting.sampled), indent=1))
+        print(
+            json.dumps(
+                watch_words.document(watched, reach, counting.counts, counting.sampled), indent=1
+            )
+        )
         return
-    out = Console(soft_wrap=True, width=None if sys.stdout.isatty() else 160)  # a pipe is no screen to wrap for
+    out = Console(
+        soft_wrap=True, width=None if sys.stdout.isatty() else 160
+    )  # a pipe is no screen to wrap for
     out.print(_tables(watched, reach))
     for sentence in watch_words.sentences(watched, reach, counting.counts, counting.sampled):
         out.print(escape(sentence), highlight=False)
 
 
 class _Counting:
-    """Counts the program in the pauses between looks, a group of events in turn. counts: of each turn, or the reason for none. pause: None
-    where nothing counts walks."""
+    """Counts the program in the pauses between looks, a group of events in turn. counts: of each
+    turn, or the reason for none. pause: None where nothing counts walks."""
 
     def __init__(self, plan: Plan, aim: Target) -> None:
         self._plan, self._aim = plan, aim
         self._turns: list[dict[str, Quantity]] = []
-        self.sampled: dict[int, int] | str = plan.lacking.get("walk", "no-time")  # loads by the size of the page that they read
+        self.sampled: dict[int, int] | str = plan.lacking.get(
+            "walk", "no-time"
+        )  # loads by the size of the page that they read
         self._pauses = 0
         can = any(event.quantity == "walk" for event in plan.events)
         self.pause: Callable[[float], None] | None = self._count if can else None
@@ -82,7 +111,9 @@ class _Counting:
         from tlb.lab.attached import counted, page_sizes
 
         self._pauses += 1
-        if self._pauses == 2:  # the first pause counts, and the second, of a program that is at work, samples
+        if (
+            self._pauses == 2
+        ):  # the first pause counts, and the second, of a program that is at work, samples
             self.sampled = page_sizes(self._plan, self._aim.pid, seconds)
             return
         self._turns.append(counted(self._plan, self._aim.pid, seconds, len(self._turns)))
@@ -97,14 +128,20 @@ def _target(words: list[str]):
     from tlb.programs.watch import running, started
 
     if len(words) == 1 and words[0].lstrip("-").isdigit():
-        if not (words[0].isascii() and words[0].isdigit() and len(words[0]) <= _PID_DIGITS and int(words[0])):
+        if not (
+            words[0].isascii()
+            and words[0].isdigit()
+            and len(words[0]) <= _PID_DIGITS
+            and int(words[0])
+        ):
             raise Unavailable("bad-parameter", f"a PID is a number from 1 on, not {words[0][:20]}")
         return running(int(words[0]))
     return started(words)
 
 
 def _teller(screen: ExitStack, reach: Reach, as_json: bool) -> Callable[[Watched], None]:
-    """What is done after each look: on a terminal a table that stays in its place, elsewhere a line; nothing where JSON is asked for."""
+    """What is done after each look: on a terminal a table that stays in its place, elsewhere a
+    line; nothing where JSON is asked for."""
     from tlb.programs import watch_words
 
     if as_json:
@@ -115,8 +152,15 @@ def _teller(screen: ExitStack, reach: Reach, as_json: bool) -> Callable[[Watched
 
     def line(watched: Watched) -> None:
         window_s = watched.sights[-1].window_s
-        (row,) = [row for row in watch_words.window_rows(watched, reach) if row[0] == watch_words.duration(window_s)]
-        print(f"{watch_words.duration(watched.elapsed_s)}: in {row[0]} it touches {row[1]}, {row[2]} on 2 MiB pages: {row[3]}", flush=True)
+        (row,) = [
+            row
+            for row in watch_words.window_rows(watched, reach)
+            if row[0] == watch_words.duration(window_s)
+        ]
+        print(
+            f"{watch_words.duration(watched.elapsed_s)}: in {row[0]} it touches {row[1]}, {row[2]} on 2 MiB pages: {row[3]}",
+            flush=True,
+        )
 
     return line
 

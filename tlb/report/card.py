@@ -1,4 +1,5 @@
-"""The data card of a machine: what lies in its folder, how it was measured, and what it must not be taken for."""
+"""The data card of a machine: what lies in its folder, how it was measured, and what it must not be
+taken for."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ from tlb.reasons import explain
 from tlb.system.files import disk_errors
 from tlb.units import format_size
 
-_POINT = [name for name in Point.model_fields if name != "options"]  # which are columns of their own
+_POINT = [
+    name for name in Point.model_fields if name != "options"
+]  # which are columns of their own
 
 
 def write(store: Store, machine: str, host: Host) -> None:
@@ -29,14 +32,21 @@ def _counts(rows: pd.DataFrame, kernel: str) -> str:
     """The cells of one kernel and engine of an experiment."""
     options = kernels.CATALOGUE[kernel].options if kernel in kernels.CATALOGUE else {}
     points = summarise(newest(rows), [*_POINT, *(name for name in options if name in rows)])
-    return (f"{len(rows)} | {int((rows['noisy'] != '').sum())} | {len(points)} | {points['n'].min()} to {points['n'].max()} | "
-            f"{int(points['unstable'].sum())} | {rows['started_at'].min()} to {rows['started_at'].max()}")
+    return (
+        f"{len(rows)} | {int((rows['noisy'] != '').sum())} | {len(points)} | {points['n'].min()} to {points['n'].max()} | "
+        f"{int(points['unstable'].sum())} | {rows['started_at'].min()} to {rows['started_at'].max()}"
+    )
 
 
 def card(store: Store, machine: str, host: Host) -> str:
     """Markdown for data/<machine>/README.md; experiments without rows are left out."""
-    metal, frames = host.hypervisor == "none", {name: store.load(machine, name) for name in store.experiments(machine)}
-    rows = pd.concat([pd.DataFrame(columns=["lines"]), *frames.values()])  # of a folder without rows, none
+    metal, frames = (
+        host.hypervisor == "none",
+        {name: store.load(machine, name) for name in store.experiments(machine)},
+    )
+    rows = pd.concat(
+        [pd.DataFrame(columns=["lines"]), *frames.values()]
+    )  # of a folder without rows, none
     lines = [
         f"# {machine}",
         "",
@@ -48,8 +58,10 @@ def card(store: Store, machine: str, host: Host) -> str:
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for name, frame in frames.items():
-        lines += [f"| {name} | {kernel}.jsonl | {engine} | {_counts(part, kernel)} |"
-                  for (kernel, engine), part in frame.groupby(["kernel", "engine"])]
+        lines += [
+            f"| {name} | {kernel}.jsonl | {engine} | {_counts(part, kernel)} |"
+            for (kernel, engine), part in frame.groupby(["kernel", "engine"])
+        ]
     lines += [
         "",
         "One JSON object a line: `key`, `digest`, `kernel_digest`, `record`; the record's fields and units are those of",
@@ -62,10 +74,18 @@ def card(store: Store, machine: str, host: Host) -> str:
         "",
         "What it must not be taken for:",
         "",
-        "- " + ("A guest's numbers: they hold the price of two-dimensional walks and of the host's page size." if not metal else
-                "Bare metal, so it says nothing of what a guest on this processor would pay."),
-        "- " + ("A time budget: counters cover the timed regions only." if len(counted(rows, "walk")) else
-                f"Counts of walks. {explain(why_not_counted(rows, 'walk', host))}"),
+        "- "
+        + (
+            "A guest's numbers: they hold the price of two-dimensional walks and of the host's page size."
+            if not metal
+            else "Bare metal, so it says nothing of what a guest on this processor would pay."
+        ),
+        "- "
+        + (
+            "A time budget: counters cover the timed regions only."
+            if len(counted(rows, "walk"))
+            else f"Counts of walks. {explain(why_not_counted(rows, 'walk', host))}"
+        ),
         "- Another machine's numbers, even of the same model: the compiler, the kernel and the neighbours differ.",
         "",
     ]

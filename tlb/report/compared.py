@@ -1,4 +1,5 @@
-"""What a verdict compares, as its row shows it: each interval beside its band, and why they do not decide it."""
+"""What a verdict compares, as its row shows it: each interval beside its band, and why they do not
+decide it."""
 
 from __future__ import annotations
 
@@ -42,16 +43,22 @@ def _short(value: float, digits: int) -> str:
 
 
 def compared(bounds: Iterable[Bounds]) -> Markup:
-    """Return "Interval 0.95 to 1.02; band 1 or more.", with the numbers as printed in attributes of each interval.
+    """Return "Interval 0.95 to 1.02; band 1 or more.", with the numbers as printed in attributes of
+    each interval.
 
-    There are as many digits as it takes for no end of an interval to be printed on another side of its band's ends.
+    There are as many digits as it takes for no end of an interval to be printed on another side of
+    its band's ends.
     """
     told = []
     for band, group in groupby(bounds, lambda one: one.band):
         found = list(group)
         digits = digits_apart((end for one in found for end in (one.low, one.high)), band, DIGITS)
         shown = Markup(", ").join(_interval(one, digits) for one in found)
-        told.append(Markup("Interval{} {}; band {}.").format("s" if len(found) > 1 else "", shown, range_words(*band, digits)))
+        told.append(
+            Markup("Interval{} {}; band {}.").format(
+                "s" if len(found) > 1 else "", shown, range_words(*band, digits)
+            )
+        )
     return Markup(" ").join(told)
 
 
@@ -59,5 +66,15 @@ def _interval(one: Bounds, digits: int) -> Markup:
     numbers = [significant(end, digits) if isfinite(end) else "" for end in one]
     values = [number.replace(",", "") for number in numbers]
     low, high = numbers[:2]
-    words = f"{low} to {high}" if low and high else f"{low} or more" if low else f"up to {high}" if high else "any value"
-    return Markup('<span class="tlb-effect" data-low="{}" data-high="{}" data-least="{}" data-most="{}">{}</span>').format(*values, words)
+    words = (
+        f"{low} to {high}"
+        if low and high
+        else f"{low} or more"
+        if low
+        else f"up to {high}"
+        if high
+        else "any value"
+    )
+    return Markup(
+        '<span class="tlb-effect" data-low="{}" data-high="{}" data-least="{}" data-most="{}">{}</span>'
+    ).format(*values, words)

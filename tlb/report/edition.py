@@ -1,4 +1,5 @@
-"""Which state of the book is printed or released: its version, its commit, and the one date that all its files have."""
+"""Which state of the book is printed or released: its version, its commit, and the one date that
+all its files have."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from tlb.system.files import ROOT
 
 @dataclass(frozen=True)
 class Edition:
-    """name: the project's, in names of files; title: the book's; commit: 40 digits, "" outside git; date: UTC."""
+    """name: the project's, in names of files; title: the book's; commit: 40 digits, "" outside git;
+    date: UTC."""
 
     name: str
     title: str
@@ -27,12 +29,20 @@ class Edition:
 
     @classmethod
     def of_checkout(cls) -> Edition:
-        """That of this checkout. The date is SOURCE_DATE_EPOCH (reproducible-builds.org), else the commit's, else now."""
+        """That of this checkout. The date is SOURCE_DATE_EPOCH (reproducible-builds.org), else the
+        commit's, else now."""
         project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
         title = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["title"]
         commit, _, committed = git("log", "-1", "--format=%H %ct").partition(" ")
         seconds = int(os.environ.get("SOURCE_DATE_EPOCH") or committed or time.time())
-        return cls(project["name"], title, project["description"], project["version"], commit, datetime.fromtimestamp(seconds, UTC))
+        return cls(
+            project["name"],
+            title,
+            project["description"],
+            project["version"],
+            commit,
+            datetime.fromtimestamp(seconds, UTC),
+        )
 
 
 def git(*arguments: str) -> str:

@@ -1,7 +1,8 @@
 """What a notebook writes on its page, and its cells run without Jupyter.
 
-`say` renders a text with numbers, `figure` and `table` show what a function makes of the page's Analysis. A cell of a notebook that
-defines a name (`price = spread - packed`) is its only definition: who needs the name elsewhere runs the page's cells (`definitions`).
+`say` renders a text with numbers, `figure` and `table` show what a function makes of the page's
+Analysis. A cell of a notebook that defines a name (`price = spread - packed`) is its only
+definition: who needs the name elsewhere runs the page's cells (`definitions`).
 """
 
 from __future__ import annotations
@@ -64,10 +65,13 @@ class Page:
     @property
     def place(self) -> str:
         shell = get_ipython()
-        return f"{self.notebook}.ipynb, cell {self.cell or (shell.execution_count if shell else '?')}"
+        return (
+            f"{self.notebook}.ipynb, cell {self.cell or (shell.execution_count if shell else '?')}"
+        )
 
     def lacking(self, why: Unavailable, in_its_place: bool = False) -> None:
-        """Put a reason on the page, once; again only where something has to stand in its place, and then without its words."""
+        """Put a reason on the page, once; again only where something has to stand in its place, and
+        then without its words."""
         if str(why) not in self.reasons:
             self.reasons.add(str(why))
             self.put(lacking_note(str(why)))
@@ -124,27 +128,40 @@ FILTERS: dict[str, Callable[..., str]] = {
     "listed": listed,
     "plain": escape_markdown,  # of a machine's own words
 }
+
+
 class _Absent(jinja2.StrictUndefined):
-    """A name that no cell defines is an error; an entry that a table of measurements lacks was not measured."""
+    """A name that no cell defines is an error; an entry that a table of measurements lacks was not
+    measured."""
 
     __slots__ = ()
 
-    def __init__(self, hint: str | None = None, obj: Any = None, name: Any = None, exc: type = jinja2.UndefinedError) -> None:
+    def __init__(
+        self,
+        hint: str | None = None,
+        obj: Any = None,
+        name: Any = None,
+        exc: type = jinja2.UndefinedError,
+    ) -> None:
         if isinstance(obj, (dict, list, pd.Series, pd.DataFrame)):
             raise Unavailable("too-few-points", f"{name} was not measured")
         super().__init__(hint, jinja2.utils.missing if obj is None else obj, name, exc)
 
 
-_JINJA = jinja2.Environment(undefined=_Absent, trim_blocks=True, lstrip_blocks=True, autoescape=False)
+_JINJA = jinja2.Environment(
+    undefined=_Absent, trim_blocks=True, lstrip_blocks=True, autoescape=False
+)
 _JINJA.filters |= FILTERS
 _JINJA.globals |= {"required": required, "set": set}
 
 
 def say(template: str) -> None:
-    """Show a text with numbers: MyST Markdown as a Jinja2 template over the page's names, `{{ price.last | ns(1) }}`.
+    """Show a text with numbers: MyST Markdown as a Jinja2 template over the page's names, `{{
+    price.last | ns(1) }}`.
 
-    A number that this machine lacks shows its reason in the text's place, once a page. Raises PageError for an undefined name, a filter
-    on something else than a number, and a template that Jinja cannot read.
+    A number that this machine lacks shows its reason in the text's place, once a page. Raises
+    PageError for an undefined name, a filter on something else than a number, and a template that
+    Jinja cannot read.
     """
     names = _caller()
     page = _page(names)
@@ -165,8 +182,9 @@ def say(template: str) -> None:
 
 
 def figure(make: Callable[[Any], Figure], a: Any) -> None:
-    """Show a figure, drawn by a function of the Analysis; in its place the reason where it raises Unavailable. Number, name and caption
-    stand in the cell's metadata, `mystnb: {figure: {name, caption}}`."""
+    """Show a figure, drawn by a function of the Analysis; in its place the reason where it raises
+    Unavailable. Number, name and caption stand in the cell's metadata, `mystnb: {figure: {name,
+    caption}}`."""
     from tlb.report.overlay import with_reference  # which runs pages
 
     page = _page(_caller())
@@ -179,7 +197,8 @@ def figure(make: Callable[[Any], Figure], a: Any) -> None:
 
 
 def table(make: Callable[[Any], Html], a: Any) -> None:
-    """Show a table or another block of HTML made of the Analysis; in its place the reason where it raises Unavailable."""
+    """Show a table or another block of HTML made of the Analysis; in its place the reason where it
+    raises Unavailable."""
     page = _page(_caller())
     if page.only_defines:
         return
@@ -190,9 +209,11 @@ def table(make: Callable[[Any], Html], a: Any) -> None:
 
 
 def judge(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> None:
-    """Show a chapter's claims as a table, and leave for the page's listings what source measured its rows.
+    """Show a chapter's claims as a table, and leave for the page's listings what source measured
+    its rows.
 
-    bands: for a predicate by its name, keywords in place of its defaults, as in `judge(claims, a, price_is_flat={"most": 1.1})`.
+    bands: for a predicate by its name, keywords in place of its defaults, as in `judge(claims, a,
+    price_is_flat={"most": 1.1})`.
     """
     from tlb.report import sources
     from tlb.report.verdicts import elsewhere, verdict_table, verdicts
@@ -234,7 +255,8 @@ def cells(notebook: str) -> tuple[Cell, ...]:
 
 
 def check(notebook: str) -> None:
-    """Raise PageError for a cell that shows a figure without a name or a caption, or with a name that another one has."""
+    """Raise PageError for a cell that shows a figure without a name or a caption, or with a name
+    that another one has."""
     named: dict[str, int] = {}
     for cell in cells(notebook):
         if cell.kind != "code" or "figure(" not in cell.source:
@@ -242,30 +264,42 @@ def check(notebook: str) -> None:
         given = cell.metadata.get("mystnb", {}).get("figure", {})
         place = f"{notebook}.ipynb, cell {cell.number}"
         if not given.get("name") or not given.get("caption"):
-            raise PageError(f"{place}: a figure has a name and a caption in the cell's metadata, mystnb: figure")
+            raise PageError(
+                f"{place}: a figure has a name and a caption in the cell's metadata, mystnb: figure"
+            )
         if other := named.get(given["name"]):
-            raise PageError(f"{place}: cell {other} has a figure of the name {given['name']} already")
+            raise PageError(
+                f"{place}: cell {other} has a figure of the name {given['name']} already"
+            )
         named[given["name"]] = cell.number
 
 
 _SETS_UP = ("parameters", "injected-parameters")
 
 
-def _run(notebook: str, page: Page, names: dict[str, Any], within: tuple[Cell, ...] | None = None) -> Iterator[Cell]:
-    """Run the code cells of a notebook but those for its parameters and its rows, and give each cell when it is done.
+def _run(
+    notebook: str, page: Page, names: dict[str, Any], within: tuple[Cell, ...] | None = None
+) -> Iterator[Cell]:
+    """Run the code cells of a notebook but those for its parameters and its rows, and give each
+    cell when it is done.
 
     within: other cells in the place of the notebook's.
     """
     names[PAGE] = page
     for cell in within or cells(notebook):
         page.cell = cell.number
-        if cell.kind == "code" and not {*cell.metadata.get("tags", ())} & {*_SETS_UP} and "begin(" not in cell.source:
+        if (
+            cell.kind == "code"
+            and not {*cell.metadata.get("tags", ())} & {*_SETS_UP}
+            and "begin(" not in cell.source
+        ):
             exec(compile(cell.source, f"{notebook}.ipynb, cell {cell.number}", "exec"), names)
         yield cell
 
 
 def definitions(notebook: str, a: Analysis, names: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return what the cells of a notebook define, run over the rows of an Analysis; nothing is shown. names: where they are put."""
+    """Return what the cells of a notebook define, run over the rows of an Analysis; nothing is
+    shown. names: where they are put."""
     names = {} if names is None else names
     names |= {"a": a, "chapter": a.about}
     for _ in _run(notebook, Page(notebook, only_defines=True), names):
@@ -274,7 +308,8 @@ def definitions(notebook: str, a: Analysis, names: dict[str, Any] | None = None)
 
 
 def written(notebook: str, make: Callable[[dict[str, Any]], Analysis]) -> str:
-    """Return the text of a notebook's page about the rows of an Analysis: its Markdown, and what its cells show, as text.
+    """Return the text of a notebook's page about the rows of an Analysis: its Markdown, and what
+    its cells show, as text.
 
     make: gives the Analysis over the names of the page.
     """

@@ -1,4 +1,5 @@
-"""Execute chapters by Papermill, build the site of one machine (from the checkout, or from a staged copy), and publish its rows."""
+"""Execute chapters by Papermill, build the site of one machine (from the checkout, or from a staged
+copy), and publish its rows."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ class SiteError(RuntimeError):
 
 
 def stage(source: Path, *ignored: str) -> None:
-    """Copy all that a site is built from into `source`, a folder that is made, but for names as `ignored`."""
+    """Copy all that a site is built from into `source`, a folder that is made, but for names as
+    `ignored`."""
     ignore = shutil.ignore_patterns(".ipynb_checkpoints", "__pycache__", *ignored)
     for name in _STAGED:
         path, copy = ROOT / name, source / name
@@ -51,26 +53,44 @@ def stage(source: Path, *ignored: str) -> None:
 
 
 def build_site(source: Path, output: Path, builder: str = "html") -> Path:
-    """Build `source` (_config.yml, _toc.yml, book/) into `output`/_build/`builder`; return its index.html.
+    """Build `source` (_config.yml, _toc.yml, book/) into `output`/_build/`builder`; return its
+    index.html.
 
-    Always from nothing: one page shows numbers of another, so a page that is kept can be out of date, and two
-    builds of one source shall be the same bytes. Silent unless it fails. Raises `SiteError`.
+    Always from nothing: one page shows numbers of another, so a page that is kept can be out of
+    date, and two builds of one source shall be the same bytes. Silent unless it fails. Raises
+    `SiteError`.
     """
     for needed in ("_config.yml", "_toc.yml"):
         if not (source / needed).is_file():
             raise SiteError(f"{source} holds no {needed}; build from the root of the book's source")
     html = output / "_build" / builder
     shutil.rmtree(html, ignore_errors=True)
-    command = [*_JUPYTER_BOOK, "build", str(source), "--path-output", str(output), "--builder", builder, "--all", "-q", *_STRICT]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1"})
+    command = [
+        *_JUPYTER_BOOK,
+        "build",
+        str(source),
+        "--path-output",
+        str(output),
+        "--builder",
+        builder,
+        "--all",
+        "-q",
+        *_STRICT,
+    ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1"}
+    )
     index = html / "index.html"
     if done.returncode or not index.exists():
-        raise SiteError(f"the site did not build; Jupyter Book printed:\n{done.stdout}{done.stderr}".rstrip())
+        raise SiteError(
+            f"the site did not build; Jupyter Book printed:\n{done.stdout}{done.stderr}".rstrip()
+        )
     return index
 
 
 class Kernel(AsyncKernelManager):
-    """A Jupyter kernel for one notebook after the other, which spares all but the first the imports and the reading of the same rows."""
+    """A Jupyter kernel for one notebook after the other, which spares all but the first the imports
+    and the reading of the same rows."""
 
     _client: AsyncKernelClient | None = None
 
@@ -80,7 +100,8 @@ class Kernel(AsyncKernelManager):
         return self._client
 
     async def _forget(self) -> None:
-        """Leave nothing of the notebook that has run to the next one: no name, no changed kernel of ours, no client with its threads."""
+        """Leave nothing of the notebook that has run to the next one: no name, no changed kernel of
+        ours, no client with its threads."""
         if self._client:
             await self._client.execute(_FORGET, silent=True, reply=True, timeout=_PATIENCE_S)
             self._client.stop_channels()
@@ -96,8 +117,9 @@ _PATIENCE_S = 60.0
 
 @contextmanager
 def kernel() -> Iterator[Kernel]:
-    """A running kernel, killed in the end. Over sockets in a folder of one's own, which no other user reaches, and not over ports, which
-    all do; its path is short, as that of a socket has to be."""
+    """A running kernel, killed in the end. Over sockets in a folder of one's own, which no other
+    user reaches, and not over ports, which all do; its path is short, as that of a socket has to
+    be."""
     with tempfile.TemporaryDirectory(prefix="tlb-") as sockets:
         made = Kernel(kernel_name="python3", transport="ipc", ip=f"{sockets}/kernel")
         try:
@@ -109,9 +131,12 @@ def kernel() -> Iterator[Kernel]:
                 run_sync(made.shutdown_kernel)(now=True)
 
 
-def execute(chapter: str, output: Path, given: Mapping[str, Any], within: Kernel | None = None) -> None:
-    """Run a chapter through Papermill in its own folder, in a kernel of its own or `within` one that has nothing of an earlier chapter.
-    Raises Unavailable for a bad parameter and SystemExit for what the chapter itself raised; progress goes to stderr."""
+def execute(
+    chapter: str, output: Path, given: Mapping[str, Any], within: Kernel | None = None
+) -> None:
+    """Run a chapter through Papermill in its own folder, in a kernel of its own or `within` one
+    that has nothing of an earlier chapter. Raises Unavailable for a bad parameter and SystemExit
+    for what the chapter itself raised; progress goes to stderr."""
     parameters.check(chapter, given)
     page.check(chapter)
     if within is None:
@@ -120,18 +145,28 @@ def execute(chapter: str, output: Path, given: Mapping[str, Any], within: Kernel
     try:
         with disk_errors(output):
             output.parent.mkdir(parents=True, exist_ok=True)
-            papermill.execute_notebook(BOOK / f"{chapter}.ipynb", output, dict(given), progress_bar=False, stderr_file=sys.stderr,
-                                       kernel_name="python3", km=within)
+            papermill.execute_notebook(
+                BOOK / f"{chapter}.ipynb",
+                output,
+                dict(given),
+                progress_bar=False,
+                stderr_file=sys.stderr,
+                kernel_name="python3",
+                km=within,
+            )
     except papermill.PapermillExecutionError as error:
         if error.ename in ("Unavailable", "PageError") and error.evalue:
             raise SystemExit(error.evalue) from None
-        raise SystemExit(f"{chapter}.ipynb, cell {error.exec_count}: {error.ename}: {error.evalue}") from error
+        raise SystemExit(
+            f"{chapter}.ipynb, cell {error.exec_count}: {error.ename}: {error.evalue}"
+        ) from error
     within.forget()
     return None
 
 
 def each(chapters: Iterable[str], run: Callable[[str, Kernel], object]) -> None:
-    """Run chapters that measure nothing, two at a time; the first one that fails ends them all, as Ctrl-C does."""
+    """Run chapters that measure nothing, two at a time; the first one that fails ends them all, as
+    Ctrl-C does."""
     kernels: SimpleQueue[Kernel] = SimpleQueue()
 
     def one(chapter: str) -> None:
@@ -141,7 +176,11 @@ def each(chapters: Iterable[str], run: Callable[[str, Kernel], object]) -> None:
         finally:
             kernels.put(within)
 
-    with ThreadPoolExecutor(2) as two, kernel() as first, kernel() as second:  # kernels end before their threads are waited for
+    with (
+        ThreadPoolExecutor(2) as two,
+        kernel() as first,
+        kernel() as second,
+    ):  # kernels end before their threads are waited for
         kernels.put(first)
         kernels.put(second)
         for _ in two.map(one, chapters):
@@ -149,7 +188,8 @@ def each(chapters: Iterable[str], run: Callable[[str, Kernel], object]) -> None:
 
 
 def refresh(chapter: str) -> Path:
-    """Execute a chapter on the committed results and put its outputs into book/, as they are compared by the tests; its path.
+    """Execute a chapter on the committed results and put its outputs into book/, as they are
+    compared by the tests; its path.
 
     The first page's first figure is the README's, which goes with it."""
     path = BOOK / f"{chapter}.ipynb"
@@ -167,12 +207,21 @@ def refresh(chapter: str) -> Path:
 
 
 def book(given: Mapping[str, Any]) -> Path:
-    """Execute every chapter about `given["machine"]`, on the rows that are there, and build the site; the path of its first page. A site of
-    the same parameters, rows and sources is not built again."""
-    chapters, machine, given = parameters.table_of_contents(), given["machine"], {**given, "minutes": 0.0}
+    """Execute every chapter about `given["machine"]`, on the rows that are there, and build the
+    site; the path of its first page. A site of the same parameters, rows and sources is not built
+    again."""
+    chapters, machine, given = (
+        parameters.table_of_contents(),
+        given["machine"],
+        {**given, "minutes": 0.0},
+    )
     this = host.inspect()
     place = ROOT / "_build" / (machine if machine != "this" else host.machine_id(this))
-    source, built_of, index = place / "source", place / "built-of", place / "site" / "_build" / "html" / "index.html"
+    source, built_of, index = (
+        place / "source",
+        place / "built-of",
+        place / "site" / "_build" / "html" / "index.html",
+    )
     made_of = _digest(json.dumps([given, host.state(this)], sort_keys=True, default=str))
     if index.is_file() and built_of.is_file() and built_of.read_text() == made_of:
         return index
@@ -193,21 +242,29 @@ def book(given: Mapping[str, Any]) -> Path:
 
 
 def _digest(words: str) -> str:
-    """16 hex digits of these words and of all files that a site is made of: its sources, and data/ but for what changes with each look
-    at the computer."""
+    """16 hex digits of these words and of all files that a site is made of: its sources, and data/
+    but for what changes with each look at the computer."""
     digest = hashlib.sha256(words.encode())
     for top in (*(ROOT / name for name in _STAGED), data_root()):
         for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
-            if path.is_file() and path.suffix != ".pyc" and path.name not in ("machine.json", "lacking.json"):
-                digest.update(f"{path.relative_to(top)}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+            if (
+                path.is_file()
+                and path.suffix != ".pyc"
+                and path.name not in ("machine.json", "lacking.json")
+            ):
+                digest.update(
+                    f"{path.relative_to(top)}\0".encode()
+                    + hashlib.sha256(path.read_bytes()).digest()
+                )
     return digest.hexdigest()[:16]
 
 
 def rows(machine: str = "this") -> Path:
-    """Add what was measured here of `machine` to what data/ has published of it; its folder. Documents of another state of the machine
-    than all its rows are named on stderr.
+    """Add what was measured here of `machine` to what data/ has published of it; its folder.
+    Documents of another state of the machine than all its rows are named on stderr.
 
-    Raises Unavailable: no-data as `publishing.publish` does, measuring-already while something is measured.
+    Raises Unavailable: no-data as `publishing.publish` does, measuring-already while something is
+    measured.
     """
     store = Store(data_root())
     name = host.machine_id(host.inspect()) if machine == "this" else machine
@@ -215,16 +272,27 @@ def rows(machine: str = "this") -> Path:
         folder = publishing.publish(store, name)
         card.write(store, name, host.Host.model_validate(store.read_machine(name)))
     for document, state in publishing.of_another_state(store, name).items():
-        print(f"{document} was measured in the state {state} of {name}, which no row is of; its page says so. Measure it again.",
-              file=sys.stderr)
+        print(
+            f"{document} was measured in the state {state} of {name}, which no row is of; its page says so. Measure it again.",
+            file=sys.stderr,
+        )
     return folder
 
 
 def show_given(path: Path, given: Mapping[str, Any]) -> None:
-    """The parameters that a page shows are those that it was run with; the cell that Papermill adds has said its say."""
+    """The parameters that a page shows are those that it was run with; the cell that Papermill adds
+    has said its say."""
     notebook = nbformat.read(path, as_version=4)
-    notebook.cells = [cell for cell in notebook.cells if "injected-parameters" not in cell.metadata.get("tags", [])]
+    notebook.cells = [
+        cell
+        for cell in notebook.cells
+        if "injected-parameters" not in cell.metadata.get("tags", [])
+    ]
     for cell in notebook.cells:
         if "parameters" in cell.metadata.get("tags", []):
-            cell.source = re.sub(r"(?m)^(\w+)(: \w+ = )(\S+)", lambda line: f"{line[1]}{line[2]}{json.dumps(given[line[1]])}", cell.source)
+            cell.source = re.sub(
+                r"(?m)^(\w+)(: \w+ = )(\S+)",
+                lambda line: f"{line[1]}{line[2]}{json.dumps(given[line[1]])}",
+                cell.source,
+            )
     nbformat.write(notebook, path)

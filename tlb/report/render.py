@@ -1,8 +1,10 @@
-"""One renderer: a chart, a verdict table or a note becomes HTML that is safe and a function of its input.
+"""One renderer: a chart, a verdict table or a note becomes HTML that is safe and a function of its
+input.
 
-A chart becomes a static SVG (read without JavaScript, printed, searched), its Vega-Lite spec as JSON, which
-book/assets/figures.js turns into an interactive chart, and its data as CSV. Altair's own HTML output is never
-used: it does not escape `</script>` in data. What a page carries is kept small, since each notebook carries it too.
+A chart becomes a static SVG (read without JavaScript, printed, searched), its Vega-Lite spec as
+JSON, which book/assets/figures.js turns into an interactive chart, and its data as CSV. Altair's
+own HTML output is never used: it does not escape `</script>` in data. What a page carries is kept
+small, since each notebook carries it too.
 """
 
 from __future__ import annotations
@@ -35,40 +37,82 @@ from tlb.report.svg import tidy
 INK = "#1f2933"  # what is read: labels, titles, annotations
 MUTED = "#46525e"  # what is glanced at: ticks, reference lines
 RULE = "#dde3ea"  # what is looked through: grid lines
-# Okabe and Ito's colours, which red-green blind readers tell apart: here dark enough for white paper (green,
-# purple and yellow darkened), in dark mode bright enough for black. Give a series a dash or a shape too.
+# Okabe and Ito's colours, which red-green blind readers tell apart: here dark enough for white
+# paper (green, purple and yellow darkened), in dark mode bright enough for black. Give a series a
+# dash or a shape too.
 PALETTE = ("#0072b2", "#d55e00", "#007f5c", "#cc6699", "#5c5000", MUTED)
 
 WIDTH_PX = 680  # axes and labels included: one text column of the page
 HEIGHT_PX = 320  # of the plot alone
-# vl-convert carries Liberation Sans, so text is measured alike on every machine; the others have its metrics.
+# vl-convert carries Liberation Sans, so text is measured alike on every machine; the others have
+# its metrics.
 FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 FONT_PX = 13
 _TEXT = {"font-family": FONT, "font-size": f"{FONT_PX}px"}  # of all text of a chart
 
-_LABELS = {"labelColor": INK, "labelFont": FONT, "labelFontSize": FONT_PX, "labelLimit": 320,
-           "titleColor": INK, "titleFont": FONT, "titleFontSize": FONT_PX, "titleFontWeight": "normal"}
+_LABELS = {
+    "labelColor": INK,
+    "labelFont": FONT,
+    "labelFontSize": FONT_PX,
+    "labelLimit": 320,
+    "titleColor": INK,
+    "titleFont": FONT,
+    "titleFontSize": FONT_PX,
+    "titleFontWeight": "normal",
+}
 THEME = {
-    "aria": False,  # as of its marks: the container of a chart is one image with one text alternative
+    # as of its marks: the container of a chart is one image with one text alternative
+    "aria": False,
     "background": None,
     "font": FONT,
-    "axis": {**_LABELS, "domainColor": MUTED, "gridColor": RULE, "tickColor": MUTED, "tickSize": 4,
-             "labelPadding": 6, "titlePadding": 10},
+    "axis": {
+        **_LABELS,
+        "domainColor": MUTED,
+        "gridColor": RULE,
+        "tickColor": MUTED,
+        "tickSize": 4,
+        "labelPadding": 6,
+        "titlePadding": 10,
+    },
     # A crowded axis drops every other label: the ticks left are still equally spaced.
     "axisX": {"grid": False, "labelFlush": False, "labelOverlap": "parity", "labelSeparation": 8},
-    # The title of y lies along the top, where it is read without turning the head; a legend goes above it.
-    "axisY": {"domain": False, "ticks": False, "titleAlign": "left", "titleAnchor": "end", "titleAngle": 0,
-              "titleBaseline": "bottom", "titleX": 0, "titleY": -12},
+    # The title of y lies along the top, where it is read without turning the head; a legend goes
+    # above it.
+    "axisY": {
+        "domain": False,
+        "ticks": False,
+        "titleAlign": "left",
+        "titleAnchor": "end",
+        "titleAngle": 0,
+        "titleBaseline": "bottom",
+        "titleX": 0,
+        "titleY": -12,
+    },
     "header": _LABELS,
-    "legend": {**_LABELS, "columnPadding": 18, "offset": 34, "orient": "top", "symbolSize": 90,
-               "symbolStrokeWidth": 2, "title": None},
+    "legend": {
+        **_LABELS,
+        "columnPadding": 18,
+        "offset": 34,
+        "orient": "top",
+        "symbolSize": 90,
+        "symbolStrokeWidth": 2,
+        "title": None,
+    },
     "mark": {"aria": False},
     "line": {"strokeCap": "round", "strokeJoin": "round", "strokeWidth": 2},
     "point": {"filled": True, "opacity": 1, "size": 42},
     "rule": {"color": MUTED},
     "text": {"color": INK, "font": FONT, "fontSize": FONT_PX},
-    "title": {"anchor": "start", "color": INK, "font": FONT, "fontSize": 15, "offset": 14,
-              "subtitleColor": MUTED, "subtitleFont": FONT, "subtitleFontSize": FONT_PX},
+    "title": {
+        "anchor": "start",
+        "color": INK,
+        "font": FONT,
+        "fontSize": 15,
+        "offset": 14,
+        "subtitleColor": MUTED,
+        "subtitleFont": FONT,
+        "subtitleFontSize": FONT_PX,
+    },
     "range": {"category": list(PALETTE), "ordinal": list(PALETTE)},
     "view": {"continuousHeight": HEIGHT_PX, "continuousWidth": WIDTH_PX, "stroke": None},
 }
@@ -83,20 +127,27 @@ _FOR_SCRIPT = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 
 
 def escape_json(value: Any) -> str:
-    """Compact JSON that is safe inside a <script> element: no `<`, `>`, `&`, U+2028 or U+2029 in it.
+    """Compact JSON that is safe inside a <script> element: no `<`, `>`, `&`, U+2028 or U+2029 in
+    it.
 
-    Keys are sorted, so equal values are equal text. ValueError on NaN or infinity, which JSON does not have.
+    Keys are sorted, so equal values are equal text. ValueError on NaN or infinity, which JSON does
+    not have.
     """
-    text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(
+        value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False
+    )
     return text.translate(_FOR_SCRIPT)
 
 
-NOTHING = 1e-12  # ns, or a share of one: what is smaller is a rounding error, and another on another CPU
+NOTHING = (
+    1e-12  # ns, or a share of one: what is smaller is a rounding error, and another on another CPU
+)
 _SPEC_DIGITS, _CSV_DIGITS = 4, 6  # a chart of 680 px shows three; no measurement has more than six
 
 
 def _compact(value: Any, digits: int) -> Any:
-    """`value` with floats at so many significant digits, whole ones exact, NaN None, and 0 for less than NOTHING."""
+    """`value` with floats at so many significant digits, whole ones exact, NaN None, and 0 for less
+    than NOTHING."""
     if isinstance(value, dict):
         return {key: _compact(item, digits) for key, item in value.items()}
     if isinstance(value, list):
@@ -105,26 +156,46 @@ def _compact(value: Any, digits: int) -> Any:
         return value
     if not math.isfinite(value):
         return None
-    value = 0.0 if abs(value) < NOTHING else value if value.is_integer() else float(f"{value:.{digits}g}")
+    value = (
+        0.0
+        if abs(value) < NOTHING
+        else value
+        if value.is_integer()
+        else float(f"{value:.{digits}g}")
+    )
     return int(value) if value.is_integer() else value
 
 
-_COUNTED = re.compile(r"\b((?:param|view)_(?=\d+\b|[0-9a-f]{16}\b)|data-(?=[0-9a-f]{32}\b))[0-9a-f]+\b")
+_COUNTED = re.compile(
+    r"\b((?:param|view)_(?=\d+\b|[0-9a-f]{16}\b)|data-(?=[0-9a-f]{32}\b))[0-9a-f]+\b"
+)
 
 
 def _recount(spec: dict[str, Any]) -> dict[str, Any]:
-    """`spec` with its parameters, views and data sets counted from 0, each data set once and with those columns that are drawn.
+    """`spec` with its parameters, views and data sets counted from 0, each data set once and with
+    those columns that are drawn.
 
-    Altair counts through the life of the process or names by all digits, which another CPU may have otherwise.
+    Altair counts through the life of the process or names by all digits, which another CPU may have
+    otherwise.
     """
     names: dict[str, str] = {}  # of equal data, the first
-    known = {name: names.setdefault(escape_json(rows), name) for name, rows in spec.pop("datasets", {}).items()}
+    known = {
+        name: names.setdefault(escape_json(rows), name)
+        for name, rows in spec.pop("datasets", {}).items()
+    }
     text = _COUNTED.sub(lambda match: known.get(match[0], match[0]), escape_json(spec))
     order = list(dict.fromkeys(match[0] for match in _COUNTED.finditer(text)))
     text = _COUNTED.sub(lambda match: f"{match[1]}{order.index(match[0])}", text)
-    return {**json.loads(text), "datasets": {
-        f"data-{order.index(name)}": [{key: value for key, value in row.items() if not key.isidentifier() or key in text}
-                                      for row in json.loads(rows)] for rows, name in names.items()}}
+    return {
+        **json.loads(text),
+        "datasets": {
+            f"data-{order.index(name)}": [
+                {key: value for key, value in row.items() if not key.isidentifier() or key in text}
+                for row in json.loads(rows)
+            ]
+            for rows, name in names.items()
+        },
+    }
 
 
 def _table(rows: list[dict[str, Any]]) -> dict[str, list]:
@@ -141,8 +212,9 @@ _COMPOSED = {"concat", "hconcat", "vconcat", "facet", "repeat"}
 class Figure:
     """A chart with its text alternative and its data, as Jupyter and the site show it.
 
-    `alt` says in a sentence or two what the chart shows, the finding included; `data` is what the reader downloads. `name`, which
-    becomes part of ids and file names, is that of the function that draws it: `page.figure` gives it. Same chart and data, same bytes.
+    `alt` says in a sentence or two what the chart shows, the finding included; `data` is what the
+    reader downloads. `name`, which becomes part of ids and file names, is that of the function that
+    draws it: `page.figure` gives it. Same chart and data, same bytes.
     """
 
     chart: alt.TopLevelMixin
@@ -171,13 +243,22 @@ class Figure:
 
     def svg(self, spec: dict[str, Any] | None = None) -> str:
         """The static chart as SVG text. spec: what `spec` gave, where it is known."""
-        return tidy(vl_convert.vegalite_to_svg(spec or self.spec(), allowed_base_urls=[]), self.name, _TEXT)
+        return tidy(
+            vl_convert.vegalite_to_svg(spec or self.spec(), allowed_base_urls=[]), self.name, _TEXT
+        )
 
     def csv(self) -> str:
         """The data as CSV (RFC 4180): floats at 6 significant digits, whole ones exact, none empty."""
         text = io.StringIO()
-        csv.writer(text).writerows([self.data.columns, *(
-            ["" if pd.isna(value) else _compact(value, _CSV_DIGITS) for value in row] for row in self.data.itertuples(index=False))])
+        csv.writer(text).writerows(
+            [
+                self.data.columns,
+                *(
+                    ["" if pd.isna(value) else _compact(value, _CSV_DIGITS) for value in row]
+                    for row in self.data.itertuples(index=False)
+                ),
+            ]
+        )
         return text.getvalue()
 
     def html(self) -> str:
@@ -185,11 +266,13 @@ class Figure:
         svg = self.svg(spec := self.spec())
         del spec["config"]  # the theme, which the page has once
         spec["datasets"] = {name: _table(rows) for name, rows in spec["datasets"].items()}
-        return (f'<div class="tlb-figure" id="tlb-figure-{self.name}" style="--tlb-width: {ET.fromstring(svg).get("width")}px">'
-                f'<div class="tlb-chart" role="img" aria-label="{html.escape(self.alt)}">{svg}</div>'
-                f'<script type="application/json" class="tlb-spec">{escape_json(spec)}</script>'
-                f'<p class="tlb-figure-data"><a download="{self.name}.csv" '
-                f'href="data:text/csv;charset=utf-8,{quote(self.csv(), safe=_IN_URL)}">Data (CSV)</a></p></div>')
+        return (
+            f'<div class="tlb-figure" id="tlb-figure-{self.name}" style="--tlb-width: {ET.fromstring(svg).get("width")}px">'
+            f'<div class="tlb-chart" role="img" aria-label="{html.escape(self.alt)}">{svg}</div>'
+            f'<script type="application/json" class="tlb-spec">{escape_json(spec)}</script>'
+            f'<p class="tlb-figure-data"><a download="{self.name}.csv" '
+            f'href="data:text/csv;charset=utf-8,{quote(self.csv(), safe=_IN_URL)}">Data (CSV)</a></p></div>'
+        )
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         return {"text/html": self.html(), "text/plain": self.alt}
@@ -214,10 +297,13 @@ _PLAIN = {Name, Operator, Punctuation, Whitespace}
 
 
 class CodeHtml(HtmlFormatter):
-    """Code in the classes of the page's style. What is to have the colour of text has no element: most of a page's code is that."""
+    """Code in the classes of the page's style. What is to have the colour of text has no element:
+    most of a page's code is that."""
 
     def format_unencoded(self, tokens: Iterable[tuple[Any, str]], file: IO[str]) -> None:
-        super().format_unencoded(((Text if kind in _PLAIN else kind, text) for kind, text in tokens), file)
+        super().format_unencoded(
+            ((Text if kind in _PLAIN else kind, text) for kind, text in tokens), file
+        )
 
 
 def inline(text: str) -> Markup:
@@ -232,7 +318,8 @@ def highlighted(source: str, language: str = "python") -> Markup:
 
 
 def data_table(frame: pd.DataFrame, decimals: int = 1) -> Html:
-    """A frame's rows as a table: floats with `decimals` places, numbers to the right, no value as a dash."""
+    """A frame's rows as a table: floats with `decimals` places, numbers to the right, no value as a
+    dash."""
 
     def text(value: Any) -> str:
         if pd.isna(value):
@@ -241,19 +328,29 @@ def data_table(frame: pd.DataFrame, decimals: int = 1) -> Html:
 
     names = [str(name) for name in frame.columns]
     rows = [[text(value) for value in row] for row in frame.itertuples(index=False)]
-    marks = [Markup(' class="tlb-number"') if pd.api.types.is_numeric_dtype(kind) else "" for kind in frame.dtypes]
+    marks = [
+        Markup(' class="tlb-number"') if pd.api.types.is_numeric_dtype(kind) else ""
+        for kind in frame.dtypes
+    ]
 
     def line(cell: Markup, values: list[str]) -> Markup:
-        return Markup("<tr>{}</tr>").format(Markup("").join(cell.format(*pair) for pair in zip(marks, values, strict=True)))
+        return Markup("<tr>{}</tr>").format(
+            Markup("").join(cell.format(*pair) for pair in zip(marks, values, strict=True))
+        )
 
     head = line(Markup('<th scope="col"{}>{}</th>'), names)
     body = Markup("").join(line(Markup("<td{}>{}</td>"), row) for row in rows)
-    table = Markup('<div class="tlb-table tlb-data"><table><thead>{}</thead><tbody>{}</tbody></table></div>').format(head, body)
+    table = Markup(
+        '<div class="tlb-table tlb-data"><table><thead>{}</thead><tbody>{}</tbody></table></div>'
+    ).format(head, body)
     return Html(str(table), "\n".join("\t".join(row) for row in [names, *rows]))
 
 
 def lacking_note(*reasons: str, title: str = "Not on this machine") -> Html:
-    """What this machine lacks, one paragraph a reason with its remedy: `lacking_note(str(unavailable))`."""
+    """What this machine lacks, one paragraph a reason with its remedy:
+    `lacking_note(str(unavailable))`."""
     body = Markup("").join(Markup("<p>{}</p>").format(inline(reason)) for reason in reasons)
-    note = Markup('<div class="tlb-lacking" role="note"><p class="tlb-lacking-title">{}</p>{}</div>').format(title, body)
+    note = Markup(
+        '<div class="tlb-lacking" role="note"><p class="tlb-lacking-title">{}</p>{}</div>'
+    ).format(title, body)
     return Html(str(note), "\n".join(f"{title}: {reason}" for reason in reasons))

@@ -1,5 +1,5 @@
-"""Which source measured a page's rows: a line for each file of a kernel, which the directive `listing` puts under its listings
-(book/_ext/tlb_listing.py)."""
+"""Which source measured a page's rows: a line for each file of a kernel, which the directive
+`listing` puts under its listings (book/_ext/tlb_listing.py)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ class MeasuredBy(NamedTuple):
 
     lines: dict[str, str]
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict[str, str], dict[str, Any]]:
+    def _repr_mimebundle_(
+        self, include: Any = None, exclude: Any = None
+    ) -> tuple[dict[str, str], dict[str, Any]]:
         return {"text/plain": ""}, {"tlb": {"measured_by": self.lines}}
 
 
@@ -34,7 +36,8 @@ def measured_by(frame: pd.DataFrame) -> dict[str, str]:
 
 
 def digests(frame: pd.DataFrame) -> pd.Series:
-    """Return of each row the digest of its kernel's source; of version 1 that of source, flags and compiler."""
+    """Return of each row the digest of its kernel's source; of version 1 that of source, flags and
+    compiler."""
     return frame["source"].where(frame["source"] != "", frame["kernel_digest"])
 
 
@@ -43,9 +46,15 @@ def _words(kernel: str, digests: Collection[str]) -> str:
     earlier = [f"`{digest}`" for digest in sorted(digests) if digest != now]
     told = [f"source `{now}`"] if now in digests else []
     if earlier:
-        told.append(f"{'an earlier source' if len(earlier) == 1 else 'earlier sources'} ({', '.join(earlier)})")
+        told.append(
+            f"{'an earlier source' if len(earlier) == 1 else 'earlier sources'} ({', '.join(earlier)})"
+        )
     return listed(told)
 
 
 def _of_kernels(words: dict[str, str]) -> str:
-    return next(iter(words.values())) if len(words) == 1 else listed(f"{told} of `{kernel}`" for kernel, told in words.items())
+    return (
+        next(iter(words.values()))
+        if len(words) == 1
+        else listed(f"{told} of `{kernel}`" for kernel, told in words.items())
+    )

@@ -1,4 +1,5 @@
-"""A page of its own in the book's style, in one file: nothing in it is loaded, and nothing in it runs."""
+"""A page of its own in the book's style, in one file: nothing in it is loaded, and nothing in it
+runs."""
 
 from __future__ import annotations
 
@@ -20,9 +21,12 @@ td, th { padding: 0.3rem 1rem 0.3rem 0; text-align: left; }
 figure { margin: 1.6rem 0; }
 h1 { overflow-wrap: anywhere; }
 code { overflow-wrap: anywhere; }"""
-# What scrolls in a box of its own is reached by keyboard, and says what it is: on the site a script sees to that.
-_BOXES = {'<div class="tlb-table tlb-data">': '<div class="tlb-table tlb-data" role="group" tabindex="0" aria-label="Table">',
-          '<div class="tlb-chart" role="img"': '<div class="tlb-chart" role="img" tabindex="0"'}
+# What scrolls in a box of its own is reached by keyboard, and says what it is: on the site a script
+# sees to that.
+_BOXES = {
+    '<div class="tlb-table tlb-data">': '<div class="tlb-table tlb-data" role="group" tabindex="0" aria-label="Table">',
+    '<div class="tlb-chart" role="img"': '<div class="tlb-chart" role="img" tabindex="0"',
+}
 
 
 def page(title: str, body: Markup) -> str:
@@ -31,14 +35,23 @@ def page(title: str, body: Markup) -> str:
         body = Markup(str(body).replace(box, reached))
     # The style is this book's own file, and so is not escaped.
     style = Markup(STYLE.read_text(encoding="utf-8") + _THEME)
-    return str(Markup(
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        '<title>{}</title><style>{}</style></head>\n<body><main class="bd-article">{}</main></body></html>\n').format(title, style, body))
+    return str(
+        Markup(
+            '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+            '<title>{}</title><style>{}</style></head>\n<body><main class="bd-article">{}</main></body></html>\n'
+        ).format(title, style, body)
+    )
 
 
 def figure(drawn: Figure | None, caption: str) -> Markup:
     """A figure with its caption; nothing of none."""
-    return Markup("<figure>{}<figcaption>{}</figcaption></figure>").format(Markup(drawn.html()), caption) if drawn else Markup("")
+    return (
+        Markup("<figure>{}<figcaption>{}</figcaption></figure>").format(
+            Markup(drawn.html()), caption
+        )
+        if drawn
+        else Markup("")
+    )
 
 
 def table(frame: pd.DataFrame) -> Markup:

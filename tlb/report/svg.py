@@ -1,4 +1,5 @@
-"""A drawing of Vega's as it goes into a page: small, the same from run to run, and with nothing in it that loads or runs."""
+"""A drawing of Vega's as it goes into a page: small, the same from run to run, and with nothing in
+it that loads or runs."""
 
 from __future__ import annotations
 
@@ -7,25 +8,51 @@ import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 
 _SVG = "{http://www.w3.org/2000/svg}"
-# What Vega draws with. Without links, images, styles, scripts, foreign objects: those load or run something.
-_DRAWN = {"svg", "g", "path", "rect", "line", "text", "tspan", "defs", "clipPath", "linearGradient", "stop"}
+# What Vega draws with. Without links, images, styles, scripts, foreign objects: those load or run
+# something.
+_DRAWN = {
+    "svg",
+    "g",
+    "path",
+    "rect",
+    "line",
+    "text",
+    "tspan",
+    "defs",
+    "clipPath",
+    "linearGradient",
+    "stop",
+}
 _COORDINATES = {"d", "transform", "x", "y", "x1", "x2", "y1", "y2", "width", "height"}
 _UNUSED = {"role", "class", "pointer-events"}  # of the interactive chart; aria-* as well
 _INITIAL = {("opacity", "1"), ("font-weight", "normal")}
-_INHERITED = ("fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "stroke-linejoin",
-              "stroke-miterlimit", "text-anchor")
+_INHERITED = (
+    "fill",
+    "fill-opacity",
+    "stroke",
+    "stroke-width",
+    "stroke-dasharray",
+    "stroke-linecap",
+    "stroke-linejoin",
+    "stroke-miterlimit",
+    "text-anchor",
+)
 _NOTHING_DRAWN = {"", "M0,0h0v0h0Z"}
 
 
-# A point as Vega draws it at its place: a circle or a square around it, of so many px from its middle.
-_POINT = re.compile(r"M(?P<r>[\d.]+),0A(?:(?P=r),){2}0,1,1,-(?P=r),0A(?:(?P=r),){2}0,1,1,(?P=r),0"
-                    r"|M-[\d.]+,-[\d.]+h(?P<side>[\d.]+)v(?P=side)h-(?P=side)Z")
+# A point as Vega draws it at its place: a circle or a square around it, of so many px from its
+# middle.
+_POINT = re.compile(
+    r"M(?P<r>[\d.]+),0A(?:(?P=r),){2}0,1,1,-(?P=r),0A(?:(?P=r),){2}0,1,1,(?P=r),0"
+    r"|M-[\d.]+,-[\d.]+h(?P<side>[\d.]+)v(?P=side)h-(?P=side)Z"
+)
 _PLACE = re.compile(r"translate\(([^()]+)\)")
 
 
 def _stroke(element: ET.Element) -> tuple[str, dict[str, str]] | None:
-    """A point or a straight line as a path and its other attributes, a point as a line without length, whose ends look like it; None
-    for what is neither, or is seen through, and so looks otherwise where it lies on its like."""
+    """A point or a straight line as a path and its other attributes, a point as a line without
+    length, whose ends look like it; None for what is neither, or is seen through, and so looks
+    otherwise where it lies on its like."""
     place, more = _PLACE.fullmatch(element.get("transform", "")), dict(element.attrib)
     if not place or more.keys() & {"opacity", "fill-opacity", "stroke-opacity"}:
         return None
@@ -34,14 +61,25 @@ def _stroke(element: ET.Element) -> tuple[str, dict[str, str]] | None:
         del more["transform"]
         return f"M{place[1]}l{right},{down}", more
     point = _POINT.fullmatch(element.get("d", ""))
-    if not point or more.keys() - {"stroke-width"} != {"d", "transform", "fill"}:  # a width without a stroke is nothing
+    if not point or more.keys() - {"stroke-width"} != {
+        "d",
+        "transform",
+        "fill",
+    }:  # a width without a stroke is nothing
         return None
-    width, end = (2 * float(point["r"]), "round") if point["r"] else (float(point["side"]), "square")
-    return f"M{place[1]}h0", {"stroke": more["fill"], "stroke-width": f"{width:g}", "stroke-linecap": end}
+    width, end = (
+        (2 * float(point["r"]), "round") if point["r"] else (float(point["side"]), "square")
+    )
+    return f"M{place[1]}h0", {
+        "stroke": more["fill"],
+        "stroke-width": f"{width:g}",
+        "stroke-linecap": end,
+    }
 
 
 def _joined(element: ET.Element) -> None:
-    """Makes one path of points and of lines that follow each other and look alike: a tenth of their bytes, and the same drawing."""
+    """Makes one path of points and of lines that follow each other and look alike: a tenth of their
+    bytes, and the same drawing."""
     last, looks = element, None
     for child in list(element):
         path, looked = _stroke(child) or ("", None)
@@ -58,7 +96,8 @@ def _joined(element: ET.Element) -> None:
 
 
 def _said_once(element: ET.Element) -> None:
-    """Leaves out paths without length, and moves what all children of an element have alike to the element itself."""
+    """Leaves out paths without length, and moves what all children of an element have alike to the
+    element itself."""
     for child in list(element):
         _said_once(child)
         if child.get("d") in _NOTHING_DRAWN:
@@ -73,11 +112,13 @@ def _said_once(element: ET.Element) -> None:
 
 
 def tidy(svg: str, name: str, usual: Mapping[str, str]) -> str:
-    """The SVG with ids of its own, coordinates of one decimal, its font said once, and nothing in it that could load or run.
+    """The SVG with ids of its own, coordinates of one decimal, its font said once, and nothing in
+    it that could load or run.
 
-    name: the ids begin with it. usual: attributes that all text has, and that the top then says for it.
-    Vega counts clip paths through the life of the process: two figures of a page would share ids, and a
-    figure would differ from run to run. ValueError on an element that a chart does not need.
+    name: the ids begin with it. usual: attributes that all text has, and that the top then says for
+    it. Vega counts clip paths through the life of the process: two figures of a page would share
+    ids, and a figure would differ from run to run. ValueError on an element that a chart does not
+    need.
     """
     root = ET.fromstring(svg)
     ids: dict[str, str] = {}
@@ -89,10 +130,22 @@ def tidy(svg: str, name: str, usual: Mapping[str, str]) -> str:
             ids[element.attrib["id"]] = f"{name}-{len(ids)}"
     for element in root.iter():
         for key, value in list(element.attrib.items()):
-            if key in _UNUSED or key.startswith("aria-") or (key, value) in _INITIAL or usual.get(key) == value:
+            if (
+                key in _UNUSED
+                or key.startswith("aria-")
+                or (key, value) in _INITIAL
+                or usual.get(key) == value
+            ):
                 del element.attrib[key]
             elif key in _COORDINATES:
-                element.set(key, re.sub(r"-?\d+\.\d+", lambda match: f"{float(match[0]):z.1f}".removesuffix(".0"), value))
+                element.set(
+                    key,
+                    re.sub(
+                        r"-?\d+\.\d+",
+                        lambda match: f"{float(match[0]):z.1f}".removesuffix(".0"),
+                        value,
+                    ),
+                )
             elif key == "id":
                 element.set(key, ids[value])
             elif value.startswith("url(#"):

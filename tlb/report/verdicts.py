@@ -1,9 +1,12 @@
-"""Claims: what a source says as a predicate on a chapter's Analysis, registered by id, judged, and shown with source and predicate.
+"""Claims: what a source says as a predicate on a chapter's Analysis, registered by id, judged, and
+shown with source and predicate.
 
-The rule, for all of them: a predicate gives an effect with its interval and the band in which it bears the claim out. The claim holds
-where the interval lies inside the band, fails where it lies outside, and cannot be told where it spans an end or covers less than
-LEAST_COVERAGE, as that of fewer than five processes does. What this computer cannot have (counters, a second node, bare metal under a
-guest) makes a claim not testable here. `tlb bench` prints how often the rule is wrong, and how often it decides.
+The rule, for all of them: a predicate gives an effect with its interval and the band in which it
+bears the claim out. The claim holds where the interval lies inside the band, fails where it lies
+outside, and cannot be told where it spans an end or covers less than LEAST_COVERAGE, as that of
+fewer than five processes does. What this computer cannot have (counters, a second node, bare metal
+under a guest) makes a claim not testable here. `tlb bench` prints how often the rule is wrong, and
+how often it decides.
 """
 
 from __future__ import annotations
@@ -36,14 +39,16 @@ from tlb.report.render import Html, highlighted, inline
 from tlb.system.files import ROOT
 
 STATEMENTS = ROOT / "data" / "literature" / "claims.csv"
-WRONG_BY_CHANCE = 0.05  # of all claims tested with an interval, decided or not, at most: held by tests/report/test_rule.py
+# of all claims tested with an interval, decided or not, at most: held by tests/report/test_rule.py
+WRONG_BY_CHANCE = 0.05
 Band = tuple[float, float]
 Compares = Callable[[Point, Scope], bool]  # whether a claim compares a point, on such a computer
 Word = Literal["holds", "fails", "cannot tell", "not testable here"]
 
 
-# An effect, or several that have to lie in their bands together; a bool where nothing was measured but words or arithmetic compared;
-# Undecided where what was measured leaves the claim open for a reason that no interval shows.
+# An effect, or several that have to lie in their bands together; a bool where nothing was measured
+# but words or arithmetic compared; Undecided where what was measured leaves the claim open for a
+# reason that no interval shows.
 Truth = Effect | Sequence[Effect] | bool | Undecided
 Answer = tuple[Truth, str]  # and the evidence in a sentence
 
@@ -60,7 +65,8 @@ def decided(truth: Truth) -> bool | None:
 
 
 def effects_of(truth: Truth) -> tuple[Effect, ...]:
-    """Return what a truth compares. Raises Unavailable("too-few-points") for an empty list, TypeError for anything but a Truth."""
+    """Return what a truth compares. Raises Unavailable("too-few-points") for an empty list,
+    TypeError for anything but a Truth."""
     if isinstance(truth, bool | Undecided):
         return ()
     if isinstance(truth, Effect):
@@ -71,7 +77,8 @@ def effects_of(truth: Truth) -> tuple[Effect, ...]:
 
 
 class Statement(NamedTuple):
-    """A testable sentence of a source: a row of data/literature/claims.csv, whose columns data/literature/README.md explains."""
+    """A testable sentence of a source: a row of data/literature/claims.csv, whose columns
+    data/literature/README.md explains."""
 
     id: str
     source: str  # a key of book/references.bib
@@ -104,7 +111,8 @@ def statements() -> dict[str, Statement]:
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of a source with its predicate. points: which points of a grid it compares; None where it measures nothing."""
+    """A sentence of a source with its predicate. points: which points of a grid it compares; None
+    where it measures nothing."""
 
     id: str
     source: str  # a key of book/references.bib
@@ -121,7 +129,8 @@ class Claim:
 
 @dataclass(frozen=True)
 class Verdict:
-    """reason: why it cannot be told, as a code of UNDECIDED or REASONS. why: the same as a sentence; empty where the evidence is it."""
+    """reason: why it cannot be told, as a code of UNDECIDED or REASONS. why: the same as a
+    sentence; empty where the evidence is it."""
 
     claim: Claim
     verdict: Word
@@ -133,25 +142,42 @@ class Verdict:
     @property
     def bounds(self) -> list[Bounds]:
         """What was compared, interval by interval."""
-        return [Bounds(effect.interval.low, effect.interval.high, effect.least, effect.most) for effect in self.effects]
+        return [
+            Bounds(effect.interval.low, effect.interval.high, effect.least, effect.most)
+            for effect in self.effects
+        ]
 
 
 REGISTRY: dict[str, Claim] = {}
 
 
-def claim(id: str, *, source: str = "", says: str = "", points: Compares | None = None) -> Callable[[Callable], Callable]:
-    """Registers a predicate: a function of an Analysis, and of its bands by keyword, that gives an `Answer` or raises Unavailable.
+def claim(
+    id: str, *, source: str = "", says: str = "", points: Compares | None = None
+) -> Callable[[Callable], Callable]:
+    """Registers a predicate: a function of an Analysis, and of its bands by keyword, that gives an
+    `Answer` or raises Unavailable.
 
-    source, says: by default as claims.csv has them, whose band a predicate is given that has a parameter `band`. points: which points
-    of a grid, and of a computer, it compares. Raises ValueError for an id that another function has, or of which nothing is known.
+    source, says: by default as claims.csv has them, whose band a predicate is given that has a
+    parameter `band`. points: which points of a grid, and of a computer, it compares. Raises
+    ValueError for an id that another function has, or of which nothing is known.
     """
+
     def register(decide: Callable[..., Answer]) -> Callable[..., Answer]:
         known, statement = REGISTRY.get(id), statements().get(id)
-        if known and (known.decide.__module__, known.decide.__qualname__) != (decide.__module__, decide.__qualname__):
-            raise ValueError(f"{decide.__module__}: the claim {id!r} is already in {known.decide.__module__}; give it another id.")
+        if known and (known.decide.__module__, known.decide.__qualname__) != (
+            decide.__module__,
+            decide.__qualname__,
+        ):
+            raise ValueError(
+                f"{decide.__module__}: the claim {id!r} is already in {known.decide.__module__}; give it another id."
+            )
         if not statement and not (source and says):
-            raise ValueError(f"{decide.__module__}: the claim {id!r} has no row in {STATEMENTS.name}; add one, or say source and words.")
-        REGISTRY[id] = Claim(id, source or statement.source, says or f"“{statement.quote}”", decide, points)
+            raise ValueError(
+                f"{decide.__module__}: the claim {id!r} has no row in {STATEMENTS.name}; add one, or say source and words."
+            )
+        REGISTRY[id] = Claim(
+            id, source or statement.source, says or f"“{statement.quote}”", decide, points
+        )
         return decide
 
     return register
@@ -165,7 +191,8 @@ def claims_of(module: ModuleType) -> list[Claim]:
 def judge(claim: Claim, a: Analysis, **bands: Any) -> Verdict:
     """Return the verdict on a claim. bands: keywords of its predicate in place of its defaults.
 
-    An obstacle that claims.csv names and this machine has makes the claim not testable here before its predicate runs.
+    An obstacle that claims.csv names and this machine has makes the claim not testable here before
+    its predicate runs.
     """
     statement = statements().get(claim.id)
     if statement and (found := obstacle(a, statement.obstacles)):
@@ -177,7 +204,9 @@ def judge(claim: Claim, a: Analysis, **bands: Any) -> Verdict:
         effects = effects_of(truth)
     except Unavailable as why:
         return _unavailable(claim, why)
-    if effects and a.host.is_emulated:  # a source's sentence is about processors, and what was timed is a program
+    if (
+        effects and a.host.is_emulated
+    ):  # a source's sentence is about processors, and what was timed is a program
         return Verdict(claim, "not testable here", explain("emulated", evidence.rstrip(".")))
     if (answer := decided(truth)) is None:
         open_for = truth if isinstance(truth, Undecided) else why_undecided(effects)
@@ -192,17 +221,27 @@ def _unavailable(claim: Claim, why: Unavailable) -> Verdict:
 
 
 def verdicts(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> list[Verdict]:
-    """Each claim of a chapter judged; bands: for the predicates named, keywords in place of their defaults."""
+    """Each claim of a chapter judged; bands: for the predicates named, keywords in place of their
+    defaults."""
     return [judge(claim, a, **bands.get(claim.decide.__name__, {})) for claim in claims_of(module)]
 
 
 def elsewhere(chapter: str) -> list[Statement]:
     """The sentences about a chapter's subject that no measurement here decides."""
-    return [statement for statement in statements().values() if statement.where == chapter and statement.status == "not testable"]
+    return [
+        statement
+        for statement in statements().values()
+        if statement.where == chapter and statement.status == "not testable"
+    ]
 
 
 # By verdict, of the page's style.
-CLASSES: dict[Word, str] = {"holds": "holds", "fails": "fails", "cannot tell": "unknown", "not testable here": "untestable"}
+CLASSES: dict[Word, str] = {
+    "holds": "holds",
+    "fails": "fails",
+    "cannot tell": "unknown",
+    "not testable here": "untestable",
+}
 
 
 def anchor(id: str) -> str:
@@ -213,43 +252,72 @@ def anchor(id: str) -> str:
 def mark(word: str, css: str, reason: str = "") -> Markup:
     """Return a verdict's word in its colour, with the code of why it is undecided as an attribute."""
     attribute = Markup(' data-reason="{}"').format(reason) if reason else ""
-    return Markup('<span class="tlb-verdict tlb-verdict-{}"{}>{}</span>').format(css, attribute, word)
+    return Markup('<span class="tlb-verdict tlb-verdict-{}"{}>{}</span>').format(
+        css, attribute, word
+    )
 
 
 def beside(bounds: Sequence[Bounds], why: str) -> Markup:
-    """Return what stands below a verdict's evidence: its intervals and bands, and why they leave it open."""
-    said = Markup(" ").join(filter(None, [compared(bounds), escape(f"Not decided: {why}" if why else "")]))
+    """Return what stands below a verdict's evidence: its intervals and bands, and why they leave it
+    open."""
+    said = Markup(" ").join(
+        filter(None, [compared(bounds), escape(f"Not decided: {why}" if why else "")])
+    )
     return Markup(' <small class="tlb-compared">{}</small>').format(said) if said else Markup("")
 
 
 def verdict_table(found: Sequence[Verdict], beyond: Sequence[Statement] = ()) -> Html:
-    """Return two rows a verdict: the claim with its source, the verdict, the evidence with what it compares; and, to unfold, the
-    predicate with its place. Below, how many verdicts may be wrong by chance; and, to unfold, what no measurement here decides."""
+    """Return two rows a verdict: the claim with its source, the verdict, the evidence with what it
+    compares; and, to unfold, the predicate with its place. Below, how many verdicts may be wrong by
+    chance; and, to unfold, what no measurement here decides."""
     rows = Markup("").join(
-        Markup('<tr id="{}"><td>{} <a class="tlb-source" href="references.html">{}</a></td>'
-               '<td>{}</td><td>{}{}</td></tr>'
-               '<tr class="tlb-predicate"><td colspan="3">'
-               '<details><summary>Predicate: <code>{}</code></summary>{}</details></td></tr>').format(
-            anchor(verdict.claim.id), inline(verdict.claim.says), sources().get(verdict.claim.source, verdict.claim.source),
-            mark(verdict.verdict, CLASSES[verdict.verdict], verdict.reason), inline(verdict.evidence), beside(verdict.bounds, verdict.why),
-            verdict.claim.place, highlighted(inspect.getsource(verdict.claim.decide)))
-        for verdict in found)
-    head = Markup("").join(Markup('<th scope="col">{}</th>').format(escape(name)) for name in ("Claim", "Verdict", "Evidence"))
-    table = Markup('<div class="tlb-table"><table class="tlb-verdicts"><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>')
-    text = "\n".join(f"{verdict.verdict.upper()}: {verdict.claim.says} [{verdict.evidence}]"
-                     f"{beside(verdict.bounds, verdict.why).striptags()}" for verdict in found)
+        Markup(
+            '<tr id="{}"><td>{} <a class="tlb-source" href="references.html">{}</a></td>'
+            "<td>{}</td><td>{}{}</td></tr>"
+            '<tr class="tlb-predicate"><td colspan="3">'
+            "<details><summary>Predicate: <code>{}</code></summary>{}</details></td></tr>"
+        ).format(
+            anchor(verdict.claim.id),
+            inline(verdict.claim.says),
+            sources().get(verdict.claim.source, verdict.claim.source),
+            mark(verdict.verdict, CLASSES[verdict.verdict], verdict.reason),
+            inline(verdict.evidence),
+            beside(verdict.bounds, verdict.why),
+            verdict.claim.place,
+            highlighted(inspect.getsource(verdict.claim.decide)),
+        )
+        for verdict in found
+    )
+    head = Markup("").join(
+        Markup('<th scope="col">{}</th>').format(escape(name))
+        for name in ("Claim", "Verdict", "Evidence")
+    )
+    table = Markup(
+        '<div class="tlb-table"><table class="tlb-verdicts"><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>'
+    )
+    text = "\n".join(
+        f"{verdict.verdict.upper()}: {verdict.claim.says} [{verdict.evidence}]"
+        f"{beside(verdict.bounds, verdict.why).striptags()}"
+        for verdict in found
+    )
     return Html(str(table.format(head, rows)), text) + _chance(found) + _beyond(beyond)
 
 
 def chance_words(tested: int) -> str:
     """Return how many of so many claims tested with an interval may be decided wrongly."""
-    return (f"The rule decides wrongly in at most {WRONG_BY_CHANCE:.0%} of tests, so at most {tested * WRONG_BY_CHANCE:.1f} of these "
-            f"{tested} verdicts are expected to be wrong by chance.")
+    return (
+        f"The rule decides wrongly in at most {WRONG_BY_CHANCE:.0%} of tests, so at most {tested * WRONG_BY_CHANCE:.1f} of these "
+        f"{tested} verdicts are expected to be wrong by chance."
+    )
 
 
 def _chance(found: Sequence[Verdict]) -> Html:
     tested = sum(bool(verdict.effects) for verdict in found)
-    said = f"{tested} of these {len(found)} claims were tested with an interval. {chance_words(tested)}" if tested else ""
+    said = (
+        f"{tested} of these {len(found)} claims were tested with an interval. {chance_words(tested)}"
+        if tested
+        else ""
+    )
     return Html(f'<p class="tlb-chance">{escape(said)}</p>' if said else "", said)
 
 
@@ -257,9 +325,23 @@ def _beyond(beyond: Sequence[Statement]) -> Html:
     """What the source says besides and nothing here can decide."""
     if not beyond:
         return Html("", "")
-    items = Markup("").join(Markup('<li id="{}">“{}” <a class="tlb-source" href="references.html">{}</a>: {}</li>').format(
-        anchor(statement.id), inline(statement.quote), sources().get(statement.source, statement.source), inline(statement.note))
-        for statement in beyond)
+    items = Markup("").join(
+        Markup(
+            '<li id="{}">“{}” <a class="tlb-source" href="references.html">{}</a>: {}</li>'
+        ).format(
+            anchor(statement.id),
+            inline(statement.quote),
+            sources().get(statement.source, statement.source),
+            inline(statement.note),
+        )
+        for statement in beyond
+    )
     summary = f"Not testable here: {len(beyond)} more"
-    return Html(str(Markup('<details class="tlb-beyond"><summary>{}</summary><ul>{}</ul></details>').format(summary, items)),
-                "\n".join([summary, *(f"{statement.quote}: {statement.note}" for statement in beyond)]))
+    return Html(
+        str(
+            Markup('<details class="tlb-beyond"><summary>{}</summary><ul>{}</ul></details>').format(
+                summary, items
+            )
+        ),
+        "\n".join([summary, *(f"{statement.quote}: {statement.note}" for statement in beyond)]),
+    )

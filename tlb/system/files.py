@@ -1,6 +1,8 @@
-"""Files that survive: appends and replacements that are whole or not there, locks that nothing can leave behind.
+"""Files that survive: appends and replacements that are whole or not there, locks that nothing can
+leave behind.
 
-A lock is a flock, which the kernel drops with the last descriptor of it: a kill -9 leaves no stale state.
+A lock is a flock, which the kernel drops with the last descriptor of it: a kill -9 leaves no stale
+state.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ except ImportError:  # Windows reads committed data; only Linux measures
 
 ROOT = Path(__file__).resolve().parents[2]  # of this checkout: book/, kernels/, data/
 
-# Fixed, and not tempfile.gettempdir(): TMPDIR may differ from user to user, and then so would the lock.
+# Fixed, and not tempfile.gettempdir(): TMPDIR may differ from user to user, and then so would the
+# lock.
 MEASURING_LOCK = Path("/tmp/tlb-measuring.lock")
 
 # No file here may be reached through a symbolic link, and no child inherits one unasked.
@@ -55,14 +58,16 @@ def lock(fd: int, wait: bool = True) -> None:
 
 
 def is_at(fd: int, path: Path) -> bool:
-    """Whether `path` still names the file of `fd`. After a wait, a lock may be that of a replaced file."""
+    """Whether `path` still names the file of `fd`. After a wait, a lock may be that of a replaced
+    file."""
     with suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(fd), os.lstat(path))
     return False
 
 
 def append_whole(fd: int, data: bytes) -> None:
-    """Appends all of `data` and syncs it, or leaves the file as it was. One write, if the disk takes it."""
+    """Appends all of `data` and syncs it, or leaves the file as it was. One write, if the disk
+    takes it."""
     start = os.fstat(fd).st_size
     rest = memoryview(data)
     try:
@@ -79,9 +84,11 @@ def append_whole(fd: int, data: bytes) -> None:
 
 
 def replace(path: Path, data: bytes, like: os.stat_result | None = None, mode: int = 0o644) -> None:
-    """Puts `data` in the place of `path` in one step, of this mode from its first moment, or with owner and mode of `like`. Under a lock
-    only."""
-    new = path.with_name(f".{path.name}.tmp")  # one name, so that the next writer finds what a kill -9 left
+    """Puts `data` in the place of `path` in one step, of this mode from its first moment, or with
+    owner and mode of `like`. Under a lock only."""
+    new = path.with_name(
+        f".{path.name}.tmp"
+    )  # one name, so that the next writer finds what a kill -9 left
     new.unlink(missing_ok=True)
     fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, mode)
     try:
@@ -109,10 +116,11 @@ def sync_folder(folder: Path) -> None:
 
 
 def put_folder(new: Path, target: Path, aside: Path) -> None:
-    """Puts a folder in the place of another, which goes, or where there is none yet: after a kill either is there.
+    """Puts a folder in the place of another, which goes, or where there is none yet: after a kill
+    either is there.
 
-    Linux exchanges two names in one step (renameat2(2), since 3.15); a file system that cannot leaves the old one `aside` for the moment
-    between two renames, and `unfinished` puts it back.
+    Linux exchanges two names in one step (renameat2(2), since 3.15); a file system that cannot
+    leaves the old one `aside` for the moment between two renames, and `unfinished` puts it back.
     """
     if not target.exists():
         new.rename(target)
@@ -126,7 +134,8 @@ def put_folder(new: Path, target: Path, aside: Path) -> None:
 
 
 def unfinished(target: Path, aside: Path) -> None:
-    """Ends what a kill left of `put_folder`: the old folder comes back where no new one is, and goes where one is."""
+    """Ends what a kill left of `put_folder`: the old folder comes back where no new one is, and
+    goes where one is."""
     if aside.exists() and not target.exists():
         aside.rename(target)
     shutil.rmtree(aside, ignore_errors=True)
@@ -145,10 +154,12 @@ _HERE, _EXCHANGE = -100, 2  # AT_FDCWD of <fcntl.h>, RENAME_EXCHANGE of <linux/f
 
 @contextmanager
 def measuring_lock(wait: bool = False, path: Path = MEASURING_LOCK) -> Iterator[int]:
-    """Holds the lock that makes measurements of a host take turns, whoever runs them; yields its descriptor.
+    """Holds the lock that makes measurements of a host take turns, whoever runs them; yields its
+    descriptor.
 
-    Held by another: Unavailable("measuring-already"), or with `wait` this waits. Pass the descriptor to a kernel process
-    (subprocess's pass_fds), and the orphan of a killed runner keeps the lock until it ends too.
+    Held by another: Unavailable("measuring-already"), or with `wait` this waits. Pass the
+    descriptor to a kernel process (subprocess's pass_fds), and the orphan of a killed runner keeps
+    the lock until it ends too.
     """
     while True:
         fd = _open_lock(path)
@@ -165,10 +176,12 @@ def measuring_lock(wait: bool = False, path: Path = MEASURING_LOCK) -> Iterator[
 
 
 def _open_lock(path: Path) -> int:
-    """Opens for reading, which is all that flock needs; creates the file for all where there is none.
+    """Opens for reading, which is all that flock needs; creates the file for all where there is
+    none.
 
-    Not O_CREAT at once: fs.protected_regular refuses it for another user's file in a sticky folder. The umask is lifted for the
-    open: a chmod after it would leave, to a kill -9 between the two, a file that shuts others out.
+    Not O_CREAT at once: fs.protected_regular refuses it for another user's file in a sticky folder.
+    The umask is lifted for the open: a chmod after it would leave, to a kill -9 between the two, a
+    file that shuts others out.
     """
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | OPEN_FLAGS
     while True:
@@ -192,7 +205,9 @@ def _open_lock(path: Path) -> int:
 
 
 def _unknown(path: Path, why: str) -> Unavailable:
-    return Unavailable("measuring-already", f"for all one can know: {path} is no lock ({why}), remove it")
+    return Unavailable(
+        "measuring-already", f"for all one can know: {path} is no lock ({why}), remove it"
+    )
 
 
 def _holder(fd: int) -> str:
@@ -201,8 +216,8 @@ def _holder(fd: int) -> str:
     file = f"{os.major(seen.st_dev):02x}:{os.minor(seen.st_dev):02x}:{seen.st_ino}"
     with suppress(OSError):
         for line in Path("/proc/locks").read_text("ascii", "replace").splitlines():
-            # "1: FLOCK ADVISORY WRITE 123 fe:00:4711 0 EOF"; a waiter has "->" in second place, and a holder
-            # in another process namespace has the id 0.
+            # "1: FLOCK ADVISORY WRITE 123 fe:00:4711 0 EOF"; a waiter has "->" in second place, and
+            # a holder in another process namespace has the id 0.
             match line.split():
                 case [_, "FLOCK", _, _, pid, at, *_] if at == file and pid.isdigit() and pid != "0":
                     return f"process {pid}"

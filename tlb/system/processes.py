@@ -1,4 +1,5 @@
-"""Processes that end with what they started or with who started them, and a thread that runs on one CPU."""
+"""Processes that end with what they started or with who started them, and a thread that runs on one
+CPU."""
 
 from __future__ import annotations
 
@@ -17,15 +18,21 @@ from typing import Any
 
 from tlb.system import procfs
 
-_PASSED_ON = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM")  # signals that a child ignores if its parent does; not all systems have all
+_PASSED_ON = (
+    "SIGHUP",
+    "SIGINT",
+    "SIGQUIT",
+    "SIGTERM",
+)  # signals that a child ignores if its parent does; not all systems have all
 
 
 def restore_signals_for_children() -> None:
-    """Give every program that this process starts from now on the default action for signals that this process was told to ignore, and
-    none that is blocked.
+    """Give every program that this process starts from now on the default action for signals that
+    this process was told to ignore, and none that is blocked.
 
-    `nohup` ignores SIGHUP, and a shell that is not interactive ignores SIGINT and SIGQUIT for what it starts with `&`. An ignored signal
-    stays ignored in a child, a caught one does not (execve(2)); so they are caught here, to no effect. Call it in the main thread.
+    `nohup` ignores SIGHUP, and a shell that is not interactive ignores SIGINT and SIGQUIT for what
+    it starts with `&`. An ignored signal stays ignored in a child, a caught one does not
+    (execve(2)); so they are caught here, to no effect. Call it in the main thread.
     """
     for name in _PASSED_ON:
         number = getattr(signal, name, None)
@@ -35,14 +42,25 @@ def restore_signals_for_children() -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def run_whole(command: Sequence[str], *, timeout: float | None, **how: Any) -> subprocess.CompletedProcess[str]:
-    """`subprocess.run` with its output captured, in a session of its own: on a time limit (subprocess.TimeoutExpired), Ctrl-C or
-    any other end of the wait everything that the command started is killed, which `subprocess.run` leaves alive.
+def run_whole(
+    command: Sequence[str], *, timeout: float | None, **how: Any
+) -> subprocess.CompletedProcess[str]:
+    """`subprocess.run` with its output captured, in a session of its own: on a time limit
+    (subprocess.TimeoutExpired), Ctrl-C or any other end of the wait everything that the command
+    started is killed, which `subprocess.run` leaves alive.
 
     Raises OSError where the command does not start. `how` are arguments of subprocess.Popen.
     """
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,
-                          errors="replace", start_new_session=True, **how) as child:
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+        **how,
+    ) as child:
         try:
             stdout, stderr = child.communicate(timeout=timeout)
         except BaseException:
@@ -53,7 +71,8 @@ def run_whole(command: Sequence[str], *, timeout: float | None, **how: Any) -> s
 
 
 def status_within(child: subprocess.Popen, seconds: float) -> int:
-    """Wait for the child to end and return its exit status; after so long it is killed with all that it started.
+    """Wait for the child to end and return its exit status; after so long it is killed with all
+    that it started.
 
     The child has a session of its own (start_new_session).
     """
@@ -68,20 +87,25 @@ def status_within(child: subprocess.Popen, seconds: float) -> int:
 
 
 def workers(number: int | None = None) -> ProcessPoolExecutor:
-    """A pool of fresh processes of this Python, by default one a CPU, which end with this process however it ends: after a kill -9, those
-    of the library wait for work for ever, and hold what this process wrote to."""
-    return ProcessPoolExecutor(number or os.cpu_count(), get_context("spawn"), initializer=_end_with_parent)
+    """A pool of fresh processes of this Python, by default one a CPU, which end with this process
+    however it ends: after a kill -9, those of the library wait for work for ever, and hold what
+    this process wrote to."""
+    return ProcessPoolExecutor(
+        number or os.cpu_count(), get_context("spawn"), initializer=_end_with_parent
+    )
 
 
 def _end_with_parent() -> None:
     if parent := parent_process():
-        threading.Thread(target=lambda: connection.wait([parent.sentinel]) and os._exit(1), daemon=True).start()
+        threading.Thread(
+            target=lambda: connection.wait([parent.sentinel]) and os._exit(1), daemon=True
+        ).start()
 
 
 @contextlib.contextmanager
 def pinned(cpu: int) -> Iterator[None]:
-    """This thread runs on one CPU alone meanwhile; a system that pins no threads leaves it where it is. Raises OSError where the
-    thread may not run there."""
+    """This thread runs on one CPU alone meanwhile; a system that pins no threads leaves it where it
+    is. Raises OSError where the thread may not run there."""
     if not hasattr(os, "sched_setaffinity"):
         yield
         return
@@ -110,7 +134,8 @@ def _prctl(option: int, value: object = 0) -> int:
 
 @contextlib.contextmanager
 def adopting() -> Iterator[None]:
-    """What a child of this process starts and leaves becomes a child of this process meanwhile, and not of init: so it can be found."""
+    """What a child of this process starts and leaves becomes a child of this process meanwhile, and
+    not of init: so it can be found."""
     before = ctypes.c_int()
     _prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(before))
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -122,8 +147,8 @@ def adopting() -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_thp() -> Iterator[None]:
-    """What is started meanwhile has no transparent huge pages, nor has what that starts: the switch is inherited by fork and kept by exec.
-    This process is put back."""
+    """What is started meanwhile has no transparent huge pages, nor has what that starts: the switch
+    is inherited by fork and kept by exec. This process is put back."""
     before = _prctl(_PR_GET_THP_DISABLE)
     _prctl(_PR_SET_THP_DISABLE, 1)
     try:
@@ -133,11 +158,12 @@ def without_thp() -> Iterator[None]:
 
 
 def descendants(pid: int, proc: Path = Path("/proc")) -> dict[int, bool]:
-    """The processes that a process has started, and those that these have, the parents first; and whether each still runs, or has ended and
-    waits for its parent to notice."""
+    """The processes that a process has started, and those that these have, the parents first; and
+    whether each still runs, or has ended and waits for its parent to notice."""
     children: dict[int, list[tuple[int, bool]]] = {}
     for child, folder in procfs.numbered(proc, "([0-9]+)"):
-        # "12 (a name, of any characters) S 1 ...": the state and the parent follow the last bracket.
+        # "12 (a name, of any characters) S 1 ...": the state and the parent follow the last
+        # bracket.
         state, parent, *_ = [*procfs.text(folder / "stat").rpartition(")")[2].split()[:2], "", ""]
         if parent.isdigit():
             children.setdefault(int(parent), []).append((child, state not in _ENDED))
@@ -151,8 +177,9 @@ def descendants(pid: int, proc: Path = Path("/proc")) -> dict[int, bool]:
 
 
 def end(processes: Callable[[], dict[int, bool]], grace_s: float) -> int:
-    """Ends all processes that `processes` gives at that time, as `descendants` does: asked first (SIGTERM), killed after `grace_s`; and
-    takes notice of those that are children of this process. Returns how many ran."""
+    """Ends all processes that `processes` gives at that time, as `descendants` does: asked first
+    (SIGTERM), killed after `grace_s`; and takes notice of those that are children of this process.
+    Returns how many ran."""
     ran: int | None = None
     for number, wait_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, _KILLED_S)):
         limit, asked = time.monotonic() + wait_s, set[int]()
@@ -161,7 +188,9 @@ def end(processes: Callable[[], dict[int, bool]], grace_s: float) -> int:
             for pid, running in left.items():
                 if running and pid not in asked:
                     asked.add(pid)
-                    with contextlib.suppress(ProcessLookupError, PermissionError):  # PermissionError: another user's, by setuid
+                    with contextlib.suppress(
+                        ProcessLookupError, PermissionError
+                    ):  # PermissionError: another user's, by setuid
                         os.kill(pid, number)
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)

@@ -1,4 +1,5 @@
-"""Reading /proc and /sys with patience: a file may be absent, unreadable, enormous, or not text at all."""
+"""Reading /proc and /sys with patience: a file may be absent, unreadable, enormous, or not text at
+all."""
 
 from __future__ import annotations
 
@@ -8,7 +9,9 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-_LIMIT_BYTES = 2**20  # of every file but /proc/cpuinfo, which has about 3 KiB a CPU: of the 8192 that Linux numbers at most, 24 MiB
+_LIMIT_BYTES = (
+    2**20
+)  # of every file but /proc/cpuinfo, which has about 3 KiB a CPU: of the 8192 that Linux numbers at most, 24 MiB
 CPUINFO_BYTES = 2**25
 _NUMBER = re.compile(r"\s*([0-9]{1,19})\b")  # ASCII digits; 19 of them hold every 64-bit number
 _SIGNED = re.compile(r"\s*(-?[0-9]{1,19})\b")
@@ -18,7 +21,8 @@ _LABEL_CHARS = 120
 
 
 def text(path: Path, most_bytes: int = _LIMIT_BYTES) -> str:
-    """The first MiB of a file, or so many bytes, as text, those that are not UTF-8 replaced; "" where it cannot be read."""
+    """The first MiB of a file, or so many bytes, as text, those that are not UTF-8 replaced; ""
+    where it cannot be read."""
     try:
         with path.open("rb") as file:
             return file.read(most_bytes).decode("utf-8", "replace")
@@ -27,7 +31,8 @@ def text(path: Path, most_bytes: int = _LIMIT_BYTES) -> str:
 
 
 def number(path: Path, signed: bool = False) -> int | None:
-    """The whole number that a file begins with, or None. Below zero only where the kernel has such settings: `signed`."""
+    """The whole number that a file begins with, or None. Below zero only where the kernel has such
+    settings: `signed`."""
     match = (_SIGNED if signed else _NUMBER).match(text(path))
     return int(match[1]) if match else None
 
@@ -39,7 +44,8 @@ def leading_number(value: str) -> int | None:
 
 
 def label(value: str) -> str:
-    """A text for people, made safe to show and to store: one line of printable characters, at most 120."""
+    """A text for people, made safe to show and to store: one line of printable characters, at most
+    120."""
     return " ".join("".join(c if c.isprintable() else " " for c in value).split())[:_LABEL_CHARS]
 
 
@@ -49,7 +55,8 @@ def word(path: Path) -> str:
 
 
 def chosen(path: Path) -> str:
-    """The word in brackets of a setting such as "always [madvise] never"; "absent" without the file.
+    """The word in brackets of a setting such as "always [madvise] never"; "absent" without the
+    file.
 
     "unknown" where the file is there and brackets no word.
     """
@@ -59,15 +66,21 @@ def chosen(path: Path) -> str:
 
 
 def file_system(path: Path, mounts: Path = Path("/proc/self/mounts")) -> str:
-    """The kind of file system that a path lies on, "ext4": that of the longest mount point above it; "unknown" without mounts."""
+    """The kind of file system that a path lies on, "ext4": that of the longest mount point above
+    it; "unknown" without mounts."""
     lines = [line.split(" ") for line in text(mounts).splitlines()]
-    points = [(Path(re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), line[1])), line[2]) for line in lines if len(line) > 2]
+    points = [
+        (Path(re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), line[1])), line[2])
+        for line in lines
+        if len(line) > 2
+    ]
     above = [(len(point.parts), kind) for point, kind in points if path.is_relative_to(point)]
     return max(above, key=lambda one: one[0])[1] if above else "unknown"
 
 
 def fields(content: str) -> dict[str, str]:
-    """The "key : value" lines of a text up to its first empty line: all of meminfo, or the first CPU of cpuinfo."""
+    """The "key : value" lines of a text up to its first empty line: all of meminfo, or the first
+    CPU of cpuinfo."""
     return next(blocks(content), {})
 
 
@@ -89,13 +102,15 @@ def blocks(content: str) -> Iterator[dict[str, str]]:
 
 
 def kib(value: str) -> int | None:
-    """Bytes in a size as meminfo and the caches in sysfs print it: "24684084 kB", "32K"; None for others."""
+    """Bytes in a size as meminfo and the caches in sysfs print it: "24684084 kB", "32K"; None for
+    others."""
     match = _KIB.match(value)
     return int(match[1]) * 1024 if match else None
 
 
 def cpu_list(value: str) -> tuple[int, ...]:
-    """The numbers of a CPU list such as "0-3,8"; () for what is none. No kernel numbers beyond 8192 CPUs."""
+    """The numbers of a CPU list such as "0-3,8"; () for what is none. No kernel numbers beyond 8192
+    CPUs."""
     cpus: set[int] = set()
     for part in value.strip()[:65536].split(","):
         match = re.fullmatch(r"\s*([0-9]{1,5})(?:-([0-9]{1,5}))?\s*", part)
@@ -106,7 +121,8 @@ def cpu_list(value: str) -> tuple[int, ...]:
 
 
 def numbered(folder: Path, pattern: str) -> Iterator[tuple[int, Path]]:
-    """The entries of a folder whose whole name matches, ascending by the number in the pattern's group."""
+    """The entries of a folder whose whole name matches, ascending by the number in the pattern's
+    group."""
     try:
         names = [path.name for path in folder.iterdir()]
     except OSError:

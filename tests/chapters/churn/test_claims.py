@@ -11,7 +11,10 @@ from tlb.report.verdicts import verdicts
 
 
 def told(machine: Churn | None = None, **about: object) -> dict[str, str]:
-    return {one.claim.id: one.verdict for one in verdicts(claims, analysis(rows(machine or Churn()), **about))}
+    return {
+        one.claim.id: one.verdict
+        for one in verdicts(claims, analysis(rows(machine or Churn()), **about))
+    }
 
 
 def test_where_nothing_is_kept_and_all_is_shared_they_hold():
@@ -23,12 +26,19 @@ def test_where_nothing_is_kept_and_all_is_shared_they_hold():
 def test_where_it_is_kept_they_do_not():
     found = told(Churn(stream_ns=-0.05, taken=0.8, interrupted=1.5, cold_ns=1.0))
     assert {id for id, verdict in found.items() if verdict == "fails"} == {
-        "switch-flushes-walk-caches", "cold-starts-pay-a-tax", "warm-workers-win", "neighbours-evict-the-table",
-        "page-management-slows-a-loop", "cow-copies-2-mib"}
+        "switch-flushes-walk-caches",
+        "cold-starts-pay-a-tax",
+        "warm-workers-win",
+        "neighbours-evict-the-table",
+        "page-management-slows-a-loop",
+        "cow-copies-2-mib",
+    }
     assert told()["warm-workers-win"] == told()["sparse-small-allocations-hurt"] == "holds"
 
 
-@pytest.mark.parametrize(("pcid", "verdict"), [(True, "fails"), (False, "cannot tell"), (None, "cannot tell")])
+@pytest.mark.parametrize(
+    ("pcid", "verdict"), [(True, "fails"), (False, "cannot tell"), (None, "cannot tell")]
+)
 def test_a_switch_that_times_cannot_decide_is_decided_by_pcid(pcid: bool | None, verdict: str):
     assert told(Churn(noise=0.3), pcid=pcid)["switch-flushes-walk-caches"] == verdict
 
@@ -36,7 +46,10 @@ def test_a_switch_that_times_cannot_decide_is_decided_by_pcid(pcid: bool | None,
 def test_what_takes_two_cpus_is_not_testable_without():
     found = {one.claim.id: one.verdict for one in verdicts(claims, analysis(rows(cpus=1), cpus=1))}
     assert {id for id, verdict in found.items() if verdict == "not testable here"} == {
-        "neighbours-evict-the-table", "page-management-slows-a-loop", "promotion-disturbs-random-access"}
+        "neighbours-evict-the-table",
+        "page-management-slows-a-loop",
+        "promotion-disturbs-random-access",
+    }
 
 
 @pytest.mark.parametrize("machine", ["base pages alone", "one CPU", "nothing"])
@@ -44,8 +57,15 @@ def test_every_verdict_is_fit_to_be_shown(machine: str):
     fit_to_be_shown(verdicts(claims, analysis(MACHINES[machine]())), "churn")
 
 
-HOUSEKEEPING = {"defrag-costs-time", "defrag-spikes-latency", "short-lived-programs-regress", "defrag-is-paid-at-first-access",
-                "thp-promotes-in-background", "pool-is-lost-to-others", "pool-needs-application-changes"}
+HOUSEKEEPING = {
+    "defrag-costs-time",
+    "defrag-spikes-latency",
+    "short-lived-programs-regress",
+    "defrag-is-paid-at-first-access",
+    "thp-promotes-in-background",
+    "pool-is-lost-to-others",
+    "pool-needs-application-changes",
+}
 
 
 def of_house(house: House | None) -> dict[str, str]:
@@ -62,4 +82,7 @@ def test_what_nobody_asked_for_or_memory_did_not_allow_is_left_open():
     assert of_house(None) == dict.fromkeys(HOUSEKEEPING, "cannot tell")
     left = of_house(House(lacking=("pieces",)))
     assert {id for id, verdict in left.items() if verdict == "holds"} == {
-        "thp-promotes-in-background", "pool-is-lost-to-others", "pool-needs-application-changes"}
+        "thp-promotes-in-background",
+        "pool-is-lost-to-others",
+        "pool-needs-application-changes",
+    }

@@ -1,4 +1,5 @@
-"""Jumps on machines whose TLB for instructions is known: its levels come back, and what is lacking is a reason."""
+"""Jumps on machines whose TLB for instructions is known: its levels come back, and what is lacking
+is a reason."""
 
 from __future__ import annotations
 
@@ -18,23 +19,33 @@ def test_both_levels_come_back_by_aliased_draws(entries: tuple[int, int]):
     machine = Jumps(entries=entries)
     found = analysis(rows(machine)).found()
     assert (found.first.value, found.last.value) == pytest.approx(entries, rel=0.1)
-    assert (found.hit_ns.value, found.walk_ns.value) == pytest.approx((machine.hit_ns, machine.walk_ns), rel=0.15)
+    assert (found.hit_ns.value, found.walk_ns.value) == pytest.approx(
+        (machine.hit_ns, machine.walk_ns), rel=0.15
+    )
 
 
 def test_the_fit_is_compared_with_what_is_stated():
-    assert analysis().misfit < 0.1 and analysis(rows(Jumps(entries=(128, 1024)))).misfit == pytest.approx(1.0, abs=0.1)
+    assert analysis().misfit < 0.1 and analysis(
+        rows(Jumps(entries=(128, 1024)))
+    ).misfit == pytest.approx(1.0, abs=0.1)
 
 
 def test_what_a_front_end_hides_is_no_price():
     a = analysis(rows(QUIET))
     far = a.price["random"].xs[-1]
-    assert a.price["direct"].at(far).value == pytest.approx((1 - QUIET.hidden) * a.price["random"].at(far).value, rel=0.05)
+    assert a.price["direct"].at(far).value == pytest.approx(
+        (1 - QUIET.hidden) * a.price["random"].at(far).value, rel=0.05
+    )
     pages, far, near = a.farthest("random")
     assert far.value - near.value == pytest.approx(a.price["random"].at(pages).value)
-    assert a.price_past("random", 1).value == pytest.approx(QUIET.hit_ns * (1 - 64 / 4096) + QUIET.walk_ns / 2, rel=0.1)
+    assert a.price_past("random", 1).value == pytest.approx(
+        QUIET.hit_ns * (1 - 64 / 4096) + QUIET.walk_ns / 2, rel=0.1
+    )
     with pytest.raises(Unavailable):
         a.walks_counted("direct")
-    assert analysis(rows(Jumps(walks=1.0))).walks_counted("random").at(pages).value == pytest.approx(1 - 2048 / pages)
+    assert analysis(rows(Jumps(walks=1.0))).walks_counted("random").at(
+        pages
+    ).value == pytest.approx(1 - 2048 / pages)
 
 
 def test_a_text_of_each_size_stands_beside_itself_on_large_pages():
@@ -46,13 +57,19 @@ def test_a_text_of_each_size_stands_beside_itself_on_large_pages():
 
 
 def test_hot_lines_cost_by_the_pages_they_are_strewn_over():
-    """A tenth of 200 MiB: as many lines in ten times as many pages, and on large pages no miss at all."""
+    """A tenth of 200 MiB: as many lines in ten times as many pages, and on large pages no miss at
+    all."""
     machine = Jumps(noise=1e-9)
     least = analysis(rows(machine)).least_hot
     share_missed = [1 - n / pages for pages in (51_200, 5_120) for n in machine.entries]
-    apart, together = (first * machine.hit_ns + second * machine.walk_ns for first, second in (share_missed[:2], share_missed[2:]))
+    apart, together = (
+        first * machine.hit_ns + second * machine.walk_ns
+        for first, second in (share_missed[:2], share_missed[2:])
+    )
     assert least["share"] == pytest.approx(0.1)
-    assert least["spread"].value - least["packed"].value == pytest.approx(apart - together, rel=1e-3)
+    assert least["spread"].value - least["packed"].value == pytest.approx(
+        apart - together, rel=1e-3
+    )
     assert least["spread"].value - least["large"].value == pytest.approx(apart, rel=1e-3)
     assert analysis(rows(machine, most=20 << 20)).hot["mib"].tolist() == [10] * 4
 
@@ -64,11 +81,15 @@ def test_without_a_tlb_no_two_levels_are_found():
             with pytest.raises(Unavailable) as why:
                 a.found()
             assert why.value.code == "no-step"
-    assert analysis(MACHINES["no TLB"]()).tlb is None and analysis(MACHINES["no alias"]()).tlb is None
+    assert (
+        analysis(MACHINES["no TLB"]()).tlb is None and analysis(MACHINES["no alias"]()).tlb is None
+    )
 
 
 def test_no_text_is_larger_than_what_may_be_measured():
-    small = [point.lines * grid.LINE_BYTES for point in points(20 << 20) if point.layout == "packed"]
+    small = [
+        point.lines * grid.LINE_BYTES for point in points(20 << 20) if point.layout == "packed"
+    ]
     assert max(small) == 10 << 20
     assert len(points()) == len(set(points()))
 
@@ -76,9 +97,16 @@ def test_no_text_is_larger_than_what_may_be_measured():
 @pytest.mark.parametrize("machine", ["base pages alone", "drawn jumps alone", "nothing"])
 def test_what_was_not_measured_is_empty_or_a_reason(machine: str):
     a = analysis(MACHINES[machine]())
-    assert set(a.price) <= set(grid.KINDS) and set(a.gains) <= set(a.texts["mib"]) <= set(grid.TEXT_MIB)
+    assert set(a.price) <= set(grid.KINDS) and set(a.gains) <= set(a.texts["mib"]) <= set(
+        grid.TEXT_MIB
+    )
     if a.frame is NOTHING:
-        assert a.spread == a.packed == a.price == a.gains == {} and a.texts.empty and a.hot.empty and a.tlb is None
+        assert (
+            a.spread == a.packed == a.price == a.gains == {}
+            and a.texts.empty
+            and a.hot.empty
+            and a.tlb is None
+        )
         assert not len(a.alias) and not len(a.on_large)
         for what in (a.found, lambda: a.least_hot, lambda: a.farthest("direct")):
             with pytest.raises(Unavailable):

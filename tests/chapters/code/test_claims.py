@@ -9,28 +9,46 @@ from tlb.report.verdicts import verdicts
 
 
 def told(jumps: Jumps | None = None, **about: object) -> dict[str, str]:
-    return {one.claim.id: one.verdict for one in verdicts(claims, analysis(rows(jumps or Jumps()), **about))}
+    return {
+        one.claim.id: one.verdict
+        for one in verdicts(claims, analysis(rows(jumps or Jumps()), **about))
+    }
 
 
 def test_where_walks_for_code_are_dear_large_pages_help():
     found = told(Jumps(walk_ns=60.0))
-    assert {found[claim] for claim in ("many-code-pages-cost", "text-on-2-mib-helps", "hundred-mb-of-code-gains")} == {"holds"}
+    assert {
+        found[claim]
+        for claim in ("many-code-pages-cost", "text-on-2-mib-helps", "hundred-mb-of-code-gains")
+    } == {"holds"}
     assert found["thirty-mb-binary-is-noise"] == "fails"
 
 
 def test_where_they_are_free_they_do_not():
     found = told(Jumps(walk_ns=0.0, hit_ns=0.0, noise=0.001))
-    assert found["many-code-pages-cost"] != "holds" and found["thirty-mb-binary-is-noise"] == "holds"
+    assert (
+        found["many-code-pages-cost"] != "holds" and found["thirty-mb-binary-is-noise"] == "holds"
+    )
 
 
 def test_pages_that_the_host_splinters_are_no_control():
     found = told(splintered=True)
-    texts = {found[claim] for claim in ("text-on-2-mib-helps", "hundred-mb-of-code-gains", "thirty-mb-binary-is-noise")}
+    texts = {
+        found[claim]
+        for claim in (
+            "text-on-2-mib-helps",
+            "hundred-mb-of-code-gains",
+            "thirty-mb-binary-is-noise",
+        )
+    }
     assert texts == {"not testable here"}
 
 
 def test_words_are_judged_as_they_are_listed():
-    found = told(defrag_modes=["always", "defer-only-madvise"], java_flags=["UseTransparentHugePages", "UseLargePagesIndividualAllocation"])
+    found = told(
+        defrag_modes=["always", "defer-only-madvise"],
+        java_flags=["UseTransparentHugePages", "UseLargePagesIndividualAllocation"],
+    )
     assert found["defer-only-madvise-exists"] == found["published-java-flags-exist"] == "holds"
     assert told()["defer-only-madvise-exists"] == told()["published-java-flags-exist"] == "fails"
     assert told(java_on=[])["java-large-pages-off-by-default"] == "holds"

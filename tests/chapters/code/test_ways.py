@@ -1,4 +1,5 @@
-"""Code made executable in each way, on this computer: called, proved from outside, and refused in one sentence."""
+"""Code made executable in each way, on this computer: called, proved from outside, and refused in
+one sentence."""
 
 from __future__ import annotations
 
@@ -12,7 +13,10 @@ from experiments.code import ways
 from tlb.lab.toolchains import SOURCES
 from tlb.reasons import REASONS, Unavailable
 
-pytestmark = [pytest.mark.measures, pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")]
+pytestmark = [
+    pytest.mark.measures,
+    pytest.mark.skipif(sys.platform != "linux", reason="needs Linux"),
+]
 PROGRAM = SOURCES / "text.py"
 
 
@@ -25,7 +29,10 @@ def test_each_way_gives_code_that_is_whole_or_a_reason(way: str):
     try:
         got = ways.measure(way)
     except Unavailable as why:
-        assert why.code in ("thp-never", "pool-empty", "memory-short", "code-refused", "no-collapse") and why.code in REASONS
+        assert (
+            why.code in ("thp-never", "pool-empty", "memory-short", "code-refused", "no-collapse")
+            and why.code in REASONS
+        )
         return
     assert got.resident_bytes >= got.array_bytes == ways.TEXT_BYTES and 0 <= got.huge_share <= 1
     if way == "memfd-pool":
@@ -40,6 +47,15 @@ def test_the_document_says_of_each_way_what_it_gave_or_why_not():
             told.of(way)
 
 
-@pytest.mark.parametrize("bad", [[], ["anonymous"], ["nothing", "2097152", "/tmp"], ["anonymous", "4096", "/tmp"], ["memfd", "x", "/tmp"]])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        [],
+        ["anonymous"],
+        ["nothing", "2097152", "/tmp"],
+        ["anonymous", "4096", "/tmp"],
+        ["memfd", "x", "/tmp"],
+    ],
+)
 def test_bad_arguments_have_a_status_of_their_own(bad: list[str]):
     assert subprocess.run([sys.executable, PROGRAM, *bad], capture_output=True).returncode == 2

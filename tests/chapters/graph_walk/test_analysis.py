@@ -1,4 +1,5 @@
-"""What the rows of a walk say: quantiles, regimes, walks under way, misses and the model, of machines whose truth is known."""
+"""What the rows of a walk say: quantiles, regimes, walks under way, misses and the model, of
+machines whose truth is known."""
 
 from __future__ import annotations
 
@@ -38,9 +39,13 @@ def test_quantiles_over_processes_are_those_of_the_hops_that_were_drawn():
 
 def test_the_gain_of_several_walkers_is_one_walkers_time_over_theirs():
     walkers = plain().walkers
-    assert list(dict.fromkeys(walkers["pages"])) == ["4k", "thp", "2m"] and set(walkers["vertices"]) == {1 << 24}
+    assert list(dict.fromkeys(walkers["pages"])) == ["4k", "thp", "2m"] and set(
+        walkers["vertices"]
+    ) == {1 << 24}
     for row in walkers.itertuples():
-        assert row.gain == pytest.approx(Walk().mean(row.pages, GIB) / Walk().mean(row.pages, GIB, row.walkers), rel=0.05)
+        assert row.gain == pytest.approx(
+            Walk().mean(row.pages, GIB) / Walk().mean(row.pages, GIB, row.walkers), rel=0.05
+        )
         assert row.floor_ns == pytest.approx(2 / row.walkers)
 
 
@@ -51,20 +56,32 @@ def test_several_walkers_gain_as_many_times_as_walks_are_under_way():
 
 @pytest.mark.parametrize("walkers", [2, 4, 6])
 def test_walks_under_way_at_once_are_as_many_as_the_machine_has_page_walkers(walkers: int):
-    _, _, busy = analysis(rows(Walk(walkers=walkers, in_flight=64, noise=0.002, far_ns=300.0))).under_way
+    _, _, busy = analysis(
+        rows(Walk(walkers=walkers, in_flight=64, noise=0.002, far_ns=300.0))
+    ).under_way
     assert busy.value == pytest.approx(walkers, rel=0.1) and busy.low <= busy.value <= busy.high
 
 
 def test_the_number_of_page_walkers_is_the_literatures():
-    assert [analysis(core=core).page_walkers for core in ("Zen 4", "Skylake server", "Sapphire Rapids", "Imaginary")] == [6, 2, 4, None]
+    assert [
+        analysis(core=core).page_walkers
+        for core in ("Zen 4", "Skylake server", "Sapphire Rapids", "Imaginary")
+    ] == [6, 2, 4, None]
 
 
 def test_the_reach_is_that_of_the_entries_of_base_pages_and_of_all_pages_where_the_host_splinters_them():
     a = analysis()
     # CPUID states base pages alone, of which mTHP is made.
-    assert a.reach == {pages: REACH for pages, size in PAGES.items() if size.hardware == "4k"} and not a.in_pieces
+    assert (
+        a.reach == {pages: REACH for pages, size in PAGES.items() if size.hardware == "4k"}
+        and not a.in_pieces
+    )
     sizes = a.predicted["4k"]
-    assert sizes[MIB] == 0 and sizes[REACH] == 0 and sizes[16 * GIB] == pytest.approx(1 - REACH / (16 * GIB))
+    assert (
+        sizes[MIB] == 0
+        and sizes[REACH] == 0
+        and sizes[16 * GIB] == pytest.approx(1 - REACH / (16 * GIB))
+    )
     a = analysis()
     a.in_pieces = True
     assert a.reach == dict.fromkeys(PAGES, REACH)
@@ -73,12 +90,17 @@ def test_the_reach_is_that_of_the_entries_of_base_pages_and_of_all_pages_where_t
 def test_counted_walks_are_shown_where_there_are_any():
     assert plain().counted == {}
     counted = analysis(rows(Walk(counted=True))).counted
-    assert counted["4k"].get(16 * GIB).value == pytest.approx(1 - REACH / (16 * GIB)) and counted["1g"].get(GIB).value == 0
+    assert (
+        counted["4k"].get(16 * GIB).value == pytest.approx(1 - REACH / (16 * GIB))
+        and counted["1g"].get(GIB).value == 0
+    )
 
 
 def test_regimes_are_those_that_the_machine_was_made_with():
     a = plain()
-    assert a.p50["4k"].medians.iloc[0] == pytest.approx(5, abs=3) and a.regimes.memory_ns == pytest.approx(70, abs=6)
+    assert a.p50["4k"].medians.iloc[0] == pytest.approx(
+        5, abs=3
+    ) and a.regimes.memory_ns == pytest.approx(70, abs=6)
     names = a.regimes.answers.map(lambda place: REGIMES[place])
     assert names[MIB] == names[4 * MIB] == "cache"
     assert names[64 * MIB] == names[512 * MIB] == "memory"
@@ -88,15 +110,31 @@ def test_regimes_are_those_that_the_machine_was_made_with():
 
 
 def test_a_load_from_memory_is_what_large_pages_take_two_octaves_past_half_of_their_rise():
-    p50 = {pages: Curve(pd.DataFrame({"working_set_bytes": [2**k * MIB for k in range(8)], "median": medians}), "working_set_bytes")
-           for pages, medians in (("4k", [5.0, 5, 20, 60, 90, 130, 200, 300]), ("2m", [5.0, 5, 20, 55, 70, 80, 95, 105]))}
+    p50 = {
+        pages: Curve(
+            pd.DataFrame({"working_set_bytes": [2**k * MIB for k in range(8)], "median": medians}),
+            "working_set_bytes",
+        )
+        for pages, medians in (
+            ("4k", [5.0, 5, 20, 60, 90, 130, 200, 300]),
+            ("2m", [5.0, 5, 20, 55, 70, 80, 95, 105]),
+        )
+    }
     a = analysis(names={"p50": p50})
-    assert a.regimes.memory_ns == 80 and a.regimes.cut_ns == pytest.approx((20, 120))  # half of the rise to 105 is done at 8 MiB
+    assert a.regimes.memory_ns == 80 and a.regimes.cut_ns == pytest.approx(
+        (20, 120)
+    )  # half of the rise to 105 is done at 8 MiB
     assert a.regimes.answers.tolist() == [0, 0, 0, 1, 1, 2, 2, 2]
 
 
-@pytest.mark.parametrize(("frame", "code"), [
-    (lambda: only("4k"), "pool-empty"), (lambda: only("2m", "1g"), "too-few-points"), (lambda: rows(most=4 * MIB), "no-step")])
+@pytest.mark.parametrize(
+    ("frame", "code"),
+    [
+        (lambda: only("4k"), "pool-empty"),
+        (lambda: only("2m", "1g"), "too-few-points"),
+        (lambda: rows(most=4 * MIB), "no-step"),
+    ],
+)
 def test_regimes_that_cannot_be_told_have_a_reason(frame: Callable[[], pd.DataFrame], code: str):
     with pytest.raises(Unavailable) as why:
         analysis(frame()).regimes  # noqa: B018
@@ -105,8 +143,14 @@ def test_regimes_that_cannot_be_told_have_a_reason(frame: Callable[[], pd.DataFr
 
 def test_a_size_waits_for_an_access_to_memory_from_where_a_tenth_of_its_hops_do():
     a = analysis()
-    a.access_shares = pd.DataFrame({"pages": "4k", "working_set_bytes": [MIB, 2 * MIB, 4 * MIB, GIB], "accesses": 2,
-                                    "share": [0.2, 0.05, 0.11, 0.6]})
+    a.access_shares = pd.DataFrame(
+        {
+            "pages": "4k",
+            "working_set_bytes": [MIB, 2 * MIB, 4 * MIB, GIB],
+            "accesses": 2,
+            "share": [0.2, 0.05, 0.11, 0.6],
+        }
+    )
     assert a.waits_from(2) == 4 * MIB
 
 
@@ -127,14 +171,20 @@ SOME_CHASES = chases(Truth(cache_step=(512, 3.0), noise=0.01), repeats=3).assign
 @pytest.mark.parametrize("frame", [None, only("thp", "2m")])
 def test_the_model_stands_beside_what_it_saw_and_what_it_did_not(frame: pd.DataFrame | None):
     a = analysis(frame, stlb_cliff=SOME_CHASES)
-    walk, chase = (a.modelled[(a.modelled["series"] == WALK) == is_walk] for is_walk in (True, False))
+    walk, chase = (
+        a.modelled[(a.modelled["series"] == WALK) == is_walk] for is_walk in (True, False)
+    )
     assert set(chase["seen"]) == {"fitted", "held out"} and walk.empty == (frame is not None)
     assert set(walk["seen"]) <= {"held out"}
     seen = chase[chase["seen"] == "fitted"]["lines"]
-    assert not set(seen) & set(chase[chase["seen"] == "held out"]["lines"]) and set(seen) <= set(a.fitted.points["lines"])
+    assert not set(seen) & set(chase[chase["seen"] == "held out"]["lines"]) and set(seen) <= set(
+        a.fitted.points["lines"]
+    )
     assert (chase["predicted_ns"] / chase["measured_ns"] - 1).abs().median() < 0.1
     held = chase[chase["seen"] == "held out"]
-    assert a.errors(*CHASES.values()).to_numpy() == pytest.approx((held["predicted_ns"] / held["measured_ns"] - 1).abs().to_numpy())
+    assert a.errors(*CHASES.values()).to_numpy() == pytest.approx(
+        (held["predicted_ns"] / held["measured_ns"] - 1).abs().to_numpy()
+    )
     if len(walk):  # an edge is picked in 2 ns, less the load from the first cache
         load = a.fitted.parameters["load_random_ns"].value
         again = a.fitted.predict(walk.assign(order="random", layout="packed"))

@@ -23,13 +23,27 @@ pytestmark = pytest.mark.filterwarnings("error")
 
 RATIO, TIMES = "misses-per-hop-by-page-size", "effects-are-multiplicative"
 THREE, TWICE, GONE, CAPACITY, BOTH, WALKERS = (
-    "three-regimes", "tail-twice-the-median", "no-tail-on-large-pages", "misses-rise-past-the-reach", "huge-pages-lower-both",
-    "page-walkers-as-stated")
+    "three-regimes",
+    "tail-twice-the-median",
+    "no-tail-on-large-pages",
+    "misses-rise-past-the-reach",
+    "huge-pages-lower-both",
+    "page-walkers-as-stated",
+)
 LOAD, TRIPLE, PLATEAU, MODEL, MORE, MILLIONS = (
-    "a-load-is-70-to-80-ns", "triple-digits-at-10gb", "second-regime-plateaus", "cost-is-hit-plus-misses-times-walk",
-    "fewer-large-entries-more-misses", "millions-of-walks")
-FLIES, GROW, CACHED, WORTH = ("in-cache-graph-flies", "quantiles-grow-with-size", "entries-still-cached-in-memory-regime",
-                              "large-pages-worth-fewer-entries")
+    "a-load-is-70-to-80-ns",
+    "triple-digits-at-10gb",
+    "second-regime-plateaus",
+    "cost-is-hit-plus-misses-times-walk",
+    "fewer-large-entries-more-misses",
+    "millions-of-walks",
+)
+FLIES, GROW, CACHED, WORTH = (
+    "in-cache-graph-flies",
+    "quantiles-grow-with-size",
+    "entries-still-cached-in-memory-regime",
+    "large-pages-worth-fewer-entries",
+)
 H, F, C, N = "holds", "fails", "cannot tell", "not testable here"
 SIX = Walk(walkers=6, in_flight=64, noise=0.002, far_ns=300.0)
 
@@ -41,7 +55,9 @@ def plain() -> Analysis:
 
 
 def split(verdict: str, share: float = 0.7) -> Splinter:
-    part = Compared(30.0, 30 * share, Interval(share, share - 0.05, share + 0.05, 1.0), (4096, 8192))
+    part = Compared(
+        30.0, 30 * share, Interval(share, share - 0.05, share + 0.05, 1.0), (4096, 8192)
+    )
     return Splinter(verdict, "Evidence.", "2m", "cycles", part, part)
 
 
@@ -64,53 +80,99 @@ def swapped() -> pd.DataFrame:
 
 def fewer() -> pd.DataFrame:
     """Huge pages that miss less and walk shorter."""
-    frame, base = rows(Walk(counted=True, splintered=True)), rows(Walk(counted=True, splintered=True))["pages"] == "4k"
-    return frame.assign(walk_per_access=frame["walk_per_access"] * np.where(base, 1, 0.1),
-                        walk_cycles_per_access=frame["walk_cycles_per_access"] * np.where(base, 1, 0.05))
+    frame, base = (
+        rows(Walk(counted=True, splintered=True)),
+        rows(Walk(counted=True, splintered=True))["pages"] == "4k",
+    )
+    return frame.assign(
+        walk_per_access=frame["walk_per_access"] * np.where(base, 1, 0.1),
+        walk_cycles_per_access=frame["walk_cycles_per_access"] * np.where(base, 1, 0.05),
+    )
 
 
 def walked(more: float, times: float = 1.0) -> Analysis:
     """Counted walks, so many times as many; and on large pages so many more than on base pages."""
     frame = rows(Walk(counted=True))
-    base = frame["lines"].map(frame[frame["pages"] == "4k"].groupby("lines")["walk_per_access"].median())
-    return analysis(frame.assign(walk_per_access=(frame["walk_per_access"] * times).where(frame["pages"] == "4k", base + more)))
+    base = frame["lines"].map(
+        frame[frame["pages"] == "4k"].groupby("lines")["walk_per_access"].median()
+    )
+    return analysis(
+        frame.assign(
+            walk_per_access=(frame["walk_per_access"] * times).where(
+                frame["pages"] == "4k", base + more
+            )
+        )
+    )
 
 
 def slower(factor: float, where: str) -> Analysis:
     frame = rows()
-    return analysis(frame.assign(ns_per_access=frame["ns_per_access"] * np.where(frame.eval(where), factor, 1)))
+    return analysis(
+        frame.assign(ns_per_access=frame["ns_per_access"] * np.where(frame.eval(where), factor, 1))
+    )
 
 
 def larger(factor: float) -> Analysis:
     """The last sizes on base pages take so many times as long, hop by hop."""
     frame = rows()
     slow = (frame["pages"] == "4k") & (frame["lines"] >= 8 * GIB // 64)
-    return analysis(frame.assign(histogram=[[(ns * factor, hops) for ns, hops in bins] if late else bins
-                                            for bins, late in zip(frame["histogram"], slow, strict=True)]))
+    return analysis(
+        frame.assign(
+            histogram=[
+                [(ns * factor, hops) for ns, hops in bins] if late else bins
+                for bins, late in zip(frame["histogram"], slow, strict=True)
+            ]
+        )
+    )
 
 
 def chased(walks: float = 1.0) -> Analysis:
-    """Beside chases whose misses are counted; those in random order so many times as often as they miss."""
+    """Beside chases whose misses are counted; those in random order so many times as often as they
+    miss."""
     truth = Truth(walk_ns=40.0, noise=0.001)
-    frame = chases(truth, [Point(kernel="page_chase", pages="4k", order=order, layout=layout, lines=lines)
-                           for order in ("cycle", "random") for layout in ("spread", "packed") for lines in octaves(64, 1 << 15, 2)])
-    missed = [lru(row.order, np.array([row.lines]), truth.entries[1])[0] if row.layout == "spread" else 0.0 for row in frame.itertuples()]
+    frame = chases(
+        truth,
+        [
+            Point(kernel="page_chase", pages="4k", order=order, layout=layout, lines=lines)
+            for order in ("cycle", "random")
+            for layout in ("spread", "packed")
+            for lines in octaves(64, 1 << 15, 2)
+        ],
+    )
+    missed = [
+        lru(row.order, np.array([row.lines]), truth.entries[1])[0]
+        if row.layout == "spread"
+        else 0.0
+        for row in frame.itertuples()
+    ]
     frame = frame.assign(walk_per_access=missed, walk_reason="")
-    return analysis(rows(Walk(counted=True)), stlb_cliff=frame.assign(
-        walk_per_access=frame["walk_per_access"] * np.where(frame["order"] == "random", walks, 1.0)))
+    return analysis(
+        rows(Walk(counted=True)),
+        stlb_cliff=frame.assign(
+            walk_per_access=frame["walk_per_access"]
+            * np.where(frame["order"] == "random", walks, 1.0)
+        ),
+    )
 
 
 def cycles(saved: float) -> Analysis:
     """Cycles counted beside walks: large pages save so many for each that they save of walking."""
     frame = rows(Walk(counted=True))
-    return analysis(frame.assign(core_cycles_per_access=300 + saved * frame["walk_cycles_per_access"]))
+    return analysis(
+        frame.assign(core_cycles_per_access=300 + saved * frame["walk_cycles_per_access"])
+    )
 
 
 JUDGED: dict[str, tuple[str, Callable[[], Analysis], str]] = {
     "three regimes": (THREE, plain, H),
     "never a walk in memory": (THREE, lambda: analysis(rows(Walk(far_ns=0.0))), F),
-    "a hole where the second should be": (THREE, lambda: analysis(rows().query(
-        "working_set_bytes <= 67108864 or working_set_bytes >= 1073741824")), C),
+    "a hole where the second should be": (
+        THREE,
+        lambda: analysis(
+            rows().query("working_set_bytes <= 67108864 or working_set_bytes >= 1073741824")
+        ),
+        C,
+    ),
     "the sweep ends before it": (THREE, lambda: analysis(rows(most=256 * MIB)), C),
     "twice": (TWICE, lambda: analysis(rows(Walk(far_from=24 * GIB))), H),
     "no tail": (TWICE, lambda: analysis(rows(Walk(far_ns=0.0))), F),
@@ -124,7 +186,11 @@ JUDGED: dict[str, tuple[str, Callable[[], Analysis], str]] = {
     "neither by counters": (BOTH, lambda: analysis(rows(Walk(counted=True, splintered=True))), F),
     "pieces": (BOTH, lambda: beside(split("splintered by the host")), N),
     "both without counters": (BOTH, plain, N),
-    "walks counted and their cycles not": (BOTH, lambda: analysis(fewer().drop(columns="walk_cycles_per_access")), N),
+    "walks counted and their cycles not": (
+        BOTH,
+        lambda: analysis(fewer().drop(columns="walk_cycles_per_access")),
+        N,
+    ),
     "base pages miss more": (RATIO, lambda: analysis(fewer()), H),
     "large pages miss more": (RATIO, lambda: walked(0.1), F),
     "large pages never miss": (RATIO, lambda: analysis(rows(Walk(counted=True))), H),
@@ -134,7 +200,11 @@ JUDGED: dict[str, tuple[str, Callable[[], Analysis], str]] = {
     "no cycles": (TIMES, lambda: analysis(rows(Walk(counted=True))), N),
     "six walkers": (WALKERS, lambda: analysis(rows(SIX), core="Zen 4"), H),
     "six, not two": (WALKERS, lambda: analysis(rows(SIX), core="Skylake client"), F),
-    "fewer busy than said": (WALKERS, lambda: analysis(rows(Walk(walkers=9, in_flight=4, noise=0.002)), core="Zen 4"), C),
+    "fewer busy than said": (
+        WALKERS,
+        lambda: analysis(rows(Walk(walkers=9, in_flight=4, noise=0.002)), core="Zen 4"),
+        C,
+    ),
     "no source states its walkers": (WALKERS, plain, C),
     "75 ns": (LOAD, lambda: analysis(rows(Walk(memory_ns=75.0))), H),
     "95 ns": (LOAD, lambda: analysis(rows(Walk(memory_ns=95.0))), F),
@@ -157,7 +227,11 @@ JUDGED: dict[str, tuple[str, Callable[[], Analysis], str]] = {
     "a hundred thousand walks": (MILLIONS, lambda: walked(0.0, 0.1), F),
     "no counters for a million": (MILLIONS, plain, N),
     "flies in the caches": (FLIES, plain, H),
-    "crawls in the caches": (FLIES, lambda: analysis(rows(Walk(cache_bytes=64 << 10, walk_ns=0.0, far_ns=0.0))), F),
+    "crawls in the caches": (
+        FLIES,
+        lambda: analysis(rows(Walk(cache_bytes=64 << 10, walk_ns=0.0, far_ns=0.0))),
+        F,
+    ),
     "flies or not": (FLIES, lambda: analysis(rows(repeats=4)), C),
     "each size is slower": (GROW, plain, H),
     "the last sizes are faster": (GROW, lambda: larger(0.5), F),
@@ -173,7 +247,10 @@ JUDGED: dict[str, tuple[str, Callable[[], Analysis], str]] = {
 
 
 def judged(a: Analysis, **bands: dict) -> dict[str, str]:
-    return {verdict.claim.id: verdict.verdict for verdict in fit_to_be_shown(verdicts(claims, a, **bands), "graph_walk")}
+    return {
+        verdict.claim.id: verdict.verdict
+        for verdict in fit_to_be_shown(verdicts(claims, a, **bands), "graph_walk")
+    }
 
 
 @pytest.mark.parametrize("name", JUDGED)
@@ -184,16 +261,26 @@ def test_each_claim_is_judged_by_its_own_rows(name: str):
 
 
 def test_each_claim_is_judged_here_once_where_it_holds_and_once_where_it_does_not():
-    ways = {claim.id: {verdict for id, _, verdict in JUDGED.values() if id == claim.id} for claim in claims_of(claims)}
+    ways = {
+        claim.id: {verdict for id, _, verdict in JUDGED.values() if id == claim.id}
+        for claim in claims_of(claims)
+    }
     assert [id for id, found in ways.items() if not {H, F} <= found] == []
 
 
-@pytest.mark.parametrize(("claim", "predicate", "band", "verdict"), [
-    (THREE, "three_regimes", {"band": (50.0, 900.0)}, F),
-    (TWICE, "tail_is_twice_the_median", {"band": (1.0, 9.0)}, H), (TWICE, "tail_is_twice_the_median", {"band": (8.0, 9.0)}, F),
-    (TWICE, "tail_is_twice_the_median", {"from_bytes": 32 * GIB}, C),
-    (GONE, "tail_is_gone", {"most": 1.0}, F), (GONE, "tail_is_gone", {"from_bytes": 32 * GIB}, C),
-    (TRIPLE, "triple_digits", {"band": (200.0, 300.0)}, F), (GROW, "quantiles_grow_with_size", {"band": (2.0, 9.0)}, F)])
+@pytest.mark.parametrize(
+    ("claim", "predicate", "band", "verdict"),
+    [
+        (THREE, "three_regimes", {"band": (50.0, 900.0)}, F),
+        (TWICE, "tail_is_twice_the_median", {"band": (1.0, 9.0)}, H),
+        (TWICE, "tail_is_twice_the_median", {"band": (8.0, 9.0)}, F),
+        (TWICE, "tail_is_twice_the_median", {"from_bytes": 32 * GIB}, C),
+        (GONE, "tail_is_gone", {"most": 1.0}, F),
+        (GONE, "tail_is_gone", {"from_bytes": 32 * GIB}, C),
+        (TRIPLE, "triple_digits", {"band": (200.0, 300.0)}, F),
+        (GROW, "quantiles_grow_with_size", {"band": (2.0, 9.0)}, F),
+    ],
+)
 def test_a_band_may_be_drawn_elsewhere(claim: str, predicate: str, band: dict, verdict: str):
     assert judged(plain(), **{predicate: band})[claim] == verdict
 

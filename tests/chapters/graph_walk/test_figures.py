@@ -1,4 +1,5 @@
-"""The figures of the chapter about the graph: each of every frame, or the reason why there is none, and what its data are."""
+"""The figures of the chapter about the graph: each of every frame, or the reason why there is none,
+and what its data are."""
 
 from __future__ import annotations
 
@@ -39,8 +40,13 @@ def test_every_figure_of_every_frame_renders_or_says_why_not(name: str):
 def test_quantiles_are_those_of_the_curves_beside_the_published():
     a = analysis()
     data = drawn("quantiles", a).data
-    ours = data[data["where"] == "here"].set_index(["pages", "series", "working_set_bytes"])["median"]
-    assert ours["2m", "95th percentile", GIB] == a.p95["2m"].get(GIB).value and ours["4k", "median", GIB] == a.p50["4k"].get(GIB).value
+    ours = data[data["where"] == "here"].set_index(["pages", "series", "working_set_bytes"])[
+        "median"
+    ]
+    assert (
+        ours["2m", "95th percentile", GIB] == a.p95["2m"].get(GIB).value
+        and ours["4k", "median", GIB] == a.p50["4k"].get(GIB).value
+    )
     assert set(data["where"]) == {"here", "published"} and data["median"].notna().all()
 
 
@@ -58,8 +64,12 @@ def test_ridges_keep_the_shape_of_the_densities_and_not_their_points():
 def test_misses_are_drawn_with_what_they_are(name: str):
     a = analysis(FRAMES[name]())
     data = drawn("walk_misses", a).data
-    assert set(data["series"]) == {"predicted, 1 − C/M", "published"} | ({"counted"} if name == "counted" else set())
-    predicted = data[data["series"] == "predicted, 1 − C/M"].set_index(["pages", "working_set_bytes"])["median"]
+    assert set(data["series"]) == {"predicted, 1 − C/M", "published"} | (
+        {"counted"} if name == "counted" else set()
+    )
+    predicted = data[data["series"] == "predicted, 1 − C/M"].set_index(
+        ["pages", "working_set_bytes"]
+    )["median"]
     assert predicted["4k", 256 << 10] == 0 and set(data["pages"]) <= {"4k", "thp", "2m", "1g"}
     simulated = analysis(rows(Walk(counted=True)))
     simulated.about.machine = "simulated-1"
@@ -67,7 +77,9 @@ def test_misses_are_drawn_with_what_they_are(name: str):
 
 
 def test_the_model_is_drawn_and_its_parameters_are_in_a_table():
-    a = analysis(stlb_cliff=chases(Truth(cache_step=(512, 3.0), noise=0.01), repeats=3).assign(state="s"))
+    a = analysis(
+        stlb_cliff=chases(Truth(cache_step=(512, 3.0), noise=0.01), repeats=3).assign(state="s")
+    )
     assert set(drawn("model", a).data["seen"]) == {"fitted", "held out"}
     loose = Interval(8.0, 1.0, 80.0, 0.95)
     a.fitted = replace(a.fitted, parameters=a.fitted.parameters | {"l2_smear_ways": loose})

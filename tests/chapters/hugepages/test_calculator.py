@@ -1,4 +1,5 @@
-"""The calculator: its model against the closed form on machines whose truth is known, and its figure's answers."""
+"""The calculator: its model against the closed form on machines whose truth is known, and its
+figure's answers."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ QUIET = Paged(noise=0.0)
 
 @cache
 def rows(machine: Paged = QUIET, most: int = 4 * GIB) -> pd.DataFrame:
-    return machine.frame([point for point in hugepages(most) if point.kernel == "page_chase"], repeats=3)
+    return machine.frame(
+        [point for point in hugepages(most) if point.kernel == "page_chase"], repeats=3
+    )
 
 
 def model(frame: pd.DataFrame, **basis: float) -> pd.DataFrame:
@@ -45,14 +48,18 @@ def drawn(frame: pd.DataFrame) -> Figure:
 
 
 def closed_form(machine: Paged, pages: str, log2_bytes: int) -> tuple[float, float]:
-    """(walks per access, ns) of independent draws: 1 - C/M of each level, M pieces of what an entry spans."""
+    """(walks per access, ns) of independent draws: 1 - C/M of each level, M pieces of what an entry
+    spans."""
     pieces = 2**log2_bytes / (4096 if machine.splintered else PAGE_BYTES[pages])
     first, last = (1 - n / pieces if pieces > n else 0.0 for n in machine.entries)
     walk = machine.walk_ns * (1.0 if pages == "4k" else machine.depth)
     return last, machine.load_ns + first * machine.hit_ns + last * walk
 
 
-@pytest.mark.parametrize("machine", [QUIET, Paged(noise=0.0, splintered=True), Paged(noise=0.0, walk_ns=100.0, depth=0.3)])
+@pytest.mark.parametrize(
+    "machine",
+    [QUIET, Paged(noise=0.0, splintered=True), Paged(noise=0.0, walk_ns=100.0, depth=0.3)],
+)
 def test_the_model_is_the_closed_form_of_independent_draws(machine: Paged):
     found = model(rows(machine), hit_ns=machine.hit_ns, is_splintered=machine.splintered)
     assert set(found["pages"]) == set(PAGES)
@@ -61,7 +68,8 @@ def test_the_model_is_the_closed_form_of_independent_draws(machine: Paged):
         assert row.walks_per_access == pytest.approx(walks)
         span = 4096 if machine.splintered else PAGE_BYTES[row.pages]
         assert (row.span_bytes, row.reach_bytes) == (span, 1536 * span)
-        # Between two octaves of a chase on pages that a few entries hold, the curve is drawn straight.
+        # Between two octaves of a chase on pages that a few entries hold, the curve is drawn
+        # straight.
         assert row.ns == pytest.approx(ns, rel=0.02), row
 
 
@@ -73,9 +81,14 @@ def test_every_power_of_two_that_was_measured_has_its_row_on_each_page_size_and_
     assert model(late)["log2_bytes"].min() == 17
 
 
-@pytest.mark.parametrize("frame", [rows(most=8 * MIB), rows().query("layout == 'spread'"), rows().query("pages == 'none'")],
-                         ids=["small", "no controls", "no rows"])
-def test_where_nothing_was_measured_past_twice_the_last_level_there_is_a_reason(frame: pd.DataFrame):
+@pytest.mark.parametrize(
+    "frame",
+    [rows(most=8 * MIB), rows().query("layout == 'spread'"), rows().query("pages == 'none'")],
+    ids=["small", "no controls", "no rows"],
+)
+def test_where_nothing_was_measured_past_twice_the_last_level_there_is_a_reason(
+    frame: pd.DataFrame,
+):
     with pytest.raises(Unavailable) as why:
         model(frame)
     assert why.value.code == "too-few-points" and "3,072" in why.value.detail
@@ -85,22 +98,55 @@ def test_where_nothing_was_measured_past_twice_the_last_level_there_is_a_reason(
 
 
 def measured(*entries: float) -> Geometry:
-    levels = [Level(level=k, entries=Estimate(value=n, low=n, high=n, method="alias, step"), opinions={}, stated=None, hit_cost=None,
-                    rise=(n, n + 1), verdict="") for k, n in enumerate(entries, 1)]
-    return Geometry(pages="4k", unit="cycles", core_ghz=3.2, first_tread=4, levels=levels, walks=[], alias_penalty=None, notes=[])
+    levels = [
+        Level(
+            level=k,
+            entries=Estimate(value=n, low=n, high=n, method="alias, step"),
+            opinions={},
+            stated=None,
+            hit_cost=None,
+            rise=(n, n + 1),
+            verdict="",
+        )
+        for k, n in enumerate(entries, 1)
+    ]
+    return Geometry(
+        pages="4k",
+        unit="cycles",
+        core_ghz=3.2,
+        first_tread=4,
+        levels=levels,
+        walks=[],
+        alias_penalty=None,
+        notes=[],
+    )
 
 
-@pytest.mark.parametrize(("entries", "expected"), [((63.0, 1500.4), (63, 1500.4)), ((63.0,), (64, 1536))], ids=["two levels", "one"])
-def test_two_levels_that_were_measured_are_believed_before_cpuid(monkeypatch, entries: tuple[float, ...], expected: tuple[float, float]):
+@pytest.mark.parametrize(
+    ("entries", "expected"),
+    [((63.0, 1500.4), (63, 1500.4)), ((63.0,), (64, 1536))],
+    ids=["two levels", "one"],
+)
+def test_two_levels_that_were_measured_are_believed_before_cpuid(
+    monkeypatch, entries: tuple[float, ...], expected: tuple[float, float]
+):
     monkeypatch.setattr(geometry, "infer", lambda *_: measured(*entries))
     basis = calculator.basis(analysis(kept={"geometry": pd.DataFrame()}))
     assert basis[:2] == expected and ("CPUID" in basis.source) == (len(entries) == 1)
 
 
-@pytest.mark.parametrize(("entries", "frame", "code"), [
-    ((), all_rows(), "no-geometry"), ((64, 1536), all_rows(most=MIB), "too-few-points"), ((64, 1536), only("2m"), "too-few-points"),
-    ((64, 1536), all_rows().query("kernel != 'page_chase'"), "too-few-points")])
-def test_a_calculator_that_cannot_be_made_is_a_reason(entries: tuple[int, ...], frame: pd.DataFrame, code: str):
+@pytest.mark.parametrize(
+    ("entries", "frame", "code"),
+    [
+        ((), all_rows(), "no-geometry"),
+        ((64, 1536), all_rows(most=MIB), "too-few-points"),
+        ((64, 1536), only("2m"), "too-few-points"),
+        ((64, 1536), all_rows().query("kernel != 'page_chase'"), "too-few-points"),
+    ],
+)
+def test_a_calculator_that_cannot_be_made_is_a_reason(
+    entries: tuple[int, ...], frame: pd.DataFrame, code: str
+):
     with pytest.raises(Unavailable) as why:
         figures.calculator(analysis(frame, entries))
     assert why.value.code == code
@@ -118,15 +164,24 @@ def spec_of(figure: Figure) -> dict:
 
 
 def test_every_choice_has_its_answer_in_words():
-    given, found = parameters(spec_of(drawn(rows()))), calculator.model(analysis(rows()), calculator.basis(analysis(rows())))
+    given, found = (
+        parameters(spec_of(drawn(rows()))),
+        calculator.model(analysis(rows()), calculator.basis(analysis(rows()))),
+    )
     answers = given["answers"]["value"]
     assert given["pages"]["bind"]["options"] == list(PAGES) and set(answers) == set(PAGES)
     for pages in given["pages"]["bind"]["options"]:
-        for size, label in zip(given["size"]["bind"]["options"], given["size"]["bind"]["labels"], strict=True):
+        for size, label in zip(
+            given["size"]["bind"]["options"], given["size"]["bind"]["labels"], strict=True
+        ):
             told = answers[pages][str(size)]
-            assert told.startswith(f"{label} on {pages} pages: reach ") and 2**size == parse_size(label)
+            assert told.startswith(f"{label} on {pages} pages: reach ") and 2**size == parse_size(
+                label
+            )
             row = found.query("pages == @pages and log2_bytes == @size").iloc[0]
-            reach, walks, ns = re.fullmatch(r".*: reach (.+), ([\d.]+) walks per access, about ([\d.,]+) ns\.", told).groups()
+            reach, walks, ns = re.fullmatch(
+                r".*: reach (.+), ([\d.]+) walks per access, about ([\d.,]+) ns\.", told
+            ).groups()
             assert reach == format_size(int(row["reach_bytes"]))
             assert float(walks) == pytest.approx(row["walks_per_access"], abs=0.006)
             assert float(ns.replace(",", "")) == pytest.approx(row["ns"], abs=0.06)

@@ -18,10 +18,28 @@ from tlb.report.verdicts import REGISTRY, Verdict, claims_of, judge, verdicts
 pytestmark = pytest.mark.filterwarnings("error")
 
 NOTHING, SPANS, LIKE_POOL, EIGHTH, GIGABYTES = (
-    "nothing-below-reach", "entry-spans-large-page", "thp-like-pool", "thp-an-eighth-faster", "gigabyte-pages-gain")
-FIVE, SEVEN, NINE = "gather-fivefold-at-256mib", "gather-sevenfold-at-1gib", "gather-ninefold-at-4gib"
-GROWS, FLAT, ALIKE, GROWN = "speedup-grows-with-size", "large-pages-flat", "jmh-small-arrays-alike", "jmh-grows-everywhere"
-PURE, LEFT, TABLES = "speedup-is-pure-translation", "large-page-latency-is-the-caches", "smaller-page-tables"
+    "nothing-below-reach",
+    "entry-spans-large-page",
+    "thp-like-pool",
+    "thp-an-eighth-faster",
+    "gigabyte-pages-gain",
+)
+FIVE, SEVEN, NINE = (
+    "gather-fivefold-at-256mib",
+    "gather-sevenfold-at-1gib",
+    "gather-ninefold-at-4gib",
+)
+GROWS, FLAT, ALIKE, GROWN = (
+    "speedup-grows-with-size",
+    "large-pages-flat",
+    "jmh-small-arrays-alike",
+    "jmh-grows-everywhere",
+)
+PURE, LEFT, TABLES = (
+    "speedup-is-pure-translation",
+    "large-page-latency-is-the-caches",
+    "smaller-page-tables",
+)
 PAST, L3 = "large-pages-help-from-1500-to-32k", "hundred-mb-array-passes-l3"
 H, F, C = "holds", "fails", "cannot tell"
 FREE = Paged(depth=0.0, hit_ns=0.0, noise=0.004)  # a walk on large pages costs nothing
@@ -48,19 +66,31 @@ def touch(factor: float, of_bytes: int, pages: str = "thp") -> pd.DataFrame:
 def gathered(size_bytes: int, gain: float, noise: float = 0.004) -> pd.DataFrame:
     """The published loop over so many bytes in `gain` times the time of the pool's pages."""
     frame, of = rows(Paged(noise=noise)), {"kernel": "page_gather", "lines": size_bytes // 4096}
-    return times(frame, gain * median(frame, **of, pages="2m") / median(frame, **of, pages="4k"), **of, pages="4k")
+    return times(
+        frame,
+        gain * median(frame, **of, pages="2m") / median(frame, **of, pages="4k"),
+        **of,
+        pages="4k",
+    )
 
 
 def without_the_first_step(of: Paged = QUIET) -> pd.DataFrame:
     """Rows of a machine whose second level answers base pages as fast as the first."""
     frame = rows(of)
-    between = frame.eval("kernel == 'page_chase' and pages == '4k' and layout == 'spread' and 64 < lines <= 1536")
-    return frame.assign(ns_per_access=frame["ns_per_access"].where(~between, frame["ns_per_access"] / 3))
+    between = frame.eval(
+        "kernel == 'page_chase' and pages == '4k' and layout == 'spread' and 64 < lines <= 1536"
+    )
+    return frame.assign(
+        ns_per_access=frame["ns_per_access"].where(~between, frame["ns_per_access"] / 3)
+    )
 
 
 # The published program: the gains at a size with which the claim holds and with which it does not.
 GAINS: dict[str, tuple[int, float, float]] = {
-    FIVE: (256 * MIB, 5.2, 3.0), SEVEN: (GIB, 7.0, 4.5), NINE: (4 * GIB, 9.0, 14.0), "sixteen-mib-gains-1.4": (16 * MIB, 1.4, 2.2),
+    FIVE: (256 * MIB, 5.2, 3.0),
+    SEVEN: (GIB, 7.0, 4.5),
+    NINE: (4 * GIB, 9.0, 14.0),
+    "sixteen-mib-gains-1.4": (16 * MIB, 1.4, 2.2),
     "two-mib-gains-nothing": (2 * MIB, 1.0, 1.2),
 }
 
@@ -68,10 +98,13 @@ GAINS: dict[str, tuple[int, float, float]] = {
 @pytest.mark.parametrize("claim", GAINS)
 def test_the_gain_of_the_published_program_is_judged_at_its_size(claim: str):
     size, inside, outside = GAINS[claim]
-    found = [fit(judge(REGISTRY[claim], analysis(gathered(size, gain)))) for gain in (inside, outside)]
+    found = [
+        fit(judge(REGISTRY[claim], analysis(gathered(size, gain)))) for gain in (inside, outside)
+    ]
     assert [one.verdict for one in found] == [H, F]
-    assert [float(re.search(r"([\d.]+) \([\d.]+ to [\d.]+\) times", one.evidence)[1]) for one in found] == pytest.approx(
-        [inside, outside], abs=0.006)
+    assert [
+        float(re.search(r"([\d.]+) \([\d.]+ to [\d.]+\) times", one.evidence)[1]) for one in found
+    ] == pytest.approx([inside, outside], abs=0.006)
     assert judge(REGISTRY[claim], analysis(gathered(size, inside, noise=0.4))).verdict == C
 
 
@@ -81,7 +114,12 @@ JUDGED: dict[str, tuple[str, Callable[[], pd.DataFrame], str, str]] = {
     "large pages cost the same": (FLAT, lambda: rows(FREE), H, "1.0"),
     "large pages that walk at 4 GiB": (FLAT, lambda: rows(QUIET), F, "4.0"),
     "large pages gain past the reach": (PAST, lambda: rows(), H, "4,096 to 16,384 pages"),
-    "large pages lose past the reach": (PAST, lambda: times(rows(), 40.0, kernel="page_chase", pages="2m"), F, "0.8"),
+    "large pages lose past the reach": (
+        PAST,
+        lambda: times(rows(), 40.0, kernel="page_chase", pages="2m"),
+        F,
+        "0.8",
+    ),
     "all of the speedup": (PURE, lambda: rows(FREE), H, "1.00 ("),
     "part of the speedup": (PURE, lambda: rows(QUIET), F, "0.7"),
     "misses dominate": ("misses-can-dominate", lambda: rows(), H, "32 ("),
@@ -89,11 +127,20 @@ JUDGED: dict[str, tuple[str, Callable[[], pd.DataFrame], str, str]] = {
     "the caches are left": (LEFT, lambda: rows(FREE), H, "1.00 ("),
     "walks are left": (LEFT, lambda: rows(QUIET), F, "8."),
     "gigabyte entries reach": ("gigabyte-entries-reach-4gib", lambda: rows(), H, "4 GiB"),
-    "gigabyte entries do not": ("gigabyte-entries-reach-4gib",
-                                lambda: times(rows(), 22.0, kernel="page_chase", pages="1g", layout="spread"), F, "0."),
+    "gigabyte entries do not": (
+        "gigabyte-entries-reach-4gib",
+        lambda: times(rows(), 22.0, kernel="page_chase", pages="1g", layout="spread"),
+        F,
+        "0.",
+    ),
     "smaller tables": (TABLES, lambda: rows(), H, "28 KiB"),
     "tables alike": (TABLES, lambda: rows().assign(page_table_bytes=4096), F, "4 KiB"),
-    "tables that no row tells": (TABLES, lambda: rows().assign(page_table_bytes=float("nan")), C, ""),
+    "tables that no row tells": (
+        TABLES,
+        lambda: rows().assign(page_table_bytes=float("nan")),
+        C,
+        "",
+    ),
     "small arrays alike": (ALIKE, lambda: rows(QUIET), H, "0.001 MB"),
     "one small array is not": (ALIKE, lambda: touch(1.3, 1_000), F, "0.77"),
     "a megabyte gains": ("jmh-1mb-gains", lambda: rows(), H, "1 MB"),
@@ -107,15 +154,30 @@ JUDGED: dict[str, tuple[str, Callable[[], pd.DataFrame], str, str]] = {
     "it stays somewhere": (GROWN, lambda: rows(QUIET), C, "1.0"),
     "nothing to gain": (NOTHING, lambda: without_the_first_step(), H, "2 MiB pages"),
     "the second level's hit to gain": (NOTHING, lambda: rows(QUIET), F, "between the two, 3.0"),
-    "too loud to see nothing": (NOTHING, lambda: without_the_first_step(LOUD), C, "2 MiB pages of the pool"),
+    "too loud to see nothing": (
+        NOTHING,
+        lambda: without_the_first_step(LOUD),
+        C,
+        "2 MiB pages of the pool",
+    ),
     "whole pages": (SPANS, lambda: rows(), H, "translation costs"),
     "thp is the pool's equal": (LIKE_POOL, lambda: rows(QUIET), H, "64 MiB"),
-    "a hair's difference is none": (LIKE_POOL, lambda: times(rows(Paged(noise=0.002)), 1.02, pages="thp"), H, "1.02 ("),
+    "a hair's difference is none": (
+        LIKE_POOL,
+        lambda: times(rows(Paged(noise=0.002)), 1.02, pages="thp"),
+        H,
+        "1.02 (",
+    ),
     "thp is slower": (LIKE_POOL, lambda: times(rows(QUIET), 1.3, pages="thp"), F, "1.3"),
     "an eighth": (EIGHTH, lambda: thp_touch(1.13), H, "factor of 1.1"),
     "a half": (EIGHTH, lambda: thp_touch(1.5), F, "factor of 1.5"),
     "1 GiB pages gain": (GIGABYTES, lambda: rows(), H, "4 GiB"),
-    "1 GiB pages gain nothing": (GIGABYTES, lambda: times(rows(QUIET), 60.0, kernel="page_chase", pages="1g"), F, "0."),
+    "1 GiB pages gain nothing": (
+        GIGABYTES,
+        lambda: times(rows(QUIET), 60.0, kernel="page_chase", pages="1g"),
+        F,
+        "0.",
+    ),
 }
 
 
@@ -127,18 +189,31 @@ def test_each_claim_is_judged_by_its_own_rows(name: str):
 
 
 def test_each_claim_is_judged_here_once_where_it_holds_and_once_where_it_does_not():
-    ways = {claim.id: {verdict for id, _, verdict, _ in JUDGED.values() if id == claim.id} for claim in claims_of(claims)}
-    assert {id for id, found in ways.items() if not {H, F} <= found} == {*GAINS, L3, SPANS, *COUNTED}
+    ways = {
+        claim.id: {verdict for id, _, verdict, _ in JUDGED.values() if id == claim.id}
+        for claim in claims_of(claims)
+    }
+    assert {id for id, found in ways.items() if not {H, F} <= found} == {
+        *GAINS,
+        L3,
+        SPANS,
+        *COUNTED,
+    }
 
 
 def test_splintered_pages_test_no_claim_about_what_an_entry_spans():
     found = judged(analysis(rows(SPLIT)))
-    assert {found[id].verdict for id in (SPANS, FIVE, PURE, NOTHING, EIGHTH, GIGABYTES)} == {"not testable here"}
+    assert {found[id].verdict for id in (SPANS, FIVE, PURE, NOTHING, EIGHTH, GIGABYTES)} == {
+        "not testable here"
+    }
     assert {found[id].verdict for id in (TABLES, "misses-can-dominate")} == {H}
 
 
-COUNTED = {"one-miss-an-operation": ("4k", "walk", (1.0, 0.2)), "thp-removes-the-misses": ("thp", "walk", (0.001, 0.9)),
-           "thp-saves-cycles": ("thp", "core_cycles", (50.0, 200.0))}
+COUNTED = {
+    "one-miss-an-operation": ("4k", "walk", (1.0, 0.2)),
+    "thp-removes-the-misses": ("thp", "walk", (0.001, 0.9)),
+    "thp-saves-cycles": ("thp", "core_cycles", (50.0, 200.0)),
+}
 
 
 @pytest.mark.parametrize("claim", COUNTED)
@@ -163,35 +238,78 @@ def test_jmh_is_judged_beside_our_loop_where_three_jvms_ran(forks: int, java: fl
     document = scores(forks=forks)
     for score in document["scores"]:
         if (score["pages"], score["array_bytes"], score["quantity"]) == ("4k", 10**8, "touch"):
-            score["ns_per_access"] = java * next(other["ns_per_access"] for other in document["scores"] if (
-                other["pages"], other["array_bytes"], other["quantity"]) == ("thp", 10**8, "touch"))
+            score["ns_per_access"] = java * next(
+                other["ns_per_access"]
+                for other in document["scores"]
+                if (other["pages"], other["array_bytes"], other["quantity"])
+                == ("thp", 10**8, "touch")
+            )
     found = fit(judge(REGISTRY[EIGHTH], analysis(thp_touch(1.13), jmh=document)))
-    assert (found.verdict, f"{java:.2f}" in found.evidence, len(found.effects)) == (verdict, True, 1 + (forks > 1))
+    assert (found.verdict, f"{java:.2f}" in found.evidence, len(found.effects)) == (
+        verdict,
+        True,
+        1 + (forks > 1),
+    )
 
 
 def test_another_band_is_another_verdict():
     a = analysis(times(thp_touch(1.13), 1.3, kernel="page_chase", pages="thp"))
-    plain, other = judged(a), judged(a, fivefold_at_256_mib={"band": (10.0, 20.0)}, large_pages_are_flat={"most": 9.0},
-                                     thp_is_an_eighth_faster={"band": (2.0, 3.0)})
+    plain, other = (
+        judged(a),
+        judged(
+            a,
+            fivefold_at_256_mib={"band": (10.0, 20.0)},
+            large_pages_are_flat={"most": 9.0},
+            thp_is_an_eighth_faster={"band": (2.0, 3.0)},
+        ),
+    )
     assert [plain[id].verdict for id in (FIVE, FLAT, EIGHTH)] == [F, F, H]
     assert [other[id].verdict for id in (FIVE, FLAT, EIGHTH)] == [H, H, F]
 
 
-@pytest.mark.parametrize(("missing", "unknown"), [
-    (("2m", "thp"), {*GAINS, GROWS, FLAT, PAST, NOTHING, SPANS, PURE, LEFT, TABLES, LIKE_POOL, EIGHTH, ALIKE, "jmh-1mb-gains",
-                     "jmh-10mb-gains", "jmh-thp-like-hugetlbfs", GIGABYTES}),
-    (("1g",), {GIGABYTES, "gigabyte-entries-reach-4gib"}),
-    (("2m",), {LIKE_POOL, "jmh-thp-like-hugetlbfs"})])
+@pytest.mark.parametrize(
+    ("missing", "unknown"),
+    [
+        (
+            ("2m", "thp"),
+            {
+                *GAINS,
+                GROWS,
+                FLAT,
+                PAST,
+                NOTHING,
+                SPANS,
+                PURE,
+                LEFT,
+                TABLES,
+                LIKE_POOL,
+                EIGHTH,
+                ALIKE,
+                "jmh-1mb-gains",
+                "jmh-10mb-gains",
+                "jmh-thp-like-hugetlbfs",
+                GIGABYTES,
+            },
+        ),
+        (("1g",), {GIGABYTES, "gigabyte-entries-reach-4gib"}),
+        (("2m",), {LIKE_POOL, "jmh-thp-like-hugetlbfs"}),
+    ],
+)
 def test_a_page_size_that_is_missing_gives_the_reason(missing: tuple[str, ...], unknown: set[str]):
     frame = rows(Paged(walk_ns=100.0, depth=0.3, noise=0.01))
     found, whole = judged(analysis(frame[~frame["pages"].isin(missing)])), judged(analysis(frame))
-    sentences = tuple(REASONS[code].sentence.removesuffix(".") for code in ("pool-empty", "no-data", "too-few-points"))
+    sentences = tuple(
+        REASONS[code].sentence.removesuffix(".")
+        for code in ("pool-empty", "no-data", "too-few-points")
+    )
     for claim, one in found.items():
         if claim in unknown:
             assert one.verdict == C and one.evidence.startswith(sentences)
         else:
             assert one.verdict == whole[claim].verdict
-    assert "are switched off" not in "".join(one.evidence for one in found.values())  # why there are no rows is not for a frame to know
+    assert "are switched off" not in "".join(
+        one.evidence for one in found.values()
+    )  # why there are no rows is not for a frame to know
 
 
 def test_where_cpuid_is_silent_the_claim_about_the_reach_cannot_be_told():

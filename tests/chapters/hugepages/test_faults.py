@@ -1,8 +1,10 @@
-"""What can go wrong with huge pages, in the order of the issue's list: each fault gives its reason and no record.
+"""What can go wrong with huge pages, in the order of the issue's list: each fault gives its reason
+and no record.
 
-The kernels run as they are, on the huge pages of another machine that tests/support/other_machine.c shows them: its pools, its
-settings, its smaps. So each test is the same on a computer with a pool and on one without transparent huge pages. The first
-tests show that the other machine measures where it lacks nothing, and so that each fault is what stops it.
+The kernels run as they are, on the huge pages of another machine that tests/support/other_machine.c
+shows them: its pools, its settings, its smaps. So each test is the same on a computer with a pool
+and on one without transparent huge pages. The first tests show that the other machine measures
+where it lacks nothing, and so that each fault is what stops it.
 """
 
 from __future__ import annotations
@@ -34,19 +36,40 @@ ARENA = 16 * MIB  # eight pages of 2 MiB, of which 60 % and all but one are diff
 
 CASES = {
     "page_chase in C": Point(kernel="page_chase", lines=ARENA // 4096, region_ms=1),
-    "page_chase in numba": Point(kernel="page_chase", engine="numba", lines=ARENA // 4096, region_ms=1),
-    "random_touch in C": Point(kernel="random_touch", layout="packed", order="random", lines=ARENA // 64,
-                               options={"bytes": ARENA}, region_ms=1),
-    **{f"prefault by {mode}": Point(kernel="prefault", order="sequential", mode=mode, lines=ARENA // 4096, region_ms=1)
-       for mode in ("touch", "populate")},
-    "prefault by touch in two threads": Point(kernel="prefault", order="sequential", mode="touch", lines=ARENA // 4096,
-                                              options={"threads": 2}, region_ms=1),
+    "page_chase in numba": Point(
+        kernel="page_chase", engine="numba", lines=ARENA // 4096, region_ms=1
+    ),
+    "random_touch in C": Point(
+        kernel="random_touch",
+        layout="packed",
+        order="random",
+        lines=ARENA // 64,
+        options={"bytes": ARENA},
+        region_ms=1,
+    ),
+    **{
+        f"prefault by {mode}": Point(
+            kernel="prefault", order="sequential", mode=mode, lines=ARENA // 4096, region_ms=1
+        )
+        for mode in ("touch", "populate")
+    },
+    "prefault by touch in two threads": Point(
+        kernel="prefault",
+        order="sequential",
+        mode="touch",
+        lines=ARENA // 4096,
+        options={"threads": 2},
+        region_ms=1,
+    ),
 }
-# Three programs stand for all: most kernels share one arena in C, those of numba another, and prefault maps its own in each batch. A
-# numba process takes over a second: where it is not named by itself it is endurance.
+# Three programs stand for all: most kernels share one arena in C, those of numba another, and
+# prefault maps its own in each batch. A numba process takes over a second: where it is not named by
+# itself it is endurance.
 NUMBA = pytest.param("page_chase in numba", marks=pytest.mark.endurance)
 each_arena = pytest.mark.parametrize("case", ["page_chase in C", "prefault by touch", NUMBA])
-each_populating_arena = pytest.mark.parametrize("case", ["page_chase in C", "prefault by populate", NUMBA])
+each_populating_arena = pytest.mark.parametrize(
+    "case", ["page_chase in C", "prefault by populate", NUMBA]
+)
 
 
 def on(case: str, pages: str, size: int = ARENA) -> Point:
@@ -57,7 +80,12 @@ def on(case: str, pages: str, size: int = ARENA) -> Point:
     size = max(size, PAGE[pages] * dict(point.options).get("threads", 1))
     lines = size // (64 if point.layout == "packed" else 4096)
     options = {"bytes": size} if point.kernel == "random_touch" else point.options
-    return Point(**point.model_dump(exclude={"lines", "options", "pages"}), pages=pages, lines=lines, options=options)
+    return Point(
+        **point.model_dump(exclude={"lines", "options", "pages"}),
+        pages=pages,
+        lines=lines,
+        options=options,
+    )
 
 
 def needed(point: Point) -> int:
@@ -66,9 +94,16 @@ def needed(point: Point) -> int:
     return -(-size // PAGE[point.pages])
 
 
-@pytest.mark.parametrize(("case", "pages"), [*(("page_chase in C", pages) for pages in ("4k", "64k", "thp")),
-                                             *((case, "2m") for case in CASES)])
-def test_a_machine_that_lacks_nothing_is_measured_on_the_pages_named(machine, case: str, pages: str):
+@pytest.mark.parametrize(
+    ("case", "pages"),
+    [
+        *(("page_chase in C", pages) for pages in ("4k", "64k", "thp")),
+        *((case, "2m") for case in CASES),
+    ],
+)
+def test_a_machine_that_lacks_nothing_is_measured_on_the_pages_named(
+    machine, case: str, pages: str
+):
     point = on(case, pages)
     record = measured(point)
     assert record.point == point and (record.pages, record.backing) == (pages, pages)
@@ -81,7 +116,9 @@ def test_a_machine_that_lacks_nothing_is_measured_on_the_pages_named(machine, ca
 @each_arena
 def test_an_empty_pool_says_how_many_pages_are_needed(machine, case: str):
     machine.pool("2m", 0)
-    assert f"{needed(on(case, '2m'))} pages of 2m needed, 0 free" in why_not(on(case, "2m"), "pool-empty")
+    assert f"{needed(on(case, '2m'))} pages of 2m needed, 0 free" in why_not(
+        on(case, "2m"), "pool-empty"
+    )
 
 
 @each_arena
@@ -98,7 +135,8 @@ def test_pages_that_others_have_reserved_are_not_there(machine, case: str):
     assert "8 pages of 2m needed, 4 free" in why_not(on(case, "2m"), "pool-empty")
 
 
-# --- the pool is emptied between the check and the mapping, or between the mapping and the first touch
+# --- the pool is emptied between the check and the mapping, or between the mapping and the first
+# touch
 
 
 @each_arena
@@ -109,12 +147,19 @@ def test_a_pool_that_refuses_what_it_showed_as_free_is_empty(machine, case: str)
 
 @pytest.mark.parametrize("populates", [True, False], ids=["since Linux 5.14", "before Linux 5.14"])
 @each_arena
-def test_pages_that_were_promised_and_are_gone_at_the_first_touch_are_no_crash(machine, case: str, populates: bool):
+def test_pages_that_were_promised_and_are_gone_at_the_first_touch_are_no_crash(
+    machine, case: str, populates: bool
+):
     point = on(case, "2m")
     if not populates:
-        machine.set("unready", errno.EINVAL)  # the kernel has to write to the pages, and SIGBUS comes
+        machine.set(
+            "unready", errno.EINVAL
+        )  # the kernel has to write to the pages, and SIGBUS comes
     machine.set("given", 7)
-    assert "could not be faulted in" in (detail := why_not(point, "pool-empty")) or detail == "SIGBUS while faulting in"
+    assert (
+        "could not be faulted in" in (detail := why_not(point, "pool-empty"))
+        or detail == "SIGBUS while faulting in"
+    )
 
 
 @pytest.mark.parametrize("mode", ["touch", "memset"])
@@ -122,7 +167,9 @@ def test_of_two_threads_the_one_that_meets_the_missing_page_says_so(machine, mod
     point = on("prefault by touch in two threads", "2m").model_copy(update={"mode": mode})
     for given in (1, 5):  # of the first thread's pages, and of the second's
         machine.set("given", given)
-        assert "SIGBUS; the pool was emptied meanwhile, or the cgroup's hugetlb limit" in why_not(point, "pool-empty")
+        assert "SIGBUS; the pool was emptied meanwhile, or the cgroup's hugetlb limit" in why_not(
+            point, "pool-empty"
+        )
 
 
 # --- the hugetlb limit of a cgroup: while pages are faulted in, or (rsvd) where they are reserved
@@ -130,7 +177,9 @@ def test_of_two_threads_the_one_that_meets_the_missing_page_says_so(machine, mod
 
 @pytest.mark.parametrize("limit", ["limit_in_bytes", "rsvd.limit_in_bytes"])
 @each_arena
-def test_a_cgroups_limit_on_huge_pages_is_a_reason_although_the_pool_is_full(machine, case: str, limit: str):
+def test_a_cgroups_limit_on_huge_pages_is_a_reason_although_the_pool_is_full(
+    machine, case: str, limit: str
+):
     machine.set(*(("refusal", errno.ENOMEM) if limit.startswith("rsvd") else ("given", 5)))
     detail = why_not(on(case, "2m"), "pool-empty")
     assert "the cgroup's hugetlb limit" in detail or detail == "SIGBUS while faulting in"
@@ -157,10 +206,14 @@ def test_sizes_that_inherit_a_never_are_off_too(machine, case: str):
 @each_arena
 def test_the_setting_of_thp_s_own_size_decides_where_there_is_one(machine, case: str):
     machine.set("mm/transparent_hugepage/enabled", "always madvise [never]")
-    machine.set("mm/transparent_hugepage/hugepages-2048kB/enabled", "always inherit [madvise] never")
+    machine.set(
+        "mm/transparent_hugepage/hugepages-2048kB/enabled", "always inherit [madvise] never"
+    )
     assert measured(on(case, "thp")).backing == "thp"
     machine.set("mm/transparent_hugepage/enabled", "[always] madvise never")
-    machine.set("mm/transparent_hugepage/hugepages-2048kB/enabled", "always inherit madvise [never]")
+    machine.set(
+        "mm/transparent_hugepage/hugepages-2048kB/enabled", "always inherit madvise [never]"
+    )
     why_not(on(case, "thp"), "thp-never")
 
 
@@ -210,14 +263,22 @@ def test_memory_below_the_size_is_said_and_nothing_is_started(monkeypatch, pages
 
 @pytest.mark.parametrize("pages", ["4k", "thp", "2m"])
 @each_arena
-def test_a_real_limit_of_address_space_below_the_size_is_memory_short(machine, monkeypatch, case: str, pages: str):
-    put_before(monkeypatch, "sh", "-c", f'ulimit -v {16 * 2**20} && exec "$0" "$@"')  # KiB, and some for numba
+def test_a_real_limit_of_address_space_below_the_size_is_memory_short(
+    machine, monkeypatch, case: str, pages: str
+):
+    put_before(
+        monkeypatch, "sh", "-c", f'ulimit -v {16 * 2**20} && exec "$0" "$@"'
+    )  # KiB, and some for numba
     why_not(on(case, pages, 32 * 2**30), "memory-short")
 
 
-@pytest.mark.parametrize(("pages", "code"), [("4k", "memory-short"), ("thp", "memory-short"), ("2m", "pool-empty")])
+@pytest.mark.parametrize(
+    ("pages", "code"), [("4k", "memory-short"), ("thp", "memory-short"), ("2m", "pool-empty")]
+)
 @each_populating_arena
-def test_memory_that_is_not_there_when_it_is_asked_for_is_a_reason(machine, case: str, pages: str, code: str):
+def test_memory_that_is_not_there_when_it_is_asked_for_is_a_reason(
+    machine, case: str, pages: str, code: str
+):
     machine.set("unready", errno.ENOMEM)
     assert os.strerror(errno.ENOMEM) in why_not(on(case, pages), code)
 
@@ -241,7 +302,9 @@ def test_a_limit_on_locked_memory_takes_no_page_size_away(machine, monkeypatch, 
 
 
 def shown(detail: str) -> list[int]:
-    return [int(number) for number in re.findall(r"\d+", detail.partition(" on ")[2].partition(";")[2])]
+    return [
+        int(number) for number in re.findall(r"\d+", detail.partition(" on ")[2].partition(";")[2])
+    ]
 
 
 @pytest.mark.parametrize("pages", ["4k", "64k", "thp", "2m"])
@@ -265,13 +328,20 @@ def test_one_page_of_another_size_is_enough_to_refuse(machine, case: str, pages:
 @pytest.mark.parametrize("case", ["page_chase in C", "page_chase in numba", "prefault by touch"])
 def test_a_64_kib_page_that_fell_back_may_have_been_ours(machine, case: str):
     machine.set("fallen", 1)
-    assert re.findall(r"\b\d+\b", why_not(on(case, "64k"), "backing-partial")) == ["256", "256", "1"]
+    assert re.findall(r"\b\d+\b", why_not(on(case, "64k"), "backing-partial")) == [
+        "256",
+        "256",
+        "1",
+    ]
 
 
 @pytest.mark.parametrize("pages", ["4k", "thp", "2m"])
 @each_arena
-def test_pages_that_are_joined_or_split_while_time_runs_are_refused_at_its_end(machine, case: str, pages: str):
-    """smaps is read before the timed region and after it; by prefault in each batch, and once for its single page."""
+def test_pages_that_are_joined_or_split_while_time_runs_are_refused_at_its_end(
+    machine, case: str, pages: str
+):
+    """smaps is read before the timed region and after it; by prefault in each batch, and once for
+    its single page."""
     machine.set("percent", 60)
     machine.set("whole", 1 if CASES[case].kernel != "prefault" else 3)
     why_not(on(case, pages), "backing-partial")
@@ -282,16 +352,32 @@ def test_pages_that_are_joined_or_split_while_time_runs_are_refused_at_its_end(m
 
 @pytest.fixture
 def run(tmp_path: Path, own_lock: Path) -> Callable[..., tuple[campaign.Outcome, Store]]:
-    def go(points: list[Point], repeats: int = 1, take: Callable[..., Record] = measure.measure) -> tuple[campaign.Outcome, Store]:
-        rig = Rig(Stated().host(), Store(tmp_path / "data"), "other", STATE, 2**40, plan=perf.NO_COUNTERS, measure=one_by_one(take))
-        return campaign.run(rig, {"hugepages": points}, repeats, retry_share=0, quiet=True), rig.store
+    def go(
+        points: list[Point], repeats: int = 1, take: Callable[..., Record] = measure.measure
+    ) -> tuple[campaign.Outcome, Store]:
+        rig = Rig(
+            Stated().host(),
+            Store(tmp_path / "data"),
+            "other",
+            STATE,
+            2**40,
+            plan=perf.NO_COUNTERS,
+            measure=one_by_one(take),
+        )
+        return campaign.run(
+            rig, {"hugepages": points}, repeats, retry_share=0, quiet=True
+        ), rig.store
 
     return go
 
 
 def test_a_pool_that_is_emptied_in_the_middle_of_a_run_takes_its_points_and_no_others(machine, run):
-    points = [on(case, pages, size) for case in ("page_chase in C", "random_touch in C", "prefault by touch")
-              for pages in ("4k", "thp", "2m") for size in (4 * MIB, ARENA)]
+    points = [
+        on(case, pages, size)
+        for case in ("page_chase in C", "random_touch in C", "prefault by touch")
+        for pages in ("4k", "thp", "2m")
+        for size in (4 * MIB, ARENA)
+    ]
     done = []
 
     def emptied_after_twelve(point: Point, *rest: Any, **how: Any) -> Record:
@@ -303,8 +389,12 @@ def test_a_pool_that_is_emptied_in_the_middle_of_a_run_takes_its_points_and_no_o
 
     outcome, store = run(points, repeats=2, take=emptied_after_twelve)
     large = {point for point in points if point.pages == "2m"}
-    assert set(outcome.lacking) == large and {why.code for why in outcome.lacking.values()} == {"pool-empty"}
+    assert set(outcome.lacking) == large and {why.code for why in outcome.lacking.values()} == {
+        "pool-empty"
+    }
     frame = store.load("other", "hugepages")
     assert Counter(frame["pages"]) == Counter(point.pages for point in done)
-    assert (frame["pages"] == "4k").sum() == (frame["pages"] == "thp").sum() == 12  # six points, twice
+    assert (
+        (frame["pages"] == "4k").sum() == (frame["pages"] == "thp").sum() == 12
+    )  # six points, twice
     assert (frame["backing"] == frame["pages"]).all() and 0 < (frame["pages"] == "2m").sum() < 12

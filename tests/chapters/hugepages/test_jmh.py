@@ -1,4 +1,5 @@
-"""The JVM benchmark: what JMH's JSON says, which pages its heap must prove, and every way in which there is no number."""
+"""The JVM benchmark: what JMH's JSON says, which pages its heap must prove, and every way in which
+there is no number."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from experiments.hugepages.languages.jvm import Score
 from tlb.reasons import Unavailable
 from tlb.system import files, procfs
 
-# JMH 1.37 under JDK 17 wrote this of two forks of two iterations; its white space and percentiles are left out.
+# JMH 1.37 under JDK 17 wrote this of two forks of two iterations; its white space and percentiles
+# are left out.
 REAL = """[{"jmhVersion": "1.37", "benchmark": "tlb.ByteArrayTouch.draw", "mode": "avgt", "threads": 1, "forks": 2,
 "jvm": "java", "jvmArgs": ["-Djava.io.tmpdir=.", "-XX:+UseSerialGC"], "jdkVersion": "17.0.15",
 "vmName": "OpenJDK 64-Bit Server VM", "vmVersion": "17.0.15+6-Debian-1deb12u1", "warmupIterations": 1, "warmupTime": "200 ms",
@@ -45,39 +47,66 @@ def code_of(call, *args, **how) -> str:
     return why.value.code
 
 
-def mapping(low: int, size_mib: int, rss: int = 0, thp: int = 0, hugetlb: int = 0, page_kb: int = 4) -> str:
+def mapping(
+    low: int, size_mib: int, rss: int = 0, thp: int = 0, hugetlb: int = 0, page_kb: int = 4
+) -> str:
     """One mapping as Linux 6 prints it in smaps; sizes in MiB, from an address."""
-    return (f"{low:08x}-{low + size_mib * MIB:08x} rw-p 00000000 00:00 0 \nSize: {size_mib << 10:15} kB\n"
-            f"KernelPageSize: {page_kb:8} kB\nMMUPageSize: {page_kb:11} kB\nRss: {rss << 10:16} kB\nAnonHugePages: {thp << 10:9} kB\n"
-            f"ShmemPmdMapped: {0:8} kB\nShared_Hugetlb: {0:8} kB\nPrivate_Hugetlb: {hugetlb << 10:7} kB\nVmFlags: rd wr mr mw me ac \n")
+    return (
+        f"{low:08x}-{low + size_mib * MIB:08x} rw-p 00000000 00:00 0 \nSize: {size_mib << 10:15} kB\n"
+        f"KernelPageSize: {page_kb:8} kB\nMMUPageSize: {page_kb:11} kB\nRss: {rss << 10:16} kB\nAnonHugePages: {thp << 10:9} kB\n"
+        f"ShmemPmdMapped: {0:8} kB\nShared_Hugetlb: {0:8} kB\nPrivate_Hugetlb: {hugetlb << 10:7} kB\nVmFlags: rd wr mr mw me ac \n"
+    )
 
 
-ELSEWHERE = mapping(0x7F22_3000_0000, 64, rss=64, thp=64) + mapping(0x7F22_4000_0000, 48, hugetlb=48, page_kb=2048)
-SMAPS = {"4k": mapping(LOW, 192, rss=192), "thp": mapping(LOW, 192, rss=192, thp=192),
-         "2m": mapping(LOW, 192, hugetlb=192, page_kb=2048)}
+ELSEWHERE = mapping(0x7F22_3000_0000, 64, rss=64, thp=64) + mapping(
+    0x7F22_4000_0000, 48, hugetlb=48, page_kb=2048
+)
+SMAPS = {
+    "4k": mapping(LOW, 192, rss=192),
+    "thp": mapping(LOW, 192, rss=192, thp=192),
+    "2m": mapping(LOW, 192, hugetlb=192, page_kb=2048),
+}
 
 
-# --- what JMH wrote --------------------------------------------------------------------------------------
+# --- what JMH wrote
+# --------------------------------------------------------------------------------------
 
 
 def test_the_scores_are_the_means_of_what_jmh_measured():
     for score, result in zip(jvm.parse(REAL, "4k", (1000,)), json.loads(REAL), strict=True):
         values = sum(result["primaryMetric"]["rawData"], [])
         assert score.ns_per_access == pytest.approx(statistics.mean(values))
-        assert (score.iterations_count, score.forks, score.array_bytes, score.pages) == (4, 2, 1000, "4k")
+        assert (score.iterations_count, score.forks, score.array_bytes, score.pages) == (
+            4,
+            2,
+            1000,
+            "4k",
+        )
 
 
-@pytest.mark.parametrize(("old", "new"), [
-    ("ns/op", "us/op"), ("ByteArrayTouch.touch", "ByteArrayTouch.other"), ('"size": "1000"', '"size": "10"'),
-    ('"score": 5.4181514445277426', '"score": "NaN"'), ('"score": 5.4181514445277426', '"score": -1'),
-    ("[[7.907758085529365, 6.587533814939271], [3.6126603957648755, 3.5646534818774573]]", "[]"), ('"params"', '"parms"'), ("}]", "}"),
-])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("ns/op", "us/op"),
+        ("ByteArrayTouch.touch", "ByteArrayTouch.other"),
+        ('"size": "1000"', '"size": "10"'),
+        ('"score": 5.4181514445277426', '"score": "NaN"'),
+        ('"score": 5.4181514445277426', '"score": -1'),
+        (
+            "[[7.907758085529365, 6.587533814939271], [3.6126603957648755, 3.5646534818774573]]",
+            "[]",
+        ),
+        ('"params"', '"parms"'),
+        ("}]", "}"),
+    ],
+)
 def test_json_that_is_not_of_this_benchmark_is_garbage(old: str, new: str):
     assert old in REAL
     assert code_of(jvm.parse, REAL.replace(old, new), "4k", (1000,)) == "kernel-garbage"
 
 
-# --- which pages the heap lies on ------------------------------------------------------------------------
+# --- which pages the heap lies on
+# ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("pages", jvm.HEAP_PAGES)
@@ -95,46 +124,85 @@ def test_no_page_size_passes_for_another(asked: jvm.HeapPages, got: jvm.HeapPage
         assert code_of(jvm.refuse, jvm.heap_of(SMAPS[got] + ELSEWHERE, LOG), asked) == expected
 
 
-@pytest.mark.parametrize(("asked", "smaps"), [
-    ("thp", mapping(LOW, 192, rss=192, thp=116)),  # 60 %
-    ("thp", mapping(LOW, 192, rss=116, thp=116)),  # all of what is there, and the rest comes while the time runs
-    ("4k", mapping(LOW, 192, rss=192, thp=2)),
-    ("4k", mapping(LOW, 192, rss=116)),
-    ("2m", mapping(LOW, 116, hugetlb=116, page_kb=2048) + mapping(LOW + 116 * MIB, 76, rss=76)),
-    ("2m", mapping(LOW, 192, hugetlb=192, page_kb=1 << 20)),  # gigabyte pages, where they are the system's own size
-    ("4k", mapping(LOW, 192, rss=192, page_kb=16)),
-    ("4k", ELSEWHERE), ("thp", ELSEWHERE),
-])
+@pytest.mark.parametrize(
+    ("asked", "smaps"),
+    [
+        ("thp", mapping(LOW, 192, rss=192, thp=116)),  # 60 %
+        (
+            "thp",
+            mapping(LOW, 192, rss=116, thp=116),
+        ),  # all of what is there, and the rest comes while the time runs
+        ("4k", mapping(LOW, 192, rss=192, thp=2)),
+        ("4k", mapping(LOW, 192, rss=116)),
+        ("2m", mapping(LOW, 116, hugetlb=116, page_kb=2048) + mapping(LOW + 116 * MIB, 76, rss=76)),
+        (
+            "2m",
+            mapping(LOW, 192, hugetlb=192, page_kb=1 << 20),
+        ),  # gigabyte pages, where they are the system's own size
+        ("4k", mapping(LOW, 192, rss=192, page_kb=16)),
+        ("4k", ELSEWHERE),
+        ("thp", ELSEWHERE),
+    ],
+)
 def test_a_heap_partly_on_other_pages_is_refused(asked: jvm.HeapPages, smaps: str):
     assert code_of(jvm.refuse, jvm.heap_of(smaps, LOG), asked) == "backing-partial"
 
 
-# --- before a JVM is started -----------------------------------------------------------------------------
+# --- before a JVM is started
+# -----------------------------------------------------------------------------
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A Linux with 2 GiB of free memory that has all pages."""
-    for name, text in {"proc/meminfo": "MemTotal: 2097152 kB\nMemAvailable: 2097152 kB\n", "proc/self/status": "THP_enabled:\t1\n",
-                       "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
-                       "sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages": "512\n"}.items():
+    for name, text in {
+        "proc/meminfo": "MemTotal: 2097152 kB\nMemAvailable: 2097152 kB\n",
+        "proc/self/status": "THP_enabled:\t1\n",
+        "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
+        "sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages": "512\n",
+    }.items():
         path = tmp_path / "root" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return tmp_path / "root"
 
 
-@pytest.mark.parametrize(("pages", "file", "text", "code"), [
-    ("thp", "sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]\n", "thp-never"),
-    ("thp", "sys/kernel/mm/transparent_hugepage/enabled", None, "thp-never"),
-    ("thp", "proc/self/status", "THP_enabled:\t0\n", "thp-never"),
-    ("2m", "sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "0\n", "pool-empty"),
-    ("2m", "sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "80\n", "pool-empty"),  # the heap, and no code
-    ("2m", "sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", None, "page-size-unsupported"),
-    ("4k", "proc/meminfo", "MemAvailable: 786432 kB\n", "memory-short"),  # of which half is too little
-    ("2m", "proc/meminfo", "MemAvailable: 262144 kB\n", "memory-short"),
-])
-def test_what_the_system_lacks_has_its_reason(pages: jvm.HeapPages, file: str, text: str | None, code: str, root: Path):
+@pytest.mark.parametrize(
+    ("pages", "file", "text", "code"),
+    [
+        (
+            "thp",
+            "sys/kernel/mm/transparent_hugepage/enabled",
+            "always madvise [never]\n",
+            "thp-never",
+        ),
+        ("thp", "sys/kernel/mm/transparent_hugepage/enabled", None, "thp-never"),
+        ("thp", "proc/self/status", "THP_enabled:\t0\n", "thp-never"),
+        ("2m", "sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "0\n", "pool-empty"),
+        (
+            "2m",
+            "sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages",
+            "80\n",
+            "pool-empty",
+        ),  # the heap, and no code
+        (
+            "2m",
+            "sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages",
+            None,
+            "page-size-unsupported",
+        ),
+        (
+            "4k",
+            "proc/meminfo",
+            "MemAvailable: 786432 kB\n",
+            "memory-short",
+        ),  # of which half is too little
+        ("2m", "proc/meminfo", "MemAvailable: 262144 kB\n", "memory-short"),
+    ],
+)
+def test_what_the_system_lacks_has_its_reason(
+    pages: jvm.HeapPages, file: str, text: str | None, code: str, root: Path
+):
     if text is None:
         (root / file).unlink()
     else:
@@ -142,7 +210,8 @@ def test_what_the_system_lacks_has_its_reason(pages: jvm.HeapPages, file: str, t
     assert code_of(jvm.check, pages, jmh.SIZES, root) == code
 
 
-# --- a JVM that is not one -------------------------------------------------------------------------------
+# --- a JVM that is not one
+# -------------------------------------------------------------------------------
 
 FAKE = """#!{python}
 import os, pathlib, subprocess, sys, time
@@ -168,15 +237,34 @@ sys.exit({status})
 
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Puts a `java` on PATH, alone there, that writes what it is told and keeps its arguments in the file that is returned."""
+    """Puts a `java` on PATH, alone there, that writes what it is told and keeps its arguments in
+    the file that is returned."""
 
-    def make(before: str = "", after: str | None = None, *, scores: str = REAL, stdout: str = "", status: int = 0, log: str = LOG,
-             hang: bool = False) -> Path:
+    def make(
+        before: str = "",
+        after: str | None = None,
+        *,
+        scores: str = REAL,
+        stdout: str = "",
+        status: int = 0,
+        log: str = LOG,
+        hang: bool = False,
+    ) -> Path:
         folder, seen = tmp_path / "bin", tmp_path / "seen"
         folder.mkdir(exist_ok=True)
         smaps = {"before": before, "after": before if after is None else after} if before else {}
-        (folder / "java").write_text(FAKE.format(python=sys.executable, seen=str(seen), log=log, smaps=smaps, scores=scores, stdout=stdout,
-                                                 status=status, hang=hang))
+        (folder / "java").write_text(
+            FAKE.format(
+                python=sys.executable,
+                seen=str(seen),
+                log=log,
+                smaps=smaps,
+                scores=scores,
+                stdout=stdout,
+                status=status,
+                hang=hang,
+            )
+        )
         (folder / "java").chmod(0o755)
         monkeypatch.setenv("PATH", str(folder))
         return seen
@@ -199,25 +287,41 @@ def test_pages_that_were_split_while_the_time_ran_are_refused(fake, root: Path):
     assert code_of(run, "thp", root) == "backing-partial"
 
 
-@pytest.mark.parametrize(("stdout", "code", "detail"), [
-    # The three texts are JMH's and OpenJDK 17's own.
-    ("# Run progress: 0.00%\n# Fork: 1 of 1\nUnrecognized VM option 'NoSuch'\nError: Could not create the Java Virtual Machine.\n",
-     "kernel-crashed", "Unrecognized VM option 'NoSuch'"),
-    ("# Fork: 1 of 1\n# Warmup Iteration   1: <failure>\n\njava.lang.OutOfMemoryError: Java heap space\n\tat tlb.Byte",
-     "memory-short", "java.lang.OutOfMemoryError: Java heap space"),
-    ("# Fork: 1 of 1\nError occurred during initialization of VM\nCould not reserve enough space for 8388608KB object heap\n",
-     "memory-short", "Could not reserve enough space for 8388608KB object heap"),
-    ("# Fork: 1 of 1\n<forked VM failed with exit code 137>\n", "oom-killed", "the JVM"),
-    ("", "kernel-crashed", "exit status 1"),
-])
-def test_a_jvm_that_fails_says_why_in_its_own_words(stdout: str, code: str, detail: str, fake, root: Path):
+@pytest.mark.parametrize(
+    ("stdout", "code", "detail"),
+    [
+        # The three texts are JMH's and OpenJDK 17's own.
+        (
+            "# Run progress: 0.00%\n# Fork: 1 of 1\nUnrecognized VM option 'NoSuch'\nError: Could not create the Java Virtual Machine.\n",
+            "kernel-crashed",
+            "Unrecognized VM option 'NoSuch'",
+        ),
+        (
+            "# Fork: 1 of 1\n# Warmup Iteration   1: <failure>\n\njava.lang.OutOfMemoryError: Java heap space\n\tat tlb.Byte",
+            "memory-short",
+            "java.lang.OutOfMemoryError: Java heap space",
+        ),
+        (
+            "# Fork: 1 of 1\nError occurred during initialization of VM\nCould not reserve enough space for 8388608KB object heap\n",
+            "memory-short",
+            "Could not reserve enough space for 8388608KB object heap",
+        ),
+        ("# Fork: 1 of 1\n<forked VM failed with exit code 137>\n", "oom-killed", "the JVM"),
+        ("", "kernel-crashed", "exit status 1"),
+    ],
+)
+def test_a_jvm_that_fails_says_why_in_its_own_words(
+    stdout: str, code: str, detail: str, fake, root: Path
+):
     fake(stdout=stdout, status=1)
     with pytest.raises(Unavailable) as why:
         run("4k", root)
     assert (why.value.code, why.value.detail) == (code, detail)
 
 
-def test_a_jvm_that_hangs_is_ended_with_its_forks(fake, root: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_jvm_that_hangs_is_ended_with_its_forks(
+    fake, root: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(jvm, "HANG_S", 1.0)
     monkeypatch.setattr(jvm, "START_S", 0.0)
     seen = fake(hang=True)
@@ -230,15 +334,24 @@ def test_a_jvm_that_hangs_is_ended_with_its_forks(fake, root: Path, monkeypatch:
     pytest.fail("the fork outlived the runner")
 
 
-def test_without_java_there_is_a_reason_and_no_error(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_without_java_there_is_a_reason_and_no_error(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert code_of(run, "4k", root) == code_of(jmh.survey) == "no-toolchain"
 
 
-@pytest.mark.parametrize(("pages", "flags"), [("4k", {"-XX:-UseTransparentHugePages", "-XX:-UseLargePages"}),
-                                              ("thp", {"-XX:+UseTransparentHugePages"}),
-                                              ("2m", {"-XX:+UseLargePages", "-XX:LargePageSizeInBytes=2m"})])
-def test_each_page_size_has_the_published_flag_and_a_fixed_heap(pages: jvm.HeapPages, flags: set[str], fake, root: Path):
+@pytest.mark.parametrize(
+    ("pages", "flags"),
+    [
+        ("4k", {"-XX:-UseTransparentHugePages", "-XX:-UseLargePages"}),
+        ("thp", {"-XX:+UseTransparentHugePages"}),
+        ("2m", {"-XX:+UseLargePages", "-XX:LargePageSizeInBytes=2m"}),
+    ],
+)
+def test_each_page_size_has_the_published_flag_and_a_fixed_heap(
+    pages: jvm.HeapPages, flags: set[str], fake, root: Path
+):
     seen = fake(SMAPS[pages])
     run(pages, root)
     said = set(seen.read_text().split())
@@ -246,9 +359,15 @@ def test_each_page_size_has_the_published_flag_and_a_fixed_heap(pages: jvm.HeapP
     assert {"size=1000", "bound=1000", "-Xms66m", "-Xmx66m", "-XX:+AlwaysPreTouch"} <= said
 
 
-@pytest.mark.skipif("THP_enabled" not in procfs.text(Path("/proc/self/status")), reason="Linux tells of THP here from 5.0 on")
-def test_the_forks_for_base_pages_may_have_no_huge_ones_even_where_all_programs_get_them(fake, root: Path):
-    """Nothing of the machine's changes: the setting is the process's own, and this one keeps what it had."""
+@pytest.mark.skipif(
+    "THP_enabled" not in procfs.text(Path("/proc/self/status")),
+    reason="Linux tells of THP here from 5.0 on",
+)
+def test_the_forks_for_base_pages_may_have_no_huge_ones_even_where_all_programs_get_them(
+    fake, root: Path
+):
+    """Nothing of the machine's changes: the setting is the process's own, and this one keeps what
+    it had."""
     before = procfs.fields(procfs.text(Path("/proc/self/status")))["THP_enabled"]
     allowed = {}
     for pages in ("4k", "thp"):
@@ -259,7 +378,8 @@ def test_the_forks_for_base_pages_may_have_no_huge_ones_even_where_all_programs_
     assert procfs.fields(procfs.text(Path("/proc/self/status")))["THP_enabled"] == before
 
 
-# --- the build -------------------------------------------------------------------------------------------
+# --- the build
+# -------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -268,7 +388,10 @@ def fake_maven(fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
     def make(body: str) -> Path:
         fake()
-        for name, text in {"javac": "#!/bin/sh\n", "mvn": f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\n{body}\n'}.items():
+        for name, text in {
+            "javac": "#!/bin/sh\n",
+            "mvn": f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\n{body}\n',
+        }.items():
             (tmp_path / "bin" / name).write_text(text)
             (tmp_path / "bin" / name).chmod(0o755)
         monkeypatch.setenv("TLB_BUILD", str(tmp_path / "build"))
@@ -290,15 +413,26 @@ def test_a_jar_is_built_once_and_without_the_network_where_that_is_enough(fake_m
     assert list(jar.parent.iterdir()) == [jar] and list(jar.parent.parent.iterdir()) == [jar.parent]
 
 
-@pytest.mark.parametrize(("said", "detail", "tries"), [
-    (f"[ERROR] COMPILATION ERROR :\n[ERROR] {maven.PROJECT}{os.sep}ByteArrayTouch.java:[64,57] cannot find symbol",
-     "ByteArrayTouch.java:[64,57] cannot find symbol", 1),
-    (OFFLINE, OFFLINE.partition("[ERROR] ")[2], 2),
-    ("\x1b[0m[ERROR] Could not transfer artifact a:b:pom:1 from/to x (https://mirror.example/repo): Connect to mirror.example failed",
-     "no repository was reached for a:b:pom:1", 1),
-    ("", "exit status 1", 1),
-])
-def test_a_build_that_fails_gives_mavens_own_reason_and_leaves_nothing(said: str, detail: str, tries: int, fake_maven, tmp_path: Path):
+@pytest.mark.parametrize(
+    ("said", "detail", "tries"),
+    [
+        (
+            f"[ERROR] COMPILATION ERROR :\n[ERROR] {maven.PROJECT}{os.sep}ByteArrayTouch.java:[64,57] cannot find symbol",
+            "ByteArrayTouch.java:[64,57] cannot find symbol",
+            1,
+        ),
+        (OFFLINE, OFFLINE.partition("[ERROR] ")[2], 2),
+        (
+            "\x1b[0m[ERROR] Could not transfer artifact a:b:pom:1 from/to x (https://mirror.example/repo): Connect to mirror.example failed",
+            "no repository was reached for a:b:pom:1",
+            1,
+        ),
+        ("", "exit status 1", 1),
+    ],
+)
+def test_a_build_that_fails_gives_mavens_own_reason_and_leaves_nothing(
+    said: str, detail: str, tries: int, fake_maven, tmp_path: Path
+):
     calls = fake_maven(f'echo "{said}"; exit 1')
     with pytest.raises(Unavailable) as why:
         maven.build()
@@ -307,29 +441,51 @@ def test_a_build_that_fails_gives_mavens_own_reason_and_leaves_nothing(said: str
     assert list((tmp_path / "build" / "kernels").iterdir()) == []
 
 
-# --- the document ---------------------------------------------------------------------------------------
+# --- the document
+# ---------------------------------------------------------------------------------------
 
 
-def made(pages: str, ns: dict[int, float], error: float | None = 0.1, draw: float = 3.0) -> list[Score]:
+def made(
+    pages: str, ns: dict[int, float], error: float | None = 0.1, draw: float = 3.0
+) -> list[Score]:
     common = {"pages": pages, "error_ns": error, "iterations_count": 15, "forks": 3}
-    return [Score(array_bytes=max(ns), quantity="draw", ns_per_access=draw, **common),
-            *(Score(array_bytes=size, quantity="touch", ns_per_access=value, **common) for size, value in ns.items())]
+    return [
+        Score(array_bytes=max(ns), quantity="draw", ns_per_access=draw, **common),
+        *(
+            Score(array_bytes=size, quantity="touch", ns_per_access=value, **common)
+            for size, value in ns.items()
+        ),
+    ]
 
 
 def document(*scores: list[Score], **lack: Lack) -> Jmh:
     have = {score.pages for score in sum(scores, [])}
     none = {pages: Lack(code="interrupted") for pages in jvm.HEAP_PAGES if pages not in have}
-    return Jmh(measured_at="2025-01-31T12:00:00Z", state="00112233aabb", jvm="openjdk 17", jmh="1.37", scores=sum(scores, []),
-               lacking=none | lack)
+    return Jmh(
+        measured_at="2025-01-31T12:00:00Z",
+        state="00112233aabb",
+        jvm="openjdk 17",
+        jmh="1.37",
+        scores=sum(scores, []),
+        lacking=none | lack,
+    )
 
 
-def test_a_survey_keeps_the_reason_of_each_page_size_that_it_could_not_have(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    def fake_run(jar: Path, pages: jvm.HeapPages, sizes: tuple[int, ...], **effort: object) -> list[Score]:
+def test_a_survey_keeps_the_reason_of_each_page_size_that_it_could_not_have(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    def fake_run(
+        jar: Path, pages: jvm.HeapPages, sizes: tuple[int, ...], **effort: object
+    ) -> list[Score]:
         if pages == "2m":
             raise Unavailable("pool-empty", "105 pages needed, 0 free")
         return made(pages, dict.fromkeys(sizes, 4.0))
 
-    for name, value in {"build": lambda: Path("x"), "java_version": lambda: "openjdk 17", "run": fake_run}.items():
+    for name, value in {
+        "build": lambda: Path("x"),
+        "java_version": lambda: "openjdk 17",
+        "run": fake_run,
+    }.items():
         monkeypatch.setattr(jmh, name, value)
     lock = tmp_path / "lock"
     theirs = files.measuring_lock
@@ -344,27 +500,47 @@ def test_a_survey_keeps_the_reason_of_each_page_size_that_it_could_not_have(monk
 
 @pytest.mark.parametrize(("error", "apart"), [(0.1, [10**8]), (50.0, []), (None, [])])
 def test_scores_differ_where_jmhs_intervals_leave_a_gap(error: float | None, apart: list[int]):
-    doc = document(made("4k", {1000: 3.5, 10**8: 30.0}, error), made("2m", {1000: 3.5, 10**8: 20.0}, error))
-    assert [(base.pages, huge.pages, huge.array_bytes) for base, huge in jmh.differing(doc)] == [("4k", "2m", size) for size in apart]
+    doc = document(
+        made("4k", {1000: 3.5, 10**8: 30.0}, error), made("2m", {1000: 3.5, 10**8: 20.0}, error)
+    )
+    assert [(base.pages, huge.pages, huge.array_bytes) for base, huge in jmh.differing(doc)] == [
+        ("4k", "2m", size) for size in apart
+    ]
     assert len(jmh.paired(doc)) == 2
     assert [score.ns_per_access for score in jmh.smallest(doc)] == [3.5, 3.0]
-    assert code_of(jmh.smallest, document(made("thp", {1000: 3.5}))) == "too-few-points" and jmh.paired(document()) == []
+    assert (
+        code_of(jmh.smallest, document(made("thp", {1000: 3.5}))) == "too-few-points"
+        and jmh.paired(document()) == []
+    )
 
 
 @pytest.mark.endurance
 @pytest.mark.measures
 @pytest.mark.measuring
 @pytest.mark.needs("mvn", "javac", "java")
-def test_the_benchmark_is_built_and_measures_on_base_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_benchmark_is_built_and_measures_on_base_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv("TLB_BUILD", str(tmp_path))
     try:
         jar = maven.build()
         with files.measuring_lock(wait=True):
-            scores = jvm.run(jar, "4k", (1000, 100_000), warmup_s=0.1, measure_s=0.1, iterations=2, forks=1)
+            scores = jvm.run(
+                jar, "4k", (1000, 100_000), warmup_s=0.1, measure_s=0.1, iterations=2, forks=1
+            )
     except Unavailable as why:
         if why.code in ("maven-failed", "memory-short"):
             lacking(str(why))
         raise
-    assert [(score.quantity, score.array_bytes) for score in scores] == [("draw", 100_000), ("touch", 1000), ("touch", 100_000)]
-    assert {(score.pages, score.iterations_count, score.forks) for score in scores} == {("4k", 2, 1)}
-    assert list((tmp_path / "kernels").iterdir()) == [jar.parent] and not (maven.PROJECT / "target").exists()
+    assert [(score.quantity, score.array_bytes) for score in scores] == [
+        ("draw", 100_000),
+        ("touch", 1000),
+        ("touch", 100_000),
+    ]
+    assert {(score.pages, score.iterations_count, score.forks) for score in scores} == {
+        ("4k", 2, 1)
+    }
+    assert (
+        list((tmp_path / "kernels").iterdir()) == [jar.parent]
+        and not (maven.PROJECT / "target").exists()
+    )

@@ -1,4 +1,5 @@
-"""The ladder's prices and the rates of faulting in: each the median of its processes; and documents."""
+"""The ladder's prices and the rates of faulting in: each the median of its processes; and
+documents."""
 
 from __future__ import annotations
 
@@ -19,13 +20,24 @@ LADDER = [pages for pages in PAGES if pages not in ("2m", "1g")]
 def test_a_rung_is_spread_minus_packed_over_one_working_set():
     a = analysis()
     assert list(a.ladder) == LADDER and a.ladder_lines == 8192
-    chases = rows().query("kernel == 'page_chase'").groupby(["pages", "layout"])["ns_per_access"].median()
+    chases = (
+        rows()
+        .query("kernel == 'page_chase'")
+        .groupby(["pages", "layout"])["ns_per_access"]
+        .median()
+    )
     for pages, price in a.ladder.items():
         times = [chases[pages, layout] for layout in ("spread", "packed")]
-        assert price.value == pytest.approx(times[0] - times[1]) and price.low <= price.value <= price.high
+        assert (
+            price.value == pytest.approx(times[0] - times[1])
+            and price.low <= price.value <= price.high
+        )
 
 
-@pytest.mark.parametrize(("machine", "truth"), [(WHOLE, lambda pages: WHOLE.price_ns(pages, 8192 * 4096)), (SPLIT, lambda _: 32.0)])
+@pytest.mark.parametrize(
+    ("machine", "truth"),
+    [(WHOLE, lambda pages: WHOLE.price_ns(pages, 8192 * 4096)), (SPLIT, lambda _: 32.0)],
+)
 def test_the_ladder_of_a_known_machine_is_its_truth(machine: Paged, truth):
     for pages, price in analysis(rows(machine, repeats=9)).ladder.items():
         assert price.value == pytest.approx(truth(pages), abs=1.5), pages
@@ -35,7 +47,9 @@ def test_a_rung_without_its_control_has_no_price_and_without_a_chase_there_is_no
     a = analysis(rows().query("layout != 'packed' or pages != '32k'"))
     assert list(a.ladder) == [pages for pages in LADDER if pages != "32k"]
     none = analysis(rows().query("kernel == 'prefault'"))
-    assert (none.ladder_lines, none.ladder) == (0, {}) and analysis(only("4k")).ladder.keys() == {"4k"}
+    assert (none.ladder_lines, none.ladder) == (0, {}) and analysis(only("4k")).ladder.keys() == {
+        "4k"
+    }
 
 
 # --- faulting in
@@ -44,7 +58,9 @@ def test_a_rung_without_its_control_has_no_price_and_without_a_chase_there_is_no
 @pytest.mark.parametrize(("ns", "rate"), [(819.2, 5.0), (4096 / 31, 31.0)])
 def test_a_rate_is_4096_bytes_by_the_nanoseconds_that_they_took(ns: float, rate: float):
     """5 and 31 GB/s are the published rates of 4 TB touched on base pages and on transparent ones."""
-    faults = analysis(Paged(faults_ns=(ns,) * 5, noise=0.0).frame(keeping_pages(cpus=1), 1)).faults.query("mode == 'touch'")
+    faults = analysis(
+        Paged(faults_ns=(ns,) * 5, noise=0.0).frame(keeping_pages(cpus=1), 1)
+    ).faults.query("mode == 'touch'")
     assert faults["gb_per_s"].to_numpy() == pytest.approx(rate)
 
 
@@ -57,7 +73,9 @@ def test_faults_are_rows_of_page_size_way_and_threads_in_order():
     assert list(dict.fromkeys(faults["pages"])) == list(PAGES)
     assert set(faults[~faults["pages"].isin(SWEPT)]["mode"]) == {"touch"}
     for row in faults.itertuples():
-        mine = rows().query("kernel == 'prefault' and pages == @row.pages and mode == @row.mode and threads == @row.threads")
+        mine = rows().query(
+            "kernel == 'prefault' and pages == @row.pages and mode == @row.mode and threads == @row.threads"
+        )
         assert row.median == pytest.approx(mine["ns_per_access"].median())
         assert row.gb_per_s * row.median == pytest.approx(4096)
         assert (row.free_ns, row.one_byte_bytes) == (Paged.FREE_NS, PAGE_BYTES[row.pages])
@@ -69,9 +87,25 @@ def test_faults_are_rows_of_page_size_way_and_threads_in_order():
 # --- what the programs got
 
 
-def report(language: str = "c", variant: str = "plain", huge: int = 0, ns: float = 10.0, repeat: int = 0, rest: int = 0) -> dict:
-    return {"language": language, "toolchain": f"{language} 1", "variant": variant, "repeat": repeat, "array_bytes": 2**24,
-            "resident_bytes": 2**24, "huge_bytes": huge, "rest_huge_bytes": rest, "ns_per_access": ns}
+def report(
+    language: str = "c",
+    variant: str = "plain",
+    huge: int = 0,
+    ns: float = 10.0,
+    repeat: int = 0,
+    rest: int = 0,
+) -> dict:
+    return {
+        "language": language,
+        "toolchain": f"{language} 1",
+        "variant": variant,
+        "repeat": repeat,
+        "array_bytes": 2**24,
+        "resident_bytes": 2**24,
+        "huge_bytes": huge,
+        "rest_huge_bytes": rest,
+        "ns_per_access": ns,
+    }
 
 
 def variants(*reports: dict, **lacking: str) -> pd.DataFrame:
@@ -79,23 +113,51 @@ def variants(*reports: dict, **lacking: str) -> pd.DataFrame:
 
 
 def test_the_programs_are_medians_by_variant_with_the_gain_over_the_plain_one():
-    found = variants(*(report("go", "plain", 0, ns, i) for i, ns in enumerate([19, 21, 90.0])),
-                     *(report("go", "huge", 2**24, ns, i, 2**22) for i, ns in enumerate([7.0, 6, 5])), report("java", "huge", 2**24))
-    assert found["language"].tolist() == ["Go", "Go", "Java"] and found["huge_share"].tolist() == [0, 1, 1]
-    assert found["ns_per_access"].tolist() == [21, 6, 10] and found["elsewhere_huge_bytes"].tolist() == [0, 2**22, 0]
-    assert found["plain_over_this"][1] == 21 / 6 and found["plain_over_this"].isna().tolist() == [True, False, True]
+    found = variants(
+        *(report("go", "plain", 0, ns, i) for i, ns in enumerate([19, 21, 90.0])),
+        *(report("go", "huge", 2**24, ns, i, 2**22) for i, ns in enumerate([7.0, 6, 5])),
+        report("java", "huge", 2**24),
+    )
+    assert found["language"].tolist() == ["Go", "Go", "Java"] and found["huge_share"].tolist() == [
+        0,
+        1,
+        1,
+    ]
+    assert found["ns_per_access"].tolist() == [21, 6, 10] and found[
+        "elsewhere_huge_bytes"
+    ].tolist() == [0, 2**22, 0]
+    assert found["plain_over_this"][1] == 21 / 6 and found["plain_over_this"].isna().tolist() == [
+        True,
+        False,
+        True,
+    ]
     assert found["differs"].tolist() == [False, True, False] and variants(go="no-toolchain").empty
 
 
-@pytest.mark.parametrize(("plain", "huge", "differs"), [
-    ([9, 10, 11], [4, 5, 6.0], True), ([4, 5, 6.0], [9, 10, 11], True), ([9, 10, 11], [4, 5, 9.5], False), ([10, 11], [5, 6.0], False)])
-def test_two_variants_differ_where_no_repeat_of_one_is_as_fast_as_any_of_the_other(plain: list[float], huge: list[float], differs: bool):
-    found = variants(*(report("c", "plain", 0, ns, i) for i, ns in enumerate(plain)),
-                     *(report("c", "huge", 2**24, ns, i) for i, ns in enumerate(huge)))
+@pytest.mark.parametrize(
+    ("plain", "huge", "differs"),
+    [
+        ([9, 10, 11], [4, 5, 6.0], True),
+        ([4, 5, 6.0], [9, 10, 11], True),
+        ([9, 10, 11], [4, 5, 9.5], False),
+        ([10, 11], [5, 6.0], False),
+    ],
+)
+def test_two_variants_differ_where_no_repeat_of_one_is_as_fast_as_any_of_the_other(
+    plain: list[float], huge: list[float], differs: bool
+):
+    found = variants(
+        *(report("c", "plain", 0, ns, i) for i, ns in enumerate(plain)),
+        *(report("c", "huge", 2**24, ns, i) for i, ns in enumerate(huge)),
+    )
     assert found["differs"].tolist() == [False, differs]
 
 
 def test_what_was_not_measured_is_named_with_its_reason():
     document = programs() | {"lacking": {"go": "no-toolchain", "c pool": "pool-empty"}}
     (language, variant, why), *rest = analysis(runtimes=document).lacking_programs
-    assert (language, variant) == ("Go", "") and "apt install golang-go" in why and [one[:2] for one in rest] == [("C", "pool")]
+    assert (
+        (language, variant) == ("Go", "")
+        and "apt install golang-go" in why
+        and [one[:2] for one in rest] == [("C", "pool")]
+    )

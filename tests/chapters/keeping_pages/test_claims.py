@@ -1,4 +1,5 @@
-"""What the articles say of getting, proving and wasting large pages, judged on machines and documents whose truth is known."""
+"""What the articles say of getting, proving and wasting large pages, judged on machines and
+documents whose truth is known."""
 
 from __future__ import annotations
 
@@ -13,43 +14,73 @@ from tlb.report.verdicts import REGISTRY, Verdict, claims_of, judge, verdicts
 
 pytestmark = pytest.mark.filterwarnings("error")
 
-SIX, GO, BASE_GO, FIVE = "thp-faults-six-times", "go-asks-for-no-large-pages", "go-maps-at-4-kib", "recipes-work-in-five-languages"
+SIX, GO, BASE_GO, FIVE = (
+    "thp-faults-six-times",
+    "go-asks-for-no-large-pages",
+    "go-maps-at-4-kib",
+    "recipes-work-in-five-languages",
+)
 SMALL, GIGA = "small-object-takes-a-large-page", "gigabyte-granularity"
-WASTE, DROPS, SETUP, CHOOSES, FILES = ("hundred-kib-wastes-1.9-mb", "madvise-drops-2-mib", "two-mib-needs-setup", "madvise-chooses-where",
-                                       "file-maps-inherit-large-pages")
+WASTE, DROPS, SETUP, CHOOSES, FILES = (
+    "hundred-kib-wastes-1.9-mb",
+    "madvise-drops-2-mib",
+    "two-mib-needs-setup",
+    "madvise-chooses-where",
+    "file-maps-inherit-large-pages",
+)
 FREED = "freeing-faster-with-thp"
-THP_JAVA, POOL_JAVA, NOT_THP = "java-thp-is-madvise", "java-hugetlbfs-maps-the-pool", "use-large-pages-is-not-thp"
+THP_JAVA, POOL_JAVA, NOT_THP = (
+    "java-thp-is-madvise",
+    "java-hugetlbfs-maps-the-pool",
+    "use-large-pages-is-not-thp",
+)
 H, F, C = "holds", "fails", "cannot tell"
 
 
 def judged(a: Analysis, **bands: dict) -> dict[str, Verdict]:
     """By id: each claim a sentence with evidence fit to be shown."""
-    return {one.claim.id: one for one in fit_to_be_shown(verdicts(claims, a, **bands), "keeping_pages")}
+    return {
+        one.claim.id: one for one in fit_to_be_shown(verdicts(claims, a, **bands), "keeping_pages")
+    }
 
 
 def faulted(factor: float, machine: Paged = WHOLE) -> pd.DataFrame:
     """The rows with transparent pages made ready in so many times the time."""
     frame = rows(machine)
     chosen = (frame["kernel"] == "prefault") & (frame["pages"] == "thp")
-    return frame.assign(ns_per_access=frame["ns_per_access"].where(~chosen, frame["ns_per_access"] * factor))
+    return frame.assign(
+        ns_per_access=frame["ns_per_access"].where(~chosen, frame["ns_per_access"] * factor)
+    )
 
 
 def freed(factor: float) -> pd.DataFrame:
     """The rows with transparent pages given back in so many times the time."""
     frame = rows()
-    return frame.assign(free_ns_per_access=frame["free_ns_per_access"].where(frame["pages"] != "thp", frame["free_ns_per_access"] * factor))
+    return frame.assign(
+        free_ns_per_access=frame["free_ns_per_access"].where(
+            frame["pages"] != "thp", frame["free_ns_per_access"] * factor
+        )
+    )
 
 
 def one_byte(pages: str, size: int) -> pd.DataFrame:
     """The rows with another size resident for one byte on these pages."""
     frame = rows()
-    return frame.assign(one_byte_resident_bytes=frame["one_byte_resident_bytes"].where(frame["pages"] != pages, float(size)))
+    return frame.assign(
+        one_byte_resident_bytes=frame["one_byte_resident_bytes"].where(
+            frame["pages"] != pages, float(size)
+        )
+    )
 
 
 def go(huge_bytes: int) -> dict:
     """Three plain runs of a Go program, and what lies on large pages of each."""
     found = programs()
-    plain = [report | {"language": "go", "huge_bytes": huge_bytes} for report in found["reports"] if report["variant"] == "plain"]
+    plain = [
+        report | {"language": "go", "huge_bytes": huge_bytes}
+        for report in found["reports"]
+        if report["variant"] == "plain"
+    ]
     return found | {"reports": plain, "lacking": {}}
 
 
@@ -62,30 +93,65 @@ JUDGED: dict[str, tuple[str, object, str, str]] = {
     "sixfold": (SIX, lambda: analysis(), H, "4 threads, memory is ready at 10."),
     "twofold": (SIX, lambda: analysis(faulted(3.0)), F, "factor of 2.0"),
     "a byte takes 2 MiB": (SMALL, lambda: analysis(), H, "2 MiB resident"),
-    "a byte takes a base page": (SMALL, lambda: analysis(one_byte("thp", 4096)), F, "4 KiB resident"),
+    "a byte takes a base page": (
+        SMALL,
+        lambda: analysis(one_byte("thp", 4096)),
+        F,
+        "4 KiB resident",
+    ),
     "a byte takes 1 GiB": (GIGA, lambda: analysis(), H, "1 GiB resident"),
     "a byte takes less": (GIGA, lambda: analysis(one_byte("1g", 2 * MIB)), F, "2 MiB resident"),
     "an arena wastes": (WASTE, lambda: analysis(ways=asked()), H, "1,994,752 bytes more"),
-    "an arena wastes nothing": (WASTE, lambda: analysis(ways=shrunk("arena", 100 << 10)), F, " 0 bytes more"),
-    "a large page is dropped": (DROPS, lambda: analysis(ways=shrunk("dropped", 14 * MIB)), H, "2 MiB less"),
+    "an arena wastes nothing": (
+        WASTE,
+        lambda: analysis(ways=shrunk("arena", 100 << 10)),
+        F,
+        " 0 bytes more",
+    ),
+    "a large page is dropped": (
+        DROPS,
+        lambda: analysis(ways=shrunk("dropped", 14 * MIB)),
+        H,
+        "2 MiB less",
+    ),
     "a large page is split": (DROPS, lambda: analysis(ways=asked()), F, "1 of the large pages"),
     "freed as fast": (FREED, lambda: analysis(freed(2.0)), F, "0.5"),
     "freed faster": (FREED, lambda: analysis(freed(0.05)), H, "20"),
     "nothing by itself": (SETUP, lambda: analysis(ways=asked()), H, "0% lie"),
-    "all by itself": (SETUP, lambda: analysis(ways=asked("always", anonymous=16 * MIB)), F, "100% lie"),
+    "all by itself": (
+        SETUP,
+        lambda: analysis(ways=asked("always", anonymous=16 * MIB)),
+        F,
+        "100% lie",
+    ),
     "a half": (CHOOSES, lambda: analysis(ways=asked()), H, "100% lie"),
     "no half": (CHOOSES, lambda: analysis(ways=asked(half=0)), F, "0% lie"),
-    "a file on large pages": (FILES, lambda: analysis(ways=asked(file=16 * MIB)), H, "ext4, 100% lie"),
+    "a file on large pages": (
+        FILES,
+        lambda: analysis(ways=asked(file=16 * MIB)),
+        H,
+        "ext4, 100% lie",
+    ),
     "a file on base pages": (FILES, lambda: analysis(ways=asked()), F, "ext4, 0% lie"),
     "Go asks for none": (GO, lambda: analysis(runtimes=go(0)), H, "0 B lie"),
     "Go asks for some": (GO, lambda: analysis(runtimes=go(2**23)), F, "8 MiB lie"),
     "no Go": (GO, lambda: analysis(runtimes=programs()), C, "program in go"),
-    "Go given some unasked": (GO, lambda: analysis(runtimes=go(2**23) | {"thp": "always"}), C, "always"),
+    "Go given some unasked": (
+        GO,
+        lambda: analysis(runtimes=go(2**23) | {"thp": "always"}),
+        C,
+        "always",
+    ),
     "Go on base pages": (BASE_GO, lambda: analysis(runtimes=go(0)), H, "0 B lie"),
     "Go on large pages": (BASE_GO, lambda: analysis(runtimes=go(2**24)), F, "16 MiB lie"),
     "from the pool": (FIVE, lambda: analysis(runtimes=pools()), H, "C 100%"),
     "not from the pool": (FIVE, lambda: analysis(runtimes=pool(2**23)), F, "C 50%"),
-    "no pool": (FIVE, lambda: analysis(runtimes=programs() | {"lacking": {"c pool": "pool-empty"}}), C, "pool"),
+    "no pool": (
+        FIVE,
+        lambda: analysis(runtimes=programs() | {"lacking": {"c pool": "pool-empty"}}),
+        C,
+        "pool",
+    ),
     "Java's flag advises": (THP_JAVA, lambda: analysis(runtimes=java("huge", 2**24)), H, "100%"),
     "Java's flag does not": (THP_JAVA, lambda: analysis(runtimes=java("huge", 0)), F, "0%"),
     "Java in the pool": (POOL_JAVA, lambda: analysis(runtimes=java("pool", 2**24)), H, "100%"),
@@ -93,7 +159,12 @@ JUDGED: dict[str, tuple[str, object, str, str]] = {
     "Java's flag is not THP": (NOT_THP, lambda: analysis(runtimes=java("pool", 2**24)), H, "0%"),
     "Java's flag is THP": (NOT_THP, lambda: analysis(runtimes=java("pool", 0)), F, "100%"),
     "no Java": (POOL_JAVA, lambda: analysis(runtimes=programs()), C, "java"),
-    "Java without a pool": (POOL_JAVA, lambda: analysis(runtimes=programs() | {"lacking": {"java pool": "pool-empty"}}), C, "pool"),
+    "Java without a pool": (
+        POOL_JAVA,
+        lambda: analysis(runtimes=programs() | {"lacking": {"java pool": "pool-empty"}}),
+        C,
+        "pool",
+    ),
 }
 
 
@@ -119,7 +190,9 @@ def test_each_claim_is_judged_by_what_it_is_about(name: str):
 
 def test_each_claim_is_judged_here_once_where_it_holds_and_once_where_it_does_not():
     for claim in claims_of(claims):
-        assert {H, F} <= {verdict for id, _, verdict, _ in JUDGED.values() if id == claim.id}, claim.id
+        assert {H, F} <= {verdict for id, _, verdict, _ in JUDGED.values() if id == claim.id}, (
+            claim.id
+        )
 
 
 def test_another_band_is_another_verdict():

@@ -1,4 +1,5 @@
-"""Five languages, one verifier: what a program got is read from its smaps, and whatever goes wrong has its reason."""
+"""Five languages, one verifier: what a program got is read from its smaps, and whatever goes wrong
+has its reason."""
 
 from __future__ import annotations
 
@@ -25,7 +26,13 @@ MIB = 1 << 20
 SIZE = 16 * MIB
 HUGE = 2 * MIB
 WHOLE = 100 * HUGE
-NEEDS = {"c": "a C compiler", "rust": "rustc", "go": "go", "java": "javac", "python": sys.executable}
+NEEDS = {
+    "c": "a C compiler",
+    "rust": "rustc",
+    "go": "go",
+    "java": "javac",
+    "python": sys.executable,
+}
 BASE = 0x7F0000000000
 
 
@@ -53,8 +60,12 @@ def test_a_plain_array_is_measured_whatever_pages_it_got(language: str):
 
 def memory_gives_huge_pages() -> bool:
     """Whether this process gets them for as much memory now, by the kernel's sum of its own pages."""
+
     def huge() -> int:
-        return procfs.kib(procfs.fields(Path("/proc/self/smaps_rollup").read_text())["AnonHugePages"]) or 0
+        return (
+            procfs.kib(procfs.fields(Path("/proc/self/smaps_rollup").read_text())["AnonHugePages"])
+            or 0
+        )
 
     before = huge()
     with mmap.mmap(-1, SIZE + HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as room:
@@ -68,8 +79,15 @@ def memory_gives_huge_pages() -> bool:
 def test_a_recipe_puts_its_array_on_huge_pages_or_says_why_not(language: str):
     """What may be said follows from the setting, read here by other code than the one under test."""
     thp = Path("/sys/kernel/mm/transparent_hugepage")
-    words = [path.read_text() if path.exists() else "[never]" for path in (thp / "hugepages-2048kB/enabled", thp / "enabled")]
-    word = words[1] if "[inherit]" in words[0] or not (thp / "hugepages-2048kB/enabled").exists() else words[0]
+    words = [
+        path.read_text() if path.exists() else "[never]"
+        for path in (thp / "hugepages-2048kB/enabled", thp / "enabled")
+    ]
+    word = (
+        words[1]
+        if "[inherit]" in words[0] or not (thp / "hugepages-2048kB/enabled").exists()
+        else words[0]
+    )
     off = "[never]" in word or "THP_enabled:\t0" in Path("/proc/self/status").read_text()
     try:
         report = runtimes.measure(program_of(language), "huge", SIZE)
@@ -90,7 +108,9 @@ def test_from_the_pool_an_array_is_all_of_it_or_the_pool_is_empty(language: str)
         report = runtimes.measure(program_of(language), "pool", SIZE)
     except Unavailable as why:
         free = Path("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
-        assert why.code == "pool-empty" and (not free.exists() or int(free.read_text()) < (2 * SIZE + 64 * MIB) // HUGE)
+        assert why.code == "pool-empty" and (
+            not free.exists() or int(free.read_text()) < (2 * SIZE + 64 * MIB) // HUGE
+        )
     else:
         assert report.huge_bytes >= SIZE
 
@@ -98,23 +118,37 @@ def test_from_the_pool_an_array_is_all_of_it_or_the_pool_is_empty(language: str)
 # ---- a program that misbehaves
 
 
-ANSWER = {"language": "c", "variant": "plain", "array_bytes": SIZE, "address": BASE, "accesses": 1000, "sum": 9000,
-          "batch_ns": [5000] * 9}
+ANSWER = {
+    "language": "c",
+    "variant": "plain",
+    "array_bytes": SIZE,
+    "address": BASE,
+    "accesses": 1000,
+    "sum": 9000,
+    "batch_ns": [5000] * 9,
+}
 
 
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A program in Python with a real array, written, that prints what `change` makes of a valid line, and then runs `after`."""
+    """A program in Python with a real array, written, that prints what `change` makes of a valid
+    line, and then runs `after`."""
     monkeypatch.setattr(watched, "TIME_LIMIT_S", 60.0)
 
-    def make(change: str = "", after: str = "sys.stdin.readline()", show: str = "print(json.dumps(answer), flush=True)") -> Program:
+    def make(
+        change: str = "",
+        after: str = "sys.stdin.readline()",
+        show: str = "print(json.dumps(answer), flush=True)",
+    ) -> Program:
         path = tmp_path / "program.py"
-        path.write_text(f"import ctypes, json, mmap, os, signal, sys, time\nsize = {SIZE}\n"
-                        "room = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n"
-                        "room.madvise(mmap.MADV_NOHUGEPAGE)\n"
-                        "room.write(b'1' * size)\n"
-                        f"answer = {ANSWER!r} | {{'address': ctypes.addressof(ctypes.c_char.from_buffer(room))}}\n"
-                        f"{change}\n{show}\n{after}\n")
+        path.write_text(
+            f"import ctypes, json, mmap, os, signal, sys, time\nsize = {SIZE}\n"
+            "room = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n"
+            "room.madvise(mmap.MADV_NOHUGEPAGE)\n"
+            "room.write(b'1' * size)\n"
+            f"answer = {ANSWER!r} | {{'address': ctypes.addressof(ctypes.c_char.from_buffer(room))}}\n"
+            f"{change}\n{show}\n{after}\n"
+        )
         return Program("c", "cc 1", (sys.executable, str(path)))
 
     return make
@@ -134,29 +168,52 @@ def test_a_program_that_answers_well_is_reported_from_its_smaps(fake):
 def test_a_huge_variant_on_small_pages_is_refused(fake):
     """The fake tells the kernel that it wants none, so this holds under any setting."""
     got = code(runtimes.measure, fake("answer['variant'] = 'huge'"), "huge", SIZE)
-    assert got == ("backing-partial" if runtimes.huge_pages_on(status=procfs.text(Path("/proc/self/status"))) else "thp-never")
+    assert got == (
+        "backing-partial"
+        if runtimes.huge_pages_on(status=procfs.text(Path("/proc/self/status")))
+        else "thp-never"
+    )
 
 
 @linux
-@pytest.mark.parametrize("change", [
-    "answer = {}", "answer['address'] = 'x'", "answer['batch_ns'] = []", "answer['language'] = 'go'", "answer['array_bytes'] += 1",
-    "answer['sum'] -= 1", "answer['batch_ns'] = [200] * 9", "answer['address'] = 4096"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        "answer = {}",
+        "answer['address'] = 'x'",
+        "answer['batch_ns'] = []",
+        "answer['language'] = 'go'",
+        "answer['array_bytes'] += 1",
+        "answer['sum'] -= 1",
+        "answer['batch_ns'] = [200] * 9",
+        "answer['address'] = 4096",
+    ],
+)
 def test_anything_but_a_true_answer_is_garbage(fake, change: str):
     assert code(runtimes.measure, fake(change), "plain", SIZE) == "kernel-garbage"
 
 
 @linux
-@pytest.mark.parametrize(("show", "after", "expected"), [
-    ("", "os.kill(os.getpid(), signal.SIGSEGV)", "kernel-crashed"), ("", "", "kernel-crashed"),
-    ("", "os.kill(os.getpid(), signal.SIGKILL)", "oom-killed"), ("print(json.dumps(answer), flush=True)", "sys.exit(1)", "kernel-crashed"),
-])
-def test_a_program_that_dies_is_a_reason_even_after_its_line(fake, show: str, after: str, expected: str):
+@pytest.mark.parametrize(
+    ("show", "after", "expected"),
+    [
+        ("", "os.kill(os.getpid(), signal.SIGSEGV)", "kernel-crashed"),
+        ("", "", "kernel-crashed"),
+        ("", "os.kill(os.getpid(), signal.SIGKILL)", "oom-killed"),
+        ("print(json.dumps(answer), flush=True)", "sys.exit(1)", "kernel-crashed"),
+    ],
+)
+def test_a_program_that_dies_is_a_reason_even_after_its_line(
+    fake, show: str, after: str, expected: str
+):
     assert code(runtimes.measure, fake(show=show, after=after), "plain", SIZE) == expected
 
 
 def lives(pid: int) -> bool:
     """A zombie is dead too: who is to reap an orphan differs from computer to computer."""
-    return procfs.fields(procfs.text(Path(f"/proc/{pid}/status"))).get("State", "gone")[0] not in "ZXg"
+    return (
+        procfs.fields(procfs.text(Path(f"/proc/{pid}/status"))).get("State", "gone")[0] not in "ZXg"
+    )
 
 
 @linux
@@ -180,19 +237,43 @@ def test_a_hang_is_ended_with_all_that_it_started(fake, monkeypatch, tmp_path: P
 @pytest.fixture
 def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A lock of the test's own, and Python alone as the language: it is always there."""
-    monkeypatch.setattr(runtimes, "measuring_lock", lambda: files.measuring_lock(path=tmp_path / "lock"))
+    monkeypatch.setattr(
+        runtimes, "measuring_lock", lambda: files.measuring_lock(path=tmp_path / "lock")
+    )
     monkeypatch.setattr(runtimes, "TOOLS", {"python": toolchains.TOOLS["python"]})
     return tmp_path
 
 
-def report(language: str = "c", variant: str = "plain", huge: int = 0, ns: float = 10.0, repeat: int = 0, rest: int = 0) -> RuntimeReport:
-    return RuntimeReport(language=language, toolchain=f"{language} 1", variant=variant, repeat=repeat, array_bytes=WHOLE,
-                         resident_bytes=WHOLE, huge_bytes=huge, rest_huge_bytes=rest, ns_per_access=ns)
+def report(
+    language: str = "c",
+    variant: str = "plain",
+    huge: int = 0,
+    ns: float = 10.0,
+    repeat: int = 0,
+    rest: int = 0,
+) -> RuntimeReport:
+    return RuntimeReport(
+        language=language,
+        toolchain=f"{language} 1",
+        variant=variant,
+        repeat=repeat,
+        array_bytes=WHOLE,
+        resident_bytes=WHOLE,
+        huge_bytes=huge,
+        rest_huge_bytes=rest,
+        ns_per_access=ns,
+    )
 
 
 def document(*reports: RuntimeReport, thp: str = "madvise", **lacking: str) -> Runtimes:
-    return Runtimes(measured_at="2025-01-31T12:00:00Z", state="00112233aabb", thp=thp, array_bytes=WHOLE, reports=list(reports),
-                    lacking={name.replace("_", " "): code for name, code in lacking.items()})
+    return Runtimes(
+        measured_at="2025-01-31T12:00:00Z",
+        state="00112233aabb",
+        thp=thp,
+        array_bytes=WHOLE,
+        reports=list(reports),
+        lacking={name.replace("_", " "): code for name, code in lacking.items()},
+    )
 
 
 @pytest.mark.measures
@@ -207,7 +288,10 @@ def test_a_survey_survives_json_and_asks_for_each_variant_in_turn(quick: Path, m
     monkeypatch.setattr(runtimes, "measure", measured)
     found = runtimes.survey(SIZE, 3)
     assert sorted(asked, key=lambda one: one[1]) == asked and len(set(asked)) == 9
-    assert found.lacking == {} and [r.variant for r in found.reports] == ["plain"] * 3 + ["huge"] * 3 + ["pool"] * 3
+    assert (
+        found.lacking == {}
+        and [r.variant for r in found.reports] == ["plain"] * 3 + ["huge"] * 3 + ["pool"] * 3
+    )
     assert Runtimes.model_validate_json(json.dumps(found.model_dump(mode="json"))) == found
 
 
@@ -223,13 +307,21 @@ def test_a_variant_that_failed_is_not_tried_again_and_the_others_go_on(quick: Pa
 
     monkeypatch.setattr(runtimes, "measure", measured)
     found = runtimes.survey(SIZE, 4)
-    assert (asked.count("plain"), asked.count("huge")) == (4, 2) and found.lacking == {"python huge": "kernel-hung"}
+    assert (asked.count("plain"), asked.count("huge")) == (4, 2) and found.lacking == {
+        "python huge": "kernel-hung"
+    }
 
 
 @pytest.mark.measures
-def test_a_language_without_a_toolchain_is_lacking_and_the_others_are_measured(quick: Path, monkeypatch, no_tools: Path):
+def test_a_language_without_a_toolchain_is_lacking_and_the_others_are_measured(
+    quick: Path, monkeypatch, no_tools: Path
+):
     monkeypatch.setattr(runtimes, "TOOLS", toolchains.TOOLS)
-    monkeypatch.setattr(runtimes, "measure", lambda program, variant, size, repeat, pass_fds: report(program.language, variant))
+    monkeypatch.setattr(
+        runtimes,
+        "measure",
+        lambda program, variant, size, repeat, pass_fds: report(program.language, variant),
+    )
     found = runtimes.survey(SIZE, 1)
     assert found.lacking == dict.fromkeys(["c", "rust", "go", "java"], "no-toolchain")
     assert {r.language for r in found.reports} == {"python"}
@@ -238,7 +330,10 @@ def test_a_language_without_a_toolchain_is_lacking_and_the_others_are_measured(q
 # ---- the document
 
 
-@pytest.mark.parametrize("change", [{"language": "perl"}, {"huge_bytes": WHOLE + 1}, {"ns_per_access": math.nan}, {"surplus": 1}])
+@pytest.mark.parametrize(
+    "change",
+    [{"language": "perl"}, {"huge_bytes": WHOLE + 1}, {"ns_per_access": math.nan}, {"surplus": 1}],
+)
 def test_a_report_that_cannot_be_is_no_report(change: dict):
     with pytest.raises(ValidationError):
         RuntimeReport(**(report().model_dump() | change))

@@ -1,4 +1,5 @@
-"""What an array got by its smaps: the strict reader, and what is sure of it, on smaps that never were."""
+"""What an array got by its smaps: the strict reader, and what is sure of it, on smaps that never
+were."""
 
 from __future__ import annotations
 
@@ -25,14 +26,34 @@ def code(call, *arguments, **named) -> str:
     return caught.value.code
 
 
-def mapping(start: int, size: int, resident: int, thp: int = 0, pool: int = 0, head: str = "rw-p 00000000 00:00 0 ", **other: str) -> str:
-    fields = {"Size": size >> 10, "KernelPageSize": 4, "Rss": resident >> 10, "AnonHugePages": thp >> 10, "ShmemPmdMapped": 0,
-              "Shared_Hugetlb": 0, "Private_Hugetlb": pool >> 10} | other
-    lines = [f"{start:x}-{start + size:x} {head}", *(f"{name}: {kb:>8} kB" for name, kb in fields.items() if kb is not None)]
+def mapping(
+    start: int,
+    size: int,
+    resident: int,
+    thp: int = 0,
+    pool: int = 0,
+    head: str = "rw-p 00000000 00:00 0 ",
+    **other: str,
+) -> str:
+    fields = {
+        "Size": size >> 10,
+        "KernelPageSize": 4,
+        "Rss": resident >> 10,
+        "AnonHugePages": thp >> 10,
+        "ShmemPmdMapped": 0,
+        "Shared_Hugetlb": 0,
+        "Private_Hugetlb": pool >> 10,
+    } | other
+    lines = [
+        f"{start:x}-{start + size:x} {head}",
+        *(f"{name}: {kb:>8} kB" for name, kb in fields.items() if kb is not None),
+    ]
     return "\n".join([*lines, "THPeligible:    1", "VmFlags: rd wr mr mw me ac sd hg "]) + "\n"
 
 
-def checked(text: str, address: int | None = BASE, size: int = 100 * HUGE, refused: str = "backing-partial") -> smaps.Pages:
+def checked(
+    text: str, address: int | None = BASE, size: int = 100 * HUGE, refused: str = "backing-partial"
+) -> smaps.Pages:
     found = smaps.pages(smaps.mappings(text), address, size)
     runtimes.verify(found, address, size, refused)
     return found
@@ -42,12 +63,18 @@ WHOLE = 100 * HUGE
 
 
 def test_an_array_all_on_huge_pages_passes_and_what_else_is_huge_is_told_apart():
-    text = (mapping(0x1000, 4096, 4096, head="r-xp 00000000 fe:00 12   /usr/bin/a program") + mapping(BASE, WHOLE, WHOLE, WHOLE)
-            + mapping(BASE + WHOLE, 8 * HUGE, 8 * HUGE, 3 * HUGE))
+    text = (
+        mapping(0x1000, 4096, 4096, head="r-xp 00000000 fe:00 12   /usr/bin/a program")
+        + mapping(BASE, WHOLE, WHOLE, WHOLE)
+        + mapping(BASE + WHOLE, 8 * HUGE, 8 * HUGE, 3 * HUGE)
+    )
     assert checked(text) == smaps.Pages(WHOLE, WHOLE, 3 * HUGE, WHOLE)
 
 
-@pytest.mark.parametrize(("share", "refused"), [(60, "backing-partial"), (98, "backing-partial"), (0, "thp-never"), (60, "pool-empty")])
+@pytest.mark.parametrize(
+    ("share", "refused"),
+    [(60, "backing-partial"), (98, "backing-partial"), (0, "thp-never"), (60, "pool-empty")],
+)
 def test_less_than_99_percent_is_refused(share: int, refused: str):
     assert code(checked, mapping(BASE, WHOLE, WHOLE, share * HUGE), refused=refused) == refused
 
@@ -58,15 +85,30 @@ def test_huge_pages_of_a_neighbour_in_the_same_mapping_prove_nothing():
 
 
 def test_only_the_aligned_inside_of_an_array_has_to_be_huge():
-    assert checked(mapping(BASE, WHOLE, WHOLE, WHOLE - 2 * HUGE), address=BASE + 4096, size=WHOLE - 4096 - 8192).resident_bytes == WHOLE
+    assert (
+        checked(
+            mapping(BASE, WHOLE, WHOLE, WHOLE - 2 * HUGE),
+            address=BASE + 4096,
+            size=WHOLE - 4096 - 8192,
+        ).resident_bytes
+        == WHOLE
+    )
 
 
 def test_without_an_address_the_array_is_in_the_largest_private_anonymous_mapping():
-    text = (mapping(BASE, WHOLE, WHOLE, WHOLE) + mapping(BASE + WHOLE, 4 * WHOLE, 3 * WHOLE, head="rw-p 00000000 fe:00 99 /a/file")
-            + mapping(BASE + 8 * WHOLE, 4 * WHOLE, 3 * WHOLE, head="rw-s 00000000 00:01 7 /dev/zero (deleted)")
-            + mapping(BASE + 16 * WHOLE, 4 * WHOLE, 3 * WHOLE, head="r--p 00000000 00:00 0 "))
+    text = (
+        mapping(BASE, WHOLE, WHOLE, WHOLE)
+        + mapping(BASE + WHOLE, 4 * WHOLE, 3 * WHOLE, head="rw-p 00000000 fe:00 99 /a/file")
+        + mapping(
+            BASE + 8 * WHOLE, 4 * WHOLE, 3 * WHOLE, head="rw-s 00000000 00:01 7 /dev/zero (deleted)"
+        )
+        + mapping(BASE + 16 * WHOLE, 4 * WHOLE, 3 * WHOLE, head="r--p 00000000 00:00 0 ")
+    )
     assert checked(text, None) == smaps.Pages(WHOLE, WHOLE, 0, WHOLE)
-    assert code(checked, mapping(BASE, WHOLE, WHOLE, head="r-xp 00000000 00:00 0 "), None) == "kernel-garbage"
+    assert (
+        code(checked, mapping(BASE, WHOLE, WHOLE, head="r-xp 00000000 00:00 0 "), None)
+        == "kernel-garbage"
+    )
 
 
 @pytest.mark.parametrize("address", [BASE - HUGE, BASE + 4096, 4096, BASE + 2 * WHOLE])
@@ -75,7 +117,9 @@ def test_an_address_that_is_not_mapped_is_garbage(address: int):
 
 
 def test_a_hole_in_the_array_is_garbage_and_what_is_not_resident_is_short():
-    text = mapping(BASE, 50 * HUGE, 50 * HUGE, 50 * HUGE) + mapping(BASE + 51 * HUGE, 50 * HUGE, 50 * HUGE, 50 * HUGE)
+    text = mapping(BASE, 50 * HUGE, 50 * HUGE, 50 * HUGE) + mapping(
+        BASE + 51 * HUGE, 50 * HUGE, 50 * HUGE, 50 * HUGE
+    )
     assert code(checked, text) == "kernel-garbage"
     assert code(checked, mapping(BASE, WHOLE, WHOLE - 4096, WHOLE - HUGE)) == "memory-short"
 
@@ -83,23 +127,51 @@ def test_a_hole_in_the_array_is_garbage_and_what_is_not_resident_is_short():
 GOOD = mapping(BASE, WHOLE, WHOLE, WHOLE)
 
 
-@pytest.mark.parametrize("text", [
-    "", "\n", "garbage", GOOD + "garbage\n", "Rss: 4 kB\n" + GOOD, GOOD + GOOD, GOOD.replace("Rss", "Rsss"),
-    GOOD.replace("AnonHugePages:", "AnonHugePages "), mapping(BASE, WHOLE, WHOLE, WHOLE, Private_Hugetlb=None),
-    GOOD.replace("Rss:", "Rss: 4 kB\nRss:"), mapping(BASE, WHOLE, WHOLE - 4096, WHOLE), mapping(BASE, WHOLE, 2 * WHOLE),
-    mapping(BASE + WHOLE, WHOLE, WHOLE) + mapping(BASE, WHOLE, WHOLE), GOOD.replace("rw-p", "rw?p"), GOOD.replace(" kB", " MB"),
-    GOOD.replace(f"{WHOLE >> 10:>8}", "9" * 30), mapping(BASE, 0, 0), GOOD[:60], GOOD + "\n", GOOD.replace("Rss: ", "Rss: -"),
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "\n",
+        "garbage",
+        GOOD + "garbage\n",
+        "Rss: 4 kB\n" + GOOD,
+        GOOD + GOOD,
+        GOOD.replace("Rss", "Rsss"),
+        GOOD.replace("AnonHugePages:", "AnonHugePages "),
+        mapping(BASE, WHOLE, WHOLE, WHOLE, Private_Hugetlb=None),
+        GOOD.replace("Rss:", "Rss: 4 kB\nRss:"),
+        mapping(BASE, WHOLE, WHOLE - 4096, WHOLE),
+        mapping(BASE, WHOLE, 2 * WHOLE),
+        mapping(BASE + WHOLE, WHOLE, WHOLE) + mapping(BASE, WHOLE, WHOLE),
+        GOOD.replace("rw-p", "rw?p"),
+        GOOD.replace(" kB", " MB"),
+        GOOD.replace(f"{WHOLE >> 10:>8}", "9" * 30),
+        mapping(BASE, 0, 0),
+        GOOD[:60],
+        GOOD + "\n",
+        GOOD.replace("Rss: ", "Rss: -"),
+    ],
+)
 def test_smaps_that_are_not_smaps_prove_nothing(text: str):
     assert text != GOOD
     with pytest.raises(ValueError):
         smaps.mappings(text)
 
 
-@given(st.lists(st.tuples(st.integers(1, 50), st.integers(0, 50), st.integers(0, 50)), min_size=1, max_size=6),
-       st.integers(0, 60), st.integers(1, 60))
-def test_what_is_sure_never_exceeds_what_can_be(parts: list[tuple[int, int, int]], first: int, count: int):
-    """The oracle: whichever huge pages of a mapping are huge, and whichever part of it is resident, the array's own share."""
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 50), st.integers(0, 50), st.integers(0, 50)),
+        min_size=1,
+        max_size=6,
+    ),
+    st.integers(0, 60),
+    st.integers(1, 60),
+)
+def test_what_is_sure_never_exceeds_what_can_be(
+    parts: list[tuple[int, int, int]], first: int, count: int
+):
+    """The oracle: whichever huge pages of a mapping are huge, and whichever part of it is resident,
+    the array's own share."""
     text, at = "", BASE
     for size, resident, huge in parts:
         resident, huge = min(resident, size), min(huge, resident, size)
@@ -114,10 +186,21 @@ def test_what_is_sure_never_exceeds_what_can_be(parts: list[tuple[int, int, int]
     assert found.huge_bytes + found.rest_huge_bytes == sum(min(h, r, s) for s, r, h in parts) * HUGE
 
 
-@pytest.mark.parametrize(("every", "own", "process", "on"), [
-    ("[madvise]", None, "", True), ("[never]", None, "", False), (None, None, "", False), ("[never]", "[madvise]", "", True),
-    ("[always]", "[never]", "", False), ("[always]", "[inherit]", "", True), ("[always]", None, "THP_enabled:\t0", False)])
-def test_whether_huge_pages_are_on_is_read_from_the_settings(tmp_path: Path, every, own, process: str, on: bool):
+@pytest.mark.parametrize(
+    ("every", "own", "process", "on"),
+    [
+        ("[madvise]", None, "", True),
+        ("[never]", None, "", False),
+        (None, None, "", False),
+        ("[never]", "[madvise]", "", True),
+        ("[always]", "[never]", "", False),
+        ("[always]", "[inherit]", "", True),
+        ("[always]", None, "THP_enabled:\t0", False),
+    ],
+)
+def test_whether_huge_pages_are_on_is_read_from_the_settings(
+    tmp_path: Path, every, own, process: str, on: bool
+):
     folder = tmp_path / "sys/kernel/mm/transparent_hugepage"
     (folder / "hugepages-2048kB").mkdir(parents=True)
     for path, text in ((folder / "enabled", every), (folder / "hugepages-2048kB/enabled", own)):

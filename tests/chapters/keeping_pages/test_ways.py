@@ -1,4 +1,5 @@
-"""Each way of asking for memory: what it got is read from its smaps, and whatever goes wrong has its reason."""
+"""Each way of asking for memory: what it got is read from its smaps, and whatever goes wrong has
+its reason."""
 
 from __future__ import annotations
 
@@ -20,7 +21,10 @@ from tlb.system import procfs
 MIB = 1 << 20
 PROGRAM = SOURCES / "mapping.py"
 BASE_PAGE_4K = os.sysconf("SC_PAGESIZE") == 4096  # of which the program asks for 2 MiB
-linux = pytest.mark.skipif(not Path("/proc/self/smaps").exists() or not BASE_PAGE_4K, reason="needs Linux on base pages of 4 KiB")
+linux = pytest.mark.skipif(
+    not Path("/proc/self/smaps").exists() or not BASE_PAGE_4K,
+    reason="needs Linux on base pages of 4 KiB",
+)
 
 
 def program():
@@ -38,14 +42,23 @@ def test_the_program_has_the_ways_of_the_survey():
 @pytest.mark.measures
 @pytest.mark.parametrize("way", ways.WAYS)
 def test_a_way_gives_what_its_kind_can_or_its_reason(way: str):
-    """What holds on any Linux: a pool's pages are large or the call fails, and what was written is resident."""
+    """What holds on any Linux: a pool's pages are large or the call fails, and what was written is
+    resident."""
     try:
         got = ways.measure(way, 16 * MIB)
     except Unavailable as why:
         assert why.code in (ways.WAYS[way].refused, "mount-refused")
         return
-    assert got.resident_bytes >= got.array_bytes and got.way == way and 0 <= got.huge_share <= 1 and got.huge_bytes % (2 * MIB) == 0
-    if way == "anonymous" and procfs.chosen(Path("/sys/kernel/mm/transparent_hugepage/enabled")) != "always":
+    assert (
+        got.resident_bytes >= got.array_bytes
+        and got.way == way
+        and 0 <= got.huge_share <= 1
+        and got.huge_bytes % (2 * MIB) == 0
+    )
+    if (
+        way == "anonymous"
+        and procfs.chosen(Path("/sys/kernel/mm/transparent_hugepage/enabled")) != "always"
+    ):
         assert got.huge_bytes == 0
     if way in ("pool", "memfd-pool", "hugetlbfs"):
         assert got.huge_share == 1
@@ -73,8 +86,16 @@ def answers(monkeypatch: pytest.MonkeyPatch, line: bytes, smaps: str = "") -> No
     monkeypatch.setattr(lab_ways, "watch", lambda command, refused: (line, smaps, ""))
 
 
-@pytest.mark.parametrize("line", [b"", b"hello\n", b"{}\n", b'{"way": "pool", "address": 4096, "array_bytes": 1, "mapped_bytes": 1}\n',
-                                  b'{"way": "advised", "address": "x", "array_bytes": 1, "mapped_bytes": 1}\n'])
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"hello\n",
+        b"{}\n",
+        b'{"way": "pool", "address": 4096, "array_bytes": 1, "mapped_bytes": 1}\n',
+        b'{"way": "advised", "address": "x", "array_bytes": 1, "mapped_bytes": 1}\n',
+    ],
+)
 def test_anything_but_a_true_answer_is_garbage(monkeypatch: pytest.MonkeyPatch, line: bytes):
     answers(monkeypatch, line)
     with pytest.raises(Unavailable) as why:
@@ -86,23 +107,41 @@ def test_a_survey_tries_every_way_and_keeps_why_one_gave_nothing(monkeypatch: py
     def measured(way: str, size: int) -> ways.Got:
         if way == "pool":
             raise Unavailable("pool-empty")
-        return ways.Got(way=way, array_bytes=size, mapped_bytes=size, resident_bytes=size, huge_bytes=0, rest_huge_bytes=0)
+        return ways.Got(
+            way=way,
+            array_bytes=size,
+            mapped_bytes=size,
+            resident_bytes=size,
+            huge_bytes=0,
+            rest_huge_bytes=0,
+        )
 
     monkeypatch.setattr(ways, "measure", measured)
     inspected = lab_ways.host.inspect()
     if inspected.base_page_bytes != 4096:
         pytest.skip("base pages are not of 4 KiB")
     found = ways.survey(8 * MIB)
-    assert [got.way for got in found.got] == [way for way in ways.WAYS if way != "pool"] and found.lacking == {"pool": "pool-empty"}
+    assert [got.way for got in found.got] == [
+        way for way in ways.WAYS if way != "pool"
+    ] and found.lacking == {"pool": "pool-empty"}
     assert ways.Ways.model_validate_json(json.dumps(found.model_dump(mode="json"))) == found
     with pytest.raises(Unavailable) as why:
         found.of("pool")
     assert why.value.code == "pool-empty"
 
 
-@pytest.mark.parametrize("change", [{"schema_version": 2}, {"state": "x"}, {"thp": "A word"}, {"surplus": 1},
-                                    {"lacking": {"other": "pool-empty"}},
-                                    {"lacking": {"pool": "no such code"}}, {"got": [{}]}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"schema_version": 2},
+        {"state": "x"},
+        {"thp": "A word"},
+        {"surplus": 1},
+        {"lacking": {"other": "pool-empty"}},
+        {"lacking": {"pool": "no such code"}},
+        {"got": [{}]},
+    ],
+)
 def test_a_document_that_cannot_be_is_no_document(change: dict):
     with pytest.raises(ValidationError):
         ways.Ways.model_validate(asked() | change)

@@ -6,7 +6,14 @@ import pytest
 from support.faults import NOTHING, Kernel, analysis, points, rows
 
 from experiments.page_faults import grid
-from experiments.page_faults.analysis import FILE, FILE_AT_ONCE, FILE_READY, FRESH, FRESH_LARGE, WAYS
+from experiments.page_faults.analysis import (
+    FILE,
+    FILE_AT_ONCE,
+    FILE_READY,
+    FRESH,
+    FRESH_LARGE,
+    WAYS,
+)
 from tlb.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -19,9 +26,15 @@ def test_a_page_and_a_fault_differ_by_the_pages_that_a_fault_maps(around: int):
     kernel = Kernel(noise=1e-9, around=around)
     a = analysis(rows(kernel))
     page = kernel.trap_ns / around + kernel.enter_ns + kernel.free_ns
-    assert a.page_ns(FILE).value == pytest.approx(page) and a.per_fault[FILE].value == pytest.approx(around * page)
-    assert [a.pages_per_fault[way] for way in (FILE, FILE_AT_ONCE)] == pytest.approx([around, kernel.piece])
-    assert a.page_ns(FILE).value - a.page_ns(FILE_READY).value == pytest.approx(kernel.trap_ns / around)
+    assert a.page_ns(FILE).value == pytest.approx(page) and a.per_fault[
+        FILE
+    ].value == pytest.approx(around * page)
+    assert [a.pages_per_fault[way] for way in (FILE, FILE_AT_ONCE)] == pytest.approx(
+        [around, kernel.piece]
+    )
+    assert a.page_ns(FILE).value - a.page_ns(FILE_READY).value == pytest.approx(
+        kernel.trap_ns / around
+    )
 
 
 def test_large_pages_save_traps_and_no_zeroing():
@@ -37,7 +50,10 @@ def test_the_histogram_of_a_file_has_a_mode_for_those_that_fault_and_one_for_tho
     assert file["share"].sum() == pytest.approx(1.0) and len(file) == 2
     assert file.sort_values("ns")["share"].tolist() == pytest.approx([15 / 16, 1 / 16], abs=0.01)
     fresh = data.loc[[WAYS[FRESH]]]
-    assert len(fresh) == 1 and fresh["low_ns"].iloc[0] < QUIET.page_ns("anonymous", "4k", 0) < fresh["high_ns"].iloc[0]
+    assert (
+        len(fresh) == 1
+        and fresh["low_ns"].iloc[0] < QUIET.page_ns("anonymous", "4k", 0) < fresh["high_ns"].iloc[0]
+    )
 
 
 def test_a_charge_comes_back_as_a_ratio_and_by_the_test_of_means():
@@ -61,15 +77,23 @@ def test_rates_are_those_of_all_threads_and_their_faults_are_counted():
     by = a.rates.set_index(["mode", "threads"])
     assert by.loc[("keep", 4), "rate"] == pytest.approx(4 * by.loc[("keep", 1), "rate"])
     assert by.loc[("keep", 1), "rate"] == pytest.approx(1e9 / kernel.search_ns)
-    assert (by.loc["keep", "faults"] == 0).all() and (by.loc["unmap", "faults"] == grid.CHUNK_BYTES // 4096).all()
-    assert by.loc["unmap", "is_beyond"].tolist() == [False] * 4 + [True] * 3 and a.most_real_threads == 4
+    assert (by.loc["keep", "faults"] == 0).all() and (
+        by.loc["unmap", "faults"] == grid.CHUNK_BYTES // 4096
+    ).all()
+    assert (
+        by.loc["unmap", "is_beyond"].tolist() == [False] * 4 + [True] * 3
+        and a.most_real_threads == 4
+    )
     assert (a.churned("4k") / a.churned("thp")).value > 1
 
 
 def test_memory_that_the_host_took_is_found_by_waiting():
     a = analysis(rows(QUIET))
     soon, late, seconds = a.waited("thp")
-    assert late.value - soon.value == pytest.approx(QUIET.host_ns) and seconds == grid.IDLE_MS["thp"][-1] / 1e3
+    assert (
+        late.value - soon.value == pytest.approx(QUIET.host_ns)
+        and seconds == grid.IDLE_MS["thp"][-1] / 1e3
+    )
     assert a.first_ns("thp").value == pytest.approx(soon.value + QUIET.host_ns)
     soon, late, _ = a.waited("4k")
     assert late.value == pytest.approx(soon.value)
@@ -78,18 +102,40 @@ def test_memory_that_the_host_took_is_found_by_waiting():
 def test_the_grid_has_each_point_once_and_a_control_for_each_number_of_threads():
     every = points()
     assert len(every) == len(set(every))
-    threads = {mode: [dict(p.options)["threads"] for p in every if (p.kernel, p.mode, p.lines) == (
-        "map_churn", mode, grid.CHUNKS * grid.CHUNK_BYTES // 64)] for mode in ("unmap", "keep")}
+    threads = {
+        mode: [
+            dict(p.options)["threads"]
+            for p in every
+            if (p.kernel, p.mode, p.lines)
+            == ("map_churn", mode, grid.CHUNKS * grid.CHUNK_BYTES // 64)
+        ]
+        for mode in ("unmap", "keep")
+    }
     assert threads["unmap"] == threads["keep"] == [*range(1, 8)]
     assert {p.lines * 4096 for p in every if p.kernel == "page_fault"} == {grid.FILE_BYTES}
-    assert not [p for p in points(cpus=1) if p.kernel == "prefault" and dict(p.options)["threads"] > 1]
+    assert not [
+        p for p in points(cpus=1) if p.kernel == "prefault" and dict(p.options)["threads"] > 1
+    ]
 
 
 def test_what_was_not_measured_is_empty_or_a_reason():
     a = analysis(NOTHING)
-    assert a.touches == a.per_fault == {} and a.histograms.empty and a.charged.empty and a.rates.empty and a.again.empty
-    for ask in (lambda: a.page_ns(FILE), lambda: a.known(a.per_fault, FILE), lambda: a.group_ratio, lambda: a.own_test,
-                lambda: a.churned("4k"), lambda: a.most_real_threads, lambda: a.waited("thp")):
+    assert (
+        a.touches == a.per_fault == {}
+        and a.histograms.empty
+        and a.charged.empty
+        and a.rates.empty
+        and a.again.empty
+    )
+    for ask in (
+        lambda: a.page_ns(FILE),
+        lambda: a.known(a.per_fault, FILE),
+        lambda: a.group_ratio,
+        lambda: a.own_test,
+        lambda: a.churned("4k"),
+        lambda: a.most_real_threads,
+        lambda: a.waited("thp"),
+    ):
         with pytest.raises(Unavailable):
             ask()
 

@@ -1,4 +1,5 @@
-"""The verdicts about page faults on kernels where each sentence is true, or is not, or cannot be tested."""
+"""The verdicts about page faults on kernels where each sentence is true, or is not, or cannot be
+tested."""
 
 from __future__ import annotations
 
@@ -16,15 +17,31 @@ def told(frame: pd.DataFrame | None = None, **about: object) -> dict[str, str]:
 
 def test_on_an_ordinary_kernel_what_is_known_of_faults_holds():
     found = told()
-    assert {found[claim] for claim in ("only-used-parts-have-tables", "fault-affects-2-mib", "fewer-faults-on-large-pages",
-                                       "runtime-faults-cost-latency", "kernel-walks-elsewhere-too", "lower-locks-per-page",
-                                       "linear-table-is-wasteful")} == {"holds"}
+    assert {
+        found[claim]
+        for claim in (
+            "only-used-parts-have-tables",
+            "fault-affects-2-mib",
+            "fewer-faults-on-large-pages",
+            "runtime-faults-cost-latency",
+            "kernel-walks-elsewhere-too",
+            "lower-locks-per-page",
+            "linear-table-is-wasteful",
+        )
+    } == {"holds"}
 
 
 def test_on_a_kernel_that_does_otherwise_it_fails():
-    frame = rows().assign(untouched_table_bytes=24576.0, one_byte_resident_bytes=4096.0, protect_ns_per_access=0.1)
+    frame = rows().assign(
+        untouched_table_bytes=24576.0, one_byte_resident_bytes=4096.0, protect_ns_per_access=0.1
+    )
     found = told(frame)
-    assert found["only-used-parts-have-tables"] == found["fault-affects-2-mib"] == found["kernel-walks-elsewhere-too"] == "fails"
+    assert (
+        found["only-used-parts-have-tables"]
+        == found["fault-affects-2-mib"]
+        == found["kernel-walks-elsewhere-too"]
+        == "fails"
+    )
     alike = rows(Kernel(trap_ns=0.0)).assign(mean_ns=lambda frame: frame["later_ns_per_access"] / 2)
     assert told(alike)["runtime-faults-cost-latency"] == "fails"
     slower = rows().copy()
@@ -34,25 +51,46 @@ def test_on_a_kernel_that_does_otherwise_it_fails():
 
 def test_what_was_printed_is_judged_by_arithmetic_on_any_machine():
     found = told(NOTHING)
-    assert found["fault-difference-is-significant"] == "holds" and found["mode-holds-most-faults"] == "fails"
+    assert (
+        found["fault-difference-is-significant"] == "holds"
+        and found["mode-holds-most-faults"] == "fails"
+    )
 
 
 def test_nothing_is_judged_of_rows_that_are_not_there():
     found = told(NOTHING)
-    told_without = {"fault-difference-is-significant", "mode-holds-most-faults", "lscpu-tells-five-levels", "five-levels-by-default"}
+    told_without = {
+        "fault-difference-is-significant",
+        "mode-holds-most-faults",
+        "lscpu-tells-five-levels",
+        "five-levels-by-default",
+    }
     assert {found[claim] for claim in set(found) - told_without} == {"cannot tell"}
 
 
-@pytest.mark.parametrize(("host", "side", "verdict"), [
-    ({"la57": False}, {}, "not testable here"), ({"la57": True, "page_table_levels": 5}, {}, "holds"),
-    ({"la57": True}, {}, "fails"), ({"la57": True}, {"no5lvl": True}, "cannot tell"),
-    ({"arch": "aarch64", "vendor": "ARM", "la57": None}, {}, "not testable here")])
+@pytest.mark.parametrize(
+    ("host", "side", "verdict"),
+    [
+        ({"la57": False}, {}, "not testable here"),
+        ({"la57": True, "page_table_levels": 5}, {}, "holds"),
+        ({"la57": True}, {}, "fails"),
+        ({"la57": True}, {"no5lvl": True}, "cannot tell"),
+        ({"arch": "aarch64", "vendor": "ARM", "la57": None}, {}, "not testable here"),
+    ],
+)
 def test_five_levels_are_judged_where_there_are_five(host: dict, side: dict, verdict: str):
     assert told(host=host, **side)["five-levels-by-default"] == verdict
 
 
-@pytest.mark.parametrize(("flag", "high", "verdict"), [(False, False, "holds"), (True, True, "holds"), (True, False, "fails"),
-                                                       (False, None, "cannot tell")])
+@pytest.mark.parametrize(
+    ("flag", "high", "verdict"),
+    [
+        (False, False, "holds"),
+        (True, True, "holds"),
+        (True, False, "fails"),
+        (False, None, "cannot tell"),
+    ],
+)
 def test_the_flag_is_held_against_a_mapping(flag: bool, high: bool | None, verdict: str):
     assert told(la57_flag=flag, high_mapping=high)["lscpu-tells-five-levels"] == verdict
 

@@ -1,4 +1,5 @@
-"""What a kernel says and lets be seen, on roots that were made up and on this computer; what it does not has its reason."""
+"""What a kernel says and lets be seen, on roots that were made up and on this computer; what it
+does not has its reason."""
 
 from __future__ import annotations
 
@@ -33,22 +34,46 @@ def made(root: Path, files: dict[str, str]) -> Path:
 
 def test_what_files_say_is_read(tmp_path: Path):
     device = "sys/bus/virtio/devices/virtio"
-    root = made(tmp_path, {
-        "proc/cpuinfo": "processor\t: 0\nflags\t\t: fpu la57 lm\n", "proc/cmdline": "quiet no5lvl\n", f"{device}0/device": "0x0002\n",
-        f"{device}0/features": "1" * 64, f"{device}1/device": "0x0005\n", f"{device}1/features": "010001" + "0" * 58,
-        "sys/module/page_reporting/parameters/page_reporting_order": "9\n"})
-    assert words(root) == {"la57_flag": True, "no5lvl": True, "balloon": ("statistics", "free-page-reports"), "report_order": 9}
+    root = made(
+        tmp_path,
+        {
+            "proc/cpuinfo": "processor\t: 0\nflags\t\t: fpu la57 lm\n",
+            "proc/cmdline": "quiet no5lvl\n",
+            f"{device}0/device": "0x0002\n",
+            f"{device}0/features": "1" * 64,
+            f"{device}1/device": "0x0005\n",
+            f"{device}1/features": "010001" + "0" * 58,
+            "sys/module/page_reporting/parameters/page_reporting_order": "9\n",
+        },
+    )
+    assert words(root) == {
+        "la57_flag": True,
+        "no5lvl": True,
+        "balloon": ("statistics", "free-page-reports"),
+        "report_order": 9,
+    }
 
 
 def test_a_balloon_that_does_not_report_has_no_order(tmp_path: Path):
     device = "sys/bus/virtio/devices/virtio0"
-    root = made(tmp_path, {f"{device}/device": "0x0005\n", f"{device}/features": "0" * 64,
-                           "sys/module/page_reporting/parameters/page_reporting_order": "9\n"})
+    root = made(
+        tmp_path,
+        {
+            f"{device}/device": "0x0005\n",
+            f"{device}/features": "0" * 64,
+            "sys/module/page_reporting/parameters/page_reporting_order": "9\n",
+        },
+    )
     assert words(root) == {"la57_flag": False, "no5lvl": False, "balloon": (), "report_order": None}
 
 
 def test_a_root_with_nothing_says_nothing(tmp_path: Path):
-    assert words(tmp_path) == {"la57_flag": False, "no5lvl": False, "balloon": None, "report_order": None}
+    assert words(tmp_path) == {
+        "la57_flag": False,
+        "no5lvl": False,
+        "balloon": None,
+        "report_order": None,
+    }
     with pytest.raises(Unavailable) as why:
         traced_here(tmp_path)
     assert why.value.code == "no-tracefs"
@@ -58,16 +83,29 @@ def test_a_report_is_read_by_function_and_what_is_rare_left_out():
     assert shares(REPORT) == {"[k] clear_page_erms": 0.1328, "[.] write_pages": 0.0686}
 
 
-@pytest.mark.parametrize(("report", "code"), [("", "perf-failed"), ("# nothing\n", "perf-failed"),
-                                              ("  50.00%  [k] 0xffffffff81000000\n", "no-symbols"), ("  50.00%  [.] main\n", "no-symbols")])
+@pytest.mark.parametrize(
+    ("report", "code"),
+    [
+        ("", "perf-failed"),
+        ("# nothing\n", "perf-failed"),
+        ("  50.00%  [k] 0xffffffff81000000\n", "no-symbols"),
+        ("  50.00%  [.] main\n", "no-symbols"),
+    ],
+)
 def test_a_report_without_functions_is_a_reason(report: str, code: str):
     with pytest.raises(Unavailable) as why:
         shares(report)
     assert why.value.code == code
 
 
-@pytest.mark.parametrize(("program", "code"), [("exit 1", "perf-failed"), ("echo 'No permission to enable cpu-clock event.' >&2; exit 255",
-                                                                          "perf-denied"), (None, "no-perf")])
+@pytest.mark.parametrize(
+    ("program", "code"),
+    [
+        ("exit 1", "perf-failed"),
+        ("echo 'No permission to enable cpu-clock event.' >&2; exit 255", "perf-denied"),
+        (None, "no-perf"),
+    ],
+)
 def test_a_perf_that_does_not_sample_is_a_reason(program: str | None, code: str, tmp_path: Path):
     path = tmp_path / "perf"
     if program:
@@ -97,7 +135,9 @@ def test_the_document_is_whole_and_mounts_nothing():
     before = Path("/proc/self/mounts").read_text()
     told = KernelSide.model_validate(kernel_side.make("smoke"))
     assert Path("/proc/self/mounts").read_text() == before
-    assert bool(told.profiles) != ("profiles" in told.lacking) and (told.traced is None) == ("traced" in told.lacking)
+    assert bool(told.profiles) != ("profiles" in told.lacking) and (told.traced is None) == (
+        "traced" in told.lacking
+    )
     assert set(told.lacking.values()) <= set(REASONS)
     for profile in told.profiles.values():
         assert 0 < sum(profile.values()) <= 1.01

@@ -1,4 +1,5 @@
-"""What the cliff's rows say of machines whose truth is known: the staircase, the fits, and what was not measured."""
+"""What the cliff's rows say of machines whose truth is known: the staircase, the fits, and what was
+not measured."""
 
 from __future__ import annotations
 
@@ -21,7 +22,10 @@ PLAIN = Truth()
 def test_a_price_is_the_difference_at_each_size_that_has_its_control(name: str, repeats: int):
     a = kind(name, repeats)
     spread, packed = a.spread.medians, a.packed.medians
-    assert sorted([*a.price.xs, *a.price.gaps]) == sorted(set(spread.index) & set(packed.index)) and a.largest == a.price.xs[-1]
+    assert (
+        sorted([*a.price.xs, *a.price.gaps]) == sorted(set(spread.index) & set(packed.index))
+        and a.largest == a.price.xs[-1]
+    )
     assert a.price.medians.to_numpy() == pytest.approx((spread - packed)[a.price.xs].to_numpy())
     assert name == "noise" or not a.price.gaps
 
@@ -45,8 +49,16 @@ def test_noise_alone_is_never_a_step(seed: int):
     assert refused.value.code == "no-step"
 
 
-@pytest.mark.parametrize(("name", "code"), [("no cliff", "no-step"), ("CPUID silent", "no-geometry"), ("one level stated", "one-level"),
-                                            ("tiny sizes", "too-few-points"), ("small sizes", "too-few-points")])
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("no cliff", "no-step"),
+        ("CPUID silent", "no-geometry"),
+        ("one level stated", "one-level"),
+        ("tiny sizes", "too-few-points"),
+        ("small sizes", "too-few-points"),
+    ],
+)
 def test_a_step_that_is_not_there_has_no_place_and_a_reason(name: str, code: str):
     with pytest.raises(Unavailable) as refused:
         _ = kind(name).steps
@@ -70,9 +82,15 @@ def test_the_kind_of_tlb_is_told_from_its_step():
 def test_where_walks_are_counted_the_step_is_theirs_and_not_that_of_their_price():
     by_time, by_walks = of(DEARER), counted()
     assert (by_time.is_counted, by_walks.is_counted) == (False, True)
-    width_by_time, width_by_walks = (a.steps.second_ends / a.steps.second_begins for a in (by_time, by_walks))
+    width_by_time, width_by_walks = (
+        a.steps.second_ends / a.steps.second_begins for a in (by_time, by_walks)
+    )
     assert width_by_time > 1.5 and by_time.fits[0].residual > 1
-    assert width_by_walks < 1.1 and by_walks.fits[0].kind == misses.TEXTBOOK and by_walks.fits[0].residual == 0
+    assert (
+        width_by_walks < 1.1
+        and by_walks.fits[0].kind == misses.TEXTBOOK
+        and by_walks.fits[0].residual == 0
+    )
     assert by_walks.second_step(0.5).low <= 1536 <= by_walks.second_step(0.5).high
     assert by_walks.models[misses.TEXTBOOK]["median"].isin([0.0, 1.0]).all()
 
@@ -89,7 +107,9 @@ def test_without_a_second_knee_there_are_no_models(name: str):
 
 def test_the_random_order_gives_the_costs_of_its_model():
     fit, part = of(PLAIN, grid(per_octave=4)).random_fit
-    assert fit.stlb_cost_ns.value == pytest.approx(2, rel=0.05) and fit.walk_ns.value == pytest.approx(9, rel=0.05)
+    assert fit.stlb_cost_ns.value == pytest.approx(
+        2, rel=0.05
+    ) and fit.walk_ns.value == pytest.approx(9, rel=0.05)
     assert fit.walk_ns.low < 9 < fit.walk_ns.high
     assert part.xs[-1] <= 4 * 1536
 
@@ -114,9 +134,13 @@ def test_draws_that_never_left_the_second_level_say_nothing_of_a_walk():
 
 def test_the_published_sizes_stand_beside_the_same_sizes_here():
     a = of(PLAIN)
-    assert len(a.side_by_side) == len(a.published) and a.side_by_side["ratio"].to_numpy() == pytest.approx(5, rel=0.05)
+    assert len(a.side_by_side) == len(a.published) and a.side_by_side[
+        "ratio"
+    ].to_numpy() == pytest.approx(5, rel=0.05)
     small = of(PLAIN, grid(16 * MIB))
-    assert small.side_by_side["chase"].notna().tolist() == [size <= 16 * MIB for size in small.published["working_set_bytes"]]
+    assert small.side_by_side["chase"].notna().tolist() == [
+        size <= 16 * MIB for size in small.published["working_set_bytes"]
+    ]
 
 
 def test_accesses_in_flight_are_the_ratio_of_latency_to_throughput():
@@ -126,17 +150,31 @@ def test_accesses_in_flight_are_the_ratio_of_latency_to_throughput():
 def test_cycles_of_a_walk_are_inferred_without_counters_and_counted_with_them():
     rows = frame(PLAIN, grid(64 * MIB))
     inferred = analysis(rows).walk_costs
-    assert inferred["price_cycles"].to_numpy() == pytest.approx(inferred["price_ns"].to_numpy() * GHZ)
-    assert inferred["walks"].isna().all() and inferred["per_walk"].isna().all() and set(np.log2(inferred["lines"]) % 2) == {0}
+    assert inferred["price_cycles"].to_numpy() == pytest.approx(
+        inferred["price_ns"].to_numpy() * GHZ
+    )
+    assert (
+        inferred["walks"].isna().all()
+        and inferred["per_walk"].isna().all()
+        and set(np.log2(inferred["lines"]) % 2) == {0}
+    )
     past = (rows["layout"] == "spread") & (rows["lines"] > 1536)
-    counted = analysis(rows.assign(walk_per_access=past * 1.0, walk_cycles_per_access=past * CYCLES_PER_WALK)).walk_costs
+    counted = analysis(
+        rows.assign(walk_per_access=past * 1.0, walk_cycles_per_access=past * CYCLES_PER_WALK)
+    ).walk_costs
     per_walk = counted.set_index("lines")["per_walk"]
-    assert (per_walk[per_walk.index > 1536] == CYCLES_PER_WALK).all() and per_walk[per_walk.index <= 1536].isna().all()
+    assert (per_walk[per_walk.index > 1536] == CYCLES_PER_WALK).all() and per_walk[
+        per_walk.index <= 1536
+    ].isna().all()
 
 
 def test_an_engine_without_a_clock_has_times_and_no_cycles():
     a = analysis(frame(PLAIN, grid(16 * MIB)).assign(core_ghz=0.0))
-    assert a.cycles == {} and a.walk_costs["price_cycles"].isna().all() and a.walk_costs["price_ns"].notna().all()
+    assert (
+        a.cycles == {}
+        and a.walk_costs["price_cycles"].isna().all()
+        and a.walk_costs["price_ns"].notna().all()
+    )
     with pytest.raises(Unavailable) as refused:
         _ = a.ghz
     assert refused.value.code == "no-clock"
@@ -145,4 +183,6 @@ def test_an_engine_without_a_clock_has_times_and_no_cycles():
 def test_pages_larger_than_4_kib_change_no_number_of_pages():
     """The published points stand at as many pages; the sizes in bytes are this machine's."""
     large = analysis(frame(PLAIN), Stated(changes={"base_page_bytes": 16384}))
-    assert isinstance(large.side_by_side, pd.DataFrame) and large.side_by_side.equals(of(PLAIN).side_by_side)
+    assert isinstance(large.side_by_side, pd.DataFrame) and large.side_by_side.equals(
+        of(PLAIN).side_by_side
+    )

@@ -1,4 +1,5 @@
-"""The claims about the cliff, judged on machines whose truth is known: holds, fails, or cannot tell and why."""
+"""The claims about the cliff, judged on machines whose truth is known: holds, fails, or cannot tell
+and why."""
 
 from __future__ import annotations
 
@@ -9,7 +10,19 @@ from functools import cache
 import numpy as np
 import pytest
 from support.stlb_cliff import DEARER, TEXTBOOK, analysis, counted, hashed, of
-from support.synthetic import GIB, MIB, Stated, Truth, fit, fit_to_be_shown, frame, grid, lru, scope, tlbs
+from support.synthetic import (
+    GIB,
+    MIB,
+    Stated,
+    Truth,
+    fit,
+    fit_to_be_shown,
+    frame,
+    grid,
+    lru,
+    scope,
+    tlbs,
+)
 
 from experiments.stlb_cliff import Analysis, claims
 from tlb.reasons import REASONS
@@ -18,15 +31,23 @@ from tlb.report.verdicts import REGISTRY, Verdict, claims_of, judge, verdicts
 pytestmark = pytest.mark.filterwarnings("error")
 
 FLAT, FLAT_PRICE, FOURFOLD, CLIMBING, CAPACITY, ASSOCIATIVE = (
-    "latency-flat-below-reach", "price-flat-below-reach", "gather-flat-then-fourfold", "climbs-at-a-gibibyte", "capacity-alone",
-    "sharp-so-associative")
+    "latency-flat-below-reach",
+    "price-flat-below-reach",
+    "gather-flat-then-fourfold",
+    "climbs-at-a-gibibyte",
+    "capacity-alone",
+    "sharp-so-associative",
+)
 H, F, C, N = "holds", "fails", "cannot tell", "not testable here"
 ARITHMETIC = ("flat-table-2-to-52", "a-million-pages-in-4gib")
 
 
 def judged(a: Analysis, **bands: dict) -> dict[str, Verdict]:
     """Each claim's verdict, found fit to be shown, by its id."""
-    return {found.claim.id: found for found in fit_to_be_shown(verdicts(claims, a, **bands), "stlb_cliff")}
+    return {
+        found.claim.id: found
+        for found in fit_to_be_shown(verdicts(claims, a, **bands), "stlb_cliff")
+    }
 
 
 def words(a: Analysis, **bands: dict) -> dict[str, str]:
@@ -39,8 +60,14 @@ def quarter(order: str, lines: np.ndarray, entries: int) -> np.ndarray:
 
 
 def gathered(**changes: float) -> Analysis:
-    """A machine on which the published loop takes 1, 3, 35 and 518 ns at 256 KiB, 4 MiB, 16 MiB and 4 GiB; changed."""
-    return of(Truth(**{"load_ns": 5.0, "hit_ns": 10.0, "walk_ns": 160.0, "climb": 1.4, "climb_from": 2**12} | changes))
+    """A machine on which the published loop takes 1, 3, 35 and 518 ns at 256 KiB, 4 MiB, 16 MiB and
+    4 GiB; changed."""
+    return of(
+        Truth(
+            **{"load_ns": 5.0, "hit_ns": 10.0, "walk_ns": 160.0, "climb": 1.4, "climb_from": 2**12}
+            | changes
+        )
+    )
 
 
 def changed(**columns: object) -> Analysis:
@@ -78,49 +105,105 @@ JUDGED: dict[str, tuple[str, Callable[[], Analysis], str]] = {
     "each size is slower": ("gather-climbs-with-every-size", gathered, H),
     "the last sizes are faster": ("gather-climbs-with-every-size", lambda: of(Truth(climb=0.7)), F),
     "two sizes are alike": ("gather-climbs-with-every-size", textbook, C),
-    "one size has no next one": ("gather-climbs-with-every-size", lambda: of(Truth(), grid(4 * MIB)), C),
+    "one size has no next one": (
+        "gather-climbs-with-every-size",
+        lambda: of(Truth(), grid(4 * MIB)),
+        C,
+    ),
     "faulted in before": ("prefaulted-loop-takes-no-faults", textbook, H),
-    "faults all the time": ("prefaulted-loop-takes-no-faults", lambda: changed(minor_faults=5_000_000), F),
-    "never run in numpy": ("prefaulted-loop-takes-no-faults", lambda: analysis(frame(TEXTBOOK).query("engine != 'numpy'")), C),
+    "faults all the time": (
+        "prefaulted-loop-takes-no-faults",
+        lambda: changed(minor_faults=5_000_000),
+        F,
+    ),
+    "never run in numpy": (
+        "prefaulted-loop-takes-no-faults",
+        lambda: analysis(frame(TEXTBOOK).query("engine != 'numpy'")),
+        C,
+    ),
     "a step inside": (FLAT_PRICE, lambda: of(Truth(missed=quarter)), F),
     "the first step as stated": ("first-level-ceiling-at-256-kib", textbook, H),
-    "twice as many in the first": ("first-level-ceiling-at-256-kib", lambda: of(Truth(entries=(128, 1536))), F),
+    "twice as many in the first": (
+        "first-level-ceiling-at-256-kib",
+        lambda: of(Truth(entries=(128, 1536))),
+        F,
+    ),
     "no first step": ("first-level-ceiling-at-256-kib", lambda: of(Truth(hit_ns=0.0)), C),
     "the second step as stated": ("cliff-at-stated-entries", textbook, H),
-    "half as many again in the second": ("cliff-at-stated-entries", lambda: of(Truth(entries=(64, 2400))), F),
+    "half as many again in the second": (
+        "cliff-at-stated-entries",
+        lambda: of(Truth(entries=(64, 2400))),
+        F,
+    ),
     "no second step": ("cliff-at-stated-entries", lambda: of(Truth(walk_ns=0.0)), C),
     "a step": ("step-not-slow-degradation", textbook, H),
     "a slope": ("step-not-slow-degradation", lambda: of(Truth(missed=hashed)), F),
-    "no grid to see it": ("step-not-slow-degradation", lambda: of(Truth(), grid(64 * MIB, per_octave=1)), C),
+    "no grid to see it": (
+        "step-not-slow-degradation",
+        lambda: of(Truth(), grid(64 * MIB, per_octave=1)),
+        C,
+    ),
     "each one misses": ("every-access-misses-past-capacity", textbook, H),
-    "some still hit": ("every-access-misses-past-capacity", lambda: of(Truth(missed=hashed, noise=0.002)), F),
-    "too loud to say that each misses": ("every-access-misses-past-capacity", lambda: of(Truth(noise=0.3)), N),
+    "some still hit": (
+        "every-access-misses-past-capacity",
+        lambda: of(Truth(missed=hashed, noise=0.002)),
+        F,
+    ),
+    "too loud to say that each misses": (
+        "every-access-misses-past-capacity",
+        lambda: of(Truth(noise=0.3)),
+        N,
+    ),
     "fine inside": ("under-1500-pages-fine", textbook, H),
     "not fine inside": ("under-1500-pages-fine", lambda: of(Truth(missed=quarter)), F),
     "no walks beside it": ("under-1500-pages-fine", lambda: of(Truth(), grid(4 * MIB)), C),
     "a knee as stated": ("knee-at-capacity", lambda: of(Truth(), grid(64 * MIB, per_octave=4)), H),
     "a grid too coarse for a knee": ("knee-at-capacity", textbook, C),
     "a knee far behind": ("knee-at-capacity", lambda: of(Truth(entries=(64, 2400))), F),
-    "no draws": ("knee-at-capacity", lambda: analysis(frame(TEXTBOOK).query("order != 'random'")), C),
+    "no draws": (
+        "knee-at-capacity",
+        lambda: analysis(frame(TEXTBOOK).query("order != 'random'")),
+        C,
+    ),
     "a hundred cycles": ("walk-60-to-250-cycles", lambda: of(Truth(walk_ns=40.0)), H),
     "thirty cycles": ("walk-60-to-250-cycles", textbook, F),
     "cycles of no clock": ("walk-60-to-250-cycles", lambda: changed(core_ghz=0.0), C),
     "dearer than memory": ("miss-dearer-than-an-l3-miss", textbook, H),
     "cheaper than memory": ("miss-dearer-than-an-l3-miss", far, F),
-    "dearer or not": ("miss-dearer-than-an-l3-miss", lambda: of(Truth(walk_ns=98.0, cache_step=(2**15, 99.0), noise=0.1)), C),
+    "dearer or not": (
+        "miss-dearer-than-an-l3-miss",
+        lambda: of(Truth(walk_ns=98.0, cache_step=(2**15, 99.0), noise=0.1)),
+        C,
+    ),
     "dearer than memory at 1 GiB": ("every-walk-from-memory-at-a-gibibyte", textbook, H),
     "cheaper at 1 GiB": ("every-walk-from-memory-at-a-gibibyte", far, F),
     "no GiB": ("every-walk-from-memory-at-a-gibibyte", lambda: of(Truth(), grid(512 * MIB)), C),
-    "a walk of several hundred ns": ("walk-of-several-hundred-ns", lambda: of(Truth(walk_ns=300.0)), H),
+    "a walk of several hundred ns": (
+        "walk-of-several-hundred-ns",
+        lambda: of(Truth(walk_ns=300.0)),
+        H,
+    ),
     "a walk of a hundred": ("walk-of-several-hundred-ns", lambda: of(Truth(walk_ns=20.0)), F),
-    "a large walk unmeasured": ("walk-of-several-hundred-ns", lambda: of(Truth(walk_ns=200.0), grid(512 * MIB)), C),
+    "a large walk unmeasured": (
+        "walk-of-several-hundred-ns",
+        lambda: of(Truth(walk_ns=200.0), grid(512 * MIB)),
+        C,
+    ),
     "four of 111 ns": ("four-reads-cost-400-ns", far, H),
     "four of 1 ns": ("four-reads-cost-400-ns", textbook, F),
-    "four of about 100": ("four-reads-cost-400-ns", lambda: of(Truth(cache_step=(2**15, 99.0), noise=0.1)), C),
+    "four of about 100": (
+        "four-reads-cost-400-ns",
+        lambda: of(Truth(cache_step=(2**15, 99.0), noise=0.1)),
+        C,
+    ),
     "order warms": ("sequential-order-warms-the-walker", textbook, H),
     "order chills": ("sequential-order-warms-the-walker", lambda: of(Truth(in_order=1.5)), F),
     "order does nothing": ("sequential-order-warms-the-walker", lambda: of(Truth(in_order=1.0)), C),
-    "no order": ("sequential-order-warms-the-walker", lambda: analysis(frame(TEXTBOOK).query("order != 'sequential'")), C),
+    "no order": (
+        "sequential-order-warms-the-walker",
+        lambda: analysis(frame(TEXTBOOK).query("order != 'sequential'")),
+        C,
+    ),
 }
 
 
@@ -133,25 +216,43 @@ def test_each_claim_is_judged_by_its_own_rows(name: str):
 
 def test_each_claim_is_judged_here_once_where_it_holds_and_once_where_it_does_not():
     at_length = {FLAT, FLAT_PRICE, FOURFOLD, CLIMBING, CAPACITY, ASSOCIATIVE, *ARITHMETIC}
-    ways = {claim.id: {verdict for id, _, verdict in JUDGED.values() if id == claim.id} for claim in claims_of(claims)}
+    ways = {
+        claim.id: {verdict for id, _, verdict in JUDGED.values() if id == claim.id}
+        for claim in claims_of(claims)
+    }
     assert {id for id, found in ways.items() if not {H, F} <= found} <= at_length
 
 
 def test_on_the_textbooks_machine_its_claims_hold():
     found = words(textbook())
-    assert {found[id] for id in (FLAT, FLAT_PRICE, FOURFOLD, CLIMBING, CAPACITY, ASSOCIATIVE, *ARITHMETIC)} == {H}
+    assert {
+        found[id]
+        for id in (FLAT, FLAT_PRICE, FOURFOLD, CLIMBING, CAPACITY, ASSOCIATIVE, *ARITHMETIC)
+    } == {H}
 
 
 def test_the_published_loop_is_numpys_and_without_it_nothing_stands_in():
     rows = frame(TEXTBOOK)
     faster = (rows["engine"] == "numpy") & (rows["lines"] > 1000)
-    with_numpy, without = rows.assign(ns_per_access=rows["ns_per_access"].where(~faster, 0.6)), rows.query("engine != 'numpy'")
+    with_numpy, without = (
+        rows.assign(ns_per_access=rows["ns_per_access"].where(~faster, 0.6)),
+        rows.query("engine != 'numpy'"),
+    )
     assert [words(analysis(each))[FOURFOLD] for each in (rows, with_numpy, without)] == [H, F, C]
 
 
 def test_a_slope_in_time_alone_refutes_no_step_of_misses_and_counts_decide_it():
-    steps = ("cliff-at-stated-entries", ASSOCIATIVE, "step-not-slow-degradation", "every-access-misses-past-capacity", "knee-at-capacity")
-    for truth, counts in ((DEARER, [H, H, H, H, C]), (Truth(missed=hashed, climb=1.8, climb_from=1536), None)):
+    steps = (
+        "cliff-at-stated-entries",
+        ASSOCIATIVE,
+        "step-not-slow-degradation",
+        "every-access-misses-past-capacity",
+        "knee-at-capacity",
+    )
+    for truth, counts in (
+        (DEARER, [H, H, H, H, C]),
+        (Truth(missed=hashed, climb=1.8, climb_from=1536), None),
+    ):
         timed = words(of(truth))
         assert {timed[id] for id in steps} == {N}
         if counts:
@@ -172,8 +273,12 @@ def test_a_fourfold_rise_is_neither_twice_nor_fourteen_times(walk_ns: float, ver
 
 
 def test_a_rise_whose_interval_spans_the_line_cannot_be_told():
-    found = judged(of(Truth(walk_ns=12.0, noise=0.08)))[FOURFOLD]  # fivefold, the upper line, give or take a tenth
-    assert found.verdict == C and re.search(r"[45]\.\d\d \([34]\.\d\d to [56]\.\d\d\)", found.evidence)
+    found = judged(of(Truth(walk_ns=12.0, noise=0.08)))[
+        FOURFOLD
+    ]  # fivefold, the upper line, give or take a tenth
+    assert found.verdict == C and re.search(
+        r"[45]\.\d\d \([34]\.\d\d to [56]\.\d\d\)", found.evidence
+    )
 
 
 @pytest.mark.parametrize(("climb", "verdict"), [(0.9, F), (1.02, F), (1.15, H)])
@@ -187,8 +292,13 @@ def test_a_sweep_that_ends_before_a_gibibyte_cannot_tell_whether_it_climbs_there
 
 
 def test_a_gibibyte_has_as_many_pages_as_the_machines_own_make_it():
-    """Four times as large, they are a quarter as many, and were measured up to 4 GiB of 4 KiB: so 16 GiB of them."""
-    found = judged(analysis(frame(Truth(climb=1.3), grid(512 * MIB)), Stated(changes={"base_page_bytes": 16384})))[CLIMBING]
+    """Four times as large, they are a quarter as many, and were measured up to 4 GiB of 4 KiB: so
+    16 GiB of them."""
+    found = judged(
+        analysis(
+            frame(Truth(climb=1.3), grid(512 * MIB)), Stated(changes={"base_page_bytes": 16384})
+        )
+    )[CLIMBING]
     assert found.verdict == H and "512 KiB" in found.evidence
 
 
@@ -200,14 +310,25 @@ def test_a_step_of_hashed_sets_is_not_that_of_full_associativity():
 
 @pytest.mark.parametrize("entries", [(64, 1500), (72, 3072)])
 def test_a_sharp_step_is_sharp_wherever_it_stands_between_the_points(entries: tuple[int, int]):
-    assert words(of(Truth(entries=entries), grid(GIB, entries), Stated(tlb=tlbs(entries))))[ASSOCIATIVE] == H
+    assert (
+        words(of(Truth(entries=entries), grid(GIB, entries), Stated(tlb=tlbs(entries))))[
+            ASSOCIATIVE
+        ]
+        == H
+    )
 
 
 def test_a_grid_without_a_zoom_cannot_tell_a_sharp_step_from_a_wide_one():
-    """Nor where between two of its points a step is: a whole octave apart, each of these is at one of the two ends."""
+    """Nor where between two of its points a step is: a whole octave apart, each of these is at one
+    of the two ends."""
     assert words(of(Truth(), grid(64 * MIB, per_octave=1)))[ASSOCIATIVE] == C
     for entries in (1030, 2040):
-        assert words(of(Truth(entries=(64, entries)), grid(64 * MIB, per_octave=1)))["cliff-at-stated-entries"] == C
+        assert (
+            words(of(Truth(entries=(64, entries)), grid(64 * MIB, per_octave=1)))[
+                "cliff-at-stated-entries"
+            ]
+            == C
+        )
 
 
 @pytest.mark.parametrize(("step_ns", "verdict"), [(0.5, H), (1.0, C), (9 / 7, F)])
@@ -230,9 +351,15 @@ def test_a_cache_that_ends_below_the_stlb_bends_the_latency_and_not_the_price():
 def test_a_machine_without_a_cliff_has_no_step_to_explain():
     found = judged(of(Truth(hit_ns=0.0, walk_ns=0.0)))
     assert {name: found[name].verdict for name in (FLAT, FOURFOLD, CAPACITY, ASSOCIATIVE)} == {
-        FLAT: H, FOURFOLD: F, CAPACITY: C, ASSOCIATIVE: C}
+        FLAT: H,
+        FOURFOLD: F,
+        CAPACITY: C,
+        ASSOCIATIVE: C,
+    }
     assert H not in (found[FLAT_PRICE].verdict, found[CLIMBING].verdict)
-    assert all(found[name].evidence.startswith("The data show no step") for name in (CAPACITY, ASSOCIATIVE))
+    assert all(
+        found[name].evidence.startswith("The data show no step") for name in (CAPACITY, ASSOCIATIVE)
+    )
 
 
 def test_a_second_level_that_is_larger_than_stated_is_no_step_at_the_stated_size():
@@ -241,37 +368,77 @@ def test_a_second_level_that_is_larger_than_stated_is_no_step_at_the_stated_size
 
 
 @pytest.mark.parametrize("levels", [0, 1])
-def test_where_cpuid_is_silent_what_hangs_on_the_entries_cannot_be_told_and_all_else_can(levels: int):
-    found, known = judged(of(Truth(climb=1.3), stated=Stated(tlb=tlbs()[:levels]))), judged(of(Truth(climb=1.3)))
+def test_where_cpuid_is_silent_what_hangs_on_the_entries_cannot_be_told_and_all_else_can(
+    levels: int,
+):
+    found, known = (
+        judged(of(Truth(climb=1.3), stated=Stated(tlb=tlbs()[:levels]))),
+        judged(of(Truth(climb=1.3))),
+    )
     why = REASONS["one-level" if levels else "no-geometry"].sentence.rstrip(".")
-    silent = {name for name, one in found.items() if one.verdict == C and one.evidence.startswith(why)}
-    assert silent == {FLAT, FLAT_PRICE, FOURFOLD, CAPACITY, ASSOCIATIVE, "first-level-ceiling-at-256-kib", "cliff-at-stated-entries",
-                      "step-not-slow-degradation", "every-access-misses-past-capacity", "under-1500-pages-fine", "knee-at-capacity",
-                      "walk-60-to-250-cycles", "sequential-order-warms-the-walker"}
+    silent = {
+        name for name, one in found.items() if one.verdict == C and one.evidence.startswith(why)
+    }
+    assert silent == {
+        FLAT,
+        FLAT_PRICE,
+        FOURFOLD,
+        CAPACITY,
+        ASSOCIATIVE,
+        "first-level-ceiling-at-256-kib",
+        "cliff-at-stated-entries",
+        "step-not-slow-degradation",
+        "every-access-misses-past-capacity",
+        "under-1500-pages-fine",
+        "knee-at-capacity",
+        "walk-60-to-250-cycles",
+        "sequential-order-warms-the-walker",
+    }
     assert {name: one.verdict for name, one in found.items() if name not in silent} == {
-        name: one.verdict for name, one in known.items() if name not in silent}
+        name: one.verdict for name, one in known.items() if name not in silent
+    }
 
 
 @pytest.mark.parametrize("largest", [64 << 10, MIB])
 def test_a_sweep_of_tiny_sizes_can_tell_nothing(largest: int):
     found = words(of(Truth(), grid(largest)))
     assert {found[name] for name in (FOURFOLD, CLIMBING, CAPACITY, ASSOCIATIVE)} == {C}
-    assert {name for name, verdict in found.items() if verdict != C} <= {  # what needs no size past the second level
-        FLAT, FLAT_PRICE, "gather-one-ns-at-256kib", "four-reads-cost-400-ns", "miss-dearer-than-an-l3-miss",
-        "prefaulted-loop-takes-no-faults", "first-level-ceiling-at-256-kib", *ARITHMETIC}
+    assert {
+        name for name, verdict in found.items() if verdict != C
+    } <= {  # what needs no size past the second level
+        FLAT,
+        FLAT_PRICE,
+        "gather-one-ns-at-256kib",
+        "four-reads-cost-400-ns",
+        "miss-dearer-than-an-l3-miss",
+        "prefaulted-loop-takes-no-faults",
+        "first-level-ceiling-at-256-kib",
+        *ARITHMETIC,
+    }
 
 
 def test_fewer_than_five_processes_decide_nothing_that_was_timed():
     found = words(of(TEXTBOOK, repeats=4))
     assert {name for name, verdict in found.items() if verdict != C} == {
-        "prefaulted-loop-takes-no-faults", *ARITHMETIC}
-    assert C not in {words(of(TEXTBOOK, repeats=5))[name] for name in (FLAT, FLAT_PRICE, FOURFOLD, CLIMBING, CAPACITY, ASSOCIATIVE)}
+        "prefaulted-loop-takes-no-faults",
+        *ARITHMETIC,
+    }
+    assert C not in {
+        words(of(TEXTBOOK, repeats=5))[name]
+        for name in (FLAT, FLAT_PRICE, FOURFOLD, CLIMBING, CAPACITY, ASSOCIATIVE)
+    }
 
 
 def test_whoever_draws_a_line_elsewhere_gets_the_verdict_of_that_line():
     """The price's medians vary by some per cent, and a walk of 9 ns on 3 is a factor of 4."""
-    bands = {"price_is_flat": {"most": 1.0001}, "latency_is_flat": {"most": 1.0001}, "rises_fourfold": {"band": (5.0, 6.0)},
-             "climbs_at_a_gibibyte": {"band": (2.0, 9.0)}, "capacity_alone": {"most": -1.0}, "is_fully_associative": {"most": 1.0}}
+    bands = {
+        "price_is_flat": {"most": 1.0001},
+        "latency_is_flat": {"most": 1.0001},
+        "rises_fourfold": {"band": (5.0, 6.0)},
+        "climbs_at_a_gibibyte": {"band": (2.0, 9.0)},
+        "capacity_alone": {"most": -1.0},
+        "is_fully_associative": {"most": 1.0},
+    }
     found = words(textbook(), **bands)
     assert found[FOURFOLD] == found[CLIMBING] == found[CAPACITY] == F
     assert H not in (found[FLAT], found[FLAT_PRICE], found[ASSOCIATIVE])
@@ -280,7 +447,10 @@ def test_whoever_draws_a_line_elsewhere_gets_the_verdict_of_that_line():
 def test_each_claim_names_the_points_that_it_compares():
     """Of the grid some and not all; and on a computer of another reach others."""
     points = grid()
-    orders = {"knee-at-capacity": {"random"}, "sequential-order-warms-the-walker": {"cycle", "sequential"}}
+    orders = {
+        "knee-at-capacity": {"random"},
+        "sequential-order-warms-the-walker": {"cycle", "sequential"},
+    }
     for claim in claims_of(claims):
         if claim.points is None:
             assert claim.id in (*ARITHMETIC, "prefaulted-loop-takes-no-faults")
@@ -288,7 +458,13 @@ def test_each_claim_names_the_points_that_it_compares():
         compared = [point for point in points if claim.points(point, scope())]
         gathers = "gather" in claim.id
         assert 0 < len(compared) < len(points) / 2 and {point.kernel for point in compared} == {
-            "page_gather" if gathers else "page_chase"}, claim.id
-        assert {(point.order, point.pages) for point in compared} == {(order, "4k") for order in orders.get(claim.id, {"cycle"})}
+            "page_gather" if gathers else "page_chase"
+        }, claim.id
+        assert {(point.order, point.pages) for point in compared} == {
+            (order, "4k") for order in orders.get(claim.id, {"cycle"})
+        }
         assert {point.layout for point in compared} == (
-            {"spread"} if claim.id == FLAT or gathers and "hundred" not in claim.id else {"spread", "packed"})
+            {"spread"}
+            if claim.id == FLAT or gathers and "hundred" not in claim.id
+            else {"spread", "packed"}
+        )

@@ -1,4 +1,5 @@
-"""The points of the chapter about the cliff: each with its control, none past the limit, finer where the TLBs end."""
+"""The points of the chapter about the cliff: each with its control, none past the limit, finer
+where the TLBs end."""
 
 from __future__ import annotations
 
@@ -16,14 +17,23 @@ def stlb_cliff(profile: Profile, engine: str, entries: list[int] | tuple[int, ..
     return grid.points(Scope(profile, engine, tuple(entries), base_page_bytes=4096))
 
 
-profiles = st.builds(Profile, max_working_set=st.integers(64 << 10, 2**33), repeats=st.just(1), region_ms=st.integers(1, 100),
-                     points_per_octave=st.integers(1, 4))
-entry_lists = st.sampled_from([[], [64], [72, 3072], [64, 1536], [48, 1280], [96, 2048], [32, 64, 1536]])
+profiles = st.builds(
+    Profile,
+    max_working_set=st.integers(64 << 10, 2**33),
+    repeats=st.just(1),
+    region_ms=st.integers(1, 100),
+    points_per_octave=st.integers(1, 4),
+)
+entry_lists = st.sampled_from(
+    [[], [64], [72, 3072], [64, 1536], [48, 1280], [96, 2048], [32, 64, 1536]]
+)
 engines = st.sampled_from(["c", "numba"])
 
 
 @given(profiles, engines, entry_lists)
-def test_every_spread_point_has_its_packed_control(profile: Profile, engine: str, entries: list[int]):
+def test_every_spread_point_has_its_packed_control(
+    profile: Profile, engine: str, entries: list[int]
+):
     points = stlb_cliff(profile, engine, entries)
     assert len(points) == len(set(points))
     spread = {point for point in points if point.layout == "spread"}
@@ -33,7 +43,10 @@ def test_every_spread_point_has_its_packed_control(profile: Profile, engine: str
     else:  # but the loops of which no price is told
         assert {point.kernel for point in controls ^ (set(points) - spread)} <= {"page_gather"}
     assert all(point.region_ms == profile.region_ms for point in points)
-    assert all(point.engine == engine or (point.engine, point.kernel) == ("numpy", "page_gather") for point in points)
+    assert all(
+        point.engine == engine or (point.engine, point.kernel) == ("numpy", "page_gather")
+        for point in points
+    )
 
 
 def test_the_published_program_runs_at_its_sizes_and_around_this_computers_reach():
@@ -45,29 +58,57 @@ def test_the_published_program_runs_at_its_sizes_and_around_this_computers_reach
         return lines
 
     sizes = {size // 4096 for size in literature("tlb_pressure")["working_set_bytes"]}
-    assert published(2**32, []) == sizes | {64} and published(2**32, [64, 1536]) == sizes | {64, 768, 3072}
+    assert published(2**32, []) == sizes | {64} and published(2**32, [64, 1536]) == sizes | {
+        64,
+        768,
+        3072,
+    }
     assert published(2**20, [64, 1536]) == {64, 256}
 
 
 @given(profiles, engines, entry_lists)
-def test_no_point_is_larger_than_max_working_set_and_the_sweep_comes_near_it(profile: Profile, engine: str, entries: list[int]):
-    cycle = [p.lines for p in stlb_cliff(profile, engine, entries) if (p.kernel, p.order) == ("page_chase", "cycle")]
+def test_no_point_is_larger_than_max_working_set_and_the_sweep_comes_near_it(
+    profile: Profile, engine: str, entries: list[int]
+):
+    cycle = [
+        p.lines
+        for p in stlb_cliff(profile, engine, entries)
+        if (p.kernel, p.order) == ("page_chase", "cycle")
+    ]
     most = profile.max_working_set
     assert max(cycle) * 4096 <= most < max(cycle) * 4096 * 2 * 1.01
     assert min(cycle) == 16
     assert all(p.lines * 4096 <= most for p in stlb_cliff(profile, engine, entries))
 
 
-def cycle_lines(engine: str = "c", per_octave: int = 2, entries: tuple[int, ...] = (72, 3072)) -> list[int]:
+def cycle_lines(
+    engine: str = "c", per_octave: int = 2, entries: tuple[int, ...] = (72, 3072)
+) -> list[int]:
     profile = Profile(max_working_set=2**30, repeats=1, region_ms=1, points_per_octave=per_octave)
-    return sorted({p.lines for p in stlb_cliff(profile, engine, entries) if (p.kernel, p.order) == ("page_chase", "cycle")})
+    return sorted(
+        {
+            p.lines
+            for p in stlb_cliff(profile, engine, entries)
+            if (p.kernel, p.order) == ("page_chase", "cycle")
+        }
+    )
 
 
-@pytest.mark.parametrize(("per_octave", "entries", "step"), [(2, 72, 1.23), (2, 3072, 1.12), (4, 72, 1.12), (4, 3072, 1.12)])
-def test_the_grid_is_finer_around_what_cpuid_states_and_holds_it_and_its_double(per_octave: int, entries: int, step: float):
+@pytest.mark.parametrize(
+    ("per_octave", "entries", "step"),
+    [(2, 72, 1.23), (2, 3072, 1.12), (4, 72, 1.12), (4, 3072, 1.12)],
+)
+def test_the_grid_is_finer_around_what_cpuid_states_and_holds_it_and_its_double(
+    per_octave: int, entries: int, step: float
+):
     lines = cycle_lines(per_octave=per_octave)
     near = [n for n in lines if entries / 2**0.75 <= n <= entries * 2]
     assert {entries, 2 * entries} <= set(near)
-    assert all(b / a < step for a, b in zip(near, near[1:], strict=False) if a > 60)  # 9 or 19 %, and what rounding adds
+    assert all(
+        b / a < step for a, b in zip(near, near[1:], strict=False) if a > 60
+    )  # 9 or 19 %, and what rounding adds
     away = [n for n in lines if n > 4 * 3072]
-    assert all(b / a > (1.18 if per_octave > 2 and b <= 2**14 else 1.4) for a, b in zip(away, away[1:], strict=False))
+    assert all(
+        b / a > (1.18 if per_octave > 2 and b <= 2**14 else 1.4)
+        for a, b in zip(away, away[1:], strict=False)
+    )

@@ -1,4 +1,5 @@
-"""The verdicts about strides on machines where each sentence is true, or is not, or cannot be tested."""
+"""The verdicts about strides on machines where each sentence is true, or is not, or cannot be
+tested."""
 
 from __future__ import annotations
 
@@ -17,11 +18,21 @@ LINES_ALONE = Machine(walk_ns=1e-6)
 
 
 def told(machine: Machine, splintered: bool = False) -> dict[str, str]:
-    return {one.claim.id: one.verdict for one in verdicts(claims, analysis(rows(machine), splintered))}
+    return {
+        one.claim.id: one.verdict for one in verdicts(claims, analysis(rows(machine), splintered))
+    }
 
 
-TRUE = {"page-strides-miss", "stride-miss-penalty-10-ns", "every-page-stride-misses", "penalty-is-fixed", "strides-4k-and-8k-alike",
-        "stride-64-misses-the-cache", "stride-4k-misses-both", "slowdown-512-to-4k-is-tlb"}
+TRUE = {
+    "page-strides-miss",
+    "stride-miss-penalty-10-ns",
+    "every-page-stride-misses",
+    "penalty-is-fixed",
+    "strides-4k-and-8k-alike",
+    "stride-64-misses-the-cache",
+    "stride-4k-misses-both",
+    "slowdown-512-to-4k-is-tlb",
+}
 
 
 def test_a_machine_on_which_walks_are_all_that_costs_bears_them_out():
@@ -31,12 +42,23 @@ def test_a_machine_on_which_walks_are_all_that_costs_bears_them_out():
 
 def test_where_lines_are_all_that_costs_what_is_said_of_translation_fails():
     found = told(LINES_ALONE)
-    assert {found[claim] for claim in ("stride-miss-penalty-10-ns", "slowdown-512-to-4k-is-tlb")} == {"fails"}
-    assert found["small-strides-hit"] == "holds" and found["every-page-stride-misses"] == "not testable here"
+    assert {
+        found[claim] for claim in ("stride-miss-penalty-10-ns", "slowdown-512-to-4k-is-tlb")
+    } == {"fails"}
+    assert (
+        found["small-strides-hit"] == "holds"
+        and found["every-page-stride-misses"] == "not testable here"
+    )
 
 
-PRICE = {"small-strides-hit", "stride-miss-penalty-10-ns", "penalty-is-fixed", "stride-512-misses-the-cache-alone",
-         "slowdown-64-to-512-is-cache", "page-stride-hits-up-to-large-reach"}
+PRICE = {
+    "small-strides-hit",
+    "stride-miss-penalty-10-ns",
+    "penalty-is-fixed",
+    "stride-512-misses-the-cache-alone",
+    "slowdown-64-to-512-is-cache",
+    "page-stride-hits-up-to-large-reach",
+}
 LOWER_BOUND = {"page-strides-miss", "stride-4k-misses-both"}
 
 
@@ -44,8 +66,19 @@ def test_on_pages_that_the_host_splinters_only_what_they_can_show_is_judged():
     found = told(Machine(splintered=True), splintered=True)
     assert {found[claim] for claim in PRICE} == {"not testable here"}
     assert {found[claim] for claim in LOWER_BOUND | {"strides-4k-and-8k-alike"}} == {"holds"}
-    assert found["slowdown-512-to-4k-is-tlb"] == "fails"  # few sets cost a part of it, which needs no large pages
-    assert told(dataclasses.replace(WALKS_ALONE, splintered=True), splintered=True)["slowdown-512-to-4k-is-tlb"] == "not testable here"
-    faster = rows(Machine(splintered=True)).assign(pages=lambda kept: kept["pages"].replace({"4k": "2m", "2m": "4k", "thp": "none"}))
-    swapped = {one.claim.id: one.verdict for one in verdicts(claims, analysis(faster, splintered=True))}
+    assert (
+        found["slowdown-512-to-4k-is-tlb"] == "fails"
+    )  # few sets cost a part of it, which needs no large pages
+    assert (
+        told(dataclasses.replace(WALKS_ALONE, splintered=True), splintered=True)[
+            "slowdown-512-to-4k-is-tlb"
+        ]
+        == "not testable here"
+    )
+    faster = rows(Machine(splintered=True)).assign(
+        pages=lambda kept: kept["pages"].replace({"4k": "2m", "2m": "4k", "thp": "none"})
+    )
+    swapped = {
+        one.claim.id: one.verdict for one in verdicts(claims, analysis(faster, splintered=True))
+    }
     assert {swapped[claim] for claim in LOWER_BOUND} == {"not testable here"}

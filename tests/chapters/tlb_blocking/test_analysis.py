@@ -1,4 +1,5 @@
-"""The chapter's Analysis: the model of walks in blocks; curves, gains and remedies of machines that never were."""
+"""The chapter's Analysis: the model of walks in blocks; curves, gains and remedies of machines that
+never were."""
 
 from __future__ import annotations
 
@@ -45,8 +46,11 @@ def refused(a: Any, what: str, *given: Any) -> str:
 # --- the model
 
 
-def simulated(block_pages: int, steps: int, entries: int, blocks: int = 40, stays: int = 30) -> float:
-    """Walks per hop of an LRU cache of translations, counted: stays of so many random hops in one block after another."""
+def simulated(
+    block_pages: int, steps: int, entries: int, blocks: int = 40, stays: int = 30
+) -> float:
+    """Walks per hop of an LRU cache of translations, counted: stays of so many random hops in one
+    block after another."""
     draws, held, walks = np.random.default_rng(1), OrderedDict(), 0
     for stay in range(stays):
         for page in draws.integers(0, block_pages, steps).tolist():
@@ -62,12 +66,20 @@ def simulated(block_pages: int, steps: int, entries: int, blocks: int = 40, stay
 @pytest.mark.parametrize("pages", [4, 64, 300])
 @pytest.mark.parametrize("steps", [1, 20, 400, 3000])
 def test_walks_per_hop_are_those_of_a_simulated_tlb(pages: int, steps: int):
-    assert float(walks_per_hop(pages, steps, 64)) == pytest.approx(simulated(pages, steps, 64), rel=0.05, abs=0.01) or steps < 20
-    assert float(walks_per_hop(pages, steps, 64)) == pytest.approx(simulated(pages, steps, 64), rel=0.13)
+    assert (
+        float(walks_per_hop(pages, steps, 64))
+        == pytest.approx(simulated(pages, steps, 64), rel=0.05, abs=0.01)
+        or steps < 20
+    )
+    assert float(walks_per_hop(pages, steps, 64)) == pytest.approx(
+        simulated(pages, steps, 64), rel=0.13
+    )
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6), st.integers(1, 10**4))
-def test_walks_are_a_share_that_falls_with_steps_and_with_entries_and_rises_with_pages(pages: int, steps: int, entries: int):
+def test_walks_are_a_share_that_falls_with_steps_and_with_entries_and_rises_with_pages(
+    pages: int, steps: int, entries: int
+):
     here = float(walks_per_hop(pages, steps, entries))
     assert 0 < here <= 1
     for more in ((pages, steps + 1, entries), (pages, steps, entries + 1)):
@@ -89,8 +101,11 @@ def test_blocks_are_medians_of_their_processes_over_the_walk_without_blocks():
     assert len(found) == 18 and set(found["block_steps"]) == {1 << 10, 1 << 14, 1 << 18}
     without = median(rows(), PLAIN)
     for row in found.itertuples():
-        here = median(rows(), f"mode == 'blocked' and per_hop == 0 and block_vertices == {row.block_vertices} "
-                              f"and block_steps == {row.block_steps} and lines == {row.vertices}")
+        here = median(
+            rows(),
+            f"mode == 'blocked' and per_hop == 0 and block_vertices == {row.block_vertices} "
+            f"and block_steps == {row.block_steps} and lines == {row.vertices}",
+        )
         assert row.median == pytest.approx(here) and row.gain == pytest.approx(without / here)
         assert row.gain_low <= row.gain <= row.gain_high
         assert row.block_bytes == 64 * row.block_vertices == 4096 * row.block_pages
@@ -100,12 +115,18 @@ def test_blocks_are_medians_of_their_processes_over_the_walk_without_blocks():
 def test_blocks_on_larger_pages_are_compared_with_base_pages_too():
     found = analysis(Machine(noise=0.0).frame([*points(), *control()])).blocks
     alone = found["median"] * found["gain"]
-    assert list(dict.fromkeys(found["pages"])) == ["4k", "2m"] and alone.to_numpy() == pytest.approx(alone.iloc[0])
+    assert list(dict.fromkeys(found["pages"])) == [
+        "4k",
+        "2m",
+    ] and alone.to_numpy() == pytest.approx(alone.iloc[0])
 
 
 def test_blocks_at_the_two_ends_of_the_reach_are_the_largest_inside_and_the_smallest_twice_as_large():
     a = plain()
-    assert set(a.largest_inside["block_pages"]) == {1 << 9} and a.largest_inside["block_steps"].is_monotonic_increasing
+    assert (
+        set(a.largest_inside["block_pages"]) == {1 << 9}
+        and a.largest_inside["block_steps"].is_monotonic_increasing
+    )
     assert a.smallest_past["block_pages"] == 1 << 13 and a.smallest_past["block_steps"] == 1 << 18
 
 
@@ -115,15 +136,25 @@ def test_the_predicted_optimum_is_the_smallest_block_and_the_measured_the_fastes
         assert len(a.optima) == 3
         for best in a.optima:
             part = a.blocks[a.blocks["block_steps"] == best.block_steps].set_index("block_bytes")
-            assert best.predicted_bytes == 128 << 10 and best.measured_bytes == part["median"].idxmin()
-            assert best.predicted_walks <= best.measured_walks and best.measured_bytes not in best.unresolved
-            assert all(part.loc[size, "low"] <= part.loc[best.measured_bytes, "high"] for size in best.unresolved)
+            assert (
+                best.predicted_bytes == 128 << 10 and best.measured_bytes == part["median"].idxmin()
+            )
+            assert (
+                best.predicted_walks <= best.measured_walks
+                and best.measured_bytes not in best.unresolved
+            )
+            assert all(
+                part.loc[size, "low"] <= part.loc[best.measured_bytes, "high"]
+                for size in best.unresolved
+            )
         assert a.mispredicted == []
 
 
 def test_distances_are_compared_with_no_prefetch_on_the_same_pages():
     found = plain().ahead
-    assert list(dict.fromkeys(found["pages"])) == ["4k", "thp", "2m"] and set(found["distance"]) == {0, 1, 2, 4, 8, 16, 32, 64}
+    assert list(dict.fromkeys(found["pages"])) == ["4k", "thp", "2m"] and set(
+        found["distance"]
+    ) == {0, 1, 2, 4, 8, 16, 32, 64}
     for row in found.itertuples():
         where = "mode == 'prefetch' and pages == '{}' and distance == {}"
         none, here = (median(rows(), where.format(row.pages, d)) for d in (0, row.distance))
@@ -133,14 +164,27 @@ def test_distances_are_compared_with_no_prefetch_on_the_same_pages():
 def test_remedies_are_the_quantiles_of_the_largest_graph():
     found = plain().remedies
     assert list(zip(found["remedy"], found["pages"], strict=True)) == [
-        ("none", "4k"), ("huge pages", "thp"), ("huge pages", "2m"), ("huge pages", "1g"), ("one block, as published", "4k"),
-        ("TLB blocking", "4k")]
+        ("none", "4k"),
+        ("huge pages", "thp"),
+        ("huge pages", "2m"),
+        ("huge pages", "1g"),
+        ("one block, as published", "4k"),
+        ("TLB blocking", "4k"),
+    ]
     assert set(found["vertices"]) == {4 * GIB // 64} and set(found["n"]) == {5}
-    assert set(literature("mitigations")["mitigation"]) == set(found["remedy"]) - {"one block, as published"}
+    assert set(literature("mitigations")["mitigation"]) == set(found["remedy"]) - {
+        "one block, as published"
+    }
     for row in found.itertuples():
-        block = f"block_vertices == {row.block_vertices}" if row.block_vertices else "block_vertices != block_vertices"
+        block = (
+            f"block_vertices == {row.block_vertices}"
+            if row.block_vertices
+            else "block_vertices != block_vertices"
+        )
         for name in ("p50", "p95", "mean"):
-            here = median(rows(), f"per_hop == 1 and pages == '{row.pages}' and {block}", f"{name}_ns")
+            here = median(
+                rows(), f"per_hop == 1 and pages == '{row.pages}' and {block}", f"{name}_ns"
+            )
             assert getattr(row, name) == pytest.approx(here)
             assert getattr(row, f"{name}_low") <= getattr(row, name) <= getattr(row, f"{name}_high")
 
@@ -156,7 +200,9 @@ def test_the_block_among_the_remedies_is_the_fastest_inside_the_reach():
 
 
 @pytest.mark.parametrize("entries", [[], [1]])
-def test_without_a_block_inside_a_known_reach_there_is_no_blocking_among_the_remedies(entries: list[int]):
+def test_without_a_block_inside_a_known_reach_there_is_no_blocking_among_the_remedies(
+    entries: list[int],
+):
     a = analysis(rows(), entries)
     assert "TLB blocking" not in set(a.remedies["remedy"]) and len(a.remedies) == 5
     assert refused(a, "remedy", "TLB blocking", "4k") == "too-few-points"
@@ -164,10 +210,17 @@ def test_without_a_block_inside_a_known_reach_there_is_no_blocking_among_the_rem
 
 def test_fan_out_is_per_row_and_partition_with_what_counting_takes():
     found = plain().fan_out
-    assert len(found) == 30 and (found["partitions"] == 2.0 ** found["bits"]).all() and set(found["histogram_ns"]) == {1.0}
+    assert (
+        len(found) == 30
+        and (found["partitions"] == 2.0 ** found["bits"]).all()
+        and set(found["histogram_ns"]) == {1.0}
+    )
     for row in found.itertuples():
         once = f"passes == {row.passes}"
-        here = median(rows(), f"mode == 'partition' and pages == '{row.pages}' and bits == {row.bits} and {once}")
+        here = median(
+            rows(),
+            f"mode == 'partition' and pages == '{row.pages}' and bits == {row.bits} and {once}",
+        )
         assert row.median == pytest.approx(here)
 
 
@@ -177,7 +230,9 @@ def test_two_passes_stand_beside_one_at_the_most_partitions_that_both_have():
     a = analysis(pd.concat([once, twice], ignore_index=True))
     partitions, one, two = a.two_passes
     assert partitions == 256 and two.value == 1.0
-    assert one.value == pytest.approx(median(once, "mode == 'partition' and pages == '4k' and bits == 8"))
+    assert one.value == pytest.approx(
+        median(once, "mode == 'partition' and pages == '4k' and bits == 8")
+    )
 
 
 def test_the_steepest_step_of_the_fan_out_is_at_the_first_levels_entries():
@@ -198,16 +253,27 @@ def test_a_join_is_compared_with_the_naive_one_on_the_same_pages():
     assert len(found) == 12 and set(found.query("mode == 'naive'")["partitions"]) == {1}
     assert plain().best_join("4k")["mode"] == "partitioned"
     for row in found.query("mode == 'partitioned'").itertuples():
-        naive, here = (median(rows(), f"pages == '{row.pages}' and mode == {mode}") for mode in (
-            "'naive'", f"'partitioned' and bits == {row.bits}"))
+        naive, here = (
+            median(rows(), f"pages == '{row.pages}' and mode == {mode}")
+            for mode in ("'naive'", f"'partitioned' and bits == {row.bits}")
+        )
         assert row.gain == pytest.approx(naive / here)
 
 
 @pytest.mark.parametrize("frame", [NOTHING, Machine().frame([])], ids=["no rows", "no columns"])
 def test_what_was_not_measured_is_empty_for_a_cell_to_go_on_with(frame: pd.DataFrame):
     a = analysis(frame)
-    assert all(getattr(a, what).empty for what in ("blocks", "ahead", "fan_out", "joins", "remedies")) and not len(a.block_price)
+    assert all(
+        getattr(a, what).empty for what in ("blocks", "ahead", "fan_out", "joins", "remedies")
+    ) and not len(a.block_price)
 
 
-DERIVED = [("best_ahead", ["4k"]), ("best_join", ["4k"]), ("remedy", ["none", "4k"]), ("priced_blocks", []), ("largest_inside", []),
-           ("two_passes", []), ("steepest_fan_out", [])]
+DERIVED = [
+    ("best_ahead", ["4k"]),
+    ("best_join", ["4k"]),
+    ("remedy", ["none", "4k"]),
+    ("priced_blocks", []),
+    ("largest_inside", []),
+    ("two_passes", []),
+    ("steepest_fan_out", []),
+]

@@ -19,14 +19,23 @@ pytestmark = pytest.mark.filterwarnings("error")
 
 H, F, C, N = "holds", "fails", "cannot tell", "not testable here"
 STAY = "per_hop == 1 and block_vertices == 4194304"  # the published block
-VANISHES, INSIDE, PREFETCH = "blocking-removes-misses", "blocks-inside-the-reach-gain", "prefetch-walks"
+VANISHES, INSIDE, PREFETCH = (
+    "blocking-removes-misses",
+    "blocks-inside-the-reach-gain",
+    "prefetch-walks",
+)
 ORDER, LIMIT, PAYS = "order-of-remedies", "fan-out-limit", "join-partitions-first"
 EACH, HELP = "remedies-at-every-size", "code-and-settings-both-help"
 
 
 def judged(frame: pd.DataFrame, entries: list[int] = ENTRIES, **bands: dict) -> dict[str, Verdict]:
     """The verdicts by the ids of their claims, each a sentence with evidence fit to be shown."""
-    return {verdict.claim.id: verdict for verdict in fit_to_be_shown(verdicts(claims, analysis(frame, entries), **bands), "tlb_blocking")}
+    return {
+        verdict.claim.id: verdict
+        for verdict in fit_to_be_shown(
+            verdicts(claims, analysis(frame, entries), **bands), "tlb_blocking"
+        )
+    }
 
 
 WIDE = [64, 8192]  # a reach of 32 MiB
@@ -38,15 +47,40 @@ JUDGED: dict[str, tuple[str, Callable[[], pd.DataFrame], str, str]] = {
     "a block past the reach": (VANISHES, lambda: rows(), F, r"\b9\d%"),
     "too loud a tail": (VANISHES, lambda: rows(LOUD), C, ""),
     "no large pages to compare with": (VANISHES, lambda: only("4k"), C, "pool-empty"),
-    "large pages that walk as often": (VANISHES, lambda: rows(Machine(splintered=True)), C, "no-step"),
+    "large pages that walk as often": (
+        VANISHES,
+        lambda: rows(Machine(splintered=True)),
+        C,
+        "no-step",
+    ),
     "nearer in the caches too": (VANISHES, lambda: times(rows(), 0.3, STAY), C, "caches"),
     "prefetches walk": (PREFETCH, lambda: rows(), H, r"\b2\.0"),
-    "prefetches are dropped": (PREFETCH, lambda: rows(Machine(walking_prefetch=False)), F, r"\b2\.0\d \("),
-    "prefetches do nothing anywhere": (PREFETCH, lambda: rows(Machine(prefetch_gain=0.0)), C, r"\b(0\.9|1\.0)"),
-    "nothing gained and no large pages": (PREFETCH, lambda: rows(Machine(pages=("4k",), walking_prefetch=False)), C, ""),
+    "prefetches are dropped": (
+        PREFETCH,
+        lambda: rows(Machine(walking_prefetch=False)),
+        F,
+        r"\b2\.0\d \(",
+    ),
+    "prefetches do nothing anywhere": (
+        PREFETCH,
+        lambda: rows(Machine(prefetch_gain=0.0)),
+        C,
+        r"\b(0\.9|1\.0)",
+    ),
+    "nothing gained and no large pages": (
+        PREFETCH,
+        lambda: rows(Machine(pages=("4k",), walking_prefetch=False)),
+        C,
+        "",
+    ),
     "no prefetches": (PREFETCH, lambda: rows().query("mode != 'prefetch'"), C, "too-few-points"),
     "all in reach": (PREFETCH, lambda: rows(most=4 * MIB), C, "too-few-points"),
-    "the published order": (ORDER, lambda: times(times(rows(), 0.8, "pages == '1g'"), 0.6, STAY), H, ""),
+    "the published order": (
+        ORDER,
+        lambda: times(times(rows(), 0.8, "pages == '1g'"), 0.6, STAY),
+        H,
+        "",
+    ),
     "another order": (ORDER, lambda: times(rows(), 1.5, "pages == '1g'"), F, ""),
     "no order": (ORDER, lambda: rows(LOUD), C, ""),
     "the published order less one": (ORDER, lambda: times(only("4k", "2m"), 0.6, STAY), C, ""),
@@ -54,7 +88,12 @@ JUDGED: dict[str, tuple[str, Callable[[], pd.DataFrame], str, str]] = {
     "one remedy does not help": (EACH, lambda: times(rows(), 1.2, STAY), F, ""),
     "too loud a remedy": (EACH, lambda: rows(LOUD), C, ""),
     "blocks and large pages help": (HELP, lambda: rows(), H, ""),
-    "large pages do not help": (HELP, lambda: times(rows(), 3.0, "pages == '2m' or pages == 'thp'"), F, ""),
+    "large pages do not help": (
+        HELP,
+        lambda: times(rows(), 3.0, "pages == '2m' or pages == 'thp'"),
+        F,
+        "",
+    ),
     "nothing to order": (ORDER, lambda: only("4k").query("mode != 'blocked'"), C, "too-few-points"),
     "the limit is there": (LIMIT, lambda: rows(), H, r"\b1\.7"),
     "no limit there": (LIMIT, lambda: rows(Machine(jump_ns=0.0)), F, r"\b64\b"),
@@ -80,10 +119,18 @@ def test_each_claim_is_judged_by_the_rows(case: str):
         assert re.search(evidence, found.evidence), found
 
 
-@pytest.mark.parametrize(("make", "entries", "verdict"), [
-    (lambda: times(rows(), 0.7, "mode == 'blocked'"), WIDE, H), (lambda: times(rows(), 3.0, "mode == 'blocked'"), WIDE, F),
-    (lambda: rows(repeats=4), WIDE, C), (lambda: times(rows(), 0.7, "mode == 'blocked'"), [64, 256], N)])
-def test_blocks_past_the_caches_and_inside_the_reach_gain_where_there_are_any(make: Callable, entries: list[int], verdict: str):
+@pytest.mark.parametrize(
+    ("make", "entries", "verdict"),
+    [
+        (lambda: times(rows(), 0.7, "mode == 'blocked'"), WIDE, H),
+        (lambda: times(rows(), 3.0, "mode == 'blocked'"), WIDE, F),
+        (lambda: rows(repeats=4), WIDE, C),
+        (lambda: times(rows(), 0.7, "mode == 'blocked'"), [64, 256], N),
+    ],
+)
+def test_blocks_past_the_caches_and_inside_the_reach_gain_where_there_are_any(
+    make: Callable, entries: list[int], verdict: str
+):
     found = fit(judge(REGISTRY[INSIDE], analysis(make(), entries)))
     assert found.verdict == verdict, found
 
@@ -96,13 +143,17 @@ def test_the_best_of_several_blocks_is_held_to_more_than_one_alone():
 
 
 def test_what_needs_whole_large_pages_is_not_testable_where_the_host_splinters_them():
-    a = analysis(times(rows(Machine(splintered=True)), 1.2, "pages != '4k' and kernel == 'graph_walk'"))
+    a = analysis(
+        times(rows(Machine(splintered=True)), 1.2, "pages != '4k' and kernel == 'graph_walk'")
+    )
     a.splintering = lambda: SimpleNamespace(is_splintered=True)
     found = {one.claim.id: one.verdict for one in verdicts(claims, a)}
     assert {found[claim] for claim in (VANISHES, ORDER, LIMIT, EACH, HELP)} == {N}
     flat = analysis(rows(Machine(splintered=True, jump_ns=0.0)))
     flat.splintering = a.splintering
-    assert judge(REGISTRY[LIMIT], flat).verdict == F  # that base pages do not rise needs no large ones
+    assert (
+        judge(REGISTRY[LIMIT], flat).verdict == F
+    )  # that base pages do not rise needs no large ones
 
 
 @pytest.mark.parametrize("claim", [PREFETCH, LIMIT])
@@ -110,26 +161,50 @@ def test_without_the_entries_what_hangs_on_them_cannot_be_told(claim: str):
     assert judged(rows(), [])[claim].verdict == C
 
 
-@pytest.mark.parametrize(("machine", "entries"), [
-    *((machine, ENTRIES) for machine in ("splintered", "no base pages", "nothing")),
-    ("everything", [64]), ("everything", [])])
+@pytest.mark.parametrize(
+    ("machine", "entries"),
+    [
+        *((machine, ENTRIES) for machine in ("splintered", "no base pages", "nothing")),
+        ("everything", [64]),
+        ("everything", []),
+    ],
+)
 def test_every_machine_has_every_verdict_fit_to_be_shown(machine: str, entries: list[int]):
     found = judged(MACHINES[machine](), entries)
     assert set(found) == {VANISHES, INSIDE, PREFETCH, ORDER, EACH, HELP, LIMIT, PAYS}
-    intervals = [effect.interval for one in found.values() for effect in one.effects if effect.interval.coverage > 0]
-    assert not [interval for interval in intervals if interval.value < interval.low or interval.value > interval.high]
+    intervals = [
+        effect.interval
+        for one in found.values()
+        for effect in one.effects
+        if effect.interval.coverage > 0
+    ]
+    assert not [
+        interval
+        for interval in intervals
+        if interval.value < interval.low or interval.value > interval.high
+    ]
 
 
-@pytest.mark.parametrize(("claim", "bands", "before", "after"), [
-    (VANISHES, {"blocking_removes_misses": {"most": 9.0}}, F, H),
-    (PREFETCH, {"prefetch_walks": {"same": 5.0}}, H, C), (LIMIT, {"fan_out_limit": {"jump": 2.0}}, H, F),
-    (PAYS, {"join_partitions_first": {"same": 5.0}}, H, F)])
+@pytest.mark.parametrize(
+    ("claim", "bands", "before", "after"),
+    [
+        (VANISHES, {"blocking_removes_misses": {"most": 9.0}}, F, H),
+        (PREFETCH, {"prefetch_walks": {"same": 5.0}}, H, C),
+        (LIMIT, {"fan_out_limit": {"jump": 2.0}}, H, F),
+        (PAYS, {"join_partitions_first": {"same": 5.0}}, H, F),
+    ],
+)
 def test_a_reader_may_draw_the_line_elsewhere(claim: str, bands: dict, before: str, after: str):
-    assert (judged(rows())[claim].verdict, judged(rows(), **bands)[claim].verdict) == (before, after)
+    assert (judged(rows())[claim].verdict, judged(rows(), **bands)[claim].verdict) == (
+        before,
+        after,
+    )
 
 
 def test_a_claim_that_compares_points_says_which():
     of = scope(4 * GIB, ENTRIES, cpus=2, per_octave=4)
     for claim in claims_of(claims):
         compared = [point for point in points() if claim.points(point, of)]
-        assert 2 <= len(compared) < len(points()) and len({point.kernel for point in compared}) == 1, claim.id
+        assert (
+            2 <= len(compared) < len(points()) and len({point.kernel for point in compared}) == 1
+        ), claim.id

@@ -1,4 +1,5 @@
-"""Guests: the matrix, prices, ratios, steps, clocks, touches, containers and nodes of machines that never were."""
+"""Guests: the matrix, prices, ratios, steps, clocks, touches, containers and nodes of machines that
+never were."""
 
 from __future__ import annotations
 
@@ -44,18 +45,29 @@ def lacks(make: Callable[[], object]) -> str:
 
 def test_the_matrix_has_the_medians_prices_and_ratios_of_its_rows():
     found = of().matrix
-    assert list(dict.fromkeys(zip(found["guest"], found["host"], strict=True))) == CELLS == of().cells
+    assert (
+        list(dict.fromkeys(zip(found["guest"], found["host"], strict=True))) == CELLS == of().cells
+    )
     for row in found.sample(15, random_state=1).itertuples():
-        spread, packed = (chased(rows(), row.guest, row.host, row.lines, layout) for layout in ("spread", "packed"))
-        assert row.median == pytest.approx(spread) and row.low <= row.median <= row.high and row.n == 5
+        spread, packed = (
+            chased(rows(), row.guest, row.host, row.lines, layout)
+            for layout in ("spread", "packed")
+        )
+        assert (
+            row.median == pytest.approx(spread) and row.low <= row.median <= row.high and row.n == 5
+        )
         assert row.packed == pytest.approx(packed) and row.price == pytest.approx(spread - packed)
         assert row.price_low <= row.price <= row.price_high
         if row.lines in of().sizes:
             assert row.over_4k == pytest.approx(spread / chased(rows(), "", "4k", row.lines))
-            assert row.over_alike == pytest.approx(spread / chased(rows(), "", row.guest, row.lines))
+            assert row.over_alike == pytest.approx(
+                spread / chased(rows(), "", row.guest, row.lines)
+            )
             assert row.over_alike_low <= row.over_alike <= row.over_alike_high
     outside = of().chases.query("guest == '' and host == 'thp' and lines == 16384").iloc[0]
-    assert outside["median"] == pytest.approx(chased(rows(), "", "thp", 16384)) and outside["n"] == 5
+    assert (
+        outside["median"] == pytest.approx(chased(rows(), "", "thp", 16384)) and outside["n"] == 5
+    )
 
 
 def test_the_matrix_gives_the_truth_back():
@@ -64,34 +76,64 @@ def test_the_matrix_gives_the_truth_back():
     for guest, host in CELLS:
         price = BARE.price_ns(guest, host, FAR)
         assert far.loc[(guest, host), "price"] == pytest.approx(price)
-        assert far.loc[(guest, host), "over_alike"] == pytest.approx((1 + price) / (1 + BARE.price_ns("", guest, FAR)))
+        assert far.loc[(guest, host), "over_alike"] == pytest.approx(
+            (1 + price) / (1 + BARE.price_ns("", guest, FAR))
+        )
 
 
-@pytest.mark.parametrize(("there", "guest", "same"), [
-    (HOSTS, "2m", "2m"), (("4k", "thp"), "2m", "thp"), (("4k",), "2m", None), (HOSTS, "4k", "4k"), (("4k", "2m"), "1g", None)])
-def test_the_same_program_outside_is_on_the_guests_page_size(there: tuple[str, ...], guest: str, same: str | None):
+@pytest.mark.parametrize(
+    ("there", "guest", "same"),
+    [
+        (HOSTS, "2m", "2m"),
+        (("4k", "thp"), "2m", "thp"),
+        (("4k",), "2m", None),
+        (HOSTS, "4k", "4k"),
+        (("4k", "2m"), "1g", None),
+    ],
+)
+def test_the_same_program_outside_is_on_the_guests_page_size(
+    there: tuple[str, ...], guest: str, same: str | None
+):
     coarse = analysis(rows(Guests(pages=there)))
     assert coarse.alike(guest) == same
     found = coarse.far.query("guest == @guest")
-    assert len(found) == 4 and found["over_alike"].notna().all() == (same is not None) and found["over_4k"].notna().all()
+    assert (
+        len(found) == 4
+        and found["over_alike"].notna().all() == (same is not None)
+        and found["over_4k"].notna().all()
+    )
 
 
 # --- whose guests
 
 
 def test_a_machine_without_one_shows_the_reference_machines():
-    mine = analysis(MACHINES["no guest"](), stated("hidden"), other=analysis(rows(), stated("shadow", "kvm"), rows={
-        "virtualization": rows(NESTED)}).about)
+    mine = analysis(
+        MACHINES["no guest"](),
+        stated("hidden"),
+        other=analysis(
+            rows(), stated("shadow", "kvm"), rows={"virtualization": rows(NESTED)}
+        ).about,
+    )
     theirs = mine.guests
-    assert theirs is not mine and theirs is mine.guests and theirs.cells == CELLS and theirs.host.kvm.tables == "shadow"
+    assert (
+        theirs is not mine
+        and theirs is mine.guests
+        and theirs.cells == CELLS
+        and theirs.host.kvm.tables == "shadow"
+    )
     assert theirs.entries == ENTRIES and mine.cells == [] and mine.over_alike == {}
     pd.testing.assert_frame_equal(theirs.matrix, analysis(rows(NESTED)).matrix)
-    assert mine.contained.equals(analysis(MACHINES["no guest"]()).contained)  # containers are this machine's own
+    assert mine.contained.equals(
+        analysis(MACHINES["no guest"]()).contained
+    )  # containers are this machine's own
 
 
 @pytest.mark.parametrize("other", [None, {}, {"virtualization": MACHINES["no guest"]()}])
 def test_without_a_guest_anywhere_a_machine_stands_for_itself(other: dict | None):
-    mine = analysis(MACHINES["no guest"](), other=None if other is None else analysis(rows(), rows=other).about)
+    mine = analysis(
+        MACHINES["no guest"](), other=None if other is None else analysis(rows(), rows=other).about
+    )
     assert mine.guests is mine
 
 
@@ -102,7 +144,10 @@ def test_the_steps_of_small_entries_stand_at_the_machines_capacities():
     found = of().steps.set_index(["guest", "host"])
     for guest, host in (("", "4k"), ("4k", "4k"), ("4k", "thp"), ("2m", "4k")):
         row = found.loc[(guest, host)]
-        assert row["first_low"] <= 64 < row["first_high"] and row["second_low"] <= 1536 < row["second_high"]
+        assert (
+            row["first_low"] <= 64 < row["first_high"]
+            and row["second_low"] <= 1536 < row["second_high"]
+        )
     for guest, host in (("", "thp"), ("2m", "thp")):  # 16384 lines are 32 of its entries
         assert found.loc[(guest, host), ["first_low", "second_low"]].isna().all()
 
@@ -111,15 +156,25 @@ def test_large_pages_on_one_side_are_pieces_and_on_both_whole():
     shares = of().shares
     pieces = {chase for chase, share in shares.items() if share.low > HALF}
     assert pieces == {("4k", "thp"), ("2m", "4k")}
-    assert {chase for chase, share in shares.items() if share.high < HALF} == shares.keys() - pieces == {("", "thp"), ("2m", "thp")}
+    assert (
+        {chase for chase, share in shares.items() if share.high < HALF}
+        == shares.keys() - pieces
+        == {("", "thp"), ("2m", "thp")}
+    )
     nested = of("a guest's guest").shares
     assert all(share.low > HALF for share in nested.values()) and ("2m", "thp") in nested
 
 
-@pytest.mark.parametrize(("make", "host", "code"), [
-    (lambda: rows(most=64 << 10), stated(), "too-few-points"), (rows, stated(tlb=tlbs([64], [0])), "one-level"),
-    (rows, stated(tlb=()), "no-geometry"), (MACHINES["no controls"], stated(), "too-few-points"),
-    (lambda: rows(Guests(far=(), hit_ns=-0.1)), stated(), "no-step")])
+@pytest.mark.parametrize(
+    ("make", "host", "code"),
+    [
+        (lambda: rows(most=64 << 10), stated(), "too-few-points"),
+        (rows, stated(tlb=tlbs([64], [0])), "one-level"),
+        (rows, stated(tlb=()), "no-geometry"),
+        (MACHINES["no controls"], stated(), "too-few-points"),
+        (lambda: rows(Guests(far=(), hit_ns=-0.1)), stated(), "no-step"),
+    ],
+)
 def test_what_has_no_steps_says_why(make: Callable[[], pd.DataFrame], host: Host, code: str):
     assert lacks(lambda: analysis(make(), host).steps) == code
     assert of("tiny").shares == {}
@@ -129,14 +184,22 @@ def test_what_has_no_steps_says_why(make: Callable[[], pd.DataFrame], host: Host
 
 
 def test_two_clocks_are_compared_process_by_process():
-    assert len(of().clocks) == (rows()["kernel"] == "guest_chase").sum() and of().clocks.to_numpy() == pytest.approx(1.002)
-    assert lacks(lambda: of("no results of its own").clocks) == lacks(lambda: of("no guest").clocks) == "too-few-points"
+    assert len(of().clocks) == (
+        rows()["kernel"] == "guest_chase"
+    ).sum() and of().clocks.to_numpy() == pytest.approx(1.002)
+    assert (
+        lacks(lambda: of("no results of its own").clocks)
+        == lacks(lambda: of("no guest").clocks)
+        == "too-few-points"
+    )
 
 
 def test_a_first_touch_is_a_fault_shared_by_the_lines_of_a_page():
     found = of().touches.set_index(["guest", "host"])
     assert list(found.index) == CELLS and set(found["lines"]) == {FAR}
-    assert found.loc[("4k", "1g"), "median"] == pytest.approx(3000) and found.loc[("2m", "thp"), "median"] == pytest.approx(3000 / 512)
+    assert found.loc[("4k", "1g"), "median"] == pytest.approx(3000) and found.loc[
+        ("2m", "thp"), "median"
+    ] == pytest.approx(3000 / 512)
     assert of("no results of its own").touches.empty and of("no guest").touches.empty
 
 
@@ -144,25 +207,53 @@ def test_a_first_touch_is_a_fault_shared_by_the_lines_of_a_page():
 def test_the_containers_ratio_is_the_median_of_its_pairs(factor: float):
     frame = rows(Guests(namespaces=factor, far=()))
     ratio, table = analysis(frame).container_ratio, analysis(frame).containers
-    assert ratio.value == pytest.approx(factor, rel=0.003) and ratio.low <= factor * 1.001 and ratio.high >= factor * 0.999
+    assert (
+        ratio.value == pytest.approx(factor, rel=0.003)
+        and ratio.low <= factor * 1.001
+        and ratio.high >= factor * 0.999
+    )
     assert len(table) == 4 * 2 and set(table["layout"]) == {"spread", "packed"}
     for row in table.itertuples():
-        plain, inside = (median(frame, kernel="page_chase", mode=mode, pages="4k", layout=row.layout, lines=row.lines)
-                         for mode in ("", "namespaces"))
-        assert (row.plain, row.inside) == (pytest.approx(plain), pytest.approx(inside)) and row.low <= row.difference <= row.high
+        plain, inside = (
+            median(
+                frame,
+                kernel="page_chase",
+                mode=mode,
+                pages="4k",
+                layout=row.layout,
+                lines=row.lines,
+            )
+            for mode in ("", "namespaces")
+        )
+        assert (row.plain, row.inside) == (
+            pytest.approx(plain),
+            pytest.approx(inside),
+        ) and row.low <= row.difference <= row.high
         assert row.difference == pytest.approx(inside - plain)
 
 
 def test_far_memory_is_compared_with_both_near():
     found = analysis(rows(Guests(noise=0.0))).nodes.set_index(["memory", "tables"])["over"]
-    assert found.to_dict() == {("local", "local"): pytest.approx(1.0), ("remote", "local"): pytest.approx(1.5),
-                               ("local", "remote"): pytest.approx(1.2), ("remote", "remote"): pytest.approx(1.7)}
-    assert of().nodes.empty and len(of("far alone").nodes) == 3 and np.isnan(of("far alone").nodes["over"]).all()
+    assert found.to_dict() == {
+        ("local", "local"): pytest.approx(1.0),
+        ("remote", "local"): pytest.approx(1.5),
+        ("local", "remote"): pytest.approx(1.2),
+        ("remote", "remote"): pytest.approx(1.7),
+    }
+    assert (
+        of().nodes.empty
+        and len(of("far alone").nodes) == 3
+        and np.isnan(of("far alone").nodes["over"]).all()
+    )
 
 
 def test_a_chase_that_misses_nothing_costs_the_same_in_a_guest():
     assert of().in_first_cache.value == pytest.approx(1, abs=0.01)
-    slow = rows().assign(ns_per_access=lambda f: f["ns_per_access"] * (1 + ((f["kernel"] == "guest_chase") & (f["layout"] == "packed"))))
+    slow = rows().assign(
+        ns_per_access=lambda f: (
+            f["ns_per_access"] * (1 + ((f["kernel"] == "guest_chase") & (f["layout"] == "packed")))
+        )
+    )
     assert analysis(slow).in_first_cache.value == pytest.approx(2, abs=0.02)
     for name in ("no guest", "no controls", "no native"):
         assert lacks(lambda name=name: of(name).in_first_cache) == "too-few-points"

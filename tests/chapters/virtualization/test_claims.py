@@ -15,31 +15,54 @@ from experiments.virtualization.analysis import Analysis
 from tlb.report.verdicts import Verdict, claims_of, judge, verdicts
 
 pytestmark = pytest.mark.filterwarnings("error")
-REFERENCES, PRACTICAL, CONTAINERS = "references-of-a-nested-walk", "a-guest-costs-under-three", "containers-add-nothing"
+REFERENCES, PRACTICAL, CONTAINERS = (
+    "references-of-a-nested-walk",
+    "a-guest-costs-under-three",
+    "containers-add-nothing",
+)
 H, F, C, N = "holds", "fails", "cannot tell", "not testable here"
 CLAIMS = {claim.id: claim for claim in claims_of(claims)}
 
 
 def by_id(a: Analysis, **bands: dict) -> dict[str, Verdict]:
-    return {verdict.claim.id: verdict for verdict in fit_to_be_shown(verdicts(claims, a, **bands), "virtualization")}
+    return {
+        verdict.claim.id: verdict
+        for verdict in fit_to_be_shown(verdicts(claims, a, **bands), "virtualization")
+    }
 
 
 def inflated(factor: float, noise: float = 0.003) -> pd.DataFrame:
     """Each guest's time is so many times that of the plain process on its page size."""
     frame = rows(Guests(far=(), noise=noise))
-    plain = frame[(frame["kernel"] == "page_chase") & (frame["mode"] == "")].groupby(["pages", "layout", "lines"])["ns_per_access"].median()
+    plain = (
+        frame[(frame["kernel"] == "page_chase") & (frame["mode"] == "")]
+        .groupby(["pages", "layout", "lines"])["ns_per_access"]
+        .median()
+    )
     guest = frame["kernel"] == "guest_chase"
     keys = list(zip(frame["mode"], frame["layout"], frame["lines"], strict=True))
-    ours = pd.Series([plain.get(key, np.nan) if inside else np.nan for key, inside in zip(keys, guest, strict=True)], index=frame.index)
-    wobble = frame["ns_per_access"] / frame.groupby(["kernel", "mode", "pages", "layout", "lines"])["ns_per_access"].transform("median")
+    ours = pd.Series(
+        [
+            plain.get(key, np.nan) if inside else np.nan
+            for key, inside in zip(keys, guest, strict=True)
+        ],
+        index=frame.index,
+    )
+    wobble = frame["ns_per_access"] / frame.groupby(["kernel", "mode", "pages", "layout", "lines"])[
+        "ns_per_access"
+    ].transform("median")
     return frame.assign(ns_per_access=(ours * factor * wobble).fillna(frame["ns_per_access"]))
 
 
 JUDGED: dict[str, tuple[str, Callable[[], pd.DataFrame], str, str]] = {
-    "24": (REFERENCES, rows, H, "24"), "24 without any guest": (REFERENCES, MACHINES["no guest"], H, "35"),
-    "one and a half": (PRACTICAL, lambda: inflated(1.5), H, "12 of 12"), "two and a half": (PRACTICAL, lambda: inflated(2.5), H, "0 of 12"),
-    "four": (PRACTICAL, lambda: inflated(4.0), F, "4.0"), "three or not": (PRACTICAL, lambda: inflated(3.0, noise=0.2), C, " of 12"),
-    "no native row": (PRACTICAL, MACHINES["no native"], C, "outside"), "no guest": (PRACTICAL, MACHINES["no guest"], C, "no guest"),
+    "24": (REFERENCES, rows, H, "24"),
+    "24 without any guest": (REFERENCES, MACHINES["no guest"], H, "35"),
+    "one and a half": (PRACTICAL, lambda: inflated(1.5), H, "12 of 12"),
+    "two and a half": (PRACTICAL, lambda: inflated(2.5), H, "0 of 12"),
+    "four": (PRACTICAL, lambda: inflated(4.0), F, "4.0"),
+    "three or not": (PRACTICAL, lambda: inflated(3.0, noise=0.2), C, " of 12"),
+    "no native row": (PRACTICAL, MACHINES["no native"], C, "outside"),
+    "no guest": (PRACTICAL, MACHINES["no guest"], C, "no guest"),
     "containers add nothing": (CONTAINERS, lambda: rows(Guests(noise=0.0005)), H, "of 8"),
     "containers add a tenth": (CONTAINERS, lambda: rows(Guests(namespaces=1.1)), F, "1.1"),
     "containers in noise": (CONTAINERS, lambda: rows(Guests(noise=0.5)), C, "of 8"),
@@ -62,10 +85,25 @@ def test_a_guest_is_beside_bare_metal_or_not_testable(hypervisor: str, verdict: 
 
 def test_bands_are_the_readers():
     a = of()
-    plain, other = by_id(a), by_id(a, a_guest_costs_under_three={"wide": 99.0}, references_of_a_nested_walk={"most": 23},
-                                   containers_add_nothing={"same": 0.0})
-    assert {id: verdict.verdict for id, verdict in plain.items()} == {REFERENCES: H, PRACTICAL: F, CONTAINERS: H}
-    assert {id: verdict.verdict for id, verdict in other.items()} == {REFERENCES: F, PRACTICAL: H, CONTAINERS: C}
+    plain, other = (
+        by_id(a),
+        by_id(
+            a,
+            a_guest_costs_under_three={"wide": 99.0},
+            references_of_a_nested_walk={"most": 23},
+            containers_add_nothing={"same": 0.0},
+        ),
+    )
+    assert {id: verdict.verdict for id, verdict in plain.items()} == {
+        REFERENCES: H,
+        PRACTICAL: F,
+        CONTAINERS: H,
+    }
+    assert {id: verdict.verdict for id, verdict in other.items()} == {
+        REFERENCES: F,
+        PRACTICAL: H,
+        CONTAINERS: C,
+    }
 
 
 def test_guests_are_the_reference_machines_where_there_are_none_and_containers_always_this_ones():
@@ -73,6 +111,12 @@ def test_guests_are_the_reference_machines_where_there_are_none_and_containers_a
     mine = analysis(rows(Guests(cells=(), far=(), namespaces=1.1)), other=other)
     found = by_id(mine)
     own = by_id(analysis(inflated(4.0)))
-    assert found[PRACTICAL].verdict == F and found[CONTAINERS].verdict == F and own[CONTAINERS].verdict != F
-    assert own[PRACTICAL].evidence in found[PRACTICAL].evidence != own[PRACTICAL].evidence  # and it is said whose
+    assert (
+        found[PRACTICAL].verdict == F
+        and found[CONTAINERS].verdict == F
+        and own[CONTAINERS].verdict != F
+    )
+    assert (
+        own[PRACTICAL].evidence in found[PRACTICAL].evidence != own[PRACTICAL].evidence
+    )  # and it is said whose
     assert found[CONTAINERS].evidence == by_id(analysis(mine.frame))[CONTAINERS].evidence

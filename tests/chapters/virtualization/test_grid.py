@@ -1,4 +1,5 @@
-"""The grid of guests: each cell at each size, each spread chase with its control, nothing too large."""
+"""The grid of guests: each cell at each size, each spread chase with its control, nothing too
+large."""
 
 from __future__ import annotations
 
@@ -11,8 +12,12 @@ from experiments.virtualization import grid
 from tlb.lab.record import Point
 
 pytestmark = pytest.mark.filterwarnings("error")
-profiles = st.tuples(st.integers(64 << 10, 2**33), st.integers(1, 4), st.sampled_from(["c", "numba"]),
-                     st.sampled_from([(), (16,), (64, 1536), (72, 3072), (32, 64)]))
+profiles = st.tuples(
+    st.integers(64 << 10, 2**33),
+    st.integers(1, 4),
+    st.sampled_from(["c", "numba"]),
+    st.sampled_from([(), (16,), (64, 1536), (72, 3072), (32, 64)]),
+)
 
 
 @given(profiles)
@@ -21,14 +26,18 @@ def test_every_spread_chase_has_its_packed_control_and_nothing_is_too_large(prof
     found = points(*profile)
     assert len(found) == len(set(found)) and {point.engine for point in found} == {profile[2]}
     spread = {point for point in found if point.layout == "spread"}
-    assert {point.model_copy(update={"layout": "packed"}) for point in spread} == set(found) - spread
+    assert {point.model_copy(update={"layout": "packed"}) for point in spread} == set(
+        found
+    ) - spread
     assert all(point.lines * 4096 <= max(profile[0], 64 << 10) for point in found)
     assert all(Point.model_validate_json(point.model_dump_json()) == point for point in found[:20])
 
 
 @given(profiles)
 @settings(deadline=None, max_examples=30)
-def test_each_size_of_the_matrix_has_all_twelve_cells_the_plain_process_and_one_in_namespaces(profile: tuple):
+def test_each_size_of_the_matrix_has_all_twelve_cells_the_plain_process_and_one_in_namespaces(
+    profile: tuple,
+):
     found = {(p.kernel, p.mode, p.pages, p.lines) for p in points(*profile) if p.layout == "spread"}
     for lines in {n for kernel, mode, _, n in found if mode == "namespaces"}:
         assert {("guest_chase", guest, host, lines) for guest, host in CELLS} <= found

@@ -13,34 +13,54 @@ def test_the_formula_and_the_cold_simulation_agree_in_every_cell_and_depth():
     for guest in GUESTS:
         for host in HOSTS:
             for levels, outer in ((4, 4), (4, 5), (5, 4), (5, 5)):
-                assert references.at_most(guest, host, levels, outer) == references.cold(guest, host, levels, outer)
+                assert references.at_most(guest, host, levels, outer) == references.cold(
+                    guest, host, levels, outer
+                )
     assert references.at_most("4k", "4k") == 24 and references.at_most("4k", "4k", 5, 5) == 35
     assert references.at_most("2m", "thp") == 15 and references.at_most("1g", "1g") == 8
     assert of().depths == {(4, 4): 24, (4, 5): 29, (5, 4): 29, (5, 5): 35}
 
 
 def test_a_shadow_walk_goes_down_to_the_smaller_page():
-    assert [references.of_shadow(*cell) for cell in (("4k", "1g"), ("2m", "4k"), ("2m", "1g"), ("1g", "1g"))] == [4, 4, 3, 2]
-    assert references.smaller("2m", "thp") == references.smaller("1g", "thp") == "2m" and references.smaller("2m", "4k") == "4k"
+    assert [
+        references.of_shadow(*cell)
+        for cell in (("4k", "1g"), ("2m", "4k"), ("2m", "1g"), ("1g", "1g"))
+    ] == [4, 4, 3, 2]
+    assert (
+        references.smaller("2m", "thp") == references.smaller("1g", "thp") == "2m"
+        and references.smaller("2m", "4k") == "4k"
+    )
 
 
 @pytest.mark.parametrize(("guest", "host"), [("4k", "4k"), ("2m", "4k")])
 def test_at_1_gib_the_caches_that_nobody_states_hardly_change_a_warm_count(guest: str, host: str):
-    counts = [references.warm(guest, host, 262144, Stated().host(), scale) for scale in (0.5, 1.0, 2.0)]
-    assert max(counts) / min(counts) < 1.12 and min(counts) >= 1 and max(counts) < references.at_most(guest, host)
+    counts = [
+        references.warm(guest, host, 262144, Stated().host(), scale) for scale in (0.5, 1.0, 2.0)
+    ]
+    assert (
+        max(counts) / min(counts) < 1.12
+        and min(counts) >= 1
+        and max(counts) < references.at_most(guest, host)
+    )
 
 
 def test_inside_the_tlb_a_warm_chase_makes_no_reference():
     assert references.warm("4k", "4k", 512, Stated().host()) == 0
     assert references.warm("1g", "1g", 262144, Stated().host()) == 0  # one page
-    assert references.warm("4k", "4k", 512, Stated(tlb=()).host()) > 0  # CPUID is silent: every load walks
+    assert (
+        references.warm("4k", "4k", 512, Stated(tlb=()).host()) > 0
+    )  # CPUID is silent: every load walks
     wide = Stated(changes={"base_page_bytes": 16384}).host()
-    assert references.warm("1g", "1g", 262144, wide) == 0 < references.warm("2m", "2m", 262144, wide)  # 2,048 pages of 2 MiB
+    assert (
+        references.warm("1g", "1g", 262144, wide) == 0 < references.warm("2m", "2m", 262144, wide)
+    )  # 2,048 pages of 2 MiB
 
 
 def test_each_cell_has_its_counts_beside_its_price():
     found = of().references.set_index("cell")
-    assert len(found) == 12 and found.loc["4k on 4k", ["formula", "simulated", "shadow"]].tolist() == [24, 24, 4]
+    assert len(found) == 12 and found.loc[
+        "4k on 4k", ["formula", "simulated", "shadow"]
+    ].tolist() == [24, 24, 4]
     assert found.loc["2m on thp", ["formula", "simulated", "shadow"]].tolist() == [15, 15, 3]
     assert found.loc["4k on 1g", "warm"] == references.warm("4k", "1g", 262144, Stated().host())
     assert found["price"].tolist() == of().far["price"].tolist()

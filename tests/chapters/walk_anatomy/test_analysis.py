@@ -1,4 +1,5 @@
-"""Walks taken apart on machines whose caches of upper entries are known: each comes back, and what lacks is a reason."""
+"""Walks taken apart on machines whose caches of upper entries are known: each comes back, and what
+lacks is a reason."""
 
 from __future__ import annotations
 
@@ -23,11 +24,15 @@ def quiet() -> Analysis:
     return analysis(rows(QUIET))
 
 
-LRU = 0.25  # by which a price may be over: tables with two pages each come by in no order, but never again at once, so LRU keeps fewer
+# by which a price may be over: tables with two pages each come by in no order, but never again at
+# once, so LRU keeps fewer
+LRU = 0.25
 # A page-directory cache of an Intel core's size, one in the TLB, and small ones of three levels.
-WALKERS = {"thirty-two": Walker(entries=(64, 512), ways=8, kept=((1, 32), (2, 4))),
-           "shared with the TLB's pages": Walker(entries=(64, 2048), ways=8, kept=((1, 700), (2, 60))),
-           "three levels": QUIET}
+WALKERS = {
+    "thirty-two": Walker(entries=(64, 512), ways=8, kept=((1, 32), (2, 4))),
+    "shared with the TLB's pages": Walker(entries=(64, 2048), ways=8, kept=((1, 700), (2, 60))),
+    "three levels": QUIET,
+}
 
 
 @pytest.mark.parametrize("name", WALKERS)
@@ -38,7 +43,9 @@ def test_the_caches_of_a_machine_come_back_within_a_tenth(name: str):
     for level, entries in walker.kept:
         assert found[level].entries.value == pytest.approx(entries, rel=0.1), level
         next_kept = min((upper for upper, _ in walker.kept if upper > level), default=4)
-        assert found[level].ns.value == pytest.approx(sum(walker.read_ns[level - 1 : next_kept - 1]), rel=LRU), level
+        assert found[level].ns.value == pytest.approx(
+            sum(walker.read_ns[level - 1 : next_kept - 1]), rel=LRU
+        ), level
     assert len(found) == len(walker.kept)
 
 
@@ -61,16 +68,21 @@ def test_a_machine_without_upper_caches_has_no_step_and_so_has_one_whose_caches_
         a = analysis(MACHINES[machine]())
         assert a.caches == [] and a.predictions.empty and set(a.prices) == {1, 2, 3}
         found[machine] = a.first_ns.value
-    assert found["no upper caches"] - found["huge upper caches"] == pytest.approx(18.0, rel=0.1)  # three reads more of every walk
+    assert found["no upper caches"] - found["huge upper caches"] == pytest.approx(
+        18.0, rel=0.1
+    )  # three reads more of every walk
 
 
 def test_a_miss_is_priced_by_the_walks_that_were_counted_at_its_own_point():
-    """Where upper entries take room in the TLB, more visits walk as tables grow, and that is no price of a walk."""
+    """Where upper entries take room in the TLB, more visits walk as tables grow, and that is no
+    price of a walk."""
     frame = rows(QUIET)
     share = np.clip(0.5 + frame["tables_1"] / 8192, None, 1.0)
     priced, plain = analysis(frame.assign(walk_per_access=share)), quiet()
     for (tables, price), (_, visit) in zip(priced.prices[1], priced.times[1], strict=True):
-        assert price.value == pytest.approx((visit.value - priced.held_ns.value) / min(0.5 + tables / 8192, 1.0))
+        assert price.value == pytest.approx(
+            (visit.value - priced.held_ns.value) / min(0.5 + tables / 8192, 1.0)
+        )
     assert plain.last_ns.value / priced.last_ns.value == pytest.approx(1.0 / plain.missed.value)
 
 
@@ -78,7 +90,9 @@ def test_pages_a_power_of_two_apart_stand_beside_those_at_random_places():
     table = quiet().collisions.set_index(["level", "places"])["median"]
     assert len(table) == 6
     for level in (2, 3):
-        assert table[level, "exactly"] - table[level, "at random places"] == pytest.approx(Walker.sets_ns, rel=0.05)
+        assert table[level, "exactly"] - table[level, "at random places"] == pytest.approx(
+            Walker.sets_ns, rel=0.05
+        )
 
 
 @pytest.mark.parametrize("policy", ["lru", "random", "srrip"])
@@ -86,7 +100,11 @@ def test_what_the_last_level_replaces_is_found(policy: str):
     a = analysis(rows(Walker(replacement=policy)))
     left = {one.name for one in replacement.fitting(a.policies)}
     assert len(a.misses) == 3 and policy in left
-    unlike = {"lru": ("random", "fifo"), "random": ("lru", "fifo", "srrip"), "srrip": ("random", "fifo")}[policy]
+    unlike = {
+        "lru": ("random", "fifo"),
+        "random": ("lru", "fifo", "srrip"),
+        "srrip": ("random", "fifo"),
+    }[policy]
     assert not left & set(unlike)
 
 
@@ -94,14 +112,20 @@ def test_what_the_last_level_replaces_is_found(policy: str):
 def test_what_the_first_level_replaces_is_found(policy: str):
     a = analysis(rows(Walker(first_replacement=policy)))
     left = {one.name for one in replacement.fitting(a.first_policies)}
-    assert len(a.first_misses) == 3 and policy in left and ({"lru", "random"} - {policy}).isdisjoint(left)
+    assert (
+        len(a.first_misses) == 3
+        and policy in left
+        and ({"lru", "random"} - {policy}).isdisjoint(left)
+    )
 
 
 @pytest.mark.parametrize("placement", ["modulo", "xor"])
 def test_how_a_set_is_chosen_is_found(placement: str):
     a = analysis(rows(Walker(placement=placement)))
     assert a.placements == [placement]
-    assert a.padded.xs and a.padded.at(65).value == pytest.approx(a.strides.intervals[0].value, rel=0.05)
+    assert a.padded.xs and a.padded.at(65).value == pytest.approx(
+        a.strides.intervals[0].value, rel=0.05
+    )
 
 
 def test_sets_that_no_stride_fills_are_a_reason():
@@ -121,12 +145,21 @@ def test_every_point_goes_through_tables_that_there_can_be(entries: tuple[int, i
         if point.order == "random":
             assert dict(point.options)["hot"] <= point.lines
         own = [point.lines, *(dict(point.options)[name] for name in grid.TABLES)]
-        assert all(below % above == 0 and below // above <= 512 for below, above in zip(own, own[1:], strict=False)), own
+        assert all(
+            below % above == 0 and below // above <= 512
+            for below, above in zip(own, own[1:], strict=False)
+        ), own
 
 
 def test_what_was_not_measured_is_empty_or_a_reason():
     a = analysis(NOTHING)
-    assert a.times == a.prices == {} and a.caches == [] and a.predictions.empty and a.collisions.empty and a.pages == 0
+    assert (
+        a.times == a.prices == {}
+        and a.caches == []
+        and a.predictions.empty
+        and a.collisions.empty
+        and a.pages == 0
+    )
     for what in ("held_ns", "first_ns", "last_ns", "ghz"):
         with pytest.raises(Unavailable):
             getattr(a, what)
@@ -134,6 +167,17 @@ def test_what_was_not_measured_is_empty_or_a_reason():
 
 def test_a_second_rise_along_the_strides_is_where_visits_get_slower_again():
     frame = rows(QUIET)
-    far = (frame["kernel"] == "page_chase") & (frame["stride_pages"] > 4096) & (frame["stride_pages"] % 2 == 0)
+    far = (
+        (frame["kernel"] == "page_chase")
+        & (frame["stride_pages"] > 4096)
+        & (frame["stride_pages"] % 2 == 0)
+    )
     assert quiet().second_rise is None
-    assert analysis(frame.assign(ns_per_access=frame["ns_per_access"].where(~far, 2 * frame["ns_per_access"]))).second_rise == 4096
+    assert (
+        analysis(
+            frame.assign(
+                ns_per_access=frame["ns_per_access"].where(~far, 2 * frame["ns_per_access"])
+            )
+        ).second_rise
+        == 4096
+    )

@@ -9,8 +9,8 @@ from support.your_machine import host
 
 from experiments.your_machine import address
 
-# Address bits, and the shifts of PGD to PTE: Linux, arch/x86/include/asm/pgtable_64_types.h, and for arm64
-# the tables of Documentation/arch/arm64/memory.rst.
+# Address bits, and the shifts of PGD to PTE: Linux, arch/x86/include/asm/pgtable_64_types.h, and
+# for arm64 the tables of Documentation/arch/arm64/memory.rst.
 SHIFTS = {
     ("x86_64", 4096, 4): (48, [39, 30, 21, 12]),
     ("x86_64", 4096, 5): (57, [48, 39, 30, 21, 12]),
@@ -31,7 +31,11 @@ def test_an_address_splits_where_linux_splits_it(arch, page, levels):
     assert split.offset.high_bit == lows[-1] - 1 and 2**split.offset.bits == page
 
 
-@given(st.sampled_from(["x86_64", "aarch64", "riscv64"]), st.sampled_from([12, 14, 16]), st.none() | st.integers(2, 5))
+@given(
+    st.sampled_from(["x86_64", "aarch64", "riscv64"]),
+    st.sampled_from([12, 14, 16]),
+    st.none() | st.integers(2, 5),
+)
 def test_every_bit_of_an_address_has_one_place(arch, offset_bits, levels):
     # A level that would begin above bit 47 is one that no arm64 kernel has.
     assume(arch != "aarch64" or offset_bits + ((levels or 2) - 1) * (offset_bits - 3) < 48)

@@ -31,7 +31,13 @@ def test_the_grid_is_the_first_look_of_a_survey():
 def test_a_survey_begins_with_the_points_that_a_page_gives_it_and_reads_them():
     measure = Made(lru(64), lru(1536)).run()
     points = grid.points(scope())
-    more = [*points, *(points[-1].model_copy(update={"layout": layout, "lines": 5000}) for layout in ("alias", "spread", "packed"))]
+    more = [
+        *points,
+        *(
+            points[-1].model_copy(update={"layout": layout, "lines": 5000})
+            for layout in ("alias", "spread", "packed")
+        ),
+    ]
     asked: list[list] = []
 
     def run(points: list) -> pd.DataFrame:
@@ -45,9 +51,22 @@ def test_a_survey_begins_with_the_points_that_a_page_gives_it_and_reads_them():
 def test_a_reach_is_entries_times_page_size_and_parts_of_a_level_add_up(tmp_path):
     reaches = stating(inspect(tmp_path, here=replace(HERE, cpuid=reader(ICE_LAKE)))).reaches
     small, large, largest = 2**12, 2**21, 2**30
-    # The second level holds 4 KiB pages in two parts of 1,024; stores and instructions do not count.
-    assert dict(zip(zip(reaches["level"], reaches["page_bytes"], strict=True), reaches["entries"], strict=True)) == {
-        (1, small): 64, (1, large): 32, (1, largest): 8, (2, small): 2048, (2, large): 1024, (2, largest): 1024}
+    # The second level holds 4 KiB pages in two parts of 1,024; stores and instructions do not
+    # count.
+    assert dict(
+        zip(
+            zip(reaches["level"], reaches["page_bytes"], strict=True),
+            reaches["entries"],
+            strict=True,
+        )
+    ) == {
+        (1, small): 64,
+        (1, large): 32,
+        (1, largest): 8,
+        (2, small): 2048,
+        (2, large): 1024,
+        (2, largest): 1024,
+    }
     assert (reaches["reach_bytes"] == reaches["entries"] * reaches["page_bytes"]).all()
 
 
@@ -55,10 +74,17 @@ def test_a_machine_that_states_nothing_reaches_nothing():
     assert stating(host(**ARM)).reaches.empty and kind("no caches").caches.empty
 
 
-@pytest.mark.parametrize(("name", "times"), [("guest", 512), ("arm64, 16 KiB", 2048), ("arm64, 64 KiB", 8192)])
-def test_the_page_table_fills_a_cache_at_as_many_times_its_size_as_a_page_has_entries(name: str, times: int):
+@pytest.mark.parametrize(
+    ("name", "times"), [("guest", 512), ("arm64, 16 KiB", 2048), ("arm64, 64 KiB", 8192)]
+)
+def test_the_page_table_fills_a_cache_at_as_many_times_its_size_as_a_page_has_entries(
+    name: str, times: int
+):
     caches = kind(name).caches
-    assert list(caches["level"]) == [1, 2] and (caches["filled_at_bytes"] == times * caches["size_bytes"]).all()
+    assert (
+        list(caches["level"]) == [1, 2]
+        and (caches["filled_at_bytes"] == times * caches["size_bytes"]).all()
+    )
 
 
 def test_the_published_hit_costs_are_differences_of_whole_loads():
@@ -66,13 +92,18 @@ def test_the_published_hit_costs_are_differences_of_whole_loads():
     assert list(table.loc["Golden Cove"]) == [5, 12, 7]
     assert table.loc["Neoverse V2", "difference"] == 5 and pd.isna(table.loc["Neoverse V2"].iloc[0])
     known = table.dropna()
-    assert (known["second level answers"] - known["first level answers"] == known["difference"]).all()
+    assert (
+        known["second level answers"] - known["first level answers"] == known["difference"]
+    ).all()
 
 
 def test_the_sets_of_the_first_cache_span_a_line_each():
     large = {"level": 1, "kind": "data", "size_bytes": 128 << 10, "sets": 256, "line_bytes": 64}
     assert stating(host(caches=[large])).first_cache_span == 16 << 10
-    assert stating(host(caches=[large | {"sets": None}])).first_cache_span is None and kind("no caches").first_cache_span is None
+    assert (
+        stating(host(caches=[large | {"sets": None}])).first_cache_span is None
+        and kind("no caches").first_cache_span is None
+    )
 
 
 def test_only_like_is_compared_where_vendors_and_measurements_disagree():
@@ -86,8 +117,13 @@ def test_only_like_is_compared_where_vendors_and_measurements_disagree():
 
 def test_a_fact_is_as_measured_where_it_was_and_else_as_stated():
     a = kind("guest")
-    a.cores = pd.DataFrame([("X", "l2_tlb", "entries", kind, n, n + 1) for kind, n in (("stated", 6.0), ("measured", 5.0))],
-                           columns=["microarchitecture", "structure", "quantity", "kind", "value_low", "value_high"])
+    a.cores = pd.DataFrame(
+        [
+            ("X", "l2_tlb", "entries", kind, n, n + 1)
+            for kind, n in (("stated", 6.0), ("measured", 5.0))
+        ],
+        columns=["microarchitecture", "structure", "quantity", "kind", "value_low", "value_high"],
+    )
     assert a.fact("X", "l2_tlb", "entries") == (5, 6)
     a.cores = a.cores[a.cores["kind"] == "stated"]
     assert a.fact("X", "l2_tlb", "entries") == (6, 7)
@@ -96,18 +132,28 @@ def test_a_fact_is_as_measured_where_it_was_and_else_as_stated():
 
 
 @pytest.mark.parametrize("ghz", [2.0, 0])
-def test_the_curves_are_in_cycles_where_there_is_a_clock_and_the_price_is_without_the_load(ghz: float):
+def test_the_curves_are_in_cycles_where_there_is_a_clock_and_the_price_is_without_the_load(
+    ghz: float,
+):
     a = Analysis(measured(ghz=ghz), About(host()))
     added = {n: (7 if n > 64 else 0) + (30 if n > 2048 else 0) for n in LINES}
     assert dict(a.price.medians) == pytest.approx(added)
-    assert dict(a.alias.medians) == pytest.approx({n: 4 + PENALTY + cost for n, cost in added.items()})
+    assert dict(a.alias.medians) == pytest.approx(
+        {n: 4 + PENALTY + cost for n, cost in added.items()}
+    )
     assert set(a.packed.medians) == {4.0}
 
 
 def test_colliding_and_drawn_pages_are_on_no_curve():
     rows = measured()
     other = rows.assign(ns_per_access=1000.0)
-    every = pd.concat([rows, other.assign(order="random"), other[other["layout"] != "packed"].assign(stride_pages=64)])
+    every = pd.concat(
+        [
+            rows,
+            other.assign(order="random"),
+            other[other["layout"] != "packed"].assign(stride_pages=64),
+        ]
+    )
     a, b = (Analysis(frame, About(host())) for frame in (rows, every))
     for name in ("price", "alias"):
         pd.testing.assert_frame_equal(getattr(a, name).table, getattr(b, name).table)
@@ -115,7 +161,10 @@ def test_colliding_and_drawn_pages_are_on_no_curve():
 
 def test_the_geometry_is_that_of_the_rows_beside_what_the_machine_states():
     a = Analysis(lambda: rows(Made(lru(64), lru(1536)), "4k", 1), About(host()))
-    assert [(level.entries.value, level.stated) for level in a.geometry.levels] == [(64, 64), (1536, 1536)]
+    assert [(level.entries.value, level.stated) for level in a.geometry.levels] == [
+        (64, 64),
+        (1536, 1536),
+    ]
 
 
 def test_what_a_survey_lacks_is_asked_for_once_and_told_whenever_the_geometry_is_wanted():
@@ -140,12 +189,31 @@ def test_without_a_row_there_is_no_geometry():
 
 
 @pytest.mark.parametrize(("leaves", "share"), [(1 << 17, (3, 1 << 22, 1 << 23)), (1 << 20, None)])
-def test_a_share_of_the_last_cache_shows_where_lines_side_by_side_leave_it(leaves: int, share: tuple | None):
+def test_a_share_of_the_last_cache_shows_where_lines_side_by_side_leave_it(
+    leaves: int, share: tuple | None
+):
     """Of 16 MiB of L3 that CPUID states."""
-    caches = [{"level": n, "kind": "unified", "size_bytes": size} for n, size in ((2, 1 << 20), (3, 1 << 24))]
+    caches = [
+        {"level": n, "kind": "unified", "size_bytes": size}
+        for n, size in ((2, 1 << 20), (3, 1 << 24))
+    ]
     lines = [1 << n for n in range(12, 21)]
-    packed = pd.DataFrame([{"kernel": "page_chase", "engine": "c", "layout": "packed", "order": "cycle", "mode": "", "pages": "4k",
-                            "lines": n, "ns_per_access": 150.0 if n >= leaves else 20.0} for n in lines for _ in range(3)])
+    packed = pd.DataFrame(
+        [
+            {
+                "kernel": "page_chase",
+                "engine": "c",
+                "layout": "packed",
+                "order": "cycle",
+                "mode": "",
+                "pages": "4k",
+                "lines": n,
+                "ns_per_access": 150.0 if n >= leaves else 20.0,
+            }
+            for n in lines
+            for _ in range(3)
+        ]
+    )
     a = stating(host(caches=caches))
     assert a.last_cache_share is None
     a.about.rows["stlb_cliff"] = packed

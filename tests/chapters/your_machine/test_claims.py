@@ -1,10 +1,23 @@
-"""Claims that a survey, the literature or the machine's own words decide: each way they can come out."""
+"""Claims that a survey, the literature or the machine's own words decide: each way they can come
+out."""
 
 from __future__ import annotations
 
 import pytest
 from support.synthetic import fit, fit_to_be_shown, tlbs
-from support.your_machine import ARM, IN_NS, SURVEYS, estimate, geometry, host, kind, level, measured, stating, surveyed
+from support.your_machine import (
+    ARM,
+    IN_NS,
+    SURVEYS,
+    estimate,
+    geometry,
+    host,
+    kind,
+    level,
+    measured,
+    stating,
+    surveyed,
+)
 
 from experiments.your_machine import Analysis, claims
 from tlb.inference.geometry_walks import Walk
@@ -17,13 +30,19 @@ def verdict(a: Analysis, name: str, **bands: object) -> str:
     return judge(REGISTRY[name], a, **bands).verdict
 
 
-@pytest.mark.parametrize("name", ["guest", "metal with counters", "silent CPUID", "arm64, 64 KiB", "no caches", "not Linux"])
+@pytest.mark.parametrize(
+    "name",
+    ["guest", "metal with counters", "silent CPUID", "arm64, 64 KiB", "no caches", "not Linux"],
+)
 def test_each_kind_of_machine_has_every_verdict(name: str):
     for found in fit_to_be_shown(verdicts(claims, kind(name)), "your_machine"):
         assert found.claim.points is None
 
 
-@pytest.mark.parametrize(("ways", "truth"), [((0, 12), "holds"), ((0, None), "holds"), ((4, 0), "fails"), ((None, 4), "cannot tell")])
+@pytest.mark.parametrize(
+    ("ways", "truth"),
+    [((0, 12), "holds"), ((0, None), "holds"), ((4, 0), "fails"), ((None, 4), "cannot tell")],
+)
 def test_full_associativity_is_judged_by_what_the_first_level_states(ways, truth: str):
     assert verdict(stating(host(tlb=tlbs(ways=ways))), "fully-associative") == truth
 
@@ -47,13 +66,19 @@ def test_entries_cover_what_they_are_multiplied_by():
 
 STATED = {
     "base-page-is-4-kib": [("guest", H), ("arm64, 16 KiB", F), ("arm64, 4 KiB", H)],
-    "four-levels-on-x86": [("guest", H), ("five levels", H), ("arm64, 39 bits", "not testable here")],
+    "four-levels-on-x86": [
+        ("guest", H),
+        ("five levels", H),
+        ("arm64, 39 bits", "not testable here"),
+    ],
     "several-tlbs-a-core": [("guest", H), ("one level of TLB", F), ("silent CPUID", C)],
     "two-hugepage-sizes": [("guest", F)],
 }
 
 
-@pytest.mark.parametrize(("id", "name", "truth"), [(id, *case) for id, cases in STATED.items() for case in cases])
+@pytest.mark.parametrize(
+    ("id", "name", "truth"), [(id, *case) for id, cases in STATED.items() for case in cases]
+)
 def test_what_the_machine_says_of_itself_is_believed(id: str, name: str, truth: str):
     assert fit(judge(REGISTRY[id], kind(name))).verdict == truth
 
@@ -61,7 +86,10 @@ def test_what_the_machine_says_of_itself_is_believed(id: str, name: str, truth: 
 def test_pools_of_both_sizes_are_two_sizes():
     pool = {"total": 0, "free": 0, "reserved": 0, "surplus": 0}
     of = [{"page": "2m"} | pool, {"page": "1g"} | pool]
-    assert [verdict(stating(host(pools=pools)), "two-hugepage-sizes") for pools in (of, of[::-1], of[:1], [])] == [H, H, F, F]
+    assert [
+        verdict(stating(host(pools=pools)), "two-hugepage-sizes")
+        for pools in (of, of[::-1], of[:1], [])
+    ] == [H, H, F, F]
 
 
 # --- the survey: entries, and what a walk costs by where its table lies
@@ -82,16 +110,31 @@ WALKS: dict[str, tuple[str, tuple, tuple, tuple]] = {
     "walk-250-cycles-in-memory": ("memory", (300, 250, 410), (100, 90, 110), (190, 180, 200)),
     "hot-walks-30-to-50-cycles": ("L2", (40, 38, 42), (20, 19, 21), (30, 28, 32)),
     "cold-walks-200-to-300-cycles": ("memory", (250, 240, 260), (500, 480, 520), (300, 250, 410)),
-    "upper-entries-cost-20-to-30-ns": ("L3", (50, 46, 54), (100, 95, 105), (60, 55, 65)),  # at 2 GHz
+    "upper-entries-cost-20-to-30-ns": (
+        "L3",
+        (50, 46, 54),
+        (100, 95, 105),
+        (60, 55, 65),
+    ),  # at 2 GHz
     "walk-4-to-5-times-from-memory": ("memory", (135, 132, 138), (300, 290, 310), (150, 140, 160)),
     "tables-go-through-the-caches": ("L3", (100, 95, 105), (20, 19, 21), (30, 28, 32)),
 }
 
 
-def walking(coverage: float = 0.9375, clock: dict | None = None, hypervisor: str = "none", **costs: tuple) -> Analysis:
+def walking(
+    coverage: float = 0.9375, clock: dict | None = None, hypervisor: str = "none", **costs: tuple
+) -> Analysis:
     """A survey that finds these costs, in cycles, of walks with their table in L2, L3 and memory."""
-    walks = [Walk(table_in=place, pages=2**17, stride_pages=1, table_bytes=2**20,
-                  cost=estimate(*bounds).model_copy(update={"coverage": coverage})) for place, bounds in (COSTS | costs).items()]
+    walks = [
+        Walk(
+            table_in=place,
+            pages=2**17,
+            stride_pages=1,
+            table_bytes=2**20,
+            cost=estimate(*bounds).model_copy(update={"coverage": coverage}),
+        )
+        for place, bounds in (COSTS | costs).items()
+    ]
     a = surveyed(measured(), geometry(walks=walks, **clock or {}))
     a.about.host = host(hypervisor=hypervisor)
     return a
@@ -99,7 +142,9 @@ def walking(coverage: float = 0.9375, clock: dict | None = None, hypervisor: str
 
 def having(number: int, bounds: tuple, coverage: float = 1.0) -> Analysis:
     entries = estimate(*bounds).model_copy(update={"coverage": coverage})
-    levels = [level(n, entries if n == number else estimate(64 if n == 1 else 1536)) for n in (1, 2)]
+    levels = [
+        level(n, entries if n == number else estimate(64 if n == 1 else 1536)) for n in (1, 2)
+    ]
     return surveyed(measured(), geometry(levels=levels))
 
 
@@ -113,7 +158,11 @@ def test_entries_are_those_that_the_survey_finds(id: str):
 @pytest.mark.parametrize("id", WALKS)
 def test_a_walk_costs_what_the_survey_finds_by_where_its_table_lies(id: str):
     place, *bounds = WALKS[id]
-    assert [fit(judge(REGISTRY[id], walking(**{place: some}))).verdict for some in bounds] == [H, F, C]
+    assert [fit(judge(REGISTRY[id], walking(**{place: some}))).verdict for some in bounds] == [
+        H,
+        F,
+        C,
+    ]
     assert verdict(walking(coverage=0.875, **{place: bounds[0]}), id) == C
     without_clock = fit(judge(REGISTRY[id], walking(clock=IN_NS, **{place: bounds[0]})))
     assert without_clock.verdict == C and not without_clock.effects

@@ -19,9 +19,15 @@ def warnings_are_errors() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize(("name", "series"), [
-    ("two levels", {"spread - packed", "alias"}), ("alias alone", {"alias"}), ("price alone", {"spread - packed"}),
-    ("no clock", {"spread - packed", "alias"})])
+@pytest.mark.parametrize(
+    ("name", "series"),
+    [
+        ("two levels", {"spread - packed", "alias"}),
+        ("alias alone", {"alias"}),
+        ("price alone", {"spread - packed"}),
+        ("no clock", {"spread - packed", "alias"}),
+    ],
+)
 def test_the_data_are_both_curves_in_the_unit_of_the_axis(name: str, series: set[str]):
     data = staircase(surveyed(*SURVEYS[name])).data
     assert [*data.columns] == ["series", "lines", "cost", "low", "high", "n"]
@@ -30,7 +36,8 @@ def test_the_data_are_both_curves_in_the_unit_of_the_axis(name: str, series: set
         first = 4 + (PENALTY if drawn == "alias" else 0)
         mine = data[data["series"] == drawn]
         assert dict(zip(mine["lines"], mine["cost"], strict=True)) == pytest.approx(
-            {n: first + (7 if n > 64 else 0) + (30 if n > 2048 else 0) for n in LINES[1:]})
+            {n: first + (7 if n > 64 else 0) + (30 if n > 2048 else 0) for n in LINES[1:]}
+        )
     assert (data["n"] == 1).all()
 
 
@@ -38,7 +45,9 @@ def test_a_control_dearer_than_its_chase_leaves_a_tenth_of_it():
     frame = measured()
     frame.loc[(frame["layout"] == "packed") & (frame["lines"] == 32), "ns_per_access"] = 50.0
     data = staircase(surveyed(frame, geometry())).data
-    assert data.query("series == 'spread - packed' and lines == 32")["cost"].item() == pytest.approx(0.4)
+    assert data.query("series == 'spread - packed' and lines == 32")[
+        "cost"
+    ].item() == pytest.approx(0.4)
 
 
 def test_prices_that_would_flatten_the_stairs_are_left_out():

@@ -1,4 +1,5 @@
-"""The chapter's tables: of machines that state much or nothing, of a survey, and of words that are an attack."""
+"""The chapter's tables: of machines that state much or nothing, of a survey, and of words that are
+an attack."""
 
 from __future__ import annotations
 
@@ -9,18 +10,29 @@ from support.your_machine import ARM, host, hostile, kind, stating
 from experiments.your_machine import Analysis, figures, tables
 from tlb.reasons import REASONS, Unavailable
 
-STATED = (tables.reach_table, tables.outgrow_table, tables.machine_table, tables.tlb_table, tables.advice_list)
+STATED = (
+    tables.reach_table,
+    tables.outgrow_table,
+    tables.machine_table,
+    tables.tlb_table,
+    tables.advice_list,
+)
 PUBLISHED = (tables.hit_costs, tables.disagreements)
 
 
 def test_the_tables_multiply():
     assert "2\t4 KiB\t1536\t6 MiB" in tables.reach_table(kind("guest")).text.splitlines()
-    assert tables.outgrow_table(kind("guest")).text.splitlines()[1:] == ["L1\t32 KiB\t16 MiB", "L2\t1 MiB\t512 MiB"]
+    assert tables.outgrow_table(kind("guest")).text.splitlines()[1:] == [
+        "L1\t32 KiB\t16 MiB",
+        "L2\t1 MiB\t512 MiB",
+    ]
 
 
 def test_a_tlb_stands_in_its_table_with_the_leaf_that_states_it():
     assert tables.tlb_table(kind("guest")).text.splitlines()[1:] == [
-        "1\tdata\t4 KiB\t64\tfull\tCPUID 0x18", "2\tunified\t4 KiB\t1536\t12\tCPUID 0x18"]
+        "1\tdata\t4 KiB\t64\tfull\tCPUID 0x18",
+        "2\tunified\t4 KiB\t1536\t12\tCPUID 0x18",
+    ]
 
 
 def test_where_nothing_is_stated_each_table_says_what_is_lacking():

@@ -1,4 +1,5 @@
-"""The programs of this chapter answer the same with and without their lever; a document of them is whole, whatever is missing."""
+"""The programs of this chapter answer the same with and without their lever; a document of them is
+whole, whatever is missing."""
 
 from __future__ import annotations
 
@@ -18,9 +19,16 @@ from tlb.machine.settings import Pool
 from tlb.reasons import REASONS, Unavailable
 from tlb.system import files
 
-SMALL = {"fare-cache": ("4194304", "20000", "50"), "fare-cache-hot": ("4194304", "20000", "90"), "join": ("3000",), "join-parts": ("3000",),
-         "sharded": ("4194304", "8", "1000"), "rules": ("4194304", "1000", "0"), "rules-beside": ("4194304", "1000", "1"),
-         "go-map": ("4096", "1000", "2000")}
+SMALL = {
+    "fare-cache": ("4194304", "20000", "50"),
+    "fare-cache-hot": ("4194304", "20000", "90"),
+    "join": ("3000",),
+    "join-parts": ("3000",),
+    "sharded": ("4194304", "8", "1000"),
+    "rules": ("4194304", "1000", "0"),
+    "rules-beside": ("4194304", "1000", "1"),
+    "go-map": ("4096", "1000", "2000"),
+}
 LINES = 100  # of what programs read
 
 
@@ -31,8 +39,18 @@ def built_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def answers(command: list[str], **environment: str) -> dict[str, float]:
     """The numbers that a program prints, by their names."""
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | environment, timeout=60)
-    return {name: float(value) for name, _, value in (line.partition(": ") for line in done.stdout.splitlines())}
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | environment,
+        timeout=60,
+    )
+    return {
+        name: float(value)
+        for name, _, value in (line.partition(": ") for line in done.stdout.splitlines())
+    }
 
 
 @pytest.mark.slow
@@ -49,7 +67,9 @@ def test_our_programs_answer_the_same_with_the_lever_and_without(name: str):
 
 
 def test_every_program_of_ours_is_run_small():
-    assert {case.tool.source for case in CASES.values()} - {""} == {CASES[name].tool.source for name in SMALL}
+    assert {case.tool.source for case in CASES.values()} - {""} == {
+        CASES[name].tool.source for name in SMALL
+    }
 
 
 @pytest.mark.slow
@@ -73,7 +93,12 @@ def test_a_join_by_parts_joins_what_a_second_loop_joins():
 @pytest.mark.needs("a C compiler")
 def test_a_clock_finds_the_chase_in_a_program_that_does_nothing_else():
     _, folder = programs.compiled(programs._PROFILE)
-    done = subprocess.run([f"{folder}/profiled_chase", str(4 << 20), "0.3"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [f"{folder}/profiled_chase", str(4 << 20), "0.3"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     found = programs.Profile.model_validate_json(done.stdout)
     assert 0 < found.most <= found.ticks
 
@@ -82,7 +107,13 @@ def test_the_inputs_are_what_their_programs_read():
     files = cases.inputs(LINES)
     lines = files["lines.txt"].splitlines()
     assert len(set(lines)) == LINES and lines != sorted(lines)
-    read = {word.removeprefix("@/") for case in CASES.values() if not case.ours for word in case.tool.run if word.startswith("@/")}
+    read = {
+        word.removeprefix("@/")
+        for case in CASES.values()
+        if not case.ours
+        for word in case.tool.run
+        if word.startswith("@/")
+    }
     assert read - {"large.o"} == set(files) and files == cases.inputs(LINES)
     assert not [name for name, text in files.items() if re.search(r"#[NMSB]\b", text)]
 
@@ -95,15 +126,23 @@ def test_a_program_that_is_not_there_is_a_reason_with_what_to_install():
 
 
 @pytest.mark.parametrize("free", [0, 511])
-def test_a_slice_from_the_pool_is_a_reason_where_the_pool_has_no_room_for_it(free: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(programs.pools, "look", lambda: {"2m": Pool(page="2m", total=600, free=free, reserved=0, surplus=0)})
+def test_a_slice_from_the_pool_is_a_reason_where_the_pool_has_no_room_for_it(
+    free: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(
+        programs.pools,
+        "look",
+        lambda: {"2m": Pool(page="2m", total=600, free=free, reserved=0, surplus=0)},
+    )
     with pytest.raises(Unavailable) as why:
         programs.measure("rules-pool", CASES["rules-pool"], 0.01)
     assert why.value.code == "pool-empty" and "1 GiB" in why.value.detail
 
 
 @pytest.mark.parametrize("room", [1 << 30, (9 << 30) - 1])
-def test_a_program_that_holds_more_than_there_is_is_left_out(room: int, monkeypatch: pytest.MonkeyPatch, own_lock: Path):
+def test_a_program_that_holds_more_than_there_is_is_left_out(
+    room: int, monkeypatch: pytest.MonkeyPatch, own_lock: Path
+):
     started: list[str] = []
 
     def measure(name: str, case: Case, minutes: float) -> programs.Told:
@@ -112,15 +151,26 @@ def test_a_program_that_holds_more_than_there_is_is_left_out(room: int, monkeypa
 
     monkeypatch.setattr(programs, "measuring_lock", lambda: files.measuring_lock(path=own_lock))
     monkeypatch.setattr(programs, "measure", measure)
-    monkeypatch.setattr(programs, "profile", lambda room_bytes: programs.Profile(ticks=2, most=1, last=1))
+    monkeypatch.setattr(
+        programs, "profile", lambda room_bytes: programs.Profile(ticks=2, most=1, last=1)
+    )
     monkeypatch.setattr(programs, "usable_bytes", lambda host: room)
     lacking = programs.make(1.0, lambda line: None)["lacking"]
     assert started == [name for name, case in CASES.items() if case.holds_gib << 30 <= room]
-    assert {name for name, code in lacking.items() if code == "memory-short"} == set(CASES) - set(started) >= {"jvm-start-8"}
+    assert (
+        {name for name, code in lacking.items() if code == "memory-short"}
+        == set(CASES) - set(started)
+        >= {"jvm-start-8"}
+    )
 
 
-@pytest.mark.parametrize(("codes", "tries"), [([], 1), (["program-endless"], 2), (["program-endless"] * 2, 2), (["no-metric"], 1)])
-def test_a_program_that_did_not_end_is_tried_once_more(codes: list[str], tries: int, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(
+    ("codes", "tries"),
+    [([], 1), (["program-endless"], 2), (["program-endless"] * 2, 2), (["no-metric"], 1)],
+)
+def test_a_program_that_did_not_end_is_tried_once_more(
+    codes: list[str], tries: int, monkeypatch: pytest.MonkeyPatch
+):
     made_of: list[object] = []
 
     def attempt(aim: object) -> object:
@@ -141,10 +191,17 @@ def test_a_program_that_did_not_end_is_tried_once_more(codes: list[str], tries: 
 
 
 def test_a_trial_becomes_a_row():
-    base, large = made(2.0, looks=(look(resident_mib=100),)), made(1.0, looks=(look(resident_mib=120, huge_mib=60),))
+    base, large = (
+        made(2.0, looks=(look(resident_mib=100),)),
+        made(1.0, looks=(look(resident_mib=120, huge_mib=60),)),
+    )
     told = programs.summary("sort", "1.0", trial(base, large))
     assert told.ratio[0] == pytest.approx(0.5) and told.pairs == 6 and told.alike
-    assert (told.without.value, told.with_lever.value, told.with_lever.huge_bytes) == (2.0, 1.0, 60 << 20)
+    assert (told.without.value, told.with_lever.value, told.with_lever.huge_bytes) == (
+        2.0,
+        1.0,
+        60 << 20,
+    )
     assert not programs.summary("sort", "1.0", trial(made(out="a"), made(out="b"))).alike
 
 
@@ -170,5 +227,7 @@ def test_a_document_is_whole_whatever_is_missing(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(programs, "profile", profile)
     content = programs.make(1.0, said.append)
     document = programs.Programs.model_validate(content)
-    assert [told.case for told in document.told] == ["sort"] and set(document.lacking) == set(CASES) - {"sort"} | {"profile"}
+    assert [told.case for told in document.told] == ["sort"] and set(document.lacking) == set(
+        CASES
+    ) - {"sort"} | {"profile"}
     assert set(document.lacking.values()) <= set(REASONS) and len(said) == 1 + len(CASES) + 1

@@ -1,8 +1,10 @@
-"""A ReFrame test: chapters measured once on a partition's node, and a test a quantity of the translation profile.
+"""A ReFrame test: chapters measured once on a partition's node, and a test a quantity of the
+translation profile.
 
     reframe -c tlb/fleet/adapters/reframe_tlb.py --run -S TranslationRun.parameters=profile:smoke
 
-A quantity that the node could not give is a skipped test with its reason: it has no number, and 0 would be one.
+A quantity that the node could not give is a skipped test with its reason: it has no number, and 0
+would be one.
 """
 
 import json
@@ -11,11 +13,29 @@ from pathlib import Path
 import reframe as rfm
 import reframe.utility.sanity as sn
 import reframe.utility.typecheck as typ
-from reframe.core.builtins import fixture, parameter, run_after, run_before, sanity_function, variable
+from reframe.core.builtins import (
+    fixture,
+    parameter,
+    run_after,
+    run_before,
+    sanity_function,
+    variable,
+)
 
 VERSION = 1  # of the profile's schema, data/translation.schema.json
-QUANTITIES = ("load_first_level", "hit_last_level", "walk_past_last_level", "walk_over_2_gib", "gain_64k", "gain_thp", "gain_2m", "gain_1g",
-              "fault_fresh", "fault_fresh_large", "fault_file")
+QUANTITIES = (
+    "load_first_level",
+    "hit_last_level",
+    "walk_past_last_level",
+    "walk_over_2_gib",
+    "gain_64k",
+    "gain_thp",
+    "gain_2m",
+    "gain_1g",
+    "fault_fresh",
+    "fault_fresh_large",
+    "fault_file",
+)
 
 
 class TranslationRun(rfm.RunOnlyRegressionTest):
@@ -30,12 +50,16 @@ class TranslationRun(rfm.RunOnlyRegressionTest):
     def name_chapters(self):
         given = [option for pair in self.parameters.items() for option in ("-p", "=".join(pair))]
         *before, last = self.chapters
-        self.prerun_cmds = [" ".join([self.tlb, "run", chapter, *given, ">&2"]) for chapter in before]
+        self.prerun_cmds = [
+            " ".join([self.tlb, "run", chapter, *given, ">&2"]) for chapter in before
+        ]
         self.executable, self.executable_opts = self.tlb, ["run", last, *given, "--json"]
 
     @sanity_function
     def prints_a_profile(self):
-        return sn.assert_eq(json.loads(sn.evaluate(sn.extractsingle(r"^\{.*\}$", self.stdout)))["version"], VERSION)
+        return sn.assert_eq(
+            json.loads(sn.evaluate(sn.extractsingle(r"^\{.*\}$", self.stdout)))["version"], VERSION
+        )
 
 
 @rfm.simple_test
@@ -49,9 +73,13 @@ class Translation(rfm.RunOnlyRegressionTest):
 
     @run_after("setup")
     def read(self):
-        printed = (Path(self.run_once.stagedir) / sn.evaluate(self.run_once.stdout)).read_text(encoding="utf-8")
+        printed = (Path(self.run_once.stagedir) / sn.evaluate(self.run_once.stdout)).read_text(
+            encoding="utf-8"
+        )
         profile = json.loads(next(line for line in printed.splitlines() if line.startswith("{")))
-        self.found = next((found for found in profile["quantities"] if found["name"] == self.quantity), None)
+        self.found = next(
+            (found for found in profile["quantities"] if found["name"] == self.quantity), None
+        )
         if self.found is None:
             self.skip(f"{self.quantity}: this version of the book does not measure it")
         if self.found["value"] is None:
@@ -63,4 +91,8 @@ class Translation(rfm.RunOnlyRegressionTest):
 
     @run_before("performance")
     def report(self):
-        self.perf_variables = {self.quantity: sn.make_performance_function(sn.defer(self.found["value"]), self.found["unit"])}
+        self.perf_variables = {
+            self.quantity: sn.make_performance_function(
+                sn.defer(self.found["value"]), self.found["unit"]
+            )
+        }
