@@ -206,10 +206,10 @@ def shapes(draw: st.DrawFn) -> dict:
 @st.composite
 def machines(draw: st.DrawFn) -> SimulatedMachine:
     levels = draw(st.sampled_from([4, 5]))
+
     def some(kind, among):
-        return tuple(
-            kind(level=n, **draw(shapes())) for n in among if draw(st.booleans())
-        )  # noqa: E731
+        return tuple(kind(level=n, **draw(shapes())) for n in among if draw(st.booleans()))  # noqa: E731
+
     pages = st.sampled_from([ALL_PAGES, ("4k",), ("2m", "1g")])
     host = draw(
         st.none()
