@@ -14,7 +14,7 @@ struct stated { unsigned long long mapped, thp, odd; };
 
 static inline struct stated read_smaps(const struct arena *a, unsigned long long expected_kb)
 {
-    char line[512], field[32], digits[16];
+    char line[512], digits[16], *number;
     unsigned long long from = 0, to = 0, kb;
     struct stated s = {0, 0, 0};
     enum { SIZE = 1, ON_THP = 2, ALL = 3 };
@@ -23,25 +23,26 @@ static inline struct stated read_smaps(const struct arena *a, unsigned long long
     if (!f)
         unavailable("backing-partial", "/proc/self/smaps cannot be read: %s", strerror(errno));
     while (fgets(line, sizeof line, f)) {
-        if (sscanf(line, "%llx-%llx ", &from, &to) == 2 && !strstr(line, " kB")) {
+        int is_field = *line >= 'A' && *line <= 'Z';
+        if (!is_field && sscanf(line, "%llx-%llx ", &from, &to) == 2) {
             s.odd += stated != ALL;
             inside = from < (uint64_t)a->base + a->bytes && to > (uint64_t)a->base;
             stated = inside ? 0 : ALL;
             continue;
         }
+        if (!inside || !(number = strchr(line, ':')))
+            continue;
+        *number++ = 0;
+        int is_mapped = !strcmp(line, "Rss") || !strcmp(line, "Private_Hugetlb") || !strcmp(line, "Shared_Hugetlb");
+        int is_thp = !strcmp(line, "AnonHugePages") || !strcmp(line, "ShmemPmdMapped"), is_size = !strcmp(line, "KernelPageSize");
         end = 0; /* digits: %llu takes "-8" for a huge number */
-        if (!inside || sscanf(line, "%31[^:]: %15[0-9] kB%n", field, digits, &end) != 2 || !end)
+        if (!(is_mapped || is_thp || is_size) || sscanf(number, " %15[0-9] kB%n", digits, &end) != 1 || !end)
             continue;
         kb = strtoull(digits, NULL, 10);
-        if (!strcmp(field, "Rss") || !strcmp(field, "Private_Hugetlb") || !strcmp(field, "Shared_Hugetlb")) {
-            s.mapped += kb;
-        } else if (!strcmp(field, "KernelPageSize")) {
-            s.odd += kb != expected_kb;
-            stated |= SIZE;
-        } else if (!strcmp(field, "AnonHugePages") || !strcmp(field, "ShmemPmdMapped")) {
-            s.thp += kb;
-            stated |= field[0] == 'A' ? ON_THP : 0;
-        }
+        s.mapped += is_mapped ? kb : 0;
+        s.thp += is_thp ? kb : 0;
+        s.odd += is_size && kb != expected_kb;
+        stated |= is_size ? SIZE : *line == 'A' ? ON_THP : 0;
     }
     s.odd += stated != ALL;
     fclose(f);

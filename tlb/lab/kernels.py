@@ -289,6 +289,7 @@ CATALOGUE: dict[str, Declaration] = {
     # A row is stored, and counted or probed for: two stores at the least, and no core completes
     # more than two in a cycle. Its lines are those of six arrays of rows.
     "radix_partition": Declaration(
+        session="radix_partition",
         modes=("naive", "partitioned", "partition"),
         layout="packed",
         order="random",

@@ -65,9 +65,9 @@ class Group:
 
 def groups(points: Sequence[Point], shuffle: random.Random) -> list[Group]:
     """A round's points by the process that may measure them, in a random order, but that points
-    which use the same graph follow each other. Those on transparent huge pages follow each other:
-    what a process gives back a hypervisor takes back soon, and 4 GiB then take 10 s to map and not
-    0.2 s."""
+    which use the same graph follow each other. Mappings follow each other, those on transparent
+    huge pages last and the largest first: a hypervisor takes back what has been free for two
+    seconds, and 4 GiB then take 8 s to map and not 1 s."""
     alike: dict[tuple, list[Point]] = {}
     has_session = build.sessions()
     for point in points:
@@ -82,7 +82,12 @@ def groups(points: Sequence[Point], shuffle: random.Random) -> list[Group]:
         group.points.sort(key=lambda point: turns[kernels.made_of(point)])
     shuffle.shuffle(made)
     return sorted(
-        made, key=lambda group: group.shares and PAGES[group.points[0].pages].source == "thp"
+        made,
+        key=lambda group: (
+            group.shares,
+            PAGES[group.points[0].pages].source == "thp",
+            -shared_bytes(group.points),
+        ),
     )
 
 

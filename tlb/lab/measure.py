@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -228,6 +229,8 @@ def _alone(point: Point, repeat: int, setting: Setting) -> Record:
         limit_s(kernels.expected_s(point)),
     )
     plan, started_at = setting.plan.in_guest() if declared.in_guest else setting.plan, _now()
+    if not plan.counts_hardware:  # what software counts, the kernel says itself
+        plan = replace(plan, perf=None, events=())
     stolen, begin = noise.stolen_ms(), time.monotonic_ns()
     try:
         run = perf.run(command, plan, timeout_s, cwd=build.ROOT, repeat=repeat)
