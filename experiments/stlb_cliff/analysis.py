@@ -81,6 +81,7 @@ class Analysis(analysis.Analysis):
         return required(self.price.xs, "no spread point has its packed control")[-1]
 
     # GHz of the core beside the chase, by lines; NaN where an engine has no clock.
+    _counted = cached_property(lambda a: {})  # by quantity: of which rows, and the curve
     clocks = cached_property(
         lambda a: a.counted_rows.groupby("lines")["core_ghz"].median().where(lambda ghz: ghz > 0)
     )
@@ -245,8 +246,12 @@ class Analysis(analysis.Analysis):
     # --- counters
 
     def counted(self, quantity: str) -> Curve:
-        """A counter of the chase, per access, by lines; empty where no row has a value."""
-        return counts.counted(self.counted_rows, quantity)
+        """A counter of the chase, per access, by lines; empty where no row has a value. A page asks
+        a hundred times."""
+        rows, (of, curve) = self.counted_rows, self._counted.get(quantity, (None, None))
+        if of is not rows:
+            self._counted[quantity] = rows, (curve := counts.counted(rows, quantity))
+        return curve
 
     @property
     def counts_are(self) -> str:

@@ -306,6 +306,8 @@ def summarise(frame: pd.DataFrame, by: Sequence[str], value: str = "ns_per_acces
     widened by half of it on either side, so that it holds the median of any moment of the campaign,
     not only of its middle.
     """
+    # of a hundred columns, which each group would copy
+    frame = frame[[name for name in frame if name in {*by, value, "measures", "repeat"}]]
     rows, intervals, slope = [], [], trend(frame, by, value)
     for key, group in frame.groupby(list(by), sort=True, dropna=False):
         interval = interval_of_rows(group, value)
