@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -257,17 +258,26 @@ SMALL = Point(kernel="page_chase", lines=64, region_ms=1)
 @pytest.mark.measures
 @pytest.mark.measuring
 @pytest.mark.needs("a C compiler")
-@pytest.mark.parametrize("counts", ["", RECORDED[:-30]])
+@pytest.mark.parametrize("counts", ["", RECORDED[:100]])
 def test_a_perf_that_loses_its_counts_loses_the_counts_and_not_the_time(
     tmp_path: Path, counts: str
 ):
-    record = measure(SMALL, state="0" * 12, usable_bytes=2**30, plan=fake(tmp_path, counts))
+    plan = replace(fake(tmp_path, counts), events=(WALK,))
+    record = measure(SMALL, state="0" * 12, usable_bytes=2**30, plan=plan)
     assert record.ns_per_access > 0
     assert {name: q.reason for name, q in record.counters.items()} == {
-        "minor_faults": "perf-failed",
-        "task_clock_ns": "perf-failed",
+        "walk": "perf-failed",
         "core_cycles": "no-pmu",
     }
+
+
+@pytest.mark.measures
+@pytest.mark.measuring
+@pytest.mark.needs("a C compiler")
+def test_where_no_hardware_counts_a_process_is_spared_its_perf():
+    plan = Plan("/nowhere/perf", BOTH.events, BOTH.lacking)
+    record = measure(SMALL, state="0" * 12, usable_bytes=2**30, plan=plan)
+    assert {name: q.reason for name, q in record.counters.items()} == {"core_cycles": "no-pmu"}
 
 
 def test_no_descriptor_is_left_open_by_a_run(tmp_path: Path):
