@@ -269,10 +269,7 @@ class _Schedule:
         ]
 
     def _round(self, repeat: int, points: list[Point]) -> Iterator[tuple[int, Group]]:
-        """The mappings of two rounds follow each other as well: every other round begins with
-        them."""
-        made = groups(points, self.shuffle)
-        return ((repeat, group) for group in (reversed(made) if repeat % 2 else made))
+        return ((repeat, group) for group in groups(points, self.shuffle))
 
     @property
     def may_add(self) -> bool:

@@ -65,9 +65,10 @@ class Group:
 
 def groups(points: Sequence[Point], shuffle: random.Random) -> list[Group]:
     """A round's points by the process that may measure them, in a random order, but that points
-    which use the same graph follow each other. Mappings follow each other, those on transparent
-    huge pages last and the largest first: a hypervisor takes back what has been free for two
-    seconds, and 4 GiB then take 8 s to map and not 1 s."""
+    which use the same graph follow each other. So do mappings, those on transparent huge pages
+    first: a hypervisor takes back what has been free for two seconds, and 4 GiB then take 8 s to
+    map and not 1 s. Base pages may lie in what huge pages left, but seldom the other way round.
+    What starts slowly comes where memory is to be had anew in any case."""
     alike: dict[tuple, list[Point]] = {}
     has_session = build.sessions()
     for point in points:
@@ -85,7 +86,8 @@ def groups(points: Sequence[Point], shuffle: random.Random) -> list[Group]:
         made,
         key=lambda group: (
             group.shares,
-            PAGES[group.points[0].pages].source == "thp",
+            PAGES[group.points[0].pages].source != "thp",
+            group.points[0].engine == "c",
             -shared_bytes(group.points),
         ),
     )
