@@ -312,3 +312,35 @@ def test_points_that_walk_one_graph_share_it_and_walk_as_in_processes_of_their_o
         "id5",
         "id6",
     ]
+
+
+# --- radix_partition
+
+JOINS = [
+    ("naive", 7, ""),
+    ("partitioned", 7, " --bits 4"),
+    ("partition", 7, " --bits 6 --passes 2"),
+    ("partitioned", 8, " --bits 5"),
+    ("naive", 7, ""),
+]
+
+
+def test_points_that_join_the_same_rows_share_them_and_find_as_in_processes_of_their_own(
+    tmp_path: Path,
+):
+    filling = "j.due = fill("
+    program = changed(
+        "radix_partition", {filling: f'puts("{{\\"filled\\": 1}}");\n    {filling}'}, tmp_path
+    )
+    lines = [
+        f"radix_partition {mode} packed random 12288 1 {seed} 1 --tuples 8192{more}"
+        for mode, seed, more in JOINS
+    ]
+    printed = answers(program, lines, "--plan", mapped=12288 * 64)
+    given = [line for line in printed if "id" in line]
+    for line, answer in zip(lines, given, strict=True):
+        assert report_of(answer).checksum == alone(line, "4k").checksum, line
+    assert ["filled" in line for line in printed[1:-1]] == [
+        *(True, False, False, False),
+        *(True, False, True, False),
+    ]

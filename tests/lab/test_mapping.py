@@ -126,6 +126,20 @@ def test_points_that_walk_one_graph_follow_each_other_in_an_order_of_chance(prog
     assert len(orders) == 5
 
 
+def test_mappings_of_huge_pages_and_then_of_base_pages_follow_what_maps_little():
+    points = [
+        Point(kernel=kernel, engine=engine, pages=pages, lines=1 << 10, region_ms=1)
+        for kernel, engine in (("page_chase", "c"), ("page_gather", "numpy"), ("code_chase", "c"))
+        for pages in ("4k", "thp")
+    ]
+    for seed in range(5):
+        made = mapping.groups(points, random.Random(seed))
+        assert [
+            (group.shares, group.points[0].pages, group.points[0].engine) for group in made[-4:]
+        ] == [(True, pages, engine) for pages in ("thp", "4k") for engine in ("numpy", "c")]
+        assert {point.kernel for group in made[:-4] for point in group.points} == {"code_chase"}
+
+
 def test_points_that_sleep_do_so_side_by_side_and_a_failure_of_one_is_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ):
