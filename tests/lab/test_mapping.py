@@ -168,6 +168,18 @@ def test_points_that_sleep_do_so_side_by_side_and_a_failure_of_one_is_its_own(
     assert sum(map(made[2].cost_s, sleepers)) < 6 < sum(map(kernels.expected_s, sleepers))
 
 
+def test_of_an_empty_pool_no_smaller_mapping_is_asked_for(monkeypatch: pytest.MonkeyPatch):
+    tried = list[int]()
+
+    def start(self: object, mapped: int) -> None:
+        tried.append(mapped)
+        raise Unavailable("pool-empty", "32 pages of 2m needed, 0 free: no memory")
+
+    monkeypatch.setattr(mapping._Measuring, "_start", start)
+    points = [point.model_copy(update={"pages": "2m"}) for point in LARGE]
+    assert {*codes(results(points)).values()} == {"pool-empty"} and len(tried) == 1
+
+
 def test_what_a_point_lacks_is_its_own_reason_and_the_next_one_is_measured(program):
     folder = program(
         at={"64": "fail pool-empty", "128": {"ns_per_access": -1.0}, "256": {"lines": 255}}

@@ -255,7 +255,8 @@ class _Measuring:
         if why.code in _PASSING and not self.is_warned:
             self.is_warned = True
         elif why.code in _OF_SIZE and mapped:
-            self.most_bytes = mapped // 2
+            # an empty pool has none for a smaller mapping either
+            self.most_bytes = 0 if " 0 free" in why.detail else mapped // 2
             code = "memory-short" if why.code == "oom-killed" else why.code
             self.too_large = Unavailable(
                 code, why.detail or f"a mapping of {mapped >> 20} MiB was ended by the OS kernel"
