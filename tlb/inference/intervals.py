@@ -34,10 +34,17 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from tlb.inference.scatter import UNSTABLE_SPREAD, finite, outliers, relative_spread, trend
+from tlb.inference.scatter import (
+    JUMP,
+    UNSTABLE_SPREAD,
+    finite,
+    modes,
+    outliers,
+    relative_spread,
+    trend,
+)
 from tlb.reasons import Unavailable
 
-JUMP = 1.5  # between two modes: less than that, the bounds of the median say as well
 LEAST_COVERAGE = 0.90  # of an interval that decides: five processes cover 93.75 %, four 87.5 %
 FEWEST_PAIRS = 5  # whose range covers as much
 PAIRED = 2  # `measures` of the first kernels whose repeats are mappings of many points
@@ -261,20 +268,6 @@ def interval_of_ratio(a: Interval, b: Interval) -> Interval:
         return pairs
     logs = interval_of_difference(_log(a), _log(b))
     return Interval(a.value / b.value, exp(logs.low), exp(logs.high), logs.coverage, logs.modes)
-
-
-def modes(values: ArrayLike) -> int:
-    """Return 2 if the values lie at two places: two or more at each, a jump between them, and nothing
-    within twice the spread of either side; else 1. A single value away from the others is an
-    outlier."""
-    x = finite(values)
-    if x.size < 4 or x[0] <= 0:
-        return 1
-    y = np.log(x)
-    for k in range(2, x.size - 1):
-        if y[k] - y[k - 1] >= max(log(JUMP), 2 * (y[k - 1] - y[0]), 2 * (y[-1] - y[k])):
-            return 2
-    return 1
 
 
 def summarise(frame: pd.DataFrame, by: Sequence[str], value: str = "ns_per_access") -> pd.DataFrame:
