@@ -266,8 +266,13 @@ def interval_of_ratio(a: Interval, b: Interval) -> Interval:
         pairs := _of_pairs(a, b, operator.truediv, drift)
     ):
         return pairs
-    logs = interval_of_difference(_log(a), _log(b))
-    return Interval(a.value / b.value, exp(logs.low), exp(logs.high), logs.coverage, logs.modes)
+    logs = [
+        Interval(log(i.value), log(i.low) if i.low > 0 else -inf, log(i.high), i.coverage, i.modes)
+        for i in (a, b)
+    ]
+    difference = interval_of_difference(*logs)
+    _, low, high, coverage, found = difference
+    return Interval(a.value / b.value, exp(low), exp(high), coverage, found)
 
 
 def summarise(frame: pd.DataFrame, by: Sequence[str], value: str = "ns_per_access") -> pd.DataFrame:
@@ -303,11 +308,5 @@ def summarise_beside(
         return pd.DataFrame(
             columns=[*by, "median", "low", "high", "coverage", "n", *others.values()]
         )
-    beside = frame.groupby(by)[list(others)].median().rename(columns=dict(others)).reset_index()
-    return summarise(frame, by).merge(beside, on=by)
-
-
-def _log(i: Interval) -> Interval:
-    return Interval(
-        log(i.value), log(i.low) if i.low > 0 else -inf, log(i.high), i.coverage, i.modes
-    )
+    medians = frame.groupby(by)[list(others)].median().rename(columns=dict(others))
+    return summarise(frame, by).merge(medians.reset_index(), on=by)

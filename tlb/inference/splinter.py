@@ -2,10 +2,9 @@
 host's.
 
 The same lines, one to each base page, on base pages and on large ones. If an entry spans a large
-page, a few entries hold all of them and the large pages' price stays at nothing where base pages
-step. If the host backs the guest with base pages, the processor can only hold pieces, and both step
-at the same number of lines: the large page is splintered. What is left of it then is its shorter
-walk.
+page, a few entries hold all lines and the price on large pages stays at zero where base pages step.
+If the host backs the guest with base pages, both step at the same number of lines: the large page
+is splintered, and only its walk is shorter.
 """
 
 from __future__ import annotations
