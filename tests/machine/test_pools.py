@@ -4,7 +4,6 @@ made-up root, never this computer's own."""
 from __future__ import annotations
 
 import errno
-import json
 import multiprocessing
 import os
 import re
@@ -384,34 +383,6 @@ def test_pool_reserve_and_restore_say_what_they_did(tlb):
     assert "2m: 2 pages before, set to 5 since; `tlb pool restore`" in tlb()[1]
     assert tlb("restore") == (0, "2m: from 5 pages to 2.\n", "")
     assert tlb("restore") == (0, "No pool was changed, so there is nothing to put back.\n", "")
-
-
-def test_a_damaged_journal_is_one_line_and_ends_with_1(tlb):
-    (tlb.kernel.root / JOURNAL).write_text("{")
-    for arguments in (
-        (),
-        ("--json",),
-        ("restore",),
-        ("reserve", "--pages", "2m", "--size", "1GiB"),
-    ):
-        status, out, err = tlb(*arguments)
-        assert (status, out, len(err.splitlines())) == (1, "", 1)
-        assert err.startswith(REASONS["setting-journal"].sentence.removesuffix("."))
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "reserve --pages 2m",
-        "reserve --pages thp --size 1GiB",
-        "reserve --pages 2m --size -1",
-        "restore 2m",
-    ],
-)
-def test_a_wrong_argument_is_one_line_and_exit_2(tlb, line):
-    status, out, err = tlb(*line.split())
-    assert (status, out, len(err.splitlines())) == (2, "", 1)
-    assert tlb.kernel.asked == []
 
 
 def test_pages_in_use_are_told_and_the_journal_stays_until_they_are_let_go(machine):

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.common import ROOT
 
-from tlb.reasons import REASONS, Unavailable, explain, if_available, required
+from tlb.reasons import REASONS, Unavailable, explain, if_available
 
 
 def codes_in_python(path: Path) -> set[str]:
@@ -62,13 +62,6 @@ def test_every_code_in_the_source_has_a_sentence_and_a_remedy():
         "kernel-garbage",
     } <= used.keys()  # the walk sees each room, and C
     assert {code: file for code, file in used.items() if code not in REASONS} == {}
-
-
-def test_what_is_required_is_given_back_or_is_a_reason_with_what_is_lacking():
-    assert required([0], "no rows") == [0]
-    with pytest.raises(Unavailable, match="no rows") as why:
-        required({}, "no rows", "pool-empty")
-    assert why.value.code == "pool-empty"
 
 
 def test_each_reason_is_one_line_of_two_sentences():

@@ -216,7 +216,10 @@ class Curve:
         chosen before looking: a bump in the middle raises `value` and `high`, not `low`. Raises
         Unavailable: too-few-points, unstable.
         """
-        part = self._points(low, high, 2)
+        part = self.between(low, high)
+        if len(part) < 2:
+            where = f"between {low:g} and {high:g} {self.x}"
+            raise Unavailable("too-few-points", f"flatness takes two points {where}")
         first, *_, last = part.intervals
         ends, table = last / first, part.table
         lowest, floor = float(table["median"].min()), float(table["low"].min())
