@@ -394,8 +394,10 @@ PAGE_REASONS = frozenset(
 UNDECIDED: dict[str, str] = {
     "few": "Too few processes were measured.",
     "crosses": "The interval crosses an end of the band.",
-    "widened": "An interval that is one of several compared has to be wider than printed, and then crosses an end of the band.",
-    "bistable": "The processes fall into two groups, and the interval over both crosses an end of the band.",
+    "widened": "An interval that is one of several compared has to be wider than printed, and then "
+    "crosses an end of the band.",
+    "bistable": "The processes fall into two groups, and the interval over both crosses an end of "
+    "the band.",
     "conditions": "The conditions differ from those of the source.",
     "ambiguous": "The result fits more than one explanation.",
 }

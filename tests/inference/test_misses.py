@@ -122,10 +122,6 @@ GRID = np.unique(np.round(2 ** np.arange(4, 14.1, 0.25)).astype(int))
 TRUTH = {"stlb_cost_ns": 2.0, "walk_ns": 8.0, "l1_entries": 64.0, "l2_entries": 2048.0}
 
 
-def rms(off: np.ndarray) -> float:
-    return math.sqrt(np.mean(off**2))
-
-
 def half_a_digit(value: float) -> float:
     """As far as a number may lie from its four significant digits, and a millionth of it for a
     solver's last steps."""

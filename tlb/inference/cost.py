@@ -77,8 +77,8 @@ class CostFit:
         )
 
     def wrong(self) -> list[pd.DataFrame]:
-        """Return the runs of neighbouring points of one curve that are off by over a tenth to one side,
-        those of `residuals`, the largest sum first."""
+        """Return the runs of neighbouring points of one curve that are off by over a tenth to one
+        side, those of `residuals`, the largest sum first."""
         runs = []
         for _, part in self.residuals.sort_values("lines").groupby(["order", "layout"]):
             sign = np.sign(part["relative"]) * (part["relative"].abs() > WRONG)
@@ -108,10 +108,10 @@ def fit(points: pd.DataFrame, known: Known) -> CostFit:
     """Return the parameters that minimise log(predicted / measured) under the soft L1 loss.
 
     points: `points` or rows of it. The bounds are of each parameter's log, by Student and the
-    sandwich of Huber (1967, Proc. 5th Berkeley Symposium 1), which holds for noise that differs from
-    point to point. If the model is wrong, neighbouring residuals are alike and the bounds too narrow.
-    What no point determines has infinite bounds. The search ends far below the four digits that are
-    kept, so they are the same on every CPU. Raises Unavailable("too-few-points").
+    sandwich of Huber (1967, Proc. 5th Berkeley Symposium 1), which holds for noise that differs
+    from point to point. If the model is wrong, neighbouring residuals are alike and the bounds too
+    narrow. What no point determines has infinite bounds. The search ends far below the four digits
+    that are kept, so they are the same on every CPU. Raises Unavailable("too-few-points").
     """
     orders = set(points["order"])  # another order is predicted with this one's parameter
     absent = [f"load_{order}_ns" for order in ORDERS if order not in orders]

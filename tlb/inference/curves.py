@@ -23,8 +23,8 @@ LEAST_ENTRIES = 512  # of a second-level TLB of any CPU of the last ten years
 
 
 def select(frame: pd.DataFrame, **where: object) -> pd.DataFrame:
-    """Return the rows in which each named column has the value, or one of the values, given; none if
-    a column is missing."""
+    """Return the rows in which each named column has the value, or one of the values, given; none
+    if a column is missing."""
     if not where.keys() <= set(frame):
         return frame.iloc[:0]
     rows = np.full(len(frame), True)
@@ -157,10 +157,8 @@ class Curve:
     def _points(self, low: float, high: float, least: int) -> Curve:
         part = self.between(low, high)
         if len(part) < least:
-            where = f"between {low:g} and {high:g} {self.x}"
-            raise Unavailable(
-                "too-few-points", f"{len(part)} points {where}, and {least} are needed"
-            )
+            where = f"between {low:.0f} and {high:.0f} {self.x}"
+            raise Unavailable("too-few-points", f"nothing was measured {where}")
         return part
 
     def crossing(self, height: float, low: float = 0, high: float = inf) -> float:
@@ -210,11 +208,11 @@ class Curve:
     def flatness(self, low: float, high: float) -> Interval:
         """Return the largest over the smallest median with low <= x <= high; 1 is flat.
 
-        Call it flat if `high` is near 1, not flat if `low` is not. `high` is the highest upper bound
-        over the lowest lower one; it misses only if the interval at the true maximum or minimum misses
-        on its outer side, so many points cost no coverage. `low` compares the two ends alone, which were
-        chosen before looking: a bump in the middle raises `value` and `high`, not `low`. Raises
-        Unavailable: too-few-points, unstable.
+        Call it flat if `high` is near 1, not flat if `low` is not. `high` is the highest upper
+        bound over the lowest lower one; it misses only if the interval at the true maximum or
+        minimum misses on its outer side, so many points cost no coverage. `low` compares the two
+        ends alone, which were chosen before looking: a bump in the middle raises `value` and
+        `high`, not `low`. Raises Unavailable: too-few-points, unstable.
         """
         part = self.between(low, high)
         if len(part) < 2:

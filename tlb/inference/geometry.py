@@ -35,7 +35,8 @@ MATCH_OCTAVES = 0.75  # two knees further apart than this are of two levels
 # belongs to that cache, not to a TLB.
 NEAR = 0.2
 _ALONE = (
-    "One level shows. A smaller one may lie before it or a larger one behind it, so what missing it costs is no walk's price until "
+    "One level shows. A smaller one may lie before it or a larger one behind it, so what missing "
+    "it costs is no walk's price until "
     "it is known that none does."
 )
 
@@ -44,10 +45,10 @@ class Level(Model):
     """One level of the data TLB. Costs in `Geometry.unit` per access.
 
     entries: the opinion to believe; opinions: price, alias and draws, as far as there are any.
-    stated: entries by CPUID. hit_cost: what missing the level before adds; None for the first. ways:
-    of the first level only; 0 if no stride of pages makes it smaller. rise: pages at which a tenth
-    and nine tenths of the step are done. is_alone: no chase shows another level, and CPUID does not
-    exclude one, so which level this is remains unknown.
+    stated: entries by CPUID. hit_cost: what missing the level before adds; None for the first.
+    ways: of the first level only; 0 if no stride of pages makes it smaller. rise: pages at which a
+    tenth and nine tenths of the step are done. is_alone: no chase shows another level, and CPUID
+    does not exclude one, so which level this is remains unknown.
     """
 
     level: int
@@ -112,15 +113,10 @@ def infer(
     # The price is what a program pays, if its plateaus are where the entries end.
     main = price if price_knees and not joined else alias
     levels = _levels(frame, pairs, stride, stated, main)
-    notes, is_alone = [*lacking], len(levels) == 1 and len(stated) != 1
+    is_alone = len(levels) == 1 and len(stated) != 1
+    notes = [*lacking, *[_ALONE] * is_alone, *_unseen(stated, levels, len(pairs))]
     if is_alone:
         levels = [levels[0].model_copy(update={"is_alone": True})]
-        notes.append(_ALONE)
-        found_walks = []
-    else:
-        first, end = (levels[-2].rise[1] if len(levels) > 1 else 0), levels[-1].rise[0] * 0.9
-        hits = alias[alias["lines"].between(first, end)]["cost"]
-        found_walks = walks(frame, hits, levels[-1].entries.value, stride, caches)
     clock = frame.loc[frame["core_ghz"] > 0, "core_ghz"]
     return Geometry(
         pages=str(frame["pages"].iloc[0]),
@@ -128,10 +124,22 @@ def infer(
         core_ghz=float(clock.median()) if len(clock) else None,
         first_tread=float((price if len(price) else alias)["cost"].iloc[0]),
         levels=levels,
-        walks=found_walks,
+        walks=[] if is_alone else _walks(frame, alias, levels, stride, caches),
         alias_penalty=_alias_penalty(frame, stride),
-        notes=notes + _unseen(stated, levels, len(pairs)) + _later_rises(alias_knees, caches),
+        notes=notes + _later_rises(alias_knees, caches),
     )
+
+
+def _walks(
+    frame: pd.DataFrame,
+    alias: pd.DataFrame,
+    levels: Sequence[Level],
+    stride: int,
+    cache_bytes: Mapping[int, int],
+) -> list[Walk]:
+    first = levels[-2].rise[1] if len(levels) > 1 else 0
+    hits = alias[alias["lines"].between(first, levels[-1].rise[0] * 0.9)]["cost"]
+    return walks(frame, hits, levels[-1].entries.value, stride, cache_bytes)
 
 
 def _levels(
@@ -141,7 +149,8 @@ def _levels(
     stated: Sequence[int],
     main: pd.DataFrame,
 ) -> list[Level]:
-    """Return a level for each pair of knees, by price and by alias. main: curve of the hit costs."""
+    """Return a level for each pair of knees, by price and by alias. main: curve of the hit
+    costs."""
     levels: list[Level] = []
     before = None
     for place, (by_price, by_alias) in enumerate(pairs):
@@ -171,7 +180,8 @@ def _levels(
 
 
 def _later_rises(knees: list[Knee], cache_bytes: Mapping[int, int]) -> list[str]:
-    """Return a note for each knee past the second level: a cache that the page table fills, or none."""
+    """Return a note for each knee past the second level: a cache that the page table fills, or
+    none."""
     notes = []
     for knee in knees[2:]:
         why = "which no TLB or cache explains"
@@ -183,7 +193,8 @@ def _later_rises(knees: list[Knee], cache_bytes: Mapping[int, int]) -> list[str]
 
 
 def _paired(by_price: list[Knee], by_alias: list[Knee]) -> list[tuple[Knee | None, Knee | None]]:
-    """Return the knees of both curves level by level, ascending; None where a curve lacks the level."""
+    """Return the knees of both curves level by level, ascending; None where a curve lacks the
+    level."""
 
     def is_near(price: Knee, alias: Knee) -> bool:
         overlaps = price.tenth < alias.nine_tenths and alias.tenth < price.nine_tenths
@@ -204,7 +215,8 @@ def _paired(by_price: list[Knee], by_alias: list[Knee]) -> list[tuple[Knee | Non
 
 
 def _stated(stated: Sequence[int], place: int, levels: int, knee: Knee) -> int | None:
-    """Return CPUID's entries: by place, or the nearest where CPUID states another number of levels."""
+    """Return CPUID's entries: by place, or the nearest where CPUID states another number of
+    levels."""
     if len(stated) == levels:
         return stated[place]
     away = {n: abs(np.log2(n / knee.pages)) for n in stated}
@@ -217,7 +229,8 @@ def _unseen(stated: Sequence[int], levels: Sequence[Level], pairs: int) -> list[
     if len(stated) <= pairs:
         return []
     return [
-        f"CPUID states a level of {n:,} entries that no chase shows. Where a hypervisor backs the pages with smaller ones, an entry "
+        f"CPUID states a level of {n:,} entries that no chase shows. Where a hypervisor backs the "
+        "pages with smaller ones, an entry "
         "holds a part of a page, and lines one page apart then crowd a few of the sets."
         for n in sorted(set(stated) - {level.stated for level in levels})
     ]
@@ -256,7 +269,8 @@ def _from_draws(
 
 
 def _hit_cost(points: pd.DataFrame, before: Knee, knee: Knee) -> Estimate | None:
-    """Return what a hit in a level adds to one in the level before: a difference of two plateaus."""
+    """Return what a hit in a level adds to one in the level before: a difference of two
+    plateaus."""
     lower = points[points["lines"] <= before.tenth]["cost"]
     upper = points[points["lines"].between(before.nine_tenths, knee.tenth * 0.9)]["cost"]
     if lower.empty or upper.empty:
@@ -270,7 +284,8 @@ def _ways(
 ) -> tuple[int | None, str | None]:
     """Return (ways, reason) of the first level, from pages that collide; 0 ways if none do.
 
-    At a stride of as many pages as there are sets or more, only as many pages fit as a set has ways.
+    At a stride of as many pages as there are sets or more, only as many pages fit as a set has
+    ways.
     """
     points = curve(frame, "spread", stride_pages=stride * WAY_STRIDE)
     lines, least = points["lines"], points["least"]

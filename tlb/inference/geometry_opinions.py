@@ -24,7 +24,8 @@ def are_joined(price: float, alias: float) -> bool:
 
 
 def from_step(knee: Knee, name: str) -> Estimate:
-    """Return the entries that a step shows: its last low point, or half of the rise if it is smeared.
+    """Return the entries that a step shows: its last low point, or half of the rise if it is
+    smeared.
 
     LRU holds as many pages as still cost nothing.
     """
@@ -65,16 +66,22 @@ def _measured(opinions: Mapping[str, Estimate], entries: Estimate, knee: Knee) -
     number = {name: f"{round(opinion.value):,}" for name, opinion in opinions.items()}
     if entries.method.startswith("draws"):
         return (
-            f"The cost does not step, it rises: a tenth of it at {round(knee.tenth):,} pages, nine tenths at "
-            f"{round(knee.nine_tenths):,}. Random draws miss as 1 - C/M under any replacement and give {number['draws']} "
+            f"The cost does not step, it rises: a tenth of it at {round(knee.tenth):,} pages, "
+            "nine tenths at "
+            f"{round(knee.nine_tenths):,}. Random draws miss as 1 - C/M under any replacement and "
+            f"give {number['draws']} "
             f"({round(entries.low):,} to {round(entries.high):,}): believe those. "
         )
     if not entries.method.endswith("step"):
-        return "The cost does not step, it rises, and no draws could be fitted: the number is where half of the rise is done. "
+        return (
+            "The cost does not step, it rises, and no draws could be fitted: the number is where "
+            "half of the rise is done. "
+        )
     if _joined(opinions):
         neighbours = opinions["price"].value / opinions["alias"].value
         return (
-            f"Alias puts the step at {number['alias']} pages, price at {number['price']}: where the frames of neighbours lie in a "
+            f"Alias puts the step at {number['alias']} pages, price at {number['price']}: where "
+            "the frames of neighbours lie in a "
             f"row an entry holds about {neighbours:.0f} of them. Believe alias for the "
             "entries, and price for what such memory reaches. "
         )
@@ -84,7 +91,8 @@ def _measured(opinions: Mapping[str, Estimate], entries: Estimate, knee: Knee) -
     if _agree(opinions["alias"], opinions["price"].value):
         return f"Price and alias agree on {number['alias']} pages. "
     return (
-        f"Price puts the step at {number['price']} pages, alias at {number['alias']}: believe {round(entries.value):,}, the "
+        f"Price puts the step at {number['price']} pages, alias at {number['alias']}: believe "
+        f"{round(entries.value):,}, the "
         "larger, since what disturbs a chase fills a level early. "
     )
 
@@ -104,12 +112,15 @@ def verdict(
     off_together = abs(entries.value / (stated + before) - 1)
     if entries.method.startswith("draws") and off_together < min(BOTH, off_alone):
         return sentence + (
-            f"CPUID states {stated:,}, and with the {before} of the level before, which hold other pages, that is what was "
+            f"CPUID states {stated:,}, and with the {before} of the level before, which hold "
+            "other pages, that is what was "
             "found."
         )
     if _agree(entries, stated):
         return sentence + f"CPUID states {stated:,} and agrees."
     return sentence + (
-        f"CPUID states {stated:,}: believe the measurement for what a program pays, and CPUID for what was built; entries "
-        "may be shared with other page sizes, taken by the system, or reached by a hash that fills its sets unevenly."
+        f"CPUID states {stated:,}: believe the measurement for what a program pays, and CPUID for "
+        "what was built; entries "
+        "may be shared with other page sizes, taken by the system, or reached by a hash that "
+        "fills its sets unevenly."
     )

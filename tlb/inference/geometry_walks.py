@@ -59,7 +59,8 @@ class Walk(Model):
 def walk_points(
     entries: float, stride: int, cache_bytes: Mapping[int, int]
 ) -> list[tuple[Place, int, int]]:
-    """Return (place, pages, stride) of the chases whose page table fits that place and no nearer one.
+    """Return (place, pages, stride) of the chases whose page table fits that place and no nearer
+    one.
 
     At a stride of eight pages each page has a line of entries of its own. At least five times the
     entries, so that nearly every access walks, under random replacement too. A place that no chase

@@ -45,7 +45,7 @@ def grain_ns(ns: np.ndarray, hops: np.ndarray) -> float:
 
 @lru_cache(
     1 << 12
-)  # a page looks at each process by its quantiles, in its distribution and among its heaps, and this is most of the time
+)  # most of a page's time: each process is read by its quantiles, distribution and heaps
 def _grain(ns: tuple[float, ...], hops: tuple[float, ...]) -> float:
     return grain_ns(np.array(ns), np.array(hops))
 

@@ -195,8 +195,8 @@ def median_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
 def interval_of_rows(
     rows: pd.DataFrame, value: str = "ns_per_access", confidence: float = 0.95
 ) -> Interval:
-    """Return `median_interval` of a column. Rows of mappings have their repeats, and several rows of
-    one mapping count once, by their median."""
+    """Return `median_interval` of a column. Rows of mappings have their repeats, and several rows
+    of one mapping count once, by their median."""
     found = rows[np.isfinite(rows[value].to_numpy(float))]
     has_repeats = len(found) and {"measures", "repeat"} <= set(found)
     if not has_repeats or not (found["measures"] >= PAIRED).all():

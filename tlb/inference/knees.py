@@ -27,7 +27,8 @@ APART = 1.5
 
 
 class Knee(NamedTuple):
-    """One step of a curve. `before` and `after` are costs beside it; the rest are numbers of pages."""
+    """One step of a curve. `before` and `after` are costs beside it; the rest are numbers of
+    pages."""
 
     before: float
     after: float

@@ -126,8 +126,8 @@ def fit_step(
     """Return each kind of TLB of `entries` fitted to a cyclic chase's step, the best first.
 
     heights: the price, whose heights before and after the step are fitted; or, with `is_share`,
-    counted walks per access, which go from 0 to 1 and leave nothing to fit. Kinds with sets are left
-    out if the ways are unknown (None or 0) or do not divide the entries. Raises
+    counted walks per access, which go from 0 to 1 and leave nothing to fit. Kinds with sets are
+    left out if the ways are unknown (None or 0) or do not divide the entries. Raises
     Unavailable("too-few-points") below STEP_POINTS points.
     """
     x, y = _usable(lines, heights)

@@ -37,7 +37,8 @@ VISITS = 120_000  # simulated of each sequence, half of them to warm: a share of
 
 
 class Visits(NamedTuple):
-    """Visits of so many pages: a cycle (hot 0), or draws of which half go to the `hot` first ones."""
+    """Visits of so many pages: a cycle (hot 0), or draws of which half go to the `hot` first
+    ones."""
 
     pages: int
     hot: int

@@ -20,8 +20,8 @@ NORMAL_MAD = 0.6744897501960817
 
 
 def trend(frame: pd.DataFrame, by: Sequence[str], value: str) -> float:
-    """Return the change of a value from each repeat of a group to the next (column `repeat`), as the
-    log of the ratio; 0 if no trend is found.
+    """Return the change of a value from each repeat of a group to the next (column `repeat`), as
+    the log of the ratio; 0 if no trend is found.
 
     The test is Kendall's over all groups together (Hirsch, Slack & Smith, Water Resources Research
     18, 1982), the slope the median over all pairs of repeats of a group (Sen's).
@@ -79,9 +79,9 @@ def outliers(values: ArrayLike) -> np.ndarray:
 
 
 def modes(values: ArrayLike) -> int:
-    """Return 2 if the values lie at two places: two or more at each, a jump between them, and nothing
-    within twice the spread of either side; else 1. A single value away from the others is an
-    outlier."""
+    """Return 2 if the values lie at two places: two or more at each, a jump between them, and
+    nothing within twice the spread of either side; else 1. A single value away from the others is
+    an outlier."""
     x = finite(values)
     if x.size < 4 or x[0] <= 0:
         return 1

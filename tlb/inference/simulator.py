@@ -115,7 +115,8 @@ class NestedTlb(SimulatedCache):
 
 @dataclass(frozen=True)
 class SimulatedHost:
-    """The second dimension: levels and page size of the host's tables, and caches of their walks."""
+    """The second dimension: levels and page size of the host's tables, and caches of their
+    walks."""
 
     levels: int = 4
     page: str = "4k"
@@ -178,8 +179,8 @@ def references_per_walk(
 
     page: the guest's if there is a host. One dimension: g, the levels down to the one that maps the
     page: 4, 3 and 2 for 4k, 2m and 1g under four levels. Two: (g + 1)(h + 1) - 1, as each of the g
-    entries and the data take h loads to find, and the g are loaded too: 24 for 4k on 4k, four levels
-    on four (Bhargava et al., 2008), and 35 for five on five.
+    entries and the data take h loads to find, and the g are loaded too: 24 for 4k on 4k, four
+    levels on four (Bhargava et al., 2008), and 35 for five on five.
     """
     _check_levels(levels)
     _check_levels(host_levels)
@@ -199,7 +200,8 @@ def _pages(
     bits = OFFSET_BITS + INDEX_BITS * machine.levels
     _require(
         low >= 0 and not high * unit_bytes >> bits,
-        f"{machine.levels} levels of tables translate addresses from 0 to 2^{bits} - 1, not {low} to {high} in units of "
+        f"{machine.levels} levels of tables translate addresses from 0 to 2^{bits} - 1, not {low} "
+        f"to {high} in units of "
         f"{unit_bytes}: take addresses of user space, or five levels.",
     )
     return stream.astype(np.int64) * unit_bytes >> page_bits
@@ -247,11 +249,18 @@ def simulate(
         numbered(cache for cache in machine.walk_caches if cache.level > leaf),
         numbered(cache for cache in nested if cache.level == 0 or cache.level >= leaf),
     )
+    return _counted(machine, pages, warm, plan, _empty(shapes, seed))
+
+
+def _counted(
+    machine: SimulatedMachine, pages: np.ndarray, warm: int, plan: Plan, caches: Caches
+) -> Counts:
     starts = np.zeros(machine.levels + 1, dtype=np.int64)
-    l1_misses, walks, host_walks = walker.run(pages, warm, plan, _empty(shapes, seed), starts)
-    by_level = np.cumsum(starts[::-1])[::-1][1:] * (np.arange(1, machine.levels + 1) >= leaf)
+    l1_misses, walks, host_walks = walker.run(pages, warm, plan, caches, starts)
+    is_read = np.arange(1, machine.levels + 1) >= plan.leaf
+    by_level = np.cumsum(starts[::-1])[::-1][1:] * is_read
     host_levels = range(1, machine.host.levels + 1) if machine.host else ()
-    by_host_level = tuple(host_walks * (level >= host_leaf) for level in host_levels)
+    by_host_level = tuple(host_walks * (level >= plan.host_leaf) for level in host_levels)
     return Counts(pages.size - warm, l1_misses, walks, tuple(map(int, by_level)), by_host_level)
 
 

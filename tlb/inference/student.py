@@ -56,7 +56,8 @@ def _quantile(freedom: int) -> float:
 
 
 def sample(values: ArrayLike) -> Sample:
-    """Return the sample of finite values. Raises Unavailable("too-few-points") for fewer than two."""
+    """Return the sample of finite values. Raises Unavailable("too-few-points") for fewer than
+    two."""
     x = np.asarray(values, dtype=float)
     x = x[np.isfinite(x)]
     if x.size < 2:

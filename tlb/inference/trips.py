@@ -30,9 +30,8 @@ class Trips(NamedTuple):
     shares of all hops."""
 
     peaks_ns: list[Interval]  # ascending, over processes
-    cuts_ns: list[
-        float
-    ]  # where each heap begins: the first where the caches end, the others half-way from peak to peak
+    # the first where the caches end, the others half-way from peak to peak
+    cuts_ns: list[float]
     shares: list[float]  # of all hops, by heap
 
     @property
@@ -125,8 +124,8 @@ def explain(shares: pd.DataFrame, read: Mapping[str, Sequence[float]]) -> Explai
     """Find the cache that explains the trips by what each hop reads, by least squares.
 
     shares: pages, working_set_bytes, trips, share (of hops that wait for so many or more). read: by
-    page size the bytes of each set that a hop reads a line of, for a byte of the working set. Raises
-    ValueError without shares.
+    page size the bytes of each set that a hop reads a line of, for a byte of the working set.
+    Raises ValueError without shares.
     """
     if shares.empty:
         raise ValueError("no shares to explain")

@@ -25,8 +25,8 @@ class Caches(NamedTuple):
     row is an entry.
 
     shapes: sets, ways and two of the codes above, of replacement and placement. pages: the page in
-    each slot, or EMPTY; LRU and FIFO keep a set's pages in order, the newest first. words: NRU: 1 if
-    the entry was used; SRRIP: its interval; tree-PLRU: node n of a set's tree, 1 if it points
+    each slot, or EMPTY; LRU and FIFO keep a set's pages in order, the newest first. words: NRU: 1
+    if the entry was used; SRRIP: its interval; tree-PLRU: node n of a set's tree, 1 if it points
     upward. draws: uint64, the state of each cache's splitmix64.
     """
 

@@ -143,8 +143,8 @@ def change(root: Path, owner: Owner, name: str, wanted: str) -> str:
 
 
 def restore(root: Path = Path("/"), owner: Owner = "housekeeping") -> list[Restored]:
-    """Put the owner's settings back, the last first, if their value is still ours; [] if nothing was
-    changed. Raises Unavailable: setting-denied, setting-journal.
+    """Put the owner's settings back, the last first, if their value is still ours; [] if nothing
+    was changed. Raises Unavailable: setting-denied, setting-journal.
 
     Between the check and the write another may change a setting: Linux cannot exclude that.
     """

@@ -112,7 +112,8 @@ def _page_sizes(host: Host) -> Iterator[Advice]:
         yield Advice(
             "pool 1g",
             "The pool of 1 GiB pages is empty.",
-            "Reserve pages soon after boot with `tlb pool reserve --pages 1g --size 4GiB`, or at boot with hugepagesz=1G "
+            "Reserve pages soon after boot with `tlb pool reserve --pages 1g --size 4GiB`, or at "
+            "boot with hugepagesz=1G "
             "hugepages=4; vm.nr_hugepages counts 2 MiB pages only.",
         )
 
@@ -122,19 +123,23 @@ def _noise(host: Host) -> Iterator[Advice]:
     if noise.governor not in (None, "performance"):
         yield Advice(
             "governor",
-            f"The frequency governor is {noise.governor}: the clock changes while a point is measured.",
-            "Run `sudo cpupower frequency-set -g performance` before a measurement for publication.",
+            f"The frequency governor is {noise.governor}: the clock changes while a point is "
+            "measured.",
+            "Run `sudo cpupower frequency-set -g performance` before a measurement for "
+            "publication.",
         )
     if noise.turbo:
         yield Advice(
             "turbo",
             "Turbo is on: the clock depends on temperature and on what other cores do.",
-            "Write 1 to /sys/devices/system/cpu/intel_pstate/no_turbo, or 0 to /sys/devices/system/cpu/cpufreq/boost.",
+            "Write 1 to /sys/devices/system/cpu/intel_pstate/no_turbo, or 0 to "
+            "/sys/devices/system/cpu/cpufreq/boost.",
         )
     if noise.smt == "on":
         yield Advice(
             "SMT",
-            "Each core runs two threads, which share its TLB: work on the sibling takes entries away.",
+            "Each core runs two threads, which share its TLB: work on the sibling takes entries "
+            "away.",
             "Keep the computer idle, or `echo off | sudo tee /sys/devices/system/cpu/smt/control`.",
         )
     if noise.load1 is not None and noise.load1 > _QUIET_LOAD:
@@ -189,14 +194,16 @@ def describe(host: Host) -> list[tuple[str, str]]:
         *(
             (
                 f"pool {pool.page}",
-                f"{pool.total} pages, {pool.free} free, {pool.reserved} reserved, {pool.surplus} surplus",
+                f"{pool.total} pages, {pool.free} free, {pool.reserved} reserved, {pool.surplus} "
+                "surplus",
             )
             for pool in host.pools
         ),
         ("counters", host.pmu.tier + (f": {explain(host.pmu.reason)}" if host.pmu.reason else "")),
         (
             "memory",
-            f"{format_size(memory.total_bytes)}, of which {format_size(memory.usable_bytes)} usable",
+            f"{format_size(memory.total_bytes)}, of which {format_size(memory.usable_bytes)} "
+            "usable",
         ),
         ("memory limit", memory.limit_source),
         *(
@@ -227,7 +234,8 @@ def _core(core: Core) -> str:
 
 
 def _tlb(tlb: Tlb) -> str:
-    return f"{tlb.entries} entries of {', '.join(tlb.pages)}{_ways(tlb.ways, tlb.ways_between)} ({tlb.source})"
+    ways = _ways(tlb.ways, tlb.ways_between)
+    return f"{tlb.entries} entries of {', '.join(tlb.pages)}{ways} ({tlb.source})"
 
 
 def _ways(ways: int | None, between: tuple[int, int] | None) -> str:

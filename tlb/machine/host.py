@@ -271,46 +271,45 @@ def identity_facts(host: Host) -> list[Any]:
 
 
 def state_facts(host: Host) -> dict[str, object]:
-    """What changes on one computer, and its numbers with it: rows are compared and reused within
-    one such state.
+    """Return the settings and versions that change on one computer, and its numbers with it: rows
+    are compared and reused within one such state.
 
-    Each is a setting or a version. What fluctuates by itself is none: the clock of the moment, the
-    load, the memory and the pages of pools that are free, counters, whether a guest runs. Nor is
-    what is known as provenance alone: `background` and `boot_id`.
+    What fluctuates by itself is no part of it: the clock of the moment, the load, free memory and
+    pool pages, counters, whether a guest runs. Nor is provenance: `background` and `boot_id`.
     """
-    # Named where they differ from what they were before they were asked for, so that older rows
-    # keep their state.
-    named = ({"pcid": False} if host.pcid is False else {}) | ({"fifo": True} if host.fifo else {})
-    return (
-        named
-        | {
-            "kernel_release": host.kernel_release,
-            "microcode": host.microcode,
-            "base_page_bytes": host.base_page_bytes,
-            "page_table_levels": host.page_table_levels,  # the kernel's own choice (no5lvl)
-            "la57": host.la57,
-            "thp": host.thp.model_dump(),
-            "mthp": host.mthp,
-            "numa_balancing": host.numa_balancing,  # unmaps pages, to see who touches them
-            "governor": host.noise.governor,
-            "turbo": host.noise.turbo,
-            "smt": host.noise.smt,  # a thread beside shares the core's TLB
-            # page-table isolation and what else a system call or a fault pays
-            "mitigations": host.mitigations,
-            # A module that is loaded later is no other state; one that shadows page tables, or cuts
-            # up pages, gives guests other numbers.
-            "guests_are_shadowed": bool(host.kvm and host.kvm.tables == "shadow"),
-            "nx_huge_pages": bool(host.kvm and host.kvm.nx_huge_pages),
-            "core": {
-                "kind": host.core.kind,
-                "highest_khz": host.core.highest_khz,
-                "l3_bytes": data_caches(host).get(3),
-            }
-            if host.core
-            else None,
-        }
-        | ({"boot": list(host.boot)} if host.boot else {})
-    )  # nothing else shows nopcid; without such words, the state is as it always was
+    core, kvm = host.core, host.kvm
+    facts = {
+        "kernel_release": host.kernel_release,
+        "microcode": host.microcode,
+        "base_page_bytes": host.base_page_bytes,
+        "page_table_levels": host.page_table_levels,  # Linux's own choice (no5lvl)
+        "la57": host.la57,
+        "thp": host.thp.model_dump(),
+        "mthp": host.mthp,
+        "numa_balancing": host.numa_balancing,  # unmaps pages, to see who touches them
+        "governor": host.noise.governor,
+        "turbo": host.noise.turbo,
+        "smt": host.noise.smt,  # a sibling thread shares the core's TLB
+        "mitigations": host.mitigations,  # page-table isolation and other costs of a fault
+        # A module that is loaded later is no other state; one that shadows page tables, or splits
+        # pages, gives guests other numbers.
+        "guests_are_shadowed": bool(kvm and kvm.tables == "shadow"),
+        "nx_huge_pages": bool(kvm and kvm.nx_huge_pages),
+        "core": core and _core_facts(host, core),
+    }
+    # Only where they differ from the default, so that older rows keep their state.
+    if host.pcid is False:
+        facts["pcid"] = False
+    if host.fifo:
+        facts["fifo"] = True
+    if host.boot:
+        facts["boot"] = list(host.boot)
+    return facts
+
+
+def _core_facts(host: Host, core: Core) -> dict[str, object]:
+    l3_bytes = data_caches(host).get(3)
+    return {"kind": core.kind, "highest_khz": core.highest_khz, "l3_bytes": l3_bytes}
 
 
 def state(host: Host) -> str:

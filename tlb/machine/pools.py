@@ -31,7 +31,8 @@ class Reserved(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """A pool's pages before and after `restore`. why: what is not as it was, and the remedy, or ""."""
+    """A pool's pages before and after `restore`. why: what is not as it was, and the remedy, or
+    ""."""
 
     page: str
     found: int
