@@ -20,7 +20,7 @@ from tlb.inference import misses
 from tlb.inference.geometry_curves import ALIAS_FROM as ALIAS_FROM
 from tlb.inference.geometry_curves import aliased, curve, has_clock, priced, steps, stride_of
 from tlb.inference.geometry_curves import base_stride as base_stride
-from tlb.inference.geometry_opinions import SAME, are_joined, believed, from_step, verdict
+from tlb.inference.geometry_opinions import SAME, are_joined, believed, from_step, paired, verdict
 from tlb.inference.geometry_walks import MOST_PAGES as MOST_PAGES
 from tlb.inference.geometry_walks import TABLE_ENTRY_BYTES, Estimate, Model, Walk, walks
 from tlb.inference.geometry_walks import walk_points as walk_points
@@ -30,7 +30,6 @@ from tlb.reasons import Unavailable, explain
 
 WAY_STRIDE = 64  # pages that collide; no published first level has more than 32 sets
 NEVER = 1e9  # entries of a second level that is never missed
-MATCH_OCTAVES = 0.75  # two knees further apart than this are of two levels
 # A knee above the second level whose page table fills a data cache within this share of its size
 # belongs to that cache, not to a TLB.
 NEAR = 0.2
@@ -105,7 +104,7 @@ def infer(
     caches, stride = cache_bytes or {}, stride_of(frame)
     alias, price = aliased(frame, stride), priced(frame, stride)
     alias_knees, price_knees = steps(alias), steps(price)
-    pairs = _paired(price_knees[:2], alias_knees[:2])
+    pairs = paired(price_knees[:2], alias_knees[:2])
     if not pairs:
         counted = f"{len(alias)} aliased and {len(price)} priced numbers of pages"
         raise Unavailable("no-step", counted)
@@ -190,28 +189,6 @@ def _later_rises(knees: list[Knee], cache_bytes: Mapping[int, int]) -> list[str]
                 why = f"there the page table fills the L{level} cache"
         notes.append(f"Past the TLBs the cost rises again at {round(knee.pages):,} pages: {why}.")
     return notes
-
-
-def _paired(by_price: list[Knee], by_alias: list[Knee]) -> list[tuple[Knee | None, Knee | None]]:
-    """Return the knees of both curves level by level, ascending; None where a curve lacks the
-    level."""
-
-    def is_near(price: Knee, alias: Knee) -> bool:
-        overlaps = price.tenth < alias.nine_tenths and alias.tenth < price.nine_tenths
-        return overlaps or abs(np.log2(price.pages / alias.pages)) < MATCH_OCTAVES
-
-    rest, pairs = list(by_price), []
-    for knee in by_alias:
-        near = [price for price in rest if is_near(price, knee)]
-        pairs.append((near[0] if near else None, knee))
-        rest = [price for price in rest if price not in near]
-    if not any(price for price, _ in pairs):  # each may be a multiple of alias, level by level
-        for i, price in enumerate(rest[: len(pairs)]):
-            if are_joined(price.pages, pairs[i][1].pages):
-                pairs[i] = price, pairs[i][1]
-        rest = [price for price in rest if price not in [used for used, _ in pairs]]
-    pairs += [(price, None) for price in rest]
-    return sorted(pairs, key=lambda pair: (pair[1] or pair[0]).pages)[:2]
 
 
 def _stated(stated: Sequence[int], place: int, levels: int, knee: Knee) -> int | None:

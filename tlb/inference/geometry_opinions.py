@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from tlb.inference.geometry_walks import Estimate
 from tlb.inference.knees import Knee
 
+MATCH_OCTAVES = 0.75  # two knees further apart than this are of two levels
 STEP = 1.1  # a step between two points further apart than this places no number of entries
 SAME = 0.03  # two opinions nearer to each other than this agree: the grid around a knee is finer
 BOTH = (
@@ -124,3 +127,25 @@ def verdict(
         "may be shared with other page sizes, taken by the system, or reached by a hash that "
         "fills its sets unevenly."
     )
+
+
+def paired(by_price: list[Knee], by_alias: list[Knee]) -> list[tuple[Knee | None, Knee | None]]:
+    """Return the knees of both curves level by level, ascending; None where a curve lacks the
+    level."""
+
+    def is_near(price: Knee, alias: Knee) -> bool:
+        overlaps = price.tenth < alias.nine_tenths and alias.tenth < price.nine_tenths
+        return overlaps or abs(np.log2(price.pages / alias.pages)) < MATCH_OCTAVES
+
+    rest, pairs = list(by_price), []
+    for knee in by_alias:
+        near = [price for price in rest if is_near(price, knee)]
+        pairs.append((near[0] if near else None, knee))
+        rest = [price for price in rest if price not in near]
+    if not any(price for price, _ in pairs):  # each may be a multiple of alias, level by level
+        for i, price in enumerate(rest[: len(pairs)]):
+            if are_joined(price.pages, pairs[i][1].pages):
+                pairs[i] = price, pairs[i][1]
+        rest = [price for price in rest if price not in [used for used, _ in pairs]]
+    pairs += [(price, None) for price in rest]
+    return sorted(pairs, key=lambda pair: (pair[1] or pair[0]).pages)[:2]

@@ -2,8 +2,7 @@
 
 A repeat is a fresh process or a mapping; a figure shows the median of a point's repeats. Its
 interval takes them for independent draws. On some machines each repeat is a little slower or faster
-than the one before: `trend` finds that, and `summarise` widens the intervals by it. Nothing here is
-random.
+than the one before: `trend` finds that, and `summarise` widens the intervals by it.
 
 A mapping holds many points, so rows of one repeat share physical pages, the clock and the
 neighbours of that time. A difference or a ratio of two points is therefore taken inside each repeat
@@ -126,8 +125,7 @@ class Interval(_Bounds):
         )
 
     def share_of(self, whole: Interval) -> Interval:
-        """Return the ratio to `whole`; if this may be zero, its bounds over the estimate of
-        `whole`."""
+        """Return the ratio to `whole`; if this may be zero, its bounds over `whole`'s estimate."""
         return self / whole if self.low > 0 else self * (1 / whole.value)
 
     def widened(self, among: int) -> Interval:
@@ -178,10 +176,9 @@ def median_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
     """Return the median and its exact order-statistic interval [X(r), X(n+1-r)].
 
     The number of values below the true median is Binomial(n, 1/2), so the coverage is 1 - 2 P(B <
-    r) whatever the distribution (Thompson, Ann. Math. Stat. 7, 1936; Le Boudec, Performance
-    Evaluation of Computer and Communication Systems, 2010, chapter 2). From n = 6 on it reaches 95
+    r) whatever the distribution (Thompson, Ann. Math. Stat. 7, 1936). From n = 6 on it reaches 95
     %. Below that it is the full range: 93.75, 87.5, 75 and 50 % for 5, 4, 3 and 2 values, and 0 for
-    one. NaN is left out; without any value every field is NaN and the coverage 0.
+    one. NaN is left out; without any value every field is NaN.
     """
     if not 0 < confidence < 1:
         raise ValueError(f"confidence is between 0 and 1, not {confidence}")
@@ -195,8 +192,7 @@ def median_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
 def interval_of_rows(
     rows: pd.DataFrame, value: str = "ns_per_access", confidence: float = 0.95
 ) -> Interval:
-    """Return `median_interval` of a column. Rows of mappings have their repeats, and several rows
-    of one mapping count once, by their median."""
+    """Return `median_interval` of a column; rows of one mapping count once, by their median."""
     found = rows[np.isfinite(rows[value].to_numpy(float))]
     has_repeats = len(found) and {"measures", "repeat"} <= set(found)
     if not has_repeats or not (found["measures"] >= PAIRED).all():
@@ -219,10 +215,9 @@ def _of_pairs(
     """Return the median, over the repeats that both have, of what a repeat's two values make; None
     for fewer than FEWEST_PAIRS.
 
-    `median_interval` is exact for the median of the pairs, whatever the distributions. Wilcoxon's
-    (pairs.py) is narrower, but promises too much if one side alone has two modes. If the points
-    share nothing, pairs cost at most a sixth of the width (tests/inference/test_noise.py). drift:
-    of the result, which is widened by it as `summarise` widens a point.
+    It is exact whatever the distributions; Wilcoxon's (pairs.py) is narrower, but promises too much
+    if one side alone has two modes (tests/inference/test_noise.py). drift: of the result, which is
+    widened by it as `summarise` widens a point.
     """
     left, right = a.repeats.values, b.repeats.values
     values = {n: combine(left[n], right[n]) for n in sorted(left.keys() & right.keys())}
@@ -236,14 +231,9 @@ def _of_pairs(
 
 def interval_of_difference(a: Interval, b: Interval) -> Interval:
     """Return a - b: of pairs, or of independent estimates by the method of variance estimates
-    recovery.
-
-    Each bound adds in quadrature the distances from which it comes (MOVER; Zou & Donner, Statistics
-    in Medicine 27, 2008), which assumes no common shape. A Hodges-Lehmann shift with Moses' bounds
-    does, and at 10 and 10 values of scales 1 and 0.02 covers 89 % for a nominal 95. Coverage: the
-    lower of the two, which simulations over six distributions do not undercut
-    (tests/inference/test_intervals.py).
-    """
+    recovery: each bound adds in quadrature the distances from which it comes (Zou & Donner,
+    Statistics in Medicine 27, 2008). Coverage: the lower of the two, which simulations over six
+    distributions do not undercut (tests/inference/test_intervals.py)."""
     if pairs := _of_pairs(a, b, operator.sub, a.repeats.drift - b.repeats.drift):
         return pairs._replace(modes=max(a.modes, b.modes)).of_repeats(pairs.repeats)
     value = a.value - b.value
@@ -253,12 +243,9 @@ def interval_of_difference(a: Interval, b: Interval) -> Interval:
 
 
 def interval_of_ratio(a: Interval, b: Interval) -> Interval:
-    """Return a / b of positive estimates: of pairs, or `interval_of_difference` of logs.
-
-    Order statistics keep their coverage under any increasing map, so the log of a median's bounds
-    bounds the log of the median. A bound at or below zero leaves the ratio open on its side; for a
-    median there raises Unavailable("unstable").
-    """
+    """Return a / b of positive estimates: of pairs, or `interval_of_difference` of logs, since
+    order statistics keep their coverage under any increasing map. A bound at or below zero leaves
+    the ratio open on its side; for a median there raises Unavailable("unstable")."""
     if not (a.value > 0 and b.value > 0):
         raise Unavailable("unstable", f"a ratio takes medians above zero: {a.value:g}, {b.value:g}")
     drift = a.value / b.value * (a.repeats.drift / a.value - b.repeats.drift / b.value)

@@ -158,11 +158,13 @@ def _background(host: Host) -> Iterator[Advice]:
 def describe(host: Host) -> list[tuple[str, str]]:
     """(label, value) of all a reader may want to know, in the order to show it; one line each, no
     markup."""
-    noise, memory, levels = host.noise, host.memory, host.page_table_levels
+    return [*_cpu(host), *_pages(host), *_system(host)]
+
+
+def _cpu(host: Host) -> list[tuple[str, str]]:
     signature = (
         "unknown" if n is None else f"{n:#x}" for n in (host.family, host.model, host.stepping)
     )
-    spare = "; this CPU could walk five" if host.la57 and levels == 4 else ""
     return [
         ("CPU", f"{host.cpu_model} ({host.microarchitecture})"),
         ("family, model, stepping", ", ".join(signature)),
@@ -183,6 +185,13 @@ def describe(host: Host) -> list[tuple[str, str]]:
         ),
         *((f"TLB level {tlb.level}, {tlb.kind}", _tlb(tlb)) for tlb in host.tlb),
         *([("TLB", explain(host.tlb_reason))] if host.tlb_reason else []),
+    ]
+
+
+def _pages(host: Host) -> list[tuple[str, str]]:
+    memory, levels = host.memory, host.page_table_levels
+    spare = "; this CPU could walk five" if host.la57 and levels == 4 else ""
+    return [
         ("page table", "unknown" if levels is None else f"{levels} levels{spare}"),
         ("base page", format_size(host.base_page_bytes)),
         ("THP", f"{host.thp_setting}; defrag {host.thp.defrag}"),
@@ -206,6 +215,12 @@ def describe(host: Host) -> list[tuple[str, str]]:
             "usable",
         ),
         ("memory limit", memory.limit_source),
+    ]
+
+
+def _system(host: Host) -> list[tuple[str, str]]:
+    noise = host.noise
+    return [
         *(
             []
             if host.numa_balancing is None
