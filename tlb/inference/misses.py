@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import least_squares, nnls
+from scipy.optimize import OptimizeResult, least_squares, nnls
 from scipy.special import lambertw, stdtrit
 
 from tlb.inference.intervals import Interval
@@ -241,10 +241,16 @@ def fit_random_curve(
         x_scale="jac",
         bounds=([0, 0] + [low] * len(free), [inf, inf] + [high] * len(free)),
     )
+    return _random_fit(best, knees_of(best.x[2:]), free, confidence)
+
+
+def _random_fit(
+    best: OptimizeResult, knees: list[float], free: list[int], confidence: float
+) -> RandomFit:
     half = _half_widths(best.jac, best.fun, confidence)
     ends = np.stack([best.x, best.x - half, best.x + half], axis=1)
     prices = [Interval(*map(rounded, row), confidence) for row in ends[:2]]
-    entries = [Interval(c, c, c, 1.0) for c in knees_of(best.x[2:])]
+    entries = [Interval(c, c, c, 1.0) for c in knees]
     for i, row in zip(free, np.exp(np.clip(ends[2:], -700, 700)), strict=True):
         entries[i] = Interval(*map(rounded, row), confidence)
     if entries[0].value > entries[1].value:  # free knees may have crossed

@@ -219,10 +219,8 @@ def simulate(
     """Return the counts of a stream of loads from mapped memory on pages of one size.
 
     addresses: whole numbers, one an access, in units of `unit_bytes`, a power of two: virtual
-    addresses, or with unit_bytes = 4096 the numbers of 4 KiB pages. page: the guest's, in a guest.
-    The caches start empty; the first `warm` accesses are made but not counted. seed: of random
-    replacement. Raises ValueError for an address that the levels cannot translate and for an
-    unknown page size.
+    addresses, or with 4096 the numbers of 4 KiB pages. page: the guest's, in a guest. The first
+    `warm` accesses are not counted. seed: of random replacement. Raises ValueError.
     """
     leaf, host_leaf = _leaf(page), _leaf(machine.host.page) if machine.host else 0
     span = min(leaf, host_leaf or leaf)
