@@ -47,7 +47,8 @@ def extremes(
     )
     if len(values) == 1:
         return f"{high[0].upper()}{high[1:]} alone: {largest:z.3g} {unit}."
-    return f"{high[0].upper()}{high[1:]} {most}, with {largest:z.3g} {unit}, and {low} {least}, with {smallest:z.3g}."
+    first = f"{high[0].upper()}{high[1:]} {most}, with {largest:z.3g} {unit}"
+    return f"{first}, and {low} {least}, with {smallest:z.3g}."
 
 
 def climb(heights: Mapping[float, float]) -> str:

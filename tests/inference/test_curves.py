@@ -99,17 +99,6 @@ def test_a_curve_has_the_median_of_each_x_ascending_whatever_the_order_of_rows(
     assert points.last == one_by_one[max(grid)]
 
 
-def test_a_curve_is_of_the_rows_selected_and_of_the_value_named():
-    frame = FRAME.assign(walks=[0.5, math.nan, 0.7, *[math.nan] * (len(FRAME) - 4), 0.25])
-    assert Curve.of(frame, layout="packed").xs == [64, 128]
-    walks = Curve.of(frame, value="walks", layout="spread")
-    assert walks.table[["lines", "median", "n"]].values.tolist() == [
-        [64, 0.6, 2],
-        [256, 0.25, 1],
-    ]  # 128 has no value
-    assert Curve.of(frame, x="repeat", layout="spread").x == "repeat"
-
-
 def test_an_empty_curve_has_no_point_and_says_so():
     assert (
         len(EMPTY) == 0
@@ -222,28 +211,6 @@ def test_the_price_is_spread_minus_packed_at_the_same_point():
     assert points.medians.equals((spread(FRAME) - packed(FRAME)).medians)
 
 
-@pytest.mark.parametrize(
-    ("column", "where"),
-    [
-        ("kernel", {}),
-        ("order", {}),
-        ("lines", {}),
-        ("pages", {"pages": "4k"}),
-        ("engine", {"engine": "c"}),
-        ("mode", {"mode": ""}),
-    ],
-)
-def test_a_control_of_another_point_is_no_control(column: str, where: dict):
-    frame = FRAME[FRAME["lines"] == 64].copy()
-    assert len(price(frame, **where)) == 1
-    frame[column] = (
-        frame[column]
-        .astype(object)
-        .where(frame["layout"] == "spread", 65 if column == "lines" else "other")
-    )
-    assert len(price(frame, **where)) == 0
-
-
 # --- where it passes a height
 
 
@@ -286,15 +253,6 @@ def test_a_crossing_is_where_the_curve_passes_a_height_for_good(
 # --- what claims ask of it
 
 
-def test_a_doubling_takes_the_grid_s_rounding_and_no_other_point():
-    rounded = exact({1449: 5.0, 2880: 70.0, 2896: 10.0, 2920: 80.0, 3444: 99.0})
-    assert rounded.doubling(1449).value == 2
-    for at in (1024, 2896, 1500, 1650):
-        with pytest.raises(Unavailable) as refused:
-            rounded.doubling(at)
-        assert refused.value.code == "too-few-points"
-
-
 def test_flatness_is_the_largest_over_the_smallest_and_blind_to_what_lies_beyond():
     flat = CLIFF.flatness(0, 2048)
     assert flat.value == pytest.approx(5.2 / 5.0) and flat.high == pytest.approx(5.3 / 4.9)
@@ -304,17 +262,6 @@ def test_flatness_is_the_largest_over_the_smallest_and_blind_to_what_lies_beyond
     with pytest.raises(Unavailable) as refused:
         CLIFF.flatness(0, 1024)
     assert refused.value.code == "too-few-points"
-
-
-@pytest.mark.parametrize("depth", [-0.1, 0.0])
-def test_medians_below_zero_have_no_flatness(depth: float):
-    for sunk in (
-        {1: (5.0, 4.0, 6.0), 2: (depth, -0.2, 0.0), 4: (5.0, 4.0, 6.0)},
-        {1: (depth, -0.2, 0.0), 2: (5.0, 4.0, 6.0)},
-    ):
-        with pytest.raises(Unavailable) as refused:
-            curve(sunk).flatness(1, 4)
-        assert refused.value.code == "unstable"
 
 
 @pytest.mark.parametrize(

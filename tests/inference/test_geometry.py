@@ -69,12 +69,6 @@ def test_where_neighbours_share_entries_alias_rules_and_price_is_named_a_multipl
     ].hit_cost.value == pytest.approx(7, abs=0.5)
 
 
-@pytest.mark.endurance
-def test_the_largest_tlb_that_is_published_is_found():
-    first, second = inferred(Made(lru(224), lru(32768))).levels
-    assert (first.entries.value, second.entries.value) == pytest.approx((224, 32768), rel=0.03)
-
-
 @pytest.mark.parametrize("stated", [(), (10, 512)])
 def test_of_one_level_that_shows_nobody_says_which_it_is_nor_what_a_walk_costs(
     stated: tuple[int, ...],
@@ -232,21 +226,6 @@ def test_a_price_is_spread_minus_packed_at_each_size_over_the_smallest_control(
     assert 64 not in points["lines"].tolist() and len(points) > 20
 
 
-def test_a_control_dearer_than_its_chase_leaves_a_tenth_of_the_floor():
-    frame = rows(SHARP, "4k", 1).copy()
-    dear = (frame["layout"] == "packed") & (frame["lines"] == 32)
-    frame.loc[dear, "ns_per_access"] *= 100
-    points = geometry.priced(frame).set_index("lines")
-    floor = (
-        frame.loc[(frame["layout"] == "packed") & (frame["lines"] == 16), "ns_per_access"].median()
-        * 3.0
-    )
-    assert points.loc[32, ["cost", "low", "high", "least"]].tolist() == pytest.approx(
-        [0.1 * floor] * 4
-    )
-    assert points.loc[20, "least"] == pytest.approx(floor, rel=0.05)
-
-
 def test_a_curve_has_the_median_of_its_processes_and_the_least_disturbed_one():
     frame = pd.DataFrame(
         {
@@ -313,12 +292,3 @@ def test_a_walk_of_three_processes_has_their_interval_less_the_tread_s_and_of_fe
     assert three.table_bytes == (1 << 20) * 64 and three.reason is None
     (none,) = geometry_walks.walks(frame, tread[:0], 64, 1, {1: 32 << 20})
     assert none.cost is None and "left out" in none.reason
-
-
-def test_without_noise_walks_and_hits_are_exact():
-    """From 645 pages on the data of the spread chase are in another cache than those of 64: the
-    tread of alias knows nothing of it."""
-    made = inferred(Made(lru(64), lru(1536), noise=0.0))
-    assert made.levels[1].hit_cost.value == pytest.approx(7)
-    assert [walk.cost.value for walk in made.walks] == pytest.approx([30, 90, 490])
-    assert made.first_tread == pytest.approx(4) and made.alias_penalty == pytest.approx(17)

@@ -22,7 +22,7 @@ from tlb.inference.intervals import (
     modes,
     summarise,
 )
-from tlb.inference.scatter import outliers, relative_spread, trend
+from tlb.inference.scatter import outliers, trend
 from tlb.reasons import Unavailable
 
 values = st.floats(0.1, 1e6)
@@ -66,14 +66,6 @@ def test_the_interval_of_a_median_covers_as_often_as_it_says(n: int) -> None:
         hits = sum(covers(i, truth) for i in intervals)
         assert least_expected(trials, intervals[0].coverage) <= hits
         assert hits <= most_expected(trials, intervals[0].coverage)
-
-
-@pytest.mark.parametrize(("n", "rank"), [(8, 1), (9, 2), (11, 2), (12, 3), (14, 3), (15, 4)])
-def test_the_ranks_are_the_innermost_that_still_reach_95_percent(n: int, rank: int) -> None:
-    interval = median_interval(np.arange(1, n + 1))
-    assert (interval.low, interval.high) == (rank, n + 1 - rank)
-    assert interval.coverage == pytest.approx(1 - 2 * stats.binom.cdf(rank - 1, n, 0.5))
-    assert interval.coverage >= 0.95 > 1 - 2 * stats.binom.cdf(rank, n, 0.5)
 
 
 @pytest.mark.parametrize("confidence", [0.8, 0.95])
@@ -203,13 +195,6 @@ def test_an_interval_prints_itself_by_a_number_s_format_and_no_zero_has_a_sign(
 # --- spread and outliers
 
 
-@given(st.lists(values, min_size=2, max_size=15), st.floats(0.01, 100))
-def test_spread_has_no_unit_and_is_at_most_the_range(x: list[float], scale: float) -> None:
-    spread = relative_spread(x)
-    assert 0 <= spread <= np.ptp(x) / np.median(x) * (1 + 1e-9)
-    assert relative_spread([scale * v for v in x]) == pytest.approx(spread, rel=1e-9, abs=1e-9)
-
-
 def test_quiet_points_have_no_outlier_and_a_run_a_third_slower_is_one() -> None:
     rng = np.random.default_rng(3)
     for n in range(3, 16):
@@ -221,27 +206,6 @@ def test_quiet_points_have_no_outlier_and_a_run_a_third_slower_is_one() -> None:
             assert flagged[0] or n < 5, (
                 "with three or four values the noise itself may be that large"
             )
-
-
-def test_outliers_are_flagged_in_place_and_of_two_values_none_is_one() -> None:
-    for few in ([], [math.nan], [1.0], [1.0, 50.0]):
-        assert outliers(few).tolist() == [False] * len(few)
-    assert outliers([10.0, 30.0, 10.0, 10.1, math.nan]).tolist() == [
-        False,
-        True,
-        False,
-        False,
-        False,
-    ]
-    assert outliers([10.0, 10.0, 10.0, 10.4]).tolist() == [False] * 4  # many MADs away, and 4 %
-    assert outliers([9.9, 9.9, 10.0, 10.0, 10.1, 10.1, 11.0])[-1]  # 6.7 times the noise
-    assert not outliers(
-        [9.0, 9.5, 10.0, 10.0, 10.5, 11.0, 12.0]
-    ).any()  # 20 %, and 2.7 times the noise
-    assert not outliers([20.0, 20.0, 20.0, 21.0]).any()  # 5 % and not more
-    assert (
-        outliers([]).dtype == outliers([1.0, 2.0]).dtype == bool
-    )  # what a frame can be indexed with
 
 
 # --- frames
@@ -297,20 +261,6 @@ def test_a_row_is_unstable_when_its_spread_is_over_five_percent(
     row = summarise(frame, ["lines"]).iloc[0]
     assert row["spread"] == pytest.approx((slow - 10) / 10)
     assert row["unstable"] == unstable
-
-
-def test_a_summary_leaves_out_what_could_not_be_counted() -> None:
-    frame = pd.DataFrame({"lines": [1, 1, 1, 2], "walk_per_access": [0.5, math.nan, 0.7, math.nan]})
-    one, two = summarise(frame, ["lines"], "walk_per_access").itertuples()
-    assert (one.median, one.n) == (pytest.approx(0.6), 2)
-    assert (
-        math.isnan(two.median) and (two.n, two.coverage, two.outliers) == (0, 0, 0) and two.unstable
-    )
-
-
-def test_a_spread_of_exactly_five_percent_is_stable() -> None:
-    row = summarise(pd.DataFrame({"lines": 1, "ns_per_access": [19.5, 20.5]}), ["lines"]).iloc[0]
-    assert row["spread"] == 0.05 and not row["unstable"]
 
 
 # --- repeats that drift

@@ -82,8 +82,3 @@ def test_what_is_disturbed_for_a_while_is_no_knee(disturbed: slice, cost: float)
     curve = np.full(PAGES.size, 10.0)
     curve[disturbed] = cost
     assert knees(PAGES, curve) == []
-
-
-def test_a_step_under_an_eighth_is_not_told_from_what_else_rises():
-    assert knees(PAGES, np.where(PAGES <= 300, 10.0, 10.9)) == []
-    assert len(knees(PAGES, np.where(PAGES <= 300, 10.0, 11.6))) == 1

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
-from tlb.inference import misses as model
 from tlb.inference.misses import (
     fit_random_curve,
     fit_step,
@@ -77,14 +76,6 @@ def test_a_cycle_misses_nothing_up_to_the_capacity_and_everything_beyond(
     )
 
 
-def test_probabilities_take_arrays_and_refuse_no_lines() -> None:
-    assert miss_probability_random([1, 64, 128, 256], 64).tolist() == [0, 0, 0.5, 0.75]
-    assert miss_probability_cycle(np.array([63, 64, 65]), 64).tolist() == [0, 0, 1]
-    for call in (miss_probability_random, miss_probability_cycle):
-        with pytest.raises(ValueError):
-            call([64, 0], 64)
-
-
 # --- sets and ways
 # -------------------------------------------------------------------------------------------
 
@@ -124,33 +115,11 @@ def test_hashed_pages_smear_the_step_as_the_binomial_says(order: str, lines: int
 # -----------------------------------------------------------------------------------
 
 
-def test_what_a_fit_gives_has_so_few_digits_that_the_last_bits_of_a_cpu_do_not_show() -> None:
-    x = np.unique(np.round(2048 * 2 ** np.arange(-1.5, 1.6, 0.125)).astype(int))
-    y = (
-        2
-        + 8 * model.share_missed(model.TEXTBOOK, x, 2048, 16)
-        + 0.1 * np.random.default_rng(3).normal(size=x.size)
-    )
-    last_bits = 1 + 1e-13 * np.random.default_rng(4).normal(size=x.size)
-    assert fit_step(x, y, 2048, 16) == fit_step(x, y * last_bits, 2048, 16)
-    assert fit_random_curve(x, y, 64, 2048) == fit_random_curve(x, y * last_bits, 64, 2048)
-    for fit in fit_step(x, y, 2048, 16):
-        assert fit[1:] == tuple(float(f"{value:.4g}") for value in fit[1:])
-        left = rms(y - fit.predict(x, 2048, 16))
-        assert abs(fit.residual - left) <= half_a_digit(left), (
-            "what is left by the heights that are given, not by others"
-        )
-
-
 # --- the fit
 # -------------------------------------------------------------------------------------------------
 
 GRID = np.unique(np.round(2 ** np.arange(4, 14.1, 0.25)).astype(int))
 TRUTH = {"stlb_cost_ns": 2.0, "walk_ns": 8.0, "l1_entries": 64.0, "l2_entries": 2048.0}
-
-
-def rms(off: np.ndarray) -> float:
-    return math.sqrt(np.mean(off**2))
 
 
 def half_a_digit(value: float) -> float:

@@ -92,13 +92,6 @@ def test_transparent_pages_serve_where_the_pool_has_none(splintered: bool):
     )
 
 
-@pytest.mark.endurance
-@pytest.mark.parametrize("splintered", [True, False])
-@pytest.mark.parametrize("noise", [1.0])
-def test_noise_that_hides_the_steps_gives_no_verdict(splintered: bool, noise: float):
-    assert share_right(Paged(splintered=splintered, noise=noise), OPEN) >= 0.95
-
-
 @pytest.mark.parametrize(
     ("frame", "code"),
     [

@@ -61,11 +61,6 @@ def test_each_trip_has_its_peak_its_share_and_the_line_before_it(places: tuple[f
     assert all(peak.low <= peak.value <= peak.high and peak.coverage > 0.9 for peak in a.peaks_ns)
 
 
-def test_a_step_goes_from_the_first_peak_to_the_second():
-    assert found({160.0: 1, 280.0: 1, 400.0: 1}).step_ns.value == pytest.approx(120, rel=0.06)
-    assert np.isnan(found({160.0: 1}).step_ns.value)
-
-
 def read_in_turn(sets: list[int], cache: int, hops: int = 60_000) -> np.ndarray:
     """Shares of hops with one miss and more, two and more, ..., by an LRU cache that each hop's
     draws go through."""

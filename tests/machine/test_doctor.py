@@ -44,14 +44,6 @@ def test_what_spoils_a_measurement_is_found_and_nothing_else(tmp_path, topic, fi
     assert topics(inspect(tmp_path, files)) == {topic}
 
 
-@pytest.mark.parametrize("reason", ["no-perf", "no-pmu"])
-def test_missing_counters_are_explained(tmp_path, reason):
-    (advice,) = doctor.advice(
-        inspect(tmp_path, here=replace(HERE, probe_pmu=lambda: ("timing", reason)))
-    )
-    assert advice.topic == "perf" and advice.remedy
-
-
 def test_a_virtual_machine_without_counters_is_called_one(tmp_path):
     def guest(leaf: int, subleaf: int) -> Registers:
         return {

@@ -3,7 +3,6 @@ anything."""
 
 from __future__ import annotations
 
-import json
 import re
 import tempfile
 from collections.abc import Callable
@@ -190,26 +189,6 @@ def test_each_setting_that_decides_a_number_is_a_state_of_its_own(tmp_path, file
 )
 def test_what_fluctuates_by_itself_is_no_state(tmp_path, files):
     assert host.state(inspect(tmp_path, files)) == host.state(inspect(tmp_path))
-
-
-def test_a_boot_is_told_by_those_of_its_words_that_change_a_translation_and_keeps_the_machine(
-    tmp_path,
-):
-    plain = inspect(tmp_path)
-    booted = inspect(
-        tmp_path,
-        {"proc/cmdline": "BOOT_IMAGE=/x root=/dev/secret-host ro pti=off no5lvl no5lvl quiet\n"},
-    )
-    assert (plain.boot, booted.boot) == ((), ("no5lvl", "pti=off"))
-    assert host.machine_id(plain) == host.machine_id(booted) and host.state(plain) != host.state(
-        booted
-    )
-    assert json.loads(json.dumps(host.state_facts(booted))) == host.state_facts(
-        booted
-    ) and "boot" not in host.state_facts(plain)
-    assert dict(doctor.describe(booted))[
-        "booted with"
-    ] == "no5lvl pti=off" and "booted with" not in dict(doctor.describe(plain))
 
 
 # --- what translates

@@ -37,14 +37,6 @@ def test_an_enormous_file_is_read_only_to_its_first_mebibyte(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "make", [Path.mkdir, lambda path: path.symlink_to(path), lambda path: path.touch(0o000)]
-)
-def test_a_folder_a_loop_or_an_unreadable_file_is_no_text(tmp_path, make):
-    make(tmp_path / "odd")
-    assert procfs.text(tmp_path / "odd") == ""
-
-
-@pytest.mark.parametrize(
     ("path", "kind"),
     [
         ("/srv/a/b", "xfs"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tlb.system import procfs
+from tlb.system import procfs, smaps
 from tlb.system.smaps import Rollup, mappings, rollup
 
 STATED = """5500-7fff ---p 00000000 00:00 0                          [rollup]
@@ -66,3 +66,19 @@ def test_the_sums_are_those_of_all_mappings():
     assert total.huge_bytes == pytest.approx(
         sum(mapping.huge_bytes for mapping in listed), abs=8 << 20
     )
+
+
+POOL_MAPPING = (
+    "7f0000000000-7f0000400000 rw-p 00000000 00:0f 9 /anon_hugepage (deleted)\n"
+    "KernelPageSize: 2048 kB\nRss: 0 kB\nAnonHugePages: 0 kB\nShmemPmdMapped: 0 kB\n"
+    "Private_Hugetlb: 2048 kB\nShared_Hugetlb: 2048 kB\n"
+)
+
+
+def test_a_mapping_of_a_pool_is_resident_and_a_repeated_field_is_an_error():
+    (found,) = smaps.mappings(POOL_MAPPING)
+    assert (found.resident_bytes, found.huge_bytes, found.private_anonymous) == (4 << 20,) * 2 + (
+        True,
+    )
+    with pytest.raises(ValueError, match="twice"):
+        smaps.mappings(POOL_MAPPING + "Rss: 0 kB\n")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import pandas as pd
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from tlb.page_sizes import BASE, PAGES, Pages, ordered, page_bytes, rank
+from tlb.page_sizes import BASE, PAGES, Pages, page_bytes
 
 BASES = [4 << 10, 16 << 10, 64 << 10]  # of x86-64, and those that arm64 may have
 
@@ -22,23 +21,6 @@ def test_page_sizes_stand_from_small_to_large_whatever_the_base_page(base: int):
     ]  # others are none there
     assert sizes == sorted(sizes) and sizes[0] == base == page_bytes(BASE, base)
     assert all(large % small == 0 for small, large in pairwise(sizes))
-
-
-def test_the_sizes_that_occur_come_once_each_from_small_to_large():
-    assert ordered(["1g", "4k", "thp", "4k", "2m"]) == ["4k", "thp", "2m", "1g"]
-    assert ordered([]) == ordered(["none"]) == [] and ordered(
-        pd.Series(list(reversed(PAGES)))
-    ) == list(PAGES)
-
-
-def test_a_frame_is_sorted_by_rank_and_only_its_page_sizes_are_ranked():
-    frame = pd.DataFrame({"pages": ["1g", "thp", "4k", "2m", "64k", "4k"], "n": [0, 1, 2, 3, 4, 1]})
-    by_size = frame.sort_values(["pages", "n"], key=rank)
-    assert by_size["pages"].tolist() == ["4k", "4k", "64k", "thp", "2m", "1g"] and by_size[
-        "n"
-    ].tolist()[:2] == [1, 2]
-    with pytest.raises(ValueError, match="3m"):
-        rank(pd.Series(["3m"], name="pages"))
 
 
 def test_a_page_size_that_is_not_in_the_table_is_refused_by_name():

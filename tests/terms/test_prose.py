@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from tlb.prose import climb, escape_markdown
-
-
-@pytest.mark.parametrize(
-    ("heights", "words"),
-    [
-        ({16: 1.0, 2048: 2.0, 3072: 30.0, 4096: 31.0}, ", most steeply from 2,048 to 3,072 pages"),
-        ({16: 2.0, 32: 2.0, 64: 1.0}, ""),
-        ({16: 1.0}, ""),
-        ({}, ""),
-    ],
-)
-def test_a_curve_climbs_where_it_rises_most_or_nowhere(heights: dict[float, float], words: str):
-    assert climb(heights) == words
+from tlb.prose import escape_markdown
 
 
 @given(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tlb.units import digits_apart, format_ns, format_size, page_name, parse_size, significant
+from tlb.units import digits_apart, format_ns, format_size, parse_size, significant
 
 
 @pytest.mark.parametrize(
@@ -98,15 +98,6 @@ def parse_size_loosely(text: str) -> float:
 )
 def test_a_size_is_printed_in_its_largest_unit(size_bytes, text):
     assert format_size(size_bytes) == text
-
-
-@pytest.mark.parametrize(
-    ("size_bytes", "name"),
-    [(4096, "4k"), (16384, "16k"), (65536, "64k"), (2**21, "2m"), (2**30, "1g")],
-)
-def test_page_sizes_have_the_names_that_kernels_and_data_use(size_bytes, name):
-    assert page_name(size_bytes) == name
-    assert parse_size(name) == size_bytes
 
 
 @pytest.mark.parametrize(

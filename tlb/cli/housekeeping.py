@@ -33,7 +33,7 @@ def look(context: typer.Context) -> None:
         print(f"  /{name}: {borrowed.value(name) or 'not there'}")
     for name, change in borrowed.changes().items():
         print(
-            f"/{name}: {change.before} before, set to {change.asked[-1]} since; `tlb housekeeping restore` puts it back"
+            f"/{name}: {change.before} before, set to {change.written[-1]} since; `tlb housekeeping restore` puts it back"
         )
 
 

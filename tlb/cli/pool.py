@@ -47,9 +47,8 @@ def look(
             f"{state.free} free, {state.reserved} reserved, {state.surplus} surplus"
         )
     for page, change in changed.items():
-        got = "a change to" if change.got is None else f"{change.got} given of"
         print(
-            f"{page}: {change.before} pages before, {got} {change.asked} asked; `tlb pool restore` puts them back"
+            f"{page}: {change.before} pages before, set to {change.written[-1]} since; `tlb pool restore` puts them back"
         )
 
 

@@ -13,18 +13,14 @@ _WHOLE_CAMPAIGN = 0.9
 
 
 def newest(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return, of each kernel and engine of an experiment, the rows of its last campaign: of the
-    newest `measures` that there are, one machine state, and one code of each function that is
-    timed.
+    """Return, of each kernel and engine, the rows of its last campaign: of the newest `measures`,
+    one machine state, and one code of each timed function.
 
-    For published rows: of this computer's own the present state is known (lab.rows.current). A
-    store keeps what an older kernel, compiler or THP setting gave, and a median over both would be
-    of neither. The last is the one whose last row is, in the order of `Store.load`, that of
-    appending, so a clock that steps back changes nothing.
-
-    Two kinds of campaigns hide no other of the same `measures`: one that has fewer than half as
-    many rows as the largest was broken off; one that covers fewer than nine in ten of the settings
-    that the widest covers is that of another experiment, which asked for some of the same points.
+    For published rows; of this computer's own the present state is known (lab.rows.current). The
+    last campaign is the one whose last row is, in the order of appending, so a clock that steps
+    back changes nothing. Two kinds of campaigns hide no other of the same `measures`: one with
+    fewer than half as many rows as the largest was broken off; one that covers fewer than nine in
+    ten of the settings that the widest covers belongs to another experiment.
     """
     frame = frame[frame["measures"] == frame.groupby(_KERNEL)["measures"].transform("max")]
     # In version 1 a digest was of the whole kernel; since then one kernel has a digest for each

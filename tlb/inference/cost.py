@@ -3,177 +3,52 @@ curves and tested elsewhere.
 
 T_data and T_walk grow as lines of data and of page tables leave the caches that they share
 (inference/reuse.py). The control, the same lines packed, is the same formula with 64 lines to a
-page; the price of translation is the difference.
+page.
 
-Two things are assumed, since with both free the published rows leave each open by many powers of
-ten and the fit depends on the CPU that makes it: the page walker waits for a read as long as a load
-does, and a line of the host's page table holds as many neighbours as one of the guest's.
+Two assumptions, since with both free the published rows leave each open by many powers of ten: the
+page walker waits for a read as long as a load does, and a line of the host's page table holds as
+many neighbours as one of the guest's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import product
 from math import exp, inf
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 from scipy.optimize import least_squares
 from scipy.special import stdtrit
 
+from tlb.inference.cost_model import Known as Known
+from tlb.inference.cost_model import time_ns as time_ns
 from tlb.inference.curves import Curve
 from tlb.inference.intervals import Interval
 from tlb.inference.misses import fit_step
-from tlb.inference.reuse import LINE_BYTES, ORDERS, SHARING, SharedCache, Tlbs, places
-from tlb.inference.robust import ROBUST, sandwich
-from tlb.machine.host import Host, data_caches, data_tlbs
+from tlb.inference.reuse import LINE_BYTES, ORDERS, Tlbs
 from tlb.reasons import Unavailable
 from tlb.units import rounded
 
 # beyond as many points as parameters; at fewer the smears of the caches are free to follow the
 # noise
 SPARE_POINTS = 6
-SHARP, SMEARED = (
-    200.0,
-    3.0,
-)  # ways between which a cache's end is looked for: 200 are a step of a tenth
-# From one without rivals on; by then times move by less than the noise, but for those at the edge
-# of a fall. As many for all parameters: ending early where times agree would make the model jump,
-# and the fit with it.
-ROUNDS = 4
+SHARP, SMEARED = 200.0, 3.0  # ways between which a cache's end lies: 200 are a step of a tenth
 WINDOW = (0.4, 2.0)  # of the entries: where the kind of the last TLB shows in a cycle
 WAYS = (4, 6, 8, 12, 16)  # tried where nothing states them
 CONFIDENCE = 0.95
 LOOSE = 10.0  # a factor between the bounds of a parameter: one this wide is not determined
+# of log T: past what the book calls unstable a residual counts by its size, not its square
+ROBUST = 0.05
+UNTOLD = 1e6  # variance of the log of what no point determines
 WRONG = 0.10  # of the time; half of it is what the book calls unstable in one point
 
 
 @dataclass(frozen=True)
-class Known:
-    """What is known of a machine before any fit: entries of each level of the data TLB, bytes of
-    the caches for data, and whether the host's page table is walked too."""
-
-    entries: tuple[int, ...]
-    cache_bytes: tuple[int, ...]
-    nested: bool = False
-    ways: int | None = None  # of the last TLB
-    page_bytes: int = field(kw_only=True)
-
-    def __post_init__(self) -> None:
-        if not 1 <= len(self.entries) <= 2 or list(self.entries) != sorted(self.entries):
-            raise Unavailable(
-                "no-geometry",
-                f"the model takes one level of TLB or two, ascending, not {self.entries}",
-            )
-        if not self.cache_bytes or list(self.cache_bytes) != sorted(self.cache_bytes):
-            raise Unavailable(
-                "no-geometry",
-                f"the model takes the sizes of the caches, ascending, not {self.cache_bytes}",
-            )
-
-    @classmethod
-    def of(cls, host: Host, entries: Sequence[int]) -> Known:
-        """What a machine states of itself, for base pages, with the entries of each level, stated
-        or found. Unavailable("no-geometry") where that is too little."""
-        tlbs, caches = data_tlbs(host), data_caches(host)
-        return cls(
-            tuple(entries),
-            tuple(caches[level] for level in sorted(caches)),
-            host.has_nested_walks is not False,
-            tlbs[-1].ways if tlbs else None,
-            page_bytes=host.base_page_bytes,
-        )
-
-    @property
-    def lines_per_page(self) -> int:
-        return self.page_bytes // LINE_BYTES
-
-    @property
-    def beyond(self) -> list[str]:
-        """The places behind the first cache."""
-        return [*(f"l{i}" for i in range(2, len(self.cache_bytes) + 1)), "memory"]
-
-    @property
-    def nearest_table(self) -> int:
-        """The first cache that the tables can be in once there are walks: a smaller one is full of
-        as many lines of data."""
-        first = self.entries[-1] * (LINE_BYTES + LINE_BYTES // SHARING)
-        return next(
-            (i for i, size in enumerate(self.cache_bytes) if size > first), len(self.cache_bytes)
-        )
-
-    @property
-    def parameters(self) -> list[str]:
-        """What is fitted, each with its unit.
-
-        load_<place>_adds_ns: what a read answered there takes longer than one answered by the place
-        before. walk_ns: a walk whose reads are answered by the nearest place that has room for
-        them; each of its last reads that goes further adds what a load adds. rivals_bytes_per_ns:
-        what other programs bring into the last cache, GB/s. smear_ways: how gradually a cache ends,
-        infinite for a step.
-        """
-        return [
-            "load_cycle_ns",
-            "load_random_ns",
-            *(f"load_{place}_adds_ns" for place in self.beyond),
-            *(["stlb_hit_ns"] if len(self.entries) > 1 else []),
-            "walk_ns",
-            *(["rivals_bytes_per_ns"] if len(self.cache_bytes) > 1 else []),
-            *(f"{place}_smear_ways" for place in self.beyond[:-1]),
-        ]
-
-
-def time_ns(
-    known: Known,
-    parameters: Mapping[str, float],
-    missed: Sequence[np.ndarray],
-    pages: ArrayLike,
-    order: str,
-    lines_per_page: ArrayLike = 1,
-) -> np.ndarray:
-    """T in ns of a load from `pages` pages with `lines_per_page` lines each, of which so many miss
-    each TLB (`Tlbs.misses`)."""
-    p = parameters
-    # Pages are scattered over the sets of caches beyond the first, whose sets lie inside a page.
-    caches = [
-        SharedCache(size, p.get(f"l{i}_smear_ways", inf))
-        for i, size in enumerate(known.cache_bytes, 1)
-    ]
-    tables = [SHARING] * (2 if known.nested else 1)
-    *first, walks = missed
-    adds = [p[f"load_{place}_adds_ns"] for place in known.beyond]
-    alone = (
-        p[name]
-        if (name := f"load_{order}_ns") in p
-        else min(p[f"load_{other}_ns"] for other in ORDERS if f"load_{other}_ns" in p)
-    )
-    flat = (
-        alone
-        + (np.ravel(first[0] * p["stlb_hit_ns"]) if first else 0.0)
-        + np.ravel(walks) * p["walk_ns"]
-    )
-    rivals = p["rivals_bytes_per_ns"] if len(caches) > 1 else 0.0  # nobody shares the first
-    time = np.zeros(1)
-    for _ in range(ROUNDS):  # a slower chase leaves others more time to take the last cache from it
-        where = places(pages, order, caches, walks, tables, lines_per_page, np.ravel(time) * rivals)
-        data = sum(share * ns for ns, share in zip(adds, where.data, strict=True))
-        reads = sum(
-            (
-                share * ns
-                for table in where.tables
-                for ns, share in list(zip(adds, table, strict=True))[known.nearest_table :]
-            ),
-            start=np.zeros(1),
-        )
-        time = flat + data + np.ravel(walks) * reads
-    return time
-
-
-@dataclass(frozen=True)
 class CostFit:
-    """A fitted machine. Parameters are in the units that their names end on."""
+    """A fitted machine. parameters: with bounds, wide if the points do not determine one. at_bound:
+    those that reached the limit of what is possible. points: what it was fitted to."""
 
     known: Known
     tlbs: Tlbs
@@ -182,8 +57,8 @@ class CostFit:
     points: pd.DataFrame  # that it was fitted to
 
     def predict(self, points: pd.DataFrame) -> np.ndarray:
-        """ns of a load at each of so many `lines`, in an `order`; `layout` is spread, one to a
-        page, or packed, a dense array."""
+        """Return ns of a load at each point's `lines`, `order` and `layout` (spread, one to a page,
+        or packed)."""
         return _timer(self.known, self.tlbs, points)(
             {name: interval.value for name, interval in self.parameters.items()}
         )
@@ -202,23 +77,20 @@ class CostFit:
         )
 
     def wrong(self) -> list[pd.DataFrame]:
-        """Of `residuals`, the runs of neighbouring points of one curve that are off by over a tenth
-        to one side; that with the largest sum first."""
+        """Return the runs of neighbouring points of one curve that are off by over a tenth to one
+        side, those of `residuals`, the largest sum first."""
         runs = []
         for _, part in self.residuals.sort_values("lines").groupby(["order", "layout"]):
             sign = np.sign(part["relative"]) * (part["relative"].abs() > WRONG)
-            runs += [
-                run
-                for _, run in part.groupby((sign != sign.shift()).cumsum())
-                if abs(run["relative"].iloc[0]) > WRONG
-            ]
+            grouped = part.groupby((sign != sign.shift()).cumsum())
+            runs += [run for _, run in grouped if abs(run["relative"].iloc[0]) > WRONG]
         return sorted(runs, key=lambda run: -np.abs(np.log1p(run["relative"])).sum())
 
 
 def points(frame: pd.DataFrame) -> pd.DataFrame:
-    """order, layout, lines, measured_ns of a frame's chases: the medians over processes.
+    """Return order, layout, lines, measured_ns of a frame's chases: medians over processes.
 
-    A sequential order is left out: its prefetchers are no part of the model.
+    A sequential order is left out: prefetchers are no part of the model.
     """
     parts = [
         Curve.of(frame, kernel="page_chase", order=order, layout=layout).table.assign(
@@ -233,80 +105,64 @@ def points(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def fit(points: pd.DataFrame, known: Known) -> CostFit:
-    """The parameters that leave the least of log(predicted / measured), large residuals counted by
-    size (soft L1).
+    """Return the parameters that minimise log(predicted / measured) under the soft L1 loss.
 
-    points: `points` or rows of it. The bounds are of each parameter's logarithm, by Student and the
-    sandwich of Huber (1967, Proc. 5th Berkeley Symposium 1): they hold for noise that differs from
-    point to point, as it does here, which the plain Jacobian's do not; and no resampling of repeats
-    can do it, since what the model lacks is the same in each. Where the model is wrong,
-    neighbouring residuals are alike, and the bounds are too narrow. What no point tells has
-    infinite bounds. The search ends far below the four digits that are kept, so they are the same
-    on every CPU. Raises Unavailable("too-few-points").
+    points: `points` or rows of it. The bounds are of each parameter's log, by Student and the
+    sandwich of Huber (1967, Proc. 5th Berkeley Symposium 1), which holds for noise that differs
+    from point to point. If the model is wrong, neighbouring residuals are alike and the bounds too
+    narrow. What no point determines has infinite bounds. The search ends far below the four digits
+    that are kept, so they are the same on every CPU. Raises Unavailable("too-few-points").
     """
-    absent = [
-        f"load_{order}_ns" for order in ORDERS if order not in set(points["order"])
-    ]  # predicted with the other order's
+    orders = set(points["order"])  # another order is predicted with this one's parameter
+    absent = [f"load_{order}_ns" for order in ORDERS if order not in orders]
     names = [name for name in known.parameters if name not in absent]
     past, needed = 2 * known.entries[-1], len(names) + SPARE_POINTS
     if len(points) < needed or points.loc[points["layout"] == "spread", "lines"].max() <= past:
-        raise Unavailable(
-            "too-few-points",
-            f"{len(names)} parameters take {needed} points, some of them past {past} pages; here are "
-            f"{len(points)}",
-        )
-    tlbs, measured = _kind(points, known), points["measured_ns"].to_numpy()
-    bounds = _bounds(points, known)
+        needs = f"{needed} points, some past {past} pages, for {len(names)} parameters"
+        raise Unavailable("too-few-points", f"{needs}; there are {len(points)}")
+    tlbs, bounds = _kind(points, known), _bounds(points, known)
     low, high = (np.log([bounds[name][i] for name in names]) for i in (0, 1))
-    times = _timer(known, tlbs, points)
+    residual = _residual(points, known, tlbs, names)
+    best, half = _solved(residual, _log_starts(points, known, names, low, high), low, high)
+    ends, stuck = {}, []
+    for name, v, w, a, b in zip(names, best, half, low, high, strict=True):
+        bound = exp(max(v - w, -700)), exp(v + w) if w < 700 else inf
+        ends[name] = Interval(*map(rounded, (exp(v), *bound)), CONFIDENCE)
+        if min(v - a, b - v) < 1e-3:
+            stuck.append(name)
+    return CostFit(known, tlbs, ends, tuple(stuck), points)
 
-    def residual(logs: np.ndarray) -> np.ndarray:
-        return np.log(times(dict(zip(names, np.exp(logs), strict=True))) / measured)
 
-    starts = [
-        np.clip(np.log([start[name] for name in names]), low + 1e-6, high - 1e-6)
-        for start in _starts(points, known)
-    ]
+def _residual(points: pd.DataFrame, known: Known, tlbs: Tlbs, names: list[str]) -> Callable:
+    times, measured = _timer(known, tlbs, points), points["measured_ns"].to_numpy()
+    return lambda logs: np.log(times(dict(zip(names, np.exp(logs), strict=True))) / measured)
+
+
+def _log_starts(
+    points: pd.DataFrame, known: Known, names: list[str], low: np.ndarray, high: np.ndarray
+) -> list[np.ndarray]:
+    logs = [np.log([start[name] for name in names]) for start in _starts(points, known)]
+    return [np.clip(start, low + 1e-6, high - 1e-6) for start in logs]
+
+
+def _solved(
+    residual: Callable, starts: list[np.ndarray], low: np.ndarray, high: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the best logs of the parameters, and half the widths of their intervals."""
+    how = {"loss": "soft_l1", "f_scale": ROBUST, "x_scale": "jac", "ftol": 1e-12, "xtol": 1e-10}
     tried = [
-        least_squares(
-            residual,
-            start,
-            bounds=(low, high),
-            loss="soft_l1",
-            f_scale=ROBUST,
-            x_scale="jac",
-            ftol=1e-12,
-            xtol=1e-10,
-            max_nfev=200,
-        )
-        for start in starts
+        least_squares(residual, start, bounds=(low, high), max_nfev=200, **how) for start in starts
     ]
     best = min(tried, key=lambda solved: solved.cost).x
-    half = stdtrit(len(points) - len(names), (1 + CONFIDENCE) / 2) * np.sqrt(
-        np.diag(sandwich(residual, best))
-    )
-    ends = {
-        name: (exp(v), exp(max(v - w, -700)), exp(v + w) if w < 700 else inf)
-        for name, v, w in zip(names, best, half, strict=True)
-    }
-    stuck = tuple(
-        name
-        for name, v, a, b in zip(names, best, low, high, strict=True)
-        if min(v - a, b - v) < 1e-3
-    )
-    return CostFit(
-        known,
-        tlbs,
-        {name: Interval(*map(rounded, three), CONFIDENCE) for name, three in ends.items()},
-        stuck,
-        points,
-    )
+    freedom = residual(best).size - best.size
+    width = np.sqrt(np.diag(_sandwich(residual, best)))
+    return best, stdtrit(freedom, (1 + CONFIDENCE) / 2) * width
 
 
 def _timer(
     known: Known, tlbs: Tlbs, points: pd.DataFrame
 ) -> Callable[[Mapping[str, float]], np.ndarray]:
-    """The times of `points` for any parameters; what the TLBs miss depends on none of them."""
+    """Return a function from parameters to the times of `points`."""
     parts = []
     for order in ORDERS:
         mine = np.flatnonzero(points["order"] == order)
@@ -330,8 +186,7 @@ def _timer(
 
 
 def _kind(points: pd.DataFrame, known: Known) -> Tlbs:
-    """How the last TLB replaces, by the cycle's price across its entries; LRU where no cycle
-    crosses them."""
+    """Return how the last TLB replaces, by the cycle's price across its entries; LRU if unknown."""
     c = known.entries[-1]
     both = points[
         (points["order"] == "cycle") & points["lines"].between(WINDOW[0] * c, WINDOW[1] * c)
@@ -363,7 +218,7 @@ def _bounds(points: pd.DataFrame, known: Known) -> dict[str, tuple[float, float]
 
 
 def _starts(points: pd.DataFrame, known: Known) -> list[dict[str, float]]:
-    """Costs as the curves show them, roughly, with each guess of what no curve shows at a glance."""
+    """Return rough costs from the curves, with each guess of what no curve shows directly."""
     least = points["measured_ns"].min()
     packed = points[points["layout"] == "packed"]
     packed = (points if packed.empty else packed).groupby("lines")["measured_ns"].median()
@@ -375,8 +230,31 @@ def _starts(points: pd.DataFrame, known: Known) -> list[dict[str, float]]:
     below = added = heights[0] / 2
     for place, ns in zip(known.beyond, np.diff(heights), strict=True):
         below += added
-        added = (
-            ns if ns > 0.5 * least else 3 * below
-        )  # a place that no control reached: each takes some four times the one before
+        # A place that no control reached takes some four times the one before.
+        added = ns if ns > 0.5 * least else 3 * below
         start[f"load_{place}_adds_ns"] = added
     return [start | {"rivals_bytes_per_ns": rivals} for rivals in (0.03, 5.0)]
+
+
+def _jacobian(f: Callable[[np.ndarray], np.ndarray], at: np.ndarray) -> np.ndarray:
+    """Return central differences of 1e-4: a row for each value of f, a column for each
+    parameter."""
+    return np.stack(
+        [(f(at + 1e-4 * axis) - f(at - 1e-4 * axis)) / 2e-4 for axis in np.eye(at.size)], axis=1
+    )
+
+
+def _sandwich(residual: Callable[[np.ndarray], np.ndarray], at: np.ndarray) -> np.ndarray:
+    """Return the covariance of what minimises the soft L1 loss (Huber's sandwich); UNTOLD along a
+    direction that changes nothing."""
+    jac, r = _jacobian(residual, at), residual(at)
+    z = 1 + (r / ROBUST) ** 2
+    # the loss bends by z^(-3/2)
+    _, size, directions = np.linalg.svd(jac / z[:, None] ** 0.75, full_matrices=False)
+    known = size > 1e-5 * size.max()
+    inverse = (directions[known].T / size[known] ** 2) @ directions[known]
+    slopes = jac * (r / np.sqrt(z))[:, None]
+    return (
+        inverse @ (slopes.T @ slopes) @ inverse * r.size / (r.size - at.size)
+        + UNTOLD * directions[~known].T @ directions[~known]
+    )

@@ -1,5 +1,4 @@
-"""A quantity along a grid, as medians with intervals: curves, what lies between two of them, and
-where one passes a height."""
+"""A quantity along a grid, as medians with intervals: curves, their differences and crossings."""
 
 from __future__ import annotations
 
@@ -14,9 +13,8 @@ from tlb.inference.intervals import JUMP, UNKNOWN, Interval, summarise, with_rep
 from tlb.inference.scatter import UNSTABLE_SPREAD
 from tlb.reasons import Unavailable
 
-SAME_GRID_POINT = (
-    0.01  # a grid in quarter octaves rounds to whole lines; its next point is 19 % away
-)
+# A grid in quarter octaves rounds to whole lines; its next point is 19 % away.
+SAME_GRID_POINT = 0.01
 HALF_AN_OCTAVE = 2**0.5 - 1  # as far as a coarse grid's nearest point may lie
 # Beside N lines on N pages the caches hold the entries that lead to them: N/8 lines of the page
 # table and, in a guest whose host's entries lie apart, as many as N more.
@@ -25,17 +23,14 @@ LEAST_ENTRIES = 512  # of a second-level TLB of any CPU of the last ten years
 
 
 def select(frame: pd.DataFrame, **where: object) -> pd.DataFrame:
-    """The rows in which each named column has the value, or one of the values, given; none where a
-    column is not there."""
+    """Return the rows in which each named column has the value, or one of the values, given; none
+    if a column is missing."""
     if not where.keys() <= set(frame):
         return frame.iloc[:0]
     rows = np.full(len(frame), True)
     for name, value in where.items():
-        rows &= (
-            frame[name]
-            .isin(list(value) if isinstance(value, (list, tuple, set)) else [value])
-            .to_numpy()
-        )
+        values = list(value) if isinstance(value, (list, tuple, set)) else [value]
+        rows &= frame[name].isin(values).to_numpy()
     return frame[rows]
 
 
@@ -43,10 +38,9 @@ def select(frame: pd.DataFrame, **where: object) -> pd.DataFrame:
 class Curve:
     """Medians of a quantity along `x`, each with its interval.
 
-    table: a row for each x, ascending, its columns those of `summarise`: x, median, low, high,
-    coverage, modes, n, unstable ... processes: a row each, x and the quantity as `median`, of the
-    points whose processes lie more than JUMP apart, to be shown beside a median that says little.
-    gaps: what was measured and gives no estimate, as `price_of` says.
+    table: a row for each x, ascending, with the columns of `summarise`. processes: a row each, x
+    and the quantity as `median`, of the points whose processes lie more than JUMP apart, to be
+    shown where a median says little. gaps: what was measured and gives no estimate (`price_of`).
     """
 
     table: pd.DataFrame
@@ -58,25 +52,19 @@ class Curve:
     def of(
         cls, frame: pd.DataFrame, x: str = "lines", value: str = "ns_per_access", **where: object
     ) -> Curve:
-        """The curve of the rows that `select(frame, **where)` leaves; rows without a value do not
-        count."""
+        """Return the curve of `select(frame, **where)`, without rows that have no value."""
         rows = select(frame, **where)
         summary = summarise(rows, [x], value)
         ends = rows.groupby(x)[value].agg(["min", "max"])
-        wide = rows[
-            rows[x].isin(ends.index[(ends["max"] > JUMP * ends["min"]) & (ends["min"] > 0)])
-        ]
-        return cls(
-            summary[summary["n"] > 0].reset_index(drop=True),
-            x,
-            wide[[x, value]].set_axis([x, "median"], axis=1),
-        )
+        apart = ends.index[(ends["max"] > JUMP * ends["min"]) & (ends["min"] > 0)]
+        processes = rows.loc[rows[x].isin(apart), [x, value]].set_axis([x, "median"], axis=1)
+        return cls(summary[summary["n"] > 0].reset_index(drop=True), x, processes)
 
     @classmethod
     def by(
         cls, frame: pd.DataFrame, kinds: Iterable[str], column: str = "pages", **where: object
     ) -> dict[str, Curve]:
-        """A curve for each of the kinds that was measured, in the order given."""
+        """Return a curve for each of the kinds that was measured, in the order given."""
         curves = {kind: cls.of(frame, **where, **{column: kind}) for kind in kinds}
         return {kind: curve for kind, curve in curves.items() if len(curve)}
 
@@ -101,16 +89,16 @@ class Curve:
 
     @property
     def modes(self) -> int:
-        """2 where any of its points has two."""
+        """2 if any of its points has two."""
         return max((interval.modes for interval in self.intervals), default=1)
 
     def at(self, x: float, within: float = SAME_GRID_POINT) -> Interval:
-        """The estimate at the grid point nearest to x, at most a share `within` away. Raises
+        """Return the estimate at the grid point nearest to x, at most a share `within` away. Raises
         Unavailable("too-few-points")."""
         return Interval.of(self.row(x, within))
 
     def row(self, x: float, within: float = SAME_GRID_POINT) -> pd.Series:
-        """The row of the table that `at` reads."""
+        """Return the row of the table that `at` reads."""
         away = np.log(self.table[self.x].astype(float) / x).abs()
         if not (away <= np.log1p(within) + 1e-12).any():
             if any(abs(np.log(gap / x)) <= np.log1p(within) + 1e-12 for gap in self.gaps):
@@ -119,7 +107,7 @@ class Curve:
         return self.table.loc[away.idxmin()]
 
     def get(self, x: float) -> Interval:
-        """The estimate exactly at x, or UNKNOWN."""
+        """Return the estimate exactly at x, or UNKNOWN."""
         rows = self.table[self.table[self.x] == x]
         return Interval.of(rows.iloc[0]) if len(rows) else UNKNOWN
 
@@ -131,91 +119,67 @@ class Curve:
         return Interval.of(self.table.iloc[-1])
 
     def between(self, low: float, high: float) -> Curve:
-        """The part with low <= x <= high."""
+        """Return the part with low <= x <= high."""
         part = self.table[self.table[self.x].between(low, high)].reset_index(drop=True)
         return Curve(
             part, self.x, self.processes, tuple(gap for gap in self.gaps if low <= gap <= high)
         )
 
     def __sub__(self, other: Curve) -> Curve:
-        """Differences at each x that both have."""
+        """Return the differences at each x that both have."""
         return self._with(other, lambda a, b: a - b)
 
     def __truediv__(self, other: Curve) -> Curve:
-        """Ratios at each x that both have and where both medians are above zero."""
+        """Return the ratios at each x that both have with both medians above zero."""
         return self._with(other, lambda a, b: a / b if a.value > 0 and b.value > 0 else UNKNOWN)
 
     def _with(self, other: Curve, combine) -> Curve:
         """n and unstable are of the worse side; n_left and n_right of each."""
         right = {row[self.x]: row for row in other.table.to_dict("records")}
-        both = [
-            (row, right[row[self.x]])
-            for row in self.table.to_dict("records")
-            if row[self.x] in right
-        ]
-        intervals = [combine(*map(Interval.of, sides)) for sides in both]
-        rows = [
-            (
-                sides[0][self.x],
-                *interval,
-                min(side["n"] for side in sides),
-                any(side["unstable"] for side in sides),
-                *(side["n"] for side in sides),
-            )
-            for sides, interval in zip(both, intervals, strict=True)
-        ]
-        columns = [
-            self.x,
-            "median",
-            "low",
-            "high",
-            "coverage",
-            "modes",
-            "n",
-            "unstable",
-            "n_left",
-            "n_right",
-        ]
+        rows, intervals = [], []
+        for a in self.table.to_dict("records"):
+            if (b := right.get(a[self.x])) is None:
+                continue
+            interval = combine(Interval.of(a), Interval.of(b))
+            n, is_unstable = min(a["n"], b["n"]), a["unstable"] or b["unstable"]
+            rows.append((a[self.x], *interval, n, is_unstable, a["n"], b["n"]))
+            intervals.append(interval)
+        columns = [self.x, *Interval._fields, "n", "unstable", "n_left", "n_right"]
+        columns[1] = "median"
         table = with_repeats(pd.DataFrame(rows, columns=columns), intervals)
         return Curve(table[table["median"].notna()].reset_index(drop=True), self.x)
 
     def level(self, low: float, high: float) -> float:
-        """The median over the points with low <= x <= high: the height of a plateau. Raises
+        """Return the median over the points with low <= x <= high: the height of a plateau. Raises
         Unavailable("too-few-points")."""
+        return float(self._points(low, high, 1).table["median"].median())
+
+    def _points(self, low: float, high: float, least: int) -> Curve:
         part = self.between(low, high)
-        if not len(part):
-            raise Unavailable(
-                "too-few-points", f"nothing was measured between {low:.0f} and {high:.0f} {self.x}"
-            )
-        return float(part.table["median"].median())
+        if len(part) < least:
+            where = f"between {low:.0f} and {high:.0f} {self.x}"
+            raise Unavailable("too-few-points", f"nothing was measured {where}")
+        return part
 
     def crossing(self, height: float, low: float = 0, high: float = inf) -> float:
-        """Where the curve first passes a height for good, between two x, interpolated in log x.
+        """Return where the curve first passes a height for good, interpolated in log x.
 
-        Raises Unavailable: too-few-points, no-step where it does not pass it.
+        Raises Unavailable: too-few-points, no-step if it does not pass it.
         """
-        part = self.between(low, high).table
+        part = self._points(low, high, 2).table
         x, y = np.log2(part[self.x].to_numpy(float)), part["median"].to_numpy(float)
-        if len(y) < 2:
-            raise Unavailable(
-                "too-few-points", f"nothing was measured between {low:.0f} and {high:.0f} {self.x}"
-            )
         under = np.flatnonzero(y < height)
         if under.size == 0 or under[-1] == len(y) - 1:
-            raise Unavailable(
-                "no-step",
-                f"the curve does not pass {height:.1f} between {low:.0f} and {high:.0f} {self.x}",
-            )
+            where = f"between {low:.0f} and {high:.0f} {self.x}"
+            raise Unavailable("no-step", f"the curve does not pass {height:.1f} {where}")
         i = under[-1]
         return float(2 ** np.interp(height, [y[i], y[i + 1]], [x[i], x[i + 1]]))
 
     def passes(self, height: float, low: float = 0, high: float = inf) -> Interval:
-        """Return where the curve passes a height for good: `crossing` of its medians.
-
-        Between two x it may do so anywhere, so the bounds are the x before the crossing of its
-        upper bounds and the x after that of its lower ones: -inf where all upper bounds are above
-        the height, inf where the last lower bound is below it. Raises as `crossing`.
-        """
+        """Return `crossing` with bounds: the x before the crossing of its upper bounds and the x
+        after that of its lower ones, since between two x it may pass anywhere. -inf if all upper
+        bounds are above the height, inf if the last lower bound is below it. Raises as
+        `crossing`."""
         part = self.between(low, high)
         at, xs, table = self.crossing(height, low, high), part.table[self.x], part.table
         before, after = xs[table["high"] < height], xs[table["low"] < height]
@@ -227,8 +191,8 @@ class Curve:
         )
 
     def typical(self) -> Interval:
-        """The estimate over a range where one number should hold for all x: the medians of the
-        medians and of their bounds. Raises Unavailable("too-few-points") on an empty curve."""
+        """Return the medians of the medians and of their bounds, over a range where one number
+        should hold for all x. Raises Unavailable("too-few-points") on an empty curve."""
         if not len(self):
             raise Unavailable("too-few-points", "nothing was measured there")
         return Interval(
@@ -238,51 +202,44 @@ class Curve:
         )
 
     def doubling(self, at: float, times: float = 2) -> Interval:
-        """The ratio of the estimate at twice an x, or so many times it, to that at x: 2 is twice as
-        slow."""
+        """Return the ratio of the estimate at `times` x to that at x: 2 is twice as slow."""
         return self.at(times * at) / self.at(at)
 
     def flatness(self, low: float, high: float) -> Interval:
-        """The largest over the smallest median where low <= x <= high; 1 is perfectly flat.
+        """Return the largest over the smallest median with low <= x <= high; 1 is flat.
 
-        Call it flat when `high` is near 1, not flat when `low` is not: between them it cannot tell.
-        `high` is the highest upper bound over the lowest lower one; it can miss only if the
-        interval at the true maximum or at the true minimum misses on its outer side, so looking at
-        many points costs no coverage. `low` compares the two ends alone, which were chosen before
-        looking: a bump in the middle raises `value` and `high`, not `low`. Raises Unavailable:
-        too-few-points, unstable.
+        Call it flat if `high` is near 1, not flat if `low` is not. `high` is the highest upper
+        bound over the lowest lower one; it misses only if the interval at the true maximum or
+        minimum misses on its outer side, so many points cost no coverage. `low` compares the two
+        ends alone, which were chosen before looking: a bump in the middle raises `value` and
+        `high`, not `low`. Raises Unavailable: too-few-points, unstable.
         """
         part = self.between(low, high)
         if len(part) < 2:
-            raise Unavailable(
-                "too-few-points", f"flatness takes two points between {low:g} and {high:g} {self.x}"
-            )
+            where = f"between {low:g} and {high:g} {self.x}"
+            raise Unavailable("too-few-points", f"flatness takes two points {where}")
         first, *_, last = part.intervals
         ends, table = last / first, part.table
         lowest, floor = float(table["median"].min()), float(table["low"].min())
         if lowest <= 0:
             raise Unavailable("unstable", f"flatness takes medians above zero, not {lowest:g}")
+        value = float(table["median"].max()) / lowest
         most = float(table["high"].max()) / floor if floor > 0 else inf
-        return Interval(
-            float(table["median"].max()) / lowest,
-            max(1.0, ends.low, 1 / ends.high),
-            most,
-            float(table["coverage"].min()),
-            part.modes,
-        )
+        least = max(1.0, ends.low, 1 / ends.high)
+        return Interval(value, least, most, float(table["coverage"].min()), part.modes)
 
 
 def spread(
     frame: pd.DataFrame, kernel: str = "page_chase", order: str = "cycle", **where: object
 ) -> Curve:
-    """ns per access of a chase over one line a page, by lines."""
+    """Return ns per access of a chase over one line a page, by lines."""
     return Curve.of(frame, kernel=kernel, layout="spread", order=order, **where)
 
 
 def packed(
     frame: pd.DataFrame, kernel: str = "page_chase", order: str = "cycle", **where: object
 ) -> Curve:
-    """Its control: as many lines side by side."""
+    """Return its control: as many lines next to each other."""
     return Curve.of(frame, kernel=kernel, layout="packed", order=order, **where)
 
 
@@ -294,13 +251,13 @@ def price(frame: pd.DataFrame, entries: float = LEAST_ENTRIES, **where: object) 
 def price_of(spread: Curve, packed: Curve, entries: float = LEAST_ENTRIES) -> Curve:
     """Return the price of translation by lines: spread minus packed. The one definition of it.
 
-    entries: how many lines the TLB reaches. For more, page-table entries are read and cached beside
+    entries: how many lines the TLB reaches. Past it, page-table entries are read and cached beside
     the data, up to CACHED_LINES lines for each line of data, so the spread chase may have left a
     cache in which its control still lies; the difference is then the data's too. The data of N
     spread lines take at least what N packed lines take, and at most what packed lines take at any
     point up to the first past CACHED_LINES N that is no slower than the whole spread load. The
     intervals span both. An x for which that is more than half of the difference has no price and is
-    one of `gaps`. What the control does beyond the sweep's end is not seen.
+    one of `gaps`.
 
     Past 64 times the entries the packed lines have too many pages as well: there the price is a
     lower bound.

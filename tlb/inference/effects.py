@@ -1,4 +1,5 @@
-"""The rule of all verdicts: an effect with its interval, and the band inside which it has to lie."""
+"""The rule of all verdicts: an effect with its interval, and the band inside which it has to
+lie."""
 
 from __future__ import annotations
 
@@ -45,8 +46,10 @@ class Effect(NamedTuple):
         if within or self.interval.high < self.least or self.interval.low > self.most:
             return Undecided(
                 "widened",
-                f"An interval lies {'inside' if within else 'outside'} the band as printed, but it is one of "
-                f"{self.among if within else max(self.among, together)} compared; widened for that, it crosses an end of "
+                f"An interval lies {'inside' if within else 'outside'} the band as printed, but "
+                "it is one of "
+                f"{self.among if within else max(self.among, together)} compared; widened for "
+                "that, it crosses an end of "
                 "the band.",
             )
         return Undecided("bistable" if self.interval.modes > 1 else "crosses")

@@ -69,10 +69,12 @@ def walks_table(geometry: Geometry) -> pd.DataFrame:
 
 
 def sentences(geometry: Geometry) -> list[str]:
-    """What the opinions say of each level, of the ways, of the alias layout, and what was lacking."""
+    """What the opinions say of each level, of the ways, of the alias layout, and what was
+    lacking."""
     lines = [f"{level_name(level)}: {level.verdict}" for level in geometry.levels]
     lines += [
-        f"{level_name(level)}: all pages fit wherever they lie, up to {WAY_STRIDE} pages apart, so it has no sets."
+        f"{level_name(level)}: all pages fit wherever they lie, up to {WAY_STRIDE} pages apart, "
+        "so it has no sets."
         for level in geometry.levels
         if level.ways == 0
     ]
@@ -101,7 +103,10 @@ def penalty(geometry: Geometry) -> list[str]:
     if geometry.alias_penalty is None or geometry.alias_penalty < 1:
         return []
     return [
-        f"Reaching one line by another address than the last visit did adds {geometry.alias_penalty:.0f} {geometry.unit} here. AMD's "
-        "first-level caches predict their way from a hash of the virtual address and pay for a wrong guess; others may have a price "
-        "of their own. Every plateau of the alias layout pays it alike, so its steps are where they would be without."
+        f"Reaching one line by another address than the last visit did adds "
+        f"{geometry.alias_penalty:.0f} {geometry.unit} here. AMD's "
+        "first-level caches predict their way from a hash of the virtual address and pay for a "
+        "wrong guess; others may have a price "
+        "of their own. Every plateau of the alias layout pays it alike, so its steps are where "
+        "they would be without."
     ]

@@ -1,5 +1,5 @@
-"""Times of single hops, from a kernel's histogram of clock readings: distributions, quantiles,
-shares."""
+"""Times of single hops, from a kernel's histogram of clock readings: distributions and
+quantiles."""
 
 from __future__ import annotations
 
@@ -26,13 +26,12 @@ COMBED = 0.5
 
 
 def grain_ns(ns: np.ndarray, hops: np.ndarray) -> float:
-    """The step in which readings come, where it shows: the longest period whose multiples they
-    stand near; else 0. ns: ascending.
+    """Return the step in which readings come, if it shows: the longest period whose multiples they
+    lie near; else 0. ns: ascending.
 
-    What a clock says that it advances by at once is not always what its readings come in: on Zen 3
-    two readings differ by one tick of 0.44 ns now and then, and nearly all of a histogram's
-    readings stand 10 ns apart. Near: the readings as unit vectors, turned once round a period, add
-    up to COMBED of their number (Rayleigh's statistic of a direction).
+    On Zen 3 two readings differ by one tick of 0.44 ns now and then, and nearly all lie 10 ns
+    apart. Near: the readings as unit vectors, turned once round a period, add up to COMBED of their
+    number (Rayleigh's statistic).
     """
     quarter, half, most = (
         ns[np.searchsorted(np.cumsum(hops), share * hops.sum())] for share in (0.25, 0.5, 0.75)
@@ -46,22 +45,18 @@ def grain_ns(ns: np.ndarray, hops: np.ndarray) -> float:
 
 @lru_cache(
     1 << 12
-)  # a page looks at each process by its quantiles, in its distribution and among its heaps, and this is most of the time
+)  # most of a page's time: each process is read by its quantiles, distribution and heaps
 def _grain(ns: tuple[float, ...], hops: tuple[float, ...]) -> float:
     return grain_ns(np.array(ns), np.array(hops))
 
 
 def smoothed(row: pd.Series) -> pd.DataFrame:
-    """One process's readings as times of hops: low_ns, high_ns and share, each share spread evenly
-    between its two bounds.
+    """Return one process's times of hops: low_ns, high_ns and share, spread evenly between them.
 
     A counter that advances by whole steps reads a hop of t as the step below or above t, in the
-    proportion that makes the mean right, so the readings up to k steps are as many as the hops up
-    to (k + 1/2) steps, averaged over one step. Hence each reading stands for times within half a
-    step on both sides of it, evenly; without that, quantiles on a machine that steps by 10 ns are
-    multiples of 10 ns. A bin wider than a step stands for its own width. The clock's own cost is
-    then taken off, and what a hop of almost nothing leaves below zero stays there, half a step at
-    the most beside the clock's noise.
+    proportion that makes the mean right; so each reading stands for times within half a step on
+    both sides. A bin wider than a step stands for its own width. The clock's own cost is taken off;
+    what a hop of almost nothing leaves below zero stays there.
     """
     bins = np.array([tuple(pair) for pair in row["histogram"]], dtype=float).reshape(-1, 2)
     if not len(bins):
@@ -82,7 +77,7 @@ def smoothed(row: pd.Series) -> pd.DataFrame:
 
 
 def merged(rows: pd.DataFrame) -> pd.DataFrame:
-    """`smoothed` of several processes as one distribution, in which each process counts alike."""
+    """Return `smoothed` of several processes as one distribution; each process counts alike."""
     if rows.empty:
         raise Unavailable("too-few-points", "no walk was timed hop by hop there")
     parts = [smoothed(row) for _, row in rows.iterrows()]
@@ -92,8 +87,7 @@ def merged(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def cumulative(spread: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """Where the cumulative distribution of a frame of `smoothed` bends, ns, and its heights there,
-    0 to 1."""
+    """Return where the cumulative distribution bends, ns, and its heights there, 0 to 1."""
     slope = (spread["share"] / (spread["high_ns"] - spread["low_ns"])).to_numpy()
     at = np.concatenate([spread["low_ns"], spread["high_ns"]])
     order = np.argsort(at, kind="stable")
@@ -103,19 +97,18 @@ def cumulative(spread: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
 
 
 def below(spread: pd.DataFrame, ns: ArrayLike) -> np.ndarray:
-    """The share of hops that took less than so many ns."""
+    """Return the share of hops that took less than so many ns."""
     return np.interp(ns, *cumulative(spread), left=0.0, right=1.0)
 
 
 def quantile(spread: pd.DataFrame, q: ArrayLike) -> np.ndarray:
-    """ns that a share q of the hops did not exceed; never below zero."""
+    """Return the ns that a share q of the hops did not exceed; never below zero."""
     at, heights = cumulative(spread)
     return np.maximum(np.interp(q, heights, at), 0.0)
 
 
 def modes(spread: pd.DataFrame, width_ns: float = 0.0) -> list[float]:
-    """Where a frame of `smoothed` has its modes, ns: maxima that stand out of the density over two
-    of the clock's steps, or `width_ns`."""
+    """Return the maxima that stand out of the density over two clock steps or `width_ns`, in ns."""
     most = float(quantile(spread, 0.999))
     width = max(
         2 * float((spread["high_ns"] - spread["low_ns"]).min()), most / MODE_POINTS, width_ns

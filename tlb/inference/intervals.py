@@ -1,26 +1,22 @@
-"""What repeats say about a point: medians with exact intervals, prices, ratios, unstable rows, and
-points of two modes.
+"""Medians with exact intervals, prices, ratios, unstable points, and points of two modes.
 
-A repeat is a fresh process or a mapping; the median of a point's repeats is what a figure shows.
-Its interval takes them for independent draws. They are not quite: on some machines each repeat is a
-little slower or faster than the one before. `trend` finds that, and `summarise` widens the
-intervals by it. Nothing here is random: the same rows give the same numbers, in whatever order they
-are given.
+A repeat is a fresh process or a mapping; a figure shows the median of a point's repeats. Its
+interval takes them for independent draws. On some machines each repeat is a little slower or faster
+than the one before: `trend` finds that, and `summarise` widens the intervals by it.
 
-A mapping holds many points, and a round of mappings takes minutes, so rows of one repeat share
-physical pages, the clock and the neighbours of that time. A difference or a ratio of two points is
-therefore taken inside each repeat (`_of_pairs`). Older rows, `measures` 1, are of processes that
-held one point each: they share nothing, and their medians count as independent.
+A mapping holds many points, so rows of one repeat share physical pages, the clock and the
+neighbours of that time. A difference or a ratio of two points is therefore taken inside each repeat
+(`_of_pairs`). Rows with `measures` 1 are of processes that held one point each; their medians count
+as independent.
 
-Why no bootstrap: of n = 5 values, the resampled median is one of the same five values, and the
-smallest comes up in 5.8 % of resamples. A "95 %" percentile interval is then the full range, which
-covers the true median 93.75 % of the time. The order-statistic interval is the same range with its
-true coverage known, at every n, whatever the distribution. So each interval here carries its
-coverage.
+Why no bootstrap: of n = 5 values the smallest is the resampled median in 5.8 % of resamples, so a
+"95 %" percentile interval is the full range, which covers the true median 93.75 % of the time. The
+order-statistic interval is the same range with its true coverage known, at every n, whatever the
+distribution. So each interval here carries its coverage.
 
-Where the data just fit a cache that others share, a process finds it either free or taken: there
-are two times, and a median between them is of neither. Such a point keeps its rows; its interval
-says so, and so does whatever is computed from it (`Interval.modes`).
+If the data just fit a cache that others share, a process finds it either free or taken: there are
+two times, and a median between them is of neither. Such a point keeps its rows, and
+`Interval.modes` says so for everything computed from it.
 """
 
 from __future__ import annotations
@@ -37,17 +33,27 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from tlb.inference.scatter import UNSTABLE_SPREAD, finite, outliers, relative_spread, trend
+from tlb.inference.scatter import (
+    JUMP,
+    UNSTABLE_SPREAD,
+    finite,
+    modes,
+    outliers,
+    relative_spread,
+    trend,
+)
 from tlb.reasons import Unavailable
 
-JUMP = 1.5  # between two modes: less than that, the bounds of the median say as well
 LEAST_COVERAGE = 0.90  # of an interval that decides: five processes cover 93.75 %, four 87.5 %
 FEWEST_PAIRS = 5  # whose range covers as much
 PAIRED = 2  # `measures` of the first kernels whose repeats are mappings of many points
 
 
+SUMMARY = ("median", "low", "high", "coverage", "modes", "n", "spread", "unstable", "outliers")
+
+
 class Repeats(NamedTuple):
-    """What each mapping gave, by its number. drift: what the `trend` of their rows adds from the
+    """The value of each mapping, by its number. drift: what the `trend` of their rows adds from the
     middle of the campaign to its end."""
 
     values: Mapping[int, float]
@@ -64,11 +70,11 @@ class _Bounds(NamedTuple):
 
 class Interval(_Bounds):
     """An estimate between its bounds. `coverage`: how often such bounds hold the truth, 0 to 1.
-    `modes`: 2 where a point behind it has two (`modes`). `repeats`: the values of the mappings that
-    it is the median of; a copy with other bounds has none.
+    `modes`: 2 if a point behind it has two modes. `repeats`: the values of the mappings that it is
+    the median of; a copy with other bounds has none.
 
-    `a - b` and `a / b` are of pairs where both have enough repeats in common, else of independent
-    estimates: `interval_of_difference`, `interval_of_ratio`.
+    `a - b` and `a / b` are of pairs if both have enough repeats in common, else of independent
+    estimates.
     """
 
     repeats = Repeats({})
@@ -80,18 +86,16 @@ class Interval(_Bounds):
         return same
 
     def __format__(self, spec: str) -> str:
-        """f"{i:.2f}" is "1.52 (1.40 to 1.60)", no zero with a sign; without a specification, a
-        tuple's text.
+        """Format as "1.52 (1.40 to 1.60)", no zero with a sign; without a specification, a tuple's
+        text.
 
-        "0.54 to 1.80" where the bounds lie more than JUMP apart, for then the median says little;
-        "1.52 (3 repeats)" where they are too few for bounds; "at least 1.40" where it is open
-        above.
+        "0.54 to 1.80" if the bounds lie more than JUMP apart, so that the median says little; "1.52
+        (3 repeats)" if they are too few for bounds; "at least 1.40" if it is open above.
         """
         if not spec:
             return str(self)
-        unsigned = re.sub(
-            r"^((?:.?[<>=^])?[-+ ]?)z?", r"\1z", spec, count=1
-        )  # after fill, alignment and sign
+        # after fill, alignment and sign
+        unsigned = re.sub(r"^((?:.?[<>=^])?[-+ ]?)z?", r"\1z", spec, count=1)
         value, low, high = (format(bound, unsigned) for bound in self[:3])
         if self.coverage < LEAST_COVERAGE and isfinite(self.value):
             n = round(1 - log2(1 - self.coverage))  # the range of n values covers 1 - 2^(1-n)
@@ -111,7 +115,7 @@ class Interval(_Bounds):
         return interval_of_ratio(self, other)
 
     def __mul__(self, factor: float) -> Interval:  # type: ignore[override]
-        """Times an exact number above zero, such as a unit's."""
+        """Multiply by an exact number above zero, such as a unit."""
         scaled = self._replace(
             value=self.value * factor, low=self.low * factor, high=self.high * factor
         )
@@ -121,15 +125,14 @@ class Interval(_Bounds):
         )
 
     def share_of(self, whole: Interval) -> Interval:
-        """The ratio to what is far from nothing, of what may be nothing itself: then this interval
-        over the other's estimate."""
+        """Return the ratio to `whole`; if this may be zero, its bounds over `whole`'s estimate."""
         return self / whole if self.low > 0 else self * (1 / whole.value)
 
     def widened(self, among: int) -> Interval:
-        """The bounds as far out as an estimate's must be that was chosen from among so many, or
-        that is one of so many which may not all be right: each distance scaled as the normal
-        distribution's 2.5 % quantile divided by their number is to that quantile (Bonferroni's
-        inequality). tests/report/test_rule.py holds what it leaves of errors."""
+        """Return the bounds for one of `among` estimates that may not all be right, or for the best
+        of them: each distance scaled as the normal distribution's 2.5 % quantile divided by their
+        number is to that quantile (Bonferroni). tests/report/test_rule.py measures the errors
+        left."""
         scale = ndtri(0.025 / among) / ndtri(0.025)
         return self._replace(
             low=self.value - scale * (self.value - self.low),
@@ -138,8 +141,9 @@ class Interval(_Bounds):
 
     @classmethod
     def of(cls, row: Mapping[str, float] | pd.Series, name: str = "") -> Interval:
-        """A row of `summarise`, with its repeats unless its numbers were changed since; or of
-        columns <name>, <name>_low, <name>_high with the row's coverage, 1 where it has none."""
+        """Return the interval of a row of `summarise`, with its repeats unless its numbers were
+        changed; or of columns <name>, <name>_low, <name>_high with the row's coverage, 1 if it has
+        none."""
         columns = (name, f"{name}_low", f"{name}_high") if name else ("median", "low", "high")
         found = cls(
             *(float(row[column]) for column in columns),
@@ -156,7 +160,8 @@ UNKNOWN = Interval(nan, nan, nan, 0.0)  # what was not measured
 
 @lru_cache(maxsize=256)
 def _rank(n: int, confidence: float) -> tuple[int, float]:
-    """The largest r with P(X(r) <= median <= X(n+1-r)) >= confidence, or r = 1 and what it covers."""
+    """Return the largest r with P(X(r) <= median <= X(n+1-r)) >= confidence, or 1; and what it
+    covers."""
 
     def coverage(r: int) -> float:
         return 1 - 2 * sum(comb(n, k) for k in range(r)) / 2**n
@@ -168,14 +173,12 @@ def _rank(n: int, confidence: float) -> tuple[int, float]:
 
 
 def median_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
-    """The median and its exact order-statistic interval [X(r), X(n+1-r)].
+    """Return the median and its exact order-statistic interval [X(r), X(n+1-r)].
 
     The number of values below the true median is Binomial(n, 1/2), so the coverage is 1 - 2 P(B <
-    r), free of any assumption but independence (Thompson, Ann. Math. Stat. 7, 1936; Le Boudec,
-    Performance Evaluation of Computer and Communication Systems, 2010, chapter 2). From n = 6 on it
-    reaches 95 %. Below that it is the full range: 93.75, 87.5, 75 and 50 % for 5, 4, 3 and 2
-    values, and nothing (0) for one. Ties only raise the coverage. NaN is left out; without any
-    value every field is NaN and the coverage 0.
+    r) whatever the distribution (Thompson, Ann. Math. Stat. 7, 1936). From n = 6 on it reaches 95
+    %. Below that it is the full range: 93.75, 87.5, 75 and 50 % for 5, 4, 3 and 2 values, and 0 for
+    one. NaN is left out; without any value every field is NaN.
     """
     if not 0 < confidence < 1:
         raise ValueError(f"confidence is between 0 and 1, not {confidence}")
@@ -189,44 +192,32 @@ def median_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
 def interval_of_rows(
     rows: pd.DataFrame, value: str = "ns_per_access", confidence: float = 0.95
 ) -> Interval:
-    """Return `median_interval` of a column. Where the rows are of mappings it has their repeats,
-    and several rows of one count once, by their median."""
+    """Return `median_interval` of a column; rows of one mapping count once, by their median."""
     found = rows[np.isfinite(rows[value].to_numpy(float))]
-    if (
-        not len(found)
-        or not {"measures", "repeat"} <= set(found)
-        or not (found["measures"] >= PAIRED).all()
-    ):
+    has_repeats = len(found) and {"measures", "repeat"} <= set(found)
+    if not has_repeats or not (found["measures"] >= PAIRED).all():
         return median_interval(found[value], confidence)
     values = found.groupby("repeat")[value].median()
-    return median_interval(values, confidence).of_repeats(
-        Repeats({int(n): float(x) for n, x in values.items()})
-    )
+    repeats = Repeats({int(n): float(x) for n, x in values.items()})
+    return median_interval(values, confidence).of_repeats(repeats)
 
 
 def with_repeats(table: pd.DataFrame, intervals: Sequence[Interval]) -> pd.DataFrame:
-    """Return the table with the column from which `Interval.of` reads the repeats of its rows'
-    intervals."""
-    return (
-        table.assign(**{REPEATS: pd.Series(intervals, dtype=object)})
-        if any(i.repeats.values for i in intervals)
-        else table
-    )
+    """Return the table with the column from which `Interval.of` reads repeats."""
+    if not any(i.repeats.values for i in intervals):
+        return table
+    return table.assign(**{REPEATS: pd.Series(intervals, dtype=object)})
 
 
 def _of_pairs(
     a: Interval, b: Interval, combine: Callable[[float, float], float], drift: float
 ) -> Interval | None:
     """Return the median, over the repeats that both have, of what a repeat's two values make; None
-    of fewer than FEWEST_PAIRS.
+    for fewer than FEWEST_PAIRS.
 
-    What the points of a repeat share is gone from their ratio. `median_interval` is exact for the
-    median of the pairs, whatever the distributions. Wilcoxon's (pairs.py) is the same for five and
-    narrower for more, but where one side alone has two modes it promises too much. So does the
-    narrower of this interval and that of independent medians. So pairs are taken wherever there are
-    enough; where the points share nothing, that costs at most a sixth of the width
-    (tests/inference/test_noise.py measures all). drift: of the result, by which it is widened as
-    `summarise` widens a point.
+    It is exact whatever the distributions; Wilcoxon's (pairs.py) is narrower, but promises too much
+    if one side alone has two modes (tests/inference/test_noise.py). drift: of the result, which is
+    widened by it as `summarise` widens a point.
     """
     left, right = a.repeats.values, b.repeats.values
     values = {n: combine(left[n], right[n]) for n in sorted(left.keys() & right.keys())}
@@ -239,17 +230,10 @@ def _of_pairs(
 
 
 def interval_of_difference(a: Interval, b: Interval) -> Interval:
-    """a - b: of pairs (`_of_pairs`), or of independent estimates by the method of variance
-    estimates recovery (MOVER).
-
-    Each bound adds in quadrature the distances from which it comes (Zou & Donner, Statistics in
-    Medicine 27, 2008). It assumes no common shape: where one sample is much noisier, as spread is
-    beside packed, it tends to that sample's exact interval. A Hodges-Lehmann shift with Moses'
-    bounds does assume one, and at 10 and 10 values of scales 1 and 0.02 covers 89 % for a nominal
-    95. Coverage given: the lower of the two, which simulations over six distributions, 2 to 15
-    values and scales 1 to 0.02 do not undercut (tests/inference/test_intervals.py holds a part of
-    it).
-    """
+    """Return a - b: of pairs, or of independent estimates by the method of variance estimates
+    recovery: each bound adds in quadrature the distances from which it comes (Zou & Donner,
+    Statistics in Medicine 27, 2008). Coverage: the lower of the two, which simulations over six
+    distributions do not undercut (tests/inference/test_intervals.py)."""
     if pairs := _of_pairs(a, b, operator.sub, a.repeats.drift - b.repeats.drift):
         return pairs._replace(modes=max(a.modes, b.modes)).of_repeats(pairs.repeats)
     value = a.value - b.value
@@ -259,13 +243,9 @@ def interval_of_difference(a: Interval, b: Interval) -> Interval:
 
 
 def interval_of_ratio(a: Interval, b: Interval) -> Interval:
-    """a / b of positive estimates: of pairs (`_of_pairs`) if b is above zero in all its repeats, or
-    `interval_of_difference` of the logarithms.
-
-    Order statistics keep their coverage under any increasing map, so the logarithm of a median's
-    bounds bounds the logarithm of the median. A bound at or below zero leaves the ratio open on its
-    side; a median there has no ratio: Unavailable("unstable").
-    """
+    """Return a / b of positive estimates: of pairs, or `interval_of_difference` of logs, since
+    order statistics keep their coverage under any increasing map. A bound at or below zero leaves
+    the ratio open on its side; for a median there raises Unavailable("unstable")."""
     if not (a.value > 0 and b.value > 0):
         raise Unavailable("unstable", f"a ratio takes medians above zero: {a.value:g}, {b.value:g}")
     drift = a.value / b.value * (a.repeats.drift / a.value - b.repeats.drift / b.value)
@@ -273,38 +253,22 @@ def interval_of_ratio(a: Interval, b: Interval) -> Interval:
         pairs := _of_pairs(a, b, operator.truediv, drift)
     ):
         return pairs
-    logs = interval_of_difference(_log(a), _log(b))
-    return Interval(a.value / b.value, exp(logs.low), exp(logs.high), logs.coverage, logs.modes)
-
-
-def modes(values: ArrayLike) -> int:
-    """2 where the values stand at two places: two or more at each, a jump between them, and nothing
-    within twice the spread of either side; else 1. One value away from all others is no mode but an
-    outlier, so there are none of fewer than four values."""
-    x = finite(values)
-    if x.size < 4 or x[0] <= 0:
-        return 1
-    y = np.log(x)
-    splits = range(2, x.size - 1)
-    return (
-        2
-        if any(
-            y[k] - y[k - 1] >= max(log(JUMP), 2 * (y[k - 1] - y[0]), 2 * (y[-1] - y[k]))
-            for k in splits
-        )
-        else 1
-    )
+    logs = [
+        Interval(log(i.value), log(i.low) if i.low > 0 else -inf, log(i.high), i.coverage, i.modes)
+        for i in (a, b)
+    ]
+    difference = interval_of_difference(*logs)
+    _, low, high, coverage, found = difference
+    return Interval(a.value / b.value, exp(low), exp(high), coverage, found)
 
 
 def summarise(frame: pd.DataFrame, by: Sequence[str], value: str = "ns_per_access") -> pd.DataFrame:
-    """One row a group, sorted by `by`: by + median, low, high, coverage, modes, n, spread,
-    unstable, outliers.
+    """Return one row a group, sorted by `by`: by + SUMMARY.
 
     median, low and high are in the unit of `value`; spread is `relative_spread`, outliers a count.
     unstable: the spread is over 5 %, or there are too few values to know it. n: values, one a
-    mapping (`interval_of_rows`), without NaN. Where the repeats have a `trend`, each interval is
-    widened by half of it on either side, so that it holds the median of any moment of the campaign,
-    not only of its middle.
+    mapping, without NaN. If the repeats have a `trend`, each interval is widened by half of it on
+    either side, so that it holds the median of any moment of the campaign, not only of its middle.
     """
     # of a hundred columns, which each group would copy
     frame = frame[[name for name in frame if name in {*by, value, "measures", "repeat"}]]
@@ -315,43 +279,23 @@ def summarise(frame: pd.DataFrame, by: Sequence[str], value: str = "ns_per_acces
         x = finite(list(values.values()) or group[value])
         spread, drift = relative_spread(x), slope * np.ptp(group["repeat"]) / 2 if slope else 0.0
         if slope and interval.low > 0:
-            interval = interval._replace(
-                low=interval.low / exp(abs(drift)), high=interval.high * exp(abs(drift))
-            )
+            factor = exp(abs(drift))
+            interval = interval._replace(low=interval.low / factor, high=interval.high * factor)
         intervals.append(interval.of_repeats(Repeats(values, drift * interval.value)))
-        rows.append(
-            (*key, *interval, x.size, spread, not spread <= UNSTABLE_SPREAD, int(outliers(x).sum()))
-        )
-    columns = [
-        *by,
-        "median",
-        "low",
-        "high",
-        "coverage",
-        "modes",
-        "n",
-        "spread",
-        "unstable",
-        "outliers",
-    ]
-    return with_repeats(pd.DataFrame(rows, columns=columns), intervals)
+        is_unstable = not spread <= UNSTABLE_SPREAD
+        rows.append((*key, *interval, x.size, spread, is_unstable, int(outliers(x).sum())))
+    return with_repeats(pd.DataFrame(rows, columns=[*by, *SUMMARY]), intervals)
 
 
 def summarise_beside(
     frame: pd.DataFrame, by: Sequence[str], others: Mapping[str, str]
 ) -> pd.DataFrame:
-    """`summarise` of ns per access beside the medians of other columns, under the names that
-    `others` gives them. Empty without rows."""
+    """Return `summarise` of ns per access with the medians of other columns, renamed as in
+    `others`. Empty without rows."""
     by = list(by)
     if frame.empty:
         return pd.DataFrame(
             columns=[*by, "median", "low", "high", "coverage", "n", *others.values()]
         )
-    beside = frame.groupby(by)[list(others)].median().rename(columns=dict(others)).reset_index()
-    return summarise(frame, by).merge(beside, on=by)
-
-
-def _log(i: Interval) -> Interval:
-    return Interval(
-        log(i.value), log(i.low) if i.low > 0 else -inf, log(i.high), i.coverage, i.modes
-    )
+    medians = frame.groupby(by)[list(others)].median().rename(columns=dict(others))
+    return summarise(frame, by).merge(medians.reset_index(), on=by)

@@ -27,7 +27,8 @@ APART = 1.5
 
 
 class Knee(NamedTuple):
-    """One step of a curve. `before` and `after` are costs beside it; the rest are numbers of pages."""
+    """One step of a curve. `before` and `after` are costs beside it; the rest are numbers of
+    pages."""
 
     before: float
     after: float
@@ -51,16 +52,13 @@ class Knee(NamedTuple):
 
 
 def knees(pages: ArrayLike, cost: ArrayLike) -> list[Knee]:
-    """The upward steps of a curve, ascending by pages. pages, cost: arrays of one length, pages
-    ascending, cost above 0.
+    """Return the upward steps of a curve, ascending by pages. pages ascending, cost above 0.
 
-    The cost's logarithm is smoothed by a running median of three, which takes single outliers away,
-    and cut into segments by PELT (Killick, Fearnhead and Eckley, JASA 2012; in the library
-    ruptures, KernelCPD with a linear kernel: least squares, seventy times as fast as least absolute
-    deviations and no worse here). Change points closer than APART are one step. It counts if robust
-    lines (Theil-Sen) through the points on either side, drawn on to the step, differ by LEAST_STEP
-    and by NOISES standard errors, and if the curve does not come down again: a disturbed minute
-    does.
+    The log of the cost is smoothed by a running median of three and cut into segments by PELT
+    (Killick, Fearnhead and Eckley, JASA 2012; KernelCPD of ruptures with a linear kernel). Change
+    points closer than APART are one step. It counts if robust lines (Theil-Sen) through the points
+    on either side, extended to the step, differ by LEAST_STEP and by NOISES standard errors, and if
+    the curve does not come down again, as it does after a disturbed minute.
     """
     numbers = np.asarray(pages, dtype=float)
     x, y = np.log2(numbers), np.log(np.asarray(cost, dtype=float))

@@ -1,5 +1,4 @@
-"""What a TLB should cost: misses by order of access, a price over two levels, and its fit to a
-curve.
+"""What a TLB should cost: misses by order of access, a price over two levels, and its fit.
 
 Lines lie one to a page, so `lines` counts pages, and a TLB of C entries reaches C lines. All
 replacement is LRU, warm.
@@ -15,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import least_squares, nnls
+from scipy.optimize import OptimizeResult, least_squares, nnls
 from scipy.special import lambertw, stdtrit
 
 from tlb.inference.intervals import Interval
@@ -32,49 +31,44 @@ TEXTBOOK = "fully associative, LRU"
 
 
 def miss_probability_random(lines: ArrayLike, entries: float) -> np.ndarray:
-    """max(0, 1 - C/M): independent uniform draws from M lines, C entries.
+    """Return max(0, 1 - C/M): independent uniform draws from M lines, C entries.
 
-    The C entries hold C distinct lines, chosen by past draws. The next draw is independent of these
-    and uniform, so it is one of them with probability C/M (the independent reference model: King,
-    Analysis of Paging Algorithms, IBM RC 3288, 1971). Which line is replaced does not matter then;
-    LRU is one way.
+    The entries hold C distinct lines, chosen by past draws; the next draw is one of them with
+    probability C/M, whatever is replaced (King, Analysis of Paging Algorithms, IBM RC 3288, 1971).
     """
     m = _lines(lines)
     return np.maximum(0.0, 1 - entries / m)
 
 
 def miss_probability_cycle(lines: ArrayLike, entries: float) -> np.ndarray:
-    """0 up to C lines, 1 beyond: one cycle through M lines, in any fixed order, again and again.
+    """Return 0 up to C lines, 1 beyond: one cycle through M lines in any fixed order.
 
-    Between two visits of a line lie all the M - 1 others, so each visit has stack distance M, and
-    LRU with C entries hits exactly where M <= C (Mattson et al., IBM Systems Journal 9, 1970).
+    Each visit has stack distance M, and LRU with C entries hits exactly if M <= C (Mattson et al.,
+    IBM Systems Journal 9, 1970).
     """
     return (_lines(lines) > entries).astype(float)
 
 
 def miss_probability_cycle_random_replacement(lines: ArrayLike, entries: float) -> np.ndarray:
-    """A cycle through M lines over C entries of which a miss replaces any: x = 1 - exp(-x M/C), 0
-    up to C.
+    """Return the misses x = 1 - exp(-x M/C) of a cycle through M lines over C entries of which a
+    miss replaces any; 0 up to C.
 
-    Between two visits of a line lie x M misses, each of which evicts it with probability 1/C, so it
-    is still there with probability (1 - 1/C)^(x M), about exp(-x M/C), and misses with x. Past C
-    the root is x = 1 + W0(-r exp(-r))/r, r = M/C, W0 Lambert's function: half of the step is done
+    Between two visits of a line lie x M misses, each of which evicts it with probability 1/C. Past
+    C the root is x = 1 + W0(-r exp(-r))/r, r = M/C, W0 Lambert's function: half of the step is done
     at r = 2 ln 2 = 1.39.
     """
     return _lost_between_visits(_lines(lines) / entries)
 
 
 def _lost_between_visits(r: np.ndarray) -> np.ndarray:
-    """The root x > 0 of x = 1 - exp(-r x); 0 where there is none (r <= 1)."""
-    past = np.maximum(
-        r, 1 + 1e-6
-    )  # lambertw is undefined a rounding error beyond its branch point, r = 1
+    """Return the root x > 0 of x = 1 - exp(-r x); 0 if there is none (r <= 1)."""
+    # lambertw is undefined a rounding error beyond its branch point, r = 1
+    past = np.maximum(r, 1 + 1e-6)
     return np.where(r > 1, 1 + lambertw(-past * np.exp(-past)).real / past, 0.0)
 
 
 def hashed_random_replacement(lines: ArrayLike, sets: int, ways: int) -> np.ndarray:
-    """The same for sets x ways entries with each page in a set at random: the mean over k pages in
-    a page's set.
+    """Return the same for sets x ways entries with each page in a set at random.
 
     In a set of k pages, x = 1 - (1 - 1/ways)^(x k) past `ways`; the set of a page has 1 +
     Binomial(M - 1, 1/sets).
@@ -83,17 +77,15 @@ def hashed_random_replacement(lines: ArrayLike, sets: int, ways: int) -> np.ndar
 
     m = _lines(lines).ravel()
     k = np.arange(1, int(m.max() / sets * 3) + 20 * ways)
-    missed = np.where(
-        k > ways, _lost_between_visits(-np.log1p(-1 / ways) * k) if ways > 1 else 1.0, 0.0
-    )
-    return np.array([binom.pmf(k - 1, one - 1, 1 / sets) @ missed for one in m]).reshape(
-        np.shape(lines)
-    )
+    lost = _lost_between_visits(-np.log1p(-1 / ways) * k) if ways > 1 else 1.0
+    missed = np.where(k > ways, lost, 0.0)
+    shares = [binom.pmf(k - 1, one - 1, 1 / sets) @ missed for one in m]
+    return np.array(shares).reshape(np.shape(lines))
 
 
 class StepFit(NamedTuple):
-    """One kind of TLB beside a measured step: the heights before and after, and what it leaves
-    unexplained, in the unit of the step."""
+    """One kind of TLB fitted to a measured step: the heights before and after. residual: root of
+    the mean squared residual of `predict`."""
 
     kind: str
     before: float
@@ -118,7 +110,7 @@ _KINDS: dict[str, Callable[..., np.ndarray]] = {
 
 
 def share_missed(kind: str, lines: ArrayLike, entries: int, ways: int | None) -> np.ndarray:
-    """The share of a cycle's visits that miss a TLB of a kind that `fit_step` knows."""
+    """Return the share of a cycle that misses a TLB of a kind that `fit_step` knows."""
     share = np.asarray(_KINDS[kind](lines, entries, ways))
     return np.where(share < _NO_MISSES, 0.0, share)
 
@@ -131,12 +123,12 @@ def fit_step(
     *,
     is_share: bool = False,
 ) -> list[StepFit]:
-    """Return each kind of TLB of `entries` beside a cyclic chase's step, the best first.
+    """Return each kind of TLB of `entries` fitted to a cyclic chase's step, the best first.
 
     heights: the price, whose heights before and after the step are fitted; or, with `is_share`,
-    walks per access as counted, which go from 0 to 1 and leave nothing to fit. Capacity and ways
-    are given. Kinds with sets are left out where the ways are not known (None or 0) or do not
-    divide the entries. Raises Unavailable("too-few-points") below STEP_POINTS points.
+    counted walks per access, which go from 0 to 1 and leave nothing to fit. Kinds with sets are
+    left out if the ways are unknown (None or 0) or do not divide the entries. Raises
+    Unavailable("too-few-points") below STEP_POINTS points.
     """
     x, y = _usable(lines, heights)
     if x.size < STEP_POINTS:
@@ -146,37 +138,29 @@ def fit_step(
         if kind.startswith("hashed") and (not ways or entries % ways):
             continue
         share = share_missed(kind, x, entries, ways)
-        before, after = (
-            (0.0, 1.0)
-            if is_share
-            else map(rounded, nnls(np.stack([1 - share, share], axis=1), y)[0])
-        )
+        before, after = 0.0, 1.0
+        if not is_share:
+            before, after = map(rounded, nnls(np.stack([1 - share, share], axis=1), y)[0])
         residual = y - before - (after - before) * share
         fits.append(StepFit(kind, before, after, rounded(np.sqrt(np.mean(residual**2)))))
     return sorted(fits, key=lambda fit: fit.residual)
 
 
 def hashed_lru(lines: ArrayLike, sets: int, ways: int, order: str) -> np.ndarray:
-    """Misses of a TLB of sets x ways entries over M pages, each in a set at random; order is
+    """Return the misses of sets x ways entries over M pages, each in a set at random; order is
     "cycle" or "random".
 
-    A set with k of the M pages sees their subsequence, which is again a cycle or again uniform
-    draws: of its visits miss [k > ways], or max(0, 1 - ways/k). Over all visits: E[k miss(k)] sets
-    / M. k is Binomial(M, 1/sets), and with E[k f(k)] = M/sets E[f(1 + k')], k' Binomial(M - 1,
-    1/sets), the step becomes a smear that starts well below the capacity (Smith, IEEE Trans.
-    Software Engineering 4, 1978; Hill & Smith, IEEE Trans. Computers 38, 1989). Expectation over
-    placements.
-
-    With the set chosen by the page's number modulo the sets there is no smear: contiguous pages
-    step within 1/ways in a cycle, and drawn at random miss exactly as a fully associative TLB does.
-    So neither shows the associativity.
+    A set with k of the M pages sees a cycle or uniform draws: of its visits miss [k > ways], or
+    max(0, 1 - ways/k). Over all visits: E[k miss(k)] sets / M, k Binomial(M, 1/sets), and with E[k
+    f(k)] = M/sets E[f(1 + k')], k' Binomial(M - 1, 1/sets), the step becomes a smear that starts
+    well below the capacity (Smith, IEEE Trans. Software Engineering 4, 1978; Hill & Smith, IEEE
+    Trans. Computers 38, 1989). With the set chosen by the page's number modulo the sets there is no
+    smear.
     """
     from scipy.stats import binom  # a second to import, and few pages draw a TLB with sets
 
     m = _lines(lines)
-    over = binom.sf(
-        ways - 1, m - 1, 1 / sets
-    )  # share of visits to pages in a set with more than `ways`
+    over = binom.sf(ways - 1, m - 1, 1 / sets)  # visits to pages in a set with more than `ways`
     if order == "random":
         return np.maximum(0.0, over - ways * sets / m * binom.sf(ways, m, 1 / sets))
     if order != "cycle":
@@ -187,23 +171,15 @@ def hashed_lru(lines: ArrayLike, sets: int, ways: int, order: str) -> np.ndarray
 def two_level_cost(
     lines: ArrayLike, l1_entries: float, l2_entries: float, hit: float, l2_hit: float, walk: float
 ) -> np.ndarray:
-    """Mean cost of a random draw in the unit of the costs: hit + P(L1 misses) l2_hit + P(both miss)
-    walk.
+    """Return hit + P(L1 misses) l2_hit + P(both miss) walk, the mean cost of a random draw.
 
     `l2_hit` is what missing the first level adds, `walk` what missing the second adds to that. The
-    second level is at least as large as the first and takes in what passes through it, so its
-    misses are those of `l2_entries` alone; the first may hold lines that the second has dropped, at
-    most a fraction l1_entries / lines.
+    second level's misses are those of `l2_entries` alone.
     """
     if l2_entries < l1_entries:
-        raise ValueError(
-            f"the second level ({l2_entries} entries) is smaller than the first ({l1_entries})"
-        )
-    return (
-        hit
-        + miss_probability_random(lines, l1_entries) * l2_hit
-        + miss_probability_random(lines, l2_entries) * walk
-    )
+        raise ValueError(f"level 2 ({l2_entries} entries) is smaller than level 1 ({l1_entries})")
+    first, both = (miss_probability_random(lines, entries) for entries in (l1_entries, l2_entries))
+    return hit + first * l2_hit + both * walk
 
 
 @dataclass(frozen=True)
@@ -217,7 +193,7 @@ class RandomFit:
     l2_entries: Interval
 
     def predict(self, lines: ArrayLike) -> np.ndarray:
-        """The fitted price in ns at each number of lines."""
+        """Return the fitted price in ns at each number of lines."""
         knees, costs = (self.l1_entries, self.l2_entries), (self.stlb_cost_ns, self.walk_ns)
         return two_level_cost(
             lines, *(knee.value for knee in knees), 0.0, *(cost.value for cost in costs)
@@ -231,14 +207,13 @@ def fit_random_curve(
     l2_entries: float | None = None,
     confidence: float = 0.95,
 ) -> RandomFit:
-    """Least squares of the two-level price of random draws; a knee that is not given is a
+    """Fit the two-level price of random draws by least squares; a knee that is not given is a
     parameter.
 
-    lines, price_ns: arrays of one length, a point each (spread minus packed). The bounds are
-    Student's, from the Jacobian at the best fit, and infinite for what the points say nothing of;
-    those of a free knee are of its logarithm, and assume that points lie on both sides of it (in
-    simulation they hold the truth in 91 to 96 % of fits for a nominal 95). The walk is one price
-    here: leave out points where the page table itself has left the caches.
+    lines, price_ns: a point each (spread minus packed). The bounds are Student's, from the Jacobian
+    at the best fit, and infinite for what the points do not determine; those of a free knee are of
+    its log, and assume that points lie on both sides of it (in simulation they hold the truth in 91
+    to 96 % of fits for a nominal 95). Leave out points whose page table has left the caches.
     Unavailable("too-few-points") with fewer than two points more than parameters.
     """
     x, y = _usable(lines, price_ns)
@@ -266,22 +241,25 @@ def fit_random_curve(
         x_scale="jac",
         bounds=([0, 0] + [low] * len(free), [inf, inf] + [high] * len(free)),
     )
+    return _random_fit(best, knees_of(best.x[2:]), free, confidence)
+
+
+def _random_fit(
+    best: OptimizeResult, knees: list[float], free: list[int], confidence: float
+) -> RandomFit:
     half = _half_widths(best.jac, best.fun, confidence)
     ends = np.stack([best.x, best.x - half, best.x + half], axis=1)
     prices = [Interval(*map(rounded, row), confidence) for row in ends[:2]]
-    entries = [Interval(c, c, c, 1.0) for c in knees_of(best.x[2:])]
+    entries = [Interval(c, c, c, 1.0) for c in knees]
     for i, row in zip(free, np.exp(np.clip(ends[2:], -700, 700)), strict=True):
         entries[i] = Interval(*map(rounded, row), confidence)
-    if (
-        entries[0].value > entries[1].value
-    ):  # free knees may have crossed; the first level's is the smaller
+    if entries[0].value > entries[1].value:  # free knees may have crossed
         entries, prices = entries[::-1], prices[::-1]
     return RandomFit(*prices, *entries)
 
 
 def _usable(lines: ArrayLike, price_ns: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Lines and prices of those points that have a price. ValueError where the two differ in
-    length."""
+    """Return lines and prices of the points that have a price."""
     x, y = _lines(lines), np.asarray(price_ns, dtype=float)
     if x.shape != y.shape:
         raise ValueError(f"lines and price_ns differ in length: {x.shape}, {y.shape}")
@@ -289,8 +267,8 @@ def _usable(lines: ArrayLike, price_ns: ArrayLike) -> tuple[np.ndarray, np.ndarr
 
 
 def _starts(x: np.ndarray, low: float, high: float, free: int) -> list[np.ndarray]:
-    """Logarithms of knees to start the search from. The model is linear in the costs and bends in
-    the knees, so of a few knees the best will do. Raises Unavailable("too-few-points")."""
+    """Return logs of knees to start from: the model is linear in the costs, so a few knees will do.
+    Raises Unavailable("too-few-points")."""
     inside = np.quantile(x, np.linspace(0, 1, _START_KNEES + 2)[1:-1])
     starts = [
         np.array(knees)
@@ -302,8 +280,7 @@ def _starts(x: np.ndarray, low: float, high: float, free: int) -> list[np.ndarra
 
 
 def _half_widths(jacobian: np.ndarray, residuals: np.ndarray, confidence: float) -> np.ndarray:
-    """Half of each parameter's interval; infinite for those that a direction without any effect
-    moves."""
+    """Return half of each parameter's interval; infinite if a direction without effect moves it."""
     scale = np.linalg.norm(jacobian, axis=0)
     scale[scale == 0] = 1.0
     _, size, directions = np.linalg.svd(jacobian / scale, full_matrices=False)

@@ -1,11 +1,9 @@
-"""The ratio of what was measured in pairs, each twice within a short time, with an exact interval;
-and when it is worth a look.
+"""The ratio of quantities measured in pairs, with an exact interval, and when to check it.
 
-The two of a pair see the same neighbours and the same clock, so their ratio is free of what drifts
-from pair to pair. Were there no difference, either might as well have been the other, so the
-logarithm of their ratio lies evenly about 0 whatever the distribution of times: that is all
-Wilcoxon's interval asks for, and why it needs a third fewer pairs than the sign test, whose
-interval is that of `intervals.median_interval`.
+The two of a pair see the same neighbours and the same clock, so their ratio is free of drift.
+Without a difference, the log of their ratio is symmetric about 0 whatever the distribution of
+times; that is all Wilcoxon's interval needs, and why it needs a third fewer pairs than the sign
+test.
 """
 
 from __future__ import annotations
@@ -38,16 +36,14 @@ def is_look(pairs: int) -> bool:
 def paired_ratio(
     numerators: ArrayLike, denominators: ArrayLike, confidence: float = CONFIDENCE
 ) -> Interval:
-    """The typical ratio of pairs of numbers above zero, with its exact interval; UNKNOWN without a
-    pair.
+    """Return the typical ratio of pairs of numbers above zero with its exact interval; UNKNOWN
+    without a pair.
 
-    The estimate is the median of the means of all pairs of logarithms (Hodges & Lehmann, Ann. Math.
-    Stat. 34, 1963), the bounds are those of Wilcoxon's signed ranks (Hollander & Wolfe,
-    Nonparametric Statistical Methods, 1999, section 3.4). The coverage is as asked, or the largest
-    that so few pairs allow, 1 - 2^(1-n), for pairs that are independent of each other and whose two
-    sides differ by a factor alone: where one side has a second mode that the other lacks, the
-    median of the ratios is outside more often. ValueError for a number that is not above zero, or
-    pairs that lack one.
+    The estimate is the median of the means of all pairs of logs (Hodges & Lehmann, Ann. Math. Stat.
+    34, 1963), the bounds are those of Wilcoxon's signed ranks (Hollander & Wolfe, Nonparametric
+    Statistical Methods, 1999, section 3.4). Coverage: as requested, or the largest for so few
+    pairs, 1 - 2^(1-n). If one side has a second mode that the other lacks, the median of the ratios
+    is outside more often. Raises ValueError for a number that is not above zero.
     """
     above, below = np.asarray(numerators, dtype=float), np.asarray(denominators, dtype=float)
     if (
@@ -66,9 +62,9 @@ def paired_ratio(
 
 @lru_cache(maxsize=1024)
 def _rank(n: int, confidence: float) -> tuple[int, float]:
-    """The largest r for which the r-th smallest and the r-th largest of the means enclose the truth
-    as often as asked, or 1; and how often they do: 1 - 2 P(T < r), T the sum of those of the ranks
-    1 to n that a coin picks."""
+    """Return the largest r for which the r-th smallest and largest of the means enclose the truth
+    as often as requested, or 1; and how often: 1 - 2 P(T < r), T the sum of the ranks 1 to n that a
+    coin picks."""
     ways = np.ones(1)
     for rank in range(1, n + 1):  # the distribution of T, a rank at a time
         longer = np.zeros(ways.size + rank)

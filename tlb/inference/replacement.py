@@ -1,12 +1,11 @@
-"""What a TLB replaces: the share of misses that each of six policies would have on a sequence,
-beside the one that was measured.
+"""What a TLB replaces: the misses of each of six policies on a sequence, compared with measured
+ones.
 
-Uniform draws tell nothing of it, for any policy holds C of M pages
-(misses.miss_probability_random): so they give the price of a miss, whatever is replaced. With that
-price two kinds of sequence do tell. A cycle longer than the TLB is all misses under LRU, tree-PLRU,
-NRU and FIFO, 1 - exp(-x M/C) under random replacement, and less under SRRIP, which keeps what it
-has. Draws of which half go to a few hot pages miss less where a policy knows what was used: more
-under FIFO and random replacement than under the others.
+Uniform draws say nothing of the policy, since any holds C of M pages: they give the price of a
+miss. With it two kinds of sequence decide. A cycle longer than the TLB is all misses under LRU,
+tree-PLRU, NRU and FIFO, 1 - exp(-x M/C) under random replacement, and less under SRRIP. Draws of
+which half go to a few hot pages miss less if a policy knows what was used: more under FIFO and
+random replacement than under the others.
 """
 
 from __future__ import annotations
@@ -38,16 +37,16 @@ VISITS = 120_000  # simulated of each sequence, half of them to warm: a share of
 
 
 class Visits(NamedTuple):
-    """Visits of so many pages: a cycle (hot 0), or draws of which half go to the `hot` first ones."""
+    """Visits of so many pages: a cycle (hot 0), or draws of which half go to the `hot` first
+    ones."""
 
     pages: int
     hot: int
 
 
 class Policy(NamedTuple):
-    """A policy beside what was measured. misses: of each sequence, its share; away: the worst
-    sequence's distance, in errors; support: the logarithm of the likelihood, 0 for a policy that
-    meets each sequence."""
+    """A policy and its fit. misses: share of each sequence; away: distance of the worst sequence,
+    in errors; support: log likelihood, 0 for a perfect fit."""
 
     name: str
     misses: tuple[float, ...]
@@ -56,8 +55,8 @@ class Policy(NamedTuple):
 
 
 def fitting(policies: Sequence[Policy]) -> list[Policy]:
-    """Of policies as `judge` gives them those that fit: no sequence is far away, and the best is
-    not much better supported."""
+    """Return the policies whose every sequence is near and that are not much worse than the
+    best."""
     return [
         policy
         for policy in policies

@@ -1,15 +1,14 @@
-"""Where a load and the reads of its page walk are found: misses of TLBs and caches by distance of
-reuse, in closed form.
+"""Where a load and the reads of its page walk are found: misses of TLBs and caches by reuse
+distance, in closed form.
 
-M pages have L lines each that are visited: L = 1 is the spread layout, L = 64 a dense array. A
-walk's last read goes to a line of the page table, which s = 8 neighbouring pages share; in a guest
-the host's table is a second one. Lines of data and of tables share the caches. What is reused after
-d other lines were touched is still in a cache of C lines if d < C; where pages lie at random over
-its sets of w ways, Poisson(w d/C) of them fell into the same set, and it is gone when w did: the
-regularised gamma function P(w, w d/C) (Smith, IEEE Trans. Software Engineering 4, 1978, with many
-sets). Random draws revisit after an exponential time (Che, Tung and Wang, IEEE J. Selected Areas in
-Communications 20, 2002: the characteristic time of an LRU cache), so that one class of lines misses
-with 1 - C/M.
+M pages have L visited lines each: L = 1 is the spread layout, L = 64 a dense array. A walk's last
+read goes to a line of the page table, which s = 8 neighbouring pages share; in a guest the host's
+table is a second one. Lines of data and of tables share the caches. What is reused after d other
+lines is still in a cache of C lines if d < C; if pages lie at random over its sets of w ways,
+Poisson(w d/C) of them fell into the same set, and it is gone when w did: the regularised gamma
+function P(w, w d/C) (Smith, IEEE Trans. Software Engineering 4, 1978). Random draws revisit after
+an exponential time (Che, Tung and Wang, IEEE J. Selected Areas in Communications 20, 2002), so that
+one class of lines misses with 1 - C/M.
 """
 
 from __future__ import annotations
@@ -36,8 +35,7 @@ _QUANTILES = _NODES + 0.5
 
 
 class SharedCache(NamedTuple):
-    """What a cache holds of data and of tables, bytes, and the ways that smear its end; infinite
-    for one that visits fill evenly."""
+    """The bytes of a cache, and the ways that smear its end; infinite if visits fill it evenly."""
 
     size_bytes: float
     ways: float = inf
@@ -54,8 +52,8 @@ class Tlbs(NamedTuple):
     def misses(
         self, pages: ArrayLike, order: str, lines_per_page: ArrayLike = 1
     ) -> list[np.ndarray]:
-        """The share of loads that miss each level. A cycle over many lines of each page comes back
-        to a page as draws do."""
+        """Return the share of loads that miss each level. A cycle over many lines of each page
+        comes back to a page as draws do."""
         m, dense = np.asarray(pages, dtype=float), np.asarray(lines_per_page) > 1
         drawn = [misses.miss_probability_random(m, c) for c in self.entries]
         if order == "random":
@@ -87,14 +85,13 @@ def places(
     lines_per_page: ArrayLike = 1,
     rivals_bytes: ArrayLike = 0.0,
 ) -> Places:
-    """Misses of each cache, one value for each number of pages.
+    """Return the misses of each cache, one value for each number of pages.
 
     walks: the share of loads that walk. tables: for each table that a walk reads, how many pages
     share a line of its last level. rivals_bytes: what others bring into the last cache between two
-    loads. The time x is in units of a visit to each line (a cycle, or as many draws), in which n =
-    s L loads go to the pages of a line of a table. If a share p of them walks, a share (1 - p x)^n
-    of these lines is not read in a time x of a cycle, whose order is that of a random permutation,
-    and exp(-p n x) among draws.
+    loads. The time x is in units of a visit to each line, in which n = s L loads go to the pages of
+    a line of a table. If a share p of them walks, a share (1 - p x)^n of these lines is not read in
+    a time x of a cycle, whose order is a random permutation, and exp(-p n x) among draws.
     """
     if order not in ORDERS:
         raise ValueError(f"order is 'cycle' or 'random', not {order!r}")

@@ -1,15 +1,15 @@
-"""How far the repeats of a point lie apart: their spread, those far from the others, and a trend
-from each to the next."""
+"""How far the repeats of a point lie apart: spread, outliers, modes, and a trend over repeats."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf, nan
+from math import inf, log, nan
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+JUMP = 1.5  # between two modes; for less, the bounds of the median say enough
 UNSTABLE_SPREAD = 0.05  # the design's line between a result and a warning
 # Chance alone shows so strong a trend in one of 370 frames; one that is found in error widens
 # intervals by little.
@@ -20,20 +20,18 @@ NORMAL_MAD = 0.6744897501960817
 
 
 def trend(frame: pd.DataFrame, by: Sequence[str], value: str) -> float:
-    """Return by how much a value changes from each repeat of a group to the next (column `repeat`):
-    the logarithm of the ratio, 0 where no trend is found.
+    """Return the change of a value from each repeat of a group to the next (column `repeat`), as
+    the log of the ratio; 0 if no trend is found.
 
     The test is Kendall's over all groups together (Hirsch, Slack & Smith, Water Resources Research
-    18, 1982, for seasons), the slope the median over all pairs of repeats of a group (Sen's). The
-    groups of a kernel share what drifts, and one alone has too few repeats to show it.
+    18, 1982), the slope the median over all pairs of repeats of a group (Sen's).
     """
+    if "repeat" not in frame:
+        return 0.0
     score, variance, slopes = 0.0, 0.0, []
-    for _, group in (
-        frame.groupby(list(by), sort=False, dropna=False)[["repeat", value]]
-        if "repeat" in frame
-        else ()
-    ):
-        group = group[np.isfinite(group[value]) & (group[value] > 0)].sort_values("repeat")
+    kept = frame[np.isfinite(frame[value]) & (frame[value] > 0)]
+    for _, group in kept.groupby(list(by), sort=False, dropna=False)[["repeat", value]]:
+        group = group.sort_values("repeat")
         first, second = np.triu_indices(n := len(group), 1)
         repeats, logs = group["repeat"].to_numpy(float), np.log(group[value].to_numpy(float))
         apart, rises = repeats[second] - repeats[first], logs[second] - logs[first]
@@ -45,13 +43,12 @@ def trend(frame: pd.DataFrame, by: Sequence[str], value: str) -> float:
 
 
 def relative_spread(values: ArrayLike) -> float:
-    """Interquartile range over the median; NaN for fewer than two values.
+    """Return the interquartile range over the median; NaN for fewer than two values.
 
-    Fresh mappings tend to come in two kinds (good and bad physical pages), so the measure must see
-    a second mode that holds a quarter of the runs: the MAD is blind to it up to a half. And one bad
-    run of 15 must not decide, as it does with the range. Quartiles are the median-unbiased ones
-    (Hyndman & Fan, The American Statistician 50, 1996, definition 8): with two values they are the
-    range, and from seven on the extremes no longer count.
+    Fresh mappings come in two kinds (good and bad physical pages), so the measure must see a second
+    mode with a quarter of the runs, to which the MAD is blind; and one bad run of 15 must not
+    decide, as it does with the range. Quartiles: median-unbiased (Hyndman & Fan, The American
+    Statistician 50, 1996, definition 8).
     """
     x = finite(values)
     if x.size < 2:
@@ -64,12 +61,11 @@ def relative_spread(values: ArrayLike) -> float:
 
 
 def outliers(values: ArrayLike) -> np.ndarray:
-    """A flag per value: far from the median both by the noise and by what matters. Nothing is
-    removed anywhere.
+    """Return a flag per value that is far from the median by the noise and by what matters. Nothing
+    is removed anywhere.
 
     By the noise: |x - median| > 3.5 x 1.4826 MAD (Iglewicz & Hoaglin 1993). By what matters: more
-    than 5 % of the median, without which the MAD of a quiet point would flag differences of a tenth
-    of a percent.
+    than 5 % of the median.
     """
     x = np.asarray(values, dtype=float)
     if not np.isfinite(x).any():
@@ -80,6 +76,20 @@ def outliers(values: ArrayLike) -> np.ndarray:
         np.nanmedian(distance) / NORMAL_MAD
     )  # scipy's takes a millisecond a point, half of a page's time
     return (distance > OUTLIER_SCORE * noise) & (distance > UNSTABLE_SPREAD * abs(middle))
+
+
+def modes(values: ArrayLike) -> int:
+    """Return 2 if the values lie at two places: two or more at each, a jump between them, and
+    nothing within twice the spread of either side; else 1. A single value away from the others is
+    an outlier."""
+    x = finite(values)
+    if x.size < 4 or x[0] <= 0:
+        return 1
+    y = np.log(x)
+    for k in range(2, x.size - 1):
+        if y[k] - y[k - 1] >= max(log(JUMP), 2 * (y[k - 1] - y[0]), 2 * (y[-1] - y[k])):
+            return 2
+    return 1
 
 
 def finite(values: ArrayLike) -> np.ndarray:

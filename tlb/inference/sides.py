@@ -1,10 +1,8 @@
-"""The same points measured twice, on two machines or in two states of one: both medians, their
-ratio, and how far each side's own runs lie apart.
+"""The same points measured twice, on two machines or in two states of one: medians and their ratio.
 
-The interval of a ratio knows the processes it rests on. It knows nothing of what all processes of a
-day have in common, such as the pages that a boot had left or a host's other guests, and so it is
-too narrow for "these two machines differ" wherever days differ. Where rows of a point are of
-several runs, these tell how much that is; where they are of one, nothing does.
+The interval of a ratio knows its processes, but nothing of what all processes of a day have in
+common (the pages that a boot had left, a host's other guests). If rows of a point are of several
+runs, these show how much that is.
 """
 
 from __future__ import annotations
@@ -33,12 +31,11 @@ SAME = [
 
 
 class Pair(NamedTuple):
-    """One quantity of one point, on both sides. ratio: B over A, or None where a median is not
-    above zero.
+    """One quantity of one point, on both sides. ratio: B over A, or None if a median is not above
+    zero.
 
-    processes, runs: on either side. spread: by what factor two runs differ, 1 or more, on the side
-    where they do more, as far as several runs show it; NaN where there is one alone on both sides.
-    slack: the logarithm by which a ratio has to be beyond 1 to be beyond both sides' runs.
+    spread: by what factor two runs differ, on the side where they do more; NaN if both sides have
+    one run. slack: the log by which a ratio has to be beyond 1 to be beyond both sides' runs.
     """
 
     a: Interval
@@ -51,7 +48,8 @@ class Pair(NamedTuple):
 
     @property
     def logs(self) -> Interval:
-        """Of the ratio: so that B over A is decided as A over B is. Infinite bounds without one."""
+        """The log of the ratio, so that B over A is decided as A over B is. Infinite bounds without
+        one."""
         if self.ratio is None:
             return Interval(nan, -inf, inf, 0.0)
         return Interval(
@@ -61,7 +59,7 @@ class Pair(NamedTuple):
         )
 
     def widened(self, among: int) -> Interval | None:
-        """The ratio between the bounds that it needs as one of so many."""
+        """Return the ratio with the bounds that it needs as one of `among`."""
         if self.ratio is None:
             return None
         wide = self.logs.widened(among)
@@ -70,24 +68,22 @@ class Pair(NamedTuple):
         )
 
     def would_show(self, among: int) -> float:
-        """The least difference from 1, as a factor above 1, that this ratio's interval would tell
-        from none, where it is one of so many; infinite where none would."""
+        """Return the least factor above 1 that this ratio, one of `among`, would tell from none;
+        infinite if none would."""
         wide = self.logs.widened(among)
         half = max(wide.high - wide.value, wide.value - wide.low) + self.slack
         return exp(half) if isfinite(half) and half < LARGEST else inf
 
 
 def numbered_runs(started_at: pd.Series) -> pd.Series:
-    """The run that each row is of, from 0 on, by the times at which rows began (UTC, as records
-    have them): PAUSE_S without any begin another."""
+    """Return the run of each row, from 0 on: another begins after PAUSE_S without a start."""
     begins = pd.to_datetime(started_at).sort_values(kind="stable")
     return (begins.diff().dt.total_seconds() > PAUSE_S).cumsum().reindex(started_at.index)
 
 
 def runs_apart(frame: pd.DataFrame, by: Sequence[str], value: str) -> pd.Series:
-    """Of each point that has values of several runs, by its columns `by`, the largest of its runs'
-    medians over the smallest: 1 or more. Empty where no point has. A median that is not above zero
-    has no ratio, and its point none here."""
+    """Return, of each point with values of several runs, the largest of its runs' medians over the
+    smallest: 1 or more. A median that is not above zero has no ratio."""
     finite = frame.loc[np.isfinite(frame[value]), list(dict.fromkeys([*by, value, "started_at"]))]
     finite = finite.assign(run=lambda rows: numbered_runs(rows["started_at"]))
     medians = finite.groupby([*by, "run"], dropna=False)[value].median()
@@ -99,12 +95,10 @@ def runs_apart(frame: pd.DataFrame, by: Sequence[str], value: str) -> pd.Series:
 def of_the_same_kernels(
     a: pd.DataFrame, b: pd.DataFrame
 ) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, set[str]]]:
-    """Return of both sides the rows of programs that are the same to the digest, on each side of
-    its last campaign with it; and what is left out: the kernels that both have in one engine, by
-    the code of the reason.
+    """Return of both sides the rows of programs that are the same to the digest, each of its last
+    campaign; and the kernels left out, by the code of the reason.
 
-    Where several versions are the same, the newest `measures` is compared and, of these, the last
-    of A's.
+    Of several equal versions the newest `measures` is compared and, of these, the last of A's.
     """
     both = a[SAME].merge(b[SAME].drop_duplicates(), on=SAME)  # in A's order
     last = (
@@ -128,8 +122,7 @@ def of_the_same_kernels(
 
 
 def measured_alike(a: pd.DataFrame, b: pd.DataFrame) -> bool:
-    """Whether what pages show of both was measured with the same versions of the kernels that both
-    have."""
+    """Return whether both were measured with the same versions of the kernels that both have."""
     if a.empty or b.empty:
         return True
     one, two = (side.groupby(_KERNEL)["measures"].max() for side in (a, b))
@@ -143,8 +136,8 @@ def _in(frame: pd.DataFrame, columns: list[str]) -> set[tuple]:
 def pairs(
     a: pd.DataFrame, b: pd.DataFrame, by: Sequence[str], value: str
 ) -> list[tuple[tuple, Pair]]:
-    """Each point that both sides have values of, by its columns `by`, with its pair, in the points'
-    order. Frames have a column `run`."""
+    """Return each point that both sides have, by `by`, with its pair. Frames have a column
+    `run`."""
     a, b = (side[np.isfinite(side[value])] for side in (a, b))
     if a.empty or b.empty:
         return []
@@ -155,9 +148,9 @@ def pairs(
 
 
 def _side(frame: pd.DataFrame, by: list[str], value: str) -> pd.DataFrame:
-    """`summarise` of the points that have a value, beside how many runs each is of, and the
-    logarithm by which these lie apart: its own, or what the points of its kernel have in the
-    middle, where that is more; NaN where no point of the kernel is of several runs."""
+    """Return `summarise` with the number of runs of each point, and the log by which these lie
+    apart: its own, or the median over its kernel's points if that is more; NaN if no point has
+    several runs."""
     found = summarise(frame, by, value)
     medians = frame.groupby([*by, "run"], dropna=False)[value].median().reset_index()
     apart = (

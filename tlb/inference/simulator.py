@@ -1,21 +1,19 @@
-"""Address translation, simulated: TLB misses, page walks and the loads of page-table entries that a
+"""Address translation, simulated: TLB misses, page walks and loads of page-table entries that a
 stream of accesses makes.
 
 The tables are those of x86-64, 512 entries each, in four or five levels, walked in one dimension
-or, with a `SimulatedHost`, in two. Counts only: no time, no access that the hardware speculates or
-prefetches, one stream on one page size.
+or, with a `SimulatedHost`, in two. Counts only: no time, no speculative or prefetched access, one
+stream on one page size.
 
-- A level of TLB is asked when the one before misses; a miss fills both. No level takes the other's
-victims.
+- A level of TLB is looked up when the one before misses; a miss fills both. No level takes the
+  other's victims.
 - A walk starts below the lowest page-walk cache that holds its upper entry, and fills those below
-that (Barr et al., 2010: a
-  paging-structure cache with an entry of each level in a structure of its own). The root is always
-  known.
+  that (Barr et al., 2010: a paging-structure cache with a structure for each level). The root is
+  always known.
 - In two dimensions each guest table's address, and at last the data's, is translated by a walk of
-the host's tables, unless a
-  nested TLB holds it (Bhargava et al., 2008). Guest-physical memory is taken as contiguous: the
-  data in the order of its
-  virtual addresses, and likewise the tables of each level, side by side.
+  the host's tables, unless a nested TLB holds it (Bhargava et al., 2008). Guest-physical memory is
+  taken as contiguous: the data in the order of its virtual addresses, and likewise the tables of
+  each level.
 - A TLB entry spans the smaller of the guest's and the host's page.
 """
 
@@ -32,9 +30,7 @@ from tlb.inference import walker
 from tlb.inference.walker import EMPTY, INDEX_BITS, Caches, Plan
 from tlb.page_sizes import HARDWARE
 
-LEAF_LEVELS = {
-    page: level for level, page in enumerate(HARDWARE, 1)
-}  # of the table whose entry maps such a page; 1 is the lowest
+LEAF_LEVELS = {page: level for level, page in enumerate(HARDWARE, 1)}  # 1 is the lowest table
 REPLACEMENTS = {
     "lru": walker.LRU,
     "tree-plru": walker.TREE_PLRU,
@@ -45,7 +41,6 @@ REPLACEMENTS = {
 }
 PLACEMENTS = {"modulo": walker.MODULO, "xor": walker.XOR, "hashed": walker.HASHED}
 OFFSET_BITS = 12  # of a 4 KiB page
-_LEVELS = (4, 5)  # Intel SDM, volume 3, 4.5: the fifth is LA57's
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +49,7 @@ class SimulatedCache:
 
     replacement: "lru"; "tree-plru", a binary tree of ways whose nodes point away from the last use
     (ways a power of two); "nru", a mark a way, all but the last taken off when all have one;
-    "srrip", two bits a way that foresee how long it will not be used; "random", splitmix64; or
+    "srrip", two bits a way that predict how long it will not be used; "random", splitmix64; or
     "fifo". Empty entries are filled first.
 
     placement: what chooses the set of a page number n. "modulo": n mod sets; "xor": the same of n
@@ -70,31 +65,22 @@ class SimulatedCache:
     placement: str = "modulo"
 
     def __post_init__(self) -> None:
-        _require(
-            self.entries >= 1
-            and self.ways >= 0
-            and self.entries % (self.ways or self.entries) == 0,
-            f"{self.entries} entries in sets of {self.ways}: give a multiple of the ways, or 0 ways for one set.",
-        )
-        for what, name, known in (
-            ("replacement", self.replacement, REPLACEMENTS),
-            ("placement", self.placement, PLACEMENTS),
-        ):
-            _require(name in known, f"{what} is one of {', '.join(known)}, not {name!r}.")
-        ways = self.entries // self.sets
-        _require(
-            self.replacement != "tree-plru" or _is_power_of_two(ways),
-            f"tree-plru takes a power of two of ways, not {ways}.",
-        )
-        _require(
-            self.placement != "xor" or _is_power_of_two(self.sets),
-            f"placement by xor takes a power of two of sets, not {self.sets}.",
-        )
+        divides = self.entries >= 1 <= self.ways + 1 and self.entries % self._ways == 0
+        _require(divides, f"{self.entries} entries do not make sets of {self.ways}.")
+        for name, known in ((self.replacement, REPLACEMENTS), (self.placement, PLACEMENTS)):
+            _require(name in known, f"{name!r} is none of {', '.join(known)}.")
+        if self.replacement == "tree-plru":
+            _require_power_of_two(self._ways, "tree-plru: the number of ways")
+        if self.placement == "xor":
+            _require_power_of_two(self.sets, "placement by xor: the number of sets")
+
+    @property
+    def _ways(self) -> int:
+        return self.ways or self.entries
 
     @property
     def sets(self) -> int:
-        """How many sets the entries make."""
-        return self.entries // (self.ways or self.entries)
+        return self.entries // self._ways
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,8 +115,8 @@ class NestedTlb(SimulatedCache):
 
 @dataclass(frozen=True)
 class SimulatedHost:
-    """The second dimension: the levels of the host's tables and its page size, and what caches
-    their walks, if anything."""
+    """The second dimension: levels and page size of the host's tables, and caches of their
+    walks."""
 
     levels: int = 4
     page: str = "4k"
@@ -157,22 +143,28 @@ class SimulatedMachine:
     def __post_init__(self) -> None:
         _check_levels(self.levels)
         _check_places([(tlb.level, page) for tlb in self.tlbs for page in tlb.pages], "TLBs")
-        _check_cache_levels(self.walk_caches, 2, self.levels, "page-walk caches")
-        _check_cache_levels(self.host.nested if self.host else (), 0, self.levels, "nested TLBs")
+        nested = self.host.nested if self.host else ()
+        for caches, lowest in ((self.walk_caches, 2), (nested, 0)):
+            levels = [cache.level for cache in caches]
+            for level in levels:
+                inside = lowest <= level <= self.levels
+                _require(inside, f"{level} is no level from {lowest} to {self.levels}.")
+            _check_places(levels, "walk caches or nested TLBs")
 
 
 class Counts(NamedTuple):
     """What a stream of accesses cost, in events; levels count from 1, the lowest table.
 
-    A reference is one load of an 8-byte page-table entry by the walker; which cache serves it is
-    not said.
+    walks: accesses that both levels of TLB missed. A reference is one load of an 8-byte page-table
+    entry by the walker, from whichever cache. references_by_level: to the process's tables, in two
+    dimensions the guest's. host_references_by_level: empty in one dimension.
     """
 
     accesses: int
-    l1_misses: int  # accesses whose translation the first level of TLB lacked
-    walks: int  # and the second too
-    references_by_level: tuple[int, ...]  # to the process's tables, in two dimensions the guest's
-    host_references_by_level: tuple[int, ...]  # to the host's tables; empty in one dimension
+    l1_misses: int
+    walks: int
+    references_by_level: tuple[int, ...]
+    host_references_by_level: tuple[int, ...]
 
     @property
     def references(self) -> int:
@@ -183,13 +175,12 @@ class Counts(NamedTuple):
 def references_per_walk(
     page: str, host_page: str | None = None, levels: int = 4, host_levels: int = 4
 ) -> int:
-    """Loads of page-table entries in a walk that no cache shortens; `page` is the guest's where
-    there is a host.
+    """Return the loads of page-table entries in a walk that no cache shortens.
 
-    One dimension: g, the levels down to the one that maps the page: 4, 3 and 2 for 4k, 2m and 1g
-    under four levels. Two: (g + 1)(h + 1) - 1, as each of the g entries and the data take h loads
-    to find, and the g are loaded too: 24 for 4k on 4k, four levels on four (Bhargava et al., 2008),
-    and 35 for five on five.
+    page: the guest's if there is a host. One dimension: g, the levels down to the one that maps the
+    page: 4, 3 and 2 for 4k, 2m and 1g under four levels. Two: (g + 1)(h + 1) - 1, as each of the g
+    entries and the data take h loads to find, and the g are loaded too: 24 for 4k on 4k, four
+    levels on four (Bhargava et al., 2008), and 35 for five on five.
     """
     _check_levels(levels)
     _check_levels(host_levels)
@@ -200,22 +191,17 @@ def references_per_walk(
 def _pages(
     machine: SimulatedMachine, addresses: ArrayLike, unit_bytes: int, page_bits: int
 ) -> np.ndarray:
-    """The number of each address's page of 2^page_bits bytes. Raises ValueError for an address that
-    the levels cannot translate."""
+    """Return the number of each address's page of 2^page_bits bytes."""
     stream = np.asarray(addresses).ravel()
-    _require(
-        not stream.size or stream.dtype.kind in "iu",
-        f"addresses are whole numbers, not {stream.dtype}: convert them first.",
-    )
-    _require(
-        _is_power_of_two(unit_bytes),
-        f"unit_bytes is a power of two, such as 1 or 4096, not {unit_bytes}.",
-    )
+    is_whole = not stream.size or stream.dtype.kind in "iu"
+    _require(is_whole, f"addresses are whole numbers, not {stream.dtype}: convert them first.")
+    _require_power_of_two(unit_bytes, "unit_bytes")
     low, high = (int(stream.min()), int(stream.max())) if stream.size else (0, 0)
     bits = OFFSET_BITS + INDEX_BITS * machine.levels
     _require(
         low >= 0 and not high * unit_bytes >> bits,
-        f"{machine.levels} levels of tables translate addresses from 0 to 2^{bits} - 1, not {low} to {high} in units of "
+        f"{machine.levels} levels of tables translate addresses from 0 to 2^{bits} - 1, not {low} "
+        f"to {high} in units of "
         f"{unit_bytes}: take addresses of user space, or five levels.",
     )
     return stream.astype(np.int64) * unit_bytes >> page_bits
@@ -230,82 +216,57 @@ def simulate(
     warm: int = 0,
     seed: int = 1,
 ) -> Counts:
-    """The counts of a stream of loads from memory that is mapped, in a guest by the guest, on pages
-    of one size.
+    """Return the counts of a stream of loads from mapped memory on pages of one size.
 
     addresses: whole numbers, one an access, in units of `unit_bytes`, a power of two: virtual
-    addresses, or with unit_bytes = 4096 the numbers of 4 KiB pages. The caches start empty; `warm`:
-    so many of the first accesses are made but not counted. seed: of random replacement; the same
-    seed gives the same counts. Raises ValueError for an address that the levels cannot translate
-    and for a page size that is none.
+    addresses, or with 4096 the numbers of 4 KiB pages. page: the guest's, in a guest. The first
+    `warm` accesses are not counted. seed: of random replacement. Raises ValueError.
     """
     leaf, host_leaf = _leaf(page), _leaf(machine.host.page) if machine.host else 0
     span = min(leaf, host_leaf or leaf)
     pages = _pages(machine, addresses, unit_bytes, OFFSET_BITS + INDEX_BITS * (span - 1))
     _require(0 <= warm <= pages.size, f"warm is from 0 to the {pages.size} accesses, not {warm}.")
-    shapes = [(1, 1, walker.LRU, walker.MODULO)]  # a row for no cache
+    shapes = [(1, 1, walker.LRU, walker.MODULO)]  # row 0 stands for no cache
 
     def numbered(caches: Iterable[SimulatedTlb | WalkCache | NestedTlb]) -> np.ndarray:
-        """The number of the cache of each level, from 1; 0 where there is none."""
+        """Return the number of the cache of each level, from 1; 0 if there is none."""
         numbers = np.zeros(machine.levels + 1, dtype=np.int64)
         for cache in caches:
             numbers[cache.level] = len(shapes)
-            shapes.append(
-                (
-                    cache.sets,
-                    cache.entries // cache.sets,
-                    REPLACEMENTS[cache.replacement],
-                    PLACEMENTS[cache.placement],
-                )
-            )
+            policies = REPLACEMENTS[cache.replacement], PLACEMENTS[cache.placement]
+            shapes.append((cache.sets, cache.entries // cache.sets, *policies))
         return numbers
 
-    tlbs = numbered(tlb for tlb in machine.tlbs if span in map(_leaf, tlb.pages))
-    walk_caches = numbered(cache for cache in machine.walk_caches if cache.level > leaf)
-    nested = numbered(
-        cache
-        for cache in (machine.host.nested if machine.host else ())
-        if cache.level == 0 or cache.level >= leaf
+    nested = machine.host.nested if machine.host else ()
+    plan = Plan(
+        span,
+        leaf,
+        host_leaf,
+        machine.levels,
+        numbered(tlb for tlb in machine.tlbs if span in map(_leaf, tlb.pages)),
+        numbered(cache for cache in machine.walk_caches if cache.level > leaf),
+        numbered(cache for cache in nested if cache.level == 0 or cache.level >= leaf),
     )
+    return _counted(machine, pages, warm, plan, _empty(shapes, seed))
+
+
+def _counted(
+    machine: SimulatedMachine, pages: np.ndarray, warm: int, plan: Plan, caches: Caches
+) -> Counts:
     starts = np.zeros(machine.levels + 1, dtype=np.int64)
-    l1_misses, walks, host_walks = walker.run(
-        pages,
-        warm,
-        Plan(span, leaf, host_leaf, machine.levels, tlbs, walk_caches, nested),
-        _empty(shapes, seed),
-        starts,
-    )
-    by_level = np.cumsum(starts[::-1])[::-1][1:] * (np.arange(1, machine.levels + 1) >= leaf)
+    l1_misses, walks, host_walks = walker.run(pages, warm, plan, caches, starts)
+    is_read = np.arange(1, machine.levels + 1) >= plan.leaf
+    by_level = np.cumsum(starts[::-1])[::-1][1:] * is_read
     host_levels = range(1, machine.host.levels + 1) if machine.host else ()
-    return Counts(
-        pages.size - warm,
-        l1_misses,
-        walks,
-        tuple(map(int, by_level)),
-        tuple(host_walks * (level >= host_leaf) for level in host_levels),
-    )
+    by_host_level = tuple(host_walks * (level >= plan.host_leaf) for level in host_levels)
+    return Counts(pages.size - warm, l1_misses, walks, tuple(map(int, by_level)), by_host_level)
 
 
 def _empty(shapes: Sequence[tuple[int, int, int, int]], seed: int) -> Caches:
-    """Caches that hold nothing. shapes: of each its sets, ways, replacement and placement. Each
-    draws numbers of its own from `seed`."""
+    """Return caches that hold nothing. Each draws numbers of its own from `seed`."""
     size = len(shapes), max(sets * ways for sets, ways, *_ in shapes)
     draws = np.array([(seed + (i << 32)) % 2**64 for i in range(len(shapes))], dtype=np.uint64)
-    indexed = [(sets, sets * ways) for sets, ways, *_ in shapes if ways >= walker.INDEXED] or [
-        (1, 1)
-    ]
-    most_sets, most = (max(sizes) for sizes in zip(*indexed, strict=True))
-    states = np.zeros((len(shapes), most_sets, walker.STATES), dtype=np.int64)
-    states[:, :, walker.NEWEST : walker.OLDEST + 1] = EMPTY
-    return Caches(
-        np.array(shapes),
-        np.full(size, EMPTY),
-        np.zeros(size, dtype=np.int64),
-        draws,
-        np.full((len(shapes), 1 << (2 * most - 1).bit_length()), EMPTY),
-        np.full((len(shapes), 2, most), EMPTY),
-        states,
-    )
+    return Caches(np.array(shapes), np.full(size, EMPTY), np.zeros(size, dtype=np.int64), draws)
 
 
 def _require(is_true: bool, otherwise: str) -> None:
@@ -313,8 +274,8 @@ def _require(is_true: bool, otherwise: str) -> None:
         raise ValueError(otherwise)
 
 
-def _is_power_of_two(number: int) -> bool:
-    return number > 0 and number & (number - 1) == 0
+def _require_power_of_two(number: int, what: str) -> None:
+    _require(number > 0 and number & (number - 1) == 0, f"{what} is a power of two, not {number}.")
 
 
 def _leaf(page: str) -> int:
@@ -323,22 +284,10 @@ def _leaf(page: str) -> int:
 
 
 def _check_levels(levels: int) -> None:
-    _require(levels in _LEVELS, f"tables have 4 or 5 levels, not {levels}.")
+    # Intel SDM, volume 3, 4.5: the fifth is LA57's
+    _require(levels in (4, 5), f"tables have 4 or 5 levels, not {levels}.")
 
 
 def _check_places(places: Sequence[Hashable], what: str) -> None:
-    _require(
-        len(set(places)) == len(places),
-        f"two {what} have the same place: give one a level and page size, among {places}.",
-    )
-
-
-def _check_cache_levels(
-    caches: Sequence[WalkCache | NestedTlb], lowest: int, highest: int, what: str
-) -> None:
-    for cache in caches:
-        _require(
-            lowest <= cache.level <= highest,
-            f"{what} have levels {lowest} to {highest}, not {cache.level}.",
-        )
-    _check_places([cache.level for cache in caches], what)
+    is_unique = len(set(places)) == len(places)
+    _require(is_unique, f"two {what} have the same level and page size, among {places}.")

@@ -2,10 +2,9 @@
 host's.
 
 The same lines, one to each base page, on base pages and on large ones. If an entry spans a large
-page, a few entries hold all of them and the large pages' price stays at nothing where base pages
-step. If the host backs the guest with base pages, the processor can only hold pieces, and both step
-at the same number of lines: the large page is splintered. What is left of it then is its shorter
-walk.
+page, a few entries hold all lines and the price on large pages stays at zero where base pages step.
+If the host backs the guest with base pages, both step at the same number of lines: the large page
+is splintered, and only its walk is shorter.
 """
 
 from __future__ import annotations
@@ -49,7 +48,8 @@ class Compared(NamedTuple):
 
     def sentence(self, unit: str, name: str) -> str:
         return (
-            f"from {self.lines[0]:,} to {self.lines[1]:,} lines, one to each base page, translation costs {self.base:z.1f} {unit} a "
+            f"from {self.lines[0]:,} to {self.lines[1]:,} lines, one to each base page, "
+            f"translation costs {self.base:z.1f} {unit} a "
             f"load on base pages and {self.large:z.1f} on {name}"
         )
 
@@ -143,7 +143,8 @@ def _decide(first: Interval, walk: Interval | None, hypervisor: str) -> tuple[st
     if first.low > HALF:
         if hypervisor == "none":
             return "cannot tell", (
-                "Large pages step where base pages do, and no host is in sight that would split them: the processor "
+                "Large pages step where base pages do, and no host is in sight that would split "
+                "them: the processor "
                 "may hold large pages in pieces, or a hypervisor may hide itself."
             )
         why = (
@@ -152,7 +153,8 @@ def _decide(first: Interval, walk: Interval | None, hypervisor: str) -> tuple[st
             else "the host backs this guest with smaller pages"
         )
         return "splintered by the host", (
-            "Few entries would hold all of those lines if an entry spanned a large page. It spans a "
+            "Few entries would hold all of those lines if an entry spanned a large page. It spans "
+            "a "
             f"piece: {why}."
         )
     if first.high < HALF and (walk is None or walk.high < HALF):

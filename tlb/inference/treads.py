@@ -1,9 +1,9 @@
-"""What translation can cost a program at most, by the pages that it touches: the tread of the
-staircase that it lives on, what a far load pays there, and what larger pages could gain.
+"""What translation can cost a program at most, by the pages that it touches, and what larger pages
+could gain.
 
 A program is known by its active set alone: the distinct pages that it touches in a while. How many
-of its loads are far ones, nobody outside it knows, so all that can be said is what a program of far
-loads alone would pay and gain: no other has more of either.
+of its loads are far ones is unknown, so this gives what a program of far loads alone would pay and
+gain: no other has more of either.
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ Tread = Literal["first level", "second level", "beyond"]
 
 
 def tread(pages: float, entries: Sequence[int]) -> Tread:
-    """Where so many pages live, given the entries of each level for pages of their size, ascending.
-    A level that is the only one known is the last, and what it holds is not told apart. Raises
-    Unavailable("no-geometry") where no level is known."""
+    """Return the level that holds so many pages, given the entries of each level, ascending. A
+    single known level is the last. Raises Unavailable("no-geometry") if no level is known."""
     first, last = (
         required(entries, "no level is known for such pages", "no-geometry")[0],
         entries[-1],
@@ -45,11 +44,12 @@ def tread(pages: float, entries: Sequence[int]) -> Tread:
 
 
 def bracket(curve: Curve, x: float) -> Interval:
-    """The estimate at an x that need not have been measured: between its neighbours, interpolated
-    in log x, with the lower of their lower bounds and the higher of their upper ones. Outside what
-    was measured it is that of the nearest end.
+    """Return the estimate at any x: interpolated in log x between its neighbours, with the lower of
+    their lower bounds and the higher of their upper ones; outside the curve that of the nearest
+    end.
 
-    Raises Unavailable("too-few-points") on an empty curve."""
+    Raises Unavailable("too-few-points") on an empty curve.
+    """
     table = required(curve.table, "nothing was measured")
     xs = table[curve.x].to_numpy(float)
     x = float(np.clip(x, xs[0], xs[-1]))
@@ -66,8 +66,7 @@ def bracket(curve: Curve, x: float) -> Interval:
 
 
 def smoothed(curve: Curve) -> Curve:
-    """The curve with each value and each bound the median of its own and its two neighbours', which
-    keeps steps where they are."""
+    """Return the curve with each value and bound the median of three neighbours."""
     names = ["median", "low", "high"]
     return Curve(
         curve.table.assign(
@@ -83,11 +82,10 @@ def smoothed(curve: Curve) -> Curve:
 class Gain(NamedTuple):
     """What large pages could do for a program that touches so many base pages in a while.
 
-    price, large_price: of translation, ns a far load, on base pages and on large ones. ratio: the
-    time with large pages over the time as it is, as `tlb try` says it; its value is that of a
-    program of far loads alone, and its bounds hold any program: one without far loads has a ratio
-    of 1. large: which large pages, a key of words.pages.PAGES. measured_pages: the most that the
-    machine's rows speak of; past them their last stands for more.
+    price, large_price: of translation, ns a far load. ratio: the time with large pages over the
+    time as it is; its value is that of a program of far loads alone, and its bounds hold any
+    program. large: which large pages. measured_pages: the most that the machine's rows cover; past
+    them their last stands for more.
     """
 
     pages: int
@@ -106,16 +104,15 @@ def expected_gain(
     *,
     kernel_share: float = 0.0,
 ) -> Gain:
-    """The most that 2 MiB pages can gain a program, from a machine's own rows.
+    """Return the most that 2 MiB pages can gain a program, from a machine's own rows.
 
-    rows: of `page_chase` on base pages and on 2 MiB ones, spread and packed, a row a process (the
-    experiment `hugepages`, as Store.load gives it). active_bytes: touched in a while, by the unit
-    of the pages that are mapped; large_bytes: of it, what is on large pages already, which gains
-    nothing more. kernel_share: of the program's CPU time, what the kernel takes of a program that
-    faults: larger pages may spare that as well, so the lower bound is without it.
+    rows: of `page_chase` on base pages and on 2 MiB ones, spread and packed (columns of
+    Store.load). active_bytes: touched in a while; large_bytes: of it, what is on large pages
+    already. kernel_share: of the program's CPU time, what Linux spends on a program that faults:
+    larger pages may save that too, so the lower bound is without it.
 
     A program also touches fewer pages again and again, so the least ratio is that of any size up to
-    its own. Raises Unavailable: pool-empty where large pages were not chased on, too-few-points.
+    its own. Raises Unavailable: pool-empty, too-few-points.
     """
     chase = select(rows, kernel="page_chase", order="cycle", stride_pages=1)
     large = required(

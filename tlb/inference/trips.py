@@ -1,10 +1,8 @@
-"""How many loads that memory itself answers a hop waits for, one after the other: a peak of its
-distribution each.
+"""How many loads from memory a hop waits for, one after the other: a peak of its distribution each.
 
-A trip is a load that no cache answers. A hop takes one for the byte, and one more for each entry of
-a page table, the machine's own or its host's, that had left the caches too. So where hops wait for
-one, two or three of them, their times stand in as many heaps, about as far apart as a load from
-memory takes. Neither the number of the heaps nor even distances are assumed here: both are found.
+A hop makes one trip to memory for the byte, and one more for each entry of a page table, the
+machine's own or its host's, that had left the caches too. So hops form heaps about as far apart as
+a load from memory takes. Neither the number of heaps nor even distances are assumed.
 """
 
 from __future__ import annotations
@@ -23,21 +21,17 @@ from tlb.inference.reuse import LINE_BYTES
 
 # of the hops from the caches' end on: what less of them do is no heap that a mean would notice
 LEAST_SHARE = 0.05
-NEVER = (
-    50.0  # times as many hops as a set has lines: exp(-50) of its lines were not read in so many
-)
-HEAP_WIDTH = (
-    0.25  # of a trip: a heap has its banks, its rows and its refreshes, a quarter of it either way
-)
+NEVER = 50.0  # times as many hops as a set has lines: exp(-50) of its lines are unread by then
+HEAP_WIDTH = 0.25  # of a trip: banks, rows and refreshes spread a heap
 
 
 class Trips(NamedTuple):
-    """The heaps of one distribution."""
+    """The heaps of one distribution: peaks over processes, ascending; where each heap begins;
+    shares of all hops."""
 
     peaks_ns: list[Interval]  # ascending, over processes
-    cuts_ns: list[
-        float
-    ]  # where each heap begins: the first where the caches end, the others half-way from peak to peak
+    # the first where the caches end, the others half-way from peak to peak
+    cuts_ns: list[float]
     shares: list[float]  # of all hops, by heap
 
     @property
@@ -49,12 +43,11 @@ class Trips(NamedTuple):
 def trips(
     pooled: pd.DataFrame, processes: Sequence[pd.DataFrame], cached_ns: float, memory_ns: float
 ) -> Trips:
-    """The heaps past `cached_ns`, where the caches end. memory_ns: what one trip takes, of which a
-    heap is a part wide.
+    """Return the heaps past `cached_ns`, where the caches end. memory_ns: what one trip takes.
 
-    pooled: a frame of `hops.merged`, which says how many heaps there are; processes: those of
-    `hops.smoothed` that it was made of, whose own peaks nearest to each give its interval. A peak
-    with fewer than LEAST_SHARE of those hops is none.
+    pooled: a frame of `hops.merged`; processes: those of `hops.smoothed` that it was made of, whose
+    own peaks nearest to each give its interval. A peak with fewer than LEAST_SHARE of those hops is
+    none.
     """
     width = memory_ns * HEAP_WIDTH
     peaks = [ns for ns in modes(pooled, width) if ns > cached_ns]
@@ -86,8 +79,8 @@ def trips(
 
 
 def shares(distributions: Mapping[int, pd.DataFrame], cuts_ns: Sequence[float]) -> pd.DataFrame:
-    """By working set, a row each: the share of hops that wait for so many trips at the least,
-    columns 1, 2 ..."""
+    """Return, a row a working set, the share of hops with at least so many trips, columns 1, 2
+    ..."""
     rows = {size: 1 - below(spread, list(cuts_ns)) for size, spread in distributions.items()}
     return pd.DataFrame.from_dict(
         rows, orient="index", columns=range(1, len(cuts_ns) + 1)
@@ -95,14 +88,14 @@ def shares(distributions: Mapping[int, pd.DataFrame], cuts_ns: Sequence[float]) 
 
 
 def expected(lines: Sequence[float], cache_lines: float) -> np.ndarray:
-    """The shares of hops that wait for one trip and more, two and more, ..., if each hop reads a
-    line drawn from each of several sets and a cache keeps the latest used. lines: how many lines
-    each set has.
+    """Return the shares of hops that wait for one trip and more, two and more, ..., if each hop
+    reads a line drawn from each of several sets and a cache keeps the latest used. lines: of each
+    set.
 
-    A line of a set of n, which a hop reads with probability 1/n, is still there if it was read in
-    the last t hops, where t is what it takes for all lines that were read in t hops to fill the
-    cache: sum of n (1 - exp(-t/n)) (Che, Tung and Wang, IEEE J. Sel. Areas Commun. 20, 2002). So it
-    is not with probability exp(-t/n), each set for itself.
+    A line of a set of n is still there if it was read in the last t hops, where t is what it takes
+    for all lines that were read in t hops to fill the cache: sum of n (1 - exp(-t/n)) (Che, Tung
+    and Wang, IEEE J. Sel. Areas Commun. 20, 2002). So it is missing with probability exp(-t/n),
+    each set for itself.
     """
     n = np.asarray(lines, dtype=float)
     if n.sum() <= cache_lines:
@@ -115,8 +108,8 @@ def expected(lines: Sequence[float], cache_lines: float) -> np.ndarray:
 
 
 class Explained(NamedTuple):
-    """Shares of trips beside those that one cache would make. table: pages, working_set_bytes,
-    trips, share, expected."""
+    """Shares of trips and those that one cache would make. table: pages, working_set_bytes, trips,
+    share, expected."""
 
     cache_bytes: float  # the one that fits best
     table: pd.DataFrame
@@ -128,7 +121,7 @@ class Explained(NamedTuple):
 
 
 def explain(shares: pd.DataFrame, read: Mapping[str, Sequence[float]]) -> Explained:
-    """Find the cache that makes of what each hop reads the trips that were seen, by least squares.
+    """Find the cache that explains the trips by what each hop reads, by least squares.
 
     shares: pages, working_set_bytes, trips, share (of hops that wait for so many or more). read: by
     page size the bytes of each set that a hop reads a line of, for a byte of the working set.
@@ -136,28 +129,21 @@ def explain(shares: pd.DataFrame, read: Mapping[str, Sequence[float]]) -> Explai
     """
     if shares.empty:
         raise ValueError("no shares to explain")
+    points = shares[["pages", "working_set_bytes", "trips"]].values.tolist()
 
-    def made(log_bytes: float) -> np.ndarray:
-        by_size = {
-            (pages, size): expected(
-                np.multiply(read[pages], size / LINE_BYTES), np.exp(log_bytes) / LINE_BYTES
-            )
-            for pages, size in set(zip(shares["pages"], shares["working_set_bytes"], strict=True))
-        }
-        rows = zip(
-            shares["pages"], shares["working_set_bytes"], shares["trips"].astype(int), strict=True
-        )
-        return np.array(
-            [
-                np.append(by_size[pages, size], np.zeros(trips))[trips - 1]
-                for pages, size, trips in rows
-            ]
-        )
+    def predicted(log_bytes: float) -> np.ndarray:
+        cache_lines, by_size, values = np.exp(log_bytes) / LINE_BYTES, {}, []
+        for pages, size, trips in points:
+            if (pages, size) not in by_size:
+                lines = np.multiply(read[pages], size / LINE_BYTES)
+                by_size[pages, size] = expected(lines, cache_lines)
+            values.append(np.append(by_size[pages, size], np.zeros(int(trips)))[int(trips) - 1])
+        return np.array(values)
 
     largest = float(shares["working_set_bytes"].max())
     found = minimize_scalar(
-        lambda x: ((made(x) - shares["share"]) ** 2).sum(),
+        lambda x: ((predicted(x) - shares["share"]) ** 2).sum(),
         bounds=(np.log(1 << 16), np.log(largest)),
         method="bounded",
     )
-    return Explained(float(np.exp(found.x)), shares.assign(expected=made(found.x)))
+    return Explained(float(np.exp(found.x)), shares.assign(expected=predicted(found.x)))

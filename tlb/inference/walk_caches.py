@@ -1,11 +1,8 @@
-"""The caches of upper page-table entries, from what a miss of the TLB costs as its walks go through
-more and more tables.
+"""The caches of upper page-table entries, from the cost of a TLB miss as walks use more tables.
 
-Pages are drawn from T tables of a level in no order, each as often as another. A cache of C of the
-entries that lead to those tables holds any of them with probability C/T
-(misses.miss_probability_random), and each walk that it fails reads an entry more. So along T the
-price of a miss stays, and from C on rises as 1 - C/T: the same curve as a TLB's random draws, and
-the same fit.
+Pages are drawn at random from T tables of a level. A cache of C of the entries that lead to those
+tables holds any of them with probability C/T, and each walk that it fails reads an entry more. So
+along T the price of a miss is flat, and from C on rises as 1 - C/T: the fit of random draws.
 """
 
 from __future__ import annotations
@@ -44,19 +41,17 @@ class WalkCache(NamedTuple):
 
 
 def rises(sweep: Curve) -> bool:
-    """Whether more tables of a level cost anything: whether the end of its sweep lies above the
-    beginning, by more than LEAST_RISE."""
+    """Return whether the end of the sweep lies above the beginning by more than LEAST_RISE."""
     return len(sweep) > 1 and (sweep.intervals[-1] / sweep.intervals[0]).low > LEAST_RISE
 
 
 def find(
     level: int, sweep: Curve, below: Sequence[WalkCache] = (), tables: Sequence[float] = ()
 ) -> WalkCache:
-    """The cache that a sweep of the price over the tables of a level shows.
+    """Return the cache that a sweep of the price over the tables of a level shows.
 
-    below: the caches of the levels below, and tables: how many tables of each the sweep has, so
-    that what such a cache still holds is not taken for a part of this one's: of the walks only
-    those that it fails read further. Raises Unavailable: no-step where the price does not rise,
+    below: the caches of the levels below, and tables: how many tables of each the sweep has; only
+    walks that those fail read further. Raises Unavailable: no-step if the price does not rise,
     too-few-points below five numbers of tables.
     """
     if not rises(sweep):
@@ -67,8 +62,8 @@ def find(
 
 
 def predicted_ns(first_ns: float, caches: Sequence[WalkCache], tables: dict[int, float]) -> float:
-    """What a miss costs with so many tables of each level: first_ns, and for each level that is
-    failed its price, if the ones below it were failed too."""
+    """Return what a miss costs with so many tables of each level: first_ns, and the price of each
+    level that is failed, if the ones below it were failed too."""
     total, reach = first_ns, 1.0
     for cache in sorted(caches):
         reach *= cache.missed(tables[cache.level])

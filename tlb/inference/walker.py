@@ -1,8 +1,5 @@
 """The simulator's loop, in numba: caches of translations, and the walks that their misses begin.
 
-A set is searched way by way; one of many ways, such as a fully associative TLB of thousands of
-entries, by an index of its pages.
-
 All compiled code is in this file: numba compiles a file anew when it changed, and would not see a
 change in another.
 """
@@ -19,49 +16,37 @@ MODULO, XOR, HASHED = range(3)
 INDEX_BITS = 9  # of a table: 512 entries of 8 bytes fill 4 KiB
 _DISTANT, _LONG = 3, 2  # SRRIP's intervals: of what is replaced, and of what is inserted
 EMPTY = -1  # no page has this number
-INDEXED = 64  # ways from which on an index is faster than a search
-STATES = 5
-FILLED, NEWEST, OLDEST, HAND, MARKS = range(STATES)
-_GAMMA, _MIX_1, _MIX_2 = (
-    np.uint64(0x9E3779B97F4A7C15),
-    np.uint64(0xBF58476D1CE4E5B9),
-    np.uint64(0x94D049BB133111EB),
-)
+_GAMMA = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1, _MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 class Caches(NamedTuple):
     """All caches of a machine, a row each; row 0 stands for no cache. Slot set * ways + way of a
-    row is an entry."""
+    row is an entry.
 
-    shapes: (
-        np.ndarray
-    )  # int64, four columns: sets, ways, and two of the codes above, of replacement and placement
-    # int64: the page in each slot, or EMPTY; LRU and FIFO keep a set's pages in order, the newest
-    # first
+    shapes: sets, ways and two of the codes above, of replacement and placement. pages: the page in
+    each slot, or EMPTY; LRU and FIFO keep a set's pages in order, the newest first. words: NRU: 1
+    if the entry was used; SRRIP: its interval; tree-PLRU: node n of a set's tree, 1 if it points
+    upward. draws: uint64, the state of each cache's splitmix64.
+    """
+
+    shapes: np.ndarray
     pages: np.ndarray
-    # int64. NRU: 1 if the entry was used; SRRIP: its interval; tree-PLRU: node n of a set's tree, 1
-    # if it points upward
     words: np.ndarray
-    draws: np.ndarray  # uint64: the state of each cache's splitmix64
-    # Of sets of INDEXED ways and more, in which a page stays in its slot; int64:
-    # of each cache a hash table of slots by page, EMPTY where there is none; its length is a power
-    # of two
-    index: np.ndarray
-    # [cache, 0, slot]: the slot used or filled next before, [cache, 1, slot]: next after (LRU,
-    # FIFO)
-    links: np.ndarray
-    # [cache, set]: ways filled, the newest and oldest slot, where the search for a victim goes on,
-    # marks set (NRU)
-    states: np.ndarray
+    draws: np.ndarray
 
 
 class Plan(NamedTuple):
     """Where a machine has its caches: element n of an array is the cache of level n, 0 for none;
-    level 1 is the lowest."""
+    level 1 is the lowest.
 
-    span: int  # the level of the tables whose entries map as much as a TLB entry spans
-    leaf: int  # of those that map the guest's pages, or the only ones
-    host_leaf: int  # and the host's; 0 in one dimension
+    span: level of the tables whose entries map as much as a TLB entry spans. leaf: of those that
+    map the guest's pages, or the only ones. host_leaf: and the host's; 0 in one dimension.
+    """
+
+    span: int
+    leaf: int
+    host_leaf: int
     levels: int
     tlbs: np.ndarray
     walk_caches: np.ndarray
@@ -110,13 +95,9 @@ def _touch(caches: Caches, cache: int, page: int) -> bool:
     if not cache:
         return False
     sets, ways, replacement, placement = caches.shapes[cache]
-    if ways >= INDEXED:
-        return _touch_indexed(caches, cache, page, _set_of(page, placement, sets))
     first = _set_of(page, placement, sets) * ways
-    held, words = (
-        caches.pages[cache, first : first + ways],
-        caches.words[cache, first : first + ways],
-    )
+    held = caches.pages[cache, first : first + ways]
+    words = caches.words[cache, first : first + ways]
     way = _way_of(held, page)
     hit = way < ways
     if replacement in (LRU, FIFO):
@@ -190,128 +171,5 @@ def _use(replacement: int, words: np.ndarray, way: int, hit: bool) -> None:
         if words.min() == 1:
             words[:] = 0
             words[way] = 1
-    elif (
-        replacement == SRRIP
-    ):  # Jaleel et al., ISCA 2010: the next use follows a hit at once, and a miss late
+    elif replacement == SRRIP:  # Jaleel et al., ISCA 2010: after a hit the next use comes soon
         words[way] = 0 if hit else _LONG
-
-
-# ---- sets of many ways
-
-
-@njit(cache=True)
-def _touch_indexed(caches: Caches, cache: int, page: int, number: int) -> bool:
-    """Return what _touch does, of a page whose set has this number."""
-    _, ways, replacement, _ = caches.shapes[cache]
-    first, state, index, pages = (
-        number * ways,
-        caches.states[cache, number],
-        caches.index[cache],
-        caches.pages[cache],
-    )
-    words, links, is_ordered = (
-        caches.words[cache, first : first + ways],
-        caches.links[cache],
-        replacement in (LRU, FIFO),
-    )
-    slot = index[_place_of(index, pages, page)]
-    hit = slot != EMPTY
-    if not hit and state[FILLED] < ways:
-        slot = first + state[FILLED]
-        state[FILLED] += 1
-    elif not hit:
-        slot = (
-            state[OLDEST]
-            if is_ordered
-            else first + _victim_indexed(replacement, words, state, caches.draws, cache)
-        )
-        _forget(index, pages, pages[slot])
-    if is_ordered and pages[slot] != EMPTY and (replacement == LRU or not hit):
-        _unlink(links, state, slot)
-    if not hit:
-        index[_place_of(index, pages, page)], pages[slot] = slot, page
-    if is_ordered:
-        if replacement == LRU or not hit:
-            _append(links, state, slot)
-    elif replacement == NRU:
-        _mark(words, state, slot - first)
-    else:
-        _use(replacement, words, slot - first, hit)
-    return hit
-
-
-@njit(cache=True)
-def _place_of(index: np.ndarray, pages: np.ndarray, page: int) -> int:
-    """Return the place of a page's slot in the hash table, or the free one where it belongs."""
-    at = np.int64(_mixed(np.uint64(page)) & np.uint64(index.size - 1))
-    while index[at] != EMPTY and pages[index[at]] != page:
-        at = (at + 1) & (index.size - 1)
-    return at
-
-
-@njit(cache=True)
-def _forget(index: np.ndarray, pages: np.ndarray, page: int) -> None:
-    """Take a page out of the hash table, and move up what would no longer be found behind its place
-    (Knuth, volume 3, 6.4, R)."""
-    last = index.size - 1
-    hole = at = _place_of(index, pages, page)
-    index[hole] = EMPTY
-    while True:
-        at = (at + 1) & last
-        if index[at] == EMPTY:
-            return
-        home = np.int64(_mixed(np.uint64(pages[index[at]])) & np.uint64(last))
-        if (at - home) & last >= (at - hole) & last:
-            index[hole], index[at], hole = index[at], EMPTY, at
-
-
-@njit(cache=True)
-def _append(links: np.ndarray, state: np.ndarray, slot: int) -> None:
-    """Make a slot the newest of its set."""
-    before, after = links
-    before[slot], after[slot] = state[NEWEST], EMPTY
-    if state[NEWEST] == EMPTY:
-        state[OLDEST] = slot
-    else:
-        after[state[NEWEST]] = slot
-    state[NEWEST] = slot
-
-
-@njit(cache=True)
-def _unlink(links: np.ndarray, state: np.ndarray, slot: int) -> None:
-    before, after = links
-    if before[slot] == EMPTY:
-        state[OLDEST] = after[slot]
-    else:
-        after[before[slot]] = after[slot]
-    if after[slot] == EMPTY:
-        state[NEWEST] = before[slot]
-    else:
-        before[after[slot]] = before[slot]
-
-
-@njit(cache=True)
-def _victim_indexed(
-    replacement: int, words: np.ndarray, state: np.ndarray, draws: np.ndarray, cache: int
-) -> int:
-    """Return what _victim does. Until all marks go (NRU) or all intervals grow (SRRIP), no way
-    before the last victim becomes one."""
-    if replacement not in (NRU, SRRIP):
-        return _victim(replacement, words, draws, cache)
-    wanted = 0 if replacement == NRU else _DISTANT
-    while state[HAND] < words.size and words[state[HAND]] != wanted:
-        state[HAND] += 1
-    if state[HAND] == words.size:  # SRRIP alone: some way is always without a mark
-        state[HAND] = _victim(replacement, words, draws, cache)
-    return state[HAND]
-
-
-@njit(cache=True)
-def _mark(words: np.ndarray, state: np.ndarray, way: int) -> None:
-    """Do what _use does under NRU."""
-    state[MARKS] += 1 - words[way]
-    words[way] = 1
-    if state[MARKS] == words.size:
-        words[:] = 0
-        words[way] = state[MARKS] = 1
-        state[HAND] = 0

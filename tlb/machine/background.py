@@ -94,7 +94,8 @@ def _khugepaged(root: Path) -> str:
         for name in ("pages_to_scan", "scan_sleep_millisecs", "max_ptes_none")
     )
     if "always" in for_all:
-        return f"on: {pages} pages every {sleep} ms; a huge page may hold {untouched} untouched base pages"
+        holds = f"a huge page may hold {untouched} untouched base pages"
+        return f"on: {pages} pages every {sleep} ms; {holds}"
     return (
         "off"
         if for_all == {"never"}
@@ -119,7 +120,8 @@ def _swap(root: Path) -> str:
         if sizes
         else "none"
     )
-    return f"{devices}; swappiness {'unknown' if swappiness is None else swappiness}; zswap {'on' if zswap in _YES else 'off'}"
+    swaps = "unknown" if swappiness is None else swappiness
+    return f"{devices}; swappiness {swaps}; zswap {'on' if zswap in _YES else 'off'}"
 
 
 def _numa(root: Path) -> str:
@@ -145,34 +147,41 @@ TASKS = (
     Task(
         "DAMON",
         _damon,
-        "it clears accessed bits to see what is used, takes CPU time for that, and a scheme acts on memory that was "
+        "it clears accessed bits to see what is used, takes CPU time for that, and a scheme acts "
+        "on memory that was "
         "idle (pageout takes it back). `tlb watch` still counts the pages whose bits it cleared.",
-        "Run `echo off | sudo tee /sys/kernel/mm/damon/admin/kdamonds/*/state` for the measurement and write `on` afterwards, which keeps "
+        "Run `echo off | sudo tee /sys/kernel/mm/damon/admin/kdamonds/*/state` for the "
+        "measurement and write `on` afterwards, which keeps "
         "its settings. A module such as damon_reclaim is switched off by its parameter `enabled`.",
     ),
     Task(
         "KSM",
         _ksm,
-        "it merges pages of equal content that programs offer; a write to one is then a fault, and the scan takes CPU time.",
+        "it merges pages of equal content that programs offer; a write to one is then a fault, "
+        "and the scan takes CPU time.",
         "Run `echo 0 | sudo tee /sys/kernel/mm/ksm/run` for the measurement.",
     ),
     Task(
         "khugepaged",
         _khugepaged,
-        "it may replace base pages of any program by a huge one, and the program waits while it copies.",
-        "Run `echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled`: then it takes only memory that asks.",
+        "it may replace base pages of any program by a huge one, and the program waits while it "
+        "copies.",
+        "Run `echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled`: then it takes "
+        "only memory that asks.",
     ),
     Task(
         "swap",
         _swap,
         "a page that was idle may be written out, and its next touch is a fault that reads a disk.",
-        "Run `sudo swapoff -a` for the measurement if memory allows, and `sudo swapon -a` afterwards.",
+        "Run `sudo swapoff -a` for the measurement if memory allows, and `sudo swapon -a` "
+        "afterwards.",
     ),
     # Documentation/admin-guide/sysctl/kernel.rst, numa_balancing.
     Task(
         NUMA,
         _numa,
-        "it unmaps pages to see which node uses them: each such page costs a fault, and may be moved.",
+        "it unmaps pages to see which node uses them: each such page costs a fault, and may be "
+        "moved.",
         "Run `echo 0 | sudo tee /proc/sys/kernel/numa_balancing` for the measurement.",
     ),
     Task(
@@ -182,7 +191,8 @@ TASKS = (
         "hugetlb cgroup",
         _limits("hugetlb"),
         "a program that maps more of a pool of huge pages is ended by SIGBUS as it touches them.",
-        "Raise the limit in the settings of this container or service, or measure fewer huge pages.",
+        "Raise the limit in the settings of this container or service, or measure fewer huge "
+        "pages.",
     ),
 )
 

@@ -1,8 +1,12 @@
-"""Settings of the kernel that a measurement borrows: changed one by one, each in a journal first,
-and put back in the reverse order.
+"""Settings of Linux that a command changes for a while, and the journal that puts them back.
 
-A value that is neither what was there before nor one of those that were written here is somebody
-else's, and stays.
+Each change is written to one journal before it is made, so whatever ends the process, kill -9
+included, the next command can undo it. Nothing else in this project changes a setting of the
+machine. A value that is neither the old one nor one written here is somebody else's, and stays.
+
+An owner ("pool", "housekeeping") restores what it changed itself, the last change first. A reboot
+empties /run (FHS 3.0, 3.15) and resets the settings. Where /run outlives a boot all the same, as in
+many containers, the id of the boot in the journal voids it.
 """
 
 from __future__ import annotations
@@ -14,11 +18,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-from tlb.machine.journal import Journal
 from tlb.reasons import Unavailable, explain
 from tlb.system import files, procfs
 
@@ -30,41 +33,43 @@ KSM_RUN, KSM_PAGES, KSM_SLEEP = (
 ZRAM = "sys/block/zram0/disksize"
 SWAP = "dev/zram0"  # as swap: on or off
 _POOL = re.compile(r"sys/kernel/mm/hugepages/hugepages-[0-9]{1,9}kB/nr_hugepages")
-_ON, _OFF = "on", "off"
-_FIRST = (
-    0x8000 | 0x7FFF
-)  # SWAP_FLAG_PREFER and the highest priority (linux/swap.h): before any other swap
+# SWAP_FLAG_PREFER and the highest priority (linux/swap.h): before any other swap
+_FIRST = 0x8000 | 0x7FFF
+_JOURNAL, _BOOT = Path("run/every-load-settings.json"), Path("proc/sys/kernel/random/boot_id")
+_MOST_BYTES = 2**16  # a hundred bytes for each of a handful of changes
+Owner = Literal["pool", "housekeeping"]
 
 
 class Change(BaseModel):
-    """What a setting was, and what has been written to it since."""
+    """The value of a setting before, and those written since.
+
+    pending: true from before a write until its outcome is known; a pool may then have any size
+    between the old and the new one.
+    """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
     before: str
-    asked: list[str]
+    written: list[str]
+    pending: bool = False
 
     def holds(self, now: str) -> bool:
-        """Whether `now` is the old value or one of ours."""
-        return now in (self.before, *self.asked)
+        """Return whether `now` is the old value or one of ours."""
+        known = [self.before, *self.written]
+        if self.pending and all(value.isdecimal() for value in (*known, now)):
+            return min(map(int, known)) <= int(now) <= max(map(int, known))
+        return now in known
 
 
-def names(root: Path = Path("/")) -> set[str]:
-    """All settings that may be borrowed; only these are ever written."""
-    pools = {
-        str(path.relative_to(root)) for path in (root / _MM / "hugepages").glob("*/nr_hugepages")
-    }
-    return {DEFRAG, KSM_RUN, KSM_PAGES, KSM_SLEEP, ZRAM, SWAP} | {
-        name for name in pools if _POOL.fullmatch(name)
-    }
+class _Journal(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
-
-_JOURNAL = Journal("every-load-settings", Change, names, "setting-journal")
+    boot: str
+    changes: dict[Owner, dict[str, Change]]
 
 
 class Restored(NamedTuple):
-    """One setting when `restore` came, and after it. `why` says what is not as it was, and the
-    remedy, or ""."""
+    """A setting before and after `restore`. why: what is not as it was, and the remedy, or ""."""
 
     name: str
     found: str
@@ -72,78 +77,118 @@ class Restored(NamedTuple):
     why: str
 
 
-def changes(root: Path = Path("/")) -> dict[str, Change]:
-    """What the journal says; {} where nothing is changed. Raises Unavailable("setting-journal")."""
-    return _JOURNAL.read(root)
+def names(root: Path = Path("/")) -> set[str]:
+    """Return all settings that may be changed; no others are ever written."""
+    pools = {str(path.relative_to(root)) for path in (root / _MM / "hugepages").glob("*/nr_*")}
+    fixed = {DEFRAG, KSM_RUN, KSM_PAGES, KSM_SLEEP, ZRAM, SWAP}
+    return fixed | {name for name in pools if _POOL.fullmatch(name)}
 
 
 def value(name: str, root: Path = Path("/")) -> str:
-    """A setting as it is, "" where there is none: of several words the chosen one."""
+    """Return a setting, "" if it does not exist: of several words the chosen one, of a pool its
+    persistent pages, which exclude the surplus that nr_hugepages in sysfs counts when read."""
     if name == SWAP:
-        return (
-            _ON
-            if re.search(rf"^/{SWAP}\s", procfs.text(root / "proc/swaps"), re.MULTILINE)
-            else _OFF
-        )
-    found = procfs.chosen(root / name) if name == DEFRAG else procfs.word(root / name)
-    return "" if found == "absent" else found
+        swaps = procfs.text(root / "proc/swaps")
+        return "on" if re.search(rf"^/{SWAP}\s", swaps, re.MULTILINE) else "off"
+    if name == DEFRAG:
+        found = procfs.chosen(root / name)
+        return "" if found == "absent" else found
+    if _POOL.fullmatch(name) and (total := procfs.number(root / name)) is not None:
+        return str(total - (procfs.number((root / name).with_name("surplus_hugepages")) or 0))
+    return procfs.word(root / name)
+
+
+def changes(root: Path = Path("/"), owner: Owner = "housekeeping") -> dict[str, Change]:
+    """Return the owner's changes, {} if there are none. Raises Unavailable("setting-journal")."""
+    return _read(root).get(owner, {})
 
 
 def borrow(name: str, wanted: str, root: Path = Path("/")) -> None:
-    """Sets one, until `restore`. Raises Unavailable: setting-absent, setting-denied,
-    setting-refused where the kernel took another value, setting-journal."""
-    if name not in names(root) or not (now := value(name, root)):
+    """Set one until `restore`. Raises Unavailable: setting-absent, setting-denied, setting-refused
+    if Linux keeps another value, setting-journal."""
+    if name not in names(root) or not value(name, root):
         raise Unavailable("setting-absent", f"/{name}")
-    _may_write(root, name)
-    with _alone(root):
-        journal = changes(root)
-        last = journal.get(name)
-        ours = last if last and last.holds(now) else Change(before=now, asked=[])
-        if now != wanted:
-            _write(
-                root,
-                journal
-                | {name: Change(before=ours.before, asked=[*dict.fromkeys([*ours.asked, wanted])])},
-            )
-            try:
-                _set(root, name, wanted)
-            except OSError as error:
-                raise Unavailable("setting-refused", f"/{name}: {error.strerror}") from error
+    may_write(root, name)
+    with alone(root):
+        if refused := change(root, "housekeeping", name, wanted):
+            raise Unavailable("setting-refused", f"/{name}: {refused}")
     if (now := value(name, root)) != wanted:
         raise Unavailable("setting-refused", f"/{name} has {now} and not {wanted}")
 
 
-def restore(root: Path = Path("/")) -> list[Restored]:
-    """Puts every setting in the journal back, the last first, where its value is still ours; []
-    where nothing was changed. Raises Unavailable: setting-denied, setting-journal."""
-    if not changes(root):
+def change(root: Path, owner: Owner, name: str, wanted: str) -> str:
+    """Journal and set one, inside `alone`. Return the error of a kernel that refuses, or ""."""
+    journal, now = _read(root), value(name, root)
+    if now == wanted:
+        return ""
+    own = journal.setdefault(owner, {})
+    # Of two changes of ours the first knows what was there before. Somebody else's value is what
+    # they want back.
+    last = own[name] if name in own and own[name].holds(now) else Change(before=now, written=[])
+    written = [*dict.fromkeys([*last.written, wanted])]
+    own[name] = Change(before=last.before, written=written, pending=True)
+    _write(root, journal)
+    refused = ""
+    try:
+        _set(root, name, wanted)
+    except OSError as error:
+        refused = error.strerror or str(error)
+    got = value(name, root)
+    if got == last.before:
+        del own[name]
+    else:
+        own[name] = Change(before=last.before, written=[got])
+    _write(root, journal)
+    return refused
+
+
+def restore(root: Path = Path("/"), owner: Owner = "housekeeping") -> list[Restored]:
+    """Put the owner's settings back, the last first, if their value is still ours; [] if nothing
+    was changed. Raises Unavailable: setting-denied, setting-journal.
+
+    Between the check and the write another may change a setting: Linux cannot exclude that.
+    """
+    if not changes(root, owner):
         return []
     done = []
-    with _alone(root):
-        journal = changes(root)
-        for name, change in reversed([*journal.items()]):
+    with alone(root):
+        journal = _read(root)
+        own = journal[owner]
+        for name in [*own]:
+            may_write(root, name)
+        for name, changed in reversed([*own.items()]):
             found, why = value(name, root), ""
-            if not change.holds(found):
-                why = explain(
-                    "setting-changed", f"/{name} has {found or 'nothing'}, {change.before} before"
-                )
-            elif found != change.before:
-                _may_write(root, name)
-                try:
-                    _set(root, name, change.before)
-                except OSError as error:
-                    why = explain("setting-held", f"/{name}: {error.strerror}")
-            if not (why and change.holds(found)):  # else it is still to be put back
-                del journal[name]
-                _write(root, journal)
+            if not changed.holds(found):
+                # The entry goes: kept, it would undo their value on the day that it equals ours.
+                theirs = f"/{name} has {found or 'nothing'}, {changed.before} before"
+                why = explain("setting-changed", theirs)
+                del own[name]
+            elif held := _put_back(root, name, changed.before, found):
+                why = explain("setting-held", f"/{name}: {held}")
+                own[name] = Change(before=changed.before, written=[value(name, root)])
+            else:
+                del own[name]
+            _write(root, journal)
             done.append(Restored(name, found, value(name, root), why))
     return done
 
 
+def _put_back(root: Path, name: str, before: str, found: str) -> str:
+    """Set a value that was there before; return what keeps it from being so, or ""."""
+    if found != before:
+        try:
+            _set(root, name, before)
+        except OSError as error:
+            return error.strerror or str(error)
+    # Pages in use leave a pool when they are let go; until then they are surplus.
+    more = (procfs.number(root / name) or 0) - int(before) if _POOL.fullmatch(name) else 0
+    return f"{more} pages are still in use" if more > 0 else ""
+
+
 @contextmanager
 def borrowing(root: Path = Path("/")) -> Iterator[None]:
-    """What is borrowed inside is put back at the end, and before it what a killed process left.
-    Raises Unavailable as `restore` does, and setting-held where something could not be put back."""
+    """Put back at the end what is borrowed inside, and before it what a killed process left. Raises
+    Unavailable as `restore` does, and setting-held if something could not be put back."""
     restore(root)
     try:
         yield
@@ -153,54 +198,82 @@ def borrowing(root: Path = Path("/")) -> Iterator[None]:
             raise Unavailable("setting-held", "; ".join(left))
 
 
-def _may_write(root: Path, name: str) -> None:
-    """Raises Unavailable("setting-denied") unless this process can change it; nothing is changed by
-    asking."""
-    path = root / (ZRAM if name == SWAP else name)
+def may_write(root: Path, name: str) -> None:
+    """Raise Unavailable("setting-denied") unless this process can change it. Changes nothing."""
     try:
+        path = root / (ZRAM if name == SWAP else name)
         os.close(os.open(path, os.O_WRONLY | files.OPEN_FLAGS))
     except OSError as error:
         raise Unavailable("setting-denied", f"/{name}: {error.strerror}") from error
 
 
-def _set(root: Path, name: str, wanted: str) -> None:
-    """Raises OSError where the kernel refuses."""
-    if name == SWAP:
-        _swap(root / name, wanted == _ON)
-        return
-    # A device of zram has a size once, until it is reset
-    # (Documentation/admin-guide/blockdev/zram.rst).
-    path, written = (
-        ((root / ZRAM).with_name("reset"), "1")
-        if (name, wanted) == (ZRAM, "0")
-        else (root / name, wanted)
-    )
-    fd = os.open(path, os.O_WRONLY | files.OPEN_FLAGS)
-    try:
-        os.write(fd, written.encode())
-    finally:
-        os.close(fd)
-
-
-def _swap(device: Path, on: bool) -> None:
-    """swapon(2) or swapoff(2). Raises OSError."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    of = os.fsencode(device)
-    if libc.swapon(of, _FIRST) if on else libc.swapoff(of):
-        raise OSError(number := ctypes.get_errno(), os.strerror(number))
-
-
-def _write(root: Path, journal: dict[str, Change]) -> None:
-    _JOURNAL.write(root, journal)
-
-
 @contextmanager
-def _alone(root: Path) -> Iterator[None]:
-    """Waits until no other process is in here. The lock is on the kernel's own folder, so no file
-    of it can be left behind."""
+def alone(root: Path) -> Iterator[None]:
+    """Wait until no other process changes settings. The lock is on a folder of sysfs, so no file of
+    it can be left behind."""
     fd = os.open(root / _MM, os.O_RDONLY | files.OPEN_FLAGS)
     try:
         files.lock(fd)
         yield
     finally:
         os.close(fd)
+
+
+def _set(root: Path, name: str, wanted: str) -> None:
+    """Raise OSError if Linux refuses.
+
+    Of a pool the file for all nodes: a chapter's process may run on any node, and one number can be
+    put back. Linux spreads what it adds over the nodes with memory.
+    """
+    path = root / name
+    if name == SWAP:
+        libc, device = ctypes.CDLL(None, use_errno=True), os.fsencode(path)
+        if libc.swapon(device, _FIRST) if wanted == "on" else libc.swapoff(device):
+            raise OSError(number := ctypes.get_errno(), os.strerror(number))
+        return
+    # A device of zram has a size once, until it is reset
+    # (Documentation/admin-guide/blockdev/zram.rst).
+    if (name, wanted) == (ZRAM, "0"):
+        path, wanted = path.with_name("reset"), "1"
+    fd = os.open(path, os.O_WRONLY | files.OPEN_FLAGS)
+    try:
+        os.write(fd, wanted.encode())
+    finally:
+        os.close(fd)
+
+
+def _read(root: Path) -> dict[Owner, dict[str, Change]]:
+    path = root / _JOURNAL
+    try:
+        fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | files.OPEN_FLAGS)
+        try:
+            content = os.read(fd, _MOST_BYTES)
+        finally:
+            os.close(fd)
+        journal = _Journal.model_validate_json(content)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise Unavailable("setting-journal", f"{path}: {error.strerror}") from error
+    except ValidationError as error:
+        raise Unavailable("setting-journal", f"{path} is damaged") from error
+    if journal.boot != procfs.word(root / _BOOT):
+        return {}
+    unknown = {name for own in journal.changes.values() for name in own} - names(root)
+    if unknown:
+        listed = procfs.label(min(unknown))
+        raise Unavailable("setting-journal", f"{path} names what does not exist: {listed}")
+    return journal.changes
+
+
+def _write(root: Path, changes: dict[Owner, dict[str, Change]]) -> None:
+    """Replace the journal in one step, synced; remove it if nothing is left to put back."""
+    path, left = root / _JOURNAL, {owner: own for owner, own in changes.items() if own}
+    try:
+        if left:
+            journal = _Journal(boot=procfs.word(root / _BOOT), changes=left)
+            files.replace(path, journal.model_dump_json().encode() + b"\n")
+        else:
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        raise Unavailable("setting-journal", f"{path}: {error.strerror}") from error

@@ -20,7 +20,8 @@ class Compiler:
 
     @property
     def label(self) -> str:
-        """As "gcc: gcc (Debian 12.2.0-14) 12.2.0": its name without the path, and its version line."""
+        """As "gcc: gcc (Debian 12.2.0-14) 12.2.0": its name without the path, and its version
+        line."""
         return procfs.label(f"{Path(self.command[0]).name}: {self.version}")
 
 

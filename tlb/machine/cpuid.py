@@ -116,7 +116,8 @@ def family(read: Reader) -> int:
 
 
 def has_la57(read: Reader) -> bool:
-    """Whether the CPU can walk five levels: leaf 7, ecx bit 16 (SDM, leaf 07H; APM, Fn0000_0007)."""
+    """Whether the CPU can walk five levels: leaf 7, ecx bit 16 (SDM, leaf 07H; APM,
+    Fn0000_0007)."""
     return has_basic(read, 7) and bool(read(7, 0).ecx >> 16 & 1)
 
 

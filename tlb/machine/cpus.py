@@ -92,7 +92,8 @@ def _strength(folder: Path) -> int:
 
 
 def may_use_fifo() -> bool:
-    """Whether a process here may be scheduled as SCHED_FIFO: tried in a thread that ends at once."""
+    """Whether a process here may be scheduled as SCHED_FIFO: tried in a thread that ends at
+    once."""
     allowed = []
 
     def ask() -> None:

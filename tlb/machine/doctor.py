@@ -112,7 +112,8 @@ def _page_sizes(host: Host) -> Iterator[Advice]:
         yield Advice(
             "pool 1g",
             "The pool of 1 GiB pages is empty.",
-            "Reserve pages soon after boot with `tlb pool reserve --pages 1g --size 4GiB`, or at boot with hugepagesz=1G "
+            "Reserve pages soon after boot with `tlb pool reserve --pages 1g --size 4GiB`, or at "
+            "boot with hugepagesz=1G "
             "hugepages=4; vm.nr_hugepages counts 2 MiB pages only.",
         )
 
@@ -122,19 +123,23 @@ def _noise(host: Host) -> Iterator[Advice]:
     if noise.governor not in (None, "performance"):
         yield Advice(
             "governor",
-            f"The frequency governor is {noise.governor}: the clock changes while a point is measured.",
-            "Run `sudo cpupower frequency-set -g performance` before a measurement for publication.",
+            f"The frequency governor is {noise.governor}: the clock changes while a point is "
+            "measured.",
+            "Run `sudo cpupower frequency-set -g performance` before a measurement for "
+            "publication.",
         )
     if noise.turbo:
         yield Advice(
             "turbo",
             "Turbo is on: the clock depends on temperature and on what other cores do.",
-            "Write 1 to /sys/devices/system/cpu/intel_pstate/no_turbo, or 0 to /sys/devices/system/cpu/cpufreq/boost.",
+            "Write 1 to /sys/devices/system/cpu/intel_pstate/no_turbo, or 0 to "
+            "/sys/devices/system/cpu/cpufreq/boost.",
         )
     if noise.smt == "on":
         yield Advice(
             "SMT",
-            "Each core runs two threads, which share its TLB: work on the sibling takes entries away.",
+            "Each core runs two threads, which share its TLB: work on the sibling takes entries "
+            "away.",
             "Keep the computer idle, or `echo off | sudo tee /sys/devices/system/cpu/smt/control`.",
         )
     if noise.load1 is not None and noise.load1 > _QUIET_LOAD:
@@ -153,11 +158,13 @@ def _background(host: Host) -> Iterator[Advice]:
 def describe(host: Host) -> list[tuple[str, str]]:
     """(label, value) of all a reader may want to know, in the order to show it; one line each, no
     markup."""
-    noise, memory, levels = host.noise, host.memory, host.page_table_levels
+    return [*_cpu(host), *_pages(host), *_system(host)]
+
+
+def _cpu(host: Host) -> list[tuple[str, str]]:
     signature = (
         "unknown" if n is None else f"{n:#x}" for n in (host.family, host.model, host.stepping)
     )
-    spare = "; this CPU could walk five" if host.la57 and levels == 4 else ""
     return [
         ("CPU", f"{host.cpu_model} ({host.microarchitecture})"),
         ("family, model, stepping", ", ".join(signature)),
@@ -178,6 +185,13 @@ def describe(host: Host) -> list[tuple[str, str]]:
         ),
         *((f"TLB level {tlb.level}, {tlb.kind}", _tlb(tlb)) for tlb in host.tlb),
         *([("TLB", explain(host.tlb_reason))] if host.tlb_reason else []),
+    ]
+
+
+def _pages(host: Host) -> list[tuple[str, str]]:
+    memory, levels = host.memory, host.page_table_levels
+    spare = "; this CPU could walk five" if host.la57 and levels == 4 else ""
+    return [
         ("page table", "unknown" if levels is None else f"{levels} levels{spare}"),
         ("base page", format_size(host.base_page_bytes)),
         ("THP", f"{host.thp_setting}; defrag {host.thp.defrag}"),
@@ -189,16 +203,24 @@ def describe(host: Host) -> list[tuple[str, str]]:
         *(
             (
                 f"pool {pool.page}",
-                f"{pool.total} pages, {pool.free} free, {pool.reserved} reserved, {pool.surplus} surplus",
+                f"{pool.total} pages, {pool.free} free, {pool.reserved} reserved, {pool.surplus} "
+                "surplus",
             )
             for pool in host.pools
         ),
         ("counters", host.pmu.tier + (f": {explain(host.pmu.reason)}" if host.pmu.reason else "")),
         (
             "memory",
-            f"{format_size(memory.total_bytes)}, of which {format_size(memory.usable_bytes)} usable",
+            f"{format_size(memory.total_bytes)}, of which {format_size(memory.usable_bytes)} "
+            "usable",
         ),
         ("memory limit", memory.limit_source),
+    ]
+
+
+def _system(host: Host) -> list[tuple[str, str]]:
+    noise = host.noise
+    return [
         *(
             []
             if host.numa_balancing is None
@@ -227,7 +249,8 @@ def _core(core: Core) -> str:
 
 
 def _tlb(tlb: Tlb) -> str:
-    return f"{tlb.entries} entries of {', '.join(tlb.pages)}{_ways(tlb.ways, tlb.ways_between)} ({tlb.source})"
+    ways = _ways(tlb.ways, tlb.ways_between)
+    return f"{tlb.entries} entries of {', '.join(tlb.pages)}{ways} ({tlb.source})"
 
 
 def _ways(ways: int | None, between: tuple[int, int] | None) -> str:

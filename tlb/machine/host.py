@@ -9,12 +9,9 @@ is None, "absent" or "unknown": never an error.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import mmap
 import os
 import platform
-import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -28,16 +25,21 @@ from tlb.machine.cpus import Core, measuring_cpu
 from tlb.machine.facts import Facts
 from tlb.machine.kvm import Kvm
 from tlb.machine.memory import Memory, Rlimits, usable_memory
-from tlb.machine.microarchitecture import IMPLEMENTERS, UNKNOWN, VENDORS
 from tlb.machine.pmu import Pmu
 from tlb.machine.settings import Noise, Pool, Thp
+from tlb.machine.stated import LOADS as LOADS
+from tlb.machine.stated import data_caches as data_caches
+from tlb.machine.stated import data_tlbs as data_tlbs
+from tlb.machine.stated import identity_facts as identity_facts
+from tlb.machine.stated import machine_id as machine_id
+from tlb.machine.stated import state as state
+from tlb.machine.stated import state_facts as state_facts
+from tlb.machine.stated import tlb_entries as tlb_entries
 from tlb.machine.tlb import Tlb, tlbs
 from tlb.reasons import Unavailable
 from tlb.system import procfs
 from tlb.system.processes import pinned
 from tlb.units import page_name
-
-LOADS = ("data", "unified", "load")  # the kinds of TLB that translate a load
 
 
 class Host(Facts):
@@ -158,8 +160,7 @@ class Platform:
 def inspect(
     root: Path = Path("/"), computer: Platform | None = None, cpu: int | None = None
 ) -> Host:
-    """The computer whose /proc and /sys lie under `root`. Takes a fraction of a second, most of it
-    perf's.
+    """Return the computer whose /proc and /sys lie under `root`, in a fraction of a second.
 
     cpu: the one to describe, by default the one that is measured. Raises Unavailable: bad-parameter
     for one that this process may not use, cpu-gone for one that went away meanwhile.
@@ -234,128 +235,6 @@ def _of_cpu(root: Path, computer: Platform, cpu: int) -> dict[str, Any]:
             "kvm": kvm.look(root, flags),
         }
     )
-
-
-def machine_id(host: Host) -> str:
-    """An id such as "zen-4-1a2b3c4d" ([a-z0-9-]{1,64}): the microarchitecture, and a hash of what
-    stays.
-
-    Kernel, microcode, limits and load are left out: they change on one computer. See `state`. A
-    computer whose CPUs differ has an id for each kind that is measured, since each has a
-    description of its own.
-    """
-    name = host.microarchitecture
-    if name == UNKNOWN:
-        name = (VENDORS | {maker: maker for maker in IMPLEMENTERS.values()}).get(host.vendor, "cpu")
-    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-    return f"{slug}-{identity.hashed(json.dumps(identity_facts(host)))[:8]}"
-
-
-def identity_facts(host: Host) -> list[Any]:
-    """What stays on one computer, and tells it from others."""
-    return [
-        host.cpu_model,
-        [
-            host.family,
-            host.model,
-            host.stepping,
-            host.logical_cpus,
-            host.hypervisor,
-            host.installation,
-        ],
-        [[c.level, c.kind, c.size_bytes, c.line_bytes, c.ways, c.sets] for c in host.caches],
-        round(
-            host.memory.total_bytes / 2**30
-        ),  # the kernel keeps some for itself, by version more or less
-    ]
-
-
-def state_facts(host: Host) -> dict[str, object]:
-    """What changes on one computer, and its numbers with it: rows are compared and reused within
-    one such state.
-
-    Each is a setting or a version. What fluctuates by itself is none: the clock of the moment, the
-    load, the memory and the pages of pools that are free, counters, whether a guest runs. Nor is
-    what is known as provenance alone: `background` and `boot_id`.
-    """
-    # Named where they differ from what they were before they were asked for, so that older rows
-    # keep their state.
-    named = ({"pcid": False} if host.pcid is False else {}) | ({"fifo": True} if host.fifo else {})
-    return (
-        named
-        | {
-            "kernel_release": host.kernel_release,
-            "microcode": host.microcode,
-            "base_page_bytes": host.base_page_bytes,
-            "page_table_levels": host.page_table_levels,  # the kernel's own choice (no5lvl)
-            "la57": host.la57,
-            "thp": host.thp.model_dump(),
-            "mthp": host.mthp,
-            "numa_balancing": host.numa_balancing,  # unmaps pages, to see who touches them
-            "governor": host.noise.governor,
-            "turbo": host.noise.turbo,
-            "smt": host.noise.smt,  # a thread beside shares the core's TLB
-            # page-table isolation and what else a system call or a fault pays
-            "mitigations": host.mitigations,
-            # A module that is loaded later is no other state; one that shadows page tables, or cuts
-            # up pages, gives guests other numbers.
-            "guests_are_shadowed": bool(host.kvm and host.kvm.tables == "shadow"),
-            "nx_huge_pages": bool(host.kvm and host.kvm.nx_huge_pages),
-            "core": {
-                "kind": host.core.kind,
-                "highest_khz": host.core.highest_khz,
-                "l3_bytes": data_caches(host).get(3),
-            }
-            if host.core
-            else None,
-        }
-        | ({"boot": list(host.boot)} if host.boot else {})
-    )  # nothing else shows nopcid; without such words, the state is as it always was
-
-
-def state(host: Host) -> str:
-    """12 hex digits of `state_facts`."""
-    return hashlib.sha256(json.dumps(state_facts(host), sort_keys=True).encode()).hexdigest()[:12]
-
-
-# --- what others ask of a description
-
-
-def data_tlbs(host: Host, page: str = "4k") -> list[Tlb]:
-    """The TLB levels that translate loads of a page size, as CPUID states them; one a level, empty
-    where it is silent.
-
-    Two parts of one level that both hold 4 KiB pages (Ice Lake: one shares with 2 MiB, one with 1
-    GiB) are one capacity.
-    """
-    by_level: dict[int, Tlb] = {}
-    for tlb in host.tlb:
-        if page in tlb.pages and tlb.kind in LOADS and tlb.entries:
-            if before := by_level.get(tlb.level):
-                tlb = tlb.model_copy(
-                    update={
-                        "entries": before.entries + tlb.entries,
-                        "ways": None,
-                        "ways_between": None,
-                    }
-                )
-            by_level[tlb.level] = tlb
-    return [by_level[level] for level in sorted(by_level)]
-
-
-def tlb_entries(host: Host) -> list[int]:
-    """4 KiB data entries of each TLB level as CPUID states them, ascending; empty where it is
-    silent."""
-    return [tlb.entries for tlb in data_tlbs(host)]
-
-
-def data_caches(host: Host) -> dict[int, int]:
-    """Level -> bytes of the data caches that sysfs or CPUID state; of two of a level the first."""
-    return {
-        cache.level: cache.size_bytes
-        for cache in reversed(host.caches)
-        if cache.kind != "instruction"
-    }
 
 
 def is_x86(host: Host | Platform) -> bool:

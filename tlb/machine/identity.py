@@ -88,7 +88,8 @@ def x86_levels(info: Mapping[str, str], flags: Collection[str]) -> int | None:
 
 
 def arm_levels(root: Path, kernel_release: str) -> int | None:
-    """As the kernel was built. With 52-bit addresses the boot decides, which no file shows: None."""
+    """As the kernel was built. With 52-bit addresses the boot decides, which no file shows:
+    None."""
     config = procfs.kernel_config(root, kernel_release)
     levels = re.search(r"^CONFIG_PGTABLE_LEVELS=([2-5])$", config, re.MULTILINE)
     return int(levels[1]) if levels and "CONFIG_ARM64_VA_BITS=52" not in config else None

@@ -1,4 +1,5 @@
-"""How much memory a measurement may take: the smallest of what is free, cgroup limits and RLIMITs."""
+"""How much memory a measurement may take: the smallest of what is free, cgroup limits and
+RLIMITs."""
 
 from __future__ import annotations
 
@@ -81,9 +82,9 @@ def usable_memory(root: Path = Path("/"), rlimits: Rlimits | None = None) -> Mem
 
 
 _DEEPEST = 64  # levels of nesting; real trees have fewer than ten
-_UNLIMITED_BYTES = (
-    1 << 62
-)  # version 1 has no word for "no limit" and states nearly 2^63 (PAGE_COUNTER_MAX, linux/page_counter.h)
+# Version 1 has no word for "no limit" and states nearly 2^63 (PAGE_COUNTER_MAX,
+# linux/page_counter.h).
+_UNLIMITED_BYTES = 1 << 62
 
 
 class _Version(NamedTuple):

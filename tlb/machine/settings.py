@@ -127,7 +127,8 @@ BOOT_WORDS = (
 
 
 def boot(root: Path) -> tuple[str, ...]:
-    """Of the kernel's command line the BOOT_WORDS with their values, sorted: ("no5lvl", "pti=off")."""
+    """Of the kernel's command line the BOOT_WORDS with their values, sorted: ("no5lvl",
+    "pti=off")."""
     words = procfs.text(root / "proc/cmdline").split()
     return tuple(
         sorted({procfs.label(word) for word in words if word.partition("=")[0] in BOOT_WORDS})

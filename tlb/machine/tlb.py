@@ -109,8 +109,10 @@ _LEAF_2: dict[int, list[tuple[int, str, tuple[str, ...], int, int | None]]] = {
 # that point to leaf 0x18 (0xFE) and leaf 4 (0xFF).
 _LEAF_2_SILENT = frozenset(
     bytes.fromhex(
-        "00 06 08 09 0a 0c 0d 0e 1d 21 22 23 24 25 29 2c 30 40 41 42 43 44 45 46 47 48 49 4a 4b 4c 4d 4e 60 66 67 68 70 71 72"
-        "78 79 7a 7b 7c 7d 7f 80 82 83 84 85 86 87 d0 d1 d2 d6 d7 d8 dc dd de e2 e3 e4 ea eb ec f0 f1 fe ff"
+        "00 06 08 09 0a 0c 0d 0e 1d 21 22 23 24 25 29 2c 30 40 41 42 43 44 45 46 47 48 49 4a 4b "
+        "4c 4d 4e 60 66 67 68 70 71 72"
+        "78 79 7a 7b 7c 7d 7f 80 82 83 84 85 86 87 d0 d1 d2 d6 d7 d8 dc dd de e2 e3 e4 ea eb ec "
+        "f0 f1 fe ff"
     )
 )
 

@@ -40,7 +40,8 @@ _REASONS = {
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Turns a full, read-only or forbidden disk into Unavailable("disk-full" or "disk-read-only")."""
+    """Turns a full, read-only or forbidden disk into Unavailable("disk-full" or
+    "disk-read-only")."""
     try:
         yield
     except OSError as e:
@@ -211,7 +212,8 @@ def _unknown(path: Path, why: str) -> Unavailable:
 
 
 def _holder(fd: int) -> str:
-    """`process 123` from the kernel's own list of locks; "" where that says nothing of the holder."""
+    """`process 123` from the kernel's own list of locks; "" where that says nothing of the
+    holder."""
     seen = os.fstat(fd)
     file = f"{os.major(seen.st_dev):02x}:{os.minor(seen.st_dev):02x}:{seen.st_ino}"
     with suppress(OSError):

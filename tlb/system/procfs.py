@@ -9,9 +9,9 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-_LIMIT_BYTES = (
-    2**20
-)  # of every file but /proc/cpuinfo, which has about 3 KiB a CPU: of the 8192 that Linux numbers at most, 24 MiB
+# Of every file but /proc/cpuinfo, which has about 3 KiB a CPU: 24 MiB for the 8192 that Linux
+# numbers at most.
+_LIMIT_BYTES = 2**20
 CPUINFO_BYTES = 2**25
 _NUMBER = re.compile(r"\s*([0-9]{1,19})\b")  # ASCII digits; 19 of them hold every 64-bit number
 _SIGNED = re.compile(r"\s*(-?[0-9]{1,19})\b")
@@ -132,7 +132,8 @@ def numbered(folder: Path, pattern: str) -> Iterator[tuple[int, Path]]:
 
 
 def kernel_config(root: Path, release: str) -> str:
-    """The kernel's build configuration, from /proc/config.gz or /boot; "" where neither shows it."""
+    """The kernel's build configuration, from /proc/config.gz or /boot; "" where neither shows
+    it."""
     try:
         with gzip.open(root / "proc/config.gz", "rb") as file:
             return file.read(_LIMIT_BYTES).decode("utf-8", "replace")

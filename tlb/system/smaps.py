@@ -39,7 +39,8 @@ class Pages(NamedTuple):
 
 
 _HEAD = re.compile(
-    r"([0-9a-f]{1,16})-([0-9a-f]{1,16}) ([r-][w-][x-][sp]) [0-9a-f]+ [0-9a-f]+:[0-9a-f]+ ([0-9]+)(?: +(.*))?"
+    r"([0-9a-f]{1,16})-([0-9a-f]{1,16}) ([r-][w-][x-][sp]) [0-9a-f]+ [0-9a-f]+:[0-9a-f]+ "
+    r"([0-9]+)(?: +(.*))?"
 )
 _SIZE = re.compile(r"(\w+): +([0-9]{1,12}) kB")
 # anonymous memory of a pool, which Linux keeps as a file without a name
@@ -56,12 +57,11 @@ _STATED = (
 
 
 def mappings(smaps: str) -> list[Mapping]:
-    """The mappings of a process. ValueError for a line that is none of smaps, a field that is
-    missing, twice there or absurd."""
+    """Return the mappings of a process. ValueError for a line that is not of smaps, and for a field
+    that is missing, repeated or absurd."""
     heads: list[tuple[re.Match[str], dict[str, int]]] = []
-    for line in smaps.removesuffix("\n").split(
-        "\n"
-    ):  # splitlines() would split the name of a mapped file at a form feed
+    # splitlines() would split the name of a mapped file at a form feed
+    for line in smaps.removesuffix("\n").split("\n"):
         if head := _HEAD.fullmatch(line):
             heads.append((head, {}))
         elif not heads or not _OTHER.fullmatch(line):
@@ -73,39 +73,29 @@ def mappings(smaps: str) -> list[Mapping]:
             stated[field[1]] = int(field[2]) << 10
     parsed: list[Mapping] = []
     for head, fields in heads:
-        if missing := [name for name in _STATED if name not in fields]:
-            raise ValueError(f"{missing[0]} is missing")
-        start, end = int(head[1], 16), int(head[2], 16)
-        pool = fields["Private_Hugetlb"] + fields["Shared_Hugetlb"]
-        resident = fields["Rss"] + pool
-        thp = (
-            fields["AnonHugePages"] + fields["ShmemPmdMapped"] + fields.get("FilePmdMapped", 0)
-        )  # the last since Linux 5.4
-        if (
-            not (parsed[-1].end if parsed else 0) <= start < end
-            or not thp + pool <= resident <= end - start
-        ):
-            raise ValueError(f"{thp + pool} of {resident} bytes are huge from {start:x} to {end:x}")
-        private = (
-            head[3].startswith("rw")
-            and head[3].endswith("p")
-            and (head[4] == "0" or head[5] == _POOL)
-        )
-        parsed.append(
-            Mapping(
-                start,
-                end,
-                private,
-                fields["KernelPageSize"],
-                resident,
-                thp,
-                pool,
-                fields.get("Referenced", 0),
-            )
-        )
+        found = _mapping(head, fields)
+        if (parsed[-1].end if parsed else 0) > found.start:
+            raise ValueError(f"the mapping at {found.start:x} overlaps the one before")
+        parsed.append(found)
     if not parsed:
         raise ValueError("empty")
     return parsed
+
+
+def _mapping(head: re.Match[str], fields: dict[str, int]) -> Mapping:
+    if missing := [name for name in _STATED if name not in fields]:
+        raise ValueError(f"{missing[0]} is missing")
+    start, end = int(head[1], 16), int(head[2], 16)
+    pool = fields["Private_Hugetlb"] + fields["Shared_Hugetlb"]
+    resident, referenced = fields["Rss"] + pool, fields.get("Referenced", 0)
+    # FilePmdMapped since Linux 5.4
+    thp = fields["AnonHugePages"] + fields["ShmemPmdMapped"] + fields.get("FilePmdMapped", 0)
+    if start >= end or not thp + pool <= resident <= end - start:
+        raise ValueError(f"{thp + pool} of {resident} bytes are huge from {start:x} to {end:x}")
+    is_private = head[3].startswith("rw") and head[3].endswith("p")
+    private = is_private and (head[4] == "0" or head[5] == _POOL)
+    page_bytes = fields["KernelPageSize"]
+    return Mapping(start, end, private, page_bytes, resident, thp, pool, referenced)
 
 
 def pages(parsed: Iterable[Mapping], address: int | None, array_bytes: int) -> Pages:
