@@ -21,10 +21,7 @@ from tlb.system.files import ROOT
 
 DEFAULT = ROOT / "_build" / "atlas"
 MOST_SHOWN = 200  # rows, to a person
-app = typer.Typer(
-    no_args_is_help=True,
-    help="One table of many machines: Parquet from bundles and folders of data/, asked by SQL.",
-)
+app = typer.Typer(no_args_is_help=True, help="Query the data of many machines with SQL.")
 Folder = Annotated[Path, typer.Option("--atlas", help="The atlas's folder.")]
 
 
@@ -32,14 +29,11 @@ Folder = Annotated[Path, typer.Option("--atlas", help="The atlas's folder.")]
 def build(
     inputs: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="INPUT…", help="Bundles, machines' folders, or folders of either, such as data."
-        ),
+        typer.Argument(metavar="INPUT…", help="Bundles, machines' folders, or folders of these."),
     ],
     output: Annotated[Path, typer.Option(help="The atlas's folder.")] = DEFAULT,
 ) -> None:
-    """Make an atlas of these inputs, in the place of the one that was there; exit 1 if one was
-    refused."""
+    """Build the atlas, as Parquet, from bundles and folders; exit 1 if one is refused."""
     built = fleet.module("atlas").build(output, inputs)
     print(f"{output}: {count(built.rows)} rows of {count(built.machines)} machines." + (
         f" {count(built.broken)} lines that do not prove whole are left out." if built.broken else ""))  # fmt: skip
@@ -52,16 +46,13 @@ def build(
 @app.command()
 def ask(
     question: Annotated[
-        str,
-        typer.Argument(
-            help="A question's name, or SQL: one SELECT. Without it, what there is to ask."
-        ),
+        str, typer.Argument(help="A name, or a SELECT; none: list the names.")
     ] = "",
     atlas: Folder = DEFAULT,
     as_json: shown.Json = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="As CSV.")] = False,
 ) -> None:
-    """Ask the atlas: a question by its name, or SQL over rows, machines, profile and verdicts."""
+    """Ask a named question, or SQL over rows, machines, profile and verdicts."""
     asking = fleet.module("ask")
     if not question:
         for name, (says, _) in asking.QUESTIONS.items():

@@ -26,22 +26,22 @@ if TYPE_CHECKING:
     from tlb.fleet.check import Bundle
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A file that `tlb bundle` wrote.")]
-BACK = "began before the row that stands before them: a clock was set back, or bundles were added out of turn"
-SHORT = "were timed for less than half of what was asked, as large and single passes are"
+BACK = "began before the row before them: a clock was set back, or bundles were added out of order"
+SHORT = "were timed for less than half of the region asked for, as single passes are"
 
 
 def bundle(
     machine: Annotated[
         str, typer.Argument(help="this, or a machine in data/own/ or data/.")
     ] = "this",
-    output: Annotated[Path | None, typer.Option(help="Where to; default MACHINE.tlb.zip.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Default: MACHINE.tlb.zip.")] = None,
     allow: Annotated[
-        list[str] | None,
-        typer.Option(metavar="WORD", help="A word of the description that may leave."),
+        list[str] | None, typer.Option(metavar="WORD", help="A word that may be shared.")
     ] = None,
 ) -> None:
-    """Pack all that was measured of a machine into one file to contribute it; words that may name
-    somebody stay here."""
+    """Pack a machine's data into a file, to contribute it.
+
+    Words that may identify somebody are refused unless --allow permits them."""
     from tlb.fleet import check, pack
 
     data, this = Store(data_root()), hosts.machine_id(hosts.inspect()) if machine == "this" else ""
@@ -68,8 +68,7 @@ def bundle(
 
 
 def check_bundle(file: File) -> None:
-    """Whether a bundle is one that may be added, and what a reviewer wants to know of it; exit 1
-    with the reason if not."""
+    """Check a bundle and show its content; exit 1 if it cannot be added."""
     from tlb.fleet import accept, archive, check
 
     data, accepted = Store(data_root()), check.opened(archive.read(file))
@@ -92,8 +91,7 @@ def check_bundle(file: File) -> None:
 
 
 def add_bundle(file: File) -> None:
-    """Put an accepted bundle into data/: the one way in. Cards, profiles and verdicts are made
-    anew; git then shows what changed."""
+    """Add a bundle to data/, with new cards, profiles and verdicts."""
     from tlb.fleet import accept, archive, check
 
     judged, profile = discovery.load("overview.judged"), discovery.load("overview.profile")

@@ -12,7 +12,7 @@ _PT_INTERP = 3  # elf.h: the segment that names the loader of a dynamically link
 _HEAD_BYTES = 1 << 16
 
 
-def unreached(command: str) -> str:
+def why_no_preload(command: str) -> str:
     """Why no library is loaded before a command's own, for a reason's detail; "" where that is not
     seen in its file."""
     path = _program(shutil.which(command) or command)
