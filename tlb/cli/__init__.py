@@ -40,7 +40,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Measure what address translation costs on this computer.",
 )
-for group, commands in {
+for group, callbacks in {
     "Start here": {"doctor": computer.doctor, "inspect": computer.inspect},
     "Measure": {"measure": measure.measure, "geometry": computer.geometry, "run": book.run},
     "The book": {
@@ -58,9 +58,9 @@ for group, commands in {
     },
     "Development": {"bench": book.bench, "release": book.release},
 }.items():
-    for name, command in commands.items():
+    for name, callback in callbacks.items():
         extra = measure.SETTINGS if name == "measure" else {}
-        app.command(name, rich_help_panel=group, **extra)(command)
+        app.command(name, rich_help_panel=group, **extra)(callback)
 app.command("try", rich_help_panel="Your program", **PROGRAM)(trial.attempt)
 app.command("watch", rich_help_panel="Your program", **PROGRAM)(watch.watch)
 app.add_typer(pool.app, name="pool", rich_help_panel="Huge pages")

@@ -22,7 +22,7 @@ from tlb.system.files import ROOT
 DEFAULT = ROOT / "_build" / "atlas"
 MOST_SHOWN = 200  # rows, to a person
 app = typer.Typer(no_args_is_help=True, help="Query the data of many machines with SQL.")
-Folder = Annotated[Path, typer.Option("--atlas", help="The atlas's folder.")]
+Folder = Annotated[Path, typer.Option("--atlas", show_default="_build/atlas", help="The folder.")]
 
 
 @app.command()
@@ -31,7 +31,9 @@ def build(
         list[Path],
         typer.Argument(metavar="INPUT…", help="Bundles, machines' folders, or folders of these."),
     ],
-    output: Annotated[Path, typer.Option(help="The atlas's folder.")] = DEFAULT,
+    output: Annotated[
+        Path, typer.Option(show_default="_build/atlas", help="The folder.")
+    ] = DEFAULT,
 ) -> None:
     """Build the atlas, as Parquet, from bundles and folders; exit 1 if one is refused."""
     built = fleet.module("atlas").build(output, inputs)
