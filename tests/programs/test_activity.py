@@ -55,7 +55,7 @@ FIELDS = st.tuples(st.integers(0, 400), st.integers(0, 3), st.integers(0, 2), st
 
 @given(st.lists(FIELDS, max_size=6))
 def test_what_is_touched_on_huge_pages_lies_between_bounds(drawn: list[tuple[int, int, int, int]]):
-    """Of base pages and huge ones, an unknown part was touched: the truth is any split that fits."""
+    """An unknown part of base and huge pages was touched: the truth is any split that fits."""
     parsed = []
     for base, thp, pool, active_pages in drawn:
         thp_bytes, base_bytes, pool_bytes = thp * TWO_MIB, base * 4096, pool * TWO_MIB

@@ -147,7 +147,8 @@ def test_jemalloc_asks_where_it_is_told_to(program: Path, monkeypatch: pytest.Mo
 def test_a_jvm_s_heap_is_on_large_pages(tmp_path: Path):
     source = tmp_path / "Hold.java"
     source.write_text(
-        "public class Hold { public static void main(String[] a) throws Exception { Thread.sleep(300); } }"
+        "public class Hold {"
+        " public static void main(String[] a) throws Exception { Thread.sleep(300); } }"
     )
     command = ["java", "-Xms256m", "-Xmx256m", "-XX:+AlwaysPreTouch", str(source)]
     sides = [

@@ -144,7 +144,8 @@ def test_a_server_that_fails_under_its_driver_has_measured_nothing(address: str)
         ran(
             server(
                 address,
-                "signal.signal(signal.SIGALRM, lambda *_: os._exit(7)); signal.setitimer(signal.ITIMER_REAL, 1)",
+                "signal.signal(signal.SIGALRM, lambda *_: os._exit(7));"
+                "signal.setitimer(signal.ITIMER_REAL, 1)",
             ),
             driver(address, hold_s=2.0),
         )
@@ -170,8 +171,8 @@ def test_who_listens_is_seen_by_its_sockets(tmp_path: Path):
         (tmp_path / f"{pid}/fd/3").symlink_to(fd)
         (tmp_path / f"{pid}/net").mkdir()
         (tmp_path / f"{pid}/net/tcp").write_text(
-            "head\n 0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 41 1 0 100\n"
-            " 1: 0100007F:1F90 0100007F:9999 01 00000000:00000000 00:00000000 00000000 0 0 42 1 0 100\n"
+            "head\n 0: 0100007F:1F90 00000000:0000 0A 0:0 00:0 00000000 0 0 41 1 0 100\n"
+            " 1: 0100007F:1F90 0100007F:9999 01 0:0 00:0 00000000 0 0 42 1 0 100\n"
         )
         (tmp_path / f"{pid}/net/unix").write_text(
             "head\n0: 00000002 00000000 00010000 0001 01 43 /s\n"

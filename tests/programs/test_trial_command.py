@@ -184,9 +184,7 @@ def begun(
     seen: list[psutil.Process] = []
     deadline = time.monotonic() + 60
     while process.poll() is None and time.monotonic() < deadline and len(seen) < count:
-        with suppress(
-            psutil.Error
-        ):  # before its exec a program has the words of the command that starts it, but Python's name
+        with suppress(psutil.Error):  # before exec, a program still has Python's name
             seen = [
                 child
                 for child in descendants_with("91.5", process.pid)

@@ -196,7 +196,7 @@ def test_the_report_has_levels_prices_counts_and_what_cannot_be_seen():
         "Counted: 3.00 (1 repeat) page walks per 1000 instructions.",
         "Of 4 sampled loads, 75% read pages of 4 KiB, 25% read pages of 2 MiB.",
         "1 GiB of the pool",
-        "About 40% of its base pages lie in folios as large as 64 KiB pages. What these save here is",
+        "About 40% of its base pages lie in folios as large as 64 KiB pages. What these",
         "1 of 2 processes",
         "It ended meanwhile.",
     ):

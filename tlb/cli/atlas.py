@@ -37,8 +37,8 @@ def build(
 ) -> None:
     """Build the atlas, as Parquet, from bundles and folders; exit 1 if one is refused."""
     built = fleet.module("atlas").build(output, inputs)
-    print(f"{output}: {count(built.rows)} rows of {count(built.machines)} machines." + (
-        f" {count(built.broken)} lines that do not prove whole are left out." if built.broken else ""))  # fmt: skip
+    broken = f" {count(built.broken)} broken records are left out." if built.broken else ""
+    print(f"{output}: {count(built.rows)} rows of {count(built.machines)} machines.{broken}")
     for why in built.refused:
         print(f"Left out: {why}", file=sys.stderr)
     if built.refused:
@@ -59,9 +59,7 @@ def ask(
     if not question:
         for name, (says, _) in asking.QUESTIONS.items():
             print(f"{name:10}  {says}")
-        print(
-            "\nOr SQL, one SELECT of rows, machines, profile or verdicts; DESCRIBE rows shows the columns of one."
-        )
+        print("\nOr one SELECT of rows, machines, profile or verdicts; DESCRIBE shows columns.")
         return
     sql = asking.QUESTIONS[question][1] if question in asking.QUESTIONS else question
     with asking.opened(atlas) as connection:
@@ -111,13 +109,9 @@ def _plain(value: Any) -> Any:
         return [_plain(each) for each in value]
     if isinstance(value, float):
         return value if isfinite(value) else None
-    return (
-        value
-        if value is None or isinstance(value, (bool, int, str))
-        else value.isoformat()
-        if isinstance(value, date)
-        else str(value)
-    )
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    return value.isoformat() if isinstance(value, date) else str(value)
 
 
 def _text(value: Any) -> Any:

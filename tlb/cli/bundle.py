@@ -49,21 +49,16 @@ def bundle(
     name = store.resolve(machine, this)
     path = output or Path(f"{name}{check.SUFFIX}")
     packed = pack.write(store, name, path, allow or ())
-    kernels = [
-        member.removesuffix(".jsonl")
-        for member in sorted(packed.files)
-        if member.endswith(".jsonl")
-    ]
-    print(f"{path}: {count(packed.rows)} rows of {listed(kernels)}, in the state{'s' * (len(packed.states) > 1)} {listed(packed.states)}; "
-          f"{format_size(path.stat().st_size)}, and {format_size(sum(map(len, packed.files.values())))} unpacked.")  # fmt: skip
+    rows = [name for name in sorted(packed.files) if name.endswith(".jsonl")]
+    kernels = [name.removesuffix(".jsonl") for name in rows]
+    size = format_size(path.stat().st_size)
+    unpacked = format_size(sum(map(len, packed.files.values())))
+    print(f"{path}: {count(packed.rows)} rows of {listed(kernels)}; {size}, {unpacked} unpacked.")
+    print(f"States of the machine: {listed(packed.states)}.")
     if packed.left_out:
         print(f"Left out: {listed(packed.left_out)}.")
     url = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["repository"]["url"]
-    where = (
-        f"attach it to a new issue or pull request at {url}"
-        if url
-        else "send it to the maintainer of the book that it is for"
-    )
+    where = f"attach it to an issue at {url}" if url else "send it to the book's maintainer"
     print(f"`tlb check-bundle {path}` shows what is in it; then {where}.")
 
 
@@ -86,8 +81,7 @@ def check_bundle(file: File) -> None:
     rows = sum(
         content.count(b"\n") for name, content in accepted.files.items() if name.endswith(".jsonl")
     )
-    print(f"Accepted: {count(rows)} rows, each with its digest, its key and its seed, no two of them of one process, and none that its "
-          f"kernel could not have printed. `tlb add-bundle {file}` puts them into data/{accepted.machine}/.")  # fmt: skip
+    print(f"Accepted: {count(rows)} rows. `tlb add-bundle {file}` adds them to data/.")
 
 
 def add_bundle(file: File) -> None:
@@ -99,11 +93,9 @@ def add_bundle(file: File) -> None:
     added = accept.add(Store(data_root()), accepted := check.opened(archive.read(file)))
     if not added.rows:
         raise Unavailable("bundle-known", f"no row of {accepted.machine} is new")
-    known = f"; {count(added.known)} were there and stay as they are" if added.known else ""
-    print(
-        f"{added.folder}: {count(added.rows)} new rows{known}. Their claims are judged now, which takes about a minute.",
-        flush=True,
-    )
+    known = f"; {count(added.known)} were there already" if added.known else ""
+    print(f"{added.folder}: {count(added.rows)} new rows{known}.")
+    print("Their claims are judged now, which takes about a minute.", flush=True)
     judged.refresh()
     profile.refresh()
 
@@ -112,24 +104,29 @@ def _kernels(data: Store, accepted: Bundle) -> Iterator[dict[str, object]]:
     """Yield of each kernel's rows how many there are, were disturbed and were counted, and what
     measured them: this checkout's sources, other code that published rows are of, or unknown code.
     """
-    published = {(kernel, row.kernel_digest) for machine in data.machines() for kernel, rows in data.whole(machine).items()
-                 for row, _ in rows}  # fmt: skip
+    published = {
+        (kernel, row.kernel_digest)
+        for machine in data.machines()
+        for kernel, rows in data.whole(machine).items()
+        for row, _ in rows
+    }
     for kernel in accepted.kernels:
         rows, sources = [row for row, _ in accepted.rows(kernel)], Counter[str]()
         for row in rows:
             known = "published" if (kernel, row.kernel_digest) in published else "unknown"
-            sources[
-                "this checkout"
-                if row.record.source == build.source_digest(kernel, row.record.engine)
-                else known
-            ] += 1
+            is_ours = row.record.source == build.source_digest(kernel, row.record.engine)
+            sources["this checkout" if is_ours else known] += 1
         walks = [row.record.counters.get("walk") for row in rows]
         began = sorted(row.record.started_at for row in rows)
         yield {
-            "kernel": kernel, "rows": len(rows), "noisy": sum(bool(row.record.noisy) for row in rows),
-            "counted": sum(walk is not None and walk.value is not None for walk in walks), "first": began[0], "last": began[-1],
+            "kernel": kernel,
+            "rows": len(rows),
+            "noisy": sum(bool(row.record.noisy) for row in rows),
+            "counted": sum(walk is not None and walk.value is not None for walk in walks),
+            "first": began[0],
+            "last": began[-1],
             "source": ", ".join(f"{name} {number}" for name, number in sorted(sources.items())),
-        }  # fmt: skip
+        }
 
 
 def remarks(accepted: Bundle) -> Iterator[str]:

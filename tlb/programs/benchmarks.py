@@ -25,8 +25,8 @@ from tlb.programs.watch import Watched, attached, watch
 from tlb.units import format_ns, format_size
 
 KNOWN = (
-    "tlb try where the answer is known (to reach: the chapter's ratio within 5 %; no difference in 18 of 20; a difference in 1 of 20 "
-    "at most without a lever; 2 % beside the program's own time)",
+    "tlb try where the answer is known (to reach: the chapter's ratio within 5 %; no difference in "
+    "18 of 20; a difference in 1 of 20 without a lever; 2 % beside the program's own time)",
     ("program, lever", "tlb try", "known", "difference"),
 )
 MIB, MILLIONS = 1024, 500  # the second takes half a second

@@ -21,7 +21,7 @@ def why_no_preload(command: str) -> str:
     except OSError:
         return ""
     if (status.st_mode & 0o4000 and status.st_uid != os.getuid()) or _has_capabilities(path):
-        return f"{path.name} runs with another user's rights, and such a program loads no library that its user names"
+        return f"{path.name} runs with other rights than its user's, so Linux preloads nothing"
     return f"{path.name} is statically linked, and loads no library" if is_static(head) else ""
 
 

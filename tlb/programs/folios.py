@@ -2,7 +2,7 @@
 /proc/PID/pagemap and /proc/kpageflags.
 
 smaps tells base pages from 2 MiB pages and nothing between. Linux maps a folio of 16 KiB to 1 MiB
-with as many entries as it has base pages; a processor that coalesces neighbours holds them in fewer.
+with as many entries as it has base pages; a TLB that coalesces neighbours holds them in fewer.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ HasLever = Callable[[int], bool]  # whether a lever has reached a process, by it
 
 
 class Snapshot(NamedTuple):
-    """A program's processes at one time. at_s: since its start. reached: processes with the lever."""
+    """A program's memory at one time. at_s: since its start. reached: processes with the lever."""
 
     at_s: float
     processes: int
@@ -80,7 +80,7 @@ def _full(snapshots: Iterable[Snapshot]) -> list[Snapshot]:
 
 
 def filled_s(snapshots: Iterable[Snapshot]) -> float:
-    """Return when nine tenths of the largest resident size was first there; 0 without a snapshot."""
+    """Return when 90 % of the largest resident size was first there; 0 without a snapshot."""
     snapshots = list(snapshots)
     least = _FILLED * _most_bytes(snapshots)
     return next((each.at_s for each in snapshots if each.pages.resident_bytes >= least), 0.0)

@@ -61,7 +61,7 @@ class Aim:
 
     @property
     def quantity(self) -> str:
-        """What is compared, as JSON has it: elapsed_s, or the pattern of the printed number."""
+        """What is compared in JSON: elapsed_s, or the pattern of the printed number."""
         return "elapsed_s" if self.metric is None else self.metric.pattern
 
     @property
@@ -75,9 +75,8 @@ class Aim:
         """Return a run that can be compared. Raises Unavailable: program-killed, no-metric."""
         if run.status < 0:
             name = signal.strsignal(-run.status) or f"signal {-run.status}"
-            raise Unavailable(
-                "program-killed", f"{'the driver, ' if self.driver else ''}{name}{suffix}"
-            )
+            driver = "the driver, " if self.driver else ""
+            raise Unavailable("program-killed", f"{driver}{name}{suffix}")
         if not self.value(run) > 0:
             raise Unavailable("no-metric", suffix.removeprefix(", "))
         return run
@@ -86,7 +85,7 @@ class Aim:
 @dataclass
 class Trial:
     """A comparison. rehearsal: the first two runs, without and with the lever, whose times do not
-    count. seed: of the order of runs. pairs: (without, with). ended: why it stopped early, or ""."""
+    count. seed: of the order of runs. pairs: (without, with). ended: why it stopped early."""
 
     aim: Aim
     rehearsal: tuple[Run, Run]

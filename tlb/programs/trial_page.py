@@ -45,7 +45,7 @@ def figure(trial: Trial) -> Figure:
         points.encode(x=alt.X("pair:Q", axis=alt.Axis(tickMinStep=1)), y=y),
     ).properties(height=_HEIGHT_PX)
     summary = (
-        f"The ratios of the pairs go from {pairs['ratio'].min():.3f} to {pairs['ratio'].max():.3f}; "
+        f"The pairs' ratios go from {pairs['ratio'].min():.3f} to {pairs['ratio'].max():.3f}; "
         f"the typical one is {ratio.value:.3f}, between {ratio.low:.3f} and {ratio.high:.3f}."
     )
     return Figure(chart, summary, pairs, "pairs")

@@ -166,7 +166,8 @@ class Report:
 
     def rate(self, part: str, whole: str) -> Interval | None:
         """Return one count over another, over the turns with both; None without any."""
-        both = [(turn[part].value, turn[whole].value) for turn in self.counts if {part, whole} <= {*turn}]  # fmt: skip
+        turns = [turn for turn in self.counts if {part, whole} <= {*turn}]
+        both = [(turn[part].value, turn[whole].value) for turn in turns]
         shares = [a / b for a, b in both if a is not None and b]
         return median_interval(shares) if shares else None
 
