@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -17,6 +17,9 @@ from tlb.machine import doctor as doctors
 from tlb.machine import host as hosts
 from tlb.page_sizes import BASE
 from tlb.reasons import Unavailable
+
+if TYPE_CHECKING:
+    from tlb.inference.geometry import Geometry
 
 
 def inspect(as_json: shown.Json = False) -> None:
@@ -70,7 +73,12 @@ def geometry(
             sentence = geometry_words.backing_sentence(backing)
             print(backing.model_dump_json(indent=1) if as_json else sentence)
         raise
-    inferred = inferred.model_copy(update={"backing": backing})
+    _show(inferred.model_copy(update={"backing": backing}), as_json)
+
+
+def _show(inferred: Geometry, as_json: bool) -> None:
+    from tlb.inference import geometry_words
+
     if as_json:
         print(inferred.model_dump_json(indent=1))
         return

@@ -100,14 +100,8 @@ def fleet(
     address = _checked(scheduler or listen or f"{socket.getfqdn()}:{PORT}", insecure)
     pem = _pem(certificate, insecure)
     worker.configure()
-    run = client.Fleet(
-        Store(output) if output else Store(data_root()).own,
-        asked,
-        [*listed],
-        workers,
-        60 * patience,
-        _notice,
-    )
+    store = Store(output) if output else Store(data_root()).own
+    run = client.Fleet(store, asked, [*listed], workers, 60 * patience, _notice)
     try:
         asyncio.run(_measure(run, address, pem, listed, ssh or starting.SSH))
     except asyncio.CancelledError:  # of a SIGTERM, which then is as Ctrl-C

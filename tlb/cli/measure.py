@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
@@ -51,25 +51,29 @@ def measure(
         raise Unavailable(
             "bad-parameter", "--guest-pages is another name for the mode of a kernel in a guest"
         )
-    given = {"layout": layout, "order": order, "lines": lines}
-    try:
-        own = read_options(context.args)
-        fields = {
-            "kernel": kernel,
-            "engine": build.engine_for(engine, kernel),
-            "pages": pages,
-            **kernels.shape(kernel, dict(own)),
-            **{name: value for name, value in given.items() if value is not None},
-            "stride_pages": stride_pages,
-            "mode": mode or guest_pages or kernels.first_mode(kernel),
-            "options": own,
-            "region_ms": region_ms,
-        }
-        point = Point.model_validate(fields)
-    except ValidationError as error:
-        problems = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        raise Unavailable("bad-parameter", "; ".join(problems)) from None
+    given = {"layout": layout, "order": order, "lines": lines, "pages": pages}
+    given |= {"stride_pages": stride_pages, "region_ms": region_ms}
+    point = _point(context.args, kernel, engine, mode or guest_pages, given)
     rig = Rig.of(hosts.inspect(cpu=cpu), Store(data_root()).own)
     with measuring_lock():
         record = rig.take(point, repeat)
     print(record.model_dump_json())
+
+
+def _point(words: list[str], kernel: str, engine: str, mode: str, given: dict[str, Any]) -> Point:
+    """Return the point that the options name, and the kernel's own options in `words`. Raises
+    Unavailable("bad-parameter")."""
+    try:
+        own = read_options(words)
+        fields = {
+            "kernel": kernel,
+            "engine": build.engine_for(engine, kernel),
+            **kernels.shape(kernel, dict(own)),
+            **{name: value for name, value in given.items() if value is not None},
+            "mode": mode or kernels.first_mode(kernel),
+            "options": own,
+        }
+        return Point.model_validate(fields)
+    except ValidationError as error:
+        problems = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        raise Unavailable("bad-parameter", "; ".join(problems)) from None

@@ -55,21 +55,25 @@ def attempt(
     """Measure a program with and without huge pages, in interleaved pairs."""
     from tlb.programs.trial import Aim
 
-    if html and (pid or html.is_dir() or not html.parent.is_dir()):
-        why = "--pid has no pairs to draw" if pid else f"{html} is not a file in an existing folder"
-        raise Unavailable("bad-parameter", f"--html: {why}")
+    _check_html(html, pid)
     pattern, server, within = _pattern(metric, higher), _driver(driver, ready), within / 100
     if command and not pid:
-        chosen = levers.lever(lever, env)
-        aim = Aim(command, chosen, within, minutes, pattern, higher, after, server)
-        return _paired(aim, as_json, html)
-    others = ready or env or after is not None or lever not in ("advise", "collapse")
-    if command or not pid or not server or others:
+        goal = (within, minutes, pattern, higher, after, server)
+        return _paired(Aim(command, levers.lever(lever, env), *goal), as_json, html)
+    paired_only = ready or env or after is not None or lever not in ("advise", "collapse")
+    if command or not pid or not server or paired_only:
         raise Unavailable(
-            "bad-parameter", "give a COMMAND, or a --pid with a --driver and --lever collapse"
+            "bad-parameter", "give a COMMAND, or a --pid with --lever collapse, --driver"
         )
     aim = Aim(server.command, levers.LEVERS["collapse"], within, minutes, pattern, higher)
     return _before_after(pid, aim, as_json)
+
+
+def _check_html(html: Path | None, pid: int) -> None:
+    """Raise Unavailable("bad-parameter") if the page cannot be written."""
+    if html and (pid or html.is_dir() or not html.parent.is_dir()):
+        why = "--pid has no pairs to draw" if pid else f"{html} is not a file in an existing folder"
+        raise Unavailable("bad-parameter", f"--html: {why}")
 
 
 def _paired(aim: Aim, as_json: bool, html: Path | None) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -54,49 +55,54 @@ def run(
 
     share: part of the time that snapshots may take. after_s: when a lever acts that acts from
     outside. Raises Unavailable: program-missing, program-endless and server-silent after limit_s,
-    server-ended. However this ends, none of the processes is left.
-    """
+    server-ended. However this ends, none of the processes is left."""
     mine = ServerProcesses()
-    seen: list[Snapshot] = []
-    collapsed: list[Collapsed] = []
-    killed = False
+    seen, collapsed = list[Snapshot](), list[Collapsed]()
     with processes.adopting(), lever.environment() as environment:
         start_s = time.monotonic()
         try:
             with children.started(command, environment, lever.starting) as program:
                 streams = children.streams_of(program)
                 with _observed(lever, mine, seen, collapsed, start_s, share, after_s):
-                    if driver:
-                        wait_until_ready(streams, driver, mine, start_s + limit_s)
-                        status, elapsed_s, streams = drive(driver, mine, streams, limit_s)
-                    else:
-                        children.drain(program.pid, streams, start_s + limit_s)
-                        elapsed_s = time.monotonic() - start_s
-                if driver:
-                    killed = stop_server(program)
+                    done = _follow(program, streams, driver, mine, start_s, limit_s)
+                killed = driver is not None and stop_server(program)
                 _, wait_status, used = os.wait4(program.pid, 0)
                 program.returncode = os.waitstatus_to_exitcode(wait_status)
                 left = processes.end(mine.all, children.GRACE_S)
-                if not driver:
+                status, elapsed_s, streams = done
+                if status is None:
                     status = program.returncode
                     children.read_rest(streams)
         except BaseException:
             processes.end(mine.all, children.GRACE_S)
             raise
+    written = streams[0].written, streams[1].written
+    counted = used.ru_minflt, used.ru_majflt, used.ru_utime + used.ru_stime
+    ends = tuple(seen), left, collapsed[0] if collapsed else None, killed
+    return Run(elapsed_s, status, _number(streams, metric), written, *counted, *ends)
+
+
+def _follow(
+    program: subprocess.Popen[bytes],
+    streams: list[children.Stream],
+    driver: Driver | None,
+    mine: ServerProcesses,
+    start_s: float,
+    limit_s: float,
+) -> tuple[int | None, float, list[children.Stream]]:
+    """Wait for the end of a driver, or else of the program. Return its exit code (None for the
+    program, which is not reaped yet), its time in s, and its output."""
+    if driver:
+        wait_until_ready(streams, driver, mine, start_s + limit_s)
+        return drive(driver, mine, streams, limit_s)
+    children.drain(program.pid, streams, start_s + limit_s)
+    return None, time.monotonic() - start_s, streams
+
+
+def _number(streams: list[children.Stream], metric: re.Pattern[str] | None) -> float | None:
+    """Return the number that --metric finds, of the first stream that has it."""
     numbers = [stream.number(metric) for stream in streams] if metric else []
-    return Run(
-        elapsed_s,
-        status,
-        next((number for number in numbers if number is not None), None),
-        (streams[0].written, streams[1].written),
-        used.ru_minflt,
-        used.ru_majflt,
-        used.ru_utime + used.ru_stime,
-        tuple(seen),
-        left,
-        collapsed[0] if collapsed else None,
-        killed,
-    )
+    return next((number for number in numbers if number is not None), None)
 
 
 @contextlib.contextmanager
