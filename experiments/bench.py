@@ -34,8 +34,7 @@ from tlb.lab.rig import Rig
 from tlb.lab.store import Store
 from tlb.machine import host
 from tlb.page_sizes import BASE
-from tlb.programs import known as tries
-from tlb.programs import overhead as watching
+from tlb.programs import benchmarks
 from tlb.reasons import Unavailable
 from tlb.report import paint, publish
 from tlb.system.files import measuring_lock
@@ -85,10 +84,8 @@ TABLES |= {
     for rows, module in (
         (rule.rule, rule),
         (prefixes.prefixes, prefixes),
-        (watching.overhead, watching),
-        (tries.known, tries),
     )
-}
+} | {benchmarks.overhead: benchmarks.OVERHEAD, benchmarks.known: benchmarks.KNOWN}
 
 
 def _print(tables: Iterable[Callable[[], Rows]]) -> None:

@@ -27,9 +27,9 @@ from tlb.machine import host, pools
 from tlb.machine.compiler import compiler
 from tlb.page_sizes import PAGES
 from tlb.programs.levers import lever
-from tlb.programs.report import side
-from tlb.programs.served import Driver
+from tlb.programs.servers import Driver
 from tlb.programs.trial import Aim, Trial, Verdict, attempt
+from tlb.programs.trial_report import side
 from tlb.reasons import Unavailable
 from tlb.system import procfs
 from tlb.system.files import measuring_lock

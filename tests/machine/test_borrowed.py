@@ -244,7 +244,7 @@ def test_housekeeping_says_what_it_borrows_and_what_is_borrowed_now(kernel, monk
     for arguments, parts in (
         (["housekeeping"], ["minutes", f"/{DEFRAG}: never", "madvise before"]),
         (["housekeeping", "restore"], [f"/{DEFRAG}: from never to madvise."]),
-        (["housekeeping", "restore"], ["nothing to put back"]),
+        (["housekeeping", "restore"], ["No setting was changed."]),
     ):
         monkeypatch.setattr(sys, "argv", ["tlb", *arguments])
         with pytest.raises(SystemExit) as ended:

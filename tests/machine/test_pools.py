@@ -377,12 +377,12 @@ def tlb(
 def test_pool_reserve_and_restore_say_what_they_did(tlb):
     assert tlb("reserve", "--pages", "2m", "--size", "8 MiB") == (
         0,
-        "2m: 4 of 4 pages asked are free; 3 were added, the pool has 5.\n",
+        "2m: 4 pages are free (4 requested); 3 were added, the pool has 5.\n",
         "",
     )
-    assert "2m: 2 pages before, set to 5 since; `tlb pool restore`" in tlb()[1]
+    assert "2m: 2 pages before, set to 5 since. `tlb pool restore`" in tlb()[1]
     assert tlb("restore") == (0, "2m: from 5 pages to 2.\n", "")
-    assert tlb("restore") == (0, "No pool was changed, so there is nothing to put back.\n", "")
+    assert tlb("restore") == (0, "No pool was changed.\n", "")
 
 
 def test_pages_in_use_are_told_and_the_journal_stays_until_they_are_let_go(machine):

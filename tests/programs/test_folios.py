@@ -3,7 +3,6 @@ drawing, and what is not shown."""
 
 from __future__ import annotations
 
-import os
 import struct
 from pathlib import Path
 
@@ -86,14 +85,14 @@ def test_what_only_root_may_see_is_one_reason(
     elif how == "no flags":
         (tmp_path / "kpageflags").unlink()
     else:
-        opened, refused = os.open, "kpageflags" if how == "flags refused" else "pagemap"
+        opened, refused = Path.open, "kpageflags" if how == "flags refused" else "pagemap"
 
-        def refuse(path: Path, mode: int) -> int:
-            if Path(path).name == refused:
+        def refuse(path: Path, *rest: object, **options: object) -> object:
+            if path.name == refused:
                 raise PermissionError(path)
-            return opened(path, mode)
+            return opened(path, *rest, **options)
 
-        monkeypatch.setattr(folios.os, "open", refuse)
+        monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(Unavailable) as why:
         shares([one], PAGE, tmp_path)
     assert why.value.code == "frames-denied"

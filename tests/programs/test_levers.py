@@ -13,7 +13,7 @@ import pytest
 from support.common import needs_c, needs_root
 from support.programs import answer, built
 
-from tlb.programs import levers, looks
+from tlb.programs import collapse, levers, snapshots
 from tlb.programs.levers import LEVERS
 from tlb.programs.runs import Run, run
 from tlb.programs.trial import Aim, attempt
@@ -38,7 +38,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def ran(
     program: Path, mode: str, lever: levers.Lever, passes: int = PASSES, after_s: float = 0.0
-) -> tuple[Run, looks.Look]:
+) -> tuple[Run, snapshots.Snapshot]:
     done = run(
         [str(program), mode, str(MIB), str(passes), "200"],
         lever,
@@ -47,12 +47,12 @@ def ran(
         after_s=after_s,
     )
     assert (done.status, done.left, done.written[0].size_bytes) == (0, 0, len(answer(MIB, passes)))
-    peak = looks.peak(list(done.looks))
+    peak = snapshots.at_peak(done.snapshots)
     assert peak is not None and peak.processes == 1 and peak.pages.resident_bytes >= MIB << 20
     return done, peak
 
 
-def share(peak: looks.Look) -> float:
+def share(peak: snapshots.Snapshot) -> float:
     return peak.pages.huge_bytes / peak.pages.anonymous_bytes
 
 
@@ -71,18 +71,18 @@ def test_a_program_without_large_pages_has_none_by_any_advice(program: Path):
     """Of two levers at once: the switch is inherited, whatever is asked for later."""
     with LEVERS["no-thp"].starting():
         _, peak = ran(program, "mmap", LEVERS["advise"])
-        assert LEVERS["no-thp"].reached(os.getpid())
+        assert LEVERS["no-thp"].has_reached(os.getpid())
     assert (peak.pages.huge_bytes, peak.reached) == (0, 1)
     _, peak = ran(program, "mmap", LEVERS["no-thp"])
     assert (peak.pages.huge_bytes, peak.reached) == (0, 1)
-    assert not LEVERS["no-thp"].reached(os.getpid())  # put back
+    assert not LEVERS["no-thp"].has_reached(os.getpid())  # put back
 
 
 @needs_root
 def test_memory_is_joined_from_outside(program: Path):
     done, peak = ran(program, "mmap", LEVERS["collapse"], passes=20, after_s=0.2)
-    assert done.joined is not None and done.joined.took_s > 0 and done.joined.at_s >= 0.2
-    assert done.joined.bytes >= 0.8 * (MIB << 20) and share(peak) > 0.8
+    assert done.collapsed is not None and done.collapsed.took_s > 0 and done.collapsed.at_s >= 0.2
+    assert done.collapsed.bytes >= 0.8 * (MIB << 20) and share(peak) > 0.8
 
 
 def test_memory_between_holes_is_collapsed_by_a_kernel_that_stops_at_a_hole(
@@ -114,16 +114,16 @@ def test_memory_between_holes_is_collapsed_by_a_kernel_that_stops_at_a_hole(
         )
         + "\n"
     )
-    monkeypatch.setattr(levers, "_PROC", tmp_path)
-    monkeypatch.setattr(levers, "_collapse", stops)
-    monkeypatch.setattr(levers, "_anonymous_huge_bytes", lambda pid: len(collapsed) * huge)
-    assert levers.collapse(os.getpid(), huge, Event()) == (resident, {"EINVAL"})
+    monkeypatch.setattr(collapse, "_PROC", tmp_path)
+    monkeypatch.setattr(collapse, "_collapse", stops)
+    monkeypatch.setattr(collapse, "_anonymous_huge_bytes", lambda pid: len(collapsed) * huge)
+    assert collapse.collapse(os.getpid(), huge, Event()) == (resident, {"EINVAL"})
 
 
 @needs_root
 def test_a_program_that_ends_before_it_is_to_be_joined_is_not(program: Path):
     done, _ = ran(program, "mmap", LEVERS["collapse"], after_s=100.0)
-    assert done.joined is not None and (done.joined.bytes, done.joined.errors) == (0, ())
+    assert done.collapsed is not None and (done.collapsed.bytes, done.collapsed.errors) == (0, ())
 
 
 def test_a_static_program_is_not_reached_and_the_reason_says_so(tmp_path: Path):
@@ -147,11 +147,12 @@ def test_jemalloc_asks_where_it_is_told_to(program: Path, monkeypatch: pytest.Mo
 def test_a_jvm_s_heap_is_on_large_pages(tmp_path: Path):
     source = tmp_path / "Hold.java"
     source.write_text(
-        "public class Hold { public static void main(String[] a) throws Exception { Thread.sleep(300); } }"
+        "public class Hold {"
+        " public static void main(String[] a) throws Exception { Thread.sleep(300); } }"
     )
     command = ["java", "-Xms256m", "-Xmx256m", "-XX:+AlwaysPreTouch", str(source)]
     sides = [
-        looks.peak(list(run(command, LEVERS[name], limit_s=100, share=0.1).looks))
+        snapshots.at_peak(run(command, LEVERS[name], limit_s=100, share=0.1).snapshots)
         for name in ("none", "jvm")
     ]
     assert sides[0].pages.huge_bytes < 64 << 20 and sides[1].pages.huge_bytes >= 200 << 20
@@ -198,5 +199,5 @@ def test_pieces_are_each_their_own_and_clean_among_threads_and_after_a_fork():
     assert (
         done.status == 0
         and done.written[1].size_bytes == 0
-        and any(each.reached for each in done.looks)
+        and any(each.reached for each in done.snapshots)
     )

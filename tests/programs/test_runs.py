@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from support.fake_perf import alive
 
-from tlb.programs import runs
+from tlb.programs import children, runs
 from tlb.programs.levers import LEVERS
-from tlb.programs.looks import own
 from tlb.programs.runs import Run
+from tlb.programs.snapshots import own_processes
 from tlb.programs.trial import Aim, attempt
 from tlb.reasons import Unavailable
 from tlb.system import processes
@@ -42,7 +42,7 @@ def nothing_is_left():
     before = set(processes.descendants(os.getpid()))
     files = sorted(os.listdir("/proc/self/fd"))
     yield
-    assert own(before) == {} and sorted(os.listdir("/proc/self/fd")) == files
+    assert own_processes(before) == {} and sorted(os.listdir("/proc/self/fd")) == files
 
 
 def test_what_a_program_writes_is_counted_and_told_apart_and_its_exit_code_is_kept():
@@ -74,7 +74,7 @@ def test_what_it_leaves_running_is_ended_and_counted(script: str, left: int):
 
 
 def test_one_that_ignores_being_asked_is_killed_after_a_while(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(runs, "GRACE_S", 0.2)
+    monkeypatch.setattr(children, "GRACE_S", 0.2)
     with pytest.raises(Unavailable) as why:
         shell(
             "trap '' TERM INT HUP; (trap '' TERM; sleep 96.5; :) & while :; do sleep 0.1; done",
@@ -120,7 +120,7 @@ def test_ctrl_c_while_it_runs_ends_it(monkeypatch: pytest.MonkeyPatch):
         time.sleep(0.2)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(runs, "drain", interrupted)
+    monkeypatch.setattr(children, "drain", interrupted)
     with pytest.raises(KeyboardInterrupt):
         shell("sleep 95.5 & sleep 95.5")
     assert alive("sleep 95.5") == []

@@ -14,9 +14,9 @@ from tlb.inference.intervals import Interval
 from tlb.inference.pairs import paired_ratio
 from tlb.programs import trial
 from tlb.programs.levers import LEVERS
-from tlb.programs.report import document, remarks
 from tlb.programs.runs import Run
 from tlb.programs.trial import Aim, attempt, paired, verdict, would_have_shown
+from tlb.programs.trial_report import document, remarks
 from tlb.reasons import Unavailable
 
 WITHIN, RUNS = 0.02, 400

@@ -114,8 +114,8 @@ def test_ctrl_c_ends_the_command_and_says_what_was_seen():
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (
-        "it touches" in first
-        and "Looks took" in out
+        " touches " in first
+        and "Sampling took" in out
         and (process.returncode, err) == (0, "")
         and not alive("sleep 89.5")
     )

@@ -1,15 +1,18 @@
-"""Programs for `tlb try`, and experiments on runs that never were."""
+"""Programs for `tlb try`, and trials on runs that never were."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
 from support.common import SUPPORT
 from tlb.machine.compiler import compiler
-from tlb.programs.levers import LEVERS, Joined
-from tlb.programs.looks import Look
-from tlb.programs.runs import Run, Written
+from tlb.programs.children import Written
+from tlb.programs.collapse import Collapsed
+from tlb.programs.levers import LEVERS
+from tlb.programs.runs import Run
+from tlb.programs.snapshots import Snapshot
 from tlb.programs.trial import Aim, Trial
 from tlb.system.smaps import Rollup
 
@@ -30,19 +33,10 @@ def answer(mib: int, passes: int) -> str:
 
 
 def look(
-    at_s: float = 0.5,
-    huge_mib: int = 0,
-    resident_mib: int = 100,
-    reached: int = 0,
-    processes: int = 1,
-) -> Look:
-    return Look(
-        at_s,
-        processes,
-        reached,
-        Rollup(resident_mib << 20, resident_mib << 20, huge_mib << 20, 0),
-        1 << 16,
-    )
+    at_s: float = 0.5, huge_mib: int = 0, resident_mib: int = 100, reached: int = 0
+) -> Snapshot:
+    pages = Rollup(resident_mib << 20, resident_mib << 20, huge_mib << 20, 0)
+    return Snapshot(at_s, 1, reached, pages, 1 << 16)
 
 
 def made(
@@ -52,26 +46,18 @@ def made(
     out: str = "same",
     err: str = "",
     left: int = 0,
-    looks: tuple[Look, ...] = (look(),),
-    joined: Joined | None = None,
+    looks: tuple[Snapshot, ...] = (look(),),
+    collapsed: Collapsed | None = None,
 ) -> Run:
-    """A run; out and err stand for what it wrote, of which words are what is no digit."""
-    written = tuple(
-        Written(len(text), text, "".join(c for c in text if not c.isdigit())) for text in (out, err)
-    )
-    return Run(
-        elapsed_s, status, value, (written[0], written[1]), 10, 0, elapsed_s, looks, left, joined
-    )
+    """Return a run that never was; out and err stand for its outputs."""
+    written = [Written(len(text), text, re.sub("[0-9]", "", text)) for text in (out, err)]
+    used = (10, 0, elapsed_s, looks, left, collapsed)
+    return Run(elapsed_s, status, value, (written[0], written[1]), *used)
 
 
 def trial(
     without: Run, with_lever: Run, pairs: int = 6, lever: str = "advise", **aim: object
 ) -> Trial:
-    """An experiment all of whose runs were alike."""
-    return Trial(
-        Aim(["program"], LEVERS[lever], **aim),
-        (without, with_lever),
-        16,
-        [(without, with_lever)] * pairs,
-        9.0,
-    )  # type: ignore[arg-type]
+    """Return a trial of equal pairs."""
+    wanted = Aim(["program"], LEVERS[lever], **aim)  # type: ignore[arg-type]
+    return Trial(wanted, (without, with_lever), 16, [(without, with_lever)] * pairs, 9.0)

@@ -21,28 +21,24 @@ from tlb.system.files import ROOT
 
 DEFAULT = ROOT / "_build" / "atlas"
 MOST_SHOWN = 200  # rows, to a person
-app = typer.Typer(
-    no_args_is_help=True,
-    help="One table of many machines: Parquet from bundles and folders of data/, asked by SQL.",
-)
-Folder = Annotated[Path, typer.Option("--atlas", help="The atlas's folder.")]
+app = typer.Typer(no_args_is_help=True, help="Query the data of many machines with SQL.")
+Folder = Annotated[Path, typer.Option("--atlas", show_default="_build/atlas", help="The folder.")]
 
 
 @app.command()
 def build(
     inputs: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="INPUT…", help="Bundles, machines' folders, or folders of either, such as data."
-        ),
+        typer.Argument(metavar="INPUT…", help="Bundles, machines' folders, or folders of these."),
     ],
-    output: Annotated[Path, typer.Option(help="The atlas's folder.")] = DEFAULT,
+    output: Annotated[
+        Path, typer.Option(show_default="_build/atlas", help="The folder.")
+    ] = DEFAULT,
 ) -> None:
-    """Make an atlas of these inputs, in the place of the one that was there; exit 1 if one was
-    refused."""
+    """Build the atlas, as Parquet, from bundles and folders; exit 1 if one is refused."""
     built = fleet.module("atlas").build(output, inputs)
-    print(f"{output}: {count(built.rows)} rows of {count(built.machines)} machines." + (
-        f" {count(built.broken)} lines that do not prove whole are left out." if built.broken else ""))  # fmt: skip
+    broken = f" {count(built.broken)} broken records are left out." if built.broken else ""
+    print(f"{output}: {count(built.rows)} rows of {count(built.machines)} machines.{broken}")
     for why in built.refused:
         print(f"Left out: {why}", file=sys.stderr)
     if built.refused:
@@ -52,23 +48,18 @@ def build(
 @app.command()
 def ask(
     question: Annotated[
-        str,
-        typer.Argument(
-            help="A question's name, or SQL: one SELECT. Without it, what there is to ask."
-        ),
+        str, typer.Argument(help="A name, or a SELECT; none: list the names.")
     ] = "",
     atlas: Folder = DEFAULT,
     as_json: shown.Json = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="As CSV.")] = False,
 ) -> None:
-    """Ask the atlas: a question by its name, or SQL over rows, machines, profile and verdicts."""
+    """Ask a named question, or SQL over rows, machines, profile and verdicts."""
     asking = fleet.module("ask")
     if not question:
         for name, (says, _) in asking.QUESTIONS.items():
             print(f"{name:10}  {says}")
-        print(
-            "\nOr SQL, one SELECT of rows, machines, profile or verdicts; DESCRIBE rows shows the columns of one."
-        )
+        print("\nOr one SELECT of rows, machines, profile or verdicts; DESCRIBE shows columns.")
         return
     sql = asking.QUESTIONS[question][1] if question in asking.QUESTIONS else question
     with asking.opened(atlas) as connection:
@@ -118,13 +109,9 @@ def _plain(value: Any) -> Any:
         return [_plain(each) for each in value]
     if isinstance(value, float):
         return value if isfinite(value) else None
-    return (
-        value
-        if value is None or isinstance(value, (bool, int, str))
-        else value.isoformat()
-        if isinstance(value, date)
-        else str(value)
-    )
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    return value.isoformat() if isinstance(value, date) else str(value)
 
 
 def _text(value: Any) -> Any:

@@ -26,22 +26,22 @@ if TYPE_CHECKING:
     from tlb.fleet.check import Bundle
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A file that `tlb bundle` wrote.")]
-BACK = "began before the row that stands before them: a clock was set back, or bundles were added out of turn"
-SHORT = "were timed for less than half of what was asked, as large and single passes are"
+BACK = "began before the row before them: a clock was set back, or bundles were added out of order"
+SHORT = "were timed for less than half of the region asked for, as single passes are"
 
 
 def bundle(
     machine: Annotated[
         str, typer.Argument(help="this, or a machine in data/own/ or data/.")
     ] = "this",
-    output: Annotated[Path | None, typer.Option(help="Where to; default MACHINE.tlb.zip.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Default: MACHINE.tlb.zip.")] = None,
     allow: Annotated[
-        list[str] | None,
-        typer.Option(metavar="WORD", help="A word of the description that may leave."),
+        list[str] | None, typer.Option(metavar="WORD", help="A word that may be shared.")
     ] = None,
 ) -> None:
-    """Pack all that was measured of a machine into one file to contribute it; words that may name
-    somebody stay here."""
+    """Pack a machine's data into a file, to contribute it.
+
+    Words that may identify somebody are refused unless --allow permits them."""
     from tlb.fleet import check, pack
 
     data, this = Store(data_root()), hosts.machine_id(hosts.inspect()) if machine == "this" else ""
@@ -49,27 +49,21 @@ def bundle(
     name = store.resolve(machine, this)
     path = output or Path(f"{name}{check.SUFFIX}")
     packed = pack.write(store, name, path, allow or ())
-    kernels = [
-        member.removesuffix(".jsonl")
-        for member in sorted(packed.files)
-        if member.endswith(".jsonl")
-    ]
-    print(f"{path}: {count(packed.rows)} rows of {listed(kernels)}, in the state{'s' * (len(packed.states) > 1)} {listed(packed.states)}; "
-          f"{format_size(path.stat().st_size)}, and {format_size(sum(map(len, packed.files.values())))} unpacked.")  # fmt: skip
+    rows = [name for name in sorted(packed.files) if name.endswith(".jsonl")]
+    kernels = [name.removesuffix(".jsonl") for name in rows]
+    size = format_size(path.stat().st_size)
+    unpacked = format_size(sum(map(len, packed.files.values())))
+    print(f"{path}: {count(packed.rows)} rows of {listed(kernels)}; {size}, {unpacked} unpacked.")
+    print(f"States of the machine: {listed(packed.states)}.")
     if packed.left_out:
         print(f"Left out: {listed(packed.left_out)}.")
     url = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["repository"]["url"]
-    where = (
-        f"attach it to a new issue or pull request at {url}"
-        if url
-        else "send it to the maintainer of the book that it is for"
-    )
+    where = f"attach it to an issue at {url}" if url else "send it to the book's maintainer"
     print(f"`tlb check-bundle {path}` shows what is in it; then {where}.")
 
 
 def check_bundle(file: File) -> None:
-    """Whether a bundle is one that may be added, and what a reviewer wants to know of it; exit 1
-    with the reason if not."""
+    """Check a bundle and show its content; exit 1 if it cannot be added."""
     from tlb.fleet import accept, archive, check
 
     data, accepted = Store(data_root()), check.opened(archive.read(file))
@@ -87,13 +81,11 @@ def check_bundle(file: File) -> None:
     rows = sum(
         content.count(b"\n") for name, content in accepted.files.items() if name.endswith(".jsonl")
     )
-    print(f"Accepted: {count(rows)} rows, each with its digest, its key and its seed, no two of them of one process, and none that its "
-          f"kernel could not have printed. `tlb add-bundle {file}` puts them into data/{accepted.machine}/.")  # fmt: skip
+    print(f"Accepted: {count(rows)} rows. `tlb add-bundle {file}` adds them to data/.")
 
 
 def add_bundle(file: File) -> None:
-    """Put an accepted bundle into data/: the one way in. Cards, profiles and verdicts are made
-    anew; git then shows what changed."""
+    """Add a bundle to data/, with new cards, profiles and verdicts."""
     from tlb.fleet import accept, archive, check
 
     judged, profile = discovery.load("overview.judged"), discovery.load("overview.profile")
@@ -101,11 +93,9 @@ def add_bundle(file: File) -> None:
     added = accept.add(Store(data_root()), accepted := check.opened(archive.read(file)))
     if not added.rows:
         raise Unavailable("bundle-known", f"no row of {accepted.machine} is new")
-    known = f"; {count(added.known)} were there and stay as they are" if added.known else ""
-    print(
-        f"{added.folder}: {count(added.rows)} new rows{known}. Their claims are judged now, which takes about a minute.",
-        flush=True,
-    )
+    known = f"; {count(added.known)} were there already" if added.known else ""
+    print(f"{added.folder}: {count(added.rows)} new rows{known}.")
+    print("Their claims are judged now, which takes about a minute.", flush=True)
     judged.refresh()
     profile.refresh()
 
@@ -114,24 +104,29 @@ def _kernels(data: Store, accepted: Bundle) -> Iterator[dict[str, object]]:
     """Yield of each kernel's rows how many there are, were disturbed and were counted, and what
     measured them: this checkout's sources, other code that published rows are of, or unknown code.
     """
-    published = {(kernel, row.kernel_digest) for machine in data.machines() for kernel, rows in data.whole(machine).items()
-                 for row, _ in rows}  # fmt: skip
+    published = {
+        (kernel, row.kernel_digest)
+        for machine in data.machines()
+        for kernel, rows in data.whole(machine).items()
+        for row, _ in rows
+    }
     for kernel in accepted.kernels:
         rows, sources = [row for row, _ in accepted.rows(kernel)], Counter[str]()
         for row in rows:
             known = "published" if (kernel, row.kernel_digest) in published else "unknown"
-            sources[
-                "this checkout"
-                if row.record.source == build.source_digest(kernel, row.record.engine)
-                else known
-            ] += 1
+            is_ours = row.record.source == build.source_digest(kernel, row.record.engine)
+            sources["this checkout" if is_ours else known] += 1
         walks = [row.record.counters.get("walk") for row in rows]
         began = sorted(row.record.started_at for row in rows)
         yield {
-            "kernel": kernel, "rows": len(rows), "noisy": sum(bool(row.record.noisy) for row in rows),
-            "counted": sum(walk is not None and walk.value is not None for walk in walks), "first": began[0], "last": began[-1],
+            "kernel": kernel,
+            "rows": len(rows),
+            "noisy": sum(bool(row.record.noisy) for row in rows),
+            "counted": sum(walk is not None and walk.value is not None for walk in walks),
+            "first": began[0],
+            "last": began[-1],
             "source": ", ".join(f"{name} {number}" for name, number in sorted(sources.items())),
-        }  # fmt: skip
+        }
 
 
 def remarks(accepted: Bundle) -> Iterator[str]:

@@ -1,15 +1,14 @@
-"""`tlb inspect`, `tlb doctor` and `tlb geometry`: what this computer is, without a row."""
+"""`tlb inspect`, `tlb doctor` and `tlb geometry`: what this computer is."""
 
 from __future__ import annotations
 
 import json
 import sys
 import tempfile
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from tlb.cli import shown
 from tlb.lab.rig import Rig
@@ -19,21 +18,24 @@ from tlb.machine import host as hosts
 from tlb.page_sizes import BASE
 from tlb.reasons import Unavailable
 
+if TYPE_CHECKING:
+    from tlb.inference.geometry import Geometry
+
 
 def inspect(as_json: shown.Json = False) -> None:
-    """What this computer is: CPU, caches, TLB, page table, huge pages, counters, limits, noise."""
+    """Show CPU, caches, TLBs, page sizes, counters and limits."""
     host = hosts.inspect()
     if as_json:
         print(json.dumps(host.model_dump(mode="json"), indent=1))
         return
-    table = Table(show_header=False, box=None, pad_edge=False)
-    for label, value in doctors.describe(host):
-        table.add_row(f"[bold]{escape(label)}[/bold]", escape(value))
-    shown.out.print(table)
+    for label, value in doctors.describe(
+        host
+    ):  # no table, which would pad all lines to the longest
+        shown.out.print(f"[bold]{escape(label):24}[/bold] {escape(value)}", highlight=False)
 
 
 def doctor() -> None:
-    """What keeps this computer from measuring well, each with its remedy."""
+    """Show what disturbs measurements on this computer, with remedies."""
     for topic, finding, remedy in doctors.advice(hosts.inspect()):
         shown.out.print(
             f"[bold]{escape(topic)}[/bold]  {escape(finding)}\n    {escape(remedy)}",
@@ -42,11 +44,10 @@ def doctor() -> None:
 
 
 def geometry(
-    pages: Annotated[str, typer.Option(help="4k, or 2m, which takes a pool of huge pages.")] = "4k",
+    pages: Annotated[str, typer.Option(help="4k, or 2m, which needs a pool of huge pages.")] = "4k",
     as_json: shown.Json = False,
 ) -> None:
-    """Infer the TLB's entries, hit costs, ways and the price of walks from half a minute of
-    measurement; nothing is stored."""
+    """Infer the TLB's entries, ways and costs in half a minute."""
     from tlb.inference import geometry_words, splinter
     from tlb.inference.geometry import infer
     from tlb.lab import survey
@@ -62,25 +63,22 @@ def geometry(
     lacking = [note.text for note in notes]
     if frame.empty:
         raise SystemExit("\n".join(lacking))
+    stated = [tlb.entries for tlb in hosts.data_tlbs(host, pages)]
     try:
-        inferred = infer(
-            frame,
-            [tlb.entries for tlb in hosts.data_tlbs(host, pages)],
-            hosts.data_caches(host),
-            lacking,
-        )
+        inferred = infer(frame, stated, hosts.data_caches(host), lacking)
     except Unavailable:
-        print(
-            *lacking, sep="\n", end="\n" if lacking else "", file=sys.stderr
-        )  # they may be why there is no step
+        for note in lacking:  # which may be why there is no step
+            print(note, file=sys.stderr)
         if backing:
-            print(
-                backing.model_dump_json(indent=1)
-                if as_json
-                else geometry_words.backing_sentence(backing)
-            )
+            sentence = geometry_words.backing_sentence(backing)
+            print(backing.model_dump_json(indent=1) if as_json else sentence)
         raise
-    inferred = inferred.model_copy(update={"backing": backing})
+    _show(inferred.model_copy(update={"backing": backing}), as_json)
+
+
+def _show(inferred: Geometry, as_json: bool) -> None:
+    from tlb.inference import geometry_words
+
     if as_json:
         print(inferred.model_dump_json(indent=1))
         return

@@ -22,23 +22,16 @@ from tlb.lab.store import Store, data_root
 from tlb.reasons import Unavailable
 
 app = typer.Typer(
-    help="Measure many computers, each into its own ledger, and collect their rows.",
-    invoke_without_command=True,
+    help="Measure the book's campaign on many computers.", invoke_without_command=True
 )
 PORT = 8786  # Dask's own
 Insecure = Annotated[
-    bool,
-    typer.Option(
-        "--insecure", help="Without TLS: anyone who reaches a port can run programs here."
-    ),
+    bool, typer.Option("--insecure", help="Without TLS: whoever reaches a port can run programs.")
 ]
 Certificate = Annotated[
-    str,
-    typer.Option(
-        help="The fleet's certificate; - for stdin. Default: this user's, made on first use."
-    ),
+    str, typer.Option(help="The fleet's certificate; -: stdin; default: this user's.")
 ]
-Patience = Annotated[float, typer.Option(help="Minutes without a word until one is given up.")]
+Patience = Annotated[float, typer.Option(help="Minutes of silence until a computer is given up.")]
 
 
 def _checked(address: str, insecure: bool) -> str:
@@ -53,7 +46,8 @@ def _checked(address: str, insecure: bool) -> str:
     ):
         raise Unavailable(
             "bad-parameter",
-            f"a scheduler's address is tls://HOST:PORT, or tcp:// with --insecure, not '{address[:80]}'",
+            "a scheduler's address is tls://HOST:PORT, or tcp:// with --insecure, "
+            f"not '{address[:80]}'",
         )
     if scheme == "tcp" and not insecure:
         raise Unavailable("fleet-insecure", address[:80])
@@ -79,20 +73,21 @@ def _pem(certificate: str, insecure: bool) -> str:
 @app.callback()
 def fleet(
     context: typer.Context,
-    hosts: Annotated[Path | None, typer.Option(help="A file, a line a computer, HOST [FOLDER]: workers are started by ssh.")] = None,
-    scheduler: Annotated[str, typer.Option(help="tls://HOST:PORT of a scheduler whose workers were started otherwise.")] = "",
-    listen: Annotated[str, typer.Option(help="With --hosts: HOST:PORT of this computer, as the others reach it.")] = "",
+    hosts: Annotated[Path | None, typer.Option(help="A file of HOST [FOLDER], for ssh.")] = None,
+    scheduler: Annotated[str, typer.Option(help="tls://HOST:PORT, with workers of its own.")] = "",
+    listen: Annotated[str, typer.Option(help="With --hosts: HOST:PORT of this computer.")] = "",
     profile: Annotated[str, typer.Option(help="smoke, quick or full.")] = "quick",
-    minutes: Annotated[float, typer.Option(help="To measure, on each computer.", min=0)] = 10.0,
-    chapter: Annotated[list[str] | None, typer.Option(help="Of this chapter alone; may be given again.")] = None,
-    output: Annotated[Path | None, typer.Option(help="Where rows are collected, a folder a machine. Default: data/own.")] = None,
-    workers: Annotated[int, typer.Option(help="With --scheduler: how many computers are expected at least.", min=1)] = 1,
-    allow: Annotated[list[str] | None, typer.Option(metavar="WORD", help="A word of descriptions that may leave.")] = None,
+    minutes: Annotated[float, typer.Option(help="To measure on each computer.", min=0)] = 10.0,
+    chapter: Annotated[list[str] | None, typer.Option(help="Only this one; several.")] = None,
+    output: Annotated[Path | None, typer.Option(help="For rows; default: data/own.")] = None,
+    workers: Annotated[int, typer.Option(help="With --scheduler: at least so many.", min=1)] = 1,
+    allow: Annotated[list[str] | None, typer.Option(help="A word that may be shared.")] = None,
     ssh: Annotated[str, typer.Option(help="With --hosts: what starts a worker.")] = "",
     certificate: Certificate = "", insecure: Insecure = False, patience: Patience = 10.0,
 ) -> None:  # fmt: skip
-    """Measure the book's campaign on many computers. The same command goes on from where anything
-    died."""
+    """Measure the book's campaign on many computers.
+
+    After a failure, the same command goes on from there."""
     if context.invoked_subcommand:
         return
     if (hosts is None) == (not scheduler):
@@ -105,14 +100,8 @@ def fleet(
     address = _checked(scheduler or listen or f"{socket.getfqdn()}:{PORT}", insecure)
     pem = _pem(certificate, insecure)
     worker.configure()
-    run = client.Fleet(
-        Store(output) if output else Store(data_root()).own,
-        asked,
-        [*listed],
-        workers,
-        60 * patience,
-        _notice,
-    )
+    store = Store(output) if output else Store(data_root()).own
+    run = client.Fleet(store, asked, [*listed], workers, 60 * patience, _notice)
     try:
         asyncio.run(_measure(run, address, pem, listed, ssh or starting.SSH))
     except asyncio.CancelledError:  # of a SIGTERM, which then is as Ctrl-C
@@ -148,12 +137,12 @@ async def _measure(run: Any, address: str, pem: str, listed: dict[str, str], ssh
 @app.command()
 def worker(
     address: Annotated[str, typer.Argument(help="tls://HOST:PORT of the scheduler.")],
-    name: Annotated[str, typer.Option(help="As this computer is called in the fleet. Default: its host name.")] = "",
+    name: Annotated[str, typer.Option(help="In the fleet; default: the host name.")] = "",
     port: Annotated[int, typer.Option(help="To listen on; by default any.", min=0, max=65535)] = 0,
-    tied: Annotated[bool, typer.Option("--tied", help="End where stdin ends, as with the ssh that holds its other end.")] = False,
+    tied: Annotated[bool, typer.Option("--tied", help="End when stdin ends.")] = False,
     certificate: Certificate = "", insecure: Insecure = False, patience: Patience = 10.0,
 ) -> None:  # fmt: skip
-    """Measure on this computer what a fleet's client asks for, until its scheduler is gone."""
+    """Measure here for a fleet, until its scheduler is gone."""
     module = fleets.module("worker")
     address = _checked(address, insecure)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # until there is a loop, whose own it is then
@@ -188,7 +177,7 @@ def scheduler(
     address: Annotated[str, typer.Argument(help="tls://HOST:PORT to listen on.")],
     certificate: Certificate = "", insecure: Insecure = False,
 ) -> None:  # fmt: skip
-    """Pass on between a fleet's client and its workers, until ended."""
+    """Connect a fleet's client and its workers, until ended."""
     module = fleets.module("worker")
     address = _checked(address, insecure)
     pem = _pem(certificate, insecure)

@@ -20,31 +20,29 @@ app = typer.Typer(invoke_without_command=True)
 
 @app.callback()
 def look(context: typer.Context) -> None:
-    """What the kernel's own housekeeping costs; `measure` borrows settings for it, `restore` puts
-    back what a kill left."""
+    """Measure what Linux's background work on memory costs."""
     if context.invoked_subcommand:
         return
     leave, pieces = housework.plan()
     print(
-        f"`sudo tlb housekeeping measure` takes up to {housework.SECONDS / 60:.0f} minutes and all memory but {format_size(leave)}, "
-        f"of which {format_size(pieces)} are broken into pieces. It borrows these settings and puts them back:"
+        f"`sudo tlb housekeeping measure` takes up to {housework.SECONDS / 60:.0f} minutes and all "
+        f"memory but {format_size(leave)}, and fragments {format_size(pieces)} of it. It changes "
+        "these settings and restores them:"
     )
     for name in sorted(borrowed.names()):
-        print(f"  /{name}: {borrowed.value(name) or 'not there'}")
+        print(f"  /{name}: {borrowed.value(name) or 'absent'}")
     for name, change in borrowed.changes().items():
         print(
-            f"/{name}: {change.before} before, set to {change.written[-1]} since; `tlb housekeeping restore` puts it back"
+            f"/{name}: {change.before} before, set to {change.written[-1]} since. "
+            "`tlb housekeeping restore` restores it."
         )
 
 
 @app.command()
 def measure(
-    leave: Annotated[
-        str, typer.Option(help="What others keep, such as 2GiB. Default: 15 %, at least 1GiB.")
-    ] = "",
+    leave: Annotated[str, typer.Option(help="Left to others; default: 15 %, at least 1GiB.")] = "",
 ) -> None:
-    """Measure defrag, short programs, merging, swapping and joining, and write it beside this
-    machine's rows (root)."""
+    """Measure compaction, short programs, KSM, swap and khugepaged, and store it (root)."""
     try:
         leave_bytes = parse_size(leave) if leave else None
     except ValueError as wrong:
@@ -58,24 +56,18 @@ def measure(
     machine = hosts.machine_id(host)
     states.describe(store, machine, host)
     store.write_document(machine, housekeeping.NAME, document.model_dump(mode="json"))
-    print(
-        f"{machine}: {housekeeping.NAME}; the chapter about churn shows it."
-        + (
-            f" Without {', '.join(f'{part} ({code})' for part, code in document.lacking.items())}."
-            if document.lacking
-            else ""
-        )
-    )
+    parts = ", ".join(f"{part} ({code})" for part, code in document.lacking.items())
+    lacking = f" Not measured: {parts}." if parts else ""
+    print(f"{machine}: {housekeeping.NAME}; the chapter about churn shows it.{lacking}")
 
 
 @app.command()
 def restore() -> None:
-    """Put every setting back that `measure` borrowed and could not return, where its value is still
-    ours (root)."""
+    """Restore settings that a killed `measure` left, unless changed since (root)."""
     restored = borrowed.restore()
     for change in restored:
         print(f"/{change.name}: from {change.found} to {change.now}.")
     if not restored:
-        print("No setting was changed, so there is nothing to put back.")
+        print("No setting was changed.")
     if whys := [change.why for change in restored if change.why]:
         raise SystemExit("\n".join(whys))

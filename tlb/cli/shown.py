@@ -1,4 +1,4 @@
-"""How the commands print: for a person, in a terminal or down a pipe."""
+"""Print tables and sentences, in a terminal or down a pipe."""
 
 from __future__ import annotations
 
@@ -16,20 +16,30 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-# A pipe is no screen to wrap for; its tables are as wide as what they hold, but for what is very
-# long.
+# A pipe is no screen to wrap for: its tables are as wide as their content, up to 200 columns.
 out = Console(soft_wrap=True, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 200)
-Json = Annotated[bool, typer.Option("--json", help="As JSON.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def parts(told: Iterable[str | pd.DataFrame]) -> None:
-    """Sentences and tables for a person."""
-    for part in told:
+def rows(head: Iterable[str], cells: Iterable[Iterable[object]]) -> Table:
+    """Return a table without lines; an empty head is not shown."""
+    head = [*head]
+    table = Table(*head, box=None, pad_edge=False, show_header=any(head))
+    for row in cells:
+        table.add_row(*(escape(str(cell)) for cell in row))
+    return table
+
+
+def table(head: Iterable[str], cells: Iterable[Iterable[object]]) -> None:
+    """Print a table and an empty line."""
+    out.print(rows(head, cells))
+    out.print()
+
+
+def parts(parts: Iterable[str | pd.DataFrame]) -> None:
+    """Print sentences and tables."""
+    for part in parts:
         if isinstance(part, str):
             out.print(escape(part), highlight=False)
-            continue
-        table = Table(*part.columns, box=None, pad_edge=False)
-        for row in part.itertuples(index=False):
-            table.add_row(*(escape(str(value)) for value in row))
-        out.print(table)
-        out.print()
+        else:
+            table(part.columns, part.itertuples(index=False))

@@ -12,7 +12,7 @@ _PT_INTERP = 3  # elf.h: the segment that names the loader of a dynamically link
 _HEAD_BYTES = 1 << 16
 
 
-def unreached(command: str) -> str:
+def why_no_preload(command: str) -> str:
     """Why no library is loaded before a command's own, for a reason's detail; "" where that is not
     seen in its file."""
     path = _program(shutil.which(command) or command)
@@ -21,7 +21,7 @@ def unreached(command: str) -> str:
     except OSError:
         return ""
     if (status.st_mode & 0o4000 and status.st_uid != os.getuid()) or _has_capabilities(path):
-        return f"{path.name} runs with another user's rights, and such a program loads no library that its user names"
+        return f"{path.name} runs with other rights than its user's, so Linux preloads nothing"
     return f"{path.name} is statically linked, and loads no library" if is_static(head) else ""
 
 

@@ -1,45 +1,40 @@
-"""In which folios the base pages of a process lie: some of them drawn, and looked up in
+"""Find in which folios the base pages of processes lie: draw some pages, and look them up in
 /proc/PID/pagemap and /proc/kpageflags.
 
-smaps tells base pages from whole large ones and nothing between. The kernel maps a folio of 16 KiB
-to 1 MiB by as many entries as it has base pages; a processor that joins neighbours holds them in
-fewer.
+smaps tells base pages from 2 MiB pages and nothing between. Linux maps a folio of 16 KiB to 1 MiB
+with as many entries as it has base pages; a TLB that coalesces neighbours holds them in fewer.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import struct
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from tlb.page_sizes import BASE, PAGES
 from tlb.reasons import Unavailable
 from tlb.system.smaps import Mapping
 
-DRAWN = (
-    256  # pages a look, by which a share is known to 3 points (a standard error); they take 10 ms
-)
-_TRIES = 16  # a page: where a mapping is hardly resident, some are left out
+DRAWN = 256  # pages, by which a share is known to 3 points (standard error); they take 10 ms
+_TRIES = 16  # for each: some are left out where little of a mapping is resident
 SEED = 17
-# entries read at once: those of one table, and the base pages of the largest folio (x86-64 with
-# base pages of 4 KiB)
-_WINDOW = 512
-# Documentation/admin-guide/mm/pagemap.rst: bit 63 of an entry, its page is in memory; bits 0 to 54,
-# its frame, 0 for all but root.
+_TABLE = 512  # entries read at once: those of one page table (x86-64, base pages of 4 KiB)
+# Documentation/admin-guide/mm/pagemap.rst: bit 63 of an entry, the page is in memory; bits 0 to 54,
+# its frame, which is 0 for all but root.
 _PRESENT, _FRAME = 1 << 63, (1 << 55) - 1
-_HEAD, _TAIL = 1 << 15, 1 << 16  # of /proc/kpageflags: the first page of a folio, and the others
+_HEAD, _TAIL = 1 << 15, 1 << 16  # in /proc/kpageflags: the first page of a folio, and the others
 
 
 def shares(
     read: Sequence[tuple[int, Sequence[Mapping]]], base_page_bytes: int, proc: Path = Path("/proc")
 ) -> dict[str, float]:
-    """Which part of the base pages of some processes lies in folios of which size, by the names of
-    words.pages.PAGES, from pages that are drawn; {} where there is none. read: the mappings of
-    each, by its number. A process that has ended counts for nothing. Raises
-    Unavailable("frames-denied")."""
+    """Return which part of the base pages of processes lies in folios of which size, by keys of
+    PAGES; {} without base pages. read: PIDs with their mappings; processes that ended are left out.
+    Raises Unavailable("frames-denied")."""
     holding = [
         (pid, mapping)
         for pid, mapped in read
@@ -49,81 +44,59 @@ def shares(
     if not holding:
         return {}
     draw = random.Random(SEED)
-    chosen = draw.choices(
-        holding, [mapping.resident_bytes - mapping.huge_bytes for _, mapping in holding], k=DRAWN
-    )
-    frames = list[int]()
-    for pid in {pid for pid, _ in chosen}:
-        with (
-            suppress(FileNotFoundError, ProcessLookupError),
-            _opened(proc / str(pid) / "pagemap") as pages,
-        ):
-            frames += [
-                frame
-                for whose, mapping in chosen
-                if whose == pid
-                if (frame := _drawn(pages, mapping, base_page_bytes, draw)) is not None
+    base_bytes = [mapping.resident_bytes - mapping.huge_bytes for _, mapping in holding]
+    chosen = draw.choices(holding, base_bytes, k=DRAWN)
+    try:
+        frames = [*_frames(chosen, base_page_bytes, draw, proc)]
+        with (proc / "kpageflags").open("rb", buffering=0) as flags:
+            sizes = [
+                folio_pages(_entries(flags, frame // _TABLE * _TABLE, _TABLE), frame % _TABLE)
+                for frame in frames
             ]
-    with _opened(proc / "kpageflags") as flags:
-        sizes = [
-            folio_pages(_entries(flags, frame // _WINDOW * _WINDOW, _WINDOW), frame % _WINDOW)
-            for frame in frames
-        ]
+    except OSError:  # not root, or a kernel without kpageflags
+        raise Unavailable("frames-denied") from None
     names = {
         (size.size_bytes or base_page_bytes) // base_page_bytes: name
         for name, size in PAGES.items()
         if size.source in ("base", "mthp")
     }
-    # A whole large page is for smaps to tell; a size without a name, as of a folio that begins
-    # outside, is taken for single pages.
-    known = [names.get(size, BASE) for size in sizes if size < _WINDOW]
-    return {name: known.count(name) / len(known) for name in names.values() if name in known}
+    # smaps has counted 2 MiB pages; a size without a name is of a folio that begins outside.
+    known = Counter(names.get(size, BASE) for size in sizes if size < _TABLE)
+    return {name: known[name] / known.total() for name in names.values() if name in known}
 
 
 def folio_pages(flags: Sequence[int], at: int) -> int:
-    """The base pages of the folio to which page `at` belongs, from the flags of an aligned stretch
-    that holds it whole; 1 of a page that is in none."""
+    """Return the base pages of the folio of page `at`, from the flags of an aligned range that
+    holds it whole; 1 if the page is in no folio."""
     if at >= len(flags) or not flags[at] & (_HEAD | _TAIL):
         return 1
     head = next((n for n in range(at, -1, -1) if flags[n] & _HEAD), 0)
-    end = next(
-        (n for n in range(max(head, at) + 1, len(flags)) if not flags[n] & _TAIL), len(flags)
-    )
-    return end - head
+    after = range(max(head, at) + 1, len(flags))
+    return next((n for n in after if not flags[n] & _TAIL), len(flags)) - head
 
 
-def _drawn(pages: int, mapping: Mapping, base_page_bytes: int, draw: random.Random) -> int | None:
-    """The frame of one page of a mapping, each that is in memory as likely as any other; None where
-    none was met. Raises Unavailable("frames-denied")."""
-    first, last = mapping.start // base_page_bytes, mapping.end // base_page_bytes
-    for _ in range(_TRIES):
-        entry = next(iter(_entries(pages, draw.randrange(first, last), 1)), 0)
-        if entry & _PRESENT:
-            if not entry & _FRAME:
-                raise Unavailable("frames-denied")
-            return entry & _FRAME
-    return None
+def _frames(
+    chosen: list[tuple[int, Mapping]], base_page_bytes: int, draw: random.Random, proc: Path
+) -> Iterator[int]:
+    """Yield the frame of a page of each chosen mapping, any page in memory as likely as another.
+    Raises Unavailable("frames-denied")."""
+    for pid, mapping in chosen:
+        first, end = mapping.start // base_page_bytes, mapping.end // base_page_bytes
+        with (
+            suppress(FileNotFoundError, ProcessLookupError),  # it has ended
+            (proc / str(pid) / "pagemap").open("rb", buffering=0) as pages,
+        ):
+            for _ in range(_TRIES):
+                entry = next(iter(_entries(pages, draw.randrange(first, end), 1)), 0)
+                if entry & _PRESENT:
+                    if not entry & _FRAME:
+                        raise Unavailable("frames-denied")
+                    yield entry & _FRAME
+                    break
 
 
-def _entries(fd: int, first: int, count: int) -> tuple[int, ...]:
-    """So many numbers of 64 bits, the first at a place counted in them; fewer at the end."""
-    data = os.pread(fd, 8 * count, 8 * first)
+def _entries(file: BinaryIO, first: int, count: int) -> tuple[int, ...]:
+    """Return 64-bit numbers from index `first` on; fewer at the end of the file."""
+    file.seek(8 * first)
+    data = file.read(8 * count)
     return struct.unpack(f"={len(data) // 8}Q", data[: len(data) // 8 * 8])
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[int]:
-    """A file of /proc. Raises Unavailable("frames-denied"), and the OSErrors of a process that has
-    ended."""
-    try:
-        fd = os.open(path, os.O_RDONLY)
-    except PermissionError:
-        raise Unavailable("frames-denied") from None
-    except FileNotFoundError:
-        if path.name == "kpageflags":  # a kernel that is built without
-            raise Unavailable("frames-denied") from None
-        raise
-    try:
-        yield fd
-    finally:
-        os.close(fd)

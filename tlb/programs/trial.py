@@ -1,5 +1,5 @@
-"""The experiment: a program as it is and with a lever, in interleaved pairs, until their ratio is
-known well enough or the time is over."""
+"""Compare a program as it is with the same program and a lever, in interleaved pairs, until their
+ratio is known well enough or the time is over."""
 
 from __future__ import annotations
 
@@ -18,32 +18,31 @@ from typing import Literal
 from tlb.inference.effects import Effect
 from tlb.inference.intervals import Interval
 from tlb.inference.pairs import LEAST_PAIRS, is_look, paired_ratio
-from tlb.programs import looks
-from tlb.programs.executable import unreached
+from tlb.programs import snapshots
+from tlb.programs.executable import why_no_preload
 from tlb.programs.guard import guarded
 from tlb.programs.levers import LEVERS, Lever
 from tlb.programs.runs import Run, run
-from tlb.programs.served import Driver, serve
+from tlb.programs.servers import Driver
 from tlb.reasons import Unavailable
 from tlb.units import format_ns
 
 Verdict = Literal["helps", "hurts", "differs, by less than asked", "no difference", "cannot tell"]
-# Looks take a hundredth of the time of a run that counts. Of the first two, which do not count, a
-# tenth: those see short programs' peaks.
-LOOKS_SHARE, REHEARSAL_SHARE = 0.01, 0.1
-# What a lever itself adds to a program's start, at most: a library to load, a variable to read. It
-# may be no more than the difference that is looked for.
+# Snapshots take a hundredth of the time of a run that counts, and a tenth of the first two, which
+# do not count: those catch the peaks of short programs.
+SNAPSHOT_SHARE, REHEARSAL_SHARE = 0.01, 0.1
+# What a lever adds at most to a program's start: a library to load, a variable to read. It must not
+# exceed the difference that is looked for.
 STARTING_S = 1e-3
 _SEED_BITS = 32
 
 
 @dataclass(frozen=True)
 class Aim:
-    """What is compared, and how well. within: the part of the time by which the ratio may be
-    uncertain. metric: what to look for in what the program prints, in place of its time; higher:
-    whether more of it is better. after_s: when a lever that acts from outside acts; None once most
-    of the memory is there. driver: where the command is a server, what is run against it and
-    measured."""
+    """What is compared, and how well. within: relative uncertainty of the ratio to reach. metric:
+    compare this number in the program's output, not its time; higher: more of it is better.
+    after_s: when a lever acts that acts from outside; None: once most of the memory is there.
+    driver: the command is a server, and this is run against it and timed."""
 
     command: list[str]
     lever: Lever
@@ -55,28 +54,38 @@ class Aim:
     driver: Driver | None = None
 
     def value(self, run: Run) -> float:
-        """What is compared: seconds, or what the program printed; NaN where it printed no number."""
-        return (
-            run.elapsed_s
-            if self.metric is None
-            else float("nan")
-            if run.value is None
-            else run.value
-        )
+        """Return what is compared: seconds, or the printed number, NaN if none was printed."""
+        if self.metric is None:
+            return run.elapsed_s
+        return float("nan") if run.value is None else run.value
 
-    def problem(self, run: Run) -> Unavailable | None:
-        """Why a run says nothing, if it does not."""
+    @property
+    def quantity(self) -> str:
+        """What is compared in JSON: elapsed_s, or the pattern of the printed number."""
+        return "elapsed_s" if self.metric is None else self.metric.pattern
+
+    @property
+    def value_name(self) -> str:
+        return "time" if self.metric is None else "printed number"
+
+    def format(self, value: float) -> str:
+        return format_ns(value * 1e9) if self.metric is None else f"{value:g}"
+
+    def checked(self, run: Run, suffix: str = "") -> Run:
+        """Return a run that can be compared. Raises Unavailable: program-killed, no-metric."""
         if run.status < 0:
-            detail = signal.strsignal(-run.status) or f"signal {-run.status}"
-            return Unavailable("program-killed", f"the driver, {detail}" if self.driver else detail)
-        return None if self.value(run) > 0 else Unavailable("no-metric")
+            name = signal.strsignal(-run.status) or f"signal {-run.status}"
+            driver = "the driver, " if self.driver else ""
+            raise Unavailable("program-killed", f"{driver}{name}{suffix}")
+        if not self.value(run) > 0:
+            raise Unavailable("no-metric", suffix.removeprefix(", "))
+        return run
 
 
 @dataclass
 class Trial:
-    """What came of it. rehearsal: the first two runs, as it is and with the lever, whose times do
-    not count. seed: of the order of runs. pairs: those that count, in the same order. ended: why it
-    ended before its aim, if it did."""
+    """A comparison. rehearsal: the first two runs, without and with the lever, whose times do not
+    count. seed: of the order of runs. pairs: (without, with). ended: why it stopped early."""
 
     aim: Aim
     rehearsal: tuple[Run, Run]
@@ -86,14 +95,13 @@ class Trial:
     ended: str = ""
 
     def ratio(self, value: Callable[[Run], float] | None = None) -> Interval:
-        """What it is with the lever over what it is without."""
+        """Return the ratio of with to without."""
         value = value or self.aim.value
-        return paired_ratio(
-            [value(run) for _, run in self.pairs], [value(run) for run, _ in self.pairs]
-        )
+        without, with_lever = ([value(pair[side]) for pair in self.pairs] for side in (0, 1))
+        return paired_ratio(with_lever, without)
 
     def runs(self, lever: bool) -> list[Run]:
-        """All runs with the lever or without, the rehearsal's first."""
+        """Return all runs with the lever or without, the rehearsal's first."""
         return [pair[lever] for pair in (self.rehearsal, *self.pairs)]
 
     @property
@@ -103,48 +111,40 @@ class Trial:
 
     @property
     def verdict(self) -> Verdict:
-        """By the book's rule. Programs that exit differently did not do the same, so their times
-        decide nothing."""
-        same = self.statuses[0] == self.statuses[1]
-        return (
-            verdict(self.ratio(), len(self.pairs), self.aim.within, self.aim.higher)
-            if same
-            else "cannot tell"
-        )
+        """The verdict. Programs that exit differently did different work: times decide nothing."""
+        if self.statuses[0] != self.statuses[1]:
+            return "cannot tell"
+        return verdict(self.ratio(), len(self.pairs), self.aim.within, self.aim.higher)
 
 
 def verdict(ratio: Interval, pairs: int, within: float, higher: bool = False) -> Verdict:
-    """Return what a ratio of with to without says. `within` is the difference that was asked for:
-    an interval that lies within it says "no difference" where it contains 1 and "differs, by less
-    than asked" where it does not. Less is better, or more where `higher`."""
+    """Return what a ratio of with to without means.
+
+    An interval inside 1 ± within is "no difference" if it contains 1, and "differs, by less than
+    asked" if not. Less is better, or more where `higher`."""
     if pairs < LEAST_PAIRS:
         return "cannot tell"
     is_small = Effect(ratio, 1 / (1 + within), 1 + within).decided() is True
-    if Effect(ratio, 1, 1).decided() is not False:  # it contains 1
+    contains_one = Effect(ratio, 1, 1).decided() is not False
+    if contains_one:
         return "no difference" if is_small else "cannot tell"
-    return (
-        "differs, by less than asked"
-        if is_small
-        else "helps"
-        if (ratio.value > 1) is higher
-        else "hurts"
-    )
+    if is_small:
+        return "differs, by less than asked"
+    return "helps" if (ratio.value > 1) is higher else "hurts"
 
 
 def is_narrow(ratio: Interval, within: float) -> bool:
-    """Whether more pairs would say no more: the interval is within so much of 1; or beside it and
-    within so much of its own value, or within a tenth of a large effect."""
+    """Return whether more pairs would add nothing: the interval is within 1 ± `within`, or it
+    excludes 1 and is within `within` of its own value, or within a tenth of a large effect."""
     middle, low, high = (log(bound) for bound in ratio[:3])
-    beside = (low > 0 or high < 0) and max(high - middle, middle - low) <= max(
-        log1p(within), abs(middle) / 10
-    )
-    return beside or max(high, -low) <= log1p(within)
+    wanted = max(log1p(within), abs(middle) / 10)
+    is_decided = (low > 0 or high < 0) and max(high - middle, middle - low) <= wanted
+    return is_decided or max(high, -low) <= log1p(within)
 
 
 def orders(seed: int) -> Iterator[bool]:
-    """Yield for each pair whether the lever comes first. Of every two pairs it does in one, which
-    one is drawn: so what being the second costs adds to either side alike. Only of an odd number of
-    pairs it adds to one side once more."""
+    """Yield for each pair whether the lever runs first: in one of every two pairs, which one is
+    random. So the cost of running second is added to both sides alike."""
     drawn = random.Random(seed)
     while True:
         first = drawn.random() < 0.5
@@ -160,8 +160,8 @@ def paired(
     *,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[tuple]:
-    """Yield pairs of what `take` gives without and with a lever until their ratio is narrow enough
-    at a look, or the next pair would end after limit_s; six at least. seed: of `orders`."""
+    """Yield pairs of what `take` returns without and with a lever: six at least, until their ratio
+    is narrow enough, or the next pair would end after limit_s. seed: of `orders`."""
     start, pairs = clock(), []
     for first in orders(seed):
         begin = clock()
@@ -176,12 +176,12 @@ def paired(
 
 
 def attempt(aim: Aim, tell: Callable[[Trial], None] = lambda trial: None) -> Trial:
-    """Make the experiment; `tell` hears of it after the rehearsal and after each pair. Ctrl-C ends
-    it where there are six pairs.
+    """Make the comparison; `tell` is called after the rehearsal and after each pair. Ctrl-C ends it
+    early if there are six pairs, else it raises KeyboardInterrupt.
 
     Raises Unavailable: not-linux, program-missing, program-endless, server-ended, server-silent,
     program-killed, program-short, no-metric, lever-absent, collapse-denied, and what making the
-    lever raises. KeyboardInterrupt with fewer pairs."""
+    lever raises."""
     if sys.platform != "linux":
         raise Unavailable("not-linux")
     with guarded():
@@ -189,33 +189,32 @@ def attempt(aim: Aim, tell: Callable[[Trial], None] = lambda trial: None) -> Tri
 
 
 def _attempt(aim: Aim, tell: Callable[[Trial], None]) -> Trial:
-    begin = time.monotonic()
-    # Of one run the whole time, so that a program that never ends is found out.
-    one = partial(serve, aim.command, aim.driver) if aim.driver else partial(run, aim.command)
-    take = partial(one, limit_s=aim.minutes * 60, metric=aim.metric)
-    plain = take(LEVERS["none"], share=REHEARSAL_SHARE)
-    _check(aim, plain)
-    after_s = looks.settled_s(list(plain.looks)) if aim.after_s is None else aim.after_s
-    trial = Trial(
-        aim,
-        (plain, take(aim.lever, share=REHEARSAL_SHARE, after_s=after_s)),
-        secrets.randbits(_SEED_BITS),
-    )
-    _check_lever(trial)
+    begin, limit_s = time.monotonic(), aim.minutes * 60
+    # One run may take the whole time, so that a program that never ends is found out.
+    take = partial(run, aim.command, driver=aim.driver, limit_s=limit_s, metric=aim.metric)
+    plain = aim.checked(take(LEVERS["none"], share=REHEARSAL_SHARE))
+    if aim.metric is None and plain.elapsed_s * aim.within < STARTING_S:
+        took = format_ns(plain.elapsed_s * 1e9)
+        raise Unavailable(
+            "program-short", f"in {took}, of which {aim.within:.2%} would have to show"
+        )
+    after_s = snapshots.filled_s(plain.snapshots) if aim.after_s is None else aim.after_s
+    with_lever = take(aim.lever, share=REHEARSAL_SHARE, after_s=after_s)
+    _check_lever(aim, with_lever)
+    trial = Trial(aim, (plain, with_lever), secrets.randbits(_SEED_BITS))
     tell(trial)
-    lever = {False: LEVERS["none"], True: aim.lever}
+
+    def one(lever: bool) -> Run:
+        chosen = aim.lever if lever else LEVERS["none"]
+        return aim.checked(take(chosen, share=SNAPSHOT_SHARE, after_s=after_s))
+
+    left_s = limit_s - (time.monotonic() - begin)
     try:
-        for pair in paired(
-            lambda on: _sound(aim, take(lever[on], share=LOOKS_SHARE, after_s=after_s)),
-            aim.value,
-            aim.within,
-            aim.minutes * 60 - (time.monotonic() - begin),
-            trial.seed,
-        ):
+        for pair in paired(one, aim.value, aim.within, left_s, trial.seed):
             trial.pairs.append(pair)
             trial.spent_s = time.monotonic() - begin
             tell(trial)
-    except Unavailable as why:  # what was measured before stays
+    except Unavailable as why:  # the pairs before it stay
         trial.ended = why.text
     except KeyboardInterrupt:
         if len(trial.pairs) < LEAST_PAIRS:
@@ -225,40 +224,16 @@ def _attempt(aim: Aim, tell: Callable[[Trial], None]) -> Trial:
     return trial
 
 
-def _sound(aim: Aim, run: Run) -> Run:
-    if problem := aim.problem(run):
-        raise problem
-    return run
-
-
-def _check(aim: Aim, run: Run) -> None:
-    """Raises Unavailable where the program as it is cannot be compared with anything."""
-    _sound(aim, run)
-    if aim.metric is None and run.elapsed_s * aim.within < STARTING_S:
-        raise Unavailable(
-            "program-short",
-            f"in {format_ns(run.elapsed_s * 1e9)}, of which {aim.within:.2%} would have to show",
-        )
-
-
-def _check_lever(trial: Trial) -> None:
-    """Raises Unavailable where the lever ended the program, or is not seen in it at all."""
-    aim, run = trial.aim, trial.rehearsal[True]
-    if problem := aim.problem(run):
-        raise Unavailable(
-            problem.code, f"{problem.detail}, with the lever and not without".removeprefix(", ")
-        )
-    if (
-        aim.lever.seen
-        and run.looks
-        and not any(look.reached for look in run.looks if look.processes)
-    ):
-        raise Unavailable("lever-absent", unreached(aim.command[0]))
-    if run.joined and "EPERM" in run.joined.errors and not run.joined.bytes:
+def _check_lever(aim: Aim, run: Run) -> None:
+    """Raise Unavailable if the lever ended the program, or did not reach it at all."""
+    aim.checked(run, ", with the lever and not without")
+    seen = [snapshot for snapshot in run.snapshots if snapshot.processes]
+    if aim.lever.has_reached and run.snapshots and not any(each.reached for each in seen):
+        raise Unavailable("lever-absent", why_no_preload(aim.command[0]))
+    if run.collapsed and "EPERM" in run.collapsed.errors and not run.collapsed.bytes:
         raise Unavailable("collapse-denied")
 
 
 def would_have_shown(ratio: Interval) -> float:
-    """The least difference that the interval rules out, as a part of what it is without the lever;
-    infinite for an unknown one."""
+    """Return the smallest relative difference that the interval rules out; inf if it is unknown."""
     return max(ratio.high - 1, 1 / ratio.low - 1) if ratio.low > 0 else inf

@@ -1,5 +1,5 @@
-"""Watching a program from outside: looks at what it touches in windows of several lengths, as rare
-as their price asks, until it ends or the time is over."""
+"""Watch a program from outside: sample what it touches in windows of several lengths, as rarely as
+the allowed overhead asks, until it ends or the time is over."""
 
 from __future__ import annotations
 
@@ -11,37 +11,30 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
-from tlb.programs import active, folios, looks
-from tlb.programs.active import Sight, Used
-from tlb.programs.guard import guarded, watched_over
-from tlb.programs.runs import GRACE_S
+from tlb.programs import activity, children, folios
+from tlb.programs.activity import Sample, Used
+from tlb.programs.guard import guarded
+from tlb.programs.snapshots import own_processes
 from tlb.reasons import Unavailable
 from tlb.system import processes
-from tlb.system.smaps import Mapping
 
 WINDOWS_S = (0.01, 0.1, 1.0, 10.0)
-# What a look costs a program, over the look itself: each mark that was cleared is set again as its
-# page is walked to. Under a hypervisor that took about as long again as the look (bench: fixed work
-# over 1 GiB with looks and without).
+# What a sample costs a program, in times of taking it: afterwards each page is walked to again to
+# set its bit. Under a hypervisor that takes about as long as the sample (`tlb bench overhead`).
 PRICE = 2.0
-_SETTLED = (
-    0.5  # of the most that was resident: a look at less is of a program that is still starting
-)
-# looks, the last ones: an hour's at the most that there are of a small process would be 14,400
-_KEPT = 400
-_LEAST_PAUSE_S = 0.25  # nothing changes so fast that a person would see it
+_STARTED = 0.5  # of the largest resident size: samples with less are of a program that starts up
+_KEPT = 400  # samples; an hour of a small process would have 14,400
+_LEAST_PAUSE_S = 0.25  # a person sees no faster change
 _ROUNDING = 1e-9  # of a pause that ends exactly when it may
-_STEP_S = 1.0  # a pause's, after which it is asked whether the program still runs
+_STEP_S = 1.0  # of a pause, after which the program may have ended
 
 
 @dataclass
 class Target:
-    """What is watched. pids: its processes now. ended: waits so many seconds for its end, and says
-    whether it has ended. command: what it is called with; status: its exit code once it has ended,
-    where it was started here."""
+    """The program. pids: its processes now. ended: waits so many seconds for its end, and returns
+    whether it has ended. status: its exit code if it was started here and has ended."""
 
     pid: int
     pids: Callable[[], list[int]]
@@ -52,18 +45,16 @@ class Target:
 
 @dataclass
 class Watched:
-    """What came of it so far. overhead: the share of its time that looks may cost a program; each:
-    what each process has used; elapsed_s and look_s are since the beginning, look_s of looks alone.
-    left_out_s: windows for which there was no time, or which are shorter than a look. folios: which
-    part of its base pages lies in folios of which size, or why that is not known; they are looked
-    up again at folios_due_s."""
+    """What was seen so far. overhead: the allowed share of the program's time. usage: by PID.
+    sampling_s: time that all samples took. left_out_s: windows that did not fit. folios: as
+    `folios.shares` returns it, or why it is unknown; read again at folios_due_s."""
 
     target: Target
     overhead: float
-    sights: list[Sight] = field(default_factory=list)
-    each: dict[int, Used] = field(default_factory=dict)
+    samples: list[Sample] = field(default_factory=list)
+    usage: dict[int, Used] = field(default_factory=dict)
     elapsed_s: float = 0.0
-    look_s: float = 0.0
+    sampling_s: float = 0.0
     left_out_s: tuple[float, ...] = ()
     has_ended: bool = False
     folios: dict[str, float] | Unavailable = field(default_factory=dict)
@@ -71,53 +62,53 @@ class Watched:
 
     @property
     def used(self) -> Used:
-        """What its processes have used meanwhile, as far as they were there at a look."""
-        return sum(self.each.values(), Used())
+        """What its processes have used, as far as they were there at a sample."""
+        return sum(self.usage.values(), Used())
 
     @property
     def cost(self) -> float:
-        """The share of the time that looks have cost the program."""
-        return PRICE * self.look_s / self.elapsed_s if self.elapsed_s else 0.0
+        """The share of the program's time that sampling has cost."""
+        return PRICE * self.sampling_s / self.elapsed_s if self.elapsed_s else 0.0
 
     @property
     def due_s(self) -> float:
-        """How long to watch for the looks so far to cost no more than the share allowed."""
-        return PRICE * self.look_s / self.overhead
+        """How long to watch until the samples cost no more than the share allowed."""
+        return PRICE * self.sampling_s / self.overhead
 
     @property
     def within_overhead(self) -> bool:
-        """Whether looks cost no more than allowed. One look is made however short the watching, so
-        one look alone can cost more."""
+        """Whether samples cost no more than allowed. A single sample, always taken, can."""
         return self.due_s <= self.elapsed_s * (1 + _ROUNDING)
 
     @property
-    def settled(self) -> list[Sight]:
-        """The looks at so much of its memory that it had started by then."""
-        most = max((sum(sight.mapped.values()) for sight in self.sights), default=0)
-        return [sight for sight in self.sights if sum(sight.mapped.values()) >= _SETTLED * most]
+    def settled(self) -> list[Sample]:
+        """The samples taken after the program had started up."""
+        sizes = [sum(sample.mapped.values()) for sample in self.samples]
+        least = _STARTED * max(sizes, default=0)
+        return [sample for sample, size in zip(self.samples, sizes, strict=True) if size >= least]
 
-    def of(self, window_s: float) -> list[Sight]:
-        return [sight for sight in self.settled if sight.window_s == window_s]
+    def of(self, window_s: float) -> list[Sample]:
+        return [sample for sample in self.settled if sample.window_s == window_s]
 
     @property
     def windows_s(self) -> list[float]:
-        """Those that were looked through, ascending."""
-        return sorted({sight.window_s for sight in self.settled})
+        """The windows with samples, ascending."""
+        return sorted({sample.window_s for sample in self.settled})
 
 
 @contextlib.contextmanager
-def running(pid: int, proc: Path = active.PROC) -> Iterator[Target]:
-    """A process that runs already, which is left as it is. Raises Unavailable, as `active.check`
-    does, and not-linux."""
+def attached(pid: int, proc: Path = activity.PROC) -> Iterator[Target]:
+    """Yield a process that runs already, and is left running. Raises Unavailable: not-linux, and
+    what `activity.check` raises."""
     if sys.platform != "linux":
         raise Unavailable("not-linux")
     try:
-        fd = os.pidfd_open(pid)  # so that no later process of the same number is taken for it
+        fd = os.pidfd_open(pid)  # so that no later process with the same PID is taken for it
     except OSError:
-        active.check(pid, proc)  # of a thread that is no process: gone
+        activity.check(pid, proc)  # says more, except of a thread's number
         raise Unavailable("process-gone", f"process {pid}") from None
     try:
-        active.check(pid, proc)
+        activity.check(pid, proc)
         words = (proc / str(pid) / "cmdline").read_bytes().removesuffix(b"\0").split(b"\0")
         yield Target(
             pid,
@@ -131,48 +122,28 @@ def running(pid: int, proc: Path = active.PROC) -> Iterator[Target]:
 
 @contextlib.contextmanager
 def started(command: list[str]) -> Iterator[Target]:
-    """A command, without a shell, with nothing to read and what it writes dropped; it ends with the
-    watching, with all that it started.
-
-    Raises Unavailable: not-linux, program-missing."""
+    """Start a command without a shell, with empty input, and drop its output. On exit, it and all
+    that it started are ended. Raises Unavailable: not-linux, program-missing."""
     if sys.platform != "linux":
         raise Unavailable("not-linux")
     with guarded(), processes.adopting():
         before = set(processes.descendants(os.getpid()))
 
-        def mine() -> dict[int, bool]:
-            return looks.own(before)
+        def running() -> list[int]:
+            return [pid for pid, runs in own_processes(before).items() if runs]
 
-        try:
-            child = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        except (OSError, ValueError) as why:
-            raise Unavailable(
-                "program-missing", f"{command[0]}: {getattr(why, 'strerror', None) or why}"
-            ) from None
+        with children.started(command, {}, output=subprocess.DEVNULL) as child:
 
-        def ended(wait_s: float) -> bool:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(wait_s)
-            return child.returncode is not None
+            def ended(wait_s: float) -> bool:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    child.wait(wait_s)
+                return child.returncode is not None
 
-        with watched_over(child.pid):
             try:
-                yield Target(
-                    child.pid,
-                    lambda: [pid for pid, runs in mine().items() if runs],
-                    ended,
-                    command,
-                    lambda: child.returncode,
-                )
+                yield Target(child.pid, running, ended, command, lambda: child.returncode)
             finally:
-                ended(0)  # else its end is taken notice of below, and its exit code is lost
-                processes.end(mine, GRACE_S)
+                ended(0)  # before `processes.end` reaps it, which would lose its exit code
+                processes.end(lambda: own_processes(before), children.GRACE_S)
 
 
 def watch(
@@ -182,42 +153,36 @@ def watch(
     tell: Callable[[Watched], None],
     pause: Callable[[float], None] | None = None,
 ) -> Watched:
-    """Looks through each window in turn, the shortest first, until the program has ended, `seconds`
-    are over, or Ctrl-C. After each look the program runs unseen until looks are no more than
-    `overhead` of its time. pause: what is done meanwhile, for so many seconds.
+    """Sample each window in turn, the shortest first, until the program has ended, `seconds` are
+    over, or Ctrl-C. After each sample the program runs alone until sampling is no more than
+    `overhead` of its time. pause: called meanwhile with seconds that it may take.
 
-    Raises Unavailable where nothing was seen: process-gone, process-denied. KeyboardInterrupt
-    likewise."""
-    watched, begin, first = (
-        Watched(target, overhead),
-        time.monotonic(),
-        {target.pid: active.used(target.pid)},
-    )
-    watched.look_s = (
-        active.reading_s(target.pids()) / PRICE
-    )  # it clears nothing, so that no bit is set again
+    Raises Unavailable (process-gone, process-denied) or KeyboardInterrupt before a first sample."""
+    watched, begin = Watched(target, overhead), time.monotonic()
+    first = {target.pid: activity.used(target.pid)}  # other processes start later, from nothing
+    # Reading alone clears no bits, so none has to be set again.
+    watched.sampling_s = activity.reading_s(target.pids()) / PRICE
     try:
         while window_s := _next_s(watched, begin + seconds - time.monotonic(), seconds):
-            watched.sights = [
-                *watched.sights[-_KEPT:],
-                active.sight(target.pids(), window_s, target.ended, then=partial(_draw, watched)),
-            ]
-            watched.look_s += watched.sights[-1].look_s
+            sample, read = activity.sample(target.pids(), window_s, target.ended)
+            watched.samples = [*watched.samples[-_KEPT:], sample]
+            watched.sampling_s += sample.took_s
+            _draw_folios(watched, read)
             _use(watched, begin, first)
             tell(watched)
-            if not _pays(watched, begin, seconds, pause):
+            if not _rest(watched, begin, seconds, pause):
                 break
-    except (KeyboardInterrupt, Unavailable):  # what was seen before stays
-        if not watched.sights:
+    except (KeyboardInterrupt, Unavailable):  # earlier samples stay
+        if not watched.samples:
             raise
     _use(watched, begin, first)
     watched.has_ended = target.ended(0)
     return watched
 
 
-def _draw(watched: Watched, read: list[tuple[int, list[Mapping]]]) -> None:
-    """Looks folios up, at once and then as rarely as the share of the time that looks may take
-    asks. The program waits for none of it."""
+def _draw_folios(watched: Watched, read: activity.Read) -> None:
+    """Look folios up, at first and then as rarely as the overhead asks. The program does not wait
+    for it."""
     begin = time.monotonic()
     if watched.elapsed_s < watched.folios_due_s:
         return
@@ -231,36 +196,31 @@ def _draw(watched: Watched, read: list[tuple[int, list[Mapping]]]) -> None:
 def _use(watched: Watched, begin: float, first: dict[int, Used]) -> None:
     watched.elapsed_s = time.monotonic() - begin
     for pid in {watched.target.pid, *watched.target.pids()}:
-        with contextlib.suppress(Unavailable):  # it has ended, and what was known before stays
-            watched.each[pid] = active.used(pid) - first.get(
-                pid, Used()
-            )  # what is not in `first` was started since
+        with contextlib.suppress(Unavailable):  # it has ended: what was known before stays
+            watched.usage[pid] = activity.used(pid) - first.get(pid, Used())
 
 
 def _next_s(watched: Watched, left_s: float, seconds: float) -> float | None:
-    """The window that was looked through least often, of those that are no shorter than a look and
-    end in time. Before any look, where there is none, as long as a look; else None, as where
-    another look would be more than may be paid for in all the time."""
-    # Before the first, as long as two readings: clearing goes through the same pages.
-    look_s = max(
-        [2 * PRICE * watched.look_s]
-        if not watched.sights
-        else [sight.look_s for sight in watched.settled]
-    )
-    fitting = [window_s for window_s in WINDOWS_S if look_s <= window_s <= left_s]
+    """Return the window with the fewest samples, of those that are no shorter than a sample takes
+    and end in time; None if there is none, or another sample would cost too much of all the time.
+    The first sample is always taken."""
+    # Before the first: two readings, because clearing visits the same pages.
+    expected = [sample.took_s for sample in watched.settled] or [2 * PRICE * watched.sampling_s]
+    sample_s = max(expected)
+    fitting = [window_s for window_s in WINDOWS_S if sample_s <= window_s <= left_s]
     watched.left_out_s = tuple(sorted({*WINDOWS_S} - {*fitting} - {*watched.windows_s}))
-    if not watched.sights:
-        return fitting[0] if fitting else max(look_s, WINDOWS_S[0])
-    if not fitting or PRICE * (watched.look_s + look_s) > watched.overhead * seconds:
+    if not watched.samples:
+        return fitting[0] if fitting else max(sample_s, WINDOWS_S[0])
+    if not fitting or PRICE * (watched.sampling_s + sample_s) > watched.overhead * seconds:
         return None
     return min(fitting, key=lambda window_s: (len(watched.of(window_s)), window_s))
 
 
-def _pays(
+def _rest(
     watched: Watched, begin: float, seconds: float, pause: Callable[[float], None] | None
 ) -> bool:
-    """Waits until looks are as small a share of the time as they may be; False where the program or
-    the time ends before."""
+    """Wait until sampling is a small enough share of the time. Return False if the program or the
+    time ends before."""
     due_s = max(begin + watched.due_s, time.monotonic() + _LEAST_PAUSE_S)
     while (left_s := min(due_s, begin + seconds) - time.monotonic()) > 0:
         if pause:

@@ -19,10 +19,10 @@ from support.common import ROOT, descendants_with, living, needs_c
 from support.programs import built, look, made, trial
 
 from tlb import cli
-from tlb.programs import command
+from tlb.cli import trial as command
 from tlb.programs import trial as trials
-from tlb.programs.page import page
 from tlb.programs.trial import Aim, Trial, Verdict
+from tlb.programs.trial_page import page
 from tlb.system import files
 
 # With a lock of the test's own: what is measured here decides nothing, so it need not wait for what
@@ -30,10 +30,10 @@ from tlb.system import files
 SCRIPT = """import sys
 from pathlib import Path
 from tlb import cli
-from tlb.programs import command
+from tlb.cli import trial
 from tlb.system import files
 lock = Path(sys.argv.pop(1))
-command.measuring_lock = lambda: files.measuring_lock(path=lock)
+trial.measuring_lock = lambda: files.measuring_lock(path=lock)
 cli.main()"""
 
 
@@ -184,9 +184,7 @@ def begun(
     seen: list[psutil.Process] = []
     deadline = time.monotonic() + 60
     while process.poll() is None and time.monotonic() < deadline and len(seen) < count:
-        with suppress(
-            psutil.Error
-        ):  # before its exec a program has the words of the command that starts it, but Python's name
+        with suppress(psutil.Error):  # before exec, a program still has Python's name
             seen = [
                 child
                 for child in descendants_with("91.5", process.pid)
@@ -217,7 +215,7 @@ def test_a_signal_ends_the_program_with_all_that_it_started(number: int, tmp_pat
     assert (process.returncode, out, err) == (
         130,
         "",
-        "Interrupted before six pairs; nothing of the program is left.\n",
+        "Interrupted before six pairs; the program has ended.\n",
     )
     assert not any(map(living, seen))
 

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from support.fake_perf import alive
 
-from tlb.programs import runs, served
+from tlb.programs import children, servers
 from tlb.programs.levers import LEVERS
-from tlb.programs.looks import own, peak
-from tlb.programs.report import remarks
-from tlb.programs.runs import Run
-from tlb.programs.served import Driver, listens, serve
+from tlb.programs.runs import Run, run
+from tlb.programs.servers import Driver, listens
+from tlb.programs.snapshots import at_peak, own_processes
 from tlb.programs.trial import Aim, Trial
+from tlb.programs.trial_report import remarks
 from tlb.reasons import Unavailable
 from tlb.system import processes
 
@@ -51,7 +51,7 @@ time.sleep(float(sys.argv[2])); sys.exit(int(sys.argv[3]))
 def nothing_is_left():
     before, files = set(processes.descendants(os.getpid())), sorted(os.listdir("/proc/self/fd"))
     yield
-    assert own(before) == {} and sorted(os.listdir("/proc/self/fd")) == files
+    assert own_processes(before) == {} and sorted(os.listdir("/proc/self/fd")) == files
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def driver(address: str, hold_s: float = 0.3, status: int = 0, ready: str = "") 
 def ran(
     command: list[str], by: Driver, using: str = "none", limit_s: float = 60.0, **how: object
 ) -> Run:
-    return serve(command, by, LEVERS[using], limit_s=limit_s, share=0.3, **how)  # type: ignore[arg-type]
+    return run(command, LEVERS[using], driver=by, limit_s=limit_s, share=0.3, **how)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("ready", ["", "rea.y"])
@@ -85,7 +85,7 @@ def test_the_driver_is_measured_and_the_server_is_looked_at(address: str, ready:
         metric=re.compile("took (.*) s"),
     )
     whole_s = time.monotonic() - begin
-    most = peak(list(done.looks))
+    most = at_peak(done.snapshots)
     assert (done.status, done.value, done.left, done.killed) == (3, 12.5, 0, False)
     assert 0.3 < done.elapsed_s < whole_s - 0.5 and done.written[0].size_bytes == len(
         "plain None took 12.5 s\n"
@@ -99,13 +99,13 @@ def test_the_driver_is_measured_and_the_server_is_looked_at(address: str, ready:
 def test_a_server_that_does_not_end_when_asked_is_killed_and_that_is_said(
     address: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(runs, "GRACE_S", 0.2)
+    monkeypatch.setattr(children, "GRACE_S", 0.2)
     stubborn = ran(
         server(address, "signal.signal(signal.SIGTERM, signal.SIG_IGN)"), driver(address)
     )
     assert (stubborn.status, stubborn.killed) == (0, True)
     trial = Trial(Aim(["server"], LEVERS["none"], driver=driver(address)), (stubborn, stubborn), 16)
-    assert any("SIGTERM" in remark and "2 times" in remark for remark in remarks(trial))
+    assert any("SIGTERM" in remark and "2 runs" in remark for remark in remarks(trial))
 
 
 @pytest.mark.parametrize("unseen, ends", [(2, False), (9, True)])
@@ -113,13 +113,13 @@ def test_a_server_that_a_look_misses_on_its_way_into_the_background_has_not_ende
     unseen: int, ends: bool, monkeypatch: pytest.MonkeyPatch
 ):
     """A list of processes is no snapshot."""
-    monkeypatch.setattr(served, "listens", lambda pid: True)
+    monkeypatch.setattr(servers, "listens", lambda pid: True)
     looks = iter([{}] * unseen + [{4321: True}] * 9)
     if not ends:
-        served._wait_until_ready([], Driver(["true"]), lambda: next(looks), time.monotonic() + 20)
+        servers.wait_until_ready([], Driver(["true"]), lambda: next(looks), time.monotonic() + 20)
         return
     with pytest.raises(Unavailable) as why:
-        served._wait_until_ready([], Driver(["true"]), lambda: next(looks), time.monotonic() + 20)
+        servers.wait_until_ready([], Driver(["true"]), lambda: next(looks), time.monotonic() + 20)
     assert why.value.code == "server-ended"
 
 
@@ -144,7 +144,8 @@ def test_a_server_that_fails_under_its_driver_has_measured_nothing(address: str)
         ran(
             server(
                 address,
-                "signal.signal(signal.SIGALRM, lambda *_: os._exit(7)); signal.setitimer(signal.ITIMER_REAL, 1)",
+                "signal.signal(signal.SIGALRM, lambda *_: os._exit(7));"
+                "signal.setitimer(signal.ITIMER_REAL, 1)",
             ),
             driver(address, hold_s=2.0),
         )
@@ -170,8 +171,8 @@ def test_who_listens_is_seen_by_its_sockets(tmp_path: Path):
         (tmp_path / f"{pid}/fd/3").symlink_to(fd)
         (tmp_path / f"{pid}/net").mkdir()
         (tmp_path / f"{pid}/net/tcp").write_text(
-            "head\n 0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 41 1 0 100\n"
-            " 1: 0100007F:1F90 0100007F:9999 01 00000000:00000000 00:00000000 00000000 0 0 42 1 0 100\n"
+            "head\n 0: 0100007F:1F90 00000000:0000 0A 0:0 00:0 00000000 0 0 41 1 0 100\n"
+            " 1: 0100007F:1F90 0100007F:9999 01 0:0 00:0 00000000 0 0 42 1 0 100\n"
         )
         (tmp_path / f"{pid}/net/unix").write_text(
             "head\n0: 00000002 00000000 00010000 0001 01 43 /s\n"

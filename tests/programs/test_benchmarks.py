@@ -1,5 +1,4 @@
-"""The programs by which `tlb try` is judged, small: that they say what they take, and that large
-pages reach the one that they can help."""
+"""The programs that `tlb bench` judges `tlb try` by, at small sizes."""
 
 from __future__ import annotations
 
@@ -11,10 +10,10 @@ from support.common import needs_c
 
 from tlb.lab.independent import INDEPENDENT, c_program
 from tlb.lab.record import Point
-from tlb.programs import known
+from tlb.programs import benchmarks
 from tlb.programs.levers import LEVERS
-from tlb.programs.looks import peak
 from tlb.programs.runs import run
+from tlb.programs.snapshots import at_peak
 from tlb.system import procfs
 
 HUGE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
@@ -29,12 +28,12 @@ def test_the_chase_asks_for_nothing_and_gets_what_a_lever_asks_for(tmp_path: Pat
     program = c_program(INDEPENDENT / "unadvised.c", str(tmp_path), "-Wall", "-Wextra", "-Werror")
     for name, least, most in (("none", 0, 0), ("advise", 56 << 20, 80 << 20)):
         done = run(
-            [program, "chase", "64"], LEVERS[name], limit_s=60, share=0.3, metric=known.PRINTED
+            [program, "chase", "64"], LEVERS[name], limit_s=60, share=0.3, metric=benchmarks.PRINTED
         )
-        seen = peak(list(done.looks))
+        seen = at_peak(done.snapshots)
         assert done.status == 0 and done.value > 0 and least <= seen.pages.huge_bytes <= most
     arithmetic = run(
-        [program, "sum", "1"], LEVERS["none"], limit_s=60, share=0.3, metric=known.PRINTED
+        [program, "sum", "1"], LEVERS["none"], limit_s=60, share=0.3, metric=benchmarks.PRINTED
     )
     assert arithmetic.status == 0 and 0 < arithmetic.value < 1e4
     assert [
@@ -43,13 +42,13 @@ def test_the_chase_asks_for_nothing_and_gets_what_a_lever_asks_for(tmp_path: Pat
     ] == [2, 3]
 
 
-def test_the_rows_beside_a_trial_are_pairs_as_its_own_are(monkeypatch: pytest.MonkeyPatch):
+def test_the_kernel_is_compared_in_pairs_as_a_trial_is(monkeypatch: pytest.MonkeyPatch):
     class Rig:
         def take(self, point: Point, repeat: int) -> SimpleNamespace:
             slow = repeat % 2 + 1  # mappings come in two clusters, of which pairs see the same
             return SimpleNamespace(ns_per_access=slow * (60.0 if point.pages == "thp" else 100.0))
 
-    monkeypatch.setattr(known, "replace", lambda rig, **changes: rig)
-    monkeypatch.setattr(known.Rig, "of", lambda *given, **how: Rig())
+    monkeypatch.setattr(benchmarks, "replace", lambda rig, **changes: rig)
+    monkeypatch.setattr(benchmarks.Rig, "of", lambda *given, **how: Rig())
     for pairs in (0, 9):
-        assert known.ratio_of_rows(pairs)[:3] == pytest.approx((0.6, 0.6, 0.6))
+        assert benchmarks.kernel_ratio(pairs)[:3] == pytest.approx((0.6, 0.6, 0.6))

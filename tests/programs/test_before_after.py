@@ -1,0 +1,101 @@
+"""A process that runs already: what is refused, that collapsing reaches it, and that a drift is
+shown as one."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from support.common import needs_c, needs_root
+from support.programs import built, look
+
+from tlb.programs import before_after
+from tlb.programs.before_after import Comparison, check, compare, document, remarks, rows
+from tlb.programs.collapse import Collapsed
+from tlb.programs.levers import LEVERS
+from tlb.programs.trial import Aim
+from tlb.reasons import Unavailable
+from tlb.system import procfs
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+HUGE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+MIB = 64
+
+
+def test_this_command_and_what_started_it_are_refused():
+    for pid in (os.getpid(), os.getppid()):
+        with pytest.raises(Unavailable) as why:
+            check(pid)
+        assert why.value.code == "pid-refused"
+
+
+@pytest.mark.measures
+@needs_root
+@needs_c
+@pytest.mark.skipif(procfs.chosen(HUGE) != "madvise", reason="takes huge pages on request only")
+def test_a_process_s_memory_is_collapsed_between_the_windows(tmp_path: Path):
+    held = [str(built(tmp_path)), "mmap", str(MIB), "1", "60000"]
+    driver, metric = ["sh", "-c", "echo took 2.5 s"], re.compile("took (.*) s")
+    aim = Aim(driver, LEVERS["collapse"], minutes=0.01, metric=metric)
+    heard: list[int] = []
+    with subprocess.Popen(held, stdout=subprocess.DEVNULL) as process:
+        try:
+            limit_s = time.monotonic() + 30
+            while time.monotonic() < limit_s:
+                if before_after.snapshot(process.pid, 0.0).pages.resident_bytes >= MIB << 20:
+                    break
+                time.sleep(0.02)
+            done = compare(
+                process.pid, aim, lambda so_far: heard.append(len(so_far.before + so_far.after))
+            )
+        finally:
+            process.kill()
+    before, after = done.memory
+    assert (before.pages.huge_bytes, done.ended, heard) == (0, "", list(range(1, len(heard) + 1)))
+    least = 0.8 * (MIB << 20)
+    assert after.pages.huge_bytes > least and done.collapsed.bytes > least
+    assert done.ratio()[:3] == (1.0, 1.0, 1.0) and done.drifts() == [1.0, 1.0]
+    assert not done.thp_disabled
+
+
+@pytest.mark.measures
+@needs_root
+@pytest.mark.parametrize("side", ["before", "after"])
+def test_a_process_that_ends_meanwhile_leaves_the_windows_before(side: str):
+    aim = Aim(["true"], LEVERS["collapse"], minutes=0.1)
+    with subprocess.Popen(["sleep", "99.75"]) as process:
+
+        def end(so_far: Comparison) -> None:
+            if len(getattr(so_far, side)) == 2:
+                process.kill()
+                os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+
+        if side == "before":
+            with pytest.raises(Unavailable) as why:
+                compare(process.pid, aim, end)
+            assert why.value.code == "process-gone"
+            return
+        done = compare(process.pid, aim, end)
+    assert len(done.before) >= 6 and len(done.after) == 2 and "meanwhile" in done.ended
+    assert rows(done)[1][2] == "ended" and done.ended in remarks(done)
+    json.dumps(document(done))
+
+
+def test_a_change_no_larger_than_the_drift_is_reported_as_drift():
+    def comparison(before: list[float], after: list[float]) -> Comparison:
+        memory, collapsed = [look(), look(huge_mib=90)], Collapsed(1.0, 3.0, 1 << 30, ("EINVAL",))
+        return Comparison(7, Aim(["x"], LEVERS["collapse"]), before, after, memory, collapsed)
+
+    drifting = comparison([1.0, 1.01, 1.02, 1.03, 1.04, 1.05], [1.03, 1.04, 1.05, 1.05, 1.06, 1.07])
+    faster = comparison([1.0] * 6, [0.5] * 6)
+    assert drifting.drifts()[0] == pytest.approx(1.04 / 1.01) and faster.ratio().value == 0.5
+    found = [" ".join(remarks(each)) for each in (drifting, faster)]
+    assert ["no more than the drift" in text for text in found] == [True, False]
+    assert "0.500" in found[1] and "1 GiB" in found[1] and "EINVAL" in found[1]
+    assert document(faster)["verdict"] is None and rows(faster)[1][1:] == ("0 B, 0%", "90 MiB, 90%")

@@ -1,0 +1,50 @@
+"""What a trial reports: nothing that differed is hidden, nor a lever that did nothing."""
+
+from __future__ import annotations
+
+import pytest
+from support.programs import look, made, trial
+
+from tlb.programs.trial_report import remarks, verdict_sentence
+
+ON_HUGE = (look(huge_mib=90, reached=1),)
+
+
+def test_programs_that_exit_differently_decide_nothing():
+    failing = trial(made(2.0), made(1.0, status=3, looks=ON_HUGE))
+    assert failing.ratio().high < 1 and failing.verdict == "cannot tell"
+    assert "is 0 without" in remarks(failing)[0] and "3 with" in remarks(failing)[0]
+    both = trial(made(2.0, status=3), made(1.0, status=3, looks=ON_HUGE))
+    assert both.verdict == "helps" and "exit code is 3" in remarks(both)[0]
+    assert not any("exit code" in remark for remark in remarks(trial(made(), made())))
+
+
+@pytest.mark.parametrize(
+    ("without", "with_lever", "part"),
+    [
+        ("same", "same", ""),
+        ("at 12", "at 13", "only in digits"),
+        ("one", "other", "different with the lever"),
+    ],
+)
+@pytest.mark.parametrize("stream", ["out", "err"])
+def test_a_different_output_is_reported(stream: str, without: str, with_lever: str, part: str):
+    with_it = made(**{stream: with_lever}, looks=ON_HUGE)
+    found = [line for line in remarks(trial(made(**{stream: without}), with_it)) if "std" in line]
+    assert [f"std{stream}" in line and part in line for line in found] == ([True] if part else [])
+
+
+@pytest.mark.parametrize(("huge_mib", "nothing"), [(0, True), (1, True), (2, False), (90, False)])
+def test_a_lever_that_moved_no_pages_is_reported(huge_mib: int, nothing: bool):
+    found = remarks(trial(made(2.0), made(1.0, looks=(look(huge_mib=huge_mib, reached=1),))))
+    assert any("no difference to the pages" in line for line in found) is nothing
+    assert remarks(trial(made(), made(), lever="none")) == []
+
+
+def test_what_ended_it_early_and_what_it_left_are_reported():
+    early = trial(made(left=2), made(), pairs=3)
+    early.ended = "It was interrupted."
+    assert remarks(early)[-1] == early.ended
+    assert any("2 processes" in line for line in remarks(early))
+    assert early.verdict == "cannot tell"
+    assert "no pair" in verdict_sentence(trial(made(), made(), pairs=0))

@@ -1,0 +1,149 @@
+"""The commands that make the book: chapters, site, published data, and what goes out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from tlb import discovery
+from tlb.cli import shown
+from tlb.lab import grid
+from tlb.reasons import Unavailable
+from tlb.system.files import ROOT, disk_errors
+
+Parameters = Annotated[
+    list[str], Option("-p", "--parameter", metavar="NAME=VALUE", help="A parameter of chapters.")
+]
+Output = Annotated[Path | None, Option(help="Where to; default: below _build/.")]
+BUILD = ROOT / "_build"
+
+
+def _texts(pairs: list[str]) -> dict[str, str]:
+    return {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
+
+
+def run(
+    chapter: str,
+    parameter: Parameters = [],  # noqa: B006
+    output: Output = None,
+    as_json: shown.Json = False,
+) -> None:
+    """Run one chapter on this computer.
+
+    It measures what is missing and prints the path of the executed notebook; with --json, the
+    translation profile of all that is known of the machine. Example:
+    `tlb run stlb_cliff -p max_working_set 256MiB`."""
+    from tlb.report import parameters, publish
+
+    target = output or BUILD / "runs" / f"{chapter}.ipynb"
+    given = {"machine": "this"} | parameters.values(chapter, _texts(parameter))
+    publish.execute(chapter, target, given)
+    if as_json:
+        print(discovery.load("overview.profile").of_run(given).model_dump_json())
+    else:
+        print(target)
+
+
+def book(
+    profile: Annotated[str, Option(help=", ".join(grid.profile_names()))] = "quick",
+    minutes: Annotated[str, Option(help="To measure and build; 0 only builds.")] = "8",
+    parameter: Parameters = [],  # noqa: B006
+    machine: Annotated[str, Option(help="this, reference, or a published machine.")] = "this",
+) -> None:
+    """Measure this computer and build the book about it."""
+    from tlb.report import parameters
+
+    campaign = discovery.load("overview.campaign")
+    first = parameters.table_of_contents()[0]  # all chapters declare the same parameters
+    texts = {"machine": machine, "profile": profile, "minutes": minutes} | _texts(parameter)
+    print(campaign.book(parameters.values(first, texts)))
+
+
+def publish(
+    machine: Annotated[str, Argument(help="A machine in data/own/, or this.")] = "this",
+) -> None:
+    """Add rows measured here to the published data."""
+    from tlb.report import publish
+
+    folder = publish.rows(machine)
+    _refresh_summaries()
+    print(folder)
+
+
+def _refresh_summaries() -> None:
+    for name in ("judged", "profile"):
+        discovery.load(f"overview.{name}").refresh()
+
+
+def compare(
+    a: Annotated[
+        str, Argument(help="NAME in data/, own/NAME, reference or this; NAME@STATE, NAME@BOOT.")
+    ],
+    b: Annotated[str, Argument(help="Another one.")],
+    chapter: Annotated[str | None, Argument(help="One chapter; default: all.")] = None,
+    as_json: shown.Json = False,
+    html: Annotated[Path | None, Option(help="Also write a page to this file.")] = None,
+) -> None:
+    """Compare two machines, or two states of one."""
+    compare = discovery.load("overview.compare")
+    words = discovery.load("overview.compare_words")
+    if html and (html.is_dir() or not html.parent.is_dir()):
+        raise Unavailable("bad-parameter", f"--html: {html} is not a file in an existing folder")
+    comparison = compare.compare(a, b, chapter)
+    if as_json:
+        print(json.dumps(words.as_json(comparison), indent=1))
+    else:
+        shown.parts(words.told(comparison))
+    if html:  # last, so that a full disk hides nothing
+        page = discovery.load("overview.compare_page").page
+        with disk_errors(html):
+            html.write_text(page(comparison), encoding="utf-8")
+
+
+def refresh(
+    chapter: Annotated[list[str] | None, Argument(help="Chapters; default: all.")] = None,
+) -> None:
+    """Execute committed chapters again, on the published data."""
+    from tlb.report import parameters, publish
+
+    judged, profile = discovery.load("overview.judged"), discovery.load("overview.profile")
+    chapters = chapter or parameters.table_of_contents()
+    for name in chapters:  # all of them, before the first is changed
+        parameters.declared(name)
+    for machine in judged.refresh() if judged.PAGE in chapters else ():
+        print(f"Judged the claims on {machine} again.")
+    for machine in profile.refresh() if profile.PAGE in chapters else ():
+        print(f"Wrote the profile of {machine} again.")
+    for name in chapters:
+        print(publish.refresh(name))
+
+
+def site(output: Output = None) -> None:
+    """Build the site from the published data."""
+    from tlb.report.publish import build_site
+
+    print(build_site(ROOT, output or BUILD / "site"))
+
+
+def pdf(output: Output = None) -> None:
+    """Print the book as PDF, with Chromium."""
+    from tlb.report import press
+
+    print(press.pdf(output or BUILD / "book.pdf"))
+
+
+def release(output: Output = None) -> None:
+    """Make the release of this commit, in a folder."""
+    from tlb.report import release
+
+    print(release.release(output or BUILD / "release"))
+
+
+def bench(
+    table: Annotated[list[str] | None, Argument(help="Names of tables; default: all.")] = None,
+) -> None:
+    """Compare the instrument with independent programs."""
+    discovery.load("bench").main(table or ())

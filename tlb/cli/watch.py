@@ -1,0 +1,134 @@
+"""`tlb watch`."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Annotated
+
+from rich.console import Group
+from rich.live import Live
+from typer import Argument, Option
+
+from tlb.cli import shown
+from tlb.reasons import Unavailable
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from tlb.lab.perf import Plan
+    from tlb.lab.record import Quantity
+    from tlb.programs.reach import Reach
+    from tlb.programs.watch import Target, Watched
+    from tlb.programs.watch_report import Report
+
+_PID_DIGITS = 7  # of the largest PID in Linux, 4,194,304 (PID_MAX_LIMIT)
+_WINDOWS = ("in", "it touches", "of it on 2 MiB pages", "TLB level", "samples", "a sample takes")
+Words = Annotated[
+    list[str], Argument(metavar="PID | -- COMMAND...", help="A process, or a program to start.")
+]
+
+
+def watch(
+    target: Words,
+    seconds: Annotated[float, Option(min=0, help="How long; 0: until it ends, or Ctrl-C.")] = 60,
+    overhead: Annotated[
+        float, Option(min=0.01, max=50, help="Allowed cost, % of the program's time.")
+    ] = 1,
+    as_json: shown.Json = False,
+) -> None:
+    """Watch how much memory a running program touches and what translation can cost it."""
+    from tlb.lab import perf
+    from tlb.lab.store import Store, data_root
+    from tlb.machine import host as hosts
+    from tlb.programs.reach import Reach
+    from tlb.programs.watch import watch as watch_target
+    from tlb.programs.watch_report import Report
+
+    beginning = _target(target)
+    host = hosts.inspect()
+    reach, plan = Reach.of(host, Store(data_root())), perf.plan(host.microarchitecture)
+    with beginning as program:
+        counting = _Counting(plan, program)
+        try:
+            with ExitStack() as screen:
+                tell, seconds = _teller(screen, reach, as_json), seconds or math.inf
+                watched = watch_target(program, seconds, overhead / 100, tell, counting.pause)
+        except KeyboardInterrupt:
+            print("Interrupted before a first sample.", file=sys.stderr)
+            raise SystemExit(130) from None
+    report = Report(watched, reach, counting.counts, counting.loads)
+    if as_json:
+        print(json.dumps(report.document(), indent=1))
+    else:
+        shown.out.print(_tables(report))
+        shown.parts(report.sentences())
+
+
+class _Counting:
+    """Counts events of the program in the pauses between samples, one group of events in each.
+    pause: None if page walks cannot be counted. loads: see Report."""
+
+    def __init__(self, plan: Plan, program: Target) -> None:
+        self._plan, self._pid, self._pauses = plan, program.pid, 0
+        self._turns: list[dict[str, Quantity]] = []
+        self.loads: dict[int, int] | str = plan.lacking.get("walk", "no-time")
+        can_count = any(event.quantity == "walk" for event in plan.events)
+        self.pause: Callable[[float], None] | None = self._count if can_count else None
+
+    def _count(self, seconds: float) -> None:
+        from tlb.lab.attached import counted, page_sizes
+
+        self._pauses += 1
+        if self._pauses == 2:  # by then the program has started up
+            self.loads = page_sizes(self._plan, self._pid, seconds)
+        else:
+            self._turns.append(counted(self._plan, self._pid, seconds, len(self._turns)))
+
+    @property
+    def counts(self) -> list[dict[str, Quantity]] | str:
+        return self._turns if self.pause else self._plan.lacking.get("walk", "no-perf")
+
+
+def _target(words: list[str]) -> AbstractContextManager[Target]:
+    """Return the process or the program to watch. Raises Unavailable("bad-parameter")."""
+    from tlb.programs.watch import attached, started
+
+    pid = words[0]
+    if not pid:
+        raise Unavailable("bad-parameter", "give a PID or a program, not an empty word")
+    if len(words) > 1 or not pid.lstrip("-").isdigit():
+        return started(words)
+    if not (pid.isascii() and pid.isdigit() and len(pid) <= _PID_DIGITS and int(pid)):
+        raise Unavailable("bad-parameter", f"a PID is a number from 1 on, not {pid[:20]}")
+    return attached(int(pid))
+
+
+def _teller(screen: ExitStack, reach: Reach, as_json: bool) -> Callable[[Watched], None]:
+    """Return what is called after each sample: it updates a table in a terminal, prints a line
+    elsewhere, and does nothing with --json."""
+    from tlb.programs.watch_report import Report, duration
+
+    if as_json:
+        return lambda watched: None
+    if sys.stdout.isatty():
+        live = screen.enter_context(Live(transient=True, auto_refresh=False))
+        return lambda watched: live.update(_tables(Report(watched, reach)), refresh=True)
+
+    def line(watched: Watched) -> None:
+        latest = watched.samples[-1].window_s
+        window, size, on_huge, level, *_ = Report(watched, reach).window_row(latest)
+        elapsed = duration(watched.elapsed_s)
+        print(
+            f"{elapsed}: touches {size} in {window}, {on_huge} on 2 MiB pages: {level}", flush=True
+        )
+
+    return line
+
+
+def _tables(report: Report) -> Group:
+    pages = shown.rows(("", ""), report.page_rows())
+    return Group(pages, "", shown.rows(_WINDOWS, report.window_rows()), "")

@@ -1,0 +1,181 @@
+"""Sample which pages processes touch: clear the accessed bits, wait for a window, read them.
+
+The processor sets the bit in a page's entry when it walks to it. Clearing the bits flushes no TLB
+(fs/proc/task_mmu.c, clear_refs_write, since Linux 5.11), so a page whose translation stays in a TLB
+is touched without a walk and is missed. Such pages are at most as many as the TLB has entries, and
+pay nothing. A page of a file that another program touches counts too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from tlb.page_sizes import BASE
+from tlb.programs.collapse import SMAPS_BYTES
+from tlb.reasons import Unavailable
+from tlb.system import procfs
+from tlb.system.smaps import Mapping, mappings
+from tlb.units import page_name
+
+PROC = Path("/proc")
+_ALL_PAGES = b"1"  # for clear_refs: Documentation/filesystems/proc.rst
+_KERNEL_THREAD = 0x00200000  # PF_KTHREAD, linux/sched.h
+
+Read = list[tuple[int, list[Mapping]]]  # PIDs with their mappings
+
+
+class Sample(NamedTuple):
+    """What processes touched in a window. took_s: for clearing and reading, while they may wait.
+    mapped: bytes by page size, a key of PAGES or page_name. active_bytes: touched, in whole pages
+    as they are mapped; of it on 2 MiB pages at least huge_least and at most huge_most, because
+    Linux gives one number for all pages of a mapping. denied: processes that may not be read."""
+
+    window_s: float
+    took_s: float
+    processes: int
+    denied: int
+    mappings: int
+    mapped: dict[str, int]
+    table_bytes: int
+    active_bytes: int
+    huge_least: int
+    huge_most: int
+
+
+class Used(NamedTuple):
+    """What a process with its threads has used: faults, and CPU time in s."""
+
+    minor_faults: int = 0
+    major_faults: int = 0
+    user_s: float = 0.0
+    kernel_s: float = 0.0
+
+    def __add__(self, other: Used) -> Used:  # type: ignore[override]
+        return Used(*(a + b for a, b in zip(self, other, strict=True)))
+
+    def __sub__(self, other: Used) -> Used:
+        return Used(*(a - b for a, b in zip(self, other, strict=True)))
+
+
+def used(pid: int, proc: Path = PROC) -> Used:
+    """Return what a process has used so far. Raises Unavailable("process-gone")."""
+    stat = _stat(pid, proc)
+    tick_s = 1 / os.sysconf("SC_CLK_TCK")
+    return Used(int(stat[7]), int(stat[9]), int(stat[11]) * tick_s, int(stat[12]) * tick_s)
+
+
+def check(pid: int, proc: Path = PROC) -> None:
+    """Raise Unavailable if a process cannot be watched: process-gone, process-kernel,
+    process-denied, no-referenced."""
+    if int(_stat(pid, proc)[6]) & _KERNEL_THREAD:
+        raise Unavailable("process-kernel", f"process {pid}")
+    if not all((proc / str(pid) / name).exists() for name in ("smaps", "clear_refs")):
+        raise Unavailable("no-referenced")
+    _clear(pid, b"", proc)
+    _mappings(pid, proc)
+
+
+def sample(
+    pids: Iterable[int], window_s: float, wait: Callable[[float], object], proc: Path = PROC
+) -> tuple[Sample, Read]:
+    """Clear the bits, wait, and read them; without processes that end meanwhile. Raises
+    Unavailable: process-gone or process-denied if none can be read."""
+    failed: list[Unavailable] = []
+
+    def each(call: Callable[[int], object], pids: Iterable[int]) -> dict[int, object]:
+        done = {}
+        for pid in pids:
+            try:
+                done[pid] = call(pid)
+            except Unavailable as why:
+                failed.append(why)
+        return done
+
+    begin = time.monotonic()
+    cleared = each(lambda pid: _clear(pid, _ALL_PAGES, proc), pids)
+    took_s = time.monotonic() - begin
+    if cleared:
+        wait(window_s)
+    begin = time.monotonic()
+    read = each(lambda pid: (_mappings(pid, proc), _table_bytes(pid, proc)), cleared)
+    took_s += time.monotonic() - begin
+    denied = [why for why in failed if why.code == "process-denied"]
+    if not read:
+        raise denied[0] if denied else Unavailable("process-gone")
+    total = summed([*read.values()], window_s, took_s, len(denied))
+    return total, [(pid, found) for pid, (found, _) in read.items()]
+
+
+def reading_s(pids: Iterable[int], proc: Path = PROC) -> float:
+    """Return the time in s that reading the bits takes, without clearing any."""
+    begin = time.monotonic()
+    for pid in pids:
+        with contextlib.suppress(Unavailable):
+            _mappings(pid, proc)
+    return time.monotonic() - begin
+
+
+def summed(
+    read: list[tuple[list[Mapping], int]], window_s: float, took_s: float, denied: int = 0
+) -> Sample:
+    """Return the sum over processes, each with its mappings and the bytes of its page tables. A
+    page that two of them share counts twice."""
+    every = [mapping for found, _ in read for mapping in found]
+    base = {id(m): m.resident_bytes - m.huge_bytes for m in every}
+    mapped = {BASE: sum(base.values()), "thp": sum(m.thp_bytes for m in every)}
+    for m in every:
+        if m.pool_bytes:
+            name = page_name(m.page_bytes)
+            mapped[name] = mapped.get(name, 0) + m.pool_bytes
+    return Sample(
+        window_s,
+        took_s,
+        len(read),
+        denied,
+        len(every),
+        mapped,
+        table_bytes=sum(table for _, table in read),
+        active_bytes=sum(m.referenced_bytes for m in every),
+        huge_least=sum(max(m.referenced_bytes - base[id(m)], 0) for m in every),
+        huge_most=sum(min(m.referenced_bytes, m.thp_bytes) for m in every),
+    )
+
+
+def _stat(pid: int, proc: Path) -> list[str]:
+    """Return the fields of /proc/PID/stat after the name, which ends at the last bracket."""
+    fields = procfs.text(proc / str(pid) / "stat").rpartition(")")[2].split()
+    if len(fields) < 20 or fields[0] in "ZX":  # ended, and not reaped
+        raise Unavailable("process-gone", f"process {pid}")
+    return fields
+
+
+def _table_bytes(pid: int, proc: Path) -> int:
+    return procfs.kib(procfs.fields(procfs.text(proc / str(pid) / "status")).get("VmPTE", "")) or 0
+
+
+def _clear(pid: int, value: bytes, proc: Path) -> None:
+    """Open clear_refs of a process, and write a value that is not empty."""
+    try:
+        with (proc / str(pid) / "clear_refs").open("wb", buffering=0) as file:
+            if value:
+                file.write(value)
+    except OSError as error:
+        raise _unavailable(pid, error) from None
+
+
+def _mappings(pid: int, proc: Path) -> list[Mapping]:
+    try:
+        with (proc / str(pid) / "smaps").open("rb") as file:
+            return mappings(file.read(SMAPS_BYTES).decode("utf-8", "replace"))
+    except (OSError, ValueError) as error:  # ValueError: empty, because it has ended
+        raise _unavailable(pid, error) from None
+
+
+def _unavailable(pid: int, error: Exception) -> Unavailable:
+    denied = isinstance(error, PermissionError)
+    return Unavailable("process-denied" if denied else "process-gone", f"process {pid}")

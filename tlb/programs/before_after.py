@@ -1,0 +1,189 @@
+"""Compare a process that runs already before and after its memory is collapsed into huge pages.
+
+Collapsing cannot be undone, so there are no pairs and no verdict: what the process would have done
+without it is unknown. The windows of each side show how much it drifts by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from math import log
+from statistics import median
+from threading import Event
+from typing import Any
+
+from tlb.inference.intervals import Interval, median_interval
+from tlb.programs import collapse, snapshots
+from tlb.programs.collapse import Collapsed
+from tlb.programs.guard import guarded
+from tlb.programs.levers import LEVERS
+from tlb.programs.runs import Run, run
+from tlb.programs.snapshots import Snapshot
+from tlb.programs.text import sentences
+from tlb.programs.trial import SNAPSHOT_SHARE, Aim
+from tlb.programs.trial_report import huge_share, pages_document
+from tlb.programs.watch import Target, attached
+from tlb.reasons import Unavailable
+from tlb.system.processes import descendants
+from tlb.units import format_size
+
+LEAST_WINDOWS, MOST_WINDOWS = 6, 12  # a side: from six on, a median's interval covers 95 %
+
+
+@dataclass
+class Comparison:
+    """aim: its command runs in each window, before and after. memory: snapshots before collapsing
+    and after the last window. ended: why it stopped early, or ""."""
+
+    pid: int
+    aim: Aim
+    before: list[float] = field(default_factory=list)
+    after: list[float] = field(default_factory=list)
+    memory: list[Snapshot] = field(default_factory=list)
+    collapsed: Collapsed | None = None
+    thp_disabled: bool = False
+    ended: str = ""
+
+    def ratio(self) -> Interval:
+        """Return the median after over the median before."""
+        return median_interval(self.after) / median_interval(self.before)
+
+    def drifts(self) -> list[float]:
+        """Return for each side the median of its second half over that of its first."""
+        sides = [(side, len(side) // 2) for side in (self.before, self.after) if len(side) > 1]
+        return [median(side[-half:]) / median(side[:half]) for side, half in sides]
+
+
+def check(pid: int) -> None:
+    """Raise Unavailable if a process cannot be measured so: what `attached` raises, pid-refused,
+    no-collapse, collapse-denied."""
+    with attached(pid):
+        if pid == os.getpid() or os.getpid() in descendants(pid):
+            raise Unavailable("pid-refused", f"{pid} is this command, or has started it")
+    collapse.check()
+    if collapse.refusal(pid) == "EPERM":
+        raise Unavailable("collapse-denied")
+
+
+def compare(
+    pid: int, aim: Aim, tell: Callable[[Comparison], None] = lambda comparison: None
+) -> Comparison:
+    """Measure a process before and after collapsing; `tell` is called after each window. If the
+    process ends after collapsing, the windows before its end stay.
+
+    Raises Unavailable: what `check`, `run` and `Aim.checked` raise."""
+    check(pid)
+    comparison = Comparison(pid, aim, thp_disabled=LEVERS["no-thp"].has_reached(pid))
+    begin, half_s = time.monotonic(), aim.minutes * 30
+    with guarded(), attached(pid) as target:
+        _window(aim)  # does not count: the command itself is still read from a disk
+        _fill(comparison, comparison.before, begin + half_s, target, tell)
+        comparison.memory.append(snapshot(pid, begin))
+        comparison.collapsed = collapse.collapse_all(partial(family, pid), begin, 0.0, Event())
+        try:
+            _check_runs(target)
+            _fill(comparison, comparison.after, time.monotonic() + half_s, target, tell)
+        except Unavailable as why:
+            comparison.ended = why.text
+        except KeyboardInterrupt:
+            comparison.ended = "It was interrupted."
+        comparison.memory.append(snapshot(pid, begin))
+    return comparison
+
+
+def _fill(
+    comparison: Comparison,
+    side: list[float],
+    limit_s: float,
+    target: Target,
+    tell: Callable[[Comparison], None],
+) -> None:
+    """Measure windows until limit_s of the monotonic clock, or the most that count."""
+    took_s = 0.0
+    while len(side) < LEAST_WINDOWS or (
+        len(side) < MOST_WINDOWS and time.monotonic() + took_s < limit_s
+    ):
+        window = _window(comparison.aim)
+        _check_runs(target)  # a process that ended meanwhile was not measured
+        took_s = window.elapsed_s
+        side.append(comparison.aim.value(window))
+        tell(comparison)
+
+
+def _check_runs(target: Target) -> None:
+    if target.ended(0):
+        raise Unavailable("process-gone", f"process {target.pid} ended meanwhile")
+
+
+def _window(aim: Aim) -> Run:
+    limit_s, metric = aim.minutes * 60, aim.metric
+    return aim.checked(
+        run(aim.command, LEVERS["none"], limit_s=limit_s, share=SNAPSHOT_SHARE, metric=metric)
+    )
+
+
+def family(pid: int) -> dict[int, bool]:
+    """Return a process and its descendants, and whether each runs."""
+    return {pid: True, **descendants(pid)}
+
+
+def snapshot(pid: int, start_s: float) -> Snapshot:
+    return snapshots.take(family(pid), lambda pid: False, start_s)
+
+
+def remarks(comparison: Comparison) -> list[str]:
+    """Return the result in sentences: the change, then the drift, then what was collapsed."""
+    collapsed, drifts = comparison.collapsed, comparison.drifts()
+    is_whole = bool(comparison.before and comparison.after)
+    ratio = comparison.ratio() if is_whole else None
+    return sentences(
+        "before_after",
+        comparison=comparison,
+        ratio=ratio,
+        drifts=drifts,
+        is_drift=ratio and abs(log(ratio.value)) <= max(abs(log(drift)) for drift in drifts or [1]),
+        collapsed=collapsed,
+        errors=collapsed.errors if collapsed else (),
+    )
+
+
+def rows(comparison: Comparison) -> list[tuple[str, str, str]]:
+    """Return the rows of a table: quantity, before, after."""
+    aim, memory = comparison.aim, [each for each in comparison.memory if each.processes]
+    medians = [median(side) for side in (comparison.before, comparison.after) if side]
+
+    def row(name: str, show: Callable[[Any], str], given: list) -> tuple[str, str, str]:
+        before, after = [*map(show, given), "ended", "ended"][:2]
+        return name, before, after
+
+    return [
+        row(aim.value_name, aim.format, medians),
+        row("on huge pages", huge_share, memory),
+        row("resident", lambda each: format_size(each.pages.resident_bytes), memory),
+        row("page tables", lambda each: format_size(each.table_bytes), memory),
+    ]
+
+
+def document(comparison: Comparison) -> dict[str, Any]:
+    """Return everything as JSON has it: bytes, seconds, and the ratio of after to before."""
+    is_whole = bool(comparison.before and comparison.after)
+    return {
+        "pid": comparison.pid,
+        "command": comparison.aim.command,
+        "lever": "collapse",
+        "verdict": None,
+        "quantity": comparison.aim.quantity,
+        "ratio": comparison.ratio()._asdict() if is_whole else None,
+        "drifts": comparison.drifts(),
+        "before": comparison.before,
+        "after": comparison.after,
+        "pages": [
+            {"processes": each.processes, **pages_document(each)} for each in comparison.memory
+        ],
+        "joined": comparison.collapsed and comparison.collapsed._asdict(),
+        "remarks": remarks(comparison),
+    }

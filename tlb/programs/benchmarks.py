@@ -1,0 +1,137 @@
+"""Tables of `tlb bench`: `tlb try` on programs with a known answer, and the cost of `tlb watch`."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from math import inf
+from pathlib import Path
+
+from tlb.inference.intervals import Interval
+from tlb.inference.pairs import LEAST_PAIRS, paired_ratio
+from tlb.lab.grid import Scope, profile
+from tlb.lab.independent import INDEPENDENT, Cells, c_program, folder
+from tlb.lab.rig import Rig
+from tlb.lab.store import Store
+from tlb.machine import host
+from tlb.page_sizes import BASE
+from tlb.programs.levers import LEVERS
+from tlb.programs.trial import Aim, Trial, attempt, would_have_shown
+from tlb.programs.trial_report import huge_share, side
+from tlb.programs.watch import Watched, attached, watch
+from tlb.units import format_ns, format_size
+
+KNOWN = (
+    "tlb try where the answer is known (to reach: the chapter's ratio within 5 %; no difference in "
+    "18 of 20; a difference in 1 of 20 without a lever; 2 % beside the program's own time)",
+    ("program, lever", "tlb try", "known", "difference"),
+)
+MIB, MILLIONS = 1024, 500  # the second takes half a second
+TIMES = 20
+PRINTED = re.compile(r"(\S+) ns")
+OVERHEAD = (
+    "A program of fixed work, watched and not (to reach: 1 %)",
+    ("it touches", "allowed", "samples", "a sample", "watched over not", "predicted cost"),
+)
+SIZES, ALLOWED = (64 << 20, 1 << 30), 0.01
+SECONDS = 12.0  # a sample of 1 GiB takes 20 to 60 ms, and is paid for in 4 to 12 s
+# Reads random bytes with NumPy's own loop, which shares no code with the sampling.
+_WORK = """import sys, time
+import numpy as np
+size, rounds = int(sys.argv[1]), int(sys.argv[2])
+array = np.ones(size, np.uint8)
+drawn = np.random.default_rng(1).integers(0, size, 1 << 20)
+print("ready", flush=True)
+begin = time.perf_counter()
+for _ in range(rounds):
+    array[drawn].sum()
+print(time.perf_counter() - begin, flush=True)
+"""
+
+
+def known() -> Iterator[Cells]:
+    """Yield rows: the chase over 1 GiB against the chapter's kernel in the same minutes, arithmetic
+    that no pages help, and what trying costs."""
+    program = c_program(INDEPENDENT / "unadvised.c", folder().name)
+    chase = attempt(Aim([program, "chase", str(MIB)], LEVERS["advise"], metric=PRINTED))
+    tried, kernel = chase.ratio(), kernel_ratio(len(chase.pairs))
+    apart = tried / kernel
+    yield (
+        f"chase over 1 GiB, advise ({huge_share(side(chase, True).peak)} on huge pages)",
+        f"{tried:.3f}",
+        f"{kernel:.3f}",
+        f"{apart.value - 1:+.1%} ({apart.low - 1:+.1%} to {apart.high - 1:+.1%})",
+    )
+    sums = {
+        name: [attempt(Aim([program, "sum", str(MILLIONS)], LEVERS[name])) for _ in range(TIMES)]
+        for name in ("advise", "none")
+    }
+    equal = sum(
+        trial.verdict == "no difference" and would_have_shown(trial.ratio()) <= trial.aim.within
+        for trial in sums["advise"]
+    )
+    yield "arithmetic, advise", f"no difference: {equal} of {TIMES}", "all", ""
+    differ = sum(trial.verdict not in ("no difference", "cannot tell") for trial in sums["none"])
+    yield "arithmetic, none", f"a difference: {differ} of {TIMES}", "none", ""
+    costs = f"{trial_cost([chase]):.1%} (chase), {trial_cost(sums['advise']):.1%} (arithmetic)"
+    yield "beside its own time", costs, "", ""
+
+
+def kernel_ratio(pairs: int) -> Interval:
+    """Return the ratio of the kernel's chase with and without huge pages, in pairs of fresh
+    processes: times of mappings come in clusters, so medians would give another number."""
+    rig = Rig.of(host.inspect(), Store(Path(folder().name)), counters=False)
+    rig = replace(rig, usable_bytes=2**63)
+    point = Scope(profile("full"), base_page_bytes=host.base_page_bytes()).point
+    lines = (MIB << 20) // host.base_page_bytes()
+    taken = [
+        [
+            rig.take(point("page_chase", pages, lines=lines, region_ms=150), i).ns_per_access
+            for pages in ("thp", BASE)
+        ]
+        for i in range(max(pairs, LEAST_PAIRS))
+    ]
+    return paired_ratio(*zip(*taken, strict=True))
+
+
+def trial_cost(trials: list[Trial]) -> float:
+    """Return the time that trials take beside their programs, as a part of the programs' time."""
+    runs = [run for trial in trials for lever in (False, True) for run in trial.runs(lever)]
+    return sum(trial.spent_s for trial in trials) / sum(run.elapsed_s for run in runs) - 1
+
+
+def overhead() -> Iterator[Cells]:
+    """Yield a row a size: six pairs of the same work, watched and not, in turn."""
+    for size in SIZES:
+        rounds = max(int(100 * SECONDS / _work(size, 100, False)[0]), 1)
+        watched, alone = zip(
+            *((_work(size, rounds, True), _work(size, rounds, False)) for _ in range(LEAST_PAIRS)),
+            strict=True,
+        )
+        ratio = paired_ratio([s for s, _ in watched], [s for s, _ in alone])
+        seen = [each for _, each in watched if each]
+        samples = sum(len(each.samples) for each in seen)
+        sampling_s = sum(each.sampling_s for each in seen)
+        yield (
+            format_size(size),
+            f"{ALLOWED:.0%}",
+            str(samples),
+            format_ns(1e9 * sampling_s / samples),
+            f"{ratio:.4f}",
+            f"{sum(each.cost for each in seen) / len(seen):.2%}",
+        )
+
+
+def _work(size: int, rounds: int, is_watched: bool) -> tuple[float, Watched | None]:
+    """Return how long the work took by its own clock, and what was seen of it."""
+    command = [sys.executable, "-c", _WORK, str(size), str(rounds)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        child.stdout.readline()
+        watched = None
+        if is_watched:
+            with attached(child.pid) as target:
+                watched = watch(target, inf, ALLOWED, lambda watched: None)
+        return float(child.stdout.readline()), watched

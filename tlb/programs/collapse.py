@@ -1,0 +1,117 @@
+"""Move the memory of running processes to huge pages from outside, with MADV_COLLAPSE."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+from typing import NamedTuple
+
+from tlb.reasons import Unavailable
+from tlb.system import procfs
+from tlb.system.smaps import mappings
+
+_PROC = Path("/proc")
+_HUGE = Path("/sys/kernel/mm/transparent_hugepage")
+_PROCESS_MADVISE, _MADV_COLLAPSE = 440, 25  # asm-generic/unistd.h, asm-generic/mman-common.h
+_CHUNK_BYTES = 64 << 20  # per call, a fifth of a second: afterwards `stop` is looked at again
+SMAPS_BYTES = 1 << 26  # 65,530 mappings (the default vm.max_map_count) of 800 bytes, and some more
+
+
+class Collapsed(NamedTuple):
+    """What one collapse did. bytes: growth of AnonHugePages; errors: names, such as EINVAL."""
+
+    at_s: float
+    took_s: float
+    bytes: int
+    errors: tuple[str, ...]
+
+
+class _Range(ctypes.Structure):
+    _fields_ = [("start", ctypes.c_void_p), ("length", ctypes.c_size_t)]
+
+
+def check() -> None:
+    """Raise Unavailable("no-collapse") without transparent huge pages in this Linux kernel."""
+    if procfs.number(_HUGE / "hpage_pmd_size") is None:
+        raise Unavailable("no-collapse", f"there is no {_HUGE}")
+
+
+def collapse_all(
+    processes: Callable[[], dict[int, bool]], start_s: float, after_s: float, stop: Event
+) -> Collapsed:
+    """Collapse the memory of all processes that run after_s after start_s (monotonic clock)."""
+    stop.wait(max(start_s + after_s - time.monotonic(), 0))
+    begin, size_bytes, errors = time.monotonic(), 0, set[str]()
+    huge_bytes = procfs.number(_HUGE / "hpage_pmd_size")
+    for pid, runs in processes().items():
+        if runs and huge_bytes and not stop.is_set():
+            more, failed = collapse(pid, huge_bytes, stop)
+            size_bytes, errors = size_bytes + more, errors | failed
+    return Collapsed(begin - start_s, time.monotonic() - begin, size_bytes, tuple(sorted(errors)))
+
+
+def collapse(pid: int, huge_bytes: int, stop: Event) -> tuple[int, set[str]]:
+    """Collapse the private anonymous memory of a process, where a whole huge page fits.
+
+    Return the growth of its AnonHugePages in bytes, and the names of errors."""
+    errors = set[str]()
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return 0, errors
+    before = _anonymous_huge_bytes(pid)
+    try:
+        for mapping in mappings(procfs.text(_PROC / str(pid) / "smaps", SMAPS_BYTES)):
+            if not mapping.private_anonymous or mapping.resident_bytes <= mapping.huge_bytes:
+                continue
+            first = -(-mapping.start // huge_bytes) * huge_bytes
+            end = mapping.end // huge_bytes * huge_bytes
+            for start in range(first, end, _CHUNK_BYTES):
+                chunk_end = min(start + _CHUNK_BYTES, end)
+                errors |= _collapse_range(pidfd, start, chunk_end, huge_bytes, stop)
+    except ValueError:  # it ended meanwhile, and its smaps is empty
+        pass
+    finally:
+        os.close(pidfd)
+    return max(_anonymous_huge_bytes(pid) - before, 0), errors
+
+
+def _collapse_range(pidfd: int, start: int, end: int, huge_bytes: int, stop: Event) -> set[str]:
+    """Collapse a range in one call. If that fails, go page by page, because Linux stops at the
+    first huge page in which nothing is mapped. Return the names of errors."""
+    if stop.is_set() or not _collapse(pidfd, start, end - start):
+        return set()
+    pages = range(start, end, huge_bytes)
+    return {_collapse(pidfd, page, huge_bytes) for page in pages if not stop.is_set()} - {""}
+
+
+def _collapse(pidfd: int, start: int, size_bytes: int) -> str:
+    """Advise MADV_COLLAPSE of a range of another process. Return the error's name, "" if none."""
+    libc, part = ctypes.CDLL(None, use_errno=True), _Range(start, size_bytes)
+    one = ctypes.c_size_t(1)
+    status = libc.syscall(_PROCESS_MADVISE, pidfd, ctypes.byref(part), one, _MADV_COLLAPSE, 0)
+    return errno.errorcode[ctypes.get_errno()] if status < 0 else ""
+
+
+def _anonymous_huge_bytes(pid: int) -> int:
+    """Return the AnonHugePages of a process; 0 if it has ended."""
+    fields = procfs.fields(procfs.text(_PROC / str(pid) / "smaps_rollup"))
+    return procfs.kib(fields.get("AnonHugePages", "")) or 0
+
+
+def refusal(pid: int) -> str:
+    """Return the name of the error that keeps this user from collapsing a process' memory, "" if
+    it is allowed. Nothing is collapsed."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError as error:
+        return errno.errorcode[error.errno]
+    try:
+        return _collapse(pidfd, 0, 0)
+    finally:
+        os.close(pidfd)

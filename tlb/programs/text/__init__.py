@@ -1,0 +1,35 @@
+"""Render the sentences of a report from its template in this folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from tlb.page_sizes import words
+from tlb.prose import listed
+from tlb.reasons import Unavailable, explain
+from tlb.units import format_ns, format_size
+
+
+def sentences(template: str, **facts: Any) -> list[str]:
+    """Return the lines of a template, rendered with these facts, without empty ones."""
+    texts = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    texts.filters |= {
+        "explain": explain,
+        "listed": listed,
+        "median": lambda values: median([*values]),
+        "page": words,
+        "size": lambda size: format_size(int(size)),
+        "time": lambda seconds: format_ns(seconds * 1e9),
+    }
+    texts.tests["missing"] = lambda value: isinstance(value, Unavailable)
+    lines = texts.get_template(f"{template}.j2").render(facts).split("\n")
+    return [line for line in map(str.strip, lines) if line]

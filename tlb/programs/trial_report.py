@@ -1,0 +1,195 @@
+"""Report a trial to a person (verdict, remarks, table) and to a program (JSON)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import ceil
+from statistics import median
+from typing import Any, NamedTuple
+
+from tlb.inference.intervals import Interval, median_interval
+from tlb.programs import snapshots
+from tlb.programs.collapse import Collapsed
+from tlb.programs.runs import Run
+from tlb.programs.snapshots import Snapshot
+from tlb.programs.text import sentences
+from tlb.programs.trial import Trial, would_have_shown
+from tlb.units import format_ns, format_size
+
+# A lever that moves less than this part of the memory to huge pages did nothing: two runs of one
+# program differ by as much.
+_MOVED = 0.01
+_ROUNDING = 1e-9  # of a bound that is a tenth of a per cent exactly
+
+
+class Side(NamedTuple):
+    """The runs without a lever, or with it: medians over those that count. peak: the typical
+    snapshot at the largest resident size; None if the runs ended before a snapshot."""
+
+    value: Interval
+    peak: Snapshot | None
+    minor_faults: float
+    major_faults: float
+    cpu_s: float
+    statuses: tuple[int, ...]
+
+
+def side(trial: Trial, lever: bool) -> Side:
+    runs = trial.runs(lever)
+    counting = runs[1:] or runs
+    peaks = [peak for run in runs if (peak := snapshots.at_peak(run.snapshots))]
+    return Side(
+        median_interval([trial.aim.value(run) for run in counting]),
+        snapshots.typical(peaks),
+        median(run.minor_faults for run in counting),
+        median(run.major_faults for run in counting),
+        median(run.cpu_s for run in counting),
+        tuple(sorted({run.status for run in runs})),
+    )
+
+
+def verdict_sentence(trial: Trial) -> str:
+    """Return the verdict with the ratio that it rests on."""
+    if not trial.pairs:
+        return "Cannot tell: no pair was completed."
+    ratio, whose = trial.ratio(), "the driver" if trial.aim.driver else "the program"
+    what = f"{whose}'s time" if trial.aim.metric is None else f"the number that {whose} prints"
+    found = f"With {trial.aim.lever.name}, {what} is {ratio:.3f} times what it is without"
+    verdict = trial.verdict.capitalize()
+    if trial.verdict == "no difference":
+        # Rounded up, so that what the sentence rules out is ruled out.
+        shown = ceil(1000 * would_have_shown(ratio) - _ROUNDING) / 10
+        verdict = f"No difference: one of more than {shown} % would have shown"
+    elif trial.verdict == "differs, by less than asked":
+        verdict = f"It differs, by less than the {100 * trial.aim.within:g} % asked for"
+    return f"{verdict}. {found} ({len(trial.pairs)} pairs)."
+
+
+def remarks(trial: Trial) -> list[str]:
+    """Return what a reader has to know beside the verdict, one sentence each."""
+    runs, collapses = trial.runs(False) + trial.runs(True), _collapses(trial)
+    without, with_lever = side(trial, False), side(trial, True)
+    return sentences(
+        "trial",
+        trial=trial,
+        lever=trial.aim.lever,
+        without=without,
+        with_lever=with_lever,
+        outputs=list(_outputs(trial)),
+        moved=without.peak and with_lever.peak and _has_moved(without.peak, with_lever.peak),
+        collapses=collapses,
+        collapsed_bytes=median([each.bytes for each in collapses] or [0]),
+        net_ratio=_net_ratio(trial),
+        errors={error for each in collapses for error in each.errors},
+        killed=sum(run.killed for run in runs),
+        left=max(run.left for run in runs),
+    )
+
+
+def _outputs(trial: Trial) -> Iterator[tuple[str, str]]:
+    """Yield the streams that are not always the same, and in what they differ."""
+    for n, stream in enumerate(("stdout", "stderr")):
+        without, with_lever = ([run.written[n] for run in trial.runs(on)] for on in (False, True))
+        words = [{written.digest_of_words for written in each} for each in (without, with_lever)]
+        if len({written.digest for written in without + with_lever}) == 1:
+            continue
+        if len(words[0] | words[1]) == 1:
+            yield stream, "differs between runs, but only in digits"
+        elif len(words[0]) > 1:
+            yield stream, "differs between runs, without the lever too"
+        else:
+            yield stream, "is different with the lever"
+
+
+def _has_moved(before: Snapshot, after: Snapshot) -> bool:
+    """Return whether the lever changed how much memory is on huge pages."""
+    least = _MOVED * max(before.pages.resident_bytes, after.pages.resident_bytes)
+    return abs(after.pages.huge_bytes - before.pages.huge_bytes) > least
+
+
+def _collapses(trial: Trial) -> list[Collapsed]:
+    return [run.collapsed for run in trial.runs(True) if run.collapsed]
+
+
+def _net_ratio(trial: Trial) -> Interval | None:
+    """Return the ratio without the time of collapsing, during which the program runs on."""
+
+    def net_s(run: Run) -> float:
+        return run.elapsed_s - (run.collapsed.took_s if run.collapsed else 0)
+
+    is_timed = trial.aim.metric is None and not trial.aim.driver
+    is_known = is_timed and trial.pairs and all(net_s(run) > 0 for run in trial.runs(True))
+    return trial.ratio(net_s) if is_known else None
+
+
+def huge_share(snapshot: Snapshot) -> str:
+    pages = snapshot.pages
+    share = pages.huge_bytes / max(pages.resident_bytes, 1)
+    return f"{format_size(pages.huge_bytes)}, {share:.0%}"
+
+
+def rows(trial: Trial) -> list[tuple[str, str, str]]:
+    """Return the rows of a table: quantity, without the lever, with it."""
+    sides = [side(trial, lever) for lever in (False, True)]
+
+    def at_peak(show: Callable[[Snapshot], str]) -> list[str]:
+        return [show(side.peak) if side.peak else "ended too soon" for side in sides]
+
+    return [
+        (trial.aim.value_name, *(trial.aim.format(side.value.value) for side in sides)),
+        ("CPU time", *(format_ns(side.cpu_s * 1e9) for side in sides)),
+        ("on huge pages, at the peak", *at_peak(huge_share)),
+        ("resident, at the peak", *at_peak(lambda peak: format_size(peak.pages.resident_bytes))),
+        ("page tables, at the peak", *at_peak(lambda peak: format_size(peak.table_bytes))),
+        ("page faults", *(f"{side.minor_faults:,.0f}" for side in sides)),
+        ("page faults that read a disk", *(f"{side.major_faults:,.0f}" for side in sides)),
+    ]
+
+
+def document(trial: Trial) -> dict[str, Any]:
+    """Return everything as JSON has it: bytes, seconds, the ratio of with to without, and `values`
+    in pairs of without and with."""
+    aim, ratio = trial.aim, trial.ratio() if trial.pairs else None
+    return {
+        "command": aim.command,
+        "driver": aim.driver and aim.driver.command,
+        "lever": aim.lever.name,
+        "does": aim.lever.does,
+        "quantity": aim.quantity,
+        "better": "higher" if aim.higher else "lower",
+        "within": aim.within,
+        "verdict": trial.verdict,
+        "ratio": ratio and ratio._asdict(),
+        "pairs": len(trial.pairs),
+        "would_have_shown": would_have_shown(ratio) if trial.verdict == "no difference" else None,
+        "seed": trial.seed,
+        "remarks": remarks(trial),
+        "spent_s": trial.spent_s,
+        "without": _side_document(trial, False),
+        "with": _side_document(trial, True),
+        "values": [[aim.value(run) for run in pair] for pair in trial.pairs],
+    }
+
+
+def _side_document(trial: Trial, lever: bool) -> dict[str, Any]:
+    found = side(trial, lever)
+    is_seen = trial.aim.lever.has_reached is not None
+    return {
+        "value": found.value._asdict(),
+        "exit_codes": list(found.statuses),
+        "peak": found.peak
+        and {
+            "processes": found.peak.processes,
+            "reached": found.peak.reached if is_seen else None,
+            **pages_document(found.peak),
+        },
+        "minor_faults": found.minor_faults,
+        "major_faults": found.major_faults,
+        "cpu_s": found.cpu_s,
+        "joined": [each._asdict() for each in _collapses(trial)] if lever else [],
+    }
+
+
+def pages_document(snapshot: Snapshot) -> dict[str, int]:
+    pages = snapshot.pages
+    return {**pages._asdict(), "huge_bytes": pages.huge_bytes, "table_bytes": snapshot.table_bytes}

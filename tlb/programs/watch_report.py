@@ -1,0 +1,286 @@
+"""Report what was seen of a watched program, in tables, sentences and JSON: its pages, which TLB
+level covers them, what translation can cost it at most, and what to try."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from tlb.inference.intervals import Interval, median_interval
+from tlb.inference.treads import Gain
+from tlb.lab.record import Quantity
+from tlb.page_sizes import BASE, PAGES, words
+from tlb.programs import levers
+from tlb.programs.activity import Sample
+from tlb.programs.executable import why_no_preload
+from tlb.programs.levers import Lever
+from tlb.programs.reach import Reach
+from tlb.programs.text import sentences
+from tlb.programs.watch import Watched
+from tlb.reasons import Unavailable, if_available
+from tlb.units import format_ns, format_size
+
+IDLE = 0.01  # CPU time, as a part of the time that it was watched
+WORTH = 0.02  # of the time: the smallest gain that `tlb try` shows by default
+
+
+def typical(samples: Sequence[Sample]) -> Sample:
+    """Return the sample with the median active size."""
+    return sorted(samples, key=lambda sample: sample.active_bytes)[len(samples) // 2]
+
+
+def active(samples: Sequence[Sample]) -> Interval:
+    """Return the median active size of samples in bytes."""
+    return median_interval([sample.active_bytes for sample in samples])
+
+
+def duration(seconds: float) -> str:
+    return format_ns(seconds * 1e9)
+
+
+def size_range(low: float, high: float) -> str:
+    ends = [format_size(int(low)), format_size(int(high))]
+    return ends[0] if low == high else " to ".join(ends)
+
+
+@dataclass(frozen=True)
+class Report:
+    """counts: hardware counts of each pause, or the reason's code. loads: sampled loads by the
+    bytes of the page that they read, or the reason's code."""
+
+    watched: Watched
+    reach: Reach
+    counts: Sequence[Mapping[str, Quantity]] | str = "no-time"
+    loads: Mapping[int, int] | str = "no-time"
+
+    @cached_property
+    def largest(self) -> Sample:
+        """The typical sample that touches most; of equal ones, that of the shortest window."""
+        samples = [typical(self.watched.of(window_s)) for window_s in self.watched.windows_s]
+        return max(samples, key=lambda sample: sample.active_bytes)
+
+    @property
+    def kernel_share(self) -> float:
+        """The kernel's part of the CPU time of a program that faults."""
+        used = self.watched.used
+        faults = used.minor_faults and used.kernel_s
+        return used.kernel_s / self.cpu_s if faults else 0.0
+
+    @property
+    def cpu_s(self) -> float:
+        return self.watched.used.user_s + self.watched.used.kernel_s
+
+    @property
+    def is_idle(self) -> bool:
+        return self.cpu_s <= IDLE * self.watched.elapsed_s
+
+    def gain(self) -> Gain:
+        """Return the most that huge pages can gain it. Raises Unavailable as `Reach.gain` does."""
+        return self.reach.gain(self.largest, self.kernel_share)
+
+    def page_rows(self) -> list[tuple[str, str]]:
+        """Return rows of a table: memory by page size at the last sample, and what was used."""
+        last, used = self.watched.samples[-1], self.watched.used
+        rows = list[tuple[str, str]]()
+        for page, size in last.mapped.items():
+            if size or page in (BASE, "thp"):
+                name = words(page) if page in PAGES else f"{page} pages of the pool"
+                rows.append((name, format_size(size)))
+            if page == BASE:
+                for folio, part in self.folio_bytes().items():
+                    folio_size = format_size(PAGES[folio].size_bytes or 0)
+                    rows.append(
+                        (f"of these in folios of {folio_size}", f"about {format_size(part)}")
+                    )
+        faults = used.minor_faults + used.major_faults
+        return [
+            *rows,
+            ("page tables", format_size(last.table_bytes)),
+            ("mappings", f"{last.mappings:,}"),
+            ("page faults", f"{faults:,}, of which {used.major_faults:,} read a disk"),
+            ("CPU time", f"{duration(used.user_s)}, and {duration(used.kernel_s)} in the kernel"),
+        ]
+
+    def folio_bytes(self) -> dict[str, int]:
+        """Return the estimated bytes of base pages in folios between the base page and 2 MiB."""
+        shares, last = self.watched.folios, self.watched.samples[-1]
+        if isinstance(shares, Unavailable):
+            return {}
+        return {
+            page: int(part * last.mapped[BASE]) for page, part in shares.items() if page != BASE
+        }
+
+    def window_row(self, window_s: float) -> tuple[str, ...]:
+        """Return a table's row: window, active size, of it on 2 MiB pages, the TLB level that
+        covers it, samples, the longest time that a sample took."""
+        samples = self.watched.of(window_s)
+        middle, size = typical(samples), active(samples)
+        bounds = f" ({size_range(size.low, size.high)})" if size.low < size.high else ""
+        return (
+            duration(window_s),
+            f"{format_size(int(size.value))}{bounds}",
+            size_range(middle.huge_least, middle.huge_most),
+            if_available(self.reach.tread, middle) or "unknown",
+            str(len(samples)),
+            duration(max(sample.took_s for sample in samples)),
+        )
+
+    def window_rows(self) -> list[tuple[str, ...]]:
+        return [self.window_row(window_s) for window_s in self.watched.windows_s]
+
+    def sentences(self) -> list[str]:
+        """Return what was found, what cannot be seen, and what to try."""
+        found = sentences("watch", report=self, watched=self.watched, reach=self.reach, worth=WORTH)
+        lever = self.lever
+        return [*found, try_line(lever.name, self.command)] if isinstance(lever, Lever) else found
+
+    @cached_property
+    def gain_or_reason(self) -> Gain | Unavailable:
+        return _value(self.gain)
+
+    @property
+    def level(self) -> str | Unavailable:
+        """The TLB level that covers the largest sample, or why it is unknown."""
+        return _value(lambda: self.reach.tread(self.largest))
+
+    @property
+    def beyond_s(self) -> float | None:
+        """The shortest window in which it touches more than the TLB covers."""
+        for window_s in self.watched.windows_s:
+            if self.reach.tread(typical(self.watched.of(window_s))) == "beyond":
+                return window_s
+        return None
+
+    def uncounted(self) -> dict[str, str]:
+        """Return the reason's code for quantities of page walks that were never counted."""
+        return {
+            name: quantity.reason
+            for turn in self.counts
+            for name, quantity in turn.items()
+            if name in ("walk", "walk_cycles")
+            if quantity.reason and not self.rate(name, "instructions")
+        }
+
+    def rate(self, part: str, whole: str) -> Interval | None:
+        """Return one count over another, over the turns with both; None without any."""
+        turns = [turn for turn in self.counts if {part, whole} <= {*turn}]
+        both = [(turn[part].value, turn[whole].value) for turn in turns]
+        shares = [a / b for a, b in both if a is not None and b]
+        return median_interval(shares) if shares else None
+
+    @property
+    def folio(self) -> str | None:
+        """The most frequent folio size between the base page and 2 MiB, a key of PAGES."""
+        sizes = self.folio_bytes()
+        return max(sizes, key=sizes.__getitem__, default=None)
+
+    def far_price(self, page: str) -> Interval | Unavailable:
+        """Return what a far load pays on pages of a size, over as much as it touches."""
+        pages = max(self.largest.active_bytes // self.reach.base_page_bytes, 1)
+        return _value(lambda: self.reach.far_price(page, pages))
+
+    @property
+    def command(self) -> list[str]:
+        return self.watched.target.command
+
+    @property
+    def lever(self) -> Lever | Unavailable | None:
+        """The lever to try, or why there is none; None if nothing is worth trying."""
+        if self.is_idle or self.is_small or not any(self.command):
+            return None
+        return _value(lambda: lever_for(self.command[0]))
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the gain would not show. Inside the TLB's reach its lower bound is noise."""
+        gain = self.gain_or_reason
+        if isinstance(gain, Unavailable):
+            return False
+        is_noise = self.level != "beyond" and self.kernel_share < WORTH
+        return gain.ratio.low > 1 - WORTH or (is_noise and gain.ratio.value > 1 - WORTH)
+
+    def document(self) -> dict[str, Any]:
+        """Return everything as JSON has it: bytes, seconds, prices in ns a far load. A number that
+        is missing has its reason."""
+        watched, reach, last = self.watched, self.reach, self.watched.samples[-1]
+        shares, counts, loads = watched.folios, self.counts, self.loads
+        return {
+            "pid": watched.target.pid,
+            "command": watched.target.command,
+            "elapsed_s": watched.elapsed_s,
+            "look_s": watched.sampling_s,
+            "overhead": watched.cost,
+            "overhead_allowed": watched.overhead,
+            "within_overhead": watched.within_overhead,
+            "ended": watched.has_ended,
+            "exit_code": watched.target.status() if watched.has_ended else None,
+            "mapped": last.mapped,
+            "table_bytes": last.table_bytes,
+            "used": watched.used._asdict(),
+            "active": [self._window_document(window_s) for window_s in watched.windows_s],
+            "folios": {"reason": shares.code} if isinstance(shares, Unavailable) else shares,
+            "not_seen": {page: "not-seen" for page in last.mapped if page not in (BASE, "thp")},
+            "entries": reach.entries,
+            "entries_source": reach.source,
+            "splintered": reach.is_splintered,
+            "gain": _or_reason(self.gain),
+            "counts": {"reason": counts}
+            if isinstance(counts, str)
+            else [*map(_quantities, counts)],
+            "loads_by_page_bytes": {"reason": loads} if isinstance(loads, str) else dict(loads),
+            "sentences": self.sentences(),
+        }
+
+    def _window_document(self, window_s: float) -> dict[str, Any]:
+        samples = self.watched.of(window_s)
+        middle = typical(samples)
+        return {
+            "window_s": window_s,
+            **active(samples)._asdict(),
+            "large_least": middle.huge_least,
+            "large_most": middle.huge_most,
+            "tread": _or_reason(lambda: self.reach.tread(middle)),
+            "looks": len(samples),
+            "look_s": max(sample.took_s for sample in samples),
+        }
+
+
+def lever_for(program: str) -> Lever:
+    """Return the lever that reaches a program: advise if a library can be preloaded, else collapse.
+    Raises Unavailable as the levers' checks do."""
+    advise = if_available(levers.lever, "advise", [])
+    return levers.lever("collapse", []) if why_no_preload(program) or not advise else advise
+
+
+def try_line(lever: str, command: Sequence[str]) -> str:
+    """Return the trial as a line for a shell."""
+    return f"tlb try --lever {lever} -- {shlex.join(command)}"
+
+
+def _quantities(turn: Mapping[str, Quantity]) -> dict[str, Any]:
+    return {
+        name: quantity.value if quantity.reason is None else {"reason": quantity.reason}
+        for name, quantity in turn.items()
+    }
+
+
+def _value(make: Callable[[], Any]) -> Any:
+    """Return a value, or why there is none, as an Unavailable."""
+    try:
+        return make()
+    except Unavailable as why:
+        return why
+
+
+def _or_reason(make: Callable[[], Any]) -> Any:
+    """Return a value as JSON has it, or its reason."""
+    value = _value(make)
+    if isinstance(value, Unavailable):
+        return {"reason": value.code}
+    if not hasattr(value, "_asdict"):
+        return value
+    parts = value._asdict().items()
+    return {name: part._asdict() if isinstance(part, Interval) else part for name, part in parts}
