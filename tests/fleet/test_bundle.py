@@ -300,7 +300,7 @@ def test_another_computer_of_the_same_kind_is_added_beside(data: Store):
 STEPS = {
     "add",
     "_merged",
-    "_made",
+    "_written",
     "staged",
     "put_folder",
     "write_bytes",

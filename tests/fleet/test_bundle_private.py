@@ -19,7 +19,6 @@ from tlb.fleet import archive, check, documents, pack
 from tlb.fleet.privacy import unknown
 from tlb.lab.store import Store
 from tlb.machine import host as hosts
-from tlb.machine.host import Host
 from tlb.reasons import Unavailable
 
 # Of nobody: RFC 5737 and 3849 keep these addresses for documentation, RFC 7042 the MAC.
@@ -256,20 +255,3 @@ def test_what_distributions_and_vendors_write_is_known(text: str):
     assert [
         word for _, word in unknown(text) if not (word.isdigit() and len(word) == 8)
     ] == []  # a compiler's date
-
-
-@pytest.mark.parametrize("machine", ["zen-3-a9ae1af8", "zen-4-b312e3a0", "zen-5-b15e0e32"])
-def test_the_published_machines_could_have_been_sent_so(machine: str):
-    """Their descriptions are packed as they are; each row that is published is one that may stand,
-    which the store's tests cannot say."""
-    store = Store(ROOT / "data")
-    packed = pack.Packed(machine, {})
-    packed.files["machine.json"] = documents.written(
-        pack.public("machine.json", store.read_machine(machine), set(), packed)
-    )
-    assert documents.host("machine.json", packed.files["machine.json"]) == Host.model_validate(
-        store.read_machine(machine)
-    )
-    assert not packed.left_out and check._state(
-        machine, "machine.json", Host.model_validate(store.read_machine(machine))
-    )
