@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from experiments.overview.machines import Analysis, Machine
-from experiments.overview.profiles import DIFFERS, beside
+from experiments.overview.profiles import DIFFERS, compare_profiles
 from tlb.lab import events
 from tlb.machine.host import is_arm
 from tlb.machine.microarchitecture import UNKNOWN
@@ -76,7 +76,10 @@ def _extreme(name: str, low: Machine, high: Machine) -> Extreme:
         "pages": f"gain by {quantity.words}",
         "faults": f"first touch of a {quantity.words}",
     }.get(quantity.part, quantity.words)
-    verdicts = {compared.a.name: compared.verdict for compared in beside(low.profile, high.profile)}
+    verdicts = {
+        compared.a.name: compared.verdict
+        for compared in compare_profiles(low.profile, high.profile)
+    }
     return Extreme(
         words,
         high.value(name) / low.value(name),

@@ -19,8 +19,7 @@ from support.lab import put
 from support.resampled import drawn_again
 from support.synthetic import HOLE, Stated, Truth, frame, grid
 
-from experiments.overview import compare as room
-from experiments.overview import compare_lacking, compare_words
+from experiments.overview import compare_words, profiles
 from experiments.overview.compare import DIFFERS, SAME, UNKNOWN, Comparison, compare, compared
 from tlb import cli
 from tlb.inference.campaigns import newest
@@ -264,10 +263,10 @@ def test_a_chapter_is_compared_alone_and_a_point_of_two_chapters_once(two: Store
 def test_rows_of_two_versions_of_a_kernel_are_not_compared_and_neither_are_profiles_of_them(
     two: Store, monkeypatch
 ):
-    profiles = [object()]
-    monkeypatch.setattr(room, "of_machines", lambda *sides: profiles)
-    monkeypatch.setattr(compare_lacking, "of_profiles", lambda sides: [])
-    assert compare(A, B).profiles == profiles
+    both = [object()]
+    monkeypatch.setattr(profiles, "of_machines", lambda *sides: both)
+    monkeypatch.setattr(profiles, "lacking", lambda *sides: [])
+    assert compare(A, B).profiles == both
     put(two, A, "hugepages", KERNEL, *records(7.0, lines=(128,), measures=2))
     put(two, B, "hugepages", KERNEL, *records(7.0, lines=(128,)))
     comparison = compare(A, B)

@@ -273,7 +273,9 @@ def words(factor: float, **how: Any) -> Counter[str]:
         (
             Counter(
                 pair.verdict
-                for pair in profiles.beside(drawn(random, **how), drawn(random, factor, **how))
+                for pair in profiles.compare_profiles(
+                    drawn(random, **how), drawn(random, factor, **how)
+                )
             )
             for _ in range(20)
         ),

@@ -280,7 +280,7 @@ def compare(
     else:
         shown.parts(compare_words.told(comparison))
     if html:  # last, so that a full disk hides nothing
-        page = discovery.load("overview.compare_page").page
+        page = compare_words.page
 
         with disk_errors(html):
             html.write_text(page(comparison), encoding="utf-8")
