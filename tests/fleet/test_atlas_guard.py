@@ -119,16 +119,6 @@ def test_an_atlas_names_no_file_outside(path: str, whole: Path, tmp_path: Path):
     says(why.value, "no-atlas")
 
 
-def test_a_link_is_no_part(whole: Path, tmp_path: Path):
-    shutil.copytree(whole, tmp_path / "atlas")
-    part = next((tmp_path / "atlas").rglob("*.parquet"))
-    part.rename(tmp_path / "elsewhere")
-    part.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(Unavailable) as why, opened(tmp_path / "atlas"):
-        pass
-    says(why.value, "atlas-broken")
-
-
 def run(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str
 ) -> tuple[int, str, str]:

@@ -156,13 +156,8 @@ def harm(processes: Processes, rng: random.Random, over_s: float) -> None:
     def send(number: signal.Signals) -> None:
         os.kill(inside(processes, "c"), number)
 
-    victims = [
-        *rng.sample(["a", "b", "clock"], 2),
-        rng.choice(["a", "b", "clock", "liar", "d"]),
-        "scheduler",
-        "client",
-        "client",
-    ]
+    victims = [*rng.sample(["a", "b", "clock"], 2), rng.choice(["a", "b", "clock", "liar", "d"])]
+    victims += ["scheduler", "client", "client"]
     stopped_s = rng.uniform(0, over_s)
     moments = [(rng.uniform(0, over_s), lambda called=called: again(called)) for called in victims]
     moments += [

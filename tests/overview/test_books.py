@@ -42,26 +42,6 @@ def test_each_book_says_nothing_that_is_false_of_its_machine(name: str):
         assert not re.search(r"\bnan\b|\bNone\b(?! of \d)", text), (chapter, where, text)
 
 
-@pytest.mark.endurance
-def test_no_claim_about_the_first_level_is_decided_where_nobody_knows_which_one_shows():
-    first = {
-        where.split(", ")[1]
-        for _, where, _ in said("a Cortex-A53-like core")
-        if where.startswith(("first-level-64", "below-100"))
-    }
-    assert first == {"cannot tell"}
-
-
-@pytest.mark.endurance
-def test_a_sentence_about_x86_is_not_tested_on_another_kind():
-    (word,) = {
-        where.split(", ")[1]
-        for _, where, _ in said("base pages of 64 KiB")
-        if where.startswith("four-levels-on-x86")
-    }
-    assert word == "not testable here"
-
-
 @pytest.mark.parametrize(
     "page",
     [
