@@ -231,7 +231,7 @@ def _same_kernels(a: Side, b: Side, chapters: list[str]) -> tuple[Side, Side, di
 
 def _of_chapter(chapter: str, a: pd.DataFrame, b: pd.DataFrame) -> Iterator[Compared]:
     a, b = (side[side["chapter"] == chapter] for side in (a, b))
-    # An option that one side never had is a column of the other's alone, and keeps its points apart.
+    # An option that one side never had is a column of the other's alone, which no point shares.
     by = [*dict.fromkeys([*point_columns(a), *point_columns(b)])]
     a, b = (side.assign(**dict.fromkeys(set(by) - set(side), nan)) for side in (a, b))
     for quantity in UNITS:

@@ -185,7 +185,8 @@ def _follows(touching: dict[str, Touches], differ: Sequence[Compared]) -> list[s
     sentences, none = [], by.count([])
     if none:
         sentences.append(
-            f"Of {count(len(differ))} quantities that differ, {count(none)} are of a kind that none of "
+            f"Of {count(len(differ))} quantities that differ, {count(none)} are of a kind that "
+            "none of "
             "these facts touches: other guests of the host, the hour, or the physical pages that a "
             "boot had left may be behind them."
         )

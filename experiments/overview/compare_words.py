@@ -26,17 +26,20 @@ MOST_PAGE_ROWS = 200  # of a chapter on a page; `--json` has all
 _COLUMNS = ["A", "B", "B/A", "verdict"]
 _NO_PROFILES = (
     "<p>Profiles are of whole machines. They are compared only if both sides are named without a "
-    "state, have a current profile and were measured by the same versions of the kernels, and if you "
+    "state, have a current profile and were measured by the same versions of the kernels, and if "
+    "you "
     "asked for all chapters.</p>"
 )
 _CAPTION = (
     "Both translation profiles, a row a quantity that both have, with intervals. Times on the axis "
-    "above, in ns; on the axis below, how many times as fast a chase is on larger pages, or as long "
+    "above, in ns; on the axis below, how many times as fast a chase is on larger pages, or as "
+    "long "
     "in a guest."
 )
 _PAGE = (
     "<h1>{a} and {b}</h1><p>A is <code>{a}</code>, B is <code>{b}</code>. {summary}</p>"
-    "<h2>What differs about them</h2>{facts}{explained}<h2>What translation costs each</h2>{profiles}"
+    "<h2>What differs about them</h2>{facts}{explained}<h2>What translation costs "
+    "each</h2>{profiles}"
     "<h2>What was measured</h2>{notes}{counts}{differences}<h2>What is not compared</h2>{lacking}"
 )
 
@@ -50,7 +53,8 @@ def told(comparison: Comparison) -> Iterator[str | pd.DataFrame]:
     if comparison.profiles:
         yield _profiles_table(comparison)
         yield (
-            "A profile does not know how much a machine's runs differ: what differs in it may be the "
+            "A profile does not know how much a machine's runs differ: what differs in it may be "
+            "the "
             "hour. For the points below, that is counted."
         )
     yield from comparison.notes

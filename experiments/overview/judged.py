@@ -214,7 +214,8 @@ def judge(
 
 
 def _measures(a: analysis.Analysis) -> dict[str, int]:
-    """Which version of each kernel measured a chapter's rows; nothing where all are of the first."""
+    """Which version of each kernel measured a chapter's rows; nothing where all are of the
+    first."""
     found = a.frame.groupby("kernel")["measures"].max().to_dict() if len(a.frame) else {}
     return (
         {str(kernel): int(version) for kernel, version in found.items()}

@@ -72,7 +72,8 @@ def machines_profiles(a: Analysis) -> Figure:
 
 
 def _axis(labels: dict[str, str]) -> alt.Axis:
-    """Label a heading with its machine, a row with its quantity, and the rows between not at all."""
+    """Label a heading with its machine, a row with its quantity, and the rows between not at
+    all."""
     words = json.dumps(labels | _SHOWN | {_AIR: ""})
     return alt.Axis(
         title=None,

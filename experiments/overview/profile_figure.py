@@ -117,7 +117,10 @@ def _name(profile: Profile, quantity: Quantity) -> str:
 
 def _finding(profile: Profile) -> str:
     """Return a sentence or two: what is dearest and what helps most."""
-    loads = "Of loads and walks the {most} takes longest, {value:,.0f} ns, beside {least:.2g} for a {other}."
+    loads = (
+        "Of loads and walks the {most} takes longest, {value:,.0f} ns, beside {least:.2g} for a "
+        "{other}."
+    )
     faults = (
         "Of first touches a {most} takes most, {value:,.0f} ns, and a {other} least, {least:,.0f}."
     )

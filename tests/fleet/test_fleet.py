@@ -1,4 +1,4 @@
-"""Who may speak in a fleet, how its workers are started and end, and what its guide says to copy."""
+"""Who may speak in a fleet, how its workers are started and end, and the commands of its guide."""
 
 from __future__ import annotations
 
@@ -225,7 +225,8 @@ def test_a_worker_that_ends_is_started_again_with_its_certificate_and_says_why(
     words = [
         "sh",
         "-c",
-        f"head -n 3 >> {shlex.quote(str(got))}; echo so >&2; printf 'no \\033way\n' >&2; kill -9 $$",
+        f"head -n 3 >> {shlex.quote(str(got))}; echo so >&2; printf 'no \\033way\n' >&2; kill -9 "
+        "$$",
     ]
 
     async def twice() -> None:

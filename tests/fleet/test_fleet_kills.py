@@ -53,7 +53,7 @@ def became(told: Path) -> dict[str, str]:
     return {name: why[0] for name, why in json.loads(told.read_text()).items()}
 
 
-def test_a_small_fleet_whose_worker_scheduler_and_client_are_killed_gives_what_campaigns_by_hand_give(
+def test_a_small_fleet_that_is_killed_gives_what_campaigns_by_hand_give(
     processes: Processes, standing_in: None, tmp_path: Path
 ) -> None:
     pem, address, told = (

@@ -21,7 +21,7 @@ FALSE: dict[str, str] = {
     "base pages of 64 KiB": f"{ARM}|{BARE}|walks four levels|in pages of 4 KiB with",
     "bare metal with whole pages": BARE,
     "a Zen that joins neighbours": "bare metal: a translation is one walk",
-    "an emulator": r"walk here has two dimensions|is the processor's own|It spans a piece: the host backs",
+    "an emulator": r"walk here has two dimensions|is the processor's own|spans a piece: the host",
     "a filtered PMU": r"counters answer|walks are counted where",
     "one level": r"\bSTLB\b: ",
     "sweeps that end in the caches": r"trips? to memory",

@@ -250,7 +250,8 @@ def a_profile(machine: str, **values: float | None) -> Profile:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """B is slower by a factor of two, describes itself in HTML, and its profile lacks a quantity."""
+    """B is slower by a factor of two, describes itself in HTML, and its profile lacks a
+    quantity."""
     store = Store(tmp_path_factory.mktemp("data"))
     odd = {"size_bytes": 1, "line_bytes": 64, "ways": None, "sets": 1, "kind": "data"}
     bad = {

@@ -186,7 +186,7 @@ def test_what_is_of_other_rows_or_cannot_be_read_is_judged_again(
     assert judged.refresh() == [MACHINE] and words(judged.judged(about(data))) == words(made)
 
 
-def test_this_computer_s_own_are_kept_and_judged_again_after_a_change_of_rows_of_code_or_of_what_is_asked(
+def test_this_computer_s_own_are_kept_and_judged_again_after_a_change(
     data: Path, module: ModuleType, monkeypatch: pytest.MonkeyPatch
 ):
     rows = pd.DataFrame({"kernel": "page_chase", "measures": 2, "ns_per_access": TIMES})

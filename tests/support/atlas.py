@@ -247,12 +247,16 @@ def fleet(root: Path) -> Path:
 
 LARGE_ROWS = """
 SELECT 'zen-' || m % 5 || '-' || printf('%08x', m) AS machine, 'zen-' || m % 5 AS microarchitecture,
-    i::VARCHAR AS key, repeat(CASE WHEN m % 10 = 0 AND hash(i) % 2 = 0 THEN 'b' ELSE 'a' END, 12) AS state,
-    '' AS mode, ['spread', 'packed'][1 + i % 2] AS layout, ['4k', '2m', 'thp', '64k'][1 + i // 2 % 4] AS pages,
-    CASE WHEN random() < 0.1 THEN 'random' ELSE 'cycle' END AS "order", 1 << (6 + i // 8 % 14) AS lines,
+    i::VARCHAR AS key, repeat(CASE WHEN m % 10 = 0 AND hash(i) % 2 = 0 THEN 'b' ELSE 'a' END, 12)
+    AS state,
+    '' AS mode, ['spread', 'packed'][1 + i % 2] AS layout,
+    ['4k', '2m', 'thp', '64k'][1 + i // 2 % 4] AS pages,
+    CASE WHEN random() < 0.1 THEN 'random' ELSE 'cycle' END AS "order",
+    1 << (6 + i // 8 % 14) AS lines,
     4096 * lines AS working_set_bytes, 1 AS stride_pages, exp(3 + 2 * random()) AS ns_per_access,
     1 AS measures, 'feedfeedfeedfeed' AS kernel_digest, 'c' AS engine, i % 5 AS repeat,
-    CASE WHEN state[1] = 'b' THEN '2025-03-01T00:00:00Z' ELSE '2025-02-01T00:00:00Z' END AS started_at,
+    CASE WHEN state[1] = 'b' THEN '2025-03-01T00:00:00Z' ELSE '2025-02-01T00:00:00Z' END AS
+    started_at,
     CASE WHEN random() < 0.02 THEN 'stolen' ELSE '' END AS noisy, random() * 1e9 AS wall_ns
 FROM (SELECT range AS i, range // {each} AS m FROM range({first} * {each}, {last} * {each}))
 """
@@ -262,10 +266,12 @@ SELECT 'zen-' || m % 5 || '-' || printf('%08x', m) AS machine, 'zen-' || m % 5 A
     ['kvm', 'none'][1 + m % 2] AS hypervisor, '6.' || s AS kernel_release, 4096 AS base_page_bytes,
     CASE WHEN s = 'b' THEN '2025-03-01T00:00:00Z' ELSE '2025-02-01T00:00:00Z' END AS measured_until,
     CASE WHEN m % 3 = 0 THEN 'splintered by the host' ELSE 'not splintered' END AS host_pages
-FROM (SELECT range AS m FROM range({machines})), (VALUES ('a'), ('b')) v(s) WHERE s = 'a' OR m % 10 = 0
+FROM (SELECT range AS m FROM range({machines})), (VALUES ('a'), ('b')) v(s) WHERE s = 'a' OR m %
+10 = 0
 """
 LARGE_PROFILE = """
-SELECT machine, microarchitecture, name, 'entries' AS part, 90 + 20 * random() AS value FROM machines,
+SELECT machine, microarchitecture, name, 'entries' AS part, 90 + 20 * random() AS value FROM
+machines,
     (VALUES ('entries_level_1'), ('entries_level_2'), ('walk_over_2_gib')) v(name) WHERE is_latest
 """
 LARGE_VERDICTS = """
@@ -296,8 +302,7 @@ def large(root: Path, rows: int, machine_rows: int = 10_000) -> Path:
         made.execute(f"CREATE TABLE machines AS {LARGE_MACHINES.format(machines=machines)}")
         tables = {"machines": "FROM machines", "profile": LARGE_PROFILE, "verdicts": LARGE_VERDICTS}
         for name, sql in tables.items():
-            atlas.put(
-                root, name, [atlas.SCHEMAS[name].empty_table(), made.sql(sql).to_arrow_table()]
-            )
+            rows = made.sql(sql).to_arrow_table().to_pylist()
+            atlas.put(root, name, [pa.Table.from_pylist(rows, schema=atlas.SCHEMAS[name])])
     atlas.seal(root)
     return root

@@ -29,7 +29,8 @@ VERDICTS = "verdicts.json"
 
 
 class Added(NamedTuple):
-    """The machine's folder in data/, how many rows are new, and how many keys were there already."""
+    """The machine's folder in data/, how many rows are new, and how many keys were there
+    already."""
 
     folder: Path
     rows: int
@@ -165,7 +166,8 @@ def _merged(data: Store, bundle: Bundle, new: dict[str, list[bytes]]) -> dict[st
 
 
 def _written(root: Path, machine: str, files: dict[str, bytes]) -> Path:
-    """Write the folder as it will be in data/, with its own data card and profile, and return it."""
+    """Write the folder as it will be in data/, with its own data card and profile, and return
+    it."""
     kept = {name: content for name, content in files.items() if name != f"{profile.NAME}.json"}
     store = pack.staged(root, machine, kept)
     profile.write(store, pack.profiled(store, machine))

@@ -202,7 +202,8 @@ def _check_rows(bundle: Bundle, now: datetime) -> None:
 
 
 def _row(place: str, line: bytes) -> Stored:
-    """Return the row of a line that is to the byte what the store would write. Raises Unavailable."""
+    """Return the row of a line that is to the byte what the store would write. Raises
+    Unavailable."""
     if len(line) > MOST_LINE_BYTES or line.endswith(b"\r"):
         why = f"{place}: a row has more than {MOST_LINE_BYTES >> 10} KiB, or ends as no row does"
         raise Unavailable("bundle-unsafe", why)

@@ -78,7 +78,8 @@ def parsed(name: str, content: bytes) -> dict[str, Any]:
 
 
 def leaves(content: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield each text and number of a document, keys among them, with the key that it belongs to."""
+    """Yield each text and number of a document, keys among them, with the key that it belongs
+    to."""
     if isinstance(content, dict):
         for name, value in content.items():
             yield key, name

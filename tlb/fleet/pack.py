@@ -62,7 +62,8 @@ def write(store: Store, machine: str, path: Path, allowed: Collection[str] = ())
 
 
 def sealed(store: Store, machine: str, allowed: Collection[str] = ()) -> tuple[Packed, bytes]:
-    """Return a bundle and the bytes of its file. Raises Unavailable as `pack` and `check.opened`."""
+    """Return a bundle and the bytes of its file. Raises Unavailable as `pack` and
+    `check.opened`."""
     packed = pack(store, machine, allowed)
     content = check.sealed(machine, packed.files)
     check.opened(content)
