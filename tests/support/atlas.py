@@ -286,6 +286,7 @@ def large(root: Path, rows: int, machine_rows: int = 10_000) -> Path:
     them the chase over 2 GiB; of 50 rows one was disturbed, and every tenth machine was measured
     under two Linux kernels."""
     import duckdb
+    import pyarrow as pa
 
     from tlb.fleet import atlas
 
