@@ -17,7 +17,7 @@ holds how often each is wrong.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from math import isfinite, nan
 from typing import Any, NamedTuple
 
@@ -25,6 +25,7 @@ import pandas as pd
 
 from experiments.overview import profiles
 from experiments.overview.compare_facts import Fact, Line, facts
+from experiments.overview.compare_notes import alone, broken_lines, notes
 from experiments.overview.profiles import DIFFERS, MOST_HIDDEN, SAME, UNKNOWN, QuantityPair
 from tlb.inference.intervals import Interval
 from tlb.inference.sides import Pair, measured_alike, numbered_runs, of_the_same_kernels, pairs
@@ -34,22 +35,17 @@ from tlb.lab.store import Store, data_root
 from tlb.machine import background, doctor
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
-from tlb.prose import count, listed
+from tlb.prose import listed
 from tlb.reasons import Unavailable, if_available
 from tlb.report.parameters import table_of_contents
 from tlb.report.setting import point_columns
-from tlb.report.verdicts import LEAST_COVERAGE, WRONG_BY_CHANCE, decided, inside
+from tlb.report.verdicts import LEAST_COVERAGE, decided, inside
 
 UNITS = {"ns_per_access": "ns"} | {
     f"{quantity}_per_access": quantity.replace("_", " ") for quantity in CANONICAL
 }
 _SIDE = re.compile(r"(own/)?([^@/]+)(?:@([\w.+=,-]+))?")
 _IDENTITY = ["kernel", "started_at", "elapsed_ns", "wall_ns", "checksum"]  # of one process
-_LEFT_OUT = {
-    "measured-differently": "Left out, since one side was measured with an earlier version of the "
-    "kernel",
-    "other-kernels": "Left out as of other code, or of another compiler",
-}
 # Labels of a description that differ by themselves, or that no time here depends on.
 _IGNORED = {"load, one minute", "memory", "memory limit", "family, model, stepping", "counters"}
 _IGNORED |= {"boot id"}
@@ -138,7 +134,7 @@ def compare(a: str, b: str, chapter: str | None = None) -> Comparison:
     quantities = compared(one.rows, two.rows, chapters)
     if not quantities:
         raise Unavailable("nothing-common")
-    found, lacking = [], [*_alone(one.rows, two.rows, chapters)]
+    found, lacking = [], [*alone(one.rows, two.rows, chapters)]
     # A profile is of a machine's rows together.
     is_whole = chapter is None and not any("@" in name or name == "this" for name in (a, b))
     if is_whole and measured_alike(*(side.rows for side in sides)):
@@ -147,9 +143,9 @@ def compare(a: str, b: str, chapter: str | None = None) -> Comparison:
         lacking += profiles.lacking(*machines)
     described = _host(one), _host(two)
     computers = _computers((one, two), described)
-    notes = [*_notes((one, two), quantities, left_out)]
+    sentences = [*notes((one, two), quantities, left_out)]
     told = facts(described, (one.rows, two.rows), computers, quantities)
-    return Comparison(one, two, computers, quantities, notes, found, *told, lacking)
+    return Comparison(one, two, computers, quantities, sentences, found, *told, lacking)
 
 
 def compared(a: pd.DataFrame, b: pd.DataFrame, chapters: list[str]) -> list[Compared]:
@@ -191,18 +187,13 @@ def _side(name: str, chapter: str | None) -> Side:
             frames += [rows.assign(chapter=experiment)] if len(rows) else []
     rows, broken = pd.concat(frames[1:] or frames, ignore_index=True), store.broken(machine)
     if rows.empty:
-        lines = f"; there, {_broken(broken)}" if broken else ""
+        lines = f"; there, {broken_lines(broken)}" if broken else ""
         raise Unavailable("no-data", f"{chapter or 'any chapter'} on {name[:80]}{lines}")
     rows = rows.assign(run=numbered_runs(rows["started_at"]))
     if state or present:
         rows = states.rows_of(store, machine, state or hosts.state(present), rows)
     called = f"{'own/' * is_own}{machine}{f'@{state}' if state else ''}"
     return Side(called, machine, store, rows, broken)
-
-
-def _broken(counts: dict[str, int]) -> str:
-    lines = listed(f"{count(number)} of {kernel}.jsonl" for kernel, number in counts.items())
-    return f"lines do not prove whole: {lines}"
 
 
 def _same_kernels(a: Side, b: Side, chapters: list[str]) -> tuple[Side, Side, dict[str, set[str]]]:
@@ -241,19 +232,6 @@ def _of_chapter(chapter: str, a: pd.DataFrame, b: pd.DataFrame) -> Iterator[Comp
             yield Compared(chapter, point, quantity, pair)
 
 
-def _alone(a: pd.DataFrame, b: pd.DataFrame, chapters: Sequence[str]) -> Iterator[str]:
-    """Yield a sentence a chapter of which only one side has some points."""
-    for chapter in chapters:
-        sides = [side[side["chapter"] == chapter] for side in (a, b)]
-        by = [*dict.fromkeys(name for side in sides for name in point_columns(side))]
-        points = [side.reindex(columns=by).drop_duplicates() for side in sides]
-        one, two = ({*map(str, side.itertuples(index=False))} for side in points)
-        alone = (("A", len(one - two)), ("B", len(two - one)))
-        words = [f"{count(number)} of {letter} alone" for letter, number in alone if number]
-        if words:
-            yield f"Of {chapter} these points are measured on one side: {listed(words)}."
-
-
 def _host(side: Side) -> Host:
     """Return its description in the state of most of its rows, else the latest one."""
     described = if_available(states.described, side.store, side.machine, side.state)
@@ -285,44 +263,3 @@ def _printable(text: str) -> str:
 def _clock(rows: pd.DataFrame) -> str:
     ghz = rows.loc[rows["core_ghz"] > 0, "core_ghz"].median()
     return f"{ghz:.2f} GHz" if isfinite(ghz) else "not measured"
-
-
-def _notes(
-    sides: tuple[Side, Side], quantities: list[Compared], left_out: dict[str, set[str]]
-) -> Iterator[str]:
-    among = count(sum(quantity.can_tell for quantity in quantities))
-    yield (
-        f"{count(len(quantities))} quantities of points that both have measured are compared, of "
-        f"which {among} are of five processes or more on both sides: the interval of each ratio is "
-        f"as wide as one of {among} needs (Bonferroni), so of tables like this one about machines "
-        f"that are alike at most {WRONG_BY_CHANCE:.0%} name any difference."
-    )
-    for place, side in enumerate(sides):
-        letter, days = "AB"[place], sorted({*side.rows["started_at"].str[:10]})
-        several = sum(quantity.pair.runs[place] > 1 for quantity in quantities)
-        when = (
-            f"{letter} is {side.name}, measured {' to '.join(dict.fromkeys((days[0], days[-1])))}."
-        )
-        if several:
-            yield (
-                f"{when} Several runs are behind {count(several)} of its quantities, and a "
-                "difference counts beyond what these differ by."
-            )
-        else:
-            yield (
-                f"{when} Each of its quantities is of one run, so what differs may be the hour and "
-                "not the computer."
-            )
-        if len(boots := states.boots_of(side.rows)) > 1:
-            each = f"{len(boots)} boots, {listed(boots)}"
-            yield f"{letter} has rows of {each}; compare one alone as NAME@BOOT."
-        if if_available(states.described, side.store, side.machine, side.state) is None:
-            yield (
-                f"Nothing says what {side.name} was in the state {side.state}; it is described as "
-                "it was inspected last."
-            )
-        if side.broken:
-            yield f"Of {side.name} {_broken(side.broken)}. They are left out."
-    for code, names in left_out.items():
-        if names:
-            yield f"{_LEFT_OUT[code]}: {listed(sorted(names))}."
