@@ -104,7 +104,8 @@ def _print(tables: Iterable[Callable[[], Rows]]) -> None:
 
 @cache
 def program(name: str) -> Callable[..., list[float]]:
-    """A program of kernels/reference/ as a function of its arguments: the numbers that it prints."""
+    """A program of kernels/reference/ as a function of its arguments: the numbers that it
+    prints."""
     source = INDEPENDENT / f"{name}.c"
     command = (
         [c_program(source, folder().name)]
@@ -426,7 +427,8 @@ def simulator_rate() -> Rows:
 
 
 @table(
-    "Guests, 4k on 4k (to reach: 5 % from an independent guest, 3 % from the process, 1 % between the clocks)",
+    "Guests, 4k on 4k (to reach: 5 % from an independent guest, 3 % from the process, 1 % between "
+    "the clocks)",
     "what",
     "guest_chase ns",
     "other ns",

@@ -1,214 +1,245 @@
-"""A comparison for people, in sentences and tables, and for programs, as one JSON object."""
+"""A comparison for people, in sentences and tables, as a page of its own, and for programs, as one
+JSON object."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
 from math import isfinite
 from typing import Any
 
 import pandas as pd
+from markupsafe import Markup
 
-from experiments.overview import profiles
+from experiments.overview import profile_figure, profiles
 from experiments.overview.compare import DIFFERS, SAME, UNITS, UNKNOWN, Compared, Comparison
 from tlb.inference.intervals import Interval
 from tlb.lab import kernels
+from tlb.prose import count
+from tlb.reasons import if_available
+from tlb.report import standalone
 
 MOST_ROWS = 30  # on a screen, of all chapters together
 LEAST_ROWS = 2  # of each
+MOST_PAGE_ROWS = 200  # of a chapter on a page; `--json` has all
+_COLUMNS = ["A", "B", "B/A", "verdict"]
+_NO_PROFILES = (
+    "<p>Profiles are of whole machines. They are compared only if both sides are named without a "
+    "state, have a current profile and were measured by the same versions of the kernels, and if "
+    "you "
+    "asked for all chapters.</p>"
+)
+_CAPTION = (
+    "Both translation profiles, a row a quantity that both have, with intervals. Times on the axis "
+    "above, in ns; on the axis below, how many times as fast a chase is on larger pages, or as "
+    "long "
+    "in a guest."
+)
+_PAGE = (
+    "<h1>{a} and {b}</h1><p>A is <code>{a}</code>, B is <code>{b}</code>. {summary}</p>"
+    "<h2>What differs about them</h2>{facts}{explained}<h2>What translation costs "
+    "each</h2>{profiles}"
+    "<h2>What was measured</h2>{notes}{counts}{differences}<h2>What is not compared</h2>{lacking}"
+)
 
 
 def told(comparison: Comparison) -> Iterator[str | pd.DataFrame]:
-    """What differs about the computers, what to know, how many quantities of each chapter differ,
-    and its largest differences."""
+    """Yield what differs about the computers, what to know, how many quantities of each chapter
+    differ, and its largest differences."""
     a, b = comparison.a.name, comparison.b.name
     yield facts_table(comparison) if comparison.facts else f"{a} and {b} are described alike."
     yield from comparison.explained
     if comparison.profiles:
-        yield pd.DataFrame(
-            profiles.rows(comparison.profiles), columns=["profile", "A", "B", "B/A", "verdict"]
-        )
+        yield _profiles_table(comparison)
         yield (
-            "A profile does not know how far a machine's runs lie apart: what differs in it may be the hour. The points below are held "
-            "to that too."
+            "A profile does not know how much a machine's runs differ: what differs in it may be "
+            "the "
+            "hour. For the points below, that is counted."
         )
     yield from comparison.notes
     yield from comparison.lacking
     chapters = _by_chapter(comparison)
     yield counts_table(comparison)
-    rows = max(LEAST_ROWS, MOST_ROWS // len(chapters))
-    yield pd.DataFrame(
-        [
-            ("" if place else chapter, *row(compared))
-            for chapter, found in chapters.items()
-            for place, compared in enumerate(found[:rows])
-        ],
-        columns=["chapter", "largest differences", "A", "B", "B/A", "verdict"],
-    )
-    if any(len(found) > rows for found in chapters.values()):
+    most = max(LEAST_ROWS, MOST_ROWS // len(chapters))
+    rows = []
+    for chapter, found in chapters.items():
+        names = [chapter] + [""] * len(found)
+        rows += [(name, *row(each)) for name, each in zip(names, found[:most], strict=False)]
+    yield pd.DataFrame(rows, columns=["chapter", "largest differences", *_COLUMNS])
+    if any(len(found) > most for found in chapters.values()):
         yield "`--json` has all quantities."
 
 
-def facts_table(comparison: Comparison) -> pd.DataFrame:
-    """What differs about the computers; what it can touch, and how many of the compared quantities
-    that it can differ."""
-    rows = [
-        (*fact[:4], f"{fact.differ:,} of {fact.compared:,}" if fact.compared else "none compared")
-        for fact in comparison.facts
-    ]
-    return pd.DataFrame(
-        rows,
-        columns=[
-            "differs",
-            f"A: {comparison.a.name}",
-            f"B: {comparison.b.name}",
-            "and touches",
-            "of these differ",
-        ],
+def page(comparison: Comparison) -> str:
+    """Return the comparison as an HTML page."""
+    a, b = comparison.a.name, comparison.b.name
+    words = Counter(quantity.verdict for quantity in comparison.quantities)
+    summary = (
+        f"Of {count(len(comparison.quantities))} quantities that both have measured, "
+        f"{count(words[DIFFERS])} differ, of {count(words[SAME])} no difference is to be seen, and "
+        f"of {count(words[UNKNOWN])} one cannot tell."
     )
+    facts, found = Markup("<p>They are described alike.</p>"), Markup(_NO_PROFILES)
+    if comparison.facts:
+        facts = standalone.table(facts_table(comparison))
+    if comparison.profiles:
+        figure = if_available(profile_figure.pairs, comparison.profiles)
+        found = standalone.figure(figure, _CAPTION) + standalone.table(_profiles_table(comparison))
+    body = Markup(_PAGE).format(
+        a=a,
+        b=b,
+        summary=summary,
+        facts=facts,
+        explained=standalone.paragraphs(comparison.explained),
+        profiles=found,
+        notes=standalone.paragraphs(comparison.notes),
+        counts=standalone.table(counts_table(comparison)),
+        differences=_differences(comparison),
+        lacking=standalone.paragraphs(
+            comparison.lacking or ["All that one has measured, the other has too."]
+        ),
+    )
+    return standalone.page(f"tlb compare: {a}, {b}", body)
+
+
+def _differences(comparison: Comparison) -> Markup:
+    """Return what differs in each chapter, the largest first, to unfold."""
+    parts = Markup("")
+    for chapter, found in _by_chapter(comparison).items():
+        differ = [row(quantity) for quantity in found if quantity.verdict == DIFFERS]
+        if differ:
+            table = pd.DataFrame(differ[:MOST_PAGE_ROWS], columns=[chapter, *_COLUMNS])
+            is_cut, most = len(differ) > MOST_PAGE_ROWS, count(MOST_PAGE_ROWS)
+            more = f", of which the largest {most} are here" if is_cut else ""
+            parts += Markup("<details><summary>{}: {} differ{}</summary>{}</details>").format(
+                chapter, count(len(differ)), more, standalone.table(table)
+            )
+    return parts
+
+
+def _profiles_table(comparison: Comparison) -> pd.DataFrame:
+    return pd.DataFrame(profiles.rows(comparison.profiles), columns=profiles.COLUMNS)
+
+
+def facts_table(comparison: Comparison) -> pd.DataFrame:
+    """Return what differs about the computers, what it can touch, and how many of the compared
+    quantities that it can touch differ."""
+    rows = []
+    for fact in comparison.facts:
+        of = f"{fact.differ:,} of {fact.compared:,}" if fact.compared else "none compared"
+        rows.append((*fact[:4], of))
+    sides = f"A: {comparison.a.name}", f"B: {comparison.b.name}"
+    return pd.DataFrame(rows, columns=["differs", *sides, "and touches", "of these differ"])
 
 
 def _by_chapter(comparison: Comparison) -> dict[str, list[Compared]]:
-    return {
-        chapter: list(found)
-        for chapter, found in groupby(comparison.quantities, key=lambda compared: compared.chapter)
-    }
+    groups = groupby(comparison.quantities, key=lambda compared: compared.chapter)
+    return {chapter: list(found) for chapter, found in groups}
 
 
 def counts_table(comparison: Comparison) -> pd.DataFrame:
-    """How many quantities of each chapter differ."""
-    return pd.DataFrame(
-        [_counts(chapter, found) for chapter, found in _by_chapter(comparison).items()],
-        columns=["chapter", "compared", "higher on B", "lower on B", SAME, UNKNOWN],
-    )
-
-
-def _counts(chapter: str, found: list[Compared]) -> tuple[str | int, ...]:
-    higher, lower = (
-        sum(c.verdict == DIFFERS and sign * c.pair.logs.value > 0 for c in found)
-        for sign in (1, -1)
-    )
-    return (
-        chapter,
-        len(found),
-        higher,
-        lower,
-        *(sum(c.verdict == word for c in found) for word in (SAME, UNKNOWN)),
-    )
+    """Return how many quantities of each chapter differ."""
+    rows = []
+    for chapter, found in _by_chapter(comparison).items():
+        words = Counter(each.verdict for each in found)
+        logs = [each.pair.logs.value for each in found if each.verdict == DIFFERS]
+        higher, lower = sum(log > 0 for log in logs), sum(log < 0 for log in logs)
+        rows.append((chapter, len(found), higher, lower, words[SAME], words[UNKNOWN]))
+    columns = ["chapter", "compared", "higher on B", "lower on B", SAME, UNKNOWN]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def row(compared: Compared) -> tuple[str, ...]:
+    """Return point, A, B, B/A and verdict, in words."""
     ratio = "no ratio" if compared.ratio is None else f"{compared.ratio:.2f}"
-    return (
-        point_words(compared),
-        _side(compared, compared.pair.a),
-        _side(compared, compared.pair.b),
-        ratio,
-        verdict_words(compared),
-    )
+    sides = (_value(compared, side) for side in (compared.pair.a, compared.pair.b))
+    return point_words(compared), *sides, ratio, verdict_words(compared)
 
 
 def verdict_words(compared: Compared) -> str:
-    """The verdict, with what it leaves open."""
-    least = (
-        f"one of {compared.would_show:.0%} would have shown"
-        if isfinite(compared.would_show)
-        else ""
-    )
+    """Return the verdict, with what it leaves open."""
+    least = f"one of {compared.would_show:.0%} would have shown"
     if compared.verdict == DIFFERS:
         return DIFFERS
     if compared.verdict == SAME:
         return f"{SAME}, and {least}"
-    why = (
-        "no ratio to nothing"
-        if compared.pair.ratio is None
-        else f"{min(compared.pair.processes)} processes"
-        if not compared.can_tell
-        else "of two modes"
-        if compared.pair.logs.modes > 1
-        else f"only {least}"
-        if least
-        else "no difference would show"
-    )
+    if compared.pair.ratio is None:
+        why = "no ratio to nothing"
+    elif not compared.can_tell:
+        why = f"{min(compared.pair.processes)} processes"
+    elif compared.pair.logs.modes > 1:
+        why = "of two modes"
+    else:
+        why = f"only {least}" if isfinite(compared.would_show) else "no difference would show"
     return f"{compared.verdict}: {why}"
 
 
 def point_words(compared: Compared) -> str:
-    """A point by what is not its kernel's default: "page_chase 4k spread random 4,096 lines"; and a
-    quantity that is no time."""
+    """Return a point by what is not its kernel's default, such as "page_chase 4k spread random
+    4,096 lines", and a quantity that is no time."""
     point, kernel = compared.point, kernels.CATALOGUE.get(compared.point["kernel"])
+    defaults = kernel.options if kernel else {}
     options = {
-        name: value
-        for name, value in point.items()
-        if kernel and name in kernel.options and value != kernel.options[name]
+        name: point[name] for name in point if point[name] != defaults.get(name, point[name])
     }
-    parts = [
-        point["kernel"],
-        point["engine"] if point["engine"] != "c" else "",
-        point["mode"],
-        point["pages"],
-    ]
+    engine = point["engine"] if point["engine"] != "c" else ""
+    words = [point["kernel"], engine, point["mode"], point["pages"]]
     if not kernel or kernel.is_chase:
-        parts += [point["layout"], point["order"]]
+        words += [point["layout"], point["order"]]
     if not kernel or kernel.size not in options:
-        parts += [f"{point['lines']:,} lines"]
-    parts += [f"{point['stride_pages']:,} pages apart"] if point["stride_pages"] > 1 else []
-    parts += [f"{name} {value:,.0f}" for name, value in options.items()]
+        words += [f"{point['lines']:,} lines"]
+    words += [f"{point['stride_pages']:,} pages apart"] if point["stride_pages"] > 1 else []
+    words += [f"{name} {value:,.0f}" for name, value in options.items()]
     unit = UNITS[compared.quantity]
-    return " ".join(filter(None, parts)) + (f": {unit}" if unit != "ns" else "")
+    return " ".join(filter(None, words)) + (f": {unit}" if unit != "ns" else "")
 
 
-def _side(compared: Compared, interval: Interval) -> str:
-    most = abs(interval.value)
-    shown = (
-        f"{interval:,.0f}"
-        if most >= 100
-        else f"{interval:.1f}"
-        if most >= 10
-        else f"{interval:.2f}"
-    )
+def _value(compared: Compared, interval: Interval) -> str:
+    size = abs(interval.value)
+    shown = f"{interval:{',.0f' if size >= 100 else '.1f' if size >= 10 else '.2f'}}"
     return f"{shown} ns" if UNITS[compared.quantity] == "ns" else shown
 
 
 def as_json(comparison: Comparison) -> dict[str, Any]:
-    """All of it. A bound that is open, and a ratio that there is not, are null."""
-    sides = {
-        letter: {
+    """Return all of it. A bound that is open, and a ratio that does not exist, are null."""
+    document: dict[str, Any] = {}
+    for letter, side in (("a", comparison.a), ("b", comparison.b)):
+        document[letter] = {
             "name": side.name,
             "machine": side.machine,
             "states": sorted({*side.rows["state"]}),
             "rows": len(side.rows),
             "broken_lines": side.broken,
         }
-        for letter, side in (("a", comparison.a), ("b", comparison.b))
-    }
-    return sides | {
-        "computers": [
-            dict(zip(("what", "a", "b"), line, strict=True)) for line in comparison.computers
-        ],
+    lines = [dict(zip(("what", "a", "b"), line, strict=True)) for line in comparison.computers]
+    return document | {
+        "computers": lines,
         "notes": comparison.notes,
         "facts": [fact._asdict() for fact in comparison.facts],
         "explained": comparison.explained,
         "lacking": comparison.lacking,
         "profile": profiles.as_json(comparison.profiles),
-        "quantities": [
-            {
-                "chapter": c.chapter,
-                **c.point,
-                "quantity": c.quantity,
-                "unit": UNITS[c.quantity],
-                "a": _bounds(c.pair.a),
-                "b": _bounds(c.pair.b),
-                "ratio": _bounds(c.ratio) if c.ratio else None,
-                "among": c.among,
-                "processes": c.pair.processes,
-                "runs": c.pair.runs,
-                "runs_differ_by": _number(c.pair.spread - 1),
-                "verdict": c.verdict,
-                "would_show": _number(c.would_show),
-            }
-            for c in comparison.quantities
-        ],
+        "quantities": [*map(_quantity_json, comparison.quantities)],
+    }
+
+
+def _quantity_json(compared: Compared) -> dict[str, Any]:
+    pair, ratio = compared.pair, compared.ratio
+    return {
+        "chapter": compared.chapter,
+        **compared.point,
+        "quantity": compared.quantity,
+        "unit": UNITS[compared.quantity],
+        "a": _bounds(pair.a),
+        "b": _bounds(pair.b),
+        "ratio": _bounds(ratio) if ratio else None,
+        "among": compared.among,
+        "processes": pair.processes,
+        "runs": pair.runs,
+        "runs_differ_by": _number(pair.spread - 1),
+        "verdict": compared.verdict,
+        "would_show": _number(compared.would_show),
     }
 
 

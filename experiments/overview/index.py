@@ -95,14 +95,20 @@ class Analysis(analysis.Analysis):
         when = f"on {days[0]}" if len(days) == 1 else f"from {days[0]} to {days[-1]}"
         if (name := self.parameters["machine"]) != "this":
             whose = "the reference machine" if name == "reference" else f"the machine `{name}`"
-            return f"These are the committed results of {whose}, measured {when}. Run `make book` for your own."
+            return (
+                f"These are the committed results of {whose}, measured {when}. "
+                "Run `make book` for your own."
+            )
         short = (
             " The profile was `smoke`: its numbers are too few and too short to quote."
             if self.parameters["profile"] == "smoke"
             else ""
         )
         left_out = "".join(f"\n\n{note.text}" for note in self.notes if note.code == "no-time")
-        return f"These are results of the computer that built this page, measured {when}.{short}{left_out}"
+        return (
+            f"These are results of the computer that built this page, measured {when}."
+            f"{short}{left_out}"
+        )
 
     @property
     def between_runs(self) -> pd.Series:

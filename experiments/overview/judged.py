@@ -72,17 +72,11 @@ class Shown(Document):
         band."""
         value, low, high = effect.interval[:3]
         digits = digits_apart((low, high), (effect.least, effect.most), _DIGITS)
-
-        def cut(end: float) -> float | None:
-            return float(significant(end, digits).replace(",", "")) if isfinite(end) else None
-
-        return cls(
-            value=cut(value),
-            low=cut(low),
-            high=cut(high),
-            least=cut(effect.least),
-            most=cut(effect.most),
-        )
+        ends = {"value": value, "low": low, "high": high}
+        ends |= {"least": effect.least, "most": effect.most}
+        kept = {name: end for name, end in ends.items() if isfinite(end)}
+        rounded = {n: float(significant(end, digits).replace(",", "")) for n, end in kept.items()}
+        return cls(**dict.fromkeys(ends) | rounded)
 
     @property
     def bounds(self) -> Bounds:
@@ -214,7 +208,8 @@ def judge(
 
 
 def _measures(a: analysis.Analysis) -> dict[str, int]:
-    """Which version of each kernel measured a chapter's rows; nothing where all are of the first."""
+    """Which version of each kernel measured a chapter's rows; nothing where all are of the
+    first."""
     found = a.frame.groupby("kernel")["measures"].max().to_dict() if len(a.frame) else {}
     return (
         {str(kernel): int(version) for kernel, version in found.items()}

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from experiments.overview.machines import Analysis, Machine
-from experiments.overview.profiles import DIFFERS, beside
+from experiments.overview.profiles import DIFFERS, compare_profiles
 from tlb.lab import events
 from tlb.machine.host import is_arm
 from tlb.machine.microarchitecture import UNKNOWN
@@ -76,7 +76,10 @@ def _extreme(name: str, low: Machine, high: Machine) -> Extreme:
         "pages": f"gain by {quantity.words}",
         "faults": f"first touch of a {quantity.words}",
     }.get(quantity.part, quantity.words)
-    verdicts = {compared.a.name: compared.verdict for compared in beside(low.profile, high.profile)}
+    verdicts = {
+        compared.a.name: compared.verdict
+        for compared in compare_profiles(low.profile, high.profile)
+    }
     return Extreme(
         words,
         high.value(name) / low.value(name),
@@ -150,34 +153,39 @@ WANTED = (
     Want(
         "Counters",
         lambda each: each.counts,
-        "A guest without them times a load, and has to infer the share of page walks from a control. Counters count the walks.",
+        "A guest without them times a load, and has to infer the share of page walks from a "
+        "control. Counters count the walks.",
         ".venv/bin/tlb run stlb_cliff -p profile full && .venv/bin/tlb bundle",
     ),
     Want(
         "Counters of a walk's cycles",
         _times_walks,
-        "Walks are counted here, and the length of one is inferred from time. A processor that counts the cycles of its walks (Intel's "
+        "Walks are counted here, and the length of one is inferred from time. A processor that "
+        "counts the cycles of its walks (Intel's "
         "cores do) gives it without a control, including walks that overlap other work.",
         ".venv/bin/tlb run stlb_cliff -p profile full && .venv/bin/tlb bundle",
     ),
     Want(
         "arm64",
         lambda each: bool(each.host and is_arm(each.host)),
-        "All machines here have one architecture, so nothing shows what follows from x86-64: base pages of 16 and 64 KiB, contiguous "
+        "All machines here have one architecture, so nothing shows what follows from x86-64: base "
+        "pages of 16 and 64 KiB, contiguous "
         "entries by the kernel's hint, flushes that hardware broadcasts.",
         "make book PROFILE=full MINUTES=40 && .venv/bin/tlb bundle",
     ),
     Want(
         "Two nodes",
         lambda each: each.has_nodes,
-        "A walk whose table lies on the other node pays for the distance at each step. A guest with one node has no other, and cannot see "
+        "A walk whose table lies on the other node pays for the distance at each step. A guest "
+        "with one node has no other, and cannot see "
         "where its host puts its memory.",
         ".venv/bin/tlb run virtualization -p profile full && .venv/bin/tlb bundle",
     ),
     Want(
         "Bare metal with whole large pages",
         lambda each: each.is_guest is False and each.pages == "whole",
-        "A guest's large page is only as large as its host allows, and its walk has two dimensions. Only bare metal shows a "
+        "A guest's large page is only as large as its host allows, and its walk has two "
+        "dimensions. Only bare metal shows a "
         "one-dimensional walk, and the gain of a TLB entry that spans 2 MiB.",
         ".venv/bin/tlb run hugepages -p profile full && .venv/bin/tlb bundle",
     ),

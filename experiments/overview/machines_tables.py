@@ -2,13 +2,14 @@
 no script runs.
 
 The rows are in the document once, by label. Each knows its place in every order as a property of
-its style; a rule a choice, beside the table, makes that its `order`, and book/assets/machines.css
-lets the reading order follow. Without style, the table is whole and by label.
+its style; a rule for each choice, beside the table, makes that its `order`, and
+book/assets/machines.css lets the reading order follow. Without style, the table is whole and by
+label.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import inf, isfinite
 from typing import NamedTuple
 
@@ -16,7 +17,6 @@ from markupsafe import Markup
 
 from experiments.overview.machines import Analysis, Machine
 from experiments.overview.machines_compared import ENTRIES
-from tlb.machine.host import Host
 from tlb.reasons import REASONS
 from tlb.report.render import Html
 from tlb.report.setting import hypervisor_name
@@ -36,204 +36,136 @@ class Order(NamedTuple):
     key: Callable[[Machine], object]
 
 
-def _most(*names: str) -> Callable[[Machine], object]:
-    """The largest value of the first of these quantities first; who has none, last."""
+def _largest(*names: str) -> Callable[[Machine], object]:
+    """Return a key: the largest value of the first of these quantities first, none last."""
     return lambda each: -value if isfinite(value := each.value(*names)) else inf
 
 
+def _by_host(each: Machine) -> object:
+    return (False, True, None).index(each.is_guest), [*_PAGES].index(each.pages)
+
+
+def _by_label(each: Machine) -> tuple[bool, str, str]:
+    return not each.is_own, each.label, each.name
+
+
 ORDERS = (
-    Order("cpu", "processor", lambda each: (not each.is_own, each.label, each.name)),
-    Order(
-        "host",
-        "host: bare metal first, whole pages first",
-        lambda each: (
-            (False, True, None).index(each.is_guest),
-            ("whole", "splintered", "unknown").index(each.pages),
-        ),
-    ),
+    Order("cpu", "processor", _by_label),
+    Order("host", "host: bare metal first, whole pages first", _by_host),
     Order("counters", "counters: those that have some first", lambda each: not each.counts),
     Order("reach", "reach, farthest first", lambda each: -(_reach_bytes(each) or 0)),
-    Order("hit", "last-level hit, dearest first", _most("hit_last_level")),
-    Order("walk", "walk, dearest first", _most("walk_past_last_level")),
-    Order("far", "walk over 2 GiB, dearest first", _most("walk_over_2_gib")),
-    Order("gain", "gain of 2 MiB pages, most first", _most("gain_thp", "gain_2m")),
-    Order("fault", "first touch, dearest first", _most("fault_fresh")),
-    Order(
-        "date", "measured, last first", lambda each: tuple(-ord(letter) for letter in each.days[1])
-    ),
+    Order("hit", "last-level hit, dearest first", _largest("hit_last_level")),
+    Order("walk", "walk, dearest first", _largest("walk_past_last_level")),
+    Order("far", "walk over 2 GiB, dearest first", _largest("walk_over_2_gib")),
+    Order("gain", "gain of 2 MiB pages, most first", _largest("gain_thp", "gain_2m")),
+    Order("fault", "first touch, dearest first", _largest("fault_fresh")),
+    Order("date", "measured, last first", lambda each: [-ord(letter) for letter in each.days[1]]),
     Order("rows", "rows, most first", lambda each: -each.rows),
 )
 _HEAD = (
-    "Machine",
-    "Where it runs",
-    "Reach",
-    "Last-level hit",
-    "Walk",
-    "Walk over 2 GiB",
-    "On 2 MiB pages",
-    "First touch",
-    "Measured",
+    *("Machine", "Where it runs", "Reach", "Last-level hit", "Walk", "Walk over 2 GiB"),
+    *("On 2 MiB pages", "First touch", "Measured"),
+)
+_TABLE = (
+    '<div class="tlb-machines">{}<div class="tlb-table"><table role="table"><thead role="rowgroup">'
+    '<tr role="row">{}</tr></thead><tbody role="rowgroup">{}</tbody></table></div></div>'
+)
+_CHOICE = (
+    '<style>{}</style><p class="tlb-filter"><label>Order by <select autocomplete="off">{}</select>'
+    "</label></p>"
+)
+_RULE = ".tlb-machines:has(option[value={0}]:checked) tbody tr{{order:var(--{0})}}"
+_ROW = '<tr role="row" style="{}"><th scope="row" role="rowheader">{}</th>{}</tr>'
+_WHO = (
+    "<strong>{}</strong><small>{}</small>{}<small>{}"
+    '<a href="scorecard.html#verdicts-{}">verdicts</a></small>'
 )
 
 
+def _each(template: str, values: Iterable[tuple]) -> Markup:
+    """Return a template filled with each of some values, escaped, one after the other."""
+    return Markup("").join(Markup(template).format(*value) for value in values)
+
+
 def machines_table(a: Analysis) -> Html:
-    """Raises Unavailable("no-data") where there is no machine."""
-    machines = a.machines
-    places = {order.name: _places(machines, order) for order in ORDERS}
-    lines = [(each, _cells(each)) for each in machines]
-    head = Markup("").join(
-        Markup('<th scope="col" role="columnheader">{}</th>').format(name) for name in _HEAD
-    )
-    body = Markup("").join(
-        _line(each, cells, {name: of[each.name, each.is_own] for name, of in places.items()})
-        for each, cells in lines
-    )
-    table = Markup(
-        '<div class="tlb-table"><table role="table"><thead role="rowgroup"><tr role="row">{}</tr></thead>'
-        '<tbody role="rowgroup">{}</tbody></table></div>'
-    ).format(head, body)
-    text = "\n".join(
-        "\t".join(Markup(cell).striptags() for cell in cells)
-        for cells in [_HEAD, *(cells for _, cells in lines)]
-    )
-    return Html(
-        str(
-            Markup('<div class="tlb-machines">{}{}</div>').format(
-                _choice() if len(machines) > 1 else "", table
-            )
-        ),
-        text,
-    )
-
-
-def _places(machines: list[Machine], order: Order) -> dict[tuple[str, bool], int]:
-    """Each machine's place, from 1 on; of two alike, that by label comes first."""
-    ordered = sorted(machines, key=lambda each: (order.key(each), ORDERS[0].key(each)))  # type: ignore[arg-type,return-value]
-    return {(each.name, each.is_own): place for place, each in enumerate(ordered, 1)}
-
-
-def _choice() -> Markup:
-    """The list, and its rules. The orders' names are this module's, and no machine's words are in a
-    rule."""
-    rules = Markup("").join(
-        Markup(".tlb-machines:has(option[value={0}]:checked) tbody tr{{order:var(--{0})}}").format(
-            order.name
-        )
-        for order in ORDERS
-    )
-    options = Markup("").join(
-        Markup('<option value="{}">{}</option>').format(order.name, order.words) for order in ORDERS
-    )
-    return Markup(
-        '<style>{}</style><p class="tlb-filter"><label>Order by <select autocomplete="off">{}</select></label></p>'
-    ).format(rules, options)
-
-
-def _line(each: Machine, cells: list[Markup], places: dict[str, int]) -> Markup:
-    style = ";".join(f"--{name}:{place}" for name, place in places.items())
-    first, *others = cells
-    row = Markup("").join(
-        Markup('<td role="cell" data-is="{}">{}</td>').format(name, cell)
-        for name, cell in zip(_HEAD[1:], others, strict=True)
-    )
-    return Markup(
-        '<tr role="row" style="{}"><th scope="row" role="rowheader">{}</th>{}</tr>'
-    ).format(style, first, row)
+    """Return the table. Raises Unavailable("no-data") where there is no machine."""
+    machines, styles = a.machines, dict[str, list[str]]()
+    for order in ORDERS:
+        # Of two alike, that by label comes first.
+        ordered = sorted(machines, key=lambda each: (order.key(each), _by_label(each)))
+        for place, each in enumerate(ordered, 1):
+            styles.setdefault(f"{each.is_own} {each.name}", []).append(f"--{order.name}:{place}")
+    body, lines = Markup(""), ["\t".join(_HEAD)]
+    for each in machines:
+        first, *others = cells = _cells(each)
+        row = _each('<td role="cell" data-is="{}">{}</td>', zip(_HEAD[1:], others, strict=True))
+        style = ";".join(styles[f"{each.is_own} {each.name}"])
+        body += Markup(_ROW).format(style, first, row)
+        lines.append("\t".join(Markup(cell).striptags() for cell in cells))
+    head = _each('<th scope="col" role="columnheader">{}</th>', [(name,) for name in _HEAD])
+    choice = Markup("")
+    if len(machines) > 1:  # the orders' names are this module's, so no rule has a machine's words
+        rules = _each(_RULE, ORDERS)
+        choice = Markup(_CHOICE).format(rules, _each('<option value="{}">{}</option>', ORDERS))
+    return Html(str(Markup(_TABLE).format(choice, head, body)), "\n".join(lines))
 
 
 def _cells(each: Machine) -> list[Markup]:
-    entries = each.value(*ENTRIES[2])
-    reach = _reach_bytes(each)
-    return [
-        _who(each),
-        _where(each),
-        _pair(format_size(reach), f"{entries:,.0f} entries")
-        if reach
-        else _pair("", _why(each, ENTRIES[2][0])),
-        *(
-            _value(each, name)
-            for name in ("hit_last_level", "walk_past_last_level", "walk_over_2_gib")
-        ),
-        _value(each, "gain_thp" if each.quantity("gain_thp") else "gain_2m"),
-        _value(each, "fault_fresh"),
-        _pair(
-            each.days[1] or "never", f"{each.rows:,} rows{', by earlier kernels' * each.is_earlier}"
-        ),
-    ]
+    entries, reach = each.value(*ENTRIES[2]), _reach_bytes(each)
+    size = format_size(reach) if reach else ""
+    below = f"{entries:,.0f} entries" if reach else _why(each, ENTRIES[2][0])
+    gain = "gain_thp" if each.quantity("gain_thp") else "gain_2m"
+    shown = ("hit_last_level", "walk_past_last_level", "walk_over_2_gib", gain, "fault_fresh")
+    earlier = ", by earlier kernels" if each.is_earlier else ""
+    days = _pair(each.days[1] or "never", f"{each.rows:,} rows{earlier}")
+    prices = [_price(each, name) for name in shown]
+    return [_who(each), _where(each), _pair(size, below), *prices, days]
 
 
 def _who(each: Machine) -> Markup:
-    """The machine with its links: to its data card, and to its verdicts."""
+    """Return the machine with its links: to its data card, and to its verdicts."""
     model = procfs.label(each.host.cpu_model) if each.host else "described by another version"
     own, column = ("own.", "this") if each.is_own else ("", each.name)
-    # book/_ext/tlb_files.py puts the card there.
-    card = (
-        Markup('<a href="../_sources/{}{}.txt">Data card</a>, ').format(own, each.name)
-        if each.has_card
-        else ""
-    )
-    name = "" if each.label == each.name else Markup("<small>{}</small>").format(each.name)
-    return Markup(
-        '<strong>{}</strong><small>{}</small>{}<small>{}<a href="scorecard.html#verdicts-{}">verdicts</a></small>'
-    ).format(each.label, model, name, card, column)
+    card = name = Markup("")
+    if each.has_card:  # book/_ext/tlb_files.py copies it there
+        card = Markup('<a href="../_sources/{}{}.txt">Data card</a>, ').format(own, each.name)
+    if each.label != each.name:
+        name = Markup("<small>{}</small>").format(each.name)
+    return Markup(_WHO).format(each.label, model, name, card, column)
 
 
 def _where(each: Machine) -> Markup:
     host = each.host
     if host is None:
         return _pair("", "not known")
+    guest = {"none": "bare metal", "unknown": "bare metal or a guest"}.get(host.hypervisor)
     counts = "counters" if each.counts else "no counters"
-    told = [
-        _PAGES[each.pages],
-        counts,
-        f"{host.os} {procfs.label(host.kernel_release)}",
-        procfs.label(host.arch),
-    ]
-    return Markup("{}{}").format(
-        _guest(host),
-        Markup("").join(Markup("<small>{}</small>").format(words) for words in told if words),
-    )
+    system = f"{host.os} {procfs.label(host.kernel_release)}"
+    words = [_PAGES[each.pages], counts, system, procfs.label(host.arch)]
+    below = _each("<small>{}</small>", [(word,) for word in words if word])
+    return Markup("{}{}").format(guest or f"guest, {procfs.label(hypervisor_name(host))}", below)
 
 
-def _guest(host: Host) -> str:
-    return {"none": "bare metal", "unknown": "bare metal or a guest"}.get(
-        host.hypervisor, f"guest, {procfs.label(hypervisor_name(host))}"
-    )
-
-
-def _value(each: Machine, name: str) -> Markup:
-    """A quantity with its interval below it, or why it has none."""
+def _price(each: Machine, name: str) -> Markup:
+    """Return a quantity with its interval below it, or why it has none."""
     found = each.quantity(name)
     if found is None or found.value is None:
         return _pair("", _why(each, name))
-    unit, digits = (
-        ("×", 2)
-        if found.unit == "ratio"
-        else (" ns", 0 if found.value >= 100 else 1 if found.value >= 10 else 2)
-    )
-    value = (
-        f"{unit}{found.value:.{digits}f}"
-        if found.unit == "ratio"
-        else f"{found.value:,.{digits}f}{unit}"
-    )
-    ends = [
-        f"{end:,.{digits}f}" if end is not None else "no bound" for end in (found.low, found.high)
-    ]
-    return _pair(value, f"{ends[0]} to {ends[1]}")
+    digits = 0 if found.value >= 100 else 1 if found.value >= 10 else 2
+    value = f"{found.value:,.{digits}f} ns"
+    if found.unit == "ratio":
+        digits, value = 2, f"×{found.value:.2f}"
+    bounds = (found.low, found.high)
+    ends = ["no bound" if end is None else f"{end:,.{digits}f}" for end in bounds]
+    return _pair(value, " to ".join(ends))
 
 
 def _why(each: Machine, name: str) -> str:
-    """Of what was not measured no more than that; else the reason's sentence."""
-    found = (
-        next((q for q in each.profile.quantities if q.name == name), None) if each.profile else None
-    )
-    return (
-        _UNMEASURED
-        if found is None or found.reason in (None, "no-data")
-        else REASONS[found.reason].sentence
-        if (found.reason in REASONS)
-        else _UNMEASURED
-    )
+    """Return the reason's sentence, or of what was not measured just that."""
+    quantities = each.profile.quantities if each.profile else ()
+    codes = {quantity.name: quantity.reason for quantity in quantities}
+    code = codes.get(name) or "no-data"
+    return REASONS[code].sentence if code in REASONS and code != "no-data" else _UNMEASURED
 
 
 def _pair(value: str, below: str) -> Markup:
@@ -241,6 +173,6 @@ def _pair(value: str, below: str) -> Markup:
 
 
 def _reach_bytes(each: Machine) -> int | None:
-    """Entries of the last level times the base page; None where either is not known."""
+    """Return the entries of the last level times the base page; None if either is unknown."""
     entries = each.value(*ENTRIES[2])
     return int(entries * each.host.base_page_bytes) if each.host and isfinite(entries) else None

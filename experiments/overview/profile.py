@@ -80,7 +80,8 @@ class Quantity(BaseModel):
     )
     modes: Literal[1, 2] = Field(
         default=1,
-        description="2 where processes stand at two values, and the median between them is of neither",
+        description="2 where processes stand at two values, and the median between them is of "
+        "neither",
     )
     reason: str | None = Field(
         default=None, description="a code of tlb/reasons.py; null where there is a value"

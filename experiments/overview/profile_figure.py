@@ -1,99 +1,113 @@
-"""The translation profile as a figure: times on one axis, ratios on another, a row a quantity."""
+"""Figures of translation profiles: times on one axis, ratios on another, a row a quantity."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import altair as alt
 import pandas as pd
 
 from experiments.overview.profile import PARTS, Profile, Quantity
+from experiments.overview.profiles import DIFFERS, QuantityPair
+from tlb.prose import count
 from tlb.reasons import required
 from tlb.report import charts
 from tlb.report.render import MUTED, Figure
 
-_STEP_PX = 22  # a row: a mark, and room for its name
+_STEP_PX, _PAIR_STEP_PX = 22, 26  # a row: a mark, or two, and room for its name
 _DRAWN = {"ns": ("levels", "walk by place", "faults"), "ratio": ("pages", "guests")}
 _TITLES = {"ns": "ns", "ratio": "times as fast; as long"}
-_IS_HEADING = "slice(datum.value, -1) === ':'"
+_BOLD_HEADINGS = {"test": "slice(datum.value, -1) === ':'", "value": "bold"}
 _AXIS = alt.Axis(
-    title=None,
-    labelLimit=270,
-    labelFontWeight={"condition": {"test": _IS_HEADING, "value": "bold"}, "value": "normal"},
+    title=None, labelLimit=270, labelFontWeight={"condition": _BOLD_HEADINGS, "value": "normal"}
 )
-_ENTRIES = {
-    "load_first_level": "entries_level_1",
-    "hit_last_level": "entries_level_2",
-}  # whose entries a row's name says
+# Quantities whose row names the entries of the TLB as well.
+_ENTRIES = {"load_first_level": "entries_level_1", "hit_last_level": "entries_level_2"}
+_SIDES = ["A", "B"]
 
 
 def drawn(profile: Profile) -> Figure:
-    """Raises Unavailable("too-few-points") where a machine has no quantity at all."""
-    known = [
-        quantity
-        for part in (*_DRAWN["ns"], *_DRAWN["ratio"])
-        for quantity in profile.quantities
-        if quantity.part == part and quantity.value is not None
-    ]
+    """Draw a profile. Raises Unavailable("too-few-points") where a machine has no quantity."""
+    parts = (*_DRAWN["ns"], *_DRAWN["ratio"])
+    known = [each for each in profile.quantities if each.value is not None and each.part in parts]
+    known.sort(key=lambda each: parts.index(each.part))
     required(known, "no quantity of the profile is known")
-    data = pd.DataFrame(
-        [
-            quantity.model_dump(
-                include={"name", "part", "unit", "value", "low", "high", "coverage", "modes"}
-            )
-            | {"what": _name(profile, quantity), "part": PARTS[quantity.part]}
-            for quantity in known
+    columns = {"name", "part", "unit", "value", "low", "high", "coverage", "modes"}
+    data = pd.DataFrame([each.model_dump(include=columns) for each in known])
+    data = data.assign(what=[_name(profile, each) for each in known], part=data["part"].map(PARTS))
+    color = alt.Color("part:N", scale=charts.colours([*data["part"].unique()]), legend=None)
+
+    def side(data: pd.DataFrame, unit: str, y: dict[str, Any]) -> alt.LayerChart:
+        ends = [*data["value"], *data["low"].dropna(), *data["high"].dropna()]
+        ends += [1.0] if unit == "ratio" else []
+        row, base = alt.Y("what:N", **y), alt.Chart(data)
+        tips = [alt.Tooltip(f"{end}:Q", format=".3~r") for end in ("value", "low", "high")]
+        layers = [
+            base.mark_rule(strokeWidth=2, color=MUTED).encode(y=row, x=alt.X("low:Q"), x2="high:Q"),
+            base.mark_point(size=60, filled=True, opacity=1).encode(
+                x=_x(unit, (min(ends) * 0.9, max(ends) * 1.1)),
+                y=row,
+                color=color,
+                tooltip=["what:N", *tips],
+            ),
         ]
-    )
-    scheme = charts.colours(list(dict.fromkeys(data["part"])))
-    # Headings in place of a legend, which has no room on a phone.
-    headed = [
-        row
-        for part, rows in data.groupby("part", sort=False)
-        for row in (f"{part}:", *rows["what"])
-    ]
-    y = alt.Y("what:N", scale=alt.Scale(domain=headed), axis=_AXIS)
-    color = alt.Color("part:N", scale=scheme, legend=None)
-    layers = [
-        _side(data[data["unit"] == unit], unit, y, color)
-        for unit in _DRAWN
-        if (data["unit"] == unit).any()
-    ]
-    chart = (
-        alt.layer(*layers).resolve_scale(x="independent").properties(height=_STEP_PX * len(headed))
-    )
-    return Figure(chart, _finding(profile), data)
+        if unit == "ratio":  # a tick where nothing differs
+            tick = base.mark_tick(size=_STEP_PX, thickness=1, color=MUTED)
+            layers.insert(0, tick.encode(x=alt.datum(1.0), y=row))
+        return alt.layer(*layers)
+
+    return Figure(_two_axes(data, side, _STEP_PX), _finding(profile), data)
 
 
-def _side(data: pd.DataFrame, unit: str, y: alt.Y, color: alt.Color) -> alt.LayerChart:
-    ends = [
-        *data["value"],
-        *data["low"].dropna(),
-        *data["high"].dropna(),
-        *([1.0] if unit == "ratio" else []),
-    ]
-    axis = alt.Axis(
-        title=_TITLES[unit], orient="top" if unit == "ns" else "bottom", format="~g", tickCount=6
-    )
-    x = alt.X("value:Q", scale=charts.log_scale(10, (min(ends) * 0.9, max(ends) * 1.1)), axis=axis)
-    base = alt.Chart(data)
-    layers = [
-        base.mark_rule(strokeWidth=2, color=MUTED).encode(y=y, x=alt.X("low:Q"), x2="high:Q"),
-        base.mark_point(size=60, filled=True, opacity=1).encode(
-            x=x,
-            y=y,
-            color=color,
-            tooltip=[
-                "what:N",
-                *(alt.Tooltip(f"{end}:Q", format=".3~r") for end in ("value", "low", "high")),
-            ],
-        ),
-    ]
-    if unit == "ratio":
-        layers.insert(
-            0, base.mark_tick(size=_STEP_PX, thickness=1, color=MUTED).encode(x=alt.datum(1.0), y=y)
-        )  # no difference
-    return alt.layer(*layers)
+def pairs(found: list[QuantityPair]) -> Figure:
+    """Draw two profiles, A above B in each row, without entries and what is not above zero. Raises
+    Unavailable("too-few-points") where nothing is left."""
+    shown = [pair for pair in found if pair.a.unit in _TITLES and pair.ratio]
+    required(shown, "no price above zero is in both profiles")
+    columns, rows = {"name", "unit", "value", "low", "high"}, []
+    for pair in shown:
+        for side, quantity in zip(_SIDES, pair[:2], strict=True):
+            row = {"what": pair.a.words, "side": side, "part": PARTS[pair.a.part]}
+            rows.append(row | {"verdict": pair.verdict} | quantity.model_dump(include=columns))
+    scale = alt.Scale(domain=_SIDES)
+
+    def side(data: pd.DataFrame, unit: str, y: dict[str, Any]) -> alt.LayerChart:
+        data, ends = charts.intervals_on_log(data)
+        base = alt.Chart(data).encode(
+            y=alt.Y("what:N", **y), yOffset=alt.YOffset("side:N", scale=scale)
+        )
+        return alt.layer(
+            base.mark_rule(strokeWidth=2, color=MUTED).encode(x=alt.X("begin:Q"), x2="end:Q"),
+            base.mark_point(size=52).encode(
+                x=_x(unit, ends),
+                color=alt.Color("side:N", scale=charts.colours(_SIDES)),
+                shape=alt.Shape("side:N", scale=scale),
+            ),
+        )
+
+    data = pd.DataFrame(rows)
+    chart = _two_axes(data, side, _PAIR_STEP_PX)
+    return Figure(chart, _difference(shown), data, "profiles_compared")
+
+
+def _two_axes(data: pd.DataFrame, side: Any, step_px: int) -> alt.LayerChart:
+    """Layer the sides of both units. Headings stand in place of a legend, for which a phone has no
+    room."""
+    headed = []
+    for part, rows in data.groupby("part", sort=False):
+        headed += [f"{part}:", *rows["what"].unique()]
+    y = {"scale": alt.Scale(domain=headed), "axis": _AXIS}
+    units = [unit for unit in _DRAWN if (data["unit"] == unit).any()]
+    layers = [side(data[data["unit"] == unit], unit, y) for unit in units]
+    chart = alt.layer(*layers).resolve_scale(x="independent")
+    return chart.properties(height=step_px * len(headed))
+
+
+def _x(unit: str, ends: tuple[float, float]) -> alt.X:
+    orient = "top" if unit == "ns" else "bottom"
+    axis = alt.Axis(title=_TITLES[unit], orient=orient, format="~g", tickCount=6)
+    return alt.X("value:Q", scale=charts.log_scale(10, ends), axis=axis)
 
 
 def _name(profile: Profile, quantity: Quantity) -> str:
@@ -102,27 +116,40 @@ def _name(profile: Profile, quantity: Quantity) -> str:
 
 
 def _finding(profile: Profile) -> str:
-    """What is dearest and what helps most, in a sentence or two."""
-    loads = "Of loads and walks the {most} takes longest, {value:,.0f} ns, beside {least:.2g} for a {other}."
+    """Return a sentence or two: what is dearest and what helps most."""
+    loads = (
+        "Of loads and walks the {most} takes longest, {value:,.0f} ns, beside {least:.2g} for a "
+        "{other}."
+    )
+    faults = (
+        "Of first touches a {most} takes most, {value:,.0f} ns, and a {other} least, {least:,.0f}."
+    )
+    pages = "Of larger pages, {most} gain most: {value:.2f} times as fast."
     told = [
         _most(profile, ("levels", "walk by place"), loads),
-        _most(
-            profile,
-            ("faults",),
-            "Of first touches a {most} takes most, {value:,.0f} ns, and a {other} least, {least:,.0f}.",
-        ),
-        _most(profile, ("pages",), "Of larger pages, {most} gain most: {value:.2f} times as fast."),
+        _most(profile, ("faults",), faults),
+        _most(profile, ("pages",), pages),
     ]
     return "What translation costs this machine is a ladder. " + " ".join(filter(None, told))
 
 
 def _most(profile: Profile, parts: Iterable[str], sentence: str) -> str:
-    known = [
-        quantity
-        for quantity in profile.quantities
-        if quantity.part in parts and quantity.value is not None
-    ]
+    known = [each for each in profile.quantities if each.part in parts and each.value is not None]
     if len(known) < 2:
         return ""
     most, least = (pick(known, key=lambda quantity: quantity.value) for pick in (max, min))
     return sentence.format(most=most.words, value=most.value, other=least.words, least=least.value)
+
+
+def _difference(shown: list[QuantityPair]) -> str:
+    """Return sentences: how many quantities differ, and which differs most."""
+    differ = [pair for pair in shown if pair.verdict == DIFFERS and pair.ratio.value > 0]
+    told = (
+        f"Two profiles, of which {count(len(differ))} of {count(len(shown))} quantities differ, "
+        "more than chance has it."
+    )
+    if not differ:
+        return told
+    most = max(differ, key=lambda pair: max(pair.ratio.value, 1 / pair.ratio.value))
+    factor = f"{most.ratio.value:.2f} times what it is on A"
+    return f"{told} {most.a.words.capitalize()} differs most: on B it is {factor}."

@@ -1,8 +1,7 @@
-"""Two machines' profiles side by side: each quantity that both have, its ratio, and whether they
-differ.
+"""Compare two machines' profiles: each quantity that both have, its ratio, and whether they differ.
 
-The rule is that of `tlb compare`, but that a profile does not know how far the runs of a machine
-lie apart: so what differs here may be the hour, and the rows of a point, compared below it, decide.
+The rule is that of `tlb compare`, but a profile does not know how much the runs of a machine
+differ: what differs here may be the hour, and the rows of a point, compared below it, decide.
 """
 
 from __future__ import annotations
@@ -14,16 +13,19 @@ from typing import Any, NamedTuple
 from experiments.overview.profile import PARTS, Profile, Quantity, is_current, read
 from tlb.inference.intervals import Interval
 from tlb.lab.store import Store
-from tlb.reasons import if_available
+from tlb.prose import listed
+from tlb.reasons import REASONS, if_available
 from tlb.report.verdicts import LEAST_COVERAGE
 
 MOST_HIDDEN = 0.2  # the effect that the rule of verdicts has to find in nine cases of ten
 DIFFERS, SAME, UNKNOWN = "differs", "no difference", "cannot tell"
+COLUMNS = ["profile", "A", "B", "B/A", "verdict"]  # of `rows`
+Machine = tuple[Store, str]
 
 
-class Beside(NamedTuple):
-    """A quantity of two machines. ratio: B over A, as wide as one of `among` needs that may not all
-    be right; None where there is none."""
+class QuantityPair(NamedTuple):
+    """A quantity of two machines. ratio: B over A, as wide as one of all that are compared needs;
+    None if there is none."""
 
     a: Quantity
     b: Quantity
@@ -31,22 +33,19 @@ class Beside(NamedTuple):
     verdict: str
 
 
-def beside(a: Profile, b: Profile) -> list[Beside]:
-    """What both have a value of, in the order of the profile."""
+def compare_profiles(a: Profile, b: Profile) -> list[QuantityPair]:
+    """Return what both have a value of, in the order of the profile."""
     theirs = {quantity.name: quantity for quantity in b.quantities}
-    both = [
-        (one, two)
-        for one in a.quantities
-        if (two := theirs.get(one.name)) and one.interval and two.interval and one.unit == two.unit
-    ]
+    both = [(one, theirs[one.name]) for one in a.quantities if one.name in theirs]
+    both = [(x, y) for x, y in both if x.interval and y.interval and x.unit == y.unit]
     among = max(1, sum(_can_tell(*pair) for pair in both))
     return [_compared(*pair, among) for pair in both]
 
 
-def of_machines(a: tuple[Store, str], b: tuple[Store, str]) -> list[Beside]:
-    """Of two machines whose profiles are those of their rows; nothing where one has none."""
-    known = [profile for profile in (_current(*side) for side in (a, b)) if profile]
-    return beside(*known) if len(known) == 2 else []
+def of_machines(a: Machine, b: Machine) -> list[QuantityPair]:
+    """Compare two machines whose profiles are those of their rows; [] if one has none."""
+    known = [_current(*side) for side in (a, b)]
+    return compare_profiles(*known) if all(known) else []  # type: ignore[arg-type]
 
 
 def _current(store: Store, machine: str) -> Profile | None:
@@ -58,62 +57,70 @@ def _can_tell(a: Quantity, b: Quantity) -> bool:
     return min(a.coverage or 0.0, b.coverage or 0.0) >= LEAST_COVERAGE
 
 
-def _compared(a: Quantity, b: Quantity, among: int) -> Beside:
+def _compared(a: Quantity, b: Quantity, among: int) -> QuantityPair:
     ratio = if_available(lambda: b.interval / a.interval)
     if ratio is None:
-        return Beside(a, b, None, UNKNOWN)
+        return QuantityPair(a, b, None, UNKNOWN)
     is_exact = ratio.low == ratio.value == ratio.high
-    shown = ratio if is_exact else ratio.widened(among)
-    if not _can_tell(a, b):
-        return Beside(a, b, shown, UNKNOWN)
-    if shown.low > 1 or shown.high < 1:
-        return Beside(a, b, shown, DIFFERS)
+    shown, verdict = ratio if is_exact else ratio.widened(among), UNKNOWN
     hidden = max(shown.high / shown.value, shown.value / shown.low if shown.low > 0 else inf) - 1
-    return Beside(a, b, shown, SAME if hidden <= MOST_HIDDEN and shown.modes == 1 else UNKNOWN)
+    if _can_tell(a, b):
+        if shown.low > 1 or shown.high < 1:
+            verdict = DIFFERS
+        elif hidden <= MOST_HIDDEN and shown.modes == 1:
+            verdict = SAME
+    return QuantityPair(a, b, shown, verdict)
 
 
-def rows(found: list[Beside]) -> Iterator[tuple[str, ...]]:
-    """quantity, A, B, B/A, verdict in words."""
-    for pair in found:
-        sides = [_shown(side) for side in (pair.a, pair.b)]
-        yield (
-            f"{PARTS[pair.a.part]}: {pair.a.words}",
-            *sides,
-            "no ratio" if pair.ratio is None else f"{pair.ratio:.2f}",
-            pair.verdict,
-        )
+def lacking(a: Machine, b: Machine) -> Iterator[str]:
+    """Yield sentences on quantities that one profile lacks and the other has, with the reason; or
+    on why there is no profile."""
+    sides = dict(zip("AB", (a, b), strict=True))
+    known = {letter: if_available(read, *side) for letter, side in sides.items()}
+    missing = [
+        f"{letter} has no profile to compare: translation.json of {machine} "
+        f"{'is of other rows' if known[letter] else 'is not there or of another version'}."
+        for letter, (store, machine) in sides.items()
+        if _current(store, machine) is None
+    ]
+    yield from missing
+    for letter, other in () if missing else (("A", "B"), ("B", "A")):
+        theirs = {each.name for each in known[other].quantities if each.value is not None}
+        for (code, detail), quantities in known[letter].lacking.items():
+            words = [_words(each) for each in quantities if each.name in theirs]
+            if words:
+                why = REASONS[code].sentence if code in REASONS else detail
+                yield f"{letter} has no value of {listed(words)}. {why}"
 
 
-def _shown(quantity: Quantity) -> str:
+def _words(quantity: Quantity) -> str:
+    return f"{PARTS[quantity.part]}: {quantity.words}"
+
+
+def rows(found: list[QuantityPair]) -> Iterator[tuple[str, ...]]:
+    """Yield quantity, A, B, B/A and verdict, in words."""
+    for a, b, ratio, verdict in found:
+        words = "no ratio" if ratio is None else f"{ratio:.2f}"
+        yield _words(a), _value(a), _value(b), words, verdict
+
+
+def _value(quantity: Quantity) -> str:
     interval = quantity.interval
-    assert interval is not None  # of both there is one
-    digits = ".0f" if abs(interval.value) >= 100 else ".1f" if abs(interval.value) >= 10 else ".2f"
-    text = (
-        f"{interval.value:,.0f}"
-        if quantity.unit == "entries" and interval.low == interval.high
-        else f"{interval:{digits}}"
-    )
+    assert interval is not None  # both have one
+    if quantity.unit == "entries" and interval.low == interval.high:
+        return f"{interval.value:,.0f}"
+    size = abs(interval.value)
+    text = f"{interval:{'.0f' if size >= 100 else '.1f' if size >= 10 else '.2f'}}"
     return f"{text} ns" if quantity.unit == "ns" else text
 
 
-def as_json(found: list[Beside]) -> list[dict[str, Any]]:
-    """All of it; a bound that is open, and a ratio that there is not, are null."""
-    ends = ("value", "low", "high", "coverage")
-    return [
-        {
-            "name": pair.a.name,
-            "unit": pair.a.unit,
-            "verdict": pair.verdict,
-            **{
-                side: quantity.model_dump(include={*ends})
-                for side, quantity in (("a", pair.a), ("b", pair.b))
-            },
-            "ratio": None
-            if pair.ratio is None
-            else {
-                end: value if abs(value) < inf else None
-                for end, value in zip(ends, pair.ratio, strict=False)
-            },
-        }
-        for pair in found
-    ]
+def as_json(found: list[QuantityPair]) -> list[dict[str, Any]]:
+    """Return all of it; a bound that is open, and a ratio that does not exist, are null."""
+    ends, listed = ("value", "low", "high", "coverage"), []
+    for a, b, ratio, verdict in found:
+        values = zip(ends, ratio or (), strict=False)
+        known = {end: value if abs(value) < inf else None for end, value in values}
+        one = {"name": a.name, "unit": a.unit, "verdict": verdict}
+        sides = {"a": a.model_dump(include={*ends}), "b": b.model_dump(include={*ends})}
+        listed.append(one | sides | {"ratio": known or None})
+    return listed

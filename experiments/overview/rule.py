@@ -9,7 +9,10 @@ from math import inf
 from tlb.inference.power import made_up, rates, ratio
 from tlb.report.verdicts import Band, decided, inside
 
-TITLE = "The rule of verdicts on made-up ratios (to reach: wrong 5 %; a fifth beyond the band at 5 % noise, five processes: decided 90 %)"
+TITLE = (
+    "The rule of verdicts on made-up ratios (to reach: wrong 5 %; a fifth beyond the band at 5 % "
+    "noise, five processes: decided 90 %)"
+)
 COLUMNS = ("processes", "noise", "true ratio", "band", "wrong", "decided")
 BAND: Band = (1.05, inf)
 ON_THE_LINE, BEYOND = 1.05, 1.05 * 1.2

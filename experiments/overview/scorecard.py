@@ -119,46 +119,22 @@ class Analysis(analysis.Analysis):
         for module in CHAPTERS:
             chapter = name_of(module)
             for claim in claims_of(module.claims):
-                here = self.verdict(chapter, claim.id)
-                words = {name: self._word(name, chapter, claim.id) for name in self.others}
-                told = (
-                    (
-                        here.verdict,
-                        here.reason,
-                        here.evidence,
-                        beside(here.bounds, here.why),
-                        here.is_decided,
-                        bool(here.effects),
-                    )
-                    if isinstance(here, Judged)
-                    else (UNMEASURED, "", here, "", False, False)
-                )
-                each = [
-                    told[0],
-                    *(
-                        word
-                        for name, word in words.items()
-                        if self.own or name != self.machine_of(chapter)
-                    ),
-                ]
-                deciding = sum(word in DECIDED for word in each)
-                rows.append(
-                    (chapter, claim.id, *told, {*DECIDED} <= {*each}, deciding, *words.values())
-                )
-        columns = [
-            "chapter",
-            "id",
-            "verdict",
-            "reason",
-            "evidence",
-            "compared",
-            "is_decided",
-            "by_interval",
-            APART,
-            "deciding",
-            *self.others,
-        ]
-        return pd.DataFrame(rows, columns=columns)
+                rows.append({"chapter": chapter, "id": claim.id} | self._row(chapter, claim.id))
+        return pd.DataFrame(rows)
+
+    def _row(self, chapter: str, id: str) -> dict[str, Any]:
+        here = self.verdict(chapter, id)
+        words = {name: self._word(name, chapter, id) for name in self.others}
+        row = dict.fromkeys(("reason", "compared"), "") | {"verdict": UNMEASURED, "evidence": here}
+        row |= {"is_decided": False, "by_interval": False}
+        if isinstance(here, Judged):
+            row |= {"verdict": here.verdict, "reason": here.reason, "evidence": here.evidence}
+            row |= {"compared": beside(here.bounds, here.why), "is_decided": here.is_decided}
+            row |= {"by_interval": bool(here.effects)}
+        shown = None if self.own else self.machine_of(chapter)
+        each = [row["verdict"], *(word for name, word in words.items() if name != shown)]
+        deciding = sum(word in DECIDED for word in each)
+        return row | {APART: {*DECIDED} <= {*each}, "deciding": deciding} | words
 
     @property
     def stand_ins(self) -> dict[str, list[str]]:

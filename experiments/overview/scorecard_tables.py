@@ -49,7 +49,8 @@ def claims(a: Analysis) -> Html:
         for chapter, rows in a.rows.groupby("chapter", sort=False)
     )
     table = Markup(
-        '<div class="tlb-table"><table class="tlb-verdicts"><thead><tr>{}</tr></thead>{}</table></div>'
+        '<div class="tlb-table"><table class="tlb-verdicts"><thead><tr>{}</tr></thead>{}</table>'
+        "</div>"
     ).format(head, groups)
     text = "\n".join(f"{row.verdict.upper()}: {row.id}" for row in a.rows.itertuples())
     return Html(

@@ -18,7 +18,7 @@ from experiments.overview import profile
 from tlb.lab.store import Store, data_root
 from tlb.system.files import ROOT
 
-FOLDER = ROOT / "experiments" / "fleet" / "adapters"
+FOLDER = ROOT / "tlb" / "fleet" / "adapters"
 MACHINE = Store(data_root()).resolve("reference", experiment="strides")
 PUBLISHED: dict[str, dict[str, Any]] = {
     found["name"]: found

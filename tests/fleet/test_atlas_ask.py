@@ -292,25 +292,6 @@ def test_a_median_s_interval_is_the_book_s(connection: Any):
     assert [*ask(connection, "SELECT median_interval([]::DOUBLE[])")] == [(None,)]
 
 
-def test_a_reason_stands_beside_what_was_not_counted(connection: Any):
-    sql = "SELECT walk_per_access * accesses, stlb_hit_reason FROM rows WHERE walk_per_access > 0"
-    assert [*ask(connection, sql)] == [(pytest.approx(0.1), "no-pmu")]
-    assert [*ask(connection, "SELECT DISTINCT reason FROM profile WHERE value IS NULL")] == [
-        ("pool-empty",)
-    ]
-    assert [*ask(connection, "SELECT count(*) FROM rows WHERE steal_ms = 0")] == [
-        (1,)
-    ]  # not stated is not nothing
-
-
-def test_of_a_machine_s_states_one_is_the_latest(connection: Any):
-    latest = ask(
-        connection,
-        "SELECT machine, count(*), count(*) FILTER (is_latest) FROM machines GROUP BY ALL HAVING count(*) > 1",
-    )
-    assert {*latest} == {("zen-5-000000ab", 2, 1), ("ice-lake-server-000000aa", 2, 1)}
-
-
 @pytest.mark.endurance
 def test_gains_of_published_machines_are_those_of_their_profiles(tmp_path: Path):
     atlas.build(tmp_path / "atlas", [ROOT / "data"])

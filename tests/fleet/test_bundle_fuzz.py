@@ -27,32 +27,13 @@ from tlb.reasons import Unavailable
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 REASONS = {"bundle-unsafe", "bundle-broken", "bundle-foreign", "bundle-impossible"}
 MIB = 1 << 20
-NUMBERS = [
-    0,
-    -1,
-    1,
-    2,
-    63,
-    64,
-    4096,
-    2**31,
-    2**53,
-    2**63,
-    10**30,
-    0.5,
-    -0.5,
-    6.5,
-    1e308,
-    5e-324,
-    True,
-    None,
-    "",
-    "x",
-    "<b>",
-    "\u202e",
-    [],
-    {},
-]
+NUMBERS = json.loads(
+    "[0, -1, 1, 2, 63, 64, 4096, 2147483648, 9007199254740992, 9223372036854775808, 1e30, 0.5, "
+    "-0.5,"
+    '6.5, 1e308, 5e-324, true, null, "", "x", "<b>", "\\u202e", [], {}]'
+)
+FIELDS = [0, 1, 2, 8, 9, 12, 20, 0x31, 255, 256, 65535, 2**31, 2**32 - 1]
+OTHERS = ["ways.json", "README.md", "machine-00112233aabb.json", "numa_chase.jsonl", "../x.json"]
 
 
 @cache
@@ -85,24 +66,7 @@ def of_headers(rng: random.Random) -> bytes:
         layout = rng.choice("BHL")
         at = rng.choice(starts or [0]) + rng.randrange(4, size - 3)
         if at + 4 <= len(content):
-            value = rng.choice(
-                [
-                    0,
-                    1,
-                    2,
-                    8,
-                    9,
-                    12,
-                    20,
-                    0x31,
-                    255,
-                    256,
-                    65535,
-                    2**31,
-                    2**32 - 1,
-                    rng.randrange(2**32),
-                ]
-            )
+            value = rng.choice([*FIELDS, rng.randrange(2**32)])
             struct.pack_into(f"<{layout}", content, at, value % 256 ** struct.calcsize(layout))
     return bytes(content)
 
@@ -114,18 +78,7 @@ def of_members(rng: random.Random) -> bytes:
     if how == 0:
         del files[name]
     elif how == 1:
-        files[
-            rng.choice(
-                [
-                    "ways.json",
-                    "README.md",
-                    "machine-00112233aabb.json",
-                    "numa_chase.jsonl",
-                    "x.json",
-                    "../x.json",
-                ]
-            )
-        ] = files[name]
+        files[rng.choice(OTHERS)] = files[name]
     elif how == 2:
         other = rng.choice(sorted(files))
         files[name], files[other] = files[other], files[name]

@@ -13,7 +13,7 @@ from support.common import make_record
 from support.lab import put
 from support.synthetic import Paged, Stated, hugepages, tlbs
 
-from experiments.overview import compare_facts, compare_page, profile
+from experiments.overview import compare_facts, compare_words, profile
 from experiments.overview.compare import DIFFERS, SAME, Compared, Comparison, compare
 from experiments.overview.profile import Profile, Quantity
 from tlb.inference.intervals import Interval
@@ -127,7 +127,7 @@ def told(
 
 
 def touched(label: str, a: Host, b: Host) -> set[str]:
-    touches = compare_facts.kind_of(label).touches((a, b), label)
+    touches = compare_facts.touches_of(label, (a, b))
     return {name for name, quantity in QUANTITIES.items() if touches(quantity)}
 
 
@@ -250,7 +250,8 @@ def a_profile(machine: str, **values: float | None) -> Profile:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """B is slower by a factor of two, describes itself in HTML, and its profile lacks a quantity."""
+    """B is slower by a factor of two, describes itself in HTML, and its profile lacks a
+    quantity."""
     store = Store(tmp_path_factory.mktemp("data"))
     odd = {"size_bytes": 1, "line_bytes": 64, "ways": None, "sets": 1, "kind": "data"}
     bad = {
@@ -304,7 +305,7 @@ def comparison(made: Store) -> Comparison:
 def test_the_page_has_the_figure_the_facts_and_the_differences_and_nothing_runs_or_is_loaded(
     comparison: Comparison,
 ):
-    text = compare_page.page(comparison)
+    text = compare_words.page(comparison)
     page = BeautifulSoup(text, "html.parser")
     assert not {*"\u202e\x1b"} & {*text} and {"L-1", "L12"} <= {
         fact.what[:3].strip() for fact in comparison.facts

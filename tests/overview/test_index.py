@@ -82,8 +82,3 @@ def test_a_machine_without_rows_has_a_first_page_all_the_same(why: str):
     assert (
         REASONS[why].sentence.removesuffix(".") in told and "not measured on this machine" in told
     )
-
-
-def test_what_is_wrong_and_not_lacking_stays_an_error():
-    with pytest.raises(Unavailable, match="stlb_cliff"):
-        page({}, why="bad-parameter")

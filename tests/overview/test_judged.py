@@ -4,12 +4,10 @@ again, and whether the committed ones are those of the committed rows."""
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-import nbformat
 import pandas as pd
 import pytest
 from support.common import ROOT, make_record
@@ -188,7 +186,7 @@ def test_what_is_of_other_rows_or_cannot_be_read_is_judged_again(
     assert judged.refresh() == [MACHINE] and words(judged.judged(about(data))) == words(made)
 
 
-def test_this_computer_s_own_are_kept_and_judged_again_after_a_change_of_rows_of_code_or_of_what_is_asked(
+def test_this_computer_s_own_are_kept_and_judged_again_after_a_change(
     data: Path, module: ModuleType, monkeypatch: pytest.MonkeyPatch
 ):
     rows = pd.DataFrame({"kernel": "page_chase", "measures": 2, "ns_per_access": TIMES})
@@ -243,38 +241,6 @@ def test_committed_verdicts_are_of_the_committed_rows(machine: str):
     }
     assert {*known.chapters} | {*known.lacking} == {*told}
     assert all({*ids} == told[name] for name, ids in known.chapters.items())
-
-
-def shown(chapter: str) -> dict[str, tuple[str, str]]:
-    """Verdict and evidence by sentence, as a chapter's committed page has them."""
-    cells = nbformat.read(ROOT / "book" / f"{chapter}.ipynb", 4).cells
-    (text,) = [
-        output["data"]["text/plain"]
-        for cell in cells
-        for output in cell.get("outputs", [])
-        if "tlb-verdicts" in output.get("data", {}).get("text/html", "")
-    ]
-    return {
-        says: (word.lower(), evidence)
-        for word, says, evidence in re.findall(
-            r"^([A-Z ]+): (“.*?”) \[(.*)\].*$", text, re.MULTILINE
-        )
-    }
-
-
-@pytest.mark.parametrize("chapter", CHAPTERS, ids=judged.name_of)
-def test_committed_verdicts_are_those_of_the_chapters_pages(chapter: ModuleType):
-    """Else: `tlb refresh scorecard`. The pages were made by other code, and are compared with what
-    it makes now."""
-    name, data = judged.name_of(chapter), Store(ROOT / "data")
-    known = judged.Verdicts.model_validate_json(
-        (ROOT / "data" / data.reference(name) / "verdicts.json").read_bytes()
-    )
-    pages = shown(name)
-    assert {
-        f"“{statements()[id].quote}”": (one.verdict, one.evidence)
-        for id, one in known.chapters[name].items()
-    } == pages
 
 
 @pytest.mark.endurance  # ten seconds each

@@ -3,21 +3,17 @@ its document and its comparison."""
 
 from __future__ import annotations
 
-import io
 import json
 from collections import Counter
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-from urllib.parse import unquote
 
 import jsonschema
-import nbformat
 import numpy as np
 import pandas as pd
 import pytest
-from bs4 import BeautifulSoup
 from support import faults, geometry, guests, synthetic
 from support.common import ROOT, About
 from support.synthetic import Paged, Stated, Truth
@@ -88,12 +84,6 @@ def test_a_load_costs_what_the_machine_takes(name: str, value: float):
     assert whole()[name].value == pytest.approx(value, rel=0.03)
 
 
-def test_the_entries_are_those_that_the_survey_finds():
-    assert [whole()[f"entries_level_{level}"].value for level in (1, 2)] == pytest.approx(
-        [64, 1536], rel=0.03
-    )
-
-
 def test_a_walk_is_told_in_ns_by_the_clock_beside_the_survey():
     a = your_machine.Analysis(rows(your_machine), About(Stated().host()))
     costs = {walk.table_in: walk.cost.value for walk in a.geometry.walks if walk.cost}
@@ -136,15 +126,6 @@ def test_a_guest_is_beside_a_process_on_its_own_page_size():
         assert whole()[f"guest_{guest}_on_{host}"].value == pytest.approx(
             times[0] / times[1], rel=1e-4
         )
-
-
-def test_bounds_hold_the_value_and_cover_what_five_processes_do():
-    known = [quantity for quantity in whole().quantities if quantity.value is not None]
-    assert len(known) > 20
-    assert all(
-        quantity.low <= quantity.value <= quantity.high and quantity.coverage > 0.5
-        for quantity in known
-    )
 
 
 # --- what it lacks
@@ -193,11 +174,6 @@ def test_committed_profiles_are_those_of_the_committed_rows(machine: str):
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_committed_profiles_name_the_committed_rows(machine: str):
-    assert room.is_current(Store(ROOT / "data"), committed(machine)), "run `tlb refresh index`"
-
-
-@pytest.mark.parametrize("machine", MACHINES)
 def test_committed_profiles_are_as_the_published_schema_has_them(machine: str):
     schema = json.loads((ROOT / "data" / room.SCHEMA).read_text(encoding="utf-8"))
     document = json.loads(
@@ -209,35 +185,6 @@ def test_committed_profiles_are_as_the_published_schema_has_them(machine: str):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(document | wrong, schema)
     assert schema == json.loads(room.schema()), "run `tlb refresh index`"
-
-
-def test_the_first_page_shows_the_reference_s_document():
-    cells = nbformat.read(ROOT / "book" / "index.ipynb", 4).cells
-    (shown,) = [
-        html
-        for cell in cells
-        for output in cell.get("outputs", [])
-        if 'id="tlb-figure-index_profile"' in (html := output.get("data", {}).get("text/html", ""))
-    ]
-    link = BeautifulSoup(shown, "html.parser").select_one("a[download]")["href"].partition(",")[2]
-    data = pd.read_csv(io.StringIO(unquote(link))).set_index("name")
-    known = committed(Store(ROOT / "data").reference())
-    assert data["value"].to_dict() == {
-        quantity.name: quantity.value
-        for quantity in known.quantities
-        if quantity.value is not None and quantity.part != "entries"
-    }
-
-
-@pytest.mark.parametrize(
-    "content", ["{", '{"version": 1, "machine": "a", "quantities": [{"name": "A B"}]}']
-)
-def test_a_document_that_is_none_is_a_reason(tmp_path: Path, content: str):
-    (tmp_path / "zen-3-aaaaaaaa").mkdir()
-    (tmp_path / "zen-3-aaaaaaaa" / "translation.json").write_text(content)
-    with pytest.raises(Unavailable) as why:
-        room.read(Store(tmp_path), "zen-3-aaaaaaaa")
-    assert why.value.code == "no-data"
 
 
 # --- two of them
@@ -273,7 +220,9 @@ def words(factor: float, **how: Any) -> Counter[str]:
         (
             Counter(
                 pair.verdict
-                for pair in profiles.beside(drawn(random, **how), drawn(random, factor, **how))
+                for pair in profiles.compare_profiles(
+                    drawn(random, **how), drawn(random, factor, **how)
+                )
             )
             for _ in range(20)
         ),

@@ -13,7 +13,6 @@ from support.synthetic import Stated
 from experiments.overview import CHAPTERS, judged, scorecard, scorecard_tables
 from experiments.overview.judged import Judged, Shown, Verdicts, name_of
 from tlb.lab.store import Store
-from tlb.reasons import Unavailable
 from tlb.report.chapter import Chapter
 from tlb.report.verdicts import claims_of, statements
 
@@ -112,15 +111,6 @@ def test_each_claim_stands_once_with_the_verdict_of_the_machine_whose_page_its_c
     assert [*zip(rows["id"], rows[B], strict=True)] == expected(B)
 
 
-def test_a_page_about_one_machine_has_no_other_s_verdict_in_its_place(data: Store):
-    rows = page(data, A).rows.set_index("id")
-    lacking = rows.loc[IDS[LACKED]]
-    assert {*lacking["verdict"]} == {scorecard.UNMEASURED} and {*lacking["evidence"]} == {
-        "There are no results."
-    }
-    assert page(data, B).machine_of(LACKED) == B and list(page(data, B).others) == [A]
-
-
 @pytest.mark.parametrize(
     ("mine", "theirs", "is_compared"),
     [
@@ -202,8 +192,3 @@ def test_each_row_has_quote_source_prediction_evidence_interval_and_link(table: 
                 "1.25" in cells[1].text or "says so & <b>more</b>" in cells[1].text
             )  # an interval, or none was measured
             assert cells[2].text in WORDS and cells[3].text in WORDS and len(cells) == 4
-
-
-def test_a_data_folder_without_a_reference_is_one_reason(tmp_path: Path):
-    with pytest.raises(Unavailable, match="names no machine"):
-        page(Store(tmp_path)).rows  # noqa: B018

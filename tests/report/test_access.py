@@ -10,7 +10,7 @@ from selenium import webdriver
 from support.common import ROOT
 from support.site import OVERFLOW, errors, open_page, pages, requests, resize, scripts_off
 
-from experiments.overview import compare, compare_page, profiles
+from experiments.overview import compare, compare_words, profiles
 from experiments.overview.compare_facts import Fact
 from experiments.overview.machines_tables import ORDERS
 from tlb.lab.store import Store
@@ -119,7 +119,7 @@ def test_a_page_of_its_own_shuts_no_reader_out(driver, axe: str, tmp_path: Path)
         compare.Side(name, name, data, pd.DataFrame({"state": ["a"]}), {}) for name in (first, last)
     )
     (tmp_path / "page.html").write_text(
-        compare_page.page(
+        compare_words.page(
             compare.Comparison(
                 *sides,
                 [],

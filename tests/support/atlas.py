@@ -245,94 +245,65 @@ def fleet(root: Path) -> Path:
     return root
 
 
+LARGE_ROWS = """
+SELECT 'zen-' || m % 5 || '-' || printf('%08x', m) AS machine, 'zen-' || m % 5 AS microarchitecture,
+    i::VARCHAR AS key, repeat(CASE WHEN m % 10 = 0 AND hash(i) % 2 = 0 THEN 'b' ELSE 'a' END, 12)
+    AS state,
+    '' AS mode, ['spread', 'packed'][1 + i % 2] AS layout,
+    ['4k', '2m', 'thp', '64k'][1 + i // 2 % 4] AS pages,
+    CASE WHEN random() < 0.1 THEN 'random' ELSE 'cycle' END AS "order",
+    1 << (6 + i // 8 % 14) AS lines,
+    4096 * lines AS working_set_bytes, 1 AS stride_pages, exp(3 + 2 * random()) AS ns_per_access,
+    1 AS measures, 'feedfeedfeedfeed' AS kernel_digest, 'c' AS engine, i % 5 AS repeat,
+    CASE WHEN state[1] = 'b' THEN '2025-03-01T00:00:00Z' ELSE '2025-02-01T00:00:00Z' END AS
+    started_at,
+    CASE WHEN random() < 0.02 THEN 'stolen' ELSE '' END AS noisy, random() * 1e9 AS wall_ns
+FROM (SELECT range AS i, range // {each} AS m FROM range({first} * {each}, {last} * {each}))
+"""
+LARGE_MACHINES = """
+SELECT 'zen-' || m % 5 || '-' || printf('%08x', m) AS machine, 'zen-' || m % 5 AS microarchitecture,
+    repeat(s, 12) AS state, s = 'b' OR m % 10 > 0 AS is_latest, 'Zen ' || m % 5 AS cpu_model,
+    ['kvm', 'none'][1 + m % 2] AS hypervisor, '6.' || s AS kernel_release, 4096 AS base_page_bytes,
+    CASE WHEN s = 'b' THEN '2025-03-01T00:00:00Z' ELSE '2025-02-01T00:00:00Z' END AS measured_until,
+    CASE WHEN m % 3 = 0 THEN 'splintered by the host' ELSE 'not splintered' END AS host_pages
+FROM (SELECT range AS m FROM range({machines})), (VALUES ('a'), ('b')) v(s) WHERE s = 'a' OR m %
+10 = 0
+"""
+LARGE_PROFILE = """
+SELECT machine, microarchitecture, name, 'entries' AS part, 90 + 20 * random() AS value FROM
+machines,
+    (VALUES ('entries_level_1'), ('entries_level_2'), ('walk_over_2_gib')) v(name) WHERE is_latest
+"""
+LARGE_VERDICTS = """
+SELECT machine, microarchitecture, 'strides' AS chapter, 'claim ' || n AS claim, 1 AS measures,
+    CASE WHEN random() < 0.1 THEN 'fails' ELSE 'holds' END AS verdict
+FROM machines, (SELECT range AS n FROM range(20)) WHERE is_latest
+"""
+
+
 def large(root: Path, rows: int, machine_rows: int = 10_000) -> Path:
     """An atlas of so many rows, as a fleet has them: 10,000 a machine, of three kernels, a few of
     them the chase over 2 GiB; of 50 rows one was disturbed, and every tenth machine was measured
     under two Linux kernels."""
-    import numpy as np
+    import duckdb
     import pyarrow as pa
 
     from tlb.fleet import atlas
 
-    rng, machines, together = np.random.default_rng(1), max(rows // machine_rows, 1), 100
+    machines, together, each = max(rows // machine_rows, 1), 100, machine_rows // 3
     root.mkdir(parents=True)
-    described = []
-    for first in range(0, machines, together):
-        numbers = np.arange(first, min(first + together, machines))
-        n = len(numbers) * (machine_rows // 3)
-        machine = np.repeat(numbers, machine_rows // 3)
-        names = [f"zen-{number % 5}-{number:08x}" for number in range(machines)]
-        for kernel in ("page_chase", "page_gather", "graph_walk"):
-            lines = 2 ** rng.integers(6, 20, n)
-            state = np.where((machine % 10 == 0) & (rng.random(n) < 0.5), "b" * 12, "a" * 12)
-            columns = {
-                "machine": pa.DictionaryArray.from_arrays(machine.astype(np.int32), names).cast(
-                    pa.string()
-                ),
-                "microarchitecture": np.array(["zen-0", "zen-1", "zen-2", "zen-3", "zen-4"])[
-                    machine % 5
-                ],
-                "key": pa.array(rng.integers(0, 2**62, n)).cast(pa.string()),
-                "state": state,
-                "mode": np.full(n, ""),
-                "layout": rng.choice(["spread", "packed"], n),
-                "pages": rng.choice(["4k", "2m", "thp", "64k"], n),
-                "order": rng.choice(["cycle", "random"], n, p=[0.9, 0.1]),
-                "lines": lines,
-                "working_set_bytes": 4096 * lines,
-                "stride_pages": np.ones(n, int),
-                "ns_per_access": rng.lognormal(3, 1, n),
-                "measures": np.ones(n, int),
-                "kernel_digest": np.full(n, KERNEL),
-                "engine": np.full(n, "c"),
-                "started_at": np.where(
-                    state == "b" * 12, "2025-03-01T00:00:00Z", "2025-02-01T00:00:00Z"
-                ),
-                "noisy": np.where(rng.random(n) < 0.02, "stolen", ""),
-                "repeat": rng.integers(0, 5, n),
-                "wall_ns": rng.random(n) * 1e9,
-            }
-            atlas.put(root, f"kernel={kernel}", [pa.table(columns)])
-        for number in numbers:
-            for state in ("a", "b") if number % 10 == 0 else ("a",):
-                described.append(
-                    {
-                        "machine": f"zen-{number % 5}-{number:08x}",
-                        "microarchitecture": f"zen-{number % 5}",
-                        "state": 12 * state,
-                        "is_latest": state == "b" or number % 10 > 0,
-                        "cpu_model": f"Zen {number % 5}",
-                        "hypervisor": ("kvm", "none")[number % 2],
-                        "kernel_release": f"6.{state}",
-                        "base_page_bytes": 4096,
-                        "measured_until": f"2025-0{2 + (state == 'b')}-01T00:00:00Z",
-                        "host_pages": "splintered by the host"
-                        if number % 3 == 0
-                        else "not splintered",
-                    }
-                )
-    where = [
-        {name: row[name] for name in ("machine", "microarchitecture")}
-        for row in described
-        if row["is_latest"]
-    ]
-    profiles = [
-        row | {"name": name, "part": "entries", "value": float(rng.normal(100, 5))}
-        for row in where
-        for name in ("entries_level_1", "entries_level_2", "walk_over_2_gib")
-    ]
-    verdicts = [
-        row
-        | {
-            "chapter": "strides",
-            "claim": f"claim {n}",
-            "verdict": ("holds", "fails")[int(rng.random() < 0.1)],
-            "measures": 1,
-        }
-        for row in where
-        for n in range(20)
-    ]
-    for name, each in (("machines", described), ("profile", profiles), ("verdicts", verdicts)):
-        atlas.put(root, name, [pa.Table.from_pylist(each, schema=atlas.SCHEMAS[name])])
+    with duckdb.connect() as made:
+        for first in range(0, machines, together):
+            last = min(first + together, machines)
+            for kernel in ("page_chase", "page_gather", "graph_walk"):
+                table = made.sql(
+                    LARGE_ROWS.format(each=each, first=first, last=last)
+                ).to_arrow_table()
+                atlas.put(root, f"kernel={kernel}", [table])
+        made.execute(f"CREATE TABLE machines AS {LARGE_MACHINES.format(machines=machines)}")
+        tables = {"machines": "FROM machines", "profile": LARGE_PROFILE, "verdicts": LARGE_VERDICTS}
+        for name, sql in tables.items():
+            rows = made.sql(sql).to_arrow_table().to_pylist()
+            atlas.put(root, name, [pa.Table.from_pylist(rows, schema=atlas.SCHEMAS[name])])
     atlas.seal(root)
     return root

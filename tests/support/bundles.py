@@ -92,7 +92,8 @@ def good() -> bytes:
 
 
 def changed(name: str, change: Any) -> bytes:
-    """A bundle in which a document was changed: `change` takes it and gives another, or changes it."""
+    """A bundle in which a document was changed: `change` takes it and gives another, or changes
+    it."""
     content = json.loads(files()[name])
     return check.sealed(MACHINE, files() | {name: written(change(content) or content)})
 

@@ -98,9 +98,8 @@ def compare(
     else:
         shown.parts(words.told(comparison))
     if html:  # last, so that a full disk hides nothing
-        page = discovery.load("overview.compare_page").page
         with disk_errors(html):
-            html.write_text(page(comparison), encoding="utf-8")
+            html.write_text(words.page(comparison), encoding="utf-8")
 
 
 def refresh(

@@ -1,7 +1,7 @@
-"""How a bundle comes into data/: the one way in for another computer's rows.
+"""Add a bundle to data/: the only way in for another computer's rows.
 
-A row is never rewritten: new keys are added. What can be worked out from rows (data card, profile,
-verdicts) is, so that nothing a stranger wrote is shown but numbers and words of models.
+A row is never rewritten; rows with new keys are added. Data card, profile and verdicts are made
+from rows, so nothing that a stranger wrote is shown but numbers and the words of models.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+from tlb import discovery
 from tlb.fleet import check, documents, pack, plausible
 from tlb.fleet.check import Bundle
 from tlb.lab.lines import Stored
@@ -19,7 +20,7 @@ from tlb.lab.store import Store
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
 from tlb.reasons import Unavailable, if_available
-from tlb.report import card, discovery
+from tlb.report import card
 from tlb.system.files import OPEN_FLAGS, disk_errors, lock, put_folder, sync_folder, unfinished
 
 profile = discovery.load("overview.profile")
@@ -28,8 +29,8 @@ VERDICTS = "verdicts.json"
 
 
 class Added(NamedTuple):
-    """folder: of the machine in data/. rows: new ones; known: how many of the bundle's were there,
-    or have the key of one that is."""
+    """The machine's folder in data/, how many rows are new, and how many keys were there
+    already."""
 
     folder: Path
     rows: int
@@ -37,8 +38,8 @@ class Added(NamedTuple):
 
 
 class Known:
-    """What data/ has: of each process and of each visited set of lines which machine has it, and of
-    which machine each state is."""
+    """The machine that each process and each state of data/ belongs to, and the checksum of each
+    sequence of visited lines."""
 
     def __init__(self, data: Store) -> None:
         self.processes: dict[object, str] = {}
@@ -50,85 +51,79 @@ class Known:
                     self.note(machine, row)
 
     def note(self, machine: str, row: Stored) -> None:
+        """Remember a row of data/."""
         self.processes.setdefault(hash(plausible.process(row.record)), machine)
         self.checksums.setdefault(hash(plausible.visits(row.record)), row.record.checksum)
         self.states.setdefault(row.record.state, machine)
 
+    def compare(self, machine: str, row: Stored) -> None:
+        """Raise Unavailable for a row that contradicts data/: bundle-known, bundle-impossible."""
+        record = row.record
+        owner = self.processes.get(hash(plausible.process(record)), machine)
+        if owner != machine:
+            why = f"a row of {record.kernel} was measured on {owner}, at {record.started_at}"
+            raise Unavailable("bundle-known", why)
+        checksum = self.checksums.get(hash(plausible.visits(record)), record.checksum)
+        if checksum != record.checksum:
+            why = f"a row of {record.kernel} has another checksum than the same lines elsewhere"
+            raise Unavailable("bundle-impossible", why)
+
 
 def review(data: Store, bundle: Bundle, known: Known) -> dict[str, list[bytes]]:
-    """Return the lines that data/ lacks, by kernel. Raises Unavailable: bundle-known for rows of
-    another machine; bundle-impossible for another computer of the same name, and for lines that
-    were visited in another order than elsewhere."""
+    """Return the lines that data/ lacks, by kernel.
+
+    Raises Unavailable: bundle-known for rows of another machine; bundle-impossible for another
+    computer of the same name, and for lines that were visited in another order than elsewhere.
+    """
     machine, is_there = bundle.machine, bundle.machine in data.machines()
-    published = (
-        if_available(lambda: Host.model_validate(data.read_machine(machine))) if is_there else None
-    )
-    if published and hosts.identity_facts(published) != hosts.identity_facts(bundle.host):
-        raise Unavailable(
-            "bundle-impossible", f"{machine} in data/ is another computer: {published.cpu_model}"
-        )
+    if is_there:
+        published = if_available(lambda: Host.model_validate(data.read_machine(machine)))
+        if published and hosts.identity_facts(published) != hosts.identity_facts(bundle.host):
+            why = f"{machine} in data/ is another computer: {published.cpu_model}"
+            raise Unavailable("bundle-impossible", why)
     new: dict[str, list[bytes]] = {}
     for kernel in bundle.kernels:
         there = data.records(machine, [kernel]) if is_there else {}
         new[kernel] = []
         for row, line in bundle.rows(kernel):
-            _compare(known, machine, row)
+            known.compare(machine, row)
             if row.key not in there or row.record.counts_more_than(there[row.key]):
                 new[kernel].append(line)
     for state in sorted(bundle.undescribed):
-        if known.states.get(state, machine) != machine:
-            raise Unavailable(
-                "bundle-impossible",
-                f"rows of the state {state}, which is one of {known.states[state]}",
-            )
+        owner = known.states.get(state, machine)
+        if owner != machine:
+            why = f"rows of the state {state}, which is one of {owner}"
+            raise Unavailable("bundle-impossible", why)
     return new
 
 
-def _compare(known: Known, machine: str, row: Stored) -> None:
-    owner = known.processes.get(hash(plausible.process(row.record)), machine)
-    if owner != machine:
-        raise Unavailable(
-            "bundle-known",
-            f"a row of {row.record.kernel} was measured on {owner}, at {row.record.started_at}",
-        )
-    if (
-        known.checksums.get(hash(plausible.visits(row.record)), row.record.checksum)
-        != row.record.checksum
-    ):
-        raise Unavailable(
-            "bundle-impossible",
-            f"a row of {row.record.kernel} has another checksum than the same lines elsewhere",
-        )
-
-
 def add(data: Store, bundle: Bundle, known: Known | None = None) -> Added:
-    """Take a bundle into data/<machine>/, whole or not at all; one without new rows changes
-    nothing. known: of `data`, if there is one; it is kept up to date. Raises Unavailable as
-    `review` does, and disk-full, disk-read-only."""
-    target, aside = data.root / bundle.machine, data.root / f".{bundle.machine}.old"
+    """Add a bundle to data/<machine>/, whole or not at all; without new rows nothing changes.
+
+    known: of `data`, if the caller keeps it; it is brought up to date. Raises Unavailable as
+    `review` does, and disk-full, disk-read-only.
+    """
+    machine = bundle.machine
+    target, aside = data.root / machine, data.root / f".{machine}.old"
     with disk_errors(target):
         data.root.mkdir(parents=True, exist_ok=True)
         root = os.open(data.root, os.O_RDONLY | OPEN_FLAGS)
         try:
             lock(root)  # two who add take turns
             unfinished(target, aside)
-            for left in data.root.glob(f".{bundle.machine}.new-*"):  # by a kill
-                shutil.rmtree(left)
+            for abandoned in data.root.glob(f".{machine}.new-*"):  # by a process that was killed
+                shutil.rmtree(abandoned)
             known = known or Known(data)
             new = review(data, bundle, known)
-            every, rows = (
-                [row for kernel in bundle.kernels for row, _ in bundle.rows(kernel)],
-                sum(map(len, new.values())),
-            )
-            if rows:
+            number = sum(map(len, new.values()))
+            if number:
                 files = _merged(data, bundle, new)
-                with tempfile.TemporaryDirectory(
-                    dir=data.root, prefix=f".{bundle.machine}.new-"
-                ) as folder:
-                    put_folder(_made(Path(folder), bundle.machine, files), target, aside)
-            for row in every:
-                known.note(bundle.machine, row)
-            return Added(target, rows, len(every) - rows)
+                with tempfile.TemporaryDirectory(dir=data.root, prefix=f".{machine}.new-") as temp:
+                    put_folder(_written(Path(temp), machine, files), target, aside)
+            rows = [row for kernel in bundle.kernels for row, _ in bundle.rows(kernel)]
+            for row in rows:
+                known.note(machine, row)
+            return Added(target, number, len(rows) - number)
         finally:
             os.close(root)
 
@@ -136,57 +131,45 @@ def add(data: Store, bundle: Bundle, known: Known | None = None) -> Added:
 def _merged(data: Store, bundle: Bundle, new: dict[str, list[bytes]]) -> dict[str, bytes]:
     """Return the files of the machine's folder but the derived ones. Documents and description come
     from the side with the newest row."""
-    machine, there, before, last = bundle.machine, {}, {}, ""
+    machine, there, grids, last = bundle.machine, dict[str, bytes](), {}, ""
     if machine in data.machines():
-        there = {
-            path.name: path.read_bytes()
-            for path in (data.root / machine).glob("*.json*")
-            if path.is_file() and path.name != VERDICTS
-        }
-        before = data.grids(machine)
-        kernels = {kernel for grid in before.values() for kernel in grid}
-        last = max(
-            (record.started_at for record in data.records(machine, kernels).values()), default=""
-        )
-    ours = {
+        for path in (data.root / machine).glob("*.json*"):
+            if path.is_file() and path.name != VERDICTS:
+                there[path.name] = path.read_bytes()
+        grids = data.grids(machine)
+        kernels = {kernel for grid in grids.values() for kernel in grid}
+        records = data.records(machine, kernels).values()
+        last = max((record.started_at for record in records), default="")
+    theirs = {
         name: content
         for name, content in bundle.files.items()
         if not name.endswith(".jsonl") and name != check.CARD
     }
-    files = (
-        there | ours
-        if max(record.started_at for record in bundle.records()) >= last
-        else ours | there
-    )
+    is_newer = max(record.started_at for record in bundle.records()) >= last
+    files = there | theirs if is_newer else theirs | there
     state = hosts.state(Host.model_validate_json(files["machine.json"]))
-    for side in (there, ours):
+    for side in (there, theirs):
         host = Host.model_validate_json(side["machine.json"]) if "machine.json" in side else None
         if host and hosts.state(host) != state:
-            files.setdefault(
-                f"machine-{hosts.state(host)}.json", documents.written(host.model_dump(mode="json"))
-            )
+            content = documents.written(host.model_dump(mode="json"))
+            files.setdefault(f"machine-{hosts.state(host)}.json", content)
     for kernel, lines in new.items():
-        files[f"{kernel}.jsonl"] = there.get(f"{kernel}.jsonl", b"") + b"".join(
-            line + b"\n" for line in lines
-        )
-    grids: dict[str, dict[str, list[str]]] = {}
-    for name in {*before, *bundle.grids}:
-        sides = before.get(name, {}), bundle.grids.get(name, {})
-        grids[name] = {
-            kernel: sorted(set().union(*(side.get(kernel, ()) for side in sides)))
-            for kernel in {*sides[0], *sides[1]}
-        }
-    return files | {check.GRIDS_FILE: documents.written(grids)}
+        files[f"{kernel}.jsonl"] = there.get(f"{kernel}.jsonl", b"") + b"\n".join([*lines, b""])
+    for name, grid in bundle.grids.items():
+        merged = grids.setdefault(name, {})
+        for kernel, points in grid.items():
+            merged[kernel] = {*merged.get(kernel, ()), *points}
+    asked = {
+        name: {kernel: sorted(grid[kernel]) for kernel in grid} for name, grid in grids.items()
+    }
+    return files | {check.GRIDS_FILE: documents.written(asked)}
 
 
-def _made(root: Path, machine: str, files: dict[str, bytes]) -> Path:
-    """Return the folder as it will lie in data/, on disk, with a data card and a profile of its
-    own."""
-    store = pack.staged(
-        root,
-        machine,
-        {name: content for name, content in files.items() if name != f"{profile.NAME}.json"},
-    )
+def _written(root: Path, machine: str, files: dict[str, bytes]) -> Path:
+    """Write the folder as it will be in data/, with its own data card and profile, and return
+    it."""
+    kept = {name: content for name, content in files.items() if name != f"{profile.NAME}.json"}
+    store = pack.staged(root, machine, kept)
     profile.write(store, pack.profiled(store, machine))
     card.write(store, machine, Host.model_validate(store.read_machine(machine)))
     for path in (root / machine).iterdir():

@@ -110,7 +110,8 @@ def unpacked(content: bytes) -> dict[str, bytes]:
     if _laid_out(members) != content:
         raise Unavailable(
             "bundle-unsafe",
-            "it is laid out otherwise: other headers, or bytes before, between or behind its members",
+            "it is laid out otherwise: other headers, or bytes before, between or behind its "
+            "members",
         )
     return {name: _inflated(name, member) for name, member in zip(names, members, strict=True)}
 

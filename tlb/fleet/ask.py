@@ -51,7 +51,8 @@ QUESTIONS = {
 }
 _, VIEWS = QUESTIONS.pop("views")
 _OF_QUESTIONS = (
-    duckdb.ProgrammingError, duckdb.DataError, duckdb.NotSupportedError, duckdb.IntegrityError, duckdb.PermissionException,
+    duckdb.ProgrammingError, duckdb.DataError, duckdb.NotSupportedError, duckdb.IntegrityError,
+    duckdb.PermissionException,
     duckdb.OutOfMemoryException, TypeError, UnicodeError,
 )  # fmt: skip
 
@@ -97,7 +98,8 @@ def opened(atlas: Path, memory: str = MEMORY) -> Iterator[duckdb.DuckDBPyConnect
         _answered(lambda: connection.execute(VIEWS))
         allowed = ", ".join(paths.values())
         connection.execute(
-            f"SET allowed_paths=[{allowed}]; SET enable_external_access=false; SET lock_configuration=true"
+            f"SET allowed_paths=[{allowed}]; SET enable_external_access=false; SET "
+            "lock_configuration=true"
         )
         yield connection
 

@@ -1,8 +1,8 @@
-"""What a bundle has to be: each member as its digest and its model say, each row one that its
-kernel could have printed.
+"""Check a bundle: each member is what its digest and its model say, each row one that its kernel
+could have printed.
 
-Nothing is believed that can be worked out: names of machines and states, keys, seeds, sizes. This
-looks at the bundle alone; accept.py compares it with other machines.
+Nothing is believed that can be computed: names of machines and states, keys, seeds, sizes. This
+module checks a bundle alone; accept.py compares it with other machines.
 """
 
 from __future__ import annotations
@@ -32,15 +32,17 @@ from tlb.report.parameters import table_of_contents
 
 SCHEMA = 1
 SUFFIX, MANIFEST, CARD, GRIDS_FILE = ".tlb.zip", "bundle.json", "README.md", f"{GRIDS}.json"
-MOST_ROWS = 100_000  # the published machine with the most has 9,328, of up to 7.3 kB a line
+MOST_ROWS = 100_000  # the largest published machine has 9,328, of up to 7.3 kB a line
 MOST_LINE_BYTES = 32 << 10
-BASES = (4 << 10, 16 << 10, 64 << 10)  # the base pages that Linux has on x86-64 and arm64
+MOST_CPUS = 8192
+BASES = (4 << 10, 16 << 10, 64 << 10)  # the base pages of Linux on x86-64 and arm64
+_UNSAFE_TEXT = re.compile(rb"[^\n -~]|[<>&\\]|]\(|://")
 
 
 @dataclass(frozen=True)
 class Bundle:
     """An accepted bundle. files: as in data/<machine>/; hosts: descriptions by state; undescribed:
-    how many rows by states without one."""
+    number of rows by state without a description."""
 
     machine: str
     host: Host
@@ -51,19 +53,17 @@ class Bundle:
 
     @cached_property
     def kernels(self) -> list[str]:
-        return [
-            name.removesuffix(".jsonl") for name in sorted(self.files) if name.endswith(".jsonl")
-        ]
+        return [name[:-6] for name in sorted(self.files) if name.endswith(".jsonl")]
 
     def rows(self, kernel: str) -> Iterator[tuple[Stored, bytes]]:
         """Yield each row with its line."""
         for line in self.files[f"{kernel}.jsonl"].split(b"\n")[:-1]:
             row = lines.known(line)
-            assert isinstance(row, Stored)  # `opened` has seen to it
+            assert isinstance(row, Stored)  # `opened` has checked it
             yield row, line
 
     def records(self) -> Iterator[Record]:
-        """Yield all rows, by kernel, in the order of measuring."""
+        """Yield all records, by kernel, in the order of measuring."""
         for kernel in self.kernels:
             for row, _ in self.rows(kernel):
                 yield row.record
@@ -72,21 +72,17 @@ class Bundle:
 def sealed(machine: str, files: dict[str, bytes]) -> bytes:
     """Return a bundle of these files, with the digest of each."""
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    return archive.packed(
-        files
-        | {
-            MANIFEST: documents.written(
-                {"schema_version": SCHEMA, "machine": machine, "members": digests}
-            )
-        }
-    )
+    manifest = {"schema_version": SCHEMA, "machine": machine, "members": digests}
+    return archive.packed(files | {MANIFEST: documents.written(manifest)})
 
 
 def opened(content: bytes, now: datetime | None = None) -> Bundle:
-    """Return a bundle by its file's bytes. now: UTC, by default of this computer's clock. Raises
-    Unavailable: bundle-unsafe for another layout, bundle-broken for digests of other content,
-    bundle-foreign for what no bundle of this version has, bundle-impossible for what no kernel and
-    no computer could have printed."""
+    """Return a bundle by its file's bytes. now: UTC, by default of this computer's clock.
+
+    Raises Unavailable: bundle-unsafe for another layout, bundle-broken for digests of other
+    content, bundle-foreign for what no bundle of this version has, bundle-impossible for what no
+    kernel and no computer could have printed.
+    """
     members = archive.unpacked(content)
     machine = _manifest(members)
     files = {name: data for name, data in members.items() if name not in (MANIFEST, CRATE)}
@@ -96,16 +92,19 @@ def opened(content: bytes, now: datetime | None = None) -> Bundle:
     for name in ("machine.json", GRIDS_FILE):
         if name not in files:
             raise Unavailable("bundle-foreign", f"it has no {name}")
-    described = {
-        name: documents.host(name, files[name])
-        for name in sorted(files)
-        if DESCRIPTION.fullmatch(name.removesuffix(".json"))
-    }
+    described = {}
+    for name in sorted(files):
+        if DESCRIPTION.fullmatch(name.removesuffix(".json")):
+            described[name] = documents.host(name, files[name])
     by_state = {_state(machine, name, host): host for name, host in described.items()}
     grids = _grids(files[GRIDS_FILE])
     for name in sorted(files.keys() & {f"{model}.json" for model in models()}):
         documents.check(name, files[name])
-    _check_text(members)
+    if CRATE in members:
+        documents.parsed(CRATE, members[CRATE])
+    if _UNSAFE_TEXT.search(members.get(CARD, b"")):  # it is made anew, and may be read before
+        why = f"{CARD} has markup, links, control characters or others than ASCII"
+        raise Unavailable("bundle-unsafe", why)
     bundle = Bundle(machine, described["machine.json"], files, grids, by_state)
     _check_rows(bundle, now or datetime.now(UTC))
     return bundle
@@ -121,60 +120,41 @@ def _is_known(name: str) -> bool:
     stem, _, suffix = name.partition(".")
     if suffix == "jsonl":
         return stem in kernels.CATALOGUE
-    return (
-        name in (CARD, GRIDS_FILE)
-        or suffix == "json"
-        and (stem in models() or bool(DESCRIPTION.fullmatch(stem)))
-    )
+    is_document = stem in models() or bool(DESCRIPTION.fullmatch(stem))
+    return name in (CARD, GRIDS_FILE) or (suffix == "json" and is_document)
 
 
 def _manifest(members: dict[str, bytes]) -> str:
-    """Return the machine that it names, once each digest is that of its member and each member has
-    one."""
+    """Return the machine's name, once each digest is that of its member and each member has one."""
     if MANIFEST not in members:
         raise Unavailable("bundle-broken", f"it has no {MANIFEST}")
     manifest = documents.parsed(MANIFEST, members[MANIFEST])
-    if manifest.get("schema_version") != SCHEMA or manifest.keys() != {
-        "schema_version",
-        "machine",
-        "members",
-    }:
+    has_fields = manifest.keys() == {"schema_version", "machine", "members"}
+    if not has_fields or manifest["schema_version"] != SCHEMA:
         raise Unavailable("bundle-foreign", f"{MANIFEST} is of another version than {SCHEMA}")
     machine, digests = manifest["machine"], manifest["members"]
-    if (
-        not isinstance(machine, str)
-        or not MACHINE.fullmatch(machine)
-        or machine in RESERVED
-        or not isinstance(digests, dict)
-    ):
+    is_name = isinstance(machine, str) and MACHINE.fullmatch(machine) and machine not in RESERVED
+    if not is_name or not isinstance(digests, dict):
         raise Unavailable("bundle-foreign", f"a machine cannot be called {plain(machine)}")
     for name in sorted(digests.keys() | members.keys() - {MANIFEST}):
         if name not in members or hashlib.sha256(members[name]).hexdigest() != digests.get(name):
-            raise Unavailable(
-                "bundle-broken", f"{plain(name)} is lacking, or not what its digest is of"
-            )
+            raise Unavailable("bundle-broken", f"{plain(name)} is lacking, or has another digest")
     return machine
 
 
 def _state(machine: str, name: str, host: Host) -> str:
     """Return the state that a description is of. Raises Unavailable("bundle-impossible")."""
-    if hosts.machine_id(host) != machine or host.microarchitecture not in microarchitecture.names():
-        raise Unavailable(
-            "bundle-impossible",
-            f"{name} is of {plain(hosts.machine_id(host))}, and not of {machine}",
-        )
-    if (
-        host.base_page_bytes not in BASES
-        or host.memory.total_bytes <= 0
-        or not 1 <= host.logical_cpus <= 8192
-    ):
-        raise Unavailable(
-            "bundle-impossible",
-            f"{name} is of a computer without memory, or with pages or CPUs that none has",
-        )
-    state = hosts.state(host)
-    if name not in ("machine.json", f"machine-{state}.json"):
-        raise Unavailable("bundle-impossible", f"{name} is of the state {state}")
+    is_possible = host.memory.total_bytes > 0 and 1 <= host.logical_cpus <= MOST_CPUS
+    own, state = hosts.machine_id(host), hosts.state(host)
+    why = ""
+    if own != machine or host.microarchitecture not in microarchitecture.names():
+        why = f"{name} is of {plain(own)}, and not of {machine}"
+    elif host.base_page_bytes not in BASES or not is_possible:
+        why = f"{name} is of a computer without memory, or with impossible pages or CPUs"
+    elif name not in ("machine.json", f"machine-{state}.json"):
+        why = f"{name} is of the state {state}"
+    if why:
+        raise Unavailable("bundle-impossible", why)
     return state
 
 
@@ -184,81 +164,56 @@ def _grids(content: bytes) -> Grids:
         grids = GRIDS_SCHEMA.validate_json(content)
     except ValidationError:
         raise Unavailable("bundle-foreign", f"{GRIDS_FILE} asks for what is no point") from None
-    if odd := (grids.keys() - experiments()) | (
-        {kernel for grid in grids.values() for kernel in grid} - kernels.CATALOGUE.keys()
-    ):
-        raise Unavailable(
-            "bundle-foreign", f"{GRIDS_FILE}: there is no experiment or kernel {plain(min(odd))}"
-        )
+    asked = {kernel for grid in grids.values() for kernel in grid}
+    if unknown := (grids.keys() - experiments()) | (asked - kernels.CATALOGUE.keys()):
+        why = f"{GRIDS_FILE}: there is no experiment or kernel {plain(min(unknown))}"
+        raise Unavailable("bundle-foreign", why)
     return grids
 
 
-def _check_text(members: dict[str, bytes]) -> None:
-    """Refuse a data card or metadata that could hurt a reader: both are made anew where a bundle is
-    added, so no more matters."""
-    if CRATE in members:
-        documents.parsed(CRATE, members[CRATE])
-    if re.search(rb"[^\n -~]|[<>&\\]|]\(|://", members.get(CARD, b"")):
-        raise Unavailable(
-            "bundle-unsafe", f"{CARD} has markup, links, control characters or others than ASCII"
-        )
-
-
 def _check_rows(bundle: Bundle, now: datetime) -> None:
-    """Check all rows, one after the other; of each no more is kept than tells it from others."""
+    """Check all rows, one after the other; of each, only hashes are kept to compare later ones."""
     count, seen, checksums = 0, set[object](), dict[int, str]()
     for kernel in bundle.kernels:
         name, content = f"{kernel}.jsonl", bundle.files[f"{kernel}.jsonl"]
         count += content.count(b"\n")
         if count > MOST_ROWS or not content.endswith(b"\n"):
-            raise Unavailable(
-                "bundle-unsafe",
-                f"{name} ends within a row, or there are more than {MOST_ROWS:,} rows",
-            )
+            why = f"{name} ends within a row, or there are more than {MOST_ROWS:,} rows"
+            raise Unavailable("bundle-unsafe", why)
         start = 0
-        while start < len(content):  # not split at once: lines may be many
+        while start < len(content):  # a split would hold all lines, which may be many
             end = content.index(b"\n", start)
-            where = f"{name}, byte {start}"
-            row = _row(where, content[start:end])
+            place = f"{name}, byte {start}"
+            row = _row(place, content[start:end])
             start, record = end + 1, row.record
-            host = bundle.hosts.get(record.state, bundle.host)
             if record.state not in bundle.hosts:
                 bundle.undescribed[record.state] += 1
-            for breach in plausible.breaches(record, host, now):
-                raise Unavailable("bundle-impossible", f"{where}: {breach}")
+            why = plausible.breach(record, bundle.hosts.get(record.state, bundle.host), now)
             process, visits = hash(plausible.process(record)), hash(plausible.visits(record))
             if record.kernel != kernel or seen & {row.key, process}:
-                raise Unavailable(
-                    "bundle-impossible",
-                    f"{where}: a row of another kernel, or one that is there twice",
-                )
-            if checksums.setdefault(visits, record.checksum) != record.checksum:
-                raise Unavailable(
-                    "bundle-impossible",
-                    f"{where}: another row visited the same lines and has another checksum",
-                )
+                why = why or "a row of another kernel, or one that is there twice"
+            elif checksums.setdefault(visits, record.checksum) != record.checksum:
+                why = why or "another row visited the same lines and has another checksum"
+            if why:
+                raise Unavailable("bundle-impossible", f"{place}: {why}")
             seen |= {row.key, process}
     if not count:
         raise Unavailable("bundle-foreign", "it has no rows")
 
 
-def _row(where: str, line: bytes) -> Stored:
-    """Return the row of a line that is to the byte what the store would write. Raises Unavailable."""
+def _row(place: str, line: bytes) -> Stored:
+    """Return the row of a line that is to the byte what the store would write. Raises
+    Unavailable."""
     if len(line) > MOST_LINE_BYTES or line.endswith(b"\r"):
-        raise Unavailable(
-            "bundle-unsafe",
-            f"{where}: a row has more than {MOST_LINE_BYTES >> 10} KiB, or ends as no row does",
-        )
+        why = f"{place}: a row has more than {MOST_LINE_BYTES >> 10} KiB, or ends as no row does"
+        raise Unavailable("bundle-unsafe", why)
     row = lines.known(line)
     if row is None:
-        raise Unavailable("bundle-foreign", f"{where}: a row of another version")
+        raise Unavailable("bundle-foreign", f"{place}: a row of another version")
     if isinstance(row, ValueError):
         code = "bundle-broken" if "digest" in str(row) else "bundle-impossible"
-        raise Unavailable(code, f"{where}: {plain(str(row).splitlines()[0])}")
-    if not line.endswith(
-        b'"record":'
-        + lines.canonical(row.record.model_dump(mode="json", exclude_unset=True))
-        + b"}"
-    ):
-        raise Unavailable("bundle-foreign", f"{where}: a field is of another type")
+        raise Unavailable(code, f"{place}: {plain(str(row).splitlines()[0])}")
+    written = lines.canonical(row.record.model_dump(mode="json", exclude_unset=True))
+    if not line.endswith(b'"record":' + written + b"}"):
+        raise Unavailable("bundle-foreign", f"{place}: a field is of another type")
     return row

@@ -1,8 +1,8 @@
-"""What a bundle holds beside rows: a machine's description in each of its states, and documents of
-chapters, each with its model.
+"""The documents of a bundle beside its rows: a machine's description in each of its states, and
+documents of chapters, each with its model.
 
 A document holds what its model says and nothing else, and is written as the store writes it. So no
-key is there twice, no number is infinite, and no field is there that nobody reads.
+key is there twice, no number is infinite, and every field is one that a program reads.
 """
 
 from __future__ import annotations
@@ -28,31 +28,28 @@ from tlb.reasons import REASONS, Unavailable
 Model = TypeVar("Model", bound=BaseModel)
 
 DESCRIPTION = re.compile(r"machine(-[0-9a-f]{12})?")
-MEANS = "means"  # which a chapter adds to its document (article.chapter.Chapter.document)
+MEANS = "means"  # a chapter adds it to its document (report.chapter.Chapter.document)
+_MEAN = re.compile(r"[a-z0-9]{1,8}")
 # Forms that leave their author no choice: times and digests.
 FORMS = dict.fromkeys(("installation", "boot_id", "rows"), r"([0-9a-f]{16})?") | {
     "measured_at": r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z",
     "state": r"[0-9a-f]{12}",
 }
 MOST_TEXT = 300  # characters: a mitigation's line has 120, a quantity's detail up to 200
-# Printable ASCII without markup: what else there is, a page, a terminal or a spreadsheet might
-# obey, or a reader take for another letter.
+# Printable ASCII without markup: other characters may be obeyed by a page, a terminal or a
+# spreadsheet, or look like other letters.
 PLAIN = re.compile(r"[ -%'-;=?-\[\]-_a-~]*")
 
 
 @cache
 def models() -> dict[str, type[BaseModel]]:
-    """Return the model of each document by its name: the machine's, and those that chapters keep."""
-    own: dict[str, type[BaseModel]] = {
-        "flags": Flags,
-        "flushes": Flushes,
-        "housekeeping": Housekeeping,
-    }
+    """Return the model of each document by name: those of the machine, and those of chapters."""
+    own = {"flags": Flags, "flushes": Flushes, "housekeeping": Housekeeping}
     return own | discovery.documents() | {"translation": discovery.load("overview.profile").Profile}
 
 
 def written(content: Any) -> bytes:
-    """Return a document as the store writes it. ValueError for what is no JSON."""
+    """Return a document as the store writes it. Raises ValueError if it is no JSON."""
     return json.dumps(content, indent=2, sort_keys=True, allow_nan=False).encode() + b"\n"
 
 
@@ -62,29 +59,27 @@ def parsed(name: str, content: bytes) -> dict[str, Any]:
     """
     try:
         document = json.loads(content)
-        if not isinstance(document, dict) or written(document) != content:
-            raise Unavailable(
-                "bundle-unsafe",
-                f"{name} is not JSON as the store writes it: keys once and in order, finite numbers",
-            )
+        is_as_written = isinstance(document, dict) and written(document) == content
     except (ValueError, RecursionError):
         raise Unavailable("bundle-unsafe", f"{name} is no JSON, or nested too deep") from None
+    if not is_as_written:
+        why = f"{name} is not JSON as the store writes it: keys once and in order, finite numbers"
+        raise Unavailable("bundle-unsafe", why)
     for key, leaf in leaves(document):
-        if isinstance(leaf, str):
-            if len(leaf) > MOST_TEXT or not PLAIN.fullmatch(leaf):
-                raise Unavailable(
-                    "bundle-unsafe",
-                    f"{name}: a text is too long, or has markup or control characters: {plain(leaf)}",
-                )
-            if key in FORMS and not re.fullmatch(FORMS[key], leaf):
-                raise Unavailable("bundle-foreign", f"{name}: {key} cannot be {plain(leaf)}")
-        elif leaf is not None and not abs(leaf) <= INT64_MAX:
-            raise Unavailable("bundle-impossible", f"{name}: {plain(key)} is beyond 64 bits")
+        if not isinstance(leaf, str):
+            if leaf is not None and not abs(leaf) <= INT64_MAX:
+                raise Unavailable("bundle-impossible", f"{name}: {plain(key)} is beyond 64 bits")
+        elif len(leaf) > MOST_TEXT or not PLAIN.fullmatch(leaf):
+            why = f"{name}: a text is too long, or has markup or control characters: {plain(leaf)}"
+            raise Unavailable("bundle-unsafe", why)
+        elif key in FORMS and not re.fullmatch(FORMS[key], leaf):
+            raise Unavailable("bundle-foreign", f"{name}: {key} cannot be {plain(leaf)}")
     return document
 
 
 def leaves(content: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield every text and number of a document, keys among them, with the key that it belongs to."""
+    """Yield each text and number of a document, keys among them, with the key that it belongs
+    to."""
     if isinstance(content, dict):
         for name, value in content.items():
             yield key, name
@@ -111,7 +106,7 @@ def check(name: str, content: bytes) -> None:
     document = parsed(name, content)
     means = document.pop(MEANS, [])
     if not isinstance(means, list) or not all(
-        isinstance(word, str) and re.fullmatch(r"[a-z0-9]{1,8}", word) for word in means
+        isinstance(mean, str) and _MEAN.fullmatch(mean) for mean in means
     ):
         raise Unavailable("bundle-foreign", f"{name}: {MEANS}")
     modelled(name, document, models()[name.removesuffix(".json")])
@@ -124,10 +119,9 @@ def modelled(name: str, document: dict[str, Any], kind: type[Model]) -> Model:
         made = kind.model_validate_json(json.dumps(document))
     except ValidationError as error:
         first = error.errors()[0]
-        raise Unavailable(
-            "bundle-foreign",
-            f"{name}: {plain('.'.join(map(str, first['loc'])))}: {plain(first['msg'])}",
-        ) from None
+        place = ".".join(map(str, first["loc"]))
+        why = f"{name}: {plain(place)}: {plain(first['msg'])}"
+        raise Unavailable("bundle-foreign", why) from None
     if made.model_dump(mode="json", exclude_unset=True) != document:
         raise Unavailable("bundle-foreign", f"{name}: a field is of another type")
     return made
@@ -135,38 +129,21 @@ def modelled(name: str, document: dict[str, Any], kind: type[Model]) -> Model:
 
 @cache
 def phrases() -> frozenset[str]:
-    """Return the texts that are this project's own: fields and what they choose from, programs,
-    ways, reasons."""
-    schemas = [
-        json.loads(json.dumps(kind.model_json_schema())) for kind in (*models().values(), Host)
-    ]
+    """Return the project's own texts: fields and their choices, programs, reasons."""
+    schemas = [kind.model_json_schema() for kind in (*models().values(), Host)]
     tools = [f"{tool} {variant}" for tool in TOOLS for variant in ("plain", "huge", "pool")]
-    named = [text for schema in schemas for text in _named(schema)]
-    return frozenset(
-        {
-            *named,
-            *tools,
-            *TOOLS,
-            *REASONS,
-            *(
-                text
-                for chapter in discovery.chapters()
-                for text in getattr(chapter, "DOCUMENT_TEXTS", ())
-            ),
-            *JAVA_FLAGS,
-            *LARGE_FLAGS,
-            *PAGES,
-            MEANS,
-        }
-    )
+    texts = [*_named(schemas), *tools, *TOOLS, *REASONS, *JAVA_FLAGS, *LARGE_FLAGS, *PAGES, MEANS]
+    for chapter in discovery.chapters():
+        texts += getattr(chapter, "DOCUMENT_TEXTS", ())
+    return frozenset(texts)
 
 
 def _named(schema: Any) -> Iterator[str]:
+    """Yield the names of fields and the texts to choose from in a JSON Schema."""
     if isinstance(schema, dict):
         yield from schema.get("properties", ())
-        yield from (
-            text for text in [*schema.get("enum", ()), schema.get("const")] if isinstance(text, str)
-        )
+        choices = [*schema.get("enum", ()), schema.get("const")]
+        yield from (text for text in choices if isinstance(text, str))
         schema = list(schema.values())
     if isinstance(schema, list):
         for part in schema:

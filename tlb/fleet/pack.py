@@ -1,8 +1,8 @@
-"""Packing: what may leave a computer, of what data/ has of a machine.
+"""Pack what may leave a computer, of what data/ has of a machine.
 
-A model's own field leaves; a text leaves if its words are known to name nobody. Of a description,
-which digests are made of, the owner is asked word by word; compilers' lines end before the word,
-and other documents stay.
+A model's own field leaves; a text leaves if none of its words may name somebody. For words of a
+description, of which digests are made, the owner is asked; lines of compilers are cut before such a
+word, and other documents stay.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from tlb.system.files import disk_errors, replace
 
 profile = discovery.load("overview.profile")
 
-# Texts that no digest is of: compilers' and programs' own lines, and what was in brackets behind a
-# reason.
+# Texts of which no digest is made: lines of compilers and programs, and details of reasons.
 CUT = {"c_compiler", "toolchain", "version", "jvm", "jmh", "detail"}
-UNNAMED = "not named"  # where nothing of such a text is left
+UNNAMED = "not named"  # instead of such a text of which nothing is left
 DERIVED = {"verdicts", profile.NAME, LACKS}
+MOST_SHOWN = 6  # words that the owner is asked for at once
 
 
 @dataclass
 class Packed:
-    """files: by name; rows: how many; states: of the rows; left_out: what stayed, in phrases."""
+    """files: content by name; rows: their number; states: of the rows; left_out: phrases."""
 
     machine: str
     files: dict[str, bytes]
@@ -48,8 +48,7 @@ class Packed:
 
 
 def write(store: Store, machine: str, path: Path, allowed: Collection[str] = ()) -> Packed:
-    """Pack what a store has of a machine into a file, whole or not at all, and only if
-    `check.opened` would accept it.
+    """Pack a machine into a file, whole or not at all.
 
     Raises Unavailable as `sealed` does, and bad-parameter for a folder, disk-full, disk-read-only.
     """
@@ -63,7 +62,8 @@ def write(store: Store, machine: str, path: Path, allowed: Collection[str] = ())
 
 
 def sealed(store: Store, machine: str, allowed: Collection[str] = ()) -> tuple[Packed, bytes]:
-    """Return a bundle, and its file's bytes. Raises Unavailable as `pack` and `check.opened` do."""
+    """Return a bundle and the bytes of its file. Raises Unavailable as `pack` and
+    `check.opened`."""
     packed = pack(store, machine, allowed)
     content = check.sealed(machine, packed.files)
     check.opened(content)
@@ -78,48 +78,39 @@ def pack(store: Store, machine: str, allowed: Collection[str] = ()) -> Packed:
     """
     allow = {word.lower() for word in allowed}
     packed = Packed(machine, {})
-    states.latest(store, machine)  # says why there is none
+    states.latest(store, machine)  # raises with the reason if there is no description
     for path in sorted((store.root / machine).glob("machine*.json")):
         if DESCRIPTION.fullmatch(path.stem):
             host = Host.model_validate(store.read_document(machine, path.stem))
-            packed.files[path.name] = documents.written(
-                public(path.name, host.model_dump(mode="json"), allow, packed)
-            )
-    grids = {
-        name: grid
-        for name, grid in store.read_document(machine, GRIDS).items()
-        if name in check.experiments()
-    }
+            content = public(path.name, host.model_dump(mode="json"), allow, packed)
+            packed.files[path.name] = documents.written(content)
+    grids = store.read_document(machine, GRIDS)
+    grids = {name: grid for name, grid in grids.items() if name in check.experiments()}
     packed.files[check.GRIDS_FILE] = documents.written(grids)
-    _rows(packed, store, {kernel for grid in grids.values() for kernel in grid}, allow)
-    _documents(packed, store, allow)
+    _pack_rows(packed, store, {kernel for grid in grids.values() for kernel in grid}, allow)
+    _pack_documents(packed, store, allow)
     _derive(packed)
     packed.left_out = sorted(set(packed.left_out))
     return packed
 
 
-def _rows(packed: Packed, store: Store, asked: set[str], allow: set[str]) -> None:
-    """Take the rows that a reader of the store sees: of two with one key, one."""
+def _pack_rows(packed: Packed, store: Store, kernels: set[str], allow: set[str]) -> None:
+    """Take the rows that a reader of the store sees: one for each key."""
     found, events = set(), set()
     for kernel, whole in store.whole(packed.machine).items():
-        taken, kept = (
-            {_id(record) for record in store.records(packed.machine, [kernel]).values()},
-            [],
-        )
-        for row, line in whole:
-            if row.record.kernel == kernel and _id(row.record) in taken:
-                taken.remove(_id(row.record))
-                kept.append((row.record, line))
-        if kernel not in asked or not kept:
+        if kernel not in kernels:
             continue
-        packed.files[f"{kernel}.jsonl"] = b"".join(
-            line.removesuffix(b"\r") + b"\n" for _, line in kept
-        )
-        packed.rows += len(kept)
-        found |= {record.state for record, _ in kept}
-        events |= {
-            quantity.event or "" for record, _ in kept for quantity in record.counters.values()
-        }
+        read = {_id(record) for record in store.records(packed.machine, [kernel]).values()}
+        kept = []
+        for row, line in whole:
+            if row.record.kernel == kernel and _id(row.record) in read:
+                read.remove(_id(row.record))
+                kept.append(line.removesuffix(b"\r") + b"\n")
+                found.add(row.record.state)
+                events |= {counter.event or "" for counter in row.record.counters.values()}
+        if kept:
+            packed.files[f"{kernel}.jsonl"] = b"".join(kept)
+            packed.rows += len(kept)
     if not packed.rows:
         raise Unavailable("no-data", f"{packed.machine} has no rows that a chapter asked for")
     packed.states = sorted(found)
@@ -130,7 +121,7 @@ def _id(record: Record) -> tuple[object, ...]:
     return record.started_at, record.wall_ns, record.checksum, tuple(sorted(record.uncountable))
 
 
-def _documents(packed: Packed, store: Store, allow: set[str]) -> None:
+def _pack_documents(packed: Packed, store: Store, allow: set[str]) -> None:
     """Take the documents that this version reads and whose words name nobody; others stay."""
     for path in sorted((store.root / packed.machine).glob("*.json")):
         if path.name in packed.files or path.stem in DERIVED or DESCRIPTION.fullmatch(path.stem):
@@ -140,10 +131,9 @@ def _documents(packed: Packed, store: Store, allow: set[str]) -> None:
                 raise Unavailable("bundle-foreign")
             content = store.read_document(packed.machine, path.stem)
             means = {MEANS: content.pop(MEANS)} if MEANS in content else {}
-            made = documents.modelled(path.name, content, documents.models()[path.stem]).model_dump(
-                mode="json", exclude_unset=True
-            )
-            document = documents.written(public(path.name, made | means, allow, packed))
+            made = documents.modelled(path.name, content, documents.models()[path.stem])
+            dumped = made.model_dump(mode="json", exclude_unset=True) | means
+            document = documents.written(public(path.name, dumped, allow, packed))
             documents.check(path.name, document)
             packed.files[path.name] = document
         except Unavailable as why:
@@ -152,11 +142,11 @@ def _documents(packed: Packed, store: Store, allow: set[str]) -> None:
 
 
 def public(
-    name: str, content: dict[str, Any], allow: Collection[str], packed: Packed
+    name: str, content: dict[str, Any], allow: Collection[str], to: Packed
 ) -> dict[str, Any]:
-    """Return a document of which every text may leave: all but rows passes here. Raises
-    Unavailable("bundle-private")."""
-    asked: dict[str, str] = {}
+    """Return a document of which every text may leave; all but rows goes through this function.
+    Raises Unavailable("bundle-private")."""
+    private: dict[str, str] = {}
 
     def passed(value: Any, key: str) -> Any:
         if isinstance(value, dict):
@@ -167,28 +157,25 @@ def public(
             return value
         found = unknown(value, allow)
         if found and key in CUT:
-            packed.left_out.append(f"the end of {key} in {name}")
-            return (
-                value[: value.rfind(" ", 0, found[0][0]) + 1].rstrip(" (-_.,:;=/+") or UNNAMED
-            )  # with all that the word is joined to
-        asked.update({word: f"{key} of {name}" for _, word in found})
+            to.left_out.append(f"the end of {key} in {name}")
+            kept = value[: value.rfind(" ", 0, found[0][0]) + 1]  # without half a word
+            return kept.rstrip(" (-_.,:;=/+") or UNNAMED
+        private.update({word: f"{key} of {name}" for _, word in found})
         if not found and not value.isascii():
-            asked[value] = f"{key} of {name}"
+            private[value] = f"{key} of {name}"
         return value
 
     document = passed(content, "")
-    _ask(asked)
+    _ask(private)
     return document
 
 
 def _ask(words: dict[str, str]) -> None:
-    """Raise Unavailable("bundle-private") if there are any. words: where each stands."""
+    """Raise Unavailable("bundle-private") if there are any. words: with the place of each."""
     if words:
-        shown = [f"{documents.plain(word)} in {where}" for word, where in sorted(words.items())]
-        raise Unavailable(
-            "bundle-private",
-            listed(shown[:6] + [f"{count(len(shown) - 6)} more"] * (len(shown) > 6)),
-        )
+        shown = [f"{documents.plain(word)} in {place}" for word, place in sorted(words.items())]
+        more = [f"{count(len(shown) - MOST_SHOWN)} more"] if len(shown) > MOST_SHOWN else []
+        raise Unavailable("bundle-private", listed(shown[:MOST_SHOWN] + more))
 
 
 def _derive(packed: Packed) -> None:
@@ -196,31 +183,21 @@ def _derive(packed: Packed) -> None:
     machine, host = packed.machine, documents.host("machine.json", packed.files["machine.json"])
     with tempfile.TemporaryDirectory() as folder:
         store = staged(Path(folder), machine, packed.files)
-        made = profiled(store, machine)
-        plain = made.model_copy(
-            update={
-                "quantities": tuple(
-                    quantity.model_copy(update={"detail": ""}) for quantity in made.quantities
-                )
-            }
-        )
-        packed.files[f"{profile.NAME}.json"] = documents.written(plain.model_dump(mode="json"))
+        made = profiled(store, machine).model_dump(mode="json")
+        for quantity in made["quantities"]:
+            quantity["detail"] = ""
+        packed.files[f"{profile.NAME}.json"] = documents.written(made)
         packed.files[check.CARD] = card.card(store, machine, host).encode()
 
 
 def profiled(store: Store, machine: str) -> profile.Profile:
     """Return a machine's profile, worked out from a store."""
-    return profile.of_chapter(
-        Chapter(
-            profile.PAGE,
-            parameters.check(profile.PAGE, {"machine": machine, "minutes": 0.0}),
-            store,
-        )
-    )
+    given = parameters.check(profile.PAGE, {"machine": machine, "minutes": 0.0})
+    return profile.of_chapter(Chapter(profile.PAGE, given, store))
 
 
 def staged(root: Path, machine: str, files: dict[str, bytes]) -> Store:
-    """Return a store that holds these files of one machine, which is its own reference."""
+    """Return a store of these files of one machine, which is its own reference."""
     (folder := root / machine).mkdir()
     for name, content in files.items():
         (folder / name).write_bytes(content)

@@ -53,7 +53,8 @@ def command(
     """Return the words that start a worker there; its certificate comes on stdin, with which it
     ends."""
     how = "--insecure" if insecure else "--certificate -"
-    worker = f".venv/bin/tlb fleet worker {shlex.quote(address)} --name {shlex.quote(host)} --patience {patience_s / 60:g} --tied {how}"
+    where = f"{shlex.quote(address)} --name {shlex.quote(host)}"
+    worker = f".venv/bin/tlb fleet worker {where} --patience {patience_s / 60:g} --tied {how}"
     return [*shlex.split(ssh), host, f"cd {shlex.quote(folder)} && exec {worker}"]
 
 
