@@ -22,7 +22,6 @@ from support.kernels import why_not as why_not_point
 from tlb.lab import build, namespaces, perf
 from tlb.lab.events import SOFTWARE
 from tlb.lab.record import KernelReport, Point, Record
-from tlb.reasons import REASONS
 
 STATE = "00112233aabb"
 PLAIN = Point(kernel="page_chase", lines=300, region_ms=1)
@@ -133,17 +132,6 @@ def test_the_same_walk_is_measured_inside_and_outside(fresh, engine: str):
     assert (plain.steal_ms is None) == (inside.steal_ms is None)
 
 
-@pytest.mark.measures
-@pytest.mark.measuring
-@pytest.mark.needs("a C compiler")
-def test_the_gate_of_perf_is_opened_from_inside(fresh, tmp_path: Path):
-    program = install(
-        tmp_path, {event.event: 100.0 + place for place, event in enumerate(SOFTWARE)}
-    )
-    record = measured(plan=perf.Plan(program, SOFTWARE))
-    assert [record.counters[event.quantity].value for event in SOFTWARE] == [100, 101]
-
-
 # --- what the kernel is told and what it says
 
 
@@ -151,33 +139,7 @@ def say(report: dict[str, object]) -> str:
     return f"printf '%s\\n' {shlex.quote(json.dumps(report))}"
 
 
-def test_a_kernel_is_told_nothing_of_the_mode(fresh, kernel):
-    told = []
-    for point in (PLAIN, INSIDE):
-        log = kernel(say(REPORT))
-        assert measured(point).point == point
-        told.append(log.read_text())
-    assert told[0] == told[1] and "mode" not in told[0]
-
-
-@pytest.mark.parametrize("mode", ["touch", "plain"])
-def test_a_kernel_that_ran_in_a_mode_of_its_own_is_not_relabelled(fresh, kernel, mode: str):
-    kernel(say(REPORT | {"mode": mode}))
-    assert "asked for" in why_not(code="kernel-garbage")
-
-
 # --- where there are none
-
-
-def test_without_unshare_it_is_said_and_the_plain_process_is_measured(unshare, kernel, monkeypatch):
-    kernel(say(REPORT))
-    real = shutil.which
-    monkeypatch.setattr(
-        shutil, "which", lambda name, *rest: None if name == "unshare" else real(name, *rest)
-    )
-    assert why_not() == "there is no unshare"
-    assert "apt install util-linux" in REASONS["no-namespaces"].remedy
-    assert measured(PLAIN).mode == ""
 
 
 def test_an_unshare_that_changes_nothing_is_found_out(unshare, kernel):
@@ -185,15 +147,6 @@ def test_an_unshare_that_changes_nothing_is_found_out(unshare, kernel):
     log = kernel(say(REPORT))
     assert why_not() == "unshare left the old ones: user, mnt, pid, net"
     assert not log.exists()
-
-
-@pytest.mark.parametrize(
-    "words", ["unshare: unshare failed: Operation not permitted", "unshare: bad option"]
-)
-def test_a_refusal_is_quoted(unshare, kernel, words: str):
-    unshare(f"echo {shlex.quote(words)} >&2; exit 1")
-    log = kernel(say(REPORT))
-    assert why_not().startswith(words) and not log.exists()
 
 
 @pytest.mark.parametrize(
