@@ -1,4 +1,5 @@
-"""Bad arguments: one sentence on stderr and exit 2, before anything is mapped, in C and in numba."""
+"""Bad arguments: one sentence on stderr and exit 2, before anything is mapped, in C and in
+numba."""
 
 from __future__ import annotations
 

@@ -217,9 +217,8 @@ def test_other_threads_are_interrupted_and_other_processes_are_not():
     beside = run("shootdown", "--mode", "unmap", "--lines", 1, "--threads", 1)
     apart = run("shootdown", "--mode", "unmap", "--lines", 1, "--threads", 1, "--apart", 1)
     assert (beside.also["flushes_asked"], apart.also["flushes_asked"]) == (beside.accesses, 0)
-    if (
-        "flushes_seen" in beside.also
-    ):  # a busy computer may take the thread off its CPU, and its other programs flush too
+    # a busy computer may take the thread off its CPU, and its other programs flush too
+    if "flushes_seen" in beside.also:
         assert (
             beside.also["flushes_seen"] / beside.accesses
             > 2 * apart.also["flushes_seen"] / apart.accesses

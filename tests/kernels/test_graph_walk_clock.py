@@ -103,9 +103,8 @@ def test_quantiles_and_mean_in_the_report_follow_from_its_histogram(engine: str)
     mean = np.average(least, weights=hops)
     assert mean * 0.999 - also["clock_ns"] <= also["mean_ns"] <= mean * 1.009 - also["clock_ns"]
     assert also["clock_ns"] > 0 and also["clock_step_ns"] >= 0.99 / also["tsc_ghz"]
-    assert (
-        also["mean_ns"] + also["clock_ns"] < report.elapsed_ns / report.accesses
-    )  # which holds the counting too
+    # which holds the counting too
+    assert also["mean_ns"] + also["clock_ns"] < report.elapsed_ns / report.accesses
 
 
 @needs_c

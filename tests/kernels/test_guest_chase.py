@@ -71,9 +71,8 @@ def test_every_guest_page_size_runs_on_every_host_page_size(hosted, mode: str, p
         int(record.also["guest_table_bytes"]),
     )
     pages_of_lines, pages_of_tables = (-(-size // PAGE[pages]) for size in (lines, table_bytes))
-    assert (
-        record.arena_bytes - program >= (pages_of_lines + pages_of_tables) * PAGE[pages]
-    )  # each has pages to itself
+    # each has pages to itself
+    assert record.arena_bytes - program >= (pages_of_lines + pages_of_tables) * PAGE[pages]
     assert (record.arena_bytes - program) % PAGE[pages] == 0 and record.arena_bytes <= arena_bytes(
         record.point
     )
@@ -146,6 +145,5 @@ def test_between_the_guests_two_clocks_are_loads_and_the_counting_of_them():
     others = {line.split()[0] for line in between if line not in loads}
     assert others <= {"lfence", "mov", "test", "je", "dec", "jne", "jrcxz"}
     written = [line for line in between if re.fullmatch(r"mov\s+%\w+,\w+\(%rbx\)", line)]
-    assert (
-        len(written) == 3
-    )  # the first clock's halves, and where the last hop starts: none is in the loop
+    # the first clock's halves, and where the last hop starts: none is in the loop
+    assert len(written) == 3

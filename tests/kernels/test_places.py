@@ -59,7 +59,8 @@ def offsets(lines: np.ndarray, stride: int, page: int, packed: bool = False) -> 
 
 
 def fullest(at: np.ndarray, sets: int) -> int:
-    """The most lines that one set holds, of a cache that is indexed by the bits above a line's six."""
+    """The most lines that one set holds, of a cache that is indexed by the bits above a line's
+    six."""
     return int(np.bincount((at // np.uint64(64)).astype(np.int64) % sets).max())
 
 
@@ -153,6 +154,5 @@ def test_page_i_is_visited_on_its_line_8_times_i_mod_8_once_a_cycle(probe, lines
     cycle = visits("page_chase", "cycle", lines, 7, "alias")
     times = len(played) // lines
     assert times * lines == len(played) > 4096  # so many that a call costs nothing beside them
-    assert (
-        played == [page * stride * 64 + page % 8 * 8 for page in cycle] * times
-    )  # in lines of 64 bytes, 64 to a page
+    # in lines of 64 bytes, 64 to a page
+    assert played == [page * stride * 64 + page % 8 * 8 for page in cycle] * times

@@ -73,9 +73,8 @@ def test_every_page_is_made_ready_in_every_batch(mode: str, threads: int):
             "free_ns_per_access",
         }
         assert report.also["one_byte_resident_bytes"] == 4096 and min(report.also.values()) > 0
-    assert (
-        report.accesses <= report.minor_faults < 1.1 * report.accesses + 100
-    )  # one a page; beyond that, the program's own
+    # one a page; beyond that, the program's own
+    assert report.accesses <= report.minor_faults < 1.1 * report.accesses + 100
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -109,9 +108,8 @@ def test_memory_is_given_back_before_the_next_batch():
         [sys.executable, "-c", PEAK, *kernel], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
-    assert (
-        64 << 10 <= int(done.stdout) < 96 << 10
-    )  # KiB at the most at once: an arena of 64 MiB, and the program
+    # KiB at the most at once: an arena of 64 MiB, and the program
+    assert 64 << 10 <= int(done.stdout) < 96 << 10
 
 
 def test_there_may_be_more_cpus_than_a_cpu_set_has_bits(tmp_path_factory: pytest.TempPathFactory):

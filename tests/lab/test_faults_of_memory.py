@@ -1,4 +1,5 @@
-"""Pools, settings, limits and files of /proc: what they lack is a reason, and all else is measured."""
+"""Pools, settings, limits and files of /proc: what they lack is a reason, and all else is
+measured."""
 
 from __future__ import annotations
 

@@ -91,7 +91,8 @@ def unshare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
 
 
 def test_each_of_the_four_is_another_than_here(fresh):
-    """By the inodes behind the links, which are what the kernel of Linux compares (namespaces(7))."""
+    """By the inodes behind the links, which are what the kernel of Linux compares
+    (namespaces(7))."""
     here = [os.stat(f"/proc/self/ns/{kind}").st_ino for kind in ("user", "mnt", "pid", "net")]
     for _ in range(2):
         said = run(

@@ -1,4 +1,5 @@
-"""perf: what its JSON means in every trap, what a computer's perf is found to count, one gated run."""
+"""perf: what its JSON means in every trap, what a computer's perf is found to count, one gated
+run."""
 
 from __future__ import annotations
 

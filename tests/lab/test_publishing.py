@@ -1,4 +1,5 @@
-"""Publishing: what was measured here is added to what is published, and nothing of either is lost."""
+"""Publishing: what was measured here is added to what is published, and nothing of either is
+lost."""
 
 from __future__ import annotations
 

@@ -54,6 +54,5 @@ def test_a_rig_is_what_follows_from_its_host(store: Store, monkeypatch: pytest.M
     assert (named.machine, named.cpu, named.plan) == ("another", 5, perf.NO_COUNTERS) and len(
         probed
     ) == 1
-    assert (
-        Rig.of(with_memory(GIB), store).cpu is None
-    )  # a description from before says nothing of a CPU
+    # a description from before says nothing of a CPU
+    assert Rig.of(with_memory(GIB), store).cpu is None

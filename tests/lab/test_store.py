@@ -133,9 +133,8 @@ def test_a_key_changes_with_each_thing_that_decides_a_measurement() -> None:
         keys.append(record_key(point, *rest))
     assert len(set(keys)) == len(keys)
     assert all(len(key) == 16 and int(key, 16) >= 0 for key in keys)
-    assert (
-        record_key(point, 0, Identity(1, KERNEL, "0" * 16, "gcc: gcc 13"), state) == keys[0]
-    )  # where it came from decides nothing
+    # where it came from decides nothing
+    assert record_key(point, 0, Identity(1, KERNEL, "0" * 16, "gcc: gcc 13"), state) == keys[0]
 
 
 def test_a_key_is_the_same_in_every_version_of_the_code(store: Store) -> None:

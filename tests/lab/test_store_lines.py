@@ -25,9 +25,8 @@ def test_a_torn_last_line_is_dropped_and_cut_off_by_the_next_append(
     assert repeats(store) == [0, 1, 7]
     assert path.read_bytes().startswith(b"".join(whole.splitlines(keepends=True)[:2]))
     assert_whole(store, 3)
-    assert (
-        len(tree(store.root)) == 2
-    )  # a torn line is no evidence of anything: it is not quarantined
+    # a torn line is no evidence of anything: it is not quarantined
+    assert len(tree(store.root)) == 2
 
 
 def broken_lines(line: bytes) -> dict[str, bytes]:

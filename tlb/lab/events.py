@@ -139,8 +139,8 @@ def _intel(
 
 
 def _core(files: str, hits: tuple[int, int] = (0x20, 0x20)) -> tuple[Event, ...]:
-    """Return the rows of Golden Cove and its successors. Lion Cove's umasks have a second byte, which
-    Linux passes on where `format/umask` of the PMU in sysfs names those bits."""
+    """Return the rows of Golden Cove and its successors. Lion Cove's umasks have a second byte,
+    which Linux passes on where `format/umask` of the PMU in sysfs names those bits."""
     return _intel(files, 0x12, 0x11, hits=hits)
 
 
@@ -161,9 +161,9 @@ def _zen(fetch_walk_umask: int, data: str, fetch: str) -> tuple[Event, ...]:
 
 
 def _neoverse(core: str, folder: str = "", *, walks_per_cycle: bool = False) -> tuple[Event, ...]:
-    """Return the rows of an Arm core. stlb_hit is an upper bound: L1D_TLB_REFILL counts what hardware
-    prefetches refill too, DTLB_WALK of V3 and N3 does not. L2D_TLB_REFILL mixes data and fetches,
-    so nothing derives from it."""
+    """Return the rows of an Arm core. stlb_hit is an upper bound: L1D_TLB_REFILL counts what
+    hardware prefetches refill too, DTLB_WALK of V3 and N3 does not. L2D_TLB_REFILL mixes data and
+    fetches, so nothing derives from it."""
     source = f"{_FOLDER}arm64/arm/{folder or core}/; github.com/ARM-software/data pmu/{core}.json"
     loads, fetches = _raw(_LOADS, source), _raw(_FETCHES, source)
     lack = "no-walk-cycle-event"
@@ -257,17 +257,17 @@ TABLE: dict[tuple[str, str], tuple[Event, ...]] = {
 
 
 def may_be_zero(quantity: str) -> bool:
-    """Return whether a process that misses in every TLB may have none of these: on bare metal there is
-    no second dimension, and what answers the walker's loads depends on what the caches hold."""
+    """Return whether a process that misses in every TLB may have none of these: on bare metal there
+    is no second dimension, and what answers the walker's loads depends on what the caches hold."""
     return quantity == "nested_walk_cycles" or quantity.startswith("walker_")
 
 
 def quantities(microarchitecture: str, pmu: str = "cpu") -> tuple[Event, ...]:
-    """Return the hardware events of a CPU: cycles and instructions, then its microarchitecture's rows.
+    """Return the hardware events of a CPU: cycles and instructions, then its microarchitecture's
+    rows.
 
-    pmu: the one that the measuring CPU belongs to (tlb.machine.pmu). Where the table has no row, each
-    quantity has its reason.
-    """
+    pmu: the one that the measuring CPU belongs to (tlb.machine.pmu). Where the table has no row,
+    each quantity has its reason."""
     # On a hybrid CPU a bare `cycles` becomes two events, of which only the running CPU's counts.
     form = f"{pmu}/{{}}/u" if pmu.startswith("cpu_") else "{}:u"
     fixed = (

@@ -1,4 +1,5 @@
-"""data/: append records so that nothing finished is lost, and read back only lines that prove whole.
+"""data/: append records so that nothing finished is lost, and read back only lines that prove
+whole.
 
 `<root>/<machine>/` is published: what git keeps. `<root>/own/<machine>/` is what this computer has
 measured, which git ignores; only lab.publishing adds the one to the other.
@@ -6,8 +7,7 @@ measured, which git ignores; only lab.publishing adds the one to the other.
 `<kernel>.jsonl` holds the rows of a kernel, each once (lab.lines). `grids.json` has the points that
 each experiment asked for, by kernel, and so which rows belong to which experiment. Readers never
 write. A writer of rows holds the file's lock, cuts off a torn last line and moves corrupt lines to
-`<kernel>.quarantine.jsonl`. A writer of a document holds the folder's lock.
-"""
+`<kernel>.quarantine.jsonl`. A writer of a document holds the folder's lock."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ class Store:
         return key
 
     def load(self, machine: str, experiment: str) -> pd.DataFrame:
-        """Return `columns.frame` of the rows of an experiment's points, whoever had them measured: by
-        kernel, in the order of appending. Empty where nothing was measured."""
+        """Return `columns.frame` of the rows of an experiment's points, whoever had them measured:
+        by kernel, in the order of appending. Empty where nothing was measured."""
         rows = self._asked(machine, experiment).values()
         return columns.frame([row.record for row in rows], [row.kernel_digest for row in rows])
 
@@ -207,8 +207,8 @@ class Store:
         return bool(experiment) and self._path(machine, experiment, ".json").is_file()
 
     def resolve(self, machine: str, this: str = "this", experiment: str = "") -> str:
-        """Return the id that a notebook's `machine` means for its experiment. "this" gives `this`, which
-        need have no data yet."""
+        """Return the id that a notebook's `machine` means for its experiment. "this" gives `this`,
+        which need have no data yet."""
         if machine == "this":
             return this
         if machine == "reference":
