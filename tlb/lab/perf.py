@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tlb.lab.events import PROGRAMMABLE, SOFTWARE, Event, may_be_zero, quantities
 from tlb.lab.gate import Gate, dying_with_us, output_file, plain_locale
-from tlb.lab.perf_json import TOPDOWN, derive, metric, parse
+from tlb.lab.perf_json import derive, parse
 from tlb.lab.record import Quantity
 from tlb.machine import pmu
 from tlb.reasons import Unavailable
@@ -348,33 +348,6 @@ def _gated(
         )
         output.seek(0)
         return *finished, output.read()
-
-
-def dtlb_bound(
-    command: Sequence[str], timeout_s: float, cwd: Path | None = None, perf: str | None = None
-) -> Quantity:
-    """The share of core cycles in which loads waited for the data TLB, percent: Intel's estimate,
-    by perf's metric.
-
-    Probes the metric first (perf says "cannot find" and exits with 0 where there is none), then
-    runs the kernel once with the gate. A metric is no count: it is of the whole region and never
-    divided by accesses. No data/ holds it.
-    """
-    perf = perf or shutil.which("perf")
-    if perf is None:
-        return Quantity(reason="no-perf", event=TOPDOWN)
-    answer = _ask([perf, "stat", "-j", "-M", TOPDOWN, "--", "true"])
-    if isinstance(answer, str):
-        return Quantity(reason=answer, event=TOPDOWN)
-    status, stderr = answer
-    if status:
-        return Quantity(reason="perf-denied" if pmu.denied(stderr) else "no-topdown", event=TOPDOWN)
-    if (probed := metric(stderr)).reason in (
-        "no-topdown",
-        "no-pmu",
-    ):  # `true` may be too short for more
-        return probed
-    return metric(_gated(perf, ["-M", TOPDOWN], command, timeout_s, cwd)[3])
 
 
 def _communicate(

@@ -3,15 +3,11 @@ time."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 from tlb.lab.events import Event
 from tlb.lab.record import Quantity
 from tlb.machine import pmu
-
-# Intel's top-down tree, level 4; Linux tools/perf/pmu-events/arch/x86/*/*-metrics.json
-TOPDOWN = "tma_dtlb_load"
 
 
 def parse(text: str, events: Sequence[Event]) -> dict[str, Quantity]:
@@ -72,23 +68,3 @@ def derive(counted: Mapping[str, Quantity], events: Sequence[Event]) -> dict[str
             else Quantity(reason="counts-disagree", event=text, running_percent=running)
         )
     return result
-
-
-def metric(text: str, name: str = TOPDOWN) -> Quantity:
-    """Return one metric, percent: the row whose unit ends with its name ("%  tma_dtlb_load")."""
-    rows = list(pmu.rows(text))
-    named = [row for row in rows if str(row.get("metric-unit", "")).split()[-1:] == [name]]
-    if not named:
-        # Without the metric perf counts its default events instead, so what those say means
-        # nothing.
-        unsupported = "Cannot find metric" not in text and any(
-            "supported" in str(row.get("counter-value")) for row in rows
-        )
-        return Quantity(reason="no-pmu" if unsupported else "no-topdown", event=name)
-    try:
-        value = float(named[0]["metric-value"]) * (1 if "%" in named[0]["metric-unit"] else 100)
-    except (TypeError, ValueError, KeyError, OverflowError):
-        return Quantity(reason="perf-failed", event=name)
-    if not math.isfinite(value) or value < 0:
-        return Quantity(reason="not-counted", event=name)
-    return Quantity(value=value, event=name)
