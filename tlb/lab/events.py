@@ -7,9 +7,9 @@ used.
     walk, itlb_walk                 page walks completed, of loads and of instruction fetches
     stlb_hit, itlb_stlb_hit         first-level misses that the second level answered
     l1_dtlb_miss, l1_itlb_miss      the two together
-    walk_cycles, itlb_walk_cycles   cycles with a walk in progress; on Crestmont, Skymont, Neoverse V3
-                                    and N3 the walks in progress summed over cycles: the same while
-                                    no two walks overlap
+    walk_cycles, itlb_walk_cycles   cycles with a walk in progress; on Crestmont, Skymont, Neoverse
+                                    V3 and N3 the walks in progress summed over cycles: the
+                                    same while no two walks overlap
     walk_pending                    that sum where the CPU counts both: walk_pending / walk_cycles
                                     walks at once
     nested_walk_cycles              cycles of the second dimension of a guest's walk

@@ -152,7 +152,8 @@ def in_pieces(room: int, fill: int, leave: int) -> Iterator[Touched | Lives]:
     if not fill + leave <= usable.usable_bytes == usable.available_bytes <= MOST_BYTES:
         raise Unavailable(
             "memory-whole",
-            f"{format_size(usable.usable_bytes)} may be used of {format_size(usable.available_bytes)}",
+            f"{format_size(usable.usable_bytes)} may be used of "
+            f"{format_size(usable.available_bytes)}",
         )
     borrow(DEFRAG, "never")  # what takes the free large pages makes none
     with fragments.memory(room, fill, leave) as pieces:

@@ -47,7 +47,10 @@ FORBIDS = {
 # What runs inside: where it is, a line a namespace; then, whether the program of $1 can be executed
 # there. Root in a user namespace has no more right than others have to a folder whose owner is not
 # in its map.
-LOOK = f'for kind in {" ".join(KINDS)}; do readlink "/proc/self/ns/$kind"; done; test -x "$1" && echo runs'
+LOOK = (
+    f'for kind in {" ".join(KINDS)}; do readlink "/proc/self/ns/$kind"; done; '
+    'test -x "$1" && echo runs'
+)
 PATIENCE_S = 20.0  # it takes hundredths of a second
 
 

@@ -106,8 +106,9 @@ def _all_asked_for(own: Store, machine: str) -> None:
     if lost:
         raise Unavailable(
             "no-data",
-            f"{GRIDS}.json of {machine} does not say which experiment asked for the rows of {listed(lost)}; run "
-            "those chapters once more with `tlb run CHAPTER -p minutes 0`, which measures nothing, and publish again",
+            f"{GRIDS}.json of {machine} does not say which experiment asked for the rows of "
+            f"{listed(lost)}; run those chapters once more with `tlb run CHAPTER -p minutes 0`, "
+            "which measures nothing, and publish again",
         )
 
 

@@ -163,8 +163,9 @@ class Store:
         except (OSError, ValueError):
             raise Unavailable(
                 "no-data",
-                f"{machine} has no readable {GRIDS}.json, which says whose rows are whose; put it back from a "
-                "copy or from git, or delete it and run each chapter once more, which measures no row again",
+                f"{machine} has no readable {GRIDS}.json, which says whose rows are whose; put "
+                "it back from a copy or from git, or delete it and run each chapter once more, "
+                "which measures no row again",
             ) from None
 
     def experiments(self, machine: str) -> list[str]:

@@ -176,7 +176,8 @@ def _tool(language: str) -> tuple[str, tuple[str, ...]]:
     tool = TOOLS[language]
     if language == "python":
         return (
-            f"Python {platform.python_version()}, numpy {version('numpy')}, numba {version('numba')}",
+            f"Python {platform.python_version()}, numpy {version('numpy')}, "
+            f"numba {version('numba')}",
             (),
         )
     if language == "c":
