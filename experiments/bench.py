@@ -485,25 +485,6 @@ def empty_gate() -> Rows:
         )
 
 
-@table("DTLB-bound share of cycles (tma_dtlb_load)", "pages", "share")
-def top_down() -> Rows:
-    """The share of cycles that waits for the data TLB, by Intel's top-down metric."""
-    for lines in (64, 1024, 32768):
-        command = [
-            *build.kernel("page_chase").command,
-            "--lines",
-            str(lines),
-            "--region-ms",
-            "100",
-            "--cpu",
-            str(_rig().cpu),
-        ]
-        bound = perf.dtlb_bound(command, 60, cwd=build.ROOT)
-        if bound.reason:
-            raise Unavailable(bound.reason)
-        yield f"{lines:,}", f"{bound.value:.1f} %"
-
-
 @table(
     "A point's median over ten separate runs (to reach: spread 2 %, or marked)",
     "point",

@@ -4,10 +4,10 @@
  *
  * A process is forked again and again. Its memory is mapped twice: it fills both page tables (MADV_POPULATE_READ), reads each line by
  * the one mapping and chases by the other, which no TLB or walker's cache has seen. "pass_1_ns" is the timed first round, up to
- * "pass_64_ns", a worker that lives on. --layout packed is the control. "faults_in_passes" has to be 0.
+ * "pass_64_ns", a worker that lives on. --layout packed is the control.
  *
  * "spawn_ns" is from fork to the new process's first instruction; "exec_ns" a fork, an exec of this program and its end. perf counts
- * nothing: it would count all that a new process does. */
+ * nothing. */
 #include "chase.h"
 #include "record.h"
 #include <sys/wait.h>

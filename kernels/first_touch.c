@@ -7,8 +7,7 @@
  * shuffled  in another random order
  *
  * Linux hands out memory as it is touched, mostly upwards, and so does a hypervisor. So the order of first touch decides which pages
- * are neighbours in physical memory and, on a virtual machine, in the host's page table. Addresses, links, order and loads are
- * page_chase's with the same seed in all modes; each page is faulted in by a write. */
+ * are neighbours in physical memory and, on a virtual machine, in the host's page table. */
 #include "chase.h"
 #include "point.h"
 

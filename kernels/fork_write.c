@@ -6,8 +6,8 @@
  * touch   write a word of each base page of fresh memory. "resident_bytes": what that made resident
  * write   then fork, and time another write to each page, which copies it. "copied_bytes": what the parent then has alone; "fork_ns"
  *
- * --used N uses only the first N base pages of every 2 MiB, as allocators' arenas of 100 KiB do with 25: with large pages the rest is
- * resident too. --lines counts the used pages. */
+ * --used N uses only the first N base pages of every 2 MiB (allocators' arenas of 100 KiB: 25); with large pages all is resident.
+ * --lines counts the used pages. */
 #include "placement.h"
 #include "record.h"
 #include <sys/wait.h>

@@ -10,8 +10,7 @@
  * --walk_lines N chases lines of its own, a page each; --discard_pages N gives pages back (MADV_DONTNEED) and touches them again, which
  * interrupts this CPU.
  *
- * Slices of SLICE hops are timed: "p50_ns", "p99_ns" and "p999_ns" are per hop. --layout packed is the control: the difference is the
- * cost of translation under that load. */
+ * Slices of SLICE hops are timed: "p50_ns", "p99_ns" and "p999_ns" are per hop. --layout packed is the control. */
 #include "beside.h"
 #include "chase.h"
 #include "record.h"

@@ -7,7 +7,7 @@
  * Memory follows its mapping's policy (mbind). Page tables follow the policy of the thread that faults the memory in (Linux,
  * Documentation/admin-guide/mm/numa_memory_policy.rst, "Task/Process Policy"; pagetable_alloc() has no mapping). So the thread binds
  * itself (set_mempolicy) to the tables' node while it first touches each page, wherever it runs. No process can read where tables lie;
- * where memory lies is checked before and after the region (move_pages). A page or two of upper levels may be older than the arena. */
+ * where memory lies is checked before and after the region (move_pages). */
 #include "chase.h"
 #include "point.h"
 

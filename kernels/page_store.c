@@ -6,10 +6,10 @@
  * load-clean, store-clean  the same after all pages' entries lost their accessed and dirty bits
  *
  * To set these bits the processor writes to the page table: accessed at a walk for the first load or store, dirty at the first store.
- * Pages that were faulted in by a store have both, until Linux clears them: to see which are in use, after writing a file's page out,
- * after a fork. Here madvise(MADV_FREE) clears them; pages and bytes stay while memory is not short. It also reads what Linux knows of
- * each page, as /proc/self/pagemap does, which is therefore read before the other modes' passes; and it empties the TLB, so compare
- * past the TLB's reach. Accessed bit: load-clean less load; dirty bit: store-clean less load-clean. */
+ * Pages that were faulted in by a store have both, until Linux clears them. Here madvise(MADV_FREE) clears them; pages and bytes stay
+ * while memory is not short. It also reads what Linux knows of each page, as /proc/self/pagemap does, which is therefore read before
+ * the other modes' passes; and it empties the TLB, so compare past the TLB's reach. Accessed bit: load-clean less load; dirty bit:
+ * store-clean less load-clean. */
 #include "point.h"
 
 /* 2: what the kernel knows of each page is read from pagemap, no longer from smaps, which reads the whole process's. */

@@ -5,11 +5,10 @@
  * The loop of the published JMH benchmark, bytes[ThreadLocalRandom.current().nextInt(size)], with its own generator. No address comes
  * from memory, so many loads and page walks are in flight: no latency.
  *
- * Draws are timed, because indices drawn beforehand would be an array four times this one's size, with its own share of caches and
- * TLB. The draws alone are timed first, "generator_ns_per_access"; the two overlap, so the difference is what the loads add.
+ * Draws are timed, because indices drawn beforehand would be an array four times this one's size, with its own share of caches and TLB.
+ * The draws alone are timed first, "generator_ns_per_access"; the two overlap, so the difference is what the loads add.
  *
- * --spare_draws K throws K more draws away before each read: a core looks a few hundred instructions ahead, so a loop that does more,
- * as a JVM's does, has fewer reads in flight and pays more for each miss. */
+ * --spare_draws K throws K more draws away before each read, as a JVM's loop does more: fewer reads are in flight. */
 #include "point.h"
 
 /* 2: smaps is read before the lines are placed, and no longer between warm-up and timed region. */

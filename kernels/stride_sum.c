@@ -5,8 +5,7 @@
  * The published loop, for (i = 0; i < n; i += stride) sum += array[i], pass after pass: a throughput in which lines, prefetchers, cache
  * sets and translation all have a part. As published, loads are not merged, and elements hold their own numbers.
  *
- * --mode listed reads the elements' numbers from a list, in order or, with --order cycle, shuffled. Both lists cost the same to read, so
- * their difference is the order: what prefetchers made of it. */
+ * --mode listed reads the elements' numbers from a list, in order or, with --order cycle, shuffled. Their difference is the order. */
 #include "point.h"
 
 /* 2: smaps is read before the lines are placed, and no longer between warm-up and timed region. */

@@ -1,4 +1,4 @@
-/* An independent dependent chase, for `make bench` and the tests: it shares nothing with the kernels but the question.
+/* An independent dependent chase.
  *
  *   independent_chase LINES      one line in each 4 KiB page, visited in one random cycle
  *   independent_chase LINES SEED 4k|thp|2m    the same on these pages, a random line of each 4 KiB: on memory that is contiguous,

@@ -1,4 +1,4 @@
-/* An independent program in the way of ebizzy, for `make bench`: it shares nothing with map_churn but the question.
+/* An independent program in the way of ebizzy.
  *
  *   independent_search THREADS CHUNKS BYTES KEPT    threads that copy a drawn chunk, look a number up in the copy, and unmap it; KEPT 1: keep it
  *

@@ -1,4 +1,4 @@
-/* An independent sum over a strided array, for `make bench`: it shares nothing with stride_sum but the question.
+/* An independent sum over a strided array.
  *
  *   independent_stride BYTES STEP     every STEP-th byte's word of eight bytes, on base pages
  *

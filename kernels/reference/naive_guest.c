@@ -1,10 +1,9 @@
-/* An independent guest for the benchmarks: it shares nothing with the kernels but the question.
+/* An independent guest.
  *
  *   naive_guest LINES    one line in each 4 KiB page of a guest with 4 KiB pages on a host with 4 KiB pages, in one random cycle
  *
- * Other than guest_chase: the guest's addresses are not the host's, its memory begins at 0, its loop is not unrolled, it leaves
- * by a store to memory that it has not, and the clock is outside. Prints ns per access: the median of seven passes of half a
- * second. */
+ * Other than guest_chase: the guest's addresses are not the host's, its memory begins at 0, its loop is not unrolled, it leaves by a
+ * store to memory that it has not, and the clock is outside. Prints ns per access: the median of seven passes of half a second. */
 #include "common.h"
 #include <fcntl.h>
 #include <linux/kvm.h>

@@ -32,8 +32,7 @@ for seed in range(1, 11):
         statistics.mean(batches[: -(-PART * len(batches) // hops)]),
         statistics.mean(batches),
     )
-    if (
-        hops >= lines
-    ):  # else this process was slower by far than the first one, and has no whole cycle
+    # else this process was slower by far than the first one, and has no whole cycle
+    if hops >= lines:
         rounds.append((part, whole, part / whole))
 print(*map(statistics.median, zip(*rounds, strict=True)))

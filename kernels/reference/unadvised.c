@@ -3,7 +3,7 @@
  *   unadvised chase MIB SEED   gets MIB MiB of malloc and chases a random line of each page, in one random cycle: large pages help it
  *   unadvised sum MILLIONS     so many million dependent multiplications on one number: no pages help it
  *
- * Prints ns per step. It shares nothing with the kernels but the question. */
+ * Prints ns per step. */
 #include "common.h"
 #include <unistd.h>
 

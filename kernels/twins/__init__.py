@@ -36,6 +36,5 @@ def _kept() -> str:
     return str(folder)
 
 
-numba.config.CACHE_DIR = (
-    _kept()
-)  # read when a function is defined, so before any module here is imported
+# read when a function is defined, so before any module here is imported
+numba.config.CACHE_DIR = _kept()

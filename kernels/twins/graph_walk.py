@@ -46,9 +46,8 @@ def checked(config: Namespace) -> None:
     given, vertices = {name for name, _ in config.options}, config.vertices or config.lines
     blocked, ahead = config.mode == "blocked", config.mode == "prefetch"
     block = config.block_vertices if blocked else vertices
-    most = (
-        (1 << 29) if config.packed else (1 << 32) // (base_page() // LINE)
-    )  # a line's number has 32 bits
+    # a line's number has 32 bits
+    most = (1 << 29) if config.packed else (1 << 32) // (base_page() // LINE)
     if vertices != config.lines or vertices & (vertices - 1) or not 4 <= vertices <= most:
         arguments.bad_argument(
             f"--vertices takes a power of two from 4 to {most}, and as many --lines."

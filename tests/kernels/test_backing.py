@@ -51,14 +51,6 @@ def test_a_pool_that_is_too_small_says_how_many_pages_are_needed_and_free(pages:
         assert f"{needed} pages of {pages} needed" in detail and f"{free} free" in detail
 
 
-def test_pages_of_64_kib_are_refused_where_they_are_off():
-    enabled = setting(THP / "hugepages-64kB/enabled")
-    if enabled in ("always", "madvise", "inherit"):
-        pytest.skip("64 KiB pages are on here")
-    for said in in_both(["--pages", "64k"]):
-        assert reason(*said)[0] == ("mthp-off" if enabled else "page-size-unsupported")
-
-
 MTHP_PROBE = """
 int main(int argc, char **argv)
 {

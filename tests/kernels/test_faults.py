@@ -29,126 +29,74 @@ def instead(before: str, old: str, new: str) -> dict[str, str]:
 
 
 DRAWS = "uint64_t draws, uint64_t loaded)\n{"
-MEMSET = "memset(a->base, 1, a->bytes);"
 READ = "draws--)\n        sum += base[next_int(&s, bound)];"  # of touch()
-SPARE = "sum += base[next_int(&s, bound)];\n    }"  # of touch_after()
 COUNTED, MOVED = "i < source.n; i++)\n        cursors[", "i < source.n; i++)\n        target["
 SCATTER = "scatter(struct rows source, struct row *target, uint32_t *cursors, unsigned skip, unsigned bits)\n{\n"
 ADVICE = "madvise(p->from, p->bytes, MADV_POPULATE_WRITE)"
 TOUCHED = "        *(volatile uint64_t *)(base + order[i] * stride) = order[i] + 1;"
 JOIN = "--tuples 5000 --lines 7500"
-# kernel, arguments, changes, reason
+
+
+def fault(kernel: str, arguments: str, changes: dict[str, str], code: str = "kernel-garbage"):
+    return kernel, arguments, changes, code
+
+
 FAULTS: list[tuple[str, str, dict[str, str], str]] = [
-    (
-        "page_chase",
-        "--lines 1000",
-        at("follow(void **p, uint64_t hops)\n{", " hops -= 1;"),
-        "kernel-garbage",
+    fault("page_chase", "--lines 1000", at("follow(void **p, uint64_t hops)\n{", " hops -= 1;")),
+    fault("page_chase", "--lines 1000 --order random", at(DRAWS, " draws -= 1;")),
+    fault(
+        "page_chase", "--lines 1000 --layout alias", {"    return loaded + i;\n": "    return 0;\n"}
     ),
-    ("page_chase", "--lines 1000 --order random", at(DRAWS, " draws -= 1;"), "kernel-garbage"),
-    (
-        "page_chase",
-        "--lines 1000 --layout alias",
-        {"    return loaded + i;\n": "    return 0;\n"},
-        "kernel-garbage",
-    ),
-    (
+    fault(
         "page_gather",
         "--lines 1000",
         at("uint64_t lines, uint64_t rounds)\n{", " if (rounds > 1) lines -= 1;"),
-        "kernel-garbage",
     ),
-    (
+    fault(
         "page_store",
         "--lines 500 --mode load",
         instead("sum = load_each(a->base, index, c->lines)", "c->lines", "c->lines - 1"),
-        "kernel-garbage",
     ),
-    (
-        "page_store",
-        "--lines 500 --mode store",
-        instead("store_each(a->base, index, c->lines, what)", "c->lines", "c->lines - 1"),
-        "kernel-garbage",
-    ),
-    (
-        "page_store",
-        "--lines 500 --mode load-clean",
-        {"MADV_FREE))": "MADV_DONTNEED))"},
-        "kernel-garbage",
-    ),  # pages given away
-    (
+    fault("page_store", "--lines 500 --mode load-clean", {"MADV_FREE))": "MADV_DONTNEED))"}),
+    fault(
         "random_touch",
         "--bytes 1000 --lines 16",
         at(
             "touch(const unsigned char *base, uint64_t *state, uint32_t bound, uint64_t draws)\n{",
             " draws /= 2;",
         ),
-        "kernel-garbage",
     ),
-    (
-        "random_touch",
-        "--bytes 1000 --lines 16",
-        instead(READ, "base", "0 * base"),
-        "kernel-garbage",
-    ),
-    (
-        "random_touch",
-        "--bytes 1000 --lines 16",  # one byte beyond the array, which then is not 1
-        instead(MEMSET, "a->bytes", "bytes") | instead(READ, "bound", "bound + 1"),
-        "kernel-garbage",
-    ),
-    (
-        "random_touch",
-        "--bytes 1000 --lines 16 --spare_draws 2",
-        instead(SPARE, "base", "0 * base"),
-        "kernel-garbage",
-    ),
-    ("radix_partition", f"--mode partition {JOIN}", instead(MOVED, "<", ">"), "kernel-garbage"),
-    (
-        "radix_partition",
-        f"--mode partition {JOIN}",
-        instead(COUNTED, "i <", "i + 1 <"),
-        "kernel-garbage",
-    ),
-    (
+    fault("random_touch", "--bytes 1000 --lines 16", instead(READ, "base", "0 * base")),
+    fault("radix_partition", f"--mode partition {JOIN}", instead(MOVED, "<", ">")),
+    fault(
         "radix_partition",
         f"--mode partition {JOIN}",
         at(SCATTER, "    if (target[1].number) return;\n"),
-        "kernel-garbage",
     ),
-    (
+    fault(
         "radix_partition",
         f"--mode partitioned {JOIN}",
         {"i < s.n && slots": "i < s.n / 2 && slots"},
-        "kernel-garbage",
     ),
-    (
-        "radix_partition",
-        f"--mode partitioned {JOIN}",
-        {"p < 1u << bits; r_begin": "p + 1 < 1u << bits; r_begin"},
-        "kernel-garbage",
-    ),
-    (
+    fault(
         "radix_partition",
         f"--mode naive {JOIN}",
         {"found.sum += table[at].number * s.at[i].number": "found.sum += i != 9"},
-        "kernel-garbage",
     ),
-    (
+    fault(
         "code_chase",
         "--lines 64",
         {
             "list[r * (round + 1) + round] = (uint64_t)out;": "list[r * (round + 1) + round - (round > 1)] = (uint64_t)out;"
         },
-        "kernel-garbage",
     ),
-    (
+    fault(
         "code_chase",
         "--lines 64",
         {"if (mprotect(at, bytes, PROT_READ | PROT_EXEC))": "errno = EACCES;\n    if (bytes)"},
         "code-refused",
     ),
-    (
+    fault(
         "page_chase",
         "--lines 64 --layout alias",
         {
@@ -156,80 +104,34 @@ FAULTS: list[tuple[str, str, dict[str, str], str]] = [
         },
         "memory-short",
     ),
-    (
+    fault(
         "prefault",
         "--lines 1000 --mode populate",
         instead(ADVICE, "MADV_POPULATE_WRITE", "9999"),
         "no-populate",
-    ),  # as before Linux 5.14
-    (
-        "prefault",
-        "--lines 1000 --mode populate",
-        instead(ADVICE, "p->from", "NULL"),
-        "memory-short",
     ),
-    (
-        "prefault",
-        "--lines 1000 --mode touch",
-        instead("at < bytes; at += stride)", "at <", "at + stride <"),
-        "backing-partial",
-    ),
-    ("prefault", "--lines 1000 --mode touch", {"= ++first;": "= first;"}, "kernel-garbage"),
-    (
-        "prefault",
-        "--lines 1000 --mode memset",
-        instead("memset(p->from, 1, p->bytes)", "1", "2"),
-        "kernel-garbage",
-    ),
-    (
+    fault("prefault", "--lines 1000 --mode touch", {"= ++first;": "= first;"}),
+    fault(
         "prefault",
         "--lines 1000 --mode touch",
         instead("pages * (i + 1) / threads * a->page;", "threads", "(threads + 1)"),
         "backing-partial",
     ),
-    (
-        "page_fault",
-        "--lines 64 --mode anonymous",
-        {TOUCHED: f"        if (i)\n    {TOUCHED}"},
-        "kernel-garbage",
-    ),
-    (
-        "page_fault",
-        "--lines 64 --mode grouped",
-        {"group = find_group();": 'group = (struct group){"/nowhere", "/nowhere/tlb-page-fault"};'},
-        "no-memory-group",
-    ),
-    (
+    fault("page_fault", "--lines 64 --mode anonymous", {TOUCHED: f"        if (i)\n    {TOUCHED}"}),
+    fault(
         "map_churn",
         "--lines 1792",
         instead("low += numbers[low + half] <= key ? half : 0;", "<=", "<"),
-        "kernel-garbage",
     ),
-    (
-        "shootdown",
-        "--mode unmap --lines 2",
-        {"failed = munmap(from, bytes);": "failed = 0;"},
-        "kernel-garbage",
-    ),
-    (
-        "shootdown",
-        "--mode discard --lines 2",
-        {"failed = madvise(from, bytes, MADV_DONTNEED);": "failed = 0;"},
-        "kernel-garbage",
-    ),
-    (
-        "fork_write",
-        "--mode write --lines 8",
-        {"write_each(a.base, &u, page, 2);": ";"},
-        "kernel-garbage",
-    ),
-    (
+    fault("shootdown", "--mode unmap --lines 2", {"failed = munmap(from, bytes);": "failed = 0;"}),
+    fault("fork_write", "--mode write --lines 8", {"write_each(a.base, &u, page, 2);": ";"}),
+    fault(
         "fork_write",
         "--mode write --lines 2000",
         {"        while (getppid() == parent)\n": "        if (getppid() != parent)\n"},
         "neighbour-gone",
     ),
-    (
+    fault(
         "switch_chase",
         "--mode process --lines 64",
         {
@@ -238,70 +140,42 @@ FAULTS: list[tuple[str, str, dict[str, str], str]] = [
         },
         "neighbour-gone",
     ),
-    (
+    fault(
         "switch_chase",
         "--lines 64",
         {"got = follow_rounds(chase, 1)": "got = follow_rounds(chase, 1) + 1"},
-        "kernel-garbage",
     ),
-    (
+    fault(
         "cold_chase",
         "--lines 64",
         {"    told->whole = 1;": "    kill(getpid(), SIGKILL);"},
         "neighbour-gone",
     ),
-    (
-        "cold_chase",
-        "--lines 64",
-        {
-            "#define PASSES 64": "#undef MADV_POPULATE_READ\n#define MADV_POPULATE_READ 222\n#define PASSES 64"
-        },
-        "no-populate",
-    ),
 ]
 BESIDE: list[tuple[str, str, dict[str, str], str]] = [
-    (
+    fault(
         "neighbour_chase",
         "--mode other --lines 64",
         IMPATIENT | {"++*o->turns;": "pause();"},
         "neighbour-gone",
     ),
-    (
+    fault(
         "shootdown",
         "--threads 1 --apart 1",
         IMPATIENT | {"take_turns(o);": "_exit(0);"},
         "neighbour-gone",
     ),
-    (
-        "shootdown",
-        "--threads 1 --apart 1",
-        IMPATIENT | {"if (getppid() != parent ||": "if (getppid() == parent ||"},
-        "neighbour-gone",
-    ),
-    (
+    fault(
         "collapse_chase",
         "--mode address --lines {large}",
         {"madvise(j->memory + j->order[i] * j->large, j->large, MADV_COLLAPSE)": "0"},
-        "kernel-garbage",
     ),
-    (
+    fault(
         "collapse_chase",
         "--mode address --lines {large}",
         IMPATIENT
         | {"    j->began_ns = now_ns();": "    pause();", "n < SLICES && (": "n < 4096 && ("},
         "neighbour-gone",
-    ),
-    (
-        "collapse_chase",
-        "--mode address --lines {large}",
-        {"#define SLICE 64": "#undef MADV_COLLAPSE\n#define MADV_COLLAPSE 222\n#define SLICE 64"},
-        "no-collapse",
-    ),
-    (
-        "collapse_chase",
-        "--lines 512",
-        {'sysfs_number(THP "hpage_pmd_size", 0), common': "0, common"},
-        "page-size-unsupported",
     ),
 ]
 TURNS = "uint64_t turns, const int walkers)\n{"
@@ -310,15 +184,8 @@ WALKS: list[tuple[str, dict[str, str]]] = [
         "plain",
         {"edge[0] = stand(g, cyclic(g, v));": "edge[0] = stand(g, v == 77 ? 77 : cyclic(g, v));"},
     ),
-    ("plain", {"g.step = draw(seed) | 1;": "g.step = draw(seed) & ~1ull;"}),
-    ("plain", {"#define MULTIPLIER 1664525ull": "#define MULTIPLIER 1664527ull"}),
-    ("blocked", {"stand(g, base | (two & mask));": "stand(g, two & (g->vertices - 1));"}),
-    (
-        "plain",
-        instead("g->vertices * (i + 1) / threads", "threads", "(threads + 1)"),
-    ),  # neither filled nor looked at
+    ("plain", instead("g->vertices * (i + 1) / threads", "threads", "(threads + 1)")),
     ("walkers", at(TURNS, " turns--;")),
-    ("blocked", at(TURNS, " turns /= 2;")),
     ("plain", instead("at[k] = line[at[k]].edge[random >> 2 * k & 3];", "& 3", "& 1")),
     (
         "prefetch",

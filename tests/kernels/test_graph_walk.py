@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pytest
 from support.graph_walk import graph, parsed, visited, walking
@@ -11,7 +9,6 @@ from support.kernels import checksum, needs_c, run_c
 
 from kernels.twins import walk
 from kernels.twins.placement import places_in
-from tlb.lab.record import KernelReport
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 
@@ -91,21 +88,6 @@ def test_c_walks_as_the_oracle_does():
         assert parsed(asked, done.stdout, "c").checksum == checksum(path), asked
 
 
-@needs_c
-def test_the_graph_is_the_same_whoever_fills_it():
-    alone = {min(os.sched_getaffinity(0))}
-    done = [
-        run_c("graph_walk", walking(2**16), **how)
-        for how in ({}, {"preexec_fn": lambda: os.sched_setaffinity(0, alone)})
-    ]
-    all_cpus, one_cpu = (KernelReport.model_validate_json(one.stdout) for one in done)
-    assert all_cpus.checksum == one_cpu.checksum == checksum(visited(2**16, 7))
-    assert one_cpu.also["prepare_threads"] == 1
-    assert all_cpus.also["prepare_threads"] == min(
-        len(os.sched_getaffinity(0)), 8
-    )  # 4 MiB, in parts of half a MiB at the least
-
-
 # --- how many lines a walk visits
 
 
@@ -131,17 +113,6 @@ def test_a_walk_visits_as_many_lines_as_expected(hops: int):
     assert np.unique(walked(2**16, 2**16, 0, hops)).size == pytest.approx(expected, rel=0.02)
 
 
-@pytest.mark.parametrize(
-    ("block", "steps", "walkers"), [(64, 16, 1), (64, 1024, 8), (1024, 1024, 1), (4096, 10_000, 8)]
-)
-def test_a_blocked_walk_visits_as_many_lines_as_expected(block: int, steps: int, walkers: int):
-    vertices, turns = 2**16, 2**18 // walkers
-    expected = walk.expected_lines(vertices, block, turns * walkers, min(steps, turns))
-    assert np.unique(walked(vertices, block, steps, turns, walkers)).size == pytest.approx(
-        expected, rel=0.15 if block > 1024 else 0.06
-    )
-
-
 @needs_c
 def test_c_expects_what_numba_expects(probe):
     for vertices, block in ((2**16, 2**16), (2**16, 64), (2**24, 2**12), (2**22, 2**22)):
@@ -151,9 +122,3 @@ def test_c_expects_what_numba_expects(probe):
             assert plain == pytest.approx(walk.expected_lines(vertices, block, n, 0), rel=1e-9)
             assert blocked == pytest.approx(walk.expected_lines(vertices, block, n, 1000), rel=1e-3)
         assert int(hops) == pytest.approx(walk.hops_for(vertices, 4e6), rel=0.011)
-
-
-# --- a point and its record
-
-
-# --- the other architecture

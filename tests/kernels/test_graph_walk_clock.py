@@ -55,17 +55,6 @@ def test_quantiles_of_the_histogram_are_within_one_percent_of_exact_ones(ticks: 
         assert hops.quantile(bins, q) == pytest.approx(exact, rel=0.01, abs=0)
 
 
-@given(st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=300))
-@settings(deadline=None)
-def test_a_bin_begins_at_or_below_what_it_counts_and_ends_within_one_percent_above(
-    ticks: list[int],
-):
-    for one in ticks:
-        (at,) = np.flatnonzero(histogram([one]))
-        least, after = hops.least_of(np.array([at, at + 1]))
-        assert least <= one < after and (after - 1 - least) <= 0.01 * one
-
-
 def in_c(probe: Callable[..., str], ticks: list[int]) -> tuple[list[float], np.ndarray]:
     first, *rows = probe(text=" ".join(map(str, ticks))).splitlines()
     return [float(word) for word in first.split()], np.array(
@@ -114,9 +103,8 @@ def test_quantiles_and_mean_in_the_report_follow_from_its_histogram(engine: str)
     mean = np.average(least, weights=hops)
     assert mean * 0.999 - also["clock_ns"] <= also["mean_ns"] <= mean * 1.009 - also["clock_ns"]
     assert also["clock_ns"] > 0 and also["clock_step_ns"] >= 0.99 / also["tsc_ghz"]
-    assert (
-        also["mean_ns"] + also["clock_ns"] < report.elapsed_ns / report.accesses
-    )  # which holds the counting too
+    # which holds the counting too
+    assert also["mean_ns"] + also["clock_ns"] < report.elapsed_ns / report.accesses
 
 
 @needs_c

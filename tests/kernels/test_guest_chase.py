@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,15 +12,11 @@ from support.guest import guest, real
 from support.kernels import checksum, measured, needs_c, on_x86, visits
 from support.stand_ins import PAGE
 
-from tlb import cli
 from tlb.lab import build
 from tlb.lab.kernels import SIDE_BYTES_PER_LINE, arena_bytes
 from tlb.lab.measure import seed_of
-from tlb.lab.record import Point, Record
-from tlb.lab.rig import Rig
-from tlb.system import files
+from tlb.lab.record import Record
 
-MIB = 2**20
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 
 
@@ -76,9 +71,8 @@ def test_every_guest_page_size_runs_on_every_host_page_size(hosted, mode: str, p
         int(record.also["guest_table_bytes"]),
     )
     pages_of_lines, pages_of_tables = (-(-size // PAGE[pages]) for size in (lines, table_bytes))
-    assert (
-        record.arena_bytes - program >= (pages_of_lines + pages_of_tables) * PAGE[pages]
-    )  # each has pages to itself
+    # each has pages to itself
+    assert record.arena_bytes - program >= (pages_of_lines + pages_of_tables) * PAGE[pages]
     assert (record.arena_bytes - program) % PAGE[pages] == 0 and record.arena_bytes <= arena_bytes(
         record.point
     )
@@ -106,17 +100,6 @@ def test_the_record_has_the_time_outside_and_what_the_first_touch_cost(kvm):
     )
 
 
-@on_x86
-@needs_c
-def test_of_a_large_cycle_a_part_is_visited_in_a_guest_too(kvm):
-    record = measured(guest("2m", lines=2**17 + 1000, layout="packed"))
-    native = measured(Point(kernel="page_chase", lines=2**17 + 1000, layout="packed", region_ms=1))
-    assert (
-        record.checksum == native.checksum and record.also["warm_hops"] == native.also["warm_hops"]
-    )
-    assert record.accesses >= 2**17
-
-
 # --- in a real guest, where this computer runs one
 
 
@@ -132,12 +115,6 @@ def test_a_real_guest_visits_them_too(mode: str, pages: str):
     assert record.also["guest_table_bytes"] == 4096 * tables(record)
     assert record.ns_per_access <= 1.01 * record.also["outside_ns_per_access"]
     assert record.also.get("vcpu_exits", 0) >= 0 and record.also["first_touch_ns_per_access"] > 0
-
-
-# --- the same chase as the native one
-
-
-# --- `tlb measure`
 
 
 # --- the timed loop
@@ -168,51 +145,5 @@ def test_between_the_guests_two_clocks_are_loads_and_the_counting_of_them():
     others = {line.split()[0] for line in between if line not in loads}
     assert others <= {"lfence", "mov", "test", "je", "dec", "jne", "jrcxz"}
     written = [line for line in between if re.fullmatch(r"mov\s+%\w+,\w+\(%rbx\)", line)]
-    assert (
-        len(written) == 3
-    )  # the first clock's halves, and where the last hop starts: none is in the loop
-
-
-# --- `tlb measure`
-
-
-def test_guest_pages_is_the_kernels_mode_and_no_other_kernels(
-    monkeypatch: pytest.MonkeyPatch, capsys, own_lock: Path
-):
-    asked: list[Point] = []
-
-    def take(_: Rig, point: Point, repeat: int) -> None:
-        asked.append(point)
-        raise SystemExit(0)
-
-    def measure(*arguments: str) -> int:
-        monkeypatch.setattr(sys, "argv", ["tlb", "measure", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        return ended.value.code
-
-    monkeypatch.setattr(Rig, "take", take)
-    monkeypatch.setattr(build, "engine_for", lambda *_: "c")
-    monkeypatch.setattr(cli, "measuring_lock", lambda: files.measuring_lock(path=own_lock))
-    assert (
-        measure(
-            "guest_chase",
-            "--pages",
-            "thp",
-            "--lines",
-            "4096",
-            "--levels",
-            "5",
-            "--guest-pages",
-            "2m",
-        )
-        == 0
-    )
-    assert asked == [
-        Point(kernel="guest_chase", pages="thp", mode="2m", lines=4096, options={"levels": 5})
-    ]
-    for bad in (
-        ["page_chase", "--guest-pages", "4k"],
-        ["guest_chase", "--guest-pages", "4k", "--mode", "2m"],
-    ):
-        assert measure(*bad) == 2 and "--guest-pages" in capsys.readouterr().err
+    # the first clock's halves, and where the last hop starts: none is in the loop
+    assert len(written) == 3

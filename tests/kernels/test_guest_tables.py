@@ -170,22 +170,6 @@ def test_every_page_is_mapped_once_at_its_level_for_the_user_and_nothing_else_is
     assert (built.words[built.used * 512 :] == CANARY).all()
 
 
-@given(
-    leaf=st.integers(1, 3),
-    levels=st.integers(4, 5),
-    pages=st.integers(1, 2000),
-    lacking=st.integers(1, 10),
-)
-@settings(max_examples=50, deadline=None)
-def test_without_room_for_a_table_nothing_is_written_beyond_it(
-    builder, leaf: int, levels: int, pages: int, lacking: int
-):
-    size = pages * LEAF[leaf]
-    room = max(Tables(builder, leaf, levels, GIB, 4 * GIB, size, 0).used - lacking, 1)
-    short = Tables(builder, leaf, levels, GIB, 4 * GIB, size, 0, room)
-    assert short.used == 0 and (short.words[room * 512 :] == CANARY).all()
-
-
 def test_the_program_stands_by_the_offsets_that_its_structure_has(tmp_path: Path):
     """The assembler's numbers and the compiler's: talk's fields, the port, where a processor looks
     for the map of a TSS."""

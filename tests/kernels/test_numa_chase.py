@@ -7,7 +7,6 @@ computer gives the same answers. Linux itself judges the arguments of each call.
 
 from __future__ import annotations
 
-import errno
 import os
 import subprocess
 from pathlib import Path
@@ -18,7 +17,6 @@ from support.kernels import measured, why_not
 from support.stand_ins import put_before
 
 from tlb.lab.record import Point, Record
-from tlb.reasons import REASONS, Unavailable
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring, pytest.mark.needs("a C compiler")]
 CPU = max(getattr(os, "sched_getaffinity", lambda _: {0})(0))  # the one that kernels choose
@@ -103,15 +101,6 @@ def test_the_thread_is_bound_to_the_tables_node_only_while_it_touches_every_page
     assert record.checksum == measured(Point(kernel="page_chase", lines=1300, region_ms=1)).checksum
 
 
-def test_of_pages_far_apart_each_is_touched_and_looked_at(nodes):
-    measured(on(lines=100, stride_pages=3))
-    assert nodes.calls()[2:] == [
-        ["set_mempolicy", -1, 100],
-        ["move_pages", 100],
-        ["move_pages", 100],
-    ]
-
-
 # Cases: each node's CPUs, its distances, the nodes with normal memory, the cpuset's mask; and
 # (memory, tables, distance) of remote-local.
 CHOICES = {
@@ -180,28 +169,6 @@ def test_a_computer_without_a_second_usable_node_has_its_reason(nodes):
         assert f"CPU {CPU} is on node -1" in why_not(on(), "node-refused")
     nodes.are({0: f"0-{CPU}"}, {0: "10"})
     assert why_not(on(), "single-node") == "nodes online: 1, with memory for page tables: 1"
-
-
-@pytest.mark.parametrize("mode", NODES_OF)
-def test_this_computer_is_measured_or_has_its_reason(mode: str):
-    try:
-        memory, tables, distance = where(measured(on(mode)))
-    except Unavailable as why:
-        assert why.code in ("single-node", "node-refused", "memory-short")
-    else:
-        assert (memory == tables) == (mode in ("local-local", "remote-remote")) and distance >= 10
-
-
-@pytest.mark.parametrize("call", ["get_mempolicy", "mbind", "set_mempolicy", "move_pages"])
-def test_a_refused_call_is_named(nodes, call: str):
-    nodes.set("refused", call)
-    nodes.set("refusal", errno.EPERM)
-    detail = why_not(on(), "node-refused")
-    assert (
-        call in detail
-        and detail.endswith(os.strerror(errno.EPERM))
-        and "--cap-add SYS_NICE" in REASONS["node-refused"].remedy
-    )
 
 
 @pytest.mark.parametrize("looks", [0, 1])  # that find nothing: before the timed region, after it

@@ -64,9 +64,8 @@ def test_a_runner_killed_with_9_leaves_no_kernel_behind(engine: str, counted: st
         stderr=subprocess.PIPE,
     )
 
-    busy_s = (
-        0.5 if engine == "c" else 3
-    )  # CPU time that a kernel uses up to reach its region, and more
+    # CPU time that a kernel uses up to reach its region, and more
+    busy_s = 0.5 if engine == "c" else 3
 
     def chasing() -> bool:
         return any(

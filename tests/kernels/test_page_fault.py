@@ -25,8 +25,7 @@ from support.kernels import (
 )
 
 from tlb.lab import build
-from tlb.lab.kernels import expected_s
-from tlb.lab.record import KernelReport, Point
+from tlb.lab.record import KernelReport
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 
@@ -90,15 +89,6 @@ def test_a_fault_enters_one_page_of_fresh_memory_and_one_or_more_of_a_file():
 
 
 @needs_c
-def test_a_file_that_is_written_in_pieces_has_the_same_pages():
-    report = measured("page_fault", given(1000, "--written", 7))
-    assert (
-        report.checksum == checksum(order(1000, "cycle"))
-        and 0 < report.also["faults_per_access"] <= 1.02
-    )
-
-
-@needs_c
 def test_a_large_page_faults_once():
     needs_thp()
     lines = 2 * huge_page_bytes() // mmap.PAGESIZE
@@ -136,14 +126,6 @@ def test_pages_are_charged_by_turns_in_a_group_that_a_killed_process_left_and_th
 
 
 @needs_c
-def test_a_folder_for_temporary_files_that_takes_none_is_a_reason(tmp_path: Path):
-    code, detail = reason_of(
-        run_c("page_fault", given(64), env=os.environ | {"TMPDIR": str(tmp_path / "nowhere")})
-    )
-    assert code == "tmp-refused" and "nowhere" in detail
-
-
-@needs_c
 def test_a_full_disk_is_a_reason_and_leaves_no_file(tmp_path: Path):
     program = changed(
         "page_fault",
@@ -173,14 +155,6 @@ def test_memory_is_touched_again_after_the_wait(kind: str):
     assert (
         sum(bin.hops for bin in report.histogram) == 1000 and report.also["first_ns_per_access"] > 0
     )
-
-
-def test_a_wait_counts_in_the_time_that_a_process_is_expected_to_take():
-    waits = [
-        Point(kernel="touch_again", order="sequential", lines=64, options={"idle_ms": ms})
-        for ms in (0, 3000)
-    ]
-    assert expected_s(waits[1]) - expected_s(waits[0]) == pytest.approx(3.0)
 
 
 # --- map_churn

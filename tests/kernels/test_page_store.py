@@ -1,4 +1,5 @@
-"""page_store: stores and loads of the lines that page_gather loads, in its order, each pass whole."""
+"""page_store: stores and loads of the lines that page_gather loads, in its order, each pass
+whole."""
 
 from __future__ import annotations
 

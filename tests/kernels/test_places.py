@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 from numba import njit
 from support.common import ROOT, needs_c
-from support.kernels import arguments, checksum, compiled, run_c, visits
+from support.kernels import compiled, visits
 
 from kernels.twins.placement import line_offset, places_in
 from tlb.lab import build
-from tlb.lab.record import KernelReport
 
 pytestmark = [pytest.mark.measures, pytest.mark.slow]
 
@@ -60,7 +59,8 @@ def offsets(lines: np.ndarray, stride: int, page: int, packed: bool = False) -> 
 
 
 def fullest(at: np.ndarray, sets: int) -> int:
-    """The most lines that one set holds, of a cache that is indexed by the bits above a line's six."""
+    """The most lines that one set holds, of a cache that is indexed by the bits above a line's
+    six."""
     return int(np.bincount((at // np.uint64(64)).astype(np.int64) % sets).max())
 
 
@@ -154,40 +154,5 @@ def test_page_i_is_visited_on_its_line_8_times_i_mod_8_once_a_cycle(probe, lines
     cycle = visits("page_chase", "cycle", lines, 7, "alias")
     times = len(played) // lines
     assert times * lines == len(played) > 4096  # so many that a call costs nothing beside them
-    assert (
-        played == [page * stride * 64 + page % 8 * 8 for page in cycle] * times
-    )  # in lines of 64 bytes, 64 to a page
-
-
-@needs_c
-def test_of_pages_that_stand_apart_only_those_with_a_line_are_memory(probe, order: str = "random"):
-    found = json.loads(
-        probe(
-            "memory", "--layout", "spread", "--order", order, "--lines", 1000, "--stride-pages", 64
-        )
-    )
-    assert (found["bytes"], found["physical"]) == (1000 * 64 * 4096, 1000 * 4096)
-    assert (found["resident_pages"], found["resident_lines"]) == (1000, 1000)
-    if not found["unknown_frames"]:
-        assert found["frames"] == 1000  # each a page of its own
-
-
-@needs_c
-def test_aliased_pages_reach_256_gib_and_visits_do_not_wrap():
-    done = run_c("page_chase", [*arguments("cycle", "alias", 2**10), "--stride-pages", str(2**16)])
-    report = KernelReport.model_validate_json(done.stdout)
-    assert (report.working_set_bytes, report.arena_bytes) == (256 << 30, 32 << 20)
-    assert report.checksum == checksum(visits("page_chase", "cycle", 2**10, 7, "alias"))
-
-
-@needs_c
-def test_pages_far_apart_may_span_more_than_there_is_memory():
-    """4 MiB of pages over 32 GiB of addresses, and over 1 TiB."""
-    for lines, stride in ((1024, 8192), (256, 2**20)):
-        done = run_c(
-            "page_chase", [*arguments("cycle", "spread", lines), "--stride-pages", str(stride)]
-        )
-        report = KernelReport.model_validate_json(done.stdout)
-        assert (
-            report.arena_bytes == lines * 4096 and report.working_set_bytes == lines * stride * 4096
-        )
+    # in lines of 64 bytes, 64 to a page
+    assert played == [page * stride * 64 + page % 8 * 8 for page in cycle] * times

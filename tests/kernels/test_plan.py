@@ -223,17 +223,6 @@ def test_no_more_answers_are_called_proved_than_smaps_has_proved_since(
     assert max(waiting) <= often
 
 
-def test_a_mapping_that_turns_out_to_lie_on_other_pages_ends_the_process(
-    watched: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("LIES", "2")  # the first is read before any point
-    plan = "".join(f"{i} {SHARED[2]}\n" for i in range(120))
-    done = run_program(watched, ["--pages", "4k", "--bytes", str(MAPPED)], input=plan)
-    printed = [json.loads(line) for line in done.stdout.splitlines()]
-    assert reason(done.returncode, "", done.stderr)[0] == "backing-partial"
-    assert [line["proved"] for line in printed if "id" in line] == [0] * 100
-
-
 # --- nothing is left of a point
 
 

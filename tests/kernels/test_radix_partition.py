@@ -87,14 +87,6 @@ def test_every_join_finds_what_a_dictionary_finds(
     assert joined == (len(found), sum(found))
 
 
-@engines
-def test_all_rows_of_one_key_go_into_one_partition_and_find_one_row(engine: str, bits: int = 7):
-    s = table_of([12345] * 5000)
-    parts, ends = parts_of(engine).partition(s, bits, 1)
-    assert (parts == s).all() and set(ends.tolist()) <= {0, 5000} and ends[-1] == 5000
-    assert parts_of(engine).join(table_of([7, 12345]), s, bits, 1) == (5000, 2 * sum(range(5001)))
-
-
 # --- the rows
 
 

@@ -114,9 +114,8 @@ def test_c_reads_what_the_oracle_draws(size: int, spare: int):
         DRAWS * len(report.batch_ns_per_access)
     ) == 0 and report.also.keys() == {"generator_ns_per_access"}
     assert any((one.minor_faults, one.major_faults) == (0, 0) for one in reports)
-    if (
-        size == 1 << 26
-    ):  # larger than a core's own caches: the draws alone are a part of what is timed
+    # larger than a core's own caches: the draws alone are a part of what is timed
+    if size == 1 << 26:
         assert any(0 < one.also["generator_ns_per_access"] < one.ns_per_access for one in reports)
 
 

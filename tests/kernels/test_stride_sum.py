@@ -6,8 +6,7 @@ from __future__ import annotations
 import pytest
 from support.kernels import checksum, needs_c, run_c, shuffled
 
-from tlb.lab.kernels import arena_bytes
-from tlb.lab.record import KernelReport, Point
+from tlb.lab.record import KernelReport
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 
@@ -61,22 +60,3 @@ def test_c_visits_what_a_second_loop_names():
     for arguments, order in JOBS:
         done = run_c("stride_sum", arguments)
         agrees(done.returncode, done.stdout, done.stderr, order)
-
-
-def test_a_list_counts_in_what_a_point_needs():
-    plain, listed = (
-        Point(
-            kernel="stride_sum",
-            engine="c",
-            pages="4k",
-            mode=mode,
-            layout="packed",
-            order="sequential",
-            lines=1 << 14,
-            options={"bytes": 1 << 20, "step_bytes": 64},
-            region_ms=1,
-        )
-        for mode in ("plain", "listed")
-    )
-    assert arena_bytes(plain, 4096) == 1 << 20
-    assert arena_bytes(listed, 4096) >= (1 << 20) + 4 * (1 << 14)

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import pytest
 from support.kernels import checksum, needs_c, reason_of, run_c, splitmix64
 
-from tlb.lab.kernels import arena_bytes
-from tlb.lab.record import KernelReport, Point
+from tlb.lab.record import KernelReport
 from tlb.machine.host import base_page_bytes
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
@@ -98,35 +97,6 @@ def test_drawn_visits_are_those_of_a_second_loop(hot: int):
 
 
 @needs_c
-def test_its_page_tables_are_there():
-    few, many = (
-        KernelReport.model_validate_json(
-            run_c("table_chase", given(512, n, 1, 1)).stdout
-        ).page_table_bytes
-        for n in (8, 512)
-    )
-    assert many - few >= 500 * base_page_bytes()
-
-
-@needs_c
 def test_more_mappings_than_a_process_may_have_are_a_reason():
     code, detail = reason_of(run_c("table_chase", given(65536, 65536, 1024, 2)))
     assert code == "memory-short" and "max_map_count" in detail
-
-
-def test_tables_count_in_what_a_point_needs():
-    few, many = (
-        Point(
-            kernel="table_chase",
-            engine="c",
-            pages="4k",
-            mode="random",
-            layout="alias",
-            order="cycle",
-            lines=8192,
-            options={"tables_1": n, "tables_2": 16, "tables_3": 1},
-            region_ms=1,
-        )
-        for n in (128, 8192)
-    )
-    assert arena_bytes(many, 4096) - arena_bytes(few, 4096) >= 8064 * base_page_bytes()

@@ -9,8 +9,8 @@ import sys
 from functools import cache
 
 import pytest
-from support.common import ROOT, needs_c
-from support.kernels import checksum, run_c, run_twins, visits
+from support.common import ROOT
+from support.kernels import checksum, run_twins, visits
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 SEED, SHARED = 7, 1000 * 4096
@@ -116,14 +116,6 @@ def test_points_of_a_plan_visit_what_processes_of_their_own_visit_whatever_was_i
         assert shared["mapping_bytes"] == max(shared["arena_bytes"], SHARED)
 
 
-@needs_c
-def test_points_of_a_plan_visit_what_c_visits():
-    for point, one in zip(POINTS, planned()[1:-1], strict=True):
-        assert one["checksum"] == json.loads(run_c(point[0], alone(point)).stdout)["checksum"], (
-            point
-        )
-
-
 def test_answers_are_in_order_and_say_how_much_is_proved():
     mapped, *answers, end = planned()
     count = len(POINTS)
@@ -162,21 +154,6 @@ def test_a_point_that_numba_cannot_measure_has_its_reason_and_the_next_one_is_me
         == checksum(visits("page_chase", "random", 1000, SEED))
     )
     assert answers[-1]["position"] == 7 and end == {"end": 8, "proved": 8}
-
-
-def test_without_a_shared_arena_each_answer_is_proved_at_once():
-    mapped, *answers, _ = session(
-        [line(0, *CHASE), line(1, *REFUSED), line(2, *CHASE)], "--bytes", 0
-    )
-    assert mapped["mapped"] == 0 and [one["proved"] for one in answers] == [1, 2, 3]
-    assert answers[0]["mapping_bytes"] == answers[0]["arena_bytes"]
-
-
-def test_smaps_is_read_after_each_hundred_answers():
-    """Refused lines are as many answers."""
-    lines = [line(0, *CHASE), *[line(1, *REFUSED)] * 99, line(2, *CHASE)]
-    _, *answers, _ = session(lines, "--bytes", SHARED)
-    assert [one["proved"] for one in answers] == [0] * 100 + [100]
 
 
 LOST = """

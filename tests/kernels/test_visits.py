@@ -3,9 +3,7 @@ it. (numba: test_twins_session.py.)"""
 
 from __future__ import annotations
 
-import json
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -97,16 +95,6 @@ def test_c_visits_far_and_aliased_pages_as_the_oracle_names_them(
         )
 
 
-@needs_c
-def test_another_seed_is_another_order_and_the_largest_is_taken():
-    seeds = (0, 2**63 - 1)
-    sums = [
-        json.loads(run_c("page_chase", arguments("cycle", "spread", 500, seed)).stdout)["checksum"]
-        for seed in seeds
-    ]
-    assert sums == [checksum(visits("page_chase", "cycle", 500, seed)) for seed in seeds]
-
-
 # --- a part of a large cycle
 
 LARGE, WARM, SETTLED = 2**17 + 1000, 5000, 4096
@@ -132,27 +120,6 @@ def test_of_a_large_cycle_a_part_is_visited_after_as_many_hops_as_asked(order: s
     assert (
         report.accesses >= 2**17 and report.accesses % (16 * len(report.batch_ns_per_access)) == 0
     )
-
-
-@needs_c
-def test_other_orders_and_smaller_cycles_are_visited_whole():
-    for order, layout, lines in (
-        ("sequential", "spread", LARGE),
-        ("cycle", "alias", LARGE),
-        ("cycle", "packed", 2**17),
-    ):
-        report = reported("page_chase", arguments(order, layout, lines))
-        assert report.accesses % report.lines == 0 and "warm_hops" not in report.also
-
-
-@needs_c
-def test_by_default_as_many_hops_as_the_largest_cache_has_lines_warm_it():
-    report = reported("page_chase", arguments("cycle", "packed", LARGE))
-    sizes = [
-        int(path.read_text().strip().removesuffix("K"))
-        for path in Path(f"/sys/devices/system/cpu/cpu{report.cpu}/cache").glob("index*/size")
-    ]
-    assert report.also["warm_hops"] == -(-min(max(sizes, default=LARGE) * 16, LARGE) // 16) * 16
 
 
 @needs_c

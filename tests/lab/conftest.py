@@ -34,7 +34,8 @@ def path(store: Store) -> Path:
 
 @pytest.fixture
 def run(store: Store, own_lock: Path) -> Callable[..., Outcome]:
-    """Runs a campaign of three small points, one process each; `how` as support.lab.run takes it."""
+    """Runs a campaign of three small points, one process each; `how` as support.lab.run takes
+    it."""
     return lambda points=POINTS, *repeats, **how: lab.run(store, points, *repeats, **how)
 
 

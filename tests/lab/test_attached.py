@@ -1,4 +1,5 @@
-"""perf attached to a process that runs: what it counts in turn, and each way in which it does not."""
+"""perf attached to a process that runs: what it counts in turn, and each way in which it does
+not."""
 
 from __future__ import annotations
 

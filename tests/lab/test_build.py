@@ -4,7 +4,6 @@ says why."""
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -122,23 +121,6 @@ def test_a_change_of_the_source_is_another_kernel(kernels: Path, name: str, more
     assert after.digest != before.digest and after.command != before.command
 
 
-def test_flags_and_the_compilers_version_are_part_of_the_digest(
-    kernels: Path, tmp_path: Path, monkeypatch
-):
-    compiler = script(tmp_path, 'while [ "$1" != -o ]; do shift; done; echo > "$2"')
-    digests = []
-    for cc, flags in [
-        (compiler, ("-O2",)),
-        (compiler, ("-O3",)),
-        (Compiler(compiler.command, "cc 2.0"), ("-O2",)),
-    ]:
-        use_compiler(monkeypatch, cc)
-        monkeypatch.setattr(build, "FLAGS", flags)
-        digests.append(build.kernel("ask").digest)
-    assert len(set(digests)) == 3
-    assert all(re.fullmatch("[0-9a-f]{16}", digest) for digest in digests)
-
-
 @pytest.mark.parametrize(
     ("text", "detail"),
     [
@@ -155,52 +137,7 @@ def test_a_compiler_that_fails_in_any_way_leaves_no_binary(
     assert list(build.build_folder().iterdir()) == []
 
 
-# --- a kernel that a reader has changed
-
-
-@pytest.fixture
-def patched(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(build, "_PATCHED", {})
-    return kernels
-
-
-@pytest.mark.needs("a C compiler")
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [('"%d", ANSWER', '"%d", 2 * ANSWER', "84"), ("#define ANSWER 42", "#define ANSWER 43", "43")],
-)
-def test_a_patched_kernel_runs_as_changed_with_a_digest_of_its_own_and_its_files_stay(
-    patched: Path, old: str, new: str, said: str
-):
-    before, sources = (
-        build.kernel("ask"),
-        {path: path.read_text() for path in patched.rglob("*.?*")},
-    )
-    build.patch("ask", old, new)
-    after = build.kernel("ask")
-    assert (
-        after.digest != before.digest
-        and subprocess.run(after.command, capture_output=True, text=True).stdout == said
-    )
-    assert {path: path.read_text() for path in patched.rglob("*.?*")} == sources
-    build.patch("ask", new, old)
-    assert build.kernel("ask").digest == before.digest
-
-
 # --- sessions
-
-
-@pytest.mark.needs("a C compiler")
-def test_a_session_is_no_kernel_and_follows_the_kernels_that_it_includes(kernels: Path):
-    (kernels / "session.c").write_text('#include "ask.c"\n')
-    before = build.session("session", "c")
-    assert build.kernel_names() == ["ask"]
-    (kernels / "ask.c").write_text((kernels / "ask.c").read_text().replace("%d", "so %d"))
-    assert build.session("session", "c") != before
-    assert (
-        subprocess.run(build.session("session", "c"), capture_output=True, text=True).stdout
-        == "so 42"
-    )
 
 
 SHARING = [

@@ -13,12 +13,6 @@ from tlb.lab.record import Quantity
 from tlb.lab.store import Store
 
 
-@pytest.mark.parametrize("reason", ["\ud800", "<b>", "No PMU.", ""])
-def test_a_reason_is_a_code(reason: str) -> None:
-    with pytest.raises(ValueError, match="reason"):
-        Quantity(reason=reason)
-
-
 def test_a_kernels_own_numbers_are_columns_and_nan_where_another_kernel_has_none(
     store: Store,
 ) -> None:

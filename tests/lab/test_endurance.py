@@ -88,11 +88,8 @@ POINTS = CHASES + [
     for mode in kernel.modes or ("",)
     if (name, mode) != ("page_chase", "")
 ]
-REAL = (
-    "page_chase",
-    "page_gather",
-    "random_touch",
-)  # the others would take seconds, or what not every computer has
+# the others would take seconds, or what not every computer has
+REAL = ("page_chase", "page_gather", "random_touch")
 GRIDS = {NAME: POINTS, "another": POINTS[::2]}
 FILES = sorted({point.kernel for point in POINTS})
 

@@ -7,10 +7,9 @@ import re
 
 import pytest
 
-from tlb.lab.events import PROGRAMMABLE, SOFTWARE, TABLE, Event, quantities
-from tlb.lab.perf import Plan, derive
+from tlb.lab.events import SOFTWARE, TABLE, Event, quantities
+from tlb.lab.perf import derive
 from tlb.lab.record import Quantity
-from tlb.machine import pmu
 
 CPUS = [*TABLE, ("never heard of", "cpu"), ("", "cpu")]
 NAMES = [f"{name} {unit}".strip() or "nothing" for name, unit in CPUS]
@@ -144,18 +143,7 @@ def test_every_event_has_the_code_that_its_vendor_gives_it(cpu: tuple[str, str])
 # 750,000 and 70 + 30 = 100.
 
 
-SUM = Event("l1_dtlb_miss", None, derived=("stlb_hit", "+", "walk"))
 DIFFERENCE = Event("stlb_hit", None, derived=("l1_dtlb_miss", "-", "walk"))
-
-
-def test_what_derives_says_so_and_ran_as_little_as_its_least_part():
-    counted = {
-        "stlb_hit": Quantity(value=5, running_percent=99),
-        "walk": Quantity(value=2, running_percent=60),
-    }
-    assert derive(counted, [SUM])["l1_dtlb_miss"] == Quantity(
-        value=7, event="derived: stlb_hit + walk", running_percent=60
-    )
 
 
 def test_a_part_larger_than_its_whole_is_a_contradiction_and_no_negative_count():
@@ -183,54 +171,3 @@ def test_no_generic_tlb_event_is_asked_for_and_every_event_is_counted_in_user_mo
                 row.event,
             ), row.event
             assert "tlb" not in row.event.lower()
-
-
-@pytest.mark.parametrize("cpu", CPUS, ids=NAMES)
-def test_a_run_asks_for_four_programmable_events_at_most_and_for_all_parts_of_a_sum(
-    cpu: tuple[str, str],
-):
-    table = rows(cpu)
-    plan = Plan(
-        "perf",
-        SOFTWARE + tuple(row for row in table if row.event),
-        {},
-        tuple(row for row in table if row.derived),
-    )
-    groups = plan.groups()
-    asked = {row.quantity for group in groups for row in group}
-    assert asked == {row.quantity for row in SOFTWARE + table if row.event}
-    for group in groups:
-        names = {row.quantity for row in group}
-        assert {"minor_faults", "task_clock_ns", "core_cycles", "instructions"} <= names
-        assert sum(row.group is not None for row in group) <= PROGRAMMABLE
-    for parts in ({row.derived[0], row.derived[2]} for row in plan.derived):
-        assert not parts <= asked or any(
-            parts <= {row.quantity for row in group} for group in groups
-        )
-    first = {row.quantity for row in groups[0]}
-    assert {"walk", "walk_cycles", "stlb_hit"} & asked <= first
-
-
-# --- hybrid parts: which PMU
-
-HYBRID = {"cpu_atom": (16, 17, 18, 19), "cpu_core": tuple(range(16))}
-
-
-@pytest.mark.parametrize(
-    ("cpu", "pmus", "name"),
-    [
-        (0, HYBRID, "cpu_core"),
-        (15, HYBRID, "cpu_core"),
-        (16, HYBRID, "cpu_atom"),
-        (20, HYBRID, None),
-        (0, {"cpu": ()}, "cpu"),
-        (0, {}, None),
-        (3, {"armv8_pmuv3_0": (0, 1, 2, 3)}, "armv8_pmuv3_0"),
-        (5, {"armv8_cortex_a53": (0, 1, 2, 3), "armv8_cortex_a72": (4, 5)}, "armv8_cortex_a72"),
-        (0, {"cpu_core": (), "cpu_atom": ()}, None),
-    ],
-)
-def test_the_pmu_is_that_of_the_cpu_that_measures(
-    cpu: int, pmus: dict[str, tuple[int, ...]], name: str | None
-):
-    assert pmu.of_cpu(cpu, pmus) == name

@@ -2,52 +2,18 @@
 
 from __future__ import annotations
 
-import shlex
 import shutil
-from pathlib import Path
 
 import pytest
 from support.common import needs_c
 from support.kernels import measured
-from support.lab import MACHINE, NAME, POINTS, ROWS, says
+from support.lab import says
 
 from tlb.lab import build
 from tlb.lab.record import Point
-from tlb.machine import compiler as compilers
 from tlb.reasons import Unavailable
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
-
-
-def use_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str) -> None:
-    """This computer's compiler, with more flags and as version 99."""
-    newer = tmp_path / "cc"
-    real = shlex.join(compilers.compiler().command)
-    newer.write_text(
-        f'#!/bin/sh\n[ "$1" = --version ] && echo "cc 99.0" && exit\nexec {real} "$@" {more}\n'
-    )
-    newer.chmod(0o755)
-    monkeypatch.setenv("CC", str(newer))
-    monkeypatch.setattr(build, "compiler", compilers.compiler.__wrapped__)
-
-
-# --- compiler, flags, kernel release or THP setting changed (test_build.py, test_host.py)
-
-
-@needs_c
-def test_a_compiler_that_makes_the_same_machine_code_of_the_timed_loop_keeps_the_rows(
-    run, store, tmp_path, monkeypatch
-):
-    monkeypatch.setenv("TLB_BUILD", str(tmp_path / "build"))
-    assert run().measured == 3
-    use_compiler(tmp_path, monkeypatch, "-DANOTHER_DISTRIBUTION")
-    assert (run().measured, run().cached) == (0, 3)
-    assert (
-        run(POINTS, 2).measured == 3 and store.load(MACHINE, NAME)["kernel_digest"].nunique() == 1
-    )
-    assert {
-        record.compiler for record in store.records(MACHINE, [ROWS]).values() if record.repeat
-    } == {"cc: cc 99.0"}
 
 
 # --- a compiler that optimises the chase away; cc that fails (test_build.py)

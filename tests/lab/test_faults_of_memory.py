@@ -1,4 +1,5 @@
-"""Pools, settings, limits and files of /proc: what they lack is a reason, and all else is measured."""
+"""Pools, settings, limits and files of /proc: what they lack is a reason, and all else is
+measured."""
 
 from __future__ import annotations
 
@@ -7,10 +8,9 @@ from pathlib import Path
 
 import pytest
 from support.common import needs_c
-from support.lab import POINTS, VICTIM, says
+from support.lab import POINTS, VICTIM
 from support.stand_ins import in_a_child
 
-from tlb.lab.campaign import Outcome
 from tlb.lab.record import Point
 from tlb.reasons import REASONS
 from tlb.system import procfs
@@ -28,24 +28,6 @@ def on_pages(pages: str, **changes: object) -> list[Point]:
         point.model_copy(update={"pages": pages, **changes} if point == VICTIM else {})
         for point in POINTS
     ]
-
-
-def lacks(outcome: Outcome, code: str) -> str:
-    """The detail of the one point that could not be measured."""
-    (why,) = outcome.lacking.values()
-    says(why, code)
-    assert outcome.measured == 2
-    return why.detail
-
-
-@needs_c
-@pytest.mark.parametrize(("pages", "kib"), [("2m", 2048), ("1g", 1048576)])
-def test_an_empty_pool_is_a_reason_and_points_without_it_are_measured(run, pages: str, kib: int):
-    pool = SYS / f"hugepages/hugepages-{kib}kB"
-    lines = 2**32  # 16 TiB of pages, which no pool has
-    outcome = run(on_pages(pages, lines=lines), usable_bytes=2**60)
-    detail = lacks(outcome, "pool-empty" if pool.exists() else "page-size-unsupported")
-    assert not pool.exists() or f"{lines * 4 // kib} pages of {pages} needed, " in detail
 
 
 @needs_c

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 from support.common import ROOT, descendants_with, living, needs_c
-from support.lab import MACHINE, NAME, assert_whole, says
+from support.lab import MACHINE, assert_whole, says
 from support.stand_ins import in_a_child
 
 from tlb.lab import campaign, measure
@@ -36,17 +36,6 @@ def test_when_the_cpu_goes_away_the_next_process_takes_another(befall, run, stor
     )
     outcome = run()
     assert (folder / "once").exists() and (outcome.measured, outcome.lacking) == (3, {})
-
-
-@needs_c
-def test_a_cpu_that_was_named_is_never_silently_replaced(befall, run, store):
-    named = max(os.sched_getaffinity(0))
-    folder = befall(f'echo "$@" >> "$HERE/tries"; {GONE}')
-    with pytest.raises(Unavailable) as why:
-        run(cpu=named)
-    says(why.value, "cpu-gone")
-    assert set(store.load(MACHINE, NAME)["cpu"]) <= {named}
-    assert (folder / "tries").read_text().count("\n") == 1
 
 
 @needs_c

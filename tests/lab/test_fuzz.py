@@ -7,7 +7,6 @@ A sample here; 20 000 inputs of each kind in `make endurance`.
 from __future__ import annotations
 
 import json
-import math
 import random
 import re
 import subprocess
@@ -19,168 +18,11 @@ from support.common import ROOT, make_record
 from support.fuzzing import COUNT, fuzz, mutated, parts
 from support.lab import KERNEL, MACHINE, NAME, ROWS, put
 
-from tlb.lab import build, measure, perf
-from tlb.lab.record import KernelReport, Point, Quantity, Record
+from tlb.lab.record import Quantity
 from tlb.lab.store import Store
 from tlb.machine.compiler import compiler
-from tlb.reasons import REASONS, Unavailable
 
 pytestmark = pytest.mark.slow
-WORDS = {
-    "engine": {"c", "numba"},
-    "pages": {"4k", "64k", "thp", "2m", "1g"},
-    "layout": {"spread", "packed", "alias"},
-    "order": {"cycle", "random", "sequential"},
-}
-
-
-def as_the_schema_says(report: KernelReport) -> None:
-    """Every field of a report again, by rules written here and not by pydantic."""
-    for name, value in report.model_dump().items():
-        if isinstance(value, float):
-            assert math.isfinite(value) and value >= 0, name
-        elif isinstance(value, int):
-            assert 0 <= value < 2**63, name
-    assert (
-        min(
-            report.elapsed_ns,
-            report.ns_per_access,
-            report.prepare_ns,
-            report.accesses,
-            report.lines,
-        )
-        > 0
-    )
-    assert report.batch_ns_per_access and all(
-        0 < ns < math.inf for ns in report.batch_ns_per_access
-    )
-    assert all(getattr(report, name) in words for name, words in WORDS.items())
-    assert re.fullmatch(r"[0-9a-f]{16}", report.checksum) and report.checksum.isascii()
-    assert re.fullmatch(r"[a-z0-9_-]{1,64}", report.kernel) and report.backing == report.pages
-
-
-def a_quantity(found: Quantity) -> str:
-    """A count of at least zero, or a reason that this book explains."""
-    if found.value is None:
-        assert found.reason in REASONS
-        return "reason"
-    assert found.reason is None and 0 <= found.value < math.inf
-    assert found.running_percent is None or 0 <= found.running_percent <= 100
-    return "value"
-
-
-# --- perf
-
-EVENTS = [
-    *perf.SOFTWARE,
-    perf.Event("walk", "cpu/event=0x85,umask=0x0e/u"),
-    perf.Event("stlb_hit", "dTLB-load-misses:u"),
-]
-# perf 6.1 with -j -o: a comment, a blank line, numbers as quoted strings; and the traps.
-HEAD = """# started on Fri Jan 31 12:00:00 2025
-
-{"counter-value" : "59.000000", "unit" : "", "event" : "minor-faults:u", "event-runtime" : 629996, "pcnt-running" : 100.00, \
-"metric-value" : 93.651388, "metric-unit" : "K/sec"}
-{"counter-value" : "0.629996", "unit" : "msec", "event" : "task-clock:u", "event-runtime" : 629996, "pcnt-running" : 100.00, \
-"metric-value" : 0.614001, "metric-unit" : "CPUs utilized"}
-{"counter-value" : "123456.000000", "unit" : "", "event" : "cpu/event=133,umask=14/u", "event-runtime" : 5000000, "pcnt-running" : 100.00}
-"""
-TAIL = '{"counter-value" : "%s", "unit" : "", "event" : "dTLB-load-misses", "event-runtime" : %d, "pcnt-running" : %.2f}\n'
-PERF = [
-    (HEAD + TAIL % said).encode()
-    for said in (
-        ("7.000000", 5_000_000, 100),
-        ("1000.000000", 1_250_000, 25),
-        ("<not supported>", 0, 100),
-        ("<not counted>", 0, 0),
-    )
-]
-
-
-@parts
-def test_no_output_of_perf_breaks_its_reader_or_becomes_a_count_that_is_none(part: int) -> None:
-    def check(said: bytes) -> str:
-        counted = perf.parse(said.decode("utf-8", "replace"), EVENTS)
-        if not counted:
-            return "nothing"
-        assert list(counted) == [event.quantity for event in EVENTS]
-        return (
-            "values"
-            if {a_quantity(found) for found in counted.values()} == {"value"}
-            else "reasons"
-        )
-
-    answers = fuzz(part, lambda rng: mutated(rng, PERF), check)
-    assert min(answers[a] for a in ("nothing", "values", "reasons")) > COUNT / 50, answers
-
-
-# --- the kernel's record
-
-POINT = Point(kernel="page_chase", lines=4096)
-RUNNER_ONLY = set(Record.model_fields) - set(KernelReport.model_fields)
-REPORTS = [
-    json.dumps(make_record(**more).model_dump(exclude=RUNNER_ONLY)).encode() + b"\n"
-    for more in (
-        {},
-        {"minor_faults": 3, "core_ghz": 0.0},
-        {"ns_per_access": 1e-3, "batch_ns_per_access": [1e-3]},
-        {"layout": "packed"},
-    )
-]
-COMPLAINTS = [
-    b'{"reason": "pool-empty", "detail": "512 pages of 2m needed, 0 free"}\n',
-    b"page_chase: Killed\n",
-    b"page_chase: Segmentation fault (core dumped)\n",
-    b"Traceback (most recent call last):\n",
-    b"",
-]
-
-
-@parts
-def test_no_output_of_a_kernel_breaks_the_runner_or_becomes_a_record_that_is_none(
-    part: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        build, "kernel", lambda name, engine: build.Kernel(name, engine, ("true",), KERNEL)
-    )
-
-    def make(rng: random.Random) -> perf.Run:
-        stdout, stderr, status = rng.choice(REPORTS), b"", 0
-        if rng.random() < 0.8:
-            stdout = mutated(rng, REPORTS)
-        else:
-            stdout = rng.choice([b"", b"", b"\n", stdout])
-            stderr, status = (
-                mutated(rng, COMPLAINTS),
-                rng.choice([0, 0, 1, 2, 3, 3, 126, 127, 134, 137, 139, 255, -6, -7, -9, -11, -65]),
-            )
-        texts = [said.decode("utf-8", "replace") for said in (stdout, stderr)]
-        return perf.Run(*texts, status, {})
-
-    def check(run: perf.Run) -> str:
-        monkeypatch.setattr(perf, "run", lambda *_, **__: run)
-        try:
-            report = measure.measure(POINT, state="0" * 12, usable_bytes=2**40)
-        except Unavailable as why:
-            assert why.code in REASONS and len(str(why).splitlines()) == 1
-            return why.code
-        as_the_schema_says(report)
-        assert (report.kernel, report.lines, report.layout, report.pages) == (
-            "page_chase",
-            4096,
-            "spread",
-            "4k",
-        )
-        return "report"
-
-    answers = fuzz(part, make, check)
-    assert (
-        min(
-            answers[a]
-            for a in ("report", "kernel-garbage", "kernel-crashed", "bad-parameter", "pool-empty")
-        )
-        > COUNT / 500
-    ), answers
 
 
 # --- lines of the store

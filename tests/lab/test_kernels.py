@@ -9,14 +9,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.common import make_record
 
-from tlb.lab import build, kernels
-from tlb.lab.kernels import CATALOGUE, Declaration, arena_bytes, is_within, with_defaults
+from tlb.lab import build
+from tlb.lab.kernels import CATALOGUE, Declaration, arena_bytes
 from tlb.lab.record import Point
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
@@ -133,51 +131,6 @@ def test_what_the_files_say_is_read(file: str):
     )
 
 
-# --- what a point is where nothing is said
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "shape", "mode"),
-    [
-        ("page_chase", {}, ("spread", "cycle", 4096), ""),
-        ("prefault", {}, ("spread", "sequential", 4096), "touch"),
-        ("random_touch", {"bytes": 1000}, ("packed", "random", 16), ""),
-        ("random_touch", {}, ("packed", "random", 4096), ""),
-        ("graph_walk", {"vertices": 1024}, ("packed", "random", 1024), "plain"),
-        ("radix_partition", {"tuples": 1027}, ("packed", "random", 6 * 257), "naive"),
-        ("guest_chase", {"levels": 5}, ("spread", "cycle", 4096), "4k"),
-    ],
-)
-def test_shape_and_first_mode(name: str, options: dict[str, int], shape: tuple, mode: str):
-    assert tuple(kernels.shape(name, options)[key] for key in ("layout", "order", "lines")) == shape
-    assert kernels.first_mode(name) == mode
-
-
-def rows(*points: tuple[str, dict]) -> pd.DataFrame:
-    """A frame as the store gives it: an option that was not asked for is NaN."""
-    frame = pd.DataFrame([{"kernel": name} | options for name, options in points])
-    return frame.astype({column: float for column in frame.columns if column != "kernel"})
-
-
-def test_a_frame_has_the_catalogue_s_default_wherever_nothing_was_asked():
-    frame = with_defaults(
-        rows(
-            ("graph_walk", {"vertices": 64, "walkers": 4}),
-            ("graph_walk", {"vertices": 128}),
-            ("page_chase", {}),
-            ("prefault", {}),
-        )
-    )
-    for option, default in CATALOGUE["graph_walk"].options.items():
-        if default is not None:
-            asked = {"walkers": 4}.get(option, default)
-            assert frame[option].tolist()[:2] == [asked, default], option
-            assert frame[option].isna().tolist()[2:] == [True, True], (
-                option
-            )  # which is no number of theirs
-    assert frame["vertices"].tolist()[:2] == [64, 128] and frame["threads"].tolist()[3] == 1
-
-
 # --- memory and time
 
 
@@ -194,25 +147,3 @@ def test_what_a_point_needs_is_whole_pages_and_room_for_its_order(
     page = {"4k": base, "64k": 64 * KIB, "thp": 2 * MIB, "2m": 2 * MIB, "1g": GIB}[pages]
     arena = needed - 16 * lines
     assert arena % page == 0 and 0 <= arena - lines * (base if layout == "spread" else 64) < page
-
-
-# --- what belongs to a sweep
-
-
-def test_a_packed_control_belongs_to_its_spread_points_and_an_array_has_its_own_size():
-    most = 64 * 4096
-    made = [
-        ("page_chase", "spread", 64),
-        ("page_chase", "spread", 65),
-        ("page_chase", "packed", 64),
-        ("page_chase", "packed", 65),
-        ("random_touch", "packed", 4096),
-        ("random_touch", "packed", 4097),
-    ]
-    frame = pd.DataFrame(
-        [
-            make_record(kernel=name, layout=layout, lines=lines).model_dump()
-            for name, layout, lines in made
-        ]
-    )
-    assert is_within(frame, most).tolist() == [True, False, True, False, True, False]

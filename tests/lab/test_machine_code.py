@@ -120,13 +120,3 @@ def test_the_address_counts_modulo_64(cc: str, tmp_path: Path):
         seen.setdefault(address % 64, set()).add(machine_code.digest(made, program, ["timed"]))
     assert all(len(digests) == 1 for digests in seen.values())
     assert len(set.union(*seen.values())) == len(seen) > 1
-
-
-def test_a_function_that_is_not_there_and_a_file_that_is_no_object_are_refused(
-    cc: str, tmp_path: Path
-):
-    made, program = compiled(cc, tmp_path)
-    with pytest.raises(LookupError):
-        machine_code.digest(made, program, ["timed", "time"])
-    with pytest.raises(ValueError, match="ELF"):
-        machine_code.digest(tmp_path / "some.c", program, ["timed"])

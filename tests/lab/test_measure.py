@@ -6,15 +6,13 @@ from __future__ import annotations
 import json
 import shlex
 import signal
-import subprocess
-import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.common import make_record, software_plan
 
-from tlb.lab import build, measure, perf, session
+from tlb.lab import measure, perf, session
 from tlb.lab.kernels import arena_bytes
 from tlb.lab.record import KernelReport, Point, Record
 from tlb.reasons import Unavailable
@@ -98,12 +96,6 @@ def test_a_signal_is_recognised_although_perf_exits_0(kernel, number: signal.Sig
     assert code != "kernel-crashed" or why(plan=software_plan()).detail.startswith(
         f"signal {number.name}"
     )
-
-
-@pytest.mark.parametrize("status", [1, 255])
-def test_another_exit_status_is_a_crash_even_with_a_report(kernel, status: int):
-    kernel(say(json.dumps(REPORT)) + f"\nexit {status}")
-    assert (why().code, why().detail) == ("kernel-crashed", f"exit status {status}")
 
 
 # --- a kernel that says what is lacking
@@ -219,22 +211,6 @@ points = st.builds(
 )
 
 
-@given(
-    points,
-    st.integers(0, 1000),
-    st.sampled_from(["spread", "packed"]),
-    st.sampled_from(["4k", "2m"]),
-    st.sampled_from(["c", "numba"]),
-)
-def test_layouts_page_sizes_and_engines_share_an_order(
-    point: Point, repeat: int, layout: str, pages: str, engine: str
-):
-    other = point.model_copy(
-        update={"layout": layout, "pages": pages, "engine": engine, "region_ms": 1}
-    )
-    assert measure.seed_of(point, repeat) == measure.seed_of(other, repeat)
-
-
 @given(points, points, st.integers(0, 1000), st.integers(0, 1000))
 def test_repeats_and_points_have_orders_of_their_own_which_a_kernel_takes(
     a: Point, b: Point, i: int, j: int
@@ -261,12 +237,3 @@ def test_a_real_point_is_measured_by_each_engine(engine: str):
         measure.seed_of(record.point, 0),
     )
     assert record.wall_ns > record.elapsed_ns
-
-
-def test_measuring_leaves_the_package_free_of_the_kernels_own_modules():
-    """A runner that imported numba would hold 100 MB beside the kernel and share its caches."""
-    text = "import sys, tlb.lab.measure; print('numba' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", text], cwd=build.ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "False"

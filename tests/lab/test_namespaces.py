@@ -22,7 +22,6 @@ from support.kernels import why_not as why_not_point
 from tlb.lab import build, namespaces, perf
 from tlb.lab.events import Event
 from tlb.lab.record import KernelReport, Point, Record
-from tlb.reasons import REASONS
 
 WALK = Event("walk", "cpu/event=0x45,umask=0xf0/u")
 STATE = "00112233aabb"
@@ -93,7 +92,8 @@ def unshare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
 
 
 def test_each_of_the_four_is_another_than_here(fresh):
-    """By the inodes behind the links, which are what the kernel of Linux compares (namespaces(7))."""
+    """By the inodes behind the links, which are what the kernel of Linux compares
+    (namespaces(7))."""
     here = [os.stat(f"/proc/self/ns/{kind}").st_ino for kind in ("user", "mnt", "pid", "net")]
     for _ in range(2):
         said = run(
@@ -134,15 +134,6 @@ def test_the_same_walk_is_measured_inside_and_outside(fresh, engine: str):
     assert (plain.steal_ms is None) == (inside.steal_ms is None)
 
 
-@pytest.mark.measures
-@pytest.mark.measuring
-@pytest.mark.needs("a C compiler")
-def test_the_gate_of_perf_is_opened_from_inside(fresh, tmp_path: Path):
-    program = install(tmp_path, {WALK.event: 100.0})
-    record = measured(plan=perf.Plan(program, (WALK,)))
-    assert record.counters["walk"].value == 100
-
-
 # --- what the kernel is told and what it says
 
 
@@ -150,33 +141,7 @@ def say(report: dict[str, object]) -> str:
     return f"printf '%s\\n' {shlex.quote(json.dumps(report))}"
 
 
-def test_a_kernel_is_told_nothing_of_the_mode(fresh, kernel):
-    told = []
-    for point in (PLAIN, INSIDE):
-        log = kernel(say(REPORT))
-        assert measured(point).point == point
-        told.append(log.read_text())
-    assert told[0] == told[1] and "mode" not in told[0]
-
-
-@pytest.mark.parametrize("mode", ["touch", "plain"])
-def test_a_kernel_that_ran_in_a_mode_of_its_own_is_not_relabelled(fresh, kernel, mode: str):
-    kernel(say(REPORT | {"mode": mode}))
-    assert "asked for" in why_not(code="kernel-garbage")
-
-
 # --- where there are none
-
-
-def test_without_unshare_it_is_said_and_the_plain_process_is_measured(unshare, kernel, monkeypatch):
-    kernel(say(REPORT))
-    real = shutil.which
-    monkeypatch.setattr(
-        shutil, "which", lambda name, *rest: None if name == "unshare" else real(name, *rest)
-    )
-    assert why_not() == "there is no unshare"
-    assert "apt install util-linux" in REASONS["no-namespaces"].remedy
-    assert measured(PLAIN).mode == ""
 
 
 def test_an_unshare_that_changes_nothing_is_found_out(unshare, kernel):
@@ -184,15 +149,6 @@ def test_an_unshare_that_changes_nothing_is_found_out(unshare, kernel):
     log = kernel(say(REPORT))
     assert why_not() == "unshare left the old ones: user, mnt, pid, net"
     assert not log.exists()
-
-
-@pytest.mark.parametrize(
-    "words", ["unshare: unshare failed: Operation not permitted", "unshare: bad option"]
-)
-def test_a_refusal_is_quoted(unshare, kernel, words: str):
-    unshare(f"echo {shlex.quote(words)} >&2; exit 1")
-    log = kernel(say(REPORT))
-    assert why_not().startswith(words) and not log.exists()
 
 
 @pytest.mark.parametrize(

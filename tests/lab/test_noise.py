@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from support.common import make_record
 
 from tlb.lab import noise
@@ -50,11 +48,6 @@ def test_a_system_that_does_not_state_it_has_no_steal_and_not_none_of_it(
         is noise.between({0: 1.0}, {0: 1.0}, 1)
         is None
     )
-
-
-@given(st.floats(0, 1e15), st.floats(0, 1e15))
-def test_a_count_that_runs_backwards_is_no_negative_time(before: float, after: float):
-    assert noise.between({3: before}, {3: after}, 3) == max(after - before, 0)
 
 
 def clocked(ran_ns: float | None, **changes: object) -> Record:

@@ -7,17 +7,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support import fake_perf
-from support.common import ROOT, software_plan
 from support.fake_perf import GATED, alive, asked, install, workload
-from support.kernels import compiled
 
 from tlb.lab import build, perf
 from tlb.lab.build import Kernel
 from tlb.lab.events import SOFTWARE, quantities
 from tlb.lab.measure import measure
 from tlb.lab.perf import Plan
-from tlb.lab.record import Point, Quantity
+from tlb.lab.record import Point
 from tlb.reasons import REASONS, Unavailable, explain
 
 pytestmark = pytest.mark.slow  # a stand-in for perf is a process or ten
@@ -84,27 +81,6 @@ def test_a_real_kernel_opens_the_gate_and_the_counts_of_each_vendor_reach_the_re
     assert record.counters["itlb_walk"].reason == "other-repeat"
     assert (record.counters["walk_cycles"].reason == "no-walk-cycle-event") == (vendor != "Intel")
     assert record.counters["nested_walk_cycles"].reason == "no-nested-walk-event"
-
-
-# --- what the answer says
-
-
-def test_a_gate_that_is_never_opened_counts_nothing(tmp_path: Path):
-    program = install(tmp_path, answers("Zen 4"))
-    run = gated(program, "Zen 4", command=workload("print('done')"))
-    assert run.stdout == "done\n" and not counted(run)
-    assert {reasons(run)[name] for name in ("walk", "minor_faults", "core_cycles")} == {
-        "not-counted"
-    }
-    assert "kernel.nmi_watchdog" in explain("not-counted")
-
-
-@pytest.mark.parametrize("running", [40.0, 99.99])
-def test_counts_that_perf_scaled_are_refused(tmp_path: Path, running: float):
-    program = install(tmp_path, answers("Zen 4", walk={"value": 1000.0, "running": running}))
-    walk = gated(program, "Zen 4").counters["walk"]
-    assert (walk.value, walk.reason, walk.running_percent) == (None, "multiplexed", running)
-    assert "Count fewer events" in explain("multiplexed")
 
 
 # --- a PMU that shows itself and does not count, or has too few counters: the canary
@@ -188,28 +164,6 @@ def test_a_perf_that_refuses_in_the_middle_of_a_plan_costs_the_counts_and_not_th
     assert not counted(run) and reasons(run)["walk"] == reason
 
 
-@pytest.mark.parametrize(
-    ("status", "said"),
-    [(255, fake_perf.PARANOID.format(level=4)), (255, fake_perf.SECCOMP)],
-    ids=["paranoid 4", "seccomp, EPERM"],
-)
-def test_a_perf_that_may_not_count_is_asked_no_further(tmp_path: Path, status: int, said: str):
-    plan = perf.plan(
-        "Zen 4", install(tmp_path, answers("Zen 4"), refuses=[status, said]), root=tmp_path
-    )
-    assert (plan.perf, plan.events, plan.lacking["walk"], plan.lacking["minor_faults"]) == (
-        None,
-        (),
-        "perf-denied",
-        "perf-denied",
-    )
-    assert len(asked(tmp_path)) == len(SOFTWARE)
-    assert "perf_event_paranoid=2" in explain("perf-denied") and "perf_event_open" in explain(
-        "perf-denied"
-    )
-    assert reasons(perf.run(workload("print('done')"), plan, 30)) == plan.lacking
-
-
 # --- a workload that dies, a perf that hangs
 
 
@@ -245,60 +199,3 @@ def test_a_kernel_that_waits_for_an_ack_in_vain_is_killed_with_its_perf(tmp_path
     with pytest.raises(subprocess.TimeoutExpired):
         perf.run(workload(GATED, 88.25), Plan(program, SOFTWARE), 0.7)
     assert alive("88.25") == [] and alive(str(tmp_path / "perf")) == []
-
-
-# --- top-down
-
-
-@pytest.mark.parametrize(
-    ("said", "unit", "percent"),
-    [("41.500000", "%  tma_dtlb_load", 41.5), ("0.415000", "tma_dtlb_load", 41.5)],
-)
-def test_the_share_that_waits_for_the_data_tlb_is_perfs_metric(
-    tmp_path: Path, said: object, unit: str, percent: float
-):
-    found = perf.dtlb_bound(workload(), 30, perf=install(tmp_path, {}, metric=[said, unit]))
-    assert found == Quantity(value=percent, event="tma_dtlb_load")
-    assert asked(tmp_path) == [["-M tma_dtlb_load"]] * 2  # its own probe, then the kernel
-
-
-@pytest.mark.parametrize(
-    ("traps", "reason"),
-    [
-        ({}, "no-topdown"),  # AMD, Arm, an older perf: exit status 0 and the default events
-        ({"metric": ["<not supported>", ""]}, "no-pmu"),
-        ({"metric": ["nan", "%  tma_dtlb_load"]}, "not-counted"),
-        ({"refuses": [255, fake_perf.PARANOID.format(level=4)]}, "perf-denied"),
-    ],
-)
-def test_a_cpu_without_the_metric_has_its_reason(tmp_path: Path, traps: dict, reason: str):
-    found = perf.dtlb_bound(workload(), 30, perf=install(tmp_path, {}, **traps))
-    assert (found.value, found.reason, found.event) == (None, reason, "tma_dtlb_load") and explain(
-        reason
-    )
-    # Where the probe says that there is none, the kernel is not run in vain.
-    assert len(asked(tmp_path)) == (2 if reason in ("not-counted", "perf-failed") else 1)
-
-
-def test_the_share_is_of_a_kernel_run_where_it_is_to_run_and_no_longer_than_it_may(tmp_path: Path):
-    program, folder = install(tmp_path, {}, metric=["7.5", "%  tma_dtlb_load"]), tmp_path / "here"
-    folder.mkdir()
-    perf.dtlb_bound(workload(f"open('ran', 'w').close()\n{GATED}"), 30, cwd=folder, perf=program)
-    assert (folder / "ran").exists()
-    with pytest.raises(subprocess.TimeoutExpired):
-        perf.dtlb_bound(workload(GATED, 87.75), 0.7, perf=program)
-    assert alive("87.75") == []
-
-
-# --- the gate itself
-
-
-@pytest.mark.measures
-@pytest.mark.measuring
-@pytest.mark.needs("a C compiler", "perf that counts faults")
-def test_a_gate_with_nothing_in_it_counts_no_fault(tmp_path: Path):
-    program = compiled(
-        ROOT / "kernels/reference/empty_gate.c", tmp_path / "empty_gate", "-Wno-unused-function"
-    )
-    run = perf.run([str(program)], software_plan(), 30)
-    assert run.stdout == "done\n" and run.counters["minor_faults"].value == 0

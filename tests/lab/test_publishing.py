@@ -1,16 +1,15 @@
-"""Publishing: what was measured here is added to what is published, and nothing of either is lost."""
+"""Publishing: what was measured here is added to what is published, and nothing of either is
+lost."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from support.common import make_record
 from support.lab import KERNEL, MACHINE, NAME, ROWS, put, repeats, tree
 
 from tlb.lab.publishing import publish
 from tlb.lab.store import LACKS, Store
-from tlb.reasons import Unavailable
 
 OTHER = "hugepages"
 
@@ -64,16 +63,3 @@ def test_of_a_kernel_new_rows_follow_those_published_and_lines_that_are_none_sta
     publish(store, MACHINE)
     assert path.read_bytes() == published + whole.splitlines(keepends=True)[-1]
     assert repeats(store) == [0, 1, 2, 7]
-
-
-@pytest.mark.parametrize("measured", ["nothing", "a description", "a broken line"])
-def test_what_was_not_measured_is_not_published(store: Store, path: Path, measured: str) -> None:
-    if measured == "a description":
-        store.own.write_machine(MACHINE, {"cpu_model": "x"})
-    if measured == "a broken line":
-        store.own.ask(MACHINE, NAME, [make_record().point])
-        (store.own.root / MACHINE / f"{ROWS}.jsonl").write_bytes(b"broken\n")
-    before = tree(store.root)
-    with pytest.raises(Unavailable, match=MACHINE) as refused:
-        publish(store, MACHINE)
-    assert refused.value.code == "no-data" and tree(store.root) == before

@@ -91,14 +91,3 @@ def test_what_it_does_and_what_it_calls_in_other_modules_change_it(
     tmp_path: Path, module: str, old: str, new: str
 ):
     assert digest(tmp_path) != digest(tmp_path, module, old, new)
-
-
-def test_versions_and_the_function_change_it_and_one_that_is_not_there_is_refused(tmp_path: Path):
-    others = [
-        digest(tmp_path, words=("python 4",)),
-        digest(tmp_path, name="inner"),
-        digest(tmp_path, name="load"),
-    ]
-    assert len({digest(tmp_path), *others}) == 4
-    with pytest.raises(LookupError):
-        digest(tmp_path, name="fetch_all")

@@ -73,21 +73,6 @@ def test_a_row_is_of_the_function_that_its_point_runs_and_of_the_version_of_what
     assert list(rows.current(there, "now")["number"]) == [0, 0, 0]
 
 
-@pytest.mark.parametrize("kernel", GONE)
-def test_rows_of_a_kernel_that_cannot_be_built_now_are_of_another(kernel: str):
-    assert list(
-        rows.current(frame((kernel, "c", "x", "now"), ("page_chase", "c", "a", "now")), "now")[
-            "number"
-        ]
-    ) == [1]
-
-
-def test_a_kernel_that_does_not_build_is_no_reason_to_drop_rows_in_silence():
-    with pytest.raises(Unavailable) as raised:
-        rows.current(frame(("stride_sum", "c", "x", "now")), "now")
-    assert raised.value.code == "compile-failed"
-
-
 BOTH = frame(
     ("page_chase", "c", "a", "now"),
     ("page_chase", "numba", "b", "now"),

@@ -8,7 +8,7 @@ from support.common import make_record
 from support.lab import KERNEL, MACHINE
 from support.synthetic import Stated
 
-from tlb.lab import columns, lines, states
+from tlb.lab import lines, states
 from tlb.lab.store import Store
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
@@ -58,19 +58,6 @@ def test_a_state_is_called_by_its_boot_its_linux_or_its_digits(store: Store, nam
 # --- boots of one machine in one state, which are virtual machines of one image
 
 FIRST, SECOND, NONE = "1a2b3c0000000000", "1a2bff0000000000", ""
-TWO_BOOTS = columns.frame(
-    [make_record(repeat=k, boot_id=boot) for k, boot in enumerate((FIRST, SECOND, NONE, SECOND))],
-    ["0" * 16] * 4,
-)
-
-
-@pytest.mark.parametrize(
-    ("name", "repeats"), [("1a2b3", [0]), (SECOND, [1, 3]), (make_record().state[:6], [0, 1, 2, 3])]
-)
-def test_the_rows_of_a_boot_or_a_state_are_picked_by_its_first_digits(
-    store: Store, name: str, repeats: list[int]
-):
-    assert states.rows_of(store, MACHINE, name, TWO_BOOTS)["repeat"].tolist() == repeats
 
 
 def test_a_boot_is_kept_with_a_row_and_is_no_part_of_its_key_and_rows_from_before_stay_the_same_bytes():

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.common import make_record, needs_root
-from support.lab import KERNEL, MACHINE, NAME, ROWS, failing, put, repeats, tree
+from support.lab import KERNEL, MACHINE, ROWS, failing, repeats, tree
 
 from tlb.lab.store import Store
 from tlb.reasons import Unavailable
@@ -61,14 +61,6 @@ def test_a_disk_that_refuses_during_a_quarantine_loses_nothing(
     rows = {name: content for name, content in tree(store.root).items() if name.endswith(".jsonl")}
     assert rows == {f"{MACHINE}/{ROWS}.jsonl": path.read_bytes(), quarantine: b"broken\n"}
     assert not list(path.parent.glob(".*.tmp"))
-
-
-def test_a_disk_that_takes_a_few_bytes_at_a_time_gets_the_whole_line(
-    store: Store, monkeypatch
-) -> None:
-    monkeypatch.setattr(os, "write", failing(os.write, 0, after=10**6, take=7))
-    put(store, MACHINE, NAME, KERNEL, make_record())
-    assert repeats(store) == [0]
 
 
 def test_a_disk_that_takes_nothing_is_full_and_not_an_endless_loop(

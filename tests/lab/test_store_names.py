@@ -113,21 +113,6 @@ def test_machine_names_are_resolved_or_refused_in_one_sentence(store: Store, pat
     assert store.resolve("reference") == store.reference() == MACHINE
 
 
-@pytest.mark.parametrize("text", [b"", b"../x", b"\xff", b"this"])
-def test_a_reference_that_names_no_machine_is_refused(
-    store: Store, path: Path, text: bytes
-) -> None:
-    (store.root / "reference").write_bytes(text)
-    with pytest.raises(Unavailable) as refused:
-        store.reference()
-    assert refused.value.code == "no-data"
-    assert (
-        "no machine" in refused.value.detail
-        if text == b"\xff"
-        else repr(text.decode()) in refused.value.detail
-    )
-
-
 def test_machine_json_comes_back_and_is_not_touched_without_a_change(store: Store) -> None:
     facts = {"cpu_model": "Zen 3 </script>", "caches": [{"level": 1}], "tlb_reason": None}
     store.write_machine(MACHINE, facts)

@@ -1,4 +1,5 @@
-"""The programs of other languages: how they are started, and toolchains that are missing or broken."""
+"""The programs of other languages: how they are started, and toolchains that are missing or
+broken."""
 
 from __future__ import annotations
 

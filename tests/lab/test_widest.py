@@ -6,16 +6,15 @@ import random
 from collections import Counter
 from math import inf
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from support.lab import NAME, Scripted, a_rig, one_by_one
 
-from tlb.lab import campaign, kernels, mapping, progress
+from tlb.lab import campaign
 from tlb.lab.build import Kernel
 from tlb.lab.campaign import NARROW, half_width
-from tlb.lab.record import Point, Record
+from tlb.lab.record import Point
 from tlb.lab.store import Store
 
 POINTS = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in range(64, 104)]
@@ -83,32 +82,3 @@ def test_a_wide_point_gets_nine_mappings_and_a_narrow_one_five_and_then_nothing_
     for point in POINTS:
         values = [measure.ns(point, repeat) for repeat in range(5)]
         assert (half_width(tuple(values)) > NARROW) == (noise[point] > 0.01)
-
-
-def test_what_follows_the_rounds_takes_a_fifth_of_their_time_for_the_widest_that_are_compared(
-    go, store: Store, monkeypatch
-):
-    now = [1000.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(mapping.Group, "cost_s", lambda group, point: 1.0)
-    monkeypatch.setattr(kernels, "point_s", lambda point: 1.0)
-    measure = Noisy({point: 0.02 + 0.002 * number for number, point in enumerate(POINTS)})
-
-    def takes_a_second(point: Point, repeat: int, **how: Any) -> Record:
-        now[0] += 1
-        return measure(point, repeat, **how)
-
-    go(takes_a_second, compared=lambda point: point.lines % 2 == 0)
-    extra = {point for point, repeat in measure.asked if repeat >= 5}
-    assert len(measure.asked) == 5 * len(POINTS) + 4 * len(extra)
-    assert len(extra) == len(POINTS) * 5 * campaign.EXTRA_SHARE // 4 and {
-        point.lines % 2 for point in extra
-    } == {0}
-    width = {
-        point: half_width(tuple(measure.ns(point, repeat) for repeat in range(5)))
-        for point in POINTS
-        if point.lines % 2 == 0
-    }
-    assert min(width[point] for point in extra) >= max(
-        width[point] for point in width if point not in extra
-    )

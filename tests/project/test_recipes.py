@@ -297,9 +297,9 @@ def test_a_cpu(copy):
     copy.edit(
         "tlb/lab/events.py",
         (
-            '    ("Neoverse N1", ""):',
+            '    "Neoverse N1":',
             (
-                '    ("Zen 6", ""): _zen(0x0F, "amdzen6/load-store.json", "amdzen6/branch-prediction.json"),\n    ("Neoverse N1", ""):'
+                '    "Zen 6": _zen(0x0F, "amdzen6/load-store.json", "amdzen6/branch-prediction.json"),\n    "Neoverse N1":'
             ),
         ),
     )

@@ -32,9 +32,6 @@ perf_event_paranoid setting is {level}:
   -1: Allow use of (almost) all events by all users
 >= 2: Disallow kernel profiling
 """
-SECCOMP = PARANOID.format(level=2).replace(
-    "Error:\n", "Error:\nNo permission to enable minor-faults:u event.\n\n"
-)
 
 
 def install(folder: Path, answers: dict[str, Any], **traps: Any) -> str:
@@ -42,9 +39,8 @@ def install(folder: Path, answers: dict[str, Any], **traps: Any) -> str:
     is not there is unknown.
 
     traps: refuses=(status, stderr) for every perf, refuses_gated=(status, stderr) once there is a
-    gate; hangs; silent (no ack); loses (nothing in the output file); chatter (text among the rows);
-    metric=(value, unit); wraps (rows as a JSON list), wraps_several (of more than one event);
-    counters (how many the CPU has left: hardware events beyond them take turns with the others).
+    gate; hangs; silent (no ack); loses (nothing in the output file); counters (how many the CPU has
+    left: hardware events beyond them take turns with the others).
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "perf.json").write_text(json.dumps({"answers": answers, **traps}))
@@ -88,7 +84,7 @@ def main(argv: list[str], program: str) -> int:
 
     events = split(option("-e") or "")
     with Path(program).with_name("asked.jsonl").open("a") as log:
-        log.write(json.dumps(events or [f"-M {option('-M')}"]) + "\n")
+        log.write(json.dumps(events) + "\n")
     gated, output = option("--control"), option("-o")
     if output:
         Path(output).write_text("# started on Fri Jan 31 12:00:00 2025\n\n")
@@ -119,10 +115,8 @@ def main(argv: list[str], program: str) -> int:
             100.0 if event.startswith(SOFTWARE) else share,
         )
         for event in events
-    ] + metric(option("-M"), told)
-    text = told.get("chatter", "") + "".join(f"{line}\n{told.get('chatter', '')}" for line in rows)
-    if told.get("wraps") or (told.get("wraps_several") and len(events) > 1):
-        text = "[\n" + ",\n".join(rows) + "\n]\n"
+    ]
+    text = "".join(f"{line}\n" for line in rows)
     if not told.get("loses"):
         if output:
             with open(output, "a") as file:
@@ -188,32 +182,6 @@ def row(event: str, answer: Any, enabled: bool, share: float = 100.0) -> str:
             **fields.get("more", {}),
         }
     )
-
-
-def metric(name: str | None, told: dict[str, Any]) -> list[str]:
-    """The rows of `-M NAME`; where perf does not know it, its default events and exit status 0."""
-    if name is None:
-        return []
-    if "metric" not in told:
-        sys.stderr.write(f"Cannot find metric or group `{name}'\n")
-        return [row("task-clock", 0.7, True), row("cycles", "<not supported>", True)]
-    value, unit = told["metric"]
-    if value == "<not supported>":
-        return [row("DTLB_LOAD_MISSES.STLB_HIT", value, True)]
-    return [
-        json.dumps(
-            {
-                "counter-value": "1000.000000",
-                "unit": "",
-                "event": "DTLB_LOAD_MISSES.STLB_HIT",
-                "event-runtime": 60_000_000,
-                "pcnt-running": 100.0,
-                "metric-value": value,
-                "metric-unit": unit,
-            }
-        ),
-        row("CPU_CLK_UNHALTED.THREAD", 5000, True),
-    ]
 
 
 # --- a workload that opens the gate as a kernel does: argv: SECONDS ... --perf-fds CONTROL,ACK

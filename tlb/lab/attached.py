@@ -1,5 +1,4 @@
-"""Counters of a process that runs already: `perf stat` attached to it for a while, with the events
-of the plan; and the sizes of the pages that it reads, as `perf record` samples them."""
+"""Count a running process: `perf stat` attached for a while; page sizes by `perf record`."""
 
 from __future__ import annotations
 
@@ -29,8 +28,8 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def page_sizes(plan: Plan, pid: int, seconds: float) -> dict[int, int] | str:
-    """How many sampled loads of a process read from pages of which size, bytes (perf-record(1),
-    --data-page-size); or the code of the reason for none."""
+    """Return sampled loads by size of the page they read, bytes (perf-record(1), --data-page-size),
+    or a reason code."""
     if plan.perf is None or "walk" in plan.lacking:
         return plan.lacking.get("walk", "no-perf")
     refused = "not-supported"
@@ -74,12 +73,11 @@ def page_sizes(plan: Plan, pid: int, seconds: float) -> dict[int, int] | str:
 
 
 class Counting:
-    """A perf that counts a repeat's group of a process between the opening and the closing of its
-    gate (perf-stat(1), --pid, --control).
+    """A perf that counts a repeat's group of a process while its gate is open (perf-stat(1), --pid,
+    --control).
 
-    It is attached while the process waits, so that each record has a count of its own: to enable
-    and disable one perf again and again, and to read it in between, loses counts. A perf that
-    refuses leaves the process to whoever answers at the gate instead: `is_on`.
+    Attached anew for each record: enabling one perf again and again loses counts. If it refuses
+    (not `is_on`), someone else must answer at the gate.
     """
 
     def __init__(self, plan: Plan, pid: int, gate: Gate, repeat: int):
@@ -110,7 +108,7 @@ class Counting:
         self.is_on = gate.is_heard(self._perf, _SLACK_S)
 
     def end(self) -> dict[str, Quantity]:
-        """Detaches it; the quantities that it counted."""
+        """Detach; return the counted quantities."""
         if self.is_on:
             self._perf.send_signal(signal.SIGINT)  # upon which it prints
         status = status_within(self._perf, _SLACK_S)
@@ -122,9 +120,10 @@ class Counting:
 
 
 def counted(plan: Plan, pid: int, seconds: float, repeat: int = 0) -> dict[str, Quantity]:
-    """What a process with all its threads counts in so many seconds, or why not. repeat: which of
-    the plan's groups is counted, in turn; what is in no group of this turn is left out. Threads
-    that it starts meanwhile count as well (perf-stat(1), --pid)."""
+    """Return what a process and its threads count in so many seconds, or why not.
+
+    repeat: selects the plan's group; other groups are left out. New threads count too.
+    """
     lacking = {quantity: Quantity(reason=reason) for quantity, reason in plan.lacking.items()}
     group = plan.group(repeat)
     if not group or plan.perf is None:

@@ -1,10 +1,8 @@
-"""Compile a kernel, or name its numba module: the command line that runs it, and the identity of
-what that measures.
+"""Compile a kernel or name its numba module, and compute the identity of what it measures.
 
-A binary is named after the digest of its source, the headers that it includes, the flags and the
-compiler, so a change of any of them is another binary. It is another measurement only if the code
-of the timed function changed, or the version that the kernel's file declares (MEASURES): see
-`identity`.
+A binary is named after the digest of its sources, the flags and the compiler. A changed digest is
+another measurement only if the machine code of the timed function or the declared version
+(MEASURES) changed: see `identity`.
 """
 
 from __future__ import annotations
@@ -44,8 +42,7 @@ _PACKAGES = {
 
 @dataclass(frozen=True)
 class Kernel:
-    """How to run a kernel: `command` takes its arguments; `digest` is 16 hex digits of all that
-    decides what it does."""
+    """How to run a kernel; `digest` is 16 hex digits of all that decides what it does."""
 
     name: str
     engine: Engine
@@ -53,9 +50,8 @@ class Kernel:
     digest: str
     source_digest: str = ""  # of its source and what that includes or imports
     compiler: str = ""  # or the interpreter and its packages, with their versions
-    measures: int = (
-        1  # the version that its file declares: raised by whoever changes what it measures
-    )
+    # the version that its file declares: raised by whoever changes what it measures
+    measures: int = 1
 
 
 # Kernels that a reader has changed in this process, by name: the folder that holds their sources
@@ -64,11 +60,10 @@ _PATCHED: dict[str, Path] = {}
 
 
 def patch(name: str, old: str, new: str) -> None:
-    """Put `new` in the place of `old` in a C kernel or its headers, for this process alone: its
-    rows have a digest of their own.
+    """Replace `old` by `new` in a C kernel or its headers for this process; its rows get their own
+    digest.
 
-    The changed copy lies in the build folder; kernels/ stays as it is. Raises
-    Unavailable("bad-parameter") where `old` does not stand there exactly once.
+    kernels/ stays as it is. Raises Unavailable("bad-parameter") unless `old` occurs exactly once.
     """
     sources = {
         path: path.read_text()
@@ -87,12 +82,12 @@ def patch(name: str, old: str, new: str) -> None:
 
 
 def unpatch() -> None:
-    """Take all kernels from kernels/ again."""
+    """Use all kernels of kernels/ again."""
     _PATCHED.clear()
 
 
 def source(name: str, engine: Engine) -> Path:
-    """Where a kernel's source in an engine is, if it has one."""
+    """Return the path that a kernel's source has in an engine, whether or not it exists."""
     return (
         KERNELS
         / {"c": f"{name}.c", "numba": f"twins/{name}.py", "numpy": f"published/{name}.py"}[engine]
@@ -100,8 +95,7 @@ def source(name: str, engine: Engine) -> Path:
 
 
 def kernel_names() -> list[str]:
-    """The kernels there are, by their files; most are in C and in numba, some in one alone. A twin
-    can be run: it has a main(). A session runs others."""
+    """Return the kernels by their files: C files and runnable twins, without session programs."""
     twins = {
         path.stem for path in (KERNELS / "twins").glob("*.py") if "\ndef main(" in path.read_text()
     }
@@ -110,11 +104,8 @@ def kernel_names() -> list[str]:
 
 
 def engine_for(asked: str, name: str = "") -> Engine:
-    """`auto` is C where a compiler is found and the kernel, if named, has a C file, and numba
-    elsewhere.
-
-    `c` without a compiler is Unavailable("no-compiler").
-    """
+    """Resolve `auto`: C where a compiler and the kernel's C file exist, else numba. Raises
+    Unavailable("no-compiler") for `c` without a compiler."""
     in_numba_alone = bool(name) and name in kernel_names() and not (KERNELS / f"{name}.c").exists()
     if asked == "numpy":
         return "numpy"
@@ -126,11 +117,10 @@ def engine_for(asked: str, name: str = "") -> Engine:
 
 
 def kernel(name: str, engine: Engine = "c") -> Kernel:
-    """The kernel ready to run, compiled if it has to be.
+    """Return a kernel ready to run, compiled if necessary.
 
-    Raises Unavailable: bad-parameter for an unknown name, engine-lacks for a kernel that the engine
-    does not have, no-compiler, compile-failed with the compiler's first line, disk-full and
-    disk-read-only.
+    Raises Unavailable: bad-parameter for an unknown name, engine-lacks, no-compiler, compile-failed
+    with the compiler's first line, disk-full, disk-read-only.
     """
     if name not in kernel_names():
         raise Unavailable(
@@ -173,8 +163,7 @@ def kernel(name: str, engine: Engine = "c") -> Kernel:
 
 
 def declared_measures(name: str, engine: Engine) -> int:
-    """The version of what a kernel measures, as its file declares it; 1 where it does not, or is
-    gone."""
+    """Return MEASURES of a kernel's file, 1 if it declares none or is gone."""
     try:
         text = _source(name, engine).read_text()
     except FileNotFoundError:
@@ -184,29 +173,27 @@ def declared_measures(name: str, engine: Engine) -> int:
 
 
 def sources(name: str, engine: Engine) -> tuple[Path, ...]:
-    """A kernel's source and the files that it includes or imports; nothing where it is gone."""
+    """Return a kernel's source and all that it includes or imports; empty if it is gone."""
     main = _source(name, engine)
     return _closure(main, _included if engine == "c" else _imported) if main.exists() else ()
 
 
 def source_digest(name: str, engine: Engine) -> str:
-    """16 hex digits of `sources`."""
+    """Return 16 hex digits of `sources`."""
     return _digest(*sources(name, engine))
 
 
 def _source(name: str, engine: Engine) -> Path:
-    """Where a kernel's source is, with what a reader has changed in it."""
+    """Return the path of a kernel's source, as patched."""
     main = source(name, engine)
     return _PATCHED[name] / main.name if engine == "c" and name in _PATCHED else main
 
 
 def identity(point: Point, built: Kernel | None = None) -> Identity:
-    """Return what tells the rows of a point from those of another measurement, and where it came
-    from.
+    """Return what distinguishes the rows of a point from another measurement's, and its provenance.
 
-    The code is that of the timed function that the point runs. A kernel whose timed accesses are no
-    function of their own has the digest of its source, flags and compiler. Raises Unavailable as
-    `kernel` does.
+    The code is that of the point's timed function, or the kernel's own digest if it has none.
+    Raises as `kernel` does.
     """
     built = built or kernel(point.kernel, point.engine)
     return Identity(
@@ -218,16 +205,15 @@ def identity(point: Point, built: Kernel | None = None) -> Identity:
 
 
 def identities() -> Callable[[Point], Identity]:
-    """Return `identity` for many points of kernels that do not change meanwhile: each is built
-    once."""
+    """Return `identity` for many points; each kernel is built once."""
     built = cache(kernel)
     return lambda point: identity(point, built(point.kernel, point.engine))
 
 
 @lru_cache(maxsize=256)
 def _code_digest(built: Kernel, functions: tuple[str, ...]) -> str:
-    """The digest of functions of a kernel; the kernel's own where there are none, or where the
-    compiler left none apart."""
+    """Return the digest of a kernel's functions, or the kernel's own if the compiler inlined
+    them."""
     try:
         if functions and built.engine != "c":
             words = built.compiler.split(", ")
@@ -249,11 +235,10 @@ def _machine_code(binary: Path, functions: tuple[str, ...]) -> str:
 
 
 def sessions() -> Callable[[Point], bool]:
-    """Return whether there is a program that measures a point with others in one mapping, by the
-    function that the kernel's own program times: the same machine code at the same address modulo
-    64. For many points of kernels that do not change meanwhile.
+    """Return a predicate: whether a session program measures a point by the same machine code at
+    the same address modulo 64 as the kernel's own program.
 
-    The function raises Unavailable as `kernel` does.
+    For kernels that do not change meanwhile. The predicate raises Unavailable as `kernel` does.
     """
     built, made = cache(kernel), cache(session)
 
@@ -275,7 +260,7 @@ def sessions() -> Callable[[Point], bool]:
 
 
 def session(name: str, engine: Engine) -> tuple[str, ...]:
-    """The command of such a program, compiled if it has to be. Raises Unavailable as `kernel` does."""
+    """Return the command of a session program, compiled if necessary."""
     module = source(name, engine)
     return (
         (str(program(module)),)
@@ -285,22 +270,20 @@ def session(name: str, engine: Engine) -> tuple[str, ...]:
 
 
 def program(main: Path, *more: str) -> Path:
-    """A C file that is no kernel, as a program, compiled if it has to be, with more flags. Raises
-    Unavailable as `kernel` does."""
+    """Compile a C file that is no kernel; return the program's path. Raises as `kernel` does."""
     if (cc := compiler()) is None:
         raise Unavailable("no-compiler")
     return _built(cc, main, (*FLAGS, *more))[0]
 
 
 def library(main: Path) -> Path:
-    """A C file as a library that a program can be made to load before its own (LD_PRELOAD). Raises
-    Unavailable as `kernel` does."""
+    """Compile a C file as a library for LD_PRELOAD."""
     return program(main, "-shared", "-fPIC")
 
 
 def _built(cc: Compiler, main: Path, flags: Sequence[str]) -> tuple[Path, str]:
-    """What is made of a C file, and the digest that it is named after. Its object file is kept, to
-    read the code of functions from."""
+    """Return what is compiled from a C file, and its digest. The object file is kept to digest
+    functions."""
     digest = _digest(*_closure(main, _included), words=[*flags, *cc.command, cc.version])
     binary = build_folder() / f"{main.stem}-{digest}"
     if not (binary.exists() and _object_of(binary).exists()):
@@ -314,7 +297,7 @@ def _object_of(binary: Path) -> Path:
 
 
 def build_folder() -> Path:
-    """Where binaries go: $TLB_BUILD, else _build/kernels in the checkout."""
+    """Return the folder of binaries: $TLB_BUILD, else _build/kernels in the checkout."""
     folder = Path(os.environ.get("TLB_BUILD", ROOT / "_build")) / "kernels"
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -329,7 +312,7 @@ def _included(main: Path) -> Iterable[Path]:
 
 
 def _imported(module: Path) -> Iterable[Path]:
-    """The modules of kernels/twins/ that one imports, as files."""
+    """Yield the files of the modules of kernels/twins/ that one imports."""
     for node in ast.walk(ast.parse(module.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module == "kernels.twins":
             yield from (source(alias.name, "numba") for alias in node.names)
@@ -338,7 +321,7 @@ def _imported(module: Path) -> Iterable[Path]:
 
 
 def _closure(main: Path, named: Callable[[Path], Iterable[Path]]) -> tuple[Path, ...]:
-    """A source, the files that it names, and those that they name: each once, as first met."""
+    """Return a source, the files that it names and those that they name, each once."""
     paths = [main]
     for path in paths:  # which grows meanwhile
         paths += [other for other in named(path) if other not in paths]

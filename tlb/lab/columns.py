@@ -1,4 +1,4 @@
-"""Records as columns: the frame that analyses read, and what no frame can show."""
+"""Records as the columns of a frame, and the records that no frame can show."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NOT_ASKED = Quantity(reason="no-data")
 
 
 def check(record: Record, kernel_digest: str) -> None:
-    """Raises ValueError for what a frame cannot show."""
+    """Raise ValueError for what a frame cannot show."""
     if not NAME.fullmatch(kernel_digest):
         raise ValueError(f"a kernel's digest cannot be {kernel_digest[:64]!r}")
     for name, value in record:
@@ -45,11 +45,12 @@ def check(record: Record, kernel_digest: str) -> None:
 
 
 def frame(records: Sequence[Record], kernel_digests: Sequence[str]) -> pd.DataFrame:
-    """One row a record. Columns: the fields of Record, with counters flattened to
-    `<quantity>_per_access` (float, NaN for none) and `<quantity>_reason` ("" where there is a
-    value), a column (float, NaN for none) for each of a kernel's own options and results, then
-    kernel_digest and timed, the functions whose code that is of: "" where it is of a whole kernel,
-    as in all rows of version 1."""
+    """Return one row a record.
+
+    Columns: Record's fields; of each counter `<quantity>_per_access` (NaN for none) and
+    `<quantity>_reason` ("" with a value); a kernel's own options and results (NaN for none);
+    kernel_digest; timed, the digested functions, "" for a whole kernel and for version 1.
+    """
     columns = {
         name: pd.Series([getattr(record, name) for record in records], dtype=dtype)
         for name, dtype in _DTYPES.items()

@@ -1,4 +1,4 @@
-"""Run the compiler on one file: whole or not at all, and what it says where it fails."""
+"""Run the compiler on one file, so that a binary is whole or absent."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ _DISK_WORDS = {
 
 
 def compiled(cc: Compiler, source: Path, binary: Path, flags: Sequence[str]) -> None:
-    """Into a temporary name first: a compile that is killed leaves no half binary, two at once do
-    no harm."""
+    """Compile into a temporary name first: a killed compile leaves no half binary."""
     with disk_errors(binary.parent):
         fd, temporary = tempfile.mkstemp(dir=binary.parent, prefix=binary.name)
         os.close(fd)

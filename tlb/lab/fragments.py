@@ -1,5 +1,5 @@
-"""Two programs of kernels/housekeeping/ and what they print: memory in pieces with first touches in
-it, and programs that live briefly."""
+"""Run the programs of kernels/housekeeping/: first touches in fragmented memory, short-lived
+programs."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ SECONDS = 60  # a program of some MiB has ended long before
 
 
 class Run(BaseModel, extra="forbid", frozen=True):
-    """One run of first touches: of each room's first base page, and quantiles over all base pages,
-    in ns. large: how many rooms got a large page; room_ns: of all touches of a room, on average."""
+    """One run of first touches, ns: the first base page of each block, and quantiles over all.
+
+    large: blocks that got a large page; room_ns: the mean of all touches of a block.
+    """
 
     first_ns: tuple[int, ...]
     large: int
@@ -33,21 +35,21 @@ class Run(BaseModel, extra="forbid", frozen=True):
 
     @property
     def large_share(self) -> float:
-        """Which part of the rooms got a large page, 0 to 1."""
+        """The share of blocks that got a large page."""
         return self.large / len(self.first_ns)
 
 
 class Memory(NamedTuple):
-    """A running `fragments`: memory as it is, or in pieces."""
+    """A running `fragments`: memory as it is, or fragmented."""
 
     process: subprocess.Popen[str]
 
     def plug(self) -> None:
-        """Takes the free large pages that there are by now. Raises Unavailable."""
+        """Take the free large pages that there are by now. Raises Unavailable."""
         self._asked("plug")
 
     def touch(self, pages: str, rooms: int) -> Run:
-        """First touches, on "4k" or "thp". Raises Unavailable."""
+        """Time first touches on "4k" or "thp". Raises Unavailable."""
         try:
             return Run.model_validate(self._asked(f"touch {pages} {rooms}"))
         except ValidationError as error:
@@ -60,7 +62,8 @@ class Memory(NamedTuple):
         return self.answer()
 
     def answer(self) -> dict[str, Any]:
-        """Its next line. Raises Unavailable: its own reason, or memory-short where it was ended."""
+        """Return its next line. Raises Unavailable: its own reason, memory-short if it was
+        killed."""
         return _parsed(self.process.stdout.readline())
 
 
@@ -81,9 +84,11 @@ def _parsed(line: str) -> dict[str, Any]:
 
 @contextmanager
 def memory(room_bytes: int, fill_bytes: int, leave_bytes: int) -> Iterator[Memory]:
-    """Memory of which `fill_bytes` lie in pieces and nothing else is free as a large page; 0 leaves
-    it as it is. `leave_bytes` stay available all the while. All is given back at the end. Raises
-    Unavailable: memory-whole, thp-never, no-compiler."""
+    """Yield memory of which `fill_bytes` are fragmented, with no large page free; 0 leaves it as it
+    is.
+
+    `leave_bytes` stay available. Raises Unavailable: memory-whole, thp-never, no-compiler.
+    """
     command = [
         str(build.program(_FOLDER / "fragments.c")),
         *map(str, (room_bytes, fill_bytes, leave_bytes)),
@@ -102,7 +107,7 @@ def memory(room_bytes: int, fill_bytes: int, leave_bytes: int) -> Iterator[Memor
 
 
 def lives(room_bytes: int, size_bytes: int, rounds: int) -> dict[str, list[int]]:
-    """ns of programs that write so many bytes and end, by page size, in turns. Raises Unavailable."""
+    """Return ns of programs that write so many bytes and end, by page size. Raises Unavailable."""
     command: Sequence[str] = [
         str(build.program(_FOLDER / "short_lived.c")),
         *map(str, (room_bytes, size_bytes, rounds)),

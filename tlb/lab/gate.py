@@ -1,5 +1,4 @@
-"""The gate of a kernel: how it tells whoever counts that its timed region begins and ends; and what
-every perf is started with."""
+"""The gate by which a kernel tells perf when its timed region begins and ends."""
 
 from __future__ import annotations
 
@@ -16,8 +15,8 @@ ACK = b"ack\n\0"  # perf's answer, of five bytes
 
 
 class Gate:
-    """The two pipes by which a kernel says when its timed region begins and ends, and is answered
-    by whoever counts."""
+    """The two pipes of a gate: the kernel's commands, and the acknowledgements of whoever
+    counts."""
 
     def __init__(self) -> None:
         self.said, self._control = os.pipe()  # what the kernel says, and where it writes that
@@ -33,13 +32,12 @@ class Gate:
         return ["--delay=-1", "--control", f"fd:{self.said},{self._answer}"]
 
     def answer(self) -> None:
-        """Answer the kernel where nobody counts."""
+        """Acknowledge to the kernel where nobody counts."""
         for _ in range(os.read(self.said, 100).count(b"\n")):
             os.write(self._answer, ACK)
 
     def is_heard(self, by: subprocess.Popen, timeout_s: float) -> bool:
-        """Whether this perf answers: then it has opened its events and waits for the kernel. Else
-        nothing is left to be answered."""
+        """Return whether this perf answers, so has opened its events. Leaves nothing unanswered."""
         os.write(self._control, b"ping\n")
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
@@ -61,8 +59,7 @@ class Gate:
 
 
 def output_file() -> IO[str]:
-    """Where a perf prints its counts. In memory, so that a runner killed with -9 leaves no file
-    behind; perf opens it by name, and has no other way."""
+    """Return a file in memory for perf's counts: a runner killed with -9 leaves nothing behind."""
     return os.fdopen(os.memfd_create("tlb-perf"), "r+", errors="replace")
 
 
@@ -71,8 +68,8 @@ def plain_locale() -> dict[str, str]:
 
 
 def dying_with_us(command: list[str]) -> list[str]:
-    """The command, killed as this process ends: a perf would outlive a runner killed with -9, and
-    the kernel with it."""
+    """Return the command, to be killed when this process ends: perf would outlive a killed
+    runner."""
     return (
         [setpriv, "--pdeathsig", "KILL", "--", *command]
         if (setpriv := shutil.which("setpriv"))

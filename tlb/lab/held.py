@@ -1,5 +1,4 @@
-"""What two surveys of other processes share: memory that a program holds, by its smaps, and a
-document of many such looks."""
+"""Memory that another program holds, by its smaps, and documents of many such observations."""
 
 from __future__ import annotations
 
@@ -15,8 +14,8 @@ Answer = TypeVar("Answer", bound=BaseModel)
 
 
 class Held(BaseModel, extra="forbid", frozen=True, strict=True):
-    """resident_bytes and huge_bytes (transparent or from a pool) are of the mappings that hold what
-    was asked for, of array_bytes; rest_huge_bytes of all others of the process."""
+    """Bytes by smaps. resident and huge (THP or pool) are of the mappings that hold the array;
+    rest_huge of all others of the process."""
 
     array_bytes: Positive
     resident_bytes: Positive
@@ -25,7 +24,7 @@ class Held(BaseModel, extra="forbid", frozen=True, strict=True):
 
     @property
     def huge_share(self) -> float:
-        """Which part of what is resident lies on large pages, 0 to 1."""
+        """The share of resident bytes that lies on large pages."""
         return self.huge_bytes / self.resident_bytes
 
     @model_validator(mode="after")
@@ -36,7 +35,7 @@ class Held(BaseModel, extra="forbid", frozen=True, strict=True):
 
 
 class Survey(BaseModel, extra="forbid", frozen=True, strict=True):
-    """A document of data/; a survey's own has `lacking`, reason codes by what gave nothing."""
+    """A document of data/. `lacking` of a subclass has reason codes by what gave nothing."""
 
     schema_version: Literal[1] = 1
     measured_at: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]  # UTC
@@ -54,7 +53,7 @@ class Survey(BaseModel, extra="forbid", frozen=True, strict=True):
 
 
 def answer(line: bytes, kind: type[Answer]) -> Answer:
-    """A program's line as what it is to be. Raises Unavailable("kernel-garbage")."""
+    """Validate a program's line. Raises Unavailable("kernel-garbage")."""
     try:
         return kind.model_validate_json(line)
     except ValidationError as error:
@@ -65,8 +64,8 @@ def answer(line: bytes, kind: type[Answer]) -> Answer:
 
 
 def held(smaps: str, address: int | None, array_bytes: int) -> Pages:
-    """What holds an array, by smaps. Raises Unavailable: backing-partial where they prove nothing,
-    and as `smaps.pages` does."""
+    """Return what holds an array, by smaps. Raises Unavailable("backing-partial") if they prove
+    nothing."""
     try:
         return pages(mappings(smaps), address, array_bytes)
     except ValueError as error:

@@ -1,5 +1,4 @@
-"""The document of what the kernel's own housekeeping costs, which `tlb housekeeping measure` writes
-(lab.housework)."""
+"""The document of what the kernel's own housekeeping costs, written by lab.housework."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ FREE, FRAGMENTS = "free", "fragments"
 
 
 class Touched(BaseModel, extra="forbid", frozen=True):
-    """Runs of first touches; mode: of defrag, "" on base pages, which it is nothing to."""
+    """Runs of first touches; mode: of defrag, "" on base pages, which have none."""
 
     memory: Literal["free", "fragments"]
     mode: str
@@ -22,7 +21,7 @@ class Touched(BaseModel, extra="forbid", frozen=True):
 
 
 class Lives(BaseModel, extra="forbid", frozen=True):
-    """Programs that write `mib` and end, in ns: by page size, in turns."""
+    """Lifetimes in ns of programs that write `mib` and end, by page size, in turns."""
 
     memory: Literal["free", "fragments"]
     mib: int
@@ -30,8 +29,8 @@ class Lives(BaseModel, extra="forbid", frozen=True):
 
 
 class Merged(BaseModel, extra="forbid", frozen=True):
-    """A round of equal pages on large pages. Bytes by smaps; ns of a write to a page, the median of
-    all."""
+    """A round of merging equal pages on large pages. Bytes by smaps; ns: median of one write a
+    page."""
 
     bytes: int
     saved_bytes: int
@@ -42,8 +41,7 @@ class Merged(BaseModel, extra="forbid", frozen=True):
 
 
 class Swapped(BaseModel, extra="forbid", frozen=True):
-    """A round of rooms swapped out, of which then one byte each was read: bytes by smaps, ns by
-    read."""
+    """A round of memory swapped out and then read, one byte a large page. Bytes by smaps."""
 
     pages: str
     bytes: int
@@ -53,8 +51,7 @@ class Swapped(BaseModel, extra="forbid", frozen=True):
 
 
 class Idle(BaseModel, extra="forbid", frozen=True):
-    """Base pages that nobody touched for so many seconds, advised to be large: bytes by smaps, and
-    khugepaged's settings."""
+    """Untouched base pages advised to be large, some seconds later, with khugepaged's settings."""
 
     seconds: float
     bytes: int
@@ -77,12 +74,10 @@ class Housekeeping(BaseModel, extra="forbid", frozen=True):
     lives: tuple[Lives, ...] = ()
     merged: tuple[Merged, ...] = ()
     swapped: tuple[Swapped, ...] = ()
-    pool_pageout: bool | None = (
-        None  # whether a pool's pages may be swapped out; None where nobody could ask
-    )
+    # whether a pool's pages may be swapped out; None where nobody could ask
+    pool_pageout: bool | None = None
     pool_taken: tuple[float, ...] = ()  # what MemAvailable lost over what a pool took
-    pool_plain: float | None = (
-        None  # of an array that a program had of its heap beside a free pool, the share in the pool
-    )
+    # of an array that a program had of its heap beside a free pool, the share in the pool
+    pool_plain: float | None = None
     idle: Idle | None = None
     lacking: dict[str, str] = Field(default_factory=dict)

@@ -1,8 +1,7 @@
-"""What the kernel's own housekeeping costs: measured on request alone, since it changes settings;
-all of them are put back.
+"""Measure what the kernel's own housekeeping costs; on request, because it changes settings. All
+are put back.
 
-Parts that a kernel lacks have a reason. Each part takes turns, round by round, between what it
-compares.
+Parts that a kernel lacks have a reason. Each part alternates, round by round, what it compares.
 """
 
 from __future__ import annotations
@@ -43,28 +42,19 @@ from tlb.units import format_size
 SECONDS = 180
 MIB = 1 << 20
 LARGE = "thp"
-MODES = (
-    "always",
-    "defer",
-    "defer+madvise",
-    "madvise",
-    "never",
-)  # Linux, Documentation/admin-guide/mm/transhuge.rst
+# Linux, Documentation/admin-guide/mm/transhuge.rst
+MODES = ("always", "defer", "defer+madvise", "madvise", "never")
 ROUNDS = 6  # from so many values on, a median has an interval of 95 %
 ROOMS = 8  # of a run: more would use up what memory there is in pieces
 SIZES_MIB = (1, 4, 16, 64)  # of programs that live briefly
 SLACK_BYTES = 1 << 30  # in pieces beyond what others are left: what all runs take
 MOST_BYTES = 64 << 30  # to have so much memory end takes a minute
-MERGED_ROOMS, MERGE_S, MOST_MERGED = (
-    8,
-    10.0,
-    0.99,
-)  # seconds to wait for it: of equal pages a few stay, which others are merged into
+# seconds to wait for it: of equal pages a few stay, which others are merged into
+MERGED_ROOMS, MERGE_S, MOST_MERGED = 8, 10.0, 0.99
 SWAPPED_ROOMS, ZRAM_BYTES = 8, 128 * MIB
 IDLE_ROOMS, IDLE_S = 32, 30.0  # beyond two of khugepaged's sleeps, of 10 s where nobody set them
-TAKEN_BYTES = (
-    1 << 30
-)  # of a pool: what other programs do to MemAvailable meanwhile is a hundredth of it
+# of a pool: what other programs do to MemAvailable meanwhile is a hundredth of it
+TAKEN_BYTES = 1 << 30
 PLAIN_BYTES = 64 * MIB
 ZONES_BYTES = 1 << 24  # a few lines for each of a machine's CPUs
 SCAN = {KSM_PAGES: "20000", KSM_SLEEP: "5", KSM_RUN: "1"}
@@ -72,8 +62,8 @@ THP = Path("sys/kernel/mm/transparent_hugepage")
 
 
 def plan(leave_bytes: int | None = None, root: Path = Path("/")) -> tuple[int, int]:
-    """(bytes that stay available to others, bytes that are to lie in pieces): by default 15 % of
-    memory and a GiB at the least."""
+    """Return bytes left to others (by default 15 % of memory, at least 1 GiB) and bytes to
+    fragment."""
     leave = leave_bytes or max(1 << 30, memory.usable_memory(root).total_bytes * 15 // 100)
     return leave, 2 * (leave + SLACK_BYTES)
 
@@ -81,7 +71,7 @@ def plan(leave_bytes: int | None = None, root: Path = Path("/")) -> tuple[int, i
 def measure(
     leave_bytes: int | None = None, say: Callable[[str], None] = lambda part: None
 ) -> Housekeeping:
-    """The document of this computer; say: told of each part before it begins. Raises Unavailable:
+    """Return the document of this computer; say: called before each part. Raises Unavailable:
     not-linux, setting-denied, setting-journal, setting-held."""
     borrowed.restore()
     inspected = host.inspect()
@@ -130,13 +120,12 @@ def measure(
 
 
 def nodes(root: Path = Path("/")) -> int:
-    """How many nodes have memory, between which NUMA balancing moves pages; 1 where nothing states
-    it."""
+    """Return the number of NUMA nodes with memory; 1 if not stated."""
     return max(1, len(procfs.cpu_list(procfs.word(root / "sys/devices/system/node/has_memory"))))
 
 
 def modes(root: Path = Path("/")) -> tuple[str, ...]:
-    """The modes of defrag that the kernel lists. Raises Unavailable("setting-absent")."""
+    """Return the modes of defrag. Raises Unavailable("setting-absent")."""
     return required(
         tuple(procfs.text(root / DEFRAG).replace("[", "").replace("]", "").split()),
         f"/{DEFRAG}",
@@ -148,7 +137,7 @@ def modes(root: Path = Path("/")) -> tuple[str, ...]:
 
 
 def touched(room: int, leave: int) -> Iterator[Touched]:
-    """First touches of memory as it is."""
+    """Yield first touches of memory as it is."""
     with fragments.memory(room, 0, leave) as free:
         free.touch(
             LARGE, ROOMS
@@ -157,14 +146,14 @@ def touched(room: int, leave: int) -> Iterator[Touched]:
 
 
 def in_pieces(room: int, fill: int, leave: int) -> Iterator[Touched | Lives]:
-    """The same in pieces, and programs that live briefly there, with defrag at always. Raises
-    Unavailable: memory-whole, also where so much memory, or a limit of it, would have to be gone to
-    the end of."""
+    """Yield the same in fragmented memory, and programs that live briefly there, with defrag at
+    always. Raises Unavailable("memory-whole"), also if too much memory would have to be filled."""
     usable = memory.usable_memory()
     if not fill + leave <= usable.usable_bytes == usable.available_bytes <= MOST_BYTES:
         raise Unavailable(
             "memory-whole",
-            f"{format_size(usable.usable_bytes)} may be used of {format_size(usable.available_bytes)}",
+            f"{format_size(usable.usable_bytes)} may be used of "
+            f"{format_size(usable.available_bytes)}",
         )
     borrow(DEFRAG, "never")  # what takes the free large pages makes none
     with fragments.memory(room, fill, leave) as pieces:
@@ -184,7 +173,7 @@ def in_pieces(room: int, fill: int, leave: int) -> Iterator[Touched | Lives]:
 
 
 def _in_turns(where: fragments.Memory, name: str, before: Callable[[], None]) -> Iterator[Touched]:
-    """Runs by mode, and on base pages: round by round, each of which begins with another mode."""
+    """Yield runs by mode and on base pages; each round begins with another mode."""
     listed = modes()
     runs: dict[str, list[Run]] = {mode: [] for mode in (*listed, "")}
     for n in range(ROUNDS):
@@ -197,7 +186,7 @@ def _in_turns(where: fragments.Memory, name: str, before: Callable[[], None]) ->
 
 
 def lives(room: int) -> Iterator[Lives]:
-    """Programs that live briefly, in memory as it is, with defrag as it was."""
+    """Yield programs that live briefly in memory as it is."""
     for mib in SIZES_MIB:
         yield Lives(memory=FREE, mib=mib, ns=fragments.lives(room, mib * MIB, ROUNDS))
 
@@ -206,7 +195,7 @@ def lives(room: int) -> Iterator[Lives]:
 
 
 def merged(room: int) -> Merged:
-    """One round. Raises Unavailable: setting-absent, no-merging."""
+    """Return one round. Raises Unavailable: setting-absent, no-merging."""
     page = os.sysconf("SC_PAGESIZE")
     content = bytes([1]) * page
     sharing = Path("/sys/kernel/mm/ksm/pages_sharing")
@@ -248,7 +237,7 @@ def merged(room: int) -> Merged:
 
 
 def swapped(room: int) -> list[Swapped]:
-    """Rounds, on base pages and on large ones in turns, by a device of zram of their own. Raises
+    """Return rounds on base and large pages in turn, on a zram device of their own. Raises
     Unavailable: setting-absent, zram-busy."""
     if borrowed.value(ZRAM) not in ("", "0") or borrowed.value(SWAP) != "off":
         raise Unavailable("zram-busy")
@@ -283,7 +272,7 @@ def swapped(room: int) -> list[Swapped]:
 
 
 def _pool(room: int) -> tuple[str, int]:
-    """The setting of the pool of such pages, and how many it has. Raises
+    """Return the setting of this size's pool and its number of pages. Raises
     Unavailable("setting-absent")."""
     name = f"sys/kernel/mm/hugepages/hugepages-{room >> 10}kB/nr_hugepages"
     number = procfs.number(Path("/", name))
@@ -293,8 +282,8 @@ def _pool(room: int) -> tuple[str, int]:
 
 
 def available_bytes(root: Path = Path("/")) -> int:
-    """MemAvailable, and with it what lies in the CPUs' own lists of free pages (/proc/zoneinfo),
-    which Linux does not count there."""
+    """Return MemAvailable and the CPUs' own lists of free pages (/proc/zoneinfo), which it
+    excludes."""
     counts = re.findall(
         r"^\s+count:\s+([0-9]{1,12})$",
         procfs.text(root / "proc/zoneinfo", ZONES_BYTES),
@@ -306,8 +295,8 @@ def available_bytes(root: Path = Path("/")) -> int:
 
 
 def pool_taken(room: int, leave: int) -> list[float]:
-    """What MemAvailable loses to a free pool, over what the pool grows by, by round. Raises
-    Unavailable: setting-refused, memory-short."""
+    """Return what MemAvailable loses over what a free pool grows by, by round. Raises Unavailable:
+    setting-refused, memory-short."""
     name, number = _pool(room)
     shares = []
     for _ in range(ROUNDS):
@@ -321,7 +310,7 @@ def pool_taken(room: int, leave: int) -> list[float]:
 
 
 def pool_pageout(room: int) -> bool:
-    """Whether a page of a pool may be swapped out when it is asked for. Raises Unavailable."""
+    """Return whether a pool's page may be swapped out on request. Raises Unavailable."""
     name, number = _pool(room)
     borrow(name, str(number + 1))
     with rooms(1, room, pool=True) as held:
@@ -334,8 +323,8 @@ def pool_pageout(room: int) -> bool:
 
 
 def pool_plain(room: int) -> float:
-    """Of an array that this program, which knows of no pool, has of its heap, the share in a pool
-    that has room for it. Raises Unavailable."""
+    """Return the share of a plain heap array that lies in a pool with room for it. Raises
+    Unavailable."""
     name, number = _pool(room)
     borrow(name, str(number + PLAIN_BYTES // room + 1))
     array = bytearray(PLAIN_BYTES)
@@ -348,8 +337,7 @@ def pool_plain(room: int) -> float:
 
 
 def leave_idle(left: Rooms) -> float:
-    """Has rooms lie on base pages that may become large; when they began to, by the monotonic
-    clock."""
+    """Fill memory on base pages that may become large; return when, by the monotonic clock."""
     left.advise(NO_HUGE)
     left.fill(bytes(range(256)) * (os.sysconf("SC_PAGESIZE") // 256))
     left.advise(HUGE)
@@ -357,7 +345,7 @@ def leave_idle(left: Rooms) -> float:
 
 
 def idle(left: Rooms, begun: float) -> Idle:
-    """What became of them, IDLE_S after that at the least."""
+    """Return what became of them, at least IDLE_S later."""
     time.sleep(max(0.0, begun + IDLE_S - time.monotonic()))
     words = {
         name: procfs.number(Path("/") / THP / "khugepaged" / name)

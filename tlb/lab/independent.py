@@ -1,5 +1,4 @@
-"""Programs that share nothing with the kernels but the question: where they are, how one in C is
-compiled, and how two are compared."""
+"""Reference programs that share no code with the kernels: compile, run and compare them."""
 
 from __future__ import annotations
 
@@ -18,12 +17,12 @@ Cells = tuple[str, ...]
 
 @cache
 def folder() -> tempfile.TemporaryDirectory[str]:
-    """Where they are compiled into, as long as this process lives."""
+    """Return the folder that they are compiled into while this process lives."""
     return tempfile.TemporaryDirectory()
 
 
 def c_program(source: Path, folder: str, *flags: str) -> str:
-    """The path of a C program, compiled into `folder`. SystemExit without a compiler."""
+    """Compile a C program into `folder`; return its path. SystemExit without a compiler."""
     if (cc := build.compiler()) is None:
         raise SystemExit(f"{source.name} needs a C compiler: apt install gcc libc6-dev.")
     subprocess.run(
@@ -42,18 +41,17 @@ def c_program(source: Path, folder: str, *flags: str) -> str:
 
 
 def medians(rounds: Iterable[Sequence[float]]) -> list[float]:
-    """The median of each number over the rounds, in each of which every program ran once."""
+    """Return the median of each number over rounds in which every program ran once."""
     return [statistics.median(numbers) for numbers in zip(*rounds, strict=True)]
 
 
 def compared(ours: float, theirs: float, decimals: int = 2) -> Cells:
-    """Two numbers and by how much the first differs from the second."""
+    """Return two numbers and the relative difference of the first from the second, as texts."""
     return f"{ours:.{decimals}f}", f"{theirs:.{decimals}f}", f"{ours / theirs - 1:+.1%}"
 
 
 def share(gate: Iterable[float | None], whole: Iterable[float | None]) -> Cells:
-    """The medians of the counts that there are of a quantity, and what part of the second the first
-    is."""
+    """Return the medians of two counts and the first as a part of the second, as texts."""
     a, b = (
         statistics.median(known) if (known := [n for n in side if n is not None]) else None
         for side in (gate, whole)

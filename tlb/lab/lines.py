@@ -1,8 +1,7 @@
-"""Lines of a file of rows: what makes two of them the same, how one is written, and which of those
-that are read prove whole.
+"""Lines of a file of rows: their keys, how one is written, which of those read are whole.
 
 A line is one canonical JSON object: key, digest, kernel_digest, record. Lines of another schema
-version are nobody's rows and stay.
+version are skipped and kept.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ class Stored(NamedTuple):
 
 
 def point_id(point: Point) -> str:
-    """What makes two points the same: 16 hex digits of the SHA-256 of its canonical JSON."""
+    """Return the identity of a point: 16 hex digits of its canonical JSON's SHA-256."""
     return _sha16(_asked(point))
 
 
 def record_key(point: Point, repeat: int, identity: Identity, state: str) -> str:
-    """What makes two measurements the same: 16 hex digits of the SHA-256 of its canonical JSON."""
+    """Return the identity of a measurement: 16 hex digits of its canonical JSON's SHA-256."""
     return _sha16(
         {
             "point": _asked(point),
@@ -49,8 +48,7 @@ def record_key(point: Point, repeat: int, identity: Identity, state: str) -> str
 
 
 def key_of(record: Record, kernel_digest: str) -> str:
-    """The key of a row. In version 1 the digest was of the kernel's whole source, its flags and its
-    compiler."""
+    """Return a row's key. In version 1 the digest was of source, flags and compiler."""
     if record.schema_version == 1:
         return _sha16(
             {
@@ -77,12 +75,11 @@ def _asked(point: Point) -> dict[str, Any]:
 
 
 def write(record: Record, kernel_digest: str) -> tuple[str, bytes]:
-    """(its key, its line). ValueError for a record that fits no column."""
+    """Return a record's key and line. Raises ValueError for a record that fits no column."""
     columns.check(record, kernel_digest)
     key = key_of(record, kernel_digest)
-    unknown = (
-        set(SINCE_2) if record.schema_version == 1 else set()
-    )  # a row from before they were kept is written as it was
+    # a row from before they were kept is written as it was
+    unknown = set(SINCE_2) if record.schema_version == 1 else set()
     unknown |= set() if record.boot_id else {"boot_id"}
     content = {
         "key": key,
@@ -93,13 +90,13 @@ def write(record: Record, kernel_digest: str) -> tuple[str, bytes]:
 
 
 def signed(content: dict[str, Any]) -> bytes:
-    """A line of key, kernel_digest and record, with the digest of these."""
+    """Return a line of key, kernel_digest and record, with their digest."""
     return canonical({**content, "digest": _sha16(content)}) + b"\n"
 
 
 def read(path: Path) -> tuple[list[tuple[Stored | ValueError | None, bytes]], bytes]:
-    """Each line with what it holds (None: another schema version; ValueError: corrupt), and the
-    torn one."""
+    """Return each line with its content (None: another schema version; ValueError: corrupt), and
+    the torn rest."""
     try:
         *lines, torn = path.read_bytes().split(b"\n")
     except FileNotFoundError:
@@ -108,7 +105,7 @@ def read(path: Path) -> tuple[list[tuple[Stored | ValueError | None, bytes]], by
 
 
 def mend(fd: int, path: Path) -> bool:
-    """Cuts off a torn last line and quarantines corrupt ones. False: `path` is another file now."""
+    """Cut off a torn last line and quarantine corrupt ones. False: `path` is another file now."""
     entries, torn = read(path)
     if torn:
         os.ftruncate(fd, os.fstat(fd).st_size - len(torn))
@@ -130,8 +127,7 @@ def mend(fd: int, path: Path) -> bool:
 
 
 def parse(line: bytes) -> Stored | ValueError | None:
-    """What a line without its end holds: None of another schema version, ValueError of one that
-    does not prove whole."""
+    """Return a line's content: None for another schema version, ValueError for a corrupt one."""
     try:
         signed = json.loads(line)
         # To the byte: of a member that is there twice, JSON's readers take now the first and now
@@ -160,7 +156,7 @@ known = lru_cache(1 << 14)(parse)
 
 
 def canonical(content: Any) -> bytes:
-    """JSON as lines and keys are made of. ValueError for what is no JSON."""
+    """Return the JSON that lines and keys are made of. Raises ValueError."""
     return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode(
         "ascii"
     )

@@ -1,9 +1,8 @@
-"""Digest the machine code of functions, so that a change elsewhere in their source moves no key.
+"""Digest the machine code of functions, so that changes elsewhere in their source do not count.
 
-Read from the relocatable object, where what depends on other code stands apart: each field that the
-linker fills in holds zeros, and a relocation names what it refers to. ELF of 64 bits,
-little-endian, with addends in the relocations, as x86-64 and arm64 have it: "System V Application
-Binary Interface", chapters 4 and 5, and its supplements for the two.
+Read from the relocatable object: fields that the linker fills in are zero, and relocations name
+what they refer to. ELF, 64 bits, little-endian, addends in relocations ("System V Application
+Binary Interface", chapters 4 and 5, and the supplements for x86-64 and arm64).
 """
 
 from __future__ import annotations
@@ -32,8 +31,7 @@ class _Symbol:
 
 
 class _Elf:
-    """The sections and symbols of an object or a program. Raises ValueError for a file that is
-    none."""
+    """Sections and symbols of an object or a program. Raises ValueError for other files."""
 
     def __init__(self, path: Path):
         self.data = path.read_bytes()
@@ -68,9 +66,8 @@ class _Elf:
             yield _Symbol(name, kind, index, value, size)
 
     def functions(self, name: str) -> list[_Symbol]:
-        """The symbols of a function and of its clones, such as `name.constprop.0`, without the
-        parts of them that hardly ever run, such as `name.cold`, to which they jump. Raises
-        LookupError where there is none."""
+        """Return a function's symbols and its clones' (`name.constprop.0`), without rarely run
+        parts (`name.cold`). Raises LookupError."""
         found = [
             s
             for s in self.symbols
@@ -84,7 +81,7 @@ class _Elf:
         return sorted(found, key=lambda symbol: symbol.name)
 
     def code_of(self, symbol: _Symbol) -> tuple[bytes, list[tuple[int, int, _Symbol, int]]]:
-        """The bytes of a function and its relocations: offset in it, type, target, addend."""
+        """Return a function's bytes and relocations: offset, type, target, addend."""
         end = symbol.value + symbol.size
         relocations = [
             (offset - symbol.value, info & 0xFFFFFFFF, self.symbols[info >> 32], addend)
@@ -96,8 +93,7 @@ class _Elf:
         return self._bytes(self.sections[symbol.section])[symbol.value : end], relocations
 
     def function_at(self, target: _Symbol, addend: int) -> tuple[_Symbol, int] | None:
-        """The function of this object that a relocation in code leads to, if it leads to one, and
-        where in it."""
+        """Return the function of this object that a relocation leads to, and the offset in it."""
         if (
             not 0 < target.section < len(self.sections)
             or not self.sections[target.section][2] & _EXECUTABLE
@@ -119,12 +115,10 @@ def _text(names: bytes, at: int) -> str:
 
 
 def digest(compiled: Path, linked: Path, names: Sequence[str]) -> str:
-    """Return 16 hex digits of the machine code of functions, of what they call in the same object,
-    and of the functions' addresses modulo 64 in the linked program: where a loop lies decides how
-    it is fetched.
+    """Return 16 hex digits of functions, of what they call in the same object, and of their
+    addresses modulo 64 in the linked program, which decide how a loop is fetched.
 
-    Raises LookupError for a function that is not there, as where a compiler put it into its caller,
-    and ValueError.
+    Raises LookupError for a missing function, such as an inlined one, and ValueError.
     """
     elf, program = _Elf(compiled), _Elf(linked)
     called = [symbol for name in names for symbol in elf.functions(name)]

@@ -1,5 +1,4 @@
-"""Fresh namespaces, as a container has them: the words that run a command in them, and the proof
-that they are fresh."""
+"""Run a command in fresh namespaces, as containers do, and prove that they are fresh."""
 
 from __future__ import annotations
 
@@ -48,17 +47,19 @@ FORBIDS = {
 # What runs inside: where it is, a line a namespace; then, whether the program of $1 can be executed
 # there. Root in a user namespace has no more right than others have to a folder whose owner is not
 # in its map.
-LOOK = f'for kind in {" ".join(KINDS)}; do readlink "/proc/self/ns/$kind"; done; test -x "$1" && echo runs'
+LOOK = (
+    f'for kind in {" ".join(KINDS)}; do readlink "/proc/self/ns/$kind"; done; '
+    'test -x "$1" && echo runs'
+)
 PATIENCE_S = 20.0  # it takes hundredths of a second
 
 
 def prefix(program: str) -> tuple[str, ...]:
-    """The words before a command that run `program` in fresh user, mount, pid and network
-    namespaces: stdin, stdout, stderr and inherited descriptors stay, and so do the exit status and
-    the signal that ends it.
+    """Return the words before a command that run `program` in fresh user, mount, pid and network
+    namespaces. Descriptors, exit status and fatal signal stay.
 
-    Proved by running them once a process: inside, each link in /proc/self/ns is another than here.
-    Raises Unavailable("no-namespaces") where that is not so, with what keeps them away.
+    Proved once a process: inside, each link in /proc/self/ns differs. Raises
+    Unavailable("no-namespaces") with what forbids them.
     """
     if shutil.which("unshare") is None:
         raise Unavailable("no-namespaces", "there is no unshare")
@@ -88,7 +89,7 @@ def _proved(words: tuple[str, ...], program: str) -> tuple[str, ...]:
 
 
 def forbidden(root: Path = Path("/")) -> list[str]:
-    """The settings of this computer that forbid user namespaces: "user.max_user_namespaces is 0"."""
+    """Return the settings that forbid user namespaces, as "user.max_user_namespaces is 0"."""
     return [
         f"{name.replace('/', '.')} is {value}"
         for name, value in FORBIDS.items()

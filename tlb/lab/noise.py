@@ -1,5 +1,4 @@
-"""Noise: what disturbed a measuring process, so that the point is measured again or its record is
-marked."""
+"""What disturbed a measuring process: the point is measured again, or its record is marked."""
 
 from __future__ import annotations
 
@@ -33,25 +32,24 @@ _CPU_LINE = re.compile(r"cpu([0-9]{1,5})((?: [0-9]{1,18}){8})\b")
 
 
 def tick_ms() -> float:
-    """What /proc/stat counts in, usually 10 ms."""
+    """Return the unit of /proc/stat, usually 10 ms."""
     return 1000 / os.sysconf("SC_CLK_TCK")
 
 
 def stolen_ms(root: Path = Path("/")) -> dict[int, float]:
-    """CPU -> the milliseconds that the hypervisor has run something else on it since boot; {} where
-    that is not stated."""
+    """Return ms since boot that the hypervisor ran something else, by CPU; {} if not stated."""
     lines = map(_CPU_LINE.match, procfs.text(root / "proc/stat").split("\n"))
     return {int(line[1]): int(line[2].split()[7]) * tick_ms() for line in lines if line}
 
 
 def between(before: dict[int, float], after: dict[int, float], cpu: int) -> float | None:
-    """What was stolen from a CPU between two looks, in ms; None where either does not show it."""
+    """Return ms stolen from a CPU between two readings; None if one lacks it."""
     return max(after[cpu] - before[cpu], 0.0) if cpu in before and cpu in after else None
 
 
 def disturbance(record: Record) -> Disturbance:
-    """The first thing that disturbed the process, "" for none. The time that was measured plays no
-    part in it."""
+    """Return the first thing that disturbed the process, "" for none. The measured time plays no
+    part."""
     counted = record.counters.get("task_clock_ns")
     ran_ns = record.cpu_ns or (
         counted.value if counted and counted.value is not None else record.elapsed_ns
@@ -77,7 +75,7 @@ def disturbance(record: Record) -> Disturbance:
 
 
 def unevenness(batches: list[float]) -> float:
-    """Interquartile range over median, by nearest rank: all batches repeat one and the same work."""
+    """Return interquartile range over median, by nearest rank."""
     ascending, last = sorted(batches), len(batches) - 1
     low, middle, high = (ascending[round(last * share)] for share in (0.25, 0.5, 0.75))
     return (high - low) / middle

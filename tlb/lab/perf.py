@@ -1,8 +1,7 @@
 """Counters: what perf can count here (`plan`), and one `perf stat` run around a kernel (`run`).
 
-perf's exit status proves nothing (0 for a workload that was killed, 0 for an output that could not
-be written), so a result is believed only when every event that was asked for came back, in its
-position.
+perf's exit status proves nothing (0 for a killed workload or an unwritten output), so a result is
+believed only when every requested event came back in its position.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from pathlib import Path
 
 from tlb.lab.events import PROGRAMMABLE, SOFTWARE, Event, may_be_zero, quantities
 from tlb.lab.gate import Gate, dying_with_us, output_file, plain_locale
-from tlb.lab.perf_json import TOPDOWN, derive, metric, parse
+from tlb.lab.perf_json import derive, parse
 from tlb.lab.record import Quantity
 from tlb.machine import pmu
 from tlb.reasons import Unavailable
@@ -26,21 +25,19 @@ from tlb.system.processes import run_whole
 
 @dataclass(frozen=True)
 class Plan:
-    """What perf will count around each kernel: the events that answered, what derives from them,
-    and for every other quantity its reason."""
+    """The events that answered, what derives from them, and the reason of every other quantity."""
 
     perf: str | None
     events: tuple[Event, ...] = ()
     lacking: dict[str, str] = field(default_factory=dict)  # quantity -> reason code
     derived: tuple[Event, ...] = ()
-    programmable: int = (
-        PROGRAMMABLE  # counters that these events may take together, beside cycles and instructions
-    )
+    # counters that these events may take together, beside cycles and instructions
+    programmable: int = PROGRAMMABLE
 
     def groups(self) -> tuple[tuple[Event, ...], ...]:
-        """What is counted together, one group a run: all that takes no programmable counter, and at
-        most `programmable` of what does, so that perf never has to share counters out among them.
-        The loads' own events are the first; what a sum is made of stays together."""
+        """Return what is counted together, one group a run: events without a programmable counter,
+        and at most `programmable` others, so that perf never multiplexes. Loads' events come first;
+        both parts of a sum are in one group."""
         always = tuple(event for event in self.events if event.group is None)
         parts = {name for event in self.derived for name in event.derived[::2]}
         rotated: list[tuple[Event, ...]] = []
@@ -70,15 +67,15 @@ class Plan:
         return any(event not in SOFTWARE for event in self.events)
 
     def group(self, repeat: int) -> tuple[Event, ...]:
-        """What is counted in a repeat: the groups in turn."""
+        """Return the group of a repeat: the groups in turn."""
         groups = self.groups()
         return groups[repeat % len(groups)]
 
     def quantities(
         self, counted: Mapping[str, Quantity], group: Sequence[Event], reason: str = "perf-failed"
     ) -> dict[str, Quantity]:
-        """All quantities of a repeat in which a group was counted: a count, or why there is none.
-        reason: why nothing was counted."""
+        """Return all quantities of a repeat: a count, or why there is none. reason: why nothing was
+        counted."""
         own = dict(counted) or {
             event.quantity: Quantity(reason=reason, event=event.event) for event in group
         }
@@ -94,9 +91,8 @@ class Plan:
         )
 
     def in_guest(self) -> Plan:
-        """The same hardware events, counted only while the CPU runs a guest: perf's modifier G
-        (exclude_host of perf_event_open(2)) behind the u that each ends with. Where a hypervisor
-        cannot tell, they are `not-supported` or nothing was counted."""
+        """Return the plan counted only while the CPU runs a guest: modifier G (exclude_host of
+        perf_event_open(2)) behind each event's u."""
         return replace(
             self,
             events=tuple(
@@ -118,11 +114,11 @@ def plan(
     cpu: int | None = None,
     root: Path = Path("/"),
 ) -> Plan:
-    """What perf counts here: each event is tried alone (`perf stat -j -e EVENT -- true`), then all
-    as a kernel's run would ask for them.
+    """Return what perf counts here: each event is tried alone, then all as a kernel's run would
+    request them.
 
-    cpu: where the kernels will run, by default the last allowed one, as they choose it: a hybrid
-    part has a PMU and events for each kind of core.
+    cpu: where kernels will run, by default the last allowed one; hybrid parts have a PMU for each
+    kind of core.
     """
     perf = perf or shutil.which("perf")
     pmus = pmu.listed(root)
@@ -139,9 +135,8 @@ def plan(
     table = SOFTWARE + quantities(microarchitecture, own)
     if perf is None:
         return Plan(None, (), {event.quantity: "no-perf" for event in table})
-    taskset = (
-        shutil.which("taskset") if len(pmus) > 1 else None
-    )  # `true` on another kind of core would count nothing
+    # `true` on another kind of core would count nothing
+    taskset = shutil.which("taskset") if len(pmus) > 1 else None
     command = [taskset, "--cpu-list", str(where), perf] if taskset else [perf]
     good, lacking = _counted_alone(command, [event for event in table if not event.derived])
     made = Plan(perf, good, lacking, tuple(event for event in table if event.derived))
@@ -162,8 +157,8 @@ def plan(
 def _counted_alone(
     command: Sequence[str], table: Sequence[Event]
 ) -> tuple[tuple[Event, ...], dict[str, str]]:
-    """The events that answer, and the reasons of the others. Hardware events are asked for only if
-    cycles answer: without a PMU each would cost a process to say so again."""
+    """Return the events that answer, and the others' reasons. Without a PMU only cycles are
+    tried."""
     good: list[Event] = []
     lacking: dict[str, str] = {}
     for event in table:
@@ -194,9 +189,8 @@ pages[::mmap.PAGESIZE]
 
 
 def _counted_together(command: Sequence[str], plan: Plan) -> Plan:
-    """The plan as the canary leaves it: in groups small enough that each event counts all the time
-    (the NMI watchdog, a hypervisor or another perf may hold counters), and without the events that
-    count nothing while it lives."""
+    """Return the plan after the canary: groups small enough that each event counts all the time
+    (the NMI watchdog, a hypervisor or another perf may hold counters), without silent events."""
     for programmable in range(PROGRAMMABLE, 0, -1):
         fitted = replace(plan, programmable=programmable)
         counted = {
@@ -233,7 +227,7 @@ def _counted_together(command: Sequence[str], plan: Plan) -> Plan:
 
 
 def _canary(command: Sequence[str], group: Sequence[Event]) -> dict[str, Quantity]:
-    """What each of these counts together while the canary lives."""
+    """Return what each of these counts together while the canary runs."""
     listed = ",".join(event.event or "" for event in group)
     answer = _ask([*command, "stat", "-j", "-e", listed, "--", sys.executable, "-ISc", _CANARY])
     counted = parse(answer[1], group) if not isinstance(answer, str) else {}
@@ -247,7 +241,7 @@ def _canary(command: Sequence[str], group: Sequence[Event]) -> dict[str, Quantit
 
 
 def _probe(command: Sequence[str], event: Event) -> str | None:
-    """None where the event counts, else the reason code."""
+    """Return None if the event counts, else the reason code."""
     answer = _ask([*command, "stat", "-j", "-e", event.event or "", "--", "true"])
     if isinstance(answer, str):
         return answer
@@ -273,7 +267,7 @@ def _probe(command: Sequence[str], event: Event) -> str | None:
 
 
 def _ask(command: list[str]) -> str | tuple[int, str]:
-    """Exit status and stderr of a short perf; a reason where there is no such program or it hangs."""
+    """Return exit status and stderr of a short perf, or the reason if it is missing or hangs."""
     try:
         _, stderr, status = _communicate(command, _PROBE_S, None)
     except subprocess.TimeoutExpired:
@@ -291,8 +285,7 @@ def _ask(command: list[str]) -> str | tuple[int, str]:
 
 @dataclass(frozen=True)
 class Run:
-    """One finished process: its output, its exit status (negative: the signal), and what was
-    counted."""
+    """One finished process: output, exit status (negative: the signal), and counts."""
 
     stdout: str
     stderr: str
@@ -303,13 +296,11 @@ class Run:
 def run(
     command: Sequence[str], plan: Plan, timeout_s: float, cwd: Path | None = None, repeat: int = 0
 ) -> Run:
-    """Run a kernel with counting off until it opens the gate (`--delay=-1 --control fd:`), and read
-    the counters.
+    """Run a kernel with counting off until it opens the gate (`--delay=-1 --control fd:`).
 
-    repeat: which of the plan's groups is counted, in turn; what is in no group of this run has the
-    reason other-repeat. The kernel gets `--perf-fds CONTROL,ACK`. A perf that refuses before it
-    starts the kernel costs the counts, not the time. Raises subprocess.TimeoutExpired after killing
-    the whole process group.
+    repeat: selects the plan's group; quantities of other groups have the reason other-repeat. The
+    kernel gets `--perf-fds CONTROL,ACK`. A perf that refuses before it starts the kernel costs the
+    counts, not the time. Raises subprocess.TimeoutExpired after killing the process group.
     """
     group = plan.group(repeat)
     if not group or plan.perf is None:
@@ -326,7 +317,7 @@ def run(
 
 
 def refusal(status: int, stderr: str) -> str:
-    """The code of the reason why a perf counts nothing."""
+    """Return the reason code of a perf that counts nothing."""
     return (
         "event-unknown" if status == 129 else "perf-denied" if pmu.denied(stderr) else "perf-failed"
     )
@@ -335,7 +326,8 @@ def refusal(status: int, stderr: str) -> str:
 def _gated(
     perf: str, options: Sequence[str], command: Sequence[str], timeout_s: float, cwd: Path | None
 ) -> tuple[str, str, int, str]:
-    """One kernel under `perf stat` with the gate: stdout, stderr, exit status and perf's own text."""
+    """Run one kernel under `perf stat` with the gate: stdout, stderr, exit status, perf's
+    output."""
     with output_file() as output, Gate() as gate:
         finished = _communicate(
             [
@@ -356,33 +348,6 @@ def _gated(
         )
         output.seek(0)
         return *finished, output.read()
-
-
-def dtlb_bound(
-    command: Sequence[str], timeout_s: float, cwd: Path | None = None, perf: str | None = None
-) -> Quantity:
-    """The share of core cycles in which loads waited for the data TLB, percent: Intel's estimate,
-    by perf's metric.
-
-    Probes the metric first (perf says "cannot find" and exits with 0 where there is none), then
-    runs the kernel once with the gate. A metric is no count: it is of the whole region and never
-    divided by accesses. No data/ holds it.
-    """
-    perf = perf or shutil.which("perf")
-    if perf is None:
-        return Quantity(reason="no-perf", event=TOPDOWN)
-    answer = _ask([perf, "stat", "-j", "-M", TOPDOWN, "--", "true"])
-    if isinstance(answer, str):
-        return Quantity(reason=answer, event=TOPDOWN)
-    status, stderr = answer
-    if status:
-        return Quantity(reason="perf-denied" if pmu.denied(stderr) else "no-topdown", event=TOPDOWN)
-    if (probed := metric(stderr)).reason in (
-        "no-topdown",
-        "no-pmu",
-    ):  # `true` may be too short for more
-        return probed
-    return metric(_gated(perf, ["-M", TOPDOWN], command, timeout_s, cwd)[3])
 
 
 def _communicate(

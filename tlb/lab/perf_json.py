@@ -1,24 +1,20 @@
-"""perf's JSON lines (perf 5.19 and later), read with suspicion: a count is believed where it was
-counted all the time, and nothing is guessed."""
+"""Read perf's JSON lines (5.19 and later): a count is believed only if it was counted all the
+time."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 from tlb.lab.events import Event
 from tlb.lab.record import Quantity
 from tlb.machine import pmu
 
-# Intel's top-down tree, level 4; Linux tools/perf/pmu-events/arch/x86/*/*-metrics.json
-TOPDOWN = "tma_dtlb_load"
-
 
 def parse(text: str, events: Sequence[Event]) -> dict[str, Quantity]:
-    """A quantity for each event, matched by position: perf alters names.
+    """Return a quantity for each event, matched by position because perf alters names.
 
-    Value, then event-runtime, then pcnt-running, in that order: `<not supported>` comes with
-    runtime 0 and 100.00 %. Returns {} where the lines do not fit the events.
+    Value, event-runtime and pcnt-running are judged in that order: `<not supported>` comes with
+    runtime 0 and 100.00 %. {} where the lines do not fit the events.
     """
     rows = [row for row in pmu.rows(text) if "counter-value" in row]
     if len(rows) != len(events):
@@ -46,16 +42,14 @@ def _quantity(row: dict, event: Event) -> Quantity:
         return Quantity(reason="not-counted", event=event.event)
     if event.quantity == "task_clock_ns" and str(row.get("unit")) == "msec":
         value *= 1e6  # perf prints the task clock in milliseconds
-    if (
-        running < 100
-    ):  # perf shared counters out, and its scaling is a guess about the time that it did not see
+    # perf shared counters out, and its scaling is a guess about the time that it did not see
+    if running < 100:
         return Quantity(reason="multiplexed", event=event.event, running_percent=running)
     return Quantity(value=value, event=event.event, running_percent=running)
 
 
 def derive(counted: Mapping[str, Quantity], events: Sequence[Event]) -> dict[str, Quantity]:
-    """The quantities that are a sum or a difference of two counted ones, or the reason of the first
-    that is lacking."""
+    """Return sums and differences of counted quantities, or the reason of the first lacking one."""
     result = {}
     for event in events:
         first, sign, second = event.derived or ("", "", "")
@@ -74,25 +68,3 @@ def derive(counted: Mapping[str, Quantity], events: Sequence[Event]) -> dict[str
             else Quantity(reason="counts-disagree", event=text, running_percent=running)
         )
     return result
-
-
-def metric(text: str, name: str = TOPDOWN) -> Quantity:
-    """One metric, percent, out of perf's JSON lines: the row whose unit ends with its name ("%
-    tma_dtlb_load").
-    """
-    rows = list(pmu.rows(text))
-    named = [row for row in rows if str(row.get("metric-unit", "")).split()[-1:] == [name]]
-    if not named:
-        # Without the metric perf counts its default events instead, so what those say means
-        # nothing.
-        unsupported = "Cannot find metric" not in text and any(
-            "supported" in str(row.get("counter-value")) for row in rows
-        )
-        return Quantity(reason="no-pmu" if unsupported else "no-topdown", event=name)
-    try:
-        value = float(named[0]["metric-value"]) * (1 if "%" in named[0]["metric-unit"] else 100)
-    except (TypeError, ValueError, KeyError, OverflowError):
-        return Quantity(reason="perf-failed", event=name)
-    if not math.isfinite(value) or value < 0:
-        return Quantity(reason="not-counted", event=name)
-    return Quantity(value=value, event=name)

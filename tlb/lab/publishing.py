@@ -1,9 +1,8 @@
-"""Adds what was measured here of a machine to what data/ has published of it. Nothing published is
+"""Add what was measured here to what data/ has published of a machine. Nothing published is
 dropped.
 
-A campaign of one chapter leaves the rows of the others as they are, of whatever state and kernel
-they are; pages show the last campaign of each experiment (inference.campaigns.newest). To begin
-anew, delete the machine's folder first.
+Pages show the newest campaign of each experiment (inference.campaigns.newest). To begin anew,
+delete the machine's folder.
 """
 
 from __future__ import annotations
@@ -28,13 +27,12 @@ from tlb.system.files import OPEN_FLAGS, disk_errors, lock, put_folder, replace,
 
 
 def publish(store: Store, machine: str) -> Path:
-    """Puts the union into data/<machine>/, whole or not at all, and returns the folder: published
-    rows first, then own rows of new keys; the points that either asked for; documents as they are
-    here. machine.json describes the state that most rows are of, and what the machine was in the
-    other one is machine-<state>.json.
+    """Put the union into data/<machine>/, whole or not at all; return the folder.
 
-    Raises Unavailable: no-data where nothing was measured, where rows are of a kernel that no
-    experiment asked for, and where a grids.json cannot be read.
+    Published rows come first, then own rows of new keys; grids are merged; documents are the own
+    ones. machine.json describes the state of most rows, machine-<state>.json the other. Raises
+    Unavailable("no-data") if nothing was measured, if no experiment asked for some rows, or for an
+    unreadable grids.json.
     """
     target, aside = store.folder(machine), store.root / f".{machine}.old"
     if not store.own.whole(machine):
@@ -94,8 +92,8 @@ def _union(store: Store, machine: str) -> dict[str, bytes]:
 
 
 def _all_asked_for(own: Store, machine: str) -> None:
-    """Raises Unavailable("no-data") for kernels with rows that no experiment asked for, which
-    nobody would read."""
+    """Raise Unavailable("no-data") for rows that no experiment asked for: nobody would read
+    them."""
     known = {
         kernel
         for experiment in own.experiments(machine)
@@ -108,8 +106,9 @@ def _all_asked_for(own: Store, machine: str) -> None:
     if lost:
         raise Unavailable(
             "no-data",
-            f"{GRIDS}.json of {machine} does not say which experiment asked for the rows of {listed(lost)}; run "
-            "those chapters once more with `tlb run CHAPTER -p minutes 0`, which measures nothing, and publish again",
+            f"{GRIDS}.json of {machine} does not say which experiment asked for the rows of "
+            f"{listed(lost)}; run those chapters once more with `tlb run CHAPTER -p minutes 0`, "
+            "which measures nothing, and publish again",
         )
 
 
@@ -127,8 +126,8 @@ def _asked(store: Store, machine: str) -> dict[str, dict[str, list[str]]]:
 
 
 def _descriptions(published: bytes, own: bytes, states: Counter[str]) -> dict[str, bytes]:
-    """Of two descriptions of the machine in different states both, machine.json of the state that
-    has more rows; else nothing."""
+    """Return machine.json for the state with more rows and machine-<state>.json for the other, if
+    the two descriptions differ in state."""
     before, now = _host(published), _host(own)
     if before is None or now is None or hosts.state(before) == hosts.state(now):
         return {}
@@ -155,8 +154,7 @@ def _document(content: dict[str, Any]) -> bytes:
 
 
 def of_another_state(store: Store, machine: str) -> dict[str, str]:
-    """Document -> the state that it was made in, of those whose state is that of no row of the
-    machine."""
+    """Return the state of each document whose state no row of the machine has."""
     states = {row.record.state for rows in store.whole(machine).values() for row, _ in rows}
     found = {}
     for path in _files(store.folder(machine), "*.json"):

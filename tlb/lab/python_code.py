@@ -1,5 +1,5 @@
-"""Digest functions of a kernel in Python by their syntax trees, so that no comment, docstring or
-import moves a key."""
+"""Digest functions of a kernel in Python by syntax tree: comments, docstrings and imports do not
+count."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TWINS = "kernels.twins"
 
 
 class _Imported(NamedTuple):
-    """What an imported name means: another module's name, or "" for the module itself."""
+    """What an imported name means: a name in another module, or "" for the module itself."""
 
     module: Path
     name: str
@@ -23,8 +23,7 @@ Names = dict[str, ast.stmt | _Imported]
 
 
 class _Modules:
-    """The top-level names of modules of kernels/, each module read once; names from other packages
-    are left out."""
+    """The top-level names of modules of kernels/, each read once; other packages are left out."""
 
     def __init__(self, where: Callable[[str], Path]):
         self._where, self._read = where, dict[Path, Names]()
@@ -59,14 +58,14 @@ class _Modules:
             )
 
     def definition(self, module: Path, name: str) -> tuple[Path, ast.stmt] | None:
-        """The statement that a module's name means, and the module that it stands in."""
+        """Return the module and statement that define a name."""
         meaning = self.names(module).get(name)
         if isinstance(meaning, _Imported):
             return self.definition(*meaning) if meaning.name else None
         return (module, meaning) if meaning else None
 
     def references(self, module: Path, node: ast.stmt) -> Iterator[tuple[Path, ast.stmt]]:
-        """The definitions in kernels/ of what a statement refers to."""
+        """Yield the definitions in kernels/ that a statement refers to."""
         for inner in ast.walk(node):
             found = None
             if isinstance(inner, ast.Name):
@@ -82,8 +81,7 @@ class _Modules:
                 yield found
 
     def function(self, module: Path, name: str) -> tuple[Path, ast.stmt]:
-        """A function of a kernel, which stands in its own module or in one that it imports from.
-        Raises LookupError."""
+        """Return a function of a module or of one that it imports from. Raises LookupError."""
         imported = [
             meaning.module
             for meaning in self.names(module).values()
@@ -96,7 +94,7 @@ class _Modules:
 
 
 def _tree(node: ast.stmt) -> str:
-    """A statement's syntax tree without docstrings."""
+    """Return a statement's syntax tree without docstrings."""
     for inner in ast.walk(node):
         if (
             isinstance(inner, ast.FunctionDef | ast.ClassDef)
@@ -109,11 +107,11 @@ def _tree(node: ast.stmt) -> str:
 def digest(
     module: Path, functions: Sequence[str], where: Callable[[str], Path], words: Sequence[str]
 ) -> str:
-    """Return 16 hex digits of the syntax trees of a kernel's functions, of all of kernels/ that
-    they refer to, and of `words`.
+    """Return 16 hex digits of a kernel's functions, all of kernels/ that they refer to, and
+    `words`.
 
-    where: the file of a module of kernels/twins/, by its name. Raises LookupError for a function
-    that is not there.
+    where: returns the file of a module of kernels/twins/. Raises LookupError for a missing
+    function.
     """
     modules, whole = _Modules(where), hashlib.sha256("\0".join(words).encode())
     due = [modules.function(module, name) for name in functions]

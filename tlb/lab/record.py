@@ -1,7 +1,6 @@
-"""What one kernel process measured: one row, checked field by field before it may enter data/.
+"""One row of data/: what a kernel process measured, checked field by field.
 
-A kernel prints a `KernelReport` (kernels/region.h, kernels/twins/region.py); the runner adds what
-only it knows (the repeat, the counters that perf read, the wall time) and so makes a `Record`.
+A kernel prints a `KernelReport`; the runner adds what only it knows and makes a `Record`.
 """
 
 from __future__ import annotations
@@ -16,15 +15,8 @@ from tlb.page_sizes import Pages
 from tlb.reasons import Unavailable
 
 SCHEMA = 2  # rows of version 1 are read, and never rewritten
-SINCE_2 = (
-    "measures",
-    "source",
-    "compiler",
-    "position",
-    "mapping_bytes",
-    "cpu_ns",
-    "fifo",
-)  # fields of a Record
+# fields of a Record
+SINCE_2 = ("measures", "source", "compiler", "position", "mapping_bytes", "cpu_ns", "fifo")
 NAME = re.compile(r"[a-z0-9_-]{1,64}")  # an experiment, a kernel's digest, a counter's quantity
 
 Engine = Literal[
@@ -71,14 +63,13 @@ def _options(given: object) -> object:
 
 
 def read_options(words: list[str]) -> list[tuple[str, int]]:
-    """A kernel's own numbers from the words of a command line: `--name value` or `--name=value`.
-    Raises Unavailable("bad-parameter")."""
+    """Return a kernel's own numbers from `--name value` or `--name=value`. Raises
+    Unavailable("bad-parameter")."""
     pairs = [word for given in words for word in given.split("=", 1)]
     names, values = pairs[::2], pairs[1::2]
     for name, value in itertools.zip_longest(names, values, fillvalue=""):
-        if (
-            not name.startswith("--") or not value.isdecimal() or len(value) > 19
-        ):  # more digits than 64 bits have
+        # more digits than 64 bits have
+        if not name.startswith("--") or not value.isdecimal() or len(value) > 19:
             raise Unavailable(
                 "bad-parameter",
                 f"'{' '.join(filter(None, (name, value)))}' is not an option with a whole number",
@@ -116,8 +107,8 @@ Histogram = Annotated[list[Bin], BeforeValidator(_bins)]
 
 
 class Identity(NamedTuple):
-    """What measured a row: the first two tell it from another measurement, and the others say where
-    it came from."""
+    """What measured a row: the first two fields distinguish measurements, the others are
+    provenance."""
 
     measures: int  # the version that the kernel's file declares
     code_digest: str  # of the timed function that the point runs, 16 hex digits
@@ -126,7 +117,7 @@ class Identity(NamedTuple):
 
     @property
     def fields(self) -> dict[str, object]:
-        """What a Record says of it; the digest of the code stands beside the record in its line."""
+        """The fields of a Record; the code's digest is kept beside the record."""
         return {
             "measures": self.measures,
             "source": self.source_digest,
@@ -135,7 +126,7 @@ class Identity(NamedTuple):
 
 
 class Point(_Strict):
-    """One setting of a kernel's parameters; what the repeats of a point have in common."""
+    """One setting of a kernel's parameters, which its repeats share."""
 
     kernel: Slug
     engine: Engine = "c"
@@ -153,8 +144,7 @@ class Point(_Strict):
 
 
 class KernelReport(_Strict):
-    """The one JSON object that a kernel prints on stdout. Nanoseconds are of CLOCK_MONOTONIC_RAW or
-    better."""
+    """The JSON object that a kernel prints. Nanoseconds are of CLOCK_MONOTONIC_RAW or better."""
 
     kernel: Slug
     engine: Engine
@@ -170,9 +160,8 @@ class KernelReport(_Strict):
     stride_bytes: Positive  # distance between pages touched: 4096 on x86-64, times stride_pages
     working_set_bytes: Positive  # lines x stride for spread and alias, lines x 64 for packed
     arena_bytes: Positive  # what was mapped and faulted in
-    page_table_bytes: Count | None = (
-        None  # of the process, once all is faulted in; None: a row from before it was asked for
-    )
+    # of the process, once all is faulted in; None: a row from before it was asked for
+    page_table_bytes: Count | None = None
     seed: Count
     cpu: Count
     accesses: Positive  # in the timed region
@@ -215,7 +204,7 @@ class KernelReport(_Strict):
 
 
 class Quantity(_Strict):
-    """One canonical counter quantity over the timed region: a value, or the reason there is none."""
+    """One counter quantity of the timed region: a value, or the reason for none."""
 
     value: FiniteFloat | None = None  # counts, already scaled by perf; not per access
     reason: Slug | None = None  # a code from tlb.reasons
@@ -230,7 +219,7 @@ class Quantity(_Strict):
 
 
 class Record(KernelReport):
-    """One row of data/: a kernel's report with what the runner knows of it."""
+    """A kernel's report with what the runner knows of it."""
 
     schema_version: Literal[1, 2] = SCHEMA
     measures: Annotated[int, Field(ge=1, le=1000)] = (
@@ -263,7 +252,7 @@ class Record(KernelReport):
 
     @model_validator(mode="after")
     def _of_its_version(self) -> Record:
-        """A row of version 1 is written as it was read, so it has no field that is younger."""
+        """A row of version 1 has no younger field, so that it is written as it was read."""
         if self.schema_version == 1 and any(
             getattr(self, name) != self.__class__.model_fields[name].default for name in SINCE_2
         ):
@@ -272,8 +261,7 @@ class Record(KernelReport):
 
     @property
     def uncountable(self) -> frozenset[str]:
-        """The quantities whose event was not even asked for, since perf, the right to count or the
-        event was not there."""
+        """The quantities whose event could not be requested."""
         return frozenset(
             name
             for name, quantity in self.counters.items()
@@ -281,7 +269,7 @@ class Record(KernelReport):
         )
 
     def counts_more_than(self, other: Record) -> bool:
-        """Whether something that was not there to be counted for `other` was for this one."""
+        """Return whether this record counted what `other` had no event for."""
         return not other.uncountable.isdisjoint(self.counters.keys() - self.uncountable)
 
     @property

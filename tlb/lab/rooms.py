@@ -1,5 +1,4 @@
-"""Memory of this process in rooms of a large page each, and what smaps says of it: what the kernel
-merges, swaps and joins."""
+"""Memory of this process in blocks of one large page each, and what smaps says of it."""
 
 from __future__ import annotations
 
@@ -13,19 +12,14 @@ from pathlib import Path
 from tlb.reasons import Unavailable
 from tlb.system import procfs
 
-HUGE, NO_HUGE, MERGEABLE, PAGEOUT = (
-    14,
-    15,
-    12,
-    21,
-)  # asm-generic/mman-common.h; the last since Linux 5.4
+# asm-generic/mman-common.h; the last since Linux 5.4
+HUGE, NO_HUGE, MERGEABLE, PAGEOUT = 14, 15, 12, 21
 MAP_HUGETLB = 0x40000
 _SMAPS_BYTES = 1 << 24
 
 
 class Rooms:
-    """`count` rooms of `room_bytes` each, at addresses where a large page may lie; from the pool,
-    of whole large pages.
+    """`count` aligned blocks of `room_bytes`; from the pool, of whole large pages.
 
     Raises Unavailable: memory-short, pool-empty.
     """
@@ -46,32 +40,31 @@ class Rooms:
         self.address = begin + self._skip
 
     def advise(self, advice: int) -> None:
-        """madvise(2) of all rooms. Raises OSError."""
+        """Call madvise(2) for all blocks. Raises OSError."""
         libc = ctypes.CDLL(None, use_errno=True)
         libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
         if libc.madvise(self.address, self.bytes, advice):
             raise OSError(ctypes.get_errno(), "madvise")
 
     def fill(self, content: bytes) -> None:
-        """The same content in each base page, which it is as long as."""
+        """Write the same content to each base page, which it is as long as."""
         for at in range(self._skip, self._skip + self.bytes, len(content)):
             self._memory[at : at + len(content)] = content
 
     def write_ns(self, at: int) -> int:
-        """ns of a write of one byte, by Python's own clock and with what Python takes for it, some
-        tens of ns."""
+        """Return ns of writing one byte, with tens of ns of Python's own."""
         begin = time.perf_counter_ns()
         self._memory[self._skip + at] = 7
         return time.perf_counter_ns() - begin
 
     def read_ns(self, at: int) -> int:
-        """The same of a read."""
+        """Return ns of reading one byte."""
         begin = time.perf_counter_ns()
         self._memory[self._skip + at]
         return time.perf_counter_ns() - begin
 
     def kept(self, field: str, smaps: Path = Path("/proc/self/smaps")) -> int:
-        """Bytes of the rooms by a field of smaps: Rss, AnonHugePages, Swap."""
+        """Return the blocks' bytes by a field of smaps: Rss, AnonHugePages, Swap."""
         return sum(
             procfs.kib(fields.get(field, "")) or 0
             for fields in self._mappings(procfs.text(smaps, _SMAPS_BYTES))
@@ -89,14 +82,14 @@ class Rooms:
                 head, fields = tuple(int(part, 16) for part in name.split("-")), {}
 
     def close(self) -> None:
-        """Gives all of it back."""
+        """Give all of it back."""
         del self._view
         self._memory.close()
 
 
 @contextmanager
 def rooms(count: int, room_bytes: int, *, pool: bool = False) -> Iterator[Rooms]:
-    """Rooms, given back at the end."""
+    """Yield blocks; give them back at the end."""
     made = Rooms(count, room_bytes, pool=pool)
     try:
         yield made

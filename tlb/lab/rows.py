@@ -1,5 +1,5 @@
-"""Which of the stored rows speak for a computer: those of its present state, of its kernels as they
-are, of one engine and of one profile."""
+"""Select the stored rows of a computer's present state and kernels, of one engine and one
+profile."""
 
 from __future__ import annotations
 
@@ -24,12 +24,10 @@ _PROGRAM = [
 
 
 def current(frame: pd.DataFrame, state: str) -> pd.DataFrame:
-    """The rows of this computer as it is now: of `state`, and of what the kernels measure now, in
-    the order of `Store.load`.
+    """Return the rows of `state` and of what the kernels measure now, in the order of `Store.load`.
 
-    A THP setting, an older Linux or another compiler may come and go. What was measured before it
-    is used again when it has gone. Raises Unavailable, what build.kernel raises where a kernel is
-    there and does not build.
+    Rows of another setting, Linux or compiler stay stored and are used again when it returns.
+    Raises Unavailable where an existing kernel does not build.
     """
     options = [
         name
@@ -52,7 +50,7 @@ def current(frame: pd.DataFrame, state: str) -> pd.DataFrame:
 
 
 def _identity(identity: Callable[[Point], Identity], program: dict[str, Any]) -> Identity | None:
-    """The identity of a row's point, None of a kernel that is gone."""
+    """Return the identity of a row's point, None for a kernel that is gone."""
     try:
         own = {
             name: int(value)
@@ -69,10 +67,10 @@ def _identity(identity: Callable[[Point], Identity], program: dict[str, Any]) ->
 def of_one_engine(
     frame: pd.DataFrame, asked: Collection[tuple[str, str]], engine: str
 ) -> pd.DataFrame:
-    """The rows whose engine was asked for, so that no median mixes two.
+    """Return the rows of the requested engines, so that no median mixes two.
 
-    asked: (kernel, engine) pairs; a kernel may be asked for by both. Of a kernel that is in none
-    the rows of `engine`, or where it has none those of the other.
+    asked: (kernel, engine) pairs. Of a kernel in none of them: the rows of `engine`, else those of
+    the other.
     """
     kept = set(asked)
     kernels = {kernel for kernel, _ in asked}
@@ -88,12 +86,12 @@ def of_one_engine(
 def of_one_region(
     frame: pd.DataFrame, asked: Collection[tuple[str, int]] = (), *, is_strict: bool = False
 ) -> pd.DataFrame:
-    """Return the rows of each kernel that were timed as long as asked, so that no median mixes the
-    profiles that share a store.
+    """Return the rows of each kernel that were timed as long as asked, so that no median mixes
+    profiles.
 
-    asked: (kernel, region_ms) pairs. Of a kernel that is in none, or has no rows that long unless
-    `is_strict`, those of the longest time that has at least half as many rows as the most frequent
-    one: a profile that was broken off hides none.
+    asked: (kernel, region_ms) pairs. For other kernels, and for those without such rows unless
+    `is_strict`: the longest time with at least half as many rows as the most frequent one, because
+    a profile may have been broken off.
     """
     if frame.empty:
         return frame

@@ -1,16 +1,12 @@
-"""The states of one machine: what a boot, another Linux or a setting makes of it, and which of its
-rows are of which.
+"""The states of one machine (boot options, Linux, settings) and the rows of each.
 
-Rows of all states lie in one folder, for each row knows its own (`Record.state`), which is a part
-of its key. So nobody names a state before measuring: whoever boots with no5lvl and runs the same
-command again gets rows beside those that are there. machine.json is the computer as it was
-inspected last or, where published, in the state of most rows; what it was in another state is
-machine-<state>.json beside it. A state is called by the first digits of its id, by its Linux, or by
-a word of its kernel's command line (`settings.BOOT_WORDS`), as in zen-5-b15e0e32@no5lvl.
+Rows of all states are in one folder; each has its state, part of its key. machine.json is the
+computer as inspected last or, if published, in the state of most rows; machine-<state>.json
+describes the others. A state is called by the first digits of its id, its Linux, or a word of its
+command line (`settings.BOOT_WORDS`): zen-5-b15e0e32@no5lvl.
 
-A row also knows its boot, which is no part of its key or its state. Virtual machines made from one
-image are one machine here, and two of them in one state are told apart by nothing else:
-zen-5-b15e0e32@1a2b3c are the rows of one boot, by its first digits.
+A row also has its boot, which is no part of its key: it distinguishes virtual machines of one
+image, zen-5-b15e0e32@1a2b3c.
 """
 
 from __future__ import annotations
@@ -30,8 +26,7 @@ LEAST_DIGITS = 4  # of an id: fewer may be of another state tomorrow
 
 
 def describe(store: Store, machine: str, host: Host) -> None:
-    """Writes machine.json. One of another state that was there before is kept under that state's
-    id, and first."""
+    """Write machine.json; keep the description of another state under that state's id first."""
     before = if_available(latest, store, machine)
     if before is not None and hosts.state(before) != hosts.state(host):
         store.write_document(
@@ -41,17 +36,17 @@ def describe(store: Store, machine: str, host: Host) -> None:
 
 
 def latest(store: Store, machine: str) -> Host:
-    """A machine as it was inspected last. Raises Unavailable("no-data")."""
+    """Return a machine as inspected last. Raises Unavailable("no-data")."""
     return _read(store, machine, "machine")
 
 
 def are_several(store: Store, machine: str) -> bool:
-    """Whether a machine is described in more than one state."""
+    """Return whether a machine is described in more than one state."""
     return any(store.folder(machine).glob("machine-*.json"))
 
 
 def described(store: Store, machine: str, state: str) -> Host:
-    """A machine as it was in a state. Raises Unavailable("no-data") where nothing says."""
+    """Return a machine as it was in a state. Raises Unavailable("no-data")."""
     now = if_available(latest, store, machine)
     return (
         now
@@ -61,8 +56,8 @@ def described(store: Store, machine: str, state: str) -> Host:
 
 
 def rows_of(store: Store, machine: str, name: str, rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the state that a name means, or of the boot that it is the first digits of.
-    Raises Unavailable: no-data where it means nothing, bad-parameter where it means several."""
+    """Return the rows of a state by its name, or of a boot by its first digits. Raises Unavailable:
+    no-data, or bad-parameter if it means several."""
     boots = boots_of(rows)
     meant = [boot for boot in boots if len(name) >= LEAST_DIGITS and boot.startswith(name)]
     states = {*rows["state"]}
@@ -82,13 +77,13 @@ def rows_of(store: Store, machine: str, name: str, rows: pd.DataFrame) -> pd.Dat
 
 
 def boots_of(rows: pd.DataFrame) -> list[str]:
-    """The boots that rows are of, sorted; rows from before boots were kept are of none of them."""
+    """Return the boots of rows, sorted; old rows have none."""
     return sorted({*rows["boot_id"]} - {""})
 
 
 def chosen(store: Store, machine: str, name: str, there: Collection[str]) -> str:
-    """The id of the state that a name means, of those that `there` are rows of. Raises Unavailable:
-    no-data where it means none of them, bad-parameter where it means several."""
+    """Return the id of the state that a name means among `there`. Raises Unavailable: no-data, or
+    bad-parameter if it means several."""
     called = {
         state: _names(if_available(described, store, machine, state)) for state in sorted(there)
     }

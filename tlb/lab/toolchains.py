@@ -1,4 +1,4 @@
-"""The programs of kernels/runtimes/: their toolchains, and how each is built and started."""
+"""Toolchains of the programs in kernels/runtimes/: how each is built and started."""
 
 from __future__ import annotations
 
@@ -31,8 +31,7 @@ Variant = Literal[
 
 
 class Tool(NamedTuple):
-    """A language: its source, how to ask for its version, to compile and to run. `@` is the folder
-    of what is built."""
+    """A language's source and commands. `@` is the folder of what is built."""
 
     title: str
     source: str
@@ -42,7 +41,7 @@ class Tool(NamedTuple):
     packages: str  # of Debian and Ubuntu
 
     def lacking(self, what: str) -> str:
-        """The detail of the reason no-toolchain, which says what to install."""
+        """Return the detail of no-toolchain, with what to install."""
         return f"{what}; Debian, Ubuntu: apt install {self.packages}"
 
 
@@ -116,8 +115,8 @@ class Program(NamedTuple):
     run: tuple[str, ...]
 
     def command(self, variant: Variant, array_bytes: int) -> list[str]:
-        """The command line. Java's heap is twice the array and 64 MiB in each variant, as a copying
-        collector wants it."""
+        """Return the command line. Java's heap is twice the array and 64 MiB, as a copying
+        collector needs."""
         options = []
         if self.language == "java":
             heap = f"{(2 * array_bytes >> 20) + 64}m"
@@ -135,14 +134,13 @@ _DISK = {"disk-full": errno.ENOSPC, "disk-read-only": errno.EROFS}
 
 
 def environment() -> dict[str, str]:
-    """What compilers and programs see: ours, without what would change their pages or let them ask
-    the network."""
+    """Return our environment without what would change programs' pages or use the network."""
     return {name: value for name, value in os.environ.items() if name not in _UNSET} | _SET
 
 
 def first_line(tool: Tool, command: Sequence[str], timeout_s: float) -> str:
-    """The first line that a tool prints. Raises Unavailable("no-toolchain") where it is missing or
-    fails, with its complaint."""
+    """Return the first line that a tool prints. Raises Unavailable: no-toolchain with its
+    complaint, disk-full, disk-read-only."""
     name = Path(command[0]).name
     if shutil.which(command[0]) is None:
         raise Unavailable("no-toolchain", tool.lacking(name))
@@ -174,11 +172,12 @@ def first_line(tool: Tool, command: Sequence[str], timeout_s: float) -> str:
 
 
 def _tool(language: str) -> tuple[str, tuple[str, ...]]:
-    """(the toolchain's own line, the command that compiles)."""
+    """Return the toolchain's own line and the command that compiles."""
     tool = TOOLS[language]
     if language == "python":
         return (
-            f"Python {platform.python_version()}, numpy {version('numpy')}, numba {version('numba')}",
+            f"Python {platform.python_version()}, numpy {version('numpy')}, "
+            f"numba {version('numba')}",
             (),
         )
     if language == "c":
@@ -192,7 +191,7 @@ def _tool(language: str) -> tuple[str, tuple[str, ...]]:
 
 
 def build(language: str) -> Program:
-    """The program, compiled if it has to be. Raises Unavailable: no-toolchain, disk-full,
+    """Return the program, compiled if necessary. Raises Unavailable: no-toolchain, disk-full,
     disk-read-only."""
     tool = TOOLS[language]
     source = SOURCES / tool.source
@@ -213,9 +212,8 @@ def build(language: str) -> Program:
 
 
 def built(name: str, parts: Sequence[bytes], make: Callable[[Path], object]) -> Path:
-    """The folder of a name and of the digest of all that decides what is in it, which comes to its
-    place whole. make: fills a folder. Raises Unavailable: disk-full, disk-read-only, and what
-    `make` raises."""
+    """Return the folder of a name and the digest of `parts`, filled by `make` if new; it appears
+    whole."""
     digest = hashlib.sha256(
         b"\0".join(hashlib.sha256(part).digest() for part in parts)
     ).hexdigest()[:16]

@@ -1,5 +1,4 @@
-"""A program that prints one line and waits: its smaps and status are read meanwhile, from outside,
-and then it may end."""
+"""Run a program that prints one line and waits, and read its smaps and status meanwhile."""
 
 from __future__ import annotations
 
@@ -18,16 +17,15 @@ from tlb.reasons import Unavailable
 from tlb.system import procfs
 from tlb.system.files import ROOT
 
-TIME_LIMIT_S = (
-    120.0  # a program takes a second or two; under load ten times more; beyond that it hangs
-)
+# a program takes a second or two; under load ten times more; beyond that it hangs
+TIME_LIMIT_S = 120.0
 MOST_SMAPS_BYTES = 64 << 20  # a mapping has about 700; Linux allows 65,530 of them
 # the exit status of a program that the kernel refuses what it asks for; programs may have more such
 REFUSED = 3
 
 
 class Watched(NamedTuple):
-    """What a program printed, and /proc/PID/smaps and status while it waited."""
+    """A program's line, and its /proc smaps and status while it waited."""
 
     line: bytes
     smaps: str
@@ -37,7 +35,7 @@ class Watched(NamedTuple):
 def watch(
     command: Sequence[str], refused: Mapping[int, str], pass_fds: Sequence[int] = ()
 ) -> Watched:
-    """Run a program to its line, look at it, and let it end. Nothing of it outlives the call.
+    """Run a program to its line, read its smaps, let it end. Nothing of it outlives the call.
 
     refused: reason codes by exit status. Raises Unavailable: those, kernel-hung, kernel-garbage,
     oom-killed, kernel-crashed.
@@ -106,6 +104,6 @@ def _listen(child: subprocess.Popen) -> Watched:
 
 
 def _end(child: subprocess.Popen) -> None:
-    """Kills a program with all that it started."""
+    """Kill a program with all that it started."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)

@@ -1,5 +1,5 @@
-"""What is asked for in each of several ways, by a program of kernels/runtimes, and what it got:
-written by one process, read by another."""
+"""Surveys of memory requested in several ways by a program of kernels/runtimes, and what each
+got."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Got = TypeVar("Got")
 
 
 class Way(NamedTuple):
-    """How something is asked for, and the reason code of a kernel that refuses."""
+    """How something is requested; the reason code of a kernel that refuses."""
 
     asked: str
     words: str  # in a sentence
@@ -33,7 +33,7 @@ class Way(NamedTuple):
 
 
 class Answer(BaseModel, extra="forbid", frozen=True, strict=True):
-    """What the program prints: where the part that was asked for lies, and how much is mapped."""
+    """What the program prints: address and bytes of the requested part, bytes mapped."""
 
     way: str
     address: Positive
@@ -42,8 +42,8 @@ class Answer(BaseModel, extra="forbid", frozen=True, strict=True):
 
 
 class Ways(Survey):
-    """A survey of all ways. `lacking` holds the reason code of a way that gave nothing; a survey's
-    own has `got`, of those that gave."""
+    """A survey of all ways. A subclass has `got`, of those that succeeded; `lacking` has the
+    others' reason codes."""
 
     all: ClassVar[Mapping[str, Way]] = {}
     what: ClassVar[str] = ""  # is asked for, in a phrase
@@ -52,14 +52,14 @@ class Ways(Survey):
     lacking: dict[str, str]
 
     def asked(self, way: str, in_words: bool = False) -> str:
-        """How a way asks, by its calls or in a sentence's words, with the file system that it met."""
+        """Return a way's calls, or words for a sentence, with the file system's name."""
         return (self.all[way].words if in_words else self.all[way].asked).replace(
             "this disk", f"a disk with {self.file_system}"
         )
 
     def of(self, way: str) -> Any:
-        """What a way gave. Raises Unavailable with the reason why it gave nothing, no-data where it
-        was not tried."""
+        """Return what a way got. Raises Unavailable with its reason, no-data if it was not
+        tried."""
         for got in self.got:
             if got.way == way:
                 return got
@@ -67,13 +67,13 @@ class Ways(Survey):
 
 
 def names(ways: Iterable[str]) -> Any:
-    """The type of a way's name."""
+    """Return the type of a way's name."""
     return Annotated[str, Field(pattern="^(" + "|".join(ways) + ")$")]
 
 
 def computer() -> Host:
-    """This computer. Raises Unavailable: not-linux; page-size-unsupported where the programs' 2 MiB
-    are no large page's."""
+    """Return this computer. Raises Unavailable: not-linux; page-size-unsupported unless large pages
+    are 2 MiB."""
     inspected = host.inspect()
     if inspected.os != "Linux":
         raise Unavailable("not-linux")
@@ -86,7 +86,7 @@ def computer() -> Host:
 
 
 def met(inspected: Host) -> dict[str, Any]:
-    """When and on what a survey was made: the fields that all have."""
+    """Return the fields that all surveys have: when, on what."""
     return {
         "measured_at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "state": host.state(inspected),
@@ -96,8 +96,8 @@ def met(inspected: Host) -> dict[str, Any]:
 
 
 def each(ways: Iterable[str], measure: Callable[[str], Got]) -> dict[str, Any]:
-    """Every way once: what a page's size is does not vary as a time does. {"got": what they gave,
-    "lacking": why others gave nothing}."""
+    """Try every way once, since page sizes do not vary as times do. Return the fields got and
+    lacking."""
     got: list[Got] = []
     lacking: dict[str, str] = {}
     for way in ways:
@@ -111,11 +111,10 @@ def each(ways: Iterable[str], measure: Callable[[str], Got]) -> dict[str, Any]:
 def ask(
     program: str, way: str, size_bytes: int, refused: Mapping[int, str]
 ) -> tuple[Answer, Pages]:
-    """Run a program of kernels/runtimes in one way, and read what it got. refused: reason codes by
-    exit status, REFUSED among them.
+    """Run a program of kernels/runtimes in one way; return its answer and what smaps says.
 
-    Raises Unavailable for a refusal, and for a program that hangs, crashes, prints garbage or has
-    smaps that prove nothing.
+    refused: reason codes by exit status. Raises Unavailable for those, and for a program that
+    hangs, crashes, prints garbage or proves nothing.
     """
     line, smaps, _ = watch(
         [sys.executable, str(SOURCES / program), way, str(size_bytes), str(build_folder())], refused
