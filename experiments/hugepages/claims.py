@@ -8,6 +8,8 @@ from experiments.hugepages.analysis import SAME, Analysis, typical
 from tlb.inference.curves import select
 from tlb.inference.intervals import Interval, median_interval
 from tlb.inference.splinter import HALF
+from tlb.lab.grid import Scope
+from tlb.lab.record import Point
 from tlb.page_sizes import BASE, LARGE, words
 from tlb.prose import listed
 from tlb.reasons import Unavailable, required
@@ -19,23 +21,31 @@ FLAT = 1.28  # 11.2 to 14.1 ns, in what the source calls essentially flat
 TOUCH_BYTES = 10**8
 
 
-def _chased(
-    *kinds: str, layouts: tuple[str, ...] = ("spread",), low: int = 0, high: int = 1 << 62
-) -> Compares:
-    """The chase on these page sizes, over working sets between so many bytes."""
+def _chased(*kinds: str, packed: bool = False, low: int = 0, high: int = 1 << 62) -> Compares:
+    """Select the chase on these page sizes over working sets between so many bytes."""
     return lambda point, scope: (
         point.kernel == "page_chase"
-        and point.layout in layouts
+        and (packed or point.layout == "spread")
         and point.pages in kinds
         and not point.mode
         and low <= point.lines * scope.base_page_bytes <= high
     )
 
 
+def _near_reach(packed: bool, times: int) -> Compares:
+    """Select the chase on base pages and 2 MiB pages up to so many times the TLB's reach."""
+
+    def compares(point: Point, scope: Scope) -> bool:
+        reach = scope.base_page_bytes * max(scope.entries, default=0)
+        return _chased(BASE, *LARGE, packed=packed, high=times * reach)(point, scope)
+
+    return compares
+
+
 def _gathered(*sizes: int) -> Compares:
     return lambda point, scope: (
         (point.kernel, point.engine, point.layout) == ("page_gather", "numpy", "spread")
-        and (point.lines in {scope.lines(size) for size in sizes})
+        and point.lines in {scope.lines(size) for size in sizes}
     )
 
 
@@ -114,12 +124,7 @@ def two_mib_gain_nothing(a: Analysis, same: float = SAME) -> Answer:
 # --- the chase: loads that wait for each other
 
 
-@claim(
-    "nothing-below-reach",
-    points=lambda point, scope: _chased(
-        BASE, *LARGE, high=scope.base_page_bytes * max(scope.entries, default=0)
-    )(point, scope),
-)
+@claim("nothing-below-reach", points=_near_reach(False, 1))
 def nothing_below_the_reach(a: Analysis, same: float = SAME) -> Answer:
     parts = required(a.below_reach(), "nothing was measured on both below the reach")
     gains = {name: typical(part) for name, part in parts.items()}
@@ -143,10 +148,7 @@ def large_pages_help_past_the_reach(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim(
-    "speedup-is-pure-translation",
-    points=_chased(BASE, *LARGE, layouts=("spread", "packed"), low=1 << 30),
-)
+@claim("speedup-is-pure-translation", points=_chased(BASE, *LARGE, packed=True, low=1 << 30))
 def the_speedup_is_translation(a: Analysis, band: Band) -> Answer:
     most, _ = a.largest(BASE, a.large)
     saved, price = a.spread[BASE].at(most) - a.spread[a.large].at(most), a.price[BASE].at(most)
@@ -156,7 +158,7 @@ def the_speedup_is_translation(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("misses-can-dominate", points=_chased(BASE, layouts=("spread", "packed"), low=1 << 30))
+@claim("misses-can-dominate", points=_chased(BASE, packed=True, low=1 << 30))
 def misses_dominate(a: Analysis, band: Band) -> Answer:
     most, _ = a.largest(BASE)
     price, whole = a.price[BASE].at(most), a.spread[BASE].at(most)
@@ -166,10 +168,7 @@ def misses_dominate(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim(
-    "large-page-latency-is-the-caches",
-    points=_chased(*LARGE, layouts=("spread", "packed"), low=1 << 30),
-)
+@claim("large-page-latency-is-the-caches", points=_chased(*LARGE, packed=True, low=1 << 30))
 def what_is_left_is_the_caches(a: Analysis, band: Band) -> Answer:
     most, _ = a.largest(a.large)
     left = a.spread[a.large].at(most) / a.packed[a.large].at(most)
@@ -179,15 +178,7 @@ def what_is_left_is_the_caches(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim(
-    "entry-spans-large-page",
-    points=lambda point, scope: _chased(
-        BASE,
-        *LARGE,
-        layouts=("spread", "packed"),
-        high=4 * scope.base_page_bytes * max(scope.entries, default=0),
-    )(point, scope),
-)
+@claim("entry-spans-large-page", points=_near_reach(True, 4))
 def an_entry_spans_a_large_page(a: Analysis) -> Answer:
     return inside(a.pieces.first.share, most=HALF), a.pieces.evidence
 
@@ -218,10 +209,7 @@ def gigabyte_pages_gain(a: Analysis, band: Band, above: int = 32 * 1024) -> Answ
     )
 
 
-@claim(
-    "gigabyte-entries-reach-4gib",
-    points=_chased(BASE, "1g", layouts=("spread", "packed"), low=4 << 30),
-)
+@claim("gigabyte-entries-reach-4gib", points=_chased(BASE, "1g", packed=True, low=4 << 30))
 def gigabyte_entries_reach(a: Analysis, band: Band) -> Answer:
     required(a.spread["1g"], "no 1 GiB page was available", "pool-empty")
     at = (4 << 30) // a.base_page_bytes
