@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Sequence
 from math import isfinite
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, Field, FiniteFloat
 
@@ -32,9 +32,9 @@ from tlb.system.smaps import mappings
 HeapPages = Literal["4k", "thp", "2m"]
 HEAP_PAGES: tuple[HeapPages, ...] = get_args(HeapPages)
 _FLAGS = {
-    "4k": ("-XX:-UseTransparentHugePages", "-XX:-UseLargePages"),
-    "thp": ("-XX:+UseTransparentHugePages",),
-    "2m": ("-XX:+UseLargePages", "-XX:LargePageSizeInBytes=2m"),
+    "4k": "-XX:-UseTransparentHugePages -XX:-UseLargePages",
+    "thp": "-XX:+UseTransparentHugePages",
+    "2m": "-XX:+UseLargePages -XX:LargePageSizeInBytes=2m",
 }
 _HUGE = 2 << 20
 _YOUNG_MIB = _SPARE_MIB = 32  # what JMH itself allocates beside the array; whole large pages
@@ -63,19 +63,6 @@ class Score(BaseModel, frozen=True, extra="forbid"):
     forks: Positive
 
 
-class Heap(NamedTuple):
-    """The heap's mappings by smaps, in bytes; `page_sizes` are their KernelPageSizes."""
-
-    size: int
-    resident: int
-    thp: int
-    hugetlb: int
-    page_sizes: frozenset[int]
-
-
-# --- a run
-
-
 def heap_mib(sizes: Sequence[int]) -> int:
     """Return the heap that the largest array needs, in whole large pages."""
     return _YOUNG_MIB + _SPARE_MIB + -(-max(sizes) // _HUGE) * 2
@@ -85,25 +72,22 @@ def check(pages: HeapPages, sizes: Sequence[int], root: Path = Path("/")) -> Non
     """Raise Unavailable if the system that `root` shows cannot back the heap: thp-never,
     page-size-unsupported, pool-empty, memory-short."""
     heap, kernel = heap_mib(sizes) << 20, root / "sys/kernel/mm"
-    if pages == "thp":
-        setting = procfs.chosen(kernel / "transparent_hugepage/enabled")
-        if setting not in ("always", "madvise"):
-            raise Unavailable("thp-never", f"transparent_hugepage/enabled: {setting}")
+    setting = procfs.chosen(kernel / "transparent_hugepage/enabled")
+    if pages == "thp" and setting not in ("always", "madvise"):
+        raise Unavailable("thp-never", f"transparent_hugepage/enabled: {setting}")
     if pages == "2m":
         free = procfs.number(kernel / "hugepages/hugepages-2048kB/free_hugepages")
         if free is None:
             raise Unavailable("page-size-unsupported", "no pool of 2 MiB pages")
-        # The card table and the table of block offsets take a 512th of the heap each, in large
-        # pages where they fill one.
+        # The card table and the table of block offsets take a 512th of the heap each.
         needed = -(-(heap + heap // 256 + (_CODE_MIB << 20)) // _HUGE)
         if free < needed:
             raise Unavailable("pool-empty", f"{needed} pages of 2 MiB needed, {free} free")
     usable = int(usable_memory(root).usable_bytes * MEMORY_SHARE)
     needed = _JVM_BYTES + (heap if pages != "2m" else 0)
     if needed > usable:
-        raise Unavailable(
-            "memory-short", f"{needed >> 20} MiB needed, {usable >> 20} MiB may be used"
-        )
+        words = f"{needed >> 20} MiB needed, {usable >> 20} MiB may be used"
+        raise Unavailable("memory-short", words)
 
 
 def run(
@@ -148,94 +132,75 @@ def run(
 
 
 def _fork_flags(pages: HeapPages, sizes: Sequence[int]) -> str:
-    """One contiguous heap, touched at the start, and no collector's threads."""
+    """One contiguous heap, touched at the start; no collector's threads, and no file in /tmp that
+    the JVM writes to meanwhile. The log says where the heap lies."""
     heap = heap_mib(sizes)
-    return " ".join(
-        [
-            *_FLAGS[pages],
-            f"-XX:+UseSerialGC -Xms{heap}m -Xmx{heap}m -Xmn{_YOUNG_MIB}m -XX:+AlwaysPreTouch",
-            f"-XX:ReservedCodeCacheSize={_CODE_MIB}m",
-            "-XX:-UsePerfData",  # a file in /tmp that the JVM writes to meanwhile
-            "-Xlog:gc+heap+coops=debug:file=heap-%p.log",  # where the heap lies
-        ]
+    return (
+        f"{_FLAGS[pages]} -XX:+UseSerialGC -Xms{heap}m -Xmx{heap}m -Xmn{_YOUNG_MIB}m "
+        f"-XX:+AlwaysPreTouch -XX:ReservedCodeCacheSize={_CODE_MIB}m -XX:-UsePerfData "
+        "-Xlog:gc+heap+coops=debug:file=heap-%p.log"
     )
 
 
 def _failure(done: subprocess.CompletedProcess[str]) -> Unavailable:
-    """Return why JMH failed, in the words of the last fork."""
+    """Return why JMH failed, in the first words of the last fork."""
     output = done.stdout + "\n" + done.stderr
     if done.returncode == -9 or "exit code 137" in output:
         return Unavailable("oom-killed", "the JVM")
-    forked = output.rpartition("# Fork:")[2].splitlines()[1:]
-    words = [
-        line.strip()
-        for line in forked
-        if line.strip() and not re.match(r"[#\[<]|Iteration|Error occurred during init", line)
-    ]
-    is_memory = any(text in output for text in _OUT_OF_MEMORY)
+    is_memory = any(words in output for words in _OUT_OF_MEMORY)
+    lines = output.rpartition("# Fork:")[2].splitlines()[1:]
+    noise = re.compile(r"\s*$|[#\[<]|Iteration|Error occurred during init")
+    first = next((line.strip() for line in lines if not noise.match(line)), "")
     return Unavailable(
         "memory-short" if is_memory else "kernel-crashed",
-        words[0][:200] if words else f"exit status {done.returncode}",
+        first[:200] or f"exit status {done.returncode}",
     )
 
 
 # --- what proves the page size
 
 
-def heap_of(smaps: str, log: str) -> Heap:
-    """Return the heap in a JVM's smaps, located by its log (gc+heap+coops). Raises Unavailable:
-    kernel-garbage, backing-partial."""
+def verify(folder: Path, pages: HeapPages, sizes: Sequence[int], forks: int) -> None:
+    """Call prove() on what every fork saved before and after it measured. Raises Unavailable: as
+    prove() does, kernel-garbage if a fork saved nothing."""
+    for size in sizes:
+        for when in ("before", "after"):
+            saved = sorted(folder.glob(f"{size}-*-{when}.smaps"))
+            if len(saved) != forks:
+                words = f"{len(saved)} of {forks} JVMs show their pages {when} {size} bytes"
+                raise Unavailable("kernel-garbage", words)
+            for path in saved:
+                log = folder / f"heap-{path.name.split('-')[1]}.log"
+                prove(procfs.text(path), procfs.text(log), pages, size)
+
+
+def prove(smaps: str, log: str, pages: HeapPages, array_bytes: int = 1) -> None:
+    """Raise Unavailable unless the whole heap lies on `pages` by a JVM's smaps: pool-empty if it
+    fell back, kernel-garbage if its log does not locate the heap, else backing-partial. Of a heap
+    in the pool only the array must be resident: a JVM does not touch it beforehand."""
     at = _HEAP_AT.search(log)
     if at is None:
         raise Unavailable("kernel-garbage", "the JVM's log does not say where its heap lies")
     low, size = int(at[1], 16), int(at[2]) << 20
     try:
-        own = [one for one in mappings(smaps) if one.start < low + size and one.end > low]
+        heap = [one for one in mappings(smaps) if one.start < low + size and one.end > low]
     except ValueError as error:
         raise Unavailable("backing-partial", f"nothing is proved: smaps: {error}") from None
-    return Heap(
-        size,
-        sum(one.resident_bytes for one in own),
-        sum(one.thp_bytes for one in own),
-        sum(one.pool_bytes for one in own),
-        frozenset(one.page_bytes for one in own),
-    )
-
-
-def refuse(heap: Heap, pages: HeapPages, array_bytes: int = 1) -> None:
-    """Raise Unavailable unless the whole heap lies on `pages`: pool-empty if a JVM fell back, else
-    backing-partial. Of a heap in the pool the array must be resident and no more: the JVM does not
-    touch it beforehand, and later it can come from nowhere else."""
-    whole, base = _WHOLE * heap.size, {base_page_bytes()}
+    resident = sum(one.resident_bytes for one in heap)
+    thp, pool = sum(one.thp_bytes for one in heap), sum(one.pool_bytes for one in heap)
+    page_sizes = {one.page_bytes for one in heap}
+    is_base = page_sizes == {base_page_bytes()} and pool == 0
     fits = {
-        "4k": heap.page_sizes == base and heap.thp == heap.hugetlb == 0 and heap.resident >= whole,
-        "thp": heap.page_sizes == base and heap.hugetlb == 0 and heap.thp >= whole,
-        "2m": heap.page_sizes == {_HUGE} and heap.resident == heap.hugetlb >= array_bytes,
+        "4k": is_base and thp == 0 and resident >= _WHOLE * size,
+        "thp": is_base and thp >= _WHOLE * size,
+        "2m": page_sizes == {_HUGE} and resident == pool >= array_bytes,
     }
     if not fits[pages]:
-        sizes = ", ".join(f"{size >> 10} kB" for size in sorted(heap.page_sizes)) or "none"
         raise Unavailable(
-            "pool-empty" if pages == "2m" and heap.hugetlb == 0 else "backing-partial",
-            f"asked for {heap.size >> 20} MiB of Java heap on {pages}; smaps shows "
-            f"{heap.resident >> 20} MiB resident, {heap.thp >> 20} MiB on THP, "
-            f"{heap.hugetlb >> 20} MiB on hugetlbfs, page sizes {sizes}",
+            "pool-empty" if pages == "2m" and pool == 0 else "backing-partial",
+            f"asked for {size >> 20} MiB of Java heap on {pages}; smaps shows {resident >> 20} MiB "
+            f"resident, {thp >> 20} MiB on THP, {pool >> 20} MiB on hugetlbfs",
         )
-
-
-def verify(folder: Path, pages: HeapPages, sizes: Sequence[int], forks: int) -> None:
-    """Call refuse() on what every fork saved before and after it measured. Raises Unavailable: as
-    refuse() does, kernel-garbage if a fork saved nothing."""
-    for size in sizes:
-        for when in ("before", "after"):
-            saved = sorted(folder.glob(f"{size}-*-{when}.smaps"))
-            if len(saved) != forks:
-                raise Unavailable(
-                    "kernel-garbage",
-                    f"{len(saved)} of {forks} JVMs show their pages {when} {size} bytes are read",
-                )
-            for path in saved:
-                log = procfs.text(folder / f"heap-{path.name.split('-')[1]}.log")
-                refuse(heap_of(procfs.text(path), log), pages, size)
 
 
 def parse(text: str, pages: HeapPages, sizes: Sequence[int]) -> list[Score]:
