@@ -4,7 +4,7 @@ Analysis."""
 from __future__ import annotations
 
 from experiments.keeping_pages.analysis import Analysis
-from experiments.keeping_pages.languages.runtimes import RuntimeReport
+from experiments.keeping_pages.runtimes import RuntimeReport
 from tlb.inference.curves import select
 from tlb.inference.intervals import Interval
 from tlb.lab.toolchains import TOOLS

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from support.keeping_pages import SPLIT, WHOLE, analysis, only, programs, rows
+from support.keeping_pages import SPLIT, WHOLE, analysis, programs, rows
 from support.synthetic import PAGE_BYTES, Paged, keeping_pages
 
 from tlb.page_sizes import PAGES, SWEPT
@@ -41,15 +41,6 @@ def test_a_rung_is_spread_minus_packed_over_one_working_set():
 def test_the_ladder_of_a_known_machine_is_its_truth(machine: Paged, truth):
     for pages, price in analysis(rows(machine, repeats=9)).ladder.items():
         assert price.value == pytest.approx(truth(pages), abs=1.5), pages
-
-
-def test_a_rung_without_its_control_has_no_price_and_without_a_chase_there_is_no_ladder():
-    a = analysis(rows().query("layout != 'packed' or pages != '32k'"))
-    assert list(a.ladder) == [pages for pages in LADDER if pages != "32k"]
-    none = analysis(rows().query("kernel == 'prefault'"))
-    assert (none.ladder_lines, none.ladder) == (0, {}) and analysis(only("4k")).ladder.keys() == {
-        "4k"
-    }
 
 
 # --- faulting in
@@ -132,25 +123,6 @@ def test_the_programs_are_medians_by_variant_with_the_gain_over_the_plain_one():
         True,
     ]
     assert found["differs"].tolist() == [False, True, False] and variants(go="no-toolchain").empty
-
-
-@pytest.mark.parametrize(
-    ("plain", "huge", "differs"),
-    [
-        ([9, 10, 11], [4, 5, 6.0], True),
-        ([4, 5, 6.0], [9, 10, 11], True),
-        ([9, 10, 11], [4, 5, 9.5], False),
-        ([10, 11], [5, 6.0], False),
-    ],
-)
-def test_two_variants_differ_where_no_repeat_of_one_is_as_fast_as_any_of_the_other(
-    plain: list[float], huge: list[float], differs: bool
-):
-    found = variants(
-        *(report("c", "plain", 0, ns, i) for i, ns in enumerate(plain)),
-        *(report("c", "huge", 2**24, ns, i) for i, ns in enumerate(huge)),
-    )
-    assert found["differs"].tolist() == [False, differs]
 
 
 def test_what_was_not_measured_is_named_with_its_reason():
