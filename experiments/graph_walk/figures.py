@@ -9,35 +9,28 @@ import altair as alt
 import pandas as pd
 
 from experiments.graph_walk.analysis import SIZE, Analysis
-from experiments.graph_walk.grid import WALKERS
-from experiments.graph_walk.model import CHASES, WALK
-from tlb.inference.cost import LOOSE
+from experiments.graph_walk.grid import TOUCHES, WALKERS
+from experiments.graph_walk.model_figures import model as model
+from experiments.graph_walk.model_figures import ns_ticks
+from experiments.graph_walk.model_figures import parameters as parameters
 from tlb.page_sizes import BASE, ordered, rank, words
 from tlb.prose import extremes, in_words
 from tlb.reasons import if_available, required
 from tlb.report import charts
 from tlb.report.chapter import literature
-from tlb.report.render import INK, MUTED, PALETTE, Figure, Html, data_table
+from tlb.report.render import INK, MUTED, PALETTE, Figure
 from tlb.units import format_size, rounded
 
 BESIDE = ("quantiles",)  # with the reference machine's curves behind a switch
 
 _COUNTS = (0, 0.2, 0.4, 0.6, 0.8, 1)
 _SERIES = {"p50": "median", "p95": "95th percentile"}
-_TOUCHED = {
-    "address": "by address",
-    "visit": "in the order of the visits",
-    "shuffled": "in another random order",
-}
-RIDGE_PX = 30  # from one ridge's foot to the next
-OVERLAP = 1.7  # how many of those a ridge is high
+_ORDERS = "by address", "in the order of the visits", "in another random order"
+_TOUCHED = dict(zip(TOUCHES, _ORDERS, strict=True))
+RIDGE_PX, OVERLAP = 30, 1.7  # from one ridge's foot to the next; how many of those a ridge is high
 STEP = 0.01  # of that: what is drawn in 0.3 px
 _INTERVAL = ["median", "low", "high"]
 _SIZES = alt.X(f"{SIZE}:Q", axis=charts.bytes_axis("Working set"), scale=charts.log_scale())
-
-
-def _ticks(ns: pd.Series) -> list[float]:
-    return [tick for tick in charts.TIMES if ns.min() * 0.5 <= tick <= ns.max() * 1.3]
 
 
 def _pages(data: pd.DataFrame) -> alt.Color:
@@ -58,9 +51,8 @@ def _tooltips(*more: str) -> list[alt.Tooltip]:
     return [*map(alt.Tooltip, more), ns, *bounds, alt.Tooltip("n:Q", title="processes")]
 
 
-def quantiles(a: Analysis) -> Figure:
-    """Draw the median and 95th percentile of a hop against the working set, by page size; faint, as
-    published."""
+def _quantiles(a: Analysis) -> pd.DataFrame:
+    """Return the median and 95th percentile of a hop here and as published."""
     tables = [
         part.assign(pages=pages, series=_SERIES[name], where="here")
         for name, curves in (("p50", a.p50), ("p95", a.p95))
@@ -76,8 +68,15 @@ def quantiles(a: Analysis) -> Figure:
     published["series"] = published["series"].str[:3].map(_SERIES)
     theirs = published[published["pages"].isin(ours["pages"])].assign(where="published")
     columns = ["where", "pages", "series", SIZE, *_INTERVAL, "coverage", "n", "unstable"]
-    data = pd.concat([ours, theirs], ignore_index=True)[columns]
-    ticks = charts.ns_axis("ns per hop", _ticks(data["median"]))
+    return pd.concat([ours, theirs], ignore_index=True)[columns]
+
+
+def quantiles(a: Analysis) -> Figure:
+    """Draw the median and 95th percentile of a hop against the working set, by page size; faint, as
+    published."""
+    data = _quantiles(a)
+    ours = data[data["where"] == "here"]
+    ticks = charts.ns_axis("ns per hop", ns_ticks(data["median"]))
     y = alt.Y("median:Q", scale=charts.time_scale(data), axis=ticks)
     measured, faint = (
         alt.Chart(data[data["where"] == where]).encode(x=_SIZES, y=y, color=_pages(data))
@@ -86,7 +85,7 @@ def quantiles(a: Analysis) -> Figure:
     tips, dash = _tooltips("pages:N", "series:N", f"{SIZE}:Q"), _dashes(_SERIES.values())
     chart = measured.mark_line().encode(strokeDash=dash)
     chart += measured.mark_point().encode(tooltip=tips)
-    if len(theirs):
+    if len(ours) < len(data):
         faint = charts.published(faint)
         chart += faint.mark_line(opacity=0.35, strokeWidth=1).encode(strokeDash=dash)
         chart += faint.mark_point(opacity=0.5, shape="diamond").encode(tooltip=tips[:4])
@@ -113,12 +112,8 @@ def ridges(a: Analysis) -> Figure:
     data = full.assign(ns=full["ns"].map(rounded), share_per_ns=shares)
     sizes = list(dict.fromkeys(data[SIZE]))
     names = "[" + ", ".join(f"'{format_size(size)}'" for size in sizes) + "]"
-    axis = alt.Axis(
-        title="Working set",
-        values=list(range(len(sizes))),
-        labelExpr=f"{names}[datum.value]",
-        grid=False,
-    )
+    places = {"values": list(range(len(sizes))), "labelExpr": f"{names}[datum.value]"}
+    axis = alt.Axis(title="Working set", grid=False, **places)
     scale = alt.Scale(domain=[0, len(sizes) - 1 + OVERLAP], nice=False)
     x = alt.X(
         "ns:Q",
@@ -175,12 +170,12 @@ def memory_accesses(a: Analysis) -> Figure:
     y = alt.Y("share:Q", scale=alt.Scale(domain=[0, 1]), axis=axis)
     base = alt.Chart(data).encode(x=_SIZES, y=y, color=_pages(data))
     lines = base.mark_line().encode(strokeDash=_dashes(data.sort_values("accesses")["series"]))
-    share = alt.Tooltip("share:Q", format=".0%")
+    tips = ["pages:N", "series:N", f"{SIZE}:Q", alt.Tooltip("share:Q", format=".0%")]
     largest = data[data[SIZE] == data[SIZE].max()]
     two = largest[largest["accesses"] == 2].set_index("pages")["share"]
     ends = " and ".join(f"{share:.0%} on {words(pages)}" for pages, share in two.items())
     return Figure(
-        lines + base.mark_point().encode(tooltip=["pages:N", "series:N", f"{SIZE}:Q", share]),
+        lines + base.mark_point().encode(tooltip=tips),
         "The share of hops that wait for more than one access to memory rises with the working "
         "set, more on base pages than on large ones; two or more at "
         f"{format_size(data[SIZE].max())}: {ends}.",
@@ -276,7 +271,7 @@ def walkers(a: Analysis) -> Figure:
     scale = charts.time_scale(drawn)
     turns = alt.Axis(title="Walkers that take turns in one thread", values=[*WALKERS], format="d")
     x = alt.X("walkers:Q", axis=turns, scale=charts.log_scale())
-    y = alt.Y("median:Q", scale=scale, axis=charts.ns_axis("ns per hop", _ticks(drawn["median"])))
+    y = alt.Y("median:Q", scale=scale, axis=charts.ns_axis("ns per hop", ns_ticks(drawn["median"])))
     base = alt.Chart(data).encode(x=x, color=_pages(data))
     same = data.assign(median=data["median"] * data["gain"] / data["walkers"])
     same = same.dropna(subset=["median"])
@@ -290,9 +285,7 @@ def walkers(a: Analysis) -> Figure:
     )
     ends = data.loc[data.groupby("pages", sort=False)["walkers"].idxmax()]
     last = {f"a hop on {words(row.pages)}": row.median for row in ends.itertuples()}
-    times = ", ".join(
-        f"{words(row.pages)} {row.median:.1f} ns with {row.walkers}" for row in ends.itertuples()
-    )
+    ns = [f"{words(row.pages)} {row.median:.1f} ns with {row.walkers}" for row in ends.itertuples()]
     return Figure(
         charts.layered(
             thin.encode(x=x, y=y, color=_pages(data)) if len(same) else None,
@@ -302,53 +295,6 @@ def walkers(a: Analysis) -> Figure:
             points,
         ),
         "Time per hop against the number of walks that take turns. "
-        f"{extremes(last)} With the most: {times}.",
+        f"{extremes(last)} With the most: {', '.join(ns)}.",
         data,
     )
-
-
-def model(a: Analysis) -> Figure:
-    """Draw points measured in random order, those that the fit saw and those that it did not,
-    beside the model's lines."""
-    data = a.modelled
-    drawn = pd.concat([data["measured_ns"], data["predicted_ns"]])
-    scale = charts.time_scale(pd.DataFrame({"median": drawn, "high": float("nan")}))
-    names = [name for name in (*CHASES.values(), WALK) if (data["series"] == name).any()]
-    base = alt.Chart(data).encode(
-        x=alt.X("lines:Q", axis=charts.lines_axis("Lines visited"), scale=charts.log_scale()),
-        color=alt.Color("series:N", sort=names, scale=charts.colours(names)),
-    )
-    ticks = charts.ns_axis("ns per load", _ticks(drawn))
-    lines = base.mark_line().encode(y=alt.Y("predicted_ns:Q", scale=scale, axis=ticks))
-    seen = ["fitted", "held out"]
-    shapes = alt.Scale(domain=seen, range=["circle", "triangle-up"])
-    ns = [alt.Tooltip(f"{name}_ns:Q", format=".3~r") for name in ("measured", "predicted")]
-    dots = base.mark_point().encode(
-        y=alt.Y("measured_ns:Q", scale=scale),
-        shape=alt.Shape("seen:N", sort=seen, scale=shapes),
-        tooltip=["series:N", "seen:N", alt.Tooltip("lines:Q", format=","), *ns],
-    )
-    last = data.sort_values("lines").groupby("series", sort=False).tail(1)
-    ends = "; ".join(
-        f"{row.series}, {row.measured_ns:.0f} ns measured and {row.predicted_ns:.0f} predicted"
-        for row in last.itertuples()
-    )
-    return Figure(
-        lines + dots,
-        f"Measured points beside the lines that the model predicts. At the right: {ends}.",
-        data,
-    )
-
-
-def parameters(a: Analysis) -> Html:
-    """Return each parameter of the model with its interval; without a value if the points do not
-    determine it."""
-    rows = []
-    for name, fit in a.fitted.parameters.items():
-        value, interval = f"{fit.value:,.3g}", f"{fit.low:,.3g} to {fit.high:,.3g}"
-        if name in a.fitted.undetermined:
-            value, interval = "–", f"not determined: bounds more than {LOOSE:.0f} times apart"
-        if name in a.fitted.at_bound:
-            interval += " (at its bound)"
-        rows.append((name.replace("_", " "), value, interval))
-    return data_table(pd.DataFrame(rows, columns=["parameter", "value", "95 % interval"]))

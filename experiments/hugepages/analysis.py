@@ -123,7 +123,7 @@ class Analysis(analysis.Analysis):
 
     def reads(self, spare_draws: int) -> pd.DataFrame:
         """Return pages, array_bytes, the estimate (ns per read), n, generator_ns (of it, drawing
-        the index: the median of that alone), by a loop that discards so many draws before a read."""
+        the index: the median of that alone), if so many draws precede a read."""
         rows = select(self.frame, kernel="random_touch", spare_draws=spare_draws)
         reads = summarise_beside(
             rows.rename(columns={"bytes": "array_bytes"}),

@@ -5,56 +5,19 @@ from __future__ import annotations
 from math import inf
 
 from experiments.hugepages.analysis import SAME, Analysis, typical
+from experiments.hugepages.selected import chased, gathered, near_reach, touched
 from tlb.inference.curves import select
 from tlb.inference.intervals import Interval, median_interval
 from tlb.inference.splinter import HALF
-from tlb.lab.grid import Scope
-from tlb.lab.record import Point
 from tlb.page_sizes import BASE, LARGE, words
 from tlb.prose import listed
 from tlb.reasons import Unavailable, required
-from tlb.report.verdicts import Answer, Band, Compares, claim, inside
+from tlb.report.verdicts import Answer, Band, claim, inside
 from tlb.units import format_size
 
 EIGHTH = (1.05, 1.25)  # 32.5 ns over 28.7 is 1.13
 FLAT = 1.28  # 11.2 to 14.1 ns, in what the source calls essentially flat
 TOUCH_BYTES = 10**8
-
-
-def _chased(*kinds: str, packed: bool = False, low: int = 0, high: int = 1 << 62) -> Compares:
-    """Select the chase on these page sizes over working sets between so many bytes."""
-    return lambda point, scope: (
-        point.kernel == "page_chase"
-        and (packed or point.layout == "spread")
-        and point.pages in kinds
-        and not point.mode
-        and low <= point.lines * scope.base_page_bytes <= high
-    )
-
-
-def _near_reach(packed: bool, times: int) -> Compares:
-    """Select the chase on base pages and 2 MiB pages up to so many times the TLB's reach."""
-
-    def compares(point: Point, scope: Scope) -> bool:
-        reach = scope.base_page_bytes * max(scope.entries, default=0)
-        return _chased(BASE, *LARGE, packed=packed, high=times * reach)(point, scope)
-
-    return compares
-
-
-def _gathered(*sizes: int) -> Compares:
-    return lambda point, scope: (
-        (point.kernel, point.engine, point.layout) == ("page_gather", "numpy", "spread")
-        and point.lines in {scope.lines(size) for size in sizes}
-    )
-
-
-def _touched(*sizes: int, kinds: tuple[str, ...] = (BASE, "thp")) -> Compares:
-    return lambda point, scope: (
-        point.kernel == "random_touch"
-        and point.pages in kinds
-        and dict(point.options).get("bytes") in sizes
-    )
 
 
 # --- the published program, hugepage_demo: independent loads, one byte to each base page
@@ -75,22 +38,22 @@ def _gains(a: Analysis, size: int, band: Band) -> Answer:
     return inside(gain, *band), evidence
 
 
-@claim("gather-fivefold-at-256mib", points=_gathered(256 << 20))
+@claim("gather-fivefold-at-256mib", points=gathered(256 << 20))
 def fivefold_at_256_mib(a: Analysis, band: Band) -> Answer:
     return _gains(a, 256 << 20, band)
 
 
-@claim("gather-sevenfold-at-1gib", points=_gathered(1 << 30))
+@claim("gather-sevenfold-at-1gib", points=gathered(1 << 30))
 def gain_at_a_gibibyte(a: Analysis, band: Band) -> Answer:
     return _gains(a, 1 << 30, band)
 
 
-@claim("gather-ninefold-at-4gib", points=_gathered(4 << 30))
+@claim("gather-ninefold-at-4gib", points=gathered(4 << 30))
 def ninefold_at_four_gibibytes(a: Analysis, band: Band) -> Answer:
     return _gains(a, 4 << 30, band)
 
 
-@claim("speedup-grows-with-size", points=_gathered(256 << 20, 4 << 30))
+@claim("speedup-grows-with-size", points=gathered(256 << 20, 4 << 30))
 def the_speedup_grows(a: Analysis, band: Band) -> Answer:
     (small, _), (large, _) = _gain(a, 256 << 20), _gain(a, 4 << 30)
     evidence = (
@@ -99,7 +62,7 @@ def the_speedup_grows(a: Analysis, band: Band) -> Answer:
     return inside(large / small, *band), evidence
 
 
-@claim("large-pages-flat", points=_gathered(256 << 20, 4 << 30))
+@claim("large-pages-flat", points=gathered(256 << 20, 4 << 30))
 def large_pages_are_flat(a: Analysis, most: float = FLAT) -> Answer:
     curve = a.gathers[a.gathered]
     near, far = (curve.at(size // a.base_page_bytes) for size in (256 << 20, 4 << 30))
@@ -109,12 +72,12 @@ def large_pages_are_flat(a: Analysis, most: float = FLAT) -> Answer:
     )
 
 
-@claim("sixteen-mib-gains-1.4", points=_gathered(16 << 20))
+@claim("sixteen-mib-gains-1.4", points=gathered(16 << 20))
 def sixteen_mib_gain_a_little(a: Analysis, band: Band) -> Answer:
     return _gains(a, 16 << 20, band)
 
 
-@claim("two-mib-gains-nothing", points=_gathered(2 << 20))
+@claim("two-mib-gains-nothing", points=gathered(2 << 20))
 def two_mib_gain_nothing(a: Analysis, same: float = SAME) -> Answer:
     return _gains(a, 2 << 20, (1 - same, 1 + same))
 
@@ -122,7 +85,7 @@ def two_mib_gain_nothing(a: Analysis, same: float = SAME) -> Answer:
 # --- the chase: loads that wait for each other
 
 
-@claim("nothing-below-reach", points=_near_reach(False, 1))
+@claim("nothing-below-reach", points=near_reach(False, 1))
 def nothing_below_the_reach(a: Analysis, same: float = SAME) -> Answer:
     parts = required(a.below_reach(), "nothing was measured on both below the reach")
     gains = {name: typical(part) for name, part in parts.items()}
@@ -133,7 +96,7 @@ def nothing_below_the_reach(a: Analysis, same: float = SAME) -> Answer:
     )
 
 
-@claim("large-pages-help-from-1500-to-32k", points=_chased(BASE, *LARGE, low=8 << 20, high=1 << 27))
+@claim("large-pages-help-from-1500-to-32k", points=chased(BASE, *LARGE, low=8 << 20, high=1 << 27))
 def large_pages_help_past_the_reach(a: Analysis, band: Band) -> Answer:
     gain = a.speedup(a.large).between(2 * a.known_entries[-1], 32 * 1024)
     required(gain, "nothing was measured on both between twice the entries and 32 Ki pages")
@@ -146,7 +109,7 @@ def large_pages_help_past_the_reach(a: Analysis, band: Band) -> Answer:
 _LARGEST = {"packed": True, "low": 1 << 30}
 
 
-@claim("speedup-is-pure-translation", points=_chased(BASE, *LARGE, **_LARGEST))
+@claim("speedup-is-pure-translation", points=chased(BASE, *LARGE, **_LARGEST))
 def the_speedup_is_translation(a: Analysis, band: Band) -> Answer:
     most, _ = a.largest(BASE, a.large)
     saved, price = a.spread[BASE].at(most) - a.spread[a.large].at(most), a.price[BASE].at(most)
@@ -156,7 +119,7 @@ def the_speedup_is_translation(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("misses-can-dominate", points=_chased(BASE, **_LARGEST))
+@claim("misses-can-dominate", points=chased(BASE, **_LARGEST))
 def misses_dominate(a: Analysis, band: Band) -> Answer:
     most, _ = a.largest(BASE)
     price, whole = a.price[BASE].at(most), a.spread[BASE].at(most)
@@ -166,7 +129,7 @@ def misses_dominate(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("large-page-latency-is-the-caches", points=_chased(*LARGE, **_LARGEST))
+@claim("large-page-latency-is-the-caches", points=chased(*LARGE, **_LARGEST))
 def what_is_left_is_the_caches(a: Analysis, band: Band) -> Answer:
     most, _ = a.largest(a.large)
     left = a.spread[a.large].at(most) / a.packed[a.large].at(most)
@@ -176,12 +139,12 @@ def what_is_left_is_the_caches(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("entry-spans-large-page", points=_near_reach(True, 4))
+@claim("entry-spans-large-page", points=near_reach(True, 4))
 def an_entry_spans_a_large_page(a: Analysis) -> Answer:
     return inside(a.pieces.first.share, most=HALF), a.pieces.evidence
 
 
-@claim("thp-like-pool", points=_chased(*LARGE, low=64 << 20))
+@claim("thp-like-pool", points=chased(*LARGE, low=64 << 20))
 def thp_is_like_the_pool(a: Analysis, same: float = SAME, from_bytes: int = 64 << 20) -> Answer:
     far = a.speedup("2m", "thp").between(from_bytes // a.base_page_bytes, inf)
     reason = "too-few-points" if len(a.spread["2m"]) else "pool-empty"
@@ -192,7 +155,7 @@ def thp_is_like_the_pool(a: Analysis, same: float = SAME, from_bytes: int = 64 <
     )
 
 
-@claim("gigabyte-pages-gain", points=_chased(*LARGE, "1g", low=1 << 30))
+@claim("gigabyte-pages-gain", points=chased(*LARGE, "1g", low=1 << 30))
 def gigabyte_pages_gain(a: Analysis, band: Band, above: int = 32 * 1024) -> Answer:
     required(a.spread["1g"], "no 1 GiB page was available", "pool-empty")
     far = a.speedup("1g", a.large).between(above + 1, inf)
@@ -203,7 +166,7 @@ def gigabyte_pages_gain(a: Analysis, band: Band, above: int = 32 * 1024) -> Answ
     )
 
 
-@claim("gigabyte-entries-reach-4gib", points=_chased(BASE, "1g", packed=True, low=4 << 30))
+@claim("gigabyte-entries-reach-4gib", points=chased(BASE, "1g", packed=True, low=4 << 30))
 def gigabyte_entries_reach(a: Analysis, band: Band) -> Answer:
     required(a.spread["1g"], "no 1 GiB page was available", "pool-empty")
     left, price = (a.price[pages].at((4 << 30) // a.base_page_bytes) for pages in ("1g", BASE))
@@ -241,17 +204,17 @@ def _walks(a: Analysis, pages: str, band: Band) -> Answer:
     return inside(walks, *band), evidence
 
 
-@claim("one-miss-an-operation", points=_touched(TOUCH_BYTES))
+@claim("one-miss-an-operation", points=touched(TOUCH_BYTES))
 def one_walk_a_read(a: Analysis, band: Band) -> Answer:
     return _walks(a, BASE, band)
 
 
-@claim("thp-removes-the-misses", points=_touched(TOUCH_BYTES))
+@claim("thp-removes-the-misses", points=touched(TOUCH_BYTES))
 def thp_removes_the_walks(a: Analysis, band: Band) -> Answer:
     return _walks(a, "thp", band)
 
 
-@claim("thp-saves-cycles", points=_touched(TOUCH_BYTES))
+@claim("thp-saves-cycles", points=touched(TOUCH_BYTES))
 def thp_saves_cycles(a: Analysis, band: Band) -> Answer:
     base, large = (_counted(a, pages, "core_cycles_per_access") for pages in (BASE, "thp"))
     return inside(base / large, *band), (
@@ -281,34 +244,34 @@ def _reads(a: Analysis, size: int, band: Band, fast: str = "thp", slow: str = BA
     return [inside(gain, *band) for gain in gains], f"{evidence}."
 
 
-@claim("jmh-small-arrays-alike", points=_touched(1_000, 10_000))
+@claim("jmh-small-arrays-alike", points=touched(1_000, 10_000))
 def small_arrays_are_alike(a: Analysis, same: float = SAME) -> Answer:
     band = (1 - same, 1 + same)
     (small, first), (large, second) = (_reads(a, size, band) for size in (1_000, 10_000))
     return [*small, *large], f"{first} {second}"
 
 
-@claim("jmh-1mb-gains", points=_touched(1_000_000))
+@claim("jmh-1mb-gains", points=touched(1_000_000))
 def a_megabyte_gains(a: Analysis, band: Band) -> Answer:
     return _reads(a, 1_000_000, band)
 
 
-@claim("jmh-10mb-gains", points=_touched(10_000_000))
+@claim("jmh-10mb-gains", points=touched(10_000_000))
 def ten_megabytes_gain(a: Analysis, band: Band) -> Answer:
     return _reads(a, 10_000_000, band)
 
 
-@claim("thp-an-eighth-faster", points=_touched(TOUCH_BYTES))
+@claim("thp-an-eighth-faster", points=touched(TOUCH_BYTES))
 def thp_is_an_eighth_faster(a: Analysis, band: Band = EIGHTH) -> Answer:
     return _reads(a, TOUCH_BYTES, band)
 
 
-@claim("jmh-thp-like-hugetlbfs", points=_touched(TOUCH_BYTES, kinds=LARGE))
+@claim("jmh-thp-like-hugetlbfs", points=touched(TOUCH_BYTES, kinds=LARGE))
 def thp_reads_like_the_pool(a: Analysis, same: float = SAME) -> Answer:
     return _reads(a, TOUCH_BYTES, (1 - same, 1 + same), "2m", "thp")
 
 
-@claim("jmh-grows-everywhere", points=_touched(1_000, TOUCH_BYTES, kinds=(BASE, *LARGE)))
+@claim("jmh-grows-everywhere", points=touched(1_000, TOUCH_BYTES, kinds=(BASE, *LARGE)))
 def larger_arrays_cost_more_everywhere(a: Analysis, band: Band) -> Answer:
     growth = {}
     for pages, part in a.touches.groupby("pages", sort=False):

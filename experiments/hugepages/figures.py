@@ -101,16 +101,13 @@ def touch(a: Analysis) -> Figure:
     """Draw ns per random read against the array's bytes: here, and as published."""
     here = required(a.touches, "no random touches were measured")
     published = published_reads().rename(columns={"score": "median"})
-    both = [here.assign(where="here"), published.assign(where="published")]
-    data = pd.concat(both, ignore_index=True)[["where", "pages", "array_bytes", *_INTERVAL, "n"]]
+    data = pd.concat([here.assign(where="here"), published.assign(where="published")])
+    data = data.reset_index(drop=True)[["where", "pages", "array_bytes", *_INTERVAL, "n"]]
     low, high = data["median"].min() * 0.8, data[["median", "high"]].max().max() * 1.3
     scale = alt.Scale(type="log", nice=False, domain=[low, high])
     sizes = sorted(set(data["array_bytes"]))
-    x = alt.X(
-        "array_bytes:Q",
-        scale=charts.log_scale(10),
-        axis=alt.Axis(title="Bytes of the array", format="~s", values=sizes),
-    )
+    axis = alt.Axis(title="Bytes of the array", format="~s", values=sizes)
+    x = alt.X("array_bytes:Q", scale=charts.log_scale(10), axis=axis)
     ticks = charts.ns_axis("ns per random read", _within(_READS, low, high))
     colour = alt.Color(
         "pages:N", sort=ordered(data["pages"]), scale=charts.page_colours(data["pages"])

@@ -1,4 +1,5 @@
-"""The published JVM benchmark ByteArrayTouch on this computer: built by Maven, surveyed, compared."""
+"""The published JVM benchmark ByteArrayTouch on this computer: built by Maven, surveyed,
+compared."""
 
 from __future__ import annotations
 
@@ -147,7 +148,8 @@ def paired(doc: Jmh) -> list[tuple[Score, Score]]:
 
 
 def differing(doc: Jmh) -> list[tuple[Score, Score]]:
-    """Return those of `paired` whose intervals do not touch; a score without one differs from none."""
+    """Return those of `paired` whose intervals do not touch; a score without one differs from
+    none."""
     return [
         (base, large)
         for base, large in paired(doc)

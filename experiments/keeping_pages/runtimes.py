@@ -135,7 +135,8 @@ def measure(
 
 
 def make(profile: str) -> dict[str, Any]:
-    """Return the document `runtimes` of data/ for a profile. Raises Unavailable, as `survey` does."""
+    """Return the document `runtimes` of data/ for a profile. Raises Unavailable, as `survey`
+    does."""
     size, repeats = (16 << 20, 1) if profile == "smoke" else (256 << 20, 3)
     return survey(size, repeats).model_dump(mode="json")
 
@@ -175,13 +176,11 @@ def survey(array_bytes: int, repeats: int, seed: int = 0) -> Runtimes:
     with measuring_lock() as lock:
         for repeat in range(repeats):
             for program, variant in shuffle.sample(runs, len(runs)):
-                if (name := f"{program.language} {variant}") not in lacking:
-                    try:
-                        reports.append(
-                            measure(program, variant, array_bytes, repeat, pass_fds=[lock])
-                        )
-                    except Unavailable as why:
-                        lacking[name] = why.code
+                name, run = f"{program.language} {variant}", (program, variant, array_bytes, repeat)
+                try:
+                    reports += [measure(*run, pass_fds=[lock])] if name not in lacking else []
+                except Unavailable as why:
+                    lacking[name] = why.code
     places = {language: place for place, language in enumerate(TOOLS)}
     reports.sort(key=lambda one: (places[one.language], VARIANTS.index(one.variant), one.repeat))
     return Runtimes(

@@ -1,4 +1,5 @@
-"""What first touches cost, how many of them fault, what threads cost each other, what a host adds."""
+"""What first touches cost, how many of them fault, what threads cost each other, what a host
+adds."""
 
 from __future__ import annotations
 

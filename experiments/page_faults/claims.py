@@ -1,4 +1,5 @@
-"""What articles say of page faults and of a fifth level, as predicates on the chapter's Analysis."""
+"""What articles say of page faults and of a fifth level, as predicates on the chapter's
+Analysis."""
 
 from __future__ import annotations
 
@@ -69,7 +70,8 @@ def faults_cost_latency(a: Analysis, band: Band) -> Answer:
     ratio = median_interval(rows["mean_ns"] / rows["later_ns_per_access"])
     return (
         inside(ratio, *band),
-        f"The first touch of a page of fresh memory takes {ratio:.0f} times as long as a later one.",
+        f"The first touch of a page of fresh memory takes {ratio:.0f} times as long as a later "
+        "one.",
     )
 
 

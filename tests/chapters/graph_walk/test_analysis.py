@@ -64,7 +64,7 @@ def test_the_number_of_page_walkers_is_the_literatures():
     ] == [6, 2, 4, None]
 
 
-def test_the_reach_is_that_of_the_entries_of_base_pages_and_of_all_pages_where_the_host_splinters_them():
+def test_the_reach_is_that_of_base_pages_and_of_all_pages_if_the_host_splinters_them():
     a = analysis()
     # CPUID states base pages alone, of which mTHP is made.
     assert (

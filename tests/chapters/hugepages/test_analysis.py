@@ -15,7 +15,7 @@ from tlb.reasons import Unavailable
 pytestmark = pytest.mark.filterwarnings("error")
 
 
-def test_a_price_is_spread_minus_packed_on_the_same_pages_and_of_one_without_its_control_there_is_none():
+def test_a_price_is_spread_minus_packed_on_the_same_pages():
     a = analysis(rows().query("pages != '2m' or layout != 'packed' or lines != 4096"))
     for pages in PAGES:
         for lines, price in list(a.price[pages])[::4]:
@@ -62,7 +62,7 @@ def test_below_the_reach_are_the_parts_that_were_measured():
     assert why.value.code == "no-geometry"
 
 
-def test_one_number_for_many_sizes_is_their_median_with_its_exact_interval_and_of_few_that_of_theirs():
+def test_one_number_for_many_sizes_is_their_median_with_its_exact_interval():
     gain = analysis(rows(per_octave=4)).speedup("2m")
     assert typical(gain) == median_interval(gain.medians)
     few = gain.between(16, 27)

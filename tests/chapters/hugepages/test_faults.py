@@ -72,7 +72,8 @@ each_populating_arena = pytest.mark.parametrize(
 
 
 def on(case: str, pages: str, size: int = ARENA) -> Point:
-    """The case on these pages; an arena of `size` bytes at the least, and a page for each thread."""
+    """The case on these pages; an arena of `size` bytes at the least, and a page for each
+    thread."""
     point = CASES[case]
     if dict(point.options).get("threads", 1) > CPUS:
         pytest.skip("one CPU")

@@ -44,7 +44,7 @@ def test_every_spread_chase_has_its_packed_control_on_the_same_pages_and_nothing
     ) == SMALLEST_LINES
 
 
-def test_a_coarse_grid_has_what_shows_whether_an_entry_spans_a_large_page_whatever_is_stated_of_the_tlb():
+def test_a_coarse_grid_can_show_whether_an_entry_spans_a_large_page():
     for entries in ((64, 1536), (48, 1280), (96, 3072), ()):
         points = grid.points(scope(entries=entries, per_octave=2))
         base, large = (

@@ -19,21 +19,15 @@ from tlb.reasons import Unavailable
 from tlb.system import files, procfs
 
 # JMH 1.37 under JDK 17 wrote this of two forks of two iterations; shortened.
-REAL = """[{"jmhVersion": "1.37", "benchmark": "tlb.ByteArrayTouch.draw", "mode": "avgt", "threads": 1, "forks": 2,
-"jvm": "java", "jvmArgs": ["-Djava.io.tmpdir=.", "-XX:+UseSerialGC"], "jdkVersion": "17.0.15",
-"vmName": "OpenJDK 64-Bit Server VM", "vmVersion": "17.0.15+6-Debian-1deb12u1", "warmupIterations": 1, "warmupTime": "200 ms",
-"warmupBatchSize": 1, "measurementIterations": 2, "measurementTime": "200 ms", "measurementBatchSize": 1,
-"params": {"bound": "1000"}, "primaryMetric": {"score": 9.388369422433158, "scoreError": 33.55426167042421,
-"scoreConfidence": [-24.165892247991053, 42.94263109285737], "scoreUnit": "ns/op",
-"rawData": [[17.075336067220668, 7.0784869747915815], [7.701446209658398, 5.69820843806198]]}, "secondaryMetrics": {}},
-{"jmhVersion": "1.37", "benchmark": "tlb.ByteArrayTouch.touch", "mode": "avgt", "threads": 1, "forks": 2,
-"jvm": "java", "jvmArgs": ["-Djava.io.tmpdir=.", "-XX:+UseSerialGC"], "jdkVersion": "17.0.15",
-"vmName": "OpenJDK 64-Bit Server VM", "vmVersion": "17.0.15+6-Debian-1deb12u1", "warmupIterations": 1, "warmupTime": "200 ms",
-"warmupBatchSize": 1, "measurementIterations": 2, "measurementTime": "200 ms", "measurementBatchSize": 1,
-"params": {"size": "1000"}, "primaryMetric": {"score": 5.4181514445277426, "scoreError": 14.088939325639577,
-"scoreConfidence": [-8.670787881111835, 19.50709077016732], "scoreUnit": "ns/op",
-"rawData": [[7.907758085529365, 6.587533814939271], [3.6126603957648755, 3.5646534818774573]]}, "secondaryMetrics": {}}]"""
-LOG = "[0.007s][debug][gc,heap,coops] Heap address: 0x00000000f4000000, size: 192 MB, Compressed Oops mode: 32-bit\n"
+REAL = """[{"benchmark": "tlb.ByteArrayTouch.draw", "mode": "avgt", "threads": 1,
+"params": {"bound": "1000"}, "primaryMetric": {"score": 9.388369422433158,
+"scoreError": 33.55426167042421, "scoreUnit": "ns/op",
+"rawData": [[17.075336067220668, 7.0784869747915815], [7.701446209658398, 5.69820843806198]]}},
+{"benchmark": "tlb.ByteArrayTouch.touch", "mode": "avgt", "threads": 1,
+"params": {"size": "1000"}, "primaryMetric": {"score": 5.4181514445277426,
+"scoreError": 14.088939325639577, "scoreUnit": "ns/op",
+"rawData": [[7.907758085529365, 6.587533814939271], [3.6126603957648755, 3.5646534818774573]]}}]"""
+LOG = "[0.007s][debug][gc,heap,coops] Heap address: 0x00000000f4000000, size: 192 MB, 32-bit\n"
 LOW, MIB = 0xF4000000, 1 << 20
 
 
@@ -163,13 +157,14 @@ def test_what_the_system_lacks_has_its_reason(
 # --- a stand-in for the JVM
 
 FAKE = """#!{python}
-import os, pathlib, sys, time
+import pathlib, sys, time
 args = sys.argv[1:]
 if args == ["-version"]:
     print('openjdk version "17.0.0" 2021-09-14', file=sys.stderr)
     sys.exit()
 {first}
-status = pathlib.Path("/proc/self/status").read_text() if os.path.exists("/proc/self/status") else ""
+proc = pathlib.Path("/proc/self/status")
+status = proc.read_text() if proc.exists() else ""
 pathlib.Path({seen!r}).write_text("\\n".join([*args, status]))
 for pid in (101, 102):
     pathlib.Path(f"heap-{{pid}}.log").write_text({log!r})
@@ -183,8 +178,8 @@ sys.exit({status})
 
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Return a function that puts a `java` on PATH, alone there. It writes what it is given, and its
-    arguments and status into the file that is returned."""
+    """Return a function that puts a `java` on PATH, alone there. It writes what it is given, and
+    its arguments and status into the file that is returned."""
 
     def make(
         before: str, after: str = "", stdout: str = "", status: int = 0, first: str = ""
@@ -225,7 +220,8 @@ def test_pages_that_were_split_while_the_time_ran_are_refused(fake, root: Path):
             "Unrecognized VM option 'No'",
         ),
         (
-            "# Fork: 1 of 1\n# Warmup Iteration   1: <failure>\n\njava.lang.OutOfMemoryError: Java heap\n",
+            "# Fork: 1 of 1\n# Warmup Iteration   1: <failure>\n\njava.lang.OutOfMemoryError: Java "
+            "heap\n",
             "memory-short",
             "java.lang.OutOfMemoryError: Java heap",
         ),

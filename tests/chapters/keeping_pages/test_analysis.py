@@ -48,7 +48,8 @@ def test_the_ladder_of_a_known_machine_is_its_truth(machine: Paged, truth):
 
 @pytest.mark.parametrize(("ns", "rate"), [(819.2, 5.0), (4096 / 31, 31.0)])
 def test_a_rate_is_4096_bytes_by_the_nanoseconds_that_they_took(ns: float, rate: float):
-    """5 and 31 GB/s are the published rates of 4 TB touched on base pages and on transparent ones."""
+    """5 and 31 GB/s are the published rates of 4 TB touched on base pages and on transparent
+    ones."""
     faults = analysis(
         Paged(faults_ns=(ns,) * 5, noise=0.0).frame(keeping_pages(cpus=1), 1)
     ).faults.query("mode == 'touch'")
@@ -65,7 +66,8 @@ def test_faults_are_rows_of_page_size_way_and_threads_in_order():
     assert set(faults[~faults["pages"].isin(SWEPT)]["mode"]) == {"touch"}
     for row in faults.itertuples():
         mine = rows().query(
-            "kernel == 'prefault' and pages == @row.pages and mode == @row.mode and threads == @row.threads"
+            "kernel == 'prefault' and pages == @row.pages and mode == @row.mode and threads == "
+            "@row.threads"
         )
         assert row.median == pytest.approx(mine["ns_per_access"].median())
         assert row.gb_per_s * row.median == pytest.approx(4096)

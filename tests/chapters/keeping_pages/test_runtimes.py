@@ -58,7 +58,8 @@ def test_a_plain_array_is_measured_whatever_pages_it_got(language: str):
 
 
 def memory_gives_huge_pages() -> bool:
-    """Whether this process gets them for as much memory now, by the kernel's sum of its own pages."""
+    """Whether this process gets them for as much memory now, by the kernel's sum of its own
+    pages."""
 
     def huge() -> int:
         return (
@@ -76,7 +77,8 @@ def memory_gives_huge_pages() -> bool:
 @pytest.mark.measures
 @pytest.mark.parametrize("language", EACH)
 def test_a_recipe_puts_its_array_on_huge_pages_or_says_why_not(language: str):
-    """What may be said follows from the setting, read here by other code than the one under test."""
+    """What may be said follows from the setting, read here by other code than the one under
+    test."""
     thp = Path("/sys/kernel/mm/transparent_hugepage")
     words = [
         path.read_text() if path.exists() else "[never]"
@@ -131,7 +133,8 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
             "room = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n"
             "room.madvise(mmap.MADV_NOHUGEPAGE)\n"
             "room.write(b'1' * size)\n"
-            f"answer = {ANSWER!r} | {{'address': ctypes.addressof(ctypes.c_char.from_buffer(room))}}\n"
+            f"answer = {ANSWER!r} | "
+            f"{{'address': ctypes.addressof(ctypes.c_char.from_buffer(room))}}\n"
             f"{change}\n{show}\n{after}\n"
         )
         return Program("c", "cc 1", (sys.executable, str(path)))
