@@ -27,11 +27,14 @@ def a_switch_flushes(a: Analysis, band: Band) -> Answer:
     effect = inside(ratio, *band)
     if a.host.pcid and effect.decided() is None:  # then the kernel's own rule decides
         return False, (
-            f"With PCID, Linux reloads CR3 without a flush if it still knows the address space. The first {FIRST_HOPS} walks "
-            f"after a process switch take about {ratio.value:.2f} times as long as after a thread switch."
+            "With PCID, Linux reloads CR3 without a flush if it still knows the address space. "
+            f"The first {FIRST_HOPS} walks "
+            f"after a process switch take about {ratio.value:.2f} times as long as after a thread "
+            "switch."
         )
     return effect, (
-        f"The first {FIRST_HOPS} walks after a switch of processes take {ratio:.2f} times as long as those after one of "
+        f"The first {FIRST_HOPS} walks after a switch of processes take {ratio:.2f} times as long "
+        "as those after one of "
         "threads."
     )
 
@@ -40,7 +43,8 @@ def a_switch_flushes(a: Analysis, band: Band) -> Answer:
 def a_cold_start_pays(a: Analysis, band: Band) -> Answer:
     ratio = a.cold_tax()
     return inside(ratio, *band), (
-        f"Translation costs {ratio:.1f} times as much in a new process's first round over {HELD} pages as in its "
+        f"Translation costs {ratio:.1f} times as much in a new process's first round over {HELD} "
+        "pages as in its "
         "last; no page faults, and the lines are in its caches."
     )
 
@@ -53,7 +57,8 @@ def _worker(point: Point, scope: Scope) -> bool:
 def a_warm_worker_wins(a: Analysis, band: Band) -> Answer:
     ratio = a.price_after(NEW) / a.price_after("process")
     return inside(ratio, *band), (
-        f"Translation of a request over {HELD} pages costs {ratio:.1f} times as much in a new process as in a "
+        f"Translation of a request over {HELD} pages costs {ratio:.1f} times as much in a new "
+        "process as in a "
         "worker that is switched to."
     )
 
@@ -72,7 +77,8 @@ def neighbours_evict_the_table(a: Analysis, band: Band) -> Answer:
     ratio = a.under_load()
     return inside(ratio, *band), (
         f"Beside a thread that streams {STREAMED_MIB[-1]} MiB, translation over "
-        f"{format_size(a.far_lines * a.base_page_bytes)} costs {ratio:.2f} times what it costs beside one that "
+        f"{format_size(a.far_lines * a.base_page_bytes)} costs {ratio:.2f} times what it costs "
+        "beside one that "
         "only runs."
     )
 
@@ -84,7 +90,8 @@ def neighbours_evict_the_table(a: Analysis, band: Band) -> Answer:
 def page_management_slows(a: Analysis, band: Band) -> Answer:
     ratio = a.beside_discards()
     return inside(ratio, *band), (
-        f"Beside a thread that gives its pages back, a chase over {HELD} other pages takes {ratio:.2f} times as "
+        f"Beside a thread that gives its pages back, a chase over {HELD} other pages takes "
+        f"{ratio:.2f} times as "
         "long, over the same ratio of its packed control, from which the interrupts take as much."
     )
 
@@ -101,7 +108,8 @@ def a_write_copies_2_mib(a: Analysis, band: Band) -> Answer:
 def sparse_allocations_hurt(a: Analysis, band: Band) -> Answer:
     ratio = a.waste()
     return inside(ratio, *band), (
-        f"Arenas of {format_size(ARENA_BYTES)} apart take {ratio:.1f} times as much memory on {words(LARGE)} "
+        f"Arenas of {format_size(ARENA_BYTES)} apart take {ratio:.1f} times as much memory on "
+        f"{words(LARGE)} "
         f"as on {words(BASE)}."
     )
 
@@ -120,7 +128,8 @@ def some_suffer(a: Analysis, band: Band) -> Answer:
     (_, base_ns), (_, large_ns) = (a.single_write(pages) for pages in (BASE, LARGE))
     ratio = large_ns / base_ns
     return inside(ratio, *band), (
-        f"A program that forks and then writes here and there, once to each large page's room, takes {ratio:.2f} "
+        "A program that forks and then writes here and there, once to each large page's room, "
+        f"takes {ratio:.2f} "
         f"times as long a write on {words(LARGE)} as on {words(BASE)}."
     )
 
@@ -132,7 +141,8 @@ def some_suffer(a: Analysis, band: Band) -> Answer:
 def defrag_costs_time(a: Analysis, band: Band) -> Answer:
     fragmented, free = (a.touch_ns(memory, ALWAYS, "p50") for memory in (FRAGMENTS, FREE))
     return inside(fragmented / free, *band), (
-        f"With defrag at {ALWAYS} the first touch of a large page's room takes {format_ns(fragmented.value)} where memory is fragmented, "
+        f"With defrag at {ALWAYS} the first touch of a large page's room takes "
+        f"{format_ns(fragmented.value)} where memory is fragmented, "
         f"and {format_ns(free.value)} where it is free."
     )
 
@@ -141,7 +151,8 @@ def defrag_costs_time(a: Analysis, band: Band) -> Answer:
 def defrag_spikes(a: Analysis, band: Band) -> Answer:
     large, base = (a.touch_ns(FRAGMENTS, mode, "p999") for mode in (ALWAYS, ON_BASE))
     return inside(large / base, *band), (
-        f"Where memory is fragmented, one first touch in a thousand takes {format_ns(large.value)} or "
+        f"Where memory is fragmented, one first touch in a thousand takes {format_ns(large.value)} "
+        "or "
         f"more with defrag at {ALWAYS}, and {format_ns(base.value)} on {words(BASE)}."
     )
 
@@ -151,8 +162,10 @@ def short_programs_regress(a: Analysis, band: Band) -> Answer:
     mib = a.longest_lives_mib()
     ratio = a.life_ratio(FRAGMENTS, mib)
     return inside(ratio, *band), (
-        f"Where memory is fragmented and defrag at {ALWAYS}, a program that writes {mib} MiB and ends takes "
-        f"{ratio:.2f} times as long on {words(LARGE)}; on free memory {a.life_ratio(FREE, mib):.2f} times."
+        f"Where memory is fragmented and defrag at {ALWAYS}, a program that writes {mib} MiB and "
+        "ends takes "
+        f"{ratio:.2f} times as long on {words(LARGE)}; on free memory "
+        f"{a.life_ratio(FREE, mib):.2f} times."
     )
 
 
@@ -160,7 +173,8 @@ def short_programs_regress(a: Analysis, band: Band) -> Answer:
 def defrag_is_paid_first(a: Analysis, band: Band) -> Answer:
     on, off = (a.touch_ns(FRAGMENTS, mode, "p50") for mode in (ALWAYS, NEVER))
     return inside(on / off, *band), (
-        f"Where memory is fragmented, the first touch of a large page's room takes {format_ns(on.value)} with "
+        "Where memory is fragmented, the first touch of a large page's room takes "
+        f"{format_ns(on.value)} with "
         f"defrag at {ALWAYS}, and {format_ns(off.value)} at {NEVER}."
     )
 
@@ -188,5 +202,6 @@ def a_pool_needs_changes(a: Analysis, band: Band) -> Answer:
     share = a.pool_plain()
     return (
         bool(band[0] <= share <= band[1]),
-        f"Of an array that a program has of its heap beside a free pool, {share:.0%} lie in the pool.",
+        f"Of an array that a program has of its heap beside a free pool, {share:.0%} lie in the "
+        "pool.",
     )

@@ -9,8 +9,9 @@ import pandas as pd
 
 from experiments.churn.analysis import NEW, PHASES, Analysis
 from experiments.churn.grid import FEW
-from experiments.churn.housekeeping import FRAGMENTS, FREE, NEVER, ON_BASE
 from experiments.churn.tables import CALL_WORDS
+from experiments.churn.touch_figure import in_us
+from experiments.churn.touch_figure import touches as touches
 from tlb.inference.curves import Curve
 from tlb.page_sizes import words
 from tlb.prose import extremes, in_words, listed
@@ -50,11 +51,6 @@ def _named(curves: dict[str, Curve], names: dict[str, str], x: str) -> pd.DataFr
     ).rename(columns={"lines": x})
 
 
-def _in_us(data: pd.DataFrame) -> pd.DataFrame:
-    """Nanoseconds in microseconds, for what takes thousands."""
-    return data.assign(**{name: data[name] / 1e3 for name in ("median", "low", "high")})
-
-
 def _dashed(
     data: pd.DataFrame,
     x: alt.X,
@@ -89,45 +85,30 @@ def _dashed(
     )
 
 
+def _ns(unit: str = "ns") -> alt.Tooltip:
+    return alt.Tooltip("median:Q", format=".3~r", title=unit)
+
+
 def calls(a: Analysis) -> Figure:
-    """µs a call by the pages that it removes, alone and beside threads on other CPUs."""
+    """Draw µs a call by the pages that it removes, alone and beside threads on other CPUs."""
     required(a.calls_alone, "no calls were measured")
-    sides = [
-        ("on one CPU", a.calls_alone),
-        (f"on {in_words(a.most_others + 1)} CPUs", a.calls_beside),
+    sides = {"on one CPU": a.calls_alone, f"on {in_words(a.most_others + 1)} CPUs": a.calls_beside}
+    tables = [
+        _named(curves, CALL_WORDS, "lines").assign(where=where)
+        for where, curves in sides.items()
+        if curves
     ]
-    data = _in_us(
-        pd.concat(
-            [
-                _named(curves, CALL_WORDS, "lines").assign(where=where)
-                for where, curves in sides
-                if curves
-            ],
-            ignore_index=True,
-        )
-    )
-    x = alt.X(
-        "lines:Q",
-        axis=charts.lines_axis("Pages removed by the call", sorted(set(data["lines"]))),
-        scale=charts.log_scale(),
-    )
-    tooltip = [
-        alt.Tooltip("lines:Q", title="pages"),
-        alt.Tooltip("median:Q", format=".3~r", title="µs"),
-    ]
-    chart = _dashed(
-        data,
-        x,
-        "µs a call",
-        [CALL_WORDS[call] for call in a.calls_alone],
-        ("where", [where for where, _ in sides]),
-        tooltip,
-    )
+    data = in_us(pd.concat(tables, ignore_index=True))
+    axis = charts.lines_axis("Pages removed by the call", sorted(set(data["lines"])))
+    x = alt.X("lines:Q", axis=axis, scale=charts.log_scale())
+    tooltip = [alt.Tooltip("lines:Q", title="pages"), _ns("µs")]
+    names = [CALL_WORDS[call] for call in a.calls_alone]
     least = data[data["lines"] == data["lines"].min()]
-    told = listed(f"{row.series} {row.where} {row.median:.1f} µs" for row in least.itertuples())
+    times = listed(f"{row.series} {row.where} {row.median:.1f} µs" for row in least.itertuples())
     return Figure(
-        chart,
-        f"Time per call by how many pages it removes, on one CPU and on more. Of one page it takes: {told}.",
+        _dashed(data, x, "µs a call", names, ("where", list(sides)), tooltip),
+        "Time per call by how many pages it removes, on one CPU and on more. Of one page it takes: "
+        f"{times}.",
         data[["series", "where", "lines", *_FIELDS]].rename(columns={"lines": "pages"}),
     )
 
@@ -144,7 +125,7 @@ def shares(a: Analysis) -> Figure:
             ("threads of the program", told.get(FEW)),
         )
     ]
-    data = _in_us(pd.DataFrame(rows, columns=["call", "beside", "median", "low", "high"]).dropna())
+    data = in_us(pd.DataFrame(rows, columns=["call", "beside", "median", "low", "high"]).dropna())
     order = list(dict.fromkeys(data["beside"]))
     base = alt.Chart(data).encode(
         x=alt.X("call:N", sort=list(CALL_WORDS.values()), axis=alt.Axis(title=None, labelAngle=0)),
@@ -166,7 +147,8 @@ def shares(a: Analysis) -> Figure:
     worst = data.loc[data["median"].idxmax()]
     return Figure(
         chart,
-        f"Time that other CPUs add to a call on one page, by what runs on them. {worst['call']} takes "
+        f"Time that other CPUs add to a call on one page, by what runs on them. {worst['call']} "
+        "takes "
         f"{worst['median']:.1f} µs longer beside {worst['beside']}, the most of all.",
         data,
     )
@@ -188,7 +170,8 @@ def collapses(a: Analysis) -> Figure:
     worst = data.loc[data["median"].idxmax()]
     return Figure(
         chart,
-        f"Time per hop before, during and after pages are collapsed. The longest is {worst['median']:,.0f} ns, the "
+        "Time per hop before, during and after pages are collapsed. The longest is "
+        f"{worst['median']:,.0f} ns, the "
         f"{worst['of']} {worst['phase']}, where what is collapsed is {worst['series']}.",
         data[["series", "phase", "of", "median", "low", "high"]],
     )
@@ -219,43 +202,28 @@ def switches(a: Analysis) -> Figure:
     values = {KINDS[kind]: price.last.value for kind, price in after.items()}
     return Figure(
         chart,
-        f"What translation costs a hop after each kind of switch, over the most pages: {extremes(values)}",
+        "What translation costs a hop after each kind of switch, over the most pages: "
+        f"{extremes(values)}",
         data.rename(columns={"lines": "pages"}),
     )
 
 
 def rounds(a: Analysis) -> Figure:
-    """ns a hop by the number of a new process's round, spread and packed."""
-    data = required(a.rounds, "no new processes were measured").assign(
-        lines=lambda table: table["number"], n=float("nan")
-    )
-    data["series"] = data["layout"].map(LAYOUTS)
-    names = list(dict.fromkeys(data["series"]))
-    x = alt.X(
-        "lines:Q",
-        axis=alt.Axis(title="Round of a new process", values=sorted(set(data["number"]))),
-        scale=charts.log_scale(),
-    )
+    """Draw ns a hop by the number of a new process's round, spread and packed."""
+    data = required(a.rounds, "no new processes were measured")
+    data = data.assign(lines=data["number"], n=float("nan"), series=data["layout"].map(LAYOUTS))
+    axis = alt.Axis(title="Round of a new process", values=sorted(set(data["number"])))
+    x = alt.X("lines:Q", axis=axis, scale=charts.log_scale())
+    colours, scale = charts.colours(list(data["series"].unique())), charts.time_scale(data)
     chart = charts.series_chart(
-        data,
-        x,
-        "ns a hop",
-        charts.time_scale(data),
-        charts.TIMES,
-        charts.colours(names),
-        "series",
-        columns=1,
+        data, x, "ns a hop", scale, charts.TIMES, colours, "series", columns=1
     )
-    of = data[data["layout"] == "spread"]
-    first, last = (
-        (of.iloc[k]["median"] for k in (0, -1))
-        if len(of)
-        else (data.iloc[0]["median"], data.iloc[-1]["median"])
-    )
+    spread = data[data["layout"] == "spread"]
+    medians = (spread if len(spread) else data)["median"]
     return Figure(
         chart,
-        f"Time per hop by the round of a new process: it falls from {first:.1f} ns in the first to {last:.1f} in the "
-        "last.",
+        "Time per hop by the round of a new process: it falls from "
+        f"{medians.iloc[0]:.1f} ns in the first to {medians.iloc[-1]:.1f} in the last.",
         data[["number", "series", "median", "low", "high"]],
     )
 
@@ -264,7 +232,7 @@ def forks(a: Analysis) -> Figure:
     """µs a fork by what is resident, a line a page size."""
     required(a.fork_ns, "no forks were measured")
     names = {pages: words(pages) for pages in a.fork_ns}
-    data = _in_us(_named(a.fork_ns, names, "lines"))
+    data = in_us(_named(a.fork_ns, names, "lines"))
     data["working_set_bytes"] = data["lines"] * a.base_page_bytes
     scheme = alt.Scale(
         domain=list(names.values()), range=[charts.PAGE_COLOURS[pages] for pages in names]
@@ -282,112 +250,36 @@ def forks(a: Analysis) -> Figure:
     )
     return Figure(
         chart,
-        f"Time per fork by what is resident. At the largest size it takes {told}, rising from the smallest.",
+        f"Time per fork by what is resident. At the largest size it takes {told}, rising from the "
+        "smallest.",
         data[["series", "working_set_bytes", *_FIELDS]],
     )
 
 
 def load(a: Analysis) -> Figure:
-    """ns a hop beside streams of several sizes, spread and packed: the median of slices and their
-    99th percentile."""
+    """Draw ns a hop beside streams of several sizes, spread and packed: the median of slices and
+    their 99th percentile."""
     a.under_load()
     dashes = {"p50_ns": "median", "p99_ns": "99th percentile"}
-    data = pd.concat(
-        [
-            curve.table.assign(series=name, of=words)
-            for layout, name in LAYOUTS.items()
-            for value, words in dashes.items()
-            if len(curve := a.beside_stream(layout, value))
-        ],
-        ignore_index=True,
-    )
-    data["lines"] = data["mib"].clip(lower=0.5)  # a logarithmic axis has no place for 0
-    x = alt.X(
-        "lines:Q",
-        scale=charts.log_scale(),
-        axis=alt.Axis(
-            title="MiB streamed by another thread",
-            values=sorted(set(data["lines"])),
-            labelExpr="datum.value < 1 ? 'none' : format(datum.value, '~g')",
-        ),
-    )
-    tooltip = [
-        alt.Tooltip("mib:Q", title="MiB"),
-        alt.Tooltip("median:Q", format=".3~r", title="ns"),
+    tables = [
+        curve.table.assign(series=name, of=quantile)
+        for layout, name in LAYOUTS.items()
+        for value, quantile in dashes.items()
+        if len(curve := a.beside_stream(layout, value))
     ]
-    chart = _dashed(
-        data,
-        x,
-        "ns a hop",
-        list(LAYOUTS.values()),
-        ("of", list(dashes.values())),
-        tooltip,
-        ticks=charts.TIMES,
-    )
-    price = a.loaded
+    data = pd.concat(tables, ignore_index=True)
+    data["lines"] = data["mib"].clip(lower=0.5)  # a logarithmic axis has no place for 0
+    labels = "datum.value < 1 ? 'none' : format(datum.value, '~g')"
+    streamed = {"values": sorted(set(data["lines"])), "labelExpr": labels}
+    axis = alt.Axis(title="MiB streamed by another thread", **streamed)
+    x = alt.X("lines:Q", scale=charts.log_scale(), axis=axis)
+    tooltip = [alt.Tooltip("mib:Q", title="MiB"), _ns()]
+    of = ("of", list(dashes.values()))
+    chart = _dashed(data, x, "ns a hop", list(LAYOUTS.values()), of, tooltip, ticks=charts.TIMES)
+    least, most = a.loaded.intervals[0].value, a.loaded.last.value
     return Figure(
         chart,
         "Time per hop beside a thread that streams memory. What translation costs of it goes from "
-        f"{price.intervals[0].value:.0f} ns beside one that only runs to {price.last.value:.0f} beside "
-        f"{price.xs[-1]:.0f} MiB.",
+        f"{least:.0f} ns beside one that only runs to {most:.0f} beside {a.loaded.xs[-1]:.0f} MiB.",
         data[["series", "of", "mib", *_FIELDS]],
-    )
-
-
-MEMORIES = {FREE: "free", FRAGMENTS: "fragmented"}
-QUANTILE_WORDS = {
-    "p50": "median first touch",
-    "p999": "one touch in a thousand",
-    "longest": "the longest touch",
-}
-
-
-def touches(a: Analysis) -> Figure:
-    """Three quantiles of first touches in µs, a row for each mode of defrag, and base pages, in
-    free and in fragmented memory."""
-    a.runs(FREE, NEVER)
-    rows = a.touches.assign(
-        where=lambda of: of["mode"].map(
-            lambda mode: f"defrag={mode}" if mode != ON_BASE else "base pages"
-        ),
-        memory=lambda of: of["memory"].map(MEMORIES),
-        of=lambda of: of["quantile"].map(QUANTILE_WORDS),
-    )
-    rows["row"] = rows["where"] + ", " + rows["memory"]
-    data = _in_us(rows)[["row", "where", "memory", "of", "median", "low", "high"]]
-    named = list(
-        data.sort_values("where", key=lambda of: of.map([*dict.fromkeys(of)].index), kind="stable")[
-            "row"
-        ].unique()
-    )
-    axis, scale = (
-        charts.ns_axis("µs a touch", (0.1, 1, 10, 100, 1000, 10_000, 100_000)),
-        charts.time_scale(data),
-    )
-    quantiles = list(QUANTILE_WORDS.values())
-    base = alt.Chart(data).encode(
-        y=charts.row("row", named),
-        color=alt.Color(
-            "of:N", sort=quantiles, scale=charts.colours(quantiles), legend=alt.Legend(columns=1)
-        ),
-    )
-    points = base.mark_point(filled=True, size=60).encode(
-        x=alt.X("median:Q", axis=axis, scale=scale),
-        shape=alt.Shape(
-            "of:N", sort=quantiles, scale=alt.Scale(domain=quantiles), legend=alt.Legend(columns=1)
-        ),
-        tooltip=["row:N", "of:N", alt.Tooltip("median:Q", format=".3~r", title="µs")],
-    )
-    chart = charts.rows(
-        "row",
-        named,
-        base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", axis=axis, scale=scale), x2="high:Q"),
-        points,
-    )
-    longest = data.loc[data["median"].idxmax()]
-    return Figure(
-        chart,
-        f"First touches by the mode of defrag and on base pages, in free and in fragmented memory. The longest take "
-        f"{longest['median']:,.0f} µs, with {longest['where']} in {longest['memory']} memory.",
-        data,
     )

@@ -1,4 +1,5 @@
-"""What the kernel's own housekeeping costs, as the document of `tlb housekeeping measure` has it."""
+"""What the kernel's own housekeeping costs, as the document of `tlb housekeeping measure` has
+it."""
 
 from __future__ import annotations
 
@@ -77,7 +78,7 @@ class HousekeepingAnalysis(analysis.Analysis):
 
     @cached_property
     def touches(self) -> pd.DataFrame:
-        """A row a memory, mode and quantile: median, low, high in ns. Empty without the document."""
+        """A row a memory, mode and quantile: median, low, high in ns."""
         some = () if if_available(lambda: self.housekeeping) is None else self.housekeeping.touched
         rows = [
             (one.memory, one.mode, name, *self.touch_ns(one.memory, one.mode, name)[:3])
@@ -87,7 +88,7 @@ class HousekeepingAnalysis(analysis.Analysis):
         return pd.DataFrame(rows, columns=["memory", "mode", "quantile", "median", "low", "high"])
 
     def lives(self, memory: str) -> dict[int, Lives]:
-        """Programs that live briefly in such memory, by what they write in MiB. Raises Unavailable."""
+        """Return programs that live briefly in such memory, by the MiB that they write."""
         of = {some.mib: some for some in self.housekeeping.lives if some.memory == memory}
         self._part(of, "pieces" if memory == FRAGMENTS else "lives")
         return of

@@ -16,7 +16,8 @@ CALL_WORDS = {"unmap": "munmap", "protect": "mprotect", "discard": "madvise(MADV
 
 
 def flushes(a: Analysis) -> Html:
-    """Return a row a call: how many flushes were asked of other CPUs, and how many those CPUs saw."""
+    """Return a row a call: how many flushes were asked of other CPUs, and how many those CPUs
+    saw."""
     a.share_seen()
     sums = a.flush_counts.groupby("call")[["flushes_asked", "flushes_seen"]].sum()
     sums = sums.loc[[call for call in CALLS if call in sums.index]]

@@ -35,7 +35,8 @@ def many_pages_cost(a: Analysis, band: Band) -> Answer:
     ratio = spread / packed
     return (
         inside(ratio, *band),
-        f"A random jump takes {ratio:.2f} times as long to {count(pages)} pages as to as many packed lines.",
+        f"A random jump takes {ratio:.2f} times as long to {count(pages)} pages as to as many "
+        "packed lines.",
     )
 
 
@@ -43,7 +44,8 @@ def _gain(a: Analysis, mib: int, band: Band) -> Answer:
     ratio = a.gain(mib)
     return (
         inside(ratio, *band),
-        f"A random jump in {mib} MiB of code takes {ratio:.2f} times as long on base pages as on large ones.",
+        f"A random jump in {mib} MiB of code takes {ratio:.2f} times as long on base pages as on "
+        "large ones.",
     )
 
 

@@ -34,58 +34,46 @@ def _ends(a: Analysis) -> alt.LayerChart | None:
 
 
 def jumps(a: Analysis) -> Figure:
-    """ns a jump to lines of code, spread and packed, a line a kind of jump; packed ones are dashed."""
+    """Draw ns a jump to lines of code, spread and packed (dashed), a line a kind of jump."""
     required(a.spread, "no jumps were measured")
-    named = [
-        (NAMES[kind], where, curves[kind])
+    tables = [
+        curves[kind].table.reindex(columns=_FIELDS).assign(kind=NAMES[kind], where=where)
         for kind in KINDS
         for where, curves in (("spread", a.spread), ("packed", a.packed))
         if kind in curves
     ]
-    tables = [
-        curve.table.reindex(columns=_FIELDS).assign(kind=name, where=where)
-        for name, where, curve in named
-    ]
     data = pd.concat(tables, ignore_index=True)
-    scheme, scale = (
-        charts.colours([NAMES[kind] for kind in KINDS if kind in a.spread]),
-        charts.time_scale(data),
+    kinds = [NAMES[kind] for kind in KINDS if kind in a.spread]
+    low, high = data["low"].min() * 0.5, data["high"].max() * 1.1
+    axis = charts.ns_axis("ns a jump", [tick for tick in _TIMES if low <= tick <= high])
+    legend = alt.Legend(title=None, columns=1)
+    lines, ns = (
+        alt.Tooltip("lines:Q", format=","),
+        alt.Tooltip("median:Q", format=".3~r", title="ns"),
     )
-    values = [
-        tick for tick in _TIMES if data["low"].min() * 0.5 <= tick <= data["high"].max() * 1.1
-    ]
-    chart = (
-        alt.Chart(data)
-        .mark_line(point=alt.OverlayMarkDef(size=18))
-        .encode(
-            x=_PAGES,
-            y=alt.Y("median:Q", axis=charts.ns_axis("ns a jump", values), scale=scale),
-            color=alt.Color(
-                "kind:N", sort=scheme.domain, scale=scheme, legend=alt.Legend(title=None, columns=1)
-            ),
-            strokeDash=alt.StrokeDash(
-                "where:N", sort=["spread", "packed"], legend=charts.line_legend(columns=1)
-            ),
-            tooltip=[
-                "kind:N",
-                "where:N",
-                alt.Tooltip("lines:Q", format=","),
-                alt.Tooltip("median:Q", format=".3~r", title="ns"),
-            ],
-        )
+    dash = alt.StrokeDash(
+        "where:N", sort=["spread", "packed"], legend=charts.line_legend(columns=1)
+    )
+    chart = alt.Chart(data).mark_line(point=alt.OverlayMarkDef(size=18))
+    chart = chart.encode(
+        x=_PAGES,
+        y=alt.Y("median:Q", axis=axis, scale=charts.time_scale(data)),
+        color=alt.Color("kind:N", sort=kinds, scale=charts.colours(kinds), legend=legend),
+        strokeDash=dash,
+        tooltip=["kind:N", "where:N", lines, ns],
     )
     last = data[data["lines"] == data["lines"].max()]
-    by_kind = [(kind, last[last["kind"] == kind]) for kind in dict.fromkeys(last["kind"])]
-    told = "; ".join(
-        f"{kind}, {listed(f'{row.median:.1f} ns {row.where}' for row in rows.itertuples())}"
-        for kind, rows in by_kind
+    slowest = last.loc[last["median"].idxmax()]
+    ends = []
+    for kind, rows in last.groupby("kind", sort=False):
+        ns_by_layout = (f"{row.median:.1f} ns {row.where}" for row in rows.itertuples())
+        ends.append(f"{kind}, {listed(ns_by_layout)}")
+    return Figure(
+        charts.layered(chart, _ends(a)),
+        f"Time per jump against pages of code. At {count(last['lines'].iloc[0])} pages the slowest "
+        f"is {slowest['kind']}, {slowest['where']}. All: {'; '.join(ends)}.",
+        data[["kind", "where", *_FIELDS]],
     )
-    most, slowest = (
-        count(last["lines"].iloc[0]),
-        "{kind}, {where}".format(**last.loc[last["median"].idxmax(), ["kind", "where"]]),
-    )
-    text = f"Time per jump against pages of code. At {most} pages the slowest is {slowest}. All: {told}."
-    return Figure(charts.layered(chart, _ends(a)), text, data[["kind", "where", *_FIELDS]])
 
 
 def translation(a: Analysis) -> Figure:
@@ -99,10 +87,13 @@ def translation(a: Analysis) -> Figure:
     chart = charts.series_chart(
         data, _PAGES, "ns a jump", scale, charts.PRICES, charts.colours(["measured"]), "series"
     )
-    said = f"A random jump to many pages of addresses on eight of memory takes {data['median'].min():.1f} to {data['median'].max():.1f} ns."
+    times = (
+        "A random jump to many pages of addresses on eight of memory takes "
+        f"{data['median'].min():.1f} to {data['median'].max():.1f} ns."
+    )
     if not a.tlb:
         return Figure(
-            charts.layered(chart, _ends(a)), f"{said} It does not show two levels.", data[_FIELDS]
+            charts.layered(chart, _ends(a)), f"{times} It does not show two levels.", data[_FIELDS]
         )
     xs = np.geomspace(data["lines"].min(), data["lines"].max(), 60)
     fitted = pd.DataFrame({"lines": xs, "median": a.tlb.predict(xs)})
@@ -113,7 +104,7 @@ def translation(a: Analysis) -> Figure:
     )
     return Figure(
         charts.layered(chart, line, _ends(a)),
-        f"{said} Two levels of {a.tlb.first.value:.0f} and "
+        f"{times} Two levels of {a.tlb.first.value:.0f} and "
         f"{count(a.tlb.last.value)} entries fit it better than any other two.",
         data[_FIELDS],
     )
@@ -189,6 +180,7 @@ def _ends_told(data: pd.DataFrame) -> str:
     """What the first and the last group take."""
     ends = [data[data["group"] == data["group"].iloc[place]] for place in (0, -1)]
     return "; ".join(
-        f"with {end['group'].iloc[0]}, {listed(f'{row.median:.0f} ns {row.series}' for row in end.itertuples())}"
+        f"with {end['group'].iloc[0]}, "
+        f"{listed(f'{row.median:.0f} ns {row.series}' for row in end.itertuples())}"
         for end in ends
     )

@@ -10,16 +10,16 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from experiments.graph_walk.model import SIZE, ModelAnalysis
+from experiments.graph_walk.model import SIZE
+from experiments.graph_walk.walkers import WalkersAnalysis
 from tlb.inference import trips
 from tlb.inference.curves import Curve, select
 from tlb.inference.hops import below, merged, quantile, smoothed
-from tlb.inference.intervals import Interval, median_interval, summarise
+from tlb.inference.intervals import Interval, median_interval
 from tlb.inference.trips import Trips
 from tlb.machine.host import data_tlbs
-from tlb.page_sizes import BASE, PAGES, hardware, ordered, page_bytes, rank, words
+from tlb.page_sizes import BASE, PAGES, hardware, ordered, page_bytes, words
 from tlb.reasons import Unavailable, required
-from tlb.report.chapter import literature
 
 # A hop that takes half as long again as one load from memory did something else beside it: a walk
 # whose own reads went to memory, which on every machine known to us takes as long as the load
@@ -30,15 +30,6 @@ DENSITY_POINTS = 220  # a chart is 600 px wide
 DENSITY_SHOWN = (
     0.99  # of the slowest distribution; the rest of its tail would take as much room as the modes
 )
-# Whose core is in it (Linux, arch/x86/include/asm/intel-family.h). An article says two walkers of
-# Sapphire Rapids; others measured four.
-_CORES = {
-    "Alder Lake": "Golden Cove",
-    "Sapphire Rapids": "Golden Cove",
-    "Skylake server": "Skylake client",
-    "Cascade Lake": "Skylake client",
-    "Cooper Lake": "Skylake client",
-}
 
 
 def largest(kinds: Mapping[str, Curve]) -> str:
@@ -67,16 +58,7 @@ class Regimes(NamedTuple):
         return self.answers.index[self.answers == REGIMES.index(regime)].tolist()
 
 
-class Parallel(NamedTuple):
-    """What many walks at once say of a page size: where their gain stops."""
-
-    one_ns: Interval
-    best_ns: Interval
-    best_walkers: int
-    gain: float
-
-
-class Analysis(ModelAnalysis):
+class Analysis(WalkersAnalysis):
     """The rows of `graph_walk`. Curves run over the working set in bytes. What nothing was measured
     for is empty here; methods and what is derived further raise Unavailable("too-few-points").
 
@@ -250,75 +232,6 @@ class Analysis(ModelAnalysis):
     def means(self) -> dict[str, Curve]:
         """ns per hop of one walker, timed per batch, by page size."""
         return Curve.by(self.walks(0, walkers=1), PAGES, x=SIZE)
-
-    # --- several walkers
-
-    def several_walkers(self) -> pd.DataFrame:
-        """Return a row a page size and number of walks that take turns in one thread: pages,
-        walkers, vertices, as `summarise` (ns per hop); floor_ns, the same loop over a graph of four
-        vertices.
-
-        Of each page size the largest graph that was walked by several numbers of walkers.
-        """
-        rows = self.walks(0)
-        rows = rows.assign(floor_ns=rows.get("four_vertices_ns_per_access", np.nan))
-        several = rows.groupby(["pages", "lines"])["walkers"].nunique()
-        most = dict(several[several > 1].index)  # sorted: of each page size the last is the largest
-        rows = rows[rows["lines"] == rows["pages"].map(most).astype(float)]
-        by = ["pages", "walkers"]
-        summary = (
-            summarise(rows, by)
-            .astype({"walkers": int})
-            .sort_values(by, key=rank, ignore_index=True)
-        )
-        summary = summary.assign(vertices=summary["pages"].map(most))
-        return summary.merge(rows.groupby(by)["floor_ns"].median().reset_index(), on=by)
-
-    def parallel(self, pages: str) -> Parallel:
-        """Of `walkers` on a page size, beside one."""
-        side = select(self.walkers, pages=pages).dropna(subset="gain").set_index("walkers")
-        if len(side) < 2:
-            raise Unavailable(
-                "too-few-points", f"several walkers on {words(pages)} were not measured beside one"
-            )
-        best = int(side["median"].idxmin())
-        return Parallel(
-            Interval.of(side.loc[1]),
-            Interval.of(side.loc[best]),
-            best,
-            float(side.loc[best, "gain"]),
-        )
-
-    @cached_property
-    def under_way(self) -> tuple[Parallel, Parallel, Interval]:
-        """Base pages, large pages, and how many walks the former had under way at once at their
-        best.
-
-        By Little's law as many as a walk takes over what a hop takes then. A walk takes what one
-        walker's hop takes longer on base pages than on large ones: less than it truly takes where
-        large pages walk too, and while it waits for a page walker it takes longer, so this is a
-        lower bound. Raises Unavailable: too-few-points, pool-empty, unstable.
-        """
-        base, rest = (
-            self.parallel(BASE),
-            [pages for pages in ordered(self.walkers["pages"]) if pages != BASE],
-        )
-        large = self.parallel(
-            required(rest, "several walkers were not measured on large pages", "pool-empty")[-1]
-        )
-        walk = base.one_ns - large.one_ns
-        if walk.low <= 0:
-            raise Unavailable("unstable", f"base pages cost {walk:.1f} ns more")
-        return base, large, walk / base.best_ns
-
-    @cached_property
-    def page_walkers(self) -> float | None:
-        """How many page walkers this core is said to have; None where nobody says."""
-        name = self.host.microarchitecture
-        stated = select(
-            literature("microarchitectures"), structure="page_walker", quantity="count"
-        ).set_index("microarchitecture")
-        return stated["value_low"].get(_CORES.get(name, name))
 
     # --- misses
 

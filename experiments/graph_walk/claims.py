@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import pairwise
 from math import inf
 
-from experiments.graph_walk.analysis import SIZE, Analysis, largest
+from experiments.graph_walk.analysis import Analysis, largest
 from experiments.graph_walk.grid import MANY_VERTICES, VERTEX_BYTES, most_vertices
+from experiments.graph_walk.selected import (
+    around_the_reach,
+    at_largest,
+    base,
+    cycles_per_hop,
+    hop_by_hop,
+    in_batches,
+    largest_hop_by_hop,
+    largest_in_batches,
+    walks_per_hop,
+)
 from experiments.graph_walk.two_terms import two_terms
-from tlb.inference.curves import Curve
 from tlb.inference.intervals import Interval, median_interval
-from tlb.lab.grid import Scope
-from tlb.lab.record import Point
 from tlb.page_sizes import BASE, words
 from tlb.prose import listed
 from tlb.reasons import Unavailable, Undecided, required
@@ -32,46 +39,11 @@ SAME = 0.05  # a smaller difference is what the book calls unstable
 SOME_WALKS = 0.01  # a hop: fewer are no misses of the walk's own
 
 
-def _hop_by_hop(point: Point, scope: Scope) -> bool:
-    return (
-        point.kernel == "graph_walk" and point.mode == "plain" and ("per_hop", 1) in point.options
-    )
-
-
-def _largest_hop_by_hop(point: Point, scope: Scope) -> bool:
-    return (
-        _hop_by_hop(point, scope) and point.lines * VERTEX_BYTES > scope.profile.max_working_set / 2
-    )
-
-
-def _in_batches(point: Point, scope: Scope) -> bool:
-    return (
-        point.kernel == "graph_walk"
-        and point.mode == "plain"
-        and not {"per_hop", "walkers"} & dict(point.options).keys()
-    )
-
-
-def _largest_in_batches(point: Point, scope: Scope) -> bool:
-    return (
-        _in_batches(point, scope) and point.lines * VERTEX_BYTES > scope.profile.max_working_set / 2
-    )
-
-
-def _around_the_reach(point: Point, scope: Scope) -> bool:
-    reach = max(scope.entries, default=0) * scope.base_page_bytes
-    return _in_batches(point, scope) and reach / 8 <= point.lines * VERTEX_BYTES <= 5.7 * reach
-
-
-def _base(curves: Mapping[str, Curve]) -> Curve:
-    return required(curves.get(BASE, ()), "no walk on base pages was timed hop by hop")
-
-
-@claim("three-regimes", points=_hop_by_hop)
+@claim("three-regimes", points=hop_by_hop)
 def three_regimes(a: Analysis, band: Band) -> Answer:
     """The regimes lie where the source puts them, so that no line is drawn from the times that it
     divides."""
-    curve = _base(a.p50)
+    curve = base(a.p50)
     middle = required(
         curve.between(*MIDDLE),
         f"no graph from {format_size(MIDDLE[0])} to {format_size(MIDDLE[1])} was walked",
@@ -81,7 +53,8 @@ def three_regimes(a: Analysis, band: Band) -> Answer:
     )
     small, typical = curve.intervals[0], middle.typical()
     return [inside(typical / small, *band), inside(large.last / typical, *band)], (
-        f"Half of all hops on base pages take {small.value:.0f} ns or less at {format_size(curve.xs[0])}, {typical.value:.0f} at hundreds "
+        f"Half of all hops on base pages take {small.value:.0f} ns or less at "
+        f"{format_size(curve.xs[0])}, {typical.value:.0f} at hundreds "
         f"of megabytes and {large.last.value:.0f} at {format_size(large.xs[-1])}."
     )
 
@@ -96,11 +69,12 @@ def _tail(a: Analysis, pages: str, from_bytes: int) -> tuple[Interval, str]:
         )
     return (
         ratio,
-        f"At {format_size(size)} on {words(pages)} the 95th percentile is {ratio:.2f} times the median.",
+        f"At {format_size(size)} on {words(pages)} the 95th percentile is {ratio:.2f} times the "
+        "median.",
     )
 
 
-@claim("tail-twice-the-median", points=_largest_hop_by_hop)
+@claim("tail-twice-the-median", points=largest_hop_by_hop)
 def tail_is_twice_the_median(
     a: Analysis, band: tuple[float, float] = TWICE, from_bytes: int = LARGEST
 ) -> Answer:
@@ -108,7 +82,7 @@ def tail_is_twice_the_median(
     return inside(ratio, *band), evidence
 
 
-@claim("no-tail-on-large-pages", points=_largest_hop_by_hop)
+@claim("no-tail-on-large-pages", points=largest_hop_by_hop)
 def tail_is_gone(a: Analysis, most: float = SHORT_TAIL, from_bytes: int = LARGEST) -> Answer:
     ratio, evidence = _tail(a, largest(a.p50), from_bytes)
     return inside(ratio, most=most), evidence
@@ -117,31 +91,9 @@ def tail_is_gone(a: Analysis, most: float = SHORT_TAIL, from_bytes: int = LARGES
 # --- by counted walks
 
 
-def _walks(a: Analysis, pages: str) -> Curve:
-    """Return the walks per hop of one walker, by size. Raises Unavailable("no-pmu")."""
-    return required(a.counted.get(pages, ()), f"no walks were counted on {words(pages)}", "no-pmu")
-
-
-def _cycles(a: Analysis, pages: str, quantity: str) -> Curve:
-    """Return a count of cycles per hop of one walker, by size. Raises
-    Unavailable("no-walk-cycle-event")."""
-    rows, column = a.walks(0, walkers=1, pages=pages), f"{quantity}_per_access"
-    return required(
-        Curve.of(rows, SIZE, column) if column in rows else (),
-        f"{quantity} on {words(pages)}",
-        "no-walk-cycle-event",
-    )
-
-
-def _at_largest(base: Curve, large: Curve) -> tuple[Interval, Interval]:
-    """Return both at the largest size that both have. Raises Unavailable("too-few-points")."""
-    size = max(required(set(base.xs) & set(large.xs), "no size was counted on both"))
-    return base.get(size), large.get(size)
-
-
-@claim("misses-rise-past-the-reach", points=_around_the_reach)
+@claim("misses-rise-past-the-reach", points=around_the_reach)
 def misses_rise_past_the_reach(a: Analysis, band: Band) -> Answer:
-    reach, walks = a.known_entries[-1] * a.base_page_bytes, _walks(a, BASE)
+    reach, walks = a.known_entries[-1] * a.base_page_bytes, walks_per_hop(a, BASE)
     near, past = (
         walks.between(reach / 8, reach / 2),
         walks.between(2.9 * reach, 5.7 * reach),
@@ -154,48 +106,52 @@ def misses_rise_past_the_reach(a: Analysis, band: Band) -> Answer:
         )
     low, high = near.typical(), past.typical()
     return [inside(high, SOME_WALKS), inside(low - high * band[1], most=0)], (
-        f"A hop walks {low.value:.3f} times up to half of the reach of {format_size(reach)}, and {high.value:.2f} times around four times "
+        f"A hop walks {low.value:.3f} times up to half of the reach of {format_size(reach)}, and "
+        f"{high.value:.2f} times around four times "
         "the reach."
     )
 
 
-@claim("misses-per-hop-by-page-size", points=_largest_in_batches)
+@claim("misses-per-hop-by-page-size", points=largest_in_batches)
 def base_pages_miss_more(a: Analysis, band: Band) -> Answer:
     large = largest(a.means)
-    base, other = _at_largest(_walks(a, BASE), _walks(a, large))
+    base, other = at_largest(walks_per_hop(a, BASE), walks_per_hop(a, large))
     if other.value <= 0:
         return (
             base.low > SOME_WALKS,
-            f"At the largest size a hop walks {base:.2f} times on base pages and never on {words(large)}.",
+            f"At the largest size a hop walks {base:.2f} times on base pages and never on "
+            f"{words(large)}.",
         )
     ratio = base / other
     return (
         inside(ratio, *band),
-        f"At the largest size a hop walks {ratio:.2f} times as often on base pages as on {words(large)}.",
+        f"At the largest size a hop walks {ratio:.2f} times as often on base pages as on "
+        f"{words(large)}.",
     )
 
 
-@claim("huge-pages-lower-both", points=_in_batches)
+@claim("huge-pages-lower-both", points=in_batches)
 def huge_pages_lower_both(a: Analysis, same: float = SAME) -> Answer:
     large = largest(a.means)
-    walks = _at_largest(_walks(a, BASE), _walks(a, large))
-    cycles = _at_largest(*(_cycles(a, pages, "walk_cycles") for pages in (BASE, large)))
+    walks = at_largest(walks_per_hop(a, BASE), walks_per_hop(a, large))
+    cycles = at_largest(*(cycles_per_hop(a, pages, "walk_cycles") for pages in (BASE, large)))
     if min(side.value for side in (*walks, *cycles)) <= 0:
         raise Unavailable("too-few-points", "one of the two never walked")
     price = [cycle / walk for cycle, walk in zip(cycles, walks, strict=True)]
     return [inside(walks[0] / walks[1], 1 + same), inside(price[0] / price[1], 1 + same)], (
-        f"At the largest size: {walks[0].value:.3g} walks a hop of {price[0].value:.0f} cycles each on base pages, {walks[1].value:.3g} of "
+        f"At the largest size: {walks[0].value:.3g} walks a hop of {price[0].value:.0f} cycles "
+        f"each on base pages, {walks[1].value:.3g} of "
         f"{price[1].value:.0f} on {words(large)}."
     )
 
 
-@claim("effects-are-multiplicative", points=_largest_in_batches)
+@claim("effects-are-multiplicative", points=largest_in_batches)
 def misses_times_walks_are_saved(a: Analysis, band: Band) -> Answer:
     """Counted walk cycles are misses times the cycles of each: what large pages save of them is
     what a hop should take less."""
     large = largest(a.means)
     walking, whole = (
-        _at_largest(*(_cycles(a, pages, quantity) for pages in (BASE, large)))
+        at_largest(*(cycles_per_hop(a, pages, quantity) for pages in (BASE, large)))
         for quantity in ("walk_cycles", "core_cycles")
     )
     saved = walking[0] - walking[1]
@@ -203,7 +159,8 @@ def misses_times_walks_are_saved(a: Analysis, band: Band) -> Answer:
         raise Unavailable("no-step", f"{words(large)} save {saved:.1f} cycles of walking a hop")
     share = (whole[0] - whole[1]).share_of(saved)
     return inside(share, *band), (
-        f"{words(large)[:1].upper()}{words(large)[1:]} save {saved.value:.0f} cycles of walking a hop, and a hop "
+        f"{words(large)[:1].upper()}{words(large)[1:]} save {saved.value:.0f} cycles of walking a "
+        "hop, and a hop "
         f"takes {share:.2f} times as many cycles less."
     )
 
@@ -213,7 +170,7 @@ def misses_times_walks_are_saved(a: Analysis, band: Band) -> Answer:
     points=lambda point, scope: (
         point.kernel == "graph_walk"
         and "walkers" in dict(point.options)
-        or _in_batches(point, scope)
+        or in_batches(point, scope)
         and point.lines == min(MANY_VERTICES, most_vertices(scope))
     ),
 )
@@ -226,7 +183,8 @@ def page_walkers_as_stated(a: Analysis, agrees: float = AGREES) -> Answer:
     least, most = (a.page_walkers * (1 + give) for give in (-agrees, agrees))
     # Fewer overlapping walks rule nothing out: something else may end the gain.
     return Undecided("ambiguous") if busy.high < least else inside(busy, least, most), (
-        f"{a.host.microarchitecture} is said to have {a.page_walkers:.0f}. With {base.best_walkers} walks of the graph in turn {busy:.1f} "
+        f"{a.host.microarchitecture} is said to have {a.page_walkers:.0f}. With "
+        f"{base.best_walkers} walks of the graph in turn {busy:.1f} "
         "page walks overlap, if each takes as long as alone."
     )
 
@@ -234,24 +192,26 @@ def page_walkers_as_stated(a: Analysis, agrees: float = AGREES) -> Answer:
 # --- what a hop takes, and what a model of two terms makes of it
 
 
-@claim("a-load-is-70-to-80-ns", points=_hop_by_hop)
+@claim("a-load-is-70-to-80-ns", points=hop_by_hop)
 def a_load_takes_70_to_80_ns(a: Analysis, band: Band) -> Answer:
     regimes = a.regimes
     load = min(a.p50[regimes.large].intervals, key=lambda took: abs(took.value - regimes.memory_ns))
     return (
         inside(load, *band),
-        f"Half of all hops on {words(regimes.large)}, once they miss the caches, take {load:.0f} ns or less.",
+        f"Half of all hops on {words(regimes.large)}, once they miss the caches, take {load:.0f} "
+        "ns or less.",
     )
 
 
-@claim("triple-digits-at-10gb", points=_largest_hop_by_hop)
+@claim("triple-digits-at-10gb", points=largest_hop_by_hop)
 def triple_digits(a: Analysis, band: Band) -> Answer:
-    curve = _base(a.p50)
+    curve = base(a.p50)
     size, effect = format_size(curve.xs[-1]), inside(curve.last, *band)
     if curve.xs[-1] < LARGEST and not decided(effect):
         raise Unavailable(
             "sweep-short",
-            f"half of all hops over {size}, the largest graph walked, take {curve.last:.0f} ns or less",
+            f"half of all hops over {size}, the largest graph walked, take {curve.last:.0f} ns or "
+            "less",
         )
     return effect, f"Half of all hops over {size} take {curve.last:.0f} ns or less on base pages."
 
@@ -259,14 +219,15 @@ def triple_digits(a: Analysis, band: Band) -> Answer:
 @claim(
     "second-regime-plateaus",
     points=lambda point, scope: (
-        _hop_by_hop(point, scope) and PLATEAU[0] <= point.lines * VERTEX_BYTES <= PLATEAU[1]
+        hop_by_hop(point, scope) and PLATEAU[0] <= point.lines * VERTEX_BYTES <= PLATEAU[1]
     ),
 )
 def the_second_regime_plateaus(a: Analysis, band: Band) -> Answer:
-    curve = _base(a.p50)
+    curve = base(a.p50)
     over = curve.flatness(*PLATEAU)
     return inside(over, *band), (
-        f"From {format_size(PLATEAU[0])} to {format_size(PLATEAU[1])} the median hop on base pages varies by a "
+        f"From {format_size(PLATEAU[0])} to {format_size(PLATEAU[1])} the median hop on base pages "
+        "varies by a "
         f"factor of {over:.2f}."
     )
 
@@ -278,15 +239,17 @@ def two_terms_fit(a: Analysis, band: Band) -> Answer:
     points = two_terms(a)
     errors = median_interval((points["predicted_ns"] / points["measured_ns"] - 1).abs())
     return inside(errors, *band), (
-        f"At {len(points)} sizes a chase in random order misses less often than one in a cycle over the same pages. With the cycle's time "
-        f"of a walk, half of them are predicted within {errors.value:.0%} ({errors.low:.0%} to {errors.high:.0%})."
+        f"At {len(points)} sizes a chase in random order misses less often than one in a cycle "
+        "over the same pages. With the cycle's time "
+        f"of a walk, half of them are predicted within {errors.value:.0%} ({errors.low:.0%} to "
+        f"{errors.high:.0%})."
     )
 
 
-@claim("fewer-large-entries-more-misses", points=_largest_in_batches)
+@claim("fewer-large-entries-more-misses", points=largest_in_batches)
 def large_pages_may_miss_more(a: Analysis, band: Band) -> Answer:
     large = largest(a.means)
-    base, other = (_walks(a, pages) for pages in (BASE, large))
+    base, other = (walks_per_hop(a, pages) for pages in (BASE, large))
     shared = [size for size in other.xs if size in set(base.xs)]
     worst = max(
         required(shared, "no size was counted on both"),
@@ -299,22 +262,23 @@ def large_pages_may_miss_more(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("millions-of-walks", points=_largest_in_batches)
+@claim("millions-of-walks", points=largest_in_batches)
 def millions_of_walks(a: Analysis, band: Band) -> Answer:
-    walks = _walks(a, BASE).last
+    walks = walks_per_hop(a, BASE).last
     return inside(
         walks * 1_000_000, *band
     ), f"A million hops over the largest graph walk {walks.value * 1e6:,.0f} times."
 
 
-@claim("in-cache-graph-flies", points=_hop_by_hop)
+@claim("in-cache-graph-flies", points=hop_by_hop)
 def a_graph_in_the_caches_flies(a: Analysis, band: Band) -> Answer:
-    curve = _base(a.p50)
+    curve = base(a.p50)
     last = max((cache.size_bytes for cache in a.host.caches), default=0)
     if curve.xs[0] > last:
         raise Unavailable(
             "too-few-points",
-            f"the smallest graph walked, {format_size(curve.xs[0])}, is not known to fit in a cache",
+            f"the smallest graph walked, {format_size(curve.xs[0])}, is not known to fit in a "
+            "cache",
         )
     slower = curve.last / curve.intervals[0]
     return inside(slower, *band), (
@@ -323,9 +287,9 @@ def a_graph_in_the_caches_flies(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("quantiles-grow-with-size", points=_hop_by_hop)
+@claim("quantiles-grow-with-size", points=hop_by_hop)
 def quantiles_grow_with_size(a: Analysis, band: Band) -> Answer:
-    curves = {"median": _base(a.p50), "95th percentile": _base(a.p95)}
+    curves = {"median": base(a.p50), "95th percentile": base(a.p95)}
     worst = {
         name: min(
             required(
@@ -347,18 +311,16 @@ def quantiles_grow_with_size(a: Analysis, band: Band) -> Answer:
 def entries_are_still_cached(a: Analysis, band: Band) -> Answer:
     reach = a.known_entries[-1] * a.base_page_bytes
     truth = band[0] <= reach
-    held = (
-        ""
-        if truth
-        else ": at hundreds of megabytes it is the page table that caches still hold, not the translations"
-    )
-    return (
-        truth,
-        f"The last level's {a.known_entries[-1]:,} entries reach {format_size(reach)}{held}.",
+    evidence = f"The last level's {a.known_entries[-1]:,} entries reach {format_size(reach)}"
+    if truth:
+        return truth, f"{evidence}."
+    return truth, (
+        f"{evidence}: at hundreds of megabytes it is the page table that caches still hold, not "
+        "the translations."
     )
 
 
-@claim("large-pages-worth-fewer-entries", points=_largest_in_batches)
+@claim("large-pages-worth-fewer-entries", points=largest_in_batches)
 def large_pages_are_worth_it(a: Analysis) -> Answer:
     large = largest(a.means)
     gain = (

@@ -16,9 +16,9 @@ WALKERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 # are a control.
 FEW_WALKERS, FEWEST_WALKERS = (2, 4, 8, 16, 32), (8, 32)
 TOUCHES = ("address", "visit", "shuffled")
-MOST_COARSE_BYTES = (
-    2 << 30
-)  # of a coarse grid's graphs: a claim compares them from here on, and one of 4 GiB takes four seconds to make
+# Of a coarse grid's graphs: a claim compares them from here on, and one of 4 GiB takes four seconds
+# to make.
+MOST_COARSE_BYTES = 2 << 30
 MOST_TOUCHED_BYTES = 256 << 20  # of a coarse grid: 4 GiB take ten seconds to fault in page by page
 MANY_VERTICES = 1 << 24  # 1 GiB: past every cache, and a graph of it is ready in a second
 

@@ -1,10 +1,9 @@
 """Huge pages: what larger pages buy, and whether they are as large as they are called."""
 
-from experiments.hugepages import calculator, claims, figures, grid, tables
+from experiments.hugepages import calculator, claims, figures, grid, jmh, tables
 from experiments.hugepages.analysis import Analysis
-from experiments.hugepages.languages import jmh
-from experiments.hugepages.languages.jmh import Jmh
+from experiments.hugepages.jmh import Jmh
 
 __all__ = ["Analysis", "calculator", "claims", "figures", "grid", "jmh", "tables"]
 
-DOCUMENTS = {"jmh": Jmh}  # beside the rows: name -> model
+DOCUMENTS = {"jmh": Jmh}  # name in data/<machine>/ -> model

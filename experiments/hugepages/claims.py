@@ -5,13 +5,14 @@ from __future__ import annotations
 from math import inf
 
 from experiments.hugepages.analysis import SAME, Analysis, typical
+from experiments.hugepages.selected import chased, gathered, near_reach, touched
 from tlb.inference.curves import select
 from tlb.inference.intervals import Interval, median_interval
 from tlb.inference.splinter import HALF
 from tlb.page_sizes import BASE, LARGE, words
 from tlb.prose import listed
 from tlb.reasons import Unavailable, required
-from tlb.report.verdicts import Answer, Band, Compares, claim, inside
+from tlb.report.verdicts import Answer, Band, claim, inside
 from tlb.units import format_size
 
 EIGHTH = (1.05, 1.25)  # 32.5 ns over 28.7 is 1.13
@@ -19,94 +20,64 @@ FLAT = 1.28  # 11.2 to 14.1 ns, in what the source calls essentially flat
 TOUCH_BYTES = 10**8
 
 
-def _chased(
-    *kinds: str, layouts: tuple[str, ...] = ("spread",), low: int = 0, high: int = 1 << 62
-) -> Compares:
-    """The chase on these page sizes, over working sets between so many bytes."""
-    return lambda point, scope: (
-        point.kernel == "page_chase"
-        and point.layout in layouts
-        and point.pages in kinds
-        and not point.mode
-        and low <= point.lines * scope.base_page_bytes <= high
+# --- the published program, hugepage_demo: independent loads, one byte to each base page
+
+
+def _gain(a: Analysis, size: int) -> tuple[Interval, str]:
+    """Return how many times as fast the published loop is on large pages, and the sentence."""
+    slow, fast = (a.gathers[pages].at(size // a.base_page_bytes) for pages in (BASE, a.gathered))
+    gain = slow / fast
+    return gain, (
+        f"Over {format_size(size)} the published loop takes {slow.value:.1f} ns an access on base "
+        f"pages and {fast.value:.1f} on {words(a.gathered)}, {gain:.2f} times as fast."
     )
 
 
-def _gathered(*sizes: int) -> Compares:
-    return lambda point, scope: (
-        (point.kernel, point.engine, point.layout) == ("page_gather", "numpy", "spread")
-        and (point.lines in {scope.lines(size) for size in sizes})
-    )
+def _gains(a: Analysis, size: int, band: Band) -> Answer:
+    gain, evidence = _gain(a, size)
+    return inside(gain, *band), evidence
 
 
-def _touched(*sizes: int, kinds: tuple[str, ...] = (BASE, "thp")) -> Compares:
-    return lambda point, scope: (
-        point.kernel == "random_touch"
-        and point.pages in kinds
-        and dict(point.options).get("bytes") in sizes
-    )
-
-
-# --- the published program, hugepage_demo: independent loads, one byte a base page, on both page
-# sizes
-
-
-def _gain(a: Analysis, size_bytes: int) -> tuple[Interval, str]:
-    """How many times as fast the published loop is on large pages, and the sentence."""
-    base, large = (
-        a.gathers[pages].at(size_bytes // a.base_page_bytes) for pages in (BASE, a.gathered)
-    )
-    return base / large, (
-        f"Over {format_size(size_bytes)} the published loop takes {base.value:.1f} ns an access on base pages and "
-        f"{large.value:.1f} on {words(a.gathered)}, {base / large:.2f} times as fast."
-    )
-
-
-def _gains(a: Analysis, size_bytes: int, band: Band) -> Answer:
-    gain, told = _gain(a, size_bytes)
-    return inside(gain, *band), told
-
-
-@claim("gather-fivefold-at-256mib", points=_gathered(256 << 20))
+@claim("gather-fivefold-at-256mib", points=gathered(256 << 20))
 def fivefold_at_256_mib(a: Analysis, band: Band) -> Answer:
     return _gains(a, 256 << 20, band)
 
 
-@claim("gather-sevenfold-at-1gib", points=_gathered(1 << 30))
+@claim("gather-sevenfold-at-1gib", points=gathered(1 << 30))
 def gain_at_a_gibibyte(a: Analysis, band: Band) -> Answer:
     return _gains(a, 1 << 30, band)
 
 
-@claim("gather-ninefold-at-4gib", points=_gathered(4 << 30))
+@claim("gather-ninefold-at-4gib", points=gathered(4 << 30))
 def ninefold_at_four_gibibytes(a: Analysis, band: Band) -> Answer:
     return _gains(a, 4 << 30, band)
 
 
-@claim("speedup-grows-with-size", points=_gathered(256 << 20, 4 << 30))
+@claim("speedup-grows-with-size", points=gathered(256 << 20, 4 << 30))
 def the_speedup_grows(a: Analysis, band: Band) -> Answer:
-    small, large = (_gain(a, size)[0] for size in (256 << 20, 4 << 30))
-    return inside(
-        large / small, *band
-    ), f"The gain of the published loop is {small:.2f} over 256 MiB and {large:.2f} over 4 GiB."
+    (small, _), (large, _) = _gain(a, 256 << 20), _gain(a, 4 << 30)
+    evidence = (
+        f"The gain of the published loop is {small:.2f} over 256 MiB and {large:.2f} over 4 GiB."
+    )
+    return inside(large / small, *band), evidence
 
 
-@claim("large-pages-flat", points=_gathered(256 << 20, 4 << 30))
+@claim("large-pages-flat", points=gathered(256 << 20, 4 << 30))
 def large_pages_are_flat(a: Analysis, most: float = FLAT) -> Answer:
-    near, far = (
-        a.gathers[a.gathered].at(size // a.base_page_bytes) for size in (256 << 20, 4 << 30)
-    )
+    curve = a.gathers[a.gathered]
+    near, far = (curve.at(size // a.base_page_bytes) for size in (256 << 20, 4 << 30))
     return inside(far / near, most=most), (
-        f"On {words(a.gathered)} the published loop takes {near.value:.1f} ns an access over 256 MiB "
-        f"and {far.value:.1f} over 4 GiB, {far / near:.2f} times as much."
+        f"On {words(a.gathered)} the published loop takes {near.value:.1f} ns an access over "
+        f"256 MiB and {far.value:.1f} over 4 GiB, {far / near:.2f} times as much."
     )
 
 
-@claim("sixteen-mib-gains-1.4", points=_gathered(16 << 20))
+@claim("sixteen-mib-gains-1.4", points=gathered(16 << 20))
 def sixteen_mib_gain_a_little(a: Analysis, band: Band) -> Answer:
     return _gains(a, 16 << 20, band)
 
 
-@claim("two-mib-gains-nothing", points=_gathered(2 << 20))
+@claim("two-mib-gains-nothing", points=gathered(2 << 20))
 def two_mib_gain_nothing(a: Analysis, same: float = SAME) -> Answer:
     return _gains(a, 2 << 20, (1 - same, 1 + same))
 
@@ -114,131 +85,105 @@ def two_mib_gain_nothing(a: Analysis, same: float = SAME) -> Answer:
 # --- the chase: loads that wait for each other
 
 
-@claim(
-    "nothing-below-reach",
-    points=lambda point, scope: _chased(
-        BASE, *LARGE, high=scope.base_page_bytes * max(scope.entries, default=0)
-    )(point, scope),
-)
+@claim("nothing-below-reach", points=near_reach(False, 1))
 def nothing_below_the_reach(a: Analysis, same: float = SAME) -> Answer:
     parts = required(a.below_reach(), "nothing was measured on both below the reach")
     gains = {name: typical(part) for name, part in parts.items()}
-    told = "; ".join(f"{name}, {gain:.2f}" for name, gain in gains.items())
-    return [inside(gain, 1 - same, 1 + same) for gain in gains.values()], (
-        f"The speedup of {words(a.large)} over base pages is, in the median over sizes: {told}."
+    each = "; ".join(f"{name}, {gain:.2f}" for name, gain in gains.items())
+    return (
+        [inside(gain, 1 - same, 1 + same) for gain in gains.values()],
+        f"The speedup of {words(a.large)} over base pages is, in the median over sizes: {each}.",
     )
 
 
-@claim(
-    "large-pages-help-from-1500-to-32k", points=_chased(BASE, *LARGE, low=8 << 20, high=128 << 20)
-)
+@claim("large-pages-help-from-1500-to-32k", points=chased(BASE, *LARGE, low=8 << 20, high=1 << 27))
 def large_pages_help_past_the_reach(a: Analysis, band: Band) -> Answer:
-    gain = required(
-        a.speedup(a.large).between(2 * a.known_entries[-1], 32 * 1024),
-        "nothing was measured on both between twice the entries and 32 Ki pages",
-    )
+    gain = a.speedup(a.large).between(2 * a.known_entries[-1], 32 * 1024)
+    required(gain, "nothing was measured on both between twice the entries and 32 Ki pages")
     return inside(typical(gain), *band), (
-        f"From {gain.xs[0]:,} to {gain.xs[-1]:,} pages the chase on {words(a.large)} is {typical(gain):.2f} times as fast, the median over "
-        "sizes."
+        f"From {gain.xs[0]:,} to {gain.xs[-1]:,} pages the chase on {words(a.large)} is "
+        f"{typical(gain):.2f} times as fast, the median over sizes."
     )
 
 
-@claim(
-    "speedup-is-pure-translation",
-    points=_chased(BASE, *LARGE, layouts=("spread", "packed"), low=1 << 30),
-)
+_LARGEST = {"packed": True, "low": 1 << 30}
+
+
+@claim("speedup-is-pure-translation", points=chased(BASE, *LARGE, **_LARGEST))
 def the_speedup_is_translation(a: Analysis, band: Band) -> Answer:
     most, _ = a.largest(BASE, a.large)
     saved, price = a.spread[BASE].at(most) - a.spread[a.large].at(most), a.price[BASE].at(most)
     return inside(saved / price, *band), (
-        f"Over {format_size(most * a.base_page_bytes)} translation costs {price.value:.0f} ns a load on base pages; {words(a.large)} save "
-        f"{saved.value:.0f} of them, {saved / price:.2f}."
+        f"Over {format_size(most * a.base_page_bytes)} translation costs {price.value:.0f} ns a "
+        f"load on base pages; {words(a.large)} save {saved.value:.0f} of them, {saved / price:.2f}."
     )
 
 
-@claim("misses-can-dominate", points=_chased(BASE, layouts=("spread", "packed"), low=1 << 30))
+@claim("misses-can-dominate", points=chased(BASE, **_LARGEST))
 def misses_dominate(a: Analysis, band: Band) -> Answer:
     most, _ = a.largest(BASE)
     price, whole = a.price[BASE].at(most), a.spread[BASE].at(most)
     return inside(price * (1 / whole.value), *band), (
-        f"Over {format_size(most * a.base_page_bytes)} a load on base pages takes {whole.value:.0f} ns, of which translation is "
-        f"{price:.0f}."
+        f"Over {format_size(most * a.base_page_bytes)} a load on base pages takes "
+        f"{whole.value:.0f} ns, of which translation is {price:.0f}."
     )
 
 
-@claim(
-    "large-page-latency-is-the-caches",
-    points=_chased(*LARGE, layouts=("spread", "packed"), low=1 << 30),
-)
+@claim("large-page-latency-is-the-caches", points=chased(*LARGE, **_LARGEST))
 def what_is_left_is_the_caches(a: Analysis, band: Band) -> Answer:
     most, _ = a.largest(a.large)
     left = a.spread[a.large].at(most) / a.packed[a.large].at(most)
     return inside(left, *band), (
-        f"Over {format_size(most * a.base_page_bytes)} on {words(a.large)} a load takes {left:.2f} times what it takes where as many lines "
-        "lie side by side."
+        f"Over {format_size(most * a.base_page_bytes)} on {words(a.large)} a load takes "
+        f"{left:.2f} times what it takes where as many lines lie side by side."
     )
 
 
-@claim(
-    "entry-spans-large-page",
-    points=lambda point, scope: _chased(
-        BASE,
-        *LARGE,
-        layouts=("spread", "packed"),
-        high=4 * scope.base_page_bytes * max(scope.entries, default=0),
-    )(point, scope),
-)
+@claim("entry-spans-large-page", points=near_reach(True, 4))
 def an_entry_spans_a_large_page(a: Analysis) -> Answer:
     return inside(a.pieces.first.share, most=HALF), a.pieces.evidence
 
 
-@claim("thp-like-pool", points=_chased(*LARGE, low=64 << 20))
+@claim("thp-like-pool", points=chased(*LARGE, low=64 << 20))
 def thp_is_like_the_pool(a: Analysis, same: float = SAME, from_bytes: int = 64 << 20) -> Answer:
-    far = required(
-        a.speedup("2m", "thp").between(from_bytes // a.base_page_bytes, inf),
-        "both kinds of 2 MiB pages are needed",
-        "too-few-points" if len(a.spread["2m"]) else "pool-empty",
-    )
-    gain = typical(far)  # the published run found them within 1 % of each other
-    return inside(gain, 1 - same, 1 + same), (
-        f"From {format_size(from_bytes)} on, the pool's pages are {gain:.2f} times as fast as transparent ones in the median over "
-        f"{len(far)} sizes."
+    far = a.speedup("2m", "thp").between(from_bytes // a.base_page_bytes, inf)
+    reason = "too-few-points" if len(a.spread["2m"]) else "pool-empty"
+    gain = typical(required(far, "both kinds of 2 MiB pages are needed", reason))
+    return inside(gain, 1 - same, 1 + same), (  # within 1 % of each other in the published run
+        f"From {format_size(from_bytes)} on, the pool's pages are {gain:.2f} times as fast as "
+        f"transparent ones in the median over {len(far)} sizes."
     )
 
 
-@claim("gigabyte-pages-gain", points=_chased(*LARGE, "1g", low=1 << 30))
+@claim("gigabyte-pages-gain", points=chased(*LARGE, "1g", low=1 << 30))
 def gigabyte_pages_gain(a: Analysis, band: Band, above: int = 32 * 1024) -> Answer:
     required(a.spread["1g"], "no 1 GiB page was available", "pool-empty")
-    far = required(
-        a.speedup("1g", a.large).between(above + 1, inf),
-        "nothing was measured above 32 Ki lines on both",
-    )
-    return inside(far.last, *band), (
-        f"At {format_size(far.xs[-1] * a.base_page_bytes)}, 1 GiB pages are {far.last:.2f} times as fast as {words(a.large)}."
+    far = a.speedup("1g", a.large).between(above + 1, inf)
+    gain = required(far, "nothing was measured above 32 Ki lines on both").last
+    return inside(gain, *band), (
+        f"At {format_size(far.xs[-1] * a.base_page_bytes)}, 1 GiB pages are {gain:.2f} times as "
+        f"fast as {words(a.large)}."
     )
 
 
-@claim(
-    "gigabyte-entries-reach-4gib",
-    points=_chased(BASE, "1g", layouts=("spread", "packed"), low=4 << 30),
-)
+@claim("gigabyte-entries-reach-4gib", points=chased(BASE, "1g", packed=True, low=4 << 30))
 def gigabyte_entries_reach(a: Analysis, band: Band) -> Answer:
     required(a.spread["1g"], "no 1 GiB page was available", "pool-empty")
-    at = (4 << 30) // a.base_page_bytes
-    left, price = a.price["1g"].at(at), a.price[BASE].at(at)
+    left, price = (a.price[pages].at((4 << 30) // a.base_page_bytes) for pages in ("1g", BASE))
     share = left.share_of(price)
     return inside(share, *band), (
-        f"Over 4 GiB on 1 GiB pages translation costs {left.value:z.0f} ns a load, {share:z.2f} of the "
-        f"{price.value:.0f} ns on base pages."
+        f"Over 4 GiB on 1 GiB pages translation costs {left.value:z.0f} ns a load, {share:z.2f} of "
+        f"the {price.value:.0f} ns on base pages."
     )
 
 
 @claim("smaller-page-tables", points=None)
 def page_tables_are_smaller(a: Analysis) -> Answer:
     size, tables = a.page_tables(BASE, a.large)
-    return tables[a.large] < tables[BASE], (
-        f"The page tables of a process over {format_size(size)} take {format_size(tables[BASE])} on base pages and "
-        f"{format_size(tables[a.large])} on {words(a.large)}."
+    base, large = tables[BASE], tables[a.large]
+    return large < base, (
+        f"The page tables of a process over {format_size(size)} take {format_size(base)} on base "
+        f"pages and {format_size(large)} on {words(a.large)}."
     )
 
 
@@ -246,109 +191,101 @@ def page_tables_are_smaller(a: Analysis) -> Answer:
 
 
 def _counted(a: Analysis, pages: str, quantity: str = "walk_per_access") -> Interval:
-    """A counted quantity of one read of the 100 MB array on one kind of pages. Raises
+    """Return a counted quantity of one read of the 100 MB array. Raises
     Unavailable("too-few-points")."""
     rows = select(a.frame, kernel="random_touch", bytes=TOUCH_BYTES, spare_draws=0, pages=pages)
     counts = rows[quantity].dropna() if quantity in rows else ()
     return median_interval(required(counts, f"no row of 100 MB on {words(pages)} counted this"))
 
 
-@claim("one-miss-an-operation", points=_touched(TOUCH_BYTES))
+def _walks(a: Analysis, pages: str, band: Band) -> Answer:
+    walks = _counted(a, pages)
+    evidence = f"A random read of 100 MB on {words(pages)} makes {walks:.3f} page walks."
+    return inside(walks, *band), evidence
+
+
+@claim("one-miss-an-operation", points=touched(TOUCH_BYTES))
 def one_walk_a_read(a: Analysis, band: Band) -> Answer:
-    walks = _counted(a, BASE)
-    return inside(
-        walks, *band
-    ), f"A random read of 100 MB on {words(BASE)} makes {walks:.3f} page walks."
+    return _walks(a, BASE, band)
 
 
-@claim("thp-removes-the-misses", points=_touched(TOUCH_BYTES))
+@claim("thp-removes-the-misses", points=touched(TOUCH_BYTES))
 def thp_removes_the_walks(a: Analysis, band: Band) -> Answer:
-    walks = _counted(a, "thp")
-    return inside(
-        walks, *band
-    ), f"A random read of 100 MB on {words('thp')} makes {walks:.3f} page walks."
+    return _walks(a, "thp", band)
 
 
-@claim("thp-saves-cycles", points=_touched(TOUCH_BYTES))
+@claim("thp-saves-cycles", points=touched(TOUCH_BYTES))
 def thp_saves_cycles(a: Analysis, band: Band) -> Answer:
     base, large = (_counted(a, pages, "core_cycles_per_access") for pages in (BASE, "thp"))
     return inside(base / large, *band), (
-        f"A random read of 100 MB takes {base.value:.1f} cycles on {words(BASE)} and {large.value:.1f} on "
-        f"{words('thp')}, a factor of {base / large:.2f}."
+        f"A random read of 100 MB takes {base.value:.1f} cycles on {words(BASE)} and "
+        f"{large.value:.1f} on {words('thp')}, a factor of {base / large:.2f}."
     )
-
-
-def _read(
-    a: Analysis, size: int, fast: str = "thp", slow: str = BASE
-) -> tuple[list[Interval], str]:
-    """How many times as fast reads are on one kind of pages as on another: of our loop and, where
-    enough JVMs ran, of JMH's."""
-    reads = select(a.touches, array_bytes=size).set_index("pages")
-    if not {slow, fast} <= set(reads.index):
-        raise Unavailable(
-            "too-few-points" if fast != "2m" else "pool-empty",
-            f"random reads of {size:,} bytes were not measured on both",
-        )
-    before, after = (Interval.of(reads.loc[pages]) for pages in (slow, fast))
-    told = (
-        f"A random read of {size / 1e6:g} MB takes {before.value:.2f} ns on {words(slow)} and {after.value:.2f} on {words(fast)}, a "
-        f"factor of {before / after:.2f}"
-    )
-    gains, java = [before / after], [a.java(size, pages) for pages in (slow, fast)]
-    if all(score.value > 0 for score in java):
-        told += f"; in Java, by JMH, {java[0] / java[1]:.2f}"
-        gains += [java[0] / java[1]] * bool(min(score.coverage for score in java))
-    return gains, told + "."
 
 
 def _reads(a: Analysis, size: int, band: Band, fast: str = "thp", slow: str = BASE) -> Answer:
-    gains, told = _read(a, size, fast, slow)
-    return [inside(gain, *band) for gain in gains], told
-
-
-@claim("jmh-small-arrays-alike", points=_touched(1_000, 10_000))
-def small_arrays_are_alike(a: Analysis, same: float = SAME) -> Answer:
-    answers = [_reads(a, size, (1 - same, 1 + same)) for size in (1_000, 10_000)]
-    return [effect for effects, _ in answers for effect in effects], " ".join(
-        told for _, told in answers
+    """Judge how many times as fast reads are on one kind of pages as on another: of the loop in C
+    and, if enough JVMs ran, of JMH's."""
+    reads = select(a.touches, array_bytes=size).set_index("pages")
+    if not {slow, fast} <= set(reads.index):
+        reason = "too-few-points" if fast != "2m" else "pool-empty"
+        raise Unavailable(reason, f"random reads of {size:,} bytes were not measured on both")
+    before, after = (Interval.of(reads.loc[pages]) for pages in (slow, fast))
+    gains = [before / after]
+    evidence = (
+        f"A random read of {size / 1e6:g} MB takes {before.value:.2f} ns on {words(slow)} and "
+        f"{after.value:.2f} on {words(fast)}, a factor of {gains[0]:.2f}"
     )
+    jmh_before, jmh_after = (a.java(size, pages) for pages in (slow, fast))
+    if jmh_before.value > 0 and jmh_after.value > 0:
+        in_java = jmh_before / jmh_after
+        evidence += f"; in Java, by JMH, {in_java:.2f}"
+        gains += [in_java] if in_java.coverage else []
+    return [inside(gain, *band) for gain in gains], f"{evidence}."
 
 
-@claim("jmh-1mb-gains", points=_touched(1_000_000))
+@claim("jmh-small-arrays-alike", points=touched(1_000, 10_000))
+def small_arrays_are_alike(a: Analysis, same: float = SAME) -> Answer:
+    band = (1 - same, 1 + same)
+    (small, first), (large, second) = (_reads(a, size, band) for size in (1_000, 10_000))
+    return [*small, *large], f"{first} {second}"
+
+
+@claim("jmh-1mb-gains", points=touched(1_000_000))
 def a_megabyte_gains(a: Analysis, band: Band) -> Answer:
     return _reads(a, 1_000_000, band)
 
 
-@claim("jmh-10mb-gains", points=_touched(10_000_000))
+@claim("jmh-10mb-gains", points=touched(10_000_000))
 def ten_megabytes_gain(a: Analysis, band: Band) -> Answer:
     return _reads(a, 10_000_000, band)
 
 
-@claim("thp-an-eighth-faster", points=_touched(TOUCH_BYTES))
-def thp_is_an_eighth_faster(a: Analysis, band: tuple[float, float] = EIGHTH) -> Answer:
+@claim("thp-an-eighth-faster", points=touched(TOUCH_BYTES))
+def thp_is_an_eighth_faster(a: Analysis, band: Band = EIGHTH) -> Answer:
     return _reads(a, TOUCH_BYTES, band)
 
 
-@claim("jmh-thp-like-hugetlbfs", points=_touched(TOUCH_BYTES, kinds=LARGE))
+@claim("jmh-thp-like-hugetlbfs", points=touched(TOUCH_BYTES, kinds=LARGE))
 def thp_reads_like_the_pool(a: Analysis, same: float = SAME) -> Answer:
     return _reads(a, TOUCH_BYTES, (1 - same, 1 + same), "2m", "thp")
 
 
-@claim("jmh-grows-everywhere", points=_touched(1_000, TOUCH_BYTES, kinds=(BASE, *LARGE)))
+@claim("jmh-grows-everywhere", points=touched(1_000, TOUCH_BYTES, kinds=(BASE, *LARGE)))
 def larger_arrays_cost_more_everywhere(a: Analysis, band: Band) -> Answer:
     growth = {}
     for pages, part in a.touches.groupby("pages", sort=False):
         reads = part.set_index("array_bytes")
         if {1_000, TOUCH_BYTES} <= set(reads.index):
             growth[pages] = Interval.of(reads.loc[TOUCH_BYTES]) / Interval.of(reads.loc[1_000])
-    required(
-        growth if len(growth) > 1 else (),
-        "an array of 100 MB was not read beside one of 1 KB on base pages and on large ones",
-    )
-    told = listed(f"{times:.1f} on {words(pages)}" for pages, times in growth.items())
-    return [
-        inside(times, *band) for times in growth.values()
-    ], f"A read of 100 MB takes, over one of 1 KB, times {told}."
+    if len(growth) < 2:
+        lacking = (
+            "an array of 100 MB was not read beside one of 1 KB on base pages and on large ones"
+        )
+        raise Unavailable("too-few-points", lacking)
+    times = listed(f"{ratio:.1f} on {words(pages)}" for pages, ratio in growth.items())
+    evidence = f"A read of 100 MB takes, over one of 1 KB, times {times}."
+    return [inside(ratio, *band) for ratio in growth.values()], evidence
 
 
 @claim("hundred-mb-array-passes-l3")
@@ -356,7 +293,7 @@ def a_hundred_megabytes_pass_the_last_cache(a: Analysis) -> Answer:
     last = max((cache.size_bytes for cache in a.host.caches), default=0)
     if not last:
         raise Unavailable("no-cpuid")
-    return (
-        last < TOUCH_BYTES,
-        f"The last cache here has {format_size(last)}, {last / 1e6:.0f} MB; the array has {TOUCH_BYTES / 1e6:.0f}.",
+    return last < TOUCH_BYTES, (
+        f"The last cache here has {format_size(last)}, {last / 1e6:.0f} MB; the array has "
+        f"{TOUCH_BYTES / 1e6:.0f}."
     )

@@ -11,7 +11,7 @@ from experiments.hugepages import calculator as model
 from experiments.hugepages.analysis import Analysis
 from experiments.hugepages.tables import published_reads
 from tlb.inference.curves import Curve
-from tlb.page_sizes import BASE, PAGES, ordered, words
+from tlb.page_sizes import BASE, ordered, words
 from tlb.prose import extremes
 from tlb.reasons import required
 from tlb.report import charts
@@ -22,38 +22,22 @@ BESIDE = ("page_sizes",)  # with the reference machine's curves behind a switch
 
 _READS = (1, 2, 3, 5, 8, 12, 20, 30, 50, 100, 200)
 _DASHES = ([1, 0], [6, 3], [2, 3], [8, 3, 2, 3], [4, 2])
-ASKED_LOG2, ASKED_PAGES = (
-    30,
-    "2m",
-)  # what the static calculator answers: 1 GiB on the pages most asked about
+ASKED_LOG2, ASKED_PAGES = 30, "2m"  # the static calculator answers 1 GiB on 2 MiB pages
 _UNMEASURED = "This size was not measured on these pages."
+_INTERVAL = ["median", "low", "high"]
 
 
-def _stacked(
-    a: Analysis, curves: Mapping[str, Curve], lacking: str, series: str = "pages"
-) -> pd.DataFrame:
-    """Curves under each other. Raises Unavailable("too-few-points") where nothing was measured."""
-    tables = [curve.table.assign(**{series: name}) for name, curve in curves.items() if len(curve)]
+def _stacked(a: Analysis, named: Mapping[str, Curve], lacking: str, series: str) -> pd.DataFrame:
+    """Return the curves under each other. Raises Unavailable("too-few-points") without any."""
+    tables = [curve.table.assign(**{series: name}) for name, curve in named.items() if len(curve)]
     data = pd.concat(required(tables, lacking), ignore_index=True)
     return data.assign(working_set_bytes=data["lines"] * a.base_page_bytes)
 
 
-def _ends(curves: Mapping[str, Curve]) -> str:
-    return ", ".join(
-        f"{name} {curve.last.value:z.1f} ns" for name, curve in curves.items() if len(curve)
-    )
-
-
-def _extremes(curves: Mapping[str, Curve]) -> str:
-    return extremes(
-        {
-            words(name) if name in PAGES else name: curve.last.value
-            for name, curve in curves.items()
-            if len(curve)
-        },
-        most="pay most",
-        least="least",
-    )
+def _prices(last: Mapping[str, float], named: Mapping[str, float]) -> tuple[str, str]:
+    """Return sentences: which price is the highest, and all of them."""
+    ends = ", ".join(f"{name} {ns:z.1f} ns" for name, ns in named.items())
+    return extremes(last, most="pay most", least="least"), ends
 
 
 def _within(ticks: Sequence[float], low: float, high: float) -> list[float]:
@@ -61,197 +45,147 @@ def _within(ticks: Sequence[float], low: float, high: float) -> list[float]:
 
 
 def page_sizes(a: Analysis) -> Figure:
-    """ns per access of the spread chase against working set, a line a page size."""
-    data = _stacked(a, a.spread, "no chase was measured")
-    told = ", ".join(
-        f"{a.spread[pages].last.value:.0f} ns on {pages} at {format_size(a.spread[pages].xs[-1] * a.base_page_bytes)}"
-        for pages in a.kinds
+    """Draw ns per access of the spread chase against working set, a line a page size."""
+    data = _stacked(a, a.spread, "no chase was measured", "pages")
+    last = {pages: a.spread[pages].last.value for pages in a.kinds}
+    most = extremes({f"a load on {words(pages)}": ns for pages, ns in last.items()})
+    ends = ", ".join(
+        f"{ns:.0f} ns on {pages} at {format_size(a.spread[pages].xs[-1] * a.base_page_bytes)}"
+        for pages, ns in last.items()
     )
-    last = {f"a load on {words(pages)}": a.spread[pages].last.value for pages in a.kinds}
-    dots = pd.concat(
-        [curve.processes.assign(pages=pages) for pages, curve in a.spread.items()],
-        ignore_index=True,
-    )
-    dots = dots.reindex(columns=["lines", "median", "pages"]).assign(
-        working_set_bytes=lambda rows: rows["lines"] * a.base_page_bytes
-    )
+    dots = a.mappings.assign(working_set_bytes=a.mappings["lines"] * a.base_page_bytes)
+    colours = charts.page_colours(data["pages"])
+    columns = ["pages", "lines", "working_set_bytes", *_INTERVAL]
     return Figure(
-        charts.chase_chart(
-            data,
-            charts.page_colours(data["pages"]),
-            "pages",
-            a.entries,
-            a.base_page_bytes,
-            processes=dots,
-        ),
-        f"A line a page size. {extremes(last)} They end at {told}.",
+        charts.chase_chart(data, colours, "pages", a.entries, a.base_page_bytes, processes=dots),
+        f"A line a page size. {most} They end at {ends}.",
         pd.concat([data, dots.assign(n=1)], ignore_index=True)[
-            [
-                "pages",
-                "lines",
-                "working_set_bytes",
-                "median",
-                "low",
-                "high",
-                "coverage",
-                "n",
-                "spread",
-                "unstable",
-            ]
+            [*columns, "coverage", "n", "spread", "unstable"]
         ],
     )
 
 
 def page_prices(a: Analysis) -> Figure:
-    """The price of translation against working set, a line a page size."""
-    data = _stacked(a, a.price, "no chase was measured with its packed control")
-    scheme = charts.page_colours(data["pages"])
+    """Draw the price of translation against working set, a line a page size."""
+    data = _stacked(a, a.price, "no chase was measured with its packed control", "pages")
+    colours = charts.page_colours(data["pages"])
+    last = {pages: curve.last.value for pages, curve in a.price.items() if len(curve)}
+    most, ends = _prices({words(pages): ns for pages, ns in last.items()}, last)
     return Figure(
-        charts.chase_chart(data, scheme, "pages", a.entries, a.base_page_bytes, is_price=True),
-        f"The price of translation by page size. {_extremes(a.price)} At the largest size of each: {_ends(a.price)}.",
-        data[["pages", "lines", "working_set_bytes", "median", "low", "high", "n", "unstable"]],
+        charts.chase_chart(data, colours, "pages", a.entries, a.base_page_bytes, is_price=True),
+        f"The price of translation by page size. {most} At the largest size of each: {ends}.",
+        data[["pages", "lines", "working_set_bytes", *_INTERVAL, "n", "unstable"]],
     )
 
 
 def splinter(a: Analysis) -> Figure:
-    """The price of one line to each base page, on base pages and on 2 MiB pages."""
-    near = {words(pages): a.price[pages].between(0, a.most_lines) for pages in (BASE, a.large)}
+    """Draw the price of one line to each base page, on base pages and on 2 MiB pages."""
+    kinds = BASE, a.large
+    near = {words(pages): a.price[pages].between(0, a.most_lines) for pages in kinds}
     data = _stacked(a, near, "nothing was measured on both page sizes", "series")
-    scheme = alt.Scale(
-        domain=list(near), range=[charts.PAGE_COLOURS[BASE], charts.PAGE_COLOURS[a.large]]
+    colours = alt.Scale(domain=list(near), range=[charts.PAGE_COLOURS[pages] for pages in kinds])
+    last = {name: curve.last.value for name, curve in near.items() if len(curve)}
+    most, ends = _prices(last, last)
+    chart = charts.chase_chart(
+        data, colours, "series", a.entries, a.base_page_bytes, is_price=True, by_lines=True
     )
     return Figure(
-        charts.chase_chart(
-            data, scheme, "series", a.entries, a.base_page_bytes, is_price=True, by_lines=True
-        ),
-        f"The price of translation on base pages and on large ones over the same lines. {_extremes(near)} At the right: "
-        f"{_ends(near)}.",
-        data[["series", "lines", "median", "low", "high", "n"]],
+        chart,
+        "The price of translation on base pages and on large ones over the same lines. "
+        f"{most} At the right: {ends}.",
+        data[["series", "lines", *_INTERVAL, "n"]],
     )
 
 
 def touch(a: Analysis) -> Figure:
-    """ns per random read against the array's bytes: here, and as published."""
+    """Draw ns per random read against the array's bytes: here, and as published."""
     here = required(a.touches, "no random touches were measured")
     published = published_reads().rename(columns={"score": "median"})
-    data = pd.concat(
-        [here.assign(where="here"), published.assign(where="published")], ignore_index=True
-    )[["where", "pages", "array_bytes", "median", "low", "high", "n"]]
+    data = pd.concat([here.assign(where="here"), published.assign(where="published")])
+    data = data.reset_index(drop=True)[["where", "pages", "array_bytes", *_INTERVAL, "n"]]
     low, high = data["median"].min() * 0.8, data[["median", "high"]].max().max() * 1.3
     scale = alt.Scale(type="log", nice=False, domain=[low, high])
-    x = alt.X(
-        "array_bytes:Q",
-        scale=charts.log_scale(10),
-        axis=alt.Axis(
-            title="Bytes of the array", format="~s", values=sorted(set(data["array_bytes"]))
-        ),
-    )
+    sizes = sorted(set(data["array_bytes"]))
+    axis = alt.Axis(title="Bytes of the array", format="~s", values=sizes)
+    x = alt.X("array_bytes:Q", scale=charts.log_scale(10), axis=axis)
+    ticks = charts.ns_axis("ns per random read", _within(_READS, low, high))
     colour = alt.Color(
         "pages:N", sort=ordered(data["pages"]), scale=charts.page_colours(data["pages"])
     )
-    base = charts.published(alt.Chart(data), "datum.where != 'published'").encode(
-        x=x,
-        y=alt.Y(
-            "median:Q",
-            scale=scale,
-            axis=charts.ns_axis("ns per random read", _within(_READS, low, high)),
-        ),
-        color=colour,
-        strokeDash=alt.StrokeDash(
-            "where:N",
-            sort=["here", "published"],
-            scale=alt.Scale(domain=["here", "published"], range=[[1, 0], [5, 4]]),
-            legend=alt.Legend(symbolType="stroke", symbolSize=420),
-        ),
-    )
-    bars = (
-        alt.Chart(data[data["where"] == "here"])
-        .mark_rule()
-        .encode(x=x, y=alt.Y("low:Q", scale=scale), y2="high:Q", color=colour)
-    )
-    tips = [
-        "pages:N",
+    dash = alt.StrokeDash(
         "where:N",
-        alt.Tooltip("array_bytes:Q", format=","),
-        alt.Tooltip("median:Q", format=".3~r", title="ns"),
-    ]
-    most = here["array_bytes"].max()
-    largest = {
-        f"a read on {words(row.pages)}": row.median
-        for row in here[here["array_bytes"] == most].itertuples()
-    }
-    told = ", ".join(
-        f"{row.median:.1f} ns on {row.pages}"
-        for row in here[here["array_bytes"] == most].itertuples()
+        sort=["here", "published"],
+        scale=alt.Scale(domain=["here", "published"], range=[[1, 0], [5, 4]]),
+        legend=alt.Legend(symbolType="stroke", symbolSize=420),
     )
+    base = charts.published(alt.Chart(data), "datum.where != 'published'").encode(
+        x=x, y=alt.Y("median:Q", scale=scale, axis=ticks), color=colour, strokeDash=dash
+    )
+    bars = alt.Chart(data[data["where"] == "here"]).mark_rule()
+    bars = bars.encode(x=x, y=alt.Y("low:Q", scale=scale), y2="high:Q", color=colour)
+    size = alt.Tooltip("array_bytes:Q", format=",")
+    tips = ["pages:N", "where:N", size, alt.Tooltip("median:Q", format=".3~r", title="ns")]
+    most = here["array_bytes"].max()
+    last = here[here["array_bytes"] == most].set_index("pages")["median"]
+    longest = extremes({f"a read on {words(pages)}": ns for pages, ns in last.items()})
+    ends = ", ".join(f"{ns:.1f} ns on {pages}" for pages, ns in last.items())
     return Figure(
         base.mark_line() + bars + base.mark_point().encode(tooltip=tips),
-        f"Time per random read against the size of the array. {extremes(largest)} At {most:,} bytes here: {told}.",
+        "Time per random read against the size of the array. "
+        f"{longest} At {most:,} bytes here: {ends}.",
         data,
     )
 
 
-def calculator(a: Analysis) -> Figure:
-    """Expected ns of a random access against the working set, a line a page size, with a size and a
-    page size to choose."""
-    rows = model.model(a, model.basis(a))
+def _choices(rows: pd.DataFrame) -> tuple[list[alt.Parameter], str]:
+    """Return the calculator's two menus with the answer to each choice, and the default answer."""
     order, sizes = ordered(rows["pages"]), sorted(set(rows["log2_bytes"]))
     pages = ASKED_PAGES if ASKED_PAGES in order else order[-1]
     size = min(ASKED_LOG2, int(rows.loc[rows["pages"] == pages, "log2_bytes"].max()))
-    texts = {
+    answers = {
         kind: {str(int(row["log2_bytes"])): model.answer(row) for _, row in part.iterrows()}
         for kind, part in rows.groupby("pages")
     }
+    labels = [format_size(2**n) for n in sizes]
+    menu = alt.binding_select(options=sizes, labels=labels, name="Working set ")
     parameters = [
-        alt.param(
-            "size",
-            value=size,
-            bind=alt.binding_select(
-                options=sizes, labels=[format_size(2**n) for n in sizes], name="Working set "
-            ),
-        ),
+        alt.param("size", value=size, bind=menu),
         alt.param("pages", value=pages, bind=alt.binding_select(options=order, name="Pages ")),
-        alt.param("answers", value=texts),
+        alt.param("answers", value=answers),
         alt.param("readout", expr=f"answers[pages][size] || '{_UNMEASURED}'"),
     ]
-    data = rows.assign(
-        working_set_bytes=2.0 ** rows["log2_bytes"],
-        median=rows["ns"],
-        low=rows["ns"],
-        high=rows["ns"],
-    )
+    return parameters, answers[pages].get(str(size), _UNMEASURED)
+
+
+def calculator(a: Analysis) -> Figure:
+    """Draw expected ns of a random access against the working set, a line a page size, with a size
+    and a page size to choose."""
+    rows = model.model(a, model.basis(a))
+    parameters, answer = _choices(rows)
+    order, ns = ordered(rows["pages"]), rows["ns"]
+    data = rows.assign(working_set_bytes=2.0 ** rows["log2_bytes"])
     x = alt.X(
         "working_set_bytes:Q", axis=charts.bytes_axis("Working set"), scale=charts.log_scale()
     )
+    ticks = _within(charts.TIMES, ns.min() * 0.5, ns.max() * 1.3)
     y = alt.Y(
         "ns:Q",
-        scale=charts.time_scale(data),
-        axis=charts.ns_axis(
-            "expected ns per random access",
-            _within(charts.TIMES, data["ns"].min() * 0.5, data["ns"].max() * 1.3),
-        ),
+        scale=charts.time_scale(pd.DataFrame({"median": ns, "high": ns})),
+        axis=charts.ns_axis("expected ns per random access", ticks),
     )
     colour = alt.Color("pages:N", sort=order, scale=charts.page_colours(order))
-    base = alt.Chart(
-        data[["pages", "log2_bytes", "working_set_bytes", "reach_bytes", "walks_per_access", "ns"]]
-    )
+    dashes = alt.Scale(domain=order, range=list(_DASHES[: len(order)]))
+    columns = ["working_set_bytes", "reach_bytes", "walks_per_access", "ns"]
+    base = alt.Chart(data[["pages", "log2_bytes", *columns]]).encode(x=x)
     lines = base.mark_line().encode(
-        x=x,
-        y=y,
-        color=colour,
-        strokeDash=alt.StrokeDash(
-            "pages:N", sort=order, scale=alt.Scale(domain=order, range=list(_DASHES[: len(order)]))
-        ),
+        y=y, color=colour, strokeDash=alt.StrokeDash("pages:N", sort=order, scale=dashes)
     )
     chosen = base.transform_filter("datum.pages == pages && datum.log2_bytes == size")
-    rule = chosen.mark_rule(color=MUTED, strokeDash=[4, 4]).encode(x=x)
-    chart = alt.layer(
-        lines, rule, chosen.mark_point(size=140).encode(x=x, y=y, color=colour)
-    ).add_params(*parameters)
-    default = texts[pages].get(str(size), _UNMEASURED)
+    point = chosen.mark_point(size=140).encode(y=y, color=colour)
+    rule = chosen.mark_rule(color=MUTED, strokeDash=[4, 4])
     return Figure(
-        chart,
-        "Expected time of a random access, which takes longer than a hit where it walks, against the working set, a line "
-        f"a page size. {default}",
-        data[["pages", "working_set_bytes", "reach_bytes", "walks_per_access", "ns"]],
+        alt.layer(lines, rule, point).add_params(*parameters),
+        "Expected time of a random access, which takes longer than a hit where it walks, against "
+        f"the working set, a line a page size. {answer}",
+        data[["pages", *columns]],
     )

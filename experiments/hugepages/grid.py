@@ -30,8 +30,9 @@ def chases(scope: Scope) -> list[Point]:
     fine, far = scope.dense(None if scope.engine == "c" else 1), scope.lines(DENSE_BELOW_BYTES)
     if scope.is_fine:
         wanted = {pages: {*sizes, *(fine if pages in (BASE, "2m") else ())} for pages in SWEPT}
-    else:  # every fourth octave, and the two largest sizes because 4 GiB of some page sizes may not be available; more where claims
-        # compare sizes one by one
+    else:
+        # Every fourth octave, and the two largest sizes because 4 GiB of some page sizes may not be
+        # available; more for claims that compare sizes one by one.
         every, near = {*sizes[::4], *sizes[-2:]}, {*sizes[::2], *(n for n in sizes if n <= far)}
         wanted = {pages: every | (near if pages in (BASE, *LARGE) else set()) for pages in SWEPT}
         # What large pages gain is read against the steps of base pages.

@@ -3,7 +3,7 @@ costs."""
 
 from experiments.keeping_pages import analysis, claims, figures, grid, tables
 from experiments.keeping_pages.analysis import Analysis
-from experiments.keeping_pages.languages.runtimes import Runtimes
+from experiments.keeping_pages.runtimes import Runtimes
 from experiments.keeping_pages.ways import WAYS, Ways
 
 __all__ = ["Analysis", "analysis", "claims", "figures", "grid", "tables"]

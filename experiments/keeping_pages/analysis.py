@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 from math import nan
+from statistics import median
 
 import pandas as pd
 
-from experiments.keeping_pages import ways
-from experiments.keeping_pages.languages import runtimes
+from experiments.keeping_pages import runtimes, ways
 from tlb.inference.curves import Curve, select
 from tlb.inference.intervals import Interval, median_interval, summarise_beside
 from tlb.lab.toolchains import TOOLS
@@ -18,12 +18,9 @@ from tlb.page_sizes import BASE, PAGES, rank, words
 from tlb.reasons import explain, required
 from tlb.report import analysis
 
-WHOLE, NOTHING = (
-    0.99,
-    0.01,
-)  # shares that count as all and as nothing: the edges of a heap are no whole pages
+WHOLE, NOTHING = 0.99, 0.01  # shares that count as all and as nothing: a heap's edges are no pages
 LEAST_REPEATS = 3  # fewer cannot show that two times differ
-NAMED = (
+NAMED = {
     "file",
     "file-advised",
     "tmpfs",
@@ -32,7 +29,7 @@ NAMED = (
     "memfd",
     "memfd-pool",
     "shared",
-)
+}
 
 
 class Analysis(analysis.Analysis):
@@ -48,43 +45,32 @@ class Analysis(analysis.Analysis):
 
     @cached_property
     def ladder_lines(self) -> int:
-        """Over how many lines every chase here goes; 0 where none was measured."""
-        return int(
-            select(self.frame, kernel="page_chase")["lines"].max()
-            if len(select(self.frame, kernel="page_chase"))
-            else 0
-        )
+        """Over how many lines every chase goes; 0 without one."""
+        lines = select(self.frame, kernel="page_chase").get("lines")
+        return int(lines.max()) if lines is not None and len(lines) else 0
 
     def chased(self, curve: Callable[..., Curve]) -> dict[str, Interval]:
         """Return ns per access of the chases that `curves.spread` or `curves.packed` selects, over
         `ladder_lines`, by page size from small to large."""
         by_pages = {pages: curve(self.frame, pages=pages) for pages in PAGES}
-        return {
-            pages: each.at(self.ladder_lines)
-            for pages, each in by_pages.items()
-            if self.ladder_lines in each.xs
-        }
+        lines = self.ladder_lines
+        return {pages: each.at(lines) for pages, each in by_pages.items() if lines in each.xs}
+
+    def _ladder(self) -> pd.DataFrame:
+        return select(self.frame, kernel="page_chase", layout="spread", lines=self.ladder_lines)
 
     @cached_property
     def walks(self) -> dict[str, float]:
-        """By page size: walks per access of `spread`, as counted; of those that were."""
-        chases = select(self.frame, kernel="page_chase", layout="spread", lines=self.ladder_lines)
-        counted = (
-            chases.groupby("pages")["walk_per_access"].median()
-            if "walk_per_access" in chases
-            else pd.Series(dtype=float)
-        )
-        return counted.dropna().to_dict()
+        """By page size: walks per access of `spread`, where counted."""
+        rows = self._ladder().reindex(columns=["pages", "walk_per_access"])
+        return rows.groupby("pages")["walk_per_access"].median().dropna().to_dict()
 
     @property
     def between(self) -> dict[str, Interval]:
         """The prices of `ladder` on the sizes between base pages and huge pages; empty without that
         on base pages."""
-        return {
-            pages: price
-            for pages, price in self.ladder.items()
-            if PAGES[pages].source == "mthp" and BASE in self.ladder
-        }
+        sizes = [pages for pages in self.ladder if PAGES[pages].source == "mthp"]
+        return {pages: self.ladder[pages] for pages in sizes if BASE in self.ladder}
 
     @property
     def cheapest_between(self) -> str:
@@ -93,8 +79,7 @@ class Analysis(analysis.Analysis):
     @property
     def processes_of_ladder(self) -> int:
         """The fewest processes that a page size of the ladder has."""
-        chases = select(self.frame, kernel="page_chase", layout="spread", lines=self.ladder_lines)
-        return int(chases.groupby("pages").size().min())
+        return int(self._ladder().groupby("pages").size().min())
 
     # --- faulting in
 
@@ -114,17 +99,12 @@ class Analysis(analysis.Analysis):
     @property
     def fastest(self) -> pd.DataFrame:
         """GB/s and what freeing takes: a row a page size with columns one (thread), free_ns (of it)
-        and many (threads, the best; NaN without). Raises Unavailable."""
+        and many (threads, the best; NaN without). Raises Unavailable("engine-lacks")."""
         touched = select(self.faults, mode="touch", threads=1).set_index("pages")
-        many = self.faults[self.faults["threads"] > 1].groupby("pages")["gb_per_s"].max()
         required(touched, "prefault", "engine-lacks")
-        return pd.DataFrame(
-            {
-                "one": touched["gb_per_s"],
-                "free_ns": touched["free_ns"],
-                "many": many.reindex(touched.index),
-            }
-        )
+        many = self.faults[self.faults["threads"] > 1].groupby("pages")["gb_per_s"].max()
+        rates = touched[["gb_per_s", "free_ns"]].rename(columns={"gb_per_s": "one"})
+        return rates.assign(many=many.reindex(rates.index))
 
     def freed_ns(self, pages: str) -> Interval:
         """Return ns per base page that munmap takes after one thread touched the memory. Raises
@@ -148,81 +128,50 @@ class Analysis(analysis.Analysis):
         many times as long a read takes in the `plain` one; NaN on plain rows and without them) and
         differs (whether no repeat of one is as fast as any of the other; of fewer than three
         never)."""
-        reports = pd.DataFrame(
-            [
-                report.model_dump() | {"huge_share": report.huge_share}
-                for report in self.programs.reports
-            ]
-        )
-        runs = (
-            dict(list(reports.groupby(["language", "variant"], sort=False))) if len(reports) else {}
-        )
+        runs: dict[tuple[str, str], list[runtimes.RuntimeReport]] = {}
+        for report in self.programs.reports:
+            runs.setdefault((report.language, report.variant), []).append(report)
+        columns = ["language", "toolchain", "variant", "huge_share", "elsewhere_huge_bytes"]
         rows = []
-        for (language, variant), part in runs.items():
-            ns, plain = (
-                part["ns_per_access"],
-                runs.get((language, "plain"), reports[:0])["ns_per_access"],
+        for (language, variant), reports in runs.items():
+            ns = [report.ns_per_access for report in reports]
+            base = runs.get((language, "plain"), []) if variant != "plain" else []
+            plain = [report.ns_per_access for report in base]
+            is_known = min(len(plain), len(ns)) >= LEAST_REPEATS
+            row = (
+                TOOLS[language].title,
+                reports[0].toolchain,
+                variant,
+                median(report.huge_share for report in reports),
+                int(median(report.rest_huge_bytes for report in reports)),
+                median(ns),
+                median(plain) / median(ns) if plain else nan,
+                is_known and (max(plain) < min(ns) or max(ns) < min(plain)),
             )
-            is_recipe = variant != "plain"
-            differs = min(len(plain), len(ns)) >= LEAST_REPEATS and bool(
-                plain.max() < ns.min() or ns.max() < plain.min()
-            )
-            rows.append(
-                (
-                    TOOLS[language].title,
-                    part["toolchain"].iloc[0],
-                    variant,
-                    part["huge_share"].median(),
-                    int(part["rest_huge_bytes"].median()),
-                    ns.median(),
-                    plain.median() / ns.median() if is_recipe else nan,
-                    is_recipe and differs,
-                )
-            )
-        return pd.DataFrame(
-            rows,
-            columns=[
-                "language",
-                "toolchain",
-                "variant",
-                "huge_share",
-                "elsewhere_huge_bytes",
-                "ns_per_access",
-                "plain_over_this",
-                "differs",
-            ],
-        )
+            rows.append(row)
+        columns += ["ns_per_access", "plain_over_this", "differs"]
+        return pd.DataFrame(rows, columns=columns).astype({"differs": bool})
 
     @property
     def lacking_programs(self) -> list[tuple[str, str, str]]:
         """The languages of which something was not measured: title, variant ("" for all) and the
         reason."""
-        lacking = [
-            (*name.partition(" ")[::2], code) for name, code in self.programs.lacking.items()
-        ]
-        return [
-            (
-                TOOLS[language].title,
-                variant,
-                explain(
-                    code,
-                    TOOLS[language].lacking(TOOLS[language].title)
-                    if code == "no-toolchain"
-                    else "",
-                ),
-            )
-            for language, variant, code in lacking
-        ]
+        lacking = []
+        for name, code in self.programs.lacking.items():
+            language, _, variant = name.partition(" ")
+            tool = TOOLS[language]
+            detail = tool.lacking(tool.title) if code == "no-toolchain" else ""
+            lacking.append((tool.title, variant, explain(code, detail)))
+        return lacking
 
     def named_ways(self, huge: bool) -> list[str]:
         """Return the ways of asking for memory that is shared or has a name, in words, of which all
         lies on large pages, or nothing."""
-        found = [
-            got
+        return [
+            self.ways.asked(got.way, in_words=True)
             for got in self.ways.got
             if got.way in NAMED and (got.huge_share >= WHOLE if huge else got.huge_share <= NOTHING)
         ]
-        return [self.ways.asked(got.way, in_words=True) for got in found]
 
     @cached_property
     def ways(self) -> ways.Ways:

@@ -4,7 +4,7 @@ Analysis."""
 from __future__ import annotations
 
 from experiments.keeping_pages.analysis import Analysis
-from experiments.keeping_pages.languages.runtimes import RuntimeReport
+from experiments.keeping_pages.runtimes import RuntimeReport
 from tlb.inference.curves import select
 from tlb.inference.intervals import Interval
 from tlb.lab.toolchains import TOOLS
@@ -41,7 +41,8 @@ def thp_faults_six_times_as_fast(a: Analysis, band: tuple[float, float] = SIX) -
     slow, fast = (Interval.of(rows.loc[threads]) for rows in rates.values())
     by = "one thread" if threads == 1 else f"{threads} threads"
     return inside(slow / fast, *band), (
-        f"Touched by {by}, memory is ready at {rates[BASE].loc[threads, 'gb_per_s']:.2f} GB/s on base pages and "
+        f"Touched by {by}, memory is ready at {rates[BASE].loc[threads, 'gb_per_s']:.2f} GB/s on "
+        "base pages and "
         f"{rates['thp'].loc[threads, 'gb_per_s']:.2f} on THP, a factor of {slow / fast:.1f}."
     )
 
@@ -56,7 +57,8 @@ def thp_faults_six_times_as_fast(a: Analysis, band: tuple[float, float] = SIX) -
 def thp_is_freed_faster(a: Analysis, band: Band) -> Answer:
     base, thp = (a.freed_ns(pages) for pages in (BASE, "thp"))
     return inside(base / thp, *band), (
-        f"For each {format_size(a.base_page_bytes)}, munmap takes {base.value:.1f} ns on base pages and "
+        f"For each {format_size(a.base_page_bytes)}, munmap takes {base.value:.1f} ns on base "
+        "pages and "
         f"{thp.value:.1f} ns on THP: {base / thp:.1f} times as long on base pages."
     )
 
@@ -92,7 +94,8 @@ def an_arena_wastes_the_rest(a: Analysis, band: Band) -> Answer:
     got = a.ways.of("arena")
     wasted = got.resident_bytes - got.array_bytes
     return _within(wasted, band), (
-        f"Of {format_size(got.mapped_bytes)} that were advised, {format_size(got.array_bytes)} were written and "
+        f"Of {format_size(got.mapped_bytes)} that were advised, {format_size(got.array_bytes)} "
+        "were written and "
         f"{format_size(got.resident_bytes)} are resident, {wasted:,} bytes more."
     )
 
@@ -103,7 +106,8 @@ def giving_back_drops_a_large_page(a: Analysis, band: Band) -> Answer:
     freed = got.mapped_bytes - got.resident_bytes
     split = (whole.huge_bytes - got.huge_bytes) // (2 << 20)
     return _within(freed, band), (
-        f"After MADV_DONTNEED of one base page, {format_size(freed)} less are resident by smaps, and the kernel "
+        f"After MADV_DONTNEED of one base page, {format_size(freed)} less are resident by smaps, "
+        "and the kernel "
         f"maps {split} of the large pages by base pages."
     )
 
@@ -112,7 +116,8 @@ def giving_back_drops_a_large_page(a: Analysis, band: Band) -> Answer:
 def a_plain_mapping_has_none(a: Analysis, band: Band) -> Answer:
     got = a.ways.of("anonymous")
     return _within(got.huge_share, band), (
-        f"Of a mapping that asks for nothing {got.huge_share:.0%} lie on large pages, with the kernel's "
+        f"Of a mapping that asks for nothing {got.huge_share:.0%} lie on large pages, with the "
+        "kernel's "
         f"setting at `{a.ways.thp}`."
     )
 
@@ -121,7 +126,8 @@ def a_plain_mapping_has_none(a: Analysis, band: Band) -> Answer:
 def advice_chooses_where(a: Analysis, band: Band) -> Answer:
     got = a.ways.of("half")
     return _within(got.huge_share, band) and not got.rest_huge_bytes, (
-        f"Of the half that was advised {got.huge_share:.0%} lie on large pages, and {format_size(got.rest_huge_bytes)} elsewhere in the "
+        f"Of the half that was advised {got.huge_share:.0%} lie on large pages, and "
+        f"{format_size(got.rest_huge_bytes)} elsewhere in the "
         "process."
     )
 
@@ -148,7 +154,8 @@ def a_mapped_file_has_large_pages(a: Analysis, band: Band) -> Answer:
 
 
 def _reports(a: Analysis, language: str, variant: str) -> list[RuntimeReport]:
-    """The runs of a program in one variant. Raises Unavailable with the reason why there is none."""
+    """The runs of a program in one variant. Raises Unavailable with the reason why there is
+    none."""
     lack = a.programs.lacking
     return required(
         [
@@ -166,12 +173,15 @@ def _plain_go(a: Analysis, band: Band) -> Answer:
     which gives them unasked. Raises Unavailable."""
     plain = _reports(a, "go", "plain")
     huge, size = max(report.huge_bytes for report in plain), plain[0].array_bytes
-    told = f"Of {format_size(size)} that a Go program allocates plainly, {format_size(huge)} lie on large pages"
+    evidence = (
+        f"Of {format_size(size)} that a Go program allocates plainly, {format_size(huge)} lie on "
+        "large pages"
+    )
     if a.programs.thp == "always" and huge:
         return Undecided(
             "conditions"
-        ), f"{told}: with THP at `always` the kernel gives them to programs that do not ask."
-    return _within(huge / size, band), f"{told}, with THP at `{a.programs.thp}`."
+        ), f"{evidence}: with THP at `always` the kernel gives them to programs that do not ask."
+    return _within(huge / size, band), f"{evidence}, with THP at `{a.programs.thp}`."
 
 
 @claim("go-asks-for-no-large-pages", points=None)

@@ -18,31 +18,29 @@ BESIDE = ("prefault",)  # with the reference machine's curves behind a switch
 _RATES = (0.25, 0.5, 1, 2, 5, 10, 20, 50, 100, 200)
 
 
+_PAGES = alt.X("pages:N", sort=list(PAGES), axis=alt.Axis(title="Pages", labelAngle=0))
+
+
 def ladder(a: Analysis) -> Figure:
-    """The price of translation over one working set against the page size."""
-    rungs = required(a.ladder, "no chase was measured with its control")
-    data = pd.DataFrame(
-        [(pages, ns.value, ns.low, ns.high) for pages, ns in rungs.items()],
-        columns=["pages", "median", "low", "high"],
-    )
-    x = alt.X("pages:N", sort=list(PAGES), axis=alt.Axis(title="Pages", labelAngle=0))
-    base = alt.Chart(data).encode(x=x)
+    """Draw the price of translation over one working set against the page size."""
+    prices = required(a.ladder, "no chase was measured with its control")
+    rows = [(pages, *price[:3]) for pages, price in prices.items()]
+    data = pd.DataFrame(rows, columns=["pages", "median", "low", "high"])
+    base = alt.Chart(data).encode(x=_PAGES)
     y = alt.Y("median:Q", axis=charts.ns_axis("ns of translation per access"))
-    points = base.mark_point(size=80).encode(
-        y=y, tooltip=["pages:N", alt.Tooltip("median:Q", format=".3~r", title="ns")]
-    )
-    told = extremes(
-        {words(pages): ns.value for pages, ns in rungs.items()}, most="pay most", least="least"
-    )
+    ns = alt.Tooltip("median:Q", format=".3~r", title="ns")
+    points = base.mark_point(size=80).encode(y=y, tooltip=["pages:N", ns])
+    medians = {words(pages): price.value for pages, price in prices.items()}
     return Figure(
         base.mark_rule().encode(y="low:Q", y2="high:Q") + base.mark_line().encode(y=y) + points,
-        f"The price of translation over {format_size(a.ladder_lines * a.base_page_bytes)} by page size. {told}",
+        f"The price of translation over {format_size(a.ladder_lines * a.base_page_bytes)} by page "
+        f"size. {extremes(medians, most='pay most', least='least')}",
         data.assign(lines=a.ladder_lines),
     )
 
 
 def prefault(a: Analysis) -> Figure:
-    """GB/s made ready by page size and way, of the sizes that every way was tried on."""
+    """Draw GB/s made ready by page size and way, of the sizes that every way was tried on."""
     rates = required(a.faults[a.faults["pages"].isin(SWEPT)], "prefault", "engine-lacks")
     many = rates["threads"].map(lambda n: "" if n == 1 else f", {n} threads")
     data = rates.assign(
@@ -52,43 +50,29 @@ def prefault(a: Analysis) -> Figure:
     )
     ways = list(dict.fromkeys(data.sort_values(["threads", "mode"])["way"]))
     low, high = data["gb_per_s"].min() * 0.7, data["gb_per_s"].max() * 1.3
+    ticks = [rate for rate in _RATES if low <= rate <= high]
     y = alt.Y(
         "gb_per_s:Q",
         scale=alt.Scale(type="log", nice=False, domain=[low, high]),
-        axis=charts.ns_axis("GB/s made ready", [rate for rate in _RATES if low <= rate <= high]),
+        axis=charts.ns_axis("GB/s made ready", ticks),
     )
-    x = alt.X("pages:N", sort=list(PAGES), axis=alt.Axis(title="Pages", labelAngle=0))
-    base = alt.Chart(data).encode(x=x, xOffset=alt.XOffset("way:N", sort=ways))
+    base = alt.Chart(data).encode(x=_PAGES, xOffset=alt.XOffset("way:N", sort=ways))
     colour = alt.Color("way:N", sort=ways, scale=charts.colours(ways))
+    rate, count = alt.Tooltip("gb_per_s:Q", format=".3~r"), alt.Tooltip("n:Q", title="processes")
     points = base.mark_point(size=80).encode(
         y=y,
         color=colour,
         shape=alt.Shape("way:N", sort=ways, scale=alt.Scale(domain=ways)),
-        tooltip=[
-            "pages:N",
-            "way:N",
-            alt.Tooltip("gb_per_s:Q", format=".3~r"),
-            alt.Tooltip("n:Q", title="processes"),
-        ],
+        tooltip=["pages:N", "way:N", rate, count],
     )
     bars = base.mark_rule().encode(y="slow:Q", y2="fast:Q", color=colour)
     best = data.groupby("pages", sort=False)["gb_per_s"].max()
     ready = extremes(best.rename(words).to_dict(), "GB/s", "are made ready fastest", "slowest")
-    told = listed(f"{pages} {rate:.1f} GB/s" for pages, rate in best.items())
+    each = listed(f"{pages} {rate:.1f} GB/s" for pages, rate in best.items())
+    columns = ["pages", "mode", "threads", "gb_per_s", "slow", "fast", "free_ns", "one_byte_bytes"]
     return Figure(
         bars + points,
-        f"Rates at which memory is made ready, by page size. {ready} The fastest way of each: {told}.",
-        data[
-            [
-                "pages",
-                "mode",
-                "threads",
-                "gb_per_s",
-                "slow",
-                "fast",
-                "free_ns",
-                "one_byte_bytes",
-                "n",
-            ]
-        ],
+        "Rates at which memory is made ready, by page size. "
+        f"{ready} The fastest way of each: {each}.",
+        data[[*columns, "n"]],
     )

@@ -87,7 +87,8 @@ def survey(size_bytes: int) -> Ways:
 
 
 def measure(way: str, size_bytes: int) -> Got:
-    """Ask for memory in one way and read what it got. Raises Unavailable, as `lab.ways.ask` does."""
+    """Ask for memory in one way and read what it got. Raises Unavailable, as `lab.ways.ask`
+    does."""
     told, had = ways.ask(
         "mapping.py", way, size_bytes, {REFUSED: WAYS[way].refused, _NO_MOUNT: "mount-refused"}
     )

@@ -1,4 +1,5 @@
-"""Page faults: what the first touch of a page costs, and whether a level of the table more matters."""
+"""Page faults: what the first touch of a page costs, and whether a level of the table more
+matters."""
 
 from experiments.page_faults import claims, figures, grid, tables
 from experiments.page_faults.analysis import Analysis

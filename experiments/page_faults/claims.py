@@ -1,4 +1,5 @@
-"""What articles say of page faults and of a fifth level, as predicates on the chapter's Analysis."""
+"""What articles say of page faults and of a fifth level, as predicates on the chapter's
+Analysis."""
 
 from __future__ import annotations
 
@@ -14,35 +15,30 @@ from tlb.reasons import Unavailable, required
 from tlb.report.verdicts import Answer, Band, Compares, claim, inside
 from tlb.units import format_size
 
-VIRTUAL_BITS, PAGE_BITS, ENTRY_BYTES = 48, 12, 8
+LINEAR_BYTES = 2 ** (48 - 12) * 8  # an entry for each page of 48 bits of addresses
 
 
 def _fresh(point: Point, scope: Scope) -> bool:
-    """Fresh memory that the kernel does not enter beforehand, on either page size."""
-    return (point.kernel, point.mode) == ("page_fault", "anonymous") and (
-        "populate",
-        0,
-    ) in point.options
+    """Select fresh memory that the kernel does not enter beforehand, on either page size."""
+    is_fresh = (point.kernel, point.mode) == ("page_fault", "anonymous")
+    return is_fresh and ("populate", 0) in point.options
 
 
 def _prefault(threads: int, pages: str = BASE) -> Compares:
-    """Threads in memory of their own: one, and so many where there are CPUs for them."""
-
-    def compares(point: Point, scope: Scope) -> bool:
-        return (point.kernel, point.mode, point.pages) == ("prefault", "touch", pages) and dict(
-            point.options
-        )["threads"] <= threads
-
-    return compares
+    """Select up to so many threads that touch memory of their own."""
+    return lambda point, scope: (
+        (point.kernel, point.mode, point.pages) == ("prefault", "touch", pages)
+        and dict(point.options)["threads"] <= threads
+    )
 
 
 @claim("only-used-parts-have-tables", points=_fresh)
 def only_used_parts_have_tables(a: Analysis, band: Band) -> Answer:
     way = a.touch(FRESH)
-    added, filled = float(way["untouched_table_bytes"]), float(way["filled_table_bytes"])
+    added, filled = int(way["untouched_table_bytes"]), int(way["filled_table_bytes"])
     return band[0] <= added <= band[1], (
-        f"Mapping as much as the published file adds {format_size(int(added))} of page tables, touching "
-        f"it {format_size(int(filled))}."
+        f"Mapping as much as the published file adds {format_size(added)} of page tables, touching "
+        f"it {format_size(filled)}."
     )
 
 
@@ -50,18 +46,21 @@ def only_used_parts_have_tables(a: Analysis, band: Band) -> Answer:
 def a_fault_takes_a_whole_page(a: Analysis, band: Band) -> Answer:
     rows = select(a.frame, kernel="prefault", mode="touch", pages=["thp", "2m"])
     resident = required(rows, "no large page was faulted in")["one_byte_resident_bytes"]
-    return bool(resident.between(*band).all()), (
-        "One byte written to an untouched large page makes "
-        f"{listed(format_size(int(n)) for n in sorted(set(resident)))} resident."
+    sizes = listed(format_size(int(n)) for n in sorted(set(resident)))
+    return (
+        bool(resident.between(*band).all()),
+        f"One byte written to an untouched large page makes {sizes} resident.",
     )
 
 
 @claim("fewer-faults-on-large-pages", points=_fresh)
 def fewer_faults(a: Analysis, band: Band) -> Answer:
     base, large = (float(a.touch(way)["faults_per_access"]) for way in (FRESH, FRESH_LARGE))
-    ratio = base / required([large] if large > 0 else [], "no large page faulted")[0]
-    return band[0] <= ratio <= band[1], (
-        f"As much memory takes {count(ratio)} times as many faults on base pages as on {words('thp')}."
+    if not large > 0:
+        raise Unavailable("too-few-points", "no large page faulted")
+    return band[0] <= base / large <= band[1], (
+        f"As much memory takes {count(base / large)} times as many faults on base pages as on "
+        f"{words('thp')}."
     )
 
 
@@ -69,46 +68,46 @@ def fewer_faults(a: Analysis, band: Band) -> Answer:
 def faults_cost_latency(a: Analysis, band: Band) -> Answer:
     rows = required(a.rows(FRESH), "fresh memory was not touched")
     ratio = median_interval(rows["mean_ns"] / rows["later_ns_per_access"])
-    return inside(
-        ratio, *band
-    ), f"The first touch of a page of fresh memory takes {ratio:.0f} times as long as a later one."
+    return (
+        inside(ratio, *band),
+        f"The first touch of a page of fresh memory takes {ratio:.0f} times as long as a later "
+        "one.",
+    )
 
 
 @claim("kernel-walks-elsewhere-too", points=_fresh)
 def the_kernel_walks_elsewhere(a: Analysis, band: Band) -> Answer:
     rows = required(a.rows(FRESH), "fresh memory was not touched")
-    calls = {"mprotect": "protect", "fork": "fork", "munmap": "unmap"}
     ratios = {
         name: median_interval(rows[f"{call}_ns_per_access"] / rows[f"{call}_empty_ns_per_access"])
-        for name, call in calls.items()
+        for name, call in (("mprotect", "protect"), ("fork", "fork"), ("munmap", "unmap"))
     }
+    times = listed(f"{name} takes {ratio.value:.3g}" for name, ratio in ratios.items())
     return (
         [inside(ratio, *band) for ratio in ratios.values()],
-        f"Of a filled mapping {listed(f'{name} takes {ratio.value:.3g}' for name, ratio in ratios.items())} times as long as of one "
-        "that nobody touched.",
+        f"Of a filled mapping {times} times as long as of one that nobody touched.",
     )
 
 
 @claim("lower-locks-per-page", points=_prefault(2))
 def lower_locks_are_per_page(a: Analysis, band: Band) -> Answer:
     rate = a.prefaulted(1) / a.prefaulted(2)
-    return (
-        inside(rate, *band),
-        f"Two threads in different parts of fresh memory fault {rate:.2f} times as many pages a second as one.",
+    return inside(rate, *band), (
+        f"Two threads in different parts of fresh memory fault {rate:.2f} times as many pages a "
+        "second as one."
     )
 
 
 @claim("linear-table-is-wasteful", points=_fresh)
 def a_linear_table_is_wasteful(a: Analysis, band: Band) -> Answer:
-    linear = 2 ** (VIRTUAL_BITS - PAGE_BITS) * ENTRY_BYTES
     used = int(required(a.rows(FRESH), "fresh memory was not touched")["page_table_bytes"].max())
-    return linear / used > band[0], (
-        f"A linear table of {VIRTUAL_BITS} bits takes {format_size(linear)}; this process's tree took "
+    return LINEAR_BYTES / used > band[0], (
+        f"A linear table of 48 bits takes {format_size(LINEAR_BYTES)}; this process's tree took "
         f"{format_size(used)}."
     )
 
 
-# --- the machine's own words
+# --- what Linux reports
 
 
 @claim("five-levels-by-default", points=None)
@@ -117,11 +116,9 @@ def five_levels_by_default(a: Analysis, band: Band) -> Answer:
         raise Unavailable("no-five-levels" if is_x86(a.host) else "other-arch")
     if a.side.no5lvl:
         raise Unavailable("too-few-points", "it was booted with no5lvl, and not by default")
-    levels = required(
-        [a.host.page_table_levels] if a.host.page_table_levels else [],
-        "the kernel does not say how many levels it uses",
-        "no-data",
-    )[0]
+    levels = a.host.page_table_levels
+    if not levels:
+        raise Unavailable("no-data", "the kernel does not say how many levels it uses")
     return levels == band[0], f"The CPU has five levels, and the kernel uses {in_words(levels)}."
 
 
@@ -129,12 +126,12 @@ def five_levels_by_default(a: Analysis, band: Band) -> Answer:
 def lscpu_tells(a: Analysis) -> Answer:
     if not is_x86(a.host):
         raise Unavailable("other-arch")
-    if a.side.high_mapping is None:
+    flag, mapping = a.side.la57_flag, a.side.high_mapping
+    if mapping is None:
         raise Unavailable("no-data", "no mapping above 47 bits was asked for")
-    given = "gives" if a.side.high_mapping else "does not give"
-    return a.side.la57_flag == a.side.high_mapping, (
-        f"The flag is {'there' if a.side.la57_flag else 'not there'}, and the kernel {given} "
-        "a mapping above 47 bits."
+    return flag == mapping, (
+        f"The flag is {'there' if flag else 'not there'}, and the kernel "
+        f"{'gives' if mapping else 'does not give'} a mapping above 47 bits."
     )
 
 
@@ -145,15 +142,16 @@ def lscpu_tells(a: Analysis) -> Answer:
 def the_difference_is_significant(a: Analysis, band: Band) -> Answer:
     test = a.published_test
     return band[0] <= test.p < band[1], (
-        f"From the printed means, intervals and counts: t = {test.t:.2f}, p = {test.p:.1e}, a difference "
-        f"of {test.relative:.2%}."
+        f"From the printed means, intervals and counts: t = {test.t:.2f}, p = {test.p:.1e}, a "
+        f"difference of {test.relative:.2%}."
     )
 
 
 @claim("mode-holds-most-faults", points=None)
 def the_mode_holds_most(a: Analysis, band: Band) -> Answer:
     most = a.published_buckets.groupby("page_table_levels")["share"].max()
-    return bool((most >= band[0]).all()), (
-        f"The fullest bucket holds {listed(f'{share:.1%}' for share in most)} of the faults, with "
-        f"{listed(in_words(int(levels)) for levels in most.index)} levels."
+    shares, levels = listed(map("{:.1%}".format, most)), listed(map(in_words, most.index))
+    return (
+        bool((most >= band[0]).all()),
+        f"The fullest bucket holds {shares} of the faults, with {levels} levels.",
     )

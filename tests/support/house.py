@@ -27,7 +27,7 @@ OF_4096 = {
     ),
     "experiments/walk_anatomy/grid.py": (1, "entries, and not bytes"),
     "tlb/lab/ways.py": (1, "the programs ask for 2 MiB, which goes with such base pages"),
-    "experiments/keeping_pages/languages/runtimes.py": (1, "as for those"),
+    "experiments/keeping_pages/runtimes.py": (1, "as for those"),
 }
 
 Check = Callable[[Path], Iterator[str]]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from experiments.hugepages.languages import jmh
-from experiments.hugepages.languages.jvm import HEAP_PAGES, Score
+from experiments.hugepages import jmh
+from experiments.hugepages.jvm import HEAP_PAGES, Score
 from support.hugepages import analysis
 
 WHEN = {"measured_at": "2025-01-31T12:00:00Z", "state": "00112233aabb"}

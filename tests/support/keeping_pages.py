@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from experiments.keeping_pages import Analysis, ways
-from experiments.keeping_pages.languages import runtimes
+from experiments.keeping_pages import runtimes
 from support.common import About
 from support.synthetic import GIB, MIB, Paged, Stated, keeping_pages, tlbs
 

@@ -1,4 +1,5 @@
-"""The verdicts about churn on machines where each sentence is true, or is not, or cannot be tested."""
+"""The verdicts about churn on machines where each sentence is true, or is not, or cannot be
+tested."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from support.synthetic import GIB, HOLE, Truth
+from support.synthetic import HOLE, Truth
 from support.synthetic import frame as chases
 from support.walk import FRAMES, Walk, analysis, rows
 
@@ -35,19 +35,6 @@ def test_every_figure_of_every_frame_renders_or_says_why_not(name: str):
     made = [drawn(figure, analysis(FRAMES[name]())) for figure in OF_ROWS]
     assert all(made) or name != "everything"
     assert any(made) or name == "nothing"
-
-
-def test_quantiles_are_those_of_the_curves_beside_the_published():
-    a = analysis()
-    data = drawn("quantiles", a).data
-    ours = data[data["where"] == "here"].set_index(["pages", "series", "working_set_bytes"])[
-        "median"
-    ]
-    assert (
-        ours["2m", "95th percentile", GIB] == a.p95["2m"].get(GIB).value
-        and ours["4k", "median", GIB] == a.p50["4k"].get(GIB).value
-    )
-    assert set(data["where"]) == {"here", "published"} and data["median"].notna().all()
 
 
 def test_ridges_keep_the_shape_of_the_densities_and_not_their_points():

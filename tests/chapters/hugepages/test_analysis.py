@@ -4,17 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support.hugepages import (
-    ENTRIES,
-    PAGES,
-    analysis,
-    chased,
-    median,
-    only,
-    priced,
-    rows,
-    without_controls,
-)
+from support.hugepages import ENTRIES, PAGES, analysis, chased, median, only, priced, rows
 from support.hugepages_documents import scores
 from support.synthetic import Paged
 
@@ -25,7 +15,7 @@ from tlb.reasons import Unavailable
 pytestmark = pytest.mark.filterwarnings("error")
 
 
-def test_a_price_is_spread_minus_packed_on_the_same_pages_and_of_one_without_its_control_there_is_none():
+def test_a_price_is_spread_minus_packed_on_the_same_pages():
     a = analysis(rows().query("pages != '2m' or layout != 'packed' or lines != 4096"))
     for pages in PAGES:
         for lines, price in list(a.price[pages])[::4]:
@@ -54,20 +44,6 @@ def test_a_speedup_is_the_ratio_of_the_medians_of_the_sizes_that_both_have(pages
         assert times.low <= times.value <= times.high
 
 
-def test_the_speedup_is_one_below_the_first_levels_reach_and_the_ratio_of_the_walks_beyond():
-    found = analysis(rows(Paged(splintered=True, noise=0.001))).speedup("2m").medians
-    assert found[found.index <= 1536].to_numpy() == pytest.approx(1, abs=0.01)
-    assert found[found.index > 2048].to_numpy() == pytest.approx(
-        (1 + 2 + 30) / (1 + 2 + 21), rel=0.01
-    )
-
-
-def test_a_page_size_that_was_not_measured_has_no_speedup_and_no_price():
-    a = analysis(only("4k"))
-    assert not len(a.speedup("2m")) and not len(a.price["2m"]) and len(a.price["4k"])
-    assert not any(len(curve) for curve in analysis(without_controls()).price.values())
-
-
 def test_below_the_reach_are_the_parts_that_were_measured():
     both, first = analysis().below_reach(), analysis(entries=[64]).below_reach()
     assert [list(parts) for parts in (both, first)] == [
@@ -86,7 +62,7 @@ def test_below_the_reach_are_the_parts_that_were_measured():
     assert why.value.code == "no-geometry"
 
 
-def test_one_number_for_many_sizes_is_their_median_with_its_exact_interval_and_of_few_that_of_theirs():
+def test_one_number_for_many_sizes_is_their_median_with_its_exact_interval():
     gain = analysis(rows(per_octave=4)).speedup("2m")
     assert typical(gain) == median_interval(gain.medians)
     few = gain.between(16, 27)
@@ -101,13 +77,6 @@ def test_the_pools_pages_are_the_best_large_ones_and_transparent_ones_the_next(
     there: tuple[str, ...], best: str
 ):
     assert analysis(only(*there)).large == best
-
-
-@pytest.mark.parametrize("there", [("4k",), ("4k", "64k", "1g"), ()])
-def test_without_any_large_pages_the_pool_is_what_is_lacking(there: tuple[str, ...]):
-    with pytest.raises(Unavailable) as why:
-        analysis(only(*there)).large  # noqa: B018
-    assert why.value.code == "pool-empty"
 
 
 # --- random reads

@@ -9,8 +9,7 @@ from functools import cache
 
 import pandas as pd
 import pytest
-from support.hugepages import PAGES, analysis, only
-from support.hugepages import rows as all_rows
+from support.hugepages import PAGES, analysis
 from support.synthetic import GIB, MIB, PAGE_BYTES, Paged, hugepages
 
 from experiments.hugepages import calculator, figures
@@ -73,14 +72,6 @@ def test_the_model_is_the_closed_form_of_independent_draws(machine: Paged):
         assert row.ns == pytest.approx(ns, rel=0.02), row
 
 
-def test_every_power_of_two_that_was_measured_has_its_row_on_each_page_size_and_no_other():
-    found = modelled(most=3 * GIB)
-    for _, part in found.groupby("pages"):
-        assert part["log2_bytes"].tolist() == list(range(16, 32))
-    late = rows().query("lines >= 23")  # 92 KiB: nothing is known of 64
-    assert model(late)["log2_bytes"].min() == 17
-
-
 @pytest.mark.parametrize(
     "frame",
     [rows(most=8 * MIB), rows().query("layout == 'spread'"), rows().query("pages == 'none'")],
@@ -133,23 +124,6 @@ def test_two_levels_that_were_measured_are_believed_before_cpuid(
     monkeypatch.setattr(geometry, "infer", lambda *_: measured(*entries))
     basis = calculator.basis(analysis(kept={"geometry": pd.DataFrame()}))
     assert basis[:2] == expected and ("CPUID" in basis.source) == (len(entries) == 1)
-
-
-@pytest.mark.parametrize(
-    ("entries", "frame", "code"),
-    [
-        ((), all_rows(), "no-geometry"),
-        ((64, 1536), all_rows(most=MIB), "too-few-points"),
-        ((64, 1536), only("2m"), "too-few-points"),
-        ((64, 1536), all_rows().query("kernel != 'page_chase'"), "too-few-points"),
-    ],
-)
-def test_a_calculator_that_cannot_be_made_is_a_reason(
-    entries: tuple[int, ...], frame: pd.DataFrame, code: str
-):
-    with pytest.raises(Unavailable) as why:
-        figures.calculator(analysis(frame, entries))
-    assert why.value.code == code
 
 
 # --- the figure

@@ -12,7 +12,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import signal
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -73,7 +72,8 @@ each_populating_arena = pytest.mark.parametrize(
 
 
 def on(case: str, pages: str, size: int = ARENA) -> Point:
-    """The case on these pages; an arena of `size` bytes at the least, and a page for each thread."""
+    """The case on these pages; an arena of `size` bytes at the least, and a page for each
+    thread."""
     point = CASES[case]
     if dict(point.options).get("threads", 1) > CPUS:
         pytest.skip("one CPU")
@@ -114,25 +114,11 @@ def test_a_machine_that_lacks_nothing_is_measured_on_the_pages_named(
 
 
 @each_arena
-def test_an_empty_pool_says_how_many_pages_are_needed(machine, case: str):
-    machine.pool("2m", 0)
-    assert f"{needed(on(case, '2m'))} pages of 2m needed, 0 free" in why_not(
-        on(case, "2m"), "pool-empty"
-    )
-
-
-@each_arena
 def test_a_pool_that_holds_all_but_one_says_how_many_are_there(machine, case: str):
     machine.pool("2m", 7)
     assert "8 pages of 2m needed, 7 free" in why_not(on(case, "2m"), "pool-empty")
     machine.pool("2m", 8)
     assert measured(on(case, "2m")).backing == "2m"
-
-
-@pytest.mark.parametrize("case", ["page_chase in C", "page_chase in numba", "prefault by touch"])
-def test_pages_that_others_have_reserved_are_not_there(machine, case: str):
-    machine.set("mm/hugepages/hugepages-2048kB/resv_hugepages", 60)
-    assert "8 pages of 2m needed, 4 free" in why_not(on(case, "2m"), "pool-empty")
 
 
 # --- the pool is emptied between the check and the mapping, or between the mapping and the first
@@ -175,17 +161,6 @@ def test_of_two_threads_the_one_that_meets_the_missing_page_says_so(machine, mod
 # --- the hugetlb limit of a cgroup: while pages are faulted in, or (rsvd) where they are reserved
 
 
-@pytest.mark.parametrize("limit", ["limit_in_bytes", "rsvd.limit_in_bytes"])
-@each_arena
-def test_a_cgroups_limit_on_huge_pages_is_a_reason_although_the_pool_is_full(
-    machine, case: str, limit: str
-):
-    machine.set(*(("refusal", errno.ENOMEM) if limit.startswith("rsvd") else ("given", 5)))
-    detail = why_not(on(case, "2m"), "pool-empty")
-    assert "the cgroup's hugetlb limit" in detail or detail == "SIGBUS while faulting in"
-    assert measured(on(case, "4k")).backing == "4k"
-
-
 # --- thp=never
 
 
@@ -194,13 +169,6 @@ def test_thp_never_is_a_reason_and_the_other_sizes_are_there(machine, case: str)
     machine.set("mm/transparent_hugepage/enabled", "always madvise [never]")
     why_not(on(case, "thp"), "thp-never")
     assert [measured(on(case, pages)).backing for pages in ("4k", "2m")] == ["4k", "2m"]
-
-
-@each_arena
-def test_sizes_that_inherit_a_never_are_off_too(machine, case: str):
-    machine.set("mm/transparent_hugepage/enabled", "always madvise [never]")
-    machine.set("mm/transparent_hugepage/hugepages-64kB/enabled", "always [inherit] madvise never")
-    assert "hugepages-64kB/enabled" in why_not(on(case, "64k"), "mthp-off")
 
 
 @each_arena
@@ -217,13 +185,6 @@ def test_the_setting_of_thp_s_own_size_decides_where_there_is_one(machine, case:
     why_not(on(case, "thp"), "thp-never")
 
 
-@each_arena
-def test_a_kernel_without_transparent_huge_pages_is_one_where_they_are_off(machine, case: str):
-    machine.lacks("mm/transparent_hugepage")
-    why_not(on(case, "thp"), "thp-never")
-    why_not(on(case, "64k"), "page-size-unsupported")
-
-
 # --- older kernels: no 64 KiB pages
 
 
@@ -234,20 +195,7 @@ def test_a_kernel_without_pages_of_64_kib_does_not_offer_them(machine, case: str
     assert measured(on(case, "thp")).backing == "thp"
 
 
-@each_arena
-def test_a_size_between_64_kib_and_1_mib_that_is_on_too_is_in_nobodys_way(machine, case: str):
-    machine.set("mm/transparent_hugepage/hugepages-256kB/enabled", "[always] madvise never")
-    assert measured(on(case, "64k")).backing == "64k"
-
-
 # --- no 1 GiB pages
-
-
-@pytest.mark.parametrize("pages", ["2m", "1g"])
-@each_arena
-def test_a_page_size_without_a_pool_is_not_offered(machine, case: str, pages: str):
-    machine.lacks(f"mm/hugepages/hugepages-{PAGE[pages] >> 10}kB")
-    assert f"no pool of {pages}" in why_not(on(case, pages), "page-size-unsupported")
 
 
 # --- a limit on memory below the size
@@ -283,19 +231,7 @@ def test_memory_that_is_not_there_when_it_is_asked_for_is_a_reason(
     assert os.strerror(errno.ENOMEM) in why_not(on(case, pages), code)
 
 
-@each_populating_arena
-def test_a_process_that_a_cgroup_ends_while_it_faults_in_ran_out_of_memory(machine, case: str):
-    machine.set("killed", int(signal.SIGKILL))
-    why_not(on(case, "2m"), "oom-killed")
-
-
 # --- RLIMIT_MEMLOCK is small
-
-
-@pytest.mark.parametrize("pages", ["4k", "64k", "thp", "2m"])
-def test_a_limit_on_locked_memory_takes_no_page_size_away(machine, monkeypatch, pages: str):
-    put_before(monkeypatch, "sh", "-c", 'ulimit -l 0 && exec "$0" "$@"')
-    assert measured(on("page_chase in C", pages)).backing == pages
 
 
 # --- none gives a row with another page size than the one named

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 import pytest
-from support.hugepages import analysis, only, without_controls
+from support.hugepages import analysis, only
 
 from experiments.hugepages import Analysis, figures
 from tlb.reasons import Unavailable
@@ -30,10 +29,3 @@ def test_a_figure_without_rows_is_a_reason(
     with pytest.raises(Unavailable) as why:
         make(analysis(only(*there)))
     assert why.value.code == code
-
-
-def test_prices_without_their_controls_are_a_reason_and_times_are_not():
-    a = analysis(without_controls())
-    with pytest.raises(Unavailable, match="control"):
-        figures.page_prices(a)
-    assert len(figures.page_sizes(a).data) and not re.search(r"\bnan\b", figures.page_sizes(a).alt)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from support.keeping_pages import SPLIT, WHOLE, analysis, only, programs, rows
+from support.keeping_pages import SPLIT, WHOLE, analysis, programs, rows
 from support.synthetic import PAGE_BYTES, Paged, keeping_pages
 
 from tlb.page_sizes import PAGES, SWEPT
@@ -43,21 +43,13 @@ def test_the_ladder_of_a_known_machine_is_its_truth(machine: Paged, truth):
         assert price.value == pytest.approx(truth(pages), abs=1.5), pages
 
 
-def test_a_rung_without_its_control_has_no_price_and_without_a_chase_there_is_no_ladder():
-    a = analysis(rows().query("layout != 'packed' or pages != '32k'"))
-    assert list(a.ladder) == [pages for pages in LADDER if pages != "32k"]
-    none = analysis(rows().query("kernel == 'prefault'"))
-    assert (none.ladder_lines, none.ladder) == (0, {}) and analysis(only("4k")).ladder.keys() == {
-        "4k"
-    }
-
-
 # --- faulting in
 
 
 @pytest.mark.parametrize(("ns", "rate"), [(819.2, 5.0), (4096 / 31, 31.0)])
 def test_a_rate_is_4096_bytes_by_the_nanoseconds_that_they_took(ns: float, rate: float):
-    """5 and 31 GB/s are the published rates of 4 TB touched on base pages and on transparent ones."""
+    """5 and 31 GB/s are the published rates of 4 TB touched on base pages and on transparent
+    ones."""
     faults = analysis(
         Paged(faults_ns=(ns,) * 5, noise=0.0).frame(keeping_pages(cpus=1), 1)
     ).faults.query("mode == 'touch'")
@@ -74,7 +66,8 @@ def test_faults_are_rows_of_page_size_way_and_threads_in_order():
     assert set(faults[~faults["pages"].isin(SWEPT)]["mode"]) == {"touch"}
     for row in faults.itertuples():
         mine = rows().query(
-            "kernel == 'prefault' and pages == @row.pages and mode == @row.mode and threads == @row.threads"
+            "kernel == 'prefault' and pages == @row.pages and mode == @row.mode and threads == "
+            "@row.threads"
         )
         assert row.median == pytest.approx(mine["ns_per_access"].median())
         assert row.gb_per_s * row.median == pytest.approx(4096)
@@ -132,25 +125,6 @@ def test_the_programs_are_medians_by_variant_with_the_gain_over_the_plain_one():
         True,
     ]
     assert found["differs"].tolist() == [False, True, False] and variants(go="no-toolchain").empty
-
-
-@pytest.mark.parametrize(
-    ("plain", "huge", "differs"),
-    [
-        ([9, 10, 11], [4, 5, 6.0], True),
-        ([4, 5, 6.0], [9, 10, 11], True),
-        ([9, 10, 11], [4, 5, 9.5], False),
-        ([10, 11], [5, 6.0], False),
-    ],
-)
-def test_two_variants_differ_where_no_repeat_of_one_is_as_fast_as_any_of_the_other(
-    plain: list[float], huge: list[float], differs: bool
-):
-    found = variants(
-        *(report("c", "plain", 0, ns, i) for i, ns in enumerate(plain)),
-        *(report("c", "huge", 2**24, ns, i) for i, ns in enumerate(huge)),
-    )
-    assert found["differs"].tolist() == [False, differs]
 
 
 def test_what_was_not_measured_is_named_with_its_reason():

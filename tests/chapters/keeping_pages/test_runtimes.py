@@ -3,7 +3,6 @@ has its reason."""
 
 from __future__ import annotations
 
-import json
 import math
 import mmap
 import sys
@@ -15,8 +14,8 @@ import pytest
 from pydantic import ValidationError
 from support.stand_ins import no_tools as no_tools
 
-from experiments.keeping_pages.languages import runtimes
-from experiments.keeping_pages.languages.runtimes import RuntimeReport, Runtimes
+from experiments.keeping_pages import runtimes
+from experiments.keeping_pages.runtimes import RuntimeReport
 from tlb.lab import toolchains, watched
 from tlb.lab.toolchains import Program
 from tlb.reasons import Unavailable
@@ -59,7 +58,8 @@ def test_a_plain_array_is_measured_whatever_pages_it_got(language: str):
 
 
 def memory_gives_huge_pages() -> bool:
-    """Whether this process gets them for as much memory now, by the kernel's sum of its own pages."""
+    """Whether this process gets them for as much memory now, by the kernel's sum of its own
+    pages."""
 
     def huge() -> int:
         return (
@@ -77,7 +77,8 @@ def memory_gives_huge_pages() -> bool:
 @pytest.mark.measures
 @pytest.mark.parametrize("language", EACH)
 def test_a_recipe_puts_its_array_on_huge_pages_or_says_why_not(language: str):
-    """What may be said follows from the setting, read here by other code than the one under test."""
+    """What may be said follows from the setting, read here by other code than the one under
+    test."""
     thp = Path("/sys/kernel/mm/transparent_hugepage")
     words = [
         path.read_text() if path.exists() else "[never]"
@@ -99,20 +100,6 @@ def test_a_recipe_puts_its_array_on_huge_pages_or_says_why_not(language: str):
         assert not off and report.huge_bytes >= SIZE
         if language != "java":  # whose flag is for the whole heap
             assert report.resident_bytes == SIZE
-
-
-@pytest.mark.measures
-@pytest.mark.parametrize("language", EACH)
-def test_from_the_pool_an_array_is_all_of_it_or_the_pool_is_empty(language: str):
-    try:
-        report = runtimes.measure(program_of(language), "pool", SIZE)
-    except Unavailable as why:
-        free = Path("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
-        assert why.code == "pool-empty" and (
-            not free.exists() or int(free.read_text()) < (2 * SIZE + 64 * MIB) // HUGE
-        )
-    else:
-        assert report.huge_bytes >= SIZE
 
 
 # ---- a program that misbehaves
@@ -146,7 +133,8 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
             "room = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n"
             "room.madvise(mmap.MADV_NOHUGEPAGE)\n"
             "room.write(b'1' * size)\n"
-            f"answer = {ANSWER!r} | {{'address': ctypes.addressof(ctypes.c_char.from_buffer(room))}}\n"
+            f"answer = {ANSWER!r} | "
+            f"{{'address': ctypes.addressof(ctypes.c_char.from_buffer(room))}}\n"
             f"{change}\n{show}\n{after}\n"
         )
         return Program("c", "cc 1", (sys.executable, str(path)))
@@ -162,17 +150,6 @@ def test_a_program_that_answers_well_is_reported_from_its_smaps(fake):
     report = runtimes.measure(fake(), "plain", SIZE, repeat=2)
     assert (report.huge_bytes, report.ns_per_access, report.repeat) == (0, 5.0, 2)
     assert report.resident_bytes >= SIZE
-
-
-@linux
-def test_a_huge_variant_on_small_pages_is_refused(fake):
-    """The fake tells the kernel that it wants none, so this holds under any setting."""
-    got = code(runtimes.measure, fake("answer['variant'] = 'huge'"), "huge", SIZE)
-    assert got == (
-        "backing-partial"
-        if runtimes.huge_pages_on(status=procfs.text(Path("/proc/self/status")))
-        else "thp-never"
-    )
 
 
 @linux
@@ -263,36 +240,6 @@ def report(
         rest_huge_bytes=rest,
         ns_per_access=ns,
     )
-
-
-def document(*reports: RuntimeReport, thp: str = "madvise", **lacking: str) -> Runtimes:
-    return Runtimes(
-        measured_at="2025-01-31T12:00:00Z",
-        state="00112233aabb",
-        thp=thp,
-        array_bytes=WHOLE,
-        reports=list(reports),
-        lacking={name.replace("_", " "): code for name, code in lacking.items()},
-    )
-
-
-@pytest.mark.measures
-def test_a_survey_survives_json_and_asks_for_each_variant_in_turn(quick: Path, monkeypatch):
-    asked = []
-
-    def measured(program, variant, size, repeat, pass_fds):
-        asked.append((variant, repeat))
-        assert len(pass_fds) == 1
-        return report(program.language, variant, repeat=repeat)
-
-    monkeypatch.setattr(runtimes, "measure", measured)
-    found = runtimes.survey(SIZE, 3)
-    assert sorted(asked, key=lambda one: one[1]) == asked and len(set(asked)) == 9
-    assert (
-        found.lacking == {}
-        and [r.variant for r in found.reports] == ["plain"] * 3 + ["huge"] * 3 + ["pool"] * 3
-    )
-    assert Runtimes.model_validate_json(json.dumps(found.model_dump(mode="json"))) == found
 
 
 @pytest.mark.measures

@@ -70,18 +70,6 @@ def test_a_way_gives_what_its_kind_can_or_its_reason(way: str):
         assert got.resident_bytes == got.array_bytes == 100 << 10
 
 
-@linux
-def test_what_is_mounted_for_a_way_is_gone_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(lab_ways, "build_folder", lambda: tmp_path)
-    before = Path("/proc/self/mounts").read_text()
-    for way in ("tmpfs", "file"):
-        try:
-            ways.measure(way, 8 * MIB)
-        except Unavailable as why:
-            assert why.code == "mount-refused"
-    assert Path("/proc/self/mounts").read_text() == before and not list(tmp_path.iterdir())
-
-
 def answers(monkeypatch: pytest.MonkeyPatch, line: bytes, smaps: str = "") -> None:
     monkeypatch.setattr(lab_ways, "watch", lambda command, refused: (line, smaps, ""))
 
@@ -130,18 +118,7 @@ def test_a_survey_tries_every_way_and_keeps_why_one_gave_nothing(monkeypatch: py
     assert why.value.code == "pool-empty"
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"schema_version": 2},
-        {"state": "x"},
-        {"thp": "A word"},
-        {"surplus": 1},
-        {"lacking": {"other": "pool-empty"}},
-        {"lacking": {"pool": "no such code"}},
-        {"got": [{}]},
-    ],
-)
+@pytest.mark.parametrize("change", [{"state": "x"}, {"lacking": {"pool": "no such code"}}])
 def test_a_document_that_cannot_be_is_no_document(change: dict):
     with pytest.raises(ValidationError):
         ways.Ways.model_validate(asked() | change)

@@ -1,0 +1,233 @@
+"""JMH's benchmark in a JVM: run, and its page size proved from every fork's smaps.
+
+A JVM that cannot have the pages it was asked for silently uses others and exits with status 0. So
+every fork saves its /proc/self/smaps, and the mappings of the heap decide.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from math import isfinite
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BaseModel, Field, FiniteFloat
+
+from tlb.lab.record import Positive, PositiveNs
+from tlb.lab.rig import MEMORY_SHARE
+from tlb.lab.toolchains import environment
+from tlb.machine.host import base_page_bytes
+from tlb.machine.memory import usable_memory
+from tlb.reasons import Unavailable
+from tlb.system import procfs
+from tlb.system.processes import run_whole
+from tlb.system.smaps import mappings
+
+HeapPages = Literal["4k", "thp", "2m"]
+HEAP_PAGES: tuple[HeapPages, ...] = get_args(HeapPages)
+_FLAGS = {
+    "4k": "-XX:-UseTransparentHugePages -XX:-UseLargePages",
+    "thp": "-XX:+UseTransparentHugePages",
+    "2m": "-XX:+UseLargePages -XX:LargePageSizeInBytes=2m",
+}
+_HUGE = 2 << 20
+_YOUNG_MIB = _SPARE_MIB = 32  # what JMH itself allocates beside the array; whole large pages
+# The JVM takes its code from the pool before the heap, 240 MiB by default; JMH fills a tenth of 48.
+_CODE_MIB = 48
+_JVM_BYTES = 256 << 20  # JMH's own process and a fork, beside the heap
+_WHOLE = 0.99  # of the heap: what has to lie on the pages asked for
+# JMH hangs if it takes a minute and three times as long as a fork's start (0.6 s on a guest of 3
+# GHz) and its iterations need.
+HANG_S, START_S = 60.0, 1.0
+_PR_SET_THP_DISABLE = 41  # linux/prctl.h
+_OUT_OF_MEMORY = ("OutOfMemoryError", "Could not reserve enough space", "insufficient memory")
+_HEAP_AT = re.compile(r"Heap address: 0x([0-9a-f]{1,16}), size: ([0-9]{1,9}) MB")
+
+
+class Score(BaseModel, frozen=True, extra="forbid"):
+    """JMH's mean over `iterations_count` iterations in `forks` fresh JVMs. error_ns: half of its
+    99.9 % interval, None of one iteration. A `draw` reads no array: it draws an index into one."""
+
+    pages: HeapPages
+    array_bytes: Positive
+    quantity: Literal["touch", "draw"]
+    ns_per_access: PositiveNs
+    error_ns: Annotated[FiniteFloat, Field(ge=0)] | None
+    iterations_count: Positive
+    forks: Positive
+
+
+def heap_mib(sizes: Sequence[int]) -> int:
+    """Return the heap that the largest array needs, in whole large pages."""
+    return _YOUNG_MIB + _SPARE_MIB + -(-max(sizes) // _HUGE) * 2
+
+
+def check(pages: HeapPages, sizes: Sequence[int], root: Path = Path("/")) -> None:
+    """Raise Unavailable if the system that `root` shows cannot back the heap: thp-never,
+    page-size-unsupported, pool-empty, memory-short."""
+    heap, kernel = heap_mib(sizes) << 20, root / "sys/kernel/mm"
+    setting = procfs.chosen(kernel / "transparent_hugepage/enabled")
+    if pages == "thp" and setting not in ("always", "madvise"):
+        raise Unavailable("thp-never", f"transparent_hugepage/enabled: {setting}")
+    if pages == "2m":
+        free = procfs.number(kernel / "hugepages/hugepages-2048kB/free_hugepages")
+        if free is None:
+            raise Unavailable("page-size-unsupported", "no pool of 2 MiB pages")
+        # The card table and the table of block offsets take a 512th of the heap each.
+        needed = -(-(heap + heap // 256 + (_CODE_MIB << 20)) // _HUGE)
+        if free < needed:
+            raise Unavailable("pool-empty", f"{needed} pages of 2 MiB needed, {free} free")
+    usable = int(usable_memory(root).usable_bytes * MEMORY_SHARE)
+    needed = _JVM_BYTES + (heap if pages != "2m" else 0)
+    if needed > usable:
+        words = f"{needed >> 20} MiB needed, {usable >> 20} MiB may be used"
+        raise Unavailable("memory-short", words)
+
+
+def run(
+    jar: Path,
+    pages: HeapPages,
+    sizes: Sequence[int],
+    *,
+    warmup_s: float,
+    measure_s: float,
+    iterations: int,
+    forks: int,
+    root: Path = Path("/"),
+) -> list[Score]:
+    """Run JMH on one page size and return a score for each array, and one for the draw alone. Each
+    of `forks` JVMs warms up once. Raises Unavailable: as check() and verify() do, kernel-hung,
+    kernel-crashed, kernel-garbage, oom-killed."""
+    check(pages, sizes, root)
+    limit_s = HANG_S + 3 * (len(sizes) + 1) * forks * (START_S + warmup_s + iterations * measure_s)
+    command = [
+        *("java", "-Djava.io.tmpdir=.", "-jar", str(jar), r"\.ByteArrayTouch\."),
+        *("-p", f"size={','.join(map(str, sizes))}", "-p", f"bound={max(sizes)}"),
+        *("-f", str(forks), "-wi", "1", "-w", f"{warmup_s * 1e3:.0f}ms"),
+        *("-i", str(iterations), "-r", f"{measure_s * 1e3:.0f}ms", "-foe", "true"),
+        *("-rf", "json", "-rff", "scores.json", "-jvmArgsAppend", _fork_flags(pages, sizes)),
+    ]
+    how: dict[str, Any] = {"env": environment()}
+    if pages == "4k" and sys.platform == "linux":
+        # With THP at `always` a JVM has huge pages whatever its flags. Children inherit this.
+        libc = ctypes.CDLL(None)
+        how["preexec_fn"] = lambda: libc.prctl(_PR_SET_THP_DISABLE, 1, 0, 0, 0)
+    with tempfile.TemporaryDirectory(prefix="jmh-") as folder:
+        try:
+            done = run_whole(command, timeout=limit_s, cwd=folder, **how)
+        except subprocess.TimeoutExpired:
+            raise Unavailable("kernel-hung", f"JMH gave no answer in {limit_s:.0f} s") from None
+        except FileNotFoundError:
+            raise Unavailable("no-toolchain", "java") from None
+        if done.returncode:
+            raise _failure(done)
+        verify(Path(folder), pages, sizes, forks)
+        return parse(procfs.text(Path(folder, "scores.json")), pages, sizes)
+
+
+def _fork_flags(pages: HeapPages, sizes: Sequence[int]) -> str:
+    """One contiguous heap, touched at the start; no collector's threads, and no file in /tmp that
+    the JVM writes to meanwhile. The log says where the heap lies."""
+    heap = heap_mib(sizes)
+    return (
+        f"{_FLAGS[pages]} -XX:+UseSerialGC -Xms{heap}m -Xmx{heap}m -Xmn{_YOUNG_MIB}m "
+        f"-XX:+AlwaysPreTouch -XX:ReservedCodeCacheSize={_CODE_MIB}m -XX:-UsePerfData "
+        "-Xlog:gc+heap+coops=debug:file=heap-%p.log"
+    )
+
+
+def _failure(done: subprocess.CompletedProcess[str]) -> Unavailable:
+    """Return why JMH failed, in the first words of the last fork."""
+    output = done.stdout + "\n" + done.stderr
+    if done.returncode == -9 or "exit code 137" in output:
+        return Unavailable("oom-killed", "the JVM")
+    is_memory = any(words in output for words in _OUT_OF_MEMORY)
+    lines = output.rpartition("# Fork:")[2].splitlines()[1:]
+    noise = re.compile(r"\s*$|[#\[<]|Iteration|Error occurred during init")
+    first = next((line.strip() for line in lines if not noise.match(line)), "")
+    return Unavailable(
+        "memory-short" if is_memory else "kernel-crashed",
+        first[:200] or f"exit status {done.returncode}",
+    )
+
+
+# --- what proves the page size
+
+
+def verify(folder: Path, pages: HeapPages, sizes: Sequence[int], forks: int) -> None:
+    """Call prove() on what every fork saved before and after it measured. Raises Unavailable: as
+    prove() does, kernel-garbage if a fork saved nothing."""
+    for size in sizes:
+        for when in ("before", "after"):
+            saved = sorted(folder.glob(f"{size}-*-{when}.smaps"))
+            if len(saved) != forks:
+                words = f"{len(saved)} of {forks} JVMs show their pages {when} {size} bytes"
+                raise Unavailable("kernel-garbage", words)
+            for path in saved:
+                log = folder / f"heap-{path.name.split('-')[1]}.log"
+                prove(procfs.text(path), procfs.text(log), pages, size)
+
+
+def prove(smaps: str, log: str, pages: HeapPages, array_bytes: int = 1) -> None:
+    """Raise Unavailable unless the whole heap lies on `pages` by a JVM's smaps: pool-empty if it
+    fell back, kernel-garbage if its log does not locate the heap, else backing-partial. Of a heap
+    in the pool only the array must be resident: a JVM does not touch it beforehand."""
+    at = _HEAP_AT.search(log)
+    if at is None:
+        raise Unavailable("kernel-garbage", "the JVM's log does not say where its heap lies")
+    low, size = int(at[1], 16), int(at[2]) << 20
+    try:
+        heap = [one for one in mappings(smaps) if one.start < low + size and one.end > low]
+    except ValueError as error:
+        raise Unavailable("backing-partial", f"nothing is proved: smaps: {error}") from None
+    resident = sum(one.resident_bytes for one in heap)
+    thp, pool = sum(one.thp_bytes for one in heap), sum(one.pool_bytes for one in heap)
+    page_sizes = {one.page_bytes for one in heap}
+    is_base = page_sizes == {base_page_bytes()} and pool == 0
+    fits = {
+        "4k": is_base and thp == 0 and resident >= _WHOLE * size,
+        "thp": is_base and thp >= _WHOLE * size,
+        "2m": page_sizes == {_HUGE} and resident == pool >= array_bytes,
+    }
+    if not fits[pages]:
+        raise Unavailable(
+            "pool-empty" if pages == "2m" and pool == 0 else "backing-partial",
+            f"asked for {size >> 20} MiB of Java heap on {pages}; smaps shows {resident >> 20} MiB "
+            f"resident, {thp >> 20} MiB on THP, {pool >> 20} MiB on hugetlbfs",
+        )
+
+
+def parse(text: str, pages: HeapPages, sizes: Sequence[int]) -> list[Score]:
+    """Return the scores in JMH's JSON: those of `sizes` and of the draw. Raises
+    Unavailable("kernel-garbage") for any others."""
+    try:
+        scores = [_score(result, pages) for result in json.loads(text)]
+    except (ValueError, KeyError, TypeError) as why:  # pydantic's errors are ValueErrors
+        raise Unavailable("kernel-garbage", f"JMH's JSON: {why!r}"[:200]) from None
+    scores.sort(key=lambda score: (score.quantity, score.array_bytes))
+    measured = [(score.quantity, score.array_bytes) for score in scores]
+    if measured != [("draw", max(sizes)), *(("touch", size) for size in sorted(set(sizes)))]:
+        raise Unavailable("kernel-garbage", f"JMH measured other arrays: {measured}")
+    return scores
+
+
+def _score(result: dict[str, Any], pages: HeapPages) -> Score:
+    metric, quantity = result["primaryMetric"], result["benchmark"].rpartition(".")[2]
+    if (result["mode"], result["threads"], metric["scoreUnit"]) != ("avgt", 1, "ns/op"):
+        raise ValueError("not the average time of one thread in ns/op")
+    error = float(metric["scoreError"])  # "NaN" of one iteration
+    return Score(
+        pages=pages,
+        array_bytes=result["params"]["size" if quantity == "touch" else "bound"],
+        quantity=quantity,
+        ns_per_access=metric["score"],
+        error_ns=error if isfinite(error) else None,
+        iterations_count=sum(map(len, metric["rawData"])),
+        forks=len(metric["rawData"]),
+    )

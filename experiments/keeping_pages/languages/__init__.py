@@ -1,1 +1,0 @@
-"""One array in five languages: what each got, and in words."""
