@@ -37,7 +37,6 @@ from tlb.page_sizes import BASE
 from tlb.programs import known as tries
 from tlb.programs import overhead as watching
 from tlb.reasons import Unavailable
-from tlb.report import paint, publish
 from tlb.system.files import measuring_lock
 from tlb.system.processes import pinned, workers
 from tlb.units import format_size
@@ -76,10 +75,6 @@ def table(title: str, *columns: str) -> Callable[[Callable[[], Rows]], Callable[
     return lambda rows: TABLES.setdefault(rows, (title, columns)) and rows
 
 
-TABLES[lambda: paint.first_figures(publish.build_site(build.ROOT, Path(folder().name)).parent)] = (
-    paint.TITLE,
-    paint.COLUMNS,
-)
 TABLES |= {
     rows: (module.TITLE, module.COLUMNS)
     for rows, module in (

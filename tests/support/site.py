@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import functools
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import SimpleHTTPRequestHandler
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from bs4 import BeautifulSoup
@@ -17,8 +18,6 @@ from selenium.webdriver import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
-
-from tlb.report import paint
 
 
 class Handler(SimpleHTTPRequestHandler):
@@ -43,7 +42,17 @@ class Handler(SimpleHTTPRequestHandler):
         pass
 
 
-served = functools.partial(paint.served, handler=Handler)
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """Serve a folder on a free port of the loopback interface; give its address, with a slash."""
+    handler = functools.partial(Handler, directory=str(folder))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/"
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def resize(driver: webdriver.Chrome, width_px: int) -> None:

@@ -334,8 +334,8 @@ def pdf(
 def release(
     output: Annotated[Path | None, typer.Option(help="Where to; default _build/release.")] = None,
 ) -> None:
-    """Make the release of this commit: notes, site, PDF, source, metadata and checksums; nothing
-    leaves this computer."""
+    """Make the release of this commit: notes, site, source and checksums; nothing leaves this
+    computer."""
     from tlb.report import release
 
     print(release.release(output or ROOT / "_build" / "release"))

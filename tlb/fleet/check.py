@@ -27,11 +27,11 @@ from tlb.machine import host as hosts
 from tlb.machine import microarchitecture
 from tlb.machine.host import Host
 from tlb.reasons import Unavailable
-from tlb.report.crate import NAME as CRATE
 from tlb.report.parameters import table_of_contents
 
 SCHEMA = 1
 SUFFIX, MANIFEST, CARD, GRIDS_FILE = ".tlb.zip", "bundle.json", "README.md", f"{GRIDS}.json"
+CRATE = "ro-crate-metadata.json"  # which other programs add to a folder
 MOST_ROWS = 100_000  # the published machine with the most has 9,328, of up to 7.3 kB a line
 MOST_LINE_BYTES = 32 << 10
 BASES = (4 << 10, 16 << 10, 64 << 10)  # the base pages that Linux has on x86-64 and arm64
