@@ -19,7 +19,8 @@ from tlb.prose import escape_markdown
 from tlb.report.page import Text
 from tlb.report.publish import SiteError, build_site
 from tlb.report.render import Figure, data_table, lacking_note
-from tlb.report.verdicts import Claim, Verdict, verdict_table
+from tlb.report.verdict_table import verdict_table
+from tlb.report.verdicts import Claim, Verdict
 from tlb.system import files
 
 ROOT = files.ROOT

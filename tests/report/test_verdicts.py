@@ -14,6 +14,8 @@ import tlb.report.verdicts as room
 from tlb.inference.intervals import Interval, median_interval
 from tlb.reasons import REASONS, UNDECIDED, Unavailable, Undecided
 from tlb.report.analysis import Analysis
+from tlb.report.render import Html
+from tlb.report.verdict_table import verdict_table
 from tlb.report.verdicts import (
     Answer,
     Band,
@@ -25,7 +27,6 @@ from tlb.report.verdicts import (
     inside,
     judge,
     statements,
-    verdict_table,
     verdicts,
 )
 
@@ -161,7 +162,7 @@ def test_an_obstacle_makes_a_claim_untestable_before_its_predicate_runs(
 # --- the table
 
 
-def table_of(*rows: tuple[str, str, str]) -> room.Html:
+def table_of(*rows: tuple[str, str, str]) -> Html:
     return verdict_table(
         [
             Verdict(Claim("made-up", "boncz1999", says, table_of, None), verdict, evidence)

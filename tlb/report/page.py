@@ -192,7 +192,8 @@ def judge(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> None:
     price_is_flat={"most": 1.1})`.
     """
     from tlb.report import sources
-    from tlb.report.verdicts import elsewhere, verdict_table, verdicts
+    from tlb.report.verdict_table import verdict_table
+    from tlb.report.verdicts import elsewhere, verdicts
 
     page, _ = _page()
     if page.only_defines:
