@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from selenium import webdriver
-from support.common import ROOT
+from support.pages import FRAME, figure
 from support.site import OVERFLOW, errors, open_page, pages, requests, resize, scripts_off
 
-from experiments.overview import compare, compare_page, profiles
-from experiments.overview.compare_facts import Fact
 from experiments.overview.machines_tables import ORDERS
-from tlb.lab.store import Store
+from tlb.report import standalone
 
 # All rules of axe-core for WCAG 2.2, levels A and AA. A page's finding: the rule, the element, and
 # what to do.
@@ -74,13 +71,10 @@ def test_no_page_has_an_error_asks_another_host_scrolls_sideways_or_shuts_a_read
 
 
 @pytest.mark.endurance
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing_on_any_page_by_day_or_night(
-    driver, site: Path, address: str, axe: str, theme: str
-):
+def test_axe_finds_nothing_on_any_page_in_the_dark(driver, site: Path, address: str, axe: str):
     for page in pages(site):
         open_page(driver, address + page)
-        assert audit(driver, axe, theme) == [], page
+        assert audit(driver, axe, "dark") == [], page
 
 
 def test_axe_finds_what_is_wrong(driver, site: Path, address: str, axe: str):
@@ -111,36 +105,16 @@ def test_machines_stand_in_the_order_that_is_chosen_also_without_scripts(driver,
 
 
 def test_a_page_of_its_own_shuts_no_reader_out(driver, axe: str, tmp_path: Path):
-    """That of `tlb compare --html`, on a screen as wide as a phone's, where its tables and its
-    figure scroll."""
-    data = Store(ROOT / "data")
-    first, *_, last = data.machines()
-    sides = (
-        compare.Side(name, name, data, pd.DataFrame({"state": ["a"]}), {}) for name in (first, last)
-    )
-    (tmp_path / "page.html").write_text(
-        compare_page.page(
-            compare.Comparison(
-                *sides,
-                [],
-                [],
-                ["A note."],
-                profiles.of_machines((data, first), (data, last)),
-                [Fact("CPU", "A", "B", "everything", 3, 1)],
-                ["Several."],
-                ["One lacks."],
-            )
-        ),
-        encoding="utf-8",
-    )
+    """That of `tlb compare --html`, on a telephone, where its table and its figure scroll."""
+    body = standalone.table(FRAME) + standalone.figure(figure(), "A caption.")
+    (tmp_path / "page.html").write_text(standalone.page("A page", body), encoding="utf-8")
     resize(driver, 360)
     try:
         driver.get((tmp_path / "page.html").as_uri())
         driver.execute_script(f"(() => {{ {axe} }})()")
         assert driver.find_elements("css selector", ".tlb-chart > svg")
-        assert driver.execute_async_script(AXE, "light", []) == [] and not driver.execute_script(
-            OVERFLOW
-        )
+        assert driver.execute_async_script(AXE, "light", []) == []
+        assert not driver.execute_script(OVERFLOW)
         assert driver.execute_script(UNREACHABLE)[1] == []
     finally:
         resize(driver, 1280)
