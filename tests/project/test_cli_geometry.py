@@ -11,30 +11,15 @@ import pandas as pd
 import pytest
 from rich.console import Console
 from support.common import make_record
-from support.synthetic import Paged, Stated, tlbs
+from support.synthetic import Stated, tlbs
 
 from tlb import cli
 from tlb.cli import shown
 from tlb.inference.geometry import Geometry
 from tlb.lab import survey
-from tlb.lab.grid import octaves
-from tlb.lab.record import Point
 from tlb.lab.rig import Rig
 from tlb.machine import host
 from tlb.reasons import Note
-
-
-def pieces(guest: Paged) -> pd.DataFrame:
-    """What survey.pieces measures of a made-up guest."""
-    return guest.frame(
-        [
-            Point(kernel="page_chase", pages=pages, layout=layout, lines=lines)
-            for pages in ("4k", "2m")
-            for layout in ("spread", "packed")
-            for lines in octaves(survey.FROM_LINES, survey.TO_LINES, 2)
-        ],
-        survey.REPEATS,
-    )
 
 
 def stairs(pages: str = "4k", steps: tuple[int, ...] = (64, 2048)) -> pd.DataFrame:
@@ -66,23 +51,15 @@ def stairs(pages: str = "4k", steps: tuple[int, ...] = (64, 2048)) -> pd.DataFra
 
 @pytest.fixture
 def surveyed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
-    """A made-up guest: `frame`, `lacking` and `pieces` are what its surveys give, `asked` and
-    `torn` what they were asked for; nothing is measured."""
-    machine = SimpleNamespace(
-        frame=stairs(), lacking=[], asked=[], root=None, pieces=pieces(Paged()), torn=[]
-    )
+    """A made-up guest: `frame` and `lacking` are what its survey gives, `asked` for which pages."""
+    machine = SimpleNamespace(frame=stairs(), lacking=[], asked=[])
 
     def fake(rig: Rig, pages: str, **_: object) -> tuple[pd.DataFrame, list[Note]]:
         machine.asked.append(pages)
-        machine.root = rig.store.root
         return machine.frame, [Note(text) for text in machine.lacking]
 
-    def fake_pieces(rig: Rig, pages: str, **_: object) -> pd.DataFrame:
-        machine.torn.append(pages)
-        return machine.pieces
-
     monkeypatch.setattr(survey, "measured", fake)
-    monkeypatch.setattr(survey, "pieces", fake_pieces)
+    monkeypatch.setattr(survey, "pieces", lambda *_, **__: pytest.fail("it measured large pages"))
     monkeypatch.setattr(
         host, "inspect", lambda *_: Stated(tlb=tlbs((64, 2048)), hypervisor="kvm").host()
     )
@@ -112,7 +89,7 @@ def test_geometry_prints_both_tables_and_what_they_mean(
     assert any(
         line.startswith("STLB: ") and "CPUID states 2,048 and agrees." in line for line in lines
     )
-    assert (surveyed.asked, surveyed.torn) == (["4k"], []) and "Large pages" not in said.out
+    assert surveyed.asked == ["4k"] and "Large pages" not in said.out
 
 
 def test_geometry_as_json_is_the_geometry_and_nothing_else(

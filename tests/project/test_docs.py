@@ -57,17 +57,6 @@ def test_every_tlb_command_of_the_readme_is_understood_by_the_command_line():
     assert shown == set(group.commands), "the README leaves a command out"
 
 
-def test_ci_runs_the_readme_s_test_command_then_the_rest_and_builds_the_site():
-    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    subprocess.run(["bash", "-n", ROOT / ".ci" / "run"], check=True)
-    assert re.findall(r"^make \w+$", script, re.MULTILINE) == [
-        "make test",
-        "make endurance",
-        "make site",
-    ]
-    assert "## Tests\n\n```sh\nmake test\n```" in README
-
-
 # Where a file was written, or from where its packages came. Split, so that this file does not say
 # it either.
 FORBIDDEN = {
