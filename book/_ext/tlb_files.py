@@ -26,7 +26,7 @@ _AT_ALL_TIMES = (1980, 1, 1, 0, 0, 0)  # the first that a zip can say: two build
 
 
 class Files(NamedTuple):
-    """Of a chapter: the machine that it is about, the folder of its rows, and its kernels' sources."""
+    """A chapter's machine, the folder of its rows, and its kernels' sources."""
 
     machine: str
     rows: Path

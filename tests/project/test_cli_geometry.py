@@ -1,4 +1,4 @@
-"""`tlb geometry`: two tables and what they mean, for a person and for a program; nothing is stored."""
+"""`tlb geometry`: two tables and what they mean, for a person and for a program."""
 
 from __future__ import annotations
 

@@ -60,7 +60,8 @@ def test_every_tlb_command_of_the_readme_is_understood_by_the_command_line():
 # Where a file was written, or from where its packages came. Split, so that this file does not say
 # it either.
 FORBIDDEN = {
-    "a path of one machine": r"(?<![\w.\]}])/(?:ro{2}t|hom{1}e/[a-z][\w-]*|Use{1}rs/\w+|wor{1}k|far{1}m)/\w",
+    "a path of one machine": r"(?<![\w.\]}])/"
+    r"(?:ro{2}t|hom{1}e/[a-z][\w-]*|Use{1}rs/\w+|wor{1}k|far{1}m)/\w",
     "a package index": r"(?:pyp{1}i|python-?hoste{1}d|crate{1}s|npmj{1}s)\.(?:org|io|com)"
     r"|--(?:extra-)?inde{1}x-url|--find-lin{1}ks",
 }

@@ -22,15 +22,18 @@ axe.run(document, {
   runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22a", "wcag22aa"],
   rules: Object.fromEntries(left_out.map((rule) => [rule, { enabled: false }])),
 }).then(({ violations }) => done(violations.flatMap((rule) => rule.nodes.map((node) =>
-  [rule.id, node.html.slice(0, 200), node.failureSummary].join("\\n")))), (error) => done([String(error)]));
+  [rule.id, node.html.slice(0, 200), node.failureSummary].join("\\n")))),
+  (error) => done([String(error)]));
 """
 
 # The figures that are not one interactive image with words.
 DEAD = """
 return [...document.querySelectorAll(".tlb-figure")].filter((figure) => {
   const chart = figure.querySelector(".tlb-chart"), drawn = chart.querySelectorAll("svg");
-  return figure.dataset.state !== "interactive" || chart.getAttribute("role") !== "img" || !chart.getAttribute("aria-label") ||
-    drawn.length !== 1 || !drawn[0].checkVisibility({ visibilityProperty: true }) || drawn[0].getBoundingClientRect().height <= 100;
+  return figure.dataset.state !== "interactive" || chart.getAttribute("role") !== "img" ||
+    !chart.getAttribute("aria-label") || drawn.length !== 1 ||
+    !drawn[0].checkVisibility({ visibilityProperty: true }) ||
+    drawn[0].getBoundingClientRect().height <= 100;
 }).map((figure) => figure.id);
 """
 
@@ -80,7 +83,8 @@ def test_axe_finds_nothing_on_any_page_in_the_dark(driver, site: Path, address: 
 def test_axe_finds_what_is_wrong(driver, site: Path, address: str, axe: str):
     open_page(driver, address + "search.html")
     driver.execute_script(
-        "document.querySelector('main').innerHTML += '<img src=\"data:,\"><p style=\"color: #999\">Grey</p>'"
+        "document.querySelector('main').innerHTML += "
+        '\'<img src="data:,"><p style="color: #999">Grey</p>\''
     )
     assert {finding.partition("\n")[0] for finding in audit(driver, axe, "light")} == {
         "image-alt",
@@ -124,9 +128,11 @@ def test_a_page_of_its_own_shuts_no_reader_out(driver, axe: str, tmp_path: Path)
 # what can be pressed and not be reached.
 UNREACHABLE = """
 const seen = (element) => element.checkVisibility({ visibilityProperty: true });
-const scrolls = (box) => box.scrollWidth > box.clientWidth && /auto|scroll/.test(getComputedStyle(box).overflowX);
-const boxes = [...document.querySelectorAll("main, main *")].filter((box) => seen(box) && scrolls(box));
-const pressed = [...document.querySelectorAll("a[href], button, input, select, summary, [onclick]")].filter(seen);
+const scrolls = (box) => box.scrollWidth > box.clientWidth &&
+  /auto|scroll/.test(getComputedStyle(box).overflowX);
+const all = (selector) => [...document.querySelectorAll(selector)].filter(seen);
+const boxes = all("main, main *").filter(scrolls);
+const pressed = all("a[href], button, input, select, summary, [onclick]");
 const closed = boxes.filter((box) => box.tabIndex < 0 || !box.getAttribute("aria-label"));
 return [boxes.length, [...closed, ...pressed.filter((it) => it.tabIndex < 0)]
   .map((element) => element.outerHTML.slice(0, 150))];

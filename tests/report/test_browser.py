@@ -51,7 +51,8 @@ def test_search_finds_a_page(driver, site, address, kind):
 HIDDEN = """
 return [...document.querySelectorAll("article *")].filter((element) =>
   element.textContent.trim() && !element.checkVisibility({ visibilityProperty: true }) &&
-  !element.closest("script, style, option, .headerlink, summary") && !element.closest("details:not([open])"))
+  !element.closest("script, style, option, .headerlink, summary") &&
+  !element.closest("details:not([open])"))
   .map((element) => element.outerHTML.slice(0, 150));
 """
 

@@ -115,7 +115,10 @@ def test_a_chapter_runs_on_this_computer_and_measures_nothing_a_second_time(
 
 
 def test_a_notebook_s_kernel_listens_on_no_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    asks = "import json, ipykernel; print(json.load(open(ipykernel.get_connection_file()))['transport'])"
+    asks = (
+        "import json, ipykernel; "
+        "print(json.load(open(ipykernel.get_connection_file()))['transport'])"
+    )
     spec = {"name": "python3", "display_name": "Python 3", "language": "python"}
     notebook = nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_code_cell(asks)], metadata={"kernelspec": spec}

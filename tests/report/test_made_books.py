@@ -1,4 +1,4 @@
-"""Books made for a test: hostile texts, charts that fail, what stops a build, the same bytes twice."""
+"""Books made for a test: hostile texts, charts that fail, what stops a build."""
 
 from __future__ import annotations
 

@@ -82,7 +82,8 @@ def test_a_number_that_is_lacking_shows_its_reason_in_the_place_of_the_text_once
     def lacking() -> float:
         raise Unavailable("no-pmu", "here")
 
-    cell = "say('It takes {{ lacking() | ns }}.')\nsay('Or {{ lacking() | ns }}.')\nsay('{{ 1 | ns }}')"
+    texts = ("It takes {{ lacking() | ns }}.", "Or {{ lacking() | ns }}.", "{{ 1 | ns }}")
+    cell = "\n".join(f"say({text!r})" for text in texts)
     reason, other = run(cell, lacking=lacking)
     assert reason.text.endswith(str(Unavailable("no-pmu", "here"))) and other.markdown == "1 ns"
 

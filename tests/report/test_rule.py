@@ -1,4 +1,4 @@
-"""The rule of verdicts: how often it is wrong, and how often it decides, where the truth is known."""
+"""The rule of verdicts: how often it is wrong, and how often it decides, for known truths."""
 
 from __future__ import annotations
 

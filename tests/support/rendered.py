@@ -77,7 +77,7 @@ def render(
 
 
 def written(notebook: str, make: Callable[[dict[str, Any]], Analysis]) -> str:
-    """Return all that a page's cells show, as text. make: gives the Analysis over the page's names."""
+    """Return all that a page's cells show, as text. make: gives its Analysis over its names."""
     shown, names = list[str](), dict[str, Any]()
     names |= {"a": (a := make(names)), "chapter": a.about}
 

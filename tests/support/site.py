@@ -21,12 +21,13 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 
 class Handler(SimpleHTTPRequestHandler):
-    """Serves a folder as a host would: 404.html for what is missing, and no eval, no other origin."""
+    """Serves a folder as a host would: 404.html for what is missing, no eval, no other origin."""
 
     def end_headers(self) -> None:
         self.send_header(
             "Content-Security-Policy",
-            "default-src 'self' data:; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'",
+            "default-src 'self' data:; script-src 'self' 'unsafe-inline'; "
+            "style-src 'self' 'unsafe-inline'",
         )
         super().end_headers()
 
@@ -65,7 +66,8 @@ def open_page(driver: webdriver.Chrome, url: str) -> None:
     driver.get_log("browser"), driver.get_log("performance")  # forget the pages before
     driver.get(url)
     settled = (
-        "return document.readyState === 'complete' && [...document.querySelectorAll('.tlb-figure')].every("
+        "return document.readyState === 'complete' && "
+        "[...document.querySelectorAll('.tlb-figure')].every("
         "figure => figure.dataset.state) && !(window.MathJax && !MathJax.startup?.promise)"
     )
     WebDriverWait(driver, 20, poll_frequency=0.05).until(lambda d: d.execute_script(settled))
@@ -119,7 +121,8 @@ def pages_with_figures(site: Path) -> list[str]:
 # The boxes around the text that are wider inside than outside. (A visible overflow is a note in the
 # margin.)
 OVERFLOW = """
-return [document.documentElement, document.body, ...document.querySelectorAll(".bd-article-container, main")]
+return [document.documentElement, document.body,
+        ...document.querySelectorAll(".bd-article-container, main")]
   .filter(box => box.scrollWidth > innerWidth ||
     box.scrollWidth > box.clientWidth && getComputedStyle(box).overflowX !== "visible")
   .map(box => `${box.tagName}.${box.className}: ${box.scrollWidth} > ${box.clientWidth}`)

@@ -140,7 +140,7 @@ class Analysis:
         return _first_and_last(self.entries, _NO_LEVELS)
 
     def two_stated_levels(self) -> tuple[int, int]:
-        """Return `two_levels` by CPUID alone, for sentences that compare a step with what is stated.
+        """Return `two_levels` by CPUID alone, for sentences that compare it with a step.
         Raises Unavailable: no-geometry, one-level."""
         return _first_and_last(self.stated_entries, _NO_TLB)
 

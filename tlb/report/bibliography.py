@@ -1,4 +1,4 @@
-"""Names of sources on pages: author and year, with a letter for several of one year, `Chen, 2024a`."""
+"""Names of sources on pages: author and year, and a letter for several of one year."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ class Chapter:
         return outcome
 
     def patch(self, kernel: str, old: str, new: str) -> None:
-        """Replace a text that occurs once in a C kernel, for what this notebook measures from now on.
+        """Replace a text that occurs once in a C kernel, for this notebook's measurements.
 
         kernels/ stays as it is, and the rows are kept separate. Raises
         Unavailable("bad-parameter").

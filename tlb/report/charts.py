@@ -20,7 +20,7 @@ _TICKS = 10
 
 
 def _binary_labels(unit: str) -> str:
-    """A Vega expression for a tick in the largest binary multiple of `unit` not above it: "64 KiB"."""
+    """Return a Vega expression for a tick in the largest binary multiple of a unit: "64 KiB"."""
     cases = "".join(
         f"datum.value >= {size} ? format(datum.value / {size}, '~g') + ' {prefix}{unit}' : "
         for size, prefix in _BINARY
@@ -50,7 +50,7 @@ def ns_axis(title: str = "ns per access", values: Sequence[float] | None = None)
 
 
 def log_scale(base: int = 2, domain: tuple[float, float] | None = None) -> alt.Scale:
-    """A logarithmic scale that ends where the data ends, or at `domain`, in the unit of the data."""
+    """Return a logarithmic scale that ends with the data, or at `domain`, in its unit."""
     return alt.Scale(
         type="log", base=base, nice=False, **({"domain": list(domain)} if domain else {})
     )

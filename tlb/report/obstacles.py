@@ -15,14 +15,13 @@ from tlb.reasons import Unavailable
 from tlb.report.analysis import Analysis
 
 # Reasons that no setting, no longer run and no repetition removes.
-OBSTACLES = frozenset(
-    """
+_CODES = """
     bare-metal splintered two-dimensions no-pmu event-unknown no-walk-cycle-event
     no-nested-walk-event no-topdown not-supported single-node not-x86 no-kvm no-la57 code-refused
     page-size-unsupported arch-unsupported other-arch one-cpu no-sibling no-flush-count
     no-five-levels emulated reach-in-cache
-    """.split()
-)
+    """
+OBSTACLES = frozenset(_CODES.split())
 
 
 def _splintered(a: Analysis) -> str:

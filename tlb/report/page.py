@@ -232,7 +232,7 @@ def cells(notebook: str) -> tuple[Cell, ...]:
 
 
 def check(notebook: str) -> None:
-    """Raise PageError for a figure without a caption or a name of its own in its cell's metadata."""
+    """Raise PageError for a figure whose cell's metadata lack a caption or a unique name."""
     named: dict[str, int] = {}
     for cell in cells(notebook):
         if cell.kind != "code" or "figure(" not in cell.source:

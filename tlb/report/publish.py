@@ -241,7 +241,7 @@ def _digest(words: str) -> str:
 
 
 def show_given(path: Path, given: Mapping[str, Any]) -> None:
-    """Let an executed page show the parameters of its run, without the cell that Papermill added."""
+    """Show the parameters of its run on an executed page, without Papermill's own cell."""
 
     def set_value(line: re.Match[str]) -> str:
         return f"{line[1]}{line[2]}{json.dumps(given[line[1]])}"

@@ -163,7 +163,7 @@ _COUNTED = re.compile(
 def _recount(spec: dict[str, Any]) -> dict[str, Any]:
     """Number parameters, views and data sets from 0; keep each data set once, and drawn columns.
 
-    Altair counts through the life of the process, or names by all digits, which differ between CPUs.
+    Altair counts through the life of the process, or names by digits that differ between CPUs.
     """
     names: dict[str, str] = {}  # the first name of equal data
     known = {

@@ -1,4 +1,4 @@
-"""How a chapter's rows were measured and how to measure one's own: text for both ends of its page."""
+"""How a chapter's rows were measured and how to measure one's own: text of its page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tlb.reasons import PAGE_REASONS, Note, Unavailable, explain, if_available, 
 from tlb.report.analysis import Analysis
 from tlb.units import format_size
 
-# Up to this working set on base pages, the first version of the kernels measures what later ones do.
+# Up to this working set, the first version of the kernels measures what later ones do.
 _ALIKE_BYTES = 256 << 20
 _POINT = [name for name in Point.model_fields if name != "options"]  # columns of their own
 # Names of the hypervisors that are not abbreviations.
@@ -39,7 +39,7 @@ def hypervisor_name(host: Host) -> str:
 
 
 def machine(a: Analysis) -> str:
-    """Return a phrase: CPU, number of CPUs, memory, whether it is a guest or stands in for another."""
+    """Return a phrase: CPU, their number, memory, whether it is a guest or stands in."""
     host = a.host
     where = {
         "none": "bare metal",

@@ -12,8 +12,9 @@ from tlb.system.files import ROOT
 
 STYLE = ROOT / "book" / "assets" / "figures.css"
 # What the site's theme defines for figures.css, and this page does not load.
-_THEME = """:root { --pst-color-background: #fff; --pst-color-border: #d0d7de; --pst-color-shadow: #ccc;
-  --pst-color-text-base: #1f2933; --pst-color-text-muted: #46525e; --pst-color-link: #0072b2; }
+_THEME = """:root { --pst-color-background: #fff; --pst-color-border: #d0d7de;
+  --pst-color-shadow: #ccc; --pst-color-text-base: #1f2933; --pst-color-text-muted: #46525e;
+  --pst-color-link: #0072b2; }
 body { margin: 0; color: var(--pst-color-text-base); font-family: var(--pst-font-family-base); }
 main { max-width: 45rem; margin: 0 auto; padding: 2rem 1rem; }
 td, th { padding: 0.3rem 1rem 0.3rem 0; text-align: left; }
@@ -24,7 +25,7 @@ _PAGE = """<!DOCTYPE html>
 <title>{}</title><style>{}</style></head>
 <body><main class="bd-article">{}</main></body></html>
 """
-# Boxes that scroll need a place in the keyboard's order and a name, which a script gives on the site.
+# What a script does on the site: the keyboard reaches boxes that scroll, and they have a name.
 _BOXES = {
     '<div class="tlb-table tlb-data">': ' role="group" tabindex="0" aria-label="Table">',
     '<div class="tlb-chart" role="img"': ' tabindex="0"',

@@ -38,9 +38,8 @@ WRONG_BY_CHANCE = 0.05
 Band = tuple[float, float]
 Compares = Callable[[Point, Scope], bool]  # whether a claim compares a point, on such a computer
 Word = Literal["holds", "fails", "cannot tell", "not testable here"]
-# An effect, or several that must lie in their bands together; a bool if nothing measured but words
-# or arithmetic were compared; Undecided if what was measured leaves the claim open for a reason that
-# no interval shows.
+# An effect, or several that must lie in their bands together; a bool if words or arithmetic were
+# compared; Undecided for a reason that no interval shows.
 Truth = Effect | Sequence[Effect] | bool | Undecided
 Answer = tuple[Truth, str]  # and the evidence in a sentence
 
@@ -147,7 +146,7 @@ REGISTRY: dict[str, Claim] = {}
 def claim(
     id: str, *, source: str = "", says: str = "", points: Compares | None = None
 ) -> Callable[[Callable], Callable]:
-    """Register a predicate: a function of an Analysis that returns an `Answer` or raises Unavailable.
+    """Register a predicate: a function of an Analysis that gives an Answer, or raises Unavailable.
 
     A parameter `band` gets the band in claims.csv. source, says: by default those of claims.csv.
     points: which points of a grid, and of a computer, it compares. Raises ValueError for an id that
