@@ -91,7 +91,8 @@ def test_an_experiment(copy):
         (
             "    return chases + gathers(scope)",
             (
-                '    chases += scope.chase("page_gather", BASE, 48)\n    return chases + gathers(scope)'
+                '    chases += scope.chase("page_gather", BASE, 48)\n'
+                "    return chases + gathers(scope)"
             ),
         ),
     )
