@@ -55,7 +55,7 @@ book: $(READY) ## measure this computer, then build the book about it
 pdf: $(READY) ## print the book of the committed results into _build/book.pdf, by Chromium
 	$(TLB) pdf
 
-release: $(READY) ## version, notes, site, PDF, source, RO-Crate and checksums into _build/release, from a clean checkout
+release: $(READY) ## notes, site, source and checksums of this version into _build/release, from a clean checkout
 	$(TLB) release
 
 # Two processes, since that is what the smallest machine has; what measures is one group, and the first (tests/conftest.py), so

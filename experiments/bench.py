@@ -36,7 +36,6 @@ from tlb.machine import host
 from tlb.page_sizes import BASE
 from tlb.programs import benchmarks
 from tlb.reasons import Unavailable
-from tlb.report import paint, publish
 from tlb.system.files import measuring_lock
 from tlb.system.processes import pinned, workers
 from tlb.units import format_size
@@ -75,16 +74,9 @@ def table(title: str, *columns: str) -> Callable[[Callable[[], Rows]], Callable[
     return lambda rows: TABLES.setdefault(rows, (title, columns)) and rows
 
 
-TABLES[lambda: paint.first_figures(publish.build_site(build.ROOT, Path(folder().name)).parent)] = (
-    paint.TITLE,
-    paint.COLUMNS,
-)
 TABLES |= {
     rows: (module.TITLE, module.COLUMNS)
-    for rows, module in (
-        (rule.rule, rule),
-        (prefixes.prefixes, prefixes),
-    )
+    for rows, module in ((rule.rule, rule), (prefixes.prefixes, prefixes))
 } | {benchmarks.overhead: benchmarks.OVERHEAD, benchmarks.known: benchmarks.KNOWN}
 
 

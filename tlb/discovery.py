@@ -40,7 +40,17 @@ def load(name: str) -> ModuleType:
 @cache
 def chapters() -> tuple[ModuleType, ...]:
     """Import the chapters that have code of their own, in the reading order of _toc.yml."""
-    return tuple(load(name) for name in table_of_contents() if find_spec(f"{PACKAGE}.{name}"))
+    return tuple(_chapter(name) for name in table_of_contents() if find_spec(f"{PACKAGE}.{name}"))
+
+
+def _chapter(name: str) -> ModuleType:
+    """Import a chapter with its parts as attributes, so that it needs no __init__.py."""
+    chapter = load(name)
+    if not hasattr(chapter, "Analysis"):
+        for part in ("grid", "claims", "analysis"):
+            load(f"{name}.{part}")
+        chapter.Analysis = chapter.analysis.Analysis
+    return chapter
 
 
 @cache

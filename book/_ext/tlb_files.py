@@ -18,6 +18,7 @@ from tlb.lab import survey
 from tlb.lab.store import Store, data_root
 from tlb.machine import host
 from tlb.reasons import Unavailable
+from tlb.report.render import join
 
 FOLDER = "_sources"  # where Sphinx puts the notebooks
 _EXPERIMENTS = {"your_machine": survey.NAME}  # whose points have another name than its page
@@ -25,7 +26,7 @@ _AT_ALL_TIMES = (1980, 1, 1, 0, 0, 0)  # the first that a zip can say: two build
 
 
 class Files(NamedTuple):
-    """Of a chapter: the machine that it is about, the folder of its rows, and its kernels' sources."""
+    """A chapter's machine, the folder of its rows, and its kernels' sources."""
 
     machine: str
     rows: Path
@@ -33,29 +34,25 @@ class Files(NamedTuple):
 
 
 def files_of(notebook: Path, kernels: Path) -> Files | None:
-    """What an executed notebook rests on; None where it measures nothing or nothing is there.
+    """Return what an executed notebook rests on, or None if it measures nothing or has no rows.
     kernels: the folder of their sources."""
     content = json.loads(notebook.read_text(encoding="utf-8"))
     if not any("parameters" in cell["metadata"].get("tags", []) for cell in content["cells"]):
         return None
     name, store = notebook.stem, Store(data_root())
-    machine = (
-        content["metadata"].get("papermill", {}).get("parameters", {}).get("machine", "reference")
-    )
+    given = content["metadata"].get("papermill", {}).get("parameters", {})
+    machine = given.get("machine", "reference")
     try:
         if machine == "this":
             store, machine = store.own, host.machine_id(host.inspect())
         else:
             machine = store.resolve(machine, experiment=name)
-        asked = store.kernels(machine, _EXPERIMENTS.get(name, name))
-    except Unavailable:  # as the page itself says
+        used = store.kernels(machine, _EXPERIMENTS.get(name, name))
+    except Unavailable:  # the page itself says why
         return None
     rows = store.root / machine
-    sources = [
-        path
-        for kernel in asked
-        if (rows / f"{kernel}.jsonl").is_file() and (path := kernels / f"{kernel}.c").is_file()
-    ]
+    measured = (kernel for kernel in used if (rows / f"{kernel}.jsonl").is_file())
+    sources = [path for kernel in measured if (path := kernels / f"{kernel}.c").is_file()]
     return Files(machine, rows, sources) if rows.is_dir() else None
 
 
@@ -101,28 +98,19 @@ def add_files(
     write_cards(context["body"], out)
     lines = [Markup("The notebook: {}.").format(link(context["sourcename"], notebook.name))]
     if files := files_of(notebook, Path(app.srcdir) / "kernels"):
-        pack(files.rows, out / f"{files.machine}.zip")
-        lines.append(
-            Markup("All rows of {}, with the computer's description: {}.").format(
-                files.machine, link(f"{files.machine}.zip", f"{files.machine}.zip")
-            )
-        )
+        archive = f"{files.machine}.zip"
+        pack(files.rows, out / archive)
+        rows = Markup("All rows of {}, with the computer's description: {}.")
+        lines.append(rows.format(files.machine, link(archive, archive)))
+        links = []
         for kernel in files.kernels:
             (out / "kernels").mkdir(exist_ok=True)
             shutil.copyfile(kernel, out / "kernels" / kernel.name)
-        if files.kernels:
-            lines.append(
-                Markup("What measured them: {}.").format(
-                    Markup(", ").join(
-                        link(f"kernels/{kernel.name}", kernel.name) for kernel in files.kernels
-                    )
-                )
-            )
-    context["body"] += str(
-        Markup(
-            '<div class="tlb-files"><p class="rubric">Files of this page</p><ul>{}</ul></div>'
-        ).format(Markup("").join(Markup("<li>{}</li>").format(line) for line in lines))
-    )
+            links.append(link(f"kernels/{kernel.name}", kernel.name))
+        if links:
+            lines.append(Markup("What measured them: {}.").format(Markup(", ").join(links)))
+    box = Markup('<div class="tlb-files"><p class="rubric">Files of this page</p><ul>{}</ul></div>')
+    context["body"] += str(box.format(join("<li>{}</li>", lines)))
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

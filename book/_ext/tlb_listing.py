@@ -6,10 +6,9 @@ its file and line.
     How the figure is drawn.
     ```
 
-shows a function or class of a Python file; of another file, what stands between the marks [timed:
-NAME] and [end]; of a program that shows recipes, of any language, the part `recipe` or `pool`: what
-stands between that mark and [end]. Under a kernel's file stands which source measured the page's
-rows.
+shows a function or class of a Python file; of another file, the lines between the marks [timed:
+NAME] and [end]; of any file, the part `recipe` or `pool` between that mark and [end]. Below a
+kernel's file it says which source measured the page's rows.
 """
 
 from __future__ import annotations
@@ -74,25 +73,15 @@ class Listing(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         file, part = self.arguments[0], (self.arguments[1:] or [""])[0]
         try:
-            if not file.startswith(ROOTS) or ".." in file:
-                raise LookupError(file)
-            text = (Path(self.env.srcdir) / file).read_text()
-            find = (
-                python_part
-                if file.endswith(".py") and part not in ("recipe", "pool")
-                else timed_part
-            )
-            first, lines = find(text, part) if part else (1, text.splitlines())
+            first, lines = self._part(file, part)
         except (LookupError, OSError):
-            return [
-                self.state.document.reporter.warning(
-                    f"{file} has no part {part!r} to list.", line=self.lineno
-                )
-            ]
+            warning = f"{file} has no part {part!r} to list."
+            return [self.state.document.reporter.warning(warning, line=self.lineno)]
         self.env.note_dependency(str(Path(self.env.srcdir) / file))
+        text = "\n".join(lines)
         literal = nodes.literal_block(
-            "\n".join(lines),
-            "\n".join(lines),
+            text,
+            text,
             linenos=True,
             language=_LANGUAGES.get(Path(file).suffix, "c"),
             highlight_args={"linenostart": first},
@@ -102,42 +91,36 @@ class Listing(SphinxDirective):
         wrapped = container_wrapper(self, literal, caption)
         self.add_name(wrapped)
         if "fold" in self.options:  # to unfold at its caption
-            marks = [
-                nodes.raw("", mark, format="html")
-                for mark in ("<details><summary>", "</summary>", "</details>")
-            ]
-            wrapped.children = [marks[0], wrapped[0], marks[1], wrapped[1], marks[2]]
+            tags = ("<details><summary>", "</summary>", "</details>")
+            begin, middle, end = (nodes.raw("", tag, format="html") for tag in tags)
+            wrapped.children = [begin, wrapped[0], middle, wrapped[1], end]
         wrapped["classes"].append("tlb-listing")
         if measured := self._measured_by().get(file):
-            wrapped += nodes.paragraph(
-                measured,
-                "",
-                *self.state.inline_text(measured, self.lineno)[0],
-                classes=["tlb-measured"],
-            )
+            inline = self.state.inline_text(measured, self.lineno)[0]
+            wrapped += nodes.paragraph(measured, "", *inline, classes=["tlb-measured"])
         return [wrapped]
 
+    def _part(self, file: str, part: str) -> tuple[int, list[str]]:
+        """Return (first line, lines) of a part. Raises LookupError or OSError without it."""
+        if not file.startswith(ROOTS) or ".." in file:
+            raise LookupError(file)
+        text = (Path(self.env.srcdir) / file).read_text()
+        if not part:
+            return 1, text.splitlines()
+        if file.endswith(".py") and part not in ("recipe", "pool"):
+            return python_part(text, part)
+        return timed_part(text, part)
+
     def _measured_by(self) -> dict[str, str]:
-        """A line a file on what measured this page's rows, where the page is a notebook that left
-        them (article/sources.py)."""
-        page, known = (
-            Path(self.env.doc2path(self.env.docname)),
-            self.env.temp_data,
-        )  # which is of this page alone
-        if "tlb_measured_by" not in known:
-            cells = (
-                json.loads(page.read_text(encoding="utf-8"))["cells"]
-                if page.suffix == ".ipynb"
-                else []
-            )
-            kept = [
-                output.get("metadata", {}).get("tlb", {})
-                for cell in cells
-                for output in cell.get("outputs", ())
-            ]
-            known["tlb_measured_by"] = {
-                file: line for one in kept for file, line in one.get("measured_by", {}).items()
-            }
+        """Return what measured this page's rows, by file, of a notebook (tlb/report/sources.py)."""
+        page, known = Path(self.env.doc2path(self.env.docname)), self.env.temp_data
+        if "tlb_measured_by" not in known:  # temp_data is of this page alone
+            lines = known["tlb_measured_by"] = {}
+            if page.suffix == ".ipynb":
+                for cell in json.loads(page.read_text(encoding="utf-8"))["cells"]:
+                    for output in cell.get("outputs", ()):
+                        kept = output.get("metadata", {}).get("tlb", {})
+                        lines |= kept.get("measured_by", {})
         return known["tlb_measured_by"]
 
 

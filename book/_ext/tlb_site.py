@@ -77,18 +77,13 @@ def defer_scripts(
 ) -> None:
     """Let every script of a page of text wait until it has been read, so that none stands between
     the reader and the text."""
-    context["script_files"] = (
-        context["script_files"]
-        if doctree is None
-        else [
-            script
-            if not script.filename or str(script.filename).endswith(_AT_ONCE)
-            else _JavaScript(
-                script.filename, priority=script.priority, **{**script.attributes, "defer": "defer"}
-            )
-            for script in context["script_files"]
-        ]
-    )
+    if doctree is None:
+        return
+    scripts = context["script_files"]
+    for place, script in enumerate(scripts):
+        if script.filename and not str(script.filename).endswith(_AT_ONCE):
+            how = {**script.attributes, "defer": "defer"}
+            scripts[place] = _JavaScript(script.filename, priority=script.priority, **how)
 
 
 def mend(

@@ -17,7 +17,8 @@ from tlb.reasons import Unavailable
 from tlb.report import analysis
 from tlb.report.chapter import Chapter
 from tlb.report.parameters import BOOK
-from tlb.report.verdicts import CLASSES, beside, claims_of, statements
+from tlb.report.verdict_table import CLASSES, beside
+from tlb.report.verdicts import claims_of, statements
 
 UNMEASURED = "not measured"
 OTHERWISE = "measured differently"  # by another version of the kernels than the verdict beside it

@@ -13,7 +13,8 @@ from tlb.prose import count
 from tlb.report.bibliography import sources
 from tlb.report.compared import range_words
 from tlb.report.render import Html, data_table, inline
-from tlb.report.verdicts import Statement, anchor, mark, statements
+from tlb.report.verdict_table import anchor, mark
+from tlb.report.verdicts import Statement, statements
 
 
 def counts(a: Analysis) -> Html:

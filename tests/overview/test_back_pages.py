@@ -8,12 +8,12 @@ from types import ModuleType
 
 import pytest
 from support.common import make_record
+from support.rendered import written
 from support.synthetic import Stated
 
 from experiments.overview import method, reproducibility
 from tlb.lab.record import Record
 from tlb.lab.store import Store
-from tlb.report import page
 from tlb.report.chapter import Chapter
 from tlb.report.verdicts import WRONG_BY_CHANCE
 
@@ -48,7 +48,7 @@ def test_the_rule_s_rates_are_those_that_the_page_promises():
 )
 def test_a_page_without_rows_gives_reasons(name: str, module: ModuleType, tmp_path):
     chapter = stored(tmp_path)
-    told = page.written(name, lambda names: module.Analysis(chapter, names))
+    told = written(name, lambda names: module.Analysis(chapter, names))
     assert "Not on this machine" in told and not re.search(r"\bnan\b|\bNone\b", told)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from support.common import About
+from support.rendered import written
 from support.synthetic import GIB, Truth, frame, grid, scope
 from support.your_machine import ARM, host
 
@@ -18,7 +19,6 @@ from experiments.overview import CHAPTERS, index
 from tlb.lab.record import Point
 from tlb.machine.host import Host
 from tlb.reasons import REASONS, Unavailable
-from tlb.report.page import written
 from tlb.report.parameters import table_of_contents
 from tlb.system.files import ROOT
 

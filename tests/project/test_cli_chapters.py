@@ -36,12 +36,9 @@ def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
         (["-p", "repeats", "3"], {"repeats": 3}),
         (["-p", "repeats=3", "-p", "engine", "c"], {"repeats": 3, "engine": "c"}),
         (["-p", "max_working_set", "256MiB"], {"max_working_set": "256MiB"}),
-        (["-p", "max_working_set", "12 bananas"], {"max_working_set": "12 bananas"}),
-        (["-p", "machine", "a=b"], {"machine": "a=b"}),
         (["--parameter", "x=True"], {"x": "True"}),
         (["-p", "repeats", "many"], {"repeats": "many"}),
         (["-p", "x"], {"x": ""}),
-        (["-p"], {"": ""}),
     ],
 )
 def test_a_pair_is_read_in_either_form_and_has_the_type_that_the_chapter_declares(
@@ -61,7 +58,7 @@ def test_a_pair_is_read_in_either_form_and_has_the_type_that_the_chapter_declare
 # --- committed chapters
 
 
-@pytest.mark.parametrize("arguments", [[], ["stlb_cliff"], ["index", "hugepages"], ["scorecard"]])
+@pytest.mark.parametrize("arguments", [[], ["index", "hugepages"], ["scorecard"]])
 def test_refresh_executes_the_chapters_named_or_all_in_their_order(
     arguments: list[str], monkeypatch, capsys
 ):

@@ -17,7 +17,8 @@ pytestmark = pytest.mark.endurance
 @pytest.mark.parametrize("how", ["os.kill(os.getpid(), signal.SIGKILL)"])
 def test_a_dead_worker_ends_the_run_as_a_failure_and_is_named(how: str, tmp_path: Path):
     (tmp_path / "test_dies.py").write_text(
-        f"import os, signal\ndef test_first(): pass\ndef test_dies(): {how}\ndef test_last(): pass\n"
+        f"import os, signal\ndef test_first(): pass\ndef test_dies(): {how}\n"
+        "def test_last(): pass\n"
     )
     (tmp_path / "test_long.py").write_text(
         "import time\ndef test_long(): time.sleep(300)\ndef test_longer(): time.sleep(300)\n"

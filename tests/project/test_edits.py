@@ -16,7 +16,6 @@ from tlb.report.parameters import BOOK
 pytestmark = [pytest.mark.endurance, pytest.mark.timeout(600)]
 
 _CHASE = "for (uint64_t i = hops / 16; i; i--) {"
-_WALK = "for (; turns; turns--) {\n        uint64_t random = draw(&state);\n        UNROLL"
 _WAIT = "for (volatile int n = 0; n < 9; n++)\n            ;\n"
 # A chapter's kernel, a point more, its lines, and the timed loop, before and after a change.
 MEASURED = {
@@ -26,14 +25,7 @@ MEASURED = {
         49,
         _CHASE,
         f"{_CHASE}\n        {_WAIT}",
-    ),
-    "graph_walk": (
-        "graph_walk",
-        "[chapter.scope.point('graph_walk', mode='plain', vertices=512)]",
-        512,
-        _WALK,
-        _WALK.replace("{\n", "{\n        " + _WAIT, 1),
-    ),
+    )
 }
 
 

@@ -29,10 +29,6 @@ def read(name: str) -> pd.DataFrame:
     return pd.read_csv(FOLDER / name)
 
 
-def pairs(frame: pd.DataFrame, *columns: str) -> list[tuple]:
-    return list(frame[list(columns)].itertuples(index=False, name=None))
-
-
 @pytest.fixture(scope="module")
 def bibliography():
     return parse_file(str(ROOT / "book" / "references.bib")).entries
@@ -67,31 +63,6 @@ def test_the_bibliography_is_complete_enough_to_be_printed(bibliography):
         assert re.fullmatch(r"10\.\d{4,}/\S+", entry.fields.get("doi", "10.0000/none")), (
             f"{key}: doi"
         )
-
-
-def test_the_published_speedups_are_the_ratio_of_their_columns():
-    frame = read("hugepages_speedup.csv")
-    assert pairs(frame, "ns_per_access_4k", "ns_per_access_2m", "speedup_ratio") == [
-        (58.6, 11.2, 5.23),
-        (89.4, 12.8, 6.98),
-        (127.1, 14.1, 9.01),
-    ]
-    ratio = frame["ns_per_access_4k"] / frame["ns_per_access_2m"]
-    assert (ratio.round(2) == frame["speedup_ratio"]).all()
-
-
-def test_the_stride_table_is_consistent_with_itself():
-    frame = read("stride_walk.csv")
-    assert pairs(frame, "stride_bytes", "ns_per_access") == [
-        (8, 1.36),
-        (64, 2.49),
-        (512, 5.38),
-        (4096, 12.51),
-        (8192, 13.31),
-    ]
-    assert (frame["accesses_per_page_ratio"] * frame["stride_bytes"] == 4096).all()
-    against_first = frame["ns_per_access"] / frame["ns_per_access"].iloc[0]
-    assert (against_first.round(1) == frame["vs_sequential_ratio"]).all()
 
 
 def test_the_published_t_test_follows_from_the_published_intervals():

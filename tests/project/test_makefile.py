@@ -29,7 +29,8 @@ fi
 """
 
 FLEET = "python -m pip install --quiet --require-hashes -r requirements-fleet.lock"
-LINT = ["python -m ruff check .", "lint-imports --no-cache"]
+LINT = [f"python -m ruff {how}" for how in ("check .", "format --check --quiet .")]
+LINT.append("lint-imports --no-cache")
 
 
 @pytest.fixture
@@ -104,24 +105,11 @@ def test_make_book_passes_its_parameters_on(checkout):
     assert not (checkout / "owned").exists()
 
 
-@pytest.mark.parametrize(
-    ("target", "marks", "pages"),
-    [
-        ("test", "not endurance", True),
-        ("check", "not endurance and not measuring and not site and not slow", False),
-        ("endurance", "endurance", False),
-    ],
-)
-def test_tests_run_in_one_pytest_of_two_processes_after_lint(checkout, target, marks, pages):
-    make(checkout, target, f"PYTHON={fake_python(checkout, 'python-new')}")
-    made = log(checkout)
-    assert (FLEET in made) == (target != "check")
-    *_, ruff, imports, tests = [line for line in made if line != FLEET]
-    assert tests.startswith(
-        "python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder tests"
+def test_tests_run_in_one_pytest_of_two_processes_after_lint(checkout):
+    make(checkout, "test", f"PYTHON={fake_python(checkout, 'python-new')}")
+    *_, tests = made = log(checkout)
+    assert FLEET in made and [line for line in made if line in LINT] == LINT
+    assert tests.startswith("python -m pytest --numprocesses 2 --dist loadfile") and tests.endswith(
+        " -m not endurance"
     )
-    assert tests.endswith(f" -m {marks}")
-    assert [ruff, imports] == LINT or target == "endurance"
-    assert (
-        "book --nbval" in tests and "--nbval-sanitize-with tests/nbval_sanitize.cfg" in tests
-    ) == pages
+    assert "book --nbval" in tests and "--nbval-sanitize-with tests/nbval_sanitize.cfg" in tests

@@ -24,22 +24,20 @@ def copy(tmp_path: Path) -> Copy:
     return copy_of_checkout(tmp_path / "copy", tmp_path / "data")
 
 
-def recipe(title: str) -> tuple[int, str]:
-    """(the number of files that a recipe promises, its text)."""
+def assert_is_all(copy: Copy, title: str, files: set[str]) -> None:
+    """Nothing but `files` changed, as many as the recipe promises, and its text names each."""
     found = re.search(
         rf"^### {title}.*?: (\d+) files?\n(.*?)(?=^##)", CONTRIBUTING, re.MULTILINE | re.DOTALL
     )
     assert found, title
-    return int(found[1]), found[2]
-
-
-def assert_is_all(copy: Copy, title: str, files: set[str]) -> None:
-    """Nothing but `files` changed, they are as many as the recipe says, and it names each, by its
-    pattern at least."""
-    promised, text = recipe(title)
-    assert copy.changed() == files and len(files) <= promised
+    assert copy.changed() == files and len(files) == int(found[1])
     for file in files:
-        assert Path(file).suffix in text and any(part in text for part in Path(file).parts), file
+        assert Path(file).suffix in found[2], file
+        assert any(part in found[2] for part in Path(file).parts), file
+
+
+def run_tests(copy: Copy, *paths: str) -> None:
+    copy.run("-m", "pytest", "-q", "-p", "no:cacheprovider", *paths)
 
 
 @pytest.mark.measuring
@@ -56,15 +54,7 @@ def test_a_kernel(copy):
         ),
     )
     copy.write("tests/kernels/test_line_sum.py", LINE_SUM)
-    copy.run(
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "tests/kernels/test_line_sum.py",
-        "tests/lab/test_kernels.py",
-    )
+    run_tests(copy, "tests/kernels/test_line_sum.py", "tests/lab/test_kernels.py")
     record = json.loads(copy.tlb("measure", "line_sum", "--lines", "64", "--region-ms", "1").stdout)
     assert (record["kernel"], record["lines"]) == ("line_sum", 64)
     assert_is_all(
@@ -84,10 +74,12 @@ from tlb.lab import build
 
 
 def test_it_visits_what_page_gather_visits():
-    words = ["--pages", "4k", "--layout", "spread", "--order", "cycle", "--lines", "64", "--seed", "1", "--region-ms", "1"]
-    ran = [subprocess.run([*build.kernel(name).command, *words], capture_output=True, text=True, check=True).stdout
-           for name in ("line_sum", "page_gather")]
-    assert json.loads(ran[0])["checksum"] == json.loads(ran[1])["checksum"]
+    words = "--pages 4k --layout spread --order cycle --lines 64 --seed 1 --region-ms 1".split()
+    sums = set()
+    for name in ("line_sum", "page_gather"):
+        command = [*build.kernel(name).command, *words]
+        sums.add(json.loads(subprocess.check_output(command))["checksum"])
+    assert len(sums) == 1
 '''
 
 
@@ -99,7 +91,8 @@ def test_an_experiment(copy):
         (
             "    return chases + gathers(scope)",
             (
-                '    chases += scope.chase("page_gather", BASE, 48)\n    return chases + gathers(scope)'
+                '    chases += scope.chase("page_gather", BASE, 48)\n'
+                "    return chases + gathers(scope)"
             ),
         ),
     )
@@ -132,22 +125,17 @@ def test_a_claim(copy):
         if "tlb-verdicts" in str(output)
     ]
     assert "HOLDS: “A join takes time.”" in verdicts[0]["data"]["text/plain"]
-    copy.run(
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "tests/project/test_house.py",
-        "tests/project/test_claims.py",
-    )
+    run_tests(copy, "tests/project/test_house.py", "tests/project/test_claims.py")
     book.write_text(committed)  # what `refresh` wrote
     assert_is_all(
         copy, "A claim", {"data/literature/claims.csv", "experiments/tlb_blocking/claims.py"}
     )
 
 
-STATEMENT = "join-takes-time,boncz1999,A section,A join takes time.,time of a row,0,,ns,join,4k,,,judged,tlb_blocking,\n"
+STATEMENT = (
+    "join-takes-time,boncz1999,A section,A join takes time.,time of a row,0,,ns,join,4k,,,judged,"
+    "tlb_blocking,\n"
+)
 CLAIM = """
 
 @claim("join-takes-time", points=lambda point, scope: point.kernel == "radix_partition")
@@ -164,61 +152,65 @@ def test_a_chapter(copy):
         copy.write(f"experiments/example/{name}.py", text)
     cells = nbformat.read(copy.path / "book/tlb_blocking.ipynb", as_version=4).cells
     parameters = next(cell for cell in cells if "parameters" in cell.metadata.get("tags", []))
+    imports, *code = [nbformat.v4.new_code_cell(*cell) for cell in EXAMPLE_CELLS]
     notebook = nbformat.v4.new_notebook(
-        cells=[
-            nbformat.v4.new_markdown_cell("# An example"),
-            nbformat.v4.new_code_cell(
-                "from tlb.report import begin, figure, judge, say\nfrom experiments import example"
-            ),
-            parameters,
-            *(
-                nbformat.v4.new_code_cell(source, metadata=metadata)
-                for source, metadata in EXAMPLE_CELLS
-            ),
-        ],
-        metadata={
-            "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}
-        },
+        cells=[nbformat.v4.new_markdown_cell("# An example"), imports, parameters, *code]
     )
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "3", "language": "python"}
+    for cell, metadata in zip(code, METADATA, strict=False):
+        cell.metadata |= metadata
     nbformat.write(notebook, copy.path / "book/example.ipynb")
-    copy.edit(
-        "_toc.yml",
-        (
-            "      - file: book/tlb_blocking\n",
-            "      - file: book/tlb_blocking\n      - file: book/example\n",
-        ),
-    )
+    entry = "      - file: book/tlb_blocking\n"
+    copy.edit("_toc.yml", (entry, entry + entry.replace("tlb_blocking", "example")))
     copy.write("tests/chapters/example/test_analysis.py", EXAMPLE_TEST)
-    copy.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/chapters/example")
+    run_tests(copy, "tests/chapters/example")
     executed = copy.path.parent / "example.ipynb"
     copy.tlb("run", "example", *SMALL, "--output", str(executed))
     text = str(nbformat.read(executed, as_version=4))
     assert "tlb-figure-chases" in text and "A load takes time." in text and "ns." in text
+    copy.run("-c", IS_DISCOVERED)
     files = {f"experiments/example/{name}.py" for name in CHAPTER}
-    assert_is_all(
-        copy,
-        "A chapter",
-        files | {"book/example.ipynb", "_toc.yml", "tests/chapters/example/test_analysis.py"},
-    )
+    files |= {"book/example.ipynb", "_toc.yml", "tests/chapters/example/test_analysis.py"}
+    assert_is_all(copy, "A chapter", files)
 
 
-EXAMPLE_CELLS = (
-    (
-        "chapter = begin('example', globals())\npoints = example.grid.points(chapter.scope)\n"
-        "a = example.Analysis(chapter.measure(points), chapter, globals())",
-        {},
-    ),
-    (
-        "price = a.spread - a.packed\nfigure(example.figures.chases, a)",
-        {"mystnb": {"figure": {"name": "fig-chases", "caption": "Two chases."}}},
-    ),
-    ("say('A load takes {{ a.spread.last | ns(1) }}.')", {"tags": ["remove-input"]}),
-    ("judge(example.claims, a)", {}),
-)
+IS_DISCOVERED = """
+from experiments.overview import CHAPTERS
+(example,) = [chapter for chapter in CHAPTERS if chapter.__name__ == "experiments.example"]
+assert example.grid.points and example.claims and example.Analysis
+"""
+FIGURE = {"mystnb": {"figure": {"name": "fig-chases", "caption": "Two chases."}}}
+METADATA = ({}, FIGURE, {"tags": ["remove-input"]})
+EXAMPLE_CELLS = [
+    [
+        """import altair as alt
+
+from experiments.example import claims, grid
+from experiments.example.analysis import Analysis
+from tlb.report import begin, figure, judge, say
+from tlb.report.render import Figure"""
+    ],
+    [
+        """chapter = begin("example", globals())
+points = grid.points(chapter.scope)
+a = Analysis(chapter.measure(points), chapter, globals())"""
+    ],
+    [
+        """price = a.spread - a.packed
+
+def chases(a):
+    chart = alt.Chart(a.price.table).mark_point().encode(x="lines:Q", y="median:Q")
+    return Figure(chart, "Two points.", a.price.table)
+
+figure(chases, a)"""
+    ],
+    ["say('A load takes {{ a.spread.last | ns(1) }}.')"],
+    ["judge(claims, a)"],
+]
 EXAMPLE_TEST = """from support.common import About
 from support.synthetic import Stated, Truth, frame, grid
 
-from experiments.example import Analysis
+from experiments.example.analysis import Analysis
 
 
 def test_the_price_is_that_of_the_machine():
@@ -226,13 +218,6 @@ def test_the_price_is_that_of_the_machine():
     assert abs(a.price.get(1024).value - 2.0) < 1e-9
 """
 CHAPTER = {
-    "__init__": '''"""An example."""
-
-from experiments.example import claims as claims
-from experiments.example import figures as figures
-from experiments.example import grid as grid
-from experiments.example.analysis import Analysis as Analysis
-''',
     "grid": '''"""Two sizes."""
 
 from tlb.lab.grid import Scope
@@ -242,18 +227,16 @@ from tlb.lab.record import Point
 def points(scope: Scope) -> list[Point]:
     return [point for lines in (64, 128) for point in scope.chase("page_chase", "4k", lines)]
 ''',
-    "analysis": '''"""The chase."""
+    "analysis": '''"""The chase on base pages."""
 
 from functools import cached_property
 
-from tlb.report import analysis
 from tlb.inference import curves
 from tlb.inference.curves import Curve
+from tlb.report import analysis
 
 
 class Analysis(analysis.Analysis):
-    """The chase on base pages."""
-
     @cached_property
     def spread(self) -> Curve:
         return curves.spread(self.frame)
@@ -262,24 +245,15 @@ class Analysis(analysis.Analysis):
     def packed(self) -> Curve:
         return curves.packed(self.frame)
 ''',
-    "figures": '''"""One chart."""
-
-import altair as alt
-
-from tlb.report.render import Figure
-from experiments.example.analysis import Analysis
-
-
-def chases(a: Analysis) -> Figure:
-    return Figure(alt.Chart(a.price.table).mark_point().encode(x="lines:Q", y="median:Q"), "Two points.", a.price.table)
-''',
     "claims": '''"""One claim."""
 
-from tlb.report.verdicts import Answer, claim, inside
 from experiments.example.analysis import Analysis
+from tlb.report.verdicts import Answer, claim, inside
+
+POINTS = lambda point, scope: point.kernel == "page_chase"
 
 
-@claim("example-takes-time", source="boncz1999", says="A load takes time.", points=lambda point, scope: point.kernel == "page_chase")
+@claim("example-takes-time", source="boncz1999", says="A load takes time.", points=POINTS)
 def takes_time(a: Analysis) -> Answer:
     return inside(a.spread.last, 0), f"A load takes {a.spread.last:.1f} ns."
 ''',
@@ -312,19 +286,13 @@ def test_a_cpu(copy):
     )
     copy.run(
         "-c",
-        "from tlb.machine.microarchitecture import x86_name; from tlb.lab.events import quantities; "
+        "from tlb.machine.microarchitecture import x86_name; "
+        "from tlb.lab.events import quantities; "
         "name = x86_name('AuthenticAMD', 0x1A, 0x94, 0); "
-        "assert name == 'Zen 6' and any(e.quantity == 'walk' and e.event for e in quantities(name)), name",
+        "assert name == 'Zen 6'; "
+        "assert any(e.quantity == 'walk' and e.event for e in quantities(name)), name",
     )
-    copy.run(
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "tests/lab/test_events.py",
-        "tests/project/test_house.py",
-    )
+    run_tests(copy, "tests/lab/test_events.py", "tests/project/test_house.py")
     assert_is_all(
         copy,
         "A CPU",
@@ -341,7 +309,8 @@ def test_a_page_size(copy):
         (
             '    "1g": PageSize(',
             (
-                '    "512m": PageSize(512 << 20, "512 MiB pages", "mmap, MAP_HUGETLB of 512 MiB", "pool", "512m"),\n    "1g": PageSize('
+                '    "512m": PageSize(512 << 20, "512 MiB pages", "mmap, MAP_HUGETLB of '
+                '512 MiB", "pool", "512m"),\n    "1g": PageSize('
             ),
         ),
     )
@@ -358,7 +327,5 @@ def test_a_page_size(copy):
     assert done.returncode == 0 or re.search(
         "does not offer the page size|pool of huge pages", done.stderr
     ), done.stderr
-    copy.run(
-        "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/terms", "tests/project/test_house.py"
-    )
+    run_tests(copy, "tests/terms", "tests/project/test_house.py")
     assert_is_all(copy, "A page size", {"tlb/page_sizes.py", "kernels/pages.h"})

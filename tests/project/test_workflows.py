@@ -53,21 +53,6 @@ def test_jobs_write_only_what_they_are_for_and_none_that_runs_a_pull_request():
         assert "timeout-minutes" in job, (workflow, name)
 
 
-def test_workflows_run_what_is_here():
-    runs = "\n".join(step["run"] for _, _, job in jobs() for step in job["steps"] if "run" in step)
-    targets = re.search(
-        r"^\.PHONY: (.+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
-    )[1].split()
-    asked = [
-        word
-        for line in re.findall(r"^make (.+)$", runs, re.MULTILINE)
-        for word in line.split()
-        if "=" not in word
-    ]
-    assert {"release", "links", "site", "pdf", "lock"} <= set(asked) <= set(targets)
-    assert {"run", "workflows"} == set(re.findall(r"\.ci/(\w+)", runs))
-
-
 @pytest.mark.endurance
 @pytest.mark.needs("go")
 @pytest.mark.parametrize(

@@ -27,21 +27,13 @@ from support.site import (
     tooltip,
 )
 
-from tlb.system import files
 
-ROOT = files.ROOT
-
-
-@pytest.mark.parametrize(
-    "each", [8, pytest.param(1, marks=pytest.mark.endurance)]
-)  # pages differ in what they show, not in how they load
-def test_a_page_opened_as_a_file_works_as_well(driver, site, each):
-    for page in pages(site)[::each]:
+def test_a_page_opened_as_a_file_works_as_well(driver, site):
+    for page in pages(site)[::8]:  # pages differ in what they show, not in how they load
         open_page(driver, (site / page).as_uri())
         assert not errors(driver), page
-        assert all(url.startswith((site.as_uri(), "data:", "blob:")) for url in requests(driver)), (
-            page
-        )
+        own = (site.as_uri(), "data:", "blob:")
+        assert all(url.startswith(own) for url in requests(driver)), page
 
 
 @pytest.mark.parametrize("kind", ["served", "file"])
@@ -59,7 +51,8 @@ def test_search_finds_a_page(driver, site, address, kind):
 HIDDEN = """
 return [...document.querySelectorAll("article *")].filter((element) =>
   element.textContent.trim() && !element.checkVisibility({ visibilityProperty: true }) &&
-  !element.closest("script, style, option, .headerlink, summary") && !element.closest("details:not([open])"))
+  !element.closest("script, style, option, .headerlink, summary") &&
+  !element.closest("details:not([open])"))
   .map((element) => element.outerHTML.slice(0, 150));
 """
 
@@ -106,27 +99,14 @@ def test_the_calculator_answers_in_words_what_it_is_asked(driver, site, address)
 
 
 @pytest.mark.endurance
-@pytest.mark.parametrize(
-    ("width_px", "scripts"),
-    [  # 360 px with scripts: test_access.py
-        (360, "off"),
-        (768, "on"),
-        (768, "off"),
-        (1280, "on"),
-        (1280, "off"),
-    ],
-)
-def test_no_page_scrolls_sideways(driver, site, address, width_px, scripts):
-    resize(driver, width_px)
+@pytest.mark.parametrize("width_px", [360, 768, 1280])
+def test_no_page_scrolls_sideways_without_scripts(driver, site, address, width_px):
+    resize(driver, width_px)  # with scripts: test_access.py
     try:
-        for page in pages(site):
-            if scripts == "on":
-                open_page(driver, address + page)
+        with scripts_off(driver):
+            for page in pages(site):
+                driver.get(address + page)
                 assert not driver.execute_script(OVERFLOW), page
-            else:
-                with scripts_off(driver):
-                    driver.get(address + page)
-                    assert not driver.execute_script(OVERFLOW), page
     finally:
         resize(driver, 1280)
 

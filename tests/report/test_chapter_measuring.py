@@ -130,14 +130,7 @@ def test_back_in_an_earlier_state_all_its_rows_are_there_and_none_is_measured(
     )
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        pytest.param({"cpu_model": "Imaginary Processor 9001"}, id="another processor"),
-        pytest.param({"installation": "another"}, id="another computer of the same kind"),
-        pytest.param({"hypervisor": "kvm"}, id="moved into a guest"),
-    ],
-)
+@pytest.mark.parametrize("changes", [{"installation": "another"}, {"hypervisor": "kvm"}])
 def test_of_a_computer_that_has_become_another_one_no_row_is_shown(
     world: dict, measuring: Callable, changes: dict
 ):

@@ -14,7 +14,8 @@ from experiments.overview.judged import Judged
 from tlb.inference.intervals import Interval
 from tlb.report.analysis import Analysis
 from tlb.report.compared import Bounds
-from tlb.report.verdicts import Answer, Claim, Effect, inside, judge, verdict_table
+from tlb.report.verdict_table import verdict_table
+from tlb.report.verdicts import Answer, Claim, Effect, inside, judge
 
 A = Analysis(pd.DataFrame(), About(Stated().host()))
 NEAR = st.sampled_from([1.0, 2.0]).flatmap(

@@ -46,12 +46,10 @@ def text(template: str, **names: Any) -> str:
     ("template", "told"),
     [
         ("{{ x | ns(1) }}", "1,234.5 ns"),
-        ("{{ x | num }}", "1,234"),
         ("{{ share | share(1) }}", "12.3%"),
         ("{{ x | digits }}", "1.23e+03"),
         ("{{ 3145728 | size }}", "3 MiB"),
         ("{{ i | ns(1) }}", "1.5 (1.4 to 1.6) ns"),
-        ("{{ i | ratio }}", "1.5 (1.4 to 1.6)x"),
         ("{{ ['a', 'b', 'c'] | listed }}", "a, b and c"),
         ("{{ 2 | words }}", "two"),
         ("{{ '<b>' | plain }}", r"\<b\>"),
@@ -67,7 +65,6 @@ def test_a_template_takes_the_names_of_its_page(template: str, told: str):
     [
         ("{{ nothing | ns }}", {}),
         ("{{ x | ns }}", {"x": None}),
-        ("{{ x | num }}", {"x": float("nan")}),
         ("{{ x | share }}", {"x": Unavailable("no-pmu")}),
         ("{{ x.y }}", {"x": 1}),
         ("{% if %}", {}),
@@ -85,7 +82,8 @@ def test_a_number_that_is_lacking_shows_its_reason_in_the_place_of_the_text_once
     def lacking() -> float:
         raise Unavailable("no-pmu", "here")
 
-    cell = "say('It takes {{ lacking() | ns }}.')\nsay('Or {{ lacking() | ns }}.')\nsay('{{ 1 | ns }}')"
+    texts = ("It takes {{ lacking() | ns }}.", "Or {{ lacking() | ns }}.", "{{ 1 | ns }}")
+    cell = "\n".join(f"say({text!r})" for text in texts)
     reason, other = run(cell, lacking=lacking)
     assert reason.text.endswith(str(Unavailable("no-pmu", "here"))) and other.markdown == "1 ns"
 
@@ -128,7 +126,6 @@ NAMED = {"mystnb": {"figure": {"name": "fig-a", "caption": "A."}}}
     "cells",
     [
         [("figure(f, a)", {})],
-        [("figure(f, a)", {"mystnb": {"figure": {"name": "fig-a"}}})],
         [("figure(f, a)", {"mystnb": {"figure": {"caption": "A."}}})],
         [("figure(f, a)", NAMED), ("figure(g, a)", NAMED)],
     ],
@@ -148,32 +145,19 @@ def test_a_figure_has_a_name_of_its_own_and_a_caption(
 @pytest.mark.parametrize("notebook", NOTEBOOKS)
 def test_a_notebook_keeps_the_rules_of_pages(notebook: str):
     page.check(notebook)
-    source = "\n".join(cell.source for cell in page.cells(notebook))
-    assert "glue" not in source
-    said = [
-        cell.source
-        for cell in page.cells(notebook)
-        if cell.kind == "code" and "say(" in cell.source
+    saying = [
+        cell for cell in page.cells(notebook) if cell.kind == "code" and "say(" in cell.source
     ]
-    assert sum(len(re.findall(r"(?m)^\{% if", text)) for text in said) <= CONDITIONS
-    for cell in page.cells(notebook):
-        if cell.kind == "code" and "say(" in cell.source:
-            assert "remove-input" in cell.metadata.get("tags", []), cell.number
+    conditions = sum(len(re.findall(r"(?m)^\{% if", cell.source)) for cell in saying)
+    assert conditions <= CONDITIONS
+    assert all("remove-input" in cell.metadata.get("tags", []) for cell in saying)
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS)
 def test_a_committed_notebook_shows_its_text_without_being_built(notebook: str):
     committed = json.loads((page.BOOK / f"{notebook}.ipynb").read_text(encoding="utf-8"))
-    said = sum(
-        "say(" in "".join(cell["source"])
-        for cell in committed["cells"]
-        if cell["cell_type"] == "code"
-    )
-    texts = [
-        "".join(output["data"]["text/markdown"])
-        for cell in committed["cells"]
-        for output in cell.get("outputs", ())
-        if "text/markdown" in output.get("data", {})
-    ]
-    assert len(texts) >= 0.6 * said  # some say nothing, or give a reason
+    outputs = [output for cell in committed["cells"] for output in cell.get("outputs", ())]
+    texts = ["".join(output.get("data", {}).get("text/markdown", "")) for output in outputs]
+    said = sum("say(" in cell.source for cell in page.cells(notebook) if cell.kind == "code")
+    assert sum(map(bool, texts)) >= 0.6 * said  # some say nothing, or give a reason
     assert not any(re.search(r"\{glue|\{\{|\{%|\bnan\b|\bNone\b", text) for text in texts)

@@ -8,15 +8,9 @@ from __future__ import annotations
 import csv
 import io
 import re
-from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
-from bs4 import BeautifulSoup
 from support.site import pages, pages_with_figures, soup
-
-from tlb.system import files
-
-ROOT = files.ROOT
 
 
 def test_every_link_and_anchor_inside_the_site_resolves(site):
@@ -64,69 +58,11 @@ def test_every_figure_has_words_a_number_a_caption_and_its_data(site):
             assert rows and all(len(row) == len(head) for row in rows), page
 
 
-# Who is linked to: publishers of papers, makers of processors and programs, authors that the book
-# answers. A host that is not here is added by who knows whose it is.
-HOSTS = {
-    "dl.acm.org",
-    "docs.amd.com",
-    "docs.oracle.com",
-    "doi.org",
-    "en.wikichip.org",
-    "git.kernel.org",
-    "github.com",
-    "go.dev",
-    "jia.je",
-    "learn.padho.ai",
-    "notes.elimelt.com",
-    "redis.io",
-    "shipilev.net",
-    "wiki.openjdk.org",
-    "www.akkadia.org",
-    "www.amd.com",
-    "www.anandtech.com",
-    "www.computer.org",
-    "www.intel.com",
-    "www.jabperf.com",
-    "www.kernel.org",
-    "www.mongodb.com",
-    "www.postgresql.org",
-    "www.usenix.org",
-    "www.vldb.org",
-}
-
-
-def unknown_hosts(page: BeautifulSoup) -> list[str]:
-    """The links to other hosts than those, each with its line of the page."""
-    return [
-        f"{link.sourceline}: {link['href']}"
-        for link in page.select("a[href]")
-        if (parts := urlsplit(link["href"])).netloc
-        and not (parts.scheme == "https" and parts.netloc in HOSTS)
-    ]
-
-
-def test_links_lead_to_hosts_that_somebody_has_looked_at(site):
-    assert {
-        page: links for page in pages(site) if (links := unknown_hosts(soup(site / page)))
-    } == {}
-
-
 MOST_BYTES = 400_000
 
 
-def heavy(path: Path) -> list[str]:
-    """A page that is over its weight, with the lines that weigh most; else nothing."""
-    lines = path.read_bytes().split(b"\n")
-    if (size := sum(map(len, lines)) + len(lines) - 1) <= MOST_BYTES:
-        return []
-    most = sorted(range(len(lines)), key=lambda number: -len(lines[number]))[:3]
-    return [
-        f"{path.name} has {size} bytes",
-        *(f"{path.name}:{number + 1} has {len(lines[number])}" for number in most),
-    ]
-
-
-def test_every_page_and_every_notebook_is_light(site):
-    files = [*(site / page for page in pages(site)), *(ROOT / "book").glob("*.ipynb")]
-    assert len(files) > 10
-    assert [told for path in files for told in heavy(path)] == []
+def test_every_page_is_light(site):
+    heavy = {
+        page: size for page in pages(site) if (size := (site / page).stat().st_size) > MOST_BYTES
+    }
+    assert heavy == {}

@@ -1,7 +1,8 @@
-"""The rule of verdicts: how often it is wrong, and how often it decides, where the truth is known."""
+"""The rule of verdicts: how often it is wrong, and how often it decides, for known truths."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -18,7 +19,7 @@ from tlb.lab.store import Store
 from tlb.report.verdicts import LEAST_COVERAGE, WRONG_BY_CHANCE, decided, inside
 
 rates = partial(power.rates, trials=250)  # `tlb bench` takes two thousand
-NOISE = (0.02, 0.05, 0.10)
+NOISE = (0.02, 0.10)
 PROCESSES = (5, 9)
 
 
@@ -40,24 +41,17 @@ def test_the_rule_is_seldom_wrong(
     n: int, noise: float, true: float, band: tuple[float, float], truth: bool | None
 ):
     """None: on the line itself, where each decision counts as wrong."""
-    found = rates(
-        ratio(made_up(noise), true), lambda interval: decided(inside(interval, *band)), truth, n
-    )
+    found = rates(ratio(made_up(noise), true), decide_within(*band), truth, n)
     assert found.wrong <= WRONG_BY_CHANCE
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 4])
-def test_of_fewer_than_five_processes_nothing_is_decided(n: int):
-    assert (
-        rates(
-            ratio(made_up(0.02), 9.0),
-            lambda interval: decided(inside(interval, 1.0, 2.0)),
-            False,
-            n,
-            trials=20,
-        ).decided
-        == 0
-    )
+def decide_within(*band: float) -> Callable[[Interval], bool | None]:
+    return lambda interval: decided(inside(interval, *band))
+
+
+def test_of_fewer_than_five_processes_nothing_is_decided():
+    far = ratio(made_up(0.02), 9.0)
+    assert rates(far, decide_within(1.0, 2.0), False, 4, trials=20).decided == 0
 
 
 @pytest.mark.parametrize(
@@ -70,12 +64,8 @@ def test_of_fewer_than_five_processes_nothing_is_decided(n: int):
     ],
 )
 def test_a_fifth_beyond_the_band_is_decided(true: float, band: tuple[float, float]):
-    found = rates(
-        ratio(made_up(0.05), true),
-        lambda interval: decided(inside(interval, *band)),
-        band[0] <= true <= band[1],
-        5,
-    )
+    is_true = band[0] <= true <= band[1]
+    found = rates(ratio(made_up(0.05), true), decide_within(*band), is_true, 5)
     assert found.decided >= 0.90 and found.wrong <= WRONG_BY_CHANCE
 
 
@@ -88,12 +78,7 @@ def test_measured_processes_drawn_again_and_compared_with_themselves_differ_seld
     frame = frame[frame["kernel"] == "page_chase"]
     processes = drawn_again(frame, ["layout", "order", "lines"])
     for band in ((1.0, np.inf), (-np.inf, 1.0)):
-        found = rates(
-            ratio(processes, 1.0),
-            lambda interval, band=band: decided(inside(interval, *band)),
-            None,
-            n,
-        )
+        found = rates(ratio(processes, 1.0), decide_within(*band), None, n)
         assert found.wrong <= WRONG_BY_CHANCE
 
 
@@ -141,7 +126,7 @@ PROCESSES_OF = {
 
 
 @pytest.mark.parametrize("n", PROCESSES)
-@pytest.mark.parametrize("together", [1, 2, 8])
+@pytest.mark.parametrize("together", [1, 8])
 @pytest.mark.parametrize("noise", PROCESSES_OF)
 def test_of_several_that_all_have_to_hold_any_may_refute_and_seldom_does_by_chance(
     noise: str, together: int, n: int
@@ -155,7 +140,7 @@ def test_of_several_that_all_have_to_hold_any_may_refute_and_seldom_does_by_chan
     assert found.wrong <= WRONG_BY_CHANCE
 
 
-@pytest.mark.parametrize("together", [2, 8])
+@pytest.mark.parametrize("together", [8])
 @pytest.mark.parametrize(("most", "truth"), [(1.05 * 1.2, True), (1.05 / 1.2, False)])
 def test_several_a_fifth_inside_or_outside_their_band_are_decided(
     together: int, most: float, truth: bool

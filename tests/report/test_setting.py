@@ -47,7 +47,6 @@ GIB = 1 << 30
         ("page_chase", {"working_set_bytes": GIB}, True, True),
         ("page_chase", {"working_set_bytes": 256 << 20}, True, False),
         ("page_chase", {"working_set_bytes": GIB, "pages": "2m"}, True, False),
-        ("page_chase", {"working_set_bytes": GIB, "layout": "packed"}, True, False),
         ("page_chase", {"working_set_bytes": GIB, "measures": 2}, False, False),
         ("page_gather", {"working_set_bytes": GIB}, False, False),
     ],
@@ -67,12 +66,9 @@ def test_rows_of_an_earlier_version_of_a_kernel_say_so_at_the_head_of_their_page
     )
 
 
-def test_a_machines_own_words_are_no_markup():
-    assert r"\*x\*" in setting.set_up(analysis(FOUR))
-
-
 def test_without_rows_nothing_is_said_to_be_measured():
     told = setting.set_up(analysis(FOUR.iloc[:0]))
+    assert r"\*x\*" in told  # a machine's own words are no markup
     assert "processes" not in told and "Counters" not in told and not HOLE.search(told)
     with pytest.raises(Unavailable):
         setting.change(analysis(FOUR.iloc[:0]))
@@ -91,16 +87,8 @@ def test_a_page_shows_the_parameters_that_it_was_run_with(tmp_path):
     )
     publish.show_given(path, given)
     cells = nbformat.read(path, 4).cells
-    names: dict = {}
-    exec(
-        next(cell.source for cell in cells if "parameters" in cell.metadata.get("tags", [])), names
-    )
-    assert {name: names[name] for name in given} == given and injected.source not in [
-        cell.source for cell in cells
-    ]
-    assert all(
-        "  # " in line
-        for line in next(
-            cell.source for cell in cells if "parameters" in cell.metadata["tags"]
-        ).splitlines()
-    )
+    (cell,) = [cell for cell in cells if "parameters" in cell.metadata.get("tags", [])]
+    exec(cell.source, names := {})
+    assert {name: names[name] for name in given} == given
+    assert all("  # " in line for line in cell.source.splitlines())
+    assert injected.source not in [other.source for other in cells]

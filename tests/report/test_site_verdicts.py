@@ -173,8 +173,10 @@ def shown(verdict: str, reason: str, interval: str, ends: tuple[str, str, str, s
         for name, end in zip(("low", "high", "least", "most"), ends, strict=True)
     )
     page = (
-        f'<table class="tlb-verdicts"><tr id="claim-a"><td><span class="tlb-verdict" data-reason="{reason}">{verdict}</span><small>'
-        f'Interval <span class="tlb-effect" {attributes}>{interval}</span>. Not decided: so.</small></td></tr></table>'
+        '<table class="tlb-verdicts"><tr id="claim-a"><td>'
+        f'<span class="tlb-verdict" data-reason="{reason}">{verdict}</span><small>'
+        f'Interval <span class="tlb-effect" {attributes}>{interval}</span>. Not decided: so.'
+        "</small></td></tr></table>"
     )
     return rows(BeautifulSoup(page, "html.parser"))[0]
 

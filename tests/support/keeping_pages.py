@@ -8,8 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.keeping_pages import Analysis, ways
-from experiments.keeping_pages import runtimes
+from experiments.keeping_pages import Analysis, runtimes, ways
 from support.common import About
 from support.synthetic import GIB, MIB, Paged, Stated, keeping_pages, tlbs
 

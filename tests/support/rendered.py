@@ -4,7 +4,7 @@ machine."""
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -72,9 +72,20 @@ def render(
     names: dict[str, Any] = {}
     a = analysis(notebook, machine, names)
     names |= {"a": a, "chapter": a.about}
-    for _ in page._run(notebook, page.Page(notebook, put), names, cells):
-        pass
+    page.run(page.Page(notebook, put), names, cells)
     return Shown(tuple(texts), tuple(figures), tuple(tables))
+
+
+def written(notebook: str, make: Callable[[dict[str, Any]], Analysis]) -> str:
+    """Return all that a page's cells show, as text. make: gives its Analysis over its names."""
+    shown, names = list[str](), dict[str, Any]()
+    names |= {"a": (a := make(names)), "chapter": a.about}
+
+    def put(made: Any) -> None:
+        shown.append(made.markdown if isinstance(made, page.Text) else getattr(made, "text", ""))
+
+    page.run(page.Page(notebook, put), names)
+    return "\n\n".join(shown)
 
 
 @cache

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import functools
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import SimpleHTTPRequestHandler
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from bs4 import BeautifulSoup
@@ -18,16 +19,15 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
-from tlb.report import paint
-
 
 class Handler(SimpleHTTPRequestHandler):
-    """Serves a folder as a host would: 404.html for what is missing, and no eval, no other origin."""
+    """Serves a folder as a host would: 404.html for what is missing, no eval, no other origin."""
 
     def end_headers(self) -> None:
         self.send_header(
             "Content-Security-Policy",
-            "default-src 'self' data:; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'",
+            "default-src 'self' data:; script-src 'self' 'unsafe-inline'; "
+            "style-src 'self' 'unsafe-inline'",
         )
         super().end_headers()
 
@@ -43,7 +43,17 @@ class Handler(SimpleHTTPRequestHandler):
         pass
 
 
-served = functools.partial(paint.served, handler=Handler)
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """Serve a folder on a free port of the loopback interface; give its address, with a slash."""
+    handler = functools.partial(Handler, directory=str(folder))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/"
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def resize(driver: webdriver.Chrome, width_px: int) -> None:
@@ -56,7 +66,8 @@ def open_page(driver: webdriver.Chrome, url: str) -> None:
     driver.get_log("browser"), driver.get_log("performance")  # forget the pages before
     driver.get(url)
     settled = (
-        "return document.readyState === 'complete' && [...document.querySelectorAll('.tlb-figure')].every("
+        "return document.readyState === 'complete' && "
+        "[...document.querySelectorAll('.tlb-figure')].every("
         "figure => figure.dataset.state) && !(window.MathJax && !MathJax.startup?.promise)"
     )
     WebDriverWait(driver, 20, poll_frequency=0.05).until(lambda d: d.execute_script(settled))
@@ -110,7 +121,8 @@ def pages_with_figures(site: Path) -> list[str]:
 # The boxes around the text that are wider inside than outside. (A visible overflow is a note in the
 # margin.)
 OVERFLOW = """
-return [document.documentElement, document.body, ...document.querySelectorAll(".bd-article-container, main")]
+return [document.documentElement, document.body,
+        ...document.querySelectorAll(".bd-article-container, main")]
   .filter(box => box.scrollWidth > innerWidth ||
     box.scrollWidth > box.clientWidth && getComputedStyle(box).overflowX !== "visible")
   .map(box => `${box.tagName}.${box.className}: ${box.scrollWidth} > ${box.clientWidth}`)

@@ -20,7 +20,8 @@ from tlb.lab.record import Point
 from tlb.machine.host import Host
 from tlb.machine.tlb import Tlb
 from tlb.page_sizes import SWEPT
-from tlb.report.verdicts import Verdict, statements, verdict_table
+from tlb.report.verdict_table import verdict_table
+from tlb.report.verdicts import Verdict, statements
 
 MIB, GIB = 2**20, 2**30
 

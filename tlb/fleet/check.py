@@ -27,12 +27,12 @@ from tlb.machine import host as hosts
 from tlb.machine import microarchitecture
 from tlb.machine.host import Host
 from tlb.reasons import Unavailable
-from tlb.report.crate import NAME as CRATE
 from tlb.report.parameters import table_of_contents
 
 SCHEMA = 1
 SUFFIX, MANIFEST, CARD, GRIDS_FILE = ".tlb.zip", "bundle.json", "README.md", f"{GRIDS}.json"
 MOST_ROWS = 100_000  # the largest published machine has 9,328, of up to 7.3 kB a line
+CRATE = "ro-crate-metadata.json"  # which other programs add to a folder
 MOST_LINE_BYTES = 32 << 10
 MOST_CPUS = 8192
 BASES = (4 << 10, 16 << 10, 64 << 10)  # the base pages of Linux on x86-64 and arm64

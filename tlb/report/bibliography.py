@@ -1,5 +1,4 @@
-"""The sources, as pages cite them: by author and year, and those that share both by a letter,
-`Chen, 2024a`, the same in every place."""
+"""Names of sources on pages: author and year, and a letter for several of one year."""
 
 from __future__ import annotations
 
@@ -19,45 +18,38 @@ _LETTER = re.compile(r"-?[a-z]$")
 
 
 def authors(entry: Entry) -> str:
-    """ "Chen", "Bhargava and Serebrin", "Basu et al."; "" where nobody is named."""
-    last = [
-        str(Text.from_latex(" ".join(person.last_names)))
-        for person in entry.persons.get("author", [])
-    ]
+    """Return "Chen", "Bhargava and Serebrin" or "Basu et al."; "" without authors."""
+    persons = entry.persons.get("author", [])
+    last = [str(Text.from_latex(" ".join(person.last_names))) for person in persons]
     return " and ".join(last) if len(last) < 3 else f"{last[0]} et al."
 
 
 def years(entries: Mapping[str, Entry]) -> dict[str, str]:
-    """By key: the year, or UNDATED, with a letter where an author has several of it, in the order
-    of the file: "2024a", "n.d.-a". Of entries that have letters already, the same."""
-    plain = {
-        key: _LETTER.sub("", entry.fields.get("year", UNDATED)) for key, entry in entries.items()
-    }
-    cited: dict[tuple[str, str], list[str]] = {}
+    """Return the year, or UNDATED, of each key; an author's several of one year get letters in the
+    order of the file: "2024a", "n.d.-a". Letters that a year already has are replaced."""
+    same: dict[tuple[str, str], list[str]] = {}
     for key, entry in entries.items():
-        cited.setdefault((authors(entry), plain[key]), []).append(key)
-    return {
-        key: year if len(same) == 1 else f"{year}{'-' * (year == UNDATED)}{letter}"
-        for (_, year), same in cited.items()
-        for letter, key in zip(ascii_lowercase, same, strict=False)
-    }
+        year = _LETTER.sub("", entry.fields.get("year", UNDATED))
+        same.setdefault((authors(entry), year), []).append(key)
+    found = {}
+    for (_, year), keys in same.items():
+        for letter, key in zip(ascii_lowercase, keys, strict=False):
+            dash = "-" if year == UNDATED else ""
+            found[key] = year if len(keys) == 1 else f"{year}{dash}{letter}"
+    return found
 
 
 def label(entry: Entry) -> str:
-    """An entry with its letter as a page cites it: "Chen, 2024a"."""
+    """Return an entry as a page cites it: "Chen, 2024a"."""
     return f"{authors(entry)}, {entry.fields.get('year', UNDATED)}"
 
 
 @cache
 def sources() -> dict[str, str]:
-    """Each key of the bibliography, as a table names it: "Matthews (2022)", of several authors the
-    first."""
+    """Return the name of each key in tables, by its first author: "Matthews (2022)"."""
     entries = parse_file(str(BIBLIOGRAPHY)).entries
-    first = {
-        key: authors(entry).split(" and ")[0].removesuffix(" et al.")
-        for key, entry in entries.items()
-    }
-    return {
-        key: f"{first[key]} ({year.replace(UNDATED, 'undated')})"
-        for key, year in years(entries).items()
-    }
+    names = {}
+    for key, year in years(entries).items():
+        first = authors(entries[key]).split(" and ")[0].removesuffix(" et al.")
+        names[key] = f"{first} ({year.replace(UNDATED, 'undated')})"
+    return names

@@ -1,5 +1,4 @@
-"""The data card of a machine: what lies in its folder, how it was measured, and what it must not be
-taken for."""
+"""The data card of a machine: what its folder has, and how it was measured."""
 
 from __future__ import annotations
 
@@ -16,77 +15,83 @@ from tlb.reasons import explain
 from tlb.system.files import disk_errors
 from tlb.units import format_size
 
-_POINT = [
-    name for name in Point.model_fields if name != "options"
-]  # which are columns of their own
+_POINT = [name for name in Point.model_fields if name != "options"]  # columns of their own
+_CARD = """# {machine}
+
+{cpu} ({microarchitecture}), {cpus} CPUs, {memory} of memory, {where}.
+Linux {release}, {arch}; compiler: {compiler}; THP {thp}.
+
+| experiment | file | engine | records | noisy | points | processes a point | unstable points | \
+measured (UTC) |
+|---|---|---|---|---|---|---|---|---|
+{table}
+One JSON object a line: `key`, `digest`, `kernel_digest`, `record`; the record's fields and \
+units are those of
+`tlb/lab/record.py`, and CONTRIBUTING.md has the rest (*The format of rows*). A record is one \
+point of one mapping.
+`grids.json` says which points an experiment asked for; a record of two experiments stands in its \
+kernel's file once and counts
+here for both. Points and what follows are of an experiment's last campaign with a kernel, which \
+pages show. An unstable point
+spreads by more than 5 % (interquartile range over median) over its processes; it is kept. A noisy \
+record is of a process that
+something disturbed; its field `noisy` says what. (Records from before that field have no mark.)
+`machine.json` is what `tlb inspect --json` said.
+
+What it must not be taken for:
+
+- {dimensions}
+- {counters}
+- Another machine's numbers, even of the same model: the compiler, the kernel and the neighbours \
+differ.
+"""
+_GUEST = (
+    "A guest's numbers: they hold the price of two-dimensional walks and of the host's page size."
+)
+_METAL = "Bare metal, so it says nothing of what a guest on this processor would pay."
 
 
 def write(store: Store, machine: str, host: Host) -> None:
-    """Put the card beside the rows. Raises Unavailable: disk-full, disk-read-only."""
+    """Write the card beside the rows. Raises Unavailable: disk-full, disk-read-only."""
     path = store.root / machine / "README.md"
     with disk_errors(path):
         path.write_text(card(store, machine, host))
 
 
 def _counts(rows: pd.DataFrame, kernel: str) -> str:
-    """The cells of one kernel and engine of an experiment."""
+    """Return the cells of one kernel and engine of an experiment."""
     options = kernels.CATALOGUE[kernel].options if kernel in kernels.CATALOGUE else {}
     points = summarise(newest(rows), [*_POINT, *(name for name in options if name in rows)])
+    n, start = points["n"], rows["started_at"]
     return (
-        f"{len(rows)} | {int((rows['noisy'] != '').sum())} | {len(points)} | {points['n'].min()} to {points['n'].max()} | "
-        f"{int(points['unstable'].sum())} | {rows['started_at'].min()} to {rows['started_at'].max()}"
+        f"{len(rows)} | {int((rows['noisy'] != '').sum())} | {len(points)} | {n.min()} to {n.max()}"
+        f" | {int(points['unstable'].sum())} | {start.min()} to {start.max()}"
     )
 
 
 def card(store: Store, machine: str, host: Host) -> str:
-    """Markdown for data/<machine>/README.md; experiments without rows are left out."""
-    metal, frames = (
-        host.hypervisor == "none",
-        {name: store.load(machine, name) for name in store.experiments(machine)},
-    )
-    rows = pd.concat(
-        [pd.DataFrame(columns=["lines"]), *frames.values()]
-    )  # of a folder without rows, none
-    lines = [
-        f"# {machine}",
-        "",
-        f"{host.cpu_model} ({host.microarchitecture}), {len(host.usable_cpus)} CPUs, {format_size(host.memory.total_bytes)} of memory, "
-        + ("bare metal." if metal else f"a guest under {host.hypervisor}."),
-        f"Linux {host.kernel_release}, {host.arch}; compiler: {host.c_compiler or 'none'}; THP {host.thp.enabled}.",
-        "",
-        "| experiment | file | engine | records | noisy | points | processes a point | unstable points | measured (UTC) |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
+    """Return Markdown for data/<machine>/README.md, with the experiments that have rows."""
+    is_metal, table = host.hypervisor == "none", ""
+    frames = {name: store.load(machine, name) for name in store.experiments(machine)}
     for name, frame in frames.items():
-        lines += [
-            f"| {name} | {kernel}.jsonl | {engine} | {_counts(part, kernel)} |"
-            for (kernel, engine), part in frame.groupby(["kernel", "engine"])
-        ]
-    lines += [
-        "",
-        "One JSON object a line: `key`, `digest`, `kernel_digest`, `record`; the record's fields and units are those of",
-        "`tlb/lab/record.py`, and CONTRIBUTING.md has the rest (*The format of rows*). A record is one point of one mapping.",
-        "`grids.json` says which points an experiment asked for; a record of two experiments stands in its kernel's file once and counts",
-        "here for both. Points and what follows are of an experiment's last campaign with a kernel, which pages show. An unstable point",
-        "spreads by more than 5 % (interquartile range over median) over its processes; it is kept. A noisy record is of a process that",
-        "something disturbed; its field `noisy` says what. (Records from before that field have no mark.)",
-        "`machine.json` is what `tlb inspect --json` said.",
-        "",
-        "What it must not be taken for:",
-        "",
-        "- "
-        + (
-            "A guest's numbers: they hold the price of two-dimensional walks and of the host's page size."
-            if not metal
-            else "Bare metal, so it says nothing of what a guest on this processor would pay."
-        ),
-        "- "
-        + (
-            "A time budget: counters cover the timed regions only."
-            if len(counted(rows, "walk"))
-            else f"Counts of walks. {explain(why_not_counted(rows, 'walk', host))}"
-        ),
-        "- Another machine's numbers, even of the same model: the compiler, the kernel and the neighbours differ.",
-        "",
-    ]
-    return "\n".join(lines)
+        for (kernel, engine), part in frame.groupby(["kernel", "engine"]):
+            table += f"| {name} | {kernel}.jsonl | {engine} | {_counts(part, kernel)} |\n"
+    rows = pd.concat([pd.DataFrame(columns=["lines"]), *frames.values()])  # may have no frames
+    counters = "A time budget: counters cover the timed regions only."
+    if not len(counted(rows, "walk")):
+        counters = f"Counts of walks. {explain(why_not_counted(rows, 'walk', host))}"
+    return _CARD.format(
+        machine=machine,
+        cpu=host.cpu_model,
+        microarchitecture=host.microarchitecture,
+        cpus=len(host.usable_cpus),
+        memory=format_size(host.memory.total_bytes),
+        where="bare metal" if is_metal else f"a guest under {host.hypervisor}",
+        release=host.kernel_release,
+        arch=host.arch,
+        compiler=host.c_compiler or "none",
+        thp=host.thp.enabled,
+        table=table,
+        dimensions=_METAL if is_metal else _GUEST,
+        counters=counters,
+    )

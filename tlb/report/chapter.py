@@ -1,5 +1,4 @@
-"""The one object that a notebook talks to: which machine it is about, its rows, and how they are
-shown."""
+"""The object that a notebook talks to: which machine it is about, and its rows."""
 
 from __future__ import annotations
 
@@ -29,103 +28,94 @@ from tlb.report import card, page, parameters
 from tlb.system.files import ROOT
 from tlb.units import format_size, parse_size
 
+_TOOLS = ("cc", "go", "java", "javac", "mvn", "rustc")  # with which documents are made
+_MEMORY_LIMIT = "half of the memory that is free"
+
 
 @dataclass
 class Chapter:
-    """What a notebook works with: `measure` gives its rows; `show`, `say` and `verdicts` put what
-    an Analysis says on the page."""
+    """A chapter about one machine."""
 
     name: str
     parameters: dict[str, Any]
-    data: Store  # data/: what is published, and apart from it what was measured here
+    data: Store  # data/: what is published, and separately what was measured here
     notes: list[Note] = field(default_factory=list)  # what was lacking
 
     # --- which machine
 
     @cached_property
     def is_this(self) -> bool:
+        """Whether it is about this computer."""
         return self.parameters["machine"] == "this"
 
     @cached_property
     def store(self) -> Store:
-        """Where its rows are: with `machine` "this" what was measured here and nothing else,
-        otherwise what is published."""
+        """The rows measured here if it is about this computer, else those published."""
         return self.data.own if self.is_this else self.data
 
     @cached_property
     def machine(self) -> str:
         """The machine's id, the name of its folder in the store."""
-        return (
-            hosts.machine_id(self.host)
-            if self.is_this
-            else self.store.resolve(self.parameters["machine"], experiment=self.name)
-        )
+        if self.is_this:
+            return hosts.machine_id(self.host)
+        return self.store.resolve(self.parameters["machine"], experiment=self.name)
 
     @cached_property
     def stands_in(self) -> bool:
-        """Whether it is another published machine than the reference, which lacks this chapter."""
+        """Whether it replaces the reference machine, which lacks this chapter."""
         return self.parameters["machine"] == "reference" and self.machine != self.store.reference()
 
     @cached_property
     def host(self) -> Host:
-        """The machine's description: inspected now, or as it was written beside its data, in the
-        state of this chapter's rows."""
+        """The machine as inspected now, or as published in the state of this chapter's rows."""
         if self.is_this:
             return hosts.inspect()
         host = Host.model_validate(self.store.read_machine(self.machine))
-        if states.are_several(self.store, self.machine) and len(
-            frame := newest(self.store.load(self.machine, self.name))
-        ):
-            return (
-                if_available(
-                    states.described, self.store, self.machine, str(frame["state"].mode()[0])
-                )
-                or host
-            )
-        return host
+        if not states.are_several(self.store, self.machine):
+            return host
+        frame = newest(self.store.load(self.machine, self.name))
+        if frame.empty:
+            return host
+        state = str(frame["state"].mode()[0])
+        return if_available(states.described, self.store, self.machine, state) or host
 
     def described(self, state: str) -> Host:
-        """The machine as it was in the state that a row names. Raises Unavailable("no-data") where
-        nothing says."""
-        return (
-            self.host
-            if state == hosts.state(self.host)
-            else states.described(self.store, self.machine, state)
-        )
+        """Return the machine as it was in the state of a row. Raises Unavailable("no-data") if it
+        was not recorded."""
+        if state == hosts.state(self.host):
+            return self.host
+        return states.described(self.store, self.machine, state)
 
     @cached_property
     def profile(self) -> Profile:
-        """The profile with this run's overrides. For committed data all of it is shown unless
+        """The profile with this run's overrides. Committed data are shown whole unless
         max_working_set is given."""
         base = grid.profile(self.parameters["profile"])
-        changes: dict[str, int] = {}
-        usable = (
-            max(usable_bytes(self.host, kind) for kind in PAGES) if self.is_this else sys.maxsize
-        )
+        asked, changes = self.parameters["max_working_set"], dict[str, int]()
         if self.parameters["repeats"]:
             changes["repeats"] = self.parameters["repeats"]
-        if self.parameters["max_working_set"] != "profile":
-            most = changes["max_working_set"] = parse_size(self.parameters["max_working_set"])
+        usable = sys.maxsize
+        if self.is_this:
+            usable = max(usable_bytes(self.host, kind) for kind in PAGES)
+        if asked != "profile":
+            most = changes["max_working_set"] = parse_size(asked)
             if most > usable:
                 raise Unavailable(
                     "bad-parameter",
                     f"max_working_set {format_size(most)} is more than the {format_size(usable)} "
-                    "that may be measured here, half of the memory that is free or what a pool holds",
+                    f"that may be measured here, {_MEMORY_LIMIT} or what a pool holds",
                 )
         elif not self.is_this:
             changes["max_working_set"] = sys.maxsize
         elif base.max_working_set > usable:
             changes["max_working_set"] = usable
-            self._note(
-                Note(
-                    f"The sweep ends at {format_size(usable)}, half of the memory that is free here or what a pool holds."
-                )
-            )
+            limit = f"{format_size(usable)}, {_MEMORY_LIMIT} here or what a pool holds."
+            self._note(Note(f"The sweep ends at {limit}"))
         return base.model_copy(update=changes)
 
     @cached_property
     def engine(self) -> str:
-        """The engine of its points where they name none."""
+        """The engine of points that name none."""
         return build.engine_for(self.parameters["engine"]) if self.is_this else "c"
 
     @cached_property
@@ -142,7 +132,7 @@ class Chapter:
 
     @property
     def _seconds(self) -> float:
-        """As long as it may measure."""
+        """The time for measuring."""
         return 60 * self.parameters["minutes"]
 
     # --- its rows
@@ -150,8 +140,7 @@ class Chapter:
     @cached_property
     def rig(self) -> Rig:
         """This computer, inspected and probed once. Raises Unavailable("not-linux")."""
-        if self.host.os != "Linux":
-            raise Unavailable("not-linux")
+        self._require_linux()
         if self.parameters["engine"] == "auto" and build.engine_for("auto") == "numba":
             self._note(Note("The numba engine serves: " + explain("no-compiler"), "no-compiler"))
         rig = Rig.of(self.host, self.store, self.machine)
@@ -160,10 +149,16 @@ class Chapter:
         states.describe(self.store, self.machine, self.host)
         return rig
 
+    def _require_linux(self) -> None:
+        if self.host.os != "Linux":
+            raise Unavailable("not-linux")
+
     def measure(self, points: Sequence[Point], name: str = "") -> pd.DataFrame:
-        """One row a record of an experiment, by default this chapter's, by the engines that
-        `points` name; with `machine` "this", what is not there yet is measured first. Raises
-        Unavailable, no-data where there is nothing."""
+        """Return the rows of an experiment, by default this chapter's, by the engines of `points`.
+
+        About this computer, points without rows are measured first. Raises Unavailable, no-data if
+        there are no rows.
+        """
         name = name or self.name
         if self.is_this:
             self.campaign({name: points}, seconds=self._seconds)
@@ -179,9 +174,11 @@ class Chapter:
         first_round: bool = False,
         progress: Progress | None = None,
     ) -> Outcome:
-        """Measure what is missing of these grids, as many mappings a point as the profile has, up
-        to nine where intervals are wide; note what is lacking, and what there was no time for,
-        unless this is but the first round. Else as campaign.run."""
+        """Measure what is missing of these grids (`campaign.run` has the arguments).
+
+        A point gets as many mappings as the profile has, and up to nine if its interval is wide.
+        Notes say what was lacking and, unless it is the first round, what there was no time for.
+        """
         repeats = self.profile.repeats
         outcome = campaign.run(
             self.rig,
@@ -193,37 +190,34 @@ class Chapter:
             first_round=first_round,
             progress=progress,
         )
+        names = ", ".join(grids)
         if seconds:
-            print(f"{', '.join(grids)}: {outcome}.", file=sys.stderr)
-        # Of all the points that lack the same on the same pages, the largest says what to ask for.
-        largest = {
-            (point.pages, why.code): why
-            for point, why in sorted(
-                outcome.lacking.items(), key=lambda item: kernels.arena_bytes(item[0])
-            )
-        }
-        for note in sorted({why.note for why in largest.values()}):
+            print(f"{names}: {outcome}.", file=sys.stderr)
+        lacking = sorted(outcome.lacking.items(), key=lambda item: kernels.arena_bytes(item[0]))
+        # Of all points that lack the same on the same pages, the largest says what to ask for.
+        largest = {(point.pages, why.code): why.note for point, why in lacking}
+        for note in sorted({*largest.values()}):
             self._note(note)
         if outcome.skipped and not first_round:
             every = outcome.skipped + outcome.cached + outcome.measured
-            self._note(
-                Unavailable(
-                    "no-time",
-                    f"{outcome.skipped} of {every} measurements of {', '.join(grids)} were left out",
-                ).note
-            )
+            left_out = f"{outcome.skipped} of {every} measurements of {names} were left out"
+            self._note(Unavailable("no-time", left_out).note)
         self._write_card(outcome.measured)
         return outcome
 
     def patch(self, kernel: str, old: str, new: str) -> None:
-        """Change a C kernel for what this notebook measures from now on: `new` in the place of
-        `old`, which stands in it exactly once. kernels/ stays as it is, and the rows are the
-        changed kernel's own. Raises Unavailable("bad-parameter")."""
+        """Replace a text that occurs once in a C kernel, for this notebook's measurements.
+
+        kernels/ stays as it is, and the rows are kept separate. Raises
+        Unavailable("bad-parameter").
+        """
         build.patch(kernel, old, new)
 
     def survey(self, first: Sequence[Point] = ()) -> pd.DataFrame:
-        """The rows of the geometry of 4 KiB pages, measured first with `machine` "this". first: the
-        points to begin with, where not those of `survey.coarse`. Raises Unavailable."""
+        """Return the rows of the geometry of 4 KiB pages, measured first about this computer.
+
+        first: the points to begin with, by default `survey.coarse`. Raises Unavailable.
+        """
         if self.is_this:
             before = len(self.store.keys(self.rig.machine, survey.NAME))
             _, lacking = survey.measured(
@@ -240,26 +234,27 @@ class Chapter:
         return self.kept(survey.NAME)
 
     def kept(self, name: str) -> pd.DataFrame:
-        """The rows of an experiment that are there already: of the computer as it is now, or of a
-        published machine's last campaign; of a kernel's two engines one. Raises
-        Unavailable("no-data")."""
+        """Return the rows of an experiment that exist: of this computer's present state, or of a
+        published machine's last campaign. Raises Unavailable("no-data")."""
         return self._rows(name, ())
 
     def _rows(self, name: str, points: Sequence[Point]) -> pd.DataFrame:
-        """points: those asked for. What is published of a kernel may be of the other engine and of
-        another profile."""
+        """Published rows of `points` may be of the other engine and of another profile."""
         asked = {(point.kernel, point.engine) for point in points}
         frame = self.store.load(self.machine, name)
-        frame = rows.current(frame, hosts.state(self.host)) if self.is_this else newest(frame)
-        if not self.is_this:
+        if self.is_this:
+            frame = rows.current(frame, hosts.state(self.host))
+        else:
+            frame = newest(frame)
             asked &= {*zip(frame["kernel"], frame["engine"], strict=True)}
         regions = {(point.kernel, point.region_ms) for point in points}
-        frame = rows.of_one_region(
-            rows.of_one_engine(frame, asked, self.engine), regions, is_strict=self.is_this
-        )
+        frame = rows.of_one_engine(frame, asked, self.engine)
+        frame = rows.of_one_region(frame, regions, is_strict=self.is_this)
         if frame.empty:
             raise Unavailable("no-data", f"{name} on {self.machine}")
         return kernels.with_defaults(frame)
+
+    # --- what else is kept of the machine
 
     def document(
         self,
@@ -267,37 +262,42 @@ class Chapter:
         make: Callable[[str], dict[str, Any]] | None,
         whole: Callable[[dict[str, Any]], bool] = bool,
     ) -> dict[str, Any]:
-        """<name>.json of the machine. With `machine` "this", make(profile) makes it first where
-        there is none, or one of another state of the machine or of other means, or that is not
-        `whole`; None for what a command makes on request alone. Raises Unavailable, no-data where
-        there is nothing."""
-        if self.is_this and make is None:
-            if self.store.read_document(self.machine, name).get("state") != hosts.state(self.host):
-                raise Unavailable("no-data", f"{name}.json is of another state of this computer")
-        elif self.is_this:
-            now, means = hosts.state(self.host), self._means()
-            try:
-                known = self.store.read_document(self.machine, name)
-            except Unavailable:
-                known = {}
-            if self._seconds and (
-                (known.get("state"), known.get("means")) != (now, means) or not whole(known)
-            ):
-                if self.host.os != "Linux":
-                    raise Unavailable("not-linux")
-                print(f"{name}: building and running, which takes minutes.", file=sys.stderr)
-                self.store.write_document(
-                    self.machine, name, make(self.parameters["profile"]) | {"means": means}
-                )
-        return {
-            key: value
-            for key, value in self.store.read_document(self.machine, name).items()
-            if key != "means"
-        }
+        """Return <name>.json of the machine.
+
+        About this computer, make(profile) makes it first if there is none, or one of another state,
+        of other means, or not `whole`. make: None for a document that only a command makes. Raises
+        Unavailable, no-data if there is no document.
+        """
+        if self.is_this and make:
+            self._make_document(name, make, whole)
+        document = self.store.read_document(self.machine, name)
+        if self.is_this and not make and document.get("state") != hosts.state(self.host):
+            raise Unavailable("no-data", f"{name}.json is of another state of this computer")
+        return {key: value for key, value in document.items() if key != "means"}
+
+    def _make_document(
+        self,
+        name: str,
+        make: Callable[[str], dict[str, Any]],
+        whole: Callable[[dict[str, Any]], bool],
+    ) -> None:
+        means = self._means()
+        known = if_available(self.store.read_document, self.machine, name) or {}
+        now = (hosts.state(self.host), means)
+        if not self._seconds or ((known.get("state"), known.get("means")) == now and whole(known)):
+            return
+        self._require_linux()
+        print(f"{name}: building and running, which takes minutes.", file=sys.stderr)
+        made = make(self.parameters["profile"]) | {"means": means}
+        self.store.write_document(self.machine, name, made)
+
+    def _means(self) -> list[str]:
+        """Return what a document may lack today and have tomorrow: filled pools, programs."""
+        pools = [pool.page for pool in self.host.pools if pool.total]
+        return sorted([*pools, *filter(shutil.which, _TOOLS)])
 
     def reference(self) -> Chapter:
-        """This chapter about the reference machine, of which nothing is measured. Raises
-        Unavailable("no-data") without one."""
+        """Return this chapter about the reference machine. Raises Unavailable("no-data")."""
         chapter = Chapter(self.name, self.parameters | {"machine": "reference"}, self.data)
         try:
             chapter.host  # noqa: B018  # read now
@@ -307,23 +307,8 @@ class Chapter:
             ) from error
         return chapter
 
-    def _means(self) -> list[str]:
-        """What a document may lack today and have tomorrow: pools with pages in them, programs."""
-        pools = [pool.page for pool in self.host.pools if pool.total]
-        return sorted(
-            [
-                *pools,
-                *(
-                    tool
-                    for tool in ("cc", "go", "java", "javac", "mvn", "rustc")
-                    if shutil.which(tool)
-                ),
-            ]
-        )
-
     def _note(self, note: Note) -> None:
-        """A lack, said once: on stderr as it is found, and on the page. A run that may not measure
-        finds none."""
+        """Add a note once; if it may measure, print it to stderr as well."""
         if note not in self.notes:
             self.notes.append(note)
             if self._seconds:
@@ -337,24 +322,19 @@ class Chapter:
 def begin(chapter: str, namespace: dict[str, Any]) -> Chapter:
     """Start a chapter's notebook: `chapter = begin("stlb_cliff", globals())`, after its parameters.
 
-    Reads the declared parameters from `namespace`; an unknown one in the cell that Papermill
-    injected is an error.
+    Reads the declared parameters from `namespace`. Raises Unavailable("bad-parameter"), also for an
+    unknown name in the cell that Papermill injected.
     """
     given = {name: namespace[name] for name in parameters.declared(chapter) if name in namespace}
     for source in namespace.get("In", []):  # IPython's list of the cells run so far
         if source.startswith("# Parameters"):  # the first line of the cell that Papermill injects
-            injected = [
-                t.id
-                for node in ast.parse(source).body
-                if isinstance(node, ast.Assign)
-                for t in node.targets
-                if isinstance(t, ast.Name)
-            ]
-            given |= {name: namespace.get(name) for name in injected}
+            for node in ast.walk(ast.parse(source)):
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                    given[node.id] = namespace.get(node.id)
     namespace[page.PAGE] = page.Page(chapter)
     return Chapter(chapter, parameters.check(chapter, given), Store(data_root()))
 
 
 def literature(name: str) -> pd.DataFrame:
-    """A table of published figures from data/literature/, each row with its source."""
+    """Return a table of published figures from data/literature/, each row with its source."""
     return pd.read_csv(ROOT / "data" / "literature" / f"{name}.csv")

@@ -20,7 +20,7 @@ _TICKS = 10
 
 
 def _binary_labels(unit: str) -> str:
-    """A Vega expression for a tick in the largest binary multiple of `unit` not above it: "64 KiB"."""
+    """Return a Vega expression for a tick in the largest binary multiple of a unit: "64 KiB"."""
     cases = "".join(
         f"datum.value >= {size} ? format(datum.value / {size}, '~g') + ' {prefix}{unit}' : "
         for size, prefix in _BINARY
@@ -50,7 +50,7 @@ def ns_axis(title: str = "ns per access", values: Sequence[float] | None = None)
 
 
 def log_scale(base: int = 2, domain: tuple[float, float] | None = None) -> alt.Scale:
-    """A logarithmic scale that ends where the data ends, or at `domain`, in the unit of the data."""
+    """Return a logarithmic scale that ends with the data, or at `domain`, in its unit."""
     return alt.Scale(
         type="log", base=base, nice=False, **({"domain": list(domain)} if domain else {})
     )
@@ -221,13 +221,9 @@ def row(field: str, names: Sequence[str]) -> alt.Y:
 
 def reaches(entries: Sequence[int]) -> list[tuple[int, str]]:
     """The first and the last level's capacity, labelled."""
-    ends = (
-        {"L1 dTLB": entries[0], "STLB": entries[-1]}
-        if len(entries) > 1
-        else {"TLB": entries[0]}
-        if entries
-        else {}
-    )
+    ends = {"L1 dTLB": entries[0], "STLB": entries[-1]} if len(entries) > 1 else {}
+    if len(entries) == 1:
+        ends = {"TLB": entries[0]}
     return [(n, f"{name}: {n:,} pages") for name, n in ends.items()]
 
 
@@ -244,11 +240,9 @@ def capacities(
 ) -> alt.LayerChart | None:
     """`marks` at the capacities of the first and the last level, on an axis of pages or of bytes;
     None where nothing states them."""
-    return (
-        marks([(n * base_page_bytes, label) for n, label in reaches(entries)], x)
-        if entries
-        else None
-    )
+    if not entries:
+        return None
+    return marks([(n * base_page_bytes, label) for n, label in reaches(entries)], x)
 
 
 def layered(*layers: alt.LayerChart | alt.Chart | None) -> alt.LayerChart:
@@ -295,15 +289,9 @@ def chase_chart(
         if by_lines
         else capacities(entries, base_page_bytes=base_page_bytes)
     )
-    dots = (
-        None
-        if processes is None or processes.empty
-        else alt.Chart(processes)
-        .mark_circle(size=14)
-        .encode(
-            x=x,
-            y=alt.Y("median:Q", scale=y[1]),
-            color=alt.Color(f"{series}:N", scale=colours, sort=colours.domain),
-        )
-    )
+    dots = None
+    if processes is not None and not processes.empty:
+        colour = alt.Color(f"{series}:N", scale=colours, sort=colours.domain)
+        place = {"x": x, "y": alt.Y("median:Q", scale=y[1])}
+        dots = alt.Chart(processes).mark_circle(size=14).encode(**place, color=colour)
     return layered(series_chart(frame, x, *y, colours, series, columns=columns), dots, ends)

@@ -1,5 +1,4 @@
-"""What a verdict compares, as its row shows it: each interval beside its band, and why they do not
-decide it."""
+"""What a verdict compares, as its row prints it: each interval with its band."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ DIGITS = 3
 
 
 class Bounds(NamedTuple):
-    """The ends of an interval and of the band that it has to lie in; infinite where they are open."""
+    """The ends of an interval and of the band that it must lie in; infinite if they are open."""
 
     low: float
     high: float
@@ -29,52 +28,39 @@ class Bounds(NamedTuple):
 
 
 def range_words(low: float, high: float, digits: int = DIGITS) -> str:
-    """Return "1 to 2", "1 or more", "up to 2", "2", or "any value"."""
-    least, most = (_short(end, digits) if isfinite(end) else "" for end in (low, high))
-    if least and most:
-        return least if low == high else f"{least} to {most}"
-    return f"{least} or more" if least else f"up to {most}" if most else "any value"
+    """Return "1 to 2", "1 or more", "up to 2", "2", or "any value", without trailing zeros."""
+    texts = [significant(end, digits) if isfinite(end) else "" for end in (low, high)]
+    least, most = (text.rstrip("0").rstrip(".") if "." in text else text for text in texts)
+    return least if least and low == high else _words(least, most)
 
 
-def _short(value: float, digits: int) -> str:
-    """Return a number without trailing zeros."""
-    text = significant(value, digits)
-    return text.rstrip("0").rstrip(".") if "." in text else text
+def _words(low: str, high: str) -> str:
+    if low and high:
+        return f"{low} to {high}"
+    return f"{low} or more" if low else f"up to {high}" if high else "any value"
 
 
 def compared(bounds: Iterable[Bounds]) -> Markup:
-    """Return "Interval 0.95 to 1.02; band 1 or more.", with the numbers as printed in attributes of
-    each interval.
+    """Return "Interval 0.95 to 1.02; band 1 or more.", with each printed number as an attribute.
 
-    There are as many digits as it takes for no end of an interval to be printed on another side of
-    its band's ends.
+    There are enough digits that no end of an interval is printed on the other side of a band's end.
     """
-    told = []
+    sentences = []
     for band, group in groupby(bounds, lambda one: one.band):
         found = list(group)
         digits = digits_apart((end for one in found for end in (one.low, one.high)), band, DIGITS)
         shown = Markup(", ").join(_interval(one, digits) for one in found)
-        told.append(
-            Markup("Interval{} {}; band {}.").format(
-                "s" if len(found) > 1 else "", shown, range_words(*band, digits)
-            )
-        )
-    return Markup(" ").join(told)
+        plural = "s" if len(found) > 1 else ""
+        sentence = Markup("Interval{} {}; band {}.")
+        sentences.append(sentence.format(plural, shown, range_words(*band, digits)))
+    return Markup(" ").join(sentences)
 
 
 def _interval(one: Bounds, digits: int) -> Markup:
     numbers = [significant(end, digits) if isfinite(end) else "" for end in one]
-    values = [number.replace(",", "") for number in numbers]
-    low, high = numbers[:2]
-    words = (
-        f"{low} to {high}"
-        if low and high
-        else f"{low} or more"
-        if low
-        else f"up to {high}"
-        if high
-        else "any value"
+    names = ("low", "high", "least", "most")
+    attributes = Markup(" ").join(
+        Markup('data-{}="{}"').format(name, number.replace(",", ""))
+        for name, number in zip(names, numbers, strict=True)
     )
-    return Markup(
-        '<span class="tlb-effect" data-low="{}" data-high="{}" data-least="{}" data-most="{}">{}</span>'
-    ).format(*values, words)
+    return Markup('<span class="tlb-effect" {}>{}</span>').format(attributes, _words(*numbers[:2]))

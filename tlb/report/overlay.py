@@ -1,10 +1,9 @@
 """The reference machine's curves in a figure about another machine, behind a switch that is off
 until a reader sets it.
 
-A chapter names the figures in its figures.py: BESIDE. What is drawn of the reference is what the
-same function draws of its rows: lines and points, faint; what both show of others'
-(charts.published) is drawn once. Where a page defines a quantity anew, there is no switch: the
-reference's would be of another definition.
+A chapter names the figures in its figures.py: BESIDE. The same function draws the reference's rows;
+their lines and points are added, faint. A page that defines a quantity anew has no switch: the
+reference's curves would be of another definition.
 """
 
 from __future__ import annotations
@@ -24,55 +23,30 @@ from tlb.report.render import Figure
 SWITCH = "reference"  # the parameter's name in a chart
 LABEL = "the reference machine too"
 _FAINT = {"expr": f"{SWITCH} ? 0.5 : 0"}
-_DASH = [4, 3]
-_MARKS = {"line", "point"}  # bands and bars would lie upon each other
-_TOP = (
-    "$schema",
-    "width",
-    "height",
-    "autosize",
-    "config",
-    "datasets",
-    "params",
-)  # of the whole chart
-
-
-def _scales(layers: list[dict[str, Any]], channel: str) -> Iterator[dict[str, Any]]:
-    """Those of a channel that end at given numbers."""
-    for layer in layers:
-        scale = layer.get("encoding", {}).get(channel, {}).get("scale")
-        if scale and all(isinstance(end, (int, float)) for end in scale.get("domain", [""])):
-            yield scale
-        yield from _scales(layer.get("layer", []), channel)
-
-
-def _join(scales: list[dict[str, Any]]) -> None:
-    """Scales that end where any of them ends."""
-    ends = [end for scale in scales for end in scale["domain"]]
-    for scale in scales:
-        scale["domain"] = [min(ends), max(ends)]
+_MARKS = {"line", "point"}  # bands and bars would cover each other
+# The keys of a specification that belong to the whole chart.
+_TOP = ("$schema", "width", "height", "autosize", "config", "datasets", "params")
 
 
 @dataclass(frozen=True)
 class Overlaid(Figure):
-    """A figure that holds another's curves as well; its static drawing does not show them."""
+    """A figure with another's curves behind a switch; its static drawing is without them."""
 
-    beside: Figure | None = None
+    reference: Figure | None = None
 
     def spec(self) -> dict[str, Any]:
         own = super().spec()
-        theirs = self.beside.spec() if self.beside else {}
-        layers = [*_faint(theirs)]
-        asked = {param["name"] for spec in (own, theirs) for param in spec.get("params", ())}
-        if not layers or asked - {charts.PUBLISHED} or "resolve" in own.keys() | theirs.keys():
+        theirs = self.reference.spec() if self.reference else {}
+        layers = list(_faint(theirs))
+        used = {param["name"] for spec in (own, theirs) for param in spec.get("params", ())}
+        if not layers or used - {charts.PUBLISHED} or "resolve" in own.keys() | theirs.keys():
             return own
-        top = {name: own[name] for name in _TOP if name in own}
         switch = {"name": SWITCH, "value": False, "bind": {"input": "checkbox", "name": LABEL}}
-        both = [{name: part for name, part in own.items() if name not in _TOP}, *layers]
+        both = [{key: part for key, part in own.items() if key not in _TOP}, *layers]
         for channel in ("x", "y"):
             _join([*_scales(both, channel)])
         return {
-            **top,
+            **{key: own[key] for key in _TOP if key in own},
             "params": [switch, *own.get("params", ())],
             "layer": both,
             "datasets": own["datasets"] | _drawn(theirs["datasets"], json.dumps(layers)),
@@ -82,16 +56,28 @@ class Overlaid(Figure):
         return super().svg(super().spec())
 
 
-def _drawn(
-    datasets: dict[str, list[dict[str, Any]]], layers: str
-) -> dict[str, list[dict[str, Any]]]:
-    """The data sets that layers name, with the columns that they draw."""
+def _scales(layers: list[dict[str, Any]], channel: str) -> Iterator[dict[str, Any]]:
+    """Yield the scales of a channel that end at given numbers."""
+    for layer in layers:
+        scale = layer.get("encoding", {}).get(channel, {}).get("scale")
+        if scale and all(isinstance(end, (int, float)) for end in scale.get("domain", [""])):
+            yield scale
+        yield from _scales(layer.get("layer", []), channel)
+
+
+def _join(scales: list[dict[str, Any]]) -> None:
+    """Let all scales end where any of them ends."""
+    ends = [end for scale in scales for end in scale["domain"]]
+    for scale in scales:
+        scale["domain"] = [min(ends), max(ends)]
+
+
+def _drawn(datasets: dict[str, list[dict[str, Any]]], layers: str) -> dict[str, list[dict]]:
+    """Return the data sets that layers name, with the columns that they draw."""
     return {
-        _theirs(name): [
-            {column: value for column, value in row.items() if column in layers} for row in rows
-        ]
-        for name, rows in datasets.items()
-        if f'"{_theirs(name)}"' in layers
+        name: [{key: value for key, value in row.items() if key in layers} for row in rows]
+        for name, rows in ((_theirs(name), rows) for name, rows in datasets.items())
+        if f'"{name}"' in layers
     }
 
 
@@ -100,50 +86,42 @@ def _theirs(name: str) -> str:
 
 
 def _faint(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The lines and points of a chart, each faint while the switch is set and not there while it is
-    not. The axes are the other's."""
+    """Yield a chart's lines and points, faint if the switch is set and else invisible, without
+    axes of their own."""
     if {"filter": charts.PUBLISHED} in spec.get("transform", ()):
-        return
-    kept = {name: spec[name] for name in ("transform",) if name in spec}
+        return  # the other chart draws it too
+    kept = {key: spec[key] for key in ("transform",) if key in spec}
     if "name" in spec.get("data", {}):
         kept["data"] = {"name": _theirs(spec["data"]["name"])}
     if "encoding" in spec:
         kept["encoding"] = {
-            channel: {name: part for name, part in how.items() if name != "axis"}
-            if isinstance(how, dict)
-            else how
+            channel: _without_axis(how)
             for channel, how in spec["encoding"].items()
             if channel not in ("tooltip", "opacity")
         }
     if layers := [found for layer in spec.get("layer", ()) for found in _faint(layer)]:
         yield {**kept, "layer": layers}
-    mark = (
-        {"type": spec["mark"]}
-        if isinstance(spec.get("mark"), str)
-        else spec.get("mark", {"type": ""})
-    )
-    if mark["type"] in _MARKS:
-        dash = (
-            {}
-            if mark["type"] != "line" or "strokeDash" in kept.get("encoding", {})
-            else {"strokeDash": _DASH}
-        )
-        yield {**kept, "mark": {**mark, **dash, "opacity": _FAINT, "tooltip": None}}
+    mark = spec.get("mark", {"type": ""})
+    mark = {"type": mark} if isinstance(mark, str) else mark
+    if mark["type"] not in _MARKS:
+        return
+    if mark["type"] == "line" and "strokeDash" not in kept.get("encoding", {}):
+        mark = {**mark, "strokeDash": [4, 3]}
+    yield {**kept, "mark": {**mark, "opacity": _FAINT, "tooltip": None}}
 
 
-def overlaid(own: Figure, theirs: Figure) -> Figure:
-    """A figure with another's curves behind a switch; as it is where that other has none to show."""
-    made = Overlaid(own.chart, f"{own.alt} A switch adds {LABEL}.", own.data, own.name, theirs)
-    return made if SWITCH in {param["name"] for param in made.spec().get("params", ())} else own
+def _without_axis(how: Any) -> Any:
+    return {key: how[key] for key in how if key != "axis"} if isinstance(how, dict) else how
 
 
 def with_reference(
     make: Callable[[Analysis], Figure], a: Analysis, own: Figure, is_own: bool = False
 ) -> Figure:
-    """What a function has drawn, with what it draws of the reference machine; as it is on that
-    machine's own page, where a cell has defined what is drawn anew, and where the reference has
-    nothing, or was measured with another version of a kernel. is_own: of rows measured here, which
-    are no published machine's."""
+    """Return `own`, which `make` has drawn of `a`, with what it draws of the reference machine.
+
+    Without it on that machine's own page, unless is_own: the rows were measured here; if a cell has
+    defined anew what is drawn; or if the reference has no rows of the same version of a kernel.
+    """
     if make.__name__ not in getattr(sys.modules.get(make.__module__), "BESIDE", ()):
         return own
     try:
@@ -158,4 +136,6 @@ def with_reference(
         theirs = make(type(a)(rows, reference))
     except Unavailable:
         return own
-    return overlaid(own, theirs)
+    alt = f"{own.alt} A switch adds {LABEL}."
+    made = Overlaid(own.chart, alt, own.data, own.name, theirs)
+    return made if any(param["name"] == SWITCH for param in made.spec().get("params", ())) else own

@@ -2,7 +2,7 @@
 
 `say` renders a text with numbers, `figure` and `table` show what a function makes of the page's
 Analysis. A cell of a notebook that defines a name (`price = spread - packed`) is its only
-definition: who needs the name elsewhere runs the page's cells (`definitions`).
+definition; code that needs the name elsewhere runs the page's cells (`definitions`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -54,7 +54,7 @@ class Text(NamedTuple):
 
 @dataclass
 class Page:
-    """Where the cells of a notebook put what they show. A page that only defines shows nothing."""
+    """Shows what the cells of a notebook make, unless it runs them for their definitions alone."""
 
     notebook: str
     put: Callable[[Any], object] = display
@@ -65,64 +65,56 @@ class Page:
     @property
     def place(self) -> str:
         shell = get_ipython()
-        return (
-            f"{self.notebook}.ipynb, cell {self.cell or (shell.execution_count if shell else '?')}"
-        )
+        cell = self.cell or (shell.execution_count if shell else "?")
+        return f"{self.notebook}.ipynb, cell {cell}"
 
-    def lacking(self, why: Unavailable, in_its_place: bool = False) -> None:
-        """Put a reason on the page, once; again only where something has to stand in its place, and
-        then without its words."""
-        if str(why) not in self.reasons:
-            self.reasons.add(str(why))
-            self.put(lacking_note(str(why)))
-        elif in_its_place:
-            self.put(lacking_note("For the reason given above."))
+    def show(self, make: Callable[[], Any], keeps_place: bool = False) -> None:
+        """Show what `make` returns, or the reason if it raises Unavailable: once a page, and then
+        only if something must keep the place of a numbered figure."""
+        if self.only_defines:
+            return
+        try:
+            if (made := make()) is not None:
+                self.put(made)
+        except Unavailable as why:
+            if str(why) not in self.reasons:
+                self.reasons.add(str(why))
+                self.put(lacking_note(str(why)))
+            elif keeps_place:
+                self.put(lacking_note("For the reason given above."))
 
 
-def _caller() -> dict[str, Any]:
-    """Return the globals of the cell that called a function of this module."""
-    return sys._getframe(2).f_globals
-
-
-def _page(names: Mapping[str, Any]) -> Page:
-    return names.get(PAGE) or Page(str(names.get("__name__", "notebook")))
+def _page() -> tuple[Page, dict[str, Any]]:
+    """Return the page of the cell that called a function of this module, and its globals."""
+    names = sys._getframe(2).f_globals
+    return names.get(PAGE) or Page(str(names.get("__name__", "notebook"))), names
 
 
 # --- text with numbers
 
 
 def _number(value: Any) -> float | Interval:
-    if isinstance(value, Unavailable):
-        raise TypeError(f"a number is needed where there is a reason: {value.code}")
     if isinstance(value, Interval):
         return value
+    if isinstance(value, Unavailable):
+        raise TypeError(f"a number is needed where there is a reason: {value.code}")
     if isinstance(value, bool) or value is None or not math.isfinite(value):
         raise TypeError(f"{value!r} is no number")
     return float(value)
 
 
-def _num(value: Any, decimals: int = 0) -> str:
-    """1234.5 as "1,234"; of an Interval "1.5 (1.4 to 1.6)"."""
-    return f"{_number(value):z,.{decimals}f}"
-
-
-def _digits(value: Any, digits: int = 3) -> str:
-    """0.01234 as "0.0123": so many significant digits."""
-    return f"{_number(value):z.{digits}g}"
-
-
-def _share(value: Any, decimals: int = 0) -> str:
-    """0.123 as "12%"."""
-    return f"{_number(value):z.{decimals}%}"
+def _num(value: Any, decimals: int = 0, unit: str = "") -> str:
+    """1234.5 as "1,234"; an Interval as "1.5 (1.4 to 1.6)"."""
+    return f"{_number(value):z,.{decimals}f}{unit}"
 
 
 FILTERS: dict[str, Callable[..., str]] = {
     "num": _num,
-    "digits": _digits,
-    "ns": lambda value, decimals=0: f"{_num(value, decimals)} ns",
-    "cycles": lambda value, decimals=0: f"{_num(value, decimals)} cycles",
-    "ratio": lambda value, decimals=1: f"{_num(value, decimals)}x",
-    "share": _share,
+    "digits": lambda value, digits=3: f"{_number(value):z.{digits}g}",  # 0.01234 as "0.0123"
+    "ns": lambda value, decimals=0: _num(value, decimals, " ns"),
+    "cycles": lambda value, decimals=0: _num(value, decimals, " cycles"),
+    "ratio": lambda value, decimals=1: _num(value, decimals, "x"),
+    "share": lambda value, decimals=0: f"{_number(value):z.{decimals}%}",  # 0.123 as "12%"
     "size": lambda value: format_size(int(_number(value))),  # type: ignore[arg-type]
     "words": lambda value: in_words(int(_number(value))),  # type: ignore[arg-type]
     "listed": listed,
@@ -131,21 +123,15 @@ FILTERS: dict[str, Callable[..., str]] = {
 
 
 class _Absent(jinja2.StrictUndefined):
-    """A name that no cell defines is an error; an entry that a table of measurements lacks was not
-    measured."""
+    """An error for a name that no cell defines; for an entry that a table of measurements lacks,
+    the reason that it was not measured."""
 
     __slots__ = ()
 
-    def __init__(
-        self,
-        hint: str | None = None,
-        obj: Any = None,
-        name: Any = None,
-        exc: type = jinja2.UndefinedError,
-    ) -> None:
+    def __init__(self, hint: str | None = None, obj: Any = None, name: Any = None, **more: Any):
         if isinstance(obj, (dict, list, pd.Series, pd.DataFrame)):
             raise Unavailable("too-few-points", f"{name} was not measured")
-        super().__init__(hint, jinja2.utils.missing if obj is None else obj, name, exc)
+        super().__init__(hint, jinja2.utils.missing if obj is None else obj, name, **more)
 
 
 _JINJA = jinja2.Environment(
@@ -163,62 +149,53 @@ def say(template: str) -> None:
     PageError for an undefined name, a filter on something else than a number, and a template that
     Jinja cannot read.
     """
-    names = _caller()
-    page = _page(names)
-    if page.only_defines:
-        return
+    page, names = _page()
+
+    def text() -> Text | None:
+        markdown = _JINJA.from_string(template).render(names).strip()
+        return Text(markdown) if markdown else None
+
     try:
-        text = _JINJA.from_string(template).render(names).strip()
-    except Unavailable as why:
-        page.lacking(why)
+        page.show(text)
     except (jinja2.TemplateError, TypeError, ValueError, NameError) as error:
         raise PageError(f"{page.place}: {error}") from error
-    else:
-        if text:
-            page.put(Text(text))
 
 
 # --- figures and tables
 
 
 def figure(make: Callable[[Any], Figure], a: Any) -> None:
-    """Show a figure, drawn by a function of the Analysis; in its place the reason where it raises
-    Unavailable. Number, name and caption stand in the cell's metadata, `mystnb: {figure: {name,
-    caption}}`."""
+    """Show a figure that a function draws of the Analysis, or the reason that it raises.
+
+    Number, name and caption stand in the cell's metadata, `mystnb: {figure: {name, caption}}`.
+    """
     from tlb.report.overlay import with_reference  # which runs pages
 
-    page = _page(_caller())
-    if page.only_defines:
-        return
-    try:
-        page.put(with_reference(make, a, make(a), is_own=a.about.is_this).named(make.__name__))
-    except Unavailable as why:
-        page.lacking(why, in_its_place=True)  # of a figure with a number, to which text may refer
+    page, _ = _page()
+    page.show(
+        lambda: with_reference(make, a, make(a), is_own=a.about.is_this).named(make.__name__),
+        keeps_place=True,  # text may refer to its number
+    )
 
 
 def table(make: Callable[[Any], Html], a: Any) -> None:
-    """Show a table or another block of HTML made of the Analysis; in its place the reason where it
-    raises Unavailable."""
-    page = _page(_caller())
-    if page.only_defines:
-        return
-    try:
-        page.put(make(a))
-    except Unavailable as why:
-        page.lacking(why)
+    """Show a table or other HTML that a function makes of the Analysis, or the reason it raises."""
+    page, _ = _page()
+    page.show(lambda: make(a))
 
 
 def judge(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> None:
-    """Show a chapter's claims as a table, and leave for the page's listings what source measured
-    its rows.
+    """Show a chapter's claims as a table, and keep for the page's listings what source measured its
+    rows.
 
     bands: for a predicate by its name, keywords in place of its defaults, as in `judge(claims, a,
     price_is_flat={"most": 1.1})`.
     """
     from tlb.report import sources
-    from tlb.report.verdicts import elsewhere, verdict_table, verdicts
+    from tlb.report.verdict_table import verdict_table
+    from tlb.report.verdicts import elsewhere, verdicts
 
-    page = _page(_caller())
+    page, _ = _page()
     if page.only_defines:
         return
     judged = verdict_table(verdicts(module, a, **bands), elsewhere(a.chapter))
@@ -255,76 +232,34 @@ def cells(notebook: str) -> tuple[Cell, ...]:
 
 
 def check(notebook: str) -> None:
-    """Raise PageError for a cell that shows a figure without a name or a caption, or with a name
-    that another one has."""
+    """Raise PageError for a figure whose cell's metadata lack a caption or a unique name."""
     named: dict[str, int] = {}
     for cell in cells(notebook):
         if cell.kind != "code" or "figure(" not in cell.source:
             continue
-        given = cell.metadata.get("mystnb", {}).get("figure", {})
-        place = f"{notebook}.ipynb, cell {cell.number}"
-        if not given.get("name") or not given.get("caption"):
-            raise PageError(
-                f"{place}: a figure has a name and a caption in the cell's metadata, mystnb: figure"
-            )
-        if other := named.get(given["name"]):
-            raise PageError(
-                f"{place}: cell {other} has a figure of the name {given['name']} already"
-            )
-        named[given["name"]] = cell.number
+        figure = cell.metadata.get("mystnb", {}).get("figure", {})
+        place, name = f"{notebook}.ipynb, cell {cell.number}", figure.get("name")
+        if not name or not figure.get("caption"):
+            raise PageError(f"{place}: set name and caption of the figure in mystnb: figure")
+        if name in named:
+            raise PageError(f"{place}: cell {named[name]} has a figure of the name {name} already")
+        named[name] = cell.number
 
 
-_SETS_UP = ("parameters", "injected-parameters")
+def run(page: Page, names: dict[str, Any], within: tuple[Cell, ...] | None = None) -> None:
+    """Run the code cells of a page's notebook but those for its parameters and its rows.
 
-
-def _run(
-    notebook: str, page: Page, names: dict[str, Any], within: tuple[Cell, ...] | None = None
-) -> Iterator[Cell]:
-    """Run the code cells of a notebook but those for its parameters and its rows, and give each
-    cell when it is done.
-
-    within: other cells in the place of the notebook's.
+    names: the globals of the cells. within: other cells in place of the notebook's.
     """
     names[PAGE] = page
-    for cell in within or cells(notebook):
+    for cell in within or cells(page.notebook):
         page.cell = cell.number
-        if (
-            cell.kind == "code"
-            and not {*cell.metadata.get("tags", ())} & {*_SETS_UP}
-            and "begin(" not in cell.source
-        ):
-            exec(compile(cell.source, f"{notebook}.ipynb, cell {cell.number}", "exec"), names)
-        yield cell
+        sets_up = {"parameters", "injected-parameters"} & {*cell.metadata.get("tags", ())}
+        if cell.kind == "code" and not sets_up and "begin(" not in cell.source:
+            exec(compile(cell.source, page.place, "exec"), names)
 
 
-def definitions(notebook: str, a: Analysis, names: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return what the cells of a notebook define, run over the rows of an Analysis; nothing is
-    shown. names: where they are put."""
-    names = {} if names is None else names
+def definitions(notebook: str, a: Analysis, names: dict[str, Any]) -> None:
+    """Put what the cells of a notebook define of an Analysis into `names`; show nothing."""
     names |= {"a": a, "chapter": a.about}
-    for _ in _run(notebook, Page(notebook, only_defines=True), names):
-        pass
-    return names
-
-
-def written(notebook: str, make: Callable[[dict[str, Any]], Analysis]) -> str:
-    """Return the text of a notebook's page about the rows of an Analysis: its Markdown, and what
-    its cells show, as text.
-
-    make: gives the Analysis over the names of the page.
-    """
-    parts: list[str] = []
-    names: dict[str, Any] = {}
-    a = make(names)
-    names |= {"a": a, "chapter": a.about}
-    page = Page(notebook, lambda shown: parts.append(_as_text(shown)))
-    for cell in _run(notebook, page, names):
-        if cell.kind == "markdown":
-            parts.append(cell.source)
-    return "\n\n".join(parts)
-
-
-def _as_text(shown: Any) -> str:
-    bundle = shown._repr_mimebundle_()
-    texts: Mapping[str, str] = bundle[0] if isinstance(bundle, tuple) else bundle
-    return texts.get("text/markdown") or texts["text/plain"]
+    run(Page(notebook, only_defines=True), names)

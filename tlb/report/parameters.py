@@ -1,5 +1,4 @@
-"""A chapter's parameters: declared in its notebook, one type and one meaning each, checked before
-anything runs."""
+"""A chapter's parameters: declared in its notebook, typed, and checked before anything runs."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from tlb.system.files import ROOT
 BOOK = ROOT / "book"
 TYPES: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
 MOST_MINUTES = 24 * 60
-_KINDS = {
+_KINDS = {  # as errors name them
     str: "a text",
     int: "a whole number",
     float: "a number with a decimal point",
@@ -27,13 +26,11 @@ _KINDS = {
 
 
 def declared(chapter: str) -> dict[str, tuple[type, Any]]:
-    """name -> (type, default) of a chapter, from its cell tagged `parameters`. Raises
+    """Return name -> (type, default) of a chapter, from its cell tagged `parameters`. Raises
     Unavailable("bad-parameter")."""
-    if chapter not in table_of_contents():
-        raise Unavailable(
-            "bad-parameter",
-            f"there is no chapter '{chapter}'; there are {', '.join(table_of_contents())}",
-        )
+    chapters = table_of_contents()
+    if chapter not in chapters:
+        raise _bad(f"there is no chapter '{chapter}'; there are {', '.join(chapters)}")
     found = inspect_notebook(str(BOOK / f"{chapter}.ipynb"))
     return {
         name: (kind := TYPES[said["inferred_type_name"]], parse(kind, said["default"]))
@@ -41,15 +38,19 @@ def declared(chapter: str) -> dict[str, tuple[type, Any]]:
     }
 
 
+def _bad(sentence: str) -> Unavailable:
+    return Unavailable("bad-parameter", sentence)
+
+
 def parse(kind: type, text: str) -> Any:
-    """A value of a type from its text, as on a command line or in a cell. ValidationError for what
-    is none."""
+    """Return a value of a type from its text on a command line or in a cell. Raises
+    ValidationError."""
     return text.strip("\"'") if kind is str else TypeAdapter(kind).validate_strings(text)
 
 
 def values(chapter: str, texts: Mapping[str, str]) -> dict[str, Any]:
-    """Parameters from their texts, each of the type that the chapter declares; what is no such
-    value stays a text, for `check`."""
+    """Return parameters from their texts, each of its declared type; a text that is no such value
+    stays one, for `check`."""
     kinds = {name: kind for name, (kind, _) in declared(chapter).items()}
     parsed: dict[str, Any] = {}
     for name, text in texts.items():
@@ -61,44 +62,33 @@ def values(chapter: str, texts: Mapping[str, str]) -> dict[str, Any]:
 
 
 def check(chapter: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The chapter's parameters with `given` over the defaults, each of its declared type and
-    meaning.
+    """Return the chapter's parameters, `given` over the defaults, each of its type and meaning.
 
-    Raises Unavailable("bad-parameter") in one sentence: Papermill itself only warns of an unknown
-    name.
+    Raises Unavailable("bad-parameter"): Papermill itself only warns of an unknown name.
     """
     known = declared(chapter)
-    # Papermill takes "40" for a whole number.
-    given = {
-        name: float(value) if type(value) is int and known.get(name, (str,))[0] is float else value
-        for name, value in given.items()
-    }
+    checked = {name: default for name, (_, default) in known.items()}
     for name, value in given.items():
         if name not in known:
-            raise Unavailable(
-                "bad-parameter", f"{chapter} has no parameter '{name}'; it has {', '.join(known)}"
-            )
-        if type(value) is not known[name][0]:
-            raise Unavailable("bad-parameter", f"{name} is {_KINDS[known[name][0]]}, not {value!r}")
-    checked = {name: default for name, (_, default) in known.items()} | given
+            raise _bad(f"{chapter} has no parameter '{name}'; it has {', '.join(known)}")
+        kind = known[name][0]
+        if kind is float and type(value) is int:  # Papermill takes "40" for a whole number
+            value = float(value)
+        if type(value) is not kind:
+            raise _bad(f"{name} is {_KINDS[kind]}, not {value!r}")
+        checked[name] = value
     grid.profile(checked["profile"])
-    if checked["engine"] not in ("auto", "c", "numba"):
-        raise Unavailable("bad-parameter", f"engine is auto, c or numba, not '{checked['engine']}'")
-    if not 0 <= checked["repeats"] <= grid.MOST_REPEATS:
-        raise Unavailable(
-            "bad-parameter",
-            f"repeats is 0 (as the profile says) or up to {grid.MOST_REPEATS}, not {checked['repeats']}",
-        )
-    if not 0 <= checked["minutes"] <= MOST_MINUTES:
-        raise Unavailable(
-            "bad-parameter",
-            f"minutes is 0 (what is there already) or up to {MOST_MINUTES}, not {checked['minutes']}",
-        )
-    if not MACHINE.fullmatch(checked["machine"]):
-        raise Unavailable(
-            "bad-parameter",
-            f"machine is this, reference or a name in data/, not {checked['machine'][:80]!r}",
-        )
+    repeats, minutes = checked["repeats"], checked["minutes"]
+    machine, engine = checked["machine"], checked["engine"]
+    if engine not in ("auto", "c", "numba"):
+        raise _bad(f"engine is auto, c or numba, not '{engine}'")
+    if not 0 <= repeats <= grid.MOST_REPEATS:
+        most = f"up to {grid.MOST_REPEATS}"
+        raise _bad(f"repeats is 0 (as the profile says) or {most}, not {repeats}")
+    if not 0 <= minutes <= MOST_MINUTES:
+        raise _bad(f"minutes is 0 (no measuring) or up to {MOST_MINUTES}, not {minutes}")
+    if not MACHINE.fullmatch(machine):
+        raise _bad(f"machine is this, reference or a name in data/, not {machine[:80]!r}")
     if checked["max_working_set"] != "profile":
         grid.check_size("max_working_set", checked["max_working_set"])
     return checked

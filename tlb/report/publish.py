@@ -1,5 +1,5 @@
-"""Execute chapters by Papermill, build the site of one machine (from the checkout, or from a staged
-copy), and publish its rows."""
+"""Execute chapters by Papermill, build a machine's site from the checkout or a staged copy, and
+publish its rows."""
 
 from __future__ import annotations
 
@@ -36,15 +36,18 @@ _JUPYTER_BOOK = [sys.executable, "-c", "from jupyter_book.cli.main import main; 
 _STRICT = ["-W", "-n", "--keep-going"]
 # What a site is built from: its settings, its pages, and the sources that its listings show.
 _STAGED = ("_config.yml", "_toc.yml", "book", "kernels", "tlb", "experiments")
+_NOT_SOURCES = ("machine.json", "lacking.json")  # change with each look at the computer
 
 
 class SiteError(RuntimeError):
-    """The site did not build; the message holds what Jupyter Book said."""
+    """The site did not build; the message holds what Jupyter Book printed."""
+
+
+# --- the site
 
 
 def stage(source: Path, *ignored: str) -> None:
-    """Copy all that a site is built from into `source`, a folder that is made, but for names as
-    `ignored`."""
+    """Copy what a site is built from into a new folder, except for names that match `ignored`."""
     ignore = shutil.ignore_patterns(".ipynb_checkpoints", "__pycache__", *ignored)
     for name in _STAGED:
         path, copy = ROOT / name, source / name
@@ -56,52 +59,41 @@ def build_site(source: Path, output: Path, builder: str = "html") -> Path:
     """Build `source` (_config.yml, _toc.yml, book/) into `output`/_build/`builder`; return its
     index.html.
 
-    Always from nothing: one page shows numbers of another, so a page that is kept can be out of
-    date, and two builds of one source shall be the same bytes. Silent unless it fails. Raises
-    `SiteError`.
+    Always from nothing: pages show numbers of each other, so a kept page can be out of date, and
+    two builds of one source must be the same bytes. Raises SiteError.
     """
     for needed in ("_config.yml", "_toc.yml"):
         if not (source / needed).is_file():
             raise SiteError(f"{source} holds no {needed}; build from the root of the book's source")
     html = output / "_build" / builder
     shutil.rmtree(html, ignore_errors=True)
-    command = [
-        *_JUPYTER_BOOK,
-        "build",
-        str(source),
-        "--path-output",
-        str(output),
-        "--builder",
-        builder,
-        "--all",
-        "-q",
-        *_STRICT,
-    ]
-    done = subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1"}
-    )
+    where = [str(source), "--path-output", str(output), "--builder", builder]
+    command = [*_JUPYTER_BOOK, "build", *where, "--all", "-q", *_STRICT]
+    plain = {**os.environ, "NO_COLOR": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=plain)
     index = html / "index.html"
     if done.returncode or not index.exists():
-        raise SiteError(
-            f"the site did not build; Jupyter Book printed:\n{done.stdout}{done.stderr}".rstrip()
-        )
+        printed = f"{done.stdout}{done.stderr}".rstrip()
+        raise SiteError(f"the site did not build; Jupyter Book printed:\n{printed}")
     return index
 
 
+# --- executed chapters
+
+
 class Kernel(AsyncKernelManager):
-    """A Jupyter kernel for one notebook after the other, which spares all but the first the imports
+    """A Jupyter kernel for one notebook after the other, which saves all but the first the imports
     and the reading of the same rows."""
 
     _client: AsyncKernelClient | None = None
 
     def client(self, **given: Any) -> AsyncKernelClient:
-        """As Papermill asks for one with each notebook."""
+        """Return a new client, as Papermill requests with each notebook."""
         self._client = super().client(**given)
         return self._client
 
     async def _forget(self) -> None:
-        """Leave nothing of the notebook that has run to the next one: no name, no changed kernel of
-        ours, no client with its threads."""
+        """Leave nothing to the next notebook: no name, no patched kernel, no client's threads."""
         if self._client:
             await self._client.execute(_FORGET, silent=True, reply=True, timeout=_PATIENCE_S)
             self._client.stop_channels()
@@ -110,16 +102,18 @@ class Kernel(AsyncKernelManager):
     forget = run_sync(_forget)
 
 
-# Public names of a notebook go, and the count of its cells begins anew.
+# Deletes public names and restarts the count of cells.
 _FORGET = "from tlb.lab import build; build.unpatch(); get_ipython().reset()"
 _PATIENCE_S = 60.0
 
 
 @contextmanager
 def kernel() -> Iterator[Kernel]:
-    """A running kernel, killed in the end. Over sockets in a folder of one's own, which no other
-    user reaches, and not over ports, which all do; its path is short, as that of a socket has to
-    be."""
+    """Run a kernel, and kill it in the end.
+
+    It listens on sockets in a private folder, not on ports, which all users reach. The folder's
+    path is short, as that of a socket must be.
+    """
     with tempfile.TemporaryDirectory(prefix="tlb-") as sockets:
         made = Kernel(kernel_name="python3", transport="ipc", ip=f"{sockets}/kernel")
         try:
@@ -134,9 +128,11 @@ def kernel() -> Iterator[Kernel]:
 def execute(
     chapter: str, output: Path, given: Mapping[str, Any], within: Kernel | None = None
 ) -> None:
-    """Run a chapter through Papermill in its own folder, in a kernel of its own or `within` one
-    that has nothing of an earlier chapter. Raises Unavailable for a bad parameter and SystemExit
-    for what the chapter itself raised; progress goes to stderr."""
+    """Run a chapter through Papermill in its own folder, in `within` or in a kernel of its own.
+
+    Progress goes to stderr. Raises Unavailable for a bad parameter, and SystemExit for what the
+    chapter itself raised.
+    """
     parameters.check(chapter, given)
     page.check(chapter)
     if within is None:
@@ -157,15 +153,14 @@ def execute(
     except papermill.PapermillExecutionError as error:
         if error.ename in ("Unavailable", "PageError") and error.evalue:
             raise SystemExit(error.evalue) from None
-        raise SystemExit(
-            f"{chapter}.ipynb, cell {error.exec_count}: {error.ename}: {error.evalue}"
-        ) from error
+        place = f"{chapter}.ipynb, cell {error.exec_count}"
+        raise SystemExit(f"{place}: {error.ename}: {error.evalue}") from error
     within.forget()
     return None
 
 
 def each(chapters: Iterable[str], run: Callable[[str, Kernel], object]) -> None:
-    """Run chapters that measure nothing, two at a time; the first one that fails ends them all, as
+    """Run chapters that measure nothing, two at a time; the first that fails ends them all, as
     Ctrl-C does."""
     kernels: SimpleQueue[Kernel] = SimpleQueue()
 
@@ -176,22 +171,19 @@ def each(chapters: Iterable[str], run: Callable[[str, Kernel], object]) -> None:
         finally:
             kernels.put(within)
 
-    with (
-        ThreadPoolExecutor(2) as two,
-        kernel() as first,
-        kernel() as second,
-    ):  # kernels end before their threads are waited for
+    # Kernels end before the threads are joined.
+    with ThreadPoolExecutor(2) as pool, kernel() as first, kernel() as second:
         kernels.put(first)
         kernels.put(second)
-        for _ in two.map(one, chapters):
+        for _ in pool.map(one, chapters):
             pass
 
 
 def refresh(chapter: str) -> Path:
-    """Execute a chapter on the committed results and put its outputs into book/, as they are
-    compared by the tests; its path.
+    """Execute a chapter on the committed results, put its outputs into book/ and return its path.
 
-    The first page's first figure is the README's, which goes with it."""
+    With the first page, the README's figure is updated too.
+    """
     path = BOOK / f"{chapter}.ipynb"
     with tempfile.TemporaryDirectory() as folder:
         execute(chapter, done := Path(folder) / path.name, {})
@@ -206,22 +198,17 @@ def refresh(chapter: str) -> Path:
     return path
 
 
+# --- a machine's book
+
+
 def book(given: Mapping[str, Any]) -> Path:
-    """Execute every chapter about `given["machine"]`, on the rows that are there, and build the
-    site; the path of its first page. A site of the same parameters, rows and sources is not built
-    again."""
-    chapters, machine, given = (
-        parameters.table_of_contents(),
-        given["machine"],
-        {**given, "minutes": 0.0},
-    )
+    """Execute every chapter about `given["machine"]` on existing rows, build the site, and return
+    its first page. A site of the same parameters, rows and sources is not built again."""
+    machine, given = given["machine"], {**given, "minutes": 0.0}
     this = host.inspect()
     place = ROOT / "_build" / (machine if machine != "this" else host.machine_id(this))
-    source, built_of, index = (
-        place / "source",
-        place / "built-of",
-        place / "site" / "_build" / "html" / "index.html",
-    )
+    source, built_of = place / "source", place / "built-of"
+    index = place / "site" / "_build" / "html" / "index.html"
     made_of = _digest(json.dumps([given, host.state(this)], sort_keys=True, default=str))
     if index.is_file() and built_of.is_file() and built_of.read_text() == made_of:
         return index
@@ -231,10 +218,11 @@ def book(given: Mapping[str, Any]) -> Path:
         stage(source, "*.ipynb")  # which are executed into it
 
     def chapter(name: str, within: Kernel) -> None:
-        execute(name, source / "book" / f"{name}.ipynb", given, within)
-        show_given(source / "book" / f"{name}.ipynb", parameters.check(name, given))
+        done = source / "book" / f"{name}.ipynb"
+        execute(name, done, given, within)
+        show_given(done, parameters.check(name, given))
 
-    each(chapters, chapter)
+    each(parameters.table_of_contents(), chapter)
     index = build_site(source, place / "site")
     with disk_errors(built_of):
         built_of.write_text(made_of)
@@ -242,29 +230,38 @@ def book(given: Mapping[str, Any]) -> Path:
 
 
 def _digest(words: str) -> str:
-    """16 hex digits of these words and of all files that a site is made of: its sources, and data/
-    but for what changes with each look at the computer."""
+    """Return 16 hex digits of these words and of all files that a site is made of."""
     digest = hashlib.sha256(words.encode())
     for top in (*(ROOT / name for name in _STAGED), data_root()):
         for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
-            if (
-                path.is_file()
-                and path.suffix != ".pyc"
-                and path.name not in ("machine.json", "lacking.json")
-            ):
-                digest.update(
-                    f"{path.relative_to(top)}\0".encode()
-                    + hashlib.sha256(path.read_bytes()).digest()
-                )
+            if path.is_file() and path.suffix != ".pyc" and path.name not in _NOT_SOURCES:
+                content = hashlib.sha256(path.read_bytes()).digest()
+                digest.update(f"{path.relative_to(top)}\0".encode() + content)
     return digest.hexdigest()[:16]
 
 
-def rows(machine: str = "this") -> Path:
-    """Add what was measured here of `machine` to what data/ has published of it; its folder.
-    Documents of another state of the machine than all its rows are named on stderr.
+def show_given(path: Path, given: Mapping[str, Any]) -> None:
+    """Show the parameters of its run on an executed page, without Papermill's own cell."""
 
-    Raises Unavailable: no-data as `publishing.publish` does, measuring-already while something is
-    measured.
+    def set_value(line: re.Match[str]) -> str:
+        return f"{line[1]}{line[2]}{json.dumps(given[line[1]])}"
+
+    notebook, cells = nbformat.read(path, as_version=4), []
+    for cell in notebook.cells:
+        tags = cell.metadata.get("tags", [])
+        if "parameters" in tags:
+            cell.source = re.sub(r"(?m)^(\w+)(: \w+ = )(\S+)", set_value, cell.source)
+        if "injected-parameters" not in tags:
+            cells.append(cell)
+    notebook.cells = cells
+    nbformat.write(notebook, path)
+
+
+def rows(machine: str = "this") -> Path:
+    """Add what was measured here of `machine` to what data/ has published of it; return its folder.
+
+    Prints to stderr which documents belong to another state of the machine than all rows. Raises
+    Unavailable: no-data as `publishing.publish` does, measuring-already during a measurement.
     """
     store = Store(data_root())
     name = host.machine_id(host.inspect()) if machine == "this" else machine
@@ -273,26 +270,8 @@ def rows(machine: str = "this") -> Path:
         card.write(store, name, host.Host.model_validate(store.read_machine(name)))
     for document, state in publishing.of_another_state(store, name).items():
         print(
-            f"{document} was measured in the state {state} of {name}, which no row is of; its page says so. Measure it again.",
+            f"{document} was measured in the state {state} of {name}, which no row is of; its page "
+            "says so. Measure it again.",
             file=sys.stderr,
         )
     return folder
-
-
-def show_given(path: Path, given: Mapping[str, Any]) -> None:
-    """The parameters that a page shows are those that it was run with; the cell that Papermill adds
-    has said its say."""
-    notebook = nbformat.read(path, as_version=4)
-    notebook.cells = [
-        cell
-        for cell in notebook.cells
-        if "injected-parameters" not in cell.metadata.get("tags", [])
-    ]
-    for cell in notebook.cells:
-        if "parameters" in cell.metadata.get("tags", []):
-            cell.source = re.sub(
-                r"(?m)^(\w+)(: \w+ = )(\S+)",
-                lambda line: f"{line[1]}{line[2]}{json.dumps(given[line[1]])}",
-                cell.source,
-            )
-    nbformat.write(notebook, path)

@@ -1,5 +1,4 @@
-"""The book's figure where it is spoken of: the first page's first one, in the README and as the
-picture of a link."""
+"""The first figure of the first page, which the README and links to the book show."""
 
 from __future__ import annotations
 
@@ -16,39 +15,30 @@ FILE = ".github/first_figure.svg"
 _FIGURE = re.compile(
     r'<div class="tlb-chart" role="img" aria-label="([^"]*)">(<svg [^>]*>)(.*?</svg>)', re.DOTALL
 )
-# there is no stylesheet that repaints its ink on a dark page
-_PAPER = '<rect width="100%" height="100%" fill="#fff"/>'
+_PAPER = '<rect width="100%" height="100%" fill="#fff"/>'  # no style sheet repaints it in the dark
 _SHOWN = re.compile(rf"!\[[^]]*\]\({re.escape(FILE)}\)")
 
 
 def drawing(page: Path) -> tuple[str, str]:
-    """(its alternative text, an SVG on paper) of the first figure in a notebook's outputs.
-    LookupError without one."""
-    notebook = nbformat.read(page, as_version=4)
-    shown = (
-        "".join(output.get("data", {}).get("text/html", ""))
-        for cell in notebook.cells
-        for output in cell.get("outputs", [])
-    )
-    found = next(filter(None, map(_FIGURE.search, shown)), None)
-    if found is None:
-        raise LookupError(f"{page.name} shows no figure")
-    return html.unescape(found[1]), f"{found[2]}{_PAPER}{found[3]}\n"
+    """Return (alternative text, SVG on white) of a notebook's first figure. Raises LookupError."""
+    for cell in nbformat.read(page, as_version=4).cells:
+        for output in cell.get("outputs", []):
+            if found := _FIGURE.search("".join(output.get("data", {}).get("text/html", ""))):
+                return html.unescape(found[1]), f"{found[2]}{_PAPER}{found[3]}\n"
+    raise LookupError(f"{page.name} shows no figure")
 
 
 def figure() -> tuple[str, str]:
-    """(what the README says, the drawing) of the first figure of the first page's committed
-    outputs. LookupError without one."""
+    """Return (Markdown for the README, SVG) of the first page's first figure."""
     words, svg = drawing(BOOK / f"{table_of_contents()[0]}.ipynb")
     return f"![{words}]({FILE})", svg
 
 
 def refresh() -> None:
-    """Put the figure and its words into the README as they are now."""
+    """Update the figure and its text in the README."""
     words, svg = figure()
     readme = ROOT / "README.md"
     with disk_errors(readme):
         (ROOT / FILE).write_text(svg, encoding="utf-8")
-        readme.write_text(
-            _SHOWN.sub(lambda _: words, readme.read_text(encoding="utf-8")), encoding="utf-8"
-        )
+        text = readme.read_text(encoding="utf-8")
+        readme.write_text(_SHOWN.sub(lambda _: words, text), encoding="utf-8")

@@ -1,10 +1,8 @@
-"""One renderer: a chart, a verdict table or a note becomes HTML that is safe and a function of its
-input.
+"""Charts, tables and notes as safe HTML, the same for the same input.
 
 A chart becomes a static SVG (read without JavaScript, printed, searched), its Vega-Lite spec as
 JSON, which book/assets/figures.js turns into an interactive chart, and its data as CSV. Altair's
-own HTML output is never used: it does not escape `</script>` in data. What a page carries is kept
-small, since each notebook carries it too.
+own HTML is not used: it does not escape `</script>` in data.
 """
 
 from __future__ import annotations
@@ -32,106 +30,20 @@ from pygments.lexers import get_lexer_by_name
 from pygments.token import Name, Operator, Punctuation, Text, Whitespace
 
 from tlb.report.svg import tidy
-
-# book/assets/figures.css repaints each of these in dark mode; a test holds the two together.
-INK = "#1f2933"  # what is read: labels, titles, annotations
-MUTED = "#46525e"  # what is glanced at: ticks, reference lines
-RULE = "#dde3ea"  # what is looked through: grid lines
-# Okabe and Ito's colours, which red-green blind readers tell apart: here dark enough for white
-# paper (green, purple and yellow darkened), in dark mode bright enough for black. Give a series a
-# dash or a shape too.
-PALETTE = ("#0072b2", "#d55e00", "#007f5c", "#cc6699", "#5c5000", MUTED)
-
-WIDTH_PX = 680  # axes and labels included: one text column of the page
-HEIGHT_PX = 320  # of the plot alone
-# vl-convert carries Liberation Sans, so text is measured alike on every machine; the others have
-# its metrics.
-FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
-FONT_PX = 13
-_TEXT = {"font-family": FONT, "font-size": f"{FONT_PX}px"}  # of all text of a chart
-
-_LABELS = {
-    "labelColor": INK,
-    "labelFont": FONT,
-    "labelFontSize": FONT_PX,
-    "labelLimit": 320,
-    "titleColor": INK,
-    "titleFont": FONT,
-    "titleFontSize": FONT_PX,
-    "titleFontWeight": "normal",
-}
-THEME = {
-    # as of its marks: the container of a chart is one image with one text alternative
-    "aria": False,
-    "background": None,
-    "font": FONT,
-    "axis": {
-        **_LABELS,
-        "domainColor": MUTED,
-        "gridColor": RULE,
-        "tickColor": MUTED,
-        "tickSize": 4,
-        "labelPadding": 6,
-        "titlePadding": 10,
-    },
-    # A crowded axis drops every other label: the ticks left are still equally spaced.
-    "axisX": {"grid": False, "labelFlush": False, "labelOverlap": "parity", "labelSeparation": 8},
-    # The title of y lies along the top, where it is read without turning the head; a legend goes
-    # above it.
-    "axisY": {
-        "domain": False,
-        "ticks": False,
-        "titleAlign": "left",
-        "titleAnchor": "end",
-        "titleAngle": 0,
-        "titleBaseline": "bottom",
-        "titleX": 0,
-        "titleY": -12,
-    },
-    "header": _LABELS,
-    "legend": {
-        **_LABELS,
-        "columnPadding": 18,
-        "offset": 34,
-        "orient": "top",
-        "symbolSize": 90,
-        "symbolStrokeWidth": 2,
-        "title": None,
-    },
-    "mark": {"aria": False},
-    "line": {"strokeCap": "round", "strokeJoin": "round", "strokeWidth": 2},
-    "point": {"filled": True, "opacity": 1, "size": 42},
-    "rule": {"color": MUTED},
-    "text": {"color": INK, "font": FONT, "fontSize": FONT_PX},
-    "title": {
-        "anchor": "start",
-        "color": INK,
-        "font": FONT,
-        "fontSize": 15,
-        "offset": 14,
-        "subtitleColor": MUTED,
-        "subtitleFont": FONT,
-        "subtitleFontSize": FONT_PX,
-    },
-    "range": {"category": list(PALETTE), "ordinal": list(PALETTE)},
-    "view": {"continuousHeight": HEIGHT_PX, "continuousWidth": WIDTH_PX, "stroke": None},
-}
-
-
-@alt.theme.register("tlb", enable=False)
-def _theme() -> alt.theme.ThemeConfig:
-    return {"config": THEME}
-
+from tlb.report.theme import INK as INK
+from tlb.report.theme import MUTED as MUTED
+from tlb.report.theme import PALETTE as PALETTE
+from tlb.report.theme import RULE as RULE
+from tlb.report.theme import TEXT, WIDTH_PX
+from tlb.report.theme import THEME as THEME
 
 _FOR_SCRIPT = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 
 
 def escape_json(value: Any) -> str:
-    """Compact JSON that is safe inside a <script> element: no `<`, `>`, `&`, U+2028 or U+2029 in
-    it.
+    """Return compact JSON, safe inside a <script> element, with sorted keys.
 
-    Keys are sorted, so equal values are equal text. ValueError on NaN or infinity, which JSON does
-    not have.
+    Raises ValueError on NaN or infinity, which JSON does not have.
     """
     text = json.dumps(
         value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False
@@ -139,15 +51,13 @@ def escape_json(value: Any) -> str:
     return text.translate(_FOR_SCRIPT)
 
 
-NOTHING = (
-    1e-12  # ns, or a share of one: what is smaller is a rounding error, and another on another CPU
-)
+# ns, or a share of one: less is a rounding error, which differs between CPUs.
+NOTHING = 1e-12
 _SPEC_DIGITS, _CSV_DIGITS = 4, 6  # a chart of 680 px shows three; no measurement has more than six
 
 
 def _compact(value: Any, digits: int) -> Any:
-    """`value` with floats at so many significant digits, whole ones exact, NaN None, and 0 for less
-    than NOTHING."""
+    """Round floats to significant digits, whole ones exactly; NaN becomes None."""
     if isinstance(value, dict):
         return {key: _compact(item, digits) for key, item in value.items()}
     if isinstance(value, list):
@@ -156,14 +66,10 @@ def _compact(value: Any, digits: int) -> Any:
         return value
     if not math.isfinite(value):
         return None
-    value = (
-        0.0
-        if abs(value) < NOTHING
-        else value
-        if value.is_integer()
-        else float(f"{value:.{digits}g}")
-    )
-    return int(value) if value.is_integer() else value
+    if abs(value) < NOTHING:
+        return 0
+    rounded = value if value.is_integer() else float(f"{value:.{digits}g}")
+    return int(rounded) if rounded.is_integer() else rounded
 
 
 _COUNTED = re.compile(
@@ -172,13 +78,11 @@ _COUNTED = re.compile(
 
 
 def _recount(spec: dict[str, Any]) -> dict[str, Any]:
-    """`spec` with its parameters, views and data sets counted from 0, each data set once and with
-    those columns that are drawn.
+    """Number parameters, views and data sets from 0; keep each data set once, and drawn columns.
 
-    Altair counts through the life of the process or names by all digits, which another CPU may have
-    otherwise.
+    Altair counts through the life of the process, or names by digits that differ between CPUs.
     """
-    names: dict[str, str] = {}  # of equal data, the first
+    names: dict[str, str] = {}  # the first name of equal data
     known = {
         name: names.setdefault(escape_json(rows), name)
         for name, rows in spec.pop("datasets", {}).items()
@@ -186,25 +90,22 @@ def _recount(spec: dict[str, Any]) -> dict[str, Any]:
     text = _COUNTED.sub(lambda match: known.get(match[0], match[0]), escape_json(spec))
     order = list(dict.fromkeys(match[0] for match in _COUNTED.finditer(text)))
     text = _COUNTED.sub(lambda match: f"{match[1]}{order.index(match[0])}", text)
-    return {
-        **json.loads(text),
-        "datasets": {
-            f"data-{order.index(name)}": [
-                {key: value for key, value in row.items() if not key.isidentifier() or key in text}
-                for row in json.loads(rows)
-            ]
-            for rows, name in names.items()
-        },
-    }
+    datasets = {}
+    for rows, name in names.items():
+        datasets[f"data-{order.index(name)}"] = [
+            {key: value for key, value in row.items() if not key.isidentifier() or key in text}
+            for row in json.loads(rows)
+        ]
+    return {**json.loads(text), "datasets": datasets}
 
 
 def _table(rows: list[dict[str, Any]]) -> dict[str, list]:
-    """A data set as figures.js unpacks it: the names of its columns once, and a list a row."""
+    """Return a data set as figures.js unpacks it: column names, and a list for each row."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
     return {"columns": columns, "rows": [[row.get(key) for key in columns] for row in rows]}
 
 
-_IN_URL = "-_.~,/:;()+*!"  # stand for themselves in the data of a link and in an attribute
+_IN_URL = "-_.~,/:;()+*!"  # need no escape in the data of a link, nor in an attribute
 _COMPOSED = {"concat", "hconcat", "vconcat", "facet", "repeat"}
 
 
@@ -212,9 +113,8 @@ _COMPOSED = {"concat", "hconcat", "vconcat", "facet", "repeat"}
 class Figure:
     """A chart with its text alternative and its data, as Jupyter and the site show it.
 
-    `alt` says in a sentence or two what the chart shows, the finding included; `data` is what the
-    reader downloads. `name`, which becomes part of ids and file names, is that of the function that
-    draws it: `page.figure` gives it. Same chart and data, same bytes.
+    alt: a sentence or two on what the chart shows, the finding included. data: what the reader
+    downloads. name: part of ids and file names; `page.figure` sets that of the drawing function.
     """
 
     chart: alt.TopLevelMixin
@@ -234,7 +134,7 @@ class Figure:
         return replace(self, name=name)
 
     def spec(self) -> dict[str, Any]:
-        """The Vega-Lite specification with the theme and the data in it, ready for JSON."""
+        """Return the Vega-Lite specification with the theme and the data in it."""
         with alt.theme.enable("tlb"):
             spec = _recount(_compact(self.chart.to_dict(), _SPEC_DIGITS))
         if not _COMPOSED & spec.keys():
@@ -242,36 +142,32 @@ class Figure:
         return spec
 
     def svg(self, spec: dict[str, Any] | None = None) -> str:
-        """The static chart as SVG text. spec: what `spec` gave, where it is known."""
-        return tidy(
-            vl_convert.vegalite_to_svg(spec or self.spec(), allowed_base_urls=[]), self.name, _TEXT
-        )
+        """Return the static chart. spec: that of `spec`, if it is known."""
+        drawn = vl_convert.vegalite_to_svg(spec or self.spec(), allowed_base_urls=[])
+        return tidy(drawn, self.name, TEXT)
 
     def csv(self) -> str:
-        """The data as CSV (RFC 4180): floats at 6 significant digits, whole ones exact, none empty."""
+        """Return the data as CSV (RFC 4180), floats at 6 significant digits, NaN as nothing."""
         text = io.StringIO()
-        csv.writer(text).writerows(
-            [
-                self.data.columns,
-                *(
-                    ["" if pd.isna(value) else _compact(value, _CSV_DIGITS) for value in row]
-                    for row in self.data.itertuples(index=False)
-                ),
-            ]
-        )
+        writer = csv.writer(text)
+        writer.writerow(self.data.columns)
+        for row in self.data.itertuples(index=False):
+            writer.writerow("" if pd.isna(cell) else _compact(cell, _CSV_DIGITS) for cell in row)
         return text.getvalue()
 
     def html(self) -> str:
-        """The figure as the page holds it; contract with book/assets/figures.js and figures.css."""
+        """Return the figure as book/assets/figures.js and figures.css expect it."""
         svg = self.svg(spec := self.spec())
         del spec["config"]  # the theme, which the page has once
         spec["datasets"] = {name: _table(rows) for name, rows in spec["datasets"].items()}
+        width = ET.fromstring(svg).get("width")
+        data = quote(self.csv(), safe=_IN_URL)
         return (
-            f'<div class="tlb-figure" id="tlb-figure-{self.name}" style="--tlb-width: {ET.fromstring(svg).get("width")}px">'
+            f'<div class="tlb-figure" id="tlb-figure-{self.name}" style="--tlb-width: {width}px">'
             f'<div class="tlb-chart" role="img" aria-label="{html.escape(self.alt)}">{svg}</div>'
             f'<script type="application/json" class="tlb-spec">{escape_json(spec)}</script>'
             f'<p class="tlb-figure-data"><a download="{self.name}.csv" '
-            f'href="data:text/csv;charset=utf-8,{quote(self.csv(), safe=_IN_URL)}">Data (CSV)</a></p></div>'
+            f'href="data:text/csv;charset=utf-8,{data}">Data (CSV)</a></p></div>'
         )
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
@@ -280,7 +176,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Html:
-    """HTML that its maker has escaped, with the same in plain text."""
+    """HTML that its maker has escaped, with the same as plain text."""
 
     markup: str
     text: str
@@ -297,29 +193,33 @@ _PLAIN = {Name, Operator, Punctuation, Whitespace}
 
 
 class CodeHtml(HtmlFormatter):
-    """Code in the classes of the page's style. What is to have the colour of text has no element:
-    most of a page's code is that."""
+    """Highlights code without an element for what has the colour of text, which is most of it."""
 
     def format_unencoded(self, tokens: Iterable[tuple[Any, str]], file: IO[str]) -> None:
-        super().format_unencoded(
-            ((Text if kind in _PLAIN else kind, text) for kind, text in tokens), file
-        )
+        plain = ((Text if kind in _PLAIN else kind, text) for kind, text in tokens)
+        super().format_unencoded(plain, file)
 
 
 def inline(text: str) -> Markup:
-    """Plain text as HTML, with `code` between backticks."""
+    """Return plain text as HTML, with `code` between backticks."""
     return Markup(_INLINE.renderInline(text))
 
 
 def highlighted(source: str, language: str = "python") -> Markup:
-    """Source text as the page's own code blocks show it."""
+    """Return source text as the page's own code blocks show it."""
     code = highlight(source, get_lexer_by_name(language), CodeHtml(nowrap=True))
     return Markup('<div class="highlight"><pre>{}</pre></div>').format(Markup(code))
 
 
+def join(template: str, items: Iterable[Any]) -> Markup:
+    """Return the template of HTML formatted with each item, one after the other."""
+    return Markup("").join(
+        Markup(template).format(*(item if isinstance(item, tuple) else (item,))) for item in items
+    )
+
+
 def data_table(frame: pd.DataFrame, decimals: int = 1) -> Html:
-    """A frame's rows as a table: floats with `decimals` places, numbers to the right, no value as a
-    dash."""
+    """Return a frame's rows as a table, numbers to the right, a missing value as a dash."""
 
     def text(value: Any) -> str:
         if pd.isna(value):
@@ -328,29 +228,24 @@ def data_table(frame: pd.DataFrame, decimals: int = 1) -> Html:
 
     names = [str(name) for name in frame.columns]
     rows = [[text(value) for value in row] for row in frame.itertuples(index=False)]
-    marks = [
-        Markup(' class="tlb-number"') if pd.api.types.is_numeric_dtype(kind) else ""
-        for kind in frame.dtypes
-    ]
+    number = Markup(' class="tlb-number"')
+    marks = [number if pd.api.types.is_numeric_dtype(kind) else "" for kind in frame.dtypes]
 
-    def line(cell: Markup, values: list[str]) -> Markup:
-        return Markup("<tr>{}</tr>").format(
-            Markup("").join(cell.format(*pair) for pair in zip(marks, values, strict=True))
-        )
+    def line(cell: str, values: list[str]) -> Markup:
+        return Markup("<tr>{}</tr>").format(join(cell, zip(marks, values, strict=True)))
 
-    head = line(Markup('<th scope="col"{}>{}</th>'), names)
-    body = Markup("").join(line(Markup("<td{}>{}</td>"), row) for row in rows)
     table = Markup(
         '<div class="tlb-table tlb-data"><table><thead>{}</thead><tbody>{}</tbody></table></div>'
-    ).format(head, body)
+    ).format(
+        line('<th scope="col"{}>{}</th>', names),
+        Markup("").join(line("<td{}>{}</td>", row) for row in rows),
+    )
     return Html(str(table), "\n".join("\t".join(row) for row in [names, *rows]))
 
 
 def lacking_note(*reasons: str, title: str = "Not on this machine") -> Html:
-    """What this machine lacks, one paragraph a reason with its remedy:
-    `lacking_note(str(unavailable))`."""
-    body = Markup("").join(Markup("<p>{}</p>").format(inline(reason)) for reason in reasons)
+    """Return a box of what this machine lacks, a paragraph for each reason with its remedy."""
     note = Markup(
         '<div class="tlb-lacking" role="note"><p class="tlb-lacking-title">{}</p>{}</div>'
-    ).format(title, body)
+    ).format(title, join("<p>{}</p>", map(inline, reasons)))
     return Html(str(note), "\n".join(f"{title}: {reason}" for reason in reasons))

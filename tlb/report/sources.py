@@ -1,5 +1,4 @@
-"""Which source measured a page's rows: a line for each file of a kernel, which the directive
-`listing` puts under its listings (book/_ext/tlb_listing.py)."""
+"""Which source measured a page's rows, for the listings of kernels (book/_ext/tlb_listing.py)."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from tlb.prose import listed
 
 
 class MeasuredBy(NamedTuple):
-    """The lines as an output of a notebook, which shows nothing by itself."""
+    """A sentence for each kernel file, as an output of a notebook that shows nothing by itself."""
 
     lines: dict[str, str]
 
@@ -24,7 +23,7 @@ class MeasuredBy(NamedTuple):
 
 
 def measured_by(frame: pd.DataFrame) -> dict[str, str]:
-    """Return a line for each file that the C kernels of these rows are made of, by its path."""
+    """Return a sentence for each file of the C kernels of these rows, by the file's path."""
     if frame.empty:
         return {}
     in_c = frame[frame["engine"] == "c"]
@@ -32,29 +31,24 @@ def measured_by(frame: pd.DataFrame) -> dict[str, str]:
     for kernel, found in sorted(digests(in_c).groupby(in_c["kernel"]).unique().items()):
         for path in build.sources(str(kernel), "c"):
             files.setdefault(f"kernels/{path.name}", {})[str(kernel)] = _words(str(kernel), found)
-    return {file: f"Measured by {_of_kernels(words)}." for file, words in files.items()}
+    sentences = {}
+    for file, words in files.items():
+        by_kernel = [f"{text} of `{kernel}`" for kernel, text in words.items()]
+        text = listed(by_kernel) if len(words) > 1 else next(iter(words.values()))
+        sentences[file] = f"Measured by {text}."
+    return sentences
 
 
 def digests(frame: pd.DataFrame) -> pd.Series:
-    """Return of each row the digest of its kernel's source; of version 1 that of source, flags and
-    compiler."""
+    """Return the digest of each row's kernel source; of version 1 with its flags and compiler."""
     return frame["source"].where(frame["source"] != "", frame["kernel_digest"])
 
 
 def _words(kernel: str, digests: Collection[str]) -> str:
     now = build.source_digest(kernel, "c")
     earlier = [f"`{digest}`" for digest in sorted(digests) if digest != now]
-    told = [f"source `{now}`"] if now in digests else []
+    words = [f"source `{now}`"] if now in digests else []
     if earlier:
-        told.append(
-            f"{'an earlier source' if len(earlier) == 1 else 'earlier sources'} ({', '.join(earlier)})"
-        )
-    return listed(told)
-
-
-def _of_kernels(words: dict[str, str]) -> str:
-    return (
-        next(iter(words.values()))
-        if len(words) == 1
-        else listed(f"{told} of `{kernel}`" for kernel, told in words.items())
-    )
+        source = "an earlier source" if len(earlier) == 1 else "earlier sources"
+        words.append(f"{source} ({', '.join(earlier)})")
+    return listed(words)

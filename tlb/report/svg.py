@@ -111,6 +111,10 @@ def _said_once(element: ET.Element) -> None:
                 del child.attrib[key]
 
 
+def _one_decimal(number: re.Match[str]) -> str:
+    return f"{float(number[0]):z.1f}".removesuffix(".0")
+
+
 def tidy(svg: str, name: str, usual: Mapping[str, str]) -> str:
     """The SVG with ids of its own, coordinates of one decimal, its font said once, and nothing in
     it that could load or run.
@@ -138,14 +142,7 @@ def tidy(svg: str, name: str, usual: Mapping[str, str]) -> str:
             ):
                 del element.attrib[key]
             elif key in _COORDINATES:
-                element.set(
-                    key,
-                    re.sub(
-                        r"-?\d+\.\d+",
-                        lambda match: f"{float(match[0]):z.1f}".removesuffix(".0"),
-                        value,
-                    ),
-                )
+                element.set(key, re.sub(r"-?\d+\.\d+", _one_decimal, value))
             elif key == "id":
                 element.set(key, ids[value])
             elif value.startswith("url(#"):
