@@ -246,7 +246,8 @@ class Analysis(analysis.Analysis):
         theirs = select(literature("dtlb_misses_per_hop"), pages="4k")
         ends = theirs[["working_set_from_bytes", "working_set_to_bytes"]] // THEIR_PAGE_BYTES
         ends = ends[ends["working_set_from_bytes"] <= most].clip(upper=most)
-        points = ends.assign(median=theirs["misses_per_hop"]).melt("median", value_name="lines")
+        points = ends.join(theirs["misses_per_hop"].rename("median"))
+        points = points.melt("median", value_name="lines")
         points = points[["lines", "median"]].drop_duplicates().sort_values("lines")
         series["misses per hop of a graph walk, published"] = points
         return {name: table for name, table in series.items() if len(table)}
@@ -299,7 +300,7 @@ class Analysis(analysis.Analysis):
         return curve.at(entries * 2, HALF_AN_OCTAVE) / curve.at(entries * 0.5, HALF_AN_OCTAVE)
 
     def gain_across(self, curve: Curve) -> Interval:
-        """Return the ns that a loop loses from 0.6 times the last level's entries to twice as many."""
+        """Return the ns that a loop loses from 0.6 to 2 times the last level's entries."""
         _, entries = self.two_levels()
         return curve.at(entries * 2, HALF_AN_OCTAVE) - curve.at(entries * 2**-0.75, HALF_AN_OCTAVE)
 

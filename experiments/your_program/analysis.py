@@ -17,7 +17,7 @@ from tlb.report.analysis import About
 COLUMNS = (
     "case title language ours does changes_pages verdict version pairs gain resident_bytes memory "
     "large faults alike"
-).split()
+).split()  # noqa: SIM905
 ONE = Interval(1.0, 1.0, 1.0)
 
 
