@@ -217,8 +217,8 @@ class Analysis(analysis.Analysis):
     # --- counters
 
     def counted(self, quantity: str) -> Curve:
-        """Return a counter of the chase, per access, by lines; empty where no row has a value. Kept,
-        since a page reads one a hundred times."""
+        """Return a counter of the chase, per access, by lines; empty without values. It is kept,
+        since a page reads it a hundred times."""
         rows, (of, curve) = self.counted_rows, self._counted.get(quantity, (None, None))
         if of is not rows:
             self._counted[quantity] = rows, (curve := counts.counted(rows, quantity))
