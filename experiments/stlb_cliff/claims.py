@@ -21,10 +21,9 @@ from tlb.units import format_size
 SHARED_RISE = 0.10
 # A step of a fully associative LRU TLB has no width; a grid of 8 points an octave resolves 9 %.
 STEP_WIDTH = 1.25
-HALF_TO_TWICE = (
-    0.5,
-    2.0,
-)  # of the last level's entries: the published sizes are two doublings apart, around its reach
+# Of the last level's entries: the published sizes around its reach are two doublings apart.
+HALF_TO_TWICE = (0.5, 2.0)
+FROM_4_MIB = tuple(size << 20 for size in (4, 16, 64, 256, 1 << 10, 4 << 10))
 
 
 def _chase(*layouts: str, order: str = "cycle", low: float = 0.0, high: float = inf) -> Compares:
@@ -42,24 +41,24 @@ def _chase(*layouts: str, order: str = "cycle", low: float = 0.0, high: float = 
     return compares
 
 
+_both = _chase("spread", "packed")
+
+
 def _far(point: Point, scope: Scope) -> bool:
     """The two largest sizes of the chase and its control."""
-    return _chase("spread", "packed")(point, scope) and point.lines >= scope.most_lines / 4
+    return _both(point, scope) and point.lines >= scope.most_lines / 4
 
 
 def _gather(*sizes: int, layouts: tuple[str, ...] = ("spread",)) -> Compares:
-    """The published loop over so many bytes; or, where none are named, around the last level's
-    reach."""
+    """The published loop over these sizes in bytes, by default around the last level's reach."""
 
     def compares(point: Point, scope: Scope) -> bool:
         entries = max(scope.entries, default=0)
-        near = {scope.lines(size) for size in sizes} or {
-            round(entries * times) for times in HALF_TO_TWICE
-        }
+        lines = [scope.lines(size) for size in sizes]
         return (
             (point.kernel, point.pages) == ("page_gather", BASE)
             and point.layout in layouts
-            and point.lines in near
+            and point.lines in (lines or [round(entries * times) for times in HALF_TO_TWICE])
         )
 
     return compares
@@ -71,14 +70,10 @@ def _gather(*sizes: int, layouts: tuple[str, ...] = ("spread",)) -> Compares:
 def _gathered(a: Analysis, size_bytes: int, band: Band) -> Answer:
     lines = size_bytes // a.base_page_bytes
     took, bare = a.as_published.at(lines), a.gather.get(lines)
-    beside = (
-        f"; without numpy's own work the same {lines:,} loads take {bare:.2f} ns each"
-        if bare.value == bare.value
-        else ""
-    )
-    return inside(
-        took, *band
-    ), f"The published loop takes {took:.2f} ns an access over {format_size(size_bytes)}{beside}."
+    evidence = f"The published loop takes {took:.2f} ns an access over {format_size(size_bytes)}"
+    if bare.value == bare.value:
+        evidence += f"; without numpy's own work the same {lines:,} loads take {bare:.2f} ns each"
+    return inside(took, *band), f"{evidence}."
 
 
 @claim("gather-one-ns-at-256kib", points=_gather(256 << 10))
@@ -98,13 +93,10 @@ def thirty_ns_past_the_second(a: Analysis, band: Band) -> Answer:
 
 @claim("gather-hundred-ns-at-4gib", points=_gather(4 << 30, layouts=("spread", "packed")))
 def a_hundred_ns_at_four_gibibytes(a: Analysis, band: Band) -> Answer:
-    lines = (4 << 30) // a.base_page_bytes
-    price = required(a.numpy_price, "the published loop was not run in numpy with its control").at(
-        lines
-    )
-    return inside(
-        price, *band
-    ), f"Over 4 GiB translation costs the published loop {price:.1f} ns an access."
+    prices = required(a.numpy_price, "the published loop was not run in numpy with its control")
+    price = prices.at((4 << 30) // a.base_page_bytes)
+    evidence = f"Over 4 GiB translation costs the published loop {price:.1f} ns an access."
+    return inside(price, *band), evidence
 
 
 @claim("latency-flat-below-reach", points=_chase("spread", high=0.6))
@@ -116,50 +108,34 @@ def latency_is_flat(a: Analysis, most: float = FLAT) -> Answer:
 def rises_fourfold(a: Analysis, band: Band) -> Answer:
     _, entries = a.two_levels()
     ratio = a.rise_across(a.as_published)
-    beside = (
-        f"; the same loads without numpy's own work by {a.rise_across(a.gather):.2f}"
-        if len(a.gather)
-        else ""
+    evidence = (
+        f"From half of the second level's {entries:,} entries to twice as many the published loop "
+        f"slows by a factor of {ratio:.2f}"
     )
-    return inside(ratio, *band), (
-        f"From half of the second level's {entries:,} entries to twice as many the published loop slows by a "
-        f"factor of {ratio:.2f}{beside}."
-    )
+    if len(a.gather):
+        bare = a.rise_across(a.gather)
+        evidence += f"; the same loads without numpy's own work by {bare:.2f}"
+    return inside(ratio, *band), f"{evidence}."
 
 
-@claim(
-    "gather-climbs-with-every-size",
-    points=_gather(4 << 20, 16 << 20, 64 << 20, 256 << 20, 1 << 30, 4 << 30),
-)
+@claim("gather-climbs-with-every-size", points=_gather(*FROM_4_MIB))
 def it_climbs_with_every_size(a: Analysis, band: Band) -> Answer:
-    sizes = [
-        n
-        for n in (4 << 20, 16 << 20, 64 << 20, 256 << 20, 1 << 30, 4 << 30)
-        if n <= a.largest_bytes
-    ]
-    steps = [
-        a.as_published.doubling(size // a.base_page_bytes, 4)
-        for size in required(sizes[:-1], "no two of the published sizes past 4 MiB were measured")
-    ]
-    told = listed(
-        f"{ratio.value:.2f} from {format_size(size)}"
-        for size, ratio in zip(sizes, steps, strict=False)
-    )
-    return [
-        inside(ratio, *band) for ratio in steps
-    ], f"At four times the size the published loop slows by factors of {told}."
+    sizes = [size for size in FROM_4_MIB if size <= a.largest_bytes][:-1]
+    required(sizes, "no two of the published sizes past 4 MiB were measured")
+    steps = {size: a.as_published.doubling(size // a.base_page_bytes, 4) for size in sizes}
+    each = listed(f"{step.value:.2f} from {format_size(size)}" for size, step in steps.items())
+    evidence = f"At four times the size the published loop slows by factors of {each}."
+    return [inside(step, *band) for step in steps.values()], evidence
 
 
 @claim("prefaulted-loop-takes-no-faults")
 def it_takes_no_faults(a: Analysis) -> Answer:
-    rows = required(
-        select(a.frame, kernel="page_gather", engine="numpy", layout="spread"),
-        "the published loop was not run in numpy",
-    )
+    rows = select(a.frame, kernel="page_gather", engine="numpy", layout="spread")
+    required(rows, "the published loop was not run in numpy")
     faults = rows["minor_faults"] / rows["accesses"]
     return bool((faults < 1e-3).all()), (
-        f"Between its first access and its last the published loop takes up to {faults.max():.3f} minor faults an access in numpy, whose "
-        "result is a new array each time."
+        f"Between its first access and its last the published loop takes up to {faults.max():.3f} "
+        "minor faults an access in numpy, whose result is a new array each time."
     )
 
 
@@ -169,12 +145,13 @@ def it_takes_no_faults(a: Analysis) -> Answer:
 def _is_flat(a: Analysis, curve: Curve, name: str, most: float) -> Answer:
     first, last = a.two_levels()
     low, high = 1.4 * first, 0.6 * last
-    over = curve.flatness(low, high)
-    if over.high == inf:
+    factor = curve.flatness(low, high)
+    if factor.high == inf:
         raise Unavailable("unstable", f"between {low:,.0f} and {high:,.0f} pages it may be nothing")
-    return inside(
-        over, most=most
-    ), f"{name} varies by a factor of {over:.2f} between {low:,.0f} and {high:,.0f} pages."
+    evidence = (
+        f"{name} varies by a factor of {factor:.2f} between {low:,.0f} and {high:,.0f} pages."
+    )
+    return inside(factor, most=most), evidence
 
 
 @claim("price-flat-below-reach", points=_chase("spread", "packed", high=0.6))
@@ -182,18 +159,17 @@ def price_is_flat(a: Analysis, most: float = FLAT) -> Answer:
     return _is_flat(a, a.price, "The price of translation", most)
 
 
-@claim(
-    "first-level-ceiling-at-256-kib",
-    points=lambda point, scope: (
-        _chase("spread", "packed")(point, scope)
-        and point.lines <= 4 * min(scope.entries, default=0)
-    ),
-)
+def _near_the_first_level(point: Point, scope: Scope) -> bool:
+    return _both(point, scope) and point.lines <= 4 * min(scope.entries, default=0)
+
+
+@claim("first-level-ceiling-at-256-kib", points=_near_the_first_level)
 def the_first_ceiling_is_where_it_is_stated(a: Analysis, band: Band) -> Answer:
     first, _ = a.two_stated_levels()
     place = a.price.passes(a.steps.hit_ns / 2, 0.4 * first, 4 * first)
     return inside(place * (1 / first), *band), (
-        f"Half of the first rise is done at {place:,.0f} pages; CPUID states {first:,} entries, {format_size(first * a.base_page_bytes)}."
+        f"Half of the first rise is done at {place:,.0f} pages; CPUID states {first:,} entries, "
+        f"{format_size(first * a.base_page_bytes)}."
     )
 
 
@@ -202,28 +178,26 @@ def the_step_is_where_it_is_stated(a: Analysis, band: Band) -> Answer:
     _, entries = a.two_stated_levels()
     place = a.second_step(0.5)
     return inside(place * (1 / entries), *band), (
-        f"{a.what_rises()} done half of the second rise at a working set of {place:,.0f} pages; CPUID states {entries:,} entries."
+        f"{a.what_rises()} done half of the second rise at a working set of {place:,.0f} pages; "
+        f"CPUID states {entries:,} entries."
     )
 
 
 @claim("capacity-alone", points=_chase("spread", "packed", low=0.5, high=2))
 def capacity_alone(a: Analysis, most: float = SHARED_RISE) -> Answer:
     _, entries = a.two_levels()
-    ends = (entries * 2**-0.75, entries * 2)
-    (before, after), control = (
-        [curve.at(end, HALF_AN_OCTAVE) for end in ends] for curve in (a.spread, a.packed)
-    )
-    rise, shared = after - before, control[1] - control[0]
+    near, far = entries * 2**-0.75, entries * 2
+    before, after = (a.spread.at(pages, HALF_AN_OCTAVE) for pages in (near, far))
+    packed_before, packed_after = (a.packed.at(pages, HALF_AN_OCTAVE) for pages in (near, far))
+    rise, shared = after - before, packed_after - packed_before
     if after.low <= before.high:
-        raise Unavailable(
-            "no-step",
-            f"the chase gains {rise.value:z.1f} ns from about {ends[0]:,.0f} to {ends[1]:,.0f} pages",
-        )
+        gain = f"the chase gains {rise.value:z.1f} ns from about {near:,.0f} to {far:,.0f} pages"
+        raise Unavailable("no-step", gain)
     # The rise is far from zero, so its spread changes the share by little beside the control's.
     share = shared * (1 / rise.value)
     return inside(share, most=most), (
-        f"Across the second step the chase gains {rise.value:z.1f} ns; its packed control, the same lines on a 64th of the pages, gains "
-        f"{shared.value:z.1f} ns, {share:z.2f} of that."
+        f"Across the second step the chase gains {rise.value:z.1f} ns; its packed control, the "
+        f"same lines on a 64th of the pages, gains {shared.value:z.1f} ns, {share:z.2f} of that."
     )
 
 
@@ -232,8 +206,9 @@ def is_fully_associative(a: Analysis, most: float = STEP_WIDTH) -> Answer:
     begins, ends = a.second_step(0.1), a.second_step(0.9)
     width = ends / begins
     return inside(width, most=most), (
-        f"A fully associative LRU TLB would step at {count(a.entries[-1])} pages and nowhere else. {a.what_rises()} done a tenth of the "
-        f"rise at {count(begins.value)} pages and nine tenths at {count(ends.value)}, a factor of {width:.2f}."
+        f"A fully associative LRU TLB would step at {count(a.entries[-1])} pages and nowhere else. "
+        f"{a.what_rises()} done a tenth of the rise at {count(begins.value)} pages and nine tenths "
+        f"at {count(ends.value)}, a factor of {width:.2f}."
     )
 
 
@@ -241,14 +216,14 @@ def is_fully_associative(a: Analysis, most: float = STEP_WIDTH) -> Answer:
 def it_is_a_step(a: Analysis, band: Band) -> Answer:
     width = a.second_step(0.9) / a.second_step(0.1)
     return inside(width, *band), (
-        f"{a.what_rises()} done a tenth of the second rise at one size and nine tenths at another that is larger "
-        f"by a factor of {width:.2f}."
+        f"{a.what_rises()} done a tenth of the second rise at one size and nine tenths at another "
+        f"that is larger by a factor of {width:.2f}."
     )
 
 
 def _of_a_walk(a: Analysis, lines: float) -> Interval:
-    """The price at so many pages as a share of that from twice to four times the entries. Raises
-    Unavailable."""
+    """Return the price at so many pages as a share of that from twice to four times the entries.
+    Raises Unavailable."""
     if (walk := a.walked).low <= 0:
         raise Unavailable("no-step", f"past the second level translation costs {walk:.2f} ns")
     return a.price.at(lines, HALF_AN_OCTAVE / 2).share_of(walk)
@@ -256,41 +231,38 @@ def _of_a_walk(a: Analysis, lines: float) -> Interval:
 
 @claim("every-access-misses-past-capacity", points=_chase("spread", "packed", low=1.4, high=4))
 def every_access_misses(a: Analysis, band: Band) -> Answer:
-    _, entries = a.two_levels()
+    lines = 1.5 * a.two_levels()[1]
     if a.is_counted:
-        walks = a.counted("walk").at(1.5 * entries, HALF_AN_OCTAVE / 2)
-        return inside(
-            walks, *band
-        ), f"At one and a half times the entries {walks:.2f} walks an access were counted."
+        walks = a.counted("walk").at(lines, HALF_AN_OCTAVE / 2)
+        evidence = f"At one and a half times the entries {walks:.2f} walks an access were counted."
+        return inside(walks, *band), evidence
     a.what_rises()
-    share = _of_a_walk(a, 1.5 * entries)
-    return (
-        inside(share, *band),
-        f"At one and a half times the entries the price is {share:.2f} of what it is at twice to four times.",
+    share = _of_a_walk(a, lines)
+    return inside(share, *band), (
+        f"At one and a half times the entries the price is {share:.2f} of what it is at twice to "
+        "four times."
     )
 
 
 @claim("under-1500-pages-fine", points=_chase("spread", "packed", low=0.7, high=4))
 def inside_the_entries_is_fine(a: Analysis, band: Band) -> Answer:
-    _, entries = a.two_levels()
-    share = _of_a_walk(a, 0.75 * entries)
-    return (
-        inside(share, *band),
-        f"At three quarters of the entries the price is {share:.2f} of what it is at twice to four times.",
+    share = _of_a_walk(a, 0.75 * a.two_levels()[1])
+    return inside(share, *band), (
+        f"At three quarters of the entries the price is {share:.2f} of what it is at twice to four "
+        "times."
     )
 
 
 @claim("knee-at-capacity", points=_chase("spread", "packed", order="random", low=0.3, high=4))
 def the_knee_is_at_the_capacity(a: Analysis, band: Band) -> Answer:
     _, entries = a.two_levels()
-    treads = (1.4 * a.entries[0], 0.5 * entries), (3 * entries, 5 * entries)
     draws = select(a.frame, kernel="page_chase", order="random", layout="spread")
     what, rise = a.what_rises().lower(), counts.counted(draws, "walk") if a.is_counted else a.random
-    hit, walk = (rise.level(*tread) for tread in treads)
+    hit, walk = rise.level(1.4 * a.entries[0], 0.5 * entries), rise.level(3 * entries, 5 * entries)
     begins = rise.passes(hit + 0.1 * (walk - hit), 0.3 * entries, 4 * entries)
     return inside(begins * (1 / entries), *band), (
-        f"Drawn at random, {what} done a tenth of the rise at a working set of {begins:,.0f} pages; {a.entries_source} says {entries:,} "
-        "entries."
+        f"Drawn at random, {what} done a tenth of the rise at a working set of {begins:,.0f} "
+        f"pages; {a.entries_source} says {entries:,} entries."
     )
 
 
@@ -301,89 +273,80 @@ def the_knee_is_at_the_capacity(a: Analysis, band: Band) -> Answer:
 def a_walk_takes_60_to_250_cycles(a: Analysis, band: Band) -> Answer:
     near, far = a.walked * a.ghz, a.price.last * a.ghz
     return (inside(near, *band), inside(far, *band)), (
-        f"In cycles of the core, translation costs {near:.0f} just past the second level and {far:.0f} over "
-        f"{format_size(a.largest_bytes)}."
+        f"In cycles of the core, translation costs {near:.0f} just past the second level and "
+        f"{far:.0f} over {format_size(a.largest_bytes)}."
     )
 
 
 @claim("walk-of-several-hundred-ns", points=_far)
 def a_walk_takes_several_hundred_ns(a: Analysis, band: Band) -> Answer:
-    price = required(
-        a.price.between(2**30 // a.base_page_bytes, inf), "nothing was measured over 1 GiB and more"
-    ).last
-    return inside(
-        price, *band
-    ), f"Over {format_size(a.largest_bytes)} translation costs {price:.0f} ns."
+    past = a.price.between(2**30 // a.base_page_bytes, inf)
+    price = required(past, "nothing was measured over 1 GiB and more").last
+    evidence = f"Over {format_size(a.largest_bytes)} translation costs {price:.0f} ns."
+    return inside(price, *band), evidence
 
 
-@claim(
-    "climbs-at-a-gibibyte",
-    points=lambda point, scope: (
-        _chase("spread", "packed")(point, scope)
-        and point.lines in (scope.lines(1 << 29), scope.lines(1 << 30))
-    ),
-)
+def _half_and_one_gib(point: Point, scope: Scope) -> bool:
+    return _both(point, scope) and point.lines in (scope.lines(1 << 29), scope.lines(1 << 30))
+
+
+@claim("climbs-at-a-gibibyte", points=_half_and_one_gib)
 def climbs_at_a_gibibyte(a: Analysis, band: Band) -> Answer:
     gib = 2**30 // a.base_page_bytes
     ratio, l2_bytes = a.price.doubling(gib // 2), a.cache_bytes(2)
-    beside = f", the second-level cache {format_size(l2_bytes)}" if l2_bytes else ""
+    cache = f", the second-level cache {format_size(l2_bytes)}" if l2_bytes else ""
     return inside(ratio, *band), (
-        f"From 512 MiB to 1 GiB the price grows by a factor of {ratio:.2f}; the last level of the page table is "
-        f"{format_size(gib * ENTRY_BYTES)} there{beside}."
+        f"From 512 MiB to 1 GiB the price grows by a factor of {ratio:.2f}; the last level of the "
+        f"page table is {format_size(gib * ENTRY_BYTES)} there{cache}."
     )
 
 
 @claim("miss-dearer-than-an-l3-miss", points=_far)
 def a_miss_is_dearer_than_memory(a: Analysis, band: Band) -> Answer:
     memory = a.packed.at(a.largest)
-    whole = (
-        a.spread.at(a.largest) / memory
-    )  # (spread - packed) / packed is this less one, and here the two sides are independent
+    # (spread - packed) / packed is spread / packed less one, whose two sides are independent.
+    whole = a.spread.at(a.largest) / memory
     ratio = whole._replace(value=whole.value - 1, low=whole.low - 1, high=whole.high - 1)
     return inside(ratio, *band), (
-        f"Over {format_size(a.largest_bytes)} translation costs {ratio:.2f} times what the same lines take packed, which miss the caches "
-        f"as often: {memory:.0f} ns each."
+        f"Over {format_size(a.largest_bytes)} translation costs {ratio:.2f} times what the same "
+        f"lines take packed, which miss the caches as often: {memory:.0f} ns each."
     )
 
 
-@claim(
-    "every-walk-from-memory-at-a-gibibyte",
-    points=lambda point, scope: (
-        _far(point, scope)
-        or _chase("spread", "packed")(point, scope)
-        and point.lines == scope.lines(1 << 30)
-    ),
-)
+def _far_or_one_gib(point: Point, scope: Scope) -> bool:
+    return _far(point, scope) or _both(point, scope) and point.lines == scope.lines(1 << 30)
+
+
+@claim("every-walk-from-memory-at-a-gibibyte", points=_far_or_one_gib)
 def every_walk_is_from_memory(a: Analysis, band: Band) -> Answer:
     ratio = a.price.at(2**30 // a.base_page_bytes) / a.packed.last
     return inside(ratio, *band), (
-        f"At 1 GiB translation costs {ratio:.2f} times what a load from memory takes, {a.packed.last.value:.0f} ns."
+        f"At 1 GiB translation costs {ratio:.2f} times what a load from memory takes, "
+        f"{a.packed.last.value:.0f} ns."
     )
 
 
 @claim("four-reads-cost-400-ns", points=_far)
 def four_reads_cost_400_ns(a: Analysis, band: Band) -> Answer:
     four = a.packed.last * 4
-    return inside(
-        four, *band
-    ), f"Four loads from memory, one after the other, take {four:.0f} ns here."
+    evidence = f"Four loads from memory, one after the other, take {four:.0f} ns here."
+    return inside(four, *band), evidence
 
 
-@claim(
-    "sequential-order-warms-the-walker",
-    points=lambda point, scope: any(
-        _chase("spread", "packed", order=order, low=2)(point, scope)
-        for order in ("sequential", "cycle")
-    ),
-)
+def _both_cycles(point: Point, scope: Scope) -> bool:
+    orders = ("sequential", "cycle")
+    return any(_chase("spread", "packed", order=order, low=2)(point, scope) for order in orders)
+
+
+@claim("sequential-order-warms-the-walker", points=_both_cycles)
 def sequential_order_warms(a: Analysis, band: Band) -> Answer:
     _, entries = a.two_levels()
     shared = [n for n in a.sequential.xs if n >= 2 * entries and n in set(a.price.xs)]
     most = max(required(shared, "no size past the second level was visited in both orders"))
     ratio = a.sequential.at(most).share_of(a.price.at(most))
     return inside(ratio, *band), (
-        f"Over {format_size(most * a.base_page_bytes)} translation costs {ratio:.2f} times as much in sequential "
-        "order as in a random cycle."
+        f"Over {format_size(most * a.base_page_bytes)} translation costs {ratio:.2f} times as much "
+        "in sequential order as in a random cycle."
     )
 
 
@@ -392,9 +355,8 @@ def sequential_order_warms(a: Analysis, band: Band) -> Answer:
 
 @claim("flat-table-2-to-52")
 def a_flat_table_has_2_to_52_entries(a: Analysis) -> Answer:
-    return (
-        2**64 // 2**12 == 2**52,
-        "A flat table for 64-bit addresses has 2^64 / 2^12 = 2^52 entries; of 8 bytes each, 32 PiB.",
+    return 2**64 // 2**12 == 2**52, (
+        "A flat table for 64-bit addresses has 2^64 / 2^12 = 2^52 entries; of 8 bytes each, 32 PiB."
     )
 
 

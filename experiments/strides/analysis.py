@@ -153,7 +153,7 @@ def at_strides(
 
 
 def by_order(rows: pd.DataFrame, strides: Collection[int], more_bytes: int = 0) -> dict[str, Curve]:
-    """Return the time by stride of a list's lines read in order and shuffled, as in `at_strides`."""
+    """Return the time by stride of a list read in order and shuffled, as in `at_strides`."""
     rows = _under_stride(rows, strides, more_bytes)
     return {order: Curve.of(rows, STRIDE, order=order) for order in ORDERS}
 
@@ -164,7 +164,7 @@ def _under_stride(rows: pd.DataFrame, strides: Collection[int], more_bytes: int)
 
 
 def first_of(curves: Mapping[str, Curve], *kinds: str) -> Curve:
-    """Return the curve of the first of these kinds that was measured; an empty one where none was."""
+    """Return the curve of the first of these kinds that was measured, or an empty one."""
     return next(
         (curves[kind] for kind in kinds if kind in curves),
         Curve(pd.DataFrame(columns=_COLUMNS), STRIDE),

@@ -55,9 +55,8 @@ def _share(a: Analysis, stride: int) -> Interval:
 def small_strides_hit(a: Analysis, band: Band) -> Answer:
     shares = {stride: _share(a, stride) for stride in PUBLISHED[:3]}
     told = listed(f"{share.value:.0%} at {format_size(stride)}" for stride, share in shares.items())
-    return [
-        inside(share, *band) for share in shares.values()
-    ], f"Of the time of a load, translation is {told}."
+    evidence = f"Of the time of a load, translation is {told}."
+    return [inside(share, *band) for share in shares.values()], evidence
 
 
 @claim("page-strides-miss", points=_plain(PAGE_STRIDE, pages=BOTH))
@@ -66,7 +65,8 @@ def page_strides_miss(a: Analysis, band: Band) -> Answer:
     refute the sentence."""
     price = _price(a).at(PAGE_STRIDE)
     return unless_splintered(a, inside(price, *band), answer=False), (
-        f"At a stride of 4 KiB a load takes {price:.2f} ns longer on base pages than on {words(a.large)}."
+        f"At a stride of 4 KiB a load takes {price:.2f} ns longer on base pages than on "
+        f"{words(a.large)}."
     )
 
 
@@ -77,9 +77,8 @@ def wider_is_slower(a: Analysis, band: Band) -> Answer:
         f"{ratio.value:.2f} to {format_size(stride)}"
         for ratio, stride in zip(ratios, PUBLISHED[1:], strict=True)
     )
-    return [
-        inside(ratio, *band) for ratio in ratios
-    ], f"From each published stride to the next a load slows by a factor of {told}."
+    evidence = f"From each published stride to the next a load slows by a factor of {told}."
+    return [inside(ratio, *band) for ratio in ratios], evidence
 
 
 @claim("stride-miss-penalty-10-ns", points=_plain(PAGE_STRIDE, pages=BOTH))
@@ -97,41 +96,40 @@ def every_access_misses(a: Analysis, band: Band) -> Answer:
 @claim("penalty-is-fixed", points=_plain(PAGE_STRIDE, WIDE, pages=BOTH))
 def the_penalty_is_fixed(a: Analysis, band: Band) -> Answer:
     ratio = _price(a).at(WIDE) / _price(a).at(PAGE_STRIDE)
-    return inside(
-        ratio, *band
-    ), f"At a stride of 64 KiB translation costs {ratio:.2f} times what it costs at 4 KiB."
+    evidence = f"At a stride of 64 KiB translation costs {ratio:.2f} times what it costs at 4 KiB."
+    return inside(ratio, *band), evidence
 
 
 @claim("strides-4k-and-8k-alike", points=_plain(PAGE_STRIDE, TWO_PAGES))
 def one_page_and_two_are_alike(a: Analysis, band: Band) -> Answer:
     ratio = _base(a).at(TWO_PAGES) / _base(a).at(PAGE_STRIDE)
-    return inside(
-        ratio, *band
-    ), f"At a stride of 8 KiB a load takes {ratio:.2f} times what it takes at 4 KiB."
+    evidence = f"At a stride of 8 KiB a load takes {ratio:.2f} times what it takes at 4 KiB."
+    return inside(ratio, *band), evidence
 
 
 @claim("stride-8-hits-both", points=_plain(8))
 def eight_bytes_hit_both(a: Analysis, band: Band) -> Answer:
     ratio = _base(a).at(8) / a.near_ns
-    return inside(
-        ratio, *band
-    ), f"At a stride of 8 B a load takes {ratio:.2f} times what it takes inside the first cache."
+    evidence = (
+        f"At a stride of 8 B a load takes {ratio:.2f} times what it takes inside the first cache."
+    )
+    return inside(ratio, *band), evidence
 
 
 @claim("stride-64-misses-the-cache", points=_plain(8, 64, pages=BOTH[1:]))
 def a_line_each_misses(a: Analysis, band: Band) -> Answer:
     ratio = a.times[a.large].at(64) / a.times[a.large].at(8)
-    return inside(
-        ratio, *band
-    ), f"On {words(a.large)} a load takes {ratio:.2f} times as long at a stride of 64 B as at 8 B."
+    evidence = (
+        f"On {words(a.large)} a load takes {ratio:.2f} times as long at a stride of 64 B as at 8 B."
+    )
+    return inside(ratio, *band), evidence
 
 
 @claim("stride-512-misses-the-cache-alone", points=_plain(NARROW, pages=BOTH))
 def eight_to_a_page_hit(a: Analysis, band: Band) -> Answer:
     share = _share(a, NARROW)
-    return inside(
-        share, *band
-    ), f"At a stride of 512 B translation is {share:.2f} of a load's time."
+    evidence = f"At a stride of 512 B translation is {share:.2f} of a load's time."
+    return inside(share, *band), evidence
 
 
 @claim("stride-4k-misses-both", points=_plain(PAGE_STRIDE, pages=BOTH))
@@ -139,12 +137,13 @@ def a_page_each_misses_both(a: Analysis, band: Band) -> Answer:
     """A lower bound on splintered pages, as in page_strides_miss."""
     ratio = _base(a).at(PAGE_STRIDE) / a.times[a.large].at(PAGE_STRIDE)
     return unless_splintered(a, inside(ratio, *band), answer=False), (
-        f"At a stride of 4 KiB a load takes {ratio:.2f} times as long on base pages as on {words(a.large)}."
+        f"At a stride of 4 KiB a load takes {ratio:.2f} times as long on base pages as on "
+        f"{words(a.large)}."
     )
 
 
 def _kept(a: Analysis, narrow: int, wide: int) -> Interval:
-    """Return what of the slowdown between two strides remains on large pages. Raises Unavailable."""
+    """Return the share of the slowdown between two strides that remains on large pages."""
     slower = [curve.at(wide) - curve.at(narrow) for curve in (a.times[a.large], _base(a))]
     return slower[0].share_of(slower[1])
 
@@ -152,9 +151,8 @@ def _kept(a: Analysis, narrow: int, wide: int) -> Interval:
 @claim("slowdown-64-to-512-is-cache", points=_plain(64, NARROW, pages=BOTH))
 def lines_slow_it_first(a: Analysis, band: Band) -> Answer:
     kept = _kept(a, 64, NARROW)
-    return inside(
-        kept, *band
-    ), f"Of the slowdown from 64 to 512 B {kept:.2f} remains on {words(a.large)}."
+    evidence = f"Of the slowdown from 64 to 512 B {kept:.2f} remains on {words(a.large)}."
+    return inside(kept, *band), evidence
 
 
 def _line_more(*strides: int) -> Compares:
@@ -169,18 +167,20 @@ def translation_slows_it_then(a: Analysis, band: Band) -> Answer:
     """A line more than the stride misses the TLB as often, so what misses cost remains with it and
     goes on whole large pages."""
     staggered = required(a.base_staggered, "no stride was measured with a line more")
-    remains = (staggered.at(PAGE_STRIDE) - staggered.at(NARROW)).share_of(
-        _base(a).at(PAGE_STRIDE) - _base(a).at(NARROW)
+    slowdown = _base(a).at(PAGE_STRIDE) - _base(a).at(NARROW)
+    remains = (staggered.at(PAGE_STRIDE) - staggered.at(NARROW)).share_of(slowdown)
+    evidence = (
+        f"Of the slowdown from 512 B to 4 KiB {remains:z.2f} remains with a line more to the "
+        "stride, which visits as many pages"
     )
-    told = f"Of the slowdown from 512 B to 4 KiB {remains:z.2f} remains with a line more to the stride, which visits as many pages"
     if a.is_splintered:
-        return unless_splintered(a, inside(remains, *band), answer=True), f"{told}."
+        return unless_splintered(a, inside(remains, *band), answer=True), f"{evidence}."
     kept = _kept(a, NARROW, PAGE_STRIDE)
     gone = Interval(1 - kept.value, 1 - kept.high, 1 - kept.low, kept.coverage, kept.modes)
     return [
         inside(remains, *band),
         inside(gone, *band),
-    ], f"{told}, and {gone:z.2f} goes on {words(a.large)}."
+    ], f"{evidence}, and {gone:z.2f} goes on {words(a.large)}."
 
 
 @claim("page-stride-hits-up-to-large-reach", points=None)
@@ -191,6 +191,7 @@ def hits_up_to_the_large_reach(a: Analysis, band: Band) -> Answer:
         a.base_page_bytes / (entries * (2 << 20))
     )
     return inside(place, *band), (
-        f"A chase that visits a line to each base page pays half of what a walk costs there at {place:.2f} times the {entries:,} entries' "
+        "A chase that visits a line to each base page pays half of what a walk costs there at "
+        f"{place:.2f} times the {entries:,} entries' "
         "reach in pages of 2 MiB."
     )

@@ -52,8 +52,10 @@ def strides(a: Analysis) -> Figure:
     base = a.base if len(a.base) else next(iter(a.times.values()))
     return Figure(
         chart,
-        f"Time per access against the stride over {format_size(a.array_bytes)}. On base pages it rises from "
-        f"{base.medians.iloc[0]:.2f} ns at {format_size(int(base.xs[0]))} to {base.medians.max():.1f} ns at most, at "
+        f"Time per access against the stride over {format_size(a.array_bytes)}. On base pages it "
+        "rises from "
+        f"{base.medians.iloc[0]:.2f} ns at {format_size(int(base.xs[0]))} to "
+        f"{base.medians.max():.1f} ns at most, at "
         f"{format_size(int(base.medians.idxmax()))}. Squares: the published times.",
         data[["pages", STRIDE, *_FIELDS]],
     )
@@ -119,7 +121,8 @@ def orders(a: Analysis) -> Figure:
     told = listed(f"{row.series} {row.median:.1f} ns" for row in last.itertuples())
     return Figure(
         chart,
-        f"Time per access of the lines of each stride by a list. At {format_size(int(data[STRIDE].max()))} "
+        "Time per access of the lines of each stride by a list. At "
+        f"{format_size(int(data[STRIDE].max()))} "
         f"the slowest is {last.loc[last['median'].idxmax(), 'series']}. All: {told}.",
         data[["series", STRIDE, *_FIELDS]],
     )

@@ -24,9 +24,8 @@ APART_STEPS = 1 << 14  # in each block of vertices on pages of their own
 SAME = 0.05  # what this book calls no difference
 # The remedies' names are those of data/literature/mitigations.csv.
 NONE, LARGE_PAGES, BLOCKED = "none", "huge pages", "TLB blocking"
-PUBLISHED_BLOCK = (
-    1 << 22
-)  # vertices, 256 MiB, which the published walk never leaves: what it calls blocking is a walk of these
+# Vertices, 256 MiB, which the published walk never leaves; it calls that blocking.
+PUBLISHED_BLOCK = 1 << 22
 AS_PUBLISHED = "one block, as published"
 _QUANTILES = {"p50": 0.5, "p95": 0.95}
 
@@ -94,9 +93,8 @@ class Analysis(joins.Analysis):
             per_hop=0,
             walkers=1,
         )
-        found = found[found["vertices"] == found["vertices"].max()].reset_index(
-            drop=True
-        )  # less are those of `by_block`
+        # Smaller graphs are those of `by_block`.
+        found = found[found["vertices"] == found["vertices"].max()].reset_index(drop=True)
         found["block_bytes"] = found["block_vertices"] * VERTEX_BYTES
         found["block_pages"] = np.maximum(found["block_bytes"] // self.base_page_bytes, 1)
         found["visits"] = found["block_steps"] / found["block_pages"]
@@ -199,12 +197,10 @@ class Analysis(joins.Analysis):
     def mispredicted(self) -> list[Optimum]:
         """Those `optima` whose predicted block is slower than the fastest by more than noise, the
         farthest off in walks first."""
-        apart = [
-            best
-            for best in self.optima
-            if best.predicted_bytes not in (best.measured_bytes, *best.unresolved)
-        ]
-        return sorted(apart, key=lambda best: -abs(best.measured_walks - best.predicted_walks))
+        return sorted(
+            (o for o in self.optima if o.predicted_bytes not in (o.measured_bytes, *o.unresolved)),
+            key=lambda best: -abs(best.measured_walks - best.predicted_walks),
+        )
 
     def prefetches(self) -> pd.DataFrame:
         """Return a row a page size and distance: vertices, distance (hops ahead; 0 for no
@@ -296,19 +292,12 @@ class Analysis(joins.Analysis):
 def _remedy(
     remedy: str, pages: str, block: int, rows: pd.DataFrame, vertices: int
 ) -> dict[str, object]:
-    row: dict[str, object] = {
-        "remedy": remedy,
-        "pages": pages,
-        "vertices": vertices,
-        "block_vertices": block,
-    }
-    each = np.array(
-        [quantile(smoothed(process), list(_QUANTILES.values())) for _, process in rows.iterrows()]
-    )
-    medians = {
-        name: median_interval(values)
-        for name, values in [*zip(_QUANTILES, each.T, strict=True), ("mean", rows["mean_ns"])]
-    }
+    keys = ["remedy", "pages", "vertices", "block_vertices"]
+    row: dict[str, object] = dict(zip(keys, (remedy, pages, vertices, block), strict=True))
+    shares = list(_QUANTILES.values())
+    each = np.array([quantile(smoothed(process), shares) for _, process in rows.iterrows()])
+    values = dict(zip(_QUANTILES, each.T, strict=True)) | {"mean": rows["mean_ns"]}
+    medians = {name: median_interval(ns) for name, ns in values.items()}
     for name, interval in medians.items():
         row[name], row[f"{name}_low"], row[f"{name}_high"], row["coverage"], _ = interval
     return row | {"modes": max(interval.modes for interval in medians.values()), "n": len(rows)}

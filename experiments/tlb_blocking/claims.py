@@ -49,8 +49,10 @@ def blocking_removes_misses(a: Analysis, most: float = ALL_BUT_VANISHED) -> Answ
         a.remedy(LARGE_PAGES, *LARGE),
     )
     told = (
-        f"The 95th percentile of a hop over {graph_size(plain['vertices'])} is {plain['p95']:.0f} ns on base pages, "
-        f"{cut['p95']:.0f} in one block of {graph_size(cut['block_vertices'])} and {large['p95']:.0f} on {words(large['pages'])}"
+        f"The 95th percentile of a hop over {graph_size(plain['vertices'])} is {plain['p95']:.0f} "
+        "ns on base pages, "
+        f"{cut['p95']:.0f} in one block of {graph_size(cut['block_vertices'])} and "
+        f"{large['p95']:.0f} on {words(large['pages'])}"
     )
     excess, left = (Interval.of(row, "p95") - Interval.of(large, "p95") for row in (plain, cut))
     if excess.low <= 0:
@@ -60,7 +62,8 @@ def blocking_removes_misses(a: Analysis, most: float = ALL_BUT_VANISHED) -> Answ
     if cut["p50_high"] < large["p50_low"]:
         return (
             Undecided("ambiguous"),
-            f"{told}. The block's median is below that of large pages, so it gains in the caches too.",
+            f"{told}. The block's median is below that of large pages, so it gains in the caches "
+            "too.",
         )
     # Both differences have the large pages in them: the farthest ends of a quotient of the two
     # intervals are wide enough.
@@ -72,9 +75,8 @@ def blocking_removes_misses(a: Analysis, most: float = ALL_BUT_VANISHED) -> Answ
         high,
         min(cut["coverage"], plain["coverage"], large["coverage"]),
     )
-    return inside(
-        share, most=most
-    ), f"{told}; of what base pages take longer than those, {share:.0%} is left."
+    evidence = f"{told}; of what base pages take longer than those, {share:.0%} is left."
+    return inside(share, most=most), evidence
 
 
 @claim("blocks-inside-the-reach-gain", points=lambda point, scope: point in blocks(scope))
@@ -97,7 +99,8 @@ def blocks_inside_the_reach_gain(a: Analysis) -> Answer:
     best = inside_reach.loc[inside_reach["gain"].idxmax()]
     gain = Interval.of(best, "gain")
     return inside(gain, 1, among=len(inside_reach)), (
-        f"In blocks of {graph_size(best['block_vertices'])}, larger than any cache and inside the reach of {format_size(reach)}, a hop is "
+        f"In blocks of {graph_size(best['block_vertices'])}, larger than any cache and inside the "
+        f"reach of {format_size(reach)}, a hop is "
         f"{gain:.2f} times as fast."
     )
 
@@ -110,7 +113,8 @@ def prefetch_walks(a: Analysis, same: float = SAME) -> Answer:
     base = a.best_ahead(BASE)
     gain, most = Interval.of(base, "gain"), a.most_from_hits * (1 + same)
     told = (
-        f"Asked for {int(base['distance'])} hops ahead, a hop is {gain:.2f} times as fast on base pages; prefetches that are dropped "
+        f"Asked for {int(base['distance'])} hops ahead, a hop is {gain:.2f} times as fast on base "
+        "pages; prefetches that are dropped "
         f"where the TLB misses could gain {a.most_from_hits:.2f} at the most."
     )
     if decided(helps := inside(gain, most, among=a.distances)):
@@ -243,5 +247,6 @@ def join_partitions_first(a: Analysis, same: float = SAME) -> Answer:
     best = a.best_join(BASE)
     gain = Interval.of(best, "gain")
     return inside(gain, 1 + same, among=a.join_fan_outs), (
-        f"With {int(best['partitions']):,} partitions the join is {gain:.2f} times as fast as the naive one."
+        f"With {int(best['partitions']):,} partitions the join is {gain:.2f} times as fast as the "
+        "naive one."
     )

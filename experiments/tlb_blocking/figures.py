@@ -34,6 +34,7 @@ _REMEDIES = {
     "2m": "2 MiB, (hugetlb)",
     "1g": "1 GiB",
 }
+_BLOCK = ["pages", "block_steps", "block_bytes", "block_pages", "visits"]
 _COLUMNS = ["median", "low", "high", "coverage", "n", "unstable"]
 _PER_ROW = (0.5, 1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500)
 _PER_HOP = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500)
@@ -48,10 +49,8 @@ def blocks(a: Analysis) -> Figure:
         lines=data["block_pages"],
         plain=data["vertices"].map(a.plain.medians).astype(float),
     )
-    base, others = (
-        required(data[data["pages"] == BASE], "no walk in blocks was measured on base pages"),
-        data[data["pages"] != BASE],
-    )
+    base, others = data[data["pages"] == BASE], data[data["pages"] != BASE]
+    required(base, "no walk in blocks was measured on base pages")
     names = list(dict.fromkeys(data.sort_values("block_steps")["steps"]))
     scheme = charts.colours(names)
     plain = base["plain"].dropna()
@@ -80,19 +79,9 @@ def blocks(a: Analysis) -> Figure:
     best = base.loc[base["median"].idxmin()]
     return Figure(
         charts.layered(chart, charts.capacities(a.entries, "block_bytes", a.base_page_bytes)),
-        f"{told}The least is {best['median']:.1f} ns, with {best['steps']} in each block of {format_size(best['block_bytes'])}.",
-        data[
-            [
-                "pages",
-                "block_steps",
-                "block_bytes",
-                "block_pages",
-                "visits",
-                *_COLUMNS,
-                "plain",
-                *GAIN,
-            ]
-        ],
+        f"{told}The least is {best['median']:.1f} ns, with {best['steps']} in each block of "
+        f"{format_size(best['block_bytes'])}.",
+        data[[*_BLOCK, *_COLUMNS, "plain", *GAIN]],
     )
 
 
@@ -108,19 +97,13 @@ def block_prices(a: Analysis) -> Figure:
     )
     data["lines"] = data["pages"]
     x = alt.X("pages:Q", axis=charts.lines_axis("Pages in a block"), scale=charts.log_scale())
-    chart = charts.series_chart(
-        data,
-        x,
-        "ns per hop",
-        charts.time_scale(data),
-        _PER_HOP,
-        charts.colours(list(curves)),
-        "series",
-    )
+    scale, scheme = charts.time_scale(data), charts.colours(list(curves))
+    chart = charts.series_chart(data, x, "ns per hop", scale, _PER_HOP, scheme, "series")
     (least, near), (most, far) = [*curves["price"]][0], [*curves["price"]][-1]
     return Figure(
         charts.layered(chart, charts.capacities(a.entries, "pages")),
-        f"The price of translation of a hop by the pages of a block goes from {near.value:z.1f} ns in blocks of {least:,} to "
+        f"The price of translation of a hop by the pages of a block goes from {near.value:z.1f} ns "
+        f"in blocks of {least:,} to "
         f"{far.value:z.1f} where all {most:,} are one.",
         data.drop(columns="lines"),
     )
@@ -136,32 +119,24 @@ def prefetch(a: Analysis) -> Figure:
         scale=alt.Scale(type="symlog", constant=1, nice=False),
         axis=alt.Axis(title="Hops ahead (0: no prefetch)", values=ticks, format="d"),
     )
-    chart = charts.series_chart(
-        data,
-        x,
-        "ns per hop",
-        charts.time_scale(data),
-        _PER_HOP,
-        charts.page_colours(data["pages"]),
-        "pages",
-    )
+    scale, scheme = charts.time_scale(data), charts.page_colours(data["pages"])
+    chart = charts.series_chart(data, x, "ns per hop", scale, _PER_HOP, scheme, "pages")
     best = data.loc[data.groupby("pages", sort=False)["median"].idxmin()]
     told = ", ".join(
         f"{words(row.pages)} {row.median:.1f} ns at {row.distance}" for row in best.itertuples()
     )
     return Figure(
         chart,
-        f"Time per hop against how many hops ahead the vertex is asked for. It takes least on {told}.",
+        "Time per hop against how many hops ahead the vertex is asked for. It takes least on "
+        f"{told}.",
         data[["pages", "distance", "vertices", *_COLUMNS, *GAIN]],
     )
 
 
 def mitigations(a: Analysis) -> Figure:
     """P50 and P95 of a hop by remedy: bars, those of the published run pale."""
-    ours, names = (
-        required(a.remedies, "no walk on base pages was timed hop by hop"),
-        {"p50": "median", "p95": "95th percentile"},
-    )
+    ours = required(a.remedies, "no walk on base pages was timed hop by hop")
+    names = {"p50": "median", "p95": "95th percentile"}
     tables = {
         "here": ours.assign(
             working_set_bytes=ours["vertices"] * VERTEX_BYTES,
@@ -182,24 +157,12 @@ def mitigations(a: Analysis) -> Figure:
         for where, table in tables.items()
         for q, name in names.items()
     ]
-    columns = [
-        "where",
-        "remedy",
-        "pages",
-        "quantile",
-        "ns",
-        "low",
-        "high",
-        "working_set_bytes",
-        "block_bytes",
-        "n",
-    ]
-    data = pd.concat(
-        [part.dropna(axis="columns", how="all") for part in parts], ignore_index=True
-    ).reindex(columns=columns)
-    data["remedy"] = data["remedy"].mask(
-        data["block_bytes"] == PUBLISHED_BLOCK * VERTEX_BYTES, AS_PUBLISHED
-    )
+    columns = ["where", "remedy", "pages", "quantile", "ns", "low", "high"]
+    columns += ["working_set_bytes", "block_bytes", "n"]
+    full = [part.dropna(axis="columns", how="all") for part in parts]
+    data = pd.concat(full, ignore_index=True).reindex(columns=columns)
+    is_published = data["block_bytes"] == PUBLISHED_BLOCK * VERTEX_BYTES
+    data["remedy"] = data["remedy"].mask(is_published, AS_PUBLISHED)
     data["label"] = data["pages"].where(data["block_bytes"].fillna(0) == 0, data["remedy"])
     data["label"] = data["label"].map(_REMEDIES)
     order = [name for name in _REMEDIES.values() if (data["label"] == name).any()]
@@ -245,18 +208,16 @@ def mitigations(a: Analysis) -> Figure:
     )
     blocks = {BLOCKED: "blocks on base pages", AS_PUBLISHED: "one large block"}
     named = [blocks.get(row.remedy, words(row.pages)) for row in ours.itertuples()]
-    tails = extremes(
-        dict(zip(named, ours["p95"], strict=True)),
-        most="have the longest tail",
-        least="the shortest",
-    )
+    p95 = dict(zip(named, ours["p95"], strict=True))
+    tails = extremes(p95, most="have the longest tail", least="the shortest")
     told = ", ".join(
         f"{label} {row.p50:.0f} and {row.p95:.0f} ns"
         for label, row in zip(data["label"], ours.itertuples(), strict=False)
     )
     return Figure(
         bars + errors,
-        f"Median and 95th percentile of a hop over {graph_size(ours['vertices'].max())} by remedy. {tails} All: "
+        f"Median and 95th percentile of a hop over {graph_size(ours['vertices'].max())} by remedy. "
+        f"{tails} All: "
         f"{told}.",
         data.drop(columns="slot"),
     )
@@ -266,17 +227,12 @@ def fan_out(a: Analysis) -> Figure:
     """ns to partition one row against the number of partitions, a line a page size in one pass,
     crosses in two."""
     every = a.fan_out.assign(lines=a.fan_out["tuples"] * ROW_BYTES // a.base_page_bytes)
-    data, twice = (
-        required(every[every["passes"] == 1], "no partitioning in one pass was measured"),
-        every[every["passes"] == 2],
-    )
-    room = (
-        int(data["partitions"].min()),
-        4 * int(data["partitions"].max()),
-    )  # on the right for the label of the last rule
-    x = alt.X(
-        "partitions:Q", axis=charts.lines_axis("Partitions"), scale=charts.log_scale(domain=room)
-    )
+    data, twice = every[every["passes"] == 1], every[every["passes"] == 2]
+    required(data, "no partitioning in one pass was measured")
+    # The label of the last rule needs room on the right.
+    room = int(data["partitions"].min()), 4 * int(data["partitions"].max())
+    scale = charts.log_scale(domain=room)
+    x = alt.X("partitions:Q", axis=charts.lines_axis("Partitions"), scale=scale)
     scale, scheme = charts.time_scale(every), charts.page_colours(every["pages"])
     chart = charts.series_chart(data, x, "ns per row", scale, _PER_ROW, scheme, "pages")
     if len(twice):
@@ -304,7 +260,8 @@ def fan_out(a: Analysis) -> Figure:
         for _, part in data.groupby("pages", sort=False)
     ]
     told = "; ".join(
-        f"{words(few.pages)} from {few.median:.1f} ns with {few.partitions:,} partitions to {many.median:.1f} with "
+        f"{words(few.pages)} from {few.median:.1f} ns with {few.partitions:,} partitions to "
+        f"{many.median:.1f} with "
         f"{many.partitions:,}"
         for few, many in ends
     )
@@ -349,7 +306,8 @@ def join(a: Analysis) -> Figure:
     ]
     return Figure(
         chart,
-        "A join that partitions first beside a naive one, dashed, by the number of partitions. It takes "
+        "A join that partitions first beside a naive one, dashed, by the number of partitions. It "
+        "takes "
         f"{', '.join(told)}.",
         data[["pages", "mode", "partitions", "passes", "tuples", *_COLUMNS, *GAIN]],
     )

@@ -47,7 +47,8 @@ class Analysis(analysis.Analysis):
         if few.empty or many.empty:
             raise Unavailable(
                 "too-few-points",
-                f"partitioning on {words(pages)} was not measured on both sides of {entries:,} partitions",
+                f"partitioning on {words(pages)} was not measured on both sides of {entries:,} "
+                "partitions",
             )
         ratio = Interval.of(many.iloc[0]) / Interval.of(few.iloc[0])
         return ratio, int(few["partitions"].iloc[0]), int(many["partitions"].iloc[0])

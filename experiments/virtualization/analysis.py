@@ -113,14 +113,10 @@ class Analysis(analysis.Analysis):
     def alike(self, guest: str) -> str | None:
         """The page size on which the same program would run outside: the guest's, of 2 MiB the
         pool's before the transparent kind."""
-        return next(
-            (
-                host
-                for host in HOST_PAGES[::-1]
-                if hardware(host) == guest and ("", host) in self.spread
-            ),
-            None,
-        )
+        for host in HOST_PAGES[::-1]:
+            if hardware(host) == guest and ("", host) in self.spread:
+                return host
+        return None
 
     @property
     def over_alike(self) -> dict[Chase, Curve]:
@@ -161,7 +157,7 @@ class Analysis(analysis.Analysis):
 
     @cached_property
     def matrix(self) -> pd.DataFrame:
-        """The rows of `chases` that are guests'. Raises Unavailable("too-few-points") without any."""
+        """The rows of `chases` that are guests'. Raises Unavailable("too-few-points")."""
         required(self.cells, "no guest was measured")
         return self.chases[self.chases["guest"] != ""].reset_index(drop=True)
 
@@ -180,11 +176,8 @@ class Analysis(analysis.Analysis):
     def ratio_of(self, row: pd.Series) -> Interval:
         """Return the time of a row of `matrix` over that of a plain process on the guest's page
         size; UNKNOWN without one."""
-        return (
-            self.ratios[row["guest"], row["host"]].get(row["lines"])
-            if (row["guest"], row["host"]) in self.ratios
-            else UNKNOWN
-        )
+        ratios = self.ratios.get((row["guest"], row["host"]))
+        return UNKNOWN if ratios is None else ratios.get(row["lines"])
 
     @property
     def clear_ratios(self) -> pd.DataFrame:
@@ -197,19 +190,14 @@ class Analysis(analysis.Analysis):
     def missing(self) -> list[str]:
         """The pairs of page sizes that were not measured, in words; a guest's page that has no pair
         at all is named once."""
-        missing = {
-            guest: [(guest, host) for host in HOST_PAGES if (guest, host) not in self.cells]
-            for guest in GUEST_PAGES
-        }
-        return [
-            name
-            for guest, pairs in missing.items()
-            for name in (
-                [f"guests with {guest_words(guest)}"]
-                if len(pairs) == len(HOST_PAGES)
-                else [pair_words(*pair) for pair in pairs]
-            )
-        ]
+        missing: list[str] = []
+        for guest in GUEST_PAGES:
+            pairs = [(guest, host) for host in HOST_PAGES if (guest, host) not in self.cells]
+            if len(pairs) == len(HOST_PAGES):
+                missing.append(f"guests with {guest_words(guest)}")
+            else:
+                missing += [pair_words(*pair) for pair in pairs]
+        return missing
 
     @property
     def reasons(self) -> list[str]:
@@ -277,18 +265,8 @@ class Analysis(analysis.Analysis):
                 rows.append(
                     (*chase, *_left(part, hit / 2), *_left(part, 2 * hit), int(part.index[-1]))
                 )
-        return pd.DataFrame(
-            rows,
-            columns=[
-                "guest",
-                "host",
-                "first_low",
-                "first_high",
-                "second_low",
-                "second_high",
-                "most",
-            ],
-        )
+        columns = ["guest", "host", "first_low", "first_high", "second_low", "second_high", "most"]
+        return pd.DataFrame(rows, columns=columns)
 
     @cached_property
     def shares(self) -> dict[Chase, Interval]:
@@ -415,20 +393,8 @@ class Analysis(analysis.Analysis):
                 (*mode.split("-"), int(lines), *here[:3], *over.get(lines, UNKNOWN)[:3])
                 for lines, here in curve
             ]
-        return pd.DataFrame(
-            rows,
-            columns=[
-                "memory",
-                "tables",
-                "lines",
-                "median",
-                "low",
-                "high",
-                "over",
-                "over_low",
-                "over_high",
-            ],
-        )
+        columns = ["memory", "tables", "lines", "median", "low", "high"]
+        return pd.DataFrame(rows, columns=[*columns, "over", "over_low", "over_high"])
 
 
 def _left(price: pd.Series, least: float) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""What an article says of virtual machines and containers, as predicates on the chapter's Analysis."""
+"""What an article says of virtual machines and containers, as predicates on the Analysis."""
 
 from __future__ import annotations
 
@@ -37,9 +37,12 @@ def references_of_a_nested_walk(a: Analysis, most: int = MOST_REFERENCES) -> Ans
     counts = {pair: references.cold(*pair) for pair in product(GUEST_PAGES, repeat=2)}
     agree = all(count == references.at_most(*pair) for pair, count in counts.items())
     return max(counts.values()) == most and agree, (
-        f"Counted by the simulator, a load with every cache of translations empty takes {max(counts.values())} references on base pages "
-        f"over base pages, {min(counts.values())} on 1 GiB pages over 1 GiB pages, and {references.cold(BASE, BASE, 5, 5)} with five "
-        f"levels on five; the formula (g+1)(h+1)-1 gives {'the same for all nine pairs' if agree else 'others'}."
+        "Counted by the simulator, a load with every cache of translations empty takes "
+        f"{max(counts.values())} references on base pages "
+        f"over base pages, {min(counts.values())} on 1 GiB pages over 1 GiB pages, and "
+        f"{references.cold(BASE, BASE, 5, 5)} with five "
+        "levels on five; the formula (g+1)(h+1)-1 gives "
+        f"{'the same for all nine pairs' if agree else 'others'}."
     )
 
 
@@ -62,8 +65,10 @@ def a_guest_costs_under_three(a: Analysis, strict: float = STRICT, wide: float =
         a,
         inside(Interval.of(worst, "over_alike"), most=wide, among=len(known)),
         (
-            f"At {format_size(worst['lines'] * guests.base_page_bytes)} a load in the guest takes {known['over_alike'].min():.2f} to "
-            f"{Interval.of(worst, 'over_alike'):.2f} times one outside on the same pages, the most on {worst['cell']}; "
+            f"At {format_size(worst['lines'] * guests.base_page_bytes)} a load in the guest takes "
+            f"{known['over_alike'].min():.2f} to "
+            f"{Interval.of(worst, 'over_alike'):.2f} times one outside on the same pages, the most "
+            f"on {worst['cell']}; "
             f"{(highs < strict).sum()} of {len(known)} pairs of page sizes stay under {strict:g}."
         ),
     )

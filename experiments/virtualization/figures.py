@@ -177,7 +177,8 @@ def guest_ratios(a: Analysis) -> Figure:
     most = data.loc[data["over_alike"].idxmax()]
     return Figure(
         chart,
-        f"Ratios of a guest's time to a plain process's. The largest is {most['over_alike']:.2f}, on {most['cell']} at "
+        f"Ratios of a guest's time to a plain process's. The largest is {most['over_alike']:.2f}, "
+        f"on {most['cell']} at "
         f"{most['size']}.",
         data[["guest", "host", "lines", *_RATIO, "over_4k", "over_4k_low", "over_4k_high"]],
     )
@@ -230,7 +231,8 @@ def guest_references(a: Analysis) -> Figure:
     most = a.priced.loc[a.priced["price"].idxmax()]
     return Figure(
         alt.layer(bars, points, *names),
-        f"Price against references. {most['cell']} pays most: {most['price']:z.0f} ns, {most['formula']} references when cold.",
+        f"Price against references. {most['cell']} pays most: {most['price']:z.0f} ns, "
+        f"{most['formula']} references when cold.",
         data[["cell", "series", "references", "price", "price_low", "price_high"]],
     )
 

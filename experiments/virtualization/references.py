@@ -40,7 +40,7 @@ def at_most(guest: str, host: str, levels: int = 4, host_levels: int = 4) -> int
 
 
 def of_shadow(guest: str, host: str) -> int:
-    """The same where KVM writes shadow tables: a walk of one dimension, down to the smaller page."""
+    """The same for shadow tables: a walk of one dimension, down to the smaller page."""
     return _simulator().references_per_walk(smaller(guest, host))
 
 

@@ -76,15 +76,14 @@ class Analysis(analysis.Analysis):
     def _through(self, tables: list[Tables]) -> pd.DataFrame:
         """The rows of `walked` with these numbers of tables."""
         rows = self.walked
-        return (
-            rows[[tuple(row) in tables for row in rows[[*TABLES]].astype(int).to_numpy().tolist()]]
-            if len(rows)
-            else rows
-        )
+        if rows.empty:
+            return rows
+        counts = rows[[*TABLES]].astype(int).to_numpy().tolist()
+        return rows[[tuple(row) in tables for row in counts]]
 
     @cached_property
     def held_ns(self) -> Interval:
-        """A visit of a page that the TLB's last level holds. Raises Unavailable("too-few-points")."""
+        """A visit of a page that the TLB's last level holds, ns."""
         return self._cycle(self.pages // 8)
 
     @cached_property
@@ -105,15 +104,10 @@ class Analysis(analysis.Analysis):
         of a visit and of the share of visits that miss at that point, taken as exact: an error that
         is common to all points does not blur their steps. Empty where a visit that hits, or the
         share, is not known."""
-        return (
-            if_available(
-                lambda: {
-                    level: self._priced(level, visits, per_miss)
-                    for level, visits in self.times.items()
-                }
-            )
-            or {}
-        )
+        try:
+            return {n: self._priced(n, visits, per_miss) for n, visits in self.times.items()}
+        except Unavailable:
+            return {}
 
     def _priced(
         self, level: int, visits: Curve, per_miss: Callable[[Interval, Interval], Interval]
@@ -292,21 +286,17 @@ class Analysis(analysis.Analysis):
     def policies(self) -> list[replacement.Policy]:
         """Each policy that the last level can have beside `misses`, the best supported first; empty
         without them."""
+        if not self.misses:
+            return []
         first = self.entries[0] if len(self.entries) > 1 else 0
-        return (
-            replacement.judge(self.misses, (first, self.entries[-1]), self._ways(-1))
-            if self.misses
-            else []
-        )
+        return replacement.judge(self.misses, (first, self.entries[-1]), self._ways(-1))
 
     @cached_property
     def first_policies(self) -> list[replacement.Policy]:
         """The same of the first level beside `first_misses`."""
-        return (
-            replacement.judge(self.first_misses, (0, self.entries[0]), self._ways(0))
-            if self.first_misses
-            else []
-        )
+        if not self.first_misses:
+            return []
+        return replacement.judge(self.first_misses, (0, self.entries[0]), self._ways(0))
 
     @staticmethod
     def fitting(policies: list[replacement.Policy]) -> list[str]:
@@ -362,11 +352,8 @@ class Analysis(analysis.Analysis):
     @property
     def widened(self) -> list[int]:
         """The strides past `fit` that were measured a page wider too. Raises Unavailable."""
-        return [
-            wide
-            for wide in PADDED
-            if wide > self.fit.widest and wide in self.strides.xs and wide + 1 in self.padded.xs
-        ]
+        both = [wide for wide in PADDED if wide in self.strides.xs and wide + 1 in self.padded.xs]
+        return [wide for wide in both if wide > self.fit.widest]
 
     @property
     def survey(self) -> geometry.Geometry:
@@ -385,9 +372,5 @@ class Analysis(analysis.Analysis):
     @property
     def ghz(self) -> float:
         """The core's clock while the chases ran. Raises Unavailable("no-clock")."""
-        clock = (
-            self.walked.loc[self.walked["core_ghz"] > 0, "core_ghz"]
-            if len(self.walked)
-            else self.walked
-        )
-        return float(required(clock, "in none of the rows", "no-clock").median())
+        clocks = self.walked.get("core_ghz", pd.Series(dtype=float))
+        return float(required(clocks[clocks > 0], "in none of the rows", "no-clock").median())

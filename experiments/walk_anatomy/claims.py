@@ -18,7 +18,7 @@ from tlb.report.verdicts import Answer, Band, Compares, claim, inside
 
 
 def _ends(*levels: int) -> Compares:
-    """The first and the last point of the sweeps of these levels, and the pages that the TLB holds."""
+    """The first and last point of the sweeps of these levels, and the pages that the TLB holds."""
 
     def compares(point: Point, scope: Scope) -> bool:
         pages, own = beyond(scope), dict(point.options)
@@ -52,7 +52,8 @@ def _rise(a: Analysis, level: int) -> Interval:
 def upper_entries_are_kept(a: Analysis, band: Band) -> Answer:
     ratio = _rise(a, 1)
     return inside(ratio, *band), (
-        f"With a table of its own for each page a miss costs {ratio:.2f} times what it costs with {A_LINE**2} "
+        f"With a table of its own for each page a miss costs {ratio:.2f} times what it costs with "
+        f"{A_LINE**2} "
         "pages to a table."
     )
 
@@ -62,7 +63,8 @@ def three_levels_are_kept(a: Analysis) -> Answer:
     required(a.prices, "no tables were swept")
     shown = len(a.caches)
     return shown == len(LEVELS) or Undecided("ambiguous"), (
-        f"{in_words(shown).capitalize()} of the three sweeps show{'s' * (shown == 1)} a cache that ends. One that does not may be larger "
+        f"{in_words(shown).capitalize()} of the three sweeps show{'s' * (shown == 1)} a cache that "
+        "ends. One that does not may be larger "
         "than its sweep."
     )
 
@@ -71,7 +73,8 @@ def three_levels_are_kept(a: Analysis) -> Answer:
 def every_walk_visits_all(a: Analysis) -> Answer:
     required(a.prices, "no tables were swept")
     return (False if a.caches else Undecided("ambiguous")), (
-        f"A miss costs {a.first_ns:.1f} ns through few tables and {a.last_ns:.1f} through many, whose entries take as much room: a walk "
+        f"A miss costs {a.first_ns:.1f} ns through few tables and {a.last_ns:.1f} through many, "
+        "whose entries take as much room: a walk "
         "through few reads less."
     )
 
@@ -85,9 +88,9 @@ def few_ranges_are_cheap(a: Analysis, band: Band) -> Answer:
 @claim("scattered-ranges-pay-200-cycles", points=_ends(3))
 def scattered_ranges_are_dear(a: Analysis, band: Band) -> Answer:
     cycles, tables = _cycles(a, a.last_ns), max(a.prices[max(a.prices)].xs)
-    return (
-        inside(cycles, *band),
-        f"A miss among pages scattered over {tables:.0f} tables of the third level costs {cycles:.0f} cycles.",
+    return inside(cycles, *band), (
+        f"A miss among pages scattered over {tables:.0f} tables of the third level costs "
+        f"{cycles:.0f} cycles."
     )
 
 
@@ -96,9 +99,9 @@ def full_walks_hurt(a: Analysis, band: Band) -> Answer:
     ratio = (
         required(a.times.get(3, ()), "no tables of the third level were swept").last
     ) / a.held_ns
-    return (
-        inside(ratio, *band),
-        f"A visit that walks through many tables of each level takes {ratio:.1f} times as long as one that hits.",
+    return inside(ratio, *band), (
+        f"A visit that walks through many tables of each level takes {ratio:.1f} times as long as "
+        "one that hits."
     )
 
 
@@ -126,27 +129,31 @@ def _trips(a: Analysis) -> Interval:
 @claim("warm-walk-reads-one-line", points=None)
 def a_warm_walk_reads_one_line(a: Analysis) -> Answer:
     trips = _trips(a)
-    return inside(
-        trips, 0.5, 1.5
-    ), f"A walk whose lowest table is in memory costs {trips:.2f} times a load that memory answers."
+    evidence = (
+        f"A walk whose lowest table is in memory costs {trips:.2f} times a load that memory "
+        "answers."
+    )
+    return inside(trips, 0.5, 1.5), evidence
 
 
 @claim("upper-entries-stay-cached", points=None)
 def upper_entries_stay(a: Analysis, band: Band) -> Answer:
     trips = _trips(a)
     share = Interval(2 - trips.value, 2 - trips.high, 2 - trips.low, trips.coverage, trips.modes)
-    return inside(
-        share, *band
-    ), f"A walk whose lowest table is in memory costs {trips:.2f} times a load that memory answers."
+    evidence = (
+        f"A walk whose lowest table is in memory costs {trips:.2f} times a load that memory "
+        "answers."
+    )
+    return inside(share, *band), evidence
 
 
 @claim("only-larger-pages-raise-reach", points=None)
 def only_pages_raise_reach(a: Analysis, band: Band) -> Answer:
     stated, last = a.two_stated_levels()[1], a.survey.levels[-1]
     reach = last.opinions.get("price", last.entries).interval * (1 / stated)
-    return (
-        inside(reach, *band),
-        f"Chases past the last level's {stated:,} entries begin to miss at {reach:.2f} times as many pages.",
+    return inside(reach, *band), (
+        f"Chases past the last level's {stated:,} entries begin to miss at {reach:.2f} times as "
+        "many pages."
     )
 
 
@@ -184,18 +191,19 @@ def _by_counters(a: Analysis, chapter: str, kernel: str) -> tuple[Interval, str]
 @claim("smaller-tables-cheapen-walks", points=None)
 def smaller_tables_cheapen(a: Analysis, band: Band) -> Answer:
     ratio, large = _by_counters(a, "hugepages", "random_touch")
-    return (
-        inside(ratio, *band),
-        f"A walk of a random touch on base pages takes {ratio:.2f} times as many cycles as one on {large}.",
+    return inside(ratio, *band), (
+        f"A walk of a random touch on base pages takes {ratio:.2f} times as many cycles as one on "
+        f"{large}."
     )
 
 
 @claim("large-pages-keep-tables-cached", points=None)
 def large_pages_keep_tables(a: Analysis, band: Band) -> Answer:
     ratio, large = _by_counters(a, "graph_walk", "graph_walk")
-    return inside(
-        ratio, *band
-    ), f"A walk of a hop on base pages takes {ratio:.2f} times as many cycles as one on {large}."
+    evidence = (
+        f"A walk of a hop on base pages takes {ratio:.2f} times as many cycles as one on {large}."
+    )
+    return inside(ratio, *band), evidence
 
 
 # --- five levels, in a guest whose tables have them
@@ -216,14 +224,16 @@ def _by_levels(a: Analysis) -> Interval:
 @claim("walk-caches-hide-the-fifth-level", points=None)
 def the_fifth_level_is_hidden(a: Analysis, band: Band) -> Answer:
     ratio = _by_levels(a)
-    return inside(
-        ratio, *band
-    ), f"In a guest with five levels a load takes {ratio:.2f} times as long as in one with four."
+    evidence = (
+        f"In a guest with five levels a load takes {ratio:.2f} times as long as in one with four."
+    )
+    return inside(ratio, *band), evidence
 
 
 @claim("extra-level-lengthens-a-walk", points=None)
 def a_level_more_is_longer(a: Analysis, band: Band) -> Answer:
     ratio = _by_levels(a)
-    return inside(
-        ratio, *band
-    ), f"In a guest with five levels a load takes {ratio:.2f} times as long as in one with four."
+    evidence = (
+        f"In a guest with five levels a load takes {ratio:.2f} times as long as in one with four."
+    )
+    return inside(ratio, *band), evidence

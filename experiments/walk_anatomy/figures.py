@@ -45,7 +45,8 @@ def staircase(a: Analysis) -> Figure:
     )
     return Figure(
         chart,
-        f"What a miss of the TLB costs by the page tables that its walks go through, from few to many: {told}.",
+        "What a miss of the TLB costs by the page tables that its walks go through, from few to "
+        f"many: {told}.",
         data[["level", "tables", *_FIELDS]],
     )
 
@@ -75,7 +76,8 @@ def parts(a: Analysis) -> Figure:
     largest = data.loc[data["ns"].idxmax()]
     return Figure(
         chart,
-        f"What a miss is made of: {largest['part']} is the largest part, with {largest['ns']:.1f} of "
+        f"What a miss is made of: {largest['part']} is the largest part, with {largest['ns']:.1f} "
+        "of "
         f"{so_far:.1f} ns.",
         data,
     )
@@ -112,7 +114,8 @@ def collisions(a: Analysis) -> Figure:
     most = f" At random places none takes more than {random.max():.1f}." if len(random) else ""
     return Figure(
         chart,
-        f"Time per visit of {COLLIDING} pages by their distance. Exactly so far apart they take {told}.{most}",
+        f"Time per visit of {COLLIDING} pages by their distance. Exactly so far apart they take "
+        f"{told}.{most}",
         data[["apart", "places", *_FIELDS]],
     )
 
@@ -154,7 +157,8 @@ def strides(a: Analysis) -> Figure:
     )
     first, last = a.strides.intervals[0].value, a.strides.last.value
     said = (
-        f"Time per visit of {COLLIDING} pages by the stride between them: it goes from {first:.1f} ns side by side to {last:.1f} "
+        f"Time per visit of {COLLIDING} pages by the stride between them: it goes from {first:.1f} "
+        f"ns side by side to {last:.1f} "
         "at the widest"
     )
     return Figure(

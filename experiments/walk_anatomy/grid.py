@@ -17,9 +17,9 @@ TABLES = tuple(f"tables_{level}" for level in LEVELS)
 LEAST_SWEPT = 5  # numbers of tables that a cache is found from, inference/walk_caches.py
 MOST_UPPER = 32  # tables of the third level: 32 TiB of addresses, half of which are drawn
 COLLIDING = 256  # pages: any second level of a TLB holds as many, and no table has fewer entries
-MOST_STRIDE = (
-    1 << 18
-)  # pages, of powers of two: of 4 KiB, 1 GiB, at which COLLIDING of them take the addresses that page_chase has
+# Pages between pages, a power of two: 1 GiB of 4 KiB, at which COLLIDING of them take the addresses
+# that page_chase has.
+MOST_STRIDE = 1 << 18
 POWERS = [1 << k for k in range(MOST_STRIDE.bit_length())]
 PADDED = (1 << 6, 1 << 9, 1 << 12)  # strides that are also made a page wider
 HOT = 4  # one page in so many is drawn half of the time, and one time in so many of the other half

@@ -16,18 +16,13 @@ from tlb.prose import in_words, listed
 from tlb.report.render import INK, MUTED, PALETTE, RULE, Figure
 from tlb.units import format_size
 
-ENTRY_BYTES = (
-    8  # at every level of x86-64 (SDM volume 3A, 4.5) and of arm64 (Linux, arch/arm64/memory.rst)
-)
+ENTRY_BYTES = 8  # of x86-64 (SDM volume 3A, 4.5) and arm64 (Linux, arch/arm64/memory.rst)
 X86_NAMES = {1: "PT", 2: "PD", 3: "PDPT", 4: "PML4", 5: "PML5"}
-# An address of arm64 has 48 bits at most, short of the 52 that Linux uses where the boot finds
-# them.
-ARM_BITS = 48
+ARM_BITS = 48  # of an arm64 address at most, without the 52 bits that some kernels find at boot
 
 
 class Level(NamedTuple):
-    """One level of the tree: what its vendor calls it, and which bits of an address index a node of
-    it."""
+    """A level of the page table, with the bits of an address that index a node of it."""
 
     name: str
     high_bit: int
@@ -39,7 +34,7 @@ class Level(NamedTuple):
 
     @property
     def covers_bytes(self) -> int:
-        """How much of the address space one entry stands for."""
+        """How much of the address space one entry maps."""
         return 2**self.low_bit
 
     @property
@@ -52,8 +47,7 @@ class Split(NamedTuple):
 
     levels: tuple[Level, ...]
     offset: Level
-    # False: nothing says how many levels this kernel uses, so the usual number stands here
-    stated: bool
+    stated: bool  # whether the kernel states how many levels it uses; else the usual number
 
     @property
     def bits(self) -> int:
@@ -66,13 +60,11 @@ class Split(NamedTuple):
 
 
 def split(host: Host) -> Split:
-    """The levels that `host` walks, the root's first. A node fills a base page, whose size gives
-    the bits."""
+    """Return the levels that `host` walks, the root's first. A node fills a base page."""
     offset_bits = host.base_page_bytes.bit_length() - 1
     index_bits = offset_bits - (ENTRY_BYTES.bit_length() - 1)
-    count = host.page_table_levels or -(
-        -(ARM_BITS - offset_bits) // index_bits
-    )  # as many as 48 bits take
+    usual = -(-(ARM_BITS - offset_bits) // index_bits)
+    count = host.page_table_levels or usual
     total = offset_bits + count * index_bits
     if is_arm(host):
         total = min(total, ARM_BITS)
@@ -84,7 +76,7 @@ def split(host: Host) -> Split:
 
 
 def _name(host: Host, above_pages: int) -> str:
-    """What the manuals call a level; the lowest, whose entries are pages, is 1."""
+    """Return the manuals' name of a level; 1 is the lowest, whose entries are pages."""
     if is_x86(host) and above_pages in X86_NAMES:
         return X86_NAMES[above_pages]
     return f"L{4 - above_pages}" if is_arm(host) else f"level {above_pages}"
@@ -114,127 +106,96 @@ class _Column(NamedTuple):
 
     @property
     def foot(self) -> float:
-        """Where the line down to the entry leaves the box: above the entry, as far as the box
-        reaches."""
+        """Where the line to the entry leaves the box: above the entry if the box reaches there."""
         margin = min(1.0, (self.right - self.left) / 2)
         return min(max(self.middle, self.left + margin), self.right - margin)
 
 
-def _columns(parts: Split) -> list[_Column]:
-    """The address's boxes and a node under each, in a column as wide as the box unless that is too
-    narrow."""
-    fields = [*parts.levels, parts.offset]
-    widths = [max(part.bits, _LEAST_BITS) for part in fields]
-    edges = np.cumsum([0, *widths]) * parts.bits / sum(widths)
-    return [
-        _Column(
-            part,
-            parts.bits - 1 - part.high_bit,
-            parts.bits - part.low_bit,
-            *(start + side * (end - start) for side in _SIDES),
-        )
-        for part, (start, end) in zip(fields, pairwise(edges.tolist()), strict=True)
-    ]
+def _columns(split: Split) -> list[_Column]:
+    """Return the address's boxes and a node under each, as wide as its box or _LEAST_BITS."""
+    fields = [*split.levels, split.offset]
+    widths = [max(field.bits, _LEAST_BITS) for field in fields]
+    edges = (np.cumsum([0, *widths]) * split.bits / sum(widths)).tolist()
+    columns = []
+    for field, (start, end) in zip(fields, pairwise(edges), strict=True):
+        left, right = split.bits - 1 - field.high_bit, split.bits - field.low_bit
+        node = (start + side * (end - start) for side in _SIDES)
+        columns.append(_Column(field, left, right, *node))
+    return columns
 
 
-def drawn(parts: Split) -> Figure:
-    """The address as boxes, each as wide as it has bits, and under each the node that it indexes."""
-    columns, pen = _columns(parts), _Pen(parts.bits)
+def drawn(split: Split) -> Figure:
+    """Draw the address as boxes, each as wide as it has bits, and under each its node."""
+    columns, pen = _columns(split), _Pen(split.bits)
     *walk, page = columns
+    _draw_nodes(pen, walk, page)
+    pen.rules(_pointers(columns), INK)
+    pen.heads([(c.node_left, _IN) for c in columns], "triangle-right", INK, xOffset=-4)
+    centres = [((c.left + c.right) / 2, c.level) for c in columns]
+    pen.words([(x, _RANGE, level.range) for x, level in centres], color=MUTED)
+    # A box of four bits or fewer has room for the number alone.
+    bits = [f"{level.bits}{' bits' * (level.bits > 4)}" for _, level in centres]
+    pen.words([(x, sum(_BOX) / 2, text) for (x, _), text in zip(centres, bits, strict=True)])
+    names, loads = [c.level.name for c in walk], [f"load {n}" for n, _ in enumerate(walk, 1)]
+    for y, texts, style in (
+        (_NAME, [*names, "page"], {"fontWeight": "bold"}),
+        (_LOAD, [*loads, "your load"], {}),
+        (_COVERS, [format_size(c.level.covers_bytes) for c in walk], {}),
+    ):
+        pen.words([(c.middle, y, text) for c, text in zip(columns, texts, strict=False)], **style)
+    margin = [(-_MARGIN_BITS, _IN + 13, "root"), (-_MARGIN_BITS, _HEADING, "One entry covers")]
+    pen.words(margin, color=MUTED, align="left")
+    rows = [(*level, level.bits, 2**level.bits, level.covers_bytes) for _, level in centres]
+    names = ["level", "high_bit", "low_bit", "bits", "chooses_among", "each_covers_bytes"]
+    chart = alt.layer(*pen.layers).properties(height=_HEIGHT)
+    return Figure(chart, _alternative(split), pd.DataFrame(rows, columns=names))
+
+
+def _draw_nodes(pen: _Pen, walk: list[_Column], page: _Column) -> None:
+    """Draw boxes, nodes, chosen entries, and the lines from boxes to entries."""
     step = _ENTRY[1] - _ENTRY[0]
-    # What makes a node a table; not through the chosen entry, which has its edges.
+    # The lines between entries; the chosen entry has edges of its own.
     hairs = [y for y in range(_NODE[0] + step, _NODE[1], step) if y not in _ENTRY]
-    pen.rules([(c.node_left, y, c.node_right, y) for c in columns for y in hairs], RULE, 1)
+    pen.rules([(c.node_left, y, c.node_right, y) for c in [*walk, page] for y in hairs], RULE, 1)
     for group, colour in ((walk, PALETTE[0]), ([page], PALETTE[1])):
         pen.boxes([(c.node_left, c.node_right, *_NODE) for c in group], stroke=MUTED, strokeWidth=1)
-        pen.boxes(
-            [
-                (
-                    c.left,
-                    c.right,
-                    *_BOX,
-                    c.level.name,
-                    c.level.range,
-                    2**c.level.bits,
-                    format_size(c.level.covers_bytes),
-                )
-                for c in group
-            ],
-            _TIPS,
-            fill=colour,
-            fillOpacity=0.16,
-            stroke=colour,
-            strokeWidth=1.5,
-        )
+        fields = [(c.left, c.right, *_BOX, *_tip(c.level)) for c in group]
+        style = {"fill": colour, "fillOpacity": 0.16, "stroke": colour, "strokeWidth": 1.5}
+        pen.boxes(fields, _TIPS, **style)
         pen.boxes([(c.node_left, c.node_right, *_ENTRY) for c in group], fill=colour, stroke=colour)
         pen.rules([(c.foot, _BOX[1], c.middle, _ENTRY[0] - 5) for c in group], colour)
         pen.heads([(c.middle, _ENTRY[0] - 5) for c in group], "triangle-down", colour)
-    pen.rules(_pointers(columns), INK)
-    pen.heads([(c.node_left, _IN) for c in columns], "triangle-right", INK, xOffset=-4)
-    pen.words([((c.left + c.right) / 2, _RANGE, c.level.range) for c in columns], color=MUTED)
-    # A box of four bits or fewer has room for the number alone.
-    pen.words(
-        [
-            ((c.left + c.right) / 2, sum(_BOX) / 2, f"{c.level.bits}{' bits' * (c.level.bits > 4)}")
-            for c in columns
-        ]
-    )
-    pen.words(
-        [(c.middle, _NAME, "page" if c is page else c.level.name) for c in columns],
-        fontWeight="bold",
-    )
-    pen.words(
-        [
-            (c.middle, _LOAD, "your load" if c is page else f"load {n}")
-            for n, c in enumerate(columns, 1)
-        ]
-    )
-    pen.words([(c.middle, _COVERS, format_size(c.level.covers_bytes)) for c in walk])
-    pen.words(
-        [(-_MARGIN_BITS, _IN + 13, "root"), (-_MARGIN_BITS, _HEADING, "One entry covers")],
-        color=MUTED,
-        align="left",
-    )
-    data = pd.DataFrame(
-        [
-            (
-                c.level.name,
-                c.level.high_bit,
-                c.level.low_bit,
-                c.level.bits,
-                2**c.level.bits,
-                c.level.covers_bytes,
-            )
-            for c in columns
-        ],
-        columns=["level", "high_bit", "low_bit", "bits", "chooses_among", "each_covers_bytes"],
-    )
-    return Figure(alt.layer(*pen.layers).properties(height=_HEIGHT), _alternative(parts), data)
+
+
+def _tip(level: Level) -> tuple:
+    return level.name, level.range, 2**level.bits, format_size(level.covers_bytes)
 
 
 def _pointers(columns: list[_Column]) -> list[tuple]:
-    """Lines from the root, and from each chosen entry, to the start of the next node."""
+    """Return lines from the root, and from each chosen entry, to the start of the next node."""
     middle, lines = sum(_ENTRY) / 2, [(-_MARGIN_BITS, _IN, columns[0].node_left, _IN)]
-    for start, end in (
-        (column.node_right, following.node_left) for column, following in pairwise(columns)
-    ):
+    for column, following in pairwise(columns):
+        start, end = column.node_right, following.node_left
         bend = (start + end) / 2
         lines += [(start, middle, bend, middle), (bend, middle, bend, _IN), (bend, _IN, end, _IN)]
     return lines
 
 
-def _alternative(parts: Split) -> str:
-    """The figure in words: the levels, their bits, what an entry covers."""
-    sizes = [str(level.bits) for level in parts.levels]
-    groups = f"{in_words(len(parts.levels))} groups of {listed(sizes) if len(set(sizes)) > 1 else sizes[0]} bits"
+def _alternative(split: Split) -> str:
+    """Describe the figure: the levels, their bits, what an entry covers."""
+    sizes = list(dict.fromkeys(str(level.bits) for level in split.levels))
+    every = listed(str(level.bits) for level in split.levels) if len(sizes) > 1 else sizes[0]
     steps = "; ".join(
-        f"{level.name}, bit{'s' if level.bits > 1 else ''} {level.range}, {format_size(level.covers_bytes)} an entry"
-        for level in parts.levels
+        f"{level.name}, bit{'s' if level.bits > 1 else ''} {level.range}, "
+        f"{format_size(level.covers_bytes)} an entry"
+        for level in split.levels
     )
     return (
-        f"A {parts.bits}-bit virtual address as boxes. From the left, {groups} each index one level of the page table: {steps}. An "
-        "arrow leads from the root to the first node, and from the entry chosen in each node to the next; the last leads to the "
-        f"page, where bits {parts.offset.range} choose a byte."
+        f"A {split.bits}-bit virtual address as boxes. From the left, "
+        f"{in_words(len(split.levels))} groups of {every} bits each index one level of the page "
+        f"table: {steps}. An arrow leads from the root to the first node, and from the entry "
+        "chosen in each node to the next; the last leads to the page, where bits "
+        f"{split.offset.range} choose a byte."
     )
 
 
@@ -250,48 +211,30 @@ class _Pen:
     """Collects layers in the two units of the figure: bits across, pixels down."""
 
     def __init__(self, bits: int) -> None:
-        self.across = alt.Scale(domain=[-_MARGIN_BITS, bits], nice=False, zero=False)
-        self.down = alt.Scale(domain=[_HEIGHT, 0], nice=False, zero=False)
+        across = alt.Scale(domain=[-_MARGIN_BITS, bits], nice=False, zero=False)
+        down = alt.Scale(domain=[_HEIGHT, 0], nice=False, zero=False)
+        self.x, self.y = alt.X("x:Q", scale=across, axis=None), alt.Y("y:Q", scale=down, axis=None)
         self.layers: list[alt.Chart] = []
 
-    def _add(
-        self,
-        kind: str,
-        rows: list[tuple],
-        columns: str,
-        of_mark: dict[str, object],
-        **encoded: object,
-    ) -> None:
-        x, y = alt.X("x:Q", scale=self.across, axis=None), alt.Y("y:Q", scale=self.down, axis=None)
-        chart = alt.Chart(pd.DataFrame(rows, columns=columns.split()[: len(rows[0])])).encode(
-            x=x, y=y, **encoded
-        )
-        self.layers.append(getattr(chart, f"mark_{kind}")(**of_mark))
+    def _chart(self, rows: list[tuple], columns: str, **encoded: object) -> alt.Chart:
+        data = pd.DataFrame(rows, columns=columns.split()[: len(rows[0])])
+        return alt.Chart(data).encode(x=self.x, y=self.y, **encoded)
 
-    def boxes(self, places: list[tuple], tips: Sequence[alt.Tooltip] = (), **mark: object) -> None:
+    def boxes(self, places: list[tuple], tips: Sequence[alt.Tooltip] = (), **style: object) -> None:
         tooltip = {"tooltip": list(tips)} if tips else {}
-        self._add(
-            "rect",
-            places,
-            "x x2 y y2 level bits among covers",
-            {"fill": "transparent"} | mark,
-            x2="x2",
-            y2="y2",
-            **tooltip,
+        chart = self._chart(
+            places, "x x2 y y2 level bits among covers", x2="x2", y2="y2", **tooltip
         )
+        self.layers.append(chart.mark_rect(**{"fill": "transparent"} | style))
 
     def rules(self, lines: list[tuple], colour: str, width: float = 1.5) -> None:
-        self._add(
-            "rule", lines, "x y x2 y2", {"color": colour, "strokeWidth": width}, x2="x2", y2="y2"
-        )
+        chart = self._chart(lines, "x y x2 y2", x2="x2", y2="y2")
+        self.layers.append(chart.mark_rule(color=colour, strokeWidth=width))
 
-    def heads(self, places: list[tuple], shape: str, colour: str, **mark: object) -> None:
-        self._add(
-            "point",
-            places,
-            "x y",
-            {"shape": shape, "color": colour, "filled": True, "size": 70} | mark,
-        )
+    def heads(self, places: list[tuple], shape: str, colour: str, **style: object) -> None:
+        mark = {"shape": shape, "color": colour, "filled": True, "size": 70} | style
+        self.layers.append(self._chart(places, "x y").mark_point(**mark))
 
-    def words(self, places: list[tuple], **mark: object) -> None:
-        self._add("text", places, "x y text", {"baseline": "middle"} | mark, text="text:N")
+    def words(self, places: list[tuple], **style: object) -> None:
+        chart = self._chart(places, "x y text", text="text:N")
+        self.layers.append(chart.mark_text(**{"baseline": "middle"} | style))

@@ -1,5 +1,4 @@
-"""What a machine states of its means to translate, what others published of theirs, and what the
-survey of this one shows."""
+"""What a machine states about its TLBs, what others published, and what the survey shows."""
 
 from __future__ import annotations
 
@@ -35,11 +34,10 @@ _WHAT = {
 
 
 class Analysis(analysis.Analysis):
-    """The rows of the survey (experiment `geometry`), and what needs none: what the host states and
-    published facts.
+    """Evaluate the rows of the survey (experiment `geometry`), the host and published facts.
 
     The page defines: hit_costs, reaches, caches, spread, packed, alias and price; costs are core
-    cycles an access, ns where nothing has a core clock, by pages touched.
+    cycles an access, or ns without a core clock, by pages touched.
     """
 
     def __init__(
@@ -48,8 +46,7 @@ class Analysis(analysis.Analysis):
         about: About,
         names: dict[str, Any] | None = None,
     ):
-        """survey: its rows, or what gives them. What that raises, `geometry` raises: the rest of
-        the page does without."""
+        """survey: its rows, or a function that returns them. If that raises, so does `geometry`."""
         self.lacking: Unavailable | None = None
         try:
             rows = survey() if callable(survey) else survey
@@ -59,9 +56,8 @@ class Analysis(analysis.Analysis):
 
     # --- what the machine states
 
-    split = cached_property(
-        lambda a: split(a.host)
-    )  # how an address of this machine leads down its page table
+    # How an address of this machine leads down its page table.
+    split = cached_property(lambda a: split(a.host))
 
     def stated_levels(self) -> pd.DataFrame:
         """Return a row for each level of the TLB and page size, for loads: level, page_bytes,
@@ -71,146 +67,109 @@ class Analysis(analysis.Analysis):
             for pages in HARDWARE
             for tlb in data_tlbs(self.host, pages)
         ]
-        return pd.DataFrame(rows, columns=["level", "page_bytes", "entries"]).sort_values(
-            ["level", "page_bytes"], ignore_index=True
-        )
+        table = pd.DataFrame(rows, columns=["level", "page_bytes", "entries"])
+        return table.sort_values(["level", "page_bytes"], ignore_index=True)
 
     def data_caches(self) -> pd.DataFrame:
         """Return a row a data cache: level, size_bytes."""
-        rows = [
-            (cache.level, cache.size_bytes)
-            for cache in self.host.caches
-            if cache.kind != "instruction"
-        ]
+        caches = [cache for cache in self.host.caches if cache.kind != "instruction"]
+        rows = [(cache.level, cache.size_bytes) for cache in caches]
         return pd.DataFrame(rows, columns=["level", "size_bytes"])
 
     @property
     def first_cache_span(self) -> int | None:
-        """The bytes that the sets of the first-level data cache span, a line each; None where they
-        are not stated."""
-        first = next(
-            (
-                cache
-                for cache in self.host.caches
-                if cache.level == 1 and cache.kind != "instruction"
-            ),
-            None,
-        )
-        return first.sets * first.line_bytes if first and first.sets and first.line_bytes else None
+        """Sets of the first-level data cache times the line size; None if not stated."""
+        for cache in self.host.caches:
+            if cache.level == 1 and cache.kind != "instruction":
+                return cache.sets * cache.line_bytes if cache.sets and cache.line_bytes else None
+        return None
 
     @property
     def last_cache_share(self) -> tuple[int, int, int] | None:
-        """The level of the last cache and between which two sizes lines side by side leave it: the
-        last that take less than half of what memory takes, and the next. None where that is no less
-        than its stated size, or was not measured."""
+        """Level of the last cache and the two sizes between which packed lines leave it: the last
+        that take less than half as long as memory, and the next. None if that is not below its
+        stated size, or was not measured."""
         packed = if_available(lambda: packed_curve(self.about.kept("stlb_cliff"), pages=BASE))
-        if packed is None or self.data_caches().empty:
+        caches = self.data_caches().sort_values("level", kind="stable", ascending=False)
+        if packed is None or caches.empty:
             return None
-        level, stated = self.data_caches()[["level", "size_bytes"]].iloc[
-            self.data_caches()["level"].argmax()
-        ]
+        level, stated = caches.iloc[0]
         memory = packed.between(2 * stated / LINE_BYTES, inf)
-        within = [
-            lines for lines, took in packed if len(memory) and took.value < memory.last.value / 2
-        ]
-        past = [lines for lines in packed.xs if within and lines > within[-1]]
-        found = (int(level), within[-1] * LINE_BYTES, past[0] * LINE_BYTES) if past else None
-        return found if found and found[2] < stated else None
+        inside = [x for x, ns in packed if len(memory) and ns.value < memory.last.value / 2]
+        past = [x for x in packed.xs if inside and x > inside[-1]]
+        if not past or past[0] * LINE_BYTES >= stated:
+            return None
+        return int(level), inside[-1] * LINE_BYTES, past[0] * LINE_BYTES
 
     # --- what others published
 
-    cores = cached_property(
-        lambda a: literature("microarchitectures")
-    )  # facts about cores that somebody stated or measured
+    # Facts about cores that a vendor stated or somebody measured.
+    cores = cached_property(lambda a: literature("microarchitectures"))
 
     def fact(self, core: str, structure: str, quantity: str) -> tuple[float, float]:
-        """(low, high) of one fact about one core; measured where it was, else stated. IndexError
-        where the literature lost it."""
+        """Return (low, high) of a fact about a core, measured or else stated. Raises IndexError
+        without one."""
         rows = select(self.cores, microarchitecture=core, structure=structure, quantity=quantity)
         row = rows.sort_values("kind").iloc[0]  # "measured" sorts before "stated"
         return float(row["value_low"]), float(row["value_high"])
 
     @property
     def whole_loads(self) -> pd.Series:
-        """Published cycles of a load that hits in the first level of the TLB and in the first
-        cache."""
-        return select(self.cores, structure="l1_dtlb", quantity="load_to_use")[
-            ["value_low", "value_high"]
-        ].stack()
+        """Published cycles of a load that hits in the first-level TLB and cache."""
+        loads = select(self.cores, structure="l1_dtlb", quantity="load_to_use")
+        return loads[["value_low", "value_high"]].stack()
 
     def published_hit_costs(self) -> pd.DataFrame:
-        """Return cycles of a whole load when the first or the second level of the TLB answers, as
-        measured: a row for each core with both, or with their difference alone."""
+        """Return measured cycles of a load by the TLB level that answers: a row for each core
+        with both, or with their difference alone."""
         measured = select(self.cores, kind="measured")
-        facts = (
-            measured.groupby(["microarchitecture", "structure", "quantity"])["value_low"]
-            .first()
-            .unstack([1, 2])
-        )
+        keys = ["microarchitecture", "structure", "quantity"]
+        facts = measured.groupby(keys)["value_low"].first().unstack([1, 2])
         first, second = (facts[level, "load_to_use"] for level in ("l1_dtlb", "l2_tlb"))
-        table = pd.DataFrame(
-            {
-                "first level answers": first,
-                "second level answers": second,
-                "difference": facts["l2_tlb", "penalty_over_l1_dtlb"],
-            }
-        )
-        known = table["difference"].notna() | (first.notna() & second.notna())
+        difference = facts["l2_tlb", "penalty_over_l1_dtlb"]
+        known = difference.notna() | (first.notna() & second.notna())
+        columns = ["first level answers", "second level answers", "difference"]
+        table = pd.concat([first, second, difference], axis=1, keys=columns)
         cores = [core for core in measured["microarchitecture"].unique() if known[core]]
         return table.loc[cores].astype("Int64").rename_axis("core").reset_index()
 
     @cached_property
     def disagreements(self) -> pd.DataFrame:
-        """Facts that a vendor states and somebody measured, where the two differ: core, what,
-        stated, measured."""
-        keys = ["microarchitecture", "structure", "pages", "quantity"]
-        stated, measured = (
-            select(self.cores, kind=kind).fillna({"pages": "any"})
-            for kind in ("stated", "measured")
-        )
-        apart = stated.merge(measured, on=keys, suffixes=("_stated", "_measured")).query(
-            "value_high_stated != value_high_measured"
-        )
-        what = [_WHAT[fact] for fact in apart["structure"] + " " + apart["quantity"]]
-        return pd.DataFrame(
-            {
-                "core": apart["microarchitecture"],
-                "what": what,
-                "stated": apart["value_high_stated"].astype(int),
-                "measured": apart["value_high_measured"].astype(int),
-            }
-        )
+        """Facts whose stated and measured values differ: core, what, stated, measured."""
+        keys, cores = ["microarchitecture", "structure", "pages", "quantity"], self.cores
+        cores = cores.fillna({"pages": "any"})
+        stated, measured = (select(cores, kind=kind) for kind in ("stated", "measured"))
+        both = stated.merge(measured, on=keys, suffixes=("_stated", "_measured"))
+        both = both[both["value_high_stated"] != both["value_high_measured"]]
+        columns = {
+            "core": both["microarchitecture"],
+            "what": (both["structure"] + " " + both["quantity"]).map(_WHAT),
+            "stated": both["value_high_stated"].astype(int),
+            "measured": both["value_high_measured"].astype(int),
+        }
+        return pd.DataFrame(columns)
 
     @cached_property
     def fault_ns(self) -> pd.Series:
-        """A published minor fault, by the levels of the page table
-        (data/literature/page_fault_levels.csv)."""
-        return select(literature("page_fault_levels"), benchmark="lat_pagefault").set_index(
-            "page_table_levels"
-        )["ns_per_fault"]
+        """A published minor fault, by the levels of the page table."""
+        faults = select(literature("page_fault_levels"), benchmark="lat_pagefault")
+        return faults.set_index("page_table_levels")["ns_per_fault"]
 
     # --- what the survey shows
 
     def cost_curve(self, layout: str, **where: object) -> Curve:
-        """The cost of a cycle through the pages of a layout."""
-        return Curve.of(
-            self.frame.assign(cost=costs(self.frame)),
-            value="cost",
-            layout=layout,
-            order="cycle",
-            **where,
-        )
+        """Return the cost of a cycle through the pages of a layout."""
+        rows = self.frame.assign(cost=costs(self.frame))
+        return Curve.of(rows, value="cost", layout=layout, order="cycle", **where)
 
     @cached_property
     def geometry(self) -> geometry.Geometry:
-        """What the survey says of each level. Raises Unavailable, as the survey and
-        `geometry.infer` do."""
+        """The levels that the survey finds. Raises Unavailable as it and `geometry.infer` do."""
         if self.lacking:
             raise self.lacking
         return geometry.infer(self.frame, self.stated_entries, data_caches(self.host))
 
     @property
     def survey_findings(self) -> list[str]:
-        """What the two methods say of each level, of the ways and of the alias layout, and what was
-        lacking, as `tlb geometry` prints it. Raises Unavailable."""
+        """Sentences about each level and what is missing, as `tlb geometry` prints them."""
         return geometry_words.sentences(self.geometry)

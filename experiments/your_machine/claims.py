@@ -1,5 +1,5 @@
-"""What articles say of TLBs and of walks: what the survey, the literature, the machine's own words,
-or arithmetic can judge."""
+"""What articles say of TLBs and walks, judged by the survey, the machine's own statements, or
+arithmetic."""
 
 from __future__ import annotations
 
@@ -20,18 +20,16 @@ ENTRIES, POOL_PAGES = 32, 2200
 
 @claim("fully-associative")
 def fully_associative(a: Analysis) -> Answer:
-    """Of the first level; what the others have is told beside it."""
+    """Of the first level; the evidence names the others too."""
     levels = {tlb.level: ways_text(tlb) for tlb in data_tlbs(a.host)}
     if not levels:
         raise Unavailable(a.host.tlb_reason or "no-geometry")
     phrase = {None: "is of unstated associativity", "full": "is fully associative"}
-    evidence = listed(
-        f"level {level} {phrase.get(ways, f'has {ways} ways')}" for level, ways in levels.items()
-    )
+    each = [f"level {n} {phrase.get(ways, f'has {ways} ways')}" for n, ways in levels.items()]
     first = levels[min(levels)]
     if first is None:
-        raise Unavailable("no-geometry", f"by CPUID, {evidence}")
-    return first == "full", f"By CPUID, {evidence}."
+        raise Unavailable("no-geometry", f"by CPUID, {listed(each)}")
+    return first == "full", f"By CPUID, {listed(each)}."
 
 
 @claim("entries-cover-a-pool")
@@ -40,8 +38,8 @@ def entries_cover_a_pool(
 ) -> Answer:
     reach, pool = (n * page_bytes("2m", a.base_page_bytes) for n in (entries, pool_pages))
     return reach >= pool, (
-        f"{entries} × 2 MiB are {format_size(reach)}. The other figure is that of a pool of {pool_pages:,} pages, and a "
-        "pool holds no translations."
+        f"{entries} × 2 MiB are {format_size(reach)}. The other figure is that of a pool of "
+        f"{pool_pages:,} pages, and a pool holds no translations."
     )
 
 
@@ -59,7 +57,7 @@ def four_levels(a: Analysis) -> Answer:
         raise Unavailable("other-arch", a.host.arch)
     levels = len(a.split.levels)
     return levels in (4, 5), (
-        f"This machine's page tables have {levels} levels, and translate {a.split.levels[0].high_bit + 1} bits of an "
+        f"This machine's page tables have {levels} levels, and translate {a.split.bits} bits of an "
         "address."
     )
 
@@ -68,19 +66,15 @@ def four_levels(a: Analysis) -> Answer:
 def several_tlbs(a: Analysis, least: int = 2) -> Answer:
     if not a.stated_entries:
         raise Unavailable(a.host.tlb_reason or "no-geometry")
-    levels = listed(f"{n:,}" for n in a.stated_entries)
-    return len(
-        a.stated_entries
-    ) >= least, f"CPUID states {len(a.stated_entries)} levels for data, of {levels} entries."
+    levels, entries = len(a.stated_entries), listed(f"{n:,}" for n in a.stated_entries)
+    return levels >= least, f"CPUID states {levels} levels for data, of {entries} entries."
 
 
 @claim("two-hugepage-sizes")
 def two_huge_page_sizes(a: Analysis) -> Answer:
-    sizes = [page_bytes(pool.page, a.base_page_bytes) for pool in a.host.pools]
-    return sorted(sizes) == [
-        2 << 20,
-        1 << 30,
-    ], f"This kernel has pools of pages of {listed(map(format_size, sorted(sizes))) or 'no size'}."
+    sizes = sorted(page_bytes(pool.page, a.base_page_bytes) for pool in a.host.pools)
+    named = listed(map(format_size, sizes)) or "no size"
+    return sizes == [2 << 20, 1 << 30], f"This kernel has pools of pages of {named}."
 
 
 # --- how many entries: as the survey found them, beside what CPUID states
@@ -96,7 +90,8 @@ def _entries(a: Analysis, level: int, band: Band) -> Answer:
     found = levels[level]
     stated = f"CPUID states {found.stated:,}" if found.stated else "CPUID states nothing"
     return inside(found.entries.interval, *band), (
-        f"The survey finds {found.entries.interval:,.0f} entries in the {'last' if level else 'first'} level; {stated}."
+        f"The survey finds {found.entries.interval:,.0f} entries in the "
+        f"{'last' if level else 'first'} level; {stated}."
     )
 
 
@@ -113,13 +108,12 @@ def entries_of_the_last_level(a: Analysis, band: Band) -> Answer:
     return _entries(a, -1, band)
 
 
-# --- what a walk costs by where its table lies: of pages that are all the same few lines of memory,
-# so nothing else is missed
+# --- what a walk costs by the place of its table: all pages are the same few lines of memory, so
+# that nothing else misses
 
 
 def _walk(a: Analysis, place: str, unit: str) -> Interval:
-    """What a walk adds to a hit with its table in one place. unit: cycles or ns. Raises
-    Unavailable."""
+    """Return what a walk adds to a hit with its table in one place. unit: cycles or ns."""
     geometry = a.geometry
     walk = next((walk for walk in geometry.walks if walk.table_in == place and walk.cost), None)
     if walk is None:
@@ -131,10 +125,8 @@ def _walk(a: Analysis, place: str, unit: str) -> Interval:
 
 def _walks(a: Analysis, band: Band, unit: str, *places: str) -> Answer:
     costs = {place: _walk(a, place, unit) for place in places}
-    told = listed(
-        f"{cost:.0f} {unit} with its table in {_PLACES[place]}" for place, cost in costs.items()
-    )
-    return [inside(cost, *band) for cost in costs.values()], f"A walk costs {told}."
+    each = [f"{cost:.0f} {unit} with its table in {_PLACES[at]}" for at, cost in costs.items()]
+    return [inside(cost, *band) for cost in costs.values()], f"A walk costs {listed(each)}."
 
 
 _PLACES = {"L2": "the second-level cache", "L3": "the last cache", "memory": "memory"}
@@ -164,20 +156,16 @@ def a_walk_near_the_last_cache(a: Analysis, band: Band) -> Answer:
 
 @claim("walk-4-to-5-times-from-memory")
 def four_to_five_times_from_memory(a: Analysis, band: Band) -> Answer:
-    near, far = (_walk(a, place, "cycles") for place in ("L2", "memory"))
-    return (
-        inside(far / near, *band),
-        f"A walk costs {far / near:.1f} times as much with its table in memory as in the second-level cache.",
+    ratio = _walk(a, "memory", "cycles") / _walk(a, "L2", "cycles")
+    return inside(ratio, *band), (
+        f"A walk costs {ratio:.1f} times as much with its table in memory as in the second-level "
+        "cache."
     )
 
 
 @claim("tables-go-through-the-caches")
 def tables_go_through_the_caches(a: Analysis) -> Answer:
-    costs = [_walk(a, place, "cycles") for place in _PLACES]
-    told = listed(
-        f"{cost.value:.0f} with it in {place}"
-        for cost, place in zip(costs, _PLACES.values(), strict=True)
-    )
-    return [
-        inside(far / near, 1) for near, far in pairwise(costs)
-    ], f"A walk costs more cycles the farther its table lies: {told}."
+    costs = {name: _walk(a, place, "cycles") for place, name in _PLACES.items()}
+    each = listed(f"{cost.value:.0f} with it in {name}" for name, cost in costs.items())
+    evidence = f"A walk costs more cycles the farther its table lies: {each}."
+    return [inside(far / near, 1) for near, far in pairwise(costs.values())], evidence

@@ -1,5 +1,4 @@
-"""The chapter's charts, one function a figure: the address as boxes, and the cost of a load with
-each plateau labelled."""
+"""The chapter's charts: the address as boxes, and the cost of a load with its plateaus labelled."""
 
 from __future__ import annotations
 
@@ -18,30 +17,26 @@ from tlb.report.charts import colours, lines_axis, log_scale, ns_axis
 from tlb.report.render import INK, MUTED, Figure
 
 _TICKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-# a price so many times the first plateau belongs to walks in memory, and would flatten the rest
+# A price this many times the first plateau belongs to walks in memory, and would flatten the rest.
 _MOST_TIMES = 60
 
 
 def address_bits(a: Analysis) -> Figure:
-    """The address as boxes, each as wide as it has bits, and under each the node that it indexes."""
+    """Draw the address as boxes, each as wide as it has bits, and under each its node."""
     return address.drawn(a.split)
 
 
 def staircase(a: Analysis) -> Figure:
-    """Cost per access against pages: spread minus packed, and alias, with a rule and a label at
-    each level found."""
+    """Draw cost per access against pages: spread minus packed, and alias, with a rule and a label
+    at each level found."""
     levels, unit, data = a.geometry.levels, a.geometry.unit, _points(a)
     bottom, top = data["cost"].min() * 0.7, data["cost"].max() * 1.5
     scale, series = alt.Scale(type="log", nice=False, domain=[bottom, top]), list(_curves(a))
     x = alt.X("lines:Q", axis=lines_axis("Pages touched"), scale=log_scale())
-    y = alt.Y(
-        "cost:Q",
-        axis=ns_axis(f"{unit} per access", [tick for tick in _TICKS if bottom <= tick <= top]),
-        scale=scale,
-    )
-    base = alt.Chart(data).encode(
-        x=x, y=y, color=alt.Color("series:N", sort=series, scale=colours(series))
-    )
+    ticks = [tick for tick in _TICKS if bottom <= tick <= top]
+    y = alt.Y("cost:Q", axis=ns_axis(f"{unit} per access", ticks), scale=scale)
+    colour = alt.Color("series:N", sort=series, scale=colours(series))
+    base = alt.Chart(data).encode(x=x, y=y, color=colour)
     tips = [
         alt.Tooltip("series:N"),
         alt.Tooltip("lines:Q", format=",", title="pages"),
@@ -52,37 +47,27 @@ def staircase(a: Analysis) -> Figure:
         shape=alt.Shape("series:N", sort=series, scale=alt.Scale(domain=series)), tooltip=tips
     )
     bars = base.mark_rule(clip=True).encode(y=alt.Y("low:Q", scale=scale), y2="high:Q")
-    steps = [
-        {
-            "lines": level.entries.value,
-            "label": f"{level_name(level)}: {count(level.entries.value)}",
-        }
-        for level in levels
-    ]
-    rules = alt.Chart(pd.DataFrame(steps)).encode(x="lines:Q")
+    entries = [level.entries.value for level in levels]
+    steps = [f"{level_name(level)}: {count(level.entries.value)}" for level in levels]
+    rules = alt.Chart(pd.DataFrame({"lines": entries, "label": steps})).encode(x="lines:Q")
+    labels = rules.mark_text(align="right", dx=-5, dy=2, baseline="top", color=MUTED)
     plateaus = _plateaus(data, a.geometry)
+    names = alt.Chart(plateaus).mark_text(dy=16, color=INK)
     chart = (
         base.mark_line(strokeWidth=1)
         + bars
         + points
         + rules.mark_rule(strokeDash=[4, 4], color=MUTED)
-        + rules.mark_text(align="right", dx=-5, dy=2, baseline="top", color=MUTED).encode(
-            text="label:N", y=alt.value(0)
-        )
-        + alt.Chart(plateaus)
-        .mark_text(dy=16, color=INK)
-        .encode(x="lines:Q", y=alt.Y("cost:Q", scale=scale), text="label:N")
+        + labels.encode(text="label:N", y=alt.value(0))
+        + names.encode(x="lines:Q", y=alt.Y("cost:Q", scale=scale), text="label:N")
     )
-    ends = " and ".join(f"{count(level.entries.value)} pages" for level in levels)
-    names = "; ".join(
+    ends = " and ".join(f"{count(n)} pages" for n in entries)
+    spans = "; ".join(
         f"{row.label} from {row.start:,.0f} to {row.end:,.0f} pages"
         for row in plateaus.itertuples()
     )
-    return Figure(
-        chart,
-        f"The cost of a load rises over pages touched in steps, at {ends}. Plateaus: {names}.",
-        data,
-    )
+    told = f"The cost of a load rises over pages touched in steps, at {ends}. Plateaus: {spans}."
+    return Figure(chart, told, data)
 
 
 def _curves(a: Analysis) -> dict[str, Curve]:
@@ -90,51 +75,32 @@ def _curves(a: Analysis) -> dict[str, Curve]:
 
 
 def _points(a: Analysis) -> pd.DataFrame:
-    """What is drawn: series, lines, cost, low, high, n. The price has the packed chase of the
-    smallest set put below it, so that it is what a load costs where the caches always hit; where
-    noise makes a control dearer than its chase, a tenth of that is left."""
-    parts = [
-        curve.table.rename(columns={"median": "cost"}).assign(series=name)
-        for name, curve in _curves(a).items()
-    ]
-    if len(a.price):
-        floor = a.packed.get(a.price.xs[0]).value
-        parts[0][["cost", "low", "high"]] = (
-            parts[0][["cost", "low", "high"]].clip(lower=-0.9 * floor) + floor
-        )
-    data = pd.concat(
-        [part[["series", "lines", "cost", "low", "high", "n"]] for part in parts if len(part)]
-        or parts,
-        ignore_index=True,
-    )
-    return required(
-        data[
-            (data["lines"] >= ALIAS_FROM) & (data["cost"] <= _MOST_TIMES * a.geometry.first_tread)
-        ],
-        "nothing was measured of the staircase",
-    )
+    """Return series, lines, cost, low, high, n. The price has the packed chase of the smallest set
+    added, so that it is what a load costs where the caches always hit; where noise makes a control
+    dearer than its chase, a tenth of that is left."""
+    columns, tables = ["series", "lines", "cost", "low", "high", "n"], []
+    for name, curve in _curves(a).items():
+        table = curve.table.rename(columns={"median": "cost"}).assign(series=name)[columns]
+        if curve is a.price and len(curve):
+            floor, costs = a.packed.get(curve.xs[0]).value, ["cost", "low", "high"]
+            table[costs] = table[costs].clip(lower=-0.9 * floor) + floor
+        tables.append(table)
+    data = pd.concat([table for table in tables if len(table)] or tables, ignore_index=True)
+    is_shown = data["cost"] <= _MOST_TIMES * a.geometry.first_tread
+    shown = data[(data["lines"] >= ALIAS_FROM) & is_shown]
+    return required(shown, "nothing was measured of the staircase")
 
 
 def _plateaus(points: pd.DataFrame, found: Geometry) -> pd.DataFrame:
-    """One row a plateau: its label, and where it stands: under the lower of the curves."""
-    ends = [
-        float(points["lines"].min()),
-        *(edge for level in found.levels for edge in level.rise),
-        float(points["lines"].max()),
-    ]
-    labels = [
-        *(f"hits in the {level_name(level)}" for level in found.levels),
-        "misses" if found.levels[-1].is_alone else "walks",
-    ]
-    rows = [
-        (
-            label,
-            float(np.sqrt(start * end)),
-            float(plateau.groupby("series")["cost"].median().min()),
-            start,
-            end,
-        )
-        for label, start, end in zip(labels, ends[::2], ends[1::2], strict=True)
-        if len(plateau := points[points["lines"].between(start, end)])
-    ]
+    """Return a row a plateau: its label, and the label's place under the lower of the curves."""
+    edges = [edge for level in found.levels for edge in level.rise]
+    ends = [float(points["lines"].min()), *edges, float(points["lines"].max())]
+    labels = [f"hits in the {level_name(level)}" for level in found.levels]
+    labels.append("misses" if found.levels[-1].is_alone else "walks")
+    rows = []
+    for label, start, end in zip(labels, ends[::2], ends[1::2], strict=True):
+        plateau = points[points["lines"].between(start, end)]
+        if len(plateau):
+            height = float(plateau.groupby("series")["cost"].median().min())
+            rows.append((label, float(np.sqrt(start * end)), height, start, end))
     return pd.DataFrame(rows, columns=["label", "lines", "cost", "start", "end"])

@@ -22,7 +22,8 @@ PROBE = f"""
 
 static struct side r, s;
 
-void probe_partition(struct row *rows, uint64_t n, struct row *parts, struct row *between, uint32_t *ends, uint32_t *coarse, unsigned bits)
+void probe_partition(struct row *rows, uint64_t n, struct row *parts, struct row *between,
+                     uint32_t *ends, uint32_t *coarse, unsigned bits)
 {{
     r.rows = (struct rows){{rows, n}}, r.parts = (struct rows){{parts, n}};
     memcpy(r.ends, ends, sizeof *ends << bits);
@@ -30,12 +31,14 @@ void probe_partition(struct row *rows, uint64_t n, struct row *parts, struct row
     memcpy(ends, r.ends, sizeof *ends << bits);
 }}
 
-void probe_join(struct row *of_r, uint64_t r_n, struct row *of_s, uint64_t s_n, struct row *table, struct answer *found)
+void probe_join(struct row *of_r, uint64_t r_n, struct row *of_s, uint64_t s_n, struct row *table,
+                struct answer *found)
 {{
     *found = join((struct rows){{of_r, r_n}}, (struct rows){{of_s, s_n}}, table, 0);
 }}
 
-void probe_join_parts(struct row *of_r, const uint32_t *r_ends, struct row *of_s, const uint32_t *s_ends, struct row *table, unsigned bits,
+void probe_join_parts(struct row *of_r, const uint32_t *r_ends, struct row *of_s,
+                      const uint32_t *s_ends, struct row *table, unsigned bits,
                       struct answer *found)
 {{
     r.parts.at = of_r, s.parts.at = of_s;
@@ -50,7 +53,8 @@ void probe_fill(struct row *of_r, struct row *of_s, uint64_t n, uint64_t seed, u
     told[0] = fill((struct rows){{of_r, n}}, (struct rows){{of_s, n}}, seed, told + 1).sum;
 }}
 
-int probe_is_partitioned(struct row *parts, uint64_t n, const uint32_t *ends, uint64_t seed, unsigned bits, int foreign)
+int probe_is_partitioned(struct row *parts, uint64_t n, const uint32_t *ends, uint64_t seed,
+                         unsigned bits, int foreign)
 {{
     r.parts = (struct rows){{parts, n}};
     memcpy(r.ends, ends, sizeof *ends << bits);

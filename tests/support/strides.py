@@ -24,7 +24,7 @@ PAGE = 4096
 
 @dataclass(frozen=True)
 class Machine:
-    """What a load adds to the last: for its line, a line's place, the sets it shares, its page; ns."""
+    """What a load costs, ns: for its line, the line's place, the sets it shares, its page."""
 
     pages: tuple[str, ...] = ("4k", "thp", "2m")
     element_ns: float = 0.4

@@ -4,10 +4,9 @@ not measured."""
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 from support.stlb_cliff import CYCLES_PER_WALK, DEARER, GHZ, analysis, counted, hashed, kind, of
-from support.synthetic import GIB, MIB, Stated, Truth, frame, grid, tlbs
+from support.synthetic import MIB, Stated, Truth, frame, grid, tlbs
 
 from tlb.inference import misses
 from tlb.reasons import Unavailable
@@ -65,12 +64,6 @@ def test_a_step_that_is_not_there_has_no_place_and_a_reason(name: str, code: str
     assert refused.value.code == code
 
 
-def test_the_largest_size_told_is_one_that_has_its_control():
-    rows = frame(PLAIN)
-    lone = (rows["layout"] == "packed") & (rows["lines"] > 2**18)
-    assert analysis(rows[~lone]).largest == GIB // 4096
-
-
 # --- fits
 
 
@@ -98,11 +91,6 @@ def test_where_walks_are_counted_the_step_is_theirs_and_not_that_of_their_price(
 def test_where_the_ways_are_unknown_no_kind_of_sets_is_claimed():
     a = of(Truth(missed=hashed), stated=Stated(tlb=tlbs(ways=(None, None))))
     assert set(a.models) == {"fully associative, LRU", "fully associative, random replacement"}
-
-
-@pytest.mark.parametrize("name", ["CPUID silent", "one level stated", "tiny sizes", "small sizes"])
-def test_without_a_second_knee_there_are_no_models(name: str):
-    assert kind(name).models == {}
 
 
 def test_the_random_order_gives_the_costs_of_its_model():
@@ -143,10 +131,6 @@ def test_the_published_sizes_stand_beside_the_same_sizes_here():
     ]
 
 
-def test_accesses_in_flight_are_the_ratio_of_latency_to_throughput():
-    assert of(Truth(noise=0.001)).in_flight.medians.to_numpy() == pytest.approx(5, rel=0.01)
-
-
 def test_cycles_of_a_walk_are_inferred_without_counters_and_counted_with_them():
     rows = frame(PLAIN, grid(64 * MIB))
     inferred = analysis(rows).walk_costs
@@ -178,11 +162,3 @@ def test_an_engine_without_a_clock_has_times_and_no_cycles():
     with pytest.raises(Unavailable) as refused:
         _ = a.ghz
     assert refused.value.code == "no-clock"
-
-
-def test_pages_larger_than_4_kib_change_no_number_of_pages():
-    """The published points stand at as many pages; the sizes in bytes are this machine's."""
-    large = analysis(frame(PLAIN), Stated(changes={"base_page_bytes": 16384}))
-    assert isinstance(large.side_by_side, pd.DataFrame) and large.side_by_side.equals(
-        of(PLAIN).side_by_side
-    )

@@ -86,141 +86,101 @@ def far() -> Analysis:
     return of(FAR)
 
 
-TINY = 64 << 10
 FAR = Truth(cache_step=(2**15, 110.0))
-# The claim, a machine, the verdict. What is judged at length below is not here again.
-JUDGED: dict[str, tuple[str, Callable[[], Analysis], str]] = {
-    "one ns": ("gather-one-ns-at-256kib", gathered, H),
-    "not one": ("gather-one-ns-at-256kib", lambda: gathered(load_ns=9.0), F),
-    "never over 256 KiB": ("gather-one-ns-at-256kib", lambda: of(Truth(), grid(TINY)), C),
-    "three ns": ("gather-three-ns-at-4mib", gathered, H),
-    "not three": ("gather-three-ns-at-4mib", lambda: gathered(hit_ns=40.0), F),
-    "never over 4 MiB": ("gather-three-ns-at-4mib", lambda: of(Truth(), grid(MIB)), C),
-    "thirty ns": ("gather-thirty-ns-at-64mib", gathered, H),
-    "not thirty": ("gather-thirty-ns-at-64mib", lambda: gathered(walk_ns=20.0), F),
-    "never over 64 MiB": ("gather-thirty-ns-at-64mib", lambda: of(Truth(), grid(16 * MIB)), C),
-    "a hundred ns": ("gather-hundred-ns-at-4gib", gathered, H),
-    "not a hundred": ("gather-hundred-ns-at-4gib", lambda: gathered(climb=1.0), F),
-    "never over 4 GiB": ("gather-hundred-ns-at-4gib", lambda: of(Truth(), grid(GIB)), C),
-    "each size is slower": ("gather-climbs-with-every-size", gathered, H),
-    "the last sizes are faster": ("gather-climbs-with-every-size", lambda: of(Truth(climb=0.7)), F),
-    "two sizes are alike": ("gather-climbs-with-every-size", textbook, C),
-    "one size has no next one": (
-        "gather-climbs-with-every-size",
-        lambda: of(Truth(), grid(4 * MIB)),
-        C,
-    ),
-    "faulted in before": ("prefaulted-loop-takes-no-faults", textbook, H),
-    "faults all the time": (
-        "prefaulted-loop-takes-no-faults",
-        lambda: changed(minor_faults=5_000_000),
-        F,
-    ),
-    "never run in numpy": (
-        "prefaulted-loop-takes-no-faults",
-        lambda: analysis(frame(TEXTBOOK).query("engine != 'numpy'")),
-        C,
-    ),
-    "a step inside": (FLAT_PRICE, lambda: of(Truth(missed=quarter)), F),
-    "the first step as stated": ("first-level-ceiling-at-256-kib", textbook, H),
-    "twice as many in the first": (
-        "first-level-ceiling-at-256-kib",
-        lambda: of(Truth(entries=(128, 1536))),
-        F,
-    ),
-    "no first step": ("first-level-ceiling-at-256-kib", lambda: of(Truth(hit_ns=0.0)), C),
-    "the second step as stated": ("cliff-at-stated-entries", textbook, H),
-    "half as many again in the second": (
-        "cliff-at-stated-entries",
-        lambda: of(Truth(entries=(64, 2400))),
-        F,
-    ),
-    "no second step": ("cliff-at-stated-entries", lambda: of(Truth(walk_ns=0.0)), C),
-    "a step": ("step-not-slow-degradation", textbook, H),
-    "a slope": ("step-not-slow-degradation", lambda: of(Truth(missed=hashed)), F),
-    "no grid to see it": (
-        "step-not-slow-degradation",
-        lambda: of(Truth(), grid(64 * MIB, per_octave=1)),
-        C,
-    ),
-    "each one misses": ("every-access-misses-past-capacity", textbook, H),
-    "some still hit": (
-        "every-access-misses-past-capacity",
-        lambda: of(Truth(missed=hashed, noise=0.002)),
-        F,
-    ),
-    "too loud to say that each misses": (
-        "every-access-misses-past-capacity",
-        lambda: of(Truth(noise=0.3)),
-        N,
-    ),
-    "fine inside": ("under-1500-pages-fine", textbook, H),
-    "not fine inside": ("under-1500-pages-fine", lambda: of(Truth(missed=quarter)), F),
-    "no walks beside it": ("under-1500-pages-fine", lambda: of(Truth(), grid(4 * MIB)), C),
-    "a knee as stated": ("knee-at-capacity", lambda: of(Truth(), grid(64 * MIB, per_octave=4)), H),
-    "a grid too coarse for a knee": ("knee-at-capacity", textbook, C),
-    "a knee far behind": ("knee-at-capacity", lambda: of(Truth(entries=(64, 2400))), F),
-    "no draws": (
-        "knee-at-capacity",
-        lambda: analysis(frame(TEXTBOOK).query("order != 'random'")),
-        C,
-    ),
-    "a hundred cycles": ("walk-60-to-250-cycles", lambda: of(Truth(walk_ns=40.0)), H),
-    "thirty cycles": ("walk-60-to-250-cycles", textbook, F),
-    "cycles of no clock": ("walk-60-to-250-cycles", lambda: changed(core_ghz=0.0), C),
-    "dearer than memory": ("miss-dearer-than-an-l3-miss", textbook, H),
-    "cheaper than memory": ("miss-dearer-than-an-l3-miss", far, F),
-    "dearer or not": (
-        "miss-dearer-than-an-l3-miss",
-        lambda: of(Truth(walk_ns=98.0, cache_step=(2**15, 99.0), noise=0.1)),
-        C,
-    ),
-    "dearer than memory at 1 GiB": ("every-walk-from-memory-at-a-gibibyte", textbook, H),
-    "cheaper at 1 GiB": ("every-walk-from-memory-at-a-gibibyte", far, F),
-    "no GiB": ("every-walk-from-memory-at-a-gibibyte", lambda: of(Truth(), grid(512 * MIB)), C),
-    "a walk of several hundred ns": (
-        "walk-of-several-hundred-ns",
-        lambda: of(Truth(walk_ns=300.0)),
-        H,
-    ),
-    "a walk of a hundred": ("walk-of-several-hundred-ns", lambda: of(Truth(walk_ns=20.0)), F),
-    "a large walk unmeasured": (
-        "walk-of-several-hundred-ns",
-        lambda: of(Truth(walk_ns=200.0), grid(512 * MIB)),
-        C,
-    ),
-    "four of 111 ns": ("four-reads-cost-400-ns", far, H),
-    "four of 1 ns": ("four-reads-cost-400-ns", textbook, F),
-    "four of about 100": (
-        "four-reads-cost-400-ns",
-        lambda: of(Truth(cache_step=(2**15, 99.0), noise=0.1)),
-        C,
-    ),
-    "order warms": ("sequential-order-warms-the-walker", textbook, H),
-    "order chills": ("sequential-order-warms-the-walker", lambda: of(Truth(in_order=1.5)), F),
-    "order does nothing": ("sequential-order-warms-the-walker", lambda: of(Truth(in_order=1.0)), C),
-    "no order": (
-        "sequential-order-warms-the-walker",
-        lambda: analysis(frame(TEXTBOOK).query("order != 'sequential'")),
-        C,
-    ),
+
+
+def without(query: str) -> Callable[[], Analysis]:
+    """The textbook's machine without some of its rows."""
+    return lambda: analysis(frame(TEXTBOOK).query(query))
+
+
+def up_to(most_bytes: int, **truth: float) -> Callable[[], Analysis]:
+    """A sweep that ends early."""
+    return lambda: of(Truth(**truth), grid(most_bytes))
+
+
+# By claim and verdict, a machine. Claims with a test of their own below are not here.
+JUDGED: dict[str, dict[str, Callable[[], Analysis]]] = {
+    "gather-one-ns-at-256kib": {H: gathered, F: lambda: gathered(load_ns=9.0), C: up_to(64 << 10)},
+    "gather-three-ns-at-4mib": {H: gathered, F: lambda: gathered(hit_ns=40.0), C: up_to(MIB)},
+    "gather-thirty-ns-at-64mib": {
+        H: gathered,
+        F: lambda: gathered(walk_ns=20.0),
+        C: up_to(16 * MIB),
+    },
+    "gather-hundred-ns-at-4gib": {H: gathered, F: lambda: gathered(climb=1.0), C: up_to(GIB)},
+    "gather-climbs-with-every-size": {H: gathered, F: lambda: of(Truth(climb=0.7)), C: textbook},
+    "prefaulted-loop-takes-no-faults": {
+        H: textbook,
+        F: lambda: changed(minor_faults=5_000_000),
+        C: without("engine != 'numpy'"),
+    },
+    "first-level-ceiling-at-256-kib": {
+        H: textbook,
+        F: lambda: of(Truth(entries=(128, 1536))),
+        C: lambda: of(Truth(hit_ns=0.0)),
+    },
+    "cliff-at-stated-entries": {
+        H: textbook,
+        F: lambda: of(Truth(entries=(64, 2400))),
+        C: lambda: of(Truth(walk_ns=0.0)),
+    },
+    "step-not-slow-degradation": {
+        H: textbook,
+        F: lambda: of(Truth(missed=hashed)),
+        C: lambda: of(Truth(), grid(64 * MIB, per_octave=1)),
+    },
+    "every-access-misses-past-capacity": {
+        H: textbook,
+        F: lambda: of(Truth(missed=hashed, noise=0.002)),
+        N: lambda: of(Truth(noise=0.3)),
+    },
+    "under-1500-pages-fine": {H: textbook, F: lambda: of(Truth(missed=quarter)), C: up_to(4 * MIB)},
+    "knee-at-capacity": {
+        H: lambda: of(Truth(), grid(64 * MIB, per_octave=4)),
+        F: lambda: of(Truth(entries=(64, 2400))),
+        C: textbook,  # the grid is too coarse
+    },
+    "walk-60-to-250-cycles": {
+        H: lambda: of(Truth(walk_ns=40.0)),
+        F: textbook,
+        C: lambda: changed(core_ghz=0.0),
+    },
+    "miss-dearer-than-an-l3-miss": {
+        H: textbook,
+        F: far,
+        C: lambda: of(Truth(walk_ns=98.0, cache_step=(2**15, 99.0), noise=0.1)),
+    },
+    "every-walk-from-memory-at-a-gibibyte": {H: textbook, F: far, C: up_to(512 * MIB)},
+    "walk-of-several-hundred-ns": {
+        H: lambda: of(Truth(walk_ns=300.0)),
+        F: lambda: of(Truth(walk_ns=20.0)),
+        C: up_to(512 * MIB, walk_ns=200.0),
+    },
+    "four-reads-cost-400-ns": {
+        H: far,
+        F: textbook,
+        C: lambda: of(Truth(cache_step=(2**15, 99.0), noise=0.1)),
+    },
+    "sequential-order-warms-the-walker": {
+        H: textbook,
+        F: lambda: of(Truth(in_order=1.5)),
+        C: without("order != 'sequential'"),
+    },
 }
 
 
-@pytest.mark.parametrize("name", JUDGED)
-def test_each_claim_is_judged_by_its_own_rows(name: str):
-    claim, make, verdict = JUDGED[name]
-    found = fit(judge(REGISTRY[claim], make()))
+@pytest.mark.parametrize(
+    ("claim", "verdict"), [(claim, verdict) for claim, made in JUDGED.items() for verdict in made]
+)
+def test_each_claim_is_judged_by_its_own_rows(claim: str, verdict: str):
+    found = fit(judge(REGISTRY[claim], JUDGED[claim][verdict]()))
     assert found.verdict == verdict, found
 
 
-def test_each_claim_is_judged_here_once_where_it_holds_and_once_where_it_does_not():
-    at_length = {FLAT, FLAT_PRICE, FOURFOLD, CLIMBING, CAPACITY, ASSOCIATIVE, *ARITHMETIC}
-    ways = {
-        claim.id: {verdict for id, _, verdict in JUDGED.values() if id == claim.id}
-        for claim in claims_of(claims)
-    }
-    assert {id for id, found in ways.items() if not {H, F} <= found} <= at_length
+def test_each_claim_is_tested_here_or_below():
+    below = {FLAT, FLAT_PRICE, FOURFOLD, CLIMBING, CAPACITY, ASSOCIATIVE, *ARITHMETIC}
+    assert {claim.id for claim in claims_of(claims)} == below | {*JUDGED}
 
 
 def test_on_the_textbooks_machine_its_claims_hold():
@@ -229,16 +189,6 @@ def test_on_the_textbooks_machine_its_claims_hold():
         found[id]
         for id in (FLAT, FLAT_PRICE, FOURFOLD, CLIMBING, CAPACITY, ASSOCIATIVE, *ARITHMETIC)
     } == {H}
-
-
-def test_the_published_loop_is_numpys_and_without_it_nothing_stands_in():
-    rows = frame(TEXTBOOK)
-    faster = (rows["engine"] == "numpy") & (rows["lines"] > 1000)
-    with_numpy, without = (
-        rows.assign(ns_per_access=rows["ns_per_access"].where(~faster, 0.6)),
-        rows.query("engine != 'numpy'"),
-    )
-    assert [words(analysis(each))[FOURFOLD] for each in (rows, with_numpy, without)] == [H, F, C]
 
 
 def test_a_slope_in_time_alone_refutes_no_step_of_misses_and_counts_decide_it():
@@ -270,15 +220,6 @@ def test_a_walks_price_over_memory_is_the_ratio_of_two_independent_medians_less_
 @pytest.mark.parametrize(("walk_ns", "verdict"), [(2.0, F), (9.0, H), (40.0, F)])
 def test_a_fourfold_rise_is_neither_twice_nor_fourteen_times(walk_ns: float, verdict: str):
     assert words(of(Truth(walk_ns=walk_ns)))[FOURFOLD] == verdict
-
-
-def test_a_rise_whose_interval_spans_the_line_cannot_be_told():
-    found = judged(of(Truth(walk_ns=12.0, noise=0.08)))[
-        FOURFOLD
-    ]  # fivefold, the upper line, give or take a tenth
-    assert found.verdict == C and re.search(
-        r"[45]\.\d\d \([34]\.\d\d to [56]\.\d\d\)", found.evidence
-    )
 
 
 @pytest.mark.parametrize(("climb", "verdict"), [(0.9, F), (1.02, F), (1.15, H)])
@@ -362,11 +303,6 @@ def test_a_machine_without_a_cliff_has_no_step_to_explain():
     )
 
 
-def test_a_second_level_that_is_larger_than_stated_is_no_step_at_the_stated_size():
-    found = words(of(Truth(entries=(64, 2**19))))
-    assert [found[name] for name in (FOURFOLD, CAPACITY, ASSOCIATIVE)] == [F, C, C]
-
-
 @pytest.mark.parametrize("levels", [0, 1])
 def test_where_cpuid_is_silent_what_hangs_on_the_entries_cannot_be_told_and_all_else_can(
     levels: int,
@@ -399,24 +335,6 @@ def test_where_cpuid_is_silent_what_hangs_on_the_entries_cannot_be_told_and_all_
     }
 
 
-@pytest.mark.parametrize("largest", [64 << 10, MIB])
-def test_a_sweep_of_tiny_sizes_can_tell_nothing(largest: int):
-    found = words(of(Truth(), grid(largest)))
-    assert {found[name] for name in (FOURFOLD, CLIMBING, CAPACITY, ASSOCIATIVE)} == {C}
-    assert {
-        name for name, verdict in found.items() if verdict != C
-    } <= {  # what needs no size past the second level
-        FLAT,
-        FLAT_PRICE,
-        "gather-one-ns-at-256kib",
-        "four-reads-cost-400-ns",
-        "miss-dearer-than-an-l3-miss",
-        "prefaulted-loop-takes-no-faults",
-        "first-level-ceiling-at-256-kib",
-        *ARITHMETIC,
-    }
-
-
 def test_fewer_than_five_processes_decide_nothing_that_was_timed():
     found = words(of(TEXTBOOK, repeats=4))
     assert {name for name, verdict in found.items() if verdict != C} == {
@@ -427,21 +345,6 @@ def test_fewer_than_five_processes_decide_nothing_that_was_timed():
         words(of(TEXTBOOK, repeats=5))[name]
         for name in (FLAT, FLAT_PRICE, FOURFOLD, CLIMBING, CAPACITY, ASSOCIATIVE)
     }
-
-
-def test_whoever_draws_a_line_elsewhere_gets_the_verdict_of_that_line():
-    """The price's medians vary by some per cent, and a walk of 9 ns on 3 is a factor of 4."""
-    bands = {
-        "price_is_flat": {"most": 1.0001},
-        "latency_is_flat": {"most": 1.0001},
-        "rises_fourfold": {"band": (5.0, 6.0)},
-        "climbs_at_a_gibibyte": {"band": (2.0, 9.0)},
-        "capacity_alone": {"most": -1.0},
-        "is_fully_associative": {"most": 1.0},
-    }
-    found = words(textbook(), **bands)
-    assert found[FOURFOLD] == found[CLIMBING] == found[CAPACITY] == F
-    assert H not in (found[FLAT], found[FLAT_PRICE], found[ASSOCIATIVE])
 
 
 def test_each_claim_names_the_points_that_it_compares():
@@ -468,3 +371,12 @@ def test_each_claim_names_the_points_that_it_compares():
             if claim.id == FLAT or gathers and "hundred" not in claim.id
             else {"spread", "packed"}
         )
+
+
+def test_the_published_loop_is_numpys_and_without_it_nothing_replaces_it():
+    rows = frame(TEXTBOOK)
+    far = (rows["engine"] == "numpy") & (rows["lines"] > 1000)
+    faster = rows.assign(ns_per_access=rows["ns_per_access"].where(~far, 0.6))
+    without_numpy = rows.query("engine != 'numpy'")
+    verdicts = [words(analysis(each))[FOURFOLD] for each in (rows, faster, without_numpy)]
+    assert verdicts == [H, F, C]

@@ -8,7 +8,6 @@ from support.stlb_cliff import (
     COUNTING,
     CYCLES_PER_WALK,
     GHZ,
-    REPEATS,
     SIMULATED,
     analysis,
     kind,
@@ -18,8 +17,6 @@ from support.stlb_cliff import (
 from support.synthetic import MIB, Stated, Truth, frame, grid
 
 from experiments.stlb_cliff import Analysis, figures
-from tlb.inference import counts
-from tlb.lab import events
 from tlb.lab.store import Store
 from tlb.reasons import Unavailable
 from tlb.report.chapter import literature
@@ -86,31 +83,12 @@ def test_the_numbers_drawn_are_those_of_the_machine():
     )
 
 
-def test_a_random_curve_lies_on_the_model_or_is_not_drawn():
-    data = figures.orders(of(Truth(noise=0.001))).data
-    fitted = data[data["order"].str.contains("fitted")]
-    expected = [2 * max(0, 1 - 64 / n) + 9 * max(0, 1 - 1536 / n) for n in fitted["lines"]]
-    assert len(fitted) > 20 and fitted["median"].to_numpy() == pytest.approx(expected, abs=0.05)
-    for name in ("CPUID silent", "tiny sizes"):
-        assert set(figures.orders(kind(name)).data["order"]) <= {"cycle", "random", "sequential"}
-
-
 # --- counters
 
 
 @pytest.fixture(scope="module")
 def counted(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
     return analysis(simulate(Store(tmp_path_factory.mktemp("simulated"))), COUNTING, SIMULATED)
-
-
-def test_medians_are_over_the_repeats_that_counted(counted: Analysis):
-    walks, fetches = counted.counted("walk"), counted.counted("itlb_walk")
-    assert set(walks.table["n"]) == set(fetches.table["n"]) == {REPEATS // 2}
-    for quantity, entries in (("walk", 1536), ("l1_dtlb_miss", 64)):
-        by_lines = counted.counted(quantity).medians
-        assert (by_lines[by_lines.index > entries] == 1).all() and (
-            by_lines[by_lines.index <= entries] == 0
-        ).all()
 
 
 def test_each_series_says_of_what_kind_it_is(counted: Analysis):
@@ -168,16 +146,3 @@ def test_without_counters_a_model_and_what_was_published_stand_in_and_are_labell
         published
     ]
     assert list(analysis(frame(Truth(), grid(64 << 10))).walks) == [predicted]
-
-
-def test_the_table_of_counters_has_a_number_or_a_reason_for_each(counted: Analysis):
-    table = counted.counters.set_index("counter")
-    assert table.equals(counts.table(counted.counted_rows, counted.host).set_index("counter"))
-    assert (table["per access"].isna() == (table["why not"] != "")).all() and (
-        (table["processes"] > 0) == (table["why not"] == "")
-    ).all()
-    assert table.loc["walk cycles", "per access"] == pytest.approx(CYCLES_PER_WALK)
-    assert table.loc["nested walk cycles", "why not"].startswith(
-        "This CPU has no event that counts the second dimension"
-    )
-    assert set(events.CANONICAL) <= {name.replace(" ", "_") for name in table.index}

@@ -135,13 +135,6 @@ def test_blocks_past_the_caches_and_inside_the_reach_gain_where_there_are_any(
     assert found.verdict == verdict, found
 
 
-def test_the_best_of_several_blocks_is_held_to_more_than_one_alone():
-    frame = rows(Machine(noise=0.05))
-    alone = frame[(frame["mode"] != "blocked") | (frame["block_vertices"] == 2**17)]
-    several, one = (judge(REGISTRY[INSIDE], analysis(of, WIDE)).effects[0] for of in (frame, alone))
-    assert (several.among > one.among >= 1) and several.interval.coverage >= 0.9
-
-
 def test_what_needs_whole_large_pages_is_not_testable_where_the_host_splinters_them():
     a = analysis(
         times(rows(Machine(splintered=True)), 1.2, "pages != '4k' and kernel == 'graph_walk'")
@@ -183,22 +176,6 @@ def test_every_machine_has_every_verdict_fit_to_be_shown(machine: str, entries: 
         for interval in intervals
         if interval.value < interval.low or interval.value > interval.high
     ]
-
-
-@pytest.mark.parametrize(
-    ("claim", "bands", "before", "after"),
-    [
-        (VANISHES, {"blocking_removes_misses": {"most": 9.0}}, F, H),
-        (PREFETCH, {"prefetch_walks": {"same": 5.0}}, H, C),
-        (LIMIT, {"fan_out_limit": {"jump": 2.0}}, H, F),
-        (PAYS, {"join_partitions_first": {"same": 5.0}}, H, F),
-    ],
-)
-def test_a_reader_may_draw_the_line_elsewhere(claim: str, bands: dict, before: str, after: str):
-    assert (judged(rows())[claim].verdict, judged(rows(), **bands)[claim].verdict) == (
-        before,
-        after,
-    )
 
 
 def test_a_claim_that_compares_points_says_which():

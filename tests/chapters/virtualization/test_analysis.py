@@ -24,10 +24,9 @@ from support.guests import (
     rows,
     stated,
 )
-from support.synthetic import GIB, tlbs
+from support.synthetic import GIB
 
 from tlb.inference.splinter import HALF
-from tlb.machine.host import Host
 from tlb.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -165,42 +164,7 @@ def test_large_pages_on_one_side_are_pieces_and_on_both_whole():
     assert all(share.low > HALF for share in nested.values()) and ("2m", "thp") in nested
 
 
-@pytest.mark.parametrize(
-    ("make", "host", "code"),
-    [
-        (lambda: rows(most=64 << 10), stated(), "too-few-points"),
-        (rows, stated(tlb=tlbs([64], [0])), "one-level"),
-        (rows, stated(tlb=()), "no-geometry"),
-        (MACHINES["no controls"], stated(), "too-few-points"),
-        (lambda: rows(Guests(far=(), hit_ns=-0.1)), stated(), "no-step"),
-    ],
-)
-def test_what_has_no_steps_says_why(make: Callable[[], pd.DataFrame], host: Host, code: str):
-    assert lacks(lambda: analysis(make(), host).steps) == code
-    assert of("tiny").shares == {}
-
-
 # --- clocks, touches, containers, nodes, levels
-
-
-def test_two_clocks_are_compared_process_by_process():
-    assert len(of().clocks) == (
-        rows()["kernel"] == "guest_chase"
-    ).sum() and of().clocks.to_numpy() == pytest.approx(1.002)
-    assert (
-        lacks(lambda: of("no results of its own").clocks)
-        == lacks(lambda: of("no guest").clocks)
-        == "too-few-points"
-    )
-
-
-def test_a_first_touch_is_a_fault_shared_by_the_lines_of_a_page():
-    found = of().touches.set_index(["guest", "host"])
-    assert list(found.index) == CELLS and set(found["lines"]) == {FAR}
-    assert found.loc[("4k", "1g"), "median"] == pytest.approx(3000) and found.loc[
-        ("2m", "thp"), "median"
-    ] == pytest.approx(3000 / 512)
-    assert of("no results of its own").touches.empty and of("no guest").touches.empty
 
 
 @pytest.mark.parametrize("factor", [1.0, 1.05])

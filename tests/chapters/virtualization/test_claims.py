@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 import pytest
-from support.guests import MACHINES, Guests, analysis, of, rows, stated
+from support.guests import MACHINES, Guests, analysis, rows, stated
 from support.synthetic import fit_to_be_shown
 
 from experiments.virtualization import claims
@@ -81,29 +81,6 @@ def test_each_claim_is_judged_by_its_own_rows(name: str):
 def test_a_guest_is_beside_bare_metal_or_not_testable(hypervisor: str, verdict: str):
     found = judge(CLAIMS[PRACTICAL], analysis(inflated(1.5), stated(hypervisor=hypervisor)))
     assert (found.verdict, bool(found.effects)) == (verdict, verdict == H)
-
-
-def test_bands_are_the_readers():
-    a = of()
-    plain, other = (
-        by_id(a),
-        by_id(
-            a,
-            a_guest_costs_under_three={"wide": 99.0},
-            references_of_a_nested_walk={"most": 23},
-            containers_add_nothing={"same": 0.0},
-        ),
-    )
-    assert {id: verdict.verdict for id, verdict in plain.items()} == {
-        REFERENCES: H,
-        PRACTICAL: F,
-        CONTAINERS: H,
-    }
-    assert {id: verdict.verdict for id, verdict in other.items()} == {
-        REFERENCES: F,
-        PRACTICAL: H,
-        CONTAINERS: C,
-    }
 
 
 def test_guests_are_the_reference_machines_where_there_are_none_and_containers_always_this_ones():

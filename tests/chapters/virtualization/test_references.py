@@ -42,25 +42,3 @@ def test_at_1_gib_the_caches_that_nobody_states_hardly_change_a_warm_count(guest
         and min(counts) >= 1
         and max(counts) < references.at_most(guest, host)
     )
-
-
-def test_inside_the_tlb_a_warm_chase_makes_no_reference():
-    assert references.warm("4k", "4k", 512, Stated().host()) == 0
-    assert references.warm("1g", "1g", 262144, Stated().host()) == 0  # one page
-    assert (
-        references.warm("4k", "4k", 512, Stated(tlb=()).host()) > 0
-    )  # CPUID is silent: every load walks
-    wide = Stated(changes={"base_page_bytes": 16384}).host()
-    assert (
-        references.warm("1g", "1g", 262144, wide) == 0 < references.warm("2m", "2m", 262144, wide)
-    )  # 2,048 pages of 2 MiB
-
-
-def test_each_cell_has_its_counts_beside_its_price():
-    found = of().references.set_index("cell")
-    assert len(found) == 12 and found.loc[
-        "4k on 4k", ["formula", "simulated", "shadow"]
-    ].tolist() == [24, 24, 4]
-    assert found.loc["2m on thp", ["formula", "simulated", "shadow"]].tolist() == [15, 15, 3]
-    assert found.loc["4k on 1g", "warm"] == references.warm("4k", "1g", 262144, Stated().host())
-    assert found["price"].tolist() == of().far["price"].tolist()

@@ -86,15 +86,6 @@ def test_a_miss_is_priced_by_the_walks_that_were_counted_at_its_own_point():
     assert plain.last_ns.value / priced.last_ns.value == pytest.approx(1.0 / plain.missed.value)
 
 
-def test_pages_a_power_of_two_apart_stand_beside_those_at_random_places():
-    table = quiet().collisions.set_index(["level", "places"])["median"]
-    assert len(table) == 6
-    for level in (2, 3):
-        assert table[level, "exactly"] - table[level, "at random places"] == pytest.approx(
-            Walker.sets_ns, rel=0.05
-        )
-
-
 @pytest.mark.parametrize("policy", ["lru", "random", "srrip"])
 def test_what_the_last_level_replaces_is_found(policy: str):
     a = analysis(rows(Walker(replacement=policy)))
@@ -126,15 +117,6 @@ def test_how_a_set_is_chosen_is_found(placement: str):
     assert a.padded.xs and a.padded.at(65).value == pytest.approx(
         a.strides.intervals[0].value, rel=0.05
     )
-
-
-def test_sets_that_no_stride_fills_are_a_reason():
-    with pytest.raises(Unavailable) as why:
-        _ = analysis(rows(Walker(placement="hashed", ways=64))).fit
-    assert why.value.code == "no-step"
-    for lacking in (NOTHING, MACHINES["nothing held"]()):
-        with pytest.raises(Unavailable):
-            _ = analysis(lacking).fit
 
 
 @pytest.mark.parametrize("entries", [(10, 512), (64, 1536), (96, 4096), (224, 32768)])

@@ -1,4 +1,4 @@
-"""The verdicts about walks on machines where each sentence is true, or is not, or cannot be tested."""
+"""Verdicts about walks on machines where each sentence holds, fails or cannot be tested."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 from support.common import About
-from support.geometry import Made, lru, rows
+from support.geometry import Made, lru
 from support.host import HERE, ICE_LAKE, inspect, reader
 from support.synthetic import scope
 from support.your_machine import ARM, LINES, PENALTY, host, kind, measured, stating
@@ -144,29 +144,6 @@ def test_the_curves_are_in_cycles_where_there_is_a_clock_and_the_price_is_withou
     assert set(a.packed.medians) == {4.0}
 
 
-def test_colliding_and_drawn_pages_are_on_no_curve():
-    rows = measured()
-    other = rows.assign(ns_per_access=1000.0)
-    every = pd.concat(
-        [
-            rows,
-            other.assign(order="random"),
-            other[other["layout"] != "packed"].assign(stride_pages=64),
-        ]
-    )
-    a, b = (Analysis(frame, About(host())) for frame in (rows, every))
-    for name in ("price", "alias"):
-        pd.testing.assert_frame_equal(getattr(a, name).table, getattr(b, name).table)
-
-
-def test_the_geometry_is_that_of_the_rows_beside_what_the_machine_states():
-    a = Analysis(lambda: rows(Made(lru(64), lru(1536)), "4k", 1), About(host()))
-    assert [(level.entries.value, level.stated) for level in a.geometry.levels] == [
-        (64, 64),
-        (1536, 1536),
-    ]
-
-
 def test_what_a_survey_lacks_is_asked_for_once_and_told_whenever_the_geometry_is_wanted():
     asked = []
 
@@ -180,12 +157,6 @@ def test_what_a_survey_lacks_is_asked_for_once_and_told_whenever_the_geometry_is
         with pytest.raises(Unavailable, match="a detail"):
             a.geometry  # noqa: B018
     assert asked == [1]
-
-
-def test_without_a_row_there_is_no_geometry():
-    with pytest.raises(Unavailable) as why:
-        Analysis(pd.DataFrame(), About(host())).geometry  # noqa: B018
-    assert why.value.code == "no-data"
 
 
 @pytest.mark.parametrize(("leaves", "share"), [(1 << 17, (3, 1 << 22, 1 << 23)), (1 << 20, None)])

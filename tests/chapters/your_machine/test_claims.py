@@ -124,7 +124,7 @@ WALKS: dict[str, tuple[str, tuple, tuple, tuple]] = {
 def walking(
     coverage: float = 0.9375, clock: dict | None = None, hypervisor: str = "none", **costs: tuple
 ) -> Analysis:
-    """A survey that finds these costs, in cycles, of walks with their table in L2, L3 and memory."""
+    """A survey that finds these costs, in cycles, of walks by the place of their table."""
     walks = [
         Walk(
             table_in=place,

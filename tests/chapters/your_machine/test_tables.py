@@ -28,13 +28,6 @@ def test_the_tables_multiply():
     ]
 
 
-def test_a_tlb_stands_in_its_table_with_the_leaf_that_states_it():
-    assert tables.tlb_table(kind("guest")).text.splitlines()[1:] == [
-        "1\tdata\t4 KiB\t64\tfull\tCPUID 0x18",
-        "2\tunified\t4 KiB\t1536\t12\tCPUID 0x18",
-    ]
-
-
 def test_where_nothing_is_stated_each_table_says_what_is_lacking():
     of = stating(host(**ARM))
     lacking = REASONS["no-cpuid"].sentence

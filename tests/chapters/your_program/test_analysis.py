@@ -3,13 +3,10 @@ is no different, what was not there."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from scipy.stats import binomtest
 from support.your_program import HELPS, HURTS, OPEN, SAME, analysis, document
 
-from experiments.your_program import claims, figures, tables
+from experiments.your_program import figures, tables
 from experiments.your_program.cases import CASES
 from experiments.your_program.programs import is_whole
 from tlb.reasons import REASONS, Unavailable
@@ -17,10 +14,6 @@ from tlb.report.verdicts import REGISTRY, judge
 
 OF_PAGES = [name for name, case in CASES.items() if case.changes_pages]
 OTHERS = [name for name in OF_PAGES if not CASES[name].ours and not CASES[name].again]
-
-
-def verdict(id: str, content: dict[str, Any] | None) -> str:
-    return judge(REGISTRY[id], analysis(content)).verdict
 
 
 @pytest.mark.parametrize("gain", [HELPS, HURTS])
@@ -109,22 +102,6 @@ def test_the_figures_go_from_the_largest_gain_to_the_least_and_both_have_the_sam
     assert "xz" in costs.alt.lower() and CASES["dict"].title in gains.alt
 
 
-@pytest.mark.parametrize(
-    ("gains", "word"),
-    [
-        ({}, "holds"),
-        (dict.fromkeys(OTHERS, HURTS), "fails"),
-        ({"sort": HURTS}, "fails"),
-        ({"sort": OPEN}, "cannot tell"),
-        (dict.fromkeys(set(CASES) - set(OTHERS), HURTS), "holds"),
-    ],
-)
-def test_large_pages_boost_applications_where_they_boost_all_that_others_wrote(
-    gains: dict[str, float], word: str
-):
-    assert verdict("large-pages-boost-applications", document(gains)) == word
-
-
 def test_a_program_that_is_measured_at_several_sizes_counts_once():
     others = set(analysis(document()).of_pages(ours=False)["case"])
     assert (
@@ -133,52 +110,38 @@ def test_a_program_that_is_measured_at_several_sizes_counts_once():
     )
 
 
+BOOST, SHARDING = "large-pages-boost-applications", "per-thread-sharding-gains"
+FORK, GO, PROFILE = "redis-latency-after-fork", "go-big-heaps-gain", "walks-hide-from-profilers"
+H, F, C = "holds", "fails", "cannot tell"
+VERDICTS = [
+    (BOOST, document(), H),
+    (BOOST, document({"sort": HURTS}), F),
+    (BOOST, document({"sort": OPEN}), C),
+    (BOOST, document(dict.fromkeys(set(CASES) - set(OTHERS), HURTS)), H),
+    (SHARDING, document(), H),
+    (SHARDING, document({"sharded": HURTS}), F),
+    (SHARDING, document({"sharded": OPEN}), C),
+    (SHARDING, document(lacking={"sharded": "no-compiler"}), C),
+    (SHARDING, None, C),
+    (FORK, document({"redis-save": 0.5}), H),
+    (FORK, document({"redis-save": HURTS}), F),
+    (FORK, document({"redis-save": 0.67}), C),
+    (GO, document({"go-map": 1.05}), H),
+    (GO, document({"go-map": HELPS}), F),
+    (GO, document({"go-map": OPEN}), C),
+    (PROFILE, document(most=990), H),
+    (PROFILE, document(most=20), F),
+    (PROFILE, document(most=900), C),
+]
+
+
+@pytest.mark.parametrize(("id", "content", "word"), VERDICTS)
+def test_each_claim_is_judged_by_its_own_programs(id: str, content: dict | None, word: str):
+    assert judge(REGISTRY[id], analysis(content)).verdict == word
+
+
 def test_small_programs_decide_nothing_of_those_with_much_data():
     a = analysis(document({"sort": HURTS}))
-    a.trials = a.trials.assign(
-        resident_bytes=a.trials["resident_bytes"].where(a.trials["case"] != "sort", 1 << 20)
-    )
-    assert judge(REGISTRY["large-pages-boost-applications"], a).verdict == "holds"
-
-
-@pytest.mark.parametrize(
-    ("content", "word"),
-    [
-        (document(), "holds"),
-        (document({"sharded": HURTS}), "fails"),
-        (document({"sharded": OPEN}), "cannot tell"),
-        (document(lacking={"sharded": "no-compiler"}), "cannot tell"),
-        (None, "cannot tell"),
-    ],
-)
-def test_sharding_is_judged_by_its_own_program(content: dict[str, Any] | None, word: str):
-    assert verdict("per-thread-sharding-gains", content) == word
-
-
-@pytest.mark.parametrize(
-    ("gain", "word"), [(0.5, "holds"), (HURTS, "fails"), (HELPS, "fails"), (0.67, "cannot tell")]
-)
-def test_redis_waits_after_a_fork_where_its_slowest_writes_take_half_as_long_again(
-    gain: float, word: str
-):
-    assert verdict("redis-latency-after-fork", document({"redis-save": gain})) == word
-
-
-@pytest.mark.parametrize(
-    ("gain", "word"), [(1.05, "holds"), (1.5, "fails"), (HURTS, "fails"), (OPEN, "cannot tell")]
-)
-def test_a_large_heap_of_go_s_gains_up_to_a_tenth(gain: float, word: str):
-    assert verdict("go-big-heaps-gain", document({"go-map": gain})) == word
-
-
-@pytest.mark.parametrize(("most", "word"), [(990, "holds"), (20, "fails"), (900, "cannot tell")])
-def test_walks_hide_where_a_tenth_of_the_samples_at_most_is_at_anything_but_the_load(
-    most: int, word: str
-):
-    assert verdict("walks-hide-from-profilers", document(most=most)) == word
-
-
-@pytest.mark.parametrize(("hits", "of"), [(0, 50), (3, 40), (40, 40), (501, 1000)])
-def test_a_share_has_the_interval_that_scipy_s_test_gives(hits: int, of: int):
-    expected = binomtest(hits, of).proportion_ci(claims.COVERAGE, "exact")
-    assert claims._share(hits, of)[1:3] == pytest.approx((expected.low, expected.high))
+    a.trials.loc[a.trials["case"] == "sort", "resident_bytes"] = 1 << 20
+    assert judge(REGISTRY[BOOST], analysis(document({"sort": HURTS}))).verdict == F
+    assert judge(REGISTRY[BOOST], a).verdict == H
