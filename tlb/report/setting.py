@@ -257,14 +257,16 @@ def _time(seconds: float) -> str:
 
 def run_this(a: Analysis) -> str:
     """Return the commands that measure this chapter on the reader's computer, and their time."""
-    took = f"The processes of this page took {_time(_seconds(a.frame))} in all. "
+    took = ""
+    if len(a.frame):  # without rows it has no columns either
+        took = f"The processes of this page took {_time(_seconds(a.frame))} in all. "
     other = " What else the chapter builds and runs comes on top."
     return f"""```sh
 .venv/bin/tlb run {a.chapter}
 .venv/bin/tlb compare reference this {a.chapter}
 ```
 
-{took if len(a.frame) else ""}Yours end when the parameter `minutes` says, at the latest.\
+{took}Yours end when the parameter `minutes` says, at the latest.\
 {other if a.documents else ""} The first command ends with the path of the executed notebook,
 `_build/runs/{a.chapter}.ipynb`; its rows lie in `data/own`, so a second run measures only what is \
 missing. The second command sets your
