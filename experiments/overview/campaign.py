@@ -26,10 +26,9 @@ SITE_S, SURVEY_S, DOCUMENTS_S = (
     30.0,
     60.0,
 )  # guesses at what a site, the survey of the TLB and other programs take
-SLOW = (
-    "scores",
-    "programs",
-)  # documents that compile and run other people's programs for a minute: after all others
+# Documents that build and run other people's programs for minutes: measured with `full`, or by
+# `tlb run` of their chapter.
+SLOW = ("scores", "programs")
 
 
 def book(given: Mapping[str, Any]) -> Path:
@@ -77,7 +76,8 @@ def book(given: Mapping[str, Any]) -> Path:
         )  # where it lacks, its page says why
         later_s = site_s + DOCUMENTS_S
         measured(later_s, later_s)
-        _documents([Chapter(name, asked[name], whole.data) for name in grids], end - site_s)
+        is_full = given.get("profile") == "full"
+        _documents([Chapter(name, asked[name], whole.data) for name in grids], end - site_s, is_full)
         return publish.book(given)
 
 
@@ -125,14 +125,14 @@ def alone(name: str, profile: str, folder: Path) -> tuple[int, float, int]:
     )
 
 
-def _documents(about: Iterable[Chapter], until: float) -> None:
-    """What other people's programs got, where there is none yet; none is begun after `until`, and
-    the slow ones are the last."""
+def _documents(about: Iterable[Chapter], until: float, is_full: bool) -> None:
+    """Measure with other people's programs what is not there yet; begin none after `until`, and
+    the slow ones last, or not at all unless `is_full`."""
     found: list[tuple[Analysis, str]] = []
     for chapter in about:
         module = discovery.load(chapter.name)
         if a := if_available(lambda: module.Analysis(chapter.kept(chapter.name), chapter)):  # noqa: B023
             found += [(a, document) for document in a.documents]
     for a, document in sorted(found, key=lambda pair: pair[1] in SLOW):
-        if time.monotonic() < until:
+        if time.monotonic() < until and (is_full or document not in SLOW):
             if_available(getattr, a, document)

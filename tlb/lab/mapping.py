@@ -21,8 +21,8 @@ from tlb.page_sizes import PAGES
 from tlb.reasons import Unavailable
 
 # Of the points of a mapping, how many may be measured a second time because they were disturbed. A
-# median of five bears a disturbed one.
-RETRY_SHARE = 0.1
+# median of five bears a disturbed one, and a graph is built again for a walk that is repeated.
+RETRY_SHARE = 0.05
 _OF_SIZE = {
     "oom-killed",
     "memory-short",
