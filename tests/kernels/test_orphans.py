@@ -25,7 +25,7 @@ RUNNER = """
 import sys
 from tlb.lab import measure, perf
 from tlb.lab.record import Point
-plan = perf.plan("no table has a row for this") if sys.argv[1] == "counted" else perf.NO_COUNTERS
+plan = perf.Plan("perf", (perf.Event("core_cycles", "cycles"),)) if sys.argv[1] == "counted" else perf.NO_COUNTERS
 measure.measure(Point(kernel="page_chase", engine=sys.argv[2], lines=777, region_ms=60_000), int(sys.argv[3]), state="0" * 12,
                 usable_bytes=1 << 30, plan=plan)
 """

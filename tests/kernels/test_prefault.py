@@ -8,11 +8,10 @@ import sys
 
 import numpy as np
 import pytest
-from support.common import preloadable, software_plan
+from support.common import preloadable
 from support.kernels import (
     checksum,
     huge_page_bytes,
-    measured,
     needs_c,
     needs_thp,
     reason_of,
@@ -21,7 +20,7 @@ from support.kernels import (
 )
 
 from tlb.lab import build
-from tlb.lab.record import KernelReport, Point
+from tlb.lab.record import KernelReport
 
 MODES = ("touch", "populate", "memset")
 CPUS = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
@@ -123,13 +122,3 @@ def test_there_may_be_more_cpus_than_a_cpu_set_has_bits(tmp_path_factory: pytest
     )
     done = prefault("--threads", cpus + 1, "--lines", 10_000, **there)
     assert (done.returncode, f"may use {cpus}." in done.stderr) == (2, True)
-
-
-@pytest.mark.needs("perf that counts faults")
-def test_perf_counts_the_faults_of_the_timed_batches_and_no_others():
-    record = measured(
-        Point(kernel="prefault", order="sequential", lines=5000, mode="touch", region_ms=1),
-        plan=software_plan(),
-    )
-    counted = record.counters["minor_faults"].value
-    assert counted is not None and record.accesses <= counted < 1.01 * record.accesses + 100

@@ -132,11 +132,7 @@ def test_a_runner_that_is_ended_leaves_no_kernel_and_the_same_run_goes_on(
     psutil.wait_procs(kernels, timeout=10)
     assert not [kernel for kernel in kernels if living(kernel)]
     assert (runner.returncode, out) == (status, "")
-    assert err == (
-        ""
-        if status < 0
-        else "Interrupted; what was finished is kept, and the same command goes on from there.\n"
-    )
+    assert err.startswith("Interrupted") if status > 0 else err == ""
     assert_whole(store, 30)
     again = run([Point(kernel="page_chase", lines=lines, region_ms=1) for lines in range(64, 95)])
     assert (again.cached, again.measured) == (30, 1)

@@ -67,7 +67,7 @@ def test_a_disk_that_takes_nothing_is_full_and_not_an_endless_loop(
     store: Store, monkeypatch
 ) -> None:
     monkeypatch.setattr(os, "write", lambda fd, data: 0)
-    with pytest.raises(Unavailable, match="no room"):
+    with pytest.raises(Unavailable, match="disk is full"):
         store.append(MACHINE, make_record(), KERNEL)
 
 
