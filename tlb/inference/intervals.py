@@ -272,7 +272,7 @@ def summarise(frame: pd.DataFrame, by: Sequence[str], value: str = "ns_per_acces
     """
     # of a hundred columns, which each group would copy
     frame = frame[[name for name in frame if name in {*by, value, "measures", "repeat"}]]
-    rows, intervals, slope = [], [], trend(frame, by, value)
+    rows, intervals, slope = [], [], 0.0 if frame.empty else trend(frame, by, value)
     for key, group in frame.groupby(list(by), sort=True, dropna=False):
         interval = interval_of_rows(group, value)
         values = interval.repeats.values
