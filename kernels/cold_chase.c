@@ -1,13 +1,13 @@
-/* cold_chase: the first rounds of a new process, in ns a hop, where only the TLB is cold: pages and lines are there.
+/* cold_chase: the first rounds of a new process, in ns a hop, where only the TLB is cold.
  *
  *   cold_chase --lines 512
  *
- * A process is forked again and again. Its memory is mapped twice: it fills both page tables (MADV_POPULATE_READ), reads each line by
- * the one mapping and chases by the other, which no TLB or walker's cache has seen. "pass_1_ns" is the timed first round, up to
- * "pass_64_ns", a worker that lives on. --layout packed is the control.
+ * A process is forked again and again. Its memory is mapped twice: it fills both page tables (MADV_POPULATE_READ), reads each
+ * line by one mapping and chases by the other, which no TLB or page-structure cache has seen. "pass_1_ns" is the first round,
+ * up to "pass_64_ns". --layout packed is the control.
  *
- * "spawn_ns" is from fork to the new process's first instruction; "exec_ns" a fork, an exec of this program and its end. perf counts
- * nothing. */
+ * "spawn_ns": from fork to the new process's first instruction; "exec_ns": fork, exec of this program and its end. perf
+ * counts nothing. */
 #include "chase.h"
 #include "record.h"
 #include <sys/wait.h>
@@ -18,11 +18,10 @@
 #define MADV_POPULATE_READ 22 /* Linux 5.14 */
 #endif
 #define PASSES 64 /* rounds of a new process */
-#define OCTAVES 7 /* reported: powers of two */
+#define OCTAVES 7 /* powers of two */
 #define EXECS 5
-#define LIVES 4 /* a batch */
+#define LIVES 4 /* processes in a batch */
 
-/* Results of a new process. */
 static struct told { volatile uint64_t began_ns, faults, pass_ns[OCTAVES], whole; } *told;
 
 static struct arena map_twice(const struct config *c, char **again)
@@ -40,7 +39,7 @@ static struct arena map_twice(const struct config *c, char **again)
     return a;
 }
 
-/* ---- a life */
+/* ---- a process */
 
 /* [timed: round] */
 static uint64_t time_round(struct chase *chase, uint64_t due)
@@ -59,7 +58,7 @@ static void live(const struct newborn *n)
     struct chase chase = *n->chase, idle = {.lines = 1, .round = 1};
     void *line = &line;
     idle.at = (void **)&line;
-    follow_rounds(&idle, 1); /* the pages of the code and the stack are there */
+    follow_rounds(&idle, 1); /* fault in the pages of code and stack */
     struct rusage before, after;
     if (madvise(n->base, n->bytes, MADV_POPULATE_READ) || madvise(n->again, n->bytes, MADV_POPULATE_READ))
         _exit(1);
@@ -78,7 +77,7 @@ static void live(const struct newborn *n)
 
 struct sums { uint64_t lives, spawn_ns, faults, pass_ns[OCTAVES]; };
 
-/* Run a process from beginning to end; return ns of its first round. */
+/* Run a process; return ns of its first round. */
 static uint64_t time_life(const struct newborn *newborn, struct sums *s)
 {
     pid_t parent = getpid();
@@ -127,13 +126,13 @@ static double exec_ns(void)
 int main(int argc, char **argv)
 {
     if (argc == 1 && !**argv)
-        return 0; /* exec_ns() */
+        return 0; /* ends a process of exec_ns() */
     static const struct kernel kernel = {.name = "cold_chase", .orders = {"cycle"}, .layouts = {"spread", "packed"}};
     struct config c = parse(&kernel, argc, argv);
     if (c.pages->source != FROM_BASE || c.stride_pages != 1)
         bad_argument("cold_chase takes --pages 4k and no --stride-pages.");
     c.cpu = pin(c.cpu);
-    c.control_fd = -1; /* perf's */
+    c.control_fd = -1; /* do not count */
     told = map_memory(sizeof *told, MAP_SHARED | MAP_ANONYMOUS, -1, "results");
     char *again, name[32];
     struct arena a = map_twice(&c, &again);

@@ -2,14 +2,13 @@
  *
  *   collapse_chase --mode address --lines 16384
  *
- * none     the other thread only runs, for as long: the control
- * other    collapses other memory of the program, as much: what is left is the effect on the chase's CPU
+ * none     the other thread spins for as long: the control
+ * other    collapses as much other memory of the program: the effect on the chase's CPU alone
  * address  the chase's own memory, large page by large page in address order
  * random   the same in random order
  *
- * Timed is the time during, in slices of SLICE hops: "during_p50_ns" and "during_p999_ns" of a hop, with those before and after.
- * "joined_ns" is how long the thread took for "joined_bytes". The chase begins on base pages, by smaps, and ends with
- * "huge_bytes_after" on large ones. */
+ * Slices of SLICE hops are timed: "during_p50_ns" and "during_p999_ns" of a hop, with those before and after. "joined_ns" is
+ * the thread's time for "joined_bytes". smaps proves base pages before and "huge_bytes_after" on large ones. */
 #include "beside.h"
 #include "chase.h"
 #include "record.h"
@@ -115,7 +114,7 @@ int main(int argc, char **argv)
 
     struct region r = {.batches = 0};
     verify_backing(&c, &a);
-    if (!none && madvise(more.base, bytes, MADV_HUGEPAGE)) /* the advice for small pages forbids collapsing too */
+    if (!none && madvise(more.base, bytes, MADV_HUGEPAGE)) /* the advice for base pages forbids collapsing too */
         unavailable("thp-never", "madvise: %s", strerror(errno));
     warm_up(&c, &chasing);
     sample_clock(&r);

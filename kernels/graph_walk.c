@@ -7,15 +7,13 @@
  * prefetch   a plain walk with a known path that prefetches the vertex --distance hops ahead (0: none)
  * --layout spread gives each vertex its own page: the same walk on 64 times the pages (of 4 KiB).
  *
- * --per_hop 1 reads a serialised clock around each hop: "p5_ns" to "p999_ns" and "mean_ns", less the clock's own "clock_ns". ns per
- * access is then of all the time.
+ * --per_hop 1 reads a serialised clock around each hop: "p5_ns" to "p999_ns" and "mean_ns", less the clock's "clock_ns".
  *
- * Only here and in random_touch are numbers drawn while time runs: picks made beforehand would be an array that takes cache, and picks
- * made from the vertex would end in a cycle of about sqrt(vertices) hops. A draw waits for no load and decides two bits of an address. */
+ * Draws are timed: picks made beforehand would be an array that takes cache, and picks made from the vertex would end in a
+ * cycle of about sqrt(vertices) hops. A draw waits for no load. */
 #include "plan.h"
 #include "walk.h"
 
-/* 2: smaps is read before the graph is placed, and no longer between warm-up and timed region. */
 #define MEASURES 2
 
 #define BATCHES 16
@@ -42,7 +40,7 @@ static inline __attribute__((always_inline)) void turns_of(const struct vertex *
 }
 /* [end] */
 
-/* A loop for each number of walkers: up to eight have a register each, more are partly in the first cache. */
+/* A loop per number of walkers: up to eight have a register each. */
 TIMED void walk_on(const struct vertex *line, struct walk *w, uint64_t turns)
 {
 #define WITH(k) case k: turns_of(line, w, turns, k); break;
@@ -93,7 +91,7 @@ static void walk(struct walk *w, uint64_t turns)
     }
 }
 
-/* Least time of a hop: the same loop over four vertices, in the first cache. */
+/* Least time of a hop: over four vertices in the first cache. */
 static double four_vertices_ns(const struct walk *as, uint64_t seed)
 {
     static struct vertex four[4] __attribute__((aligned(64)));
@@ -109,7 +107,7 @@ static double four_vertices_ns(const struct walk *as, uint64_t seed)
     return median(ns, 16);
 }
 
-/* Time batches of turns behind perf's gate; retrace the last one, which must end at the same place. */
+/* Time batches; retrace the last one, which must end at the same place. */
 static void time_batches(const struct config *c, struct walk *w, uint64_t turns, struct region *r)
 {
     struct walk again = *w;
@@ -125,8 +123,8 @@ static void time_batches(const struct config *c, struct walk *w, uint64_t turns,
     must_stand(w, &again);
 }
 
-/* Like warm_up(), but in hops, which are exchangeable once the caches are warm, so that of a large graph a part is timed. Return ns a
- * turn of the least disturbed walk. */
+/* Like warm_up(), but in hops, which are exchangeable, so that a part of a large graph is timed. Return ns a turn of the
+ * least disturbed walk. */
 static double warm_walk(const struct config *c, struct walk *w)
 {
     uint64_t turns = hops_for(c->lines, (double)lines_to_warm(c)) / (uint64_t)w->walkers + 4096, begin = now_ns(), fastest = UINT64_MAX;

@@ -1,19 +1,19 @@
 /* hops.h: a clock for a single hop, and a histogram of its readings.
  *
- * Ticks are the time-stamp counter's (x86-64) or the generic timer's (arm64), at a measured rate. The counter may step by many
- * ticks: by 26, or 10 ns, on Zen 4 ("clock_step_ns"), where a hop of 4 ns reads 0 or 10. The histogram holds raw readings; the
- * quantiles are less "clock_ns" and within 0.4 % (half a bin) of the readings'. */
+ * Ticks are of the time-stamp counter (x86-64) or the generic timer (arm64). The counter may step by many ticks: by 26, or 10
+ * ns, on Zen 4 ("clock_step_ns"), where a hop of 4 ns reads 0 or 10. The histogram holds raw readings; quantiles are less
+ * "clock_ns" and exact to 0.4 % (half a bin). */
 #ifndef HOPS_H
 #define HOPS_H
 #include "region.h"
 
 #define SUB 128         /* bins an octave */
-#define BINS (26 * SUB) /* to 2^32 ticks, over a second; longer ones go into the last */
+#define BINS (26 * SUB) /* to 2^32 ticks, over a second; the last bin has longer ones */
 
 struct tally { uint64_t bin[BINS], ticks, hops; double clock; }; /* clock: ticks between two readings around nothing */
 
-/* Read after all earlier loads and before any later one. x86-64: RDTSCP waits for what is older, LFENCE holds back what is younger
- * (Intel's manual, RDTSCP). arm64: DSB waits for the loads, ISB for the counter. */
+/* Read after all earlier loads and before any later one: RDTSCP waits for older loads, LFENCE holds back younger ones (Intel
+ * SDM); on arm64 DSB waits for loads, ISB for the counter. */
 static inline uint64_t stamp(void)
 {
 #ifdef __x86_64__
@@ -43,7 +43,7 @@ static inline void count(struct tally *t, uint64_t ticks)
     t->bin[bin_of(ticks)]++;
 }
 
-/* The least ticks that a share q of the hops did not exceed: the middle of the bin. */
+/* The ticks that a share q of the hops did not exceed: the middle of the bin. */
 static double quantile(const struct tally *t, double q)
 {
     uint64_t bin = 0, seen = t->bin[0];
@@ -66,8 +66,8 @@ static double least_step(const struct tally *t)
 
 static void forget_hops(struct tally *t) { *t = (struct tally){.clock = t->clock}; }
 
-/* Set the clock's cost: the mean, because a median is a whole number of steps; of the fastest 99 %, because an interrupt takes as
- * long as thousands of readings. */
+/* Set the clock's cost: a mean, because a median is a whole number of steps; of the fastest 99 %, because an interrupt takes
+ * as long as thousands of readings. */
 static void start_tally(struct tally *t)
 {
     double ticks = 0, readings = 0;
@@ -81,7 +81,6 @@ static void start_tally(struct tally *t)
     forget_hops(t);
 }
 
-/* Report quantiles and the clock's cost. ghz: ticks per ns. */
 static void also_hops(const struct tally *t, double ghz)
 {
     static const struct { const char *name; double q; } asked[] = {
@@ -96,7 +95,7 @@ static void also_hops(const struct tally *t, double ghz)
     }
 }
 
-/* Print the histogram: [the least ns of a bin, its hops] for each bin with any. */
+/* Print [least ns of a bin, its hops] for each bin with any. */
 struct histogram { const struct tally *tally; double ghz; };
 
 static void print_histogram(const void *of)

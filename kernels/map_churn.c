@@ -1,17 +1,15 @@
-/* map_churn: threads that map memory for each record that they search, as servers do: what the mapping costs them together.
+/* map_churn: threads that map memory for each record that they search, as servers do; the cost together.
  *
  *   map_churn --mode unmap --threads 2
  *
- * unmap   for each record: map a chunk, copy a drawn one of --chunks into it, bisect it for a drawn number, unmap it. All threads
- *         change one address space and fault through one page table
- * keep    the same in memory that each thread keeps: the control, without mappings and faults
+ * unmap   per record: map a chunk, copy one of --chunks into it, bisect it for a drawn number, unmap it. All threads change one address space
+ * keep    the same in memory that each thread keeps: the control
  *
- * An access is a record; ns are from the first thread's start to the last one's end over all records, the inverse of records a second.
- * Each thread has a CPU, ours first, until there are no more. */
+ * An access is a record; ns are from the first thread's start to the last one's end over all records. Each thread has a CPU,
+ * ours first, until there are no more. */
 #include "placement.h"
 #include "record.h"
 
-/* 2: smaps is read before the records are written, and no longer between warm-up and timed region. */
 #define MEASURES 2
 
 enum { MOST_THREADS = 64 };
@@ -33,7 +31,6 @@ static char *map_copy(const struct searcher *s)
     return copy;
 }
 
-/* Index of a number in ascending ones. */
 static uint64_t bisect(const uint64_t *numbers, uint64_t n, uint64_t key)
 {
     uint64_t low = 0;
@@ -75,7 +72,7 @@ static void *run(void *given)
     return NULL;
 }
 
-/* Let all threads search; return ns from the first one's start to the last one's end. */
+/* Return ns from the first thread's start to the last one's end. */
 static uint64_t time_all(struct searcher *s, uint64_t threads, uint64_t records, const struct cpus *allowed, int own, uint64_t *faults)
 {
     uint64_t from = UINT64_MAX, to = 0;
@@ -102,7 +99,7 @@ static uint64_t time_all(struct searcher *s, uint64_t threads, uint64_t records,
     return to - from;
 }
 
-/* Prove a copy's pages by smaps. A searcher that keeps its memory keeps it. */
+/* Prove a copy's pages by smaps. */
 static void prove_copy(const struct config *c, struct searcher *s, const struct arena *like)
 {
     struct arena one = *like;
@@ -127,7 +124,7 @@ int main(int argc, char **argv)
     if (c.lines % chunks || chunk % base_page() || c.pages->source == FROM_POOL || c.pages->source == FROM_MTHP ||
         (c.pages->source == FROM_THP && chunk % page_bytes(c.pages)))
         bad_argument("--lines are --chunks of whole pages, of 4k or thp.");
-    if (c.pages->source == FROM_BASE) /* an advice for each mapping would be timed too */
+    if (c.pages->source == FROM_BASE) /* an advice per mapping would be timed too */
         prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
     struct arena a = map_arena(&c);
     verify_backing(&c, &a);

@@ -6,16 +6,13 @@
  * other    a thread on another core
  * sibling  on the same core's other hardware thread
  *
- * The thread spins (the second control); or --stream_kib N reads its own memory in order, again and again, through a shared cache;
- * --walk_lines N chases lines of its own, a page each; --discard_pages N gives pages back (MADV_DONTNEED) and touches them again, which
- * interrupts this CPU.
- *
- * Slices of SLICE hops are timed: "p50_ns", "p99_ns" and "p999_ns" are per hop. --layout packed is the control. */
+ * The thread spins (the second control); or --stream_kib N reads its own memory in order, --walk_lines N chases lines of its
+ * own, a page each, --discard_pages N gives pages back (MADV_DONTNEED) and touches them again, which interrupts this CPU.
+ * Slices of SLICE hops give "p50_ns", "p99_ns" and "p999_ns" per hop. --layout packed is the control. */
 #include "beside.h"
 #include "chase.h"
 #include "record.h"
 
-/* 2: smaps is read before the lines are placed, and no longer between warm-up and timed region. */
 #define MEASURES 2
 
 #define SLICE 256          /* hops: the clock's 30 ns are a tenth of one */
@@ -59,7 +56,7 @@ static int is_sibling(int cpu, int of)
     }
     return 0;
 }
-/* The highest given CPU that is, or is not, on the same core. */
+/* The highest given CPU on the same core, or on another. */
 static int cpu_beside(const struct cpus *allowed, int own, int sibling)
 {
     for (int i = allowed->count - 1; i >= 0; i--)
@@ -68,7 +65,6 @@ static int cpu_beside(const struct cpus *allowed, int own, int sibling)
     unavailable(sibling ? "no-sibling" : "one-cpu", "beside CPU %d, of %d", own, allowed->count);
 }
 
-/* The thread's work by the options, and its memory, written. */
 static struct load load_of(const struct own *own, void (**turn)(void *of))
 {
     static void (*const turns[])(void *) = {stream, walk, discard};

@@ -2,11 +2,10 @@
  *
  *   page_gather --pages 4k --layout spread --lines 4096
  *
- * The loop of the published numpy script, arr[indices].sum(). All addresses are known beforehand, so many loads and as many page walks
- * as the core has walkers are in flight: ns per access is no latency. */
+ * The loop of the published numpy script, arr[indices].sum(). All addresses are known beforehand, so many loads and page
+ * walks are in flight: ns per access is no latency. */
 #include "point.h"
 
-/* 2: smaps is read before the lines are placed, and no longer between warm-up and timed region. */
 #define MEASURES 2
 
 struct gather {

@@ -2,24 +2,25 @@
  *
  *   PROGRAM --pages P --bytes N [--cpu C] [--fifo] [--perf-fds CONTROL,ACK] --plan
  *
- * prints {"mapped": N, "populate_ns": ..., "page_table_bytes": ..., "proved": 0}. Then each line of stdin is a point,
+ * prints {"mapped": N, "populate_ns": ..., "page_table_bytes": ..., "proved": 0}. Then each line of stdin is a point ("-": no
+ * mode),
  *
- *   ID KERNEL MODE LAYOUT ORDER LINES STRIDE_PAGES SEED REGION_MS [--name value ...]     (MODE: "-" if the kernel has none)
+ *   ID KERNEL MODE LAYOUT ORDER LINES STRIDE_PAGES SEED REGION_MS [--name value ...]
  *
- * answered by its record or {"id": ID, "reason": CODE, "detail": TEXT, "proved": K}; {"end": N, "proved": N} is last. A point that
- * does not fit gets an arena of its own.
+ * answered by its record or {"id": ID, "reason": CODE, "detail": TEXT, "proved": K}; {"end": N, "proved": N} is last. A point
+ * that does not fit gets an arena of its own.
  *
- * "proved": so many answers are from before the last time that smaps confirmed the page size. It is read before a point's lines are
- * placed: for each point on transparent pages, which Linux may split, for every hundredth on others, and at the end. If it disagrees,
- * the process exits with 3 and a reason, and the answers not yet proved are worthless. */
+ * "proved" counts the answers before the last time that smaps confirmed the page size. smaps is read before a point's lines
+ * are placed: for each point on transparent pages, which Linux may split, for every hundredth on others, and at the end. If
+ * it disagrees, the process exits with 3, and answers not yet proved are worthless. */
 #ifndef PLAN_H
 #define PLAN_H
 #include "point.h"
 
-enum { OFTEN = 100, FIELDS = 9, MOST_ARGUMENTS = 64 }; /* before the options */
+enum { OFTEN = 100, FIELDS = 9, MOST_ARGUMENTS = 64 };
 
 static struct session {
-    const struct kernel *const *kernels; /* NULL ends it */
+    const struct kernel *const *kernels; /* ends with NULL */
     struct config asked;                 /* pages, CPU, FIFO, gate */
     struct arena shared;                 /* bytes: 0 for none */
     uint64_t answered;
@@ -73,7 +74,7 @@ static inline const struct kernel *read_line(char *line, int *argc, char **argv)
     return *k;
 }
 
-/* The part of the shared arena for a point; bytes is 0 if it does not fit. */
+/* The part of the shared arena for a point; 0 bytes if it does not fit. */
 static inline struct arena part_for(const struct config *c)
 {
     struct arena a = session.shared;

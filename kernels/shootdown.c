@@ -7,12 +7,12 @@
  * discard   madvise(MADV_DONTNEED)
  * collapse  madvise(MADV_COLLAPSE), which moves pages into a large one (--lines: whole large pages)
  *
- * A CPU that takes an entry away interrupts all others that run the program, which drop it from their TLBs, and waits. --threads N
- * spin on their own CPUs; --apart 1 makes them processes, the control: as many busy CPUs without an entry. "flushes_seen" are those
- * CPUs' interrupts, of "flushes_asked", one a call and thread. A guest may defer the flush of a CPU that its hypervisor does not run.
+ * The CPU interrupts all others that run the program, which flush their TLBs, and waits. --threads N spin on their own CPUs;
+ * --apart 1 makes them processes: as many busy CPUs without an entry, the control. "flushes_seen" are those CPUs' interrupts,
+ * of "flushes_asked", one a call and thread. A guest may defer the flush of a CPU that its hypervisor does not run.
  *
- * A batch is of CALLS calls, each on written pages of its own. On --pages thp a call splits a large page: "huge_bytes_after" is what
- * is left of them. */
+ * A batch is of CALLS calls, each on written pages of its own. On --pages thp a call splits a large page: "huge_bytes_after"
+ * is what is left of them. */
 #include "beside.h"
 #include "placement.h"
 #include "record.h"
@@ -22,7 +22,7 @@
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25 /* Linux 6.1 */
 #endif
-#define CALLS 64  /* a batch: about 100 us */
+#define CALLS 64  /* a batch of about 100 us */
 #define FEWER 16  /* of more pages than MANY, which have to be made ready */
 #define MANY 64
 
@@ -45,7 +45,7 @@ static int call_all(enum mode mode, char *from, uint64_t apart, uint64_t bytes, 
 }
 /* [end] */
 
-/* Place the others on the highest given CPUs. */
+/* On the highest given CPUs. */
 static void choose_others(const struct cpus *allowed, int own, uint64_t threads, int apart)
 {
     uint64_t n = 0;
@@ -56,7 +56,7 @@ static void choose_others(const struct cpus *allowed, int own, uint64_t threads,
         unavailable("one-cpu", "%" PRIu64 " others asked for, and this process may use %d CPUs", threads, allowed->count);
 }
 
-/* Check by smaps that the calls took away what they should. */
+/* By smaps. */
 static void check_effect(enum mode mode, const struct arena *a, uint64_t taken, uint64_t *huge_bytes)
 {
     struct stated s = read_smaps(a, base_page() >> 10);
@@ -100,7 +100,7 @@ int main(int argc, char **argv)
         lay_arena(&c, &a);
         fault_in(&a);
         verify_backing(&c, &a);
-        if (mode == COLLAPSE && madvise(a.base, a.bytes, MADV_HUGEPAGE)) /* the advice for small pages forbids collapsing too */
+        if (mode == COLLAPSE && madvise(a.base, a.bytes, MADV_HUGEPAGE)) /* the advice for base pages forbids collapsing too */
             unavailable("thp-never", "madvise: %s", strerror(errno));
         if (first) {
             sample_clock(&r);
@@ -133,7 +133,7 @@ int main(int argc, char **argv)
     sample_clock(&r);
     if (c.pages->source == FROM_BASE && mode != COLLAPSE) /* elsewhere Linux splits or moves pages and flushes more often */
         also("flushes_asked", (double)asked);
-    if (counted && threads) /* elsewhere nothing counts them */
+    if (counted && threads)
         also("flushes_seen", (double)seen);
     if (c.pages->source == FROM_THP)
         also("huge_bytes_after", (double)huge);

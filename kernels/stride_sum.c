@@ -2,13 +2,12 @@
  *
  *   stride_sum --layout packed --order sequential --lines 4194304 --bytes 268435456 --step_bytes 4096
  *
- * The published loop, for (i = 0; i < n; i += stride) sum += array[i], pass after pass: a throughput in which lines, prefetchers, cache
- * sets and translation all have a part. As published, loads are not merged, and elements hold their own numbers.
+ * The published loop, for (i = 0; i < n; i += stride) sum += array[i], pass after pass: a throughput in which lines,
+ * prefetchers, cache sets and translation all have a part. Loads are not merged, and elements hold their own numbers.
  *
- * --mode listed reads the elements' numbers from a list, in order or, with --order cycle, shuffled. Their difference is the order. */
+ * --mode listed reads the elements' numbers from a list, in order or, with --order cycle, shuffled. */
 #include "point.h"
 
-/* 2: smaps is read before the lines are placed, and no longer between warm-up and timed region. */
 #define MEASURES 2
 
 struct strides {
@@ -17,7 +16,7 @@ struct strides {
     const uint32_t *list;            /* element = number * step; NULL: in order, by the loop */
 };
 
-#define ONE_BY_ONE(sum) __asm__ volatile("" : "+r"(sum)) /* loads stay separate, also from vectors */
+#define ONE_BY_ONE(sum) __asm__ volatile("" : "+r"(sum)) /* keep loads separate, also from vectors */
 
 /* [timed: sum] */
 TIMED uint64_t sum_every(const uint64_t *array, uint64_t elements, uint64_t step, uint64_t passes)

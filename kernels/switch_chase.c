@@ -6,9 +6,7 @@
  * thread   to another thread on this CPU and back: the same page tables
  * process  to another process on this CPU and back: other page tables, twice
  *
- * --hops N makes N hops of a longer cycle after each switch: past the TLB's reach each is a walk, and the first walks show whether the
- * switch took the walker's caches. --layout packed has the lines side by side: its increase is the caches' part. "switch_ns" is a
- * switch there and back. perf counts nothing: it would count the partner and the switches. */
+ * --hops N makes N hops of a longer cycle after each switch: past the TLB's reach the first walks show whether the switch flushed the page-structure caches. --layout packed shows the data caches' part. "switch_ns" is a switch there and back. perf counts nothing: it would count partner and switches. */
 #include "chase.h"
 #include "record.h"
 #include <linux/futex.h>
@@ -18,7 +16,7 @@
 #define MEASURES 1
 
 #define LEAST 4      /* rounds of a batch */
-#define PATIENCE_S 5 /* seconds: longer than a busy computer keeps it waiting */
+#define PATIENCE_S 5 /* longer than a busy machine delays it */
 
 struct meeting { volatile uint32_t whose; }; /* turn: 0 ours, 1 the partner's */
 static struct meeting *meeting;
@@ -42,12 +40,12 @@ static void *answer(void *unused)
     }
     return unused;
 }
-/* Switch to the partner and back; or make as many calls. */
+/* Switch to the partner and back, or make as many calls. */
 static void switch_over(enum mode mode)
 {
     if (mode == ALONE) {
         wake(), wake();
-        syscall(SYS_futex, &meeting->whose, FUTEX_WAIT, 1, NULL, NULL, 0); /* does not wait: it is our turn */
+        syscall(SYS_futex, &meeting->whose, FUTEX_WAIT, 1, NULL, NULL, 0); /* does not wait, as it is our turn */
         syscall(SYS_futex, &meeting->whose, FUTEX_WAIT, 1, NULL, NULL, 0);
         return;
     }
@@ -83,7 +81,6 @@ static uint64_t time_round(struct chase *chase, uint64_t due)
 
 struct sums { uint64_t rounds, switch_ns; };
 
-/* Switch, and return ns of a round. */
 static uint64_t switch_and_chase(enum mode mode, struct chase *chase, struct sums *s)
 {
     uint64_t due = due_after_rounds(chase, 1), begin = now_ns();
@@ -103,7 +100,7 @@ int main(int argc, char **argv)
     while (strcmp(kernel.modes[mode], c.mode))
         mode++;
     c.cpu = pin(c.cpu);
-    c.control_fd = -1; /* perf's */
+    c.control_fd = -1; /* do not count */
     meeting = map_memory(sizeof *meeting, MAP_SHARED | MAP_ANONYMOUS, -1, "turns");
     pthread_t thread;
     pid_t partner = mode == PROCESS ? start_process(answer, NULL) : 0; /* before there is an arena to inherit */
