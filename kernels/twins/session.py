@@ -26,7 +26,7 @@ from kernels.twins.arguments import (
 )
 
 KERNELS = {
-    "numba": ("page_chase", "page_gather", "random_touch", "stride_sum", "graph_walk"),
+    "numba": ("page_chase", "page_gather", "random_touch", "stride_sum"),
     "numpy": ("page_gather",),
 }
 PACKAGES = {"numba": "kernels.twins", "numpy": "kernels.published"}
