@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tlb.lab import build, namespaces, sources
-from tlb.lab.kernels import CATALOGUE
+from tlb.lab.catalogue import CATALOGUE
 from tlb.lab.record import Point
 from tlb.machine.compiler import Compiler
 from tlb.reasons import Unavailable

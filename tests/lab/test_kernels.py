@@ -13,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tlb.lab import build
-from tlb.lab.kernels import CATALOGUE, Declaration, arena_bytes
+from tlb.lab.catalogue import CATALOGUE
+from tlb.lab.declaration import Declaration
+from tlb.lab.kernels import arena_bytes
 from tlb.lab.record import Point
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
@@ -80,13 +82,13 @@ def complaints(folder: Path, catalogue: Mapping[str, Declaration]) -> Iterator[s
     for name in sorted(
         files.keys() - catalogue.keys() - {declared.session for declared in catalogue.values()}
     ):
-        yield f"{files[name].name} is a kernel that tlb/lab/kernels.py does not declare."
+        yield f"{files[name].name} is a kernel that tlb/lab/catalogue.py does not declare."
     for name, declared in catalogue.items():
         paths = [
             path for place in (f"{name}.c", f"twins/{name}.py") if (path := folder / place).exists()
         ]
         if not paths:
-            yield f"tlb/lab/kernels.py declares {name}, and there is neither kernels/{name}.c nor kernels/twins/{name}.py."
+            yield f"tlb/lab/catalogue.py declares {name}, and there is neither kernels/{name}.c nor kernels/twins/{name}.py."
         for path in paths:
             file = f"kernels/{path.relative_to(folder)}"
             stated = (
@@ -96,15 +98,15 @@ def complaints(folder: Path, catalogue: Mapping[str, Declaration]) -> Iterator[s
             )
             own = tuple(mode for mode in declared.modes if mode and mode not in declared.played)
             if own != stated.modes:
-                yield f"{file} has the modes {stated.modes}, and tlb/lab/kernels.py declares {own}."
+                yield f"{file} has the modes {stated.modes}, and tlb/lab/catalogue.py declares {own}."
             if (declared.layout, declared.order) != (stated.layouts[0], stated.orders[0]):
                 yield (
-                    f"{file} has by default {stated.layouts[0]} and {stated.orders[0]}, and tlb/lab/kernels.py "
+                    f"{file} has by default {stated.layouts[0]} and {stated.orders[0]}, and tlb/lab/catalogue.py "
                     f"declares {declared.layout} and {declared.order}."
                 )
             options = {option: value or 0 for option, value in declared.options.items()}
             if options != stated.options:
-                yield f"{file} takes {stated.options}, and tlb/lab/kernels.py declares {options}."
+                yield f"{file} takes {stated.options}, and tlb/lab/catalogue.py declares {options}."
 
 
 def test_each_declaration_says_what_its_files_say():
