@@ -78,21 +78,15 @@ def mapped_bytes(point: Point, base: int | None = None) -> int:
     base: the bytes of a base page, by default of this machine.
     """
     base = base or base_page_bytes()
-    kernel, page, stride = (
-        of(point.kernel),
-        page_bytes(point.pages, base),
-        base * point.stride_pages,
-    )
-    if (
-        point.layout == "alias"
-    ):  # eight pages or what makes 8192 mappings of them, the page table, 8 bytes a page, the visits
+    page, stride = page_bytes(point.pages, base), base * point.stride_pages
+    if point.layout == "alias":
+        # eight pages or what 8192 mappings need, the page table, 8 bytes a page, the visits
         span = point.lines * stride
         return 8 * page + 2 * span // 8192 + 8 * span // page
     if has_own_arena(point, base):
         return point.lines * page
-    working_set = kernel.inside_bytes(
-        point.lines * (LINE_BYTES if point.layout == "packed" else stride), point
-    )
+    lines_bytes = point.lines * (LINE_BYTES if point.layout == "packed" else stride)
+    working_set = of(point.kernel).inside_bytes(lines_bytes, point)
     return -(-working_set // page) * page
 
 
@@ -114,9 +108,7 @@ def memory_bytes(point: Point) -> int:
 # Seconds, as measured on a Zen 3 guest; what another computer takes is learned as it measures
 # (lab.progress).
 _POPULATE_S_PER_GIB = 0.45
-_GUEST_S_PER_GIB = (
-    10.0  # of a guest's first faults, where its hypervisor keeps page tables of its own for it
-)
+_GUEST_S_PER_GIB = 10.0  # of a guest's first faults, if its hypervisor has page tables for it
 _ENGINE_START_S = {"numba": 1.2, "numpy": 0.3}
 
 
