@@ -1,12 +1,7 @@
-/* arguments.h: parse a kernel's arguments. Every kernel keeps one contract:
- *
- *   arguments   parse()         exit 2 and one sentence for a bad one
- *   memory      arena.h         on the page size named, proved by smaps
- *   order       placement.h     where lines lie and in which order they are visited
- *   region      region.h        warm up, time batches behind perf's gate, print one record
- *   point       point.h, plan.h one point per process, or many in one mapping (session.c)
- *
- * What the machine lacks: exit 3 and {"reason": ..., "detail": ...} on stderr, with codes of tlb/reasons.py. */
+/* arguments.h: parse a kernel's arguments. Every kernel keeps one contract: exit 2 and one sentence for a bad argument;
+ * memory on the page size named, proved by smaps (arena.h, backing.h); orders of placement.h; the region of region.h; one
+ * record on stdout. What the machine lacks: exit 3 and {"reason": ..., "detail": ...} on stderr, with codes of
+ * tlb/reasons.py. */
 #ifndef ARGUMENTS_H
 #define ARGUMENTS_H
 #include "errors.h"

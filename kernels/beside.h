@@ -1,7 +1,5 @@
-/* beside.h: threads or processes on other CPUs while a kernel measures, and the TLB flushes on their CPUs.
- *
- * Each repeats its turn until the kernel ends and counts turns in shared memory; if one does not start, dies or hangs, the
- * reason is "neighbour-gone". Processes die with their parent. */
+/* beside.h: threads or processes on other CPUs while a kernel measures, and their TLB flushes. Each counts its turns in
+ * shared memory; if one does not start, dies or hangs, the reason is "neighbour-gone". */
 #ifndef BESIDE_H
 #define BESIDE_H
 #include "cpus.h"

@@ -1,12 +1,10 @@
 /* code_chase: the cost of jumps to many pages. Instructions are loads too, and their addresses are translated.
  *
- *   code_chase --mode listed --order random --layout spread --lines 4096
- *
  * One jump to each line of code: a page each (spread), side by side (packed), or many virtual pages on eight physical ones
  * (alias). Code is never writable and executable at once. --every n jumps to one in n packed lines, drawn.
  *
  * direct   each line jumps to the next of a random cycle; a front end that remembers the jump does not wait
- * listed   each line loads its target from a list. A predictor may learn a cycle, but not random draws, whose jumps wait for address and translation: a latency */
+ * listed   each line loads its target from a list. A predictor may learn a cycle, but not random draws: a latency */
 #include "alias.h"
 #include "point.h"
 #include "jumps.h"

@@ -1,13 +1,8 @@
 /* cold_chase: the first rounds of a new process, in ns a hop, where only the TLB is cold.
  *
- *   cold_chase --lines 512
- *
  * A process is forked again and again. Its memory is mapped twice: it fills both page tables (MADV_POPULATE_READ), reads each
- * line by one mapping and chases by the other, which no TLB or page-structure cache has seen. "pass_1_ns" is the first round,
- * up to "pass_64_ns". --layout packed is the control.
- *
- * "spawn_ns": from fork to the new process's first instruction; "exec_ns": fork, exec of this program and its end. perf
- * counts nothing. */
+ * line by one mapping and chases by the other, which no TLB or page-structure cache has seen. "spawn_ns": from fork to its
+ * first instruction; "exec_ns": fork, exec of this program and its end. perf counts nothing. */
 #include "chase.h"
 #include "record.h"
 #include <sys/wait.h>

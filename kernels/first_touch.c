@@ -1,10 +1,4 @@
-/* first_touch: page_chase's chase over pages first touched in another order.
- *
- *   first_touch --mode visit --lines 1048576
- *
- * address   ascending, as a loop over a fresh array
- * visit     in the order of the chase
- * shuffled  in another random order
+/* first_touch: page_chase's chase over pages first touched in another order: "address", "visit" (the chase's) or "shuffled".
  *
  * Linux and hypervisors hand out memory as it is touched, mostly upwards. So the order of first touch decides which pages are
  * neighbours in physical memory and in a host's page table. */

@@ -1,12 +1,9 @@
 /* fork_write: the cost of a fork and of the parent's writes after it, which copy pages; and of sparse memory. ns a page.
  *
- *   fork_write --pages thp --mode write --lines 4096
- *   fork_write --pages thp --mode touch --lines 3200 --used 25
- *
  * touch   write a word of each base page of fresh memory, which makes "resident_bytes"
  * write   then fork ("fork_ns"), and time another write to each page, which copies "copied_bytes"
  *
- * --used N uses only the first N base pages of every 2 MiB (allocators' arenas of 100 KiB: 25). --lines counts used pages. */
+ * --used N uses only the first N base pages of every 2 MiB (allocators' arenas of 100 KiB: 25). */
 #include "placement.h"
 #include "record.h"
 #include <sys/wait.h>

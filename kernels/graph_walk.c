@@ -1,16 +1,12 @@
 /* graph_walk: pick one of the four out-edges of a 64-byte vertex at random and follow it; ns per access is per hop.
  *
- *   graph_walk --layout packed --order random --lines 16777216 --vertices 16777216 --mode plain
- *
  * plain      --walkers K independent walks in turn in one thread, so that K loads and page walks are in flight
  * blocked    edges stay within blocks of --block_vertices; every --block_steps hops, on to another block
  * prefetch   a plain walk with a known path that prefetches the vertex --distance hops ahead (0: none)
- * --layout spread gives each vertex its own page: the same walk on 64 times the pages (of 4 KiB).
+ * --layout spread gives each vertex its own page. --per_hop 1 reads a serialised clock around each hop.
  *
- * --per_hop 1 reads a serialised clock around each hop: "p5_ns" to "p999_ns" and "mean_ns", less the clock's "clock_ns".
- *
- * Draws are timed: picks made beforehand would be an array that takes cache, and picks made from the vertex would end in a
- * cycle of about sqrt(vertices) hops. A draw waits for no load. */
+ * Draws are timed: picks made beforehand would take cache, and picks made from the vertex would end in a cycle of about
+ * sqrt(vertices) hops. A draw waits for no load. */
 #include "plan.h"
 #include "walk.h"
 

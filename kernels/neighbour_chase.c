@@ -1,14 +1,11 @@
 /* neighbour_chase: page_chase's chase beside a thread on another CPU, and the scatter of its times.
  *
- *   neighbour_chase --mode other --stream_kib 65536 --lines 131072
- *
  * alone    without a thread: the control
  * other    a thread on another core
  * sibling  on the same core's other hardware thread
  *
  * The thread spins (the second control); or --stream_kib N reads its own memory in order, --walk_lines N chases lines of its
- * own, a page each, --discard_pages N gives pages back (MADV_DONTNEED) and touches them again, which interrupts this CPU.
- * Slices of SLICE hops give "p50_ns", "p99_ns" and "p999_ns" per hop. --layout packed is the control. */
+ * own, a page each, --discard_pages N gives pages back (MADV_DONTNEED) and touches them again, which interrupts this CPU. */
 #include "beside.h"
 #include "chase.h"
 #include "record.h"

@@ -1,9 +1,5 @@
-/* page_gather: the throughput of independent loads, one cache line a page, in a shuffled but stable order.
- *
- *   page_gather --pages 4k --layout spread --lines 4096
- *
- * The loop of the published numpy script, arr[indices].sum(). All addresses are known beforehand, so many loads and page
- * walks are in flight: ns per access is no latency. */
+/* page_gather: the throughput of independent loads, one cache line a page, in a shuffled but stable order: the published
+ * numpy script's arr[indices].sum(). All addresses are known beforehand, so many page walks are in flight. */
 #include "point.h"
 
 #define MEASURES 2

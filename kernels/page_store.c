@@ -1,15 +1,12 @@
 /* page_store: independent stores, or loads, of one line a page in a shuffled order, pass by pass.
  *
- *   page_store --lines 65536 --mode store-clean
- *
  * load, store		 a byte of each line
  * load-clean, store-clean  the same after all pages' entries lost their accessed and dirty bits
  *
- * The processor sets these bits by writing to the page table: accessed at a walk for the first load or store, dirty at the
- * first store. Pages faulted in by a store have both, until madvise(MADV_FREE) clears them; pages and bytes stay while memory
- * is not short. It also reads what Linux knows of each page, as /proc/self/pagemap does, which is therefore read before the
- * other modes' passes; and it empties the TLB, so compare past the TLB's reach. Accessed bit: load-clean less load; dirty
- * bit: store-clean less load-clean. */
+ * The processor sets these bits by writing to the page table: accessed at a walk, dirty at the first store.
+ * madvise(MADV_FREE) clears them; pages and bytes stay while memory is not short. It also reads what Linux knows of each
+ * page, as /proc/self/pagemap does, which is therefore read before the other modes' passes; and it empties the TLB, so
+ * compare past the TLB's reach. */
 #include "point.h"
 
 #define MEASURES 2

@@ -1,24 +1,17 @@
-/* placement.h: where lines lie and in which order they are visited. Equal seeds give equal orders in every kernel, in C and
- * in numba (kernels/twins/placement.py).
+/* placement.h: where lines lie and in which order they are visited, equal for equal seeds in C and numba
+ * (kernels/twins/placement.py).
  *
- * Where. A spread line has a page to itself. If each were its page's first line, all would share a 64th of the first-level
- * cache's sets, and cache conflicts would look like TLB misses. A cache of 2^m sets is indexed by address bits 6 to 5 + m.
- * With 2^b lines to a page (b = 6 for 4 KiB, 15 for 2 MiB) line i lies on line
- *
- *     w(i) = (d0 + d1 + d2 + ...) mod 2^b,  d0, d1, ... the digits of i to the base 2^b
- *
- * of its page. Then every aligned run of as many lines as a cache has sets puts exactly one on each set:
- *   - m <= b: the run varies only the low m bits of d0, and the set is w mod 2^m.
+ * Where. If each spread line were its page's first, all would share a 64th of the first-level cache's sets, and cache
+ * conflicts would look like TLB misses. With 2^b lines to a page, line i lies on line (d0 + d1 + ...) mod 2^b of its page,
+ * d0, d1, ... the digits of i to the base 2^b. So every aligned run of as many lines as a cache has sets (2^m) puts one on
+ * each:
+ *   - m <= b: the run varies only the low m bits of d0, and the set is the place mod 2^m.
  *   - m > b, contiguous memory: address bits from 6 + b up are i's low m - b bits. Fix those; the b varying bits of the 2^b lines left
  *     are the top of one digit and the bottom of the next, so their sum takes each value once.
- * w(i) = i mod 64, the natural choice, does this for 64 sets and crowds 64 of the sets of any larger cache.
  *
- * Order. "cycle" is one random cyclic permutation (Sattolo 1986): a line is visited again after all others, and no prefetcher
- * can follow. "random" draws each visit independently. "sequential" is what prefetchers like.
- *
- * How many. The hops of a random cycle are exchangeable, so of a cycle of more than PART lines a part is timed, after as many
- * hops as the largest cache has lines, which replace what placing left in the caches. The checksum is then of the first PART
- * timed visits. */
+ * Order. "cycle": one random cyclic permutation (Sattolo 1986), so that a line is visited again after all others. "random":
+ * each visit drawn. Hops of a random cycle are exchangeable, so of more than PART lines a part is timed, after as many hops
+ * as the largest cache has lines. */
 #ifndef PLACEMENT_H
 #define PLACEMENT_H
 #include "arena.h"

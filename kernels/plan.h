@@ -8,11 +8,9 @@
  *   ID KERNEL MODE LAYOUT ORDER LINES STRIDE_PAGES SEED REGION_MS [--name value ...]
  *
  * answered by its record or {"id": ID, "reason": CODE, "detail": TEXT, "proved": K}; {"end": N, "proved": N} is last. A point
- * that does not fit gets an arena of its own.
- *
- * "proved" counts the answers before the last time that smaps confirmed the page size. smaps is read before a point's lines
- * are placed: for each point on transparent pages, which Linux may split, for every hundredth on others, and at the end. If
- * it disagrees, the process exits with 3, and answers not yet proved are worthless. */
+ * that does not fit gets an arena of its own. "proved" counts the answers before smaps last confirmed the page size, which it
+ * does for each point on transparent pages (Linux may split them), else for every hundredth, and at the end. If it disagrees,
+ * the process exits with 3. */
 #ifndef PLAN_H
 #define PLAN_H
 #include "point.h"

@@ -1,15 +1,10 @@
 /* prefault: the cost of making memory ready before its first use and of giving it back, in ns per base page.
  *
- *   prefault --pages thp --lines 65536 --mode touch --threads 2
- *
  * touch      write one word a base page, in address order
  * populate   madvise(MADV_POPULATE_WRITE). MAP_POPULATE acts inside mmap(), before any advice on the page size
  * memset     write every byte
  *
- * A fresh page costs a fault, 512 times fewer with 2 MiB, and zeroing, by the byte. --threads N cuts the range into N parts
- * of whole pages. Each batch maps the same addresses anew. "first_ns_per_access": the first batch, for which Linux or a
- * hypervisor may have to find the memory; "free_ns_per_access": munmap(); "one_byte_resident_bytes": what one byte written to
- * an untouched page takes. */
+ * --threads N cuts the range into N parts of whole pages. "first_ns_per_access": the first batch, for which Linux or a hypervisor may have to find the memory; "free_ns_per_access": munmap(); "one_byte_resident_bytes": what one byte written to an untouched page takes. */
 #include "placement.h"
 #include "record.h"
 

@@ -1,16 +1,14 @@
-/* radix_partition: a hash join of tables (rows.h) past the TLB's reach: naive, or radix-partitioned into its reach first.
- *
- *   radix_partition --layout packed --order random --lines 3145728 --tuples 2097152 --mode partitioned --bits 8
+/* radix_partition: a hash join of tables (rows.h) past the TLB's reach.
  *
  * naive        builds one hash table of R, open addressing at half load, and probes it with S
  * partitioned  partitions R and S by the top --bits of the hash, then joins partition by partition with the same code
- * partition    only partitions: a scatter to 2^bits places, each on its own page until they outnumber the pages
+ * partition    only partitions: a scatter to 2^bits places
  *
- * --passes 2 splits the bits between two scatters of about 2^(bits / 2) places: the radix-cluster of Boncz, Manegold and Kersten (VLDB 1999), where the TLB's entries limit the fan-out of a pass.
+ * --passes 2 splits the bits between two scatters: the radix-cluster of Boncz, Manegold and Kersten (VLDB 1999).
  *
  * ns per access: of joins per row of S; of `partition`, histogram included, per row of R or S. The arena holds 6 arrays of
  * --tuples rows, each from a line's beginning: R, S, their partitions, and a table of two slots a row, also used between two
- * passes. --lines counts them all; without --tuples the arrays fill the lines. */
+ * passes. */
 #include "plan.h"
 #include "rows.h"
 

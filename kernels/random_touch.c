@@ -1,13 +1,9 @@
-/* random_touch: random single-byte reads over an array of --bytes N bytes, each address drawn just before its load.
- *
- *   random_touch --layout packed --order random --lines 16 --bytes 1000
+/* random_touch: random single-byte reads over --bytes N bytes, each address drawn just before its load.
  *
  * The loop of the published JMH benchmark, bytes[ThreadLocalRandom.current().nextInt(size)], with its generator. No address
- * comes from memory, so many loads and page walks are in flight: no latency.
- *
- * Draws are timed, because an array of indices would have its own share of caches and TLB. The draws alone are timed first,
- * "generator_ns_per_access"; the two overlap, so the difference is what the loads add. --spare_draws K throws K more draws
- * away before each read, as a JVM's loop does more: fewer reads are in flight. */
+ * comes from memory, so many page walks are in flight. Draws are timed, because an array of indices would take cache and TLB;
+ * the draws alone are timed first, "generator_ns_per_access". --spare_draws K throws K more draws away before each read, as a
+ * JVM's loop does more: fewer reads are in flight. */
 #include "point.h"
 
 #define MEASURES 2

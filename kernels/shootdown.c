@@ -1,18 +1,13 @@
 /* shootdown: the cost of taking pages away from a program that also runs on other CPUs, in ns a system call.
  *
- *   shootdown --mode unmap --lines 32 --threads 1
- *
  * unmap     munmap() of --lines pages
  * protect   mprotect() to read-only
  * discard   madvise(MADV_DONTNEED)
  * collapse  madvise(MADV_COLLAPSE), which moves pages into a large one (--lines: whole large pages)
  *
  * The CPU interrupts all others that run the program, which flush their TLBs, and waits. --threads N spin on their own CPUs;
- * --apart 1 makes them processes: as many busy CPUs without an entry, the control. "flushes_seen" are those CPUs' interrupts,
- * of "flushes_asked", one a call and thread. A guest may defer the flush of a CPU that its hypervisor does not run.
- *
- * A batch is of CALLS calls, each on written pages of its own. On --pages thp a call splits a large page: "huge_bytes_after"
- * is what is left of them. */
+ * --apart 1 makes them processes, the control. "flushes_seen" are their interrupts, of "flushes_asked". A guest may defer the
+ * flush of a CPU that its hypervisor does not run. Each call of a batch has written pages of its own. */
 #include "beside.h"
 #include "placement.h"
 #include "record.h"

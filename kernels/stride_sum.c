@@ -1,11 +1,8 @@
-/* stride_sum: the sum of every 8-byte element --step_bytes apart, over an array of --bytes.
- *
- *   stride_sum --layout packed --order sequential --lines 4194304 --bytes 268435456 --step_bytes 4096
+/* stride_sum: the sum of every 8-byte element --step_bytes apart, over --bytes.
  *
  * The published loop, for (i = 0; i < n; i += stride) sum += array[i], pass after pass: a throughput in which lines,
- * prefetchers, cache sets and translation all have a part. Loads are not merged, and elements hold their own numbers.
- *
- * --mode listed reads the elements' numbers from a list, in order or, with --order cycle, shuffled. */
+ * prefetchers, cache sets and translation all have a part. Elements hold their own numbers. --mode listed reads these from a
+ * list, in order or shuffled. */
 #include "point.h"
 
 #define MEASURES 2

@@ -1,12 +1,10 @@
 /* switch_chase: what a context switch leaves of the TLB: one round of a chase after each switch, in ns a hop.
  *
- *   switch_chase --mode process --lines 512
- *
  * alone    as many system calls without a switch: the control
  * thread   to another thread on this CPU and back: the same page tables
  * process  to another process on this CPU and back: other page tables, twice
  *
- * --hops N makes N hops of a longer cycle after each switch: past the TLB's reach the first walks show whether the switch flushed the page-structure caches. --layout packed shows the data caches' part. "switch_ns" is a switch there and back. perf counts nothing: it would count partner and switches. */
+ * --hops N makes N hops of a longer cycle after each switch: past the TLB's reach the first walks show whether the switch flushed the page-structure caches. perf counts nothing: it would count partner and switches. */
 #include "chase.h"
 #include "record.h"
 #include <linux/futex.h>

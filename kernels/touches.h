@@ -1,6 +1,5 @@
-/* touches.h: a mapping that is made, touched page by page for the first time, and unmapped. A first touch faults: Linux walks
- * the page table, adds missing tables, and finds or zeroes a page. A file's cached pages are found, and neighbours are
- * entered too (fault-around): fewer faults than pages. */
+/* touches.h: a mapping that is made, touched page by page for the first time, and unmapped. Linux enters neighbours of a
+ * file's page too (fault-around): fewer faults than pages. */
 #ifndef TOUCHES_H
 #define TOUCHES_H
 #include "hops.h"

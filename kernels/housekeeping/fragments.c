@@ -1,17 +1,17 @@
 /* fragments: fragmented memory, without a free large page, and first touches in it, each by the clock.
  *
- *   fragments ROOM FILL LEAVE      bytes: of a large page, to fragment, to leave available to others
+ *   fragments ROOM FILL LEAVE      bytes: of a large page, to fragment (0: none), to leave available to others
  *
- * FILL bytes are written on base pages and every other page is freed; other free memory is taken as large pages until none
- * are left. A FILL of 0 leaves memory as it is. Commands are lines on stdin, each with a line in reply:
+ * FILL bytes are written on base pages and every other page is freed; other free memory is taken as large pages. The pages
+ * that stay are movable: compaction makes large pages again, at the cost that is measured. Commands on stdin, each with a
+ * line in reply:
  *
- *   plug              take the large pages that there are again, as after a round; their number
- *   touch thp N       first touches of all base pages in the room of N large pages, advised. In fragmented memory they are kept, or the
- *                     next round would get the large pages that this one paid for
+ *   plug              take the large pages that there are again; their number
+ *   touch thp N       first touches of all base pages in the room of N large pages, advised; kept if memory is fragmented, or the next
+ *                     round would get them
  *   touch 4k N        the same on base pages, then freed
  *
- * The pages that stay are movable: compaction makes large pages again, at the cost that is measured. Ends with its parent,
- * and is the OOM killer's first choice. */
+ * Ends with its parent, and is the OOM killer's first choice. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <inttypes.h>
