@@ -10,14 +10,14 @@
 #include <fcntl.h>
 
 #ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23     /* Linux 5.14 */
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
 
 struct arena {
     char *base;
-    uint64_t bytes, resident, physical;  /* of address space; resident in it; of physical memory */
+    uint64_t bytes, resident, physical;
     uint64_t page, stride, working_set;  /* stride: in bytes, a multiple of the base page for every page size */
-    uint64_t mthp_taken, mthp_fallen;    /* before the first touch */
+    uint64_t mthp_taken, mthp_fallen;
 };
 
 static inline uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
@@ -33,8 +33,6 @@ static void on_sigbus(int signal)
     (void)ignored;
     _exit(3);
 }
-
-/* ---- requesting memory */
 
 /* Addresses without memory, aligned to 1 GiB for every page size, so that runs do not differ in how they use page-table
  * levels and TLB sets. A guard page on both sides keeps Linux from merging a neighbouring stack with the arena, which smaps
@@ -131,8 +129,6 @@ static inline void lay_arena(const struct config *c, struct arena *a)
     else if (c->pages->source == FROM_BASE)
         madvise(a->base, a->bytes, MADV_NOHUGEPAGE); /* fails only without THP support */
 }
-
-/* ---- faulting in */
 
 #define MUCH (64ull << 20) /* bytes from which two threads are faster than one */
 struct stretch { char *from; uint64_t bytes; int error; };

@@ -21,7 +21,6 @@
 #define TIMED __attribute__((noipa, aligned(64))) static
 #endif
 
-/* An option of one kernel, --name VALUE; the record holds those that were given. */
 struct own {
     const char *name;
     uint64_t value, least, most;
@@ -44,10 +43,10 @@ struct arena;
 struct region;
 
 struct kernel {
-    const char *name, *orders[MOST_WORDS], *layouts[MOST_WORDS], *modes[MOST_WORDS]; /* the first is the default */
+    const char *name, *orders[MOST_WORDS], *layouts[MOST_WORDS], *modes[MOST_WORDS];
     struct own own[MOST_OWN];
-    void (*check)(struct config *c);                      /* refuses options that exclude each other, or NULL */
-    struct arena (*map)(const struct config *c);          /* NULL: map_arena() */
+    void (*check)(struct config *c);
+    struct arena (*map)(const struct config *c);
     struct region (*measure)(const struct config *c, const struct arena *a); /* after the arena is proved */
 };
 
@@ -57,8 +56,6 @@ static inline uint64_t now_ns(void)
     clock_gettime(CLOCK_MONOTONIC_RAW, &t);
     return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
 }
-
-/* ---- parsing */
 
 static inline uint64_t natural(const char *name, const char *text, uint64_t least, uint64_t most)
 {

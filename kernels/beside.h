@@ -9,7 +9,7 @@
 #define PATIENCE_NS 5000000000ull /* longer than a busy machine delays a thread */
 
 struct other {
-    void (*turn)(void *of); /* NULL: spin */
+    void (*turn)(void *of);
     void *of;
     int cpu, apart;         /* apart: a process, with its own page tables */
     pthread_t thread;
@@ -65,7 +65,6 @@ static inline void must_make_large_pages(const struct config *c, uint64_t bytes)
 /* perf would also count the threads and children. */
 static inline void count_nothing(struct config *c) { c->control_fd = -1; }
 
-/* Wait until each has taken another turn since `since`; update `since`. */
 static inline void await_turns(const struct other *other, uint64_t n, uint64_t *since)
 {
     for (uint64_t i = 0; i < n; i++) {

@@ -9,9 +9,9 @@
 struct chase {
     char *base;
     struct places places;
-    uint64_t lines, hops; /* made so far */
+    uint64_t lines, hops;
     uint64_t round;       /* hops per call: all lines, or as many as the loop unrolls */
-    uint32_t *visit;      /* lines in visiting order */
+    uint32_t *visit;
     void **at;
 };
 
@@ -64,7 +64,6 @@ static inline uint64_t due_after_rounds(const void *state, uint64_t rounds)
     return (uint64_t)after(c, rounds * c->round - 1);
 }
 
-/* Whole rounds of a cycle or a part of a large one. */
 static inline struct work work_of(struct chase *c, const struct config *config)
 {
     uint64_t warm = visits_to_warm(config);

@@ -36,8 +36,6 @@ static void make_executable(char *at, uint64_t bytes)
     __builtin___clear_cache(at, at + bytes);
 }
 
-/* ---- the lines */
-
 static void put_listed_jump(char *line) { memcpy(line, listed_jump, sizeof listed_jump); }
 
 static struct arena map_alias(const struct config *c)

@@ -12,8 +12,8 @@
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22 /* Linux 5.14 */
 #endif
-#define PASSES 64 /* rounds of a new process */
-#define OCTAVES 7 /* powers of two */
+#define PASSES 64
+#define OCTAVES 7
 #define EXECS 5
 #define LIVES 4 /* processes in a batch */
 
@@ -33,8 +33,6 @@ static struct arena map_twice(const struct config *c, char **again)
     fault_in(&a);
     return a;
 }
-
-/* ---- a process */
 
 /* [timed: round] */
 static uint64_t time_round(struct chase *chase, uint64_t due)
@@ -72,7 +70,6 @@ static void live(const struct newborn *n)
 
 struct sums { uint64_t lives, spawn_ns, faults, pass_ns[OCTAVES]; };
 
-/* Run a process; return ns of its first round. */
 static uint64_t time_life(const struct newborn *newborn, struct sums *s)
 {
     pid_t parent = getpid();
@@ -127,7 +124,7 @@ int main(int argc, char **argv)
     if (c.pages->source != FROM_BASE || c.stride_pages != 1)
         bad_argument("cold_chase takes --pages 4k and no --stride-pages.");
     c.cpu = pin(c.cpu);
-    c.control_fd = -1; /* do not count */
+    c.control_fd = -1;
     told = map_memory(sizeof *told, MAP_SHARED | MAP_ANONYMOUS, -1, "results");
     char *again, name[32];
     struct arena a = map_twice(&c, &again);
@@ -137,7 +134,7 @@ int main(int argc, char **argv)
     struct sums sums = {0};
     verify_backing(&c, &a);
     sample_clock(&r);
-    time_life(&newborn, &sums); /* warm up */
+    time_life(&newborn, &sums);
     sums = (struct sums){0};
     open_region(&c, &r);
     for (uint64_t begin = now_ns(); r.batches < MIN_BATCHES || (now_ns() - begin < c.region_ns && r.batches < MOST_BATCHES);) {

@@ -18,7 +18,7 @@
 #endif
 #define SLICE 64            /* hops: a few microseconds, in which a flush shows */
 #define SLICES (1ull << 18) /* over a second; then a phase ends */
-#define LEAST 64            /* slices of a phase */
+#define LEAST 64
 
 struct job {
     char *memory;
@@ -60,7 +60,6 @@ static uint64_t *order_of(uint64_t pages, int shuffled, uint64_t seed)
     return order;
 }
 
-/* Time slices until `until` is set, or for least_ns; return how many. */
 static uint64_t chase_on(const struct work *w, double *slice, uint64_t least_ns, volatile int *until)
 {
     uint64_t n = 0, ns = 0;

@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 
 union cpu_mask { cpu_set_t set; unsigned long word[MOST_CPUS / 8 / sizeof(unsigned long)]; };
-struct cpus { int count, number[MOST_CPUS]; }; /* ascending */
+struct cpus { int count, number[MOST_CPUS]; };
 
 static inline struct cpus allowed_cpus(void)
 {
@@ -52,7 +52,6 @@ static inline int pin(int cpu)
     return cpus_given.number[at];
 }
 
-/* Bytes of the CPU's largest cache, shared ones included; 0 if unknown. */
 static inline uint64_t largest_cache_bytes(int cpu)
 {
     uint64_t largest = 0;
@@ -90,8 +89,6 @@ static inline void stay_on_this_node(void)
     }
 }
 
-/* ---- SCHED_FIFO */
-
 /* Linux stops real-time threads after 95 % of a second (sched_rt_runtime_us). So pause for a sixteenth of the time after
  * STRETCH_NS; placing lines counts as a pause. */
 #define STRETCH_NS 500000000ull
@@ -127,7 +124,6 @@ static inline void enter_fifo(const struct config *c)
     set_fifo(1);
 }
 
-/* Between two pieces of work: pause if it is time. */
 static inline void renew_fifo(const struct config *c)
 {
     if (!fifo.in || fifo.held + now_ns() - fifo.since < STRETCH_NS)

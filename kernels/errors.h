@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where the next point begins, NULL if the process ends; and why this one has no number. */
 static jmp_buf *next_point;
 static struct { const char *reason; char detail[256]; } failure;
 

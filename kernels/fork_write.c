@@ -32,7 +32,6 @@ static uint64_t check_each(char *base, const struct used *u, uint64_t page, uint
     return checksum;
 }
 
-/* The arena's private bytes, by smaps. */
 static uint64_t private_bytes(const struct arena *a)
 {
     char line[512];
@@ -49,7 +48,6 @@ static uint64_t private_bytes(const struct arena *a)
     return sum << 10;
 }
 
-/* Fork a child that shares all memory until killed; return ns of the fork. */
 static uint64_t fork_sharer(pid_t *child)
 {
     pid_t parent = getpid();

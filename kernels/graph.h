@@ -46,7 +46,6 @@ static void link_vertices(const struct graph *g, uint64_t v, uint64_t end)
     }
 }
 
-/* Count vertices with an edge out of their block or a wrong edge 0. */
 static uint64_t count_wrong(const struct graph *g, uint64_t v, uint64_t end)
 {
     uint64_t wrong = g->step % 2 == 0 || MULTIPLIER % 4 != 1;
@@ -62,7 +61,7 @@ static uint64_t count_wrong(const struct graph *g, uint64_t v, uint64_t end)
 
 struct part {
     const struct graph *graph;
-    uint64_t from, to, wrong; /* vertices */
+    uint64_t from, to, wrong;
     int fill;
     pthread_t thread;
 };
@@ -77,7 +76,6 @@ static void *prepare_part(void *given)
     return NULL;
 }
 
-/* Fill or check the graph, a thread on each CPU; return their number. */
 static uint64_t on_all_cpus(int fill, const struct graph *g)
 {
     static struct part part[MOST_THREADS];

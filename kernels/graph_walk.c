@@ -95,7 +95,7 @@ static double four_vertices_ns(const struct walk *as, uint64_t seed)
     struct walk w = {.graph = &g, .walkers = as->walkers, .segment = UINT64_MAX, .left = UINT64_MAX};
     double ns[16];
     link_vertices(&g, 0, 4);
-    for (int i = -1; i < 16; i++) { /* the first warms up */
+    for (int i = -1; i < 16; i++) {
         uint64_t t0 = now_ns(), turns = (1ull << 16) / (uint64_t)w.walkers;
         walk(&w, turns);
         ns[i < 0 ? 0 : i] = (double)(now_ns() - t0) / (double)(turns * (uint64_t)w.walkers);
@@ -103,7 +103,6 @@ static double four_vertices_ns(const struct walk *as, uint64_t seed)
     return median(ns, 16);
 }
 
-/* Time batches; retrace the last one, which must end at the same place. */
 static void time_batches(const struct config *c, struct walk *w, uint64_t turns, struct region *r)
 {
     struct walk again = *w;

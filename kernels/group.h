@@ -16,7 +16,7 @@ static inline void must_write(const char *folder, const char *file, const char *
     ssize_t written = fd < 0 ? -1 : write(fd, text, strlen(text));
     if (written != (ssize_t)strlen(text)) {
         int why = errno;
-        rmdir(folder); /* only ours is empty */
+        rmdir(folder);
         unavailable("no-memory-group", "%s: %s", path, strerror(why));
     }
     close(fd);
@@ -42,7 +42,7 @@ static inline struct group find_group(void)
              (!strcmp(kind, "cgroup2") && has_file(place, "cgroup.controllers") && !has_file(place, "cgroup.type")))) {
             snprintf(g.root, sizeof g.root, "%s", place);
             if (!strcmp(kind, "cgroup"))
-                break; /* prefer version 1 */
+                break;
         }
     if (mounts) fclose(mounts);
     if (!*g.root)

@@ -5,9 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* ---- page tables */
-
-#define TABLE 4096ull /* bytes: 512 entries of 8 */
+#define TABLE 4096ull
 #define LARGE_LEAF 0x80ull
 
 /* Present, writable, user (the program runs at CPL 3), accessed and dirty, so that no walk sets a bit. Leaves above the
@@ -16,9 +14,9 @@
 #define ENTRY_ADDRESS 0x000FFFFFFFFFF000ull
 
 struct tables {
-    char *memory;      /* the host's; the root comes first */
+    char *memory;
     uint64_t physical; /* its guest-physical address */
-    uint64_t room, used; /* tables */
+    uint64_t room, used;
     int levels;
 };
 
@@ -61,8 +59,6 @@ static inline int map_range(struct tables *t, int leaf, uint64_t virtual, uint64
     }
     return 1;
 }
-
-/* ---- program */
 
 /* Shared by host and guest. rbx holds its address; the program uses these offsets: */
 struct talk {

@@ -21,11 +21,10 @@
 #define GUEST_BASE (4 * GIB)     /* guest-physical, above the TSS; aligned as the arena, so that host and guest huge pages coincide */
 #define PROGRAM_BASE GIB
 #define PROGRAM_BYTES (2 * TABLE)
-#define RING 32                  /* lines that fit every first-level cache */
+#define RING 32
 #define EMULATED_CYCLES 50       /* a first-level hit costs 3 to 5 cycles, an emulated instruction thousands */
 #define BATCH_NS 10000000.0      /* at least, because entering and leaving takes 1 to 30 us */
 
-/* Give the guest its lines, page tables and program. */
 static void move_in(int vm, const struct arena *a, uint64_t data, struct tables *t, int leaf)
 {
     uint64_t behind = round_up(data, a->page);
@@ -46,7 +45,6 @@ static void move_in(int vm, const struct arena *a, uint64_t data, struct tables 
     set_registers(t, program);
 }
 
-/* follow_rounds() of chase.h, in the guest. */
 static uint64_t follow_in_guest(void *state, uint64_t rounds)
 {
     struct chase *c = state;
@@ -84,7 +82,6 @@ static void refuse_emulation(void)
         unavailable("guest-emulated", "a hop in the first-level cache costs %.0f cycles", fastest * ghz);
 }
 
-/* measure() of region.h with two clocks. */
 static struct region time_guest(const struct config *c, const struct work *w)
 {
     struct region r = {.batches = 0};

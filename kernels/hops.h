@@ -27,7 +27,6 @@ static inline uint64_t stamp(void)
 #endif
 }
 
-/* One bin a tick up to 2 SUB, then SUB bins an octave. */
 static inline uint64_t bin_of(uint64_t ticks)
 {
     uint64_t shift = ticks < 2 * SUB ? 0 : 56 - (uint64_t)__builtin_clzll(ticks), bin = shift * SUB + (ticks >> shift);
@@ -43,7 +42,6 @@ static inline void count(struct tally *t, uint64_t ticks)
     t->bin[bin_of(ticks)]++;
 }
 
-/* The ticks that a share q of the hops did not exceed: the middle of the bin. */
 static double quantile(const struct tally *t, double q)
 {
     uint64_t bin = 0, seen = t->bin[0];
@@ -52,7 +50,6 @@ static double quantile(const struct tally *t, double q)
     return ((double)least_of(bin) + (double)least_of(bin + 1) - 1) / 2;
 }
 
-/* The smallest difference between readings in single-tick bins. */
 static double least_step(const struct tally *t)
 {
     uint64_t step = 2 * SUB, before = 2 * SUB;
@@ -95,7 +92,6 @@ static void also_hops(const struct tally *t, double ghz)
     }
 }
 
-/* Print [least ns of a bin, its hops] for each bin with any. */
 struct histogram { const struct tally *tally; double ghz; };
 
 static void print_histogram(const void *of)

@@ -23,7 +23,6 @@ static void put_jump(char *at, const char *to)
     memcpy(at + 1, &by, sizeof by);
 }
 
-/* Target of the jump at `at`, read back from its instruction. */
 static char *jump_at(const char *at)
 {
     int32_t by;

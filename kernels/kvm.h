@@ -18,8 +18,6 @@ static struct {
     long limit_s;
 } guest;
 
-/* ---- the virtual machine */
-
 static int ask_kvm(int fd, unsigned long request, const char *name, void *argument)
 {
     int answer = ioctl(fd, request, argument);
@@ -111,8 +109,6 @@ static void give_memory(int vm, uint32_t slot, uint64_t physical, char *memory, 
     ASK(vm, KVM_SET_USER_MEMORY_REGION, &region);
 }
 
-/* ---- running */
-
 __attribute__((noreturn)) static void crashed(const char *why)
 {
     static const char *const names[] = {
@@ -144,7 +140,6 @@ static void run_guest(void)
         crashed("it left");
 }
 
-/* vCPU exits by KVM's count (Linux 5.14), -1 if unknown. */
 static double exits_so_far(void)
 {
 #ifdef KVM_GET_STATS_FD

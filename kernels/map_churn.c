@@ -14,7 +14,7 @@ enum { MOST_THREADS = 64 };
 struct searcher {
     const struct config *c;
     const uint64_t *source;
-    char *at;                      /* address of its copies */
+    char *at;
     uint64_t chunks, chunk, records, state, found, faults, began_ns, ended_ns;
     int keeps;
     pthread_t thread;
@@ -70,7 +70,6 @@ static void *run(void *given)
     return NULL;
 }
 
-/* Return ns from the first thread's start to the last one's end. */
 static uint64_t time_all(struct searcher *s, uint64_t threads, uint64_t records, const struct cpus *allowed, int own, uint64_t *faults)
 {
     uint64_t from = UINT64_MAX, to = 0;
@@ -97,7 +96,6 @@ static uint64_t time_all(struct searcher *s, uint64_t threads, uint64_t records,
     return to - from;
 }
 
-/* Prove a copy's pages by smaps. */
 static void prove_copy(const struct config *c, struct searcher *s, const struct arena *like)
 {
     struct arena one = *like;
@@ -136,7 +134,7 @@ int main(int argc, char **argv)
                                         .state = c.seed + i, .keeps = c.mode == kernel.modes[1]};
         prove_copy(&c, &searcher[i], &a);
     }
-    for (int i = 0; i < 64; i++) { /* a thread's first records */
+    for (int i = 0; i < 64; i++) {
         checksum = mix(checksum, next_random(&seed, chunks));
         checksum = mix(checksum, next_random(&seed, words));
     }

@@ -14,7 +14,7 @@
 
 #define SLICE 256          /* hops: the clock's 30 ns are a tenth of one */
 #define SLICES (1ull << 16)
-#define LEAST 16           /* slices of a batch */
+#define LEAST 16
 
 struct load { char *memory; uint64_t bytes; struct chase *chase; volatile uint64_t sum; };
 
@@ -45,7 +45,7 @@ static int is_sibling(int cpu, int of)
     snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", of);
     FILE *f = fopen(path, "r");
     if (f) { if (!fgets(list, sizeof list, f)) *list = 0; fclose(f); }
-    while (*rest) { /* "0,64" or "0-1" */
+    while (*rest) {
         long low = strtol(rest, &rest, 10), high = *rest == '-' ? strtol(rest + 1, &rest, 10) : low;
         if (low <= cpu && cpu <= high)
             return 1;

@@ -29,7 +29,6 @@ static inline int is_in(const int *numbers, int n, int wanted)
     return n != 0;
 }
 
-/* The CPU's online node, or -1. */
 static inline int node_of(int cpu, const int *online, int nodes)
 {
     static int cpus[MOST_CPUS];
@@ -42,7 +41,6 @@ static inline int node_of(int cpu, const int *online, int nodes)
     return -1;
 }
 
-/* Count resident pages of the arena on other nodes, or return -1 and set errno. */
 static inline int64_t pages_off(const struct arena *a, int node)
 {
     enum { AT_ONCE = 512 };

@@ -35,7 +35,7 @@ static struct nodes find_nodes(int cpu)
     if (!is_in(normal, usable, n.local))
         unavailable("node-refused", "CPU %d is on node %d, on which this process may have no memory", cpu, n.local);
     snprintf(path, sizeof path, NODES "node%d/distance", n.local);
-    for (int i = numbers_in(path, found) - 1; i >= 0; i--) /* one for each online node, in order */
+    for (int i = numbers_in(path, found) - 1; i >= 0; i--)
         if (i < nodes && online[i] != n.local && is_in(normal, usable, online[i]) && found[i] >= n.distance) {
             n.remote = online[i];
             n.distance = found[i];

@@ -18,7 +18,7 @@
 
 struct draws {
     const char *base;
-    const uint32_t *draw;          /* in lines */
+    const uint32_t *draw;
     uint64_t draws, round, at;     /* number of draws, of those per call, and the next one */
     uint64_t standing;
 };
@@ -62,8 +62,6 @@ static uint64_t always_standing(const void *state, uint64_t rounds)
     return STANDING;
 }
 
-/* ---- alias: many virtual pages on few physical ones */
-
 /* Page i touches line 8 (i mod 8): eight lines in eight sets of the first-level cache. With two pages or more to a line, each
  * visit uses another address than the last, and AMD's first-level cache, which predicts its way from a hash of the virtual
  * address, is wrong each time: a constant at every size. (64 lines would pay it from 65 pages on, just where a TLB of 64
@@ -76,7 +74,6 @@ static uint64_t offset_of(const struct config *c, const struct arena *a, uint64_
     return c->alias ? alias_offset(line, a->stride) : line_offset(&places, line);
 }
 
-/* In ascending order of address. */
 static void touch_standing(const struct config *c, const struct arena *a)
 {
     for (uint64_t i = 0; i < c->lines; i++)

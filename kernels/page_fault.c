@@ -34,7 +34,6 @@ static uint64_t time_rounds(struct touches *t, uint64_t rounds, int touched)
     return now_ns() - t0;
 }
 
-/* Per batch: ns of rounds that touch, and that do not. */
 struct times { double full[MIN_BATCHES], empty[MIN_BATCHES]; int n; };
 
 static void time_batch(struct touches *t, uint64_t rounds, struct times *of)
@@ -93,7 +92,6 @@ static void also_walks(struct touches *t)
     }
 }
 
-/* Time each first touch by the clock, and later touches by their mean. */
 static double also_each(struct touches *t, struct tally *tally)
 {
     uint64_t ticks, ns = now_ns(), later = 0, passes = 0;
@@ -102,7 +100,7 @@ static double also_each(struct touches *t, struct tally *tally)
     for (ns = now_ns(); tally->hops < CLOCKED; passes++) {
         map_touches(t);
         touch_each(t, tally);
-        touch_all(t); /* warm */
+        touch_all(t);
         uint64_t t0 = now_ns();
         touch_all(t);
         later += now_ns() - t0;

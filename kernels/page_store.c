@@ -29,7 +29,6 @@ TIMED void store_each(char *base, const int64_t *index, uint64_t lines, char wha
 }
 /* [end] */
 
-/* Time a pass and check what it stored or loaded. */
 static uint64_t time_pass(const struct config *c, const struct arena *a, const int64_t *index, int stores, char what)
 {
     uint64_t due = c->lines * (unsigned char)what, sum = due;

@@ -22,7 +22,7 @@
 enum source { FROM_BASE, FROM_MTHP, FROM_THP, FROM_POOL };
 struct page_size {
     const char *name;
-    uint64_t bytes; /* 0: the machine's */
+    uint64_t bytes;
     enum source source;
 };
 
@@ -92,7 +92,6 @@ static inline int mthp_on(uint64_t page) /* "inherit": the common setting decide
     return sysfs_selects(decides, "always") || sysfs_selects(decides, "madvise");
 }
 
-/* Faults of all processes since boot that got this size, or fell back. */
 static inline uint64_t mthp_faults(uint64_t page, int fallen)
 {
     char path[128];

@@ -17,7 +17,7 @@
 #include "arena.h"
 #include "cpus.h"
 
-#define FNV_BASIS 0xCBF29CE484222325ull /* of Fowler, Noll and Vo */
+#define FNV_BASIS 0xCBF29CE484222325ull
 
 #define GOLDEN 0x9E3779B97F4A7C15ull
 
@@ -29,7 +29,6 @@ static inline uint64_t scramble(uint64_t z)
     return z ^ z >> 31;
 }
 
-/* Its high half, scaled to [0, below). */
 static inline uint64_t next_random(uint64_t *state, uint64_t below) { return (scramble(*state += GOLDEN) >> 32) * below >> 32; }
 
 /* One step like FNV-1a over a line's number, so that the order counts. */
@@ -99,7 +98,6 @@ static inline uint32_t *visits_of(const uint32_t *next, uint64_t lines)
     return visit;
 }
 
-/* Checksum of `visits` visits from `from` on of a repeating order. */
 static inline uint64_t checksum_from(const uint32_t *visit, uint64_t n, uint64_t from, uint64_t visits)
 {
     uint64_t checksum = FNV_BASIS;
@@ -119,8 +117,6 @@ static inline int64_t *offsets_of(struct places places, uint64_t lines, int shuf
     free_room(visit);
     return offset;
 }
-
-/* ---- a part of a large cycle */
 
 #define PART (1ull << 17) /* visits of a longer cycle to time at least */
 #define STEP 16           /* visits per call, as many as a loop unrolls */

@@ -19,8 +19,8 @@ enum { OFTEN = 100, FIELDS = 9, MOST_ARGUMENTS = 64 };
 
 static struct session {
     const struct kernel *const *kernels; /* ends with NULL */
-    struct config asked;                 /* pages, CPU, FIFO, gate */
-    struct arena shared;                 /* bytes: 0 for none */
+    struct config asked;
+    struct arena shared;
     uint64_t answered;
     int keeps;                           /* mappings and files kept for all points */
 } session;
@@ -33,7 +33,6 @@ static inline int asks_for_plan(int argc, char **argv)
     return i > 0;
 }
 
-/* Prove all answers so far, or end the process. */
 static inline void prove_answers(void)
 {
     jmp_buf *back = next_point;
@@ -44,7 +43,6 @@ static inline void prove_answers(void)
     next_point = back;
 }
 
-/* Turn a line into the arguments of a program for one point. */
 static inline const struct kernel *read_line(char *line, int *argc, char **argv)
 {
     static const char *const named[] = {"--mode", "--layout", "--order", "--lines", "--stride-pages", "--seed", "--region-ms"};

@@ -12,7 +12,7 @@
 
 struct part {
     char *from;
-    uint64_t bytes, stride, first; /* first: number of the first base page */
+    uint64_t bytes, stride, first;
     enum { TOUCH, POPULATE, MEMSET } mode;
     int error;
     uint64_t began_ns, ended_ns;
@@ -77,7 +77,6 @@ static uint64_t time_all(const struct config *c, const struct arena *a, int mode
     return to - from;
 }
 
-/* Return ns of munmap(); reserve the addresses again at once. */
 static uint64_t give_back(const struct arena *a)
 {
     uint64_t t0 = now_ns(), ns;
@@ -99,7 +98,6 @@ static uint64_t one_byte_resident(const struct config *c, const struct arena *ro
     return resident;
 }
 
-/* Ours, then the highest given ones. */
 static void choose_cpus(const struct cpus *allowed, int own, int *cpu, uint64_t threads)
 {
     uint64_t n = 0;

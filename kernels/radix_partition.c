@@ -81,7 +81,6 @@ TIMED struct answer join(struct rows r, struct rows s, struct row *table, unsign
     return found;
 }
 
-/* join() by way of partitions by `bits` bits. */
 static struct answer join_parts(const struct side *r, const struct side *s, struct row *table, unsigned bits)
 {
     struct answer found = {0, 0};
@@ -94,8 +93,6 @@ static struct answer join_parts(const struct side *r, const struct side *s, stru
     return found;
 }
 /* [end] */
-
-/* ---- rounds: how many of their answers were wrong */
 
 struct job {
     struct side r, s;

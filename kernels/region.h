@@ -17,10 +17,9 @@
 #define MOST_BATCHES 16
 #define CLOCK_SAMPLES 16           /* half before the region, half after */
 
-/* `batches` times of equal work, in ns per access. */
 struct region {
     double batch[MOST_BATCHES], ghz[CLOCK_SAMPLES];
-    uint64_t accesses, elapsed_ns, cpu_ns, prepare_ns, table_bytes, checksum; /* of the lines visited */
+    uint64_t accesses, elapsed_ns, cpu_ns, prepare_ns, table_bytes, checksum;
     int batches, migrations, cpu, clocks, fifo;
     struct rusage before, after;
     void (*more)(const void *of); /* prints a kernel's own fields, each after a comma, or NULL */
@@ -73,8 +72,6 @@ static inline void also(const char *name, double value)
     snprintf(also_text + used, sizeof also_text - used, "%s\"%s\": %.12g", used ? ", " : "", name, value);
 }
 
-/* ---- the gate, and batches */
-
 /* Tell perf to start or stop counting and await "ack\n" and a NUL. */
 static inline void gate(const struct config *c, const char *command)
 {
@@ -94,7 +91,6 @@ static inline void gate(const struct config *c, const char *command)
     }
 }
 
-/* Refuse a result that a loop with left-out accesses would return. */
 static inline void must_be(uint64_t got, uint64_t expected)
 {
     if (got != expected)
@@ -140,13 +136,11 @@ static inline void close_region(const struct config *c, struct region *r)
     r->table_bytes = page_table_bytes();
 }
 
-/* ---- what most kernels do */
-
 /* run() makes rounds of accesses from the current place and returns a value that depends on each access; due() predicts it. */
 struct work {
     void *state;
     uint64_t (*run)(void *state, uint64_t rounds), (*due)(const void *state, uint64_t rounds);
-    uint64_t accesses;    /* a round */
+    uint64_t accesses;
     uint64_t warm, least; /* rounds to warm up (0: 5 ms), and to time at least */
 };
 #define SETTLE 256        /* rounds that replace what reading clocks displaced, if `warm` is set */
@@ -162,7 +156,6 @@ static inline uint64_t rounds_before(const struct work *w) { return w->warm + SE
 
 static inline void settle(const struct work *w) { run_checked(w, w->warm ? SETTLE : 1); }
 
-/* Return ns a round of the least disturbed piece. */
 static inline double warm_up(const struct config *c, const struct work *w)
 {
     uint64_t took = 0, rounds = 0, piece = w->warm ? (w->warm + 7) / 8 : 1;
@@ -181,7 +174,6 @@ static inline double warm_up(const struct config *c, const struct work *w)
     return fastest;
 }
 
-/* Batches, and rounds in each, that take at least least_ns. */
 struct batches { int n; uint64_t rounds; };
 
 static inline struct batches plan_batches(const struct config *c, const struct work *w, double round_ns, double least_ns)

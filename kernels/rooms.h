@@ -24,7 +24,6 @@ static inline void give_back_to(int first)
             close(kept[keeps].fd);
 }
 
-/* Map memory for as long as the point; `flags` and `fd` as for mmap(). */
 static inline void *map_memory(uint64_t bytes, int flags, int fd, const char *what)
 {
     void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);

@@ -21,18 +21,14 @@ struct side {
 
 /* ---- the hash, multiplicative (Knuth): its top bits depend on the whole key */
 
-/* `bits` bits of the hash below its topmost `skip`. */
 static inline uint64_t radix(uint64_t key, unsigned skip, unsigned bits) { return key * GOLDEN << skip >> (64 - bits); }
 
 /* Proportional to the hash below its topmost `skip` bits, which a partition's rows share: a product, no division. */
 static inline uint64_t slot_of(uint64_t key, unsigned skip, uint64_t slots) { return (key * GOLDEN << skip >> 32) * slots >> 32; }
 static inline uint64_t after(uint64_t slot, uint64_t slots) { return slot + 1 < slots ? slot + 1 : 0; }
 
-/* ---- the rows */
-
 static inline uint64_t splitmix(uint64_t seed, uint64_t i) { return scramble(seed + i * GOLDEN); }
 
-/* The row of R whose key a row of S has. */
 static inline uint64_t partner(uint64_t seed, uint64_t number, uint64_t n)
 {
     return 1 + ((splitmix(~seed, number) >> 32) * n >> 32);
@@ -54,8 +50,6 @@ static inline struct answer fill(struct rows r, struct rows s, uint64_t seed, ui
     }
     return due;
 }
-
-/* ---- the partitions */
 
 /* Whether these are the rows of R (or S if foreign), each once, in its partition and in the old order. */
 static inline int is_partitioned(const struct side *of, uint64_t seed, unsigned bits, int foreign)

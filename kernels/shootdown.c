@@ -40,7 +40,6 @@ static int call_all(enum mode mode, char *from, uint64_t apart, uint64_t bytes, 
 }
 /* [end] */
 
-/* On the highest given CPUs. */
 static void choose_others(const struct cpus *allowed, int own, uint64_t threads, int apart)
 {
     uint64_t n = 0;
@@ -51,7 +50,6 @@ static void choose_others(const struct cpus *allowed, int own, uint64_t threads,
         unavailable("one-cpu", "%" PRIu64 " others asked for, and this process may use %d CPUs", threads, allowed->count);
 }
 
-/* By smaps. */
 static void check_effect(enum mode mode, const struct arena *a, uint64_t taken, uint64_t *huge_bytes)
 {
     struct stated s = read_smaps(a, base_page() >> 10);
@@ -103,7 +101,7 @@ int main(int argc, char **argv)
             r.table_bytes = page_table_bytes();
         }
         uint64_t before = flushes_at(other, threads);
-        if (!first) /* the first batch warms up */
+        if (!first)
             gate(&c, "enable\n");
         uint64_t begin = now_ns();
         int failed = call_all(mode, a.base, apart, bytes, calls), error = errno;

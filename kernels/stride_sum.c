@@ -9,7 +9,7 @@
 
 struct strides {
     const uint64_t *array;
-    uint64_t elements, step, visits; /* in elements; of a pass */
+    uint64_t elements, step, visits;
     const uint32_t *list;            /* element = number * step; NULL: in order, by the loop */
 };
 

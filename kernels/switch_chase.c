@@ -13,7 +13,7 @@
 
 #define MEASURES 1
 
-#define LEAST 4      /* rounds of a batch */
+#define LEAST 4
 #define PATIENCE_S 5 /* longer than a busy machine delays it */
 
 struct meeting { volatile uint32_t whose; }; /* turn: 0 ours, 1 the partner's */
@@ -38,7 +38,7 @@ static void *answer(void *unused)
     }
     return unused;
 }
-/* Switch to the partner and back, or make as many calls. */
+
 static void switch_over(enum mode mode)
 {
     if (mode == ALONE) {
@@ -65,8 +65,6 @@ static pid_t start_process(void *(*work)(void *), void *of)
     _exit(0);
 }
 
-/* ---- a round after a switch */
-
 /* [timed: round] The clock's own cost is in every mode alike. */
 static uint64_t time_round(struct chase *chase, uint64_t due)
 {
@@ -75,7 +73,6 @@ static uint64_t time_round(struct chase *chase, uint64_t due)
     return ns;
 }
 /* [end] */
-
 
 struct sums { uint64_t rounds, switch_ns; };
 
@@ -98,7 +95,7 @@ int main(int argc, char **argv)
     while (strcmp(kernel.modes[mode], c.mode))
         mode++;
     c.cpu = pin(c.cpu);
-    c.control_fd = -1; /* do not count */
+    c.control_fd = -1;
     meeting = map_memory(sizeof *meeting, MAP_SHARED | MAP_ANONYMOUS, -1, "turns");
     pthread_t thread;
     pid_t partner = mode == PROCESS ? start_process(answer, NULL) : 0; /* before there is an arena to inherit */
@@ -112,7 +109,7 @@ int main(int argc, char **argv)
     struct sums sums = {0};
     verify_backing(&c, &a);
     sample_clock(&r);
-    for (uint64_t begin = now_ns(); sums.rounds < LEAST || now_ns() - begin < 5000000;) /* warm up */
+    for (uint64_t begin = now_ns(); sums.rounds < LEAST || now_ns() - begin < 5000000;)
         switch_and_chase(mode, &chase, &sums);
     sums = (struct sums){0};
     open_region(&c, &r);

@@ -10,7 +10,7 @@
 #define MOST_LINES 1024  /* lines of a table of 64 KiB */
 
 struct tables {
-    uint64_t page, fanout;         /* bytes; entries of a table */
+    uint64_t page, fanout;
     uint64_t at[LEVELS + 1];       /* tables of level n; at[0]: pages */
     uint64_t span[LEVELS + 1];     /* bytes below an entry of level n + 1 */
     int even;

@@ -8,7 +8,6 @@
 
 #define MEASURES 1
 
-/* Return ns of the whole pass. */
 static uint64_t pass(struct touches *t, struct tally *tally, double *ghz)
 {
     map_touches(t);

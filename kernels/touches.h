@@ -14,11 +14,10 @@ struct touches {
     struct arena arena;
     const struct config *c;
     uint64_t n;
-    uint32_t *order; /* of the pages */
+    uint32_t *order;
     int file, populate; /* descriptor, -1 for anonymous memory */
 };
 
-/* Shuffled for "cycle", else ascending. */
 static inline struct touches touches_of(const struct config *c)
 {
     struct touches t = {.arena = reserve(c), .c = c, .n = c->lines, .file = -1};
@@ -98,7 +97,6 @@ static inline void touch_all(const struct touches *t)
             (a->base, a->stride, t->order, t->n), t->n * (t->n + 1) / 2);
 }
 
-/* Touch every page, each by the clock. */
 static inline void touch_each(const struct touches *t, struct tally *tally)
 {
     const struct arena *a = &t->arena;
@@ -119,7 +117,6 @@ static inline void check_touched(const struct touches *t)
     verify_backing(t->c, &t->arena);
 }
 
-/* Merge bins, after the quantiles were taken. */
 static inline void merge_bins(struct tally *t)
 {
     for (uint64_t bin = 0; bin < BINS; bin++)

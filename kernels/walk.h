@@ -7,16 +7,16 @@
 #include "nodes.h"
 
 #define MOST_WALKERS 32      /* a draw of 64 bits has two bits for each */
-#define AHEAD 256            /* of --distance */
+#define AHEAD 256
 #define PATHS 4              /* a path repeats after so many times the lines of the caches */
 #define TAIL 4               /* a quantile of one hop in a thousand takes more hops than a mean */
 
 struct walk {
     const struct graph *graph;
-    struct tally *tally;     /* per_hop */
+    struct tally *tally;
     const uint32_t *path;    /* prefetch: `segment` lines, and the first AHEAD again */
     uint64_t state, path_state, segment, left; /* turns to the next jump or until the path repeats; those left */
-    uint32_t at[MOST_WALKERS]; /* lines */
+    uint32_t at[MOST_WALKERS];
     int walkers, distance;
 };
 
@@ -114,8 +114,6 @@ static uint64_t hops_for(uint64_t vertices, double distinct)
         hops *= 1.01;
     return (uint64_t)hops + 1;
 }
-
-/* ---- a point */
 
 static inline void check_walk(struct config *c)
 {
