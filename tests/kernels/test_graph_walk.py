@@ -85,14 +85,14 @@ def test_c_walks_as_the_oracle_does():
 
 
 @needs_c
-@pytest.mark.parametrize(("block", "column", "rel"), [(2**16, 1, 0.02), (64, 2, 0.1)])
-def test_a_walk_visits_as_many_lines_as_expected(probe, block: int, column: int, rel: float):
+@pytest.mark.parametrize(("block", "column", "first"), [(2**16, 1, 3), (64, 2, 5)])
+def test_a_walk_visits_as_many_lines_as_expected(probe, block: int, column: int, first: int):
     """The oracle's walk: in one block, and in stays of 1000 hops."""
-    for row in probe(2**16, block).splitlines()[3:7]:
+    for row in probe(2**16, block).splitlines()[first:7]:
         numbers = [*map(float, row.split())]
         hops = int(numbers[0])
         seen = visited(2**16, 11, 1, *((block, 1000) if column == 2 else ()), turns=hops)
-        assert len(set(seen)) == pytest.approx(numbers[column], rel=rel), hops
+        assert len(set(seen)) == pytest.approx(numbers[column], rel=0.03), hops
 
 
 @needs_c

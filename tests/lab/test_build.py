@@ -85,7 +85,7 @@ def test_auto_is_c_where_there_is_a_compiler(monkeypatch):
         "numba",
         "numpy",
     ]
-    with pytest.raises(Unavailable, match="no-compiler"):
+    with pytest.raises(Unavailable, match="no C compiler"):
         build.engine_for("c")
 
 
