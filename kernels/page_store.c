@@ -1,6 +1,6 @@
 /* page_store: independent stores, or loads, of one line a page in a shuffled order, pass by pass.
  *
- * load, store		 a byte of each line
+ * load, store              a byte of each line
  * load-clean, store-clean  the same after all pages' entries lost their accessed and dirty bits
  *
  * The processor sets these bits by writing to the page table: accessed at a walk, dirty at the first store.
