@@ -9,7 +9,7 @@
 #include "point.h"
 #include "jumps.h"
 
-#define MEASURES 2
+#define MEASURES 2 /* 1 read smaps after the warm-up */
 
 struct code {
     char *base;

@@ -10,7 +10,7 @@
 #include "plan.h"
 #include "walk.h"
 
-#define MEASURES 2
+#define MEASURES 2 /* 1 read smaps after the warm-up */
 
 #define BATCHES 16
 #ifdef __clang__

@@ -16,7 +16,7 @@
 #include "kvm.h"
 #include "point.h"
 
-#define MEASURES 2
+#define MEASURES 2 /* 1 read smaps after the warm-up */
 
 #define GUEST_BASE (4 * GIB)     /* guest-physical, above the TSS; aligned as the arena, so that host and guest huge pages coincide */
 #define PROGRAM_BASE GIB

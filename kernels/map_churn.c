@@ -9,7 +9,7 @@
 #include "placement.h"
 #include "record.h"
 
-#define MEASURES 2
+#define MEASURES 2 /* 1 read smaps after the warm-up */
 
 enum { MOST_THREADS = 64 };
 struct searcher {

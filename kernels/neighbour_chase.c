@@ -10,7 +10,7 @@
 #include "chase.h"
 #include "record.h"
 
-#define MEASURES 2
+#define MEASURES 2 /* 1 read smaps after the warm-up */
 
 #define SLICE 256          /* hops: the clock's 30 ns are a tenth of one */
 #define SLICES (1ull << 16)

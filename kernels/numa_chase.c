@@ -8,7 +8,7 @@
 #include "chase.h"
 #include "point.h"
 
-#define MEASURES 2
+#define MEASURES 2 /* 1 read smaps after the warm-up */
 
 enum { WORD = 8 * sizeof(unsigned long) };
 

@@ -14,7 +14,7 @@
 #include "chase.h"
 #include "point.h"
 
-#define MEASURES 2
+#define MEASURES 2 /* 1 read smaps after the warm-up */
 
 struct draws {
     const char *base;

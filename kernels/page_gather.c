@@ -2,7 +2,7 @@
  * numpy script's arr[indices].sum(). All addresses are known beforehand, so many page walks are in flight. */
 #include "point.h"
 
-#define MEASURES 2
+#define MEASURES 2 /* 1 read smaps after the warm-up */
 
 struct gather {
     const char *base;

@@ -12,7 +12,7 @@
 #include "plan.h"
 #include "rows.h"
 
-#define MEASURES 2
+#define MEASURES 2 /* 1 read smaps after the warm-up */
 
 /* [timed: partition] */
 /* Where each partition begins, in rows. */

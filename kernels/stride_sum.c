@@ -5,7 +5,7 @@
  * list, in order or shuffled. */
 #include "point.h"
 
-#define MEASURES 2
+#define MEASURES 2 /* 1 read smaps after the warm-up */
 
 struct strides {
     const uint64_t *array;

@@ -11,7 +11,7 @@
 #include "point.h"
 #include "tables.h"
 
-#define MEASURES 2
+#define MEASURES 2 /* 1 read smaps after the warm-up */
 
 struct visits {
     const uint64_t *address;       /* less STANDING */
