@@ -1,10 +1,9 @@
-/* alias.h: many virtual pages on eight physical ones, or on as many more as 8192 mappings need (a process may have 65530). */
+/* alias.h: many virtual pages on eight physical ones, or as many more as 8192 mappings need (a process may have 65530). */
 #ifndef ALIAS_H
 #define ALIAS_H
 #include "arena.h"
 
-/* Fill every line of the pages by fill(), then map them again and again. Code: write through one mapping, unmap it, then map
- * executable. */
+/* Code: write through one mapping, unmap it, then map executable. */
 static inline struct arena map_aliased(const struct config *c, const char *name, int rights, void (*fill)(char *line))
 {
     struct arena a = reserve(c);

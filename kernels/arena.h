@@ -1,8 +1,6 @@
-/* arena.h: the memory that a kernel measures, on the page size named and no other.
- *
- * A request for a page size is only a hint, and the default may be huge pages. So each size is requested both ways before the
- * first touch, at an aligned address; every page is written, because pages only read share one page of zeros; and smaps
- * proves the result (backing.h). */
+/* arena.h: the memory that a kernel measures. A request for a page size is only a hint, so each size is requested both ways
+ * before the first touch, at an aligned address; every page is written, because pages only read share one page of zeros; and
+ * smaps proves the result (backing.h). */
 #ifndef ARENA_H
 #define ARENA_H
 #include "cpus.h"
@@ -34,9 +32,9 @@ static void on_sigbus(int signal)
     _exit(3);
 }
 
-/* Addresses without memory, aligned to 1 GiB for every page size, so that runs do not differ in how they use page-table
- * levels and TLB sets. A guard page on both sides keeps Linux from merging a neighbouring stack with the arena, which smaps
- * would count (since Linux 6.7 both are VM_NOHUGEPAGE on base pages). */
+/* Aligned to 1 GiB for every page size, so that runs do not differ in page-table levels and TLB sets. A guard page on both
+ * sides keeps Linux from merging a neighbouring stack with the arena, which smaps would count (since Linux 6.7 both are
+ * VM_NOHUGEPAGE). */
 static inline char *reserve_addresses(uint64_t bytes)
 {
     uint64_t room_bytes = bytes + base_page() + GIB;
@@ -68,8 +66,8 @@ static inline struct arena reserve(const struct config *c)
     return reserve_bytes(c, bytes);
 }
 
-/* THP forms where a larger enabled size fits, so cut the range into mappings of at most 1 MiB. Neighbours with different
- * flags (dumped or not) are never merged. */
+/* THP forms where a larger enabled size fits, so cut the range into mappings of at most 1 MiB; Linux never merges neighbours
+ * with different flags (dumped or not). */
 static inline void ask_for_mthp(struct arena *a)
 {
     char path[128];

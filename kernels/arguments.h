@@ -1,7 +1,5 @@
-/* arguments.h: parse a kernel's arguments. Every kernel keeps one contract: exit 2 and one sentence for a bad argument;
- * memory on the page size named, proved by smaps (arena.h, backing.h); orders of placement.h; the region of region.h; one
- * record on stdout. What the machine lacks: exit 3 and {"reason": ..., "detail": ...} on stderr, with codes of
- * tlb/reasons.py. */
+/* arguments.h: parse a kernel's arguments. Exit 2 and one sentence for a bad one; exit 3 and {"reason": ..., "detail": ...}
+ * on stderr, with codes of tlb/reasons.py, for what the machine lacks. */
 #ifndef ARGUMENTS_H
 #define ARGUMENTS_H
 #include "errors.h"
@@ -13,8 +11,8 @@
 #define NOT_GIVEN UINT64_MAX
 #define MOST_CPUS 8192  /* Linux's limit on x86-64 (MAXSMP) */
 
-/* A function whose machine code is timed: equal bytes at an equal place within a cache line in every program. noipa keeps the
- * compiler from specialising it for its callers; clang's `used` stands in for that. */
+/* A timed function: equal machine code at an equal place within a cache line in every program. noipa keeps the compiler from
+ * specialising it for its callers; clang's `used` stands in for that. */
 #ifdef __clang__
 #define TIMED __attribute__((noinline, used, aligned(64))) static
 #else

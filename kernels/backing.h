@@ -1,8 +1,8 @@
-/* backing.h: proof by /proc/self/smaps that an arena lies on the page size named, and the size of its page tables.
+/* backing.h: proof by /proc/self/smaps that an arena lies on the page size named.
  *
  * smaps is read before the lines are placed and after the timed region, never between: for 2 GiB of base pages that takes 40
- * ms, evicts the lines from the caches and refills the TLB. "page_table_bytes" is VmPTE. Transparent 2 MiB pages do not
- * reduce it, because Linux keeps a spare table to split each of them. */
+ * ms, evicts the lines from the caches and refills the TLB. Transparent 2 MiB pages do not reduce "page_table_bytes" (VmPTE),
+ * because Linux keeps a spare table to split each. */
 #ifndef BACKING_H
 #define BACKING_H
 #include "arena.h"
@@ -47,9 +47,8 @@ static inline struct stated read_smaps(const struct arena *a, unsigned long long
     return s;
 }
 
-/* Return the resident bytes; unavailable() unless the whole arena is on the page size named. smaps shows pool pages in
- * KernelPageSize, THP in AnonHugePages, mTHP nowhere: there each page must have raised the allocation counter and no process
- * the fallback counter. */
+/* smaps shows pool pages in KernelPageSize, THP in AnonHugePages, mTHP nowhere: there each page must have raised the
+ * allocation counter and no process the fallback counter. */
 static inline uint64_t verify_backing(const struct config *c, const struct arena *a)
 {
     enum source source = c->pages->source;

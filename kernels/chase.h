@@ -1,6 +1,5 @@
-/* chase.h: one cycle through lines that each hold the address of the next, and the loop that follows it. Each load's address
- * comes from the load before it, so ns per access is a latency. The order predicts where any number of hops ends, which
- * exposes a compiler that left accesses out. */
+/* chase.h: one cycle through lines that each hold the address of the next. Each load's address comes from the load before it,
+ * so ns per access is a latency. The order predicts where any number of hops ends, which exposes left-out accesses. */
 #ifndef CHASE_H
 #define CHASE_H
 #include "placement.h"
@@ -32,8 +31,7 @@ static inline void **line_at(const struct chase *c, uint64_t line) { return (voi
 
 static inline void **after(const struct chase *c, uint64_t hops) { return line_at(c, c->visit[(c->hops + hops) % c->lines]); }
 
-/* Link the lines into one cycle. Reading each link in ascending address order checks the links and is the touch that ends
- * placing. */
+/* Reading each link in ascending address order checks the links and is the touch that ends placing. */
 static inline struct chase place_chase(char *base, uint64_t lines, struct places places, int shuffled, uint64_t seed)
 {
     struct chase c = {.base = base, .places = places, .lines = lines, .round = lines};

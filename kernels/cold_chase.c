@@ -1,8 +1,7 @@
 /* cold_chase: the first rounds of a new process, in ns a hop, where only the TLB is cold.
  *
  * A process is forked again and again. Its memory is mapped twice: it fills both page tables (MADV_POPULATE_READ), reads each
- * line by one mapping and chases by the other, which no TLB or page-structure cache has seen. "spawn_ns": from fork to its
- * first instruction; "exec_ns": fork, exec of this program and its end. perf counts nothing. */
+ * line by one mapping and chases by the other, which no TLB or page-structure cache has seen. */
 #include "chase.h"
 #include "record.h"
 #include <sys/wait.h>

@@ -3,10 +3,7 @@
  * none     the other thread spins for as long: the control
  * other    collapses as much other memory of the program: the effect on the chase's CPU alone
  * address  the chase's own memory, large page by large page in address order
- * random   the same in random order
- *
- * Slices of SLICE hops are timed: "during_p50_ns" and "during_p999_ns" of a hop, with those before and after. smaps proves
- * base pages before and "huge_bytes_after" on large ones. */
+ * random   the same in random order */
 #include "beside.h"
 #include "chase.h"
 #include "record.h"

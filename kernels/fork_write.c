@@ -1,7 +1,7 @@
 /* fork_write: the cost of a fork and of the parent's writes after it, which copy pages; and of sparse memory. ns a page.
  *
- * touch   write a word of each base page of fresh memory, which makes "resident_bytes"
- * write   then fork ("fork_ns"), and time another write to each page, which copies "copied_bytes"
+ * touch   write a word of each base page of fresh memory
+ * write   then fork, and time another write to each page
  *
  * --used N uses only the first N base pages of every 2 MiB (allocators' arenas of 100 KiB: 25). */
 #include "placement.h"

@@ -1,8 +1,7 @@
 /* graph.h: a graph of 64-byte vertices with four out-edges each, filled and checked by all CPUs.
  *
- * Edge 0 of a block's vertices is a linear congruential generator on their numbers. With MULTIPLIER 1 mod 4 and `step` odd it
- * has the full period of a power of two (Hull and Dobell 1962), so every vertex reaches every other of its block. Edges 1 to
- * 3 are random. Edges hold line numbers, so one loop walks packed and spread graphs. */
+ * Edge 0 is a linear congruential generator within a block: with MULTIPLIER 1 mod 4 and `step` odd it has the full period of
+ * a power of two (Hull and Dobell 1962), so every vertex reaches every other of its block. Edges 1 to 3 are random. */
 #ifndef GRAPH_H
 #define GRAPH_H
 #include "placement.h"

@@ -1,5 +1,5 @@
-/* group.h: a memory cgroup that this process enters and leaves. The hierarchy's root is not charged for pages, a group below
- * it is. No setting changes; the fixed name lets the next process remove what a killed one left. */
+/* group.h: a memory cgroup that this process enters and leaves, which is charged for pages as the root is not. The fixed name
+ * lets the next process remove what a killed one left. */
 #ifndef GROUP_H
 #define GROUP_H
 #include "arguments.h"

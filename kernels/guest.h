@@ -8,8 +8,8 @@
 #define TABLE 4096ull
 #define LARGE_LEAF 0x80ull
 
-/* Present, writable, user (the program runs at CPL 3), accessed and dirty, so that no walk sets a bit. Leaves above the
- * lowest level add LARGE_LEAF. */
+/* Present, writable, user (CPL 3), accessed and dirty, so that no walk sets a bit. Leaves above the lowest level add
+ * LARGE_LEAF. */
 #define ENTRY 0x67ull
 #define ENTRY_ADDRESS 0x000FFFFFFFFFF000ull
 
@@ -38,8 +38,8 @@ static inline void start_tables(struct tables *t)
     memset(t->memory, 0, TABLE);
 }
 
-/* Map aligned whole pages from `virtual` to `physical` by leaves of one level; return 0 without room for the tables. Nothing
- * of it may have leaves of another level. */
+/* Map aligned whole pages by leaves of one level; return 0 without room for the tables. Nothing of the range may have leaves
+ * of another level. */
 static inline int map_range(struct tables *t, int leaf, uint64_t virtual, uint64_t physical, uint64_t bytes)
 {
     uint64_t page = reach(leaf);

@@ -1,12 +1,10 @@
-/* guest_chase: page_chase's cycle in a guest, where each step of its page walk is itself translated by the host.
- *
- * --pages   the host's, of the guest's memory
- * --mode    the guest's, of its own page tables (4k, 2m, 1g)
+/* guest_chase: page_chase's cycle in a guest, where each step of its page walk is itself translated by the host. --pages are
+ * the host's, --mode the guest's.
  *
  * The guest has one vCPU, no operating system and one program: the loop, at CPL 3, which leaves by `out`. Virtual addresses
  * are the same inside and outside, so links placed by the host work in the guest. KVM may map the host's huge pages in small
- * ones: those with executed code ("nx_huge_pages"), those with guest page tables that it shadows. So the arena holds lines
- * and, from the next page on, page tables; the program has base pages and a memory slot of its own. */
+ * ones: those with executed code ("nx_huge_pages"), those with guest page tables that it shadows. So the program has a memory
+ * slot of its own, and page tables lie behind the lines' pages. */
 #ifndef __x86_64__
 #pragma GCC diagnostic ignored "-Wunused-function"
 #endif

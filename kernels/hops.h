@@ -1,8 +1,5 @@
-/* hops.h: a clock for a single hop, and a histogram of its readings.
- *
- * Ticks are of the time-stamp counter (x86-64) or the generic timer (arm64). The counter may step by many ticks: by 26, or 10
- * ns, on Zen 4 ("clock_step_ns"), where a hop of 4 ns reads 0 or 10. The histogram holds raw readings; quantiles are less
- * "clock_ns" and exact to 0.4 % (half a bin). */
+/* hops.h: a clock for a single hop, and a histogram of its raw readings. The counter (time-stamp counter, or arm64's generic
+ * timer) may step by many ticks: by 26, or 10 ns, on Zen 4. Quantiles are less "clock_ns" and exact to 0.4 % (half a bin). */
 #ifndef HOPS_H
 #define HOPS_H
 #include "region.h"
@@ -63,8 +60,8 @@ static double least_step(const struct tally *t)
 
 static void forget_hops(struct tally *t) { *t = (struct tally){.clock = t->clock}; }
 
-/* Set the clock's cost: a mean, because a median is a whole number of steps; of the fastest 99 %, because an interrupt takes
- * as long as thousands of readings. */
+/* A mean, because a median is a whole number of steps; of the fastest 99 %, because an interrupt takes as long as thousands
+ * of readings. */
 static void start_tally(struct tally *t)
 {
     double ticks = 0, readings = 0;

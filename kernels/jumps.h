@@ -1,6 +1,5 @@
 /* jumps.h: the jumps that code_chase writes. listed_jump loads its target from the list at the first argument; way_out ends a
- * list and returns that address. count_round starts a cycle of direct jumps: it counts a round and, after the last, returns
- * the second argument. */
+ * list. count_round counts a round of direct jumps and, after the last, returns the second argument. */
 #pragma once
 
 #include <stdint.h>

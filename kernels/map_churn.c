@@ -1,11 +1,9 @@
 /* map_churn: threads that map memory for each record that they search, as servers do.
  *
- * unmap   per record: map a chunk, copy one of --chunks into it, bisect it for a drawn number, unmap it. All threads change one
- *         address space
+ * unmap   per record: map a chunk, copy one of --chunks into it, bisect it, unmap it. All threads change one address space
  * keep    the same in memory that each thread keeps: the control
  *
- * An access is a record; ns are from the first thread's start to the last one's end over all records. Each thread has a CPU,
- * ours first. */
+ * ns are from the first thread's start to the last one's end over all records. Each thread has a CPU, ours first. */
 #include "placement.h"
 #include "record.h"
 

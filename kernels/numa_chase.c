@@ -1,7 +1,7 @@
 /* numa_chase: page_chase's chase with its memory on one NUMA node and its page tables on another. A mode is MEMORY-TABLES:
  * local is the measuring CPU's node, remote the farthest one.
  *
- * Memory follows its mapping's policy (mbind); page tables follow the policy of the thread that faults the memory in (Linux,
+ * Page tables follow the policy of the thread that faults the memory in (Linux,
  * Documentation/admin-guide/mm/numa_memory_policy.rst, "Task/Process Policy"). So the thread binds itself (set_mempolicy) to
  * the tables' node while it first touches each page. No process can read where tables lie; move_pages checks where memory
  * lies. */

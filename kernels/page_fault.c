@@ -1,14 +1,12 @@
-/* page_fault: the cost of touching pages for the first time, in ns a page (Linux enters several for one fault:
- * "faults_per_access").
+/* page_fault: the cost of touching pages for the first time, in ns a page (Linux enters several for one fault).
  *
  * file        pages of a file in memory, mapped shared and read
  * anonymous   fresh memory, written
- * grouped     the same in a memory cgroup of its own, alternating by batches with the hierarchy's root ("outside_ns_per_access")
+ * grouped     the same in a memory cgroup of its own, alternating by batches with the hierarchy's root
  *
  * Timed is the published loop: map, touch every page, unmap; less as many rounds that touch nothing. --populate 1 enters all
  * before the first touch; --written N writes N pages of the file at once, because a file system keeps what is written page by
- * page in single pages. Outside the region: each touch by the clock; munmap, mprotect and fork of a filled and of an
- * untouched mapping. */
+ * page in single pages. */
 #include "touches.h"
 #include "group.h"
 #include "record.h"

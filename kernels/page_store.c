@@ -3,10 +3,9 @@
  * load, store              a byte of each line
  * load-clean, store-clean  the same after all pages' entries lost their accessed and dirty bits
  *
- * The processor sets these bits by writing to the page table: accessed at a walk, dirty at the first store.
- * madvise(MADV_FREE) clears them; pages and bytes stay while memory is not short. It also reads what Linux knows of each
- * page, as /proc/self/pagemap does, which is therefore read before the other modes' passes; and it empties the TLB, so
- * compare past the TLB's reach. */
+ * The processor sets these bits by writing to the page table. madvise(MADV_FREE) clears them while memory is not short. It
+ * also reads what Linux knows of each page, as /proc/self/pagemap does, which is therefore read before the other modes'
+ * passes; and it empties the TLB, so compare past the TLB's reach. */
 #include "point.h"
 
 #define MEASURES 2 /* 1 read all of smaps before a pass, not pagemap */

@@ -1,9 +1,9 @@
-/* pages.h: the page sizes. There are four kinds, requested before the first touch:
+/* pages.h: the page sizes.
  *
  *   base   the machine's own, 4, 16 or 64 KiB (MADV_NOHUGEPAGE)
  *   mTHP   transparent, between base page and THP (MADV_HUGEPAGE, if its own setting allows it)
  *   THP    transparent, one entry of the second page-table level (MADV_HUGEPAGE)
- *   pool   hugetlbfs: reserved beforehand, never split or swapped (MAP_HUGETLB and log2 of its size) */
+ *   pool   hugetlbfs (MAP_HUGETLB and log2 of its size) */
 #ifndef PAGES_H
 #define PAGES_H
 #define _GNU_SOURCE

@@ -7,10 +7,9 @@
  *
  *   ID KERNEL MODE LAYOUT ORDER LINES STRIDE_PAGES SEED REGION_MS [--name value ...]
  *
- * answered by its record or {"id": ID, "reason": CODE, "detail": TEXT, "proved": K}; {"end": N, "proved": N} is last. A point
- * that does not fit gets an arena of its own. "proved" counts the answers before smaps last confirmed the page size, which it
- * does for each point on transparent pages (Linux may split them), else for every hundredth, and at the end. If it disagrees,
- * the process exits with 3. */
+ * answered by its record or {"id": ID, "reason": CODE, "detail": TEXT, "proved": K}; {"end": N, "proved": N} is last.
+ * "proved" counts the answers before smaps last confirmed the page size: for each point on transparent pages (Linux may split
+ * them), else for every hundredth, and at the end. */
 #ifndef PLAN_H
 #define PLAN_H
 #include "point.h"

@@ -4,9 +4,8 @@
  * populate   madvise(MADV_POPULATE_WRITE). MAP_POPULATE acts inside mmap(), before any advice on the page size
  * memset     write every byte
  *
- * --threads N cuts the range into N parts of whole pages. "first_ns_per_access": the first batch, for which Linux or a
- * hypervisor may have to find the memory; "free_ns_per_access": munmap(); "one_byte_resident_bytes": what one byte written to
- * an untouched page takes. */
+ * --threads N cuts the range into N parts of whole pages. The first batch, for which Linux or a hypervisor may have to find
+ * the memory, is reported by itself. */
 #include "placement.h"
 #include "record.h"
 

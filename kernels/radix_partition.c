@@ -4,11 +4,9 @@
  * partitioned  partitions R and S by the top --bits of the hash, then joins partition by partition with the same code
  * partition    only partitions: a scatter to 2^bits places
  *
- * --passes 2 splits the bits between two scatters: the radix-cluster of Boncz, Manegold and Kersten (VLDB 1999).
- *
- * ns per access: of joins per row of S; of `partition`, histogram included, per row of R or S. The arena holds 6 arrays of
- * --tuples rows, each from a line's beginning: R, S, their partitions, and a table of two slots a row, also used between two
- * passes. */
+ * --passes 2 splits the bits between two scatters: the radix-cluster of Boncz, Manegold and Kersten (VLDB 1999). ns per
+ * access: of joins per row of S; of `partition` per row of R or S. The arena holds 6 arrays of --tuples rows: R, S, their
+ * partitions, and a table of two slots a row, also used between two passes. */
 #include "plan.h"
 #include "rows.h"
 

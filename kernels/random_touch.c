@@ -1,9 +1,8 @@
 /* random_touch: random single-byte reads over --bytes N bytes, each address drawn just before its load.
  *
- * The loop of the published JMH benchmark, bytes[ThreadLocalRandom.current().nextInt(size)], with its generator. No address
- * comes from memory, so many page walks are in flight. Draws are timed, because an array of indices would take cache and TLB;
- * the draws alone are timed first, "generator_ns_per_access". --spare_draws K throws K more draws away before each read, as a
- * JVM's loop does more: fewer reads are in flight. */
+ * The loop of the published JMH benchmark, bytes[ThreadLocalRandom.current().nextInt(size)], with its generator. Draws are
+ * timed, because an array of indices would take cache and TLB, and timed alone first. --spare_draws K throws K more draws
+ * away before each read, as a JVM's loop does more: fewer reads are in flight. */
 #include "point.h"
 
 #define MEASURES 2 /* 1 read smaps after the warm-up */

@@ -1,13 +1,10 @@
-/* region.h: the timed region, which holds the accesses and nothing else. After the lines were placed, measure()
+/* region.h: the timed region, which holds the accesses and nothing else. measure()
  *
  *   1. warms up, at least 5 ms (a core leaves its idle state) or as the kernel says
- *   2. reads the core's clock
- *   3. warms up again, because step 2 displaced lines from the first caches
+ *   2. reads the core's clock, which displaces lines from the first caches
+ *   3. warms up again
  *   4. opens perf's gate (perf stat --delay=-1 --control fd:...), times batches of equal work, closes it
- *   5. reads the core's clock again
- *
- * Times are CLOCK_MONOTONIC_RAW. --region-ms must be long, for the clock costs tens of nanoseconds and the gate a few hundred
- * events. */
+ *   5. reads the core's clock again */
 #ifndef REGION_H
 #define REGION_H
 #include "backing.h"

@@ -1,6 +1,5 @@
-/* rows.h: the two tables of a join. R has rows of 16 bytes: a unique random key and the row's number, from 1. S has as many
- * rows, each with the key of a random row of R. The answer is the number of pairs and the sum of the products of their row
- * numbers. */
+/* rows.h: the two tables of a join. R has rows of a unique random key and the row's number, from 1; S as many, each with the
+ * key of a random row of R. The answer is the number of pairs and the sum of the products of their row numbers. */
 #ifndef ROWS_H
 #define ROWS_H
 #include "placement.h"

@@ -6,8 +6,7 @@
  * collapse  madvise(MADV_COLLAPSE), which moves pages into a large one (--lines: whole large pages)
  *
  * The CPU interrupts all others that run the program, which flush their TLBs, and waits. --threads N spin on their own CPUs;
- * --apart 1 makes them processes, the control. "flushes_seen" are their interrupts, of "flushes_asked". A guest may defer the
- * flush of a CPU that its hypervisor does not run. Each call of a batch has written pages of its own. */
+ * --apart 1 makes them processes, the control. A guest may defer the flush of a CPU that its hypervisor does not run. */
 #include "beside.h"
 #include "placement.h"
 #include "record.h"

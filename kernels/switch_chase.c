@@ -4,8 +4,8 @@
  * thread   to another thread on this CPU and back: the same page tables
  * process  to another process on this CPU and back: other page tables, twice
  *
- * --hops N makes N hops of a longer cycle after each switch: past the TLB's reach the first walks show whether the switch
- * flushed the page-structure caches. perf counts nothing: it would count partner and switches. */
+ * With --hops N of a longer cycle, past the TLB's reach, the first walks show whether the switch flushed the page-structure
+ * caches. perf counts nothing: it would count partner and switches. */
 #include "chase.h"
 #include "record.h"
 #include <linux/futex.h>

@@ -1,13 +1,12 @@
 /* table_chase: the cost of a TLB miss by how many page tables of each level its walks go through.
  *
- * --lines pages are spread evenly over --tables_1 tables of the lowest level, these over --tables_2 and these over
- * --tables_3, below the root. All are the same eight pages of memory, so time is translation's alone. Past the TLB's reach
- * each visit walks from the lowest level whose entry a page-structure cache holds: with more tables than it has entries, a
- * miss costs a load more.
+ * The --lines pages are spread evenly over --tables_1 tables of the lowest level, these over --tables_2 and these over
+ * --tables_3. All are the same eight pages of memory, so time is translation's alone. Past the TLB's reach each visit walks
+ * from the lowest level whose entry a page-structure cache holds.
  *
  * A page's entry has a cache line to itself, on a drawn line and place (the page number's lowest bits select a set of the
- * TLB); upper entries share lines. So a level's entries take as many lines however many tables of eight or more pages they
- * are in. --mode even fills each table from its first entry on: pages and tables a power of two apart. */
+ * TLB); so a level's entries take as many lines however many tables they are in. --mode even fills each table from its first
+ * entry on. */
 #include "point.h"
 #include "tables.h"
 

@@ -1,8 +1,8 @@
 /* touch_again: memory that was used, given back, left alone and touched again, each touch by the clock.
  *
  * A guest's Linux keeps freed memory unless its host takes it (balloon, free page reporting): the next touch is then a fault
- * in the guest and, inside it, one in the host. So a mapping is touched twice, --idle_ms apart. One pass and no median:
- * memory touched twice has lost the state to be measured. */
+ * in the guest and, inside it, one in the host. One pass and no median: memory touched twice has lost the state to be
+ * measured. */
 #include "touches.h"
 #include "record.h"
 

@@ -43,7 +43,8 @@ def point_of(words: list[str], whole: Namespace) -> tuple[Namespace, region.Meas
     """A plan's line as a point and what measures it; whole: the session's arguments."""
     if len(words) < 9 or words[1] not in KERNELS[whole.engine]:
         bad_argument(
-            f"A line is ID KERNEL MODE LAYOUT ORDER LINES STRIDE_PAGES SEED REGION_MS, of another kernel than '{words[1:2]}'."
+            "A line is ID KERNEL MODE LAYOUT ORDER LINES STRIDE_PAGES SEED REGION_MS, "
+            f"of another kernel than '{words[1:2]}'."
         )
     _, kernel, mode, layout, order, lines, stride, seed, region_ms, *own = words
     if stride != "1":

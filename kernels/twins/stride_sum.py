@@ -75,7 +75,8 @@ def asked(words: list[str] | None = None) -> Namespace:
         )
     if config.step_bytes % ELEMENT or config.step_bytes > size:
         arguments.bad_argument(
-            f"--step_bytes takes a multiple of 8 within the array of {size} bytes, not {config.step_bytes}."
+            f"--step_bytes takes a multiple of 8 within the array of {size} bytes, "
+            f"not {config.step_bytes}."
         )
     if config.order == "cycle" and config.mode != "listed":
         arguments.bad_argument("--order cycle takes --mode listed.")
