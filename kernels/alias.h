@@ -3,8 +3,7 @@
 #define ALIAS_H
 #include "arena.h"
 
-/* Fill every line of the pages by fill(), then map them with these rights again and again. Code is written by a mapping that is gone
- * before another one may execute it. */
+/* Code: write through one mapping, unmap it, then map executable. */
 static inline struct arena map_aliased(const struct config *c, const char *name, int rights, void (*fill)(char *line))
 {
     struct arena a = reserve(c);
@@ -20,7 +19,7 @@ static inline struct arena map_aliased(const struct config *c, const char *name,
     pool_page = pool ? a.page : 0;
     if (!pool)
         madvise(memory, a.physical, MADV_NOHUGEPAGE);
-    /* Descending: in neither direction may neighbours become ascending physical neighbours, which some TLBs join into one entry. */
+    /* Descending, because some TLBs merge pages that ascend both virtually and physically into one entry. */
     for (uint64_t at = a.physical; at; at -= LINE)
         fill(memory + at - LINE);
     if (rights & PROT_EXEC) {

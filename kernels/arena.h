@@ -1,9 +1,6 @@
-/* arena.h: the memory that a kernel measures, on the page size asked for and no other.
- *
- * A request for a page size is only a wish: fragmented memory answers MADV_HUGEPAGE with base pages, and a setting of "always"
- * gives huge pages unless MADV_NOHUGEPAGE forbids them. So each size is requested both ways before the first touch, at an aligned
- * address; every page is written, because pages that were only read share one page of zeros; and smaps proves the result
- * (backing.h). */
+/* arena.h: the memory that a kernel measures. A request for a page size is only a hint, so each size is requested both ways
+ * before the first touch, at an aligned address; every page is written, because pages only read share one page of zeros; and
+ * smaps proves the result (backing.h). */
 #ifndef ARENA_H
 #define ARENA_H
 #include "cpus.h"
@@ -11,19 +8,19 @@
 #include <fcntl.h>
 
 #ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23     /* Linux 5.14 */
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
 
 struct arena {
     char *base;
-    uint64_t bytes, resident, physical;  /* of address space; that smaps must show as resident in it; of memory */
-    uint64_t page, stride, working_set;  /* stride: stride_pages base pages of the machine, for every page size */
-    uint64_t mthp_taken, mthp_fallen;    /* before the first touch */
+    uint64_t bytes, resident, physical;
+    uint64_t page, stride, working_set;  /* stride: in bytes, a multiple of the base page for every page size */
+    uint64_t mthp_taken, mthp_fallen;
 };
 
 static inline uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
-static uint64_t pool_page; /* for the signal handler: a reserved page that is gone raises SIGBUS */
+static uint64_t pool_page; /* for the signal handler: losing a reserved page raises SIGBUS */
 #define GONE "; the pool was emptied meanwhile, or the cgroup's hugetlb limit"
 static void on_sigbus(int signal)
 {
@@ -35,12 +32,9 @@ static void on_sigbus(int signal)
     _exit(3);
 }
 
-/* ---- requesting memory */
-
-/* Addresses without memory, aligned to 1 GiB whatever the page size, so that no two runs differ in how they fall on the page
- * table's levels or on a TLB's sets. A base page on both sides stays without memory: the stack of a thread right beside would be
- * joined with the arena into one mapping (on base pages both are VM_NOHUGEPAGE, since Linux 6.7 made stacks so), and smaps would
- * state the stack's pages as the arena's. */
+/* Aligned to 1 GiB for every page size, so that runs do not differ in page-table levels and TLB sets. A guard page on both
+ * sides keeps Linux from merging a neighbouring stack with the arena, which smaps would count (since Linux 6.7 both are
+ * VM_NOHUGEPAGE). */
 static inline char *reserve_addresses(uint64_t bytes)
 {
     uint64_t room_bytes = bytes + base_page() + GIB;
@@ -52,7 +46,6 @@ static inline char *reserve_addresses(uint64_t bytes)
     return (char *)round_up((uint64_t)room + base_page(), GIB);
 }
 
-/* Address space for `bytes` on the page size asked for, not yet memory. */
 static inline struct arena reserve_bytes(const struct config *c, uint64_t bytes)
 {
     struct arena a = {.page = page_bytes(c->pages), .stride = base_page() * c->stride_pages, .working_set = bytes};
@@ -73,8 +66,8 @@ static inline struct arena reserve(const struct config *c)
     return reserve_bytes(c, bytes);
 }
 
-/* A page between the base page and THP forms only where no larger enabled size fits. So the range is cut into mappings too small
- * for one, 1 MiB at most: neighbours whose flags differ (in or out of core dumps) are never merged. */
+/* THP forms where a larger enabled size fits, so cut the range into mappings of at most 1 MiB; Linux never merges neighbours
+ * with different flags (dumped or not). */
 static inline void ask_for_mthp(struct arena *a)
 {
     char path[128];
@@ -94,7 +87,7 @@ static inline void ask_for_mthp(struct arena *a)
     a->mthp_fallen = mthp_faults(a->page, 1);
 }
 
-/* Pages reserved by another mapping count as free. If enough are left, a cgroup refuses. */
+/* Pages reserved by other mappings count as free. If enough are left, a cgroup is the reason. */
 __attribute__((noreturn)) static inline void pool_refuses(uint64_t needed, const char *pages, uint64_t page)
 {
     char path[128];
@@ -115,12 +108,11 @@ static inline int thp_is_refused(const struct arena *a)
            || madvise(a->base, a->bytes, MADV_HUGEPAGE);
 }
 
-/* Map memory at `a` as reserve() returned it, without touching it. */
 static inline void lay_arena(const struct config *c, struct arena *a)
 {
     int spread = !c->packed && !c->alias, pool = pool_flags(c->pages);
     a->resident = a->physical = spread && a->stride > a->page ? c->lines * a->page : a->bytes;
-    /* Pages far apart may span more than there is memory; what lies between them is never touched. */
+    /* A sparse arena may span more than there is memory; the gaps are never touched. */
     int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | pool | (a->resident < a->bytes ? MAP_NORESERVE : 0);
     pool_page = pool ? a->page : 0;
     if (mmap(a->base, a->bytes, PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED) {
@@ -133,10 +125,8 @@ static inline void lay_arena(const struct config *c, struct arena *a)
     else if (c->pages->source == FROM_THP && thp_is_refused(a))
         unavailable("thp-never", "the kernel refuses MADV_HUGEPAGE");
     else if (c->pages->source == FROM_BASE)
-        madvise(a->base, a->bytes, MADV_NOHUGEPAGE); /* fails only where there is no THP */
+        madvise(a->base, a->bytes, MADV_NOHUGEPAGE); /* fails only without THP support */
 }
-
-/* ---- faulting in */
 
 #define MUCH (64ull << 20) /* bytes from which two threads are faster than one */
 struct stretch { char *from; uint64_t bytes; int error; };
@@ -169,7 +159,6 @@ static inline int populate_by_two(const struct arena *a)
     return errno ? -1 : 0;
 }
 
-/* Pages further apart than one page are faulted in one by one. */
 static inline int populate(const struct arena *a)
 {
     if (a->resident == a->bytes)
@@ -180,7 +169,7 @@ static inline int populate(const struct arena *a)
     return 0;
 }
 
-/* Write every page: older kernels cannot populate, and emulators only claim to. Never zero, which KSM merges. */
+/* Write every page: older Linux cannot populate and some emulators only claim to. Never zero, which KSM would merge. */
 static inline void fault_in(const struct arena *a)
 {
     if (populate(a) && errno != EINVAL)

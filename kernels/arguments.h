@@ -1,12 +1,5 @@
-/* arguments.h: a kernel's arguments. Every kernel keeps one contract:
- *
- *   arguments   parse()             exit 2 and one sentence for a bad one
- *   memory      arena.h             the page size asked for, requested both ways and proved from smaps
- *   order       placement.h         where lines lie and in which order they are visited
- *   region      region.h            warm up, open perf's gate, time batches, close it, print one record
- *   point       point.h             all of it for one point or, in session.c, for many in one mapping
- *
- * What the machine lacks is exit 3 and {"reason": ..., "detail": ...} on stderr; codes: tlb/reasons.py. */
+/* arguments.h: parse a kernel's arguments. Exit 2 and one sentence for a bad one; exit 3 and {"reason": ..., "detail": ...}
+ * on stderr, with codes of tlb/reasons.py, for what the machine lacks. */
 #ifndef ARGUMENTS_H
 #define ARGUMENTS_H
 #include "errors.h"
@@ -14,19 +7,18 @@
 #include <getopt.h>
 #include <time.h>
 
-#define LINE 64ull      /* bytes of a cache line on every x86-64 and almost every arm64 server core */
+#define LINE 64ull      /* cache line on x86-64 and almost every arm64 server core */
 #define NOT_GIVEN UINT64_MAX
-#define MOST_CPUS 8192  /* Linux's own limit on x86-64 (MAXSMP) */
+#define MOST_CPUS 8192  /* Linux's limit on x86-64 (MAXSMP) */
 
-/* A function whose machine code is timed: the same bytes at the same place within a cache line in every program. noipa keeps the
- * compiler from using what it knows of the callers; clang's `used` says that there may be others. */
+/* A timed function: equal machine code at an equal place within a cache line in every program. noipa keeps the compiler from
+ * specialising it for its callers; clang's `used` stands in for that. */
 #ifdef __clang__
 #define TIMED __attribute__((noinline, used, aligned(64))) static
 #else
 #define TIMED __attribute__((noipa, aligned(64))) static
 #endif
 
-/* An option of one kernel alone, --name VALUE; the record holds those that were given. */
 struct own {
     const char *name;
     uint64_t value, least, most;
@@ -39,8 +31,8 @@ struct config {
     const struct page_size *pages;
     struct own own[MOST_OWN];
     uint64_t lines, stride_pages, seed, region_ns, started_ns;
-    uint64_t warm_hops;            /* before part of a large cycle is timed; default: the lines of the largest cache */
-    int packed, alias;             /* layouts; else spread */
+    uint64_t warm_hops;            /* before a part of a large cycle; default: lines of the largest cache */
+    int packed, alias;             /* layouts; neither: spread */
     int fifo;
     int cpu, control_fd, ack_fd;   /* perf's gate; -1: not counted */
 };
@@ -48,13 +40,12 @@ struct config {
 struct arena;
 struct region;
 
-/* A kernel: its options and how it measures a point (point.h). */
 struct kernel {
-    const char *name, *orders[MOST_WORDS], *layouts[MOST_WORDS], *modes[MOST_WORDS]; /* the first is the default */
+    const char *name, *orders[MOST_WORDS], *layouts[MOST_WORDS], *modes[MOST_WORDS];
     struct own own[MOST_OWN];
-    void (*check)(struct config *c);                      /* bad_argument() for options that exclude each other, or NULL */
-    struct arena (*map)(const struct config *c);          /* NULL: map_arena() */
-    struct region (*measure)(const struct config *c, const struct arena *a); /* the arena is proved */
+    void (*check)(struct config *c);
+    struct arena (*map)(const struct config *c);
+    struct region (*measure)(const struct config *c, const struct arena *a); /* after the arena is proved */
 };
 
 static inline uint64_t now_ns(void)
@@ -63,8 +54,6 @@ static inline uint64_t now_ns(void)
     clock_gettime(CLOCK_MONOTONIC_RAW, &t);
     return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
 }
-
-/* ---- parsing */
 
 static inline uint64_t natural(const char *name, const char *text, uint64_t least, uint64_t most)
 {
@@ -114,8 +103,8 @@ static inline struct config parse(const struct kernel *k, int argc, char **argv)
         options[known++] = (struct option){"mode", 1, 0, 'm'};
     for (int i = 0; c.own[i].name; i++)
         options[known++] = (struct option){c.own[i].name, 1, 0, OWN + i};
-    opterr = 0; /* print our own sentence */
-    optind = 0; /* restart for each point */
+    opterr = 0;
+    optind = 0;
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1)
         switch (option) {
         case 'p': c.pages = page_size_called(optarg); break;

@@ -1,15 +1,13 @@
-/* backing.h: proof by /proc/self/smaps that an arena lies on the page size asked for, and the size of its page tables.
+/* backing.h: proof by /proc/self/smaps that an arena lies on the page size named.
  *
- * smaps is read before the lines of a point are placed and after the timed region, never in between: for 2 GiB of base pages that
- * takes 40 ms, evicts the chase's lines from the caches and refills the TLB, and no warm-up undoes all of it.
- *
- * "page_table_bytes" is VmPTE: eight bytes a base page, in tables of a base page each. A pool's pages need less in proportion;
- * transparent ones of 2 MiB do not, because Linux keeps a table aside for each in order to split it. */
+ * smaps is read before the lines are placed and after the timed region, never between: for 2 GiB of base pages that takes 40
+ * ms, evicts the lines from the caches and refills the TLB. Transparent 2 MiB pages do not reduce "page_table_bytes" (VmPTE),
+ * because Linux keeps a spare table to split each. */
 #ifndef BACKING_H
 #define BACKING_H
 #include "arena.h"
 
-/* What smaps says of the arena's mappings, in kB; odd: how many have another page size or lack a field. */
+/* Sizes in kB; odd: number of mappings with another page size or without a field. */
 struct stated { unsigned long long mapped, thp, odd; };
 
 static inline struct stated read_smaps(const struct arena *a, unsigned long long expected_kb)
@@ -35,7 +33,7 @@ static inline struct stated read_smaps(const struct arena *a, unsigned long long
         *number++ = 0;
         int is_mapped = !strcmp(line, "Rss") || !strcmp(line, "Private_Hugetlb") || !strcmp(line, "Shared_Hugetlb");
         int is_thp = !strcmp(line, "AnonHugePages") || !strcmp(line, "ShmemPmdMapped"), is_size = !strcmp(line, "KernelPageSize");
-        end = 0; /* digits: %llu takes "-8" for a huge number */
+        end = 0; /* only digits: %llu would read "-8" as a huge number */
         if (!(is_mapped || is_thp || is_size) || sscanf(number, " %15[0-9] kB%n", digits, &end) != 1 || !end)
             continue;
         kb = strtoull(digits, NULL, 10);
@@ -49,9 +47,8 @@ static inline struct stated read_smaps(const struct arena *a, unsigned long long
     return s;
 }
 
-/* Return the resident bytes; unavailable() unless all of the arena is on the page size asked for. Linux reports a pool's pages in
- * KernelPageSize and THP in AnonHugePages, and mTHP in neither: there each page must have raised the allocation counter and none,
- * of any process, the fallback counter. */
+/* smaps shows pool pages in KernelPageSize, THP in AnonHugePages, mTHP nowhere: there each page must have raised the
+ * allocation counter and no process the fallback counter. */
 static inline uint64_t verify_backing(const struct config *c, const struct arena *a)
 {
     enum source source = c->pages->source;
@@ -71,7 +68,7 @@ static inline uint64_t verify_backing(const struct config *c, const struct arena
     return s.mapped << 10;
 }
 
-/* This process's page tables in bytes; 0 if /proc does not say. */
+/* 0 if /proc does not say. */
 static inline uint64_t page_table_bytes(void)
 {
     char line[256];

@@ -1,19 +1,17 @@
-/* beside.h: threads or processes on other CPUs while a kernel measures, and the TLB flushes that their CPUs saw.
- *
- * Each repeats its turn until the kernel ends and counts its turns in shared memory; one that does not start, dies or hangs is
- * "neighbour-gone". Processes die with their parent. */
+/* beside.h: threads or processes on other CPUs while a kernel measures, and their TLB flushes. Each counts its turns in
+ * shared memory; if one does not start, dies or hangs, the reason is "neighbour-gone". */
 #ifndef BESIDE_H
 #define BESIDE_H
 #include "cpus.h"
 #include "region.h"
 #include <sys/wait.h>
 
-#define PATIENCE_NS 5000000000ull /* longer than any busy computer keeps a thread waiting */
+#define PATIENCE_NS 5000000000ull /* longer than a busy machine delays a thread */
 
 struct other {
-    void (*turn)(void *of); /* NULL: spin */
+    void (*turn)(void *of);
     void *of;
-    int cpu, apart;         /* apart: a process with page tables of its own */
+    int cpu, apart;         /* apart: a process, with its own page tables */
     pthread_t thread;
     pid_t process;
     volatile uint64_t *turns;
@@ -30,7 +28,6 @@ static void *take_turns(void *given)
     return NULL;
 }
 
-/* Start all, each with a counter on its own page. */
 static inline void start_beside(struct other *other, uint64_t n)
 {
     char *shared = n ? map_memory(n * base_page(), MAP_SHARED | MAP_ANONYMOUS, -1, "counters") : NULL;
@@ -55,7 +52,7 @@ static inline void start_beside(struct other *other, uint64_t n)
     }
 }
 
-/* `bytes` make whole large pages. A grid's 2 MiB are less than one where base pages are larger. */
+/* `bytes` must be whole large pages; a grid's 2 MiB are less than one where base pages are larger. */
 static inline void must_make_large_pages(const struct config *c, uint64_t bytes)
 {
     uint64_t large = sysfs_number(THP "hpage_pmd_size", 0), common = 2 << 20;
@@ -65,10 +62,9 @@ static inline void must_make_large_pages(const struct config *c, uint64_t bytes)
         bad_argument("%s takes --lines that make whole large pages here, of %" PRIu64 " bytes each.", c->kernel, large);
 }
 
-/* perf would count the threads and children too, which make no accesses of the kernel's. */
+/* perf would also count the threads and children. */
 static inline void count_nothing(struct config *c) { c->control_fd = -1; }
 
-/* Wait until each had another turn since `since`, and update that. */
 static inline void await_turns(const struct other *other, uint64_t n, uint64_t *since)
 {
     for (uint64_t i = 0; i < n; i++) {
@@ -89,8 +85,8 @@ static inline void stop_beside(const struct other *other, uint64_t n)
             waitpid(other[i].process, NULL, 0);
 }
 
-/* TLB flushes of these CPUs since boot: the line TLB of /proc/interrupts, a column for each online CPU. UINT64_MAX without such a
- * line: arm64 broadcasts in hardware and counts nothing. */
+/* TLB flushes on these CPUs since boot, by the line TLB of /proc/interrupts. UINT64_MAX without that line: arm64 broadcasts
+ * flushes in hardware. */
 static inline uint64_t flushes_at(const struct other *other, uint64_t n)
 {
     FILE *f = fopen("/proc/interrupts", "r");

@@ -1,7 +1,5 @@
-/* chase.h: one cycle through lines that each hold the address of the next, and the loop that follows it.
- *
- * Each load's address comes from the load before it, so ns per access is a latency. The place after any number of hops is known
- * from the order, not from memory, so a compiler that left accesses out is noticed. */
+/* chase.h: one cycle through lines that each hold the address of the next. Each load's address comes from the load before it,
+ * so ns per access is a latency. The order predicts where any number of hops ends, which exposes left-out accesses. */
 #ifndef CHASE_H
 #define CHASE_H
 #include "placement.h"
@@ -10,9 +8,9 @@
 struct chase {
     char *base;
     struct places places;
-    uint64_t lines, hops; /* hops made so far */
+    uint64_t lines, hops;
     uint64_t round;       /* hops per call: all lines, or as many as the loop unrolls */
-    uint32_t *visit;      /* lines in visiting order */
+    uint32_t *visit;
     void **at;
 };
 
@@ -33,8 +31,7 @@ static inline void **line_at(const struct chase *c, uint64_t line) { return (voi
 
 static inline void **after(const struct chase *c, uint64_t hops) { return line_at(c, c->visit[(c->hops + hops) % c->lines]); }
 
-/* Link the lines into one cycle. The order proves that it is one; reading each link in ascending address order proves the links and
- * is the touch with which placing ends. */
+/* Reading each link in ascending address order checks the links and is the touch that ends placing. */
 static inline struct chase place_chase(char *base, uint64_t lines, struct places places, int shuffled, uint64_t seed)
 {
     struct chase c = {.base = base, .places = places, .lines = lines, .round = lines};
@@ -49,7 +46,7 @@ static inline struct chase place_chase(char *base, uint64_t lines, struct places
     return c;
 }
 
-/* The last hop by itself, so that a loop that does nothing returns something else. */
+/* The last hop by itself, so that an empty loop returns something else. */
 static inline uint64_t follow_rounds(void *state, uint64_t rounds)
 {
     struct chase *c = state;
@@ -65,7 +62,6 @@ static inline uint64_t due_after_rounds(const void *state, uint64_t rounds)
     return (uint64_t)after(c, rounds * c->round - 1);
 }
 
-/* Whole rounds of a cycle or, of a large one, a part. */
 static inline struct work work_of(struct chase *c, const struct config *config)
 {
     uint64_t warm = visits_to_warm(config);

@@ -1,21 +1,15 @@
-/* code_chase: the cost of jumps that lead to many pages. Instructions are loads too, and their addresses are translated.
+/* code_chase: the cost of jumps to many pages. Instructions are loads too, and their addresses are translated.
  *
- *   code_chase --mode listed --order random --layout spread --lines 4096
+ * One jump to each line of code: a page each (spread), side by side (packed), or many virtual pages on eight physical ones
+ * (alias). Code is never writable and executable at once. --every n jumps to one in n packed lines, drawn.
  *
- * One jump to each line of code, a page each (spread), side by side (packed), or many virtual pages on eight physical ones (alias).
- * The code is written first and made executable afterwards, never both at once. --every n jumps to one of n packed lines, drawn: hot
- * code in part of every page.
- *
- * direct   each line jumps to the next of a random cycle; a front end that remembers the jump does not wait. It forgets the jump or
- *          the page's translation first
- * listed   each line loads its target from a list. A predictor may learn a cycle, but not random draws, which wait for address and
- *          translation: a latency */
+ * direct   each line jumps to the next of a random cycle; a front end that remembers the jump does not wait
+ * listed   each line loads its target from a list. A predictor may learn a cycle, but not random draws: a latency */
 #include "alias.h"
 #include "point.h"
 #include "jumps.h"
 
-/* 2: smaps is read before the lines are placed, and no longer between warm-up and timed region. */
-#define MEASURES 2
+#define MEASURES 2 /* 1 read smaps after the warm-up */
 
 struct code {
     char *base;
@@ -23,7 +17,7 @@ struct code {
     uint64_t visits, rounds, at; /* per round; rounds in the list; the next one */
 };
 
-/* Of every group one line is hot, chosen by a multiplicative hash: every `every`-th would use part of the caches' sets. */
+/* Of every group one line is hot, by a hash: every `every`-th line would use part of the caches' sets. */
 static uint64_t every(const struct config *c) { return c->own[0].value; }
 static uint64_t hot_lines(const struct config *c) { return c->lines / every(c); }
 static uint64_t hot_line(const struct config *c, uint64_t n) { return n * every(c) + (n * 0x9E3779B97F4A7C15ull >> 32) % every(c); }
@@ -34,15 +28,13 @@ static uint64_t offset_of(const struct config *c, const struct arena *a, uint64_
     return c->alias ? line * a->stride + line % 8 * 8 * LINE : line_offset(&places, line);
 }
 
-/* Make it executable and no longer writable, and visible to the instruction cache. */
+/* And visible to the instruction cache. */
 static void make_executable(char *at, uint64_t bytes)
 {
     if (mprotect(at, bytes, PROT_READ | PROT_EXEC))
         unavailable("code-refused", "mprotect: %s", strerror(errno));
     __builtin___clear_cache(at, at + bytes);
 }
-
-/* ---- the lines */
 
 static void put_listed_jump(char *line) { memcpy(line, listed_jump, sizeof listed_jump); }
 
@@ -54,7 +46,7 @@ static struct arena map_alias(const struct config *c)
     return a;
 }
 
-/* Each line jumps to the next of the cycle; the first counts a round. Following the jumps proves it. */
+/* The first line counts a round. Following the jumps proves the cycle. */
 static uint64_t write_cycle(const struct config *c, const struct arena *a, struct code *code)
 {
     uint32_t *next = cycle_through(c->lines, 1, c->seed), *visit = visits_of(next, c->lines);
@@ -72,12 +64,11 @@ static uint64_t write_cycle(const struct config *c, const struct arena *a, struc
     return checksum_from(visit, c->lines, 0, c->lines);
 }
 
-#define MOST_DRAWS (1ull << 21) /* enough to warm any known cache and to be timed without repeating */
-/* A list too long to run whole is timed in calls of so many visits: few enough to end near the time asked for, and enough to hide
- * the call. */
+#define MOST_DRAWS (1ull << 21) /* enough to warm any known cache without repeating */
+/* A long list is timed in calls of so many visits: few enough to end in time, enough to hide the call. */
 #define A_CALL 64
 
-/* Write the list. random: four draws a hot line, at least 65,536, so that no predictor knows them. */
+/* random: four draws a hot line, at least 65,536, so that no predictor learns them. */
 static uint64_t write_list(const struct config *c, const struct arena *a, struct code *code)
 {
     int randomly = !strcmp(c->order, "random");
@@ -105,7 +96,7 @@ static uint64_t write_list(const struct config *c, const struct arena *a, struct
 }
 
 typedef uint64_t (*entered)(uint64_t first, uint64_t second);
-/* [timed: jumps] A round of the list is entered at its first address, and goes on from its second. */
+/* [timed: jumps] A round of the list is entered at its first address and goes on from its second. */
 TIMED uint64_t run_rounds(void *state, uint64_t rounds)
 {
     struct code *code = state;

@@ -1,13 +1,7 @@
-/* cold_chase: the first rounds of a new process, in ns a hop, where only the TLB is cold: pages and lines are there.
+/* cold_chase: the first rounds of a new process, in ns a hop, where only the TLB is cold.
  *
- *   cold_chase --lines 512
- *
- * A process is forked again and again. Its memory is mapped twice: it fills both page tables (MADV_POPULATE_READ), reads each line by
- * the one mapping and chases by the other, which no TLB or walker's cache has seen. "pass_1_ns" is the timed first round, up to
- * "pass_64_ns", a worker that lives on. --layout packed is the control.
- *
- * "spawn_ns" is from fork to the new process's first instruction; "exec_ns" a fork, an exec of this program and its end. perf counts
- * nothing. */
+ * A process is forked again and again. Its memory is mapped twice: it fills both page tables (MADV_POPULATE_READ), reads each
+ * line by one mapping and chases by the other, which no TLB or page-structure cache has seen. */
 #include "chase.h"
 #include "record.h"
 #include <sys/wait.h>
@@ -17,12 +11,11 @@
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22 /* Linux 5.14 */
 #endif
-#define PASSES 64 /* rounds of a new process */
-#define OCTAVES 7 /* reported: powers of two */
+#define PASSES 64
+#define OCTAVES 7
 #define EXECS 5
-#define LIVES 4 /* a batch */
+#define LIVES 4 /* processes in a batch */
 
-/* Results of a new process. */
 static struct told { volatile uint64_t began_ns, faults, pass_ns[OCTAVES], whole; } *told;
 
 static struct arena map_twice(const struct config *c, char **again)
@@ -39,8 +32,6 @@ static struct arena map_twice(const struct config *c, char **again)
     fault_in(&a);
     return a;
 }
-
-/* ---- a life */
 
 /* [timed: round] */
 static uint64_t time_round(struct chase *chase, uint64_t due)
@@ -59,7 +50,7 @@ static void live(const struct newborn *n)
     struct chase chase = *n->chase, idle = {.lines = 1, .round = 1};
     void *line = &line;
     idle.at = (void **)&line;
-    follow_rounds(&idle, 1); /* the pages of the code and the stack are there */
+    follow_rounds(&idle, 1); /* fault in the pages of code and stack */
     struct rusage before, after;
     if (madvise(n->base, n->bytes, MADV_POPULATE_READ) || madvise(n->again, n->bytes, MADV_POPULATE_READ))
         _exit(1);
@@ -78,7 +69,6 @@ static void live(const struct newborn *n)
 
 struct sums { uint64_t lives, spawn_ns, faults, pass_ns[OCTAVES]; };
 
-/* Run a process from beginning to end; return ns of its first round. */
 static uint64_t time_life(const struct newborn *newborn, struct sums *s)
 {
     pid_t parent = getpid();
@@ -127,13 +117,13 @@ static double exec_ns(void)
 int main(int argc, char **argv)
 {
     if (argc == 1 && !**argv)
-        return 0; /* exec_ns() */
+        return 0; /* ends a process of exec_ns() */
     static const struct kernel kernel = {.name = "cold_chase", .orders = {"cycle"}, .layouts = {"spread", "packed"}};
     struct config c = parse(&kernel, argc, argv);
     if (c.pages->source != FROM_BASE || c.stride_pages != 1)
         bad_argument("cold_chase takes --pages 4k and no --stride-pages.");
     c.cpu = pin(c.cpu);
-    c.control_fd = -1; /* perf's */
+    c.control_fd = -1;
     told = map_memory(sizeof *told, MAP_SHARED | MAP_ANONYMOUS, -1, "results");
     char *again, name[32];
     struct arena a = map_twice(&c, &again);
@@ -143,7 +133,7 @@ int main(int argc, char **argv)
     struct sums sums = {0};
     verify_backing(&c, &a);
     sample_clock(&r);
-    time_life(&newborn, &sums); /* warm up */
+    time_life(&newborn, &sums);
     sums = (struct sums){0};
     open_region(&c, &r);
     for (uint64_t begin = now_ns(); r.batches < MIN_BATCHES || (now_ns() - begin < c.region_ns && r.batches < MOST_BATCHES);) {

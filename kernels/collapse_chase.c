@@ -1,15 +1,9 @@
 /* collapse_chase: a chase before, while and after Linux makes large pages of base pages (MADV_COLLAPSE) for another thread.
  *
- *   collapse_chase --mode address --lines 16384
- *
- * none     the other thread only runs, for as long: the control
- * other    collapses other memory of the program, as much: what is left is the effect on the chase's CPU
+ * none     the other thread spins for as long: the control
+ * other    collapses as much other memory of the program: the effect on the chase's CPU alone
  * address  the chase's own memory, large page by large page in address order
- * random   the same in random order
- *
- * Timed is the time during, in slices of SLICE hops: "during_p50_ns" and "during_p999_ns" of a hop, with those before and after.
- * "joined_ns" is how long the thread took for "joined_bytes". The chase begins on base pages, by smaps, and ends with
- * "huge_bytes_after" on large ones. */
+ * random   the same in random order */
 #include "beside.h"
 #include "chase.h"
 #include "record.h"
@@ -21,7 +15,7 @@
 #endif
 #define SLICE 64            /* hops: a few microseconds, in which a flush shows */
 #define SLICES (1ull << 18) /* over a second; then a phase ends */
-#define LEAST 64            /* slices of a phase */
+#define LEAST 64
 
 struct job {
     char *memory;
@@ -63,7 +57,6 @@ static uint64_t *order_of(uint64_t pages, int shuffled, uint64_t seed)
     return order;
 }
 
-/* Time slices until `until` is set, or for least_ns; return how many. */
 static uint64_t chase_on(const struct work *w, double *slice, uint64_t least_ns, volatile int *until)
 {
     uint64_t n = 0, ns = 0;
@@ -115,7 +108,7 @@ int main(int argc, char **argv)
 
     struct region r = {.batches = 0};
     verify_backing(&c, &a);
-    if (!none && madvise(more.base, bytes, MADV_HUGEPAGE)) /* the advice for small pages forbids collapsing too */
+    if (!none && madvise(more.base, bytes, MADV_HUGEPAGE)) /* the advice for base pages forbids collapsing too */
         unavailable("thp-never", "madvise: %s", strerror(errno));
     warm_up(&c, &chasing);
     sample_clock(&r);

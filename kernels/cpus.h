@@ -1,5 +1,5 @@
-/* cpus.h: the CPUs that this process may use. Pinned before it touches memory, because a thread that moves finds cold caches and
- * TLB. Masks have MOST_CPUS bits: a cpu_set_t has only 1024. */
+/* cpus.h: the CPUs that this process may use. Pin before touching memory: a thread that moves finds cold caches and TLBs.
+ * Masks have MOST_CPUS bits; cpu_set_t has only 1024. */
 #ifndef CPUS_H
 #define CPUS_H
 #include "arguments.h"
@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 
 union cpu_mask { cpu_set_t set; unsigned long word[MOST_CPUS / 8 / sizeof(unsigned long)]; };
-struct cpus { int count, number[MOST_CPUS]; }; /* ascending */
+struct cpus { int count, number[MOST_CPUS]; };
 
 static inline struct cpus allowed_cpus(void)
 {
@@ -35,8 +35,7 @@ static inline union cpu_mask only_cpu(int cpu)
 
 static struct cpus cpus_given; /* before pin() narrowed them to one */
 
-/* Pin to `cpu`, else to the highest allowed CPU (interrupts tend to favour the lowest), and die with the parent, so that a killed
- * runner leaves nothing behind. */
+/* Pin to `cpu`, else to the highest allowed CPU (interrupts favour the lowest); die with the parent. */
 static inline int pin(int cpu)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -53,7 +52,6 @@ static inline int pin(int cpu)
     return cpus_given.number[at];
 }
 
-/* Bytes of a CPU's largest cache, shared ones included, by sysfs; 0 if unknown. */
 static inline uint64_t largest_cache_bytes(int cpu)
 {
     uint64_t largest = 0;
@@ -79,7 +77,7 @@ static inline void start_on(int cpu, pthread_t *thread, void *(*work)(void *), v
     pthread_attr_destroy(&on);
 }
 
-/* Prefer this CPU's node, page tables included, whichever CPU writes first; unless this process was given another policy. */
+/* Prefer this CPU's node, page tables included, unless the process inherited another policy. */
 static inline void stay_on_this_node(void)
 {
     unsigned node = 0, own;
@@ -91,12 +89,10 @@ static inline void stay_on_this_node(void)
     }
 }
 
-/* ---- SCHED_FIFO: nothing else runs on this CPU meanwhile */
-
-/* Linux stops real-time threads after 95 % of a second (sched_rt_runtime_us). So after STRETCH_NS this one pauses for a sixteenth of
- * that time, which placing lines counts towards. */
+/* Linux stops real-time threads after 95 % of a second (sched_rt_runtime_us). So pause for a sixteenth of the time after
+ * STRETCH_NS; placing lines counts as a pause. */
 #define STRETCH_NS 500000000ull
-static struct { int in; uint64_t since, held, out; } fifo; /* since: of the last change; ns in and out before that */
+static struct { int in; uint64_t since, held, out; } fifo; /* since: time of the last change; held, out: ns in and out before that */
 
 static inline void set_fifo(int in)
 {
@@ -128,7 +124,6 @@ static inline void enter_fifo(const struct config *c)
     set_fifo(1);
 }
 
-/* Between two pieces of work: pause if it ran long enough. */
 static inline void renew_fifo(const struct config *c)
 {
     if (!fifo.in || fifo.held + now_ns() - fifo.since < STRETCH_NS)

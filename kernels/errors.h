@@ -1,5 +1,5 @@
-/* errors.h: the two ways to give no number. A process for one point prints the reason on stderr and exits with 2 (bad argument) or
- * 3 (unavailable); one that measures many jumps to its next point. */
+/* errors.h: the two ways to give no number. A process for one point prints the reason and exits with 2 (bad argument) or 3
+ * (unavailable); one for many points jumps to its next point. */
 #ifndef ERRORS_H
 #define ERRORS_H
 #define _GNU_SOURCE
@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where the next point begins, NULL if the process ends; and why this one gave no number. */
 static jmp_buf *next_point;
 static struct { const char *reason; char detail[256]; } failure;
 
@@ -28,7 +27,7 @@ __attribute__((noreturn, format(printf, 1, 2))) static void bad_argument(const c
     exit(2);
 }
 
-/* Print text as in a JSON string: the group of /dev/kvm may be called CORP\kvm. */
+/* Print text as in a JSON string: /dev/kvm's group may be called CORP\kvm. */
 static inline void print_escaped(FILE *out, const char *text)
 {
     for (; *text; text++)

@@ -1,23 +1,16 @@
-/* first_touch: page_chase's chase over pages first touched in another order.
+/* first_touch: page_chase's chase over pages first touched in another order: "address", "visit" (the chase's) or "shuffled".
  *
- *   first_touch --mode visit --lines 1048576
- *
- * address   ascending, as a loop over a fresh array
- * visit     in the order of the chase
- * shuffled  in another random order
- *
- * Linux hands out memory as it is touched, mostly upwards, and so does a hypervisor. So the order of first touch decides which pages
- * are neighbours in physical memory and, on a virtual machine, in the host's page table. */
+ * Linux and hypervisors hand out memory as it is touched, mostly upwards. So the order of first touch decides which pages are
+ * neighbours in physical memory and in a host's page table. */
 #include "chase.h"
 #include "point.h"
 
-/* 2: smaps is read before the lines are placed, and no longer between warm-up and timed region. */
-#define MEASURES 2
+#define MEASURES 2 /* 1 read smaps after the warm-up */
 
 static struct arena touch_first(const struct config *c)
 {
     struct arena a = reserve(c);
-    uint64_t seed = c->seed + 1; /* another order than that of the visits */
+    uint64_t seed = c->seed + 1; /* not the order of the visits */
     lay_arena(c, &a);
     uint32_t *touch = !strcmp(c->mode, "visit") ? visits_of(cycle_through(c->lines, 1, c->seed), c->lines)
                                                 : numbers_below(c->lines, !strcmp(c->mode, "shuffled"), &seed);

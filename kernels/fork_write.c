@@ -1,13 +1,9 @@
 /* fork_write: the cost of a fork and of the parent's writes after it, which copy pages; and of sparse memory. ns a page.
  *
- *   fork_write --pages thp --mode write --lines 4096
- *   fork_write --pages thp --mode touch --lines 3200 --used 25
+ * touch   write a word of each base page of fresh memory
+ * write   then fork, and time another write to each page
  *
- * touch   write a word of each base page of fresh memory. "resident_bytes": what that made resident
- * write   then fork, and time another write to each page, which copies it. "copied_bytes": what the parent then has alone; "fork_ns"
- *
- * --used N uses only the first N base pages of every 2 MiB (allocators' arenas of 100 KiB: 25); with large pages all is resident.
- * --lines counts the used pages. */
+ * --used N uses only the first N base pages of every 2 MiB (allocators' arenas of 100 KiB: 25). */
 #include "placement.h"
 #include "record.h"
 #include <sys/wait.h>
@@ -36,7 +32,6 @@ static uint64_t check_each(char *base, const struct used *u, uint64_t page, uint
     return checksum;
 }
 
-/* The arena's private bytes, by smaps. */
 static uint64_t private_bytes(const struct arena *a)
 {
     char line[512];
@@ -53,7 +48,6 @@ static uint64_t private_bytes(const struct arena *a)
     return sum << 10;
 }
 
-/* Fork a child that shares all memory until it is killed; return ns of the fork. */
 static uint64_t fork_sharer(pid_t *child)
 {
     pid_t parent = getpid();
@@ -131,7 +125,7 @@ int main(int argc, char **argv)
         if (child && (waitpid(child, NULL, WNOHANG) || kill(child, SIGKILL) || waitpid(child, NULL, 0) != child))
             unavailable("neighbour-gone", "the process that shares the memory ended by itself");
         if (first)
-            continue; /* the memory may have had to be found first */
+            continue; /* a hypervisor may have had to find the memory first */
         forks[r.batches] = fork_ns;
         touches[r.batches] = touch_ns;
         add_batch(&r, ns, c.lines);

@@ -1,10 +1,7 @@
 /* graph.h: a graph of 64-byte vertices with four out-edges each, filled and checked by all CPUs.
  *
- * Edge 0 of a block's vertices is a linear congruential generator on their numbers: by Hull and Dobell (1962) it has the full
- * period for a power of two if MULTIPLIER is 1 mod 4 and `step` odd, so each vertex leads to every other of its block. Looking at
- * edge 0 alone proves it, where searching the graph would take minutes. Edges 1 to 3 are random. Without blocks the graph is one.
- *
- * Packed, vertex v lies on line v; spread, each has its own page. Edges hold lines, so one loop walks both. */
+ * Edge 0 is a linear congruential generator within a block: with MULTIPLIER 1 mod 4 and `step` odd it has the full period of
+ * a power of two (Hull and Dobell 1962), so every vertex reaches every other of its block. Edges 1 to 3 are random. */
 #ifndef GRAPH_H
 #define GRAPH_H
 #include "placement.h"
@@ -12,7 +9,7 @@
 
 #define MULTIPLIER 1664525ull
 #define MOST_THREADS 256 /* more would wait for memory */
-#define CHUNK (1ull << 19)   /* bytes that take about as long to fill as a thread to start */
+#define CHUNK (1ull << 19)   /* bytes that take as long to fill as a thread to start */
 
 struct vertex { uint32_t edge[4], rest[12]; };
 struct graph { struct vertex *line; struct places places; uint64_t vertices, block, key, step; };
@@ -20,7 +17,7 @@ struct graph { struct vertex *line; struct places places; uint64_t vertices, blo
 static inline uint32_t stand(const struct graph *g, uint64_t v) { return (uint32_t)(line_offset(&g->places, v) / LINE); }
 static inline uint64_t vertex_on(const struct graph *g, uint64_t line) { return line / (g->places.stride / LINE); }
 
-/* Vertex v has the generator's numbers 2v and 2v + 1 after `key`, so that any thread can fill any part. */
+/* Vertex v uses numbers 2v and 2v + 1 after `key`, so that any thread can fill any part. */
 static inline uint64_t draw(uint64_t *state) { return scramble(*state += GOLDEN); }
 
 static inline struct graph plan_graph(void *room, struct places places, uint64_t vertices, uint64_t block, uint64_t *seed)
@@ -48,7 +45,6 @@ static void link_vertices(const struct graph *g, uint64_t v, uint64_t end)
     }
 }
 
-/* Count vertices with an edge out of their block, or whose edge 0 is not the cycle's next vertex. */
 static uint64_t count_wrong(const struct graph *g, uint64_t v, uint64_t end)
 {
     uint64_t wrong = g->step % 2 == 0 || MULTIPLIER % 4 != 1;
@@ -64,7 +60,7 @@ static uint64_t count_wrong(const struct graph *g, uint64_t v, uint64_t end)
 
 struct part {
     const struct graph *graph;
-    uint64_t from, to, wrong; /* vertices */
+    uint64_t from, to, wrong;
     int fill;
     pthread_t thread;
 };
@@ -79,7 +75,6 @@ static void *prepare_part(void *given)
     return NULL;
 }
 
-/* Fill or check the graph by a thread on each CPU; return their number. */
 static uint64_t on_all_cpus(int fill, const struct graph *g)
 {
     static struct part part[MOST_THREADS];
@@ -102,7 +97,7 @@ static uint64_t on_all_cpus(int fill, const struct graph *g)
     return threads;
 }
 
-/* The last graph, which many points may walk. */
+/* The last graph; many points may walk it. */
 static struct { struct graph graph; uint64_t threads; } made;
 
 static const struct graph *graph_on(const struct arena *a, struct places places, uint64_t vertices, uint64_t block, uint64_t *seed)
@@ -110,7 +105,7 @@ static const struct graph *graph_on(const struct arena *a, struct places places,
     uint64_t begin = now_ns();
     struct graph g = plan_graph(a->base, places, vertices, block, seed), *m = &made.graph;
     if (m->line != g.line || m->places.stride != places.stride || m->vertices != vertices || m->block != block || m->key != g.key) {
-        made.graph.line = NULL; /* none, should this fail */
+        made.graph.line = NULL; /* no graph if this fails */
         made.threads = on_all_cpus(1, &g);
         on_all_cpus(0, &g);
         made.graph = g;

@@ -1,22 +1,16 @@
 /* graph_walk: pick one of the four out-edges of a 64-byte vertex at random and follow it; ns per access is per hop.
  *
- *   graph_walk --layout packed --order random --lines 16777216 --vertices 16777216 --mode plain
- *
  * plain      --walkers K independent walks in turn in one thread, so that K loads and page walks are in flight
  * blocked    edges stay within blocks of --block_vertices; every --block_steps hops, on to another block
  * prefetch   a plain walk with a known path that prefetches the vertex --distance hops ahead (0: none)
- * --layout spread gives each vertex its own page: the same walk on 64 times the pages (of 4 KiB).
+ * --layout spread gives each vertex its own page. --per_hop 1 reads a serialised clock around each hop.
  *
- * --per_hop 1 reads a serialised clock around each hop: "p5_ns" to "p999_ns" and "mean_ns", less the clock's own "clock_ns". ns per
- * access is then of all the time.
- *
- * Only here and in random_touch are numbers drawn while time runs: picks made beforehand would be an array that takes cache, and picks
- * made from the vertex would end in a cycle of about sqrt(vertices) hops. A draw waits for no load and decides two bits of an address. */
+ * Draws are timed: picks made beforehand would take cache, and picks made from the vertex would end in a cycle of about
+ * sqrt(vertices) hops. A draw waits for no load. */
 #include "plan.h"
 #include "walk.h"
 
-/* 2: smaps is read before the graph is placed, and no longer between warm-up and timed region. */
-#define MEASURES 2
+#define MEASURES 2 /* 1 read smaps after the warm-up */
 
 #define BATCHES 16
 #ifdef __clang__
@@ -42,7 +36,7 @@ static inline __attribute__((always_inline)) void turns_of(const struct vertex *
 }
 /* [end] */
 
-/* A loop for each number of walkers: up to eight have a register each, more are partly in the first cache. */
+/* A loop per number of walkers: up to eight have a register each. */
 TIMED void walk_on(const struct vertex *line, struct walk *w, uint64_t turns)
 {
 #define WITH(k) case k: turns_of(line, w, turns, k); break;
@@ -93,7 +87,7 @@ static void walk(struct walk *w, uint64_t turns)
     }
 }
 
-/* Least time of a hop: the same loop over four vertices, in the first cache. */
+/* Least time of a hop: over four vertices in the first cache. */
 static double four_vertices_ns(const struct walk *as, uint64_t seed)
 {
     static struct vertex four[4] __attribute__((aligned(64)));
@@ -101,7 +95,7 @@ static double four_vertices_ns(const struct walk *as, uint64_t seed)
     struct walk w = {.graph = &g, .walkers = as->walkers, .segment = UINT64_MAX, .left = UINT64_MAX};
     double ns[16];
     link_vertices(&g, 0, 4);
-    for (int i = -1; i < 16; i++) { /* the first warms up */
+    for (int i = -1; i < 16; i++) {
         uint64_t t0 = now_ns(), turns = (1ull << 16) / (uint64_t)w.walkers;
         walk(&w, turns);
         ns[i < 0 ? 0 : i] = (double)(now_ns() - t0) / (double)(turns * (uint64_t)w.walkers);
@@ -109,7 +103,6 @@ static double four_vertices_ns(const struct walk *as, uint64_t seed)
     return median(ns, 16);
 }
 
-/* Time batches of turns behind perf's gate; retrace the last one, which must end at the same place. */
 static void time_batches(const struct config *c, struct walk *w, uint64_t turns, struct region *r)
 {
     struct walk again = *w;
@@ -125,8 +118,8 @@ static void time_batches(const struct config *c, struct walk *w, uint64_t turns,
     must_stand(w, &again);
 }
 
-/* Like warm_up(), but in hops, which are exchangeable once the caches are warm, so that of a large graph a part is timed. Return ns a
- * turn of the least disturbed walk. */
+/* Like warm_up(), but in hops, which are exchangeable, so that a part of a large graph is timed. Return ns a turn of the
+ * least disturbed walk. */
 static double warm_walk(const struct config *c, struct walk *w)
 {
     uint64_t turns = hops_for(c->lines, (double)lines_to_warm(c)) / (uint64_t)w->walkers + 4096, begin = now_ns(), fastest = UINT64_MAX;

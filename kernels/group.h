@@ -1,7 +1,5 @@
-/* group.h: a memory cgroup that this process enters and leaves.
- *
- * The hierarchy's root charges nobody; a group below it is charged for each page that is faulted in. Making and entering one changes
- * no setting. The fixed name lets the next process take over and remove what a killed one left. */
+/* group.h: a memory cgroup that this process enters and leaves, which is charged for pages as the root is not. The fixed name
+ * lets the next process remove what a killed one left. */
 #ifndef GROUP_H
 #define GROUP_H
 #include "arguments.h"
@@ -18,7 +16,7 @@ static inline void must_write(const char *folder, const char *file, const char *
     ssize_t written = fd < 0 ? -1 : write(fd, text, strlen(text));
     if (written != (ssize_t)strlen(text)) {
         int why = errno;
-        rmdir(folder); /* only ours is empty */
+        rmdir(folder);
         unavailable("no-memory-group", "%s: %s", path, strerror(why));
     }
     close(fd);
@@ -31,8 +29,8 @@ static inline int has_file(const char *folder, const char *file)
     return !access(path, F_OK);
 }
 
-/* Find the memory controller's hierarchy, mounted from its root: version 1 has release_agent only there, version 2 has cgroup.type
- * everywhere else. */
+/* Find the memory controller's hierarchy, mounted from its root: only there has version 1 release_agent, and only elsewhere
+ * has version 2 cgroup.type. */
 static inline struct group find_group(void)
 {
     struct group g = {.root = ""};
@@ -44,7 +42,7 @@ static inline struct group find_group(void)
              (!strcmp(kind, "cgroup2") && has_file(place, "cgroup.controllers") && !has_file(place, "cgroup.type")))) {
             snprintf(g.root, sizeof g.root, "%s", place);
             if (!strcmp(kind, "cgroup"))
-                break; /* of both, prefer version 1 */
+                break;
         }
     if (mounts) fclose(mounts);
     if (!*g.root)
@@ -53,7 +51,6 @@ static inline struct group find_group(void)
     return g;
 }
 
-/* An existing folder is a killed process's. */
 static inline void make_group(const struct group *g)
 {
     if (mkdir(g->own, 0755) && errno != EEXIST)

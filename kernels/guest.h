@@ -1,31 +1,29 @@
-/* guest.h: the inside of the guest: its page tables, built by the host, and its program. A test's software walker reads the tables.
- * Entries: Intel SDM volume 3A, 4.5; AMD's manual, volume 2, 5.3, has the same bits. */
+/* guest.h: the guest's page tables, built by the host, and its program. Entries: Intel SDM volume 3A, 4.5; AMD's manual,
+ * volume 2, 5.3. */
 #ifndef GUEST_H
 #define GUEST_H
 #include <stdint.h>
 #include <string.h>
 
-/* ---- page tables */
-
-#define TABLE 4096ull /* bytes: 512 entries of 8 */
+#define TABLE 4096ull
 #define LARGE_LEAF 0x80ull
 
-/* Present, writable, user (the program runs at CPL 3), accessed and dirty, so that no walk sets a bit. A leaf above the lowest level
- * has LARGE_LEAF. */
+/* Present, writable, user (CPL 3), accessed and dirty, so that no walk sets a bit. Leaves above the lowest level add
+ * LARGE_LEAF. */
 #define ENTRY 0x67ull
 #define ENTRY_ADDRESS 0x000FFFFFFFFFF000ull
 
 struct tables {
-    char *memory;      /* of the host; the root comes first */
-    uint64_t physical; /* the guest's address of it */
-    uint64_t room, used; /* tables */
+    char *memory;
+    uint64_t physical; /* its guest-physical address */
+    uint64_t room, used;
     int levels;
 };
 
-/* Bytes that an entry maps; leaves are of level 1 (4 KiB), 2 (2 MiB) or 3 (1 GiB). */
+/* Bytes per entry; leaves are of level 1 (4 KiB), 2 (2 MiB) or 3 (1 GiB). */
 static inline uint64_t reach(int level) { return 1ull << (3 + 9 * level); }
 
-/* Most tables that `bytes` can need, wherever they begin. */
+/* Most tables that `bytes` need, wherever they begin. */
 static inline uint64_t tables_for(uint64_t bytes, int leaf, int levels)
 {
     uint64_t n = 1;
@@ -40,8 +38,8 @@ static inline void start_tables(struct tables *t)
     memset(t->memory, 0, TABLE);
 }
 
-/* Map whole pages from `virtual` to `physical`, both aligned, by leaves of one level; return 0 without room for the tables. Nothing
- * of it may be mapped by leaves of another level. */
+/* Map aligned whole pages by leaves of one level; return 0 without room for the tables. Nothing of the range may have leaves
+ * of another level. */
 static inline int map_range(struct tables *t, int leaf, uint64_t virtual, uint64_t physical, uint64_t bytes)
 {
     uint64_t page = reach(leaf);
@@ -62,16 +60,14 @@ static inline int map_range(struct tables *t, int leaf, uint64_t virtual, uint64
     return 1;
 }
 
-/* ---- program */
-
-/* Shared by host and guest; rbx holds its address, and the program the offsets. */
+/* Shared by host and guest. rbx holds its address; the program uses these offsets: */
 struct talk {
     void **start;               /* 0: the chase's next address */
-    uint64_t blocks, singles;   /* 8, 16: blocks of 16 hops, and the other hops but one */
+    uint64_t blocks, singles;   /* 8, 16: blocks of 16 hops, and single hops but one */
     uint64_t begin, end;        /* 24, 32: the TSC before the first hop and after the last */
-    void **last, **next;        /* 40, 48: the last hop's address, and its result */
-    /* A task state segment whose map (offset at byte 102) allows ports up to 63 at any privilege. IOPL 3 is enough with hardware
-     * virtualisation; a KVM without it runs user code under its host's IOPL. */
+    void **last, **next;        /* 40, 48: the last hop's address and its result */
+    /* A task state segment whose map (offset at byte 102) allows ports up to 63. IOPL 3 is enough with hardware
+     * virtualisation; KVM without it runs user code under the host's IOPL. */
     struct { uint16_t unused[51], map_offset; uint8_t map[9]; } task;
 };
 #define DONE_PORT 16

@@ -1,19 +1,10 @@
-/* guest_chase: page_chase's cycle in a guest, where each step of its page walk is itself translated by the host.
+/* guest_chase: page_chase's cycle in a guest, where each step of its page walk is itself translated by the host. --pages are
+ * the host's, --mode the guest's.
  *
- *   guest_chase --pages 4k --mode 2m --layout spread --lines 262144 [--levels 5]
- *
- * --pages   the host's: of the guest's memory
- * --mode    the guest's: of its own page tables (4k, 2m, 1g)
- *
- * The guest has one vCPU, no operating system and one program: the loop, at CPL 3, which leaves by `out`. (Without hardware support,
- * on shadow page tables, KVM runs user code directly and emulates the rest.) Virtual addresses are the same inside and outside, so
- * links placed by the host work in the guest.
- *
- * The host's huge pages may be mapped to the guest in small ones: those with executed code against ITLB multihit ("nx_huge_pages"),
- * those with guest page tables where KVM shadows them. So the arena's pages hold lines and, from the next page on, page tables; the
- * program and the shared structure have base pages and a memory slot of their own.
- *
- * The record has the time by the TSC inside and by the clock outside. */
+ * The guest has one vCPU, no operating system and one program: the loop, at CPL 3, which leaves by `out`. Virtual addresses
+ * are the same inside and outside, so links placed by the host work in the guest. KVM may map the host's huge pages in small
+ * ones: those with executed code ("nx_huge_pages"), those with guest page tables that it shadows. So the program has a memory
+ * slot of its own, and page tables lie behind the lines' pages. */
 #ifndef __x86_64__
 #pragma GCC diagnostic ignored "-Wunused-function"
 #endif
@@ -23,21 +14,19 @@
 #include "kvm.h"
 #include "point.h"
 
-/* 2: smaps is read before the lines are placed, and no longer between warm-up and timed region. */
-#define MEASURES 2
+#define MEASURES 2 /* 1 read smaps after the warm-up */
 
-#define GUEST_BASE (4 * GIB)     /* guest-physical, above the TSS; aligned as the arena is, so that the host's huge pages fit the guest's */
+#define GUEST_BASE (4 * GIB)     /* guest-physical, above the TSS; aligned as the arena, so that host and guest huge pages coincide */
 #define PROGRAM_BASE GIB
-#define PROGRAM_BYTES (2 * TABLE) /* program and talk */
-#define RING 32                  /* lines that fit into every first-level cache */
+#define PROGRAM_BYTES (2 * TABLE)
+#define RING 32
 #define EMULATED_CYCLES 50       /* a first-level hit costs 3 to 5 cycles, an emulated instruction thousands */
-#define BATCH_NS 10000000.0      /* at least: entering and leaving takes 1 to 30 us */
+#define BATCH_NS 10000000.0      /* at least, because entering and leaving takes 1 to 30 us */
 
-/* Give the guest its lines, the tables behind them, and the program. */
 static void move_in(int vm, const struct arena *a, uint64_t data, struct tables *t, int leaf)
 {
     uint64_t behind = round_up(data, a->page);
-    char *program = reserve_addresses(PROGRAM_BYTES); /* aligned to 1 GiB: not in the lines' */
+    char *program = reserve_addresses(PROGRAM_BYTES); /* aligned to 1 GiB, so not near the lines */
     if (mmap(program, PROGRAM_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
         unavailable("memory-short", "no room for the guest's program: %s", strerror(errno));
     madvise(program, PROGRAM_BYTES, MADV_NOHUGEPAGE);
@@ -54,7 +43,6 @@ static void move_in(int vm, const struct arena *a, uint64_t data, struct tables 
     set_registers(t, program);
 }
 
-/* follow_rounds() of chase.h, in the guest. */
 static uint64_t follow_in_guest(void *state, uint64_t rounds)
 {
     struct chase *c = state;
@@ -76,7 +64,7 @@ static struct work guest_work(struct chase *c, const struct config *config)
     return w;
 }
 
-/* A vCPU that is emulated measures the emulator. Outside time, which no emulator can bend; the best of three. */
+/* Refuse a vCPU that is emulated, by time outside, which no emulator can bend; the best of three. */
 static void refuse_emulation(void)
 {
     enum { ROUNDS = 1 << 11 };
@@ -92,7 +80,6 @@ static void refuse_emulation(void)
         unavailable("guest-emulated", "a hop in the first-level cache costs %.0f cycles", fastest * ghz);
 }
 
-/* measure() of region.h with two clocks. */
 static struct region time_guest(const struct config *c, const struct work *w)
 {
     struct region r = {.batches = 0};
@@ -158,7 +145,7 @@ static struct region measure_guest(const struct config *c, const struct arena *a
 {
     struct tables t = {.levels = (int)c->own[0].value};
     also_off_node(a, c->cpu);
-    sigaction(SIGALRM, &(struct sigaction){.sa_handler = on_alarm}, NULL); /* no SA_RESTART: it interrupts KVM_RUN */
+    sigaction(SIGALRM, &(struct sigaction){.sa_handler = on_alarm}, NULL); /* without SA_RESTART it interrupts KVM_RUN */
     guest.limit_s = 10 + (long)(50 * a->bytes / GIB); /* half of the runner's limit: tlb/lab/session.py */
     struct chase chase = place_chase(a->base, c->lines, places_in(c->packed, a->stride, a->page), 1, c->seed);
     move_in(vm, a, round_up(size_of(c), TABLE), &t, leaf_of(c));

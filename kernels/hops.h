@@ -1,19 +1,16 @@
-/* hops.h: a clock for a single hop, and a histogram of its readings.
- *
- * Ticks are the time-stamp counter's (x86-64) or the generic timer's (arm64), at a measured rate. The counter may step by many
- * ticks: by 26, or 10 ns, on Zen 4 ("clock_step_ns"), where a hop of 4 ns reads 0 or 10. The histogram holds raw readings; the
- * quantiles are less "clock_ns" and within 0.4 % (half a bin) of the readings'. */
+/* hops.h: a clock for a single hop, and a histogram of its raw readings. The counter (time-stamp counter, or arm64's generic
+ * timer) may step by many ticks: by 26, or 10 ns, on Zen 4. Quantiles are less "clock_ns" and exact to 0.4 % (half a bin). */
 #ifndef HOPS_H
 #define HOPS_H
 #include "region.h"
 
 #define SUB 128         /* bins an octave */
-#define BINS (26 * SUB) /* to 2^32 ticks, over a second; longer ones go into the last */
+#define BINS (26 * SUB) /* to 2^32 ticks, over a second; the last bin has longer ones */
 
 struct tally { uint64_t bin[BINS], ticks, hops; double clock; }; /* clock: ticks between two readings around nothing */
 
-/* Read after all earlier loads and before any later one. x86-64: RDTSCP waits for what is older, LFENCE holds back what is younger
- * (Intel's manual, RDTSCP). arm64: DSB waits for the loads, ISB for the counter. */
+/* Read after all earlier loads and before any later one: RDTSCP waits for older loads, LFENCE holds back younger ones (Intel
+ * SDM); on arm64 DSB waits for loads, ISB for the counter. */
 static inline uint64_t stamp(void)
 {
 #ifdef __x86_64__
@@ -27,7 +24,6 @@ static inline uint64_t stamp(void)
 #endif
 }
 
-/* One bin a tick up to 2 SUB, then SUB bins an octave. */
 static inline uint64_t bin_of(uint64_t ticks)
 {
     uint64_t shift = ticks < 2 * SUB ? 0 : 56 - (uint64_t)__builtin_clzll(ticks), bin = shift * SUB + (ticks >> shift);
@@ -43,7 +39,6 @@ static inline void count(struct tally *t, uint64_t ticks)
     t->bin[bin_of(ticks)]++;
 }
 
-/* The least ticks that a share q of the hops did not exceed: the middle of the bin. */
 static double quantile(const struct tally *t, double q)
 {
     uint64_t bin = 0, seen = t->bin[0];
@@ -52,7 +47,6 @@ static double quantile(const struct tally *t, double q)
     return ((double)least_of(bin) + (double)least_of(bin + 1) - 1) / 2;
 }
 
-/* The smallest difference between readings in single-tick bins. */
 static double least_step(const struct tally *t)
 {
     uint64_t step = 2 * SUB, before = 2 * SUB;
@@ -66,8 +60,8 @@ static double least_step(const struct tally *t)
 
 static void forget_hops(struct tally *t) { *t = (struct tally){.clock = t->clock}; }
 
-/* Set the clock's cost: the mean, because a median is a whole number of steps; of the fastest 99 %, because an interrupt takes as
- * long as thousands of readings. */
+/* A mean, because a median is a whole number of steps; of the fastest 99 %, because an interrupt takes as long as thousands
+ * of readings. */
 static void start_tally(struct tally *t)
 {
     double ticks = 0, readings = 0;
@@ -81,7 +75,6 @@ static void start_tally(struct tally *t)
     forget_hops(t);
 }
 
-/* Report quantiles and the clock's cost. ghz: ticks per ns. */
 static void also_hops(const struct tally *t, double ghz)
 {
     static const struct { const char *name; double q; } asked[] = {
@@ -96,7 +89,6 @@ static void also_hops(const struct tally *t, double ghz)
     }
 }
 
-/* Print the histogram: [the least ns of a bin, its hops] for each bin with any. */
 struct histogram { const struct tally *tally; double ghz; };
 
 static void print_histogram(const void *of)

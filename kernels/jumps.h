@@ -1,7 +1,5 @@
-/* jumps.h: the jumps that code_chase writes, for x86-64 and arm64.
- *
- * listed_jump loads its target from the list at the first argument; way_out ends a list and returns that address. count_round starts a
- * cycle of direct jumps: it counts a round and, after the last, returns the second argument. */
+/* jumps.h: the jumps that code_chase writes. listed_jump loads its target from the list at the first argument; way_out ends a
+ * list. count_round counts a round of direct jumps and, after the last, returns the second argument. */
 #pragma once
 
 #include <stdint.h>
@@ -16,7 +14,7 @@ static const unsigned char way_out[] = {0x48, 0x89, 0xF8, 0xC3};
 static const unsigned char count_round[] = {0x48, 0xFF, 0xCF, 0x75, 0x04, 0x48, 0x89, 0xF0, 0xC3};
 #define REACH INT32_MAX
 
-/* A jump at `at` that leads to `to`, both within REACH bytes. */
+/* Write a jump from `at` to `to`, within REACH bytes. */
 static void put_jump(char *at, const char *to)
 {
     int32_t by = (int32_t)(to - (at + 5));
@@ -24,7 +22,6 @@ static void put_jump(char *at, const char *to)
     memcpy(at + 1, &by, sizeof by);
 }
 
-/* Where the jump at `at` leads, read back from its instruction. */
 static char *jump_at(const char *at)
 {
     int32_t by;
@@ -37,14 +34,12 @@ static const uint32_t way_out[] = {0xD65F03C0};                                 
 static const uint32_t count_round[] = {0xF1000400, 0x54000061, 0xAA0103E0, 0xD65F03C0}; /* subs; b.ne .+12; mov x0, x1; ret */
 #define REACH ((1 << 27) - 4)
 
-/* A jump at `at` that leads to `to`, both within REACH bytes. */
 static void put_jump(char *at, const char *to)
 {
     uint32_t jump = 0x14000000u | ((uint32_t)((to - at) / 4) & 0x3FFFFFFu);
     memcpy(at, &jump, sizeof jump);
 }
 
-/* Where the jump at `at` leads, read back from its instruction. */
 static char *jump_at(const char *at)
 {
     uint32_t jump;

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <sys/time.h>
 
-#define TSS_ADDRESS 0xFFFBD000ul /* pages below 4 GiB that an Intel KVM needs */
+#define TSS_ADDRESS 0xFFFBD000ul /* pages below 4 GiB that KVM needs on Intel */
 
 static struct {
     int vcpu, stats;
@@ -17,8 +17,6 @@ static struct {
     volatile struct talk *talk;
     long limit_s;
 } guest;
-
-/* ---- the virtual machine */
 
 static int ask_kvm(int fd, unsigned long request, const char *name, void *argument)
 {
@@ -51,7 +49,7 @@ static struct kvm_cpuid_entry2 leaf(const struct kvm_cpuid2 *all, uint32_t funct
     return (struct kvm_cpuid_entry2){0};
 }
 
-/* Show the vCPU what KVM offers; refuse page sizes and levels that it lacks. */
+/* Refuse page sizes and levels that KVM does not offer. */
 static void set_cpuid(int kvm, int leaf_level, int levels)
 {
     static union {
@@ -87,11 +85,11 @@ static void set_registers(const struct tables *t, const char *code)
     ASK(guest.vcpu, KVM_SET_REGS, &r);
 }
 
-/* Create a virtual machine without memory; done first, to learn what KVM lacks before gigabytes are faulted in. */
+/* Create a virtual machine without memory, before gigabytes are faulted in for nothing. */
 static int open_vm(int leaf_level, int levels)
 {
     int kvm = open_kvm(), vm = ioctl(kvm, KVM_CREATE_VM, 0);
-    if (vm < 0) /* also where the firmware or the hypervisor below reserves virtualization */
+    if (vm < 0) /* also if firmware or hypervisor reserves virtualization */
         unavailable(errno == ENODEV || errno == EOPNOTSUPP ? "no-kvm" : "kvm-refused", "KVM_CREATE_VM: %s", strerror(errno));
     ASK(vm, KVM_SET_TSS_ADDR, TSS_ADDRESS);
     guest.vcpu = ASK(vm, KVM_CREATE_VCPU, 0);
@@ -105,14 +103,11 @@ static int open_vm(int leaf_level, int levels)
     return vm;
 }
 
-/* Give the guest memory of ours at an address of its own. */
 static void give_memory(int vm, uint32_t slot, uint64_t physical, char *memory, uint64_t bytes)
 {
     struct kvm_userspace_memory_region region = {slot, 0, physical, bytes, (uint64_t)memory};
     ASK(vm, KVM_SET_USER_MEMORY_REGION, &region);
 }
-
-/* ---- running */
 
 __attribute__((noreturn)) static void crashed(const char *why)
 {
@@ -130,7 +125,7 @@ __attribute__((noreturn)) static void crashed(const char *why)
 static volatile sig_atomic_t late;
 static void on_alarm(int signal) { late = signal; }
 
-/* Run the guest until it is done. The timer repeats because its first signal may come just before KVM_RUN. */
+/* The timer repeats because its first signal may come just before KVM_RUN. */
 static void run_guest(void)
 {
     setitimer(ITIMER_REAL, &(struct itimerval){.it_value.tv_sec = guest.limit_s, .it_interval.tv_sec = 1}, NULL);
@@ -145,7 +140,6 @@ static void run_guest(void)
         crashed("it left");
 }
 
-/* Count of vCPU exits by KVM (Linux 5.14), -1 if unknown. */
 static double exits_so_far(void)
 {
 #ifdef KVM_GET_STATS_FD
@@ -165,7 +159,7 @@ static double exits_so_far(void)
     return -1;
 }
 
-/* Whether KVM splits the host's huge page that holds executed code (its mitigation of ITLB multihit); -1 if unknown. */
+/* Whether KVM splits host huge pages with executed code (its mitigation of ITLB multihit); -1 if unknown. */
 static int splits_executed_pages(void)
 {
     char said[8] = "";

@@ -1,24 +1,19 @@
-/* map_churn: threads that map memory for each record that they search, as servers do: what the mapping costs them together.
+/* map_churn: threads that map memory for each record that they search, as servers do.
  *
- *   map_churn --mode unmap --threads 2
+ * unmap   per record: map a chunk, copy one of --chunks into it, bisect it, unmap it. All threads change one address space
+ * keep    the same in memory that each thread keeps: the control
  *
- * unmap   for each record: map a chunk, copy a drawn one of --chunks into it, bisect it for a drawn number, unmap it. All threads
- *         change one address space and fault through one page table
- * keep    the same in memory that each thread keeps: the control, without mappings and faults
- *
- * An access is a record; ns are from the first thread's start to the last one's end over all records, the inverse of records a second.
- * Each thread has a CPU, ours first, until there are no more. */
+ * ns are from the first thread's start to the last one's end over all records. Each thread has a CPU, ours first. */
 #include "placement.h"
 #include "record.h"
 
-/* 2: smaps is read before the records are written, and no longer between warm-up and timed region. */
-#define MEASURES 2
+#define MEASURES 2 /* 1 read smaps after the warm-up */
 
 enum { MOST_THREADS = 64 };
 struct searcher {
     const struct config *c;
     const uint64_t *source;
-    char *at;                      /* address of its copies */
+    char *at;
     uint64_t chunks, chunk, records, state, found, faults, began_ns, ended_ns;
     int keeps;
     pthread_t thread;
@@ -33,7 +28,6 @@ static char *map_copy(const struct searcher *s)
     return copy;
 }
 
-/* Index of a number in ascending ones. */
 static uint64_t bisect(const uint64_t *numbers, uint64_t n, uint64_t key)
 {
     uint64_t low = 0;
@@ -75,7 +69,6 @@ static void *run(void *given)
     return NULL;
 }
 
-/* Let all threads search; return ns from the first one's start to the last one's end. */
 static uint64_t time_all(struct searcher *s, uint64_t threads, uint64_t records, const struct cpus *allowed, int own, uint64_t *faults)
 {
     uint64_t from = UINT64_MAX, to = 0;
@@ -102,7 +95,6 @@ static uint64_t time_all(struct searcher *s, uint64_t threads, uint64_t records,
     return to - from;
 }
 
-/* Prove a copy's pages by smaps. A searcher that keeps its memory keeps it. */
 static void prove_copy(const struct config *c, struct searcher *s, const struct arena *like)
 {
     struct arena one = *like;
@@ -127,7 +119,7 @@ int main(int argc, char **argv)
     if (c.lines % chunks || chunk % base_page() || c.pages->source == FROM_POOL || c.pages->source == FROM_MTHP ||
         (c.pages->source == FROM_THP && chunk % page_bytes(c.pages)))
         bad_argument("--lines are --chunks of whole pages, of 4k or thp.");
-    if (c.pages->source == FROM_BASE) /* an advice for each mapping would be timed too */
+    if (c.pages->source == FROM_BASE) /* an advice per mapping would be timed too */
         prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
     struct arena a = map_arena(&c);
     verify_backing(&c, &a);
@@ -141,7 +133,7 @@ int main(int argc, char **argv)
                                         .state = c.seed + i, .keeps = c.mode == kernel.modes[1]};
         prove_copy(&c, &searcher[i], &a);
     }
-    for (int i = 0; i < 64; i++) { /* a thread's first records */
+    for (int i = 0; i < 64; i++) {
         checksum = mix(checksum, next_random(&seed, chunks));
         checksum = mix(checksum, next_random(&seed, words));
     }

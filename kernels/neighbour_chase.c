@@ -1,26 +1,20 @@
 /* neighbour_chase: page_chase's chase beside a thread on another CPU, and the scatter of its times.
  *
- *   neighbour_chase --mode other --stream_kib 65536 --lines 131072
- *
  * alone    without a thread: the control
  * other    a thread on another core
  * sibling  on the same core's other hardware thread
  *
- * The thread spins (the second control); or --stream_kib N reads its own memory in order, again and again, through a shared cache;
- * --walk_lines N chases lines of its own, a page each; --discard_pages N gives pages back (MADV_DONTNEED) and touches them again, which
- * interrupts this CPU.
- *
- * Slices of SLICE hops are timed: "p50_ns", "p99_ns" and "p999_ns" are per hop. --layout packed is the control. */
+ * The thread spins (the second control); or --stream_kib N reads its own memory in order, --walk_lines N chases lines of its
+ * own, a page each, --discard_pages N gives pages back (MADV_DONTNEED) and touches them again, which interrupts this CPU. */
 #include "beside.h"
 #include "chase.h"
 #include "record.h"
 
-/* 2: smaps is read before the lines are placed, and no longer between warm-up and timed region. */
-#define MEASURES 2
+#define MEASURES 2 /* 1 read smaps after the warm-up */
 
 #define SLICE 256          /* hops: the clock's 30 ns are a tenth of one */
 #define SLICES (1ull << 16)
-#define LEAST 16           /* slices of a batch */
+#define LEAST 16
 
 struct load { char *memory; uint64_t bytes; struct chase *chase; volatile uint64_t sum; };
 
@@ -51,7 +45,7 @@ static int is_sibling(int cpu, int of)
     snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", of);
     FILE *f = fopen(path, "r");
     if (f) { if (!fgets(list, sizeof list, f)) *list = 0; fclose(f); }
-    while (*rest) { /* "0,64" or "0-1" */
+    while (*rest) {
         long low = strtol(rest, &rest, 10), high = *rest == '-' ? strtol(rest + 1, &rest, 10) : low;
         if (low <= cpu && cpu <= high)
             return 1;
@@ -59,7 +53,7 @@ static int is_sibling(int cpu, int of)
     }
     return 0;
 }
-/* The highest given CPU that is, or is not, on the same core. */
+/* The highest given CPU on the same core, or on another. */
 static int cpu_beside(const struct cpus *allowed, int own, int sibling)
 {
     for (int i = allowed->count - 1; i >= 0; i--)
@@ -68,7 +62,6 @@ static int cpu_beside(const struct cpus *allowed, int own, int sibling)
     unavailable(sibling ? "no-sibling" : "one-cpu", "beside CPU %d, of %d", own, allowed->count);
 }
 
-/* The thread's work by the options, and its memory, written. */
 static struct load load_of(const struct own *own, void (**turn)(void *of))
 {
     static void (*const turns[])(void *) = {stream, walk, discard};

@@ -7,7 +7,7 @@
 #define NODES "/sys/devices/system/node/"
 enum { MOST_NODES = 1024 }; /* Linux's limit: 1 << NODES_SHIFT */
 
-/* Read the numbers of a list in sysfs ("0-3,8" or "10 21"), MOST_CPUS at most; return how many. */
+/* Read a sysfs list ("0-3,8" or "10 21"), MOST_CPUS numbers at most; return how many. */
 static inline int numbers_in(const char *path, int *into)
 {
     int n = 0, from, to, got;
@@ -29,7 +29,6 @@ static inline int is_in(const int *numbers, int n, int wanted)
     return n != 0;
 }
 
-/* The online node that has the CPU, or -1. */
 static inline int node_of(int cpu, const int *online, int nodes)
 {
     static int cpus[MOST_CPUS];
@@ -42,7 +41,6 @@ static inline int node_of(int cpu, const int *online, int nodes)
     return -1;
 }
 
-/* Count the arena's resident pages that are not on the node, or return -1 and set errno. */
 static inline int64_t pages_off(const struct arena *a, int node)
 {
     enum { AT_ONCE = 512 };
@@ -54,7 +52,7 @@ static inline int64_t pages_off(const struct arena *a, int node)
         n = pages - done < AT_ONCE ? pages - done : AT_ONCE;
         for (uint64_t i = 0; i < n; i++)
             at[i] = a->base + (done + i) * step;
-        if (syscall(SYS_move_pages, 0ul, n, at, NULL, lies_on, 0ul)) /* without target nodes it only looks */
+        if (syscall(SYS_move_pages, 0ul, n, at, NULL, lies_on, 0ul)) /* without target nodes it only reports */
             return -1;
         for (uint64_t i = 0; i < n; i++)
             elsewhere += lies_on[i] != node;
@@ -62,7 +60,7 @@ static inline int64_t pages_off(const struct arena *a, int node)
     return elsewhere;
 }
 
-/* Report "off_node_pages" for a kernel that chooses no node: a full node spills to the next one unnoticed. Nothing with one node. */
+/* Report "off_node_pages" where no node is chosen: a full node spills to the next one unnoticed. */
 static inline void also_off_node(const struct arena *a, int cpu)
 {
     static int online[MOST_CPUS];

@@ -1,18 +1,14 @@
-/* numa_chase: page_chase's chase with its memory on one NUMA node and its page tables on another.
+/* numa_chase: page_chase's chase with its memory on one NUMA node and its page tables on another. A mode is MEMORY-TABLES:
+ * local is the measuring CPU's node, remote the farthest one.
  *
- *   numa_chase --pages 4k --layout spread --lines 262144 --mode local-remote
- *
- * A mode is MEMORY-TABLES: local is the measuring CPU's node, remote the one at the largest distance.
- *
- * Memory follows its mapping's policy (mbind). Page tables follow the policy of the thread that faults the memory in (Linux,
- * Documentation/admin-guide/mm/numa_memory_policy.rst, "Task/Process Policy"; pagetable_alloc() has no mapping). So the thread binds
- * itself (set_mempolicy) to the tables' node while it first touches each page, wherever it runs. No process can read where tables lie;
- * where memory lies is checked before and after the region (move_pages). */
+ * Page tables follow the policy of the thread that faults the memory in (Linux,
+ * Documentation/admin-guide/mm/numa_memory_policy.rst, "Task/Process Policy"). So the thread binds itself (set_mempolicy) to
+ * the tables' node while it first touches each page. No process can read where tables lie; move_pages checks where memory
+ * lies. */
 #include "chase.h"
 #include "point.h"
 
-/* 2: smaps is read before the lines are placed, and no longer between warm-up and timed region. */
-#define MEASURES 2
+#define MEASURES 2 /* 1 read smaps after the warm-up */
 
 enum { WORD = 8 * sizeof(unsigned long) };
 
@@ -20,8 +16,7 @@ struct nodes {
     int local, remote, distance;
 };
 
-/* The CPU's node and the farthest other one, of those that this process may use for memory and page tables ("normal" memory; movable
- * memory holds no tables). */
+/* The CPU's node and the farthest other one with "normal" memory that this process may use (movable memory holds no tables). */
 static struct nodes find_nodes(int cpu)
 {
     static int online[MOST_CPUS], normal[MOST_CPUS], found[MOST_CPUS];
@@ -40,7 +35,7 @@ static struct nodes find_nodes(int cpu)
     if (!is_in(normal, usable, n.local))
         unavailable("node-refused", "CPU %d is on node %d, on which this process may have no memory", cpu, n.local);
     snprintf(path, sizeof path, NODES "node%d/distance", n.local);
-    for (int i = numbers_in(path, found) - 1; i >= 0; i--) /* one for each online node, in order */
+    for (int i = numbers_in(path, found) - 1; i >= 0; i--)
         if (i < nodes && online[i] != n.local && is_in(normal, usable, online[i]) && found[i] >= n.distance) {
             n.remote = online[i];
             n.distance = found[i];
@@ -50,7 +45,7 @@ static struct nodes find_nodes(int cpu)
     return n;
 }
 
-/* Free memory and page cache of a node. Binding to a node with less makes Linux kill a process, perhaps another's. */
+/* Free memory and page cache of a node; binding to a node with less makes Linux kill a process, perhaps another user's. */
 static uint64_t spare_bytes(int node)
 {
     char path[128], line[256], field[32];
@@ -73,7 +68,7 @@ static unsigned long *mask_of(int node)
     return mask;
 }
 
-static struct nodes nodes; /* of this process */
+static struct nodes nodes;
 static int memory_node(const struct config *c) { return strncmp(c->mode, "remote", 6) ? nodes.local : nodes.remote; }
 static int table_node(const struct config *c) { return strstr(c->mode, "-remote") ? nodes.remote : nodes.local; }
 
@@ -112,7 +107,7 @@ static struct region measure_on_nodes(const struct config *c, const struct arena
     int memory = memory_node(c);
     also("memory_node", memory);
     also("table_node", table_node(c));
-    also("remote_distance", nodes.distance); /* the firmware's: 10 is a node's own */
+    also("remote_distance", nodes.distance); /* by the firmware; 10 is a node's own */
     verify_node(a, memory);
     struct region r = measure_cycle(c, a, 1);
     verify_node(a, memory);

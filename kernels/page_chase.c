@@ -14,19 +14,18 @@
 #include "chase.h"
 #include "point.h"
 
-/* 2: smaps is read before the lines are placed, and no longer between warm-up and timed region. */
-#define MEASURES 2
+#define MEASURES 2 /* 1 read smaps after the warm-up */
 
 struct draws {
     const char *base;
-    const uint32_t *draw;          /* in lines */
+    const uint32_t *draw;
     uint64_t draws, round, at;     /* number of draws, of those per call, and the next one */
     uint64_t standing;
 };
 
-/* Every line holds STANDING twice. Each load is added to the next address, whose base is less STANDING, so it waits for the last one
- * while the draws stream in ahead, 16 to a cache line. A call starts with STANDING + 8, the second word: a loop that does nothing
- * would return what went in. */
+/* Every line holds STANDING twice. Each load is added to the next address, whose base is less STANDING, so it waits for the
+ * last one while the draws stream in ahead, 16 to a cache line. A call starts with STANDING + 8, the second word, so that an
+ * empty loop returns something else. */
 #define STANDING 64ull
 #define MOST_DRAWN (1ull << 38) /* bytes: draws are line numbers of 32 bits */
 static void stand(char *line) { ((uint64_t *)line)[0] = ((uint64_t *)line)[1] = STANDING; }
@@ -63,11 +62,10 @@ static uint64_t always_standing(const void *state, uint64_t rounds)
     return STANDING;
 }
 
-/* ---- alias: many virtual pages on few physical ones */
-
-/* Page i touches line 8 (i mod 8): eight lines in eight sets of the first-level cache. With two pages or more to a line, each visit
- * comes by another address than the last, and AMD's first-level cache, which predicts its way from a hash of the virtual address, is
- * wrong each time: a constant at every size. (64 lines would pay it from 65 pages on, just where a TLB of 64 entries ends.) */
+/* Page i touches line 8 (i mod 8): eight lines in eight sets of the first-level cache. With two pages or more to a line, each
+ * visit uses another address than the last, and AMD's first-level cache, which predicts its way from a hash of the virtual
+ * address, is wrong each time: a constant at every size. (64 lines would pay it from 65 pages on, just where a TLB of 64
+ * entries ends.) */
 static uint64_t alias_offset(uint64_t i, uint64_t stride) { return i * stride + i % 8 * 8 * LINE; }
 
 static uint64_t offset_of(const struct config *c, const struct arena *a, uint64_t line)
@@ -76,7 +74,6 @@ static uint64_t offset_of(const struct config *c, const struct arena *a, uint64_
     return c->alias ? alias_offset(line, a->stride) : line_offset(&places, line);
 }
 
-/* Read each visited line, in ascending order of address. */
 static void touch_standing(const struct config *c, const struct arena *a)
 {
     for (uint64_t i = 0; i < c->lines; i++)
@@ -86,13 +83,13 @@ static void touch_standing(const struct config *c, const struct arena *a)
 static struct arena map_alias(const struct config *c)
 {
     struct arena a = map_aliased(c, "alias", PROT_READ, stand);
-    touch_standing(c, &a); /* faults them in */
+    touch_standing(c, &a);
     return a;
 }
 
-/* The visits of follow_draws(), in lines. random: at least 2^18 draws (2^16 for alias, which then stay in the second-level cache) and
- * four a line, so that a repeated sequence looks random. cycle (only for alias, whose lines hold no links): one permutation, repeated
- * until the call costs nothing. warm: visits before a part is timed, 0 for all; the checksum is of what is timed. */
+/* The visits of follow_draws(), in lines. random: at least 2^18 draws (2^16 for alias, to stay in the second-level cache) and
+ * four a line, so that a repeated sequence looks random. cycle (only alias): one permutation, repeated until the call costs
+ * nothing. warm: visits before a part is timed, 0 for all; the checksum is of what is timed. */
 static struct draws place_visits(const struct config *c, const struct arena *a, uint64_t warm, uint64_t *checksum)
 {
     int randomly = !strcmp(c->order, "random");

@@ -1,19 +1,12 @@
-/* page_fault: the cost of touching pages for the first time, in ns a page.
+/* page_fault: the cost of touching pages for the first time, in ns a page (Linux enters several for one fault).
  *
- *   page_fault --mode file --lines 3072              a file of 12 MB, as in the published program
- *   page_fault --mode anonymous --pages thp
+ * file        pages of a file in memory, mapped shared and read
+ * anonymous   fresh memory, written
+ * grouped     the same in a memory cgroup of its own, alternating by batches with the hierarchy's root
  *
- * file        pages of a file in memory, mapped shared and read: found and entered
- * anonymous   fresh memory, written: a page is found, zeroed and entered
- * grouped     the same in a memory cgroup of its own, which each page is charged to, alternating by batches with the hierarchy's root
- *             ("outside_ns_per_access")
- *
- * Timed is the published loop: map, touch every page, unmap; less as many rounds that touch nothing. That is time per page, not per
- * fault, as Linux enters several pages for one fault ("faults_per_access"). --populate 1 enters all before the first touch;
- * --written N writes N pages of the file at once, because what is written page by page is kept page by page.
- *
- * Outside the region: each touch by the clock, as a histogram; munmap, mprotect and fork of the filled and of an untouched mapping;
- * and both mappings' page tables. */
+ * Timed is the published loop: map, touch every page, unmap; less as many rounds that touch nothing. --populate 1 enters all
+ * before the first touch; --written N writes N pages of the file at once, because a file system keeps what is written page by
+ * page in single pages. */
 #include "touches.h"
 #include "group.h"
 #include "record.h"
@@ -24,7 +17,6 @@
 enum { ROUNDS = 5 };
 #define CLOCKED (1ull << 15) /* touches by the clock, at least: a thousandth of them are tens */
 
-/* Time rounds that map, touch (or not) and unmap. */
 static uint64_t time_rounds(struct touches *t, uint64_t rounds, int touched)
 {
     uint64_t t0 = now_ns();
@@ -40,7 +32,6 @@ static uint64_t time_rounds(struct touches *t, uint64_t rounds, int touched)
     return now_ns() - t0;
 }
 
-/* Per batch: ns of rounds that touch, and that do not. */
 struct times { double full[MIN_BATCHES], empty[MIN_BATCHES]; int n; };
 
 static void time_batch(struct touches *t, uint64_t rounds, struct times *of)
@@ -49,7 +40,7 @@ static void time_batch(struct touches *t, uint64_t rounds, struct times *of)
     of->empty[of->n++] = (double)time_rounds(t, rounds, 0);
 }
 
-/* A batch's touches, less the median batch without: an interrupt takes as long as thousands of those. */
+/* Less the median batch without touches: an interrupt takes as long as thousands of those. */
 static double touches_ns(const struct times *of, int batch)
 {
     double ns = of->full[batch] - median(of->empty, of->n);
@@ -58,7 +49,6 @@ static double touches_ns(const struct times *of, int batch)
     return ns;
 }
 
-/* ns of a fork of this process. */
 static uint64_t time_fork(void)
 {
     uint64_t t0 = now_ns();
@@ -71,8 +61,8 @@ static uint64_t time_fork(void)
     return t0;
 }
 
-/* Report how long Linux takes to change all pages of the mapping, copy their table for a child and unmap them, filled and untouched
- * (medians); and the bytes of page tables. */
+/* Report the median time to change all pages of the mapping, copy its table for a child and unmap it, filled and untouched;
+ * and the bytes of page tables. */
 static void also_walks(struct touches *t)
 {
     static const char *const names[2][3] = {{"protect_empty_ns_per_access", "fork_empty_ns_per_access", "unmap_empty_ns_per_access"},
@@ -100,7 +90,6 @@ static void also_walks(struct touches *t)
     }
 }
 
-/* Time each first touch by the clock, and later touches by their mean, in the same order. */
 static double also_each(struct touches *t, struct tally *tally)
 {
     uint64_t ticks, ns = now_ns(), later = 0, passes = 0;
@@ -109,7 +98,7 @@ static double also_each(struct touches *t, struct tally *tally)
     for (ns = now_ns(); tally->hops < CLOCKED; passes++) {
         map_touches(t);
         touch_each(t, tally);
-        touch_all(t); /* warm */
+        touch_all(t);
         uint64_t t0 = now_ns();
         touch_all(t);
         later += now_ns() - t0;
@@ -146,7 +135,7 @@ int main(int argc, char **argv)
         make_group(&group);
         leave_group(&group); /* a process that ends is in no group */
     }
-    time_rounds(&t, 1, 1); /* memory that a hypervisor has to find first is measured by touch_again */
+    time_rounds(&t, 1, 1); /* memory that a hypervisor has to find first is touch_again's subject */
     uint64_t round_ns = 1 + time_rounds(&t, 3, 1) / 3, rounds = 1 + c.region_ns / MIN_BATCHES / round_ns;
     struct region r = {.batches = 0};
     struct times inside = {.n = 0}, outside = {.n = 0};

@@ -1,13 +1,8 @@
-/* page_gather: the throughput of independent loads, one cache line a page, in a shuffled but stable order.
- *
- *   page_gather --pages 4k --layout spread --lines 4096
- *
- * The loop of the published numpy script, arr[indices].sum(). All addresses are known beforehand, so many loads and as many page walks
- * as the core has walkers are in flight: ns per access is no latency. */
+/* page_gather: the throughput of independent loads, one cache line a page, in a shuffled but stable order: the published
+ * numpy script's arr[indices].sum(). All addresses are known beforehand, so many page walks are in flight. */
 #include "point.h"
 
-/* 2: smaps is read before the lines are placed, and no longer between warm-up and timed region. */
-#define MEASURES 2
+#define MEASURES 2 /* 1 read smaps after the warm-up */
 
 struct gather {
     const char *base;

@@ -1,19 +1,14 @@
 /* page_store: independent stores, or loads, of one line a page in a shuffled order, pass by pass.
  *
- *   page_store --lines 65536 --mode store-clean
- *
  * load, store              a byte of each line
  * load-clean, store-clean  the same after all pages' entries lost their accessed and dirty bits
  *
- * To set these bits the processor writes to the page table: accessed at a walk for the first load or store, dirty at the first store.
- * Pages that were faulted in by a store have both, until Linux clears them. Here madvise(MADV_FREE) clears them; pages and bytes stay
- * while memory is not short. It also reads what Linux knows of each page, as /proc/self/pagemap does, which is therefore read before
- * the other modes' passes; and it empties the TLB, so compare past the TLB's reach. Accessed bit: load-clean less load; dirty bit:
- * store-clean less load-clean. */
+ * The processor sets these bits by writing to the page table. madvise(MADV_FREE) clears them while memory is not short. It
+ * also reads what Linux knows of each page, as /proc/self/pagemap does, which is therefore read before the other modes'
+ * passes; and it empties the TLB, so compare past the TLB's reach. */
 #include "point.h"
 
-/* 2: what the kernel knows of each page is read from pagemap, no longer from smaps, which reads the whole process's. */
-#define MEASURES 2
+#define MEASURES 2 /* 1 read all of smaps before a pass, not pagemap */
 
 /* [timed: load] */
 TIMED uint64_t load_each(const char *base, const int64_t *index, uint64_t lines)
@@ -33,7 +28,6 @@ TIMED void store_each(char *base, const int64_t *index, uint64_t lines, char wha
 }
 /* [end] */
 
-/* Time a pass behind perf's gate and check what it stored or loaded. */
 static uint64_t time_pass(const struct config *c, const struct arena *a, const int64_t *index, int stores, char what)
 {
     uint64_t due = c->lines * (unsigned char)what, sum = due;
@@ -49,7 +43,7 @@ static uint64_t time_pass(const struct config *c, const struct arena *a, const i
     return ns;
 }
 
-/* Before each pass, clear the bits, or only read what clearing reads. */
+/* Clear the bits, or only read what clearing reads. */
 static void prepare_pass(const struct arena *a, int clean)
 {
     static uint64_t entries[1 << 13];
@@ -105,7 +99,7 @@ static struct region measure_store(const struct config *c, const struct arena *a
     getrusage(RUSAGE_SELF, &r.after);
     sample_clock(&r);
     r.table_bytes = page_table_bytes();
-    store_each(a->base, index, c->lines, 1); /* no page of a mapping that is used again is left to be freed */
+    store_each(a->base, index, c->lines, 1); /* leave no page of a reused mapping to be freed */
     return r;
 }
 

@@ -1,11 +1,9 @@
-/* pages.h: the page sizes that a kernel can be asked for. There are four kinds, requested before the first touch:
+/* pages.h: the page sizes.
  *
- *   base      the machine's own, 4, 16 or 64 KiB (MADV_NOHUGEPAGE)
- *   mTHP      a transparent page between base page and THP (MADV_HUGEPAGE, where its own setting allows it)
- *   THP       the transparent page that one entry of the second level maps (MADV_HUGEPAGE)
- *   pool      hugetlbfs: reserved beforehand, never split or swapped (MAP_HUGETLB and the logarithm of its size)
- *
- * Nothing else in C tells page sizes apart by name. */
+ *   base   the machine's own, 4, 16 or 64 KiB (MADV_NOHUGEPAGE)
+ *   mTHP   transparent, between base page and THP (MADV_HUGEPAGE, if its own setting allows it)
+ *   THP    transparent, one entry of the second page-table level (MADV_HUGEPAGE)
+ *   pool   hugetlbfs (MAP_HUGETLB and log2 of its size) */
 #ifndef PAGES_H
 #define PAGES_H
 #define _GNU_SOURCE
@@ -24,7 +22,7 @@
 enum source { FROM_BASE, FROM_MTHP, FROM_THP, FROM_POOL };
 struct page_size {
     const char *name;
-    uint64_t bytes; /* 0: the machine's */
+    uint64_t bytes;
     enum source source;
 };
 
@@ -37,7 +35,7 @@ static const struct page_size page_sizes[] = {
     {"256k", 256 << 10, FROM_MTHP},
     {"512k", 512 << 10, FROM_MTHP},
     {"1m", 1 << 20, FROM_MTHP},
-    {"thp", 2 << 20, FROM_THP}, /* unless sysfs says 32 or 512 MiB, on larger base pages */
+    {"thp", 2 << 20, FROM_THP}, /* 32 or 512 MiB on larger base pages, by sysfs */
     {"2m", 2 << 20, FROM_POOL},
     {"1g", GIB, FROM_POOL},
 };
@@ -70,7 +68,6 @@ static inline uint64_t page_bytes(const struct page_size *p)
     return p->source == FROM_BASE ? base_page() : p->source == FROM_THP ? sysfs_number(THP "hpage_pmd_size", p->bytes) : p->bytes;
 }
 
-/* mmap() flags for a pool's pages. */
 static inline int pool_flags(const struct page_size *p)
 {
     return p->source == FROM_POOL ? MAP_HUGETLB | __builtin_ctzll(p->bytes) << MAP_HUGE_SHIFT : 0;
@@ -88,14 +85,13 @@ static inline const char *mthp_path(uint64_t page, const char *file, char *path,
     return path;
 }
 
-static inline int mthp_on(uint64_t page) /* "inherit": the setting for all sizes decides */
+static inline int mthp_on(uint64_t page) /* "inherit": the common setting decides */
 {
     char own[128];
     const char *decides = sysfs_selects(mthp_path(page, "enabled", own, sizeof own), "inherit") ? THP "enabled" : own;
     return sysfs_selects(decides, "always") || sysfs_selects(decides, "madvise");
 }
 
-/* Faults of all processes since boot that got a page of this size, or fell back. */
 static inline uint64_t mthp_faults(uint64_t page, int fallen)
 {
     char path[128];

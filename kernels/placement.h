@@ -1,35 +1,27 @@
-/* placement.h: where lines lie and in which order they are visited. Equal seeds give equal orders in every kernel, in C and in numba
- * (kernels/twins/placement.py), so that kernels, layouts and page sizes differ in nothing else.
+/* placement.h: where lines lie and in which order they are visited, equal for equal seeds in C and numba
+ * (kernels/twins/placement.py).
  *
- * Where. A spread line has a page to itself; packed lines lie side by side. If each were its page's first line, all would share a
- * 64th of the first-level cache's sets, and cache conflicts would look like TLB misses. A cache of 2^m sets is indexed by address
- * bits 6 to 5 + m. With 2^b lines to a page (b = 6 for 4 KiB, 15 for lines 2 MiB apart on pages of 2 MiB) line i lies on line
+ * Where. If each spread line were its page's first, all would share a 64th of the first-level cache's sets, and cache
+ * conflicts would look like TLB misses. With 2^b lines to a page, line i lies on line (d0 + d1 + ...) mod 2^b of its page,
+ * d0, d1, ... the digits of i to the base 2^b. So every aligned run of as many lines as a cache has sets (2^m) puts one on
+ * each:
+ *   - m <= b: the run varies only the low m bits of d0, and the set is the place mod 2^m.
+ *   - m > b, contiguous memory: address bits from 6 + b up are i's low m - b bits. Fix those; the b varying bits of the 2^b lines left
+ *     are the top of one digit and the bottom of the next, so their sum takes each value once.
  *
- *     w(i) = (d0 + d1 + d2 + ...) mod 2^b,  d0, d1, ... the digits of i to the base 2^b
- *
- * of its page. Then every aligned run of as many lines as a cache has sets puts exactly one on each set:
- *   - 2^m sets, m <= b: the run varies only the low m bits of d0, and the set is w mod 2^m.
- *   - m > b, contiguous memory (large pages): address bits from 6 + b up are i's low m - b bits. Fix those; 2^b lines of the run
- *     remain, whose b varying bits are the top of one digit and the bottom of the next, so their sum takes each value once.
- * w(i) = i mod 64, the natural choice, does this for 64 sets and crowds 64 of the sets of any larger cache.
- *
- * Order. "cycle" is one random cyclic permutation (Sattolo 1986): the next visit to a line is as many visits away as there are
- * lines, and no prefetcher can follow. "random" draws each visit independently. "sequential" is what prefetchers like.
- *
- * How many. The hops of a random cycle are exchangeable, so a part has the whole one's mean. Of a cycle of more than PART lines a
- * part is timed, after as many hops as the largest cache has lines, which replace what placing the lines left in the caches. The
- * checksum is then of the first PART visits of the timed region. */
+ * Order. "cycle": one random cyclic permutation (Sattolo 1986), so that a line is visited again after all others. "random":
+ * each visit drawn. Hops of a random cycle are exchangeable, so of more than PART lines a part is timed, after as many hops
+ * as the largest cache has lines. */
 #ifndef PLACEMENT_H
 #define PLACEMENT_H
 #include "arena.h"
 #include "cpus.h"
 
-#define FNV_BASIS 0xCBF29CE484222325ull /* of Fowler, Noll and Vo */
+#define FNV_BASIS 0xCBF29CE484222325ull
 
 #define GOLDEN 0x9E3779B97F4A7C15ull
 
-/* splitmix64 (Steele, Lea, Flood, OOPSLA 2014): its n-th number is scramble(seed + n GOLDEN), distinct for each n and known without
- * those before it. */
+/* splitmix64 (Steele, Lea, Flood, OOPSLA 2014): the n-th number is scramble(seed + n GOLDEN), distinct for each n. */
 static inline uint64_t scramble(uint64_t z)
 {
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ull;
@@ -37,10 +29,9 @@ static inline uint64_t scramble(uint64_t z)
     return z ^ z >> 31;
 }
 
-/* Its high half, scaled to [0, below). */
 static inline uint64_t next_random(uint64_t *state, uint64_t below) { return (scramble(*state += GOLDEN) >> 32) * below >> 32; }
 
-/* One step like FNV-1a over a line's number: the order counts too. */
+/* One step like FNV-1a over a line's number, so that the order counts. */
 static inline uint64_t mix(uint64_t checksum, uint64_t line) { return (checksum ^ line) * 0x100000001B3ull; }
 
 /* Lines `stride` bytes apart, each on one of 2^bits places of its page. */
@@ -48,7 +39,7 @@ struct places { uint64_t stride; unsigned bits; };
 
 static inline struct places places_in(int packed, uint64_t stride, uint64_t page)
 {
-    uint64_t room = stride > page ? page : stride & -stride; /* of 3 pages' stride, one page is there */
+    uint64_t room = stride > page ? page : stride & -stride; /* a stride of 3 pages leaves one */
     return packed ? (struct places){LINE, 0} : (struct places){stride, (unsigned)__builtin_ctzll(room / LINE)};
 }
 
@@ -60,7 +51,8 @@ static inline uint64_t line_offset(const struct places *p, uint64_t line)
     return line * p->stride + (turned & ((1ull << p->bits) - 1)) * LINE;
 }
 
-/* Shuffle as Fisher and Yates (`below` 1: any permutation) or Sattolo (0: swap with one strictly below: one cycle). */
+/* Shuffle as Fisher and Yates (`below` 1: any permutation) or Sattolo (0: swap with one strictly below, which makes one
+ * cycle). */
 static inline void shuffle(uint32_t *number, uint64_t n, uint64_t below, uint64_t *seed)
 {
     for (uint64_t i = n - 1; i > 0; i--) {
@@ -83,7 +75,6 @@ static inline uint32_t *numbers_below(uint64_t n, int shuffled, uint64_t *seed)
     return number;
 }
 
-/* The next line of each, in one cycle through all. */
 static inline uint32_t *cycle_through(uint64_t lines, int shuffled, uint64_t seed)
 {
     uint32_t *next = room_for_visits(lines);
@@ -94,7 +85,7 @@ static inline uint32_t *cycle_through(uint64_t lines, int shuffled, uint64_t see
     return next;
 }
 
-/* The lines in that cycle's visiting order, from line 0 on, which proves that it is one cycle. */
+/* The lines in visiting order, from line 0 on, which proves that it is one cycle. */
 static inline uint32_t *visits_of(const uint32_t *next, uint64_t lines)
 {
     uint32_t *visit = room_for_visits(lines);
@@ -107,7 +98,6 @@ static inline uint32_t *visits_of(const uint32_t *next, uint64_t lines)
     return visit;
 }
 
-/* Checksum of `visits` from `from` on, of an order of n that repeats. */
 static inline uint64_t checksum_from(const uint32_t *visit, uint64_t n, uint64_t from, uint64_t visits)
 {
     uint64_t checksum = FNV_BASIS;
@@ -116,7 +106,7 @@ static inline uint64_t checksum_from(const uint32_t *visit, uint64_t n, uint64_t
     return checksum;
 }
 
-/* Byte offsets of the lines, shuffled or in order, 8 bytes each as numpy's indices are; the checksum is of the lines. */
+/* Byte offsets of the lines, 8 bytes each as numpy's indices are; the checksum is of the lines. */
 static inline int64_t *offsets_of(struct places places, uint64_t lines, int shuffled, uint64_t seed, uint64_t *checksum)
 {
     uint32_t *visit = numbers_below(lines, shuffled, &seed);
@@ -128,13 +118,11 @@ static inline int64_t *offsets_of(struct places places, uint64_t lines, int shuf
     return offset;
 }
 
-/* ---- a part of a large cycle */
-
-#define PART (1ull << 17) /* of a longer cycle at least so many visits are timed */
+#define PART (1ull << 17) /* visits of a longer cycle to time at least */
 #define STEP 16           /* visits per call, as many as a loop unrolls */
 
-/* Visits that fill the caches: as many lines as the largest has, or as given; at most all lines. A cache of hundreds of MiB would take ten
- * seconds to visit at random; there MOST_WARM visits do, because placing the lines has filled it. */
+/* Visits that fill the largest cache, or as many as given. Placing has filled a cache of hundreds of MiB, which would take
+ * ten seconds to visit at random: there MOST_WARM do. */
 #define MOST_WARM (1ull << 19) /* 32 MiB of lines */
 static inline uint64_t lines_to_warm(const struct config *c)
 {
@@ -143,7 +131,7 @@ static inline uint64_t lines_to_warm(const struct config *c)
     return asked && asked < c->lines ? asked : c->lines;
 }
 
-/* Visits to warm up before a part is timed; 0: every round visits all lines. */
+/* 0: every round visits all lines. */
 static inline uint64_t visits_to_warm(const struct config *c)
 {
     return c->lines > PART && !c->alias && strcmp(c->order, "sequential") ? round_up(lines_to_warm(c), STEP) : 0;

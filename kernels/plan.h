@@ -2,26 +2,24 @@
  *
  *   PROGRAM --pages P --bytes N [--cpu C] [--fifo] [--perf-fds CONTROL,ACK] --plan
  *
- * prints {"mapped": N, "populate_ns": ..., "page_table_bytes": ..., "proved": 0}. Then each line of stdin is a point,
+ * prints {"mapped": N, "populate_ns": ..., "page_table_bytes": ..., "proved": 0}. Then each line of stdin is a point ("-": no
+ * mode),
  *
- *   ID KERNEL MODE LAYOUT ORDER LINES STRIDE_PAGES SEED REGION_MS [--name value ...]     (MODE: "-" if the kernel has none)
+ *   ID KERNEL MODE LAYOUT ORDER LINES STRIDE_PAGES SEED REGION_MS [--name value ...]
  *
- * answered by its record or {"id": ID, "reason": CODE, "detail": TEXT, "proved": K}; {"end": N, "proved": N} is last. A point that
- * does not fit gets an arena of its own.
- *
- * "proved": so many answers are from before the last time that smaps confirmed the page size. It is read before a point's lines are
- * placed: for each point on transparent pages, which Linux may split, for every hundredth on others, and at the end. If it disagrees,
- * the process exits with 3 and a reason, and the answers not yet proved are worthless. */
+ * answered by its record or {"id": ID, "reason": CODE, "detail": TEXT, "proved": K}; {"end": N, "proved": N} is last.
+ * "proved" counts the answers before smaps last confirmed the page size: for each point on transparent pages (Linux may split
+ * them), else for every hundredth, and at the end. */
 #ifndef PLAN_H
 #define PLAN_H
 #include "point.h"
 
-enum { OFTEN = 100, FIELDS = 9, MOST_ARGUMENTS = 64 }; /* before the options */
+enum { OFTEN = 100, FIELDS = 9, MOST_ARGUMENTS = 64 };
 
 static struct session {
-    const struct kernel *const *kernels; /* NULL ends it */
-    struct config asked;                 /* pages, CPU, FIFO, gate */
-    struct arena shared;                 /* bytes: 0 for none */
+    const struct kernel *const *kernels; /* ends with NULL */
+    struct config asked;
+    struct arena shared;
     uint64_t answered;
     int keeps;                           /* mappings and files kept for all points */
 } session;
@@ -34,7 +32,6 @@ static inline int asks_for_plan(int argc, char **argv)
     return i > 0;
 }
 
-/* Prove all answers so far, or end the process. */
 static inline void prove_answers(void)
 {
     jmp_buf *back = next_point;
@@ -45,7 +42,6 @@ static inline void prove_answers(void)
     next_point = back;
 }
 
-/* Turn a line into the arguments of a program for one point. */
 static inline const struct kernel *read_line(char *line, int *argc, char **argv)
 {
     static const char *const named[] = {"--mode", "--layout", "--order", "--lines", "--stride-pages", "--seed", "--region-ms"};
@@ -73,7 +69,7 @@ static inline const struct kernel *read_line(char *line, int *argc, char **argv)
     return *k;
 }
 
-/* The part of the shared arena for a point; bytes is 0 if it does not fit. */
+/* The part of the shared arena for a point; 0 bytes if it does not fit. */
 static inline struct arena part_for(const struct config *c)
 {
     struct arena a = session.shared;

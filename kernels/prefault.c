@@ -1,16 +1,11 @@
 /* prefault: the cost of making memory ready before its first use and of giving it back, in ns per base page.
  *
- *   prefault --pages thp --lines 65536 --mode touch --threads 2
- *
- * touch      write one word a base page, in address order, as programs do
+ * touch      write one word a base page, in address order
  * populate   madvise(MADV_POPULATE_WRITE). MAP_POPULATE acts inside mmap(), before any advice on the page size
- * memset     write every byte, which zeroed pages already are
+ * memset     write every byte
  *
- * A fresh page costs a fault, once a page, so 512 times fewer for 2 MiB; and zeroing, by the byte, for every page size. --threads N
- * cuts the range into N parts of whole pages.
- *
- * Each batch maps the same addresses anew. "first_ns_per_access" is the first batch, for which Linux or a hypervisor may have to find
- * the memory; "free_ns_per_access" is munmap(); "one_byte_resident_bytes" is what one byte written to an untouched page takes. */
+ * --threads N cuts the range into N parts of whole pages. The first batch, for which Linux or a hypervisor may have to find
+ * the memory, is reported by itself. */
 #include "placement.h"
 #include "record.h"
 
@@ -18,7 +13,7 @@
 
 struct part {
     char *from;
-    uint64_t bytes, stride, first; /* first: number of the first base page */
+    uint64_t bytes, stride, first;
     enum { TOUCH, POPULATE, MEMSET } mode;
     int error;
     uint64_t began_ns, ended_ns;
@@ -50,11 +45,10 @@ static void *make_ready(void *given)
     return NULL;
 }
 
-/* The first word of a base page afterwards. */
 static uint64_t due(int mode, uint64_t page) { return mode == TOUCH ? page + 1 : mode == MEMSET ? 0x0101010101010101ull : 0; }
 
-/* Make the arena ready by all threads; return ns from the first one's start to the last one's end. cpu: one for each thread, the first
- * this one's. */
+/* Make the arena ready by all threads; return ns from the first one's start to the last one's end. cpu: one per thread, this
+ * one's first. */
 static uint64_t time_all(const struct config *c, const struct arena *a, int mode, struct part *part, const int *cpu, uint64_t threads)
 {
     uint64_t pages = a->bytes / a->page, from = UINT64_MAX, to = 0;
@@ -84,7 +78,6 @@ static uint64_t time_all(const struct config *c, const struct arena *a, int mode
     return to - from;
 }
 
-/* Return ns of munmap(), and reserve the addresses again at once. */
 static uint64_t give_back(const struct arena *a)
 {
     uint64_t t0 = now_ns(), ns;
@@ -106,7 +99,6 @@ static uint64_t one_byte_resident(const struct config *c, const struct arena *ro
     return resident;
 }
 
-/* Choose the threads' CPUs: ours, then the highest given ones. */
 static void choose_cpus(const struct cpus *allowed, int own, int *cpu, uint64_t threads)
 {
     uint64_t n = 0;
@@ -118,7 +110,6 @@ static void choose_cpus(const struct cpus *allowed, int own, int *cpu, uint64_t 
         bad_argument("--threads %" PRIu64 " takes as many CPUs; this process may use %" PRIu64 ".", threads, n);
 }
 
-/* Check every word; return the checksum of all. */
 static uint64_t check_words(const struct arena *a, int mode)
 {
     uint64_t checksum = FNV_BASIS;

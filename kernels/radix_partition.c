@@ -1,22 +1,16 @@
-/* radix_partition: a hash join over tables (rows.h) past the TLB's reach: naive, or radix-partitioned into its reach first.
- *
- *   radix_partition --layout packed --order random --lines 3145728 --tuples 2097152 --mode partitioned --bits 8
+/* radix_partition: a hash join of tables (rows.h) past the TLB's reach.
  *
  * naive        builds one hash table of R, open addressing at half load, and probes it with S
  * partitioned  partitions R and S by the top --bits of the hash, then joins partition by partition with the same code
- * partition    only partitions: a scatter to 2^bits places, each on its own page until they outnumber the pages
+ * partition    only partitions: a scatter to 2^bits places
  *
- * --passes 2 splits the bits between two scatters of about 2^(bits / 2) places: the radix-cluster of Boncz, Manegold and Kersten (VLDB
- * 1999), where the TLB's entries limit the fan-out of a pass.
- *
- * ns per access: whole joins per row of S; `partition`, with the histogram, per row of R or S. The arena holds 6 arrays of --tuples
- * rows, each from a line's beginning: R, S, their partitions, and a table of two slots a row, also used between two passes. --lines
- * counts them all; without --tuples the arrays fill the lines. */
+ * --passes 2 splits the bits between two scatters: the radix-cluster of Boncz, Manegold and Kersten (VLDB 1999). ns per
+ * access: of joins per row of S; of `partition` per row of R or S. The arena holds 6 arrays of --tuples rows: R, S, their
+ * partitions, and a table of two slots a row, also used between two passes. */
 #include "plan.h"
 #include "rows.h"
 
-/* 2: smaps is read before the rows are placed, and no longer between warm-up and timed region. */
-#define MEASURES 2
+#define MEASURES 2 /* 1 read smaps after the warm-up */
 
 /* [timed: partition] */
 /* Where each partition begins, in rows. */
@@ -31,14 +25,15 @@ TIMED void count(struct rows source, uint32_t *cursors, unsigned skip, unsigned 
     }
 }
 
-/* Each row to its partition's next place; the cursors end where the partitions end. */
+/* The cursors end where the partitions end. */
 TIMED void scatter(struct rows source, struct row *target, uint32_t *cursors, unsigned skip, unsigned bits)
 {
     for (uint64_t i = 0; i < source.n; i++)
         target[cursors[radix(source.at[i].key, skip, bits)]++] = source.at[i];
 }
 
-/* Stable. Of two passes the first leaves its partitions, by the upper bits, in between; `coarse` holds their ends, NULL for one pass. */
+/* Stable. Of two passes the first leaves its partitions, by the upper bits, in between; `coarse` holds their ends, NULL for
+ * one pass. */
 static void partition(struct side *of, struct row *between, uint32_t *coarse, unsigned bits)
 {
     uint32_t *ends = of->ends;
@@ -84,7 +79,6 @@ TIMED struct answer join(struct rows r, struct rows s, struct row *table, unsign
     return found;
 }
 
-/* join() by way of partitions by `bits` bits. */
 static struct answer join_parts(const struct side *r, const struct side *s, struct row *table, unsigned bits)
 {
     struct answer found = {0, 0};
@@ -98,8 +92,6 @@ static struct answer join_parts(const struct side *r, const struct side *s, stru
 }
 /* [end] */
 
-/* ---- rounds: how many of their answers were wrong */
-
 struct job {
     struct side r, s;
     struct row *table;
@@ -107,7 +99,7 @@ struct job {
     uint32_t *coarse, room_for_coarse[1 << (MOST_BITS + 1) / 2];
     unsigned bits;
     int joins;
-    uint64_t seed, checksum; /* of the rows */
+    uint64_t seed, checksum;
 };
 
 static struct job j; /* many points of a mapping join the same rows */

@@ -1,20 +1,13 @@
-/* random_touch: random single-byte reads over an array of --bytes N bytes, each address drawn just before its load.
+/* random_touch: random single-byte reads over --bytes N bytes, each address drawn just before its load.
  *
- *   random_touch --layout packed --order random --lines 16 --bytes 1000
- *
- * The loop of the published JMH benchmark, bytes[ThreadLocalRandom.current().nextInt(size)], with its own generator. No address comes
- * from memory, so many loads and page walks are in flight: no latency.
- *
- * Draws are timed, because indices drawn beforehand would be an array four times this one's size, with its own share of caches and TLB.
- * The draws alone are timed first, "generator_ns_per_access"; the two overlap, so the difference is what the loads add.
- *
- * --spare_draws K throws K more draws away before each read, as a JVM's loop does more: fewer reads are in flight. */
+ * The loop of the published JMH benchmark, bytes[ThreadLocalRandom.current().nextInt(size)], with its generator. Draws are
+ * timed, because an array of indices would take cache and TLB, and timed alone first. --spare_draws K throws K more draws
+ * away before each read, as a JVM's loop does more: fewer reads are in flight. */
 #include "point.h"
 
-/* 2: smaps is read before the lines are placed, and no longer between warm-up and timed region. */
-#define MEASURES 2
+#define MEASURES 2 /* 1 read smaps after the warm-up */
 
-/* A round: enough draws that one round of warm-up leaves 63 % of the lines of a 64 MiB cache as random reads leave them. */
+/* One round of warm-up leaves 63 % of the lines of a 64 MiB cache as random reads leave them. */
 #define DRAWS (1ull << 20)
 
 struct touch {
@@ -92,7 +85,7 @@ static double generator_ns(uint64_t seed, uint32_t bound)
 {
     enum { ROUNDS = 16 };
     double ns[ROUNDS];
-    uint64_t sum = generate(&seed, bound, DRAWS); /* warm */
+    uint64_t sum = generate(&seed, bound, DRAWS);
     for (int i = 0; i < ROUNDS; i++) {
         uint64_t t0 = now_ns();
         sum += generate(&seed, bound, DRAWS);

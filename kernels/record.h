@@ -3,7 +3,6 @@
 #define RECORD_H
 #include "region.h"
 
-/* A point's place in a plan, if it has one. */
 static struct { const char *id; uint64_t position, mapping_bytes, proved; } plan_line;
 
 static inline void print_options(const struct own *own)
@@ -23,7 +22,6 @@ static inline void print_id(void)
     printf("\", \"proved\": %" PRIu64 ", ", plan_line.proved);
 }
 
-/* Print the record and return the exit status. */
 static inline int report(const struct config *c, const struct arena *a, const struct region *r)
 {
     const char *pages = c->pages->name;

@@ -1,14 +1,10 @@
-/* region.h: the timed region, which holds the accesses and nothing else. Placing the lines ends with a touch of each in ascending
- * address order; then measure()
+/* region.h: the timed region, which holds the accesses and nothing else. measure()
  *
- *   1. warms up, at least 5 ms (a core leaves its idle state, and the time of a round means something) or as the kernel says
- *   2. reads the core's clock, which is too slow to do while time runs
- *   3. settles: warms up again, because step 2 displaced lines from the first caches
- *   4. opens perf's gate and awaits its acknowledgement (perf stat --delay=-1 --control fd:...), times batches, closes it
- *   5. reads the core's clock again
- *
- * Batches repeat equal work: their median is least disturbed, their spread shows how much. Times are CLOCK_MONOTONIC_RAW. The caller
- * sets the region's length (--region-ms), for the clock costs tens of nanoseconds and the gate a few hundred events. */
+ *   1. warms up, at least 5 ms (a core leaves its idle state) or as the kernel says
+ *   2. reads the core's clock, which displaces lines from the first caches
+ *   3. warms up again
+ *   4. opens perf's gate (perf stat --delay=-1 --control fd:...), times batches of equal work, closes it
+ *   5. reads the core's clock again */
 #ifndef REGION_H
 #define REGION_H
 #include "backing.h"
@@ -18,18 +14,17 @@
 #define MOST_BATCHES 16
 #define CLOCK_SAMPLES 16           /* half before the region, half after */
 
-/* Results: `batches` times of equal work, in ns per access. */
 struct region {
     double batch[MOST_BATCHES], ghz[CLOCK_SAMPLES];
-    uint64_t accesses, elapsed_ns, cpu_ns, prepare_ns, table_bytes, checksum; /* of the lines visited */
+    uint64_t accesses, elapsed_ns, cpu_ns, prepare_ns, table_bytes, checksum;
     int batches, migrations, cpu, clocks, fifo;
     struct rusage before, after;
     void (*more)(const void *of); /* prints a kernel's own fields, each after a comma, or NULL */
     const void *of;
 };
 
-/* Core clock in GHz from dependent register additions, one cycle each on every known core (not of a constant: Golden Cove and later
- * fold those at rename). Neither a counter nor a nominal frequency is used. */
+/* Core clock in GHz from dependent register additions, one cycle each on every known core (not of a constant, which Golden
+ * Cove folds at rename). It needs no counter. */
 static inline double core_ghz(void)
 {
     enum { STEPS = 200000, UNROLL = 16 };
@@ -67,16 +62,14 @@ static inline double median(const double *values, int n)
     return n % 2 ? copy[n / 2] : (copy[n / 2 - 1] + copy[n / 2]) / 2;
 }
 
-static char also_text[1024]; /* results of one kernel alone: "name": value, ... */
+static char also_text[1024]; /* a kernel's own results: "name": value, ... */
 static inline void also(const char *name, double value)
 {
     size_t used = strlen(also_text);
     snprintf(also_text + used, sizeof also_text - used, "%s\"%s\": %.12g", used ? ", " : "", name, value);
 }
 
-/* ---- the gate, and batches */
-
-/* Tell perf to start or stop counting and await the acknowledgement: "ack\n" and a NUL. */
+/* Tell perf to start or stop counting and await "ack\n" and a NUL. */
 static inline void gate(const struct config *c, const char *command)
 {
     char ack[5];
@@ -86,7 +79,7 @@ static inline void gate(const struct config *c, const char *command)
         unavailable("perf-failed", "perf's control pipe: %s", strerror(errno));
     for (size_t got = 0; got < sizeof ack;) {
         struct pollfd ready = {.fd = c->ack_fd, .events = POLLIN};
-        if (poll(&ready, 1, 5000) != 1) /* perf silently ignores what it does not understand */
+        if (poll(&ready, 1, 5000) != 1) /* perf silently ignores unknown commands */
             unavailable("perf-failed", "perf did not acknowledge in 5 s");
         ssize_t n = read(c->ack_fd, ack + got, sizeof ack - got);
         if (n <= 0)
@@ -95,7 +88,6 @@ static inline void gate(const struct config *c, const char *command)
     }
 }
 
-/* A compiler that left accesses out cannot know what they had to end in. */
 static inline void must_be(uint64_t got, uint64_t expected)
 {
     if (got != expected)
@@ -141,18 +133,15 @@ static inline void close_region(const struct config *c, struct region *r)
     r->table_bytes = page_table_bytes();
 }
 
-/* ---- what most kernels do */
-
-/* Accesses in rounds. run() makes some from the current place and returns a value that depends on each access; due() predicts it. */
+/* run() makes rounds of accesses from the current place and returns a value that depends on each access; due() predicts it. */
 struct work {
     void *state;
     uint64_t (*run)(void *state, uint64_t rounds), (*due)(const void *state, uint64_t rounds);
-    uint64_t accesses;    /* a round */
+    uint64_t accesses;
     uint64_t warm, least; /* rounds to warm up (0: 5 ms), and to time at least */
 };
 #define SETTLE 256        /* rounds that replace what reading clocks displaced, if `warm` is set */
 
-/* Run rounds; return ns. */
 static inline uint64_t run_checked(const struct work *w, uint64_t rounds)
 {
     uint64_t due = w->due(w->state, rounds), t0 = now_ns(), got = w->run(w->state, rounds), ns = now_ns() - t0;
@@ -160,12 +149,10 @@ static inline uint64_t run_checked(const struct work *w, uint64_t rounds)
     return ns;
 }
 
-/* Rounds before the first timed one, if `warm` is set. */
 static inline uint64_t rounds_before(const struct work *w) { return w->warm + SETTLE; }
 
 static inline void settle(const struct work *w) { run_checked(w, w->warm ? SETTLE : 1); }
 
-/* Warm up; return ns a round of the least disturbed piece. */
 static inline double warm_up(const struct config *c, const struct work *w)
 {
     uint64_t took = 0, rounds = 0, piece = w->warm ? (w->warm + 7) / 8 : 1;
@@ -184,7 +171,6 @@ static inline double warm_up(const struct config *c, const struct work *w)
     return fastest;
 }
 
-/* Batches, and rounds in each, which take at least least_ns. */
 struct batches { int n; uint64_t rounds; };
 
 static inline struct batches plan_batches(const struct config *c, const struct work *w, double round_ns, double least_ns)
@@ -198,7 +184,6 @@ static inline struct batches plan_batches(const struct config *c, const struct w
     return (struct batches){n, each ? each : 1};
 }
 
-/* Warm up, choose the batches and time them behind the gate. */
 static inline struct region measure(const struct config *c, const struct work *w)
 {
     struct region r = {.batches = 0};

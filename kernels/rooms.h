@@ -1,4 +1,4 @@
-/* rooms.h: mappings and files of one point, which a process for many gives back at the point's end. */
+/* rooms.h: mappings and files of one point, released at its end. */
 #ifndef ROOMS_H
 #define ROOMS_H
 #include "errors.h"
@@ -24,7 +24,6 @@ static inline void give_back_to(int first)
             close(kept[keeps].fd);
 }
 
-/* Readable and writable memory that lives as long as the process; `flags` and `fd` as for mmap(). */
 static inline void *map_memory(uint64_t bytes, int flags, int fd, const char *what)
 {
     void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
@@ -33,7 +32,7 @@ static inline void *map_memory(uint64_t bytes, int flags, int fd, const char *wh
     return at;
 }
 
-/* Room for lists beside the arena: on base pages and new each time, so that it is alike for the first and the last point. */
+/* Room for lists beside the arena: on base pages and new each time, so that all points are alike. */
 static inline void *room_for(uint64_t n, uint64_t each, const char *what)
 {
     uint64_t bytes;

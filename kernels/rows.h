@@ -1,7 +1,5 @@
-/* rows.h: the two tables of a join, the hash of their keys, and the expected answer.
- *
- * R has rows of 16 bytes: a unique random key and the row's number, from 1. S has as many rows, each with the key of a random row
- * of R. The answer is the number of pairs with equal keys and the sum of the products of their row numbers. */
+/* rows.h: the two tables of a join. R has rows of a unique random key and the row's number, from 1; S as many, each with the
+ * key of a random row of R. The answer is the number of pairs and the sum of the products of their row numbers. */
 #ifndef ROWS_H
 #define ROWS_H
 #include "placement.h"
@@ -14,33 +12,28 @@ struct row { uint64_t key, number; };
 struct rows { struct row *at; uint64_t n; };
 struct answer { uint64_t pairs, sum; };
 
-/* R or S, its partitions, and where each ends. */
 struct side {
     struct rows rows, parts;
     uint32_t ends[1 << MOST_BITS];
-    uint64_t spots, wanted[MOST_SPOTS]; /* places in the partitions, and which rows belong there */
+    uint64_t spots, wanted[MOST_SPOTS]; /* places in the partitions, and the rows that belong there */
 };
 
-/* ---- the hash, multiplicative (Knuth): its top bits depend on all of the key */
+/* ---- the hash, multiplicative (Knuth): its top bits depend on the whole key */
 
-/* `bits` bits of the hash below its topmost `skip`. */
 static inline uint64_t radix(uint64_t key, unsigned skip, unsigned bits) { return key * GOLDEN << skip >> (64 - bits); }
 
-/* In proportion to the hash below its topmost `skip` bits, which a partition's rows share: a product, no division. */
+/* Proportional to the hash below its topmost `skip` bits, which a partition's rows share: a product, no division. */
 static inline uint64_t slot_of(uint64_t key, unsigned skip, uint64_t slots) { return (key * GOLDEN << skip >> 32) * slots >> 32; }
 static inline uint64_t after(uint64_t slot, uint64_t slots) { return slot + 1 < slots ? slot + 1 : 0; }
 
-/* ---- the rows */
-
 static inline uint64_t splitmix(uint64_t seed, uint64_t i) { return scramble(seed + i * GOLDEN); }
 
-/* The row of R whose key a row of S has, drawn with another seed than the keys. */
 static inline uint64_t partner(uint64_t seed, uint64_t number, uint64_t n)
 {
     return 1 + ((splitmix(~seed, number) >> 32) * n >> 32);
 }
 
-/* Fill R and S and return the expected answer; *checksum folds in all keys in order. */
+/* Return the expected answer; *checksum covers all keys in order. */
 static inline struct answer fill(struct rows r, struct rows s, uint64_t seed, uint64_t *checksum)
 {
     struct answer due = {s.n, 0};
@@ -56,8 +49,6 @@ static inline struct answer fill(struct rows r, struct rows s, uint64_t seed, ui
     }
     return due;
 }
-
-/* ---- the partitions */
 
 /* Whether these are the rows of R (or S if foreign), each once, in its partition and in the old order. */
 static inline int is_partitioned(const struct side *of, uint64_t seed, unsigned bits, int foreign)
@@ -75,7 +66,7 @@ static inline int is_partitioned(const struct side *of, uint64_t seed, unsigned 
 
 static inline struct row *spot(const struct side *of, uint64_t i) { return of->parts.at + (i + 1) * of->parts.n / of->spots - 1; }
 
-/* Check the partitions, and remember the rows at their spots, which have to be there after every round. */
+/* Check the partitions, and remember some rows to check after every round. */
 static inline void keep_spots(struct side *of, uint64_t seed, unsigned bits, int foreign)
 {
     if (!is_partitioned(of, seed, bits, foreign))

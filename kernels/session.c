@@ -1,4 +1,4 @@
-/* session: many points of these kernels in one mapping, by the code of their own programs (plan.h). */
+/* session: many points of these kernels in one mapping, by their own code (plan.h). */
 #define SESSION /* leaves out their main() */
 #include "page_chase.c"
 #undef MEASURES

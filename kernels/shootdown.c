@@ -1,18 +1,12 @@
 /* shootdown: the cost of taking pages away from a program that also runs on other CPUs, in ns a system call.
  *
- *   shootdown --mode unmap --lines 32 --threads 1
- *
  * unmap     munmap() of --lines pages
  * protect   mprotect() to read-only
  * discard   madvise(MADV_DONTNEED)
  * collapse  madvise(MADV_COLLAPSE), which moves pages into a large one (--lines: whole large pages)
  *
- * A CPU that takes an entry away interrupts all others that run the program, which drop it from their TLBs, and waits. --threads N
- * spin on their own CPUs; --apart 1 makes them processes, the control: as many busy CPUs without an entry. "flushes_seen" are those
- * CPUs' interrupts, of "flushes_asked", one a call and thread. A guest may defer the flush of a CPU that its hypervisor does not run.
- *
- * A batch is of CALLS calls, each on written pages of its own. On --pages thp a call splits a large page: "huge_bytes_after" is what
- * is left of them. */
+ * The CPU interrupts all others that run the program, which flush their TLBs, and waits. --threads N spin on their own CPUs;
+ * --apart 1 makes them processes, the control. A guest may defer the flush of a CPU that its hypervisor does not run. */
 #include "beside.h"
 #include "placement.h"
 #include "record.h"
@@ -22,7 +16,7 @@
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25 /* Linux 6.1 */
 #endif
-#define CALLS 64  /* a batch: about 100 us */
+#define CALLS 64  /* a batch of about 100 us */
 #define FEWER 16  /* of more pages than MANY, which have to be made ready */
 #define MANY 64
 
@@ -45,7 +39,6 @@ static int call_all(enum mode mode, char *from, uint64_t apart, uint64_t bytes, 
 }
 /* [end] */
 
-/* Place the others on the highest given CPUs. */
 static void choose_others(const struct cpus *allowed, int own, uint64_t threads, int apart)
 {
     uint64_t n = 0;
@@ -56,7 +49,6 @@ static void choose_others(const struct cpus *allowed, int own, uint64_t threads,
         unavailable("one-cpu", "%" PRIu64 " others asked for, and this process may use %d CPUs", threads, allowed->count);
 }
 
-/* Check by smaps that the calls took away what they should. */
 static void check_effect(enum mode mode, const struct arena *a, uint64_t taken, uint64_t *huge_bytes)
 {
     struct stated s = read_smaps(a, base_page() >> 10);
@@ -100,7 +92,7 @@ int main(int argc, char **argv)
         lay_arena(&c, &a);
         fault_in(&a);
         verify_backing(&c, &a);
-        if (mode == COLLAPSE && madvise(a.base, a.bytes, MADV_HUGEPAGE)) /* the advice for small pages forbids collapsing too */
+        if (mode == COLLAPSE && madvise(a.base, a.bytes, MADV_HUGEPAGE)) /* the advice for base pages forbids collapsing too */
             unavailable("thp-never", "madvise: %s", strerror(errno));
         if (first) {
             sample_clock(&r);
@@ -108,7 +100,7 @@ int main(int argc, char **argv)
             r.table_bytes = page_table_bytes();
         }
         uint64_t before = flushes_at(other, threads);
-        if (!first) /* the first batch warms up */
+        if (!first)
             gate(&c, "enable\n");
         uint64_t begin = now_ns();
         int failed = call_all(mode, a.base, apart, bytes, calls), error = errno;
@@ -133,7 +125,7 @@ int main(int argc, char **argv)
     sample_clock(&r);
     if (c.pages->source == FROM_BASE && mode != COLLAPSE) /* elsewhere Linux splits or moves pages and flushes more often */
         also("flushes_asked", (double)asked);
-    if (counted && threads) /* elsewhere nothing counts them */
+    if (counted && threads)
         also("flushes_seen", (double)seen);
     if (c.pages->source == FROM_THP)
         also("huge_bytes_after", (double)huge);

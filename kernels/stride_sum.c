@@ -1,23 +1,19 @@
-/* stride_sum: the sum of every 8-byte element --step_bytes apart, over an array of --bytes.
+/* stride_sum: the sum of every 8-byte element --step_bytes apart, over --bytes.
  *
- *   stride_sum --layout packed --order sequential --lines 4194304 --bytes 268435456 --step_bytes 4096
- *
- * The published loop, for (i = 0; i < n; i += stride) sum += array[i], pass after pass: a throughput in which lines, prefetchers, cache
- * sets and translation all have a part. As published, loads are not merged, and elements hold their own numbers.
- *
- * --mode listed reads the elements' numbers from a list, in order or, with --order cycle, shuffled. Their difference is the order. */
+ * The published loop, for (i = 0; i < n; i += stride) sum += array[i], pass after pass: a throughput in which lines,
+ * prefetchers, cache sets and translation all have a part. Elements hold their own numbers. --mode listed reads these from a
+ * list, in order or shuffled. */
 #include "point.h"
 
-/* 2: smaps is read before the lines are placed, and no longer between warm-up and timed region. */
-#define MEASURES 2
+#define MEASURES 2 /* 1 read smaps after the warm-up */
 
 struct strides {
     const uint64_t *array;
-    uint64_t elements, step, visits; /* in elements; of a pass */
+    uint64_t elements, step, visits;
     const uint32_t *list;            /* element = number * step; NULL: in order, by the loop */
 };
 
-#define ONE_BY_ONE(sum) __asm__ volatile("" : "+r"(sum)) /* loads stay separate, also from vectors */
+#define ONE_BY_ONE(sum) __asm__ volatile("" : "+r"(sum)) /* keep loads separate, also from vectors */
 
 /* [timed: sum] */
 TIMED uint64_t sum_every(const uint64_t *array, uint64_t elements, uint64_t step, uint64_t passes)

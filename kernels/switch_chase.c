@@ -1,14 +1,11 @@
 /* switch_chase: what a context switch leaves of the TLB: one round of a chase after each switch, in ns a hop.
  *
- *   switch_chase --mode process --lines 512
- *
  * alone    as many system calls without a switch: the control
  * thread   to another thread on this CPU and back: the same page tables
  * process  to another process on this CPU and back: other page tables, twice
  *
- * --hops N makes N hops of a longer cycle after each switch: past the TLB's reach each is a walk, and the first walks show whether the
- * switch took the walker's caches. --layout packed has the lines side by side: its increase is the caches' part. "switch_ns" is a
- * switch there and back. perf counts nothing: it would count the partner and the switches. */
+ * With --hops N of a longer cycle, past the TLB's reach, the first walks show whether the switch flushed the page-structure
+ * caches. perf counts nothing: it would count partner and switches. */
 #include "chase.h"
 #include "record.h"
 #include <linux/futex.h>
@@ -17,8 +14,8 @@
 
 #define MEASURES 1
 
-#define LEAST 4      /* rounds of a batch */
-#define PATIENCE_S 5 /* seconds: longer than a busy computer keeps it waiting */
+#define LEAST 4
+#define PATIENCE_S 5 /* longer than a busy machine delays it */
 
 struct meeting { volatile uint32_t whose; }; /* turn: 0 ours, 1 the partner's */
 static struct meeting *meeting;
@@ -42,12 +39,12 @@ static void *answer(void *unused)
     }
     return unused;
 }
-/* Switch to the partner and back; or make as many calls. */
+
 static void switch_over(enum mode mode)
 {
     if (mode == ALONE) {
         wake(), wake();
-        syscall(SYS_futex, &meeting->whose, FUTEX_WAIT, 1, NULL, NULL, 0); /* does not wait: it is our turn */
+        syscall(SYS_futex, &meeting->whose, FUTEX_WAIT, 1, NULL, NULL, 0); /* does not wait, as it is our turn */
         syscall(SYS_futex, &meeting->whose, FUTEX_WAIT, 1, NULL, NULL, 0);
         return;
     }
@@ -69,8 +66,6 @@ static pid_t start_process(void *(*work)(void *), void *of)
     _exit(0);
 }
 
-/* ---- a round after a switch */
-
 /* [timed: round] The clock's own cost is in every mode alike. */
 static uint64_t time_round(struct chase *chase, uint64_t due)
 {
@@ -80,10 +75,8 @@ static uint64_t time_round(struct chase *chase, uint64_t due)
 }
 /* [end] */
 
-
 struct sums { uint64_t rounds, switch_ns; };
 
-/* Switch, and return ns of a round. */
 static uint64_t switch_and_chase(enum mode mode, struct chase *chase, struct sums *s)
 {
     uint64_t due = due_after_rounds(chase, 1), begin = now_ns();
@@ -103,7 +96,7 @@ int main(int argc, char **argv)
     while (strcmp(kernel.modes[mode], c.mode))
         mode++;
     c.cpu = pin(c.cpu);
-    c.control_fd = -1; /* perf's */
+    c.control_fd = -1;
     meeting = map_memory(sizeof *meeting, MAP_SHARED | MAP_ANONYMOUS, -1, "turns");
     pthread_t thread;
     pid_t partner = mode == PROCESS ? start_process(answer, NULL) : 0; /* before there is an arena to inherit */
@@ -117,7 +110,7 @@ int main(int argc, char **argv)
     struct sums sums = {0};
     verify_backing(&c, &a);
     sample_clock(&r);
-    for (uint64_t begin = now_ns(); sums.rounds < LEAST || now_ns() - begin < 5000000;) /* warm up */
+    for (uint64_t begin = now_ns(); sums.rounds < LEAST || now_ns() - begin < 5000000;)
         switch_and_chase(mode, &chase, &sums);
     sums = (struct sums){0};
     open_region(&c, &r);

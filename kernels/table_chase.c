@@ -1,21 +1,16 @@
 /* table_chase: the cost of a TLB miss by how many page tables of each level its walks go through.
  *
- *   table_chase --lines 8192 --tables_1 1024 --tables_2 16 --tables_3 1
+ * The --lines pages are spread evenly over --tables_1 tables of the lowest level, these over --tables_2 and these over
+ * --tables_3. All are the same eight pages of memory, so time is translation's alone. Past the TLB's reach each visit walks
+ * from the lowest level whose entry a page-structure cache holds.
  *
- * --lines pages are spread evenly over --tables_1 tables of the lowest level, these over --tables_2 of the next and these over
- * --tables_3, below the root. All pages are the same eight pages of memory, so time is translation's alone. Past the TLB's reach each
- * visit walks, from the lowest level whose entry a walker's cache holds: with more tables of a level than it has entries, a miss costs
- * a load more.
- *
- * A page's entry has a cache line to itself, an upper entry shares one with seven others, and lines are drawn: so a level takes as many
- * lines of entries however many tables of eight or more pages they are in. The place within the line, the page number's lowest bits,
- * is drawn too: it selects a set of the TLB, and in order tables of fewer than eight pages would use part of the sets. --mode even
- * fills each table from its first entry on: pages and tables a power of two apart. */
+ * A page's entry has a cache line to itself, on a drawn line and place (the page number's lowest bits select a set of the
+ * TLB); so a level's entries take as many lines however many tables they are in. --mode even fills each table from its first
+ * entry on. */
 #include "point.h"
 #include "tables.h"
 
-/* 2: smaps is read before the lines are placed, and no longer between warm-up and timed region. */
-#define MEASURES 2
+#define MEASURES 2 /* 1 read smaps after the warm-up */
 
 struct visits {
     const uint64_t *address;       /* less STANDING */
@@ -36,7 +31,7 @@ TIMED uint64_t follow_addresses(const uint64_t *address, uint64_t visits, uint64
 }
 /* [end] */
 
-/* The first hop reads the second word, so that a loop that does nothing returns something else. */
+/* The first hop reads the second word, so that an empty loop returns something else. */
 static uint64_t walk_rounds(void *state, uint64_t rounds)
 {
     struct visits *v = state;
@@ -51,9 +46,9 @@ static uint64_t always_standing(const void *state, uint64_t rounds)
     return STANDING;
 }
 
-/* The visits. cycle: one shuffled order, repeated until the call costs nothing. random: four draws a page, at least 65,536, all of them
- * among all pages or half among the first --hot, which shows what a TLB replaces. Page i of a run of eight uses a line in cache sets of
- * its own. checksum: of the pages' numbers from `base` on. */
+/* cycle: one shuffled order, repeated until the call costs nothing. random: four draws a page, at least 65,536, among all
+ * pages or half of them among the first --hot, which shows what a TLB replaces. Page i of a run of eight uses a line in cache
+ * sets of its own. checksum: of the pages' numbers from `base` on. */
 static struct visits place_visits(const struct config *c, const struct tables *t, const uint64_t *page, uint64_t base, uint64_t *seed,
                                   uint64_t *checksum)
 {
@@ -82,7 +77,7 @@ static int by_address(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static struct tables tables; /* of this process */
+static struct tables tables;
 static uint64_t *page, seed_of_visits;
 
 static void check_tables(struct config *c)

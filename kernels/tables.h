@@ -5,19 +5,19 @@
 #include "region.h"
 
 #define STANDING 64ull   /* see follow_draws() of page_chase.c */
-#define EIGHT 8          /* entries of a page table in a cache line; also the pages of memory behind all others */
+#define EIGHT 8          /* entries in a cache line; also the pages of memory */
 #define LEVELS 3         /* below the root, which is one table */
 #define MOST_LINES 1024  /* lines of a table of 64 KiB */
 
 struct tables {
-    uint64_t page, fanout;         /* bytes; entries of a table */
+    uint64_t page, fanout;
     uint64_t at[LEVELS + 1];       /* tables of level n; at[0]: pages */
     uint64_t span[LEVELS + 1];     /* bytes below an entry of level n + 1 */
     int even;
 };
 
-/* Addresses of n entries of the table at `from`, on lines drawn without replacement. A page's entry has its own line, at a drawn
- * place in it; upper entries fill a line in order. */
+/* Addresses of n entries of the table at `from`, on lines drawn without replacement. A page's entry has its own line, at a
+ * random place in it; upper entries fill a line in order. */
 static void place_entries(const struct tables *t, int level, uint64_t from, uint64_t n, uint64_t *to, uint64_t *seed)
 {
     int alone = level == 1 && !t->even;
@@ -39,7 +39,7 @@ static void place_entries(const struct tables *t, int level, uint64_t from, uint
 static uint64_t *place_pages(const struct tables *t, uint64_t base, uint64_t *seed)
 {
     uint64_t *above = room_for(t->at[LEVELS], sizeof *above, "addresses"), most = 2 * t->at[LEVELS];
-    for (uint64_t i = 0, left = t->at[LEVELS]; left; i++) /* half of the rooms, each choice equally likely */
+    for (uint64_t i = 0, left = t->at[LEVELS]; left; i++) /* use half of the rooms, each choice equally likely */
         if (t->even ? i % 2 == 0 : next_random(seed, most - i) < left)
             above[t->at[LEVELS] - left--] = base + i * t->span[LEVELS];
     for (int level = LEVELS; level; level--) {
@@ -67,7 +67,6 @@ static struct tables tables_of(const struct config *c)
     return t;
 }
 
-/* Addresses for twice as many tables of the highest level, aligned to the span of one. */
 static struct arena reserve_tables(const struct config *c, const struct tables *t)
 {
     uint64_t top = t->span[LEVELS], room = 2 * t->at[LEVELS] * top;
@@ -79,7 +78,7 @@ static struct arena reserve_tables(const struct config *c, const struct tables *
     return a;
 }
 
-/* Map each run of up to eight neighbouring pages to the same eight pages of memory, and read every page. */
+/* Map runs of up to eight neighbouring pages to the eight pages of memory, and read every page. */
 static void map_pages(const struct tables *t, const uint64_t *page)
 {
     int fd = file_in_memory("tables", EIGHT * t->page, 0);
@@ -87,7 +86,7 @@ static void map_pages(const struct tables *t, const uint64_t *page)
         unavailable("memory-short", "memfd of %d pages: %s", EIGHT, strerror(errno));
     char *memory = map_memory(EIGHT * t->page, MAP_SHARED, fd, "pages");
     madvise(memory, EIGHT * t->page, MADV_NOHUGEPAGE);
-    /* Descending: some TLBs join neighbours whose memory ascends with them. */
+    /* Descending, because some TLBs merge pages that ascend both virtually and physically. */
     for (uint64_t at = EIGHT * t->page; at; at -= LINE)
         ((uint64_t *)(memory + at - LINE))[0] = ((uint64_t *)(memory + at - LINE))[1] = STANDING;
     for (uint64_t i = 0, run; i < t->at[0]; i += run) {

@@ -1,18 +1,13 @@
-/* touch_again: memory that was used, given back, left alone for a while and touched again, each touch by the clock.
+/* touch_again: memory that was used, given back, left alone and touched again, each touch by the clock.
  *
- *   touch_again --lines 65536 --idle_ms 5000
- *
- * A guest's Linux keeps freed memory, unless its host learns of it by a balloon or free page reporting and takes it: the next touch is
- * then a fault in the guest and, inside it, one in the host. So a mapping is touched twice, --idle_ms apart. "first_": memory that may
- * have been free for any time. Region, histogram and quantiles are of the second time.
- *
- * One pass and no median: memory touched twice is no longer what is to be measured. */
+ * A guest's Linux keeps freed memory unless its host takes it (balloon, free page reporting): the next touch is then a fault
+ * in the guest and, inside it, one in the host. One pass and no median: memory touched twice has lost the state to be
+ * measured. */
 #include "touches.h"
 #include "record.h"
 
 #define MEASURES 1
 
-/* Touch all pages, each by the clock; return ns of the whole. */
 static uint64_t pass(struct touches *t, struct tally *tally, double *ghz)
 {
     map_touches(t);

@@ -1,7 +1,5 @@
-/* touches.h: a mapping that is made, touched page by page for the first time, and unmapped.
- *
- * A first touch faults: Linux walks the table that the CPU has just walked, adds missing tables, and finds or zeroes a page. A file's
- * pages in memory are found, not zeroed, and neighbours are entered too (fault-around): fewer faults than pages. */
+/* touches.h: a mapping that is made, touched page by page for the first time, and unmapped. Linux enters neighbours of a
+ * file's page too (fault-around): fewer faults than pages. */
 #ifndef TOUCHES_H
 #define TOUCHES_H
 #include "hops.h"
@@ -10,17 +8,16 @@
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22 /* Linux 5.14 */
 #endif
-#define MERGED 8              /* bins of hops.h joined in the record, which leaves 16 an octave */
+#define MERGED 8              /* bins of hops.h merged in the record, which leaves 16 an octave */
 
 struct touches {
     struct arena arena;
     const struct config *c;
     uint64_t n;
-    uint32_t *order; /* of the pages */
-    int file, populate; /* file: descriptor, -1 for anonymous memory */
+    uint32_t *order;
+    int file, populate; /* descriptor, -1 for anonymous memory */
 };
 
-/* Reserve addresses and choose the order: shuffled for "cycle", else ascending. */
 static inline struct touches touches_of(const struct config *c)
 {
     struct touches t = {.arena = reserve(c), .c = c, .n = c->lines, .file = -1};
@@ -29,8 +26,8 @@ static inline struct touches touches_of(const struct config *c)
     return t;
 }
 
-/* Make an unnamed temporary file of as many pages, each with its number and one. at_once: pages per write, because a file system may
- * keep what one write wrote as one piece of memory, whose pages are entered faster. */
+/* Make an unnamed temporary file, each page with its number and one. at_once: pages per write; a file system may keep one
+ * write's pages as one folio, which faults faster. */
 static inline int make_file(const struct touches *t, uint64_t at_once)
 {
     const char *folder = getenv("TMPDIR");
@@ -50,7 +47,7 @@ static inline int make_file(const struct touches *t, uint64_t at_once)
             unavailable("tmp-refused", "%s, %" PRIu64 " bytes: %s", path, t->n * stride, strerror(errno));
     }
     free(some);
-    fsync(fd); /* else its pages are written back while they are measured */
+    fsync(fd); /* else pages are written back while they are measured */
     return fd;
 }
 
@@ -93,7 +90,6 @@ TIMED uint64_t write_pages(char *base, uint64_t stride, const uint32_t *order, u
 }
 /* [end] */
 
-/* Touch every page; a file's contents are checked. */
 static inline void touch_all(const struct touches *t)
 {
     const struct arena *a = &t->arena;
@@ -101,7 +97,6 @@ static inline void touch_all(const struct touches *t)
             (a->base, a->stride, t->order, t->n), t->n * (t->n + 1) / 2);
 }
 
-/* Touch every page, each by the clock. */
 static inline void touch_each(const struct touches *t, struct tally *tally)
 {
     const struct arena *a = &t->arena;
@@ -122,7 +117,6 @@ static inline void check_touched(const struct touches *t)
     verify_backing(t->c, &t->arena);
 }
 
-/* Join MERGED bins each, after the quantiles were taken. */
 static inline void merge_bins(struct tally *t)
 {
     for (uint64_t bin = 0; bin < BINS; bin++)

@@ -1,26 +1,27 @@
-/* walk.h: a walk of a graph: where the walkers are, what follows each segment, and the lines it is expected to visit. The timed
- * loops are in graph_walk.c; retrace() is the same walk, hop by hop. */
+/* walk.h: a walk of a graph and the lines it is expected to visit. graph_walk.c has the timed loops; retrace() is the same
+ * walk hop by hop. */
 #ifndef WALK_H
 #define WALK_H
 #include "graph.h"
 #include "hops.h"
 #include "nodes.h"
 
-#define MOST_WALKERS 32      /* a draw of 64 bits has two for each */
-#define AHEAD 256            /* of --distance */
-#define PATHS 4              /* a path repeats after so many times the lines of the caches, which then hold none of it */
+#define MOST_WALKERS 32      /* a draw of 64 bits has two bits for each */
+#define AHEAD 256
+#define PATHS 4              /* a path repeats after so many times the lines of the caches */
 #define TAIL 4               /* a quantile of one hop in a thousand takes more hops than a mean */
 
 struct walk {
     const struct graph *graph;
-    struct tally *tally;     /* per_hop */
+    struct tally *tally;
     const uint32_t *path;    /* prefetch: `segment` lines, and the first AHEAD again */
     uint64_t state, path_state, segment, left; /* turns to the next jump or until the path repeats; those left */
-    uint32_t at[MOST_WALKERS]; /* lines */
+    uint32_t at[MOST_WALKERS];
     int walkers, distance;
 };
 
-/* Jump to a random vertex of a random other block, which depends on the present one so that loads do not overlap; or restart the path. */
+/* Jump to a random vertex of another block, which depends on the present one so that loads do not overlap; or restart the
+ * path. */
 static void begin_segment(struct walk *w)
 {
     uint64_t block = w->graph->block, others = w->graph->vertices / block - 1;
@@ -36,7 +37,7 @@ static void begin_segment(struct walk *w)
     }
 }
 
-/* Walk hop by hop, as described and not as timed; return the checksum of the vertices. */
+/* Walk as described and not as timed; return the vertices' checksum. */
 static uint64_t retrace(struct walk *w, uint64_t turns, uint32_t *path)
 {
     uint64_t checksum = FNV_BASIS;
@@ -60,7 +61,7 @@ static void must_stand(const struct walk *w, const struct walk *due)
         must_be(w->at[k], due->at[k]);
 }
 
-/* The path of a prefetching walk. The points of a mapping whose graph and seed are equal take the same one. */
+/* The path of a prefetching walk; points with equal graph and seed share it. */
 static const uint32_t *record_path(const struct walk *w)
 {
     static struct { uint64_t key, state, segment, bytes; uint32_t *line; } last;
@@ -69,7 +70,7 @@ static const uint32_t *record_path(const struct walk *w)
         return last.line;
     if (last.line)
         munmap(last.line, last.bytes);
-    last.bytes = (w->segment + AHEAD) * sizeof *last.line, last.line = NULL; /* none, should this fail */
+    last.bytes = (w->segment + AHEAD) * sizeof *last.line, last.line = NULL; /* no path if this fails */
     uint32_t *path = map_memory(last.bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1, "a path");
     madvise(path, last.bytes, MADV_NOHUGEPAGE);
     retrace(&early, w->segment, path);
@@ -78,17 +79,17 @@ static const uint32_t *record_path(const struct walk *w)
     return path;
 }
 
-/* The share of lines that `hops` hops a line leave unvisited. Not exp(-hops), because independent edges favour some vertices. With
- * one edge of a cycle and Poisson(3) random ones, each handing on a quarter of its vertex's visits, a vertex's share of the visits
- * has variance v = (v + 3 (v + 1)) / 16 = 1/4 around 1. This is the Laplace transform of the Gamma distribution with that mean and
- * variance. */
+/* The share of lines that `hops` hops per line leave unvisited. Not exp(-hops), because independent edges favour some
+ * vertices: with one edge of a cycle and Poisson(3) random ones, each handing on a quarter of its vertex's visits, a vertex's
+ * share has variance v = (v + 3 (v + 1)) / 16 = 1/4 around 1. This is the Laplace transform of the Gamma distribution with
+ * that mean and variance. */
 static double unvisited(double hops)
 {
     double fourth = 1 / (1 + hops / 4);
     return fourth * fourth * fourth * fourth;
 }
 
-/* Expected lines of so many hops. stay: hops in a block, 0 for one block. Blocks get a Poisson number of stays. */
+/* stay: hops in a block, 0 for one block. Blocks get a Poisson number of stays. */
 static double expected_lines(const struct graph *g, double hops, double stay)
 {
     double lines = (double)g->vertices, block = (double)g->block, left = 0;
@@ -114,8 +115,6 @@ static uint64_t hops_for(uint64_t vertices, double distinct)
     return (uint64_t)hops + 1;
 }
 
-/* ---- a point */
-
 static inline void check_walk(struct config *c)
 {
     const struct own *own = c->own;
@@ -136,7 +135,7 @@ static struct arena map_graph(const struct config *c)
     return map_arena(c);
 }
 
-/* Place the walkers on a graph that the caches know as a pass over it leaves it. */
+/* Place the walkers on a graph; a pass over it leaves the caches in a known state. */
 static struct walk start_walk(const struct config *c, const struct arena *a)
 {
     uint64_t vertices = c->lines, seed = c->seed, kept = 4 * largest_cache_bytes(c->cpu) / LINE;

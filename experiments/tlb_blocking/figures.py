@@ -14,7 +14,7 @@ from experiments.tlb_blocking.analysis import (
     graph_size,
 )
 from experiments.tlb_blocking.joins import GAIN
-from tlb.lab.kernels import ROW_BYTES
+from tlb.lab.declaration import ROW_BYTES
 from tlb.page_sizes import BASE, words
 from tlb.prose import extremes
 from tlb.reasons import required

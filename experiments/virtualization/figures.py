@@ -9,7 +9,7 @@ import pandas as pd
 from experiments.virtualization.analysis import OUTSIDE, Analysis, cell_name
 from experiments.virtualization.grid import GUEST_PAGES, HOST_PAGES, STEPS_OF
 from tlb.inference.splinter import MOST_LINES
-from tlb.lab.kernels import LINE_BYTES
+from tlb.lab.declaration import LINE_BYTES
 from tlb.page_sizes import hardware
 from tlb.prose import extremes
 from tlb.reasons import Unavailable, required

@@ -1,17 +1,17 @@
 /* fragments: fragmented memory, without a free large page, and first touches in it, each by the clock.
  *
- *   fragments ROOM FILL LEAVE      bytes: of a large page, to fragment, to leave available to others
+ *   fragments ROOM FILL LEAVE      bytes: of a large page, to fragment (0: none), to leave available to others
  *
- * FILL bytes are written on base pages and every other page is freed; other free memory is taken as large pages until none are left.
- * A FILL of 0 leaves memory as it is. Commands are lines on stdin, each with a line in reply:
+ * FILL bytes are written on base pages and every other page is freed; other free memory is taken as large pages. The pages
+ * that stay are movable: compaction makes large pages again, at the cost that is measured. Commands on stdin, each with a
+ * line in reply:
  *
- *   plug              take the large pages that there are again, as after a round; their number
- *   touch thp N       the room of N large pages, advised: first touches of all base pages. In fragmented memory it is kept, or the next
- *                     round would get the large pages that this one paid for
+ *   plug              take the large pages that there are again; their number
+ *   touch thp N       first touches of all base pages in the room of N large pages, advised; kept if memory is fragmented, or the next
+ *                     round would get them
  *   touch 4k N        the same on base pages, then freed
  *
- * The pages that stay are movable, like most memory: compaction makes large pages again, at the cost that is measured. Ends with its
- * parent, and is the OOM killer's first choice. */
+ * Ends with its parent, and is the OOM killer's first choice. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <inttypes.h>
@@ -42,7 +42,6 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
 }
 
-/* Whether taking the bytes leaves LEAVE available. */
 static int may_take(uint64_t bytes)
 {
     char line[256];
@@ -55,7 +54,6 @@ static int may_take(uint64_t bytes)
     return kib << 10 >= leave + bytes;
 }
 
-/* Fresh address space, aligned to a large page. */
 static char *space(uint64_t bytes, int advice)
 {
     char *at = mmap(NULL, bytes + room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -80,14 +78,14 @@ static void fill(uint64_t bytes)
     }
 }
 
-/* Whether a room touched at its beginning has a large page: then its last base page is there too. */
+/* Whether a room touched at its beginning has a large page: then its last base page is resident too. */
 static int is_large(char *at)
 {
     unsigned char there = 0;
     return !mincore(at + room - page, page, &there) && (there & 1);
 }
 
-/* Take large pages until there are none; return their number. */
+/* Return the number taken. */
 static uint64_t plug(void)
 {
     static char *at, *end; /* rooms not used yet */
@@ -123,7 +121,7 @@ static uint32_t touch(char *at)
 }
 /* [end] */
 
-/* Print the first touches of n rooms: each room's first, and quantiles of all base pages'. */
+/* Print each room's first touch, and quantiles of all base pages'. */
 static void touches(uint64_t n, int large, int keep)
 {
     uint64_t pages = room / page, huge = 0, sum = 0, count = 0;

@@ -22,7 +22,7 @@ import org.openjdk.jmh.annotations.TearDown;
 @OutputTimeUnit(TimeUnit.NANOSECONDS)
 public class ByteArrayTouch {
 
-    /* Two states, because JMH repeats a benchmark for each parameter of the states it takes: the draw alone has no array. */
+    /* Two states, because JMH repeats a benchmark for each parameter of its states: the draw alone has no array. */
     @State(Scope.Benchmark)
     public static class Bytes {
         @Param("1000")
@@ -41,7 +41,7 @@ public class ByteArrayTouch {
             saveSmaps("after");
         }
 
-        /* Into the working directory, where the runner judges them. All at once: a file under /proc has no length to copy by. */
+        /* All at once: a file under /proc has no length to copy by. */
         private void saveSmaps(String when) throws IOException {
             String name = size + "-" + ProcessHandle.current().pid() + "-" + when + ".smaps";
             Files.write(Path.of(name), Files.readAllBytes(Path.of("/proc/self/smaps")));

@@ -2,10 +2,9 @@
  *
  *     fare_cache BYTES LOOKUPS HOT_PERCENT
  *
- * So much per cent of the look-ups ask for one of few keys, the rest for any. The hash strews the hot keys' records over all pages: they
- * fit into the caches, and into the TLB as long as their pages do. The memory is asked for as everybody does, by calloc. Keys are drawn
- * beforehand in blocks, so that the time is of the look-ups alone. It prints a sum, which is the same for the same arguments, and the
- * time of a look-up. */
+ * HOT_PERCENT of the look-ups use one of few keys. The hash spreads the hot records over all pages: they fit the caches, and
+ * the TLB as long as their pages do. Memory is from calloc. Keys are drawn beforehand in blocks, so that only look-ups are
+ * timed. Prints a sum, equal for equal arguments, and the time of a look-up. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +14,7 @@ enum { hot_keys = 1024, block = 4096 };
 
 struct record { uint64_t key, fare, rest[6]; };
 
-/* splitmix64 (Steele, Lea & Flood, OOPSLA 2014): the finalizer as the hash, the whole as the generator. */
+/* splitmix64 (Steele, Lea & Flood, OOPSLA 2014): its finaliser is the hash. */
 static uint64_t mixed(uint64_t z)
 {
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;

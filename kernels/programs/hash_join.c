@@ -28,8 +28,8 @@ static double now_ns(void)
     return 1e9 * (double)t.tv_sec + (double)t.tv_nsec;
 }
 
-/* Copy rows to `to` in the order of their parts; part p begins at starts[p]. The hash's lowest bits choose the part, bits above 32 the
- * slot, so that a part's rows do not crowd. */
+/* The hash's lowest bits choose the part (part p begins at starts[p]), bits above 32 the slot, so that a part's rows do not
+ * crowd. */
 static void split(const struct row *from, struct row *to, uint64_t rows, uint64_t parts, uint64_t *starts)
 {
     uint64_t next[most_parts] = {0};
@@ -83,9 +83,9 @@ int main(int count, char **words)
         for (uint64_t i = 0; i < rows; i++)
             tables[t][i] = (struct row){1 + mixed(t ? i * 0x9e3779b97f4a7c15 : i + 1) % (2 * rows), i};
     }
-    for (uint64_t i = 0; i < rows; i++)  /* the first table's keys are its own: every second number, in a mixed order */
+    for (uint64_t i = 0; i < rows; i++)  /* the first table's keys are unique: every second number, in a mixed order */
         tables[0][i].key = 1 + 2 * (i * 0x9e3779b1 % rows);
-    memset(slots, 1, (4 * rows + 2) * sizeof *slots);  /* the pages are there before the clock runs */
+    memset(slots, 1, (4 * rows + 2) * sizeof *slots);  /* fault the pages in before the clock runs */
     double begin_ns = now_ns();
     for (int t = 0; t < 2; t++) {
         starts[t][0] = 0, starts[t][1] = rows;

@@ -2,9 +2,9 @@
  *
  *     profiled_chase BYTES SECONDS
  *
- * The lines are one random cycle of dependent loads. At each tick the signal's context holds the current instruction. Prints the number
- * of ticks in the loop, and of those at the most frequent instruction: the load that misses or the one after it, because a core finishes
- * its oldest instruction before it takes the signal. Exit status 2: bad arguments; 3: memory is short. */
+ * Prints the number of ticks in the loop, and of those at the most frequent instruction: the load that misses or the one
+ * after it, because a core finishes its oldest instruction before it takes the signal. Exit status 2: bad arguments; 3:
+ * memory is short. */
 #define _GNU_SOURCE
 #include <inttypes.h>
 #include <signal.h>

@@ -2,8 +2,8 @@
  *
  *     sharded BYTES THREADS READS
  *
- * With SHARDED=1 in the environment each thread reads its own part of the pages, else any; array and number of reads are the same. Only
- * a line a page is read, to fit data caches as far as possible. Prints the reads and the wall time of one, in all threads together. */
+ * With SHARDED=1 in the environment each thread reads its own part of the pages, else any. One line a page fits the data
+ * caches best. Prints the reads and the wall time of one, in all threads together. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -1,15 +1,11 @@
-"""page_gather in numpy: the operations of the published program, which page_gather.c has one by
-one.
+"""page_gather in numpy: the operations of the published program.
 
     python -m kernels.published.page_gather --pages 4k --layout spread --lines 4096
 
-One pass gathers a byte of each page into a new array and adds that up, arr[indices].sum(), so
-beside a load and its translation an access takes an index from memory, a check of its bounds, a
-byte written and read again. The byte is each page's first, as published, so that all lines of the
-spread layout fall into the same few sets of a first-level cache: page_gather.c staggers them. The
-control `packed` has as many lines side by side. The listing itself ends in `BufferError: cannot
-close exported pointers exist`, since its array still looks into the mapping that buf.close() would
-unmap; here the mapping goes with the process.
+One pass gathers a byte of each page into a new array and sums that, arr[indices].sum(). So beside a
+load an access takes an index from memory, a check of its bounds, a byte written and read again. The
+byte is each page's first, as published, so all lines of the spread layout share a few sets of a
+first-level cache; page_gather.c staggers them.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 /* An independent dependent chase.
  *
- *   independent_chase LINES      one line in each 4 KiB page, visited in one random cycle
- *   independent_chase LINES SEED 4k|thp|2m    the same on these pages, a random line of each 4 KiB: on memory that is contiguous,
- *                                             page number mod 64 would crowd a 64th of the larger caches' sets
- *   independent_chase LINES SEED - packed    the lines side by side; - spread: as without SEED
- *   independent_chase self       one pointer that points at itself: the load-to-use latency, whatever the clock
+ *   independent_chase LINES                    one line in each 4 KiB page, visited in one random cycle
+ *   independent_chase LINES SEED 4k|thp|2m     the same on these pages, a random line of each 4 KiB
+ *   independent_chase LINES SEED - packed|spread
+ *   independent_chase self                     one pointer to itself: the load-to-use latency
  *
  * Prints ns per access: the median of seven passes of at least 20 ms each. */
 #include "common.h"

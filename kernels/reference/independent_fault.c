@@ -1,5 +1,4 @@
-/* An independent loop over a file's pages, for `make bench`, in the way of lmbench's lat_pagefault: it shares nothing with page_fault but
- * the question.
+/* An independent loop over a file's pages, for `make bench`, like lmbench's lat_pagefault.
  *
  *   independent_fault BYTES    touch every page of a mapped file in a drawn order and unmap it; less unmapping and mapping alone
  *
@@ -22,7 +21,6 @@ static void map_again(void)
     madvise(where, (size_t)size, MADV_NOHUGEPAGE);
 }
 
-/* Seconds of so many turns. */
 static double turns(long n, int touched)
 {
     double begin = seconds();
@@ -49,7 +47,7 @@ int main(int argc, char **argv)
     if (file < 0 || unlink(name) || !content || !offset)
         return perror(name), 1;
     memset(content, 1, (size_t)size);
-    for (long i = 0; i < pages; i++) /* page by page: what is written at once may be kept as one piece */
+    for (long i = 0; i < pages; i++) /* a file system may keep what is written at once in one piece */
         if (write(file, content, (size_t)page) != page)
             return perror(name), 1;
     fsync(file);

@@ -1,8 +1,9 @@
-/* An independent program in the way of ebizzy.
+/* An independent program like ebizzy: threads copy a drawn chunk, look a number up in the copy, and unmap it; KEPT 1: keep
+ * it.
  *
- *   independent_search THREADS CHUNKS BYTES KEPT    threads that copy a drawn chunk, look a number up in the copy, and unmap it; KEPT 1: keep it
+ *   independent_search THREADS CHUNKS BYTES KEPT
  *
- * Runs for half a second, by the clock and not by a number of records. Prints the records a second of all threads. */
+ * Runs for half a second. Prints the records a second of all threads. */
 #include "common.h"
 #include <pthread.h>
 
@@ -55,7 +56,7 @@ int main(int argc, char **argv)
     for (long i = 0; i < threads; i++)
         if (pthread_create(&thread[i], NULL, searching, (void *)(size_t)(i + 1)))
             return perror("pthread_create"), 1;
-    nanosleep(&half, NULL); /* all there, and chunks in their caches */
+    nanosleep(&half, NULL);
     clock_gettime(CLOCK_MONOTONIC, &begin);
     go = 1;
     nanosleep(&half, NULL);

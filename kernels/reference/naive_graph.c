@@ -1,10 +1,9 @@
-/* The graph of a walk as one writes it first, for `make bench`: one thread, memset, then four random edges a vertex by xorshift
- * and a division. Shares nothing with the kernels but the question.
+/* The graph of a walk as one writes it first, for `make bench`: one thread, memset, then four random edges a vertex by
+ * xorshift and a division.
  *
  *   naive_graph VERTICES [HOPS [4k|thp]]
  *
- * Prints the seconds until the graph is ready and, where hops are asked for, ns per hop: the median of seven walks of so
- * many. */
+ * Prints the seconds until the graph is ready and ns per hop: the median of seven walks of HOPS. */
 #include "common.h"
 
 struct vertex { uint32_t edge[4], rest[12]; };
@@ -33,7 +32,7 @@ int main(int argc, char **argv)
             vertex[v].edge[k] = (uint32_t)(xorshift(&random) % vertices);
     ready = seconds() - begin;
     uint32_t at = 0;
-    for (int i = -1; hops && i < PASSES; i++) { /* the first for warmth */
+    for (int i = -1; hops && i < PASSES; i++) { /* the first warms up */
         begin = seconds();
         for (uint64_t h = hops; h; h--)
             at = vertex[at].edge[xorshift(&random) & 3];

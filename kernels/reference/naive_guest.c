@@ -2,8 +2,9 @@
  *
  *   naive_guest LINES    one line in each 4 KiB page of a guest with 4 KiB pages on a host with 4 KiB pages, in one random cycle
  *
- * Other than guest_chase: the guest's addresses are not the host's, its memory begins at 0, its loop is not unrolled, it leaves by a
- * store to memory that it has not, and the clock is outside. Prints ns per access: the median of seven passes of half a second. */
+ * Unlike guest_chase: the guest's addresses are not the host's, its memory begins at 0, its loop is not unrolled, it leaves
+ * by a store to memory that it lacks, and the clock is outside. Prints ns per access: the median of seven passes of half a
+ * second. */
 #include "common.h"
 #include <fcntl.h>
 #include <linux/kvm.h>
@@ -35,7 +36,7 @@ static void map(uint64_t root, uint64_t virtual, uint64_t physical)
     *entry = physical | PRESENT_WRITE_USER;
 }
 
-/* So many hops, from where the last ones ended; seconds. */
+/* Seconds of so many hops, from where the last ones ended. */
 static double run(int vcpu, struct kvm_run *state, uint64_t hops)
 {
     struct kvm_regs r;
@@ -104,14 +105,14 @@ int main(int argc, char **argv)
     must(ioctl(vcpu, KVM_SET_REGS, &r), "KVM_SET_REGS");
 
     double pass[PASSES];
-    run(vcpu, state, lines); /* the first touch */
+    run(vcpu, state, lines); /* first touch */
     double hop = run(vcpu, state, 2 * lines) / (double)(2 * lines);
     uint64_t hops = (uint64_t)(0.5 / hop / (double)lines + 1) * lines;
     for (int i = 0; i < PASSES; i++)
         pass[i] = run(vcpu, state, hops) / (double)hops * 1e9;
     uint64_t stands;
     memcpy(&stands, state->mmio.data, sizeof stands);
-    if (stands != VIRTUAL + order[0]) /* whole cycles: where it began */
+    if (stands != VIRTUAL + order[0]) /* whole cycles end where they began */
         fprintf(stderr, "the chase ended elsewhere\n"), exit(1);
     printf("%.6f\n", median(pass));
     return 0;

@@ -1,7 +1,7 @@
-/* A program with a known answer that asks for no pages of any kind, as other people's do not: `tlb try` is judged by it.
+/* A program with a known answer that asks for no page size: `tlb try` is judged by it.
  *
- *   unadvised chase MIB SEED   gets MIB MiB of malloc and chases a random line of each page, in one random cycle: large pages help it
- *   unadvised sum MILLIONS     so many million dependent multiplications on one number: no pages help it
+ *   unadvised chase MIB SEED   chases a random line of each page of MIB MiB of malloc, in one random cycle: large pages help
+ *   unadvised sum MILLIONS     so many million dependent multiplications on one number: no pages help
  *
  * Prints ns per step. */
 #include "common.h"

@@ -57,7 +57,8 @@ def main() -> None:
         sys.exit(2)
     try:
         array = ways[sys.argv[1]](size)
-    except OSError as error:  # EINVAL is madvise's word for a kernel without huge pages, ENOMEM mmap's for an empty pool
+    except OSError as error:
+        # EINVAL: madvise() without huge pages in Linux; ENOMEM: mmap() of an empty pool
         sys.exit(3 if error.errno == errno.EINVAL or sys.argv[1] == "pool" else 1)
     array[:] = 1
     state, total, batch_ns = np.uint64(88172645463325252), 0, []

@@ -48,72 +48,6 @@ class Region:
             self.map[at] = 1
 
 
-def anonymous(size: int, _: Path) -> Region:
-    return Region(size)
-
-
-def advised(size: int, _: Path) -> Region:
-    return Region(size, advised=size)
-
-
-def half(size: int, _: Path) -> Region:
-    """All of it written, the first half advised."""
-    return Region(size, advised=size // 2)
-
-
-def arena(_: int, __: Path) -> Region:
-    """One huge page, of which 100 KiB are written."""
-    return Region(HUGE_PAGE, advised=HUGE_PAGE, written=ARENA)
-
-
-def dropped(size: int, _: Path) -> Region:
-    """Advised, and one base page in its second half given back."""
-    region = Region(size, advised=size)
-    region.map.madvise(mmap.MADV_DONTNEED, region.start + size * 3 // 4, BASE_PAGE)
-    return region
-
-
-def shared(size: int, _: Path) -> Region:
-    return Region(size, SHARED, advised=size)
-
-
-def memfd(size: int, _: Path) -> Region:
-    return _sized(os.memfd_create("region"), size, advised=size)
-
-
-def memfd_pool(size: int, _: Path) -> Region:
-    return _sized(os.memfd_create("region", os.MFD_HUGETLB | os.MFD_HUGE_2MB), size)
-
-
-def pool(size: int, _: Path) -> Region:
-    return Region(size, PRIVATE | POOL_2MB, spare=0)
-
-
-def file(size: int, folder: Path) -> Region:
-    with tempfile.TemporaryFile(dir=folder) as there:
-        there.write(b"1" * size)  # its pages are in the page cache before they are mapped
-        there.flush()
-        return _sized(os.dup(there.fileno()), size)
-
-
-def file_advised(size: int, folder: Path) -> Region:
-    with tempfile.TemporaryFile(dir=folder) as there:
-        return _sized(os.dup(there.fileno()), size, advised=size)
-
-
-def tmpfs(size: int, folder: Path) -> Region:
-    return file(size, _mounted(folder, "tmpfs", f"size={2 * size + 4 * HUGE_PAGE}"))
-
-
-def tmpfs_huge(size: int, folder: Path) -> Region:
-    return file(size, _mounted(folder, "tmpfs", f"huge=always,size={2 * size + 4 * HUGE_PAGE}"))
-
-
-def hugetlbfs(size: int, folder: Path) -> Region:
-    with tempfile.TemporaryFile(dir=_mounted(folder, "hugetlbfs", "pagesize=2M")) as there:
-        return _sized(os.dup(there.fileno()), size)
-
-
 def _sized(file: int, size: int, advised: int = 0) -> Region:
     """The file's first bytes, mapped shared; where the kernel puts it is where programs get it."""
     os.ftruncate(file, size)
@@ -147,25 +81,48 @@ def _refuse(status: int, why: str) -> NoReturn:
     sys.exit(status)
 
 
+def _dropped(size: int) -> Region:
+    """Advised, and one base page in its second half given back."""
+    region = Region(size, advised=size)
+    region.map.madvise(mmap.MADV_DONTNEED, region.start + size * 3 // 4, BASE_PAGE)
+    return region
+
+
+def _file(size: int, folder: Path, written: bool = True, advised: int = 0) -> Region:
+    """A file's pages; written: they are in the page cache before they are mapped."""
+    with tempfile.TemporaryFile(dir=folder) as there:
+        there.write(b"1" * (size * written))
+        there.flush()
+        return _sized(os.dup(there.fileno()), size, advised)
+
+
+def _tmpfs(size: int, folder: Path, huge: str = "") -> Region:
+    return _file(size, _mounted(folder, "tmpfs", f"{huge}size={2 * size + 4 * HUGE_PAGE}"))
+
+
+def _memfd(size: int, *flags: int, advised: int = 0) -> Region:
+    return _sized(os.memfd_create("region", *flags), size, advised)
+
+
 WAYS: dict[str, Callable[[int, Path], Region]] = {
-    way.__name__.replace("_", "-"): way
-    for way in (
-        anonymous,
-        advised,
-        half,
-        arena,
-        dropped,
-        shared,
-        memfd,
-        memfd_pool,
-        pool,
-        file,
-        file_advised,
-        tmpfs,
-        tmpfs_huge,
-        hugetlbfs,
-    )
+    "anonymous": lambda size, _: Region(size),
+    "advised": lambda size, _: Region(size, advised=size),
+    "half": lambda size, _: Region(size, advised=size // 2),
+    "arena": lambda _, __: Region(HUGE_PAGE, advised=HUGE_PAGE, written=ARENA),
+    "dropped": lambda size, _: _dropped(size),
+    "shared": lambda size, _: Region(size, SHARED, advised=size),
+    "memfd": lambda size, _: _memfd(size, advised=size),
+    "memfd-pool": lambda size, _: _memfd(size, os.MFD_HUGETLB | os.MFD_HUGE_2MB),
+    "pool": lambda size, _: Region(size, PRIVATE | POOL_2MB, spare=0),
+    "file": _file,
+    "file-advised": lambda size, folder: _file(size, folder, False, advised=size),
+    "tmpfs": _tmpfs,
+    "tmpfs-huge": lambda size, folder: _tmpfs(size, folder, "huge=always,"),
+    "hugetlbfs": lambda size, folder: _file(
+        size, _mounted(folder, "hugetlbfs", "pagesize=2M"), False
+    ),
 }
+
 ASKED = {
     "half": lambda size: size // 2,
     "dropped": lambda size: size // 2,

@@ -32,14 +32,7 @@ NO_MEMORY, NO_CODE, NO_JOINING = 3, 4, 5  # exit statuses
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.mmap.restype = ctypes.c_void_p
-libc.mmap.argtypes = (
-    ctypes.c_void_p,
-    ctypes.c_size_t,
-    ctypes.c_int,
-    ctypes.c_int,
-    ctypes.c_int,
-    ctypes.c_long,
-)
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
 
 
 def _refuse(status: int, why: str) -> NoReturn:
@@ -106,23 +99,7 @@ def _file(size: int, folder: Path, collapse: bool = False) -> int:
         return _mapped(os.open(there.name, os.O_RDONLY), size, PRIVATE, collapse)
 
 
-def anonymous(size: int, _: Path) -> int:
-    return _anonymous(size)
-
-
-def advised(size: int, _: Path) -> int:
-    return _anonymous(size, mmap.MADV_HUGEPAGE)
-
-
-def memfd(size: int, _: Path) -> int:
-    return _memfd(size)
-
-
-def memfd_collapsed(size: int, _: Path) -> int:
-    return _memfd(size, collapse=True)
-
-
-def memfd_pool(size: int, _: Path) -> int:
+def _memfd_pool(size: int) -> int:
     file = os.memfd_create("text", os.MFD_HUGETLB | os.MFD_HUGE_2MB)
     os.ftruncate(file, size)
     with mmap.mmap(file, size) as written:
@@ -130,17 +107,14 @@ def memfd_pool(size: int, _: Path) -> int:
     return _mapped(file, size, SHARED)
 
 
-def file(size: int, folder: Path) -> int:
-    return _file(size, folder)
-
-
-def file_collapsed(size: int, folder: Path) -> int:
-    return _file(size, folder, collapse=True)
-
-
 WAYS: dict[str, Callable[[int, Path], int]] = {
-    way.__name__.replace("_", "-"): way
-    for way in (anonymous, advised, memfd, memfd_collapsed, memfd_pool, file, file_collapsed)
+    "anonymous": lambda size, _: _anonymous(size),
+    "advised": lambda size, _: _anonymous(size, mmap.MADV_HUGEPAGE),
+    "memfd": lambda size, _: _memfd(size),
+    "memfd-collapsed": lambda size, _: _memfd(size, collapse=True),
+    "memfd-pool": lambda size, _: _memfd_pool(size),
+    "file": _file,
+    "file-collapsed": lambda size, folder: _file(size, folder, collapse=True),
 }
 
 

@@ -8,7 +8,6 @@ import errno
 import mmap
 import os
 import re
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +20,7 @@ GIB, MIB = 1 << 30, 1 << 20
 MAP_NORESERVE, MAP_FIXED, MAP_HUGETLB, MAP_HUGE_SHIFT = 0x4000, 0x10, 0x40000, 26
 MADV_HUGEPAGE, MADV_NOHUGEPAGE, MADV_DONTDUMP, MADV_POPULATE_WRITE = 14, 15, 16, 23
 PR_GET_THP_DISABLE, SET_MEMPOLICY = 42, 237 if os.uname().machine == "aarch64" else 238
-MOST_THREADS, CHUNK = 256, 1 << 19
+CHUNK = 1 << 19  # bytes that take as long to fault in as a thread to start
 THP = Path("/sys/kernel/mm/transparent_hugepage")
 GONE = "; the pool was emptied meanwhile, or the cgroup's hugetlb limit"
 
@@ -181,22 +180,6 @@ def _ask(base: int, size: int, pages: str, page: int) -> None:
         advise(base, size, MADV_NOHUGEPAGE)
 
 
-def on_all_cpus(
-    work: Callable[[int, int], int], size: int, chunk: int, cpus: list[int]
-) -> list[int]:
-    """Run work(from, to) on each CPU's part of `size` bytes, in whole chunks; return its results in
-    order."""
-    chunks = -(-size // chunk)
-    threads = min(len(cpus), chunks, MOST_THREADS)
-
-    def part(i: int) -> int:
-        os.sched_setaffinity(0, {cpus[i]})
-        return work(chunks * i // threads * chunk, min(chunks * (i + 1) // threads * chunk, size))
-
-    with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(part, range(threads)))
-
-
 def stay_on_this_node() -> None:
     cpu, node = ctypes.c_uint(), ctypes.c_uint()
     if not libc.getcpu(ctypes.byref(cpu), ctypes.byref(node)) and node.value < 64:
@@ -206,11 +189,19 @@ def stay_on_this_node() -> None:
 
 
 def _populate(base: int, size: int, pages: str, page: int, cpus: list[int]) -> None:
-    def part(begin: int, end: int) -> int:
+    """Fault the memory in by a thread on each CPU."""
+    chunk = max(page, CHUNK)
+    chunks = -(-size // chunk)
+    threads = min(len(cpus), chunks)
+
+    def part(i: int) -> int:
+        os.sched_setaffinity(0, {cpus[i]})
+        begin, end = (min(chunks * k // threads * chunk, size) for k in (i, i + 1))
         return advise(base + begin, end - begin, MADV_POPULATE_WRITE)
 
     stay_on_this_node()
-    error = max(on_all_cpus(part, size, max(page, CHUNK), cpus))
+    with ThreadPoolExecutor(threads) as pool:
+        error = max(pool.map(part, range(threads)))
     if error == errno.EINVAL:  # a kernel before 5.14
         ctypes.memset(base, 1, size)
     elif error:

@@ -6,7 +6,7 @@ from numba import njit, types, uint64
 from numba.extending import intrinsic
 
 from kernels.twins.arguments import now_ns
-from kernels.twins.hops import ARM64, assembly
+from kernels.twins.assembly import ARM64, assembly
 
 
 @intrinsic

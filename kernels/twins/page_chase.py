@@ -110,8 +110,8 @@ def place_cycle(
     wrong = link(words, base, next_line, *places)
     visit, visited, closed = visits_of(next_line)
     if wrong or visited != lines or not closed:
-        detail = f"the chase is not one cycle: back after {visited} of {lines} lines, {wrong} links lead astray"
-        arguments.unavailable("kernel-garbage", detail)
+        detail = f"back after {visited} of {lines} lines, {wrong} links lead astray"
+        arguments.unavailable("kernel-garbage", f"the chase is not one cycle: {detail}")
     return visit
 
 

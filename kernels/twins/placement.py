@@ -12,13 +12,12 @@ from numba.extending import intrinsic
 
 from kernels.twins.arena import largest_cache_bytes
 from kernels.twins.arguments import LINE
-from kernels.twins.hops import ready
+from kernels.twins.assembly import ready
 
 UINT64 = (1 << 64) - 1
 FNV_BASIS = 0xCBF29CE484222325
 PART, STEP, MOST_WARM = 1 << 17, 16, 1 << 19
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-SIDE_BY_SIDE = np.uint64(LINE), np.uint64(0)  # as places_in() gives it of packed lines
 
 
 @njit(inline="always")

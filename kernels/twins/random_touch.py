@@ -12,7 +12,7 @@ from numba.extending import intrinsic
 from kernels.twins import arguments, region
 from kernels.twins.arena import Arena
 from kernels.twins.arguments import LINE
-from kernels.twins.hops import ready
+from kernels.twins.assembly import ready
 from kernels.twins.placement import FNV_BASIS, mix
 
 MEASURES = 2  # 1 read smaps after the warm-up: up to 1.5x too slow above 256 MiB

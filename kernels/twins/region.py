@@ -35,13 +35,11 @@ FEW = {
     "packed": True,
     "bytes": 1 << 17,
     "step_bytes": 1 << 12,
-    "vertices": 1 << 11,
-    "block_vertices": 1 << 6,
-    "tuples": 1 << 10,
     "region_ms": 1,
     "control_fd": -1,
     "fifo": False,
 }
+ASKED = ["kernel", "engine", "pages", "layout", "order", "lines", "mode", "options", "seed", "cpu"]
 Record = dict[str, Any]
 Measure = Callable[[argparse.Namespace, Arena], Record]
 
@@ -194,23 +192,8 @@ def record(
     **more: Any,
 ) -> Record:
     """also: results of this kernel alone, unit in the name; more: fields of its own."""
-    asked = {
-        name: getattr(config, name)
-        for name in (
-            "kernel",
-            "engine",
-            "pages",
-            "layout",
-            "order",
-            "lines",
-            "mode",
-            "options",
-            "seed",
-            "cpu",
-        )
-    }
     return {
-        **asked,
+        **{name: getattr(config, name) for name in ASKED},
         "backing": config.pages,
         "also": dict(also),
         "stride_bytes": arena.stride,
@@ -263,20 +246,9 @@ def compiled(config: argparse.Namespace, measure_point: Measure) -> None:
     lines."""
     few = argparse.Namespace(**{name: FEW.get(name, value) for name, value in vars(config).items()})
     words = np.zeros(few.lines * LINE // 8, dtype=np.uint64)
-    measure_point(
-        few,
-        Arena(
-            few.pages,
-            0,
-            words.ctypes.data,
-            words.nbytes,
-            base_page(),
-            words.nbytes,
-            base_page(),
-            words.nbytes,
-            (0, 0),
-        ),
-    )
+    base, size, page = words.ctypes.data, words.nbytes, base_page()
+    arena = Arena(few.pages, 0, base, size, page, size, page, size, (0, 0))
+    measure_point(few, arena)
 
 
 def measure_one(asked: Callable[[], argparse.Namespace], measure_point: Measure) -> None:

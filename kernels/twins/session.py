@@ -26,7 +26,7 @@ from kernels.twins.arguments import (
 )
 
 KERNELS = {
-    "numba": ("page_chase", "page_gather", "random_touch", "stride_sum", "graph_walk"),
+    "numba": ("page_chase", "page_gather", "random_touch", "stride_sum"),
     "numpy": ("page_gather",),
 }
 PACKAGES = {"numba": "kernels.twins", "numpy": "kernels.published"}
@@ -43,34 +43,18 @@ def point_of(words: list[str], whole: Namespace) -> tuple[Namespace, region.Meas
     """A plan's line as a point and what measures it; whole: the session's arguments."""
     if len(words) < 9 or words[1] not in KERNELS[whole.engine]:
         bad_argument(
-            f"A line is ID KERNEL MODE LAYOUT ORDER LINES STRIDE_PAGES SEED REGION_MS, of another kernel than '{words[1:2]}'."
+            "A line is ID KERNEL MODE LAYOUT ORDER LINES STRIDE_PAGES SEED REGION_MS, "
+            f"of another kernel than '{words[1:2]}'."
         )
     _, kernel, mode, layout, order, lines, stride, seed, region_ms, *own = words
     if stride != "1":
         unavailable("engine-lacks", f"stride_pages {stride}")
     module = import_module(f"{PACKAGES[whole.engine]}.{kernel}")
-    config = module.asked(
-        [
-            "--layout",
-            layout,
-            "--order",
-            order,
-            "--lines",
-            lines,
-            "--seed",
-            seed,
-            "--region-ms",
-            region_ms,
-            *own,
-            "--pages",
-            whole.pages,
-            "--cpu",
-            str(whole.cpu),
-            f"--perf-fds={whole.perf_fds}",
-            *(["--mode", mode] if mode != "-" else []),
-            *["--fifo"] * whole.fifo,
-        ]
-    )
+    given = {"layout": layout, "order": order, "lines": lines, "seed": seed, "region-ms": region_ms}
+    given |= {"pages": whole.pages, "cpu": str(whole.cpu)} | ({"mode": mode} if mode != "-" else {})
+    words = [word for name, value in given.items() for word in (f"--{name}", value)]
+    argv = [*own, *words, f"--perf-fds={whole.perf_fds}", *["--fifo"] * whole.fifo]
+    config = module.asked(argv)
     config.cpus = whole.cpus
     return config, module.measure_point
 
@@ -101,11 +85,9 @@ class Session:
         if self.shared is None or needed > self.shared.bytes:
             tables = page_table_bytes() or 0
             found = region.in_its_own_arena(config, measure_point)
-            return found | {
-                name: max(found[name] - tables, 0)
-                for name in ("page_table_bytes",)
-                if name in found
-            }, True
+            if "page_table_bytes" in found:
+                found["page_table_bytes"] = max(found["page_table_bytes"] - tables, 0)
+            return found, True
         found = measure_point(config, self.shared.first(needed))
         found.pop("page_table_bytes", None)  # the mapping's, which the first line of the output has
         return found, False

@@ -10,7 +10,7 @@ from numba import njit, uint64
 from kernels.twins import arguments, region
 from kernels.twins.arena import Arena
 from kernels.twins.arguments import LINE
-from kernels.twins.hops import ready
+from kernels.twins.assembly import ready
 from kernels.twins.placement import FNV_BASIS, UINT64, checksum_from, mix, shuffle
 
 MEASURES = 2  # 1 read smaps after the warm-up: up to 1.5x too slow above 256 MiB
@@ -75,7 +75,8 @@ def asked(words: list[str] | None = None) -> Namespace:
         )
     if config.step_bytes % ELEMENT or config.step_bytes > size:
         arguments.bad_argument(
-            f"--step_bytes takes a multiple of 8 within the array of {size} bytes, not {config.step_bytes}."
+            f"--step_bytes takes a multiple of 8 within the array of {size} bytes, "
+            f"not {config.step_bytes}."
         )
     if config.order == "cycle" and config.mode != "listed":
         arguments.bad_argument("--order cycle takes --mode listed.")

@@ -41,6 +41,14 @@ page_chase --frobnicate
 page_chase surplus
 page_chase --order random --lines {2**26 + 1}
 page_gather --order random
+random_touch --bytes 1025 --lines 16
+random_touch --bytes {2**31} --lines {2**25}
+stride_sum --step_bytes 12
+stride_sum --bytes 4096 --lines 64 --step_bytes 8192
+stride_sum --bytes 4096 --lines 65
+stride_sum --order cycle
+"""
+OF_C = """
 graph_walk --lines 1000
 graph_walk --lines 1024 --vertices 512
 graph_walk --walkers 33
@@ -54,14 +62,6 @@ radix_partition --tuples 1024 --lines 1537
 radix_partition --bits 15
 radix_partition --mode naive --passes 1
 radix_partition --mode partition --bits 1 --passes 2
-random_touch --bytes 1025 --lines 16
-random_touch --bytes {2**31} --lines {2**25}
-stride_sum --step_bytes 12
-stride_sum --bytes 4096 --lines 64 --step_bytes 8192
-stride_sum --bytes 4096 --lines 65
-stride_sum --order cycle
-"""
-OF_C = """
 page_chase --layout packed --stride-pages 2
 page_chase --pages thp --stride-pages 2
 page_chase --layout alias --order sequential

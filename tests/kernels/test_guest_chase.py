@@ -13,7 +13,8 @@ from support.kernels import checksum, measured, needs_c, on_x86, visits
 from support.stand_ins import PAGE
 
 from tlb.lab import build
-from tlb.lab.kernels import SIDE_BYTES_PER_LINE, arena_bytes
+from tlb.lab.declaration import SIDE_BYTES_PER_LINE
+from tlb.lab.kernels import arena_bytes
 from tlb.lab.measure import seed_of
 from tlb.lab.record import Record
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from support.kernels import changed, checksum, measured, needs_c, run_program, visits
 
-from tlb.lab.kernels import CATALOGUE
+from tlb.lab.catalogue import CATALOGUE
 from tlb.lab.measure import seed_of
 from tlb.lab.record import Point
 

@@ -3,14 +3,14 @@ join and a dictionary find."""
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import islice, product
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.kernels import checksum, needs_c, run_c, run_twins, splitmix64
-from support.radix_partition import parts_of
+from support.kernels import checksum, run_c, splitmix64
+from support.radix_partition import functions
 
 from tlb.lab import kernels
 from tlb.lab.record import KernelReport
@@ -21,13 +21,7 @@ FROM_HASH = pow(
     GOLDEN, -1, 2**64
 )  # the hash is a product with an odd number, so every hash has its key
 
-# What each engine is held to by itself. In the plain suite that is C, beside which numba is seen to
-# say the same.
-engines = pytest.mark.parametrize(
-    "engine", [pytest.param("c", marks=needs_c), pytest.param("numba", marks=pytest.mark.endurance)]
-)
-
-pytestmark = [pytest.mark.measures, pytest.mark.slow]
+pytestmark = [pytest.mark.measures, pytest.mark.slow, pytest.mark.needs("a C compiler")]
 
 
 # --- partitioning and joining, by an independent account of them
@@ -53,21 +47,19 @@ def table_of(keys: list[int]) -> np.ndarray:
     return np.array([(key, i + 1) for i, key in enumerate(keys)], dtype=np.uint64).reshape(-1, 2)
 
 
-@engines
 @given(keys=st.lists(KEYS, max_size=300), bits=st.integers(1, 10))
 @settings(deadline=None)
 def test_partitioning_is_a_stable_sort_by_the_hashs_top_bits_in_one_pass_or_two(
-    engine: str, keys: list[int], bits: int
+    keys: list[int], bits: int
 ):
     rows = table_of(keys)
     radix = np.array([key * GOLDEN % 2**64 >> 64 - bits for key in keys], dtype=np.int64)
     for passes in (1, 2)[:bits]:
-        parts, ends = parts_of(engine).partition(rows, bits, passes)
+        parts, ends = functions().partition(rows, bits, passes)
         assert parts.tolist() == rows[np.argsort(radix, kind="stable")].tolist()
         assert ends.tolist() == np.cumsum(np.bincount(radix, minlength=1 << bits)).tolist()
 
 
-@engines
 @given(
     keys=st.lists(KEYS, unique=True, max_size=200),
     data=st.data(),
@@ -76,24 +68,21 @@ def test_partitioning_is_a_stable_sort_by_the_hashs_top_bits_in_one_pass_or_two(
 )
 @settings(deadline=None)
 def test_every_join_finds_what_a_dictionary_finds(
-    engine: str, keys: list[int], data: st.DataObject, bits: int, passes: int
+    keys: list[int], data: st.DataObject, bits: int, passes: int
 ):
     probes = data.draw(st.lists(st.one_of(KEYS, st.sampled_from(keys or [0])), max_size=200))
     row_of = {key: i + 1 for i, key in enumerate(keys)}
     found = [row_of[key] * (i + 1) for i, key in enumerate(probes) if key in row_of]
-    joined = parts_of(engine).join(
-        table_of(keys), table_of(probes), bits, min(passes, max(bits, 1))
-    )
+    joined = functions().join(table_of(keys), table_of(probes), bits, min(passes, max(bits, 1)))
     assert joined == (len(found), sum(found))
 
 
 # --- the rows
 
 
-@engines
 @pytest.mark.parametrize("seed", [0, 2**63 - 1])
-def test_keys_are_the_generators_numbers_and_each_row_of_s_has_one_of_them(engine: str, seed: int):
-    r, s, due, folded = parts_of(engine).fill(5000, seed)
+def test_keys_are_the_generators_numbers_and_each_row_of_s_has_one_of_them(seed: int):
+    r, s, due, folded = functions().fill(5000, seed)
     assert r[:, 0].tolist() == list(islice(splitmix64(seed), 5000))
     assert r[:, 1].tolist() == s[:, 1].tolist() == list(range(1, 5001))
     common, of_r, _ = np.intersect1d(r[:, 0], s[:, 0], return_indices=True)
@@ -115,12 +104,9 @@ SPOILT = {
 }
 
 
-@engines
 @pytest.mark.parametrize("foreign", [False, True])
-def test_rows_that_are_lost_or_doubled_or_in_a_wrong_place_are_not_partitioned(
-    engine: str, foreign: bool
-):
-    of = parts_of(engine)
+def test_rows_that_are_lost_or_doubled_or_in_a_wrong_place_are_not_partitioned(foreign: bool):
+    of = functions()
     rows, seed = of.fill(1000, 5)[foreign], 5
     parts, ends = of.partition(rows, 3, 1)
     assert of.is_partitioned(parts, ends, seed, 3, foreign)
@@ -159,20 +145,11 @@ def asked(mode: str, tuples: int, *more: str, pages: str = "4k") -> list[str]:
     ]
 
 
-def run_all(engine: str, jobs: list[list[str]]) -> list[tuple[int, str, str]]:
-    """Exit status, stdout and stderr of each."""
-    if engine == "numba":
-        return run_twins([("radix_partition", job) for job in jobs])
-    return [
-        (done.returncode, done.stdout, done.stderr)
-        for done in (run_c("radix_partition", job) for job in jobs)
-    ]
-
-
-def report_of(status: int, out: str, err: str) -> KernelReport:
+def report_of(given: list[str]) -> KernelReport:
     """An answer that was wrong in any round would be kernel-garbage."""
-    assert (status, err) == (0, "")
-    return KernelReport.model_validate_json(out)
+    done = run_c("radix_partition", given)
+    assert (done.returncode, done.stderr) == (0, "")
+    return KernelReport.model_validate_json(done.stdout)
 
 
 def expected(tuples: int, seed: int = 7) -> str:
@@ -193,16 +170,13 @@ WAYS = [
 ]
 
 
-@engines
-def test_all_modes_have_the_same_rows_and_the_same_answer(engine: str):
-    jobs = [(way, size) for way in WAYS for size in SIZES]
-    done = run_all(engine, [asked(way[0], size, *way[1:]) for way, size in jobs])
-    for (way, size), said in zip(jobs, done, strict=True):
-        report = report_of(*said)
+def test_all_modes_have_the_same_rows_and_the_same_answer():
+    for way, size in product(WAYS, SIZES):
+        report = report_of(asked(way[0], size, *way[1:]))
         assert report.checksum == expected(size)
         assert (report.mode, report.engine, report.layout, report.order) == (
             way[0],
-            engine,
+            "c",
             "packed",
             "random",
         )

@@ -25,18 +25,6 @@ POINTS = [
     ("random_touch", "-", "packed", "random", 16, ["--bytes", 1000, "--spare_draws", 2]),
     ("stride_sum", "plain", "packed", "sequential", 1024, ["--bytes", 65536, "--step_bytes", 4160]),
     ("stride_sum", "listed", "packed", "cycle", 1024, ["--bytes", 65536, "--step_bytes", 64]),
-    ("graph_walk", "plain", "packed", "random", 1024, ["--walkers", 3]),
-    ("graph_walk", "plain", "spread", "random", 1024, []),
-    ("graph_walk", "plain", "packed", "random", 1024, ["--per_hop", 1]),
-    ("graph_walk", "prefetch", "packed", "random", 1024, []),
-    (
-        "graph_walk",
-        "blocked",
-        "packed",
-        "random",
-        1024,
-        ["--block_vertices", 64, "--block_steps", 50],
-    ),
 ]
 CHASE, REFUSED = POINTS[2], ("page_chase", "-", "alias", "cycle", 8, [])
 

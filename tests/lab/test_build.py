@@ -6,12 +6,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tlb.lab import build, namespaces
-from tlb.lab.kernels import CATALOGUE
+from tlb.lab import build, namespaces, sources
+from tlb.lab.catalogue import CATALOGUE
 from tlb.lab.record import Point
 from tlb.machine.compiler import Compiler
 from tlb.reasons import Unavailable
@@ -64,37 +65,28 @@ def why(name: str = "ask", engine: str = "c") -> Unavailable:
     return caught.value
 
 
-def test_a_kernel_of_one_engine_is_lacking_in_the_other_and_auto_takes_the_one_that_has_it(
-    kernels: Path, monkeypatch
-):
-    (kernels / "ask.c").unlink()
-    use_compiler(monkeypatch, Compiler(("cc",), "cc 1.0"))
-    assert (
-        build.kernel_names() == ["ask"]
-        and build.kernel("ask", "numba").command[-1] == "kernels.twins.ask"
-    )
+def test_a_kernel_of_one_engine_is_lacking_in_the_other(kernels: Path, monkeypatch):
+    (kernels / "tell.c").touch()
     monkeypatch.setattr(build, "ROOT", kernels.parent)
-    assert why().code == "engine-lacks" and "kernels/ask.c" in why().detail
-    assert [build.engine_for(asked, "ask") for asked in ("auto", "c", "numba")] == [
+    assert build.kernel_names() == ["ask", "tell"]
+    assert build.kernel("ask", "numba").command[-1] == "kernels.twins.ask"
+    (kernels / "twins/ask.py").unlink()
+    for engine, path in (("numba", "kernels/twins/ask.py"), ("numpy", "kernels/published/ask.py")):
+        assert why(engine=engine).code == "engine-lacks" and path in why(engine=engine).detail
+
+
+def test_auto_is_c_where_there_is_a_compiler(monkeypatch):
+    engines = ("auto", "c", "numba", "numpy")
+    use_compiler(monkeypatch, Compiler(("cc",), "cc 1.0"))
+    assert [build.engine_for(asked) for asked in engines] == ["c", "c", "numba", "numpy"]
+    use_compiler(monkeypatch, None)
+    assert [build.engine_for(asked) for asked in engines if asked != "c"] == [
         "numba",
-        "c",
         "numba",
+        "numpy",
     ]
-    (kernels / "twins/ask.py").rename(kernels / "twins/tell.py")
-    (kernels / "ask.c").touch()
-    assert (
-        build.kernel_names() == ["ask", "tell"]
-        and "kernels/twins/ask.py" in why(engine="numba").detail
-    )
-    assert (
-        why(engine="numpy").code == "engine-lacks" and build.engine_for("numpy", "ask") == "numpy"
-    )
-    assert [build.engine_for("auto", name) for name in ("ask", "tell", "unknown", "")] == [
-        "c",
-        "numba",
-        "c",
-        "c",
-    ]
+    with pytest.raises(Unavailable, match="no C compiler"):
+        build.engine_for("c")
 
 
 @pytest.mark.needs("a C compiler")
@@ -112,13 +104,48 @@ def test_a_kernel_is_compiled_once_and_runs(kernels: Path):
 @pytest.mark.needs("a C compiler")
 @pytest.mark.parametrize(
     ("name", "more"),
-    [("ask.c", "/* more */"), ("shared.h", "#define MORE\n"), ("deeper.h", "#define MORE\n")],
+    [
+        ("ask.c", "int more;"),
+        ("ask.c", "#define MORE\n"),
+        ("shared.h", "#define MORE\n"),
+        ("deeper.h", "#define MORE\n"),
+    ],
 )
 def test_a_change_of_the_source_is_another_kernel(kernels: Path, name: str, more: str):
     before = build.kernel("ask")
     (kernels / name).write_text((kernels / name).read_text() + more)
     after = build.kernel("ask")
     assert after.digest != before.digest and after.command != before.command
+
+
+@pytest.mark.needs("a C compiler")
+def test_comments_and_white_space_are_no_part_of_a_kernels_digest(kernels: Path):
+    before = build.kernel("ask")
+    (kernels / "deeper.h").write_text("/* The\n * answer. */\n\n#define ANSWER  42 // it is\n")
+    (kernels / "ask.c").write_text(
+        SOURCES["ask.c"].replace("{ ", "/* It's a comment. */\n{\n    ").replace("; ", ";\n\n    ")
+    )
+    assert build.kernel("ask") == replace(before, source_digest=build.source_digest("ask", "c"))
+    assert build.source_digest("ask", "c") != before.source_digest
+
+
+# Pairs of C texts, and whether they are the same code.
+TEXTS = [
+    ("int a;  // one\nint b;\n", "int a;\n\n/* two */ int b;", True),
+    ("f(1, /* \" */ 'x');", "f(1,\n  'x');", True),
+    ('puts("/* a  b */");', 'puts("/* a b */");', False),
+    ('puts("//");', "puts(", False),
+    ("c = '\"'; /* \" */", "c = '\"';", True),
+    ("#define A \\\n 1\nint b;", "#define A 1 /* one */\n  int b;", True),
+    ("#define A\nint b;", "#define A int b;", False),
+    ("int a/**/b;", "int ab;", False),
+    ("a - -b;", "a--b;", False),
+]
+
+
+@pytest.mark.parametrize(("one", "other", "alike"), TEXTS)
+def test_bare_text_is_that_of_the_same_code(one: str, other: str, alike: bool):
+    assert (sources.bare(one) == sources.bare(other)) == alike
 
 
 @pytest.mark.parametrize(

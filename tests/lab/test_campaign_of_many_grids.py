@@ -14,7 +14,7 @@ from tlb.lab.build import Kernel
 from tlb.lab.campaign import Outcome
 from tlb.lab.progress import Progress
 from tlb.lab.record import Point
-from tlb.lab.store import Store
+from tlb.lab.store import LACKS, Store
 from tlb.reasons import Unavailable
 
 POINTS = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in range(64, 84)]
@@ -112,7 +112,7 @@ def test_what_was_lacking_is_known_to_a_run_that_may_not_measure_and_tried_again
     assert campaign.run(of_another_state, GRIDS, 1, seconds=0, quiet=True).lacking == {}
     processes.trouble = lambda point, repeat: None
     assert (go(processes, store).measured, go(processes, store, seconds=0).lacking) == (5, {})
-    assert store.read_document(MACHINE, campaign.LACKS) == {"state": STATE, "points": []}
+    assert store.read_document(MACHINE, LACKS) == {"state": STATE, "points": []}
 
 
 def test_a_switch_of_a_setting_ends_the_campaign_and_no_row_is_of_two_states(

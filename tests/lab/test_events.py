@@ -8,7 +8,7 @@ import re
 import pytest
 
 from tlb.lab.events import SOFTWARE, TABLE, Event, quantities
-from tlb.lab.perf import derive
+from tlb.lab.perf_json import derive
 from tlb.lab.record import Quantity
 
 CPUS = [*TABLE, ("never heard of", "cpu"), ("", "cpu")]

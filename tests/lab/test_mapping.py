@@ -297,7 +297,6 @@ PROGRAMS = [
     ("c", "page_chase page_gather page_store random_touch stride_sum"),
     ("c", "graph_walk"),
     ("numba", "page_chase page_gather random_touch stride_sum"),
-    ("numba", "graph_walk"),
     ("numpy", "page_gather"),
 ]
 

@@ -47,7 +47,7 @@ def test_a_kernel(copy):
         source = (ROOT / file.replace("line_sum", "page_gather")).read_text()
         copy.write(file, source.replace("page_gather", "line_sum"))
     copy.edit(
-        "tlb/lab/kernels.py",
+        "tlb/lab/catalogue.py",
         (
             '    "page_gather": ',
             '    "line_sum": Declaration(least_cycles=0.1),\n    "page_gather": ',
@@ -61,7 +61,7 @@ def test_a_kernel(copy):
         copy,
         "A kernel",
         {"kernels/line_sum.c", "kernels/twins/line_sum.py"}
-        | {"tlb/lab/kernels.py", "tests/kernels/test_line_sum.py"},
+        | {"tlb/lab/catalogue.py", "tests/kernels/test_line_sum.py"},
     )
 
 

@@ -89,13 +89,13 @@ MODES = {
 }
 
 
-def parsed(asked: list[str], out: str, engine: str) -> KernelReport:
+def parsed(asked: list[str], out: str) -> KernelReport:
     report = KernelReport.model_validate_json(out)
     words = dict(zip(asked[::2], asked[1::2], strict=True))
     lines, walkers = int(words["--lines"]), int(words.get("--walkers", 1))
     layout = words.get("--layout", "packed")
     assert (report.engine, report.layout, report.order, report.lines) == (
-        engine,
+        "c",
         layout,
         "random",
         lines,
@@ -148,7 +148,7 @@ int main(int argc, char **argv)
         struct graph g = {{.vertices = strtoull(argv[1], NULL, 10), .block = strtoull(argv[2], NULL, 10)}};
         for (double hops = 1; hops < 1e9; hops *= 7)
             printf("%.17g %.17g %.17g\\n", hops, expected_lines(&g, hops, 0), expected_lines(&g, hops, 1000));
-        return printf("%" PRIu64 "\\n", hops_for(g.vertices, 4e6)) < 0;
+        return printf("%.17g\\n", expected_lines(&g, (double)hops_for(g.vertices, 4e6), 0)) < 0;
     }}
     unsigned long long ticks;
     static const double asked[] = {{0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999}};

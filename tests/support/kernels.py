@@ -15,7 +15,7 @@ import pytest
 
 from support.common import ROOT
 from support.common import needs_c as needs_c
-from tlb.lab import build, measure
+from tlb.lab import build, measure, sources
 from tlb.lab.perf import NO_COUNTERS, Plan
 from tlb.lab.record import KernelReport, Point, Record
 from tlb.machine.compiler import compiler
@@ -228,14 +228,11 @@ def compiled(source: Path, binary: Path, *flags: str) -> Path:
 
 def changed(kernel: str, changes: dict[str, str], folder: Path) -> Path:
     """A kernel with places of its sources changed, each of which stands there once, compiled."""
-    sources = {
-        path.name: path.read_text()
-        for path in build._closure(build.KERNELS / f"{kernel}.c", build._included)
-    }
+    texts = {path.name: path.read_text() for path in sources.closure(build.KERNELS / f"{kernel}.c")}
     for before, after in changes.items():
-        (name,) = (name for name, text in sources.items() for _ in range(text.count(before)))
-        sources[name] = sources[name].replace(before, after)
-    for name, text in sources.items():
+        (name,) = (name for name, text in texts.items() for _ in range(text.count(before)))
+        texts[name] = texts[name].replace(before, after)
+    for name, text in texts.items():
         (folder / name).write_text(text)
     return compiled(folder / f"{kernel}.c", folder / kernel)
 

@@ -13,8 +13,9 @@ from support.common import About, make_record
 from support.lab import put
 from support.synthetic import GIB, MIB, Stated, Truth, frame, grid, lru, tlbs
 from tlb.inference import misses
-from tlb.lab import events, perf
+from tlb.lab import events
 from tlb.lab.perf import Plan
+from tlb.lab.perf_json import derive
 from tlb.lab.record import Point, Quantity
 from tlb.lab.store import Store
 
@@ -133,7 +134,7 @@ def count(row: dict, plan: Plan) -> dict[str, Quantity]:
     }
     return (
         found
-        | perf.derive(found, plan.derived)
+        | derive(found, plan.derived)
         | {name: Quantity(reason=why) for name, why in plan.lacking.items()}
     )
 

@@ -67,7 +67,7 @@ def _point(words: list[str], kernel: str, engine: str, mode: str, given: dict[st
         own = read_options(words)
         fields = {
             "kernel": kernel,
-            "engine": build.engine_for(engine, kernel),
+            "engine": build.engine_for(engine),
             **kernels.shape(kernel, dict(own)),
             **{name: value for name, value in given.items() if value is not None},
             "mode": mode or kernels.first_mode(kernel),

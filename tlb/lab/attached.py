@@ -34,42 +34,28 @@ def page_sizes(plan: Plan, pid: int, seconds: float) -> dict[int, int] | str:
         return plan.lacking.get("walk", "no-perf")
     refused = "not-supported"
     with tempfile.TemporaryDirectory(prefix="tlb-watch-") as folder:
-        kept = Path(folder) / "samples"
+        samples = str(Path(folder) / "samples")
         for event in _SAMPLERS:
-            record = [
-                plan.perf,
-                "record",
-                "-q",
-                "-e",
-                event,
-                "-d",
-                "--data-page-size",
-                "-o",
-                str(kept),
-                "-p",
-                str(pid),
-                "--",
-                "sleep",
-                f"{seconds:.3f}",
-            ]
+            record = [plan.perf, "record", "-q", "-e", event, "-d", "--data-page-size"]
+            record += ["-o", samples, "-p", str(pid), "--", "sleep", f"{seconds:.3f}"]
             try:
                 done = run_whole(record, timeout=seconds + _SLACK_S, env=plain_locale())
                 if done.returncode == 0:
-                    told = run_whole(
-                        [plan.perf, "script", "-i", str(kept), "-F", "data_page_size"],
-                        timeout=_SLACK_S,
-                        env=plain_locale(),
-                    )
-                    sizes = Counter(
-                        int(size[1]) * _UNITS[size[2]]
-                        for line in told.stdout.split()
-                        if (size := _SIZE.fullmatch(line))
-                    )
-                    return dict(sizes) if sizes and not told.returncode else "not-counted"
+                    return _sizes_of(plan.perf, samples) or "not-counted"
             except (OSError, subprocess.TimeoutExpired):
                 return "perf-failed"
             refused = "perf-denied" if pmu.denied(done.stderr) else refused
     return refused
+
+
+def _sizes_of(perf: str, samples: str) -> dict[int, int]:
+    """Return the number of samples by page size; empty if perf script fails. Raises OSError,
+    subprocess.TimeoutExpired."""
+    script = [perf, "script", "-i", samples, "-F", "data_page_size"]
+    done = run_whole(script, timeout=_SLACK_S, env=plain_locale())
+    sizes = filter(None, map(_SIZE.fullmatch, done.stdout.split()))
+    counts = Counter(int(size[1]) * _UNITS[size[2]] for size in sizes)
+    return {} if done.returncode else dict(counts)
 
 
 class Counting:

@@ -7,20 +7,18 @@ another measurement only if the machine code of the timed function or the declar
 
 from __future__ import annotations
 
-import ast
-import hashlib
 import importlib.metadata
 import os
 import platform
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 
-from tlb.lab import compiling, kernels, machine_code, python_code
+from tlb.lab import compiling, kernels, machine_code, python_code, sources
 from tlb.lab.record import Engine, Identity, Point
 from tlb.machine.compiler import Compiler, compiler
 from tlb.reasons import Unavailable
@@ -65,18 +63,18 @@ def patch(name: str, old: str, new: str) -> None:
 
     kernels/ stays as it is. Raises Unavailable("bad-parameter") unless `old` occurs exactly once.
     """
-    sources = {
+    texts = {
         path: path.read_text()
-        for path in _closure(_PATCHED.get(name, KERNELS) / f"{name}.c", _included)
+        for path in sources.closure(_PATCHED.get(name, KERNELS) / f"{name}.c")
     }
-    if sum(text.count(old) for text in sources.values()) != 1:
+    if sum(text.count(old) for text in texts.values()) != 1:
         raise Unavailable(
             "bad-parameter",
             f"the text to change must occur exactly once in {name}.c and its headers: {old[:80]!r}",
         )
     with disk_errors(build_folder()):
         folder = Path(tempfile.mkdtemp(dir=build_folder(), prefix=f"{name}-patched-"))
-        for path, text in sources.items():
+        for path, text in texts.items():
             (folder / path.name).write_text(text.replace(old, new))
     _PATCHED[name] = folder
 
@@ -95,25 +93,21 @@ def source(name: str, engine: Engine) -> Path:
 
 
 def kernel_names() -> list[str]:
-    """Return the kernels by their files: C files and runnable twins, without session programs."""
-    twins = {
-        path.stem for path in (KERNELS / "twins").glob("*.py") if "\ndef main(" in path.read_text()
-    }
+    """Return the kernels by their C files, without session programs."""
     sessions = {kernel.session for kernel in kernels.CATALOGUE.values()} - kernels.CATALOGUE.keys()
-    return sorted(({path.stem for path in KERNELS.glob("*.c")} | twins) - sessions)
+    return sorted({path.stem for path in KERNELS.glob("*.c")} - sessions)
 
 
-def engine_for(asked: str, name: str = "") -> Engine:
-    """Resolve `auto`: C where a compiler and the kernel's C file exist, else numba. Raises
-    Unavailable("no-compiler") for `c` without a compiler."""
-    in_numba_alone = bool(name) and name in kernel_names() and not (KERNELS / f"{name}.c").exists()
+def engine_for(asked: str) -> Engine:
+    """Resolve `auto`: C if there is a compiler, else numba. Raises Unavailable("no-compiler") for
+    `c` without a compiler."""
     if asked == "numpy":
         return "numpy"
-    if asked == "numba" or (asked == "auto" and (in_numba_alone or compiler() is None)):
-        return "numba"
-    if compiler() is None:
+    if compiler():
+        return "numba" if asked == "numba" else "c"
+    if asked == "c":
         raise Unavailable("no-compiler")
-    return "c"
+    return "numba"
 
 
 def kernel(name: str, engine: Engine = "c") -> Kernel:
@@ -128,38 +122,18 @@ def kernel(name: str, engine: Engine = "c") -> Kernel:
         )
     if not (module := source(name, engine)).exists():
         raise Unavailable("engine-lacks", f"there is no {module.relative_to(ROOT)}")
-    if engine != "c":
-        files = _closure(module, _imported)
-        words = [
-            f"python {platform.python_version()}",
-            *(f"{name} {importlib.metadata.version(name)}" for name in _PACKAGES[engine]),
-        ]
-        command, digest = (
-            (sys.executable, "-m", f"kernels.{module.parent.name}.{name}"),
-            _digest(*files, words=words),
-        )
-        return Kernel(
-            name,
-            engine,
-            command,
-            digest,
-            source_digest(name, engine),
-            ", ".join(words),
-            declared_measures(name, engine),
-        )
-    cc = compiler()
-    if cc is None:
-        raise Unavailable("no-compiler")
-    binary, digest = _built(cc, _source(name, engine), FLAGS)
-    return Kernel(
-        name,
-        engine,
-        (str(binary),),
-        digest,
-        source_digest(name, engine),
-        cc.label,
-        declared_measures(name, engine),
-    )
+    if engine == "c":
+        if (cc := compiler()) is None:
+            raise Unavailable("no-compiler")
+        binary, digest = _built(cc, _source(name, engine), FLAGS)
+        command, made_by = (str(binary),), cc.label
+    else:
+        packages = [f"{name} {importlib.metadata.version(name)}" for name in _PACKAGES[engine]]
+        words = [f"python {platform.python_version()}", *packages]
+        digest, made_by = sources.digest(sources.closure(module), words), ", ".join(words)
+        command = session(name, engine)
+    provenance = source_digest(name, engine), made_by
+    return Kernel(name, engine, command, digest, *provenance, declared_measures(name, engine))
 
 
 def declared_measures(name: str, engine: Engine) -> int:
@@ -172,15 +146,15 @@ def declared_measures(name: str, engine: Engine) -> int:
     return int(declared[1]) if declared else 1
 
 
-def sources(name: str, engine: Engine) -> tuple[Path, ...]:
+def source_files(name: str, engine: Engine) -> tuple[Path, ...]:
     """Return a kernel's source and all that it includes or imports; empty if it is gone."""
     main = _source(name, engine)
-    return _closure(main, _included if engine == "c" else _imported) if main.exists() else ()
+    return sources.closure(main) if main.exists() else ()
 
 
 def source_digest(name: str, engine: Engine) -> str:
-    """Return 16 hex digits of `sources`."""
-    return _digest(*sources(name, engine))
+    """Return 16 hex digits of `source_files`."""
+    return sources.digest(source_files(name, engine))
 
 
 def _source(name: str, engine: Engine) -> Path:
@@ -284,7 +258,7 @@ def library(main: Path) -> Path:
 def _built(cc: Compiler, main: Path, flags: Sequence[str]) -> tuple[Path, str]:
     """Return what is compiled from a C file, and its digest. The object file is kept to digest
     functions."""
-    digest = _digest(*_closure(main, _included), words=[*flags, *cc.command, cc.version])
+    digest = sources.digest(sources.closure(main), [*flags, *cc.command, cc.version], sources.bare)
     binary = build_folder() / f"{main.stem}-{digest}"
     if not (binary.exists() and _object_of(binary).exists()):
         compiling.compiled(cc, main, _object_of(binary), [*flags, "-c"])
@@ -302,32 +276,3 @@ def build_folder() -> Path:
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-def _included(main: Path) -> Iterable[Path]:
-    return (
-        main.parent / name
-        for name in re.findall(r'^#include "(\w+\.[ch])"', main.read_text(), re.MULTILINE)
-    )
-
-
-def _imported(module: Path) -> Iterable[Path]:
-    """Yield the files of the modules of kernels/twins/ that one imports."""
-    for node in ast.walk(ast.parse(module.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module == "kernels.twins":
-            yield from (source(alias.name, "numba") for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("kernels.twins."):
-            yield source(node.module.rpartition(".")[2], "numba")
-
-
-def _closure(main: Path, named: Callable[[Path], Iterable[Path]]) -> tuple[Path, ...]:
-    """Return a source, the files that it names and those that they name, each once."""
-    paths = [main]
-    for path in paths:  # which grows meanwhile
-        paths += [other for other in named(path) if other not in paths]
-    return tuple(dict.fromkeys(paths))
-
-
-def _digest(*files: Path, words: Sequence[str] = ()) -> str:
-    parts = [*(hashlib.sha256(path.read_bytes()).hexdigest() for path in files), *words]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from math import inf
@@ -23,10 +23,10 @@ from tlb.inference.intervals import median_interval
 from tlb.lab import build, kernels, perf
 from tlb.lab.lines import record_key
 from tlb.lab.mapping import RETRY_SHARE, Group, expected, groups, kind_of
+from tlb.lab.outcome import Outcome, remember_lacks
 from tlb.lab.progress import Progress
 from tlb.lab.record import Identity, Point, Record
 from tlb.lab.rig import Rig
-from tlb.lab.store import LACKS
 from tlb.reasons import Unavailable
 from tlb.system.files import measuring_lock
 
@@ -57,47 +57,6 @@ def half_width(values: tuple[float, ...]) -> float:
         return inf
     interval = median_interval(values)
     return (interval.high - interval.low) / 2 / interval.value
-
-
-@dataclass
-class Outcome:
-    """What a run did. `timed_s` lies inside timed regions, `elapsed_s` is the whole; both cover
-    this run only."""
-
-    measured: int = 0
-    cached: int = 0
-    timed_s: float = 0.0
-    elapsed_s: float = 0.0
-    lacking: dict[Point, Unavailable] = field(default_factory=dict)
-    retries: int = 0  # records that were not kept because they were noisy
-    noisy: int = 0  # records stored with a mark
-    left: Counter[Point] = field(
-        default_factory=Counter
-    )  # how many mappings of a point there was no time for
-
-    @property
-    def skipped(self) -> int:
-        return self.left.total()
-
-    def count(self, record: Record) -> None:
-        """Adds a record that was stored."""
-        self.measured += 1
-        self.retries += record.tries - 1
-        self.noisy += bool(record.noisy)
-        self.timed_s += record.elapsed_ns / 1e9
-
-    def __str__(self) -> str:
-        share = (
-            f", {self.timed_s / self.elapsed_s:.0%} of {self.elapsed_s:.0f} s inside timed regions"
-            if self.measured
-            else ""
-        )
-        lacking = f", {len(self.lacking)} points could not be measured" if self.lacking else ""
-        noisy = f", {self.noisy} marked as noisy ({self.retries} tried again)" if self.noisy else ""
-        skipped = f", {self.skipped} left out for lack of time" if self.skipped else ""
-        return (
-            f"{self.measured} measured, {self.cached} already there{noisy}{lacking}{skipped}{share}"
-        )
 
 
 Identities = dict[Point, Identity]
@@ -133,47 +92,54 @@ def run(
 ) -> Outcome:
     """Measure what is not yet stored of the points that each grid asks for, by its name.
 
-    repeats: how many mappings a point, or a function of the point. most: how many where a point's
-    interval stays wide, in a run that measures all rounds. seconds: no point is begun that would
-    end later. compared: the points that come first where time is short. first_round: end after one
-    mapping of everything. progress: of a whole that this is a part of.
+    repeats: mappings per point. most: of a point whose interval stays wide, once all rounds are
+    measured. seconds: no point is begun that would end later. compared: points that come first
+    where time is short. first_round: end after it. progress: of a whole that this is a part of.
 
-    A point that the machine cannot do is in `lacking` with its reason and is not tried again; the
-    others go on. So is one for which there was no time and which could not be done the last time.
-    Ctrl-C loses what is not proved and nothing else. Raises Unavailable, measuring-already,
-    state-changed, cpu-gone of the rig's own CPU, and what the store raises.
+    A point that the machine cannot do is in `lacking` and is not tried again; so is one without
+    time now that was lacking the last time. Ctrl-C loses only what is not proved. Raises
+    Unavailable: measuring-already, state-changed, cpu-gone, and what the store raises.
     """
     outcome, begin = Outcome(), time.monotonic()
-    for name, points in grids.items():
-        rig.store.ask(rig.machine, name, points)
-    identities = _buildable(dict.fromkeys(chain.from_iterable(grids.values())), outcome)
-    wanted = {p: repeats(p) if callable(repeats) else repeats for p in identities}
-    schedule = _schedule(rig, wanted, most, identities, outcome, compared, random.Random(seed))
+    schedule = _schedule(rig, grids, repeats, most, outcome, compared, random.Random(seed))
     due, done = schedule.due(), set[tuple[Point, int]]()
     if due and seconds > 0:
-        with (
-            measuring_lock(),
-            nullcontext(progress) if progress else Progress(" ".join(grids), quiet) as bar,
-        ):
+        own_bar = nullcontext(progress) if progress else Progress(" ".join(grids), quiet)
+        with measuring_lock(), own_bar as bar:
             bar.expect(schedule.expected(), begin + seconds, EXTRA_SHARE * schedule.may_add)
-            for repeat, group in schedule.groups(bar, outcome.lacking, first_round):
-                for point, result in _results(
-                    rig, group, repeat, bar, retry_share, outcome.lacking, max(wanted.values())
-                ):
-                    done.add((point, repeat))
-                    if isinstance(result, Unavailable):
-                        outcome.lacking[point] = result
-                        continue
-                    rig.store.append(rig.machine, result, identities[point].code_digest)
-                    schedule.values[point].append(result.ns_per_access)
-                    outcome.count(result)
-                bar.end()
-    _remember_lacks(rig, {p for p, _ in due}, {p for p, _ in done}, outcome)
+            groups = schedule.groups(bar, outcome.lacking, first_round)
+            done = _measure(rig, schedule, groups, bar, retry_share, outcome)
+    remember_lacks(rig, {p for p, _ in due}, {p for p, _ in done}, outcome)
     outcome.left = Counter(
         p for p, repeat in due if (p, repeat) not in done and p not in outcome.lacking
     )
     outcome.elapsed_s = time.monotonic() - begin
     return outcome
+
+
+def _measure(
+    rig: Rig,
+    schedule: _Schedule,
+    groups: Iterable[tuple[int, Group]],
+    bar: Progress,
+    retry_share: float,
+    outcome: Outcome,
+) -> set[tuple[Point, int]]:
+    """Measure and store groups; return the points and repeats that were tried."""
+    done, rounds = set[tuple[Point, int]](), max(schedule.wanted.values())
+    for repeat, group in groups:
+        for point, result in _results(
+            rig, group, repeat, bar, retry_share, outcome.lacking, rounds
+        ):
+            done.add((point, repeat))
+            if isinstance(result, Unavailable):
+                outcome.lacking[point] = result
+                continue
+            rig.store.append(rig.machine, result, schedule.identities[point].code_digest)
+            schedule.values[point].append(result.ns_per_access)
+            outcome.count(result)
+        bar.end()
+    return done
 
 
 def _results(
@@ -212,6 +178,7 @@ class _Schedule:
     """Which mappings are next. missing: the repeats of each point that are not stored. values: what
     its stored ones measured."""
 
+    identities: Identities
     wanted: dict[Point, int]
     most: int
     missing: dict[Point, list[int]]
@@ -297,15 +264,19 @@ class _Schedule:
 
 def _schedule(
     rig: Rig,
-    wanted: dict[Point, int],
+    grids: Mapping[str, Collection[Point]],
+    repeats: int | Callable[[Point], int],
     most: int,
-    identities: Identities,
     outcome: Outcome,
     compared: Callable[[Point], bool],
     shuffle: random.Random,
 ) -> _Schedule:
-    """What is not stored, whoever asked for it. A row that lacks what can be counted by now is
-    measured again; of the two the store gives the one that counted."""
+    """Return what is not stored, whichever grid asked for it. A row that lacks what can be counted
+    now is measured again; of the two the store gives the one that counted."""
+    for name, points in grids.items():
+        rig.store.ask(rig.machine, name, points)
+    identities = _buildable(dict.fromkeys(chain.from_iterable(grids.values())), outcome)
+    wanted = {p: repeats(p) if callable(repeats) else repeats for p in identities}
     have = rig.store.records(rig.machine, {point.kernel for point in wanted})
     missing: dict[Point, list[int]] = {point: [] for point in wanted}
     values: dict[Point, list[float]] = {point: [] for point in wanted}
@@ -317,35 +288,9 @@ def _schedule(
             else:
                 outcome.cached += 1
                 values[point].append(row.ns_per_access)
-    return _Schedule(wanted, most, missing, values, compared, shuffle)
+    return _Schedule(identities, wanted, most, missing, values, compared, shuffle)
 
 
 def _counted(plan: perf.Plan, repeat: int) -> set[str]:
     """The quantities whose events are asked for in a repeat."""
     return {event.quantity for event in plan.group(repeat)}
-
-
-def _remember_lacks(rig: Rig, due: set[Point], tried: set[Point], outcome: Outcome) -> None:
-    """Tells again what was lacking of points that were not tried, and writes down what is lacking
-    now, beside the rows."""
-    try:
-        document = rig.store.read_document(rig.machine, LACKS)
-    except Unavailable:
-        document = {}
-    lines = document["points"] if document.get("state") == rig.state else []
-    known = {
-        Point.model_validate(line["point"]): Unavailable(line["code"], line["detail"])
-        for line in lines
-    }
-    outcome.lacking |= {p: why for p, why in known.items() if p in due - tried}
-    now = {p: why for p, why in known.items() if p not in tried} | {
-        p: why for p, why in outcome.lacking.items() if p in tried
-    }
-    if now or document:
-        lines = [
-            {"point": p.model_dump(mode="json"), "code": why.code, "detail": why.detail}
-            for p, why in now.items()
-        ]
-        rig.store.write_document(
-            rig.machine, LACKS, {"state": rig.state, "points": sorted(lines, key=str)}
-        )

@@ -106,24 +106,9 @@ def _intel(
     source = "{}x86/{}/virtual-memory.json; github.com/intel/perfmon {}".format(
         _FOLDER, *files.split()
     )
-    rows = []
-    for side, code, group, name in (
-        ("", load, _LOADS, "DTLB_LOAD_MISSES"),
-        ("itlb_", fetch, _FETCHES, "ITLB_MISSES"),
-    ):
-        event = _raw(group, source)
-        rows.append(event(f"{side}walk", code, 0x0E, f"{name}.WALK_COMPLETED"))
-        if cycles:
-            cmask = int(cycles == "WALK_ACTIVE")
-            rows.append(event(f"{side}walk_cycles", code, 0x10, f"{name}.{cycles}", cmask))
-        else:
-            rows.append(_lack(f"{side}walk_cycles", "no-walk-cycle-event", source))
-        if hits:
-            rows.append(event(f"{side}stlb_hit", code, hits[bool(side)], f"{name}.STLB_HIT"))
-        else:
-            rows.append(_lack(f"{side}stlb_hit", "event-unknown", source))
-        first = "l1_itlb_miss" if side else "l1_dtlb_miss"
-        rows.append(_derive(first, f"{side}stlb_hit", "+", f"{side}walk", source))
+    load_hits, fetch_hits = hits or (None, None)
+    rows = _side(source, "", load, cycles, load_hits)
+    rows += _side(source, "itlb_", fetch, cycles, fetch_hits)
     if cycles == "WALK_ACTIVE":
         pending = "DTLB_LOAD_MISSES.WALK_PENDING"
         rows.append(_raw(_LOADS, source)("walk_pending", load, 0x10, pending))
@@ -136,6 +121,26 @@ def _intel(
         name += f" (errata {errata})" if level in ("l3", "memory") else ""
         rows.append(_raw(_WALKER, source)(f"walker_{level}", 0xBC, umask, name))
     return tuple(rows)
+
+
+def _side(source: str, side: str, code: int, cycles: str, hits: int | None) -> list[Event]:
+    """Return the rows of an Intel core's loads (side "") or fetches ("itlb_"), whose events have
+    one code."""
+    event = _raw(_FETCHES if side else _LOADS, source)
+    name = "ITLB_MISSES" if side else "DTLB_LOAD_MISSES"
+    rows = [event(f"{side}walk", code, 0x0E, f"{name}.WALK_COMPLETED")]
+    if cycles:
+        cmask = int(cycles == "WALK_ACTIVE")
+        rows.append(event(f"{side}walk_cycles", code, 0x10, f"{name}.{cycles}", cmask))
+    else:
+        rows.append(_lack(f"{side}walk_cycles", "no-walk-cycle-event", source))
+    if hits:
+        rows.append(event(f"{side}stlb_hit", code, hits, f"{name}.STLB_HIT"))
+    else:
+        rows.append(_lack(f"{side}stlb_hit", "event-unknown", source))
+    first = "l1_itlb_miss" if side else "l1_dtlb_miss"
+    rows.append(_derive(first, f"{side}stlb_hit", "+", f"{side}walk", source))
+    return rows
 
 
 def _core(files: str, hits: tuple[int, int] = (0x20, 0x20)) -> tuple[Event, ...]:

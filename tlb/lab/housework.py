@@ -7,7 +7,6 @@ Parts that a kernel lacks have a reason. Each part alternates, round by round, w
 from __future__ import annotations
 
 import os
-import re
 import struct
 import time
 from collections.abc import Callable, Iterator
@@ -28,13 +27,13 @@ from tlb.lab.housekeeping import (
     Swapped,
     Touched,
 )
+from tlb.lab.pool_costs import pool_pageout, pool_plain, pool_taken
 from tlb.lab.rooms import HUGE, MERGEABLE, NO_HUGE, PAGEOUT, Rooms, rooms
 from tlb.machine import borrowed, host, memory
 from tlb.machine.borrowed import DEFRAG, KSM_PAGES, KSM_RUN, KSM_SLEEP, SWAP, ZRAM, borrow
 from tlb.page_sizes import BASE
 from tlb.reasons import Unavailable, required
 from tlb.system import procfs
-from tlb.system.smaps import mappings
 from tlb.units import format_size
 
 # at the most on two CPUs of 24 GiB that others use too: most of it is memory that is taken and
@@ -53,10 +52,6 @@ MOST_BYTES = 64 << 30  # to have so much memory end takes a minute
 MERGED_ROOMS, MERGE_S, MOST_MERGED = 8, 10.0, 0.99
 SWAPPED_ROOMS, ZRAM_BYTES = 8, 128 * MIB
 IDLE_ROOMS, IDLE_S = 32, 30.0  # beyond two of khugepaged's sleeps, of 10 s where nobody set them
-# of a pool: what other programs do to MemAvailable meanwhile is a hundredth of it
-TAKEN_BYTES = 1 << 30
-PLAIN_BYTES = 64 * MIB
-ZONES_BYTES = 1 << 24  # a few lines for each of a machine's CPUs
 SCAN = {KSM_PAGES: "20000", KSM_SLEEP: "5", KSM_RUN: "1"}
 THP = Path("sys/kernel/mm/transparent_hugepage")
 
@@ -78,35 +73,22 @@ def measure(
     if inspected.os != "Linux":
         raise Unavailable("not-linux")
     room, (leave, fill) = inspected.thp.page_bytes or 2 * MIB, plan(leave_bytes)
-    found: dict[str, Any] = {}
-    lacking: dict[str, str] = {}
-
-    def part(name: str, make: Callable[[], Any]) -> None:
-        say(name)
-        try:
-            with (
-                borrowed.borrowing()
-            ):  # put back after each: a part is measured with the others' settings as they were
-                found[name] = make()
-        except Unavailable as why:
-            if why.code in ("setting-denied", "setting-journal", "setting-held"):
-                raise
-            lacking[name] = why.code
-
+    parts = _Parts(say)
     before = borrowed.value(DEFRAG)
     with rooms(IDLE_ROOMS, room) as left:
         begun = leave_idle(left)
-        part("touched", lambda: [*touched(room, leave)])
-        part("lives", lambda: [*lives(room)])
-        part("merged", lambda: [merged(room) for _ in range(ROUNDS)])
-        part("swapped", lambda: swapped(room))
-        part("pool_taken", lambda: pool_taken(room, leave))
-        part("pool_pageout", lambda: pool_pageout(room))
-        part("pool_plain", lambda: pool_plain(room))
-        part("idle", lambda: idle(left, begun))
-    part("pieces", lambda: [*in_pieces(room, fill, leave)])
-    for more in found.pop("pieces", ()):
-        found.setdefault("touched" if isinstance(more, Touched) else "lives", []).append(more)
+        parts.add("touched", lambda: [*touched(room, leave)])
+        parts.add("lives", lambda: [*lives(room)])
+        parts.add("merged", lambda: [merged(room) for _ in range(ROUNDS)])
+        parts.add("swapped", lambda: swapped(room))
+        parts.add("pool_taken", lambda: pool_taken(room, leave))
+        parts.add("pool_pageout", lambda: pool_pageout(room))
+        parts.add("pool_plain", lambda: pool_plain(room))
+        parts.add("idle", lambda: idle(left, begun))
+    parts.add("pieces", lambda: [*in_pieces(room, fill, leave)])
+    for more in parts.found.pop("pieces", ()):
+        name = "touched" if isinstance(more, Touched) else "lives"
+        parts.found.setdefault(name, []).append(more)
     return Housekeeping(
         measured_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         state=host.state(inspected),
@@ -114,9 +96,30 @@ def measure(
         room_bytes=room,
         leave_bytes=leave,
         nodes=nodes(),
-        lacking=lacking,
-        **found,
+        lacking=parts.lacking,
+        **parts.found,
     )
+
+
+class _Parts:
+    """The document's parts that were measured, and the reason codes of the others."""
+
+    def __init__(self, say: Callable[[str], None]):
+        self.found: dict[str, Any] = {}
+        self.lacking: dict[str, str] = {}
+        self._say = say
+
+    def add(self, name: str, make: Callable[[], Any]) -> None:
+        """Measure a part with settings that are put back after it. Raises Unavailable where
+        settings cannot be changed at all."""
+        self._say(name)
+        try:
+            with borrowed.borrowing():
+                self.found[name] = make()
+        except Unavailable as why:
+            if why.code in ("setting-denied", "setting-journal", "setting-held"):
+                raise
+            self.lacking[name] = why.code
 
 
 def nodes(root: Path = Path("/")) -> int:
@@ -269,71 +272,6 @@ def swapped(room: int) -> list[Swapped]:
                 )
             )
     return made
-
-
-def _pool(room: int) -> tuple[str, int]:
-    """Return the setting of this size's pool and its number of pages. Raises
-    Unavailable("setting-absent")."""
-    name = f"sys/kernel/mm/hugepages/hugepages-{room >> 10}kB/nr_hugepages"
-    number = procfs.number(Path("/", name))
-    if number is None:
-        raise Unavailable("setting-absent", f"/{name}")
-    return name, number
-
-
-def available_bytes(root: Path = Path("/")) -> int:
-    """Return MemAvailable and the CPUs' own lists of free pages (/proc/zoneinfo), which it
-    excludes."""
-    counts = re.findall(
-        r"^\s+count:\s+([0-9]{1,12})$",
-        procfs.text(root / "proc/zoneinfo", ZONES_BYTES),
-        re.MULTILINE,
-    )
-    return memory.usable_memory(root).available_bytes + sum(map(int, counts)) * os.sysconf(
-        "SC_PAGESIZE"
-    )
-
-
-def pool_taken(room: int, leave: int) -> list[float]:
-    """Return what MemAvailable loses over what a free pool grows by, by round. Raises Unavailable:
-    setting-refused, memory-short."""
-    name, number = _pool(room)
-    shares = []
-    for _ in range(ROUNDS):
-        before = available_bytes()
-        if before < leave + TAKEN_BYTES:
-            raise Unavailable("memory-short", f"{format_size(before)} are available")
-        borrow(name, str(number + TAKEN_BYTES // room))
-        shares.append((before - available_bytes()) / (TAKEN_BYTES // room * room))
-        borrow(name, str(number))
-    return shares
-
-
-def pool_pageout(room: int) -> bool:
-    """Return whether a pool's page may be swapped out on request. Raises Unavailable."""
-    name, number = _pool(room)
-    borrow(name, str(number + 1))
-    with rooms(1, room, pool=True) as held:
-        held.fill(bytes([1]) * os.sysconf("SC_PAGESIZE"))
-        try:
-            held.advise(PAGEOUT)
-        except OSError:
-            return False
-        return not held.kept("Private_Hugetlb")
-
-
-def pool_plain(room: int) -> float:
-    """Return the share of a plain heap array that lies in a pool with room for it. Raises
-    Unavailable."""
-    name, number = _pool(room)
-    borrow(name, str(number + PLAIN_BYTES // room + 1))
-    array = bytearray(PLAIN_BYTES)
-    array[:: os.sysconf("SC_PAGESIZE")] = bytes([1]) * len(
-        range(0, PLAIN_BYTES, os.sysconf("SC_PAGESIZE"))
-    )
-    return (
-        sum(one.pool_bytes for one in mappings(Path("/proc/self/smaps").read_text())) / PLAIN_BYTES
-    )
 
 
 def leave_idle(left: Rooms) -> float:

@@ -43,9 +43,8 @@ class Setting(NamedTuple):
 def seed_of(point: Point, repeat: int) -> int:
     """The order's seed. Layout, pages and engine are left out: spread and packed, C and numba walk
     the same order."""
-    text = (
-        f"{kernels.of(point.kernel).order_of or point.kernel} {point.order} {point.lines} {repeat}"
-    )
+    kernel = kernels.of(point.kernel).order_of or point.kernel
+    text = f"{kernel} {point.order} {point.lines} {repeat}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) >> 1
 
 
@@ -66,14 +65,11 @@ def why_not(point: Point, setting: Setting) -> Unavailable | None:
     """Why a point need not be tried: it takes more memory than may be used, or what its engine does
     not have."""
     if (needed := kernels.memory_bytes(point)) > setting.usable_bytes:
-        return Unavailable(
-            "memory-short",
-            f"{needed >> 20} MiB needed, {setting.usable_bytes >> 20} MiB may be used",
-        )
+        what = f"{needed >> 20} MiB needed, {setting.usable_bytes >> 20} MiB may be used"
+        return Unavailable("memory-short", what)
     if _has_stride(point) and point.engine != "c":
-        return Unavailable(
-            "engine-lacks", f"layout {point.layout}, stride_pages {point.stride_pages}"
-        )
+        what = f"layout {point.layout}, stride_pages {point.stride_pages}"
+        return Unavailable("engine-lacks", what)
     return None
 
 
@@ -93,50 +89,28 @@ class Shared:
         self._repeat, self._setting, self._answers = repeat, setting, 0
         self._identity = build.identities()
         self._started_at = _now()
-        command = [
-            *build.session(kernels.session_of(point), point.engine),
-            "--pages",
-            point.pages,
-            "--bytes",
-            str(shared_bytes),
-            "--plan",
-        ]
+        command = [*build.session(kernels.session_of(point), point.engine)]
+        command += ["--pages", point.pages, "--bytes", str(shared_bytes), "--plan"]
         command += ["--cpu", str(setting.cpu)] if setting.cpu is not None else []
         command += ["--fifo"] if setting.fifo else []
         self._smaps_s = kernels.mapping_s(point.engine, shared_bytes)
-        self._session = Session(
-            command, build.ROOT, point.pages, setting.plan, repeat, self._smaps_s
-        )
+        how = point.pages, setting.plan, repeat, self._smaps_s
+        self._session = Session(command, build.ROOT, *how)
 
     def ask(self, point: Point) -> tuple[Record | Unavailable, int]:
         """A point's result, and how many of all answers so far are proved. Raises Unavailable where
         the process gives no more."""
-        words = [
-            self._answers,
-            point.kernel,
-            point.mode or "-",
-            point.layout,
-            point.order,
-            point.lines,
-            point.stride_pages,
-            seed_of(point, self._repeat),
-            point.region_ms,
-            *(word for name, value in point.options for word in (f"--{name}", value)),
-        ]
+        line = self._line(point)
         stolen, begin = noise.stolen_ms(), time.monotonic_ns()
-        answer, counters = self._session.ask(" ".join(map(str, words)), kernels.point_s(point))
+        answer, counters = self._session.ask(line, kernels.point_s(point))
         wall_ns = float(time.monotonic_ns() - begin)
         proved = self._proved(answer, "id", self._answers)
         self._answers += 1
         if "reason" in answer:
             return lack(json.dumps(answer)), proved
+        fields = {name: value for name, value in answer.items() if name not in ("id", "proved")}
         try:
-            report = _checked(
-                json.dumps(
-                    {name: value for name, value in answer.items() if name not in ("id", "proved")}
-                ),
-                point,
-            )
+            report = _checked(json.dumps(fields), point)
         except Unavailable as why:
             return why, proved
         record = _record(
@@ -152,14 +126,21 @@ class Shared:
         )
         return record, proved
 
+    def _line(self, point: Point) -> str:
+        """Return the line of a plan that asks for a point: kernels/plan.h."""
+        seed = seed_of(point, self._repeat)
+        words = [self._answers, point.kernel, point.mode or "-", point.layout, point.order]
+        words += [point.lines, point.stride_pages, seed, point.region_ms]
+        words += [word for name, value in point.options for word in (f"--{name}", value)]
+        return " ".join(map(str, words))
+
     def end(self) -> int:
         return self._proved(self._session.end(self._smaps_s), "end", self._answers)
 
     def _proved(self, answer: dict[str, Any], name: str, number: int) -> int:
         if str(answer.get(name)) != str(number) or not isinstance(answer.get("proved"), int):
-            raise Unavailable(
-                "kernel-garbage", f"no answer to point {number}: {json.dumps(answer)[:200]}"
-            )
+            why = f"no answer to point {number}: {json.dumps(answer)[:200]}"
+            raise Unavailable("kernel-garbage", why)
         return answer["proved"]
 
     def __enter__(self) -> Shared:
@@ -224,24 +205,21 @@ class Sleeping(Alone):
 
 def _alone(point: Point, repeat: int, setting: Setting) -> Record:
     kernel, declared = build.kernel(point.kernel, point.engine), kernels.of(point.kernel)
-    command, timeout_s = (
-        _command(kernel, point, repeat, setting),
-        limit_s(kernels.expected_s(point)),
-    )
-    plan, started_at = setting.plan.in_guest() if declared.in_guest else setting.plan, _now()
+    command = _command(kernel, point, repeat, setting)
+    timeout_s = limit_s(kernels.expected_s(point))
+    plan = setting.plan.in_guest() if declared.in_guest else setting.plan
+    started_at = _now()
     if not plan.counts_hardware:  # what software counts, the kernel says itself
         plan = replace(plan, perf=None, events=())
     stolen, begin = noise.stolen_ms(), time.monotonic_ns()
     try:
         run = perf.run(command, plan, timeout_s, cwd=build.ROOT, repeat=repeat)
     except subprocess.TimeoutExpired:
-        raise Unavailable(
-            "kernel-hung", f"{point.kernel} gave no answer in {timeout_s:.0f} s"
-        ) from None
+        why = f"{point.kernel} gave no answer in {timeout_s:.0f} s"
+        raise Unavailable("kernel-hung", why) from None
     wall_ns = float(time.monotonic_ns() - begin)
-    if why := why_ended(
-        run, point.pages, setting.cpu, f"{point.kernel} with {kernels.arena_bytes(point) >> 20} MiB"
-    ):
+    what = f"{point.kernel} with {kernels.arena_bytes(point) >> 20} MiB"
+    if why := why_ended(run, point.pages, setting.cpu, what):
         raise why
     report = _checked(run.stdout, point)
     return _record(
@@ -259,14 +237,9 @@ def _alone(point: Point, repeat: int, setting: Setting) -> Record:
 
 def _command(kernel: build.Kernel, point: Point, repeat: int, setting: Setting) -> list[str]:
     """The words that measure a point. In a fresh user namespace nobody may use SCHED_FIFO."""
-    asked: list[tuple[str, object]] = [
-        ("pages", point.pages),
-        ("layout", point.layout),
-        ("order", point.order),
-        ("lines", point.lines),
-        ("seed", seed_of(point, repeat)),
-        ("region-ms", point.region_ms),
-    ]
+    asked: list[tuple[str, object]] = [("pages", point.pages), ("layout", point.layout)]
+    asked += [("order", point.order), ("lines", point.lines)]
+    asked += [("seed", seed_of(point, repeat)), ("region-ms", point.region_ms)]
     if _has_stride(point):
         asked.append(("stride-pages", point.stride_pages))
     play = kernels.of(point.kernel).played.get(point.mode)
@@ -275,9 +248,8 @@ def _command(kernel: build.Kernel, point: Point, repeat: int, setting: Setting) 
     asked += point.options
     if setting.cpu is not None:
         asked.append(("cpu", setting.cpu))
-    words = [word for name, value in asked for word in (f"--{name}", str(value))] + ["--fifo"] * (
-        setting.fifo and not play
-    )
+    words = [word for name, value in asked for word in (f"--{name}", str(value))]
+    words += ["--fifo"] if setting.fifo and not play else []
     return [*(play(kernel.command[0]) if play else ()), *kernel.command, *words]
 
 
@@ -287,9 +259,8 @@ def _checked(text: str, point: Point) -> KernelReport:
         report = KernelReport.model_validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
-        raise Unavailable(
-            "kernel-garbage", f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        ) from None
+        where = ".".join(map(str, first["loc"]))
+        raise Unavailable("kernel-garbage", f"{where}: {first['msg']}") from None
     if point.mode in kernels.of(point.kernel).played and not report.mode:
         report = report.model_copy(update={"mode": point.mode})
     asked = {name: getattr(point, name) for name in set(Point.model_fields) - {"region_ms"}}
@@ -298,10 +269,8 @@ def _checked(text: str, point: Point) -> KernelReport:
         raise Unavailable("kernel-garbage", f"asked for {asked}, measured {got}")
     cycles = report.ns_per_access * (report.core_ghz or MOST_GHZ)
     if cycles < kernels.of(report.kernel).least_cycles:
-        raise Unavailable(
-            "kernel-garbage",
-            f"{cycles:.2g} core cycles an access: the compiler left the accesses out",
-        )
+        why = f"{cycles:.2g} core cycles an access: the compiler left the accesses out"
+        raise Unavailable("kernel-garbage", why)
     return report
 
 

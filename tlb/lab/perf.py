@@ -10,99 +10,20 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tlb.lab.events import PROGRAMMABLE, SOFTWARE, Event, may_be_zero, quantities
 from tlb.lab.gate import Gate, dying_with_us, output_file, plain_locale
-from tlb.lab.perf_json import derive, parse
+from tlb.lab.perf_json import parse
+from tlb.lab.perf_plan import NO_COUNTERS as NO_COUNTERS
+from tlb.lab.perf_plan import Plan
 from tlb.lab.record import Quantity
 from tlb.machine import pmu
 from tlb.reasons import Unavailable
 from tlb.system.processes import run_whole
 
-
-@dataclass(frozen=True)
-class Plan:
-    """The events that answered, what derives from them, and the reason of every other quantity."""
-
-    perf: str | None
-    events: tuple[Event, ...] = ()
-    lacking: dict[str, str] = field(default_factory=dict)  # quantity -> reason code
-    derived: tuple[Event, ...] = ()
-    # counters that these events may take together, beside cycles and instructions
-    programmable: int = PROGRAMMABLE
-
-    def groups(self) -> tuple[tuple[Event, ...], ...]:
-        """Return what is counted together, one group a run: events without a programmable counter,
-        and at most `programmable` others, so that perf never multiplexes. Loads' events come first;
-        both parts of a sum are in one group."""
-        always = tuple(event for event in self.events if event.group is None)
-        parts = {name for event in self.derived for name in event.derived[::2]}
-        rotated: list[tuple[Event, ...]] = []
-        for number in sorted({event.group for event in self.events if event.group is not None}):
-            group = sorted(
-                (event for event in self.events if event.group == number),
-                key=lambda event: event.quantity not in parts,
-            )
-            for first in range(0, len(group), self.programmable):
-                some = tuple(group[first : first + self.programmable])
-                room = next(
-                    (
-                        i
-                        for i, taken in enumerate(rotated)
-                        if len(taken) + len(some) <= self.programmable
-                    ),
-                    None,
-                )
-                if room is None:
-                    rotated.append(some)
-                else:
-                    rotated[room] += some
-        return tuple(always + group for group in rotated) or (always,)
-
-    @property
-    def counts_hardware(self) -> bool:
-        return any(event not in SOFTWARE for event in self.events)
-
-    def group(self, repeat: int) -> tuple[Event, ...]:
-        """Return the group of a repeat: the groups in turn."""
-        groups = self.groups()
-        return groups[repeat % len(groups)]
-
-    def quantities(
-        self, counted: Mapping[str, Quantity], group: Sequence[Event], reason: str = "perf-failed"
-    ) -> dict[str, Quantity]:
-        """Return all quantities of a repeat: a count, or why there is none. reason: why nothing was
-        counted."""
-        own = dict(counted) or {
-            event.quantity: Quantity(reason=reason, event=event.event) for event in group
-        }
-        own |= {
-            event.quantity: Quantity(reason="other-repeat", event=event.event)
-            for event in self.events
-            if event not in group
-        }
-        return (
-            own
-            | derive(own, self.derived)
-            | {name: Quantity(reason=code) for name, code in self.lacking.items()}
-        )
-
-    def in_guest(self) -> Plan:
-        """Return the plan counted only while the CPU runs a guest: modifier G (exclude_host of
-        perf_event_open(2)) behind each event's u."""
-        return replace(
-            self,
-            events=tuple(
-                event if event in SOFTWARE else replace(event, event=f"{event.event}G")
-                for event in self.events
-            ),
-        )
-
-
-NO_COUNTERS = Plan(None)
 # `true` under perf takes milliseconds; a machine so busy that it takes longer cannot measure
 _PROBE_S = 20.0
 
@@ -120,18 +41,10 @@ def plan(
     cpu: where kernels will run, by default the last allowed one; hybrid parts have a PMU for each
     kind of core.
     """
-    perf = perf or shutil.which("perf")
-    pmus = pmu.listed(root)
-    where = (
-        cpu
-        if cpu is not None
-        else max(os.sched_getaffinity(0), default=0)
-        if hasattr(os, "sched_getaffinity")
-        else 0
-    )
-    own = pmu.of_cpu(where, pmus) or (
-        "armv8_pmuv3_0" if microarchitecture.startswith("Neoverse") else "cpu"
-    )
+    perf, pmus = perf or shutil.which("perf"), pmu.listed(root)
+    where = _allowed_cpu() if cpu is None else cpu
+    is_arm = microarchitecture.startswith("Neoverse")
+    own = pmu.of_cpu(where, pmus) or ("armv8_pmuv3_0" if is_arm else "cpu")
     table = SOFTWARE + quantities(microarchitecture, own)
     if perf is None:
         return Plan(None, (), {event.quantity: "no-perf" for event in table})
@@ -152,6 +65,12 @@ def plan(
         perf=perf if made.events else None,
         derived=tuple(event for event in made.derived if event.quantity not in made.lacking),
     )
+
+
+def _allowed_cpu() -> int:
+    """Return the last CPU that this process may use."""
+    known = hasattr(os, "sched_getaffinity")  # Linux
+    return max(os.sched_getaffinity(0), default=0) if known else 0
 
 
 def _counted_alone(

@@ -35,6 +35,11 @@ RESERVED = {"this", "reference", "literature", "own"}
 GRIDS = "grids"  # the document of the points that each experiment asked for
 LACKS = "lacking"  # the document of what this computer could not do; not published
 
+_NO_GRIDS = (
+    f"has no readable {GRIDS}.json, which says whose rows are whose; put it back from a copy or "
+    "from git, or delete it and run each chapter once more, which measures no row again"
+)
+
 Grids = dict[str, dict[str, set[str]]]  # points' ids by experiment and kernel
 GRIDS_SCHEMA = TypeAdapter(
     dict[Slug, dict[Slug, set[Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]]]]
@@ -57,13 +62,11 @@ class Store:
         """top: the folder, by default `root`, below which nothing may be a symbolic link."""
         self.root = Path(root)
         self._top = top or self.root
-        # Inode, size and time of each file after the last append here: whoever changes it since
-        # makes the next append check it again.
+        # Inode, size and time of each file after the last append here; if changed, check it again.
         self._seen: dict[Path, tuple[int, int, int]] = {}
 
     @property
     def own(self) -> Store:
-        """What was measured here, apart from what is published."""
         return Store(self.root / "own", self.root)
 
     # ---- rows
@@ -109,7 +112,6 @@ class Store:
         return columns.frame([row.record for row in rows], [row.kernel_digest for row in rows])
 
     def keys(self, machine: str, experiment: str) -> set[str]:
-        """Return the keys of the rows that `load` gives."""
         return set(self._asked(machine, experiment))
 
     def records(self, machine: str, kernels: Collection[str]) -> dict[str, Record]:
@@ -121,8 +123,7 @@ class Store:
     def broken(self, machine: str) -> dict[str, int]:
         """Return the number of corrupt or torn lines of each kernel that has any."""
         counts = {}
-        for kernel in self._kernels(machine):
-            entries, torn = lines.read(self._path(machine, kernel, ".jsonl"))
+        for kernel, entries, torn in self._entries(machine):
             count = sum(isinstance(row, ValueError) for row, _ in entries) + bool(torn)
             counts |= {kernel: count} if count else {}
         return counts
@@ -131,14 +132,15 @@ class Store:
         """Return the whole rows, each with its line, in the order of appending, by kernel that an
         experiment asked for."""
         found = {}
-        for kernel in self._kernels(machine):
-            entries, _ = lines.read(self._path(machine, kernel, ".jsonl"))
+        for kernel, entries, _ in self._entries(machine):
             if rows := [(row, line) for row, line in entries if isinstance(row, Stored)]:
                 found[kernel] = rows
         return found
 
-    def _kernels(self, machine: str) -> list[str]:
-        return sorted({kernel for grid in self.grids(machine).values() for kernel in grid})
+    def _entries(self, machine: str) -> Iterator[tuple[str, list, bytes]]:
+        """Yield each kernel that an experiment asked for, its lines and its torn last line."""
+        for kernel in sorted({kernel for grid in self.grids(machine).values() for kernel in grid}):
+            yield kernel, *lines.read(self._path(machine, kernel, ".jsonl"))
 
     def _asked(self, machine: str, experiment: str) -> dict[str, Stored]:
         grid = self.grids(machine).get(_checked(experiment), {})
@@ -155,18 +157,12 @@ class Store:
         return rows
 
     def grids(self, machine: str) -> Grids:
-        """Return the points that each experiment asked for."""
         try:
             return GRIDS_SCHEMA.validate_json(self._path(machine, GRIDS, ".json").read_bytes())
         except FileNotFoundError:
             return {}
         except (OSError, ValueError):
-            raise Unavailable(
-                "no-data",
-                f"{machine} has no readable {GRIDS}.json, which says whose rows are whose; put "
-                "it back from a copy or from git, or delete it and run each chapter once more, "
-                "which measures no row again",
-            ) from None
+            raise Unavailable("no-data", f"{machine} {_NO_GRIDS}") from None
 
     def experiments(self, machine: str) -> list[str]:
         """Return the experiments that asked for points of a machine, sorted."""
@@ -196,16 +192,14 @@ class Store:
         except (OSError, UnicodeDecodeError):
             raise Unavailable("no-data", "data/reference names no machine") from None
         for machine in set(listed) - set(self.machines()):
-            raise Unavailable(
-                "no-data", f"data/reference names {machine[:64]!r}, which is not in data/"
-            )
+            why = f"data/reference names {machine[:64]!r}, which is not in data/"
+            raise Unavailable("no-data", why)
         return next((machine for machine in listed if self._has(machine, experiment)), listed[0])
 
     def _has(self, machine: str, experiment: str) -> bool:
         """Return whether an experiment asked for points there, or has a document of its name."""
-        if experiment in self.experiments(machine):
-            return True
-        return bool(experiment) and self._path(machine, experiment, ".json").is_file()
+        has_document = bool(experiment) and self._path(machine, experiment, ".json").is_file()
+        return has_document or experiment in self.experiments(machine)
 
     def resolve(self, machine: str, this: str = "this", experiment: str = "") -> str:
         """Return the id that a notebook's `machine` means for its experiment. "this" gives `this`,
@@ -222,7 +216,6 @@ class Store:
     # ---- documents
 
     def write_machine(self, machine: str, host_json: dict[str, Any]) -> None:
-        """Write machine.json, from Host.model_dump(mode="json")."""
         self.write_document(machine, "machine", host_json)
 
     def write_document(self, machine: str, name: str, content: dict[str, Any]) -> None:
@@ -244,7 +237,6 @@ class Store:
                 os.close(folder)
 
     def read_machine(self, machine: str) -> dict[str, Any]:
-        """Return machine.json as it was given to `write_machine`."""
         return self.read_document(machine, "machine")
 
     def read_document(self, machine: str, name: str) -> dict[str, Any]:
@@ -262,9 +254,8 @@ class Store:
     def folder(self, machine: str) -> Path:
         """Return the folder of a machine's files."""
         if not (isinstance(machine, str) and MACHINE.fullmatch(machine)):
-            raise Unavailable(
-                "bad-parameter", f"machine {str(machine)[:80]!r} is not 1 to 64 of a-z 0-9 -"
-            )
+            name = f"machine {str(machine)[:80]!r}"
+            raise Unavailable("bad-parameter", f"{name} is not 1 to 64 of a-z 0-9 -")
         if machine in RESERVED:
             raise Unavailable("bad-parameter", f"{machine!r} names no machine by its id")
         return self._inside(self.root / machine)
@@ -275,9 +266,8 @@ class Store:
     def _inside(self, path: Path) -> Path:
         real = os.path.join(os.path.realpath(self._top), path.relative_to(self._top))
         if os.path.realpath(path) != real:
-            raise Unavailable(
-                "bad-parameter", f"{path} is a symbolic link, and data/ may hold none"
-            )
+            why = f"{path} is a symbolic link, and data/ may hold none"
+            raise Unavailable("bad-parameter", why)
         return path
 
     @contextmanager
@@ -299,9 +289,8 @@ class Store:
 def _checked(name: str) -> str:
     """Return the name of an experiment, a kernel or a document if it may be part of a path."""
     if not (isinstance(name, str) and NAME.fullmatch(name)):
-        raise Unavailable(
-            "bad-parameter", f"the name {str(name)[:80]!r} is not 1 to 64 of a-z 0-9 _ -"
-        )
+        why = f"the name {str(name)[:80]!r} is not 1 to 64 of a-z 0-9 _ -"
+        raise Unavailable("bad-parameter", why)
     return name
 
 

@@ -10,7 +10,7 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from tlb.lab.toolchains import environment
 from tlb.reasons import Unavailable
@@ -42,20 +42,7 @@ def watch(
     """
     name = Path(command[0]).name
     with tempfile.TemporaryFile() as stderr:
-        try:  # without buffers, of which nothing is left to write to one that has ended
-            child = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                cwd=ROOT,
-                bufsize=0,
-                start_new_session=True,
-                env=environment(),
-                pass_fds=tuple(pass_fds),
-            )
-        except OSError as error:
-            raise Unavailable("kernel-crashed", f"{name}: {error.strerror}") from None
+        child = _started(command, stderr, pass_fds)
         late = threading.Event()
         watchdog = threading.Timer(TIME_LIMIT_S, lambda: (late.set(), _end(child)))
         watchdog.start()
@@ -68,26 +55,46 @@ def watch(
                 watchdog.cancel()
                 _end(child)
                 watchdog.join()
-        stderr.seek(0)
-        last = next(
-            reversed(stderr.read(1 << 16).decode(errors="replace").strip().splitlines()), ""
-        )[:200]
-    for failed, reason, detail in (
-        (late.is_set(), "kernel-hung", f"{name} gave no answer in {TIME_LIMIT_S:.0f} s"),
-        (more, "kernel-garbage", "more than one line"),
-        (code in refused, refused.get(code, ""), last or "the kernel refuses it"),
-        (code == -signal.SIGKILL, "oom-killed", name),
-        (
-            code or not ran.line,
-            "kernel-crashed",
-            "; ".join(
-                filter(None, (f"signal {-code}" if code < 0 else f"exit status {code}", last))
-            ),
-        ),
-    ):
-        if failed:
-            raise Unavailable(reason, detail)
+        last = _last_line(stderr)
+    if late.is_set():
+        raise Unavailable("kernel-hung", f"{name} gave no answer in {TIME_LIMIT_S:.0f} s")
+    if more:
+        raise Unavailable("kernel-garbage", "more than one line")
+    if code in refused:
+        raise Unavailable(refused[code], last or "the kernel refuses it")
+    if code == -signal.SIGKILL:
+        raise Unavailable("oom-killed", name)
+    if code or not ran.line:
+        how = f"signal {-code}" if code < 0 else f"exit status {code}"
+        raise Unavailable("kernel-crashed", "; ".join(filter(None, (how, last))))
     return ran
+
+
+def _started(
+    command: Sequence[str], stderr: IO[bytes], pass_fds: Sequence[int]
+) -> subprocess.Popen:
+    try:  # without buffers, of which nothing is left to write to one that has ended
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            cwd=ROOT,
+            bufsize=0,
+            start_new_session=True,
+            env=environment(),
+            pass_fds=tuple(pass_fds),
+        )
+    except OSError as error:
+        name = Path(command[0]).name
+        raise Unavailable("kernel-crashed", f"{name}: {error.strerror}") from None
+
+
+def _last_line(stderr: IO[bytes]) -> str:
+    """Return the last line of what was printed, "" for nothing."""
+    stderr.seek(0)
+    lines = stderr.read(1 << 16).decode(errors="replace").strip().splitlines()
+    return lines[-1][:200] if lines else ""
 
 
 def _listen(child: subprocess.Popen) -> Watched:

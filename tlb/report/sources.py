@@ -29,7 +29,7 @@ def measured_by(frame: pd.DataFrame) -> dict[str, str]:
     in_c = frame[frame["engine"] == "c"]
     files: dict[str, dict[str, str]] = {}
     for kernel, found in sorted(digests(in_c).groupby(in_c["kernel"]).unique().items()):
-        for path in build.sources(str(kernel), "c"):
+        for path in build.source_files(str(kernel), "c"):
             files.setdefault(f"kernels/{path.name}", {})[str(kernel)] = _words(str(kernel), found)
     sentences = {}
     for file, words in files.items():
