@@ -116,7 +116,7 @@ class Book:
             "kernel_side": faults.side(),
             "your_program": programs.document(),
         }
-        rows[your_program] = rows[stlb_cliff][:0]
+        rows[your_program] = pd.DataFrame()
         return [
             Page(module, frame, About(self.host, rows=kept, documents=documents))
             for module, frame in rows.items()
