@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
-import pandas as pd
 import pytest
-from support.common import make_record
 
 from experiments import bench
 from tlb.lab.record import Point
@@ -73,25 +71,6 @@ def test_a_gate_s_share_is_of_the_counts_there_are(gate: list, whole: list, cell
     assert bench.share(gate, whole) == cells
 
 
-def test_repeated_runs_say_how_far_their_medians_lie_apart_and_which_are_marked():
-    records = [
-        make_record(layout=layout, lines=64, ns_per_access=ns, noisy=noisy).model_dump(
-            exclude={"counters"}
-        )
-        | {"run": run}
-        for layout, run, noisy, times in (
-            ("spread", 0, "", [10.0, 10.0, 10.1]),
-            ("spread", 1, "", [11.0, 9.0, 13.0]),  # unstable
-            ("spread", 2, "stolen", [10.2, 10.2, 10.2]),
-            ("packed", 0, "", [4.0, 4.0, 4.0]),
-        )
-        for ns in times
-    ]
-    packed, spread = bench.repeated(pd.DataFrame(records))
-    assert packed == ("packed 64", "4.000", "nan%", "0.00%", "0 of 1")
-    assert spread[:2] == ("spread 64", "10.200") and spread[3:] == (f"{1 / 10.2:.2%}", "2 of 3")
-
-
 def test_a_table_that_cannot_be_had_here_is_printed_with_its_reason(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
@@ -105,7 +84,7 @@ def test_a_table_that_cannot_be_had_here_is_printed_with_its_reason(
     assert all(word in printed for word in ("A title", "how many", "2", "no-kvm"))
 
 
-def test_tables_are_chosen_by_name_and_what_takes_the_lock_itself_is_run_without_it(
+def test_tables_are_chosen_by_name_and_run_under_the_lock(
     monkeypatch: pytest.MonkeyPatch, own_lock: Path
 ):
     held: dict[str, bool] = {}
@@ -120,8 +99,8 @@ def test_tables_are_chosen_by_name_and_what_takes_the_lock_itself_is_run_without
 
     monkeypatch.setattr(bench, "_print", note)
     monkeypatch.setattr(bench, "measuring_lock", lambda: files.measuring_lock(path=own_lock))
-    bench.main(["mean_hop", "repeatability"])
-    assert held == {"mean_hop": True, "repeatability": False}
+    bench.main(["mean_hop"])
+    assert held == {"mean_hop": True}
     bench.main()
     assert {*held} == {rows.__name__ for rows in bench.TABLES} and len(held) == len(bench.TABLES)
     with pytest.raises(Unavailable) as why:
@@ -143,14 +122,6 @@ def test_a_table_is_measured(monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.measuring
 @pytest.mark.needs("a C compiler")
 def test_the_engines_take_turns_over_one_mapping(tmp_path):
-    library = bench.c_program(
-        bench.build.KERNELS / "page_chase.c",
-        str(tmp_path),
-        "-w",
-        "-shared",
-        "-fPIC",
-        "-Dstatic=",
-        "-fgnu89-inline",
-    )
+    library = bench.engine_library(str(tmp_path))
     numba, c, ratio = bench.program("engines_in_turn")(library, "spread", 64)
     assert min(numba, c, ratio) > 0

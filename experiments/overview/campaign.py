@@ -21,11 +21,7 @@ from tlb.report.analysis import Analysis
 from tlb.report.chapter import Chapter
 from tlb.report.verdicts import REGISTRY
 
-SITE_S, SURVEY_S, DOCUMENTS_S = (
-    60.0,
-    30.0,
-    60.0,
-)  # guesses at what a site, the survey of the TLB and other programs take
+SITE_S, SURVEY_S, DOCUMENTS_S = 60.0, 30.0, 60.0  # guesses
 # Documents that build and run other people's programs for minutes: measured with `full`, or by
 # `tlb run` of their chapter.
 SLOW = ("scores", "programs")
@@ -33,103 +29,70 @@ SLOW = ("scores", "programs")
 
 def book(given: Mapping[str, Any]) -> Path:
     """Measure what is missing for `given["minutes"]`, the building of the site included, and build
-    it; the path of its first page.
+    it; return the path of its first page.
 
-    After one mapping of everything, where that measured anything, there is a first site. Raises
+    After one mapping of everything, if that measured anything, there is a first site. Raises
     Unavailable: bad-parameter before the first second is spent, measuring-already.
     """
-    begin = time.monotonic()
-    contents = parameters.table_of_contents()
-    asked = {name: parameters.check(name, given) for name in contents}
+    begin, contents = time.monotonic(), parameters.table_of_contents()
+    checked = {name: parameters.check(name, given) for name in contents}
     if given["machine"] != "this":
         return publish.book(given)
-    whole = Chapter(contents[0], asked[contents[0]], Store(data_root()))
-    grids, end = grids_of(whole.scope), begin + 60 * asked[contents[0]]["minutes"]
-
+    whole = Chapter(contents[0], checked[contents[0]], Store(data_root()))
+    end, site_s = begin + 60 * checked[contents[0]]["minutes"], SITE_S
     with Progress("book") as bar:
-
-        def measured(later_s: float, kept_s: float, *, first_round: bool = False) -> bool:
-            """Whether anything was. later_s: what is to follow takes; kept_s: of the time, what is
-            kept for that."""
-            bar.later_s = later_s
-            return bool(
-                whole.campaign(
-                    grids,
-                    seconds=max(end - kept_s - time.monotonic(), 0.0),
-                    compared=compared(whole.scope),
-                    first_round=first_round,
-                    progress=bar,
-                ).measured
-            )
-
-        site_s = SITE_S
-        if measured(
-            2 * SITE_S + SURVEY_S + DOCUMENTS_S, 0.0, first_round=True
-        ):  # without it, chapters have nothing to show
-            site_begin = time.monotonic()
-            print(
-                f"{publish.book(given)}\nThis first site rests on one mapping of each point; measuring goes on."
-            )
-            site_s = time.monotonic() - site_begin
-        if_available(
-            Chapter("your_machine", asked["your_machine"], whole.data).survey
-        )  # where it lacks, its page says why
-        later_s = site_s + DOCUMENTS_S
-        measured(later_s, later_s)
-        is_full = given.get("profile") == "full"
-        _documents([Chapter(name, asked[name], whole.data) for name in grids], end - site_s, is_full)
+        bar.later_s = 2 * SITE_S + SURVEY_S + DOCUMENTS_S
+        if _measured(whole, end, bar, first_round=True):
+            first = time.monotonic()
+            print(publish.book(given))
+            print("This first site rests on one mapping of each point; measuring goes on.")
+            site_s = time.monotonic() - first
+        # Without a survey, its page says why.
+        if_available(Chapter("your_machine", checked["your_machine"], whole.data).survey)
+        bar.later_s = site_s + DOCUMENTS_S
+        _measured(whole, end - bar.later_s, bar)
+        chapters = [Chapter(name, checked[name], whole.data) for name in grids_of(whole.scope)]
+        _documents(chapters, end - site_s, given.get("profile") == "full")
         return publish.book(given)
+
+
+def _measured(whole: Chapter, until: float, bar: Progress, *, first_round: bool = False) -> bool:
+    """Measure all grids until a monotonic time; return whether anything was measured."""
+    outcome = whole.campaign(
+        grids_of(whole.scope),
+        seconds=max(until - time.monotonic(), 0.0),
+        compared=compared(whole.scope),
+        first_round=first_round,
+        progress=bar,
+    )
+    return bool(outcome.measured)
 
 
 def compared(scope: Scope) -> Callable[[Point], bool]:
-    """Whether any claim compares a point."""
+    """Return whether any claim compares a point, as a function of the point."""
     claims = [claim.points for claim in REGISTRY.values() if claim.points is not None]
     return lambda point: any(points(point, scope) for points in claims)
 
 
 def gridded() -> list[str]:
-    """The chapters whose grids are measured together, in the order of the contents."""
-    return [
-        name
-        for name in parameters.table_of_contents()
-        if find_spec(f"{discovery.PACKAGE}.{name}")
-        and name != your_machine.__name__.rpartition(".")[2]
-    ]
+    """Return the chapters whose grids are measured together, in the order of the contents."""
+    chapters = [n for n in parameters.table_of_contents() if find_spec(f"{discovery.PACKAGE}.{n}")]
+    return [name for name in chapters if name != your_machine.__name__.rpartition(".")[2]]
 
 
 def grids_of(scope: Scope, names: Iterable[str] | None = None) -> dict[str, list[Point]]:
-    """The points of chapters, by default of all, on a computer of this scope; of those that ask for
-    any."""
-    asked = {
-        name: discovery.load(name).grid.points(scope)
-        for name in (gridded() if names is None else names)
-    }
-    return {name: points for name, points in asked.items() if points}
+    """Return the points of chapters, by default of all, on a computer of this scope; chapters
+    without points are left out."""
+    chapters = gridded() if names is None else names
+    grids = {name: discovery.load(name).grid.points(scope) for name in chapters}
+    return {name: points for name, points in grids.items() if points}
 
 
-def alone(name: str, profile: str, folder: Path) -> tuple[int, float, int]:
-    """One chapter's campaign into `folder`, for as many minutes as it declares: how many processes
-    it measured, in how many seconds, and the most memory, in MiB, that this process has held by
-    then. It is for a process that was started for it."""
-    import resource  # which Windows, where nothing is measured, has not
-
-    chapter = Chapter(
-        name, parameters.check(name, {"machine": "this", "profile": profile}), Store(folder)
-    )
-    points = discovery.load(name).grid.points(chapter.scope)
-    outcome = chapter.campaign({name: points}, seconds=60 * chapter.parameters["minutes"])
-    return (
-        outcome.measured,
-        outcome.elapsed_s,
-        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
-    )
-
-
-def _documents(about: Iterable[Chapter], until: float, is_full: bool) -> None:
+def _documents(chapters: Iterable[Chapter], until: float, is_full: bool) -> None:
     """Measure with other people's programs what is not there yet; begin none after `until`, and
     the slow ones last, or not at all unless `is_full`."""
     found: list[tuple[Analysis, str]] = []
-    for chapter in about:
+    for chapter in chapters:
         module = discovery.load(chapter.name)
         if a := if_available(lambda: module.Analysis(chapter.kept(chapter.name), chapter)):  # noqa: B023
             found += [(a, document) for document in a.documents]

@@ -140,7 +140,6 @@ def compare(a: str, b: str, chapter: str | None = None) -> Comparison:
     if is_whole and measured_alike(*(side.rows for side in sides)):
         machines = (one.store, one.machine), (two.store, two.machine)
         found = profiles.of_machines(*machines)
-        lacking += profiles.lacking(*machines)
     described = _host(one), _host(two)
     computers = _computers((one, two), described)
     sentences = [*notes((one, two), quantities, left_out)]

@@ -48,37 +48,31 @@ def notes(
     """Yield what to know of both sides."""
     among = count(sum(quantity.can_tell for quantity in quantities))
     yield (
-        f"{count(len(quantities))} quantities of points that both have measured are compared, of "
-        f"which {among} are of five processes or more on both sides: the interval of each ratio is "
-        f"as wide as one of {among} needs (Bonferroni), so of tables like this one about machines "
-        f"that are alike at most {WRONG_BY_CHANCE:.0%} name any difference."
+        f"{count(len(quantities))} quantities of points that both have measured are compared, "
+        f"{among} of them with five processes or more on both sides. The intervals are widened for "
+        f"{among} comparisons (Bonferroni): of tables like this one about machines that are alike, "
+        f"at most {WRONG_BY_CHANCE:.0%} name any difference."
     )
     for place, side in enumerate(sides):
-        letter, days = "AB"[place], sorted({*side.rows["started_at"].str[:10]})
-        several = sum(quantity.pair.runs[place] > 1 for quantity in quantities)
-        when = (
-            f"{letter} is {side.name}, measured {' to '.join(dict.fromkeys((days[0], days[-1])))}."
-        )
-        if several:
-            yield (
-                f"{when} Several runs are behind {count(several)} of its quantities, and a "
-                "difference counts beyond what these differ by."
-            )
-        else:
-            yield (
-                f"{when} Each of its quantities is of one run, so what differs may be the hour and "
-                "not the computer."
-            )
-        if len(boots := states.boots_of(side.rows)) > 1:
-            each = f"{len(boots)} boots, {listed(boots)}"
-            yield f"{letter} has rows of {each}; compare one alone as NAME@BOOT."
-        if if_available(states.described, side.store, side.machine, side.state) is None:
-            yield (
-                f"Nothing says what {side.name} was in the state {side.state}; it is described as "
-                "it was inspected last."
-            )
-        if side.broken:
-            yield f"Of {side.name} {broken_lines(side.broken)}. They are left out."
+        yield from _about(side, "AB"[place], sum(q.pair.runs[place] > 1 for q in quantities))
     for code, names in left_out.items():
         if names:
             yield f"{_LEFT_OUT[code]}: {listed(sorted(names))}."
+
+
+def _about(side: Side, letter: str, several: int) -> Iterator[str]:
+    """Yield sentences about one side. several: quantities of which there are several runs."""
+    days = sorted({*side.rows["started_at"].str[:10]})
+    when = " to ".join(dict.fromkeys((days[0], days[-1])))
+    rests = "Each of its quantities is of one run, so a difference may be that of the hour."
+    if several:
+        rests = f"{count(several)} of its quantities are of several runs; a difference has to "
+        rests += "exceed that between runs."
+    yield f"{letter} is {side.name}, measured {when}. {rests}"
+    if len(boots := states.boots_of(side.rows)) > 1:
+        each = f"{len(boots)} boots, {listed(boots)}"
+        yield f"{letter} has rows of {each}; compare one alone as NAME@BOOT."
+    if if_available(states.described, side.store, side.machine, side.state) is None:
+        yield f"{side.name} has no description in the state {side.state}; the latest one is shown."
+    if side.broken:
+        yield f"Of {side.name} {broken_lines(side.broken)}. They are left out."

@@ -1,5 +1,4 @@
-"""A comparison for people, in sentences and tables, as a page of its own, and for programs, as one
-JSON object."""
+"""A comparison in sentences and tables, and as one JSON object."""
 
 from __future__ import annotations
 
@@ -10,38 +9,15 @@ from math import isfinite
 from typing import Any
 
 import pandas as pd
-from markupsafe import Markup
 
-from experiments.overview import profile_figure, profiles
+from experiments.overview import profiles
 from experiments.overview.compare import DIFFERS, SAME, UNITS, UNKNOWN, Compared, Comparison
 from tlb.inference.intervals import Interval
 from tlb.lab import kernels
-from tlb.prose import count
-from tlb.reasons import if_available
-from tlb.report import standalone
 
 MOST_ROWS = 30  # on a screen, of all chapters together
 LEAST_ROWS = 2  # of each
-MOST_PAGE_ROWS = 200  # of a chapter on a page; `--json` has all
 _COLUMNS = ["A", "B", "B/A", "verdict"]
-_NO_PROFILES = (
-    "<p>Profiles are of whole machines. They are compared only if both sides are named without a "
-    "state, have a current profile and were measured by the same versions of the kernels, and if "
-    "you "
-    "asked for all chapters.</p>"
-)
-_CAPTION = (
-    "Both translation profiles, a row a quantity that both have, with intervals. Times on the axis "
-    "above, in ns; on the axis below, how many times as fast a chase is on larger pages, or as "
-    "long "
-    "in a guest."
-)
-_PAGE = (
-    "<h1>{a} and {b}</h1><p>A is <code>{a}</code>, B is <code>{b}</code>. {summary}</p>"
-    "<h2>What differs about them</h2>{facts}{explained}<h2>What translation costs "
-    "each</h2>{profiles}"
-    "<h2>What was measured</h2>{notes}{counts}{differences}<h2>What is not compared</h2>{lacking}"
-)
 
 
 def told(comparison: Comparison) -> Iterator[str | pd.DataFrame]:
@@ -71,55 +47,8 @@ def told(comparison: Comparison) -> Iterator[str | pd.DataFrame]:
         yield "`--json` has all quantities."
 
 
-def page(comparison: Comparison) -> str:
-    """Return the comparison as an HTML page."""
-    a, b = comparison.a.name, comparison.b.name
-    words = Counter(quantity.verdict for quantity in comparison.quantities)
-    summary = (
-        f"Of {count(len(comparison.quantities))} quantities that both have measured, "
-        f"{count(words[DIFFERS])} differ, of {count(words[SAME])} no difference is to be seen, and "
-        f"of {count(words[UNKNOWN])} one cannot tell."
-    )
-    facts, found = Markup("<p>They are described alike.</p>"), Markup(_NO_PROFILES)
-    if comparison.facts:
-        facts = standalone.table(facts_table(comparison))
-    if comparison.profiles:
-        figure = if_available(profile_figure.pairs, comparison.profiles)
-        found = standalone.figure(figure, _CAPTION) + standalone.table(_profiles_table(comparison))
-    body = Markup(_PAGE).format(
-        a=a,
-        b=b,
-        summary=summary,
-        facts=facts,
-        explained=standalone.paragraphs(comparison.explained),
-        profiles=found,
-        notes=standalone.paragraphs(comparison.notes),
-        counts=standalone.table(counts_table(comparison)),
-        differences=_differences(comparison),
-        lacking=standalone.paragraphs(
-            comparison.lacking or ["All that one has measured, the other has too."]
-        ),
-    )
-    return standalone.page(f"tlb compare: {a}, {b}", body)
-
-
-def _differences(comparison: Comparison) -> Markup:
-    """Return what differs in each chapter, the largest first, to unfold."""
-    parts = Markup("")
-    for chapter, found in _by_chapter(comparison).items():
-        differ = [row(quantity) for quantity in found if quantity.verdict == DIFFERS]
-        if differ:
-            table = pd.DataFrame(differ[:MOST_PAGE_ROWS], columns=[chapter, *_COLUMNS])
-            is_cut, most = len(differ) > MOST_PAGE_ROWS, count(MOST_PAGE_ROWS)
-            more = f", of which the largest {most} are here" if is_cut else ""
-            parts += Markup("<details><summary>{}: {} differ{}</summary>{}</details>").format(
-                chapter, count(len(differ)), more, standalone.table(table)
-            )
-    return parts
-
-
 def _profiles_table(comparison: Comparison) -> pd.DataFrame:
-    return pd.DataFrame(profiles.rows(comparison.profiles), columns=profiles.COLUMNS)
+    return pd.DataFrame(map(profiles.row, comparison.profiles), columns=profiles.COLUMNS)
 
 
 def facts_table(comparison: Comparison) -> pd.DataFrame:
@@ -196,8 +125,7 @@ def point_words(compared: Compared) -> str:
 
 
 def _value(compared: Compared, interval: Interval) -> str:
-    size = abs(interval.value)
-    shown = f"{interval:{',.0f' if size >= 100 else '.1f' if size >= 10 else '.2f'}}"
+    shown = format(interval, profiles.digits(interval.value))
     return f"{shown} ns" if UNITS[compared.quantity] == "ns" else shown
 
 
@@ -219,7 +147,7 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
         "facts": [fact._asdict() for fact in comparison.facts],
         "explained": comparison.explained,
         "lacking": comparison.lacking,
-        "profile": profiles.as_json(comparison.profiles),
+        "profile": [*map(profiles.as_json, comparison.profiles)],
         "quantities": [*map(_quantity_json, comparison.quantities)],
     }
 

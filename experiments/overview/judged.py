@@ -1,9 +1,9 @@
 """All claims judged on a machine, kept beside its rows as data/<machine>/verdicts.json: to judge
 them anew takes ten seconds a machine.
 
-The document names the rows and the code that it was made from, and what it says of other rows
-nobody is shown: it is made again. Of this computer's own it is made again after a change of code,
-too. Of a published machine `tlb publish` and `tlb refresh scorecard` do that.
+The document names the digests of the rows and of the code that it was made from. It is made again
+for other rows and, about this computer, for other code. For a published machine `tlb publish` and
+`tlb refresh scorecard` do that.
 """
 
 from __future__ import annotations
@@ -74,9 +74,10 @@ class Shown(Document):
         digits = digits_apart((low, high), (effect.least, effect.most), _DIGITS)
         ends = {"value": value, "low": low, "high": high}
         ends |= {"least": effect.least, "most": effect.most}
-        kept = {name: end for name, end in ends.items() if isfinite(end)}
-        rounded = {n: float(significant(end, digits).replace(",", "")) for n, end in kept.items()}
-        return cls(**dict.fromkeys(ends) | rounded)
+        for name, end in ends.items():
+            is_open = not isfinite(end)
+            ends[name] = None if is_open else float(significant(end, digits).replace(",", ""))
+        return cls(**ends)
 
     @property
     def bounds(self) -> Bounds:
@@ -95,20 +96,15 @@ class Judged(Document):
     why: str = ""
 
     @model_validator(mode="after")
-    def _says_why(self) -> Judged:
+    def _has_reason(self) -> Judged:
         if (self.verdict == "cannot tell") != bool(self.reason):
             raise ValueError("an undecided verdict has a reason, and no other has one")
         return self
 
     @classmethod
     def of(cls, verdict: Verdict) -> Judged:
-        return cls(
-            verdict=verdict.verdict,
-            evidence=verdict.evidence,
-            effects=tuple(map(Shown.of, verdict.effects)),
-            reason=verdict.reason,
-            why=verdict.why,
-        )
+        same = {name: getattr(verdict, name) for name in ("verdict", "evidence", "reason", "why")}
+        return cls(**same, effects=tuple(map(Shown.of, verdict.effects)))
 
     @property
     def bounds(self) -> list[Bounds]:
@@ -116,15 +112,15 @@ class Judged(Document):
 
     @property
     def is_decided(self) -> bool:
-        """By an interval: of such, few are wrong by chance."""
+        """Return whether an interval decides it: few of such verdicts are wrong by chance."""
         return bool(self.effects) and self.verdict in ("holds", "fails")
 
 
 class Verdicts(Document):
     """data/<machine>/verdicts.json. data, code: digests of what it was made from. chapters: by
     name, its claims by id. lacking: by name, why nothing of a chapter is judged. measures: by
-    chapter, which version of each kernel measured its rows; of a chapter that is not there the
-    first."""
+    chapter, the newest version of each kernel that measured its rows; a chapter that is not there
+    has the first."""
 
     version: Literal[1] = 1
     data: str
@@ -137,8 +133,8 @@ class Verdicts(Document):
         return max(self.measures.get(chapter, {}).values(), default=1)
 
     def measured_like(self, other: Verdicts, chapter: str) -> bool:
-        """Whether both judge a chapter by rows of the same versions of the kernels that both have
-        rows of."""
+        """Return whether both judge a chapter by rows of the same versions of the kernels that both
+        have rows of."""
         mine, theirs = (side.measures.get(chapter, {}) for side in (self, other))
         if mine and theirs:
             return all(mine[kernel] == theirs[kernel] for kernel in mine.keys() & theirs.keys())
@@ -150,29 +146,24 @@ def name_of(module: ModuleType) -> str:
 
 
 def analysis_of(module: ModuleType, chapter: Chapter) -> analysis.Analysis:
-    """A chapter's Analysis of the rows that there are, as its own page has it. Raises Unavailable
-    where there are none."""
+    """Return a chapter's Analysis of the rows that there are, as its own page has it. Raises
+    Unavailable where there are none."""
     if module is your_program:  # a document
         return module.Analysis(pd.DataFrame(), chapter)
     if module is your_machine:
         return module.Analysis(lambda: chapter.kept(survey.NAME), chapter)
-    return module.Analysis(
-        chapter.measure(module.grid.points(chapter.scope), name_of(module)), chapter
-    )
+    rows = chapter.measure(module.grid.points(chapter.scope), name_of(module))
+    return module.Analysis(rows, chapter)
 
 
 def judged(chapter: Chapter) -> Verdicts:
-    """The verdicts on all claims by a machine's rows, read where they were judged already. Nothing
-    is measured."""
-    sides = {"data": digest(chapter), "code": code_digest(chapter.parameters)}
+    """Return the verdicts on all claims by a machine's rows, read if they were judged already.
+    Nothing is measured."""
+    data, code = digest(chapter), code_digest(chapter.parameters)
     known = if_available(_read, chapter.store, chapter.machine)
-    if (
-        known
-        and known.data == sides["data"]
-        and (known.code == sides["code"] or not chapter.is_this)
-    ):
+    if known and known.data == data and (known.code == code or not chapter.is_this):
         return known
-    made = judge(chapter, CHAPTERS, **sides)
+    made = judge(chapter, CHAPTERS, data, code)
     if chapter.is_this:
         if_available(write, chapter.store, chapter.machine, made)
     return made
@@ -181,49 +172,37 @@ def judged(chapter: Chapter) -> Verdicts:
 def judge(
     chapter: Chapter, modules: Iterable[ModuleType], data: str = "", code: str = ""
 ) -> Verdicts:
-    """The claims of these chapters judged now; why not, for a chapter without rows."""
-    told: dict[str, dict[str, Judged]] = {}
-    lacking: dict[str, str] = {}
-    measures: dict[str, dict[str, int]] = {}
+    """Judge the claims of these chapters now; keep the reason for a chapter without rows."""
+    made = Verdicts(data=data, code=code, chapters={}, lacking={}, measures={})
     try:
         chapter.host  # noqa: B018  # read now
     except ValueError:
         why = Unavailable("no-data", f"{chapter.machine} has a description of another version")
-        return Verdicts(
-            data=data,
-            code=code,
-            chapters={},
-            lacking=dict.fromkeys(map(name_of, modules), str(why)),
-        )
+        return made.model_copy(update={"lacking": dict.fromkeys(map(name_of, modules), str(why))})
     for module in modules:
+        name = name_of(module)
         try:
             found = verdicts(module.claims, a := analysis_of(module, chapter))
         except Unavailable as why:
-            lacking[name_of(module)] = str(why)
-        else:
-            told[name_of(module)] = {verdict.claim.id: Judged.of(verdict) for verdict in found}
-            if newer := _measures(a):
-                measures[name_of(module)] = newer
-    return Verdicts(data=data, code=code, chapters=told, lacking=lacking, measures=measures)
+            made.lacking[name] = str(why)
+            continue
+        made.chapters[name] = {verdict.claim.id: Judged.of(verdict) for verdict in found}
+        if newer := _measures(a):
+            made.measures[name] = newer
+    return made
 
 
 def _measures(a: analysis.Analysis) -> dict[str, int]:
-    """Which version of each kernel measured a chapter's rows; nothing where all are of the
+    """Return the newest version of each kernel that measured a chapter's rows; {} if all are the
     first."""
     found = a.frame.groupby("kernel")["measures"].max().to_dict() if len(a.frame) else {}
-    return (
-        {str(kernel): int(version) for kernel, version in found.items()}
-        if max(found.values(), default=1) > 1
-        else {}
-    )
+    versions = {str(kernel): int(version) for kernel, version in found.items()}
+    return versions if max(versions.values(), default=1) > 1 else {}
 
 
 def write(store: Store, machine: str, made: Verdicts) -> None:
-    store.write_document(
-        machine,
-        NAME,
-        made.model_dump(mode="json", exclude=set() if made.measures else {"measures"}),
-    )
+    left_out = set() if made.measures else {"measures"}
+    store.write_document(machine, NAME, made.model_dump(mode="json", exclude=left_out))
 
 
 def _read(store: Store, machine: str) -> Verdicts:
@@ -234,19 +213,21 @@ def _read(store: Store, machine: str) -> Verdicts:
 
 
 def refresh() -> list[str]:
-    """Judge anew the published machines whose verdicts are of other rows or of other code; which
-    ones."""
-    data = Store(data_root())
+    """Judge anew the published machines whose verdicts are of other rows or of other code; return
+    their names."""
+    data, anew = Store(data_root()), []
     given = parameters.check(PAGE, {"minutes": 0.0})
-    anew = []
     for machine in data.machines():
         chapter = Chapter(PAGE, given | {"machine": machine}, data)
-        sides = {"data": digest(chapter), "code": code_digest(given)}
+        sides = digest(chapter), code_digest(given)
         known = if_available(_read, data, machine)
-        if not known or (known.data, known.code) != (*sides.values(),):
-            write(data, machine, judge(chapter, CHAPTERS, **sides))
+        if not known or (known.data, known.code) != sides:
+            write(data, machine, judge(chapter, CHAPTERS, *sides))
             anew.append(machine)
     return anew
+
+
+# --- digests
 
 
 def digest(chapter: Chapter) -> str:
@@ -257,28 +238,26 @@ def digest(chapter: Chapter) -> str:
         for row in statements().values()
         if row.status == "judged"
     ]
-    reference = [
-        machine for machine in chapter.data.machines() if machine in _references(chapter.data)
-    ]
-    sides = [
-        rows_digest(chapter.store, chapter.machine),
-        *(rows_digest(chapter.data, machine) for machine in reference),
-        *([hosts.state(chapter.host)] if chapter.is_this else []),
-    ]
+    sides = [rows_digest(chapter.store, chapter.machine)]
+    references = _references(chapter.data)
+    for machine in chapter.data.machines():
+        if machine in references:
+            sides.append(rows_digest(chapter.data, machine))
+    if chapter.is_this:
+        sides.append(hosts.state(chapter.host))
     return _digest((), repr((bands, sides)))
 
 
 def rows_digest(store: Store, machine: str) -> str:
-    """Of a machine's rows and documents, but of those that are made from the others; and, of what
-    was measured here, of its description, which each run writes anew with the load of the minute.
-    """
-    is_own = store.root.name == "own"
-    files = [
-        path
-        for path in sorted((store.root / machine).glob("*.json*"))
-        if path.stem not in DERIVED and path.is_file()
-    ]
-    return _digest((path for path in files if not (is_own and path.name.startswith("machine"))), "")
+    """Return a digest of a machine's rows and documents without those that are made from the
+    others; for this computer, also without its description, which each run writes anew with the
+    load of the minute."""
+    is_own, files = store.root.name == "own", []
+    for path in sorted((store.root / machine).glob("*.json*")):
+        is_described = is_own and path.name.startswith("machine")
+        if path.stem not in DERIVED and path.is_file() and not is_described:
+            files.append(path)
+    return _digest(files, "")
 
 
 def _references(data: Store) -> list[str]:
@@ -289,28 +268,22 @@ def _references(data: Store) -> list[str]:
 
 
 def code_digest(given: Mapping[str, object]) -> str:
-    """Of the code that judges, and of what a run was asked to look at."""
-    return _digest(
-        _code(), repr(sorted((name, given[name]) for name in given.keys() - {"machine", "minutes"}))
-    )
+    """Return a digest of the code that judges, and of the parameters that a run was given."""
+    names = sorted(given.keys() - {"machine", "minutes"})
+    return _digest(_code(), repr([(name, given[name]) for name in names]))
 
 
 @cache
 def _code() -> tuple[Path, ...]:
-    rooms = [ROOT / name for name in _CODE]
-    files = [
-        path
-        for room in rooms
-        for path in ([room] if room.is_file() else sorted(room.rglob("*.py")))
-    ]
+    files: list[Path] = []
+    for room in (ROOT / name for name in _CODE):
+        files += [room] if room.is_file() else sorted(room.rglob("*.py"))
     return tuple(path for path in files if path.name not in _SHOWN)
 
 
 def _digest(files: Iterable[Path], more: str) -> str:
     whole = hashlib.sha256(more.encode())
     for path in files:
-        whole.update(
-            f"\n{path.parent.name}/{path.name}\n".encode()
-            + hashlib.sha256(path.read_bytes()).digest()
-        )
+        whole.update(f"\n{path.parent.name}/{path.name}\n".encode())
+        whole.update(hashlib.sha256(path.read_bytes()).digest())
     return whole.hexdigest()[:16]

@@ -9,12 +9,12 @@ name changes. A quantity has a value between bounds, or the code of a reason and
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from itertools import product
-from math import isfinite
+from math import inf, isfinite
 from types import ModuleType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -23,7 +23,6 @@ from experiments.overview.judged import analysis_of, rows_digest
 from experiments.page_faults.analysis import FILE, FRESH, FRESH_LARGE
 from experiments.virtualization.analysis import GUEST_BASE_BYTES
 from experiments.virtualization.grid import GUEST_PAGES, HOST_PAGES
-from tlb.inference.curves import Curve
 from tlb.inference.geometry import Geometry
 from tlb.inference.intervals import Interval
 from tlb.lab.store import Store, data_root
@@ -37,13 +36,12 @@ from tlb.units import rounded
 NAME = "translation"
 SCHEMA = "translation.schema.json"
 PAGE = "index"
-FAR_BYTES = (
-    2 << 30
-)  # past every TLB's reach and every cache, and small enough for a machine of 8 GiB
+FAR_BYTES = 2 << 30  # past every TLB's reach and every cache; a machine of 8 GiB has it
 GUEST_BYTES = 1 << 30  # as far as the guests' matrix goes
 _DIGITS = 6  # what is beyond them depends on the CPU that computed it
 _SIZES = {"4k": "4 KiB", "64k": "64 KiB", "thp": "transparent 2 MiB", "2m": "2 MiB", "1g": "1 GiB"}
 Part = Literal["levels", "entries", "walk by place", "pages", "faults", "guests"]
+Unit = Literal["ns", "entries", "ratio"]
 PARTS: dict[Part, str] = {
     "levels": "a load, by who answers",
     "entries": "entries",
@@ -66,7 +64,7 @@ class Quantity(BaseModel):
     )
     part: Part
     words: str = Field(description="what it is, as the figure calls it")
-    unit: Literal["ns", "entries", "ratio"] = Field(
+    unit: Unit = Field(
         description="ns: a load, a walk or a page; ratio: times as fast, or as long in a guest"
     )
     value: float | None = Field(
@@ -92,13 +90,9 @@ class Quantity(BaseModel):
     def interval(self) -> Interval | None:
         if self.value is None or self.coverage is None:
             return None
-        return Interval(
-            self.value,
-            -float("inf") if self.low is None else self.low,
-            float("inf") if self.high is None else self.high,
-            self.coverage,
-            self.modes,
-        )
+        low = -inf if self.low is None else self.low
+        high = inf if self.high is None else self.high
+        return Interval(self.value, low, high, self.coverage, self.modes)
 
 
 class Profile(BaseModel):
@@ -116,7 +110,7 @@ class Profile(BaseModel):
 
     @property
     def lacking(self) -> dict[tuple[str, str], list[Quantity]]:
-        """What has no value, by (reason, its detail)."""
+        """Return the quantities without a value, by (reason, its detail)."""
         why: dict[tuple[str, str], list[Quantity]] = {}
         for quantity in self.quantities:
             if quantity.reason:
@@ -124,103 +118,7 @@ class Profile(BaseModel):
         return why
 
 
-class _Wanted(NamedTuple):
-    name: str
-    part: Part
-    words: str
-    unit: Literal["ns", "entries", "ratio"]
-    find: Callable[[Of], Interval]
-
-
-def profile(machine: str, of: Of, rows: str = "") -> Profile:
-    """What the chapters' Analyses say of a machine. rows: the digest of what they are of."""
-    return Profile(
-        machine=machine, rows=rows, quantities=tuple(_quantity(wanted, of) for wanted in _wanted())
-    )
-
-
-def _quantity(wanted: _Wanted, of: Of) -> Quantity:
-    named = dict(zip(("name", "part", "words", "unit"), wanted, strict=False))
-    try:
-        found = wanted.find(of)
-        if not isfinite(found.value):
-            raise Unavailable("too-few-points", "this size was not measured")
-    except Unavailable as why:
-        return Quantity(**named, reason=why.code, detail=why.detail)
-    low, high = (
-        rounded(end, _DIGITS) if isfinite(end) else None for end in (found.low, found.high)
-    )
-    return Quantity(
-        **named,
-        value=rounded(found.value, _DIGITS),
-        low=low,
-        high=high,
-        coverage=rounded(float(found.coverage), _DIGITS),
-        modes=2 if found.modes > 1 else 1,
-    )
-
-
-def _wanted() -> Iterator[_Wanted]:
-    """All quantities, in the order of the figure."""
-    yield _Wanted("load_first_level", "levels", "first-level hit", "ns", _first_level)
-    yield _Wanted("hit_last_level", "levels", "last-level hit", "ns", _last_level)
-    yield _Wanted(
-        "walk_past_last_level",
-        "levels",
-        "walk past its reach",
-        "ns",
-        lambda of: of(stlb_cliff).walked,
-    )
-    yield _Wanted(
-        "walk_over_2_gib",
-        "levels",
-        "walk over 2 GiB",
-        "ns",
-        lambda of: _far(of(stlb_cliff).price, of(stlb_cliff)),
-    )
-    for level in (1, 2):
-        yield _Wanted(
-            f"entries_level_{level}",
-            "entries",
-            f"entries found at level {level}",
-            "entries",
-            partial(_entries, level=level),
-        )
-        yield _Wanted(
-            f"stated_level_{level}",
-            "entries",
-            f"entries stated at level {level}",
-            "entries",
-            partial(_stated, level=level),
-        )
-    for place in ("L2", "L3", "memory"):
-        yield _Wanted(
-            f"walk_table_{place.lower()}",
-            "walk by place",
-            f"walk with its table in {place}",
-            "ns",
-            partial(_walk, place=place),
-        )
-    for pages in SWEPT[1:]:
-        yield _Wanted(
-            f"gain_{pages}", "pages", f"{_SIZES[pages]} pages", "ratio", partial(_gain, pages=pages)
-        )
-    for name, way, words in (
-        ("fresh", FRESH, "base page"),
-        ("fresh_large", FRESH_LARGE, "base page of a large one"),
-        ("file", FILE, "page of a file in memory"),
-    ):
-        yield _Wanted(
-            f"fault_{name}", "faults", words, "ns", lambda of, way=way: of(page_faults).page_ns(way)
-        )
-    for guest, host in product(GUEST_PAGES, HOST_PAGES):
-        yield _Wanted(
-            f"guest_{guest}_on_{host}",
-            "guests",
-            f"{_SIZES[guest]} on {_SIZES[host]}",
-            "ratio",
-            partial(_guest, cell=(guest, host)),
-        )
+# --- the quantities
 
 
 def _first_level(of: Of) -> Interval:
@@ -233,61 +131,117 @@ def _last_level(of: Of) -> Interval:
     return cliff.price.between(1.4 * first, 0.6 * last).typical()
 
 
-def _far(curve: Curve, a: Any) -> Interval:
-    return curve.get(FAR_BYTES // a.base_page_bytes)
+def _walk(of: Of) -> Interval:
+    return of(stlb_cliff).walked
 
 
-def _survey(of: Of) -> Geometry:
-    return of(your_machine).geometry
+def _far_walk(of: Of) -> Interval:
+    cliff = of(stlb_cliff)
+    return cliff.price.get(FAR_BYTES // cliff.base_page_bytes)
 
 
-def _entries(of: Of, level: int) -> Interval:
-    levels = [found for found in _survey(of).levels if found.level == level and not found.is_alone]
+def _entries(level: int, of: Of) -> Interval:
+    survey = of(your_machine).geometry
+    levels = [found for found in survey.levels if found.level == level and not found.is_alone]
     return required(levels, f"the survey found no level {level}", "one-level")[0].entries.interval
 
 
-def _stated(of: Of, level: int) -> Interval:
-    stated = required(
-        of(your_machine).stated_entries, "CPUID names no TLB level here", "no-geometry"
-    )
-    entries = float(
-        required(stated[level - 1 : level], f"no level {level} is stated", "one-level")[0]
-    )
-    return Interval(entries, entries, entries)
+def _stated(level: int, of: Of) -> Interval:
+    stated = of(your_machine).stated_entries
+    required(stated, "CPUID names no TLB level here", "no-geometry")
+    entries = required(stated[level - 1 : level], f"no level {level} is stated", "one-level")
+    return Interval(*[float(entries[0])] * 3)
 
 
-def _walk(of: Of, place: str) -> Interval:
-    """In ns: a survey's cycles over the clock beside it."""
-    survey = _survey(of)
+def _walk_by_place(place: str, of: Of) -> Interval:
+    """Return ns: a survey's cycles over the clock beside it."""
+    survey: Geometry = of(your_machine).geometry
     (walk,) = [walk for walk in survey.walks if walk.table_in == place] or [None]
     if walk is None or walk.cost is None:
         raise Unavailable("too-few-points", f"no chase had its table in {place}")
-    if survey.unit == "cycles" and not survey.core_ghz:
+    if survey.unit != "cycles":
+        return walk.cost.interval * 1.0
+    if not survey.core_ghz:
         raise Unavailable("no-clock", "beside the survey")
-    return walk.cost.interval * (
-        1 / survey.core_ghz if survey.unit == "cycles" and survey.core_ghz else 1.0
-    )
+    return walk.cost.interval * (1 / survey.core_ghz)
 
 
-def _gain(of: Of, pages: str) -> Interval:
+def _gain(pages: str, of: Of) -> Interval:
     a = of(hugepages)
     why = "pool-empty" if PAGES[pages].source == "pool" else "too-few-points"
     required(a.spread[pages], f"nothing was chased on {PAGES[pages].words}", why)
-    return _far(a.speedup(pages), a)
+    return a.speedup(pages).get(FAR_BYTES // a.base_page_bytes)
 
 
-def _guest(of: Of, cell: tuple[str, str]) -> Interval:
-    """A guest's time over a process's on the guest's page size."""
+def _fault(way: Any, of: Of) -> Interval:
+    return of(page_faults).page_ns(way)
+
+
+def _guest(cell: tuple[str, str], of: Of) -> Interval:
+    """Return a guest's time over a process's on the guest's page size."""
     a = of(virtualization)
     curve = required(a.over_alike.get(cell, ()), "no guest was measured with these page sizes")
     return curve.get(GUEST_BYTES // GUEST_BASE_BYTES)
+
+
+# Name, part, words, unit and function of each, in the order of the figure.
+_QUANTITIES: list[tuple[str, Part, str, Unit, Callable[[Of], Interval]]] = [
+    ("load_first_level", "levels", "first-level hit", "ns", _first_level),
+    ("hit_last_level", "levels", "last-level hit", "ns", _last_level),
+    ("walk_past_last_level", "levels", "walk past its reach", "ns", _walk),
+    ("walk_over_2_gib", "levels", "walk over 2 GiB", "ns", _far_walk),
+]
+for _level in (1, 2):
+    for _who, _find in (("found", _entries), ("stated", _stated)):
+        _name = f"{'entries' if _who == 'found' else 'stated'}_level_{_level}"
+        _words = f"entries {_who} at level {_level}"
+        _QUANTITIES.append((_name, "entries", _words, "entries", partial(_find, _level)))
+for _place in ("L2", "L3", "memory"):
+    _name, _words = f"walk_table_{_place.lower()}", f"walk with its table in {_place}"
+    _QUANTITIES.append((_name, "walk by place", _words, "ns", partial(_walk_by_place, _place)))
+for _pages in SWEPT[1:]:
+    _words = f"{_SIZES[_pages]} pages"
+    _QUANTITIES.append((f"gain_{_pages}", "pages", _words, "ratio", partial(_gain, _pages)))
+for _name, _way, _words in (
+    ("fault_fresh", FRESH, "base page"),
+    ("fault_fresh_large", FRESH_LARGE, "base page of a large one"),
+    ("fault_file", FILE, "page of a file in memory"),
+):
+    _QUANTITIES.append((_name, "faults", _words, "ns", partial(_fault, _way)))
+for _guests, _host in product(GUEST_PAGES, HOST_PAGES):
+    _name, _words = f"guest_{_guests}_on_{_host}", f"{_SIZES[_guests]} on {_SIZES[_host]}"
+    _QUANTITIES.append((_name, "guests", _words, "ratio", partial(_guest, (_guests, _host))))
+
+
+def profile(machine: str, of: Of, rows: str = "") -> Profile:
+    """Return what the chapters' Analyses say of a machine. rows: the digest of what they are of."""
+    found = []
+    for name, part, words, unit, find in _QUANTITIES:
+        value = _value(find, of)
+        found.append(Quantity(name=name, part=part, words=words, unit=unit, **value))
+    return Profile(machine=machine, rows=rows, quantities=tuple(found))
+
+
+def _value(find: Callable[[Of], Interval], of: Of) -> dict[str, Any]:
+    """Return the fields of a quantity that was measured, or those of the reason for none."""
+    try:
+        found = find(of)
+        if not isfinite(found.value):
+            raise Unavailable("too-few-points", "this size was not measured")
+    except Unavailable as why:
+        return {"reason": why.code, "detail": why.detail}
+    ends = {"value": found.value, "low": found.low, "high": found.high}
+    fields = {name: rounded(end, _DIGITS) if isfinite(end) else None for name, end in ends.items()}
+    coverage = rounded(float(found.coverage), _DIGITS)
+    return fields | {"coverage": coverage, "modes": 2 if found.modes > 1 else 1}
 
 
 # --- beside the rows
 
 
 def read(store: Store, machine: str) -> Profile:
-    """As it was kept. Raises Unavailable("no-data") for none, and for one of another version."""
+    """Return it as it was kept. Raises Unavailable("no-data") for none, and for one of another
+    version."""
     try:
         return Profile.model_validate(store.read_document(machine, NAME))
     except ValidationError:
@@ -295,12 +249,12 @@ def read(store: Store, machine: str) -> Profile:
 
 
 def write(store: Store, made: Profile) -> None:
-    """Raises Unavailable: disk-full, disk-read-only."""
+    """Write it beside the rows. Raises Unavailable: disk-full, disk-read-only."""
     store.write_document(made.machine, NAME, made.model_dump(mode="json"))
 
 
 def keep(store: Store, made: Profile) -> None:
-    """Write it as that of the rows that are there now, where that can be."""
+    """Write it as that of the rows that are there now, if that is possible."""
     if_available(write, store, made.model_copy(update={"rows": rows_digest(store, made.machine)}))
 
 
@@ -309,8 +263,8 @@ def is_current(store: Store, known: Profile) -> bool:
 
 
 def refresh() -> list[str]:
-    """Write anew the schema, and the profiles of the published machines that are not those of their
-    rows; which ones."""
+    """Write the schema, and the profiles of published machines that are not those of their rows;
+    return the latter."""
     data, anew = Store(data_root()), []
     with disk_errors(data.root / SCHEMA):
         (data.root / SCHEMA).write_text(schema(), encoding="utf-8")
@@ -324,23 +278,19 @@ def refresh() -> list[str]:
 
 
 def schema() -> str:
-    """What a profile holds, as JSON Schema."""
+    """Return the JSON Schema of a profile."""
     return json.dumps(Profile.model_json_schema(), indent=1, sort_keys=True) + "\n"
 
 
 def of_run(given: Mapping[str, Any]) -> Profile:
-    """Of the machine that a chapter was run about, by the rows that are there; nothing is measured.
-    given: the run's parameters."""
+    """Return the profile of the machine that a chapter was run about, by the rows that are there;
+    nothing is measured. given: the run's parameters."""
     common = {name: given[name] for name in parameters.declared(PAGE) if name in given}
-    return of_chapter(
-        Chapter(PAGE, parameters.check(PAGE, common | {"minutes": 0.0}), Store(data_root()))
-    )
+    checked = parameters.check(PAGE, common | {"minutes": 0.0})
+    return of_chapter(Chapter(PAGE, checked, Store(data_root())))
 
 
 def of_chapter(chapter: Chapter) -> Profile:
-    """Of the machine that a chapter is about."""
-    return profile(
-        chapter.machine,
-        cache(partial(analysis_of, chapter=chapter)),
-        rows_digest(chapter.store, chapter.machine),
-    )
+    """Return the profile of the machine that a chapter is about."""
+    analyses = cache(partial(analysis_of, chapter=chapter))
+    return profile(chapter.machine, analyses, rows_digest(chapter.store, chapter.machine))

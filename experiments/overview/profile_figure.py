@@ -9,13 +9,11 @@ import altair as alt
 import pandas as pd
 
 from experiments.overview.profile import PARTS, Profile, Quantity
-from experiments.overview.profiles import DIFFERS, QuantityPair
-from tlb.prose import count
 from tlb.reasons import required
 from tlb.report import charts
 from tlb.report.render import MUTED, Figure
 
-_STEP_PX, _PAIR_STEP_PX = 22, 26  # a row: a mark, or two, and room for its name
+_STEP_PX = 22  # a row: a mark, and room for its name
 _DRAWN = {"ns": ("levels", "walk by place", "faults"), "ratio": ("pages", "guests")}
 _TITLES = {"ns": "ns", "ratio": "times as fast; as long"}
 _BOLD_HEADINGS = {"test": "slice(datum.value, -1) === ':'", "value": "bold"}
@@ -24,7 +22,6 @@ _AXIS = alt.Axis(
 )
 # Quantities whose row names the entries of the TLB as well.
 _ENTRIES = {"load_first_level": "entries_level_1", "hit_last_level": "entries_level_2"}
-_SIDES = ["A", "B"]
 
 
 def drawn(profile: Profile) -> Figure:
@@ -58,37 +55,6 @@ def drawn(profile: Profile) -> Figure:
         return alt.layer(*layers)
 
     return Figure(_two_axes(data, side, _STEP_PX), _finding(profile), data)
-
-
-def pairs(found: list[QuantityPair]) -> Figure:
-    """Draw two profiles, A above B in each row, without entries and what is not above zero. Raises
-    Unavailable("too-few-points") where nothing is left."""
-    shown = [pair for pair in found if pair.a.unit in _TITLES and pair.ratio]
-    required(shown, "no price above zero is in both profiles")
-    columns, rows = {"name", "unit", "value", "low", "high"}, []
-    for pair in shown:
-        for side, quantity in zip(_SIDES, pair[:2], strict=True):
-            row = {"what": pair.a.words, "side": side, "part": PARTS[pair.a.part]}
-            rows.append(row | {"verdict": pair.verdict} | quantity.model_dump(include=columns))
-    scale = alt.Scale(domain=_SIDES)
-
-    def side(data: pd.DataFrame, unit: str, y: dict[str, Any]) -> alt.LayerChart:
-        data, ends = charts.intervals_on_log(data)
-        base = alt.Chart(data).encode(
-            y=alt.Y("what:N", **y), yOffset=alt.YOffset("side:N", scale=scale)
-        )
-        return alt.layer(
-            base.mark_rule(strokeWidth=2, color=MUTED).encode(x=alt.X("begin:Q"), x2="end:Q"),
-            base.mark_point(size=52).encode(
-                x=_x(unit, ends),
-                color=alt.Color("side:N", scale=charts.colours(_SIDES)),
-                shape=alt.Shape("side:N", scale=scale),
-            ),
-        )
-
-    data = pd.DataFrame(rows)
-    chart = _two_axes(data, side, _PAIR_STEP_PX)
-    return Figure(chart, _difference(shown), data, "profiles_compared")
 
 
 def _two_axes(data: pd.DataFrame, side: Any, step_px: int) -> alt.LayerChart:
@@ -139,17 +105,3 @@ def _most(profile: Profile, parts: Iterable[str], sentence: str) -> str:
         return ""
     most, least = (pick(known, key=lambda quantity: quantity.value) for pick in (max, min))
     return sentence.format(most=most.words, value=most.value, other=least.words, least=least.value)
-
-
-def _difference(shown: list[QuantityPair]) -> str:
-    """Return sentences: how many quantities differ, and which differs most."""
-    differ = [pair for pair in shown if pair.verdict == DIFFERS and pair.ratio.value > 0]
-    told = (
-        f"Two profiles, of which {count(len(differ))} of {count(len(shown))} quantities differ, "
-        "more than chance has it."
-    )
-    if not differ:
-        return told
-    most = max(differ, key=lambda pair: max(pair.ratio.value, 1 / pair.ratio.value))
-    factor = f"{most.ratio.value:.2f} times what it is on A"
-    return f"{told} {most.a.words.capitalize()} differs most: on B it is {factor}."

@@ -26,26 +26,10 @@ from tlb.report.sources import digests
 from tlb.system.files import ROOT
 
 # What numbers pass through; the rest of requirements.lock builds the page around them.
-LIBRARIES = (
-    "numpy",
-    "pandas",
-    "scipy",
-    "numba",
-    "altair",
-    "papermill",
-    "nbval",
-    "jupyter-book",
-    "sphinxcontrib-bibtex",
-)
-_PROCESS = [
-    "kernel",
-    "engine",
-    "repeat",
-    "checksum",
-    "started_at",
-    "ns_per_access",
-    "wall_ns",
-]  # no two processes have all of these
+LIBRARIES = ("numpy", "pandas", "scipy", "numba", "altair", "papermill", "nbval", "jupyter-book")
+LIBRARIES += ("sphinxcontrib-bibtex",)
+# No two processes have all of these.
+_PROCESS = ["kernel", "engine", "repeat", "checksum", "started_at", "ns_per_access", "wall_ns"]
 
 
 class Analysis(analysis.Analysis):
@@ -56,38 +40,29 @@ class Analysis(analysis.Analysis):
     def __init__(self, chapter: Chapter, names: dict[str, Any] | None = None):
         super().__init__(pd.DataFrame(), chapter, names)
         given = {**chapter.parameters, "minutes": 0.0}
-        self._chapters = {
-            name: Chapter(name, given, chapter.data)
-            for name in map(name_of, CHAPTERS)
-            if name != name_of(your_program)
-        }
+        every = (name for name in map(name_of, CHAPTERS) if name != name_of(your_program))
+        self._chapters = {name: Chapter(name, given, chapter.data) for name in every}
 
     @cached_property
     def kept(self) -> dict[str, tuple[Chapter, pd.DataFrame]]:
-        """The chapters that have rows, with them: those of the points that the chapter's page
-        shows."""
-        found = {
-            name: (chapter, if_available(_rows, name, chapter))
-            for name, chapter in self._chapters.items()
-        }
-        return {
-            name: (chapter, rows) for name, (chapter, rows) in found.items() if rows is not None
-        }
+        """Return the chapters that have rows, with the rows that the chapter's page shows."""
+        found = {}
+        for name, chapter in self._chapters.items():
+            if (rows := if_available(_rows, name, chapter)) is not None:
+                found[name] = (chapter, rows)
+        return found
 
     @property
     def rows(self) -> pd.DataFrame:
         """Return the rows behind all chapters, each once. Raises Unavailable("no-data")."""
-        frames = [
-            frame[_PROCESS].assign(machine=chapter.machine) for chapter, frame in self.kept.values()
-        ]
+        frames = [rows[_PROCESS].assign(machine=c.machine) for c, rows in self.kept.values()]
         return pd.concat(required(frames, "any chapter", "no-data")).drop_duplicates()
 
     def between_runs(self) -> pd.Series:
         """Return by which factor the medians of a point's runs differ, of this machine's points
         that have several."""
-        frames = [
-            frame for chapter, frame in self.kept.values() if chapter.machine == self.about.machine
-        ]
+        own = self.about.machine
+        frames = [rows for chapter, rows in self.kept.values() if chapter.machine == own]
         if not frames:
             return pd.Series(dtype=float)
         rows = pd.concat(frames, ignore_index=True)
@@ -97,64 +72,37 @@ class Analysis(analysis.Analysis):
     def by_chapter(self) -> pd.DataFrame:
         """Return a row a chapter: its machine, how many points and measurements, the minutes that
         these took, a digest of its rows."""
-        rows = [
-            (
-                name.replace("_", " "),
-                chapter.machine,
-                len(processes(frame)),
-                len(frame),
-                frame["wall_ns"].sum() / 6e10,
-                frame["started_at"].min()[:10],
-                _digest(frame),
-            )
-            for name, (chapter, frame) in self.kept.items()
-        ]
-        return pd.DataFrame(
-            rows,
-            columns=[
-                "chapter",
-                "machine",
-                "points",
-                "processes",
-                "minutes",
-                "measured from",
-                "rows",
-            ],
-        )
+        found = []
+        for name, (chapter, rows) in self.kept.items():
+            row = {"chapter": name.replace("_", " "), "machine": chapter.machine}
+            row |= {"points": len(processes(rows)), "processes": len(rows)}
+            row |= {"minutes": rows["wall_ns"].sum() / 6e10}
+            row |= {"measured from": rows["started_at"].min()[:10], "rows": _digest(rows)}
+            found.append(row)
+        return pd.DataFrame(found)
 
     def by_kernel(self) -> pd.DataFrame:
         """Return a row a kernel, engine and version of what it measures: the digest of its source,
         and which chapters have rows of it."""
         by = ["kernel", "engine", "measures", "digest"]
-        frames = [
-            frame.assign(digest=digests(frame))[by]
-            .drop_duplicates()
-            .sort_values(by)
-            .assign(chapters=name.replace("_", " "))
-            for name, (_, frame) in self.kept.items()
-        ]
-        found = pd.concat(frames or [pd.DataFrame(columns=[*by, "chapters"])], ignore_index=True)
+        frames = [pd.DataFrame(columns=[*by, "chapters"])]
+        for name, (_, rows) in self.kept.items():
+            own = rows.assign(digest=digests(rows))[by].drop_duplicates().sort_values(by)
+            frames.append(own.assign(chapters=name.replace("_", " ")))
+        found = pd.concat(frames[1:] or frames, ignore_index=True)
         return found.groupby(by, as_index=False)["chapters"].agg(", ".join)
 
     def by_machine(self) -> pd.DataFrame:
         """Return a row a machine that has rows here: its CPU, its Linux, who translates for it, its
         compiler, and its state."""
-        known = {chapter.machine: chapter.host for chapter, _ in self.kept.values()}
-        rows = [
-            (
-                name,
-                f"{host.cpu_model} ({host.microarchitecture})",
-                f"{host.os} {host.kernel_release}",
-                "bare metal" if host.hypervisor == "none" else f"guest, {hypervisor_name(host)}",
-                (host.c_compiler or "none").rpartition(" ")[2],
-                hosts.state(host),
-            )
-            for name, host in known.items()
-        ]
-        return pd.DataFrame(
-            rows,
-            columns=["machine", "processor", "system", "translated for by", "compiler", "state"],
-        )
+        found = []
+        for name, host in {c.machine: c.host for c, _ in self.kept.values()}.items():
+            row = {"machine": name, "processor": f"{host.cpu_model} ({host.microarchitecture})"}
+            guest = "bare metal" if host.hypervisor == "none" else f"guest, {hypervisor_name(host)}"
+            row |= {"system": f"{host.os} {host.kernel_release}", "translated for by": guest}
+            compiler = (host.c_compiler or "none").rpartition(" ")[2]
+            found.append(row | {"compiler": compiler, "state": hosts.state(host)})
+        return pd.DataFrame(found)
 
 
 def _rows(name: str, chapter: Chapter) -> pd.DataFrame:
@@ -176,12 +124,8 @@ def _digest(frame: pd.DataFrame) -> str:
 
 def locked() -> dict[str, str]:
     """Return the versions of LIBRARIES in requirements.lock by name."""
-    every = dict(
-        re.findall(
-            r"(?m)^([a-z0-9-]+)==([^\s;]+)",
-            (ROOT / "requirements.lock").read_text(encoding="utf-8"),
-        )
-    )
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    every = dict(re.findall(r"(?m)^([a-z0-9-]+)==([^\s;]+)", lock))
     return {name: every[name] for name in LIBRARIES}
 
 

@@ -49,7 +49,6 @@ def test_parts_are_sorted_and_several_hold_together_what_one_would(
     data: Path, whole: Path, tmp_path: Path, monkeypatch
 ):
     monkeypatch.setattr(atlas, "PART_ROWS", 100)
-    monkeypatch.setattr(atlas, "FEW", 0)  # by processes
     atlas.build(tmp_path / "atlas", [data])
     assert len([*(tmp_path / "atlas/rows/kernel=page_chase").iterdir()]) > 3
     sql = "SELECT * FROM rows ORDER BY machine, key"

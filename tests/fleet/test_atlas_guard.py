@@ -15,7 +15,7 @@ pytest.importorskip("duckdb")  # `make fleet` has it
 from support.lab import says  # noqa: E402
 
 from tlb import cli  # noqa: E402
-from tlb.fleet.ask import MANIFEST, QUESTIONS, ask, opened  # noqa: E402
+from tlb.fleet.ask import QUESTIONS, VERSION_FILE, ask, opened  # noqa: E402
 from tlb.reasons import Unavailable  # noqa: E402
 
 REFUSED = """
@@ -31,7 +31,7 @@ FROM '/etc/passwd'
 FROM read_csv('/etc/passwd')
 FROM glob('/etc/*')
 FROM parquet_metadata('/etc/passwd')
-FROM read_blob('ATLAS/manifest.json')
+FROM read_blob('ATLAS/version')
 FROM read_parquet('http://127.0.0.1:1/x.parquet')
 FROM read_csv('s3://bucket/x')
 COPY (SELECT 1) TO 'ATLAS/x.csv'
@@ -70,54 +70,39 @@ SELECT '\ud800'
 
 
 def test_what_may_not_be_asked_is_one_sentence(whole: Path, tmp_path: Path):
-    shutil.copytree(whole, tmp_path / "atlas")
+    atlas = shutil.copytree(whole, tmp_path / "atlas")
     before = sorted(path for path in tmp_path.rglob("*"))
-    with opened(tmp_path / "atlas", memory="64MiB") as connection:
+    with opened(atlas, memory="64MiB") as connection:
         for sql in ["", *REFUSED.strip().splitlines()]:
             with pytest.raises(Unavailable) as why:
-                pytest.fail(
-                    f"{sql} gave "
-                    f"{list(ask(connection, sql.replace('ATLAS', str(tmp_path / 'atlas'))))[:3]}"
-                )
+                pytest.fail(f"{sql}: {list(ask(connection, sql.replace('ATLAS', str(atlas))))[:3]}")
             says(why.value, "bad-query")
         assert [*ask(connection, "SELECT count(*) > 500 FROM rows")] == [(True,)]  # it stays usable
-        assert [
-            *ask(connection, "SELECT value FROM duckdb_settings() WHERE name = 'memory_limit'")
-        ] == [("64.0 MiB",)]
+        limit = "SELECT value FROM duckdb_settings() WHERE name = 'memory_limit'"
+        assert [*ask(connection, limit)] == [("64.0 MiB",)]
     assert sorted(path for path in tmp_path.rglob("*")) == before
 
 
-def test_a_part_that_is_no_parquet_is_a_reason(whole: Path, tmp_path: Path):
-    for name, spoil in {
-        "cut": lambda content: content[:-9],
-        "zeros": lambda content: bytes(len(content)),
-        "gone": lambda content: None,
-        "torn": lambda content: (
-            content[:4] + bytes(len(content) // 2) + content[4 + len(content) // 2 :]
-        ),
-    }.items():
-        shutil.copytree(whole, tmp_path / name)
-        for path in (tmp_path / name).rglob("*.parquet"):
-            content = spoil(path.read_bytes())
-            path.unlink()
-            if content is not None:
-                path.write_bytes(content)
-        with pytest.raises(Unavailable) as why, opened(tmp_path / name) as connection:
+def test_a_file_that_is_no_parquet_is_a_reason_and_so_is_an_atlas_of_another_version(
+    whole: Path, tmp_path: Path
+):
+    spoilt = {"cut": lambda content: content[:-9], "zeros": lambda content: bytes(len(content))}
+    spoilt["torn"] = lambda content: content[:4] + bytes(len(content) - 100) + content[-96:]
+    for name, spoil in spoilt.items():
+        atlas = shutil.copytree(whole, tmp_path / name)
+        for path in atlas.rglob("*.parquet"):
+            path.write_bytes(spoil(path.read_bytes()))
+        with pytest.raises(Unavailable) as why, opened(atlas) as connection:
             list(ask(connection, "SELECT * FROM rows"))
         says(why.value, "atlas-broken")
-
-
-@pytest.mark.parametrize(
-    "path", ["../../etc/passwd", "/etc/passwd", "rows/../x.parquet", "rows/kernel=a'b/0.parquet"]
-)
-def test_an_atlas_names_no_file_outside(path: str, whole: Path, tmp_path: Path):
-    manifest = json.loads((whole / MANIFEST).read_bytes())
-    (tmp_path / MANIFEST).write_text(
-        json.dumps(manifest | {"parts": manifest["parts"] | {path: 1}})
-    )
-    with pytest.raises(Unavailable) as why, opened(tmp_path):
-        pass
-    says(why.value, "no-atlas")
+    gone = shutil.copytree(whole, tmp_path / "gone")
+    (gone / "profile.parquet").unlink()
+    other = shutil.copytree(whole, tmp_path / "other")
+    (other / VERSION_FILE).write_text("0")
+    for atlas, code in ((gone, "atlas-broken"), (other, "no-atlas"), (tmp_path, "no-atlas")):
+        with pytest.raises(Unavailable) as why, opened(atlas):
+            pass
+        says(why.value, code)
 
 
 def run(

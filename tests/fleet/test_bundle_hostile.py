@@ -289,6 +289,7 @@ refuse(
         "no grids": lambda: without("grids.json"),
         "unknown document": lambda: document(b"{}\n", "evil.json"),
         "verdicts": lambda: document(b"{}\n", "verdicts.json"),
+        "metadata of other programs": lambda: document(b"{}\n", "ro-crate-metadata.json"),
     },
 )
 DEEP = {"deep JSON": (b"[", b"]", 200_000), "deep JSON of objects": (b'{"a":', b"1}", 50_000)}
@@ -314,7 +315,6 @@ refuse(
         "HTML in a profile": lambda: changed(
             "translation.json", lambda made: made["quantities"][0].update(words="<img src=x>")
         ),
-        "HTML in metadata": lambda: document(b'{\n  "a": "<b>"\n}\n', "ro-crate-metadata.json"),
     },
 )
 refuse(

@@ -203,7 +203,6 @@ def test_rows_of_two_versions_of_a_kernel_are_not_compared_and_neither_are_profi
 ):
     both = [object()]
     monkeypatch.setattr(profiles, "of_machines", lambda *sides: both)
-    monkeypatch.setattr(profiles, "lacking", lambda *sides: [])
     assert compare(A, B).profiles == both
     put(two, A, "hugepages", KERNEL, *records(7.0, lines=(128,), measures=2))
     put(two, B, "hugepages", KERNEL, *records(7.0, lines=(128,)))

@@ -1,14 +1,13 @@
 """What differs about two computers and what that can touch: on hosts with known differences, and as
-a page of its own."""
+JSON."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import json
 from typing import Any
 
 import pandas as pd
 import pytest
-from bs4 import BeautifulSoup
 from support.common import make_record
 from support.lab import put
 from support.synthetic import Paged, Stated, hugepages, tlbs
@@ -23,7 +22,6 @@ from tlb.lab.store import Store
 from tlb.machine import doctor
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
-from tlb.reasons import Unavailable
 
 A, B = "zen-3-aaaaaaaa", "zen-5-bbbbbbbb"
 HOSTILE = (
@@ -286,12 +284,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Store:
     return store
 
 
-@pytest.fixture
-def two(made: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
-    monkeypatch.setenv("TLB_DATA", str(made.root))
-    return made
-
-
 @pytest.fixture(scope="module")
 def comparison(made: Store) -> Comparison:
     with pytest.MonkeyPatch.context() as patch:
@@ -299,48 +291,14 @@ def comparison(made: Store) -> Comparison:
         return compare(A, B)
 
 
-# --- as a page
-
-
-def test_the_page_has_the_figure_the_facts_and_the_differences_and_nothing_runs_or_is_loaded(
+def test_a_machine_s_words_are_shown_without_control_characters_and_profiles_side_by_side(
     comparison: Comparison,
 ):
-    text = compare_words.page(comparison)
-    page = BeautifulSoup(text, "html.parser")
-    assert not {*"\u202e\x1b"} & {*text} and {"L-1", "L12"} <= {
-        fact.what[:3].strip() for fact in comparison.facts
-    }
-    assert not page.select("img, link, iframe, [onerror]") and [
-        tag["type"] for tag in page.select("script")
-    ] == ["application/json"]
-    assert (
-        all(link["href"].startswith("data:") for link in page.select("a"))
-        and "url(" not in page.select_one("style").text
-    )
-    assert len(page.select("style")) == 1 and HOSTILE[:12] in page.select_one("main").text
-    assert [heading.text for heading in page.select("h2")] == [
-        "What differs about them",
-        "What translation costs each",
-        "What was measured",
-        "What is not compared",
-    ]
-    assert page.select_one(".tlb-chart[role=img]")["aria-label"].startswith(
-        "Two profiles, of which 1 of 2 quantities differ"
-    )
-    assert (
-        len(page.select("svg")) == 1
-        and len(page.select("details tbody tr")) == 2
-        and len(text) < 400_000
-    )
-    assert all(box["tabindex"] == "0" for box in page.select(".tlb-table, .tlb-chart"))
-
-
-def test_a_page_needs_a_folder_that_is_there(two: Store, tmp_path: Path):
-    from tlb import cli
-
-    for wrong in (tmp_path, tmp_path / "none" / "page.html"):
-        with pytest.raises(Unavailable) as why:
-            cli.compare(A, B, None, False, wrong)
-        assert why.value.code == "bad-parameter"
-    cli.compare(A, B, None, True, tmp_path / "page.html")
-    assert (tmp_path / "page.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    words = [word for fact in comparison.facts for word in (fact.what, fact.a, fact.b)]
+    assert not {*"\u202e\x1b\n"} & {*"".join(words)} and HOSTILE[:12] in "".join(words)
+    assert {"L-1", "L12"} <= {fact.what[:3].strip() for fact in comparison.facts}
+    document = compare_words.as_json(comparison)
+    assert json.loads(json.dumps(document, allow_nan=False)) == json.loads(json.dumps(document))
+    verdicts = {each["name"]: each["verdict"] for each in document["profile"]}
+    assert verdicts == {"walk": DIFFERS, "hit": SAME}
+    assert len(document["quantities"]) == 2 and len([*compare_words.told(comparison)]) > 5

@@ -109,7 +109,7 @@ def test_machines_stand_in_the_order_that_is_chosen_also_without_scripts(driver,
 
 
 def test_a_page_of_its_own_shuts_no_reader_out(driver, axe: str, tmp_path: Path):
-    """That of `tlb compare --html`, on a telephone, where its table and its figure scroll."""
+    """That of `tlb try --html`, on a telephone, where its table and its figure scroll."""
     body = standalone.table(FRAME) + standalone.figure(figure(), "A caption.")
     (tmp_path / "page.html").write_text(standalone.page("A page", body), encoding="utf-8")
     resize(driver, 360)

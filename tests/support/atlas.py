@@ -305,5 +305,4 @@ def large(root: Path, rows: int, machine_rows: int = 10_000) -> Path:
         for name, sql in tables.items():
             rows = made.sql(sql).to_arrow_table().to_pylist()
             atlas.put(root, name, [pa.Table.from_pylist(rows, schema=atlas.SCHEMAS[name])])
-    atlas.seal(root)
     return root

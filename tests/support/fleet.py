@@ -265,7 +265,7 @@ def ask(address: str, pem: str, output: Path, names: list[str], told: Path) -> N
 
     quick()
     pretend("client", output.parent / "client")
-    fleet = Fleet(Store(output), Campaign(), names, patience_s=60)
+    fleet = Fleet(Store(output), Campaign(), len(names), patience_s=60)
     asyncio.run(fleet.run(address, pem))
     told.write_text(
         json.dumps(

@@ -11,8 +11,7 @@ from typer import Argument, Option
 from tlb import discovery
 from tlb.cli import shown
 from tlb.lab import grid
-from tlb.reasons import Unavailable
-from tlb.system.files import ROOT, disk_errors
+from tlb.system.files import ROOT
 
 Parameters = Annotated[
     list[str], Option("-p", "--parameter", metavar="NAME=VALUE", help="A parameter of chapters.")
@@ -85,21 +84,15 @@ def compare(
     b: Annotated[str, Argument(help="Another one.")],
     chapter: Annotated[str | None, Argument(help="One chapter; default: all.")] = None,
     as_json: shown.Json = False,
-    html: Annotated[Path | None, Option(help="Also write a page to this file.")] = None,
 ) -> None:
     """Compare two machines, or two states of one."""
     compare = discovery.load("overview.compare")
     words = discovery.load("overview.compare_words")
-    if html and (html.is_dir() or not html.parent.is_dir()):
-        raise Unavailable("bad-parameter", f"--html: {html} is not a file in an existing folder")
     comparison = compare.compare(a, b, chapter)
     if as_json:
         print(json.dumps(words.as_json(comparison), indent=1))
     else:
         shown.parts(words.told(comparison))
-    if html:  # last, so that a full disk hides nothing
-        with disk_errors(html):
-            html.write_text(words.page(comparison), encoding="utf-8")
 
 
 def refresh(

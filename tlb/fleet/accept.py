@@ -1,7 +1,7 @@
 """Add a bundle to data/: the only way in for another computer's rows.
 
 A row is never rewritten; rows with new keys are added. Data card, profile and verdicts are made
-from rows, so nothing that a stranger wrote is shown but numbers and the words of models.
+from rows, so a stranger's text is never shown, except the words of models.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ from tlb.system.files import OPEN_FLAGS, disk_errors, lock, put_folder, sync_fol
 
 profile = discovery.load("overview.profile")
 
-VERDICTS = "verdicts.json"
+VERDICTS, PROFILE = "verdicts.json", f"{profile.NAME}.json"
 
 
 class Added(NamedTuple):
-    """The machine's folder in data/, how many rows are new, and how many keys were there
-    already."""
+    """The machine's folder in data/, how many rows are new, and how many were there already."""
 
     folder: Path
     rows: int
@@ -38,13 +37,12 @@ class Added(NamedTuple):
 
 
 class Known:
-    """The machine that each process and each state of data/ belongs to, and the checksum of each
-    sequence of visited lines."""
+    """What data/ has: the machine that each process and each state belongs to, and the checksum of
+    each sequence of visited lines."""
 
     def __init__(self, data: Store) -> None:
-        self.processes: dict[object, str] = {}
+        self.owners: dict[object, str] = {}
         self.checksums: dict[object, str] = {}
-        self.states: dict[str, str] = {}
         for machine in data.machines():
             for rows in data.whole(machine).values():
                 for row, _ in rows:
@@ -52,14 +50,14 @@ class Known:
 
     def note(self, machine: str, row: Stored) -> None:
         """Remember a row of data/."""
-        self.processes.setdefault(hash(plausible.process(row.record)), machine)
+        self.owners.setdefault(hash(plausible.process(row.record)), machine)
+        self.owners.setdefault(row.record.state, machine)
         self.checksums.setdefault(hash(plausible.visits(row.record)), row.record.checksum)
-        self.states.setdefault(row.record.state, machine)
 
     def compare(self, machine: str, row: Stored) -> None:
         """Raise Unavailable for a row that contradicts data/: bundle-known, bundle-impossible."""
         record = row.record
-        owner = self.processes.get(hash(plausible.process(record)), machine)
+        owner = self.owners.get(hash(plausible.process(record)), machine)
         if owner != machine:
             why = f"a row of {record.kernel} was measured on {owner}, at {record.started_at}"
             raise Unavailable("bundle-known", why)
@@ -88,10 +86,9 @@ def review(data: Store, bundle: Bundle, known: Known) -> dict[str, list[bytes]]:
         for row, line in bundle.rows(kernel):
             known.compare(machine, row)
             if row.key not in there or row.record.counts_more_than(there[row.key]):
-                new[kernel].append(line)
+                new[kernel].append(line + b"\n")
     for state in sorted(bundle.undescribed):
-        owner = known.states.get(state, machine)
-        if owner != machine:
+        if (owner := known.owners.get(state, machine)) != machine:
             why = f"rows of the state {state}, which is one of {owner}"
             raise Unavailable("bundle-impossible", why)
     return new
@@ -120,26 +117,24 @@ def add(data: Store, bundle: Bundle, known: Known | None = None) -> Added:
                 files = _merged(data, bundle, new)
                 with tempfile.TemporaryDirectory(dir=data.root, prefix=f".{machine}.new-") as temp:
                     put_folder(_written(Path(temp), machine, files), target, aside)
-            rows = [row for kernel in bundle.kernels for row, _ in bundle.rows(kernel)]
-            for row in rows:
-                known.note(machine, row)
-            return Added(target, number, len(rows) - number)
         finally:
             os.close(root)
+    rows = [row for kernel in bundle.kernels for row, _ in bundle.rows(kernel)]
+    for row in rows:
+        known.note(machine, row)
+    return Added(target, number, len(rows) - number)
 
 
 def _merged(data: Store, bundle: Bundle, new: dict[str, list[bytes]]) -> dict[str, bytes]:
-    """Return the files of the machine's folder but the derived ones. Documents and description come
-    from the side with the newest row."""
-    machine, there, grids, last = bundle.machine, dict[str, bytes](), {}, ""
+    """Return the files of the machine's folder without the derived ones. Documents and description
+    are those of the side with the newest row."""
+    machine, there, last = bundle.machine, dict[str, bytes](), ""
+    grids = data.grids(machine) if machine in data.machines() else {}
     if machine in data.machines():
-        for path in (data.root / machine).glob("*.json*"):
-            if path.is_file() and path.name != VERDICTS:
-                there[path.name] = path.read_bytes()
-        grids = data.grids(machine)
-        kernels = {kernel for grid in grids.values() for kernel in grid}
-        records = data.records(machine, kernels).values()
-        last = max((record.started_at for record in records), default="")
+        paths = (path for path in (data.root / machine).glob("*.json*") if path.is_file())
+        there = {path.name: path.read_bytes() for path in paths if path.name != VERDICTS}
+        records = data.records(machine, {kernel for grid in grids.values() for kernel in grid})
+        last = max((record.started_at for record in records.values()), default="")
     theirs = {
         name: content
         for name, content in bundle.files.items()
@@ -154,22 +149,22 @@ def _merged(data: Store, bundle: Bundle, new: dict[str, list[bytes]]) -> dict[st
             content = documents.written(host.model_dump(mode="json"))
             files.setdefault(f"machine-{hosts.state(host)}.json", content)
     for kernel, lines in new.items():
-        files[f"{kernel}.jsonl"] = there.get(f"{kernel}.jsonl", b"") + b"\n".join([*lines, b""])
+        files[f"{kernel}.jsonl"] = there.get(f"{kernel}.jsonl", b"") + b"".join(lines)
     for name, grid in bundle.grids.items():
         merged = grids.setdefault(name, {})
         for kernel, points in grid.items():
-            merged[kernel] = {*merged.get(kernel, ()), *points}
-    asked = {
-        name: {kernel: sorted(grid[kernel]) for kernel in grid} for name, grid in grids.items()
+            merged.setdefault(kernel, set()).update(points)
+    sorted_grids = {
+        name: {kernel: sorted(points) for kernel, points in grid.items()}
+        for name, grid in grids.items()
     }
-    return files | {check.GRIDS_FILE: documents.written(asked)}
+    return files | {check.GRIDS_FILE: documents.written(sorted_grids)}
 
 
 def _written(root: Path, machine: str, files: dict[str, bytes]) -> Path:
     """Write the folder as it will be in data/, with its own data card and profile, and return
     it."""
-    kept = {name: content for name, content in files.items() if name != f"{profile.NAME}.json"}
-    store = pack.staged(root, machine, kept)
+    store = pack.staged(root, machine, {n: files[n] for n in files.keys() - {PROFILE}})
     profile.write(store, pack.profiled(store, machine))
     card.write(store, machine, Host.model_validate(store.read_machine(machine)))
     for path in (root / machine).iterdir():

@@ -1,8 +1,8 @@
 """`tlb atlas build`: Parquet of many machines, from bundles and folders of data/.
 
-`rows` are the ledger's, flat as analyses read them; `machines` is what a computer was in each state
+`rows` are the ledger's, flat as analyses read them; `machines` describes a computer in each state
 that it has rows of; `profile` and `verdicts` are its translation.json and verdicts.json, a quantity
-and a claim a row. NULL was not stated or not measured.
+and a claim a row. NULL means not stated or not measured.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import json
 import re
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -22,31 +21,29 @@ import pyarrow.parquet as pq
 
 from tlb import discovery
 from tlb.fleet import archive, check, pack
+from tlb.fleet.ask import VERSION, VERSION_FILE
 from tlb.inference import splinter
 from tlb.inference.campaigns import newest
 from tlb.lab import columns, kernels, states
-from tlb.lab.lines import Stored
 from tlb.lab.rows import of_one_engine
 from tlb.lab.store import MACHINE, RESERVED, Store
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
 from tlb.reasons import Unavailable, if_available
 from tlb.system.files import disk_errors, put_folder, unfinished
-from tlb.system.processes import workers
 
 profile, judged = discovery.load("overview.profile"), discovery.load("overview.judged")
 
-VERSION, MANIFEST = 4, "manifest.json"
-PART_ROWS = 1 << 20  # of a part of `rows`, which is sorted
+PART_ROWS = 1 << 20  # rows of a kernel that are sorted together, in memory
 GROUP_ROWS = 1 << 14  # of a row group, the least that a reader skips
-FEW = 12  # inputs, for which no processes are started
-# What questions pick first, so that the rest of a part is skipped by its row groups' bounds.
+# What questions select first, so that other row groups of a part are skipped by their bounds.
 ORDER = ["mode", "layout", "pages", "order", "lines", "machine", "state", "key"]
 _BOUNDS = [(end, pa.float64()) for end in ("value", "low", "high", "least", "most")]
-_INTEGERS = ("base_page_bytes", "memory_bytes", "logical_cpus", "modes", "measures")
 _TYPES = {"is_latest": pa.bool_(), "effects": pa.list_(pa.struct(_BOUNDS))}
-_TYPES |= dict.fromkeys(_INTEGERS, pa.int64())
-_TYPES |= dict.fromkeys(("value", "low", "high", "coverage"), pa.float64())
+for _name in ("base_page_bytes", "memory_bytes", "logical_cpus", "modes", "measures"):
+    _TYPES[_name] = pa.int64()
+for _name in ("value", "low", "high", "coverage"):
+    _TYPES[_name] = pa.float64()
 _COLUMNS = {
     "machines": "state is_latest cpu_model hypervisor logical_cpus memory_bytes kernel_release "
     "base_page_bytes description measured_from measured_until host_pages host_pages_evidence",
@@ -64,8 +61,7 @@ Tables = dict[str, pa.Table]  # by name; those of rows by "kernel=..."
 
 
 class Built(NamedTuple):
-    """How many rows and machines it has, and broken lines it lacks; refused: why each input was
-    left out that was."""
+    """Numbers of rows, machines and broken lines; refused: why each refused input was."""
 
     rows: int
     machines: int
@@ -74,23 +70,23 @@ class Built(NamedTuple):
 
 
 def build(atlas: Path, paths: Sequence[Path]) -> Built:
-    """Make an atlas of bundles and machines' folders, in the place of the one that was there, and
-    leave out inputs that are refused.
+    """Replace an atlas by one of these bundles and machines' folders, without those that are
+    refused.
 
     Raises Unavailable: no-bundle for a path without inputs, no-atlas for a folder that holds
-    something else, disk-full, disk-read-only, and what the first input was refused for if all were;
+    something else, disk-full, disk-read-only, and the first refusal if all inputs are refused;
     then the atlas is as it was.
     """
     given = [path for named in paths for path in inputs(named)]
     new, aside = (atlas.with_name(f".{atlas.name}.{word}") for word in ("new", "old"))
-    with disk_errors(atlas), workers() if len(given) > FEW else nullcontext() as pool:
-        if atlas.exists() and any(atlas.iterdir()) and not (atlas / MANIFEST).is_file():
+    with disk_errors(atlas):
+        if atlas.exists() and any(atlas.iterdir()) and not (atlas / VERSION_FILE).is_file():
             raise Unavailable("no-atlas", f"{atlas} holds something else")
         unfinished(atlas, aside)
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir(parents=True)
         try:
-            built = _write(new, (pool.map if pool else map)(_read, given))
+            built = _write(new, given)
             if not built.machines:
                 raise built.refused[0]
             put_folder(new, atlas, aside)
@@ -117,16 +113,16 @@ def _is_machine(path: Path) -> bool:
     return (path / "machine.json").is_file() or any(path.glob("*.jsonl"))
 
 
-def _write(folder: Path, read: Iterator[tuple[str, Tables, int] | Unavailable]) -> Built:
+def _write(folder: Path, paths: Sequence[Path]) -> Built:
     waiting = {name: [schema.empty_table()] for name, schema in SCHEMAS.items()}
     machines, refused, rows, broken = set[str](), list[Unavailable](), 0, 0
-    for found in read:
-        if isinstance(found, Unavailable):
-            refused.append(found)
-            continue
-        machine, tables, lost = found
-        if machine in machines:
-            refused.append(Unavailable("bundle-known", f"{machine} from another input"))
+    for path in paths:
+        try:
+            machine, tables, lost = _read(path)
+            if machine in machines:
+                raise Unavailable("bundle-known", f"{machine} is there from another input")
+        except Unavailable as why:
+            refused.append(Unavailable(why.code, f"{path}: {why.detail}"))
             continue
         machines.add(machine)
         broken += lost
@@ -138,12 +134,12 @@ def _write(folder: Path, read: Iterator[tuple[str, Tables, int] | Unavailable]) 
                     put(folder, name, waiting.pop(name))
     for name, tables in waiting.items():
         put(folder, name, tables)
-    seal(folder)
     return Built(rows, len(machines), broken, refused)
 
 
 def put(folder: Path, name: str, tables: list[pa.Table]) -> None:
     """Write a table, or the next part of one kernel's rows."""
+    (folder / VERSION_FILE).write_text(VERSION, "ascii")
     table, path = pa.concat_tables(tables, promote_options="default"), folder / f"{name}.parquet"
     if name not in SCHEMAS:
         (group := folder / "rows" / name).mkdir(parents=True, exist_ok=True)
@@ -152,26 +148,14 @@ def put(folder: Path, name: str, tables: list[pa.Table]) -> None:
     pq.write_table(table, path, compression="zstd", row_group_size=GROUP_ROWS)
 
 
-def seal(folder: Path) -> None:
-    """Write the manifest: the parts with their sizes."""
-    parts = sorted(folder.rglob("*.parquet"))
-    sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in parts}
-    manifest = json.dumps({"version": VERSION, "parts": sizes})
-    (folder / MANIFEST).write_text(manifest, encoding="ascii")
-
-
-def _read(path: Path) -> tuple[str, Tables, int] | Unavailable:
-    """Return a machine, its tables, and the number of broken lines; or why it is refused, with its
-    path."""
-    try:
-        if path.is_dir():
-            return path.name, *_tables(Store(path.parent), path.name)
-        bundle = check.opened(archive.read(path))
-        with TemporaryDirectory() as folder:
-            store = pack.staged(Path(folder), bundle.machine, bundle.files)
-            return bundle.machine, *_tables(store, bundle.machine)
-    except Unavailable as why:
-        return Unavailable(why.code, f"{path}: {why.detail}")
+def _read(path: Path) -> tuple[str, Tables, int]:
+    """Return a machine, its tables, and the number of broken lines."""
+    if path.is_dir():
+        return path.name, *_tables(Store(path.parent), path.name)
+    bundle = check.opened(archive.read(path))
+    with TemporaryDirectory() as folder:
+        store = pack.staged(Path(folder), bundle.machine, bundle.files)
+        return bundle.machine, *_tables(store, bundle.machine)
 
 
 def _tables(store: Store, machine: str) -> tuple[Tables, int]:
@@ -179,18 +163,12 @@ def _tables(store: Store, machine: str) -> tuple[Tables, int]:
     name = re.sub(r"[^a-z0-9]+", "-", latest.microarchitecture.lower()) if latest else "unknown"
     where = {"machine": machine, "microarchitecture": name}
     tables, frames = {}, [pd.DataFrame({"state": []})]
-    for kernel, rows in store.whole(machine).items():
-        kept: dict[str, Stored] = {}
-        for row, _ in rows:
-            if row.record.kernel != kernel:
-                continue
-            known = kept.setdefault(row.key, row)
-            if row.record.counts_more_than(known.record):
-                kept[row.key] = row
-        records = [row.record for row in kept.values()]
-        frame = columns.frame(records, [row.kernel_digest for row in kept.values()]).assign(
-            key=[*kept],
-            point=[row.point for row in kept.values()],
+    for kernel, whole in store.whole(machine).items():
+        rows = [row for row, _ in pack.by_key(kernel, whole).values()]
+        records = [row.record for row in rows]
+        frame = columns.frame(records, [row.kernel_digest for row in rows]).assign(
+            key=[row.key for row in rows],
+            point=[row.point for row in rows],
             histogram=[json.dumps(record.histogram) for record in records],
             **where,
         )
@@ -216,19 +194,15 @@ def _machines(
     every = {*rows["state"]} | ({hosts.state(latest)} if latest else set())
     last = rows.loc[rows["started_at"].sort_values().index[-1], "state"] if len(rows) else None
     for state in sorted(every):
-        own, host = (
-            rows[rows["state"] == state],
-            if_available(states.described, store, machine, state),
-        )
+        own = rows[rows["state"] == state]
+        host = if_available(states.described, store, machine, state)
         row = {"state": state, "is_latest": state == last or len(every) == 1}
         row |= _host_pages(own, host or latest)
         if known := host or latest:
-            row |= {
-                name: getattr(known, name) for name in ("cpu_model", "hypervisor", "logical_cpus")
-            }
+            row |= {n: getattr(known, n) for n in ("cpu_model", "hypervisor", "logical_cpus")}
             row["memory_bytes"] = known.memory.total_bytes
         if host:
-            row |= {name: getattr(host, name) for name in ("kernel_release", "base_page_bytes")}
+            row |= {n: getattr(host, n) for n in ("kernel_release", "base_page_bytes")}
             row["description"] = host.model_dump_json()
         if len(own):
             began = own["started_at"]

@@ -1,8 +1,8 @@
 """Check a bundle: each member is what its digest and its model say, each row one that its kernel
 could have printed.
 
-Nothing is believed that can be computed: names of machines and states, keys, seeds, sizes. This
-module checks a bundle alone; accept.py compares it with other machines.
+Everything that can be computed is: names of machines and states, keys, seeds, sizes. This module
+checks a bundle alone; accept.py compares it with other machines.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from tlb.report.parameters import table_of_contents
 SCHEMA = 1
 SUFFIX, MANIFEST, CARD, GRIDS_FILE = ".tlb.zip", "bundle.json", "README.md", f"{GRIDS}.json"
 MOST_ROWS = 100_000  # the largest published machine has 9,328, of up to 7.3 kB a line
-CRATE = "ro-crate-metadata.json"  # which other programs add to a folder
 MOST_LINE_BYTES = 32 << 10
 MOST_CPUS = 8192
 BASES = (4 << 10, 16 << 10, 64 << 10)  # the base pages of Linux on x86-64 and arm64
@@ -83,28 +82,28 @@ def opened(content: bytes, now: datetime | None = None) -> Bundle:
     content, bundle-foreign for what no bundle of this version has, bundle-impossible for what no
     kernel and no computer could have printed.
     """
-    members = archive.unpacked(content)
-    machine = _manifest(members)
-    files = {name: data for name, data in members.items() if name not in (MANIFEST, CRATE)}
+    files = archive.unpacked(content)
+    machine = _manifest(files)
+    del files[MANIFEST]
     for name in files:
         if not _is_known(name):
             raise Unavailable("bundle-foreign", f"{name} is no file of a machine")
     for name in ("machine.json", GRIDS_FILE):
         if name not in files:
             raise Unavailable("bundle-foreign", f"it has no {name}")
-    described = {}
+    described, by_state = {}, {}
     for name in sorted(files):
-        if DESCRIPTION.fullmatch(name.removesuffix(".json")):
-            described[name] = documents.host(name, files[name])
-    by_state = {_state(machine, name, host): host for name, host in described.items()}
-    grids = _grids(files[GRIDS_FILE])
-    for name in sorted(files.keys() & {f"{model}.json" for model in models()}):
-        documents.check(name, files[name])
-    if CRATE in members:
-        documents.parsed(CRATE, members[CRATE])
-    if _UNSAFE_TEXT.search(members.get(CARD, b"")):  # it is made anew, and may be read before
+        stem = name.removesuffix(".json")
+        if DESCRIPTION.fullmatch(stem):
+            document = documents.parsed(name, files[name])
+            host = described[name] = documents.modelled(name, document, Host)
+            by_state[_state(machine, name, host)] = host
+        elif stem in models():
+            documents.check(name, files[name])
+    if _UNSAFE_TEXT.search(files.get(CARD, b"")):  # it is made anew, and may be read before
         why = f"{CARD} has markup, links, control characters or others than ASCII"
         raise Unavailable("bundle-unsafe", why)
+    grids = _grids(files[GRIDS_FILE])
     bundle = Bundle(machine, described["machine.json"], files, grids, by_state)
     _check_rows(bundle, now or datetime.now(UTC))
     return bundle
@@ -146,16 +145,15 @@ def _state(machine: str, name: str, host: Host) -> str:
     """Return the state that a description is of. Raises Unavailable("bundle-impossible")."""
     is_possible = host.memory.total_bytes > 0 and 1 <= host.logical_cpus <= MOST_CPUS
     own, state = hosts.machine_id(host), hosts.state(host)
-    why = ""
     if own != machine or host.microarchitecture not in microarchitecture.names():
         why = f"{name} is of {plain(own)}, and not of {machine}"
     elif host.base_page_bytes not in BASES or not is_possible:
         why = f"{name} is of a computer without memory, or with impossible pages or CPUs"
     elif name not in ("machine.json", f"machine-{state}.json"):
         why = f"{name} is of the state {state}"
-    if why:
-        raise Unavailable("bundle-impossible", why)
-    return state
+    else:
+        return state
+    raise Unavailable("bundle-impossible", why)
 
 
 def _grids(content: bytes) -> Grids:
@@ -164,8 +162,8 @@ def _grids(content: bytes) -> Grids:
         grids = GRIDS_SCHEMA.validate_json(content)
     except ValidationError:
         raise Unavailable("bundle-foreign", f"{GRIDS_FILE} asks for what is no point") from None
-    asked = {kernel for grid in grids.values() for kernel in grid}
-    if unknown := (grids.keys() - experiments()) | (asked - kernels.CATALOGUE.keys()):
+    known = {kernel for grid in grids.values() for kernel in grid} - kernels.CATALOGUE.keys()
+    if unknown := (grids.keys() - experiments()) | known:
         why = f"{GRIDS_FILE}: there is no experiment or kernel {plain(min(unknown))}"
         raise Unavailable("bundle-foreign", why)
     return grids
@@ -188,12 +186,14 @@ def _check_rows(bundle: Bundle, now: datetime) -> None:
             start, record = end + 1, row.record
             if record.state not in bundle.hosts:
                 bundle.undescribed[record.state] += 1
-            why = plausible.breach(record, bundle.hosts.get(record.state, bundle.host), now)
             process, visits = hash(plausible.process(record)), hash(plausible.visits(record))
             if record.kernel != kernel or seen & {row.key, process}:
-                why = why or "a row of another kernel, or one that is there twice"
+                why = "a row of another kernel, or one that is there twice"
             elif checksums.setdefault(visits, record.checksum) != record.checksum:
-                why = why or "another row visited the same lines and has another checksum"
+                why = "another row visited the same lines and has another checksum"
+            else:
+                host = bundle.hosts.get(record.state, bundle.host)
+                why = plausible.breach(record, host, now)
             if why:
                 raise Unavailable("bundle-impossible", f"{place}: {why}")
             seen |= {row.key, process}

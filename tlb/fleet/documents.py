@@ -1,8 +1,8 @@
 """The documents of a bundle beside its rows: a machine's description in each of its states, and
 documents of chapters, each with its model.
 
-A document holds what its model says and nothing else, and is written as the store writes it. So no
-key is there twice, no number is infinite, and every field is one that a program reads.
+A document holds only the fields of its model, and is written as the store writes it: keys once, in
+order, finite numbers.
 """
 
 from __future__ import annotations
@@ -96,18 +96,12 @@ def plain(text: object) -> str:
     return ascii(str(text)[:80])[1:-1]
 
 
-def host(name: str, content: bytes) -> Host:
-    """Return a description. Raises Unavailable as `parsed` and `modelled` do."""
-    return modelled(name, parsed(name, content), Host)
-
-
 def check(name: str, content: bytes) -> None:
     """Check a chapter's document. Raises Unavailable as `parsed` and `modelled` do."""
     document = parsed(name, content)
     means = document.pop(MEANS, [])
-    if not isinstance(means, list) or not all(
-        isinstance(mean, str) and _MEAN.fullmatch(mean) for mean in means
-    ):
+    is_list = isinstance(means, list) and all(isinstance(mean, str) for mean in means)
+    if not is_list or not all(map(_MEAN.fullmatch, means)):
         raise Unavailable("bundle-foreign", f"{name}: {MEANS}")
     modelled(name, document, models()[name.removesuffix(".json")])
 

@@ -1,14 +1,13 @@
 """Pack what may leave a computer, of what data/ has of a machine.
 
-A model's own field leaves; a text leaves if none of its words may name somebody. For words of a
-description, of which digests are made, the owner is asked; lines of compilers are cut before such a
-word, and other documents stay.
+A text leaves if none of its words may name somebody. For words of a description, of which digests
+are made, the owner is asked; other documents with such words stay.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from tlb.fleet import check, documents
 from tlb.fleet.documents import DESCRIPTION, MEANS
 from tlb.fleet.privacy import unknown
 from tlb.lab import states
-from tlb.lab.record import Record
+from tlb.lab.lines import Stored
 from tlb.lab.store import GRIDS, LACKS, Store
 from tlb.machine.host import Host
 from tlb.prose import count, listed
@@ -29,11 +28,9 @@ from tlb.system.files import disk_errors, replace
 
 profile = discovery.load("overview.profile")
 
-# Texts of which no digest is made: lines of compilers and programs, and details of reasons.
-CUT = {"c_compiler", "toolchain", "version", "jvm", "jmh", "detail"}
-UNNAMED = "not named"  # instead of such a text of which nothing is left
 DERIVED = {"verdicts", profile.NAME, LACKS}
 MOST_SHOWN = 6  # words that the owner is asked for at once
+Row = tuple[Stored, bytes]  # with its line
 
 
 @dataclass
@@ -76,49 +73,47 @@ def pack(store: Store, machine: str, allowed: Collection[str] = ()) -> Packed:
     Raises Unavailable: no-data where nothing was measured or described, bundle-private with the
     words that the owner has to allow.
     """
-    allow = {word.lower() for word in allowed}
-    packed = Packed(machine, {})
+    allow, packed = {word.lower() for word in allowed}, Packed(machine, {})
     states.latest(store, machine)  # raises with the reason if there is no description
     for path in sorted((store.root / machine).glob("machine*.json")):
         if DESCRIPTION.fullmatch(path.stem):
             host = Host.model_validate(store.read_document(machine, path.stem))
-            content = public(path.name, host.model_dump(mode="json"), allow, packed)
-            packed.files[path.name] = documents.written(content)
+            packed.files[path.name] = public(path.name, host.model_dump(mode="json"), allow)
     grids = store.read_document(machine, GRIDS)
     grids = {name: grid for name, grid in grids.items() if name in check.experiments()}
     packed.files[check.GRIDS_FILE] = documents.written(grids)
     _pack_rows(packed, store, {kernel for grid in grids.values() for kernel in grid}, allow)
     _pack_documents(packed, store, allow)
     _derive(packed)
-    packed.left_out = sorted(set(packed.left_out))
     return packed
 
 
+def by_key(kernel: str, rows: Iterable[Row]) -> dict[str, Row]:
+    """Return the row of each key that readers of the store see, with its line."""
+    kept: dict[str, Row] = {}
+    for row in rows:
+        if row[0].record.kernel == kernel:
+            known = kept.setdefault(row[0].key, row)
+            if row[0].record.counts_more_than(known[0].record):
+                kept[row[0].key] = row
+    return kept
+
+
 def _pack_rows(packed: Packed, store: Store, kernels: set[str], allow: set[str]) -> None:
-    """Take the rows that a reader of the store sees: one for each key."""
     found, events = set(), set()
     for kernel, whole in store.whole(packed.machine).items():
-        if kernel not in kernels:
-            continue
-        read = {_id(record) for record in store.records(packed.machine, [kernel]).values()}
-        kept = []
-        for row, line in whole:
-            if row.record.kernel == kernel and _id(row.record) in read:
-                read.remove(_id(row.record))
-                kept.append(line.removesuffix(b"\r") + b"\n")
-                found.add(row.record.state)
-                events |= {counter.event or "" for counter in row.record.counters.values()}
+        kept = by_key(kernel, whole) if kernel in kernels else {}
         if kept:
-            packed.files[f"{kernel}.jsonl"] = b"".join(kept)
+            lines = [line.removesuffix(b"\r") + b"\n" for _, line in kept.values()]
+            packed.files[f"{kernel}.jsonl"] = b"".join(lines)
             packed.rows += len(kept)
+        for row, _ in kept.values():
+            found.add(row.record.state)
+            events |= {counter.event or "" for counter in row.record.counters.values()}
     if not packed.rows:
         raise Unavailable("no-data", f"{packed.machine} has no rows that a chapter asked for")
     packed.states = sorted(found)
-    _ask({word: "a counter's event" for event in events for _, word in unknown(event, allow)})
-
-
-def _id(record: Record) -> tuple[object, ...]:
-    return record.started_at, record.wall_ns, record.checksum, tuple(sorted(record.uncountable))
+    _ask({word: "a counter's event" for event in events for word in unknown(event, allow)})
 
 
 def _pack_documents(packed: Packed, store: Store, allow: set[str]) -> None:
@@ -133,7 +128,7 @@ def _pack_documents(packed: Packed, store: Store, allow: set[str]) -> None:
             means = {MEANS: content.pop(MEANS)} if MEANS in content else {}
             made = documents.modelled(path.name, content, documents.models()[path.stem])
             dumped = made.model_dump(mode="json", exclude_unset=True) | means
-            document = documents.written(public(path.name, dumped, allow, packed))
+            document = public(path.name, dumped, allow)
             documents.check(path.name, document)
             packed.files[path.name] = document
         except Unavailable as why:
@@ -141,33 +136,17 @@ def _pack_documents(packed: Packed, store: Store, allow: set[str]) -> None:
             packed.left_out.append(f"{path.name}, {reason}")
 
 
-def public(
-    name: str, content: dict[str, Any], allow: Collection[str], to: Packed
-) -> dict[str, Any]:
-    """Return a document of which every text may leave; all but rows goes through this function.
+def public(name: str, content: dict[str, Any], allow: Collection[str] = ()) -> bytes:
+    """Return a document whose every text may leave; all but rows goes through this function.
     Raises Unavailable("bundle-private")."""
     private: dict[str, str] = {}
-
-    def passed(value: Any, key: str) -> Any:
-        if isinstance(value, dict):
-            return {passed(name, key): passed(part, name) for name, part in value.items()}
-        if isinstance(value, list):
-            return [passed(part, key) for part in value]
-        if not isinstance(value, str) or value in documents.phrases() or key in documents.FORMS:
-            return value
-        found = unknown(value, allow)
-        if found and key in CUT:
-            to.left_out.append(f"the end of {key} in {name}")
-            kept = value[: value.rfind(" ", 0, found[0][0]) + 1]  # without half a word
-            return kept.rstrip(" (-_.,:;=/+") or UNNAMED
-        private.update({word: f"{key} of {name}" for _, word in found})
-        if not found and not value.isascii():
-            private[value] = f"{key} of {name}"
-        return value
-
-    document = passed(content, "")
+    for key, text in documents.leaves(content):
+        is_own = text in documents.phrases() or key in documents.FORMS
+        if isinstance(text, str) and not is_own:
+            words = unknown(text, allow) or ([] if text.isascii() else [text])
+            private |= dict.fromkeys(words, f"{key} of {name}")
     _ask(private)
-    return document
+    return documents.written(content)
 
 
 def _ask(words: dict[str, str]) -> None:
@@ -179,8 +158,8 @@ def _ask(words: dict[str, str]) -> None:
 
 
 def _derive(packed: Packed) -> None:
-    """Add data card and profile, made of what was packed alone."""
-    machine, host = packed.machine, documents.host("machine.json", packed.files["machine.json"])
+    """Add data card and profile, made only from what was packed."""
+    machine, host = packed.machine, Host.model_validate_json(packed.files["machine.json"])
     with tempfile.TemporaryDirectory() as folder:
         store = staged(Path(folder), machine, packed.files)
         made = profiled(store, machine).model_dump(mode="json")

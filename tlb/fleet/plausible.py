@@ -1,8 +1,8 @@
 """Decide whether its kernel could have printed a row on its computer, by what follows from the
 point, the clock and the memory.
 
-Each rule holds for every published row, and a test keeps it so. The rules find mistakes, other
-versions and made-up rows; they cannot find rows of the real kernels that were multiplied.
+A test holds that no published row breaks a rule. The rules find mistakes, other versions and
+invented rows; they cannot find real rows that were multiplied by a factor.
 """
 
 from __future__ import annotations
@@ -21,25 +21,35 @@ from tlb.page_sizes import BASE, page_bytes
 from tlb.reasons import REASONS
 
 ENTRY_BYTES = 8  # of a page table, on x86-64 and arm64 alike
-FASTEST_GHZ = 10.0  # no core comes near it
+FASTEST_GHZ = 10.0  # above every core's clock
 FIRST_DAY = datetime(2024, 1, 1, tzinfo=UTC)  # before the first kernel was written
 AHEAD = timedelta(hours=25)  # by which a clock may be wrong: an hour, and a zone mistaken for UTC
 SLACK = 1e-3  # a kernel prints times to six digits
-TICK_MS = 100.0  # the coarseness of counters of stolen time
+TICK_MS = 100.0  # the resolution of counters of stolen time
 # Their batches end when another program's do, so some batches are longer.
 UNEVEN = {"collapse_chase", "neighbour_chase", "switch_chase"}
 MOST_RESULTS = 64  # of a kernel's own, beside the columns that all have
 EVENT = re.compile(r"[ -~]{1,200}")
+_ORDER = (
+    "kernel",
+    "measures",
+    "order",
+    "lines",
+    "layout",
+    "stride_pages",
+    "mode",
+    "options",
+    "seed",
+)
 Rules = Iterator[tuple[bool, str]]  # whether a rule holds, and what is wrong otherwise
 
 
 def breach(record: Record, host: Host, now: datetime) -> str:
     """Return what is wrong with a row by the first rule that it breaks, "" if it breaks none."""
-    name, engine = record.kernel, record.engine
-    if name not in kernels.CATALOGUE or not build.source(name, engine).is_file():
-        return f"there is no kernel {name} in {engine}"
-    rules = (_point(record), _sizes(record, host), _times(record), _counts(record))
-    for holds, wrong in (each for group in rules for each in group):
+    if not build.source(record.kernel, record.engine).is_file():
+        return f"there is no kernel {record.kernel} in {record.engine}"
+    rules = _point(record), _sizes(record, host), _times(record), _counts(record)
+    for holds, wrong in (rule for group in rules for rule in group):
         if not holds:
             return wrong
     if record.cpu >= host.logical_cpus and record.cpu not in host.usable_cpus:
@@ -50,6 +60,17 @@ def breach(record: Record, host: Host, now: datetime) -> str:
         return "it began on no day"
     is_possible = FIRST_DAY <= began <= now + AHEAD
     return "" if is_possible else "it began before there was a kernel, or begins in the future"
+
+
+def visits(record: Record) -> tuple[object, ...]:
+    """Return what decides which lines a process visits in which order: rows that agree in it have
+    one checksum, on any computer. numpy's programs draw their orders by themselves."""
+    return record.engine == "numpy", record.accesses, *(getattr(record, name) for name in _ORDER)
+
+
+def process(record: Record) -> tuple[object, ...]:
+    """Return what no two processes have in common."""
+    return record.kernel, record.started_at, record.elapsed_ns, record.wall_ns, record.checksum
 
 
 def _point(record: Record) -> Rules:
@@ -69,6 +90,14 @@ def _point(record: Record) -> Rules:
         yield False, "no grid can contain its point"
     else:
         yield record.seed == seed, "its seed is not that of its point and repeat"
+
+
+@cache
+def _words() -> frozenset[str]:
+    """Return every word of the kernels' sources; the names of results are made of them."""
+    sources = (path for kind in ("c", "h", "py") for path in build.KERNELS.rglob(f"*.{kind}"))
+    text = " ".join(path.read_text(encoding="utf-8") for path in sources)
+    return frozenset(re.findall(r"[a-z][a-z0-9]*", text))
 
 
 def _sizes(record: Record, host: Host) -> Rules:
@@ -116,38 +145,3 @@ def _counts(record: Record) -> Rules:
         is_known = (counter.reason or "no-data") in REASONS
         is_event = EVENT.fullmatch(counter.event or "cycles")
         yield is_known and bool(is_event), "a counter has an unknown reason or event"
-
-
-@cache
-def _words() -> frozenset[str]:
-    """Return every word of the kernels' sources; the names of results are made of them."""
-    found: set[str] = set()
-    for kind in ("c", "h", "py"):
-        for path in build.KERNELS.rglob(f"*.{kind}"):
-            found.update(re.findall(r"[a-z][a-z0-9]*", path.read_text(encoding="utf-8")))
-    return frozenset(found)
-
-
-_VISITS = [
-    "kernel",
-    "measures",
-    "order",
-    "lines",
-    "layout",
-    "stride_pages",
-    "mode",
-    "options",
-    "seed",
-    "accesses",
-]
-
-
-def visits(record: Record) -> tuple[object, ...]:
-    """Return what decides which lines a process visits in which order: rows that agree in it have
-    one checksum, on any computer. numpy's programs draw their orders by themselves."""
-    return record.engine == "numpy", *(getattr(record, name) for name in _VISITS)
-
-
-def process(record: Record) -> tuple[object, ...]:
-    """Return what no two processes have in common."""
-    return record.kernel, record.started_at, record.elapsed_ns, record.wall_ns, record.checksum

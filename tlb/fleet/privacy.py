@@ -37,17 +37,14 @@ _TEXTS = [*re.sub("#.*", "", _LISTED).splitlines(), *microarchitecture.names()]
 WORDS = frozenset(_WORD.findall(" ".join(_TEXTS).replace("_", " ").lower()))
 
 
-def unknown(text: str, allowed: Collection[str] = ()) -> list[tuple[int, str]]:
-    """Return the words of a text that may name somebody, each with its position: unlisted ones, and
-    what looks like an address.
-
-    allowed: words that their owner lets go, in lower case.
-    """
+def unknown(text: str, allowed: Collection[str] = ()) -> list[str]:
+    """Return the words of a text that may name somebody: unlisted ones, and what looks like an
+    address. allowed: words that their owner lets go, in lower case."""
     release = _RELEASE.match(text)
-    found = [*_ADDRESS.finditer(text, release.end() if release else 0)]
-    found += [
-        word
-        for word in _WORD.finditer(text)
-        if word[0].lower() not in WORDS and not _NUMBER.fullmatch(word[0].lower())
-    ]
-    return sorted((each.start(), each[0]) for each in found if each[0].lower() not in allowed)
+    addresses = [found[0] for found in _ADDRESS.finditer(text, release.end() if release else 0)]
+    words = [word for word in _WORD.findall(text) if not _is_harmless(word.lower())]
+    return [word for word in addresses + words if word.lower() not in allowed]
+
+
+def _is_harmless(word: str) -> bool:
+    return word in WORDS or _NUMBER.fullmatch(word) is not None

@@ -1,8 +1,8 @@
 """One computer of a fleet: a Dask worker whose only task runs a campaign into this computer's own
 ledger and returns a bundle of it.
 
-The worker has one thread, nothing in it is periodic, and its event loop runs on the CPUs that are
-not measured. That it is gone, its connection tells.
+The worker has one thread, does nothing periodically, and keeps its event loop off the CPU that
+measures. The scheduler learns from the connection that a worker is gone.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ AGAIN_S = 1.0  # between two tries to find a scheduler
 QUIET = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
 SETTINGS: dict[str, Any] = {
     "distributed.worker.profile.enabled": False,
-    "distributed.worker.http.routes": [],  # nobody is served but the fleet
+    "distributed.worker.http.routes": [],
     "distributed.scheduler.http.routes": [],
-    "distributed.scheduler.work-stealing": False,  # a task is its computer's
-    "distributed.scheduler.allowed-failures": 0,  # the client asks again
+    "distributed.scheduler.work-stealing": False,  # a task belongs to its computer
+    "distributed.scheduler.allowed-failures": 0,  # the client submits again
     "distributed.scheduler.worker-ttl": None,  # workers send no heartbeats
     "distributed.comm.timeouts.connect": "10s",
+    "distributed.logging.distributed": "critical",
 }
-# A worker that lost its scheduler and found it again may be asked while the thread of before still
-# measures.
+# After a reconnection, a task may arrive while the previous worker's thread still measures.
 _TURN = threading.Lock()
 
 
@@ -65,10 +65,8 @@ class Campaign(BaseModel):
         """Return itself. Raises Unavailable("bad-parameter") for an unknown profile or chapter."""
         grid.profile(self.profile)
         if unknown := sorted({*self.chapters} - {*book.gridded()}):
-            raise Unavailable(
-                "bad-parameter",
-                f"'{unknown[0][:80]}' has no grid; there are {', '.join(book.gridded())}",
-            )
+            why = f"'{unknown[0][:80]}' has no grid; there are {', '.join(book.gridded())}"
+            raise Unavailable("bad-parameter", why)
         return self
 
 
@@ -82,53 +80,40 @@ class Measured(NamedTuple):
     stopped: Unavailable | None
 
 
-def measure(asked: str) -> Measured:
+def measure(task: str) -> Measured:
     """Run a `Campaign`, given as JSON, on this computer. Raises Unavailable if nothing can be
     measured or bundled."""
     with _TURN:
-        os.sched_setaffinity(
-            0, CPUS_AT_START
-        )  # what this thread starts inherits it, and not the event loop's
-        task, page, stopped, outcome = (
-            Campaign.model_validate_json(asked),
-            parameters.table_of_contents()[0],
-            None,
-            Outcome(),
-        )
-        given = parameters.check(page, {"machine": "this", "profile": task.profile})
-        chapter = Chapter(page, given, Store(data_root()))
+        os.sched_setaffinity(0, CPUS_AT_START)  # not the event loop's, for the kernels' processes
+        given, page = Campaign.model_validate_json(task), parameters.table_of_contents()[0]
+        declared = parameters.check(page, {"machine": "this", "profile": given.profile})
+        chapter, outcome, stopped = Chapter(page, declared, Store(data_root())), Outcome(), None
         try:
-            grids = book.grids_of(
-                chapter.scope,
-                [name for name in book.gridded() if not task.chapters or name in task.chapters],
-            )
-            outcome = chapter.campaign(
-                grids, seconds=task.seconds, compared=book.compared(chapter.scope)
-            )
+            grids = book.grids_of(chapter.scope, given.chapters or book.gridded())
+            compared = book.compared(chapter.scope)
+            outcome = chapter.campaign(grids, seconds=given.seconds, compared=compared)
         except Unavailable as why:
             stopped = why
         try:
-            bundle = pack.sealed(chapter.store, chapter.rig.machine, task.allowed)[1]
+            bundle = pack.sealed(chapter.store, chapter.rig.machine, given.allowed)[1]
         except Unavailable as why:
             raise stopped or why from None
-        return Measured(
-            bundle, Counter(why.code for why in outcome.lacking.values()), outcome.skipped, stopped
-        )
+        lacking = Counter(why.code for why in outcome.lacking.values())
+        return Measured(bundle, lacking, outcome.skipped, stopped)
 
 
 # --- processes
 
 
 def configure() -> None:
-    """Make this process use Dask with SETTINGS, silently: what befalls a worker, the client
-    reports."""
-    dask.config.set({**SETTINGS, "distributed.logging.distributed": "critical"})
+    """Make this process use Dask with SETTINGS, silently: the client reports what fails."""
+    dask.config.set(SETTINGS)
     for name in ("distributed", "tornado"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 class QuietWorker(Worker):
-    """A worker that does nothing by itself."""
+    """A worker that does nothing periodically."""
 
     sent_home = False  # by a scheduler that ended in order
 
@@ -145,8 +130,8 @@ class QuietWorker(Worker):
         nanny: bool = True,
         reason: str = "worker-close",
     ) -> str | None:
-        """Close without a wait for the thread: what it measures goes into the ledger, and the next
-        worker's task waits for it."""
+        """Close without waiting for the thread: its rows go into the ledger, and the next worker's
+        task waits for it."""
         self.sent_home = self.sent_home or reason == "scheduler-close"
         return await super().close(timeout, False, nanny, reason)
 
@@ -157,38 +142,30 @@ def _keep_off(cpu: int | None) -> None:
     if cpu is not None and others:
         os.sched_setaffinity(0, others)
     else:
-        print(
-            "The worker shares the CPU that measures: this process may use no other.",
-            file=sys.stderr,
-        )
+        print("This process may use one CPU only, which also measures.", file=sys.stderr)
 
 
-def _end(scratch: str) -> None:
-    """End at once, whatever threads and tasks do: a ledger bears it, and what measures dies with
-    its worker."""
+def _exit(scratch: str) -> None:
+    """End at once, whatever threads and tasks do: the ledger survives it."""
     shutil.rmtree(scratch, ignore_errors=True)
     os._exit(0)
 
 
 async def work(address: str, name: str, pem: str, patience_s: float, port: int = 0) -> None:
-    """Run a worker, and another one whenever its scheduler was lost and is found again, until a
-    scheduler ends in order, or a SIGTERM or Ctrl-C. Raises Unavailable("fleet-gone") after
-    `patience_s` without a scheduler, or with another worker of that name."""
+    """Run a worker, and another one after each lost scheduler, until a scheduler ends in order or
+    the process gets SIGTERM or Ctrl-C. Raises Unavailable("fleet-gone") after `patience_s` without
+    a scheduler, or with another worker of that name."""
     _keep_off(measuring_cpu(Path("/"), tuple(sorted(CPUS_AT_START))))
     loop = asyncio.get_running_loop()
     heard = loop.time()
     with tempfile.TemporaryDirectory(prefix="tlb-fleet-") as scratch:
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, _end, scratch)
-        how = {
-            "nthreads": 1,
-            "memory_limit": 0,
-            "local_directory": scratch,
-            "security": tls.security(pem),
-            **QUIET,
-        }
+            loop.add_signal_handler(number, _exit, scratch)
+        settings = QUIET | {"security": tls.security(pem), "local_directory": scratch}
         while loop.time() - heard <= patience_s:
-            worker = QuietWorker(address, name=name, port=port, **how)
+            worker = QuietWorker(
+                address, name=name, port=port, nthreads=1, memory_limit=0, **settings
+            )
             try:
                 await asyncio.wait_for(worker, patience_s)
                 await worker.finished()
@@ -201,20 +178,15 @@ async def work(address: str, name: str, pem: str, patience_s: float, port: int =
     raise Unavailable("fleet-gone", f"the scheduler at {address}, or a place there for {name}")
 
 
-def scheduler(address: str, pem: str) -> Scheduler:
-    """Return one that listens at an address, to be awaited: it passes on and keeps nothing."""
-    scheme, _, place = address.partition("://")
-    host, _, port = place.rpartition(":")
-    return Scheduler(
-        host=host, port=int(port), protocol=scheme, security=tls.security(pem), **QUIET
-    )
-
-
 async def serve(address: str, pem: str) -> None:
-    """Run a scheduler until it is asked to end (SIGTERM, Ctrl-C), which sends its workers home."""
-    async with scheduler(address, pem) as serving:
+    """Run a scheduler until SIGTERM or Ctrl-C, when it sends its workers home. It stores
+    nothing."""
+    protocol, _, place = address.partition("://")
+    host, _, port = place.rpartition(":")
+    security, loop = tls.security(pem), asyncio.get_running_loop()
+    async with Scheduler(
+        host=host, port=int(port), protocol=protocol, security=security, **QUIET
+    ) as scheduler:
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(
-                number, lambda: asyncio.ensure_future(serving.close())
-            )
-        await serving.finished()
+            loop.add_signal_handler(number, lambda: asyncio.ensure_future(scheduler.close()))
+        await scheduler.finished()
