@@ -158,9 +158,6 @@ def test_of_two_threads_the_one_that_meets_the_missing_page_says_so(machine, mod
         )
 
 
-# --- the hugetlb limit of a cgroup: while pages are faulted in, or (rsvd) where they are reserved
-
-
 # --- thp=never
 
 
@@ -193,9 +190,6 @@ def test_a_kernel_without_pages_of_64_kib_does_not_offer_them(machine, case: str
     machine.lacks("mm/transparent_hugepage/hugepages-64kB")
     assert "64 kB" in why_not(on(case, "64k"), "page-size-unsupported")
     assert measured(on(case, "thp")).backing == "thp"
-
-
-# --- no 1 GiB pages
 
 
 # --- a limit on memory below the size
@@ -231,27 +225,7 @@ def test_memory_that_is_not_there_when_it_is_asked_for_is_a_reason(
     assert os.strerror(errno.ENOMEM) in why_not(on(case, pages), code)
 
 
-# --- RLIMIT_MEMLOCK is small
-
-
 # --- none gives a row with another page size than the one named
-
-
-def shown(detail: str) -> list[int]:
-    return [
-        int(number) for number in re.findall(r"\d+", detail.partition(" on ")[2].partition(";")[2])
-    ]
-
-
-@pytest.mark.parametrize("pages", ["4k", "64k", "thp", "2m"])
-@each_arena
-def test_a_run_with_60_percent_of_its_pages_huge_is_refused(machine, case: str, pages: str):
-    machine.set("percent", 60)
-    detail = why_not(on(case, pages), "backing-partial")
-    if pages == "64k":
-        assert re.findall(r"\b\d+\b", detail) == ["154", "256", "102"]
-    elif pages != "4k":
-        assert shown(detail)[pages == "thp"] == 5 * 2048  # kB: of eight pages, five
 
 
 @pytest.mark.parametrize("pages", ["4k", "thp", "2m"])

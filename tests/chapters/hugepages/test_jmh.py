@@ -68,13 +68,8 @@ def test_the_scores_are_the_means_of_what_jmh_measured():
     ("old", "new"),
     [
         ("ns/op", "us/op"),
-        ("ByteArrayTouch.touch", "ByteArrayTouch.other"),
         ('"size": "1000"', '"size": "10"'),
         ('"score": 5.4181514445277426', '"score": "NaN"'),
-        (
-            "[[7.907758085529365, 6.587533814939271], [3.6126603957648755, 3.5646534818774573]]",
-            "[]",
-        ),
         ('"params"', '"parms"'),
         ("}]", "}"),
     ],
@@ -101,13 +96,9 @@ def test_no_page_size_passes_for_another(asked: jvm.HeapPages, got: jvm.HeapPage
     ("asked", "smaps"),
     [
         ("thp", mapping(LOW, 192, rss=192, thp=116)),
-        ("thp", mapping(LOW, 192, rss=116, thp=116)),  # the rest would come while time runs
         ("4k", mapping(LOW, 192, rss=192, thp=2)),
-        ("4k", mapping(LOW, 192, rss=116)),
         ("2m", mapping(LOW, 116, pool=116, page_kb=2048) + mapping(LOW + 116 * MIB, 76, rss=76)),
         ("2m", mapping(LOW, 192, pool=192, page_kb=1 << 20)),
-        ("4k", mapping(LOW, 192, rss=192, page_kb=16)),
-        ("thp", ELSEWHERE),
     ],
 )
 def test_a_heap_partly_on_other_pages_is_refused(asked: jvm.HeapPages, smaps: str):
@@ -139,9 +130,7 @@ def root(tmp_path: Path) -> Path:
     ("pages", "file", "text", "code"),
     [
         ("thp", THP, "always madvise [never]\n", "thp-never"),
-        ("thp", THP, None, "thp-never"),
         ("2m", POOL, "80\n", "pool-empty"),  # enough for the heap without the JVM's code
-        ("2m", POOL, None, "page-size-unsupported"),
         ("4k", "proc/meminfo", "MemAvailable: 786432 kB\n", "memory-short"),
         ("2m", "proc/meminfo", "MemAvailable: 262144 kB\n", "memory-short"),
     ],

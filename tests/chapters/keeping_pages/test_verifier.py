@@ -14,9 +14,7 @@ from tlb.reasons import Unavailable
 from tlb.system import smaps
 
 HUGE = 2 << 20
-SIZE = 8 * HUGE
 BASE = 0x7F0000000000
-linux = pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="there is no smaps here")
 
 
 def code(call, *arguments, **named) -> str:

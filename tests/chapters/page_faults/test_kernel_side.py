@@ -54,19 +54,6 @@ def test_what_files_say_is_read(tmp_path: Path):
     }
 
 
-def test_a_balloon_that_does_not_report_has_no_order(tmp_path: Path):
-    device = "sys/bus/virtio/devices/virtio0"
-    root = made(
-        tmp_path,
-        {
-            f"{device}/device": "0x0005\n",
-            f"{device}/features": "0" * 64,
-            "sys/module/page_reporting/parameters/page_reporting_order": "9\n",
-        },
-    )
-    assert words(root) == {"la57_flag": False, "no5lvl": False, "balloon": (), "report_order": None}
-
-
 def test_a_root_with_nothing_says_nothing(tmp_path: Path):
     assert words(tmp_path) == {
         "la57_flag": False,

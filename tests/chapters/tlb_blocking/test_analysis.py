@@ -225,14 +225,3 @@ def test_what_was_not_measured_is_empty_for_a_cell_to_go_on_with(frame: pd.DataF
     assert all(
         getattr(a, what).empty for what in ("blocks", "ahead", "fan_out", "joins", "remedies")
     ) and not len(a.block_price)
-
-
-DERIVED = [
-    ("best_ahead", ["4k"]),
-    ("best_join", ["4k"]),
-    ("remedy", ["none", "4k"]),
-    ("priced_blocks", []),
-    ("largest_inside", []),
-    ("two_passes", []),
-    ("steepest_fan_out", []),
-]

@@ -18,7 +18,6 @@ from support.guests import (
     NESTED,
     Guests,
     analysis,
-    chased,
     median,
     of,
     rows,
@@ -40,33 +39,6 @@ def lacks(make: Callable[[], object]) -> str:
 
 
 # --- the matrix
-
-
-def test_the_matrix_has_the_medians_prices_and_ratios_of_its_rows():
-    found = of().matrix
-    assert (
-        list(dict.fromkeys(zip(found["guest"], found["host"], strict=True))) == CELLS == of().cells
-    )
-    for row in found.sample(15, random_state=1).itertuples():
-        spread, packed = (
-            chased(rows(), row.guest, row.host, row.lines, layout)
-            for layout in ("spread", "packed")
-        )
-        assert (
-            row.median == pytest.approx(spread) and row.low <= row.median <= row.high and row.n == 5
-        )
-        assert row.packed == pytest.approx(packed) and row.price == pytest.approx(spread - packed)
-        assert row.price_low <= row.price <= row.price_high
-        if row.lines in of().sizes:
-            assert row.over_4k == pytest.approx(spread / chased(rows(), "", "4k", row.lines))
-            assert row.over_alike == pytest.approx(
-                spread / chased(rows(), "", row.guest, row.lines)
-            )
-            assert row.over_alike_low <= row.over_alike <= row.over_alike_high
-    outside = of().chases.query("guest == '' and host == 'thp' and lines == 16384").iloc[0]
-    assert (
-        outside["median"] == pytest.approx(chased(rows(), "", "thp", 16384)) and outside["n"] == 5
-    )
 
 
 def test_the_matrix_gives_the_truth_back():
