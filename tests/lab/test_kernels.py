@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -110,25 +109,6 @@ def complaints(folder: Path, catalogue: Mapping[str, Declaration]) -> Iterator[s
 
 def test_each_declaration_says_what_its_files_say():
     assert list(complaints(build.KERNELS, CATALOGUE)) == []
-
-
-@pytest.mark.parametrize("file", ["graph_walk.c", "twins/graph_walk.py"])
-def test_what_the_files_say_is_read(file: str):
-    """Else a reader that reads nothing would find nothing to complain of."""
-    read = stated_in_c if file.endswith(".c") else stated_in_python
-    assert read((build.KERNELS / file).read_text()) == Stated(
-        ("packed", "spread"),
-        ("random",),
-        ("plain", "blocked", "prefetch"),
-        {
-            "vertices": 0,
-            "walkers": 1,
-            "block_vertices": 0,
-            "block_steps": 1024,
-            "distance": 8,
-            "per_hop": 0,
-        },
-    )
 
 
 # --- memory and time

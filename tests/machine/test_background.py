@@ -37,13 +37,6 @@ V2 = {"proc/self/cgroup": "0::/pod/job\n", "proc/self/mountinfo": V2_MOUNT}
     ("files", "task", "words", "is_active"),
     [
         (RUNS, "DAMON", "on: kdamond 0, paddr, scheme pageout", True),
-        (RUNS | {f"{DAMON}/state": "off\n"}, "DAMON", "off", False),
-        (
-            {"sys/module/damon_reclaim/parameters/enabled": "Y\n"},
-            "DAMON",
-            "on: damon_reclaim",
-            True,
-        ),
         ({f"{KSM}/run": "1\n", f"{KSM}/pages_sharing": "42\n"}, "KSM", "on; 42 pages shared", True),
         (
             {f"{KSM}/run": "2\n"},
@@ -61,7 +54,6 @@ V2 = {"proc/self/cgroup": "0::/pod/job\n", "proc/self/mountinfo": V2_MOUNT}
             "off",
             False,
         ),
-        ({}, "khugepaged", "off but for memory that asks", False),
         (
             {
                 "proc/swaps": SWAPS,
@@ -72,7 +64,6 @@ V2 = {"proc/self/cgroup": "0::/pod/job\n", "proc/self/mountinfo": V2_MOUNT}
             "on: 2 GiB on 2 devices; swappiness 60; zswap on",
             True,
         ),
-        ({"proc/sys/kernel/numa_balancing": "1\n"}, "NUMA balancing", "on", True),
         (
             V2
             | {

@@ -9,14 +9,11 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from functools import partial
 from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from tlb import cli
 from tlb.machine import borrowed
 from tlb.machine.borrowed import DEFRAG, KSM_PAGES, KSM_RUN, KSM_SLEEP, SWAP, ZRAM, borrow, restore
 from tlb.reasons import REASONS, Unavailable
@@ -232,23 +229,3 @@ def test_kills_leave_this_computer_s_own_settings_as_they_were():
 
 
 # --- the command
-
-
-def test_housekeeping_says_what_it_borrows_and_what_is_borrowed_now(kernel, monkeypatch, capsys):
-    borrow(DEFRAG, "never", kernel.root)
-    under = {
-        act: partial(getattr(borrowed, act), root=kernel.root)
-        for act in ("names", "changes", "value", "restore")
-    }
-    monkeypatch.setattr(cli.housekeeping, "borrowed", SimpleNamespace(**under))
-    for arguments, parts in (
-        (["housekeeping"], ["minutes", f"/{DEFRAG}: never", "madvise before"]),
-        (["housekeeping", "restore"], [f"/{DEFRAG}: from never to madvise."]),
-        (["housekeeping", "restore"], ["No setting was changed."]),
-    ):
-        monkeypatch.setattr(sys, "argv", ["tlb", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        shown = capsys.readouterr().out
-        assert not ended.value.code and all(part in shown for part in parts)
-    assert kernel.all() == kernel.first

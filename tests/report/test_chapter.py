@@ -67,11 +67,6 @@ def test_a_chapter_about_the_reference_machine_reads_and_never_measures(
     assert begin("hugepages", dict(DEFAULTS)).measure([], CHAPTER).equals(rows)
 
 
-def test_max_working_set_limits_what_is_shown_of_committed_data(committed: Store):
-    rows = begin(CHAPTER, DEFAULTS | {"max_working_set": "256KiB"}).measure([])
-    assert rows["lines"].max() == 64
-
-
 def test_rows_of_an_older_kernel_are_not_shown_beside_newer_ones(committed: Store):
     put(committed, "made-up", CHAPTER, "b" * 16, make_record(lines=16, repeat=100))
     broken_off = begin(CHAPTER, dict(DEFAULTS)).measure([])

@@ -11,7 +11,6 @@ from support.synthetic import Stated
 
 from tlb.lab.store import Store
 from tlb.machine import host
-from tlb.reasons import Unavailable
 from tlb.report import chapter as chapters
 from tlb.report.chapter import begin
 
@@ -62,19 +61,6 @@ def test_a_document_is_made_again_where_there_is_a_program_or_a_pool_more(
         changes={"pools": [{"page": "2m", "total": 8, "free": 8, "reserved": 0, "surplus": 0}]}
     ).host()
     assert this().document("runtimes", making)["made"] == 3
-
-
-def test_a_document_that_cannot_be_made_is_its_reason_and_leaves_the_one_before(
-    world: dict, making: Callable
-):
-    before = this()
-    before.document("runtimes", making)
-    world["host"], world["trouble"] = (
-        Stated(changes={"kernel_release": "6.2.0"}).host(),
-        Unavailable("no-toolchain", "none at all"),
-    )
-    assert code(lambda: this().document("runtimes", making)) == "no-toolchain"
-    assert before.store.read_document(before.machine, "runtimes")["made"] == 1
 
 
 def test_a_document_on_request_is_read_in_its_own_state_and_never_made(world: dict):

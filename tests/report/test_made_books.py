@@ -155,8 +155,3 @@ def test_two_builds_are_the_same_bytes(tmp_path):
     assert not [
         name for name in files if (first / name).read_bytes() != (second / name).read_bytes()
     ]
-
-
-def test_a_folder_that_holds_no_book_is_an_error_of_one_line(tmp_path):
-    with pytest.raises(SiteError, match=r"^[^\n]*holds no _config\.yml[^\n]*$"):
-        build_site(tmp_path, tmp_path / "out")

@@ -4,7 +4,7 @@ of such rows."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
@@ -170,17 +170,3 @@ def times(frame: pd.DataFrame, factor: float, where: str) -> pd.DataFrame:
 
 NOTHING = rows().query("kernel == 'none'")
 LOUD = Machine(noise=0.4)
-MACHINES: dict[str, Callable[[], pd.DataFrame]] = {
-    "everything": rows,
-    "splintered": lambda: rows(Machine(splintered=True)),
-    "no base pages": lambda: only("thp", "2m"),
-    "no join": lambda: rows().query("kernel == 'graph_walk'"),
-    "no walks": lambda: rows().query("kernel != 'graph_walk'"),
-    "no prefetch": lambda: rows().query("mode != 'prefetch'"),
-    "no blocks": lambda: rows().query("mode != 'blocked'"),
-    "none apart": lambda: rows().query("layout != 'spread'"),
-    "no plain walk": lambda: rows().query("mode != 'plain'"),
-    "no hop by hop": lambda: rows().query("per_hop != 1"),
-    "nothing": lambda: NOTHING,
-    "no columns": lambda: Machine().frame([]),  # not even those of a kernel's own numbers
-}

@@ -151,14 +151,9 @@ def rows(
 MACHINES: dict[str, Callable[[], pd.DataFrame]] = {
     "bare metal": lambda: rows(),
     "a guest's guest": lambda: rows(NESTED),
-    "one cell": lambda: rows(Guests(cells=(("4k", "4k"),), pages=("4k",))),
     "no guest": lambda: rows(Guests(cells=())),
     "no native": lambda: rows(Guests(pages=())),
-    "tiny": lambda: rows(most=64 << 10),
     "no controls": lambda: rows().query("layout != 'packed'"),
-    "no results of its own": lambda: rows().drop(
-        columns=["outside_ns_per_access", "first_touch_ns_per_access"]
-    ),
     "far alone": lambda: rows(Guests()).query("kernel != 'numa_chase' or mode != 'local-local'"),
     "nothing": lambda: rows()[:0],
 }

@@ -90,7 +90,3 @@ def times(frame: pd.DataFrame, factor: float, **where: object) -> pd.DataFrame:
     return frame.assign(
         ns_per_access=frame["ns_per_access"].where(~chosen, frame["ns_per_access"] * factor)
     )
-
-
-def without_controls() -> pd.DataFrame:
-    return rows().query("layout != 'packed' or kernel != 'page_chase'")

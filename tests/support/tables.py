@@ -198,5 +198,4 @@ NOTHING = rows().query("kernel == 'none'")
 MACHINES = {
     "no upper caches": lambda: rows(Walker(kept=())),
     "huge upper caches": lambda: rows(Walker(kept=((1, 4096), (2, 4096), (3, 4096)))),
-    "nothing held": lambda: rows().query("lines == lines.max()"),
 }
