@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import SimpleNamespace
 
-import pandas as pd
 import pytest
-from support.common import make_record
 
 from experiments import bench
 from tlb.lab.record import Point
 from tlb.reasons import Unavailable
 from tlb.system import files
-
-
-def test_medians_are_taken_program_by_program_over_rounds():
-    assert bench.medians([(1.0, 10.0), (9.0, 20.0), (2.0, 90.0)]) == [2.0, 20.0]
-    with pytest.raises(ValueError, match="zip"):
-        bench.medians([(1.0, 2.0), (1.0,)])
 
 
 def test_rows_by_page_size_are_of_medians_and_a_size_that_is_lacking_has_its_reason_s_code():
@@ -57,52 +49,6 @@ def test_rows_by_size_pair_fresh_processes_and_end_with_the_median_difference(
         seen[:4] == [("ours", 16, 0), ("other", 16, 0), ("ours", 16, 1), ("other", 16, 1)]
         and len(seen) == 3 * 2 * bench.PAIRS
     )
-
-
-@pytest.mark.parametrize(
-    ("gate", "whole", "cells"),
-    [
-        ([1.0, None, 3.0], [2000.0, 2000.0], ("2", "2,000", "0.100%")),
-        ([0.0], [0.0], ("0", "0", "none of none")),
-        ([5.0], [0.0], ("5", "0", "all")),
-        ([None], [7.0], ("–", "7", "–")),
-        ([7.0], [], ("7", "–", "–")),
-    ],
-)
-def test_a_gate_s_share_is_of_the_counts_there_are(gate: list, whole: list, cells: tuple):
-    assert bench.share(gate, whole) == cells
-
-
-def test_repeated_runs_say_how_far_their_medians_lie_apart_and_which_are_marked():
-    records = [
-        make_record(layout=layout, lines=64, ns_per_access=ns, noisy=noisy).model_dump(
-            exclude={"counters"}
-        )
-        | {"run": run}
-        for layout, run, noisy, times in (
-            ("spread", 0, "", [10.0, 10.0, 10.1]),
-            ("spread", 1, "", [11.0, 9.0, 13.0]),  # unstable
-            ("spread", 2, "stolen", [10.2, 10.2, 10.2]),
-            ("packed", 0, "", [4.0, 4.0, 4.0]),
-        )
-        for ns in times
-    ]
-    packed, spread = bench.repeated(pd.DataFrame(records))
-    assert packed == ("packed 64", "4.000", "nan%", "0.00%", "0 of 1")
-    assert spread[:2] == ("spread 64", "10.200") and spread[3:] == (f"{1 / 10.2:.2%}", "2 of 3")
-
-
-def test_a_table_that_cannot_be_had_here_is_printed_with_its_reason(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
-    def lacking() -> Iterator[tuple[str, ...]]:
-        yield "1", "2"
-        raise Unavailable("no-kvm")
-
-    monkeypatch.setitem(bench.TABLES, lacking, ("A title", ("what", "how many")))
-    bench._print([lacking])
-    printed = capsys.readouterr().out
-    assert all(word in printed for word in ("A title", "how many", "2", "no-kvm"))
 
 
 def test_tables_are_chosen_by_name_and_what_takes_the_lock_itself_is_run_without_it(

@@ -14,7 +14,7 @@ from scipy import stats
 from support.common import make_record
 
 from tlb.inference.curves import Curve, packed, price, spread
-from tlb.inference.intervals import UNKNOWN, Interval, median_interval
+from tlb.inference.intervals import Interval, median_interval
 from tlb.reasons import Unavailable
 
 values = st.floats(0.1, 1e6)
@@ -79,9 +79,6 @@ CLIFF = curve(
         8192: (26.0, 25.0, 27.0),
     }
 )
-EMPTY = measured({})
-
-
 # --- a curve of rows
 
 
@@ -97,29 +94,6 @@ def test_a_curve_has_the_median_of_each_x_ascending_whatever_the_order_of_rows(
     assert points.xs == list(one_by_one) and points.intervals == list(one_by_one.values())
     assert points.medians.to_dict() == {n: interval.value for n, interval in one_by_one.items()}
     assert points.last == one_by_one[max(grid)]
-
-
-def test_an_empty_curve_has_no_point_and_says_so():
-    assert (
-        len(EMPTY) == 0
-        and EMPTY.xs == []
-        and EMPTY.intervals == []
-        and list(EMPTY) == []
-        and EMPTY.medians.empty
-    )
-    assert len(EMPTY - CLIFF) == len(CLIFF / EMPTY) == len(EMPTY.between(0, math.inf)) == 0
-    for ask in (
-        lambda: EMPTY.last,
-        lambda: EMPTY.at(1),
-        lambda: EMPTY.level(0, 9),
-        lambda: EMPTY.crossing(1),
-        lambda: EMPTY.doubling(1),
-        lambda: EMPTY.flatness(0, 9),
-    ):
-        with pytest.raises(Unavailable) as refused:
-            ask()
-        assert refused.value.code == "too-few-points"
-    assert EMPTY.get(1) is UNKNOWN
 
 
 # --- points of it
@@ -178,22 +152,6 @@ def test_a_ratio_of_curves_times_the_one_turned_over_is_one(a, b):
             and x.low * y.high == pytest.approx(1)
             and x.high * y.low == pytest.approx(1)
         )
-
-
-def test_a_ratio_leaves_out_the_points_where_a_median_is_not_above_zero():
-    above, below = exact({1: 2.0, 2: 2.0, 4: 2.0}), exact({1: 1.0, 2: 0.0, 4: -1.0})
-    assert (above / below).xs == (below / above).xs == [1]
-    assert (above - below).xs == [1, 2, 4]
-
-
-def test_a_difference_is_unstable_where_a_side_is():
-    quiet, noisy = [4.0] * 6, [4.0, 4.0, 4.0, 5.0, 5.0, 5.0]
-    chase = measured({64: quiet, 128: noisy, 256: quiet})
-    assert (chase - measured({64: quiet, 128: quiet, 256: noisy})).table["unstable"].tolist() == [
-        False,
-        True,
-        True,
-    ]
 
 
 # --- the price of translation

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.host import ICE_LAKE, SILVERMONT, SKYLAKE, ZEN_2, ZEN_5, reader
+from support.host import ICE_LAKE, SILVERMONT, SKYLAKE, ZEN_2, reader
 
 from tlb.machine import cpuid
 from tlb.machine.cpuid import Cache, Registers

@@ -166,26 +166,6 @@ def value(cell: str) -> float:
     return float(re.sub(r"[^\d.]", "", cell)) if re.search(r"\d", cell) else -1.0
 
 
-def test_rows_are_placed_by_what_is_chosen_the_largest_first_and_those_without_last(store: Store):
-    many(store, 7)
-    add(store, "zen-a-aaaaaaaa", None)
-    table, _ = shown(page(store))
-    for column, order in enumerate(("reach", "hit", "walk", "far", "gain", "fault"), 1):
-        placed = sorted(
-            (
-                int(re.search(rf"--{order}:(\d+)", row["style"])[1]),
-                value(row.select("td")[column].contents[0].text),
-            )
-            for row in table.select("tbody tr")
-        )
-        values = [cell for _, cell in placed]
-        assert (
-            [place for place, _ in placed] == list(range(1, 9))
-            and values == sorted(values, reverse=True)
-            and values[-1] == -1.0
-        )
-
-
 def test_this_computer_stands_first_with_rows_of_its_own(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ):

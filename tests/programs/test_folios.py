@@ -75,7 +75,7 @@ def test_shares_are_those_of_the_pages_within_three_standard_errors(
     assert sum(found.values()) == pytest.approx(1)
 
 
-@pytest.mark.parametrize("how", ["frames are hidden", "no flags", "flags refused", "pages refused"])
+@pytest.mark.parametrize("how", ["frames are hidden", "no flags", "pages refused"])
 def test_what_only_root_may_see_is_one_reason(
     how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
