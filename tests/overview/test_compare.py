@@ -24,7 +24,7 @@ from experiments.overview import compare_words, profiles
 from experiments.overview.compare import DIFFERS, SAME, UNKNOWN, Comparison, compare, compared
 from tlb import cli
 from tlb.inference.campaigns import newest
-from tlb.inference.intervals import median_interval
+from tlb.inference.intervals import Interval, median_interval
 from tlb.lab import states
 from tlb.lab.record import Record
 from tlb.lab.store import Store
@@ -127,6 +127,28 @@ def in_runs(by: float, seed: int) -> pd.DataFrame:
 def test_what_a_machine_s_own_runs_differ_by_is_no_difference_between_two():
     told = sum((words(in_runs(0.05, 2 * k), in_runs(0.05, 2 * k + 1)) for k in range(3)), Counter())
     assert told[DIFFERS] <= 0.05 * told.total()
+
+
+def test_more_comparisons_hold_each_to_more():
+    a, b = (sided(frame(NOISY, POINTS, 5, seed)) for seed in (1, 2))
+    (few, *_), many = (
+        compared(*(side[side["lines"] == 16] for side in (a, b)), ["stlb_cliff"]),
+        compared(a, b, ["stlb_cliff"]),
+    )
+    (same,) = [quantity for quantity in many if quantity.point == few.point]
+    assert few.among < same.among == len(POINTS) and few.pair == same.pair
+    assert same.ratio.low < few.ratio.low and few.ratio.high < same.ratio.high
+    barely = few._replace(pair=few.pair._replace(ratio=Interval(1.1, 1.001, 1.2)))
+    assert barely._replace(among=1).verdict == DIFFERS != barely._replace(among=1000).verdict
+
+
+def test_the_other_way_round_it_says_the_same():
+    a, b = in_runs(0.02, 1), sided(frame(replace(NOISY, walk_ns=12.0), POINTS, 5))
+    there, back = (
+        {str(q.point): q.verdict for q in compared(*sides, ["stlb_cliff"])}
+        for sides in ((a, b), (b, a))
+    )
+    assert there == back and len({*there.values()}) > 1
 
 
 # --- two folders
