@@ -151,34 +151,6 @@ def test_an_unshare_that_changes_nothing_is_found_out(unshare, kernel):
     assert not log.exists()
 
 
-@pytest.mark.parametrize(
-    ("settings", "found"),
-    [
-        ({}, []),
-        ({"user/max_user_namespaces": 15000, "kernel/unprivileged_userns_clone": 1}, []),
-        ({"kernel/apparmor_restrict_unprivileged_userns": 0}, []),
-        ({"user/max_user_namespaces": "none"}, []),
-        ({"user/max_user_namespaces": 0}, ["user.max_user_namespaces is 0"]),
-        (
-            {
-                "kernel/unprivileged_userns_clone": 0,
-                "kernel/apparmor_restrict_unprivileged_userns": 1,
-            },
-            [
-                "kernel.unprivileged_userns_clone is 0",
-                "kernel.apparmor_restrict_unprivileged_userns is 1",
-            ],
-        ),
-    ],
-)
-def test_the_settings_that_forbid_them_are_named(tmp_path: Path, settings: dict, found: list[str]):
-    for name, value in settings.items():
-        path = tmp_path / "proc/sys" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"{value}\n")
-    assert namespaces.forbidden(tmp_path) == found
-
-
 # --- nothing is left behind
 
 

@@ -105,14 +105,6 @@ def why(act: Callable[[], object]) -> str:
 # --- reserve
 
 
-def test_reserve_asks_for_the_pages_that_hold_the_size(machine):
-    kernel = machine()
-    got = pools.reserve("2m", 5 * MIB, kernel.root)
-    assert (got.page, got.wanted, got.free, got.total, got.added, got.why) == ("2m", 3, 3, 3, 3, "")
-    assert kernel.asked == [("2m", 3)] and kernel.get("1g") == 0
-    assert kernel.journal() == {"2m": ("0", ["3"])}
-
-
 @pytest.mark.parametrize("size_bytes", [1, 2 * MIB, 8 * MIB])
 def test_a_pool_with_enough_is_left_alone_and_takes_no_root(machine, monkeypatch, size_bytes):
     kernel = machine(p2m={"total": 4, "free": 4})
@@ -134,19 +126,6 @@ def test_a_kernel_that_gives_fewer_is_told_with_the_remedy_and_what_it_gave_stay
 
 
 # --- restore
-
-
-@pytest.mark.parametrize("theirs", [1, 100])
-def test_a_pool_that_somebody_else_changed_is_not_restored(machine, theirs):
-    kernel = machine()
-    pools.reserve("2m", 8 * MIB, kernel.root)
-    kernel.put("2m", total=theirs, free=theirs)
-    kernel.asked.clear()
-    (one,) = pools.restore(kernel.root)
-    assert (one.total, kernel.get("2m"), kernel.asked) == (theirs, theirs, [])
-    assert f"{theirs}, 0 before)" in one.why and one.why.endswith(REASONS["setting-changed"].remedy)
-    kernel.put("2m", total=4, free=4)  # were the entry kept, their 4 would now be taken for ours
-    assert pools.restore(kernel.root) == [] and kernel.get("2m") == 4
 
 
 # --- crashes

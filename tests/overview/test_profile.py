@@ -105,29 +105,6 @@ def test_a_gain_is_the_chase_s_time_on_base_pages_over_that_on_larger_ones(pages
     )  # a page of 64 KiB reaches no farther here than 1,536 of them
 
 
-def test_a_first_touch_is_that_of_its_way():
-    table = rows(page_faults).query(
-        "kernel == 'page_fault' and populate == 0 and written == 1 and order == 'cycle'"
-    )
-    times = table.groupby(["mode", "pages"])["ns_per_access"].median()
-    found = {name: whole()[f"fault_{name}"].value for name in ("fresh", "fresh_large", "file")}
-    medians = {
-        "fresh": times["anonymous", "4k"],
-        "fresh_large": times["anonymous", "thp"],
-        "file": times["file", "4k"],
-    }
-    assert found == pytest.approx(medians, rel=1e-4)
-
-
-def test_a_guest_is_beside_a_process_on_its_own_page_size():
-    frame, lines = rows(virtualization), room.GUEST_BYTES // 4096
-    for guest, host, alike in (("4k", "4k", "4k"), ("2m", "4k", "2m"), ("2m", "2m", "2m")):
-        times = guests.chased(frame, guest, host, lines), guests.chased(frame, "", alike, lines)
-        assert whole()[f"guest_{guest}_on_{host}"].value == pytest.approx(
-            times[0] / times[1], rel=1e-4
-        )
-
-
 # --- what it lacks
 
 

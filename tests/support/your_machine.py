@@ -28,7 +28,6 @@ ARM = {
     "la57": None,
     "hypervisor": "unknown",
 }
-COUNTERS = {"tier": "counters", "reason": None}
 KINDS: dict[str, dict[str, object]] = {
     "guest": {},
     "arm64, 16 KiB": {**ARM, "base_page_bytes": 16384},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support import told
-from support.churn import MACHINES, NOTHING, Churn, House, analysis, points, rows
+from support.churn import Churn, House, analysis, points, rows
 
 from experiments.churn import figures, grid, tables
 from experiments.churn.analysis import NEW
@@ -170,34 +170,3 @@ def test_the_grid_asks_for_each_point_once_and_for_no_second_cpu_where_there_is_
         assert {point.mode for point in asked if point.kernel == "neighbour_chase"} == (
             {"alone"} if cpus == 1 else {"alone", "other", "sibling"}
         )
-
-
-@pytest.mark.parametrize("machine", ["base pages alone", "one CPU", "nothing"])
-def test_what_was_not_measured_is_empty_or_a_reason(machine: str):
-    a = analysis(MACHINES[machine]())
-    assert (
-        set(a.shootdowns) <= set(grid.CALLS)
-        and set(a.after) == {*grid.SWITCHES, NEW}
-        and len(a.sparse) <= 4
-    )
-    if a.frame is NOTHING:
-        assert a.calls_alone == a.calls_beside == a.fork_ns == a.write_ns == {} and not any(
-            map(len, (a.loaded, *a.after.values()))
-        )
-        assert (
-            a.flush_counts.empty
-            and a.partial_calls.empty
-            and a.rounds.empty
-            and a.sparse.empty
-            and not len(a.by_cpus)
-        )
-        for make in (
-            a.share_seen,
-            a.brought_back,
-            a.first_walks,
-            a.cold_tax,
-            a.waste,
-            a.under_load,
-            a.beside_discards,
-        ):
-            assert reason(make) == "too-few-points"

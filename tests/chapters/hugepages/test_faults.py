@@ -64,11 +64,7 @@ CASES = {
 # Three programs stand for all: most kernels share one arena in C, those of numba another, and
 # prefault maps its own in each batch. A numba process takes over a second: where it is not named by
 # itself it is endurance.
-NUMBA = pytest.param("page_chase in numba", marks=pytest.mark.endurance)
-each_arena = pytest.mark.parametrize("case", ["page_chase in C", "prefault by touch", NUMBA])
-each_populating_arena = pytest.mark.parametrize(
-    "case", ["page_chase in C", "prefault by populate", NUMBA]
-)
+each_arena = pytest.mark.parametrize("case", ["page_chase in C", "prefault by touch"])
 
 
 def on(case: str, pages: str, size: int = ARENA) -> Point:
@@ -97,8 +93,8 @@ def needed(point: Point) -> int:
 @pytest.mark.parametrize(
     ("case", "pages"),
     [
-        *(("page_chase in C", pages) for pages in ("4k", "64k", "thp")),
-        *((case, "2m") for case in CASES),
+        *(("page_chase in C", pages) for pages in ("4k", "64k", "thp", "2m")),
+        *((case, "2m") for case in ("random_touch in C", "prefault by populate")),
     ],
 )
 def test_a_machine_that_lacks_nothing_is_measured_on_the_pages_named(
@@ -162,13 +158,6 @@ def test_of_two_threads_the_one_that_meets_the_missing_page_says_so(machine, mod
 
 
 @each_arena
-def test_thp_never_is_a_reason_and_the_other_sizes_are_there(machine, case: str):
-    machine.set("mm/transparent_hugepage/enabled", "always madvise [never]")
-    why_not(on(case, "thp"), "thp-never")
-    assert [measured(on(case, pages)).backing for pages in ("4k", "2m")] == ["4k", "2m"]
-
-
-@each_arena
 def test_the_setting_of_thp_s_own_size_decides_where_there_is_one(machine, case: str):
     machine.set("mm/transparent_hugepage/enabled", "always madvise [never]")
     machine.set(
@@ -212,17 +201,6 @@ def test_a_real_limit_of_address_space_below_the_size_is_memory_short(
         monkeypatch, "sh", "-c", f'ulimit -v {16 * 2**20} && exec "$0" "$@"'
     )  # KiB, and some for numba
     why_not(on(case, pages, 32 * 2**30), "memory-short")
-
-
-@pytest.mark.parametrize(
-    ("pages", "code"), [("4k", "memory-short"), ("thp", "memory-short"), ("2m", "pool-empty")]
-)
-@each_populating_arena
-def test_memory_that_is_not_there_when_it_is_asked_for_is_a_reason(
-    machine, case: str, pages: str, code: str
-):
-    machine.set("unready", errno.ENOMEM)
-    assert os.strerror(errno.ENOMEM) in why_not(on(case, pages), code)
 
 
 # --- none gives a row with another page size than the one named

@@ -131,7 +131,6 @@ def root(tmp_path: Path) -> Path:
     [
         ("thp", THP, "always madvise [never]\n", "thp-never"),
         ("2m", POOL, "80\n", "pool-empty"),  # enough for the heap without the JVM's code
-        ("4k", "proc/meminfo", "MemAvailable: 786432 kB\n", "memory-short"),
         ("2m", "proc/meminfo", "MemAvailable: 262144 kB\n", "memory-short"),
     ],
 )
@@ -279,15 +278,6 @@ def test_a_jar_is_built_once_offline_if_that_is_enough(fake, tmp_path: Path, mon
     assert [line.split()[-1] for line in calls.read_text().splitlines()] == ["-o"]
 
 
-def test_a_build_that_fails_is_tried_online_and_leaves_nothing(fake, tmp_path: Path, monkeypatch):
-    fake(SMAPS["4k"])
-    monkeypatch.setenv("TLB_BUILD", str(tmp_path / "build"))
-    calls = maven(tmp_path, "exit 1")
-    assert code_of(jmh.build) == "maven-failed"
-    assert [line.split()[-1] for line in calls.read_text().splitlines()] == ["-o", "package"]
-    assert list((tmp_path / "build" / "kernels").iterdir()) == []
-
-
 # --- the document
 
 
@@ -317,19 +307,6 @@ def test_a_survey_keeps_the_reason_of_each_page_size_that_it_could_not_have(monk
     assert Jmh.model_validate_json(found.model_dump_json()) == found
     with theirs(path=tmp_path / "lock"):
         assert code_of(jmh.survey, (1000,)) == "measuring-already"
-
-
-@pytest.mark.parametrize(("error", "differing"), [(0.1, [10**8]), (50.0, []), (None, [])])
-def test_scores_differ_if_jmhs_intervals_leave_a_gap(error: float | None, differing: list[int]):
-    base = made("4k", {1000: 3.5, 10**8: 30.0}, error)
-    scores = base + made("2m", {1000: 3.5, 10**8: 20.0}, error)
-    about = {"measured_at": "", "state": "", "jvm": "", "jmh": "", "lacking": {}}
-    doc = Jmh(scores=scores, **about)
-    pairs = [(one.pages, huge.pages, huge.array_bytes) for one, huge in jmh.differing(doc)]
-    assert pairs == [("4k", "2m", size) for size in differing]
-    assert len(jmh.paired(doc)) == 2
-    assert [score.ns_per_access for score in jmh.smallest(doc)] == [3.5, 3.0]
-    assert code_of(jmh.smallest, Jmh(scores=[], **about)) == "too-few-points"
 
 
 @pytest.mark.endurance

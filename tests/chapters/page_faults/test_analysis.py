@@ -62,15 +62,6 @@ def test_a_charge_comes_back_as_a_ratio_and_by_the_test_of_means():
     assert a.own_test.relative == pytest.approx(0.03, abs=0.01) and a.own_test.p < 0.05
 
 
-def test_the_published_test_comes_back_from_what_was_printed():
-    a = analysis()
-    test = a.published_test
-    assert (round(test.t, 1), test.freedom, f"{test.p:.1e}") == (5.4, 58, "1.5e-06")
-    assert test.relative == pytest.approx(0.0023, abs=5e-5)
-    assert a.published_means == pytest.approx({4: 630.64, 5: 640.97}, abs=0.005)
-    assert a.published_buckets.groupby("page_table_levels")["share"].sum().between(0.999, 1.0).all()
-
-
 def test_rates_are_those_of_all_threads_and_their_faults_are_counted():
     kernel = Kernel(noise=1e-9, cpus=4, shared=0.0)
     a = analysis(rows(kernel))
