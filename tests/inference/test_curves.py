@@ -211,17 +211,6 @@ def test_a_crossing_is_where_the_curve_passes_a_height_for_good(
 # --- what claims ask of it
 
 
-def test_flatness_is_the_largest_over_the_smallest_and_blind_to_what_lies_beyond():
-    flat = CLIFF.flatness(0, 2048)
-    assert flat.value == pytest.approx(5.2 / 5.0) and flat.high == pytest.approx(5.3 / 4.9)
-    assert flat.low <= flat.value and flat.coverage == 0.9375
-    assert CLIFF.flatness(0, 8192).low > 4.5
-    assert CLIFF.flatness(4096, 8192).value == pytest.approx(1.25)
-    with pytest.raises(Unavailable) as refused:
-        CLIFF.flatness(0, 1024)
-    assert refused.value.code == "too-few-points"
-
-
 @pytest.mark.parametrize(
     ("truth", "noise"),
     [(np.full(20, 10.0), 0.2), (np.linspace(10, 13, 10), 0.3)],

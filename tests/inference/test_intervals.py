@@ -187,48 +187,6 @@ def test_quiet_points_have_no_outlier_and_a_run_a_third_slower_is_one() -> None:
 # --- frames
 
 
-def rows(lines: int, layout: str, times: list[float], **more: object) -> list[dict]:
-    same = {"kernel": "page_chase", "engine": "c", "pages": "4k", "order": "cycle", "lines": lines}
-    return [same | {"layout": layout, "ns_per_access": t} | more for t in times]
-
-
-FRAME = pd.DataFrame(
-    rows(64, "spread", [4.0, 4.1, 4.2, 4.1, 4.0, 4.1])
-    + rows(64, "packed", [4.0, 4.0, 4.0, 4.0, 4.0, 4.0])
-    + rows(128, "spread", [8.0, 8.0, 8.2, 30.0, 8.1, 8.0])
-    + rows(128, "packed", [4.0, 5.0, 4.5, 4.5, 4.5, 4.5])
-    + rows(256, "spread", [9.0])
-)
-
-
-def test_a_summary_has_a_row_for_each_group_in_the_groups_order() -> None:
-    table = summarise(FRAME.sample(frac=1, random_state=1), ["lines", "layout"])
-    assert table.columns.tolist() == [
-        "lines",
-        "layout",
-        "median",
-        "low",
-        "high",
-        "coverage",
-        "modes",
-        "n",
-        "spread",
-        "unstable",
-        "outliers",
-    ]
-    assert table[["lines", "layout"]].values.tolist() == [
-        [64, "packed"],
-        [64, "spread"],
-        [128, "packed"],
-        [128, "spread"],
-        [256, "spread"],
-    ]
-    noisy = table.iloc[3]
-    assert (noisy["median"], noisy["low"], noisy["high"], noisy["n"]) == (8.05, 8.0, 30.0, 6)
-    assert noisy["outliers"] == 1 and noisy["coverage"] == 0.96875
-    pd.testing.assert_frame_equal(table, summarise(FRAME, ["lines", "layout"]))
-
-
 @pytest.mark.parametrize(("slow", "unstable"), [(10.49, False), (10.51, True)])
 def test_a_row_is_unstable_when_its_spread_is_over_five_percent(
     slow: float, unstable: bool

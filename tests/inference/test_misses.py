@@ -15,13 +15,11 @@ from scipy import stats as scipy_stats
 
 from tlb.inference.misses import (
     fit_random_curve,
-    fit_step,
     hashed_lru,
     miss_probability_cycle,
     miss_probability_random,
     two_level_cost,
 )
-from tlb.reasons import Unavailable
 
 
 class Lru:
@@ -178,20 +176,3 @@ def test_with_both_knees_given_a_fit_is_the_textbooks_linear_regression(
         assert found.coverage == confidence
         for bound, exact in zip(found, (cost, cost - width, cost + width), strict=False):
             assert abs(bound - exact) <= half_a_digit(exact), (found, exact)
-
-
-def test_a_fit_over_too_few_points_or_none_beyond_the_knee_is_refused() -> None:
-    y = truth_curve(0, 0)
-    for arguments in (
-        (GRID[:5], y[:5]),
-        (GRID[:3], y[:3], 64, 2048),
-        (np.repeat(GRID[:2], 10), np.repeat(y[:2], 10), 64, 2048),
-        (GRID, np.full(GRID.shape, math.nan)),
-        (GRID, y, GRID.max() + 1, None),
-    ):
-        with pytest.raises(Unavailable) as refused:
-            fit_random_curve(*arguments)
-        assert refused.value.code == "too-few-points"
-    for fit in (lambda: fit_random_curve(GRID, y[:-1]), lambda: fit_step(GRID, y[:-1], 2048)):
-        with pytest.raises(ValueError, match="length"):
-            fit()

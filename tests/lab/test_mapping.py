@@ -3,7 +3,6 @@ no fault of a point is another's."""
 
 from __future__ import annotations
 
-import itertools
 import random
 import threading
 from collections.abc import Callable
@@ -72,38 +71,6 @@ def asked(folder: Path) -> list[list[int]]:
 
 
 # --- one process
-
-
-def test_points_that_walk_one_graph_follow_each_other_in_an_order_of_chance(program):
-    program()
-    points = [
-        Point(
-            kernel="graph_walk",
-            layout="packed",
-            order="random",
-            lines=lines,
-            mode=mode,
-            options=options,
-            region_ms=1,
-        )
-        for lines in (64, 128, 256)
-        for mode, options in (
-            ("plain", {}),
-            ("plain", {"walkers": 2}),
-            ("plain", {"per_hop": 1}),
-            ("blocked", {"block_vertices": 32}),
-            ("blocked", {"block_vertices": 32, "block_steps": 8}),
-        )
-    ]
-    orders = set[tuple[Point, ...]]()
-    for seed in range(5):
-        (group,) = mapping.groups(points, random.Random(seed))
-        graphs = [(point.lines, point.mode) for point in group.points]
-        assert {*group.points} == {*points} and sum(
-            a != b for a, b in itertools.pairwise(graphs)
-        ) == 5
-        orders.add(tuple(group.points))
-    assert len(orders) == 5
 
 
 def test_points_that_sleep_do_so_side_by_side_and_a_failure_of_one_is_its_own(

@@ -36,7 +36,6 @@ def test_a_quiet_server_needs_no_advice(tmp_path):
         ),
         ("mTHP", {"sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled": "always [never]\n"}),
         ("pool 2m", {"sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages": "3\n"}),
-        ("pool 1g", {"sys/kernel/mm/hugepages/hugepages-1048576kB/free_hugepages": "0\n"}),
         ("memory", v2("/job", job={"max": str(GIB), "current": "0"})),
     ],
 )

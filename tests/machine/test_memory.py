@@ -67,7 +67,6 @@ def test_a_v1_tree_is_walked_to_its_root(tmp_path):
             2 * GIB,
             "RLIMIT_AS",
         ),  # less the address space that a kernel aligns its arena in
-        (Rlimits(GIB // 2, None, None), 0, "RLIMIT_AS"),
         (Rlimits(None, GIB, None), GIB, "RLIMIT_DATA"),
         (Rlimits(3 * GIB, GIB, None), GIB, "RLIMIT_DATA"),
     ],

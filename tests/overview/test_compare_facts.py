@@ -28,33 +28,10 @@ HOSTILE = (
     "</style></script><img src=x onerror=alert(1)><a href='https://example.com'>\"&\u202e\x1b[2J\n"
 )
 EMPTY = pd.DataFrame({"chapter": []})
-SAYS = {
-    "cpu_model": "B",
-    "microcode": "0x9",
-    "logical_cpus": 4,
-    "page_table_levels": 5,
-    "base_page_bytes": 65536,
-    "mthp": {"64k": "always"},
-    "numa_balancing": 1,
-    "mitigations": {"meltdown": "Mitigation: PTI", "l1tf": "Vulnerable"},
-    "kernel_release": "6.2.0",
-    "c_compiler": None,
-    "boot": ("nopti",),
-    "thp": {"enabled": "always", "defrag": "always"},
-    "kvm": {"device": True, "module": "kvm_amd", "tables": "NPT"},
-    "noise": {"governor": "x", "smt": "on", "turbo": True, "load1": 0.1},
-    "caches": [
-        {"level": 1, "kind": "data", "size_bytes": 49152, "line_bytes": 64, "ways": 12, "sets": 64},
-        {
-            "level": 1,
-            "kind": "instruction",
-            "size_bytes": 49152,
-            "line_bytes": 64,
-            "ways": 12,
-            "sets": 64,
-        },
-    ],
-}
+CACHES = [
+    {"level": 1, "kind": kind, "size_bytes": 49152, "line_bytes": 64, "ways": 12, "sets": 64}
+    for kind in ("data", "instruction")
+]
 
 
 def host(**changes: Any) -> Host:
@@ -136,8 +113,8 @@ def touched(label: str, a: Host, b: Host) -> set[str]:
         ("microcode", {"microcode": "0x9"}, {"fault", "flush", "switch"}),
         ("hypervisor", {"hypervisor": "kvm"}, WALKS),
         ("TLB level 2, unified", {"tlb": tlbs((64, 3072))}, {"large", "thp"}),
-        ("L1 data", {"caches": SAYS["caches"]}, {"large", "packed", "thp"}),
-        ("THP", {"thp": SAYS["thp"]}, {"thp"}),
+        ("L1 data", {"caches": CACHES}, {"large", "packed", "thp"}),
+        ("THP", {"thp": {"enabled": "always", "defrag": "always"}}, {"thp"}),
         ("booted with", {"boot": ("nopti",)}, WALKS),
         (
             "memory",

@@ -126,22 +126,6 @@ def test_a_static_program_is_not_reached_and_the_reason_says_so(tmp_path: Path):
     assert (why.value.code, "statically" in why.value.detail) == ("lever-absent", True)
 
 
-@pytest.mark.endurance
-@pytest.mark.needs("java")
-def test_a_jvm_s_heap_is_on_large_pages(tmp_path: Path):
-    source = tmp_path / "Hold.java"
-    source.write_text(
-        "public class Hold {"
-        " public static void main(String[] a) throws Exception { Thread.sleep(300); } }"
-    )
-    command = ["java", "-Xms256m", "-Xmx256m", "-XX:+AlwaysPreTouch", str(source)]
-    sides = [
-        snapshots.at_peak(run(command, LEVERS[name], limit_s=100, share=0.1).snapshots)
-        for name in ("none", "jvm")
-    ]
-    assert sides[0].pages.huge_bytes < 64 << 20 and sides[1].pages.huge_bytes >= 200 << 20
-
-
 PIECES = """
 import mmap, os, random, sys, threading
 wrong = []

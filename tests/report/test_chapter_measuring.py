@@ -130,21 +130,6 @@ def test_back_in_an_earlier_state_all_its_rows_are_there_and_none_is_measured(
     )
 
 
-@pytest.mark.parametrize("changes", [{"installation": "another"}, {"hypervisor": "kvm"}])
-def test_of_a_computer_that_has_become_another_one_no_row_is_shown(
-    world: dict, measuring: Callable, changes: dict
-):
-    points = [Point(kernel="page_chase", lines=64, region_ms=2)]
-    chapter, asked = measuring(repeats=2)
-    before = chapter.measure(points)
-    world["host"] = Stated(changes=changes).host()
-    other, again = measuring(repeats=2)
-    assert other.machine != chapter.machine and code(lambda: other.kept(CHAPTER)) == "no-data"
-    assert (len(other.measure(points)), len(again)) == (len(before), len(asked))
-    world["host"] = Stated().host()
-    assert measuring()[0].kept(CHAPTER).equals(before)
-
-
 def test_rows_of_two_engines_are_never_shown_together(measuring: Callable, monkeypatch):
     numba = [point.model_copy(update={"engine": "numba"}) for point in POINTS]
     monkeypatch.setattr(build, "engine_for", lambda *_: "numba")

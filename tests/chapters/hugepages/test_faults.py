@@ -35,9 +35,6 @@ ARENA = 16 * MIB  # eight pages of 2 MiB, of which 60 % and all but one are diff
 
 CASES = {
     "page_chase in C": Point(kernel="page_chase", lines=ARENA // 4096, region_ms=1),
-    "page_chase in numba": Point(
-        kernel="page_chase", engine="numba", lines=ARENA // 4096, region_ms=1
-    ),
     "random_touch in C": Point(
         kernel="random_touch",
         layout="packed",
@@ -61,9 +58,7 @@ CASES = {
         region_ms=1,
     ),
 }
-# Three programs stand for all: most kernels share one arena in C, those of numba another, and
-# prefault maps its own in each batch. A numba process takes over a second: where it is not named by
-# itself it is endurance.
+# Two programs stand for all: most kernels share one arena, and prefault maps its own in each batch.
 each_arena = pytest.mark.parametrize("case", ["page_chase in C", "prefault by touch"])
 
 
@@ -197,9 +192,7 @@ def test_memory_below_the_size_is_said_and_nothing_is_started(monkeypatch, pages
 def test_a_real_limit_of_address_space_below_the_size_is_memory_short(
     machine, monkeypatch, case: str, pages: str
 ):
-    put_before(
-        monkeypatch, "sh", "-c", f'ulimit -v {16 * 2**20} && exec "$0" "$@"'
-    )  # KiB, and some for numba
+    put_before(monkeypatch, "sh", "-c", f'ulimit -v {16 * 2**20} && exec "$0" "$@"')  # KiB
     why_not(on(case, pages, 32 * 2**30), "memory-short")
 
 
@@ -213,7 +206,7 @@ def test_one_page_of_another_size_is_enough_to_refuse(machine, case: str, pages:
     why_not(on(case, pages), "backing-partial")
 
 
-@pytest.mark.parametrize("case", ["page_chase in C", "page_chase in numba", "prefault by touch"])
+@pytest.mark.parametrize("case", ["page_chase in C", "prefault by touch"])
 def test_a_64_kib_page_that_fell_back_may_have_been_ours(machine, case: str):
     machine.set("fallen", 1)
     assert re.findall(r"\b\d+\b", why_not(on(case, "64k"), "backing-partial")) == [

@@ -30,12 +30,6 @@ def median(frame: pd.DataFrame, query: str, column: str = "ns_per_access") -> fl
     return float(frame.query(query)[column].median())
 
 
-PLAIN = (
-    "kernel == 'graph_walk' and mode == 'plain' and per_hop == 0 and pages == '4k' "
-    "and lines == 16777216"
-)
-
-
 def refused(a: Any, what: str, *given: Any) -> str:
     """The code of the reason why an Analysis has no such thing."""
     with pytest.raises(Unavailable) as why:

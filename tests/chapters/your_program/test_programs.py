@@ -28,7 +28,6 @@ SMALL = {
     "rules-beside": ("4194304", "1000", "1"),
     "go-map": ("4096", "1000", "2000"),
 }
-LINES = 100  # of what programs read
 
 
 @pytest.fixture(autouse=True)
