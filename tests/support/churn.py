@@ -3,22 +3,19 @@ neighbours, and an Analysis of such rows."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from experiments.churn import Analysis, grid
-from support.common import About, make_record
-from support.synthetic import GIB, Stated, scope
-from tlb.lab import kernels
+from support.common import About
+from support.synthetic import GIB, Stated, processes, scope
 from tlb.lab.record import Point
 
-PAGE, LARGE_PAGE = 4096, 2 << 20
+PAGE, LARGE_PAGE, ACCESSES = 4096, 2 << 20, 1000
 
 
 @dataclass(frozen=True)
@@ -145,26 +142,15 @@ class Churn:
         }
 
     def frame(self, points: Iterable[Point], repeats: int = 5, seed: int = 1) -> pd.DataFrame:
-        """One row a process, with the columns that `Store.load` gives."""
-        noise, rows = np.random.default_rng(seed), []
-        for point in points:
-            for repeat in range(repeats):
-                ns = self.ns(point) * math.exp(self.noise * noise.normal())
-                record = make_record(
-                    **point.model_dump(),
-                    repeat=repeat,
-                    ns_per_access=ns,
-                    batch_ns_per_access=[ns],
-                    accesses=1000,
-                )
-                rows.append(
-                    record.model_dump(exclude={"counters", "options", "also"})
-                    | dict(record.options)
-                    | self.also(point, ns, record.accesses)
-                    | {"kernel_digest": "a" * 16}
-                )
-        return kernels.with_defaults(
-            pd.DataFrame(rows, columns=None if rows else [*make_record().model_dump()])
+        """One row a process, of a thousand calls each."""
+        return processes(
+            points,
+            self.ns,
+            self.noise,
+            repeats,
+            seed,
+            fields=lambda point: {"accesses": ACCESSES},
+            more=lambda point, ns: self.also(point, ns, ACCESSES),
         )
 
 

@@ -79,7 +79,8 @@ def _table(r: np.ndarray) -> np.ndarray:
 
 
 class Parts:
-    """Rows are uint64 (n, 2): key, number. What is written to holds garbage before."""
+    """Rows are uint64 (n, 2): key, number. What is written to holds garbage before. `fill` gives R,
+    S, the sum that is due and the checksum."""
 
     def partition(self, rows: np.ndarray, bits: int, passes: int) -> tuple[np.ndarray, np.ndarray]:
         """(partitions, where each of them ends)."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -90,27 +91,46 @@ def grid(
     return cliff_grid.points(scope(max_working_set, entries, per_octave=per_octave))
 
 
+def processes(
+    points: Iterable[Point],
+    ns: Callable[[Point], float],
+    noise: float,
+    repeats: int,
+    seed: int = 1,
+    *,
+    fields: Callable[[Point], dict[str, Any]] = lambda point: {},
+    more: Callable[[Point, float], dict[str, Any]] = lambda point, ns: {},
+    columns: Iterable[str] = (),
+) -> pd.DataFrame:
+    """Return one row a process, with the columns that `Store.load` gives.
+
+    ns: a point's time without noise. noise: relative standard deviation of a process. fields: of
+    the records. more: columns beside them, by a process' time. columns: of a frame without rows.
+    """
+    draw, rows = np.random.default_rng(seed), []
+    for point in points:
+        record, quiet_ns = make_record(**point.model_dump(), **fields(point)), ns(point)
+        row = record.model_dump(exclude={"counters", "options", "also"})
+        row |= dict(record.options) | record.also | {"kernel_digest": "a" * 16, "timed": ""}
+        for repeat in range(repeats):
+            took = quiet_ns * math.exp(noise * draw.normal())
+            own = {"repeat": repeat, "ns_per_access": took, "batch_ns_per_access": [took]}
+            rows.append(row | own | more(point, took))
+    empty = [*make_record().model_dump(), "kernel_digest", *columns]
+    return kernels.with_defaults(pd.DataFrame(rows, columns=None if rows else empty))
+
+
 def frame(
     truth: Truth, points: list[Point] | None = None, repeats: int = 7, seed: int = 1
 ) -> pd.DataFrame:
-    """One row a process, with the columns that `Store.load` gives."""
-    noise = np.random.default_rng(seed)
-    rows = []
-    for point in grid() if points is None else points:
-        record = make_record(
-            **point.model_dump(),
-            page_table_bytes=table_bytes(
-                point.pages, point.lines * (4096 if point.layout == "spread" else 64)
-            ),
-        )
-        row, quiet_ns = (
-            record.model_dump(exclude={"counters"}) | {"kernel_digest": "a" * 16, "timed": ""},
-            truth.time_ns(point),
-        )
-        for repeat in range(repeats):
-            ns = quiet_ns * float(np.exp(truth.noise * noise.normal()))
-            rows.append(row | {"repeat": repeat, "ns_per_access": ns, "batch_ns_per_access": [ns]})
-    return kernels.with_defaults(pd.DataFrame(rows))
+    """One row a process."""
+
+    def tables(point: Point) -> dict[str, int]:
+        size = point.lines * (4096 if point.layout == "spread" else 64)
+        return {"page_table_bytes": table_bytes(point.pages, size)}
+
+    points = grid() if points is None else points
+    return processes(points, truth.time_ns, truth.noise, repeats, seed, fields=tables)
 
 
 PAGE_BYTES = {
@@ -189,9 +209,9 @@ class Paged:
     FREE_NS: ClassVar[float] = 50.0
 
     def frame(self, points: list[Point], repeats: int = 5, seed: int = 1) -> pd.DataFrame:
-        """One row a process, with the columns that `Store.load` gives."""
-        noise, rows = np.random.default_rng(seed), []
-        for point in (one for one in points if one.pages in self.pages):
+        """One row a process."""
+
+        def fields(point: Point) -> dict[str, Any]:
             also = {
                 "random_touch": {"generator_ns_per_access": self.DRAW_NS},
                 "prefault": {
@@ -199,25 +219,14 @@ class Paged:
                     "one_byte_resident_bytes": float(PAGE_BYTES[point.pages]),
                 },
             }
-            record = make_record(
-                **point.model_dump(),
-                core_ghz=self.ghz,
-                also=also.get(point.kernel, {}),
-                page_table_bytes=table_bytes(point.pages, 4096 * point.lines),
-            )
-            row = (
-                record.model_dump(exclude={"counters", "options", "also"})
-                | dict(record.options)
-                | record.also
-                | {"kernel_digest": "a" * 16, "timed": ""}
-            )
-            quiet_ns = self.time_ns(point)
-            for repeat in range(repeats):
-                ns = quiet_ns * float(np.exp(self.noise * noise.normal()))
-                rows.append(
-                    row | {"repeat": repeat, "ns_per_access": ns, "batch_ns_per_access": [ns]}
-                )
-        return kernels.with_defaults(pd.DataFrame(rows))
+            return {
+                "core_ghz": self.ghz,
+                "also": also.get(point.kernel, {}),
+                "page_table_bytes": table_bytes(point.pages, 4096 * point.lines),
+            }
+
+        there = [point for point in points if point.pages in self.pages]
+        return processes(there, self.time_ns, self.noise, repeats, seed, fields=fields)
 
 
 def hugepages(
