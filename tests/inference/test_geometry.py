@@ -227,7 +227,7 @@ def test_the_stride_of_a_page_size_is_counted_in_base_pages_of_the_machine(
 # --- walks
 
 
-def test_a_walk_of_three_processes_has_their_interval_less_the_tread_s_and_of_fewer_that_of_their_batches():
+def test_a_walk_has_the_interval_of_three_processes_or_that_of_the_batches_of_fewer():
     frame = pd.DataFrame(
         {
             "layout": "alias",

@@ -1,4 +1,4 @@
-"""Sets by strides: closed forms beside a simulated TLB, and strides of a known TLB that come back."""
+"""Sets by strides: closed forms beside a simulated TLB; strides of a known TLB come back."""
 
 from __future__ import annotations
 

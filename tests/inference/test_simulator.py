@@ -315,7 +315,7 @@ def test_random_replacement_misses_a_cycle_as_its_closed_form_says(pages: int, e
 def test_the_step_of_a_set_associative_tlb_is_as_sharp_as_one_part_in_its_ways(
     pages: int, share: float
 ):
-    """The claim that a sharp cliff shows full associativity: 128 sets of 16 ways show it as well."""
+    """A sharp cliff does not show full associativity: 128 sets of 16 ways have one as well."""
     cycle = np.tile(np.random.default_rng(pages).permutation(pages), 3)
     assert missed(one_level(2048, 16), cycle, warm=pages) == pytest.approx(share, abs=1e-12)
     assert missed(one_level(2048), cycle, warm=pages) == (pages > 2048)

@@ -86,7 +86,7 @@ def complaints(folder: Path, catalogue: Mapping[str, Declaration]) -> Iterator[s
             path for place in (f"{name}.c", f"twins/{name}.py") if (path := folder / place).exists()
         ]
         if not paths:
-            yield f"tlb/lab/kernels.py declares {name}, and there is neither kernels/{name}.c nor kernels/twins/{name}.py."
+            yield f"tlb/lab/kernels.py declares {name}, which has no file in kernels/."
         for path in paths:
             file = f"kernels/{path.relative_to(folder)}"
             stated = (
@@ -99,8 +99,8 @@ def complaints(folder: Path, catalogue: Mapping[str, Declaration]) -> Iterator[s
                 yield f"{file} has the modes {stated.modes}, and tlb/lab/kernels.py declares {own}."
             if (declared.layout, declared.order) != (stated.layouts[0], stated.orders[0]):
                 yield (
-                    f"{file} has by default {stated.layouts[0]} and {stated.orders[0]}, and tlb/lab/kernels.py "
-                    f"declares {declared.layout} and {declared.order}."
+                    f"{file} has by default {stated.layouts[0]} and {stated.orders[0]}, and "
+                    f"tlb/lab/kernels.py declares {declared.layout} and {declared.order}."
                 )
             options = {option: value or 0 for option, value in declared.options.items()}
             if options != stated.options:

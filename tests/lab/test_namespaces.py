@@ -162,13 +162,15 @@ def test_a_runner_that_is_killed_leaves_no_process(fresh, tmp_path: Path, counts
     """The kernel is perf's grandchild, and each of the three ends with its parent."""
     region_ms = 59_371 + counts
     plan = (
-        f"perf.Plan({install(tmp_path, {WALK.event: 1.0})!r}, (perf.Event(*{(WALK.quantity, WALK.event)}),))"
+        f"perf.Plan({install(tmp_path, {WALK.event: 1.0})!r}, "
+        f"(perf.Event(*{(WALK.quantity, WALK.event)}),))"
         if counts
         else "perf.NO_COUNTERS"
     )
     text = (
         "from tlb.lab import measure; from tlb.lab import perf; from tlb.lab.record import Point\n"
-        f"measure.measure(Point(kernel='page_chase', lines=300, mode='namespaces', region_ms={region_ms}), "
+        f"measure.measure(Point(kernel='page_chase', lines=300, mode='namespaces', "
+        f"region_ms={region_ms}), "
         f"state='{STATE}', usable_bytes=2**30, plan={plan})"
     )
     marker, binary = f"--region-ms {region_ms}", Path(build.kernel("page_chase").command[0]).name

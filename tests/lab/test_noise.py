@@ -10,7 +10,8 @@ from support.common import make_record
 from tlb.lab import noise
 from tlb.lab.record import Quantity, Record
 
-STAT = "cpu  9 0 9 9 0 0 0 70 0 0\ncpu0 4 0 4 4 0 0 0 30 0 0\ncpu1 5 0 5 5 0 0 0 40 0 0\nintr 12 0 3\nbtime 1\n"
+STAT = "cpu  9 0 9 9 0 0 0 70 0 0\ncpu0 4 0 4 4 0 0 0 30 0 0\ncpu1 5 0 5 5 0 0 0 40 0 0\n"
+STAT += "intr 12 0 3\nbtime 1\n"
 
 
 def stat(root: Path, text: str | bytes) -> Path:

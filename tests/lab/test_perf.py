@@ -27,9 +27,11 @@ MISSES = Event("l1_dtlb_miss", "cpu/event=0x45,umask=0xff/u")
 # As perf 6.1 writes them with -j -o: a comment, a blank line, numbers as quoted strings.
 RECORDED = """# started on Fri Jan 31 12:00:00 2025
 
-{"counter-value" : "59.000000", "unit" : "", "event" : "minor-faults:u", "event-runtime" : 629996, "pcnt-running" : 100.00, \
+{"counter-value" : "59.000000", "unit" : "", "event" : "minor-faults:u", \
+"event-runtime" : 629996, "pcnt-running" : 100.00, \
 "metric-value" : 93.651388, "metric-unit" : "K/sec"}
-{"counter-value" : "0.629996", "unit" : "msec", "event" : "task-clock:u", "event-runtime" : 629996, "pcnt-running" : 100.00, \
+{"counter-value" : "0.629996", "unit" : "msec", "event" : "task-clock:u", \
+"event-runtime" : 629996, "pcnt-running" : 100.00, \
 "metric-value" : 0.614001, "metric-unit" : "CPUs utilized"}
 """
 

@@ -50,7 +50,7 @@ def test_a_state_is_called_by_its_boot_its_linux_or_its_digits(store: Store, nam
 FIRST, NONE = ("1a2b3c0000000000", "")
 
 
-def test_a_boot_is_kept_with_a_row_and_is_no_part_of_its_key_and_rows_from_before_stay_the_same_bytes():
+def test_a_boot_is_kept_with_a_row_and_is_no_part_of_its_key():
     with_boot, without = (lines.write(make_record(boot_id=boot), KERNEL) for boot in (FIRST, NONE))
     assert with_boot[0] == without[0] and b"boot_id" not in without[1]
     assert [lines.parse(line.rstrip(b"\n")).record.boot_id for _, line in (with_boot, without)] == [

@@ -61,7 +61,8 @@ def records(draw: st.DrawFn) -> Record:
         ("stride_bytes working_set_bytes arena_bytes accesses", st.integers(1, 2**63 - 1)),
         ("elapsed_ns ns_per_access prepare_ns wall_ns", positive),
         (
-            "seed cpu minor_faults major_faults voluntary_switches involuntary_switches migrations repeat",
+            "seed cpu minor_faults major_faults voluntary_switches involuntary_switches "
+            "migrations repeat",
             counts,
         ),
     ):

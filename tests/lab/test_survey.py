@@ -29,7 +29,7 @@ def measuring(test: Callable) -> Callable:
 
 @pytest.mark.slow
 def test_rows_that_are_there_already_ask_for_the_same_points_again():
-    """What makes a second run measure nothing: the rows of all stages are there before the first."""
+    """A second run measures nothing: the rows of all stages are there before the first."""
     run, stages = SHARP.run(), []
 
     def watched(points: list[Point]):

@@ -12,7 +12,8 @@ from tlb.machine import pmu
 
 def row(value: str, event: str = "cycles:u") -> str:
     """As perf 6.1 prints it with -j."""
-    return f'{{"counter-value" : "{value}", "unit" : "", "event" : "{event}", "event-runtime" : 1000, "pcnt-running" : 100.00}}\n'
+    counted = f'{{"counter-value" : "{value}", "unit" : "", "event" : "{event}", '
+    return counted + '"event-runtime" : 1000, "pcnt-running" : 100.00}\n'
 
 
 # --- counters

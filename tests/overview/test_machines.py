@@ -162,10 +162,6 @@ def test_each_machine_has_a_row_a_panel_and_its_words(store: Store, number: int)
 # --- the order
 
 
-def value(cell: str) -> float:
-    return float(re.sub(r"[^\d.]", "", cell)) if re.search(r"\d", cell) else -1.0
-
-
 def test_this_computer_stands_first_with_rows_of_its_own(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ):

@@ -64,7 +64,7 @@ SERVER = {
     **cache_of(2),
     **cache_of(3),
     "sys/devices/system/cpu/vulnerabilities/meltdown": "Mitigation: PTI\n",
-    "sys/devices/system/cpu/vulnerabilities/l1tf": "Mitigation: PTE Inversion; VMX: conditional cache flushes, SMT disabled\n",
+    "sys/devices/system/cpu/vulnerabilities/l1tf": "Mitigation: PTE Inversion; VMX: SMT disabled\n",
     "sys/devices/system/cpu/vulnerabilities/itlb_multihit": "KVM: Mitigation: VMX disabled\n",
     "proc/sys/kernel/numa_balancing": "0\n",
     "sys/bus/event_source/devices/cpu/type": "4\n",
@@ -197,7 +197,7 @@ SILVERMONT = """ Atom C2750
 
 
 def reader(dump: str, **changes: str) -> cpuid.Reader:
-    """A reader of a dump. Past its last leaf a CPU answers nonsense: there, asking fails the test."""
+    """A reader of a dump. Asking past its last leaf, where a CPU answers nonsense, fails the test."""
     rows = dict(line.split(" ", 1) for line in dump.splitlines()[1:])
     table = {
         key: Registers(*(int(v, 16) for v in row.split())) for key, row in (rows | changes).items()

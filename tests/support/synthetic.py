@@ -77,7 +77,7 @@ def scope(
     per_octave: int = 2,
     engine: str = "c",
 ) -> Scope:
-    """What a grid may ask for; per_octave 1 is as coarse as the profile smoke, 4 as fine as full."""
+    """What a grid may ask for; per_octave 1 is as coarse as smoke, 4 as fine as full."""
     profile = Profile(
         max_working_set=max_working_set, repeats=1, region_ms=1, points_per_octave=per_octave
     )

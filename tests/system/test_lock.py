@@ -1,4 +1,4 @@
-"""The measuring lock: one measurement on a host, whoever runs it, and no stale state after a kill."""
+"""The measuring lock: one measurement on a host, and no stale state after a kill."""
 
 from __future__ import annotations
 

@@ -123,7 +123,8 @@ def test_who_adopts_and_who_has_large_pages_is_put_back():
 @linux
 def test_what_is_started_under_nohup_or_in_the_background_ignores_no_signal():
     inside = (
-        "import os, signal, subprocess; from tlb.system import processes; processes.restore_signals_for_children(); "
+        "import os, signal, subprocess; from tlb.system import processes; "
+        "processes.restore_signals_for_children(); "
         "os.kill(os.getpid(), signal.SIGHUP); subprocess.run(['cat', '/proc/self/status'])"
     )
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Sizes and durations: what is read, what is refused, and that what is printed can be read again."""
+"""Sizes and durations: what is read, what is refused; what is printed can be read again."""
 
 from __future__ import annotations
 
