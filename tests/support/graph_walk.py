@@ -137,21 +137,17 @@ int main(int argc, char **argv)
 {{
     if (argc > 3) {{
         uint64_t n = strtoull(argv[1], NULL, 10), seed = strtoull(argv[3], NULL, 10);
-        struct graph g = plan_graph(aligned_alloc(64, n * LINE), places_in(1, LINE, LINE), n,
-                                    strtoull(argv[2], NULL, 10), &seed);
+        struct graph g = plan_graph(aligned_alloc(64, n * LINE), places_in(1, LINE, LINE), n, strtoull(argv[2], NULL, 10), &seed);
         link_vertices(&g, n / 2, n);
         link_vertices(&g, 0, n / 2);
         for (uint64_t v = 0; v < n; v++)
-            printf("%u %u %u %u\\n", g.line[v].edge[0], g.line[v].edge[1],
-                   g.line[v].edge[2], g.line[v].edge[3]);
+            printf("%u %u %u %u\\n", g.line[v].edge[0], g.line[v].edge[1], g.line[v].edge[2], g.line[v].edge[3]);
         return count_wrong(&g, 0, n) != 0;
     }}
     if (argc > 2) {{
-        struct graph g = {{.vertices = strtoull(argv[1], NULL, 10),
-                          .block = strtoull(argv[2], NULL, 10)}};
+        struct graph g = {{.vertices = strtoull(argv[1], NULL, 10), .block = strtoull(argv[2], NULL, 10)}};
         for (double hops = 1; hops < 1e9; hops *= 7)
-            printf("%.17g %.17g %.17g\\n", hops, expected_lines(&g, hops, 0),
-                   expected_lines(&g, hops, 1000));
+            printf("%.17g %.17g %.17g\\n", hops, expected_lines(&g, hops, 0), expected_lines(&g, hops, 1000));
         return printf("%" PRIu64 "\\n", hops_for(g.vertices, 4e6)) < 0;
     }}
     unsigned long long ticks;

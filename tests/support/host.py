@@ -197,7 +197,7 @@ SILVERMONT = """ Atom C2750
 
 
 def reader(dump: str, **changes: str) -> cpuid.Reader:
-    """A reader of a dump. Asking past its last leaf, where a CPU answers nonsense, fails the test."""
+    """A reader of a dump. Asking past its last leaf, where a CPU answers nonsense, fails."""
     rows = dict(line.split(" ", 1) for line in dump.splitlines()[1:])
     table = {
         key: Registers(*(int(v, 16) for v in row.split())) for key, row in (rows | changes).items()

@@ -4,6 +4,7 @@ is_partitioned."""
 from __future__ import annotations
 
 import ctypes
+from abc import ABC, abstractmethod
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -78,9 +79,8 @@ def _table(r: np.ndarray) -> np.ndarray:
     return np.full((2 * len(r), 2), 99, dtype=np.uint64)
 
 
-class Parts:
-    """Rows are uint64 (n, 2): key, number. What is written to holds garbage before. `fill` gives R,
-    S, the sum that is due and the checksum."""
+class Parts(ABC):
+    """Rows are uint64 (n, 2): key, number. What is written to holds garbage before."""
 
     def partition(self, rows: np.ndarray, bits: int, passes: int) -> tuple[np.ndarray, np.ndarray]:
         """(partitions, where each of them ends)."""
@@ -95,6 +95,40 @@ class Parts:
             return self._join(r, s, table)
         (r, r_ends), (s, s_ends) = self.partition(r, bits, passes), self.partition(s, bits, passes)
         return self._join_parts(r, s, table, r_ends, s_ends, bits)
+
+    @abstractmethod
+    def fill(self, tuples: int, seed: int) -> tuple[np.ndarray, np.ndarray, int, int]:
+        """(R, S, the sum that is due, the checksum)."""
+
+    @abstractmethod
+    def is_partitioned(
+        self, parts: np.ndarray, ends: np.ndarray, seed: int, bits: int, foreign: bool
+    ) -> bool: ...
+
+    @abstractmethod
+    def _partition(
+        self,
+        rows: np.ndarray,
+        parts: np.ndarray,
+        between: np.ndarray,
+        ends: np.ndarray,
+        coarse: np.ndarray,
+        bits: int,
+    ) -> None: ...
+
+    @abstractmethod
+    def _join(self, r: np.ndarray, s: np.ndarray, table: np.ndarray) -> tuple[int, int]: ...
+
+    @abstractmethod
+    def _join_parts(
+        self,
+        r: np.ndarray,
+        s: np.ndarray,
+        table: np.ndarray,
+        r_ends: np.ndarray,
+        s_ends: np.ndarray,
+        bits: int,
+    ) -> tuple[int, int]: ...
 
 
 class InNumba(Parts):
