@@ -13,10 +13,11 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from support.common import refusal
 
 from tlb.machine import borrowed
 from tlb.machine.borrowed import DEFRAG, KSM_PAGES, KSM_RUN, KSM_SLEEP, SWAP, ZRAM, borrow, restore
-from tlb.reasons import REASONS, Unavailable
+from tlb.reasons import REASONS
 
 POOL = "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
 JOURNAL = "run/every-load-settings.json"
@@ -87,12 +88,6 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
     return made
 
 
-def code(act: Callable[[], object]) -> str:
-    with pytest.raises(Unavailable) as caught:
-        act()
-    return caught.value.code
-
-
 def test_all_is_borrowed_and_put_back_the_last_first(kernel):
     for name, wanted in STEPS:
         borrow(name, wanted, kernel.root)
@@ -133,7 +128,7 @@ def test_somebody_else_s_value_stays_and_is_told(kernel):
 def test_a_journal_that_cannot_be_trusted_stops_everything(kernel, content):
     (kernel.root / JOURNAL).write_bytes(content)
     for act in (lambda: borrow(DEFRAG, "never", kernel.root), lambda: restore(kernel.root)):
-        assert code(act) == "setting-journal"
+        assert refusal(act) == "setting-journal"
     assert kernel.all() == kernel.first and (kernel.root / JOURNAL).read_bytes() == content
 
 

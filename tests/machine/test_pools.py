@@ -96,12 +96,6 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ke
     return made
 
 
-def why(act: Callable[[], object]) -> str:
-    with pytest.raises(Unavailable) as caught:
-        act()
-    return caught.value.code
-
-
 # --- reserve
 
 

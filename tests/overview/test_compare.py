@@ -336,30 +336,3 @@ def test_a_table_for_a_person_and_all_of_it_for_a_program(two: Store, monkeypatc
     assert (ended, error, document) == (0, "", checked(compare(A, B, "stlb_cliff")))
     found = [(q["lines"], q["verdict"], q["processes"]) for q in document["quantities"]]
     assert found == [(lines, DIFFERS, [5, 5]) for lines in (64, 4096)]
-
-
-@pytest.mark.endurance
-def test_two_published_machines_from_one_end_to_the_other(monkeypatch):
-    monkeypatch.delenv("TLB_DATA", raising=False)
-    machines = "zen-3-a9ae1af8", "zen-5-b15e0e32"
-    document = checked(compare(*machines, "stlb_cliff"))
-    sides = [newest(Store(ROOT / "data").load(machine, "stlb_cliff")) for machine in machines]
-    verdicts = Counter(q["verdict"] for q in document["quantities"])
-    assert verdicts[DIFFERS] > verdicts[UNKNOWN] > 0
-    assert {"CPU", "L1 data"} <= {line["what"] for line in document["computers"]}
-    by = [
-        "kernel",
-        "engine",
-        "pages",
-        "layout",
-        "order",
-        "lines",
-        "stride_pages",
-        "mode",
-        "region_ms",
-    ]
-    for quantity in document["quantities"][:5]:
-        point = tuple(quantity[name] for name in by)
-        a, b = (rows.groupby(by)["ns_per_access"].median()[point] for rows in sides)
-        assert [quantity["a"]["value"], quantity["b"]["value"]] == [a, b]
-        assert quantity["ratio"]["value"] == pytest.approx(b / a)

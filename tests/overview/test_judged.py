@@ -10,6 +10,7 @@ from types import ModuleType
 
 import pandas as pd
 import pytest
+from support import chapter
 from support.common import ROOT, make_record
 from support.lab import put
 from support.synthetic import Stated
@@ -24,14 +25,7 @@ from tlb.report.chapter import Chapter
 from tlb.report.verdicts import Answer, claim, inside, statements
 
 MACHINE, KERNEL = "zen-3-aaaaaaaa", "a" * 16
-DEFAULTS = {
-    "machine": MACHINE,
-    "profile": "quick",
-    "max_working_set": "profile",
-    "repeats": 0,
-    "minutes": 0.0,
-    "engine": "auto",
-}
+DEFAULTS = chapter.DEFAULTS | {"machine": MACHINE, "minutes": 0.0}
 TIMES = (6.4, 6.5, 6.6, 6.5, 6.4)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from bs4 import BeautifulSoup
 from markdown_it import MarkdownIt
+from support import chapter
 from support.common import make_record
 from support.lab import put
 from support.synthetic import HOLE, Stated
@@ -28,14 +29,7 @@ from tlb.lab.store import Store
 from tlb.report import page as pages
 from tlb.report.chapter import Chapter
 
-DEFAULTS = {
-    "machine": "reference",
-    "profile": "quick",
-    "max_working_set": "profile",
-    "repeats": 0,
-    "minutes": 0.0,
-    "engine": "auto",
-}
+DEFAULTS = chapter.DEFAULTS | {"minutes": 0.0}
 HOSTILE = "</script><img src=x onerror=alert(1)>\u202e'.\"|{{#if}}"
 A, B = "zen-3-aaaaaaaa", "zen-5-bbbbbbbb"
 NAMES = [*machines_compared._COMPARED]

@@ -14,7 +14,7 @@ import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
-from support import faults, geometry, guests, synthetic
+from support import chapter, faults, geometry, guests, synthetic
 from support.common import ROOT, About
 from support.synthetic import Paged, Stated, Truth
 
@@ -27,13 +27,7 @@ from tlb.lab.store import Store
 from tlb.reasons import REASONS, Unavailable
 from tlb.report.chapter import Chapter
 
-DEFAULTS = {
-    "profile": "quick",
-    "max_working_set": "profile",
-    "repeats": 0,
-    "minutes": 0.0,
-    "engine": "auto",
-}
+DEFAULTS = chapter.DEFAULTS | {"minutes": 0.0}
 TRUTH, PAGED = Truth(noise=0.003), Paged(noise=0.003)
 FAR = room.FAR_BYTES // 4096
 ROWS = {

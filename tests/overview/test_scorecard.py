@@ -6,6 +6,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from support import chapter
 from support.synthetic import Stated
 
 from experiments.overview import CHAPTERS, judged, scorecard
@@ -20,14 +21,7 @@ A, B, LACKED = (
     "code",
 )  # the reference lacks a chapter, which the other one has
 WORDS = ("holds", "fails", "cannot tell", "not testable here", "fails")
-DEFAULTS = {
-    "machine": "reference",
-    "profile": "quick",
-    "max_working_set": "profile",
-    "repeats": 0,
-    "minutes": 0.0,
-    "engine": "auto",
-}
+DEFAULTS = chapter.DEFAULTS | {"minutes": 0.0}
 IDS = {name_of(module): [claim.id for claim in claims_of(module.claims)] for module in CHAPTERS}
 
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.common import lacking
+from support.common import lacking, refusal
 
 from experiments.hugepages import jmh, jvm
 from experiments.hugepages.jmh import Jmh, Lack
@@ -29,12 +29,6 @@ REAL = """[{"benchmark": "tlb.ByteArrayTouch.draw", "mode": "avgt", "threads": 1
 "rawData": [[7.907758085529365, 6.587533814939271], [3.6126603957648755, 3.5646534818774573]]}}]"""
 LOG = "[0.007s][debug][gc,heap,coops] Heap address: 0x00000000f4000000, size: 192 MB, 32-bit\n"
 LOW, MIB = 0xF4000000, 1 << 20
-
-
-def code_of(call, *args, **how) -> str:
-    with pytest.raises(Unavailable) as why:
-        call(*args, **how)
-    return why.value.code
 
 
 def mapping(low: int, mib: int, rss: int = 0, thp: int = 0, pool: int = 0, page_kb: int = 4) -> str:
@@ -76,7 +70,7 @@ def test_the_scores_are_the_means_of_what_jmh_measured():
 )
 def test_json_that_is_not_of_this_benchmark_is_garbage(old: str, new: str):
     assert old in REAL
-    assert code_of(jvm.parse, REAL.replace(old, new), "4k", (1000,)) == "kernel-garbage"
+    assert refusal(jvm.parse, REAL.replace(old, new), "4k", (1000,)) == "kernel-garbage"
 
 
 # --- which pages the heap lies on
@@ -89,7 +83,7 @@ def test_no_page_size_passes_for_another(asked: jvm.HeapPages, got: jvm.HeapPage
         jvm.prove(SMAPS[got] + ELSEWHERE, LOG, asked)
     else:
         expected = "pool-empty" if asked == "2m" else "backing-partial"
-        assert code_of(jvm.prove, SMAPS[got] + ELSEWHERE, LOG, asked) == expected
+        assert refusal(jvm.prove, SMAPS[got] + ELSEWHERE, LOG, asked) == expected
 
 
 @pytest.mark.parametrize(
@@ -102,7 +96,7 @@ def test_no_page_size_passes_for_another(asked: jvm.HeapPages, got: jvm.HeapPage
     ],
 )
 def test_a_heap_partly_on_other_pages_is_refused(asked: jvm.HeapPages, smaps: str):
-    assert code_of(jvm.prove, smaps, LOG, asked) == "backing-partial"
+    assert refusal(jvm.prove, smaps, LOG, asked) == "backing-partial"
 
 
 # --- before a JVM is started
@@ -139,7 +133,7 @@ def test_what_the_system_lacks_has_its_reason(
 ):
     (root / file).unlink()
     write(root, {file: text} if text is not None else {})
-    assert code_of(jvm.check, pages, jmh.SIZES, root) == code
+    assert refusal(jvm.check, pages, jmh.SIZES, root) == code
 
 
 # --- a stand-in for the JVM
@@ -191,12 +185,12 @@ def run(pages: jvm.HeapPages, root: Path) -> list[Score]:
 
 def test_a_jvm_that_silently_fell_back_to_small_pages_is_refused(fake, root: Path):
     fake(SMAPS["4k"])
-    assert code_of(run, "2m", root) == "pool-empty"
+    assert refusal(run, "2m", root) == "pool-empty"
 
 
 def test_pages_that_were_split_while_the_time_ran_are_refused(fake, root: Path):
     fake(SMAPS["thp"], after=mapping(LOW, 192, rss=192, thp=116))
-    assert code_of(run, "thp", root) == "backing-partial"
+    assert refusal(run, "thp", root) == "backing-partial"
 
 
 @pytest.mark.parametrize(
@@ -228,12 +222,12 @@ def test_a_jvm_that_hangs_is_ended(fake, root: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(jvm, "HANG_S", 1.0)
     monkeypatch.setattr(jvm, "START_S", 0.0)
     fake(SMAPS["4k"], first="time.sleep(600)")
-    assert code_of(run, "4k", root) == "kernel-hung"
+    assert refusal(run, "4k", root) == "kernel-hung"
 
 
 def test_without_java_there_is_a_reason(root: Path, tmp_path: Path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert code_of(run, "4k", root) == code_of(jmh.survey) == "no-toolchain"
+    assert refusal(run, "4k", root) == refusal(jmh.survey) == "no-toolchain"
 
 
 @pytest.mark.parametrize("pages", jvm.HEAP_PAGES)
@@ -306,7 +300,7 @@ def test_a_survey_keeps_the_reason_of_each_page_size_that_it_could_not_have(monk
     assert found.lacking == {"2m": Lack(code="pool-empty", detail="105 pages needed, 0 free")}
     assert Jmh.model_validate_json(found.model_dump_json()) == found
     with theirs(path=tmp_path / "lock"):
-        assert code_of(jmh.survey, (1000,)) == "measuring-already"
+        assert refusal(jmh.survey, (1000,)) == "measuring-already"
 
 
 @pytest.mark.endurance

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from support.common import refusal
 from support.stand_ins import no_tools as no_tools
 
 from experiments.keeping_pages import runtimes
@@ -31,13 +32,6 @@ NEEDS = {
     "python": sys.executable,
 }
 BASE = 0x7F0000000000
-
-
-def code(call, *arguments, **named) -> str:
-    with pytest.raises(Unavailable) as caught:
-        call(*arguments, **named)
-    assert len(str(caught.value).splitlines()) == 1
-    return caught.value.code
 
 
 # ---- the real programs
@@ -153,7 +147,7 @@ def test_a_program_that_answers_well_is_reported_from_its_smaps(fake):
     ],
 )
 def test_anything_but_a_true_answer_is_garbage(fake, change: str):
-    assert code(runtimes.measure, fake(change), "plain", SIZE) == "kernel-garbage"
+    assert refusal(runtimes.measure, fake(change), "plain", SIZE) == "kernel-garbage"
 
 
 @linux
@@ -167,7 +161,7 @@ def test_anything_but_a_true_answer_is_garbage(fake, change: str):
 def test_a_program_that_dies_is_a_reason_even_after_its_line(
     fake, show: str, after: str, expected: str
 ):
-    assert code(runtimes.measure, fake(show=show, after=after), "plain", SIZE) == expected
+    assert refusal(runtimes.measure, fake(show=show, after=after), "plain", SIZE) == expected
 
 
 def lives(pid: int) -> bool:
@@ -183,7 +177,7 @@ def test_a_hang_is_ended_with_all_that_it_started(fake, monkeypatch, tmp_path: P
     monkeypatch.setattr(watched, "TIME_LIMIT_S", 2.0)
     pids = tmp_path / "pids"
     hang = f"open({str(pids)!r}, 'a').write(str(os.fork()) + '\\n'); time.sleep(600)"
-    assert code(runtimes.measure, fake(show=show, after=hang), "plain", SIZE) == "kernel-hung"
+    assert refusal(runtimes.measure, fake(show=show, after=hang), "plain", SIZE) == "kernel-hung"
     grandchild = max(int(pid) for pid in pids.read_text().split())
     assert grandchild > 0
     deadline = time.monotonic() + 30  # a kill is on its way when it is sent, no more

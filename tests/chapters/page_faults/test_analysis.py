@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.common import refusal
 from support.faults import NOTHING, Kernel, analysis, points, rows
 
 from experiments.page_faults import grid
@@ -132,9 +133,5 @@ def test_what_was_not_measured_is_empty_or_a_reason():
 
 
 def test_one_cpu_is_the_reason_where_two_threads_lack():
-    with pytest.raises(Unavailable) as why:
-        analysis(rows(Kernel(cpus=1)), cpus=1).prefaulted(2)
-    assert why.value.code == "one-cpu"
-    with pytest.raises(Unavailable) as why:
-        analysis(NOTHING).prefaulted(2)
-    assert why.value.code == "too-few-points"
+    assert refusal(lambda: analysis(rows(Kernel(cpus=1)), cpus=1).prefaulted(2)) == "one-cpu"
+    assert refusal(lambda: analysis(NOTHING).prefaulted(2)) == "too-few-points"

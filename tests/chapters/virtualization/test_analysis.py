@@ -3,11 +3,10 @@ never were."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pandas as pd
 import pytest
+from support.common import refusal
 from support.guests import (
     BARE,
     CELLS,
@@ -26,16 +25,9 @@ from support.guests import (
 from support.synthetic import GIB
 
 from tlb.inference.splinter import HALF
-from tlb.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 FAR = GIB // 4096
-
-
-def lacks(make: Callable[[], object]) -> str:
-    with pytest.raises(Unavailable) as why:
-        make()
-    return why.value.code
 
 
 # --- the matrix
@@ -192,7 +184,7 @@ def test_a_chase_that_misses_nothing_costs_the_same_in_a_guest():
     )
     assert analysis(slow).in_first_cache.value == pytest.approx(2, abs=0.02)
     for name in ("no guest", "no controls", "no native"):
-        assert lacks(lambda name=name: of(name).in_first_cache) == "too-few-points"
+        assert refusal(lambda name=name: of(name).in_first_cache) == "too-few-points"
 
 
 def test_a_guest_of_five_levels_is_set_beside_one_of_four_and_never_counted_with_it():
