@@ -8,14 +8,12 @@ import sys
 import pytest
 
 from experiments.code import ways
-from tlb.lab.toolchains import SOURCES
 from tlb.reasons import REASONS, Unavailable
 
 pytestmark = [
     pytest.mark.measures,
     pytest.mark.skipif(sys.platform != "linux", reason="needs Linux"),
 ]
-PROGRAM = SOURCES / "text.py"
 
 
 @pytest.mark.parametrize("way", ways.WAYS)

@@ -12,12 +12,10 @@ from support.common import refusal
 
 from experiments.keeping_pages import ways
 from tlb.lab import ways as lab_ways
-from tlb.lab.toolchains import SOURCES
 from tlb.reasons import Unavailable
 from tlb.system import procfs
 
 MIB = 1 << 20
-PROGRAM = SOURCES / "mapping.py"
 BASE_PAGE_4K = os.sysconf("SC_PAGESIZE") == 4096  # of which the program asks for 2 MiB
 linux = pytest.mark.skipif(
     not Path("/proc/self/smaps").exists() or not BASE_PAGE_4K,
