@@ -61,7 +61,6 @@ def simulate(tlb: Lru, order: str, lines: int, rounds: int, seed: int) -> float:
 
 
 # --- one level
-# -----------------------------------------------------------------------------------------------
 
 
 @given(st.integers(1, 60), st.integers(1, 40), st.integers(0, 2**32))
@@ -75,7 +74,6 @@ def test_a_cycle_misses_nothing_up_to_the_capacity_and_everything_beyond(
 
 
 # --- sets and ways
-# -------------------------------------------------------------------------------------------
 
 
 @given(st.integers(1, 64), st.integers(1, 16), st.integers(1, 2000))
@@ -109,12 +107,7 @@ def test_hashed_pages_smear_the_step_as_the_binomial_says(order: str, lines: int
     assert 0 < expected < 1
 
 
-# --- replacement at random
-# -----------------------------------------------------------------------------------
-
-
 # --- the fit
-# -------------------------------------------------------------------------------------------------
 
 GRID = np.unique(np.round(2 ** np.arange(4, 14.1, 0.25)).astype(int))
 TRUTH = {"stlb_cost_ns": 2.0, "walk_ns": 8.0, "l1_entries": 64.0, "l2_entries": 2048.0}

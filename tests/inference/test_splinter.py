@@ -107,6 +107,3 @@ def test_what_cannot_be_judged_is_a_reason_and_not_a_verdict(frame: pd.DataFrame
     backing = splinter.backing(frame, "kvm")
     assert (backing.verdict, backing.evidence) == (OPEN, str(why.value))
     assert REASONS[code].sentence.removesuffix(".") in wording.backing_sentence(backing)
-
-
-# --- the evidence

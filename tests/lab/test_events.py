@@ -154,6 +154,3 @@ def test_a_part_larger_than_its_whole_is_a_contradiction_and_no_negative_count()
     assert derive(counted, [DIFFERENCE])["stlb_hit"].reason == "counts-disagree"
     counted["walk"] = Quantity(value=10, running_percent=100)
     assert derive(counted, [DIFFERENCE])["stlb_hit"].value == 0
-
-
-# --- the table as a whole

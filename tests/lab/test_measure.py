@@ -206,6 +206,3 @@ def test_repeats_and_points_have_orders_of_their_own_which_a_kernel_takes(
 ):
     assert (measure.seed_of(a, i) == measure.seed_of(b, j)) == (a == b and i == j)
     assert 0 <= measure.seed_of(a, i) < 2**63
-
-
-# --- the real thing

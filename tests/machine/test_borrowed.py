@@ -221,6 +221,3 @@ def test_kills_leave_this_computer_s_own_settings_as_they_were():
         )
         >= 8
     )
-
-
-# --- the command

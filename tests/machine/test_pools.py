@@ -119,9 +119,6 @@ def test_a_kernel_that_gives_fewer_is_told_with_the_remedy_and_what_it_gave_stay
     assert [one.why for one in pools.restore(kernel.root)] == [""] and kernel.get("1g") == 0
 
 
-# --- restore
-
-
 # --- crashes
 
 
@@ -279,9 +276,6 @@ def test_processes_at_once_leave_a_journal_that_restores(machine):
     assert [process.exitcode for process in processes] == [0] * 4
     assert kernel.get("2m", "free") == 40 and kernel.journal() == {"2m": ("3", ["43"])}
     assert pools.restore(kernel.root) == [("2m", 43, 3, "")]
-
-
-# --- the command
 
 
 def test_pages_in_use_are_told_and_the_journal_stays_until_they_are_let_go(machine):

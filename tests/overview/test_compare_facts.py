@@ -161,9 +161,6 @@ def test_what_the_hosts_make_of_large_pages_is_read_off_rows(
     assert not found or found[0].compared == 2  # of thp and of 2m
 
 
-# --- what follows
-
-
 # --- what is not compared
 
 

@@ -140,6 +140,3 @@ def test_ctrl_c_ends_the_kernel():
     assert err == "Interrupted.\n"  # a single point is not stored
     psutil.wait_procs(seen, timeout=20)
     assert not [child for child in seen if living(child)]
-
-
-# --- a kernel's own options

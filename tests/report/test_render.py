@@ -141,6 +141,3 @@ def test_the_link_to_the_data_holds_the_csv_and_ends_no_attribute(text: str):
         "cliff.csv",
     )
     assert re.fullmatch(r"[!-~]+", seen["href"]) and not set(seen["href"]) & set("\"'<>&#\\")
-
-
-# --- tables and notes ---

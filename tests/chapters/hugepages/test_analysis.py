@@ -67,6 +67,3 @@ def test_the_jvm_stands_beside_the_loop_in_c_with_a_spare_draw_and_without():
         assert (row.median_spare, row.ratio_spare) == pytest.approx((spare, row.jmh_ns / spare))
     with pytest.raises(Unavailable):
         analysis(rows().query("kernel == 'page_chase'"), jmh=scores()).against_c  # noqa: B018
-
-
-# --- documents

@@ -116,6 +116,3 @@ def test_two_levels_that_were_measured_are_believed_before_cpuid(
     monkeypatch.setattr(geometry, "infer", lambda *_: measured(*entries))
     basis = calculator.basis(analysis(kept={"geometry": pd.DataFrame()}))
     assert basis[:2] == expected and ("CPUID" in basis.source) == (len(entries) == 1)
-
-
-# --- the figure

@@ -56,9 +56,6 @@ def test_a_rate_is_4096_bytes_by_the_nanoseconds_that_they_took(ns: float, rate:
     assert faults["gb_per_s"].to_numpy() == pytest.approx(rate)
 
 
-# --- documents
-
-
 # --- what the programs got
 
 
