@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from support.synthetic import Paged
+from support.page_sizes import Paged
 
 from tlb.inference import geometry_words as wording
 from tlb.inference import splinter

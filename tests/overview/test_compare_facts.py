@@ -10,7 +10,8 @@ import pytest
 from bs4 import BeautifulSoup
 from support.common import make_record
 from support.lab import put
-from support.synthetic import Paged, Stated, hugepages, tlbs
+from support.page_sizes import Paged, hugepages
+from support.synthetic import Stated, tlbs
 
 from experiments.overview import compare_facts, compare_words, profile
 from experiments.overview.compare import DIFFERS, SAME, Compared, Comparison, compare

@@ -14,9 +14,10 @@ import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
-from support import chapter, faults, geometry, guests, synthetic
+from support import chapter, faults, geometry, guests, page_sizes, synthetic
 from support.common import ROOT, About
-from support.synthetic import Paged, Stated, Truth
+from support.page_sizes import Paged
+from support.synthetic import Stated, Truth
 
 from experiments import hugepages, page_faults, stlb_cliff, virtualization, your_machine
 from experiments.overview import profile as room
@@ -32,7 +33,7 @@ TRUTH, PAGED = Truth(noise=0.003), Paged(noise=0.003)
 FAR = room.FAR_BYTES // 4096
 ROWS = {
     stlb_cliff: lambda: synthetic.frame(TRUTH),
-    hugepages: lambda: PAGED.frame(synthetic.hugepages()),
+    hugepages: lambda: PAGED.frame(page_sizes.hugepages()),
     page_faults: faults.rows,
     virtualization: guests.rows,
     your_machine: lambda: geometry.rows(geometry.SHARP, "4k", 1),

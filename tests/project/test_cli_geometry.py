@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 from rich.console import Console
 from support.common import make_record
-from support.synthetic import Paged, Stated, tlbs
+from support.page_sizes import Paged
+from support.synthetic import Stated, tlbs
 
 from tlb import cli
 from tlb.cli import shown

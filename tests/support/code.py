@@ -12,9 +12,10 @@ import numpy as np
 import pandas as pd
 
 from experiments.code import Analysis, grid
-from support import synthetic
+from support import page_sizes
 from support.common import About
-from support.synthetic import GIB, Paged, Stated, processes, scope
+from support.page_sizes import Paged
+from support.synthetic import GIB, Stated, processes, scope
 from tlb.lab.record import Point
 from tlb.machine.tlb import Tlb
 
@@ -105,7 +106,7 @@ def texts(**changes: Any) -> dict[str, Any]:
 @cache
 def _chases(splintered: bool) -> pd.DataFrame:
     """Over page sizes."""
-    return Paged(splintered=splintered, noise=0.004).frame(synthetic.hugepages(per_octave=2))
+    return Paged(splintered=splintered, noise=0.004).frame(page_sizes.hugepages(per_octave=2))
 
 
 def analysis(

@@ -11,7 +11,8 @@ import pandas as pd
 
 from experiments.hugepages import Analysis
 from support.common import About
-from support.synthetic import GIB, Paged, Stated, hugepages, tlbs
+from support.page_sizes import Paged, hugepages
+from support.synthetic import GIB, Stated, tlbs
 from tlb.page_sizes import SWEPT
 
 PAGES = SWEPT

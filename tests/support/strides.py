@@ -12,9 +12,10 @@ import pandas as pd
 
 from experiments.strides import Analysis, grid
 from experiments.strides.grid import LINE_BYTES
-from support import synthetic
+from support import page_sizes
 from support.common import About
-from support.synthetic import GIB, Paged, Stated, processes, scope
+from support.page_sizes import Paged
+from support.synthetic import GIB, Stated, processes, scope
 from tlb.lab.record import Point
 
 PAGE = 4096
@@ -74,7 +75,7 @@ def rows(machine: Machine = Machine(), most: int = GIB, repeats: int = 5) -> pd.
 @cache
 def _chases(splintered: bool) -> pd.DataFrame:
     """Over page sizes."""
-    return Paged(splintered=splintered, noise=0.004).frame(synthetic.hugepages(per_octave=2))
+    return Paged(splintered=splintered, noise=0.004).frame(page_sizes.hugepages(per_octave=2))
 
 
 def analysis(frame: pd.DataFrame | None = None, splintered: bool = False) -> Analysis:

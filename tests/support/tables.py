@@ -12,9 +12,10 @@ import pandas as pd
 
 from experiments.walk_anatomy import Analysis, grid
 from experiments.walk_anatomy.grid import TABLES
-from support import geometry, synthetic
+from support import geometry, page_sizes, synthetic
 from support.common import About
-from support.synthetic import GIB, Paged, Stated, processes, scope, tlbs
+from support.page_sizes import Paged
+from support.synthetic import GIB, Stated, processes, scope, tlbs
 from tlb.inference.simulator import Counts, SimulatedMachine, SimulatedTlb, WalkCache, simulate
 from tlb.lab import survey
 from tlb.lab.record import Point
@@ -157,7 +158,7 @@ def rows(walker: Walker = Walker(), most: int = GIB, repeats: int = 5) -> pd.Dat
 def _kept(hypervisor: str, entries: tuple[int, int]) -> dict[str, pd.DataFrame]:
     """The rows of the other chapters."""
     chases = Paged(splintered=hypervisor != "none", noise=0.004).frame(
-        synthetic.hugepages(per_octave=2)
+        page_sizes.hugepages(per_octave=2)
     )
     surveyed = geometry.rows(
         geometry.Made(geometry.lru(entries[0]), geometry.lru(entries[1])), "4k", 1

@@ -8,7 +8,8 @@ from functools import cache
 import pandas as pd
 import pytest
 from support.hugepages import PAGES, analysis
-from support.synthetic import GIB, MIB, PAGE_BYTES, Paged, hugepages
+from support.page_sizes import Paged, hugepages
+from support.synthetic import GIB, MIB, PAGE_BYTES
 
 from experiments.hugepages import calculator, figures
 from experiments.hugepages.calculator import Basis

@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 from support.hugepages import QUIET, SPLIT, analysis, median, rows, times
 from support.hugepages_documents import scores
-from support.synthetic import GIB, MIB, Paged, fit, fit_to_be_shown
+from support.page_sizes import Paged
+from support.synthetic import GIB, MIB, fit, fit_to_be_shown
 
 from experiments.hugepages import Analysis, claims
 from tlb.report.verdicts import REGISTRY, Verdict, judge, verdicts

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 from support.keeping_pages import SPLIT, WHOLE, analysis, programs, rows
-from support.synthetic import Paged, keeping_pages
+from support.page_sizes import Paged, keeping_pages
 
 from tlb.page_sizes import PAGES
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 from support.keeping_pages import WHOLE, analysis, asked, pool, programs, rows
-from support.synthetic import MIB, Paged, fit, fit_to_be_shown
+from support.page_sizes import Paged
+from support.synthetic import MIB, fit, fit_to_be_shown
 
 from experiments.keeping_pages import Analysis, claims
 from tlb.lab.toolchains import TOOLS
