@@ -166,6 +166,52 @@ def tlbs(
     )
 
 
+# What a made-up machine says of itself, unless it is changed.
+DESCRIPTION: dict[str, Any] = {
+    "cpu_model": "Imaginary Processor 9000",
+    "vendor": "GenuineIntel",
+    "family": 6,
+    "model": 1,
+    "stepping": 2,
+    "microarchitecture": "Ice Lake server",
+    "microcode": "0x1",
+    "logical_cpus": 2,
+    "usable_cpus": (0, 1),
+    "caches": [
+        {"level": 1, "kind": "data", "size_bytes": 32768, "line_bytes": 64, "ways": 8, "sets": 64},
+        {
+            "level": 2,
+            "kind": "unified",
+            "size_bytes": MIB,
+            "line_bytes": 64,
+            "ways": 16,
+            "sets": 1024,
+        },
+    ],
+    "tlb_unknown_descriptors": (),
+    "page_table_levels": 4,
+    "la57": False,
+    "gigabyte_pages": True,
+    "base_page_bytes": 4096,
+    "thp": {"enabled": "madvise", "defrag": "madvise"},
+    "mthp": {"64k": "never"},
+    "pools": [{"page": "2m", "total": 0, "free": 0, "reserved": 0, "surplus": 0}],
+    "pmu": {"tier": "software", "reason": "no-pmu"},
+    "memory": {
+        "total_bytes": 8 * GIB,
+        "available_bytes": 7 * GIB,
+        "usable_bytes": 7 * GIB,
+        "limit_source": "MemAvailable",
+    },
+    "noise": {"governor": "performance", "smt": "off", "turbo": False, "load1": 0.1},
+    "kernel_release": "6.1.0",
+    "os": "Linux",
+    "arch": "x86_64",
+    "c_compiler": "gcc: gcc 12.2.0",
+    "installation": "",
+}
+
+
 @dataclass(frozen=True)
 class Stated:
     """What a made-up machine says of itself."""
@@ -175,60 +221,9 @@ class Stated:
     changes: dict = field(default_factory=dict)
 
     def host(self) -> Host:
-        words = {
-            "cpu_model": "Imaginary Processor 9000",
-            "vendor": "GenuineIntel",
-            "family": 6,
-            "model": 1,
-            "stepping": 2,
-            "microarchitecture": "Ice Lake server",
-            "microcode": "0x1",
-            "logical_cpus": 2,
-            "usable_cpus": (0, 1),
-            "caches": [
-                {
-                    "level": 1,
-                    "kind": "data",
-                    "size_bytes": 32768,
-                    "line_bytes": 64,
-                    "ways": 8,
-                    "sets": 64,
-                },
-                {
-                    "level": 2,
-                    "kind": "unified",
-                    "size_bytes": MIB,
-                    "line_bytes": 64,
-                    "ways": 16,
-                    "sets": 1024,
-                },
-            ],
-            "tlb": self.tlb,
-            "tlb_reason": None if self.tlb else "no-geometry",
-            "tlb_unknown_descriptors": (),
-            "page_table_levels": 4,
-            "la57": False,
-            "gigabyte_pages": True,
-            "base_page_bytes": 4096,
-            "thp": {"enabled": "madvise", "defrag": "madvise"},
-            "mthp": {"64k": "never"},
-            "pools": [{"page": "2m", "total": 0, "free": 0, "reserved": 0, "surplus": 0}],
-            "hypervisor": self.hypervisor,
-            "pmu": {"tier": "software", "reason": "no-pmu"},
-            "memory": {
-                "total_bytes": 8 * GIB,
-                "available_bytes": 7 * GIB,
-                "usable_bytes": 7 * GIB,
-                "limit_source": "MemAvailable",
-            },
-            "noise": {"governor": "performance", "smt": "off", "turbo": False, "load1": 0.1},
-            "kernel_release": "6.1.0",
-            "os": "Linux",
-            "arch": "x86_64",
-            "c_compiler": "gcc: gcc 12.2.0",
-            "installation": "",
-        }
-        return Host.model_validate(words | self.changes)
+        reason = None if self.tlb else "no-geometry"
+        own = {"tlb": self.tlb, "tlb_reason": reason, "hypervisor": self.hypervisor}
+        return Host.model_validate(DESCRIPTION | own | self.changes)
 
 
 # What no sentence may hold: a number that is none, a zero with a sign, a gap, a literal of Python,
