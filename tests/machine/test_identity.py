@@ -8,7 +8,9 @@ from support.host import ARM, GRAVITON, inspect
 from tlb.machine import host
 
 
-@pytest.mark.parametrize()
+@pytest.mark.parametrize(
+    ("flags", "bits", "levels"), [("la57", 57, 5), ("la57", 48, 4), ("fpu", 57, 4), ("fpu", 48, 4)]
+)
 def test_five_levels_need_the_address_bits_and_the_kernels_own_flag(tmp_path, flags, bits, levels):
     text = f"flags : {flags}\naddress sizes : 46 bits physical, {bits} bits virtual\n"
     assert inspect(tmp_path, {"proc/cpuinfo": text}).page_table_levels == levels
