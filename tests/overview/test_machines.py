@@ -107,12 +107,8 @@ def shown(a: Analysis, holes: bool = False) -> tuple[BeautifulSoup, str]:
 
     texts: list[str] = []
     a._names = {"a": a, "chapter": a.about}
-    for _ in pages._run(
-        "machines",
-        pages.Page("machines", lambda one: texts.append(getattr(one, "markdown", ""))),
-        a._names,
-    ):
-        pass
+    page = pages.Page("machines", lambda one: texts.append(getattr(one, "markdown", "")))
+    pages.run(page, a._names)
     told = "\n\n".join(texts)
     assert holes or not re.search(r"\bnan\b|\bNone\b", told)
     return BeautifulSoup(machines_tables.machines_table(a).markup, "html.parser"), told
