@@ -44,7 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     config.addinivalue_line(
         "markers",
-        "measuring: takes the measuring lock or times a kernel; all such tests run one after the other",
+        "measuring: takes the measuring lock or times a kernel; such tests run one by one",
     )
     config.addinivalue_line("markers", "site: builds the site or opens it in a browser")
     config.addinivalue_line(

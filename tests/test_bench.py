@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from support.common import refusal
 
 from experiments import bench
 from tlb.lab.record import Point
 from tlb.reasons import Unavailable
 from tlb.system import files
-
-
-def test_medians_are_taken_program_by_program_over_rounds():
-    assert bench.medians([(1.0, 10.0), (9.0, 20.0), (2.0, 90.0)]) == [2.0, 20.0]
-    with pytest.raises(ValueError, match="zip"):
-        bench.medians([(1.0, 2.0), (1.0,)])
 
 
 def test_rows_by_page_size_are_of_medians_and_a_size_that_is_lacking_has_its_reason_s_code():
@@ -57,34 +52,7 @@ def test_rows_by_size_pair_fresh_processes_and_end_with_the_median_difference(
     )
 
 
-@pytest.mark.parametrize(
-    ("gate", "whole", "cells"),
-    [
-        ([1.0, None, 3.0], [2000.0, 2000.0], ("2", "2,000", "0.100%")),
-        ([0.0], [0.0], ("0", "0", "none of none")),
-        ([5.0], [0.0], ("5", "0", "all")),
-        ([None], [7.0], ("–", "7", "–")),
-        ([7.0], [], ("7", "–", "–")),
-    ],
-)
-def test_a_gate_s_share_is_of_the_counts_there_are(gate: list, whole: list, cells: tuple):
-    assert bench.share(gate, whole) == cells
-
-
-def test_a_table_that_cannot_be_had_here_is_printed_with_its_reason(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
-    def lacking() -> Iterator[tuple[str, ...]]:
-        yield "1", "2"
-        raise Unavailable("no-kvm")
-
-    monkeypatch.setitem(bench.TABLES, lacking, ("A title", ("what", "how many")))
-    bench._print([lacking])
-    printed = capsys.readouterr().out
-    assert all(word in printed for word in ("A title", "how many", "2", "no-kvm"))
-
-
-def test_tables_are_chosen_by_name_and_run_under_the_lock(
+def test_tables_are_chosen_by_name_and_what_takes_the_lock_itself_is_run_without_it(
     monkeypatch: pytest.MonkeyPatch, own_lock: Path
 ):
     held: dict[str, bool] = {}
@@ -103,9 +71,7 @@ def test_tables_are_chosen_by_name_and_run_under_the_lock(
     assert held == {"mean_hop": True}
     bench.main()
     assert {*held} == {rows.__name__ for rows in bench.TABLES} and len(held) == len(bench.TABLES)
-    with pytest.raises(Unavailable) as why:
-        bench.main(["nope"])
-    assert why.value.code == "bad-parameter"
+    assert refusal(bench.main, ["nope"]) == "bad-parameter"
 
 
 @pytest.mark.measures

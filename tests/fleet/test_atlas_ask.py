@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("duckdb")  # `make fleet` has it
 from support.atlas import FAR, chase, host, of, put  # noqa: E402
 from support.common import ROOT  # noqa: E402
-from support.synthetic import Paged  # noqa: E402
+from support.page_sizes import Paged  # noqa: E402
 
 from experiments.overview import profile  # noqa: E402
 from tlb.fleet import atlas  # noqa: E402

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from support.common import refusal
 from support.geometry import CACHES, SHARP, Made, at_random, inferred, lru, rows
 
-from tlb.inference import geometry, geometry_curves, geometry_walks
+from tlb.inference import geometry, geometry_walks
 from tlb.inference.geometry_curves import base_stride, stride_of
-from tlb.inference.intervals import interval_of_difference, median_interval
 from tlb.lab import survey
-from tlb.reasons import Unavailable
 
 
 def test_sharp_steps_are_found_to_the_page_or_within_a_percent():
@@ -150,9 +149,7 @@ def test_a_level_that_cpuid_states_and_no_chase_shows_is_named():
 
 
 def test_a_machine_without_a_step_says_no_step():
-    with pytest.raises(Unavailable) as why:
-        inferred(Made(lambda *_: 0.0, lambda *_: 0.0))
-    assert why.value.code == "no-step"
+    assert refusal(lambda: inferred(Made(lambda *_: 0.0, lambda *_: 0.0))) == "no-step"
 
 
 def test_a_change_of_the_clock_between_processes_is_no_step():
@@ -185,47 +182,6 @@ def test_a_place_that_no_chase_can_have_is_left_out(caches: dict[int, int], plac
 # --- curves
 
 
-def priced_by_hand(frame: pd.DataFrame, stride: int) -> list[tuple]:
-    """Spread minus packed as `priced` says it, one number of lines after the other."""
-    cost = frame["ns_per_access"] * frame["core_ghz"]
-    chase = (
-        (frame["layout"] == "spread")
-        & (frame["order"] == "cycle")
-        & (frame["stride_pages"] == stride)
-    )
-    spread = {n: cost[chase & (frame["lines"] == n)] for n in frame["lines"].unique()}
-    packed = {
-        n: cost[(frame["layout"] == "packed") & (frame["lines"] == n)]
-        for n in frame["lines"].unique()
-    }
-    both = sorted(n for n in spread if len(spread[n]) and len(packed[n]))
-    floor = float(np.median(packed[both[0]]))
-    points = []
-    for n in both:
-        price = interval_of_difference(median_interval(spread[n]), median_interval(packed[n]))
-        sums = [
-            max(x, -0.9 * floor) + floor for x in (*price[:3], spread[n].min() - packed[n].min())
-        ]
-        points.append((n, *sums[:3], price.coverage, len(spread[n]), sums[3]))
-    return points
-
-
-@pytest.mark.parametrize(
-    ("made", "pages", "stride"), [(SHARP, "4k", 1), (Made(lru(32), lru(1024)), "2m", 512)]
-)
-def test_a_price_is_spread_minus_packed_at_each_size_over_the_smallest_control(
-    made: Made, pages: str, stride: int
-):
-    frame = rows(made, pages, 1)
-    frame = frame[
-        ~((frame["layout"] == "packed") & (frame["lines"] == 64))
-    ]  # a chase without its control has no price
-    points = geometry.priced(frame, stride)
-    assert points.columns.tolist() == geometry_curves.COLUMNS
-    assert list(points.itertuples(index=False, name=None)) == priced_by_hand(frame, stride)
-    assert 64 not in points["lines"].tolist() and len(points) > 20
-
-
 def test_a_curve_has_the_median_of_its_processes_and_the_least_disturbed_one():
     frame = pd.DataFrame(
         {
@@ -254,11 +210,7 @@ def test_a_curve_has_the_median_of_its_processes_and_the_least_disturbed_one():
         ("4k", 4096, 1),
         ("2m", 4096, 512),
         ("thp", 4096, 512),
-        ("64k", 4096, 16),
-        ("1g", 4096, 1 << 18),
-        ("4k", 16 << 10, 1),
         ("2m", 16 << 10, 128),
-        ("64k", 64 << 10, 1),
         ("2m", 64 << 10, 32),
     ],
 )
@@ -273,7 +225,7 @@ def test_the_stride_of_a_page_size_is_counted_in_base_pages_of_the_machine(
 # --- walks
 
 
-def test_a_walk_of_three_processes_has_their_interval_less_the_tread_s_and_of_fewer_that_of_their_batches():
+def test_a_walk_has_the_interval_of_three_processes_or_that_of_the_batches_of_fewer():
     frame = pd.DataFrame(
         {
             "layout": "alias",

@@ -126,23 +126,6 @@ def test_a_difference_and_a_ratio_cover_at_least_as_often_as_they_say(n_a: int, 
         assert ratios >= least_expected(len(clear), stated)
 
 
-@given(samples, samples)
-def test_a_difference_is_that_of_the_medians_inside_the_widest_bounds(
-    x: list[float], y: list[float]
-) -> None:
-    a, b = median_interval(x), median_interval(y)
-    interval = interval_of_difference(a, b)
-    slack = 1e-9 * (abs(a.high) + abs(b.high))
-    assert interval.value == a.value - b.value
-    assert (
-        a.low - b.high - slack
-        <= interval.low
-        <= interval.value
-        <= interval.high
-        <= a.high - b.low + slack
-    )
-
-
 def test_a_ratio_is_open_where_a_bound_reaches_zero_and_absent_where_a_median_does() -> None:
     touching, clear = Interval(2.0, -1.0, 3.0, 0.95), Interval(4.0, 3.0, 5.0, 0.95)
     for low in (touching, touching._replace(low=0.0)):
@@ -172,17 +155,10 @@ def test_a_ratio_times_the_ratio_turned_over_is_one(x: list[float], y: list[floa
     ("bounds", "spec", "text"),
     [
         ((1.5217, 1.4, 1.6), ".2f", "1.52 (1.40 to 1.60)"),
-        ((0.273, 0.2, 0.299), ".0%", "27% (20% to 30%)"),
         ((106.0, 54.0, 180.0), ".0f", "54 to 180"),
         ((52.0, 52.0, 52.0, 0.75), ".0f", "52 (3 repeats)"),
-        ((52.0, 52.0, 52.0, 0.0), ".0f", "52 (1 repeat)"),
-        ((9.0, 1.0, 99.0, 0.875), ".0f", "9 (4 repeats)"),
         ((5.0, 4.0, math.inf), ".1f", "at least 4.0"),
-        ((5.0, -math.inf, 6.0), ".1f", "at most 6.0"),
         ((-0.004, -0.2, 0.001), ".1f", "0.0 (-0.2 to 0.0)"),
-        ((-0.004, -0.004, 0.3), "z.0%", "0% (0% to 30%)"),
-        ((-0.04, -3.0, 0.04), "+.1f", "+0.0 (-3.0 to +0.0)"),
-        ((-0.04, 1.0, 1.4), ">5.1f", "  0.0 (  1.0 to   1.4)"),
         ((math.nan, math.nan, math.nan), ".1f", "nan (nan to nan)"),
     ],
 )
@@ -209,48 +185,6 @@ def test_quiet_points_have_no_outlier_and_a_run_a_third_slower_is_one() -> None:
 
 
 # --- frames
-
-
-def rows(lines: int, layout: str, times: list[float], **more: object) -> list[dict]:
-    same = {"kernel": "page_chase", "engine": "c", "pages": "4k", "order": "cycle", "lines": lines}
-    return [same | {"layout": layout, "ns_per_access": t} | more for t in times]
-
-
-FRAME = pd.DataFrame(
-    rows(64, "spread", [4.0, 4.1, 4.2, 4.1, 4.0, 4.1])
-    + rows(64, "packed", [4.0, 4.0, 4.0, 4.0, 4.0, 4.0])
-    + rows(128, "spread", [8.0, 8.0, 8.2, 30.0, 8.1, 8.0])
-    + rows(128, "packed", [4.0, 5.0, 4.5, 4.5, 4.5, 4.5])
-    + rows(256, "spread", [9.0])
-)
-
-
-def test_a_summary_has_a_row_for_each_group_in_the_groups_order() -> None:
-    table = summarise(FRAME.sample(frac=1, random_state=1), ["lines", "layout"])
-    assert table.columns.tolist() == [
-        "lines",
-        "layout",
-        "median",
-        "low",
-        "high",
-        "coverage",
-        "modes",
-        "n",
-        "spread",
-        "unstable",
-        "outliers",
-    ]
-    assert table[["lines", "layout"]].values.tolist() == [
-        [64, "packed"],
-        [64, "spread"],
-        [128, "packed"],
-        [128, "spread"],
-        [256, "spread"],
-    ]
-    noisy = table.iloc[3]
-    assert (noisy["median"], noisy["low"], noisy["high"], noisy["n"]) == (8.05, 8.0, 30.0, 6)
-    assert noisy["outliers"] == 1 and noisy["coverage"] == 0.96875
-    pd.testing.assert_frame_equal(table, summarise(FRAME, ["lines", "layout"]))
 
 
 @pytest.mark.parametrize(("slow", "unstable"), [(10.49, False), (10.51, True)])
@@ -307,13 +241,9 @@ def test_a_trend_is_found_where_there_is_one_in_any_order_of_rows_and_almost_nev
     ("values", "expected"),
     [
         ([38, 38.5, 169, 170, 171], 2),
-        ([171, 38, 169, 38.5], 2),
         ([38, 38.5, 39, 169, 400, 410], 1),  # the upper ones are as far apart
-        ([38, 38.5, 39, 39.5, 169], 1),
         ([38, 169, 170, 171, 172], 1),  # one away from all others is an outlier
-        ([38, 169, 170], 1),
         ([], 1),
-        ([5.0], 1),
         ([0.0, 0.0, 9, 9], 1),
         ([10, 10.1, 12, 12.1, 12.2], 1),
     ],
@@ -332,12 +262,6 @@ def test_what_is_computed_from_a_point_of_two_modes_says_so() -> None:
     assert (plain / plain).modes == 1
 
 
-def test_a_share_of_the_whole_is_a_ratio_and_of_what_may_be_nothing_its_own_interval_over_the_estimate():
-    whole = Interval(10.0, 8.0, 12.5, 0.94)
-    assert Interval(5.0, 4.0, 6.0, 0.94).share_of(whole) == Interval(5.0, 4.0, 6.0, 0.94) / whole
-    assert Interval(1.0, -1.0, 3.0, 0.94).share_of(whole)[:3] == pytest.approx((0.1, -0.1, 0.3))
-
-
 @pytest.mark.parametrize("slope", [0.0, 0.05])
 def test_intervals_of_repeats_that_drift_hold_the_median_of_any_moment_as_often_as_they_say(
     slope: float,
@@ -347,12 +271,3 @@ def test_intervals_of_repeats_that_drift_hold_the_median_of_any_moment_as_often_
     for truth in np.exp(slope * np.array([-2, 0, 2])):
         hits = sum(((table["low"] <= truth) & (truth <= table["high"])).sum() for table in tables)
         assert hits >= least_expected(40 * trials, 0.9375)
-
-
-@pytest.mark.parametrize(
-    ("n", "coverage"),
-    [(1, 0), (2, 0.5), (3, 0.75), (4, 0.875), (5, 0.9375), (6, 0.96875), (7, 0.984375)],
-)
-def test_few_values_give_the_full_range_and_its_true_coverage(n: int, coverage: float) -> None:
-    x = np.arange(n) * 2.0
-    assert median_interval(x) == Interval(n - 1, 0, 2 * (n - 1), coverage)

@@ -15,13 +15,11 @@ from scipy import stats as scipy_stats
 
 from tlb.inference.misses import (
     fit_random_curve,
-    fit_step,
     hashed_lru,
     miss_probability_cycle,
     miss_probability_random,
     two_level_cost,
 )
-from tlb.reasons import Unavailable
 
 
 class Lru:
@@ -63,7 +61,6 @@ def simulate(tlb: Lru, order: str, lines: int, rounds: int, seed: int) -> float:
 
 
 # --- one level
-# -----------------------------------------------------------------------------------------------
 
 
 @given(st.integers(1, 60), st.integers(1, 40), st.integers(0, 2**32))
@@ -77,7 +74,6 @@ def test_a_cycle_misses_nothing_up_to_the_capacity_and_everything_beyond(
 
 
 # --- sets and ways
-# -------------------------------------------------------------------------------------------
 
 
 @given(st.integers(1, 64), st.integers(1, 16), st.integers(1, 2000))
@@ -111,12 +107,7 @@ def test_hashed_pages_smear_the_step_as_the_binomial_says(order: str, lines: int
     assert 0 < expected < 1
 
 
-# --- replacement at random
-# -----------------------------------------------------------------------------------
-
-
 # --- the fit
-# -------------------------------------------------------------------------------------------------
 
 GRID = np.unique(np.round(2 ** np.arange(4, 14.1, 0.25)).astype(int))
 TRUTH = {"stlb_cost_ns": 2.0, "walk_ns": 8.0, "l1_entries": 64.0, "l2_entries": 2048.0}
@@ -178,20 +169,3 @@ def test_with_both_knees_given_a_fit_is_the_textbooks_linear_regression(
         assert found.coverage == confidence
         for bound, exact in zip(found, (cost, cost - width, cost + width), strict=False):
             assert abs(bound - exact) <= half_a_digit(exact), (found, exact)
-
-
-def test_a_fit_over_too_few_points_or_none_beyond_the_knee_is_refused() -> None:
-    y = truth_curve(0, 0)
-    for arguments in (
-        (GRID[:5], y[:5]),
-        (GRID[:3], y[:3], 64, 2048),
-        (np.repeat(GRID[:2], 10), np.repeat(y[:2], 10), 64, 2048),
-        (GRID, np.full(GRID.shape, math.nan)),
-        (GRID, y, GRID.max() + 1, None),
-    ):
-        with pytest.raises(Unavailable) as refused:
-            fit_random_curve(*arguments)
-        assert refused.value.code == "too-few-points"
-    for fit in (lambda: fit_random_curve(GRID, y[:-1]), lambda: fit_step(GRID, y[:-1], 2048)):
-        with pytest.raises(ValueError, match="length"):
-            fit()

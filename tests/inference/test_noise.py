@@ -92,8 +92,9 @@ def test_a_ratio_of_pairs_is_held_as_often_as_stated_whatever_a_pair_has_in_comm
         for intervals in (paired, apart)
     ]
     print(
-        f"ratio, {common.__name__} in common, {own.__name__} of each, n = {n}: {hits / TRIALS:.1%}, stated {paired[0].coverage:.1%}; "
-        f"as if not paired {held(apart, 1.3) / TRIALS:.1%}, stated {apart[0].coverage:.1%}, {widths[1] / widths[0]:.2f} times as wide"
+        f"ratio, {common.__name__} in common, {own.__name__} of each, n = {n}: "
+        f"{hits / TRIALS:.1%}, stated {paired[0].coverage:.1%}; as if not paired "
+        f"{held(apart, 1.3) / TRIALS:.1%}, {widths[1] / widths[0]:.2f} times as wide"
     )
     assert least <= hits <= most
 
@@ -143,8 +144,9 @@ def test_two_points_of_the_same_mappings_are_held_as_often_as_stated(
         ]
         hits, (least, most) = held(pairs, truth), bounds(pairs[0].coverage)
         print(
-            f"{combine.__name__}, {common.__name__} in common, n = {n}: {hits / TRIALS:.1%} +-{half[0]:.1%}, stated "
-            f"{pairs[0].coverage:.1%}; as if not paired {held(apart, truth) / TRIALS:.1%} +-{half[1]:.1%}"
+            f"{combine.__name__}, {common.__name__} in common, n = {n}: {hits / TRIALS:.1%} "
+            f"+-{half[0]:.1%}, stated {pairs[0].coverage:.1%}; as if not paired "
+            f"{held(apart, truth) / TRIALS:.1%} +-{half[1]:.1%}"
         )
         assert least <= hits <= most
         assert half[0] <= 7 / 6 * half[1]

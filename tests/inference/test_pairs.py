@@ -1,4 +1,4 @@
-"""The ratio of pairs: its interval against every sign there is, and how often it holds the truth."""
+"""The ratio of pairs: its interval against every sign there is, and how often it is right."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
-"""Sets by strides: closed forms beside a simulated TLB, and strides of a known TLB that come back."""
+"""Sets by strides: closed forms beside a simulated TLB; strides of a known TLB come back."""
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
 import pytest
+from support.common import refusal
 
 from tlb.inference import sets
 from tlb.inference.curves import Curve
 from tlb.inference.simulator import SimulatedMachine, SimulatedTlb, simulate
-from tlb.reasons import Unavailable
 
 PAGES, STRIDES = 256, [1 << k for k in range(19)]
 TLBS = [(1536, 12), (4096, 16)]
@@ -67,7 +67,5 @@ def test_what_does_not_fill_or_was_not_measured_is_a_reason():
             "no-step",
         ),
     ):
-        with pytest.raises(Unavailable) as why:
-            sets.find(times, PAGES, 10.0)
-        assert why.value.code == code
+        assert refusal(sets.find, times, PAGES, 10.0) == code
     assert sets.fitting(sets.Fit(PAGES, 8), 1000, 12, STRIDES) == []

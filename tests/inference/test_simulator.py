@@ -315,7 +315,7 @@ def test_random_replacement_misses_a_cycle_as_its_closed_form_says(pages: int, e
 def test_the_step_of_a_set_associative_tlb_is_as_sharp_as_one_part_in_its_ways(
     pages: int, share: float
 ):
-    """The claim that a sharp cliff shows full associativity: 128 sets of 16 ways show it as well."""
+    """A sharp cliff does not show full associativity: 128 sets of 16 ways have one as well."""
     cycle = np.tile(np.random.default_rng(pages).permutation(pages), 3)
     assert missed(one_level(2048, 16), cycle, warm=pages) == pytest.approx(share, abs=1e-12)
     assert missed(one_level(2048), cycle, warm=pages) == (pages > 2048)
@@ -347,18 +347,11 @@ TWO_OF_A_KIND = SimulatedTlb(level=1, entries=8), SimulatedTlb(level=1, entries=
     ("make", "says"),
     [
         (lambda: SimulatedTlb(level=1, entries=10, ways=4), "sets of 4"),
-        (lambda: SimulatedTlb(level=3, entries=8), "level is 1 or 2"),
-        (lambda: SimulatedTlb(level=1, entries=8, pages=("64k",)), "one of 4k, 2m, 1g, not '64k'"),
-        (lambda: SimulatedTlb(level=1, entries=8, replacement="clock"), "none of lru, tree-plru"),
         (lambda: SimulatedTlb(level=1, entries=12, replacement="tree-plru"), "power of two"),
         (lambda: SimulatedTlb(level=1, entries=12, ways=4, placement="xor"), "power of two"),
         (lambda: SimulatedMachine(TWO_OF_A_KIND), "two TLBs"),
         (lambda: SimulatedMachine(walk_caches=(WalkCache(level=5, entries=4),)), "2 to 4"),
-        (lambda: SimulatedMachine(levels=3), "4 or 5 levels, not 3"),
         (lambda: simulate(SimulatedMachine(), np.array([1 << 48])), "or five levels"),
-        (lambda: simulate(SimulatedMachine(), np.array([1.5])), "whole numbers"),
-        (lambda: simulate(SimulatedMachine(), np.array([1]), unit_bytes=3000), "power of two"),
-        (lambda: simulate(SimulatedMachine(), np.array([1]), warm=2), "from 0 to the 1 accesses"),
     ],
 )
 def test_what_cannot_be_built_or_translated_is_refused_in_a_sentence(make, says: str):

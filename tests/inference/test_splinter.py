@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pandas as pd
 import pytest
-from support.synthetic import Paged
+from support.page_sizes import Paged
 
 from tlb.inference import geometry_words as wording
 from tlb.inference import splinter
@@ -109,45 +107,3 @@ def test_what_cannot_be_judged_is_a_reason_and_not_a_verdict(frame: pd.DataFrame
     backing = splinter.backing(frame, "kvm")
     assert (backing.verdict, backing.evidence) == (OPEN, str(why.value))
     assert REASONS[code].sentence.removesuffix(".") in wording.backing_sentence(backing)
-
-
-# --- the evidence
-
-
-def oracle(frame: pd.DataFrame, pages: str, between: tuple[int, int]) -> float:
-    """The median price over the sizes, less that of the smallest: by pandas, in cycles."""
-    mine = frame[frame["pages"] == pages].assign(
-        cycles=lambda rows: rows["ns_per_access"] * rows["core_ghz"]
-    )
-    medians = mine.pivot_table(index="lines", columns="layout", values="cycles", aggfunc="median")
-    price = medians["spread"] - medians["packed"]
-    return float(price.loc[slice(*between)].median() - price.iloc[0])
-
-
-COMPARED = re.compile(
-    r"from ([\d,]+) to ([\d,]+) lines, one to each base page, translation costs (-?[\d.]+) cycles a load on base pages "
-    r"and (-?[\d.]+) on ([^.;]+)[.;]",
-    re.IGNORECASE,
-)
-
-
-@pytest.mark.parametrize("splintered", [True, False])
-def test_the_evidence_names_the_numbers_that_were_compared(splintered: bool):
-    frame = rows(Paged(splintered=splintered))
-    found = splinter.judge(frame, "kvm")
-    ((first, last, base, large, names),) = COMPARED.findall(found.evidence)
-    assert names == "2 MiB pages of the pool" and (base, large) == (
-        f"{found.first.base:z.1f}",
-        f"{found.first.large:z.1f}",
-    )
-    assert (int(first.replace(",", "")), int(last.replace(",", ""))) == found.first.lines
-    assert f" {found.walk.base:z.1f} and {found.walk.large:z.1f}" in found.evidence
-    for compared, (above, below) in zip(
-        (found.first, found.walk), ((64, 1536), (1536, survey.TO_LINES)), strict=True
-    ):
-        assert above <= compared.lines[0] <= compared.lines[1] <= below
-        assert compared.base == pytest.approx(oracle(frame, "4k", compared.lines), abs=0.051)
-        assert compared.large == pytest.approx(oracle(frame, "2m", compared.lines), abs=0.051)
-    if splintered:
-        assert found.walk.share.value == pytest.approx(found.walk.large / found.walk.base, rel=0.01)
-        assert found.walk.share.low < (2 + 30 * 0.7) / 32 < found.walk.share.high

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from support.common import refusal
 
 from tlb.inference.student import compare, harmonic_mean, printed, sample
-from tlb.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -60,10 +60,6 @@ def test_what_has_no_spread_is_no_sample():
         lambda: printed(1.0, 1.0, 1.0, 9),
         lambda: printed(1.0, 0.9, 1.1, 1),
     ):
-        with pytest.raises(Unavailable) as why:
-            ask()
-        assert why.value.code == "too-few-points"
-    with pytest.raises(Unavailable) as why:
-        compare(sample([2.0, 2.0]), sample([3.0, 3.0]))
-    assert why.value.code == "unstable"
+        assert refusal(ask) == "too-few-points"
+    assert refusal(lambda: compare(sample([2.0, 2.0]), sample([3.0, 3.0]))) == "unstable"
     assert np.isnan(harmonic_mean([5.0]).value) and np.isnan(harmonic_mean([5.0, 0.0]).value)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from support.synthetic import MIB, Truth, frame, scope
 
 from tlb.inference.curves import Curve
@@ -93,23 +90,3 @@ def test_the_most_is_what_a_program_of_far_loads_alone_would_pay_and_gain(
         and gain.ratio.low <= gain.ratio.value
         and gain.ratio.high == 1.0
     )
-
-
-@settings(max_examples=15)
-@given(st.floats(0, 1), st.floats(0.001, 4096))
-def test_bounds_hold_a_program_that_does_less(share: float, mib: float):
-    """Of whose time a share is far loads over as many pages, and the rest no loads at all."""
-    gain = expected_gain(_NOISY, mib * MIB, 0, PAGE)
-    lines = np.array([max(mib * MIB / PAGE, SIZES[0])])
-    far = 1 + BASE.price_ns("cycle", lines)[0]
-    assert gain.ratio.low - 0.03 <= (
-        1 - share
-    ) + share / far <= gain.ratio.high + 0.03 or _at_a_step(lines[0])
-
-
-_NOISY = rows(Truth(noise=0.01), Truth((2**40, 2**41), noise=0.01))
-
-
-def _at_a_step(lines: float) -> bool:
-    """Whether the truth steps between the two points beside, of which the bounds then are both."""
-    return any(entries / 2 <= lines <= 2 * entries for entries in BASE.entries)

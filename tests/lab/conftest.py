@@ -12,7 +12,7 @@ from support import lab
 from support.common import make_record
 from support.lab import KERNEL, MACHINE, NAME, POINTS, ROWS, VICTIM, Scripted, put
 
-from tlb.lab import build, measure, noise
+from tlb.lab import build, measure
 from tlb.lab.build import Kernel
 from tlb.lab.campaign import Outcome
 from tlb.lab.store import Store
@@ -81,9 +81,3 @@ def scripted(monkeypatch: pytest.MonkeyPatch, own_lock: Path) -> Callable[..., S
         return fake
 
     return use
-
-
-@pytest.fixture
-def no_steal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This computer's own hypervisor adds no mark."""
-    monkeypatch.setattr(noise, "stolen_ms", lambda: {})

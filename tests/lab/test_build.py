@@ -23,7 +23,8 @@ pytestmark = pytest.mark.filterwarnings("error")
 # A kernel in C and in numba; what it includes or imports, and what that does in turn; and what it
 # has nothing to do with.
 SOURCES = {
-    "ask.c": '#include <stdio.h>\n#include "shared.h"\nint main(void) { printf("%d", ANSWER); return 0; }\n',
+    "ask.c": '#include <stdio.h>\n#include "shared.h"\n'
+    'int main(void) { printf("%d", ANSWER); return 0; }\n',
     "shared.h": '#include "deeper.h"\n',
     "deeper.h": "#define ANSWER 42\n",
     "other.h": "#define QUESTION\n",

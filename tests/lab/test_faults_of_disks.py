@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from support.common import make_record, needs_root
-from support.lab import MACHINE, NAME, POINTS, ROWS, assert_whole, put, says
+from support.lab import MACHINE, NAME, ROWS, assert_whole, put, says
 from support.stand_ins import in_a_child
 
 from experiments.stlb_cliff import grid
@@ -31,8 +31,7 @@ pytestmark = [pytest.mark.measures]
 # --- ENOSPC, EROFS and EDQUOT at each write (test_store.py)
 
 REFUSALS = [
-    pytest.param(getattr(errno, name), code, id=name)
-    for name, code in (("EDQUOT", "disk-full"), ("EROFS", "disk-read-only"))
+    pytest.param(getattr(errno, name), code, id=name) for name, code in (("EDQUOT", "disk-full"),)
 ]
 
 
@@ -66,15 +65,7 @@ def refuse(patch: pytest.MonkeyPatch, folder: Path, number: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), REFUSALS)
 @pytest.mark.parametrize(
-    "what",
-    [
-        "the results",
-        "the grids",
-        "machine.json",
-        "the quarantine",
-        "the build folder",
-        "a published machine",
-    ],
+    "what", ["the grids", "machine.json", "the build folder", "a published machine"]
 )
 def test_a_disk_that_refuses(
     tmp_path, monkeypatch, scripted, run, store, what: str, number: int, code: str
@@ -88,10 +79,8 @@ def test_a_disk_that_refuses(
 
     path = store.root / MACHINE / f"{ROWS}.jsonl"
     folder, act = {
-        "the results": (path, lambda: run()),
         "the grids": (path.with_name(".grids.json.tmp"), lambda: run()),
         "machine.json": (store.root, measure_a_chapter),
-        "the quarantine": (path.with_name(f"{ROWS}.quarantine.jsonl"), lambda: run(POINTS, 2)),
         "the build folder": (tmp_path / "build", lambda: build.kernel("page_chase")),
         "a published machine": (store.root, lambda: publishing.publish(store, MACHINE)),
     }[what]
@@ -100,9 +89,6 @@ def test_a_disk_that_refuses(
         monkeypatch.setattr(build, "compiler", lambda: Compiler(("cc",), "cc 1.0"))
     else:
         scripted()
-    if what == "the quarantine":
-        run()
-        path.write_bytes(path.read_bytes() + b"broken\n")
     if what == "a published machine":
         run()
         put(store.own, MACHINE, NAME, "a" * 16, make_record())
@@ -112,7 +98,7 @@ def test_a_disk_that_refuses(
         act()
     says(why.value, code)
     assert (path.read_bytes() if path.exists() else b"") == before
-    if what in ("the results", "the grids", "the quarantine", "machine.json"):
+    if what in ("the grids", "machine.json"):
         act()  # the same once more, with room again
         assert (
             sum(

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from tlb.lab import housework
 from tlb.lab.rooms import HUGE, NO_HUGE, rooms
 from tlb.machine import borrowed, settings
 from tlb.machine.borrowed import DEFRAG
-from tlb.reasons import Unavailable, if_available
+from tlb.reasons import if_available
 from tlb.system.smaps import mappings
 
 pytestmark = [
@@ -28,12 +27,6 @@ ROOM = THP.page_bytes or 2 * MIB
 needs_thp = pytest.mark.skipif(
     THP.enabled not in ("always", "madvise") or THP.defrag == "never", reason="THP is off"
 )
-
-
-def code(act: Callable[[], object]) -> str:
-    with pytest.raises(Unavailable) as caught:
-        act()
-    return caught.value.code
 
 
 # --- rooms

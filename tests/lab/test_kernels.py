@@ -88,7 +88,7 @@ def complaints(folder: Path, catalogue: Mapping[str, Declaration]) -> Iterator[s
             path for place in (f"{name}.c", f"twins/{name}.py") if (path := folder / place).exists()
         ]
         if not paths:
-            yield f"tlb/lab/catalogue.py declares {name}, and there is neither kernels/{name}.c nor kernels/twins/{name}.py."
+            yield f"tlb/lab/catalogue.py declares {name}, which has no file in kernels/."
         for path in paths:
             file = f"kernels/{path.relative_to(folder)}"
             stated = (
@@ -101,8 +101,8 @@ def complaints(folder: Path, catalogue: Mapping[str, Declaration]) -> Iterator[s
                 yield f"{file} has the modes {stated.modes}, and tlb/lab/catalogue.py declares {own}."
             if (declared.layout, declared.order) != (stated.layouts[0], stated.orders[0]):
                 yield (
-                    f"{file} has by default {stated.layouts[0]} and {stated.orders[0]}, and tlb/lab/catalogue.py "
-                    f"declares {declared.layout} and {declared.order}."
+                    f"{file} has by default {stated.layouts[0]} and {stated.orders[0]}, and "
+                    f"tlb/lab/catalogue.py declares {declared.layout} and {declared.order}."
                 )
             options = {option: value or 0 for option, value in declared.options.items()}
             if options != stated.options:
@@ -111,30 +111,6 @@ def complaints(folder: Path, catalogue: Mapping[str, Declaration]) -> Iterator[s
 
 def test_each_declaration_says_what_its_files_say():
     assert list(complaints(build.KERNELS, CATALOGUE)) == []
-
-
-GRAPH_WALK = Stated(
-    ("packed", "spread"),
-    ("random",),
-    ("plain", "blocked", "prefetch"),
-    {
-        "vertices": 0,
-        "walkers": 1,
-        "block_vertices": 0,
-        "block_steps": 1024,
-        "distance": 8,
-        "per_hop": 0,
-    },
-)
-STRIDE_SUM = Stated(
-    ("packed",), ("sequential", "cycle"), ("plain", "listed"), {"bytes": 0, "step_bytes": 4096}
-)
-
-
-def test_what_the_files_say_is_read():
-    """Else a reader that reads nothing would find nothing to complain of."""
-    assert stated_in_c((build.KERNELS / "graph_walk.c").read_text()) == GRAPH_WALK
-    assert stated_in_python((build.KERNELS / "twins/stride_sum.py").read_text()) == STRIDE_SUM
 
 
 # --- memory and time

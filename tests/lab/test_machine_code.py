@@ -34,7 +34,10 @@ __attribute__((noinline, aligned(64))) static uint64_t timed(const uint64_t *at,
     }
     return sum;
 }
-__attribute__((noinline)) static uint64_t other(const uint64_t *at, uint64_t n) { return timed(at, n + OTHER); }
+__attribute__((noinline)) static uint64_t other(const uint64_t *at, uint64_t n)
+{
+    return timed(at, n + OTHER);
+}
 int main(int argc, char **argv) { return (int)other((const uint64_t *)argv, (uint64_t)argc); }
 """
 UNUSED = "__attribute__((noinline, used)) static int helper(int n) { return n * 7 + 1; }"

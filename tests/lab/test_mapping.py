@@ -3,7 +3,6 @@ no fault of a point is another's."""
 
 from __future__ import annotations
 
-import itertools
 import random
 import threading
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from support.stand_in_session import starts
 
 from tlb.lab import build, kernels, mapping, measure
 from tlb.lab.mapping import measured
-from tlb.lab.measure import Setting, seed_of
+from tlb.lab.measure import Setting
 from tlb.lab.record import KernelReport, Point, Record
 from tlb.reasons import Unavailable
 
@@ -72,72 +71,6 @@ def asked(folder: Path) -> list[list[int]]:
 
 
 # --- one process
-
-
-def test_a_line_says_all_that_a_point_is(program):
-    folder = program()
-    point = Point(
-        kernel="random_touch",
-        layout="packed",
-        order="random",
-        lines=16,
-        options={"bytes": 1000, "spare_draws": 2},
-        region_ms=7,
-    )
-    walk = Point(kernel="page_chase", layout="alias", lines=64, stride_pages=512, region_ms=1)
-    assert codes(results([point, walk], 1)) == {16: "", 64: ""}
-    first, second, *_ = starts(folder)[0]["lines"]  # a disturbed point is asked for again
-    assert (
-        first
-        == f"0 random_touch - packed random 16 1 {seed_of(point, 1)} 7 --bytes 1000 --spare_draws 2"
-    )
-    assert second == f"1 page_chase - alias cycle 64 512 {seed_of(walk, 1)} 1"
-
-
-def test_points_that_walk_one_graph_follow_each_other_in_an_order_of_chance(program):
-    program()
-    points = [
-        Point(
-            kernel="graph_walk",
-            layout="packed",
-            order="random",
-            lines=lines,
-            mode=mode,
-            options=options,
-            region_ms=1,
-        )
-        for lines in (64, 128, 256)
-        for mode, options in (
-            ("plain", {}),
-            ("plain", {"walkers": 2}),
-            ("plain", {"per_hop": 1}),
-            ("blocked", {"block_vertices": 32}),
-            ("blocked", {"block_vertices": 32, "block_steps": 8}),
-        )
-    ]
-    orders = set[tuple[Point, ...]]()
-    for seed in range(5):
-        (group,) = mapping.groups(points, random.Random(seed))
-        graphs = [(point.lines, point.mode) for point in group.points]
-        assert {*group.points} == {*points} and sum(
-            a != b for a, b in itertools.pairwise(graphs)
-        ) == 5
-        orders.add(tuple(group.points))
-    assert len(orders) == 5
-
-
-def test_mappings_of_huge_pages_and_then_of_base_pages_follow_what_maps_little():
-    points = [
-        Point(kernel=kernel, engine=engine, pages=pages, lines=1 << 10, region_ms=1)
-        for kernel, engine in (("page_chase", "c"), ("page_gather", "numpy"), ("code_chase", "c"))
-        for pages in ("4k", "thp")
-    ]
-    for seed in range(5):
-        made = mapping.groups(points, random.Random(seed))
-        assert [
-            (group.shares, group.points[0].pages, group.points[0].engine) for group in made[-4:]
-        ] == [(True, pages, engine) for pages in ("thp", "4k") for engine in ("numpy", "c")]
-        assert {point.kernel for group in made[:-4] for point in group.points} == {"code_chase"}
 
 
 def test_points_that_sleep_do_so_side_by_side_and_a_failure_of_one_is_its_own(
@@ -234,7 +167,7 @@ def test_on_transparent_huge_pages_what_was_proved_before_a_crash_is_kept(progra
     ]  # that 64 was proved, the answer to 128 would have said
 
 
-@pytest.mark.parametrize("proves", [False, "all"])
+@pytest.mark.parametrize("proves", [False])
 def test_nothing_that_was_not_proved_is_a_record(program, proves: object):
     program(proves=proves)
     assert set(codes(results(SMALL)).values()) == {"kernel-garbage"}

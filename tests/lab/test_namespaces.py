@@ -151,34 +151,6 @@ def test_an_unshare_that_changes_nothing_is_found_out(unshare, kernel):
     assert not log.exists()
 
 
-@pytest.mark.parametrize(
-    ("settings", "found"),
-    [
-        ({}, []),
-        ({"user/max_user_namespaces": 15000, "kernel/unprivileged_userns_clone": 1}, []),
-        ({"kernel/apparmor_restrict_unprivileged_userns": 0}, []),
-        ({"user/max_user_namespaces": "none"}, []),
-        ({"user/max_user_namespaces": 0}, ["user.max_user_namespaces is 0"]),
-        (
-            {
-                "kernel/unprivileged_userns_clone": 0,
-                "kernel/apparmor_restrict_unprivileged_userns": 1,
-            },
-            [
-                "kernel.unprivileged_userns_clone is 0",
-                "kernel.apparmor_restrict_unprivileged_userns is 1",
-            ],
-        ),
-    ],
-)
-def test_the_settings_that_forbid_them_are_named(tmp_path: Path, settings: dict, found: list[str]):
-    for name, value in settings.items():
-        path = tmp_path / "proc/sys" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"{value}\n")
-    assert namespaces.forbidden(tmp_path) == found
-
-
 # --- nothing is left behind
 
 
@@ -190,13 +162,15 @@ def test_a_runner_that_is_killed_leaves_no_process(fresh, tmp_path: Path, counts
     """The kernel is perf's grandchild, and each of the three ends with its parent."""
     region_ms = 59_371 + counts
     plan = (
-        f"perf.Plan({install(tmp_path, {WALK.event: 1.0})!r}, (perf.Event(*{(WALK.quantity, WALK.event)}),))"
+        f"perf.Plan({install(tmp_path, {WALK.event: 1.0})!r}, "
+        f"(perf.Event(*{(WALK.quantity, WALK.event)}),))"
         if counts
         else "perf.NO_COUNTERS"
     )
     text = (
         "from tlb.lab import measure; from tlb.lab import perf; from tlb.lab.record import Point\n"
-        f"measure.measure(Point(kernel='page_chase', lines=300, mode='namespaces', region_ms={region_ms}), "
+        f"measure.measure(Point(kernel='page_chase', lines=300, mode='namespaces', "
+        f"region_ms={region_ms}), "
         f"state='{STATE}', usable_bytes=2**30, plan={plan})"
     )
     marker, binary = f"--region-ms {region_ms}", Path(build.kernel("page_chase").command[0]).name

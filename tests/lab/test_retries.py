@@ -4,8 +4,10 @@ that they measured."""
 from __future__ import annotations
 
 import pytest
-from support.lab import MACHINE, NAME, POINTS
+from support.common import needs_c
+from support.lab import MACHINE, NAME, POINTS, VICTIM
 
+from tlb.lab import noise
 from tlb.reasons import Unavailable
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
@@ -33,3 +35,17 @@ def test_which_try_is_kept_is_decided_by_its_mark_and_never_by_its_time(
     run(POINTS[:1])
     (row,) = store.load(MACHINE, NAME).itertuples()
     assert (row.noisy, row.ns_per_access, row.tries) == kept and len(fake.asked) == 2
+
+
+@needs_c
+def test_a_point_that_stays_noisy_is_tried_once_more_and_then_marked(
+    befall, run, store, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(noise, "stolen_ms", lambda: {})  # this computer's hypervisor adds no mark
+    migrated = '"$REAL" "$@" | sed \'s/"migrations": 0/"migrations": 2/\''
+    folder = befall(f'echo >> "$HERE/tries"; {migrated}')
+    outcome = run(retry_share=1.0)  # whatever this computer's own noise costs the other two
+    frame = store.load(MACHINE, NAME).set_index("lines")
+    assert (frame["noisy"][VICTIM.lines], frame["tries"][VICTIM.lines]) == ("migrated", 2)
+    assert (folder / "tries").read_text().count("\n") == 2
+    assert outcome.noisy >= 1 and outcome.retries >= 1

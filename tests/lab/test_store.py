@@ -7,13 +7,12 @@ import hashlib
 import json
 import math
 import tempfile
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.common import ROOT, make_record
-from support.lab import KERNEL, MACHINE, NAME, put, repeats
+from support.lab import KERNEL, MACHINE, NAME, put
 
 from tlb.lab import lines
 from tlb.lab.lines import record_key
@@ -62,7 +61,8 @@ def records(draw: st.DrawFn) -> Record:
         ("stride_bytes working_set_bytes arena_bytes accesses", st.integers(1, 2**63 - 1)),
         ("elapsed_ns ns_per_access prepare_ns wall_ns", positive),
         (
-            "seed cpu minor_faults major_faults voluntary_switches involuntary_switches migrations repeat",
+            "seed cpu minor_faults major_faults voluntary_switches involuntary_switches "
+            "migrations repeat",
             counts,
         ),
     ):
@@ -190,24 +190,3 @@ def test_a_second_result_that_counts_what_the_first_could_not_stands_in_its_plac
         store.load(MACHINE, NAME)["ns_per_access"].tolist() == [7.5]
         and len(store.keys(MACHINE, NAME)) == 1
     )
-
-
-def test_documents_lie_beside_the_rows_each_under_its_name(store: Store, path: Path) -> None:
-    documents = {
-        "runtimes": {"state": "00112233aabb", "reports": []},
-        "jmh": {"scores": [{"ns": 1.5}]},
-        "machine": {"cpu_model": "x"},
-    }
-    for name, content in documents.items():
-        store.write_document(MACHINE, name, content)
-    assert {name: store.read_document(MACHINE, name) for name in documents} == documents
-    assert store.read_machine(MACHINE) == documents["machine"] and repeats(store) == [0, 1, 2]
-    assert {p.name for p in path.parent.iterdir()} == {
-        path.name,
-        "grids.json",
-        "machine.json",
-        "runtimes.json",
-        "jmh.json",
-    }
-    store.write_document(MACHINE, "jmh", {"scores": []})
-    assert store.read_document(MACHINE, "jmh") == {"scores": []}

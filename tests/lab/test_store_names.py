@@ -4,7 +4,6 @@ in one sentence."""
 from __future__ import annotations
 
 import errno
-import math
 import re
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from support.lab import KERNEL, MACHINE, NAME, ROWS, put, repeats, tree
 from tlb.lab.store import Store
 from tlb.reasons import Unavailable
 
-HOSTILE = ["../x", "", "A", "a" * 65, "..", "a\n", "a\0b", "é", 7, None]
+HOSTILE = ["../x", "", "A", "a" * 65, "a\n", None]
 
 
 @pytest.mark.parametrize("name", [*HOSTILE, "this", "reference", "literature", "own"])
@@ -111,25 +110,3 @@ def test_machine_names_are_resolved_or_refused_in_one_sentence(store: Store, pat
         assert refused.value.code == "no-data"
     (store.root / "reference").write_text(f"{MACHINE}\n")
     assert store.resolve("reference") == store.reference() == MACHINE
-
-
-def test_machine_json_comes_back_and_is_not_touched_without_a_change(store: Store) -> None:
-    facts = {"cpu_model": "Zen 3 </script>", "caches": [{"level": 1}], "tlb_reason": None}
-    store.write_machine(MACHINE, facts)
-    assert store.read_machine(MACHINE) == facts
-    # One fact a line, in the order of the alphabet: what a diff of data/ can show.
-    assert (store.root / MACHINE / "machine.json").read_text().splitlines()[-3:] == [
-        '  "cpu_model": "Zen 3 </script>",',
-        '  "tlb_reason": null',
-        "}",
-    ]
-    with pytest.raises(ValueError):
-        store.write_machine(MACHINE, facts | {"load1": math.nan})  # JSON has no NaN
-    assert store.read_machine(MACHINE) == facts
-    file = store.root / MACHINE / "machine.json"
-    inode = file.stat().st_ino
-    store.write_machine(MACHINE, dict(reversed(facts.items())))
-    assert file.stat().st_ino == inode
-    store.write_machine(MACHINE, facts | {"tlb_reason": "no-geometry"})
-    assert store.read_machine(MACHINE)["tlb_reason"] == "no-geometry"
-    assert [p.name for p in file.parent.iterdir()] == ["machine.json"]

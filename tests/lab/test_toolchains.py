@@ -6,17 +6,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.common import refusal
 from support.stand_ins import no_tools as no_tools
 
 from tlb.lab import toolchains
 from tlb.reasons import Unavailable
-
-
-def code(call, *arguments) -> str:
-    with pytest.raises(Unavailable) as caught:
-        call(*arguments)
-    assert len(str(caught.value).splitlines()) == 1
-    return caught.value.code
 
 
 def put(folder: Path, name: str, text: str) -> None:
@@ -52,4 +46,4 @@ def test_a_compiler_without_room_on_the_disk_is_not_a_missing_one(
         "rustc",
         f'[ "$1" = --version ] && echo rustc 1 && exit 0\necho "error: {words}" >&2; exit 1',
     )
-    assert code(toolchains.build, "rust") == expected
+    assert refusal(toolchains.build, "rust") == expected

@@ -22,7 +22,8 @@ RUNS = {
     f"{DAMON}/contexts/0/operations": "paddr\n",
     f"{DAMON}/contexts/0/schemes/0/action": "pageout\n",
 }
-SWAPS = "Filename\tType\tSize\tUsed\tPriority\n/home/alma/swapfile file 1048576 0 -2\n/dev/sda2 partition 1048576 8 -3\n"
+SWAPS = "Filename\tType\tSize\tUsed\tPriority\n"
+SWAPS += "/home/alma/swapfile file 1048576 0 -2\n/dev/sda2 partition 1048576 8 -3\n"
 V1 = {
     "proc/self/cgroup": "7:hugetlb:/job\n4:memory:/job\n",
     "proc/self/mountinfo": "".join(
@@ -37,13 +38,6 @@ V2 = {"proc/self/cgroup": "0::/pod/job\n", "proc/self/mountinfo": V2_MOUNT}
     ("files", "task", "words", "is_active"),
     [
         (RUNS, "DAMON", "on: kdamond 0, paddr, scheme pageout", True),
-        (RUNS | {f"{DAMON}/state": "off\n"}, "DAMON", "off", False),
-        (
-            {"sys/module/damon_reclaim/parameters/enabled": "Y\n"},
-            "DAMON",
-            "on: damon_reclaim",
-            True,
-        ),
         ({f"{KSM}/run": "1\n", f"{KSM}/pages_sharing": "42\n"}, "KSM", "on; 42 pages shared", True),
         (
             {f"{KSM}/run": "2\n"},
@@ -61,7 +55,6 @@ V2 = {"proc/self/cgroup": "0::/pod/job\n", "proc/self/mountinfo": V2_MOUNT}
             "off",
             False,
         ),
-        ({}, "khugepaged", "off but for memory that asks", False),
         (
             {
                 "proc/swaps": SWAPS,
@@ -72,7 +65,6 @@ V2 = {"proc/self/cgroup": "0::/pod/job\n", "proc/self/mountinfo": V2_MOUNT}
             "on: 2 GiB on 2 devices; swappiness 60; zswap on",
             True,
         ),
-        ({"proc/sys/kernel/numa_balancing": "1\n"}, "NUMA balancing", "on", True),
         (
             V2
             | {

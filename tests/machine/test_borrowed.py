@@ -9,17 +9,15 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from functools import partial
 from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
+from support.common import refusal
 
-from tlb import cli
 from tlb.machine import borrowed
 from tlb.machine.borrowed import DEFRAG, KSM_PAGES, KSM_RUN, KSM_SLEEP, SWAP, ZRAM, borrow, restore
-from tlb.reasons import REASONS, Unavailable
+from tlb.reasons import REASONS
 
 POOL = "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
 JOURNAL = "run/every-load-settings.json"
@@ -90,12 +88,6 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
     return made
 
 
-def code(act: Callable[[], object]) -> str:
-    with pytest.raises(Unavailable) as caught:
-        act()
-    return caught.value.code
-
-
 def test_all_is_borrowed_and_put_back_the_last_first(kernel):
     for name, wanted in STEPS:
         borrow(name, wanted, kernel.root)
@@ -136,7 +128,7 @@ def test_somebody_else_s_value_stays_and_is_told(kernel):
 def test_a_journal_that_cannot_be_trusted_stops_everything(kernel, content):
     (kernel.root / JOURNAL).write_bytes(content)
     for act in (lambda: borrow(DEFRAG, "never", kernel.root), lambda: restore(kernel.root)):
-        assert code(act) == "setting-journal"
+        assert refusal(act) == "setting-journal"
     assert kernel.all() == kernel.first and (kernel.root / JOURNAL).read_bytes() == content
 
 
@@ -229,26 +221,3 @@ def test_kills_leave_this_computer_s_own_settings_as_they_were():
         )
         >= 8
     )
-
-
-# --- the command
-
-
-def test_housekeeping_says_what_it_borrows_and_what_is_borrowed_now(kernel, monkeypatch, capsys):
-    borrow(DEFRAG, "never", kernel.root)
-    under = {
-        act: partial(getattr(borrowed, act), root=kernel.root)
-        for act in ("names", "changes", "value", "restore")
-    }
-    monkeypatch.setattr(cli.housekeeping, "borrowed", SimpleNamespace(**under))
-    for arguments, parts in (
-        (["housekeeping"], ["minutes", f"/{DEFRAG}: never", "madvise before"]),
-        (["housekeeping", "restore"], [f"/{DEFRAG}: from never to madvise."]),
-        (["housekeeping", "restore"], ["No setting was changed."]),
-    ):
-        monkeypatch.setattr(sys, "argv", ["tlb", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        shown = capsys.readouterr().out
-        assert not ended.value.code and all(part in shown for part in parts)
-    assert kernel.all() == kernel.first

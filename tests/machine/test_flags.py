@@ -11,7 +11,8 @@ def test_a_computers_own_words_are_read_as_it_lists_them(tmp_path):
     path.write_text("always defer defer+madvise [madvise] never\n")
     java = (
         "printf",
-        "[Global flags]\\n  bool UseTransparentHugePages = false {product}\\n  intx Other := 3 {product}\\n",
+        "[Global flags]\\n"
+        "  bool UseTransparentHugePages = false {product}\\n  intx Other := 3 {product}\\n",
     )
     told = flags.ask("a" * 12, tmp_path, java)
     assert told.defrag_modes == (
@@ -22,7 +23,8 @@ def test_a_computers_own_words_are_read_as_it_lists_them(tmp_path):
         "never",
     ) and told.java_flags == ("UseTransparentHugePages",)
     assert told.java_on == ()
-    lists = "bool UseLargePages = true {pd product}\\n bool UseTransparentHugePages = false {product} {default}\\n"
+    lists = "bool UseLargePages = true {pd product}\\n "
+    lists += "bool UseTransparentHugePages = false {product} {default}\\n"
     assert flags.ask("a" * 12, tmp_path, ("printf", lists)).java_on == ("UseLargePages",)
     silent = flags.ask("a" * 12, tmp_path / "nowhere", ("false",))
     assert silent.defrag_modes == () and silent.java_flags is silent.java_on is None

@@ -37,14 +37,10 @@ def planted(
     ("module", "parameter", "value", "flags", "expected"),
     [
         ("kvm_intel", "ept", "Y\n", {"vmx"}, ("kvm_intel", "EPT")),
-        ("kvm_intel", "ept", "N\n", {"vmx"}, ("kvm_intel", "shadow")),
-        ("kvm_amd", "npt", "1\n", {"svm"}, ("kvm_amd", "NPT")),
         ("kvm_amd", "npt", "0\n", {"svm"}, ("kvm_amd", "shadow")),
-        ("kvm_amd", "", "", {"svm"}, ("kvm_amd", "unknown")),
         ("kvm_amd", "npt", "perhaps", {"svm"}, ("kvm_amd", "unknown")),
         ("kvm_intel", "ept", "Y\n", set(), ("", "none")),
         ("kvm_pvm", "", "", set(), ("kvm_pvm", "shadow")),
-        ("kvm_other", "", "", set(), ("kvm_other", "unknown")),
         ("", "", "", {"vmx"}, ("", "none")),
     ],
 )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +12,8 @@ from tlb.machine import pmu
 
 def row(value: str, event: str = "cycles:u") -> str:
     """As perf 6.1 prints it with -j."""
-    return f'{{"counter-value" : "{value}", "unit" : "", "event" : "{event}", "event-runtime" : 1000, "pcnt-running" : 100.00}}\n'
+    counted = f'{{"counter-value" : "{value}", "unit" : "", "event" : "{event}", '
+    return counted + '"event-runtime" : 1000, "pcnt-running" : 100.00}\n'
 
 
 # --- counters
@@ -38,8 +37,6 @@ def row(value: str, event: str = "cycles:u") -> str:
             ("timing", "event-unknown"),
         ),  # perf before 5.19, which counts nothing here
         (255, "Error: perf_event_paranoid setting is 4:\n", ("timing", "perf-denied")),
-        (2, "WARNING: perf not found for kernel 6.8.0-1\n", ("timing", "no-perf")),
-        (-9, row("123456.000000"), ("timing", "perf-failed")),
     ],
 )
 def test_the_answer_of_perf_decides_the_tier(status, stderr, expected):
@@ -50,21 +47,6 @@ def test_the_answer_of_perf_decides_the_tier(status, stderr, expected):
 def test_any_answer_of_perf_is_a_tier_with_its_reason(status, stderr):
     tier, reason = pmu.classify(status, stderr)
     assert (tier == "counters") == (reason is None)
-
-
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [
-        (subprocess.TimeoutExpired("perf", 20), "perf-failed"),
-        (OSError("exec format"), "perf-failed"),
-    ],
-)
-def test_a_perf_that_hangs_or_does_not_start_leaves_times_alone(error, expected):
-    def run(*_, **options):
-        assert options["timeout"] and options["env"]["LC_ALL"] == "C"
-        raise error
-
-    assert pmu.probe(run, which=lambda name: f"/bin/{name}") == ("timing", expected)
 
 
 def test_the_pmus_of_a_hybrid_cpu_are_both_named(tmp_path):

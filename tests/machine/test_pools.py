@@ -13,13 +13,11 @@ import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tlb import cli
 from tlb.machine import borrowed, pools
 from tlb.reasons import REASONS, Unavailable
 from tlb.units import parse_size
@@ -98,21 +96,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ke
     return made
 
 
-def why(act: Callable[[], object]) -> str:
-    with pytest.raises(Unavailable) as caught:
-        act()
-    return caught.value.code
-
-
 # --- reserve
-
-
-def test_reserve_asks_for_the_pages_that_hold_the_size(machine):
-    kernel = machine()
-    got = pools.reserve("2m", 5 * MIB, kernel.root)
-    assert (got.page, got.wanted, got.free, got.total, got.added, got.why) == ("2m", 3, 3, 3, 3, "")
-    assert kernel.asked == [("2m", 3)] and kernel.get("1g") == 0
-    assert kernel.journal() == {"2m": ("0", ["3"])}
 
 
 @pytest.mark.parametrize("size_bytes", [1, 2 * MIB, 8 * MIB])
@@ -133,46 +117,6 @@ def test_a_kernel_that_gives_fewer_is_told_with_the_remedy_and_what_it_gave_stay
     )
     assert kernel.journal() == {"1g": ("0", ["2"])}
     assert [one.why for one in pools.restore(kernel.root)] == [""] and kernel.get("1g") == 0
-
-
-def test_a_refusal_is_told_in_the_kernel_s_words(tmp_path, monkeypatch):
-    kernel, write = Kernel(tmp_path), os.write
-
-    def refusing(fd: int, data: bytes) -> int:
-        if data == b"1":
-            raise OSError(errno.EINVAL, "Invalid argument")
-        return write(fd, data)
-
-    monkeypatch.setattr(os, "write", refusing)
-    assert (
-        "(0 of 1 pages of 1g are free, Invalid argument)" in pools.reserve("1g", 1, kernel.root).why
-    )
-    assert pools.restore(kernel.root) == []
-
-
-# --- restore
-
-
-def test_restore_puts_every_pool_back_and_forgets(machine):
-    kernel = machine(p2m={"total": 7, "free": 1}, p1g={})
-    pools.reserve("2m", 8 * MIB, kernel.root)
-    pools.reserve("1g", 2**30, kernel.root)
-    assert (kernel.get("2m"), kernel.get("1g")) == (10, 1)
-    assert pools.restore(kernel.root) == [("2m", 10, 7, ""), ("1g", 1, 0, "")]
-    assert (kernel.get("2m"), kernel.get("1g")) == (7, 0) and not (kernel.root / JOURNAL).exists()
-
-
-@pytest.mark.parametrize("theirs", [1, 100])
-def test_a_pool_that_somebody_else_changed_is_not_restored(machine, theirs):
-    kernel = machine()
-    pools.reserve("2m", 8 * MIB, kernel.root)
-    kernel.put("2m", total=theirs, free=theirs)
-    kernel.asked.clear()
-    (one,) = pools.restore(kernel.root)
-    assert (one.total, kernel.get("2m"), kernel.asked) == (theirs, theirs, [])
-    assert f"{theirs}, 0 before)" in one.why and one.why.endswith(REASONS["setting-changed"].remedy)
-    kernel.put("2m", total=4, free=4)  # were the entry kept, their 4 would now be taken for ours
-    assert pools.restore(kernel.root) == [] and kernel.get("2m") == 4
 
 
 # --- crashes
@@ -213,17 +157,6 @@ def run(act: Callable[[], object], kernel: Kernel, step: int | None) -> bool:
         except Crash:
             return False
     return True
-
-
-@pytest.mark.parametrize("step", range(6))
-@pytest.mark.parametrize("most", [5])
-def test_a_crash_at_any_step_of_reserve_is_put_right_by_restore(machine, step, most):
-    kernel = machine(p2m={"total": 3, "free": 1}, most=most)
-    assert not run(lambda: pools.reserve("2m", 8 * MIB, kernel.root), kernel, step)
-    kernel.asked.clear()
-    assert [one.why for one in pools.restore(kernel.root)] in ([""], [])
-    assert kernel.get("2m") == 3 and all(count == 3 for _, count in kernel.asked)
-    assert not (kernel.root / JOURNAL).exists()
 
 
 acts = st.tuples(
@@ -343,46 +276,6 @@ def test_processes_at_once_leave_a_journal_that_restores(machine):
     assert [process.exitcode for process in processes] == [0] * 4
     assert kernel.get("2m", "free") == 40 and kernel.journal() == {"2m": ("3", ["43"])}
     assert pools.restore(kernel.root) == [("2m", 43, 3, "")]
-
-
-# --- the command
-
-
-@pytest.fixture
-def tlb(
-    machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., tuple[int, str, str]]:
-    """Runs `tlb pool ...` on the made-up computer: its exit status and what it printed to both
-    streams."""
-    kernel = machine(p2m={"total": 2, "free": 1}, p1g={}, most=9)
-    under = {
-        act.__name__: partial(act, root=kernel.root)
-        for act in (pools.look, pools.changes, pools.reserve, pools.restore)
-    }
-    monkeypatch.setattr(cli.pool, "pools", SimpleNamespace(**under))
-
-    def called(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["tlb", "pool", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        if isinstance(ended.value.code, str):  # Python itself prints such a one, and ends with 1
-            return 1, capsys.readouterr().out, ended.value.code + "\n"
-        said = capsys.readouterr()
-        return ended.value.code, said.out, said.err
-
-    called.kernel = kernel
-    return called
-
-
-def test_pool_reserve_and_restore_say_what_they_did(tlb):
-    assert tlb("reserve", "--pages", "2m", "--size", "8 MiB") == (
-        0,
-        "2m: 4 pages are free (4 requested); 3 were added, the pool has 5.\n",
-        "",
-    )
-    assert "2m: 2 pages before, set to 5 since. `tlb pool restore`" in tlb()[1]
-    assert tlb("restore") == (0, "2m: from 5 pages to 2.\n", "")
-    assert tlb("restore") == (0, "No pool was changed.\n", "")
 
 
 def test_pages_in_use_are_told_and_the_journal_stays_until_they_are_let_go(machine):

@@ -7,6 +7,7 @@ import re
 from types import ModuleType
 
 import pytest
+from support.chapter import DEFAULTS
 from support.common import make_record
 from support.rendered import written
 from support.synthetic import Stated
@@ -17,15 +18,8 @@ from tlb.lab.store import Store
 from tlb.report.chapter import Chapter
 from tlb.report.verdicts import WRONG_BY_CHANCE
 
-PARAMETERS = {
-    "machine": "zen-9-00000000",
-    "profile": "quick",
-    "max_working_set": "profile",
-    "repeats": 0,
-    "minutes": 0.0,
-    "engine": "c",
-}
-MACHINE = PARAMETERS["machine"]
+MACHINE = "zen-9-00000000"
+PARAMETERS = DEFAULTS | {"machine": MACHINE, "minutes": 0.0}
 
 
 def stored(root, *records: Record, experiment: str = "strides") -> Chapter:

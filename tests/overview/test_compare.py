@@ -24,7 +24,7 @@ from experiments.overview import compare_words, profiles
 from experiments.overview.compare import DIFFERS, SAME, UNKNOWN, Comparison, compare, compared
 from tlb import cli
 from tlb.inference.campaigns import newest
-from tlb.inference.intervals import median_interval
+from tlb.inference.intervals import Interval, median_interval
 from tlb.lab import states
 from tlb.lab.record import Record
 from tlb.lab.store import Store
@@ -127,6 +127,28 @@ def in_runs(by: float, seed: int) -> pd.DataFrame:
 def test_what_a_machine_s_own_runs_differ_by_is_no_difference_between_two():
     told = sum((words(in_runs(0.05, 2 * k), in_runs(0.05, 2 * k + 1)) for k in range(3)), Counter())
     assert told[DIFFERS] <= 0.05 * told.total()
+
+
+def test_more_comparisons_hold_each_to_more():
+    a, b = (sided(frame(NOISY, POINTS, 5, seed)) for seed in (1, 2))
+    (few, *_), many = (
+        compared(*(side[side["lines"] == 16] for side in (a, b)), ["stlb_cliff"]),
+        compared(a, b, ["stlb_cliff"]),
+    )
+    (same,) = [quantity for quantity in many if quantity.point == few.point]
+    assert few.among < same.among == len(POINTS) and few.pair == same.pair
+    assert same.ratio.low < few.ratio.low and few.ratio.high < same.ratio.high
+    barely = few._replace(pair=few.pair._replace(ratio=Interval(1.1, 1.001, 1.2)))
+    assert barely._replace(among=1).verdict == DIFFERS != barely._replace(among=1000).verdict
+
+
+def test_the_other_way_round_it_says_the_same():
+    a, b = in_runs(0.02, 1), sided(frame(replace(NOISY, walk_ns=12.0), POINTS, 5))
+    there, back = (
+        {str(q.point): q.verdict for q in compared(*sides, ["stlb_cliff"])}
+        for sides in ((a, b), (b, a))
+    )
+    assert there == back and len({*there.values()}) > 1
 
 
 # --- two folders
@@ -313,30 +335,3 @@ def test_a_table_for_a_person_and_all_of_it_for_a_program(two: Store, monkeypatc
     assert (ended, error, document) == (0, "", checked(compare(A, B, "stlb_cliff")))
     found = [(q["lines"], q["verdict"], q["processes"]) for q in document["quantities"]]
     assert found == [(lines, DIFFERS, [5, 5]) for lines in (64, 4096)]
-
-
-@pytest.mark.endurance
-def test_two_published_machines_from_one_end_to_the_other(monkeypatch):
-    monkeypatch.delenv("TLB_DATA", raising=False)
-    machines = "zen-3-a9ae1af8", "zen-5-b15e0e32"
-    document = checked(compare(*machines, "stlb_cliff"))
-    sides = [newest(Store(ROOT / "data").load(machine, "stlb_cliff")) for machine in machines]
-    verdicts = Counter(q["verdict"] for q in document["quantities"])
-    assert verdicts[DIFFERS] > verdicts[UNKNOWN] > 0
-    assert {"CPU", "L1 data"} <= {line["what"] for line in document["computers"]}
-    by = [
-        "kernel",
-        "engine",
-        "pages",
-        "layout",
-        "order",
-        "lines",
-        "stride_pages",
-        "mode",
-        "region_ms",
-    ]
-    for quantity in document["quantities"][:5]:
-        point = tuple(quantity[name] for name in by)
-        a, b = (rows.groupby(by)["ns_per_access"].median()[point] for rows in sides)
-        assert [quantity["a"]["value"], quantity["b"]["value"]] == [a, b]
-        assert quantity["ratio"]["value"] == pytest.approx(b / a)

@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 from support.common import make_record
 from support.lab import put
-from support.synthetic import Paged, Stated, hugepages, tlbs
+from support.page_sizes import Paged, hugepages
+from support.synthetic import Stated, tlbs
 
 from experiments.overview import compare_facts, compare_words, profile
 from experiments.overview.compare import DIFFERS, SAME, Compared, Comparison, compare
@@ -28,33 +29,10 @@ HOSTILE = (
     "</style></script><img src=x onerror=alert(1)><a href='https://example.com'>\"&\u202e\x1b[2J\n"
 )
 EMPTY = pd.DataFrame({"chapter": []})
-SAYS = {
-    "cpu_model": "B",
-    "microcode": "0x9",
-    "logical_cpus": 4,
-    "page_table_levels": 5,
-    "base_page_bytes": 65536,
-    "mthp": {"64k": "always"},
-    "numa_balancing": 1,
-    "mitigations": {"meltdown": "Mitigation: PTI", "l1tf": "Vulnerable"},
-    "kernel_release": "6.2.0",
-    "c_compiler": None,
-    "boot": ("nopti",),
-    "thp": {"enabled": "always", "defrag": "always"},
-    "kvm": {"device": True, "module": "kvm_amd", "tables": "NPT"},
-    "noise": {"governor": "x", "smt": "on", "turbo": True, "load1": 0.1},
-    "caches": [
-        {"level": 1, "kind": "data", "size_bytes": 49152, "line_bytes": 64, "ways": 12, "sets": 64},
-        {
-            "level": 1,
-            "kind": "instruction",
-            "size_bytes": 49152,
-            "line_bytes": 64,
-            "ways": 12,
-            "sets": 64,
-        },
-    ],
-}
+CACHES = [
+    {"level": 1, "kind": kind, "size_bytes": 49152, "line_bytes": 64, "ways": 12, "sets": 64}
+    for kind in ("data", "instruction")
+]
 
 
 def host(**changes: Any) -> Host:
@@ -134,27 +112,11 @@ def touched(label: str, a: Host, b: Host) -> set[str]:
     [
         ("CPU", {"cpu_model": "B"}, {*QUANTITIES}),
         ("microcode", {"microcode": "0x9"}, {"fault", "flush", "switch"}),
-        ("CPUs", {"logical_cpus": 4}, {"flush"}),
         ("hypervisor", {"hypervisor": "kvm"}, WALKS),
         ("TLB level 2, unified", {"tlb": tlbs((64, 3072))}, {"large", "thp"}),
-        ("L1 data", {"caches": SAYS["caches"]}, {"large", "packed", "thp"}),
-        ("L1 instruction", {"caches": SAYS["caches"]}, {"code"}),
-        ("page table", {"page_table_levels": 5}, WALKS),
-        ("THP", {"thp": SAYS["thp"]}, {"thp"}),
-        ("mTHP", {"mthp": SAYS["mthp"]}, {"64k"}),
-        (
-            "pool 2m",
-            {"pools": [{"page": "2m", "total": 9, "free": 9, "reserved": 0, "surplus": 0}]},
-            {"2m"},
-        ),
-        (
-            "against l1tf",
-            {"mitigations": SAYS["mitigations"]},
-            {"fault", "flush", "switch", "guest"},
-        ),
-        ("system", {"kernel_release": "6.2.0"}, {"fault", "flush", "switch"}),
+        ("L1 data", {"caches": CACHES}, {"large", "packed", "thp"}),
+        ("THP", {"thp": {"enabled": "always", "defrag": "always"}}, {"thp"}),
         ("booted with", {"boot": ("nopti",)}, WALKS),
-        ("KVM, for guests of this machine", {"kvm": SAYS["kvm"]}, {"guest"}),
         (
             "memory",
             {
@@ -180,11 +142,6 @@ def test_a_known_difference_is_told_with_what_it_can_touch(
     ].a != found[label].b
 
 
-def test_alike_computers_differ_in_nothing():
-    found, (follows,) = told(host(), host())
-    assert found == {} and "11 are of a kind that none" in follows
-
-
 @pytest.mark.parametrize(
     ("sides", "words"),
     [
@@ -203,24 +160,6 @@ def test_what_the_hosts_make_of_large_pages_is_read_off_rows(
     found, _ = compare_facts.facts((guest, guest), rows, [], [*QUANTITIES.values()])
     assert [(fact.a, fact.b) for fact in found] == ([words] if words else [])
     assert not found or found[0].compared == 2  # of thp and of 2m
-
-
-# --- what follows
-
-
-def test_what_no_fact_touches_is_said_to_be_and_what_one_alone_touches():
-    other = {"fault": QUANTITIES["fault"], "small": QUANTITIES["small"]}
-    _, follows = told(host(), host(microcode="0x9"), other)
-    assert (
-        "1 are of a kind that none" in follows[0]
-        and "microcode (1)" in follows[1]
-        and len(follows) == 2
-    )
-    _, follows = told(host(), host(microcode="0x9", kernel_release="6.2.0"), other)
-    assert (
-        not any("alone" in said for said in follows) and "which of them is a cause" in follows[-1]
-    )
-    assert told(host(), host(microcode="0x9"), {"same": measured(differs=False)})[1] == []
 
 
 # --- what is not compared

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from bs4 import BeautifulSoup
 from markdown_it import MarkdownIt
+from support import chapter
 from support.common import make_record
 from support.lab import put
 from support.synthetic import HOLE, Stated
@@ -28,14 +29,7 @@ from tlb.lab.store import Store
 from tlb.report import page as pages
 from tlb.report.chapter import Chapter
 
-DEFAULTS = {
-    "machine": "reference",
-    "profile": "quick",
-    "max_working_set": "profile",
-    "repeats": 0,
-    "minutes": 0.0,
-    "engine": "auto",
-}
+DEFAULTS = chapter.DEFAULTS | {"minutes": 0.0}
 HOSTILE = "</script><img src=x onerror=alert(1)>\u202e'.\"|{{#if}}"
 A, B = "zen-3-aaaaaaaa", "zen-5-bbbbbbbb"
 NAMES = [*machines_compared._COMPARED]
@@ -113,8 +107,8 @@ def shown(a: Analysis, holes: bool = False) -> tuple[BeautifulSoup, str]:
 
     texts: list[str] = []
     a._names = {"a": a, "chapter": a.about}
-    put = lambda one: texts.append(getattr(one, "markdown", ""))  # noqa: E731
-    pages.run(pages.Page("machines", put), a._names)
+    page = pages.Page("machines", lambda one: texts.append(getattr(one, "markdown", "")))
+    pages.run(page, a._names)
     told = "\n\n".join(texts)
     assert holes or not re.search(r"\bnan\b|\bNone\b", told)
     return BeautifulSoup(machines_tables.machines_table(a).markup, "html.parser"), told
@@ -156,30 +150,6 @@ def test_each_machine_has_a_row_a_panel_and_its_words(store: Store, number: int)
 
 
 # --- the order
-
-
-def value(cell: str) -> float:
-    return float(re.sub(r"[^\d.]", "", cell)) if re.search(r"\d", cell) else -1.0
-
-
-def test_rows_are_placed_by_what_is_chosen_the_largest_first_and_those_without_last(store: Store):
-    many(store, 7)
-    add(store, "zen-a-aaaaaaaa", None)
-    table, _ = shown(page(store))
-    for column, order in enumerate(("reach", "hit", "walk", "far", "gain", "fault"), 1):
-        placed = sorted(
-            (
-                int(re.search(rf"--{order}:(\d+)", row["style"])[1]),
-                value(row.select("td")[column].contents[0].text),
-            )
-            for row in table.select("tbody tr")
-        )
-        values = [cell for _, cell in placed]
-        assert (
-            [place for place, _ in placed] == list(range(1, 9))
-            and values == sorted(values, reverse=True)
-            and values[-1] == -1.0
-        )
 
 
 def test_this_computer_stands_first_with_rows_of_its_own(

@@ -14,9 +14,10 @@ import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
-from support import faults, geometry, guests, synthetic
+from support import chapter, faults, geometry, guests, page_sizes, synthetic
 from support.common import ROOT, About
-from support.synthetic import Paged, Stated, Truth
+from support.page_sizes import Paged
+from support.synthetic import Stated, Truth
 
 from experiments import hugepages, page_faults, stlb_cliff, virtualization, your_machine
 from experiments.overview import profile as room
@@ -27,18 +28,12 @@ from tlb.lab.store import Store
 from tlb.reasons import REASONS, Unavailable
 from tlb.report.chapter import Chapter
 
-DEFAULTS = {
-    "profile": "quick",
-    "max_working_set": "profile",
-    "repeats": 0,
-    "minutes": 0.0,
-    "engine": "auto",
-}
+DEFAULTS = chapter.DEFAULTS | {"minutes": 0.0}
 TRUTH, PAGED = Truth(noise=0.003), Paged(noise=0.003)
 FAR = room.FAR_BYTES // 4096
 ROWS = {
     stlb_cliff: lambda: synthetic.frame(TRUTH),
-    hugepages: lambda: PAGED.frame(synthetic.hugepages()),
+    hugepages: lambda: PAGED.frame(page_sizes.hugepages()),
     page_faults: faults.rows,
     virtualization: guests.rows,
     your_machine: lambda: geometry.rows(geometry.SHARP, "4k", 1),
@@ -103,29 +98,6 @@ def test_a_gain_is_the_chase_s_time_on_base_pages_over_that_on_larger_ones(pages
     assert (
         whole()["gain_2m"].value > 1.3 * whole()["gain_64k"].value
     )  # a page of 64 KiB reaches no farther here than 1,536 of them
-
-
-def test_a_first_touch_is_that_of_its_way():
-    table = rows(page_faults).query(
-        "kernel == 'page_fault' and populate == 0 and written == 1 and order == 'cycle'"
-    )
-    times = table.groupby(["mode", "pages"])["ns_per_access"].median()
-    found = {name: whole()[f"fault_{name}"].value for name in ("fresh", "fresh_large", "file")}
-    medians = {
-        "fresh": times["anonymous", "4k"],
-        "fresh_large": times["anonymous", "thp"],
-        "file": times["file", "4k"],
-    }
-    assert found == pytest.approx(medians, rel=1e-4)
-
-
-def test_a_guest_is_beside_a_process_on_its_own_page_size():
-    frame, lines = rows(virtualization), room.GUEST_BYTES // 4096
-    for guest, host, alike in (("4k", "4k", "4k"), ("2m", "4k", "2m"), ("2m", "2m", "2m")):
-        times = guests.chased(frame, guest, host, lines), guests.chased(frame, "", alike, lines)
-        assert whole()[f"guest_{guest}_on_{host}"].value == pytest.approx(
-            times[0] / times[1], rel=1e-4
-        )
 
 
 # --- what it lacks

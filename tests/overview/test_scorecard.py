@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from itertools import count
 from pathlib import Path
 
 import pytest
-from bs4 import BeautifulSoup
+from support import chapter
 from support.synthetic import Stated
 
-from experiments.overview import CHAPTERS, judged, scorecard, scorecard_tables
+from experiments.overview import CHAPTERS, judged, scorecard
 from experiments.overview.judged import Judged, Shown, Verdicts, name_of
 from tlb.lab.store import Store
 from tlb.report.chapter import Chapter
-from tlb.report.verdicts import claims_of, statements
+from tlb.report.verdicts import claims_of
 
 A, B, LACKED = (
     "zen-3-aaaaaaaa",
@@ -22,14 +21,7 @@ A, B, LACKED = (
     "code",
 )  # the reference lacks a chapter, which the other one has
 WORDS = ("holds", "fails", "cannot tell", "not testable here", "fails")
-DEFAULTS = {
-    "machine": "reference",
-    "profile": "quick",
-    "max_working_set": "profile",
-    "repeats": 0,
-    "minutes": 0.0,
-    "engine": "auto",
-}
+DEFAULTS = chapter.DEFAULTS | {"minutes": 0.0}
 IDS = {name_of(module): [claim.id for claim in claims_of(module.claims)] for module in CHAPTERS}
 
 
@@ -166,29 +158,3 @@ def test_where_machines_disagree_they_are_two(data: Store):
     )
     assert (a.rows["deciding"] > 1).sum() == several
     assert a.stand_ins == {B: [f"{{doc}}`{LACKED}`"]}
-
-
-@pytest.fixture
-def table(data: Store) -> BeautifulSoup:
-    return BeautifulSoup(scorecard_tables.claims(page(data)).markup, "html.parser")
-
-
-def test_each_row_has_quote_source_prediction_evidence_interval_and_link(table: BeautifulSoup):
-    lines = {
-        line.select_one("a")["href"].partition("#")[2]: line for line in table.select("tr[data-is]")
-    }
-    assert len(lines) == sum(map(len, IDS.values()))
-    for chapter, ids in IDS.items():
-        for id in ids:
-            line, row = lines[f"claim-{id}"], statements()[id]
-            cells = line.select("td")
-            assert line.select_one("a")["href"] == f"{chapter}.html#claim-{id}"
-            assert (
-                re.sub(r"`", "", f"“{row.quote}”") in cells[0].text
-                and row.place in cells[0].text
-                and row.quantity in cells[0].text
-            )
-            assert (
-                "1.25" in cells[1].text or "says so & <b>more</b>" in cells[1].text
-            )  # an interval, or none was measured
-            assert cells[2].text in WORDS and cells[3].text in WORDS and len(cells) == 4

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import sys
-from ctypes.util import find_library
 from pathlib import Path
 from threading import Event
 
@@ -120,49 +119,11 @@ def test_memory_between_holes_is_collapsed_by_a_kernel_that_stops_at_a_hole(
     assert collapse.collapse(os.getpid(), huge, Event()) == (resident, {"EINVAL"})
 
 
-@needs_root
-def test_a_program_that_ends_before_it_is_to_be_joined_is_not(program: Path):
-    done, _ = ran(program, "mmap", LEVERS["collapse"], after_s=100.0)
-    assert done.collapsed is not None and (done.collapsed.bytes, done.collapsed.errors) == (0, ())
-
-
 def test_a_static_program_is_not_reached_and_the_reason_says_so(tmp_path: Path):
     static = built(tmp_path, "-static")
     with pytest.raises(Unavailable) as why:
         attempt(Aim([str(static), "mmap", str(MIB), "1", "200"], LEVERS["advise"], within=0.1))
     assert (why.value.code, "statically" in why.value.detail) == ("lever-absent", True)
-
-
-@pytest.mark.skipif(find_library("jemalloc") is None, reason="takes libjemalloc")
-def test_jemalloc_asks_where_it_is_told_to(program: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("LD_PRELOAD", str(find_library("jemalloc")))
-    monkeypatch.setenv("MALLOC_CONF", "narenas:1")
-    assert share(ran(program, "malloc", LEVERS["none"])[1]) == 0
-    assert share(ran(program, "malloc", LEVERS["jemalloc"])[1]) > 0.8
-    assert share(ran(program, "mmap", LEVERS["jemalloc"])[1]) < 0.2  # its own arenas
-
-
-@pytest.mark.endurance
-@pytest.mark.needs("java")
-def test_a_jvm_s_heap_is_on_large_pages(tmp_path: Path):
-    source = tmp_path / "Hold.java"
-    source.write_text(
-        "public class Hold {"
-        " public static void main(String[] a) throws Exception { Thread.sleep(300); } }"
-    )
-    command = ["java", "-Xms256m", "-Xmx256m", "-XX:+AlwaysPreTouch", str(source)]
-    sides = [
-        snapshots.at_peak(run(command, LEVERS[name], limit_s=100, share=0.1).snapshots)
-        for name in ("none", "jvm")
-    ]
-    assert sides[0].pages.huge_bytes < 64 << 20 and sides[1].pages.huge_bytes >= 200 << 20
-
-
-@pytest.mark.parametrize(("name", "settings"), [("nope", []), ("advise", ["=1"])])
-def test_what_is_no_lever_is_a_bad_parameter(name: str, settings: list[str]):
-    with pytest.raises(Unavailable) as why:
-        levers.lever(name, settings)
-    assert why.value.code == "bad-parameter"
 
 
 PIECES = """

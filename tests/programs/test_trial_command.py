@@ -66,18 +66,7 @@ def aims(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Aim]:
 
 @pytest.mark.parametrize(
     "options",
-    [
-        [],
-        ["--lever", "nope"],
-        ["--minutes", "0"],
-        ["--metric", "("],
-        ["--higher-is-better"],
-        ["--env", "A"],
-        ["--driver", "a 'b"],
-        ["--ready", "x"],
-        ["--pid", "7", "--driver", "true"],
-        ["--frobnicate"],
-    ],
+    [[], ["--lever", "nope"], ["--metric", "("], ["--pid", "7", "--driver", "true"]],
     ids=" ".join,
 )
 def test_a_wrong_argument_is_one_line_and_exit_2(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.programs import look, made, trial
 
-from tlb.programs.trial_report import remarks, verdict_sentence
+from tlb.programs.trial_report import remarks
 
 ON_HUGE = (look(huge_mib=90, reached=1),)
 
@@ -39,12 +39,3 @@ def test_a_lever_that_moved_no_pages_is_reported(huge_mib: int, nothing: bool):
     found = remarks(trial(made(2.0), made(1.0, looks=(look(huge_mib=huge_mib, reached=1),))))
     assert any("no difference to the pages" in line for line in found) is nothing
     assert remarks(trial(made(), made(), lever="none")) == []
-
-
-def test_what_ended_it_early_and_what_it_left_are_reported():
-    early = trial(made(left=2), made(), pairs=3)
-    early.ended = "It was interrupted."
-    assert remarks(early)[-1] == early.ended
-    assert any("2 processes" in line for line in remarks(early))
-    assert early.verdict == "cannot tell"
-    assert "no pair" in verdict_sentence(trial(made(), made(), pairs=0))

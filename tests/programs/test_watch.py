@@ -13,7 +13,6 @@ import pytest
 from support.fake_perf import alive
 from support.synthetic import Truth, frame, scope
 
-from tlb.lab.record import Quantity
 from tlb.programs import activity, levers, watch, watch_report
 from tlb.programs.activity import Read, Sample, Used
 from tlb.programs.reach import Reach
@@ -178,33 +177,3 @@ def test_the_advice_is_what_may_show_and_a_line_to_copy(monkeypatch: pytest.Monk
     assert "idle" in idle
     unknown = last_lines(sample(mib=64), rows=Unavailable("no-data"))
     assert unknown[-1] == far[-1] and "0.0" not in unknown[0]
-
-
-def test_the_report_has_levels_prices_counts_and_what_cannot_be_seen():
-    seen = watched(
-        sample(0.01, mib=0.2),
-        sample(mib=64, pool_mib=1024, denied=1),
-        folios={"4k": 0.6, "64k": 0.4},
-    )
-    seen.has_ended = True
-    quantity = {"walk": 30.0, "instructions": 1e4}
-    counts = [{name: Quantity(value=value) for name, value in quantity.items()}]
-    text = " ".join(Report(seen, reach(), counts, {4096: 3, 2 * MIB: 1}).sentences())
-    for part in (
-        "In 100 ms it touches more than the TLB covers (1,536 entries by CPUID: 6 MiB",
-        "It touches 64 MiB on base pages in 100 ms",
-        "Counted: 3.00 (1 repeat) page walks per 1000 instructions.",
-        "Of 4 sampled loads, 75% read pages of 4 KiB, 25% read pages of 2 MiB.",
-        "1 GiB of the pool",
-        "About 40% of its base pages lie in folios as large as 64 KiB pages. What these",
-        "1 of 2 processes",
-        "It ended meanwhile.",
-    ):
-        assert part in text
-    near = Report(
-        watched(sample(mib=0.2)), reach(is_splintered=True), "no-pmu", "no-pmu"
-    ).sentences()
-    assert near[0].startswith("In no window") and "smaller ones" in near[1]
-    assert sum("no hardware counters" in line for line in near) == 1
-    rows = dict(Report(seen, reach()).page_rows())
-    assert rows["of these in folios of 64 KiB"].startswith("about 204.8 MiB")

@@ -28,19 +28,7 @@ def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     return ended.value.code
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        [],
-        ["0"],
-        ["-1"],
-        ["99999999"],
-        ["--seconds", "-1", "1"],
-        ["--overhead", "0", "1"],
-        ["--frobnicate", "1"],
-    ],
-    ids=" ".join,
-)
+@pytest.mark.parametrize("arguments", [[], ["-1"], ["--overhead", "0", "1"]], ids=" ".join)
 def test_a_wrong_argument_is_one_line_and_exit_2(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys
 ):

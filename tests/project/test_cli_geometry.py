@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 from rich.console import Console
 from support.common import make_record
-from support.synthetic import Paged, Stated, tlbs
+from support.page_sizes import Paged
+from support.synthetic import Stated, tlbs
 
 from tlb import cli
 from tlb.cli import shown
@@ -96,23 +97,6 @@ def geometry(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     with pytest.raises(SystemExit) as ended:
         cli.main()
     return ended.value.code
-
-
-def test_geometry_prints_both_tables_and_what_they_mean(
-    surveyed: SimpleNamespace, monkeypatch, capsys
-):
-    assert geometry(monkeypatch) == 0
-    said = capsys.readouterr()
-    assert said.err == ""
-    cells = {" ".join(line.split()[:4]) for line in said.out.splitlines()}
-    assert "level entries by price" in cells and "page table in lines" in cells
-    lines = said.out.splitlines()
-    assert any(line.startswith("L1 dTLB ") and line.split().count("64") >= 2 for line in lines)
-    assert any(line.startswith("STLB ") and "2,048" in line for line in lines)
-    assert any(
-        line.startswith("STLB: ") and "CPUID states 2,048 and agrees." in line for line in lines
-    )
-    assert (surveyed.asked, surveyed.torn) == (["4k"], []) and "Large pages" not in said.out
 
 
 def test_geometry_as_json_is_the_geometry_and_nothing_else(

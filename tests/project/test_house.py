@@ -39,9 +39,7 @@ def test_the_house_keeps_its_rules(check: house.Check):
     [
         (house.lengths, MODULE, "x = 1\n" * 301, "301 lines"),
         (house.lengths, MODULE, LONG, "41 lines"),
-        (house.base_pages, MODULE, "PAGE = 0x1000\n", "4096 1 times"),
         (house.notebooks, "book/new.ipynb", "x" * 400_000, "bytes"),
-        (house.notebooks, "book/new.ipynb", '{"image/png": ""}', "PNG"),
     ],
 )
 def test_a_breach_is_one_sentence_that_names_the_file(

@@ -8,7 +8,6 @@ import re
 import pandas as pd
 import pytest
 from pybtex.database import parse_file
-from scipy.stats import t as student
 
 from tlb.system.files import ROOT
 
@@ -23,10 +22,6 @@ UNITS = re.compile(
 )
 COUNTS = {"pages", "page_table_levels", "degrees_of_freedom", "t", "p_value"}
 UNIT_BESIDE = {"score", "score_error", "value_low", "value_high"}
-
-
-def read(name: str) -> pd.DataFrame:
-    return pd.read_csv(FOLDER / name)
 
 
 @pytest.fixture(scope="module")
@@ -63,24 +58,3 @@ def test_the_bibliography_is_complete_enough_to_be_printed(bibliography):
         assert re.fullmatch(r"10\.\d{4,}/\S+", entry.fields.get("doi", "10.0000/none")), (
             f"{key}: doi"
         )
-
-
-def test_the_published_t_test_follows_from_the_published_intervals():
-    single = read("page_fault_levels.csv").query("benchmark == 'lat_pagefault'")
-    test, runs = read("page_fault_difference.csv").iloc[0], single["run_count"]
-    half = (single["ci95_high_ns_per_fault"] - single["ci95_low_ns_per_fault"]) / 2
-    of_means = half / student.ppf(
-        0.975, runs - 1
-    )  # standard errors; of as many runs each, pooling is adding
-    error, freedom = float((of_means**2).sum() ** 0.5), int(runs.sum()) - 2
-    assert (runs == test["run_count"]).all() and freedom == test["degrees_of_freedom"]
-    assert test["difference_ns_per_fault"] == pytest.approx(single["ns_per_fault"].diff().iloc[-1])
-    assert test["t"] == pytest.approx(
-        test["difference_ns_per_fault"] / error, rel=1e-3
-    )  # of the digits that are printed
-    assert test["p_value"] == pytest.approx(2 * student.sf(test["t"], freedom), rel=1e-3)
-    reach = error * student.ppf(0.975, freedom)
-    ends = test["difference_ns_per_fault"] - reach, test["difference_ns_per_fault"] + reach
-    assert (test["ci95_low_ns_per_fault"], test["ci95_high_ns_per_fault"]) == pytest.approx(
-        ends, rel=1e-3
-    )

@@ -83,29 +83,6 @@ def test_it_visits_what_page_gather_visits():
 '''
 
 
-@pytest.mark.measuring
-@pytest.mark.needs("a C compiler")
-def test_an_experiment(copy):
-    copy.edit(
-        "experiments/stlb_cliff/grid.py",
-        (
-            "    return chases + gathers(scope)",
-            (
-                '    chases += scope.chase("page_gather", BASE, 48)\n'
-                "    return chases + gathers(scope)"
-            ),
-        ),
-    )
-    copy.tlb("run", "stlb_cliff", *SMALL, "--output", str(copy.path.parent / "out.ipynb"))
-    rows = [
-        json.loads(line)["record"]
-        for path in copy.data.glob("own/*/page_gather.jsonl")
-        for line in path.read_text().splitlines()
-    ]
-    assert {row["layout"] for row in rows if row["lines"] == 48} == {"spread", "packed"}
-    assert_is_all(copy, "An experiment", {"experiments/stlb_cliff/grid.py"})
-
-
 def test_a_claim(copy):
     copy = Copy(copy.path)  # the committed rows
     for file, more in (
@@ -258,74 +235,3 @@ def takes_time(a: Analysis) -> Answer:
     return inside(a.spread.last, 0), f"A load takes {a.spread.last:.1f} ns."
 ''',
 }
-
-
-def test_a_cpu(copy):
-    copy.edit(
-        "tlb/machine/microarchitecture.py",
-        (
-            '(0x1A, 0x60, 0x7F, "Zen 5"),',
-            '(0x1A, 0x60, 0x7F, "Zen 5"),\n    (0x1A, 0x90, 0x9F, "Zen 6"),',
-        ),
-    )
-    copy.edit(
-        "tlb/lab/events.py",
-        (
-            '    "Neoverse N1":',
-            (
-                '    "Zen 6": _zen(0x0F, "amdzen6/load-store.json", "amdzen6/branch-prediction.json"),\n    "Neoverse N1":'
-            ),
-        ),
-    )
-    copy.edit(
-        "tests/lab/test_events.py",
-        (
-            '"Zen 5": ZEN | {"itlb_walk": 0x0F85},',
-            ('"Zen 5": ZEN | {"itlb_walk": 0x0F85}, "Zen 6": ZEN | {"itlb_walk": 0x0F85},'),
-        ),
-    )
-    copy.run(
-        "-c",
-        "from tlb.machine.microarchitecture import x86_name; "
-        "from tlb.lab.events import quantities; "
-        "name = x86_name('AuthenticAMD', 0x1A, 0x94, 0); "
-        "assert name == 'Zen 6'; "
-        "assert any(e.quantity == 'walk' and e.event for e in quantities(name)), name",
-    )
-    run_tests(copy, "tests/lab/test_events.py", "tests/project/test_house.py")
-    assert_is_all(
-        copy,
-        "A CPU",
-        {"tlb/machine/microarchitecture.py", "tlb/lab/events.py", "tests/lab/test_events.py"},
-    )
-
-
-@pytest.mark.needs("a C compiler")
-def test_a_page_size(copy):
-    """Pages of 512 MiB, which arm64 with base pages of 64 KiB has: elsewhere the kernel says that
-    there are none."""
-    copy.edit(
-        "tlb/page_sizes.py",
-        (
-            '    "1g": PageSize(',
-            (
-                '    "512m": PageSize(512 << 20, "512 MiB pages", "mmap, MAP_HUGETLB of '
-                '512 MiB", "pool", "512m"),\n    "1g": PageSize('
-            ),
-        ),
-    )
-    copy.edit(
-        "kernels/pages.h",
-        (
-            '    {"1g", GIB, FROM_POOL},',
-            '    {"512m", 512 << 20, FROM_POOL},\n    {"1g", GIB, FROM_POOL},',
-        ),
-    )
-    done = copy.tlb(
-        "measure", "page_chase", "--pages", "512m", "--lines", "64", "--region-ms", "1", check=False
-    )
-    assert done.returncode == 0 or re.search(
-        "does not offer the page size|pool of huge pages", done.stderr
-    ), done.stderr
-    run_tests(copy, "tests/terms", "tests/project/test_house.py")
-    assert_is_all(copy, "A page size", {"tlb/page_sizes.py", "kernels/pages.h"})

@@ -141,22 +141,3 @@ def test_what_a_page_lacks_stops_the_build_and_is_named(tmp_path):
     for thing in lacking:
         name = re.search(r"missing_\w+", thing)[0]
         assert re.search(rf"index\.ipynb:\d+: .*{name}", str(error.value)), name
-
-
-@pytest.mark.endurance
-def test_two_builds_are_the_same_bytes(tmp_path):
-    source = stage(tmp_path / "source", said("# A page\n\n$a^2$"), shown(figure()))
-    left_over = tmp_path / "two/_build/html/old.html"
-    left_over.parent.mkdir(parents=True)
-    left_over.write_text("a page of an older book")
-    first, second = (build_site(source, tmp_path / name).parent for name in ("one", "two"))
-    files = {path.relative_to(first) for path in first.rglob("*") if path.is_file()}
-    assert files == {path.relative_to(second) for path in second.rglob("*") if path.is_file()}
-    assert not [
-        name for name in files if (first / name).read_bytes() != (second / name).read_bytes()
-    ]
-
-
-def test_a_folder_that_holds_no_book_is_an_error_of_one_line(tmp_path):
-    with pytest.raises(SiteError, match=r"^[^\n]*holds no _config\.yml[^\n]*$"):
-        build_site(tmp_path, tmp_path / "out")

@@ -6,36 +6,15 @@ from __future__ import annotations
 import nbformat
 import pandas as pd
 import pytest
-from support.common import About, make_record
-from support.synthetic import HOLE, Stated
+from support.common import make_record
 
 from tlb.lab import build, columns
-from tlb.reasons import Unavailable
 from tlb.report import parameters, publish, setting
-from tlb.report.analysis import Analysis
 from tlb.system.files import ROOT
-
-STATED = Stated(changes={"kernel_release": "6.1.0-*x*"})
 
 
 def rows(*changes: dict) -> pd.DataFrame:
     return columns.frame([make_record(**change) for change in changes], ["0" * 16] * len(changes))
-
-
-class Chapter(Analysis):
-    """What is asked of it is any chapter's."""
-
-
-def analysis(frame: pd.DataFrame, about: About | None = None) -> Analysis:
-    return Chapter(frame, about or About(STATED.host()))
-
-
-FOUR = rows(
-    {"repeat": 0},
-    {"repeat": 1, "started_at": "2025-02-01T00:00:00Z"},
-    {"repeat": 0, "pages": "2m", "lines": 1 << 20},
-    {"lines": 4096, "pages": "64k", "wall_ns": 6e10},
-)
 
 
 GIB = 1 << 30
@@ -64,14 +43,6 @@ def test_rows_of_an_earlier_version_of_a_kernel_say_so_at_the_head_of_their_page
         is_high,
         False,
     )
-
-
-def test_without_rows_nothing_is_said_to_be_measured():
-    told = setting.set_up(analysis(FOUR.iloc[:0]))
-    assert r"\*x\*" in told  # a machine's own words are no markup
-    assert "processes" not in told and "Counters" not in told and not HOLE.search(told)
-    with pytest.raises(Unavailable):
-        setting.change(analysis(FOUR.iloc[:0]))
 
 
 def test_a_page_shows_the_parameters_that_it_was_run_with(tmp_path):

@@ -11,7 +11,8 @@ from typing import Any
 from experiments.overview.judged import Judged, Shown, Verdicts
 from experiments.overview.profile import Profile, Quantity
 from support.common import make_record
-from support.synthetic import MIB, Paged, Stated, table_bytes
+from support.page_sizes import Paged
+from support.synthetic import MIB, Stated, table_bytes
 from tlb.lab import lines
 from tlb.lab.record import Bin, Point, Record
 from tlb.lab.record import Quantity as Counted

@@ -3,18 +3,16 @@ of such rows."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from experiments.tlb_blocking import Analysis, grid
-from support.common import About, make_record
-from support.synthetic import GIB, PAGE_BYTES, Stated, scope, tlbs
-from tlb.lab import kernels
+from support.common import About
+from support.synthetic import GIB, PAGE_BYTES, Stated, processes, scope, tlbs
 from tlb.lab.record import Point
 
 ENTRIES = [64, 1536]
@@ -77,51 +75,32 @@ class Machine:
         }[point.mode]
 
     def frame(self, points: list[Point], repeats: int = 5, seed: int = 1) -> pd.DataFrame:
-        """One row a process, with the columns that `Store.load` gives."""
-        noise, rows = np.random.default_rng(seed), []
-        for point in (point for point in points if point.pages in self.pages):
-            for repeat in range(repeats):
-                walk = point.kernel == "graph_walk"
-                ns = (self.hop_ns(point) if walk else self.row_ns(point)) * math.exp(
-                    self.noise * noise.normal()
-                )
-                also = {"histogram_ns_per_access": 1.0} if point.mode == "partition" else {}
-                histogram: list[tuple[float, int]] = []
-                if dict(point.options).get("per_hop"):
-                    also = {
-                        "p50_ns": ns * 0.95,
-                        "p95_ns": ns * self.tail,
-                        "mean_ns": ns,
-                        "clock_ns": CLOCK_NS,
-                        "tsc_ghz": 0.5,
-                        "clock_step_ns": 2.0,
-                    }
-                    # The median is the middle of the second bin's hops, the 95th percentile that of
-                    # the last one's.
-                    middle = (0.95 + self.tail) / 2
-                    histogram = [
-                        (CLOCK_NS + ns * at, hops)
-                        for at, hops in ((0.5, 450), (0.95, 100), (middle, 350), (self.tail, 100))
-                    ]
-                record = make_record(
-                    **point.model_dump(),
-                    repeat=repeat,
-                    ns_per_access=ns + 20 * walk * bool(also),
-                    batch_ns_per_access=[ns],
-                    also=also,
-                    histogram=histogram,
-                )
-                rows.append(
-                    record.model_dump(exclude={"counters", "options", "also"})
-                    | dict(record.options)
-                    | record.also
-                    | {"kernel_digest": "a" * 16}
-                )
-        return kernels.with_defaults(
-            pd.DataFrame(
-                rows, columns=None if rows else [*make_record().model_dump(), "kernel_digest"]
-            )
-        )
+        """One row a process; of a walk hop by hop with its quantiles and its histogram."""
+
+        def ns(point: Point) -> float:
+            return self.hop_ns(point) if point.kernel == "graph_walk" else self.row_ns(point)
+
+        def more(point: Point, ns: float) -> dict[str, Any]:
+            if point.mode == "partition":
+                return {"histogram_ns_per_access": 1.0}
+            if not dict(point.options).get("per_hop"):
+                return {}
+            # The median is the middle of the second bin's hops, the 95th percentile that of the
+            # last one's.
+            bins = ((0.5, 450), (0.95, 100), ((0.95 + self.tail) / 2, 350), (self.tail, 100))
+            return {
+                "ns_per_access": ns + 20,
+                "p50_ns": ns * 0.95,
+                "p95_ns": ns * self.tail,
+                "mean_ns": ns,
+                "clock_ns": CLOCK_NS,
+                "tsc_ghz": 0.5,
+                "clock_step_ns": 2.0,
+                "histogram": [(CLOCK_NS + ns * at, hops) for at, hops in bins],
+            }
+
+        there = [point for point in points if point.pages in self.pages]
+        return processes(there, ns, self.noise, repeats, seed, more=more)
 
 
 def points(most: int = 4 * GIB) -> list[Point]:
@@ -170,17 +149,3 @@ def times(frame: pd.DataFrame, factor: float, where: str) -> pd.DataFrame:
 
 NOTHING = rows().query("kernel == 'none'")
 LOUD = Machine(noise=0.4)
-MACHINES: dict[str, Callable[[], pd.DataFrame]] = {
-    "everything": rows,
-    "splintered": lambda: rows(Machine(splintered=True)),
-    "no base pages": lambda: only("thp", "2m"),
-    "no join": lambda: rows().query("kernel == 'graph_walk'"),
-    "no walks": lambda: rows().query("kernel != 'graph_walk'"),
-    "no prefetch": lambda: rows().query("mode != 'prefetch'"),
-    "no blocks": lambda: rows().query("mode != 'blocked'"),
-    "none apart": lambda: rows().query("layout != 'spread'"),
-    "no plain walk": lambda: rows().query("mode != 'plain'"),
-    "no hop by hop": lambda: rows().query("per_hop != 1"),
-    "nothing": lambda: NOTHING,
-    "no columns": lambda: Machine().frame([]),  # not even those of a kernel's own numbers
-}

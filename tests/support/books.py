@@ -27,13 +27,14 @@ from experiments import (
     your_program,
 )
 from experiments import strides as strided
-from support import blocking, faults, geometry, guests, strides, synthetic, tables, walk
+from support import blocking, faults, geometry, guests, page_sizes, strides, synthetic, tables, walk
 from support import churn as emptied
 from support import code as jumps
 from support import keeping_pages as keeping
 from support import your_program as programs
 from support.common import About
-from support.synthetic import Paged, Stated, Truth, tlbs
+from support.page_sizes import Paged
+from support.synthetic import Stated, Truth, tlbs
 from tlb.lab import grid, kernels, survey
 from tlb.lab.grid import Scope
 from tlb.lab.record import Point
@@ -79,8 +80,8 @@ class Book:
             stlb_cliff: synthetic.frame(
                 Truth(entries=two, climb=self.climb), synthetic.grid(entries=self.entries), 5
             ),
-            hugepages: paged.frame(synthetic.hugepages(per_octave=2)),
-            keeping_pages: paged.frame(synthetic.keeping_pages(per_octave=2)),
+            hugepages: paged.frame(page_sizes.hugepages(per_octave=2)),
+            keeping_pages: paged.frame(page_sizes.keeping_pages(per_octave=2)),
             graph_walk: walk.rows(walk.Walk(splintered=self.splintered, counted=self.counted)),
             tlb_blocking: blocking.rows(blocking.Machine(splintered=self.splintered)),
             strided: strides.rows(

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import pytest
-
-from tlb.reasons import Unavailable
 from tlb.report.chapter import Chapter, begin
 
 CHAPTER = "stlb_cliff"
@@ -22,10 +17,3 @@ DEFAULTS = {
 
 def this(**changes: object) -> Chapter:
     return begin(CHAPTER, DEFAULTS | {"machine": "this"} | changes)
-
-
-def code(call: Callable[[], object]) -> str:
-    """Of the reason with which a call ends."""
-    with pytest.raises(Unavailable) as why:
-        call()
-    return why.value.code

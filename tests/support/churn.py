@@ -3,22 +3,19 @@ neighbours, and an Analysis of such rows."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from experiments.churn import Analysis, grid
-from support.common import About, make_record
-from support.synthetic import GIB, Stated, scope
-from tlb.lab import kernels
+from support.common import About
+from support.synthetic import GIB, Stated, processes, scope
 from tlb.lab.record import Point
 
-PAGE, LARGE_PAGE = 4096, 2 << 20
+PAGE, LARGE_PAGE, ACCESSES = 4096, 2 << 20, 1000
 
 
 @dataclass(frozen=True)
@@ -107,34 +104,9 @@ class Churn:
                 f"pass_{n}_ns": ns if n == 1 else later for n in grid.PASSES
             }
         if point.kernel == "fork_write":
-            rooms = (
-                -(-point.lines // own["used"])
-                if own.get("used")
-                else point.lines * PAGE / LARGE_PAGE
-            )
-            resident = float(
-                rooms * LARGE_PAGE if point.pages == grid.LARGE else point.lines * PAGE
-            )
-            copied = resident if self.copies_whole else float(point.lines * PAGE)
-            entries = resident / (LARGE_PAGE if point.pages == grid.LARGE else PAGE)
-            return {"resident_bytes": resident, "touch_ns_per_page": 800.0} | (
-                {"fork_ns": 1e5 + 100 * entries, "copied_bytes": copied}
-                if point.mode == "write"
-                else {}
-            )
+            return self._forked(point)
         if point.kernel == "collapse_chase":
-            own_pages = point.mode in ("address", "random")
-            middle = {"before": ns, "during": ns, "after": ns - own_pages * self.gain_ns}
-            tail = {phase: (200 if own_pages and phase == "during" else 2) * ns for phase in middle}
-            return (
-                {f"{phase}_p50_ns": value for phase, value in middle.items()}
-                | {f"{phase}_p999_ns": tail[phase] for phase in tail}
-                | {
-                    "joined_ns": 2e7,
-                    "joined_bytes": float(point.lines * PAGE),
-                    "huge_bytes_after": 0.0,
-                }
-            )
+            return self._collapsed(point, ns)
         return {
             "p50_ns": ns,
             "p99_ns": 1.5 * ns,
@@ -144,27 +116,40 @@ class Churn:
             "flushes_seen": 0.0,
         }
 
+    def _forked(self, point: Point) -> dict[str, float]:
+        own = dict(point.options)
+        rooms = (
+            -(-point.lines // own["used"]) if own.get("used") else point.lines * PAGE / LARGE_PAGE
+        )
+        resident = float(rooms * LARGE_PAGE if point.pages == grid.LARGE else point.lines * PAGE)
+        copied = resident if self.copies_whole else float(point.lines * PAGE)
+        entries = resident / (LARGE_PAGE if point.pages == grid.LARGE else PAGE)
+        return {"resident_bytes": resident, "touch_ns_per_page": 800.0} | (
+            {"fork_ns": 1e5 + 100 * entries, "copied_bytes": copied}
+            if point.mode == "write"
+            else {}
+        )
+
+    def _collapsed(self, point: Point, ns: float) -> dict[str, float]:
+        own_pages = point.mode in ("address", "random")
+        middle = {"before": ns, "during": ns, "after": ns - own_pages * self.gain_ns}
+        tail = {phase: (200 if own_pages and phase == "during" else 2) * ns for phase in middle}
+        return (
+            {f"{phase}_p50_ns": value for phase, value in middle.items()}
+            | {f"{phase}_p999_ns": tail[phase] for phase in tail}
+            | {"joined_ns": 2e7, "joined_bytes": float(point.lines * PAGE), "huge_bytes_after": 0.0}
+        )
+
     def frame(self, points: Iterable[Point], repeats: int = 5, seed: int = 1) -> pd.DataFrame:
-        """One row a process, with the columns that `Store.load` gives."""
-        noise, rows = np.random.default_rng(seed), []
-        for point in points:
-            for repeat in range(repeats):
-                ns = self.ns(point) * math.exp(self.noise * noise.normal())
-                record = make_record(
-                    **point.model_dump(),
-                    repeat=repeat,
-                    ns_per_access=ns,
-                    batch_ns_per_access=[ns],
-                    accesses=1000,
-                )
-                rows.append(
-                    record.model_dump(exclude={"counters", "options", "also"})
-                    | dict(record.options)
-                    | self.also(point, ns, record.accesses)
-                    | {"kernel_digest": "a" * 16}
-                )
-        return kernels.with_defaults(
-            pd.DataFrame(rows, columns=None if rows else [*make_record().model_dump()])
+        """One row a process, of a thousand calls each."""
+        return processes(
+            points,
+            self.ns,
+            self.noise,
+            repeats,
+            seed,
+            fields=lambda point: {"accesses": ACCESSES},
+            more=lambda point, ns: self.also(point, ns, ACCESSES),
         )
 
 
@@ -231,43 +216,34 @@ class House:
                 made.append({"memory": memory, "mode": mode, "runs": [run] * 6})
         return made
 
+    def lives(self) -> list[dict[str, Any]]:
+        ratios = {"free": self.short_ratio, "fragments": self.short_in_pieces}
+        base_ns = {mib: mib * 10**6 for mib in (1, 64)}
+        return [
+            {"memory": memory, "mib": mib, "ns": {"4k": [ns] * 6, "thp": [round(ns * ratio)] * 6}}
+            for memory, ratio in ratios.items()
+            for mib, ns in base_ns.items()
+        ]
+
+    def merged(self) -> dict[str, int]:
+        whole = 8 * LARGE_PAGE
+        large = {"large_before": whole, "large_after": 0 if self.splits else whole}
+        times = {"merged_write_ns": 2300, "own_write_ns": 80}
+        return {"bytes": whole, "saved_bytes": 7 * LARGE_PAGE} | large | times
+
+    def swapped(self, pages: str) -> dict[str, Any]:
+        back = LARGE_PAGE if pages == "thp" and not self.splits else PAGE
+        went = {"bytes": 8 * LARGE_PAGE, "out_bytes": 8 * LARGE_PAGE, "in_bytes": 8 * back}
+        return {"pages": pages, "read_ns": [9000] * 8} | went
+
     def document(self) -> dict[str, Any]:
         """The document as `tlb housekeeping measure` would write it."""
-        room, ratios = LARGE_PAGE, {"free": self.short_ratio, "fragments": self.short_in_pieces}
-        back = PAGE if self.splits else room
+        room = LARGE_PAGE
         whole = {
             "touched": self.touched(),
-            "lives": [
-                {
-                    "memory": memory,
-                    "mib": mib,
-                    "ns": {"4k": [mib * 10**6] * 6, "thp": [round(mib * 10**6 * ratio)] * 6},
-                }
-                for memory, ratio in ratios.items()
-                for mib in (1, 64)
-            ],
-            "merged": [
-                {
-                    "bytes": 8 * room,
-                    "saved_bytes": 7 * room,
-                    "large_before": 8 * room,
-                    "large_after": 0 if self.splits else 8 * room,
-                    "merged_write_ns": 2300,
-                    "own_write_ns": 80,
-                }
-            ]
-            * 6,
-            "swapped": [
-                {
-                    "pages": pages,
-                    "bytes": 8 * room,
-                    "out_bytes": 8 * room,
-                    "in_bytes": 8 * (back if pages == "thp" else PAGE),
-                    "read_ns": [9000] * 8,
-                }
-                for pages in ("4k", "thp")
-            ]
-            * 6,
+            "lives": self.lives(),
+            "merged": [self.merged()] * 6,
+            "swapped": [self.swapped(pages) for pages in ("4k", "thp")] * 6,
             "pool_taken": [self.taken] * 6,
             "pool_plain": self.plain,
             "pool_pageout": False,

@@ -3,7 +3,6 @@ rows."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -13,10 +12,10 @@ import numpy as np
 import pandas as pd
 
 from experiments.code import Analysis, grid
-from support import synthetic
-from support.common import About, make_record
-from support.synthetic import GIB, Paged, Stated, scope
-from tlb.lab import kernels
+from support import page_sizes
+from support.common import About
+from support.page_sizes import Paged
+from support.synthetic import GIB, Stated, processes, scope
 from tlb.lab.record import Point
 from tlb.machine.tlb import Tlb
 
@@ -55,26 +54,9 @@ class Jumps:
         return took + missed * (1.0 if point.pages == "4k" else self.large_misses) + far
 
     def frame(self, points: Iterable[Point], repeats: int = 5, seed: int = 1) -> pd.DataFrame:
-        """One row a process, with the columns that `Store.load` gives."""
-        noise, rows = np.random.default_rng(seed), []
-        for point in points:
-            record, quiet_ns = make_record(**point.model_dump()), self.ns(point)
-            row = (
-                record.model_dump(exclude={"counters", "options", "also"})
-                | {"kernel_digest": "a" * 16}
-                | dict(point.options)
-            )
-            for repeat in range(repeats):
-                ns = quiet_ns * math.exp(self.noise * noise.normal())
-                rows.append(
-                    row | {"repeat": repeat, "ns_per_access": ns, "batch_ns_per_access": [ns]}
-                )
-        frame = kernels.with_defaults(
-            pd.DataFrame(rows, columns=None if rows else [*make_record().model_dump()])
-        )
-        missed = (
-            np.maximum(0.0, 1 - self.entries[-1] / frame["lines"].astype(float)) if rows else 0.0
-        )
+        """One row a process."""
+        frame = processes(points, self.ns, self.noise, repeats, seed)
+        missed = np.maximum(0.0, 1 - self.entries[-1] / frame["lines"].astype(float))
         return frame.assign(itlb_walk_per_access=self.walks * missed) if self.walks else frame
 
 
@@ -124,7 +106,7 @@ def texts(**changes: Any) -> dict[str, Any]:
 @cache
 def _chases(splintered: bool) -> pd.DataFrame:
     """Over page sizes."""
-    return Paged(splintered=splintered, noise=0.004).frame(synthetic.hugepages(per_octave=2))
+    return Paged(splintered=splintered, noise=0.004).frame(page_sizes.hugepages(per_octave=2))
 
 
 def analysis(

@@ -176,6 +176,14 @@ class About:
         return self.other
 
 
+def refusal(call: Callable[..., Any], *given: Any, **how: Any) -> str:
+    """Return the code of the reason, of one line, with which a call ends."""
+    with pytest.raises(Unavailable) as why:
+        call(*given, **how)
+    assert len(str(why.value).splitlines()) == 1
+    return why.value.code
+
+
 def settable_signals() -> int:
     """The signals that a program can set, as a mask like those of /proc/PID/status: the C library
     keeps 32 and 33 for its threads, and a container may start everything with one of them ignored.

@@ -99,7 +99,7 @@ _MEMBER = re.compile(rb'"[^"\n]*" ?: ?(?:"[^"\n]*"|[^,}\n\]\[]*),? ?')
 
 
 def _nested(rng: random.Random) -> bytes:
-    """Brackets as deep as breaks a recursive reader: just below Python's limit, at it, far beyond."""
+    """Brackets as deep as breaks a recursive reader: below Python's limit, at it, far beyond."""
     deep = rng.choice([3, 60, rng.randint(900, 1010), rng.randint(4000, 6000)])
     start, end = rng.choice([(b"[", b"]"), (b'{"a":', b"}"), (b'[{"a":', b"}]")])
     return start * deep + rng.choice([b"1", b""]) + end * rng.choice([deep, deep, 0])

@@ -25,7 +25,7 @@ Missed = Callable[
 
 @cache
 def lru(entries: int, ways: int = 0) -> Missed:
-    """LRU of contiguous sets; ways 0 is fully associative. By playing the chase, not by a formula."""
+    """LRU of contiguous sets, by playing the chase; ways 0 is fully associative."""
 
     def missed(order: str, pages: int, stride: int) -> float:
         sets = 1 if ways == 0 else entries // ways

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,10 +14,9 @@ import pandas as pd
 from experiments.virtualization import grid
 from experiments.virtualization.analysis import Analysis
 from support import synthetic
-from support.common import About, make_record
-from support.synthetic import GIB, PAGE_BYTES, Stated, lru
+from support.common import About
+from support.synthetic import GIB, PAGE_BYTES, Stated, lru, processes
 from tlb.inference.simulator import references_per_walk
-from tlb.lab import kernels
 from tlb.lab.record import Point
 from tlb.machine.host import Host
 from tlb.machine.kvm import Kvm
@@ -102,30 +102,19 @@ class Guests:
         }
 
     def frame(self, points: list[Point], repeats: int = 5, seed: int = 1) -> pd.DataFrame:
-        """One row a process, with the columns that `Chapter.kept` gives."""
-        noise, rows = np.random.default_rng(seed), []
-        for point in filter(self.has, points):
-            record = make_record(**point.model_dump(), core_ghz=self.ghz, also=self.also(point))
-            row = (
-                record.model_dump(exclude={"counters", "options", "also"})
-                | record.also
-                | dict(record.options)
-            )
-            for repeat in range(repeats):
-                ns = self.time_ns(point) * float(np.exp(self.noise * noise.normal()))
-                outside = {"outside_ns_per_access": ns * self.outside} if record.also else {}
-                rows.append(
-                    row
-                    | outside
-                    | {
-                        "repeat": repeat,
-                        "ns_per_access": ns,
-                        "batch_ns_per_access": [ns],
-                        "kernel_digest": "a" * 16,
-                        "timed": "",
-                    }
-                )
-        return kernels.with_defaults(pd.DataFrame(rows))
+        """One row a process."""
+
+        def fields(point: Point) -> dict[str, Any]:
+            return {"core_ghz": self.ghz, "also": self.also(point)}
+
+        def outside(point: Point, ns: float) -> dict[str, float]:
+            guest = point.kernel == "guest_chase"
+            return {"outside_ns_per_access": ns * self.outside} if guest else {}
+
+        there = filter(self.has, points)
+        return processes(
+            there, self.time_ns, self.noise, repeats, seed, fields=fields, more=outside
+        )
 
 
 def points(
@@ -151,14 +140,9 @@ def rows(
 MACHINES: dict[str, Callable[[], pd.DataFrame]] = {
     "bare metal": lambda: rows(),
     "a guest's guest": lambda: rows(NESTED),
-    "one cell": lambda: rows(Guests(cells=(("4k", "4k"),), pages=("4k",))),
     "no guest": lambda: rows(Guests(cells=())),
     "no native": lambda: rows(Guests(pages=())),
-    "tiny": lambda: rows(most=64 << 10),
     "no controls": lambda: rows().query("layout != 'packed'"),
-    "no results of its own": lambda: rows().drop(
-        columns=["outside_ns_per_access", "first_touch_ns_per_access"]
-    ),
     "far alone": lambda: rows(Guests()).query("kernel != 'numa_chase' or mode != 'local-local'"),
     "nothing": lambda: rows()[:0],
 }

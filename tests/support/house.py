@@ -51,7 +51,7 @@ def lengths(root: Path) -> Iterator[str]:
                     (decorator.lineno for decorator in node.decorator_list), default=node.lineno
                 )
                 if (lines := node.end_lineno - begin + 1) > MOST_FUNCTION_LINES:
-                    yield f"{path}:{begin} {node.name} has {lines} lines, over {MOST_FUNCTION_LINES}."
+                    yield f"{path}:{begin} {node.name} has {lines} lines, over {MOST_FUNCTION_LINES}"
 
 
 def base_pages(root: Path) -> Iterator[str]:
@@ -64,7 +64,8 @@ def base_pages(root: Path) -> Iterator[str]:
         ]
         allowed, _ = OF_4096.get(path, (0, ""))
         if len(lines) != allowed:
-            yield f"{path} contains 4096 {len(lines)} times (lines {', '.join(map(str, lines))}), where {allowed} have a reason."
+            where = ", ".join(map(str, lines))
+            yield f"{path} contains 4096 {len(lines)} times ({where}); {allowed} have a reason."
 
 
 def notebooks(root: Path) -> Iterator[str]:

@@ -11,7 +11,8 @@ import pandas as pd
 
 from experiments.hugepages import Analysis
 from support.common import About
-from support.synthetic import GIB, Paged, Stated, hugepages, tlbs
+from support.page_sizes import Paged, hugepages
+from support.synthetic import GIB, Stated, tlbs
 from tlb.page_sizes import SWEPT
 
 PAGES = SWEPT
@@ -90,7 +91,3 @@ def times(frame: pd.DataFrame, factor: float, **where: object) -> pd.DataFrame:
     return frame.assign(
         ns_per_access=frame["ns_per_access"].where(~chosen, frame["ns_per_access"] * factor)
     )
-
-
-def without_controls() -> pd.DataFrame:
-    return rows().query("layout != 'packed' or kernel != 'page_chase'")

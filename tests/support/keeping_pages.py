@@ -10,7 +10,8 @@ import pandas as pd
 
 from experiments.keeping_pages import Analysis, runtimes, ways
 from support.common import About
-from support.synthetic import GIB, MIB, Paged, Stated, keeping_pages, tlbs
+from support.page_sizes import Paged, keeping_pages
+from support.synthetic import GIB, MIB, Stated, tlbs
 
 WHOLE, SPLIT = Paged(), Paged(splintered=True, depth=1.0)
 WHEN = {"measured_at": "2025-01-31T12:00:00Z", "state": "00112233aabb"}

@@ -57,7 +57,7 @@ def run(
     quiet: bool = True,
     **rig: Any,
 ) -> campaign.Outcome:
-    """A campaign of these points; `rig` are fields of its rig, `measure` a function of one point."""
+    """A campaign of these points; `rig`: fields of its rig, `measure` a function of one point."""
     if "measure" in rig:
         rig["measure"] = one_by_one(rig["measure"])
     how = {} if retry_share is None else {"retry_share": retry_share}

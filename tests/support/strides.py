@@ -3,7 +3,6 @@ rows."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -13,10 +12,10 @@ import pandas as pd
 
 from experiments.strides import Analysis, grid
 from experiments.strides.grid import LINE_BYTES
-from support import synthetic
-from support.common import About, make_record
-from support.synthetic import GIB, Paged, Stated, scope
-from tlb.lab import kernels
+from support import page_sizes
+from support.common import About
+from support.page_sizes import Paged
+from support.synthetic import GIB, Stated, processes, scope
 from tlb.lab.record import Point
 
 PAGE = 4096
@@ -53,26 +52,11 @@ class Machine:
         return took + self.shuffled_ns * (point.order == "cycle")
 
     def frame(self, points: Iterable[Point], repeats: int = 5, seed: int = 1) -> pd.DataFrame:
-        """One row a process, with the columns that `Store.load` gives."""
-        noise, rows = np.random.default_rng(seed), []
-        for point in (point for point in points if point.pages in self.pages):
-            record, quiet_ns = make_record(**point.model_dump()), self.ns(point)
-            row = (
-                record.model_dump(exclude={"counters", "options", "also"})
-                | dict(record.options)
-                | {"kernel_digest": "a" * 16}
-            )
-            for repeat in range(repeats):
-                ns = quiet_ns * math.exp(self.noise * noise.normal())
-                rows.append(
-                    row | {"repeat": repeat, "ns_per_access": ns, "batch_ns_per_access": [ns]}
-                )
-        frame = kernels.with_defaults(
-            pd.DataFrame(
-                rows, columns=None if rows else [*make_record().model_dump(), "bytes", "step_bytes"]
-            )
-        )
-        if not (self.walks and rows):
+        """One row a process."""
+        there = [point for point in points if point.pages in self.pages]
+        columns = ("bytes", "step_bytes")
+        frame = processes(there, self.ns, self.noise, repeats, seed, columns=columns)
+        if not (self.walks and there):
             return frame
         return frame.assign(
             walk_per_access=self.walks * np.minimum(frame["step_bytes"] / PAGE, 1), walk_reason=""
@@ -91,7 +75,7 @@ def rows(machine: Machine = Machine(), most: int = GIB, repeats: int = 5) -> pd.
 @cache
 def _chases(splintered: bool) -> pd.DataFrame:
     """Over page sizes."""
-    return Paged(splintered=splintered, noise=0.004).frame(synthetic.hugepages(per_octave=2))
+    return Paged(splintered=splintered, noise=0.004).frame(page_sizes.hugepages(per_octave=2))
 
 
 def analysis(frame: pd.DataFrame | None = None, splintered: bool = False) -> Analysis:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from experiments.hugepages import grid as hugepages_grid
-from experiments.keeping_pages import grid as keeping_grid
 from experiments.stlb_cliff import grid as cliff_grid
 from support.common import make_record
 from tlb.lab import kernels
@@ -19,7 +18,6 @@ from tlb.lab.grid import Profile, Scope
 from tlb.lab.record import Point
 from tlb.machine.host import Host
 from tlb.machine.tlb import Tlb
-from tlb.page_sizes import SWEPT
 from tlb.report.verdict_table import verdict_table
 from tlb.report.verdicts import Verdict, statements
 
@@ -76,7 +74,7 @@ def scope(
     per_octave: int = 2,
     engine: str = "c",
 ) -> Scope:
-    """What a grid may ask for; per_octave 1 is as coarse as the profile smoke, 4 as fine as full."""
+    """What a grid may ask for; per_octave 1 is as coarse as smoke, 4 as fine as full."""
     profile = Profile(
         max_working_set=max_working_set, repeats=1, region_ms=1, points_per_octave=per_octave
     )
@@ -90,27 +88,46 @@ def grid(
     return cliff_grid.points(scope(max_working_set, entries, per_octave=per_octave))
 
 
+def processes(
+    points: Iterable[Point],
+    ns: Callable[[Point], float],
+    noise: float,
+    repeats: int,
+    seed: int = 1,
+    *,
+    fields: Callable[[Point], dict[str, Any]] = lambda point: {},
+    more: Callable[[Point, float], dict[str, Any]] = lambda point, ns: {},
+    columns: Iterable[str] = (),
+) -> pd.DataFrame:
+    """Return one row a process, with the columns that `Store.load` gives.
+
+    ns: a point's time without noise. noise: relative standard deviation of a process. fields: of
+    the records. more: columns beside them, by a process' time. columns: of a frame without rows.
+    """
+    draw, rows = np.random.default_rng(seed), []
+    for point in points:
+        record, quiet_ns = make_record(**point.model_dump(), **fields(point)), ns(point)
+        row = record.model_dump(exclude={"counters", "options", "also"})
+        row |= dict(record.options) | record.also | {"kernel_digest": "a" * 16, "timed": ""}
+        for repeat in range(repeats):
+            took = quiet_ns * math.exp(noise * draw.normal())
+            own = {"repeat": repeat, "ns_per_access": took, "batch_ns_per_access": [took]}
+            rows.append(row | own | more(point, took))
+    empty = [*make_record().model_dump(), "kernel_digest", *columns]
+    return kernels.with_defaults(pd.DataFrame(rows, columns=None if rows else empty))
+
+
 def frame(
     truth: Truth, points: list[Point] | None = None, repeats: int = 7, seed: int = 1
 ) -> pd.DataFrame:
-    """One row a process, with the columns that `Store.load` gives."""
-    noise = np.random.default_rng(seed)
-    rows = []
-    for point in grid() if points is None else points:
-        record = make_record(
-            **point.model_dump(),
-            page_table_bytes=table_bytes(
-                point.pages, point.lines * (4096 if point.layout == "spread" else 64)
-            ),
-        )
-        row, quiet_ns = (
-            record.model_dump(exclude={"counters"}) | {"kernel_digest": "a" * 16, "timed": ""},
-            truth.time_ns(point),
-        )
-        for repeat in range(repeats):
-            ns = quiet_ns * float(np.exp(truth.noise * noise.normal()))
-            rows.append(row | {"repeat": repeat, "ns_per_access": ns, "batch_ns_per_access": [ns]})
-    return kernels.with_defaults(pd.DataFrame(rows))
+    """One row a process."""
+
+    def tables(point: Point) -> dict[str, int]:
+        size = point.lines * (4096 if point.layout == "spread" else 64)
+        return {"page_table_bytes": table_bytes(point.pages, size)}
+
+    points = grid() if points is None else points
+    return processes(points, truth.time_ns, truth.noise, repeats, seed, fields=tables)
 
 
 PAGE_BYTES = {
@@ -133,111 +150,6 @@ def table_bytes(pages: str, size_bytes: int) -> int:
     return 4096 * (-(-8 * size_bytes // PAGE_BYTES[pages] // 4096) + 3)
 
 
-@dataclass(frozen=True)
-class Paged:
-    """A machine that gives several page sizes, whole or splintered by its host: two LRU levels,
-    whose entries span a page or 4 KiB."""
-
-    pages: tuple[str, ...] = tuple(PAGE_BYTES)
-    splintered: bool = False
-    entries: tuple[int, int] = (64, 1536)
-    load_ns: float = 1.0
-    hit_ns: float = 2.0
-    walk_ns: float = 30.0
-    depth: float = 0.7  # of a base page's walk: what one on larger pages costs
-    ghz: float = 3.2
-    faults_ns: tuple[float, ...] = (
-        800.0,
-        400.0,
-        130.0,
-        160.0,
-        120.0,
-    )  # of 4 KiB, by the page sizes that are swept
-    noise: float = 0.02
-
-    def misses(self, pages: str, size_bytes: float, entries: int, drawn: bool = False) -> float:
-        """A chase visits each base page once a cycle, and so each larger page many times in no
-        order: as draws do."""
-        span = 4096 if self.splintered else PAGE_BYTES[pages]
-        order = "random" if drawn or span > 4096 else "cycle"
-        return float(lru(order, np.array([size_bytes / span]), entries)[0])
-
-    def price_ns(self, pages: str, size_bytes: float, drawn: bool = False) -> float:
-        walk = self.walk_ns * (1 if pages == "4k" else self.depth)
-        first, second = (self.misses(pages, size_bytes, n, drawn) for n in self.entries)
-        return first * self.hit_ns + second * walk
-
-    def time_ns(self, point: Point) -> float:
-        own = dict(point.options)
-        if point.kernel == "prefault":
-            each = dict(zip(SWEPT, self.faults_ns, strict=True)).get(
-                point.pages, 0.5 * sum(self.faults_ns[:2])
-            )
-            alone = each * (0.9 if point.mode == "populate" else 1.0)
-            return alone / own["threads"] ** 0.5
-        if point.kernel == "random_touch":
-            draws = 1 + own.get("spare_draws", 0)
-            return (
-                self.load_ns
-                + self.DRAW_NS * draws
-                + 0.3 * self.price_ns(point.pages, own["bytes"], drawn=True)
-            )
-        price = self.price_ns(point.pages, 4096 * point.lines) if point.layout == "spread" else 0.0
-        return (self.load_ns + price) / (5 if point.kernel == "page_gather" else 1)
-
-    DRAW_NS: ClassVar[float] = 1.5
-    FREE_NS: ClassVar[float] = 50.0
-
-    def frame(self, points: list[Point], repeats: int = 5, seed: int = 1) -> pd.DataFrame:
-        """One row a process, with the columns that `Store.load` gives."""
-        noise, rows = np.random.default_rng(seed), []
-        for point in (one for one in points if one.pages in self.pages):
-            also = {
-                "random_touch": {"generator_ns_per_access": self.DRAW_NS},
-                "prefault": {
-                    "free_ns_per_access": self.FREE_NS,
-                    "one_byte_resident_bytes": float(PAGE_BYTES[point.pages]),
-                },
-            }
-            record = make_record(
-                **point.model_dump(),
-                core_ghz=self.ghz,
-                also=also.get(point.kernel, {}),
-                page_table_bytes=table_bytes(point.pages, 4096 * point.lines),
-            )
-            row = (
-                record.model_dump(exclude={"counters", "options", "also"})
-                | dict(record.options)
-                | record.also
-                | {"kernel_digest": "a" * 16, "timed": ""}
-            )
-            quiet_ns = self.time_ns(point)
-            for repeat in range(repeats):
-                ns = quiet_ns * float(np.exp(self.noise * noise.normal()))
-                rows.append(
-                    row | {"repeat": repeat, "ns_per_access": ns, "batch_ns_per_access": [ns]}
-                )
-        return kernels.with_defaults(pd.DataFrame(rows))
-
-
-def hugepages(
-    max_working_set: int = 4 * GIB, cpus: int = 4, per_octave: int = 4, engine: str = "c"
-) -> list[Point]:
-    """The points of the chapter about page sizes."""
-    return hugepages_grid.points(
-        scope(max_working_set, cpus=cpus, per_octave=per_octave, engine=engine)
-    )
-
-
-def keeping_pages(
-    max_working_set: int = 4 * GIB, cpus: int = 4, per_octave: int = 4, engine: str = "c"
-) -> list[Point]:
-    """The points of the chapter about getting them."""
-    return keeping_grid.points(
-        scope(max_working_set, cpus=cpus, per_octave=per_octave, engine=engine)
-    )
-
-
 def tlbs(
     entries: Iterable[int] = (64, 1536), ways: Iterable[int | None] = (0, 12)
 ) -> tuple[Tlb, ...]:
@@ -254,6 +166,52 @@ def tlbs(
     )
 
 
+# What a made-up machine says of itself, unless it is changed.
+DESCRIPTION: dict[str, Any] = {
+    "cpu_model": "Imaginary Processor 9000",
+    "vendor": "GenuineIntel",
+    "family": 6,
+    "model": 1,
+    "stepping": 2,
+    "microarchitecture": "Ice Lake server",
+    "microcode": "0x1",
+    "logical_cpus": 2,
+    "usable_cpus": (0, 1),
+    "caches": [
+        {"level": 1, "kind": "data", "size_bytes": 32768, "line_bytes": 64, "ways": 8, "sets": 64},
+        {
+            "level": 2,
+            "kind": "unified",
+            "size_bytes": MIB,
+            "line_bytes": 64,
+            "ways": 16,
+            "sets": 1024,
+        },
+    ],
+    "tlb_unknown_descriptors": (),
+    "page_table_levels": 4,
+    "la57": False,
+    "gigabyte_pages": True,
+    "base_page_bytes": 4096,
+    "thp": {"enabled": "madvise", "defrag": "madvise"},
+    "mthp": {"64k": "never"},
+    "pools": [{"page": "2m", "total": 0, "free": 0, "reserved": 0, "surplus": 0}],
+    "pmu": {"tier": "software", "reason": "no-pmu"},
+    "memory": {
+        "total_bytes": 8 * GIB,
+        "available_bytes": 7 * GIB,
+        "usable_bytes": 7 * GIB,
+        "limit_source": "MemAvailable",
+    },
+    "noise": {"governor": "performance", "smt": "off", "turbo": False, "load1": 0.1},
+    "kernel_release": "6.1.0",
+    "os": "Linux",
+    "arch": "x86_64",
+    "c_compiler": "gcc: gcc 12.2.0",
+    "installation": "",
+}
+
+
 @dataclass(frozen=True)
 class Stated:
     """What a made-up machine says of itself."""
@@ -263,60 +221,9 @@ class Stated:
     changes: dict = field(default_factory=dict)
 
     def host(self) -> Host:
-        words = {
-            "cpu_model": "Imaginary Processor 9000",
-            "vendor": "GenuineIntel",
-            "family": 6,
-            "model": 1,
-            "stepping": 2,
-            "microarchitecture": "Ice Lake server",
-            "microcode": "0x1",
-            "logical_cpus": 2,
-            "usable_cpus": (0, 1),
-            "caches": [
-                {
-                    "level": 1,
-                    "kind": "data",
-                    "size_bytes": 32768,
-                    "line_bytes": 64,
-                    "ways": 8,
-                    "sets": 64,
-                },
-                {
-                    "level": 2,
-                    "kind": "unified",
-                    "size_bytes": MIB,
-                    "line_bytes": 64,
-                    "ways": 16,
-                    "sets": 1024,
-                },
-            ],
-            "tlb": self.tlb,
-            "tlb_reason": None if self.tlb else "no-geometry",
-            "tlb_unknown_descriptors": (),
-            "page_table_levels": 4,
-            "la57": False,
-            "gigabyte_pages": True,
-            "base_page_bytes": 4096,
-            "thp": {"enabled": "madvise", "defrag": "madvise"},
-            "mthp": {"64k": "never"},
-            "pools": [{"page": "2m", "total": 0, "free": 0, "reserved": 0, "surplus": 0}],
-            "hypervisor": self.hypervisor,
-            "pmu": {"tier": "software", "reason": "no-pmu"},
-            "memory": {
-                "total_bytes": 8 * GIB,
-                "available_bytes": 7 * GIB,
-                "usable_bytes": 7 * GIB,
-                "limit_source": "MemAvailable",
-            },
-            "noise": {"governor": "performance", "smt": "off", "turbo": False, "load1": 0.1},
-            "kernel_release": "6.1.0",
-            "os": "Linux",
-            "arch": "x86_64",
-            "c_compiler": "gcc: gcc 12.2.0",
-            "installation": "",
-        }
-        return Host.model_validate(words | self.changes)
+        reason = None if self.tlb else "no-geometry"
+        own = {"tlb": self.tlb, "tlb_reason": reason, "hypervisor": self.hypervisor}
+        return Host.model_validate(DESCRIPTION | own | self.changes)
 
 
 # What no sentence may hold: a number that is none, a zero with a sign, a gap, a literal of Python,

@@ -3,7 +3,6 @@ reads, and each read has a price."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -13,11 +12,12 @@ import pandas as pd
 
 from experiments.walk_anatomy import Analysis, grid
 from experiments.walk_anatomy.grid import TABLES
-from support import geometry, synthetic
-from support.common import About, make_record
-from support.synthetic import GIB, Paged, Stated, scope, tlbs
+from support import geometry, page_sizes, synthetic
+from support.common import About
+from support.page_sizes import Paged
+from support.synthetic import GIB, Stated, processes, scope, tlbs
 from tlb.inference.simulator import Counts, SimulatedMachine, SimulatedTlb, WalkCache, simulate
-from tlb.lab import kernels, survey
+from tlb.lab import survey
 from tlb.lab.record import Point
 
 FANOUT = 512
@@ -58,24 +58,10 @@ class Walker:
         return self.hit_ns + misses[0] * self.second_ns + misses[1] * self.leaf_ns + reads + collide
 
     def frame(self, points: Iterable[Point], repeats: int = 5, seed: int = 1) -> pd.DataFrame:
-        """One row a process, with the columns that `Store.load` gives."""
-        noise, rows = np.random.default_rng(seed), []
-        for point in points:
-            record, quiet_ns = make_record(**point.model_dump(), core_ghz=self.ghz), self.ns(point)
-            row = (
-                record.model_dump(exclude={"counters", "options", "also"})
-                | dict(record.options)
-                | {"kernel_digest": "a" * 16}
-            )
-            for repeat in range(repeats):
-                ns = quiet_ns * math.exp(self.noise * noise.normal())
-                rows.append(
-                    row | {"repeat": repeat, "ns_per_access": ns, "batch_ns_per_access": [ns]}
-                )
-        return kernels.with_defaults(
-            pd.DataFrame(
-                rows, columns=None if rows else [*make_record().model_dump(), *TABLES, "hot"]
-            )
+        """One row a process."""
+        fields, columns = {"core_ghz": self.ghz}, (*TABLES, "hot")
+        return processes(
+            points, self.ns, self.noise, repeats, seed, fields=lambda _: fields, columns=columns
         )
 
 
@@ -172,7 +158,7 @@ def rows(walker: Walker = Walker(), most: int = GIB, repeats: int = 5) -> pd.Dat
 def _kept(hypervisor: str, entries: tuple[int, int]) -> dict[str, pd.DataFrame]:
     """The rows of the other chapters."""
     chases = Paged(splintered=hypervisor != "none", noise=0.004).frame(
-        synthetic.hugepages(per_octave=2)
+        page_sizes.hugepages(per_octave=2)
     )
     surveyed = geometry.rows(
         geometry.Made(geometry.lru(entries[0]), geometry.lru(entries[1])), "4k", 1
@@ -198,5 +184,4 @@ NOTHING = rows().query("kernel == 'none'")
 MACHINES = {
     "no upper caches": lambda: rows(Walker(kept=())),
     "huge upper caches": lambda: rows(Walker(kept=((1, 4096), (2, 4096), (3, 4096)))),
-    "nothing held": lambda: rows().query("lines == lines.max()"),
 }

@@ -11,7 +11,3 @@ def read(table: Html) -> pd.DataFrame:
     """What a reader sees, as text."""
     head, *lines = (line.split("\t") for line in table.text.splitlines())
     return pd.DataFrame(lines, columns=head)
-
-
-def numbers_of(column: pd.Series) -> list[float]:
-    return [float(text.replace(",", "")) for text in column]

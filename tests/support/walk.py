@@ -3,7 +3,7 @@ of it, and rows of that."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -153,14 +153,3 @@ def analysis(
         tlb=tlbs(entries, (0, 12)[: len(entries)]), changes={"microarchitecture": core}
     ).host()
     return Analysis(rows() if frame is None else frame, About(host, rows=kept), names)
-
-
-# Whole and partial frames, each of which a page can be about.
-FRAMES: dict[str, Callable[[], pd.DataFrame]] = {
-    "everything": rows,
-    "counted": lambda: rows(Walk(counted=True)),
-    "base pages alone": lambda: only("4k"),
-    "no base pages": lambda: only("thp", "2m"),
-    "no single hops": lambda: rows()[rows()["per_hop"] == 0],
-    "nothing": lambda: rows()[rows()["kernel"] == ""],
-}

@@ -9,7 +9,7 @@ import pandas as pd
 
 from experiments.your_machine import Analysis
 from support.common import About, make_record
-from support.synthetic import Stated, tlbs
+from support.synthetic import Stated
 from tlb.inference.geometry import Estimate, Geometry, Level
 from tlb.inference.geometry_walks import Walk
 from tlb.machine.host import Host
@@ -28,19 +28,11 @@ ARM = {
     "la57": None,
     "hypervisor": "unknown",
 }
-COUNTERS = {"tier": "counters", "reason": None}
 KINDS: dict[str, dict[str, object]] = {
     "guest": {},
-    "metal with counters": {"hypervisor": "none", "pmu": COUNTERS},
-    "five levels": {"page_table_levels": 5, "la57": True},
-    "silent CPUID": {"tlb": (), "tlb_reason": "no-geometry"},
-    "one level of TLB": {"tlb": tlbs((64,), (4,))},
-    "arm64, 4 KiB": ARM,
-    "arm64, 39 bits": {**ARM, "page_table_levels": 3},
     "arm64, 16 KiB": {**ARM, "base_page_bytes": 16384},
     "arm64, 64 KiB": {**ARM, "base_page_bytes": 65536, "page_table_levels": 3},
     "no caches": {"caches": ()},
-    "not Linux": {"os": "Darwin", "pmu": {"tier": "timing", "reason": "not-linux"}},
 }
 
 
@@ -185,15 +177,11 @@ def geometry(**changes: object) -> Geometry:
 SURVEYS: dict[str, tuple[pd.DataFrame, Geometry]] = {
     "two levels": (measured(), geometry()),
     "one level": (measured(STEPS[:1]), geometry(levels=[FIRST])),
-    "alias alone": (measured(layouts=("alias",)), geometry(first_tread=4 + PENALTY)),
-    "price alone": (measured(layouts=("spread", "packed")), geometry(alias_penalty=None)),
-    "no clock": (measured(ghz=0), geometry(**IN_NS)),
     "ways": (measured(), geometry(levels=[level(1, estimate(64), ways=4), SECOND])),
     "next to nothing": (
         measured(),
         geometry(levels=[UNKNOWN, BARE], walks=[], alias_penalty=None, notes=[]),
     ),
-    "no walk": (measured(), geometry(walks=WALKS[1:2])),
 }
 
 

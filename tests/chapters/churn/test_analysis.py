@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import pytest
 from support import told
-from support.churn import MACHINES, NOTHING, Churn, House, analysis, points, rows
+from support.churn import Churn, House, analysis, points, rows
+from support.common import refusal
 
 from experiments.churn import figures, grid, tables
 from experiments.churn.analysis import NEW
-from tlb.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 
 QUIET = Churn(noise=1e-9)
-
-
-def reason(make, *given: object) -> str:
-    with pytest.raises(Unavailable) as why:
-        make(*given)
-    return why.value.code
 
 
 @pytest.mark.parametrize("told_ns", [100.0, 10_000.0])
@@ -115,7 +109,7 @@ def test_a_collapse_pays_after_so_many_hops():
         and len(a.collapses) == len(grid.COLLAPSES) * 3 * 2
     )
     assert a.collapse_at("during", "p999").value == pytest.approx(200 * QUIET.walk_ns)
-    assert reason(analysis(rows(Churn(gain_ns=-1.0))).break_even_hops, "address") == "unstable"
+    assert refusal(analysis(rows(Churn(gain_ns=-1.0))).break_even_hops, "address") == "unstable"
 
 
 def test_housekeeping_comes_back_or_has_its_reason():
@@ -132,7 +126,7 @@ def test_housekeeping_comes_back_or_has_its_reason():
     assert a.swapped_in("thp")[0].value == 4096 and a.life_ratio("free", 64).value == pytest.approx(
         0.2
     )
-    assert reason(lambda: analysis(house=None).housekeeping) == "housekeeping-not-asked"
+    assert refusal(lambda: analysis(house=None).housekeeping) == "housekeeping-not-asked"
     left = analysis(house=House(lacking=("merged", "swapped", "idle", "pieces")))
     for make in (
         left.merged,
@@ -140,23 +134,23 @@ def test_housekeeping_comes_back_or_has_its_reason():
         left.idle,
         lambda: left.runs("fragments", "always"),
     ):
-        assert reason(make) == "memory-whole"
+        assert refusal(make) == "memory-whole"
 
 
 def test_what_takes_two_cpus_is_lacking_on_one_and_says_so():
     a = analysis(rows(cpus=1), cpus=1)
     assert a.shootdowns == {} and len(a.calls_alone) == 3 and a.most_others == 0
     assert {
-        reason(make)
+        refusal(make)
         for make in (a.share_seen, a.flushes_per_collapse, a.under_load, a.beside_discards)
     } == {"one-cpu"}
     assert (
-        reason(a.beside_processes, "unmap") == reason(a.break_even_hops, "address") == "one-cpu"
+        refusal(a.beside_processes, "unmap") == refusal(a.break_even_hops, "address") == "one-cpu"
         and a.brought_back().value < 0.5
     )
-    assert reason(analysis(rows(sibling=False)).beside_sibling) == "no-sibling"
+    assert refusal(analysis(rows(sibling=False)).beside_sibling) == "no-sibling"
     a = analysis(rows(Churn(counted=False)))
-    assert {reason(a.share_seen), reason(a.flushes_per_collapse)} == {"no-flush-count"}
+    assert {refusal(a.share_seen), refusal(a.flushes_per_collapse)} == {"no-flush-count"}
 
 
 def test_the_grid_asks_for_each_point_once_and_for_no_second_cpu_where_there_is_none():
@@ -170,34 +164,3 @@ def test_the_grid_asks_for_each_point_once_and_for_no_second_cpu_where_there_is_
         assert {point.mode for point in asked if point.kernel == "neighbour_chase"} == (
             {"alone"} if cpus == 1 else {"alone", "other", "sibling"}
         )
-
-
-@pytest.mark.parametrize("machine", ["base pages alone", "one CPU", "nothing"])
-def test_what_was_not_measured_is_empty_or_a_reason(machine: str):
-    a = analysis(MACHINES[machine]())
-    assert (
-        set(a.shootdowns) <= set(grid.CALLS)
-        and set(a.after) == {*grid.SWITCHES, NEW}
-        and len(a.sparse) <= 4
-    )
-    if a.frame is NOTHING:
-        assert a.calls_alone == a.calls_beside == a.fork_ns == a.write_ns == {} and not any(
-            map(len, (a.loaded, *a.after.values()))
-        )
-        assert (
-            a.flush_counts.empty
-            and a.partial_calls.empty
-            and a.rounds.empty
-            and a.sparse.empty
-            and not len(a.by_cpus)
-        )
-        for make in (
-            a.share_seen,
-            a.brought_back,
-            a.first_walks,
-            a.cold_tax,
-            a.waste,
-            a.under_load,
-            a.beside_discards,
-        ):
-            assert reason(make) == "too-few-points"

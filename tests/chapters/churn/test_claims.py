@@ -4,8 +4,7 @@ tested."""
 from __future__ import annotations
 
 import pytest
-from support.churn import MACHINES, Churn, House, analysis, rows
-from support.synthetic import fit_to_be_shown
+from support.churn import Churn, House, analysis, rows
 
 from experiments.churn import claims
 from tlb.report.verdicts import verdicts
@@ -51,11 +50,6 @@ def test_what_takes_two_cpus_is_not_testable_without():
         "page-management-slows-a-loop",
         "promotion-disturbs-random-access",
     }
-
-
-@pytest.mark.parametrize("machine", ["base pages alone", "one CPU", "nothing"])
-def test_every_verdict_is_fit_to_be_shown(machine: str):
-    fit_to_be_shown(verdicts(claims, analysis(MACHINES[machine]())), "churn")
 
 
 HOUSEKEEPING = {

@@ -3,25 +3,17 @@ one sentence."""
 
 from __future__ import annotations
 
-import runpy
-import subprocess
 import sys
 
 import pytest
 
 from experiments.code import ways
-from tlb.lab.toolchains import SOURCES
 from tlb.reasons import REASONS, Unavailable
 
 pytestmark = [
     pytest.mark.measures,
     pytest.mark.skipif(sys.platform != "linux", reason="needs Linux"),
 ]
-PROGRAM = SOURCES / "text.py"
-
-
-def test_the_program_has_the_ways_that_are_told_of():
-    assert set(runpy.run_path(str(PROGRAM))["WAYS"]) == set(ways.WAYS)
 
 
 @pytest.mark.parametrize("way", ways.WAYS)
@@ -45,17 +37,3 @@ def test_the_document_says_of_each_way_what_it_gave_or_why_not():
     for way in told.lacking:
         with pytest.raises(Unavailable):
             told.of(way)
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        [],
-        ["anonymous"],
-        ["nothing", "2097152", "/tmp"],
-        ["anonymous", "4096", "/tmp"],
-        ["memfd", "x", "/tmp"],
-    ],
-)
-def test_bad_arguments_have_a_status_of_their_own(bad: list[str]):
-    assert subprocess.run([sys.executable, PROGRAM, *bad], capture_output=True).returncode == 2

@@ -9,6 +9,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
+from support.common import refusal
 from support.synthetic import GIB, MIB, Truth
 from support.synthetic import frame as chases
 from support.walk import REACH, Walk, analysis, only, rows
@@ -18,7 +19,6 @@ from experiments.graph_walk.model import CHASES, WALK
 from tlb.inference.curves import Curve
 from tlb.inference.hops import below
 from tlb.page_sizes import PAGES
-from tlb.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -57,13 +57,6 @@ def test_walks_under_way_at_once_are_as_many_as_the_machine_has_page_walkers(wal
     assert busy.value == pytest.approx(walkers, rel=0.1) and busy.low <= busy.value <= busy.high
 
 
-def test_the_number_of_page_walkers_is_the_literatures():
-    assert [
-        analysis(core=core).page_walkers
-        for core in ("Zen 4", "Skylake server", "Sapphire Rapids", "Imaginary")
-    ] == [6, 2, 4, None]
-
-
 def test_the_reach_is_that_of_base_pages_and_of_all_pages_if_the_host_splinters_them():
     a = analysis()
     # CPUID states base pages alone, of which mTHP is made.
@@ -80,15 +73,6 @@ def test_the_reach_is_that_of_base_pages_and_of_all_pages_if_the_host_splinters_
     a = analysis()
     a.in_pieces = True
     assert a.reach == dict.fromkeys(PAGES, REACH)
-
-
-def test_counted_walks_are_shown_where_there_are_any():
-    assert plain().counted == {}
-    counted = analysis(rows(Walk(counted=True))).counted
-    assert (
-        counted["4k"].get(16 * GIB).value == pytest.approx(1 - REACH / (16 * GIB))
-        and counted["1g"].get(GIB).value == 0
-    )
 
 
 def test_regimes_are_those_that_the_machine_was_made_with():
@@ -131,9 +115,7 @@ def test_a_load_from_memory_is_what_large_pages_take_two_octaves_past_half_of_th
     ],
 )
 def test_regimes_that_cannot_be_told_have_a_reason(frame: Callable[[], pd.DataFrame], code: str):
-    with pytest.raises(Unavailable) as why:
-        analysis(frame()).regimes  # noqa: B018
-    assert why.value.code == code
+    assert refusal(lambda: analysis(frame()).regimes) == code
 
 
 def test_a_size_waits_for_an_access_to_memory_from_where_a_tenth_of_its_hops_do():

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from support.synthetic import GIB, MIB, Truth, fit, fit_to_be_shown, lru
 from support.synthetic import frame as chases
-from support.walk import FRAMES, Walk, analysis, rows
+from support.walk import Walk, analysis, rows
 
 from experiments.graph_walk import Analysis, claims
 from tlb.inference.intervals import Interval
@@ -21,7 +21,7 @@ from tlb.report.verdicts import REGISTRY, judge, verdicts
 
 pytestmark = pytest.mark.filterwarnings("error")
 
-RATIO, TIMES = "misses-per-hop-by-page-size", "effects-are-multiplicative"
+TIMES = "effects-are-multiplicative"
 THREE, TWICE, GONE, CAPACITY, BOTH, WALKERS = (
     "three-regimes",
     "tail-twice-the-median",
@@ -30,20 +30,8 @@ THREE, TWICE, GONE, CAPACITY, BOTH, WALKERS = (
     "huge-pages-lower-both",
     "page-walkers-as-stated",
 )
-LOAD, TRIPLE, PLATEAU, MODEL, MORE, MILLIONS = (
-    "a-load-is-70-to-80-ns",
-    "triple-digits-at-10gb",
-    "second-regime-plateaus",
-    "cost-is-hit-plus-misses-times-walk",
-    "fewer-large-entries-more-misses",
-    "millions-of-walks",
-)
-FLIES, GROW, CACHED, WORTH = (
-    "in-cache-graph-flies",
-    "quantiles-grow-with-size",
-    "entries-still-cached-in-memory-regime",
-    "large-pages-worth-fewer-entries",
-)
+PLATEAU, MODEL = ("second-regime-plateaus", "cost-is-hit-plus-misses-times-walk")
+WORTH = "large-pages-worth-fewer-entries"
 H, F, C, N = "holds", "fails", "cannot tell", "not testable here"
 SIX = Walk(walkers=6, in_flight=64, noise=0.002, far_ns=300.0)
 
@@ -90,39 +78,10 @@ def fewer() -> pd.DataFrame:
     )
 
 
-def walked(more: float, times: float = 1.0) -> Analysis:
-    """Counted walks, so many times as many; and on large pages so many more than on base pages."""
-    frame = rows(Walk(counted=True))
-    base = frame["lines"].map(
-        frame[frame["pages"] == "4k"].groupby("lines")["walk_per_access"].median()
-    )
-    return analysis(
-        frame.assign(
-            walk_per_access=(frame["walk_per_access"] * times).where(
-                frame["pages"] == "4k", base + more
-            )
-        )
-    )
-
-
 def slower(factor: float, where: str) -> Analysis:
     frame = rows()
     return analysis(
         frame.assign(ns_per_access=frame["ns_per_access"] * np.where(frame.eval(where), factor, 1))
-    )
-
-
-def larger(factor: float) -> Analysis:
-    """The last sizes on base pages take so many times as long, hop by hop."""
-    frame = rows()
-    slow = (frame["pages"] == "4k") & (frame["lines"] >= 8 * GIB // 64)
-    return analysis(
-        frame.assign(
-            histogram=[
-                [(ns * factor, hops) for ns, hops in bins] if late else bins
-                for bins, late in zip(frame["histogram"], slow, strict=True)
-            ]
-        )
     )
 
 
@@ -182,36 +141,16 @@ JUDGED: dict[str, tuple[str, Callable[[], Analysis], str]] = {
         lambda: analysis(fewer().drop(columns="walk_cycles_per_access")),
         N,
     ),
-    "base pages miss more": (RATIO, lambda: analysis(fewer()), H),
-    "large pages miss more": (RATIO, lambda: walked(0.1), F),
     "cycles saved are walks saved": (TIMES, lambda: cycles(1.0), H),
     "cycles saved are half of that": (TIMES, lambda: cycles(0.5), F),
     "six walkers": (WALKERS, lambda: analysis(rows(SIX), core="Zen 4"), H),
     "six, not two": (WALKERS, lambda: analysis(rows(SIX), core="Skylake client"), F),
     "no source states its walkers": (WALKERS, plain, C),
-    "75 ns": (LOAD, lambda: analysis(rows(Walk(memory_ns=75.0))), H),
-    "95 ns": (LOAD, lambda: analysis(rows(Walk(memory_ns=95.0))), F),
-    "149 ns": (TRIPLE, plain, H),
-    "75 ns at 16 GiB": (TRIPLE, lambda: analysis(rows(Walk(far_ns=0.0))), F),
     "a plateau": (PLATEAU, lambda: analysis(rows(Walk(far_from=24 * GIB))), H),
     "a slope": (PLATEAU, lambda: analysis(rows(Walk(far_from=256 * MIB))), F),
     "two terms fit": (MODEL, chased, H),
     "two terms with half of the misses": (MODEL, lambda: chased(0.4), F),
     "two terms without chases": (MODEL, lambda: analysis(rows(Walk(counted=True))), C),
-    "more walks on large pages": (MORE, lambda: walked(0.1), H),
-    "fewer walks on large pages": (MORE, lambda: walked(-0.05), F),
-    "a million walks": (MILLIONS, lambda: analysis(rows(Walk(counted=True))), H),
-    "a hundred thousand walks": (MILLIONS, lambda: walked(0.0, 0.1), F),
-    "flies in the caches": (FLIES, plain, H),
-    "crawls in the caches": (
-        FLIES,
-        lambda: analysis(rows(Walk(cache_bytes=64 << 10, walk_ns=0.0, far_ns=0.0))),
-        F,
-    ),
-    "each size is slower": (GROW, plain, H),
-    "the last sizes are faster": (GROW, lambda: larger(0.5), F),
-    "128 MiB of reach": (CACHED, lambda: analysis(entries=[64, 32768]), H),
-    "6 MiB of reach": (CACHED, plain, F),
     "large pages are worth it": (WORTH, plain, H),
     "pieces have no fewer entries": (WORTH, lambda: beside(split("splintered by the host")), N),
     "large pages are not": (WORTH, lambda: slower(3.0, "pages != '4k'"), F),
@@ -230,8 +169,3 @@ def test_each_claim_is_judged_by_its_own_rows(name: str):
     claim, make, verdict = JUDGED[name]
     found = fit(judge(REGISTRY[claim], make()))
     assert found.verdict == verdict, found
-
-
-@pytest.mark.parametrize("name", ["no base pages", "nothing"])
-def test_every_frame_has_every_verdict(name: str):
-    judged(analysis(FRAMES[name](), []))

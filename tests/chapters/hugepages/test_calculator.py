@@ -3,14 +3,13 @@ figure's answers."""
 
 from __future__ import annotations
 
-import json
-import re
 from functools import cache
 
 import pandas as pd
 import pytest
 from support.hugepages import PAGES, analysis
-from support.synthetic import GIB, MIB, PAGE_BYTES, Paged, hugepages
+from support.page_sizes import Paged, hugepages
+from support.synthetic import GIB, MIB, PAGE_BYTES
 
 from experiments.hugepages import calculator, figures
 from experiments.hugepages.calculator import Basis
@@ -18,7 +17,6 @@ from tlb.inference import geometry
 from tlb.inference.geometry import Estimate, Geometry, Level
 from tlb.reasons import Unavailable
 from tlb.report.render import Figure
-from tlb.units import format_size, parse_size
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -35,11 +33,6 @@ def rows(machine: Paged = QUIET, most: int = 4 * GIB) -> pd.DataFrame:
 
 def model(frame: pd.DataFrame, **basis: float) -> pd.DataFrame:
     return calculator.model(analysis(frame), BASIS._replace(**basis))
-
-
-@cache
-def modelled(machine: Paged = QUIET, most: int = 4 * GIB) -> pd.DataFrame:
-    return model(rows(machine, most), is_splintered=machine.splintered)
 
 
 def drawn(frame: pd.DataFrame) -> Figure:
@@ -124,39 +117,3 @@ def test_two_levels_that_were_measured_are_believed_before_cpuid(
     monkeypatch.setattr(geometry, "infer", lambda *_: measured(*entries))
     basis = calculator.basis(analysis(kept={"geometry": pd.DataFrame()}))
     assert basis[:2] == expected and ("CPUID" in basis.source) == (len(entries) == 1)
-
-
-# --- the figure
-
-
-def parameters(spec: dict) -> dict[str, dict]:
-    return {one["name"]: one for one in spec["params"]}
-
-
-def spec_of(figure: Figure) -> dict:
-    return json.loads(json.dumps(figure.spec(), allow_nan=False))
-
-
-def test_every_choice_has_its_answer_in_words():
-    given, found = (
-        parameters(spec_of(drawn(rows()))),
-        calculator.model(analysis(rows()), calculator.basis(analysis(rows()))),
-    )
-    answers = given["answers"]["value"]
-    assert given["pages"]["bind"]["options"] == list(PAGES) and set(answers) == set(PAGES)
-    for pages in given["pages"]["bind"]["options"]:
-        for size, label in zip(
-            given["size"]["bind"]["options"], given["size"]["bind"]["labels"], strict=True
-        ):
-            told = answers[pages][str(size)]
-            assert told.startswith(f"{label} on {pages} pages: reach ") and 2**size == parse_size(
-                label
-            )
-            row = found.query("pages == @pages and log2_bytes == @size").iloc[0]
-            reach, walks, ns = re.fullmatch(
-                r".*: reach (.+), ([\d.]+) walks per access, about ([\d.,]+) ns\.", told
-            ).groups()
-            assert reach == format_size(int(row["reach_bytes"]))
-            assert float(walks) == pytest.approx(row["walks_per_access"], abs=0.006)
-            assert float(ns.replace(",", "")) == pytest.approx(row["ns"], abs=0.06)
-    assert given["readout"]["expr"].startswith("answers[pages][size] || '")

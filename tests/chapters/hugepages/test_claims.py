@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 from support.hugepages import QUIET, SPLIT, analysis, median, rows, times
 from support.hugepages_documents import scores
-from support.synthetic import GIB, MIB, Paged, fit, fit_to_be_shown
+from support.page_sizes import Paged
+from support.synthetic import GIB, MIB, fit, fit_to_be_shown
 
 from experiments.hugepages import Analysis, claims
-from tlb.reasons import REASONS
 from tlb.report.verdicts import REGISTRY, Verdict, judge, verdicts
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -24,23 +24,14 @@ NOTHING, SPANS, LIKE_POOL, EIGHTH, GIGABYTES = (
     "thp-an-eighth-faster",
     "gigabyte-pages-gain",
 )
-FIVE, SEVEN, NINE = (
-    "gather-fivefold-at-256mib",
-    "gather-sevenfold-at-1gib",
-    "gather-ninefold-at-4gib",
-)
-GROWS, FLAT, ALIKE, GROWN = (
-    "speedup-grows-with-size",
-    "large-pages-flat",
-    "jmh-small-arrays-alike",
-    "jmh-grows-everywhere",
-)
+FIVE = "gather-fivefold-at-256mib"
+GROWS, FLAT, GROWN = ("speedup-grows-with-size", "large-pages-flat", "jmh-grows-everywhere")
 PURE, LEFT, TABLES = (
     "speedup-is-pure-translation",
     "large-page-latency-is-the-caches",
     "smaller-page-tables",
 )
-PAST, L3 = "large-pages-help-from-1500-to-32k", "hundred-mb-array-passes-l3"
+PAST = "large-pages-help-from-1500-to-32k"
 H, F, C = "holds", "fails", "cannot tell"
 FREE = Paged(depth=0.0, hit_ns=0.0, noise=0.004)  # a walk on large pages costs nothing
 BASE_TOUCH = {"kernel": "random_touch", "pages": "4k", "bytes": 10**8}
@@ -88,9 +79,6 @@ def without_the_first_step(of: Paged = QUIET) -> pd.DataFrame:
 # The published program: the gains at a size with which the claim holds and with which it does not.
 GAINS: dict[str, tuple[int, float, float]] = {
     FIVE: (256 * MIB, 5.2, 3.0),
-    SEVEN: (GIB, 7.0, 4.5),
-    NINE: (4 * GIB, 9.0, 14.0),
-    "sixteen-mib-gains-1.4": (16 * MIB, 1.4, 2.2),
     "two-mib-gains-nothing": (2 * MIB, 1.0, 1.2),
 }
 
@@ -113,50 +101,16 @@ JUDGED: dict[str, tuple[str, Callable[[], pd.DataFrame], str, str]] = {
     "a gain that shrinks": (GROWS, lambda: rows(QUIET), F, "4 GiB"),
     "large pages cost the same": (FLAT, lambda: rows(FREE), H, "1.0"),
     "large pages that walk at 4 GiB": (FLAT, lambda: rows(QUIET), F, "4.0"),
-    "large pages gain past the reach": (PAST, lambda: rows(), H, "4,096 to 16,384 pages"),
-    "large pages lose past the reach": (
-        PAST,
-        lambda: times(rows(), 40.0, kernel="page_chase", pages="2m"),
-        F,
-        "0.8",
-    ),
     "all of the speedup": (PURE, lambda: rows(FREE), H, "1.00 ("),
     "part of the speedup": (PURE, lambda: rows(QUIET), F, "0.7"),
-    "misses dominate": ("misses-can-dominate", lambda: rows(), H, "32 ("),
     "the caches are left": (LEFT, lambda: rows(FREE), H, "1.00 ("),
     "walks are left": (LEFT, lambda: rows(QUIET), F, "8."),
-    "gigabyte entries reach": ("gigabyte-entries-reach-4gib", lambda: rows(), H, "4 GiB"),
-    "gigabyte entries do not": (
-        "gigabyte-entries-reach-4gib",
-        lambda: times(rows(), 22.0, kernel="page_chase", pages="1g", layout="spread"),
-        F,
-        "0.",
-    ),
-    "smaller tables": (TABLES, lambda: rows(), H, "28 KiB"),
-    "tables alike": (TABLES, lambda: rows().assign(page_table_bytes=4096), F, "4 KiB"),
-    "small arrays alike": (ALIKE, lambda: rows(QUIET), H, "0.001 MB"),
-    "one small array is not": (ALIKE, lambda: touch(1.3, 1_000), F, "0.77"),
-    "a megabyte gains": ("jmh-1mb-gains", lambda: rows(), H, "1 MB"),
-    "a megabyte loses": ("jmh-1mb-gains", lambda: touch(1.5, 1_000_000), F, "0.7"),
-    "ten megabytes gain": ("jmh-10mb-gains", lambda: rows(), H, "2.5"),
-    "ten megabytes lose": ("jmh-10mb-gains", lambda: touch(4.0, 10_000_000), F, "0.6"),
-    "thp reads like the pool": ("jmh-thp-like-hugetlbfs", lambda: rows(QUIET), H, "1.00 ("),
-    "thp reads slower": ("jmh-thp-like-hugetlbfs", lambda: touch(1.3, 10**8), F, "1.30 ("),
     "it grows everywhere": (GROWN, lambda: rows(SPLIT), H, "4.5"),
     "it shrinks somewhere": (GROWN, lambda: touch(0.5, 10**8), F, "0.5"),
     "nothing to gain": (NOTHING, lambda: without_the_first_step(), H, "2 MiB pages"),
     "the second level's hit to gain": (NOTHING, lambda: rows(QUIET), F, "between the two, 3.0"),
     "thp is the pool's equal": (LIKE_POOL, lambda: rows(QUIET), H, "64 MiB"),
     "thp is slower": (LIKE_POOL, lambda: times(rows(QUIET), 1.3, pages="thp"), F, "1.3"),
-    "an eighth": (EIGHTH, lambda: thp_touch(1.13), H, "factor of 1.1"),
-    "a half": (EIGHTH, lambda: thp_touch(1.5), F, "factor of 1.5"),
-    "1 GiB pages gain": (GIGABYTES, lambda: rows(), H, "4 GiB"),
-    "1 GiB pages gain nothing": (
-        GIGABYTES,
-        lambda: times(rows(QUIET), 60.0, kernel="page_chase", pages="1g"),
-        F,
-        "0.",
-    ),
 }
 
 
@@ -193,12 +147,6 @@ def test_counts_of_a_read_are_judged_where_there_are_any(claim: str):
         assert judge(REGISTRY[claim], analysis(counted)).verdict == verdict
 
 
-@pytest.mark.parametrize(("caches", "verdict"), [(8 * MIB, H), (256 * MIB, F), (0, C)])
-def test_an_array_passes_the_last_cache_or_does_not(caches: int, verdict: str):
-    stated = {"caches": [{"level": 3, "kind": "unified", "size_bytes": caches}] if caches else []}
-    assert fit(judge(REGISTRY[L3], analysis(stated=stated))).verdict == verdict
-
-
 @pytest.mark.parametrize(("forks", "java", "verdict"), [(1, 1.5, H), (3, 1.5, F), (3, 1.13, H)])
 def test_jmh_is_judged_beside_our_loop_where_three_jvms_ran(forks: int, java: float, verdict: str):
     document = scores(forks=forks)
@@ -216,51 +164,6 @@ def test_jmh_is_judged_beside_our_loop_where_three_jvms_ran(forks: int, java: fl
         True,
         1 + (forks > 1),
     )
-
-
-@pytest.mark.parametrize(
-    ("missing", "unknown"),
-    [
-        (
-            ("2m", "thp"),
-            {
-                *GAINS,
-                GROWS,
-                FLAT,
-                PAST,
-                NOTHING,
-                SPANS,
-                PURE,
-                LEFT,
-                TABLES,
-                LIKE_POOL,
-                EIGHTH,
-                ALIKE,
-                "jmh-1mb-gains",
-                "jmh-10mb-gains",
-                "jmh-thp-like-hugetlbfs",
-                GIGABYTES,
-            },
-        ),
-        (("1g",), {GIGABYTES, "gigabyte-entries-reach-4gib"}),
-        (("2m",), {LIKE_POOL, "jmh-thp-like-hugetlbfs"}),
-    ],
-)
-def test_a_page_size_that_is_missing_gives_the_reason(missing: tuple[str, ...], unknown: set[str]):
-    frame = rows(Paged(walk_ns=100.0, depth=0.3, noise=0.01))
-    found, whole = judged(analysis(frame[~frame["pages"].isin(missing)])), judged(analysis(frame))
-    sentences = tuple(
-        REASONS[code].sentence.removesuffix(".")
-        for code in ("pool-empty", "no-data", "too-few-points")
-    )
-    for claim, one in found.items():
-        if claim in unknown:
-            assert one.verdict == C and one.evidence.startswith(sentences)
-        else:
-            assert one.verdict == whole[claim].verdict
-    assert "are switched off" not in "".join(
-        one.evidence for one in found.values()
-    )  # why there are no rows is not for a frame to know
 
 
 def test_where_cpuid_is_silent_the_claim_about_the_reach_cannot_be_told():

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 from support.hugepages import PAGES
-from support.synthetic import hugepages, scope
+from support.page_sizes import hugepages
+from support.synthetic import scope
 
 from experiments.hugepages import grid
 from tlb.lab.grid import SMALLEST_LINES

@@ -6,9 +6,9 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 from support.keeping_pages import SPLIT, WHOLE, analysis, programs, rows
-from support.synthetic import PAGE_BYTES, Paged, keeping_pages
+from support.page_sizes import Paged, keeping_pages
 
-from tlb.page_sizes import PAGES, SWEPT
+from tlb.page_sizes import PAGES
 
 pytestmark = pytest.mark.filterwarnings("error")
 LADDER = [pages for pages in PAGES if pages not in ("2m", "1g")]
@@ -54,27 +54,6 @@ def test_a_rate_is_4096_bytes_by_the_nanoseconds_that_they_took(ns: float, rate:
         Paged(faults_ns=(ns,) * 5, noise=0.0).frame(keeping_pages(cpus=1), 1)
     ).faults.query("mode == 'touch'")
     assert faults["gb_per_s"].to_numpy() == pytest.approx(rate)
-
-
-def test_faults_are_rows_of_page_size_way_and_threads_in_order():
-    faults = analysis().faults
-    ways = [("memset", 1), ("populate", 1), ("populate", 4), ("touch", 1), ("touch", 4)]
-    alone = [way for way in ways if way[1] == 1]  # a page of 1 GiB cannot be shared out
-    each = faults[faults["pages"].isin(SWEPT)]
-    assert list(zip(each["mode"], each["threads"], strict=True)) == ways * 4 + alone
-    assert list(dict.fromkeys(faults["pages"])) == list(PAGES)
-    assert set(faults[~faults["pages"].isin(SWEPT)]["mode"]) == {"touch"}
-    for row in faults.itertuples():
-        mine = rows().query(
-            "kernel == 'prefault' and pages == @row.pages and mode == @row.mode and threads == "
-            "@row.threads"
-        )
-        assert row.median == pytest.approx(mine["ns_per_access"].median())
-        assert row.gb_per_s * row.median == pytest.approx(4096)
-        assert (row.free_ns, row.one_byte_bytes) == (Paged.FREE_NS, PAGE_BYTES[row.pages])
-
-
-# --- documents
 
 
 # --- what the programs got
@@ -125,13 +104,3 @@ def test_the_programs_are_medians_by_variant_with_the_gain_over_the_plain_one():
         True,
     ]
     assert found["differs"].tolist() == [False, True, False] and variants(go="no-toolchain").empty
-
-
-def test_what_was_not_measured_is_named_with_its_reason():
-    document = programs() | {"lacking": {"go": "no-toolchain", "c pool": "pool-empty"}}
-    (language, variant, why), *rest = analysis(runtimes=document).lacking_programs
-    assert (
-        (language, variant) == ("Go", "")
-        and "apt install golang-go" in why
-        and [one[:2] for one in rest] == [("C", "pool")]
-    )

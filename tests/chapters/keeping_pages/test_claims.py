@@ -6,7 +6,8 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 from support.keeping_pages import WHOLE, analysis, asked, pool, programs, rows
-from support.synthetic import MIB, Paged, fit, fit_to_be_shown
+from support.page_sizes import Paged
+from support.synthetic import MIB, fit, fit_to_be_shown
 
 from experiments.keeping_pages import Analysis, claims
 from tlb.lab.toolchains import TOOLS
@@ -14,26 +15,13 @@ from tlb.report.verdicts import REGISTRY, Verdict, judge, verdicts
 
 pytestmark = pytest.mark.filterwarnings("error")
 
-SIX, GO, BASE_GO, FIVE = (
+SIX, GO, FIVE = (
     "thp-faults-six-times",
     "go-asks-for-no-large-pages",
-    "go-maps-at-4-kib",
     "recipes-work-in-five-languages",
 )
-SMALL, GIGA = "small-object-takes-a-large-page", "gigabyte-granularity"
-WASTE, DROPS, SETUP, CHOOSES, FILES = (
-    "hundred-kib-wastes-1.9-mb",
-    "madvise-drops-2-mib",
-    "two-mib-needs-setup",
-    "madvise-chooses-where",
-    "file-maps-inherit-large-pages",
-)
-FREED = "freeing-faster-with-thp"
-THP_JAVA, POOL_JAVA, NOT_THP = (
-    "java-thp-is-madvise",
-    "java-hugetlbfs-maps-the-pool",
-    "use-large-pages-is-not-thp",
-)
+SMALL = "small-object-takes-a-large-page"
+DROPS, CHOOSES = ("madvise-drops-2-mib", "madvise-chooses-where")
 H, F, C = "holds", "fails", "cannot tell"
 
 
@@ -50,16 +38,6 @@ def faulted(factor: float, machine: Paged = WHOLE) -> pd.DataFrame:
     chosen = (frame["kernel"] == "prefault") & (frame["pages"] == "thp")
     return frame.assign(
         ns_per_access=frame["ns_per_access"].where(~chosen, frame["ns_per_access"] * factor)
-    )
-
-
-def freed(factor: float) -> pd.DataFrame:
-    """The rows with transparent pages given back in so many times the time."""
-    frame = rows()
-    return frame.assign(
-        free_ns_per_access=frame["free_ns_per_access"].where(
-            frame["pages"] != "thp", frame["free_ns_per_access"] * factor
-        )
     )
 
 
@@ -84,11 +62,6 @@ def go(huge_bytes: int) -> dict:
     return found | {"reports": plain, "lacking": {}}
 
 
-def java(variant: str, huge_bytes: int) -> dict:
-    found = pool(huge_bytes, "java")
-    return found | {"reports": [found["reports"][-1] | {"variant": variant}]}
-
-
 JUDGED: dict[str, tuple[str, object, str, str]] = {
     "sixfold": (SIX, lambda: analysis(), H, "4 threads, memory is ready at 10."),
     "twofold": (SIX, lambda: analysis(faulted(3.0)), F, "factor of 2.0"),
@@ -99,14 +72,6 @@ JUDGED: dict[str, tuple[str, object, str, str]] = {
         F,
         "4 KiB resident",
     ),
-    "a byte takes 1 GiB": (GIGA, lambda: analysis(), H, "1 GiB resident"),
-    "an arena wastes": (WASTE, lambda: analysis(ways=asked()), H, "1,994,752 bytes more"),
-    "an arena wastes nothing": (
-        WASTE,
-        lambda: analysis(ways=shrunk("arena", 100 << 10)),
-        F,
-        " 0 bytes more",
-    ),
     "a large page is dropped": (
         DROPS,
         lambda: analysis(ways=shrunk("dropped", 14 * MIB)),
@@ -114,24 +79,8 @@ JUDGED: dict[str, tuple[str, object, str, str]] = {
         "2 MiB less",
     ),
     "a large page is split": (DROPS, lambda: analysis(ways=asked()), F, "1 of the large pages"),
-    "freed as fast": (FREED, lambda: analysis(freed(2.0)), F, "0.5"),
-    "freed faster": (FREED, lambda: analysis(freed(0.05)), H, "20"),
-    "nothing by itself": (SETUP, lambda: analysis(ways=asked()), H, "0% lie"),
-    "all by itself": (
-        SETUP,
-        lambda: analysis(ways=asked("always", anonymous=16 * MIB)),
-        F,
-        "100% lie",
-    ),
     "a half": (CHOOSES, lambda: analysis(ways=asked()), H, "100% lie"),
     "no half": (CHOOSES, lambda: analysis(ways=asked(half=0)), F, "0% lie"),
-    "a file on large pages": (
-        FILES,
-        lambda: analysis(ways=asked(file=16 * MIB)),
-        H,
-        "ext4, 100% lie",
-    ),
-    "a file on base pages": (FILES, lambda: analysis(ways=asked()), F, "ext4, 0% lie"),
     "Go asks for none": (GO, lambda: analysis(runtimes=go(0)), H, "0 B lie"),
     "Go asks for some": (GO, lambda: analysis(runtimes=go(2**23)), F, "8 MiB lie"),
     "Go given some unasked": (
@@ -148,10 +97,6 @@ JUDGED: dict[str, tuple[str, object, str, str]] = {
         C,
         "pool",
     ),
-    "Java's flag advises": (THP_JAVA, lambda: analysis(runtimes=java("huge", 2**24)), H, "100%"),
-    "Java's flag does not": (THP_JAVA, lambda: analysis(runtimes=java("huge", 0)), F, "0%"),
-    "Java in the pool": (POOL_JAVA, lambda: analysis(runtimes=java("pool", 2**24)), H, "100%"),
-    "Java beside the pool": (POOL_JAVA, lambda: analysis(runtimes=java("pool", 0)), F, "0%"),
 }
 
 

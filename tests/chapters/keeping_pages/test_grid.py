@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.synthetic import GIB, keeping_pages, scope
+from support.page_sizes import keeping_pages
+from support.synthetic import GIB, scope
 
 from experiments.keeping_pages import grid
 from tlb.page_sizes import PAGES

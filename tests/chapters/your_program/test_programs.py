@@ -4,7 +4,6 @@ whole, whatever is missing."""
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -29,7 +28,6 @@ SMALL = {
     "rules-beside": ("4194304", "1000", "1"),
     "go-map": ("4096", "1000", "2000"),
 }
-LINES = 100  # of what programs read
 
 
 @pytest.fixture(autouse=True)
@@ -66,12 +64,6 @@ def test_our_programs_answer_the_same_with_the_lever_and_without(name: str):
     assert plain == changed and len(plain) == 1
 
 
-def test_every_program_of_ours_is_run_small():
-    assert {case.tool.source for case in CASES.values()} - {""} == {
-        CASES[name].tool.source for name in SMALL
-    }
-
-
 @pytest.mark.slow
 @pytest.mark.needs("a C compiler")
 def test_a_join_by_parts_joins_what_a_second_loop_joins():
@@ -101,21 +93,6 @@ def test_a_clock_finds_the_chase_in_a_program_that_does_nothing_else():
     )
     found = programs.Profile.model_validate_json(done.stdout)
     assert 0 < found.most <= found.ticks
-
-
-def test_the_inputs_are_what_their_programs_read():
-    files = cases.inputs(LINES)
-    lines = files["lines.txt"].splitlines()
-    assert len(set(lines)) == LINES and lines != sorted(lines)
-    read = {
-        word.removeprefix("@/")
-        for case in CASES.values()
-        if not case.ours
-        for word in case.tool.run
-        if word.startswith("@/")
-    }
-    assert read - {"large.o"} == set(files) and files == cases.inputs(LINES)
-    assert not [name for name, text in files.items() if re.search(r"[$][NMSB]\b", text)]
 
 
 def test_a_program_that_is_not_there_is_a_reason_with_what_to_install():
@@ -152,12 +129,6 @@ def test_a_trial_becomes_a_row():
         60 << 20,
     )
     assert not programs.summary("sort", "1.0", trial(made(out="a"), made(out="b"))).alike
-
-
-@pytest.mark.parametrize("run", [made(status=1), made(looks=())])
-def test_a_trial_that_says_nothing_is_no_row(run):
-    with pytest.raises(Unavailable):
-        programs.summary("sort", "1.0", trial(run, run))
 
 
 @pytest.mark.parametrize(
