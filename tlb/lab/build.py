@@ -14,6 +14,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -241,6 +242,18 @@ def session(name: str, engine: Engine) -> tuple[str, ...]:
         if engine == "c"
         else (sys.executable, "-m", f"kernels.{module.parent.name}.{name}")
     )
+
+
+def compile_all(points: Iterable[Point]) -> None:
+    """Compile the C programs that measure these points, a compiler on each CPU.
+
+    What does not compile is raised by whoever needs it.
+    """
+    used = [point for point in points if point.engine == "c"]
+    names = {p.kernel for p in used} | {kernels.session_of(p) for p in used} - {""}
+    with ThreadPoolExecutor(os.cpu_count()) as compilers:
+        for name in names:
+            compilers.submit(program, source(name, "c"))
 
 
 def program(main: Path, *more: str) -> Path:

@@ -65,6 +65,7 @@ Identities = dict[Point, Identity]
 def _buildable(points: Collection[Point], outcome: Outcome) -> Identities:
     """The points that their engine has a kernel for, each with its identity; the others are
     lacking. Raises Unavailable."""
+    build.compile_all(points)
     identity, buildable = build.identities(), {}
     for point in points:
         try:
