@@ -54,26 +54,15 @@ class Machine(NamedTuple):
 
     def quantity(self, name: str) -> Quantity | None:
         """One with a value; None where it has none."""
-        every = self.profile.quantities if self.profile else ()
-        return next(
-            (
-                found
-                for found in every
-                if found.name == name and found.value is not None and isfinite(found.value)
-            ),
-            None,
-        )
+        for found in self.profile.quantities if self.profile else ():
+            if found.name == name and found.value is not None and isfinite(found.value):
+                return found
+        return None
 
     def value(self, *names: str) -> float:
         """Of the first of these quantities that has one; NaN where none has."""
-        return next(
-            (
-                found.value
-                for name in names
-                if (found := self.quantity(name)) and found.value is not None
-            ),
-            float("nan"),
-        )
+        found = filter(None, map(self.quantity, names))
+        return next((one.value for one in found if one.value is not None), float("nan"))
 
     @property
     def counts(self) -> bool:
@@ -83,11 +72,9 @@ class Machine(NamedTuple):
     @property
     def is_guest(self) -> bool | None:
         """None where nobody knows."""
-        return (
-            None
-            if self.host is None or self.host.hypervisor == "unknown"
-            else self.host.hypervisor != "none"
-        )
+        if self.host is None or self.host.hypervisor == "unknown":
+            return None
+        return self.host.hypervisor != "none"
 
 
 class Analysis(analysis.Analysis):
@@ -119,34 +106,21 @@ class Analysis(analysis.Analysis):
         return every
 
     def _machine(self, store: Store, name: str) -> Machine:
-        why: list[str] = []
-        is_own = store.root.name == "own"
-        about = replace(
-            self._chapter,
-            parameters=self._chapter.parameters | {"machine": "this" if is_own else name},
-            notes=[],
-        )
-        host = _told(lambda: states.latest(store, name), why)
-        # The first page keeps this computer's own, and may not have been made yet, or before the
-        # last row.
-        known = _told(
-            lambda: (
-                if_available(_profile, store, name) or of_chapter(about)
-                if is_own
-                else _profile(store, name)
-            ),
-            why,
-        )
+        is_own, why = store.root.name == "own", list[str]()
+        given = self._chapter.parameters | {"machine": "this" if is_own else name}
+        about = replace(self._chapter, parameters=given, notes=[])
+
+        def known_profile() -> Profile:
+            # The first page keeps this computer's own, perhaps before its last row was measured.
+            known = if_available(_profile, store, name) if is_own else _profile(store, name)
+            return known or of_chapter(about)
+
+        host = _or_reason(lambda: states.latest(store, name), why)
+        known = _or_reason(known_profile, why)
         label = host.microarchitecture if host and host.microarchitecture != "unknown" else name
-        files = {
-            path.stem: path.read_bytes()
-            for path in sorted((store.root / name).glob("*.jsonl"))
-            if ".quarantine" not in path.name
-        }
+        paths = sorted((store.root / name).glob("*.jsonl"))
+        files = {path.stem: path.read_bytes() for path in paths if ".quarantine" not in path.name}
         days = sorted({day.decode() for file in files.values() for day in _STARTED.findall(file)})
-        has_nodes, has_card = (
-            (store.root / name / file).is_file() for file in ("numa_chase.jsonl", "README.md")
-        )
         return Machine(
             name,
             procfs.label(label)[:_LABEL_CHARS] or name,
@@ -155,9 +129,9 @@ class Analysis(analysis.Analysis):
             _pages(about, name, host),
             (days[0], days[-1]) if days else ("", ""),
             sum(file.count(b"\n") for file in files.values()),
-            has_nodes,
-            has_card,
-            tuple(why),
+            has_nodes=(store.root / name / "numa_chase.jsonl").is_file(),
+            has_card=(store.root / name / "README.md").is_file(),
+            why=tuple(why),
             is_earlier=any(itertools.starmap(_is_earlier, files.items())),
         )
 
@@ -191,8 +165,8 @@ def _pages(about: Chapter, name: str, host: Host | None) -> Backing:
     return _PAGES.get(found.verdict, "unknown") if found else "unknown"
 
 
-def _told(make: Callable[[], Any], why: list[str]) -> Any:
-    """What `make` gives; None, and the reason among the others, where it raises Unavailable."""
+def _or_reason(make: Callable[[], Any], why: list[str]) -> Any:
+    """Return what `make` gives; None if it raises Unavailable, whose reason is added to `why`."""
     try:
         return make()
     except Unavailable as lacks:
