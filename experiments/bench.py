@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Column, Table
 
-from experiments.overview import rule
+from experiments.overview import prefixes, rule
 from experiments.page_faults import grid as faults
 from experiments.strides import grid as grids
 from tlb.lab import build, grid, perf
@@ -36,6 +36,7 @@ PAIRS = 7  # interleaved fresh processes of each program, at each size
 Rows = Iterator[Cells]
 TABLES: dict[Callable[[], Rows], tuple[str, Cells]] = {  # title and columns
     rule.rule: (rule.TITLE, rule.COLUMNS),
+    prefixes.prefixes: (prefixes.TITLE, prefixes.COLUMNS),
     benchmarks.overhead: benchmarks.OVERHEAD,
     benchmarks.known: benchmarks.KNOWN,
 }
