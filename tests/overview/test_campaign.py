@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.common import refusal
 from support.synthetic import scope
 
 from experiments import (
@@ -139,14 +138,6 @@ def test_a_site_is_not_built_again_of_the_same_rows_and_sources(
     (tmp_path / "book" / "page.md").write_text("a page")
     assert publish.book(ASKED) == first and len(executed) == 3
     assert publish.book(ASKED | {"profile": "smoke"}) == first and len(executed) == 4
-
-
-@pytest.mark.parametrize("wrong", [{"minutes": float("nan")}, {"profile": "x"}, {"mnutes": 1.0}])
-def test_a_bad_parameter_is_refused_before_anything_begins(
-    told: list[Any], monkeypatch: pytest.MonkeyPatch, wrong: dict
-):
-    measures(monkeypatch, told)
-    assert refusal(campaign.book, ASKED | wrong) == "bad-parameter" and told == []
 
 
 def test_each_chapter_has_points_that_its_claims_compare():

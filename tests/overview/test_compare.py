@@ -21,10 +21,19 @@ from support.resampled import drawn_again
 from support.synthetic import HOLE, Stated, Truth, frame, grid
 
 from experiments.overview import compare_words, profiles
-from experiments.overview.compare import DIFFERS, SAME, UNKNOWN, Comparison, compare, compared
+from experiments.overview.compare import (
+    DIFFERS,
+    SAME,
+    UNKNOWN,
+    Compared,
+    Comparison,
+    compare,
+    compared,
+)
 from tlb import cli
 from tlb.inference.campaigns import newest
 from tlb.inference.intervals import Interval, median_interval
+from tlb.inference.sides import Pair
 from tlb.lab import states
 from tlb.lab.record import Record
 from tlb.lab.store import Store
@@ -149,6 +158,14 @@ def test_the_other_way_round_it_says_the_same():
         for sides in ((a, b), (b, a))
     )
     assert there == back and len({*there.values()}) > 1
+
+
+def test_a_point_of_two_modes_is_never_the_same():
+    one = Interval(1.0, 1.0, 1.0)
+    pair = Pair(one, one, one, (9, 9), (1, 1), 1.0, 0.0)
+    alike = Compared("stlb_cliff", {}, "ns_per_access", pair)
+    split = alike._replace(pair=pair._replace(ratio=one._replace(modes=2)))
+    assert (alike.verdict, split.verdict) == (SAME, UNKNOWN)
 
 
 # --- two folders

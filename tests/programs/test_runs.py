@@ -101,6 +101,7 @@ def test_one_that_writes_without_end_is_ended_and_not_kept():
     ("script", "value"),
     [
         ("echo took 12.5 s", 12.5),
+        ("echo took 1,250 s >&2", 1250),
         ("echo took 1 s; echo took 2 s", 2),
         ("echo took 3 s; head -c 300000 /dev/zero", 3),
         ("head -c 300000 /dev/zero; echo took 4 s", 4),

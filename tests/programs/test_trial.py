@@ -138,6 +138,7 @@ def known(value: float, low: float, high: float) -> Interval:
         (known(1.0, 0.99, 1.01), False, "no difference"),
         (known(1.0, 0.9, 1.1), False, "cannot tell"),
         (known(1.01, 1.005, 1.015), False, "differs, by less than asked"),
+        (known(1.02, 1.01, 1.03), False, "hurts"),
     ],
 )
 def test_a_verdict_is_of_the_interval_and_of_what_is_better(

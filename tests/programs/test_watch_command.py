@@ -37,19 +37,6 @@ def test_a_wrong_argument_is_one_line_and_exit_2(
     assert (told.out, len(told.err.splitlines())) == ("", 1)
 
 
-@pytest.mark.parametrize(
-    "arguments", [["4194303"], ["--", "/nonexistent/program"], ["true"]], ids=" ".join
-)
-def test_what_cannot_be_watched_is_one_line_and_exit_1(
-    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys
-):
-    assert call(monkeypatch, "--seconds", "5", *arguments) in (
-        (0, 1) if arguments == ["true"] else (1,)
-    )  # true may live for a look
-    told = capsys.readouterr()
-    assert len(told.err.splitlines()) <= 1 and (told.out == "" or arguments == ["true"])
-
-
 def test_a_program_reads_json_with_what_perf_counted(
     monkeypatch: pytest.MonkeyPatch, capsys, tmp_path
 ):

@@ -82,3 +82,14 @@ def test_a_mapping_of_a_pool_is_resident_and_a_repeated_field_is_an_error():
     )
     with pytest.raises(ValueError, match="twice"):
         smaps.mappings(POOL_MAPPING + "Rss: 0 kB\n")
+
+
+def test_large_pages_of_a_file_count_as_large():
+    sizes = dict.fromkeys(("AnonHugePages", "ShmemPmdMapped", "Private_Hugetlb"), 0)
+    sizes |= {"Shared_Hugetlb": 0, "KernelPageSize": 4, "Rss": 4096, "FilePmdMapped": 2048}
+    lines = [
+        "10000000-10400000 r-xp 00000000 fe:01 7 /a",
+        *(f"{n}: {kb} kB" for n, kb in sizes.items()),
+    ]
+    (mapping,) = mappings("\n".join(lines) + "\n")
+    assert mapping.huge_bytes == 2 << 20

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from tlb.page_sizes import BASE, PAGES, Pages, page_bytes
+from tlb.page_sizes import BASE, PAGES, Pages, hardware, page_bytes
 
 BASES = [4 << 10, 16 << 10, 64 << 10]  # of x86-64, and those that arm64 may have
 
@@ -29,3 +29,10 @@ def test_a_page_size_that_is_not_in_the_table_is_refused_by_name():
         with pytest.raises(ValidationError, match=f"one of {', '.join(PAGES)}") as refused:
             TypeAdapter(Pages).validate_python(other)
         assert len(refused.value.errors()[0]["msg"]) < 200
+
+
+@pytest.mark.parametrize("pages", PAGES)
+def test_an_entry_maps_the_largest_page_of_the_hardware_that_fits(pages: str):
+    """An mTHP is made of base pages, and a transparent page is one of 2 MiB."""
+    size = page_bytes(pages, 4096)
+    assert hardware(pages) == ("4k" if size < 2 << 20 else "2m" if size < 1 << 30 else "1g")

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.common import refusal
-from support.hugepages import ENTRIES, PAGES, analysis, median, only, priced, rows
-from support.hugepages_documents import scores
-
-from tlb.reasons import Unavailable
+from support.hugepages import ENTRIES, PAGES, analysis, only, priced, rows
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -46,24 +43,3 @@ def test_the_pools_pages_are_the_best_large_ones_and_transparent_ones_the_next(
 
 
 # --- random reads
-
-
-def test_the_jvm_stands_beside_the_loop_in_c_with_a_spare_draw_and_without():
-    frame = rows(per_octave=4)
-    both = analysis(frame, jmh=scores(1.5)).against_c
-    assert len(both) == 15 and list(dict.fromkeys(both["array_bytes"])) == [
-        10**3,
-        10**4,
-        10**6,
-        10**7,
-        10**8,
-    ]
-    for row in both.itertuples():
-        ours = median(frame, kernel="random_touch", pages=row.pages, bytes=row.array_bytes)
-        assert (row.ours_ns, row.ratio) == pytest.approx((ours, row.jmh_ns / ours))
-        spare = median(
-            frame, kernel="random_touch", pages=row.pages, bytes=row.array_bytes, spare_draws=1
-        )
-        assert (row.median_spare, row.ratio_spare) == pytest.approx((spare, row.jmh_ns / spare))
-    with pytest.raises(Unavailable):
-        analysis(rows().query("kernel == 'page_chase'"), jmh=scores()).against_c  # noqa: B018

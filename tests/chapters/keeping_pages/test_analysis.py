@@ -3,9 +3,8 @@ documents."""
 
 from __future__ import annotations
 
-import pandas as pd
 import pytest
-from support.keeping_pages import SPLIT, WHOLE, analysis, programs, rows
+from support.keeping_pages import SPLIT, WHOLE, analysis, rows
 from support.page_sizes import Paged, keeping_pages
 
 from tlb.page_sizes import PAGES
@@ -57,50 +56,3 @@ def test_a_rate_is_4096_bytes_by_the_nanoseconds_that_they_took(ns: float, rate:
 
 
 # --- what the programs got
-
-
-def report(
-    language: str = "c",
-    variant: str = "plain",
-    huge: int = 0,
-    ns: float = 10.0,
-    repeat: int = 0,
-    rest: int = 0,
-) -> dict:
-    return {
-        "language": language,
-        "toolchain": f"{language} 1",
-        "variant": variant,
-        "repeat": repeat,
-        "array_bytes": 2**24,
-        "resident_bytes": 2**24,
-        "huge_bytes": huge,
-        "rest_huge_bytes": rest,
-        "ns_per_access": ns,
-    }
-
-
-def variants(*reports: dict, **lacking: str) -> pd.DataFrame:
-    return analysis(runtimes=programs() | {"reports": list(reports), "lacking": lacking}).variants
-
-
-def test_the_programs_are_medians_by_variant_with_the_gain_over_the_plain_one():
-    found = variants(
-        *(report("go", "plain", 0, ns, i) for i, ns in enumerate([19, 21, 90.0])),
-        *(report("go", "huge", 2**24, ns, i, 2**22) for i, ns in enumerate([7.0, 6, 5])),
-        report("java", "huge", 2**24),
-    )
-    assert found["language"].tolist() == ["Go", "Go", "Java"] and found["huge_share"].tolist() == [
-        0,
-        1,
-        1,
-    ]
-    assert found["ns_per_access"].tolist() == [21, 6, 10] and found[
-        "elsewhere_huge_bytes"
-    ].tolist() == [0, 2**22, 0]
-    assert found["plain_over_this"][1] == 21 / 6 and found["plain_over_this"].isna().tolist() == [
-        True,
-        False,
-        True,
-    ]
-    assert found["differs"].tolist() == [False, True, False] and variants(go="no-toolchain").empty

@@ -79,16 +79,6 @@ def test_a_document_is_made_anew_where_programs_were_added_or_more_minutes_are_g
     assert not is_whole(old, 1.0) and is_whole(old, 0.0) and not is_whole({}, 1.0)
 
 
-def test_the_figures_go_from_the_largest_gain_to_the_least_and_both_have_the_same_programs():
-    a = analysis(document({"sort": 1.0, "dict": 0.8}, {"xz": 2.0}))
-    gains, costs = figures.gains(a), figures.costs(a)
-    assert list(gains.data["title"]) == list(costs.data["title"]) and len(gains.data) == len(
-        OF_PAGES
-    )
-    assert costs.data.set_index("title").loc["xz", "memory"] == pytest.approx(2.0)
-    assert "xz" in costs.alt.lower() and CASES["dict"].title in gains.alt
-
-
 def test_a_program_that_is_measured_at_several_sizes_counts_once():
     others = set(analysis(document()).of_pages(ours=False)["case"])
     assert (
