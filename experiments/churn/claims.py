@@ -6,22 +6,15 @@ from __future__ import annotations
 from experiments.churn.analysis import NEW, Analysis
 from experiments.churn.grid import ARENA_BYTES, FIRST_HOPS, HELD, LARGE, STREAMED_MIB, far
 from experiments.churn.housekeeping import ALWAYS, FRAGMENTS, FREE, NEVER, ON_BASE
-from tlb.lab.grid import Scope
-from tlb.lab.record import Point
 from tlb.page_sizes import BASE, words
-from tlb.report.verdicts import Answer, Band, Compares, claim, inside
+from tlb.report.verdicts import Answer, Band, claim, inside, points_of
 from tlb.units import format_ns, format_size
 
-
-def _of(kernel: str, **where: object) -> Compares:
-    """The points of a kernel that have these fields or options."""
-    return lambda point, scope: (
-        point.kernel == kernel
-        and {**dict(point.options), **point.model_dump()}.items() >= where.items()
-    )
+# The chase beside the largest stream, and beside none.
+_STREAMS = points_of("neighbour_chase", lines=far, stream_kib=(0, STREAMED_MIB[-1] << 10))
 
 
-@claim("switch-flushes-walk-caches", points=_of("switch_chase", hops=FIRST_HOPS))
+@claim("switch-flushes-walk-caches", points=points_of("switch_chase", hops=FIRST_HOPS))
 def a_switch_flushes(a: Analysis, band: Band) -> Answer:
     ratio = a.first_walks()
     effect = inside(ratio, *band)
@@ -39,7 +32,7 @@ def a_switch_flushes(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("cold-starts-pay-a-tax", points=_of("cold_chase", lines=HELD))
+@claim("cold-starts-pay-a-tax", points=points_of("cold_chase", lines=HELD))
 def a_cold_start_pays(a: Analysis, band: Band) -> Answer:
     ratio = a.cold_tax()
     return inside(ratio, *band), (
@@ -49,11 +42,7 @@ def a_cold_start_pays(a: Analysis, band: Band) -> Answer:
     )
 
 
-def _worker(point: Point, scope: Scope) -> bool:
-    return point.kernel in ("cold_chase", "switch_chase") and point.lines == HELD
-
-
-@claim("warm-workers-win", points=_worker)
+@claim("warm-workers-win", points=points_of(("cold_chase", "switch_chase"), lines=HELD))
 def a_warm_worker_wins(a: Analysis, band: Band) -> Answer:
     ratio = a.price_after(NEW) / a.price_after("process")
     return inside(ratio, *band), (
@@ -63,16 +52,7 @@ def a_warm_worker_wins(a: Analysis, band: Band) -> Answer:
     )
 
 
-def _streams(point: Point, scope: Scope) -> bool:
-    """The chase beside the largest stream, and beside none."""
-    return (
-        point.kernel == "neighbour_chase"
-        and point.lines == far(scope)
-        and dict(point.options).get("stream_kib") in (0, STREAMED_MIB[-1] << 10)
-    )
-
-
-@claim("neighbours-evict-the-table", points=_streams)
+@claim("neighbours-evict-the-table", points=_STREAMS)
 def neighbours_evict_the_table(a: Analysis, band: Band) -> Answer:
     ratio = a.under_load()
     return inside(ratio, *band), (
@@ -83,10 +63,7 @@ def neighbours_evict_the_table(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim(
-    "page-management-slows-a-loop",
-    points=lambda point, scope: point.kernel == "neighbour_chase" and point.lines == HELD,
-)
+@claim("page-management-slows-a-loop", points=points_of("neighbour_chase", lines=HELD))
 def page_management_slows(a: Analysis, band: Band) -> Answer:
     ratio = a.beside_discards()
     return inside(ratio, *band), (
@@ -96,7 +73,7 @@ def page_management_slows(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("cow-copies-2-mib", points=_of("fork_write", mode="write", used=1))
+@claim("cow-copies-2-mib", points=points_of("fork_write", mode="write", used=1))
 def a_write_copies_2_mib(a: Analysis, band: Band) -> Answer:
     copied, _ = a.single_write(LARGE)
     return inside(
@@ -104,7 +81,7 @@ def a_write_copies_2_mib(a: Analysis, band: Band) -> Answer:
     ), f"A write to {words(LARGE)} after a fork copies {format_size(round(copied.value))}."
 
 
-@claim("sparse-small-allocations-hurt", points=_of("fork_write", mode="touch"))
+@claim("sparse-small-allocations-hurt", points=points_of("fork_write", mode="touch"))
 def sparse_allocations_hurt(a: Analysis, band: Band) -> Answer:
     ratio = a.waste()
     return inside(ratio, *band), (
@@ -114,7 +91,7 @@ def sparse_allocations_hurt(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("promotion-disturbs-random-access", points=_of("collapse_chase", mode="address"))
+@claim("promotion-disturbs-random-access", points=points_of("collapse_chase", mode="address"))
 def promotion_disturbs(a: Analysis, band: Band) -> Answer:
     during, after = (a.collapse_at(phase, "p999") for phase in ("during", "after"))
     return inside(during / after, *band), (
@@ -123,7 +100,7 @@ def promotion_disturbs(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("some-applications-suffer", points=_of("fork_write", mode="write", used=1))
+@claim("some-applications-suffer", points=points_of("fork_write", mode="write", used=1))
 def some_suffer(a: Analysis, band: Band) -> Answer:
     (_, base_ns), (_, large_ns) = (a.single_write(pages) for pages in (BASE, LARGE))
     ratio = large_ns / base_ns

@@ -10,7 +10,7 @@ from tlb.inference.intervals import Interval
 from tlb.lab.toolchains import TOOLS
 from tlb.page_sizes import BASE, words
 from tlb.reasons import Unavailable, Undecided, required
-from tlb.report.verdicts import Answer, Band, claim, inside
+from tlb.report.verdicts import Answer, Band, claim, inside, points_of
 from tlb.units import format_size
 
 SIX = (4.0, 9.0)  # 838 s over 135 is 6.2
@@ -25,12 +25,7 @@ def _within(value: float, band: Band) -> bool:
 # --- faulting in
 
 
-@claim(
-    "thp-faults-six-times",
-    points=lambda point, scope: (
-        (point.kernel, point.mode) == ("prefault", "touch") and point.pages in (BASE, "thp")
-    ),
-)
+@claim("thp-faults-six-times", points=points_of("prefault", mode="touch", pages=(BASE, "thp")))
 def thp_faults_six_times_as_fast(a: Analysis, band: tuple[float, float] = SIX) -> Answer:
     rates = {
         pages: select(a.faults, mode="touch", pages=pages).set_index("threads")
@@ -49,10 +44,7 @@ def thp_faults_six_times_as_fast(a: Analysis, band: tuple[float, float] = SIX) -
 
 @claim(
     "freeing-faster-with-thp",
-    points=lambda point, scope: (
-        (point.kernel, point.mode, dict(point.options).get("threads")) == ("prefault", "touch", 1)
-        and point.pages in (BASE, "thp")
-    ),
+    points=points_of("prefault", mode="touch", threads=1, pages=(BASE, "thp")),
 )
 def thp_is_freed_faster(a: Analysis, band: Band) -> Answer:
     base, thp = (a.freed_ns(pages) for pages in (BASE, "thp"))
@@ -63,7 +55,8 @@ def thp_is_freed_faster(a: Analysis, band: Band) -> Answer:
     )
 
 
-def _one_byte(a: Analysis, pages: str, band: Band) -> Answer:
+@claim("small-object-takes-a-large-page", points=None, pages="thp")
+def one_byte_takes_a_large_page(a: Analysis, band: Band, pages: str) -> Answer:
     """What one byte written makes resident on these pages."""
     rows = required(
         select(a.faults, pages=pages),
@@ -76,14 +69,7 @@ def _one_byte(a: Analysis, pages: str, band: Band) -> Answer:
     ), f"One byte written on {words(pages)} makes {format_size(int(resident))} resident."
 
 
-@claim("small-object-takes-a-large-page", points=None)
-def a_byte_takes_a_large_page(a: Analysis, band: Band) -> Answer:
-    return _one_byte(a, "thp", band)
-
-
-@claim("gigabyte-granularity", points=None)
-def a_byte_takes_a_gigabyte(a: Analysis, band: Band) -> Answer:
-    return _one_byte(a, "1g", band)
+claim("gigabyte-granularity", points=None, pages="1g")(one_byte_takes_a_large_page)
 
 
 # --- what each way of asking got

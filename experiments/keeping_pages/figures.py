@@ -50,19 +50,19 @@ def prefault(a: Analysis) -> Figure:
     )
     ways = list(dict.fromkeys(data.sort_values(["threads", "mode"])["way"]))
     low, high = data["gb_per_s"].min() * 0.7, data["gb_per_s"].max() * 1.3
-    ticks = [rate for rate in _RATES if low <= rate <= high]
+    ticks = charts.within(_RATES, low, high)
     y = alt.Y(
         "gb_per_s:Q",
         scale=alt.Scale(type="log", nice=False, domain=[low, high]),
         axis=charts.ns_axis("GB/s made ready", ticks),
     )
     base = alt.Chart(data).encode(x=_PAGES, xOffset=alt.XOffset("way:N", sort=ways))
-    colour = alt.Color("way:N", sort=ways, scale=charts.colours(ways))
+    colour = charts.colour("way", ways)
     rate, count = alt.Tooltip("gb_per_s:Q", format=".3~r"), alt.Tooltip("n:Q", title="processes")
     points = base.mark_point(size=80).encode(
         y=y,
         color=colour,
-        shape=alt.Shape("way:N", sort=ways, scale=alt.Scale(domain=ways)),
+        shape=charts.shape("way", ways),
         tooltip=["pages:N", "way:N", rate, count],
     )
     bars = base.mark_rule().encode(y="slow:Q", y2="fast:Q", color=colour)

@@ -47,8 +47,6 @@ from tlb.reasons import Unavailable
 LEAST_COVERAGE = 0.90  # of an interval that decides: five processes cover 93.75 %, four 87.5 %
 FEWEST_PAIRS = 5  # whose range covers as much
 PAIRED = 2  # `measures` of the first kernels whose repeats are mappings of many points
-
-
 SUMMARY = ("median", "low", "high", "coverage", "modes", "n", "spread", "unstable", "outliers")
 
 
