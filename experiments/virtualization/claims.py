@@ -5,8 +5,9 @@ from __future__ import annotations
 from itertools import product
 
 from experiments.virtualization import references
-from experiments.virtualization.analysis import GUEST, PROCESS, Analysis
+from experiments.virtualization.analysis import Analysis
 from experiments.virtualization.grid import GUEST_PAGES, MOST_QUICK_BYTES, coarse
+from experiments.virtualization.steps import GUEST, PROCESS
 from tlb.inference.intervals import Interval
 from tlb.lab.grid import Scope
 from tlb.lab.namespaces import MODE as NAMESPACES
