@@ -6,7 +6,7 @@ from __future__ import annotations
 from experiments.code.analysis import Analysis
 from experiments.code.grid import LINE_BYTES, MOST_LINES
 from tlb.lab.grid import Scope
-from tlb.machine.flags import JAVA_FLAGS, LARGE_FLAGS
+from tlb.machine.java_flags import JAVA_FLAGS, LARGE_FLAGS
 from tlb.prose import count, in_words, listed
 from tlb.reasons import Unavailable, required
 from tlb.report.verdicts import Answer, Band, Compares, claim, inside, points_of

@@ -47,6 +47,8 @@ from tlb.reasons import Unavailable
 LEAST_COVERAGE = 0.90  # of an interval that decides: five processes cover 93.75 %, four 87.5 %
 FEWEST_PAIRS = 5  # whose range covers as much
 PAIRED = 2  # `measures` of the first kernels whose repeats are mappings of many points
+
+
 SUMMARY = ("median", "low", "high", "coverage", "modes", "n", "spread", "unstable", "outliers")
 
 
@@ -255,8 +257,7 @@ def interval_of_ratio(a: Interval, b: Interval) -> Interval:
         Interval(log(i.value), log(i.low) if i.low > 0 else -inf, log(i.high), i.coverage, i.modes)
         for i in (a, b)
     ]
-    difference = interval_of_difference(*logs)
-    _, low, high, coverage, found = difference
+    _, low, high, coverage, found = interval_of_difference(*logs)
     return Interval(a.value / b.value, exp(low), exp(high), coverage, found)
 
 
