@@ -15,7 +15,7 @@ from tlb.inference.curves import Curve
 from tlb.page_sizes import words
 from tlb.prose import extremes, in_words, listed
 from tlb.reasons import required
-from tlb.report import charts
+from tlb.report import axes, charts
 from tlb.report.render import Figure
 
 BESIDE = ("calls",)  # with the reference machine's curves behind a switch
@@ -55,8 +55,8 @@ def _in_us(data: pd.DataFrame) -> pd.DataFrame:
 
 
 def _pages(data: pd.DataFrame, title: str) -> alt.X:
-    axis = charts.lines_axis(title, sorted(set(data["lines"])))
-    return alt.X("lines:Q", axis=axis, scale=charts.log_scale())
+    axis = axes.lines_axis(title, sorted(set(data["lines"])))
+    return alt.X("lines:Q", axis=axis, scale=axes.log_scale())
 
 
 def calls(a: Analysis) -> Figure:
@@ -67,8 +67,8 @@ def calls(a: Analysis) -> Figure:
         _named(curves, CALL_WORDS).assign(where=where) for where, curves in sides.items() if curves
     ]
     data = _in_us(pd.concat(tables, ignore_index=True))
-    x, y = _pages(data, "Pages removed by the call"), charts.median_y(data, "µs a call", _LONG)
-    colour = charts.colour("series", [CALL_WORDS[call] for call in a.calls_alone], columns=1)
+    x, y = _pages(data, "Pages removed by the call"), axes.median_y(data, "µs a call", _LONG)
+    colour = axes.colour("series", [CALL_WORDS[call] for call in a.calls_alone], columns=1)
     pages = alt.Tooltip("lines:Q", title="pages")
     least = data[data["lines"] == data["lines"].min()]
     times = listed(f"{row.series} {row.where} {row.median:.1f} µs" for row in least.itertuples())
@@ -91,9 +91,9 @@ def shares(a: Analysis) -> Figure:
         rows.append((CALL_WORDS[call], "threads of the program", *threads.get(FEW)[:3]))
     data = _in_us(pd.DataFrame(rows, columns=["call", "beside", *_POINT]).dropna())
     x = charts.group_x(data, "call", None)
-    y = alt.Y("median:Q", axis=charts.ns_axis("µs added to a call on one page"))
+    y = alt.Y("median:Q", axis=axes.ns_axis("µs added to a call on one page"))
     order = list(dict.fromkeys(data["beside"]))
-    colour = charts.colour("beside", order, title="on the other CPUs", columns=1)
+    colour = axes.colour("beside", order, title="on the other CPUs", columns=1)
     worst = data.loc[data["median"].idxmax()]
     return Figure(
         charts.bars(data, x, y, colour, unit="µs", size=22),
@@ -113,8 +113,8 @@ def collapses(a: Analysis) -> Figure:
     data["of"] = data["quantile"].map(dashes)
     x = alt.X("phase:N", sort=list(PHASES), axis=alt.Axis(title=None, labelAngle=0))
     y, colour = (
-        charts.median_y(data, "ns a hop", _LONG),
-        charts.colour("series", names, title="collapsed", columns=1),
+        axes.median_y(data, "ns a hop", _LONG),
+        axes.colour("series", names, title="collapsed", columns=1),
     )
     worst = data.loc[data["median"].idxmax()]
     return Figure(
@@ -135,9 +135,9 @@ def switches(a: Analysis) -> Figure:
         data,
         _pages(data, "Pages chased after each switch"),
         "ns a hop for translation",
-        charts.colours([KINDS[kind] for kind in after]),
-        scale=charts.price_scale(data),
-        ticks=charts.PRICES[:-1],
+        axes.colours([KINDS[kind] for kind in after]),
+        scale=axes.price_scale(data),
+        ticks=axes.PRICES[:-1],
         columns=1,
     )
     values = {KINDS[kind]: price.last.value for kind, price in after.items()}
@@ -154,8 +154,8 @@ def rounds(a: Analysis) -> Figure:
     data = required(a.rounds, "no new processes were measured")
     data = data.assign(lines=data["number"], n=float("nan"), series=data["layout"].map(LAYOUTS))
     axis = alt.Axis(title="Round of a new process", values=sorted(set(data["number"])))
-    x = alt.X("lines:Q", axis=axis, scale=charts.log_scale())
-    scheme = charts.colours(list(data["series"].unique()))
+    x = alt.X("lines:Q", axis=axis, scale=axes.log_scale())
+    scheme = axes.colours(list(data["series"].unique()))
     spread = data[data["layout"] == "spread"]
     medians = (spread if len(spread) else data)["median"]
     return Figure(
@@ -172,10 +172,10 @@ def forks(a: Analysis) -> Figure:
     names = {pages: words(pages) for pages in a.fork_ns}
     data = _in_us(_named(a.fork_ns, names))
     data["working_set_bytes"] = data["lines"] * a.base_page_bytes
-    range_ = [charts.PAGE_COLOURS[pages] for pages in names]
+    range_ = [axes.PAGE_COLOURS[pages] for pages in names]
     scheme = alt.Scale(domain=list(names.values()), range=range_)
-    axis = charts.bytes_axis("Resident", sorted(set(data["working_set_bytes"])))
-    x = alt.X("working_set_bytes:Q", axis=axis, scale=charts.log_scale())
+    axis = axes.bytes_axis("Resident", sorted(set(data["working_set_bytes"])))
+    x = alt.X("working_set_bytes:Q", axis=axis, scale=axes.log_scale())
     ends = listed(
         f"{curve.last.value / 1e3:,.0f} µs on {names[pages]}" for pages, curve in a.fork_ns.items()
     )
@@ -203,10 +203,10 @@ def load(a: Analysis) -> Figure:
     labels = "datum.value < 1 ? 'none' : format(datum.value, '~g')"
     streamed = {"values": sorted(set(data["lines"])), "labelExpr": labels}
     axis = alt.Axis(title="MiB streamed by another thread", **streamed)
-    x = alt.X("lines:Q", scale=charts.log_scale(), axis=axis)
-    y = charts.median_y(data, "ns a hop")
+    x = alt.X("lines:Q", scale=axes.log_scale(), axis=axis)
+    y = axes.median_y(data, "ns a hop")
     colour, mib = (
-        charts.colour("series", list(LAYOUTS.values()), columns=1),
+        axes.colour("series", list(LAYOUTS.values()), columns=1),
         alt.Tooltip("mib:Q", title="MiB"),
     )
     least, most = a.loaded.intervals[0].value, a.loaded.last.value
@@ -231,19 +231,19 @@ def touches(a: Analysis) -> Figure:
     data = _in_us(rows)[["row", "where", "memory", "of", *_POINT]]
     places = {mode: place for place, mode in enumerate(dict.fromkeys(modes))}
     order = data.sort_values("where", key=lambda modes: modes.map(places), kind="stable")
-    axis = charts.ns_axis("µs a touch", (0.1, 1, 10, 100, 1000, 10_000, 100_000))
+    axis = axes.ns_axis("µs a touch", (0.1, 1, 10, 100, 1000, 10_000, 100_000))
     kinds = list(QUANTILES.values())
     chart = charts.medians_in_rows(
         data,
         "row",
         list(order["row"].unique()),
-        {"axis": axis, "scale": charts.time_scale(data)},
+        {"axis": axis, "scale": axes.time_scale(data)},
         *("row:N", "of:N"),
         unit="µs",
         width=2,
         size=60,
-        color=charts.colour("of", kinds, columns=1),
-        shape=charts.shape("of", kinds, columns=1),
+        color=axes.colour("of", kinds, columns=1),
+        shape=axes.shape("of", kinds, columns=1),
     )
     longest = data.loc[data["median"].idxmax()]
     return Figure(

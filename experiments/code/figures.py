@@ -13,7 +13,7 @@ from experiments.code.grid import KINDS, LARGE_TEXT
 from tlb.page_sizes import BASE, words
 from tlb.prose import count, listed
 from tlb.reasons import required
-from tlb.report import charts
+from tlb.report import axes, charts
 from tlb.report.render import MUTED, Figure
 
 BESIDE = ("jumps",)  # with the reference machine's curves behind a switch
@@ -26,7 +26,7 @@ NAMES = {
 }
 _TIMES = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200)
 _PAGES = alt.X(
-    "lines:Q", axis=charts.lines_axis("Pages of code, a jump on each"), scale=charts.log_scale()
+    "lines:Q", axis=axes.lines_axis("Pages of code, a jump on each"), scale=axes.log_scale()
 )
 
 
@@ -45,8 +45,8 @@ def jumps(a: Analysis) -> Figure:
         if kind in curves
     ]
     data = pd.concat(tables, ignore_index=True)
-    colour = charts.colour("kind", [NAMES[kind] for kind in KINDS if kind in a.spread], columns=1)
-    y, by = charts.median_y(data, "ns a jump", _TIMES), ("where", ["spread", "packed"])
+    colour = axes.colour("kind", [NAMES[kind] for kind in KINDS if kind in a.spread], columns=1)
+    y, by = axes.median_y(data, "ns a jump", _TIMES), ("where", ["spread", "packed"])
     lines = alt.Tooltip("lines:Q", format=",")
     chart = charts.dashed(data, _PAGES, y, colour, by, lines, size=18)
     last = data[data["lines"] == data["lines"].max()]
@@ -66,8 +66,8 @@ def jumps(a: Analysis) -> Figure:
 def translation(a: Analysis) -> Figure:
     """ns an aliased jump, with the two levels that fit it."""
     data = charts.stacked({"measured": a.alias}, "no aliased jumps were measured")
-    scale, scheme = charts.zero_scale(data), charts.colours(["measured"])
-    chart = charts.series_chart(data, _PAGES, "ns a jump", scheme, scale=scale, ticks=charts.PRICES)
+    scale, scheme = axes.zero_scale(data), axes.colours(["measured"])
+    chart = charts.series_chart(data, _PAGES, "ns a jump", scheme, scale=scale, ticks=axes.PRICES)
     line, fits = None, "It does not show two levels."
     if a.tlb:
         xs = np.geomspace(data["lines"].min(), data["lines"].max(), 60)
@@ -117,8 +117,8 @@ def _bars(rows: pd.DataFrame, named: Mapping[str, str], title: str, by: str) -> 
         for name, column in named.items()
     ]
     data = pd.DataFrame(bars, columns=["group", "series", "median", "low", "high"]).dropna()
-    x, y = charts.group_x(data, "group", title), alt.Y("median:Q", axis=charts.ns_axis("ns a jump"))
-    colour = charts.colour("series", list(named), columns=1)
+    x, y = charts.group_x(data, "group", title), alt.Y("median:Q", axis=axes.ns_axis("ns a jump"))
+    colour = axes.colour("series", list(named), columns=1)
     ends = []
     for group in (data["group"].iloc[0], data["group"].iloc[-1]):
         ns = data[data["group"] == group].itertuples()

@@ -12,7 +12,7 @@ from experiments.graph_walk.grid import TOUCHES, WALKERS
 from tlb.page_sizes import BASE, rank, words
 from tlb.prose import extremes, in_words
 from tlb.reasons import if_available, required
-from tlb.report import charts
+from tlb.report import axes, charts
 from tlb.report.chapter import literature
 from tlb.report.render import INK, MUTED, PALETTE, Figure
 from tlb.units import format_size, rounded
@@ -25,21 +25,21 @@ _TOUCHED = dict(zip(TOUCHES, _ORDERS, strict=True))
 RIDGE_PX, OVERLAP = 30, 1.7  # from one ridge's foot to the next; how many of those a ridge is high
 STEP = 0.01  # of that: what is drawn in 0.3 px
 _INTERVAL = ["median", "low", "high"]
-_SIZES = alt.X(f"{SIZE}:Q", axis=charts.bytes_axis("Working set"), scale=charts.log_scale())
+_SIZES = alt.X(f"{SIZE}:Q", axis=axes.bytes_axis("Working set"), scale=axes.log_scale())
 _PROCESSES = alt.Tooltip("n:Q", title="processes")
 _DASHES = ([1, 0], [5, 4], [2, 3], [8, 3, 2, 3])
 
 
 def _pages(data: pd.DataFrame) -> alt.Color:
-    return charts.colour("pages", charts.page_colours(data["pages"]))
+    return axes.colour("pages", axes.page_colours(data["pages"]))
 
 
 def _dashes(names: Iterable[str]) -> alt.StrokeDash:
-    return charts.dash("series", dict.fromkeys(names), _DASHES)
+    return axes.dash("series", dict.fromkeys(names), _DASHES)
 
 
 def ns_axis(title: str, ns: pd.Series) -> alt.Axis:
-    return charts.ns_axis(title, charts.within(charts.TIMES, ns.min() * 0.5, ns.max() * 1.3))
+    return axes.ns_axis(title, axes.within(axes.TIMES, ns.min() * 0.5, ns.max() * 1.3))
 
 
 def _quantiles(a: Analysis) -> pd.DataFrame:
@@ -68,13 +68,13 @@ def quantiles(a: Analysis) -> Figure:
     data = _quantiles(a)
     ours = data[data["where"] == "here"]
     ticks = ns_axis("ns per hop", data["median"])
-    y = alt.Y("median:Q", scale=charts.time_scale(data), axis=ticks)
+    y = alt.Y("median:Q", scale=axes.time_scale(data), axis=ticks)
     measured, faint = (
         alt.Chart(data[data["where"] == where]).encode(x=_SIZES, y=y, color=_pages(data))
         for where in ("here", "published")
     )
     tips, dash = (
-        [*charts.tips("pages:N", "series:N", f"{SIZE}:Q"), _PROCESSES],
+        [*axes.tips("pages:N", "series:N", f"{SIZE}:Q"), _PROCESSES],
         _dashes(_SERIES.values()),
     )
     chart = measured.mark_line().encode(strokeDash=dash)
@@ -111,7 +111,7 @@ def ridges(a: Analysis) -> Figure:
     scale = alt.Scale(domain=[0, len(sizes) - 1 + OVERLAP], nice=False)
     x = alt.X(
         "ns:Q",
-        axis=charts.ns_axis("ns per hop, without the clock's own cost"),
+        axis=axes.ns_axis("ns per hop, without the clock's own cost"),
         scale=alt.Scale(nice=False, domain=[data["ns"].min(), data["ns"].max()]),
     )
     y = alt.Y("top:Q", axis=axis, scale=scale)
@@ -160,7 +160,7 @@ def memory_accesses(a: Analysis) -> Figure:
     data = required(data, "hops on base pages have one peak").astype({"accesses": int})
     data = data.assign(series=data["accesses"].map(lambda n: f"{in_words(n)} or more"))
     data = data.sort_values(["pages", "accesses", SIZE], key=rank, kind="stable")
-    axis = alt.Axis(title="Share of hops", format="%", values=list(charts.SHARES))
+    axis = alt.Axis(title="Share of hops", format="%", values=list(axes.SHARES))
     y = alt.Y("share:Q", scale=alt.Scale(domain=[0, 1]), axis=axis)
     base = alt.Chart(data).encode(x=_SIZES, y=y, color=_pages(data))
     lines = base.mark_line().encode(strokeDash=_dashes(data.sort_values("accesses")["series"]))
@@ -187,7 +187,7 @@ def touched(a: Analysis) -> Figure:
         if (took := curve.get(lines)).value > 0
     ]
     data = pd.DataFrame(rows, columns=["order", "lines", *_INTERVAL])
-    x = {"axis": charts.ns_axis("ns a load")}
+    x = {"axis": axes.ns_axis("ns a load")}
     least, most = data.loc[data["median"].idxmin()], data.loc[data["median"].idxmax()]
     return Figure(
         charts.medians_in_rows(data, "order", list(data["order"]), x, "order:N"),
@@ -229,11 +229,11 @@ def walk_misses(a: Analysis) -> Figure:
     and published."""
     data = _walk_misses(a)
     scale = alt.Scale(domain=[0, max(1.0, data["median"].max())], nice=False)
-    y = alt.Y("median:Q", axis=charts.ns_axis("walks per hop", charts.SHARES), scale=scale)
+    y = alt.Y("median:Q", axis=axes.ns_axis("walks per hop", axes.SHARES), scale=scale)
     base = alt.Chart(data).encode(x=_SIZES, color=_pages(data), y=y)
     base = charts.published(base, "datum.series != 'published'")
     points = base.transform_filter("!test(/predicted/, datum.series)").mark_point()
-    tooltip = [*charts.tips("series:N", "pages:N", f"{SIZE}:Q"), _PROCESSES]
+    tooltip = [*axes.tips("series:N", "pages:N", f"{SIZE}:Q"), _PROCESSES]
     points = points.encode(tooltip=tooltip)
     ends = data.loc[data.groupby(["series", "pages"], sort=False)[SIZE].idxmax()]
     last = {f"{words(row.pages)}, {row.series},": row.median for row in ends.itertuples()}
@@ -259,8 +259,8 @@ def walkers(a: Analysis) -> Figure:
     floor = data.groupby("walkers")["floor_ns"].median().rename("median").dropna().reset_index()
     drawn = pd.concat([data, floor])
     turns = alt.Axis(title="Walkers that take turns in one thread", values=[*WALKERS], format="d")
-    x = alt.X("walkers:Q", axis=turns, scale=charts.log_scale())
-    scale = charts.time_scale(drawn)
+    x = alt.X("walkers:Q", axis=turns, scale=axes.log_scale())
+    scale = axes.time_scale(drawn)
     y = alt.Y("median:Q", scale=scale, axis=ns_axis("ns per hop", drawn["median"]))
     base = alt.Chart(data).encode(x=x, color=_pages(data))
     same = data.assign(median=data["median"] * data["gain"] / data["walkers"])
@@ -268,8 +268,8 @@ def walkers(a: Analysis) -> Figure:
         strokeDash=[2, 3], strokeWidth=1, clip=True
     )
     grey = alt.Chart(floor).mark_line(color=MUTED, strokeWidth=1)
-    tooltip = [*charts.tips("pages:N", "walkers:Q", "gain:Q"), _PROCESSES]
-    shape = charts.shape("pages", _pages(data)["sort"])
+    tooltip = [*axes.tips("pages:N", "walkers:Q", "gain:Q"), _PROCESSES]
+    shape = axes.shape("pages", _pages(data)["sort"])
     ends = data.loc[data.groupby("pages", sort=False)["walkers"].idxmax()]
     last = {f"a hop on {words(row.pages)}": row.median for row in ends.itertuples()}
     ns = [f"{words(row.pages)} {row.median:.1f} ns with {row.walkers}" for row in ends.itertuples()]

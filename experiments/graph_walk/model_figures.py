@@ -9,7 +9,7 @@ from experiments.graph_walk.analysis import Analysis
 from experiments.graph_walk.figures import ns_axis
 from experiments.graph_walk.model import CHASES, WALK
 from tlb.inference.cost import LOOSE
-from tlb.report import charts
+from tlb.report import axes
 from tlb.report.render import Figure, Html, data_table
 
 
@@ -18,11 +18,11 @@ def model(a: Analysis) -> Figure:
     beside the model's lines."""
     data = a.modelled
     drawn = pd.concat([data["measured_ns"], data["predicted_ns"]])
-    scale = charts.time_scale(pd.DataFrame({"median": drawn, "high": float("nan")}))
+    scale = axes.time_scale(pd.DataFrame({"median": drawn, "high": float("nan")}))
     names = [name for name in (*CHASES.values(), WALK) if (data["series"] == name).any()]
     base = alt.Chart(data).encode(
-        x=alt.X("lines:Q", axis=charts.lines_axis("Lines visited"), scale=charts.log_scale()),
-        color=charts.colour("series", names),
+        x=alt.X("lines:Q", axis=axes.lines_axis("Lines visited"), scale=axes.log_scale()),
+        color=axes.colour("series", names),
     )
     axis = ns_axis("ns per load", drawn)
     lines = base.mark_line().encode(y=alt.Y("predicted_ns:Q", scale=scale, axis=axis))

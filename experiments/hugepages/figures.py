@@ -13,7 +13,7 @@ from experiments.hugepages.tables import published_reads
 from tlb.page_sizes import BASE, ordered, words
 from tlb.prose import extremes
 from tlb.reasons import required
-from tlb.report import charts
+from tlb.report import axes, charts
 from tlb.report.render import MUTED, Figure
 from tlb.units import format_size
 
@@ -41,7 +41,7 @@ def page_sizes(a: Analysis) -> Figure:
         for pages, ns in last.items()
     )
     dots = a.mappings.assign(working_set_bytes=a.mappings["lines"] * a.base_page_bytes)
-    colours = charts.page_colours(data["pages"])
+    colours = axes.page_colours(data["pages"])
     columns = ["pages", "lines", "working_set_bytes", *_INTERVAL]
     return Figure(
         charts.chase_chart(data, colours, "pages", a.entries, a.base_page_bytes, processes=dots),
@@ -57,7 +57,7 @@ def page_prices(a: Analysis) -> Figure:
     data = charts.stacked(
         a.price, "no chase was measured with its packed control", "pages", a.base_page_bytes
     )
-    colours = charts.page_colours(data["pages"])
+    colours = axes.page_colours(data["pages"])
     last = {pages: curve.last.value for pages, curve in a.price.items() if len(curve)}
     most, ends = _prices({words(pages): ns for pages, ns in last.items()}, last)
     return Figure(
@@ -74,7 +74,7 @@ def splinter(a: Analysis) -> Figure:
     data = charts.stacked(
         near, "nothing was measured on both page sizes", page_bytes=a.base_page_bytes
     )
-    colours = alt.Scale(domain=list(near), range=[charts.PAGE_COLOURS[pages] for pages in kinds])
+    colours = alt.Scale(domain=list(near), range=[axes.PAGE_COLOURS[pages] for pages in kinds])
     last = {name: curve.last.value for name, curve in near.items() if len(curve)}
     most, ends = _prices(last, last)
     chart = charts.chase_chart(
@@ -111,9 +111,9 @@ def _reads(data: pd.DataFrame) -> alt.LayerChart:
     scale = alt.Scale(type="log", nice=False, domain=list(ends))
     sizes = sorted(set(data["array_bytes"]))
     axis = alt.Axis(title="Bytes of the array", format="~s", values=sizes)
-    x = alt.X("array_bytes:Q", scale=charts.log_scale(10), axis=axis)
-    ticks = charts.ns_axis("ns per random read", charts.within(_READS, *ends))
-    colour = charts.colour("pages", charts.page_colours(data["pages"]))
+    x = alt.X("array_bytes:Q", scale=axes.log_scale(10), axis=axis)
+    ticks = axes.ns_axis("ns per random read", axes.within(_READS, *ends))
+    colour = axes.colour("pages", axes.page_colours(data["pages"]))
     where = ["here", "published"]
     dash = alt.StrokeDash(
         "where:N",
@@ -127,7 +127,7 @@ def _reads(data: pd.DataFrame) -> alt.LayerChart:
     bars = alt.Chart(data[data["where"] == "here"]).mark_rule()
     bars = bars.encode(x=x, y=alt.Y("low:Q", scale=scale), y2="high:Q", color=colour)
     size = alt.Tooltip("array_bytes:Q", format=",")
-    points = base.mark_point().encode(tooltip=charts.tips("pages:N", "where:N", size, bounds=False))
+    points = base.mark_point().encode(tooltip=axes.tips("pages:N", "where:N", size, bounds=False))
     return base.mark_line() + bars + points
 
 
@@ -158,17 +158,15 @@ def calculator(a: Analysis) -> Figure:
     parameters, answer = _choices(rows)
     order, ns = ordered(rows["pages"]), rows["ns"]
     data = rows.assign(working_set_bytes=2.0 ** rows["log2_bytes"])
-    x = alt.X(
-        "working_set_bytes:Q", axis=charts.bytes_axis("Working set"), scale=charts.log_scale()
-    )
-    ticks = charts.within(charts.TIMES, ns.min() * 0.5, ns.max() * 1.3)
+    x = alt.X("working_set_bytes:Q", axis=axes.bytes_axis("Working set"), scale=axes.log_scale())
+    ticks = axes.within(axes.TIMES, ns.min() * 0.5, ns.max() * 1.3)
     y = alt.Y(
         "ns:Q",
-        scale=charts.time_scale(pd.DataFrame({"median": ns, "high": ns})),
-        axis=charts.ns_axis("expected ns per random access", ticks),
+        scale=axes.time_scale(pd.DataFrame({"median": ns, "high": ns})),
+        axis=axes.ns_axis("expected ns per random access", ticks),
     )
-    colour = charts.colour("pages", charts.page_colours(order))
-    dashes = alt.Scale(domain=order, range=list(charts.DASHES[: len(order)]))
+    colour = axes.colour("pages", axes.page_colours(order))
+    dashes = alt.Scale(domain=order, range=list(axes.DASHES[: len(order)]))
     columns = ["working_set_bytes", "reach_bytes", "walks_per_access", "ns"]
     base = alt.Chart(data[["pages", "log2_bytes", *columns]]).encode(x=x)
     lines = base.mark_line().encode(

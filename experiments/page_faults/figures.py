@@ -12,7 +12,7 @@ from experiments.page_faults.grid import LARGE
 from tlb.page_sizes import BASE, words
 from tlb.prose import count, listed
 from tlb.reasons import required
-from tlb.report import charts
+from tlb.report import axes, charts
 from tlb.report.chapter import literature
 from tlb.report.render import Figure
 
@@ -37,19 +37,19 @@ def touches(a: Analysis) -> Figure:
     data = every[every["share"] >= SEEN]
     kinds = _present(data, "way", WAYS.values())
     low, high = data["low_ns"].min(), data["high_ns"].max()
-    ticks = charts.within(_TICKS, low, high)
+    ticks = axes.within(_TICKS, low, high)
     shares = alt.Axis(title="Share of the touches", format="%")
     chart = alt.Chart(data).mark_bar(opacity=0.55)
     chart = chart.encode(
         x=alt.X(
             "low_ns:Q",
-            scale=charts.log_scale(10, (low, high)),
-            axis=charts.ns_axis("ns a touch", ticks),
+            scale=axes.log_scale(10, (low, high)),
+            axis=axes.ns_axis("ns a touch", ticks),
         ),
         x2="high_ns:Q",
         y=alt.Y("share:Q", stack=None, axis=shares),
         y2=alt.datum(0),
-        color=charts.colour("way", kinds, columns=1),
+        color=axes.colour("way", kinds, columns=1),
         tooltip=[
             "way:N",
             alt.Tooltip("ns:Q", format=",.3~r"),
@@ -82,7 +82,7 @@ def published_buckets(a: Analysis) -> Figure:
         ),
         xOffset=alt.XOffset("levels:N", sort=levels),
         y=alt.Y("share:Q", axis=alt.Axis(title="Share of the faults", format="%")),
-        color=charts.colour("levels", levels),
+        color=axes.colour("levels", levels),
         tooltip=["levels:N", "bucket:N", share, alt.Tooltip("fault_count:Q", format=",")],
     )
     means = listed(f"{a.published_means[n]:.2f} ns with {name}" for n, name in LEVELS.items())
@@ -122,7 +122,7 @@ def own_profile(a: Analysis) -> Figure:
 def _differences(data: pd.DataFrame, title: str, what: str, where: str) -> Figure:
     """Draw a bar for each function's percentage points."""
     order = data.loc[data["points"].abs().sort_values(ascending=False).index, "symbol"].tolist()
-    fall, rise = charts.colours(["fall", "rise"]).range
+    fall, rise = axes.colours(["fall", "rise"]).range
     chart = alt.Chart(data).mark_bar()
     chart = chart.encode(
         y=alt.Y("symbol:N", sort=order, axis=alt.Axis(title=None, labelLimit=260)),
@@ -153,7 +153,7 @@ def churn(a: Analysis) -> Figure:
     faults = alt.Tooltip("faults:Q", format=",.0f", title="faults a record")
     lines = base.mark_line(point=True).encode(
         y=alt.Y("rate:Q", scale=alt.Scale(type="log", nice=False), axis=rates),
-        color=charts.colour("memory", _present(data, "memory", MODES.values())),
+        color=axes.colour("memory", _present(data, "memory", MODES.values())),
         tooltip=["memory:N", "threads:Q", alt.Tooltip("rate:Q", format=",.4~r"), faults],
     )
     beyond = charts.marks([(cpus, f"{cpus} CPUs: threads beyond share them")], "threads")
@@ -173,11 +173,11 @@ def again(a: Analysis) -> Figure:
     a page size."""
     data = required(a.again, "no memory was left alone").assign(size=a.again["pages"].map(words))
     data["wait"] = [f"after {ms / 1000:g} s" if ms else "at once" for ms in data["idle_ms"]]
-    ticks = charts.within(_TICKS, 0, data["high"].max() * 1.2)
+    ticks = axes.within(_TICKS, 0, data["high"].max() * 1.2)
     scale = alt.Scale(type="symlog", constant=100, nice=False)
     x = charts.group_x(data.sort_values("idle_ms"), "wait", "Touched again")
-    y = alt.Y("median:Q", axis=charts.ns_axis("ns a base page", ticks), scale=scale)
-    colour = charts.colour("size", _present(data, "size", [words(BASE), words(LARGE)]))
+    y = alt.Y("median:Q", axis=axes.ns_axis("ns a base page", ticks), scale=scale)
+    colour = axes.colour("size", _present(data, "size", [words(BASE), words(LARGE)]))
     slowest = data.loc[data["median"].idxmax()]
     return Figure(
         charts.bars(data, x, y, colour, alt.Tooltip("first:Q", format=",.3~r")),

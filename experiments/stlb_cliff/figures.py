@@ -13,7 +13,7 @@ from tlb.inference.counts import why_not_counted
 from tlb.inference.curves import Curve
 from tlb.prose import climb, extremes, listed
 from tlb.reasons import Unavailable, if_available, required
-from tlb.report import charts
+from tlb.report import axes, charts
 from tlb.report.render import PALETTE, Figure
 from tlb.units import format_ns, format_size
 
@@ -49,7 +49,7 @@ def cliff(a: Analysis) -> Figure:
     data = _by_bytes(a, medians, "layout", ["lines", *fields])
     dots = _by_bytes(a, processes, "layout", ["lines", "median"])
     chart = charts.chase_chart(
-        data, charts.LAYOUTS, "layout", a.entries, a.base_page_bytes, processes=dots
+        data, axes.LAYOUTS, "layout", a.entries, a.base_page_bytes, processes=dots
     )
     least, most = (format_size(n * a.base_page_bytes) for n in (a.spread.xs[0], a.spread.xs[-1]))
     low, high = a.spread.medians.iloc[[0, -1]].map(format_ns)
@@ -74,7 +74,7 @@ def price(a: Analysis) -> Figure:
     most, least, ns, name = a.largest, a.price.xs[0], a.price.medians, "spread - packed"
     data = _by_bytes(a, {name: _sides(a.price)}, "series", [*_sides(a.price)])
     chart = charts.chase_chart(
-        data, charts.colours([name]), "series", a.entries, a.base_page_bytes, is_price=True
+        data, axes.colours([name]), "series", a.entries, a.base_page_bytes, is_price=True
     )
     return Figure(
         chart,
@@ -109,15 +109,15 @@ def _knee(
     x = alt.X(
         "lines:Q",
         axis=alt.Axis(title="Pages touched", values=ticks, format=","),
-        scale=charts.log_scale(domain=tuple(entries * end for end in a.window)),
+        scale=axes.log_scale(domain=tuple(entries * end for end in a.window)),
     )
-    y = alt.Y("median:Q", axis=charts.ns_axis(title))
+    y = alt.Y("median:Q", axis=axes.ns_axis(title))
     colour, dash = _lines(["measured", *models], columns=2)
     lines = alt.Chart(data).mark_line(clip=True).encode(x=x, y=y, color=colour, strokeDash=dash)
     measured = alt.Chart(near).encode(x=x, color=colour)
     pages = alt.Tooltip("lines:Q", format=",")
     points = measured.mark_point(clip=True)
-    points = points.encode(y=y, tooltip=charts.tips(pages, unit=title, bounds=False))
+    points = points.encode(y=y, tooltip=axes.tips(pages, unit=title, bounds=False))
     bars = measured.mark_rule(clip=True).encode(y="low:Q", y2="high:Q")
     rule = charts.marks([(entries, f"{entries:,} entries by {a.entries_source}")], "lines")
     first, last = near.iloc[[0, -1]].itertuples()
@@ -133,9 +133,9 @@ def _knee(
 
 def _lines(names: list[str], columns: int) -> tuple[alt.Color, alt.StrokeDash]:
     """Return a colour and a dash for each series, with one legend for both."""
-    legend, scale = charts.line_legend(columns=columns), charts.colours(names)
+    legend, scale = axes.line_legend(columns=columns), axes.colours(names)
     colour = alt.Color("series:N", sort=names, legend=legend, scale=scale)
-    return colour, charts.dash("series", names, columns=columns)
+    return colour, axes.dash("series", names, columns=columns)
 
 
 def orders(a: Analysis) -> Figure:
@@ -144,13 +144,13 @@ def orders(a: Analysis) -> Figure:
     tables = [price.table[[*_POINT, "n"]].assign(order=order) for order, price in prices.items()]
     data = pd.concat(tables, ignore_index=True)
     fitted = if_available(lambda: a.random_fit)
-    x = alt.X("lines:Q", axis=charts.lines_axis("Pages touched"), scale=charts.log_scale())
-    scale, ticks = charts.price_scale(data), charts.PRICES
+    x = alt.X("lines:Q", axis=axes.lines_axis("Pages touched"), scale=axes.log_scale())
+    scale, ticks = axes.price_scale(data), axes.PRICES
     chart = charts.series_chart(
         data,
         x,
         "ns per access for translation",
-        charts.ORDERS,
+        axes.ORDERS,
         "order",
         scale=scale,
         ticks=ticks,
@@ -185,7 +185,7 @@ def latency_throughput(a: Analysis) -> Figure:
     }
     data = _by_bytes(a, series, "series", [*_POINT, "n"])
     scheme = alt.Scale(domain=list(series), range=[PALETTE[0], PALETTE[1], PALETTE[3]])
-    x = charts.working_set(a.base_page_bytes)
+    x = axes.working_set(a.base_page_bytes)
     chart = charts.series_chart(data, x, "ns per access", scheme)
     return Figure(
         charts.published(chart, f"datum.series != '{theirs}'"),
@@ -204,7 +204,7 @@ def counted_walks(a: Analysis) -> Figure:
     top = max(1.0, data[["median", "high"]].max().max())
     # The labels of the capacities are above the data.
     scale = alt.Scale(domain=[0, top * 1.15], nice=False)
-    return _counters(a, data, "walks per access", scale, charts.SHARES)
+    return _counters(a, data, "walks per access", scale, axes.SHARES)
 
 
 def counted_cycles(a: Analysis) -> Figure:
@@ -214,7 +214,7 @@ def counted_cycles(a: Analysis) -> Figure:
     data = _by_bytes(a, required(a.cycles, "", "no-clock"), "series", [*_POINT, "n"])
     least, top = min(0.0, data[["median", "low"]].min().min()), data[["median", "high"]].max().max()
     scale = alt.Scale(type="symlog", constant=1, nice=False, domain=[least, top * 2])
-    ticks = charts.within(charts.PRICES, 0, top)
+    ticks = axes.within(axes.PRICES, 0, top)
     return _counters(a, data, "core cycles per access", scale, ticks)
 
 
@@ -229,13 +229,13 @@ def _counters(
     """Draw a line for each series; what a model predicts has no points."""
     names = list(dict.fromkeys(data["series"]))
     colour, dash = _lines(names, columns=1)
-    y = alt.Y("median:Q", axis=charts.ns_axis(title, ticks), scale=scale)
-    base = alt.Chart(data).encode(x=charts.working_set(a.base_page_bytes), color=colour, y=y)
+    y = alt.Y("median:Q", axis=axes.ns_axis(title, ticks), scale=scale)
+    base = alt.Chart(data).encode(x=axes.working_set(a.base_page_bytes), color=colour, y=y)
     if any("published" in name for name in names):
         base = charts.published(base, "!test(/published/, datum.series)")
     points = base.transform_filter("!test(/predicted/, datum.series)").mark_point()
     lines = alt.Tooltip("lines:Q", format=",", title="pages")
-    tooltip = charts.tips("series:N", lines, bounds=False, unit="median")
+    tooltip = axes.tips("series:N", lines, bounds=False, unit="median")
     points = points.encode(tooltip=[*tooltip, alt.Tooltip("n:Q", title="processes")])
     sentences = [f"{title[0].upper()}{title[1:]} against the working set."]
     for name, part in data.dropna(subset=["median"]).groupby("series", sort=False):
@@ -258,11 +258,11 @@ def stores(a: Analysis) -> Figure:
     data = _by_bytes(a, series, "access", _POINT)
     data["size"] = data["working_set_bytes"].map(format_size)
     sizes = list(dict.fromkeys(data.sort_values("lines")["size"]))
-    axis = charts.ns_axis("ns for translation", charts.TIMES)
+    axis = axes.ns_axis("ns for translation", axes.TIMES)
     named = [name for name in _STORES.values() if (data["access"] == name).any()]
-    colours, legend = charts.colours(sizes), charts.line_legend()
+    colours, legend = axes.colours(sizes), axes.line_legend()
     colour = alt.Color("size:N", sort=sizes, scale=colours, legend=legend)
-    x, tooltip = {"axis": axis, "scale": charts.time_scale(data)}, ("access:N", "size:N")
+    x, tooltip = {"axis": axis, "scale": axes.time_scale(data)}, ("access:N", "size:N")
     most = data[data["lines"] == data["lines"].max()].set_index("access")["median"]
     ranking = extremes(most.to_dict(), most="costs most", least="least")
     each = listed(f"{ns:.0f} ns a {access}" for access, ns in most.items())

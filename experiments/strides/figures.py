@@ -8,7 +8,7 @@ import pandas as pd
 from experiments.strides.analysis import PARTS, STRIDE, Analysis
 from tlb.prose import listed
 from tlb.reasons import required
-from tlb.report import charts
+from tlb.report import axes, charts
 from tlb.report.render import MUTED, Figure
 from tlb.units import format_size
 
@@ -16,7 +16,7 @@ BESIDE = ("strides",)  # with the reference machine's curves behind a switch
 
 _TIMES = (0.2, 0.5, 1, 2, 3, 5, 10, 20, 30, 50, 100, 200)
 _FIELDS = ["median", "low", "high", "coverage", "n", "unstable"]
-_STRIDES = alt.X(f"{STRIDE}:Q", axis=charts.bytes_axis("Stride"), scale=charts.log_scale())
+_STRIDES = alt.X(f"{STRIDE}:Q", axis=axes.bytes_axis("Stride"), scale=axes.log_scale())
 _LISTS = {
     ("spread", "cycle"): "spread, shuffled",
     ("spread", "sequential"): "spread, in order",
@@ -32,7 +32,7 @@ def strides(a: Analysis) -> Figure:
     data[STRIDE] = data["lines"]
     names = {"stride_bytes": STRIDE, "ns_per_access": "median"}
     theirs = a.published.rename(columns=names)[[STRIDE, "median"]]
-    scale, scheme = charts.time_scale(pd.concat([data, theirs])), charts.page_colours(data["pages"])
+    scale, scheme = axes.time_scale(pd.concat([data, theirs])), axes.page_colours(data["pages"])
     chart = charts.series_chart(
         data, _STRIDES, "ns per access", scheme, "pages", scale=scale, ticks=_TIMES
     )
@@ -60,9 +60,9 @@ def waterfall(a: Analysis) -> Figure:
     chart = chart.encode(
         x=charts.group_x(data, "stride", "Stride"),
         xOffset=alt.XOffset("part:N", sort=named),
-        y=alt.Y("begins_ns:Q", axis=charts.ns_axis("ns per access")),
+        y=alt.Y("begins_ns:Q", axis=axes.ns_axis("ns per access")),
         y2="ends_ns:Q",
-        color=charts.colour("part", named, columns=2),
+        color=axes.colour("part", named, columns=2),
         tooltip=["stride:N", "part:N", alt.Tooltip("ns:Q", format=".3~r")],
     )
     wide = data[data["stride"] == order[min(1, len(order) - 1)]]
@@ -80,7 +80,7 @@ def orders(a: Analysis) -> Figure:
     named = {name: a.lists[layout][order] for (layout, order), name in _LISTS.items()}
     data = charts.stacked(named, "no list was read")
     data[STRIDE] = data["lines"]
-    scheme = charts.colours(list(dict.fromkeys(data["series"])))
+    scheme = axes.colours(list(dict.fromkeys(data["series"])))
     chart = charts.series_chart(data, _STRIDES, "ns per access", scheme, ticks=_TIMES, columns=2)
     last = data[data[STRIDE] == data[STRIDE].max()]
     each = listed(f"{row.series} {row.median:.1f} ns" for row in last.itertuples())

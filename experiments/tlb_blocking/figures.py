@@ -18,7 +18,7 @@ from tlb.lab.declaration import ROW_BYTES
 from tlb.page_sizes import BASE, words
 from tlb.prose import extremes
 from tlb.reasons import required
-from tlb.report import charts
+from tlb.report import axes, charts
 from tlb.report.chapter import literature
 from tlb.report.render import MUTED, Figure
 from tlb.units import format_size
@@ -40,7 +40,7 @@ _BLOCK = ["pages", "block_steps", "block_bytes", "block_pages", "visits"]
 _COLUMNS = ["median", "low", "high", "coverage", "n", "unstable"]
 _PER_ROW = (0.5, 1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500)
 _PER_HOP = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500)
-_PARTITIONS = charts.lines_axis("Partitions")
+_PARTITIONS = axes.lines_axis("Partitions")
 
 
 def blocks(a: Analysis) -> Figure:
@@ -54,14 +54,14 @@ def blocks(a: Analysis) -> Figure:
     )
     base, others = data[data["pages"] == BASE], data[data["pages"] != BASE]
     required(base, "no walk in blocks was measured on base pages")
-    scheme = charts.colours(list(dict.fromkeys(data.sort_values("block_steps")["steps"])))
-    scale = charts.time_scale(pd.concat([data, base.assign(median=base["plain"])]))
-    x = alt.X("block_bytes:Q", axis=charts.bytes_axis("Size of a block"), scale=charts.log_scale())
+    scheme = axes.colours(list(dict.fromkeys(data.sort_values("block_steps")["steps"])))
+    scale = axes.time_scale(pd.concat([data, base.assign(median=base["plain"])]))
+    x = alt.X("block_bytes:Q", axis=axes.bytes_axis("Size of a block"), scale=axes.log_scale())
     y = alt.Y("median:Q", scale=scale)
     chart = charts.series_chart(base, x, "ns per hop", scheme, "steps", scale=scale, ticks=_PER_HOP)
     for _, part in others.groupby("pages"):
         line = alt.Chart(part).mark_line(strokeDash=[6, 3])
-        chart += line.encode(x=x, y=y, color=charts.colour("steps", scheme))
+        chart += line.encode(x=x, y=y, color=axes.colour("steps", scheme))
     plain, without = base["plain"].dropna(), ""
     if len(plain):
         level = pd.DataFrame({"median": [float(plain.iloc[0])], "label": ["without blocks"]})
@@ -85,8 +85,8 @@ def block_prices(a: Analysis) -> Figure:
     curves = {"spread": a.block_spread, "packed": a.block_packed, "price": a.priced_blocks}
     data = charts.stacked(curves, "nothing was measured")
     data = data[["series", "lines", "median", "low", "high"]].assign(pages=data["lines"])
-    x = alt.X("pages:Q", axis=charts.lines_axis("Pages in a block"), scale=charts.log_scale())
-    scheme = charts.colours(list(curves))
+    x = alt.X("pages:Q", axis=axes.lines_axis("Pages in a block"), scale=axes.log_scale())
+    scheme = axes.colours(list(curves))
     chart = charts.series_chart(data, x, "ns per hop", scheme, ticks=_PER_HOP)
     (least, near), (most, far) = [*curves["price"]][0], [*curves["price"]][-1]
     return Figure(
@@ -107,7 +107,7 @@ def prefetch(a: Analysis) -> Figure:
         scale=alt.Scale(type="symlog", constant=1, nice=False),
         axis=alt.Axis(title="Hops ahead (0: no prefetch)", values=ticks, format="d"),
     )
-    scheme = charts.page_colours(data["pages"])
+    scheme = axes.page_colours(data["pages"])
     best = data.loc[data.groupby("pages", sort=False)["median"].idxmin()]
     each = ", ".join(
         f"{words(row.pages)} {row.median:.1f} ns at {row.distance}" for row in best.itertuples()
@@ -174,8 +174,8 @@ def _remedy_bars(data: pd.DataFrame) -> alt.LayerChart:
     ns = alt.Tooltip("ns:Q", format=".3~r")
     pale = alt.Scale(domain=_WHERE, range=[1, 0.4])
     bars = base.mark_bar().encode(
-        y=alt.Y("ns:Q", axis=charts.ns_axis("ns per hop"), scale=alt.Scale(domainMin=0)),
-        color=charts.colour("quantile", list(_QUANTILES.values())),
+        y=alt.Y("ns:Q", axis=axes.ns_axis("ns per hop"), scale=alt.Scale(domainMin=0)),
+        color=axes.colour("quantile", list(_QUANTILES.values())),
         opacity=alt.Opacity("where:N", sort=_WHERE, scale=pale),
         tooltip=["label:N", "where:N", "quantile:N", ns, alt.Tooltip("n:Q", title="processes")],
     )
@@ -191,8 +191,8 @@ def fan_out(a: Analysis) -> Figure:
     required(data, "no partitioning in one pass was measured")
     # The label of the last rule needs room on the right.
     room = int(data["partitions"].min()), 4 * int(data["partitions"].max())
-    x = alt.X("partitions:Q", axis=_PARTITIONS, scale=charts.log_scale(domain=room))
-    scale, scheme = charts.time_scale(every), charts.page_colours(every["pages"])
+    x = alt.X("partitions:Q", axis=_PARTITIONS, scale=axes.log_scale(domain=room))
+    scale, scheme = axes.time_scale(every), axes.page_colours(every["pages"])
     chart = charts.series_chart(data, x, "ns per row", scheme, "pages", scale=scale, ticks=_PER_ROW)
     if len(twice):
         crosses = alt.Chart(twice).mark_point(shape="cross", size=90, strokeWidth=2)
@@ -218,8 +218,8 @@ def _beside(chart: alt.Chart, scale: alt.Scale, scheme: alt.Scale, field: str) -
     """Encode medians by page size that a `series_chart` has not."""
     return chart.encode(
         y=alt.Y("median:Q", scale=scale),
-        color=charts.colour("pages", scheme),
-        tooltip=charts.tips("pages:N", field, bounds=False),
+        color=axes.colour("pages", scheme),
+        tooltip=axes.tips("pages:N", field, bounds=False),
     )
 
 
@@ -230,8 +230,8 @@ def join(a: Analysis) -> Figure:
     parted = data[(data["mode"] == "partitioned") & (data["passes"] == 1)]
     required(parted, "no partitioned join was measured")
     naive = data[data["mode"] == "naive"]
-    scale, scheme = charts.time_scale(data), charts.page_colours(data["pages"])
-    x = alt.X("partitions:Q", axis=_PARTITIONS, scale=charts.log_scale())
+    scale, scheme = axes.time_scale(data), axes.page_colours(data["pages"])
+    x = alt.X("partitions:Q", axis=_PARTITIONS, scale=axes.log_scale())
     chart = charts.series_chart(
         parted, x, "ns per row", scheme, "pages", scale=scale, ticks=_PER_ROW
     )

@@ -12,7 +12,7 @@ from tlb.inference.splinter import MOST_LINES
 from tlb.page_sizes import hardware
 from tlb.prose import extremes
 from tlb.reasons import Unavailable, required
-from tlb.report import charts
+from tlb.report import axes, charts
 from tlb.report.render import MUTED, PALETTE, Figure
 from tlb.units import format_size
 
@@ -67,13 +67,13 @@ def _heat_map(data: pd.DataFrame, size: pd.Series, sizes: list[str]) -> alt.Laye
     scale = alt.Scale(type="log", nice=False, range=list(_DENSITY))
     rectangles = base.mark_rect(fill=PALETTE[0]).encode(
         fillOpacity=alt.FillOpacity("median:Q", legend=None, scale=scale),
-        tooltip=charts.tips(alt.Tooltip("row:N", title="size"), "host:N"),
+        tooltip=axes.tips(alt.Tooltip("row:N", title="size"), "host:N"),
     )
     numbers = base.mark_text(fontSize=14).encode(text=alt.Text("median:Q", format=".3~r"))
     return (rectangles + numbers).properties(height=30 * drawn["row"].nunique())
 
 
-def _lines(a: Analysis, chases: pd.DataFrame, lacking: str, title: str, **axes: bool) -> Figure:
+def _lines(a: Analysis, chases: pd.DataFrame, lacking: str, title: str, **how: bool) -> Figure:
     """The chases of _COLOURS as lines, with their ends in words after a title. Raises
     Unavailable("too-few-points")."""
     data = chases[chases["cell"].isin(_COLOURS)].rename(columns={"cell": "series"})
@@ -84,7 +84,7 @@ def _lines(a: Analysis, chases: pd.DataFrame, lacking: str, title: str, **axes: 
     scheme = alt.Scale(domain=list(shown), range=list(shown.values()))
     ends = ", ".join(f"{series} {last[series]:z.1f} ns" for series in shown)
     return Figure(
-        charts.chase_chart(data, scheme, "series", a.entries, a.base_page_bytes, columns=3, **axes),
+        charts.chase_chart(data, scheme, "series", a.entries, a.base_page_bytes, columns=3, **how),
         f"{title} {extremes({series: last[series] for series in shown})} At the right: {ends}.",
         data,
     )
@@ -128,21 +128,19 @@ def _ratios(data: pd.DataFrame, sizes: list[str]) -> alt.LayerChart:
     ends = [min(0.9, low), max(3.3, high)]
     scale = alt.Scale(type="log", nice=False, domain=ends)
     title = "Time in the guest over time outside, on the same page size"
-    x = alt.X(
-        "over_alike:Q", scale=scale, axis=charts.ns_axis(title, charts.within(_RATIOS, *ends))
-    )
+    x = alt.X("over_alike:Q", scale=scale, axis=axes.ns_axis(title, axes.within(_RATIOS, *ends)))
     range_ = [PALETTE[k % len(PALETTE)] for k in range(len(sizes))]
     base = alt.Chart(data).encode(
         y=alt.Y("cell:N", sort=cells, axis=alt.Axis(title="Guest's page on host's page")),
         yOffset=alt.YOffset("size:N", sort=sizes),
-        color=charts.colour("size", alt.Scale(domain=sizes, range=range_)),
+        color=axes.colour("size", alt.Scale(domain=sizes, range=range_)),
     )
     numbers = [
         alt.Tooltip(f"{name}:Q", format=".3f", title=title)
         for name, title in zip(_RATIO, ("ratio", "low", "high"), strict=True)
     ]
     points = base.mark_point().encode(
-        x=x, shape=charts.shape("size", sizes), tooltip=["cell:N", "size:N", *numbers]
+        x=x, shape=axes.shape("size", sizes), tooltip=["cell:N", "size:N", *numbers]
     )
     bars = base.mark_rule().encode(x=alt.X("over_alike_low:Q", scale=scale), x2="over_alike_high:Q")
     rules = alt.Chart(pd.DataFrame({"over_alike": [1.0, 2.0, 3.0]}))
@@ -159,12 +157,12 @@ def guest_references(a: Analysis) -> Figure:
     ]
     data, labels = pd.concat(tables, ignore_index=True), list(counts)
     scale = alt.Scale(domain=[0, 26], nice=False)
-    x = alt.X("references:Q", axis=charts.ns_axis("Loads of page-table entries"), scale=scale)
-    y = alt.Y("price:Q", axis=charts.ns_axis("Price of translation, ns per access"))
-    base = alt.Chart(data).encode(x=x, y=y, color=charts.colour("series", labels))
+    x = alt.X("references:Q", axis=axes.ns_axis("Loads of page-table entries"), scale=scale)
+    y = alt.Y("price:Q", axis=axes.ns_axis("Price of translation, ns per access"))
+    base = alt.Chart(data).encode(x=x, y=y, color=axes.colour("series", labels))
     numbers = [alt.Tooltip(f"{name}:Q", format=".3~r") for name in ("references", "price")]
     points = base.mark_point(size=70).encode(
-        shape=charts.shape("series", labels), tooltip=["cell:N", "series:N", *numbers]
+        shape=axes.shape("series", labels), tooltip=["cell:N", "series:N", *numbers]
     )
     bars = base.mark_rule().encode(y="price_low:Q", y2="price_high:Q")
     most = a.priced.loc[a.priced["price"].idxmax()]

@@ -1,5 +1,5 @@
-"""What an entry of the TLB spans in a guest: from the guest's virtual address to the host's physical
-one, so no more than the smaller of the two pages."""
+"""What an entry of the TLB spans in a guest: from the guest's virtual address to the host's
+physical one, so no more than the smaller of the two pages."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from experiments.walk_anatomy.analysis import AT_RANDOM, EVENLY, Analysis
 from experiments.walk_anatomy.grid import COLLIDING
 from tlb.prose import count, listed
 from tlb.reasons import if_available, required
-from tlb.report import charts
+from tlb.report import axes, charts
 from tlb.report.render import Figure
 
 BESIDE = ("staircase",)  # with the reference machine's curves behind a switch
@@ -22,15 +22,15 @@ def _series(
     data: pd.DataFrame, x: str, x_title: str, y_title: str, series: str, **how: object
 ) -> alt.LayerChart:
     """Draw medians from zero over a logarithmic count, a line each series."""
-    axis = charts.lines_axis(x_title)
+    axis = axes.lines_axis(x_title)
     return charts.series_chart(
         data,
-        alt.X(f"{x}:Q", axis=axis, scale=charts.log_scale()),
+        alt.X(f"{x}:Q", axis=axis, scale=axes.log_scale()),
         y_title,
-        charts.colours(list(dict.fromkeys(data[series]))),
+        axes.colours(list(dict.fromkeys(data[series]))),
         series,
-        scale=charts.zero_scale(data),
-        ticks=charts.PRICES,
+        scale=axes.zero_scale(data),
+        ticks=axes.PRICES,
         columns=1,
         **how,
     )
@@ -67,9 +67,9 @@ def parts(a: Analysis) -> Figure:
     chart = alt.Chart(data).properties(height=30 * len(data)).mark_bar(size=18)
     chart = chart.encode(
         y=alt.Y("part:N", sort=order, axis=alt.Axis(title=None, labelLimit=260)),
-        x=alt.X("begins_ns:Q", axis=charts.ns_axis("ns a miss")),
+        x=alt.X("begins_ns:Q", axis=axes.ns_axis("ns a miss")),
         x2="ends_ns:Q",
-        color=alt.Color("part:N", sort=order, scale=charts.colours(order), legend=None),
+        color=alt.Color("part:N", sort=order, scale=axes.colours(order), legend=None),
         tooltip=["part:N", alt.Tooltip("ns:Q", format=".3~r")],
     )
     largest = data.loc[data["ns"].idxmax()]
@@ -85,8 +85,8 @@ def collisions(a: Analysis) -> Figure:
     """ns a visit of as many pages a page, a table's span, a directory's span apart: exactly, and at
     random places."""
     data = required(a.collisions, "no pages were set apart").copy()
-    y = alt.Y("median:Q", axis=charts.ns_axis("ns a visit"))
-    colour = charts.colour("places", [EVENLY, AT_RANDOM])
+    y = alt.Y("median:Q", axis=axes.ns_axis("ns a visit"))
+    colour = axes.colour("places", [EVENLY, AT_RANDOM])
     processes = alt.Tooltip("n:Q", title="processes")
     even = data[data["places"] == EVENLY]
     ends = listed(f"{row.median:.1f} ns {row.apart} apart" for row in even.itertuples())

@@ -11,31 +11,20 @@ import pandas as pd
 
 from tlb.inference.curves import Curve
 from tlb.reasons import required
-from tlb.report.axes import DASHES as DASHES
-from tlb.report.axes import LAYOUTS as LAYOUTS
-from tlb.report.axes import ORDERS as ORDERS
-from tlb.report.axes import PAGE_COLOURS as PAGE_COLOURS
-from tlb.report.axes import PRICES as PRICES
-from tlb.report.axes import SHARES as SHARES
-from tlb.report.axes import TIMES as TIMES
-from tlb.report.axes import bytes_axis as bytes_axis
-from tlb.report.axes import colour as colour
-from tlb.report.axes import colours as colours
-from tlb.report.axes import dash as dash
-from tlb.report.axes import intervals_on_log as intervals_on_log
-from tlb.report.axes import line_legend as line_legend
-from tlb.report.axes import lines_axis as lines_axis
-from tlb.report.axes import log_scale as log_scale
-from tlb.report.axes import median_y as median_y
-from tlb.report.axes import ns_axis as ns_axis
-from tlb.report.axes import page_colours as page_colours
-from tlb.report.axes import price_scale as price_scale
-from tlb.report.axes import shape as shape
-from tlb.report.axes import time_scale as time_scale
-from tlb.report.axes import tips as tips
-from tlb.report.axes import within as within
-from tlb.report.axes import working_set as working_set
-from tlb.report.axes import zero_scale as zero_scale
+from tlb.report.axes import (
+    PRICES,
+    TIMES,
+    colour,
+    line_legend,
+    lines_axis,
+    log_scale,
+    median_y,
+    price_scale,
+    shape,
+    time_scale,
+    tips,
+    working_set,
+)
 from tlb.report.render import MUTED
 from tlb.units import format_size
 

@@ -7,7 +7,7 @@ import pytest
 from support.stlb_cliff import COUNTING, CYCLES_PER_WALK, SIMULATED, analysis, simulate
 from support.synthetic import MIB, Stated, Truth, frame, grid
 
-from experiments.stlb_cliff import Analysis, figures, tables
+from experiments.stlb_cliff import Analysis, tables
 from tlb.lab.store import Store
 
 pytestmark = pytest.mark.filterwarnings("error")
