@@ -27,8 +27,7 @@ def a_switch_flushes(a: Analysis, band: Band) -> Answer:
         )
     return effect, (
         f"The first {FIRST_HOPS} walks after a switch of processes take {ratio:.2f} times as long "
-        "as those after one of "
-        "threads."
+        "as those after one of threads."
     )
 
 
@@ -37,8 +36,7 @@ def a_cold_start_pays(a: Analysis, band: Band) -> Answer:
     ratio = a.cold_tax()
     return inside(ratio, *band), (
         f"Translation costs {ratio:.1f} times as much in a new process's first round over {HELD} "
-        "pages as in its "
-        "last; no page faults, and the lines are in its caches."
+        "pages as in its last; no page faults, and the lines are in its caches."
     )
 
 
@@ -47,8 +45,7 @@ def a_warm_worker_wins(a: Analysis, band: Band) -> Answer:
     ratio = a.price_after(NEW) / a.price_after("process")
     return inside(ratio, *band), (
         f"Translation of a request over {HELD} pages costs {ratio:.1f} times as much in a new "
-        "process as in a "
-        "worker that is switched to."
+        "process as in a worker that is switched to."
     )
 
 
@@ -58,8 +55,7 @@ def neighbours_evict_the_table(a: Analysis, band: Band) -> Answer:
     return inside(ratio, *band), (
         f"Beside a thread that streams {STREAMED_MIB[-1]} MiB, translation over "
         f"{format_size(a.far_lines * a.base_page_bytes)} costs {ratio:.2f} times what it costs "
-        "beside one that "
-        "only runs."
+        "beside one that only runs."
     )
 
 
@@ -86,8 +82,7 @@ def sparse_allocations_hurt(a: Analysis, band: Band) -> Answer:
     ratio = a.waste()
     return inside(ratio, *band), (
         f"Arenas of {format_size(ARENA_BYTES)} apart take {ratio:.1f} times as much memory on "
-        f"{words(LARGE)} "
-        f"as on {words(BASE)}."
+        f"{words(LARGE)} as on {words(BASE)}."
     )
 
 
@@ -106,8 +101,7 @@ def some_suffer(a: Analysis, band: Band) -> Answer:
     ratio = large_ns / base_ns
     return inside(ratio, *band), (
         "A program that forks and then writes here and there, once to each large page's room, "
-        f"takes {ratio:.2f} "
-        f"times as long a write on {words(LARGE)} as on {words(BASE)}."
+        f"takes {ratio:.2f} times as long a write on {words(LARGE)} as on {words(BASE)}."
     )
 
 
@@ -129,8 +123,7 @@ def defrag_spikes(a: Analysis, band: Band) -> Answer:
     large, base = (a.touch_ns(FRAGMENTS, mode, "p999") for mode in (ALWAYS, ON_BASE))
     return inside(large / base, *band), (
         f"Where memory is fragmented, one first touch in a thousand takes {format_ns(large.value)} "
-        "or "
-        f"more with defrag at {ALWAYS}, and {format_ns(base.value)} on {words(BASE)}."
+        f"or more with defrag at {ALWAYS}, and {format_ns(base.value)} on {words(BASE)}."
     )
 
 
@@ -140,8 +133,7 @@ def short_programs_regress(a: Analysis, band: Band) -> Answer:
     ratio = a.life_ratio(FRAGMENTS, mib)
     return inside(ratio, *band), (
         f"Where memory is fragmented and defrag at {ALWAYS}, a program that writes {mib} MiB and "
-        "ends takes "
-        f"{ratio:.2f} times as long on {words(LARGE)}; on free memory "
+        f"ends takes {ratio:.2f} times as long on {words(LARGE)}; on free memory "
         f"{a.life_ratio(FREE, mib):.2f} times."
     )
 
@@ -151,8 +143,7 @@ def defrag_is_paid_first(a: Analysis, band: Band) -> Answer:
     on, off = (a.touch_ns(FRAGMENTS, mode, "p50") for mode in (ALWAYS, NEVER))
     return inside(on / off, *band), (
         "Where memory is fragmented, the first touch of a large page's room takes "
-        f"{format_ns(on.value)} with "
-        f"defrag at {ALWAYS}, and {format_ns(off.value)} at {NEVER}."
+        f"{format_ns(on.value)} with defrag at {ALWAYS}, and {format_ns(off.value)} at {NEVER}."
     )
 
 

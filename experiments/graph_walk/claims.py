@@ -127,8 +127,7 @@ def huge_pages_lower_both(a: Analysis, same: float = SAME) -> Answer:
     price = [cycle / walk for cycle, walk in zip(cycles, walks, strict=True)]
     return [inside(walks[0] / walks[1], 1 + same), inside(price[0] / price[1], 1 + same)], (
         f"At the largest size: {walks[0].value:.3g} walks a hop of {price[0].value:.0f} cycles "
-        f"each on base pages, {walks[1].value:.3g} of "
-        f"{price[1].value:.0f} on {words(large)}."
+        f"each on base pages, {walks[1].value:.3g} of {price[1].value:.0f} on {words(large)}."
     )
 
 

@@ -50,8 +50,7 @@ def thp_is_freed_faster(a: Analysis, band: Band) -> Answer:
     base, thp = (a.freed_ns(pages) for pages in (BASE, "thp"))
     return inside(base / thp, *band), (
         f"For each {format_size(a.base_page_bytes)}, munmap takes {base.value:.1f} ns on base "
-        "pages and "
-        f"{thp.value:.1f} ns on THP: {base / thp:.1f} times as long on base pages."
+        f"pages and {thp.value:.1f} ns on THP: {base / thp:.1f} times as long on base pages."
     )
 
 
@@ -81,8 +80,7 @@ def an_arena_wastes_the_rest(a: Analysis, band: Band) -> Answer:
     wasted = got.resident_bytes - got.array_bytes
     return _within(wasted, band), (
         f"Of {format_size(got.mapped_bytes)} that were advised, {format_size(got.array_bytes)} "
-        "were written and "
-        f"{format_size(got.resident_bytes)} are resident, {wasted:,} bytes more."
+        f"were written and {format_size(got.resident_bytes)} are resident, {wasted:,} bytes more."
     )
 
 
@@ -93,8 +91,7 @@ def giving_back_drops_a_large_page(a: Analysis, band: Band) -> Answer:
     split = (whole.huge_bytes - got.huge_bytes) // (2 << 20)
     return _within(freed, band), (
         f"After MADV_DONTNEED of one base page, {format_size(freed)} less are resident by smaps, "
-        "and the kernel "
-        f"maps {split} of the large pages by base pages."
+        f"and the kernel maps {split} of the large pages by base pages."
     )
 
 
@@ -103,8 +100,7 @@ def a_plain_mapping_has_none(a: Analysis, band: Band) -> Answer:
     got = a.ways.of("anonymous")
     return _within(got.huge_share, band), (
         f"Of a mapping that asks for nothing {got.huge_share:.0%} lie on large pages, with the "
-        "kernel's "
-        f"setting at `{a.ways.thp}`."
+        f"kernel's setting at `{a.ways.thp}`."
     )
 
 
@@ -113,8 +109,7 @@ def advice_chooses_where(a: Analysis, band: Band) -> Answer:
     got = a.ways.of("half")
     return _within(got.huge_share, band) and not got.rest_huge_bytes, (
         f"Of the half that was advised {got.huge_share:.0%} lie on large pages, and "
-        f"{format_size(got.rest_huge_bytes)} elsewhere in the "
-        "process."
+        f"{format_size(got.rest_huge_bytes)} elsewhere in the process."
     )
 
 

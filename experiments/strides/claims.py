@@ -177,6 +177,5 @@ def hits_up_to_the_large_reach(a: Analysis, band: Band) -> Answer:
     )
     return inside(place, *band), (
         "A chase that visits a line to each base page pays half of what a walk costs there at "
-        f"{place:.2f} times the {entries:,} entries' "
-        "reach in pages of 2 MiB."
+        f"{place:.2f} times the {entries:,} entries' reach in pages of 2 MiB."
     )

@@ -14,7 +14,7 @@ from tlb.lab.namespaces import MODE as NAMESPACES
 from tlb.lab.record import Point
 from tlb.page_sizes import BASE
 from tlb.reasons import required
-from tlb.report.verdicts import Answer, Truth, claim, inside
+from tlb.report.verdicts import Answer, Truth, claim, inside, points_of
 from tlb.units import format_size
 
 MOST_REFERENCES = 24
@@ -77,9 +77,7 @@ def a_guest_costs_under_three(a: Analysis, strict: float = STRICT, wide: float =
 
 @claim(
     "containers-add-nothing",
-    points=lambda point, scope: (
-        point.kernel == PROCESS and point.pages == BASE and point.lines in coarse(scope)
-    ),
+    points=points_of(PROCESS, pages=BASE, lines=lambda scope: tuple(coarse(scope))),
 )
 def containers_add_nothing(a: Analysis, same: float = SAME) -> Answer:
     ratio, table = a.container_ratio, a.containers  # of this machine, whoever's guests are shown

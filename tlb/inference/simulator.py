@@ -201,8 +201,7 @@ def _pages(
     _require(
         low >= 0 and not high * unit_bytes >> bits,
         f"{machine.levels} levels of tables translate addresses from 0 to 2^{bits} - 1, not {low} "
-        f"to {high} in units of "
-        f"{unit_bytes}: take addresses of user space, or five levels.",
+        f"to {high} in units of {unit_bytes}: take addresses of user space, or five levels.",
     )
     return stream.astype(np.int64) * unit_bytes >> page_bits
 
