@@ -142,9 +142,9 @@ class Analysis(joins.Analysis):
         )
         columns = dict.fromkeys([*walks, "block_steps", "block_vertices"])
         walks = walks.reindex(columns=columns)  # where no walk was measured
-        is_plain = walks["mode"] != "blocked"
-        rows = walks[is_plain | (walks["block_steps"] == APART_STEPS)]
-        rows = rows[rows["lines"] == select(rows, layout="spread")["lines"].max()]
+        steps = walks["block_steps"].where(walks["mode"] == "blocked", APART_STEPS)
+        walks = walks[steps == APART_STEPS]
+        rows = walks[walks["lines"] == select(walks, layout="spread")["lines"].max()]
         vertices = rows["block_vertices"].where(rows["mode"] == "blocked", rows["lines"])
         rows = rows.assign(block_vertices=vertices.astype(int))
         return Curve.of(rows, "block_vertices", layout=layout)
