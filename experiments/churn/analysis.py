@@ -74,8 +74,8 @@ class Analysis(NeighbourAnalysis):
 
     @cached_property
     def flush_counts(self) -> pd.DataFrame:
-        """A row a process beside other threads: call, taken (pages), flushes_asked of other CPUs and
-        flushes_seen by them."""
+        """A row a process beside other threads: call, taken (pages), flushes_asked of other CPUs
+        and flushes_seen by them."""
         columns = {"mode": "call", "lines": "taken"}
         counts = ["flushes_asked", "flushes_seen"]
         rows = self._rows("shootdown", *counts, apart=0, pages=BASE, mode=list(CALLS))

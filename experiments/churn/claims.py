@@ -6,22 +6,15 @@ from __future__ import annotations
 from experiments.churn.analysis import NEW, Analysis
 from experiments.churn.grid import ARENA_BYTES, FIRST_HOPS, HELD, LARGE, STREAMED_MIB, far
 from experiments.churn.housekeeping import ALWAYS, FRAGMENTS, FREE, NEVER, ON_BASE
-from tlb.lab.grid import Scope
-from tlb.lab.record import Point
 from tlb.page_sizes import BASE, words
-from tlb.report.verdicts import Answer, Band, Compares, claim, inside
+from tlb.report.verdicts import Answer, Band, claim, inside, points_of
 from tlb.units import format_ns, format_size
 
-
-def _of(kernel: str, **where: object) -> Compares:
-    """The points of a kernel that have these fields or options."""
-    return lambda point, scope: (
-        point.kernel == kernel
-        and {**dict(point.options), **point.model_dump()}.items() >= where.items()
-    )
+# The chase beside the largest stream, and beside none.
+_STREAMS = points_of("neighbour_chase", lines=far, stream_kib=(0, STREAMED_MIB[-1] << 10))
 
 
-@claim("switch-flushes-walk-caches", points=_of("switch_chase", hops=FIRST_HOPS))
+@claim("switch-flushes-walk-caches", points=points_of("switch_chase", hops=FIRST_HOPS))
 def a_switch_flushes(a: Analysis, band: Band) -> Answer:
     ratio = a.first_walks()
     effect = inside(ratio, *band)
@@ -34,59 +27,39 @@ def a_switch_flushes(a: Analysis, band: Band) -> Answer:
         )
     return effect, (
         f"The first {FIRST_HOPS} walks after a switch of processes take {ratio:.2f} times as long "
-        "as those after one of "
-        "threads."
+        "as those after one of threads."
     )
 
 
-@claim("cold-starts-pay-a-tax", points=_of("cold_chase", lines=HELD))
+@claim("cold-starts-pay-a-tax", points=points_of("cold_chase", lines=HELD))
 def a_cold_start_pays(a: Analysis, band: Band) -> Answer:
     ratio = a.cold_tax()
     return inside(ratio, *band), (
         f"Translation costs {ratio:.1f} times as much in a new process's first round over {HELD} "
-        "pages as in its "
-        "last; no page faults, and the lines are in its caches."
+        "pages as in its last; no page faults, and the lines are in its caches."
     )
 
 
-def _worker(point: Point, scope: Scope) -> bool:
-    return point.kernel in ("cold_chase", "switch_chase") and point.lines == HELD
-
-
-@claim("warm-workers-win", points=_worker)
+@claim("warm-workers-win", points=points_of(("cold_chase", "switch_chase"), lines=HELD))
 def a_warm_worker_wins(a: Analysis, band: Band) -> Answer:
     ratio = a.price_after(NEW) / a.price_after("process")
     return inside(ratio, *band), (
         f"Translation of a request over {HELD} pages costs {ratio:.1f} times as much in a new "
-        "process as in a "
-        "worker that is switched to."
+        "process as in a worker that is switched to."
     )
 
 
-def _streams(point: Point, scope: Scope) -> bool:
-    """The chase beside the largest stream, and beside none."""
-    return (
-        point.kernel == "neighbour_chase"
-        and point.lines == far(scope)
-        and dict(point.options).get("stream_kib") in (0, STREAMED_MIB[-1] << 10)
-    )
-
-
-@claim("neighbours-evict-the-table", points=_streams)
+@claim("neighbours-evict-the-table", points=_STREAMS)
 def neighbours_evict_the_table(a: Analysis, band: Band) -> Answer:
     ratio = a.under_load()
     return inside(ratio, *band), (
         f"Beside a thread that streams {STREAMED_MIB[-1]} MiB, translation over "
         f"{format_size(a.far_lines * a.base_page_bytes)} costs {ratio:.2f} times what it costs "
-        "beside one that "
-        "only runs."
+        "beside one that only runs."
     )
 
 
-@claim(
-    "page-management-slows-a-loop",
-    points=lambda point, scope: point.kernel == "neighbour_chase" and point.lines == HELD,
-)
+@claim("page-management-slows-a-loop", points=points_of("neighbour_chase", lines=HELD))
 def page_management_slows(a: Analysis, band: Band) -> Answer:
     ratio = a.beside_discards()
     return inside(ratio, *band), (
@@ -96,7 +69,7 @@ def page_management_slows(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("cow-copies-2-mib", points=_of("fork_write", mode="write", used=1))
+@claim("cow-copies-2-mib", points=points_of("fork_write", mode="write", used=1))
 def a_write_copies_2_mib(a: Analysis, band: Band) -> Answer:
     copied, _ = a.single_write(LARGE)
     return inside(
@@ -104,17 +77,16 @@ def a_write_copies_2_mib(a: Analysis, band: Band) -> Answer:
     ), f"A write to {words(LARGE)} after a fork copies {format_size(round(copied.value))}."
 
 
-@claim("sparse-small-allocations-hurt", points=_of("fork_write", mode="touch"))
+@claim("sparse-small-allocations-hurt", points=points_of("fork_write", mode="touch"))
 def sparse_allocations_hurt(a: Analysis, band: Band) -> Answer:
     ratio = a.waste()
     return inside(ratio, *band), (
         f"Arenas of {format_size(ARENA_BYTES)} apart take {ratio:.1f} times as much memory on "
-        f"{words(LARGE)} "
-        f"as on {words(BASE)}."
+        f"{words(LARGE)} as on {words(BASE)}."
     )
 
 
-@claim("promotion-disturbs-random-access", points=_of("collapse_chase", mode="address"))
+@claim("promotion-disturbs-random-access", points=points_of("collapse_chase", mode="address"))
 def promotion_disturbs(a: Analysis, band: Band) -> Answer:
     during, after = (a.collapse_at(phase, "p999") for phase in ("during", "after"))
     return inside(during / after, *band), (
@@ -123,14 +95,13 @@ def promotion_disturbs(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("some-applications-suffer", points=_of("fork_write", mode="write", used=1))
+@claim("some-applications-suffer", points=points_of("fork_write", mode="write", used=1))
 def some_suffer(a: Analysis, band: Band) -> Answer:
     (_, base_ns), (_, large_ns) = (a.single_write(pages) for pages in (BASE, LARGE))
     ratio = large_ns / base_ns
     return inside(ratio, *band), (
         "A program that forks and then writes here and there, once to each large page's room, "
-        f"takes {ratio:.2f} "
-        f"times as long a write on {words(LARGE)} as on {words(BASE)}."
+        f"takes {ratio:.2f} times as long a write on {words(LARGE)} as on {words(BASE)}."
     )
 
 
@@ -152,8 +123,7 @@ def defrag_spikes(a: Analysis, band: Band) -> Answer:
     large, base = (a.touch_ns(FRAGMENTS, mode, "p999") for mode in (ALWAYS, ON_BASE))
     return inside(large / base, *band), (
         f"Where memory is fragmented, one first touch in a thousand takes {format_ns(large.value)} "
-        "or "
-        f"more with defrag at {ALWAYS}, and {format_ns(base.value)} on {words(BASE)}."
+        f"or more with defrag at {ALWAYS}, and {format_ns(base.value)} on {words(BASE)}."
     )
 
 
@@ -163,8 +133,7 @@ def short_programs_regress(a: Analysis, band: Band) -> Answer:
     ratio = a.life_ratio(FRAGMENTS, mib)
     return inside(ratio, *band), (
         f"Where memory is fragmented and defrag at {ALWAYS}, a program that writes {mib} MiB and "
-        "ends takes "
-        f"{ratio:.2f} times as long on {words(LARGE)}; on free memory "
+        f"ends takes {ratio:.2f} times as long on {words(LARGE)}; on free memory "
         f"{a.life_ratio(FREE, mib):.2f} times."
     )
 
@@ -174,8 +143,7 @@ def defrag_is_paid_first(a: Analysis, band: Band) -> Answer:
     on, off = (a.touch_ns(FRAGMENTS, mode, "p50") for mode in (ALWAYS, NEVER))
     return inside(on / off, *band), (
         "Where memory is fragmented, the first touch of a large page's room takes "
-        f"{format_ns(on.value)} with "
-        f"defrag at {ALWAYS}, and {format_ns(off.value)} at {NEVER}."
+        f"{format_ns(on.value)} with defrag at {ALWAYS}, and {format_ns(off.value)} at {NEVER}."
     )
 
 

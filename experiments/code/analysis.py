@@ -13,7 +13,7 @@ from experiments.code.grid import HOT_EVERY, KINDS, LARGE_TEXT, LINE_BYTES, MOST
 from tlb.inference.curves import HALF_AN_OCTAVE, Curve, select
 from tlb.inference.intervals import UNKNOWN, Interval
 from tlb.inference.misses import RandomFit, fit_random_curve, two_level_cost
-from tlb.machine import flags
+from tlb.machine import java_flags
 from tlb.page_sizes import BASE
 from tlb.reasons import Unavailable, if_available, required
 from tlb.report import analysis
@@ -253,9 +253,9 @@ class Analysis(analysis.Analysis):
         return {got.way: got.huge_share for got in asked.got} if asked else {}
 
     @cached_property
-    def flags(self) -> flags.Flags:
+    def flags(self) -> java_flags.Flags:
         """What this computer's kernel and Java list. Raises Unavailable, as `document` does."""
-        return self.document("flags", flags.make, flags.Flags)
+        return self.document("flags", java_flags.make, java_flags.Flags)
 
 
 def ratios(table: pd.DataFrame) -> dict[int, Interval]:

@@ -6,30 +6,27 @@ from __future__ import annotations
 from experiments.code.analysis import Analysis
 from experiments.code.grid import LINE_BYTES, MOST_LINES
 from tlb.lab.grid import Scope
-from tlb.lab.record import Point
-from tlb.machine.flags import JAVA_FLAGS, LARGE_FLAGS
+from tlb.machine.java_flags import JAVA_FLAGS, LARGE_FLAGS
 from tlb.prose import count, in_words, listed
 from tlb.reasons import Unavailable, required
-from tlb.report.verdicts import Answer, Band, Compares, claim, inside
+from tlb.report.verdicts import Answer, Band, Compares, claim, inside, points_of
 
 
 def _text(mib: int) -> Compares:
     """A text of so many MiB, on base pages and on large ones."""
-    return lambda point, scope: (
-        point.kernel == "code_chase" and point.lines == (mib << 20) // LINE_BYTES
-    )
+    return points_of("code_chase", lines=(mib << 20) // LINE_BYTES)
 
 
-def _far(point: Point, scope: Scope) -> bool:
-    """Random jumps over as many pages as there are."""
-    return (
-        (point.kernel, point.order, point.pages) == ("code_chase", "random", "4k")
-        and point.layout != "alias"
-        and (point.lines == min(MOST_LINES, scope.most_lines))
-    )
+def _most(scope: Scope) -> int:
+    return min(MOST_LINES, scope.most_lines)
 
 
-@claim("many-code-pages-cost", points=_far)
+@claim(
+    "many-code-pages-cost",
+    points=points_of(
+        "code_chase", order="random", pages="4k", layout=("spread", "packed"), lines=_most
+    ),
+)
 def many_pages_cost(a: Analysis, band: Band) -> Answer:
     pages, spread, packed = a.farthest("random")
     ratio = spread / packed
@@ -40,7 +37,8 @@ def many_pages_cost(a: Analysis, band: Band) -> Answer:
     )
 
 
-def _gain(a: Analysis, mib: int, band: Band) -> Answer:
+@claim("text-on-2-mib-helps", points=_text(100), mib=100)
+def large_text_helps(a: Analysis, band: Band, mib: int) -> Answer:
     ratio = a.gain(mib)
     return (
         inside(ratio, *band),
@@ -49,19 +47,12 @@ def _gain(a: Analysis, mib: int, band: Band) -> Answer:
     )
 
 
-@claim("text-on-2-mib-helps", points=_text(100))
-def large_text_helps(a: Analysis, band: Band) -> Answer:
-    return _gain(a, 100, band)
-
-
-@claim("hundred-mb-of-code-gains", points=_text(100))
-def a_hundred_mb_gains(a: Analysis, band: Band) -> Answer:
-    return _gain(a, 100, band)
+claim("hundred-mb-of-code-gains", points=_text(100), mib=100)(large_text_helps)
 
 
 @claim("thirty-mb-binary-is-noise", points=_text(30))
 def thirty_mb_is_noise(a: Analysis, band: Band) -> Answer:
-    return _gain(a, 30, band)
+    return large_text_helps(a, band, 30)
 
 
 @claim("defer-only-madvise-exists", points=None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import altair as alt
 import numpy as np
 import pandas as pd
@@ -11,7 +13,7 @@ from experiments.code.grid import KINDS, LARGE_TEXT
 from tlb.page_sizes import BASE, words
 from tlb.prose import count, listed
 from tlb.reasons import required
-from tlb.report import charts
+from tlb.report import axes, charts
 from tlb.report.render import MUTED, Figure
 
 BESIDE = ("jumps",)  # with the reference machine's curves behind a switch
@@ -24,7 +26,7 @@ NAMES = {
 }
 _TIMES = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200)
 _PAGES = alt.X(
-    "lines:Q", axis=charts.lines_axis("Pages of code, a jump on each"), scale=charts.log_scale()
+    "lines:Q", axis=axes.lines_axis("Pages of code, a jump on each"), scale=axes.log_scale()
 )
 
 
@@ -43,25 +45,10 @@ def jumps(a: Analysis) -> Figure:
         if kind in curves
     ]
     data = pd.concat(tables, ignore_index=True)
-    kinds = [NAMES[kind] for kind in KINDS if kind in a.spread]
-    low, high = data["low"].min() * 0.5, data["high"].max() * 1.1
-    axis = charts.ns_axis("ns a jump", [tick for tick in _TIMES if low <= tick <= high])
-    legend = alt.Legend(title=None, columns=1)
-    lines, ns = (
-        alt.Tooltip("lines:Q", format=","),
-        alt.Tooltip("median:Q", format=".3~r", title="ns"),
-    )
-    dash = alt.StrokeDash(
-        "where:N", sort=["spread", "packed"], legend=charts.line_legend(columns=1)
-    )
-    chart = alt.Chart(data).mark_line(point=alt.OverlayMarkDef(size=18))
-    chart = chart.encode(
-        x=_PAGES,
-        y=alt.Y("median:Q", axis=axis, scale=charts.time_scale(data)),
-        color=alt.Color("kind:N", sort=kinds, scale=charts.colours(kinds), legend=legend),
-        strokeDash=dash,
-        tooltip=["kind:N", "where:N", lines, ns],
-    )
+    colour = axes.colour("kind", [NAMES[kind] for kind in KINDS if kind in a.spread], columns=1)
+    y, by = axes.median_y(data, "ns a jump", _TIMES), ("where", ["spread", "packed"])
+    lines = alt.Tooltip("lines:Q", format=",")
+    chart = charts.dashed(data, _PAGES, y, colour, by, lines, size=18)
     last = data[data["lines"] == data["lines"].max()]
     slowest = last.loc[last["median"].idxmax()]
     ends = []
@@ -78,49 +65,33 @@ def jumps(a: Analysis) -> Figure:
 
 def translation(a: Analysis) -> Figure:
     """ns an aliased jump, with the two levels that fit it."""
-    data = (
-        required(a.alias.table, "no aliased jumps were measured")
-        .reindex(columns=_FIELDS)
-        .assign(series="measured")
-    )
-    scale = alt.Scale(domain=[0.0, float(data["high"].max()) * 1.1], nice=False)
-    chart = charts.series_chart(
-        data, _PAGES, "ns a jump", scale, charts.PRICES, charts.colours(["measured"]), "series"
-    )
-    times = (
-        "A random jump to many pages of addresses on eight of memory takes "
-        f"{data['median'].min():.1f} to {data['median'].max():.1f} ns."
-    )
-    if not a.tlb:
-        return Figure(
-            charts.layered(chart, _ends(a)), f"{times} It does not show two levels.", data[_FIELDS]
+    data = charts.stacked({"measured": a.alias}, "no aliased jumps were measured")
+    scale, scheme = axes.zero_scale(data), axes.colours(["measured"])
+    chart = charts.series_chart(data, _PAGES, "ns a jump", scheme, scale=scale, ticks=axes.PRICES)
+    line, fits = None, "It does not show two levels."
+    if a.tlb:
+        xs = np.geomspace(data["lines"].min(), data["lines"].max(), 60)
+        fitted = alt.Chart(pd.DataFrame({"lines": xs, "median": a.tlb.predict(xs)}))
+        line = fitted.mark_line(strokeDash=[4, 3], color=MUTED)
+        line = line.encode(x=_PAGES, y=alt.Y("median:Q", scale=scale))
+        fits = (
+            f"Two levels of {a.tlb.first.value:.0f} and {count(a.tlb.last.value)} entries fit it "
+            "better than any other two."
         )
-    xs = np.geomspace(data["lines"].min(), data["lines"].max(), 60)
-    fitted = pd.DataFrame({"lines": xs, "median": a.tlb.predict(xs)})
-    line = (
-        alt.Chart(fitted)
-        .mark_line(strokeDash=[4, 3], color=MUTED)
-        .encode(x=_PAGES, y=alt.Y("median:Q", scale=scale))
-    )
     return Figure(
         charts.layered(chart, line, _ends(a)),
-        f"{times} Two levels of {a.tlb.first.value:.0f} and "
-        f"{count(a.tlb.last.value)} entries fit it better than any other two.",
+        "A random jump to many pages of addresses on eight of memory takes "
+        f"{data['median'].min():.1f} to {data['median'].max():.1f} ns. {fits}",
         data[_FIELDS],
     )
 
 
 def texts(a: Analysis) -> Figure:
     """ns a jump in texts of several sizes, on base pages and on large ones."""
-    rows = required(a.texts, "no large text was measured").assign(
-        group=lambda table: table["mib"].map("{} MiB".format)
-    )
-    bars, data = _bars(
-        rows, {words(BASE): "base", words(LARGE_TEXT): "large"}, "Code, all of it jumped to"
-    )
-    return Figure(
-        bars, f"Time per random jump by the size of the code: it takes {_ends_told(data)}.", data
-    )
+    rows = required(a.texts, "no large text was measured")
+    rows = rows.assign(group=rows["mib"].map("{} MiB".format))
+    named = {words(BASE): "base", words(LARGE_TEXT): "large"}
+    return _bars(rows, named, "Code, all of it jumped to", "the size of the code")
 
 
 def hot(a: Analysis) -> Figure:
@@ -133,54 +104,27 @@ def hot(a: Analysis) -> Figure:
         f"in every page, {words(LARGE_TEXT)}": "large",
         f"side by side, {words(BASE)}": "packed",
     }
-    bars, data = _bars(rows, named, f"Of {rows['mib'].iloc[0]} MiB of code")
+    title = f"Of {rows['mib'].iloc[0]} MiB of code"
+    return _bars(rows, named, title, "the share of the code that is hot")
+
+
+def _bars(rows: pd.DataFrame, named: Mapping[str, str], title: str, by: str) -> Figure:
+    """Draw a bar for each group (words, a column of that name) and series (its name: a column of
+    intervals)."""
+    bars = [
+        (row["group"], name, *row[column][:3])
+        for _, row in rows.iterrows()
+        for name, column in named.items()
+    ]
+    data = pd.DataFrame(bars, columns=["group", "series", "median", "low", "high"]).dropna()
+    x, y = charts.group_x(data, "group", title), alt.Y("median:Q", axis=axes.ns_axis("ns a jump"))
+    colour = axes.colour("series", list(named), columns=1)
+    ends = []
+    for group in (data["group"].iloc[0], data["group"].iloc[-1]):
+        ns = data[data["group"] == group].itertuples()
+        ends.append(f"with {group}, {listed(f'{row.median:.0f} ns {row.series}' for row in ns)}")
     return Figure(
-        bars,
-        f"Time per random jump by the share of the code that is hot: it takes {_ends_told(data)}.",
+        charts.bars(data, x, y, colour, size=16),
+        f"Time per random jump by {by}: it takes {'; '.join(ends)}.",
         data,
-    )
-
-
-def _bars(
-    rows: pd.DataFrame, named: dict[str, str], title: str
-) -> tuple[alt.LayerChart, pd.DataFrame]:
-    """A bar with its interval for each group (words, a column of that name) and series (its name: a
-    column of intervals); and their data."""
-    data = pd.DataFrame(
-        [
-            {
-                "group": row["group"],
-                "series": name,
-                **dict(zip(("median", "low", "high"), row[column][:3], strict=True)),
-            }
-            for _, row in rows.iterrows()
-            for name, column in named.items()
-        ]
-    ).dropna()
-    x = alt.X(
-        "group:N", sort=list(dict.fromkeys(data["group"])), axis=alt.Axis(title=title, labelAngle=0)
-    )
-    base = alt.Chart(data).encode(x=x, xOffset=alt.XOffset("series:N", sort=list(named)))
-    bars = base.mark_bar(size=16).encode(
-        y=alt.Y("median:Q", axis=charts.ns_axis("ns a jump")),
-        color=alt.Color(
-            "series:N",
-            sort=list(named),
-            scale=charts.colours(list(named)),
-            legend=alt.Legend(title=None, columns=1),
-        ),
-        tooltip=["group:N", "series:N", alt.Tooltip("median:Q", format=".3~r", title="ns")],
-    )
-    return bars + base.mark_rule(strokeWidth=2).encode(
-        y="low:Q", y2="high:Q", color=alt.value(MUTED)
-    ), data
-
-
-def _ends_told(data: pd.DataFrame) -> str:
-    """What the first and the last group take."""
-    ends = [data[data["group"] == data["group"].iloc[place]] for place in (0, -1)]
-    return "; ".join(
-        f"with {end['group'].iloc[0]}, "
-        f"{listed(f'{row.median:.0f} ns {row.series}' for row in end.itertuples())}"
-        for end in ends
     )

@@ -12,11 +12,11 @@ import pandas as pd
 
 from experiments.graph_walk.model import SIZE
 from experiments.graph_walk.walkers import WalkersAnalysis
-from tlb.inference import trips
+from tlb.inference import memory_trips
 from tlb.inference.curves import Curve, select
 from tlb.inference.hops import below, merged, quantile, smoothed
 from tlb.inference.intervals import Interval, median_interval
-from tlb.inference.trips import Trips
+from tlb.inference.memory_trips import Trips
 from tlb.machine.host import data_tlbs
 from tlb.page_sizes import BASE, PAGES, hardware, ordered, page_bytes, words
 from tlb.reasons import Unavailable, required
@@ -181,7 +181,7 @@ class Analysis(WalkersAnalysis):
             self.walks(1, pages=pages), f"no walk on {words(pages)} was timed hop by hop"
         )
         rows = rows[rows[SIZE] == rows[SIZE].max()]
-        return trips.trips(
+        return memory_trips.trips(
             merged(rows),
             [smoothed(row) for _, row in rows.iterrows()],
             self.regimes.cut_ns[0],
@@ -200,7 +200,8 @@ class Analysis(WalkersAnalysis):
         Unavailable."""
         cuts_ns = required(self.peaks[BASE].cuts_ns, "no hop on base pages left the caches")
         tables = {
-            pages: trips.shares(self.distributions(pages), cuts_ns).stack() for pages in self.peaks
+            pages: memory_trips.shares(self.distributions(pages), cuts_ns).stack()
+            for pages in self.peaks
         }
         return pd.concat(tables, names=["pages", SIZE, "accesses"]).rename("share").reset_index()
 

@@ -6,8 +6,8 @@ from itertools import pairwise
 from math import inf
 
 from experiments.graph_walk.analysis import Analysis, largest
-from experiments.graph_walk.grid import MANY_VERTICES, VERTEX_BYTES, most_vertices
 from experiments.graph_walk.selected import (
+    PLATEAU,
     around_the_reach,
     at_largest,
     base,
@@ -16,6 +16,8 @@ from experiments.graph_walk.selected import (
     in_batches,
     largest_hop_by_hop,
     largest_in_batches,
+    on_the_plateau,
+    one_or_more_walkers,
     walks_per_hop,
 )
 from experiments.graph_walk.two_terms import two_terms
@@ -34,7 +36,6 @@ MIDDLE, LARGE = (
     2 << 30,
 )  # bytes: "hundreds of megabytes", and from where on it is "multiple gigabytes"
 AGREES = 0.25  # a whole number of walkers, from times with a few percent of noise
-PLATEAU = 256 << 20, 1 << 30  # bytes, "hundreds of megabytes"
 SAME = 0.05  # a smaller difference is what the book calls unstable
 SOME_WALKS = 0.01  # a hop: fewer are no misses of the walk's own
 
@@ -67,11 +68,8 @@ def _tail(a: Analysis, pages: str, from_bytes: int) -> tuple[Interval, str]:
             f"on {words(pages)} it ends at {format_size(size)}, where the 95th percentile is "
             f"{ratio.value:.2f} times the median",
         )
-    return (
-        ratio,
-        f"At {format_size(size)} on {words(pages)} the 95th percentile is {ratio:.2f} times the "
-        "median.",
-    )
+    where = f"At {format_size(size)} on {words(pages)}"
+    return ratio, f"{where} the 95th percentile is {ratio:.2f} times the median."
 
 
 @claim("tail-twice-the-median", points=largest_hop_by_hop)
@@ -94,21 +92,13 @@ def tail_is_gone(a: Analysis, most: float = SHORT_TAIL, from_bytes: int = LARGES
 @claim("misses-rise-past-the-reach", points=around_the_reach)
 def misses_rise_past_the_reach(a: Analysis, band: Band) -> Answer:
     reach, walks = a.known_entries[-1] * a.base_page_bytes, walks_per_hop(a, BASE)
-    near, past = (
-        walks.between(reach / 8, reach / 2),
-        walks.between(2.9 * reach, 5.7 * reach),
-    )  # half an octave around four times
-    if not len(near) or not len(past):
-        raise Unavailable(
-            "too-few-points",
-            f"nothing was counted on both up to {format_size(reach // 2)} and at "
-            f"{format_size(4 * reach)}",
-        )
+    near, past = walks.between(reach / 8, reach / 2), walks.between(2.9 * reach, 5.7 * reach)
+    sides = f"{format_size(reach // 2)} and at {format_size(4 * reach)}"
+    required(near and past, f"nothing was counted on both up to {sides}")
     low, high = near.typical(), past.typical()
     return [inside(high, SOME_WALKS), inside(low - high * band[1], most=0)], (
         f"A hop walks {low.value:.3f} times up to half of the reach of {format_size(reach)}, and "
-        f"{high.value:.2f} times around four times "
-        "the reach."
+        f"{high.value:.2f} times around four times the reach."
     )
 
 
@@ -116,18 +106,15 @@ def misses_rise_past_the_reach(a: Analysis, band: Band) -> Answer:
 def base_pages_miss_more(a: Analysis, band: Band) -> Answer:
     large = largest(a.means)
     base, other = at_largest(walks_per_hop(a, BASE), walks_per_hop(a, large))
+    hop = "At the largest size a hop walks"
     if other.value <= 0:
         return (
             base.low > SOME_WALKS,
-            f"At the largest size a hop walks {base:.2f} times on base pages and never on "
-            f"{words(large)}.",
+            f"{hop} {base:.2f} times on base pages, never on {words(large)}.",
         )
     ratio = base / other
-    return (
-        inside(ratio, *band),
-        f"At the largest size a hop walks {ratio:.2f} times as often on base pages as on "
-        f"{words(large)}.",
-    )
+    evidence = f"{hop} {ratio:.2f} times as often on base pages as on {words(large)}."
+    return inside(ratio, *band), evidence
 
 
 @claim("huge-pages-lower-both", points=in_batches)
@@ -140,8 +127,7 @@ def huge_pages_lower_both(a: Analysis, same: float = SAME) -> Answer:
     price = [cycle / walk for cycle, walk in zip(cycles, walks, strict=True)]
     return [inside(walks[0] / walks[1], 1 + same), inside(price[0] / price[1], 1 + same)], (
         f"At the largest size: {walks[0].value:.3g} walks a hop of {price[0].value:.0f} cycles "
-        f"each on base pages, {walks[1].value:.3g} of "
-        f"{price[1].value:.0f} on {words(large)}."
+        f"each on base pages, {walks[1].value:.3g} of {price[1].value:.0f} on {words(large)}."
     )
 
 
@@ -160,20 +146,11 @@ def misses_times_walks_are_saved(a: Analysis, band: Band) -> Answer:
     share = (whole[0] - whole[1]).share_of(saved)
     return inside(share, *band), (
         f"{words(large)[:1].upper()}{words(large)[1:]} save {saved.value:.0f} cycles of walking a "
-        "hop, and a hop "
-        f"takes {share:.2f} times as many cycles less."
+        f"hop, and a hop takes {share:.2f} times as many cycles less."
     )
 
 
-@claim(
-    "page-walkers-as-stated",
-    points=lambda point, scope: (
-        point.kernel == "graph_walk"
-        and "walkers" in dict(point.options)
-        or in_batches(point, scope)
-        and point.lines == min(MANY_VERTICES, most_vertices(scope))
-    ),
-)
+@claim("page-walkers-as-stated", points=one_or_more_walkers)
 def page_walkers_as_stated(a: Analysis, agrees: float = AGREES) -> Answer:
     if a.page_walkers is None:
         return Undecided(
@@ -196,11 +173,11 @@ def page_walkers_as_stated(a: Analysis, agrees: float = AGREES) -> Answer:
 def a_load_takes_70_to_80_ns(a: Analysis, band: Band) -> Answer:
     regimes = a.regimes
     load = min(a.p50[regimes.large].intervals, key=lambda took: abs(took.value - regimes.memory_ns))
-    return (
-        inside(load, *band),
-        f"Half of all hops on {words(regimes.large)}, once they miss the caches, take {load:.0f} "
-        "ns or less.",
+    pages = words(regimes.large)
+    evidence = (
+        f"Half of all hops on {pages}, once they miss the caches, take {load:.0f} ns or less."
     )
+    return inside(load, *band), evidence
 
 
 @claim("triple-digits-at-10gb", points=largest_hop_by_hop)
@@ -216,19 +193,13 @@ def triple_digits(a: Analysis, band: Band) -> Answer:
     return effect, f"Half of all hops over {size} take {curve.last:.0f} ns or less on base pages."
 
 
-@claim(
-    "second-regime-plateaus",
-    points=lambda point, scope: (
-        hop_by_hop(point, scope) and PLATEAU[0] <= point.lines * VERTEX_BYTES <= PLATEAU[1]
-    ),
-)
+@claim("second-regime-plateaus", points=on_the_plateau)
 def the_second_regime_plateaus(a: Analysis, band: Band) -> Answer:
     curve = base(a.p50)
     over = curve.flatness(*PLATEAU)
     return inside(over, *band), (
         f"From {format_size(PLATEAU[0])} to {format_size(PLATEAU[1])} the median hop on base pages "
-        "varies by a "
-        f"factor of {over:.2f}."
+        f"varies by a factor of {over:.2f}."
     )
 
 
@@ -265,9 +236,8 @@ def large_pages_may_miss_more(a: Analysis, band: Band) -> Answer:
 @claim("millions-of-walks", points=largest_in_batches)
 def millions_of_walks(a: Analysis, band: Band) -> Answer:
     walks = walks_per_hop(a, BASE).last
-    return inside(
-        walks * 1_000_000, *band
-    ), f"A million hops over the largest graph walk {walks.value * 1e6:,.0f} times."
+    evidence = f"A million hops over the largest graph walk {walks.value * 1e6:,.0f} times."
+    return inside(walks * 1_000_000, *band), evidence
 
 
 @claim("in-cache-graph-flies", points=hop_by_hop)
@@ -290,21 +260,13 @@ def a_graph_in_the_caches_flies(a: Analysis, band: Band) -> Answer:
 @claim("quantiles-grow-with-size", points=hop_by_hop)
 def quantiles_grow_with_size(a: Analysis, band: Band) -> Answer:
     curves = {"median": base(a.p50), "95th percentile": base(a.p95)}
-    worst = {
-        name: min(
-            required(
-                [later / earlier for (_, earlier), (_, later) in pairwise(curve)],
-                "one size was walked",
-            ),
-            key=lambda step: step.value,
-        )
-        for name, curve in curves.items()
-    }
-    told = listed(f"the {name} by {step:.2f}" for name, step in worst.items())
-    return [
-        inside(step, *band, among=len(curve))
-        for step, curve in zip(worst.values(), curves.values(), strict=True)
-    ], (f"From one size to the next on base pages at the least {told}.")
+    effects, each = [], []
+    for name, curve in curves.items():
+        steps = [later / earlier for earlier, later in pairwise(curve.intervals)]
+        step = min(required(steps, "one size was walked"), key=lambda step: step.value)
+        effects.append(inside(step, *band, among=len(curve)))
+        each.append(f"the {name} by {step:.2f}")
+    return effects, f"From one size to the next on base pages at the least {listed(each)}."
 
 
 @claim("entries-still-cached-in-memory-regime")
@@ -323,9 +285,9 @@ def entries_are_still_cached(a: Analysis, band: Band) -> Answer:
 @claim("large-pages-worth-fewer-entries", points=largest_in_batches)
 def large_pages_are_worth_it(a: Analysis) -> Answer:
     large = largest(a.means)
-    gain = (
-        required(a.means.get(BASE, ()), "no walk on base pages was timed") / a.means[large]
-    ).last
-    return inside(
-        gain, 1
-    ), f"At the largest size that both have a hop is {gain:.2f} times as fast on {words(large)}."
+    base = required(a.means.get(BASE, ()), "no walk on base pages was timed")
+    gain = (base / a.means[large]).last
+    evidence = (
+        f"At the largest size that both have a hop is {gain:.2f} times as fast on {words(large)}."
+    )
+    return inside(gain, 1), evidence

@@ -1,5 +1,4 @@
-"""The charts of the chapter about the graph, one function a figure, and the table of the model's
-parameters."""
+"""The charts of the chapter about the graph, one function a figure."""
 
 from __future__ import annotations
 
@@ -10,45 +9,37 @@ import pandas as pd
 
 from experiments.graph_walk.analysis import SIZE, Analysis
 from experiments.graph_walk.grid import TOUCHES, WALKERS
-from experiments.graph_walk.model_figures import model as model
-from experiments.graph_walk.model_figures import ns_ticks
-from experiments.graph_walk.model_figures import parameters as parameters
-from tlb.page_sizes import BASE, ordered, rank, words
+from tlb.page_sizes import BASE, rank, words
 from tlb.prose import extremes, in_words
 from tlb.reasons import if_available, required
-from tlb.report import charts
+from tlb.report import axes, charts
 from tlb.report.chapter import literature
 from tlb.report.render import INK, MUTED, PALETTE, Figure
 from tlb.units import format_size, rounded
 
 BESIDE = ("quantiles",)  # with the reference machine's curves behind a switch
 
-_COUNTS = (0, 0.2, 0.4, 0.6, 0.8, 1)
 _SERIES = {"p50": "median", "p95": "95th percentile"}
 _ORDERS = "by address", "in the order of the visits", "in another random order"
 _TOUCHED = dict(zip(TOUCHES, _ORDERS, strict=True))
 RIDGE_PX, OVERLAP = 30, 1.7  # from one ridge's foot to the next; how many of those a ridge is high
 STEP = 0.01  # of that: what is drawn in 0.3 px
 _INTERVAL = ["median", "low", "high"]
-_SIZES = alt.X(f"{SIZE}:Q", axis=charts.bytes_axis("Working set"), scale=charts.log_scale())
+_SIZES = alt.X(f"{SIZE}:Q", axis=axes.bytes_axis("Working set"), scale=axes.log_scale())
+_PROCESSES = alt.Tooltip("n:Q", title="processes")
+_DASHES = ([1, 0], [5, 4], [2, 3], [8, 3, 2, 3])
 
 
 def _pages(data: pd.DataFrame) -> alt.Color:
-    scale = charts.page_colours(data["pages"])
-    return alt.Color("pages:N", sort=scale.domain, scale=scale)
+    return axes.colour("pages", axes.page_colours(data["pages"]))
 
 
-def _dashes(series: Iterable[str]) -> alt.StrokeDash:
-    names = list(dict.fromkeys(series))
-    dashes = [[1, 0], [5, 4], [2, 3], [8, 3, 2, 3]][: len(names)]
-    scale = alt.Scale(domain=names, range=dashes)
-    return alt.StrokeDash("series:N", sort=names, legend=charts.line_legend(columns=1), scale=scale)
+def _dashes(names: Iterable[str]) -> alt.StrokeDash:
+    return axes.dash("series", dict.fromkeys(names), _DASHES)
 
 
-def _tooltips(*more: str) -> list[alt.Tooltip]:
-    ns = alt.Tooltip("median:Q", format=".3~r", title="ns")
-    bounds = [alt.Tooltip(f"{name}:Q", format=".3~r") for name in ("low", "high")]
-    return [*map(alt.Tooltip, more), ns, *bounds, alt.Tooltip("n:Q", title="processes")]
+def ns_axis(title: str, ns: pd.Series) -> alt.Axis:
+    return axes.ns_axis(title, axes.within(axes.TIMES, ns.min() * 0.5, ns.max() * 1.3))
 
 
 def _quantiles(a: Analysis) -> pd.DataFrame:
@@ -76,13 +67,16 @@ def quantiles(a: Analysis) -> Figure:
     published."""
     data = _quantiles(a)
     ours = data[data["where"] == "here"]
-    ticks = charts.ns_axis("ns per hop", ns_ticks(data["median"]))
-    y = alt.Y("median:Q", scale=charts.time_scale(data), axis=ticks)
+    ticks = ns_axis("ns per hop", data["median"])
+    y = alt.Y("median:Q", scale=axes.time_scale(data), axis=ticks)
     measured, faint = (
         alt.Chart(data[data["where"] == where]).encode(x=_SIZES, y=y, color=_pages(data))
         for where in ("here", "published")
     )
-    tips, dash = _tooltips("pages:N", "series:N", f"{SIZE}:Q"), _dashes(_SERIES.values())
+    tips, dash = (
+        [*axes.tips("pages:N", "series:N", f"{SIZE}:Q"), _PROCESSES],
+        _dashes(_SERIES.values()),
+    )
     chart = measured.mark_line().encode(strokeDash=dash)
     chart += measured.mark_point().encode(tooltip=tips)
     if len(ours) < len(data):
@@ -117,7 +111,7 @@ def ridges(a: Analysis) -> Figure:
     scale = alt.Scale(domain=[0, len(sizes) - 1 + OVERLAP], nice=False)
     x = alt.X(
         "ns:Q",
-        axis=charts.ns_axis("ns per hop, without the clock's own cost"),
+        axis=axes.ns_axis("ns per hop, without the clock's own cost"),
         scale=alt.Scale(nice=False, domain=[data["ns"].min(), data["ns"].max()]),
     )
     y = alt.Y("top:Q", axis=axis, scale=scale)
@@ -166,7 +160,7 @@ def memory_accesses(a: Analysis) -> Figure:
     data = required(data, "hops on base pages have one peak").astype({"accesses": int})
     data = data.assign(series=data["accesses"].map(lambda n: f"{in_words(n)} or more"))
     data = data.sort_values(["pages", "accesses", SIZE], key=rank, kind="stable")
-    axis = alt.Axis(title="Share of hops", format="%", values=list(_COUNTS))
+    axis = alt.Axis(title="Share of hops", format="%", values=list(axes.SHARES))
     y = alt.Y("share:Q", scale=alt.Scale(domain=[0, 1]), axis=axis)
     base = alt.Chart(data).encode(x=_SIZES, y=y, color=_pages(data))
     lines = base.mark_line().encode(strokeDash=_dashes(data.sort_values("accesses")["series"]))
@@ -193,15 +187,10 @@ def touched(a: Analysis) -> Figure:
         if (took := curve.get(lines)).value > 0
     ]
     data = pd.DataFrame(rows, columns=["order", "lines", *_INTERVAL])
-    axis = charts.ns_axis("ns a load")
-    base = alt.Chart(data).encode(y=charts.row("order", data["order"]))
-    tips = [alt.Tooltip(f"{name}:Q", format=".0f") for name in _INTERVAL]
-    medians = base.mark_point(filled=True)
-    medians = medians.encode(x=alt.X("median:Q", axis=axis), tooltip=["order:N", *tips])
-    rules = base.mark_rule().encode(x=alt.X("low:Q", axis=axis), x2="high:Q")
+    x = {"axis": axes.ns_axis("ns a load")}
     least, most = data.loc[data["median"].idxmin()], data.loc[data["median"].idxmax()]
     return Figure(
-        charts.rows("order", data["order"], rules, medians),
+        charts.medians_in_rows(data, "order", list(data["order"]), x, "order:N"),
         f"The same chase over {format_size(lines * a.base_page_bytes)} is fastest over pages "
         f"touched {least['order']}, {least['median']:.0f} ns a load, and slowest over pages "
         f"touched {most['order']}, {most['median']:.0f}.",
@@ -240,11 +229,12 @@ def walk_misses(a: Analysis) -> Figure:
     and published."""
     data = _walk_misses(a)
     scale = alt.Scale(domain=[0, max(1.0, data["median"].max())], nice=False)
-    y = alt.Y("median:Q", axis=charts.ns_axis("walks per hop", _COUNTS), scale=scale)
+    y = alt.Y("median:Q", axis=axes.ns_axis("walks per hop", axes.SHARES), scale=scale)
     base = alt.Chart(data).encode(x=_SIZES, color=_pages(data), y=y)
     base = charts.published(base, "datum.series != 'published'")
     points = base.transform_filter("!test(/predicted/, datum.series)").mark_point()
-    points = points.encode(tooltip=_tooltips("series:N", "pages:N", f"{SIZE}:Q"))
+    tooltip = [*axes.tips("series:N", "pages:N", f"{SIZE}:Q"), _PROCESSES]
+    points = points.encode(tooltip=tooltip)
     ends = data.loc[data.groupby(["series", "pages"], sort=False)[SIZE].idxmax()]
     last = {f"{words(row.pages)}, {row.series},": row.median for row in ends.itertuples()}
     shares = []
@@ -268,31 +258,28 @@ def walkers(a: Analysis) -> Figure:
     required(data, "no graph was walked by several numbers of walkers")
     floor = data.groupby("walkers")["floor_ns"].median().rename("median").dropna().reset_index()
     drawn = pd.concat([data, floor])
-    scale = charts.time_scale(drawn)
     turns = alt.Axis(title="Walkers that take turns in one thread", values=[*WALKERS], format="d")
-    x = alt.X("walkers:Q", axis=turns, scale=charts.log_scale())
-    y = alt.Y("median:Q", scale=scale, axis=charts.ns_axis("ns per hop", ns_ticks(drawn["median"])))
+    x = alt.X("walkers:Q", axis=turns, scale=axes.log_scale())
+    scale = axes.time_scale(drawn)
+    y = alt.Y("median:Q", scale=scale, axis=ns_axis("ns per hop", drawn["median"]))
     base = alt.Chart(data).encode(x=x, color=_pages(data))
     same = data.assign(median=data["median"] * data["gain"] / data["walkers"])
-    same = same.dropna(subset=["median"])
-    thin = alt.Chart(same).mark_line(strokeDash=[2, 3], strokeWidth=1, clip=True)
-    grey = alt.Chart(floor).mark_line(color=MUTED, strokeWidth=1)
-    kinds = ordered(data["pages"])
-    points = base.mark_point().encode(
-        y=y,
-        shape=alt.Shape("pages:N", sort=kinds, scale=alt.Scale(domain=kinds)),
-        tooltip=_tooltips("pages:N", "walkers:Q", "gain:Q"),
+    thin = alt.Chart(same.dropna(subset=["median"])).mark_line(
+        strokeDash=[2, 3], strokeWidth=1, clip=True
     )
+    grey = alt.Chart(floor).mark_line(color=MUTED, strokeWidth=1)
+    tooltip = [*axes.tips("pages:N", "walkers:Q", "gain:Q"), _PROCESSES]
+    shape = axes.shape("pages", _pages(data)["sort"])
     ends = data.loc[data.groupby("pages", sort=False)["walkers"].idxmax()]
     last = {f"a hop on {words(row.pages)}": row.median for row in ends.itertuples()}
     ns = [f"{words(row.pages)} {row.median:.1f} ns with {row.walkers}" for row in ends.itertuples()]
     return Figure(
         charts.layered(
-            thin.encode(x=x, y=y, color=_pages(data)) if len(same) else None,
+            thin.encode(x=x, y=y, color=_pages(data)),
             grey.encode(x=x, y=y) if len(floor) else None,
             base.mark_line().encode(y=y),
             base.mark_rule().encode(y=alt.Y("low:Q", scale=scale), y2="high:Q"),
-            points,
+            base.mark_point().encode(y=y, shape=shape, tooltip=tooltip),
         ),
         "Time per hop against the number of walks that take turns. "
         f"{extremes(last)} With the most: {', '.join(ns)}.",

@@ -6,14 +6,11 @@ import altair as alt
 import pandas as pd
 
 from experiments.graph_walk.analysis import Analysis
+from experiments.graph_walk.figures import ns_axis
 from experiments.graph_walk.model import CHASES, WALK
 from tlb.inference.cost import LOOSE
-from tlb.report import charts
+from tlb.report import axes
 from tlb.report.render import Figure, Html, data_table
-
-
-def ns_ticks(ns: pd.Series) -> list[float]:
-    return [tick for tick in charts.TIMES if ns.min() * 0.5 <= tick <= ns.max() * 1.3]
 
 
 def model(a: Analysis) -> Figure:
@@ -21,14 +18,14 @@ def model(a: Analysis) -> Figure:
     beside the model's lines."""
     data = a.modelled
     drawn = pd.concat([data["measured_ns"], data["predicted_ns"]])
-    scale = charts.time_scale(pd.DataFrame({"median": drawn, "high": float("nan")}))
+    scale = axes.time_scale(pd.DataFrame({"median": drawn, "high": float("nan")}))
     names = [name for name in (*CHASES.values(), WALK) if (data["series"] == name).any()]
     base = alt.Chart(data).encode(
-        x=alt.X("lines:Q", axis=charts.lines_axis("Lines visited"), scale=charts.log_scale()),
-        color=alt.Color("series:N", sort=names, scale=charts.colours(names)),
+        x=alt.X("lines:Q", axis=axes.lines_axis("Lines visited"), scale=axes.log_scale()),
+        color=axes.colour("series", names),
     )
-    ticks = charts.ns_axis("ns per load", ns_ticks(drawn))
-    lines = base.mark_line().encode(y=alt.Y("predicted_ns:Q", scale=scale, axis=ticks))
+    axis = ns_axis("ns per load", drawn)
+    lines = base.mark_line().encode(y=alt.Y("predicted_ns:Q", scale=scale, axis=axis))
     seen = ["fitted", "held out"]
     shapes = alt.Scale(domain=seen, range=["circle", "triangle-up"])
     ns = [alt.Tooltip(f"{name}_ns:Q", format=".3~r") for name in ("measured", "predicted")]

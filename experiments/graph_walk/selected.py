@@ -5,44 +5,49 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from experiments.graph_walk.analysis import SIZE, Analysis
-from experiments.graph_walk.grid import VERTEX_BYTES
+from experiments.graph_walk.grid import MANY_VERTICES, VERTEX_BYTES, most_vertices
 from tlb.inference.curves import Curve
 from tlb.inference.intervals import Interval
 from tlb.lab.grid import Scope
 from tlb.lab.record import Point
 from tlb.page_sizes import BASE, words
 from tlb.reasons import required
+from tlb.report.verdicts import points_of
+
+PLATEAU = 256 << 20, 1 << 30  # bytes, "hundreds of megabytes"
+_HOP_BY_HOP = {"mode": "plain", "per_hop": 1}
+_IN_BATCHES = {"mode": "plain", "per_hop": None, "walkers": None}
 
 
-def hop_by_hop(point: Point, scope: Scope) -> bool:
-    return (
-        point.kernel == "graph_walk" and point.mode == "plain" and ("per_hop", 1) in point.options
-    )
+def _past_half(scope: Scope) -> int:
+    """Vertices of a graph that is larger than half of the largest working set."""
+    return scope.profile.max_working_set // 2 // VERTEX_BYTES + 1
 
 
-def largest_hop_by_hop(point: Point, scope: Scope) -> bool:
-    return (
-        hop_by_hop(point, scope) and point.lines * VERTEX_BYTES > scope.profile.max_working_set / 2
-    )
+def _reach(scope: Scope) -> float:
+    """Vertices in the reach of the last TLB level."""
+    return max(scope.entries, default=0) * scope.base_page_bytes / VERTEX_BYTES
 
 
-def in_batches(point: Point, scope: Scope) -> bool:
-    return (
-        point.kernel == "graph_walk"
-        and point.mode == "plain"
-        and not {"per_hop", "walkers"} & dict(point.options).keys()
-    )
+hop_by_hop = points_of("graph_walk", **_HOP_BY_HOP)
+in_batches = points_of("graph_walk", **_IN_BATCHES)
+largest_hop_by_hop = points_of("graph_walk", **_HOP_BY_HOP, low=_past_half)
+largest_in_batches = points_of("graph_walk", **_IN_BATCHES, low=_past_half)
+around_the_reach = points_of(
+    "graph_walk",
+    **_IN_BATCHES,
+    low=lambda scope: _reach(scope) / 8,
+    high=lambda scope: 5.7 * _reach(scope),
+)
+on_the_plateau = points_of(
+    "graph_walk", **_HOP_BY_HOP, low=PLATEAU[0] // VERTEX_BYTES, high=PLATEAU[1] // VERTEX_BYTES
+)
 
 
-def largest_in_batches(point: Point, scope: Scope) -> bool:
-    return (
-        in_batches(point, scope) and point.lines * VERTEX_BYTES > scope.profile.max_working_set / 2
-    )
-
-
-def around_the_reach(point: Point, scope: Scope) -> bool:
-    reach = max(scope.entries, default=0) * scope.base_page_bytes
-    return in_batches(point, scope) and reach / 8 <= point.lines * VERTEX_BYTES <= 5.7 * reach
+def one_or_more_walkers(point: Point, scope: Scope) -> bool:
+    if point.kernel == "graph_walk" and "walkers" in dict(point.options):
+        return True
+    return in_batches(point, scope) and point.lines == min(MANY_VERTICES, most_vertices(scope))
 
 
 def base(curves: Mapping[str, Curve]) -> Curve:

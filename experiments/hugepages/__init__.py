@@ -1,8 +1,9 @@
 """Huge pages: what larger pages buy, and whether they are as large as they are called."""
 
-from experiments.hugepages import calculator, claims, figures, grid, jmh, tables
+from experiments.hugepages import calculator, claims, figures, grid, tables
 from experiments.hugepages.analysis import Analysis
-from experiments.hugepages.jmh import Jmh
+from tlb.programs import jmh
+from tlb.programs.jmh import Jmh
 
 __all__ = ["Analysis", "calculator", "claims", "figures", "grid", "jmh", "tables"]
 

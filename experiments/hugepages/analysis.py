@@ -6,11 +6,11 @@ from functools import cached_property
 
 import pandas as pd
 
-from experiments.hugepages import jmh
 from tlb.inference import curves, splinter
 from tlb.inference.curves import Curve, select
 from tlb.inference.intervals import UNKNOWN, Interval, median_interval, summarise_beside
 from tlb.page_sizes import BASE, LARGE, SWEPT, hardware, page_bytes, rank, words
+from tlb.programs import jmh
 from tlb.prose import listed
 from tlb.reasons import Unavailable, if_available, required
 from tlb.report import analysis

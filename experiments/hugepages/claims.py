@@ -33,24 +33,14 @@ def _gain(a: Analysis, size: int) -> tuple[Interval, str]:
     )
 
 
-def _gains(a: Analysis, size: int, band: Band) -> Answer:
+@claim("gather-fivefold-at-256mib", points=gathered(256 << 20), size=256 << 20)
+def gather_gains(a: Analysis, band: Band, size: int) -> Answer:
     gain, evidence = _gain(a, size)
     return inside(gain, *band), evidence
 
 
-@claim("gather-fivefold-at-256mib", points=gathered(256 << 20))
-def fivefold_at_256_mib(a: Analysis, band: Band) -> Answer:
-    return _gains(a, 256 << 20, band)
-
-
-@claim("gather-sevenfold-at-1gib", points=gathered(1 << 30))
-def gain_at_a_gibibyte(a: Analysis, band: Band) -> Answer:
-    return _gains(a, 1 << 30, band)
-
-
-@claim("gather-ninefold-at-4gib", points=gathered(4 << 30))
-def ninefold_at_four_gibibytes(a: Analysis, band: Band) -> Answer:
-    return _gains(a, 4 << 30, band)
+claim("gather-sevenfold-at-1gib", points=gathered(1 << 30), size=1 << 30)(gather_gains)
+claim("gather-ninefold-at-4gib", points=gathered(4 << 30), size=4 << 30)(gather_gains)
 
 
 @claim("speedup-grows-with-size", points=gathered(256 << 20, 4 << 30))
@@ -72,14 +62,8 @@ def large_pages_are_flat(a: Analysis, most: float = FLAT) -> Answer:
     )
 
 
-@claim("sixteen-mib-gains-1.4", points=gathered(16 << 20))
-def sixteen_mib_gain_a_little(a: Analysis, band: Band) -> Answer:
-    return _gains(a, 16 << 20, band)
-
-
-@claim("two-mib-gains-nothing", points=gathered(2 << 20))
-def two_mib_gain_nothing(a: Analysis, same: float = SAME) -> Answer:
-    return _gains(a, 2 << 20, (1 - same, 1 + same))
+claim("sixteen-mib-gains-1.4", points=gathered(16 << 20), size=16 << 20)(gather_gains)
+claim("two-mib-gains-nothing", points=gathered(2 << 20), size=2 << 20)(gather_gains)
 
 
 # --- the chase: loads that wait for each other
@@ -198,20 +182,14 @@ def _counted(a: Analysis, pages: str, quantity: str = "walk_per_access") -> Inte
     return median_interval(required(counts, f"no row of 100 MB on {words(pages)} counted this"))
 
 
-def _walks(a: Analysis, pages: str, band: Band) -> Answer:
+@claim("one-miss-an-operation", points=touched(TOUCH_BYTES), pages=BASE)
+def walks_a_read(a: Analysis, band: Band, pages: str) -> Answer:
     walks = _counted(a, pages)
     evidence = f"A random read of 100 MB on {words(pages)} makes {walks:.3f} page walks."
     return inside(walks, *band), evidence
 
 
-@claim("one-miss-an-operation", points=touched(TOUCH_BYTES))
-def one_walk_a_read(a: Analysis, band: Band) -> Answer:
-    return _walks(a, BASE, band)
-
-
-@claim("thp-removes-the-misses", points=touched(TOUCH_BYTES))
-def thp_removes_the_walks(a: Analysis, band: Band) -> Answer:
-    return _walks(a, "thp", band)
+claim("thp-removes-the-misses", points=touched(TOUCH_BYTES), pages="thp")(walks_a_read)
 
 
 @claim("thp-saves-cycles", points=touched(TOUCH_BYTES))
@@ -223,7 +201,7 @@ def thp_saves_cycles(a: Analysis, band: Band) -> Answer:
     )
 
 
-def _reads(a: Analysis, size: int, band: Band, fast: str = "thp", slow: str = BASE) -> Answer:
+def reads_gain(a: Analysis, band: Band, size: int, fast: str = "thp", slow: str = BASE) -> Answer:
     """Judge how many times as fast reads are on one kind of pages as on another: of the loop in C
     and, if enough JVMs ran, of JMH's."""
     reads = select(a.touches, array_bytes=size).set_index("pages")
@@ -245,30 +223,25 @@ def _reads(a: Analysis, size: int, band: Band, fast: str = "thp", slow: str = BA
 
 
 @claim("jmh-small-arrays-alike", points=touched(1_000, 10_000))
-def small_arrays_are_alike(a: Analysis, same: float = SAME) -> Answer:
-    band = (1 - same, 1 + same)
-    (small, first), (large, second) = (_reads(a, size, band) for size in (1_000, 10_000))
+def small_arrays_are_alike(a: Analysis, band: Band) -> Answer:
+    (small, first), (large, second) = (reads_gain(a, band, size) for size in (1_000, 10_000))
     return [*small, *large], f"{first} {second}"
 
 
-@claim("jmh-1mb-gains", points=touched(1_000_000))
-def a_megabyte_gains(a: Analysis, band: Band) -> Answer:
-    return _reads(a, 1_000_000, band)
-
-
-@claim("jmh-10mb-gains", points=touched(10_000_000))
-def ten_megabytes_gain(a: Analysis, band: Band) -> Answer:
-    return _reads(a, 10_000_000, band)
+claim("jmh-1mb-gains", points=touched(1_000_000), size=1_000_000)(reads_gain)
+claim("jmh-10mb-gains", points=touched(10_000_000), size=10_000_000)(reads_gain)
 
 
 @claim("thp-an-eighth-faster", points=touched(TOUCH_BYTES))
 def thp_is_an_eighth_faster(a: Analysis, band: Band = EIGHTH) -> Answer:
-    return _reads(a, TOUCH_BYTES, band)
+    return reads_gain(a, band, TOUCH_BYTES)
 
 
-@claim("jmh-thp-like-hugetlbfs", points=touched(TOUCH_BYTES, kinds=LARGE))
-def thp_reads_like_the_pool(a: Analysis, same: float = SAME) -> Answer:
-    return _reads(a, TOUCH_BYTES, (1 - same, 1 + same), "2m", "thp")
+claim(
+    "jmh-thp-like-hugetlbfs",
+    points=touched(TOUCH_BYTES, kinds=LARGE),
+    **{"size": TOUCH_BYTES, "fast": "2m", "slow": "thp"},
+)(reads_gain)
 
 
 @claim("jmh-grows-everywhere", points=touched(1_000, TOUCH_BYTES, kinds=(BASE, *LARGE)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import altair as alt
 import pandas as pd
@@ -10,28 +10,19 @@ import pandas as pd
 from experiments.hugepages import calculator as model
 from experiments.hugepages.analysis import Analysis
 from experiments.hugepages.tables import published_reads
-from tlb.inference.curves import Curve
 from tlb.page_sizes import BASE, ordered, words
 from tlb.prose import extremes
 from tlb.reasons import required
-from tlb.report import charts
+from tlb.report import axes, charts
 from tlb.report.render import MUTED, Figure
 from tlb.units import format_size
 
 BESIDE = ("page_sizes",)  # with the reference machine's curves behind a switch
 
 _READS = (1, 2, 3, 5, 8, 12, 20, 30, 50, 100, 200)
-_DASHES = ([1, 0], [6, 3], [2, 3], [8, 3, 2, 3], [4, 2])
 ASKED_LOG2, ASKED_PAGES = 30, "2m"  # the static calculator answers 1 GiB on 2 MiB pages
 _UNMEASURED = "This size was not measured on these pages."
 _INTERVAL = ["median", "low", "high"]
-
-
-def _stacked(a: Analysis, named: Mapping[str, Curve], lacking: str, series: str) -> pd.DataFrame:
-    """Return the curves under each other. Raises Unavailable("too-few-points") without any."""
-    tables = [curve.table.assign(**{series: name}) for name, curve in named.items() if len(curve)]
-    data = pd.concat(required(tables, lacking), ignore_index=True)
-    return data.assign(working_set_bytes=data["lines"] * a.base_page_bytes)
 
 
 def _prices(last: Mapping[str, float], named: Mapping[str, float]) -> tuple[str, str]:
@@ -40,13 +31,9 @@ def _prices(last: Mapping[str, float], named: Mapping[str, float]) -> tuple[str,
     return extremes(last, most="pay most", least="least"), ends
 
 
-def _within(ticks: Sequence[float], low: float, high: float) -> list[float]:
-    return [tick for tick in ticks if low <= tick <= high]
-
-
 def page_sizes(a: Analysis) -> Figure:
     """Draw ns per access of the spread chase against working set, a line a page size."""
-    data = _stacked(a, a.spread, "no chase was measured", "pages")
+    data = charts.stacked(a.spread, "no chase was measured", "pages", a.base_page_bytes)
     last = {pages: a.spread[pages].last.value for pages in a.kinds}
     most = extremes({f"a load on {words(pages)}": ns for pages, ns in last.items()})
     ends = ", ".join(
@@ -54,7 +41,7 @@ def page_sizes(a: Analysis) -> Figure:
         for pages, ns in last.items()
     )
     dots = a.mappings.assign(working_set_bytes=a.mappings["lines"] * a.base_page_bytes)
-    colours = charts.page_colours(data["pages"])
+    colours = axes.page_colours(data["pages"])
     columns = ["pages", "lines", "working_set_bytes", *_INTERVAL]
     return Figure(
         charts.chase_chart(data, colours, "pages", a.entries, a.base_page_bytes, processes=dots),
@@ -67,8 +54,10 @@ def page_sizes(a: Analysis) -> Figure:
 
 def page_prices(a: Analysis) -> Figure:
     """Draw the price of translation against working set, a line a page size."""
-    data = _stacked(a, a.price, "no chase was measured with its packed control", "pages")
-    colours = charts.page_colours(data["pages"])
+    data = charts.stacked(
+        a.price, "no chase was measured with its packed control", "pages", a.base_page_bytes
+    )
+    colours = axes.page_colours(data["pages"])
     last = {pages: curve.last.value for pages, curve in a.price.items() if len(curve)}
     most, ends = _prices({words(pages): ns for pages, ns in last.items()}, last)
     return Figure(
@@ -82,8 +71,10 @@ def splinter(a: Analysis) -> Figure:
     """Draw the price of one line to each base page, on base pages and on 2 MiB pages."""
     kinds = BASE, a.large
     near = {words(pages): a.price[pages].between(0, a.most_lines) for pages in kinds}
-    data = _stacked(a, near, "nothing was measured on both page sizes", "series")
-    colours = alt.Scale(domain=list(near), range=[charts.PAGE_COLOURS[pages] for pages in kinds])
+    data = charts.stacked(
+        near, "nothing was measured on both page sizes", page_bytes=a.base_page_bytes
+    )
+    colours = alt.Scale(domain=list(near), range=[axes.PAGE_COLOURS[pages] for pages in kinds])
     last = {name: curve.last.value for name, curve in near.items() if len(curve)}
     most, ends = _prices(last, last)
     chart = charts.chase_chart(
@@ -103,19 +94,31 @@ def touch(a: Analysis) -> Figure:
     published = published_reads().rename(columns={"score": "median"})
     data = pd.concat([here.assign(where="here"), published.assign(where="published")])
     data = data.reset_index(drop=True)[["where", "pages", "array_bytes", *_INTERVAL, "n"]]
-    low, high = data["median"].min() * 0.8, data[["median", "high"]].max().max() * 1.3
-    scale = alt.Scale(type="log", nice=False, domain=[low, high])
+    most = here["array_bytes"].max()
+    last = here[here["array_bytes"] == most].set_index("pages")["median"]
+    longest = extremes({f"a read on {words(pages)}": ns for pages, ns in last.items()})
+    ends = ", ".join(f"{ns:.1f} ns on {pages}" for pages, ns in last.items())
+    return Figure(
+        _reads(data),
+        "Time per random read against the size of the array. "
+        f"{longest} At {most:,} bytes here: {ends}.",
+        data,
+    )
+
+
+def _reads(data: pd.DataFrame) -> alt.LayerChart:
+    ends = data["median"].min() * 0.8, data[["median", "high"]].max().max() * 1.3
+    scale = alt.Scale(type="log", nice=False, domain=list(ends))
     sizes = sorted(set(data["array_bytes"]))
     axis = alt.Axis(title="Bytes of the array", format="~s", values=sizes)
-    x = alt.X("array_bytes:Q", scale=charts.log_scale(10), axis=axis)
-    ticks = charts.ns_axis("ns per random read", _within(_READS, low, high))
-    colour = alt.Color(
-        "pages:N", sort=ordered(data["pages"]), scale=charts.page_colours(data["pages"])
-    )
+    x = alt.X("array_bytes:Q", scale=axes.log_scale(10), axis=axis)
+    ticks = axes.ns_axis("ns per random read", axes.within(_READS, *ends))
+    colour = axes.colour("pages", axes.page_colours(data["pages"]))
+    where = ["here", "published"]
     dash = alt.StrokeDash(
         "where:N",
-        sort=["here", "published"],
-        scale=alt.Scale(domain=["here", "published"], range=[[1, 0], [5, 4]]),
+        sort=where,
+        scale=alt.Scale(domain=where, range=[[1, 0], [5, 4]]),
         legend=alt.Legend(symbolType="stroke", symbolSize=420),
     )
     base = charts.published(alt.Chart(data), "datum.where != 'published'").encode(
@@ -124,17 +127,8 @@ def touch(a: Analysis) -> Figure:
     bars = alt.Chart(data[data["where"] == "here"]).mark_rule()
     bars = bars.encode(x=x, y=alt.Y("low:Q", scale=scale), y2="high:Q", color=colour)
     size = alt.Tooltip("array_bytes:Q", format=",")
-    tips = ["pages:N", "where:N", size, alt.Tooltip("median:Q", format=".3~r", title="ns")]
-    most = here["array_bytes"].max()
-    last = here[here["array_bytes"] == most].set_index("pages")["median"]
-    longest = extremes({f"a read on {words(pages)}": ns for pages, ns in last.items()})
-    ends = ", ".join(f"{ns:.1f} ns on {pages}" for pages, ns in last.items())
-    return Figure(
-        base.mark_line() + bars + base.mark_point().encode(tooltip=tips),
-        "Time per random read against the size of the array. "
-        f"{longest} At {most:,} bytes here: {ends}.",
-        data,
-    )
+    points = base.mark_point().encode(tooltip=axes.tips("pages:N", "where:N", size, bounds=False))
+    return base.mark_line() + bars + points
 
 
 def _choices(rows: pd.DataFrame) -> tuple[list[alt.Parameter], str]:
@@ -164,17 +158,15 @@ def calculator(a: Analysis) -> Figure:
     parameters, answer = _choices(rows)
     order, ns = ordered(rows["pages"]), rows["ns"]
     data = rows.assign(working_set_bytes=2.0 ** rows["log2_bytes"])
-    x = alt.X(
-        "working_set_bytes:Q", axis=charts.bytes_axis("Working set"), scale=charts.log_scale()
-    )
-    ticks = _within(charts.TIMES, ns.min() * 0.5, ns.max() * 1.3)
+    x = alt.X("working_set_bytes:Q", axis=axes.bytes_axis("Working set"), scale=axes.log_scale())
+    ticks = axes.within(axes.TIMES, ns.min() * 0.5, ns.max() * 1.3)
     y = alt.Y(
         "ns:Q",
-        scale=charts.time_scale(pd.DataFrame({"median": ns, "high": ns})),
-        axis=charts.ns_axis("expected ns per random access", ticks),
+        scale=axes.time_scale(pd.DataFrame({"median": ns, "high": ns})),
+        axis=axes.ns_axis("expected ns per random access", ticks),
     )
-    colour = alt.Color("pages:N", sort=order, scale=charts.page_colours(order))
-    dashes = alt.Scale(domain=order, range=list(_DASHES[: len(order)]))
+    colour = axes.colour("pages", axes.page_colours(order))
+    dashes = alt.Scale(domain=order, range=list(axes.DASHES[: len(order)]))
     columns = ["working_set_bytes", "reach_bytes", "walks_per_access", "ns"]
     base = alt.Chart(data[["pages", "log2_bytes", *columns]]).encode(x=x)
     lines = base.mark_line().encode(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pandas as pd
 
-from experiments.hugepages import jmh
 from experiments.hugepages.analysis import Analysis
-from experiments.hugepages.jvm import HEAP_PAGES
 from tlb.inference.curves import select
 from tlb.page_sizes import BASE, PAGES, SWEPT, ordered
+from tlb.programs import jmh
+from tlb.programs.jvm import HEAP_PAGES
 from tlb.reasons import if_available
 from tlb.report.chapter import literature
 from tlb.report.render import Html, data_table

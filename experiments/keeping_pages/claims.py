@@ -10,7 +10,7 @@ from tlb.inference.intervals import Interval
 from tlb.lab.toolchains import TOOLS
 from tlb.page_sizes import BASE, words
 from tlb.reasons import Unavailable, Undecided, required
-from tlb.report.verdicts import Answer, Band, claim, inside
+from tlb.report.verdicts import Answer, Band, claim, inside, points_of
 from tlb.units import format_size
 
 SIX = (4.0, 9.0)  # 838 s over 135 is 6.2
@@ -25,12 +25,7 @@ def _within(value: float, band: Band) -> bool:
 # --- faulting in
 
 
-@claim(
-    "thp-faults-six-times",
-    points=lambda point, scope: (
-        (point.kernel, point.mode) == ("prefault", "touch") and point.pages in (BASE, "thp")
-    ),
-)
+@claim("thp-faults-six-times", points=points_of("prefault", mode="touch", pages=(BASE, "thp")))
 def thp_faults_six_times_as_fast(a: Analysis, band: tuple[float, float] = SIX) -> Answer:
     rates = {
         pages: select(a.faults, mode="touch", pages=pages).set_index("threads")
@@ -49,21 +44,18 @@ def thp_faults_six_times_as_fast(a: Analysis, band: tuple[float, float] = SIX) -
 
 @claim(
     "freeing-faster-with-thp",
-    points=lambda point, scope: (
-        (point.kernel, point.mode, dict(point.options).get("threads")) == ("prefault", "touch", 1)
-        and point.pages in (BASE, "thp")
-    ),
+    points=points_of("prefault", mode="touch", threads=1, pages=(BASE, "thp")),
 )
 def thp_is_freed_faster(a: Analysis, band: Band) -> Answer:
     base, thp = (a.freed_ns(pages) for pages in (BASE, "thp"))
     return inside(base / thp, *band), (
         f"For each {format_size(a.base_page_bytes)}, munmap takes {base.value:.1f} ns on base "
-        "pages and "
-        f"{thp.value:.1f} ns on THP: {base / thp:.1f} times as long on base pages."
+        f"pages and {thp.value:.1f} ns on THP: {base / thp:.1f} times as long on base pages."
     )
 
 
-def _one_byte(a: Analysis, pages: str, band: Band) -> Answer:
+@claim("small-object-takes-a-large-page", points=None, pages="thp")
+def one_byte_takes_a_large_page(a: Analysis, band: Band, pages: str) -> Answer:
     """What one byte written makes resident on these pages."""
     rows = required(
         select(a.faults, pages=pages),
@@ -76,14 +68,7 @@ def _one_byte(a: Analysis, pages: str, band: Band) -> Answer:
     ), f"One byte written on {words(pages)} makes {format_size(int(resident))} resident."
 
 
-@claim("small-object-takes-a-large-page", points=None)
-def a_byte_takes_a_large_page(a: Analysis, band: Band) -> Answer:
-    return _one_byte(a, "thp", band)
-
-
-@claim("gigabyte-granularity", points=None)
-def a_byte_takes_a_gigabyte(a: Analysis, band: Band) -> Answer:
-    return _one_byte(a, "1g", band)
+claim("gigabyte-granularity", points=None, pages="1g")(one_byte_takes_a_large_page)
 
 
 # --- what each way of asking got
@@ -95,8 +80,7 @@ def an_arena_wastes_the_rest(a: Analysis, band: Band) -> Answer:
     wasted = got.resident_bytes - got.array_bytes
     return _within(wasted, band), (
         f"Of {format_size(got.mapped_bytes)} that were advised, {format_size(got.array_bytes)} "
-        "were written and "
-        f"{format_size(got.resident_bytes)} are resident, {wasted:,} bytes more."
+        f"were written and {format_size(got.resident_bytes)} are resident, {wasted:,} bytes more."
     )
 
 
@@ -107,8 +91,7 @@ def giving_back_drops_a_large_page(a: Analysis, band: Band) -> Answer:
     split = (whole.huge_bytes - got.huge_bytes) // (2 << 20)
     return _within(freed, band), (
         f"After MADV_DONTNEED of one base page, {format_size(freed)} less are resident by smaps, "
-        "and the kernel "
-        f"maps {split} of the large pages by base pages."
+        f"and the kernel maps {split} of the large pages by base pages."
     )
 
 
@@ -117,8 +100,7 @@ def a_plain_mapping_has_none(a: Analysis, band: Band) -> Answer:
     got = a.ways.of("anonymous")
     return _within(got.huge_share, band), (
         f"Of a mapping that asks for nothing {got.huge_share:.0%} lie on large pages, with the "
-        "kernel's "
-        f"setting at `{a.ways.thp}`."
+        f"kernel's setting at `{a.ways.thp}`."
     )
 
 
@@ -127,8 +109,7 @@ def advice_chooses_where(a: Analysis, band: Band) -> Answer:
     got = a.ways.of("half")
     return _within(got.huge_share, band) and not got.rest_huge_bytes, (
         f"Of the half that was advised {got.huge_share:.0%} lie on large pages, and "
-        f"{format_size(got.rest_huge_bytes)} elsewhere in the "
-        "process."
+        f"{format_size(got.rest_huge_bytes)} elsewhere in the process."
     )
 
 

@@ -9,7 +9,7 @@ from experiments.keeping_pages.analysis import Analysis
 from tlb.page_sizes import PAGES, SWEPT, words
 from tlb.prose import extremes, listed
 from tlb.reasons import required
-from tlb.report import charts
+from tlb.report import axes
 from tlb.report.render import Figure
 from tlb.units import format_size
 
@@ -27,7 +27,7 @@ def ladder(a: Analysis) -> Figure:
     rows = [(pages, *price[:3]) for pages, price in prices.items()]
     data = pd.DataFrame(rows, columns=["pages", "median", "low", "high"])
     base = alt.Chart(data).encode(x=_PAGES)
-    y = alt.Y("median:Q", axis=charts.ns_axis("ns of translation per access"))
+    y = alt.Y("median:Q", axis=axes.ns_axis("ns of translation per access"))
     ns = alt.Tooltip("median:Q", format=".3~r", title="ns")
     points = base.mark_point(size=80).encode(y=y, tooltip=["pages:N", ns])
     medians = {words(pages): price.value for pages, price in prices.items()}
@@ -50,20 +50,17 @@ def prefault(a: Analysis) -> Figure:
     )
     ways = list(dict.fromkeys(data.sort_values(["threads", "mode"])["way"]))
     low, high = data["gb_per_s"].min() * 0.7, data["gb_per_s"].max() * 1.3
-    ticks = [rate for rate in _RATES if low <= rate <= high]
+    ticks = axes.within(_RATES, low, high)
     y = alt.Y(
         "gb_per_s:Q",
         scale=alt.Scale(type="log", nice=False, domain=[low, high]),
-        axis=charts.ns_axis("GB/s made ready", ticks),
+        axis=axes.ns_axis("GB/s made ready", ticks),
     )
     base = alt.Chart(data).encode(x=_PAGES, xOffset=alt.XOffset("way:N", sort=ways))
-    colour = alt.Color("way:N", sort=ways, scale=charts.colours(ways))
+    colour = axes.colour("way", ways)
     rate, count = alt.Tooltip("gb_per_s:Q", format=".3~r"), alt.Tooltip("n:Q", title="processes")
     points = base.mark_point(size=80).encode(
-        y=y,
-        color=colour,
-        shape=alt.Shape("way:N", sort=ways, scale=alt.Scale(domain=ways)),
-        tooltip=["pages:N", "way:N", rate, count],
+        y=y, color=colour, shape=axes.shape("way", ways), tooltip=["pages:N", "way:N", rate, count]
     )
     bars = base.mark_rule().encode(y="slow:Q", y2="fast:Q", color=colour)
     best = data.groupby("pages", sort=False)["gb_per_s"].max()

@@ -28,7 +28,13 @@ from experiments.overview.compare_facts import Fact, Line, facts
 from experiments.overview.compare_notes import alone, broken_lines, notes
 from experiments.overview.profiles import DIFFERS, MOST_HIDDEN, SAME, UNKNOWN, QuantityPair
 from tlb.inference.intervals import Interval
-from tlb.inference.sides import Pair, measured_alike, numbered_runs, of_the_same_kernels, pairs
+from tlb.inference.two_machines import (
+    Pair,
+    measured_alike,
+    numbered_runs,
+    of_the_same_kernels,
+    pairs,
+)
 from tlb.lab import kernels, states, survey
 from tlb.lab.events import CANONICAL
 from tlb.lab.store import Store, data_root

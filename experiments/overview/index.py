@@ -13,7 +13,7 @@ from experiments import stlb_cliff, your_machine, your_program
 from experiments.overview import CHAPTERS
 from experiments.overview.profile import Profile, keep, profile
 from experiments.overview.profile_figure import drawn
-from tlb.inference.sides import runs_apart
+from tlb.inference.two_machines import runs_apart
 from tlb.lab import survey
 from tlb.reasons import Unavailable
 from tlb.report import analysis

@@ -12,7 +12,7 @@ import pandas as pd
 from experiments.overview.machines import Analysis, Machine
 from experiments.overview.profile import PARTS
 from tlb.reasons import required
-from tlb.report import charts
+from tlb.report import axes
 from tlb.report.render import MUTED, RULE, Figure
 
 _STEP_PX = 17  # a row: a mark, and a label of 13 px
@@ -62,7 +62,7 @@ def machines_profiles(a: Analysis) -> Figure:
     required(shown, "no machine has a profile with a value")
     data = pd.DataFrame(records)
     y = {"scale": alt.Scale(domain=rows), "axis": _axis(labels)}
-    scheme, legend = charts.colours([*data["part"].unique()]), alt.Legend(columns=1)
+    scheme, legend = axes.colours([*data["part"].unique()]), alt.Legend(columns=1)
     color = alt.Color("part:N", scale=scheme, legend=legend)
     units = [unit for unit in _TICKS if (data["unit"] == unit).any()]
     layers = [_side(data[data["unit"] == unit], unit, y, color) for unit in units]
@@ -87,8 +87,8 @@ def _axis(labels: dict[str, str]) -> alt.Axis:
 def _side(data: pd.DataFrame, unit: str, along: dict[str, Any], color: alt.Color) -> alt.LayerChart:
     """Draw the marks of one unit on a scale of all panels, with its ticks in each: those of times
     on the heading's row, those of ratios below."""
-    data, (low, high) = charts.intervals_on_log(data, *([1.0] if unit == "ratio" else []))
-    x = alt.X("value:Q", scale=charts.log_scale(10, (low, high)), axis=_NO_AXIS)
+    data, (low, high) = axes.intervals_on_log(data, *([1.0] if unit == "ratio" else []))
+    x = alt.X("value:Q", scale=axes.log_scale(10, (low, high)), axis=_NO_AXIS)
     y, begin = alt.Y("row:N", **along), alt.X("begin:Q", axis=_NO_AXIS)
     start, at = (alt.Y(f"{name}:N", **along) for name in ("from", "at"))
     base, ticks = alt.Chart(data), alt.Chart(_ticks(data, unit, low, high))

@@ -10,7 +10,7 @@ import pandas as pd
 
 from experiments.overview.profile import PARTS, Profile, Quantity
 from tlb.reasons import required
-from tlb.report import charts
+from tlb.report import axes
 from tlb.report.render import MUTED, Figure
 
 _STEP_PX = 22  # a row: a mark, and room for its name
@@ -33,7 +33,7 @@ def drawn(profile: Profile) -> Figure:
     columns = {"name", "part", "unit", "value", "low", "high", "coverage", "modes"}
     data = pd.DataFrame([each.model_dump(include=columns) for each in known])
     data = data.assign(what=[_name(profile, each) for each in known], part=data["part"].map(PARTS))
-    color = alt.Color("part:N", scale=charts.colours([*data["part"].unique()]), legend=None)
+    color = alt.Color("part:N", scale=axes.colours([*data["part"].unique()]), legend=None)
 
     def side(data: pd.DataFrame, unit: str, y: dict[str, Any]) -> alt.LayerChart:
         ends = [*data["value"], *data["low"].dropna(), *data["high"].dropna()]
@@ -73,7 +73,7 @@ def _two_axes(data: pd.DataFrame, side: Any, step_px: int) -> alt.LayerChart:
 def _x(unit: str, ends: tuple[float, float]) -> alt.X:
     orient = "top" if unit == "ns" else "bottom"
     axis = alt.Axis(title=_TITLES[unit], orient=orient, format="~g", tickCount=6)
-    return alt.X("value:Q", scale=charts.log_scale(10, ends), axis=axis)
+    return alt.X("value:Q", scale=axes.log_scale(10, ends), axis=axis)
 
 
 def _name(profile: Profile, quantity: Quantity) -> str:

@@ -14,7 +14,7 @@ from experiments import your_machine, your_program
 from experiments.overview import CHAPTERS
 from experiments.overview.judged import name_of
 from tlb import discovery
-from tlb.inference.sides import runs_apart
+from tlb.inference.two_machines import runs_apart
 from tlb.lab import survey
 from tlb.machine import host as hosts
 from tlb.reasons import if_available, required

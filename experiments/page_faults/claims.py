@@ -6,33 +6,27 @@ from __future__ import annotations
 from experiments.page_faults.analysis import FRESH, FRESH_LARGE, Analysis
 from tlb.inference.curves import select
 from tlb.inference.intervals import median_interval
-from tlb.lab.grid import Scope
-from tlb.lab.record import Point
 from tlb.machine.host import is_x86
 from tlb.page_sizes import BASE, words
 from tlb.prose import count, in_words, listed
 from tlb.reasons import Unavailable, required
-from tlb.report.verdicts import Answer, Band, Compares, claim, inside
+from tlb.report.verdicts import Answer, Band, Compares, claim, inside, points_of
 from tlb.units import format_size
 
 LINEAR_BYTES = 2 ** (48 - 12) * 8  # an entry for each page of 48 bits of addresses
 
 
-def _fresh(point: Point, scope: Scope) -> bool:
-    """Select fresh memory that the kernel does not enter beforehand, on either page size."""
-    is_fresh = (point.kernel, point.mode) == ("page_fault", "anonymous")
-    return is_fresh and ("populate", 0) in point.options
+# Fresh memory that the kernel does not enter beforehand, on either page size.
+_FRESH = points_of("page_fault", mode="anonymous", populate=0)
 
 
 def _prefault(threads: int, pages: str = BASE) -> Compares:
     """Select up to so many threads that touch memory of their own."""
-    return lambda point, scope: (
-        (point.kernel, point.mode, point.pages) == ("prefault", "touch", pages)
-        and dict(point.options)["threads"] <= threads
-    )
+    some = tuple(range(1, threads + 1))
+    return points_of("prefault", mode="touch", pages=pages, threads=some)
 
 
-@claim("only-used-parts-have-tables", points=_fresh)
+@claim("only-used-parts-have-tables", points=_FRESH)
 def only_used_parts_have_tables(a: Analysis, band: Band) -> Answer:
     way = a.touch(FRESH)
     added, filled = int(way["untouched_table_bytes"]), int(way["filled_table_bytes"])
@@ -53,7 +47,7 @@ def a_fault_takes_a_whole_page(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("fewer-faults-on-large-pages", points=_fresh)
+@claim("fewer-faults-on-large-pages", points=_FRESH)
 def fewer_faults(a: Analysis, band: Band) -> Answer:
     base, large = (float(a.touch(way)["faults_per_access"]) for way in (FRESH, FRESH_LARGE))
     if not large > 0:
@@ -64,7 +58,7 @@ def fewer_faults(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("runtime-faults-cost-latency", points=_fresh)
+@claim("runtime-faults-cost-latency", points=_FRESH)
 def faults_cost_latency(a: Analysis, band: Band) -> Answer:
     rows = required(a.rows(FRESH), "fresh memory was not touched")
     ratio = median_interval(rows["mean_ns"] / rows["later_ns_per_access"])
@@ -75,7 +69,7 @@ def faults_cost_latency(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("kernel-walks-elsewhere-too", points=_fresh)
+@claim("kernel-walks-elsewhere-too", points=_FRESH)
 def the_kernel_walks_elsewhere(a: Analysis, band: Band) -> Answer:
     rows = required(a.rows(FRESH), "fresh memory was not touched")
     ratios = {
@@ -98,7 +92,7 @@ def lower_locks_are_per_page(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("linear-table-is-wasteful", points=_fresh)
+@claim("linear-table-is-wasteful", points=_FRESH)
 def a_linear_table_is_wasteful(a: Analysis, band: Band) -> Answer:
     used = int(required(a.rows(FRESH), "fresh memory was not touched")["page_table_bytes"].max())
     return LINEAR_BYTES / used > band[0], (

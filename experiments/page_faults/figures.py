@@ -12,9 +12,9 @@ from experiments.page_faults.grid import LARGE
 from tlb.page_sizes import BASE, words
 from tlb.prose import count, listed
 from tlb.reasons import required
-from tlb.report import charts
+from tlb.report import axes, charts
 from tlb.report.chapter import literature
-from tlb.report.render import MUTED, Figure
+from tlb.report.render import Figure
 
 BESIDE = ("churn",)  # with the reference machine's curves behind a switch
 
@@ -24,15 +24,6 @@ LEVELS = {4: "four levels", 5: "five levels"}
 MODES = {"unmap": "mapped for each record", "keep": "kept"}
 SEEN = 0.002  # of the touches: a lower bar cannot be seen
 DIFFERENT = 10  # functions that are drawn: those whose shares differ the most
-
-
-def _colour(column: str, names: Sequence[str], **legend: int) -> alt.Color:
-    return alt.Color(
-        f"{column}:N",
-        sort=list(names),
-        scale=charts.colours(names),
-        legend=alt.Legend(title=None, **legend),
-    )
 
 
 def _present(data: pd.DataFrame, column: str, names: Sequence[str]) -> list[str]:
@@ -46,19 +37,19 @@ def touches(a: Analysis) -> Figure:
     data = every[every["share"] >= SEEN]
     kinds = _present(data, "way", WAYS.values())
     low, high = data["low_ns"].min(), data["high_ns"].max()
-    ticks = [tick for tick in _TICKS if low <= tick <= high]
+    ticks = axes.within(_TICKS, low, high)
     shares = alt.Axis(title="Share of the touches", format="%")
     chart = alt.Chart(data).mark_bar(opacity=0.55)
     chart = chart.encode(
         x=alt.X(
             "low_ns:Q",
-            scale=charts.log_scale(10, (low, high)),
-            axis=charts.ns_axis("ns a touch", ticks),
+            scale=axes.log_scale(10, (low, high)),
+            axis=axes.ns_axis("ns a touch", ticks),
         ),
         x2="high_ns:Q",
         y=alt.Y("share:Q", stack=None, axis=shares),
         y2=alt.datum(0),
-        color=_colour("way", kinds, columns=1),
+        color=axes.colour("way", kinds, columns=1),
         tooltip=[
             "way:N",
             alt.Tooltip("ns:Q", format=",.3~r"),
@@ -91,7 +82,7 @@ def published_buckets(a: Analysis) -> Figure:
         ),
         xOffset=alt.XOffset("levels:N", sort=levels),
         y=alt.Y("share:Q", axis=alt.Axis(title="Share of the faults", format="%")),
-        color=_colour("levels", levels),
+        color=axes.colour("levels", levels),
         tooltip=["levels:N", "bucket:N", share, alt.Tooltip("fault_count:Q", format=",")],
     )
     means = listed(f"{a.published_means[n]:.2f} ns with {name}" for n, name in LEVELS.items())
@@ -131,7 +122,7 @@ def own_profile(a: Analysis) -> Figure:
 def _differences(data: pd.DataFrame, title: str, what: str, where: str) -> Figure:
     """Draw a bar for each function's percentage points."""
     order = data.loc[data["points"].abs().sort_values(ascending=False).index, "symbol"].tolist()
-    fall, rise = charts.colours(["fall", "rise"]).range
+    fall, rise = axes.colours(["fall", "rise"]).range
     chart = alt.Chart(data).mark_bar()
     chart = chart.encode(
         y=alt.Y("symbol:N", sort=order, axis=alt.Axis(title=None, labelLimit=260)),
@@ -157,17 +148,19 @@ def churn(a: Analysis) -> Figure:
     base = alt.Chart(data).encode(
         x=alt.X("threads:Q", axis=threads, scale=alt.Scale(nice=False, zero=False))
     )
+    bounds = base.mark_rule(strokeWidth=2).encode(y="low:Q", y2="high:Q")
+    bounds = bounds.transform_filter("isValid(datum.low)")
     faults = alt.Tooltip("faults:Q", format=",.0f", title="faults a record")
     lines = base.mark_line(point=True).encode(
         y=alt.Y("rate:Q", scale=alt.Scale(type="log", nice=False), axis=rates),
-        color=_colour("memory", _present(data, "memory", MODES.values())),
+        color=axes.colour("memory", _present(data, "memory", MODES.values())),
         tooltip=["memory:N", "threads:Q", alt.Tooltip("rate:Q", format=",.4~r"), faults],
     )
     beyond = charts.marks([(cpus, f"{cpus} CPUs: threads beyond share them")], "threads")
     last = data[data["threads"] == cpus].set_index("memory")["rate"]
     ends = listed(f"{rate:,.0f} where memory is {name}" for name, rate in last.items())
     return Figure(
-        charts.layered(lines, _bounds(base), beyond if data["is_beyond"].any() else None),
+        charts.layered(lines, bounds, beyond if data["is_beyond"].any() else None),
         f"Records a second by the number of threads. With {cpus}, as many as have a CPU each, they "
         f"are {ends}, from {count(data['rate'].min())} at the least to "
         f"{count(data['rate'].max())} at the most.",
@@ -175,36 +168,19 @@ def churn(a: Analysis) -> Figure:
     )
 
 
-def _bounds(base: alt.Chart) -> alt.Chart:
-    rules = base.mark_rule(strokeWidth=2, color=MUTED).encode(y="low:Q", y2="high:Q")
-    return rules.transform_filter("isValid(datum.low)")
-
-
 def again(a: Analysis) -> Figure:
     """Draw ns a base page of memory that is touched again, by how long it was left alone, a colour
     a page size."""
     data = required(a.again, "no memory was left alone").assign(size=a.again["pages"].map(words))
     data["wait"] = [f"after {ms / 1000:g} s" if ms else "at once" for ms in data["idle_ms"]]
-    order = list(data.sort_values("idle_ms")["wait"].unique())
-    sizes = _present(data, "size", [words(BASE), words(LARGE)])
-    ticks = [tick for tick in _TICKS if tick <= data["high"].max() * 1.2]
-    base = alt.Chart(data).encode(
-        x=alt.X("wait:N", sort=order, axis=alt.Axis(title="Touched again", labelAngle=0)),
-        xOffset=alt.XOffset("size:N", sort=sizes),
-    )
-    ns = alt.Tooltip("median:Q", format=",.3~r", title="ns")
-    bars = base.mark_bar(size=20).encode(
-        y=alt.Y(
-            "median:Q",
-            axis=charts.ns_axis("ns a base page", ticks),
-            scale=alt.Scale(type="symlog", constant=100, nice=False),
-        ),
-        color=_colour("size", sizes),
-        tooltip=["size:N", "wait:N", ns, alt.Tooltip("first:Q", format=",.3~r")],
-    )
+    ticks = axes.within(_TICKS, 0, data["high"].max() * 1.2)
+    scale = alt.Scale(type="symlog", constant=100, nice=False)
+    x = charts.group_x(data.sort_values("idle_ms"), "wait", "Touched again")
+    y = alt.Y("median:Q", axis=axes.ns_axis("ns a base page", ticks), scale=scale)
+    colour = axes.colour("size", _present(data, "size", [words(BASE), words(LARGE)]))
     slowest = data.loc[data["median"].idxmax()]
     return Figure(
-        bars + _bounds(base),
+        charts.bars(data, x, y, colour, alt.Tooltip("first:Q", format=",.3~r")),
         "What a base page takes that is touched again, by how long it was left alone. It takes "
         f"longest {slowest['wait']} on {slowest['size']}, {slowest['median']:,.0f} ns, and "
         f"{data['median'].min():,.0f} ns at the least.",

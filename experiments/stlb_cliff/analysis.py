@@ -67,7 +67,6 @@ class Analysis(analysis.Analysis):
 
     @property
     def largest_bytes(self) -> int:
-
         return self.largest * self.base_page_bytes
 
     @property
@@ -105,20 +104,14 @@ class Analysis(analysis.Analysis):
     def plateaus(self) -> tuple[float, float]:
         """Price of a hit in the last level and of a walk just past it, ns. Raises as `steps`."""
         (first, second), price = self.two_levels(), self.price
-        inside, hits, walks = (
-            (1, 0.9 * first),
-            (1.4 * first, 0.6 * second),
-            (2 * second, 4 * second),
-        )
+        inside, walks = (1, 0.9 * first), (2 * second, 4 * second)
+        hits = 1.4 * first, 0.6 * second
         for below, past in ((inside, hits), (hits, walks)):
             before, after = price.level(*below), price.level(*past)
             highest = price.between(*below).table["high"].median()
             if price.between(*past).table["low"].median() <= highest:
-                raise Unavailable(
-                    "no-step",
-                    f"{before:z.2f} ns up to {below[1]:.0f} lines, "
-                    f"{after:z.2f} ns from {past[0]:.0f} on",
-                )
+                ends = f"{below[1]:.0f} lines, {after:z.2f} ns from {past[0]:.0f} on"
+                raise Unavailable("no-step", f"{before:z.2f} ns up to {ends}")
         return price.level(*hits), price.level(*walks)
 
     @property
@@ -210,9 +203,7 @@ class Analysis(analysis.Analysis):
     def at_published_sizes(self, **loops: Curve) -> pd.DataFrame:
         """Return the median of each loop at each published number of pages, ns, or NaN."""
         pages = self.published["pages"]
-        return pd.DataFrame(
-            {name: [curve.get(n).value for n in pages] for name, curve in loops.items()}
-        )
+        return pd.DataFrame({k: [curve.get(n).value for n in pages] for k, curve in loops.items()})
 
     # --- counters
 

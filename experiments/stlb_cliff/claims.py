@@ -5,15 +5,13 @@ from __future__ import annotations
 from math import inf
 
 from experiments.stlb_cliff.analysis import ENTRY_BYTES, FLAT, Analysis
+from experiments.stlb_cliff.selected import chase, far, gather, half_a_gib, near_first, one_gib
 from tlb.inference import counts
-from tlb.inference.curves import HALF_AN_OCTAVE, Curve, select
+from tlb.inference.curves import HALF_AN_OCTAVE, select
 from tlb.inference.intervals import Interval
-from tlb.lab.grid import Scope
-from tlb.lab.record import Point
-from tlb.page_sizes import BASE
 from tlb.prose import count, listed
 from tlb.reasons import Unavailable, required
-from tlb.report.verdicts import Answer, Band, Compares, claim, inside
+from tlb.report.verdicts import Answer, Band, claim, inside
 from tlb.units import format_size
 
 # "Capacity alone": the control, which differs in nothing but the pages, may share at most a tenth
@@ -21,53 +19,14 @@ from tlb.units import format_size
 SHARED_RISE = 0.10
 # A step of a fully associative LRU TLB has no width; a grid of 8 points an octave resolves 9 %.
 STEP_WIDTH = 1.25
-# Of the last level's entries: the published sizes around its reach are two doublings apart.
-HALF_TO_TWICE = (0.5, 2.0)
 FROM_4_MIB = tuple(size << 20 for size in (4, 16, 64, 256, 1 << 10, 4 << 10))
-
-
-def _chase(*layouts: str, order: str = "cycle", low: float = 0.0, high: float = inf) -> Compares:
-    """The chase on base pages, between multiples of the last level's entries."""
-
-    def compares(point: Point, scope: Scope) -> bool:
-        entries = max(scope.entries, default=0)
-        return (
-            (point.kernel, point.order, point.pages) == ("page_chase", order, BASE)
-            and point.layout in layouts
-            and not point.mode
-            and entries * low * 0.7 <= point.lines <= entries * high * 1.5
-        )
-
-    return compares
-
-
-_both = _chase("spread", "packed")
-
-
-def _far(point: Point, scope: Scope) -> bool:
-    """The two largest sizes of the chase and its control."""
-    return _both(point, scope) and point.lines >= scope.most_lines / 4
-
-
-def _gather(*sizes: int, layouts: tuple[str, ...] = ("spread",)) -> Compares:
-    """The published loop over these sizes in bytes, by default around the last level's reach."""
-
-    def compares(point: Point, scope: Scope) -> bool:
-        entries = max(scope.entries, default=0)
-        lines = [scope.lines(size) for size in sizes]
-        return (
-            (point.kernel, point.pages) == ("page_gather", BASE)
-            and point.layout in layouts
-            and point.lines in (lines or [round(entries * times) for times in HALF_TO_TWICE])
-        )
-
-    return compares
 
 
 # --- the published loop: independent loads, one line a page, in a shuffled order that is repeated
 
 
-def _gathered(a: Analysis, size_bytes: int, band: Band) -> Answer:
+@claim("gather-one-ns-at-256kib", points=gather(256 << 10), size_bytes=256 << 10)
+def gather_takes(a: Analysis, band: Band, size_bytes: int) -> Answer:
     lines = size_bytes // a.base_page_bytes
     took, bare = a.as_published.at(lines), a.gather.get(lines)
     evidence = f"The published loop takes {took:.2f} ns an access over {format_size(size_bytes)}"
@@ -76,22 +35,11 @@ def _gathered(a: Analysis, size_bytes: int, band: Band) -> Answer:
     return inside(took, *band), f"{evidence}."
 
 
-@claim("gather-one-ns-at-256kib", points=_gather(256 << 10))
-def one_ns_inside_the_first_level(a: Analysis, band: Band) -> Answer:
-    return _gathered(a, 256 << 10, band)
+claim("gather-three-ns-at-4mib", points=gather(4 << 20), size_bytes=4 << 20)(gather_takes)
+claim("gather-thirty-ns-at-64mib", points=gather(64 << 20), size_bytes=64 << 20)(gather_takes)
 
 
-@claim("gather-three-ns-at-4mib", points=_gather(4 << 20))
-def three_ns_inside_the_second(a: Analysis, band: Band) -> Answer:
-    return _gathered(a, 4 << 20, band)
-
-
-@claim("gather-thirty-ns-at-64mib", points=_gather(64 << 20))
-def thirty_ns_past_the_second(a: Analysis, band: Band) -> Answer:
-    return _gathered(a, 64 << 20, band)
-
-
-@claim("gather-hundred-ns-at-4gib", points=_gather(4 << 30, layouts=("spread", "packed")))
+@claim("gather-hundred-ns-at-4gib", points=gather(4 << 30, layouts=("spread", "packed")))
 def a_hundred_ns_at_four_gibibytes(a: Analysis, band: Band) -> Answer:
     prices = required(a.numpy_price, "the published loop was not run in numpy with its control")
     price = prices.at((4 << 30) // a.base_page_bytes)
@@ -99,12 +47,23 @@ def a_hundred_ns_at_four_gibibytes(a: Analysis, band: Band) -> Answer:
     return inside(price, *band), evidence
 
 
-@claim("latency-flat-below-reach", points=_chase("spread", high=0.6))
-def latency_is_flat(a: Analysis, most: float = FLAT) -> Answer:
-    return _is_flat(a, a.as_published, "The published loop", most)
+@claim(
+    "latency-flat-below-reach",
+    points=chase("spread", high=0.6),
+    **{"loop": "as_published", "name": "The published loop"},
+)
+def is_flat(a: Analysis, loop: str, name: str, most: float = FLAT) -> Answer:
+    first, last = a.two_levels()
+    low, high = 1.4 * first, 0.6 * last
+    factor = getattr(a, loop).flatness(low, high)
+    if factor.high == inf:
+        raise Unavailable("unstable", f"between {low:,.0f} and {high:,.0f} pages it may be nothing")
+    return inside(factor, most=most), (
+        f"{name} varies by a factor of {factor:.2f} between {low:,.0f} and {high:,.0f} pages."
+    )
 
 
-@claim("gather-flat-then-fourfold", points=_gather())
+@claim("gather-flat-then-fourfold", points=gather())
 def rises_fourfold(a: Analysis, band: Band) -> Answer:
     _, entries = a.two_levels()
     ratio = a.rise_across(a.as_published)
@@ -118,7 +77,7 @@ def rises_fourfold(a: Analysis, band: Band) -> Answer:
     return inside(ratio, *band), f"{evidence}."
 
 
-@claim("gather-climbs-with-every-size", points=_gather(*FROM_4_MIB))
+@claim("gather-climbs-with-every-size", points=gather(*FROM_4_MIB))
 def it_climbs_with_every_size(a: Analysis, band: Band) -> Answer:
     sizes = [size for size in FROM_4_MIB if size <= a.largest_bytes][:-1]
     required(sizes, "no two of the published sizes past 4 MiB were measured")
@@ -142,28 +101,12 @@ def it_takes_no_faults(a: Analysis) -> Answer:
 # --- the step: the chase, whose every load waits for the last one
 
 
-def _is_flat(a: Analysis, curve: Curve, name: str, most: float) -> Answer:
-    first, last = a.two_levels()
-    low, high = 1.4 * first, 0.6 * last
-    factor = curve.flatness(low, high)
-    if factor.high == inf:
-        raise Unavailable("unstable", f"between {low:,.0f} and {high:,.0f} pages it may be nothing")
-    evidence = (
-        f"{name} varies by a factor of {factor:.2f} between {low:,.0f} and {high:,.0f} pages."
-    )
-    return inside(factor, most=most), evidence
-
-
-@claim("price-flat-below-reach", points=_chase("spread", "packed", high=0.6))
+@claim("price-flat-below-reach", points=chase("spread", "packed", high=0.6))
 def price_is_flat(a: Analysis, most: float = FLAT) -> Answer:
-    return _is_flat(a, a.price, "The price of translation", most)
+    return is_flat(a, "price", "The price of translation", most)
 
 
-def _near_the_first_level(point: Point, scope: Scope) -> bool:
-    return _both(point, scope) and point.lines <= 4 * min(scope.entries, default=0)
-
-
-@claim("first-level-ceiling-at-256-kib", points=_near_the_first_level)
+@claim("first-level-ceiling-at-256-kib", points=near_first)
 def the_first_ceiling_is_where_it_is_stated(a: Analysis, band: Band) -> Answer:
     first, _ = a.two_stated_levels()
     place = a.price.passes(a.steps.hit_ns / 2, 0.4 * first, 4 * first)
@@ -173,7 +116,7 @@ def the_first_ceiling_is_where_it_is_stated(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("cliff-at-stated-entries", points=_chase("spread", "packed", low=0.5, high=4))
+@claim("cliff-at-stated-entries", points=chase("spread", "packed", low=0.5, high=4))
 def the_step_is_where_it_is_stated(a: Analysis, band: Band) -> Answer:
     _, entries = a.two_stated_levels()
     place = a.second_step(0.5)
@@ -183,13 +126,12 @@ def the_step_is_where_it_is_stated(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("capacity-alone", points=_chase("spread", "packed", low=0.5, high=2))
+@claim("capacity-alone", points=chase("spread", "packed", low=0.5, high=2))
 def capacity_alone(a: Analysis, most: float = SHARED_RISE) -> Answer:
     _, entries = a.two_levels()
     near, far = entries * 2**-0.75, entries * 2
     before, after = (a.spread.at(pages, HALF_AN_OCTAVE) for pages in (near, far))
-    packed_before, packed_after = (a.packed.at(pages, HALF_AN_OCTAVE) for pages in (near, far))
-    rise, shared = after - before, packed_after - packed_before
+    rise, shared = a.gain_across(a.spread), a.gain_across(a.packed)
     if after.low <= before.high:
         gain = f"the chase gains {rise.value:z.1f} ns from about {near:,.0f} to {far:,.0f} pages"
         raise Unavailable("no-step", gain)
@@ -201,7 +143,7 @@ def capacity_alone(a: Analysis, most: float = SHARED_RISE) -> Answer:
     )
 
 
-@claim("sharp-so-associative", points=_chase("spread", "packed", low=0.5, high=4))
+@claim("sharp-so-associative", points=chase("spread", "packed", low=0.5, high=4))
 def is_fully_associative(a: Analysis, most: float = STEP_WIDTH) -> Answer:
     begins, ends = a.second_step(0.1), a.second_step(0.9)
     width = ends / begins
@@ -212,7 +154,7 @@ def is_fully_associative(a: Analysis, most: float = STEP_WIDTH) -> Answer:
     )
 
 
-@claim("step-not-slow-degradation", points=_chase("spread", "packed", low=0.5, high=4))
+@claim("step-not-slow-degradation", points=chase("spread", "packed", low=0.5, high=4))
 def it_is_a_step(a: Analysis, band: Band) -> Answer:
     width = a.second_step(0.9) / a.second_step(0.1)
     return inside(width, *band), (
@@ -229,7 +171,7 @@ def _of_a_walk(a: Analysis, lines: float) -> Interval:
     return a.price.at(lines, HALF_AN_OCTAVE / 2).share_of(walk)
 
 
-@claim("every-access-misses-past-capacity", points=_chase("spread", "packed", low=1.4, high=4))
+@claim("every-access-misses-past-capacity", points=chase("spread", "packed", low=1.4, high=4))
 def every_access_misses(a: Analysis, band: Band) -> Answer:
     lines = 1.5 * a.two_levels()[1]
     if a.is_counted:
@@ -244,7 +186,7 @@ def every_access_misses(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("under-1500-pages-fine", points=_chase("spread", "packed", low=0.7, high=4))
+@claim("under-1500-pages-fine", points=chase("spread", "packed", low=0.7, high=4))
 def inside_the_entries_is_fine(a: Analysis, band: Band) -> Answer:
     share = _of_a_walk(a, 0.75 * a.two_levels()[1])
     return inside(share, *band), (
@@ -253,7 +195,7 @@ def inside_the_entries_is_fine(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("knee-at-capacity", points=_chase("spread", "packed", order="random", low=0.3, high=4))
+@claim("knee-at-capacity", points=chase("spread", "packed", order=("random",), low=0.3, high=4))
 def the_knee_is_at_the_capacity(a: Analysis, band: Band) -> Answer:
     _, entries = a.two_levels()
     draws = select(a.frame, kernel="page_chase", order="random", layout="spread")
@@ -269,7 +211,7 @@ def the_knee_is_at_the_capacity(a: Analysis, band: Band) -> Answer:
 # --- what a walk costs
 
 
-@claim("walk-60-to-250-cycles", points=_chase("spread", "packed", low=2))
+@claim("walk-60-to-250-cycles", points=chase("spread", "packed", low=2))
 def a_walk_takes_60_to_250_cycles(a: Analysis, band: Band) -> Answer:
     near, far = a.walked * a.ghz, a.price.last * a.ghz
     return (inside(near, *band), inside(far, *band)), (
@@ -278,7 +220,7 @@ def a_walk_takes_60_to_250_cycles(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("walk-of-several-hundred-ns", points=_far)
+@claim("walk-of-several-hundred-ns", points=far)
 def a_walk_takes_several_hundred_ns(a: Analysis, band: Band) -> Answer:
     past = a.price.between(2**30 // a.base_page_bytes, inf)
     price = required(past, "nothing was measured over 1 GiB and more").last
@@ -286,11 +228,7 @@ def a_walk_takes_several_hundred_ns(a: Analysis, band: Band) -> Answer:
     return inside(price, *band), evidence
 
 
-def _half_and_one_gib(point: Point, scope: Scope) -> bool:
-    return _both(point, scope) and point.lines in (scope.lines(1 << 29), scope.lines(1 << 30))
-
-
-@claim("climbs-at-a-gibibyte", points=_half_and_one_gib)
+@claim("climbs-at-a-gibibyte", points=half_a_gib)
 def climbs_at_a_gibibyte(a: Analysis, band: Band) -> Answer:
     gib = 2**30 // a.base_page_bytes
     ratio, l2_bytes = a.price.doubling(gib // 2), a.cache_bytes(2)
@@ -301,7 +239,7 @@ def climbs_at_a_gibibyte(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("miss-dearer-than-an-l3-miss", points=_far)
+@claim("miss-dearer-than-an-l3-miss", points=far)
 def a_miss_is_dearer_than_memory(a: Analysis, band: Band) -> Answer:
     memory = a.packed.at(a.largest)
     # (spread - packed) / packed is spread / packed less one, whose two sides are independent.
@@ -313,11 +251,7 @@ def a_miss_is_dearer_than_memory(a: Analysis, band: Band) -> Answer:
     )
 
 
-def _far_or_one_gib(point: Point, scope: Scope) -> bool:
-    return _far(point, scope) or _both(point, scope) and point.lines == scope.lines(1 << 30)
-
-
-@claim("every-walk-from-memory-at-a-gibibyte", points=_far_or_one_gib)
+@claim("every-walk-from-memory-at-a-gibibyte", points=lambda *point: far(*point) or one_gib(*point))
 def every_walk_is_from_memory(a: Analysis, band: Band) -> Answer:
     ratio = a.price.at(2**30 // a.base_page_bytes) / a.packed.last
     return inside(ratio, *band), (
@@ -326,19 +260,17 @@ def every_walk_is_from_memory(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("four-reads-cost-400-ns", points=_far)
+@claim("four-reads-cost-400-ns", points=far)
 def four_reads_cost_400_ns(a: Analysis, band: Band) -> Answer:
     four = a.packed.last * 4
     evidence = f"Four loads from memory, one after the other, take {four:.0f} ns here."
     return inside(four, *band), evidence
 
 
-def _both_cycles(point: Point, scope: Scope) -> bool:
-    orders = ("sequential", "cycle")
-    return any(_chase("spread", "packed", order=order, low=2)(point, scope) for order in orders)
-
-
-@claim("sequential-order-warms-the-walker", points=_both_cycles)
+@claim(
+    "sequential-order-warms-the-walker",
+    points=chase("spread", "packed", order=("sequential", "cycle"), low=2),
+)
 def sequential_order_warms(a: Analysis, band: Band) -> Answer:
     _, entries = a.two_levels()
     shared = [n for n in a.sequential.xs if n >= 2 * entries and n in set(a.price.xs)]

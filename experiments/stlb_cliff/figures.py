@@ -1,4 +1,4 @@
-"""The charts and tables of the chapter about the cliff, one function each."""
+"""The charts of the chapter about the cliff, one function each."""
 
 from __future__ import annotations
 
@@ -11,22 +11,15 @@ import pandas as pd
 from experiments.stlb_cliff.analysis import Analysis
 from tlb.inference.counts import why_not_counted
 from tlb.inference.curves import Curve
-from tlb.inference.intervals import JUMP
 from tlb.prose import climb, extremes, listed
 from tlb.reasons import Unavailable, if_available, required
-from tlb.report import charts
-from tlb.report.bibliography import sources
-from tlb.report.chapter import literature
-from tlb.report.render import PALETTE, Figure, Html, data_table
+from tlb.report import axes, charts
+from tlb.report.render import PALETTE, Figure
 from tlb.units import format_ns, format_size
 
 BESIDE = ("cliff",)  # with the reference machine's curves behind a switch
 
 _POINT = ["lines", "median", "low", "high"]
-_DASHES = ([1, 0], [6, 3], [2, 3], [8, 3, 2, 3])
-# Ticks of a count per access, and of cycles per access, on axes that begin at zero.
-_COUNTS = (0, 0.2, 0.4, 0.6, 0.8, 1)
-_CYCLES = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
 _STORES = {
     "load": "load",
     "store": "store",
@@ -56,7 +49,7 @@ def cliff(a: Analysis) -> Figure:
     data = _by_bytes(a, medians, "layout", ["lines", *fields])
     dots = _by_bytes(a, processes, "layout", ["lines", "median"])
     chart = charts.chase_chart(
-        data, charts.LAYOUTS, "layout", a.entries, a.base_page_bytes, processes=dots
+        data, axes.LAYOUTS, "layout", a.entries, a.base_page_bytes, processes=dots
     )
     least, most = (format_size(n * a.base_page_bytes) for n in (a.spread.xs[0], a.spread.xs[-1]))
     low, high = a.spread.medians.iloc[[0, -1]].map(format_ns)
@@ -81,7 +74,7 @@ def price(a: Analysis) -> Figure:
     most, least, ns, name = a.largest, a.price.xs[0], a.price.medians, "spread - packed"
     data = _by_bytes(a, {name: _sides(a.price)}, "series", [*_sides(a.price)])
     chart = charts.chase_chart(
-        data, charts.colours([name]), "series", a.entries, a.base_page_bytes, is_price=True
+        data, axes.colours([name]), "series", a.entries, a.base_page_bytes, is_price=True
     )
     return Figure(
         chart,
@@ -116,17 +109,16 @@ def _knee(
     x = alt.X(
         "lines:Q",
         axis=alt.Axis(title="Pages touched", values=ticks, format=","),
-        scale=charts.log_scale(domain=tuple(entries * end for end in a.window)),
+        scale=axes.log_scale(domain=tuple(entries * end for end in a.window)),
     )
-    y = alt.Y("median:Q", axis=charts.ns_axis(title))
+    y = alt.Y("median:Q", axis=axes.ns_axis(title))
     colour, dash = _lines(["measured", *models], columns=2)
     lines = alt.Chart(data).mark_line(clip=True).encode(x=x, y=y, color=colour, strokeDash=dash)
     measured = alt.Chart(near).encode(x=x, color=colour)
-    value = alt.Tooltip("median:Q", format=".3~r", title=title)
-    points = measured.mark_point(clip=True).encode(
-        y=y, tooltip=[alt.Tooltip("lines:Q", format=","), value]
-    )
-    bars = measured.mark_rule(clip=True).encode(y=alt.Y("low:Q"), y2="high:Q")
+    pages = alt.Tooltip("lines:Q", format=",")
+    points = measured.mark_point(clip=True)
+    points = points.encode(y=y, tooltip=axes.tips(pages, unit=title, bounds=False))
+    bars = measured.mark_rule(clip=True).encode(y="low:Q", y2="high:Q")
     rule = charts.marks([(entries, f"{entries:,} entries by {a.entries_source}")], "lines")
     first, last = near.iloc[[0, -1]].itertuples()
     return Figure(
@@ -141,12 +133,9 @@ def _knee(
 
 def _lines(names: list[str], columns: int) -> tuple[alt.Color, alt.StrokeDash]:
     """Return a colour and a dash for each series, with one legend for both."""
-    legend = charts.line_legend(columns=columns)
-    dashes = alt.Scale(domain=names, range=list(_DASHES[: len(names)]))
-    return (
-        alt.Color("series:N", sort=names, legend=legend, scale=charts.colours(names)),
-        alt.StrokeDash("series:N", sort=names, legend=legend, scale=dashes),
-    )
+    legend, scale = axes.line_legend(columns=columns), axes.colours(names)
+    colour = alt.Color("series:N", sort=names, legend=legend, scale=scale)
+    return colour, axes.dash("series", names, columns=columns)
 
 
 def orders(a: Analysis) -> Figure:
@@ -155,11 +144,17 @@ def orders(a: Analysis) -> Figure:
     tables = [price.table[[*_POINT, "n"]].assign(order=order) for order, price in prices.items()]
     data = pd.concat(tables, ignore_index=True)
     fitted = if_available(lambda: a.random_fit)
-    x = alt.X("lines:Q", axis=charts.lines_axis("Pages touched"), scale=charts.log_scale())
-    title, scale = "ns per access for translation", charts.price_scale(data)
-    joined = ["cycle", "sequential"] if fitted else None
+    x = alt.X("lines:Q", axis=axes.lines_axis("Pages touched"), scale=axes.log_scale())
+    scale, ticks = axes.price_scale(data), axes.PRICES
     chart = charts.series_chart(
-        data, x, title, scale, charts.PRICES, charts.ORDERS, "order", joined
+        data,
+        x,
+        "ns per access for translation",
+        axes.ORDERS,
+        "order",
+        scale=scale,
+        ticks=ticks,
+        joined=["cycle", "sequential"] if fitted else None,
     )
     if fitted:
         fit, part = fitted
@@ -190,8 +185,8 @@ def latency_throughput(a: Analysis) -> Figure:
     }
     data = _by_bytes(a, series, "series", [*_POINT, "n"])
     scheme = alt.Scale(domain=list(series), range=[PALETTE[0], PALETTE[1], PALETTE[3]])
-    x, scale = charts.working_set(a.base_page_bytes), charts.time_scale(data)
-    chart = charts.series_chart(data, x, "ns per access", scale, charts.TIMES, scheme, "series")
+    x = axes.working_set(a.base_page_bytes)
+    chart = charts.series_chart(data, x, "ns per access", scheme)
     return Figure(
         charts.published(chart, f"datum.series != '{theirs}'"),
         f"Line chart on logarithmic axes. At {n:,} pages a dependent load takes "
@@ -209,7 +204,7 @@ def counted_walks(a: Analysis) -> Figure:
     top = max(1.0, data[["median", "high"]].max().max())
     # The labels of the capacities are above the data.
     scale = alt.Scale(domain=[0, top * 1.15], nice=False)
-    return _counters(a, data, "walks per access", scale, _COUNTS)
+    return _counters(a, data, "walks per access", scale, axes.SHARES)
 
 
 def counted_cycles(a: Analysis) -> Figure:
@@ -219,7 +214,7 @@ def counted_cycles(a: Analysis) -> Figure:
     data = _by_bytes(a, required(a.cycles, "", "no-clock"), "series", [*_POINT, "n"])
     least, top = min(0.0, data[["median", "low"]].min().min()), data[["median", "high"]].max().max()
     scale = alt.Scale(type="symlog", constant=1, nice=False, domain=[least, top * 2])
-    ticks = [tick for tick in _CYCLES if tick <= top]
+    ticks = axes.within(axes.PRICES, 0, top)
     return _counters(a, data, "core cycles per access", scale, ticks)
 
 
@@ -234,19 +229,14 @@ def _counters(
     """Draw a line for each series; what a model predicts has no points."""
     names = list(dict.fromkeys(data["series"]))
     colour, dash = _lines(names, columns=1)
-    y = alt.Y("median:Q", axis=charts.ns_axis(title, ticks), scale=scale)
-    base = alt.Chart(data).encode(x=charts.working_set(a.base_page_bytes), color=colour, y=y)
+    y = alt.Y("median:Q", axis=axes.ns_axis(title, ticks), scale=scale)
+    base = alt.Chart(data).encode(x=axes.working_set(a.base_page_bytes), color=colour, y=y)
     if any("published" in name for name in names):
         base = charts.published(base, "!test(/published/, datum.series)")
     points = base.transform_filter("!test(/predicted/, datum.series)").mark_point()
-    points = points.encode(
-        tooltip=[
-            alt.Tooltip("series:N"),
-            alt.Tooltip("lines:Q", format=",", title="pages"),
-            alt.Tooltip("median:Q", format=".3~r"),
-            alt.Tooltip("n:Q", title="processes"),
-        ]
-    )
+    lines = alt.Tooltip("lines:Q", format=",", title="pages")
+    tooltip = axes.tips("series:N", lines, bounds=False, unit="median")
+    points = points.encode(tooltip=[*tooltip, alt.Tooltip("n:Q", title="processes")])
     sentences = [f"{title[0].upper()}{title[1:]} against the working set."]
     for name, part in data.dropna(subset=["median"]).groupby("series", sort=False):
         heights = part.set_index("lines")["median"]
@@ -268,97 +258,17 @@ def stores(a: Analysis) -> Figure:
     data = _by_bytes(a, series, "access", _POINT)
     data["size"] = data["working_set_bytes"].map(format_size)
     sizes = list(dict.fromkeys(data.sort_values("lines")["size"]))
-    scale, axis = charts.time_scale(data), charts.ns_axis("ns for translation", charts.TIMES)
+    axis = axes.ns_axis("ns for translation", axes.TIMES)
     named = [name for name in _STORES.values() if (data["access"] == name).any()]
-    colours, legend = charts.colours(sizes), charts.line_legend()
+    colours, legend = axes.colours(sizes), axes.line_legend()
     colour = alt.Color("size:N", sort=sizes, scale=colours, legend=legend)
-    base = alt.Chart(data).encode(y=charts.row("access", named), color=colour)
-    intervals = base.mark_rule().encode(x=alt.X("low:Q", axis=axis, scale=scale), x2="high:Q")
-    values = [alt.Tooltip(f"{name}:Q", format=".3~r") for name in ("median", "low", "high")]
-    medians = base.mark_point(filled=True).encode(
-        x=alt.X("median:Q", axis=axis, scale=scale), tooltip=["access:N", "size:N", *values]
-    )
+    x, tooltip = {"axis": axis, "scale": axes.time_scale(data)}, ("access:N", "size:N")
     most = data[data["lines"] == data["lines"].max()].set_index("access")["median"]
     ranking = extremes(most.to_dict(), most="costs most", least="least")
     each = listed(f"{ns:.0f} ns a {access}" for access, ns in most.items())
     return Figure(
-        charts.rows("access", named, intervals, medians),
+        charts.medians_in_rows(data, "access", named, x, *tooltip, color=colour),
         "The price of translation of a load and of a store, and of both where they have to set "
         f"bits in the page table. {ranking} Over {sizes[-1]}: {each}.",
         data,
     )
-
-
-# --- tables
-
-
-def side_by_side(a: Analysis) -> Html:
-    """Return the published run beside this machine's gather and chase, a row a published size."""
-    columns = {
-        "working set": a.published["working_set_bytes"].map(format_size),
-        "pages": a.published["pages"],
-        "published, ns": a.published["ns_per_access"],
-        "published reach": a.published["reach"],
-        "gather here, ns": a.side_by_side["gather"],
-        "chase here, ns": a.side_by_side["chase"],
-        "chase / gather": a.side_by_side["ratio"],
-    }
-    return data_table(pd.DataFrame(columns))
-
-
-def walk_costs(a: Analysis) -> Html:
-    """Return the price of translation and, where walks are counted, how many and what one costs."""
-    costs, is_counted = a.walk_costs, len(a.counted("walk_cycles")) > 0
-    prices = [a.price.get(lines) for lines in costs["lines"]]
-    ghz = costs["price_cycles"] / costs["price_ns"]
-    cycles = [price * each for price, each in zip(prices, ghz, strict=True)]
-    table = pd.DataFrame(
-        {
-            "working set": (costs["lines"] * a.base_page_bytes).map(format_size),
-            "pages": costs["lines"],
-            "price, ns": [f"{ns:.1f}" if ns.value == ns.value else "–" for ns in prices],
-            "price, cycles": [
-                f"{each:.0f}" if each.value == each.value else "–" for each in cycles
-            ],
-        }
-    )
-    if costs["walks"].notna().any():
-        is_known = [is_counted or price.low > price.high / JUMP for price in prices]
-        table["walks per access"] = costs["walks"]
-        table["cycles per walk"] = costs["per_walk"].where(np.array(is_known)).round()
-    table["cycles per walk from"] = "counters" if is_counted else "inferred from time"
-    return data_table(table, decimals=2)
-
-
-def published_walks(a: Analysis) -> Html:
-    """What is published of a walk's cost."""
-    stated = literature("walk_costs").query("unit in ['cycles', 'ns']")
-    return data_table(
-        pd.DataFrame(
-            {
-                "published": stated["what"],
-                "by": stated["source"].map(sources()),
-                "value": [*map(_span, stated["value_low"], stated["value_high"])],
-                "unit": stated["unit"],
-            }
-        )
-    )
-
-
-def _span(low: float, high: float) -> str:
-    """A range in words: "60 to 250"; "250 and more" where it is open, a dash where there is
-    nothing."""
-    if pd.isna(low):
-        return "–"
-    return (
-        f"{low:,.0f} and more"
-        if pd.isna(high)
-        else f"{low:,.0f}"
-        if f"{low:.0f}" == f"{high:.0f}"
-        else f"{low:,.0f} to {high:,.0f}"
-    )
-
-
-def counter_table(a: Analysis) -> Html:
-    """Every counter of the chase at its largest size, or why it has no value."""
-    return data_table(a.counters, decimals=3)

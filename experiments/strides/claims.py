@@ -10,13 +10,11 @@ from experiments.strides.grid import LINE_BYTES, NARROW, PAGE_STRIDE, TWO_PAGES,
 from tlb.inference import curves
 from tlb.inference.curves import Curve
 from tlb.inference.intervals import Interval
-from tlb.lab.grid import Scope
-from tlb.lab.record import Point
 from tlb.page_sizes import BASE, words
 from tlb.prose import listed
 from tlb.reasons import required
 from tlb.report.obstacles import unless_splintered
-from tlb.report.verdicts import Answer, Band, Compares, claim, inside
+from tlb.report.verdicts import Answer, Band, Compares, claim, inside, points_of
 from tlb.units import format_size
 
 PUBLISHED = (8, LINE_BYTES, NARROW, PAGE_STRIDE, TWO_PAGES)
@@ -25,17 +23,11 @@ PUBLISHED = (8, LINE_BYTES, NARROW, PAGE_STRIDE, TWO_PAGES)
 def _plain(*strides: int, pages: tuple[str, ...] = (BASE,)) -> Compares:
     """The published loop at these strides."""
 
-    def compares(point: Point, scope: Scope) -> bool:
-        return (
-            (point.kernel, point.mode) == ("stride_sum", "plain")
-            and point.pages in pages
-            and (dict(point.options).get("step_bytes") in strides)
-        )
-
-    return compares
+    return points_of("stride_sum", mode="plain", pages=pages, step_bytes=strides)
 
 
 BOTH = (BASE, "thp", "2m")
+_AND_A_LINE_MORE = NARROW, NARROW + LINE_BYTES, PAGE_STRIDE, PAGE_STRIDE + LINE_BYTES
 
 
 def _base(a: Analysis) -> Curve:
@@ -155,14 +147,7 @@ def lines_slow_it_first(a: Analysis, band: Band) -> Answer:
     return inside(kept, *band), evidence
 
 
-def _line_more(*strides: int) -> Compares:
-    """The published loop at these strides, and at a line more."""
-    return lambda point, scope: any(
-        _plain(stride, stride + LINE_BYTES, pages=BOTH)(point, scope) for stride in strides
-    )
-
-
-@claim("slowdown-512-to-4k-is-tlb", points=_line_more(NARROW, PAGE_STRIDE))
+@claim("slowdown-512-to-4k-is-tlb", points=_plain(*_AND_A_LINE_MORE, pages=BOTH))
 def translation_slows_it_then(a: Analysis, band: Band) -> Answer:
     """A line more than the stride misses the TLB as often, so what misses cost remains with it and
     goes on whole large pages."""
@@ -192,6 +177,5 @@ def hits_up_to_the_large_reach(a: Analysis, band: Band) -> Answer:
     )
     return inside(place, *band), (
         "A chase that visits a line to each base page pays half of what a walk costs there at "
-        f"{place:.2f} times the {entries:,} entries' "
-        "reach in pages of 2 MiB."
+        f"{place:.2f} times the {entries:,} entries' reach in pages of 2 MiB."
     )

@@ -140,18 +140,13 @@ class Analysis(joins.Analysis):
             per_hop=0,
             walkers=1,
         )
-        walks = walks.reindex(
-            columns=dict.fromkeys([*walks, "block_steps", "block_vertices"])
-        )  # where no walk was measured
-        walks = walks[
-            walks["block_steps"].where(walks["mode"] == "blocked", APART_STEPS) == APART_STEPS
-        ]
+        columns = dict.fromkeys([*walks, "block_steps", "block_vertices"])
+        walks = walks.reindex(columns=columns)  # where no walk was measured
+        steps = walks["block_steps"].where(walks["mode"] == "blocked", APART_STEPS)
+        walks = walks[steps == APART_STEPS]
         rows = walks[walks["lines"] == select(walks, layout="spread")["lines"].max()]
-        rows = rows.assign(
-            block_vertices=rows["block_vertices"]
-            .where(rows["mode"] == "blocked", rows["lines"])
-            .astype(int)
-        )
+        vertices = rows["block_vertices"].where(rows["mode"] == "blocked", rows["lines"])
+        rows = rows.assign(block_vertices=vertices.astype(int))
         return Curve.of(rows, "block_vertices", layout=layout)
 
     @property
@@ -176,21 +171,12 @@ class Analysis(joins.Analysis):
         """One for each number of steps on base pages. Raises Unavailable("no-geometry")."""
         entries, found = self.known_entries[-1], []
         for steps, part in select(self.blocks, pages=BASE).groupby("block_steps"):
-            part = part.assign(
-                walks=walks_per_hop(part["block_pages"], steps, entries)
-            ).sort_values("block_bytes")
+            part = part.assign(walks=walks_per_hop(part["block_pages"], steps, entries))
+            part = part.sort_values("block_bytes")
             best, model = part.loc[part["median"].idxmin()], part.loc[part["walks"].idxmin()]
             near = part[(part["low"] <= best["high"]) & (part.index != best.name)]["block_bytes"]
-            found.append(
-                Optimum(
-                    int(steps),
-                    int(model["block_bytes"]),
-                    float(model["walks"]),
-                    int(best["block_bytes"]),
-                    float(best["walks"]),
-                    tuple(map(int, near)),
-                )
-            )
+            ends = [(int(row["block_bytes"]), float(row["walks"])) for row in (model, best)]
+            found.append(Optimum(int(steps), *ends[0], *ends[1], tuple(map(int, near))))
         return found
 
     @property
@@ -252,10 +238,8 @@ class Analysis(joins.Analysis):
             return pd.DataFrame(
                 columns=["remedy", "pages", "vertices", "block_vertices", *_QUANTILES, "mean"]
             )
-        vertices, reach = (
-            int(base["lines"].max()),
-            max(self.entries, default=0) * self.base_page_bytes,
-        )
+        vertices = int(base["lines"].max())
+        reach = max(self.entries, default=0) * self.base_page_bytes
         groups = [
             (NONE if pages == BASE else LARGE_PAGES, pages, 0, rows)
             for pages in ordered(plain["pages"])
@@ -280,9 +264,8 @@ class Analysis(joins.Analysis):
             if len(rows := select(self.remedies, remedy=name, pages=kind)):
                 return rows.iloc[0]
         if name in (BLOCKED, AS_PUBLISHED):
-            where = (
-                "inside the TLB's reach" if name == BLOCKED else f"of {graph_size(PUBLISHED_BLOCK)}"
-            )
+            inside, one = "inside the TLB's reach", f"of {graph_size(PUBLISHED_BLOCK)}"
+            where = inside if name == BLOCKED else one
             raise Unavailable("too-few-points", f"no walk in blocks {where} was timed hop by hop")
         raise Unavailable(
             "pool-empty", f"the walk was not measured on {' or '.join(map(words, pages))}"

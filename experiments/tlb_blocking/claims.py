@@ -21,12 +21,10 @@ from experiments.tlb_blocking.analysis import (
 from experiments.tlb_blocking.grid import blocks
 from tlb.inference.intervals import Interval
 from tlb.inference.splinter import large_pages
-from tlb.lab.grid import Scope
-from tlb.lab.record import Point
 from tlb.page_sizes import BASE, LARGE, words
 from tlb.reasons import Unavailable, Undecided, if_available, required
 from tlb.report.obstacles import unless_splintered
-from tlb.report.verdicts import Answer, Effect, Truth, claim, decided, inside
+from tlb.report.verdicts import Answer, Effect, Truth, claim, decided, inside, points_of
 from tlb.units import format_size
 
 # Of the tail's excess over 2 MiB pages the published run left (117 - 71) / (242 - 71) = 27 % in its
@@ -37,22 +35,21 @@ ALL_BUT_VANISHED = 0.30
 JUMP = 0.10
 
 
-def _hop_by_hop(point: Point, scope: Scope) -> bool:
-    return point.kernel == "graph_walk" and ("per_hop", 1) in point.options
+_HOP_BY_HOP = points_of("graph_walk", per_hop=1)
 
 
-@claim("blocking-removes-misses", points=_hop_by_hop)
+def _remedies_at(a: Analysis, blocks: str) -> tuple[pd.Series, pd.Series, pd.Series]:
+    """Return the walk on base pages, in such blocks of them, and on large pages."""
+    return a.remedy(NONE, BASE), a.remedy(blocks, BASE), a.remedy(LARGE_PAGES, *LARGE)
+
+
+@claim("blocking-removes-misses", points=_HOP_BY_HOP)
 def blocking_removes_misses(a: Analysis, most: float = ALL_BUT_VANISHED) -> Answer:
-    plain, cut, large = (
-        a.remedy(NONE, BASE),
-        a.remedy(AS_PUBLISHED, BASE),
-        a.remedy(LARGE_PAGES, *LARGE),
-    )
+    plain, cut, large = _remedies_at(a, AS_PUBLISHED)
     told = (
         f"The 95th percentile of a hop over {graph_size(plain['vertices'])} is {plain['p95']:.0f} "
-        "ns on base pages, "
-        f"{cut['p95']:.0f} in one block of {graph_size(cut['block_vertices'])} and "
-        f"{large['p95']:.0f} on {words(large['pages'])}"
+        f"ns on base pages, {cut['p95']:.0f} in one block of {graph_size(cut['block_vertices'])} "
+        f"and {large['p95']:.0f} on {words(large['pages'])}"
     )
     excess, left = (Interval.of(row, "p95") - Interval.of(large, "p95") for row in (plain, cut))
     if excess.low <= 0:
@@ -69,12 +66,8 @@ def blocking_removes_misses(a: Analysis, most: float = ALL_BUT_VANISHED) -> Answ
     # intervals are wide enough.
     low = left.low / (excess.high if left.low > 0 else excess.low)
     high = left.high / (excess.low if left.high > 0 else excess.high)
-    share = Interval(
-        left.value / excess.value,
-        low,
-        high,
-        min(cut["coverage"], plain["coverage"], large["coverage"]),
-    )
+    coverage = min(cut["coverage"], plain["coverage"], large["coverage"])
+    share = Interval(left.value / excess.value, low, high, coverage)
     evidence = f"{told}; of what base pages take longer than those, {share:.0%} is left."
     return inside(share, most=most), evidence
 
@@ -83,10 +76,8 @@ def blocking_removes_misses(a: Analysis, most: float = ALL_BUT_VANISHED) -> Answ
 def blocks_inside_the_reach_gain(a: Analysis) -> Answer:
     """In a block that a cache holds the caches gain too: only blocks past the last of them show
     what the TLB alone does."""
-    reach, cache = (
-        a.known_entries[-1] * a.base_page_bytes,
-        max((cache.size_bytes for cache in a.host.caches), default=0),
-    )
+    reach = a.known_entries[-1] * a.base_page_bytes
+    cache = max((cache.size_bytes for cache in a.host.caches), default=0)
     if reach <= cache:
         raise Unavailable(
             "reach-in-cache", f"{format_size(cache)} of cache, a reach of {format_size(reach)}"
@@ -100,15 +91,11 @@ def blocks_inside_the_reach_gain(a: Analysis) -> Answer:
     gain = Interval.of(best, "gain")
     return inside(gain, 1, among=len(inside_reach)), (
         f"In blocks of {graph_size(best['block_vertices'])}, larger than any cache and inside the "
-        f"reach of {format_size(reach)}, a hop is "
-        f"{gain:.2f} times as fast."
+        f"reach of {format_size(reach)}, a hop is {gain:.2f} times as fast."
     )
 
 
-@claim(
-    "prefetch-walks",
-    points=lambda point, scope: point.kernel == "graph_walk" and point.mode == "prefetch",
-)
+@claim("prefetch-walks", points=points_of("graph_walk", mode="prefetch"))
 def prefetch_walks(a: Analysis, same: float = SAME) -> Answer:
     base = a.best_ahead(BASE)
     gain, most = Interval.of(base, "gain"), a.most_from_hits * (1 + same)
@@ -136,14 +123,10 @@ def _faster(base: pd.Series, better: pd.Series) -> list[Effect]:
     ]
 
 
-@claim("remedies-at-every-size", points=_hop_by_hop)
+@claim("remedies-at-every-size", points=_HOP_BY_HOP)
 def each_remedy_helps(a: Analysis) -> Answer:
     """At the one size that all remedies were measured at."""
-    base, block, large = (
-        a.remedy(NONE, BASE),
-        a.remedy(AS_PUBLISHED, BASE),
-        a.remedy(LARGE_PAGES, *LARGE),
-    )
+    base, block, large = _remedies_at(a, AS_PUBLISHED)
     return [
         *_faster(base, block),
         *(unless_splintered(a, effect, answer=False) for effect in _faster(base, large)),
@@ -152,13 +135,9 @@ def each_remedy_helps(a: Analysis) -> Answer:
     )
 
 
-@claim("code-and-settings-both-help", points=_hop_by_hop)
+@claim("code-and-settings-both-help", points=_HOP_BY_HOP)
 def blocks_and_large_pages_help(a: Analysis) -> Answer:
-    base, block, large = (
-        a.remedy(NONE, BASE),
-        a.remedy(BLOCKED, BASE),
-        a.remedy(LARGE_PAGES, *LARGE),
-    )
+    base, block, large = _remedies_at(a, BLOCKED)
     return [
         _faster(base, block)[0],
         unless_splintered(a, _faster(base, large)[0], answer=False),
@@ -176,7 +155,7 @@ def _remedies(base: pd.Series, better: Mapping[str, pd.Series]) -> str:
     return f"Median and 95th percentile of a hop over {graph_size(base['vertices'])}: {told}."
 
 
-@claim("order-of-remedies", points=_hop_by_hop)
+@claim("order-of-remedies", points=_HOP_BY_HOP)
 def order_of_remedies(a: Analysis) -> Answer:
     """Blocking is what the source measured: a walk that never leaves one block of 256 MiB."""
     wanted = {
@@ -211,10 +190,7 @@ def order_of_remedies(a: Analysis) -> Answer:
     )
 
 
-@claim(
-    "fan-out-limit",
-    points=lambda point, scope: point.kernel == "radix_partition" and point.mode == "partition",
-)
+@claim("fan-out-limit", points=points_of("radix_partition", mode="partition"))
 def fan_out_limit(a: Analysis, jump: float = JUMP) -> Answer:
     entries = a.known_entries[0]
     base, few, many = a.fan_out_rise(BASE, entries)
@@ -237,12 +213,7 @@ def fan_out_limit(a: Analysis, jump: float = JUMP) -> Answer:
     ), told + " Large pages rise as well: their entries may span pieces, or it is not the TLB."
 
 
-@claim(
-    "join-partitions-first",
-    points=lambda point, scope: (
-        point.kernel == "radix_partition" and point.mode in ("naive", "partitioned")
-    ),
-)
+@claim("join-partitions-first", points=points_of("radix_partition", mode=("naive", "partitioned")))
 def join_partitions_first(a: Analysis, same: float = SAME) -> Answer:
     best = a.best_join(BASE)
     gain = Interval.of(best, "gain")

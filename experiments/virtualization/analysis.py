@@ -7,18 +7,16 @@ from contextlib import suppress
 from functools import cached_property
 from itertools import product
 
-import numpy as np
 import pandas as pd
-from scipy.ndimage import median_filter
 
 from experiments.virtualization import references
-from experiments.virtualization.grid import GUEST_PAGES, HOST_PAGES, NODES, STEPS_OF
-from tlb.inference import splinter
+from experiments.virtualization.containers import ContainersAnalysis
+from experiments.virtualization.grid import GUEST_PAGES, HOST_PAGES
+from experiments.virtualization.steps import GUEST, Chase, StepsAnalysis
 from tlb.inference.curves import Curve, select
-from tlb.inference.intervals import UNKNOWN, Interval, median_interval, summarise
+from tlb.inference.intervals import UNKNOWN, Interval, summarise
 from tlb.page_sizes import BASE, hardware, page_bytes, words
 from tlb.reasons import PAGE_REASONS, Unavailable, if_available, required
-from tlb.report import analysis
 from tlb.units import format_size
 
 # Why a machine may have no guest, beside lacking pages.
@@ -32,14 +30,9 @@ GUEST_REASONS = PAGE_REASONS | {
     "engine-lacks",
     "kernel-hung",
 }
-Chase = tuple[str, str]  # the guest's page, "" of a plain process; and the host's
-GUEST, PROCESS, NODE = "guest_chase", "page_chase", "numa_chase"
 OUTSIDE = "no guest"
 GUEST_BASE_BYTES = 4096  # the guest of guest_chase is written for x86-64
 SAME = 0.05  # what this book calls no difference
-LEAST_PAIRS = 5  # of a median, fewer have no interval worth the name
-CLEAR = 1.25  # so far from a level's end that sets which fill unevenly no longer show
-LEAST_BETWEEN = 4  # prices that a level's own price is the median of: two octaves
 
 
 def cell_name(guest: str, host: str) -> str:
@@ -57,7 +50,7 @@ def pair_words(guest: str, host: str) -> str:
     )
 
 
-class Analysis(analysis.Analysis):
+class Analysis(StepsAnalysis, ContainersAnalysis):
     """The rows of experiment `virtualization`; times are ns per access, by the clock of whoever
     made them.
 
@@ -82,15 +75,6 @@ class Analysis(analysis.Analysis):
         return self
 
     # --- chases
-
-    def rows(self, guest: str, host: str, levels: int = 4) -> pd.DataFrame:
-        """The rows of a chase, `levels` being of a guest's tables."""
-        own = (
-            {"kernel": GUEST, "mode": guest, "levels": levels}
-            if guest
-            else {"kernel": PROCESS, "mode": ""}
-        )
-        return select(self.frame, pages=host, **own)
 
     def curves(self, layout: str) -> dict[Chase, Curve]:
         """Return a curve for each chase that was measured, the plain processes' first, pages from
@@ -228,69 +212,6 @@ class Analysis(analysis.Analysis):
             "no guest's chase was measured with its packed control",
         )
 
-    # --- what an entry spans: from the guest's virtual address to the host's physical one, so no
-    # more than the smaller of the two pages
-
-    @cached_property
-    def steps(self) -> pd.DataFrame:
-        """Where the price of translation leaves each TLB level: a row a chase: guest, host,
-        first_low, first_high, second_low, second_high (neighbouring numbers of lines), most
-        (lines). NaN where it never leaves it.
-
-        Between the two levels' entries a process on base pages pays for a hit in the second, and by
-        that price the others are told: half of it is past the first level, twice of it past the
-        second, from there on in all larger sizes. (A grid of two points an octave is too coarse for
-        change points.) Raises Unavailable: no-geometry, too-few-points, no-step.
-        """
-        first, second = self.two_levels()
-        between = (
-            self.price["", BASE].between(first * CLEAR, second / CLEAR)
-            if ("", BASE) in self.price
-            else ()
-        )
-        if len(between) < LEAST_BETWEEN:
-            raise Unavailable(
-                "too-few-points", "a process on base pages was not measured between the two levels"
-            )
-        if (hit := float(between.medians.median())) <= 0:
-            raise Unavailable(
-                "no-step", f"between the two levels a process on base pages pays {hit:z.2f} ns"
-            )
-        rows = []
-        for chase, curve in self.price.items():
-            part = curve.between(0, splinter.MOST_LINES).medians
-            if (
-                len(part) >= 2 * LEAST_BETWEEN
-            ):  # those measured at the matrix's sizes alone have no steps to show
-                rows.append(
-                    (*chase, *_left(part, hit / 2), *_left(part, 2 * hit), int(part.index[-1]))
-                )
-        columns = ["guest", "host", "first_low", "first_high", "second_low", "second_high", "most"]
-        return pd.DataFrame(rows, columns=columns)
-
-    @cached_property
-    def shares(self) -> dict[Chase, Interval]:
-        """What a chase pays between the first level's entries and the second's over what one on
-        base pages throughout pays there, for STEPS_OF but the first, and large pages outside.
-        Entries that span large pages are few for all lines and cost nothing there
-        (inference/splinter.py). What cannot be compared is left out."""
-        outside = [
-            ("", host)
-            for host in dict.fromkeys(host for _, host in STEPS_OF)
-            if hardware(host) != BASE
-        ]
-        shares = {}
-        for guest, host in [*outside, *STEPS_OF[1:]]:
-            base, large = self.rows(BASE if guest else "", BASE), self.rows(guest, host)
-            if base.empty or large.empty or large["lines"].min() > base["lines"].min():
-                continue  # what a load costs that misses nothing goes off both
-            both = pd.concat([base.assign(pages=BASE), large.assign(pages="2m")]).assign(
-                kernel=PROCESS, stride_pages=1
-            )
-            with suppress(Unavailable):
-                shares[guest, host] = splinter.judge(both, "none").first.share
-        return shares
-
     # --- what a guest costs beside its loads
 
     @property
@@ -331,76 +252,3 @@ class Analysis(analysis.Analysis):
             .rename_axis(["guest", "host"])
             .reset_index()
         )
-
-    # --- containers and memory nodes
-
-    @cached_property
-    def containers(self) -> pd.DataFrame:
-        """The chase in fresh namespaces beside the plain one, a row a layout and number of lines:
-        layout, lines, plain, inside, and difference, low, high (inside minus plain). Raises
-        Unavailable("too-few-points")."""
-        curves = {
-            layout: [Curve.of(rows, layout=layout) for rows in (self.plain, self.contained)]
-            for layout in ("spread", "packed")
-        }
-        rows = [
-            (layout, int(lines), plain.get(lines).value, inside.get(lines).value, *difference[:3])
-            for layout, (plain, inside) in curves.items()
-            for lines, difference in inside - plain
-        ]
-        return pd.DataFrame(
-            required(rows, "no chase was measured in fresh namespaces"),
-            columns=["layout", "lines", "plain", "inside", "difference", "low", "high"],
-        )
-
-    @cached_property
-    def container_ratio(self) -> Interval:
-        """Time in fresh namespaces over that of a plain process, the median over pairs, with its
-        exact interval. A pair walked the same permutation in the same repeat, so what the order and
-        an hour of drift do, they do to both; one interval over all sizes has one chance to miss,
-        where one a size has as many. Raises Unavailable("too-few-points")."""
-        plain, inside = (
-            rows.groupby(["layout", "lines", "repeat"])["ns_per_access"].median()
-            for rows in (self.plain, self.contained)
-        )
-        pairs = (inside / plain).dropna()
-        if len(pairs) < LEAST_PAIRS:
-            raise Unavailable(
-                "too-few-points", f"{len(pairs)} pairs of a process in namespaces and a plain one"
-            )
-        return median_interval(pairs)
-
-    @property
-    def far_nodes(self) -> pd.DataFrame:
-        """The rows of `nodes` at the largest size with something remote, beside both near; empty
-        where there are none."""
-        far = self.nodes[
-            self.nodes["over"].notna()
-            & ~((self.nodes["memory"] == "local") & (self.nodes["tables"] == "local"))
-        ]
-        return far[far["lines"] == far["lines"].max()]
-
-    @cached_property
-    def nodes(self) -> pd.DataFrame:
-        """The chase by where its memory and page tables lie, seen from the CPU: memory, tables,
-        lines, median, low, high, over, over_low, over_high (over both near). Empty where no node
-        but one was measured."""
-        curves = Curve.by(self.frame, NODES, "mode", kernel=NODE, layout="spread")
-        rows = []
-        for mode, curve in curves.items():
-            over = dict(curve / curves[NODES[0]]) if NODES[0] in curves else {}
-            rows += [
-                (*mode.split("-"), int(lines), *here[:3], *over.get(lines, UNKNOWN)[:3])
-                for lines, here in curve
-            ]
-        columns = ["memory", "tables", "lines", "median", "low", "high"]
-        return pd.DataFrame(rows, columns=[*columns, "over", "over_low", "over_high"])
-
-
-def _left(price: pd.Series, least: float) -> tuple[float, float]:
-    """The numbers of lines between which a price, smoothed by a median of three, comes to `least`
-    for good; NaN where it does not."""
-    under = np.flatnonzero(median_filter(price.to_numpy(), size=3, mode="nearest") < least)
-    if not len(under) or under[-1] == len(price) - 1:
-        return np.nan, np.nan
-    return float(price.index[under[-1]]), float(price.index[under[-1] + 1])

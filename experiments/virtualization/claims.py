@@ -5,15 +5,16 @@ from __future__ import annotations
 from itertools import product
 
 from experiments.virtualization import references
-from experiments.virtualization.analysis import GUEST, PROCESS, Analysis
+from experiments.virtualization.analysis import Analysis
 from experiments.virtualization.grid import GUEST_PAGES, MOST_QUICK_BYTES, coarse
+from experiments.virtualization.steps import GUEST, PROCESS
 from tlb.inference.intervals import Interval
 from tlb.lab.grid import Scope
 from tlb.lab.namespaces import MODE as NAMESPACES
 from tlb.lab.record import Point
 from tlb.page_sizes import BASE
 from tlb.reasons import required
-from tlb.report.verdicts import Answer, Truth, claim, inside
+from tlb.report.verdicts import Answer, Truth, claim, inside, points_of
 from tlb.units import format_size
 
 MOST_REFERENCES = 24
@@ -76,9 +77,7 @@ def a_guest_costs_under_three(a: Analysis, strict: float = STRICT, wide: float =
 
 @claim(
     "containers-add-nothing",
-    points=lambda point, scope: (
-        point.kernel == PROCESS and point.pages == BASE and point.lines in coarse(scope)
-    ),
+    points=points_of(PROCESS, pages=BASE, lines=lambda scope: tuple(coarse(scope))),
 )
 def containers_add_nothing(a: Analysis, same: float = SAME) -> Answer:
     ratio, table = a.container_ratio, a.containers  # of this machine, whoever's guests are shown

@@ -1,5 +1,5 @@
-"""The charts and tables of the chapter about guests, one function each; they show the rows of the
-Analysis that they are given."""
+"""The charts of the chapter about guests, one function each; they show the rows of the Analysis
+that they are given."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ import pandas as pd
 from experiments.virtualization.analysis import OUTSIDE, Analysis, cell_name
 from experiments.virtualization.grid import GUEST_PAGES, HOST_PAGES, STEPS_OF
 from tlb.inference.splinter import MOST_LINES
-from tlb.lab.declaration import LINE_BYTES
 from tlb.page_sizes import hardware
 from tlb.prose import extremes
 from tlb.reasons import Unavailable, required
-from tlb.report import charts
-from tlb.report.render import MUTED, PALETTE, Figure, Html, data_table
+from tlb.report import axes, charts
+from tlb.report.render import MUTED, PALETTE, Figure
 from tlb.units import format_size
 
 BESIDE = ("guest_lines",)  # with the reference machine's curves behind a switch
@@ -37,83 +36,64 @@ _COLOURS = dict(
 def guest_matrix(a: Analysis) -> Figure:
     """The heat map: ns per access of the spread chase by guest's page and size, and by host's page;
     the plain process beside them."""
+    plain = a.chases[a.chases["guest"] == ""]
     beside = [
-        a.chases[(a.chases["guest"] == "") & (a.chases["host"] == a.alike(guest))].assign(
-            guest=guest, host=OUTSIDE
-        )
+        plain[plain["host"] == a.alike(guest)].assign(guest=guest, host=OUTSIDE)
         for guest in GUEST_PAGES
         if guest in set(a.matrix["guest"])
     ]
     data = pd.concat([a.matrix, *beside], ignore_index=True)
     data = data[data["lines"].isin(a.sizes)][["guest", "host", "lines", "median", "low", "high"]]
-    drawn = data.assign(
-        row=(data["lines"] * a.base_page_bytes).map(format_size) + ", guest " + data["guest"]
-    )
     sizes = [format_size(lines * a.base_page_bytes) for lines in a.sizes]
-    base = alt.Chart(drawn).encode(
-        x=alt.X(
-            "host:N",
-            sort=[*HOST_PAGES, OUTSIDE],
-            axis=alt.Axis(title="Host's pages", orient="top", labelAngle=0, labelOverlap=False),
-        ),
-        y=alt.Y(
-            "row:N",
-            sort=[f"{size}, guest {guest}" for size in sizes for guest in GUEST_PAGES],
-            axis=alt.Axis(title=None),
-        ),
-    )
-    tips = [
-        alt.Tooltip("row:N", title="size"),
-        "host:N",
-        alt.Tooltip("median:Q", format=".3~r", title="ns"),
-        *(alt.Tooltip(bound, format=".3~r") for bound in ("low:Q", "high:Q")),
-    ]
-    dense = alt.FillOpacity(
-        "median:Q", legend=None, scale=alt.Scale(type="log", nice=False, range=list(_DENSITY))
-    )
-    chart = (
-        base.mark_rect(fill=PALETTE[0]).encode(fillOpacity=dense, tooltip=tips)
-        + base.mark_text(fontSize=14).encode(text=alt.Text("median:Q", format=".3~r"))
-    ).properties(height=30 * drawn["row"].nunique())
-    told = dict.fromkeys(
+    ends = dict.fromkeys(
         f"{end.median:.0f} ns on {end.cell}"
         for end in a.far.sort_values("median").iloc[[0, -1]].itertuples()
     )
     return Figure(
-        chart,
-        f"Table of times coloured by size. At {sizes[-1]} a load takes {' to '.join(told)}.",
+        _heat_map(data, (data["lines"] * a.base_page_bytes).map(format_size), sizes),
+        f"Table of times coloured by size. At {sizes[-1]} a load takes {' to '.join(ends)}.",
         data,
     )
 
 
-def _lines(a: Analysis, chases: pd.DataFrame, lacking: str, title: str, **axes: bool) -> Figure:
+def _heat_map(data: pd.DataFrame, size: pd.Series, sizes: list[str]) -> alt.LayerChart:
+    drawn = data.assign(row=size + ", guest " + data["guest"])
+    host = alt.Axis(title="Host's pages", orient="top", labelAngle=0, labelOverlap=False)
+    order = [f"{size}, guest {guest}" for size in sizes for guest in GUEST_PAGES]
+    base = alt.Chart(drawn).encode(
+        x=alt.X("host:N", sort=[*HOST_PAGES, OUTSIDE], axis=host),
+        y=alt.Y("row:N", sort=order, axis=alt.Axis(title=None)),
+    )
+    scale = alt.Scale(type="log", nice=False, range=list(_DENSITY))
+    rectangles = base.mark_rect(fill=PALETTE[0]).encode(
+        fillOpacity=alt.FillOpacity("median:Q", legend=None, scale=scale),
+        tooltip=axes.tips(alt.Tooltip("row:N", title="size"), "host:N"),
+    )
+    numbers = base.mark_text(fontSize=14).encode(text=alt.Text("median:Q", format=".3~r"))
+    return (rectangles + numbers).properties(height=30 * drawn["row"].nunique())
+
+
+def _lines(a: Analysis, chases: pd.DataFrame, lacking: str, title: str, **how: bool) -> Figure:
     """The chases of _COLOURS as lines, with their ends in words after a title. Raises
     Unavailable("too-few-points")."""
     data = chases[chases["cell"].isin(_COLOURS)].rename(columns={"cell": "series"})
-    if data.empty:
-        raise Unavailable("too-few-points", lacking)
-    data = data.assign(working_set_bytes=data["lines"] * a.base_page_bytes)[
-        ["series", "lines", "working_set_bytes", "median", "low", "high", "n"]
-    ]
-    ends = data.sort_values("lines").groupby("series")["median"].last()
-    shown = {series: colour for series, colour in _COLOURS.items() if series in ends}
+    data = required(data, lacking).assign(working_set_bytes=data["lines"] * a.base_page_bytes)
+    data = data[["series", "lines", "working_set_bytes", "median", "low", "high", "n"]]
+    last = data.sort_values("lines").groupby("series")["median"].last()
+    shown = {series: colour for series, colour in _COLOURS.items() if series in last}
     scheme = alt.Scale(domain=list(shown), range=list(shown.values()))
-    told = ", ".join(f"{series} {ends[series]:z.1f} ns" for series in shown)
+    ends = ", ".join(f"{series} {last[series]:z.1f} ns" for series in shown)
     return Figure(
-        charts.chase_chart(data, scheme, "series", a.entries, a.base_page_bytes, columns=3, **axes),
-        f"{title} {extremes({series: ends[series] for series in shown})} At the right: {told}.",
+        charts.chase_chart(data, scheme, "series", a.entries, a.base_page_bytes, columns=3, **how),
+        f"{title} {extremes({series: last[series] for series in shown})} At the right: {ends}.",
         data,
     )
 
 
 def guest_lines(a: Analysis) -> Figure:
     """ns per access of the spread chase against working set: in the guest and outside."""
-    return _lines(
-        a,
-        a.chases,
-        "nothing was measured",
-        "Line chart on logarithmic axes, in a guest and outside.",
-    )
+    title = "Line chart on logarithmic axes, in a guest and outside."
+    return _lines(a, a.chases, "nothing was measured", title)
 
 
 def guest_steps(a: Analysis) -> Figure:
@@ -132,173 +112,80 @@ def guest_ratios(a: Analysis) -> Figure:
     if data.empty:
         raise Unavailable("too-few-points", "no page size was measured both in a guest and outside")
     data = data.assign(size=(data["lines"] * a.base_page_bytes).map(format_size))
-    cells, sizes = (
-        list(dict.fromkeys(data["cell"])),
-        list(dict.fromkeys(data.sort_values("lines")["size"])),
+    most = data.loc[data["over_alike"].idxmax()]
+    return Figure(
+        _ratios(data, list(dict.fromkeys(data.sort_values("lines")["size"]))),
+        "Ratios of a guest's time to a plain process's. The largest is "
+        f"{most['over_alike']:.2f}, on {most['cell']} at {most['size']}.",
+        data[["guest", "host", "lines", *_RATIO, "over_4k", "over_4k_low", "over_4k_high"]],
     )
-    ends = [
-        min(0.9, data[_RATIO].min(axis=None) * 0.9),
-        max(3.3, data[_RATIO].max(axis=None) * 1.1),
-    ]
+
+
+def _ratios(data: pd.DataFrame, sizes: list[str]) -> alt.LayerChart:
+    """Draw a point for each ratio, with rules at one, two and three."""
+    cells = list(dict.fromkeys(data["cell"]))
+    low, high = data[_RATIO].min(axis=None) * 0.9, data[_RATIO].max(axis=None) * 1.1
+    ends = [min(0.9, low), max(3.3, high)]
     scale = alt.Scale(type="log", nice=False, domain=ends)
-    ticks = [ratio for ratio in _RATIOS if ends[0] <= ratio <= ends[1]]
+    title = "Time in the guest over time outside, on the same page size"
+    x = alt.X("over_alike:Q", scale=scale, axis=axes.ns_axis(title, axes.within(_RATIOS, *ends)))
+    range_ = [PALETTE[k % len(PALETTE)] for k in range(len(sizes))]
     base = alt.Chart(data).encode(
         y=alt.Y("cell:N", sort=cells, axis=alt.Axis(title="Guest's page on host's page")),
         yOffset=alt.YOffset("size:N", sort=sizes),
+        color=axes.colour("size", alt.Scale(domain=sizes, range=range_)),
     )
-    colour = alt.Color(
-        "size:N",
-        sort=sizes,
-        scale=alt.Scale(domain=sizes, range=[PALETTE[k % len(PALETTE)] for k in range(len(sizes))]),
-    )
-    axis = charts.ns_axis("Time in the guest over time outside, on the same page size", ticks)
+    numbers = [
+        alt.Tooltip(f"{name}:Q", format=".3f", title=title)
+        for name, title in zip(_RATIO, ("ratio", "low", "high"), strict=True)
+    ]
     points = base.mark_point().encode(
-        x=alt.X("over_alike:Q", scale=scale, axis=axis),
-        color=colour,
-        shape=alt.Shape("size:N", sort=sizes, scale=alt.Scale(domain=sizes)),
-        tooltip=[
-            "cell:N",
-            "size:N",
-            *(
-                alt.Tooltip(f"{name}:Q", format=".3f", title=title)
-                for name, title in zip(_RATIO, ("ratio", "low", "high"), strict=True)
-            ),
-        ],
+        x=x, shape=axes.shape("size", sizes), tooltip=["cell:N", "size:N", *numbers]
     )
-    bars = base.mark_rule().encode(
-        x=alt.X("over_alike_low:Q", scale=scale), x2="over_alike_high:Q", color=colour
-    )
-    rules = (
-        alt.Chart(pd.DataFrame({"over_alike": [1.0, 2.0, 3.0]}))
-        .mark_rule(strokeDash=[4, 4], color=MUTED)
-        .encode(x=alt.X("over_alike:Q", scale=scale))
-    )
-    chart = (rules + bars + points).properties(height=max(34 * len(cells), 90))
-    most = data.loc[data["over_alike"].idxmax()]
-    return Figure(
-        chart,
-        f"Ratios of a guest's time to a plain process's. The largest is {most['over_alike']:.2f}, "
-        f"on {most['cell']} at "
-        f"{most['size']}.",
-        data[["guest", "host", "lines", *_RATIO, "over_4k", "over_4k_low", "over_4k_high"]],
-    )
+    bars = base.mark_rule().encode(x=alt.X("over_alike_low:Q", scale=scale), x2="over_alike_high:Q")
+    rules = alt.Chart(pd.DataFrame({"over_alike": [1.0, 2.0, 3.0]}))
+    rules = rules.mark_rule(strokeDash=[4, 4]).encode(x=alt.X("over_alike:Q", scale=scale))
+    return (rules + bars + points).properties(height=max(34 * len(cells), 90))
 
 
 def guest_references(a: Analysis) -> Figure:
     """The measured price against the references that a walk could need, a point a cell."""
     counts = {"cold, by the formula": a.priced["formula"], "warm, simulated": a.priced["warm"]}
-    data = pd.concat(
-        [
-            a.priced.assign(references=count.astype(float), series=name)
-            for name, count in counts.items()
-        ],
-        ignore_index=True,
-    )
-    labels = list(counts)
-    x = alt.X(
-        "references:Q",
-        axis=charts.ns_axis("Loads of page-table entries"),
-        scale=alt.Scale(domain=[0, 26], nice=False),
-    )
-    y = alt.Y("price:Q", axis=charts.ns_axis("Price of translation, ns per access"))
-    base = alt.Chart(data).encode(
-        x=x, y=y, color=alt.Color("series:N", sort=labels, scale=charts.colours(labels))
-    )
+    tables = [
+        a.priced.assign(references=count.astype(float), series=name)
+        for name, count in counts.items()
+    ]
+    data, labels = pd.concat(tables, ignore_index=True), list(counts)
+    scale = alt.Scale(domain=[0, 26], nice=False)
+    x = alt.X("references:Q", axis=axes.ns_axis("Loads of page-table entries"), scale=scale)
+    y = alt.Y("price:Q", axis=axes.ns_axis("Price of translation, ns per access"))
+    base = alt.Chart(data).encode(x=x, y=y, color=axes.colour("series", labels))
+    numbers = [alt.Tooltip(f"{name}:Q", format=".3~r") for name in ("references", "price")]
     points = base.mark_point(size=70).encode(
-        shape=alt.Shape("series:N", sort=labels, scale=alt.Scale(domain=labels)),
-        tooltip=[
-            "cell:N",
-            "series:N",
-            alt.Tooltip("references:Q", format=".3~r"),
-            alt.Tooltip("price:Q", format=".3~r", title="ns"),
-        ],
+        shape=axes.shape("series", labels), tooltip=["cell:N", "series:N", *numbers]
     )
     bars = base.mark_rule().encode(y="price_low:Q", y2="price_high:Q")
-    # Pairs that change places need as many references, so one is named on the left and one on the
-    # right; of two kinds of 2 MiB pages one name does for both.
-    named = data[
-        (data["series"] == labels[0])
-        & ~((data["host"] == "thp") & data["guest"].isin(data.loc[data["host"] == "2m", "guest"]))
-    ]
-    left = (
-        named["guest"].map(GUEST_PAGES.index) < named["host"].map(hardware).map(GUEST_PAGES.index)
-    ) | (named["formula"] == named["formula"].min())
-    names = [
-        alt.Chart(named[mine]).mark_text(align=align, dx=dx, dy=-7).encode(x=x, y=y, text="cell:N")
-        for mine, align, dx in ((left, "right", -7), (~left, "left", 7))
-        if mine.any()
-    ]
     most = a.priced.loc[a.priced["price"].idxmax()]
     return Figure(
-        alt.layer(bars, points, *names),
+        alt.layer(bars, points, *_pair_names(data[data["series"] == labels[0]], x, y)),
         f"Price against references. {most['cell']} pays most: {most['price']:z.0f} ns, "
         f"{most['formula']} references when cold.",
         data[["cell", "series", "references", "price", "price_low", "price_high"]],
     )
 
 
-# --- tables
-
-
-def _table(frame: pd.DataFrame, decimals: int = 1, **columns: str) -> Html:
-    """The columns named, under their titles."""
-    return data_table(frame[list(columns)].set_axis(list(columns.values()), axis=1), decimals)
-
-
-def guest_counts(a: Analysis) -> Html:
-    """The references of each cell beside its price."""
-    return _table(
-        a.references,
-        cell="guest on host",
-        formula="by the formula",
-        simulated="simulated, cold",
-        warm="simulated, warm, per load",
-        shadow="of a shadow table",
-        price="price here, ns",
+def _pair_names(data: pd.DataFrame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
+    """Return the names of pairs beside their points. Pairs that change places need as many
+    references, so one is named on the left and one on the right; of two kinds of 2 MiB pages one
+    name does for both."""
+    in_pool = data["guest"].isin(data.loc[data["host"] == "2m", "guest"])
+    named = data[~((data["host"] == "thp") & in_pool)]
+    guest, host = (
+        pages.map(GUEST_PAGES.index) for pages in (named["guest"], named["host"].map(hardware))
     )
-
-
-def guest_depths(a: Analysis) -> Html:
-    """The most references, base pages on base pages, by the levels of the guest's tables (rows) and
-    of the host's."""
-    table = (
-        pd.Series(a.depths)
-        .unstack()
-        .rename("guest, {} levels".format)
-        .rename("host, {} levels".format, axis=1)
-    )
-    return data_table(table.rename_axis("").reset_index())
-
-
-def guest_touches(a: Analysis) -> Html:
-    """What a line's first touch costs by cell."""
-    touches = required(a.touches, "no first touch was timed in a guest")
-    return _table(
-        touches,
-        0,
-        guest="guest's page",
-        host="host's page",
-        median="first touch, ns a line",
-        low="low",
-        high="high",
-    )
-
-
-def containers(a: Analysis) -> Html:
-    """Namespaces and the plain process, point by point."""
-    line_bytes = a.containers["layout"].map({"spread": a.base_page_bytes, "packed": LINE_BYTES})
-    return _table(
-        a.containers.assign(
-            size=(a.containers["lines"] * line_bytes).map(format_size),
-            lines=a.containers["lines"].map("{:,}".format),
-        ),
-        2,
-        layout="layout",
-        lines="lines",
-        size="working set",
-        plain="plain, ns",
-        inside="in namespaces, ns",
-        difference="difference, ns",
-        low="low",
-        high="high",
-    )
+    is_left = (guest < host) | (named["formula"] == named["formula"].min())
+    return [
+        alt.Chart(named[mine]).mark_text(align=align, dx=dx, dy=-7).encode(x=x, y=y, text="cell:N")
+        for mine, align, dx in ((is_left, "right", -7), (~is_left, "left", 7))
+        if mine.any()
+    ]

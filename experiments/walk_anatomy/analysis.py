@@ -12,37 +12,28 @@ import pandas as pd
 
 from experiments.walk_anatomy.grid import (
     COLLIDING,
-    ENTRY_BYTES,
-    HOT,
     LEVELS,
     PADDED,
     TABLES,
     Tables,
     collisions,
-    fewest,
-    first_beyond,
     held_out,
     sweep,
 )
-from tlb.inference import geometry, replacement, sets, walk_caches
+from experiments.walk_anatomy.policies import PolicyAnalysis
+from tlb.inference import geometry, sets, walk_caches
 from tlb.inference.curves import Curve, select
 from tlb.inference.geometry_walks import Walk
 from tlb.inference.intervals import Interval, interval_of_rows, summarise
-from tlb.inference.replacement import Visits
 from tlb.inference.walk_caches import WalkCache
 from tlb.lab import survey
-from tlb.machine.host import data_caches, data_tlbs
-from tlb.machine.tlb import ways_of
+from tlb.machine.host import data_caches
 from tlb.reasons import Unavailable, if_available, required
-from tlb.report import analysis
 from tlb.units import format_size
 
 SECOND_RISE = (
     1.25  # from one stride to the next: past the first step, TLB misses alone rise by a tenth
 )
-# where nothing states the last level's: of those published the most, and sets of as many are nearly
-# one
-UNSTATED_WAYS = 16
 INDEXES = {
     "modulo": "an index of the lowest bits",
     "xor": "an index of the lowest bits XORed with higher ones",
@@ -50,28 +41,12 @@ INDEXES = {
 EVENLY, AT_RANDOM = "exactly", "at random places"
 
 
-class Analysis(analysis.Analysis):
+class Analysis(PolicyAnalysis):
     """The rows of `table_chase`: ns a visit. Sweeps run over the number of tables of a level. What
     nothing was measured for is empty here; methods raise Unavailable.
 
     The page defines: per_miss, prices, predictions, strides and padded.
     """
-
-    @cached_property
-    def walked(self) -> pd.DataFrame:
-        """Visits of more pages than the TLB holds, at random places."""
-        rows = select(self.frame, kernel="table_chase", mode="random", order="cycle")
-        return rows[rows["lines"] == rows["lines"].max()] if len(rows) else rows
-
-    @property
-    def pages(self) -> int:
-        """How many pages those are; 0 without any."""
-        return int(self.walked["lines"].max()) if len(self.walked) else 0
-
-    @property
-    def fanout(self) -> int:
-        """Entries of a table."""
-        return self.base_page_bytes // ENTRY_BYTES
 
     def _through(self, tables: list[Tables]) -> pd.DataFrame:
         """The rows of `walked` with these numbers of tables."""
@@ -230,84 +205,6 @@ class Analysis(analysis.Analysis):
             Interval.of(required(rows, "these pages were not set apart").iloc[0]) for rows in wanted
         )
         return side, exact, random
-
-    # --- what the last level replaces
-
-    def _drawn(self, pages: int, hot: int) -> Interval:
-        rows = select(self.frame, kernel="table_chase", order="random", lines=pages, hot=hot)
-        return interval_of_rows(required(rows, "no drawn visits were measured"))
-
-    def _cycle(self, pages: int) -> Interval:
-        tables = dict(zip(TABLES, fewest(pages, self.fanout), strict=True))
-        rows = select(
-            self.frame, kernel="table_chase", mode="random", order="cycle", lines=pages, **tables
-        )
-        return interval_of_rows(required(rows, "this cycle was not measured"))
-
-    def _shares(self, pages: int, entries: int) -> dict[Visits, Interval]:
-        """The share of visits that miss so many entries, of a cycle and of draws that prefer a few
-        pages: what a visit takes longer than where an eighth of the pages are visited, over what it
-        takes where all are drawn alike, of which M - C of M miss. Empty without rows."""
-        shares = {}
-        for n in (pages, 2 * pages):
-            try:
-                held = self._cycle(pages // 8)
-                price = (self._drawn(n, n) - held) * (1 / (1 - entries / n))
-                shares[Visits(n, n // HOT)] = (self._drawn(n, n // HOT) - held) / price
-                if n == pages:
-                    shares[Visits(n, 0)] = (self._cycle(n) - held) / price
-            except Unavailable:
-                continue
-        return shares
-
-    @cached_property
-    def misses(self) -> dict[Visits, Interval]:
-        """`_shares` of the TLB's last level; empty without its entries, or rows."""
-        return self._shares(self.pages, self.entries[-1]) if self.entries else {}
-
-    @cached_property
-    def first_misses(self) -> dict[Visits, Interval]:
-        """`_shares` of the first of two levels, whose misses the last one serves; empty where it
-        does not."""
-        pages = first_beyond(self.entries)
-        return self._shares(pages, self.entries[0]) if pages else {}
-
-    @property
-    def missed(self) -> Interval:
-        """The share of a cycle's visits through few tables that miss, by time. Raises
-        Unavailable("too-few-points") where it is not known, since then nothing is a miss's price.
-        """
-        return required(
-            [*filter(None, [self.misses.get(Visits(self.pages, 0))])],
-            "how many visits miss was not measured",
-        )[0]
-
-    @cached_property
-    def policies(self) -> list[replacement.Policy]:
-        """Each policy that the last level can have beside `misses`, the best supported first; empty
-        without them."""
-        if not self.misses:
-            return []
-        first = self.entries[0] if len(self.entries) > 1 else 0
-        return replacement.judge(self.misses, (first, self.entries[-1]), self._ways(-1))
-
-    @cached_property
-    def first_policies(self) -> list[replacement.Policy]:
-        """The same of the first level beside `first_misses`."""
-        if not self.first_misses:
-            return []
-        return replacement.judge(self.first_misses, (0, self.entries[0]), self._ways(0))
-
-    @staticmethod
-    def fitting(policies: list[replacement.Policy]) -> list[str]:
-        """Return the names of those policies that fit, the best supported first."""
-        return [replacement.WORDS[policy.name] for policy in replacement.fitting(policies)]
-
-    def _ways(self, level: int) -> int:
-        """Of a level of the TLB, 0 the first and -1 the last; 0 for one set."""
-        levels = data_tlbs(self.host)
-        ways = ways_of(levels[level]) if levels else None
-        return UNSTATED_WAYS if ways is None else ways
 
     # --- the sets of the last level
 

@@ -53,8 +53,7 @@ def upper_entries_are_kept(a: Analysis, band: Band) -> Answer:
     ratio = _rise(a, 1)
     return inside(ratio, *band), (
         f"With a table of its own for each page a miss costs {ratio:.2f} times what it costs with "
-        f"{A_LINE**2} "
-        "pages to a table."
+        f"{A_LINE**2} pages to a table."
     )
 
 
@@ -64,8 +63,7 @@ def three_levels_are_kept(a: Analysis) -> Answer:
     shown = len(a.caches)
     return shown == len(LEVELS) or Undecided("ambiguous"), (
         f"{in_words(shown).capitalize()} of the three sweeps show{'s' * (shown == 1)} a cache that "
-        "ends. One that does not may be larger "
-        "than its sweep."
+        "ends. One that does not may be larger than its sweep."
     )
 
 
@@ -74,8 +72,7 @@ def every_walk_visits_all(a: Analysis) -> Answer:
     required(a.prices, "no tables were swept")
     return (False if a.caches else Undecided("ambiguous")), (
         f"A miss costs {a.first_ns:.1f} ns through few tables and {a.last_ns:.1f} through many, "
-        "whose entries take as much room: a walk "
-        "through few reads less."
+        "whose entries take as much room: a walk through few reads less."
     )
 
 

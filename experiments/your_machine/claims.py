@@ -80,7 +80,10 @@ def two_huge_page_sizes(a: Analysis) -> Answer:
 # --- how many entries: as the survey found them, beside what CPUID states
 
 
-def _entries(a: Analysis, level: int, band: Band) -> Answer:
+@claim("first-level-64-to-128", level=0)
+@claim("below-100-entries", level=0)
+@claim("first-level-64-entries", level=0)
+def entries_of_a_level(a: Analysis, band: Band, level: int) -> Answer:
     """Of the first level (0) or the last (-1)."""
     levels = a.geometry.levels
     if level < 0 and len(levels) < 2:
@@ -95,17 +98,8 @@ def _entries(a: Analysis, level: int, band: Band) -> Answer:
     )
 
 
-@claim("first-level-64-to-128")
-@claim("below-100-entries")
-@claim("first-level-64-entries")
-def entries_of_the_first_level(a: Analysis, band: Band) -> Answer:
-    return _entries(a, 0, band)
-
-
-@claim("second-level-1024-to-2048")
-@claim("second-level-1500-or-2-to-3k")
-def entries_of_the_last_level(a: Analysis, band: Band) -> Answer:
-    return _entries(a, -1, band)
+claim("second-level-1500-or-2-to-3k", level=-1)(entries_of_a_level)
+claim("second-level-1024-to-2048", level=-1)(entries_of_a_level)
 
 
 # --- what a walk costs by the place of its table: all pages are the same few lines of memory, so
@@ -123,35 +117,21 @@ def _walk(a: Analysis, place: str, unit: str) -> Interval:
     return walk.cost.interval * (1 if unit == "cycles" else 1 / geometry.core_ghz)
 
 
-def _walks(a: Analysis, band: Band, unit: str, *places: str) -> Answer:
-    costs = {place: _walk(a, place, unit) for place in places}
-    each = [f"{cost:.0f} {unit} with its table in {_PLACES[at]}" for at, cost in costs.items()]
-    return [inside(cost, *band) for cost in costs.values()], f"A walk costs {listed(each)}."
-
-
 _PLACES = {"L2": "the second-level cache", "L3": "the last cache", "memory": "memory"}
 
 
-@claim("hot-walks-30-to-50-cycles")
-@claim("walk-30-cycles-in-l2")
-def cycles_from_the_second_cache(a: Analysis, band: Band) -> Answer:
-    return _walks(a, band, "cycles", "L2")
+@claim("hot-walks-30-to-50-cycles", place="L2")
+@claim("walk-30-cycles-in-l2", place="L2")
+def a_walk_costs(a: Analysis, band: Band, place: str, unit: str = "cycles") -> Answer:
+    cost = _walk(a, place, unit)
+    evidence = f"A walk costs {cost:.0f} {unit} with its table in {_PLACES[place]}."
+    return [inside(cost, *band)], evidence
 
 
-@claim("walk-100-cycles-in-l3")
-def cycles_from_the_last_cache(a: Analysis, band: Band) -> Answer:
-    return _walks(a, band, "cycles", "L3")
-
-
-@claim("cold-walks-200-to-300-cycles")
-@claim("walk-250-cycles-in-memory")
-def cycles_from_memory(a: Analysis, band: Band) -> Answer:
-    return _walks(a, band, "cycles", "memory")
-
-
-@claim("upper-entries-cost-20-to-30-ns")
-def a_walk_near_the_last_cache(a: Analysis, band: Band) -> Answer:
-    return _walks(a, band, "ns", "L3")
+claim("walk-100-cycles-in-l3", place="L3")(a_walk_costs)
+claim("walk-250-cycles-in-memory", place="memory")(a_walk_costs)
+claim("cold-walks-200-to-300-cycles", place="memory")(a_walk_costs)
+claim("upper-entries-cost-20-to-30-ns", place="L3", unit="ns")(a_walk_costs)
 
 
 @claim("walk-4-to-5-times-from-memory")

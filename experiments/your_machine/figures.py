@@ -13,8 +13,8 @@ from tlb.inference.geometry import ALIAS_FROM, Geometry
 from tlb.inference.geometry_words import level_name
 from tlb.prose import count
 from tlb.reasons import required
-from tlb.report.charts import colours, lines_axis, log_scale, ns_axis
-from tlb.report.render import INK, MUTED, Figure
+from tlb.report import axes
+from tlb.report.render import MUTED, Figure
 
 _TICKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 # A price this many times the first plateau belongs to walks in memory, and would flatten the rest.
@@ -31,43 +31,43 @@ def staircase(a: Analysis) -> Figure:
     at each level found."""
     levels, unit, data = a.geometry.levels, a.geometry.unit, _points(a)
     bottom, top = data["cost"].min() * 0.7, data["cost"].max() * 1.5
-    scale, series = alt.Scale(type="log", nice=False, domain=[bottom, top]), list(_curves(a))
-    x = alt.X("lines:Q", axis=lines_axis("Pages touched"), scale=log_scale())
-    ticks = [tick for tick in _TICKS if bottom <= tick <= top]
-    y = alt.Y("cost:Q", axis=ns_axis(f"{unit} per access", ticks), scale=scale)
-    colour = alt.Color("series:N", sort=series, scale=colours(series))
-    base = alt.Chart(data).encode(x=x, y=y, color=colour)
+    scale = alt.Scale(type="log", nice=False, domain=[bottom, top])
+    x = alt.X("lines:Q", axis=axes.lines_axis("Pages touched"), scale=axes.log_scale())
+    axis = axes.ns_axis(f"{unit} per access", axes.within(_TICKS, bottom, top))
+    y, series = alt.Y("cost:Q", axis=axis, scale=scale), list(_curves(a))
+    base = alt.Chart(data).encode(x=x, y=y, color=axes.colour("series", series))
     tips = [
         alt.Tooltip("series:N"),
         alt.Tooltip("lines:Q", format=",", title="pages"),
         alt.Tooltip("cost:Q", format=".2f", title=unit),
         alt.Tooltip("n:Q", title="processes"),
     ]
-    points = base.mark_point(size=24).encode(
-        shape=alt.Shape("series:N", sort=series, scale=alt.Scale(domain=series)), tooltip=tips
-    )
+    points = base.mark_point(size=24).encode(shape=axes.shape("series", series), tooltip=tips)
     bars = base.mark_rule(clip=True).encode(y=alt.Y("low:Q", scale=scale), y2="high:Q")
-    entries = [level.entries.value for level in levels]
-    steps = [f"{level_name(level)}: {count(level.entries.value)}" for level in levels]
-    rules = alt.Chart(pd.DataFrame({"lines": entries, "label": steps})).encode(x="lines:Q")
-    labels = rules.mark_text(align="right", dx=-5, dy=2, baseline="top", color=MUTED)
     plateaus = _plateaus(data, a.geometry)
-    names = alt.Chart(plateaus).mark_text(dy=16, color=INK)
-    chart = (
-        base.mark_line(strokeWidth=1)
-        + bars
-        + points
-        + rules.mark_rule(strokeDash=[4, 4], color=MUTED)
-        + labels.encode(text="label:N", y=alt.value(0))
-        + names.encode(x="lines:Q", y=alt.Y("cost:Q", scale=scale), text="label:N")
-    )
-    ends = " and ".join(f"{count(n)} pages" for n in entries)
+    names = alt.Chart(plateaus).mark_text(dy=16)
+    names = names.encode(x="lines:Q", y=alt.Y("cost:Q", scale=scale), text="label:N")
+    ends = " and ".join(f"{count(level.entries.value)} pages" for level in levels)
     spans = "; ".join(
         f"{row.label} from {row.start:,.0f} to {row.end:,.0f} pages"
         for row in plateaus.itertuples()
     )
-    told = f"The cost of a load rises over pages touched in steps, at {ends}. Plateaus: {spans}."
-    return Figure(chart, told, data)
+    return Figure(
+        base.mark_line(strokeWidth=1) + bars + points + _levels(a) + names,
+        f"The cost of a load rises over pages touched in steps, at {ends}. Plateaus: {spans}.",
+        data,
+    )
+
+
+def _levels(a: Analysis) -> alt.LayerChart:
+    """Return a rule and a label at the entries of each level."""
+    levels = a.geometry.levels
+    entries = [level.entries.value for level in levels]
+    steps = [f"{level_name(level)}: {count(level.entries.value)}" for level in levels]
+    rules = alt.Chart(pd.DataFrame({"lines": entries, "label": steps})).encode(x="lines:Q")
+    labels = rules.mark_text(align="right", dx=-5, dy=2, baseline="top", color=MUTED)
+    labels = labels.encode(text="label:N", y=alt.value(0))
+    return rules.mark_rule(strokeDash=[4, 4]) + labels
 
 
 def _curves(a: Analysis) -> dict[str, Curve]:

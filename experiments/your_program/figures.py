@@ -7,7 +7,7 @@ import pandas as pd
 
 from experiments.your_program.analysis import Analysis
 from tlb.prose import extremes
-from tlb.report import charts
+from tlb.report import axes, charts
 from tlb.report.render import MUTED, Figure
 
 _OTHERS, _OURS = "written by others", "written for this book"
@@ -57,13 +57,13 @@ def _dots(a: Analysis, data: pd.DataFrame, title: str, field: str) -> alt.LayerC
     gains = a.of_pages().set_index("title")["gain"]
     order = sorted(gains.index, key=lambda name: -gains[name].value)
     scheme, ends, y = (
-        charts.colours([_OTHERS, _OURS]),
+        axes.colours([_OTHERS, _OURS]),
         _ends(data, field),
         charts.row("title", order),
     )
     every = _RATIOS if ends[1] > _NARROW * ends[0] else _TENTHS
     ticks = [tick for tick in every if ends[0] <= tick <= ends[1]]
-    x = alt.X(f"{field}:Q", axis=charts.ns_axis(title, ticks), scale=charts.log_scale(domain=ends))
+    x = alt.X(f"{field}:Q", axis=axes.ns_axis(title, ticks), scale=axes.log_scale(domain=ends))
     legend = alt.Legend(title=None, columns=1)
     channels = {"color": alt.Color("whose:N", sort=scheme.domain, scale=scheme, legend=legend)}
     machines = list(dict.fromkeys(data["machine"]))

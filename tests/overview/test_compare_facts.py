@@ -17,7 +17,7 @@ from experiments.overview import compare_facts, compare_words, profile
 from experiments.overview.compare import DIFFERS, SAME, Compared, Comparison, compare
 from experiments.overview.profile import Profile, Quantity
 from tlb.inference.intervals import Interval
-from tlb.inference.sides import Pair
+from tlb.inference.two_machines import Pair
 from tlb.lab import states
 from tlb.lab.store import Store
 from tlb.machine import doctor

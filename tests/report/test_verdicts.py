@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from support.common import About
 from support.pages import Elements
-from support.synthetic import Stated
+from support.synthetic import Stated, scope
 
 import tlb.report.verdicts as room
 from tlb.inference.intervals import Interval, median_interval
@@ -25,6 +25,7 @@ from tlb.report.verdicts import (
     decided,
     inside,
     judge,
+    points_of,
     statements,
     verdicts,
 )
@@ -212,3 +213,39 @@ def test_a_verdict_table_escapes_and_has_a_twin_in_words():
     }
     assert table.text.splitlines()[0] == "HOLDS: flat < 8 MiB [slope `0.02`]"
     assert table._repr_mimebundle_()["text/plain"] == table.text
+
+
+def test_sentences_that_differ_in_a_number_share_a_predicate(claims: ModuleType, a: Analysis):
+    decide = claim("made-first", source="boncz1999", says="It is 1.", place=0)(first_value)
+    claim("made-last", source="boncz1999", says="It is 3.", place=-1)(decide)
+    found = [judge(room.REGISTRY[id], a, value=3.0).verdict for id in ("made-first", "made-last")]
+    assert found == ["fails", "holds"]
+
+
+def first_value(a: Analysis, place: int, value: float) -> Answer:
+    return bool(a.frame["ns"].iloc[place] == value), "A value."
+
+
+@pytest.mark.parametrize(
+    ("where", "selected"),
+    [
+        ({}, {16, 64, 512}),
+        ({"low": 17, "high": 512}, {64, 512}),
+        ({"low": 64, "high": lambda scope: scope.lines(64 * scope.base_page_bytes)}, {64}),
+        ({"layout": "packed"}, {512}),
+        ({"layout": ("spread", "packed"), "hops": None}, {16, 512}),
+        ({"hops": (8, 9)}, {64}),
+        ({"lines": lambda scope: (scope.lines(16 * scope.base_page_bytes), 3)}, {16}),
+        ({"hops": 7}, set()),
+    ],
+)
+def test_a_claim_selects_points_by_their_fields_options_and_lines(where: dict, selected: set):
+    of = scope()
+    points = [
+        of.point("page_chase", lines=16, layout="spread"),
+        of.point("page_chase", lines=64, layout="spread", hops=8),
+        of.point("page_chase", lines=512, layout="packed"),
+    ]
+    compares = points_of("page_chase", **where)
+    assert {point.lines for point in points if compares(point, of)} == selected
+    assert not any(points_of(("other", "third"), **where)(point, of) for point in points)

@@ -19,9 +19,9 @@ from tlb import discovery
 from tlb.lab.columns import INT64_MAX
 from tlb.lab.housekeeping import Housekeeping
 from tlb.lab.toolchains import TOOLS
-from tlb.machine.flags import JAVA_FLAGS, LARGE_FLAGS, Flags
 from tlb.machine.flushes import Flushes
 from tlb.machine.host import Host
+from tlb.machine.java_flags import JAVA_FLAGS, LARGE_FLAGS, Flags
 from tlb.page_sizes import PAGES
 from tlb.reasons import REASONS, Unavailable
 

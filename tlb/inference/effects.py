@@ -49,8 +49,7 @@ class Effect(NamedTuple):
                 f"An interval lies {'inside' if within else 'outside'} the band as printed, but "
                 "it is one of "
                 f"{self.among if within else max(self.among, together)} compared; widened for "
-                "that, it crosses an end of "
-                "the band.",
+                "that, it crosses an end of the band.",
             )
         return Undecided("bistable" if self.interval.modes > 1 else "crosses")
 

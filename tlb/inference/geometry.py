@@ -35,8 +35,7 @@ NEVER = 1e9  # entries of a second level that is never missed
 NEAR = 0.2
 _ALONE = (
     "One level shows. A smaller one may lie before it or a larger one behind it, so what missing "
-    "it costs is no walk's price until "
-    "it is known that none does."
+    "it costs is no walk's price until it is known that none does."
 )
 
 

@@ -95,8 +95,7 @@ def _measured(opinions: Mapping[str, Estimate], entries: Estimate, knee: Knee) -
         return f"Price and alias agree on {number['alias']} pages. "
     return (
         f"Price puts the step at {number['price']} pages, alias at {number['alias']}: believe "
-        f"{round(entries.value):,}, the "
-        "larger, since what disturbs a chase fills a level early. "
+        f"{round(entries.value):,}, the larger, since what disturbs a chase fills a level early. "
     )
 
 
@@ -116,8 +115,7 @@ def verdict(
     if entries.method.startswith("draws") and off_together < min(BOTH, off_alone):
         return sentence + (
             f"CPUID states {stated:,}, and with the {before} of the level before, which hold "
-            "other pages, that is what was "
-            "found."
+            "other pages, that is what was found."
         )
     if _agree(entries, stated):
         return sentence + f"CPUID states {stated:,} and agrees."

@@ -257,8 +257,7 @@ def interval_of_ratio(a: Interval, b: Interval) -> Interval:
         Interval(log(i.value), log(i.low) if i.low > 0 else -inf, log(i.high), i.coverage, i.modes)
         for i in (a, b)
     ]
-    difference = interval_of_difference(*logs)
-    _, low, high, coverage, found = difference
+    _, low, high, coverage, found = interval_of_difference(*logs)
     return Interval(a.value / b.value, exp(low), exp(high), coverage, found)
 
 

@@ -219,10 +219,9 @@ def fit_random_curve(
     x, y = _usable(lines, price_ns)
     given = (l1_entries, l2_entries)
     free = [i for i, entries in enumerate(given) if entries is None]
-    if np.unique(x).size < (needed := 2 + len(free) + _SPARE_POINTS):
-        raise Unavailable(
-            "too-few-points", f"this fit takes {needed} points, not {np.unique(x).size}"
-        )
+    points, needed = np.unique(x).size, 2 + len(free) + _SPARE_POINTS
+    if points < needed:
+        raise Unavailable("too-few-points", f"this fit takes {needed} points, not {points}")
 
     def knees_of(logs: np.ndarray) -> list[float]:
         rest = iter(np.exp(logs))
@@ -235,11 +234,9 @@ def fit_random_curve(
     low, high = np.log([max(x.min(), l1_entries or 0), min(x.max(), l2_entries or inf)])
     solved = [(*nnls(missed(start), y), start) for start in _starts(x, low, high, len(free))]
     costs, _, knees = min(solved, key=lambda start: start[1])
+    bounds = [0, 0] + [low] * len(free), [inf, inf] + [high] * len(free)
     best = least_squares(
-        lambda p: missed(p[2:]) @ p[:2] - y,
-        [*costs, *knees],
-        x_scale="jac",
-        bounds=([0, 0] + [low] * len(free), [inf, inf] + [high] * len(free)),
+        lambda p: missed(p[2:]) @ p[:2] - y, [*costs, *knees], x_scale="jac", bounds=bounds
     )
     return _random_fit(best, knees_of(best.x[2:]), free, confidence)
 

@@ -95,45 +95,38 @@ def places(
     """
     if order not in ORDERS:
         raise ValueError(f"order is 'cycle' or 'random', not {order!r}")
-    m, each, p, rivals = (
-        a.reshape(-1, 1)
-        for a in np.broadcast_arrays(
-            *(
-                np.atleast_1d(np.asarray(a, dtype=float))
-                for a in (pages, lines_per_page, walks, rivals_bytes)
-            )
-        )
-    )
+    given = (np.atleast_1d(a).astype(float) for a in (pages, lines_per_page, walks, rivals_bytes))
+    m, each, p, rivals = (a.reshape(-1, 1) for a in np.broadcast_arrays(*given))
     cyclic = order == "cycle"
 
-    def left(n: ArrayLike, p: ArrayLike, x: np.ndarray) -> np.ndarray:
-        return np.maximum(0, 1 - p * x) ** n if cyclic else np.exp(-n * p * x)
-
-    def again(n: np.ndarray, p: np.ndarray) -> np.ndarray:
-        """The quantiles of the time to the next read of a line; in a cycle at most one round is
-        looked at."""
-        p = np.maximum(p, 1e-12)
-        return (
-            np.minimum(1, (1 - _QUANTILES ** (1 / np.maximum(n - 1, 1e-9))) / p)
-            if cyclic
-            else -np.log(_QUANTILES) / (n * p)
-        )
-
     def missed(x: np.ndarray) -> list[np.ndarray]:
-        own = m * each * (1 - left(1, 1, x)) + sum(
-            m / s * (1 - left(s * each, p, x)) for s in tables
-        )
-        shares = []
-        for cache in caches:
-            distance = own * LINE_BYTES + (rivals * m * each * x if cache is caches[-1] else 0)
-            sharp = cache.ways == inf
-            lost = (
-                distance > cache.size_bytes * BRIM
-                if sharp
-                else gammainc(cache.ways, cache.ways * distance / cache.size_bytes)
-            )
-            shares.append(lost @ _WEIGHTS if x.shape[1] > 1 else lost[:, 0].astype(float))
-        return shares
+        read = (m / s * (1 - _left(cyclic, s * each, p, x)) for s in tables)
+        own = (m * each * (1 - _left(cyclic, 1, 1, x)) + sum(read)) * LINE_BYTES
+        others = rivals * m * each * x  # in the last cache, which they share
+        return [_lost(cache, own + others * (cache is caches[-1])) for cache in caches]
 
-    data = np.ones_like(m) if cyclic else again(np.ones_like(m), np.ones_like(m))
-    return Places(missed(data), [missed(again(s * each, p)) for s in tables])
+    ones = np.ones_like(m)
+    data = ones if cyclic else _again(cyclic, ones, ones)
+    return Places(missed(data), [missed(_again(cyclic, s * each, p)) for s in tables])
+
+
+def _left(cyclic: bool, n: ArrayLike, p: ArrayLike, x: np.ndarray) -> np.ndarray:
+    """Return the share of lines that are not read in a time x."""
+    return np.maximum(0, 1 - p * x) ** n if cyclic else np.exp(-n * p * x)
+
+
+def _again(cyclic: bool, n: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """Return the quantiles of the time to the next read of a line; in a cycle of one round at
+    most."""
+    p = np.maximum(p, 1e-12)
+    if not cyclic:
+        return -np.log(_QUANTILES) / (n * p)
+    return np.minimum(1, (1 - _QUANTILES ** (1 / np.maximum(n - 1, 1e-9))) / p)
+
+
+def _lost(cache: SharedCache, distance: np.ndarray) -> np.ndarray:
+    """Return the share of lines that a cache has lost when so many bytes came between, a row each,
+    the mean over the quantiles."""
+    share = distance / cache.size_bytes
+    lost = share > BRIM if cache.ways == inf else gammainc(cache.ways, cache.ways * share)
+    return lost @ _WEIGHTS if distance.shape[1] > 1 else lost[:, 0].astype(float)

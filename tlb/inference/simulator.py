@@ -201,8 +201,7 @@ def _pages(
     _require(
         low >= 0 and not high * unit_bytes >> bits,
         f"{machine.levels} levels of tables translate addresses from 0 to 2^{bits} - 1, not {low} "
-        f"to {high} in units of "
-        f"{unit_bytes}: take addresses of user space, or five levels.",
+        f"to {high} in units of {unit_bytes}: take addresses of user space, or five levels.",
     )
     return stream.astype(np.int64) * unit_bytes >> page_bits
 
@@ -223,13 +222,13 @@ def simulate(
     `warm` accesses are not counted. seed: of random replacement. Raises ValueError.
     """
     leaf, host_leaf = _leaf(page), _leaf(machine.host.page) if machine.host else 0
-    span = min(leaf, host_leaf or leaf)
+    span = min(leaf, host_leaf or leaf)  # what an entry of the TLB covers
     pages = _pages(machine, addresses, unit_bytes, OFFSET_BITS + INDEX_BITS * (span - 1))
     _require(0 <= warm <= pages.size, f"warm is from 0 to the {pages.size} accesses, not {warm}.")
     shapes = [(1, 1, walker.LRU, walker.MODULO)]  # row 0 stands for no cache
 
     def numbered(caches: Iterable[SimulatedTlb | WalkCache | NestedTlb]) -> np.ndarray:
-        """Return the number of the cache of each level, from 1; 0 if there is none."""
+        # the number of the cache of each level, from 1; 0 if there is none
         numbers = np.zeros(machine.levels + 1, dtype=np.int64)
         for cache in caches:
             numbers[cache.level] = len(shapes)
@@ -238,15 +237,12 @@ def simulate(
         return numbers
 
     nested = machine.host.nested if machine.host else ()
-    plan = Plan(
-        span,
-        leaf,
-        host_leaf,
-        machine.levels,
+    caches = (
         numbered(tlb for tlb in machine.tlbs if span in map(_leaf, tlb.pages)),
         numbered(cache for cache in machine.walk_caches if cache.level > leaf),
         numbered(cache for cache in nested if cache.level == 0 or cache.level >= leaf),
     )
+    plan = Plan(span, leaf, host_leaf, machine.levels, *caches)
     return _counted(machine, pages, warm, plan, _empty(shapes, seed))
 
 

@@ -154,8 +154,7 @@ def _decide(first: Interval, walk: Interval | None, hypervisor: str) -> tuple[st
         )
         return "splintered by the host", (
             "Few entries would hold all of those lines if an entry spanned a large page. It spans "
-            "a "
-            f"piece: {why}."
+            f"a piece: {why}."
         )
     if first.high < HALF and (walk is None or walk.high < HALF):
         return "not splintered", "An entry spans a large page."

@@ -113,8 +113,7 @@ def _page_sizes(host: Host) -> Iterator[Advice]:
             "pool 1g",
             "The pool of 1 GiB pages is empty.",
             "Reserve pages soon after boot with `tlb pool reserve --pages 1g --size 4GiB`, or at "
-            "boot with hugepagesz=1G "
-            "hugepages=4; vm.nr_hugepages counts 2 MiB pages only.",
+            "boot with hugepagesz=1G hugepages=4; vm.nr_hugepages counts 2 MiB pages only.",
         )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tlb.inference.sides import measured_alike
+from tlb.inference.two_machines import measured_alike
 from tlb.reasons import Unavailable
 from tlb.report import charts
 from tlb.report.analysis import Analysis

@@ -12,7 +12,7 @@ from __future__ import annotations
 import csv
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from math import inf
 from pathlib import Path
@@ -37,11 +37,38 @@ STATEMENTS = ROOT / "data" / "literature" / "claims.csv"
 WRONG_BY_CHANCE = 0.05
 Band = tuple[float, float]
 Compares = Callable[[Point, Scope], bool]  # whether a claim compares a point, on such a computer
+Bound = float | Callable[[Scope], float]
 Word = Literal["holds", "fails", "cannot tell", "not testable here"]
 # An effect, or several that must lie in their bands together; a bool if words or arithmetic were
 # compared; Undecided for a reason that no interval shows.
 Truth = Effect | Sequence[Effect] | bool | Undecided
 Answer = tuple[Truth, str]  # and the evidence in a sentence
+
+
+def points_of(
+    kernel: str | tuple[str, ...], *, low: Bound = 0, high: Bound = inf, **where: object
+) -> Compares:
+    """Select the points of a kernel, or several, from `low` to `high` lines whose fields or options
+    have the value, or one of the values, given; None for an option that they lack. A bound or a
+    value may be a function of the computer."""
+    kernels = kernel if isinstance(kernel, tuple) else (kernel,)
+    limits = {"low": low, "high": high, **where}
+    of_scope = {name: value for name, value in limits.items() if callable(value)}
+
+    def compares(point: Point, scope: Scope) -> bool:
+        if point.kernel not in kernels:
+            return False
+        known = limits | {name: value(scope) for name, value in of_scope.items()}
+        if not known.pop("low") <= point.lines <= known.pop("high"):
+            return False
+        options = dict(point.options)
+        found = {name: options.get(name, getattr(point, name, None)) for name in known}
+        return all(
+            found[name] in value if isinstance(value, tuple) else found[name] == value
+            for name, value in known.items()
+        )
+
+    return compares
 
 
 def decided(truth: Truth) -> bool | None:
@@ -103,13 +130,14 @@ def statements() -> dict[str, Statement]:
 @dataclass(frozen=True)
 class Claim:
     """A sentence of a source with its predicate. points: which points of a grid it compares; None
-    if it measures nothing."""
+    if it measures nothing. fixed: keywords of the predicate that are this sentence's own."""
 
     id: str
     source: str  # a key of book/references.bib
     says: str
     decide: Callable[..., Answer]
     points: Compares | None
+    fixed: dict[str, Any] = field(default_factory=dict)
 
     @property
     def place(self) -> str:
@@ -144,13 +172,14 @@ REGISTRY: dict[str, Claim] = {}
 
 
 def claim(
-    id: str, *, source: str = "", says: str = "", points: Compares | None = None
+    id: str, *, source: str = "", says: str = "", points: Compares | None = None, **fixed: Any
 ) -> Callable[[Callable], Callable]:
     """Register a predicate: a function of an Analysis that gives an Answer, or raises Unavailable.
 
     A parameter `band` gets the band in claims.csv. source, says: by default those of claims.csv.
-    points: which points of a grid, and of a computer, it compares. Raises ValueError for an id that
-    another function has, or of which nothing is known.
+    points: which points of a grid, and of a computer, it compares. fixed: keywords of the
+    predicate, where several sentences differ in a number. Raises ValueError for an id that another
+    function has, or of which nothing is known.
     """
 
     def register(decide: Callable[..., Answer]) -> Callable[..., Answer]:
@@ -166,7 +195,7 @@ def claim(
                 "or say source and words."
             )
         words = says or f"“{statement.quote}”"
-        REGISTRY[id] = Claim(id, source or statement.source, words, decide, points)
+        REGISTRY[id] = Claim(id, source or statement.source, words, decide, points, fixed)
         return decide
 
     return register
@@ -193,7 +222,7 @@ def judge(claim: Claim, a: Analysis, **bands: Any) -> Verdict:
     if statement and "band" in inspect.signature(claim.decide).parameters:
         bands = {"band": statement.band} | bands
     try:
-        truth, evidence = claim.decide(a, **bands)
+        truth, evidence = claim.decide(a, **(claim.fixed | bands))
         effects = effects_of(truth)
     except Unavailable as why:
         return _unavailable(claim, why)

@@ -7,7 +7,7 @@ import pytest
 from support.stlb_cliff import COUNTING, CYCLES_PER_WALK, SIMULATED, analysis, simulate
 from support.synthetic import MIB, Stated, Truth, frame, grid
 
-from experiments.stlb_cliff import Analysis, figures
+from experiments.stlb_cliff import Analysis, tables
 from tlb.lab.store import Store
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -26,7 +26,7 @@ def test_cycles_per_walk_come_from_the_counters_of_the_repeats_that_have_them(co
         table[table.index > 1536].to_numpy() == pytest.approx(CYCLES_PER_WALK)
         and table[table.index <= 1536].isna().all()
     )
-    shown = figures.walk_costs(counted).text
+    shown = tables.walk_costs(counted).text
     assert "\t1.00\t28.00\tcounters" in shown and "inferred from time" not in shown
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tlb.machine import flags
+from tlb.machine import java_flags as flags
 
 
 def test_a_computers_own_words_are_read_as_it_lists_them(tmp_path):

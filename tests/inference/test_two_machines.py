@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from tlb.inference.intervals import median_interval
-from tlb.inference.sides import PAUSE_S, Pair, numbered_runs, of_the_same_kernels, pairs
+from tlb.inference.two_machines import PAUSE_S, Pair, numbered_runs, of_the_same_kernels, pairs
 
 
 def rows(

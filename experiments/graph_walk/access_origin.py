@@ -4,8 +4,8 @@ entry and the host's would miss it."""
 from __future__ import annotations
 
 from experiments.graph_walk.analysis import SIZE, Analysis
-from tlb.inference import trips
-from tlb.inference.trips import Explained
+from tlb.inference import memory_trips
+from tlb.inference.memory_trips import Explained
 from tlb.page_sizes import BASE, page_bytes
 from tlb.reasons import required
 
@@ -19,7 +19,7 @@ def explained(a: Analysis) -> Explained:
     shares = required(
         a.access_shares[a.access_shares["accesses"] > 1], "hops on base pages have one peak"
     )
-    return trips.explain(
+    return memory_trips.explain(
         shares.rename(columns={"accesses": "trips"}).astype({SIZE: int}),
         {pages: _read(a, pages) for pages in a.peaks},
     )

@@ -15,11 +15,11 @@ from typing import Any, Literal
 import pandas as pd
 from pydantic import BaseModel
 
-from experiments.hugepages.jvm import HEAP_PAGES, HeapPages, Score, run
 from tlb.lab.build import KERNELS
 from tlb.lab.toolchains import Tool, built, first_line
 from tlb.machine.host import inspect, state
 from tlb.page_sizes import BASE
+from tlb.programs.jvm import HEAP_PAGES, HeapPages, Score, run
 from tlb.reasons import Unavailable, required
 from tlb.system import files, procfs
 from tlb.system.processes import run_whole

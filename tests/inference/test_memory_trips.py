@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tlb.inference.trips import Trips, expected, explain, trips
+from tlb.inference.memory_trips import Trips, expected, explain, trips
 
 CACHED_NS, MEMORY_NS = 40.0, 100.0
 

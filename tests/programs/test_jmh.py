@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from support.common import lacking, refusal
 
-from experiments.hugepages import jmh, jvm
-from experiments.hugepages.jmh import Jmh, Lack
-from experiments.hugepages.jvm import Score
+from tlb.programs import jmh, jvm
+from tlb.programs.jmh import Jmh, Lack
+from tlb.programs.jvm import Score
 from tlb.reasons import Unavailable
 from tlb.system import files, procfs
 

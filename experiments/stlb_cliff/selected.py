@@ -1,0 +1,50 @@
+"""Which points the claims of this chapter compare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+
+from tlb.lab.grid import Scope
+from tlb.page_sizes import BASE
+from tlb.report.verdicts import Compares, points_of
+
+# Of the last level's entries: the published sizes around its reach are two doublings apart.
+HALF_TO_TWICE = (0.5, 2.0)
+_BOTH = {"pages": BASE, "mode": "", "order": "cycle", "layout": ("spread", "packed")}
+
+
+def chase(
+    *layouts: str, order: tuple[str, ...] = ("cycle",), low: float = 0.0, high: float = inf
+) -> Compares:
+    """Select the chase on base pages, between multiples of the last level's entries."""
+
+    def times(factor: float) -> Callable[[Scope], float]:
+        return lambda scope: max(scope.entries, default=0) * factor
+
+    return points_of(
+        "page_chase",
+        **_BOTH | {"layout": layouts, "order": order},
+        low=times(low * 0.7),
+        high=inf if high == inf else times(high * 1.5),
+    )
+
+
+def gather(*sizes: int, layouts: tuple[str, ...] = ("spread",)) -> Compares:
+    """Select the published loop over these sizes in bytes, by default around the last level's
+    reach."""
+
+    def lines(scope: Scope) -> tuple[int, ...]:
+        around = [round(max(scope.entries, default=0) * times) for times in HALF_TO_TWICE]
+        return tuple([scope.lines(size) for size in sizes] or around)
+
+    return points_of("page_gather", pages=BASE, layout=layouts, lines=lines)
+
+
+# The two largest sizes of the chase and its control.
+far = points_of("page_chase", **_BOTH, low=lambda scope: scope.most_lines / 4)
+one_gib = points_of("page_chase", **_BOTH, lines=lambda scope: scope.lines(1 << 30))
+half_a_gib = points_of(
+    "page_chase", **_BOTH, lines=lambda scope: (scope.lines(1 << 29), scope.lines(1 << 30))
+)
+near_first = points_of("page_chase", **_BOTH, high=lambda scope: 4 * min(scope.entries, default=0))

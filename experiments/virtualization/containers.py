@@ -1,0 +1,83 @@
+"""Chases in containers and on other memory nodes beside a plain process's."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import pandas as pd
+
+from experiments.virtualization.grid import NODES
+from tlb.inference.curves import Curve
+from tlb.inference.intervals import UNKNOWN, Interval, median_interval
+from tlb.reasons import Unavailable, required
+from tlb.report import analysis
+
+NODE = "numa_chase"
+LEAST_PAIRS = 5  # of a median, fewer have no interval worth the name
+
+
+class ContainersAnalysis(analysis.Analysis):
+    """The rows of chases in fresh namespaces, and of `numa_chase`. The page defines plain and
+    contained."""
+
+    @cached_property
+    def containers(self) -> pd.DataFrame:
+        """The chase in fresh namespaces beside the plain one, a row a layout and number of lines:
+        layout, lines, plain, inside, and difference, low, high (inside minus plain). Raises
+        Unavailable("too-few-points")."""
+        curves = {
+            layout: [Curve.of(rows, layout=layout) for rows in (self.plain, self.contained)]
+            for layout in ("spread", "packed")
+        }
+        rows = [
+            (layout, int(lines), plain.get(lines).value, inside.get(lines).value, *difference[:3])
+            for layout, (plain, inside) in curves.items()
+            for lines, difference in inside - plain
+        ]
+        return pd.DataFrame(
+            required(rows, "no chase was measured in fresh namespaces"),
+            columns=["layout", "lines", "plain", "inside", "difference", "low", "high"],
+        )
+
+    @cached_property
+    def container_ratio(self) -> Interval:
+        """Time in fresh namespaces over that of a plain process, the median over pairs, with its
+        exact interval. A pair walked the same permutation in the same repeat, so what the order and
+        an hour of drift do, they do to both; one interval over all sizes has one chance to miss,
+        where one a size has as many. Raises Unavailable("too-few-points")."""
+        plain, inside = (
+            rows.groupby(["layout", "lines", "repeat"])["ns_per_access"].median()
+            for rows in (self.plain, self.contained)
+        )
+        pairs = (inside / plain).dropna()
+        if len(pairs) < LEAST_PAIRS:
+            raise Unavailable(
+                "too-few-points", f"{len(pairs)} pairs of a process in namespaces and a plain one"
+            )
+        return median_interval(pairs)
+
+    @property
+    def far_nodes(self) -> pd.DataFrame:
+        """The rows of `nodes` at the largest size with something remote, beside both near; empty
+        where there are none."""
+        far = self.nodes[
+            self.nodes["over"].notna()
+            & ~((self.nodes["memory"] == "local") & (self.nodes["tables"] == "local"))
+        ]
+        return far[far["lines"] == far["lines"].max()]
+
+    @cached_property
+    def nodes(self) -> pd.DataFrame:
+        """The chase by where its memory and page tables lie, seen from the CPU: memory, tables,
+        lines, median, low, high, over, over_low, over_high (over both near). Empty where no node
+        but one was measured."""
+        curves = Curve.by(self.frame, NODES, "mode", kernel=NODE, layout="spread")
+        rows = []
+        for mode, curve in curves.items():
+            over = dict(curve / curves[NODES[0]]) if NODES[0] in curves else {}
+            rows += [
+                (*mode.split("-"), int(lines), *here[:3], *over.get(lines, UNKNOWN)[:3])
+                for lines, here in curve
+            ]
+        columns = ["memory", "tables", "lines", "median", "low", "high"]
+        return pd.DataFrame(rows, columns=[*columns, "over", "over_low", "over_high"])
