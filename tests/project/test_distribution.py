@@ -107,7 +107,7 @@ def archive(monkeypatch, tmp_path: Path) -> Path:
     """An archive of one kernel, for a computer that has no compiler: made by the compiler here,
     called as `make dist` calls zig."""
     zig = tmp_path / "zig"
-    zig.write_text('#!/bin/sh\nshift 3\nexec cc "$@"\n')
+    zig.write_text('#!/bin/sh\nshift 4\nexec cc "$@"\n')
     zig.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("TLB_BUILD", str(tmp_path / "made"))

@@ -25,7 +25,7 @@ def zig(machine: str, *, library: bool = False) -> Compiler:
     """Return the compiler of programs, static against musl, so that they run on any Linux; or of a
     library that programs of others load, against the oldest glibc that wheels are for."""
     target = f"{machine}-linux-{'gnu.2.17' if library else 'musl'}"
-    return Compiler(("zig", "cc", "-target", target), f"zig cc {ZIG}")
+    return Compiler(("zig", "cc", "-target", target, "-g0"), f"zig cc {ZIG}")
 
 
 def compiler(*, library: bool = False) -> Compiler | None:
