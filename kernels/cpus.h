@@ -10,6 +10,9 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#ifndef __GLIBC__ /* musl's own fails always: it cannot do for all threads what POSIX asks */
+#define sched_setscheduler(thread, policy, param) syscall(SYS_sched_setscheduler, thread, policy, param)
+#endif
 
 union cpu_mask { cpu_set_t set; unsigned long word[MOST_CPUS / 8 / sizeof(unsigned long)]; };
 struct cpus { int count, number[MOST_CPUS]; };
