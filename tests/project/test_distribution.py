@@ -11,7 +11,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from support.common import ROOT, needs_c
+from support.common import ROOT, in_turn, needs_c
 
 from tlb import cli
 from tlb.lab import build, prebuilt
@@ -209,6 +209,43 @@ def test_others_say_in_a_sentence_what_they_need(words: list[str], core: Path, t
     done = subprocess.run(tlb, cwd="/", env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr
     assert ("pip install" if words == ["geometry"] else "clone") in done.stderr
+
+
+# The options of kernels that have to be told a size.
+SIZES = {
+    "graph_walk": ["--vertices", "4096"],
+    "radix_partition": ["--tuples", "4096"],
+    "random_touch": ["--bytes", "100000"],
+    "stride_sum": ["--bytes", "100000"],
+}
+
+
+@pytest.mark.endurance
+@pytest.mark.measures
+@needs_c
+@pytest.mark.parametrize("name", ["page_chase", "page_gather", "page_store", "code_chase", *SIZES])
+def test_kernels_of_the_wheel_compute_what_those_compiled_here_do(
+    name: str, core: Path, tmp_path: Path
+):
+    words = ["measure", name, "--region-ms", "1", "--engine", "c", *SIZES.get(name, [])]
+    environment = {"PATH": "/nonexistent", "HOME": str(tmp_path)}
+    theirs = in_turn([core / "bin" / "tlb", *words], cwd="/", env=environment)
+    ours = in_turn([sys.executable, "-c", "from tlb.cli import main; main()", *words])
+    assert json.loads(theirs.stdout)["checksum"] == json.loads(ours.stdout)["checksum"]
+
+
+@pytest.mark.endurance
+@pytest.mark.measures
+def test_geometry_works_with_the_extra_analysis(core: Path, tmp_path_factory):
+    (wheel,) = (ROOT / "dist").glob(f"*{os.uname().machine}.whl")
+    folder = tmp_path_factory.mktemp("analysis")
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    package = f"every-load-is-two-loads[analysis] @ {wheel.as_uri()}"
+    python = folder / "bin" / "python"
+    subprocess.run([python, "-m", "pip", "install", "--quiet", package], check=True)
+    environment = {"PATH": "/nonexistent", "HOME": str(folder)}
+    done = in_turn([folder / "bin" / "tlb", "geometry"], cwd="/", env=environment)
+    assert done.returncode == 0 and "L1 dTLB" in done.stdout, done.stderr
 
 
 @pytest.mark.endurance
