@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MACHINE = re.compile(r"[a-z0-9-]{1,64}")
-# Names in data/ and words in a notebook that are no machine's id.
-RESERVED = {"this", "reference", "literature", "own"}
+RESERVED = {"this", "reference", "literature", "own"}  # what is no machine's id
 GRIDS = "grids"  # the document of the points that each experiment asked for
 LACKS = "lacking"  # the document of what this computer could not do; not published
 
