@@ -156,7 +156,15 @@ def wheels(tmp_path_factory) -> list[Path]:
     """The wheels of both architectures, made by zig from an environment of its own."""
     tools = tmp_path_factory.mktemp("tools")
     subprocess.run([sys.executable, "-m", "venv", tools], check=True)
-    zig = [tools / "bin" / "python", "-m", "pip", "install", "--quiet", f"ziglang=={prebuilt.ZIG}"]
+    zig = [
+        tools / "bin" / "python",
+        "-I",
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        f"ziglang=={prebuilt.ZIG}",
+    ]
     subprocess.run(zig, check=True)
     subprocess.run([sys.executable, ROOT / ".ci/dist.py", zig[0]], check=True, cwd=ROOT)
     return sorted((ROOT / "dist").glob("*.whl"))
@@ -164,11 +172,12 @@ def wheels(tmp_path_factory) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def core(wheels: list[Path], tmp_path_factory) -> Path:
-    """An environment with the wheel of this computer and nothing else."""
+    """An environment with the wheel of this computer and nothing else. -I: PYTHONPATH may name a
+    checkout, which pip takes for installed."""
     folder = tmp_path_factory.mktemp("core")
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     (wheel,) = (path for path in wheels if path.stem.endswith(os.uname().machine))
-    pip = [folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-compile"]
+    pip = [folder / "bin" / "python", "-I", "-m", "pip", "install", "--quiet", "--no-compile"]
     subprocess.run([*pip, wheel], check=True)
     return folder
 
@@ -242,7 +251,7 @@ def test_geometry_works_with_the_extra_analysis(core: Path, tmp_path_factory):
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     package = f"every-load-is-two-loads[analysis] @ {wheel.as_uri()}"
     python = folder / "bin" / "python"
-    subprocess.run([python, "-m", "pip", "install", "--quiet", package], check=True)
+    subprocess.run([python, "-I", "-m", "pip", "install", "--quiet", package], check=True)
     environment = {"PATH": "/nonexistent", "HOME": str(folder)}
     done = in_turn([folder / "bin" / "tlb", "geometry"], cwd="/", env=environment)
     assert done.returncode == 0 and "L1 dTLB" in done.stdout, done.stderr
