@@ -19,7 +19,7 @@ TLB := $(VENV)/bin/tlb
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: help site book pdf release test check bench endurance inert fleet mutation lint lock links clean
+.PHONY: help site book pdf release dist test check bench endurance inert fleet mutation lint lock links clean
 .DEFAULT_GOAL := help
 
 # Jupyter and IPython keep their state here and not in HOME, which may be read-only or hold settings of its own.
@@ -57,6 +57,14 @@ pdf: $(READY) ## print the book of the committed results into _build/book.pdf, b
 
 release: $(READY) ## notes, site, source and checksums of this version into _build/release, from a clean checkout
 	$(TLB) release
+
+# The tools are not locked: a maintainer's, which no test and no reader needs.
+dist: $(READY) ## wheels with compiled kernels, and the source archive, into dist/, by zig
+	$(RUN) -m venv --clear _build/tools
+	_build/tools/bin/python -m pip install --quiet ziglang==0.17.1 twine==7.0.0 check-wheel-contents==0.6.3
+	$(RUN) .ci/dist.py _build/tools/bin/python
+	_build/tools/bin/twine check --strict dist/*
+	_build/tools/bin/check-wheel-contents dist/*.whl
 
 # Two processes, since that is what the smallest machine has; what measures is one group, and the first (tests/conftest.py), so
 # that no process waits for it at the end.
@@ -104,16 +112,16 @@ lock: $(READY) ## resolve both locks again from pyproject.toml, keeping what sti
 	$(RUN) -m venv --clear _build/lock
 	_build/lock/bin/python -m pip install --quiet uv
 	printf 'setuptools>=77\nwheel\n' | _build/lock/bin/uv pip compile --quiet $(if $(UPGRADE),--upgrade) --universal --python-version 3.11 \
-	    --generate-hashes --custom-compile-command 'make lock' --no-annotate --extra test pyproject.toml - --output-file requirements.lock
+	    --generate-hashes --custom-compile-command 'make lock' --no-annotate --extra analysis --extra book --extra test pyproject.toml - --output-file requirements.lock
 	_build/lock/bin/uv pip compile --quiet $(if $(UPGRADE),--upgrade) --universal --python-version 3.11 \
-	    --generate-hashes --custom-compile-command 'make lock' --no-annotate --extra fleet --constraint requirements.lock pyproject.toml \
+	    --generate-hashes --custom-compile-command 'make lock' --no-annotate --extra analysis --extra book --extra fleet --constraint requirements.lock pyproject.toml \
 	    --output-file requirements-fleet.lock
 
 links: $(READY) ## ask every host that the book names whether its page is still there
 	$(VENV)/bin/jupyter-book build . --path-output _build/links --builder linkcheck --all
 
 clean: ## remove what was built; keep .venv and data/
-	rm -rf _build mutants .pytest_cache .ruff_cache .hypothesis *.egg-info out.ipynb
+	rm -rf _build build dist mutants .pytest_cache .ruff_cache .hypothesis *.egg-info out.ipynb
 	find book experiments kernels tests tlb -type d -name __pycache__ -prune -exec rm -rf {} +
 
 # ---- The environment ---------------------------------------------------------------------------------------

@@ -10,6 +10,9 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#ifndef __GLIBC__ /* musl's own fails always: it cannot do for all threads what POSIX asks */
+#define sched_setscheduler(thread, policy, param) syscall(SYS_sched_setscheduler, thread, policy, param)
+#endif
 
 union cpu_mask { cpu_set_t set; unsigned long word[MOST_CPUS / 8 / sizeof(unsigned long)]; };
 struct cpus { int count, number[MOST_CPUS]; };
@@ -68,13 +71,20 @@ static inline uint64_t largest_cache_bytes(int cpu)
 static inline void start_on(int cpu, pthread_t *thread, void *(*work)(void *), void *part)
 {
     union cpu_mask one = only_cpu(cpu);
+#ifdef __GLIBC__
     pthread_attr_t on;
     pthread_attr_init(&on);
     pthread_attr_setaffinity_np(&on, sizeof one, &one.set);
     int error = pthread_create(thread, &on, work, part);
+    pthread_attr_destroy(&on);
+#else /* musl has no such attribute: a thread inherits the CPUs of the one that starts it */
+    union cpu_mask own;
+    sched_getaffinity(0, sizeof own, &own.set);
+    int error = sched_setaffinity(0, sizeof one, &one.set) ? errno : pthread_create(thread, NULL, work, part);
+    sched_setaffinity(0, sizeof own, &own.set);
+#endif
     if (error)
         unavailable("memory-short", "a thread on CPU %d could not be started: %s", cpu, strerror(error));
-    pthread_attr_destroy(&on);
 }
 
 /* Prefer this CPU's node, page tables included, unless the process inherited another policy. */

@@ -9,11 +9,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
-import yaml
 from pydantic import BaseModel
 
 from tlb.reasons import Unavailable
 from tlb.system.files import ROOT
+from tlb.system.optional import Lazy
+
+yaml = Lazy("yaml")
 
 PACKAGE = "experiments"
 

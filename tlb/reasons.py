@@ -207,6 +207,13 @@ no-tracefs: The kernel's tracepoints cannot be read here.
 no-symbols: Functions of Linux have no names in a profile here.
     As root, run `sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1`.
 
+prebuilt-damaged: The compiled kernels that `tlb` was installed with cannot be read.
+    Install it again, or install a C compiler.
+noexec: No program may run from the folder of binaries.
+    Name another folder in TLB_BUILD, on a file system mounted without noexec.
+cache-unsafe: Another user may write into the folder of binaries.
+    Remove it or its write permissions, or name a folder of your own in TLB_BUILD.
+
 # The measuring process
 kernel-crashed: The measuring process crashed.
     Run the same point with `tlb measure` and report its output.
@@ -270,6 +277,9 @@ not-seen: Linux does not report whether such pages are touched.
 # A fleet
 no-book: This needs the book, which only a clone of the repository has.
     Clone it and run `make` there.
+no-extra: This needs a package that the core of `tlb` does without.
+    Install it with an extra, as in `pip install "every-load-is-two-loads[analysis]"`; `make` in a
+    clone of the repository installs all.
 no-fleet: The packages for a fleet are not installed.
     Run `make fleet` on this computer and on each that measures.
 fleet-insecure: Without TLS anyone on the way can read the traffic and run programs on both ends.

@@ -14,6 +14,7 @@ from support.host import ICE_LAKE, SILVERMONT, SKYLAKE, ZEN_2, reader
 from tlb.machine import cpuid
 from tlb.machine.cpuid import Cache, Registers
 from tlb.machine.tlb import Tlb, tlbs
+from tlb.reasons import Unavailable
 
 
 def stated(dump: str) -> set[tuple]:
@@ -227,3 +228,13 @@ def test_the_live_caches_agree_with_sysfs():
         ]
         for c in found
     ] == shown
+
+
+def test_where_no_memory_may_hold_code_cpuid_is_lacking_with_its_reason(monkeypatch):
+    def refused(*given: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(cpuid.mmap, "mmap", refused)
+    with pytest.raises(Unavailable) as why:
+        cpuid._code.__wrapped__()
+    assert why.value.code == "no-cpuid"

@@ -32,6 +32,7 @@ from experiments.overview.compare import (
     compared,
 )
 from tlb import cli
+from tlb.cli import shown
 from tlb.inference.campaigns import newest
 from tlb.inference.intervals import Interval, median_interval
 from tlb.lab import states
@@ -323,7 +324,7 @@ def test_what_cannot_be_compared_is_one_sentence(
 
 def run(monkeypatch, capsys, *arguments: str) -> tuple[int, str, str]:
     monkeypatch.setattr(sys, "argv", ["tlb", "compare", *arguments])
-    monkeypatch.setattr(cli.shown, "out", Console(soft_wrap=True, width=300))
+    monkeypatch.setattr(shown, "out", Console(soft_wrap=True, width=300))
     with pytest.raises(SystemExit) as ended:
         cli.main()
     printed = capsys.readouterr()

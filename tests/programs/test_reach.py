@@ -35,11 +35,11 @@ class Kept:
     def __init__(self, rows: dict[str, pd.DataFrame], own: dict[str, pd.DataFrame] | None = None):
         self._rows, self.own = (
             rows,
-            Kept(own) if own is not None else SimpleNamespace(load=self._none),
+            Kept(own) if own is not None else SimpleNamespace(experiments=lambda machine: []),
         )
 
-    def _none(self, machine: str, experiment: str) -> pd.DataFrame:
-        return pd.DataFrame()
+    def experiments(self, machine: str) -> list[str]:
+        return [*self._rows]
 
     def load(self, machine: str, experiment: str) -> pd.DataFrame:
         if experiment not in self._rows:

@@ -36,7 +36,8 @@ def by_name(lines: list[str]) -> dict[str, SpecifierSet]:
 
 def project_requirements(extra: str = "test") -> dict[str, SpecifierSet]:
     about = project()["project"]
-    return by_name(about["dependencies"] + about["optional-dependencies"][extra])
+    extras = [about["optional-dependencies"][name] for name in ("analysis", "book", extra)]
+    return by_name(about["dependencies"] + sum(extras, []))
 
 
 def conda() -> tuple[dict[str, SpecifierSet], dict[str, SpecifierSet]]:

@@ -19,6 +19,7 @@ WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 WRITES = {
     ("publish.yml", "site"): {"pages", "id-token"},  # puts the site on Pages
     ("publish.yml", "files"): {"contents"},  # drafts the release
+    ("publish.yml", "index"): {"id-token"},  # puts the wheels on the index
     ("weekly.yml", "propose"): {"contents", "pull-requests"},  # proposes the new lock
 }
 

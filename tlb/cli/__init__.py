@@ -1,35 +1,130 @@
-"""The `tlb` command. What takes long to import, a command imports itself."""
+"""The `tlb` command. A command's module is imported when the command is asked for, and what takes
+long to import, or is no part of the core, a command imports itself."""
 
 from __future__ import annotations
 
 import signal
 import sys
-from typing import Any
+from collections import UserDict
+from importlib import import_module
+from typing import Any, NamedTuple
 
 import typer
 from typer.core import TyperGroup
 
-from tlb.cli import atlas, book, bundle, computer, fleet, housekeeping, measure, pool, trial, watch
 from tlb.reasons import Unavailable
+from tlb.system.files import IS_CLONE
+from tlb.system.optional import lacking
 from tlb.system.processes import restore_signals_for_children
 
-GROUPS = ("Start here", "Your program", "Measure", "Huge pages", "The book", "Share", "Development")
-# What follows a program's name is the program's, also without a --.
-PROGRAM: dict[str, Any] = {"context_settings": {"allow_interspersed_args": False}}
+# A command, its function or typer below tlb.cli, and the first sentence of its help, by group.
+_TABLE = """
+Start here
+doctor computer.doctor Show what disturbs measurements on this computer, with remedies.
+inspect computer.inspect Show CPU, caches, TLBs, page sizes, counters and limits.
+Your program
+try trial.attempt Measure a program with and without huge pages, in interleaved pairs.
+watch watch.watch Watch how much memory a running program touches and what translation can cost it.
+Measure
+measure measure.measure Measure one point and print its record as JSON.
+geometry computer.geometry Infer the TLB's entries, ways and costs in half a minute.
+run book.run Run one chapter on this computer.
+Huge pages
+pool pool.app Show the pools of huge pages, reserve pages and put them back.
+housekeeping housekeeping.app Measure what Linux's background work on memory costs.
+The book
+book book.book Measure this computer and build the book about it.
+site book.site Build the site from the published data.
+pdf book.pdf Print the book as PDF, with Chromium.
+refresh book.refresh Execute committed chapters again, on the published data.
+publish book.publish Add rows measured here to the published data.
+compare book.compare Compare two machines, or two states of one.
+Share
+bundle bundle.bundle Pack a machine's data into a file, to contribute it.
+check-bundle bundle.check_bundle Check a bundle and show its content; exit 1 if it cannot be added.
+add-bundle bundle.add_bundle Add a bundle to data/, with new cards, profiles and verdicts.
+fleet fleet.app Measure the book's campaign on many computers.
+atlas atlas.app Query the data of many machines with SQL.
+Development
+bench book.bench Compare the instrument with independent programs.
+release book.release Make the release of this commit, in a folder.
+"""
+# What follows a program's name is the program's, also without a --; a kernel has its own options.
+_PROGRAM = {"allow_interspersed_args": False}
+_SETTINGS = {
+    "try": _PROGRAM,
+    "watch": _PROGRAM,
+    "measure": {"allow_extra_args": True, "ignore_unknown_options": True},
+}
+_OF_THE_BOOK = {"book", "bundle", "fleet", "atlas"}  # modules whose commands need a clone
 RESUMABLE = ("run", "book", "fleet")
 
 
+class Entry(NamedTuple):
+    """A command that is not imported yet."""
+
+    name: str
+    module: str
+    function: str
+    help: str
+
+    def load(self) -> Any:
+        """Import the command."""
+        target = getattr(import_module(f"{__name__}.{self.module}"), self.function)
+        parent = typer.Typer(add_completion=False, rich_markup_mode=None, callback=lambda: None)
+        if isinstance(target, typer.Typer):
+            parent.add_typer(target, name=self.name)
+        else:
+            parent.command(self.name, context_settings=_SETTINGS.get(self.name))(target)
+        return typer.main.get_command(parent).commands[self.name]
+
+
+def _groups() -> dict[str, list[Entry]]:
+    """Return the commands by group."""
+    groups: dict[str, list[Entry]] = {}
+    for line in _TABLE.strip().splitlines():
+        if line[0].isupper():
+            groups[line] = entries = []
+        else:
+            name, place, says = line.split(" ", 2)
+            entries.append(Entry(name, *place.split("."), says))
+    return groups
+
+
+GROUPS = _groups()
+ENTRIES = {entry.name: entry for entries in GROUPS.values() for entry in entries}
+
+
+class Commands(UserDict):
+    """Commands by name; an Entry is imported with its first use."""
+
+    def __getitem__(self, name: str) -> Any:
+        found = self.data[name]
+        if isinstance(found, Entry):
+            found = self.data[name] = found.load()
+        return found
+
+
 class Grouped(TyperGroup):
-    """A group whose help lists the commands by the panel that they name, without empty lines."""
+    """A group whose help lists the commands of the table, without importing them."""
+
+    def __init__(self, **settings: Any):
+        super().__init__(**settings)
+        self.commands = Commands(ENTRIES | dict(self.commands))
 
     def format_options(self, context: Any, formatter: Any) -> None:
         formatter.write("\n")
-        for group in GROUPS:
+        for group, entries in GROUPS.items():
             formatter.write(f"{group}:\n")
-            for name, command in self.commands.items():
-                if getattr(command, "rich_help_panel", "") == group:
-                    formatter.write(f"  {name:14}{command.get_short_help_str(100)}\n")
+            for entry in entries:
+                formatter.write(f"  {entry.name:14}{entry.help}\n")
         formatter.write("`tlb COMMAND --help` explains a command and its options.\n")
+
+    def resolve_command(self, context: Any, words: list[str]) -> Any:
+        entry = ENTRIES.get(words[0])
+        if entry and entry.module in _OF_THE_BOOK and not IS_CLONE:
+            raise Unavailable("no-book", f"tlb {entry.name}")
+        return super().resolve_command(context, words)
 
 
 app = typer.Typer(
@@ -38,35 +133,12 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    help="Measure what address translation costs on this computer.",
 )
-for group, callbacks in {
-    "Start here": {"doctor": computer.doctor, "inspect": computer.inspect},
-    "Measure": {"measure": measure.measure, "geometry": computer.geometry, "run": book.run},
-    "The book": {
-        "book": book.book,
-        "site": book.site,
-        "pdf": book.pdf,
-        "refresh": book.refresh,
-        "publish": book.publish,
-        "compare": book.compare,
-    },
-    "Share": {
-        "bundle": bundle.bundle,
-        "check-bundle": bundle.check_bundle,
-        "add-bundle": bundle.add_bundle,
-    },
-    "Development": {"bench": book.bench, "release": book.release},
-}.items():
-    for name, callback in callbacks.items():
-        extra = measure.SETTINGS if name == "measure" else {}
-        app.command(name, rich_help_panel=group, **extra)(callback)
-app.command("try", rich_help_panel="Your program", **PROGRAM)(trial.attempt)
-app.command("watch", rich_help_panel="Your program", **PROGRAM)(watch.watch)
-app.add_typer(pool.app, name="pool", rich_help_panel="Huge pages")
-app.add_typer(housekeeping.app, name="housekeeping", rich_help_panel="Huge pages")
-app.add_typer(fleet.app, name="fleet", rich_help_panel="Share")
-app.add_typer(atlas.app, name="atlas", rich_help_panel="Share")
+
+
+@app.callback()
+def _tlb() -> None:
+    """Measure what address translation costs on this computer."""
 
 
 def main() -> None:
@@ -79,12 +151,28 @@ def main() -> None:
         if number and signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler)
     restore_signals_for_children()
+    status = _status(arguments)
+    if status == 130:
+        kept = "; what was finished is kept, and the same command goes on from there"
+        is_kept = arguments[0] in RESUMABLE
+        print(f"Interrupted{kept if is_kept else ''}.", file=sys.stderr)
+    raise SystemExit(status or 0)
+
+
+def _status(arguments: list[str]) -> Any:
+    """Run a command and return its exit code; after a wrong argument or an unavailable operation,
+    exit with a sentence."""
     try:
         # In standalone mode, typer would end the process itself, with errors in a box.
-        status = app(args=arguments, prog_name="tlb", standalone_mode=False)
+        return app(args=arguments, prog_name="tlb", standalone_mode=False)
     except Unavailable as why:
         print(why, file=sys.stderr)
         raise SystemExit(2 if why.code == "bad-parameter" else 1) from None
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith(("tlb", "experiments", "kernels")):
+            raise
+        print(lacking(error), file=sys.stderr)
+        raise SystemExit(1) from None
     except Exception as error:
         # A usage error of click, of which typer may carry its own copy.
         if not hasattr(error, "format_message"):
@@ -96,11 +184,6 @@ def main() -> None:
         end = "" if message.endswith("?") else "."
         print(f"{message}{end} `tlb --help` lists all commands.", file=sys.stderr)
         raise SystemExit(2) from None
-    if status == 130:
-        kept = "; what was finished is kept, and the same command goes on from there"
-        is_kept = arguments[0] in RESUMABLE
-        print(f"Interrupted{kept if is_kept else ''}.", file=sys.stderr)
-    raise SystemExit(status or 0)
 
 
 def _pairs(arguments: list[str]) -> list[str]:

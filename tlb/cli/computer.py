@@ -11,8 +11,6 @@ import typer
 from rich.markup import escape
 
 from tlb.cli import shown
-from tlb.lab.rig import Rig
-from tlb.lab.store import Store
 from tlb.machine import doctor as doctors
 from tlb.machine import host as hosts
 from tlb.page_sizes import BASE
@@ -51,6 +49,8 @@ def geometry(
     from tlb.inference import geometry_words, splinter
     from tlb.inference.geometry import infer
     from tlb.lab import survey
+    from tlb.lab.rig import Rig
+    from tlb.lab.store import Store
 
     if pages not in (BASE, "2m"):
         raise Unavailable("bad-parameter", f"pages is 4k or 2m, not '{pages}'")

@@ -18,7 +18,6 @@ from tlb.reasons import Unavailable
 from tlb.system.files import measuring_lock
 
 ENGINES = ("auto", "c", "numba", "numpy")
-SETTINGS = {"context_settings": {"allow_extra_args": True, "ignore_unknown_options": True}}
 Kernel = Annotated[str, typer.Argument(help=f"One of {', '.join(sorted(kernels.CATALOGUE))}.")]
 
 

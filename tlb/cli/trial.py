@@ -16,7 +16,7 @@ from typer import Argument, Option
 from tlb.cli import shown
 from tlb.programs import levers
 from tlb.reasons import Unavailable
-from tlb.system.files import disk_errors, measuring_lock
+from tlb.system.files import IS_CLONE, disk_errors, measuring_lock
 from tlb.units import format_ns
 
 if TYPE_CHECKING:
@@ -70,7 +70,9 @@ def attempt(
 
 
 def _check_html(html: Path | None, pid: int) -> None:
-    """Raise Unavailable("bad-parameter") if the page cannot be written."""
+    """Raise Unavailable if the page cannot be written: bad-parameter, no-book."""
+    if html and not IS_CLONE:
+        raise Unavailable("no-book", "--html")
     if html and (pid or html.is_dir() or not html.parent.is_dir()):
         why = "--pid has no pairs to draw" if pid else f"{html} is not a file in an existing folder"
         raise Unavailable("bad-parameter", f"--html: {why}")

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from math import inf
 
-import numpy as np
-import pandas as pd
-
 from tlb.inference.intervals import JUMP, UNKNOWN, Interval, summarise, with_repeats
 from tlb.inference.scatter import UNSTABLE_SPREAD
 from tlb.reasons import Unavailable
+from tlb.system.optional import Lazy
+
+np, pd = Lazy("numpy"), Lazy("pandas")
 
 # A grid in quarter octaves rounds to whole lines; its next point is 19 % away.
 SAME_GRID_POINT = 0.01
@@ -45,7 +45,7 @@ class Curve:
 
     table: pd.DataFrame
     x: str = "lines"
-    processes: pd.DataFrame = field(default_factory=pd.DataFrame)
+    processes: pd.DataFrame = field(default_factory=lambda: pd.DataFrame())
     gaps: tuple[float, ...] = ()
 
     @classmethod

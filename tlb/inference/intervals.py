@@ -26,28 +26,21 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from math import comb, exp, hypot, inf, isfinite, log, log2, nan
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-import pandas as pd
-from numpy.typing import ArrayLike
-from scipy.special import ndtri
-
-from tlb.inference.scatter import (
-    JUMP,
-    UNSTABLE_SPREAD,
-    finite,
-    modes,
-    outliers,
-    relative_spread,
-    trend,
-)
+from tlb.inference import scatter
+from tlb.inference.scatter import JUMP, UNSTABLE_SPREAD, finite, median, modes, trend
 from tlb.reasons import Unavailable
+from tlb.system.optional import Lazy
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+np, pd, special = Lazy("numpy"), Lazy("pandas"), Lazy("scipy.special")
 
 LEAST_COVERAGE = 0.90  # of an interval that decides: five processes cover 93.75 %, four 87.5 %
 FEWEST_PAIRS = 5  # whose range covers as much
 PAIRED = 2  # `measures` of the first kernels whose repeats are mappings of many points
-
 
 SUMMARY = ("median", "low", "high", "coverage", "modes", "n", "spread", "unstable", "outliers")
 
@@ -133,7 +126,9 @@ class Interval(_Bounds):
         of them: each distance scaled as the normal distribution's 2.5 % quantile divided by their
         number is to that quantile (Bonferroni). tests/report/test_rule.py measures the errors
         left."""
-        scale = ndtri(0.025 / among) / ndtri(0.025)
+        if among == 1:
+            return self._replace()
+        scale = special.ndtri(0.025 / among) / special.ndtri(0.025)
         return self._replace(
             low=self.value - scale * (self.value - self.low),
             high=self.value + scale * (self.high - self.value),
@@ -183,10 +178,10 @@ def median_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
     if not 0 < confidence < 1:
         raise ValueError(f"confidence is between 0 and 1, not {confidence}")
     x = finite(values)
-    if x.size == 0:
+    if not x:
         return UNKNOWN
-    r, coverage = _rank(x.size, confidence)
-    return Interval(float(np.median(x)), float(x[r - 1]), float(x[x.size - r]), coverage, modes(x))
+    r, coverage = _rank(len(x), confidence)
+    return Interval(median(x), x[r - 1], x[-r], coverage, modes(x))
 
 
 def interval_of_rows(
@@ -276,13 +271,16 @@ def summarise(frame: pd.DataFrame, by: Sequence[str], value: str = "ns_per_acces
         interval = interval_of_rows(group, value)
         values = interval.repeats.values
         x = finite(list(values.values()) or group[value])
-        spread, drift = relative_spread(x), slope * np.ptp(group["repeat"]) / 2 if slope else 0.0
+        spread, drift = (
+            scatter.relative_spread(x),
+            slope * np.ptp(group["repeat"]) / 2 if slope else 0.0,
+        )
         if slope and interval.low > 0:
             factor = exp(abs(drift))
             interval = interval._replace(low=interval.low / factor, high=interval.high * factor)
         intervals.append(interval.of_repeats(Repeats(values, drift * interval.value)))
         is_unstable = not spread <= UNSTABLE_SPREAD
-        rows.append((*key, *interval, x.size, spread, is_unstable, int(outliers(x).sum())))
+        rows.append((*key, *interval, len(x), spread, is_unstable, int(scatter.outliers(x).sum())))
     return with_repeats(pd.DataFrame(rows, columns=[*by, *SUMMARY]), intervals)
 
 

@@ -8,13 +8,13 @@ test.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
-from math import ceil
-
-import numpy as np
-from numpy.typing import ArrayLike
+from itertools import accumulate
+from math import ceil, exp, inf, log
 
 from tlb.inference.intervals import UNKNOWN, Interval, modes
+from tlb.inference.scatter import median
 
 # Of five pairs all go one way by chance once in sixteen times, of six once in thirty-two.
 LEAST_PAIRS = 6
@@ -34,7 +34,7 @@ def is_look(pairs: int) -> bool:
 
 
 def paired_ratio(
-    numerators: ArrayLike, denominators: ArrayLike, confidence: float = CONFIDENCE
+    numerators: Iterable[float], denominators: Iterable[float], confidence: float = CONFIDENCE
 ) -> Interval:
     """Return the typical ratio of pairs of numbers above zero with its exact interval; UNKNOWN
     without a pair.
@@ -45,19 +45,17 @@ def paired_ratio(
     pairs, 1 - 2^(1-n). If one side has a second mode that the other lacks, the median of the ratios
     is outside more often. Raises ValueError for a number that is not above zero.
     """
-    above, below = np.asarray(numerators, dtype=float), np.asarray(denominators, dtype=float)
-    if (
-        above.shape != below.shape
-        or not ((above > 0) & (below > 0) & np.isfinite(above) & np.isfinite(below)).all()
-    ):
+    above, below = [*map(float, numerators)], [*map(float, denominators)]
+    if len(above) != len(below) or not all(0 < value < inf for value in above + below):
         raise ValueError("a ratio is of pairs of numbers above zero")
-    if not above.size:
+    if not above:
         return UNKNOWN
-    logs = np.log(above) - np.log(below)
-    means = np.sort((logs[:, None] + logs)[np.triu_indices(logs.size)] / 2)
-    rank, coverage = _rank(logs.size, confidence)
-    value, low, high = np.exp([np.median(means), means[rank - 1], means[-rank]])
-    return Interval(float(value), float(low), float(high), coverage, modes(above / below))
+    logs = [log(a) - log(b) for a, b in zip(above, below, strict=True)]
+    means = sorted((one + other) / 2 for n, one in enumerate(logs) for other in logs[n:])
+    rank, coverage = _rank(len(logs), confidence)
+    value, low, high = exp(median(means)), exp(means[rank - 1]), exp(means[-rank])
+    ratios = [a / b for a, b in zip(above, below, strict=True)]
+    return Interval(value, low, high, coverage, modes(ratios))
 
 
 @lru_cache(maxsize=1024)
@@ -65,14 +63,12 @@ def _rank(n: int, confidence: float) -> tuple[int, float]:
     """Return the largest r for which the r-th smallest and largest of the means enclose the truth
     as often as requested, or 1; and how often: 1 - 2 P(T < r), T the sum of the ranks 1 to n that a
     coin picks."""
-    ways = np.ones(1)
+    ways = [1.0]
     for rank in range(1, n + 1):  # the distribution of T, a rank at a time
-        longer = np.zeros(ways.size + rank)
-        longer[: ways.size] += ways / 2
-        longer[rank:] += ways / 2
-        ways = longer
-    below = np.cumsum(ways)
+        longer = zip(ways + [0.0] * rank, [0.0] * rank + ways, strict=True)
+        ways = [(without + with_it) / 2 for without, with_it in longer]
+    below = [*accumulate(ways)]
     r = 1
-    while r < below.size // 2 and 1 - 2 * below[r] >= confidence:
+    while r < len(below) // 2 and 1 - 2 * below[r] >= confidence:
         r += 1
-    return r, float(1 - 2 * below[r - 1])
+    return r, 1 - 2 * below[r - 1]

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf, log, nan
+from math import inf, isfinite, log, nan
+from typing import TYPE_CHECKING
 
-import numpy as np
-import pandas as pd
-from numpy.typing import ArrayLike
+from tlb.system.optional import Lazy
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import ArrayLike
+
+np = Lazy("numpy")
 
 JUMP = 1.5  # between two modes; for less, the bounds of the median say enough
 UNSTABLE_SPREAD = 0.05  # the design's line between a result and a warning
@@ -51,10 +56,10 @@ def relative_spread(values: ArrayLike) -> float:
     Statistician 50, 1996, definition 8).
     """
     x = finite(values)
-    if x.size < 2:
+    if len(x) < 2:
         return nan
     low, high = np.quantile(x, [0.25, 0.75], method="median_unbiased")
-    middle = abs(float(np.median(x)))
+    middle = abs(median(x))
     if high == low:
         return 0.0
     return float(high - low) / middle if middle > 0 else inf
@@ -83,16 +88,21 @@ def modes(values: ArrayLike) -> int:
     nothing within twice the spread of either side; else 1. A single value away from the others is
     an outlier."""
     x = finite(values)
-    if x.size < 4 or x[0] <= 0:
+    if len(x) < 4 or x[0] <= 0:
         return 1
-    y = np.log(x)
-    for k in range(2, x.size - 1):
+    y = [log(value) for value in x]
+    for k in range(2, len(x) - 1):
         if y[k] - y[k - 1] >= max(log(JUMP), 2 * (y[k - 1] - y[0]), 2 * (y[-1] - y[k])):
             return 2
     return 1
 
 
-def finite(values: ArrayLike) -> np.ndarray:
-    """Return the finite values in ascending order."""
-    x = np.sort(np.asarray(values, dtype=float).ravel())
-    return x[np.isfinite(x)]
+def finite(values: ArrayLike) -> list[float]:
+    """Return the finite values of a sequence or an array in ascending order."""
+    listed = values.tolist() if hasattr(values, "tolist") else values
+    return sorted(value for value in map(float, listed) if isfinite(value))
+
+
+def median(x: Sequence[float]) -> float:
+    """Return the median of ascending values, of which there are some."""
+    return (x[(len(x) - 1) // 2] + x[len(x) // 2]) / 2

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-import numpy as np
-import pandas as pd
-
 from tlb.inference import curves
 from tlb.inference.curves import Curve, select
 from tlb.inference.intervals import Interval
 from tlb.page_sizes import BASE, LARGE
 from tlb.reasons import required
+from tlb.system.optional import Lazy
+
+np, pd = Lazy("numpy"), Lazy("pandas")
 
 # Where the data just fill a shared cache, one process finds it free and the next does not: a ratio
 # of two such is of neither. One point between two others decides nothing.

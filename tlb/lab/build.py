@@ -19,9 +19,10 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 
-from tlb.lab import compiling, kernels, machine_code, python_code, sources
+from tlb.lab import compiling, kernels, machine_code, prebuilt, python_code, sources
+from tlb.lab.prebuilt import compiler
 from tlb.lab.record import Engine, Identity, Point
-from tlb.machine.compiler import Compiler, compiler
+from tlb.machine.compiler import Compiler
 from tlb.reasons import Unavailable
 from tlb.system import files
 from tlb.system.files import disk_errors
@@ -258,7 +259,7 @@ def compile_all(points: Iterable[Point]) -> None:
 
 def program(main: Path, *more: str) -> Path:
     """Compile a C file that is no kernel; return the program's path. Raises as `kernel` does."""
-    if (cc := compiler()) is None:
+    if (cc := compiler(library=True) if more else compiler()) is None:
         raise Unavailable("no-compiler")
     return _built(cc, main, (*FLAGS, *more))[0]
 
@@ -273,7 +274,10 @@ def _built(cc: Compiler, main: Path, flags: Sequence[str]) -> tuple[Path, str]:
     functions."""
     digest = sources.digest(sources.closure(main), [*flags, *cc.command, cc.version], sources.bare)
     binary = build_folder() / f"{main.stem}-{digest}"
-    if not (binary.exists() and _object_of(binary).exists()):
+    if cc.command[0] == "zig" and files.PREBUILT.is_file():
+        prebuilt.unpack(binary)
+        prebuilt.unpack(_object_of(binary))
+    elif not (binary.exists() and _object_of(binary).exists()):
         compiling.compiled(cc, main, _object_of(binary), [*flags, "-c"])
         compiling.compiled(cc, _object_of(binary), binary, flags)
     return binary, digest
@@ -284,8 +288,8 @@ def _object_of(binary: Path) -> Path:
 
 
 def build_folder() -> Path:
-    """Return the folder of binaries: $TLB_BUILD, else _build/kernels in the checkout."""
-    folder = Path(os.environ.get("TLB_BUILD", ROOT / "_build")) / "kernels"
+    """Return the folder of binaries, below $TLB_BUILD or `files.build_root`."""
+    folder = Path(os.environ.get("TLB_BUILD") or files.build_root()) / "kernels"
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     return folder

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import nan
 
-import pandas as pd
-
 from tlb.lab import kernels
 from tlb.lab.record import NAME, Quantity, Record
+from tlb.system.optional import Lazy
 
-# pandas keeps texts in pyarrow where that is installed, as `make fleet` does: frames are the same
-# without.
-pd.options.mode.string_storage = "python"
+pd = Lazy("pandas")
 
 INT64_MAX = 2**63 - 1  # what a column can hold
 _JSON_DTYPES = {"integer": "int64", "number": "float64", "string": "str", "array": "object"}
@@ -51,6 +48,9 @@ def frame(records: Sequence[Record], kernel_digests: Sequence[str]) -> pd.DataFr
     `<quantity>_reason` ("" with a value); a kernel's own options and results (NaN for none);
     kernel_digest; timed, the digested functions, "" for a whole kernel and for version 1.
     """
+    # pandas keeps texts in pyarrow where that is installed, as `make fleet` does: frames are the
+    # same without.
+    pd.options.mode.string_storage = "python"
     columns = {
         name: pd.Series([getattr(record, name) for record in records], dtype=dtype)
         for name, dtype in _DTYPES.items()

@@ -6,14 +6,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from tlb.lab import kernels
 from tlb.lab.record import Point
 from tlb.page_sizes import page_bytes
 from tlb.reasons import Unavailable
+from tlb.system.optional import Lazy
 from tlb.units import format_size, parse_size
+
+yaml = Lazy("yaml")
 
 PROFILES = Path(__file__).with_name("profiles")
 SMALLEST_LINES = 16  # one line to a page: well inside any first-level TLB

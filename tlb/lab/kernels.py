@@ -6,14 +6,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import pandas as pd
-
 from tlb.lab.catalogue import CATALOGUE
 from tlb.lab.declaration import LINE_BYTES, SIDE_BYTES_PER_LINE, Declaration
 from tlb.lab.record import Point
 from tlb.machine.host import base_page_bytes
 from tlb.page_sizes import PAGES, page_bytes
 from tlb.reasons import Unavailable
+from tlb.system.optional import Lazy
+
+pd = Lazy("pandas")
 
 
 def of(name: str) -> Declaration:

@@ -4,13 +4,14 @@ profile."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from tlb.lab import build, kernels
 from tlb.lab.record import Identity, Point
 from tlb.reasons import Unavailable
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # Why a kernel that has rows cannot be built now: those rows are of another one.
 _GONE = {"no-compiler", "engine-lacks", "bad-parameter"}

@@ -12,8 +12,8 @@ image, zen-5-b15e0e32@1a2b3c.
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
-import pandas as pd
 from pydantic import ValidationError
 
 from tlb.lab.store import Store
@@ -21,6 +21,9 @@ from tlb.machine import host as hosts
 from tlb.machine.host import Host
 from tlb.prose import listed
 from tlb.reasons import Unavailable, if_available
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LEAST_DIGITS = 4  # of an id: fewer may be of another state tomorrow
 

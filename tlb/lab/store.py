@@ -17,9 +17,8 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import pandas as pd
 from pydantic import Field, TypeAdapter
 
 from tlb.lab import columns, lines
@@ -29,9 +28,11 @@ from tlb.reasons import Unavailable
 from tlb.system import files
 from tlb.system.files import OPEN_FLAGS, disk_errors, lock
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 MACHINE = re.compile(r"[a-z0-9-]{1,64}")
-# Names in data/ and words in a notebook that are no machine's id.
-RESERVED = {"this", "reference", "literature", "own"}
+RESERVED = {"this", "reference", "literature", "own"}  # what is no machine's id
 GRIDS = "grids"  # the document of the points that each experiment asked for
 LACKS = "lacking"  # the document of what this computer could not do; not published
 
@@ -47,8 +48,8 @@ GRIDS_SCHEMA = TypeAdapter(
 
 
 def data_root() -> Path:
-    """Return TLB_DATA, or data/ of this checkout."""
-    return Path(os.environ.get("TLB_DATA") or files.ROOT / "data")
+    """Return TLB_DATA, else data/ of this clone, else the user's folder."""
+    return Path(os.environ.get("TLB_DATA") or files.data_root())
 
 
 class Store:

@@ -1,9 +1,9 @@
 """The CPUID instruction without a C compiler: who made the CPU, its caches, its paging, its
 hypervisor.
 
-`read` executes the instruction through a function that llvmlite compiles at run time. Everything
-else is a pure function of a reader (leaf, subleaf) -> Registers, so a recorded dump serves as well
-as the CPU itself.
+`read` executes the instruction in 31 bytes of machine code of its own. Everything else is a pure
+function of a reader (leaf, subleaf) -> Registers, so a recorded dump serves as well as the CPU
+itself.
 
 Sources, by the names used here and in tlb/machine/tlb.py:
   SDM   Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2A, instruction CPUID
@@ -16,7 +16,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import mmap
 import platform
+import sys
 from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
@@ -51,9 +53,9 @@ class Cache(Facts):
 
 
 def available() -> bool:
-    """Whether `read` works here: an x86-64 CPU, and llvmlite to compile with."""
+    """Whether `read` works here: Linux on an x86-64 CPU, and leave to run code of our own."""
     with contextlib.suppress(Unavailable):
-        return bool(_compiled())
+        return bool(_code())
     return False
 
 
@@ -61,43 +63,45 @@ def read(leaf: int, subleaf: int = 0) -> Registers:
     """Execute CPUID once, on whichever CPU this thread runs. Unavailable("no-cpuid") where that
     cannot be."""
     out = (ctypes.c_uint32 * 4)()
-    _compiled()(leaf, subleaf, ctypes.addressof(out))
+    _code()(leaf, subleaf, ctypes.addressof(out))
     return Registers(*out)
 
 
-# The address travels as an integer because LLVM changed how it writes pointers; this text suits old
-# and new.
-_IR = r"""
-define void @run_cpuid(i32 %leaf, i32 %subleaf, i64 %out) {
-  %r = call { i32, i32, i32, i32 } asm sideeffect
-    "cpuid\0A movl %eax, 0($6)\0A movl %ebx, 4($6)\0A movl %ecx, 8($6)\0A movl %edx, 12($6)",
-    "={eax},={ebx},={ecx},={edx},0,2,{rsi},~{memory}"(i32 %leaf, i32 %subleaf, i64 %out)
-  ret void
-}
-"""
+# void run(uint32_t leaf, uint32_t subleaf, uint32_t out[4]), by the System V calling convention.
+_CODE = bytes.fromhex(
+    "f30f1efa"  # endbr64
+    "53"  # push rbx, which is the caller's
+    "89f8"  # mov eax, edi
+    "89f1"  # mov ecx, esi
+    "4989d0"  # mov r8, rdx
+    "0fa2"  # cpuid
+    "418900"  # mov [r8], eax
+    "41895804"  # mov [r8 + 4], ebx
+    "41894808"  # mov [r8 + 8], ecx
+    "4189500c"  # mov [r8 + 12], edx
+    "5bc3"  # pop rbx; ret
+)
 
 
 @functools.cache
-def _compiled() -> Callable[[int, int, int], None]:
-    if platform.machine() not in ("x86_64", "AMD64"):
+def _code() -> Callable[[int, int, int], None]:
+    """Return the machine code as a function. It is written first and made executable then: a policy
+    may refuse either (SELinux's execmem), and no page is ever both."""
+    if platform.machine() != "x86_64" or sys.platform != "linux":
         raise Unavailable("no-cpuid", platform.machine() or "unknown architecture")
     try:
-        import llvmlite.binding as llvm  # here, so that reading committed results never loads LLVM
-    except ImportError as error:
-        raise Unavailable("no-cpuid", f"llvmlite: {error}") from error
-    with contextlib.suppress(
-        RuntimeError
-    ):  # llvmlite up to 0.44 must be told; later ones refuse to be told
-        llvm.initialize()
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    llvm.initialize_native_asmparser()  # inline assembly is parsed
-    machine = llvm.Target.from_default_triple().create_target_machine()
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(_IR), machine)
-    engine.finalize_object()
+        memory = mmap.mmap(-1, mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        memory.write(_CODE)
+        address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        protect = ctypes.CDLL(None, use_errno=True).mprotect
+        protect.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+        if protect(address, mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_EXEC):
+            raise OSError(ctypes.get_errno(), "mprotect")
+    except OSError as error:
+        raise Unavailable("no-cpuid", f"no memory may hold code: {error}") from error
     signature = ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint64)
-    function = signature(engine.get_function_address("run_cpuid"))
-    function.engine = engine  # the code lives as long as its engine
+    function = signature(address)
+    function.memory = memory  # which the code lives in
     return function
 
 

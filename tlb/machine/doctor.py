@@ -11,6 +11,7 @@ from tlb.machine.cpus import Core
 from tlb.machine.host import Host
 from tlb.machine.tlb import Tlb
 from tlb.reasons import REASONS, explain
+from tlb.system.files import PREBUILT
 from tlb.units import format_size
 
 
@@ -65,7 +66,7 @@ def _counters(host: Host) -> Iterator[Advice]:
 
 
 def _tools(host: Host) -> Iterator[Advice]:
-    if host.c_compiler is None:
+    if host.c_compiler is None and not PREBUILT.is_file():
         yield Advice("compiler", *REASONS["no-compiler"])
 
 

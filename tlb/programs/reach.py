@@ -3,17 +3,15 @@ rows about the price of translation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import pandas as pd
-
-from tlb.inference import curves, geometry, splinter
+from tlb.inference import curves
 from tlb.inference.campaigns import newest
 from tlb.inference.curves import select
 from tlb.inference.intervals import Interval
 from tlb.inference.treads import Gain, Tread, bracket, expected_gain, smoothed, tread
-from tlb.lab import kernels, rows, survey
+from tlb.lab import kernels, rows
 from tlb.lab.store import Store
 from tlb.machine import host as hosts
 from tlb.machine.host import Host, data_caches, data_tlbs
@@ -21,7 +19,11 @@ from tlb.page_sizes import BASE
 from tlb.programs.activity import Sample
 from tlb.reasons import Unavailable, if_available
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 PRICES = "hugepages"  # the experiment with chases on base pages and on huge ones
+SURVEY = "geometry"  # lab.survey.NAME
 _LARGE = "2m"
 _LEVELS: tuple[Tread, ...] = ("first level", "second level", "beyond")
 
@@ -53,6 +55,8 @@ class Reach:
         prices: pd.DataFrame | Unavailable
         try:
             prices = _rows(host, store, PRICES)
+            from tlb.inference import splinter  # with pandas and scipy, for those who have rows
+
             backing = if_available(splinter.judge, prices, host.hypervisor)
         except Unavailable as why:
             prices, backing = why, None
@@ -98,14 +102,13 @@ def _rows(host: Host, store: Store, experiment: str) -> pd.DataFrame:
     published campaign. Raises Unavailable("no-data")."""
     machine, state = hosts.machine_id(host), hosts.state(host)
 
-    def own() -> pd.DataFrame:
-        frame = store.own.load(machine, experiment)
-        return frame[frame["state"] == state] if "state" in frame else frame
-
-    sources: list[Callable[[], pd.DataFrame]] = [own, lambda: store.load(machine, experiment)]
-    for load in sources:
-        frame = if_available(load)
-        if frame is not None and not frame.empty:
+    for own, source in ((True, store.own), (False, store)):
+        if experiment not in (if_available(source.experiments, machine) or ()):
+            continue
+        frame = source.load(machine, experiment)
+        if own and "state" in frame:
+            frame = frame[frame["state"] == state]
+        if not frame.empty:
             return kernels.with_defaults(rows.of_one_region(newest(frame)))
     raise Unavailable("no-data", f"`tlb run {experiment}` on {machine}")
 
@@ -113,7 +116,10 @@ def _rows(host: Host, store: Store, experiment: str) -> pd.DataFrame:
 def _surveyed(host: Host, store: Store) -> tuple[int, ...]:
     """Return the entries for base pages that the survey found. Raises Unavailable: no-data, and
     one-level if it found a single level, which may be either."""
-    levels = geometry.infer(_rows(host, store, survey.NAME), (), data_caches(host)).levels
+    surveyed = _rows(host, store, SURVEY)
+    from tlb.inference import geometry
+
+    levels = geometry.infer(surveyed, (), data_caches(host)).levels
     if any(level.is_alone for level in levels):
         raise Unavailable("one-level")
     return tuple(round(level.entries.value) for level in levels)

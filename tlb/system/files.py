@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import platform
 import shutil
 import stat
 from collections.abc import Iterator
@@ -23,7 +24,11 @@ try:
 except ImportError:  # Windows reads committed data; only Linux measures
     fcntl = None
 
-ROOT = Path(__file__).resolve().parents[2]  # of this checkout: book/, kernels/, data/
+# What lies beside tlb/ in a clone, as a wheel has it: the kernels' sources.
+SHARE = Path(__file__).resolve().parents[1] / "share"
+IS_CLONE = not SHARE.is_dir()
+ROOT = Path(__file__).resolve().parents[2] if IS_CLONE else SHARE  # of book/, kernels/, data/
+PREBUILT = SHARE / "prebuilt" / f"{platform.machine()}.tar.xz"  # programs for this computer
 
 # Fixed, and not tempfile.gettempdir(): TMPDIR may differ from user to user, and then so would the
 # lock.
@@ -36,6 +41,30 @@ _REASONS = {
     "disk-full": {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG},
     "disk-read-only": {errno.EROFS, errno.EACCES, errno.EPERM},
 }
+
+
+def data_root() -> Path:
+    """Return the folder of rows: a clone's data, else the user's."""
+    return ROOT / "data" if IS_CLONE else _of_user("XDG_DATA_HOME", ".local/share")
+
+
+def build_root() -> Path:
+    """Return the folder of what can be made again: a clone's _build, else one that nobody but this
+    user may write. Raises Unavailable: cache-unsafe, disk-full, disk-read-only."""
+    if IS_CLONE:
+        return ROOT / "_build"
+    folder = _of_user("XDG_CACHE_HOME", ".cache")
+    with disk_errors(folder):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = folder.stat()
+    if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise Unavailable("cache-unsafe", str(folder))
+    return folder
+
+
+def _of_user(variable: str, default: str) -> Path:
+    home = os.environ.get("HOME") or "/"  # of a container's user there may be none
+    return Path(os.environ.get(variable) or Path(home, default)) / "tlb"
 
 
 @contextmanager

@@ -1,0 +1,275 @@
+"""What is installed without a clone: which packages the core commands import, what they say without
+one, and the wheels themselves."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+from support.common import ROOT, in_turn, needs_c
+
+from tlb import cli
+from tlb.lab import build, prebuilt
+from tlb.lab.record import Point
+from tlb.machine import compiler as installed
+from tlb.reasons import Unavailable
+from tlb.system import files
+from tlb.system.optional import Lazy
+
+CORE = ["doctor", "inspect", "measure", "try", "watch", "pool", "housekeeping"]
+# Of the extras, and of none.
+HEAVY = "numpy pandas scipy tqdm yaml altair IPython jupyter_client papermill numba llvmlite"
+MOST_PACKAGES, MOST_WHEEL_BYTES, MOST_INSTALLED_BYTES = 15, 1_600_000, 25_000_000
+
+
+def python(code: str) -> str:
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+
+
+def test_core_commands_import_no_package_of_an_extra():
+    code = f"""
+import sys
+from tlb import cli
+for name in {CORE}:
+    cli.ENTRIES[name].load()
+from tlb.programs import before_after, reach, trial, trial_report, watch, watch_report
+print(*{{module.partition(".")[0] for module in sys.modules}} & {{*{HEAVY.split()}}})
+"""
+    assert python(code).split() == []
+
+
+def test_help_imports_no_command():
+    code = "import sys; sys.argv = ['tlb', '--help']; from tlb import cli\n"
+    code += (
+        "try: cli.main()\nexcept SystemExit: print(*sorted(m for m in sys.modules if 'tlb.' in m))"
+    )
+    loaded = python(code).splitlines()[-1].split()
+    assert [name for name in loaded if name.startswith("tlb.cli.")] == []
+
+
+@pytest.mark.parametrize("name", cli.ENTRIES)
+def test_the_list_of_commands_says_what_a_command_says_itself(name: str):
+    entry = cli.ENTRIES[name]
+    assert entry.load().get_short_help_str(200) == entry.help
+
+
+def test_a_package_that_is_missing_is_one_sentence_with_the_line_that_installs_it(
+    monkeypatch, capsys
+):
+    monkeypatch.setitem(sys.modules, "scipy", None)  # which makes its import fail
+    with pytest.raises(Unavailable) as why:
+        _ = Lazy("scipy").stats
+    assert why.value.code == "no-extra" and "(scipy is of the extra analysis)" in str(why.value)
+
+    def geometry() -> None:
+        raise ModuleNotFoundError(name="ruptures")
+
+    monkeypatch.setattr(cli, "app", lambda **how: geometry())
+    monkeypatch.setattr(sys, "argv", ["tlb", "geometry"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    said = capsys.readouterr().err
+    assert ended.value.code == 1 and said.count("\n") == 1 and "pip install" in said
+
+
+@pytest.mark.parametrize("name", ["run", "compare", "bundle", "fleet"])
+def test_a_command_of_the_book_says_that_it_needs_a_clone(name: str, monkeypatch, capsys):
+    monkeypatch.setattr(cli, "IS_CLONE", False)
+    monkeypatch.setattr(sys, "argv", ["tlb", name])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 1
+    assert capsys.readouterr().err.startswith("This needs the book, which only a clone")
+
+
+def test_outside_a_clone_rows_and_binaries_are_the_users(monkeypatch, tmp_path: Path):
+    monkeypatch.setattr(files, "IS_CLONE", False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    assert files.data_root() == tmp_path / ".local/share/tlb"
+    assert files.build_root() == tmp_path / "cache/tlb"
+    assert files.build_root().stat().st_mode & 0o777 == 0o700
+    files.build_root().chmod(0o777)
+    with pytest.raises(Unavailable) as why:
+        files.build_root()
+    assert why.value.code == "cache-unsafe"
+
+
+@pytest.fixture
+def archive(monkeypatch, tmp_path: Path) -> Path:
+    """An archive of one kernel, for a computer that has no compiler: made by the compiler here,
+    called as `make dist` calls zig."""
+    zig = tmp_path / "zig"
+    zig.write_text('#!/bin/sh\nshift 4\nexec cc "$@"\n')
+    zig.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("TLB_BUILD", str(tmp_path / "made"))
+    path = tmp_path / files.PREBUILT.name
+    monkeypatch.setattr(build, "compiler", lambda: prebuilt.zig(path.name.partition(".")[0]))
+    made = Path(build.kernel("page_chase").command[0])
+    with tarfile.open(path, "w:xz") as packed:
+        for each in (made, made.with_name(f"{made.name}.o")):
+            packed.add(each, each.name)
+    monkeypatch.setattr(build, "compiler", prebuilt.compiler)
+    monkeypatch.setattr(installed, "compiler", lambda: None)
+    monkeypatch.setattr(prebuilt, "PREBUILT", path)
+    monkeypatch.setattr(files, "PREBUILT", path)
+    monkeypatch.setenv("TLB_BUILD", str(tmp_path / "cache"))
+    prebuilt._archive.cache_clear()
+    yield path
+    prebuilt._archive.cache_clear()
+
+
+@needs_c
+def test_a_kernel_of_the_wheel_is_the_one_that_was_compiled_for_it(archive: Path):
+    kernel = build.kernel("page_chase")
+    program, made = Path(kernel.command[0]), archive.parent / "made" / "kernels"
+    assert kernel.compiler == f"zig: zig cc {prebuilt.ZIG}" and build.engine_for("auto") == "c"
+    assert program.read_bytes() == (made / program.name).read_bytes()
+    timed = build.identity(Point(kernel="page_chase", lines=64), kernel)
+    assert timed.code_digest != kernel.digest  # it is of the timed function
+    program.write_bytes(b"#!/bin/sh\n")  # another program in the cache is replaced, not run
+    again = Path(build.kernel("page_chase").command[0])
+    assert again == program and again.read_bytes() == (made / program.name).read_bytes()
+    with pytest.raises(Unavailable) as why:
+        build.kernel("page_gather")
+    assert why.value.code == "no-compiler"
+
+
+@needs_c
+def test_a_damaged_archive_is_a_sentence(archive: Path):
+    archive.write_bytes(archive.read_bytes()[:-200])
+    with pytest.raises(Unavailable) as why:
+        build.kernel("page_chase")
+    assert why.value.code == "prebuilt-damaged"
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory) -> list[Path]:
+    """The wheels of both architectures, made by zig from an environment of its own."""
+    tools = tmp_path_factory.mktemp("tools")
+    subprocess.run([sys.executable, "-m", "venv", tools], check=True)
+    zig = [
+        tools / "bin" / "python",
+        "-I",
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        f"ziglang=={prebuilt.ZIG}",
+    ]
+    subprocess.run(zig, check=True)
+    subprocess.run([sys.executable, ROOT / ".ci/dist.py", zig[0]], check=True, cwd=ROOT)
+    return sorted((ROOT / "dist").glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def core(wheels: list[Path], tmp_path_factory) -> Path:
+    """An environment with the wheel of this computer and nothing else. -I: PYTHONPATH may name a
+    checkout, which pip takes for installed."""
+    folder = tmp_path_factory.mktemp("core")
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    (wheel,) = (path for path in wheels if path.stem.endswith(os.uname().machine))
+    pip = [folder / "bin" / "python", "-I", "-m", "pip", "install", "--quiet", "--no-compile"]
+    subprocess.run([*pip, wheel], check=True)
+    return folder
+
+
+COMMANDS = [
+    ["--help"],
+    ["doctor"],
+    ["inspect"],
+    ["pool"],
+    ["housekeeping"],
+    ["measure", "page_chase", "--region-ms", "1", "--lines", "256"],
+    ["measure", "graph_walk", "--vertices", "4096", "--region-ms", "1"],
+    ["try", "--minutes", "0.1", "--lever", "none", "--", "/bin/sleep", "0.2"],
+    ["try", "--minutes", "0.1", "--", "/bin/sleep", "0.2"],
+    ["watch", "--seconds", "2", "--", "/bin/sleep", "9"],
+]
+
+
+@pytest.mark.endurance
+@pytest.mark.measures
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_core_commands_work_from_an_empty_environment(words: list[str], core: Path, tmp_path: Path):
+    before = sorted(core.rglob("*"))
+    environment = {"PATH": "/nonexistent", "HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    tlb = [core / "bin" / "tlb", *words]
+    done = subprocess.run(tlb, cwd="/", env=environment, capture_output=True, text=True)
+    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
+    if words[0] == "measure":
+        assert "zig cc" in json.loads(done.stdout)["compiler"]
+    assert sorted(core.rglob("*")) == before  # nothing is written beside the package
+
+
+@pytest.mark.endurance
+@pytest.mark.parametrize("words", [["geometry"], ["run", "stlb_cliff"], ["bundle"], ["site"]])
+def test_others_say_in_a_sentence_what_they_need(words: list[str], core: Path, tmp_path: Path):
+    environment = {"PATH": "/nonexistent", "HOME": str(tmp_path)}
+    tlb = [core / "bin" / "tlb", *words]
+    done = subprocess.run(tlb, cwd="/", env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr
+    assert ("pip install" if words == ["geometry"] else "clone") in done.stderr
+
+
+# The options of kernels that have to be told a size.
+SIZES = {
+    "graph_walk": ["--vertices", "4096"],
+    "radix_partition": ["--tuples", "4096"],
+    "random_touch": ["--bytes", "100000"],
+    "stride_sum": ["--bytes", "100000"],
+}
+
+
+@pytest.mark.endurance
+@pytest.mark.measures
+@needs_c
+@pytest.mark.parametrize("name", ["page_chase", "page_gather", "page_store", "code_chase", *SIZES])
+def test_kernels_of_the_wheel_compute_what_those_compiled_here_do(
+    name: str, core: Path, tmp_path: Path
+):
+    words = ["measure", name, "--region-ms", "1", "--engine", "c", *SIZES.get(name, [])]
+    environment = {"PATH": "/nonexistent", "HOME": str(tmp_path)}
+    theirs = in_turn([core / "bin" / "tlb", *words], cwd="/", env=environment)
+    ours = in_turn([sys.executable, "-c", "from tlb.cli import main; main()", *words])
+    assert json.loads(theirs.stdout)["checksum"] == json.loads(ours.stdout)["checksum"]
+
+
+@pytest.mark.endurance
+@pytest.mark.measures
+def test_geometry_works_with_the_extra_analysis(core: Path, tmp_path_factory):
+    (wheel,) = (ROOT / "dist").glob(f"*{os.uname().machine}.whl")
+    folder = tmp_path_factory.mktemp("analysis")
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    package = f"every-load-is-two-loads[analysis] @ {wheel.as_uri()}"
+    python = folder / "bin" / "python"
+    subprocess.run([python, "-I", "-m", "pip", "install", "--quiet", package], check=True)
+    environment = {"PATH": "/nonexistent", "HOME": str(folder)}
+    done = in_turn([folder / "bin" / "tlb", "geometry"], cwd="/", env=environment)
+    assert done.returncode == 0 and "L1 dTLB" in done.stdout, done.stderr
+
+
+@pytest.mark.endurance
+def test_the_core_is_small(wheels: list[Path], core: Path):
+    assert {path.stat().st_size < MOST_WHEEL_BYTES for path in wheels} == {True}
+    packages = {path.name for path in core.rglob("*.dist-info")} - {
+        path.name for path in core.rglob("pip-*.dist-info")
+    }
+    packages = {name for name in packages if not name.startswith("setuptools-")}
+    assert len(packages) <= MOST_PACKAGES, packages
+    (site,) = core.glob("lib/python*/site-packages")
+    size = sum(
+        path.stat().st_size
+        for path in site.rglob("*")
+        if path.is_file()
+        and not path.relative_to(site).parts[0].startswith(("pip", "setuptools", "pkg_resources"))
+    )
+    assert size <= MOST_INSTALLED_BYTES

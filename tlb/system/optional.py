@@ -1,0 +1,34 @@
+"""Packages that the core of `tlb` does without, imported with their first use."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from tlb.reasons import Unavailable
+
+# The extra of pyproject.toml that brings a package, where it is not `book`.
+_ANALYSIS = {"numpy", "pandas", "scipy", "ruptures", "tqdm", "yaml"}
+
+
+class Lazy:
+    """A module that is imported when something of it is asked for. Raises Unavailable("no-extra")
+    then if it is not installed."""
+
+    def __init__(self, name: str):
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        try:
+            value = getattr(import_module(self._name), attribute)
+        except ModuleNotFoundError as error:
+            raise lacking(error) from None
+        setattr(self, attribute, value)  # the next access does not come here
+        return value
+
+
+def lacking(error: ModuleNotFoundError) -> Unavailable:
+    """Return the reason for a package that is not installed, with the extra that brings it."""
+    package = (error.name or "").partition(".")[0]
+    extra = "analysis" if package in _ANALYSIS else "book"
+    return Unavailable("no-extra", f"{package} is of the extra {extra}")
