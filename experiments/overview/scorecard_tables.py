@@ -77,7 +77,7 @@ def _line(a: Analysis, row: Mapping) -> Markup:
         _source(statement),
         _predicts(statement),
     )
-    shown = inline(row["evidence"]) + row["compared"]
+    shown = inline(row["evidence"]) + Markup(row["compared"])  # a frame keeps a plain str
     others = Markup("").join(
         Markup('<td data-machine="{}">{}</td>').format(label, _mark(row[name]))
         for name, label in a.others.items()

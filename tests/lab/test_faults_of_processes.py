@@ -18,6 +18,7 @@ from support.stand_ins import in_a_child
 
 from tlb.lab import campaign, measure
 from tlb.lab.record import Point
+from tlb.lab.store import LACKS
 from tlb.reasons import Unavailable
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
@@ -68,7 +69,7 @@ def test_a_cpu_that_is_taken_away_in_the_middle_ends_the_campaign_and_is_no_lack
     )  # a noisy one is tried again
     assert_whole(store, 20)
     with pytest.raises(Unavailable):
-        store.read_document(MACHINE, campaign.LACKS)
+        store.read_document(MACHINE, LACKS)
 
 
 # --- Ctrl-C, SIGTERM and kill -9 of the runner (test_experiment.py, test_cli.py, test_kernels.py)

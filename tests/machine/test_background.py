@@ -22,8 +22,8 @@ RUNS = {
     f"{DAMON}/contexts/0/operations": "paddr\n",
     f"{DAMON}/contexts/0/schemes/0/action": "pageout\n",
 }
-SWAPS = "Filename\tType\tSize\tUsed\tPriority\n"
-SWAPS += "/home/alma/swapfile file 1048576 0 -2\n/dev/sda2 partition 1048576 8 -3\n"
+SWAPS = "Filename\tType\tSize\tUsed\tPriority\n/home/alma/swapfile file 1048576 0 -2\n"
+SWAPS += "/dev/sda2 partition 1048576 8 -3\n"
 V1 = {
     "proc/self/cgroup": "7:hugetlb:/job\n4:memory:/job\n",
     "proc/self/mountinfo": "".join(

@@ -19,7 +19,6 @@ from support.common import ROOT, make_record
 from support.lab import put
 from support.resampled import drawn_again
 from support.synthetic import HOLE, Stated, Truth, frame, grid
-from tlb.inference.sides import Pair
 
 from experiments.overview import compare_words, profiles
 from experiments.overview.compare import (
@@ -35,6 +34,7 @@ from tlb import cli
 from tlb.cli import shown
 from tlb.inference.campaigns import newest
 from tlb.inference.intervals import Interval, median_interval
+from tlb.inference.two_machines import Pair
 from tlb.lab import states
 from tlb.lab.record import Record
 from tlb.lab.store import Store
