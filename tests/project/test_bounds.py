@@ -65,7 +65,7 @@ def test_no_loop_leaves_its_arrays_and_none_is_left_out(tmp_path: Path):
     }
     loops = {
         (path.stem, name)
-        for folder in ("kernels", "experiments")
+        for folder in ("kernels", "tlb")
         for path in (ROOT / folder).rglob("*.py")
         for name in COMPILED.findall(path.read_text(encoding="utf-8"))
     }
