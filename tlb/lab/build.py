@@ -139,11 +139,12 @@ def kernel(name: str, engine: Engine = "c") -> Kernel:
 
 
 def declared_measures(name: str, engine: Engine) -> int:
-    """Return MEASURES of a kernel's file, 1 if it declares none or is gone."""
+    """Return MEASURES of a kernel's file, of its C file where a twin is gone; 1 if none declares
+    it."""
     try:
         text = _source(name, engine).read_text()
     except FileNotFoundError:
-        return 1
+        return declared_measures(name, "c") if engine != "c" else 1
     declared = re.search(r"^(?:#define MEASURES|MEASURES =) (\d+)", text, re.MULTILINE)
     return int(declared[1]) if declared else 1
 

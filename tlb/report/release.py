@@ -88,7 +88,7 @@ def _notes(version: str) -> str:
 def _zip(folder: Path, output: Path, seconds: int) -> None:
     """Pack a folder, its files in the order of their names and all of the same time."""
     with zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        for path in sorted(filter(Path.is_file, folder.rglob("*")), key=Path.as_posix):
             name = f"{output.stem}/{path.relative_to(folder).as_posix()}"
             entry = zipfile.ZipInfo(name, time.gmtime(seconds)[:6])
             entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
