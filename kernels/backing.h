@@ -21,8 +21,7 @@ static inline struct stated read_smaps(const struct arena *a, unsigned long long
     if (!f)
         unavailable("backing-partial", "/proc/self/smaps cannot be read: %s", strerror(errno));
     while (fgets(line, sizeof line, f)) {
-        int is_field = *line >= 'A' && *line <= 'Z';
-        if (!is_field && sscanf(line, "%llx-%llx ", &from, &to) == 2) {
+        if (strchr(line, '-') && sscanf(line, "%llx-%llx ", &from, &to) == 2 && !strstr(line, " kB")) {
             s.odd += stated != ALL;
             inside = from < (uint64_t)a->base + a->bytes && to > (uint64_t)a->base;
             stated = inside ? 0 : ALL;

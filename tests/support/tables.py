@@ -102,7 +102,9 @@ def _misses(
                 draw.random(8 * pages) * np.where(draw.integers(0, 2, 8 * pages) == 1, hot, pages)
             ).astype(int)
         ]
-    counts = _counts(order, walker, 0 if walker.replacement == "lru" else 16, "modulo")
+    # Of all ways only where few entries are searched for each visit.
+    is_full = walker.replacement == "lru" and walker.entries[-1] <= 4096
+    counts = _counts(order, walker, 0 if is_full else 16, "modulo")
     return (
         counts.l1_misses / len(order),
         counts.walks / len(order),
