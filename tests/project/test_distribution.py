@@ -197,6 +197,7 @@ COMMANDS = [
 
 
 @pytest.mark.endurance
+@pytest.mark.timeout(1800)  # zig compiles musl first, and all kernels twice
 @pytest.mark.measures
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_core_commands_work_from_an_empty_environment(words: list[str], core: Path, tmp_path: Path):
@@ -211,6 +212,7 @@ def test_core_commands_work_from_an_empty_environment(words: list[str], core: Pa
 
 
 @pytest.mark.endurance
+@pytest.mark.timeout(1800)  # zig compiles musl first, and all kernels twice
 @pytest.mark.parametrize("words", [["geometry"], ["run", "stlb_cliff"], ["bundle"], ["site"]])
 def test_others_say_in_a_sentence_what_they_need(words: list[str], core: Path, tmp_path: Path):
     environment = {"PATH": "/nonexistent", "HOME": str(tmp_path)}
@@ -230,6 +232,7 @@ SIZES = {
 
 
 @pytest.mark.endurance
+@pytest.mark.timeout(1800)  # zig compiles musl first, and all kernels twice
 @pytest.mark.measures
 @needs_c
 @pytest.mark.parametrize("name", ["page_chase", "page_gather", "page_store", "code_chase", *SIZES])
@@ -244,6 +247,7 @@ def test_kernels_of_the_wheel_compute_what_those_compiled_here_do(
 
 
 @pytest.mark.endurance
+@pytest.mark.timeout(1800)  # zig compiles musl first, and all kernels twice
 @pytest.mark.measures
 def test_geometry_works_with_the_extra_analysis(core: Path, tmp_path_factory):
     (wheel,) = (ROOT / "dist").glob(f"*{os.uname().machine}.whl")
@@ -258,6 +262,7 @@ def test_geometry_works_with_the_extra_analysis(core: Path, tmp_path_factory):
 
 
 @pytest.mark.endurance
+@pytest.mark.timeout(1800)  # zig compiles musl first, and all kernels twice
 def test_the_core_is_small(wheels: list[Path], core: Path):
     assert {path.stat().st_size < MOST_WHEEL_BYTES for path in wheels} == {True}
     packages = {path.name for path in core.rglob("*.dist-info")} - {
