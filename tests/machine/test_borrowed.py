@@ -200,6 +200,7 @@ def test_a_kill_at_some_steps_is_put_right_by_the_next_start(kernel):
 
 
 @pytest.mark.endurance
+@pytest.mark.measuring  # or a campaign beside it would see its settings change
 @pytest.mark.skipif(
     not os.access(Path("/", DEFRAG), os.W_OK) or not os.access("/run", os.W_OK),
     reason="its own settings are root's",
