@@ -125,9 +125,14 @@ def only(*pages: str) -> pd.DataFrame:
     return rows()[rows()["pages"].isin(pages)].reset_index(drop=True)
 
 
-def analysis(frame: pd.DataFrame, entries: Iterable[int] = ENTRIES) -> Analysis:
-    """Of a machine whose TLB levels have so many entries."""
-    return Analysis(frame, About(Stated(tlb=tlbs([*entries], [0] * len([*entries]))).host()))
+def analysis(
+    frame: pd.DataFrame,
+    entries: Iterable[int] = ENTRIES,
+    others: dict[str, pd.DataFrame] | None = None,
+) -> Analysis:
+    """Of a machine whose TLB levels have so many entries. others: rows of other chapters."""
+    host = Stated(tlb=tlbs([*entries], [0] * len([*entries]))).host()
+    return Analysis(frame, About(host, rows=others or {}))
 
 
 def times(frame: pd.DataFrame, factor: float, where: str) -> pd.DataFrame:
