@@ -36,9 +36,8 @@ def graph_size(vertices: float) -> str:
 
 class Analysis(joins.Analysis):
     """The rows of `graph_walk` and `radix_partition`. Frames have columns as `summarise` names them
-    (ns per hop or row), page sizes from small to large; `gain` is how many times as fast a row is
-    as what it is compared with. What nothing was measured for is empty here; methods and what is
-    derived further raise Unavailable("too-few-points").
+    (ns per hop or row); `gain` is how many times as fast a row is as what it is compared with. What
+    was not measured is empty; what is derived further raises Unavailable("too-few-points").
 
     The page defines: plain, blocks, block_spread, block_packed, block_price, ahead, fan_out and
     joins.
@@ -50,14 +49,8 @@ class Analysis(joins.Analysis):
         """Return a row a page size, block and number of steps: vertices, block_vertices,
         block_steps, block_bytes, block_pages (base pages), visits (steps to each page), the
         estimate."""
-        found = self._summary(
-            "graph_walk",
-            "blocked",
-            ["vertices", "block_vertices", "block_steps"],
-            layout="packed",
-            per_hop=0,
-            walkers=1,
-        )
+        keys = ["vertices", "block_vertices", "block_steps"]
+        found = self._summary("graph_walk", "blocked", keys, layout="packed", per_hop=0, walkers=1)
         # Smaller graphs are those of `by_block`.
         found = found[found["vertices"] == found["vertices"].max()].reset_index(drop=True)
         found["block_bytes"] = found["block_vertices"] * VERTEX_BYTES
@@ -97,13 +90,9 @@ class Analysis(joins.Analysis):
         """ns a hop by the vertices of a block: "spread", a page to each vertex, or "packed", as
         many vertices side by side. The graph itself is the last block. Empty where no vertex had a
         page of its own."""
+        modes = ["plain", "blocked"]
         walks = select(
-            self.frame,
-            kernel="graph_walk",
-            mode=["plain", "blocked"],
-            pages=BASE,
-            per_hop=0,
-            walkers=1,
+            self.frame, kernel="graph_walk", mode=modes, pages=BASE, per_hop=0, walkers=1
         )
         columns = dict.fromkeys([*walks, "block_steps", "block_vertices"])
         walks = walks.reindex(columns=columns)  # where no walk was measured
@@ -117,9 +106,7 @@ class Analysis(joins.Analysis):
     @property
     def priced_blocks(self) -> Curve:
         """`block_price`. Raises Unavailable where it is empty."""
-        return required(
-            self.block_price, "no walk over vertices on pages of their own was measured"
-        )
+        return required(self.block_price, "no walk over vertices a page apart was measured")
 
     @property
     def left_by_blocks(self) -> tuple[int, Interval, Interval]:
@@ -153,10 +140,7 @@ class Analysis(joins.Analysis):
         vertices = int(self.best_ahead(BASE)["vertices"])
         held = self.known_entries[-1] * self.base_page_bytes / (vertices * VERTEX_BYTES)
         if held >= 1:
-            raise Unavailable(
-                "too-few-points",
-                f"{graph_size(vertices)} is within the TLB's reach, where no prefetch has to walk",
-            )
+            raise Unavailable("too-few-points", f"the TLB reaches all {graph_size(vertices)}")
         return 1 / (1 - held)
 
     # --- remedies, timed hop by hop
@@ -167,9 +151,8 @@ class Analysis(joins.Analysis):
 
         Columns: remedy (as in data/literature/mitigations.csv; AS_PUBLISHED, which is what that
         file calls blocking; SMALL_GRAPH), pages, vertices, block_vertices (0 for none), p50 and p95
-        with _low and _high, ns per hop less the clock's cost (quantiles of `hops.smoothed`),
-        medians over processes; coverage, n. Blocking has the block that is fastest in the mean of
-        those inside the last TLB level's reach; without entries it has no row.
+        with _low and _high, ns per hop less the clock's cost, medians over processes; coverage, n.
+        Blocking has the fastest block inside the last TLB level's reach.
         """
         # The control is a point of the chapter about graph walks.
         others = if_available(self.about.kept, "graph_walk")
@@ -214,10 +197,8 @@ class Analysis(joins.Analysis):
         for kind in pages:
             if len(rows := select(self.remedies, remedy=name, pages=kind)):
                 return rows.iloc[0]
-        if name in (BLOCKED, AS_PUBLISHED):
-            inside, one = "inside the TLB's reach", f"of {graph_size(PUBLISHED_BLOCK)}"
-            where = inside if name == BLOCKED else one
-            raise Unavailable("too-few-points", f"no walk in blocks {where} was timed hop by hop")
+        if name not in (NONE, LARGE_PAGES):
+            raise Unavailable("too-few-points", f"nothing was timed hop by hop for: {name}")
         raise Unavailable(
             "pool-empty", f"the walk was not measured on {' or '.join(map(words, pages))}"
         )
@@ -226,12 +207,10 @@ class Analysis(joins.Analysis):
 def _remedy(
     remedy: str, pages: str, block: int, rows: pd.DataFrame, vertices: int
 ) -> dict[str, object]:
-    keys = ["remedy", "pages", "vertices", "block_vertices"]
-    row: dict[str, object] = dict(zip(keys, (remedy, pages, vertices, block), strict=True))
+    row = {"remedy": remedy, "pages": pages, "vertices": vertices, "block_vertices": block}
     shares = list(_QUANTILES.values())
     each = np.array([quantile(smoothed(process), shares) for _, process in rows.iterrows()])
-    values = dict(zip(_QUANTILES, each.T, strict=True))
-    medians = {name: median_interval(ns) for name, ns in values.items()}
+    medians = {name: median_interval(ns) for name, ns in zip(_QUANTILES, each.T, strict=True)}
     for name, interval in medians.items():
         row[name], row[f"{name}_low"], row[f"{name}_high"], row["coverage"], _ = interval
     return row | {"modes": max(interval.modes for interval in medians.values()), "n": len(rows)}

@@ -57,20 +57,17 @@ def blocks(a: Analysis) -> Figure:
     x = alt.X("block_bytes:Q", axis=axes.bytes_axis("Size of a block"), scale=axes.log_scale())
     y = alt.Y("median:Q", scale=scale)
     chart = charts.series_chart(base, x, "ns per hop", scheme, "steps", scale=scale, ticks=_PER_HOP)
-    plain, without = base["plain"].dropna(), ""
-    if len(plain):
-        level = pd.DataFrame({"median": [float(plain.iloc[0])], "label": ["without blocks"]})
-        level = alt.Chart(level).encode(y=y)
-        text = level.mark_text(align="left", baseline="bottom", dy=-3, color=MUTED)
-        chart += level.mark_rule(strokeWidth=1) + text.encode(x=alt.value(110), text="label:N")
-        without = f"Without blocks a hop takes {plain.iloc[0]:.1f} ns. "
+    level = pd.DataFrame({"median": base["plain"].dropna()[:1]}).assign(label="without blocks")
+    level = alt.Chart(level).encode(y=y)
+    text = level.mark_text(align="left", baseline="bottom", dy=-3, color=MUTED)
+    chart += level.mark_rule() + text.encode(x=alt.value(110), text="label:N")
     best = base.loc[base["median"].idxmin()]
     return Figure(
         charts.layered(chart, charts.capacities(a.entries, "block_bytes", a.base_page_bytes)),
         "Time per hop against the size of a block, a line for each number of steps. "
-        f"{without}The least is {best['median']:.1f} ns, with {best['steps']} in each block of "
+        f"The least is {best['median']:.1f} ns, with {best['steps']} in each block of "
         f"{format_size(best['block_bytes'])}.",
-        data[[*_BLOCK, *_COLUMNS, "plain", *GAIN]],
+        data[[*_BLOCK, *_COLUMNS, *GAIN]],
     )
 
 
@@ -84,13 +81,9 @@ def block_prices(a: Analysis) -> Figure:
     scheme = axes.colours(list(curves))
     scale = axes.time_scale(data.assign(high=2 * data["high"]))  # room for the labels at the top
     chart = charts.series_chart(data, x, "ns per hop", scheme, scale=scale, ticks=_PER_HOP)
-    each = [(name, curves[name].processes) for name in ("spread", "packed")]
-    dots = pd.concat([part.assign(series=name) for name, part in each if len(part)] or [data[:0]])
-    chart += (
-        alt.Chart(dots.rename(columns={"block_vertices": "pages"}))
-        .mark_circle(size=14)
-        .encode(x=x, y=alt.Y("median:Q", scale=scale), color=axes.colour("series", scheme))
-    )
+    dots = alt.Chart(a.block_spread.processes.rename(columns={"block_vertices": "pages"}))
+    dots = dots.mark_circle(size=14, color=scheme.range[0])
+    chart += dots.encode(x=x, y=alt.Y("median:Q", scale=scale))
     (least, near), (most, far) = [*curves["price"]][0], [*curves["price"]][-1]
     return Figure(
         charts.layered(chart, charts.capacities(a.entries[-1:], "pages")),
@@ -124,7 +117,7 @@ def prefetch(a: Analysis) -> Figure:
 
 
 def mitigations(a: Analysis) -> Figure:
-    """P50 and P95 of a hop, a row a remedy; those of the published run as diamonds."""
+    """P50 and P95 of a hop, a row a remedy, here and as published."""
     ours = required(a.remedies, "no walk on base pages was timed hop by hop")
     data = _remedies(ours)
     names = [name for name in _REMEDIES.values() if (data["remedy"] == name).any()]
@@ -181,8 +174,8 @@ def _remedies(ours: pd.DataFrame) -> pd.DataFrame:
 
 
 def join(a: Analysis) -> Figure:
-    """ns per row of a whole join against the number of partitions, a line a page size, naive as a
-    dashed line across."""
+    """ns per row of a whole join against the number of partitions, a line a page size; naive
+    dashed."""
     data = a.joins.assign(lines=a.joins["tuples"] * 6 * ROW_BYTES // a.base_page_bytes)
     data, scheme = _labelled(a, data)
     parted = data[(data["mode"] == "partitioned") & (data["passes"] == 1)]
@@ -192,18 +185,14 @@ def join(a: Analysis) -> Figure:
     drawn = pd.concat([parted, *(naive.assign(partitions=end) for end in ends)])
     x = alt.X("partitions:Q", axis=_PARTITIONS, scale=axes.log_scale())
     y = axes.median_y(drawn, "ns per row", _PER_ROW, axes.zero_scale(drawn))
-    kinds, colour = ("mode", ["partitioned", "naive"]), axes.colour("pages", scheme)
+    kinds, colour = ("mode", ["partitioned", "naive"]), axes.colour("pages", scheme, columns=1)
     chart = charts.dashed(drawn, x, y, colour, kinds, "partitions:Q")
-    each = [f"{row.pages} {row.median:.1f} ns naive" for row in naive.itertuples()]
-    best = parted.loc[parted.groupby("pages")["median"].idxmin()]
-    each += [
-        f"{row.pages} {row.median:.1f} ns with {row.partitions:,} partitions"
-        for row in best.itertuples()
-    ]
+    best = drawn.loc[drawn.groupby(["pages", "mode"], sort=False)["median"].idxmin()]
+    each = ", ".join(f"{row.pages} {row.mode} {row.median:.1f} ns" for row in best.itertuples())
     return Figure(
         chart,
-        "A join that partitions first beside a naive one, dashed, by the number of partitions. It "
-        f"takes {', '.join(each)}.",
+        "Time per row of a join by the number of partitions, and of a naive one, dashed. The least "
+        f"is {each}.",
         data[["pages", "mode", "partitions", "passes", "tuples", *_COLUMNS, *GAIN]],
     )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from operator import itemgetter
 
-import numpy as np
 import pandas as pd
 
 from tlb.inference.curves import select
@@ -30,19 +29,15 @@ class Analysis(analysis.Analysis):
         """How many times as long a row takes past a TLB level's entries as inside: (ratio, few
         partitions, many).
 
-        The few are the most up to half the entries, where source and cursors leave room; the many
-        are the most up to four times as many, where three in four writes miss if rows come in no
-        order.
+        The few are at most half the entries, where source and cursors leave room; the many at most
+        four times the entries, where three in four writes miss if rows come in no order.
         """
         mine = select(self.fan_out, pages=pages, passes=1)
         few = mine[mine["partitions"] <= entries / 2].tail(1)
         many = mine[mine["partitions"].between(2 * entries, 4 * entries)].tail(1)
         if few.empty or many.empty:
-            raise Unavailable(
-                "too-few-points",
-                f"partitioning on {words(pages)} was not measured on both sides of {entries:,} "
-                "partitions",
-            )
+            lacking = f"partitioning on {words(pages)} was not timed on both sides of {entries:,}"
+            raise Unavailable("too-few-points", lacking)
         ratio = Interval.of(many.iloc[0]) / Interval.of(few.iloc[0])
         return ratio, int(few["partitions"].iloc[0]), int(many["partitions"].iloc[0])
 
@@ -71,10 +66,8 @@ class Analysis(analysis.Analysis):
         """`summarise` of the rows of a kernel in a mode by page size and `keys`. Empty
         without rows."""
         rows = select(self.frame, kernel=kernel, mode=mode, **where)
-        rows = rows.reindex(columns=dict.fromkeys([*rows, *keys])).assign(
-            vertices=rows["lines"]
-        )  # which are as many, of a graph
-        found = summarise(rows, ["pages", *keys])
+        rows = rows.reindex(columns=dict.fromkeys([*rows, *keys]))
+        found = summarise(rows.assign(vertices=rows["lines"]), ["pages", *keys])
         found = found.astype({key: int for key in keys if key != "mode"})
         return found.sort_values(["pages", *keys[::-1]], key=rank, ignore_index=True)
 
@@ -86,13 +79,7 @@ def with_gain(found: pd.DataFrame, slow: pd.DataFrame, *keys: str) -> pd.DataFra
     known = {key(row): Interval.of(row) for row in slow.to_dict("records")}
     gains = [known[key(row)] / Interval.of(row) if key(row) in known else UNKNOWN for row in rows]
     return found.assign(
-        **dict(
-            zip(
-                GAIN,
-                np.array([gain[:3] for gain in gains], dtype=float).reshape(-1, 3).T,
-                strict=True,
-            )
-        )
+        **{name: [float(gain[at]) for gain in gains] for at, name in enumerate(GAIN)}
     )
 
 

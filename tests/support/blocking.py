@@ -107,15 +107,6 @@ def points(most: int = 4 * GIB) -> list[Point]:
     return grid.points(scope(most, ENTRIES, cpus=2, per_octave=4))
 
 
-def control(most: int = 4 * GIB) -> list[Point]:
-    """The same blocks on pages that need no walks."""
-    return [
-        point.model_copy(update={"pages": "2m"})
-        for point in points(most)
-        if point.mode == "blocked" and "per_hop" not in dict(point.options)
-    ]
-
-
 @cache
 def rows(machine: Machine = Machine(), most: int = 4 * GIB, repeats: int = 5) -> pd.DataFrame:
     return machine.frame(points(most), repeats)
@@ -153,4 +144,3 @@ def times(frame: pd.DataFrame, factor: float, where: str) -> pd.DataFrame:
 
 
 NOTHING = rows().query("kernel == 'none'")
-LOUD = Machine(noise=0.4)
