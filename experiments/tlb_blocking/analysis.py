@@ -1,5 +1,4 @@
-"""What code can do without larger pages: rows of walks in blocks, of prefetches and of joins as
-curves, gains and remedies."""
+"""Walks in blocks, prefetches and joins: rows as curves, gains and remedies."""
 
 from __future__ import annotations
 
@@ -145,6 +144,19 @@ class Analysis(joins.Analysis):
 
     # --- remedies, timed hop by hop
 
+    @property
+    def _clocked(self) -> pd.DataFrame:
+        """The walks timed hop by hop; and, from the chapter about graph walks, the control of
+        AS_PUBLISHED."""
+        rows, others = self.frame, if_available(self.about.kept, "graph_walk")
+        if others is not None and (rows["lines"] > PUBLISHED_BLOCK).any():
+            rows = pd.concat([rows, select(others, lines=PUBLISHED_BLOCK)])
+        rows = select(rows, kernel="graph_walk", layout="packed", per_hop=1, walkers=1)
+        # A process that is disturbed while it times the clock alone reads several times its cost:
+        # the clock is the same in all of them.
+        clock_ns = rows.get("clock_ns", pd.Series(dtype=float)).median()
+        return rows.assign(clock_ns=clock_ns)
+
     @cached_property
     def remedies(self) -> pd.DataFrame:
         """The remedies at the largest graph that was walked on base pages, a row each.
@@ -154,22 +166,9 @@ class Analysis(joins.Analysis):
         with _low and _high, ns per hop less the clock's cost, medians over processes; coverage, n.
         Blocking has the fastest block inside the last TLB level's reach.
         """
-        # The control is a point of the chapter about graph walks.
-        others = if_available(self.about.kept, "graph_walk")
-        control = select(self.frame[:0] if others is None else others, lines=PUBLISHED_BLOCK)
-        timed, control = (
-            select(rows, kernel="graph_walk", layout="packed", per_hop=1, walkers=1)
-            for rows in (self.frame, control)
-        )
-        # A process that is disturbed while it times the clock alone reads several times its cost:
-        # the clock is the same in all of them.
-        clock_ns = timed.get("clock_ns", pd.Series(dtype=float)).median()
-        timed, control = timed.assign(clock_ns=clock_ns), control.assign(clock_ns=clock_ns)
-        plain, blocked = (select(timed, mode=mode) for mode in ("plain", "blocked"))
+        plain, blocked = (select(self._clocked, mode=mode) for mode in ("plain", "blocked"))
         if (base := select(plain, pages=BASE)).empty:
-            return pd.DataFrame(
-                columns=["remedy", "pages", "vertices", "block_vertices", *_QUANTILES]
-            )
+            return pd.DataFrame(columns=["remedy", "pages", "vertices", *_QUANTILES])
         vertices = int(base["lines"].max())
         reach = max(self.entries, default=0) * self.base_page_bytes
         groups = [
@@ -177,15 +176,14 @@ class Analysis(joins.Analysis):
             for pages in ordered(plain["pages"])
             if len(rows := select(plain, pages=pages, lines=vertices))
         ]
-        if len(small := select(control, mode="plain", pages=BASE)) and vertices > PUBLISHED_BLOCK:
+        small = select(base, lines=PUBLISHED_BLOCK)
+        if len(small) and vertices > PUBLISHED_BLOCK:
             groups.append((SMALL_GRAPH, BASE, 0, small))
         if len(inside := select(blocked, pages=BASE, lines=vertices)):
             if len(stay := select(inside, block_vertices=PUBLISHED_BLOCK)):
                 groups.append((AS_PUBLISHED, BASE, PUBLISHED_BLOCK, stay))
-            inside = inside[
-                (inside["block_vertices"] * VERTEX_BYTES <= reach)
-                & (inside["block_vertices"] != PUBLISHED_BLOCK)
-            ]
+            block = inside["block_vertices"]
+            inside = inside[(block * VERTEX_BYTES <= reach) & (block != PUBLISHED_BLOCK)]
         if len(inside):
             best = inside.groupby("block_vertices")["ns_per_access"].median().idxmin()
             groups.append((BLOCKED, BASE, int(best), select(inside, block_vertices=best)))

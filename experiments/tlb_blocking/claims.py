@@ -204,9 +204,7 @@ def fan_out_limit(a: Analysis, jump: float = JUMP) -> Answer:
         return jumps, told
     if decided(inside(base / risen[0], 1)):
         return jumps, told
-    return Undecided(
-        "ambiguous"
-    ), told + " Large pages rise as well: their entries may span pieces, or it is not the TLB."
+    return Undecided("ambiguous"), told + " Large pages rise as well, so it may not be the TLB."
 
 
 @claim("join-partitions-first", points=points_of("radix_partition", mode=("naive", "partitioned")))

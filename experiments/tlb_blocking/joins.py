@@ -1,5 +1,4 @@
-"""Radix partitioning and hash joins: rows of `radix_partition` as times per row, and how many times
-as fast one row is as another."""
+"""Radix partitioning and hash joins: times per row, and gains."""
 
 from __future__ import annotations
 
