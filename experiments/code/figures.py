@@ -18,11 +18,7 @@ from tlb.units import format_size
 BESIDE = ("jumps",)  # with the reference machine's curves behind a switch
 
 _FIELDS = ["lines", "median", "low", "high", "coverage", "n", "unstable"]
-NAMES = {
-    "direct": "direct",
-    "learned": "indirect, the same cycle each time",
-    "random": "indirect, random",
-}
+NAMES = {"direct": "direct", "learned": "indirect, repeated", "random": "indirect, random"}
 _TIMES = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200)
 _PAGES = alt.X(
     "lines:Q", axis=axes.lines_axis("Pages of code, a jump on each"), scale=axes.log_scale()

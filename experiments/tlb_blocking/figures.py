@@ -134,8 +134,8 @@ def mitigations(a: Analysis) -> Figure:
         alt.Tooltip("n:Q", title="processes"),
         width=2,
         size=70,
-        color=axes.colour("quantile", list(_QUANTILES.values())),
-        shape=axes.shape("where", _WHERE),
+        color=axes.colour("quantile", list(_QUANTILES.values()), columns=1),
+        shape=axes.shape("where", _WHERE, columns=1),
     )
     here = data[data["where"] == "here"].pivot(index="remedy", columns="quantile", values="median")
     each = "; ".join(
