@@ -1,5 +1,5 @@
-"""The Sphinx side of citing: sources of one author and year have letters, where they are cited and
-in the list of references."""
+"""The Sphinx side of citing: sources of one author and year have letters, and sources without a date
+the year in which they were read, where they are cited and in the list of references."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pybtex.style.labels import BaseLabelStyle
 from sphinx.application import Sphinx
 from sphinxcontrib.bibtex.domain import BibtexDomain
 
-from tlb.report.bibliography import UNDATED, label, years
+from tlb.report.bibliography import label, years
 
 STYLE = "cited"  # bibtex_default_style of _config.yml
 
@@ -31,11 +31,10 @@ class Listed(Style):
 
 
 def add_letters(app: Sphinx) -> None:
-    """Of the bibliography as sphinxcontrib.bibtex has read it, now or in an earlier build."""
+    """Set the years that pages cite, in the bibliography as sphinxcontrib.bibtex has read it."""
     entries = cast(BibtexDomain, app.env.get_domain("cite")).bibdata.data.entries
     for key, year in years(entries).items():
-        if year != UNDATED:
-            entries[key].fields["year"] = year
+        entries[key].fields["year"] = year
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -135,15 +135,6 @@ class Analysis(analysis.Analysis):
             is_earlier=any(itertools.starmap(_is_earlier, files.items())),
         )
 
-    @property
-    def profiled(self) -> list[Machine]:
-        """Those with a profile that has values."""
-        return [
-            each
-            for each in self.machines
-            if each.profile and any(q.value is not None for q in each.profile.quantities)
-        ]
-
     def with_value(self, *names: str) -> list[Machine]:
         """Those that have one of these quantities, the smallest value first."""
         return sorted(

@@ -2,93 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import pandas as pd
 
 from experiments.overview.machines import Analysis, Machine
-from experiments.overview.profiles import DIFFERS, compare_profiles
 from tlb.lab import events
 from tlb.machine.host import is_arm
-from tlb.machine.microarchitecture import UNKNOWN
 from tlb.reasons import Unavailable
 
 ENTRIES = {
     level: (f"entries_level_{level}", f"stated_level_{level}") for level in (1, 2)
 }  # as found or, where nothing was, as stated
-# The quantities of the profile that every machine may have.
-_COMPARED = (
-    "load_first_level",
-    "hit_last_level",
-    "walk_past_last_level",
-    "walk_over_2_gib",
-    "walk_table_l2",
-    "walk_table_l3",
-    "walk_table_memory",
-    "gain_thp",
-    "gain_2m",
-    "gain_1g",
-    "gain_64k",
-    "fault_fresh",
-    "fault_fresh_large",
-    "fault_file",
-)
-
-
-class Extreme(NamedTuple):
-    """A quantity by which machines differ most, or least. on: the machines with the smallest and
-    the largest value. differs: whether the intervals of these two tell them apart."""
-
-    words: str
-    factor: float
-    low: float
-    high: float
-    unit: str
-    on: tuple[str, str]
-    differs: bool
-
-
-def extremes(a: Analysis) -> tuple[Extreme, Extreme]:
-    """Return the quantities that differ least and most from machine to machine. Raises
-    Unavailable("too-few-points")."""
-    found = []
-    for name in _COMPARED:
-        having = a.with_value(name)
-        having = [
-            each for each in having if not each.is_earlier
-        ] or having  # those that the present kernels measured; all, where none is
-        if len(having) > 1 and having[0].value(name) > 0:
-            found.append(_extreme(name, having[0], having[-1]))
-    if len(found) < 2:
-        raise Unavailable(
-            "too-few-points",
-            "two machines with two quantities of the profile in common are compared",
-        )
-    return min(found, key=lambda each: each.factor), max(found, key=lambda each: each.factor)
-
-
-def _extreme(name: str, low: Machine, high: Machine) -> Extreme:
-    quantity = low.quantity(name)
-    assert quantity and low.profile and high.profile  # they have values
-    words = {
-        "pages": f"gain by {quantity.words}",
-        "faults": f"first touch of a {quantity.words}",
-    }.get(quantity.part, quantity.words)
-    verdicts = {
-        compared.a.name: compared.verdict
-        for compared in compare_profiles(low.profile, high.profile)
-    }
-    return Extreme(
-        words,
-        high.value(name) / low.value(name),
-        low.value(name),
-        high.value(name),
-        "times" if quantity.unit == "ratio" else quantity.unit,
-        (low.label, high.label),
-        verdicts.get(name) == DIFFERS,
-    )
 
 
 def off_stated(machines: Sequence[Machine]) -> pd.Series:
@@ -117,14 +43,6 @@ def gains(a: Analysis, pages: str) -> str:
         raise Unavailable("too-few-points", "no gain by large pages was measured on such a machine")
     low, high = f"{values[0]:.2f}", f"{values[-1]:.2f}"
     return low if low == high else f"{low} to {high}"
-
-
-def shared_processors(a: Analysis) -> list[str]:
-    """Return the microarchitectures of which several machines are in data/."""
-    known = Counter(
-        each.host.microarchitecture for each in a.machines if each.host and not each.is_own
-    )
-    return [name for name, number in known.items() if number > 1 and name != UNKNOWN]
 
 
 class Want(NamedTuple):
