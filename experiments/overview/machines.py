@@ -71,7 +71,7 @@ class Machine(NamedTuple):
 
     @property
     def is_guest(self) -> bool | None:
-        """None where nobody knows."""
+        """Whether it is a virtual machine; None if unknown."""
         if self.host is None or self.host.hypervisor == "unknown":
             return None
         return self.host.hypervisor != "none"

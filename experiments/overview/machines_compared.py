@@ -46,8 +46,8 @@ def gains(a: Analysis, pages: str) -> str:
 
 
 class Want(NamedTuple):
-    """A kind of machine: whether one is of it, what it would show that a noisy guest cannot, and
-    what to type on one."""
+    """A kind of machine: whether one is of it, what it would show that a guest cannot, and the
+    command to run on one."""
 
     what: str
     has: Callable[[Machine], bool]
@@ -71,40 +71,38 @@ WANTED = (
     Want(
         "Counters",
         lambda each: each.counts,
-        "A guest without them times a load, and has to infer the share of page walks from a "
-        "control. Counters count the walks.",
+        "Without them, the share of page walks in a load's time is inferred from a control. Counters "
+        "count the walks.",
         ".venv/bin/tlb run stlb_cliff -p profile full && .venv/bin/tlb bundle",
     ),
     Want(
         "Counters of a walk's cycles",
         _times_walks,
-        "Walks are counted here, and the length of one is inferred from time. A processor that "
-        "counts the cycles of its walks (Intel's "
-        "cores do) gives it without a control, including walks that overlap other work.",
+        "Walks are counted here, and how long one takes is inferred from time. A processor that "
+        "counts the cycles of its walks, as Intel's cores do, shows it directly, and also for walks "
+        "that overlap other work.",
         ".venv/bin/tlb run stlb_cliff -p profile full && .venv/bin/tlb bundle",
     ),
     Want(
         "arm64",
         lambda each: bool(each.host and is_arm(each.host)),
-        "All machines here have one architecture, so nothing shows what follows from x86-64: base "
-        "pages of 16 and 64 KiB, contiguous "
-        "entries by the kernel's hint, flushes that hardware broadcasts.",
+        "Every machine here is x86-64. An arm64 machine has base pages of 16 or 64 KiB, contiguous "
+        "entries by the kernel's hint, and TLB flushes that hardware broadcasts.",
         "make book PROFILE=full MINUTES=40 && .venv/bin/tlb bundle",
     ),
     Want(
         "Two nodes",
         lambda each: each.has_nodes,
-        "A walk whose table lies on the other node pays for the distance at each step. A guest "
-        "with one node has no other, and cannot see "
-        "where its host puts its memory.",
+        "A page walk whose table is on the other memory node pays for the distance at each step. A "
+        "guest with one node cannot show it, nor see where its host puts its memory.",
         ".venv/bin/tlb run virtualization -p profile full && .venv/bin/tlb bundle",
     ),
     Want(
         "Bare metal with whole large pages",
         lambda each: each.is_guest is False and each.pages == "whole",
-        "A guest's large page is only as large as its host allows, and its walk has two "
-        "dimensions. Only bare metal shows a "
-        "one-dimensional walk, and the gain of a TLB entry that spans 2 MiB.",
+        "A guest's huge page is only as large as the host's pages under it, and its page walk has "
+        "two dimensions. Only bare metal shows a walk with one, and what a TLB entry of 2 MiB "
+        "gains.",
         ".venv/bin/tlb run hugepages -p profile full && .venv/bin/tlb bundle",
     ),
 )
