@@ -98,6 +98,14 @@ class Analysis(analysis.Analysis):
         known = {name: if_available(read, data, name) for name in data.machines()}
         return {"this computer": self.profile} | {name: one for name, one in known.items() if one}
 
+    def value(self, name: str) -> float:
+        """Return a quantity of this machine's profile. Raises the Unavailable for which it has
+        none."""
+        found = self.profile[name]
+        if found.value is None:
+            raise Unavailable(found.reason or "no-data", found.detail)
+        return found.value
+
     @staticmethod
     def number(of: Profile, name: str, decimals: int) -> str:
         """Return a quantity of a profile with its interval and unit, for a table's cell."""

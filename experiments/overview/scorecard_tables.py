@@ -7,7 +7,7 @@ from math import isinf
 
 from markupsafe import Markup
 
-from experiments.overview.scorecard import APART, MARKS, Analysis
+from experiments.overview.scorecard import APART, MARKS, OTHERWISE, UNMEASURED, Analysis
 from tlb.prose import count
 from tlb.reasons import REASONS
 from tlb.report.bibliography import sources
@@ -27,6 +27,8 @@ _SHORT = {
     "too-few-points": "sizes not measured",
     "sweep-short": "sweep too short",
     "no-data": "not measured",
+    "housekeeping-not-asked": "measured on request only",
+    "control-elsewhere": "control in a nearer cache",
     "splintered": "splintered huge pages",
     "two-dimensions": "a guest's page walks",
     "no-pmu": "no counters",
@@ -66,12 +68,12 @@ def cards(a: Analysis) -> Html:
             _mark(row),
             _link(statements()[row["id"]]),
             _source(statements()[row["id"]]),
-            _shown(row),
             inline(a.ten[row["id"]].get(row["verdict"], "")),
+            _shown(row),
         )
         for row in rows
     ]
-    card = '<li data-is="{}"><p>{}</p><p>{} {}</p><p>{}</p><p>{}</p></li>'
+    card = '<li data-is="{}"><p>{}</p><p>{} {}</p><p>{}</p><p><small>{}</small></p></li>'
     lines = "\n".join(f"{row['verdict'].upper()}: {row['id']}" for row in rows)
     return Html(f'<ul class="tlb-cards tlb-scorecard">{join(card, items)}</ul>', lines)
 
@@ -101,7 +103,11 @@ def _lines(a: Analysis, rows: list[dict]) -> list[Markup]:
     for row in rows:
         statement = statements()[row["id"]]
         marks = f"{MARKS[row['verdict']]} {APART}" if row[APART] else MARKS[row["verdict"]]
-        others = ", ".join(f"{label}: {row[name]}" for name, label in a.others.items())
+        others = ", ".join(
+            f"{label}: {row[name]}"
+            for name, label in a.others.items()
+            if row[name] not in (UNMEASURED, OTHERWISE)
+        )
         found.append(
             Markup(
                 '<tr data-is="{}"><td>{}</td><td><details><summary>“{}”</summary><p>{}, {}. '

@@ -11,16 +11,20 @@ import pandas as pd
 
 from experiments.overview.index import BASE_PAGES, LARGE_PAGES, PACKED, Analysis
 from tlb.inference.curves import Curve
+from tlb.inference.scatter import JUMP
 from tlb.report import axes, charts
 from tlb.report.render import MUTED, PALETTE, Figure
-from tlb.units import format_ns, format_size
+from tlb.units import format_ns, format_size, significant
 
 _COLOURS = {BASE_PAGES: PALETTE[0], LARGE_PAGES: PALETTE[2], PACKED: PALETTE[1]}
-_ASKED_LOG2 = 28.0  # the static figure answers for 256 MiB
+_ASKED_LOG2 = 30.0  # the static figure answers for 1 GiB
 _STEP = 0.5  # of the slider, in octaves
 # Of the chosen size, where its time is written: above the dearest curve and below the cheapest.
-_LABELS = {BASE_PAGES: -12, PACKED: 15}
-_NS = "format(datum.median, datum.median < 10 ? '.1f' : ',.0f') + ' ns'"  # a Vega expression
+_LABELS = {
+    BASE_PAGES: {"align": "right", "dx": -8, "dy": -12},
+    PACKED: {"align": "left", "dx": 8, "dy": 15},
+}
+_NS = "format(datum.median, '.2~r') + ' ns'"  # a Vega expression
 
 
 def working_set(a: Analysis) -> Figure:
@@ -84,9 +88,9 @@ def _chosen(times: pd.DataFrame, colours: alt.Scale, x: alt.X, y: alt.Y) -> list
     texts = [
         chosen.transform_filter(f"datum.series === '{name}'")
         .transform_calculate(text=_NS)
-        .mark_text(align="left", dx=7, dy=dy, fontWeight="bold")
+        .mark_text(fontWeight="bold", **place)
         .encode(y=y, text="text:N")
-        for name, dy in _LABELS.items()
+        for name, place in _LABELS.items()
     ]
     return [chosen.mark_rule(color=MUTED), points, *texts]
 
@@ -111,13 +115,16 @@ def at(curve: Curve, lines: float) -> float | None:
 
 
 def _range(curve: Curve, lines: float) -> str:
-    """Return the time as a text: a range where processes of the nearest point differ much."""
-    each = curve.processes
-    if len(each):
-        near = each.loc[np.log2(each["lines"] / lines).abs() <= _STEP / 2, "median"]
-        if len(near):
-            return f"{near.min():.3g} to {near.max():.3g} ns"
-    return format_ns(at(curve, lines) or 0.0)
+    """Return the time as a text, to two digits: a range where the processes of the nearest points,
+    or these points, differ much."""
+    below = max(x for x in curve.xs if x <= lines)
+    above = min(x for x in curve.xs if x >= lines)
+    values = [float(curve.medians[x]) for x in (below, above)]
+    if len(each := curve.processes):
+        values += each.loc[each["lines"].isin((below, above)), "median"].tolist()
+    if max(values) > JUMP * min(values):
+        return f"{significant(min(values), 2)} to {significant(max(values), 2)} ns"
+    return f"{significant(at(curve, lines) or 0.0, 2)} ns"
 
 
 def answer(a: Analysis, working_set_bytes: int) -> str:
@@ -142,4 +149,5 @@ def _place(a: Analysis, lines: float) -> str:
         return ": the L1 TLB holds them all"
     if lines <= entries[-1]:
         return ": the L2 TLB holds them all"
-    return f": {lines / entries[-1]:,.1f} times what the L2 TLB holds"
+    times = lines / entries[-1]
+    return f": {times:,.{times < 10:d}f} times what the L2 TLB holds"
