@@ -39,7 +39,7 @@ def machines_times(a: Analysis) -> Figure:
     rows = [words for words in _SHOWN.values() if (data["what"] == words).any()]
     names = [*data["label"].unique()]
     shown = data.assign(median=data["value"], low=data["begin"], high=data["end"])
-    x = {"scale": axes.log_scale(10, ends), "axis": alt.Axis(title="ns", format="~s", tickCount=6)}
+    x = {"scale": axes.log_scale(10, ends), "axis": alt.Axis(title="ns", format=",", tickCount=6)}
     channels = {"color": axes.colour("label", _colours(names))}
     if len(names) <= len(PALETTE):
         channels["shape"] = axes.shape("label", names)
