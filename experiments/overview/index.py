@@ -21,7 +21,7 @@ from tlb.report.chapter import Chapter
 
 # What a machine may lack without the first page failing; a bad parameter is an error there too.
 _LACKING = ("no-data", "not-linux", "arch-unsupported")
-BASE_PAGES, LARGE_PAGES, PACKED = "4 KiB", "2 MiB (THP)", "packed control (dashed)"
+BASE_PAGES, LARGE_PAGES, PACKED = "4 KiB", "2 MiB (THP)", "packed (dashed)"
 
 
 class Analysis(analysis.Analysis):

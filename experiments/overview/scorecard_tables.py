@@ -19,7 +19,7 @@ from tlb.report.verdicts import Statement, statements
 # Why a claim is undecided or cannot be tested, in the few words that a row has room for.
 _SHORT = {
     "few": "too few processes",
-    "crosses": "interval crosses the band",
+    "crosses": "crosses the band",
     "widened": "one of several compared",
     "bistable": "two groups of processes",
     "conditions": "other conditions",
@@ -29,8 +29,8 @@ _SHORT = {
     "no-data": "not measured",
     "housekeeping-not-asked": "measured on request only",
     "control-elsewhere": "control in a nearer cache",
-    "splintered": "splintered huge pages",
-    "two-dimensions": "a guest's page walks",
+    "splintered": "splintered pages",
+    "two-dimensions": "in a guest",
     "no-pmu": "no counters",
     "bare-metal": "needs bare metal",
 }
@@ -90,7 +90,8 @@ def claims(a: Analysis) -> Html:
         for chapter, rows in rest.groupby("chapter", sort=False)
     )
     table = Markup(
-        '<div class="tlb-scorecard">{}<table class="tlb-claims"><thead><tr><th scope="col">Verdict'
+        '<div class="tlb-scorecard">{}<table class="tlb-claims"><colgroup><col><col></colgroup>'
+        '<thead><tr><th scope="col">Verdict'
         '</th><th scope="col">Claim</th></tr></thead>{}</table></div>'
     ).format(_filter(a, rest), groups)
     return Html(

@@ -14,7 +14,7 @@ from tlb.inference.curves import Curve
 from tlb.inference.scatter import JUMP
 from tlb.report import axes, charts
 from tlb.report.render import MUTED, PALETTE, Figure
-from tlb.units import format_ns, format_size, significant
+from tlb.units import format_ns, format_size
 
 _COLOURS = {BASE_PAGES: PALETTE[0], LARGE_PAGES: PALETTE[2], PACKED: PALETTE[1]}
 _ASKED_LOG2 = 30.0  # the static figure answers for 1 GiB
@@ -33,7 +33,7 @@ def working_set(a: Analysis) -> Figure:
     page_bytes, found = a.base_page_bytes, a.curves
     data = charts.stacked(found, "no chase was measured", page_bytes=page_bytes)
     colours = alt.Scale(domain=[*found], range=[_COLOURS[name] for name in found])
-    x, scale = axes.working_set(page_bytes), axes.time_scale(data)
+    x, scale = axes.working_set(page_bytes), _scale(data)
     y, solid = alt.Y("median:Q", scale=scale), [name for name in found if name != PACKED]
     chart = charts.series_chart(data, x, "ns per load", colours, scale=scale, joined=solid)
     control = alt.Chart(data).transform_filter(f"datum.series === '{PACKED}'")
@@ -63,6 +63,12 @@ def size_bytes(position: float) -> int:
     """Return the size at a position of the slider: 28 is 256 MiB, 28.5 is 384 MiB, 29 is 512."""
     whole = int(position)
     return 2**whole if position == whole else 3 * 2 ** (whole - 1)
+
+
+def _scale(data: pd.DataFrame) -> alt.Scale:
+    """Return a scale with room above the curves for the labels of capacities."""
+    ends = [data["median"].min() * 0.8, data[["median", "high"]].max().max() * 3]
+    return alt.Scale(type="log", nice=False, domain=ends)
 
 
 def _sizes(curve: Curve, page_bytes: int) -> list[float]:
@@ -123,8 +129,12 @@ def _range(curve: Curve, lines: float) -> str:
     if len(each := curve.processes):
         values += each.loc[each["lines"].isin((below, above)), "median"].tolist()
     if max(values) > JUMP * min(values):
-        return f"{significant(min(values), 2)} to {significant(max(values), 2)} ns"
-    return f"{significant(at(curve, lines) or 0.0, 2)} ns"
+        return f"{_two_digits(min(values))} to {_two_digits(max(values))} ns"
+    return f"{_two_digits(at(curve, lines) or 0.0)} ns"
+
+
+def _two_digits(ns: float) -> str:
+    return f"{float(f'{ns:.2g}'):,g}"
 
 
 def answer(a: Analysis, working_set_bytes: int) -> str:
