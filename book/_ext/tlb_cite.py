@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import cast
 
-from pybtex.database import Entry
+from pybtex.database import BibliographyData, Entry
 from pybtex.plugin import register_plugin
 from pybtex.style.formatting.unsrt import Style
 from pybtex.style.labels import BaseLabelStyle
 from sphinx.application import Sphinx
 from sphinxcontrib.bibtex.domain import BibtexDomain
 
-from tlb.report.bibliography import label, years
+from tlb.report.bibliography import READ, label, years
 
 STYLE = "cited"  # bibtex_default_style of _config.yml
 
@@ -28,6 +28,14 @@ class Labels(BaseLabelStyle):
 class Listed(Style):
     default_sorting_style = "author_year_title"
     default_label_style = Labels
+
+    def format_entry(self, label: str, entry: Entry, bib_data: BibliographyData | None = None):
+        """Leave out the year of reading, since the list has its whole date."""
+        if entry.fields.get("year", "").startswith(READ):
+            fields = {name: text for name, text in entry.fields.items() if name != "year"}
+            key, entry = entry.key, Entry(entry.type, fields, entry.persons)
+            entry.key = key
+        return super().format_entry(label, entry, bib_data)
 
 
 def add_letters(app: Sphinx) -> None:

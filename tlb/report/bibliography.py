@@ -13,6 +13,7 @@ from pybtex.richtext import Text
 from tlb.system.files import ROOT
 
 BIBLIOGRAPHY = ROOT / "book" / "references.bib"
+READ = "read"  # before the year in which a source without a date was read
 _LETTER = re.compile(r"(?<=\d)[a-z]$")
 
 
@@ -30,7 +31,7 @@ def years(entries: Mapping[str, Entry]) -> dict[str, str]:
     same: dict[tuple[str, str], list[str]] = {}
     for key, entry in entries.items():
         read = entry.fields.get("urldate", "undated").split()[-1]
-        year = entry.fields.get("year") or f"read {read}"
+        year = entry.fields.get("year") or f"{READ} {read}"
         same.setdefault((authors(entry), _LETTER.sub("", year)), []).append(key)
     found = {}
     for (_, year), keys in same.items():
