@@ -16,6 +16,7 @@ from support.your_machine import ARM, host
 
 from experiments import stlb_cliff, your_machine
 from experiments.overview import CHAPTERS, index, working_set
+from experiments.overview.profile import Profile, Quantity
 from tlb.lab.record import Point
 from tlb.machine.host import Host
 from tlb.reasons import REASONS, Unavailable
@@ -80,6 +81,28 @@ def test_a_machine_without_rows_has_a_first_page_all_the_same(why: str):
     a = page({}, host(**ARM), why=why)
     told = written("index", lambda names: setattr(a, "_names", names) or a)
     assert REASONS[why].sentence.removesuffix(".") in told and "| not measured |" in told
+
+
+def made(machine: str, *values: float | None) -> Profile:
+    quantities = []
+    for k, value in enumerate(values):
+        known = {"value": value, "coverage": 0.96} if value else {"reason": "no-data"}
+        known |= {"part": "levels", "words": "a load", "unit": "ns"}
+        quantities.append(Quantity(name=f"load_{k}", **known))
+    return Profile(machine=machine, quantities=tuple(quantities))
+
+
+def test_the_nearest_machine_is_the_one_whose_quantities_differ_least():
+    a = page({})
+    own, far, near = made("own", 1.0, 10.0), made("far", 2.0, 20.0), made("near", 1.1, None)
+    a.profiles = {
+        "this computer": own,
+        "far": far,
+        "near": near,
+        "empty": made("empty", None, None),
+    }
+    assert a.nearest() == "near"
+    assert a.number(near, "load_1", 1) == "not measured"
 
 
 # --- the working set
