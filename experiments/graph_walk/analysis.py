@@ -1,5 +1,5 @@
 """What a walk of a graph says of loads, misses and walks: rows as quantiles by working set,
-regimes, walks under way, and a model."""
+regimes, accesses to memory and walks under way."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from experiments.graph_walk.model import SIZE
-from experiments.graph_walk.walkers import WalkersAnalysis
+from experiments.graph_walk.walkers import SIZE, WalkersAnalysis
 from tlb.inference import memory_trips
 from tlb.inference.curves import Curve, select
 from tlb.inference.hops import below, merged, quantile, smoothed
 from tlb.inference.intervals import Interval, median_interval
 from tlb.inference.memory_trips import Trips
-from tlb.machine.host import data_tlbs
-from tlb.page_sizes import BASE, PAGES, hardware, ordered, page_bytes, words
+from tlb.page_sizes import BASE, PAGES, ordered, words
 from tlb.reasons import Unavailable, required
 
 # A hop that takes half as long again as one load from memory did something else beside it: a walk
@@ -26,6 +24,7 @@ from tlb.reasons import Unavailable, required
 # itself. Half of that is the least doubtful line.
 PAST_MEMORY = 1.5
 REGIMES = ("cache", "memory", "memory and walk")
+LARGEST_SIZES = 4  # an octave each: a walk's accesses leave the caches one after the other
 DENSITY_POINTS = 220  # a chart is 600 px wide
 DENSITY_SHOWN = (
     0.99  # of the slowest distribution; the rest of its tail would take as much room as the modes
@@ -62,7 +61,7 @@ class Analysis(WalkersAnalysis):
     """The rows of `graph_walk`. Curves run over the working set in bytes. What nothing was measured
     for is empty here; methods and what is derived further raise Unavailable("too-few-points").
 
-    The page defines: p50, p95, ridges, touched, predicted, walkers and held_out_sizes.
+    The page defines: p50, p95, ridges, touched and walkers.
     """
 
     # --- quantiles of a hop
@@ -93,17 +92,6 @@ class Analysis(WalkersAnalysis):
         return required(self.walks(1), "no walk was timed hop by hop")[
             ["clock_ns", "clock_step_ns"]
         ].median()
-
-    @property
-    def timings(self) -> pd.DataFrame:
-        """By working set on base pages, ns per hop: ns_per_access, timed hop by hop, timestamps
-        included; mean_ns, without them; batch_ns, timed per batch. Raises Unavailable."""
-        timed = self.walks(1, pages=BASE).groupby(SIZE)[["mean_ns", "ns_per_access"]].median()
-        batches = required(self.means.get(BASE, ()), "no walk on base pages was timed per batch")
-        return required(
-            timed.join(batches.medians.rename("batch_ns"), how="inner"),
-            "no size was timed both ways",
-        )
 
     def tail(self, pages: str) -> tuple[int, Interval]:
         """The largest size in bytes, and there how many times its median the 95th percentile is,
@@ -175,18 +163,22 @@ class Analysis(WalkersAnalysis):
     # --- accesses to memory
 
     def peaks_of(self, pages: str) -> Trips:
-        """The peaks of a hop's time on a page size at its largest size, past the caches. Raises
-        Unavailable, as `regimes` does."""
+        """The peaks of a hop's time on a page size, past the caches: of the graph that has most of
+        them, the largest such. At the largest size the first may have gone, so it alone does not
+        tell how many accesses a peak is. Raises Unavailable, as `regimes` does."""
         rows = required(
             self.walks(1, pages=pages), f"no walk on {words(pages)} was timed hop by hop"
         )
-        rows = rows[rows[SIZE] == rows[SIZE].max()]
-        return memory_trips.trips(
-            merged(rows),
-            [smoothed(row) for _, row in rows.iterrows()],
-            self.regimes.cut_ns[0],
-            self.regimes.memory_ns,
-        )
+        found = [
+            memory_trips.trips(
+                merged(of_size),
+                [smoothed(row) for _, row in of_size.iterrows()],
+                self.regimes.cut_ns[0],
+                self.regimes.memory_ns,
+            )
+            for _, of_size in list(rows.groupby(SIZE))[-LARGEST_SIZES:]
+        ]
+        return max(reversed(found), key=lambda trips: len(trips.peaks_ns))
 
     @cached_property
     def peaks(self) -> dict[str, Trips]:
@@ -196,7 +188,7 @@ class Analysis(WalkersAnalysis):
     @cached_property
     def access_shares(self) -> pd.DataFrame:
         """pages (those of `peaks`), working_set_bytes, accesses, share (of hops that wait for so
-        many accesses to memory or more, by the cuts of the largest size on base pages). Raises
+        many accesses to memory or more, by the cuts between the peaks on base pages). Raises
         Unavailable."""
         cuts_ns = required(self.peaks[BASE].cuts_ns, "no hop on base pages left the caches")
         tables = {
@@ -251,26 +243,3 @@ class Analysis(WalkersAnalysis):
         """Whether the host splinters large pages, so that an entry of the TLB holds a piece of 4
         KiB of them."""
         return bool((splintered := self.splintering()) and splintered.is_splintered)
-
-    @cached_property
-    def reach(self) -> dict[str, int]:
-        """How many bytes the last TLB level has translations of, by page size; what nothing states
-        is left out."""
-        spans = {pages: BASE if self.in_pieces else hardware(pages) for pages in PAGES}
-        return {
-            pages: levels[-1] * page_bytes(span, self.base_page_bytes)
-            for pages, span in spans.items()
-            if (
-                levels := self.entries
-                if span == BASE
-                else [tlb.entries for tlb in data_tlbs(self.host, span)]
-            )
-        }
-
-    @cached_property
-    def sizes(self) -> pd.Series:
-        """Working sets in bytes, indexed by themselves: those that were measured, and where a TLB's
-        reach ends among them."""
-        sizes = {int(size) for size in self.frame[SIZE]}
-        sizes |= {reach for reach in self.reach.values() if reach <= max(sizes, default=0)}
-        return pd.Series(sorted(sizes), index=sorted(sizes), dtype=float)
