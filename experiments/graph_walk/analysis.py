@@ -26,9 +26,7 @@ PAST_MEMORY = 1.5
 REGIMES = ("cache", "memory", "memory and walk")
 LARGEST_SIZES = 4  # an octave each: a walk's accesses leave the caches one after the other
 DENSITY_POINTS = 220  # a chart is 600 px wide
-DENSITY_SHOWN = (
-    0.99  # of the slowest distribution; the rest of its tail would take as much room as the modes
-)
+DENSITY_SHOWN = 0.99  # of the slowest distribution; its tail would take as much room as the modes
 
 
 def largest(kinds: Mapping[str, Curve]) -> str:
@@ -45,12 +43,9 @@ def largest(kinds: Mapping[str, Curve]) -> str:
 class Regimes(NamedTuple):
     """Which place answers half of the hops on base pages, by size; the lines between them, ns."""
 
-    # the median hop that is a load from memory with as little translation as was to be had
-    memory_ns: float
-    large: str  # the pages that told it
-    cut_ns: tuple[
-        float, float
-    ]  # between cache and memory, and between memory and memory with a walk that reads it
+    memory_ns: float  # the median hop that is a load from memory with as little walking as possible
+    large: str  # the page size that shows it
+    cut_ns: tuple[float, float]  # cache | memory | memory and a walk that reads it
     answers: pd.Series  # by working set: the index in REGIMES
 
     def sizes(self, regime: str) -> list[int]:
@@ -68,9 +63,8 @@ class Analysis(WalkersAnalysis):
 
     @cached_property
     def hops(self) -> pd.DataFrame:
-        """A row a process of walks timed hop by hop: pages, working_set_bytes, p50 and p95 of a hop
-        in ns, the clock's cost taken off, and tail, how many times its median its 95th percentile
-        is."""
+        """A row per process of walks timed hop by hop: pages, working_set_bytes, p50 and p95 of a
+        hop in ns without the clock's cost, and tail, their ratio."""
         rows = self.walks(1)
         p50, p95 = (
             np.array([quantile(smoothed(row), [0.5, 0.95]) for _, row in rows.iterrows()])
@@ -84,14 +78,6 @@ class Analysis(WalkersAnalysis):
     def curves(self, quantile: str) -> dict[str, Curve]:
         """A column of `hops` by page size: medians over processes."""
         return Curve.by(self.hops, PAGES, x=SIZE, value=quantile)
-
-    @property
-    def clock(self) -> pd.Series:
-        """What an empty pair of timestamps takes (clock_ns) and the clock's resolution
-        (clock_step_ns). Raises Unavailable."""
-        return required(self.walks(1), "no walk was timed hop by hop")[
-            ["clock_ns", "clock_step_ns"]
-        ].median()
 
     def tail(self, pages: str) -> tuple[int, Interval]:
         """The largest size in bytes, and there how many times its median the 95th percentile is,
@@ -115,7 +101,7 @@ class Analysis(WalkersAnalysis):
         """The distributions' densities, largest size first: working_set_bytes, ns, share_per_ns."""
         spreads = self.distributions(pages)
         if not spreads:
-            return pd.DataFrame(columns=[SIZE, "ns", "share_per_ns"])
+            return pd.DataFrame()
         most = max(float(quantile(spread, DENSITY_SHOWN)) for spread in spreads.values())
         least = -max(
             float((spread["high_ns"] - spread["low_ns"]).min()) for spread in spreads.values()
@@ -197,27 +183,10 @@ class Analysis(WalkersAnalysis):
         }
         return pd.concat(tables, names=["pages", SIZE, "accesses"]).rename("share").reset_index()
 
-    def waits_from(self, accesses: int) -> int:
-        """The smallest working set from which on a tenth of all hops on base pages waits for so
-        many accesses to memory."""
-        rows = select(self.access_shares, pages=BASE, accesses=accesses).sort_values(SIZE)
-        few = rows.loc[rows["share"] < 0.1, SIZE].max()
-        return int(rows.loc[~(rows[SIZE] <= few), SIZE].min())
-
     @property
     def large_peaks(self) -> tuple[str, Trips]:
         """The large pages of `peaks`, and their peaks."""
         return list(self.peaks.items())[-1]
-
-    def touch_gain(self) -> tuple[int, Interval]:
-        """The largest size in bytes, and there how many times as long a load takes over pages first
-        touched by address as over pages touched in the order of the visits. Raises Unavailable."""
-        curves = required(
-            self.touched, "no chase was measured over pages touched in several orders"
-        )
-        both = curves["address"] / curves["visit"] if {"address", "visit"} <= curves.keys() else ()
-        gain = required(both, "the two orders were not measured at one size")
-        return gain.xs[-1] * self.base_page_bytes, gain.last
 
     # --- means per batch
 

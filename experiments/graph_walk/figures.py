@@ -81,17 +81,10 @@ def quantiles(a: Analysis) -> Figure:
         faint = charts.published(faint)
         chart += faint.mark_line(opacity=0.35, strokeWidth=1).encode(strokeDash=dash)
         chart += faint.mark_point(opacity=0.5, shape="diamond").encode(tooltip=tips[:4])
-    last, ends = {}, []
-    for pages, part in ours.groupby("pages", sort=False):
-        largest = part[part[SIZE] == part[SIZE].max()]
-        ns = " and ".join(f"{ns:.0f} ns" for ns in largest["median"])
-        ends.append(f"{words(pages)} at {format_size(part[SIZE].max())}, {ns}")
-        if pages in a.p50:
-            last[f"the median hop on {words(pages)}"] = a.p50[pages].last.value
+    last = {f"the median hop on {words(pages)}": c.last.value for pages, c in a.p50.items()}
     return Figure(
         chart,
-        "Median and 95th percentile of a hop against the working set. "
-        f"{extremes(last)} They end at: {'; '.join(ends)}.",
+        f"Median and 95th percentile of a hop against the working set. {extremes(last)}",
         data,
     )
 
@@ -188,7 +181,6 @@ def walkers(a: Analysis) -> Figure:
     shape = axes.shape("pages", _pages(data)["sort"])
     ends = data.loc[data.groupby("pages", sort=False)["walkers"].idxmax()]
     last = {f"a hop on {words(row.pages)}": row.median for row in ends.itertuples()}
-    ns = [f"{words(row.pages)} {row.median:.1f} ns with {row.walkers}" for row in ends.itertuples()]
     return Figure(
         charts.layered(
             base.mark_line(),
@@ -196,6 +188,6 @@ def walkers(a: Analysis) -> Figure:
             base.mark_point().encode(shape=shape, tooltip=tooltip),
         ),
         "Time per hop against the number of walks that take turns. "
-        f"{extremes(last)} With the most: {', '.join(ns)}.",
+        f"With the most: {extremes(last)}",
         data,
     )

@@ -96,14 +96,8 @@ def test_regimes_that_cannot_be_told_have_a_reason(frame: Callable[[], pd.DataFr
     assert refusal(lambda: analysis(frame()).regimes) == code
 
 
-def test_a_size_waits_for_an_access_to_memory_from_where_a_tenth_of_its_hops_do():
-    a = analysis()
-    a.access_shares = pd.DataFrame(
-        {
-            "pages": "4k",
-            "working_set_bytes": [MIB, 2 * MIB, 4 * MIB, GIB],
-            "accesses": 2,
-            "share": [0.2, 0.05, 0.11, 0.6],
-        }
-    )
-    assert a.waits_from(2) == 4 * MIB
+def test_peaks_are_numbered_where_all_of_them_show():
+    """At the largest size the hops with one access are gone; they are still the first peak."""
+    a = plain()
+    whole = a.peaks_of("4k").peaks_ns
+    assert [peak.value for peak in whole] == pytest.approx([70, 150], abs=15)
