@@ -66,14 +66,9 @@ class Analysis(WalkersAnalysis):
         """A row per process of walks timed hop by hop: pages, working_set_bytes, p50 and p95 of a
         hop in ns without the clock's cost, and tail, their ratio."""
         rows = self.walks(1)
-        p50, p95 = (
-            np.array([quantile(smoothed(row), [0.5, 0.95]) for _, row in rows.iterrows()])
-            .reshape(-1, 2)
-            .T
-        )
-        return rows[["pages", SIZE]].assign(
-            p50=p50, p95=p95, tail=lambda hops: hops["p95"] / hops["p50"]
-        )
+        each = [quantile(smoothed(row), [0.5, 0.95]) for _, row in rows.iterrows()]
+        p50, p95 = np.array(each).reshape(-1, 2).T
+        return rows[["pages", SIZE]].assign(p50=p50, p95=p95, tail=lambda t: t["p95"] / t["p50"])
 
     def curves(self, quantile: str) -> dict[str, Curve]:
         """A column of `hops` by page size: medians over processes."""
@@ -107,19 +102,12 @@ class Analysis(WalkersAnalysis):
             float((spread["high_ns"] - spread["low_ns"]).min()) for spread in spreads.values()
         )
         edges = np.linspace(least, max(most, -least), DENSITY_POINTS + 1)
-        return pd.concat(
-            [
-                pd.DataFrame(
-                    {
-                        SIZE: size,
-                        "ns": (edges[:-1] + edges[1:]) / 2,
-                        "share_per_ns": np.diff(below(spreads[size], edges)) / np.diff(edges),
-                    }
-                )
-                for size in sorted(spreads, reverse=True)
-            ],
-            ignore_index=True,
-        )
+        middles, widths = (edges[:-1] + edges[1:]) / 2, np.diff(edges)
+        tables = []
+        for size in sorted(spreads, reverse=True):
+            share = np.diff(below(spreads[size], edges)) / widths
+            tables.append(pd.DataFrame({SIZE: size, "ns": middles, "share_per_ns": share}))
+        return pd.concat(tables, ignore_index=True)
 
     @cached_property
     def regimes(self) -> Regimes:
@@ -142,9 +130,8 @@ class Analysis(WalkersAnalysis):
         past = control[control.index >= 4 * control.index[control > most / 2].min()]
         memory = float(past.iloc[0] if len(past) else control.iloc[-1])
         cuts = float(np.sqrt(max(cache, 1.0) * memory)), PAST_MEMORY * memory
-        return Regimes(
-            memory, large, cuts, pd.Series(np.searchsorted(cuts, base), index=base.index)
-        )
+        answers = pd.Series(np.searchsorted(cuts, base), index=base.index)
+        return Regimes(memory, large, cuts, answers)
 
     # --- accesses to memory
 
@@ -201,11 +188,8 @@ class Analysis(WalkersAnalysis):
     def counted(self) -> dict[str, Curve]:
         """Walks per hop as counted, by page size; empty where no row has a count."""
         rows = self.walks(0, walkers=1)
-        return (
-            Curve.by(rows, PAGES, x=SIZE, value="walk_per_access")
-            if "walk_per_access" in rows
-            else {}
-        )
+        column = "walk_per_access"
+        return Curve.by(rows, PAGES, x=SIZE, value=column) if column in rows else {}
 
     @cached_property
     def in_pieces(self) -> bool:

@@ -20,12 +20,12 @@ from tlb.units import format_size, rounded
 BESIDE = ("quantiles",)  # with the reference machine's curves behind a switch
 
 _SERIES = {"p50": "median", "p95": "95th percentile"}
-RIDGE_PX, OVERLAP = 30, 1.7  # from one ridge's foot to the next; how many of those a ridge is high
+RIDGE_PX, OVERLAP = 25, 1.7  # from one ridge's foot to the next; how many of those a ridge is high
 STEP = 0.01  # of that: what is drawn in 0.3 px
 _INTERVAL = ["median", "low", "high"]
 _SIZES = alt.X(f"{SIZE}:Q", axis=axes.bytes_axis("Working set"), scale=axes.log_scale())
 _PROCESSES = alt.Tooltip("n:Q", title="processes")
-_DASHES = ([1, 0], [5, 4], [2, 3], [8, 3, 2, 3])
+_DASHES = ([1, 0], [5, 4], [2, 3])
 
 
 def _pages(data: pd.DataFrame) -> alt.Color:
@@ -71,10 +71,8 @@ def quantiles(a: Analysis) -> Figure:
         alt.Chart(data[data["where"] == where]).encode(x=_SIZES, y=y, color=_pages(data))
         for where in ("here", "published")
     )
-    tips, dash = (
-        [*axes.tips("pages:N", "series:N", f"{SIZE}:Q"), _PROCESSES],
-        _dashes(_SERIES.values()),
-    )
+    tips = [*axes.tips("pages:N", "series:N", f"{SIZE}:Q"), _PROCESSES]
+    dash = _dashes(_SERIES.values())
     chart = measured.mark_line().encode(strokeDash=dash)
     chart += measured.mark_point().encode(tooltip=tips)
     if len(ours) < len(data):

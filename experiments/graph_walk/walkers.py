@@ -69,12 +69,8 @@ class WalkersAnalysis(analysis.Analysis):
                 "too-few-points", f"several walkers on {words(pages)} were not measured beside one"
             )
         best = int(side["median"].idxmin())
-        return Parallel(
-            Interval.of(side.loc[1]),
-            Interval.of(side.loc[best]),
-            best,
-            float(side.loc[best, "gain"]),
-        )
+        one_ns, best_ns = (Interval.of(side.loc[walkers]) for walkers in (1, best))
+        return Parallel(one_ns, best_ns, best, float(side.loc[best, "gain"]))
 
     @cached_property
     def under_way(self) -> tuple[Parallel, Parallel, Interval]:
@@ -85,13 +81,9 @@ class WalkersAnalysis(analysis.Analysis):
         one walker's hop takes longer on base pages than on large ones, among many walkers too.
         Raises Unavailable: too-few-points, pool-empty, unstable.
         """
-        base, rest = (
-            self.parallel(BASE),
-            [pages for pages in ordered(self.walkers["pages"]) if pages != BASE],
-        )
-        large = self.parallel(
-            required(rest, "several walkers were not measured on large pages", "pool-empty")[-1]
-        )
+        rest = [pages for pages in ordered(self.walkers["pages"]) if pages != BASE]
+        required(rest, "several walkers were not measured on large pages", "pool-empty")
+        base, large = self.parallel(BASE), self.parallel(rest[-1])
         walk = base.one_ns - large.one_ns
         if walk.low <= 0:
             raise Unavailable("unstable", f"base pages cost {walk:.1f} ns more")
