@@ -252,6 +252,11 @@ server-ended: The server ended before its driver.
     Run both by hand until they work together; the server must outlive its driver.
 server-silent: The server was not ready in the time for all runs.
     Give the text that it prints when ready with --ready; without it, a listening socket counts.
+no-valgrind: The simulation takes Valgrind with its libraries and headers.
+    Install it (Debian, Ubuntu: apt install valgrind).
+no-simulation: The program could not be simulated.
+    Run it under `valgrind --tool=none` to see why; instructions that Valgrind does not know
+    (AVX-512) end it.
 program-short: The program ends too soon for a difference to be measured.
     Give it work for a second or more, or name a number that it prints with --metric.
 no-metric: The program did not print a number above zero where --metric looks for one.

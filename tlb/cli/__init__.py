@@ -27,6 +27,7 @@ doctor computer.doctor Show what disturbs measurements on this computer, with re
 inspect computer.inspect Show CPU, caches, TLBs, page sizes, counters and limits.
 Your program
 try trial.attempt Measure a program with and without huge pages, in interleaved pairs.
+where where.where Find which lines and allocations cost a program page walks.
 watch watch.watch Watch how much memory a running program touches and what translation can cost it.
 Measure
 measure measure.measure Measure one point and print its record as JSON.
@@ -57,6 +58,7 @@ _PROGRAM = {"allow_interspersed_args": False}
 _SETTINGS = {
     "try": _PROGRAM,
     "watch": _PROGRAM,
+    "where": _PROGRAM,
     "measure": {"allow_extra_args": True, "ignore_unknown_options": True},
 }
 # Of other reasons why a command did nothing, 1; of Ctrl-C, 130.
@@ -230,7 +232,7 @@ def _pairs(arguments: list[str]) -> list[str]:
     for argument in rest:
         joined.append(argument)
         # After `try` and `watch` come the arguments of a program.
-        if argument == "-p" and joined[0] not in ("try", "watch"):
+        if argument == "-p" and joined[0] not in ("try", "watch", "where"):
             name = next(rest, "")
             joined.append(name if "=" in name else f"{name}={next(rest, '')}")
     return joined

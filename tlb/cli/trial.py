@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 LEVER = "; ".join(f"{each.name}: {each.does}" for each in levers.LEVERS.values())
 Command = Annotated[list[str] | None, Argument(metavar="-- COMMAND...", help="The program.")]
+Only = Annotated[
+    str, Option(metavar="SITE,SITE", help="Huge pages for these allocations of `tlb where`.")
+]
 Env = Annotated[list[str], Option(metavar="NAME=VALUE", help="Instead of --lever, set a variable.")]
 Within = Annotated[float, Option(min=0.1, max=50, help="Precision of the ratio in %.")]
 Metric = Annotated[
@@ -52,6 +55,7 @@ Sweep = Annotated[
 def attempt(
     command: Command = None,
     lever: Annotated[str, Option(help=LEVER)] = "advise",
+    only: Only = "",
     env: Env = [],  # noqa: B006
     minutes: Annotated[float, Option(min=0.01, help="Stop then, after six pairs at least.")] = 5,
     within: Within = 2,
@@ -81,14 +85,30 @@ def attempt(
     goal = (within / 100, minutes, higher, after, _driver(driver, ready))
     more = ((input_file, prepared, pattern, quantile, shows), warmup, failing)
     if command and not pid:
-        chosen = levers.lever(lever, env)
+        chosen = _lever(lever, env, only)
         aims = [_aim(words, chosen, goal, *more) for words in _swept(command, sweep)]
         return _paired(aims, wait, as_json, html, markdown)
     is_paired = ready or env or after is not None or lever not in ("advise", "collapse") or sweep
-    if command or not pid or not driver or is_paired or markdown:
-        raise Unavailable("bad-parameter", "give a COMMAND, or a --pid, and for it a --driver")
+    _check_pid(not command and pid and driver and not (is_paired or only or markdown))
     words, goal = _words("--driver", driver), (*goal[:3], None, None)
     return _before_after(pid, _aim(words, levers.LEVERS["collapse"], goal, *more), as_json, wait)
+
+
+def _check_pid(is_right: object) -> None:
+    if not is_right:
+        raise Unavailable("bad-parameter", "give a COMMAND, or a --pid, and for it a --driver")
+
+
+def _lever(name: str, env: list[str], only: str) -> levers.Lever:
+    """Return the lever that the options name. Raises Unavailable("bad-parameter")."""
+    if not only:
+        return levers.lever(name, env)
+    from tlb.programs.where import proof
+
+    sites = only.split(",")
+    if not all(re.fullmatch("[0-9a-f]{16}|all", site) for site in sites):
+        raise Unavailable("bad-parameter", f"--only takes sites of `tlb where`, not {only}")
+    return proof.lever(sites)
 
 
 def _aim(
