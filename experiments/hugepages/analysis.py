@@ -15,8 +15,7 @@ from tlb.prose import listed
 from tlb.reasons import Unavailable, if_available, required
 from tlb.report import analysis
 
-# What a reader sees of a page size.
-LABELS = {
+LABELS = {  # what a reader sees of a page size
     "4k": "4 KiB",
     "64k": "64 KiB (mTHP)",
     "thp": "2 MiB (THP)",

@@ -10,9 +10,8 @@ import pandas as pd
 from experiments.hugepages import calculator as model
 from experiments.hugepages.analysis import LABELS, Analysis
 from tlb.page_sizes import BASE, ordered
-from tlb.prose import extremes
 from tlb.report import axes, charts
-from tlb.report.render import MUTED, Figure
+from tlb.report.render import Figure
 from tlb.units import format_size
 
 BESIDE = ("page_sizes",)  # with the reference machine's curves behind a switch
@@ -32,10 +31,9 @@ def colours(kinds: Iterable[str]) -> alt.Scale:
 def page_sizes(a: Analysis) -> Figure:
     """Draw ns per access of the spread chase against working set, a line a page size."""
     data = charts.stacked(a.spread, "no chase was measured", "pages", a.base_page_bytes)
-    last = {pages: a.spread[pages].last.value for pages in a.kinds}
     ends = ", ".join(
-        f"{ns:.0f} ns on {LABELS[pages]} at {format_size(a.spread[pages].xs[-1] * a.base_page_bytes)}"
-        for pages, ns in last.items()
+        f"{a.spread[pages].last.value:.0f} ns on {LABELS[pages]} at {format_size(a.spread[pages].xs[-1] * a.base_page_bytes)}"
+        for pages in a.kinds
     )
     dots = a.mappings.assign(working_set_bytes=a.mappings["lines"] * a.base_page_bytes)
     data, dots = (rows.assign(pages=rows["pages"].map(LABELS)) for rows in (data, dots))
@@ -65,8 +63,7 @@ def splinter(a: Analysis) -> Figure:
     )
     return Figure(
         chart,
-        "The cost of translation on base pages and on large ones over the same lines. "
-        f"{extremes(last, most='pay most', least='least')} At the right: {ends}.",
+        f"The cost of translation on two page sizes over the same lines. At the right: {ends}.",
         data[["series", "lines", *_INTERVAL, "n"]],
     )
 
@@ -82,15 +79,11 @@ def _choices(rows: pd.DataFrame) -> tuple[list[alt.Parameter], str]:
     }
     labels = [format_size(2**n) for n in sizes]
     menu = alt.binding_select(options=sizes, labels=labels, name="Working set ")
+    names = [LABELS[kind] for kind in order]
+    kinds = alt.binding_select(options=order, labels=names, name="Pages ")
     parameters = [
         alt.param("size", value=size, bind=menu),
-        alt.param(
-            "pages",
-            value=pages,
-            bind=alt.binding_select(
-                options=order, labels=[LABELS[kind] for kind in order], name="Pages "
-            ),
-        ),
+        alt.param("pages", value=pages, bind=kinds),
         alt.param("answers", value=answers),
         alt.param("readout", expr=f"answers[pages][size] || '{_UNMEASURED}'"),
     ]
@@ -121,9 +114,8 @@ def calculator(a: Analysis) -> Figure:
     )
     chosen = base.transform_filter("datum.pages == pages && datum.log2_bytes == size")
     point = chosen.mark_point(size=140).encode(y=y, color=colour)
-    rule = chosen.mark_rule(color=MUTED, strokeDash=[4, 4])
     return Figure(
-        alt.layer(lines, rule, point).add_params(*parameters),
+        alt.layer(lines, point).add_params(*parameters),
         f"Expected time of a random access against the working set, a line a page size. {answer}",
         data[["pages", *columns]],
     )
