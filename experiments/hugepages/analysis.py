@@ -1,4 +1,4 @@
-"""What page sizes buy: chases and random reads by page size as curves, and speedups."""
+"""What page sizes buy: chases and random reads by page size as curves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The charts of the chapter about page sizes, one function a figure."""
+"""The figures of the chapter about huge pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of the chapter about page sizes, one function a table."""
+"""The tables of the chapter about huge pages."""
 
 from __future__ import annotations
 
