@@ -74,6 +74,8 @@ not-supported: perf reports the event as not supported here.
 pool-empty: The pool of huge pages is empty or too small.
     Reserve pages, for example with `tlb pool reserve --pages 2m --size 1GiB`; `tlb pool restore`
     gives them back.
+pool-limited: The cgroup of this process may not use so many pages of the pool.
+    Raise the hugetlb limit in the settings of this container or service.
 pool-denied: Only root may change the pools of huge pages.
     Run the command in brackets; if a container's /sys is read-only, run it on the host.
 pool-short: Linux cannot provide that many huge pages.
@@ -84,6 +86,8 @@ setting-absent: This Linux kernel lacks the required setting.
     Use one with CONFIG_TRANSPARENT_HUGEPAGE, CONFIG_KSM or CONFIG_ZRAM (`sudo modprobe zram`).
 setting-denied: Only root may change this setting.
     Run the command as root; if a container's /sys is read-only, run it on the host.
+setting-foreign: This process runs in a user namespace, and the setting is the host's.
+    Run the command on the host, outside the namespace.
 setting-refused: Linux did not accept the value.
     Write it by hand and look at the kernel's log.
 setting-changed: Somebody else has changed the setting since, so it was not restored.
@@ -238,12 +242,21 @@ program-missing: The program could not be started.
     Name an executable file; put pipes, globs and redirections into a script.
 program-endless: One run of the program did not end in the time for all of them.
     Give it less to do, or more time with --minutes; a server needs a --driver.
+program-failed: The program failed.
+    Correct its command, or compare its runs all the same with --ignore-failure.
+prepare-failed: The command that prepares each run failed.
+    Run it by hand until it ends with exit code 0; put pipes and redirections into a script.
 program-killed: The program was ended by a signal.
     Run it by hand until it ends by itself; if memory ran out, give it less to do.
 server-ended: The server ended before its driver.
     Run both by hand until they work together; the server must outlive its driver.
 server-silent: The server was not ready in the time for all runs.
     Give the text that it prints when ready with --ready; without it, a listening socket counts.
+no-valgrind: The simulation takes Valgrind with its libraries and headers.
+    Install it (Debian, Ubuntu: apt install valgrind).
+no-simulation: The program could not be simulated.
+    Run it under `valgrind --tool=none` to see why; instructions that Valgrind does not know
+    (AVX-512) end it.
 program-short: The program ends too soon for a difference to be measured.
     Give it work for a second or more, or name a number that it prints with --metric.
 no-metric: The program did not print a number above zero where --metric looks for one.
@@ -258,7 +271,14 @@ pid-refused: This process has no memory that large pages could hold.
 lever-absent: The lever had no effect in any of the program's processes.
     Use one that needs no cooperation, such as --lever collapse.
 collapse-denied: This user may not move another process's memory to large pages.
-    Run the same command as root or with the capability CAP_SYS_NICE, or use --lever advise.
+    Run the same command as root or with the capabilities CAP_SYS_NICE and CAP_SYS_PTRACE, where a
+    container's seccomp profile allows process_madvise; or use --lever advise.
+no-pidfd: This process may not refer to a process by a file descriptor (pidfd_open).
+    Use Linux 5.3 or newer; in a container, a seccomp profile that allows the call.
+thp-disabled: Transparent huge pages are switched off for this process and what it starts (prctl).
+    Start the command from a shell or service that does not set PR_SET_THP_DISABLE.
+no-rollup: Memory cannot be seen here, because /proc has no smaps_rollup.
+    Use Linux 4.14 or newer with CONFIG_PROC_PAGE_MONITOR; times are compared without it.
 process-gone: There is no such process, or it ended before it was read.
     Name a running one (`pgrep NAME`; in a container, its number there), or use `tlb watch --
     COMMAND`.

@@ -18,6 +18,7 @@ from tlb.report.render import THEME, CodeHtml, escape_json
 
 FOLDER = Path(__file__).parent
 CHART_MARK = 'class="tlb-spec"'  # tlb/report/render.py writes it into every figure
+MODEL_MARK = 'class="tlb-model"'  # a chapter's own HTML, brought to life by models.js
 
 
 def bundle_name() -> str:
@@ -46,20 +47,20 @@ def make_bundle(app: Sphinx) -> None:
     (static / "theme.js").write_text(f"const TLB_THEME = {escape_json(THEME)};\n", encoding="utf-8")
 
 
-def has_chart(doctree: nodes.document | None) -> bool:
-    """Whether a page holds a figure that figures.js can bring to life."""
-    return doctree is not None and any(
-        CHART_MARK in raw.astext() for raw in doctree.findall(nodes.raw)
-    )
+def holds(doctree: nodes.document | None, mark: str) -> bool:
+    """Return whether a page's raw HTML has this mark, by which a script finds what it enlivens."""
+    return doctree is not None and any(mark in raw.astext() for raw in doctree.findall(nodes.raw))
 
 
 def add_scripts(
     app: Sphinx, page: str, template: str, context: dict, doctree: nodes.document | None
 ) -> None:
-    """Load the bundle, the theme and figures.js on this page if it has a chart; Sphinx forgets them
-    before the next."""
-    for script in (bundle_name(), "theme.js", "figures.js") if has_chart(doctree) else ():
-        app.add_js_file(script)
+    """Load what this page's charts and models need; Sphinx forgets it before the next page."""
+    if holds(doctree, CHART_MARK):
+        for script in (bundle_name(), "theme.js", "figures.js"):
+            app.add_js_file(script)
+    if holds(doctree, MODEL_MARK):
+        app.add_js_file("models.js")
 
 
 # What later scripts, written into the page, change.

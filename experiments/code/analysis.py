@@ -3,47 +3,17 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import NamedTuple
 
-import numpy as np
 import pandas as pd
 
 from experiments.code import ways
 from experiments.code.grid import HOT_EVERY, KINDS, LARGE_TEXT, LINE_BYTES, MOST_LINES, TEXT_MIB
 from tlb.inference.curves import HALF_AN_OCTAVE, Curve, select
 from tlb.inference.intervals import UNKNOWN, Interval
-from tlb.inference.misses import RandomFit, fit_random_curve, two_level_cost
 from tlb.machine import java_flags
 from tlb.page_sizes import BASE
-from tlb.reasons import Unavailable, if_available, required
+from tlb.reasons import if_available, required
 from tlb.report import analysis
-
-NONE = 1e-9  # entries of a level that is always missed
-FAR = 4  # times a level's entries: there three of four random jumps miss it
-# that any first level holds: of those published that are no mere buffer before it, the smallest has
-# 32 entries
-FIRST_LEVEL_PAGES = 24
-
-
-class Levels(NamedTuple):
-    """A TLB for instructions: entries, and what a jump takes longer past them."""
-
-    held_ns: float  # a random jump to a page that the first level holds
-    first: Interval
-    hit_ns: Interval
-    last: Interval
-    walk_ns: Interval
-
-    def predict(self, pages: np.ndarray) -> np.ndarray:
-        """ns a random jump."""
-        return two_level_cost(
-            pages,
-            self.first.value,
-            self.last.value,
-            self.held_ns,
-            self.hit_ns.value,
-            self.walk_ns.value,
-        )
 
 
 class Analysis(analysis.Analysis):
@@ -73,6 +43,13 @@ class Analysis(analysis.Analysis):
         """`jumps` of each kind that was measured."""
         return {kind: curve for kind in KINDS if len(curve := self.jumps(layout, kind))}
 
+    def near(self, pages: int, kind: str) -> tuple[Interval, Interval, Interval]:
+        """Return ns a jump of a kind to about so many lines, spread and packed, and the
+        difference. Raises Unavailable("too-few-points")."""
+        curves = (of.get(kind, Curve.of(self.frame[:0])) for of in (self.spread, self.packed))
+        spread, packed = (curve.at(pages, HALF_AN_OCTAVE) for curve in curves)
+        return spread, packed, spread - packed
+
     def farthest(self, kind: str) -> tuple[int, Interval, Interval]:
         """Return the most pages, and ns a jump of a kind to as many lines, spread and packed.
         Raises Unavailable("too-few-points")."""
@@ -82,19 +59,6 @@ class Analysis(analysis.Analysis):
         )
         pages = min(spread.xs[-1], packed.xs[-1])
         return pages, spread.at(pages), packed.at(pages)
-
-    def price_past(self, kind: str, level: int) -> Interval:
-        """Return the price of translation of a kind of jump over twice the entries stated of the
-        first (0) or second (1) level. Raises Unavailable: no-geometry without two, too-few-points.
-        """
-        entries = required(
-            self.stated[1:] and self.stated,
-            "CPUID states no two levels of a TLB for instructions",
-            "no-geometry",
-        )
-        return required(self.price.get(kind, ()), "no such jumps were measured").at(
-            2 * entries[level], HALF_AN_OCTAVE
-        )
 
     # --- the TLB of instructions
 
@@ -107,50 +71,6 @@ class Analysis(analysis.Analysis):
             if BASE in tlb.pages and tlb.kind in ("instruction", "unified"):
                 by_level[tlb.level] = by_level.get(tlb.level, 0) + tlb.entries
         return [by_level[level] for level in sorted(by_level)]
-
-    @cached_property
-    def tlb(self) -> Levels | None:
-        """Its two levels by the aliased random jumps, of which C entries miss 1 - C/M; None where
-        they do not show two."""
-        try:
-            rest = self.alias.between(FIRST_LEVEL_PAGES, np.inf)
-            rough = fit_random_curve(
-                rest.xs, rest.table["median"] - self.alias.level(0, FIRST_LEVEL_PAGES)
-            )
-            last = rough.l2_entries.value
-            # Each level by itself: a jump takes another time before the one is full than before the
-            # other is.
-            near = self._step(FIRST_LEVEL_PAGES, last / 2)
-            far = self._step(FAR * near.l2_entries.value, FAR * last)
-        except (Unavailable, ValueError):
-            return None
-        levels = Levels(
-            near.stlb_cost_ns.value, near.l2_entries, near.walk_ns, far.l2_entries, far.walk_ns
-        )
-        is_whole = all(level.low * 2 > level.high for level in (levels.first, levels.last))
-        return levels if is_whole and levels.hit_ns.low > 0 and levels.walk_ns.low > 0 else None
-
-    def _step(self, low: float, high: float) -> RandomFit:
-        """One level alone: its entries are the second ones of the fit, whose first are none, and so
-        missed by every jump."""
-        part = self.alias.between(low, high)
-        return fit_random_curve(part.xs, part.table["median"], l1_entries=NONE)
-
-    def found(self) -> Levels:
-        """`tlb`. Raises Unavailable("no-step") where two levels do not show."""
-        return required(
-            [self.tlb] if self.tlb else [], "the aliased jumps show no two levels", "no-step"
-        )[0]
-
-    @property
-    def misfit(self) -> float:
-        """The largest relative difference between the entries found and those stated. Raises
-        Unavailable("no-step")."""
-        tlb = self.found()
-        return max(
-            abs(found.value / stated - 1)
-            for found, stated in zip((tlb.first, tlb.last), self.stated, strict=False)
-        )
 
     def walks_counted(self, kind: str) -> Curve:
         """Page walks for instructions of the spread jumps of a kind, per jump. Raises Unavailable

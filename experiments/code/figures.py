@@ -5,25 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import altair as alt
-import numpy as np
 import pandas as pd
 
 from experiments.code.analysis import Analysis
-from experiments.code.grid import KINDS, LARGE_TEXT
-from tlb.page_sizes import BASE, words
+from experiments.code.grid import KINDS
 from tlb.prose import count, listed
 from tlb.reasons import required
 from tlb.report import axes, charts
-from tlb.report.render import MUTED, Figure
+from tlb.report.render import Figure
+from tlb.units import format_size
 
 BESIDE = ("jumps",)  # with the reference machine's curves behind a switch
 
 _FIELDS = ["lines", "median", "low", "high", "coverage", "n", "unstable"]
-NAMES = {
-    "direct": "direct",
-    "learned": "indirect, the same cycle each time",
-    "random": "indirect, random",
-}
+NAMES = {"direct": "direct", "learned": "indirect, repeated", "random": "indirect, random"}
 _TIMES = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200)
 _PAGES = alt.X(
     "lines:Q", axis=axes.lines_axis("Pages of code, a jump on each"), scale=axes.log_scale()
@@ -64,24 +59,14 @@ def jumps(a: Analysis) -> Figure:
 
 
 def translation(a: Analysis) -> Figure:
-    """ns an aliased jump, with the two levels that fit it."""
+    """ns an aliased jump."""
     data = charts.stacked({"measured": a.alias}, "no aliased jumps were measured")
     scale, scheme = axes.zero_scale(data), axes.colours(["measured"])
     chart = charts.series_chart(data, _PAGES, "ns a jump", scheme, scale=scale, ticks=axes.PRICES)
-    line, fits = None, "It does not show two levels."
-    if a.tlb:
-        xs = np.geomspace(data["lines"].min(), data["lines"].max(), 60)
-        fitted = alt.Chart(pd.DataFrame({"lines": xs, "median": a.tlb.predict(xs)}))
-        line = fitted.mark_line(strokeDash=[4, 3], color=MUTED)
-        line = line.encode(x=_PAGES, y=alt.Y("median:Q", scale=scale))
-        fits = (
-            f"Two levels of {a.tlb.first.value:.0f} and {count(a.tlb.last.value)} entries fit it "
-            "better than any other two."
-        )
     return Figure(
-        charts.layered(chart, line, _ends(a)),
+        charts.layered(chart, _ends(a)),
         "A random jump to many pages of addresses on eight of memory takes "
-        f"{data['median'].min():.1f} to {data['median'].max():.1f} ns. {fits}",
+        f"{data['median'].min():.1f} to {data['median'].max():.1f} ns.",
         data[_FIELDS],
     )
 
@@ -90,7 +75,8 @@ def texts(a: Analysis) -> Figure:
     """ns a jump in texts of several sizes, on base pages and on large ones."""
     rows = required(a.texts, "no large text was measured")
     rows = rows.assign(group=rows["mib"].map("{} MiB".format))
-    named = {words(BASE): "base", words(LARGE_TEXT): "large"}
+    base, large = _pages(a)
+    named = {base: "base", large: "large"}
     return _bars(rows, named, "Code, all of it jumped to", "the size of the code")
 
 
@@ -99,13 +85,18 @@ def hot(a: Analysis) -> Figure:
     sizes, and packed."""
     rows = required(a.hot, "no text was measured of which a part is hot")
     rows = rows.assign(group=rows["share"].map("{:.0%} hot".format))
+    base, large = _pages(a)
     named = {
-        f"in every page, {words(BASE)}": "spread",
-        f"in every page, {words(LARGE_TEXT)}": "large",
-        f"side by side, {words(BASE)}": "packed",
+        f"in every page, {base}": "spread",
+        f"in every page, {large}": "large",
+        f"side by side, {base}": "packed",
     }
     title = f"Of {rows['mib'].iloc[0]} MiB of code"
     return _bars(rows, named, title, "the share of the code that is hot")
+
+
+def _pages(a: Analysis) -> tuple[str, str]:
+    return format_size(a.base_page_bytes), "2 MiB (THP)"
 
 
 def _bars(rows: pd.DataFrame, named: Mapping[str, str], title: str, by: str) -> Figure:

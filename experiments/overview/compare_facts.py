@@ -74,7 +74,9 @@ KINDS: dict[str, tuple[str, str]] = {
     "NUMA balancing": ("all", "whatever runs long enough to be looked at"),
     # machine/background.py: what each does to a program meanwhile.
     **dict.fromkeys(("DAMON", "khugepaged", "swap"), _PERIODIC),
-    **dict.fromkeys(("KSM", "memory cgroup", "hugetlb cgroup"), ("", _NOTHING)),
+    **dict.fromkeys(("KSM", "memory cgroup", "hugetlb cgroup", "user namespace"), ("", _NOTHING)),
+    "CPU quota": ("all", "whatever runs when a period's CPU time is used up"),
+    "THP of this process": ("thp", "what lies on transparent 2 MiB pages"),
     # L1TF flushes the first-level cache on the way into a guest.
     **dict.fromkeys(("against l1tf", "against mmio_stale_data", "against vmscape"), _GUESTS),
     # Meltdown's remedy changes the page table at each entry of the kernel.

@@ -1,14 +1,11 @@
-"""What code can do without larger pages: rows of walks in blocks, of prefetches and of joins as
-curves, gains and remedies."""
+"""Walks in blocks, prefetches and joins: rows as curves, gains and remedies."""
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
 from experiments.tlb_blocking import joins
 from experiments.tlb_blocking.joins import best_of
@@ -16,7 +13,7 @@ from tlb.inference.curves import Curve, select
 from tlb.inference.hops import quantile, smoothed
 from tlb.inference.intervals import Interval, median_interval
 from tlb.page_sizes import BASE, ordered, words
-from tlb.reasons import Unavailable, required
+from tlb.reasons import Unavailable, if_available, required
 from tlb.units import format_size
 
 VERTEX_BYTES = 64  # kernels/graph.h
@@ -27,29 +24,8 @@ NONE, LARGE_PAGES, BLOCKED = "none", "huge pages", "TLB blocking"
 # Vertices, 256 MiB, which the published walk never leaves; it calls that blocking.
 PUBLISHED_BLOCK = 1 << 22
 AS_PUBLISHED = "one block, as published"
+SMALL_GRAPH = "a graph of one block"  # the control of AS_PUBLISHED
 _QUANTILES = {"p50": 0.5, "p95": 0.95}
-
-
-def walks_per_hop(block_pages: ArrayLike, block_steps: ArrayLike, entries: int) -> np.ndarray:
-    """Walks per hop of a walk in blocks, by the model: stays of `block_steps` random hops on
-    `block_pages` pages, LRU of `entries`.
-
-    A stay begins with none of its pages in the TLB. Of p pages, t random hops have visited p (1 -
-    exp(-t/p)) in the mean, and a page's first visit walks. Until the TLB is full nothing else does.
-    With p <= C entries it never is: so the walks of s steps are p (1 - exp(-s/p)). With p > C it is
-    full after t = -p ln(1 - C/p) hops; from then on LRU holds the last C pages, which the next hop
-    misses with 1 - C/p: so s steps walk C + (s - t) (1 - C/p) times. Both ends are the known ones:
-    each hop walks where a stay is one hop, and 1 - C/p of them where it never ends. Left out: what
-    is still there of a block when the walk comes back to it, a share of about C/M where the whole
-    graph has M pages.
-    """
-    p, s = np.broadcast_arrays(np.asarray(block_pages, float), np.asarray(block_steps, float))
-    missed = np.maximum(0.0, 1 - entries / p)
-    with np.errstate(divide="ignore"):  # blocks that fit are never full: log(0)
-        full = np.where(missed > 0, -p * np.log(missed), np.inf)
-    filling = np.minimum(s, full)
-    after = np.where(s > full, (s - filling) * missed, 0.0)
-    return (p * -np.expm1(-filling / p) + after) / s
 
 
 def graph_size(vertices: float) -> str:
@@ -57,23 +33,10 @@ def graph_size(vertices: float) -> str:
     return format_size(int(vertices) * VERTEX_BYTES)
 
 
-class Optimum(NamedTuple):
-    """The best block for a number of steps, as predicted from walks alone and as measured, bytes;
-    with the walks per hop at each."""
-
-    block_steps: int
-    predicted_bytes: int
-    predicted_walks: float
-    measured_bytes: int
-    measured_walks: float  # the model's, at the block that was fastest
-    unresolved: tuple[int, ...]  # blocks whose interval reaches that of the fastest
-
-
 class Analysis(joins.Analysis):
     """The rows of `graph_walk` and `radix_partition`. Frames have columns as `summarise` names them
-    (ns per hop or row), page sizes from small to large; `gain` is how many times as fast a row is
-    as what it is compared with. What nothing was measured for is empty here; methods and what is
-    derived further raise Unavailable("too-few-points").
+    (ns per hop or row); `gain` is how many times as fast a row is as what it is compared with. What
+    was not measured is empty; what is derived further raises Unavailable("too-few-points").
 
     The page defines: plain, blocks, block_spread, block_packed, block_price, ahead, fan_out and
     joins.
@@ -85,14 +48,8 @@ class Analysis(joins.Analysis):
         """Return a row a page size, block and number of steps: vertices, block_vertices,
         block_steps, block_bytes, block_pages (base pages), visits (steps to each page), the
         estimate."""
-        found = self._summary(
-            "graph_walk",
-            "blocked",
-            ["vertices", "block_vertices", "block_steps"],
-            layout="packed",
-            per_hop=0,
-            walkers=1,
-        )
+        keys = ["vertices", "block_vertices", "block_steps"]
+        found = self._summary("graph_walk", "blocked", keys, layout="packed", per_hop=0, walkers=1)
         # Smaller graphs are those of `by_block`.
         found = found[found["vertices"] == found["vertices"].max()].reset_index(drop=True)
         found["block_bytes"] = found["block_vertices"] * VERTEX_BYTES
@@ -132,13 +89,9 @@ class Analysis(joins.Analysis):
         """ns a hop by the vertices of a block: "spread", a page to each vertex, or "packed", as
         many vertices side by side. The graph itself is the last block. Empty where no vertex had a
         page of its own."""
+        modes = ["plain", "blocked"]
         walks = select(
-            self.frame,
-            kernel="graph_walk",
-            mode=["plain", "blocked"],
-            pages=BASE,
-            per_hop=0,
-            walkers=1,
+            self.frame, kernel="graph_walk", mode=modes, pages=BASE, per_hop=0, walkers=1
         )
         columns = dict.fromkeys([*walks, "block_steps", "block_vertices"])
         walks = walks.reindex(columns=columns)  # where no walk was measured
@@ -152,9 +105,7 @@ class Analysis(joins.Analysis):
     @property
     def priced_blocks(self) -> Curve:
         """`block_price`. Raises Unavailable where it is empty."""
-        return required(
-            self.block_price, "no walk over vertices on pages of their own was measured"
-        )
+        return required(self.block_price, "no walk over vertices a page apart was measured")
 
     @property
     def left_by_blocks(self) -> tuple[int, Interval, Interval]:
@@ -165,28 +116,6 @@ class Analysis(joins.Analysis):
             [pages for pages in price.xs[:-1] if pages <= reach], "no block is inside the reach"
         )[-1]
         return pages, price.get(pages), price.last
-
-    @cached_property
-    def optima(self) -> list[Optimum]:
-        """One for each number of steps on base pages. Raises Unavailable("no-geometry")."""
-        entries, found = self.known_entries[-1], []
-        for steps, part in select(self.blocks, pages=BASE).groupby("block_steps"):
-            part = part.assign(walks=walks_per_hop(part["block_pages"], steps, entries))
-            part = part.sort_values("block_bytes")
-            best, model = part.loc[part["median"].idxmin()], part.loc[part["walks"].idxmin()]
-            near = part[(part["low"] <= best["high"]) & (part.index != best.name)]["block_bytes"]
-            ends = [(int(row["block_bytes"]), float(row["walks"])) for row in (model, best)]
-            found.append(Optimum(int(steps), *ends[0], *ends[1], tuple(map(int, near))))
-        return found
-
-    @property
-    def mispredicted(self) -> list[Optimum]:
-        """Those `optima` whose predicted block is slower than the fastest by more than noise, the
-        farthest off in walks first."""
-        return sorted(
-            (o for o in self.optima if o.predicted_bytes not in (o.measured_bytes, *o.unresolved)),
-            key=lambda best: -abs(best.measured_walks - best.predicted_walks),
-        )
 
     def prefetches(self) -> pd.DataFrame:
         """Return a row a page size and distance: vertices, distance (hops ahead; 0 for no
@@ -210,34 +139,36 @@ class Analysis(joins.Analysis):
         vertices = int(self.best_ahead(BASE)["vertices"])
         held = self.known_entries[-1] * self.base_page_bytes / (vertices * VERTEX_BYTES)
         if held >= 1:
-            raise Unavailable(
-                "too-few-points",
-                f"{graph_size(vertices)} is within the TLB's reach, where no prefetch has to walk",
-            )
+            raise Unavailable("too-few-points", f"the TLB reaches all {graph_size(vertices)}")
         return 1 / (1 - held)
 
     # --- remedies, timed hop by hop
+
+    @property
+    def _clocked(self) -> pd.DataFrame:
+        """The walks timed hop by hop; and, from the chapter about graph walks, the control of
+        AS_PUBLISHED."""
+        rows, others = self.frame, if_available(self.about.kept, "graph_walk")
+        if others is not None and (rows["lines"] > PUBLISHED_BLOCK).any():
+            rows = pd.concat([rows, select(others, lines=PUBLISHED_BLOCK)])
+        rows = select(rows, kernel="graph_walk", layout="packed", per_hop=1, walkers=1)
+        # A process that is disturbed while it times the clock alone reads several times its cost:
+        # the clock is the same in all of them.
+        clock_ns = rows.get("clock_ns", pd.Series(dtype=float)).median()
+        return rows.assign(clock_ns=clock_ns)
 
     @cached_property
     def remedies(self) -> pd.DataFrame:
         """The remedies at the largest graph that was walked on base pages, a row each.
 
-        Columns: remedy (as in data/literature/mitigations.csv, and AS_PUBLISHED, which is what that
-        file calls blocking), pages, vertices, block_vertices (0 for none), p50, p95 and mean with
-        _low and _high, ns per hop less the clock's cost (quantiles of `hops.smoothed`), medians
-        over processes; coverage, n. Blocking has the block that is fastest in the mean of those
-        inside the last TLB level's reach; without entries it has no row.
+        Columns: remedy (as in data/literature/mitigations.csv; AS_PUBLISHED, which is what that
+        file calls blocking; SMALL_GRAPH), pages, vertices, block_vertices (0 for none), p50 and p95
+        with _low and _high, ns per hop less the clock's cost, medians over processes; coverage, n.
+        Blocking has the fastest block inside the last TLB level's reach.
         """
-        plain, blocked = (
-            select(
-                self.frame, kernel="graph_walk", mode=mode, layout="packed", per_hop=1, walkers=1
-            )
-            for mode in ("plain", "blocked")
-        )
+        plain, blocked = (select(self._clocked, mode=mode) for mode in ("plain", "blocked"))
         if (base := select(plain, pages=BASE)).empty:
-            return pd.DataFrame(
-                columns=["remedy", "pages", "vertices", "block_vertices", *_QUANTILES, "mean"]
-            )
+            return pd.DataFrame(columns=["remedy", "pages", "vertices", *_QUANTILES])
         vertices = int(base["lines"].max())
         reach = max(self.entries, default=0) * self.base_page_bytes
         groups = [
@@ -245,15 +176,16 @@ class Analysis(joins.Analysis):
             for pages in ordered(plain["pages"])
             if len(rows := select(plain, pages=pages, lines=vertices))
         ]
+        small = select(base, lines=PUBLISHED_BLOCK)
+        if len(small) and vertices > PUBLISHED_BLOCK:
+            groups.append((SMALL_GRAPH, BASE, 0, small))
         if len(inside := select(blocked, pages=BASE, lines=vertices)):
             if len(stay := select(inside, block_vertices=PUBLISHED_BLOCK)):
                 groups.append((AS_PUBLISHED, BASE, PUBLISHED_BLOCK, stay))
-            inside = inside[
-                (inside["block_vertices"] * VERTEX_BYTES <= reach)
-                & (inside["block_vertices"] != PUBLISHED_BLOCK)
-            ]
+            block = inside["block_vertices"]
+            inside = inside[(block * VERTEX_BYTES <= reach) & (block != PUBLISHED_BLOCK)]
         if len(inside):
-            best = inside.groupby("block_vertices")["mean_ns"].median().idxmin()
+            best = inside.groupby("block_vertices")["ns_per_access"].median().idxmin()
             groups.append((BLOCKED, BASE, int(best), select(inside, block_vertices=best)))
         return pd.DataFrame([_remedy(*group, vertices) for group in groups])
 
@@ -263,10 +195,8 @@ class Analysis(joins.Analysis):
         for kind in pages:
             if len(rows := select(self.remedies, remedy=name, pages=kind)):
                 return rows.iloc[0]
-        if name in (BLOCKED, AS_PUBLISHED):
-            inside, one = "inside the TLB's reach", f"of {graph_size(PUBLISHED_BLOCK)}"
-            where = inside if name == BLOCKED else one
-            raise Unavailable("too-few-points", f"no walk in blocks {where} was timed hop by hop")
+        if name not in (NONE, LARGE_PAGES):
+            raise Unavailable("too-few-points", f"nothing was timed hop by hop for: {name}")
         raise Unavailable(
             "pool-empty", f"the walk was not measured on {' or '.join(map(words, pages))}"
         )
@@ -275,12 +205,10 @@ class Analysis(joins.Analysis):
 def _remedy(
     remedy: str, pages: str, block: int, rows: pd.DataFrame, vertices: int
 ) -> dict[str, object]:
-    keys = ["remedy", "pages", "vertices", "block_vertices"]
-    row: dict[str, object] = dict(zip(keys, (remedy, pages, vertices, block), strict=True))
+    row = {"remedy": remedy, "pages": pages, "vertices": vertices, "block_vertices": block}
     shares = list(_QUANTILES.values())
     each = np.array([quantile(smoothed(process), shares) for _, process in rows.iterrows()])
-    values = dict(zip(_QUANTILES, each.T, strict=True)) | {"mean": rows["mean_ns"]}
-    medians = {name: median_interval(ns) for name, ns in values.items()}
+    medians = {name: median_interval(ns) for name, ns in zip(_QUANTILES, each.T, strict=True)}
     for name, interval in medians.items():
         row[name], row[f"{name}_low"], row[f"{name}_high"], row["coverage"], _ = interval
     return row | {"modes": max(interval.modes for interval in medians.values()), "n": len(rows)}

@@ -27,11 +27,9 @@ from tlb.report.obstacles import unless_splintered
 from tlb.report.verdicts import Answer, Effect, Truth, claim, decided, inside, points_of
 from tlb.units import format_size
 
-# Of the tail's excess over 2 MiB pages the published run left (117 - 71) / (242 - 71) = 27 % in its
-# block of 256 MiB, and its words are these.
+# The published block left (117 - 71) / (242 - 71) = 27 % of the tail's excess over 2 MiB pages.
 ALL_BUT_VANISHED = 0.30
-# Partitions past the entries, where three in four writes miss: less than this is no limit to plan
-# for.
+# Less, at four times as many partitions as entries, is no limit to plan for.
 JUMP = 0.10
 
 
@@ -74,8 +72,7 @@ def blocking_removes_misses(a: Analysis, most: float = ALL_BUT_VANISHED) -> Answ
 
 @claim("blocks-inside-the-reach-gain", points=lambda point, scope: point in blocks(scope))
 def blocks_inside_the_reach_gain(a: Analysis) -> Answer:
-    """In a block that a cache holds the caches gain too: only blocks past the last of them show
-    what the TLB alone does."""
+    """Only blocks larger than the last cache show what the TLB alone gains."""
     reach = a.known_entries[-1] * a.base_page_bytes
     cache = max((cache.size_bytes for cache in a.host.caches), default=0)
     if reach <= cache:
@@ -100,9 +97,8 @@ def prefetch_walks(a: Analysis, same: float = SAME) -> Answer:
     base = a.best_ahead(BASE)
     gain, most = Interval.of(base, "gain"), a.most_from_hits * (1 + same)
     told = (
-        f"Asked for {int(base['distance'])} hops ahead, a hop is {gain:.2f} times as fast on base "
-        "pages; prefetches that are dropped "
-        f"where the TLB misses could gain {a.most_from_hits:.2f} at the most."
+        f"Prefetched {int(base['distance'])} hops ahead, a hop is {gain:.2f} times as fast on base "
+        f"pages; prefetches dropped on a TLB miss could gain at most {a.most_from_hits:.2f}."
     )
     if decided(helps := inside(gain, most, among=a.distances)):
         return helps, told
@@ -208,9 +204,7 @@ def fan_out_limit(a: Analysis, jump: float = JUMP) -> Answer:
         return jumps, told
     if decided(inside(base / risen[0], 1)):
         return jumps, told
-    return Undecided(
-        "ambiguous"
-    ), told + " Large pages rise as well: their entries may span pieces, or it is not the TLB."
+    return Undecided("ambiguous"), told + " Large pages rise as well, so it may not be the TLB."
 
 
 @claim("join-partitions-first", points=points_of("radix_partition", mode=("naive", "partitioned")))

@@ -10,35 +10,27 @@ from tlb.page_sizes import BASE
 LARGE_PAGES = ("4k", "thp", "2m", "1g")
 MOST_COARSE_BYTES = 2 << 30  # of a coarse grid's graphs: one of 4 GiB takes four seconds to make
 MANY_VERTICES = 1 << 24  # 1 GiB: past every cache, and a graph of it is ready in a second
-BLOCK_STEPS = (
-    1 << 10,
-    1 << 14,
-    1 << 18,
-)  # hops in a block: fewer than it has pages, some to a page, many
+# Hops in a block: fewer than it has pages, some to a page, many.
+BLOCK_STEPS = (1 << 10, 1 << 14, 1 << 18)
 STAY_STEPS = 1 << 24  # hops in a block: more than a region has
 DISTANCES = (0, 1, 4, 16)
 MORE_DISTANCES = (2, 8, 32, 64)
 FEW_DISTANCES = (0, 4, 16)  # of a coarse grid on large pages, which are a control
 FAN_OUT_BITS = (2, 4, 5, 6, 7, 8, 10, 12)
 JOIN_BITS = (6, 8, 10)  # of a coarse grid the last two
-CONTROL_BITS = (
-    4,
-    8,
-)  # partitions inside a first level of 32 entries and more, and past twice one of 128 and fewer
+# Partitions inside a first level of 32 entries or more, and past twice one of 128 or fewer.
+CONTROL_BITS = (4, 8)
 
 
 def points(scope: Scope) -> list[Point]:
-    """Walks in blocks, walks that ask ahead, the remedies side by side, and a join."""
+    """Walks in blocks, prefetches, the remedies hop by hop, and joins."""
     return blocks(scope) + apart(scope) + ahead(scope) + remedies(scope) + joins(scope)
 
 
 def _most(scope: Scope) -> int:
     """The vertices of the largest graph."""
-    most = (
-        scope.profile.max_working_set
-        if scope.is_fine
-        else min(scope.profile.max_working_set, MOST_COARSE_BYTES)
-    )
+    most = scope.profile.max_working_set
+    most = most if scope.is_fine else min(most, MOST_COARSE_BYTES)
     return 1 << (most // VERTEX_BYTES).bit_length() - 1
 
 
@@ -61,9 +53,8 @@ def blocks(scope: Scope) -> list[Point]:
 
 
 def apart(scope: Scope) -> list[Point]:
-    """Walks over vertices each on a page of its own, and as many side by side, which lie on half as
-    many pages as the last TLB level has entries: in blocks of that many vertices, of 4 and 16 times
-    as many, and in one."""
+    """Walks over vertices a page apart, and as many side by side: in blocks of half as many pages
+    as the last TLB level has entries, of 4 and 16 times as many, and in one."""
     inside = 1 << (max(scope.entries, default=2048) // 2).bit_length() - 1
     vertices = (
         1 << min(scope.most_lines, inside * scope.base_page_bytes // VERTEX_BYTES).bit_length() - 1
@@ -93,49 +84,27 @@ def ahead(scope: Scope) -> list[Point]:
 def remedies(scope: Scope) -> list[Point]:
     """Hop by hop at the largest size: each page size, blocks inside the reach of the last TLB
     level, and the published one, which the walk does not leave."""
-    vertices = _most(scope)
-    inside = (
-        1 << (scope.entries[-1] * scope.base_page_bytes // VERTEX_BYTES).bit_length() - 1
-        if scope.entries
-        else 0
-    )
-    return (
-        [
-            scope.point("graph_walk", pages, "plain", vertices=vertices, per_hop=1)
-            for pages in LARGE_PAGES
-        ]
-        + [
-            scope.point(
-                "graph_walk",
-                mode="blocked",
-                vertices=vertices,
-                block_vertices=block,
-                block_steps=BLOCK_STEPS[1],
-                per_hop=1,
-            )
-            for block in (inside, inside // 4)[: 2 if scope.is_fine else 1]
-            if 4 <= block < vertices
-        ]
-        + [
-            scope.point(
-                "graph_walk",
-                mode="blocked",
-                vertices=vertices,
-                block_vertices=PUBLISHED_BLOCK,
-                block_steps=STAY_STEPS,
-                per_hop=1,
-            )
-        ]
-        * (vertices > PUBLISHED_BLOCK)
-    )
+    vertices, blocks = _most(scope), []
+    if scope.entries:
+        inside = 1 << (scope.entries[-1] * scope.base_page_bytes // VERTEX_BYTES).bit_length() - 1
+        sizes = (inside, inside // 4)[: 2 if scope.is_fine else 1]
+        blocks = [(block, BLOCK_STEPS[1]) for block in sizes if 4 <= block < vertices]
+    if vertices > PUBLISHED_BLOCK:
+        blocks.append((PUBLISHED_BLOCK, STAY_STEPS))
+    modes = [(pages, "plain", {}) for pages in LARGE_PAGES] + [
+        (BASE, "blocked", {"block_vertices": block, "block_steps": steps})
+        for block, steps in blocks
+    ]
+    return [
+        scope.point("graph_walk", pages, mode, vertices=vertices, per_hop=1, **own)
+        for pages, mode, own in modes
+    ]
 
 
 def joins(scope: Scope) -> list[Point]:
     """Partitioning by fan-out in one pass and two, and whole joins.
 
-    A coarse profile has the numbers that are compared, on page sizes that need no pool, on large
-    ones and with the coarsest profile no more than controls. 4 GiB: 32 MiB a table of rows, 192 MiB
-    in all.
+    A coarse profile has only what claims compare, and controls on large pages.
     """
     rows = max(1 << 10, min(1 << 21, scope.profile.max_working_set // 2048))
     fine = scope.is_fine

@@ -1,17 +1,13 @@
-"""Radix partitioning and hash joins: rows of `radix_partition` as times per row, and how many times
-as fast one row is as another."""
+"""Radix partitioning and hash joins: times per row, and gains."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from itertools import pairwise
 from operator import itemgetter
 
-import numpy as np
 import pandas as pd
 
 from tlb.inference.curves import select
-from tlb.inference.intervals import UNKNOWN, Interval, summarise, summarise_beside
+from tlb.inference.intervals import UNKNOWN, Interval, summarise
 from tlb.page_sizes import BASE, rank, words
 from tlb.reasons import Unavailable, required
 from tlb.report import analysis
@@ -24,65 +20,25 @@ class Analysis(analysis.Analysis):
 
     def partitioning(self) -> pd.DataFrame:
         """Return a row a page size, number of passes and of bits: tuples, bits, passes, the
-        estimate (ns to partition one row), histogram_ns (of it, counting)."""
-        found = self._summary(
-            "radix_partition",
-            "partition",
-            ["tuples", "bits", "passes"],
-            {"histogram_ns_per_access": "histogram_ns"},
-        )
+        estimate (ns to partition one row)."""
+        found = self._summary("radix_partition", "partition", ["tuples", "bits", "passes"])
         return found.sort_values(["pages", "passes", "bits"], key=rank, ignore_index=True)
 
     def fan_out_rise(self, pages: str, entries: int) -> tuple[Interval, int, int]:
         """How many times as long a row takes past a TLB level's entries as inside: (ratio, few
         partitions, many).
 
-        The few are the most up to half the entries, where source and cursors leave room; the many
-        are the most up to four times as many, where three in four writes miss if rows come in no
-        order.
+        The few are at most half the entries, where source and cursors leave room; the many at most
+        four times the entries, where three in four writes miss if rows come in no order.
         """
         mine = select(self.fan_out, pages=pages, passes=1)
         few = mine[mine["partitions"] <= entries / 2].tail(1)
         many = mine[mine["partitions"].between(2 * entries, 4 * entries)].tail(1)
         if few.empty or many.empty:
-            raise Unavailable(
-                "too-few-points",
-                f"partitioning on {words(pages)} was not measured on both sides of {entries:,} "
-                "partitions",
-            )
+            lacking = f"partitioning on {words(pages)} was not timed on both sides of {entries:,}"
+            raise Unavailable("too-few-points", lacking)
         ratio = Interval.of(many.iloc[0]) / Interval.of(few.iloc[0])
         return ratio, int(few["partitions"].iloc[0]), int(many["partitions"].iloc[0])
-
-    @property
-    def steepest_fan_out(self) -> tuple[int, int, float]:
-        """Between which neighbouring numbers of partitions a row's time grows most for each
-        doubling on base pages, and by what factor. Raises Unavailable."""
-        mine = select(self.fan_out, pages=BASE, passes=1).sort_values("bits").itertuples()
-        rising = [(before, after) for before, after in pairwise(mine) if after.low > before.high]
-        before, after = max(
-            required(rising, "no step on base pages exceeds the noise"),
-            key=lambda ends: (
-                (ends[1].median / ends[0].median) ** (1 / (ends[1].bits - ends[0].bits))
-            ),
-        )
-        return before.partitions, after.partitions, after.median / before.median
-
-    @property
-    def two_passes(self) -> tuple[int, Interval, Interval]:
-        """The most partitions that base pages saw in one pass and in two, and ns a row in each.
-        Raises Unavailable."""
-        once, twice = (select(self.fan_out, pages=BASE, passes=n).set_index("bits") for n in (1, 2))
-        bits = max(
-            required(
-                set(once.index) & set(twice.index),
-                "no number of partitions was measured in one pass and in two",
-            )
-        )
-        return (
-            int(once.loc[bits, "partitions"]),
-            Interval.of(once.loc[bits]),
-            Interval.of(twice.loc[bits]),
-        )
 
     def ways_to_join(self) -> pd.DataFrame:
         """Return a row a page size and way of joining: mode (naive, partitioned), tuples, bits (0
@@ -104,24 +60,13 @@ class Analysis(analysis.Analysis):
         return best_of(select(self.joins, mode="partitioned"), pages)
 
     def _summary(
-        self,
-        kernel: str,
-        mode: str | list[str],
-        keys: list[str],
-        beside: Mapping[str, str] | None = None,
-        **where: object,
+        self, kernel: str, mode: str | list[str], keys: list[str], **where: object
     ) -> pd.DataFrame:
-        """`summarise` of the rows of a kernel in a mode by page size and `keys`, with the medians
-        of other columns beside it. Empty without rows."""
+        """`summarise` of the rows of a kernel in a mode by page size and `keys`. Empty
+        without rows."""
         rows = select(self.frame, kernel=kernel, mode=mode, **where)
-        rows = rows.reindex(columns=dict.fromkeys([*rows, *keys])).assign(
-            vertices=rows["lines"]
-        )  # which are as many, of a graph
-        found = (
-            summarise_beside(rows, ["pages", *keys], beside)
-            if beside
-            else summarise(rows, ["pages", *keys])
-        )
+        rows = rows.reindex(columns=dict.fromkeys([*rows, *keys]))
+        found = summarise(rows.assign(vertices=rows["lines"]), ["pages", *keys])
         found = found.astype({key: int for key in keys if key != "mode"})
         return found.sort_values(["pages", *keys[::-1]], key=rank, ignore_index=True)
 
@@ -133,13 +78,7 @@ def with_gain(found: pd.DataFrame, slow: pd.DataFrame, *keys: str) -> pd.DataFra
     known = {key(row): Interval.of(row) for row in slow.to_dict("records")}
     gains = [known[key(row)] / Interval.of(row) if key(row) in known else UNKNOWN for row in rows]
     return found.assign(
-        **dict(
-            zip(
-                GAIN,
-                np.array([gain[:3] for gain in gains], dtype=float).reshape(-1, 3).T,
-                strict=True,
-            )
-        )
+        **{name: [float(gain[at]) for gain in gains] for at, name in enumerate(GAIN)}
     )
 
 

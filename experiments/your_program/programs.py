@@ -25,6 +25,7 @@ from tlb.machine import host, pools
 from tlb.machine.compiler import compiler
 from tlb.page_sizes import PAGES
 from tlb.programs.levers import lever
+from tlb.programs.runs import Conditions
 from tlb.programs.servers import Driver
 from tlb.programs.trial import Aim, Trial, Verdict, attempt
 from tlb.programs.trial_report import side
@@ -139,7 +140,7 @@ def measure(name: str, case: Case, minutes: float) -> Result:
     change = lever("env", [case.lever]) if "=" in case.lever else lever(case.lever, [])
     metric = re.compile(re.escape(case.metric) + r": ([0-9.]+)") if case.metric else None
     client = Driver(driver) if driver else None
-    aim = Aim(command, change, WITHIN, minutes, metric, driver=client)
+    aim = Aim(command, change, WITHIN, minutes, driver=client, conditions=Conditions(metric=metric))
     try:
         trial = attempt(aim)
     except Unavailable as why:

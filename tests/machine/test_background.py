@@ -38,6 +38,24 @@ V2 = {"proc/self/cgroup": "0::/pod/job\n", "proc/self/mountinfo": V2_MOUNT}
     ("files", "task", "words", "is_active"),
     [
         (RUNS, "DAMON", "on: kdamond 0, paddr, scheme pageout", True),
+        (
+            V2
+            | {
+                "sys/fs/cgroup/pod/cpu.max": "20000 100000\n",
+                "sys/fs/cgroup/pod/job/cpu.max": "max 100000\n",
+            },
+            "CPU quota",
+            "0.2 CPUs",
+            True,
+        ),
+        (
+            {"proc/self/status": "Name:\tsh\nTHP_enabled:\t0\n"},
+            "THP of this process",
+            "disabled by prctl",
+            True,
+        ),
+        ({"proc/self/uid_map": "0 1000 1\n"}, "user namespace", "on: user 0 is the host's", True),
+        ({"proc/self/uid_map": "0 0 4294967295\n"}, "user namespace", "none", False),
         ({f"{KSM}/run": "1\n", f"{KSM}/pages_sharing": "42\n"}, "KSM", "on; 42 pages shared", True),
         (
             {f"{KSM}/run": "2\n"},
@@ -135,7 +153,7 @@ def test_neither_what_runs_nor_a_boot_is_a_state_or_another_machine(tmp_path):
     ("machine", "state"),
     [
         ("zen-3-a9ae1af8", "f151f78a70ea"),
-        ("zen-4-b312e3a0", "103a930d75d7"),
+        ("zen-4-b312e3a0", "302f29cdc9b5"),
         ("zen-5-b15e0e32", "fe87d89954bf"),
     ],
 )

@@ -19,6 +19,7 @@ from tlb.programs import before_after
 from tlb.programs.before_after import Comparison, check, compare, document, remarks, rows
 from tlb.programs.collapse import Collapsed
 from tlb.programs.levers import LEVERS
+from tlb.programs.runs import Conditions
 from tlb.programs.trial import Aim
 from tlb.system import procfs
 
@@ -39,7 +40,7 @@ def test_this_command_and_what_started_it_are_refused():
 def test_a_process_s_memory_is_collapsed_between_the_windows(tmp_path: Path):
     held = [str(built(tmp_path)), "mmap", str(MIB), "1", "60000"]
     driver, metric = ["sh", "-c", "echo took 2.5 s"], re.compile("took (.*) s")
-    aim = Aim(driver, LEVERS["collapse"], minutes=0.01, metric=metric)
+    aim = Aim(driver, LEVERS["collapse"], minutes=0.01, conditions=Conditions(metric=metric))
     heard: list[int] = []
     with subprocess.Popen(held, stdout=subprocess.DEVNULL) as process:
         try:

@@ -28,12 +28,16 @@ def test_the_chase_asks_for_nothing_and_gets_what_a_lever_asks_for(tmp_path: Pat
     program = c_program(INDEPENDENT / "unadvised.c", str(tmp_path), "-Wall", "-Wextra", "-Werror")
     for name, least, most in (("none", 0, 0), ("advise", 56 << 20, 80 << 20)):
         done = run(
-            [program, "chase", "64"], LEVERS[name], limit_s=60, share=0.3, metric=benchmarks.PRINTED
+            [program, "chase", "64"],
+            LEVERS[name],
+            limit_s=60,
+            share=0.3,
+            conditions=benchmarks.PRINTS,
         )
         seen = at_peak(done.snapshots)
         assert done.status == 0 and done.value > 0 and least <= seen.pages.huge_bytes <= most
     arithmetic = run(
-        [program, "sum", "1"], LEVERS["none"], limit_s=60, share=0.3, metric=benchmarks.PRINTED
+        [program, "sum", "1"], LEVERS["none"], limit_s=60, share=0.3, conditions=benchmarks.PRINTS
     )
     assert arithmetic.status == 0 and 0 < arithmetic.value < 1e4
     assert [

@@ -15,7 +15,7 @@ from support.fake_perf import alive
 
 from tlb.programs import children, runs
 from tlb.programs.levers import LEVERS
-from tlb.programs.runs import Run
+from tlb.programs.runs import Conditions, Run
 from tlb.programs.snapshots import own_processes
 from tlb.programs.trial import Aim, attempt
 from tlb.reasons import Unavailable
@@ -30,7 +30,7 @@ def ran(*command: str, limit_s: float = 60.0, metric: str = "", share: float = 0
         LEVERS["none"],
         limit_s=limit_s,
         share=share,
-        metric=re.compile(metric) if metric else None,
+        conditions=Conditions(metric=re.compile(metric) if metric else None),
     )
 
 
@@ -156,7 +156,7 @@ def test_a_program_that_says_nothing_is_refused_after_one_run(script: str, metri
                 ["sh", "-c", script],
                 LEVERS["none"],
                 within=1e-6,
-                metric=re.compile(metric) if metric else None,
+                conditions=Conditions(metric=re.compile(metric) if metric else None),
                 minutes=0.01,
             )
         )

@@ -15,7 +15,7 @@ from support.fake_perf import alive
 
 from tlb.programs import children, servers
 from tlb.programs.levers import LEVERS
-from tlb.programs.runs import Run, run
+from tlb.programs.runs import Conditions, Run, run
 from tlb.programs.servers import Driver, listens
 from tlb.programs.snapshots import at_peak, own_processes
 from tlb.programs.trial import Aim, Trial
@@ -83,7 +83,7 @@ def test_the_driver_is_measured_and_the_server_is_looked_at(address: str, ready:
     done = ran(
         server(address, "time.sleep(0.5)"),
         driver(address, status=3, ready=ready),
-        metric=re.compile("took (.*) s"),
+        conditions=Conditions(metric=re.compile("took (.*) s")),
     )
     whole_s = time.monotonic() - begin
     most = at_peak(done.snapshots)

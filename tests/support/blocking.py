@@ -107,15 +107,6 @@ def points(most: int = 4 * GIB) -> list[Point]:
     return grid.points(scope(most, ENTRIES, cpus=2, per_octave=4))
 
 
-def control(most: int = 4 * GIB) -> list[Point]:
-    """The same blocks on pages that need no walks."""
-    return [
-        point.model_copy(update={"pages": "2m"})
-        for point in points(most)
-        if point.mode == "blocked" and "per_hop" not in dict(point.options)
-    ]
-
-
 @cache
 def rows(machine: Machine = Machine(), most: int = 4 * GIB, repeats: int = 5) -> pd.DataFrame:
     return machine.frame(points(most), repeats)
@@ -125,9 +116,14 @@ def only(*pages: str) -> pd.DataFrame:
     return rows()[rows()["pages"].isin(pages)].reset_index(drop=True)
 
 
-def analysis(frame: pd.DataFrame, entries: Iterable[int] = ENTRIES) -> Analysis:
-    """Of a machine whose TLB levels have so many entries."""
-    return Analysis(frame, About(Stated(tlb=tlbs([*entries], [0] * len([*entries]))).host()))
+def analysis(
+    frame: pd.DataFrame,
+    entries: Iterable[int] = ENTRIES,
+    others: dict[str, pd.DataFrame] | None = None,
+) -> Analysis:
+    """Of a machine whose TLB levels have so many entries. others: rows of other chapters."""
+    host = Stated(tlb=tlbs([*entries], [0] * len([*entries]))).host()
+    return Analysis(frame, About(host, rows=others or {}))
 
 
 def times(frame: pd.DataFrame, factor: float, where: str) -> pd.DataFrame:
@@ -148,4 +144,3 @@ def times(frame: pd.DataFrame, factor: float, where: str) -> pd.DataFrame:
 
 
 NOTHING = rows().query("kernel == 'none'")
-LOUD = Machine(noise=0.4)

@@ -128,11 +128,7 @@ def analysis(
 
 NOTHING = rows().query("kernel == 'none'")
 MACHINES = {
-    "no TLB": lambda: rows(Jumps(hit_ns=0.0, walk_ns=0.0)),
-    "one level": lambda: rows(Jumps(hit_ns=0.0)),
     "base pages alone": lambda: rows().query("pages == '4k'"),
     "drawn jumps alone": lambda: rows().query("order == 'random'"),
-    "no alias": lambda: rows().query("layout != 'alias'"),
-    "small": lambda: rows(most=4 << 20),
     "nothing": lambda: NOTHING,
 }

@@ -52,7 +52,7 @@ def made(
     """Return a run that never was; out and err stand for its outputs."""
     written = [Written(len(text), text, re.sub("[0-9]", "", text)) for text in (out, err)]
     used = (10, 0, elapsed_s, looks, left, collapsed)
-    return Run(elapsed_s, status, value, (written[0], written[1]), *used)
+    return Run(elapsed_s, status, value, err, (written[0], written[1]), *used)
 
 
 def trial(

@@ -3,11 +3,14 @@ long to import, or is no part of the core, a command imports itself."""
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 import sys
 from collections import UserDict
 from importlib import import_module
-from typing import Any, NamedTuple
+from importlib.metadata import version
+from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 from typer.core import TyperGroup
@@ -24,6 +27,7 @@ doctor computer.doctor Show what disturbs measurements on this computer, with re
 inspect computer.inspect Show CPU, caches, TLBs, page sizes, counters and limits.
 Your program
 try trial.attempt Measure a program with and without huge pages, in interleaved pairs.
+where where.where Find which lines and allocations cost a program page walks.
 watch watch.watch Watch how much memory a running program touches and what translation can cost it.
 Measure
 measure measure.measure Measure one point and print its record as JSON.
@@ -54,7 +58,14 @@ _PROGRAM = {"allow_interspersed_args": False}
 _SETTINGS = {
     "try": _PROGRAM,
     "watch": _PROGRAM,
+    "where": _PROGRAM,
     "measure": {"allow_extra_args": True, "ignore_unknown_options": True},
+}
+# Of other reasons why a command did nothing, 1; of Ctrl-C, 130.
+_EXIT_CODES = {
+    "bad-parameter": 2,
+    "measuring-already": 3,
+    **dict.fromkeys(("program-failed", "program-killed", "server-ended", "prepare-failed"), 4),
 }
 _OF_THE_BOOK = {"book", "bundle", "fleet", "atlas"}  # modules whose commands need a clone
 RESUMABLE = ("run", "book", "fleet")
@@ -118,7 +129,10 @@ class Grouped(TyperGroup):
             formatter.write(f"{group}:\n")
             for entry in entries:
                 formatter.write(f"  {entry.name:14}{entry.help}\n")
-        formatter.write("`tlb COMMAND --help` explains a command and its options.\n")
+        formatter.write(
+            "`tlb COMMAND --help` explains a command. -V: version; --color always, never; "
+            "--install-completion.\n"
+        )
 
     def resolve_command(self, context: Any, words: list[str]) -> Any:
         entry = ENTRIES.get(words[0])
@@ -129,29 +143,53 @@ class Grouped(TyperGroup):
 
 app = typer.Typer(
     cls=Grouped,
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
+def _show_version(is_asked: bool) -> None:
+    if is_asked:
+        print(version("every-load-is-two-loads"))
+        raise SystemExit(0)
+
+
 @app.callback()
-def _tlb() -> None:
+def _tlb(
+    color: Annotated[Literal["auto", "always", "never"], typer.Option()] = "auto",
+    version: Annotated[
+        bool, typer.Option("-V", "--version", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
     """Measure what address translation costs on this computer."""
+    if color != "auto":  # what rich reads, once a command imports it
+        os.environ["FORCE_COLOR" if color == "always" else "NO_COLOR"] = "1"
 
 
 def main() -> None:
     """Run the command line. An unavailable operation prints one sentence to stderr and exits with 1
     (2 for a bad argument)."""
     arguments = _pairs(sys.argv[1:])
+    for name in ("stdout", "stderr"):  # None where a shell has closed it (>&-)
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     for signal_name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
         number = getattr(signal, signal_name, None)
         # Under nohup, closing the terminal ends nothing. Otherwise as Ctrl-C, which ends in order.
         if number and signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler)
     restore_signals_for_children()
-    status = _status(arguments)
+    try:
+        status = _status(arguments)
+        sys.stdout.flush()
+    except OSError as error:  # of a pipe that is closed (| head), or a disk that is full
+        if sys.stdout.fileno() != 1 or error.errno not in (errno.EPIPE, errno.ENOSPC):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python complains as it ends
+        print(f"The output could not be written: {error.strerror}.", file=sys.stderr)
+        status = 1
     if status == 130:
         kept = "; what was finished is kept, and the same command goes on from there"
         is_kept = arguments[0] in RESUMABLE
@@ -166,8 +204,9 @@ def _status(arguments: list[str]) -> Any:
         # In standalone mode, typer would end the process itself, with errors in a box.
         return app(args=arguments, prog_name="tlb", standalone_mode=False)
     except Unavailable as why:
-        print(why, file=sys.stderr)
-        raise SystemExit(2 if why.code == "bad-parameter" else 1) from None
+        for text in filter(None, (*getattr(why, "__notes__", ()), str(why))):
+            print(text, file=sys.stderr)
+        raise SystemExit(_EXIT_CODES.get(why.code, 1)) from None
     except ModuleNotFoundError as error:
         if (error.name or "").startswith(("tlb", "experiments", "kernels")):
             raise
@@ -193,7 +232,7 @@ def _pairs(arguments: list[str]) -> list[str]:
     for argument in rest:
         joined.append(argument)
         # After `try` and `watch` come the arguments of a program.
-        if argument == "-p" and joined[0] not in ("try", "watch"):
+        if argument == "-p" and joined[0] not in ("try", "watch", "where"):
             name = next(rest, "")
             joined.append(name if "=" in name else f"{name}={next(rest, '')}")
     return joined

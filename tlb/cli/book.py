@@ -88,6 +88,7 @@ def compare(
     """Compare two machines, or two states of one."""
     compare = discovery.load("overview.compare")
     words = discovery.load("overview.compare_words")
+    shown.stage(f"Comparing {a} with {b}, about 15 s.")
     comparison = compare.compare(a, b, chapter)
     if as_json:
         print(json.dumps(words.as_json(comparison), indent=1))
@@ -110,6 +111,7 @@ def refresh(
     for machine in profile.refresh() if profile.PAGE in chapters else ():
         print(f"Wrote the profile of {machine} again.")
     for name in chapters:
+        shown.stage(f"Executing {name}.")
         print(publish.refresh(name))
 
 
@@ -124,6 +126,7 @@ def pdf(output: Output = None) -> None:
     """Print the book as PDF, with Chromium."""
     from tlb.report import press
 
+    shown.stage("Building and printing the book, about 45 s.")
     print(press.pdf(output or BUILD / "book.pdf"))
 
 

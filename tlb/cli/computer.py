@@ -32,9 +32,16 @@ def inspect(as_json: shown.Json = False) -> None:
         shown.out.print(f"[bold]{escape(label):24}[/bold] {escape(value)}", highlight=False)
 
 
-def doctor() -> None:
+def doctor(
+    fix_hints: Annotated[
+        bool, typer.Option("--fix-hints", help="Print only the commands, one a line.")
+    ] = False,
+) -> None:
     """Show what disturbs measurements on this computer, with remedies."""
-    for topic, finding, remedy in doctors.advice(hosts.inspect()):
+    advice = doctors.advice(hosts.inspect())
+    for command in doctors.commands(advice) if fix_hints else ():
+        print(command)
+    for topic, finding, remedy in () if fix_hints else advice:
         shown.out.print(
             f"[bold]{escape(topic)}[/bold]  {escape(finding)}\n    {escape(remedy)}",
             highlight=False,
@@ -54,12 +61,12 @@ def geometry(
 
     if pages not in (BASE, "2m"):
         raise Unavailable("bad-parameter", f"pages is 4k or 2m, not '{pages}'")
-    host, quiet, backing = hosts.inspect(), not sys.stderr.isatty(), None
+    host, backing = hosts.inspect(), None
     with tempfile.TemporaryDirectory(prefix="tlb-geometry-") as folder:
         rig = Rig.of(host, Store(folder), counters=False)
-        frame, notes = survey.measured(rig, pages, quiet=quiet)
+        frame, notes = survey.measured(rig, pages)
         if pages != BASE and not frame.empty:
-            backing = splinter.backing(survey.pieces(rig, pages, quiet=quiet), host.hypervisor)
+            backing = splinter.backing(survey.pieces(rig, pages), host.hypervisor)
     lacking = [note.text for note in notes]
     if frame.empty:
         raise SystemExit("\n".join(lacking))

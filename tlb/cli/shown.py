@@ -21,6 +21,11 @@ out = Console(soft_wrap=True, width=None if sys.stdout.isatty() or "COLUMNS" in 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
+def stage(text: str) -> None:
+    """Say on stderr what begins now, for what prints nothing for many seconds."""
+    print(text, file=sys.stderr, flush=True)
+
+
 def rows(head: Iterable[str], cells: Iterable[Iterable[object]]) -> Table:
     """Return a table without lines; an empty head is not shown."""
     head = [*head]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import sys
@@ -25,84 +26,167 @@ if TYPE_CHECKING:
 
 LEVER = "; ".join(f"{each.name}: {each.does}" for each in levers.LEVERS.values())
 Command = Annotated[list[str] | None, Argument(metavar="-- COMMAND...", help="The program.")]
+Only = Annotated[
+    str, Option(metavar="SITE,SITE", help="Huge pages for these allocations of `tlb where`.")
+]
+Env = Annotated[list[str], Option(metavar="NAME=VALUE", help="Instead of --lever, set a variable.")]
+Within = Annotated[float, Option(min=0.1, max=50, help="Precision of the ratio in %.")]
+Metric = Annotated[
+    str, Option(help="Compare a printed number: a regular expression with one group.")
+]
+Quantile = Annotated[
+    float | None,
+    Option(min=0.01, max=1, help="Compare this quantile of all the numbers that a run prints."),
+]
+After = Annotated[
+    float | None, Option(min=0, help="Seconds until collapse acts; default: at 90 % memory.")
+]
+Ready = Annotated[
+    str, Option(help="What a ready server writes, an expression; default: it listens.")
+]
+Pid = Annotated[
+    int, Option(min=0, help="Instead of COMMAND, a process: before and after collapse.")
+]
+Sweep = Annotated[
+    str, Option(metavar="NAME=A,B,...", help="Repeat with {NAME} in COMMAND replaced by each.")
+]
 
 
 def attempt(
     command: Command = None,
     lever: Annotated[str, Option(help=LEVER)] = "advise",
-    env: Annotated[
-        list[str], Option(metavar="NAME=VALUE", help="Instead of --lever, set a variable.")
-    ] = [],  # noqa: B006
+    only: Only = "",
+    env: Env = [],  # noqa: B006
     minutes: Annotated[float, Option(min=0.01, help="Stop then, after six pairs at least.")] = 5,
-    within: Annotated[float, Option(min=0.1, max=50, help="Precision of the ratio in %.")] = 2,
-    metric: Annotated[
-        str, Option(help="Compare a printed number: a regular expression with one group.")
-    ] = "",
+    within: Within = 2,
+    metric: Metric = "",
+    quantile: Quantile = None,
     higher: Annotated[bool, Option("--higher-is-better", help="Of the printed number.")] = False,
-    after: Annotated[
-        float | None, Option(min=0, help="Seconds until collapse acts; default: at 90 % memory.")
-    ] = None,
+    after: After = None,
     driver: Annotated[str, Option(metavar="CMD", help="Time CMD against COMMAND, a server.")] = "",
-    ready: Annotated[
-        str, Option(help="What a ready server writes, an expression; default: it listens.")
-    ] = "",
-    pid: Annotated[
-        int, Option(min=0, help="Instead of COMMAND, a process: before and after collapse.")
-    ] = 0,
+    ready: Ready = "",
+    pid: Pid = 0,
+    sweep: Sweep = "",
+    input_file: Annotated[Path, Option("--input", help="The program's stdin.")] = Path(os.devnull),
+    prepare: Annotated[str, Option(metavar="CMD", help="Run CMD before each run.")] = "",
+    warmup: Annotated[int, Option(min=0, help="Runs before all others, not counted.")] = 0,
+    failing: Annotated[bool, Option("--ignore-failure", help="Compare failing runs.")] = False,
+    shows: Annotated[bool, Option("--show-output", help="Copy its output to stderr.")] = False,
+    wait: Annotated[float, Option(min=0, help="Seconds to wait for another measurement.")] = 0,
     as_json: shown.Json = False,
     html: Annotated[Path | None, Option(help="Also write a page to this file.")] = None,
+    markdown: Annotated[Path | None, Option(help="Also write a table to this file.")] = None,
 ) -> None:
-    """Measure a program with and without huge pages, in interleaved pairs."""
+    """Measure a program with and without huge pages, in interleaved pairs.
+
+    Exit codes: 1 impossible here, 2 wrong usage, 3 another measurement runs, 4 it failed."""
+    _check_page(html, pid, sweep)
+    pattern, prepared = _pattern(metric, higher, quantile), tuple(_words("--prepare", prepare))
+    goal = (within / 100, minutes, higher, after, _driver(driver, ready))
+    more = ((input_file, prepared, pattern, quantile, shows), warmup, failing)
+    if command and not pid:
+        chosen = _lever(lever, env, only)
+        aims = [_aim(words, chosen, goal, *more) for words in _swept(command, sweep)]
+        return _paired(aims, wait, as_json, html, markdown)
+    is_paired = ready or env or after is not None or lever not in ("advise", "collapse") or sweep
+    _check_pid(not command and pid and driver and not (is_paired or only or markdown))
+    words, goal = _words("--driver", driver), (*goal[:3], None, None)
+    return _before_after(pid, _aim(words, levers.LEVERS["collapse"], goal, *more), as_json, wait)
+
+
+def _check_pid(is_right: object) -> None:
+    if not is_right:
+        raise Unavailable("bad-parameter", "give a COMMAND, or a --pid, and for it a --driver")
+
+
+def _lever(name: str, env: list[str], only: str) -> levers.Lever:
+    """Return the lever that the options name. Raises Unavailable("bad-parameter")."""
+    if not only:
+        return levers.lever(name, env)
+    from tlb.programs.where import proof
+
+    sites = only.split(",")
+    if not all(re.fullmatch("[0-9a-f]{16}|all", site) for site in sites):
+        raise Unavailable("bad-parameter", f"--only takes sites of `tlb where`, not {only}")
+    return proof.lever(sites)
+
+
+def _aim(
+    command: list[str],
+    lever: levers.Lever,
+    goal: tuple,
+    conditions: tuple,
+    warmup: int,
+    ignore_failure: bool,
+) -> Aim:
+    from tlb.programs.runs import Conditions
     from tlb.programs.trial import Aim
 
-    _check_html(html, pid)
-    pattern, server, within = _pattern(metric, higher), _driver(driver, ready), within / 100
-    if command and not pid:
-        goal = (within, minutes, pattern, higher, after, server)
-        return _paired(Aim(command, levers.lever(lever, env), *goal), as_json, html)
-    paired_only = ready or env or after is not None or lever not in ("advise", "collapse")
-    if command or not pid or not server or paired_only:
-        raise Unavailable(
-            "bad-parameter", "give a COMMAND, or a --pid with --lever collapse, --driver"
-        )
-    aim = Aim(server.command, levers.LEVERS["collapse"], within, minutes, pattern, higher)
-    return _before_after(pid, aim, as_json)
+    return Aim(command, lever, *goal, Conditions(*conditions), warmup, ignore_failure)
 
 
-def _check_html(html: Path | None, pid: int) -> None:
+def _check_page(html: Path | None, pid: int, sweep: str) -> None:
     """Raise Unavailable if the page cannot be written: bad-parameter, no-book."""
     if html and not IS_CLONE:
         raise Unavailable("no-book", "--html")
-    if html and (pid or html.is_dir() or not html.parent.is_dir()):
-        why = "--pid has no pairs to draw" if pid else f"{html} is not a file in an existing folder"
-        raise Unavailable("bad-parameter", f"--html: {why}")
+    if html and (pid or sweep):
+        raise Unavailable("bad-parameter", "--html takes a COMMAND and no --sweep")
+    if html and (html.is_dir() or not html.parent.is_dir()):
+        raise Unavailable("bad-parameter", f"--html: {html} is not a file in an existing folder")
 
 
-def _paired(aim: Aim, as_json: bool, html: Path | None) -> None:
+def _swept(command: list[str], sweep: str) -> list[list[str]]:
+    """Return the command with each value of --sweep in it. Raises Unavailable("bad-parameter")."""
+    name, _, values = sweep.partition("=")
+    place = f"{{{name}}}"
+    if sweep and (not values or not any(place in word for word in command)):
+        raise Unavailable(
+            "bad-parameter", f"--sweep NAME=A,B takes {{NAME}} in COMMAND, not {sweep}"
+        )
+    each = values.split(",") if sweep else [""]
+    return [[word.replace(place, value) if sweep else word for word in command] for value in each]
+
+
+def _paired(
+    aims: list[Aim], wait: float, as_json: bool, html: Path | None, markdown: Path | None
+) -> None:
     from tlb.programs import trial, trial_report
 
-    with _measuring("Interrupted before six pairs; the program has ended."):
-        done = trial.attempt(aim, _progress if sys.stderr.isatty() else lambda trial: None)
+    with _measuring("Interrupted before six pairs; the program has ended.", wait):
+        trials = [trial.attempt(aim, _progress) for aim in aims]
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
+    documents = [trial_report.document(done) for done in trials]
     if as_json:
-        print(json.dumps(trial_report.document(done), indent=1))
+        print(json.dumps(documents[0] if len(documents) == 1 else documents, indent=1))
+    elif len(trials) > 1:
+        shown.table(trial_report.SWEEP, map(trial_report.sweep_row, trials))
+        for done in trials:
+            shown.parts([f"{shlex.join(done.aim.command)}:", *trial_report.remarks(done)])
     else:
-        if sys.stderr.isatty():
-            print(file=sys.stderr)
-        shown.table(("", "as it is", f"with {aim.lever.name}"), trial_report.rows(done))
+        head, (done,) = ("", "as it is", f"with {aims[0].lever.name}"), trials
+        shown.table(head, trial_report.rows(done))
         took = f"It took {format_ns(done.spent_s * 1e9)}."
         shown.parts([trial_report.verdict_sentence(done), *trial_report.remarks(done), took])
     if html:  # last, so that a full disk hides nothing
         from tlb.programs.trial_page import page
 
-        with disk_errors(html):
-            html.write_text(page(done), encoding="utf-8")
+        _write(html, page(trials[0]))
+    if markdown:
+        _write(markdown, trial_report.markdown(trials))
 
 
-def _before_after(pid: int, aim: Aim, as_json: bool) -> None:
+def _write(path: Path, text: str) -> None:
+    with disk_errors(path):
+        path.write_text(text, encoding="utf-8")
+
+
+def _before_after(pid: int, aim: Aim, as_json: bool, wait: float) -> None:
     from tlb.programs import before_after
 
     before_after.check(pid)  # before waiting for the lock
-    with _measuring("Interrupted before the windows after collapsing; what is collapsed stays so."):
+    interrupted = "Interrupted before the windows after collapsing; what is collapsed stays so."
+    with _measuring(interrupted, wait):
         done = before_after.compare(pid, aim)
     if as_json:
         print(json.dumps(before_after.document(done), indent=1))
@@ -112,10 +196,10 @@ def _before_after(pid: int, aim: Aim, as_json: bool) -> None:
 
 
 @contextmanager
-def _measuring(interrupted: str) -> Iterator[None]:
+def _measuring(interrupted: str, wait: float) -> Iterator[None]:
     """Hold the lock of this computer; Ctrl-C prints a sentence and exits with 130."""
     try:
-        with measuring_lock():
+        with measuring_lock(wait):
             yield
     except KeyboardInterrupt:
         print(interrupted, file=sys.stderr)
@@ -126,21 +210,26 @@ def _driver(driver: str, ready: str) -> Driver | None:
     """Return --driver and --ready, parsed. Raises Unavailable("bad-parameter")."""
     from tlb.programs.servers import Driver
 
-    try:
-        words = shlex.split(driver)
-    except ValueError as wrong:  # a quote that is not closed
-        raise Unavailable("bad-parameter", f"--driver: {wrong}") from None
+    words = _words("--driver", driver)
     pattern = _compiled("--ready", ready)
     if not words and (driver or ready):
         raise Unavailable("bad-parameter", "--ready takes a --driver, which names a command")
     return Driver(words, pattern) if words else None
 
 
-def _pattern(metric: str, higher: bool) -> re.Pattern[str] | None:
+def _words(option: str, command: str) -> list[str]:
+    """Return the words of a command. Raises Unavailable("bad-parameter")."""
+    try:
+        return shlex.split(command)
+    except ValueError as wrong:  # a quote that is not closed
+        raise Unavailable("bad-parameter", f"{option}: {wrong}") from None
+
+
+def _pattern(metric: str, higher: bool, quantile: float | None) -> re.Pattern[str] | None:
     """Return --metric, parsed. Raises Unavailable("bad-parameter")."""
     pattern = _compiled("--metric", metric)
-    if higher and not pattern:
-        raise Unavailable("bad-parameter", "--higher-is-better takes a --metric")
+    if (higher or quantile) and not pattern:
+        raise Unavailable("bad-parameter", "--higher-is-better and --quantile take a --metric")
     if pattern and pattern.groups != 1:
         raise Unavailable(
             "bad-parameter", f"--metric has one group around the number, not {pattern.groups}"
@@ -156,9 +245,11 @@ def _compiled(option: str, expression: str) -> re.Pattern[str] | None:
 
 
 def _progress(trial: Trial) -> None:
+    """Print what a pair takes, and in a terminal the ratio so far."""
     out: Any = {"file": sys.stderr, "flush": True}
     if trial.pairs:
-        print(f"\r{len(trial.pairs)} pairs: {trial.ratio():.3f} ", end="", **out)
+        if sys.stderr.isatty():
+            print(f"\r{len(trial.pairs)} pairs: {trial.ratio():.3f} ", end="", **out)
         return
     pair = format_ns(sum(run.elapsed_s for run in trial.rehearsal) * 1e9)
     minutes = f"{trial.aim.minutes:g} minutes"

@@ -39,11 +39,15 @@ def watch(
         float, Option(min=0.01, max=50, help="Allowed cost, % of the program's time.")
     ] = 1,
     as_json: shown.Json = False,
+    prometheus: Annotated[
+        str, Option(metavar="[HOST:]PORT", help="Serve metrics, on the loopback interface.")
+    ] = "",
 ) -> None:
     """Watch how much memory a running program touches and what translation can cost it."""
     from tlb.lab import perf
     from tlb.lab.store import Store, data_root
     from tlb.machine import host as hosts
+    from tlb.programs.prometheus import serving
     from tlb.programs.reach import Reach
     from tlb.programs.watch import watch as watch_target
     from tlb.programs.watch_report import Report
@@ -56,6 +60,8 @@ def watch(
         try:
             with ExitStack() as screen:
                 tell, seconds = _teller(screen, reach, as_json), seconds or math.inf
+                if prometheus:
+                    tell = _both(screen.enter_context(serving(prometheus)), tell)
                 watched = watch_target(program, seconds, overhead / 100, tell, counting.pause)
         except KeyboardInterrupt:
             print("Interrupted before a first sample.", file=sys.stderr)
@@ -127,6 +133,16 @@ def _teller(screen: ExitStack, reach: Reach, as_json: bool) -> Callable[[Watched
         )
 
     return line
+
+
+def _both(
+    first: Callable[[Watched], None], second: Callable[[Watched], None]
+) -> Callable[[Watched], None]:
+    def tell(watched: Watched) -> None:
+        first(watched)
+        second(watched)
+
+    return tell
 
 
 def _tables(report: Report) -> Group:

@@ -7,6 +7,7 @@ not have is left out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -140,7 +141,63 @@ def _limits(controller: str) -> Callable[[Path], str]:
     return read
 
 
+CPU_QUOTA, THP_OF_PROCESS = "CPU quota", "THP of this process"
+
+
+def _cpu_quota(root: Path) -> str:
+    """The smallest quota from this process's cgroup up to the root (Linux,
+    Documentation/admin-guide/cgroup-v2.rst, cpu.max; scheduler/sched-bwc.rst)."""
+    shares = []
+    for _, folder in memory.cgroup_folders(root, "cpu"):
+        new = procfs.text(folder / "cpu.max").split()
+        old = [procfs.text(folder / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period")]
+        for pair in (new, old):
+            if len(pair) == 2 and all(part.isdigit() and int(part) for part in pair):
+                shares.append(int(pair[0]) / int(pair[1]))
+    return f"{min(shares):g} CPUs" if shares else "none"
+
+
+def throttled(root: Path = Path("/")) -> int:
+    """Periods in which this process's cgroups, up to the root, have had to wait for their quota."""
+    stats = [procfs.text(f / "cpu.stat") for _, f in memory.cgroup_folders(root, "cpu")]
+    return sum(map(int, re.findall(r"^nr_throttled ([0-9]{1,18})$", "\n".join(stats), re.M)))
+
+
+def _thp_of_process(root: Path) -> str:
+    """What prctl(2) says, which a program inherits from what started it."""
+    enabled = procfs.fields(procfs.text(root / "proc/self/status")).get("THP_enabled", "")
+    return {"0": "disabled by prctl", "1": "none"}.get(enabled.strip(), "")
+
+
+def user_namespace(root: Path = Path("/")) -> str:
+    """Such as "on: user 0 is the host's user 1000"; "none" in the host's own (user_namespaces(7))."""
+    first = procfs.text(root / "proc/self/uid_map").split()[:3]
+    if len(first) < 3 or first == ["0", "0", "4294967295"]:
+        return "none" if first else ""
+    return f"on: user {first[0]} is the host's user {first[1]}"
+
+
 TASKS = (
+    Task(
+        CPU_QUOTA,
+        _cpu_quota,
+        "once a period's CPU time is used up, all threads wait for the next one, in the middle of "
+        "what is timed.",
+        "Run without a quota (Docker: no --cpus; Kubernetes: no CPU limit, or a whole number of "
+        "CPUs with the static CPU manager).",
+    ),
+    Task(
+        THP_OF_PROCESS,
+        _thp_of_process,
+        "transparent huge pages are switched off for this process and for all that it starts.",
+        "Start it from a shell or service that does not call prctl(PR_SET_THP_DISABLE).",
+    ),
+    Task(
+        "user namespace",
+        user_namespace,
+        "settings under /sys and /proc/sys are the host's, so none is changed from here.",
+        "Run `tlb pool` and `tlb housekeeping` on the host.",
+    ),
     # damon_ptep_mkold() of mm/damon/ops-common.c clears a page's accessed bit and sets its folio's
     # flag `young` instead, which smaps counts as referenced: what `tlb watch` reads stays right.
     # Documentation/admin-guide/mm/damon/usage.rst has the schemes' actions.

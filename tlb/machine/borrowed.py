@@ -22,6 +22,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from tlb.machine import background
 from tlb.reasons import Unavailable, explain
 from tlb.system import files, procfs
 
@@ -199,7 +200,10 @@ def borrowing(root: Path = Path("/")) -> Iterator[None]:
 
 
 def may_write(root: Path, name: str) -> None:
-    """Raise Unavailable("setting-denied") unless this process can change it. Changes nothing."""
+    """Raise Unavailable unless this process can change it: setting-denied, and setting-foreign in a
+    user namespace, where root's file belongs to the host. Changes nothing."""
+    if (namespace := background.user_namespace(root)).startswith("on"):
+        raise Unavailable("setting-foreign", f"/{name}; {namespace.removeprefix('on: ')}")
     try:
         path = root / (ZRAM if name == SWAP else name)
         os.close(os.open(path, os.O_WRONLY | files.OPEN_FLAGS))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -41,6 +42,16 @@ def advice(host: Host) -> list[Advice]:
         *_noise(host),
         *_background(host),
     ]
+
+
+def commands(found: list[Advice]) -> list[str]:
+    """The commands that remedies quote and that a shell runs as they are, each once."""
+    quoted = [command for each in found for command in _COMMAND.findall(each.remedy)]
+    return list(dict.fromkeys(quoted))
+
+
+# In backquotes; what somebody has to fill in, such as *, is no command to copy.
+_COMMAND = re.compile(r"`((?:echo|sudo|tlb|apt) [^`*$]+)`")
 
 
 def _counters(host: Host) -> Iterator[Advice]:

@@ -120,7 +120,7 @@ def cgroup_limits(root: Path, controller: str) -> dict[str, int]:
     1073741824}.
     """
     limits: dict[str, int] = {}
-    for version, folder in _cgroup_folders(root, controller):
+    for version, folder in cgroup_folders(root, controller):
         pattern = (
             r"hugetlb\.[0-9]+[KMG]B\.(max|limit_in_bytes)"
             if controller == "hugetlb"
@@ -142,11 +142,11 @@ def cgroup_limits(root: Path, controller: str) -> dict[str, int]:
 def _cgroup_rooms(root: Path) -> Iterator[tuple[int, str]]:
     """(bytes left, "cgroup v2 memory.max") for each limit from this process's cgroup up to the
     root."""
-    for version, folder in _cgroup_folders(root, "memory"):
+    for version, folder in cgroup_folders(root, "memory"):
         yield from _rooms(folder, version)
 
 
-def _cgroup_folders(root: Path, controller: str) -> Iterator[tuple[_Version, Path]]:
+def cgroup_folders(root: Path, controller: str) -> Iterator[tuple[_Version, Path]]:
     """The folder of this process's cgroup and those of its ancestors, in each version's tree that
     has the controller."""
     mounts = _cgroup_mounts(root, controller)
@@ -171,7 +171,7 @@ def _rooms(folder: Path, version: _Version) -> Iterator[tuple[int, str]]:
     )
     for name in version.limits:
         limit = procfs.number(folder / name)  # None for "max", and without the file
-        if limit is not None and limit >= 0:
+        if limit is not None and 0 <= limit < _UNLIMITED_BYTES:
             yield max(limit - max(usage - cache, 0), 0), f"{version.name} {name}"
 
 

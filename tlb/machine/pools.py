@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from tlb.machine import borrowed, settings
+from tlb.machine import borrowed, memory, settings
 from tlb.machine.borrowed import Change
 from tlb.machine.settings import Pool
 from tlb.reasons import Unavailable, explain
@@ -59,7 +59,7 @@ def reserve(page: str, size_bytes: int, root: Path = Path("/")) -> Reserved:
     wanted = -(-size_bytes // _page_bytes(page))
     pool = _pool(root, page)
     if pool.left >= wanted:  # which takes no root
-        return Reserved(page, wanted, pool.left, pool.total, 0, "")
+        return Reserved(page, wanted, pool.left, pool.total, 0, _limited(root, page, size_bytes))
     size = f"{wanted * int(page[:-1])}{page[-1].upper()}iB"  # in the page's own unit, so exact
     _may_write(root, _name(page), "reserve", "--pages", page, "--size", size)
     why = ""
@@ -76,7 +76,16 @@ def reserve(page: str, size_bytes: int, root: Path = Path("/")) -> Reserved:
                 got = [f"{free} of {wanted} pages of {page} are free", refused]
                 why = explain("pool-short", ", ".join(filter(None, got)))
         pool = _pool(root, page)
+    why = why or _limited(root, page, size_bytes)
     return Reserved(page, wanted, pool.left, pool.total, pool.total - total, why)
+
+
+def _limited(root: Path, page: str, size_bytes: int) -> str:
+    """Why this process's cgroup may not use so much of a pool, and the remedy, or ""."""
+    for name, most in memory.cgroup_limits(root, "hugetlb").items():  # such as hugetlb.2MB.max
+        if name.split(".")[1].lower() == f"{page}b" and most < size_bytes:
+            return explain("pool-limited", f"{name} is {format_size(most)}")
+    return ""
 
 
 def restore(root: Path = Path("/")) -> list[Restored]:

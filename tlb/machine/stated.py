@@ -7,7 +7,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from tlb.machine import identity
+from tlb.machine import background, identity
 from tlb.machine.cpus import Core
 from tlb.machine.microarchitecture import IMPLEMENTERS, UNKNOWN, VENDORS
 from tlb.machine.tlb import Tlb
@@ -86,6 +86,10 @@ def state_facts(host: Host) -> dict[str, object]:
         facts["fifo"] = True
     if host.boot:
         facts["boot"] = list(host.boot)
+    # A quota or a switched-off THP changes what is measured, unlike the other background tasks.
+    for name in (background.CPU_QUOTA, background.THP_OF_PROCESS):
+        if (words := host.background.get(name, "none")) != "none":
+            facts[name] = words
     return facts
 
 

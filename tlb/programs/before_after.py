@@ -120,10 +120,8 @@ def _check_runs(target: Target) -> None:
 
 
 def _window(aim: Aim) -> Run:
-    limit_s, metric = aim.minutes * 60, aim.metric
-    return aim.checked(
-        run(aim.command, LEVERS["none"], limit_s=limit_s, share=SNAPSHOT_SHARE, metric=metric)
-    )
+    how = {"limit_s": aim.minutes * 60, "share": SNAPSHOT_SHARE, "conditions": aim.conditions}
+    return aim.checked(run(aim.command, LEVERS["none"], **how))
 
 
 def family(pid: int) -> dict[int, bool]:

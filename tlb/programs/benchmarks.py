@@ -19,6 +19,7 @@ from tlb.lab.store import Store
 from tlb.machine import host
 from tlb.page_sizes import BASE
 from tlb.programs.levers import LEVERS
+from tlb.programs.runs import Conditions
 from tlb.programs.trial import Aim, Trial, attempt, would_have_shown
 from tlb.programs.trial_report import huge_share, side
 from tlb.programs.watch import Watched, attached, watch
@@ -31,7 +32,7 @@ KNOWN = (
 )
 MIB, MILLIONS = 1024, 500  # the second takes half a second
 TIMES = 20
-PRINTED = re.compile(r"(\S+) ns")
+PRINTS = Conditions(metric=re.compile(r"(\S+) ns"))
 OVERHEAD = (
     "A program of fixed work, watched and not (to reach: 1 %)",
     ("it touches", "allowed", "samples", "a sample", "watched over not", "predicted cost"),
@@ -56,7 +57,7 @@ def known() -> Iterator[Cells]:
     """Yield rows: the chase over 1 GiB against the chapter's kernel in the same minutes, arithmetic
     that no pages help, and what trying costs."""
     program = c_program(INDEPENDENT / "unadvised.c", folder().name)
-    chase = attempt(Aim([program, "chase", str(MIB)], LEVERS["advise"], metric=PRINTED))
+    chase = attempt(Aim([program, "chase", str(MIB)], LEVERS["advise"], conditions=PRINTS))
     tried, kernel = chase.ratio(), kernel_ratio(len(chase.pairs))
     apart = tried / kernel
     yield (

@@ -9,8 +9,11 @@ import re
 import selectors
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from math import ceil
+from pathlib import Path
 from typing import NamedTuple
 
 from tlb.programs.guard import watched_over
@@ -18,7 +21,10 @@ from tlb.reasons import Unavailable
 
 GRACE_S = 2.0  # between SIGTERM and SIGKILL
 _CHUNK_BYTES = 1 << 20  # the largest pipe of an ordinary user (fs.pipe-max-size)
-_KEPT_BYTES = 1 << 16  # of an output's beginning and of its end, where a number is looked for
+# Of an output's beginning, and of its end, where numbers are looked for: a line for each of ten
+# thousands of requests.
+_KEPT_BYTES = 1 << 20
+_SHOWN_LINES = 20  # of the stderr of a program that failed
 
 
 class Written(NamedTuple):
@@ -31,11 +37,13 @@ class Written(NamedTuple):
 
 
 class Stream:
-    """An output of a program: hashed, counted, and dropped except for its beginning and its end."""
+    """An output of a program: hashed, counted, and dropped except for its beginning and its end.
+    is_shown: whether it is copied to this process's stderr."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, is_shown: bool = False) -> None:
         os.set_blocking(fd, False)
-        self.fd, self.size_bytes, self.head, self.tail = fd, 0, b"", b""
+        self.fd, self.size_bytes, self.head, self.tail = fd, 0, bytearray(), bytearray()
+        self.is_shown = is_shown
         self._all, self._words = hashlib.blake2b(digest_size=16), hashlib.blake2b(digest_size=16)
 
     def read(self) -> int:
@@ -48,7 +56,11 @@ class Stream:
         self._all.update(chunk)
         self._words.update(chunk.translate(None, b"0123456789"))
         self.head += chunk[: _KEPT_BYTES - len(self.head)]
-        self.tail = (self.tail + chunk[-_KEPT_BYTES:])[-_KEPT_BYTES:]
+        self.tail += chunk
+        del self.tail[:-_KEPT_BYTES]
+        if self.is_shown:
+            sys.stderr.buffer.write(chunk)
+            sys.stderr.flush()
         return len(chunk)
 
     @property
@@ -60,13 +72,26 @@ class Stream:
         """The end of the output and its beginning."""
         return self.tail.decode("utf-8", "replace"), self.head.decode("utf-8", "replace")
 
-    def number(self, metric: re.Pattern[str]) -> float | None:
-        """Return the last number in the pattern's group, from the end or else the beginning."""
-        for kept in self.kept:
-            for found in reversed(list(metric.finditer(kept))):
-                with contextlib.suppress(ValueError, TypeError):
-                    return float(found[1].replace(",", ""))
+    @property
+    def last_lines(self) -> str:
+        return "\n".join(self.kept[0].splitlines()[-_SHOWN_LINES:])
+
+    def number(self, metric: re.Pattern[str], quantile: float | None = None) -> float | None:
+        """Return the last number in the pattern's group, from the end or else the beginning; or a
+        quantile of all numbers there, None if not all of the output was kept."""
+        for kept in self.kept[: 1 if quantile else 2]:
+            numbers = [*_numbers(metric, kept)]
+            if numbers and quantile is None:
+                return numbers[-1]
+            if numbers and self.size_bytes <= _KEPT_BYTES:
+                return sorted(numbers)[ceil(quantile * len(numbers)) - 1]
         return None
+
+
+def _numbers(metric: re.Pattern[str], text: str) -> Iterator[float]:
+    for found in metric.finditer(text):
+        with contextlib.suppress(ValueError, AttributeError):  # AttributeError: an empty group
+            yield float(found[1].replace(",", ""))
 
 
 @contextlib.contextmanager
@@ -75,16 +100,21 @@ def started(
     environment: Mapping[str, str],
     starting: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext,
     output: int = subprocess.PIPE,
+    input_file: Path = Path(os.devnull),
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start a command in a session of its own, so that Ctrl-C in the terminal reaches only this
     process, which ends the program in order. On exit the pipes are closed; nothing is waited for.
 
-    Raises Unavailable("program-missing")."""
+    Raises Unavailable: program-missing, bad-parameter for an input that cannot be read."""
     try:
-        with starting():
+        given = input_file.open("rb")
+    except OSError as error:
+        raise Unavailable("bad-parameter", f"--input {input_file}: {error.strerror}") from None
+    try:
+        with starting(), given:
             child = subprocess.Popen(
                 command,
-                stdin=subprocess.DEVNULL,
+                stdin=given,
                 stdout=output,
                 stderr=output,
                 bufsize=0,
@@ -104,8 +134,8 @@ def started(
         child.returncode = -signal.SIGKILL if child.returncode is None else child.returncode
 
 
-def streams_of(child: subprocess.Popen[bytes]) -> list[Stream]:
-    return [Stream(pipe.fileno()) for pipe in (child.stdout, child.stderr)]
+def streams_of(child: subprocess.Popen[bytes], are_shown: bool = False) -> list[Stream]:
+    return [Stream(pipe.fileno(), are_shown) for pipe in (child.stdout, child.stderr)]
 
 
 def drain(pid: int, streams: list[Stream], limit_s: float) -> None:
@@ -135,7 +165,14 @@ def read_rest(streams: list[Stream]) -> None:
 
 @contextlib.contextmanager
 def pidfd(pid: int) -> Iterator[int]:
-    fd = os.pidfd_open(pid)
+    """Yield a file descriptor of a process. Raises ProcessLookupError, and Unavailable("no-pidfd")
+    where Linux or a seccomp profile refuses."""
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        raise
+    except OSError as error:
+        raise Unavailable("no-pidfd", str(error.strerror)) from None
     try:
         yield fd
     finally:

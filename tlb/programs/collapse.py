@@ -36,9 +36,16 @@ class _Range(ctypes.Structure):
 
 
 def check() -> None:
-    """Raise Unavailable("no-collapse") without transparent huge pages in this Linux kernel."""
+    """Raise Unavailable unless a process's memory can be collapsed: no-collapse without transparent
+    huge pages or process_madvise in this Linux kernel, no-pidfd."""
     if procfs.number(_HUGE / "hpage_pmd_size") is None:
         raise Unavailable("no-collapse", f"there is no {_HUGE}")
+    if not hasattr(os, "pidfd_open"):
+        raise Unavailable("no-pidfd")
+    if (refused := refusal(os.getpid())) == "ENOSYS":
+        raise Unavailable("no-collapse", "process_madvise: ENOSYS")
+    if refused == "EPERM" and os.geteuid() == 0:  # not for lack of privilege
+        raise Unavailable("collapse-denied", "process_madvise is refused to root")
 
 
 def collapse_all(

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tlb.lab.build import library
 from tlb.machine import pools
+from tlb.machine.memory import cgroup_limits
 from tlb.programs import collapse
 from tlb.reasons import Unavailable
 from tlb.system import procfs
@@ -25,7 +26,7 @@ _THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 # a huge page at a time unless top_pad says more; the threshold is set to where glibc's own
 # adaptation would end, because setting the pad stops that adaptation.
 _MALLOC = "glibc.malloc.hugetlb=1"
-_GROWTH = (
+GROWTH = (
     "glibc.malloc.top_pad=0x4000000:glibc.malloc.mmap_threshold=0x2000000"
     ":glibc.malloc.trim_threshold=0x4000000"
 )
@@ -47,8 +48,8 @@ class Variable:
 @dataclass(frozen=True)
 class Lever:
     """does: what changes, as words that follow "with". check: raises Unavailable where this
-    computer lacks what the lever needs. variables: of the program's environment. preload: whether
-    SHIM is loaded into it. starting: a context held while the program starts, which it inherits.
+    computer lacks what the lever needs. variables: of the program's environment. preload: a
+    C file, as a library loaded into it. starting: a context held while the program starts, which it inherits.
     acts: changes the running program, see `collapse_all`. has_reached: whether a process has the
     lever; None if that cannot be seen."""
 
@@ -56,7 +57,7 @@ class Lever:
     does: str
     check: Callable[[], object] = lambda: None
     variables: tuple[Variable, ...] = ()
-    preload: bool = False
+    preload: Path | None = None
     starting: Callable[[], AbstractContextManager[object]] = nullcontext
     acts: Callable[..., collapse.Collapsed] | None = None
     has_reached: Callable[[int], bool] | None = None
@@ -65,15 +66,15 @@ class Lever:
     def environment(self) -> Iterator[Mapping[str, str]]:
         """Yield what is added to the program's environment while it runs."""
         added = {variable.name: variable.added() for variable in self.variables}
-        with _preloaded() if self.preload else nullcontext({}) as preload:
+        with _preloaded(self.preload) if self.preload else nullcontext({}) as preload:
             yield added | preload
 
 
 @contextmanager
-def _preloaded() -> Iterator[Mapping[str, str]]:
+def _preloaded(source: Path) -> Iterator[Mapping[str, str]]:
     """Yield LD_PRELOAD with the shim. Spaces and colons end a path there, so a shim under such a
     path is reached through a link."""
-    shim = library(SHIM)
+    shim = library(source)
     with tempfile.TemporaryDirectory(prefix="tlb-try-") as folder:
         if set(" :") & set(str(shim)):
             link = Path(folder) / shim.name
@@ -93,6 +94,8 @@ def _has_no_thp(pid: int) -> bool:
 
 
 def _thp_allowed() -> None:
+    if _has_no_thp(os.getpid()):
+        raise Unavailable("thp-disabled")
     if (setting := procfs.chosen(_THP)) not in ("always", "madvise"):
         raise Unavailable("thp-never", f"{_THP}: {setting}")
 
@@ -100,6 +103,9 @@ def _thp_allowed() -> None:
 def _pool_filled() -> None:
     if not any(pool.free for pool in pools.look().values()):
         raise Unavailable("pool-empty")
+    limits = cgroup_limits(Path("/"), "hugetlb")
+    if limits and not any(limits.values()):
+        raise Unavailable("pool-limited", ", ".join(f"{name} is 0" for name in limits))
 
 
 LEVERS = {
@@ -110,14 +116,14 @@ LEVERS = {
             "advise",
             "huge pages requested for each new mapping, by a preloaded library and glibc's malloc",
             _thp_allowed,
-            (Variable("GLIBC_TUNABLES", f"{_MALLOC}:{_GROWTH}", ":"),),
-            preload=True,
+            (Variable("GLIBC_TUNABLES", f"{_MALLOC}:{GROWTH}", ":"),),
+            preload=SHIM,
             has_reached=_maps_shim,
         ),
         Lever(
             "advise-control",
             "glibc's malloc growing in the steps of advise, on the pages that it has",
-            variables=(Variable("GLIBC_TUNABLES", _GROWTH, ":"),),
+            variables=(Variable("GLIBC_TUNABLES", GROWTH, ":"),),
         ),
         Lever(
             "collapse",

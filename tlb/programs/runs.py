@@ -10,6 +10,8 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 from tlb.programs import children, snapshots
@@ -18,18 +20,35 @@ from tlb.programs.collapse import Collapsed
 from tlb.programs.levers import Lever
 from tlb.programs.servers import Driver, ServerProcesses, drive, stop_server, wait_until_ready
 from tlb.programs.snapshots import Snapshot
+from tlb.reasons import Unavailable
 from tlb.system import processes
+
+PADDING = "TLB_PADDING"  # a variable that no program reads
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What each run of a command has. input_file: its stdin. prepare: a command that ends before
+    it starts. metric: looked for in its output; quantile: of all numbers that match, else the last.
+    is_shown: its output is copied to stderr."""
+
+    input_file: Path = Path(os.devnull)
+    prepare: tuple[str, ...] = ()
+    metric: re.Pattern[str] | None = None
+    quantile: float | None = None
+    is_shown: bool = False
 
 
 class Run(NamedTuple):
     """One run. status: exit code, or minus the signal that ended it. value: the number that it
-    printed. Faults and cpu_s include children that it waited for. left: processes that it left
-    running. With a driver, the first four are the driver's and the rest the server's; killed:
-    whether the server ignored SIGTERM."""
+    printed. last_lines: of its stderr. Faults and cpu_s include children that it waited for. left:
+    processes that it left running. With a driver, the first five are the driver's and the rest the
+    server's; killed: whether the server ignored SIGTERM."""
 
     elapsed_s: float
     status: int
     value: float | None
+    last_lines: str
     written: tuple[Written, Written]  # stdout, stderr
     minor_faults: int
     major_faults: int
@@ -47,27 +66,29 @@ def run(
     limit_s: float,
     share: float,
     driver: Driver | None = None,
-    metric: re.Pattern[str] | None = None,
+    conditions: Conditions = Conditions(),
     after_s: float = 0.0,
+    padding_bytes: int = 0,
 ) -> Run:
-    """Run a command with a lever, without a shell and with empty input. With a driver, the command
-    is a server: the driver runs without the lever once the server is ready, and is what is timed.
+    """Run a command with a lever, without a shell. With a driver, the command is a server: the
+    driver runs without the lever once the server is ready, and is what is timed.
 
-    share: part of the time that snapshots may take. after_s: when a lever acts that acts from
-    outside. Raises Unavailable: program-missing, program-endless and server-silent after limit_s,
-    server-ended. However this ends, none of the processes is left."""
-    mine = ServerProcesses()
-    seen, collapsed = list[Snapshot](), list[Collapsed]()
+    share: part of the time that snapshots may take. after_s: when a lever acts from outside.
+    padding_bytes: of the environment, which moves the stack. Raises Unavailable: program-missing,
+    program-endless and server-silent after limit_s, server-ended, prepare-failed. However this
+    ends, none of the processes is left."""
+    _prepare(conditions.prepare, limit_s)
+    mine, seen, collapsed = ServerProcesses(), list[Snapshot](), list[Collapsed]()
     with processes.adopting(), lever.environment() as environment:
         start_s = time.monotonic()
+        padded, given = environment | {PADDING: "x" * padding_bytes}, conditions.input_file
         try:
-            with children.started(command, environment, lever.starting) as program:
-                streams = children.streams_of(program)
+            with children.started(command, padded, lever.starting, input_file=given) as program:
+                streams = children.streams_of(program, conditions.is_shown)
                 with _observed(lever, mine, seen, collapsed, start_s, share, after_s):
                     done = _follow(program, streams, driver, mine, start_s, limit_s)
                 killed = driver is not None and stop_server(program)
-                _, wait_status, used = os.wait4(program.pid, 0)
-                program.returncode = os.waitstatus_to_exitcode(wait_status)
+                used = _reaped(program)
                 left = processes.end(mine.all, children.GRACE_S)
                 status, elapsed_s, streams = done
                 if status is None:
@@ -76,10 +97,34 @@ def run(
         except BaseException:
             processes.end(mine.all, children.GRACE_S)
             raise
-    written = streams[0].written, streams[1].written
-    counted = used.ru_minflt, used.ru_majflt, used.ru_utime + used.ru_stime
     ends = tuple(seen), left, collapsed[0] if collapsed else None, killed
-    return Run(elapsed_s, status, _number(streams, metric), written, *counted, *ends)
+    return Run(elapsed_s, status, *_printed(streams, conditions), *used, *ends)
+
+
+def _reaped(program: subprocess.Popen[bytes]) -> tuple[int, int, float]:
+    """Wait for the end of a program; return faults and CPU time as a Run has them."""
+    _, status, used = os.wait4(program.pid, 0)
+    program.returncode = os.waitstatus_to_exitcode(status)
+    return used.ru_minflt, used.ru_majflt, used.ru_utime + used.ru_stime
+
+
+def _printed(
+    streams: list[children.Stream], conditions: Conditions
+) -> tuple[float | None, str, tuple[Written, Written]]:
+    written = streams[0].written, streams[1].written
+    return _number(streams, conditions), streams[1].last_lines, written
+
+
+def _prepare(command: tuple[str, ...], limit_s: float) -> None:
+    """Run a command to its end. Raises Unavailable("prepare-failed")."""
+    if not command:
+        return
+    try:
+        done = processes.run_whole(command, timeout=limit_s)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Unavailable("prepare-failed", str(error)) from None
+    if done.returncode:
+        raise Unavailable("prepare-failed", f"exit code {done.returncode}: {done.stderr}")
 
 
 def _follow(
@@ -99,9 +144,10 @@ def _follow(
     return None, time.monotonic() - start_s, streams
 
 
-def _number(streams: list[children.Stream], metric: re.Pattern[str] | None) -> float | None:
+def _number(streams: list[children.Stream], conditions: Conditions) -> float | None:
     """Return the number that --metric finds, of the first stream that has it."""
-    numbers = [stream.number(metric) for stream in streams] if metric else []
+    metric, quantile = conditions.metric, conditions.quantile
+    numbers = [stream.number(metric, quantile) for stream in streams] if metric else []
     return next((number for number in numbers if number is not None), None)
 
 

@@ -3,6 +3,7 @@ ratio is known well enough or the time is over."""
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import secrets
@@ -18,11 +19,12 @@ from typing import Literal
 from tlb.inference.effects import Effect
 from tlb.inference.intervals import Interval
 from tlb.inference.pairs import LEAST_PAIRS, is_look, paired_ratio
+from tlb.machine import background
 from tlb.programs import snapshots
 from tlb.programs.executable import why_no_preload
 from tlb.programs.guard import guarded
 from tlb.programs.levers import LEVERS, Lever
-from tlb.programs.runs import Run, run
+from tlb.programs.runs import Conditions, Run, run
 from tlb.programs.servers import Driver
 from tlb.reasons import Unavailable
 from tlb.units import format_ns
@@ -39,25 +41,32 @@ _SEED_BITS = 32
 
 @dataclass(frozen=True)
 class Aim:
-    """What is compared, and how well. within: relative uncertainty of the ratio to reach. metric:
-    compare this number in the program's output, not its time; higher: more of it is better.
+    """What is compared, and how well. within: relative uncertainty of the ratio to reach. higher: of
+    the number that the conditions' metric finds, which is compared in place of time, more is better.
     after_s: when a lever acts that acts from outside; None: once most of the memory is there.
-    driver: the command is a server, and this is run against it and timed."""
+    driver: the command is a server, and this is run against it and timed. warmup: runs before all
+    others, which do not count. ignore_failure: compare runs with an exit code other than 0."""
 
     command: list[str]
     lever: Lever
     within: float = 0.02
     minutes: float = 5.0
-    metric: re.Pattern[str] | None = None
     higher: bool = False
     after_s: float | None = None
     driver: Driver | None = None
+    conditions: Conditions = Conditions()
+    warmup: int = 0
+    ignore_failure: bool = False
 
     def value(self, run: Run) -> float:
         """Return what is compared: seconds, or the printed number, NaN if none was printed."""
         if self.metric is None:
             return run.elapsed_s
         return float("nan") if run.value is None else run.value
+
+    @property
+    def metric(self) -> re.Pattern[str] | None:
+        return self.conditions.metric
 
     @property
     def quantity(self) -> str:
@@ -72,11 +81,17 @@ class Aim:
         return format_ns(value * 1e9) if self.metric is None else f"{value:g}"
 
     def checked(self, run: Run, suffix: str = "") -> Run:
-        """Return a run that can be compared. Raises Unavailable: program-killed, no-metric."""
+        """Return a run that can be compared. Raises Unavailable: no-metric, and program-killed and
+        program-failed, with the end of its stderr as a note."""
+        driver, failed = "the driver, " if self.driver else "", None
         if run.status < 0:
             name = signal.strsignal(-run.status) or f"signal {-run.status}"
-            driver = "the driver, " if self.driver else ""
-            raise Unavailable("program-killed", f"{driver}{name}{suffix}")
+            failed = Unavailable("program-killed", f"{driver}{name}{suffix}")
+        elif run.status and not self.ignore_failure:
+            failed = Unavailable("program-failed", f"{driver}exit code {run.status}{suffix}")
+        if failed:
+            failed.add_note(run.last_lines)
+            raise failed
         if not self.value(run) > 0:
             raise Unavailable("no-metric", suffix.removeprefix(", "))
         return run
@@ -93,6 +108,7 @@ class Trial:
     pairs: list[tuple[Run, Run]] = field(default_factory=list)
     spent_s: float = 0.0
     ended: str = ""
+    throttled: int = 0  # periods in which a cgroup's CPU quota was used up
 
     def ratio(self, value: Callable[[Run], float] | None = None) -> Interval:
         """Return the ratio of with to without."""
@@ -189,9 +205,45 @@ def attempt(aim: Aim, tell: Callable[[Trial], None] = lambda trial: None) -> Tri
 
 
 def _attempt(aim: Aim, tell: Callable[[Trial], None]) -> Trial:
-    begin, limit_s = time.monotonic(), aim.minutes * 60
+    begin, limit_s, seed = time.monotonic(), aim.minutes * 60, secrets.randbits(_SEED_BITS)
+    throttled = background.throttled()
     # One run may take the whole time, so that a program that never ends is found out.
-    take = partial(run, aim.command, driver=aim.driver, limit_s=limit_s, metric=aim.metric)
+    how = {"driver": aim.driver, "limit_s": limit_s, "conditions": aim.conditions}
+    take = partial(run, aim.command, **how)
+    rehearsal, after_s = _rehearsed(aim, take)
+    trial = Trial(aim, rehearsal, seed)
+    tell(trial)
+    paddings = _paddings(seed)
+
+    def one(lever: bool) -> Run:
+        chosen = aim.lever if lever else LEVERS["none"]
+        again = {"share": SNAPSHOT_SHARE, "after_s": after_s, "padding_bytes": next(paddings)}
+        return aim.checked(take(chosen, **again))
+
+    left_s = limit_s - (time.monotonic() - begin)
+    try:
+        for pair in paired(one, aim.value, aim.within, left_s, trial.seed):
+            trial.pairs.append(pair)
+            trial.spent_s = time.monotonic() - begin
+            tell(trial)
+    except Unavailable as why:  # the pairs before it stay, unless the program fails by itself
+        if why.code == "program-failed":
+            raise
+        trial.ended = why.text
+    except KeyboardInterrupt:
+        if len(trial.pairs) < LEAST_PAIRS:
+            raise
+        trial.ended = "It was interrupted."
+    trial.spent_s = time.monotonic() - begin
+    trial.throttled = background.throttled() - throttled
+    return trial
+
+
+def _rehearsed(aim: Aim, take: Callable[..., Run]) -> tuple[tuple[Run, Run], float]:
+    """Make the runs that do not count: warm-ups, one without the lever and one with it. Return
+    these two, and when a lever that acts from outside is to act."""
+    for _ in range(aim.warmup):
+        aim.checked(take(LEVERS["none"], share=SNAPSHOT_SHARE))
     plain = aim.checked(take(LEVERS["none"], share=REHEARSAL_SHARE))
     if aim.metric is None and plain.elapsed_s * aim.within < STARTING_S:
         took = format_ns(plain.elapsed_s * 1e9)
@@ -201,27 +253,16 @@ def _attempt(aim: Aim, tell: Callable[[Trial], None]) -> Trial:
     after_s = snapshots.filled_s(plain.snapshots) if aim.after_s is None else aim.after_s
     with_lever = take(aim.lever, share=REHEARSAL_SHARE, after_s=after_s)
     _check_lever(aim, with_lever)
-    trial = Trial(aim, (plain, with_lever), secrets.randbits(_SEED_BITS))
-    tell(trial)
+    return (plain, with_lever), after_s
 
-    def one(lever: bool) -> Run:
-        chosen = aim.lever if lever else LEVERS["none"]
-        return aim.checked(take(chosen, share=SNAPSHOT_SHARE, after_s=after_s))
 
-    left_s = limit_s - (time.monotonic() - begin)
-    try:
-        for pair in paired(one, aim.value, aim.within, left_s, trial.seed):
-            trial.pairs.append(pair)
-            trial.spent_s = time.monotonic() - begin
-            tell(trial)
-    except Unavailable as why:  # the pairs before it stay
-        trial.ended = why.text
-    except KeyboardInterrupt:
-        if len(trial.pairs) < LEAST_PAIRS:
-            raise
-        trial.ended = "It was interrupted."
-    trial.spent_s = time.monotonic() - begin
-    return trial
+def _paddings(seed: int) -> Iterator[int]:
+    """Yield bytes for the environment of each run, the same for both of a pair. They move the stack
+    within its page, on which the time of some programs depends (Mytkowicz et al., ASPLOS 2009)."""
+    drawn = random.Random(seed)
+    while True:
+        size_bytes = drawn.randrange(os.sysconf("SC_PAGESIZE"))
+        yield from (size_bytes, size_bytes)
 
 
 def _check_lever(aim: Aim, run: Run) -> None:

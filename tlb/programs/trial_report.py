@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import shlex
+from collections.abc import Callable, Iterator, Sequence
 from math import ceil
+from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -83,6 +85,7 @@ def remarks(trial: Trial) -> list[str]:
         errors={error for each in collapses for error in each.errors},
         killed=sum(run.killed for run in runs),
         left=max(run.left for run in runs),
+        has_rollup=Path("/proc/self/smaps_rollup").exists(),
     )
 
 
@@ -144,6 +147,23 @@ def rows(trial: Trial) -> list[tuple[str, str, str]]:
         ("page faults", *(f"{side.minor_faults:,.0f}" for side in sides)),
         ("page faults that read a disk", *(f"{side.major_faults:,.0f}" for side in sides)),
     ]
+
+
+SWEEP = ("command", "as it is", "with the lever", "ratio", "verdict")
+
+
+def sweep_row(trial: Trial) -> tuple[str, str, str, str, str]:
+    """Return a trial as a row under SWEEP."""
+    values = [trial.aim.format(side(trial, lever).value.value) for lever in (False, True)]
+    ratio = f"{trial.ratio():.3f}" if trial.pairs else "none"
+    return shlex.join(trial.aim.command), *values, ratio, trial.verdict
+
+
+def markdown(trials: Sequence[Trial]) -> str:
+    """Return trials as a Markdown table, one a row."""
+    rows = [SWEEP, ["---"] * len(SWEEP), *map(sweep_row, trials)]
+    cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    return "".join(f"| {' | '.join(row)} |\n" for row in cells)
 
 
 def document(trial: Trial) -> dict[str, Any]:

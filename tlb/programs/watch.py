@@ -4,6 +4,7 @@ the allowed overhead asks, until it ends or the time is over."""
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import subprocess
@@ -104,8 +105,10 @@ def attached(pid: int, proc: Path = activity.PROC) -> Iterator[Target]:
         raise Unavailable("not-linux")
     try:
         fd = os.pidfd_open(pid)  # so that no later process with the same PID is taken for it
-    except OSError:
+    except OSError as error:
         activity.check(pid, proc)  # says more, except of a thread's number
+        if error.errno in (errno.EPERM, errno.EACCES, errno.ENOSYS):
+            raise Unavailable("no-pidfd", str(error.strerror)) from None
         raise Unavailable("process-gone", f"process {pid}") from None
     try:
         activity.check(pid, proc)

@@ -13,6 +13,7 @@ import os
 import platform
 import shutil
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -33,6 +34,8 @@ PREBUILT = SHARE / "prebuilt" / f"{platform.machine()}.tar.xz"  # programs for t
 # Fixed, and not tempfile.gettempdir(): TMPDIR may differ from user to user, and then so would the
 # lock.
 MEASURING_LOCK = Path("/tmp/tlb-measuring.lock")
+_POLL_S = 0.1  # between two looks at a lock that another process holds
+_SHOWN_CHARS = 100  # of that process's command line
 
 # No file here may be reached through a symbolic link, and no child inherits one unasked.
 OPEN_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -183,21 +186,25 @@ _HERE, _EXCHANGE = -100, 2  # AT_FDCWD of <fcntl.h>, RENAME_EXCHANGE of <linux/f
 
 
 @contextmanager
-def measuring_lock(wait: bool = False, path: Path = MEASURING_LOCK) -> Iterator[int]:
+def measuring_lock(wait: bool | float = False, path: Path = MEASURING_LOCK) -> Iterator[int]:
     """Holds the lock that makes measurements of a host take turns, whoever runs them; yields its
     descriptor.
 
-    Held by another: Unavailable("measuring-already"), or with `wait` this waits. Pass the
-    descriptor to a kernel process (subprocess's pass_fds), and the orphan of a killed runner keeps
-    the lock until it ends too.
+    wait: for the lock, at most so many seconds, or (True) until it is free; then
+    Unavailable("measuring-already"). Pass the descriptor to a kernel process (subprocess's
+    pass_fds), and the orphan of a killed runner keeps the lock until it ends too.
     """
+    end_s = time.monotonic() + wait
     while True:
         fd = _open_lock(path)
         try:
             try:
-                lock(fd, wait)
+                lock(fd, wait is True)
             except BlockingIOError:
-                raise Unavailable("measuring-already", _holder(fd)) from None
+                if time.monotonic() >= end_s:
+                    raise Unavailable("measuring-already", _holder(fd)) from None
+                time.sleep(_POLL_S)
+                continue
             if is_at(fd, path):
                 yield fd
                 return
@@ -241,8 +248,8 @@ def _unknown(path: Path, why: str) -> Unavailable:
 
 
 def _holder(fd: int) -> str:
-    """`process 123` from the kernel's own list of locks; "" where that says nothing of the
-    holder."""
+    """`process 123, make book` from the kernel's own list of locks; "" where that says nothing of
+    the holder."""
     seen = os.fstat(fd)
     file = f"{os.major(seen.st_dev):02x}:{os.minor(seen.st_dev):02x}:{seen.st_ino}"
     with suppress(OSError):
@@ -251,5 +258,6 @@ def _holder(fd: int) -> str:
             # a holder in another process namespace has the id 0.
             match line.split():
                 case [_, "FLOCK", _, _, pid, at, *_] if at == file and pid.isdigit() and pid != "0":
-                    return f"process {pid}"
+                    words = Path(f"/proc/{pid}/cmdline").read_text("utf-8", "replace").split("\0")
+                    return f"process {pid}, {' '.join(words).strip()[:_SHOWN_CHARS]}"
     return ""

@@ -123,10 +123,10 @@ _ENDED = frozenset("ZX")  # states of a process in /proc
 _KILLED_S = 10.0  # for SIGKILL to act; what hangs in the kernel outlives it
 
 
-def _prctl(option: int, value: object = 0) -> int:
+def _prctl(option: int, value: object = 0, flags: int = 0) -> int:
     """prctl(2) of this process. Raises OSError."""
     libc = ctypes.CDLL(None, use_errno=True)
-    result = libc.prctl(option, value, 0, 0, 0)
+    result = libc.prctl(option, value, flags, 0, 0)
     if result < 0:
         raise OSError(number := ctypes.get_errno(), os.strerror(number))
     return result
@@ -148,13 +148,16 @@ def adopting() -> Iterator[None]:
 @contextlib.contextmanager
 def without_thp() -> Iterator[None]:
     """What is started meanwhile has no transparent huge pages, nor has what that starts: the switch
-    is inherited by fork and kept by exec. This process is put back."""
+    is inherited by fork and kept by exec. This process is put back.
+
+    The switch is the lowest bit, and the others are its flags (since Linux 6.18:
+    PR_THP_DISABLE_EXCEPT_ADVISED)."""
     before = _prctl(_PR_GET_THP_DISABLE)
     _prctl(_PR_SET_THP_DISABLE, 1)
     try:
         yield
     finally:
-        _prctl(_PR_SET_THP_DISABLE, before)
+        _prctl(_PR_SET_THP_DISABLE, before & 1, before & ~1)
 
 
 def descendants(pid: int, proc: Path = Path("/proc")) -> dict[int, bool]:

@@ -1,11 +1,9 @@
-"""Jumps on machines whose TLB for instructions is known: its levels come back, and what is lacking
-is a reason."""
+"""Jumps on machines whose TLB for instructions is known, and what is lacking is a reason."""
 
 from __future__ import annotations
 
 import pytest
 from support.code import MACHINES, NOTHING, Jumps, analysis, points, rows
-from support.common import refusal
 
 from experiments.code import grid
 from tlb.reasons import Unavailable
@@ -13,22 +11,6 @@ from tlb.reasons import Unavailable
 pytestmark = pytest.mark.filterwarnings("error")
 
 QUIET = Jumps(noise=1e-9)
-
-
-@pytest.mark.parametrize("entries", [(64, 2048), (32, 512), (128, 1536)])
-def test_both_levels_come_back_by_aliased_draws(entries: tuple[int, int]):
-    machine = Jumps(entries=entries)
-    found = analysis(rows(machine)).found()
-    assert (found.first.value, found.last.value) == pytest.approx(entries, rel=0.1)
-    assert (found.hit_ns.value, found.walk_ns.value) == pytest.approx(
-        (machine.hit_ns, machine.walk_ns), rel=0.15
-    )
-
-
-def test_the_fit_is_compared_with_what_is_stated():
-    assert analysis().misfit < 0.1 and analysis(
-        rows(Jumps(entries=(128, 1024)))
-    ).misfit == pytest.approx(1.0, abs=0.1)
 
 
 def test_what_a_front_end_hides_is_no_price():
@@ -39,9 +21,9 @@ def test_what_a_front_end_hides_is_no_price():
     )
     pages, far, near = a.farthest("random")
     assert far.value - near.value == pytest.approx(a.price["random"].at(pages).value)
-    assert a.price_past("random", 1).value == pytest.approx(
-        QUIET.hit_ns * (1 - 64 / 4096) + QUIET.walk_ns / 2, rel=0.1
-    )
+    spread, packed, price = a.near(4096, "random")
+    assert price.value == pytest.approx(spread.value - packed.value)
+    assert price.value == pytest.approx(QUIET.hit_ns * (1 - 64 / 4096) + QUIET.walk_ns / 2, rel=0.1)
     with pytest.raises(Unavailable):
         a.walks_counted("direct")
     assert analysis(rows(Jumps(walks=1.0))).walks_counted("random").at(
@@ -75,16 +57,6 @@ def test_hot_lines_cost_by_the_pages_they_are_strewn_over():
     assert analysis(rows(machine, most=20 << 20)).hot["mib"].tolist() == [10] * 4
 
 
-def test_without_a_tlb_no_two_levels_are_found():
-    for machine in ("no TLB", "one level", "no alias", "small"):
-        a = analysis(MACHINES[machine]())
-        if a.tlb is None:
-            assert refusal(a.found) == "no-step"
-    assert (
-        analysis(MACHINES["no TLB"]()).tlb is None and analysis(MACHINES["no alias"]()).tlb is None
-    )
-
-
 def test_no_text_is_larger_than_what_may_be_measured():
     small = [
         point.lines * grid.LINE_BYTES for point in points(20 << 20) if point.layout == "packed"
@@ -100,13 +72,12 @@ def test_what_was_not_measured_is_empty_or_a_reason(machine: str):
         grid.TEXT_MIB
     )
     if a.frame is NOTHING:
-        assert (
-            a.spread == a.packed == a.price == a.gains == {}
-            and a.texts.empty
-            and a.hot.empty
-            and a.tlb is None
-        )
+        assert a.spread == a.packed == a.price == a.gains == {} and a.texts.empty and a.hot.empty
         assert not len(a.alias) and not len(a.on_large)
-        for what in (a.found, lambda: a.least_hot, lambda: a.farthest("direct")):
+        for what in (
+            lambda: a.near(64, "direct"),
+            lambda: a.least_hot,
+            lambda: a.farthest("direct"),
+        ):
             with pytest.raises(Unavailable):
                 what()

@@ -1,0 +1,166 @@
+"""What `tlb try` lets a user say about each run, and what it does with a program that fails. The
+programs are real; the lock is the test's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from support.common import refusal
+from support.programs import made, trial
+
+from tlb import cli
+from tlb.cli import trial as command
+from tlb.machine import doctor
+from tlb.programs import prometheus
+from tlb.programs.children import Stream
+from tlb.programs.trial_report import markdown
+from tlb.programs.watch import Sample, Target, Watched
+from tlb.system import files
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are looked at in /proc")
+SLEEPS = "sleep 0.06"  # long enough for a difference of 2 %, which has to exceed a millisecond
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture):
+    """Run `tlb try` with arguments; return its exit code, stdout and stderr."""
+    lock = tmp_path / "lock"
+    monkeypatch.setattr(command, "measuring_lock", lambda wait: files.measuring_lock(wait, lock))
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["tlb", "try", "--minutes", "0.01", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return ended.value.code, *capfd.readouterr()
+
+    run.lock = lock
+    return run
+
+
+def shell(script: str) -> list[str]:
+    return ["--lever", "none", "--", "sh", "-c", script]
+
+
+def test_a_failing_program_stops_at_its_first_run_and_shows_why(call, tmp_path: Path):
+    runs = tmp_path / "runs"
+    script = f"echo x >> {runs}; {SLEEPS}; echo no such word list >&2; exit 3"
+    status, out, err = call(*shell(script))
+    assert (status, out) == (4, "") and "no such word list" in err and "exit code 3" in err
+    assert runs.read_text().count("x") == 1
+    status, out, err = call("--ignore-failure", *shell(script))
+    assert (status, runs.read_text().count("x")) == (0, 1 + 2 + 12) and "exit code is 3" in out
+    assert call(*shell("kill -9 $$"))[0] == 4
+
+
+def test_each_run_has_its_input_its_preparation_and_warm_ups(call, tmp_path: Path):
+    given, log = tmp_path / "input", tmp_path / "log"
+    given.write_text("41\n")
+    prepare = f"sh -c 'echo prepared >> {log}'"
+    options = ["--input", str(given), "--prepare", prepare, "--warmup", "2", "--json"]
+    script = f"read n; echo ran $n >> {log}; echo $n; {SLEEPS}"
+    status, out, _ = call(*options, "--metric", "([0-9]+)", *shell(script))
+    lines = log.read_text().split("\n")[:-1]
+    assert status == 0 and json.loads(out)["without"]["value"]["value"] == 41
+    assert lines == ["prepared", "ran 41"] * (2 + 2 + 12)
+    status, _, err = call("--prepare", "false", *shell(SLEEPS))
+    assert status == 4 and "exit code 1" in err
+    assert call("--input", str(tmp_path / "absent"), *shell(SLEEPS))[0] == 2
+    status, _, err = call("--show-output", "--metric", "([0-9]+)", *shell("echo shown 7"))
+    assert status == 0 and err.count("shown 7") == 2 + 12
+
+
+def test_a_sweep_compares_at_each_value(call, tmp_path: Path):
+    table = tmp_path / "table.md"
+    options = ["--metric", "([0-9]+)", "--sweep", "n=3,5", "--json", "--markdown", str(table)]
+    status, out, _ = call(*options, *shell("echo {n}"))
+    values = [each["with"]["value"]["value"] for each in json.loads(out)]
+    assert (status, values) == (0, [3, 5]) and table.read_text().count("\n") == 2 + 2
+    for wrong in (["--sweep", "n", "true"], ["--sweep", "n=1", "true"]):
+        assert call(*wrong)[0] == 2
+
+
+def test_a_quantile_is_of_all_numbers_that_a_run_prints():
+    read, write = os.pipe()
+    os.write(write, "".join(f"took {n} us\n" for n in range(1, 1001)).encode())
+    os.close(write)
+    stream = Stream(read)
+    while stream.read() > 0:
+        pass
+    os.close(read)
+    metric = re.compile(r"took (\d+) us")
+    assert [stream.number(metric, q) for q in (0.5, 0.99, 1.0)] == [500, 990, 1000]
+    assert stream.number(metric) == 1000
+    stream.size_bytes = 1 << 40  # of which a part was kept
+    assert stream.number(metric, 0.5) is None
+
+
+def test_a_second_command_names_the_first_or_waits_for_it(call):
+    with files.measuring_lock(path=call.lock):
+        status, _, err = call(*shell(SLEEPS))
+        assert status == 3 and "process" in err and "pytest" in err
+        begin = time.monotonic()
+        assert call("--wait", "0.3", *shell(SLEEPS))[0] == 3
+        assert time.monotonic() - begin >= 0.3
+
+    def hold() -> None:
+        with files.measuring_lock(path=call.lock):
+            time.sleep(0.5)
+
+    holder = Thread(target=hold)
+    holder.start()
+    time.sleep(0.1)
+    assert call("--wait", "30", *shell(SLEEPS))[0] == 0
+    holder.join()
+
+
+def test_a_markdown_cell_holds_no_bar_of_its_own():
+    one = trial(made(2.0), made(1.0))
+    one.aim.command[:] = ["sh", "-c", "a | b"]
+    head, rule, row = markdown([one]).splitlines()
+    assert {line.replace("\\|", "").count("|") for line in (head, rule, row)} == {6}
+
+
+def test_hints_are_commands_that_a_shell_takes_as_they_are():
+    found = [
+        doctor.Advice(
+            "a", "", "Run `echo madvise | sudo tee /sys/x` or `sudo sysctl y=2`, see `man`."
+        ),
+        doctor.Advice("b", "", "Run `echo off | sudo tee /sys/*/state`. Run `sudo sysctl y=2`."),
+    ]
+    assert doctor.commands(found) == ["echo madvise | sudo tee /sys/x", "sudo sysctl y=2"]
+
+
+def test_metrics_are_served_on_the_loopback_interface():
+    target = Target(1, lambda: [], lambda seconds: False, ["x"])
+    watched = Watched(target, 0.01)
+    sample = Sample(0.1, 0.001, 1, 0, 9, {"4k": 8192, "thp": 1 << 21}, 4096, 12288, 0, 0)
+    assert prometheus.metrics(None) == prometheus.metrics(watched) == ""
+    watched.samples.append(sample)
+    for port in ("", "x", "70000", "127.0.0.1:"):
+        assert refusal(lambda port=port: prometheus.serving(port).__enter__()) == "bad-parameter"
+    port = free_port()
+    with prometheus.serving(str(port)) as tell:
+        url = f"http://127.0.0.1:{port}/metrics"
+        assert urllib.request.urlopen(url).read() == b""
+        tell(watched)
+        lines = urllib.request.urlopen(url).read().decode().splitlines()
+        assert refusal(lambda: prometheus.serving(str(port)).__enter__()) == "bad-parameter"
+    values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    assert values['tlb_resident_bytes{pages="thp"}'] == str(1 << 21)
+    assert values['tlb_active_bytes{window="0.1"}'] == "12288"
+    assert sum(line.startswith("# TYPE tlb_") for line in lines) == 7
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
