@@ -110,14 +110,18 @@ class Analysis(analysis.Analysis):
         self.measured()
         rows = self.paged
         if ours is not None:
-            again = [name for name, case in CASES.items() if case.again]
-            rows = rows[(rows["ours"] == ours) & ~rows["case"].isin(again)]
+            rows = once(rows[rows["ours"] == ours])
         return required(rows, "no such program was measured")
 
     def unreached(self) -> pd.DataFrame:
         """Return the trials that were to change the pages and are not in `paged`."""
         rows = self.measured()
         return rows[rows["changes_pages"].astype(bool) & ~rows["case"].isin(self.paged["case"])]
+
+
+def once(trials: pd.DataFrame) -> pd.DataFrame:
+    """Return the trials without those that run an earlier one's program again."""
+    return trials[~trials["case"].isin([name for name, case in CASES.items() if case.again])]
 
 
 def _ratio(part: float, whole: float) -> float:
