@@ -1,19 +1,19 @@
-"""The Sphinx side of citing: sources of one author and year have letters, where they are cited and
-in the list of references."""
+"""The Sphinx side of citing: sources of one author and year have letters, and sources without a date
+the year in which they were read, where they are cited and in the list of references."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import cast
 
-from pybtex.database import Entry
+from pybtex.database import BibliographyData, Entry
 from pybtex.plugin import register_plugin
 from pybtex.style.formatting.unsrt import Style
 from pybtex.style.labels import BaseLabelStyle
 from sphinx.application import Sphinx
 from sphinxcontrib.bibtex.domain import BibtexDomain
 
-from tlb.report.bibliography import UNDATED, label, years
+from tlb.report.bibliography import READ, label, years
 
 STYLE = "cited"  # bibtex_default_style of _config.yml
 
@@ -29,13 +29,20 @@ class Listed(Style):
     default_sorting_style = "author_year_title"
     default_label_style = Labels
 
+    def format_entry(self, label: str, entry: Entry, bib_data: BibliographyData | None = None):
+        """Leave out the year of reading, since the list has its whole date."""
+        if entry.fields.get("year", "").startswith(READ):
+            fields = {name: text for name, text in entry.fields.items() if name != "year"}
+            key, entry = entry.key, Entry(entry.type, fields, entry.persons)
+            entry.key = key
+        return super().format_entry(label, entry, bib_data)
+
 
 def add_letters(app: Sphinx) -> None:
-    """Of the bibliography as sphinxcontrib.bibtex has read it, now or in an earlier build."""
+    """Set the years that pages cite, in the bibliography as sphinxcontrib.bibtex has read it."""
     entries = cast(BibtexDomain, app.env.get_domain("cite")).bibdata.data.entries
     for key, year in years(entries).items():
-        if year != UNDATED:
-            entries[key].fields["year"] = year
+        entries[key].fields["year"] = year
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -75,7 +75,7 @@ _CARD = re.compile(r'href="\.\./_sources/((own\.)?([a-z0-9-]{1,64})\.txt)"')
 
 
 def write_cards(body: str, out: Path) -> None:
-    """Put the data cards that a page links to (front/machines_tables.py) beside its notebook, as
+    """Put the data cards that a page links to (overview/machines_tables.py) beside its notebook, as
     text."""
     data = Store(data_root())
     for name, own, machine in _CARD.findall(body):

@@ -40,7 +40,10 @@
   // A chart that is asked something answers in words too: beside it, since the chart itself is one image to a screen reader.
   function showAnswer(controls, view) {
     const answer = element("output", "tlb-answer");
-    const write = (_, text) => { answer.textContent = text; };
+    const write = (_, text) => {
+      answer.textContent = text;
+      for (const slider of controls.querySelectorAll("input[type=range]")) slider.setAttribute("aria-valuetext", text);
+    };
     write("", view.signal("readout"));
     view.addSignalListener("readout", write);
     controls.append(answer);

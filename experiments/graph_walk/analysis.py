@@ -1,5 +1,5 @@
 """What a walk of a graph says of loads, misses and walks: rows as quantiles by working set,
-regimes, walks under way, and a model."""
+regimes, accesses to memory and walks under way."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from experiments.graph_walk.model import SIZE
-from experiments.graph_walk.walkers import WalkersAnalysis
+from experiments.graph_walk.walkers import SIZE, WalkersAnalysis
 from tlb.inference import memory_trips
 from tlb.inference.curves import Curve, select
 from tlb.inference.hops import below, merged, quantile, smoothed
 from tlb.inference.intervals import Interval, median_interval
 from tlb.inference.memory_trips import Trips
-from tlb.machine.host import data_tlbs
-from tlb.page_sizes import BASE, PAGES, hardware, ordered, page_bytes, words
+from tlb.page_sizes import BASE, PAGES, ordered, words
 from tlb.reasons import Unavailable, required
 
 # A hop that takes half as long again as one load from memory did something else beside it: a walk
@@ -26,10 +24,9 @@ from tlb.reasons import Unavailable, required
 # itself. Half of that is the least doubtful line.
 PAST_MEMORY = 1.5
 REGIMES = ("cache", "memory", "memory and walk")
+LARGEST_SIZES = 4  # an octave each: a walk's accesses leave the caches one after the other
 DENSITY_POINTS = 220  # a chart is 600 px wide
-DENSITY_SHOWN = (
-    0.99  # of the slowest distribution; the rest of its tail would take as much room as the modes
-)
+DENSITY_SHOWN = 0.99  # of the slowest distribution; its tail would take as much room as the modes
 
 
 def largest(kinds: Mapping[str, Curve]) -> str:
@@ -46,12 +43,9 @@ def largest(kinds: Mapping[str, Curve]) -> str:
 class Regimes(NamedTuple):
     """Which place answers half of the hops on base pages, by size; the lines between them, ns."""
 
-    # the median hop that is a load from memory with as little translation as was to be had
-    memory_ns: float
-    large: str  # the pages that told it
-    cut_ns: tuple[
-        float, float
-    ]  # between cache and memory, and between memory and memory with a walk that reads it
+    memory_ns: float  # the median hop that is a load from memory with as little walking as possible
+    large: str  # the page size that shows it
+    cut_ns: tuple[float, float]  # cache | memory | memory and a walk that reads it
     answers: pd.Series  # by working set: the index in REGIMES
 
     def sizes(self, regime: str) -> list[int]:
@@ -62,48 +56,23 @@ class Analysis(WalkersAnalysis):
     """The rows of `graph_walk`. Curves run over the working set in bytes. What nothing was measured
     for is empty here; methods and what is derived further raise Unavailable("too-few-points").
 
-    The page defines: p50, p95, ridges, touched, predicted, walkers and held_out_sizes.
+    The page defines: p50, p95, ridges, touched and walkers.
     """
 
     # --- quantiles of a hop
 
     @cached_property
     def hops(self) -> pd.DataFrame:
-        """A row a process of walks timed hop by hop: pages, working_set_bytes, p50 and p95 of a hop
-        in ns, the clock's cost taken off, and tail, how many times its median its 95th percentile
-        is."""
+        """A row per process of walks timed hop by hop: pages, working_set_bytes, p50 and p95 of a
+        hop in ns without the clock's cost, and tail, their ratio."""
         rows = self.walks(1)
-        p50, p95 = (
-            np.array([quantile(smoothed(row), [0.5, 0.95]) for _, row in rows.iterrows()])
-            .reshape(-1, 2)
-            .T
-        )
-        return rows[["pages", SIZE]].assign(
-            p50=p50, p95=p95, tail=lambda hops: hops["p95"] / hops["p50"]
-        )
+        each = [quantile(smoothed(row), [0.5, 0.95]) for _, row in rows.iterrows()]
+        p50, p95 = np.array(each).reshape(-1, 2).T
+        return rows[["pages", SIZE]].assign(p50=p50, p95=p95, tail=lambda t: t["p95"] / t["p50"])
 
     def curves(self, quantile: str) -> dict[str, Curve]:
         """A column of `hops` by page size: medians over processes."""
         return Curve.by(self.hops, PAGES, x=SIZE, value=quantile)
-
-    @property
-    def clock(self) -> pd.Series:
-        """What an empty pair of timestamps takes (clock_ns) and the clock's resolution
-        (clock_step_ns). Raises Unavailable."""
-        return required(self.walks(1), "no walk was timed hop by hop")[
-            ["clock_ns", "clock_step_ns"]
-        ].median()
-
-    @property
-    def timings(self) -> pd.DataFrame:
-        """By working set on base pages, ns per hop: ns_per_access, timed hop by hop, timestamps
-        included; mean_ns, without them; batch_ns, timed per batch. Raises Unavailable."""
-        timed = self.walks(1, pages=BASE).groupby(SIZE)[["mean_ns", "ns_per_access"]].median()
-        batches = required(self.means.get(BASE, ()), "no walk on base pages was timed per batch")
-        return required(
-            timed.join(batches.medians.rename("batch_ns"), how="inner"),
-            "no size was timed both ways",
-        )
 
     def tail(self, pages: str) -> tuple[int, Interval]:
         """The largest size in bytes, and there how many times its median the 95th percentile is,
@@ -127,25 +96,18 @@ class Analysis(WalkersAnalysis):
         """The distributions' densities, largest size first: working_set_bytes, ns, share_per_ns."""
         spreads = self.distributions(pages)
         if not spreads:
-            return pd.DataFrame(columns=[SIZE, "ns", "share_per_ns"])
+            return pd.DataFrame()
         most = max(float(quantile(spread, DENSITY_SHOWN)) for spread in spreads.values())
         least = -max(
             float((spread["high_ns"] - spread["low_ns"]).min()) for spread in spreads.values()
         )
         edges = np.linspace(least, max(most, -least), DENSITY_POINTS + 1)
-        return pd.concat(
-            [
-                pd.DataFrame(
-                    {
-                        SIZE: size,
-                        "ns": (edges[:-1] + edges[1:]) / 2,
-                        "share_per_ns": np.diff(below(spreads[size], edges)) / np.diff(edges),
-                    }
-                )
-                for size in sorted(spreads, reverse=True)
-            ],
-            ignore_index=True,
-        )
+        middles, widths = (edges[:-1] + edges[1:]) / 2, np.diff(edges)
+        tables = []
+        for size in sorted(spreads, reverse=True):
+            share = np.diff(below(spreads[size], edges)) / widths
+            tables.append(pd.DataFrame({SIZE: size, "ns": middles, "share_per_ns": share}))
+        return pd.concat(tables, ignore_index=True)
 
     @cached_property
     def regimes(self) -> Regimes:
@@ -168,25 +130,28 @@ class Analysis(WalkersAnalysis):
         past = control[control.index >= 4 * control.index[control > most / 2].min()]
         memory = float(past.iloc[0] if len(past) else control.iloc[-1])
         cuts = float(np.sqrt(max(cache, 1.0) * memory)), PAST_MEMORY * memory
-        return Regimes(
-            memory, large, cuts, pd.Series(np.searchsorted(cuts, base), index=base.index)
-        )
+        answers = pd.Series(np.searchsorted(cuts, base), index=base.index)
+        return Regimes(memory, large, cuts, answers)
 
     # --- accesses to memory
 
     def peaks_of(self, pages: str) -> Trips:
-        """The peaks of a hop's time on a page size at its largest size, past the caches. Raises
-        Unavailable, as `regimes` does."""
+        """The peaks of a hop's time on a page size, past the caches: of the graph that has most of
+        them, the largest such. At the largest size the first may have gone, so it alone does not
+        tell how many accesses a peak is. Raises Unavailable, as `regimes` does."""
         rows = required(
             self.walks(1, pages=pages), f"no walk on {words(pages)} was timed hop by hop"
         )
-        rows = rows[rows[SIZE] == rows[SIZE].max()]
-        return memory_trips.trips(
-            merged(rows),
-            [smoothed(row) for _, row in rows.iterrows()],
-            self.regimes.cut_ns[0],
-            self.regimes.memory_ns,
-        )
+        found = [
+            memory_trips.trips(
+                merged(of_size),
+                [smoothed(row) for _, row in of_size.iterrows()],
+                self.regimes.cut_ns[0],
+                self.regimes.memory_ns,
+            )
+            for _, of_size in list(rows.groupby(SIZE))[-LARGEST_SIZES:]
+        ]
+        return max(reversed(found), key=lambda trips: len(trips.peaks_ns))
 
     @cached_property
     def peaks(self) -> dict[str, Trips]:
@@ -196,7 +161,7 @@ class Analysis(WalkersAnalysis):
     @cached_property
     def access_shares(self) -> pd.DataFrame:
         """pages (those of `peaks`), working_set_bytes, accesses, share (of hops that wait for so
-        many accesses to memory or more, by the cuts of the largest size on base pages). Raises
+        many accesses to memory or more, by the cuts between the peaks on base pages). Raises
         Unavailable."""
         cuts_ns = required(self.peaks[BASE].cuts_ns, "no hop on base pages left the caches")
         tables = {
@@ -205,27 +170,10 @@ class Analysis(WalkersAnalysis):
         }
         return pd.concat(tables, names=["pages", SIZE, "accesses"]).rename("share").reset_index()
 
-    def waits_from(self, accesses: int) -> int:
-        """The smallest working set from which on a tenth of all hops on base pages waits for so
-        many accesses to memory."""
-        rows = select(self.access_shares, pages=BASE, accesses=accesses).sort_values(SIZE)
-        few = rows.loc[rows["share"] < 0.1, SIZE].max()
-        return int(rows.loc[~(rows[SIZE] <= few), SIZE].min())
-
     @property
     def large_peaks(self) -> tuple[str, Trips]:
         """The large pages of `peaks`, and their peaks."""
         return list(self.peaks.items())[-1]
-
-    def touch_gain(self) -> tuple[int, Interval]:
-        """The largest size in bytes, and there how many times as long a load takes over pages first
-        touched by address as over pages touched in the order of the visits. Raises Unavailable."""
-        curves = required(
-            self.touched, "no chase was measured over pages touched in several orders"
-        )
-        both = curves["address"] / curves["visit"] if {"address", "visit"} <= curves.keys() else ()
-        gain = required(both, "the two orders were not measured at one size")
-        return gain.xs[-1] * self.base_page_bytes, gain.last
 
     # --- means per batch
 
@@ -240,37 +188,11 @@ class Analysis(WalkersAnalysis):
     def counted(self) -> dict[str, Curve]:
         """Walks per hop as counted, by page size; empty where no row has a count."""
         rows = self.walks(0, walkers=1)
-        return (
-            Curve.by(rows, PAGES, x=SIZE, value="walk_per_access")
-            if "walk_per_access" in rows
-            else {}
-        )
+        column = "walk_per_access"
+        return Curve.by(rows, PAGES, x=SIZE, value=column) if column in rows else {}
 
     @cached_property
     def in_pieces(self) -> bool:
         """Whether the host splinters large pages, so that an entry of the TLB holds a piece of 4
         KiB of them."""
         return bool((splintered := self.splintering()) and splintered.is_splintered)
-
-    @cached_property
-    def reach(self) -> dict[str, int]:
-        """How many bytes the last TLB level has translations of, by page size; what nothing states
-        is left out."""
-        spans = {pages: BASE if self.in_pieces else hardware(pages) for pages in PAGES}
-        return {
-            pages: levels[-1] * page_bytes(span, self.base_page_bytes)
-            for pages, span in spans.items()
-            if (
-                levels := self.entries
-                if span == BASE
-                else [tlb.entries for tlb in data_tlbs(self.host, span)]
-            )
-        }
-
-    @cached_property
-    def sizes(self) -> pd.Series:
-        """Working sets in bytes, indexed by themselves: those that were measured, and where a TLB's
-        reach ends among them."""
-        sizes = {int(size) for size in self.frame[SIZE]}
-        sizes |= {reach for reach in self.reach.values() if reach <= max(sizes, default=0)}
-        return pd.Series(sorted(sizes), index=sorted(sizes), dtype=float)

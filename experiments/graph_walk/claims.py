@@ -31,10 +31,8 @@ from tlb.units import format_size
 TWICE = (1.6, 2.4)  # the published run's 95th percentile at its largest sizes: 1.88 to 2.06 medians
 SHORT_TAIL = 1.35  # and 1.03 to 1.13 of them on large pages: what is nearer to one than to twice
 LARGEST = 8 << 30  # bytes: from there on it is twice in the published run; at 4 GiB it is 1.4 times
-MIDDLE, LARGE = (
-    (128 << 20, 512 << 20),
-    2 << 30,
-)  # bytes: "hundreds of megabytes", and from where on it is "multiple gigabytes"
+MIDDLE = (128 << 20, 512 << 20)  # bytes: "hundreds of megabytes"
+LARGE = 2 << 30  # bytes: "multiple gigabytes" begin here
 AGREES = 0.25  # a whole number of walkers, from times with a few percent of noise
 SAME = 0.05  # a smaller difference is what the book calls unstable
 SOME_WALKS = 0.01  # a hop: fewer are no misses of the walk's own

@@ -8,7 +8,7 @@ import altair as alt
 import pandas as pd
 
 from experiments.graph_walk.analysis import SIZE, Analysis
-from experiments.graph_walk.grid import TOUCHES, WALKERS
+from experiments.graph_walk.grid import WALKERS
 from tlb.page_sizes import BASE, rank, words
 from tlb.prose import extremes, in_words
 from tlb.reasons import if_available, required
@@ -20,14 +20,12 @@ from tlb.units import format_size, rounded
 BESIDE = ("quantiles",)  # with the reference machine's curves behind a switch
 
 _SERIES = {"p50": "median", "p95": "95th percentile"}
-_ORDERS = "by address", "in the order of the visits", "in another random order"
-_TOUCHED = dict(zip(TOUCHES, _ORDERS, strict=True))
-RIDGE_PX, OVERLAP = 30, 1.7  # from one ridge's foot to the next; how many of those a ridge is high
+RIDGE_PX, OVERLAP = 25, 1.7  # from one ridge's foot to the next; how many of those a ridge is high
 STEP = 0.01  # of that: what is drawn in 0.3 px
 _INTERVAL = ["median", "low", "high"]
 _SIZES = alt.X(f"{SIZE}:Q", axis=axes.bytes_axis("Working set"), scale=axes.log_scale())
 _PROCESSES = alt.Tooltip("n:Q", title="processes")
-_DASHES = ([1, 0], [5, 4], [2, 3], [8, 3, 2, 3])
+_DASHES = ([1, 0], [5, 4], [2, 3])
 
 
 def _pages(data: pd.DataFrame) -> alt.Color:
@@ -73,27 +71,18 @@ def quantiles(a: Analysis) -> Figure:
         alt.Chart(data[data["where"] == where]).encode(x=_SIZES, y=y, color=_pages(data))
         for where in ("here", "published")
     )
-    tips, dash = (
-        [*axes.tips("pages:N", "series:N", f"{SIZE}:Q"), _PROCESSES],
-        _dashes(_SERIES.values()),
-    )
+    tips = [*axes.tips("pages:N", "series:N", f"{SIZE}:Q"), _PROCESSES]
+    dash = _dashes(_SERIES.values())
     chart = measured.mark_line().encode(strokeDash=dash)
     chart += measured.mark_point().encode(tooltip=tips)
     if len(ours) < len(data):
         faint = charts.published(faint)
         chart += faint.mark_line(opacity=0.35, strokeWidth=1).encode(strokeDash=dash)
         chart += faint.mark_point(opacity=0.5, shape="diamond").encode(tooltip=tips[:4])
-    last, ends = {}, []
-    for pages, part in ours.groupby("pages", sort=False):
-        largest = part[part[SIZE] == part[SIZE].max()]
-        ns = " and ".join(f"{ns:.0f} ns" for ns in largest["median"])
-        ends.append(f"{words(pages)} at {format_size(part[SIZE].max())}, {ns}")
-        if pages in a.p50:
-            last[f"the median hop on {words(pages)}"] = a.p50[pages].last.value
+    last = {f"the median hop on {words(pages)}": c.last.value for pages, c in a.p50.items()}
     return Figure(
         chart,
-        "Median and 95th percentile of a hop against the working set. "
-        f"{extremes(last)} They end at: {'; '.join(ends)}.",
+        f"Median and 95th percentile of a hop against the working set. {extremes(last)}",
         data,
     )
 
@@ -138,7 +127,7 @@ def ridges(a: Analysis) -> Figure:
 
 
 def _peak_rules(a: Analysis) -> list[alt.Chart]:
-    """Return dashed rules at the peaks of the largest graph, each with its number of accesses to
+    """Return dashed rules at the peaks, each with its number of accesses to
     memory."""
     found = if_available(lambda: a.peaks[BASE])
     if not found or not found.peaks_ns:
@@ -177,111 +166,26 @@ def memory_accesses(a: Analysis) -> Figure:
     )
 
 
-def touched(a: Analysis) -> Figure:
-    """Draw ns a load at the largest size, a row an order of first touch."""
-    curves = required(a.touched, "no chase was measured over pages touched in several orders")
-    lines = max(curve.xs[-1] for curve in curves.values())
-    rows = [
-        (_TOUCHED[mode], lines, *took[:3])
-        for mode, curve in curves.items()
-        if (took := curve.get(lines)).value > 0
-    ]
-    data = pd.DataFrame(rows, columns=["order", "lines", *_INTERVAL])
-    x = {"axis": axes.ns_axis("ns a load")}
-    least, most = data.loc[data["median"].idxmin()], data.loc[data["median"].idxmax()]
-    return Figure(
-        charts.medians_in_rows(data, "order", list(data["order"]), x, "order:N"),
-        f"The same chase over {format_size(lines * a.base_page_bytes)} is fastest over pages "
-        f"touched {least['order']}, {least['median']:.0f} ns a load, and slowest over pages "
-        f"touched {most['order']}, {most['median']:.0f}.",
-        data,
-    )
-
-
-def _published_misses(most: int) -> pd.DataFrame:
-    """Return published walks per hop up to `most` bytes; of a range both ends have its value."""
-    rows = literature("dtlb_misses_per_hop").rename(columns={"misses_per_hop": "median"})
-    rows = rows[rows["working_set_from_bytes"] <= most]
-    ends = [rows.assign(**{SIZE: rows[f"working_set_{end}_bytes"]}) for end in ("from", "to")]
-    both = pd.concat(ends)
-    return both.assign(**{SIZE: both[SIZE].clip(upper=most)}).drop_duplicates(["pages", SIZE])
-
-
-def _walk_misses(a: Analysis) -> pd.DataFrame:
-    """Return series, pages, working set and walks per hop: counted or simulated, predicted, and
-    published. Raises Unavailable("no-data")."""
-    counted = "simulated" if a.is_simulated else "counted"
-    tables = [curve.table.assign(pages=pages, series=counted) for pages, curve in a.counted.items()]
-    predicted = "predicted, 1 − C/M" + ", in pieces of 4 KiB" * a.in_pieces
-    for pages, share in a.predicted.items():
-        if pages in set(a.frame["pages"]) and (pages == BASE or not a.in_pieces):
-            line = share.rename("median").rename_axis(SIZE).reset_index()
-            tables.append(line.assign(pages=pages, series=predicted))
-    tables.append(_published_misses(a.sizes.max()).assign(series="published"))
-    columns = ["series", "pages", SIZE, *_INTERVAL, "n"]
-    tables = [table.reindex(columns=columns) for table in tables if len(table)]
-    required(tables, "walks were neither counted nor can be predicted", "no-data")
-    return pd.concat(tables, ignore_index=True)
-
-
-def walk_misses(a: Analysis) -> Figure:
-    """Draw walks per hop against the working set, by page size: counted or simulated, predicted,
-    and published."""
-    data = _walk_misses(a)
-    scale = alt.Scale(domain=[0, max(1.0, data["median"].max())], nice=False)
-    y = alt.Y("median:Q", axis=axes.ns_axis("walks per hop", axes.SHARES), scale=scale)
-    base = alt.Chart(data).encode(x=_SIZES, color=_pages(data), y=y)
-    base = charts.published(base, "datum.series != 'published'")
-    points = base.transform_filter("!test(/predicted/, datum.series)").mark_point()
-    tooltip = [*axes.tips("series:N", "pages:N", f"{SIZE}:Q"), _PROCESSES]
-    points = points.encode(tooltip=tooltip)
-    ends = data.loc[data.groupby(["series", "pages"], sort=False)[SIZE].idxmax()]
-    last = {f"{words(row.pages)}, {row.series},": row.median for row in ends.itertuples()}
-    shares = []
-    for series, part in ends.groupby("series", sort=False):
-        each = ", ".join(f"{words(row.pages)} {row.median:.2g}" for row in part.itertuples())
-        shares.append(f"{series}: {each}")
-    return Figure(
-        base.mark_line().encode(strokeDash=_dashes(data["series"])) + points,
-        "Walks per hop against the working set. "
-        f"{extremes(last, 'a hop', 'walk most often', 'least')} "
-        f"At the largest of each: {'; '.join(shares)}.",
-        data,
-    )
-
-
 def walkers(a: Analysis) -> Figure:
-    """Draw ns per hop against how many walks take turns, by page size. Thin and dashed: as many
-    walks in the time of one; grey: the loop alone."""
+    """Draw ns per hop against how many walks take turns, by page size."""
     columns = ["pages", "walkers", "vertices", *_INTERVAL, "coverage", "n", "unstable"]
-    data = a.walkers[[*columns, "gain", "floor_ns"]]
+    data = a.walkers[[*columns, "gain"]]
     required(data, "no graph was walked by several numbers of walkers")
-    floor = data.groupby("walkers")["floor_ns"].median().rename("median").dropna().reset_index()
-    drawn = pd.concat([data, floor])
-    turns = alt.Axis(title="Walkers that take turns in one thread", values=[*WALKERS], format="d")
+    turns = alt.Axis(title="Walks that take turns in one thread", values=[*WALKERS], format="d")
     x = alt.X("walkers:Q", axis=turns, scale=axes.log_scale())
-    scale = axes.time_scale(drawn)
-    y = alt.Y("median:Q", scale=scale, axis=ns_axis("ns per hop", drawn["median"]))
-    base = alt.Chart(data).encode(x=x, color=_pages(data))
-    same = data.assign(median=data["median"] * data["gain"] / data["walkers"])
-    thin = alt.Chart(same.dropna(subset=["median"])).mark_line(
-        strokeDash=[2, 3], strokeWidth=1, clip=True
-    )
-    grey = alt.Chart(floor).mark_line(color=MUTED, strokeWidth=1)
+    y = alt.Y("median:Q", scale=axes.time_scale(data), axis=ns_axis("ns per hop", data["median"]))
+    base = alt.Chart(data).encode(x=x, y=y, color=_pages(data))
     tooltip = [*axes.tips("pages:N", "walkers:Q", "gain:Q"), _PROCESSES]
     shape = axes.shape("pages", _pages(data)["sort"])
     ends = data.loc[data.groupby("pages", sort=False)["walkers"].idxmax()]
     last = {f"a hop on {words(row.pages)}": row.median for row in ends.itertuples()}
-    ns = [f"{words(row.pages)} {row.median:.1f} ns with {row.walkers}" for row in ends.itertuples()]
     return Figure(
         charts.layered(
-            thin.encode(x=x, y=y, color=_pages(data)),
-            grey.encode(x=x, y=y) if len(floor) else None,
-            base.mark_line().encode(y=y),
-            base.mark_rule().encode(y=alt.Y("low:Q", scale=scale), y2="high:Q"),
-            base.mark_point().encode(y=y, shape=shape, tooltip=tooltip),
+            base.mark_line(),
+            base.mark_rule().encode(y="low:Q", y2="high:Q"),
+            base.mark_point().encode(shape=shape, tooltip=tooltip),
         ),
         "Time per hop against the number of walks that take turns. "
-        f"{extremes(last)} With the most: {', '.join(ns)}.",
+        f"With the most: {extremes(last)}",
         data,
     )

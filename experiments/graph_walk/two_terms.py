@@ -10,10 +10,8 @@ from tlb.inference.curves import Curve, select
 from tlb.page_sizes import BASE
 from tlb.reasons import required
 
-MISSES = (
-    0.05,
-    0.95,
-)  # a load in random order: fewer show no second term, and more are as many as in a cycle
+# Misses per load in random order: fewer show no second term, more are as many as in a cycle.
+MISSES = (0.05, 0.95)
 LEAST = 5  # sizes that a median of errors takes
 
 

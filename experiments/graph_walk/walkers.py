@@ -5,15 +5,16 @@ from __future__ import annotations
 from functools import cached_property
 from typing import NamedTuple
 
-import numpy as np
 import pandas as pd
 
-from experiments.graph_walk.model import ModelAnalysis
 from tlb.inference.curves import select
 from tlb.inference.intervals import Interval, summarise
 from tlb.page_sizes import BASE, ordered, rank, words
 from tlb.reasons import Unavailable, required
+from tlb.report import analysis
 from tlb.report.chapter import literature
+
+SIZE = "working_set_bytes"
 
 # Whose core is in it (Linux, arch/x86/include/asm/intel-family.h). An article says two walkers of
 # Sapphire Rapids; others measured four.
@@ -35,18 +36,20 @@ class Parallel(NamedTuple):
     gain: float
 
 
-class WalkersAnalysis(ModelAnalysis):
+class WalkersAnalysis(analysis.Analysis):
     """What several walkers in one thread gain. The page defines `walkers`."""
+
+    def walks(self, per_hop: int, **where: object) -> pd.DataFrame:
+        """The rows of plain walks that were timed hop by hop (1) or per batch (0)."""
+        return select(self.frame, kernel="graph_walk", mode="plain", per_hop=per_hop, **where)
 
     def several_walkers(self) -> pd.DataFrame:
         """Return a row a page size and number of walks that take turns in one thread: pages,
-        walkers, vertices, as `summarise` (ns per hop); floor_ns, the same loop over a graph of four
-        vertices.
+        walkers, vertices, as `summarise` (ns per hop).
 
         Of each page size the largest graph that was walked by several numbers of walkers.
         """
         rows = self.walks(0)
-        rows = rows.assign(floor_ns=rows.get("four_vertices_ns_per_access", np.nan))
         several = rows.groupby(["pages", "lines"])["walkers"].nunique()
         most = dict(several[several > 1].index)  # sorted: of each page size the last is the largest
         rows = rows[rows["lines"] == rows["pages"].map(most).astype(float)]
@@ -56,8 +59,7 @@ class WalkersAnalysis(ModelAnalysis):
             .astype({"walkers": int})
             .sort_values(by, key=rank, ignore_index=True)
         )
-        summary = summary.assign(vertices=summary["pages"].map(most))
-        return summary.merge(rows.groupby(by)["floor_ns"].median().reset_index(), on=by)
+        return summary.assign(vertices=summary["pages"].map(most))
 
     def parallel(self, pages: str) -> Parallel:
         """Of `walkers` on a page size, beside one."""
@@ -67,30 +69,21 @@ class WalkersAnalysis(ModelAnalysis):
                 "too-few-points", f"several walkers on {words(pages)} were not measured beside one"
             )
         best = int(side["median"].idxmin())
-        return Parallel(
-            Interval.of(side.loc[1]),
-            Interval.of(side.loc[best]),
-            best,
-            float(side.loc[best, "gain"]),
-        )
+        one_ns, best_ns = (Interval.of(side.loc[walkers]) for walkers in (1, best))
+        return Parallel(one_ns, best_ns, best, float(side.loc[best, "gain"]))
 
     @cached_property
     def under_way(self) -> tuple[Parallel, Parallel, Interval]:
         """Base pages, large pages, and how many walks the former had under way at once at their
         best.
 
-        By Little's law as many as a walk takes over what a hop takes then. A walk takes what one
-        walker's hop takes longer on base pages than on large ones: less than it truly takes where
-        large pages walk too, and while it waits for a page walker it takes longer, so this is a
-        lower bound. Raises Unavailable: too-few-points, pool-empty, unstable.
+        By Little's law as many as a walk takes over what a hop takes then, if a walk takes what
+        one walker's hop takes longer on base pages than on large ones, among many walkers too.
+        Raises Unavailable: too-few-points, pool-empty, unstable.
         """
-        base, rest = (
-            self.parallel(BASE),
-            [pages for pages in ordered(self.walkers["pages"]) if pages != BASE],
-        )
-        large = self.parallel(
-            required(rest, "several walkers were not measured on large pages", "pool-empty")[-1]
-        )
+        rest = [pages for pages in ordered(self.walkers["pages"]) if pages != BASE]
+        required(rest, "several walkers were not measured on large pages", "pool-empty")
+        base, large = self.parallel(BASE), self.parallel(rest[-1])
         walk = base.one_ns - large.one_ns
         if walk.low <= 0:
             raise Unavailable("unstable", f"base pages cost {walk:.1f} ns more")

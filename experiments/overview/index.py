@@ -1,28 +1,27 @@
-"""The first page: what translation costs this machine, from each chapter's own rows, and the
-machine's translation profile."""
+"""The first page: what translation costs this machine, from each chapter's own rows."""
 
 from __future__ import annotations
 
 from functools import cached_property
+from math import log
 from types import ModuleType
 from typing import Any
 
 import pandas as pd
 
-from experiments import stlb_cliff, your_machine, your_program
+from experiments import hugepages, stlb_cliff, your_machine, your_program
 from experiments.overview import CHAPTERS
-from experiments.overview.profile import Profile, keep, profile
-from experiments.overview.profile_figure import drawn
-from tlb.inference.two_machines import runs_apart
+from experiments.overview.profile import Profile, keep, profile, read
+from tlb.inference import curves
+from tlb.inference.curves import Curve
 from tlb.lab import survey
-from tlb.reasons import Unavailable
+from tlb.reasons import Unavailable, if_available, required
 from tlb.report import analysis
 from tlb.report.chapter import Chapter
-from tlb.report.render import Figure
-from tlb.report.setting import point_columns
 
 # What a machine may lack without the first page failing; a bad parameter is an error there too.
 _LACKING = ("no-data", "not-linux", "arch-unsupported")
+BASE_PAGES, LARGE_PAGES, PACKED = "4 KiB", "2 MiB (THP)", "packed (dashed)"
 
 
 class Analysis(analysis.Analysis):
@@ -44,19 +43,17 @@ class Analysis(analysis.Analysis):
 
     @property
     def measured(self) -> list[analysis.Analysis]:
-        """Of the chapters that have rows."""
+        """The Analyses of the chapters that have rows."""
         return [each for each in self._each.values() if not isinstance(each, Unavailable)]
 
     @property
     def all_rows(self) -> pd.DataFrame:
         """The rows of all chapters. Raises Unavailable("no-data") where none has any."""
         frames = [each.frame for each in self.measured if len(each.frame)]
-        if not frames:
-            raise Unavailable("no-data", "any chapter")
-        return pd.concat(frames, ignore_index=True)
+        return pd.concat(required(frames, "any chapter", "no-data"), ignore_index=True)
 
     def of(self, module: ModuleType) -> Any:
-        """The Analysis of a chapter. Raises Unavailable where there are no rows."""
+        """Return the Analysis of a chapter. Raises Unavailable where there are no rows."""
         a = self._each[module]
         if isinstance(a, Unavailable):
             raise a
@@ -66,6 +63,17 @@ class Analysis(analysis.Analysis):
     def cliff(self) -> stlb_cliff.Analysis:
         """The chapter about the TLB cliff. Raises Unavailable where there are no rows of it."""
         return self.of(stlb_cliff)
+
+    @cached_property
+    def curves(self) -> dict[str, Curve]:
+        """ns per load by lines, of those measured: one line to each base page on two page sizes,
+        and as many lines packed. Raises Unavailable where no chase was measured."""
+        found = {BASE_PAGES: self.cliff.spread}
+        large = self._each[hugepages]
+        if not isinstance(large, Unavailable):
+            found[LARGE_PAGES] = curves.spread(large.frame, pages="thp")
+        found[PACKED] = self.cliff.packed
+        return {name: curve for name, curve in found.items() if len(curve)}
 
     @cached_property
     def profile(self) -> Profile:
@@ -80,12 +88,47 @@ class Analysis(analysis.Analysis):
             keep(self.about.store, made)
         return made
 
-    def number(self, name: str, decimals: int) -> str:
-        """Return a quantity of the profile with its interval and unit, for a table's cell."""
+    @cached_property
+    def profiles(self) -> dict[str, Profile]:
+        """This machine's profile and, on a page about this computer, those of the published
+        machines that have one, by what a table calls them."""
+        if not self.about.is_this:
+            return {"this machine": self.profile}
+        data = self.about.data
+        known = {name: if_available(read, data, name) for name in data.machines()}
+        return {"this computer": self.profile} | {name: one for name, one in known.items() if one}
+
+    def value(self, name: str) -> float:
+        """Return a quantity of this machine's profile. Raises the Unavailable for which it has
+        none."""
         found = self.profile[name]
+        if found.value is None:
+            raise Unavailable(found.reason or "no-data", found.detail)
+        return found.value
+
+    @staticmethod
+    def number(of: Profile, name: str, decimals: int) -> str:
+        """Return a quantity of a profile with its interval and unit, for a table's cell."""
+        found = of[name]
         if found.interval is None:
-            return "not measured on this machine"
-        return f"{found.interval:.{decimals}f} {'times' if found.unit == 'ratio' else found.unit}"
+            return "not measured"
+        unit = {"ratio": "x", "entries": " pages"}.get(found.unit, f" {found.unit}")
+        shown = found.value if found.low == found.high else found.interval
+        return f"{shown:,.{decimals}f}{unit}"
+
+    def nearest(self) -> str:
+        """Return the published machine whose profile is most like this computer's. Raises
+        Unavailable("too-few-points") where none has a quantity in common with it."""
+        own, *others = self.profiles
+        apart = {}
+        for name in others:
+            values = [
+                (q.value, self.profiles[own][q.name].value) for q in self.profiles[name].quantities
+            ]
+            logs = [abs(log(x / y)) for x, y in values if x and y]
+            if logs:
+                apart[name] = sum(logs) / len(logs)
+        return min(required(apart, "no published machine has a profile"), key=apart.__getitem__)
 
     @property
     def provenance(self) -> str:
@@ -95,10 +138,7 @@ class Analysis(analysis.Analysis):
         when = f"on {days[0]}" if len(days) == 1 else f"from {days[0]} to {days[-1]}"
         if (name := self.parameters["machine"]) != "this":
             whose = "the reference machine" if name == "reference" else f"the machine `{name}`"
-            return (
-                f"These are the committed results of {whose}, measured {when}. "
-                "Run `make book` for your own."
-            )
+            return f"These are the published results of {whose}, measured {when}."
         short = (
             " The profile was `smoke`: its numbers are too few and too short to quote."
             if self.parameters["profile"] == "smoke"
@@ -110,19 +150,10 @@ class Analysis(analysis.Analysis):
             f"{short}{left_out}"
         )
 
-    @property
-    def between_runs(self) -> pd.Series:
-        """By which factor the medians of a point's runs differ, of points that have several. Raises
-        Unavailable("no-data")."""
-        rows = self.all_rows
-        return runs_apart(rows, point_columns(rows), "ns_per_access")
-
 
 def _analysis(module: ModuleType, chapter: Chapter) -> analysis.Analysis | Unavailable:
-    if module in (
-        your_machine,
-        your_program,
-    ):  # what the machine states, and a document: nothing is measured for this page
+    # what the machine states, and a document: nothing is measured for this page
+    if module in (your_machine, your_program):
         return module.Analysis(pd.DataFrame(), chapter)
     try:
         return module.Analysis(
@@ -133,13 +164,3 @@ def _analysis(module: ModuleType, chapter: Chapter) -> analysis.Analysis | Unava
         if why.code not in _LACKING:
             raise
         return why
-
-
-def index_profile(a: Analysis) -> Figure:
-    """The translation profile, whose document stands beside the rows."""
-    return drawn(a.profile)
-
-
-def index_cliff(a: Analysis) -> Figure:
-    """The cliff of its chapter, under a name of this page's own."""
-    return stlb_cliff.figures.cliff(a.of(stlb_cliff))

@@ -71,7 +71,7 @@ class Machine(NamedTuple):
 
     @property
     def is_guest(self) -> bool | None:
-        """None where nobody knows."""
+        """Whether it is a virtual machine; None if unknown."""
         if self.host is None or self.host.hypervisor == "unknown":
             return None
         return self.host.hypervisor != "none"
@@ -134,15 +134,6 @@ class Analysis(analysis.Analysis):
             why=tuple(why),
             is_earlier=any(itertools.starmap(_is_earlier, files.items())),
         )
-
-    @property
-    def profiled(self) -> list[Machine]:
-        """Those with a profile that has values."""
-        return [
-            each
-            for each in self.machines
-            if each.profile and any(q.value is not None for q in each.profile.quantities)
-        ]
 
     def with_value(self, *names: str) -> list[Machine]:
         """Those that have one of these quantities, the smallest value first."""

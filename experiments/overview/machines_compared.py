@@ -2,93 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import pandas as pd
 
 from experiments.overview.machines import Analysis, Machine
-from experiments.overview.profiles import DIFFERS, compare_profiles
 from tlb.lab import events
 from tlb.machine.host import is_arm
-from tlb.machine.microarchitecture import UNKNOWN
 from tlb.reasons import Unavailable
 
 ENTRIES = {
     level: (f"entries_level_{level}", f"stated_level_{level}") for level in (1, 2)
 }  # as found or, where nothing was, as stated
-# The quantities of the profile that every machine may have.
-_COMPARED = (
-    "load_first_level",
-    "hit_last_level",
-    "walk_past_last_level",
-    "walk_over_2_gib",
-    "walk_table_l2",
-    "walk_table_l3",
-    "walk_table_memory",
-    "gain_thp",
-    "gain_2m",
-    "gain_1g",
-    "gain_64k",
-    "fault_fresh",
-    "fault_fresh_large",
-    "fault_file",
-)
-
-
-class Extreme(NamedTuple):
-    """A quantity by which machines differ most, or least. on: the machines with the smallest and
-    the largest value. differs: whether the intervals of these two tell them apart."""
-
-    words: str
-    factor: float
-    low: float
-    high: float
-    unit: str
-    on: tuple[str, str]
-    differs: bool
-
-
-def extremes(a: Analysis) -> tuple[Extreme, Extreme]:
-    """Return the quantities that differ least and most from machine to machine. Raises
-    Unavailable("too-few-points")."""
-    found = []
-    for name in _COMPARED:
-        having = a.with_value(name)
-        having = [
-            each for each in having if not each.is_earlier
-        ] or having  # those that the present kernels measured; all, where none is
-        if len(having) > 1 and having[0].value(name) > 0:
-            found.append(_extreme(name, having[0], having[-1]))
-    if len(found) < 2:
-        raise Unavailable(
-            "too-few-points",
-            "two machines with two quantities of the profile in common are compared",
-        )
-    return min(found, key=lambda each: each.factor), max(found, key=lambda each: each.factor)
-
-
-def _extreme(name: str, low: Machine, high: Machine) -> Extreme:
-    quantity = low.quantity(name)
-    assert quantity and low.profile and high.profile  # they have values
-    words = {
-        "pages": f"gain by {quantity.words}",
-        "faults": f"first touch of a {quantity.words}",
-    }.get(quantity.part, quantity.words)
-    verdicts = {
-        compared.a.name: compared.verdict
-        for compared in compare_profiles(low.profile, high.profile)
-    }
-    return Extreme(
-        words,
-        high.value(name) / low.value(name),
-        low.value(name),
-        high.value(name),
-        "times" if quantity.unit == "ratio" else quantity.unit,
-        (low.label, high.label),
-        verdicts.get(name) == DIFFERS,
-    )
 
 
 def off_stated(machines: Sequence[Machine]) -> pd.Series:
@@ -119,17 +45,9 @@ def gains(a: Analysis, pages: str) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def shared_processors(a: Analysis) -> list[str]:
-    """Return the microarchitectures of which several machines are in data/."""
-    known = Counter(
-        each.host.microarchitecture for each in a.machines if each.host and not each.is_own
-    )
-    return [name for name, number in known.items() if number > 1 and name != UNKNOWN]
-
-
 class Want(NamedTuple):
-    """A kind of machine: whether one is of it, what it would show that a noisy guest cannot, and
-    what to type on one."""
+    """A kind of machine: whether one is of it, what it would show that a guest cannot, and the
+    command to run on one."""
 
     what: str
     has: Callable[[Machine], bool]
@@ -153,40 +71,38 @@ WANTED = (
     Want(
         "Counters",
         lambda each: each.counts,
-        "A guest without them times a load, and has to infer the share of page walks from a "
-        "control. Counters count the walks.",
+        "Without them, the share of page walks in a load's time is inferred from a control. Counters "
+        "count the walks.",
         ".venv/bin/tlb run stlb_cliff -p profile full && .venv/bin/tlb bundle",
     ),
     Want(
         "Counters of a walk's cycles",
         _times_walks,
-        "Walks are counted here, and the length of one is inferred from time. A processor that "
-        "counts the cycles of its walks (Intel's "
-        "cores do) gives it without a control, including walks that overlap other work.",
+        "Walks are counted here, and how long one takes is inferred from time. A processor that "
+        "counts the cycles of its walks, as Intel's cores do, shows it directly, and also for walks "
+        "that overlap other work.",
         ".venv/bin/tlb run stlb_cliff -p profile full && .venv/bin/tlb bundle",
     ),
     Want(
         "arm64",
         lambda each: bool(each.host and is_arm(each.host)),
-        "All machines here have one architecture, so nothing shows what follows from x86-64: base "
-        "pages of 16 and 64 KiB, contiguous "
-        "entries by the kernel's hint, flushes that hardware broadcasts.",
+        "Every machine here is x86-64. An arm64 machine has base pages of 16 or 64 KiB, contiguous "
+        "entries by the kernel's hint, and TLB flushes that hardware broadcasts.",
         "make book PROFILE=full MINUTES=40 && .venv/bin/tlb bundle",
     ),
     Want(
         "Two nodes",
         lambda each: each.has_nodes,
-        "A walk whose table lies on the other node pays for the distance at each step. A guest "
-        "with one node has no other, and cannot see "
-        "where its host puts its memory.",
+        "A page walk whose table is on the other memory node pays for the distance at each step. A "
+        "guest with one node cannot show it, nor see where its host puts its memory.",
         ".venv/bin/tlb run virtualization -p profile full && .venv/bin/tlb bundle",
     ),
     Want(
         "Bare metal with whole large pages",
         lambda each: each.is_guest is False and each.pages == "whole",
-        "A guest's large page is only as large as its host allows, and its walk has two "
-        "dimensions. Only bare metal shows a "
-        "one-dimensional walk, and the gain of a TLB entry that spans 2 MiB.",
+        "A guest's huge page is only as large as the host's pages under it, and its page walk has "
+        "two dimensions. Only bare metal shows a walk with one, and what a TLB entry of 2 MiB "
+        "gains.",
         ".venv/bin/tlb run hugepages -p profile full && .venv/bin/tlb bundle",
     ),
 )

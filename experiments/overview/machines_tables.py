@@ -24,7 +24,7 @@ from tlb.system import procfs
 from tlb.units import format_size
 
 _UNMEASURED = "not measured"
-_PAGES = {"whole": "large pages whole", "splintered": "large pages cut up", "unknown": ""}
+_PAGES = {"whole": "huge pages whole", "splintered": "huge pages splintered", "unknown": ""}
 
 
 class Order(NamedTuple):
@@ -54,16 +54,14 @@ ORDERS = (
     Order("host", "host: bare metal first, whole pages first", _by_host),
     Order("counters", "counters: those that have some first", lambda each: not each.counts),
     Order("reach", "reach, farthest first", lambda each: -(_reach_bytes(each) or 0)),
-    Order("hit", "last-level hit, dearest first", _largest("hit_last_level")),
-    Order("walk", "walk, dearest first", _largest("walk_past_last_level")),
-    Order("far", "walk over 2 GiB, dearest first", _largest("walk_over_2_gib")),
+    Order("walk", "page walk, dearest first", _largest("walk_past_last_level")),
+    Order("far", "page walk over 2 GiB, dearest first", _largest("walk_over_2_gib")),
     Order("gain", "gain of 2 MiB pages, most first", _largest("gain_thp", "gain_2m")),
     Order("fault", "first touch, dearest first", _largest("fault_fresh")),
     Order("date", "measured, last first", lambda each: [-ord(letter) for letter in each.days[1]]),
-    Order("rows", "rows, most first", lambda each: -each.rows),
 )
 _HEAD = (
-    *("Machine", "Where it runs", "Reach", "Last-level hit", "Walk", "Walk over 2 GiB"),
+    *("Machine", "Where it runs", "Reach", "L2 TLB hit", "Page walk", "Page walk over 2 GiB"),
     *("On 2 MiB pages", "First touch", "Measured"),
 )
 _TABLE = (

@@ -1,94 +1,151 @@
-"""The scorecard's tables: verdicts by machine, each claim, and what is not judged."""
+"""The scorecard's cards and tables: verdicts by machine, each claim, and what is not judged."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from math import isinf
 
-import pandas as pd
 from markupsafe import Markup
 
-from experiments.overview.scorecard import APART, MARKS, Analysis
+from experiments.overview.scorecard import APART, MARKS, OTHERWISE, UNMEASURED, Analysis
 from tlb.prose import count
+from tlb.reasons import REASONS
 from tlb.report.bibliography import sources
 from tlb.report.compared import range_words
-from tlb.report.render import Html, data_table, inline
+from tlb.report.render import Html, inline, join
 from tlb.report.verdict_table import anchor, mark
 from tlb.report.verdicts import Statement, statements
 
+# Why a claim is undecided or cannot be tested, in the few words that a row has room for.
+_SHORT = {
+    "few": "too few processes",
+    "crosses": "crosses the band",
+    "widened": "one of several compared",
+    "bistable": "two groups of processes",
+    "conditions": "other conditions",
+    "ambiguous": "several explanations fit",
+    "too-few-points": "sizes not measured",
+    "sweep-short": "sweep too short",
+    "no-data": "not measured",
+    "housekeeping-not-asked": "measured on request only",
+    "control-elsewhere": "control in a nearer cache",
+    "splintered": "splintered pages",
+    "two-dimensions": "in a guest",
+    "no-pmu": "no counters",
+    "bare-metal": "needs bare metal",
+}
+
 
 def counts(a: Analysis) -> Html:
-    """Verdicts by machine."""
-    here = {"this machine": a.rows["verdict"]} | {
-        label: a.rows[name] for name, label in a.others.items()
-    }
-    words = [word for word in MARKS if any((column == word).any() for column in here.values())]
-    rows = [
-        (name, *(int((column == word).sum()) for word in words)) for name, column in here.items()
+    """Return the number of each verdict by machine. The page of machines links to these rows."""
+    here = {"this" if a.own else a.about.machine: ("this machine", a.rows["verdict"])}
+    here |= {name: (label, a.rows[name]) for name, label in a.others.items()}
+    words = [word for word in MARKS if any((rows == word).any() for _, rows in here.values())]
+    head = join('<th scope="col">{}</th>', ["machine", *words])
+    body, lines = Markup(""), ["\t".join(["machine", *words])]
+    for name, (label, rows) in here.items():
+        numbers = [int((rows == word).sum()) for word in words]
+        cells = join('<td class="tlb-number">{}</td>', numbers)
+        body += Markup('<tr id="verdicts-{}"><th scope="row">{}</th>{}</tr>').format(
+            name, label, cells
+        )
+        lines.append("\t".join([label, *map(str, numbers)]))
+    table = (
+        '<div class="tlb-table"><table><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>'
+    )
+    return Html(str(Markup(table).format(head, body)), "\n".join(lines))
+
+
+# --- each claim
+
+
+def cards(a: Analysis) -> Html:
+    """Return the claims that the page explains (`a.ten`: by id, why, by verdict), a card each."""
+    rows = a.rows.set_index("id", drop=False).loc[[*a.ten]].to_dict("records")
+    items = [
+        (
+            MARKS[row["verdict"]],
+            _mark(row),
+            _link(statements()[row["id"]]),
+            _source(statements()[row["id"]]),
+            inline(a.ten[row["id"]].get(row["verdict"], "")),
+            _shown(row),
+        )
+        for row in rows
     ]
-    return data_table(pd.DataFrame(rows, columns=["machine", *words]))
+    card = '<li data-is="{}"><p>{}</p><p>{} {}</p><p>{}</p><p><small>{}</small></p></li>'
+    lines = "\n".join(f"{row['verdict'].upper()}: {row['id']}" for row in rows)
+    return Html(f'<ul class="tlb-cards tlb-scorecard">{join(card, items)}</ul>', lines)
 
 
 def claims(a: Analysis) -> Html:
-    """Each claim with its source, what it predicts, what is shown here, and its verdicts, to be
-    chosen from by chapter and verdict."""
-    names = ["Claim, and what it predicts", "This machine shows", "Verdict", *a.others.values()]
-    columns = [
-        "",
-        "",
-        "this" if a.own else a.about.machine,
-        *a.others,
-    ]  # the page of machines links to these
-    head = Markup("").join(
-        Markup('<th scope="col"{}>{}</th>').format(
-            Markup(' id="verdicts-{}"').format(column) if column else "", name
-        )
-        for column, name in zip(columns, names, strict=True)
-    )
+    """Return all other claims, a line each that unfolds, to be chosen from by chapter and
+    verdict."""
+    rest = a.rows[~a.rows["id"].isin([*a.ten])]
     groups = Markup("").join(
-        _group(a, str(chapter), rows, len(names))
-        for chapter, rows in a.rows.groupby("chapter", sort=False)
+        Markup(
+            '<tbody data-chapter="{0}"><tr><th scope="rowgroup" colspan="2">'
+            '<a href="{0}.html">{1}</a></th></tr>{2}</tbody>'
+        ).format(chapter, a.titles[chapter], Markup("").join(_lines(a, rows.to_dict("records"))))
+        for chapter, rows in rest.groupby("chapter", sort=False)
     )
     table = Markup(
-        '<div class="tlb-table"><table class="tlb-verdicts"><thead><tr>{}</tr></thead>{}</table>'
-        "</div>"
-    ).format(head, groups)
-    text = "\n".join(f"{row.verdict.upper()}: {row.id}" for row in a.rows.itertuples())
+        '<div class="tlb-scorecard">{}<table class="tlb-claims"><colgroup><col><col></colgroup>'
+        '<thead><tr><th scope="col">Verdict'
+        '</th><th scope="col">Claim</th></tr></thead>{}</table></div>'
+    ).format(_filter(a, rest), groups)
     return Html(
-        str(Markup('<div class="tlb-scorecard">{}{}</div>').format(_filter(a), table)), text
+        str(table), "\n".join(f"{row.verdict.upper()}: {row.id}" for row in rest.itertuples())
     )
 
 
-def _group(a: Analysis, chapter: str, rows: pd.DataFrame, columns: int) -> Markup:
-    lines = Markup("").join(_line(a, row) for row in rows.to_dict("records"))
-    title = Markup(
-        '<tr><th scope="rowgroup" colspan="{}"><a href="{}.html">{}</a></th></tr>'
-    ).format(columns, chapter, a.titles[chapter])
-    return Markup('<tbody data-chapter="{}">{}{}</tbody>').format(chapter, title, lines)
+def _lines(a: Analysis, rows: list[dict]) -> list[Markup]:
+    found = []
+    for row in rows:
+        statement = statements()[row["id"]]
+        marks = f"{MARKS[row['verdict']]} {APART}" if row[APART] else MARKS[row["verdict"]]
+        others = ", ".join(
+            f"{label}: {row[name]}"
+            for name, label in a.others.items()
+            if row[name] not in (UNMEASURED, OTHERWISE)
+        )
+        found.append(
+            Markup(
+                '<tr data-is="{}"><td>{}</td><td><details><summary>“{}”</summary><p>{}, {}. '
+                "Predicts {}.</p><p>{}</p><p>{}</p></details></td></tr>"
+            ).format(
+                marks,
+                _mark(row),
+                inline(statement.quote),
+                _link(statement, "In its chapter"),
+                _source(statement),
+                _predicts(statement),
+                _shown(row),
+                f"Other machines: {others}." if others else "",
+            )
+        )
+    return found
 
 
-def _line(a: Analysis, row: Mapping) -> Markup:
-    statement = statements()[row["id"]]
-    marks = f"{MARKS[row['verdict']]} {APART}" if row[APART] else MARKS[row["verdict"]]
-    claim = Markup('<a href="{}.html#{}">“{}”</a> {}<br><small>Predicts {}.</small>').format(
-        row["chapter"],
-        anchor(row["id"]),
-        inline(statement.quote),
-        _source(statement),
-        _predicts(statement),
-    )
-    shown = inline(row["evidence"]) + Markup(row["compared"])  # a frame keeps a plain str
-    others = Markup("").join(
-        Markup('<td data-machine="{}">{}</td>').format(label, _mark(row[name]))
-        for name, label in a.others.items()
-    )
-    return Markup('<tr data-is="{}"><td>{}</td><td>{}</td><td>{}</td>{}</tr>').format(
-        marks, claim, shown, _mark(row["verdict"], row["reason"]), others
-    )
+def _mark(row: Mapping) -> Markup:
+    """Return the verdict and, if it is neither holds nor fails, why in a few words."""
+    shown = mark(row["verdict"], MARKS[row["verdict"]], row["reason"])
+    if row["verdict"] in ("holds", "fails"):
+        return shown
+    return Markup("{} <small>{}</small>").format(shown, short(row["reason"], row["evidence"]))
 
 
-def _mark(word: str, reason: str = "") -> Markup:
-    return mark(word, MARKS[word], reason)
+def short(reason: str, evidence: str) -> str:
+    """Return why a claim is open, in a few words. reason: its code; "" where only the evidence
+    begins with the sentence of an obstacle."""
+    if not reason:
+        found = [code for code in REASONS if evidence.startswith(REASONS[code].sentence[:-1])]
+        reason = found[0] if found else ""
+    return _SHORT.get(reason, reason.replace("-", " "))
+
+
+def _shown(row: Mapping) -> Markup:
+    return inline(row["evidence"]) + Markup(row["compared"])  # a frame keeps a plain str
 
 
 def _source(statement: Statement) -> Markup:
@@ -98,26 +155,33 @@ def _source(statement: Statement) -> Markup:
 
 
 def _predicts(statement: Statement) -> str:
-    """The quantity and the band that would bear the sentence out."""
+    """Return the quantity and the band that would support the sentence."""
     if all(map(isinf, statement.band)):
         return statement.quantity
     unit = "" if statement.unit in ("ratio", "share") else f" {statement.unit}"
     return f"{statement.quantity}: {range_words(*statement.band)}{unit}"
 
 
+def _link(row: Statement, text: str = "") -> Markup:
+    """Return a link to where a sentence is judged; of one that a chapter only uses, to that."""
+    where = "" if row.status == "arithmetic" else f"#{anchor(row.id)}"
+    shown = inline(text or f"“{row.quote}”")
+    return Markup('<a href="{}.html{}">{}</a>').format(row.where, where, shown)
+
+
 # --- the filter: two lists and rules of style, so that it works without a script, and without style
 # all rows show
 
 
-def _filter(a: Analysis) -> Markup:
+def _filter(a: Analysis, rows) -> Markup:
     chapters = {
-        chapter: f"{a.titles[chapter]} ({count(number)})"
-        for chapter, number in a.rows["chapter"].value_counts(sort=False).items()
+        chapter: f"{a.titles[chapter].partition(':')[0]} ({count(number)})"
+        for chapter, number in rows["chapter"].value_counts(sort=False).items()
     }
-    words = a.rows["verdict"].value_counts()
+    words = rows["verdict"].value_counts()
     verdicts = {MARKS[word]: f"{word} ({count(words[word])})" for word in MARKS if word in words}
-    if a.rows[APART].any():
-        verdicts[APART] = f"machines disagree ({count(a.rows[APART].sum())})"
+    if rows[APART].any():
+        verdicts[APART] = f"machines disagree ({count(rows[APART].sum())})"
     rules = [
         *_rules(chapters, "tbody:not([data-chapter='{0}'])"),
         *_rules(
@@ -130,8 +194,8 @@ def _filter(a: Analysis) -> Markup:
 
 
 def _rules(values: Mapping[str, str], hidden: str) -> list[str]:
-    """A rule a value that hides what is not of it while it is chosen. The values are names of this
-    book, no two of which are the same."""
+    """Return a rule a value that hides what is not of it while it is chosen. The values are names
+    of this book, no two of which are the same."""
     chosen = [f".tlb-scorecard:has(option[value='{value}']:checked)" for value in values]
     return [
         f"{where} {hidden.format(value, where)}{{display:none}}"
@@ -140,10 +204,7 @@ def _rules(values: Mapping[str, str], hidden: str) -> list[str]:
 
 
 def _choice(label: str, values: Mapping[str, str]) -> Markup:
-    options = Markup("").join(
-        Markup('<option value="{}">{}</option>').format(value, text)
-        for value, text in values.items()
-    )
+    options = join('<option value="{}">{}</option>', values.items())
     return Markup(
         '<label>{} <select autocomplete="off"><option value="">all</option>{}</select></label>'
     ).format(label, options)
@@ -153,48 +214,29 @@ def _choice(label: str, values: Mapping[str, str]) -> Markup:
 
 
 def not_judged(a: Analysis) -> Html:
-    """To unfold: what no measurement decides, what is arithmetic, and what is said again."""
-    every = statements()
-    notes = {
-        "not testable": lambda row: Markup(": {}").format(inline(row.note)),
-        "arithmetic": lambda row: (
-            Markup(": {}").format(inline(row.note)) if row.note else Markup("")
-        ),
-        "said again": lambda row: Markup(": as {}").format(
-            _link(every[row.where], f"“{every[row.where].quote}”")
-        ),
-    }
+    """Return, to unfold, what no measurement decides, what is arithmetic, and what is said again."""
     titles = {
         "not testable": "No measurement here decides",
         "arithmetic": "Arithmetic",
         "said again": "Said again",
     }
     parts, lines = [], []
-    for status, note in notes.items():
-        rows = [row for row in every.values() if row.status == status]
-        items = Markup("").join(
-            Markup("<li>{} {}{}</li>").format(
-                _link(row, f"“{row.quote}”")
-                if status != "said again"
-                else Markup("“{}”").format(inline(row.quote)),
-                _source(row),
-                note(row),
-            )
-            for row in rows
-        )
-        parts.append(
-            Markup("<details><summary>{}: {}</summary><ul>{}</ul></details>").format(
-                titles[status], len(rows), items
-            )
-        )
-        lines.append(f"{titles[status]}: {len(rows)}")
-    return Html(
-        str(Markup('<div class="tlb-beyond">{}</div>').format(Markup("").join(parts))),
-        "\n".join(lines),
-    )
+    for status, title in titles.items():
+        rows = [row for row in statements().values() if row.status == status]
+        items = [(*_sentence(row), _source(row), _note(row)) for row in rows]
+        parts.append((title, len(rows), join("<li>{}{}{} {}{}</li>", items)))
+        lines.append(f"{title}: {len(rows)}")
+    folds = join("<details><summary>{}: {}</summary><ul>{}</ul></details>", parts)
+    return Html(f'<div class="tlb-beyond">{folds}</div>', "\n".join(lines))
 
 
-def _link(row: Statement, text: str) -> Markup:
-    """To where a sentence stands in its chapter; a chapter that only uses it, to that."""
-    where = "" if row.status == "arithmetic" else f"#{anchor(row.id)}"
-    return Markup('<a href="{}.html{}">{}</a>').format(row.where, where, inline(text))
+def _sentence(row: Statement) -> tuple[Markup | str, ...]:
+    if row.status == "said again":
+        return "“", inline(row.quote), "”"
+    return "", _link(row), ""
+
+
+def _note(row: Statement) -> Markup:
+    if row.status == "said again":
+        return Markup(": as {}").format(_link(statements()[row.where]))
+    return Markup(": {}").format(inline(row.note)) if row.note else Markup("")

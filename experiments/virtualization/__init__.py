@@ -1,6 +1,6 @@
 """A walk in two dimensions: what a guest pays to have its addresses translated twice."""
 
-from experiments.virtualization import claims, figures, grid, references, tables
+from experiments.virtualization import claims, figures, grid, references
 from experiments.virtualization.analysis import Analysis
 
-__all__ = ["Analysis", "claims", "figures", "grid", "references", "tables"]
+__all__ = ["Analysis", "claims", "figures", "grid", "references"]

@@ -9,15 +9,13 @@ from itertools import product
 
 import pandas as pd
 
-from experiments.virtualization import references
 from experiments.virtualization.containers import ContainersAnalysis
 from experiments.virtualization.grid import GUEST_PAGES, HOST_PAGES
 from experiments.virtualization.steps import GUEST, Chase, StepsAnalysis
 from tlb.inference.curves import Curve, select
 from tlb.inference.intervals import UNKNOWN, Interval, summarise
-from tlb.page_sizes import BASE, hardware, page_bytes, words
+from tlb.page_sizes import BASE, hardware
 from tlb.reasons import PAGE_REASONS, Unavailable, if_available, required
-from tlb.units import format_size
 
 # Why a machine may have no guest, beside lacking pages.
 GUEST_REASONS = PAGE_REASONS | {
@@ -30,24 +28,20 @@ GUEST_REASONS = PAGE_REASONS | {
     "engine-lacks",
     "kernel-hung",
 }
-OUTSIDE = "no guest"
+SIZES = {"4k": "4 KiB", "thp": "2 MiB (THP)", "2m": "2 MiB (hugetlb)", "1g": "1 GiB (hugetlb)"}
+_OF_GUEST = {"4k": "4 KiB", "2m": "2 MiB", "1g": "1 GiB"}  # whose pages have no other kind
 GUEST_BASE_BYTES = 4096  # the guest of guest_chase is written for x86-64
-SAME = 0.05  # what this book calls no difference
 
 
 def cell_name(guest: str, host: str) -> str:
-    return f"{guest} on {host}" if guest else f"{OUTSIDE}, {host}"
-
-
-def guest_words(guest: str) -> str:
-    return f"{format_size(page_bytes(guest, GUEST_BASE_BYTES))} pages"
+    """Return a pair as figures call it: 2 MiB on 4 KiB."""
+    return f"{_OF_GUEST[guest]} on {SIZES[host]}" if guest else f"no guest, {SIZES[host]}"
 
 
 def pair_words(guest: str, host: str) -> str:
-    """Return a pair as a sentence calls it: 4 KiB pages on the host's transparent 2 MiB pages."""
-    return (
-        f"{guest_words(guest)} on the host's {words(host)}" if guest else f"{words(host)} outside"
-    )
+    """Return a pair as a sentence calls it: 4 KiB pages on the host's 2 MiB (THP) pages."""
+    whose = f"{_OF_GUEST[guest]} pages on the host's " if guest else ""
+    return f"{whose}{SIZES[host]} pages"
 
 
 class Analysis(StepsAnalysis, ContainersAnalysis):
@@ -57,8 +51,8 @@ class Analysis(StepsAnalysis, ContainersAnalysis):
     What has guests in it (`matrix` and on) is about the guests that the page shows, which may be
     those of the reference machine: ask `guests` for them.
 
-    The page defines, about `guests`: spread, packed, price, ratios, touches and depths; about this
-    machine: plain and contained.
+    The page defines, about `guests`: spread, packed, ratios and touches; about this machine: plain
+    and contained.
     """
 
     @cached_property
@@ -108,34 +102,17 @@ class Analysis(StepsAnalysis, ContainersAnalysis):
         return self.ratios if self.guests is self else {}
 
     @cached_property
-    def over_base(self) -> dict[Chase, Curve]:
-        """A guest's time over a plain process's on base pages, which is what a program has that
-        asks for nothing."""
-        return {
-            cell: self.spread[cell] / self.spread["", BASE]
-            for cell in self.cells
-            if ("", BASE) in self.spread
-        }
-
-    @cached_property
     def chases(self) -> pd.DataFrame:
-        """A row a chase and number of lines: guest, host, cell (its name), what `summarise` says of
-        the spread chase, and packed, price, over_4k and over_alike, each with _low and _high; NaN
-        where that was not measured. Raises Unavailable("too-few-points")."""
-        beside = {
-            "packed": self.packed,
-            "price": self.price,
-            "over_4k": self.over_base,
-            "over_alike": self.ratios,
-        }
+        """A row a chase and number of lines: guest, host, cell (its name), what `summarise` gives of
+        the spread chase, and over_alike with _low and _high; NaN where that was not measured.
+        Raises Unavailable("too-few-points")."""
         tables = []
         for chase, curve in self.spread.items():
             table = curve.table.assign(guest=chase[0], host=chase[1], cell=cell_name(*chase))
-            for name, curves in beside.items():
-                known = dict(curves.get(chase, ()))
-                table[[name, f"{name}_low", f"{name}_high"]] = [
-                    known.get(lines, UNKNOWN)[:3] for lines in table["lines"]
-                ]
+            known = dict(self.ratios.get(chase, ()))
+            table[["over_alike", "over_alike_low", "over_alike_high"]] = [
+                known.get(lines, UNKNOWN)[:3] for lines in table["lines"]
+            ]
             tables.append(table)
         return pd.concat(required(tables, "nothing was measured"), ignore_index=True)
 
@@ -164,13 +141,6 @@ class Analysis(StepsAnalysis, ContainersAnalysis):
         return UNKNOWN if ratios is None else ratios.get(row["lines"])
 
     @property
-    def clear_ratios(self) -> pd.DataFrame:
-        """The rows of `matrix` below the largest size whose ratio to a plain process lies clear of
-        one, by SAME and its interval."""
-        near = self.matrix[self.matrix["lines"].isin(self.sizes[:-1])]
-        return near[(near["over_alike_low"] > 1 + SAME) | (near["over_alike_high"] < 1 - SAME)]
-
-    @property
     def missing(self) -> list[str]:
         """The pairs of page sizes that were not measured, in words; a guest's page that has no pair
         at all is named once."""
@@ -178,7 +148,7 @@ class Analysis(StepsAnalysis, ContainersAnalysis):
         for guest in GUEST_PAGES:
             pairs = [(guest, host) for host in HOST_PAGES if (guest, host) not in self.cells]
             if len(pairs) == len(HOST_PAGES):
-                missing.append(f"guests with {guest_words(guest)}")
+                missing.append(f"guests with {_OF_GUEST[guest]} pages")
             else:
                 missing += [pair_words(*pair) for pair in pairs]
         return missing
@@ -187,30 +157,6 @@ class Analysis(StepsAnalysis, ContainersAnalysis):
     def reasons(self) -> list[str]:
         """Why this run has no guest, or none on some pages; each once."""
         return list(dict.fromkeys(note.text for note in self.notes if note.code in GUEST_REASONS))
-
-    @cached_property
-    def references(self) -> pd.DataFrame:
-        """`far` with the loads of page-table entries in a walk, four levels on four: formula,
-        simulated (cold), warm (per load), shadow."""
-        counts = {
-            "formula": references.at_most,
-            "simulated": references.cold,
-            "shadow": references.of_shadow,
-            "warm": lambda *pair: references.warm(*pair, self.sizes[-1], self.host),
-        }
-        pairs = list(zip(self.far["guest"], self.far["host"], strict=True))
-        return self.far.assign(
-            **{name: [count(*pair) for pair in pairs] for name, count in counts.items()}
-        )
-
-    @property
-    def priced(self) -> pd.DataFrame:
-        """The rows of `references` that have a price. Raises Unavailable("too-few-points") without
-        any."""
-        return required(
-            self.references.dropna(subset="price"),
-            "no guest's chase was measured with its packed control",
-        )
 
     # --- what a guest costs beside its loads
 
@@ -223,13 +169,6 @@ class Analysis(StepsAnalysis, ContainersAnalysis):
         pair = [self.packed.get(chase) for chase in (cell, ("", self.alike(cell[0]) or BASE))]
         ratios = (pair[0] / pair[1]).intervals if all(pair) else []
         return required(ratios, "no packed chase was measured both in a guest and outside")[0]
-
-    @property
-    def five_levels(self) -> list[tuple[int, Interval]]:
-        """By lines, the time of a guest of five levels on base pages over that of one with four;
-        empty without any."""
-        five = Curve.of(self.rows(BASE, BASE, levels=5), layout="spread")
-        return list(five / self.spread[BASE, BASE]) if (BASE, BASE) in self.spread else []
 
     @property
     def clocks(self) -> pd.Series:

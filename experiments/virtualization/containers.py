@@ -9,7 +9,7 @@ import pandas as pd
 from experiments.virtualization.grid import NODES
 from tlb.inference.curves import Curve
 from tlb.inference.intervals import UNKNOWN, Interval, median_interval
-from tlb.reasons import Unavailable, required
+from tlb.reasons import Unavailable
 from tlb.report import analysis
 
 NODE = "numa_chase"
@@ -19,25 +19,6 @@ LEAST_PAIRS = 5  # of a median, fewer have no interval worth the name
 class ContainersAnalysis(analysis.Analysis):
     """The rows of chases in fresh namespaces, and of `numa_chase`. The page defines plain and
     contained."""
-
-    @cached_property
-    def containers(self) -> pd.DataFrame:
-        """The chase in fresh namespaces beside the plain one, a row a layout and number of lines:
-        layout, lines, plain, inside, and difference, low, high (inside minus plain). Raises
-        Unavailable("too-few-points")."""
-        curves = {
-            layout: [Curve.of(rows, layout=layout) for rows in (self.plain, self.contained)]
-            for layout in ("spread", "packed")
-        }
-        rows = [
-            (layout, int(lines), plain.get(lines).value, inside.get(lines).value, *difference[:3])
-            for layout, (plain, inside) in curves.items()
-            for lines, difference in inside - plain
-        ]
-        return pd.DataFrame(
-            required(rows, "no chase was measured in fresh namespaces"),
-            columns=["layout", "lines", "plain", "inside", "difference", "low", "high"],
-        )
 
     @cached_property
     def container_ratio(self) -> Interval:

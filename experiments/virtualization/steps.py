@@ -1,31 +1,30 @@
-"""What an entry of the TLB spans in a guest: from the guest's virtual address to the host's
-physical one, so no more than the smaller of the two pages."""
+"""What a TLB entry spans in a guest, and how many dimensions a walk has: both told by the price of
+translation on larger pages over that on 4 KiB pages throughout."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from functools import cached_property
 
-import numpy as np
 import pandas as pd
-from scipy.ndimage import median_filter
 
 from experiments.virtualization.grid import STEPS_OF
 from tlb.inference import splinter
 from tlb.inference.curves import select
-from tlb.inference.intervals import Interval
+from tlb.inference.intervals import Interval, median_interval
 from tlb.page_sizes import BASE, hardware
-from tlb.reasons import Unavailable
+from tlb.reasons import Unavailable, if_available, required
 from tlb.report import analysis
 
 Chase = tuple[str, str]  # the guest's page, "" of a plain process; and the host's
 GUEST, PROCESS = "guest_chase", "page_chase"
-CLEAR = 1.25  # so far from a level's end that sets which fill unevenly no longer show
-LEAST_BETWEEN = 4  # prices that a level's own price is the median of: two octaves
+# Times the last level's entries: a chase over as many pages misses it nearly always, and its page
+# tables are still in a cache of the core.
+PAST = (1.5, 6.0)
 
 
 class StepsAnalysis(analysis.Analysis):
-    """The chases over few lines. The page defines price."""
+    """The chases over few lines."""
 
     def rows(self, guest: str, host: str, levels: int = 4) -> pd.DataFrame:
         """The rows of a chase, `levels` being of a guest's tables."""
@@ -36,71 +35,49 @@ class StepsAnalysis(analysis.Analysis):
         )
         return select(self.frame, pages=host, **own)
 
-    @cached_property
-    def steps(self) -> pd.DataFrame:
-        """Where the price of translation leaves each TLB level: a row a chase: guest, host,
-        first_low, first_high, second_low, second_high (neighbouring numbers of lines), most
-        (lines). NaN where it never leaves it.
-
-        Between the two levels' entries a process on base pages pays for a hit in the second, and by
-        that price the others are told: half of it is past the first level, twice of it past the
-        second, from there on in all larger sizes. (A grid of two points an octave is too coarse for
-        change points.) Raises Unavailable: no-geometry, too-few-points, no-step.
-        """
-        first, second = self.two_levels()
-        between = (
-            self.price["", BASE].between(first * CLEAR, second / CLEAR)
-            if ("", BASE) in self.price
-            else ()
-        )
-        if len(between) < LEAST_BETWEEN:
-            raise Unavailable(
-                "too-few-points", "a process on base pages was not measured between the two levels"
-            )
-        if (hit := float(between.medians.median())) <= 0:
-            raise Unavailable(
-                "no-step", f"between the two levels a process on base pages pays {hit:z.2f} ns"
-            )
-        rows = []
-        for chase, curve in self.price.items():
-            part = curve.between(0, splinter.MOST_LINES).medians
-            if (
-                len(part) >= 2 * LEAST_BETWEEN
-            ):  # those measured at the matrix's sizes alone have no steps to show
-                rows.append(
-                    (*chase, *_left(part, hit / 2), *_left(part, 2 * hit), int(part.index[-1]))
-                )
-        columns = ["guest", "host", "first_low", "first_high", "second_low", "second_high", "most"]
-        return pd.DataFrame(rows, columns=columns)
+    def _over_base(self) -> list[tuple[Chase, Chase]]:
+        """Return the chases on larger pages, each with the one on 4 KiB pages throughout."""
+        outside = dict.fromkeys(host for _, host in STEPS_OF if hardware(host) != BASE)
+        pairs = [(("", host), ("", BASE)) for host in outside]
+        return pairs + [(chase, STEPS_OF[0]) for chase in STEPS_OF[1:]]
 
     @cached_property
-    def shares(self) -> dict[Chase, Interval]:
-        """What a chase pays between the first level's entries and the second's over what one on
-        base pages throughout pays there, for STEPS_OF but the first, and large pages outside.
-        Entries that span large pages are few for all lines and cost nothing there
-        (inference/splinter.py). What cannot be compared is left out."""
-        outside = [
-            ("", host)
-            for host in dict.fromkeys(host for _, host in STEPS_OF)
-            if hardware(host) != BASE
-        ]
+    def reached(self) -> dict[Chase, Interval]:
+        """What translation costs between the two levels' entries, over that on 4 KiB pages: 0 if an
+        entry spans a large page (inference/splinter.py). What cannot be compared is left out."""
         shares = {}
-        for guest, host in [*outside, *STEPS_OF[1:]]:
-            base, large = self.rows(BASE if guest else "", BASE), self.rows(guest, host)
+        for chase, base_chase in self._over_base():
+            base, large = self.rows(*base_chase), self.rows(*chase)
             if base.empty or large.empty or large["lines"].min() > base["lines"].min():
                 continue  # what a load costs that misses nothing goes off both
             both = pd.concat([base.assign(pages=BASE), large.assign(pages="2m")]).assign(
                 kernel=PROCESS, stride_pages=1
             )
             with suppress(Unavailable):
-                shares[guest, host] = splinter.judge(both, "none").first.share
+                shares[chase] = splinter.judge(both, "none").first.share
         return shares
 
+    @cached_property
+    def walks(self) -> dict[Chase, Interval]:
+        """What translation costs past the last level's entries, over that on 4 KiB pages: the sum
+        over all sizes within PAST of one mapping over that of another, the median over mappings."""
+        prices = {pair: if_available(self._past, *pair) for pair in self._over_base()}
+        return {pair[0]: ratio for pair, ratio in prices.items() if ratio is not None}
 
-def _left(price: pd.Series, least: float) -> tuple[float, float]:
-    """The numbers of lines between which a price, smoothed by a median of three, comes to `least`
-    for good; NaN where it does not."""
-    under = np.flatnonzero(median_filter(price.to_numpy(), size=3, mode="nearest") < least)
-    if not len(under) or under[-1] == len(price) - 1:
-        return np.nan, np.nan
-    return float(price.index[under[-1]]), float(price.index[under[-1] + 1])
+    def _past(self, chase: Chase, base: Chase) -> Interval:
+        large, small = (self._prices(one) for one in (chase, base))
+        shared = required(large.columns.intersection(small.columns), "no size was measured on both")
+        ratios = (large[shared].sum(axis=1) / small[shared].sum(axis=1)).dropna()
+        return median_interval(required(ratios, "no mapping was measured on both"))
+
+    def _prices(self, chase: Chase) -> pd.DataFrame:
+        """Return spread minus packed within PAST, a row a mapping, a column a number of lines."""
+        low, high = (times * self.two_levels()[1] for times in PAST)
+        rows = self.rows(*chase)
+        rows = rows[rows["lines"].between(low, min(high, splinter.MOST_LINES))]
+        times = rows.pivot_table(
+            index=["repeat", "lines"], columns="layout", values="ns_per_access"
+        )
+        if not {"spread", "packed"} <= {*times}:
+            raise Unavailable("too-few-points", "no chase past the reach has its control")
+        return (times["spread"] - times["packed"]).dropna().unstack("lines").dropna()

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -14,6 +13,7 @@ from experiments.walk_anatomy.grid import (
     COLLIDING,
     LEVELS,
     PADDED,
+    POWERS,
     TABLES,
     Tables,
     collisions,
@@ -21,7 +21,7 @@ from experiments.walk_anatomy.grid import (
     sweep,
 )
 from experiments.walk_anatomy.policies import PolicyAnalysis
-from tlb.inference import geometry, sets, walk_caches
+from tlb.inference import geometry, walk_caches
 from tlb.inference.curves import Curve, select
 from tlb.inference.geometry_walks import Walk
 from tlb.inference.intervals import Interval, interval_of_rows, summarise
@@ -31,13 +31,6 @@ from tlb.machine.host import data_caches
 from tlb.reasons import Unavailable, if_available, required
 from tlb.units import format_size
 
-SECOND_RISE = (
-    1.25  # from one stride to the next: past the first step, TLB misses alone rise by a tenth
-)
-INDEXES = {
-    "modulo": "an index of the lowest bits",
-    "xor": "an index of the lowest bits XORed with higher ones",
-}
 EVENLY, AT_RANDOM = "exactly", "at random places"
 
 
@@ -209,48 +202,21 @@ class Analysis(PolicyAnalysis):
     # --- the sets of the last level
 
     @property
-    def fit(self) -> sets.Fit:
-        """Up to which of `strides` the pages fit the last level. Raises Unavailable: one-level
-        where the first may hold them all."""
+    def widest(self) -> int:
+        """The widest stride, in pages, at which COLLIDING pages fit the last level, if a page's
+        lowest bits choose its set: pages s apart reach one set in s. Raises Unavailable where one
+        level may hold them all."""
         if not self.entries or self.entries[0] * 2 > COLLIDING or self.entries[-1] < 2 * COLLIDING:
             raise Unavailable(
                 "one-level", f"of two that hold fewer and more than {COLLIDING} pages"
             )
-        walked = required(
-            self.times.get(1, ()), "no tables of the lowest level were swept"
-        ).intervals[0]
-        return sets.find(self.strides, COLLIDING, walked.value - self.held_ns.value)
-
-    @property
-    def second_rise(self) -> int | None:
-        """The widest stride past `fit` up to which a visit takes no longer; None where it takes no
-        longer at any. Raises Unavailable."""
-        past = self.strides.between(2 * self.fit.widest, float("inf"))
-        for (stride, visit), (_, wider) in pairwise(past):
-            if (wider / visit).low > SECOND_RISE:
-                return int(stride)
-        return None
-
-    @property
-    def placements(self) -> list[str]:
-        """The simulator's choices of a set that fit `fit`. Raises Unavailable."""
-        return sets.fitting(
-            self.fit,
-            self.entries[-1],
-            self._ways(-1) or self.entries[-1],
-            [round(x) for x in self.strides.xs],
-        )
-
-    @property
-    def indexes(self) -> list[str]:
-        """The names of `placements`, as a text has them. Raises Unavailable."""
-        return [INDEXES[placement] for placement in self.placements]
+        return max(stride for stride in POWERS if stride * COLLIDING <= self.entries[-1])
 
     @property
     def widened(self) -> list[int]:
-        """The strides past `fit` that were measured a page wider too. Raises Unavailable."""
+        """The strides past `widest` that were measured a page wider too. Raises Unavailable."""
         both = [wide for wide in PADDED if wide in self.strides.xs and wide + 1 in self.padded.xs]
-        return [wide for wide in both if wide > self.fit.widest]
+        return [wide for wide in both if wide > self.widest]
 
     @property
     def survey(self) -> geometry.Geometry:

@@ -1,4 +1,4 @@
-"""Which entry the levels of the TLB replace, by how many visits miss."""
+"""Which entry the last level of the TLB replaces, by how many visits miss."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import cached_property
 
 import pandas as pd
 
-from experiments.walk_anatomy.grid import ENTRY_BYTES, HOT, TABLES, fewest, first_beyond
+from experiments.walk_anatomy.grid import ENTRY_BYTES, HOT, TABLES, fewest
 from tlb.inference import replacement
 from tlb.inference.curves import select
 from tlb.inference.intervals import Interval, interval_of_rows
@@ -72,13 +72,6 @@ class PolicyAnalysis(analysis.Analysis):
         """`_shares` of the TLB's last level; empty without its entries, or rows."""
         return self._shares(self.pages, self.entries[-1]) if self.entries else {}
 
-    @cached_property
-    def first_misses(self) -> dict[Visits, Interval]:
-        """`_shares` of the first of two levels, whose misses the last one serves; empty where it
-        does not."""
-        pages = first_beyond(self.entries)
-        return self._shares(pages, self.entries[0]) if pages else {}
-
     @property
     def missed(self) -> Interval:
         """The share of a cycle's visits through few tables that miss, by time. Raises
@@ -97,13 +90,6 @@ class PolicyAnalysis(analysis.Analysis):
             return []
         first = self.entries[0] if len(self.entries) > 1 else 0
         return replacement.judge(self.misses, (first, self.entries[-1]), self._ways(-1))
-
-    @cached_property
-    def first_policies(self) -> list[replacement.Policy]:
-        """The same of the first level beside `first_misses`."""
-        if not self.first_misses:
-            return []
-        return replacement.judge(self.first_misses, (0, self.entries[0]), self._ways(0))
 
     @staticmethod
     def fitting(policies: list[replacement.Policy]) -> list[str]:

@@ -59,13 +59,17 @@ class Analysis(analysis.Analysis):
         rows = [_row(each) for each in (document.told if document else ()) if each.case in CASES]
         return pd.DataFrame(rows, columns=COLUMNS)
 
+    def of_reference(self) -> Analysis:
+        """Return the reference machine's Analysis, which has no rows either."""
+        return Analysis(self.frame, self.about.reference())
+
     @cached_property
     def theirs(self) -> pd.DataFrame | None:
         """`trials` of the reference machine; None if this is it, or if there is none."""
-        reference = if_available(self.about.reference)
-        if reference is None or reference.machine == self.about.machine:
+        reference = if_available(self.of_reference)
+        if reference is None or reference.about.machine == self.about.machine:
             return None
-        return Analysis(self.frame, reference).trials
+        return reference.trials
 
     @cached_property
     def lacking(self) -> dict[str, str]:
@@ -106,14 +110,18 @@ class Analysis(analysis.Analysis):
         self.measured()
         rows = self.paged
         if ours is not None:
-            again = [name for name, case in CASES.items() if case.again]
-            rows = rows[(rows["ours"] == ours) & ~rows["case"].isin(again)]
+            rows = once(rows[rows["ours"] == ours])
         return required(rows, "no such program was measured")
 
     def unreached(self) -> pd.DataFrame:
         """Return the trials that were to change the pages and are not in `paged`."""
         rows = self.measured()
         return rows[rows["changes_pages"].astype(bool) & ~rows["case"].isin(self.paged["case"])]
+
+
+def once(trials: pd.DataFrame) -> pd.DataFrame:
+    """Return the trials without those that run an earlier one's program again."""
+    return trials[~trials["case"].isin([name for name, case in CASES.items() if case.again])]
 
 
 def _ratio(part: float, whole: float) -> float:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
-from experiments.your_program.analysis import Analysis
+from experiments.your_program.analysis import Analysis, once
 from tlb.prose import extremes
+from tlb.reasons import required
 from tlb.report import axes, charts
 from tlb.report.render import MUTED, Figure
 
-_OTHERS, _OURS = "written by others", "written for this book"
 _RATIOS = (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 7, 10, 20, 50, 100)
 _TENTHS = [n / 10 for n in range(1, 40)]
 _NARROW = 2.5  # an axis whose ends are a smaller factor apart has room for ticks at tenths
@@ -20,14 +20,22 @@ BEYOND = 1.5
 _EDGE = 1.03  # a factor: room for half a mark
 
 
-def _named(a: Analysis) -> pd.DataFrame:
-    """Return a row a program in which only the pages changed, here and on the reference."""
-    machines = {"this machine": a.of_pages()}
+def _named(a: Analysis, ours: bool) -> pd.DataFrame:
+    """Return a row a program, here and on the reference machine: our own with whatever was changed,
+    others' if only their pages changed."""
+
+    def chosen(trials: pd.DataFrame) -> pd.DataFrame:
+        rows = trials[trials["ours"] == ours]
+        return rows if ours else once(a.on_huge_pages(rows))
+
+    machines = {"this machine": chosen(a.measured())}
     if a.theirs is not None and len(a.theirs):
-        machines["the reference"] = a.on_huge_pages(a.theirs)
+        machines["the reference"] = chosen(a.theirs)
     named = [rows.assign(machine=name) for name, rows in machines.items()]
-    rows = pd.concat(named, ignore_index=True)
-    return rows.assign(whose=rows["ours"].map({True: _OURS, False: _OTHERS}))
+    rows = pd.concat(named, ignore_index=True).sort_values(
+        "machine", ascending=False, kind="stable"
+    )
+    return required(rows, "no such program was measured")
 
 
 def _ends(data: pd.DataFrame, field: str) -> tuple[float, float]:
@@ -51,25 +59,20 @@ def _intervals(data: pd.DataFrame, y: alt.Y, ends: tuple[float, float]) -> list[
     return layers
 
 
-def _dots(a: Analysis, data: pd.DataFrame, title: str, field: str) -> alt.LayerChart:
-    """Draw a row a program, from the largest gain to the least: a point by its author and the
-    machine, and a dash at 1, no difference."""
-    gains = a.of_pages().set_index("title")["gain"]
-    order = sorted(gains.index, key=lambda name: -gains[name].value)
-    scheme, ends, y = (
-        axes.colours([_OTHERS, _OURS]),
-        _ends(data, field),
-        charts.row("title", order),
-    )
+def _dots(data: pd.DataFrame, title: str, field: str) -> alt.LayerChart:
+    """Draw a row a program, from the largest gain to the least: a point by the machine, and a dash
+    at 1, no difference."""
+    ranked = data.sort_values("gain", ascending=False, kind="stable")
+    mine = ranked["machine"] == "this machine"
+    order = list(dict.fromkeys([*ranked.loc[mine, "title"], *ranked["title"]]))
+    ends, y = _ends(data, field), charts.row("title", order)
     every = _RATIOS if ends[1] > _NARROW * ends[0] else _TENTHS
     ticks = [tick for tick in every if ends[0] <= tick <= ends[1]]
     x = alt.X(f"{field}:Q", axis=axes.ns_axis(title, ticks), scale=axes.log_scale(domain=ends))
-    legend = alt.Legend(title=None, columns=1)
-    channels = {"color": alt.Color("whose:N", sort=scheme.domain, scale=scheme, legend=legend)}
-    machines = list(dict.fromkeys(data["machine"]))
+    machines, channels = list(dict.fromkeys(data["machine"])), {}
     if len(machines) > 1:
-        legend = alt.Legend(title=None)
-        channels["shape"] = alt.Shape("machine:N", sort=machines, legend=legend)
+        channels = {"color": axes.colour("machine", machines, title=None)}
+        channels["shape"] = axes.shape("machine", machines, title=None)
     tooltip = ["title:N", "machine:N", alt.Tooltip(f"{field}:Q", format=".3~r")]
     points = alt.Chart(data).mark_point(size=60, filled=True, opacity=1)
     points = points.encode(x=x, y=y, tooltip=tooltip, **channels)
@@ -85,29 +88,36 @@ def _here(data: pd.DataFrame, field: str, *words: str) -> str:
     return extremes(dict(zip(here["title"], here[field], strict=True)), *words)
 
 
-def gains(a: Analysis) -> Figure:
-    """Draw time on base pages over time on large ones, with its interval, a row a program."""
-    rows = _named(a)
-    data = rows[["title", "language", "whose", "machine", "does", "verdict", "pairs"]].assign(
+def _gains(a: Analysis, ours: bool, whose: str) -> Figure:
+    rows = _named(a, ours)
+    data = rows[["title", "language", "machine", "does", "verdict", "pairs"]].assign(
         gain=[gain.value for gain in rows["gain"]],
         low=[gain.low for gain in rows["gain"]],
         high=[gain.high for gain in rows["gain"]],
     )
-    ranking = _here(data, "gain", "times as long", "takes longest on base pages", "least")
-    return Figure(
-        _dots(a, data, "times as fast", "gain"),
-        f"Time on base pages over time on huge pages, by program. {ranking}",
-        data,
-    )
+    ranking = _here(data, "gain", "times as fast", "gains most", "gains least")
+    return Figure(_dots(data, "times as fast", "gain"), f"{whose} {ranking}", data)
+
+
+def gains(a: Analysis) -> Figure:
+    """Draw time on 4 KiB pages over time on huge pages, a row a program of others."""
+    return _gains(a, False, "Time on 4 KiB pages over time on huge pages, by program.")
+
+
+def own_gains(a: Analysis) -> Figure:
+    """Draw the time of our own programs without a change over that with it, a row a program."""
+    return _gains(a, True, "Time without a change over time with it, by program.")
 
 
 def costs(a: Analysis) -> Figure:
-    """Draw memory with large pages over without, a row a program, in the order of the gains."""
-    columns = ["title", "language", "whose", "machine", "does", "memory", "faults", "large"]
-    data = _named(a)[columns].dropna(subset=["memory"])
+    """Draw memory with huge pages over without, a row a program of others, in the order of the
+    gains."""
+    rows = _named(a, False).dropna(subset=["memory"])
+    columns = ["title", "language", "machine", "does", "memory", "faults", "large"]
+    data = rows[columns].assign(gain=[gain.value for gain in rows["gain"]])
     ranking = _here(data, "memory", "times as much", "takes most on huge pages", "least")
     return Figure(
-        _dots(a, data, "times the memory", "memory"),
+        _dots(data, "times the memory", "memory"),
         f"Resident memory with huge pages over that without, by program. {ranking}",
         data,
     )

@@ -3,14 +3,13 @@ trips are known."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from tlb.inference.memory_trips import Trips, expected, explain, trips
+from tlb.inference.memory_trips import Trips, trips
 
 CACHED_NS, MEMORY_NS = 40.0, 100.0
 
@@ -59,49 +58,3 @@ def test_each_trip_has_its_peak_its_share_and_the_line_before_it(places: tuple[f
         for (p, q), cut in zip(pairwise(a.peaks_ns), a.cuts_ns[1:], strict=True)
     )
     assert all(peak.low <= peak.value <= peak.high and peak.coverage > 0.9 for peak in a.peaks_ns)
-
-
-def read_in_turn(sets: list[int], cache: int, hops: int = 60_000) -> np.ndarray:
-    """Shares of hops with one miss and more, two and more, ..., by an LRU cache that each hop's
-    draws go through."""
-    random, kept, missed = np.random.default_rng(1), OrderedDict[tuple[int, int], None](), []
-    for draws in zip(*(random.integers(0, lines, hops) for lines in sets), strict=True):
-        misses = 0
-        for line in enumerate(draws):
-            if line in kept:
-                kept.move_to_end(line)
-                continue
-            misses += 1
-            kept[line] = None
-            if len(kept) > cache:
-                kept.popitem(last=False)
-        missed.append(misses)
-    late = np.array(missed[hops // 2 :])
-    return np.array([(late >= k).mean() for k in range(1, len(sets) + 1)])
-
-
-@pytest.mark.parametrize("sets", [[20_000, 300], [3000, 40, 700]])
-def test_what_one_cache_leaves_of_several_sets_is_what_a_cache_leaves(sets: list[int]):
-    assert expected(sets, 600) == pytest.approx(read_in_turn(sets, 600), abs=0.015)
-    assert expected([10, 10], 30).tolist() == [0, 0]
-
-
-def test_the_cache_that_made_the_trips_comes_back():
-    read, cache, made = (
-        {"4k": [1.0, 8 / 4096, 8 / 4096], "2m": [1.0, 8 / (2 << 20), 8 / 4096]},
-        5 << 20,
-        [],
-    )
-    for pages, sets in read.items():
-        for size in (1 << 28, 1 << 30, 1 << 32):
-            shares_of = expected(np.multiply(sets, size / 64), cache / 64)
-            made += [(pages, size, trips, shares_of[trips - 1]) for trips in (2, 3)]
-    found = explain(
-        pd.DataFrame(made, columns=["pages", "working_set_bytes", "trips", "share"]), read
-    )
-    assert found.cache_bytes == pytest.approx(cache, rel=0.01) and found.worst < 0.01
-    other = explain(
-        found.table.assign(share=found.table["share"].sample(frac=1, random_state=3).to_numpy()),
-        read,
-    )
-    assert other.worst > 0.1

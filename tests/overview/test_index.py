@@ -11,11 +11,12 @@ import pandas as pd
 import pytest
 from support.common import About
 from support.rendered import written
-from support.synthetic import GIB, Truth, frame, grid, scope
+from support.synthetic import GIB, Stated, Truth, frame, grid, scope
 from support.your_machine import ARM, host
 
 from experiments import stlb_cliff, your_machine
-from experiments.overview import CHAPTERS, index
+from experiments.overview import CHAPTERS, index, working_set
+from experiments.overview.profile import Profile, Quantity
 from tlb.lab.record import Point
 from tlb.machine.host import Host
 from tlb.reasons import REASONS, Unavailable
@@ -79,6 +80,62 @@ def test_every_chapters_grid_is_measured_and_no_survey_is_asked_for():
 def test_a_machine_without_rows_has_a_first_page_all_the_same(why: str):
     a = page({}, host(**ARM), why=why)
     told = written("index", lambda names: setattr(a, "_names", names) or a)
-    assert (
-        REASONS[why].sentence.removesuffix(".") in told and "not measured on this machine" in told
+    assert REASONS[why].sentence.removesuffix(".") in told and "| not measured |" in told
+
+
+def made(machine: str, *values: float | None) -> Profile:
+    quantities = []
+    for k, value in enumerate(values):
+        known = {"value": value, "coverage": 0.96} if value else {"reason": "no-data"}
+        known |= {"part": "levels", "words": "a load", "unit": "ns"}
+        quantities.append(Quantity(name=f"load_{k}", **known))
+    return Profile(machine=machine, quantities=tuple(quantities))
+
+
+def test_the_nearest_machine_is_the_one_whose_quantities_differ_least():
+    a = page({})
+    own, far, near = made("own", 1.0, 10.0), made("far", 2.0, 20.0), made("near", 1.1, None)
+    a.profiles = {
+        "this computer": own,
+        "far": far,
+        "near": near,
+        "empty": made("empty", None, None),
+    }
+    assert a.nearest() == "near"
+    assert a.number(near, "load_1", 1) == "not measured"
+
+
+# --- the working set
+
+
+def test_the_slider_answers_for_each_half_octave_that_was_measured():
+    a = page({"stlb_cliff": CLIFF})
+    figure = working_set.working_set(a)
+    params = {param["name"]: param for param in figure.spec()["params"]}
+    answers, slider, asked = (
+        params["answers"]["value"],
+        params["size"]["bind"],
+        params["size"]["value"],
     )
+    assert len(answers) == (slider["max"] - slider["min"]) / slider["step"] + 1 > 20
+    assert figure.alt.endswith(answers[f"{asked:g}"]) and asked == 30
+    assert answers["28"].startswith("256 MiB, 65,536 pages of 4 KiB")
+    assert answers["28.5"].startswith("384 MiB, 98,304 pages")
+    assert not any("2 MiB pages" in text for text in answers.values())  # none were measured
+
+
+@pytest.mark.parametrize(
+    ("lines", "place"),
+    [(32, "the L1 TLB holds"), (1024, "the L2 TLB holds"), (1 << 14, "times what the L2 TLB")],
+)
+def test_an_answer_names_the_plateau(lines: int, place: str):
+    a = page({"stlb_cliff": CLIFF}, Stated().host())
+    assert place in working_set.answer(a, lines * a.base_page_bytes)
+
+
+def test_nothing_is_answered_outside_of_what_was_measured():
+    curve = page({"stlb_cliff": CLIFF}).cliff.spread
+    assert working_set.at(curve, curve.xs[-1] * 2) is None
+    low, high = curve.medians.iloc[[-2, -1]]
+    between = working_set.at(curve, (curve.xs[-2] * curve.xs[-1]) ** 0.5)
+    assert between is not None and low <= between <= high

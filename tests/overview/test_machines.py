@@ -15,13 +15,7 @@ from support.common import make_record
 from support.lab import put
 from support.synthetic import HOLE, Stated
 
-from experiments.overview import (
-    machines,
-    machines_compared,
-    machines_figure,
-    machines_tables,
-    profile,
-)
+from experiments.overview import machines, machines_figure, machines_tables, profile
 from experiments.overview.machines import Analysis
 from experiments.overview.profile import Profile, Quantity
 from tlb.lab import build
@@ -32,7 +26,7 @@ from tlb.report.chapter import Chapter
 DEFAULTS = chapter.DEFAULTS | {"minutes": 0.0}
 HOSTILE = "</script><img src=x onerror=alert(1)>\u202e'.\"|{{#if}}"
 A, B = "zen-3-aaaaaaaa", "zen-5-bbbbbbbb"
-NAMES = [*machines_compared._COMPARED]
+NAMES = [*machines_figure._SHOWN, "gain_thp", "gain_2m", "gain_1g", "gain_64k"]
 PARTS = {"load": "levels", "hit": "levels", "walk": "levels", "gain": "pages", "fault": "faults"}
 
 
@@ -136,11 +130,11 @@ def store(tmp_path: Path) -> Store:
 
 
 @pytest.mark.parametrize("number", [1, pytest.param(2, marks=pytest.mark.endurance), 30])
-def test_each_machine_has_a_row_a_panel_and_its_words(store: Store, number: int):
+def test_each_machine_has_a_row_its_marks_and_its_words(store: Store, number: int):
     a = page(many(store, number))
     table, told = shown(a)
     assert len(table.select("tbody tr")) == len(a.machines) == number
-    figure = machines_figure.machines_profiles(a)
+    figure = machines_figure.machines_times(a)
     assert figure.data["machine"].nunique() == number and len(figure.data) == number * len(
         machines_figure._SHOWN
     )
@@ -200,7 +194,7 @@ def test_what_cannot_be_read_of_a_machine_is_said_and_the_others_are_shown(
     a = page(store)
     table, told = shown(a)
     assert len(table.select("tbody tr")) == 2 and lacks.replace(".", r"\.") in told
-    assert "zen-3-aaaaaaaa" in {*machines_figure.machines_profiles(a).data["machine"]}
+    assert "zen-3-aaaaaaaa" in {*machines_figure.machines_times(a).data["machine"]}
 
 
 def test_a_machine_s_words_are_text_wherever_they_stand(store: Store):
@@ -214,7 +208,7 @@ def test_a_machine_s_words_are_text_wherever_they_stand(store: Store):
     add(store, "zen-5-bbbbbbbb")
     a = page(store)
     table, told = shown(a, holes=True)
-    figure = machines_figure.machines_profiles(a)
+    figure = machines_figure.machines_times(a)
     assert not table.select("img, script") and "\u202e" not in str(table) + told + figure.html()
     drawn, read = (
         BeautifulSoup(markup, "html.parser")
@@ -233,31 +227,8 @@ def test_a_machine_s_words_are_text_wherever_they_stand(store: Store):
 # --- what they show together
 
 
-def test_the_price_that_differs_most_is_found_with_both_ends(store: Store):
-    add(store, "zen-3-aaaaaaaa", changes={"microarchitecture": "Zen 3"})
-    values = {name: 4.0 if name == "walk_over_2_gib" else 1.1 for name in NAMES} | {
-        "hit_last_level": 1.0
-    }
-    add(store, "zen-5-bbbbbbbb", kept=False, changes={"microarchitecture": "Zen 5"})
-    profile.keep(
-        store,
-        Profile(
-            machine="zen-5-bbbbbbbb",
-            quantities=tuple(
-                quantity(name, factor * (NAMES.index(name) + 1)) for name, factor in values.items()
-            ),
-        ),
-    )
-    least, most = machines_compared.extremes(page(store))
-    place = NAMES.index("walk_over_2_gib") + 1
-    assert (least.words, least.factor) == ("words of hit last level", 1.0)
-    assert most == machines_compared.Extreme(
-        "words of walk over 2 gib", 4.0, place, 4 * place, "ns", ("Zen 3", "Zen 5"), True
-    )
-
-
 @pytest.mark.parametrize("declared", [1, 2, 3])
-def test_a_machine_that_an_earlier_kernel_measured_is_marked_and_its_prices_are_not_compared(
+def test_a_machine_that_an_earlier_kernel_measured_is_marked(
     store: Store, monkeypatch, declared: int
 ):
     monkeypatch.setattr(build, "declared_measures", lambda kernel, engine: declared)
@@ -272,4 +243,3 @@ def test_a_machine_that_an_earlier_kernel_measured_is_marked_and_its_prices_are_
         for row in shown(a)[0].select("tbody tr")
     }
     assert marked == {"Zen 3": declared > 1, "Zen 5": declared > 2, "Zen 6": declared > 2}
-    assert ("Zen 3" in machines_compared.extremes(a)[1].on) == (declared != 2)

@@ -6,12 +6,15 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from bs4 import BeautifulSoup
 from support import chapter
 from support.synthetic import Stated
+from support.verdict_rows import rows
 
-from experiments.overview import CHAPTERS, judged, scorecard
+from experiments.overview import CHAPTERS, judged, scorecard, scorecard_tables
 from experiments.overview.judged import Judged, Shown, Verdicts, name_of
 from tlb.lab.store import Store
+from tlb.reasons import explain
 from tlb.report.chapter import Chapter
 from tlb.report.verdicts import claims_of
 
@@ -158,3 +161,24 @@ def test_where_machines_disagree_they_are_two(data: Store):
     )
     assert (a.rows["deciding"] > 1).sum() == several
     assert a.stand_ins == {B: [f"{{doc}}`{LACKED}`"]}
+
+
+def test_each_claim_is_a_card_or_a_line_and_says_why_it_is_open(data: Store):
+    a = page(data)
+    ids = a.rows["id"].tolist()
+    a._names = {"ten": {id: {a.rows["verdict"][k]: "So it is."} for k, id in enumerate(ids[:9])}}
+    cards, claims = scorecard_tables.cards(a).markup, scorecard_tables.claims(a).markup
+    read = BeautifulSoup(cards + claims, "html.parser")
+    found = rows(read)
+    assert [row.claim for row in found] == ids and not read.select("b")
+    assert all("So it is." in row.text for row in found[:9])
+    undecided = [row for row in found if row.verdict == "cannot tell"]
+    assert undecided and all("crosses the band" in row.text for row in undecided)
+    assert {option["value"] for option in read.select("option")} >= {*IDS, "holds", "unknown", ""}
+
+
+def test_the_reason_of_an_obstacle_is_read_from_its_sentence():
+    sentence = explain("splintered", "of 2 MiB")
+    assert scorecard_tables.short("", sentence) == "splintered pages"
+    assert scorecard_tables.short("one-level", "") == "one level"
+    assert scorecard_tables.short("", "The walks were counted.") == ""

@@ -16,6 +16,7 @@ from support.common import in_turn
 from experiments.overview import judged
 from tlb.lab.store import Store
 from tlb.machine import host
+from tlb.reasons import REASONS
 from tlb.report import page, parameters, publish
 
 # Whoever else measures does not wait for this: so it is one of them, one after the other.
@@ -129,3 +130,21 @@ def test_a_notebook_s_kernel_listens_on_no_port(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(publish.parameters, "check", lambda *given: {})
     publish.execute("asks", tmp_path / "out.ipynb", {})
     assert nbformat.read(tmp_path / "out.ipynb", 4).cells[-1].outputs[0].text == "ipc\n"
+
+
+def test_a_page_without_results_says_so_in_one_box_at_its_head(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("TLB_DATA", str(tmp_path / "data"))
+    given = {"machine": "this", "minutes": 0.0}
+    publish.execute("your_program", tmp_path / "out.ipynb", given)
+    cells = nbformat.read(tmp_path / "out.ipynb", 4).cells
+    shown = [
+        (cell.source, output.data.get("text/plain", ""))
+        for cell in cells
+        if cell.cell_type == "code"
+        for output in cell.outputs
+    ]
+    reason = REASONS["no-data"].sentence
+    boxes = [source for source, text in shown if text.startswith(f"Not on this machine: {reason}")]
+    assert len(boxes) == 1 and boxes[0].startswith("chapter = begin(")

@@ -6,17 +6,20 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+import pandas as pd
 import pytest
 from support.common import About
 from support.pages import figure as drawn
-from support.synthetic import Stated
+from support.synthetic import Stated, Truth, frame, grid
 
+from experiments import stlb_cliff
 from tlb.inference.intervals import Interval
 from tlb.reasons import Unavailable
 from tlb.report import page
+from tlb.report.analysis import Analysis
+from tlb.report.lacking import LackingBox
 from tlb.report.page import PageError
 from tlb.report.parameters import table_of_contents
 
@@ -88,7 +91,7 @@ def test_a_figure_is_named_by_its_function_and_a_reason_takes_its_place():
     def nothing(a: None) -> Any:
         raise Unavailable("no-pmu", "here")
 
-    a = SimpleNamespace(about=About(Stated().host()))
+    a = Analysis(pd.DataFrame(), About(Stated().host()))
     shown, reason, again = run(
         "figure(the_cliff, a)\n" + "figure(nothing, a)\n" * 2,
         the_cliff=the_cliff,
@@ -97,6 +100,43 @@ def test_a_figure_is_named_by_its_function_and_a_reason_takes_its_place():
     )
     assert len(again.text) < len(reason.text)
     assert shown.name == "the_cliff" and str(Unavailable("no-pmu", "here")) in reason.text
+
+
+class Handle:
+    """An output of a notebook: what it shows last."""
+
+    text = ""
+
+    def update(self, shown: Any) -> None:
+        self.text = shown.text
+
+
+def test_a_box_at_the_head_lists_each_reason_once_and_nothing_stays_in_its_place():
+    def lacking(code: str, detail: str) -> None:
+        raise Unavailable(code, detail)
+
+    shown: list[Any] = []
+    made = page.Page("somewhere", shown.append, box=LackingBox(handle := Handle(), "Run it."))
+    for code, detail in [("no-pmu", "")] * 2 + [("too-few-points", word) for word in "aabcde"]:
+        made.show(lambda code=code, detail=detail: lacking(code, detail))
+    assert shown == []
+    assert handle.text.count(str(Unavailable("no-pmu"))) == 1
+    assert handle.text.count("(a; b; c; and 2 more)") == 1 and handle.text.endswith("Run it.")
+
+
+def test_measuring_is_advised_only_where_it_can_help():
+    box = LackingBox(handle := Handle(), "Run it.")
+    box.add(Unavailable("no-pmu"))
+    assert "Run it." not in handle.text
+
+
+def test_a_figure_that_a_machine_lacks_is_the_reference_s_dimmed_and_labelled():
+    reference = stlb_cliff.Analysis(rows := frame(Truth(), grid(64 << 20)), About(Stated().host()))
+    other = About(Stated().host(), "another", rows={"stlb_cliff": rows})
+    mine = stlb_cliff.Analysis(rows[:0], About(Stated().host(), "mine", other=other))
+    (shown,) = run("figure(cliff, a)", cliff=stlb_cliff.figures.cliff, a=mine)
+    assert shown.data.equals(stlb_cliff.figures.cliff(reference).data)
+    assert shown.alt.startswith("The machine another") and "tlb-borrowed" in shown.html()
 
 
 def write(folder: Path, *cells: tuple[str, dict]) -> None:

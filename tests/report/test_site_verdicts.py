@@ -118,7 +118,7 @@ def verdicts(site: Path) -> dict[str, Row]:
 def prose(page: Path) -> str:
     """What a page says, its verdicts left out, with single spaces."""
     article = copy.copy(soup(page).select_one("article"))
-    for table in article.select(".tlb-verdicts, .tlb-beyond, pre"):
+    for table in article.select(".tlb-verdicts, .tlb-scorecard, .tlb-beyond, pre"):
         table.decompose()
     return " ".join(article.text.split())
 

@@ -88,7 +88,6 @@ def compare(
     """Compare two machines, or two states of one."""
     compare = discovery.load("overview.compare")
     words = discovery.load("overview.compare_words")
-    shown.stage(f"Comparing {a} with {b}, about 15 s.")
     comparison = compare.compare(a, b, chapter)
     if as_json:
         print(json.dumps(words.as_json(comparison), indent=1))

@@ -13,15 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import brentq, minimize_scalar
 
 from tlb.inference.hops import below, modes
 from tlb.inference.intervals import UNKNOWN, Interval, median_interval
-from tlb.inference.reuse import LINE_BYTES
 
 # of the hops from the caches' end on: what less of them do is no heap that a mean would notice
 LEAST_SHARE = 0.05
-NEVER = 50.0  # times as many hops as a set has lines: exp(-50) of its lines are unread by then
 HEAP_WIDTH = 0.25  # of a trip: banks, rows and refreshes spread a heap
 
 
@@ -85,65 +82,3 @@ def shares(distributions: Mapping[int, pd.DataFrame], cuts_ns: Sequence[float]) 
     return pd.DataFrame.from_dict(
         rows, orient="index", columns=range(1, len(cuts_ns) + 1)
     ).sort_index()
-
-
-def expected(lines: Sequence[float], cache_lines: float) -> np.ndarray:
-    """Return the shares of hops that wait for one trip and more, two and more, ..., if each hop
-    reads a line drawn from each of several sets and a cache keeps the latest used. lines: of each
-    set.
-
-    A line of a set of n is still there if it was read in the last t hops, where t is what it takes
-    for all lines that were read in t hops to fill the cache: sum of n (1 - exp(-t/n)) (Che, Tung
-    and Wang, IEEE J. Sel. Areas Commun. 20, 2002). So it is missing with probability exp(-t/n),
-    each set for itself.
-    """
-    n = np.asarray(lines, dtype=float)
-    if n.sum() <= cache_lines:
-        return np.zeros(n.size)
-    hops = brentq(lambda t: (n * -np.expm1(-t / n)).sum() - cache_lines, 0.0, n.max() * NEVER)
-    counts = np.ones(1)
-    for missed in np.exp(-hops / n):
-        counts = np.convolve(counts, [1 - missed, missed])
-    return counts[::-1].cumsum()[::-1][1:]
-
-
-class Explained(NamedTuple):
-    """Shares of trips and those that one cache would make. table: pages, working_set_bytes, trips,
-    share, expected."""
-
-    cache_bytes: float  # the one that fits best
-    table: pd.DataFrame
-
-    @property
-    def worst(self) -> float:
-        """The largest difference of two shares."""
-        return float((self.table["share"] - self.table["expected"]).abs().max())
-
-
-def explain(shares: pd.DataFrame, read: Mapping[str, Sequence[float]]) -> Explained:
-    """Find the cache that explains the trips by what each hop reads, by least squares.
-
-    shares: pages, working_set_bytes, trips, share (of hops that wait for so many or more). read: by
-    page size the bytes of each set that a hop reads a line of, for a byte of the working set.
-    Raises ValueError without shares.
-    """
-    if shares.empty:
-        raise ValueError("no shares to explain")
-    points = shares[["pages", "working_set_bytes", "trips"]].values.tolist()
-
-    def predicted(log_bytes: float) -> np.ndarray:
-        cache_lines, by_size, values = np.exp(log_bytes) / LINE_BYTES, {}, []
-        for pages, size, trips in points:
-            if (pages, size) not in by_size:
-                lines = np.multiply(read[pages], size / LINE_BYTES)
-                by_size[pages, size] = expected(lines, cache_lines)
-            values.append(np.append(by_size[pages, size], np.zeros(int(trips)))[int(trips) - 1])
-        return np.array(values)
-
-    largest = float(shares["working_set_bytes"].max())
-    found = minimize_scalar(
-        lambda x: ((predicted(x) - shares["share"]) ** 2).sum(),
-        bounds=(np.log(1 << 16), np.log(largest)),
-        method="bounded",
-    )
-    return Explained(float(np.exp(found.x)), shares.assign(expected=predicted(found.x)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import pandas as pd
 from pydantic import BaseModel, ValidationError
@@ -81,6 +81,12 @@ class Analysis:
     def chapter(self) -> str:
         """The chapter's name: that of the package which defines the Analysis."""
         return type(self).__module__.split(".")[-2]
+
+    def of_reference(self) -> Self:
+        """Return the chapter's Analysis of the reference machine's rows. Raises
+        Unavailable("no-data")."""
+        reference = self.about.reference()
+        return type(self)(reference.kept(self.chapter), reference)
 
     @property
     def host(self) -> Host:

@@ -13,8 +13,8 @@ from pybtex.richtext import Text
 from tlb.system.files import ROOT
 
 BIBLIOGRAPHY = ROOT / "book" / "references.bib"
-UNDATED = "n.d."  # as sphinxcontrib-bibtex cites what has no year
-_LETTER = re.compile(r"-?[a-z]$")
+READ = "read"  # before the year in which a source without a date was read
+_LETTER = re.compile(r"(?<=\d)[a-z]$")
 
 
 def authors(entry: Entry) -> str:
@@ -25,23 +25,24 @@ def authors(entry: Entry) -> str:
 
 
 def years(entries: Mapping[str, Entry]) -> dict[str, str]:
-    """Return the year, or UNDATED, of each key; an author's several of one year get letters in the
-    order of the file: "2024a", "n.d.-a". Letters that a year already has are replaced."""
+    """Return the year of each key, of a source without a date the year in which it was read; an
+    author's several of one year get letters in the order of the file: "2024a", "read 2026a".
+    Letters that a year already has are replaced."""
     same: dict[tuple[str, str], list[str]] = {}
     for key, entry in entries.items():
-        year = _LETTER.sub("", entry.fields.get("year", UNDATED))
-        same.setdefault((authors(entry), year), []).append(key)
+        read = entry.fields.get("urldate", "undated").split()[-1]
+        year = entry.fields.get("year") or f"{READ} {read}"
+        same.setdefault((authors(entry), _LETTER.sub("", year)), []).append(key)
     found = {}
     for (_, year), keys in same.items():
         for letter, key in zip(ascii_lowercase, keys, strict=False):
-            dash = "-" if year == UNDATED else ""
-            found[key] = year if len(keys) == 1 else f"{year}{dash}{letter}"
+            found[key] = year if len(keys) == 1 else f"{year}{letter}"
     return found
 
 
 def label(entry: Entry) -> str:
     """Return an entry as a page cites it: "Chen, 2024a"."""
-    return f"{authors(entry)}, {entry.fields.get('year', UNDATED)}"
+    return f"{authors(entry)}, {entry.fields['year']}"
 
 
 @cache
@@ -51,5 +52,5 @@ def sources() -> dict[str, str]:
     names = {}
     for key, year in years(entries).items():
         first = authors(entries[key]).split(" and ")[0].removesuffix(" et al.")
-        names[key] = f"{first} ({year.replace(UNDATED, 'undated')})"
+        names[key] = f"{first} ({year})"
     return names

@@ -20,7 +20,7 @@ from tlb.lab.rig import Rig
 from tlb.lab.store import Store, data_root
 from tlb.machine import host as hosts
 from tlb.reasons import Note, Unavailable, explain, if_available
-from tlb.report import card, page, parameters
+from tlb.report import card, lacking, page, parameters
 from tlb.report.subject import Subject
 from tlb.system.files import ROOT
 
@@ -213,14 +213,21 @@ def begin(chapter: str, namespace: dict[str, Any]) -> Chapter:
     Reads the declared parameters from `namespace`. Raises Unavailable("bad-parameter"), also for an
     unknown name in the cell that Papermill injected.
     """
-    given = {name: namespace[name] for name in parameters.declared(chapter) if name in namespace}
+    known = parameters.declared(chapter)
+    given = {name: namespace[name] for name in known if name in namespace}
     for source in namespace.get("In", []):  # IPython's list of the cells run so far
         if source.startswith("# Parameters"):  # the first line of the cell that Papermill injects
             for node in ast.walk(ast.parse(source)):
                 if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                     given[node.id] = namespace.get(node.id)
-    namespace[page.PAGE] = page.Page(chapter)
-    return Chapter(chapter, parameters.check(chapter, given), Store(data_root()))
+    checked = parameters.check(chapter, given)
+    namespace[page.PAGE] = shown = page.Page(chapter)
+    if checked["machine"] != "reference":  # whose committed pages say in their texts what it lacks
+        minutes = known["minutes"][1]
+        shown.box = lacking.box_here(
+            f"`.venv/bin/tlb run {chapter}` measures this chapter here, in at most {minutes:g} minutes."
+        )
+    return Chapter(chapter, checked, Store(data_root()))
 
 
 def literature(name: str) -> pd.DataFrame:

@@ -1,5 +1,5 @@
 """The reference machine's curves in a figure about another machine, behind a switch that is off
-until a reader sets it.
+until a reader sets it; and its figure in the place of one that a machine lacks.
 
 A chapter names the figures in its figures.py: BESIDE. The same function draws the reference's rows;
 their lines and points are added, faint. A page that defines a quantity anew has no switch: the
@@ -14,11 +14,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from markupsafe import Markup
+
 from tlb.inference.two_machines import measured_alike
 from tlb.reasons import Unavailable
 from tlb.report import charts
 from tlb.report.analysis import Analysis
-from tlb.report.render import Figure
+from tlb.report.render import Figure, inline
 
 SWITCH = "reference"  # the parameter's name in a chart
 LABEL = "the reference machine too"
@@ -139,3 +141,29 @@ def with_reference(
     alt = f"{own.alt} A switch adds {LABEL}."
     made = Overlaid(own.chart, alt, own.data, own.name, theirs)
     return made if any(param["name"] == SWITCH for param in made.spec().get("params", ())) else own
+
+
+@dataclass(frozen=True)
+class Borrowed(Figure):
+    """The reference machine's figure, dimmed, with a label. reason: why there is no other, if it is
+    to be said."""
+
+    machine: str = ""
+    reason: str = ""
+
+    def html(self) -> str:
+        label = f"Not measured on this machine; the figure shows `{self.machine}`. {self.reason}"
+        note = Markup('<p class="tlb-borrowed-note" role="note">{}</p>').format(inline(label))
+        return f'<div class="tlb-borrowed">{note}{super().html()}</div>'
+
+
+def borrowed(make: Callable[[Analysis], Figure], a: Analysis, reason: str = "") -> Borrowed:
+    """Return what `make` draws of the reference machine. Raises Unavailable if that lacks it too,
+    and for a page that is about several machines."""
+    theirs = a.of_reference()
+    machine = theirs.about.machine
+    if machine == a.about.machine and not a.about.is_this:
+        raise Unavailable("no-data", machine)
+    made = make(theirs)
+    alt = f"The machine {machine}: {made.alt}"
+    return Borrowed(made.chart, alt, made.data, made.name, machine, reason)

@@ -11,6 +11,7 @@ import json
 import math
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -25,6 +26,7 @@ from IPython.display import display
 from tlb.inference.intervals import Interval
 from tlb.prose import escape_markdown, in_words, listed
 from tlb.reasons import Unavailable, required
+from tlb.report.lacking import LackingBox
 from tlb.report.render import Figure, Html, lacking_note
 from tlb.system.files import ROOT
 from tlb.units import format_size
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from tlb.report.analysis import Analysis
 
 BOOK = ROOT / "book"
+_ABOVE = "For the reason given above."
 PAGE = "_page"  # the name of a notebook's Page among its globals
 
 
@@ -54,12 +57,17 @@ class Text(NamedTuple):
 
 @dataclass
 class Page:
-    """Shows what the cells of a notebook make, unless it runs them for their definitions alone."""
+    """Shows what the cells of a notebook make, unless it runs them for their definitions alone.
+
+    box: lists what the machine lacks at the head of the page; without it, each reason is shown once
+    in the place of what is lacking.
+    """
 
     notebook: str
     put: Callable[[Any], object] = display
     only_defines: bool = False
     cell: int | None = None  # the number of the cell that runs; None asks IPython
+    box: LackingBox | None = None
     reasons: set[str] = field(default_factory=set)  # each is given once on a page
 
     @property
@@ -68,20 +76,23 @@ class Page:
         cell = self.cell or (shell.execution_count if shell else "?")
         return f"{self.notebook}.ipynb, cell {cell}"
 
-    def show(self, make: Callable[[], Any], keeps_place: bool = False) -> None:
-        """Show what `make` returns, or the reason if it raises Unavailable: once a page, and then
-        only if something must keep the place of a numbered figure."""
+    def show(
+        self, make: Callable[[], Any], instead: Callable[[str], Any] = lambda reason: None
+    ) -> None:
+        """Show what `make` returns. If it raises Unavailable, give the reason once a page, and show
+        `instead` of the reason, which is empty if it is given elsewhere."""
         if self.only_defines:
             return
         try:
-            if (made := make()) is not None:
-                self.put(made)
+            made = make()
         except Unavailable as why:
-            if str(why) not in self.reasons:
-                self.reasons.add(str(why))
-                self.put(lacking_note(str(why)))
-            elif keeps_place:
-                self.put(lacking_note("For the reason given above."))
+            reason = "" if self.box or str(why) in self.reasons else str(why)
+            self.reasons.add(str(why))
+            if self.box:
+                self.box.add(why)
+            made = instead(reason) or (lacking_note(reason) if reason else None)
+        if made is not None:
+            self.put(made)
 
 
 def _page() -> tuple[Page, dict[str, Any]]:
@@ -165,16 +176,22 @@ def say(template: str) -> None:
 
 
 def figure(make: Callable[[Any], Figure], a: Any) -> None:
-    """Show a figure that a function draws of the Analysis, or the reason that it raises.
+    """Show a figure that a function draws of the Analysis; if that raises Unavailable, the
+    reference machine's, dimmed, or the reason.
 
     Number, name and caption stand in the cell's metadata, `mystnb: {figure: {name, caption}}`.
     """
-    from tlb.report.overlay import with_reference  # which runs pages
+    from tlb.report.overlay import borrowed, with_reference  # which runs pages
+
+    def instead(reason: str) -> Figure | Html:
+        with suppress(Unavailable):
+            return borrowed(make, a, reason).named(make.__name__)
+        return lacking_note(reason or _ABOVE)  # text may refer to its number
 
     page, _ = _page()
     page.show(
         lambda: with_reference(make, a, make(a), is_own=a.about.is_this).named(make.__name__),
-        keeps_place=True,  # text may refer to its number
+        instead,
     )
 
 

@@ -10,15 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from support.common import refusal
-from support.synthetic import GIB, MIB, Truth
-from support.synthetic import frame as chases
-from support.walk import REACH, Walk, analysis, only, rows
+from support.synthetic import GIB, MIB
+from support.walk import Walk, analysis, only, rows
 
 from experiments.graph_walk.analysis import REGIMES, Analysis
-from experiments.graph_walk.model import CHASES, WALK
 from tlb.inference.curves import Curve
 from tlb.inference.hops import below
-from tlb.page_sizes import PAGES
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -46,7 +43,6 @@ def test_the_gain_of_several_walkers_is_one_walkers_time_over_theirs():
         assert row.gain == pytest.approx(
             Walk().mean(row.pages, GIB) / Walk().mean(row.pages, GIB, row.walkers), rel=0.05
         )
-        assert row.floor_ns == pytest.approx(2 / row.walkers)
 
 
 @pytest.mark.parametrize("walkers", [2, 4, 6])
@@ -55,24 +51,6 @@ def test_walks_under_way_at_once_are_as_many_as_the_machine_has_page_walkers(wal
         rows(Walk(walkers=walkers, in_flight=64, noise=0.002, far_ns=300.0))
     ).under_way
     assert busy.value == pytest.approx(walkers, rel=0.1) and busy.low <= busy.value <= busy.high
-
-
-def test_the_reach_is_that_of_base_pages_and_of_all_pages_if_the_host_splinters_them():
-    a = analysis()
-    # CPUID states base pages alone, of which mTHP is made.
-    assert (
-        a.reach == {pages: REACH for pages, size in PAGES.items() if size.hardware == "4k"}
-        and not a.in_pieces
-    )
-    sizes = a.predicted["4k"]
-    assert (
-        sizes[MIB] == 0
-        and sizes[REACH] == 0
-        and sizes[16 * GIB] == pytest.approx(1 - REACH / (16 * GIB))
-    )
-    a = analysis()
-    a.in_pieces = True
-    assert a.reach == dict.fromkeys(PAGES, REACH)
 
 
 def test_regimes_are_those_that_the_machine_was_made_with():
@@ -118,43 +96,8 @@ def test_regimes_that_cannot_be_told_have_a_reason(frame: Callable[[], pd.DataFr
     assert refusal(lambda: analysis(frame()).regimes) == code
 
 
-def test_a_size_waits_for_an_access_to_memory_from_where_a_tenth_of_its_hops_do():
-    a = analysis()
-    a.access_shares = pd.DataFrame(
-        {
-            "pages": "4k",
-            "working_set_bytes": [MIB, 2 * MIB, 4 * MIB, GIB],
-            "accesses": 2,
-            "share": [0.2, 0.05, 0.11, 0.6],
-        }
-    )
-    assert a.waits_from(2) == 4 * MIB
-
-
-# --- the model
-
-
-SOME_CHASES = chases(Truth(cache_step=(512, 3.0), noise=0.01), repeats=3).assign(state="s")
-
-
-@pytest.mark.parametrize("frame", [None, only("thp", "2m")])
-def test_the_model_stands_beside_what_it_saw_and_what_it_did_not(frame: pd.DataFrame | None):
-    a = analysis(frame, stlb_cliff=SOME_CHASES)
-    walk, chase = (
-        a.modelled[(a.modelled["series"] == WALK) == is_walk] for is_walk in (True, False)
-    )
-    assert set(chase["seen"]) == {"fitted", "held out"} and walk.empty == (frame is not None)
-    assert set(walk["seen"]) <= {"held out"}
-    seen = chase[chase["seen"] == "fitted"]["lines"]
-    assert not set(seen) & set(chase[chase["seen"] == "held out"]["lines"]) and set(seen) <= set(
-        a.fitted.points["lines"]
-    )
-    assert (chase["predicted_ns"] / chase["measured_ns"] - 1).abs().median() < 0.1
-    held = chase[chase["seen"] == "held out"]
-    assert a.errors(*CHASES.values()).to_numpy() == pytest.approx(
-        (held["predicted_ns"] / held["measured_ns"] - 1).abs().to_numpy()
-    )
-    if len(walk):  # an edge is picked in 2 ns, less the load from the first cache
-        load = a.fitted.parameters["load_random_ns"].value
-        again = a.fitted.predict(walk.assign(order="random", layout="packed"))
-        assert walk["predicted_ns"].to_numpy() == pytest.approx(again + 2 - load, rel=1e-3)
+def test_peaks_are_numbered_where_all_of_them_show():
+    """At the largest size the hops with one access are gone; they are still the first peak."""
+    a = plain()
+    whole = a.peaks_of("4k").peaks_ns
+    assert [peak.value for peak in whole] == pytest.approx([70, 150], abs=15)

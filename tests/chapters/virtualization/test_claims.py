@@ -55,9 +55,9 @@ JUDGED: dict[str, tuple[str, Callable[[], pd.DataFrame], str, str]] = {
     "four": (PRACTICAL, lambda: inflated(4.0), F, "4.0"),
     "three or not": (PRACTICAL, lambda: inflated(3.0, noise=0.2), C, " of 12"),
     "no guest": (PRACTICAL, MACHINES["no guest"], C, "no guest"),
-    "containers add nothing": (CONTAINERS, lambda: rows(Guests(noise=0.0005)), H, "of 8"),
+    "containers add nothing": (CONTAINERS, lambda: rows(Guests(noise=0.0005)), H, "1.0"),
     "containers add a tenth": (CONTAINERS, lambda: rows(Guests(namespaces=1.1)), F, "1.1"),
-    "containers in noise": (CONTAINERS, lambda: rows(Guests(noise=0.5)), C, "of 8"),
+    "containers in noise": (CONTAINERS, lambda: rows(Guests(noise=0.5)), H, "no second set"),
 }
 
 

@@ -49,7 +49,8 @@ def test_without_a_document_everything_has_that_reason():
     assert a.trials.empty and a.paged.empty
     for make in (
         figures.gains,
-        tables.guide_to_data,
+        figures.own_gains,
+        tables.results,
         lambda a: a.of_pages(),
         lambda a: a.unreached(),
         lambda a: a.gain("sort"),

@@ -1,0 +1,163 @@
+"""The first page's figure: ns per load against the working set, and a slider that answers for one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import ceil, floor
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from experiments.overview.index import BASE_PAGES, LARGE_PAGES, PACKED, Analysis
+from tlb.inference.curves import Curve
+from tlb.inference.scatter import JUMP
+from tlb.report import axes, charts
+from tlb.report.render import MUTED, PALETTE, Figure
+from tlb.units import format_ns, format_size
+
+_COLOURS = {BASE_PAGES: PALETTE[0], LARGE_PAGES: PALETTE[2], PACKED: PALETTE[1]}
+_ASKED_LOG2 = 30.0  # the static figure answers for 1 GiB
+_STEP = 0.5  # of the slider, in octaves
+# Of the chosen size, where its time is written: above the dearest curve and below the cheapest.
+_LABELS = {
+    BASE_PAGES: {"align": "right", "dx": -8, "dy": -12},
+    PACKED: {"align": "left", "dx": 8, "dy": 15},
+}
+_NS = "format(datum.median, '.2~r') + ' ns'"  # a Vega expression
+
+
+def working_set(a: Analysis) -> Figure:
+    """Draw ns per load by page size, with a working set to choose. Raises Unavailable where no
+    chase was measured."""
+    page_bytes, found = a.base_page_bytes, a.curves
+    data = charts.stacked(found, "no chase was measured", page_bytes=page_bytes)
+    colours = alt.Scale(domain=[*found], range=[_COLOURS[name] for name in found])
+    x, scale = axes.working_set(page_bytes), _scale(data)
+    y, solid = alt.Y("median:Q", scale=scale), [name for name in found if name != PACKED]
+    chart = charts.series_chart(data, x, "ns per load", colours, scale=scale, joined=solid)
+    control = alt.Chart(data).transform_filter(f"datum.series === '{PACKED}'")
+    control = control.mark_line(strokeDash=[6, 4], color=_COLOURS[PACKED]).encode(x=x, y=y)
+    dots = pd.concat([each.processes.assign(series=name) for name, each in found.items()])
+    single = None
+    if len(dots):
+        single = alt.Chart(dots.assign(working_set_bytes=dots["lines"] * page_bytes))
+        single = single.mark_circle(size=14).encode(x=x, y=y, color=axes.colour("series", colours))
+    ends = charts.capacities(a.cliff.entries, base_page_bytes=page_bytes)
+    sizes = _sizes(found[BASE_PAGES], page_bytes)
+    answers = {f"{size:g}": answer(a, size_bytes(size)) for size in sizes}
+    asked = min(_ASKED_LOG2, sizes[-1])
+    chosen = _chosen(_times(found, sizes, page_bytes), colours, x, y)
+    drawn = charts.layered(chart, control, single, ends, *chosen)
+    last = ", ".join(f"{name} {format_ns(curve.last.value)}" for name, curve in found.items())
+    columns = ["series", "lines", "working_set_bytes", "median", "low", "high", "coverage", "n"]
+    return Figure(
+        drawn.add_params(*_slider(sizes, asked, answers)),
+        f"Time per load against the working set. At the largest size: {last}. "
+        f"{answers[f'{asked:g}']}",
+        data[columns],
+    )
+
+
+def size_bytes(position: float) -> int:
+    """Return the size at a position of the slider: 28 is 256 MiB, 28.5 is 384 MiB, 29 is 512."""
+    whole = int(position)
+    return 2**whole if position == whole else 3 * 2 ** (whole - 1)
+
+
+def _scale(data: pd.DataFrame) -> alt.Scale:
+    """Return a scale with room above the curves for the labels of capacities."""
+    ends = [data["median"].min() * 0.8, data[["median", "high"]].max().max() * 3]
+    return alt.Scale(type="log", nice=False, domain=ends)
+
+
+def _sizes(curve: Curve, page_bytes: int) -> list[float]:
+    """Return the positions of the slider, as far as base pages were measured."""
+    low, high = (np.log2(lines * page_bytes) / _STEP for lines in (curve.xs[0], curve.xs[-1]))
+    return [step * _STEP for step in range(ceil(low), floor(high) + 1)]
+
+
+def _slider(sizes: list[float], asked: float, answers: Mapping[str, str]) -> list[alt.Parameter]:
+    title = "Your program touches "
+    bind = alt.binding_range(min=sizes[0], max=sizes[-1], step=_STEP, name=title)
+    return [
+        alt.param("size", value=asked, bind=bind),
+        alt.param("answers", value=dict(answers)),
+        alt.param("readout", expr="answers[size]"),
+    ]
+
+
+def _chosen(times: pd.DataFrame, colours: alt.Scale, x: alt.X, y: alt.Y) -> list[alt.Chart]:
+    """Return what marks the chosen size: a rule, a point on each curve, and two of their times."""
+    chosen = alt.Chart(times).transform_filter("datum.size == size").encode(x=x)
+    points = chosen.mark_point(size=130).encode(y=y, color=axes.colour("series", colours))
+    texts = [
+        chosen.transform_filter(f"datum.series === '{name}'")
+        .transform_calculate(text=_NS)
+        .mark_text(fontWeight="bold", **place)
+        .encode(y=y, text="text:N")
+        for name, place in _LABELS.items()
+    ]
+    return [chosen.mark_rule(color=MUTED), points, *texts]
+
+
+def _times(found: Mapping[str, Curve], sizes: list[float], page_bytes: int) -> pd.DataFrame:
+    rows = [
+        (size, name, size_bytes(size), ns)
+        for size in sizes
+        for name, curve in found.items()
+        if (ns := at(curve, size_bytes(size) / page_bytes)) is not None
+    ]
+    return pd.DataFrame(rows, columns=["size", "series", "working_set_bytes", "median"])
+
+
+def at(curve: Curve, lines: float) -> float | None:
+    """Return the median at a number of lines, interpolated in its logarithm; None outside of what
+    was measured."""
+    if not curve.xs[0] <= lines <= curve.xs[-1]:
+        return None
+    xs = np.log2(np.array(curve.xs, dtype=float))
+    return float(np.interp(np.log2(lines), xs, curve.medians))
+
+
+def _range(curve: Curve, lines: float) -> str:
+    """Return the time as a text, to two digits: a range where the processes of the nearest points,
+    or these points, differ much."""
+    below = max(x for x in curve.xs if x <= lines)
+    above = min(x for x in curve.xs if x >= lines)
+    values = [float(curve.medians[x]) for x in (below, above)]
+    if len(each := curve.processes):
+        values += each.loc[each["lines"].isin((below, above)), "median"].tolist()
+    if max(values) > JUMP * min(values):
+        return f"{_two_digits(min(values))} to {_two_digits(max(values))} ns"
+    return f"{_two_digits(at(curve, lines) or 0.0)} ns"
+
+
+def _two_digits(ns: float) -> str:
+    return f"{float(f'{ns:.2g}'):,g}"
+
+
+def answer(a: Analysis, working_set_bytes: int) -> str:
+    """Return what a working set costs on this machine, in two or three sentences."""
+    lines, found = working_set_bytes / a.base_page_bytes, a.curves
+    times = {n: _range(each, lines) for n, each in found.items() if at(each, lines) is not None}
+    size = format_size(working_set_bytes)
+    text = f"{size}, {lines:,.0f} pages of {format_size(a.base_page_bytes)}{_place(a, lines)}. "
+    text += f"A load takes {times[BASE_PAGES]}"
+    text += f", and {times[PACKED]} with as many lines packed" if PACKED in times else ""
+    if LARGE_PAGES not in times:
+        return f"{text}."
+    return f"{text}. On 2 MiB pages (THP) it takes {times[LARGE_PAGES]}."
+
+
+def _place(a: Analysis, lines: float) -> str:
+    """Say which plateau a number of pages is on; "" where nothing states the entries."""
+    entries = a.cliff.entries
+    if len(entries) < 2:
+        return ""
+    if lines <= entries[0]:
+        return ": the L1 TLB holds them all"
+    if lines <= entries[-1]:
+        return ": the L2 TLB holds them all"
+    times = lines / entries[-1]
+    return f": {times:,.{times < 10:d}f} times what the L2 TLB holds"
