@@ -1,4 +1,4 @@
-"""What page sizes buy: chases and random reads by page size as curves, and speedups."""
+"""What page sizes buy: chases and random reads by page size as curves."""
 
 from __future__ import annotations
 
@@ -9,12 +9,19 @@ import pandas as pd
 from tlb.inference import curves, splinter
 from tlb.inference.curves import Curve, select
 from tlb.inference.intervals import UNKNOWN, Interval, median_interval, summarise_beside
-from tlb.page_sizes import BASE, LARGE, SWEPT, hardware, page_bytes, rank, words
+from tlb.page_sizes import LARGE, SWEPT, hardware, page_bytes, rank, words
 from tlb.programs import jmh
 from tlb.prose import listed
 from tlb.reasons import Unavailable, if_available, required
 from tlb.report import analysis
 
+LABELS = {  # what a reader sees of a page size
+    "4k": "4 KiB",
+    "64k": "64 KiB (mTHP)",
+    "thp": "2 MiB (THP)",
+    "2m": "2 MiB (hugetlb)",
+    "1g": "1 GiB (hugetlb)",
+}
 SAME = 0.05  # what this book calls no difference
 ENTRY_BYTES = 8  # of a page table
 LEAST_JVMS = 3  # for JMH's own interval, of 99.9 %, to cover more than one mapping
@@ -104,13 +111,6 @@ class Analysis(analysis.Analysis):
         each = [curve.processes.assign(pages=pages) for pages, curve in self.spread.items()]
         return pd.concat(each, ignore_index=True).reindex(columns=["lines", "median", "pages"])
 
-    @property
-    def spans(self) -> pd.DataFrame:
-        """pages, lines, min, max, ratio of the points of `mappings`; the widest first."""
-        ends = self.mappings.groupby(["pages", "lines"], as_index=False)["median"]
-        ends = ends.agg(["min", "max"]).assign(ratio=lambda rows: rows["max"] / rows["min"])
-        return ends.sort_values("ratio", ascending=False, ignore_index=True)
-
     @cached_property
     def pieces(self) -> splinter.Splinter:
         """Whether a TLB entry covers a large page. Raises Unavailable, as `splinter.judge` does."""
@@ -133,39 +133,12 @@ class Analysis(analysis.Analysis):
         reads = reads.astype({"array_bytes": "int64"})
         return reads.sort_values(["pages", "array_bytes"], key=rank, ignore_index=True)
 
-    @property
-    def extreme_reads(self) -> tuple[int, int, dict[tuple[str, int], float]]:
-        """The smallest and the largest array read both on base pages and on large ones, and ns per
-        read by pages and bytes. Raises Unavailable: pool-empty, too-few-points."""
-        large = splinter.large_pages(self.touches)
-        base, other = (
-            set(select(self.touches, pages=pages)["array_bytes"]) for pages in (BASE, large)
-        )
-        shared = required(base & other, "no array was read on both page sizes")
-        reads = self.touches.set_index(["pages", "array_bytes"])["median"]
-        return min(shared), max(shared), reads.to_dict()
-
     # --- the JVM
 
     @cached_property
     def scores(self) -> jmh.Jmh:
         """What JMH measured in the JVM. Raises Unavailable, as `document` does."""
         return self.document("jmh", jmh.make, jmh.Jmh)
-
-    @property
-    def against_c(self) -> pd.DataFrame:
-        """JMH beside the loop in C, and beside that loop with a spare draw before each read: pages,
-        array_bytes, jmh_ns, ours_ns, ratio, median_spare and ratio_spare, NaN without it. Raises
-        Unavailable: as `document` does, too-few-points if they share no array."""
-        keys = ["pages", "array_bytes"]
-        both = jmh.touches(self.scores).rename(columns={"score": "jmh_ns"})
-        both = both.merge(self.touches[[*keys, "median"]], on=keys)
-        spare = self.reads(1)[[*keys, "median"]].rename(columns={"median": "median_spare"})
-        both = both.rename(columns={"median": "ours_ns"}).merge(spare, on=keys, how="left")
-        required(both, "no size was read on the same pages by the JVM and in C")
-        both["ratio"] = both["jmh_ns"] / both["ours_ns"]
-        both["ratio_spare"] = both["jmh_ns"] / both["median_spare"]
-        return both.sort_values(["array_bytes", "pages"], ignore_index=True)
 
     def java(self, array_bytes: int, pages: str) -> Interval:
         """Return ns of a random read by JMH with its own interval, of coverage 0 for fewer than

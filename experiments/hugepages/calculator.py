@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from experiments.hugepages.analysis import Analysis
+from experiments.hugepages.analysis import LABELS, Analysis
 from tlb.inference import geometry
 from tlb.inference.curves import Curve
 from tlb.lab import survey
@@ -87,6 +87,6 @@ def answer(row: pd.Series) -> str:
     """Return a row of `model` in words."""
     size, reach = format_size(2 ** int(row["log2_bytes"])), format_size(int(row["reach_bytes"]))
     return (
-        f"{size} on {row['pages']} pages: reach {reach}, {row['walks_per_access']:.2f} walks per "
+        f"{size} on {LABELS[row['pages']]} pages: reach {reach}, {row['walks_per_access']:.2f} walks per "
         f"access, about {row['ns']:,.1f} ns."
     )

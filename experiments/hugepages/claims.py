@@ -1,4 +1,4 @@
-"""What the articles say of page sizes, as predicates on the chapter's Analysis."""
+"""Claims about page sizes, as predicates on the Analysis."""
 
 from __future__ import annotations
 

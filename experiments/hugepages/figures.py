@@ -1,134 +1,71 @@
-"""The charts of the chapter about page sizes, one function a figure."""
+"""The figures of the chapter about huge pages."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 
 import altair as alt
 import pandas as pd
 
 from experiments.hugepages import calculator as model
-from experiments.hugepages.analysis import Analysis
-from experiments.hugepages.tables import published_reads
-from tlb.page_sizes import BASE, ordered, words
-from tlb.prose import extremes
-from tlb.reasons import required
+from experiments.hugepages.analysis import LABELS, Analysis
+from tlb.page_sizes import BASE, ordered
 from tlb.report import axes, charts
-from tlb.report.render import MUTED, Figure
+from tlb.report.render import Figure
 from tlb.units import format_size
 
 BESIDE = ("page_sizes",)  # with the reference machine's curves behind a switch
 
-_READS = (1, 2, 3, 5, 8, 12, 20, 30, 50, 100, 200)
 ASKED_LOG2, ASKED_PAGES = 30, "2m"  # the static calculator answers 1 GiB on 2 MiB pages
 _UNMEASURED = "This size was not measured on these pages."
 _INTERVAL = ["median", "low", "high"]
 
 
-def _prices(last: Mapping[str, float], named: Mapping[str, float]) -> tuple[str, str]:
-    """Return sentences: which price is the highest, and all of them."""
-    ends = ", ".join(f"{name} {ns:z.1f} ns" for name, ns in named.items())
-    return extremes(last, most="pay most", least="least"), ends
+def colours(kinds: Iterable[str]) -> alt.Scale:
+    """Return the colours of page sizes by their labels."""
+    shown = ordered(kinds)
+    colours = [axes.PAGE_COLOURS[pages] for pages in shown]
+    return alt.Scale(domain=[LABELS[pages] for pages in shown], range=colours)
 
 
 def page_sizes(a: Analysis) -> Figure:
     """Draw ns per access of the spread chase against working set, a line a page size."""
     data = charts.stacked(a.spread, "no chase was measured", "pages", a.base_page_bytes)
-    last = {pages: a.spread[pages].last.value for pages in a.kinds}
-    most = extremes({f"a load on {words(pages)}": ns for pages, ns in last.items()})
     ends = ", ".join(
-        f"{ns:.0f} ns on {pages} at {format_size(a.spread[pages].xs[-1] * a.base_page_bytes)}"
-        for pages, ns in last.items()
+        f"{a.spread[pages].last.value:.0f} ns on {LABELS[pages]} at {format_size(a.spread[pages].xs[-1] * a.base_page_bytes)}"
+        for pages in a.kinds
     )
     dots = a.mappings.assign(working_set_bytes=a.mappings["lines"] * a.base_page_bytes)
-    colours = axes.page_colours(data["pages"])
+    data, dots = (rows.assign(pages=rows["pages"].map(LABELS)) for rows in (data, dots))
     columns = ["pages", "lines", "working_set_bytes", *_INTERVAL]
     return Figure(
-        charts.chase_chart(data, colours, "pages", a.entries, a.base_page_bytes, processes=dots),
-        f"A line a page size. {most} They end at {ends}.",
+        charts.chase_chart(
+            data, colours(a.kinds), "pages", a.entries, a.base_page_bytes, processes=dots
+        ),
+        f"Time per load by page size. The curves end at {ends}.",
         pd.concat([data, dots.assign(n=1)], ignore_index=True)[
             [*columns, "coverage", "n", "spread", "unstable"]
         ],
     )
 
 
-def page_prices(a: Analysis) -> Figure:
-    """Draw the price of translation against working set, a line a page size."""
-    data = charts.stacked(
-        a.price, "no chase was measured with its packed control", "pages", a.base_page_bytes
-    )
-    colours = axes.page_colours(data["pages"])
-    last = {pages: curve.last.value for pages, curve in a.price.items() if len(curve)}
-    most, ends = _prices({words(pages): ns for pages, ns in last.items()}, last)
-    return Figure(
-        charts.chase_chart(data, colours, "pages", a.entries, a.base_page_bytes, is_price=True),
-        f"The price of translation by page size. {most} At the largest size of each: {ends}.",
-        data[["pages", "lines", "working_set_bytes", *_INTERVAL, "n", "unstable"]],
-    )
-
-
 def splinter(a: Analysis) -> Figure:
     """Draw the price of one line to each base page, on base pages and on 2 MiB pages."""
     kinds = BASE, a.large
-    near = {words(pages): a.price[pages].between(0, a.most_lines) for pages in kinds}
+    near = {LABELS[pages]: a.price[pages].between(0, a.most_lines) for pages in kinds}
     data = charts.stacked(
         near, "nothing was measured on both page sizes", page_bytes=a.base_page_bytes
     )
-    colours = alt.Scale(domain=list(near), range=[axes.PAGE_COLOURS[pages] for pages in kinds])
     last = {name: curve.last.value for name, curve in near.items() if len(curve)}
-    most, ends = _prices(last, last)
+    ends = ", ".join(f"{ns:z.1f} ns on {name}" for name, ns in last.items())
     chart = charts.chase_chart(
-        data, colours, "series", a.entries, a.base_page_bytes, is_price=True, by_lines=True
+        data, colours(kinds), "series", a.entries, a.base_page_bytes, is_price=True, by_lines=True
     )
     return Figure(
         chart,
-        "The price of translation on base pages and on large ones over the same lines. "
-        f"{most} At the right: {ends}.",
+        f"The cost of translation on two page sizes over the same lines. At the right: {ends}.",
         data[["series", "lines", *_INTERVAL, "n"]],
     )
-
-
-def touch(a: Analysis) -> Figure:
-    """Draw ns per random read against the array's bytes: here, and as published."""
-    here = required(a.touches, "no random touches were measured")
-    published = published_reads().rename(columns={"score": "median"})
-    data = pd.concat([here.assign(where="here"), published.assign(where="published")])
-    data = data.reset_index(drop=True)[["where", "pages", "array_bytes", *_INTERVAL, "n"]]
-    most = here["array_bytes"].max()
-    last = here[here["array_bytes"] == most].set_index("pages")["median"]
-    longest = extremes({f"a read on {words(pages)}": ns for pages, ns in last.items()})
-    ends = ", ".join(f"{ns:.1f} ns on {pages}" for pages, ns in last.items())
-    return Figure(
-        _reads(data),
-        "Time per random read against the size of the array. "
-        f"{longest} At {most:,} bytes here: {ends}.",
-        data,
-    )
-
-
-def _reads(data: pd.DataFrame) -> alt.LayerChart:
-    ends = data["median"].min() * 0.8, data[["median", "high"]].max().max() * 1.3
-    scale = alt.Scale(type="log", nice=False, domain=list(ends))
-    sizes = sorted(set(data["array_bytes"]))
-    axis = alt.Axis(title="Bytes of the array", format="~s", values=sizes)
-    x = alt.X("array_bytes:Q", scale=axes.log_scale(10), axis=axis)
-    ticks = axes.ns_axis("ns per random read", axes.within(_READS, *ends))
-    colour = axes.colour("pages", axes.page_colours(data["pages"]))
-    where = ["here", "published"]
-    dash = alt.StrokeDash(
-        "where:N",
-        sort=where,
-        scale=alt.Scale(domain=where, range=[[1, 0], [5, 4]]),
-        legend=alt.Legend(symbolType="stroke", symbolSize=420),
-    )
-    base = charts.published(alt.Chart(data), "datum.where != 'published'").encode(
-        x=x, y=alt.Y("median:Q", scale=scale, axis=ticks), color=colour, strokeDash=dash
-    )
-    bars = alt.Chart(data[data["where"] == "here"]).mark_rule()
-    bars = bars.encode(x=x, y=alt.Y("low:Q", scale=scale), y2="high:Q", color=colour)
-    size = alt.Tooltip("array_bytes:Q", format=",")
-    points = base.mark_point().encode(tooltip=axes.tips("pages:N", "where:N", size, bounds=False))
-    return base.mark_line() + bars + points
 
 
 def _choices(rows: pd.DataFrame) -> tuple[list[alt.Parameter], str]:
@@ -142,9 +79,11 @@ def _choices(rows: pd.DataFrame) -> tuple[list[alt.Parameter], str]:
     }
     labels = [format_size(2**n) for n in sizes]
     menu = alt.binding_select(options=sizes, labels=labels, name="Working set ")
+    names = [LABELS[kind] for kind in order]
+    kinds = alt.binding_select(options=order, labels=names, name="Pages ")
     parameters = [
         alt.param("size", value=size, bind=menu),
-        alt.param("pages", value=pages, bind=alt.binding_select(options=order, name="Pages ")),
+        alt.param("pages", value=pages, bind=kinds),
         alt.param("answers", value=answers),
         alt.param("readout", expr=f"answers[pages][size] || '{_UNMEASURED}'"),
     ]
@@ -157,7 +96,7 @@ def calculator(a: Analysis) -> Figure:
     rows = model.model(a, model.basis(a))
     parameters, answer = _choices(rows)
     order, ns = ordered(rows["pages"]), rows["ns"]
-    data = rows.assign(working_set_bytes=2.0 ** rows["log2_bytes"])
+    data = rows.assign(working_set_bytes=2.0 ** rows["log2_bytes"], label=rows["pages"].map(LABELS))
     x = alt.X("working_set_bytes:Q", axis=axes.bytes_axis("Working set"), scale=axes.log_scale())
     ticks = axes.within(axes.TIMES, ns.min() * 0.5, ns.max() * 1.3)
     y = alt.Y(
@@ -165,19 +104,18 @@ def calculator(a: Analysis) -> Figure:
         scale=axes.time_scale(pd.DataFrame({"median": ns, "high": ns})),
         axis=axes.ns_axis("expected ns per random access", ticks),
     )
-    colour = axes.colour("pages", axes.page_colours(order))
-    dashes = alt.Scale(domain=order, range=list(axes.DASHES[: len(order)]))
+    names = [LABELS[pages] for pages in order]
+    colour = axes.colour("label", colours(order))
+    dashes = alt.Scale(domain=names, range=list(axes.DASHES[: len(order)]))
     columns = ["working_set_bytes", "reach_bytes", "walks_per_access", "ns"]
-    base = alt.Chart(data[["pages", "log2_bytes", *columns]]).encode(x=x)
+    base = alt.Chart(data[["pages", "label", "log2_bytes", *columns]]).encode(x=x)
     lines = base.mark_line().encode(
-        y=y, color=colour, strokeDash=alt.StrokeDash("pages:N", sort=order, scale=dashes)
+        y=y, color=colour, strokeDash=alt.StrokeDash("label:N", sort=names, scale=dashes)
     )
     chosen = base.transform_filter("datum.pages == pages && datum.log2_bytes == size")
     point = chosen.mark_point(size=140).encode(y=y, color=colour)
-    rule = chosen.mark_rule(color=MUTED, strokeDash=[4, 4])
     return Figure(
-        alt.layer(lines, rule, point).add_params(*parameters),
-        "Expected time of a random access, which takes longer than a hit where it walks, against "
-        f"the working set, a line a page size. {answer}",
+        alt.layer(lines, point).add_params(*parameters),
+        f"Expected time of a random access against the working set, a line a page size. {answer}",
         data[["pages", *columns]],
     )

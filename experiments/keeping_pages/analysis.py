@@ -15,20 +15,18 @@ from tlb.inference.curves import Curve, select
 from tlb.inference.intervals import Interval, median_interval, summarise_beside
 from tlb.lab.toolchains import TOOLS
 from tlb.page_sizes import BASE, PAGES, rank, words
-from tlb.reasons import explain, required
+from tlb.reasons import required
 from tlb.report import analysis
 
 WHOLE, NOTHING = 0.99, 0.01  # shares that count as all and as nothing: a heap's edges are no pages
 LEAST_REPEATS = 3  # fewer cannot show that two times differ
-NAMED = {
-    "file",
-    "file-advised",
-    "tmpfs",
-    "tmpfs-huge",
-    "hugetlbfs",
-    "memfd",
-    "memfd-pool",
-    "shared",
+# What a reader sees of a page size.
+LABELS = {
+    "4k": "4 KiB",
+    "64k": "64 KiB (mTHP)",
+    "thp": "2 MiB (THP)",
+    "2m": "2 MiB (hugetlb)",
+    "1g": "1 GiB (hugetlb)",
 }
 
 
@@ -56,30 +54,12 @@ class Analysis(analysis.Analysis):
         lines = self.ladder_lines
         return {pages: each.at(lines) for pages, each in by_pages.items() if lines in each.xs}
 
-    def _ladder(self) -> pd.DataFrame:
-        return select(self.frame, kernel="page_chase", layout="spread", lines=self.ladder_lines)
-
-    @cached_property
-    def walks(self) -> dict[str, float]:
-        """By page size: walks per access of `spread`, where counted."""
-        rows = self._ladder().reindex(columns=["pages", "walk_per_access"])
-        return rows.groupby("pages")["walk_per_access"].median().dropna().to_dict()
-
     @property
     def between(self) -> dict[str, Interval]:
         """The prices of `ladder` on the sizes between base pages and huge pages; empty without that
         on base pages."""
         sizes = [pages for pages in self.ladder if PAGES[pages].source == "mthp"]
         return {pages: self.ladder[pages] for pages in sizes if BASE in self.ladder}
-
-    @property
-    def cheapest_between(self) -> str:
-        return min(self.between, key=lambda pages: self.between[pages].value)
-
-    @property
-    def processes_of_ladder(self) -> int:
-        """The fewest processes that a page size of the ladder has."""
-        return int(self._ladder().groupby("pages").size().min())
 
     # --- faulting in
 
@@ -151,27 +131,6 @@ class Analysis(analysis.Analysis):
             rows.append(row)
         columns += ["ns_per_access", "plain_over_this", "differs"]
         return pd.DataFrame(rows, columns=columns).astype({"differs": bool})
-
-    @property
-    def lacking_programs(self) -> list[tuple[str, str, str]]:
-        """The languages of which something was not measured: title, variant ("" for all) and the
-        reason."""
-        lacking = []
-        for name, code in self.programs.lacking.items():
-            language, _, variant = name.partition(" ")
-            tool = TOOLS[language]
-            detail = tool.lacking(tool.title) if code == "no-toolchain" else ""
-            lacking.append((tool.title, variant, explain(code, detail)))
-        return lacking
-
-    def named_ways(self, huge: bool) -> list[str]:
-        """Return the ways of asking for memory that is shared or has a name, in words, of which all
-        lies on large pages, or nothing."""
-        return [
-            self.ways.asked(got.way, in_words=True)
-            for got in self.ways.got
-            if got.way in NAMED and (got.huge_share >= WHOLE if huge else got.huge_share <= NOTHING)
-        ]
 
     @cached_property
     def ways(self) -> ways.Ways:

@@ -3,40 +3,17 @@
 from __future__ import annotations
 
 import altair as alt
-import pandas as pd
 
-from experiments.keeping_pages.analysis import Analysis
-from tlb.page_sizes import PAGES, SWEPT, words
+from experiments.keeping_pages.analysis import LABELS, Analysis
+from tlb.page_sizes import SWEPT
 from tlb.prose import extremes, listed
 from tlb.reasons import required
 from tlb.report import axes
 from tlb.report.render import Figure
-from tlb.units import format_size
 
 BESIDE = ("prefault",)  # with the reference machine's curves behind a switch
 
 _RATES = (0.25, 0.5, 1, 2, 5, 10, 20, 50, 100, 200)
-
-
-_PAGES = alt.X("pages:N", sort=list(PAGES), axis=alt.Axis(title="Pages", labelAngle=0))
-
-
-def ladder(a: Analysis) -> Figure:
-    """Draw the price of translation over one working set against the page size."""
-    prices = required(a.ladder, "no chase was measured with its control")
-    rows = [(pages, *price[:3]) for pages, price in prices.items()]
-    data = pd.DataFrame(rows, columns=["pages", "median", "low", "high"])
-    base = alt.Chart(data).encode(x=_PAGES)
-    y = alt.Y("median:Q", axis=axes.ns_axis("ns of translation per access"))
-    ns = alt.Tooltip("median:Q", format=".3~r", title="ns")
-    points = base.mark_point(size=80).encode(y=y, tooltip=["pages:N", ns])
-    medians = {words(pages): price.value for pages, price in prices.items()}
-    return Figure(
-        base.mark_rule().encode(y="low:Q", y2="high:Q") + base.mark_line().encode(y=y) + points,
-        f"The price of translation over {format_size(a.ladder_lines * a.base_page_bytes)} by page "
-        f"size. {extremes(medians, most='pay most', least='least')}",
-        data.assign(lines=a.ladder_lines),
-    )
 
 
 def prefault(a: Analysis) -> Figure:
@@ -44,6 +21,7 @@ def prefault(a: Analysis) -> Figure:
     rates = required(a.faults[a.faults["pages"].isin(SWEPT)], "prefault", "engine-lacks")
     many = rates["threads"].map(lambda n: "" if n == 1 else f", {n} threads")
     data = rates.assign(
+        label=rates["pages"].map(LABELS),
         way=rates["mode"] + many,
         fast=a.base_page_bytes / rates["low"],
         slow=a.base_page_bytes / rates["high"],
@@ -56,7 +34,9 @@ def prefault(a: Analysis) -> Figure:
         scale=alt.Scale(type="log", nice=False, domain=[low, high]),
         axis=axes.ns_axis("GB/s made ready", ticks),
     )
-    base = alt.Chart(data).encode(x=_PAGES, xOffset=alt.XOffset("way:N", sort=ways))
+    axis = alt.Axis(title="Pages", labelAngle=0)
+    x = alt.X("label:N", sort=list(LABELS.values()), axis=axis)
+    base = alt.Chart(data).encode(x=x, xOffset=alt.XOffset("way:N", sort=ways))
     colour = axes.colour("way", ways)
     rate, count = alt.Tooltip("gb_per_s:Q", format=".3~r"), alt.Tooltip("n:Q", title="processes")
     points = base.mark_point(size=80).encode(
@@ -64,8 +44,8 @@ def prefault(a: Analysis) -> Figure:
     )
     bars = base.mark_rule().encode(y="slow:Q", y2="fast:Q", color=colour)
     best = data.groupby("pages", sort=False)["gb_per_s"].max()
-    ready = extremes(best.rename(words).to_dict(), "GB/s", "are made ready fastest", "slowest")
-    each = listed(f"{pages} {rate:.1f} GB/s" for pages, rate in best.items())
+    ready = extremes(best.rename(LABELS).to_dict(), "GB/s", "are made ready fastest", "slowest")
+    each = listed(f"{LABELS[pages]} {rate:.1f} GB/s" for pages, rate in best.items())
     columns = ["pages", "mode", "threads", "gb_per_s", "slow", "fast", "free_ns", "one_byte_bytes"]
     return Figure(
         bars + points,

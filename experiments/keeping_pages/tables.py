@@ -6,7 +6,7 @@ import pandas as pd
 
 from experiments.keeping_pages.analysis import Analysis
 from experiments.keeping_pages.ways import WAYS
-from tlb.reasons import REASONS, required
+from tlb.reasons import REASONS
 from tlb.report.render import Html, data_table
 from tlb.units import format_size
 
@@ -24,23 +24,6 @@ def ways(a: Analysis) -> Html:
             rows.append((a.ways.asked(name), written, resident, f"{100 * got.huge_share:.0f} %"))
     columns = ["asked by", "asked for, written", "resident with it", "of that on large pages"]
     return data_table(pd.DataFrame(rows, columns=columns))
-
-
-def faults(a: Analysis) -> Html:
-    """Return rates by page size and way, and what one byte makes resident."""
-    rates, base = required(a.faults, "prefault", "engine-lacks"), format_size(a.base_page_bytes)
-    columns = {
-        "pages": "pages",
-        "mode": "way",
-        "threads": "threads",
-        "median": f"ns per {base}",
-        "gb_per_s": "GB/s",
-        "free_ns": f"freeing, ns per {base}",
-        "one_byte_bytes": "resident for one byte",
-    }
-    sizes = [format_size(int(size)) for size in rates["one_byte_bytes"]]
-    rates = rates.assign(one_byte_bytes=sizes)[[*columns]]
-    return data_table(rates.rename(columns=columns), decimals=2)
 
 
 def languages(a: Analysis) -> Html:
