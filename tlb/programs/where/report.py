@@ -153,7 +153,7 @@ class Report:
             yield f"GLIBC_TUNABLES=glibc.malloc.hugetlb=1 {' '.join(self.command)}"
 
     def sentences(self) -> Iterator[str]:
-        """Yield the verdict, and what has to be known beside it."""
+        """Yield the verdict, then what qualifies it."""
         total = self.found.total
         yield self.verdict()
         yield (

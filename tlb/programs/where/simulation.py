@@ -179,7 +179,7 @@ def simulate(command: list[str], options: list[str], seconds: float) -> Simulate
     """Run a command under the tool, with everything that it starts, and add up what all processes
     counted. After `seconds` it is ended, and what was counted until then is returned.
 
-    Raises Unavailable: program-missing, program-killed, no-simulation, and what `tool` raises."""
+    Raises Unavailable: program-missing, program-failed, no-simulation, and what `tool` raises."""
     folder, shim = tool(), build.library(SITES)
     with tempfile.TemporaryDirectory(prefix="tlb-where-") as scratch:
         log = Path(scratch, "sites")
@@ -202,7 +202,7 @@ def simulate(command: list[str], options: list[str], seconds: float) -> Simulate
 
 
 def _run(words: list[str], environment: dict[str, str], seconds: float) -> bool:
-    """Return whether the program ended by itself. Raises Unavailable("program-killed")."""
+    """Return whether the program ended by itself. Raises Unavailable("program-failed")."""
     with subprocess.Popen(
         words,
         env=environment,
