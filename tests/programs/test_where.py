@@ -5,9 +5,12 @@ from __future__ import annotations
 import ctypes
 import json
 import random
+import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from support.common import ROOT, needs_c
@@ -17,8 +20,11 @@ from tlb.machine.compiler import compiler
 from tlb.machine.tlb import Tlb
 from tlb.programs.runs import run
 from tlb.programs.snapshots import at_peak
-from tlb.programs.where import proof, report, simulation
-from tlb.programs.where.simulation import HEAP, Counts
+from tlb.programs.where import proof, report, samples, simulation, valgrind
+from tlb.programs.where.page import flame_graph
+from tlb.programs.where.samples import LINUX, OTHER_CODE
+from tlb.programs.where.simulation import HEAP, Code, Counts, Line, Simulated
+from tlb.programs.where.valgrind import Geometry, Levels
 
 pytestmark = [
     needs_c,
@@ -29,8 +35,7 @@ needs_thp = pytest.mark.skipif(
 )
 SOURCE = ROOT / "tests/support/known_walks.c"
 FIRST, SECOND, WAYS = 64, 512, 8
-GEOMETRY = [f"--first={FIRST}", f"--second={SECOND}", f"--ways={WAYS}", "--hashed=0"]
-GEOMETRY += ["--large-first=64", "--large-second=512", "--large-ways=8", "--exclusive=0"]
+GEOMETRY = Geometry(4096, Levels(FIRST, SECOND, WAYS), Levels(64, 512, 8))
 
 
 def built(tmp_path: Path, source: Path, *flags: str) -> str:
@@ -80,7 +85,7 @@ class Plain:
 def test_the_tlb_is_that_of_a_plain_search(tmp_path: Path, exclusive: bool, hashed: bool):
     source = tmp_path / "tlb.c"
     source.write_text(
-        f'#include "{simulation.TOOL.parent}/tlb.h"\n'
+        f'#include "{valgrind.TOOL.parent}/tlb.h"\n'
         "static struct tlb t;\n"
         "void clear(struct geometry is) { tlb_clear(&t, is); }\n"
         "int visit(uint64_t page) { uint64_t left; return tlb_access(&t, page, &left); }\n"
@@ -115,7 +120,7 @@ def line_of(word: str) -> int:
 @pytest.mark.endurance
 def test_each_walk_is_at_its_line_and_allocation(program: str):
     pages, passes = 4 * SECOND, 20
-    found = simulation.simulate([program, "chase", str(pages), str(passes)], GEOMETRY, 120)
+    found = simulation.simulate([program, "chase", str(pages), str(passes)], GEOMETRY.option, 120)
     at = {
         line.line: (line, counts)
         for line, counts in found.lines.items()
@@ -137,7 +142,7 @@ def test_each_walk_is_at_its_line_and_allocation(program: str):
         for line, _ in (chased, gathered)
     }
     assert "allocate_chased" in names["follow"] and "allocate_gathered" in names["gather"]
-    made = report.Report(["x"], found, 10.0, 30.0)
+    made = report.Report(["x"], GEOMETRY, found, 10.0, 30.0)
     assert made.sites[0].id == found.touches[chased[0]].most_common(1)[0][0]
     assert found.total.large_walks < 100 and json.dumps(made.document())
     assert f"{chased[0].line} {chased[1].walks} " in report.callgrind(found)
@@ -148,7 +153,7 @@ def test_each_walk_is_at_its_line_and_allocation(program: str):
 @pytest.mark.endurance
 def test_small_objects_are_the_heap_s(program: str):
     pages, passes = 2 * SECOND, 20
-    found = simulation.simulate([program, "small", str(pages), str(passes)], GEOMETRY, 120)
+    found = simulation.simulate([program, "small", str(pages), str(passes)], GEOMETRY.option, 120)
     ((line, counts),) = [
         (k, c) for k, c in found.lines.items() if k.function == "follow" and c.walks > 100
     ]
@@ -159,9 +164,9 @@ def test_small_objects_are_the_heap_s(program: str):
 @pytest.mark.needs("valgrind")
 @pytest.mark.endurance
 def test_a_program_that_reads_in_order_has_nothing_to_gain(program: str):
-    found = simulation.simulate([program, "stream", "2000", "20"], GEOMETRY, 120)
+    found = simulation.simulate([program, "stream", "2000", "20"], GEOMETRY.option, 120)
     assert found.total.walks < 0.03 * found.total.misses * 64
-    made = report.Report(["x"], found, 1.0, 30.0)
+    made = report.Report(["x"], GEOMETRY, found, 1.0, 30.0)
     assert made.verdict().startswith("Nothing to gain") and not [*made.commands()]
 
 
@@ -169,7 +174,7 @@ def test_a_program_that_reads_in_order_has_nothing_to_gain(program: str):
 @pytest.mark.endurance
 def test_a_site_is_the_same_in_each_run_and_can_be_advised_alone(program: str):
     arguments = [program, "chase", "2048", "5"]
-    first, again = (simulation.simulate(arguments, GEOMETRY, 120) for _ in range(2))
+    first, again = (simulation.simulate(arguments, GEOMETRY.option, 120) for _ in range(2))
     ids = [
         {
             site
@@ -186,7 +191,7 @@ def test_a_site_is_the_same_in_each_run_and_can_be_advised_alone(program: str):
 @needs_thp
 def test_the_chosen_allocation_alone_lies_on_huge_pages(program: str):
     arguments = [program, "chase", str(1 << 14), "200"]  # two arrays of 64 MiB
-    found = simulation.simulate([*arguments[:3], "1"], GEOMETRY, 120)
+    found = simulation.simulate([*arguments[:3], "1"], GEOMETRY.option, 120)
     sites = [site for site, each in found.sites.items() if each.bytes == 1 << 26 and each.how]
     chosen = next(s for s in sites if "chased" in simulation.resolved(found.sites[s].stack)[0])
     huge = {
@@ -204,7 +209,7 @@ def test_the_smallest_set_that_keeps_the_gain_is_found(monkeypatch: pytest.Monke
     noise = random.Random(3)
 
     def measure(made: proof.Proof, command: list[str], settings: list, *rest: object) -> None:
-        for _ in range(9):
+        for _ in range(10):
             load, each = 1 + noise.random(), {}
             for sites in settings:
                 chosen = saves if sites == proof.ALL else sites
@@ -223,19 +228,64 @@ def test_the_smallest_set_that_keeps_the_gain_is_found(monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("entries", "ways", "between", "found"),
     [
-        (3072, None, (8, 15), 12),  # 256 sets
-        (2048, None, (8, 15), 8),
-        (1536, 6, None, 6),
-        (1024, 0, None, 1024),
-        (1536, 5, None, 1536),  # no such sets
+        (3072, None, (8, 15), (3072, 12)),  # 256 sets
+        (3149, None, (8, 15), (3144, 12)),  # as measured: whole sets
+        (1024, 0, None, (1024, 1024)),  # one set
+        (1536, None, None, (1536, 8)),
     ],
 )
-def test_ways_are_those_that_make_a_power_of_two_of_sets(entries, ways, between, found):
-    stated = {"entries": entries, "ways": ways, "ways_between": between, "source": "CPUID"}
-    level = Tlb(level=2, kind="data", pages=("4k",), **stated)
-    assert simulation._second(level) == (entries, found)
+def test_a_second_level_has_whole_sets_of_the_ways_that_cpuid_states(entries, ways, between, found):
+    stated = {"entries": 3072, "ways": ways, "ways_between": between, "source": "CPUID"}
+    second = Tlb(level=2, kind="data", pages=("4k",), **stated)
+    assert Levels.of([72, entries], [second, second]) == (72, *found)
+
+
+def test_a_survey_comes_before_cpuid_but_does_not_blur_it(monkeypatch: pytest.MonkeyPatch):
+    levels = [
+        Tlb(level=n, kind="data", pages=("4k",), entries=entries, ways=0, source="CPUID")
+        for n, entries in ((1, 64), (2, 512))
+    ]
+    monkeypatch.setattr(valgrind, "data_tlbs", lambda host, page: levels)
+    host = SimpleNamespace(base_page_bytes=4096)
+    assert valgrind.geometry(host).base[:2] == (64, 512)
+    assert valgrind.geometry(host, (66, 500)).base[:2] == (64, 512)
+    assert valgrind.geometry(host, (66, 1030)).base[:2] == (66, 1030)
 
 
 def test_counts_add_up():
     assert Counts(1, 2, 3, 4, 5) + Counts(1, 1, 1, 1, 1) == Counts(2, 3, 4, 5, 6)
     assert Counts(9, 9, 2, 3, 0).exposed == 5
+
+
+# --- samples and pages
+
+RECORDED = """\
+    0     0.000000: PERF_RECORD_MMAP -1/0: [0xffff0000(0x10) @ 0xffff0000]: x [kernel.kallsyms]_text
+    0     0.000000: PERF_RECORD_COMM: perf-exec:7/7
+    7     1.500000: PERF_RECORD_COMM exec: known:7/7
+    7     1.500100: PERF_RECORD_MMAP2 7/7: [0x5000(0x1000) @ 0x1000 fe:00 1 2]: r-xp /tmp/a program
+    7     1.600000:             5010
+    7     1.700000: ffffffff81630019
+    7     1.800000: PERF_RECORD_FORK(8:8):(7:7)
+    8     1.900000:             5014
+    8     2.000000:             9999
+    7     2.500000: PERF_RECORD_EXIT(7:7):(6:6)
+"""
+
+
+def test_a_sample_after_a_load_that_walked_is_of_the_load():
+    seconds, found = samples.parse(RECORDED)
+    first, second = Code("/tmp/a program", 0x1010), Code("/tmp/a program", 0x1014)
+    assert seconds == 1.0
+    assert found == {first: 1, second: 1, LINUX: 1, Code("?", 0): 1}
+    load = Line("follow", "x.c", 7, "/tmp/a program")
+    made = Simulated(1, Counts(), {}, {}, {}, {first: load}, {second: load})
+    times = samples.milliseconds(found, made)
+    assert times[load] == 2 * times[OTHER_CODE] == samples.PERIOD_NS * 2e-6
+
+
+def test_a_flame_graph_is_as_wide_as_its_walks_and_escapes_names():
+    graph = flame_graph(Counter({("A", "f<int>", "x.c:1"): 3, ("A", "g", "x.c:2"): 1}))
+    widths = [float(found) for found in re.findall(r'width="([\d.]+)" height', graph)]
+    assert widths == [720, 540, 180, 540, 180]
+    assert "f&lt;int&gt;: 3 exposed walks, 75.0%" in graph and "f<int>" not in graph

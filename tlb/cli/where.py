@@ -13,10 +13,12 @@ from typer import Argument, Option
 from tlb.cli import shown
 from tlb.cli.trial import measuring
 from tlb.reasons import Unavailable
+from tlb.system.files import IS_CLONE
 
 if TYPE_CHECKING:
     from tlb.programs.where.proof import Proof
     from tlb.programs.where.report import Report
+    from tlb.programs.where.valgrind import Geometry
 
 REGION_MS, REPEATS = 20, 3  # of a chase that prices a walk: a second in all
 TIMES_THE_ENTRIES = (4, 32)  # pages of the two chases, in entries of the last level
@@ -29,8 +31,11 @@ def where(
         bool, Option("--prove", help="Time it with none, some and all allocations on huge pages.")
     ] = False,
     minutes: Annotated[float, Option(min=0.01, help="Of --prove; six rounds are made.")] = 5,
-    seconds: Annotated[float, Option(min=1, help="End the simulation then.")] = 600,
+    seconds: Annotated[
+        float, Option(min=1, help="End the program then, and the simulation.")
+    ] = 600,
     as_json: shown.Json = False,
+    html: Annotated[Path | None, Option(help="Also write a page to this file.")] = None,
     callgrind: Annotated[Path | None, Option(help="Also write a file for KCachegrind.")] = None,
     collapsed: Annotated[
         Path | None, Option(help="Also write stacks for flame-graph tools.")
@@ -46,31 +51,62 @@ def where(
     It simulates this machine's TLB under Valgrind (Debian: apt install valgrind), about ten times
     slower than the program; --prove runs the program itself. Exit codes as of `tlb try`."""
     from tlb.machine import host as hosts
-    from tlb.programs.where import report, simulation
+    from tlb.programs.where import report, valgrind
 
-    if sys.platform != "linux":
-        raise Unavailable("not-linux")
-    options = simulation.geometry(hosts.inspect(), exclusive=exclusive, hashed=hashed)
+    _check(html, callgrind, collapsed)
+    valgrind.tool()  # before anything takes long
+    how = {"exclusive": exclusive, "hashed": hashed}
     with measuring("Interrupted; the program has ended.", wait):
-        made = _found(command, options, seconds, minutes if prove else 0.0)
+        geometry = valgrind.geometry(hosts.inspect(), _surveyed(), **how)
+        made = _found(command, geometry, seconds, minutes if prove else 0.0)
     if as_json:
         print(json.dumps(made.document(), indent=1))
     else:
         _show(made)
+    if html:
+        from tlb.programs.where.page import page
+
+        shown.write(html, page(made))
     if callgrind:
         shown.write(callgrind, report.callgrind(made.found))
     if collapsed:
         shown.write(collapsed, report.collapsed(made.found))
 
 
-def _found(command: list[str], options: list[str], seconds: float, minutes: float) -> Report:
+def _check(html: Path | None, *files: Path | None) -> None:
+    """Raise Unavailable before anything is measured: not-linux, no-book, bad-parameter."""
+    if sys.platform != "linux":
+        raise Unavailable("not-linux")
+    if html and not IS_CLONE:
+        raise Unavailable("no-book", "--html")
+    for file in filter(None, (html, *files)):
+        if file.is_dir() or not file.parent.is_dir():
+            raise Unavailable("bad-parameter", f"{file} is not a file in an existing folder")
+
+
+def _surveyed() -> tuple[int, ...]:
+    """Return the entries for base pages that a survey of this computer has found; () without."""
+    from tlb.lab.store import Store, data_root
+    from tlb.machine import host as hosts
+    from tlb.page_sizes import BASE
+    from tlb.programs.reach import Reach
+
+    reach = Reach.of(hosts.inspect(), Store(data_root()))
+    return () if reach.source.get(BASE) == "CPUID" else reach.entries.get(BASE, ())
+
+
+def _found(command: list[str], geometry: Geometry, seconds: float, minutes: float) -> Report:
     """Simulate a program and, with minutes, prove which allocations matter. Raises Unavailable."""
     from tlb.programs.where import proof, report, simulation
 
-    native_s, walk_ns = _native_s(command), _walk_ns()
-    shown.stage(f"Simulating; the program takes {native_s:.2g} s by itself.")
-    found = simulation.simulate(command, options, seconds)
-    made = report.Report(command, found, native_s, walk_ns)
+    native_s = _native_s(command, seconds)
+    if native_s is None and minutes:
+        raise Unavailable("program-endless", "--prove runs it to its end")
+    walk_ns = _walk_ns()
+    took = "did not end" if native_s is None else f"takes {native_s:.2g} s"
+    shown.stage(f"Simulating; by itself the program {took}.")
+    found = simulation.simulate(command, geometry.option, seconds)
+    made = report.Report(command, geometry, found, native_s, walk_ns)
     if not minutes:
         return made
     shown.stage("Timing it with none, some and all allocations on huge pages.")
@@ -86,23 +122,30 @@ def _tell(proof: Proof) -> None:
 def _show(made: Report) -> None:
     from tlb.programs.where import report
 
+    shown.parts([f"{made.geometry}."])
     if made.lines:
-        shown.table(report.LINES, made.line_rows())
+        shown.table(made.line_head, made.line_rows())
     if made.sites:
         shown.table(report.SITES, made.site_rows())
     if made.proof:
-        shown.table(("on huge pages", "time", "ratio"), made.proof_rows())
+        shown.table(report.PROVED, made.proof_rows())
     shown.parts([*made.sentences(), *made.commands()])
 
 
-def _native_s(command: list[str]) -> float:
-    """Return how long a run takes by itself. Raises Unavailable: program-missing, program-failed."""
+def _native_s(command: list[str], seconds: float) -> float | None:
+    """Return how long a run takes by itself; None if it did not end in so many seconds. Raises
+    Unavailable: program-missing, program-failed, program-killed."""
     from tlb.programs.levers import LEVERS
     from tlb.programs.runs import run
     from tlb.programs.trial import Aim
 
-    aim = Aim(command, LEVERS["none"])
-    return aim.checked(run(command, LEVERS["none"], limit_s=600, share=0.01)).elapsed_s
+    try:
+        done = run(command, LEVERS["none"], limit_s=seconds, share=0.01)
+    except Unavailable as why:
+        if why.code != "program-endless":
+            raise
+        return None
+    return Aim(command, LEVERS["none"]).checked(done).elapsed_s
 
 
 def _walk_ns() -> float:

@@ -8,15 +8,19 @@ import random
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import accumulate
+from pathlib import Path
 from statistics import median
 
 from tlb.inference.intervals import Interval
 from tlb.inference.pairs import LEAST_PAIRS, paired_ratio
-from tlb.programs.levers import GROWTH, Lever, Variable
-from tlb.programs.runs import Run, run
-from tlb.programs.where.simulation import LEAST_BYTES, SITES
-from tlb.reasons import Unavailable
+from tlb.programs.levers import Lever, Variable
+from tlb.programs.runs import run
+from tlb.programs.trial import Aim
+from tlb.programs.where import samples
+from tlb.programs.where.samples import Samples
+from tlb.programs.where.simulation import GROWING, SITES
 
 KEPT = 0.95  # of the gain of all allocations, that a smaller set has to bring
 MOST_CANDIDATES = 4  # each takes a run in each round
@@ -33,9 +37,8 @@ def lever(sites: Iterable[str]) -> Lever:
         "sites",
         f"huge pages requested for {chosen or 'no allocation'}",
         variables=(
-            Variable("GLIBC_TUNABLES", GROWTH, ":"),
+            GROWING,
             Variable("TLB_ONLY", chosen),
-            Variable("TLB_LEAST", str(LEAST_BYTES)),
             Variable("NUMPY_MADVISE_HUGEPAGE", "0"),  # else NumPy advises its arrays itself
         ),
         preload=SITES,
@@ -44,16 +47,20 @@ def lever(sites: Iterable[str]) -> Lever:
 
 @dataclass
 class Proof:
-    """rounds: seconds of a run by the sites that were advised, of each round. smallest: the set
-    that was found, () if huge pages gain nothing that shows."""
+    """rounds: seconds of a run by the sites that were advised, of each round; sampled: where each
+    run spent them, empty without perf, for the reason no_samples. smallest: the set that was found,
+    () if huge pages gain nothing that shows."""
 
     rounds: list[dict[Sites, float]] = field(default_factory=list)
     smallest: Sites = NONE
+    sampled: list[dict[Sites, Samples]] = field(default_factory=list)
+    no_samples: str = ""
 
     @property
     def tried(self) -> list[Sites]:
-        """The sets in the order in which they were first tried."""
-        return list(dict.fromkeys(sites for each in self.rounds for sites in each))
+        """The sets: none, all, then the smaller ones first."""
+        made = {sites for each in self.rounds for sites in each}
+        return sorted(made, key=lambda sites: (sites != NONE, sites != ALL, len(sites), sites))
 
     def seconds(self, *settings: Sites) -> list[tuple[float, ...]]:
         """Return the times with these settings, of each round that has all of them."""
@@ -78,20 +85,22 @@ def prove(
     tell: Callable[[Proof], None] = lambda proof: None,
 ) -> Proof:
     """Time the program with none, all, and each candidate alone on huge pages, then with the best
-    ones together until they keep the gain.
+    ones together until they keep the gain. Where perf is, each run is sampled.
 
     candidates: sites, by the walks that they expose; the first MOST_CANDIDATES are tried. Half of
     the minutes are for each of the two steps. Raises Unavailable as `runs.run` does, and
     program-failed."""
     proof, begin = Proof(), time.monotonic()
     singles = [(site,) for site in candidates[:MOST_CANDIDATES]]
-    _measure(proof, command, [NONE, ALL, *singles], begin + 30 * minutes, tell)
-    best = sorted(singles, key=lambda sites: median(proof.seconds(sites)))
-    nested = [*accumulate(best)]
-    if not any(proof.ratio(sites).high < 1 for sites in (ALL, *singles)):
-        return proof
-    if nested and proof.share(nested[0]) < KEPT:
-        _measure(proof, command, [NONE, ALL, *nested[1:]], begin + 60 * minutes, tell)
+    with samples.scratch() as (file, proof.no_samples):
+        timed = partial(_timed, command, file)
+        _measure(proof, timed, [NONE, ALL, *singles], begin + 30 * minutes, tell)
+        best = sorted(singles, key=lambda sites: median(*zip(*proof.seconds(sites), strict=True)))
+        nested = [*accumulate(best)]
+        if not any(proof.ratio(sites).high < 1 for sites in (ALL, *singles)):
+            return proof
+        if nested and proof.share(nested[0]) < KEPT:
+            _measure(proof, timed, [NONE, ALL, *nested[1:]], begin + 60 * minutes, tell)
     enough = (sites for sites in nested if proof.share(sites) >= KEPT)
     proof.smallest = next(enough, ALL)
     return proof
@@ -99,7 +108,7 @@ def prove(
 
 def _measure(
     proof: Proof,
-    command: list[str],
+    timed: Callable[[Sites, int], tuple[float, Samples]],
     settings: list[Sites],
     until: float,
     tell: Callable[[Proof], None],
@@ -111,16 +120,21 @@ def _measure(
         if number >= LEAST_PAIRS and begin + took_s > until:
             return
         padding = shuffle.randrange(os.sysconf("SC_PAGESIZE"))
-        how = {"limit_s": 600.0, "share": 0.01, "padding_bytes": padding}
         order = shuffle.sample(settings, len(settings))
-        proof.rounds.append({sites: _seconds(run(command, lever(sites), **how)) for sites in order})
+        done = {sites: timed(sites, padding) for sites in order}
+        proof.rounds.append({sites: seconds for sites, (seconds, _) in done.items()})
+        proof.sampled.append({sites: sampled for sites, (_, sampled) in done.items()})
         took_s = time.monotonic() - begin
         tell(proof)
 
 
-def _seconds(done: Run) -> float:
-    if done.status:
-        why = Unavailable("program-failed", f"exit code {done.status}")
-        why.add_note(done.last_lines)
-        raise why
-    return done.elapsed_s
+def _timed(
+    command: list[str], file: Path | None, sites: Sites, padding_bytes: int
+) -> tuple[float, Samples]:
+    """Run the program with these sites on huge pages; return its time in s and its samples, none
+    without a file for them. Raises Unavailable."""
+    words = [*samples.recording(file), *command] if file else command
+    chosen = lever(sites)
+    done = run(words, chosen, limit_s=600, share=0.01, padding_bytes=padding_bytes)
+    seconds = Aim(command, chosen).checked(done).elapsed_s
+    return samples.read(file) if file else (seconds, Samples())

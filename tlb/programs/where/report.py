@@ -3,14 +3,20 @@ other tools."""
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import median
 from typing import Any
 
+from tlb.inference.intervals import Interval, median_interval
+from tlb.programs.executable import why_no_preload
 from tlb.programs.where.proof import ALL, NONE, Proof
-from tlb.programs.where.simulation import HEAP, Counts, Line, Simulated, Site, resolved
+from tlb.programs.where.samples import IN_LINUX, OTHER_CODE, milliseconds
+from tlb.programs.where.simulation import HEAP, Counts, Line, Simulated, Site
+from tlb.programs.where.valgrind import Geometry
 from tlb.units import format_ns, format_size
 
 MOST_ROWS = 12
@@ -19,17 +25,20 @@ NOTHING = 0.02
 MOST = 0.9  # of the walks
 LEAST = 0.005  # of the walks, for a row of its own
 LINES = ("line", "exposed walks", "all walks", "memory")
+TIMED = ("time, ms", "saved, ms")  # between the walks and the memory, where there are samples
+PROVED = ("on huge pages", "time", "ratio")
 SITES = ("site", "exposed walks", "all walks", "left with 2 MiB", "size", "allocated by")
 
 
 @dataclass(frozen=True)
 class Report:
     """walk_ns: the most that a walk costs here, one that overlaps with nothing. native_s: of a run
-    without simulation."""
+    without simulation; None if it did not end."""
 
     command: list[str]
+    geometry: Geometry
     found: Simulated
-    native_s: float
+    native_s: float | None
     walk_ns: float
     proof: Proof | None = None
 
@@ -49,7 +58,8 @@ class Report:
     def most_saved_s(self) -> float:
         """What huge pages may save at most, of the time without them: all walks, each at the price
         of one that overlaps with nothing."""
-        return min(self.found.total.walks * self.walk_ns / 1e9, self.native_s)
+        most = self.found.total.walks * self.walk_ns / 1e9
+        return most if self.native_s is None else min(most, self.native_s)
 
     def largest(self) -> list[Site]:
         """Return the fewest sites that make up most of the exposed walks."""
@@ -61,13 +71,45 @@ class Report:
             exposed += site.counts.exposed
         return made
 
-    def line_rows(self) -> Iterator[tuple[str, str, str, str]]:
-        """Yield rows under LINES."""
+    @cached_property
+    def times(self) -> dict[Line, tuple[float, Interval]]:
+        """The time of each line in ms without huge pages, and what the proof's set of them saves;
+        empty without samples."""
+        if self.proof is None or self.proof.no_samples:
+            return {}
+        chosen = self.proof.smallest or ALL
+        rounds = [
+            (milliseconds(each[NONE], self.found), milliseconds(each[chosen], self.found))
+            for each in self.proof.sampled
+            if chosen in each
+        ]
+        return {
+            line: (
+                median(none.get(line, 0) for none, _ in rounds),
+                median_interval([none.get(line, 0) - some.get(line, 0) for none, some in rounds]),
+            )
+            for line in {line for none, _ in rounds for line in none} | {OTHER_CODE, IN_LINUX}
+        }
+
+    @property
+    def line_head(self) -> tuple[str, ...]:
+        return (*LINES[:3], *TIMED, LINES[3]) if self.times else LINES
+
+    def line_rows(self) -> Iterator[tuple[str, ...]]:
+        """Yield rows under line_head; those with samples end with all other time."""
         least = LEAST * self.found.total.walks
         for line, counts in [each for each in self.lines if each[1].walks > least][:MOST_ROWS]:
-            place = f"{line.file}:{line.line}" if line.line else line.module.rpartition("/")[2]
             sites = [self._short(site) for site, _ in self.found.touches[line].most_common(2)]
-            yield f"{line.function or '?'} ({place})", *self._walks(counts), ", ".join(sites)
+            name = f"{line.function or '?'} ({line.place})"
+            yield name, *self._walks(counts), *self._time(line), ", ".join(sites)
+        for line in (OTHER_CODE, IN_LINUX) if self.times else ():
+            yield line.function, "", "", *self._time(line), ""
+
+    def _time(self, line: Line) -> tuple[str, ...]:
+        if not self.times:
+            return ()
+        took, saved = self.times.get(line, (0.0, median_interval([0.0])))
+        return f"{took:,.0f}", f"{saved.value:z,.0f} ({saved.low:z,.0f} to {saved.high:z,.0f})"
 
     def site_rows(self) -> Iterator[tuple[str, ...]]:
         """Yield rows under SITES."""
@@ -75,12 +117,7 @@ class Report:
         for site in [each for each in self.sites if each.counts.walks > least][:MOST_ROWS]:
             left = f"{site.counts.large_walks / max(site.counts.walks, 1):.0%}"
             size = format_size(site.bytes) + (f" in {site.number}" if site.number > 1 else "")
-            yield self._short(site.id), *self._walks(site.counts), left, size, self.origin(site)
-
-    def origin(self, site: Site) -> str:
-        if site.id == HEAP:
-            return "small objects on the heap"
-        return f"{site.how} in {' < '.join(resolved(site.stack[:3]))}"
+            yield self._short(site.id), *self._walks(site.counts), left, size, site.origin
 
     def _walks(self, counts: Counts) -> tuple[str, str]:
         total = self.found.total
@@ -97,29 +134,32 @@ class Report:
 
     def verdict(self) -> str:
         """Return one sentence: what to put on huge pages, nothing to gain, or cannot tell."""
-        total = self.found.total
         if self.proof:
             return self._proven(self.proof)
-        if self.most_saved_s < NOTHING * self.native_s:
+        total, most = self.found.total, format_ns(self.most_saved_s * 1e9)
+        if self.native_s is None:
             return (
-                f"Nothing to gain: {total.walks:,} page walks cost it at most "
-                f"{format_ns(self.most_saved_s * 1e9)} of {format_ns(self.native_s * 1e9)}."
+                f"Cannot tell: it did not end, so its {total.walks:,} page walks, {most} at most, "
+                "cannot be compared with its time."
             )
+        time = format_ns(self.native_s * 1e9)
+        if self.most_saved_s < NOTHING * self.native_s:
+            return f"Nothing to gain: {total.walks:,} page walks cost it at most {most} of {time}."
         named = self.largest()
         share = sum(site.counts.exposed for site in named) / max(total.exposed, 1)
-        which = " and ".join(self._short(site.id) for site in named) or "no allocation"
+        which = " and ".join(self._short(site.id) for site in named)
+        makes = f"{which} cause{'s' * (len(named) == 1)} {share:.0%} of the exposed walks. "
         return (
-            f"Huge pages may save between nothing and {format_ns(self.most_saved_s * 1e9)} of "
-            f"{format_ns(self.native_s * 1e9)}. {which}: {share:.0%} of the walks that nothing "
-            "hides. --prove measures what they gain."
+            f"Huge pages may save between nothing and {most} of {time}. {makes if which else ''}"
+            "--prove measures what they save."
         )
 
     def _proven(self, proof: Proof) -> str:
         every = proof.ratio(ALL)
         if proof.smallest == NONE:
             return (
-                f"Nothing to gain that shows: with all allocations on huge pages it takes {every:.3f} "
-                f"times as long ({len(proof.rounds)} rounds)."
+                "Nothing to gain that shows: with all allocations on huge pages it takes "
+                f"{every:.3f} times as long ({len(proof.rounds)} rounds)."
             )
         gain = proof.ratio(proof.smallest)
         which = " and ".join(map(self._short, proof.smallest))
@@ -146,29 +186,40 @@ class Report:
         if not chosen or self.verdict().startswith("Nothing"):
             return
         if chosen != ALL:
-            yield f"tlb try --only {','.join(chosen)} -- {' '.join(self.command)}"
+            yield f"tlb try --only {','.join(chosen)} -- {shlex.join(self.command)}"
         for site in (s for s in self.sites if s.id in chosen and s.id != HEAP):
-            yield f"in {self.origin(site)}: madvise(p, bytes, MADV_HUGEPAGE) after the allocation"
+            yield f"in {site.origin}: madvise(p, bytes, MADV_HUGEPAGE) after the allocation"
         if HEAP in chosen:
-            yield f"GLIBC_TUNABLES=glibc.malloc.hugetlb=1 {' '.join(self.command)}"
+            yield f"GLIBC_TUNABLES=glibc.malloc.hugetlb=1 {shlex.join(self.command)}"
 
     def sentences(self) -> Iterator[str]:
         """Yield the verdict, then what qualifies it."""
         total = self.found.total
         yield self.verdict()
         yield (
-            f"{total.walks:,} page walks in {self.found.instructions:,} instructions: "
-            f"{total.chained:,} wait for an earlier one, {total.alone:,} stand alone, the others "
-            f"overlap. With 2 MiB pages everywhere {total.large_walks:,} are left, if the TLB holds "
-            "them whole: a virtual machine's host may prevent that (`tlb geometry --pages 2m`)."
+            f"{total.walks:,} page walks in {self.found.instructions:,} instructions. Exposed are "
+            f"{total.chained:,} that wait for an earlier one and {total.alone:,} that stand alone; "
+            f"the others overlap. With 2 MiB pages everywhere {total.large_walks:,} are left, if the "
+            "TLB holds them whole: a virtual machine's host may prevent that "
+            "(`tlb geometry --pages 2m`)."
         )
-        if self.found.is_full:
-            yield "A table of the simulation was full, so some walks are counted at other lines."
+        if self.times:
+            yield (
+                "Time is CPU time without huge pages, by samples, and what they save of it. Linux's "
+                "own time is mostly page faults, which huge pages change too."
+            )
+        elif self.proof:
+            yield f"No samples, so no time of lines. {self.proof.no_samples}"
+        if self.found.is_cut:
+            yield "The simulation was ended before the program (--seconds), so walks are missing."
+        if why := why_no_preload(self.command[0]):
+            yield f"Its allocations have no names: {why}. `tlb try --lever collapse` needs none."
 
     def document(self) -> dict[str, Any]:
         """Return everything as JSON has it."""
         return {
             "command": self.command,
+            "geometry": self.geometry._asdict(),
             "native_s": self.native_s,
             "instructions": self.found.instructions,
             "total": self.found.total._asdict() | {"exposed": self.found.total.exposed},
@@ -176,7 +227,12 @@ class Report:
             "saved_s": [0.0, self.most_saved_s],
             "verdict": self.verdict(),
             "lines": [
-                {**line._asdict(), **counts._asdict(), "sites": dict(self.found.touches[line])}
+                {
+                    **line._asdict(),
+                    **counts._asdict(),
+                    "sites": dict(self.found.touches[line]),
+                    **({"saved_ms": self.times[line][1][:3]} if line in self.times else {}),
+                }
                 for line, counts in self.lines
             ],
             "sites": [
@@ -211,15 +267,22 @@ def callgrind(found: Simulated) -> str:
     return "\n".join(made) + "\n"
 
 
-def collapsed(found: Simulated) -> str:
-    """Return site;function;line and exposed walks, a stack a line, for flame-graph tools."""
-    stacks = Counter[str]()
+def stacks(found: Simulated) -> Counter[tuple[str, str, str]]:
+    """Return the exposed walks by memory, function and line of code."""
+    made = Counter[tuple[str, str, str]]()
     for line, touched in found.touches.items():
         counts = found.lines[line]
         for site, walks in touched.items():
-            frames = resolved(found.sites[site].stack[:1]) if site in found.sites else []
-            memory = frames[0] if frames else "heap" if site == HEAP else "other memory"
-            place = f"{line.file}:{line.line}" if line.line else line.module.rpartition("/")[2]
-            name = f"{memory.replace(';', ',')};{line.function or '?'};{place}"
-            stacks[name] += round(walks * counts.exposed / max(counts.walks, 1))
-    return "".join(f"{name} {number}\n" for name, number in stacks.items() if number)
+            where = found.sites.get(site)
+            memory = where.origin if where and where.is_named else "other memory"
+            exposed = round(walks * counts.exposed / max(counts.walks, 1))
+            made[memory, line.function or "?", line.place] += exposed
+    return +made  # without zeros
+
+
+def collapsed(found: Simulated) -> str:
+    """Return memory;function;line and exposed walks, a stack a line, for flame-graph tools."""
+    return "".join(
+        f"{';'.join(frame.replace(';', ',') for frame in stack)} {number}\n"
+        for stack, number in stacks(found).items()
+    )

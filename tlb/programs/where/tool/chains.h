@@ -1,10 +1,11 @@
-/* chains.h: loads whose address comes from what they loaded before, by the data flow through one block of code: the loop of a
- * list, a tree or a hash chain is one block, and its load waits for the last one of its kind. Such walks cannot overlap. */
+/* chains.h: loads whose address comes from what they loaded before, by the data flow through one
+ * block of code: the loop of a list, a tree or a hash chain is one block, and its load waits for
+ * the last one of its kind. Such walks cannot overlap. */
 #ifndef CHAINS_H
 #define CHAINS_H
+#include <libvex_ir.h>
 #include <pub_tool_basics.h>
 #include <pub_tool_libcbase.h>
-#include <pub_tool_tooliface.h>
 
 #define MOST_LOADS 64 /* of a block: bits of a word */
 #define MOST_TEMPORARIES 8192
@@ -21,41 +22,41 @@ static Int first_register, register_count;
 static Int register_at(Int offset)
 {
     Int k = (offset - first_register) / 8;
-    return offset >= first_register && k < register_count && (offset - first_register) % 8 == 0 ? k : -1;
+    Bool is_one = offset >= first_register && k < register_count;
+    return is_one && (offset - first_register) % 8 == 0 ? k : -1;
 }
 
-static struct origin both(struct origin a, struct origin b)
+static struct origin origin_of(const IRExpr *e);
+
+static struct origin of_both(const IRExpr *e, const IRExpr *f)
 {
+    struct origin a = origin_of(e), b = origin_of(f);
     return (struct origin){a.registers | b.registers, a.loads | b.loads};
 }
 
 static struct origin origin_of(const IRExpr *e)
 {
-    struct origin none = {0, 0};
+    Int k = e->tag == Iex_Get ? register_at(e->Iex.Get.offset) : -1;
     switch (e->tag) {
     case Iex_RdTmp:
         return temporaries[e->Iex.RdTmp.tmp];
-    case Iex_Get: {
-        Int k = register_at(e->Iex.Get.offset);
-        return k < 0 ? none : in_register[k];
-    }
     case Iex_Unop:
         return origin_of(e->Iex.Unop.arg);
     case Iex_Binop:
-        return both(origin_of(e->Iex.Binop.arg1), origin_of(e->Iex.Binop.arg2));
+        return of_both(e->Iex.Binop.arg1, e->Iex.Binop.arg2);
     case Iex_Triop:
-        return both(origin_of(e->Iex.Triop.details->arg2), origin_of(e->Iex.Triop.details->arg3));
+        return of_both(e->Iex.Triop.details->arg2, e->Iex.Triop.details->arg3);
     case Iex_ITE:
-        return both(origin_of(e->Iex.ITE.iftrue), origin_of(e->Iex.ITE.iffalse));
+        return of_both(e->Iex.ITE.iftrue, e->Iex.ITE.iffalse);
     case Iex_Load:
         return origin_of(e->Iex.Load.addr);
     default:
-        return none;
+        return k < 0 ? (struct origin){0, 0} : in_register[k];
     }
 }
 
-/* Registers that decide an address, followed back through as many rounds of the block as there are registers: the loads that
- * they come from. */
+/* Registers that decide an address, followed back through as many rounds of the block as there are
+ * registers: the loads that they come from. */
 static ULong loads_behind(ULong registers)
 {
     ULong seen = 0, loads = 0;
@@ -69,13 +70,12 @@ static ULong loads_behind(ULong registers)
     return loads;
 }
 
-/* Call `found` with the instruction of each load that waits for itself. */
-static void find_chains(const IRSB *block, void (*found)(Addr instruction))
+/* Call `mark` with the instruction of each load that waits for itself. */
+static void find_chains(const IRSB *block, void (*mark)(Addr instruction))
 {
-    Addr at[MOST_LOADS];
+    Addr at[MOST_LOADS], now = 0;
     ULong needs[MOST_LOADS];
     Int loads = 0;
-    Addr now = 0;
     if (block->tyenv->types_used > MOST_TEMPORARIES)
         return;
     VG_(memset)(temporaries, 0, sizeof temporaries[0] * block->tyenv->types_used);
@@ -88,16 +88,16 @@ static void find_chains(const IRSB *block, void (*found)(Addr instruction))
         else if (s->tag == Ist_Put && register_at(s->Ist.Put.offset) >= 0)
             in_register[register_at(s->Ist.Put.offset)] = origin_of(s->Ist.Put.data);
         else if (s->tag == Ist_WrTmp) {
-            struct origin o = origin_of(s->Ist.WrTmp.data);
+            struct origin *result = &temporaries[s->Ist.WrTmp.tmp];
+            *result = origin_of(s->Ist.WrTmp.data);
             if (s->Ist.WrTmp.data->tag == Iex_Load && loads < MOST_LOADS) {
-                at[loads] = now, needs[loads] = o.registers;
-                o.loads |= 1ull << loads++;
+                at[loads] = now, needs[loads] = result->registers;
+                result->loads |= 1ull << loads++;
             }
-            temporaries[s->Ist.WrTmp.tmp] = o;
         }
     }
     for (Int i = 0; i < loads; i++)
         if (loads_behind(needs[i]) >> i & 1)
-            found(at[i]);
+            mark(at[i]);
 }
 #endif

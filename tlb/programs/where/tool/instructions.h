@@ -1,59 +1,56 @@
-/* instructions.h: what each instruction did, and how many of its walks went to which region: two hash tables of fixed size. */
+/* instructions.h: what each instruction did, and how many of its walks went to which region. */
 #ifndef INSTRUCTIONS_H
 #define INSTRUCTIONS_H
 #include "regions.h"
+#include <pub_tool_hashtable.h>
 
-#define MOST_INSTRUCTIONS (1u << 20)
-#define MOST_PAIRS (1u << 18) /* of an instruction and a region */
-
+/* Each begins as a VgHashNode. */
 struct instruction {
+    struct instruction *next;
     Addr at;
+    UInt number, length;
     Bool is_chain;
     struct counts is;
 };
 
 struct pair {
+    struct pair *next;
+    UWord key;
     struct instruction *instruction;
     struct region *region;
     ULong walks;
 };
 
-static struct instruction *instructions;
-static struct pair *pairs;
-static Bool is_full; /* one of the tables, so that counts are at another place: the output says it */
+static VgHashTable *instructions, *pairs;
 
 static void begin_instructions(void)
 {
-    instructions = VG_(calloc)("tlb.instructions", MOST_INSTRUCTIONS, sizeof *instructions);
-    pairs = VG_(calloc)("tlb.pairs", MOST_PAIRS, sizeof *pairs);
+    instructions = VG_(HT_construct)("tlb.instructions");
+    pairs = VG_(HT_construct)("tlb.pairs");
 }
 
 static struct instruction *instruction_at(Addr at)
 {
-    UInt k = (UInt)((at * 0x9E3779B97F4A7C15ull) >> 44) % MOST_INSTRUCTIONS, tries = 0;
-    while (instructions[k].at && instructions[k].at != at && tries++ < 4096)
-        k = (k + 1) % MOST_INSTRUCTIONS;
-    if (instructions[k].at && instructions[k].at != at)
-        is_full = True; /* its counts go to another one, which the output says */
-    else
-        instructions[k].at = at;
-    return &instructions[k];
+    struct instruction *i = VG_(HT_lookup)(instructions, at);
+    if (!i) {
+        i = VG_(calloc)("tlb.instruction", 1, sizeof *i);
+        i->at = at, i->number = VG_(HT_count_nodes)(instructions);
+        VG_(HT_add_node)(instructions, i);
+    }
+    return i;
 }
 
 static void mark_chain(Addr at) { instruction_at(at)->is_chain = True; }
 
 static void count_pair(struct instruction *i, struct region *r)
 {
-    ULong mixed = ((Addr)i >> 4) * 0x9E3779B97F4A7C15ull ^ ((Addr)r >> 4) * 0xC2B2AE3D27D4EB4Full;
-    UInt k = (UInt)(mixed >> 40) % MOST_PAIRS;
-    for (UInt tries = 0; tries < 64; tries++, k = (k + 1) % MOST_PAIRS) {
-        if (!pairs[k].instruction)
-            pairs[k].instruction = i, pairs[k].region = r;
-        if (pairs[k].instruction == i && pairs[k].region == r) {
-            pairs[k].walks++;
-            return;
-        }
+    UWord key = (UWord)i * 0x9E3779B97F4A7C15ull ^ (UWord)r; /* odd, so as good as unique */
+    struct pair *p = VG_(HT_lookup)(pairs, key);
+    if (!p) {
+        p = VG_(calloc)("tlb.pair", 1, sizeof *p);
+        p->key = key, p->instruction = i, p->region = r;
+        VG_(HT_add_node)(pairs, p);
     }
-    is_full = True;
+    p->walks++;
 }
 #endif

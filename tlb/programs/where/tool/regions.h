@@ -1,110 +1,65 @@
-/* regions.h: which allocation an address belongs to. A region is what one mmap or brk gave, or a part of it that the preloaded
- * library (sites.c) has named: the site is a digest of the stack that asked. Regions that are gone keep their counts. */
+/* regions.h: which allocation an address belongs to. A region is what one mmap or brk gave, or the
+ * part of it that the preloaded library (sites.c) has named by a digest of the stack that asked.
+ * Regions that are gone keep their counts. */
 #ifndef REGIONS_H
 #define REGIONS_H
 #include <pub_tool_basics.h>
-#include <pub_tool_libcassert.h>
 #include <pub_tool_mallocfree.h>
+#include <pub_tool_rangemap.h>
 
 struct counts {
-    ULong misses, walks, chained, alone, large_walks; /* large: with the page size of THP everywhere */
+    ULong misses, walks, chained, alone, large_walks; /* large: as if all pages had 2 MiB */
 };
 
 struct region {
-    Addr start, end;
-    ULong site;       /* 0: none has named it */
-    ULong bytes;      /* when it was made */
-    ULong born, died; /* by the count of instructions; died 0: it is there */
+    struct region *older; /* all regions are a list */
+    UInt number;
+    ULong site;          /* 0: none has named it */
+    ULong bytes, mapped; /* in all, and now */
+    ULong born, died;    /* by the count of instructions; died 0: it is there */
     struct counts is;
 };
 
-#define MOST_REGIONS 65536
-static struct region *regions;
-static UInt region_count, live_count, latest;
-static UInt *live; /* indices of the living, by address */
-static struct region elsewhere;
+static struct region elsewhere = {.mapped = 1ull << 63}, *newest = &elsewhere;
+static RangeMap *regions;
+static UWord low = 1, high, found; /* the range that was looked up last */
 
 static void begin_regions(void)
 {
-    regions = VG_(calloc)("tlb.regions", MOST_REGIONS, sizeof *regions);
-    live = VG_(calloc)("tlb.live", MOST_REGIONS, sizeof *live);
-}
-
-/* The first living region that ends beyond an address. */
-static UInt first_beyond(Addr a)
-{
-    UInt low = 0, high = live_count;
-    while (low < high) {
-        UInt middle = (low + high) / 2;
-        if (regions[live[middle]].end > a)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return low;
+    regions = VG_(newRangeMap)(VG_(malloc), "tlb.regions", VG_(free), (UWord)&elsewhere);
 }
 
 static struct region *region_of(Addr a)
 {
-    struct region *r = &regions[latest];
-    if (latest < region_count && !r->died && r->start <= a && a < r->end)
-        return r;
-    UInt at = first_beyond(a);
-    if (at == live_count || regions[live[at]].start > a)
-        return &elsewhere;
-    latest = live[at];
-    return &regions[latest];
+    if (a < low || a > high)
+        VG_(lookupRangeMap)(&low, &high, &found, regions, a);
+    return (struct region *)found;
 }
 
-static struct region *insert(Addr start, Addr end, ULong site, ULong now)
+static void bind_range(Addr start, Addr end, struct region *r, ULong now)
 {
-    if (region_count == MOST_REGIONS)
-        return &elsewhere;
-    UInt at = first_beyond(start);
-    for (UInt i = live_count; i > at; i--)
-        live[i] = live[i - 1];
-    live[at] = region_count, live_count++;
-    struct region *r = &regions[region_count++];
-    r->start = start, r->end = end, r->site = site, r->bytes = end - start, r->born = now;
-    return r;
-}
-
-/* Take addresses out of the living regions: what is cut on one side shrinks, and a hole makes two of one. */
-static void remove_range(Addr start, Addr end, ULong now)
-{
-    for (UInt at = first_beyond(start); at < live_count && regions[live[at]].start < end;) {
-        struct region *r = &regions[live[at]];
-        if (start <= r->start && r->end <= end) {
-            r->died = now ? now : 1;
-            live_count--;
-            for (UInt i = at; i < live_count; i++)
-                live[i] = live[i + 1];
-            continue;
-        }
-        if (start <= r->start)
-            r->start = end;
-        else if (r->end <= end)
-            r->end = start;
-        else {
-            Addr rest = r->end;
-            r->end = start;
-            insert(end, rest, r->site, now);
-        }
-        at++;
+    for (Addr a = start; start <= a && a < end; a = high + 1) {
+        struct region *before = region_of(a);
+        before->mapped -= (high < end ? high + 1 : end) - a;
+        if (!before->mapped)
+            before->died = now ? now : 1;
     }
+    r->mapped += end - start;
+    VG_(bindRangeMap)(regions, start, end - 1, (UWord)r);
+    low = 1, high = 0;
 }
 
 static void add_range(Addr start, Addr end, ULong site, ULong now)
 {
-    remove_range(start, end, now);
+    struct region *r = region_of(start - 1);
     /* A heap that grows at its end, for the same reason, is one region. */
-    UInt at = first_beyond(start - 1);
-    struct region *before = at < live_count ? &regions[live[at]] : NULL;
-    if (before && before->end == start && before->site == site) {
-        before->end = end;
-        before->bytes += end - start;
-    } else
-        insert(start, end, site, now);
+    if (!site || r->site != site) {
+        r = VG_(calloc)("tlb.region", 1, sizeof *r);
+        r->older = newest, r->number = newest->number + 1, newest = r;
+        r->site = site, r->born = now;
+    }
+    r->bytes += end - start;
+    bind_range(start, end, r, now);
 }
 
 static void add_counts(struct counts *to, const struct counts *from)

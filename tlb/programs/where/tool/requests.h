@@ -1,8 +1,9 @@
-/* requests.h: what the preloaded library (sites.c) tells the simulation (walks.c) through Valgrind; outside of it nothing. */
+/* requests.h: what the preloaded library (sites.c) tells the simulation (walks.c) through Valgrind;
+ * outside of it nothing. */
 #ifndef REQUESTS_H
 #define REQUESTS_H
 enum request {
     NAME_RANGE = ('T' << 24) | ('W' << 16), /* site, address, bytes */
-    NAME_REGION,                            /* site, address: the region around it, if nothing has named that */
+    NAME_REGION, /* site, address: the region around it, if nothing has named that */
 };
 #endif

@@ -1,27 +1,32 @@
-/* walks: a Valgrind tool that simulates the TLB of this machine, and says which instructions and which allocations a program's
- * page walks come from. `tlb where` builds it from Debian's package valgrind and runs it.
+/* walks: a Valgrind tool that simulates the TLB of this machine, and says which instructions and
+ * which allocations a program's page walks come from. `tlb where` builds it from Debian's package
+ * valgrind and runs it.
  *
- * Each thread has a TLB of its own, for base pages and, beside it, for the pages of 2 MiB that it would have with huge pages
- * everywhere. A walk is `chained` if its address comes from an earlier load of the same kind (chains.h): it waits for that one.
- * It is `alone` if more instructions than a reorder buffer holds have passed since the last walk: it overlaps with none. The
- * others overlap, and cost a part of a walk each.
+ * Each thread has a TLB of its own, for base pages and, beside it, for the pages of 2 MiB that it
+ * would have with huge pages everywhere. A walk is `chained` if its address comes from an earlier
+ * load of the same kind (chains.h): it waits for that one. It is `alone` if more instructions than
+ * a reorder buffer holds have passed since the last walk: it overlaps with none. The others
+ * overlap, and cost a part of a walk each.
  *
- * Valgrind is under the GPL, version 2 or later, and so is the program that is built from this file and its libraries; it is
- * built on the computer that uses it. */
+ * Valgrind is under the GPL, version 2 or later, and so is the program that is built from this file
+ * and its libraries; it is built on the computer that uses it. */
 #include "chains.h"
 #include "instructions.h"
+#include "requests.h"
 #include "statements.h"
 #include "tlb.h"
+#include <pub_tool_aspacemgr.h>
 #include <pub_tool_clreq.h>
 #include <pub_tool_debuginfo.h>
+#include <pub_tool_libcassert.h>
 #include <pub_tool_libcfile.h>
 #include <pub_tool_libcprint.h>
 #include <pub_tool_libcproc.h>
 #include <pub_tool_machine.h>
 #include <pub_tool_options.h>
 #include <pub_tool_threadstate.h>
+#include <pub_tool_tooliface.h>
 #include <pub_tool_vki.h>
-#include "requests.h"
 #include <stddef.h>
 #if defined(VGA_amd64)
 #include <libvex_guest_amd64.h>
@@ -31,18 +36,22 @@
 
 #define LARGE_SHIFT 21
 #define THREADS 64
-/* Pages known to be in the first level, whose accesses are not simulated. They do not count as used there, so they are forgotten
- * every dozen misses: else the first level's misses are 14 % too many. */
+/* Pages known to be in the first level, whose accesses are not simulated. They do not count as used
+ * there, so they are forgotten every dozen misses: else first-level misses are 14 % too many. */
 #define KNOWN 64
 #define FRESH_FOR 12
 
 static ULong known[KNOWN], passed, last_walk, misses_since;
 static struct tlb *base[THREADS], *large[THREADS], *base_now, *large_now;
 static ThreadId running = VG_INVALID_THREADID;
-static struct geometry base_is = {64, 2048, 8, 0, 0}, large_is = {64, 1024, 8, 0, 0};
-static Long page_shift = 12, window = 256;
-static const HChar *output = "walks.%p";
+static const HChar *output = "walks.%p", *machine = "";
 static struct counts all;
+
+/* --machine has these, separated by commas. */
+static struct {
+    uint32_t page_shift, window;
+    struct geometry base, large;
+} is = {12, 512, {64, 2048, 8, 0, 0}, {64, 1024, 8, 0, 0}};
 
 static void forget_known(void)
 {
@@ -52,25 +61,25 @@ static void forget_known(void)
 
 static VG_REGPARM(2) void access_memory(Addr a, struct instruction *i)
 {
-    uint64_t page = a >> page_shift, left, unused;
+    uint64_t page = a >> is.page_shift, left, unused;
     if (!base_now)
         return;
-    enum outcome is = tlb_access(base_now, page, &left);
-    enum outcome large_is_now = tlb_access(large_now, a >> LARGE_SHIFT, &unused);
+    enum outcome now = tlb_access(base_now, page, &left);
+    enum outcome large_is = tlb_access(large_now, a >> LARGE_SHIFT, &unused);
     if (left != NO_PAGE && known[left % KNOWN] == left)
         known[left % KNOWN] = NO_PAGE;
-    if (is != IN_FIRST && ++misses_since >= FRESH_FOR) {
+    if (now != IN_FIRST && ++misses_since >= FRESH_FOR) {
         misses_since = 0;
         forget_known();
     }
     known[page % KNOWN] = page;
-    if (is == IN_FIRST && large_is_now != WALKED)
+    if (now == IN_FIRST && large_is != WALKED)
         return;
     struct region *r = region_of(a);
-    struct counts one = {is != IN_FIRST, is == WALKED, 0, 0, large_is_now == WALKED};
-    if (is == WALKED) {
+    struct counts one = {now != IN_FIRST, now == WALKED, 0, 0, large_is == WALKED};
+    if (now == WALKED) {
         one.chained = i->is_chain;
-        one.alone = !i->is_chain && passed - last_walk >= (ULong)window;
+        one.alone = !i->is_chain && passed - last_walk >= is.window;
         last_walk = passed;
         count_pair(i, r);
     }
@@ -89,8 +98,8 @@ static void begin_thread(ThreadId thread, ULong blocks)
     if (!base[k]) {
         base[k] = VG_(malloc)("tlb.base", sizeof(struct tlb));
         large[k] = VG_(malloc)("tlb.large", sizeof(struct tlb));
-        tlb_clear(base[k], base_is);
-        tlb_clear(large[k], large_is);
+        tlb_clear(base[k], is.base);
+        tlb_clear(large[k], is.large);
     }
     base_now = base[k], large_now = large[k];
     forget_known();
@@ -98,36 +107,36 @@ static void begin_thread(ThreadId thread, ULong blocks)
 
 /* --- instrumentation */
 
-/* if (known[(address >> page_shift) % KNOWN] != address >> page_shift) access_memory(address, i); */
+/* page = address >> page_shift; if (known[page % KNOWN] != page) access_memory(address, i); */
 static void add_access(IRSB *block, IRExpr *address, struct instruction *i)
 {
-    IRExpr *shift = IRExpr_Const(IRConst_U8((UChar)page_shift)), *table = mkIRExpr_HWord((HWord)known);
-    IRTemp page = assigned(block, Ity_I64, IRExpr_Binop(Iop_Shr64, address, shift));
-    IRTemp k = assigned(block, Ity_I64, IRExpr_Binop(Iop_And64, temporary(page), mkIRExpr_HWord(KNOWN - 1)));
-    IRTemp offset = assigned(block, Ity_I64, IRExpr_Binop(Iop_Shl64, temporary(k), IRExpr_Const(IRConst_U8(3))));
-    IRTemp at = assigned(block, Ity_I64, IRExpr_Binop(Iop_Add64, temporary(offset), table));
-    IRTemp there = assigned(block, Ity_I64, IRExpr_Load(Iend_LE, Ity_I64, temporary(at)));
-    IRTemp is_new = assigned(block, Ity_I1, IRExpr_Binop(Iop_CmpNE64, temporary(there), temporary(page)));
-    IRExpr **arguments = mkIRExprVec_2(address, mkIRExpr_HWord((HWord)i));
-    IRDirty *call = unsafeIRDirty_0_N(2, "access_memory", VG_(fnptr_to_fnentry)(&access_memory), arguments);
-    call->guard = temporary(is_new);
+    IRExpr *shift = IRExpr_Const(IRConst_U8((UChar)is.page_shift));
+    IRExpr *page = calculated(block, Iop_Shr64, address, shift);
+    IRExpr *k = calculated(block, Iop_And64, page, constant(KNOWN - 1));
+    IRExpr *offset = calculated(block, Iop_Shl64, k, IRExpr_Const(IRConst_U8(3)));
+    IRExpr *there = loaded(block, calculated(block, Iop_Add64, offset, constant((HWord)known)));
+    IRExpr **arguments = mkIRExprVec_2(address, constant((HWord)i));
+    void *function = VG_(fnptr_to_fnentry)(&access_memory);
+    IRDirty *call = unsafeIRDirty_0_N(2, "access_memory", function, arguments);
+    call->guard = calculated(block, Iop_CmpNE64, there, page);
     addStmtToIRSB(block, IRStmt_Dirty(call));
 }
 
 static void count_instructions(IRSB *block, UInt number)
 {
-    IRExpr *place = mkIRExpr_HWord((HWord)&passed);
-    IRTemp before = assigned(block, Ity_I64, IRExpr_Load(Iend_LE, Ity_I64, place));
-    IRTemp after = assigned(block, Ity_I64, IRExpr_Binop(Iop_Add64, temporary(before), mkIRExpr_HWord(number)));
-    addStmtToIRSB(block, IRStmt_Store(Iend_LE, place, temporary(after)));
+    IRExpr *place = constant((HWord)&passed);
+    IRExpr *after = calculated(block, Iop_Add64, loaded(block, place), constant(number));
+    addStmtToIRSB(block, IRStmt_Store(Iend_LE, place, after));
 }
 
-static IRSB *instrument(VgCallbackClosure *closure, IRSB *in, const VexGuestLayout *layout, const VexGuestExtents *extents,
-                        const VexArchInfo *architecture, IRType guest_word, IRType host_word)
+static IRSB *instrument(VgCallbackClosure *closure, IRSB *in, const VexGuestLayout *layout,
+                        const VexGuestExtents *extents, const VexArchInfo *architecture,
+                        IRType guest_word, IRType host_word)
 {
-    (void)closure, (void)layout, (void)extents, (void)architecture, (void)guest_word, (void)host_word;
+    (void)closure, (void)layout, (void)extents, (void)architecture, (void)guest_word;
+    (void)host_word;
     IRSB *out = deepCopyIRSBExceptStmts(in);
-    struct instruction *now = NULL;
+    const IRStmt *now = NULL; /* the mark of the instruction */
     IRExpr *last = NULL; /* a read-modify-write accesses its address twice and walks once */
     UInt number = 0;
     find_chains(in, mark_chain);
@@ -135,14 +144,16 @@ static IRSB *instrument(VgCallbackClosure *closure, IRSB *in, const VexGuestLayo
         number += in->stmts[i]->tag == Ist_IMark;
     for (Int i = 0; i < in->stmts_used; i++) {
         IRStmt *s = in->stmts[i];
+        IRExpr *address = accessed(s);
         if (s->tag == Ist_IMark) {
             if (!now)
                 count_instructions(out, number);
-            now = instruction_at(s->Ist.IMark.addr), last = NULL;
+            now = s, last = NULL;
         }
-        IRExpr *address = accessed(s);
         if (address && now && !(last && eqIRAtom(last, address))) {
-            add_access(out, address, now);
+            struct instruction *at = instruction_at(now->Ist.IMark.addr);
+            at->length = now->Ist.IMark.len;
+            add_access(out, address, at);
             last = address;
         }
         addStmtToIRSB(out, s);
@@ -152,7 +163,7 @@ static IRSB *instrument(VgCallbackClosure *closure, IRSB *in, const VexGuestLayo
 
 /* --- memory that comes and goes */
 
-static void map_startup(Addr a, SizeT n, Bool r, Bool w, Bool x, ULong handle)
+static void map(Addr a, SizeT n, Bool r, Bool w, Bool x, ULong handle)
 {
     (void)r, (void)w, (void)x, (void)handle;
     add_range(a, a + n, 0, passed);
@@ -164,12 +175,12 @@ static void grow_heap(Addr a, SizeT n, ThreadId thread)
     add_range(a, a + n, region_of(a - 1)->site, passed); /* as it was named before */
 }
 
-static void unmap(Addr a, SizeT n) { remove_range(a, a + n, passed); }
+static void unmap(Addr a, SizeT n) { bind_range(a, a + n, &elsewhere, passed); }
 
 static void move(Addr from, Addr to, SizeT n)
 {
     ULong site = region_of(from)->site;
-    remove_range(from, from + n, passed);
+    unmap(from, n);
     add_range(to, to + n, site, passed);
 }
 
@@ -188,19 +199,40 @@ static Bool answer(ThreadId thread, UWord *arguments, UWord *result)
     return True;
 }
 
+/* What a forked child has of its parent's counts, the parent reports. */
+static void forget_counts(ThreadId thread)
+{
+    const struct counts none = {0, 0, 0, 0, 0};
+    struct instruction *i;
+    struct pair *p;
+    (void)thread;
+    passed = last_walk = 0, all = none;
+    for (VG_(HT_ResetIter)(instructions); (i = VG_(HT_Next)(instructions));)
+        i->is = none;
+    for (VG_(HT_ResetIter)(pairs); (p = VG_(HT_Next)(pairs));)
+        p->walks = 0;
+    for (struct region *r = newest; r; r = r->older)
+        r->is = none, r->born = 0;
+}
+
 /* --- output: one record a line, fields separated by tabs */
 
 static void print_counts(VgFile *f, const struct counts *c)
 {
-    VG_(fprintf)(f, "%llu\t%llu\t%llu\t%llu\t%llu\n", c->misses, c->walks, c->chained, c->alone, c->large_walks);
+    VG_(fprintf)(f, "%llu\t%llu\t%llu\t", c->misses, c->walks, c->chained);
+    VG_(fprintf)(f, "%llu\t%llu\n", c->alone, c->large_walks);
 }
 
+/* offset: in the module's file, which is where a sample of perf says that an instruction is. */
 static void print_instruction(VgFile *f, const struct instruction *i)
 {
     DiEpoch now = VG_(current_DiEpoch)();
+    const NSegment *mapping = VG_(am_find_nsegment)(i->at);
+    Addr offset = mapping ? i->at - mapping->start + (Addr)mapping->offset : 0;
     const HChar *text, *folder;
     UInt line = 0;
-    VG_(fprintf)(f, "I\t%d\t%s", (Int)(i - instructions), VG_(get_objname)(now, i->at, &text) ? text : "");
+    VG_(fprintf)(f, "I\t%u\t%lu\t%u", i->number, offset, i->length);
+    VG_(fprintf)(f, "\t%s", VG_(get_objname)(now, i->at, &text) ? text : "");
     VG_(fprintf)(f, "\t%s", VG_(get_fnname)(now, i->at, &text) ? text : "");
     Bool is_known = VG_(get_filename_linenum)(now, i->at, &text, &folder, &line);
     VG_(fprintf)(f, "\t%s\t%u\t", is_known ? text : "", line);
@@ -212,25 +244,25 @@ static void finish(Int code)
     (void)code;
     HChar *name = VG_(expand_file_name)("--output", output);
     VgFile *f = VG_(fopen)(name, VKI_O_CREAT | VKI_O_TRUNC | VKI_O_WRONLY, 0600);
+    struct instruction *i;
+    struct pair *p;
     if (!f)
         return;
-    VG_(fprintf)(f, "T\t%llu\t%d\t", passed, is_full);
+    VG_(fprintf)(f, "T\t%llu\t", passed);
     print_counts(f, &all);
-    for (UInt k = 0; k < MOST_INSTRUCTIONS; k++)
-        if (instructions[k].is.misses | instructions[k].is.large_walks)
-            print_instruction(f, &instructions[k]);
-    for (UInt k = 0; k <= region_count; k++) {
-        const struct region *r = k < region_count ? &regions[k] : &elsewhere;
+    for (VG_(HT_ResetIter)(instructions); (i = VG_(HT_Next)(instructions));)
+        if (i->is.misses | i->is.large_walks)
+            print_instruction(f, i);
+    for (const struct region *r = newest; r; r = r->older)
         if (r->is.misses | r->is.large_walks) {
-            VG_(fprintf)(f, "R\t%d\t%016llx\t%llu\t%llu\t%llu\t", k < region_count ? (Int)k : -1, r->site, r->bytes, r->born, r->died);
+            VG_(fprintf)(f, "R\t%u\t%016llx\t%llu\t", r->number, r->site, r->bytes);
+            VG_(fprintf)(f, "%llu\t%llu\t", r->born, r->died);
             print_counts(f, &r->is);
         }
-    }
-    for (UInt k = 0; k < MOST_PAIRS; k++)
-        if (pairs[k].instruction) {
-            const struct region *r = pairs[k].region;
-            VG_(fprintf)(f, "P\t%d\t%d\t%llu\n", (Int)(pairs[k].instruction - instructions), r == &elsewhere ? -1 : (Int)(r - regions), pairs[k].walks);
-        }
+    for (VG_(HT_ResetIter)(pairs); (p = VG_(HT_Next)(pairs));)
+        if (p->walks)
+            VG_(fprintf)(f, "P\t%u\t%u\t%llu\n", p->instruction->number, p->region->number,
+                         p->walks);
     VG_(fclose)(f);
 }
 
@@ -238,18 +270,8 @@ static void finish(Int code)
 
 static Bool take_option(const HChar *arg)
 {
-    Long given = 0; /* the macros have an n of their own */
     if VG_STR_CLO (arg, "--output", output) {}
-    else if VG_BINT_CLO (arg, "--page-shift", page_shift, 12, 16) {}
-    else if VG_BINT_CLO (arg, "--window", window, 1, 100000) {}
-    else if VG_BINT_CLO (arg, "--first", given, 1, MOST_FIRST) base_is.first = (UInt)given;
-    else if VG_BINT_CLO (arg, "--second", given, 1, MOST_SECOND) base_is.second = (UInt)given;
-    else if VG_BINT_CLO (arg, "--ways", given, 1, MOST_SECOND) base_is.ways = (UInt)given;
-    else if VG_BINT_CLO (arg, "--large-first", given, 1, MOST_FIRST) large_is.first = (UInt)given;
-    else if VG_BINT_CLO (arg, "--large-second", given, 1, MOST_SECOND) large_is.second = (UInt)given;
-    else if VG_BINT_CLO (arg, "--large-ways", given, 1, MOST_SECOND) large_is.ways = (UInt)given;
-    else if VG_BINT_CLO (arg, "--exclusive", given, 0, 1) base_is.exclusive = large_is.exclusive = (UInt)given;
-    else if VG_BINT_CLO (arg, "--hashed", given, 0, 1) base_is.hashed = large_is.hashed = (UInt)given;
+    else if VG_STR_CLO (arg, "--machine", machine) {}
     else return False;
     return True;
 }
@@ -258,7 +280,16 @@ static void print_nothing(void) {}
 
 static void begin(void)
 {
-    tl_assert(base_is.second % base_is.ways == 0 && large_is.second % large_is.ways == 0);
+    const HChar *text = machine;
+    for (uint32_t *n = &is.page_shift; *text && (Addr)n < (Addr)(&is + 1); text += *text == ',') {
+        HChar *end;
+        *n++ = (uint32_t)VG_(strtoll10)(text, &end);
+        text = end;
+    }
+    for (const struct geometry *g = &is.base; g <= &is.large; g++) {
+        tl_assert(0 < g->first && g->first <= MOST_FIRST && g->second <= MOST_SECOND);
+        tl_assert(0 < g->ways && g->ways <= g->second && g->second % g->ways == 0);
+    }
 #if defined(VGA_amd64)
     first_register = offsetof(VexGuestAMD64State, guest_RAX), register_count = 16;
 #elif defined(VGA_arm64)
@@ -267,6 +298,7 @@ static void begin(void)
     begin_instructions();
     begin_regions();
     forget_known();
+    VG_(atfork)(NULL, NULL, forget_counts);
 }
 
 static void declare(void)
@@ -280,8 +312,8 @@ static void declare(void)
     VG_(basic_tool_funcs)(begin, instrument, finish);
     VG_(needs_command_line_options)(take_option, print_nothing, print_nothing);
     VG_(needs_client_requests)(answer);
-    VG_(track_new_mem_startup)(map_startup);
-    VG_(track_new_mem_mmap)(map_startup);
+    VG_(track_new_mem_startup)(map);
+    VG_(track_new_mem_mmap)(map);
     VG_(track_new_mem_brk)(grow_heap);
     VG_(track_die_mem_munmap)(unmap);
     VG_(track_die_mem_brk)(unmap);

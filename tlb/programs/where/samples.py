@@ -1,0 +1,102 @@
+"""Where a program's time goes: samples of the CPU clock by perf, which need no hardware counter."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tlb.machine import pmu
+from tlb.programs.where.simulation import Code, Line, Simulated
+from tlb.reasons import Unavailable
+from tlb.system.processes import run_whole
+
+PERIOD_NS = 250_000
+LINUX = Code("", 0)  # all samples in the kernel, with their pages' faults and clearing
+OTHER_CODE, IN_LINUX = Line("other code", "", 0, ""), Line("Linux itself", "", 0, "")
+Samples = Counter[Code]  # by the instruction that was about to finish
+_EVENT = re.compile(r"^\s*(\d+)\s+([\d.]+):\s+(.*)$", re.MULTILINE)  # process, seconds, what
+_HEX = re.compile("[0-9a-f]+")
+_MAPPED = re.compile(
+    r"PERF_RECORD_MMAP2? (-?\d+)/\d+: \[0x([0-9a-f]+)\(0x([0-9a-f]+)\) @ (?:0x)?([0-9a-f]+) .*?\]: "
+    r"\S+ (.*)"
+)
+_FORKED = re.compile(r"PERF_RECORD_FORK\((\d+):\d+\):\((\d+):\d+\)")
+Mapping = tuple[int, int, int, str]  # start, end, offset in the file, file
+
+
+def recording(file: Path) -> list[str]:
+    """Return the words before a command that record its samples in a file."""
+    lacking = "--no-bpf-event", "--no-buildid", "--no-buildid-cache"  # which take perf a second
+    event = "-e", "cpu-clock", "-c", str(PERIOD_NS)
+    return ["perf", "record", "-q", *lacking, *event, "-o", str(file), "--"]
+
+
+@contextmanager
+def scratch() -> Iterator[tuple[Path | None, str]]:
+    """Yield a file for samples; or None, and why there cannot be any."""
+    with tempfile.TemporaryDirectory(prefix="tlb-where-") as folder:
+        file, why = Path(folder, "perf.data"), ""
+        try:
+            _try(file)
+        except Unavailable as reason:
+            why = str(reason)
+        yield None if why else file, why
+
+
+def _try(file: Path) -> None:
+    """Raise Unavailable: no-perf, perf-denied, perf-failed."""
+    if not shutil.which("perf"):
+        raise Unavailable("no-perf")
+    done = run_whole([*recording(file), "true"], timeout=20)
+    if done.returncode:
+        code = "perf-denied" if pmu.denied(done.stderr) else "perf-failed"
+        raise Unavailable(code, done.stderr.strip().partition("\n")[0])
+
+
+def read(file: Path) -> tuple[float, Samples]:
+    """Return what perf recorded, as `parse` does."""
+    shown = ["--show-mmap-events", "--show-task-events", "-F", "pid,time,ip"]
+    return parse(run_whole(["perf", "script", "-i", str(file), *shown], timeout=None).stdout)
+
+
+def parse(text: str) -> tuple[float, Samples]:
+    """Return the seconds that a program took, without perf's own, and its samples, of the output of
+    `perf script` with mappings and tasks."""
+    mapped: dict[int, list[Mapping]] = {}
+    samples, times = Samples(), list[float]()
+    for pid, time, event in _EVENT.findall(text):
+        times += [float(time)] if times or "COMM exec" in event else []
+        if _HEX.fullmatch(event):
+            address = int(event, 16)
+            samples[LINUX if address >> 63 else _code(mapped.get(int(pid), []), address)] += 1
+        elif found := _MAPPED.match(event):
+            start, size, offset = (int(number, 16) for number in found.group(2, 3, 4))
+            mapped.setdefault(int(found[1]), []).append((start, start + size, offset, found[5]))
+        elif found := _FORKED.match(event):
+            child, parent = map(int, found.groups())
+            if child != parent:  # a process, and no thread
+                mapped[child] = list(mapped.get(parent, []))
+    return (times[-1] - times[0] if times else 0.0), samples
+
+
+def _code(mapped: list[Mapping], address: int) -> Code:
+    """Return the place of an address: of the latest mapping that has it."""
+    for start, end, offset, file in reversed(mapped):
+        if start <= address < end:
+            return Code(file, address - start + offset)
+    return Code("?", 0)
+
+
+def milliseconds(samples: Samples, found: Simulated) -> dict[Line, float]:
+    """Return the time of each line of code. The clock mostly stops a core at the instruction after
+    the one that waited, so a sample there is of the load before it, if that walked."""
+    times = defaultdict[Line, float](float)
+    for code, number in samples.items():
+        line = found.after.get(code) or found.code.get(code, OTHER_CODE)
+        times[IN_LINUX if code == LINUX else line] += number * PERIOD_NS / 1e6
+    return times

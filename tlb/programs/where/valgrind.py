@@ -1,0 +1,145 @@
+"""Build the Valgrind tool of `tool/`, and say which TLB it simulates.
+
+It is built once, from the libraries of Debian's package valgrind, on the computer that uses it:
+they are under the GPL, version 2 or later.
+"""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tlb.lab import build, compiling, sources
+from tlb.lab.prebuilt import compiler
+from tlb.machine.host import Host, data_tlbs
+from tlb.machine.tlb import Tlb, ways_of
+from tlb.page_sizes import BASE
+from tlb.reasons import Unavailable
+
+TOOL = Path(__file__).parent / "tool" / "walks.c"
+_LIBRARIES = ("/usr/lib/{triplet}/valgrind", "/usr/lib/valgrind", "/usr/lib64/valgrind")
+_RUNTIME = ("/usr/libexec/valgrind", "/usr/lib/x86_64-linux-gnu/valgrind", "/usr/lib64/valgrind")
+_ARCHITECTURES = {
+    "x86_64": ("amd64", "x86_64-linux-gnu"),
+    "aarch64": ("arm64", "aarch64-linux-gnu"),
+}
+# A tool has no C library and replaces no function of one, and is linked at an address where no
+# program is loaded.
+_COMPILE = (
+    "-O2 -g -fno-stack-protector -fno-strict-aliasing -fno-builtin -fomit-frame-pointer -fno-pie "
+    "-Wall -Wextra -Werror -isystem /usr/include/valgrind -DVGO_linux=1"
+)
+_LINK = "-static -nodefaultlibs -nostartfiles -no-pie -u _start -Wl,--build-id=none"
+_TEXT = {"amd64": "0x58000000", "arm64": "0x38000000"}
+# Instructions that a core may have under way, which CPUID does not state: taken large, so that no
+# walk counts as alone that another one may hide.
+WINDOW = 512
+USUAL_WAYS = 8  # of a second level of which CPUID states none
+SAME = 0.1  # A survey whose entries are so near to CPUID's confirms these, which are exact.
+_LARGE = "2m"
+
+
+class Levels(NamedTuple):
+    """Entries of the first level, and entries and ways of the second."""
+
+    first: int
+    second: int
+    ways: int
+
+    @classmethod
+    def of(cls, entries: Sequence[int], stated: Sequence[Tlb]) -> Levels:
+        """Return two levels of so many entries each, in whole sets. stated: by CPUID, if it does;
+        where it states no ways, the second level has USUAL_WAYS, or one set for 0 ways."""
+        ways = ways_of(stated[-1]) if len(stated) > 1 else None
+        ways = USUAL_WAYS if ways is None else ways or entries[1]
+        return cls(entries[0], max(round(entries[1] / ways), 1) * ways, ways)
+
+
+class Geometry(NamedTuple):
+    """A simulated TLB, for base pages and for huge pages. source: of the former's entries.
+    exclusive, hashed: see tool/tlb.h."""
+
+    page_bytes: int
+    base: Levels
+    large: Levels
+    source: str = "CPUID"
+    exclusive: bool = False
+    hashed: bool = False
+
+    @property
+    def option(self) -> str:
+        how = int(self.exclusive), int(self.hashed)
+        numbers = self.page_bytes.bit_length() - 1, WINDOW, *self.base, *how, *self.large, *how
+        return f"--machine={','.join(map(str, numbers))}"
+
+    def __str__(self) -> str:
+        base = f"{self.base.first:,} and {self.base.second:,} entries in {self.base.ways} ways"
+        return f"Simulated TLB: {base} ({self.source}); {self.large.first:,} and {self.large.second:,} for 2 MiB"
+
+
+def geometry(
+    host: Host, surveyed: Sequence[int] = (), *, exclusive: bool = False, hashed: bool = False
+) -> Geometry:
+    """Return this computer's TLB: the entries for base pages that a survey has measured here, else
+    those that CPUID states. Raises Unavailable("no-geometry") without two levels of either."""
+    stated, large = data_tlbs(host, BASE), data_tlbs(host, _LARGE)
+    entries, source = [level.entries for level in stated], "CPUID"
+    if len(surveyed) > 1:
+        source = "measured here"
+        pairs = list(zip(surveyed, entries, strict=False))
+        if len(pairs) > 1 and all(abs(found / word - 1) < SAME for found, word in pairs):
+            source = "CPUID, and measured here"
+        else:
+            entries = list(surveyed)
+    if len(entries) < 2:
+        raise Unavailable("no-geometry")
+    base = Levels.of(entries, stated)
+    huge = Levels.of([level.entries for level in large], large) if len(large) > 1 else base
+    return Geometry(host.base_page_bytes, base, huge, source, exclusive, hashed)
+
+
+def tool() -> Path:
+    """Build the tool where it is not yet; return the folder that Valgrind takes it from. Raises
+    Unavailable: no-valgrind, no-compiler, compile-failed."""
+    arch, triplet = _ARCHITECTURES.get(platform.machine(), ("", ""))
+    library = _first(
+        (path.format(triplet=triplet) for path in _LIBRARIES), f"libvex-{arch}-linux.a"
+    )
+    runtime = _first(_RUNTIME, "default.supp")
+    has_headers = Path("/usr/include/valgrind/libvex.h").exists() and shutil.which("valgrind")
+    if not (arch and library and runtime and has_headers):
+        raise Unavailable("no-valgrind")
+    if (cc := compiler()) is None:
+        raise Unavailable("no-compiler")
+    digest = sources.digest(sources.closure(TOOL), [_COMPILE, _LINK, *cc.command, cc.version])
+    folder = build.build_folder() / f"valgrind-{digest}"
+    program = folder / f"walks-{arch}-linux"
+    folder.mkdir(exist_ok=True)
+    if not program.exists():
+        names = [f"-DVGA_{arch}=1", f"-DVGP_{arch}_linux=1", f"-DVGPV_{arch}_linux_vanilla=1"]
+        compiling.compiled(cc, TOOL, folder / "walks.o", [*_COMPILE.split(), *names, "-c"])
+        archives = [
+            str(library / f"lib{n}-{arch}-linux.a") for n in ("coregrind", "vex", "gcc-sup")
+        ]
+        link = [*_LINK.split(), f"-Wl,-Ttext-segment={_TEXT[arch]}"]
+        # Libraries follow what needs them.
+        _link([*cc.command, *link, "-o", str(program), str(folder / "walks.o"), *archives, "-lgcc"])
+    for file in runtime.iterdir():
+        link_to = folder / file.name
+        if not link_to.exists():
+            link_to.symlink_to(file)
+    return folder
+
+
+def _first(folders: Iterable[str], file: str) -> Path | None:
+    return next((Path(folder) for folder in folders if Path(folder, file).exists()), None)
+
+
+def _link(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+    if done.returncode:
+        raise Unavailable("compile-failed", done.stderr.strip().splitlines()[-1])
