@@ -6,19 +6,25 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Argument, Option
 
 from tlb.cli import shown
 from tlb.cli.trial import measuring
+from tlb.lab.record import Point
+from tlb.lab.rig import Rig
+from tlb.lab.store import Store, data_root
+from tlb.machine import host as hosts
+from tlb.page_sizes import BASE
+from tlb.programs.executable import why_no_preload
+from tlb.programs.levers import LEVERS
+from tlb.programs.reach import Reach
+from tlb.programs.runs import run
+from tlb.programs.trial import Aim
+from tlb.programs.where import proof, report, simulation, valgrind
 from tlb.reasons import Unavailable
 from tlb.system.files import IS_CLONE
-
-if TYPE_CHECKING:
-    from tlb.programs.where.proof import Proof
-    from tlb.programs.where.report import Report
-    from tlb.programs.where.valgrind import Geometry
 
 REGION_MS, REPEATS = 20, 3  # of a chase that prices a walk: a second in all
 TIMES_THE_ENTRIES = (4, 32)  # pages of the two chases, in entries of the last level
@@ -50,14 +56,11 @@ def where(
 
     It simulates this machine's TLB under Valgrind (Debian: apt install valgrind), about ten times
     slower than the program; --prove runs the program itself. Exit codes as of `tlb try`."""
-    from tlb.machine import host as hosts
-    from tlb.programs.where import report, valgrind
-
     _check(html, callgrind, collapsed)
     valgrind.tool()  # before anything takes long
-    how = {"exclusive": exclusive, "hashed": hashed}
     with measuring("Interrupted; the program has ended.", wait):
-        geometry = valgrind.geometry(hosts.inspect(), _surveyed(), **how)
+        geometry = valgrind.geometry(hosts.inspect(), _surveyed())
+        geometry = geometry._replace(exclusive=exclusive, hashed=hashed)
         made = _found(command, geometry, seconds, minutes if prove else 0.0)
     if as_json:
         print(json.dumps(made.document(), indent=1))
@@ -86,22 +89,19 @@ def _check(html: Path | None, *files: Path | None) -> None:
 
 def _surveyed() -> tuple[int, ...]:
     """Return the entries for base pages that a survey of this computer has found; () without."""
-    from tlb.lab.store import Store, data_root
-    from tlb.machine import host as hosts
-    from tlb.page_sizes import BASE
-    from tlb.programs.reach import Reach
-
     reach = Reach.of(hosts.inspect(), Store(data_root()))
     return () if reach.source.get(BASE) == "CPUID" else reach.entries.get(BASE, ())
 
 
-def _found(command: list[str], geometry: Geometry, seconds: float, minutes: float) -> Report:
+def _found(
+    command: list[str], geometry: valgrind.Geometry, seconds: float, minutes: float
+) -> report.Report:
     """Simulate a program and, with minutes, prove which allocations matter. Raises Unavailable."""
-    from tlb.programs.where import proof, report, simulation
-
     native_s = _native_s(command, seconds)
-    if native_s is None and minutes:
+    if minutes and native_s is None:
         raise Unavailable("program-endless", "--prove runs it to its end")
+    if minutes and (why := why_no_preload(command[0])):
+        raise Unavailable("lever-absent", why)
     walk_ns = _walk_ns()
     took = "did not end" if native_s is None else f"takes {native_s:.2g} s"
     shown.stage(f"Simulating; by itself the program {took}.")
@@ -114,31 +114,25 @@ def _found(command: list[str], geometry: Geometry, seconds: float, minutes: floa
     return replace(made, proof=proof.prove(command, sites, minutes, _tell))
 
 
-def _tell(proof: Proof) -> None:
+def _tell(made: proof.Proof) -> None:
     if sys.stderr.isatty():
-        print(f"\rround {len(proof.rounds)} ", end="", file=sys.stderr, flush=True)
+        print(f"\rround {len(made.rounds)} ", end="", file=sys.stderr, flush=True)
 
 
-def _show(made: Report) -> None:
-    from tlb.programs.where import report
-
+def _show(made: report.Report) -> None:
     shown.parts([f"{made.geometry}."])
     if made.lines:
         shown.table(made.line_head, made.line_rows())
     if made.sites:
         shown.table(report.SITES, made.site_rows())
     if made.proof:
-        shown.table(report.PROVED, made.proof_rows())
+        shown.table(made.proof_head, made.proof_rows())
     shown.parts([*made.sentences(), *made.commands()])
 
 
 def _native_s(command: list[str], seconds: float) -> float | None:
     """Return how long a run takes by itself; None if it did not end in so many seconds. Raises
     Unavailable: program-missing, program-failed, program-killed."""
-    from tlb.programs.levers import LEVERS
-    from tlb.programs.runs import run
-    from tlb.programs.trial import Aim
-
     try:
         done = run(command, LEVERS["none"], limit_s=seconds, share=0.01)
     except Unavailable as why:
@@ -151,12 +145,6 @@ def _native_s(command: list[str], seconds: float) -> float | None:
 def _walk_ns() -> float:
     """Return the most that a walk costs now that overlaps with nothing: of two chases, one line a
     page less the same lines packed."""
-    from tlb.lab.record import Point
-    from tlb.lab.rig import Rig
-    from tlb.lab.store import Store, data_root
-    from tlb.machine import host as hosts
-    from tlb.page_sizes import BASE
-
     host = hosts.inspect()
     rig = Rig.of(host, Store(data_root()).own, counters=False)
 

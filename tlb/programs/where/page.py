@@ -6,11 +6,12 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterator
+from itertools import cycle
 
 import pandas as pd
 from markupsafe import Markup
 
-from tlb.programs.where.report import PROVED, SITES, Report, stacks
+from tlb.programs.where.report import SITES, Report, stacks
 from tlb.report import standalone
 from tlb.report.render import PALETTE, join
 
@@ -35,59 +36,44 @@ _BOX = Markup(
 def flame_graph(walks: Counter[tuple[str, str, str]]) -> Markup:
     """Return an SVG with a box for each beginning of a stack, as wide as its walks; nothing without
     any."""
-    total = sum(walks.values())
+    total, height = sum(walks.values()), 3 * _ROW
     if not total:
         return Markup("")
-    height = 3 * _ROW
-    colors = {
-        name: PALETTE[n % len(PALETTE)] for n, name in enumerate(sorted({m for m, *_ in walks}))
-    }
-    boxes = [
-        _box(frames, left, number, total, height, colors[frames[0]])
-        for frames, left, number in _boxes(sorted(walks.items()))
-    ]
+    colors = dict(zip(sorted({memory for memory, *_ in walks}), cycle(PALETTE), strict=False))
+    boxes = Markup("")
+    for depth in range(1, 4):
+        merged, x = Counter[tuple[str, ...]](), 0.0
+        for stack, number in sorted(walks.items()):
+            merged[stack[:depth]] += number
+        for frames, number in merged.items():
+            width, y = _WIDTH * number / total, height - depth * _ROW
+            boxes += _BOX.format(
+                title=f"{frames[-1]}: {number:,} exposed walks, {number / total:.1%}",
+                x=x,
+                y=y,
+                width=width,
+                height=_ROW - 1,
+                color=colors[frames[0]],
+                text_x=x + 4,
+                text_y=y + 15,
+                label=_label(frames[-1], int(width / _CHARACTER) - 1),
+            )
+            x += width
     return Markup(
         '<figure><svg viewBox="0 0 {} {}" width="100%" role="img" aria-label="Flame graph">{}</svg>'
         "<figcaption>{}</figcaption></figure>"
-    ).format(_WIDTH, height, Markup("").join(boxes), _CAPTION)
+    ).format(_WIDTH, height, boxes, _CAPTION)
 
 
-def _boxes(walks: list[tuple[tuple[str, ...], int]]) -> Iterator[tuple[tuple[str, ...], int, int]]:
-    """Yield the beginning of a stack, the walks to the left of it, and its walks."""
-    for depth in range(1, 4):
-        left = 0
-        merged = Counter[tuple[str, ...]]()
-        for stack, number in walks:
-            merged[stack[:depth]] += number
-        for frames, number in merged.items():
-            yield frames, left, number
-            left += number
-
-
-def _box(
-    frames: tuple[str, ...], left: int, number: int, total: int, height: int, color: str
-) -> Markup:
-    width, room = _WIDTH * number / total, int(_WIDTH * number / total / _CHARACTER) - 1
-    y = height - len(frames) * _ROW
-    name = frames[-1]
-    label = name if len(name) <= room else f"{name[: room - 1]}…" if room > 3 else ""
-    return _BOX.format(
-        title=f"{name}: {number:,} exposed walks, {number / total:.1%}",
-        x=_WIDTH * left / total,
-        y=y,
-        width=width,
-        height=_ROW - 1,
-        color=color,
-        text_x=_WIDTH * left / total + 4,
-        text_y=y + 15,
-        label=label,
-    )
+def _label(name: str, room: int) -> str:
+    """Return as much of a name as a box has room for."""
+    return name if len(name) <= room else f"{name[: room - 1]}…" if room > 3 else ""
 
 
 def page(made: Report) -> str:
     """Return the page as HTML."""
     verdict, *sentences = made.sentences()
-    proof = _table(PROVED, made.proof_rows()) if made.proof else ""
+    proof = _table(made.proof_head, made.proof_rows()) if made.proof else ""
     return standalone.page(
         f"tlb where: {made.command[0]}",
         _BODY.format(

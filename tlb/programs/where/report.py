@@ -13,8 +13,8 @@ from typing import Any
 
 from tlb.inference.intervals import Interval, median_interval
 from tlb.programs.executable import why_no_preload
-from tlb.programs.where.proof import ALL, NONE, Proof
-from tlb.programs.where.samples import IN_LINUX, OTHER_CODE, milliseconds
+from tlb.programs.where.proof import ALL, NONE, Proof, Sites
+from tlb.programs.where.samples import IN_LINUX, OTHER_CODE, PROGRAM, milliseconds
 from tlb.programs.where.simulation import HEAP, Counts, Line, Simulated, Site
 from tlb.programs.where.valgrind import Geometry
 from tlb.units import format_ns, format_size
@@ -27,6 +27,7 @@ LEAST = 0.005  # of the walks, for a row of its own
 LINES = ("line", "exposed walks", "all walks", "memory")
 TIMED = ("time, ms", "saved, ms")  # between the walks and the memory, where there are samples
 PROVED = ("on huge pages", "time", "ratio")
+SAVED = ("CPU saved, ms", "by Linux, ms")  # beside it, where there are samples
 SITES = ("site", "exposed walks", "all walks", "left with 2 MiB", "size", "allocated by")
 
 
@@ -73,22 +74,26 @@ class Report:
 
     @cached_property
     def times(self) -> dict[Line, tuple[float, Interval]]:
-        """The time of each line in ms without huge pages, and what the proof's set of them saves;
-        empty without samples."""
+        """As `saved`, of the set that the proof found, or all if none gains."""
+        return self.saved(self.proof.smallest or ALL) if self.proof else {}
+
+    def saved(self, sites: Sites) -> dict[Line, tuple[float, Interval]]:
+        """Return the CPU time of each line in ms without huge pages, and what it saves if these
+        sites are on them; empty without samples."""
         if self.proof is None or self.proof.no_samples:
             return {}
-        chosen = self.proof.smallest or ALL
         rounds = [
-            (milliseconds(each[NONE], self.found), milliseconds(each[chosen], self.found))
+            (milliseconds(each[NONE], self.found), milliseconds(each[sites], self.found))
             for each in self.proof.sampled
-            if chosen in each
+            if sites in each
         ]
+        lines = {line for none, _ in rounds for line in none} | {OTHER_CODE, IN_LINUX, PROGRAM}
         return {
             line: (
-                median(none.get(line, 0) for none, _ in rounds),
-                median_interval([none.get(line, 0) - some.get(line, 0) for none, some in rounds]),
+                median(none[line] for none, _ in rounds),
+                median_interval([none[line] - some[line] for none, some in rounds]),
             )
-            for line in {line for none, _ in rounds for line in none} | {OTHER_CODE, IN_LINUX}
+            for line in lines
         }
 
     @property
@@ -109,7 +114,7 @@ class Report:
         if not self.times:
             return ()
         took, saved = self.times.get(line, (0.0, median_interval([0.0])))
-        return f"{took:,.0f}", f"{saved.value:z,.0f} ({saved.low:z,.0f} to {saved.high:z,.0f})"
+        return f"{took:,.0f}", _range(saved)
 
     def site_rows(self) -> Iterator[tuple[str, ...]]:
         """Yield rows under SITES."""
@@ -170,15 +175,22 @@ class Report:
             f"everything bring ({len(proof.rounds)} rounds)."
         )
 
-    def proof_rows(self) -> Iterator[tuple[str, str, str]]:
-        """Yield rows: allocations on huge pages, median time, ratio to none."""
+    @property
+    def proof_head(self) -> tuple[str, ...]:
+        return (*PROVED, *SAVED) if self.times else PROVED
+
+    def proof_rows(self) -> Iterator[tuple[str, ...]]:
+        """Yield rows under proof_head, with none on huge pages first."""
         assert self.proof
         for sites in self.proof.tried:
-            name = " and ".join(map(self._short, sites))
-            name = {NONE: "none", ALL: "all"}.get(sites, name)
+            name = {NONE: "none", ALL: "all"}.get(sites, " and ".join(map(self._short, sites)))
             ratio = "" if sites == NONE else f"{self.proof.ratio(sites):.3f}"
             value = median(seconds for (seconds,) in self.proof.seconds(sites))
-            yield name, format_ns(value * 1e9), ratio
+            saved = self.saved(sites)
+            cells = [
+                _range(saved[line][1]) if ratio else "" for line in (PROGRAM, IN_LINUX) if saved
+            ]
+            yield name, format_ns(value * 1e9), ratio, *cells
 
     def commands(self) -> Iterator[str]:
         """Yield what to run or to write next."""
@@ -230,23 +242,12 @@ class Report:
                 {
                     **line._asdict(),
                     **counts._asdict(),
-                    "sites": dict(self.found.touches[line]),
-                    **({"saved_ms": self.times[line][1][:3]} if line in self.times else {}),
+                    "sites": self.found.touches[line],
+                    "saved_ms": self.times[line][1][:3] if line in self.times else None,
                 }
                 for line, counts in self.lines
             ],
-            "sites": [
-                {
-                    "site": site.id,
-                    "how": site.how,
-                    "stack": site.stack,
-                    "bytes": site.bytes,
-                    "regions": site.number,
-                    "lifetime": site.lifetime,
-                    **site.counts._asdict(),
-                }
-                for site in self.sites
-            ],
+            "sites": [vars(site) | {"counts": site.counts._asdict()} for site in self.sites],
             "proof": self.proof
             and {
                 "smallest": self.proof.smallest,
@@ -256,6 +257,10 @@ class Report:
                 ],
             },
         }
+
+
+def _range(value: Interval) -> str:
+    return f"{value.value:z,.0f} ({value.low:z,.0f} to {value.high:z,.0f})"
 
 
 def callgrind(found: Simulated) -> str:

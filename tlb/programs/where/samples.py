@@ -17,7 +17,9 @@ from tlb.system.processes import run_whole
 
 PERIOD_NS = 250_000
 LINUX = Code("", 0)  # all samples in the kernel, with their pages' faults and clearing
-OTHER_CODE, IN_LINUX = Line("other code", "", 0, ""), Line("Linux itself", "", 0, "")
+OTHER_CODE, PROGRAM, IN_LINUX = (
+    Line(name, "", 0, "") for name in ("other code", "all of the program", "Linux itself")
+)
 Samples = Counter[Code]  # by the instruction that was about to finish
 _EVENT = re.compile(r"^\s*(\d+)\s+([\d.]+):\s+(.*)$", re.MULTILINE)  # process, seconds, what
 _HEX = re.compile("[0-9a-f]+")
@@ -98,5 +100,6 @@ def milliseconds(samples: Samples, found: Simulated) -> dict[Line, float]:
     times = defaultdict[Line, float](float)
     for code, number in samples.items():
         line = found.after.get(code) or found.code.get(code, OTHER_CODE)
-        times[IN_LINUX if code == LINUX else line] += number * PERIOD_NS / 1e6
+        for each in (IN_LINUX,) if code == LINUX else (line, PROGRAM):
+            times[each] += number * PERIOD_NS / 1e6
     return times

@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from tlb.programs.executable import why_no_preload
 from tlb.programs.levers import GROWTH, Lever, Variable
 from tlb.programs.runs import Run, run
 from tlb.programs.where.valgrind import TOOL, tool
@@ -124,22 +125,23 @@ def simulate(command: list[str], option: str, seconds: float) -> Simulated:
             if not is_cut:
                 raise
         files = sorted(Path(scratch).glob("walks.*"))
-        _check(done, bool(files))
+        _check(done, bool(files), command[0])
         named = log.read_text("utf-8", "replace") if log.exists() else ""
         found = read((file.read_text("utf-8", "replace") for file in files), named)
         found.is_cut = is_cut
         return found
 
 
-def _check(done: Run | None, has_counted: bool) -> None:
+def _check(done: Run | None, has_counted: bool, program: str) -> None:
     """Raise Unavailable, no-simulation or program-failed, unless a run under Valgrind succeeded.
     done: None if it was ended."""
-    said = done.last_lines if done else ""
+    said = done.last_lines.strip() if done else "it did not end when asked to"
     if "unhandled instruction" in said or done and done.status == -signal.SIGILL:
         raise Unavailable("no-simulation", "Valgrind does not know one of its instructions")
     if not has_counted:
-        why = said.strip().rpartition("\n")[2] if done else "it did not end when asked to"
-        raise Unavailable("no-simulation", why)
+        why = "a program of 32 bits" if "'x86-linux'" in said else said.rpartition("\n")[2]
+        denied = why_no_preload(program) if "Permission denied" in said else ""
+        raise Unavailable("no-simulation", denied or why)
     if done and done.status:
         failed = Unavailable("program-failed", f"exit code {done.status}, under Valgrind only")
         failed.add_note(said)
@@ -170,7 +172,12 @@ def _add(made: Simulated, output: str) -> None:
             made.instructions += instructions
             made.total += Counts(*map(int, fields[1:]))
         elif kind == "I":
-            lines[fields[0]] = _add_instruction(made, *fields[1:])
+            number, offset, length, module, function, file, row, *counts = fields
+            line, counted = Line(function, file, int(row), module), Counts(*map(int, counts))
+            lines[number], made.code[Code(module, int(offset))] = line, line
+            made.lines[line] += counted
+            if counted.walks:
+                made.after[Code(module, int(offset) + int(length))] = line
         elif kind == "R":
             number, site, size, born, died, *counts = fields
             regions[number] = site
@@ -183,24 +190,6 @@ def _add(made: Simulated, output: str) -> None:
             number, region, walks = fields
             if number in lines:
                 made.touches[lines[number]][regions.get(region, NO_SITE)] += int(walks)
-
-
-def _add_instruction(
-    made: Simulated,
-    offset: str,
-    length: str,
-    module: str,
-    function: str,
-    file: str,
-    number: str,
-    *numbers: str,
-) -> Line:
-    line, counts = Line(function, file, int(number), module), Counts(*map(int, numbers))
-    made.lines[line] += counts
-    made.code[Code(module, int(offset))] = line
-    if counts.walks:
-        made.after[Code(module, int(offset) + int(length))] = line
-    return line
 
 
 def resolved(stack: list[str]) -> list[str]:

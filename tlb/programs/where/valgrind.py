@@ -81,25 +81,21 @@ class Geometry(NamedTuple):
         return f"Simulated TLB: {base} ({self.source}); {self.large.first:,} and {self.large.second:,} for 2 MiB"
 
 
-def geometry(
-    host: Host, surveyed: Sequence[int] = (), *, exclusive: bool = False, hashed: bool = False
-) -> Geometry:
+def geometry(host: Host, surveyed: Sequence[int] = ()) -> Geometry:
     """Return this computer's TLB: the entries for base pages that a survey has measured here, else
     those that CPUID states. Raises Unavailable("no-geometry") without two levels of either."""
     stated, large = data_tlbs(host, BASE), data_tlbs(host, _LARGE)
     entries, source = [level.entries for level in stated], "CPUID"
     if len(surveyed) > 1:
-        source = "measured here"
         pairs = list(zip(surveyed, entries, strict=False))
-        if len(pairs) > 1 and all(abs(found / word - 1) < SAME for found, word in pairs):
-            source = "CPUID, and measured here"
-        else:
-            entries = list(surveyed)
+        is_same = len(pairs) > 1 and all(abs(found / word - 1) < SAME for found, word in pairs)
+        source = "CPUID, and measured here" if is_same else "measured here"
+        entries = entries if is_same else list(surveyed)
     if len(entries) < 2:
         raise Unavailable("no-geometry")
     base = Levels.of(entries, stated)
     huge = Levels.of([level.entries for level in large], large) if len(large) > 1 else base
-    return Geometry(host.base_page_bytes, base, huge, source, exclusive, hashed)
+    return Geometry(host.base_page_bytes, base, huge, source)
 
 
 def tool() -> Path:

@@ -11,6 +11,7 @@ struct instruction {
     UInt number, length;
     Bool is_chain;
     struct counts is;
+    struct pair *latest;
 };
 
 struct pair {
@@ -44,13 +45,15 @@ static void mark_chain(Addr at) { instruction_at(at)->is_chain = True; }
 
 static void count_pair(struct instruction *i, struct region *r)
 {
-    UWord key = (UWord)i * 0x9E3779B97F4A7C15ull ^ (UWord)r; /* odd, so as good as unique */
-    struct pair *p = VG_(HT_lookup)(pairs, key);
+    UWord key = (UWord)i * 0x9E3779B97F4A7C15ull ^ (UWord)r; /* as good as unique */
+    struct pair *p = i->latest;
+    if (!p || p->region != r)
+        p = VG_(HT_lookup)(pairs, key);
     if (!p) {
         p = VG_(calloc)("tlb.pair", 1, sizeof *p);
         p->key = key, p->instruction = i, p->region = r;
         VG_(HT_add_node)(pairs, p);
     }
-    p->walks++;
+    i->latest = p, p->walks++;
 }
 #endif

@@ -43,14 +43,14 @@ static inline uint64_t *set_of(struct tlb *t, uint64_t page)
 /* Put a page at the front of a set, in place of itself or else of the oldest: what left for it. */
 static inline uint64_t use(uint64_t *set, uint32_t ways, uint64_t page)
 {
-    uint64_t moving = page;
-    for (uint32_t i = 0; i < ways; i++) {
-        uint64_t here = set[i];
-        set[i] = moving, moving = here;
-        if (here == page)
-            break;
-    }
-    return moving;
+    uint32_t at = 0;
+    while (at + 1 < ways && set[at] != page)
+        at++;
+    uint64_t left = set[at];
+    for (; at; at--)
+        set[at] = set[at - 1];
+    set[0] = page;
+    return left;
 }
 
 static inline int is_in(const uint64_t *set, uint32_t ways, uint64_t page)
