@@ -1,6 +1,7 @@
 /* Programs with known page walks, for tests of `tlb where`. Mode, pages, passes:
- * chase: a dependent cycle over `chased` and, as often, independent reads of `gathered`; stream: reads one array in order.
- * small: a list of nodes of 64 bytes, followed. Each visits one line of a page. */
+ * gather: independent reads of `gathered`, twice a pass; chase: those, and a dependent cycle over `chased`; surgical: those, and
+ * a cycle of indices over `second`. stream: reads one array in order. small: a list of nodes of 64 bytes, followed. Each visits
+ * one line of a page. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +30,7 @@ static uint32_t *shuffled(uint32_t n)
 }
 
 __attribute__((noinline)) char *allocate_chased(uint64_t bytes) { return malloc(bytes); }
+__attribute__((noinline)) char *allocate_second(uint64_t bytes) { return malloc(bytes); }
 __attribute__((noinline)) char *allocate_gathered(uint64_t bytes) { return malloc(bytes); }
 
 __attribute__((noinline)) void *follow(void *p, uint64_t hops)
@@ -47,6 +49,20 @@ __attribute__((noinline)) uint64_t gather(const char *array, const uint32_t *ord
     return sum;
 }
 
+__attribute__((noinline)) uint64_t hop(const char *array, uint32_t place, uint64_t hops)
+{
+    for (; hops; hops--)
+        place = *(const uint32_t *)(array + (uint64_t)place * PAGE);
+    return place;
+}
+
+static uint64_t hop_in_a_cycle(char *array, const uint32_t *order, uint32_t n, uint64_t passes)
+{
+    for (uint32_t i = 0; i < n; i++)
+        *(uint32_t *)(array + (uint64_t)order[i] * PAGE) = order[(i + 1) % n];
+    return hop(array, order[0], n * passes);
+}
+
 static char *cycle(char *array, const uint32_t *order, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -61,11 +77,15 @@ int main(int argc, char **argv)
     uint32_t pages = (uint32_t)atoi(argv[2]);
     uint64_t passes = (uint64_t)atoi(argv[3]), bytes = (uint64_t)pages * PAGE, sum = 0;
     uint32_t *order = shuffled(pages);
-    if (!strcmp(argv[1], "chase")) {
-        char *chased = allocate_chased(bytes), *gathered = allocate_gathered(bytes);
+    int is_surgical = !strcmp(argv[1], "surgical"), is_chase = is_surgical || !strcmp(argv[1], "chase");
+    if (is_chase || !strcmp(argv[1], "gather")) {
+        char *gathered = allocate_gathered(bytes);
         memset(gathered, 1, bytes);
-        void *end = follow(cycle(chased, order, pages), pages * passes);
-        sum = gather(gathered, order, pages, 2 * passes) + (end != NULL);
+        if (is_chase)
+            sum += follow(cycle(allocate_chased(bytes), order, pages), pages * passes) != NULL;
+        if (is_surgical)
+            sum += hop_in_a_cycle(allocate_second(bytes), order, pages, passes);
+        sum += gather(gathered, order, pages, 2 * passes);
     } else if (!strcmp(argv[1], "stream")) {
         char *array = malloc(bytes);
         memset(array, 1, bytes);

@@ -65,7 +65,10 @@ def where(
     if as_json:
         print(json.dumps(made.document(), indent=1))
     else:
-        _show(made)
+        shown.parts([f"{made.geometry}."])
+        for head, rows in made.tables().values():
+            shown.table(head, rows)
+        shown.parts([*made.sentences(), *made.commands()])
     if html:
         from tlb.programs.where.page import page
 
@@ -102,7 +105,7 @@ def _found(
         raise Unavailable("program-endless", "--prove runs it to its end")
     if minutes and (why := why_no_preload(command[0])):
         raise Unavailable("lever-absent", why)
-    walk_ns = _walk_ns()
+    walk_ns = _walk_ns(geometry.base.second)
     took = "did not end" if native_s is None else f"takes {native_s:.2g} s"
     shown.stage(f"Simulating; by itself the program {took}.")
     found = simulation.simulate(command, geometry.option, seconds)
@@ -119,17 +122,6 @@ def _tell(made: proof.Proof) -> None:
         print(f"\rround {len(made.rounds)} ", end="", file=sys.stderr, flush=True)
 
 
-def _show(made: report.Report) -> None:
-    shown.parts([f"{made.geometry}."])
-    if made.lines:
-        shown.table(made.line_head, made.line_rows())
-    if made.sites:
-        shown.table(report.SITES, made.site_rows())
-    if made.proof:
-        shown.table(made.proof_head, made.proof_rows())
-    shown.parts([*made.sentences(), *made.commands()])
-
-
 def _native_s(command: list[str], seconds: float) -> float | None:
     """Return how long a run takes by itself; None if it did not end in so many seconds. Raises
     Unavailable: program-missing, program-failed, program-killed."""
@@ -142,11 +134,10 @@ def _native_s(command: list[str], seconds: float) -> float | None:
     return Aim(command, LEVERS["none"]).checked(done).elapsed_s
 
 
-def _walk_ns() -> float:
+def _walk_ns(entries: int) -> float:
     """Return the most that a walk costs now that overlaps with nothing: of two chases, one line a
     page less the same lines packed."""
-    host = hosts.inspect()
-    rig = Rig.of(host, Store(data_root()).own, counters=False)
+    rig = Rig.of(hosts.inspect(), Store(data_root()).own, counters=False)
 
     def chase_ns(layout: str, lines: int, repeat: int) -> float:
         shape = {"layout": layout, "lines": lines, "region_ms": REGION_MS}
@@ -155,6 +146,6 @@ def _walk_ns() -> float:
 
     return max(
         chase_ns("spread", lines, repeat) - chase_ns("packed", lines, repeat)
-        for lines in (times * hosts.tlb_entries(host)[-1] for times in TIMES_THE_ENTRIES)
+        for lines in (times * entries for times in TIMES_THE_ENTRIES)
         for repeat in range(REPEATS)
     )

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator
 from itertools import cycle
 
 import pandas as pd
 from markupsafe import Markup
 
-from tlb.programs.where.report import SITES, Report, stacks
+from tlb.programs.where.report import Report, stacks
 from tlb.report import standalone
 from tlb.report.render import PALETTE, join
 
@@ -22,9 +21,7 @@ _CAPTION = (
     "Point at a box for its number."
 )
 _BODY = Markup(
-    "<h1>{verdict}</h1><p><code>{command}</code></p><p>{tlb}.</p>{sentences}<h2>Lines of code</h2>"
-    "{lines}<h2>Allocations</h2>{sites}{proof}<h2>Where the exposed walks are</h2>{graph}"
-    "<h2>What to do</h2>{commands}"
+    "<h1>{verdict}</h1><p><code>{command}</code></p>{sentences}{commands}{graph}{tables}"
 )
 _BOX = Markup(
     '<g><title>{title}</title><rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{height}" '
@@ -73,22 +70,16 @@ def _label(name: str, room: int) -> str:
 def page(made: Report) -> str:
     """Return the page as HTML."""
     verdict, *sentences = made.sentences()
-    proof = _table(made.proof_head, made.proof_rows()) if made.proof else ""
-    return standalone.page(
-        f"tlb where: {made.command[0]}",
-        _BODY.format(
-            verdict=verdict,
-            command=shlex.join(made.command),
-            tlb=made.geometry,
-            sentences=standalone.paragraphs(sentences),
-            lines=_table(made.line_head, made.line_rows()),
-            sites=_table(SITES, made.site_rows()),
-            proof=proof,
-            graph=flame_graph(stacks(made.found)),
-            commands=join("<pre>{}</pre>", [*made.commands()] or ["nothing"]),
-        ),
+    tables = Markup("").join(
+        Markup("<h2>{}</h2>{}").format(heading, standalone.table(pd.DataFrame(rows, columns=head)))
+        for heading, (head, rows) in made.tables().items()
     )
-
-
-def _table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> Markup:
-    return standalone.table(pd.DataFrame(list(rows), columns=head))
+    body = _BODY.format(
+        verdict=verdict,
+        command=shlex.join(made.command),
+        sentences=standalone.paragraphs([f"{made.geometry}.", *sentences]),
+        tables=tables,
+        graph=flame_graph(stacks(made.found)),
+        commands=join("<pre>{}</pre>", made.commands()),
+    )
+    return standalone.page(f"tlb where: {made.command[0]}", body)

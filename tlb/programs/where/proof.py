@@ -136,5 +136,8 @@ def _timed(
     words = [*samples.recording(file), *command] if file else command
     chosen = lever(sites)
     done = run(words, chosen, limit_s=600, share=0.01, padding_bytes=padding_bytes)
-    seconds = Aim(command, chosen).checked(done).elapsed_s
-    return samples.read(file) if file else (seconds, Samples())
+    seconds, sampled = Aim(command, chosen).checked(done).elapsed_s, Samples()
+    if file:
+        took_s, sampled = samples.read(file)
+        seconds = took_s or seconds
+    return seconds, sampled

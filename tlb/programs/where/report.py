@@ -24,11 +24,7 @@ MOST_ROWS = 12
 NOTHING = 0.02
 MOST = 0.9  # of the walks
 LEAST = 0.005  # of the walks, for a row of its own
-LINES = ("line", "exposed walks", "all walks", "memory")
-TIMED = ("time, ms", "saved, ms")  # between the walks and the memory, where there are samples
-PROVED = ("on huge pages", "time", "ratio")
-SAVED = ("CPU saved, ms", "by Linux, ms")  # beside it, where there are samples
-SITES = ("site", "exposed walks", "all walks", "left with 2 MiB", "size", "allocated by")
+Table = tuple[tuple[str, ...], list[tuple[str, ...]]]  # head, rows
 
 
 @dataclass(frozen=True)
@@ -96,19 +92,18 @@ class Report:
             for line in lines
         }
 
-    @property
-    def line_head(self) -> tuple[str, ...]:
-        return (*LINES[:3], *TIMED, LINES[3]) if self.times else LINES
-
-    def line_rows(self) -> Iterator[tuple[str, ...]]:
-        """Yield rows under line_head; those with samples end with all other time."""
+    def line_table(self) -> Table:
+        """Return head and rows; with samples, those end with the other code's time and Linux's."""
         least = LEAST * self.found.total.walks
+        timed = ("time, ms", "saved, ms") if self.times else ()
+        rows = list[tuple[str, ...]]()
         for line, counts in [each for each in self.lines if each[1].walks > least][:MOST_ROWS]:
             sites = [self._short(site) for site, _ in self.found.touches[line].most_common(2)]
             name = f"{line.function or '?'} ({line.place})"
-            yield name, *self._walks(counts), *self._time(line), ", ".join(sites)
+            rows.append((name, *self._walks(counts), *self._time(line), ", ".join(sites)))
         for line in (OTHER_CODE, IN_LINUX) if self.times else ():
-            yield line.function, "", "", *self._time(line), ""
+            rows.append((line.function, "", "", *self._time(line), ""))
+        return ("line", "exposed walks", "all walks", *timed, "memory"), rows
 
     def _time(self, line: Line) -> tuple[str, ...]:
         if not self.times:
@@ -116,18 +111,40 @@ class Report:
         took, saved = self.times.get(line, (0.0, median_interval([0.0])))
         return f"{took:,.0f}", _range(saved)
 
-    def site_rows(self) -> Iterator[tuple[str, ...]]:
-        """Yield rows under SITES."""
+    def site_table(self) -> Table:
         least = LEAST * self.found.total.walks
+        rows = list[tuple[str, ...]]()
         for site in [each for each in self.sites if each.counts.walks > least][:MOST_ROWS]:
-            left = f"{site.counts.large_walks / max(site.counts.walks, 1):.0%}"
+            left = f"{site.counts.large_walks / site.counts.walks:.0%}"
             size = format_size(site.bytes) + (f" in {site.number}" if site.number > 1 else "")
-            yield self._short(site.id), *self._walks(site.counts), left, size, site.origin
+            walks = self._walks(site.counts)
+            rows.append((self._short(site.id), *walks, left, size, site.origin))
+        head = ("site", "exposed walks", "all walks", "left with 2 MiB", "size", "allocated by")
+        return head, rows
+
+    def proof_table(self, proof: Proof) -> Table:
+        saves = ("CPU saved, ms", "by Linux, ms") if self.times else ()
+        rows = list[tuple[str, ...]]()
+        for sites in proof.tried:
+            name = {NONE: "none", ALL: "all"}.get(sites, " and ".join(map(self._short, sites)))
+            ratio = "" if sites == NONE else f"{proof.ratio(sites):.3f}"
+            value = median(seconds for (seconds,) in proof.seconds(sites))
+            saved = self.saved(sites)
+            cells = [
+                _range(saved[each][1]) if ratio else "" for each in (PROGRAM, IN_LINUX) if saved
+            ]
+            rows.append((name, format_ns(value * 1e9), ratio, *cells))
+        return ("on huge pages", "time", "ratio", *saves), rows
+
+    def tables(self) -> dict[str, Table]:
+        """Return the tables that have rows, by their headings."""
+        made = {"Lines of code": self.line_table(), "Allocations": self.site_table()}
+        made |= {"Runs": self.proof_table(self.proof)} if self.proof else {}
+        return {heading: table for heading, table in made.items() if table[1]}
 
     def _walks(self, counts: Counts) -> tuple[str, str]:
-        total = self.found.total
-        exposed = counts.exposed / max(total.exposed, 1)
-        return f"{counts.exposed:,} ({exposed:.0%})", f"{counts.walks:,}"
+        share = counts.exposed / max(self.found.total.exposed, 1)
+        return f"{counts.exposed:,} ({share:.0%})", f"{counts.walks:,}"
 
     def _short(self, site: str) -> str:
         """Return a site's letter: A has the most exposed walks."""
@@ -153,10 +170,10 @@ class Report:
         named = self.largest()
         share = sum(site.counts.exposed for site in named) / max(total.exposed, 1)
         which = " and ".join(self._short(site.id) for site in named)
-        makes = f"{which} cause{'s' * (len(named) == 1)} {share:.0%} of the exposed walks. "
+        where = f" Of the exposed walks {share:.0%} are in {which}." if named else ""
         return (
-            f"Huge pages may save between nothing and {most} of {time}. {makes if which else ''}"
-            "--prove measures what they save."
+            f"Huge pages may save between nothing and {most} of {time}.{where} --prove measures what "
+            "they save."
         )
 
     def _proven(self, proof: Proof) -> str:
@@ -168,37 +185,19 @@ class Report:
             )
         gain = proof.ratio(proof.smallest)
         which = " and ".join(map(self._short, proof.smallest))
-        what = "All of its memory" if proof.smallest == ALL else f"Allocation {which}"
+        what = f"Allocation{'s' * (len(proof.smallest) > 1)} {which}"
         return (
-            f"{what} on huge pages: {1 / gain.value:.2f}x faster ({1 / gain.high:.2f} to "
+            f"{'All allocations' if proof.smallest == ALL else what} on huge pages: {1 / gain.value:.2f}x faster ({1 / gain.high:.2f} to "
             f"{1 / gain.low:.2f}), {proof.share(proof.smallest):.0%} of what huge pages for "
             f"everything bring ({len(proof.rounds)} rounds)."
         )
-
-    @property
-    def proof_head(self) -> tuple[str, ...]:
-        return (*PROVED, *SAVED) if self.times else PROVED
-
-    def proof_rows(self) -> Iterator[tuple[str, ...]]:
-        """Yield rows under proof_head, with none on huge pages first."""
-        assert self.proof
-        for sites in self.proof.tried:
-            name = {NONE: "none", ALL: "all"}.get(sites, " and ".join(map(self._short, sites)))
-            ratio = "" if sites == NONE else f"{self.proof.ratio(sites):.3f}"
-            value = median(seconds for (seconds,) in self.proof.seconds(sites))
-            saved = self.saved(sites)
-            cells = [
-                _range(saved[line][1]) if ratio else "" for line in (PROGRAM, IN_LINUX) if saved
-            ]
-            yield name, format_ns(value * 1e9), ratio, *cells
 
     def commands(self) -> Iterator[str]:
         """Yield what to run or to write next."""
         chosen = self.proof.smallest if self.proof else tuple(site.id for site in self.largest())
         if not chosen or self.verdict().startswith("Nothing"):
             return
-        if chosen != ALL:
-            yield f"tlb try --only {','.join(chosen)} -- {shlex.join(self.command)}"
+        yield f"tlb try --only {','.join(chosen)} -- {shlex.join(self.command)}"
         for site in (s for s in self.sites if s.id in chosen and s.id != HEAP):
             yield f"in {site.origin}: madvise(p, bytes, MADV_HUGEPAGE) after the allocation"
         if HEAP in chosen:
@@ -211,14 +210,13 @@ class Report:
         yield (
             f"{total.walks:,} page walks in {self.found.instructions:,} instructions. Exposed are "
             f"{total.chained:,} that wait for an earlier one and {total.alone:,} that stand alone; "
-            f"the others overlap. With 2 MiB pages everywhere {total.large_walks:,} are left, if the "
-            "TLB holds them whole: a virtual machine's host may prevent that "
-            "(`tlb geometry --pages 2m`)."
+            f"the others overlap. With 2 MiB pages everywhere {total.large_walks:,} are left, unless "
+            "a virtual machine's host splits them (`tlb geometry --pages 2m`)."
         )
         if self.times:
             yield (
-                "Time is CPU time without huge pages, by samples, and what they save of it. Linux's "
-                "own time is mostly page faults, which huge pages change too."
+                "Time is CPU time without huge pages, by samples, and what they save of it; Linux's "
+                "own is mostly page faults, which huge pages change too."
             )
         elif self.proof:
             yield f"No samples, so no time of lines. {self.proof.no_samples}"
@@ -239,12 +237,10 @@ class Report:
             "saved_s": [0.0, self.most_saved_s],
             "verdict": self.verdict(),
             "lines": [
-                {
-                    **line._asdict(),
-                    **counts._asdict(),
-                    "sites": self.found.touches[line],
-                    "saved_ms": self.times[line][1][:3] if line in self.times else None,
-                }
+                line._asdict()
+                | counts._asdict()
+                | {"sites": self.found.touches[line]}
+                | ({"saved_ms": self.times[line][1][:3]} if line in self.times else {})
                 for line, counts in self.lines
             ],
             "sites": [vars(site) | {"counts": site.counts._asdict()} for site in self.sites],

@@ -16,7 +16,7 @@ from tlb.reasons import Unavailable
 from tlb.system.processes import run_whole
 
 PERIOD_NS = 250_000
-LINUX = Code("", 0)  # all samples in the kernel, with their pages' faults and clearing
+LINUX = ("", 0)  # all samples in Linux itself
 OTHER_CODE, PROGRAM, IN_LINUX = (
     Line(name, "", 0, "") for name in ("other code", "all of the program", "Linux itself")
 )
@@ -67,11 +67,12 @@ def read(file: Path) -> tuple[float, Samples]:
 
 
 def parse(text: str) -> tuple[float, Samples]:
-    """Return the seconds that a program took, without perf's own, and its samples, of the output of
-    `perf script` with mappings and tasks."""
+    """Return the seconds that a program took, without perf's own, and its samples, from the output
+    of `perf script` with mappings and tasks."""
     mapped: dict[int, list[Mapping]] = {}
     samples, times = Samples(), list[float]()
-    for pid, time, event in _EVENT.findall(text):
+    for found in _EVENT.finditer(text):
+        pid, time, event = found.groups()
         times += [float(time)] if times or "COMM exec" in event else []
         if _HEX.fullmatch(event):
             address = int(event, 16)
@@ -90,8 +91,8 @@ def _code(mapped: list[Mapping], address: int) -> Code:
     """Return the place of an address: of the latest mapping that has it."""
     for start, end, offset, file in reversed(mapped):
         if start <= address < end:
-            return Code(file, address - start + offset)
-    return Code("?", 0)
+            return file, address - start + offset
+    return "?", 0
 
 
 def milliseconds(samples: Samples, found: Simulated) -> dict[Line, float]:

@@ -23,7 +23,7 @@ SITES = TOOL.with_name("sites.c")
 HEAP, NO_SITE = "0000000000000001", "0000000000000000"
 # Heaps grow in the steps that a huge page needs, in the simulation and in the runs of a proof.
 GROWING = Variable("GLIBC_TUNABLES", GROWTH, ":")
-_SHARE = 0.01  # of the time, that looking at the program's memory may take
+Code = tuple[str, int]  # where an instruction is: a file, and the offset in it
 
 
 class Counts(NamedTuple):
@@ -58,17 +58,10 @@ class Line(NamedTuple):
         return f"{self.file}:{self.line}" if self.line else self.module.rpartition("/")[2]
 
 
-class Code(NamedTuple):
-    """Where an instruction is: a file, and the offset in it."""
-
-    module: str
-    offset: int
-
-
 @dataclass
 class Site:
-    """Allocations by one stack. how: the function that was called; stack: from the inside out, as
-    "function (file:line)" or "module+offset". bytes: of all of them; number: of regions."""
+    """Allocations by one stack. how: the function that was called; stack: frames "module+offset"
+    from the inside out. bytes: of all of them; number: of regions."""
 
     id: str
     how: str = ""
@@ -87,7 +80,7 @@ class Site:
         """What allocated it, in words."""
         if self.id == HEAP:
             return "small objects on the heap"
-        return f"{self.how} in {' < '.join(resolved(self.stack[:3]))}"
+        return f"{self.how} in {' < '.join(map(resolved, self.stack[:3]))}"
 
 
 @dataclass
@@ -107,19 +100,18 @@ class Simulated:
 
 
 def simulate(command: list[str], option: str, seconds: float) -> Simulated:
-    """Run a command under the tool, with everything that it starts, and add up what all processes
-    counted. After `seconds` it is ended, and what was counted until then is returned.
-
-    Raises Unavailable: program-missing, program-failed, no-simulation, and what `tool` raises."""
+    """Run a command under the tool, and return what all its processes counted, until it is ended
+    after `seconds`. Raises Unavailable: program-missing, program-failed, no-simulation, and what
+    `tool` raises."""
     folder, is_cut, done = tool(), False, None
     with tempfile.TemporaryDirectory(prefix="tlb-where-") as scratch:
         log = Path(scratch, "sites")
-        variables = Variable("VALGRIND_LIB", str(folder)), Variable("TLB_SITES", str(log))
-        lever = Lever("walks", "simulated", variables=(GROWING, *variables), preload=SITES)
+        places = Variable("VALGRIND_LIB", str(folder)), Variable("TLB_SITES", str(log))
+        lever = Lever("walks", "simulated", variables=(GROWING, *places), preload=SITES)
         words = ["valgrind", "--tool=walks", "-q", "--sigill-diagnostics=yes"]
         words += ["--trace-children=yes", "--fullpath-after=", f"--output={scratch}/walks.%p"]
         try:
-            done = run([*words, option, "--", *command], lever, limit_s=seconds, share=_SHARE)
+            done = run([*words, option, "--", *command], lever, limit_s=seconds, share=0.01)
         except Unavailable as why:
             is_cut = why.code == "program-endless"
             if not is_cut:
@@ -133,8 +125,8 @@ def simulate(command: list[str], option: str, seconds: float) -> Simulated:
 
 
 def _check(done: Run | None, has_counted: bool, program: str) -> None:
-    """Raise Unavailable, no-simulation or program-failed, unless a run under Valgrind succeeded.
-    done: None if it was ended."""
+    """Raise Unavailable, no-simulation or program-failed, unless a run succeeded. done: None if it
+    was ended."""
     said = done.last_lines.strip() if done else "it did not end when asked to"
     if "unhandled instruction" in said or done and done.status == -signal.SIGILL:
         raise Unavailable("no-simulation", "Valgrind does not know one of its instructions")
@@ -149,8 +141,7 @@ def _check(done: Run | None, has_counted: bool, program: str) -> None:
 
 
 def read(outputs: Iterator[str], named: str) -> Simulated:
-    """Return what several processes' outputs say together. named: the log of the preloaded
-    library."""
+    """Return what processes' outputs say together. named: the log of the preloaded library."""
     lines, touches = defaultdict[Line, Counts](Counts), defaultdict[Line, Counter[str]](Counter)
     made = Simulated(0, Counts(), lines, {}, touches, {}, {})
     for fields in (record.split("\t") for record in named.splitlines()):
@@ -174,10 +165,10 @@ def _add(made: Simulated, output: str) -> None:
         elif kind == "I":
             number, offset, length, module, function, file, row, *counts = fields
             line, counted = Line(function, file, int(row), module), Counts(*map(int, counts))
-            lines[number], made.code[Code(module, int(offset))] = line, line
+            lines[number] = made.code[module, int(offset)] = line
             made.lines[line] += counted
             if counted.walks:
-                made.after[Code(module, int(offset) + int(length))] = line
+                made.after[module, int(offset) + int(length)] = line
         elif kind == "R":
             number, site, size, born, died, *counts = fields
             regions[number] = site
@@ -192,13 +183,9 @@ def _add(made: Simulated, output: str) -> None:
                 made.touches[lines[number]][regions.get(region, NO_SITE)] += int(walks)
 
 
-def resolved(stack: list[str]) -> list[str]:
-    """Return frames "path+0xoffset" as "function (file:line)" where addr2line finds them."""
-    return [_resolved(frame) for frame in stack]
-
-
 @lru_cache(maxsize=1024)
-def _resolved(frame: str) -> str:
+def resolved(frame: str) -> str:
+    """Return a frame "path+0xoffset" as "function (file:line)" if addr2line finds it."""
     path, _, offset = frame.rpartition("+")
     try:
         done = run_whole(["addr2line", "-Cfs", "-e", path, offset], timeout=20)

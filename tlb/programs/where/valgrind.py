@@ -10,6 +10,7 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,8 +22,9 @@ from tlb.page_sizes import BASE
 from tlb.reasons import Unavailable
 
 TOOL = Path(__file__).parent / "tool" / "walks.c"
-_LIBRARIES = ("/usr/lib/{triplet}/valgrind", "/usr/lib/valgrind", "/usr/lib64/valgrind")
+_LIBRARIES = ("/usr/lib/{}/valgrind", "/usr/lib/valgrind", "/usr/lib64/valgrind")
 _RUNTIME = ("/usr/libexec/valgrind", "/usr/lib/x86_64-linux-gnu/valgrind", "/usr/lib64/valgrind")
+_HEADERS = "/usr/include/valgrind"
 _ARCHITECTURES = {
     "x86_64": ("amd64", "x86_64-linux-gnu"),
     "aarch64": ("arm64", "aarch64-linux-gnu"),
@@ -31,7 +33,7 @@ _ARCHITECTURES = {
 # program is loaded.
 _COMPILE = (
     "-O2 -g -fno-stack-protector -fno-strict-aliasing -fno-builtin -fomit-frame-pointer -fno-pie "
-    "-Wall -Wextra -Werror -isystem /usr/include/valgrind -DVGO_linux=1"
+    f"-Wall -Wextra -Werror -isystem {_HEADERS} -DVGO_linux=1"
 )
 _LINK = "-static -nodefaultlibs -nostartfiles -no-pie -u _start -Wl,--build-id=none"
 _TEXT = {"amd64": "0x58000000", "arm64": "0x38000000"}
@@ -52,16 +54,14 @@ class Levels(NamedTuple):
 
     @classmethod
     def of(cls, entries: Sequence[int], stated: Sequence[Tlb]) -> Levels:
-        """Return two levels of so many entries each, in whole sets. stated: by CPUID, if it does;
-        where it states no ways, the second level has USUAL_WAYS, or one set for 0 ways."""
+        """Return two levels of so many entries, in whole sets of the ways that CPUID states."""
         ways = ways_of(stated[-1]) if len(stated) > 1 else None
         ways = USUAL_WAYS if ways is None else ways or entries[1]
         return cls(entries[0], max(round(entries[1] / ways), 1) * ways, ways)
 
 
 class Geometry(NamedTuple):
-    """A simulated TLB, for base pages and for huge pages. source: of the former's entries.
-    exclusive, hashed: see tool/tlb.h."""
+    """A simulated TLB. source: of the entries for base pages. exclusive, hashed: see tool/tlb.h."""
 
     page_bytes: int
     base: Levels
@@ -77,13 +77,14 @@ class Geometry(NamedTuple):
         return f"--machine={','.join(map(str, numbers))}"
 
     def __str__(self) -> str:
-        base = f"{self.base.first:,} and {self.base.second:,} entries in {self.base.ways} ways"
-        return f"Simulated TLB: {base} ({self.source}); {self.large.first:,} and {self.large.second:,} for 2 MiB"
+        (first, second, ways), large = self.base, self.large
+        base = f"{first:,} and {second:,} entries in {ways} ways ({self.source})"
+        return f"Simulated TLB: {base}; {large.first:,} and {large.second:,} for 2 MiB pages"
 
 
 def geometry(host: Host, surveyed: Sequence[int] = ()) -> Geometry:
-    """Return this computer's TLB: the entries for base pages that a survey has measured here, else
-    those that CPUID states. Raises Unavailable("no-geometry") without two levels of either."""
+    """Return this computer's TLB: the entries for base pages that a survey has found, else those
+    that CPUID states. Raises Unavailable("no-geometry") without two levels of either."""
     stated, large = data_tlbs(host, BASE), data_tlbs(host, _LARGE)
     entries, source = [level.entries for level in stated], "CPUID"
     if len(surveyed) > 1:
@@ -102,40 +103,36 @@ def tool() -> Path:
     """Build the tool where it is not yet; return the folder that Valgrind takes it from. Raises
     Unavailable: no-valgrind, no-compiler, compile-failed."""
     arch, triplet = _ARCHITECTURES.get(platform.machine(), ("", ""))
-    library = _first(
-        (path.format(triplet=triplet) for path in _LIBRARIES), f"libvex-{arch}-linux.a"
-    )
+    library = _first([path.format(triplet) for path in _LIBRARIES], f"libvex-{arch}-linux.a")
     runtime = _first(_RUNTIME, "default.supp")
-    has_headers = Path("/usr/include/valgrind/libvex.h").exists() and shutil.which("valgrind")
-    if not (arch and library and runtime and has_headers):
+    headers = _first([_HEADERS], "libvex.h")
+    if not (arch and library and runtime and headers and shutil.which("valgrind")):
         raise Unavailable("no-valgrind")
     if (cc := compiler()) is None:
         raise Unavailable("no-compiler")
-    digest = sources.digest(sources.closure(TOOL), [_COMPILE, _LINK, *cc.command, cc.version])
+    archives = [library / f"lib{name}-{arch}-linux.a" for name in ("coregrind", "vex", "gcc-sup")]
+    stamps = [
+        str(archive.stat().st_mtime_ns) for archive in archives
+    ]  # another version of Valgrind
+    words = [_COMPILE, _LINK, *cc.command, cc.version, *stamps]
+    digest = sources.digest(sources.closure(TOOL), words)
     folder = build.build_folder() / f"valgrind-{digest}"
     program = folder / f"walks-{arch}-linux"
     folder.mkdir(exist_ok=True)
     if not program.exists():
         names = [f"-DVGA_{arch}=1", f"-DVGP_{arch}_linux=1", f"-DVGPV_{arch}_linux_vanilla=1"]
         compiling.compiled(cc, TOOL, folder / "walks.o", [*_COMPILE.split(), *names, "-c"])
-        archives = [
-            str(library / f"lib{n}-{arch}-linux.a") for n in ("coregrind", "vex", "gcc-sup")
-        ]
-        link = [*_LINK.split(), f"-Wl,-Ttext-segment={_TEXT[arch]}"]
+        link = [*cc.command, *_LINK.split(), f"-Wl,-Ttext-segment={_TEXT[arch]}", "-o"]
         # Libraries follow what needs them.
-        _link([*cc.command, *link, "-o", str(program), str(folder / "walks.o"), *archives, "-lgcc"])
+        files = map(str, (program, folder / "walks.o", *archives))
+        done = subprocess.run([*link, *files, "-lgcc"], capture_output=True, text=True)
+        if done.returncode:
+            raise Unavailable("compile-failed", done.stderr.strip().rpartition("\n")[2])
     for file in runtime.iterdir():
-        link_to = folder / file.name
-        if not link_to.exists():
-            link_to.symlink_to(file)
+        with suppress(FileExistsError):
+            (folder / file.name).symlink_to(file)
     return folder
 
 
 def _first(folders: Iterable[str], file: str) -> Path | None:
     return next((Path(folder) for folder in folders if Path(folder, file).exists()), None)
-
-
-def _link(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
-    if done.returncode:
-        raise Unavailable("compile-failed", done.stderr.strip().splitlines()[-1])

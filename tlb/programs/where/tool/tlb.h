@@ -53,40 +53,34 @@ static inline uint64_t use(uint64_t *set, uint32_t ways, uint64_t page)
     return left;
 }
 
-static inline int is_in(const uint64_t *set, uint32_t ways, uint64_t page)
+/* Whether a page was in a set, from which it is taken. */
+static inline int take_out(uint64_t *set, uint32_t ways, uint64_t page)
 {
-    uint32_t found = 0; /* without a branch, so that a compiler uses vectors */
-    for (uint32_t i = 0; i < ways; i++)
-        found |= set[i] == page;
-    return (int)found;
-}
-
-static inline void take_out(uint64_t *set, uint32_t ways, uint64_t page)
-{
-    use(set, ways, page);
-    for (uint32_t i = 0; i + 1 < ways; i++)
-        set[i] = set[i + 1];
-    set[ways - 1] = NO_PAGE;
+    uint32_t at = 0;
+    while (at < ways && set[at] != page)
+        at++;
+    if (at == ways)
+        return 0;
+    for (; at + 1 < ways; at++)
+        set[at] = set[at + 1];
+    set[at] = NO_PAGE;
+    return 1;
 }
 
 /* left: the page that left the first level, or NO_PAGE. */
 static inline enum outcome tlb_access(struct tlb *t, uint64_t page, uint64_t *left)
 {
-    uint64_t *set, moved = use(t->first, t->is.first, page);
-    *left = NO_PAGE;
+    uint32_t ways = t->is.ways;
+    uint64_t moved = use(t->first, t->is.first, page);
+    *left = moved == page ? NO_PAGE : moved;
     if (moved == page)
         return IN_FIRST;
-    *left = moved;
-    set = set_of(t, page);
-    int is_walk = !is_in(set, t->is.ways, page);
+    uint64_t *set = set_of(t, page);
     if (!t->is.exclusive)
-        use(set, t->is.ways, page);
-    else {
-        if (!is_walk)
-            take_out(set, t->is.ways, page);
-        if (moved != NO_PAGE)
-            use(set_of(t, moved), t->is.ways, moved);
-    }
-    return is_walk ? WALKED : IN_SECOND;
+        return use(set, ways, page) == page ? IN_SECOND : WALKED;
+    int was_there = take_out(set, ways, page);
+    if (moved != NO_PAGE)
+        use(set_of(t, moved), ways, moved);
+    return was_there ? IN_SECOND : WALKED;
 }
 #endif
