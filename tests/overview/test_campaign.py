@@ -10,12 +10,14 @@ import pytest
 from support.synthetic import scope
 
 from experiments import (
-    churn,
     code,
+    context_switches,
     graph_walk,
+    housekeeping,
     hugepages,
     keeping_pages,
     page_faults,
+    shootdowns,
     stlb_cliff,
     strides,
     tlb_blocking,
@@ -37,7 +39,9 @@ CHAPTERS = {
     "hugepages": hugepages,
     "keeping_pages": keeping_pages,
     "tlb_blocking": tlb_blocking,
-    "churn": churn,
+    "shootdowns": shootdowns,
+    "context_switches": context_switches,
+    "housekeeping": housekeeping,
     "virtualization": virtualization,
     "code": code,
     "page_faults": page_faults,
