@@ -1,5 +1,4 @@
-"""What first touches cost, how many of them fault, what threads cost each other, what a host
-adds."""
+"""What first touches cost, how many of them fault, and what threads cost each other."""
 
 from __future__ import annotations
 
@@ -15,8 +14,8 @@ from experiments.page_faults.grid import AT_ONCE, CHUNK_BYTES, CHUNKS, LARGE, LI
 from experiments.page_faults.kernel_side import KernelSide
 from tlb.inference import student
 from tlb.inference.curves import Curve, select
-from tlb.inference.intervals import UNKNOWN, Interval, median_interval, summarise, summarise_beside
-from tlb.inference.student import Sample, Test
+from tlb.inference.intervals import UNKNOWN, Interval, median_interval, summarise_beside
+from tlb.inference.student import Sample
 from tlb.page_sizes import BASE
 from tlb.reasons import Unavailable, if_available, required
 from tlb.report import analysis
@@ -26,13 +25,9 @@ BINS_AN_OCTAVE = 16  # of the histogram, as kernels/touches.h merges them
 DRAWN_AN_OCTAVE = 2  # bins of the figure: what the eye tells apart on a page
 LEAST_NS = 8.0  # what is faster is within the clock's own step of a load from a near cache
 CHUNK_LINES = CHUNKS * CHUNK_BYTES // LINE_BYTES  # of the published chunks
-_PER_PAGE = [
-    *("faults", "map_ns", "later_ns", "unmap_ns", "unmap_empty_ns"),
-    *("protect_ns", "protect_empty_ns", "fork_ns", "fork_empty_ns"),
-]
 BESIDE = [
-    *(f"{name}_per_access" for name in _PER_PAGE),
-    *("p50_ns", "p99_ns", "untouched_table_bytes", "filled_table_bytes"),
+    *("faults_per_access", "unmap_ns_per_access", "mean_ns", "p50_ns", "p95_ns"),
+    *("untouched_table_bytes", "filled_table_bytes"),
 ]
 Value = TypeVar("Value")
 
@@ -54,13 +49,13 @@ FRESH = Way("anonymous")
 FRESH_READY = Way("anonymous", populate=1)
 FRESH_LARGE = Way("anonymous", pages=LARGE)
 WAYS = {
-    FILE: "a file, shuffled",
-    Way("file", "sequential"): "a file, in order",
-    FILE_READY: "a file, populated",
-    FILE_AT_ONCE: "a file, written at once",
-    FRESH: "fresh memory",
-    FRESH_READY: "fresh memory, populated",
-    FRESH_LARGE: "fresh memory, huge pages",
+    FILE: "file in memory, shuffled",
+    Way("file", "sequential"): "file in memory, in order",
+    FILE_READY: "file in memory, populated",
+    FILE_AT_ONCE: "file in memory, large folios",
+    FRESH: "fresh memory, 4 KiB",
+    FRESH_READY: "fresh memory, 4 KiB, populated",
+    FRESH_LARGE: "fresh memory, 2 MiB (THP)",
 }
 
 
@@ -68,8 +63,8 @@ class Analysis(analysis.Analysis):
     """The rows of `page_fault`, `touch_again`, `map_churn` and `prefault`. Tables of what was not
     measured are empty; methods raise Unavailable, too-few-points if they name no other reason.
 
-    The page defines: shown, histograms, pages_per_fault, per_fault, charged, rates, published_test,
-    published_buckets and profiles.
+    The page defines: shown, histograms, pages_per_fault, per_fault, rates, published_test,
+    published_buckets, usual and profiles.
     """
 
     documents = ("side",)
@@ -113,33 +108,6 @@ class Analysis(analysis.Analysis):
         (the middle of a bin), low_ns, high_ns and share."""
         tables = [_histogram(self.rows(way)).assign(way=WAYS[way]) for way in ways]
         return pd.concat(tables, ignore_index=True)
-
-    # --- in a memory cgroup and outside
-
-    def grouped(self) -> pd.DataFrame:
-        """Return a row a process that alternated between a memory cgroup and the root: inside_ns
-        and outside_ns, a page."""
-        names = {"ns_per_access": "inside_ns", "outside_ns_per_access": "outside_ns"}
-        rows = select(self.frame, kernel="page_fault", mode="grouped").reindex(columns=[*names])
-        return rows.dropna().rename(columns=names).astype(float).reset_index(drop=True)
-
-    def _charged(self) -> pd.DataFrame:
-        lacking = "no page was charged to a memory cgroup"
-        return required(self.charged, lacking, "no-memory-group")
-
-    @property
-    def group_ratio(self) -> Interval:
-        """A page's time in a memory cgroup over that outside, process by process. Raises
-        Unavailable("no-memory-group")."""
-        return median_interval(self._charged()["ratio"])
-
-    @cached_property
-    def own_test(self) -> Test:
-        """Student's test of this machine's pages inside a memory cgroup less outside. Raises
-        Unavailable("no-memory-group")."""
-        rows = self._charged()
-        outside, inside = (student.sample(rows[name]) for name in ("outside_ns", "inside_ns"))
-        return student.compare(outside, inside)
 
     # --- the published statistics
 
@@ -209,39 +177,22 @@ class Analysis(analysis.Analysis):
         real = required(self.rates[~self.rates["is_beyond"]], "no threads mapped memory")
         return int(real["threads"].max())
 
-    def prefaulted(self, threads: int) -> Interval:
+    def prefaulted(self, threads: int, pages: str = BASE) -> Interval:
         """Return ns a base page of memory that so many threads touch in parts. Raises
         Unavailable: too-few-points, one-cpu."""
-        rows = select(self.frame, kernel="prefault", mode="touch", pages=BASE, threads=threads)
+        rows = select(self.frame, kernel="prefault", mode="touch", pages=pages, threads=threads)
         has_cpus = threads == 1 or len(self.host.usable_cpus) >= threads
         reason = "too-few-points" if has_cpus else "one-cpu"
         return median_interval(required(rows, f"{threads} threads", reason)["ns_per_access"])
 
     # --- memory that was left alone
 
-    @cached_property
-    def again(self) -> pd.DataFrame:
-        """A row a page size and wait: pages, idle_ms, median, low, high ... of ns a page when
-        touched again, and first, the same process's first time."""
-        rows, by = select(self.frame, kernel="touch_again"), ["pages", "idle_ms"]
-        if not len(rows):
-            return pd.DataFrame(columns=[*by, "median", "low", "high", "n", "first"])
-        first = rows.groupby(by)["first_ns_per_access"].median().rename("first")
-        return summarise(rows, by, "mean_ns").merge(first.reset_index())
-
-    def first_ns(self, pages: str) -> Interval:
-        """Return ns a page of memory that Linux found for a new process."""
-        rows = select(self.frame, kernel="touch_again", pages=pages)
-        return median_interval(required(rows, "no memory was touched again")["first_ns_per_access"])
-
-    def waited(self, pages: str) -> tuple[Interval, Interval, float]:
-        """Return ns a page that is touched again at once, and after the longest wait, and that wait
-        in seconds."""
-        rows = self.again[self.again["pages"] == pages].sort_values("idle_ms")
-        if len(rows) < 2:
-            raise Unavailable("too-few-points", "no memory was left alone and touched again")
-        soon, late = rows.iloc[0], rows.iloc[-1]
-        return Interval.of(soon), Interval.of(late), float(late["idle_ms"]) / 1e3
+    def left_alone(self) -> pd.Series:
+        """Return ns a base page, a process each, of memory on large pages that was given back, left
+        alone for the longest time measured, and touched again."""
+        rows = select(self.frame, kernel="touch_again", pages=LARGE)
+        rows = required(rows, "no memory was left alone")
+        return rows.loc[rows["idle_ms"] == rows["idle_ms"].max(), "mean_ns"]
 
     # --- what the Linux kernel reports
 

@@ -17,7 +17,6 @@ from pydantic import BaseModel
 
 from experiments.page_faults.grid import FILE_BYTES, LARGE
 from tlb.lab import build, perf
-from tlb.lab.events import Event
 from tlb.machine import host, pmu
 from tlb.machine.host import Host, is_x86
 from tlb.page_sizes import BASE
@@ -39,7 +38,6 @@ BALLOON = {
     5: "free-page-reports",
 }
 FIRST_HIGH = 1 << 47  # the first address that a process can have with five levels only
-TRACEPOINT = "exceptions/page_fault_user"
 _SYMBOL = re.compile(r"^\s*([0-9]+\.[0-9]+)%\s+(\[[k.]\]\s+\S+)", re.MULTILINE)
 
 
@@ -50,8 +48,8 @@ class KernelSide(BaseModel, extra="forbid", frozen=True):
     line searches. high_mapping: whether a mapping above 47 bits was given; None if not tried.
     balloon: what the guest's balloon does; None without one. report_order: free pages are reported
     in blocks of so many pages, as a power of two. profiles: by page size, shares of the samples by
-    function, [k] in the kernel. traced: faults of one run by the kernel's tracepoint, and by
-    getrusage. lacking: reason codes.
+    function, [k] in the kernel. traced: of earlier documents, faults of one run by the kernel's
+    tracepoint and by getrusage. lacking: reason codes.
     """
 
     schema_version: Literal[1] = 1
@@ -64,7 +62,7 @@ class KernelSide(BaseModel, extra="forbid", frozen=True):
     balloon: tuple[str, ...] | None
     report_order: int | None
     profiles: dict[str, dict[str, float]]
-    traced: tuple[int, int] | None
+    traced: tuple[int, int] | None = None
     lacking: dict[Literal["profiles", "traced"], str]
 
 
@@ -89,7 +87,6 @@ def make(profile: str) -> dict[str, Any]:
         file_system=procfs.file_system(Path(tempfile.gettempdir()).resolve()),
         high_mapping=high_mapping(inspected),
         profiles=measured("profiles", profiles_here) or {},
-        traced=measured("traced", traced_here),
         lacking=lacking,
     ).model_dump(mode="json")
 
@@ -172,24 +169,6 @@ def shares(report: str) -> dict[str, float]:
     if not any(re.match(r"\[k\] (?!0x)", symbol) for symbol in rows):
         raise Unavailable("no-symbols")
     return {symbol: round(share, 4) for symbol, share in rows.items() if share >= LEAST_SHARE}
-
-
-def traced_here(root: Path = Path("/")) -> tuple[int, int]:
-    """Return the faults of one run by the kernel's tracepoint and by getrusage. Raises Unavailable:
-    no-tracefs unless it is mounted and readable (perf would mount it); no-perf; as the count does.
-    """
-    folders = (root / "sys/kernel" / name for name in ("tracing", "debug/tracing"))
-    if not any(procfs.text(folder / "events" / TRACEPOINT / "id") for folder in folders):
-        raise Unavailable("no-tracefs", TRACEPOINT)
-    source = "Linux arch/x86/include/asm/trace/exceptions.h"
-    event = Event("user_faults", TRACEPOINT.replace("/", ":"), source=source)
-    run = perf.run(_command(BASE), perf.Plan(_perf(), (event,)), LIMIT_S)
-    counted = run.counters.get("user_faults")
-    faults = re.search(r'"minor_faults": ([0-9]{1,18})', run.stdout)
-    if counted is None or counted.value is None or faults is None:
-        code = (counted.reason if counted else None) or "perf-failed"
-        raise Unavailable(code, run.stderr.strip()[-200:])
-    return int(counted.value), int(faults[1])
 
 
 def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:

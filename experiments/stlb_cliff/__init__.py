@@ -1,6 +1,6 @@
 """The STLB cliff: how many pages a program can touch before each of its loads costs two."""
 
-from experiments.stlb_cliff import analysis, claims, figures, grid, tables
+from experiments.stlb_cliff import analysis, claims, figures, grid
 from experiments.stlb_cliff.analysis import Analysis
 
-__all__ = ["Analysis", "analysis", "claims", "figures", "grid", "tables"]
+__all__ = ["Analysis", "analysis", "claims", "figures", "grid"]

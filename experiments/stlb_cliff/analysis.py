@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cache, cached_property
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from tlb.inference import counts, curves, misses
-from tlb.inference.curves import HALF_AN_OCTAVE, Curve, select
+from tlb.inference.curves import HALF_AN_OCTAVE, Curve
 from tlb.inference.intervals import Interval
 from tlb.inference.misses import TEXTBOOK, RandomFit, StepFit
+from tlb.lab.store import Store
 from tlb.machine.host import data_tlbs
 from tlb.machine.tlb import ways_of
 from tlb.reasons import Unavailable, if_available, required
-from tlb.report import analysis
-from tlb.report.chapter import literature
+from tlb.report import analysis, parameters
+from tlb.report.chapter import Chapter, literature
+from tlb.system.files import ROOT
 
 # "Flat" in the published run is 4.2 to 4.8 ns, a rise of 14 %; twice that is still nothing beside a
 # cliff.
 FLAT = 1.28
+NAME = "stlb_cliff"
 ENTRY_BYTES = 8  # of the page table's last level, each page's own
-THEIR_PAGE_BYTES = 4 << 10  # of the published graph walk on base pages, a fact of that machine
+COUNTING = "zen-3-a9ae1af8"  # a published machine whose walks were counted
 
 
 class Staircase(NamedTuple):
@@ -40,8 +43,8 @@ class Analysis(analysis.Analysis):
     """Evaluate the rows of `page_chase`, `page_gather` and `page_store` on base pages. Properties
     raise Unavailable where the rows or the TLB's entries are missing.
 
-    The page defines: spread, packed, price, window, random, sequential, gather, in_flight,
-    side_by_side, stores, walk_costs, counted_rows and counters.
+    The page defines: spread, packed, price, window, random, sequential, gather, in_flight, stores
+    and counted_rows.
     """
 
     # The independent loop over one line a page as published, and the price of translation in it.
@@ -74,11 +77,7 @@ class Analysis(analysis.Analysis):
         """The largest number of lines that has a price."""
         return required(self.price.xs, "no spread point has its packed control")[-1]
 
-    # GHz of the core beside the chase, by lines; NaN where an engine has no clock.
     _counted = cached_property(lambda a: {})  # by quantity: of which rows, and the curve
-    clocks = cached_property(
-        lambda a: a.counted_rows.groupby("lines")["core_ghz"].median().where(lambda ghz: ghz > 0)
-    )
 
     @property
     def ghz(self) -> float:
@@ -119,6 +118,12 @@ class Analysis(analysis.Analysis):
         """Whether walks were counted at enough sizes around the last level's entries."""
         low, high = (end * self.two_levels()[1] for end in self.window)
         return len(self.counted("walk").between(low, high)) >= misses.STEP_POINTS
+
+    @property
+    def counting(self) -> Analysis:
+        """This machine if its walks were counted around the last level's entries, otherwise
+        COUNTING. Raises Unavailable("no-data")."""
+        return self if if_available(lambda: self.is_counted) else _counting_machine()
 
     @property
     def rise(self) -> Curve:
@@ -173,10 +178,10 @@ class Analysis(analysis.Analysis):
 
     @property
     def models(self) -> dict[str, pd.DataFrame]:
-        """The best two kinds and the textbook's: lines and median, in the unit of `rise`; empty
+        """The best three kinds and the textbook's: lines and median, in the unit of `rise`; empty
         where none can be fitted."""
         fits, tables = if_available(lambda: self.fits) or [], {}
-        for fit in [*fits[:2], *(fit for fit in fits if fit.kind == TEXTBOOK)]:
+        for fit in [*fits[:3], *(fit for fit in fits if fit.kind == TEXTBOOK)]:
             entries = self.entries[-1]
             lines = sorted({round(entries * 2 ** (k / 40)) for k in range(-32, 42)})
             median = fit.predict(lines, entries, self.last_ways)
@@ -200,11 +205,6 @@ class Analysis(analysis.Analysis):
     # a gather: working_set_bytes, pages (how many), ns_per_access, reach
     published = property(lambda a: literature("tlb_pressure"))
 
-    def at_published_sizes(self, **loops: Curve) -> pd.DataFrame:
-        """Return the median of each loop at each published number of pages, ns, or NaN."""
-        pages = self.published["pages"]
-        return pd.DataFrame({k: [curve.get(n).value for n in pages] for k, curve in loops.items()})
-
     # --- counters
 
     def counted(self, quantity: str) -> Curve:
@@ -214,62 +214,6 @@ class Analysis(analysis.Analysis):
         if of is not rows:
             self._counted[quantity] = rows, (curve := counts.counted(rows, quantity))
         return curve
-
-    @property
-    def counts_are(self) -> str:
-        """The origin of the numbers of walks: counted, simulated or predicted."""
-        if not len(self.counted("walk")):
-            return "predicted"
-        return "simulated" if self.is_simulated else "counted"
-
-    @property
-    def walks(self) -> dict[str, pd.DataFrame]:
-        """Walks per access by lines: counted or simulated, predicted from `entries`, published."""
-        series = {f"walks, {self.counts_are}": self.counted("walk").table}
-        least, most = int(self.frame["lines"].min()), int(self.frame["lines"].max())
-        if self.entries:
-            kind, entries = if_available(lambda: self.fits[0].kind) or TEXTBOOK, self.entries[-1]
-            near = {round(entries * 2 ** (k / 16)) for k in range(-32, 65)}
-            lines = sorted(n for n in near | {least, most} if least <= n <= most)
-            share = misses.share_missed(kind, lines, entries, self.last_ways)
-            series[f"walks, predicted: {kind}"] = pd.DataFrame({"lines": lines, "median": share})
-        # A random walk on another machine, up to the sizes here; a range counts at both ends.
-        theirs = select(literature("dtlb_misses_per_hop"), pages="4k")
-        ends = theirs[["working_set_from_bytes", "working_set_to_bytes"]] // THEIR_PAGE_BYTES
-        ends = ends[ends["working_set_from_bytes"] <= most].clip(upper=most)
-        points = ends.join(theirs["misses_per_hop"].rename("median"))
-        points = points.melt("median", value_name="lines")
-        points = points[["lines", "median"]].drop_duplicates().sort_values("lines")
-        series["misses per hop of a graph walk, published"] = points
-        return {name: table for name, table in series.items() if len(table)}
-
-    @property
-    def cycles(self) -> dict[str, pd.DataFrame]:
-        """Core cycles per access by lines: with a walk in progress, and the price, from time."""
-        table, spans = self.price.table, ["median", "low", "high"]
-        ghz = table["lines"].map(self.clocks)
-        timed = table.assign(**{name: table[name] * ghz for name in spans})[ghz.notna()]
-        series = {
-            f"walk cycles, {self.counts_are}": self.counted("walk_cycles").table,
-            "price of translation, inferred from time": timed,
-        }
-        return {name: table for name, table in series.items() if len(table)}
-
-    def costs_by_size(self) -> pd.DataFrame:
-        """Return a row for each power of four: lines, price_ns, price_cycles, walks per access (NaN
-        where not counted), spent (cycles with a walk in progress, else the price in cycles)."""
-        sizes = sorted({*self.price.xs, *self.price.gaps})
-        columns = {
-            "price_ns": self.price.medians,
-            "price_cycles": self.price.medians * self.clocks,
-            "walks": self.counted("walk").medians,
-            "spent": self.counted("walk_cycles").medians,
-        }
-        powers = [n for n in sizes if n.bit_count() == 1 and n.bit_length() % 2]
-        table = pd.DataFrame({k: v.reindex(powers).astype(float) for k, v in columns.items()})
-        if table["spent"].isna().all():
-            table["spent"] = table["price_cycles"]
-        return table.rename_axis("lines").reset_index()
 
     # --- what the text compares
 
@@ -298,3 +242,9 @@ class Analysis(analysis.Analysis):
     @property
     def textbook_fit(self) -> StepFit:
         return next(fit for fit in self.fits if fit.kind == TEXTBOOK)
+
+
+@cache
+def _counting_machine() -> Analysis:
+    chapter = Chapter(NAME, parameters.check(NAME, {"machine": COUNTING}), Store(ROOT / "data"))
+    return Analysis(chapter.kept(NAME), chapter)

@@ -57,12 +57,6 @@ def test_the_histogram_of_a_file_has_a_mode_for_those_that_fault_and_one_for_tho
     )
 
 
-def test_a_charge_comes_back_as_a_ratio_and_by_the_test_of_means():
-    a = analysis(rows(Kernel(charge=1.03, noise=0.001)))
-    assert a.group_ratio.value == pytest.approx(1.03, rel=0.01) and a.group_ratio.low > 1
-    assert a.own_test.relative == pytest.approx(0.03, abs=0.01) and a.own_test.p < 0.05
-
-
 def test_rates_are_those_of_all_threads_and_their_faults_are_counted():
     kernel = Kernel(noise=1e-9, cpus=4, shared=0.0)
     a = analysis(rows(kernel))
@@ -79,16 +73,17 @@ def test_rates_are_those_of_all_threads_and_their_faults_are_counted():
     assert (a.churned("4k") / a.churned("thp")).value > 1
 
 
-def test_memory_that_the_host_took_is_found_by_waiting():
-    a = analysis(rows(QUIET))
-    soon, late, seconds = a.waited("thp")
-    assert (
-        late.value - soon.value == pytest.approx(QUIET.host_ns)
-        and seconds == grid.IDLE_MS["thp"][-1] / 1e3
+def test_memory_that_was_left_alone_is_that_of_the_longest_wait():
+    left = analysis(rows(QUIET)).left_alone()
+    assert left.tolist() == pytest.approx(
+        [QUIET.page_ns("anonymous", "thp", 0) + QUIET.host_ns] * 5
     )
-    assert a.first_ns("thp").value == pytest.approx(soon.value + QUIET.host_ns)
-    soon, late, _ = a.waited("4k")
-    assert late.value == pytest.approx(soon.value)
+
+
+def test_published_faults_lie_in_the_two_fullest_buckets():
+    usual = analysis(NOTHING).usual
+    assert (usual["from_ns"].min(), usual["to_ns"].max()) == (256, 1023)
+    assert 0.9 < usual["share"].sum() < 1
 
 
 def test_the_grid_has_each_point_once_and_a_control_for_each_number_of_threads():
@@ -112,21 +107,13 @@ def test_the_grid_has_each_point_once_and_a_control_for_each_number_of_threads()
 
 def test_what_was_not_measured_is_empty_or_a_reason():
     a = analysis(NOTHING)
-    assert (
-        a.touches == a.per_fault == {}
-        and a.histograms.empty
-        and a.charged.empty
-        and a.rates.empty
-        and a.again.empty
-    )
+    assert a.touches == a.per_fault == {} and a.histograms.empty and a.rates.empty
     for ask in (
         lambda: a.page_ns(FILE),
         lambda: a.known(a.per_fault, FILE),
-        lambda: a.group_ratio,
-        lambda: a.own_test,
         lambda: a.churned("4k"),
         lambda: a.most_real_threads,
-        lambda: a.waited("thp"),
+        a.left_alone,
     ):
         with pytest.raises(Unavailable):
             ask()

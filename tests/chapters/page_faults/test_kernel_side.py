@@ -12,9 +12,9 @@ from support.common import needs_c, refusal
 from support.synthetic import Stated
 
 from experiments.page_faults import kernel_side
-from experiments.page_faults.kernel_side import KernelSide, high_mapping, shares, traced_here, words
+from experiments.page_faults.kernel_side import KernelSide, high_mapping, shares, words
 from tlb.machine import host
-from tlb.reasons import REASONS, Unavailable
+from tlb.reasons import REASONS
 
 REPORT = """
 # Samples: 2K of event 'cpu-clock'
@@ -61,7 +61,6 @@ def test_a_root_with_nothing_says_nothing(tmp_path: Path):
         "balloon": None,
         "report_order": None,
     }
-    assert refusal(traced_here, tmp_path) == "no-tracefs"
 
 
 def test_a_report_is_read_by_function_and_what_is_rare_left_out():
@@ -116,24 +115,10 @@ def test_the_document_is_whole_and_mounts_nothing():
     before = Path("/proc/self/mounts").read_text()
     told = KernelSide.model_validate(kernel_side.make("smoke"))
     assert Path("/proc/self/mounts").read_text() == before
-    assert bool(told.profiles) != ("profiles" in told.lacking) and (told.traced is None) == (
-        "traced" in told.lacking
-    )
+    assert bool(told.profiles) != ("profiles" in told.lacking)
     assert set(told.lacking.values()) <= set(REASONS)
     for profile in told.profiles.values():
         assert 0 < sum(profile.values()) <= 1.01
-
-
-@needs_c
-@pytest.mark.measures
-def test_two_counts_of_one_run_are_those_of_its_faults(tmp_path: Path):
-    """Where the tracepoint can be read; elsewhere its reason."""
-    try:
-        traced, counted = traced_here()
-    except Unavailable as why:
-        assert why.code in ("no-tracefs", "no-perf", "perf-denied", "perf-failed", "not-supported")
-        return
-    assert traced == pytest.approx(counted, rel=0.02)
 
 
 def test_a_program_that_does_not_answer_is_a_reason(monkeypatch: pytest.MonkeyPatch):

@@ -3,12 +3,12 @@ not measured."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from support.common import refusal
-from support.stlb_cliff import CYCLES_PER_WALK, DEARER, GHZ, analysis, counted, hashed, kind, of
+from support.stlb_cliff import DEARER, analysis, counted, hashed, kind, of
 from support.synthetic import MIB, Stated, Truth, frame, grid, tlbs
 
+from experiments.stlb_cliff.analysis import COUNTING
 from tlb.inference import misses
 from tlb.reasons import Unavailable
 
@@ -115,46 +115,16 @@ def test_draws_that_never_left_the_second_level_say_nothing_of_a_walk():
     assert refused.value.code == "too-few-points" and "1,536" in str(refused.value)
 
 
-# --- loops side by side, cycles of a walk
+# --- the clock, and counts of another machine
 
 
-def test_the_published_sizes_stand_beside_the_same_sizes_here():
-    a = of(PLAIN)
-    assert len(a.side_by_side) == len(a.published) and a.side_by_side[
-        "ratio"
-    ].to_numpy() == pytest.approx(5, rel=0.05)
-    small = of(PLAIN, grid(16 * MIB))
-    assert small.side_by_side["chase"].notna().tolist() == [
-        size <= 16 * MIB for size in small.published["working_set_bytes"]
-    ]
-
-
-def test_cycles_of_a_walk_are_inferred_without_counters_and_counted_with_them():
-    rows = frame(PLAIN, grid(64 * MIB))
-    inferred = analysis(rows).walk_costs
-    assert inferred["price_cycles"].to_numpy() == pytest.approx(
-        inferred["price_ns"].to_numpy() * GHZ
-    )
-    assert (
-        inferred["walks"].isna().all()
-        and inferred["per_walk"].isna().all()
-        and set(np.log2(inferred["lines"]) % 2) == {0}
-    )
-    past = (rows["layout"] == "spread") & (rows["lines"] > 1536)
-    counted = analysis(
-        rows.assign(walk_per_access=past * 1.0, walk_cycles_per_access=past * CYCLES_PER_WALK)
-    ).walk_costs
-    per_walk = counted.set_index("lines")["per_walk"]
-    assert (per_walk[per_walk.index > 1536] == CYCLES_PER_WALK).all() and per_walk[
-        per_walk.index <= 1536
-    ].isna().all()
-
-
-def test_an_engine_without_a_clock_has_times_and_no_cycles():
+def test_an_engine_without_a_clock_has_no_cycles():
     a = analysis(frame(PLAIN, grid(16 * MIB)).assign(core_ghz=0.0))
-    assert (
-        a.cycles == {}
-        and a.walk_costs["price_cycles"].isna().all()
-        and a.walk_costs["price_ns"].notna().all()
-    )
     assert refusal(lambda: a.ghz) == "no-clock"
+
+
+def test_walks_are_another_machines_only_where_this_one_counted_none():
+    a = counted()
+    assert a.counting is a
+    other = of(PLAIN).counting
+    assert other.about.machine == COUNTING and other.is_counted

@@ -1,48 +1,19 @@
-"""The cliff's charts and tables: each for every kind of machine, or a reason; and the numbers of
-the machine in them."""
+"""The cliff's chart of counted walks: whose they are, and the models beside them."""
 
 from __future__ import annotations
 
 import pytest
-from support.stlb_cliff import COUNTING, CYCLES_PER_WALK, SIMULATED, analysis, simulate
-from support.synthetic import MIB, Stated, Truth, frame, grid
+from support.stlb_cliff import analysis, counted
 
-from experiments.stlb_cliff import Analysis, tables
-from tlb.lab.store import Store
+from experiments.stlb_cliff import figures
+from experiments.stlb_cliff.analysis import COUNTING
+from tlb.inference import misses
 
 pytestmark = pytest.mark.filterwarnings("error")
 
-# --- counters
 
-
-@pytest.fixture(scope="module")
-def counted(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
-    return analysis(simulate(Store(tmp_path_factory.mktemp("simulated"))), COUNTING, SIMULATED)
-
-
-def test_cycles_per_walk_come_from_the_counters_of_the_repeats_that_have_them(counted: Analysis):
-    table = counted.walk_costs.set_index("lines")["per_walk"]
-    assert (
-        table[table.index > 1536].to_numpy() == pytest.approx(CYCLES_PER_WALK)
-        and table[table.index <= 1536].isna().all()
-    )
-    shown = tables.walk_costs(counted).text
-    assert "\t1.00\t28.00\tcounters" in shown and "inferred from time" not in shown
-
-
-def test_without_counters_a_model_and_what_was_published_stand_in_and_are_labelled():
-    timed = frame(Truth(), grid(16 * MIB)).assign(
-        walk_per_access=float("nan"), walk_reason="no-pmu"
-    )
-    predicted, published = (
-        "walks, predicted: fully associative, LRU",
-        "misses per hop of a graph walk, published",
-    )
-    assert analysis(timed).counts_are == "predicted" and list(analysis(timed).walks) == [
-        predicted,
-        published,
-    ]
-    assert list(analysis(timed, Stated(tlb=(), changes={"tlb_reason": "no-cpuid"})).walks) == [
-        published
-    ]
-    assert list(analysis(frame(Truth(), grid(64 << 10))).walks) == [predicted]
+def test_counted_walks_are_this_machines_where_it_has_them_and_else_named_as_anothers():
+    own, other = figures.misses(counted()), figures.misses(analysis())
+    assert "counted on made-up" in own.alt and f"counted on {COUNTING}" in other.alt
+    for drawn in (own, other):
+        assert {"counted", misses.TEXTBOOK} <= set(drawn.data["series"])
