@@ -14,6 +14,7 @@ from tlb.inference.curves import Curve, select
 from tlb.inference.intervals import Interval, median_interval
 from tlb.lab import survey
 from tlb.machine.host import Host, data_caches, tlb_entries
+from tlb.page_sizes import labels
 from tlb.reasons import Note, Unavailable, if_available, required
 from tlb.report import page
 
@@ -106,6 +107,11 @@ class Analysis:
     def base_page_bytes(self) -> int:
         """The distance of two lines of a spread layout."""
         return self.host.base_page_bytes
+
+    @cached_property
+    def page_labels(self) -> dict[str, str]:
+        """Page sizes as figures and tables call them."""
+        return labels(self.base_page_bytes)
 
     def cache_bytes(self, level: int) -> int | None:
         """Return the size of the data cache of a level, or None if it is not stated."""
