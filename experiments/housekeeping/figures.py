@@ -5,13 +5,10 @@ from __future__ import annotations
 import altair as alt
 
 from experiments.housekeeping.analysis import PHASES, Analysis
-from experiments.housekeeping.grid import LARGE
-from tlb.page_sizes import BASE
 from tlb.prose import listed
 from tlb.reasons import required
 from tlb.report import axes, charts
 from tlb.report.render import Figure
-from tlb.units import format_size
 
 _POINT = ["median", "low", "high"]
 _FIELDS = [*_POINT, "coverage", "n", "unstable"]
@@ -45,7 +42,7 @@ def collapses(a: Analysis) -> Figure:
 def forks(a: Analysis) -> Figure:
     """µs a fork by what is resident, a line a page size."""
     required(a.fork_ns, "no forks were measured")
-    names = {BASE: format_size(a.base_page_bytes), LARGE: "2 MiB (THP)"}
+    names = a.page_labels
     data = charts.in_us(
         charts.stacked({names[pages]: curve for pages, curve in a.fork_ns.items()}, "")
     )

@@ -28,14 +28,14 @@ SENTENCES = [
         {"holds"},
     ),
     (r"splintered by the host", "entry-spans-large-page", {"holds", "fails", "cannot tell"}),
-    (r"the process switch did not empty the TLB", "switch-flushes-walk-caches", {"holds"}),
+    (r"The switch does not empty the TLB", "switch-flushes-walk-caches", {"holds"}),
     (
-        r"An effect of the stream on walks was not found",
+        r"These data leave it open: the price of translation changes by",
         "neighbours-evict-the-table",
         {"holds", "fails"},
     ),
-    (r"is the walks that refill the TLB", "page-management-slows-a-loop", {"fails"}),
-    (r"this kernel does not copy the huge page", "cow-copies-2-mib", {"holds"}),
+    (r"is page walks for translations that", "page-management-slows-a-loop", {"fails"}),
+    (r"Linux does not copy the huge page", "cow-copies-2-mib", {"holds"}),
     (
         r"times as much memory on huge pages as on base pages",
         "sparse-small-allocations-hurt",
