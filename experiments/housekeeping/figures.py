@@ -19,8 +19,8 @@ _LONG = tuple(digit * 10**power for power in range(6) for digit in (1, 3))
 def collapses(a: Analysis) -> Figure:
     """ns a hop before, during and after pages are collapsed: the median of slices and their 99.9th
     percentile, a line a way."""
-    a.require_others(a.collapses, "no chase over collapsed pages was measured")
     data = a.collapses.assign(series=a.collapses["mode"].map(COLLAPSED)).dropna(subset=["series"])
+    a.require_others(data, "no chase over collapsed pages was measured")
     names = [name for mode, name in COLLAPSED.items() if (data["mode"] == mode).any()]
     dashes = {"p50": "median", "p999": "99.9th percentile"}
     data["of"] = data["quantile"].map(dashes)
