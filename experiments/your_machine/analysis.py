@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from experiments.your_machine.address import split
-from tlb.inference import geometry, geometry_words
+from tlb.inference import geometry
 from tlb.inference.curves import Curve, select
 from tlb.inference.curves import packed as packed_curve
 from tlb.inference.geometry_curves import costs
@@ -25,19 +25,13 @@ from tlb.report.chapter import literature
 _UNMEASURED = pd.DataFrame(
     columns=["layout", "order", "lines", "stride_pages", "ns_per_access", "core_ghz"]
 )
-_WHAT = {
-    "l1_dtlb entries": "first level, entries",
-    "l2_tlb entries": "second level, entries",
-    "l2_tlb ways": "second level, ways",
-    "l2_tlb penalty_over_l1_dtlb": "second level, cycles added",
-}
 
 
 class Analysis(analysis.Analysis):
     """Evaluate the rows of the survey (experiment `geometry`), the host and published facts.
 
-    The page defines: hit_costs, reaches, caches, spread, packed, alias and price; costs are core
-    cycles an access, or ns without a core clock, by pages touched.
+    The page defines: reaches, spread, packed, alias and price; costs are core cycles an access, or
+    ns without a core clock, by pages touched.
     """
 
     def __init__(
@@ -103,57 +97,12 @@ class Analysis(analysis.Analysis):
 
     # --- what others published
 
-    # Facts about cores that a vendor stated or somebody measured.
-    cores = cached_property(lambda a: literature("microarchitectures"))
-
-    def fact(self, core: str, structure: str, quantity: str) -> tuple[float, float]:
-        """Return (low, high) of a fact about a core, measured or else stated. Raises IndexError
-        without one."""
-        rows = select(self.cores, microarchitecture=core, structure=structure, quantity=quantity)
-        row = rows.sort_values("kind").iloc[0]  # "measured" sorts before "stated"
-        return float(row["value_low"]), float(row["value_high"])
-
-    @property
-    def whole_loads(self) -> pd.Series:
-        """Published cycles of a load that hits in the first-level TLB and cache."""
-        loads = select(self.cores, structure="l1_dtlb", quantity="load_to_use")
-        return loads[["value_low", "value_high"]].stack()
-
-    def published_hit_costs(self) -> pd.DataFrame:
-        """Return measured cycles of a load by the TLB level that answers: a row for each core
-        with both, or with their difference alone."""
-        measured = select(self.cores, kind="measured")
-        keys = ["microarchitecture", "structure", "quantity"]
-        facts = measured.groupby(keys)["value_low"].first().unstack([1, 2])
-        first, second = (facts[level, "load_to_use"] for level in ("l1_dtlb", "l2_tlb"))
-        difference = facts["l2_tlb", "penalty_over_l1_dtlb"]
-        known = difference.notna() | (first.notna() & second.notna())
-        columns = ["first level answers", "second level answers", "difference"]
-        table = pd.concat([first, second, difference], axis=1, keys=columns)
-        cores = [core for core in measured["microarchitecture"].unique() if known[core]]
-        return table.loc[cores].astype("Int64").rename_axis("core").reset_index()
-
-    @cached_property
-    def disagreements(self) -> pd.DataFrame:
-        """Facts whose stated and measured values differ: core, what, stated, measured."""
-        keys, cores = ["microarchitecture", "structure", "pages", "quantity"], self.cores
-        cores = cores.fillna({"pages": "any"})
-        stated, measured = (select(cores, kind=kind) for kind in ("stated", "measured"))
-        both = stated.merge(measured, on=keys, suffixes=("_stated", "_measured"))
-        both = both[both["value_high_stated"] != both["value_high_measured"]]
-        columns = {
-            "core": both["microarchitecture"],
-            "what": (both["structure"] + " " + both["quantity"]).map(_WHAT),
-            "stated": both["value_high_stated"].astype(int),
-            "measured": both["value_high_measured"].astype(int),
-        }
-        return pd.DataFrame(columns)
-
-    @cached_property
-    def fault_ns(self) -> pd.Series:
-        """A published minor fault, by the levels of the page table."""
-        faults = select(literature("page_fault_levels"), benchmark="lat_pagefault")
-        return faults.set_index("page_table_levels")["ns_per_fault"]
+    def published_cycles(self, structure: str) -> tuple[float, float]:
+        """Return the fewest and the most cycles that others measured of a load whose translation
+        comes from a structure: l1_dtlb, l2_tlb or page_walker."""
+        facts = literature("microarchitectures")
+        loads = select(facts, kind="measured", quantity="load_to_use", structure=structure)
+        return float(loads["value_low"].min()), float(loads["value_high"].max())
 
     # --- what the survey shows
 
@@ -168,8 +117,3 @@ class Analysis(analysis.Analysis):
         if self.lacking:
             raise self.lacking
         return geometry.infer(self.frame, self.stated_entries, data_caches(self.host))
-
-    @property
-    def survey_findings(self) -> list[str]:
-        """Sentences about each level and what is missing, as `tlb geometry` prints them."""
-        return geometry_words.sentences(self.geometry)

@@ -1,4 +1,5 @@
-"""The chapter's charts: the address as boxes, and the cost of a load with its plateaus labelled."""
+"""The chapter's charts: the address as boxes, the cost of a load with its plateaus labelled, and
+what translation adds to a load."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from tlb.inference.geometry_words import level_name
 from tlb.prose import count
 from tlb.reasons import required
 from tlb.report import axes
-from tlb.report.render import MUTED, Figure
+from tlb.report.render import MUTED, PALETTE, Figure
 
 _TICKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 # A price this many times the first plateau belongs to walks in memory, and would flatten the rest.
@@ -104,3 +105,39 @@ def _plateaus(points: pd.DataFrame, found: Geometry) -> pd.DataFrame:
             height = float(plateau.groupby("series")["cost"].median().min())
             rows.append((label, float(np.sqrt(start * end)), height, start, end))
     return pd.DataFrame(rows, columns=["label", "lines", "cost", "start", "end"])
+
+
+def added(a: Analysis) -> Figure:
+    """Draw what translation adds to a load, a bar for each place that can answer."""
+    found = a.geometry
+    rows = [
+        (f"hit in the {level_name(level)}", level.hit_cost.interval if level.hit_cost else None)
+        for level in found.levels[1:]
+    ]
+    rows += [
+        (f"walk, table in {walk.table_in}", walk.cost.interval if walk.cost else None)
+        for walk in found.walks
+    ]
+    known = [(name, cost.value, cost.low, cost.high) for name, cost in rows if cost]
+    data = pd.DataFrame(
+        required(known, "no hit and no walk was measured"),
+        columns=["answer", "cost", "low", "high"],
+    )
+    data["label"] = [f"{cost:,.0f}" for cost in data["cost"]]
+    title = alt.Axis(title=f"{found.unit} added to a load", tickCount=7)
+    x = alt.X("cost:Q", axis=title, scale=alt.Scale(domainMax=data["high"].max() * 1.08))
+    y = alt.Y("answer:N", sort=list(data["answer"]), axis=alt.Axis(title=None, labelLimit=200))
+    base = alt.Chart(data).encode(y=y)
+    tips = [
+        "answer:N",
+        *(alt.Tooltip(f"{name}:Q", format=",.1f") for name in ("cost", "low", "high")),
+    ]
+    bars = base.mark_bar(color=PALETTE[0], opacity=0.6).encode(x=x, tooltip=tips)
+    bounds = base.mark_rule(strokeWidth=2).encode(x="low:Q", x2="high:Q")
+    labels = base.mark_text(align="left", dx=6).encode(x="high:Q", text="label:N")
+    each = "; ".join(f"{name}, {cost:,.0f}" for name, cost, *_ in known)
+    return Figure(
+        (bars + bounds + labels).properties(height=34 * len(data)),
+        f"What translation adds to a load, in {found.unit}: {each}.",
+        data.drop(columns="label"),
+    )

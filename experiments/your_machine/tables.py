@@ -17,10 +17,6 @@ from tlb.report.render import Html, data_table, inline, lacking_note
 from tlb.units import format_size, parse_size
 
 
-def hit_costs(a: Analysis) -> Html:
-    return data_table(a.hit_costs)
-
-
 def reach_table(a: Analysis) -> Html:
     """Return entries times page size, row by row; or why nothing is stated."""
     if a.reaches.empty:
@@ -30,19 +26,6 @@ def reach_table(a: Analysis) -> Html:
         "page": a.reaches["page_bytes"].map(format_size),
         "entries": a.reaches["entries"],
         "reach": a.reaches["reach_bytes"].map(format_size),
-    }
-    return data_table(pd.DataFrame(columns))
-
-
-def outgrow_table(a: Analysis) -> Html:
-    """Return the working set at which the last level of the page table alone fills each cache."""
-    if a.caches.empty:
-        nothing = "Nothing states the caches of this machine. A measurement shows them as steps."
-        return lacking_note(nothing)
-    columns = {
-        "cache": "L" + a.caches["level"].astype(str),
-        "size": a.caches["size_bytes"].map(format_size),
-        "filled at a working set of": a.caches["filled_at_bytes"].map(format_size),
     }
     return data_table(pd.DataFrame(columns))
 
@@ -82,18 +65,9 @@ def _size(page: str) -> str:
         return page
 
 
-def disagreements(a: Analysis) -> Html:
-    return data_table(a.disagreements)
-
-
 def levels_table(a: Analysis) -> Html:
     """Return a row a level of the TLB: its entries by each method."""
     return data_table(geometry_words.levels_table(a.geometry))
-
-
-def walks_table(a: Analysis) -> Html:
-    """Return a row a place of the page table: what a walk adds to a hit."""
-    return data_table(geometry_words.walks_table(a.geometry))
 
 
 def advice_list(a: Analysis) -> Html:

@@ -94,4 +94,4 @@ def test_publish_adds_own_rows_to_published_ones_and_writes_the_card_anew(
         )  # what is made from rows is made from these
         assert (tmp_path / name / "README.md").read_text() == card(store, name, Stated().host())
     with files.measuring_lock(path=own_lock):
-        assert call(monkeypatch, "publish") == 1  # a campaign appends
+        assert call(monkeypatch, "publish") == 3  # a campaign appends

@@ -88,14 +88,16 @@ def test_the_calculator_answers_in_words_what_it_is_asked(driver, site, address)
     spec = json.loads(
         figure.find_element(By.CSS_SELECTOR, "script.tlb-spec").get_attribute("textContent")
     )
-    answers = next(param["value"] for param in spec["params"] if param["name"] == "answers")
+    params = {param["name"]: param for param in spec["params"]}
+    answers, choice = params["answers"]["value"], params["pages"]["bind"]
     size, pages = (Select(found) for found in figure.find_elements(By.TAG_NAME, "select"))
     assert len(pages.options) == len(answers) > 1
-    for name, known in answers.items():
-        pages.select_by_visible_text(name)
+    for name, label in zip(choice["options"], choice["labels"], strict=True):
+        pages.select_by_visible_text(label)
         size.select_by_index(0)
-        WebDriverWait(driver, 10).until(lambda _, known=known: answer.text in known.values())
-        assert answer.text.startswith(f"{size.first_selected_option.text} on {name} pages: reach ")
+        known = answers[name].values()
+        WebDriverWait(driver, 10).until(lambda _, known=known: answer.text in known)
+        assert answer.text.startswith(f"{size.first_selected_option.text} on {label} pages: reach ")
 
 
 @pytest.mark.endurance

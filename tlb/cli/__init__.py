@@ -27,7 +27,7 @@ doctor computer.doctor Show what disturbs measurements on this computer, with re
 inspect computer.inspect Show CPU, caches, TLBs, page sizes, counters and limits.
 Your program
 try trial.attempt Measure a program with and without huge pages, in interleaved pairs.
-where where.where Find which lines and allocations cost a program page walks.
+where where.where Find which lines and allocations cost a program page walks, and what huge pages gain.
 watch watch.watch Watch how much memory a running program touches and what translation can cost it.
 Measure
 measure measure.measure Measure one point and print its record as JSON.
