@@ -13,6 +13,7 @@ from support.common import ROOT
 
 pytestmark = [
     pytest.mark.endurance,
+    pytest.mark.measuring,  # a held lock would be another reason, with another exit code
     pytest.mark.skipif(sys.platform != "linux", reason="only Linux measures"),
 ]
 TLB = Path(sys.executable).with_name("tlb")
