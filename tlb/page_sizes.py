@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator
 
+from tlb.units import format_size
+
 BASE = "4k"  # stands for the machine's base page, which arm64 may have of 16 or 64 KiB
 
 
@@ -71,6 +73,17 @@ LARGE: tuple[str, ...] = (
 def words(pages: str) -> str:
     """A page size as a sentence calls it: "2 MiB pages of the pool"."""
     return PAGES[pages].words
+
+
+_LABELLED = {"base": "", "mthp": " (mTHP)", "thp": " (THP)", "pool": " (hugetlb)"}
+
+
+def labels(base_page_bytes: int) -> dict[str, str]:
+    """Every page size as figures and tables call it: "4 KiB", "2 MiB (hugetlb)"."""
+    return {
+        pages: format_size(size.size_bytes or base_page_bytes) + _LABELLED[size.source]
+        for pages, size in PAGES.items()
+    }
 
 
 def page_bytes(pages: str, base_page_bytes: int) -> int:

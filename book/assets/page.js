@@ -15,6 +15,7 @@
   // What scrolls in a box of its own can be reached by keyboard, and says what it is. (The theme sees to some boxes, without names.)
   const BOXES = {
     "pre": "Code", ".tlb-table, .pst-scrollable-table-container": "Table", ".cell_output > .output": "Output", "div.math": "Formula",
+    ".tlb-model": "Model",
     ".tlb-chart": "", // which says what it is already
   };
   const kinds = new Map();

@@ -50,6 +50,17 @@ class Analysis(analysis.Analysis):
         spread, packed = (curve.at(pages, HALF_AN_OCTAVE) for curve in curves)
         return spread, packed, spread - packed
 
+    @property
+    def predictor_end(self) -> tuple[int, int]:
+        """The numbers of direct jumps before and after the steepest rise of the packed control,
+        which no TLB explains: so many the branch predictor still knows, and no longer. Raises
+        Unavailable("too-few-points")."""
+        packed = self.packed.get("direct", Curve.of(self.frame[:0]))
+        medians = required(packed, "no direct jumps were measured side by side").medians
+        rises = required((medians / medians.shift()).dropna(), "one number of jumps has no rise")
+        after = medians.index.get_loc(rises.idxmax())
+        return int(medians.index[after - 1]), int(medians.index[after])
+
     def farthest(self, kind: str) -> tuple[int, Interval, Interval]:
         """Return the most pages, and ns a jump of a kind to as many lines, spread and packed.
         Raises Unavailable("too-few-points")."""

@@ -9,11 +9,11 @@ import pandas as pd
 
 from experiments.code.analysis import Analysis
 from experiments.code.grid import KINDS
+from tlb.page_sizes import BASE
 from tlb.prose import count, listed
 from tlb.reasons import required
 from tlb.report import axes, charts
 from tlb.report.render import Figure
-from tlb.units import format_size
 
 BESIDE = ("jumps",)  # with the reference machine's curves behind a switch
 
@@ -96,7 +96,7 @@ def hot(a: Analysis) -> Figure:
 
 
 def _pages(a: Analysis) -> tuple[str, str]:
-    return format_size(a.base_page_bytes), "2 MiB (THP)"
+    return a.page_labels[BASE], a.page_labels["thp"]
 
 
 def _bars(rows: pd.DataFrame, named: Mapping[str, str], title: str, by: str) -> Figure:

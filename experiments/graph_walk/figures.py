@@ -28,8 +28,9 @@ _PROCESSES = alt.Tooltip("n:Q", title="processes")
 _DASHES = ([1, 0], [5, 4], [2, 3])
 
 
-def _pages(data: pd.DataFrame) -> alt.Color:
-    return axes.colour("pages", axes.page_colours(data["pages"]))
+def _pages(a: Analysis, data: pd.DataFrame) -> alt.Color:
+    scale = axes.page_colours(data["pages"])
+    return axes.colour("pages", scale, labelExpr=axes.label_expression(a.page_labels))
 
 
 def _dashes(names: Iterable[str]) -> alt.StrokeDash:
@@ -68,7 +69,7 @@ def quantiles(a: Analysis) -> Figure:
     ticks = ns_axis("ns per hop", data["median"])
     y = alt.Y("median:Q", scale=axes.time_scale(data), axis=ticks)
     measured, faint = (
-        alt.Chart(data[data["where"] == where]).encode(x=_SIZES, y=y, color=_pages(data))
+        alt.Chart(data[data["where"] == where]).encode(x=_SIZES, y=y, color=_pages(a, data))
         for where in ("here", "published")
     )
     tips = [*axes.tips("pages:N", "series:N", f"{SIZE}:Q"), _PROCESSES]
@@ -151,7 +152,7 @@ def memory_accesses(a: Analysis) -> Figure:
     data = data.sort_values(["pages", "accesses", SIZE], key=rank, kind="stable")
     axis = alt.Axis(title="Share of hops", format="%", values=list(axes.SHARES))
     y = alt.Y("share:Q", scale=alt.Scale(domain=[0, 1]), axis=axis)
-    base = alt.Chart(data).encode(x=_SIZES, y=y, color=_pages(data))
+    base = alt.Chart(data).encode(x=_SIZES, y=y, color=_pages(a, data))
     lines = base.mark_line().encode(strokeDash=_dashes(data.sort_values("accesses")["series"]))
     tips = ["pages:N", "series:N", f"{SIZE}:Q", alt.Tooltip("share:Q", format=".0%")]
     largest = data[data[SIZE] == data[SIZE].max()]
@@ -174,9 +175,11 @@ def walkers(a: Analysis) -> Figure:
     turns = alt.Axis(title="Walks that take turns in one thread", values=[*WALKERS], format="d")
     x = alt.X("walkers:Q", axis=turns, scale=axes.log_scale())
     y = alt.Y("median:Q", scale=axes.time_scale(data), axis=ns_axis("ns per hop", data["median"]))
-    base = alt.Chart(data).encode(x=x, y=y, color=_pages(data))
+    base = alt.Chart(data).encode(x=x, y=y, color=_pages(a, data))
     tooltip = [*axes.tips("pages:N", "walkers:Q", "gain:Q"), _PROCESSES]
-    shape = axes.shape("pages", _pages(data)["sort"])
+    shape = axes.shape(
+        "pages", _pages(a, data)["sort"], labelExpr=axes.label_expression(a.page_labels)
+    )
     ends = data.loc[data.groupby("pages", sort=False)["walkers"].idxmax()]
     last = {f"a hop on {words(row.pages)}": row.median for row in ends.itertuples()}
     return Figure(

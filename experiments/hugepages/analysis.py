@@ -15,13 +15,6 @@ from tlb.prose import listed
 from tlb.reasons import Unavailable, if_available, required
 from tlb.report import analysis
 
-LABELS = {  # what a reader sees of a page size
-    "4k": "4 KiB",
-    "64k": "64 KiB (mTHP)",
-    "thp": "2 MiB (THP)",
-    "2m": "2 MiB (hugetlb)",
-    "1g": "1 GiB (hugetlb)",
-}
 SAME = 0.05  # what this book calls no difference
 ENTRY_BYTES = 8  # of a page table
 LEAST_JVMS = 3  # for JMH's own interval, of 99.9 %, to cover more than one mapping

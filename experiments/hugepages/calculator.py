@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from experiments.hugepages.analysis import LABELS, Analysis
+from experiments.hugepages.analysis import Analysis
 from tlb.inference import geometry
 from tlb.inference.curves import Curve
 from tlb.lab import survey
@@ -83,10 +83,10 @@ def _at(curve: Curve, lines: float) -> float:
     return float(np.interp(np.log2(lines), np.log2(np.array(curve.xs, dtype=float)), curve.medians))
 
 
-def answer(row: pd.Series) -> str:
-    """Return a row of `model` in words."""
+def answer(row: pd.Series, label: str) -> str:
+    """Return a row of `model` in words. label: of its page size."""
     size, reach = format_size(2 ** int(row["log2_bytes"])), format_size(int(row["reach_bytes"]))
     return (
-        f"{size} on {LABELS[row['pages']]} pages: reach {reach}, {row['walks_per_access']:.2f} walks per "
+        f"{size} on {label} pages: reach {reach}, {row['walks_per_access']:.2f} walks per "
         f"access, about {row['ns']:,.1f} ns."
     )

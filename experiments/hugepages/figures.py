@@ -8,7 +8,7 @@ import altair as alt
 import pandas as pd
 
 from experiments.hugepages import calculator as model
-from experiments.hugepages.analysis import LABELS, Analysis
+from experiments.hugepages.analysis import Analysis
 from tlb.page_sizes import BASE, ordered
 from tlb.report import axes, charts
 from tlb.report.render import Figure
@@ -21,26 +21,26 @@ _UNMEASURED = "This size was not measured on these pages."
 _INTERVAL = ["median", "low", "high"]
 
 
-def colours(kinds: Iterable[str]) -> alt.Scale:
+def colours(a: Analysis, kinds: Iterable[str]) -> alt.Scale:
     """Return the colours of page sizes by their labels."""
     shown = ordered(kinds)
     colours = [axes.PAGE_COLOURS[pages] for pages in shown]
-    return alt.Scale(domain=[LABELS[pages] for pages in shown], range=colours)
+    return alt.Scale(domain=[a.page_labels[pages] for pages in shown], range=colours)
 
 
 def page_sizes(a: Analysis) -> Figure:
     """Draw ns per access of the spread chase against working set, a line a page size."""
     data = charts.stacked(a.spread, "no chase was measured", "pages", a.base_page_bytes)
     ends = ", ".join(
-        f"{a.spread[pages].last.value:.0f} ns on {LABELS[pages]} at {format_size(a.spread[pages].xs[-1] * a.base_page_bytes)}"
+        f"{a.spread[pages].last.value:.0f} ns on {a.page_labels[pages]} at {format_size(a.spread[pages].xs[-1] * a.base_page_bytes)}"
         for pages in a.kinds
     )
     dots = a.mappings.assign(working_set_bytes=a.mappings["lines"] * a.base_page_bytes)
-    data, dots = (rows.assign(pages=rows["pages"].map(LABELS)) for rows in (data, dots))
+    data, dots = (rows.assign(pages=rows["pages"].map(a.page_labels)) for rows in (data, dots))
     columns = ["pages", "lines", "working_set_bytes", *_INTERVAL]
     return Figure(
         charts.chase_chart(
-            data, colours(a.kinds), "pages", a.entries, a.base_page_bytes, processes=dots
+            data, colours(a, a.kinds), "pages", a.entries, a.base_page_bytes, processes=dots
         ),
         f"Time per load by page size. The curves end at {ends}.",
         pd.concat([data, dots.assign(n=1)], ignore_index=True)[
@@ -52,14 +52,20 @@ def page_sizes(a: Analysis) -> Figure:
 def splinter(a: Analysis) -> Figure:
     """Draw the price of one line to each base page, on base pages and on 2 MiB pages."""
     kinds = BASE, a.large
-    near = {LABELS[pages]: a.price[pages].between(0, a.most_lines) for pages in kinds}
+    near = {a.page_labels[pages]: a.price[pages].between(0, a.most_lines) for pages in kinds}
     data = charts.stacked(
         near, "nothing was measured on both page sizes", page_bytes=a.base_page_bytes
     )
     last = {name: curve.last.value for name, curve in near.items() if len(curve)}
     ends = ", ".join(f"{ns:z.1f} ns on {name}" for name, ns in last.items())
     chart = charts.chase_chart(
-        data, colours(kinds), "series", a.entries, a.base_page_bytes, is_price=True, by_lines=True
+        data,
+        colours(a, kinds),
+        "series",
+        a.entries,
+        a.base_page_bytes,
+        is_price=True,
+        by_lines=True,
     )
     return Figure(
         chart,
@@ -68,18 +74,21 @@ def splinter(a: Analysis) -> Figure:
     )
 
 
-def _choices(rows: pd.DataFrame) -> tuple[list[alt.Parameter], str]:
+def _choices(a: Analysis, rows: pd.DataFrame) -> tuple[list[alt.Parameter], str]:
     """Return the calculator's two menus with the answer to each choice, and the default answer."""
     order, sizes = ordered(rows["pages"]), sorted(set(rows["log2_bytes"]))
     pages = ASKED_PAGES if ASKED_PAGES in order else order[-1]
     size = min(ASKED_LOG2, int(rows.loc[rows["pages"] == pages, "log2_bytes"].max()))
     answers = {
-        kind: {str(int(row["log2_bytes"])): model.answer(row) for _, row in part.iterrows()}
+        kind: {
+            str(int(row["log2_bytes"])): model.answer(row, a.page_labels[kind])
+            for _, row in part.iterrows()
+        }
         for kind, part in rows.groupby("pages")
     }
     labels = [format_size(2**n) for n in sizes]
     menu = alt.binding_select(options=sizes, labels=labels, name="Working set ")
-    names = [LABELS[kind] for kind in order]
+    names = [a.page_labels[kind] for kind in order]
     kinds = alt.binding_select(options=order, labels=names, name="Pages ")
     parameters = [
         alt.param("size", value=size, bind=menu),
@@ -94,9 +103,11 @@ def calculator(a: Analysis) -> Figure:
     """Draw expected ns of a random access against the working set, a line a page size, with a size
     and a page size to choose."""
     rows = model.model(a, model.basis(a))
-    parameters, answer = _choices(rows)
+    parameters, answer = _choices(a, rows)
     order, ns = ordered(rows["pages"]), rows["ns"]
-    data = rows.assign(working_set_bytes=2.0 ** rows["log2_bytes"], label=rows["pages"].map(LABELS))
+    data = rows.assign(
+        working_set_bytes=2.0 ** rows["log2_bytes"], label=rows["pages"].map(a.page_labels)
+    )
     x = alt.X("working_set_bytes:Q", axis=axes.bytes_axis("Working set"), scale=axes.log_scale())
     ticks = axes.within(axes.TIMES, ns.min() * 0.5, ns.max() * 1.3)
     y = alt.Y(
@@ -104,8 +115,8 @@ def calculator(a: Analysis) -> Figure:
         scale=axes.time_scale(pd.DataFrame({"median": ns, "high": ns})),
         axis=axes.ns_axis("expected ns per random access", ticks),
     )
-    names = [LABELS[pages] for pages in order]
-    colour = axes.colour("label", colours(order))
+    names = [a.page_labels[pages] for pages in order]
+    colour = axes.colour("label", colours(a, order))
     dashes = alt.Scale(domain=names, range=list(axes.DASHES[: len(order)]))
     columns = ["working_set_bytes", "reach_bytes", "walks_per_access", "ns"]
     base = alt.Chart(data[["pages", "label", "log2_bytes", *columns]]).encode(x=x)

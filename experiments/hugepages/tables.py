@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.hugepages.analysis import LABELS, Analysis
+from experiments.hugepages.analysis import Analysis
 from tlb.page_sizes import BASE
 from tlb.reasons import if_available
 from tlb.report.chapter import literature
@@ -22,12 +22,12 @@ def speedups(a: Analysis) -> Html:
     table = published[list(names)].rename(columns=names).add_prefix("published ").astype(float)
     table.insert(0, "working set", published["working_set_bytes"].map(format_size))
     measured = {pages: curve for pages, curve in a.gathers.items() if len(curve)}
-    columns = {f"{LABELS[pages]} here, ns": curve for pages, curve in measured.items()}
+    columns = {f"{a.page_labels[pages]} here, ns": curve for pages, curve in measured.items()}
     for pages, curve in measured.items():
         if BASE in measured and pages != BASE:
-            columns[f"{LABELS[pages]} speedup"] = measured[BASE] / curve
+            columns[f"{a.page_labels[pages]} speedup"] = measured[BASE] / curve
     if BASE in a.kinds and (large := if_available(lambda: a.large)):
-        columns[f"chase, {LABELS[large]} speedup"] = a.speedup(large)
+        columns[f"chase, {a.page_labels[large]} speedup"] = a.speedup(large)
     lines = published["working_set_bytes"] // a.base_page_bytes
     for name, curve in columns.items():
         table[name] = [curve.get(n).value for n in lines]

@@ -20,14 +20,6 @@ from tlb.report import analysis
 
 WHOLE, NOTHING = 0.99, 0.01  # shares that count as all and as nothing: a heap's edges are no pages
 LEAST_REPEATS = 3  # fewer cannot show that two times differ
-# What a reader sees of a page size.
-LABELS = {
-    "4k": "4 KiB",
-    "64k": "64 KiB (mTHP)",
-    "thp": "2 MiB (THP)",
-    "2m": "2 MiB (hugetlb)",
-    "1g": "1 GiB (hugetlb)",
-}
 
 
 class Analysis(analysis.Analysis):

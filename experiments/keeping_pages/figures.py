@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import altair as alt
 
-from experiments.keeping_pages.analysis import LABELS, Analysis
+from experiments.keeping_pages.analysis import Analysis
 from tlb.page_sizes import SWEPT
 from tlb.prose import extremes, listed
 from tlb.reasons import required
@@ -21,7 +21,7 @@ def prefault(a: Analysis) -> Figure:
     rates = required(a.faults[a.faults["pages"].isin(SWEPT)], "prefault", "engine-lacks")
     many = rates["threads"].map(lambda n: "" if n == 1 else f", {n} threads")
     data = rates.assign(
-        label=rates["pages"].map(LABELS),
+        label=rates["pages"].map(a.page_labels),
         way=rates["mode"] + many,
         fast=a.base_page_bytes / rates["low"],
         slow=a.base_page_bytes / rates["high"],
@@ -35,7 +35,7 @@ def prefault(a: Analysis) -> Figure:
         axis=axes.ns_axis("GB/s made ready", ticks),
     )
     axis = alt.Axis(title="Pages", labelAngle=0)
-    x = alt.X("label:N", sort=list(LABELS.values()), axis=axis)
+    x = alt.X("label:N", sort=list(a.page_labels.values()), axis=axis)
     base = alt.Chart(data).encode(x=x, xOffset=alt.XOffset("way:N", sort=ways))
     colour = axes.colour("way", ways)
     rate, count = alt.Tooltip("gb_per_s:Q", format=".3~r"), alt.Tooltip("n:Q", title="processes")
@@ -44,8 +44,10 @@ def prefault(a: Analysis) -> Figure:
     )
     bars = base.mark_rule().encode(y="slow:Q", y2="fast:Q", color=colour)
     best = data.groupby("pages", sort=False)["gb_per_s"].max()
-    ready = extremes(best.rename(LABELS).to_dict(), "GB/s", "are made ready fastest", "slowest")
-    each = listed(f"{LABELS[pages]} {rate:.1f} GB/s" for pages, rate in best.items())
+    ready = extremes(
+        best.rename(a.page_labels).to_dict(), "GB/s", "are made ready fastest", "slowest"
+    )
+    each = listed(f"{a.page_labels[pages]} {rate:.1f} GB/s" for pages, rate in best.items())
     columns = ["pages", "mode", "threads", "gb_per_s", "slow", "fast", "free_ns", "one_byte_bytes"]
     return Figure(
         bars + points,

@@ -4,7 +4,7 @@ and again when the time is over."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from tlb.reasons import if_available
 from tlb.report import parameters, publish
 from tlb.report.analysis import Analysis
 from tlb.report.chapter import Chapter
-from tlb.report.verdicts import REGISTRY
 
 SITE_S, SURVEY_S, DOCUMENTS_S = 60.0, 30.0, 60.0  # guesses
 # Documents that build and run other people's programs for minutes: measured with `full`, or by
@@ -61,17 +60,10 @@ def _measured(whole: Chapter, until: float, bar: Progress, *, first_round: bool 
     outcome = whole.campaign(
         grids_of(whole.scope),
         seconds=max(until - time.monotonic(), 0.0),
-        compared=compared(whole.scope),
         first_round=first_round,
         progress=bar,
     )
     return bool(outcome.measured)
-
-
-def compared(scope: Scope) -> Callable[[Point], bool]:
-    """Return whether any claim compares a point, as a function of the point."""
-    claims = [claim.points for claim in REGISTRY.values() if claim.points is not None]
-    return lambda point: any(points(point, scope) for points in claims)
 
 
 def gridded() -> list[str]:

@@ -46,15 +46,15 @@ def working_set(a: Analysis) -> Figure:
     ends = charts.capacities(a.cliff.entries, base_page_bytes=page_bytes)
     sizes = _sizes(found[BASE_PAGES], page_bytes)
     answers = {f"{size:g}": answer(a, size_bytes(size)) for size in sizes}
-    asked = min(_ASKED_LOG2, sizes[-1])
+    default = min(_ASKED_LOG2, sizes[-1])
     chosen = _chosen(_times(found, sizes, page_bytes), colours, x, y)
     drawn = charts.layered(chart, control, single, ends, *chosen)
     last = ", ".join(f"{name} {format_ns(curve.last.value)}" for name, curve in found.items())
     columns = ["series", "lines", "working_set_bytes", "median", "low", "high", "coverage", "n"]
     return Figure(
-        drawn.add_params(*_slider(sizes, asked, answers)),
+        drawn.add_params(*_slider(sizes, default, answers)),
         f"Time per load against the working set. At the largest size: {last}. "
-        f"{answers[f'{asked:g}']}",
+        f"{answers[f'{default:g}']}",
         data[columns],
     )
 
@@ -77,11 +77,11 @@ def _sizes(curve: Curve, page_bytes: int) -> list[float]:
     return [step * _STEP for step in range(ceil(low), floor(high) + 1)]
 
 
-def _slider(sizes: list[float], asked: float, answers: Mapping[str, str]) -> list[alt.Parameter]:
+def _slider(sizes: list[float], default: float, answers: Mapping[str, str]) -> list[alt.Parameter]:
     title = "Your program touches "
     bind = alt.binding_range(min=sizes[0], max=sizes[-1], step=_STEP, name=title)
     return [
-        alt.param("size", value=asked, bind=bind),
+        alt.param("size", value=default, bind=bind),
         alt.param("answers", value=dict(answers)),
         alt.param("readout", expr="answers[size]"),
     ]

@@ -25,13 +25,11 @@ from tlb.units import format_size
 
 BESIDE = ("blocks",)  # with the reference machine's curves behind a switch
 
-_LARGE = {"thp": "2 MiB (THP)", "2m": "2 MiB (hugetlb)", "1g": "1 GiB (hugetlb)"}
-_REMEDIES = {
-    BASE: "4 KiB pages",
-    AS_PUBLISHED: "4 KiB pages, one block of 256 MiB, never left",
-    SMALL_GRAPH: "4 KiB pages, a graph of 256 MiB, no blocks",
-    BLOCKED: "4 KiB pages, blocks inside the TLB's reach",
-    **_LARGE,
+_REMEDIES = {  # on base pages
+    BASE: "",
+    AS_PUBLISHED: ", one block of 256 MiB, never left",
+    SMALL_GRAPH: ", a graph of 256 MiB, no blocks",
+    BLOCKED: ", blocks inside the TLB's reach",
 }
 _QUANTILES = {"p50": "median", "p95": "95th percentile"}
 _WHERE = ["here", "published"]
@@ -119,8 +117,11 @@ def prefetch(a: Analysis) -> Figure:
 def mitigations(a: Analysis) -> Figure:
     """P50 and P95 of a hop, a row a remedy, here and as published."""
     ours = required(a.remedies, "no walk on base pages was timed hop by hop")
-    data = _remedies(ours)
-    names = [name for name in _REMEDIES.values() if (data["remedy"] == name).any()]
+    base = f"{a.page_labels[BASE]} pages"
+    named = a.page_labels | {remedy: base + how for remedy, how in _REMEDIES.items()}
+    data = _remedies(ours, named)
+    names = [named[key] for key in (*_REMEDIES, "thp", "2m", "1g")]
+    names = [name for name in names if (data["remedy"] == name).any()]
     top = float(data[["median", "high"]].max().max()) * 1.05
     x = {"scale": alt.Scale(domain=[0, top], nice=False), "axis": axes.ns_axis("ns per hop")}
     rows = charts.medians_in_rows(
@@ -150,7 +151,7 @@ def mitigations(a: Analysis) -> Figure:
     )
 
 
-def _remedies(ours: pd.DataFrame) -> pd.DataFrame:
+def _remedies(ours: pd.DataFrame, names: dict[str, str]) -> pd.DataFrame:
     """Return a row a remedy, place (here, published) and quantile: median, low and high, ns."""
     theirs = literature("mitigations").rename(columns={"mitigation": "remedy"})
     theirs = theirs.rename(columns=lambda name: name.removesuffix("_ns_per_hop"))
@@ -170,7 +171,7 @@ def _remedies(ours: pd.DataFrame) -> pd.DataFrame:
     columns = ["where", "remedy", "quantile", "median", "low", "high", "n"]
     data = pd.concat([part.reindex(columns=[*columns, "pages"]) for part in parts])
     named = data["remedy"].where(data["remedy"].isin(_REMEDIES), data["pages"])
-    return data.assign(remedy=named.map(_REMEDIES))[columns].reset_index(drop=True)
+    return data.assign(remedy=named.map(names))[columns].reset_index(drop=True)
 
 
 def join(a: Analysis) -> Figure:
@@ -199,7 +200,7 @@ def join(a: Analysis) -> Figure:
 
 def _labelled(a: Analysis, data: pd.DataFrame) -> tuple[pd.DataFrame, alt.Scale]:
     """Return the data with page sizes as a legend shows them, and their colours."""
-    names = {BASE: format_size(a.base_page_bytes), **_LARGE}
+    names = a.page_labels
     scheme = axes.page_colours(data["pages"])
     shown = alt.Scale(domain=[names[pages] for pages in scheme.domain], range=scheme.range)
     return data.assign(pages=data["pages"].map(names)), shown

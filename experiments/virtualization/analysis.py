@@ -14,7 +14,7 @@ from experiments.virtualization.grid import GUEST_PAGES, HOST_PAGES
 from experiments.virtualization.steps import GUEST, Chase, StepsAnalysis
 from tlb.inference.curves import Curve, select
 from tlb.inference.intervals import UNKNOWN, Interval, summarise
-from tlb.page_sizes import BASE, hardware
+from tlb.page_sizes import BASE, hardware, labels
 from tlb.reasons import PAGE_REASONS, Unavailable, if_available, required
 
 # Why a machine may have no guest, beside lacking pages.
@@ -28,9 +28,9 @@ GUEST_REASONS = PAGE_REASONS | {
     "engine-lacks",
     "kernel-hung",
 }
-SIZES = {"4k": "4 KiB", "thp": "2 MiB (THP)", "2m": "2 MiB (hugetlb)", "1g": "1 GiB (hugetlb)"}
 _OF_GUEST = {"4k": "4 KiB", "2m": "2 MiB", "1g": "1 GiB"}  # whose pages have no other kind
-GUEST_BASE_BYTES = 4096  # the guest of guest_chase is written for x86-64
+GUEST_BASE_BYTES = 4096  # the guest of guest_chase is written for x86-64, as is its host
+SIZES = labels(GUEST_BASE_BYTES)
 
 
 def cell_name(guest: str, host: str) -> str:

@@ -28,7 +28,7 @@ def one_test(a: Analysis) -> Figure:
         for chase, share in shares.items()
     ]
     columns = ["pages", "where", "median", "low", "high"]
-    data = pd.DataFrame(required(rows, "no chase on larger pages stands beside one on 4 KiB"))
+    data = pd.DataFrame(required(rows, "no chase on larger pages has a counterpart on 4 KiB"))
     data = data.set_axis(columns, axis=1)
     names = list(dict.fromkeys(_row_name(*chase) for shares in found.values() for chase in shares))
     title = "Translation cost over that on 4 KiB pages"

@@ -1,4 +1,4 @@
-"""What a TLB entry spans in a guest, and how many dimensions a walk has: both told by the price of
+"""What a TLB entry spans in a guest, and how many dimensions a walk has: both inferred from the price of
 translation on larger pages over that on 4 KiB pages throughout."""
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from experiments import (
 from experiments.overview import campaign
 from tlb.lab.campaign import Outcome
 from tlb.lab.progress import Progress
-from tlb.report import parameters, publish
+from tlb.report import parameters, publish, verdicts
 from tlb.report.chapter import Chapter
 from tlb.system.files import ROOT
 
@@ -141,7 +141,7 @@ def test_a_site_is_not_built_again_of_the_same_rows_and_sources(
 
 
 def test_each_chapter_has_points_that_its_claims_compare():
-    compared = campaign.compared(scope(2**30))
+    compared = verdicts.compared(scope(2**30))
     for name, chapter in CHAPTERS.items():
         assert any(map(compared, chapter.grid.points(scope(2**30)))), name
     chapters = {

@@ -185,7 +185,8 @@ def main() -> None:
         status = _status(arguments)
         sys.stdout.flush()
     except OSError as error:  # of a pipe that is closed (| head), or a disk that is full
-        if sys.stdout.fileno() != 1 or error.errno not in (errno.EPIPE, errno.ENOSPC):
+        is_output = error.filename is None and error.errno in (errno.EPIPE, errno.ENOSPC)
+        if not is_output or sys.stdout.fileno() != 1:
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python complains as it ends
         print(f"The output could not be written: {error.strerror}.", file=sys.stderr)

@@ -11,8 +11,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from tlb.system.files import disk_errors
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     import pandas as pd
 
@@ -24,6 +27,12 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 def stage(text: str) -> None:
     """Say on stderr what begins now, for what prints nothing for many seconds."""
     print(text, file=sys.stderr, flush=True)
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file. Raises Unavailable: disk-full, disk-read-only."""
+    with disk_errors(path):
+        path.write_text(text, encoding="utf-8")
 
 
 def rows(head: Iterable[str], cells: Iterable[Iterable[object]]) -> Table:

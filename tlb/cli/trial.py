@@ -17,7 +17,7 @@ from typer import Argument, Option
 from tlb.cli import shown
 from tlb.programs import levers
 from tlb.reasons import Unavailable
-from tlb.system.files import IS_CLONE, disk_errors, measuring_lock
+from tlb.system.files import IS_CLONE, measuring_lock
 from tlb.units import format_ns
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _paired(
 ) -> None:
     from tlb.programs import trial, trial_report
 
-    with _measuring("Interrupted before six pairs; the program has ended.", wait):
+    with measuring("Interrupted before six pairs; the program has ended.", wait):
         trials = [trial.attempt(aim, _progress) for aim in aims]
     if sys.stderr.isatty():
         print(file=sys.stderr)
@@ -171,14 +171,9 @@ def _paired(
     if html:  # last, so that a full disk hides nothing
         from tlb.programs.trial_page import page
 
-        _write(html, page(trials[0]))
+        shown.write(html, page(trials[0]))
     if markdown:
-        _write(markdown, trial_report.markdown(trials))
-
-
-def _write(path: Path, text: str) -> None:
-    with disk_errors(path):
-        path.write_text(text, encoding="utf-8")
+        shown.write(markdown, trial_report.markdown(trials))
 
 
 def _before_after(pid: int, aim: Aim, as_json: bool, wait: float) -> None:
@@ -186,7 +181,7 @@ def _before_after(pid: int, aim: Aim, as_json: bool, wait: float) -> None:
 
     before_after.check(pid)  # before waiting for the lock
     interrupted = "Interrupted before the windows after collapsing; what is collapsed stays so."
-    with _measuring(interrupted, wait):
+    with measuring(interrupted, wait):
         done = before_after.compare(pid, aim)
     if as_json:
         print(json.dumps(before_after.document(done), indent=1))
@@ -196,7 +191,7 @@ def _before_after(pid: int, aim: Aim, as_json: bool, wait: float) -> None:
 
 
 @contextmanager
-def _measuring(interrupted: str, wait: float) -> Iterator[None]:
+def measuring(interrupted: str, wait: float) -> Iterator[None]:
     """Hold the lock of this computer; Ctrl-C prints a sentence and exits with 130."""
     try:
         with measuring_lock(wait):

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from tlb.cli import shown
+from tlb.cli.trial import measuring
 from tlb.reasons import Unavailable
-from tlb.system.files import disk_errors, measuring_lock
 
 if TYPE_CHECKING:
-    from tlb.machine.host import Host
     from tlb.programs.where.proof import Proof
     from tlb.programs.where.report import Report
 
@@ -36,34 +35,39 @@ def where(
     collapsed: Annotated[
         Path | None, Option(help="Also write stacks for flame-graph tools.")
     ] = None,
+    exclusive: Annotated[
+        bool, Option("--exclusive", help="The L2 TLB holds what the L1 TLB has dropped.")
+    ] = False,
+    hashed: Annotated[bool, Option("--hashed", help="Its sets are chosen by a hash.")] = False,
     wait: Annotated[float, Option(min=0, help="Seconds to wait for another measurement.")] = 0,
 ) -> None:
     """Find which lines and allocations cost a program page walks, and what huge pages gain.
 
     It simulates this machine's TLB under Valgrind (Debian: apt install valgrind), about ten times
     slower than the program; --prove runs the program itself. Exit codes as of `tlb try`."""
+    from tlb.machine import host as hosts
+    from tlb.programs.where import report, simulation
+
     if sys.platform != "linux":
         raise Unavailable("not-linux")
-    try:
-        with measuring_lock(wait):
-            made = _found(command, seconds, minutes if prove else 0.0)
-    except KeyboardInterrupt:
-        print("Interrupted; the program has ended.", file=sys.stderr)
-        raise SystemExit(130) from None
+    options = simulation.geometry(hosts.inspect(), exclusive=exclusive, hashed=hashed)
+    with measuring("Interrupted; the program has ended.", wait):
+        made = _found(command, options, seconds, minutes if prove else 0.0)
     if as_json:
         print(json.dumps(made.document(), indent=1))
     else:
         _show(made)
-    _write(made, callgrind, collapsed)
+    if callgrind:
+        shown.write(callgrind, report.callgrind(made.found))
+    if collapsed:
+        shown.write(collapsed, report.collapsed(made.found))
 
 
-def _found(command: list[str], seconds: float, minutes: float) -> Report:
+def _found(command: list[str], options: list[str], seconds: float, minutes: float) -> Report:
     """Simulate a program and, with minutes, prove which allocations matter. Raises Unavailable."""
-    from tlb.machine import host as hosts
     from tlb.programs.where import proof, report, simulation
 
-    host = hosts.inspect()
-    options, native_s, walk_ns = simulation.geometry(host), _native_s(command), _walk_ns(host)
+    native_s, walk_ns = _native_s(command), _walk_ns()
     shown.stage(f"Simulating; the program takes {native_s:.2g} s by itself.")
     found = simulation.simulate(command, options, seconds)
     made = report.Report(command, found, native_s, walk_ns)
@@ -77,15 +81,6 @@ def _found(command: list[str], seconds: float, minutes: float) -> Report:
 def _tell(proof: Proof) -> None:
     if sys.stderr.isatty():
         print(f"\rround {len(proof.rounds)} ", end="", file=sys.stderr, flush=True)
-
-
-def _write(made: Report, callgrind: Path | None, collapsed: Path | None) -> None:
-    from tlb.programs.where import report
-
-    for path, text in ((callgrind, report.callgrind), (collapsed, report.collapsed)):
-        if path:
-            with disk_errors(path):
-                path.write_text(text(made.found), encoding="utf-8")
 
 
 def _show(made: Report) -> None:
@@ -110,31 +105,25 @@ def _native_s(command: list[str]) -> float:
     return aim.checked(run(command, LEVERS["none"], limit_s=600, share=0.01)).elapsed_s
 
 
-def _walk_ns(host: Host) -> tuple[float, float]:
-    """Return what a walk costs now that overlaps with nothing: the least and the most of two
-    chases, one line a page less the same lines packed."""
+def _walk_ns() -> float:
+    """Return the most that a walk costs now that overlaps with nothing: of two chases, one line a
+    page less the same lines packed."""
     from tlb.lab.record import Point
     from tlb.lab.rig import Rig
     from tlb.lab.store import Store, data_root
-    from tlb.machine.host import tlb_entries
+    from tlb.machine import host as hosts
     from tlb.page_sizes import BASE
 
-    rig, prices = Rig.of(host, Store(data_root()).own, counters=False), []
-    for times in TIMES_THE_ENTRIES:
-        lines = times * tlb_entries(host)[-1]
-        for repeat in range(REPEATS):
-            ns = {
-                layout: rig.take(
-                    Point(
-                        kernel="page_chase",
-                        pages=BASE,
-                        layout=layout,
-                        lines=lines,
-                        region_ms=REGION_MS,
-                    ),
-                    repeat,
-                ).ns_per_access
-                for layout in ("spread", "packed")
-            }
-            prices.append(ns["spread"] - ns["packed"])
-    return max(min(prices), 0.0), max(prices)
+    host = hosts.inspect()
+    rig = Rig.of(host, Store(data_root()).own, counters=False)
+
+    def chase_ns(layout: str, lines: int, repeat: int) -> float:
+        shape = {"layout": layout, "lines": lines, "region_ms": REGION_MS}
+        point = Point(kernel="page_chase", pages=BASE, **shape)
+        return rig.take(point, repeat).ns_per_access
+
+    return max(
+        chase_ns("spread", lines, repeat) - chase_ns("packed", lines, repeat)
+        for lines in (times * hosts.tlb_entries(host)[-1] for times in TIMES_THE_ENTRIES)
+        for repeat in range(REPEATS)
+    )

@@ -74,7 +74,8 @@ class Fleet:
         scheduler, disk-full, disk-read-only."""
         self._heard = time.monotonic()
         while not self.finished:
-            with suppress(OSError, TimeoutError):
+            # ValueError: Tornado's, where a connection closes before its TLS handshake.
+            with suppress(OSError, TimeoutError, ValueError):
                 async with Client(
                     address,
                     timeout=min(self.patience_s, 10.0),

@@ -18,9 +18,8 @@ from pydantic import BaseModel
 from tlb.lab.build import KERNELS
 from tlb.lab.toolchains import Tool, built, first_line
 from tlb.machine.host import inspect, state
-from tlb.page_sizes import BASE
 from tlb.programs.jvm import HEAP_PAGES, HeapPages, Score, run
-from tlb.reasons import Unavailable, required
+from tlb.reasons import Unavailable
 from tlb.system import files, procfs
 from tlb.system.processes import run_whole
 
@@ -125,35 +124,3 @@ def touches(doc: Jmh) -> pd.DataFrame:
     rows = [score.model_dump() for score in doc.scores if score.quantity == "touch"]
     table = pd.DataFrame(rows, columns=["pages", "array_bytes", "ns_per_access"])
     return table.rename(columns={"ns_per_access": "score"})
-
-
-def smallest(doc: Jmh) -> tuple[Score, Score]:
-    """Return the scores on base pages of reading the smallest array and of drawing an index alone.
-    Raises Unavailable("too-few-points")."""
-    base = [score for score in doc.scores if score.pages == BASE]
-    reads = [score for score in base if score.quantity == "touch"]
-    draws = [score for score in base if score.quantity == "draw"]
-    least = min(
-        required(reads, "JMH has no scores on base pages"), key=lambda score: score.array_bytes
-    )
-    return least, required(draws, "JMH drew no index alone on base pages")[0]
-
-
-def paired(doc: Jmh) -> list[tuple[Score, Score]]:
-    """Return each array's scores on base pages and on one kind of large pages."""
-    reads = [score for score in doc.scores if score.quantity == "touch"]
-    base = {score.array_bytes: score for score in reads if score.pages == BASE}
-    large = [score for score in reads if score.pages != BASE and score.array_bytes in base]
-    return [(base[score.array_bytes], score) for score in large]
-
-
-def differing(doc: Jmh) -> list[tuple[Score, Score]]:
-    """Return those of `paired` whose intervals do not touch; a score without one differs from
-    none."""
-    return [
-        (base, large)
-        for base, large in paired(doc)
-        if base.error_ns is not None
-        and large.error_ns is not None
-        and abs(base.ns_per_access - large.ns_per_access) > base.error_ns + large.error_ns
-    ]

@@ -49,7 +49,8 @@ class Variable:
 class Lever:
     """does: what changes, as words that follow "with". check: raises Unavailable where this
     computer lacks what the lever needs. variables: of the program's environment. preload: a
-    C file, as a library loaded into it. starting: a context held while the program starts, which it inherits.
+    C file, loaded into it as a library. starting: a context held while the program starts, which it
+    inherits.
     acts: changes the running program, see `collapse_all`. has_reached: whether a process has the
     lever; None if that cannot be seen."""
 

@@ -258,7 +258,7 @@ def _rehearsed(aim: Aim, take: Callable[..., Run]) -> tuple[tuple[Run, Run], flo
 
 def _paddings(seed: int) -> Iterator[int]:
     """Yield bytes for the environment of each run, the same for both of a pair. They move the stack
-    within its page, on which the time of some programs depends (Mytkowicz et al., ASPLOS 2009)."""
+    within its page, on which the time of some programs depends."""
     drawn = random.Random(seed)
     while True:
         size_bytes = drawn.randrange(os.sysconf("SC_PAGESIZE"))

@@ -13,6 +13,7 @@ from tlb.inference import curves, geometry, splinter
 from tlb.inference.curves import Curve
 from tlb.lab import survey
 from tlb.machine.host import Host, data_caches, tlb_entries
+from tlb.page_sizes import labels
 from tlb.reasons import Note, Unavailable, if_available
 from tlb.report import page
 
@@ -105,6 +106,11 @@ class Analysis:
     def base_page_bytes(self) -> int:
         """The distance of two lines of a spread layout."""
         return self.host.base_page_bytes
+
+    @cached_property
+    def page_labels(self) -> dict[str, str]:
+        """Page sizes as figures and tables call them."""
+        return labels(self.base_page_bytes)
 
     def cache_bytes(self, level: int) -> int | None:
         """Return the size of the data cache of a level, or None if it is not stated."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 
 import altair as alt
@@ -108,6 +109,11 @@ def page_colours(kinds: Iterable[str]) -> alt.Scale:
     """A scale of the page sizes that occur, from small to large."""
     shown = ordered(kinds)
     return alt.Scale(domain=shown, range=[PAGE_COLOURS[pages] for pages in shown])
+
+
+def label_expression(labels: Mapping[str, str]) -> str:
+    """A legend's labelExpr: the label of each value."""
+    return f"({json.dumps(dict(labels))})[datum.label]"
 
 
 def colours(names: Sequence[str]) -> alt.Scale:

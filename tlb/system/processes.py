@@ -150,8 +150,8 @@ def without_thp() -> Iterator[None]:
     """What is started meanwhile has no transparent huge pages, nor has what that starts: the switch
     is inherited by fork and kept by exec. This process is put back.
 
-    The switch is the lowest bit, and the others are its flags (since Linux 6.18:
-    PR_THP_DISABLE_EXCEPT_ADVISED)."""
+    The switch is the lowest bit, and the others are its flags, such as
+    PR_THP_DISABLE_EXCEPT_ADVISED."""
     before = _prctl(_PR_GET_THP_DISABLE)
     _prctl(_PR_SET_THP_DISABLE, 1)
     try:

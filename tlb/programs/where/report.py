@@ -24,13 +24,13 @@ SITES = ("site", "exposed walks", "all walks", "left with 2 MiB", "size", "alloc
 
 @dataclass(frozen=True)
 class Report:
-    """walk_ns: what a walk costs here that overlaps with nothing, at least and at most. native_s:
-    of a run without simulation."""
+    """walk_ns: the most that a walk costs here, one that overlaps with nothing. native_s: of a run
+    without simulation."""
 
     command: list[str]
     found: Simulated
     native_s: float
-    walk_ns: tuple[float, float]
+    walk_ns: float
     proof: Proof | None = None
 
     @property
@@ -46,11 +46,10 @@ class Report:
         return sorted(made, key=lambda site: (-site.counts.exposed, -site.counts.walks))
 
     @property
-    def saved_s(self) -> tuple[float, float]:
-        """What huge pages everywhere may save: at least nothing, at most all the walks that they
-        spare, each at the price of one that overlaps with nothing."""
-        spared = max(self.found.total.walks - self.found.total.large_walks, 0)
-        return 0.0, spared * self.walk_ns[1] / 1e9
+    def most_saved_s(self) -> float:
+        """What huge pages may save at most, of the time without them: all walks, each at the price
+        of one that overlaps with nothing."""
+        return min(self.found.total.walks * self.walk_ns / 1e9, self.native_s)
 
     def largest(self) -> list[Site]:
         """Return the fewest sites that make up most of the exposed walks."""
@@ -98,20 +97,19 @@ class Report:
 
     def verdict(self) -> str:
         """Return one sentence: what to put on huge pages, nothing to gain, or cannot tell."""
-        most = self.saved_s[1] / self.native_s if self.native_s else 0.0
         total = self.found.total
         if self.proof:
             return self._proven(self.proof)
-        if most < NOTHING:
+        if self.most_saved_s < NOTHING * self.native_s:
             return (
                 f"Nothing to gain: {total.walks:,} page walks cost it at most "
-                f"{format_ns(self.saved_s[1] * 1e9)} of {format_ns(self.native_s * 1e9)}."
+                f"{format_ns(self.most_saved_s * 1e9)} of {format_ns(self.native_s * 1e9)}."
             )
         named = self.largest()
         share = sum(site.counts.exposed for site in named) / max(total.exposed, 1)
         which = " and ".join(self._short(site.id) for site in named) or "no allocation"
         return (
-            f"Huge pages may save up to {format_ns(min(self.saved_s[1], self.native_s) * 1e9)} of "
+            f"Huge pages may save between nothing and {format_ns(self.most_saved_s * 1e9)} of "
             f"{format_ns(self.native_s * 1e9)}. {which}: {share:.0%} of the walks that nothing "
             "hides. --prove measures what they gain."
         )
@@ -155,13 +153,14 @@ class Report:
             yield f"GLIBC_TUNABLES=glibc.malloc.hugetlb=1 {' '.join(self.command)}"
 
     def sentences(self) -> Iterator[str]:
-        """Yield the verdict, and what has to be known beside it."""
+        """Yield the verdict, then what qualifies it."""
         total = self.found.total
         yield self.verdict()
         yield (
             f"{total.walks:,} page walks in {self.found.instructions:,} instructions: "
             f"{total.chained:,} wait for an earlier one, {total.alone:,} stand alone, the others "
-            f"overlap. With 2 MiB pages everywhere {total.large_walks:,} are left."
+            f"overlap. With 2 MiB pages everywhere {total.large_walks:,} are left, if the TLB holds "
+            "them whole: a virtual machine's host may prevent that (`tlb geometry --pages 2m`)."
         )
         if self.found.is_full:
             yield "A table of the simulation was full, so some walks are counted at other lines."
@@ -174,7 +173,7 @@ class Report:
             "instructions": self.found.instructions,
             "total": self.found.total._asdict() | {"exposed": self.found.total.exposed},
             "walk_ns": self.walk_ns,
-            "saved_s": self.saved_s,
+            "saved_s": [0.0, self.most_saved_s],
             "verdict": self.verdict(),
             "lines": [
                 {**line._asdict(), **counts._asdict(), "sites": dict(self.found.touches[line])}

@@ -34,16 +34,16 @@ _ARCHITECTURES = {
     "x86_64": ("amd64", "x86_64-linux-gnu"),
     "aarch64": ("arm64", "aarch64-linux-gnu"),
 }
-# As Valgrind's own tools are compiled (its Makefile.tool.am and configure.ac, 3.19), and linked: at
-# an address where no program lies, without a C library.
+# A tool has no C library and replaces no function of one, and is linked at an address where no
+# program is loaded.
 _COMPILE = (
     "-O2 -g -fno-stack-protector -fno-strict-aliasing -fno-builtin -fomit-frame-pointer -fno-pie "
     "-Wall -Wextra -Werror -isystem /usr/include/valgrind -DVGO_linux=1"
 )
 _LINK = "-static -nodefaultlibs -nostartfiles -no-pie -u _start -Wl,--build-id=none"
 _TEXT = {"amd64": "0x58000000", "arm64": "0x38000000"}
-# What CPUID does not state: the entries in the reorder buffer, of the largest core that is sold
-# (Golden Cove: 512; Zen 4: 320; Zen 5: 448). Of a smaller one, more walks are alone.
+# Instructions that a core may have under way, which CPUID does not state: taken large, so that no
+# walk counts as alone that another one may hide.
 WINDOW = 512
 
 
@@ -106,9 +106,10 @@ class Simulated:
     is_full: bool
 
 
-def geometry(host: Host) -> list[str]:
-    """Return the options that describe this computer's TLB. Raises Unavailable("no-geometry") where
-    CPUID states none."""
+def geometry(host: Host, *, exclusive: bool = False, hashed: bool = False) -> list[str]:
+    """Return the options that describe this computer's TLB, as CPUID states it; exclusive and
+    hashed (tool/tlb.h) it does not state. Raises Unavailable("no-geometry") where it states none.
+    """
     base, large = data_tlbs(host, "4k"), data_tlbs(host, "2m")
     if len(base) < 2:
         raise Unavailable("no-geometry")
@@ -118,15 +119,18 @@ def geometry(host: Host) -> list[str]:
         second, ways = _second(levels[-1])
         options += [f"--{prefix}first={levels[0].entries}"]
         options += [f"--{prefix}second={second}", f"--{prefix}ways={ways}"]
-    # Zen's second level takes what the first one drops (AMD, Software Optimization Guide for the
-    # Zen 4 microarchitecture, 57647, 2.6.2); Intel's levels are filled together.
-    return [*options, f"--exclusive={int(host.vendor == 'AuthenticAMD')}", "--hashed=1"]
+    return [*options, f"--exclusive={int(exclusive)}", f"--hashed={int(hashed)}"]
 
 
 def _second(level: Tlb) -> tuple[int, int]:
-    """Entries and ways that divide them: stated ways, of a fully associative level all entries."""
-    ways = level.ways or (level.ways_between or (8,))[0] if level.ways != 0 else level.entries
-    return level.entries - level.entries % ways, ways
+    """Entries and ways of a second level: the ways that CPUID states; of a range, those that make
+    the number of sets a power of two; where it states none, all entries are one set."""
+    low, high = level.ways_between or (level.ways, level.ways)
+    for ways in range(low or level.entries, (high or level.entries) + 1):
+        sets, left = divmod(level.entries, ways)
+        if not left and not sets & (sets - 1):
+            return level.entries, ways
+    return level.entries, level.entries
 
 
 def tool() -> Path:
@@ -175,7 +179,7 @@ def simulate(command: list[str], options: list[str], seconds: float) -> Simulate
     """Run a command under the tool, with everything that it starts, and add up what all processes
     counted. After `seconds` it is ended, and what was counted until then is returned.
 
-    Raises Unavailable: program-missing, program-killed, no-simulation, and what `tool` raises."""
+    Raises Unavailable: program-missing, program-failed, no-simulation, and what `tool` raises."""
     folder, shim = tool(), build.library(SITES)
     with tempfile.TemporaryDirectory(prefix="tlb-where-") as scratch:
         log = Path(scratch, "sites")
@@ -198,7 +202,7 @@ def simulate(command: list[str], options: list[str], seconds: float) -> Simulate
 
 
 def _run(words: list[str], environment: dict[str, str], seconds: float) -> bool:
-    """Return whether the program ended by itself. Raises Unavailable("program-killed")."""
+    """Return whether the program ended by itself. Raises Unavailable("program-failed")."""
     with subprocess.Popen(
         words,
         env=environment,

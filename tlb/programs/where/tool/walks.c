@@ -9,7 +9,8 @@
  * Valgrind is under the GPL, version 2 or later, and so is the program that is built from this file and its libraries; it is
  * built on the computer that uses it. */
 #include "chains.h"
-#include "regions.h"
+#include "instructions.h"
+#include "statements.h"
 #include "tlb.h"
 #include <pub_tool_clreq.h>
 #include <pub_tool_debuginfo.h>
@@ -30,64 +31,18 @@
 
 #define LARGE_SHIFT 21
 #define THREADS 64
-#define MOST_INSTRUCTIONS (1u << 20)
-#define MOST_PAIRS (1u << 18) /* of an instruction and a region */
 /* Pages known to be in the first level, whose accesses are not simulated. They do not count as used there, so they are forgotten
  * every dozen misses: else the first level's misses are 14 % too many. */
 #define KNOWN 64
 #define FRESH_FOR 12
 
-struct instruction {
-    Addr at;
-    Bool is_chain;
-    struct counts is;
-};
-
-struct pair {
-    struct instruction *instruction;
-    struct region *region;
-    ULong walks;
-};
-
 static ULong known[KNOWN], passed, last_walk, misses_since;
-static struct instruction *instructions;
-static struct pair *pairs;
 static struct tlb *base[THREADS], *large[THREADS], *base_now, *large_now;
 static ThreadId running = VG_INVALID_THREADID;
 static struct geometry base_is = {64, 2048, 8, 0, 0}, large_is = {64, 1024, 8, 0, 0};
 static Long page_shift = 12, window = 256;
 static const HChar *output = "walks.%p";
 static struct counts all;
-static Bool is_full;
-
-static struct instruction *instruction_at(Addr at)
-{
-    UInt k = (UInt)((at * 0x9E3779B97F4A7C15ull) >> 44) % MOST_INSTRUCTIONS, tries = 0;
-    while (instructions[k].at && instructions[k].at != at && tries++ < 4096)
-        k = (k + 1) % MOST_INSTRUCTIONS;
-    if (instructions[k].at && instructions[k].at != at)
-        is_full = True; /* its counts go to another one, which the output says */
-    else
-        instructions[k].at = at;
-    return &instructions[k];
-}
-
-static void mark_chain(Addr at) { instruction_at(at)->is_chain = True; }
-
-static void count_pair(struct instruction *i, struct region *r)
-{
-    ULong mixed = ((Addr)i >> 4) * 0x9E3779B97F4A7C15ull ^ ((Addr)r >> 4) * 0xC2B2AE3D27D4EB4Full;
-    UInt k = (UInt)(mixed >> 40) % MOST_PAIRS;
-    for (UInt tries = 0; tries < 64; tries++, k = (k + 1) % MOST_PAIRS) {
-        if (!pairs[k].instruction)
-            pairs[k].instruction = i, pairs[k].region = r;
-        if (pairs[k].instruction == i && pairs[k].region == r) {
-            pairs[k].walks++;
-            return;
-        }
-    }
-    is_full = True;
-}
 
 static void forget_known(void)
 {
@@ -143,15 +98,6 @@ static void begin_thread(ThreadId thread, ULong blocks)
 
 /* --- instrumentation */
 
-static IRTemp assigned(IRSB *block, IRType type, IRExpr *value)
-{
-    IRTemp t = newIRTemp(block->tyenv, type);
-    addStmtToIRSB(block, IRStmt_WrTmp(t, value));
-    return t;
-}
-
-static IRExpr *temporary(IRTemp t) { return IRExpr_RdTmp(t); }
-
 /* if (known[(address >> page_shift) % KNOWN] != address >> page_shift) access_memory(address, i); */
 static void add_access(IRSB *block, IRExpr *address, struct instruction *i)
 {
@@ -174,29 +120,6 @@ static void count_instructions(IRSB *block, UInt number)
     IRTemp before = assigned(block, Ity_I64, IRExpr_Load(Iend_LE, Ity_I64, place));
     IRTemp after = assigned(block, Ity_I64, IRExpr_Binop(Iop_Add64, temporary(before), mkIRExpr_HWord(number)));
     addStmtToIRSB(block, IRStmt_Store(Iend_LE, place, temporary(after)));
-}
-
-/* The address that a statement accesses, or NULL. */
-static IRExpr *accessed(const IRStmt *s)
-{
-    switch (s->tag) {
-    case Ist_WrTmp:
-        return s->Ist.WrTmp.data->tag == Iex_Load ? s->Ist.WrTmp.data->Iex.Load.addr : NULL;
-    case Ist_Store:
-        return s->Ist.Store.addr;
-    case Ist_StoreG:
-        return s->Ist.StoreG.details->addr;
-    case Ist_LoadG:
-        return s->Ist.LoadG.details->addr;
-    case Ist_Dirty:
-        return s->Ist.Dirty.details->mFx != Ifx_None ? s->Ist.Dirty.details->mAddr : NULL;
-    case Ist_CAS:
-        return s->Ist.CAS.details->addr;
-    case Ist_LLSC:
-        return s->Ist.LLSC.addr;
-    default:
-        return NULL;
-    }
 }
 
 static IRSB *instrument(VgCallbackClosure *closure, IRSB *in, const VexGuestLayout *layout, const VexGuestExtents *extents,
@@ -341,8 +264,7 @@ static void begin(void)
 #elif defined(VGA_arm64)
     first_register = offsetof(VexGuestARM64State, guest_X0), register_count = 31;
 #endif
-    instructions = VG_(calloc)("tlb.instructions", MOST_INSTRUCTIONS, sizeof *instructions);
-    pairs = VG_(calloc)("tlb.pairs", MOST_PAIRS, sizeof *pairs);
+    begin_instructions();
     begin_regions();
     forget_known();
 }
