@@ -95,7 +95,7 @@ def waterfall(a: Analysis) -> Figure:
     wide = data[data["stride"] == order[min(1, len(order) - 1)]]
     each = listed(f"{row.part} {row.ns:z.2f} ns" for row in wide.itertuples())
     return Figure(
-        chart,
+        chart.properties(height=220),
         "Bars that add up to the time of a load on base pages, by stride. The largest part at "
         f"{wide['stride'].iloc[0]} is {wide.loc[wide['ns'].idxmax(), 'part']}: {each}.",
         data[[STRIDE, "part", "ns", "begins_ns", "ends_ns"]],
