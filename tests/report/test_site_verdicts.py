@@ -102,7 +102,7 @@ SENTENCES = [
         {"fails"},
     ),
     (r"If yours has \(lscpu \| grep la57\)", "lscpu-tells-five-levels", {"fails"}),
-    (r"which have fewer page tables to copy", "kernel-walks-elsewhere-too", {"fails"}),
+    (r"there are fewer entries to copy", "kernel-walks-elsewhere-too", {"fails"}),
     (r"Neither fullest bucket holds half", "mode-holds-most-faults", {"holds"}),
     (
         r"none at all once its tables move from the file into make\(",
