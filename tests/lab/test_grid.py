@@ -11,7 +11,9 @@ from tlb.lab.grid import Profile, Scope, octaves
 from tlb.lab.record import Point
 
 MIB = 2**20
-PROFILE = Profile(max_working_set=2**30, repeats=3, region_ms=7, points_per_octave=2)
+PROFILE = Profile(
+    max_working_set=2**30, repeats=3, shape_repeats=3, region_ms=7, points_per_octave=2
+)
 
 # --- octaves
 

@@ -18,6 +18,7 @@ from tlb.lab.build import Kernel
 from tlb.lab.record import Point, Record
 from tlb.lab.rig import Rig
 from tlb.reasons import Unavailable
+from tlb.report import verdicts
 from tlb.report.chapter import Chapter, begin
 
 
@@ -64,6 +65,20 @@ def test_points_are_measured_once_and_come_back_as_rows_with_a_card_beside_them(
         "| stlb_cliff | page_chase.jsonl | c | 4 |"
         in (chapter.store.root / chapter.machine / "README.md").read_text()
     )
+
+
+def test_points_that_no_claim_compares_get_the_mappings_that_a_shape_takes(
+    measuring: Callable, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(verdicts, "compared", lambda scope: lambda point: point.lines == 64)
+    chapter, asked = measuring(repeats=0, profile="quick")
+    chapter.campaign({CHAPTER: POINTS}, seconds=60)
+    profile = chapter.profile
+    assert asked.count(POINTS[0]) == profile.shape_repeats < profile.repeats
+    assert asked.count(POINTS[1]) >= profile.repeats
+    again, more = measuring(repeats=0, profile="quick")
+    again.campaign({CHAPTER: POINTS}, seconds=60)
+    assert more == []
 
 
 def test_rows_of_a_shorter_profile_enter_no_median_of_a_longer_one(measuring: Callable):

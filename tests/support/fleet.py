@@ -32,6 +32,7 @@ from tlb.lab.rig import Rig
 from tlb.lab.store import Store
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
+from tlb.report import verdicts
 from tlb.report.chapter import Chapter
 from tlb.system import files
 
@@ -107,6 +108,7 @@ def pretend(name: str, root: Path, hour: int = 12) -> None:
     which takes no time."""
     build.kernel = lambda kernel, engine="c": Kernel(kernel, engine, ("true",), KERNEL)
     profile.of_chapter = lambda chapter: profile.Profile(machine=chapter.machine, quantities=())
+    verdicts.compared = lambda scope: lambda point: True
     hosts.inspect = lambda *_, **__: host_of(name)
     book.grids_of = lambda scope, names=None: GRIDS
     rig = a_rig(name, root, hour)

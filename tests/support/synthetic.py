@@ -76,7 +76,11 @@ def scope(
 ) -> Scope:
     """What a grid may ask for; per_octave 1 is as coarse as smoke, 4 as fine as full."""
     profile = Profile(
-        max_working_set=max_working_set, repeats=1, region_ms=1, points_per_octave=per_octave
+        max_working_set=max_working_set,
+        repeats=1,
+        shape_repeats=1,
+        region_ms=1,
+        points_per_octave=per_octave,
     )
     return Scope(profile, engine, tuple(entries), cpus, base_page_bytes=4096)
 

@@ -90,8 +90,7 @@ def measure(task: str) -> Measured:
         chapter, outcome, stopped = Chapter(page, declared, Store(data_root())), Outcome(), None
         try:
             grids = book.grids_of(chapter.scope, given.chapters or book.gridded())
-            compared = book.compared(chapter.scope)
-            outcome = chapter.campaign(grids, seconds=given.seconds, compared=compared)
+            outcome = chapter.campaign(grids, seconds=given.seconds)
         except Unavailable as why:
             stopped = why
         try:

@@ -237,7 +237,8 @@ class _Schedule:
         ]
 
     def _round(self, repeat: int, points: list[Point]) -> Iterator[tuple[int, Group]]:
-        return ((repeat, group) for group in groups(points, self.shuffle))
+        made = groups(points, self.shuffle, alone_first=repeat % 2 == 0)
+        return ((repeat, group) for group in made)
 
     @property
     def may_add(self) -> bool:
@@ -245,16 +246,18 @@ class _Schedule:
         return self.most > max(self.wanted.values())
 
     def _widest(self, bar: Progress, lacking: Collection[Point]) -> list[Point]:
-        """The points that get all mappings up to `most`: compared ones first, then the widest. As
-        intervals of five to eight mappings only grow, one choice does for all of them."""
+        """The compared points that get all mappings up to `most`, the widest first. As intervals of
+        five to eight mappings only grow, one choice does for all of them."""
         wide = {
             p: width
             for p, values in self.values.items()
-            if (width := half_width(tuple(values))) > NARROW and p not in lacking
+            if self.compared(p)
+            and p not in lacking
+            and (width := half_width(tuple(values))) > NARROW
         }
         left_s = min(bar.time_left_s, bar.extra_s)
         chosen: list[Point] = []
-        for point in sorted(wide, key=lambda p: (not self.compared(p), -wide[p])):
+        for point in sorted(wide, key=wide.__getitem__, reverse=True):
             times = sum(repeat >= self.wanted[point] for repeat in self.missing[point])
             takes_s = bar.pace(kind_of(point)) * times * kernels.point_s(point)
             if takes_s <= left_s:

@@ -32,7 +32,8 @@ class Profile(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     max_working_set: int = Field(ge=LEAST_WORKING_SET)  # bytes
-    repeats: int = Field(ge=1, le=MOST_REPEATS)  # fresh mappings a point
+    repeats: int = Field(ge=1, le=MOST_REPEATS)  # fresh mappings of a point that a claim compares
+    shape_repeats: int = Field(ge=1, le=MOST_REPEATS)  # and of one that gives a curve its shape
     region_ms: int = Field(ge=1, le=60_000)
     points_per_octave: int = Field(
         ge=1, le=16

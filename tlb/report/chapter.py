@@ -20,7 +20,7 @@ from tlb.lab.rig import Rig
 from tlb.lab.store import Store, data_root
 from tlb.machine import host as hosts
 from tlb.reasons import Note, Unavailable, explain, if_available
-from tlb.report import card, lacking, page, parameters
+from tlb.report import card, lacking, page, parameters, verdicts
 from tlb.report.subject import Subject
 from tlb.system.files import ROOT
 
@@ -65,21 +65,21 @@ class Chapter(Subject):
         grids: Mapping[str, Collection[Point]],
         *,
         seconds: float,
-        compared: Callable[[Point], bool] = lambda point: True,
         first_round: bool = False,
         progress: Progress | None = None,
     ) -> Outcome:
         """Measure what is missing of these grids (`campaign.run` has the arguments).
 
-        A point gets as many mappings as the profile has, and up to nine if its interval is wide.
+        A point that a claim compares gets the profile's `repeats`, and up to nine if its interval
+        is wide; any other gets `shape_repeats`.
         Notes say what was lacking and, unless it is the first round, what there was no time for.
         """
-        repeats = self.profile.repeats
+        profile, compared = self.profile, verdicts.compared(self.scope)
         outcome = campaign.run(
             self.rig,
             grids,
-            repeats,
-            most=campaign.most(repeats),
+            lambda point: profile.repeats if compared(point) else profile.shape_repeats,
+            most=campaign.most(profile.repeats),
             seconds=seconds,
             compared=compared,
             first_round=first_round,

@@ -80,7 +80,7 @@ class Subject:
         base = grid.profile(self.parameters["profile"])
         asked, changes = self.parameters["max_working_set"], dict[str, int]()
         if self.parameters["repeats"]:
-            changes["repeats"] = self.parameters["repeats"]
+            changes["repeats"] = changes["shape_repeats"] = self.parameters["repeats"]
         usable = sys.maxsize
         if self.is_this:
             usable = max(usable_bytes(self.host, kind) for kind in PAGES)

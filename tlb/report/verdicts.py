@@ -210,6 +210,12 @@ def claims_of(module: ModuleType) -> list[Claim]:
     return [claim for claim in REGISTRY.values() if claim.decide.__module__ == module.__name__]
 
 
+def compared(scope: Scope) -> Callable[[Point], bool]:
+    """Return whether any registered claim compares a point, as a function of the point."""
+    claims = [claim.points for claim in REGISTRY.values() if claim.points is not None]
+    return lambda point: any(points(point, scope) for points in claims)
+
+
 def judge(claim: Claim, a: Analysis, **bands: Any) -> Verdict:
     """Return the verdict on a claim. bands: keywords of its predicate in place of its defaults.
 

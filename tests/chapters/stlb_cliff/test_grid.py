@@ -51,7 +51,9 @@ def test_every_spread_point_has_its_packed_control(
 
 def test_the_published_program_runs_at_its_sizes_and_around_this_computers_reach():
     def published(most: int, entries: list[int]) -> set[int]:
-        profile = Profile(max_working_set=most, repeats=1, region_ms=1, points_per_octave=2)
+        profile = Profile(
+            max_working_set=most, repeats=1, shape_repeats=1, region_ms=1, points_per_octave=2
+        )
         points = [point for point in stlb_cliff(profile, "c", entries) if point.engine == "numpy"]
         lines = {point.lines for point in points if point.layout == "spread"}
         assert {point.lines for point in points if point.layout == "packed"} == {max(lines)}
@@ -84,7 +86,9 @@ def test_no_point_is_larger_than_max_working_set_and_the_sweep_comes_near_it(
 def cycle_lines(
     engine: str = "c", per_octave: int = 2, entries: tuple[int, ...] = (72, 3072)
 ) -> list[int]:
-    profile = Profile(max_working_set=2**30, repeats=1, region_ms=1, points_per_octave=per_octave)
+    profile = Profile(
+        max_working_set=2**30, repeats=1, shape_repeats=1, region_ms=1, points_per_octave=per_octave
+    )
     return sorted(
         {
             p.lines
