@@ -251,6 +251,17 @@ def test_the_smallest_set_that_keeps_the_gain_is_found(monkeypatch: pytest.Monke
     assert proof.prove(["x"], ["C", "B", "A"], 1).smallest == ()
 
 
+@pytest.mark.parametrize(("spread", "verdict"), [(0.01, "Nothing to gain"), (0.5, "Cannot tell")])
+def test_runs_that_differ_too_much_leave_the_gain_open(spread: float, verdict: str):
+    noise = random.Random(1)
+    rounds = [
+        {sites: 1 + spread * noise.random() for sites in (proof.NONE, proof.ALL)} for _ in range(8)
+    ]
+    found = Simulated(1, Counts(), {}, {}, {}, {}, {})
+    made = report.Report(["x"], GEOMETRY, found, 1.0, 30.0, proof.Proof(rounds, no_samples="none"))
+    assert made.verdict().startswith(verdict) and not [*made.commands()]
+
+
 @pytest.mark.parametrize(
     ("entries", "ways", "between", "found"),
     [

@@ -22,6 +22,7 @@ from tlb.units import format_ns, format_size
 MOST_ROWS = 12
 # Of the time, what translation may cost at most for it to be not worth a thought.
 NOTHING = 0.02
+UNSURE = 0.05  # of the time, that huge pages may save where runs show no gain: more is left open
 MOST = 0.9  # of the walks
 LEAST = 0.005  # of the walks, for a row of its own
 Table = tuple[tuple[str, ...], list[tuple[str, ...]]]  # head, rows
@@ -179,9 +180,12 @@ class Report:
     def _proven(self, proof: Proof) -> str:
         every = proof.ratio(ALL)
         if proof.smallest == NONE:
+            is_wide = every.low < 1 - UNSURE
             return (
-                "Nothing to gain that shows: with all allocations on huge pages it takes "
-                f"{every:.3f} times as long ({len(proof.rounds)} rounds)."
+                f"{'Cannot tell' if is_wide else 'Nothing to gain that shows'}: with all allocations "
+                f"on huge pages it takes {every:.3f} times as long ({len(proof.rounds)} rounds)."
+                + " Give it a quieter computer, or more --minutes."
+                * is_wide
             )
         gain = proof.ratio(proof.smallest)
         which = " and ".join(map(self._short, proof.smallest))
