@@ -10,7 +10,7 @@ from itertools import cycle
 import pandas as pd
 from markupsafe import Markup
 
-from tlb.programs.where.report import Report, stacks
+from tlb.programs.where.report import Report
 from tlb.report import standalone
 from tlb.report.render import PALETTE, join
 
@@ -79,7 +79,7 @@ def page(made: Report) -> str:
         command=shlex.join(made.command),
         sentences=standalone.paragraphs([f"{made.geometry}.", *sentences]),
         tables=tables,
-        graph=flame_graph(stacks(made.found)),
+        graph=flame_graph(made.found.stacks()),
         commands=join("<pre>{}</pre>", made.commands()),
     )
     return standalone.page(f"tlb where: {made.command[0]}", body)

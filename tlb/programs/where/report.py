@@ -4,7 +4,6 @@ other tools."""
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,6 +23,7 @@ MOST_ROWS = 12
 NOTHING = 0.02
 UNSURE = 0.05  # of the time, that huge pages may save where runs show no gain: more is left open
 MOST = 0.9  # of the walks
+FEW = 0.05  # exposed ones, of the walks
 LEAST = 0.005  # of the walks, for a row of its own
 Table = tuple[tuple[str, ...], list[tuple[str, ...]]]  # head, rows
 
@@ -40,17 +40,22 @@ class Report:
     walk_ns: float
     proof: Proof | None = None
 
+    def weight(self, counts: Counts) -> int:
+        """Return the walks to rank by: the exposed ones, or all where hardly any is exposed."""
+        total = self.found.total
+        return counts.exposed if total.exposed > FEW * total.walks else counts.walks
+
     @property
     def lines(self) -> list[tuple[Line, Counts]]:
-        """Lines with walks, those with the most exposed ones first."""
+        """Lines with walks, those that weigh most first."""
         made = [(line, counts) for line, counts in self.found.lines.items() if counts.walks]
-        return sorted(made, key=lambda each: (-each[1].exposed, -each[1].walks))
+        return sorted(made, key=lambda each: (-self.weight(each[1]), -each[1].walks))
 
     @property
     def sites(self) -> list[Site]:
-        """Named sites with walks, those with the most exposed ones first."""
+        """Named sites with walks, those that weigh most first."""
         made = [site for site in self.found.sites.values() if site.is_named and site.counts.walks]
-        return sorted(made, key=lambda site: (-site.counts.exposed, -site.counts.walks))
+        return sorted(made, key=lambda site: (-self.weight(site.counts), -site.counts.walks))
 
     @property
     def most_saved_s(self) -> float:
@@ -60,13 +65,13 @@ class Report:
         return most if self.native_s is None else min(most, self.native_s)
 
     def largest(self) -> list[Site]:
-        """Return the fewest sites that make up most of the exposed walks."""
-        made, exposed = list[Site](), 0
+        """Return the fewest sites that make up most of the weight."""
+        made, weight = list[Site](), 0
         for site in self.sites:
-            if exposed >= MOST * self.found.total.exposed:
+            if weight >= MOST * self.weight(self.found.total):
                 break
             made.append(site)
-            exposed += site.counts.exposed
+            weight += self.weight(site.counts)
         return made
 
     @cached_property
@@ -148,7 +153,7 @@ class Report:
         return f"{counts.exposed:,} ({share:.0%})", f"{counts.walks:,}"
 
     def _short(self, site: str) -> str:
-        """Return a site's letter: A has the most exposed walks."""
+        """Return a site's letter: A weighs most."""
         order = [each.id for each in self.sites]
         if site not in order:
             return "other memory"
@@ -169,9 +174,10 @@ class Report:
         if self.most_saved_s < NOTHING * self.native_s:
             return f"Nothing to gain: {total.walks:,} page walks cost it at most {most} of {time}."
         named = self.largest()
-        share = sum(site.counts.exposed for site in named) / max(total.exposed, 1)
+        share = sum(self.weight(site.counts) for site in named) / max(self.weight(total), 1)
         which = " and ".join(self._short(site.id) for site in named)
-        where = f" Of the exposed walks {share:.0%} are in {which}." if named else ""
+        kind = "exposed" if self.weight(total) == total.exposed else "overlapping"
+        where = f" Of the {kind} walks {share:.0%} are in {which}." if named else ""
         return (
             f"Huge pages may save between nothing and {most} of {time}.{where} --prove measures what "
             "they save."
@@ -202,8 +208,9 @@ class Report:
         if not chosen or self.verdict().startswith("Nothing"):
             return
         yield f"tlb try --only {','.join(chosen)} -- {shlex.join(self.command)}"
-        for site in (s for s in self.sites if s.id in chosen and s.id != HEAP):
-            yield f"in {site.origin}: madvise(p, bytes, MADV_HUGEPAGE) after the allocation"
+        named = [site.origin for site in self.sites if site.id in chosen and site.id != HEAP]
+        for origin in dict.fromkeys(named):
+            yield f"in {origin}: madvise(p, bytes, MADV_HUGEPAGE) after the allocation"
         if HEAP in chosen:
             yield f"GLIBC_TUNABLES=glibc.malloc.hugetlb=1 {shlex.join(self.command)}"
 
@@ -272,22 +279,9 @@ def callgrind(found: Simulated) -> str:
     return "\n".join(made) + "\n"
 
 
-def stacks(found: Simulated) -> Counter[tuple[str, str, str]]:
-    """Return the exposed walks by memory, function and line of code."""
-    made = Counter[tuple[str, str, str]]()
-    for line, touched in found.touches.items():
-        counts = found.lines[line]
-        for site, walks in touched.items():
-            where = found.sites.get(site)
-            memory = where.origin if where and where.is_named else "other memory"
-            exposed = round(walks * counts.exposed / max(counts.walks, 1))
-            made[memory, line.function or "?", line.place] += exposed
-    return +made  # without zeros
-
-
 def collapsed(found: Simulated) -> str:
     """Return memory;function;line and exposed walks, a stack a line, for flame-graph tools."""
     return "".join(
         f"{';'.join(frame.replace(';', ',') for frame in stack)} {number}\n"
-        for stack, number in stacks(found).items()
+        for stack, number in found.stacks().items()
     )

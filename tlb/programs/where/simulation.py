@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import tempfile
@@ -97,6 +98,18 @@ class Simulated:
     code: dict[Code, Line]
     after: dict[Code, Line]
     is_cut: bool = False
+
+    def stacks(self) -> Counter[tuple[str, str, str]]:
+        """Return the exposed walks by memory, function and line of code."""
+        made = Counter[tuple[str, str, str]]()
+        for line, touched in self.touches.items():
+            counts = self.lines[line]
+            for site, walks in touched.items():
+                where = self.sites.get(site)
+                memory = where.origin if where and where.is_named else "other memory"
+                exposed = round(walks * counts.exposed / max(counts.walks, 1))
+                made[memory, line.function or "?", line.place] += exposed
+        return +made  # without zeros
 
 
 def simulate(command: list[str], option: str, seconds: float) -> Simulated:
@@ -194,4 +207,5 @@ def resolved(frame: str) -> str:
     function, _, place = done.stdout.strip().partition("\n")
     if done.returncode or function in ("", "??"):
         return frame
-    return function if place.startswith("??") else f"{function} ({place.split(' ')[0]})"
+    known = re.match(r"[^?]+:\d+", place)
+    return f"{function} ({known[0]})" if known else function
