@@ -62,13 +62,7 @@ def where(
         geometry = valgrind.geometry(hosts.inspect(), _surveyed())
         geometry = geometry._replace(exclusive=exclusive, hashed=hashed)
         made = _found(command, geometry, seconds, minutes if prove else 0.0)
-    if as_json:
-        print(json.dumps(made.document(), indent=1))
-    else:
-        shown.parts([f"{made.geometry}."])
-        for head, rows in made.tables().values():
-            shown.table(head, rows)
-        shown.parts([*made.sentences(), *made.commands()])
+    _show(made, as_json)
     if html:
         from tlb.programs.where.page import page
 
@@ -77,6 +71,16 @@ def where(
         shown.write(callgrind, report.callgrind(made.found))
     if collapsed:
         shown.write(collapsed, report.collapsed(made.found))
+
+
+def _show(made: report.Report, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(made.document(), indent=1))
+        return
+    shown.parts([f"{made.geometry}."])
+    for head, rows in made.tables().values():
+        shown.table(head, rows)
+    shown.parts([*made.sentences(), *made.commands()])
 
 
 def _check(html: Path | None, *files: Path | None) -> None:
