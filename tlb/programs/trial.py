@@ -45,7 +45,8 @@ class Aim:
     the number that the conditions' metric finds, which is compared in place of time, more is better.
     after_s: when a lever acts that acts from outside; None: once most of the memory is there.
     driver: the command is a server, and this is run against it and timed. warmup: runs before all
-    others, which do not count. ignore_failure: compare runs with an exit code other than 0."""
+    others, which do not count. ignore_failure: compare runs with an exit code other than 0. against:
+    the lever of the other side."""
 
     command: list[str]
     lever: Lever
@@ -57,6 +58,7 @@ class Aim:
     conditions: Conditions = Conditions()
     warmup: int = 0
     ignore_failure: bool = False
+    against: Lever = LEVERS["none"]
 
     def value(self, run: Run) -> float:
         """Return what is compared: seconds, or the printed number, NaN if none was printed."""
@@ -72,6 +74,13 @@ class Aim:
     def quantity(self) -> str:
         """What is compared in JSON: elapsed_s, or the pattern of the printed number."""
         return "elapsed_s" if self.metric is None else self.metric.pattern
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        """What the two sides are called."""
+        is_plain = self.against.name == "none"
+        first = "as it is" if is_plain else f"with {self.against.name}"
+        return first, f"with {self.lever.name}"
 
     @property
     def value_name(self) -> str:
@@ -216,7 +225,7 @@ def _attempt(aim: Aim, tell: Callable[[Trial], None]) -> Trial:
     paddings = _paddings(seed)
 
     def one(lever: bool) -> Run:
-        chosen = aim.lever if lever else LEVERS["none"]
+        chosen = aim.lever if lever else aim.against
         again = {"share": SNAPSHOT_SHARE, "after_s": after_s, "padding_bytes": next(paddings)}
         return aim.checked(take(chosen, **again))
 
@@ -243,8 +252,9 @@ def _rehearsed(aim: Aim, take: Callable[..., Run]) -> tuple[tuple[Run, Run], flo
     """Make the runs that do not count: warm-ups, one without the lever and one with it. Return
     these two, and when a lever that acts from outside is to act."""
     for _ in range(aim.warmup):
-        aim.checked(take(LEVERS["none"], share=SNAPSHOT_SHARE))
-    plain = aim.checked(take(LEVERS["none"], share=REHEARSAL_SHARE))
+        aim.checked(take(aim.against, share=SNAPSHOT_SHARE))
+    plain = aim.checked(take(aim.against, share=REHEARSAL_SHARE))
+    _check_lever(aim, aim.against, plain)
     if aim.metric is None and plain.elapsed_s * aim.within < STARTING_S:
         took = format_ns(plain.elapsed_s * 1e9)
         raise Unavailable(
@@ -252,7 +262,8 @@ def _rehearsed(aim: Aim, take: Callable[..., Run]) -> tuple[tuple[Run, Run], flo
         )
     after_s = snapshots.filled_s(plain.snapshots) if aim.after_s is None else aim.after_s
     with_lever = take(aim.lever, share=REHEARSAL_SHARE, after_s=after_s)
-    _check_lever(aim, with_lever)
+    aim.checked(with_lever, ", with the lever and not without")
+    _check_lever(aim, aim.lever, with_lever)
     return (plain, with_lever), after_s
 
 
@@ -265,11 +276,10 @@ def _paddings(seed: int) -> Iterator[int]:
         yield from (size_bytes, size_bytes)
 
 
-def _check_lever(aim: Aim, run: Run) -> None:
-    """Raise Unavailable if the lever ended the program, or did not reach it at all."""
-    aim.checked(run, ", with the lever and not without")
+def _check_lever(aim: Aim, lever: Lever, run: Run) -> None:
+    """Raise Unavailable if the lever did not reach the program at all."""
     seen = [snapshot for snapshot in run.snapshots if snapshot.processes]
-    if aim.lever.has_reached and run.snapshots and not any(each.reached for each in seen):
+    if lever.has_reached and run.snapshots and not any(each.reached for each in seen):
         raise Unavailable("lever-absent", why_no_preload(aim.command[0]))
     if run.collapsed and "EPERM" in run.collapsed.errors and not run.collapsed.bytes:
         raise Unavailable("collapse-denied")
