@@ -271,7 +271,8 @@ def _read(root: Path) -> dict[Owner, dict[str, Change]]:
         raise Unavailable("setting-journal", f"{path}: {error.strerror}") from error
     except ValidationError as error:
         raise Unavailable("setting-journal", f"{path} is damaged") from error
-    if journal.boot != procfs.word(root / _BOOT):
+    boot = procfs.word(root / _BOOT)  # "" where /proc shows processes alone (subset=pid)
+    if journal.boot and boot and journal.boot != boot:
         return {}
     unknown = {name for own in journal.changes.values() for name in own} - names(root)
     if unknown:

@@ -101,9 +101,18 @@ def _has_no_thp(pid: int) -> bool:
     return procfs.fields(procfs.text(_PROC / str(pid) / "status")).get("THP_enabled") == "0"
 
 
-def _thp_allowed() -> None:
+def _thp_not_disabled() -> None:
     if _has_no_thp(os.getpid()):
         raise Unavailable("thp-disabled")
+
+
+def _collapse_allowed() -> None:
+    _thp_not_disabled()
+    collapse.check()
+
+
+def _thp_allowed() -> None:
+    _thp_not_disabled()
     if (setting := procfs.chosen(_THP)) not in ("always", "madvise"):
         raise Unavailable("thp-never", f"{_THP}: {setting}")
 
@@ -175,7 +184,7 @@ LEVERS = {
         Lever(
             "collapse",
             "its memory moved to huge pages from outside while it runs",
-            collapse.check,
+            _collapse_allowed,
             acts=collapse.collapse_all,
         ),
         Lever(
@@ -193,6 +202,7 @@ LEVERS = {
         Lever(
             "no-thp",
             "transparent huge pages disabled for it",
+            _thp_not_disabled,
             starting=without_thp,
             has_reached=_has_no_thp,
         ),
