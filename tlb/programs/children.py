@@ -16,8 +16,10 @@ from math import ceil
 from pathlib import Path
 from typing import NamedTuple
 
+from tlb.machine.memory import cgroup_limits
 from tlb.programs.guard import watched_over
 from tlb.reasons import Unavailable
+from tlb.units import format_size
 
 GRACE_S = 2.0  # between SIGTERM and SIGKILL
 _CHUNK_BYTES = 1 << 20  # the largest pipe of an ordinary user (fs.pipe-max-size)
@@ -135,6 +137,14 @@ def started(
             pipe.close()
         # Otherwise Popen would wait for a child that somebody else has reaped.
         child.returncode = -signal.SIGKILL if child.returncode is None else child.returncode
+
+
+def signal_words(status: int) -> str:
+    """Return which signal has ended a program, by its negative exit code; after SIGKILL, which
+    Linux sends when memory runs out, with the limits of memory."""
+    name = signal.strsignal(-status) or f"signal {-status}"
+    limits = cgroup_limits(Path("/"), "memory") if -status == signal.SIGKILL else {}
+    return ", ".join([name, *(f"{file} is {format_size(most)}" for file, most in limits.items())])
 
 
 def streams_of(child: subprocess.Popen[bytes], are_shown: bool = False) -> list[Stream]:

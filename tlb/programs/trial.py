@@ -7,29 +7,27 @@ import os
 import random
 import re
 import secrets
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf, log, log1p
-from pathlib import Path
 from typing import Literal
 
 from tlb.inference.effects import Effect
 from tlb.inference.intervals import Interval
 from tlb.inference.pairs import LEAST_PAIRS, is_look, paired_ratio
 from tlb.machine import background
-from tlb.machine.memory import cgroup_limits
 from tlb.programs import snapshots
+from tlb.programs.children import signal_words
 from tlb.programs.executable import why_no_preload
 from tlb.programs.guard import guarded
 from tlb.programs.levers import LEVERS, Lever
 from tlb.programs.runs import Conditions, Run, run
 from tlb.programs.servers import Driver
 from tlb.reasons import Unavailable
-from tlb.units import format_ns, format_size
+from tlb.units import format_ns
 
 Verdict = Literal["helps", "hurts", "differs, by less than asked", "no difference", "cannot tell"]
 # Snapshots take a hundredth of the time of a run that counts, and a tenth of the first two, which
@@ -96,10 +94,7 @@ class Aim:
         program-failed, with the end of its stderr as a note."""
         driver, failed = "the driver, " if self.driver else "", None
         if run.status < 0:
-            name = signal.strsignal(-run.status) or f"signal {-run.status}"
-            limits = cgroup_limits(Path("/"), "memory") if -run.status == signal.SIGKILL else {}
-            limited = "".join(f", {file} is {format_size(most)}" for file, most in limits.items())
-            failed = Unavailable("program-killed", f"{driver}{name}{limited}{suffix}")
+            failed = Unavailable("program-killed", f"{driver}{signal_words(run.status)}{suffix}")
         elif run.status and not self.ignore_failure:
             failed = Unavailable("program-failed", f"{driver}exit code {run.status}{suffix}")
         if failed:

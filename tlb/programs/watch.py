@@ -166,7 +166,7 @@ def watch(
     over, or Ctrl-C. After each sample the program runs alone until sampling is no more than
     `overhead` of its time. pause: called meanwhile with seconds that it may take.
 
-    Raises Unavailable (process-gone, process-denied) or KeyboardInterrupt before a first sample."""
+    Raises Unavailable (process-gone, process-denied, program-killed) or KeyboardInterrupt before a first sample."""
     watched, begin = Watched(target, overhead), time.monotonic()
     throttled = partial(background.throttled, process=str(target.pid))
     before, watched.thp_disabled = throttled(), LEVERS["no-thp"].has_reached(target.pid)
@@ -186,6 +186,9 @@ def watch(
                 break
     except (KeyboardInterrupt, Unavailable):  # earlier samples stay
         if not watched.samples:
+            if target.ended(0) and (target.status() or 0) < 0:
+                words = children.signal_words(target.status())
+                raise Unavailable("program-killed", words) from None
             raise
     _use(watched, begin, first)
     watched.has_ended = target.ended(0)
