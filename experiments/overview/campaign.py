@@ -17,10 +17,9 @@ from tlb.lab.record import Point
 from tlb.lab.store import Store, data_root
 from tlb.reasons import if_available
 from tlb.report import parameters, publish
-from tlb.report.analysis import Analysis
 from tlb.report.chapter import Chapter
 
-SITE_S, SURVEY_S, DOCUMENTS_S = 60.0, 30.0, 60.0  # guesses
+SITE_S, SURVEY_S, DOCUMENTS_S = 60.0, 40.0, 10.0  # guesses
 # Documents that build and run other people's programs for minutes: measured with `full`, or by
 # `tlb run` of their chapter.
 SLOW = ("scores", "programs")
@@ -48,10 +47,12 @@ def book(given: Mapping[str, Any]) -> Path:
             site_s = time.monotonic() - first
         # Without a survey, its page says why.
         if_available(Chapter("your_machine", checked["your_machine"], whole.data).survey)
-        bar.later_s = site_s + DOCUMENTS_S
-        _measured(whole, end - bar.later_s, bar)
         chapters = [Chapter(name, checked[name], whole.data) for name in grids_of(whole.scope)]
-        _documents(chapters, end - site_s, given.get("profile") == "full")
+        _documents(chapters, end - site_s, slow=False)
+        bar.later_s = site_s
+        _measured(whole, end - site_s, bar)
+        if given.get("profile") == "full":
+            _documents(chapters, end - site_s, slow=True)
         return publish.book(given)
 
 
@@ -80,14 +81,12 @@ def grids_of(scope: Scope, names: Iterable[str] | None = None) -> dict[str, list
     return {name: points for name, points in grids.items() if points}
 
 
-def _documents(chapters: Iterable[Chapter], until: float, is_full: bool) -> None:
-    """Measure with other people's programs what is not there yet; begin none after `until`, and
-    the slow ones last, or not at all unless `is_full`."""
-    found: list[tuple[Analysis, str]] = []
+def _documents(chapters: Iterable[Chapter], until: float, *, slow: bool) -> None:
+    """Measure with other people's programs what is not there yet, the slow documents or all others;
+    begin none after `until`."""
     for chapter in chapters:
         module = discovery.load(chapter.name)
         if a := if_available(lambda: module.Analysis(chapter.kept(chapter.name), chapter)):  # noqa: B023
-            found += [(a, document) for document in a.documents]
-    for a, document in sorted(found, key=lambda pair: pair[1] in SLOW):
-        if time.monotonic() < until and (is_full or document not in SLOW):
-            if_available(getattr, a, document)
+            for document in a.documents:
+                if time.monotonic() < until and (document in SLOW) == slow:
+                    if_available(getattr, a, document)

@@ -239,10 +239,6 @@ class Analysis(analysis.Analysis):
         _, entries = self.two_levels()
         return curve.at(entries * 2, HALF_AN_OCTAVE) - curve.at(entries * 2**-0.75, HALF_AN_OCTAVE)
 
-    @property
-    def textbook_fit(self) -> StepFit:
-        return next(fit for fit in self.fits if fit.kind == TEXTBOOK)
-
 
 @cache
 def _counting_machine() -> Analysis:

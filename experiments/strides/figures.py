@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import altair as alt
 import pandas as pd
 
 from experiments.strides.analysis import PARTS, STRIDE, Analysis
+from experiments.strides.grid import LINE_BYTES
+from tlb.inference.curves import Curve
 from tlb.prose import listed
 from tlb.reasons import required
 from tlb.report import axes, charts
@@ -26,28 +30,51 @@ _LISTS = {
 
 
 def strides(a: Analysis) -> Figure:
-    """ns an access of the published loop against the stride, a line a page size, with the published
-    times as squares."""
-    data = charts.stacked(a.times, "no stride was measured", "pages")
-    data[STRIDE] = data["lines"]
+    """ns an access of the published loop on base pages against the stride, and with a line more to
+    each stride; the published times as squares."""
     names = {"stride_bytes": STRIDE, "ns_per_access": "median"}
     theirs = a.published.rename(columns=names)[[STRIDE, "median"]]
-    scale, scheme = axes.time_scale(pd.concat([data, theirs])), axes.page_colours(data["pages"])
-    chart = charts.series_chart(
-        data, _STRIDES, "ns per access", scheme, "pages", scale=scale, ticks=_TIMES
-    )
+    named = {"power of two": a.base, f"with {LINE_BYTES} bytes more": a.base_staggered}
+    chart, data, scale = _by_stride(named, "no stride was measured", theirs)
     squares = charts.published(alt.Chart(theirs)).mark_point(shape="square", size=70, color=MUTED)
-    median = alt.Tooltip("median:Q", title="published, ns")
-    y, tooltip = alt.Y("median:Q", scale=scale), [f"{STRIDE}:Q", median]
-    medians = (a.base if len(a.base) else next(iter(a.times.values()))).medians
+    tooltip = [f"{STRIDE}:Q", alt.Tooltip("median:Q", title="published, ns")]
+    y = alt.Y("median:Q", scale=scale)
+    medians = (a.base if len(a.base) else a.base_staggered).medians
     return Figure(
         chart + squares.encode(x=_STRIDES, y=y, tooltip=tooltip),
-        f"Time per access against the stride over {format_size(a.array_bytes)}. On base pages it "
+        f"Time per access against the stride over {format_size(a.array_bytes)} on base pages. It "
         f"rises from {medians.iloc[0]:.2f} ns at {format_size(int(medians.index[0]))} to "
-        f"{medians.max():.1f} ns at most, at {format_size(int(medians.idxmax()))}. Squares: the "
+        f"{medians.max():.1f} ns at most, at {format_size(int(medians.idxmax()))}. With a line "
+        f"more to the stride it is {a.base_staggered.medians.max():.1f} ns at most. Squares: the "
         "published times.",
-        data[["pages", STRIDE, *_FIELDS]],
+        data,
     )
+
+
+def _by_stride(
+    named: Mapping[str, Curve], lacking: str, *more: pd.DataFrame, **legend: int
+) -> tuple[alt.LayerChart, pd.DataFrame, alt.Scale]:
+    """Draw curves over the stride, and single mappings as dots where a median says little; return
+    the chart, its data, and its scale of times with room for `more`."""
+    data = charts.stacked(named, lacking)
+    data[STRIDE] = data["lines"]
+    dots = [
+        curve.processes.assign(series=name, n=1)
+        for name, curve in named.items()
+        if len(curve.processes)
+    ]
+    shown = pd.concat([data, *dots])
+    scale = axes.time_scale(pd.concat([shown, *more]))
+    scheme = axes.colours(list(dict.fromkeys(data["series"])))
+    chart = charts.series_chart(
+        data, _STRIDES, "ns per access", scheme, scale=scale, ticks=_TIMES, **legend
+    )
+    if dots:
+        y, colour = alt.Y("median:Q", scale=scale), axes.colour("series", scheme, **legend)
+        chart += (
+            alt.Chart(pd.concat(dots)).mark_circle(size=14).encode(x=_STRIDES, y=y, color=colour)
+        )
+    return chart, shown[["series", STRIDE, *_FIELDS]], scale
 
 
 def waterfall(a: Analysis) -> Figure:
@@ -68,7 +95,7 @@ def waterfall(a: Analysis) -> Figure:
     wide = data[data["stride"] == order[min(1, len(order) - 1)]]
     each = listed(f"{row.part} {row.ns:z.2f} ns" for row in wide.itertuples())
     return Figure(
-        chart,
+        chart.properties(height=220),
         "Bars that add up to the time of a load on base pages, by stride. The largest part at "
         f"{wide['stride'].iloc[0]} is {wide.loc[wide['ns'].idxmax(), 'part']}: {each}.",
         data[[STRIDE, "part", "ns", "begins_ns", "ends_ns"]],
@@ -78,16 +105,13 @@ def waterfall(a: Analysis) -> Figure:
 def orders(a: Analysis) -> Figure:
     """The lines of each stride read by a list: spread and packed, in order and shuffled."""
     named = {name: a.lists[layout][order] for (layout, order), name in _LISTS.items()}
-    data = charts.stacked(named, "no list was read")
-    data[STRIDE] = data["lines"]
-    scheme = axes.colours(list(dict.fromkeys(data["series"])))
-    chart = charts.series_chart(data, _STRIDES, "ns per access", scheme, ticks=_TIMES, columns=2)
-    last = data[data[STRIDE] == data[STRIDE].max()]
-    each = listed(f"{row.series} {row.median:.1f} ns" for row in last.itertuples())
+    chart, data, _ = _by_stride(named, "no list was read", columns=2)
+    widest = int(data[STRIDE].max())
+    last = {name: curve.get(widest).value for name, curve in named.items() if widest in curve.xs}
+    each = listed(f"{name} {ns:.1f} ns" for name, ns in last.items())
     return Figure(
         chart,
-        "Time per access of the lines of each stride by a list. At "
-        f"{format_size(int(data[STRIDE].max()))} the slowest is "
-        f"{last.loc[last['median'].idxmax(), 'series']}. All: {each}.",
-        data[["series", STRIDE, *_FIELDS]],
+        f"Time per access of the lines of each stride by a list. At {format_size(widest)} the "
+        f"slowest is {max(last, key=last.__getitem__)}. All: {each}.",
+        data,
     )

@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pandas as pd
 
 from experiments.strides.analysis import Analysis
+from experiments.strides.grid import LINE_BYTES
+from tlb.inference.curves import Curve
 from tlb.reasons import required
 from tlb.report.render import Html, data_table
 from tlb.units import format_size
 
 
 def published(a: Analysis) -> Html:
-    """The published table beside this machine's."""
+    """The published strides: what a pass reads, the published times beside this machine's, and
+    counted walks."""
     required(a.base, "no stride was measured on base pages")
-    rows = a.side_by_side
-    return data_table(
-        pd.DataFrame(
-            {
-                "stride": [format_size(int(stride)) for stride in rows["stride_bytes"]],
-                "accesses per page": [
-                    f"{a.base_page_bytes / stride:g}" for stride in rows["stride_bytes"]
-                ],
-                "published, ns": rows["theirs"].map("{:.2f}".format),
-                "ratio to 8 B": rows["their_ratio"].map("{:.1f}".format),
-                "here, ns": rows["ns"].map(lambda ns: "" if pd.isna(ns) else f"{ns:.2f}"),
-                "here, ratio to 8 B": rows["ratio"].map(
-                    lambda ratio: "" if pd.isna(ratio) else f"{ratio:.1f}"
-                ),
-            }
-        )
-    )
+    strides, counted = a.published["stride_bytes"].astype(int), a.counting
+    columns = {
+        "stride": strides.map(format_size),
+        "lines read": (a.array_bytes // strides.clip(lower=LINE_BYTES) * LINE_BYTES).map(
+            format_size
+        ),
+        "published, ns": a.published["ns_per_access"],
+        "here, ns": _texts(a.base, strides),
+        f"with {LINE_BYTES} B more, ns": _texts(a.base_staggered, strides),
+        f"walks per load ({counted.host.microarchitecture})": _texts(
+            counted.counted("walk"), strides, 3
+        ),
+    }
+    return data_table(pd.DataFrame(columns))
+
+
+def _texts(curve: Curve, xs: Iterable[int], decimals: int = 1) -> list[str]:
+    """Return the median at each x, empty where nothing was measured."""
+    return [f"{curve.get(x).value:.{decimals}f}" if x in curve.xs else "" for x in xs]

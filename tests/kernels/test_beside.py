@@ -23,7 +23,7 @@ from support.kernels import (
     visits,
 )
 
-from experiments.churn.grid import PASSES
+from experiments.context_switches.grid import PASSES
 from tlb.lab.record import KernelReport, Point
 
 CPUS = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]

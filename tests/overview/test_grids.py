@@ -7,10 +7,12 @@ import pandas as pd
 import pytest
 
 from experiments import (
-    churn,
     code,
+    context_switches,
     graph_walk,
+    housekeeping,
     hugepages,
+    shootdowns,
     stlb_cliff,
     strides,
     tlb_blocking,
@@ -32,7 +34,8 @@ from tlb.system.files import ROOT
 DECIDED = ("holds", "fails")
 # Of these chapters published rows lack what quick asks for (512 MiB are no graph of full), or they
 # decide nothing.
-JUDGED = (stlb_cliff, strides, hugepages, churn, code, graph_walk, tlb_blocking, walk_anatomy)
+EVENTS = (shootdowns, context_switches, housekeeping)
+JUDGED = (stlb_cliff, strides, hugepages, *EVENTS, code, graph_walk, tlb_blocking, walk_anatomy)
 
 
 def of(profile: str, engine: str = "c") -> Scope:
@@ -96,7 +99,7 @@ def within(frame: pd.DataFrame, points: list[Point]) -> pd.DataFrame:
     "module",
     [
         pytest.param(module, marks=pytest.mark.endurance)
-        if module in (churn, graph_walk, hugepages)
+        if module in (*EVENTS, graph_walk, hugepages)
         else module
         for module in JUDGED
     ],

@@ -90,13 +90,13 @@ def test_a_chapter_is_about_the_machine_as_it_was_in_the_state_of_its_rows(commi
     put(
         committed,
         "made-up",
-        "churn",
+        "context_switches",
         "c" * 16,
         *(make_record(kernel="cold_chase", repeat=k, state=hosts.state(before)) for k in range(3)),
     )
     for host in (before, now):
         states.describe(committed, "made-up", host)
-    assert begin("churn", DEFAULTS | {"machine": "made-up"}).host == before
+    assert begin("context_switches", DEFAULTS | {"machine": "made-up"}).host == before
     assert begin("code", DEFAULTS | {"machine": "made-up"}).host == now  # it has no rows
 
 

@@ -57,9 +57,9 @@ EDITS: dict[str, tuple[tuple[str, str], ...]] = {
         ("a.price_on(pages, spread[pages], packed[pages])", "spread[pages] / packed[pages]"),
         ("bands = {", 'bands = {"thp_is_like_the_pool": {"same": 0.5}, '),
     ),
-    "churn": (
+    "shootdowns": (
         ("beside - calls_alone[call]", "beside"),
-        ("judge(churn.claims, a)", 'judge(churn.claims, a, a_cold_start_pays={"band": (0, 1)})'),
+        ("claims, a)", 'claims, a, page_management_slows={"band": (0, 1)})'),
     ),
 }
 

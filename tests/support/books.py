@@ -13,7 +13,6 @@ from typing import Any
 import pandas as pd
 
 from experiments import (
-    churn,
     code,
     graph_walk,
     hugepages,
@@ -27,8 +26,18 @@ from experiments import (
     your_program,
 )
 from experiments import strides as strided
-from support import blocking, faults, geometry, guests, page_sizes, strides, synthetic, tables, walk
-from support import churn as emptied
+from support import (
+    blocking,
+    events,
+    faults,
+    geometry,
+    guests,
+    page_sizes,
+    strides,
+    synthetic,
+    tables,
+    walk,
+)
 from support import code as jumps
 from support import keeping_pages as keeping
 from support import your_program as programs
@@ -91,7 +100,7 @@ class Book:
                 tables.Walker(entries=two if two[1] < 10**6 else (two[0], 1536))
             ),
             code: jumps.rows(),
-            churn: emptied.rows(),
+            **dict.fromkeys(events.CHAPTERS, events.rows()),
             page_faults: faults.rows(
                 faults.Kernel(takes=("thp",) if self.hypervisor != "none" else ())
             ),

@@ -58,7 +58,7 @@ def measure(
     store.write_document(machine, housekeeping.NAME, document.model_dump(mode="json"))
     parts = ", ".join(f"{part} ({code})" for part, code in document.lacking.items())
     lacking = f" Not measured: {parts}." if parts else ""
-    print(f"{machine}: {housekeeping.NAME}; the chapter about churn shows it.{lacking}")
+    print(f"{machine}: {housekeeping.NAME}; the chapter on housekeeping shows it.{lacking}")
 
 
 @app.command()

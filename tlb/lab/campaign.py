@@ -237,7 +237,8 @@ class _Schedule:
         ]
 
     def _round(self, repeat: int, points: list[Point]) -> Iterator[tuple[int, Group]]:
-        return ((repeat, group) for group in groups(points, self.shuffle))
+        made = groups(points, self.shuffle, alone_first=repeat % 2 == 0)
+        return ((repeat, group) for group in made)
 
     @property
     def may_add(self) -> bool:

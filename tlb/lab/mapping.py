@@ -63,12 +63,15 @@ class Group:
         )
 
 
-def groups(points: Sequence[Point], shuffle: random.Random) -> list[Group]:
+def groups(
+    points: Sequence[Point], shuffle: random.Random, *, alone_first: bool = True
+) -> list[Group]:
     """A round's points by the process that may measure them, in a random order, but that points
     which use the same graph follow each other. So do mappings, those on transparent huge pages
     first: a hypervisor takes back what has been free for two seconds, and 4 GiB then take 8 s to
     map and not 1 s. Base pages may lie in what huge pages left, but seldom the other way round.
-    What starts slowly comes where memory is to be had anew in any case."""
+    What starts slowly comes where memory is to be had anew in any case. Two rounds that put what
+    has a process of its own first and then last leave no memory free between their mappings."""
     alike: dict[tuple, list[Point]] = {}
     has_session = build.sessions()
     for point in points:
@@ -85,7 +88,7 @@ def groups(points: Sequence[Point], shuffle: random.Random) -> list[Group]:
     return sorted(
         made,
         key=lambda group: (
-            group.shares,
+            group.shares == alone_first,
             PAGES[group.points[0].pages].source != "thp",
             group.points[0].engine == "c",
             -shared_bytes(group.points),

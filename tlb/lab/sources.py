@@ -6,6 +6,7 @@ import ast
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 _LITERAL = r"(\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*')"
@@ -38,6 +39,7 @@ def _imported(module: Path) -> Iterator[Path]:
             yield twins / f"{str(node.module).rpartition('.')[2]}.py"
 
 
+@cache  # the same few files, for each point
 def bare(text: str) -> str:
     """Return C text without comments. Other white space becomes one space; literals stay, and so do
     the lines of preprocessor directives."""

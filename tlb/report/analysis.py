@@ -10,11 +10,12 @@ import pandas as pd
 from pydantic import BaseModel, ValidationError
 
 from tlb.inference import curves, geometry, splinter
-from tlb.inference.curves import Curve
+from tlb.inference.curves import Curve, select
+from tlb.inference.intervals import Interval, median_interval
 from tlb.lab import survey
 from tlb.machine.host import Host, data_caches, tlb_entries
 from tlb.page_sizes import labels
-from tlb.reasons import Note, Unavailable, if_available
+from tlb.reasons import Note, Unavailable, if_available, required
 from tlb.report import page
 
 Document = TypeVar("Document", bound=BaseModel)
@@ -198,3 +199,23 @@ def _first_and_last(entries: Sequence[int], lacking: str) -> tuple[int, int]:
     if len(entries) < 2:
         raise Unavailable("one-level", f"of {entries[0]:,} entries")
     return entries[0], entries[-1]
+
+
+class EventAnalysis(Analysis):
+    """The Analysis of a chapter about single events, such as a call or a switch, some of which take
+    a second CPU."""
+
+    def _rows(self, kernel: str, *columns: str, **where: object) -> pd.DataFrame:
+        """Return a kernel's rows, none if one of these columns is missing."""
+        rows = select(self.frame, kernel=kernel, **where)
+        if {*columns} <= set(rows):
+            return rows
+        return rows.iloc[:0].assign(**dict.fromkeys(columns, 0.0))
+
+    def require_others(self, rows: Sequence | pd.DataFrame, lacking: str) -> None:
+        """Raise Unavailable if there are no rows: one-cpu, or too-few-points."""
+        required(rows, lacking, "one-cpu" if len(self.host.usable_cpus) < 2 else "too-few-points")
+
+    @staticmethod
+    def _median(rows: pd.DataFrame, lacking: str, value: str = "ns_per_access") -> Interval:
+        return median_interval(required(rows, lacking)[value])

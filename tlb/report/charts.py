@@ -48,6 +48,11 @@ def stacked(
     return data.assign(working_set_bytes=data["lines"] * page_bytes) if page_bytes else data
 
 
+def in_us(data: pd.DataFrame) -> pd.DataFrame:
+    """Return medians and their intervals in microseconds, for what takes thousands of ns."""
+    return data.assign(**{name: data[name] / 1e3 for name in ("median", "low", "high")})
+
+
 def published(chart: _Drawn, others: str | None = None) -> _Drawn:
     """What others published, behind a switch that a reader may unset to see this machine's alone.
     It is set from the start, as in the static drawing, for captions and texts speak of both.

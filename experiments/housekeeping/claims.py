@@ -1,72 +1,14 @@
-"""What articles say of flushes, switches, cold starts, forks and neighbours, as predicates on the
-chapter's Analysis."""
+"""What articles say of the kernel's work on pages, of forks and of sparse memory, as predicates on
+the chapter's Analysis."""
 
 from __future__ import annotations
 
-from experiments.churn.analysis import NEW, Analysis
-from experiments.churn.grid import ARENA_BYTES, FIRST_HOPS, HELD, LARGE, STREAMED_MIB, far
-from experiments.churn.housekeeping import ALWAYS, FRAGMENTS, FREE, NEVER, ON_BASE
+from experiments.housekeeping.analysis import Analysis
+from experiments.housekeeping.document import ALWAYS, FRAGMENTS, FREE, NEVER, ON_BASE
+from experiments.housekeeping.grid import ARENA_BYTES, LARGE
 from tlb.page_sizes import BASE, words
 from tlb.report.verdicts import Answer, Band, claim, inside, points_of
 from tlb.units import format_ns, format_size
-
-# The chase beside the largest stream, and beside none.
-_STREAMS = points_of("neighbour_chase", lines=far, stream_kib=(0, STREAMED_MIB[-1] << 10))
-
-
-@claim("switch-flushes-walk-caches", points=points_of("switch_chase", hops=FIRST_HOPS))
-def a_switch_flushes(a: Analysis, band: Band) -> Answer:
-    ratio = a.first_walks()
-    effect = inside(ratio, *band)
-    if a.host.pcid and effect.decided() is None:  # then the kernel's own rule decides
-        return False, (
-            "With PCID, Linux reloads CR3 without a flush if it still knows the address space. "
-            f"The first {FIRST_HOPS} walks "
-            f"after a process switch take about {ratio.value:.2f} times as long as after a thread "
-            "switch."
-        )
-    return effect, (
-        f"The first {FIRST_HOPS} walks after a switch of processes take {ratio:.2f} times as long "
-        "as those after one of threads."
-    )
-
-
-@claim("cold-starts-pay-a-tax", points=points_of("cold_chase", lines=HELD))
-def a_cold_start_pays(a: Analysis, band: Band) -> Answer:
-    ratio = a.cold_tax()
-    return inside(ratio, *band), (
-        f"Translation costs {ratio:.1f} times as much in a new process's first round over {HELD} "
-        "pages as in its last; no page faults, and the lines are in its caches."
-    )
-
-
-@claim("warm-workers-win", points=points_of(("cold_chase", "switch_chase"), lines=HELD))
-def a_warm_worker_wins(a: Analysis, band: Band) -> Answer:
-    ratio = a.price_after(NEW) / a.price_after("process")
-    return inside(ratio, *band), (
-        f"Translation of a request over {HELD} pages costs {ratio:.1f} times as much in a new "
-        "process as in a worker that is switched to."
-    )
-
-
-@claim("neighbours-evict-the-table", points=_STREAMS)
-def neighbours_evict_the_table(a: Analysis, band: Band) -> Answer:
-    ratio = a.under_load()
-    return inside(ratio, *band), (
-        f"Beside a thread that streams {STREAMED_MIB[-1]} MiB, translation over "
-        f"{format_size(a.far_lines * a.base_page_bytes)} costs {ratio:.2f} times what it costs "
-        "beside one that only runs."
-    )
-
-
-@claim("page-management-slows-a-loop", points=points_of("neighbour_chase", lines=HELD))
-def page_management_slows(a: Analysis, band: Band) -> Answer:
-    ratio = a.beside_discards()
-    return inside(ratio, *band), (
-        f"Beside a thread that gives its pages back, a chase over {HELD} other pages takes "
-        f"{ratio:.2f} times as "
-        "long, over the same ratio of its packed control, from which the interrupts take as much."
-    )
 
 
 @claim("cow-copies-2-mib", points=points_of("fork_write", mode="write", used=1))
@@ -103,9 +45,6 @@ def some_suffer(a: Analysis, band: Band) -> Answer:
         "A program that forks and then writes here and there, once to each large page's room, "
         f"takes {ratio:.2f} times as long a write on {words(LARGE)} as on {words(BASE)}."
     )
-
-
-# --- the kernel's own housekeeping
 
 
 @claim("defrag-costs-time", points=None)

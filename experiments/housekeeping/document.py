@@ -6,18 +6,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 from statistics import median
+from typing import Self
 
 import pandas as pd
 
 from tlb.inference.intervals import Interval, median_interval
 from tlb.lab.fragments import Run
 from tlb.lab.housekeeping import FRAGMENTS, FREE, NAME, Housekeeping, Idle, Lives, Merged
+from tlb.lab.store import Store, data_root
 from tlb.page_sizes import BASE
 from tlb.reasons import Unavailable, if_available, required
-from tlb.report import analysis
+from tlb.report import parameters
+from tlb.report.analysis import EventAnalysis
+from tlb.report.chapter import Chapter
 
 LARGE = "thp"
 ON_BASE = ""  # in the place of a mode of defrag, which base pages have none of
+LENT = "zen-5-b15e0e32"  # a published machine whose settings could be changed
 ALWAYS, NEVER = "always", "never"
 # Of runs: the median first touch of a room, the 99.9th percentile of all touches and the longest.
 QUANTILES: dict[str, Callable[[Run], float]] = {
@@ -27,9 +32,21 @@ QUANTILES: dict[str, Callable[[Run], float]] = {
 }
 
 
-class HousekeepingAnalysis(analysis.Analysis):
+class DocumentAnalysis(EventAnalysis):
     """The part of the Analysis that the document holds. Methods raise Unavailable:
     housekeeping-not-asked without it, and where a part is lacking, the reason of that part."""
+
+    on_request = (NAME,)
+
+    def or_lent(self) -> Self:
+        """Return this Analysis, or that of a published machine, without rows, if only the latter
+        has the document."""
+        if if_available(lambda: self.housekeeping) is not None:
+            return self
+        given = {"machine": LENT, "minutes": 0.0}
+        chapter = Chapter(self.chapter, parameters.check(self.chapter, given), Store(data_root()))
+        lent = type(self)(self.frame.iloc[:0], chapter)
+        return self if if_available(lambda: lent.housekeeping) is None else lent
 
     @cached_property
     def housekeeping(self) -> Housekeeping:
@@ -103,22 +120,6 @@ class HousekeepingAnalysis(analysis.Analysis):
         return median_interval(
             [large / base for large, base in zip(ns[LARGE], ns[BASE], strict=True)]
         )
-
-    @cached_property
-    def short_lived(self) -> pd.DataFrame:
-        """A row a memory and size of such programs: memory, mib, base_ns and ratio, each an
-        Interval. Empty without the document."""
-        some = () if if_available(lambda: self.housekeeping) is None else self.housekeeping.lives
-        rows = [
-            (
-                one.memory,
-                one.mib,
-                median_interval(one.ns[BASE]),
-                self.life_ratio(one.memory, one.mib),
-            )
-            for one in some
-        ]
-        return pd.DataFrame(rows, columns=["memory", "mib", "base_ns", "ratio"])
 
     def longest_lives_mib(self) -> int:
         """What the largest of these programs writes. Raises Unavailable."""

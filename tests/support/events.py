@@ -1,25 +1,27 @@
-"""What empties TLBs on machines that never were: rows of calls, switches, starts, forks and
-neighbours, and an Analysis of such rows."""
+"""Shootdowns, switches, starts, forks and collapses on made-up machines: rows, and an Analysis of
+them for each of the three chapters."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from types import ModuleType
 from typing import Any
 
 import pandas as pd
 
-from experiments.churn import Analysis, grid
+from experiments import context_switches, housekeeping, shootdowns
 from support.common import About
 from support.synthetic import GIB, Stated, processes, scope
 from tlb.lab.record import Point
 
+CHAPTERS = (shootdowns, context_switches, housekeeping)
 PAGE, LARGE_PAGE, ACCESSES = 4096, 2 << 20, 1000
 
 
 @dataclass(frozen=True)
-class Churn:
+class Events:
     """A machine by what it pays, in ns: for a call and each page of it, for each CPU that is told;
     for a page that a TLB has forgotten."""
 
@@ -47,7 +49,7 @@ class Churn:
         own, packed = dict(point.options), point.layout == "packed"
         if point.kernel == "shootdown":
             told = own["threads"] * (own.get("apart", 0) == 0)
-            part = 15_000.0 * (point.pages == grid.LARGE)
+            part = 15_000.0 * (point.pages == shootdowns.grid.LARGE)
             return (
                 self.call_ns
                 + point.lines * self.page_ns
@@ -78,7 +80,7 @@ class Churn:
         )
         return (
             100.0 + loaded
-            if point.lines > grid.HELD
+            if point.lines > shootdowns.grid.HELD
             else self.near_ns + (0 if packed else self.held_ns)
         ) * factor
 
@@ -95,13 +97,17 @@ class Churn:
                 if self.counted and own["threads"]
                 else {}
             )
-            return told | seen | ({"huge_bytes_after": 0.0} if point.pages == grid.LARGE else {})
+            return (
+                told
+                | seen
+                | ({"huge_bytes_after": 0.0} if point.pages == shootdowns.grid.LARGE else {})
+            )
         if point.kernel == "switch_chase":
             return {"switch_ns": 5000.0}
         if point.kernel == "cold_chase":
             later = self.near_ns + (self.held_ns if point.layout == "spread" else 0.0)
             return {"spawn_ns": 1e5, "exec_ns": 7e5, "faults_in_passes": 0.0} | {
-                f"pass_{n}_ns": ns if n == 1 else later for n in grid.PASSES
+                f"pass_{n}_ns": ns if n == 1 else later for n in context_switches.grid.PASSES
             }
         if point.kernel == "fork_write":
             return self._forked(point)
@@ -121,9 +127,11 @@ class Churn:
         rooms = (
             -(-point.lines // own["used"]) if own.get("used") else point.lines * PAGE / LARGE_PAGE
         )
-        resident = float(rooms * LARGE_PAGE if point.pages == grid.LARGE else point.lines * PAGE)
+        resident = float(
+            rooms * LARGE_PAGE if point.pages == shootdowns.grid.LARGE else point.lines * PAGE
+        )
         copied = resident if self.copies_whole else float(point.lines * PAGE)
-        entries = resident / (LARGE_PAGE if point.pages == grid.LARGE else PAGE)
+        entries = resident / (LARGE_PAGE if point.pages == shootdowns.grid.LARGE else PAGE)
         return {"resident_bytes": resident, "touch_ns_per_page": 800.0} | (
             {"fork_ns": 1e5 + 100 * entries, "copied_bytes": copied}
             if point.mode == "write"
@@ -154,16 +162,18 @@ class Churn:
 
 
 def points(most: int = GIB, cpus: int = 4, sibling: bool = True) -> list[Point]:
-    return [
-        point
-        for point in grid.points(scope(most, cpus=cpus, per_octave=4))
-        if sibling or point.mode != "sibling"
-    ]
+    asked = scope(most, cpus=cpus, per_octave=4)
+    every = [point for chapter in CHAPTERS for point in chapter.grid.points(asked)]
+    return [point for point in every if sibling or point.mode != "sibling"]
 
 
 @cache
 def rows(
-    machine: Churn = Churn(), most: int = GIB, repeats: int = 5, cpus: int = 4, sibling: bool = True
+    machine: Events = Events(),
+    most: int = GIB,
+    repeats: int = 5,
+    cpus: int = 4,
+    sibling: bool = True,
 ) -> pd.DataFrame:
     return machine.frame(points(most, cpus, sibling), repeats)
 
@@ -270,6 +280,7 @@ class House:
 
 
 def analysis(
+    chapter: ModuleType,
     frame: pd.DataFrame | None = None,
     *,
     house: House | None = House(),
@@ -277,20 +288,13 @@ def analysis(
     cpus: int = 4,
     pcid: bool | None = True,
     **changes: Any,
-) -> Analysis:
-    """house: None where nobody asked for it. changes: of `stated`."""
+) -> Any:
+    """Return the Analysis of a chapter. house: None where nobody asked for it. changes: of `stated`."""
     documents = {"flushes": stated(**changes)} | (
         {"housekeeping": house.document()} if house else {}
     )
     host = Stated(
         hypervisor=hypervisor, changes={"usable_cpus": tuple(range(cpus)), "pcid": pcid}
     ).host()
-    return Analysis(rows() if frame is None else frame, About(host, documents=documents))
-
-
-NOTHING = rows().query("kernel == 'none'")
-MACHINES = {
-    "one CPU": lambda: rows(cpus=1),
-    "base pages alone": lambda: rows().query("pages == '4k'"),
-    "nothing": lambda: NOTHING,
-}
+    frame = rows() if frame is None else frame
+    return chapter.Analysis(frame, About(host, documents=documents))

@@ -1,0 +1,6 @@
+"""Context switches and cold starts: what they leave in the TLB, and what neighbours evict."""
+
+from experiments.context_switches import analysis, claims, figures, grid
+from experiments.context_switches.analysis import Analysis
+
+__all__ = ["Analysis", "analysis", "claims", "figures", "grid"]

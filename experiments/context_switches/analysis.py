@@ -1,0 +1,137 @@
+"""Context switches, cold starts and neighbours: what they leave in a TLB and in the caches."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import pandas as pd
+
+from experiments.context_switches.grid import FIRST_HOPS, HELD, PASSES, STREAMED_MIB
+from tlb.inference.curves import Curve
+from tlb.inference.intervals import Interval, median_interval
+from tlb.machine import flushes
+from tlb.reasons import required
+from tlb.report.analysis import EventAnalysis
+
+NEW = "new"  # a process's first round, beside SWITCHES
+LAYOUTS = ("spread", "packed")
+
+
+class Analysis(EventAnalysis):
+    """The rows of `switch_chase`, `cold_chase` and `neighbour_chase`. Tables and curves of what was
+    not measured are empty. Methods raise Unavailable: too-few-points, one-cpu without a second CPU,
+    and what they name.
+
+    The page defines: after and loaded.
+    """
+
+    documents = ("flushes",)
+
+    @cached_property
+    def flushes(self) -> flushes.Flushes:
+        """What this computer states of flushes. Raises Unavailable, as `document` does."""
+        return self.document("flushes", flushes.make, flushes.Flushes)
+
+    def _rows(self, kernel: str, *columns: str, **where: object) -> pd.DataFrame:
+        rows = super()._rows(kernel, *columns, **where)
+        if kernel == "cold_chase" and len(rows):
+            return rows[rows["faults_in_passes"] == 0]  # a fault would pass for a walk
+        return rows
+
+    def translation(self, kernel: str, **where: object) -> Curve:
+        """Return the price of translation in ns a hop by the pages chased: spread minus packed."""
+        spread, packed = (self._rows(kernel, layout=layout, **where) for layout in LAYOUTS)
+        return Curve.of(spread) - Curve.of(packed)
+
+    def price_after(self, kind: str) -> Interval:
+        """Return `after`, of HELD pages."""
+        return required(self.after[kind], "no rounds of this kind were measured").at(HELD)
+
+    def brought_back(self) -> Interval:
+        """Return which part of what a new process pays more than one that never left is paid again
+        after a process switch."""
+        alone = self.price_after("alone")
+        return (self.price_after("process") - alone).share_of(self.price_after(NEW) - alone)
+
+    def first_walks(self) -> Interval:
+        """Return the time of the first hops after a process switch over that after a thread switch,
+        where each is a walk."""
+        rows = self._rows("switch_chase", "hops", hops=FIRST_HOPS)
+        process, thread = (
+            self._median(rows[rows["mode"] == mode], "no first hops were measured")
+            for mode in ("process", "thread")
+        )
+        return process / thread
+
+    def switch_ns(self, mode: str) -> Interval:
+        """Return ns of a switch there and back."""
+        rows = self._rows("switch_chase", "switch_ns", mode=mode, lines=HELD, hops=0)
+        return self._median(rows, "no switches were measured", "switch_ns")
+
+    def _passes(self, number: int, layout: str) -> pd.DataFrame:
+        return self._rows("cold_chase", f"pass_{number}_ns", lines=HELD, layout=layout)
+
+    @cached_property
+    def rounds(self) -> pd.DataFrame:
+        """A row a round of a new process and layout, on HELD pages: number, layout, median, low,
+        high in ns a hop."""
+        rows = [
+            (number, layout, *median_interval(passes[f"pass_{number}_ns"])[:3])
+            for layout in LAYOUTS
+            for number in PASSES
+            if len(passes := self._passes(number, layout))
+        ]
+        return pd.DataFrame(rows, columns=["number", "layout", "median", "low", "high"])
+
+    def _pass(self, number: int) -> Interval:
+        spread, packed = (
+            self._median(
+                self._passes(number, layout), "no new processes were measured", f"pass_{number}_ns"
+            )
+            for layout in LAYOUTS
+        )
+        return spread - packed
+
+    def cold_tax(self) -> Interval:
+        """Return translation of a hop in a new process's first round over that in its last."""
+        return self._pass(PASSES[0]) / self._pass(PASSES[-1])
+
+    def start(self, name: str) -> Interval:
+        """Return `spawn_ns` or `exec_ns` of a new process that has HELD pages."""
+        rows = self._rows("cold_chase", name, lines=HELD, layout="spread").dropna(subset=[name])
+        return self._median(rows, "no processes were started so", name)
+
+    # --- neighbours
+
+    @property
+    def far_lines(self) -> int:
+        """Of the chase beside streams; 0 without rows."""
+        rows = self._rows("neighbour_chase", "stream_kib")
+        streamed = rows[rows["stream_kib"] > 0]
+        return int(streamed["lines"].max()) if len(streamed) else 0
+
+    def beside_stream(self, layout: str) -> Curve:
+        """Return ns a hop over the MiB that a thread beside streams, 0 if it only runs."""
+        where = {"mode": "other", "layout": layout, "lines": self.far_lines}
+        rows = self._rows("neighbour_chase", "stream_kib", **where)
+        return Curve.of(rows.assign(mib=rows["stream_kib"] / 1024), "mib")
+
+    @staticmethod
+    def _with_stream(curve: Curve, mib: float) -> Interval:
+        return required(curve.between(mib, mib), "no chase beside such a stream was measured").last
+
+    def under_load(self) -> Interval:
+        """Return the price of translation beside the largest stream over that beside a thread that
+        only runs."""
+        self.require_others(self.loaded, "no chase beside a stream was measured")
+        least, *_, most = STREAMED_MIB
+        return self._with_stream(self.loaded, most) / self._with_stream(self.loaded, least)
+
+    def beside_sibling(self) -> Interval:
+        """Return the time of a hop over pages that the TLB holds, beside a chase on the core's
+        other thread over beside one that only runs. Raises Unavailable("no-sibling") too."""
+        where = {"mode": "sibling", "layout": "spread"}
+        rows = required(self._rows("neighbour_chase", "walk_lines", **where), "", "no-sibling")
+        walked, idle = rows[rows["walk_lines"] > 0], rows[rows["walk_lines"] == 0]
+        lacking = "no chase was measured"
+        return self._median(walked, lacking) / self._median(idle, lacking)

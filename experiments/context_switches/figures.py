@@ -1,0 +1,90 @@
+"""The charts of the chapter about context switches, one function a figure."""
+
+from __future__ import annotations
+
+import altair as alt
+
+from experiments.context_switches.analysis import NEW, Analysis
+from tlb.prose import extremes
+from tlb.reasons import required
+from tlb.report import axes, charts
+from tlb.report.render import Figure
+
+_POINT = ["median", "low", "high"]
+_FIELDS = [*_POINT, "coverage", "n", "unstable"]
+KINDS = {
+    "alone": "no switch",
+    "thread": "thread switch",
+    "process": "process switch",
+    NEW: "new process",
+}
+LAYOUTS = {"spread": "spread: one line per page", "packed": "packed: the same lines side by side"}
+
+
+def switches(a: Analysis) -> Figure:
+    """ns a hop for translation, after each kind of switch, over the pages chased."""
+    after = {kind: price for kind, price in a.after.items() if len(price)}
+    required(after, "no rounds were measured")
+    named = {KINDS[kind]: price for kind, price in after.items()}
+    data = charts.stacked(named, "no rounds were measured")[["series", "lines", *_FIELDS]]
+    axis = axes.lines_axis("Pages chased after each switch", sorted(set(data["lines"])))
+    chart = charts.series_chart(
+        data,
+        alt.X("lines:Q", axis=axis, scale=axes.log_scale()),
+        "translation, ns per hop",
+        axes.colours(list(named)),
+        scale=axes.price_scale(data),
+        ticks=axes.PRICES[:-1],
+        columns=1,
+    )
+    values = {kind: price.last.value for kind, price in named.items()}
+    return Figure(
+        chart,
+        "What translation costs a hop after each kind of switch, over the most pages: "
+        f"{extremes(values)}",
+        data.rename(columns={"lines": "pages"}),
+    )
+
+
+def rounds(a: Analysis) -> Figure:
+    """Draw ns a hop by the number of a new process's round, spread and packed."""
+    data = required(a.rounds, "no new processes were measured")
+    data = data.assign(lines=data["number"], n=float("nan"), series=data["layout"].map(LAYOUTS))
+    axis = alt.Axis(title="Round of a new process", values=sorted(set(data["number"])))
+    x = alt.X("lines:Q", axis=axis, scale=axes.log_scale())
+    scheme = axes.colours(list(data["series"].unique()))
+    spread = data[data["layout"] == "spread"]
+    medians = (spread if len(spread) else data)["median"]
+    return Figure(
+        charts.series_chart(data, x, "ns per hop", scheme, columns=1),
+        "Time per hop by the round of a new process: it falls from "
+        f"{medians.iloc[0]:.1f} ns in the first to {medians.iloc[-1]:.1f} in the last.",
+        data[["number", "series", *_POINT]],
+    )
+
+
+def load(a: Analysis) -> Figure:
+    """Draw ns a hop beside streams of several sizes, spread and packed."""
+    a.under_load()
+    curves = {name: a.beside_stream(layout) for layout, name in LAYOUTS.items()}
+    data = charts.stacked(curves, "no chase beside a stream was measured")
+    data = data.assign(mib=data["lines"], lines=data["lines"].clip(lower=0.5))  # no place for 0
+    labels = "datum.value < 1 ? 'none' : format(datum.value, '~g')"
+    streamed = {"values": sorted(set(data["lines"])), "labelExpr": labels}
+    axis = alt.Axis(title="MiB streamed by another thread", **streamed)
+    x = alt.X("lines:Q", scale=axes.log_scale(), axis=axis)
+    least, most = a.loaded.intervals[0].value, a.loaded.last.value
+    return Figure(
+        charts.series_chart(
+            data,
+            x,
+            "ns per hop",
+            axes.colours(list(curves)),
+            scale=axes.zero_scale(data),
+            ticks=range(0, 1001, 100),
+            columns=1,
+        ),
+        "Time per hop beside a thread that streams memory. What translation costs of it goes from "
+        f"{least:.0f} ns beside one that only runs to {most:.0f} beside {a.loaded.xs[-1]:.0f} MiB.",
+        data[["series", "mib", *_FIELDS]],
+    )

@@ -1,0 +1,86 @@
+"""Which points the chapter about context switches measures: programs switched and started, and
+chases beside others that use the same caches or the same core."""
+
+from __future__ import annotations
+
+from tlb.lab.grid import Scope
+from tlb.lab.record import Point
+from tlb.page_sizes import BASE
+
+SWITCHES = ("alone", "thread", "process")
+HELD = 512  # pages: more than a first level of those published holds, and fewer than a last one
+CHASED = (64, HELD, 8 * HELD)  # pages after a switch; of a coarse grid the last two
+UNSTATED_ENTRIES = (
+    8 * HELD
+)  # where nothing states the last level's: as many as the largest x86-64 has
+FIRST_HOPS = 64  # after a switch, of a cycle that the TLB does not hold
+PASSES = tuple(1 << octave for octave in range(7))  # rounds of a new process, kernels/cold_chase.c
+FAR_BYTES = (
+    512 << 20
+)  # whose lowest tables are as large as a second-level cache, and its lines larger
+STREAMED_MIB = (0, 1, 4, 16, 32, 64, 128)
+COARSE_STREAMED_MIB = (0, 128)
+TAIL_MS = 30  # of region: for a 99th percentile of hundreds of slices
+
+
+def points(scope: Scope) -> list[Point]:
+    return list(dict.fromkeys([*switches(scope), *starts(scope), *neighbours(scope)]))
+
+
+def switches(scope: Scope) -> list[Point]:
+    """A round of a chase after each switch; and the first hops of a cycle that the TLB does not
+    hold."""
+    walked = min(4 * (scope.entries[-1] if scope.entries else UNSTATED_ENTRIES), scope.most_lines)
+    held = [
+        point
+        for mode in SWITCHES
+        for lines in _chased(scope)
+        for point in scope.chase("switch_chase", BASE, lines, mode)
+    ]
+    return [
+        *held,
+        *(
+            scope.point("switch_chase", mode=mode, lines=walked, hops=FIRST_HOPS)
+            for mode in SWITCHES
+        ),
+    ]
+
+
+def _chased(scope: Scope) -> list[int]:
+    return [
+        lines for lines in (CHASED if scope.is_fine else CHASED[1:]) if lines <= scope.most_lines
+    ]
+
+
+def starts(scope: Scope) -> list[Point]:
+    """The first rounds of a new process."""
+    return [point for lines in _chased(scope) for point in scope.chase("cold_chase", BASE, lines)]
+
+
+def far(scope: Scope) -> int:
+    """Lines of a chase whose tables compete for the caches."""
+    return min(scope.lines(FAR_BYTES), scope.most_lines)
+
+
+def neighbours(scope: Scope) -> list[Point]:
+    """The far chase alone and beside streams, and one that the TLB holds beside a chase on the
+    core's other thread."""
+
+    def beside(mode: str, lines: int, **load: int) -> list[Point]:
+        region_ms = max(TAIL_MS, scope.profile.region_ms)
+        return scope.chase("neighbour_chase", BASE, lines, mode, region_ms=region_ms, **load)
+
+    alone = beside("alone", far(scope))
+    if scope.cpus < 2:
+        return alone
+    streams = [
+        point
+        for mib in (STREAMED_MIB if scope.is_fine else COARSE_STREAMED_MIB)
+        for point in beside("other", far(scope), stream_kib=mib << 10)
+    ]
+    shared = [
+        point
+        for lines in (0, scope.lines(32 << 20))
+        for point in beside("sibling", min(HELD, scope.most_lines), walk_lines=lines)
+    ]
+    return [*(alone if scope.is_fine else ()), *streams, *shared]

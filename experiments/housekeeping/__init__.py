@@ -1,0 +1,6 @@
+"""The kernel's housekeeping: collapses, forks, merging, swapping and defrag."""
+
+from experiments.housekeeping import analysis, claims, figures, grid, tables
+from experiments.housekeeping.analysis import Analysis
+
+__all__ = ["Analysis", "analysis", "claims", "figures", "grid", "tables"]

@@ -1,0 +1,115 @@
+"""The kernel's housekeeping: collapses, forks and sparse memory, and what the document of
+`tlb housekeeping measure` adds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import pandas as pd
+
+from experiments.housekeeping.document import DocumentAnalysis
+from experiments.housekeeping.grid import ARENA_BYTES, ARENAS, COLLAPSES, LARGE
+from tlb.inference.curves import Curve, select
+from tlb.inference.intervals import Interval, median_interval
+from tlb.page_sizes import BASE
+from tlb.reasons import required
+
+PHASES = ("before", "during", "after")
+
+
+class Analysis(DocumentAnalysis):
+    """The rows of `collapse_chase`, `fork_write` and `shootdown` (collapses alone). Tables and
+    curves of what was not measured are empty. Methods raise Unavailable: too-few-points, one-cpu
+    without a second CPU, and what they name.
+
+    The page defines: fork_ns and write_ns.
+    """
+
+    def collapse_ns(self) -> Interval:
+        """Return ns a large page that the kernel makes of base pages on request, on one CPU."""
+        rows = self._rows("shootdown", "threads", mode="collapse", threads=0)
+        return self._median(rows, "no pages were collapsed")
+
+    def flushes_per_collapse(self) -> float:
+        """Return the flushes that each other CPU sees for a large page made so. Raises
+        Unavailable("no-flush-count") too."""
+        rows = self._rows("shootdown", "threads", "flushes_seen", mode="collapse")
+        rows = rows[rows["threads"] > 0]
+        self.require_others(rows, "no pages were collapsed beside other threads")
+        rows = required(rows.dropna(subset=["flushes_seen"]), "", "no-flush-count")
+        return float(rows["flushes_seen"].sum() / (rows["accesses"] * rows["threads"]).sum())
+
+    @cached_property
+    def collapses(self) -> pd.DataFrame:
+        """A row a mode of collapsing pages, phase and quantile (p50, p999 of slices): median, low,
+        high in ns a hop."""
+        rows = []
+        for mode in COLLAPSES:
+            for phase in PHASES:
+                for quantile in ("p50", "p999"):
+                    name = f"{phase}_{quantile}_ns"
+                    values = self._rows("collapse_chase", name, mode=mode)[name]
+                    if len(values):
+                        rows.append((mode, phase, quantile, *median_interval(values)[:3]))
+        return pd.DataFrame(rows, columns=["mode", "phase", "quantile", "median", "low", "high"])
+
+    def collapse_at(self, phase: str, quantile: str) -> Interval:
+        """Return ns a hop of the chase whose own pages are collapsed, by address."""
+        self.require_others(self.collapses, "no chase over collapsed pages was measured")
+        rows = select(self.collapses, mode="address", phase=phase, quantile=quantile)
+        return Interval.of(required(rows, "a chase over its own pages was not measured").iloc[0])
+
+    def break_even_hops(self, mode: str) -> Interval:
+        """Return the hops after which a collapse of their pages has paid: its time over what a hop
+        takes less. Raises Unavailable("unstable") too, if a hop takes no less."""
+        rows = self._rows("collapse_chase", "joined_ns", "before_p50_ns", "after_p50_ns", mode=mode)
+        self.require_others(rows, "no chase over collapsed pages was measured")
+        saved = median_interval(rows["before_p50_ns"] - rows["after_p50_ns"])
+        return median_interval(rows["joined_ns"]) / saved
+
+    def forked(self, value: str) -> dict[str, Curve]:
+        """Return by page size, over the pages resident: `fork_ns` of a fork, or `ns_per_access` of
+        a write to each base page after it."""
+        rows = self._rows("fork_write", "used", value, used=0, mode="write")
+        return Curve.by(rows, (BASE, LARGE), value=value)
+
+    @staticmethod
+    def most(curves: Mapping[str, Curve], pages: str) -> Interval:
+        """Return the estimate with the most memory resident on such pages."""
+        return required(curves.get(pages, ()), "no forks on both page sizes were measured").last
+
+    def single_write(self, pages: str) -> tuple[Interval, Interval]:
+        """Return the bytes that one write in each large page's room copies, and its ns."""
+        rows = self._rows("fork_write", "used", "copied_bytes", used=1, mode="write", pages=pages)
+        ns = self._median(rows, "no single writes were measured")
+        return median_interval(rows["copied_bytes"] / rows["lines"]), ns
+
+    @cached_property
+    def sparse(self) -> pd.DataFrame:
+        """A row a page size and placement of arenas: pages, apart (or side by side); used_bytes;
+        per_used (resident over used) and ns a base page used, each an Interval."""
+        rows, used = [], max(ARENA_BYTES // self.base_page_bytes, 1)
+        columns = ["pages", "apart", "used_bytes", "per_used", "ns"]
+        for pages in (BASE, LARGE):
+            for apart in (True, False):
+                where = {"mode": "touch", "pages": pages, "used": used if apart else 0}
+                touched = self._rows("fork_write", "used", "resident_bytes", **where)
+                if len(touched):
+                    per_used = median_interval(
+                        touched["resident_bytes"] / touched["working_set_bytes"]
+                    )
+                    used_bytes = ARENAS * used * self.base_page_bytes
+                    ns = median_interval(touched["ns_per_access"])
+                    rows.append((pages, apart, used_bytes, per_used, ns))
+        return pd.DataFrame(rows, columns=columns)
+
+    def waste(self) -> Interval:
+        """Return resident bytes of arenas apart on large pages over those on base pages."""
+        large, base = (
+            required(
+                select(self.sparse, pages=pages, apart=True)["per_used"], "no arenas were measured"
+            ).iloc[0]
+            for pages in (LARGE, BASE)
+        )
+        return large / base

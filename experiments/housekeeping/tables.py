@@ -1,0 +1,34 @@
+"""The table of the chapter about the kernel's housekeeping."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from experiments.housekeeping.analysis import Analysis
+from experiments.housekeeping.document import FRAGMENTS, LARGE, ON_BASE
+from tlb.page_sizes import BASE
+from tlb.report.render import Html, data_table
+from tlb.units import format_ns
+
+
+def touches(a: Analysis) -> Html:
+    """A row a mode of defrag, in fragmented memory: the first touch of a 2 MiB range, all touches,
+    and the share of ranges that get a huge page."""
+    a.runs(FRAGMENTS, ON_BASE)
+    labels = a.page_labels
+    touches = a.touches[a.touches["memory"] == FRAGMENTS]
+    rows = touches.pivot(index="mode", columns="quantile", values="median")
+    shares = [a.large_share(FRAGMENTS, mode).value for mode in rows.index]
+    return data_table(
+        pd.DataFrame(
+            {
+                "pages": [
+                    f"{labels[LARGE]}, defrag={mode}" if mode else labels[BASE]
+                    for mode in rows.index
+                ],
+                "first touch of 2 MiB": rows["p50"].map(format_ns),
+                "one of all touches in a thousand": rows["p999"].map(format_ns),
+                "huge pages": [f"{share:.0%}" for share in shares],
+            }
+        )
+    )

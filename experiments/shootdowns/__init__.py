@@ -1,0 +1,6 @@
+"""TLB shootdowns: what it costs to take a mapping away from a program that runs on several CPUs."""
+
+from experiments.shootdowns import analysis, claims, figures, grid, tables
+from experiments.shootdowns.analysis import Analysis
+
+__all__ = ["Analysis", "analysis", "claims", "figures", "grid", "tables"]

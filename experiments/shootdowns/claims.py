@@ -1,0 +1,18 @@
+"""What an article says of page-management work that empties TLBs, as a predicate on the chapter's
+Analysis."""
+
+from __future__ import annotations
+
+from experiments.shootdowns.analysis import Analysis
+from experiments.shootdowns.grid import HELD
+from tlb.report.verdicts import Answer, Band, claim, inside, points_of
+
+
+@claim("page-management-slows-a-loop", points=points_of("neighbour_chase", lines=HELD))
+def page_management_slows(a: Analysis, band: Band) -> Answer:
+    ratio = a.beside_discards()
+    return inside(ratio, *band), (
+        f"Beside a thread that gives its pages back, a chase over {HELD} other pages takes "
+        f"{ratio:.2f} times as "
+        "long, over the same ratio of its packed control, from which the interrupts take as much."
+    )

@@ -1,0 +1,68 @@
+"""The charts of the chapter about TLB shootdowns, one function a figure."""
+
+from __future__ import annotations
+
+import altair as alt
+import pandas as pd
+
+from experiments.shootdowns.analysis import Analysis
+from experiments.shootdowns.grid import FEW
+from experiments.shootdowns.tables import CALL_WORDS
+from tlb.prose import in_words, listed
+from tlb.reasons import required
+from tlb.report import axes, charts
+from tlb.report.render import Figure
+
+BESIDE = ("calls",)  # with the reference machine's curves behind a switch
+
+_POINT = ["median", "low", "high"]
+_FIELDS = [*_POINT, "coverage", "n", "unstable"]
+_LONG = tuple(digit * 10**power for power in range(4) for digit in (1, 3))
+
+
+def calls(a: Analysis) -> Figure:
+    """Draw µs a call by the pages that it removes, alone and beside threads on other CPUs."""
+    required(a.calls_alone, "no calls were measured")
+    sides = {"on one CPU": a.calls_alone, f"on {in_words(a.most_others + 1)} CPUs": a.calls_beside}
+    tables = [
+        curve.table.assign(series=CALL_WORDS[call], where=where)
+        for where, curves in sides.items()
+        for call, curve in curves.items()
+    ]
+    data = charts.in_us(pd.concat(tables, ignore_index=True))
+    axis = axes.lines_axis("Pages removed by the call", sorted(set(data["lines"])))
+    x = alt.X("lines:Q", axis=axis, scale=axes.log_scale())
+    y = axes.median_y(data, "µs per call", _LONG)
+    colour = axes.colour("series", [CALL_WORDS[call] for call in a.calls_alone], columns=1)
+    pages = alt.Tooltip("lines:Q", title="pages")
+    least = data[data["lines"] == data["lines"].min()]
+    times = listed(f"{row.series} {row.where} {row.median:.1f} µs" for row in least.itertuples())
+    return Figure(
+        charts.dashed(data, x, y, colour, ("where", sides), pages, unit="µs"),
+        "Time per call by how many pages it removes, on one CPU and on more. Of one page it takes: "
+        f"{times}.",
+        data[["series", "where", "lines", *_FIELDS]].rename(columns={"lines": "pages"}),
+    )
+
+
+def shares(a: Analysis) -> Figure:
+    """Draw what other CPUs add to a call on one page, in µs, as bars: busy with other processes,
+    and with threads of the program."""
+    a.require_others(a.added, "no calls beside other threads were measured")
+    rows = []
+    for call, threads in a.added.items():
+        processes = a.beside_processes(call) - a.calls_alone[call].get(FEW)
+        rows.append((CALL_WORDS[call], "other processes", *processes[:3]))
+        rows.append((CALL_WORDS[call], "threads of the program", *threads.get(FEW)[:3]))
+    data = charts.in_us(pd.DataFrame(rows, columns=["call", "beside", *_POINT]).dropna())
+    x = charts.group_x(data, "call", None)
+    y = alt.Y("median:Q", axis=axes.ns_axis("µs added to a call on one page"))
+    order = list(dict.fromkeys(data["beside"]))
+    colour = axes.colour("beside", order, title="on the other CPUs", columns=1)
+    worst = data.loc[data["median"].idxmax()]
+    return Figure(
+        charts.bars(data, x, y, colour, unit="µs", size=22),
+        f"Time that other CPUs add to a call on one page, by what runs on them. {worst['call']} "
+        f"takes {worst['median']:.1f} µs longer beside {worst['beside']}, the most of all.",
+        data,
+    )

@@ -1,0 +1,40 @@
+"""The verdicts about context switches where each sentence is true, is not, or cannot be tested."""
+
+from __future__ import annotations
+
+import pytest
+from support.events import Events, analysis, rows
+
+from experiments import context_switches
+from tlb.report.verdicts import verdicts
+
+
+def told(machine: Events | None = None, **about: object) -> dict[str, str]:
+    a = analysis(context_switches, rows(machine or Events()), **about)
+    return {one.claim.id: one.verdict for one in verdicts(context_switches.claims, a)}
+
+
+def test_where_nothing_is_kept_and_all_is_shared_they_hold():
+    found = told(Events(kept=0.0, walks_kept=0.0))
+    assert found.pop("warm-workers-win") == "cannot tell"  # a worker that loses all is as cold
+    assert set(found.values()) == {"holds"}, found
+
+
+def test_where_it_is_kept_they_do_not():
+    assert set(told(Events(stream_ns=-0.05, cold_ns=1.0)).values()) == {"fails"}
+    assert told()["warm-workers-win"] == "holds"
+
+
+@pytest.mark.parametrize(
+    ("pcid", "verdict"), [(True, "fails"), (False, "cannot tell"), (None, "cannot tell")]
+)
+def test_a_switch_that_times_cannot_decide_is_decided_by_pcid(pcid: bool | None, verdict: str):
+    assert told(Events(noise=0.3), pcid=pcid)["switch-flushes-walk-caches"] == verdict
+
+
+def test_what_takes_two_cpus_is_not_testable_without():
+    a = analysis(context_switches, rows(cpus=1), cpus=1)
+    found = {one.claim.id: one.verdict for one in verdicts(context_switches.claims, a)}
+    assert [id for id, verdict in found.items() if verdict == "not testable here"] == [
+        "neighbours-evict-the-table"
+    ]

@@ -1,0 +1,21 @@
+"""The verdict about shootdowns where its sentence is true, is not, or cannot be tested."""
+
+from __future__ import annotations
+
+from support.events import Events, analysis, rows
+
+from experiments import shootdowns
+from tlb.report.verdicts import verdicts
+
+
+def told(machine: Events | None = None, **about: object) -> dict[str, str]:
+    a = analysis(shootdowns, rows(machine or Events()), **about)
+    return {one.claim.id: one.verdict for one in verdicts(shootdowns.claims, a)}
+
+
+def test_entries_lost_decide_and_interrupts_do_not():
+    assert told() == {"page-management-slows-a-loop": "holds"}
+    lost = Events(taken=0.8, interrupted=1.5)
+    assert told(lost) == {"page-management-slows-a-loop": "fails"}
+    a = analysis(shootdowns, rows(cpus=1), cpus=1)
+    assert [one.verdict for one in verdicts(shootdowns.claims, a)] == ["not testable here"]
