@@ -83,22 +83,19 @@ def attempt(
     Exit codes: 1 impossible here, 2 wrong usage, 3 another measurement runs, 4 it failed."""
     _check_page(html, pid, sweep)
     pattern, prepared = _pattern(metric, higher, quantile), tuple(_words("--prepare", prepare))
-    goal = (within / 100, minutes, higher, after, _driver(driver, ready))
-    more = ((input_file, prepared, pattern, quantile, shows), warmup, failing)
+    how = (within / 100, minutes, higher, after, _driver(driver, ready))
+    more = ((input_file, prepared, pattern, quantile, shows), warmup, failing, against)
     if command and not pid:
-        chosen = _lever(lever, env, only)
-        other = levers.lever(against, [])
-        aims = [_aim(words, chosen, goal, *more, other) for words in _swept(command, sweep)]
+        aims = [_aim(each, _lever(lever, env, only), how, *more) for each in _swept(command, sweep)]
         return _paired(aims, wait, as_json, html, markdown)
-    is_paired = ready or env or after is not None or lever not in ("advise", "collapse") or sweep
-    is_paired = is_paired or against != "none"
-    _check_pid(not command and pid and driver and not (is_paired or only or markdown))
-    words, goal = _words("--driver", driver), (*goal[:3], None, None)
-    return _before_after(pid, _aim(words, levers.LEVERS["collapse"], goal, *more), as_json, wait)
+    others = (ready, env, sweep, only, markdown, against != "none", after is not None)
+    _check_pid(not command and pid and driver, lever, others)
+    words, how = _words("--driver", driver), (*how[:3], None, None)
+    return _before_after(pid, _aim(words, levers.LEVERS["collapse"], how, *more), as_json, wait)
 
 
-def _check_pid(is_right: object) -> None:
-    if not is_right:
+def _check_pid(is_given: object, lever: str, others: tuple[object, ...]) -> None:
+    if not is_given or lever not in ("advise", "collapse") or any(others):
         raise Unavailable("bad-parameter", "give a COMMAND, or a --pid, and for it a --driver")
 
 
@@ -121,12 +118,13 @@ def _aim(
     conditions: tuple,
     warmup: int,
     ignore_failure: bool,
-    against: levers.Lever = levers.LEVERS["none"],
+    against: str,
 ) -> Aim:
     from tlb.programs.runs import Conditions
     from tlb.programs.trial import Aim
 
-    return Aim(command, lever, *goal, Conditions(*conditions), warmup, ignore_failure, against)
+    other = levers.lever(against, [])
+    return Aim(command, lever, *goal, Conditions(*conditions), warmup, ignore_failure, other)
 
 
 def _check_page(html: Path | None, pid: int, sweep: str) -> None:

@@ -76,11 +76,10 @@ def run(
 
     share: part of the time that snapshots may take. after_s: when a lever acts from outside.
     padding_bytes: of the environment, which moves the stack. Raises Unavailable: program-missing,
-    program-endless and server-silent after limit_s, server-ended, prepare-failed. However this
-    ends, none of the processes is left."""
+    program-endless and server-silent after limit_s, server-ended, prepare-failed."""
     _prepare(conditions.prepare, limit_s)
     mine, seen, collapsed = ServerProcesses(), list[Snapshot](), list[Collapsed]()
-    before_bytes = lever.given_bytes()
+    before = lever.given_bytes()
     with processes.adopting(), lever.environment() as environment:
         start_s = time.monotonic()
         padded, given = environment | {PADDING: "x" * padding_bytes}, conditions.input_file
@@ -99,8 +98,7 @@ def run(
         except BaseException:
             processes.end(mine.all, children.GRACE_S)
             raise
-    given_bytes = lever.given_bytes() - before_bytes
-    ends = tuple(seen), left, collapsed[0] if collapsed else None, killed, given_bytes
+    ends = tuple(seen), left, next(iter(collapsed), None), killed, lever.given_bytes() - before
     return Run(elapsed_s, status, *_printed(streams, conditions), *used, *ends)
 
 
