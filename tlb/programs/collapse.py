@@ -41,7 +41,7 @@ def check() -> None:
     if (why := refused.get("process_madvise")) == "ENOSYS":
         raise Unavailable("no-collapse", "process_madvise: ENOSYS")
     if why:
-        raise Unavailable("collapse-denied", "process_madvise is refused to root")
+        raise Unavailable("collapse-denied", "process_madvise is refused")
 
 
 def collapse_all(

@@ -171,6 +171,7 @@ def thp_flags() -> int:
 
 
 _PROCESS_MADVISE, _MADV_COLLAPSE = 440, 25  # asm-generic/unistd.h, asm-generic/mman-common.h
+_CAP_SYS_NICE = 23  # which process_madvise takes (linux/capability.h)
 
 
 class _Range(ctypes.Structure):
@@ -198,7 +199,9 @@ def refused_calls() -> dict[str, str]:
         refused = collapse_range(pidfd, 0, 0)
     finally:
         os.close(pidfd)
-    is_refused = refused == "ENOSYS" or (refused == "EPERM" and os.geteuid() == 0)
+    capabilities = procfs.fields(procfs.text(Path("/proc/self/status"))).get("CapEff", "0")
+    may = int(capabilities, 16) >> _CAP_SYS_NICE & 1
+    is_refused = refused == "ENOSYS" or (refused == "EPERM" and may)
     return {"process_madvise": refused} if is_refused else {}
 
 
