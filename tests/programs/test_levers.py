@@ -114,7 +114,7 @@ def test_memory_between_holes_is_collapsed_by_a_kernel_that_stops_at_a_hole(
         + "\n"
     )
     monkeypatch.setattr(collapse, "_PROC", tmp_path)
-    monkeypatch.setattr(collapse, "_collapse", stops)
+    monkeypatch.setattr(collapse, "collapse_range", stops)
     monkeypatch.setattr(collapse, "_anonymous_huge_bytes", lambda pid: len(collapsed) * huge)
     assert collapse.collapse(os.getpid(), huge, Event()) == (resident, {"EINVAL"})
 

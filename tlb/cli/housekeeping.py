@@ -29,7 +29,7 @@ def look(context: typer.Context) -> None:
         f"memory but {format_size(leave)}, and fragments {format_size(pieces)} of it. It changes "
         "these settings and restores them:"
     )
-    for name in sorted(borrowed.names()):
+    for name in sorted(borrowed.names() - {*borrowed.sizes().values()}):
         print(f"  /{name}: {borrowed.value(name) or 'absent'}")
     for name, change in borrowed.changes().items():
         print(
@@ -63,8 +63,8 @@ def measure(
 
 @app.command()
 def restore() -> None:
-    """Restore settings that a killed `measure` left, unless changed since (root)."""
-    restored = borrowed.restore()
+    """Restore settings that a killed `measure` or `tlb try` left, unless changed since (root)."""
+    restored = [*borrowed.restore(), *borrowed.restore(owner="try")]
     for change in restored:
         print(f"/{change.name}: from {change.found} to {change.now}.")
     if not restored:

@@ -56,6 +56,7 @@ def attempt(
     command: Command = None,
     lever: Annotated[str, Option(help=LEVER)] = "advise",
     only: Only = "",
+    against: Annotated[str, Option(metavar="LEVER", help="Compare with this lever.")] = "none",
     env: Env = [],  # noqa: B006
     minutes: Annotated[float, Option(min=0.01, help="Stop then, after six pairs at least.")] = 5,
     within: Within = 2,
@@ -82,20 +83,19 @@ def attempt(
     Exit codes: 1 impossible here, 2 wrong usage, 3 another measurement runs, 4 it failed."""
     _check_page(html, pid, sweep)
     pattern, prepared = _pattern(metric, higher, quantile), tuple(_words("--prepare", prepare))
-    goal = (within / 100, minutes, higher, after, _driver(driver, ready))
-    more = ((input_file, prepared, pattern, quantile, shows), warmup, failing)
+    how = (within / 100, minutes, higher, after, _driver(driver, ready))
+    more = ((input_file, prepared, pattern, quantile, shows), warmup, failing, against)
     if command and not pid:
-        chosen = _lever(lever, env, only)
-        aims = [_aim(words, chosen, goal, *more) for words in _swept(command, sweep)]
+        aims = [_aim(each, _lever(lever, env, only), how, *more) for each in _swept(command, sweep)]
         return _paired(aims, wait, as_json, html, markdown)
-    is_paired = ready or env or after is not None or lever not in ("advise", "collapse") or sweep
-    _check_pid(not command and pid and driver and not (is_paired or only or markdown))
-    words, goal = _words("--driver", driver), (*goal[:3], None, None)
-    return _before_after(pid, _aim(words, levers.LEVERS["collapse"], goal, *more), as_json, wait)
+    others = (ready, env, sweep, only, markdown, against != "none", after is not None)
+    _check_pid(not command and pid and driver, lever, others)
+    words, how = _words("--driver", driver), (*how[:3], None, None)
+    return _before_after(pid, _aim(words, levers.LEVERS["collapse"], how, *more), as_json, wait)
 
 
-def _check_pid(is_right: object) -> None:
-    if not is_right:
+def _check_pid(is_given: object, lever: str, others: tuple[object, ...]) -> None:
+    if not is_given or lever not in ("advise", "collapse") or any(others):
         raise Unavailable("bad-parameter", "give a COMMAND, or a --pid, and for it a --driver")
 
 
@@ -118,11 +118,13 @@ def _aim(
     conditions: tuple,
     warmup: int,
     ignore_failure: bool,
+    against: str,
 ) -> Aim:
     from tlb.programs.runs import Conditions
     from tlb.programs.trial import Aim
 
-    return Aim(command, lever, *goal, Conditions(*conditions), warmup, ignore_failure)
+    other = levers.lever(against, [])
+    return Aim(command, lever, *goal, Conditions(*conditions), warmup, ignore_failure, other)
 
 
 def _check_page(html: Path | None, pid: int, sweep: str) -> None:
@@ -160,12 +162,12 @@ def _paired(
     if as_json:
         print(json.dumps(documents[0] if len(documents) == 1 else documents, indent=1))
     elif len(trials) > 1:
-        shown.table(trial_report.SWEEP, map(trial_report.sweep_row, trials))
+        shown.table(trial_report.sweep_head(trials[0]), map(trial_report.sweep_row, trials))
         for done in trials:
             shown.parts([f"{shlex.join(done.aim.command)}:", *trial_report.remarks(done)])
     else:
-        head, (done,) = ("", "as it is", f"with {aims[0].lever.name}"), trials
-        shown.table(head, trial_report.rows(done))
+        (done,) = trials
+        shown.table(("", *done.aim.sides), trial_report.rows(done))
         took = f"It took {format_ns(done.spent_s * 1e9)}."
         shown.parts([trial_report.verdict_sentence(done), *trial_report.remarks(done), took])
     if html:  # last, so that a full disk hides nothing

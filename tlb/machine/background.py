@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from tlb.machine import memory, settings
 from tlb.prose import listed
-from tlb.system import procfs
+from tlb.system import processes, procfs
 from tlb.units import format_size, page_name
 
-_MM = Path("sys/kernel/mm")
+_HERE, _MM = Path("/"), Path("sys/kernel/mm")
 _DAMON_MODULES = (
     "damon_reclaim",
     "damon_lru_sort",
@@ -157,15 +157,18 @@ def _cpu_quota(root: Path) -> str:
     return f"{min(shares):g} CPUs" if shares else "none"
 
 
-def throttled(root: Path = Path("/")) -> int:
-    """Periods in which this process's cgroups, up to the root, have had to wait for their quota."""
-    stats = [procfs.text(f / "cpu.stat") for _, f in memory.cgroup_folders(root, "cpu")]
+def throttled(root: Path = _HERE, process: str = "self") -> int:
+    """Periods in which a process's cgroups, up to the root, have had to wait for their quota."""
+    folders = memory.cgroup_folders(root, "cpu", process)
+    stats = [procfs.text(folder / "cpu.stat") for _, folder in folders]
     return sum(map(int, re.findall(r"^nr_throttled ([0-9]{1,18})$", "\n".join(stats), re.M)))
 
 
 def _thp_of_process(root: Path) -> str:
     """What prctl(2) says, which a program inherits from what started it."""
     enabled = procfs.fields(procfs.text(root / "proc/self/status")).get("THP_enabled", "")
+    if root == _HERE and processes.thp_flags() > 1:
+        return "disabled by prctl but where advised"
     return {"0": "disabled by prctl", "1": "none"}.get(enabled.strip(), "")
 
 
@@ -175,6 +178,15 @@ def user_namespace(root: Path = Path("/")) -> str:
     if len(first) < 3 or first == ["0", "0", "4294967295"]:
         return "none" if first else ""
     return f"on: user {first[0]} is the host's user {first[1]}"
+
+
+def _seccomp(root: Path) -> str:
+    """Such as "on: refuses pidfd_open (EPERM)"."""
+    status = procfs.fields(procfs.text(root / "proc/self/status"))
+    if root != _HERE or status.get("Seccomp", "").strip() != "2":
+        return "none" if status else ""
+    refused = [f"{call} ({error})" for call, error in processes.refused_calls().items()]
+    return f"on: refuses {listed(refused)}" if refused else "none of the calls that are needed"
 
 
 TASKS = (
@@ -191,6 +203,13 @@ TASKS = (
         _thp_of_process,
         "transparent huge pages are switched off for this process and for all that it starts.",
         "Start it from a shell or service that does not call prctl(PR_SET_THP_DISABLE).",
+    ),
+    Task(
+        "seccomp filter",
+        _seccomp,
+        "`tlb watch` and `tlb try` cannot follow processes, or cannot move their memory to huge "
+        "pages.",
+        "Allow these system calls in the seccomp profile of this container or service.",
     ),
     Task(
         "user namespace",

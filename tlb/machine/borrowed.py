@@ -4,7 +4,7 @@ Each change is written to one journal before it is made, so whatever ends the pr
 included, the next command can undo it. Nothing else in this project changes a setting of the
 machine. A value that is neither the old one nor one written here is somebody else's, and stays.
 
-An owner ("pool", "housekeeping") restores what it changed itself, the last change first. A reboot
+An owner ("pool", "housekeeping", "try") restores what it changed itself, the last change first. A reboot
 empties /run (FHS 3.0, 3.15) and resets the settings. Where /run outlives a boot all the same, as in
 many containers, the id of the boot in the journal voids it.
 """
@@ -34,11 +34,13 @@ KSM_RUN, KSM_PAGES, KSM_SLEEP = (
 ZRAM = "sys/block/zram0/disksize"
 SWAP = "dev/zram0"  # as swap: on or off
 _POOL = re.compile(r"sys/kernel/mm/hugepages/hugepages-[0-9]{1,9}kB/nr_hugepages")
+# Of one size of transparent page: its own word, or `inherit` (Linux 6.8)
+_SIZE = re.compile(r"sys/kernel/mm/transparent_hugepage/hugepages-[0-9]{1,9}kB/enabled")
 # SWAP_FLAG_PREFER and the highest priority (linux/swap.h): before any other swap
 _FIRST = 0x8000 | 0x7FFF
-_JOURNAL, _BOOT = Path("run/every-load-settings.json"), Path("proc/sys/kernel/random/boot_id")
+_BOOT = Path("proc/sys/kernel/random/boot_id")
 _MOST_BYTES = 2**16  # a hundred bytes for each of a handful of changes
-Owner = Literal["pool", "housekeeping"]
+Owner = Literal["pool", "housekeeping", "try"]
 
 
 class Change(BaseModel):
@@ -82,7 +84,15 @@ def names(root: Path = Path("/")) -> set[str]:
     """Return all settings that may be changed; no others are ever written."""
     pools = {str(path.relative_to(root)) for path in (root / _MM / "hugepages").glob("*/nr_*")}
     fixed = {DEFRAG, KSM_RUN, KSM_PAGES, KSM_SLEEP, ZRAM, SWAP}
-    return fixed | {name for name in pools if _POOL.fullmatch(name)}
+    return fixed | {name for name in pools if _POOL.fullmatch(name)} | {*sizes(root).values()}
+
+
+def sizes(root: Path = Path("/")) -> dict[int, str]:
+    """Return the settings of single sizes of transparent pages, by size in KiB; {} before Linux
+    6.8."""
+    folders = procfs.numbered(root / _MM / "transparent_hugepage", r"hugepages-([0-9]{1,9})kB")
+    files = {kib: path / "enabled" for kib, path in folders}
+    return {kib: str(path.relative_to(root)) for kib, path in files.items() if path.exists()}
 
 
 def value(name: str, root: Path = Path("/")) -> str:
@@ -91,7 +101,7 @@ def value(name: str, root: Path = Path("/")) -> str:
     if name == SWAP:
         swaps = procfs.text(root / "proc/swaps")
         return "on" if re.search(rf"^/{SWAP}\s", swaps, re.MULTILINE) else "off"
-    if name == DEFRAG:
+    if name == DEFRAG or _SIZE.fullmatch(name):
         found = procfs.chosen(root / name)
         return "" if found == "absent" else found
     if _POOL.fullmatch(name) and (total := procfs.number(root / name)) is not None:
@@ -104,14 +114,14 @@ def changes(root: Path = Path("/"), owner: Owner = "housekeeping") -> dict[str, 
     return _read(root).get(owner, {})
 
 
-def borrow(name: str, wanted: str, root: Path = Path("/")) -> None:
+def borrow(name: str, wanted: str, root: Path = Path("/"), owner: Owner = "housekeeping") -> None:
     """Set one until `restore`. Raises Unavailable: setting-absent, setting-denied, setting-refused
     if Linux keeps another value, setting-journal."""
     if name not in names(root) or not value(name, root):
         raise Unavailable("setting-absent", f"/{name}")
     may_write(root, name)
     with alone(root):
-        if refused := change(root, "housekeeping", name, wanted):
+        if refused := change(root, owner, name, wanted):
             raise Unavailable("setting-refused", f"/{name}: {refused}")
     if (now := value(name, root)) != wanted:
         raise Unavailable("setting-refused", f"/{name} has {now} and not {wanted}")
@@ -187,14 +197,14 @@ def _put_back(root: Path, name: str, before: str, found: str) -> str:
 
 
 @contextmanager
-def borrowing(root: Path = Path("/")) -> Iterator[None]:
+def borrowing(root: Path = Path("/"), owner: Owner = "housekeeping") -> Iterator[None]:
     """Put back at the end what is borrowed inside, and before it what a killed process left. Raises
     Unavailable as `restore` does, and setting-held if something could not be put back."""
-    restore(root)
+    restore(root, owner)
     try:
         yield
     finally:
-        left = [one.why for one in restore(root) if one.why]
+        left = [one.why for one in restore(root, owner) if one.why]
         if left and not sys.exc_info()[0]:
             raise Unavailable("setting-held", "; ".join(left))
 
@@ -247,7 +257,7 @@ def _set(root: Path, name: str, wanted: str) -> None:
 
 
 def _read(root: Path) -> dict[Owner, dict[str, Change]]:
-    path = root / _JOURNAL
+    path = root / files.SETTINGS_JOURNAL
     try:
         fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | files.OPEN_FLAGS)
         try:
@@ -261,7 +271,8 @@ def _read(root: Path) -> dict[Owner, dict[str, Change]]:
         raise Unavailable("setting-journal", f"{path}: {error.strerror}") from error
     except ValidationError as error:
         raise Unavailable("setting-journal", f"{path} is damaged") from error
-    if journal.boot != procfs.word(root / _BOOT):
+    boot = procfs.word(root / _BOOT)  # "" where /proc shows processes alone (subset=pid)
+    if journal.boot and boot and journal.boot != boot:
         return {}
     unknown = {name for own in journal.changes.values() for name in own} - names(root)
     if unknown:
@@ -272,7 +283,10 @@ def _read(root: Path) -> dict[Owner, dict[str, Change]]:
 
 def _write(root: Path, changes: dict[Owner, dict[str, Change]]) -> None:
     """Replace the journal in one step, synced; remove it if nothing is left to put back."""
-    path, left = root / _JOURNAL, {owner: own for owner, own in changes.items() if own}
+    path, left = (
+        root / files.SETTINGS_JOURNAL,
+        {owner: own for owner, own in changes.items() if own},
+    )
     try:
         if left:
             journal = _Journal(boot=procfs.word(root / _BOOT), changes=left)

@@ -87,7 +87,7 @@ def _memory(host: Host) -> Iterator[Advice]:
         yield Advice(
             "memory",
             "Nothing states how much memory is free.",
-            "Mount /proc in this container; no working set can be chosen without it.",
+            "Mount /proc in this container, without subset=pid; no working set can be chosen without it.",
         )
     elif memory.limit_source not in ("MemAvailable", "MemFree"):
         setting = (

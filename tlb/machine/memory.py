@@ -146,11 +146,13 @@ def _cgroup_rooms(root: Path) -> Iterator[tuple[int, str]]:
         yield from _rooms(folder, version)
 
 
-def cgroup_folders(root: Path, controller: str) -> Iterator[tuple[_Version, Path]]:
-    """The folder of this process's cgroup and those of its ancestors, in each version's tree that
+def cgroup_folders(
+    root: Path, controller: str, process: str = "self"
+) -> Iterator[tuple[_Version, Path]]:
+    """The folder of a process's cgroup and those of its ancestors, in each version's tree that
     has the controller."""
     mounts = _cgroup_mounts(root, controller)
-    for line in procfs.text(root / "proc/self/cgroup").split("\n"):
+    for line in procfs.text(root / "proc" / process / "cgroup").split("\n"):
         hierarchy, _, rest = line.partition(":")
         controllers, colon, path = rest.partition(":")
         version = _V2 if hierarchy == "0" else _V1 if controller in controllers.split(",") else None

@@ -138,6 +138,8 @@ def _may_write(root: Path, name: str, *arguments: str) -> None:
     try:
         borrowed.may_write(root, name)
     except Unavailable as denied:
+        if denied.code == "setting-foreign":
+            raise
         # sudo has a PATH of its own: the program is named in full.
         program = Path(sys.executable).with_name("tlb")
         if not program.exists():

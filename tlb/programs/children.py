@@ -16,14 +16,17 @@ from math import ceil
 from pathlib import Path
 from typing import NamedTuple
 
+from tlb.machine.memory import cgroup_limits
 from tlb.programs.guard import watched_over
 from tlb.reasons import Unavailable
+from tlb.units import format_size
 
 GRACE_S = 2.0  # between SIGTERM and SIGKILL
 _CHUNK_BYTES = 1 << 20  # the largest pipe of an ordinary user (fs.pipe-max-size)
 # Of an output's beginning, and of its end, where numbers are looked for: a line for each of ten
 # thousands of requests.
 _KEPT_BYTES = 1 << 20
+_OOM_FIRST = "1000"  # if memory runs out, the program ends and not the command that reports it
 _SHOWN_LINES = 20  # of the stderr of a program that failed
 
 
@@ -124,6 +127,8 @@ def started(
     except (OSError, ValueError) as error:  # ValueError: a word with a NUL in it
         why = getattr(error, "strerror", None) or error
         raise Unavailable("program-missing", f"{command[0]}: {why}") from None
+    with contextlib.suppress(OSError):  # what it starts inherits it (proc_pid_oom_score_adj(5))
+        Path(f"/proc/{child.pid}/oom_score_adj").write_text(_OOM_FIRST)
     try:
         with watched_over(child.pid):
             yield child
@@ -132,6 +137,14 @@ def started(
             pipe.close()
         # Otherwise Popen would wait for a child that somebody else has reaped.
         child.returncode = -signal.SIGKILL if child.returncode is None else child.returncode
+
+
+def signal_words(status: int) -> str:
+    """Return which signal has ended a program, by its negative exit code; after SIGKILL, which
+    Linux sends when memory runs out, with the limits of memory."""
+    name = signal.strsignal(-status) or f"signal {-status}"
+    limits = cgroup_limits(Path("/"), "memory") if -status == signal.SIGKILL else {}
+    return ", ".join([name, *(f"{file} is {format_size(most)}" for file, most in limits.items())])
 
 
 def streams_of(child: subprocess.Popen[bytes], are_shown: bool = False) -> list[Stream]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import time
@@ -13,11 +12,11 @@ from typing import NamedTuple
 
 from tlb.reasons import Unavailable
 from tlb.system import procfs
+from tlb.system.processes import collapse_range, refused_calls
 from tlb.system.smaps import mappings
 
 _PROC = Path("/proc")
 _HUGE = Path("/sys/kernel/mm/transparent_hugepage")
-_PROCESS_MADVISE, _MADV_COLLAPSE = 440, 25  # asm-generic/unistd.h, asm-generic/mman-common.h
 _CHUNK_BYTES = 64 << 20  # per call, a fifth of a second: afterwards `stop` is looked at again
 SMAPS_BYTES = 1 << 26  # 65,530 mappings (the default vm.max_map_count) of 800 bytes, and some more
 
@@ -31,21 +30,18 @@ class Collapsed(NamedTuple):
     errors: tuple[str, ...]
 
 
-class _Range(ctypes.Structure):
-    _fields_ = [("start", ctypes.c_void_p), ("length", ctypes.c_size_t)]
-
-
 def check() -> None:
     """Raise Unavailable unless a process's memory can be collapsed: no-collapse without transparent
     huge pages or process_madvise in this Linux kernel, no-pidfd."""
     if procfs.number(_HUGE / "hpage_pmd_size") is None:
         raise Unavailable("no-collapse", f"there is no {_HUGE}")
-    if not hasattr(os, "pidfd_open"):
-        raise Unavailable("no-pidfd")
-    if (refused := refusal(os.getpid())) == "ENOSYS":
+    refused = refused_calls()
+    if "pidfd_open" in refused:
+        raise Unavailable("no-pidfd", refused["pidfd_open"])
+    if (why := refused.get("process_madvise")) == "ENOSYS":
         raise Unavailable("no-collapse", "process_madvise: ENOSYS")
-    if refused == "EPERM" and os.geteuid() == 0:  # not for lack of privilege
-        raise Unavailable("collapse-denied", "process_madvise is refused to root")
+    if why:
+        raise Unavailable("collapse-denied", "process_madvise is refused")
 
 
 def collapse_all(
@@ -85,24 +81,17 @@ def collapse(pid: int, huge_bytes: int, stop: Event) -> tuple[int, set[str]]:
         pass
     finally:
         os.close(pidfd)
+    errors.discard("ESRCH")  # it ended meanwhile
     return max(_anonymous_huge_bytes(pid) - before, 0), errors
 
 
 def _collapse_range(pidfd: int, start: int, end: int, huge_bytes: int, stop: Event) -> set[str]:
     """Collapse a range in one call. If that fails, go page by page, because Linux stops at the
     first huge page in which nothing is mapped. Return the names of errors."""
-    if stop.is_set() or not _collapse(pidfd, start, end - start):
+    if stop.is_set() or not collapse_range(pidfd, start, end - start):
         return set()
     pages = range(start, end, huge_bytes)
-    return {_collapse(pidfd, page, huge_bytes) for page in pages if not stop.is_set()} - {""}
-
-
-def _collapse(pidfd: int, start: int, size_bytes: int) -> str:
-    """Advise MADV_COLLAPSE of a range of another process. Return the error's name, "" if none."""
-    libc, part = ctypes.CDLL(None, use_errno=True), _Range(start, size_bytes)
-    one = ctypes.c_size_t(1)
-    status = libc.syscall(_PROCESS_MADVISE, pidfd, ctypes.byref(part), one, _MADV_COLLAPSE, 0)
-    return errno.errorcode[ctypes.get_errno()] if status < 0 else ""
+    return {collapse_range(pidfd, page, huge_bytes) for page in pages if not stop.is_set()} - {""}
 
 
 def _anonymous_huge_bytes(pid: int) -> int:
@@ -119,6 +108,6 @@ def refusal(pid: int) -> str:
     except OSError as error:
         return errno.errorcode[error.errno]
     try:
-        return _collapse(pidfd, 0, 0)
+        return collapse_range(pidfd, 0, 0)
     finally:
         os.close(pidfd)

@@ -5,7 +5,8 @@ The guard is a process of its own. It knows the running programs from a pipe, wh
 that the command is gone. PR_SET_PDEATHSIG would need code between fork and exec: that fork takes 8
 to 17 ms of a program's time here, where vfork takes 0.6, and the signal reaches the program alone
 and nothing that it has started. The guard reaches what a program has started and what shares its
-session; not a daemon that has left both.
+session; not a daemon that has left both. It first puts back the settings of Linux that a lever
+changed.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import IO
 
-from tlb.system.files import ROOT
+from tlb.reasons import Unavailable
+from tlb.system.files import ROOT, SETTINGS_JOURNAL
 from tlb.system.processes import descendants
 
 _LIMIT_S = 10.0  # for SIGKILL to act; what hangs in the kernel outlives it
@@ -65,11 +68,17 @@ def _tell(line: str) -> None:
 
 
 def main() -> None:
-    """Read which programs start and end; at the end of the input, kill those that still run."""
+    """Read which programs start and end; at the end of the input, put settings back and kill those
+    that still run."""
     programs = set[int]()
     for line in sys.stdin.buffer:
         change = programs.add if line.startswith(b"+") else programs.discard
         change(int(line[1:]))
+    if Path("/", SETTINGS_JOURNAL).exists():
+        from tlb.machine import borrowed  # half a second to import, which most ends need not take
+
+        with contextlib.suppress(Unavailable):
+            borrowed.restore(owner="try")
     limit_s = time.monotonic() + _LIMIT_S
     while (left := members(programs)) and time.monotonic() < limit_s:
         for pid in left:

@@ -12,16 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tlb.lab.build import library
-from tlb.machine import pools
+from tlb.machine import borrowed, pools
 from tlb.machine.memory import cgroup_limits
 from tlb.programs import collapse
 from tlb.reasons import Unavailable
 from tlb.system import procfs
 from tlb.system.processes import without_thp
+from tlb.units import format_size
 
 SHIM = Path(__file__).parent / "shim" / "advise.c"
 _PROC = Path("/proc")
 _THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+_SIZE_KIB = 64  # of the lever `64k`: what arm64 maps by one entry (contiguous bit)
 # glibc's malloc on huge pages (2.35). A thread's heap, and a heap of many blocks, grow by less than
 # a huge page at a time unless top_pad says more; the threshold is set to where glibc's own
 # adaptation would end, because setting the pad stops that adaptation.
@@ -51,6 +53,8 @@ class Lever:
     computer lacks what the lever needs. variables: of the program's environment. preload: a
     C file, loaded into it as a library. starting: a context held while the program starts, which it
     inherits.
+    setting: held while the program runs. given_bytes: what Linux has given so far on the lever's
+    pages, which smaps does not tell from base pages.
     acts: changes the running program, see `collapse_all`. has_reached: whether a process has the
     lever; None if that cannot be seen."""
 
@@ -60,6 +64,8 @@ class Lever:
     variables: tuple[Variable, ...] = ()
     preload: Path | None = None
     starting: Callable[[], AbstractContextManager[object]] = nullcontext
+    setting: Callable[[], AbstractContextManager[object]] = nullcontext
+    given_bytes: Callable[[], int] = lambda: 0
     acts: Callable[..., collapse.Collapsed] | None = None
     has_reached: Callable[[int], bool] | None = None
 
@@ -67,7 +73,8 @@ class Lever:
     def environment(self) -> Iterator[Mapping[str, str]]:
         """Yield what is added to the program's environment while it runs."""
         added = {variable.name: variable.added() for variable in self.variables}
-        with _preloaded(self.preload) if self.preload else nullcontext({}) as preload:
+        preloading = _preloaded(self.preload) if self.preload else nullcontext({})
+        with preloading as preload, self.setting():
             yield added | preload
 
 
@@ -94,9 +101,18 @@ def _has_no_thp(pid: int) -> bool:
     return procfs.fields(procfs.text(_PROC / str(pid) / "status")).get("THP_enabled") == "0"
 
 
-def _thp_allowed() -> None:
+def _thp_not_disabled() -> None:
     if _has_no_thp(os.getpid()):
         raise Unavailable("thp-disabled")
+
+
+def _collapse_allowed() -> None:
+    _thp_not_disabled()
+    collapse.check()
+
+
+def _thp_allowed() -> None:
+    _thp_not_disabled()
     if (setting := procfs.chosen(_THP)) not in ("always", "madvise"):
         raise Unavailable("thp-never", f"{_THP}: {setting}")
 
@@ -107,6 +123,34 @@ def _pool_filled() -> None:
     limits = cgroup_limits(Path("/"), "hugetlb")
     if limits and not any(limits.values()):
         raise Unavailable("pool-limited", ", ".join(f"{name} is 0" for name in limits))
+
+
+def _size_allowed(root: Path = Path("/")) -> None:
+    _thp_allowed()
+    sizes = borrowed.sizes(root)
+    if _SIZE_KIB not in sizes:
+        size = format_size(_SIZE_KIB << 10)
+        raise Unavailable("page-size-unsupported", f"transparent pages of {size}")
+    for name in sizes.values():
+        borrowed.may_write(root, name)
+
+
+@contextmanager
+def only_size(root: Path = Path("/")) -> Iterator[None]:
+    """Let Linux give transparent pages of 64 KiB alone meanwhile, to memory that asks. Raises
+    Unavailable as `borrowed.borrow` does."""
+    with borrowed.borrowing(root, "try"):
+        for kib, name in borrowed.sizes(root).items():
+            wanted = "madvise" if kib == _SIZE_KIB else "never"
+            borrowed.borrow(name, wanted, root, "try")
+        yield
+
+
+def _given_bytes(root: Path = Path("/")) -> int:
+    """Return what Linux has given in pages of 64 KiB since boot; 0 before Linux 6.10, which does
+    not count them."""
+    folder = (root / borrowed.sizes(root)[_SIZE_KIB]).parent
+    return (procfs.number(folder / "stats/anon_fault_alloc") or 0) * (_SIZE_KIB << 10)
 
 
 LEVERS = {
@@ -122,6 +166,17 @@ LEVERS = {
             has_reached=_maps_shim,
         ),
         Lever(
+            "64k",
+            "what advise requests, on pages of 64 KiB instead of 2 MiB (root; changes settings of "
+            "Linux meanwhile)",
+            _size_allowed,
+            (Variable("GLIBC_TUNABLES", f"{_MALLOC}:{GROWTH}", ":"),),
+            preload=SHIM,
+            setting=only_size,
+            given_bytes=_given_bytes,
+            has_reached=_maps_shim,
+        ),
+        Lever(
             "advise-control",
             "glibc's malloc growing in the steps of advise, on the pages that it has",
             variables=(Variable("GLIBC_TUNABLES", GROWTH, ":"),),
@@ -129,7 +184,7 @@ LEVERS = {
         Lever(
             "collapse",
             "its memory moved to huge pages from outside while it runs",
-            collapse.check,
+            _collapse_allowed,
             acts=collapse.collapse_all,
         ),
         Lever(
@@ -147,6 +202,7 @@ LEVERS = {
         Lever(
             "no-thp",
             "transparent huge pages disabled for it",
+            _thp_not_disabled,
             starting=without_thp,
             has_reached=_has_no_thp,
         ),

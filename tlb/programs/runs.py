@@ -43,7 +43,7 @@ class Run(NamedTuple):
     """One run. status: exit code, or minus the signal that ended it. value: the number that it
     printed. last_lines: of its stderr. Faults and cpu_s include children that it waited for. left:
     processes that it left running. With a driver, the first five are the driver's and the rest the
-    server's; killed: whether the server ignored SIGTERM."""
+    server's; killed: whether the server ignored SIGTERM. given_bytes: see Lever."""
 
     elapsed_s: float
     status: int
@@ -57,6 +57,7 @@ class Run(NamedTuple):
     left: int
     collapsed: Collapsed | None
     killed: bool = False
+    given_bytes: int = 0
 
 
 def run(
@@ -75,10 +76,10 @@ def run(
 
     share: part of the time that snapshots may take. after_s: when a lever acts from outside.
     padding_bytes: of the environment, which moves the stack. Raises Unavailable: program-missing,
-    program-endless and server-silent after limit_s, server-ended, prepare-failed. However this
-    ends, none of the processes is left."""
+    program-endless and server-silent after limit_s, server-ended, prepare-failed."""
     _prepare(conditions.prepare, limit_s)
     mine, seen, collapsed = ServerProcesses(), list[Snapshot](), list[Collapsed]()
+    before = lever.given_bytes()
     with processes.adopting(), lever.environment() as environment:
         start_s = time.monotonic()
         padded, given = environment | {PADDING: "x" * padding_bytes}, conditions.input_file
@@ -97,7 +98,7 @@ def run(
         except BaseException:
             processes.end(mine.all, children.GRACE_S)
             raise
-    ends = tuple(seen), left, collapsed[0] if collapsed else None, killed
+    ends = tuple(seen), left, next(iter(collapsed), None), killed, lever.given_bytes() - before
     return Run(elapsed_s, status, *_printed(streams, conditions), *used, *ends)
 
 

@@ -7,7 +7,6 @@ import os
 import random
 import re
 import secrets
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from tlb.inference.intervals import Interval
 from tlb.inference.pairs import LEAST_PAIRS, is_look, paired_ratio
 from tlb.machine import background
 from tlb.programs import snapshots
+from tlb.programs.children import signal_words
 from tlb.programs.executable import why_no_preload
 from tlb.programs.guard import guarded
 from tlb.programs.levers import LEVERS, Lever
@@ -45,7 +45,8 @@ class Aim:
     the number that the conditions' metric finds, which is compared in place of time, more is better.
     after_s: when a lever acts that acts from outside; None: once most of the memory is there.
     driver: the command is a server, and this is run against it and timed. warmup: runs before all
-    others, which do not count. ignore_failure: compare runs with an exit code other than 0."""
+    others, which do not count. ignore_failure: compare runs with an exit code other than 0. against:
+    the lever of the other side."""
 
     command: list[str]
     lever: Lever
@@ -57,6 +58,7 @@ class Aim:
     conditions: Conditions = Conditions()
     warmup: int = 0
     ignore_failure: bool = False
+    against: Lever = LEVERS["none"]
 
     def value(self, run: Run) -> float:
         """Return what is compared: seconds, or the printed number, NaN if none was printed."""
@@ -74,6 +76,13 @@ class Aim:
         return "elapsed_s" if self.metric is None else self.metric.pattern
 
     @property
+    def sides(self) -> tuple[str, str]:
+        """What the two sides are called."""
+        is_plain = self.against.name == "none"
+        first = "as it is" if is_plain else f"with {self.against.name}"
+        return first, f"with {self.lever.name}"
+
+    @property
     def value_name(self) -> str:
         return "time" if self.metric is None else "printed number"
 
@@ -85,8 +94,7 @@ class Aim:
         program-failed, with the end of its stderr as a note."""
         driver, failed = "the driver, " if self.driver else "", None
         if run.status < 0:
-            name = signal.strsignal(-run.status) or f"signal {-run.status}"
-            failed = Unavailable("program-killed", f"{driver}{name}{suffix}")
+            failed = Unavailable("program-killed", f"{driver}{signal_words(run.status)}{suffix}")
         elif run.status and not self.ignore_failure:
             failed = Unavailable("program-failed", f"{driver}exit code {run.status}{suffix}")
         if failed:
@@ -216,7 +224,7 @@ def _attempt(aim: Aim, tell: Callable[[Trial], None]) -> Trial:
     paddings = _paddings(seed)
 
     def one(lever: bool) -> Run:
-        chosen = aim.lever if lever else LEVERS["none"]
+        chosen = aim.lever if lever else aim.against
         again = {"share": SNAPSHOT_SHARE, "after_s": after_s, "padding_bytes": next(paddings)}
         return aim.checked(take(chosen, **again))
 
@@ -243,8 +251,9 @@ def _rehearsed(aim: Aim, take: Callable[..., Run]) -> tuple[tuple[Run, Run], flo
     """Make the runs that do not count: warm-ups, one without the lever and one with it. Return
     these two, and when a lever that acts from outside is to act."""
     for _ in range(aim.warmup):
-        aim.checked(take(LEVERS["none"], share=SNAPSHOT_SHARE))
-    plain = aim.checked(take(LEVERS["none"], share=REHEARSAL_SHARE))
+        aim.checked(take(aim.against, share=SNAPSHOT_SHARE))
+    plain = aim.checked(take(aim.against, share=REHEARSAL_SHARE))
+    _check_lever(aim, aim.against, plain)
     if aim.metric is None and plain.elapsed_s * aim.within < STARTING_S:
         took = format_ns(plain.elapsed_s * 1e9)
         raise Unavailable(
@@ -252,7 +261,8 @@ def _rehearsed(aim: Aim, take: Callable[..., Run]) -> tuple[tuple[Run, Run], flo
         )
     after_s = snapshots.filled_s(plain.snapshots) if aim.after_s is None else aim.after_s
     with_lever = take(aim.lever, share=REHEARSAL_SHARE, after_s=after_s)
-    _check_lever(aim, with_lever)
+    aim.checked(with_lever, ", with the lever and not without")
+    _check_lever(aim, aim.lever, with_lever)
     return (plain, with_lever), after_s
 
 
@@ -265,11 +275,10 @@ def _paddings(seed: int) -> Iterator[int]:
         yield from (size_bytes, size_bytes)
 
 
-def _check_lever(aim: Aim, run: Run) -> None:
-    """Raise Unavailable if the lever ended the program, or did not reach it at all."""
-    aim.checked(run, ", with the lever and not without")
+def _check_lever(aim: Aim, lever: Lever, run: Run) -> None:
+    """Raise Unavailable if the lever did not reach the program at all."""
     seen = [snapshot for snapshot in run.snapshots if snapshot.processes]
-    if aim.lever.has_reached and run.snapshots and not any(each.reached for each in seen):
+    if lever.has_reached and run.snapshots and not any(each.reached for each in seen):
         raise Unavailable("lever-absent", why_no_preload(aim.command[0]))
     if run.collapsed and "EPERM" in run.collapsed.errors and not run.collapsed.bytes:
         raise Unavailable("collapse-denied")

@@ -20,7 +20,7 @@ _CAPTION = (
     "typical ratio, the band its interval; at the dashed line there is no difference."
 )
 _BODY = Markup(
-    "<h1>{verdict}</h1><p><code>{command}</code>{driver}, with {does}.</p><p>{sentence}</p>"
+    "<h1>{verdict}</h1><p><code>{command}</code>{driver}, with {does}{against}.</p><p>{sentence}</p>"
     "{remarks}{figure}{table}"
 )
 
@@ -54,13 +54,14 @@ def figure(trial: Trial) -> Figure:
 def page(trial: Trial) -> str:
     """Return the page as HTML."""
     aim = trial.aim
-    table = pd.DataFrame(rows(trial), columns=["", "as it is", f"with {aim.lever.name}"])
+    table = pd.DataFrame(rows(trial), columns=["", *aim.sides])
     driven = Markup(", driven by <code>{}</code>")
     body = _BODY.format(
         verdict=trial.verdict.capitalize(),
         command=shlex.join(aim.command),
         driver=driven.format(shlex.join(aim.driver.command)) if aim.driver else "",
         does=aim.lever.does,
+        against="" if aim.against.name == "none" else f", against {aim.against.does}",
         sentence=verdict_sentence(trial),
         remarks=standalone.paragraphs(remarks(trial)),
         figure=standalone.figure(figure(trial) if trial.pairs else None, _CAPTION),

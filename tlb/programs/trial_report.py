@@ -56,7 +56,9 @@ def verdict_sentence(trial: Trial) -> str:
         return "Cannot tell: no pair was completed."
     ratio, whose = trial.ratio(), "the driver" if trial.aim.driver else "the program"
     what = f"{whose}'s time" if trial.aim.metric is None else f"the number that {whose} prints"
-    found = f"With {trial.aim.lever.name}, {what} is {ratio:.3f} times what it is without"
+    first, second = trial.aim.sides
+    other = "without" if first == "as it is" else first
+    found = f"{second.capitalize()}, {what} is {ratio:.3f} times what it is {other}"
     verdict = trial.verdict.capitalize()
     if trial.verdict == "no difference":
         # Rounded up, so that what the sentence rules out is ruled out.
@@ -79,6 +81,7 @@ def remarks(trial: Trial) -> list[str]:
         with_lever=with_lever,
         outputs=list(_outputs(trial)),
         moved=without.peak and with_lever.peak and _has_moved(without.peak, with_lever.peak),
+        given_bytes=median(run.given_bytes for run in trial.runs(True)),
         collapses=collapses,
         collapsed_bytes=median([each.bytes for each in collapses] or [0]),
         net_ratio=_net_ratio(trial),
@@ -149,11 +152,12 @@ def rows(trial: Trial) -> list[tuple[str, str, str]]:
     ]
 
 
-SWEEP = ("command", "as it is", "with the lever", "ratio", "verdict")
+def sweep_head(trial: Trial) -> tuple[str, str, str, str, str]:
+    return "command", *trial.aim.sides, "ratio", "verdict"
 
 
 def sweep_row(trial: Trial) -> tuple[str, str, str, str, str]:
-    """Return a trial as a row under SWEEP."""
+    """Return a trial as a row under `sweep_head`."""
     values = [trial.aim.format(side(trial, lever).value.value) for lever in (False, True)]
     ratio = f"{trial.ratio():.3f}" if trial.pairs else "none"
     return shlex.join(trial.aim.command), *values, ratio, trial.verdict
@@ -161,7 +165,8 @@ def sweep_row(trial: Trial) -> tuple[str, str, str, str, str]:
 
 def markdown(trials: Sequence[Trial]) -> str:
     """Return trials as a Markdown table, one a row."""
-    rows = [SWEEP, ["---"] * len(SWEEP), *map(sweep_row, trials)]
+    head = sweep_head(trials[0])
+    rows = [head, ["---"] * len(head), *map(sweep_row, trials)]
     cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
     return "".join(f"| {' | '.join(row)} |\n" for row in cells)
 
@@ -175,6 +180,7 @@ def document(trial: Trial) -> dict[str, Any]:
         "driver": aim.driver and aim.driver.command,
         "lever": aim.lever.name,
         "does": aim.lever.does,
+        "against": aim.against.name,
         "quantity": aim.quantity,
         "better": "higher" if aim.higher else "lower",
         "within": aim.within,

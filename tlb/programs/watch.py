@@ -12,11 +12,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
+from tlb.machine import background
 from tlb.programs import activity, children, folios
 from tlb.programs.activity import Sample, Used
 from tlb.programs.guard import guarded
+from tlb.programs.levers import LEVERS
 from tlb.programs.snapshots import own_processes
 from tlb.reasons import Unavailable
 from tlb.system import processes
@@ -48,7 +51,8 @@ class Target:
 class Watched:
     """What was seen so far. overhead: the allowed share of the program's time. usage: by PID.
     sampling_s: time that all samples took. left_out_s: windows that did not fit. folios: as
-    `folios.shares` returns it, or why it is unknown; read again at folios_due_s."""
+    `folios.shares` returns it, or why it is unknown; read again at folios_due_s. throttled: periods
+    in which a CPU quota was used up. thp_disabled: for the process, by prctl."""
 
     target: Target
     overhead: float
@@ -60,6 +64,8 @@ class Watched:
     has_ended: bool = False
     folios: dict[str, float] | Unavailable = field(default_factory=dict)
     folios_due_s: float = 0.0
+    throttled: int = 0
+    thp_disabled: bool = False
 
     @property
     def used(self) -> Used:
@@ -160,8 +166,10 @@ def watch(
     over, or Ctrl-C. After each sample the program runs alone until sampling is no more than
     `overhead` of its time. pause: called meanwhile with seconds that it may take.
 
-    Raises Unavailable (process-gone, process-denied) or KeyboardInterrupt before a first sample."""
+    Raises Unavailable (process-gone, process-denied, program-killed) or KeyboardInterrupt before a first sample."""
     watched, begin = Watched(target, overhead), time.monotonic()
+    throttled = partial(background.throttled, process=str(target.pid))
+    before, watched.thp_disabled = throttled(), LEVERS["no-thp"].has_reached(target.pid)
     first = {target.pid: activity.used(target.pid)}  # other processes start later, from nothing
     # Reading alone clears no bits, so none has to be set again.
     watched.sampling_s = activity.reading_s(target.pids()) / PRICE
@@ -172,11 +180,15 @@ def watch(
             watched.sampling_s += sample.took_s
             _draw_folios(watched, read)
             _use(watched, begin, first)
+            watched.throttled = max(throttled() - before, 0)  # 0 once it has ended
             tell(watched)
             if not _rest(watched, begin, seconds, pause):
                 break
     except (KeyboardInterrupt, Unavailable):  # earlier samples stay
         if not watched.samples:
+            if target.ended(0) and (target.status() or 0) < 0:
+                words = children.signal_words(target.status())
+                raise Unavailable("program-killed", words) from None
             raise
     _use(watched, begin, first)
     watched.has_ended = target.ended(0)

@@ -191,6 +191,8 @@ class Report:
         """The lever to try, or why there is none; None if nothing is worth trying."""
         if self.is_idle or self.is_small or not any(self.command):
             return None
+        if self.watched.thp_disabled:
+            return Unavailable("thp-disabled")
         return _value(lambda: lever_for(self.command[0]))
 
     @property
@@ -217,6 +219,8 @@ class Report:
             "within_overhead": watched.within_overhead,
             "ended": watched.has_ended,
             "exit_code": watched.target.status() if watched.has_ended else None,
+            "throttled": watched.throttled,
+            "thp_disabled": watched.thp_disabled,
             "mapped": last.mapped,
             "table_bytes": last.table_bytes,
             "used": watched.used._asdict(),

@@ -182,9 +182,20 @@ class Chapter(Subject):
         if not self._seconds or ((known.get("state"), known.get("means")) == now and whole(known)):
             return
         self._require_linux()
+        if why := self._refused.get(name):
+            raise why
         print(f"{name}: building and running, which takes minutes.", file=sys.stderr)
-        made = make(self.parameters["profile"]) | {"means": means}
+        try:
+            made = make(self.parameters["profile"]) | {"means": means}
+        except Unavailable as why:
+            self._refused[name] = why
+            raise
         self.store.write_document(self.machine, name, made)
+
+    @cached_property
+    def _refused(self) -> dict[str, Unavailable]:
+        """Why documents could not be made, by name: a page that asks again does not try again."""
+        return {}
 
     def _means(self) -> list[str]:
         """Return what a document may lack today and have tomorrow: filled pools, programs."""

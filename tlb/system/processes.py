@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import signal
 import subprocess
@@ -158,6 +159,50 @@ def without_thp() -> Iterator[None]:
         yield
     finally:
         _prctl(_PR_SET_THP_DISABLE, before & 1, before & ~1)
+
+
+def thp_flags() -> int:
+    """Return how prctl has disabled transparent huge pages for this process; 0 if it has not, 3 if
+    only where memory is not advised (PR_THP_DISABLE_EXCEPT_ADVISED, Linux 6.18)."""
+    try:
+        return _prctl(_PR_GET_THP_DISABLE)
+    except OSError:
+        return 0
+
+
+_PROCESS_MADVISE, _MADV_COLLAPSE = 440, 25  # asm-generic/unistd.h, asm-generic/mman-common.h
+_CAP_SYS_NICE = 23  # which process_madvise takes (linux/capability.h)
+
+
+class _Range(ctypes.Structure):
+    _fields_ = [("start", ctypes.c_void_p), ("length", ctypes.c_size_t)]
+
+
+def collapse_range(pidfd: int, start: int, size_bytes: int) -> str:
+    """Advise MADV_COLLAPSE of a range of another process. Return the error's name, "" if none."""
+    libc, part = ctypes.CDLL(None, use_errno=True), _Range(start, size_bytes)
+    one = ctypes.c_size_t(1)
+    status = libc.syscall(_PROCESS_MADVISE, pidfd, ctypes.byref(part), one, _MADV_COLLAPSE, 0)
+    return errno.errorcode[ctypes.get_errno()] if status < 0 else ""
+
+
+def refused_calls() -> dict[str, str]:
+    """Return the system calls about another process that this one may not make, with the names of
+    the errors. Lack of privilege is no refusal, nor is a kernel older than MADV_COLLAPSE."""
+    try:
+        pidfd = os.pidfd_open(os.getpid())
+    except AttributeError:  # Python was built for a Linux without it
+        return {"pidfd_open": "ENOSYS"}
+    except OSError as error:
+        return {"pidfd_open": errno.errorcode[error.errno]}
+    try:
+        refused = collapse_range(pidfd, 0, 0)
+    finally:
+        os.close(pidfd)
+    capabilities = procfs.fields(procfs.text(Path("/proc/self/status"))).get("CapEff", "0")
+    may = int(capabilities, 16) >> _CAP_SYS_NICE & 1
+    is_refused = refused == "ENOSYS" or (refused == "EPERM" and may)
+    return {"process_madvise": refused} if is_refused else {}
 
 
 def descendants(pid: int, proc: Path = Path("/proc")) -> dict[int, bool]:

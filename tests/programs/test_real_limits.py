@@ -1,0 +1,262 @@
+"""Commands under limits that Linux itself sets here: cgroups, seccomp filters, prctl, namespaces. Each
+says what stands in its way, or works all the same."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.common import ROOT, needs_c, needs_root
+from support.programs import built
+
+from tlb.machine import pools
+from tlb.machine.memory import cgroup_folders
+from tlb.reasons import REASONS
+
+pytestmark = [
+    pytest.mark.endurance,
+    pytest.mark.measuring,
+    pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux"),
+    needs_root,
+    needs_c,
+]
+# With a lock of the test's own, since what is measured decides nothing.
+SCRIPT = """import sys
+from functools import partial
+from pathlib import Path
+from tlb import cli
+from tlb.cli import measure, trial
+from tlb.system import files
+lock = partial(files.measuring_lock, path=Path(sys.argv.pop(1)))
+trial.measuring_lock = measure.measuring_lock = lock
+cli.main()"""
+MIB, HERE = 1 << 20, Path("/")
+TRY = ("try", "--minutes", "0.01", "--within", "30")
+POINT = ("--pages", "4k", "--layout", "spread", "--order", "random", "--lines")
+PIDFD_OPEN, PROCESS_MADVISE = 434, 440  # asm-generic/unistd.h
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Filter(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("steps", ctypes.c_void_p)]
+
+
+def seccomp(number: int, error: int) -> Callable[[], None]:
+    """Return what lets a system call of this process fail (seccomp(2): load the number, compare,
+    return the error or allow)."""
+    steps = [
+        (0x20, 0, 0, 0),
+        (0x15, 0, 1, number),
+        (6, 0, 0, 0x50000 | error),
+        (6, 0, 0, 0x7FFF0000),
+    ]
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
+    program = Filter(len(steps), ctypes.addressof(code))
+
+    def act(keep: object = code) -> None:
+        if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, ctypes.byref(program), 0, 0):
+            os._exit(99)  # PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP
+
+    return act
+
+
+def without_thp(flags: int) -> Callable[[], None]:
+    def act() -> None:
+        if libc.prctl(41, 1, flags, 0, 0):  # PR_SET_THP_DISABLE
+            os._exit(99)
+
+    return act
+
+
+def shell(script: str) -> list[str]:
+    return ["sh", "-c", f'{script} || exit 99; exec "$@"', "sh"]
+
+
+NAMESPACES = {
+    "user": ["unshare", "-r"],
+    "subset": ["unshare", "-mpf", *shell("mount -t proc -o subset=pid proc /proc")],
+    "sys": ["unshare", "-m", *shell("mount -o bind,ro /sys /sys && mount -o remount,bind,ro /sys")],
+}
+FILTERS = {
+    "pidfd": seccomp(PIDFD_OPEN, errno.EPERM),
+    "madvise": seccomp(PROCESS_MADVISE, errno.EPERM),
+    "madvise-absent": seccomp(PROCESS_MADVISE, errno.ENOSYS),
+    "no-thp": without_thp(0),
+    "thp-if-advised": without_thp(2),
+}
+# Of both versions: what a group may use.
+GROUPS = {
+    "cpu": {"cpu.max": "20000 100000", "cpu.cfs_quota_us": "20000"},
+    "memory": {"memory.max": f"{256 * MIB}", "memory.limit_in_bytes": f"{256 * MIB}"},
+    "hugetlb": {"hugetlb.2MB.max": "0", "hugetlb.2MB.limit_in_bytes": "0"},
+    "cpuset": {"cpuset.mems": "0", "cpuset.cpus": "0"},
+}
+
+
+@contextlib.contextmanager
+def group(controller: str) -> Iterator[list[str]]:
+    """Make a cgroup below the top of the controller's tree; yield what starts a command in it."""
+    made = _top(controller) / f"tlb-test-{os.getpid()}"
+    switch = made.parent / "cgroup.subtree_control"  # of version 2
+    is_off = switch.exists() and controller not in switch.read_text().split()
+    try:
+        if is_off:
+            switch.write_text(f"+{controller}")
+        made.mkdir()
+        for name, limit in GROUPS[controller].items():
+            if (made / name).exists():
+                (made / name).write_text(limit)
+    except OSError as error:
+        pytest.skip(f"no cgroup of {controller} can be made here: {error}")
+    try:
+        yield shell(f"echo $$ > {made}/cgroup.procs")
+    finally:
+        for _ in range(100):  # until the last process has left it
+            with contextlib.suppress(OSError):
+                made.rmdir()
+                break
+            time.sleep(0.05)
+        if is_off:
+            switch.write_text(f"-{controller}")
+
+
+def _top(controller: str) -> Path:
+    """Return the top of the tree that has a controller: of version 1, or else of version 2."""
+    for _, folder in cgroup_folders(HERE, controller):
+        listed = folder / "cgroup.controllers"
+        is_top = not (folder.parent / "cgroup.procs").exists()
+        if is_top and (not listed.exists() or controller in listed.read_text().split()):
+            return folder
+    pytest.skip(f"this Linux shows no cgroups of {controller}")
+
+
+@pytest.fixture
+def under(tmp_path: Path) -> Callable[..., tuple[int, str]]:
+    """Run `tlb` under a limit; return its exit code and all that it printed."""
+
+    def run(limit: str, *arguments: str) -> tuple[int, str]:
+        with group(limit) if limit in GROUPS else contextlib.nullcontext() as start:
+            command = [sys.executable, "-c", SCRIPT, str(tmp_path / "lock"), *arguments]
+            done = subprocess.run(
+                [*(start or NAMESPACES.get(limit, [])), *command],
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=120,
+                preexec_fn=FILTERS.get(limit),
+            )
+        if done.returncode == 99 or "unshare failed" in done.stdout:
+            pytest.skip(f"Linux refuses this limit here: {limit} {done.stdout}")
+        assert "Traceback" not in done.stdout
+        return done.returncode, done.stdout
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [
+        ("cpu", "CPU quota is active (0.2 CPUs)"),
+        ("memory", "leaves"),
+        ("hugetlb", "hugetlb cgroup is active"),
+        ("pidfd", "refuses pidfd_open (EPERM)"),
+        ("madvise", "refuses process_madvise (EPERM)"),
+        ("madvise-absent", "refuses process_madvise (ENOSYS)"),
+        ("no-thp", "disabled by prctl"),
+        ("thp-if-advised", "disabled by prctl but where advised"),
+        ("user", "user namespace is active"),
+        ("subset", "Nothing states how much memory is free"),
+    ],
+)
+def test_doctor_finds_the_limit(limit: str, words: str, under):
+    status, said = under(limit, "doctor")
+    assert status == 0 and words in " ".join(said.split())
+
+
+RESERVE = ("pool", "reserve", "--pages", "2m", "--size", "2MiB")
+
+
+@pytest.mark.parametrize(
+    ("limit", "arguments", "code"),
+    [
+        ("pidfd", (*TRY, "--", "PROGRAM"), "no-pidfd"),
+        ("pidfd", (*TRY, "--lever", "collapse", "--", "PROGRAM"), "no-pidfd"),
+        ("pidfd", ("watch", "PID"), "no-pidfd"),
+        ("madvise", (*TRY, "--lever", "collapse", "--", "PROGRAM"), "collapse-denied"),
+        ("madvise", (*TRY, "--pid", "PID", "--driver", "true"), "collapse-denied"),
+        ("madvise-absent", (*TRY, "--pid", "PID", "--driver", "true"), "no-collapse"),
+        ("no-thp", (*TRY, "--", "PROGRAM"), "thp-disabled"),
+        ("no-thp", (*TRY, "--lever", "no-thp", "--", "PROGRAM"), "thp-disabled"),
+        ("user", RESERVE, "setting-foreign"),
+        ("user", (*TRY, "--lever", "64k", "--", "PROGRAM"), "setting-foreign"),
+        ("user", ("watch", "PID"), "process-denied"),
+        ("sys", RESERVE, "pool-denied"),
+        ("sys", (*TRY, "--lever", "64k", "--", "PROGRAM"), "setting-denied"),
+        ("memory", ("measure", "page_chase", *POINT, str(1 << 18)), "memory-short"),
+        ("subset", ("measure", "page_chase", *POINT, str(1 << 18)), "memory-short"),
+    ],
+)
+def test_a_command_says_what_the_limit_refuses(
+    limit: str, arguments: tuple[str, ...], code: str, under, tmp_path: Path
+):
+    program = [str(built(tmp_path)), "mmap", "16", "4"]
+    with subprocess.Popen([*program, "60000"], stdout=subprocess.DEVNULL) as running:
+        given = {"PROGRAM": program, "PID": [str(running.pid)]}
+        words = [part for word in arguments for part in given.get(word, [word])]
+        try:
+            status, said = under(limit, *words)
+        finally:
+            running.kill()
+    assert status == 1 and REASONS[code].sentence.removesuffix(".") in said
+
+
+def test_what_waits_for_its_quota_is_reported(under, tmp_path: Path):
+    program = [str(built(tmp_path)), "mmap", "64"]
+    for arguments in (
+        (*TRY, "--minutes", "0.05", "--", *program, "4"),
+        ("watch", "--seconds", "3", "--", *program, "99"),
+    ):
+        status, said = under("cpu", *arguments)
+        assert status == 0 and "used up its CPU quota" in said, said
+
+
+def test_pages_of_a_pool_that_the_cgroup_withholds_are_reported(under):
+    if pools.changes():
+        pytest.skip("pages are reserved already, and restoring would take them")
+    pools.reserve("2m", 16 * MIB)
+    try:
+        status, said = under("hugetlb", *TRY, "--lever", "malloc-pool", "--", "true")
+    finally:
+        pools.restore()
+    assert status == 1 and REASONS["pool-limited"].sentence.removesuffix(".") in said
+
+
+def test_a_program_that_needs_more_than_its_cgroup_has_is_what_ends(under, tmp_path: Path):
+    program = [str(built(tmp_path)), "mmap", "512", "1"]
+    status, said = under("memory", *TRY, "--lever", "none", "--", *program)
+    assert status == 4 and "is 256 MiB" in said
+    status, said = under("memory", "watch", "--seconds", "5", "--", *program)
+    assert (status, "is 256 MiB" in said) == (4, True) or "exit code -9" in said
+
+
+def test_a_cpu_outside_the_cpuset_is_refused(under):
+    status, said = under("cpuset", "measure", "page_chase", "--cpu", "1", *POINT, "64")
+    assert status == 2 and "CPU 1" in said
+    status, said = under("cpuset", "measure", "page_chase", *POINT, "64")
+    assert status == 0 and '"cpu":0' in said
+
+
+def test_a_restricted_proc_is_enough_to_compare(under, tmp_path: Path):
+    status, said = under("subset", *TRY, "--", str(built(tmp_path)), "mmap", "16", "4")
+    assert status == 0 and "on huge pages" in said

@@ -1,0 +1,109 @@
+"""The lever `64k`: which settings of Linux it changes, under a made-up root, and that all are put back;
+on this computer, that the program gets such pages, and that a kill leaves no setting changed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from support.common import ROOT, needs_c, refusal
+from support.programs import built
+
+from tlb.machine import borrowed
+from tlb.programs import levers
+from tlb.programs.levers import LEVERS, only_size
+from tlb.programs.runs import run
+from tlb.system import files, procfs
+
+THP = Path("sys/kernel/mm/transparent_hugepage")
+WORDS = ("always", "inherit", "madvise", "never")
+HERE = Path("/")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has these settings")
+
+
+def put(root: Path, name: str, wanted: str) -> None:
+    new = root / THP / "new"
+    new.write_text(" ".join(f"[{word}]" if word == wanted else word for word in WORDS))
+    os.rename(new, root / name)
+
+
+def words(root: Path) -> dict[int, str]:
+    return {kib: borrowed.value(name, root) for kib, name in borrowed.sizes(root).items()}
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "run").mkdir()
+    for kib, word in ((16, "never"), (64, "never"), (1024, "always"), (2048, "inherit")):
+        (tmp_path / THP / f"hugepages-{kib}kB").mkdir(parents=True)
+        put(tmp_path, f"{THP}/hugepages-{kib}kB/enabled", word)
+    monkeypatch.setattr(borrowed, "_set", put)
+    return tmp_path
+
+
+def test_one_size_alone_is_allowed_meanwhile(root: Path):
+    before = words(root)
+    with only_size(root):
+        assert words(root) == {16: "never", 64: "madvise", 1024: "never", 2048: "never"}
+        assert {*borrowed.changes(root, "try")} == {
+            name for kib, name in borrowed.sizes(root).items() if kib != 16
+        }
+    assert words(root) == before and not (root / files.SETTINGS_JOURNAL).exists()
+
+
+def test_a_kernel_without_the_size_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(levers, "_thp_allowed", lambda: None)
+    assert refusal(levers._size_allowed, tmp_path) == "page-size-unsupported"
+
+
+can_set = pytest.mark.skipif(
+    64 not in borrowed.sizes(HERE)
+    or not os.access(HERE / borrowed.sizes(HERE)[64], os.W_OK)
+    or procfs.chosen(HERE / THP / "enabled") not in ("always", "madvise"),
+    reason="takes root, Linux 6.8 and transparent huge pages",
+)
+
+
+@pytest.mark.measures
+@pytest.mark.measuring  # or a campaign beside it would see its settings change
+@can_set
+@needs_c
+def test_a_program_gets_pages_of_64_kib(tmp_path: Path):
+    before, command = words(HERE), [str(built(tmp_path)), "mmap", "64", "1", "200"]
+    plain, sized = (run(command, LEVERS[name], limit_s=60, share=0.3) for name in ("advise", "64k"))
+    assert words(HERE) == before
+    assert sized.written[0] == plain.written[0]
+    assert max(each.pages.huge_bytes for each in sized.snapshots) == 0
+    assert plain.minor_faults < sized.minor_faults < (64 << 20) / 4096 / 4
+    stats = Path(HERE / borrowed.sizes(HERE)[64]).with_name("stats")
+    assert not stats.is_dir() or sized.given_bytes >= 0.9 * (64 << 20)
+
+
+@pytest.mark.measuring
+@can_set
+def test_a_command_that_is_killed_leaves_no_setting_changed():
+    before = words(HERE)
+    script = """
+from tlb.programs.guard import guarded
+from tlb.programs.levers import LEVERS
+from tlb.programs.runs import run
+with guarded():
+    run(["sleep", "60"], LEVERS["64k"], limit_s=60, share=0.01)
+"""
+    with subprocess.Popen([sys.executable, "-c", script], cwd=ROOT) as process:
+        limit_s = time.monotonic() + 30
+        while words(HERE) == before and time.monotonic() < limit_s:
+            time.sleep(0.02)
+        changed = words(HERE)
+        time.sleep(0.3)
+        process.send_signal(signal.SIGKILL)
+    assert changed != before
+    limit_s = time.monotonic() + 20
+    while words(HERE) != before and time.monotonic() < limit_s:
+        time.sleep(0.05)
+    assert words(HERE) == before and not Path("/", files.SETTINGS_JOURNAL).exists()
