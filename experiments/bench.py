@@ -19,8 +19,8 @@ from experiments.page_faults import grid as faults
 from experiments.strides import grid as grids
 from tlb.lab import build, grid, perf
 from tlb.lab.independent import INDEPENDENT, Cells, c_program, compared, folder, medians, share
+from tlb.lab.measuring_setup import Rig
 from tlb.lab.record import Point
-from tlb.lab.rig import Rig
 from tlb.lab.store import Store
 from tlb.machine import host
 from tlb.page_sizes import BASE

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tlb.lab import ways
-from tlb.lab.held import Held
-from tlb.lab.ways import REFUSED, Way
+from tlb.lab import page_requests
+from tlb.lab.page_requests import REFUSED, Way
+from tlb.lab.resident import Held
 
 TEXT_BYTES = 8 << 20  # four large pages: what one way gets does not vary with the size
 _NO_CODE, _NO_JOINING = 4, 5  # exit statuses of kernels/runtimes/text.py
@@ -31,7 +31,7 @@ WAYS = {
     ),
     "memfd-pool": Way("copied to a memfd from the pool, mapped", "one in the pool", "pool-empty"),
 }
-_Name = ways.names(WAYS)
+_Name = page_requests.names(WAYS)
 
 
 class Got(Held):
@@ -40,7 +40,7 @@ class Got(Held):
     way: _Name
 
 
-class Texts(ways.Ways):
+class Texts(page_requests.Ways):
     """The document `texts`."""
 
     all = WAYS
@@ -52,14 +52,16 @@ class Texts(ways.Ways):
 def make(profile: str) -> dict[str, Any]:
     """The document `texts` of data/, whatever the profile. Raises Unavailable: not-linux,
     page-size-unsupported."""
-    return Texts(**ways.met(ways.computer()), **ways.each(WAYS, measure)).model_dump(mode="json")
+    return Texts(
+        **page_requests.met(page_requests.computer()), **page_requests.each(WAYS, measure)
+    ).model_dump(mode="json")
 
 
 def measure(way: str) -> Got:
     """Make code executable in one way and read what it lies on. Raises Unavailable, as
-    `lab.ways.ask` does."""
+    `lab.page_requests.ask` does."""
     refused = {REFUSED: WAYS[way].refused, _NO_CODE: "code-refused", _NO_JOINING: "no-collapse"}
-    told, had = ways.ask("text.py", way, TEXT_BYTES, refused)
+    told, had = page_requests.ask("text.py", way, TEXT_BYTES, refused)
     return Got(
         way=way,
         array_bytes=told.array_bytes,

@@ -11,7 +11,7 @@ from typing import Self
 import pandas as pd
 
 from tlb.inference.intervals import Interval, median_interval
-from tlb.lab.fragments import Run
+from tlb.lab.fragmented_memory import Run
 from tlb.lab.housekeeping import FRAGMENTS, FREE, NAME, Housekeeping, Idle, Lives, Merged
 from tlb.lab.store import Store, data_root
 from tlb.page_sizes import BASE

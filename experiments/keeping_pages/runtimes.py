@@ -17,10 +17,10 @@ from typing import Annotated, Any, get_args
 
 from pydantic import BaseModel, Field
 
-from tlb.lab.held import Held, Survey, answer, held
+from tlb.lab.observed import REFUSED, watch
 from tlb.lab.record import Count, Positive, PositiveNs
+from tlb.lab.resident import Held, Survey, answer, held
 from tlb.lab.toolchains import TOOLS, Program, Variant, build
-from tlb.lab.watched import REFUSED, watch
 from tlb.machine import host
 from tlb.reasons import Unavailable
 from tlb.system import procfs

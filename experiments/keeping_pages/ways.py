@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from tlb.lab import ways
-from tlb.lab.held import Held
+from tlb.lab import page_requests
+from tlb.lab.page_requests import REFUSED, Way
 from tlb.lab.record import Positive
-from tlb.lab.ways import REFUSED, Way
+from tlb.lab.resident import Held
 from tlb.reasons import Unavailable
 from tlb.system import procfs
 
@@ -48,7 +48,7 @@ WAYS = {
         "thp-never",
     ),
 }
-_Name = ways.names(WAYS)
+_Name = page_requests.names(WAYS)
 
 
 class Got(Held):
@@ -58,7 +58,7 @@ class Got(Held):
     mapped_bytes: Positive
 
 
-class Ways(ways.Ways):
+class Ways(page_requests.Ways):
     """The document `ways`. `thp` is the setting of anonymous memory, shmem of shared."""
 
     all = WAYS
@@ -76,20 +76,20 @@ def make(profile: str) -> dict[str, Any]:
 
 def survey(size_bytes: int) -> Ways:
     """Every way once. size_bytes: whole pages of 8 MiB."""
-    inspected = ways.computer()
+    inspected = page_requests.computer()
     if 2 * size_bytes > inspected.memory.usable_bytes // 2:
         raise Unavailable("memory-short")
     return Ways(
         shmem=procfs.chosen(_SHMEM),
-        **ways.met(inspected),
-        **ways.each(WAYS, lambda way: measure(way, size_bytes)),
+        **page_requests.met(inspected),
+        **page_requests.each(WAYS, lambda way: measure(way, size_bytes)),
     )
 
 
 def measure(way: str, size_bytes: int) -> Got:
-    """Ask for memory in one way and read what it got. Raises Unavailable, as `lab.ways.ask`
+    """Ask for memory in one way and read what it got. Raises Unavailable, as `lab.page_requests.ask`
     does."""
-    told, had = ways.ask(
+    told, had = page_requests.ask(
         "mapping.py", way, size_bytes, {REFUSED: WAYS[way].refused, _NO_MOUNT: "mount-refused"}
     )
     return Got(

@@ -23,10 +23,16 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from experiments.overview import profiles
+from experiments.overview import profile_comparison
 from experiments.overview.compare_facts import Fact, Line, facts
 from experiments.overview.compare_notes import alone, broken_lines, notes
-from experiments.overview.profiles import DIFFERS, MOST_HIDDEN, SAME, UNKNOWN, QuantityPair
+from experiments.overview.profile_comparison import (
+    DIFFERS,
+    MOST_HIDDEN,
+    SAME,
+    UNKNOWN,
+    QuantityPair,
+)
 from tlb.inference.intervals import Interval
 from tlb.inference.two_machines import (
     Pair,
@@ -145,7 +151,7 @@ def compare(a: str, b: str, chapter: str | None = None) -> Comparison:
     is_whole = chapter is None and not any("@" in name or name == "this" for name in (a, b))
     if is_whole and measured_alike(*(side.rows for side in sides)):
         machines = (one.store, one.machine), (two.store, two.machine)
-        found = profiles.of_machines(*machines)
+        found = profile_comparison.of_machines(*machines)
     described = _host(one), _host(two)
     computers = _computers((one, two), described)
     sentences = [*notes((one, two), quantities, left_out)]

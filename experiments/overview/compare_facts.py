@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pandas as pd
 
-from experiments.overview.profiles import DIFFERS
+from experiments.overview.profile_comparison import DIFFERS
 from tlb.inference import splinter
 from tlb.inference.campaigns import newest
 from tlb.lab import kernels

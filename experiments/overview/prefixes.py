@@ -10,8 +10,8 @@ from statistics import median
 from tlb.lab.grid import Scope, profile
 from tlb.lab.independent import Cells, folder
 from tlb.lab.measure import Shared
+from tlb.lab.measuring_setup import Rig
 from tlb.lab.record import Point
-from tlb.lab.rig import Rig
 from tlb.lab.store import Store
 from tlb.machine import host
 from tlb.page_sizes import BASE

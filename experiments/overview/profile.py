@@ -19,7 +19,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from experiments import hugepages, page_faults, stlb_cliff, virtualization, your_machine
-from experiments.overview.judged import analysis_of, rows_digest
+from experiments.overview.machine_verdicts import analysis_of, rows_digest
 from experiments.page_faults.analysis import FILE, FRESH, FRESH_LARGE
 from experiments.virtualization.analysis import GUEST_BASE_BYTES
 from experiments.virtualization.grid import GUEST_PAGES, HOST_PAGES

@@ -12,7 +12,7 @@ import pandas as pd
 
 from experiments import your_machine, your_program
 from experiments.overview import CHAPTERS
-from experiments.overview.judged import name_of
+from experiments.overview.machine_verdicts import name_of
 from tlb import discovery
 from tlb.inference.two_machines import runs_apart
 from tlb.lab import survey

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from experiments.overview import CHAPTERS
-from experiments.overview.judged import Judged, Verdicts, judged, name_of
+from experiments.overview.machine_verdicts import Judged, Verdicts, judged, name_of
 from tlb.reasons import Unavailable
 from tlb.report import analysis
 from tlb.report.chapter import Chapter

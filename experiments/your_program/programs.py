@@ -17,9 +17,9 @@ from pydantic import BaseModel, Field
 from experiments.your_program import cases
 from experiments.your_program.cases import CASES, POOL, SOURCES, Case
 from tlb.inference.intervals import Interval
-from tlb.lab.held import Survey
+from tlb.lab.measuring_setup import usable_bytes
 from tlb.lab.record import Count, Positive
-from tlb.lab.rig import usable_bytes
+from tlb.lab.resident import Survey
 from tlb.lab.toolchains import BUILD_LIMIT_S, Tool, built, environment, first_line
 from tlb.machine import host, pools
 from tlb.machine.compiler import compiler

@@ -16,7 +16,7 @@ import pytest
 from support import bundles
 from support.lab import says, tree
 
-from experiments.overview import judged, profile
+from experiments.overview import machine_verdicts, profile
 from tlb import cli
 from tlb.cli import bundle as commands
 from tlb.fleet import accept, archive, check, pack
@@ -306,7 +306,7 @@ def test_three_commands_bring_a_machine_from_one_data_into_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ):
     monkeypatch.setattr(profile, "of_chapter", bundles.OF_CHAPTER)
-    for room in (judged, profile):
+    for room in (machine_verdicts, profile):
         monkeypatch.setattr(room, "refresh", list)
     monkeypatch.setenv("TLB_DATA", str(tmp_path / "theirs"))
     bundles.filled(Store(tmp_path / "theirs").own)

@@ -18,8 +18,8 @@ from support.lab import KERNEL, MACHINE, NAME, POINTS, ROWS, Scripted, assert_wh
 
 from tlb.lab.campaign import Outcome
 from tlb.lab.lines import point_id
+from tlb.lab.measuring_setup import Rig
 from tlb.lab.record import Option, Point
-from tlb.lab.rig import Rig
 from tlb.lab.store import Store
 from tlb.reasons import Unavailable
 

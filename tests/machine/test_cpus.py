@@ -23,7 +23,7 @@ from support.host import (
     reader,
 )
 
-from tlb.lab.rig import Rig
+from tlb.lab.measuring_setup import Rig
 from tlb.lab.store import Store
 from tlb.machine import host
 from tlb.machine.cpuid import Registers
@@ -172,7 +172,7 @@ def test_a_rig_measures_on_the_cpu_that_was_inspected_with_the_counters_of_its_p
     tmp_path, monkeypatch
 ):
     asked: list[int | None] = []
-    monkeypatch.setattr("tlb.lab.rig.perf.plan", lambda name, cpu: asked.append(cpu))
+    monkeypatch.setattr("tlb.lab.measuring_setup.perf.plan", lambda name, cpu: asked.append(cpu))
     found = rockchip(tmp_path, range(8), on_each(range(4), big) | on_each(range(4, 8), little))
     assert (Rig.of(found, Store(tmp_path)).cpu, asked) == (3, [3])
 

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tlb.machine import borrowed, pools
+from tlb.machine import changed_settings, pools
 from tlb.reasons import REASONS, Unavailable
 from tlb.units import parse_size
 
@@ -90,7 +90,7 @@ class Kernel:
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Kernel]:
     def made(**how: object) -> Kernel:
         kernel = Kernel(tmp_path, **how)
-        monkeypatch.setattr(borrowed, "_set", kernel.set)
+        monkeypatch.setattr(changed_settings, "_set", kernel.set)
         return kernel
 
     return made
@@ -142,14 +142,14 @@ def crashing(step: int, patch: pytest.MonkeyPatch, kernel: Kernel) -> None:
 
         return acting
 
-    patch.setattr(borrowed, "_set", around(kernel.set))
-    patch.setattr(borrowed, "_write", around(borrowed._write))
+    patch.setattr(changed_settings, "_set", around(kernel.set))
+    patch.setattr(changed_settings, "_write", around(changed_settings._write))
 
 
 def run(act: Callable[[], object], kernel: Kernel, step: int | None) -> bool:
     """Whether it came to its end."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(borrowed, "_set", kernel.set)
+        patch.setattr(changed_settings, "_set", kernel.set)
         if step is not None:
             crashing(step, patch, kernel)
         try:
@@ -196,7 +196,7 @@ def test_the_journal_is_on_the_disk_before_the_pool_is_written(machine, monkeypa
 
     monkeypatch.setattr(os, "fsync", noted("fsync", os.fsync))
     monkeypatch.setattr(os, "replace", noted("replace", os.replace))
-    monkeypatch.setattr(borrowed, "_set", noted("set", kernel.set))
+    monkeypatch.setattr(changed_settings, "_set", noted("set", kernel.set))
     pools.reserve("2m", 8 * MIB, kernel.root)
     assert done == [
         "fsync",

@@ -20,7 +20,7 @@ from support.lab import put
 from support.resampled import drawn_again
 from support.synthetic import HOLE, Stated, Truth, frame, grid
 
-from experiments.overview import compare_words, profiles
+from experiments.overview import compare_output, profile_comparison
 from experiments.overview.compare import (
     DIFFERS,
     SAME,
@@ -242,7 +242,7 @@ def test_rows_of_two_versions_of_a_kernel_are_not_compared_and_neither_are_profi
     two: Store, monkeypatch
 ):
     both = [object()]
-    monkeypatch.setattr(profiles, "of_machines", lambda *sides: both)
+    monkeypatch.setattr(profile_comparison, "of_machines", lambda *sides: both)
     assert compare(A, B).profiles == both
     put(two, A, "hugepages", KERNEL, *records(7.0, lines=(128,), measures=2))
     put(two, B, "hugepages", KERNEL, *records(7.0, lines=(128,)))
@@ -333,13 +333,13 @@ def run(monkeypatch, capsys, *arguments: str) -> tuple[int, str, str]:
 
 def checked(comparison: Comparison) -> dict:
     """What a program reads, which has all, and what a person does, which has no hole."""
-    shown = list(compare_words.told(comparison))
+    shown = list(compare_output.told(comparison))
     tables = [part for part in shown if not isinstance(part, str)]
     cells = [table.to_numpy().ravel() for table in tables[bool(comparison.computers) :]]
     text = [*(part for part in shown if isinstance(part, str)), *map(str, np.concatenate(cells))]
     assert [words for words in text if HOLE.search(words)] == []
     assert sum(map(len, tables)) <= 80
-    document = json.loads(json.dumps(compare_words.as_json(comparison), allow_nan=False))
+    document = json.loads(json.dumps(compare_output.as_json(comparison), allow_nan=False))
     assert len(document["quantities"]) == len(comparison.quantities)
     return document
 

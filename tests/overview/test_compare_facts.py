@@ -13,7 +13,7 @@ from support.lab import put
 from support.page_sizes import Paged, hugepages
 from support.synthetic import Stated, tlbs
 
-from experiments.overview import compare_facts, compare_words, profile
+from experiments.overview import compare_facts, compare_output, profile
 from experiments.overview.compare import DIFFERS, SAME, Compared, Comparison, compare
 from experiments.overview.profile import Profile, Quantity
 from tlb.inference.intervals import Interval
@@ -236,8 +236,8 @@ def test_a_machine_s_words_are_shown_without_control_characters_and_profiles_sid
     words = [word for fact in comparison.facts for word in (fact.what, fact.a, fact.b)]
     assert not {*"\u202e\x1b\n"} & {*"".join(words)} and HOSTILE[:12] in "".join(words)
     assert {"L-1", "L12"} <= {fact.what[:3].strip() for fact in comparison.facts}
-    document = compare_words.as_json(comparison)
+    document = compare_output.as_json(comparison)
     assert json.loads(json.dumps(document, allow_nan=False)) == json.loads(json.dumps(document))
     verdicts = {each["name"]: each["verdict"] for each in document["profile"]}
     assert verdicts == {"walk": DIFFERS, "hit": SAME}
-    assert len(document["quantities"]) == 2 and len([*compare_words.told(comparison)]) > 5
+    assert len(document["quantities"]) == 2 and len([*compare_output.told(comparison)]) > 5

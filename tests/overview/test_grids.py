@@ -19,7 +19,7 @@ from experiments import (
     walk_anatomy,
 )
 from experiments.overview import campaign
-from experiments.overview.judged import NAME, Verdicts, analysis_of, name_of
+from experiments.overview.machine_verdicts import NAME, Verdicts, analysis_of, name_of
 from tlb.lab import grid, kernels
 from tlb.lab.grid import Scope
 from tlb.lab.record import Point

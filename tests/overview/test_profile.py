@@ -21,7 +21,7 @@ from support.synthetic import Stated, Truth
 
 from experiments import hugepages, page_faults, stlb_cliff, virtualization, your_machine
 from experiments.overview import profile as room
-from experiments.overview import profiles
+from experiments.overview import profile_comparison
 from experiments.overview.profile import Profile, Quantity, profile
 from tlb.inference.intervals import median_interval
 from tlb.lab.store import Store
@@ -192,7 +192,7 @@ def words(factor: float, **how: Any) -> Counter[str]:
         (
             Counter(
                 pair.verdict
-                for pair in profiles.compare_profiles(
+                for pair in profile_comparison.compare_profiles(
                     drawn(random, **how), drawn(random, factor, **how)
                 )
             )
@@ -204,12 +204,13 @@ def words(factor: float, **how: Any) -> Counter[str]:
 
 def test_a_machine_seldom_differs_from_itself_and_a_fifth_is_found():
     assert (
-        words(1.0)[profiles.DIFFERS] <= 0.05 * 20 and words(1.0)[profiles.SAME] > 0.9 * 400
+        words(1.0)[profile_comparison.DIFFERS] <= 0.05 * 20
+        and words(1.0)[profile_comparison.SAME] > 0.9 * 400
     )  # of 20 comparisons one may err
-    assert words(1.2)[profiles.DIFFERS] >= 0.9 * 400
+    assert words(1.2)[profile_comparison.DIFFERS] >= 0.9 * 400
     assert (
-        words(1.2, processes=4) == {profiles.UNKNOWN: 400}
-        and words(1.0, noise=0.3)[profiles.SAME] == 0
+        words(1.2, processes=4) == {profile_comparison.UNKNOWN: 400}
+        and words(1.0, noise=0.3)[profile_comparison.SAME] == 0
     )
 
 
@@ -219,6 +220,6 @@ def test_a_profile_of_other_rows_is_not_compared(tmp_path: Path):
         store.write_machine(machine, {"of": machine})
         room.keep(store, whole().model_copy(update={"machine": machine}))
     sides = [(store, machine) for machine in store.machines()]
-    assert len(profiles.of_machines(*sides)) > 20
+    assert len(profile_comparison.of_machines(*sides)) > 20
     store.write_document("zen-3-aaaaaaaa", "flags", {"known": True})
-    assert profiles.of_machines(*sides) == []
+    assert profile_comparison.of_machines(*sides) == []

@@ -11,8 +11,8 @@ from support import chapter
 from support.synthetic import Stated
 from support.verdict_rows import rows
 
-from experiments.overview import CHAPTERS, judged, scorecard, scorecard_tables
-from experiments.overview.judged import Judged, Shown, Verdicts, name_of
+from experiments.overview import CHAPTERS, machine_verdicts, scorecard, scorecard_tables
+from experiments.overview.machine_verdicts import Judged, Shown, Verdicts, name_of
 from tlb.lab.store import Store
 from tlb.reasons import explain
 from tlb.report.chapter import Chapter
@@ -85,7 +85,7 @@ def page(data: Store, machine: str = "reference") -> scorecard.Analysis:
 
 
 def about(data: Store, machine: str) -> Chapter:
-    return Chapter(judged.PAGE, DEFAULTS | {"machine": machine}, data)
+    return Chapter(machine_verdicts.PAGE, DEFAULTS | {"machine": machine}, data)
 
 
 def expected(machine: str) -> list[tuple[str, str]]:

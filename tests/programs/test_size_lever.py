@@ -14,7 +14,7 @@ import pytest
 from support.common import ROOT, needs_c, refusal
 from support.programs import built
 
-from tlb.machine import borrowed
+from tlb.machine import changed_settings
 from tlb.programs import levers
 from tlb.programs.levers import LEVERS, only_size
 from tlb.programs.runs import run
@@ -33,7 +33,10 @@ def put(root: Path, name: str, wanted: str) -> None:
 
 
 def words(root: Path) -> dict[int, str]:
-    return {kib: borrowed.value(name, root) for kib, name in borrowed.sizes(root).items()}
+    return {
+        kib: changed_settings.value(name, root)
+        for kib, name in changed_settings.sizes(root).items()
+    }
 
 
 @pytest.fixture
@@ -42,7 +45,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for kib, word in ((16, "never"), (64, "never"), (1024, "always"), (2048, "inherit")):
         (tmp_path / THP / f"hugepages-{kib}kB").mkdir(parents=True)
         put(tmp_path, f"{THP}/hugepages-{kib}kB/enabled", word)
-    monkeypatch.setattr(borrowed, "_set", put)
+    monkeypatch.setattr(changed_settings, "_set", put)
     return tmp_path
 
 
@@ -50,8 +53,8 @@ def test_one_size_alone_is_allowed_meanwhile(root: Path):
     before = words(root)
     with only_size(root):
         assert words(root) == {16: "never", 64: "madvise", 1024: "never", 2048: "never"}
-        assert {*borrowed.changes(root, "try")} == {
-            name for kib, name in borrowed.sizes(root).items() if kib != 16
+        assert {*changed_settings.changes(root, "try")} == {
+            name for kib, name in changed_settings.sizes(root).items() if kib != 16
         }
     assert words(root) == before and not (root / files.SETTINGS_JOURNAL).exists()
 
@@ -62,8 +65,8 @@ def test_a_kernel_without_the_size_says_so(tmp_path: Path, monkeypatch: pytest.M
 
 
 can_set = pytest.mark.skipif(
-    64 not in borrowed.sizes(HERE)
-    or not os.access(HERE / borrowed.sizes(HERE)[64], os.W_OK)
+    64 not in changed_settings.sizes(HERE)
+    or not os.access(HERE / changed_settings.sizes(HERE)[64], os.W_OK)
     or procfs.chosen(HERE / THP / "enabled") not in ("always", "madvise"),
     reason="takes root, Linux 6.8 and transparent huge pages",
 )
@@ -80,7 +83,7 @@ def test_a_program_gets_pages_of_64_kib(tmp_path: Path):
     assert sized.written[0] == plain.written[0]
     assert max(each.pages.huge_bytes for each in sized.snapshots) == 0
     assert plain.minor_faults < sized.minor_faults < (64 << 20) / 4096 / 4
-    stats = Path(HERE / borrowed.sizes(HERE)[64]).with_name("stats")
+    stats = Path(HERE / changed_settings.sizes(HERE)[64]).with_name("stats")
     assert not stats.is_dir() or sized.given_bytes >= 0.9 * (64 << 20)
 
 

@@ -11,7 +11,7 @@ from support.common import ROOT, make_record
 from support.lab import put
 from support.synthetic import Stated
 
-from experiments.overview import campaign, judged, profile
+from experiments.overview import campaign, machine_verdicts, profile
 from tlb import cli
 from tlb.lab.store import Store
 from tlb.machine import host
@@ -62,11 +62,13 @@ def test_refresh_executes_the_chapters_named_or_all_in_their_order(
     monkeypatch.setattr(
         publish, "refresh", lambda name: refreshed.append(name) or parameters.BOOK / f"{name}.ipynb"
     )
-    monkeypatch.setattr(judged, "refresh", lambda: refreshed.append("verdicts") or [])
+    monkeypatch.setattr(machine_verdicts, "refresh", lambda: refreshed.append("verdicts") or [])
     monkeypatch.setattr(profile, "refresh", lambda: refreshed.append("profiles") or [])
     assert call(monkeypatch, "refresh", *arguments) == 0
     pages = [name for name in refreshed if name not in ("verdicts", "profiles")]
-    derived = ["verdicts"] * (judged.PAGE in pages) + ["profiles"] * (profile.PAGE in pages)
+    derived = ["verdicts"] * (machine_verdicts.PAGE in pages) + ["profiles"] * (
+        profile.PAGE in pages
+    )
     assert refreshed == derived + pages  # they stand before the pages that show them
     refreshed = pages
     assert refreshed == (arguments or parameters.table_of_contents())
@@ -90,7 +92,7 @@ def test_publish_adds_own_rows_to_published_ones_and_writes_the_card_anew(
         assert capsys.readouterr().out == f"{tmp_path / name}\n"
         assert store.load(name, "walks")["lines"].tolist() == [16, 32]
         assert (
-            judged.refresh() == profile.refresh() == []
+            machine_verdicts.refresh() == profile.refresh() == []
         )  # what is made from rows is made from these
         assert (tmp_path / name / "README.md").read_text() == card(store, name, Stated().host())
     with files.measuring_lock(path=own_lock):

@@ -19,8 +19,8 @@ from tlb.cli import shown
 from tlb.inference.geometry import Geometry
 from tlb.lab import survey
 from tlb.lab.grid import octaves
+from tlb.lab.measuring_setup import Rig
 from tlb.lab.record import Point
-from tlb.lab.rig import Rig
 from tlb.machine import host
 from tlb.reasons import Note
 

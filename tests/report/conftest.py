@@ -98,7 +98,7 @@ def world(data: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     stated: dict[str, Any] = {"host": Stated().host()}
     monkeypatch.setattr(chapters.hosts, "inspect", lambda: stated["host"])
     monkeypatch.setattr(
-        "tlb.lab.rig.perf.plan",
+        "tlb.lab.measuring_setup.perf.plan",
         lambda *_, **__: replace(NO_COUNTERS, lacking={"core_cycles": "no-pmu"}),
     )
     return stated

@@ -15,8 +15,8 @@ from support.synthetic import Stated
 
 from tlb.lab import build
 from tlb.lab.build import Kernel
+from tlb.lab.measuring_setup import Rig
 from tlb.lab.record import Point, Record
-from tlb.lab.rig import Rig
 from tlb.reasons import Unavailable
 from tlb.report import verdicts
 from tlb.report.chapter import Chapter, begin

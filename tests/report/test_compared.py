@@ -10,7 +10,7 @@ from support.common import About
 from support.synthetic import Stated
 from support.verdict_rows import rows
 
-from experiments.overview.judged import Judged
+from experiments.overview.machine_verdicts import Judged
 from tlb.inference.intervals import Interval
 from tlb.report.analysis import Analysis
 from tlb.report.compared import Bounds

@@ -13,7 +13,7 @@ import nbformat
 import pytest
 from support.common import in_turn
 
-from experiments.overview import judged
+from experiments.overview import machine_verdicts
 from tlb.lab.store import Store
 from tlb.machine import host
 from tlb.reasons import REASONS
@@ -40,7 +40,7 @@ EXECUTE = (
 def tree(folder: Path) -> dict[str, bytes]:
     """What measuring writes: not machine.json, which holds the load, nor what pages derive from all
     rows that are there by then."""
-    others = {"machine.json", *(f"{name}.json" for name in judged.DERIVED)}
+    others = {"machine.json", *(f"{name}.json" for name in machine_verdicts.DERIVED)}
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob("*.json*")

@@ -15,7 +15,7 @@ from support.site import soup
 from support.verdict_rows import Row, rows
 
 from experiments.overview import CHAPTERS
-from experiments.overview.judged import name_of
+from experiments.overview.machine_verdicts import name_of
 
 PAGES = [*map(name_of, CHAPTERS), "scorecard"]
 # A sentence of the site, the claim that it speaks of, and the verdicts, or reasons of an undecided

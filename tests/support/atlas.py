@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from experiments.overview.judged import Judged, Shown, Verdicts
+from experiments.overview.machine_verdicts import Judged, Shown, Verdicts
 from experiments.overview.profile import Profile, Quantity
 from support.common import make_record
 from support.page_sizes import Paged

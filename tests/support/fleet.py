@@ -27,8 +27,8 @@ from support.lab import one_by_one
 from support.synthetic import Stated
 from tlb.lab import build, campaign, measure
 from tlb.lab.build import Kernel
+from tlb.lab.measuring_setup import Rig
 from tlb.lab.record import Point, Record
-from tlb.lab.rig import Rig
 from tlb.lab.store import Store
 from tlb.machine import host as hosts
 from tlb.machine.host import Host

@@ -24,7 +24,7 @@ OF_4096 = {
         "the base page of a guest, which is x86-64's alone",
     ),
     "experiments/walk_anatomy/grid.py": (1, "entries, and not bytes"),
-    "tlb/lab/ways.py": (1, "the programs ask for 2 MiB, which goes with such base pages"),
+    "tlb/lab/page_requests.py": (1, "the programs ask for 2 MiB, which goes with such base pages"),
     "experiments/keeping_pages/runtimes.py": (1, "as for those"),
 }
 

@@ -15,8 +15,8 @@ from support.synthetic import Stated
 from tlb.lab import campaign, perf
 from tlb.lab.mapping import Result
 from tlb.lab.measure import Setting
+from tlb.lab.measuring_setup import Rig
 from tlb.lab.record import Point, Record
-from tlb.lab.rig import Rig
 from tlb.lab.store import Store
 from tlb.reasons import REASONS, Unavailable
 

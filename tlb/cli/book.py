@@ -73,7 +73,7 @@ def publish(
 
 
 def _refresh_summaries() -> None:
-    for name in ("judged", "profile"):
+    for name in ("machine_verdicts", "profile"):
         discovery.load(f"overview.{name}").refresh()
 
 
@@ -87,7 +87,7 @@ def compare(
 ) -> None:
     """Compare two machines, or two states of one."""
     compare = discovery.load("overview.compare")
-    words = discovery.load("overview.compare_words")
+    words = discovery.load("overview.compare_output")
     comparison = compare.compare(a, b, chapter)
     if as_json:
         print(json.dumps(words.as_json(comparison), indent=1))
@@ -101,7 +101,10 @@ def refresh(
     """Execute committed chapters again, on the published data."""
     from tlb.report import parameters, publish
 
-    judged, profile = discovery.load("overview.judged"), discovery.load("overview.profile")
+    judged, profile = (
+        discovery.load("overview.machine_verdicts"),
+        discovery.load("overview.profile"),
+    )
     chapters = chapter or parameters.table_of_contents()
     for name in chapters:  # all of them, before the first is changed
         parameters.declared(name)

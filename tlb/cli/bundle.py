@@ -88,7 +88,10 @@ def add_bundle(file: File) -> None:
     """Add a bundle to data/, with new cards, profiles and verdicts."""
     from tlb.fleet import accept, archive, check
 
-    judged, profile = discovery.load("overview.judged"), discovery.load("overview.profile")
+    judged, profile = (
+        discovery.load("overview.machine_verdicts"),
+        discovery.load("overview.profile"),
+    )
 
     added = accept.add(Store(data_root()), accepted := check.opened(archive.read(file)))
     if not added.rows:

@@ -56,7 +56,7 @@ def geometry(
     from tlb.inference import geometry_words, splinter
     from tlb.inference.geometry import infer
     from tlb.lab import survey
-    from tlb.lab.rig import Rig
+    from tlb.lab.measuring_setup import Rig
     from tlb.lab.store import Store
 
     if pages not in (BASE, "2m"):

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from tlb.lab import housekeeping, housework, states
+from tlb.lab import housekeeping, housekeeping_costs, states
 from tlb.lab.store import Store, data_root
-from tlb.machine import borrowed
+from tlb.machine import changed_settings
 from tlb.machine import host as hosts
 from tlb.reasons import Unavailable
 from tlb.system.files import measuring_lock
@@ -23,15 +23,15 @@ def look(context: typer.Context) -> None:
     """Measure what Linux's background work on memory costs."""
     if context.invoked_subcommand:
         return
-    leave, pieces = housework.plan()
+    leave, pieces = housekeeping_costs.plan()
     print(
-        f"`sudo tlb housekeeping measure` takes up to {housework.SECONDS / 60:.0f} minutes and all "
+        f"`sudo tlb housekeeping measure` takes up to {housekeeping_costs.SECONDS / 60:.0f} minutes and all "
         f"memory but {format_size(leave)}, and fragments {format_size(pieces)} of it. It changes "
         "these settings and restores them:"
     )
-    for name in sorted(borrowed.names() - {*borrowed.sizes().values()}):
-        print(f"  /{name}: {borrowed.value(name) or 'absent'}")
-    for name, change in borrowed.changes().items():
+    for name in sorted(changed_settings.names() - {*changed_settings.sizes().values()}):
+        print(f"  /{name}: {changed_settings.value(name) or 'absent'}")
+    for name, change in changed_settings.changes().items():
         print(
             f"/{name}: {change.before} before, set to {change.written[-1]} since. "
             "`tlb housekeeping restore` restores it."
@@ -47,9 +47,9 @@ def measure(
         leave_bytes = parse_size(leave) if leave else None
     except ValueError as wrong:
         raise Unavailable("bad-parameter", str(wrong).removesuffix(".")) from None
-    print(f"This takes up to {housework.SECONDS / 60:.0f} minutes.", file=sys.stderr)
+    print(f"This takes up to {housekeeping_costs.SECONDS / 60:.0f} minutes.", file=sys.stderr)
     with measuring_lock():
-        document = housework.measure(
+        document = housekeeping_costs.measure(
             leave_bytes, lambda part: print(part.replace("_", " "), file=sys.stderr, flush=True)
         )
     host, store = hosts.inspect(), Store(data_root()).own
@@ -64,7 +64,7 @@ def measure(
 @app.command()
 def restore() -> None:
     """Restore settings that a killed `measure` or `tlb try` left, unless changed since (root)."""
-    restored = [*borrowed.restore(), *borrowed.restore(owner="try")]
+    restored = [*changed_settings.restore(), *changed_settings.restore(owner="try")]
     for change in restored:
         print(f"/{change.name}: from {change.found} to {change.now}.")
     if not restored:

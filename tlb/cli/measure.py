@@ -9,8 +9,8 @@ from pydantic import ValidationError
 from typer import Option
 
 from tlb.lab import build, kernels
+from tlb.lab.measuring_setup import Rig
 from tlb.lab.record import Point, read_options
-from tlb.lab.rig import Rig
 from tlb.lab.store import Store, data_root
 from tlb.machine import host as hosts
 from tlb.page_sizes import PAGES

@@ -12,8 +12,8 @@ from typer import Argument, Option
 
 from tlb.cli import shown
 from tlb.cli.trial import measuring
+from tlb.lab.measuring_setup import Rig
 from tlb.lab.record import Point
-from tlb.lab.rig import Rig
 from tlb.lab.store import Store, data_root
 from tlb.machine import host as hosts
 from tlb.page_sizes import BASE

@@ -32,7 +32,7 @@ from tlb.machine.host import Host
 from tlb.reasons import Unavailable, if_available
 from tlb.system.files import disk_errors, put_folder, unfinished
 
-profile, judged = discovery.load("overview.profile"), discovery.load("overview.judged")
+profile, judged = discovery.load("overview.profile"), discovery.load("overview.machine_verdicts")
 
 PART_ROWS = 1 << 20  # rows of a kernel that are sorted together, in memory
 GROUP_ROWS = 1 << 14  # of a row group, the least that a reader skips

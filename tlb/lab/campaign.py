@@ -23,10 +23,10 @@ from tlb.inference.intervals import median_interval
 from tlb.lab import build, kernels, perf
 from tlb.lab.lines import record_key
 from tlb.lab.mapping import RETRY_SHARE, Group, expected, groups, kind_of
+from tlb.lab.measuring_setup import Rig
 from tlb.lab.outcome import Outcome, remember_lacks
 from tlb.lab.progress import Progress
 from tlb.lab.record import Identity, Point, Record
-from tlb.lab.rig import Rig
 from tlb.reasons import Unavailable
 from tlb.system.files import measuring_lock
 

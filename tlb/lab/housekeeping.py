@@ -1,4 +1,4 @@
-"""The document of what the kernel's own housekeeping costs, written by lab.housework."""
+"""The document of what the kernel's own housekeeping costs, written by lab.housekeeping_costs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from tlb.lab.fragments import Run
+from tlb.lab.fragmented_memory import Run
 
 NAME = "housekeeping"
 FREE, FRAGMENTS = "free", "fragments"

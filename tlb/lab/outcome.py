@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from tlb.lab.measuring_setup import Rig
 from tlb.lab.record import Point, Record
-from tlb.lab.rig import Rig
 from tlb.lab.store import LACKS
 from tlb.reasons import Unavailable
 

@@ -6,9 +6,9 @@ import os
 import re
 from pathlib import Path
 
-from tlb.lab.rooms import PAGEOUT, rooms
+from tlb.lab.large_blocks import PAGEOUT, rooms
 from tlb.machine import memory
-from tlb.machine.borrowed import borrow
+from tlb.machine.changed_settings import borrow
 from tlb.reasons import Unavailable
 from tlb.system import procfs
 from tlb.system.smaps import mappings

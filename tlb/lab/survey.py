@@ -18,9 +18,9 @@ from tlb.inference import geometry
 from tlb.inference.knees import Knee
 from tlb.lab import campaign, kernels, perf, rows
 from tlb.lab.grid import octaves
+from tlb.lab.measuring_setup import Rig
 from tlb.lab.prebuilt import compiler
 from tlb.lab.record import Point
-from tlb.lab.rig import Rig
 from tlb.machine.host import base_page_bytes, data_caches
 from tlb.page_sizes import BASE
 from tlb.reasons import Note, Unavailable

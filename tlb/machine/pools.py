@@ -1,4 +1,4 @@
-"""The pools of huge pages: list them, let one grow, put them back (see `machine.borrowed`)."""
+"""The pools of huge pages: list them, let one grow, put them back (see `machine.changed_settings`)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from tlb.machine import borrowed, memory, settings
-from tlb.machine.borrowed import Change
+from tlb.machine import changed_settings, memory, settings
+from tlb.machine.changed_settings import Change
 from tlb.machine.settings import Pool
 from tlb.reasons import Unavailable, explain
 from tlb.system import procfs
@@ -47,7 +47,7 @@ def look(root: Path = Path("/")) -> dict[str, Pool]:
 
 def changes(root: Path = Path("/")) -> dict[str, Change]:
     """Return what `reserve` changed, by page size. Raises Unavailable("setting-journal")."""
-    return {_page(name): change for name, change in borrowed.changes(root, "pool").items()}
+    return {_page(name): change for name, change in changed_settings.changes(root, "pool").items()}
 
 
 def reserve(page: str, size_bytes: int, root: Path = Path("/")) -> Reserved:
@@ -63,14 +63,14 @@ def reserve(page: str, size_bytes: int, root: Path = Path("/")) -> Reserved:
     size = f"{wanted * int(page[:-1])}{page[-1].upper()}iB"  # in the page's own unit, so exact
     _may_write(root, _name(page), "reserve", "--pages", page, "--size", size)
     why = ""
-    with borrowed.alone(root):
+    with changed_settings.alone(root):
         total = _pool(root, page).total
         missing = wanted - _pool(root, page).left
         if missing > 0:
             _fits(root, missing * _page_bytes(page))
             # Linux turns surplus pages, which are in use, into persistent ones before it makes
             # free ones.
-            refused = borrowed.change(root, "pool", _name(page), str(total + missing))
+            refused = changed_settings.change(root, "pool", _name(page), str(total + missing))
             free = _pool(root, page).left
             if free < wanted:
                 got = [f"{free} of {wanted} pages of {page} are free", refused]
@@ -91,9 +91,9 @@ def _limited(root: Path, page: str, size_bytes: int) -> str:
 def restore(root: Path = Path("/")) -> list[Restored]:
     """Put every pool back that `reserve` changed, if its size is still ours; [] if none was."""
     before = look(root)
-    for name in borrowed.changes(root, "pool"):
+    for name in changed_settings.changes(root, "pool"):
         _may_write(root, name, "restore")
-    done, after = borrowed.restore(root, "pool"), look(root)
+    done, after = changed_settings.restore(root, "pool"), look(root)
     pages = [(_page(one.name), one.why) for one in reversed(done)]
     return [Restored(page, before[page].total, after[page].total, why) for page, why in pages]
 
@@ -136,7 +136,7 @@ def _fits(root: Path, size_bytes: int) -> None:
 
 def _may_write(root: Path, name: str, *arguments: str) -> None:
     try:
-        borrowed.may_write(root, name)
+        changed_settings.may_write(root, name)
     except Unavailable as denied:
         if denied.code == "setting-foreign":
             raise

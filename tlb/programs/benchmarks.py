@@ -14,7 +14,7 @@ from tlb.inference.intervals import Interval
 from tlb.inference.pairs import LEAST_PAIRS, paired_ratio
 from tlb.lab.grid import Scope, profile
 from tlb.lab.independent import INDEPENDENT, Cells, c_program, folder
-from tlb.lab.rig import Rig
+from tlb.lab.measuring_setup import Rig
 from tlb.lab.store import Store
 from tlb.machine import host
 from tlb.page_sizes import BASE

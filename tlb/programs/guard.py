@@ -75,10 +75,12 @@ def main() -> None:
         change = programs.add if line.startswith(b"+") else programs.discard
         change(int(line[1:]))
     if Path("/", SETTINGS_JOURNAL).exists():
-        from tlb.machine import borrowed  # half a second to import, which most ends need not take
+        from tlb.machine import (
+            changed_settings,  # half a second to import, which most ends need not take
+        )
 
         with contextlib.suppress(Unavailable):
-            borrowed.restore(owner="try")
+            changed_settings.restore(owner="try")
     limit_s = time.monotonic() + _LIMIT_S
     while (left := members(programs)) and time.monotonic() < limit_s:
         for pid in left:

@@ -19,8 +19,8 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, Field, FiniteFloat
 
+from tlb.lab.measuring_setup import MEMORY_SHARE
 from tlb.lab.record import Positive, PositiveNs
-from tlb.lab.rig import MEMORY_SHARE
 from tlb.lab.toolchains import environment
 from tlb.machine.host import base_page_bytes
 from tlb.machine.memory import usable_memory

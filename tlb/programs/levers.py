@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tlb.lab.build import library
-from tlb.machine import borrowed, pools
+from tlb.machine import changed_settings, pools
 from tlb.machine.memory import cgroup_limits
 from tlb.programs import collapse
 from tlb.reasons import Unavailable
@@ -127,29 +127,29 @@ def _pool_filled() -> None:
 
 def _size_allowed(root: Path = Path("/")) -> None:
     _thp_allowed()
-    sizes = borrowed.sizes(root)
+    sizes = changed_settings.sizes(root)
     if _SIZE_KIB not in sizes:
         size = format_size(_SIZE_KIB << 10)
         raise Unavailable("page-size-unsupported", f"transparent pages of {size}")
     for name in sizes.values():
-        borrowed.may_write(root, name)
+        changed_settings.may_write(root, name)
 
 
 @contextmanager
 def only_size(root: Path = Path("/")) -> Iterator[None]:
     """Let Linux give transparent pages of 64 KiB alone meanwhile, to memory that asks. Raises
-    Unavailable as `borrowed.borrow` does."""
-    with borrowed.borrowing(root, "try"):
-        for kib, name in borrowed.sizes(root).items():
+    Unavailable as `changed_settings.borrow` does."""
+    with changed_settings.borrowing(root, "try"):
+        for kib, name in changed_settings.sizes(root).items():
             wanted = "madvise" if kib == _SIZE_KIB else "never"
-            borrowed.borrow(name, wanted, root, "try")
+            changed_settings.borrow(name, wanted, root, "try")
         yield
 
 
 def _given_bytes(root: Path = Path("/")) -> int:
     """Return what Linux has given in pages of 64 KiB since boot; 0 before Linux 6.10, which does
     not count them."""
-    folder = (root / borrowed.sizes(root)[_SIZE_KIB]).parent
+    folder = (root / changed_settings.sizes(root)[_SIZE_KIB]).parent
     return (procfs.number(folder / "stats/anon_fault_alloc") or 0) * (_SIZE_KIB << 10)
 
 

@@ -10,7 +10,7 @@ from tlb.inference import curves
 from tlb.inference.campaigns import newest
 from tlb.inference.curves import select
 from tlb.inference.intervals import Interval
-from tlb.inference.treads import Gain, Tread, bracket, expected_gain, smoothed, tread
+from tlb.inference.program_bounds import Gain, Tread, bracket, expected_gain, smoothed, tread
 from tlb.lab import kernels, rows
 from tlb.lab.store import Store
 from tlb.machine import host as hosts

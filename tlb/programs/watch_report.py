@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from tlb.inference.intervals import Interval, median_interval
-from tlb.inference.treads import Gain
+from tlb.inference.program_bounds import Gain
 from tlb.lab.record import Quantity
 from tlb.page_sizes import BASE, PAGES, words
 from tlb.programs import levers

@@ -14,9 +14,9 @@ import pandas as pd
 from tlb.inference.campaigns import newest
 from tlb.lab import build, campaign, kernels, rows, states, survey
 from tlb.lab.campaign import Outcome
+from tlb.lab.measuring_setup import Rig
 from tlb.lab.progress import Progress
 from tlb.lab.record import Point
-from tlb.lab.rig import Rig
 from tlb.lab.store import Store, data_root
 from tlb.machine import host as hosts
 from tlb.reasons import Note, Unavailable, explain, if_available

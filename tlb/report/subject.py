@@ -10,7 +10,7 @@ from typing import Any
 from tlb.inference.campaigns import newest
 from tlb.lab import build, grid, states
 from tlb.lab.grid import Profile, Scope
-from tlb.lab.rig import usable_bytes
+from tlb.lab.measuring_setup import usable_bytes
 from tlb.lab.store import Store
 from tlb.machine import host as hosts
 from tlb.machine.host import Host, tlb_entries

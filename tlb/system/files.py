@@ -34,7 +34,7 @@ PREBUILT = SHARE / "prebuilt" / f"{platform.machine()}.tar.xz"  # programs for t
 # Fixed, and not tempfile.gettempdir(): TMPDIR may differ from user to user, and then so would the
 # lock.
 MEASURING_LOCK = Path("/tmp/tlb-measuring.lock")
-# Of changed settings (tlb/machine/borrowed.py), under the root.
+# Of changed settings (tlb/machine/changed_settings.py), under the root.
 SETTINGS_JOURNAL = Path("run/every-load-settings.json")
 _POLL_S = 0.1  # between two looks at a lock that another process holds
 _SHOWN_CHARS = 100  # of that process's command line

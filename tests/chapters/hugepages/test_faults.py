@@ -25,8 +25,8 @@ from support.synthetic import MIB, Stated
 
 from tlb.lab import campaign, measure, perf
 from tlb.lab import kernels as catalogue
+from tlb.lab.measuring_setup import Rig
 from tlb.lab.record import Point, Record
-from tlb.lab.rig import Rig
 from tlb.lab.store import Store
 
 pytestmark = [pytest.mark.measures, pytest.mark.needs("a C compiler")]

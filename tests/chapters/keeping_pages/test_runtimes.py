@@ -15,7 +15,7 @@ from support.stand_ins import no_tools as no_tools
 
 from experiments.keeping_pages import runtimes
 from experiments.keeping_pages.runtimes import RuntimeReport
-from tlb.lab import toolchains, watched
+from tlb.lab import observed, toolchains
 from tlb.lab.toolchains import Program
 from tlb.reasons import Unavailable
 from tlb.system import files, procfs
@@ -104,7 +104,7 @@ ANSWER = {
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A program in Python with a real array, written, that prints what `change` makes of a valid
     line, and then runs `after`."""
-    monkeypatch.setattr(watched, "TIME_LIMIT_S", 60.0)
+    monkeypatch.setattr(observed, "TIME_LIMIT_S", 60.0)
 
     def make(
         change: str = "",
@@ -174,7 +174,7 @@ def lives(pid: int) -> bool:
 @linux
 @pytest.mark.parametrize("show", ["print(json.dumps(answer), flush=True)"])
 def test_a_hang_is_ended_with_all_that_it_started(fake, monkeypatch, tmp_path: Path, show: str):
-    monkeypatch.setattr(watched, "TIME_LIMIT_S", 2.0)
+    monkeypatch.setattr(observed, "TIME_LIMIT_S", 2.0)
     pids = tmp_path / "pids"
     hang = f"open({str(pids)!r}, 'a').write(str(os.fork()) + '\\n'); time.sleep(600)"
     assert refusal(runtimes.measure, fake(show=show, after=hang), "plain", SIZE) == "kernel-hung"

@@ -11,7 +11,7 @@ import pytest
 from support.common import refusal
 
 from experiments.keeping_pages import ways
-from tlb.lab import ways as lab_ways
+from tlb.lab import page_requests as lab_ways
 from tlb.reasons import Unavailable
 from tlb.system import procfs
 

@@ -11,10 +11,10 @@ from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
 from pydantic import BaseModel, Field
 
 from tlb.lab.build import build_folder
-from tlb.lab.held import Survey, answer, held
+from tlb.lab.observed import REFUSED, watch
 from tlb.lab.record import Positive
+from tlb.lab.resident import Survey, answer, held
 from tlb.lab.toolchains import SOURCES
-from tlb.lab.watched import REFUSED, watch
 from tlb.machine import host
 from tlb.machine.host import Host
 from tlb.reasons import Unavailable

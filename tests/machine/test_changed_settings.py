@@ -15,8 +15,17 @@ from pathlib import Path
 import pytest
 from support.common import refusal
 
-from tlb.machine import borrowed
-from tlb.machine.borrowed import DEFRAG, KSM_PAGES, KSM_RUN, KSM_SLEEP, SWAP, ZRAM, borrow, restore
+from tlb.machine import changed_settings
+from tlb.machine.changed_settings import (
+    DEFRAG,
+    KSM_PAGES,
+    KSM_RUN,
+    KSM_SLEEP,
+    SWAP,
+    ZRAM,
+    borrow,
+    restore,
+)
 from tlb.reasons import REASONS
 
 POOL = "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
@@ -66,7 +75,7 @@ class Kernel:
     def set(self, root: Path, name: str, wanted: str) -> None:
         if name in self.refused:
             raise OSError(16, "Device or resource busy")
-        if name == ZRAM and borrowed.value(SWAP, root) == "on":
+        if name == ZRAM and changed_settings.value(SWAP, root) == "on":
             raise OSError(16, "Device or resource busy")
         text = {
             SWAP: "Filename\n" + "/dev/zram0 partition\n" * (wanted == "on"),
@@ -78,21 +87,24 @@ class Kernel:
         os.rename(new, path)
 
     def all(self) -> dict[str, str]:
-        return {name: borrowed.value(name, self.root) for name in borrowed.names(self.root)}
+        return {
+            name: changed_settings.value(name, self.root)
+            for name in changed_settings.names(self.root)
+        }
 
 
 @pytest.fixture
 def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
     made = Kernel(tmp_path / "root")
-    monkeypatch.setattr(borrowed, "_set", made.set)
+    monkeypatch.setattr(changed_settings, "_set", made.set)
     return made
 
 
 def test_all_is_borrowed_and_put_back_the_last_first(kernel):
     for name, wanted in STEPS:
         borrow(name, wanted, kernel.root)
-        assert borrowed.value(name, kernel.root) == wanted
-    assert borrowed.changes(kernel.root)[DEFRAG].before == "madvise"
+        assert changed_settings.value(name, kernel.root) == wanted
+    assert changed_settings.changes(kernel.root)[DEFRAG].before == "madvise"
     restored = restore(kernel.root)
     assert [one.name for one in restored] == [
         POOL,
@@ -134,11 +146,11 @@ def test_a_journal_that_cannot_be_trusted_stops_everything(kernel, content):
 
 def test_borrowing_puts_back_at_its_end_and_before_its_start(kernel):
     borrow(KSM_RUN, "1", kernel.root)  # left by a process that was killed
-    with pytest.raises(RuntimeError), borrowed.borrowing(kernel.root):
+    with pytest.raises(RuntimeError), changed_settings.borrowing(kernel.root):
         assert kernel.all() == kernel.first
         borrow(DEFRAG, "always", kernel.root)
         raise RuntimeError
-    assert kernel.all() == kernel.first and borrowed.changes(kernel.root) == {}
+    assert kernel.all() == kernel.first and changed_settings.changes(kernel.root) == {}
 
 
 # --- kills
@@ -162,8 +174,11 @@ def killed_at(
 
             return acting
 
-        borrowed._set, borrowed._write = around(set_one), around(borrowed._write)
-        with borrowed.borrowing(root):
+        changed_settings._set, changed_settings._write = (
+            around(set_one),
+            around(changed_settings._write),
+        )
+        with changed_settings.borrowing(root):
             for name, wanted in steps:
                 borrow(name, wanted, root)
         os._exit(0)
@@ -187,11 +202,11 @@ def put_back_after(
     for step in kills:
         done += killed_at(step, root, steps, set_one)
         if step % 2:  # the next start
-            with borrowed.borrowing(root):
+            with changed_settings.borrowing(root):
                 assert all_now() == first
         else:
             assert not any(one.why for one in restore(root))
-        assert all_now() == first and borrowed.changes(root) == {}
+        assert all_now() == first and changed_settings.changes(root) == {}
     return done
 
 
@@ -207,18 +222,20 @@ def test_a_kill_at_some_steps_is_put_right_by_the_next_start(kernel):
 )
 def test_kills_leave_this_computer_s_own_settings_as_they_were():
     root = Path("/")
-    assert not borrowed.changes(root), "settings are borrowed now: `tlb housekeeping restore` first"
+    assert not changed_settings.changes(root), (
+        "settings are borrowed now: `tlb housekeeping restore` first"
+    )
     steps = [(DEFRAG, "never"), (DEFRAG, "defer")] + [
-        (name, "21") for name in (KSM_SLEEP,) if borrowed.value(name, root)
+        (name, "21") for name in (KSM_SLEEP,) if changed_settings.value(name, root)
     ]
-    now = {name: borrowed.value(name, root) for name in (DEFRAG, KSM_SLEEP)}
+    now = {name: changed_settings.value(name, root) for name in (DEFRAG, KSM_SLEEP)}
     assert (
         put_back_after(
             range(10),
             root,
             steps,
-            borrowed._set,
-            lambda: {name: borrowed.value(name, root) for name in now},
+            changed_settings._set,
+            lambda: {name: changed_settings.value(name, root) for name in now},
         )
         >= 8
     )

@@ -8,7 +8,7 @@ from support.synthetic import MIB, Truth, frame, scope
 
 from tlb.inference.curves import Curve
 from tlb.inference.intervals import Interval
-from tlb.inference.treads import bracket, expected_gain, smoothed, tread
+from tlb.inference.program_bounds import bracket, expected_gain, smoothed, tread
 from tlb.reasons import Unavailable
 
 PAGE = 4096

@@ -8,7 +8,7 @@ from support.lab import GIB
 from support.synthetic import Stated
 
 from tlb.lab import mapping, perf
-from tlb.lab.rig import Rig
+from tlb.lab.measuring_setup import Rig
 from tlb.lab.store import Store
 from tlb.machine import host as hosts
 from tlb.machine.host import Host

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.overview import profiles
+from experiments.overview import profile_comparison
 from experiments.overview.compare import DIFFERS, SAME, UNITS, UNKNOWN, Compared, Comparison
 from tlb.inference.intervals import Interval
 from tlb.lab import kernels
@@ -48,7 +48,9 @@ def told(comparison: Comparison) -> Iterator[str | pd.DataFrame]:
 
 
 def _profiles_table(comparison: Comparison) -> pd.DataFrame:
-    return pd.DataFrame(map(profiles.row, comparison.profiles), columns=profiles.COLUMNS)
+    return pd.DataFrame(
+        map(profile_comparison.row, comparison.profiles), columns=profile_comparison.COLUMNS
+    )
 
 
 def facts_table(comparison: Comparison) -> pd.DataFrame:
@@ -125,7 +127,7 @@ def point_words(compared: Compared) -> str:
 
 
 def _value(compared: Compared, interval: Interval) -> str:
-    shown = format(interval, profiles.digits(interval.value))
+    shown = format(interval, profile_comparison.digits(interval.value))
     return f"{shown} ns" if UNITS[compared.quantity] == "ns" else shown
 
 
@@ -147,7 +149,7 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
         "facts": [fact._asdict() for fact in comparison.facts],
         "explained": comparison.explained,
         "lacking": comparison.lacking,
-        "profile": [*map(profiles.as_json, comparison.profiles)],
+        "profile": [*map(profile_comparison.as_json, comparison.profiles)],
         "quantities": [*map(_quantity_json, comparison.quantities)],
     }
 

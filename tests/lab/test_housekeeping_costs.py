@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from support.common import needs_c
 
-from tlb.lab import housework
-from tlb.lab.rooms import HUGE, NO_HUGE, rooms
-from tlb.machine import borrowed, settings
-from tlb.machine.borrowed import DEFRAG
+from tlb.lab import housekeeping_costs
+from tlb.lab.large_blocks import HUGE, NO_HUGE, rooms
+from tlb.machine import changed_settings, settings
+from tlb.machine.changed_settings import DEFRAG
 from tlb.reasons import if_available
 from tlb.system.smaps import mappings
 
@@ -63,9 +63,9 @@ def test_rooms_lie_where_a_large_page_may_and_smaps_has_them():
 @pytest.mark.parametrize("part", ["merged", "swapped", "pool_pageout", "pool_plain"])
 def test_each_part_leaves_this_computer_s_settings_as_they_were(part: str):
     def now() -> dict[str, str]:
-        return {name: borrowed.value(name) for name in borrowed.names()}
+        return {name: changed_settings.value(name) for name in changed_settings.names()}
 
     first = now()
-    with borrowed.borrowing():
-        if_available(getattr(housework, part), ROOM)
-    assert now() == first and borrowed.changes() == {}
+    with changed_settings.borrowing():
+        if_available(getattr(housekeeping_costs, part), ROOM)
+    assert now() == first and changed_settings.changes() == {}

@@ -15,8 +15,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tlb.lab import fragments
-from tlb.lab.fragments import Run
+from tlb.lab import fragmented_memory
+from tlb.lab.fragmented_memory import Run
 from tlb.lab.housekeeping import (
     FRAGMENTS,
     FREE,
@@ -27,10 +27,10 @@ from tlb.lab.housekeeping import (
     Swapped,
     Touched,
 )
+from tlb.lab.large_blocks import HUGE, MERGEABLE, NO_HUGE, PAGEOUT, Rooms, rooms
 from tlb.lab.pool_costs import pool_pageout, pool_plain, pool_taken
-from tlb.lab.rooms import HUGE, MERGEABLE, NO_HUGE, PAGEOUT, Rooms, rooms
-from tlb.machine import borrowed, host, memory
-from tlb.machine.borrowed import DEFRAG, KSM_PAGES, KSM_RUN, KSM_SLEEP, SWAP, ZRAM, borrow
+from tlb.machine import changed_settings, host, memory
+from tlb.machine.changed_settings import DEFRAG, KSM_PAGES, KSM_RUN, KSM_SLEEP, SWAP, ZRAM, borrow
 from tlb.page_sizes import BASE
 from tlb.reasons import Unavailable, required
 from tlb.system import procfs
@@ -68,13 +68,13 @@ def measure(
 ) -> Housekeeping:
     """Return the document of this computer; say: called before each part. Raises Unavailable:
     not-linux, setting-denied, setting-journal, setting-held."""
-    borrowed.restore()
+    changed_settings.restore()
     inspected = host.inspect()
     if inspected.os != "Linux":
         raise Unavailable("not-linux")
     room, (leave, fill) = inspected.thp.page_bytes or 2 * MIB, plan(leave_bytes)
     parts = _Parts(say)
-    before = borrowed.value(DEFRAG)
+    before = changed_settings.value(DEFRAG)
     with rooms(IDLE_ROOMS, room) as left:
         begun = leave_idle(left)
         parts.add("touched", lambda: [*touched(room, leave)])
@@ -114,7 +114,7 @@ class _Parts:
         settings cannot be changed at all."""
         self._say(name)
         try:
-            with borrowed.borrowing():
+            with changed_settings.borrowing():
                 self.found[name] = make()
         except Unavailable as why:
             if why.code in ("setting-denied", "setting-journal", "setting-held"):
@@ -141,7 +141,7 @@ def modes(root: Path = Path("/")) -> tuple[str, ...]:
 
 def touched(room: int, leave: int) -> Iterator[Touched]:
     """Yield first touches of memory as it is."""
-    with fragments.memory(room, 0, leave) as free:
+    with fragmented_memory.memory(room, 0, leave) as free:
         free.touch(
             LARGE, ROOMS
         )  # a hypervisor may have to find the memory first, which is no part of this
@@ -159,7 +159,7 @@ def in_pieces(room: int, fill: int, leave: int) -> Iterator[Touched | Lives]:
             f"{format_size(usable.available_bytes)}",
         )
     borrow(DEFRAG, "never")  # what takes the free large pages makes none
-    with fragments.memory(room, fill, leave) as pieces:
+    with fragmented_memory.memory(room, fill, leave) as pieces:
 
         def plug() -> None:
             borrow(DEFRAG, "never")
@@ -170,12 +170,14 @@ def in_pieces(room: int, fill: int, leave: int) -> Iterator[Touched | Lives]:
         for mib in SIZES_MIB * ROUNDS:
             plug()
             borrow(DEFRAG, MODES[0])
-            for pages, ns in fragments.lives(room, mib * MIB, 1).items():
+            for pages, ns in fragmented_memory.lives(room, mib * MIB, 1).items():
                 times[mib][pages] += ns
         yield from (Lives(memory=FRAGMENTS, mib=mib, ns=ns) for mib, ns in times.items())
 
 
-def _in_turns(where: fragments.Memory, name: str, before: Callable[[], None]) -> Iterator[Touched]:
+def _in_turns(
+    where: fragmented_memory.Memory, name: str, before: Callable[[], None]
+) -> Iterator[Touched]:
     """Yield runs by mode and on base pages; each round begins with another mode."""
     listed = modes()
     runs: dict[str, list[Run]] = {mode: [] for mode in (*listed, "")}
@@ -191,7 +193,7 @@ def _in_turns(where: fragments.Memory, name: str, before: Callable[[], None]) ->
 def lives(room: int) -> Iterator[Lives]:
     """Yield programs that live briefly in memory as it is."""
     for mib in SIZES_MIB:
-        yield Lives(memory=FREE, mib=mib, ns=fragments.lives(room, mib * MIB, ROUNDS))
+        yield Lives(memory=FREE, mib=mib, ns=fragmented_memory.lives(room, mib * MIB, ROUNDS))
 
 
 # --- what is merged, swapped, taken by a pool, and joined in the background
@@ -242,7 +244,7 @@ def merged(room: int) -> Merged:
 def swapped(room: int) -> list[Swapped]:
     """Return rounds on base and large pages in turn, on a zram device of their own. Raises
     Unavailable: setting-absent, zram-busy."""
-    if borrowed.value(ZRAM) not in ("", "0") or borrowed.value(SWAP) != "off":
+    if changed_settings.value(ZRAM) not in ("", "0") or changed_settings.value(SWAP) != "off":
         raise Unavailable("zram-busy")
     page = os.sysconf("SC_PAGESIZE")
     borrow(ZRAM, str(ZRAM_BYTES))

@@ -16,7 +16,7 @@ from support.lab import put
 from support.synthetic import Stated
 
 import tlb.report.verdicts as room
-from experiments.overview import CHAPTERS, judged
+from experiments.overview import CHAPTERS, machine_verdicts
 from tlb.inference.intervals import median_interval
 from tlb.lab.store import Store
 from tlb.reasons import Unavailable
@@ -30,7 +30,7 @@ TIMES = (6.4, 6.5, 6.6, 6.5, 6.4)
 
 
 def about(data: Path, machine: str = MACHINE, **changes: object) -> Chapter:
-    return Chapter(judged.PAGE, DEFAULTS | {"machine": machine} | changes, Store(data))
+    return Chapter(machine_verdicts.PAGE, DEFAULTS | {"machine": machine} | changes, Store(data))
 
 
 @pytest.fixture
@@ -84,16 +84,16 @@ def module(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
         decide.__module__ = claims.__name__
         decide.__qualname__ = id
         claim(id, source="boncz1999", says=id)(decide)
-    monkeypatch.setattr(judged, "CHAPTERS", (made,))
+    monkeypatch.setattr(machine_verdicts, "CHAPTERS", (made,))
     yield made
 
 
-def words(made: judged.Verdicts) -> dict[str, str]:
+def words(made: machine_verdicts.Verdicts) -> dict[str, str]:
     return {id: one.verdict for id, one in made.chapters["made_up"].items()}
 
 
 def test_the_verdicts_are_those_of_the_rows_with_their_intervals(data: Path, module: ModuleType):
-    made = judged.judged(about(data))
+    made = machine_verdicts.judged(about(data))
     assert words(made) == {
         "takes-6": "holds",
         "takes-9": "fails",
@@ -119,22 +119,22 @@ def test_the_verdicts_are_those_of_the_rows_with_their_intervals(data: Path, mod
 def test_published_verdicts_are_judged_by_refresh_and_then_read(
     data: Path, module: ModuleType, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(judged.parameters, "check", lambda name, given: DEFAULTS | given)
-    before = judged.judged(about(data))
+    monkeypatch.setattr(machine_verdicts.parameters, "check", lambda name, given: DEFAULTS | given)
+    before = machine_verdicts.judged(about(data))
     assert not (
         data / MACHINE / "verdicts.json"
     ).exists()  # a page writes nothing of a published machine
-    assert judged.refresh() == [MACHINE] and judged.refresh() == []
+    assert machine_verdicts.refresh() == [MACHINE] and machine_verdicts.refresh() == []
     module.asked.clear()
-    assert judged.judged(about(data)) == before and module.asked == []
+    assert machine_verdicts.judged(about(data)) == before and module.asked == []
 
 
 @pytest.mark.parametrize("change", ["a row", "a band", "broken JSON", "another shape"])
 def test_what_is_of_other_rows_or_cannot_be_read_is_judged_again(
     data: Path, module: ModuleType, change: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(judged.parameters, "check", lambda name, given: DEFAULTS | given)
-    judged.refresh()
+    monkeypatch.setattr(machine_verdicts.parameters, "check", lambda name, given: DEFAULTS | given)
+    machine_verdicts.refresh()
     path, store = data / MACHINE / "verdicts.json", Store(data)
     if change == "a row":
         put(
@@ -147,7 +147,7 @@ def test_what_is_of_other_rows_or_cannot_be_read_is_judged_again(
     elif change == "a band":
         row = next(row for row in statements().values() if row.status == "judged" and row.low)
         monkeypatch.setattr(
-            judged, "statements", lambda: statements() | {row.id: row._replace(low="7")}
+            machine_verdicts, "statements", lambda: statements() | {row.id: row._replace(low="7")}
         )
     else:
         known = json.loads(path.read_text())
@@ -160,9 +160,11 @@ def test_what_is_of_other_rows_or_cannot_be_read_is_judged_again(
             }[change]
         )
     module.asked.clear()
-    made = judged.judged(about(data))
+    made = machine_verdicts.judged(about(data))
     assert len(module.asked) == 3 and (words(made)["takes-9"] == "holds") == (change == "a row")
-    assert judged.refresh() == [MACHINE] and words(judged.judged(about(data))) == words(made)
+    assert machine_verdicts.refresh() == [MACHINE] and words(
+        machine_verdicts.judged(about(data))
+    ) == words(made)
 
 
 def test_this_computer_s_own_are_kept_and_judged_again_after_a_change(
@@ -170,16 +172,16 @@ def test_this_computer_s_own_are_kept_and_judged_again_after_a_change(
 ):
     rows = pd.DataFrame({"kernel": "page_chase", "measures": 2, "ns_per_access": TIMES})
     monkeypatch.setattr(
-        judged, "analysis_of", lambda module, chapter: module.Analysis(rows, chapter)
+        machine_verdicts, "analysis_of", lambda module, chapter: module.Analysis(rows, chapter)
     )
     host = Stated().host()
-    monkeypatch.setattr(judged.hosts, "state", lambda of: "1" * 12)
+    monkeypatch.setattr(machine_verdicts.hosts, "state", lambda of: "1" * 12)
     monkeypatch.setattr("tlb.report.chapter.hosts.inspect", lambda: host)
 
     def asked(**changes: object) -> int:
         module.asked.clear()
         chapter = about(data, "this", **changes)
-        assert words(judged.judged(chapter))["takes-6"] == "holds"
+        assert words(machine_verdicts.judged(chapter))["takes-6"] == "holds"
         assert (chapter.store.root / chapter.machine / "verdicts.json").is_file()
         return len(module.asked)
 
@@ -196,9 +198,9 @@ def test_this_computer_s_own_are_kept_and_judged_again_after_a_change(
         about(data, "this").machine, host.model_dump(mode="json") | {"noise": {"load1": 9.0}}
     )
     assert asked() == 0  # the load of the minute is no other machine
-    monkeypatch.setattr(judged, "_code", lambda: (Path(__file__),))
+    monkeypatch.setattr(machine_verdicts, "_code", lambda: (Path(__file__),))
     assert [asked(), asked()] == [3, 0]
-    monkeypatch.setattr(judged.hosts, "state", lambda of: "2" * 12)  # another boot
+    monkeypatch.setattr(machine_verdicts.hosts, "state", lambda of: "2" * 12)  # another boot
     assert [asked(), asked()] == [3, 0]
 
 
@@ -210,12 +212,14 @@ MACHINES = Store(ROOT / "data").machines()
 @pytest.mark.parametrize("machine", MACHINES)
 def test_committed_verdicts_are_of_the_committed_rows(machine: str):
     """Else: `tlb refresh scorecard`."""
-    known = judged.Verdicts.model_validate_json(
+    known = machine_verdicts.Verdicts.model_validate_json(
         (ROOT / "data" / machine / "verdicts.json").read_bytes()
     )
-    assert known.data == judged.digest(about(ROOT / "data", machine)), "run `tlb refresh scorecard`"
+    assert known.data == machine_verdicts.digest(about(ROOT / "data", machine)), (
+        "run `tlb refresh scorecard`"
+    )
     told = {
-        judged.name_of(chapter): {claim.id for claim in room.claims_of(chapter.claims)}
+        machine_verdicts.name_of(chapter): {claim.id for claim in room.claims_of(chapter.claims)}
         for chapter in CHAPTERS
     }
     assert {*known.chapters} | {*known.lacking} == {*told}
@@ -225,8 +229,8 @@ def test_committed_verdicts_are_of_the_committed_rows(machine: str):
 @pytest.mark.endurance  # ten seconds each
 @pytest.mark.parametrize("machine", MACHINES)
 def test_committed_verdicts_are_what_the_claims_say_now(machine: str):
-    known = judged.Verdicts.model_validate_json(
+    known = machine_verdicts.Verdicts.model_validate_json(
         (ROOT / "data" / machine / "verdicts.json").read_bytes()
     )
-    now = judged.judge(about(ROOT / "data", machine), CHAPTERS, known.data, known.code)
+    now = machine_verdicts.judge(about(ROOT / "data", machine), CHAPTERS, known.data, known.code)
     assert now == known
