@@ -243,7 +243,7 @@ program-missing: The program could not be started.
 program-endless: One run of the program did not end in the time for all of them.
     Give it less to do, or more time with --minutes; a server needs a --driver.
 program-failed: The program failed.
-    Correct its command, or compare its runs all the same with --ignore-failure.
+    Correct its command; `tlb try --ignore-failure` compares its runs all the same.
 prepare-failed: The command that prepares each run failed.
     Run it by hand until it ends with exit code 0; put pipes and redirections into a script.
 program-killed: The program was ended by a signal.

@@ -206,7 +206,9 @@ class _Schedule:
     def groups(
         self, bar: Progress, lacking: Collection[Point], first_round: bool
     ) -> Iterator[tuple[int, Group]]:
-        """(repeat, what one process may measure), as what was measured before is stored."""
+        """(repeat, what one process may measure), as what was measured before is stored. Rounds
+        that measure nothing have no mappings beyond them: a second run adds nothing."""
+        stored = self._stored
         yield from self._round(0, self._of(0))
         if first_round:
             return
@@ -220,7 +222,7 @@ class _Schedule:
         for part in parts:
             for repeat in rest:
                 yield from self._round(repeat, [p for p in self._of(repeat, lacking) if part(p)])
-        chosen = self._widest(bar, lacking) if self.may_add else []
+        chosen = self._widest(bar, lacking) if self.may_add and self._stored > stored else []
         added = {
             repeat: [p for p in chosen if repeat in self.missing[p]]
             for repeat in range(max(self.wanted.values()), self.most)
@@ -239,6 +241,10 @@ class _Schedule:
     def _round(self, repeat: int, points: list[Point]) -> Iterator[tuple[int, Group]]:
         made = groups(points, self.shuffle, alone_first=repeat % 2 == 0)
         return ((repeat, group) for group in made)
+
+    @property
+    def _stored(self) -> int:
+        return sum(map(len, self.values.values()))
 
     @property
     def may_add(self) -> bool:
