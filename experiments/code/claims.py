@@ -7,7 +7,7 @@ from experiments.code.analysis import Analysis
 from experiments.code.grid import LINE_BYTES, MOST_LINES
 from tlb.lab.grid import Scope
 from tlb.machine.java_flags import JAVA_FLAGS, LARGE_FLAGS
-from tlb.prose import count, in_words, listed
+from tlb.prose import count, listed
 from tlb.reasons import Unavailable, required
 from tlb.report.verdicts import Answer, Band, Compares, claim, inside, points_of
 
@@ -69,7 +69,7 @@ def java_flags_exist(a: Analysis, band: Band) -> Answer:
     found = len(listed_flags)
     return band[0] <= found <= band[
         1
-    ], f"Of {listed(JAVA_FLAGS)} this Java lists {in_words(found)}."
+    ], f"Of {listed(JAVA_FLAGS)} this Java lists {found} of {len(JAVA_FLAGS)}."
 
 
 @claim("java-large-pages-off-by-default", points=None)
@@ -80,5 +80,5 @@ def javas_large_pages_are_off(a: Analysis, band: Band) -> Answer:
         "no-data",
     )[0]
     return band[0] <= len(on) <= band[1], (
-        f"Of {listed(LARGE_FLAGS)} this Java has {listed(on) if on else 'not one'} on by itself."
+        f"Of {listed(LARGE_FLAGS)}, {listed(on) if on else 'none'} is on by default in this Java."
     )

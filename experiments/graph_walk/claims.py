@@ -263,8 +263,10 @@ def quantiles_grow_with_size(a: Analysis, band: Band) -> Answer:
         steps = [later / earlier for earlier, later in pairwise(curve.intervals)]
         step = min(required(steps, "one size was walked"), key=lambda step: step.value)
         effects.append(inside(step, *band, among=len(curve)))
-        each.append(f"the {name} by {step:.2f}")
-    return effects, f"From one size to the next on base pages at the least {listed(each)}."
+        each.append(f"the {name} {step:.2f}")
+    return effects, (
+        f"The smallest ratios of one size to the one before, on base pages, are of {listed(each)}."
+    )
 
 
 @claim("entries-still-cached-in-memory-regime")

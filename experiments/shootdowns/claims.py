@@ -14,5 +14,5 @@ def page_management_slows(a: Analysis, band: Band) -> Answer:
     return inside(ratio, *band), (
         f"Beside a thread that gives its pages back, a chase over {HELD} other pages takes "
         f"{ratio:.2f} times as "
-        "long, over the same ratio of its packed control, from which the interrupts take as much."
+        "long, after dividing by the slowdown of its packed control, which is the interrupts'."
     )

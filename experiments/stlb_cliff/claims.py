@@ -263,7 +263,7 @@ def every_walk_is_from_memory(a: Analysis, band: Band) -> Answer:
 @claim("four-reads-cost-400-ns", points=far)
 def four_reads_cost_400_ns(a: Analysis, band: Band) -> Answer:
     four = a.packed.last * 4
-    evidence = f"Four loads from memory, one after the other, take {four:.0f} ns here."
+    evidence = f"Four times a load from memory (of the packed chase, walks included) is {four:.0f} ns here."
     return inside(four, *band), evidence
 
 

@@ -155,8 +155,8 @@ def translation_slows_it_then(a: Analysis, band: Band) -> Answer:
     slowdown = _base(a).at(PAGE_STRIDE) - _base(a).at(NARROW)
     remains = (staggered.at(PAGE_STRIDE) - staggered.at(NARROW)).share_of(slowdown)
     evidence = (
-        f"Of the slowdown from 512 B to 4 KiB {remains:z.2f} remains with a line more to the "
-        "stride, which visits as many pages"
+        f"With a line more to the stride, which visits as many pages, {remains:z.2f} of the "
+        "slowdown from 512 B to 4 KiB remains"
     )
     if a.is_splintered:
         return unless_splintered(a, inside(remains, *band), answer=True), f"{evidence}."

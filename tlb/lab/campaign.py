@@ -20,7 +20,7 @@ from itertools import chain
 from math import inf
 
 from tlb.inference.intervals import median_interval
-from tlb.lab import build, kernels, perf
+from tlb.lab import build, kernels
 from tlb.lab.lines import record_key
 from tlb.lab.mapping import RETRY_SHARE, Group, expected, groups, kind_of
 from tlb.lab.measuring_setup import Rig
@@ -59,10 +59,7 @@ def half_width(values: tuple[float, ...]) -> float:
     return (interval.high - interval.low) / 2 / interval.value
 
 
-Identities = dict[Point, Identity]
-
-
-def _buildable(points: Collection[Point], outcome: Outcome) -> Identities:
+def _buildable(points: Collection[Point], outcome: Outcome) -> dict[Point, Identity]:
     """The points that their engine has a kernel for, each with its identity; the others are
     lacking. Raises Unavailable."""
     build.compile_all(points)
@@ -179,7 +176,7 @@ class _Schedule:
     """Which mappings are next. missing: the repeats of each point that are not stored. values: what
     its stored ones measured."""
 
-    identities: Identities
+    identities: dict[Point, Identity]
     wanted: dict[Point, int]
     most: int
     missing: dict[Point, list[int]]
@@ -293,14 +290,10 @@ def _schedule(
     for point, times in wanted.items():
         for repeat in range(max(times, most)):
             row = have.get(record_key(point, repeat, identities[point], rig.state))
-            if row is None or not row.uncountable.isdisjoint(_counted(rig.plan, repeat)):
+            counted = {event.quantity for event in rig.plan.group(repeat)}
+            if row is None or not row.uncountable.isdisjoint(counted):
                 missing[point].append(repeat)
             else:
                 outcome.cached += 1
                 values[point].append(row.ns_per_access)
     return _Schedule(identities, wanted, most, missing, values, compared, shuffle)
-
-
-def _counted(plan: perf.Plan, repeat: int) -> set[str]:
-    """The quantities whose events are asked for in a repeat."""
-    return {event.quantity for event in plan.group(repeat)}

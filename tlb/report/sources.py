@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
@@ -11,8 +12,10 @@ from tlb.lab import build
 from tlb.prose import listed
 
 
-class MeasuredBy(NamedTuple):
-    """A sentence for each kernel file, as an output of a notebook that shows nothing by itself."""
+@dataclass(frozen=True)
+class MeasuredBy:
+    """A sentence for each kernel file, as an output of a notebook that shows nothing by itself. No
+    tuple: IPython prints those in its own way."""
 
     lines: dict[str, str]
 

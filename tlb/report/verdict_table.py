@@ -84,9 +84,8 @@ def _source(key: str) -> str:
 def chance_words(tested: int) -> str:
     """Say how many of so many claims tested with an interval may be decided wrongly."""
     return (
-        f"The rule decides wrongly in at most {WRONG_BY_CHANCE:.0%} of tests, so at most "
-        f"{tested * WRONG_BY_CHANCE:.1f} of these {tested} verdicts are expected to be wrong by "
-        "chance."
+        f"The rule decides wrongly in at most {WRONG_BY_CHANCE:.0%} of tests: at most "
+        f"{tested * WRONG_BY_CHANCE:.1f} wrong verdicts are to be expected here."
     )
 
 
@@ -94,7 +93,7 @@ def _chance(found: Sequence[Verdict]) -> Html:
     tested = sum(bool(verdict.effects) for verdict in found)
     if not tested:
         return Html("", "")
-    words = f"{tested} of these {len(found)} claims were tested with an interval."
+    words = f"Claims tested with an interval: {tested} of {len(found)}."
     words = f"{words} {chance_words(tested)}"
     return Html(f'<p class="tlb-chance">{escape(words)}</p>', words)
 
