@@ -199,7 +199,8 @@ def ready(case: Case) -> tuple[str, list[str], list[str]]:
     if tool.source:
         version, folder = compiled(tool)
     else:
-        version = procfs.label(first_line(tool, tool.version, 60)) or case.title
+        said = first_line(tool, tool.version, 60).partition(" sha=")[0]  # Redis adds its build
+        version = procfs.label(said) or case.title
         folder = built("program-inputs", [inspect.getsource(cases).encode()], cases.write_inputs)
     return version, _in_folder(tool.run, folder), _in_folder(case.driver, folder)
 

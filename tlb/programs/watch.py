@@ -170,10 +170,11 @@ def watch(
     watched, begin = Watched(target, overhead), time.monotonic()
     throttled = partial(background.throttled, process=str(target.pid))
     before, watched.thp_disabled = throttled(), LEVERS["no-thp"].has_reached(target.pid)
-    first = {target.pid: activity.used(target.pid)}  # other processes start later, from nothing
-    # Reading alone clears no bits, so none has to be set again.
-    watched.sampling_s = activity.reading_s(target.pids()) / PRICE
+    first: dict[int, activity.Used] = {}  # other processes start later, from nothing
     try:
+        first[target.pid] = activity.used(target.pid)
+        # Reading alone clears no bits, so none has to be set again.
+        watched.sampling_s = activity.reading_s(target.pids()) / PRICE
         while window_s := _next_s(watched, begin + seconds - time.monotonic(), seconds):
             sample, read = activity.sample(target.pids(), window_s, target.ended)
             watched.samples = [*watched.samples[-_KEPT:], sample]
