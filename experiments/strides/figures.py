@@ -40,13 +40,18 @@ def strides(a: Analysis) -> Figure:
     tooltip = [f"{STRIDE}:Q", alt.Tooltip("median:Q", title="published, ns")]
     y = alt.Y("median:Q", scale=scale)
     medians = (a.base if len(a.base) else a.base_staggered).medians
+    staggered = a.base_staggered.medians
+    line_more = (
+        f" With a line more to the stride it is {staggered.max():.1f} ns at most."
+        if len(staggered)
+        else ""
+    )
     return Figure(
         chart + squares.encode(x=_STRIDES, y=y, tooltip=tooltip),
         f"Time per access against the stride over {format_size(a.array_bytes)} on base pages. It "
         f"rises from {medians.iloc[0]:.2f} ns at {format_size(int(medians.index[0]))} to "
-        f"{medians.max():.1f} ns at most, at {format_size(int(medians.idxmax()))}. With a line "
-        f"more to the stride it is {a.base_staggered.medians.max():.1f} ns at most. Squares: the "
-        "published times.",
+        f"{medians.max():.1f} ns at most, at {format_size(int(medians.idxmax()))}.{line_more} "
+        "Squares: the published times.",
         data,
     )
 
