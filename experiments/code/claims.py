@@ -67,9 +67,8 @@ def java_flags_exist(a: Analysis, band: Band) -> Answer:
     if listed_flags is None:
         raise Unavailable("no-toolchain", "java")
     found = len(listed_flags)
-    return band[0] <= found <= band[
-        1
-    ], f"Of {listed(JAVA_FLAGS)} this Java lists {found} of {len(JAVA_FLAGS)}."
+    text = f"This Java lists {found} of these {len(JAVA_FLAGS)} flags: {listed(JAVA_FLAGS)}."
+    return band[0] <= found <= band[1], text
 
 
 @claim("java-large-pages-off-by-default", points=None)
@@ -79,6 +78,6 @@ def javas_large_pages_are_off(a: Analysis, band: Band) -> Answer:
         "Java was not asked what it has on",
         "no-data",
     )[0]
-    return band[0] <= len(on) <= band[1], (
-        f"Of {listed(LARGE_FLAGS)}, {listed(on) if on else 'none'} is on by default in this Java."
-    )
+    used = listed(on) if on else "none"
+    text = f"By default this Java uses {used} of {listed(LARGE_FLAGS)}."
+    return band[0] <= len(on) <= band[1], text

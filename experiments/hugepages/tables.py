@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from math import isfinite
+
+import pandas as pd
+
 from experiments.hugepages.analysis import Analysis
 from tlb.page_sizes import BASE
 from tlb.reasons import if_available
@@ -11,24 +15,22 @@ from tlb.units import format_size
 
 
 def speedups(a: Analysis) -> Html:
-    """Return a row a published size: the published loop as published and here, with the speedup of
-    each page size over base pages, and that of the dependent chase on 2 MiB pages."""
+    """Return a row a published size: the published speedup, the published loop's time on base pages
+    here, its speedup on each other page size, and that of the dependent chase on 2 MiB pages."""
     published = literature("hugepages_speedup")
-    names = {
-        "ns_per_access_4k": "4 KiB, ns",
-        "ns_per_access_2m": "2 MiB, ns",
-        "speedup_ratio": "speedup",
-    }
-    table = published[list(names)].rename(columns=names).add_prefix("published ").astype(float)
-    table.insert(0, "working set", published["working_set_bytes"].map(format_size))
+    table = pd.DataFrame({"working set": published["working_set_bytes"].map(format_size)})
+    table["published, 2 MiB"] = published["speedup_ratio"].map("{:.1f}x".format)
     measured = {pages: curve for pages, curve in a.gathers.items() if len(curve)}
-    columns = {f"{a.page_labels[pages]} here, ns": curve for pages, curve in measured.items()}
-    for pages, curve in measured.items():
-        if BASE in measured and pages != BASE:
-            columns[f"{a.page_labels[pages]} speedup"] = measured[BASE] / curve
+    columns = {}
+    if BASE in measured:
+        base = measured.pop(BASE)
+        columns[f"{a.page_labels[BASE]} here, ns"] = base
+        columns |= {f"here, {a.page_labels[pages]}": base / c for pages, c in measured.items()}
     if BASE in a.kinds and (large := if_available(lambda: a.large)):
-        columns[f"chase, {a.page_labels[large]} speedup"] = a.speedup(large)
+        columns[f"chase, {a.page_labels[large]}"] = a.speedup(large)
     lines = published["working_set_bytes"] // a.base_page_bytes
     for name, curve in columns.items():
-        table[name] = [curve.get(n).value for n in lines]
-    return data_table(table, decimals=2)
+        decimals = 1 if name.endswith("ns") else 2
+        found = [curve.get(n) for n in lines]
+        table[name] = [f"{v:.{decimals}f}" if isfinite(v.value) else "–" for v in found]
+    return data_table(table)

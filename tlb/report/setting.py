@@ -260,16 +260,15 @@ def run_this(a: Analysis) -> str:
     took = ""
     if len(a.frame):  # without rows it has no columns either
         took = f"The processes of this page took {_time(_seconds(a.frame))} in all. "
-    other = " What else the chapter builds and runs comes on top."
+    other = " What else the chapter builds and runs takes extra time."
     return f"""```sh
 .venv/bin/tlb run {a.chapter}
 .venv/bin/tlb compare reference this {a.chapter}
 ```
 
-{took}Yours end when the parameter `minutes` says, at the latest.\
+{took}Yours end after the parameter `minutes`, at the latest.\
 {other if a.documents else ""} The first command ends with the path of the executed notebook,
-`_build/runs/{a.chapter}.ipynb`; its rows lie in `data/own`, so a second run measures only what is \
-missing. The second command sets your
-machine beside the reference, quantity by quantity; of points with fewer than five processes it \
-decides nothing. `make book MINUTES=0` makes
-pages like this one of what is there."""
+`_build/runs/{a.chapter}.ipynb`. Its rows are in `data/own`, so a second run measures only what is \
+missing. The second command compares your machine with the reference, quantity by quantity; it
+decides nothing about points with fewer than five processes. `make book MINUTES=0` builds the pages
+from the rows that exist."""
