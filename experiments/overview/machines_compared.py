@@ -10,6 +10,7 @@ import pandas as pd
 from experiments.overview.machines import Analysis, Machine
 from tlb.lab import events
 from tlb.machine.host import is_arm
+from tlb.prose import listed
 from tlb.reasons import Unavailable
 
 ENTRIES = {
@@ -32,17 +33,17 @@ def off_stated(machines: Sequence[Machine]) -> pd.Series:
 
 
 def gains(a: Analysis, pages: str) -> str:
-    """Return the range of gains by 2 MiB pages over machines whose large pages are `pages`. Raises
-    Unavailable("too-few-points")."""
-    values = [
-        each.value("gain_thp", "gain_2m")
+    """List the gains by 2 MiB pages of machines whose large pages are `pages`, with their
+    intervals. Raises Unavailable("too-few-points")."""
+    found = [
+        (each.quantity("gain_thp") or each.quantity("gain_2m"), each.label)
         for each in a.with_value("gain_thp", "gain_2m")
         if each.pages == pages
     ]
-    if not values:
+    texts = [f"{quantity.interval:.2f} ({label})" for quantity, label in found if quantity]
+    if not texts:
         raise Unavailable("too-few-points", "no gain by large pages was measured on such a machine")
-    low, high = f"{values[0]:.2f}", f"{values[-1]:.2f}"
-    return low if low == high else f"{low} to {high}"
+    return listed(texts)
 
 
 class Want(NamedTuple):
@@ -86,8 +87,8 @@ WANTED = (
     Want(
         "arm64",
         lambda each: bool(each.host and is_arm(each.host)),
-        "Every machine here is x86-64. An arm64 machine has base pages of 16 or 64 KiB, contiguous "
-        "entries by the kernel's hint, and TLB flushes that hardware broadcasts.",
+        "Every machine here is x86-64. An arm64 machine may have base pages of 16 or 64 KiB, and has "
+        "contiguous entries by the kernel's hint and TLB flushes that hardware broadcasts.",
         "make book PROFILE=full MINUTES=40 && .venv/bin/tlb bundle",
     ),
     Want(

@@ -178,14 +178,15 @@ class Analysis(StepsAnalysis, ContainersAnalysis):
         ratios = rows.get("outside_ns_per_access", pd.Series(dtype=float)) / rows["ns_per_access"]
         return required(ratios.dropna(), "no guest was timed by two clocks")
 
-    def summary_at_largest(self, column: str) -> pd.DataFrame:
-        """Return what the guests' rows have in a column at the largest of `sizes`, a row a cell:
-        guest, host and the columns of `summarise`; empty where none has it."""
+    def summary_at_largest(self, column: str, less: str) -> pd.DataFrame:
+        """Return by how much a column of the guests' rows exceeds another at the largest of `sizes`,
+        a row a cell: guest, host and the columns of `summarise`; empty where none has both."""
         sizes = if_available(lambda: self.sizes) or [0]
         rows = select(self.frame, kernel=GUEST, levels=4, layout="spread", lines=sizes[-1])
         if column not in rows or rows[column].isna().all():
             return pd.DataFrame(columns=["guest", "host", "lines", "median", "low", "high"])
-        table = summarise(rows, ["mode", "pages", "lines"], column).set_index(["mode", "pages"])
+        rows = rows.assign(excess=rows[column] - rows[less])
+        table = summarise(rows, ["mode", "pages", "lines"], "excess").set_index(["mode", "pages"])
         return (
             table.loc[[cell for cell in self.cells if cell in table.index]]
             .rename_axis(["guest", "host"])

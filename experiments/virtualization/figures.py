@@ -110,14 +110,14 @@ def _ratios(data: pd.DataFrame, sizes: list[str]) -> alt.LayerChart:
 
 
 def first_touches(a: Analysis) -> Figure:
-    """What the first touch of a line costs in a guest, a row a pair of page sizes."""
+    """What the first touch of a line adds to a load in a guest, a row a pair of page sizes."""
     data = required(a.touches, "no first touch was timed in a guest")
     data = data.assign(
         pages=[cell_name(*pair) for pair in zip(data["guest"], data["host"], strict=True)]
     )
     data, names = data[["pages", "median", "low", "high"]], list(data["pages"])
-    title = "First touch, ns for each 4 KiB"
-    scale = alt.Scale(domain=[0, 1.05 * data["high"].max()], nice=False)
+    title = "First touch minus a later load, ns for each 4 KiB"
+    scale = alt.Scale(domain=[min(0, data["low"].min()), 1.05 * data["high"].max()], nice=False)
     x = {"axis": axes.ns_axis(title), "scale": scale}
     ranking = extremes(dict(zip(names, data["median"], strict=True)), "ns")
     chart = charts.medians_in_rows(data, "pages", names, x, "pages:N", width=2, size=70)

@@ -56,10 +56,3 @@ def redis_waits_after_a_fork(a: Analysis, band: Band) -> Answer:
         f"While it saves, its slowest write in a thousand takes {ratio:.2f} times as long with "
         "large pages."
     )
-
-
-@claim("go-big-heaps-gain", points=None)
-def big_go_heaps_gain(a: Analysis, band: Band) -> Answer:
-    gain = a.gain("go-map")
-    evidence = f"Look-ups in a map of a GiB go {gain:.2f} times as fast with large pages."
-    return inside(gain, *band), evidence

@@ -89,7 +89,7 @@ def test_a_program_that_is_measured_at_several_sizes_counts_once():
 
 
 BOOST, SHARDING = "large-pages-boost-applications", "per-thread-sharding-gains"
-FORK, GO, PROFILE = "redis-latency-after-fork", "go-big-heaps-gain", "walks-hide-from-profilers"
+FORK, PROFILE = "redis-latency-after-fork", "walks-hide-from-profilers"
 H, F, C = "holds", "fails", "cannot tell"
 VERDICTS = [
     (BOOST, document(), H),
@@ -99,8 +99,6 @@ VERDICTS = [
     (FORK, document({"redis-save": 0.5}), H),
     (FORK, document({"redis-save": HURTS}), F),
     (FORK, document({"redis-save": 0.67}), C),
-    (GO, document({"go-map": 1.05}), H),
-    (GO, document({"go-map": HELPS}), F),
     (PROFILE, document(most=20), F),
     (PROFILE, document(most=900), C),
 ]
