@@ -144,7 +144,9 @@ def answer(a: Analysis, working_set_bytes: int) -> str:
     size = format_size(working_set_bytes)
     text = f"{size}, {lines:,.0f} pages of {format_size(a.base_page_bytes)}{_place(a, lines)}. "
     text += f"A load takes {times[BASE_PAGES]}"
-    text += f", and {times[PACKED]} with as many lines packed" if PACKED in times else ""
+    text += f", and {times[PACKED]} with the same number of lines packed" if PACKED in times else ""
+    if (gaps := a.cliff.price.gaps) and gaps[0] <= lines <= gaps[-1]:
+        text += "; only the packed lines still fit the last cache, so not all of that is translation"
     if LARGE_PAGES not in times:
         return f"{text}."
     return f"{text}. On 2 MiB pages (THP) it takes {times[LARGE_PAGES]}."
@@ -157,7 +159,9 @@ def _place(a: Analysis, lines: float) -> str:
         return ""
     if lines <= entries[0]:
         return ": the L1 TLB holds them all"
-    if lines <= entries[-1]:
-        return ": the L2 TLB holds them all"
     times = lines / entries[-1]
+    if times < 0.75:
+        return ": the L2 TLB holds them all"
+    if times < 1.5:
+        return ": about what the L2 TLB holds"
     return f": {times:,.{times < 10:d}f} times what the L2 TLB holds"

@@ -9,7 +9,7 @@ from tlb.reasons import required
 from tlb.report.render import Html, data_table
 from tlb.units import format_ns
 
-CALL_WORDS = {"unmap": "munmap", "protect": "mprotect", "discard": "madvise(MADV_DONTNEED)"}
+CALL_WORDS = {"unmap": "munmap", "protect": "mprotect", "discard": "madvise"}
 
 
 def partial_calls(a: Analysis) -> Html:
