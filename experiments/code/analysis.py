@@ -8,6 +8,7 @@ import pandas as pd
 
 from experiments.code import ways
 from experiments.code.grid import HOT_EVERY, KINDS, LARGE_TEXT, LINE_BYTES, MOST_LINES, TEXT_MIB
+from tlb.inference.counts import counted
 from tlb.inference.curves import HALF_AN_OCTAVE, Curve, select
 from tlb.inference.intervals import UNKNOWN, Interval
 from tlb.machine import java_flags
@@ -40,7 +41,6 @@ class Analysis(analysis.Analysis):
         return Curve.of(rows[rows["lines"] <= MOST_LINES])  # the texts have more
 
     def by_kind(self, layout: str) -> dict[str, Curve]:
-        """`jumps` of each kind that was measured."""
         return {kind: curve for kind in KINDS if len(curve := self.jumps(layout, kind))}
 
     def near(self, pages: int, kind: str) -> tuple[Interval, Interval, Interval]:
@@ -86,19 +86,12 @@ class Analysis(analysis.Analysis):
     def walks_counted(self, kind: str) -> Curve:
         """Page walks for instructions of the spread jumps of a kind, per jump. Raises Unavailable
         where none were counted."""
-        lacking = self.host.pmu.reason or "no-data"
-        return required(
-            self._counted("itlb_walk", kind), "no walks for instructions were counted here", lacking
-        )
-
-    def _counted(self, quantity: str, kind: str) -> Curve:
         mode, order = KINDS[kind]
-        rows, column = (
-            select(self.frame, mode=mode, order=order, layout="spread", pages=BASE),
-            f"{quantity}_per_access",
-        )
-        return Curve.of(
-            rows if column in rows else rows.iloc[:0].assign(**{column: 0.0}), value=column
+        rows = select(self.frame, mode=mode, order=order, layout="spread", pages=BASE)
+        return required(
+            counted(rows, "itlb_walk"),
+            "no walks for instructions were counted here",
+            self.host.pmu.reason or "no-data",
         )
 
     # --- large texts
@@ -110,19 +103,16 @@ class Analysis(analysis.Analysis):
             (mib, *(self._text(pages, (mib << 20) // LINE_BYTES) for pages in (BASE, LARGE_TEXT)))
             for mib in TEXT_MIB
         ]
-        return pd.DataFrame(
-            [row for row in rows if row[1].value == row[1].value], columns=["mib", "base", "large"]
-        )
+        found = [row for row in rows if row[1] is not UNKNOWN]
+        return pd.DataFrame(found, columns=["mib", "base", "large"])
 
     def times_by_hot_share(self) -> pd.DataFrame:
         """Return a row a share of the largest text that is hot: share; mib, of the text; spread, a
         jump where the hot lines lie in every page, large, the same on large pages, and packed,
         where the same number of hot lines lie side by side; ns, each an Interval, UNKNOWN where not
         measured."""
-        columns, most = (
-            ["share", "mib", "spread", "large", "packed"],
-            int(self.texts["mib"].max()) if len(self.texts) else 0,
-        )
+        columns = ["share", "mib", "spread", "large", "packed"]
+        most = int(self.texts["mib"].max()) if len(self.texts) else 0
         lines = (most << 20) // LINE_BYTES
         rows = [
             (
@@ -163,12 +153,6 @@ class Analysis(analysis.Analysis):
         """The row of `hot` with the smallest share. Raises Unavailable("too-few-points")."""
         rows = [row for _, row in self.hot.iterrows() if row["packed"].coverage]
         return required(rows, "no text was measured of which a part is hot")[-1]
-
-    @cached_property
-    def is_splintered(self) -> bool:
-        """Whether large pages are known to miss as base pages do."""
-        pieces = self.splintering()
-        return pieces is not None and pieces.is_splintered
 
     @cached_property
     def ways(self) -> ways.Texts:

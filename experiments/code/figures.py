@@ -8,7 +8,7 @@ import altair as alt
 import pandas as pd
 
 from experiments.code.analysis import Analysis
-from experiments.code.grid import KINDS
+from experiments.code.grid import KINDS, LARGE_TEXT
 from tlb.page_sizes import BASE
 from tlb.prose import count, listed
 from tlb.reasons import required
@@ -17,7 +17,7 @@ from tlb.report.render import Figure
 
 BESIDE = ("jumps",)  # with the reference machine's curves behind a switch
 
-_FIELDS = ["lines", "median", "low", "high", "coverage", "n", "unstable"]
+_FIELDS = ["lines", *charts.FIELDS]
 NAMES = {"direct": "direct", "learned": "indirect, repeated", "random": "indirect, random"}
 _TIMES = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200)
 _PAGES = alt.X(
@@ -31,7 +31,6 @@ def _ends(a: Analysis) -> alt.LayerChart | None:
 
 
 def jumps(a: Analysis) -> Figure:
-    """Draw ns a jump to lines of code, spread and packed (dashed), a line a kind of jump."""
     required(a.spread, "no jumps were measured")
     tables = [
         curves[kind].table.reindex(columns=_FIELDS).assign(kind=NAMES[kind], where=where)
@@ -59,7 +58,6 @@ def jumps(a: Analysis) -> Figure:
 
 
 def translation(a: Analysis) -> Figure:
-    """ns an aliased jump."""
     data = charts.stacked({"measured": a.alias}, "no aliased jumps were measured")
     scale, scheme = axes.zero_scale(data), axes.colours(["measured"])
     chart = charts.series_chart(data, _PAGES, "ns a jump", scheme, scale=scale, ticks=axes.PRICES)
@@ -72,20 +70,16 @@ def translation(a: Analysis) -> Figure:
 
 
 def texts(a: Analysis) -> Figure:
-    """ns a jump in texts of several sizes, on base pages and on large ones."""
     rows = required(a.texts, "no large text was measured")
     rows = rows.assign(group=rows["mib"].map("{} MiB".format))
-    base, large = _pages(a)
-    named = {base: "base", large: "large"}
+    named = {a.page_labels[BASE]: "base", a.page_labels[LARGE_TEXT]: "large"}
     return _bars(rows, named, "Code, all of it jumped to", "the size of the code")
 
 
 def hot(a: Analysis) -> Figure:
-    """ns a jump in the largest text by the share of it that is hot: in every page, on two page
-    sizes, and packed."""
     rows = required(a.hot, "no text was measured of which a part is hot")
     rows = rows.assign(group=rows["share"].map("{:.0%} hot".format))
-    base, large = _pages(a)
+    base, large = a.page_labels[BASE], a.page_labels[LARGE_TEXT]
     named = {
         f"in every page, {base}": "spread",
         f"in every page, {large}": "large",
@@ -93,10 +87,6 @@ def hot(a: Analysis) -> Figure:
     }
     title = f"Of {rows['mib'].iloc[0]} MiB of code"
     return _bars(rows, named, title, "the share of the code that is hot")
-
-
-def _pages(a: Analysis) -> tuple[str, str]:
-    return a.page_labels[BASE], a.page_labels["thp"]
 
 
 def _bars(rows: pd.DataFrame, named: Mapping[str, str], title: str, by: str) -> Figure:

@@ -18,8 +18,7 @@ def counted(rows: pd.DataFrame, quantity: str) -> Curve:
 
     A quantity is counted in some of the repeats (its group's turn): the others do not count in n.
     """
-    column = f"{quantity}_per_access"
-    return Curve.of(rows if column in rows else rows.iloc[:0].assign(**{column: 0.0}), value=column)
+    return Curve.of(rows, value=f"{quantity}_per_access")
 
 
 def why_not_counted(rows: pd.DataFrame, quantity: str, host: Host) -> str:

@@ -52,8 +52,11 @@ class Curve:
     def of(
         cls, frame: pd.DataFrame, x: str = "lines", value: str = "ns_per_access", **where: object
     ) -> Curve:
-        """Return the curve of `select(frame, **where)`, without rows that have no value."""
+        """Return the curve of `select(frame, **where)`, without rows that have no value; empty if
+        there is no such column, as of a counter that was not asked for."""
         rows = select(frame, **where)
+        if value not in rows:
+            rows = rows.iloc[:0].assign(**{value: 0.0})
         summary = summarise(rows, [x], value)
         ends = rows.groupby(x)[value].agg(["min", "max"])
         apart = ends.index[(ends["max"] > JUMP * ends["min"]) & (ends["min"] > 0)]

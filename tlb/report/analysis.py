@@ -13,6 +13,7 @@ from tlb.inference import curves, geometry, splinter
 from tlb.inference.curves import Curve, select
 from tlb.inference.intervals import Interval, median_interval
 from tlb.lab import survey
+from tlb.machine import flushes
 from tlb.machine.host import Host, data_caches, tlb_entries
 from tlb.page_sizes import labels
 from tlb.reasons import Note, Unavailable, if_available, required
@@ -187,6 +188,18 @@ class Analysis:
         return self._splintering
 
     @cached_property
+    def is_splintered(self) -> bool:
+        """Whether large pages are known to miss as base pages do."""
+        found = self.splintering()
+        return found is not None and found.is_splintered
+
+    @property
+    def survey(self) -> geometry.Geometry:
+        """What this machine's survey found of its TLB. Raises Unavailable."""
+        rows = self.about.kept(survey.NAME)
+        return geometry.infer(rows, self.stated_entries, data_caches(self.host))
+
+    @cached_property
     def _splintering(self) -> splinter.Splinter | None:
         return if_available(
             lambda: splinter.judge(self.about.kept("hugepages"), self.host.hypervisor)
@@ -204,6 +217,11 @@ def _first_and_last(entries: Sequence[int], lacking: str) -> tuple[int, int]:
 class EventAnalysis(Analysis):
     """The Analysis of a chapter about single events, such as a call or a switch, some of which take
     a second CPU."""
+
+    @cached_property
+    def flushes(self) -> flushes.Flushes:
+        """What this computer states of flushes. Raises Unavailable, as `document` does."""
+        return self.document("flushes", flushes.make, flushes.Flushes)
 
     def _rows(self, kernel: str, *columns: str, **where: object) -> pd.DataFrame:
         """Return a kernel's rows, none if one of these columns is missing."""

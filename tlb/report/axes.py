@@ -105,10 +105,11 @@ ORDERS = alt.Scale(
 PAGE_COLOURS = dict(zip(SWEPT, PALETTE, strict=False))
 
 
-def page_colours(kinds: Iterable[str]) -> alt.Scale:
-    """A scale of the page sizes that occur, from small to large."""
+def page_colours(kinds: Iterable[str], labels: Mapping[str, str] | None = None) -> alt.Scale:
+    """A scale of the page sizes that occur, from small to large, or of their labels."""
     shown = ordered(kinds)
-    return alt.Scale(domain=shown, range=[PAGE_COLOURS[pages] for pages in shown])
+    names = [labels[pages] for pages in shown] if labels else shown
+    return alt.Scale(domain=names, range=[PAGE_COLOURS[pages] for pages in shown])
 
 
 def label_expression(labels: Mapping[str, str]) -> str:

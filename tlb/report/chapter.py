@@ -241,6 +241,11 @@ def begin(chapter: str, namespace: dict[str, Any]) -> Chapter:
     return Chapter(chapter, checked, Store(data_root()))
 
 
+def published(name: str, machine: str) -> Chapter:
+    """Return a chapter about a published machine."""
+    return Chapter(name, parameters.check(name, {"machine": machine}), Store(ROOT / "data"))
+
+
 def literature(name: str) -> pd.DataFrame:
     """Return a table of published figures from data/literature/, each row with its source."""
     return pd.read_csv(ROOT / "data" / "literature" / f"{name}.csv")

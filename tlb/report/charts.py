@@ -30,6 +30,9 @@ from tlb.units import format_size
 
 _Drawn = TypeVar("_Drawn", alt.Chart, alt.LayerChart)
 PUBLISHED = "published"  # the name in a chart of the switch of what others published
+# Columns of `summarise` in the data that a figure offers.
+INTERVAL = ["median", "low", "high"]
+FIELDS = [*INTERVAL, "coverage", "n", "unstable"]
 ROW_PX = 32  # a row of a chart that has a name above each: a line of text, and a mark under it
 
 
