@@ -9,9 +9,9 @@ import pandas as pd
 from experiments.context_switches.grid import FIRST_HOPS, HELD, PASSES, STREAMED_MIB
 from tlb.inference.curves import Curve
 from tlb.inference.intervals import Interval, median_interval
-from tlb.machine import flushes
 from tlb.reasons import required
 from tlb.report.analysis import EventAnalysis
+from tlb.report.charts import INTERVAL
 
 NEW = "new"  # a process's first round, beside SWITCHES
 LAYOUTS = ("spread", "packed")
@@ -27,11 +27,6 @@ class Analysis(EventAnalysis):
 
     documents = ("flushes",)
 
-    @cached_property
-    def flushes(self) -> flushes.Flushes:
-        """What this computer states of flushes. Raises Unavailable, as `document` does."""
-        return self.document("flushes", flushes.make, flushes.Flushes)
-
     def _rows(self, kernel: str, *columns: str, **where: object) -> pd.DataFrame:
         rows = super()._rows(kernel, *columns, **where)
         if kernel == "cold_chase" and len(rows):
@@ -44,7 +39,6 @@ class Analysis(EventAnalysis):
         return Curve.of(spread) - Curve.of(packed)
 
     def price_after(self, kind: str) -> Interval:
-        """Return `after`, of HELD pages."""
         return required(self.after[kind], "no rounds of this kind were measured").at(HELD)
 
     def brought_back(self) -> Interval:
@@ -68,25 +62,26 @@ class Analysis(EventAnalysis):
         rows = self._rows("switch_chase", "switch_ns", mode=mode, lines=HELD, hops=0)
         return self._median(rows, "no switches were measured", "switch_ns")
 
-    def _passes(self, number: int, layout: str) -> pd.DataFrame:
-        return self._rows("cold_chase", f"pass_{number}_ns", lines=HELD, layout=layout)
+    def _passes(self, number: int, layout: str) -> pd.Series:
+        name = f"pass_{number}_ns"
+        return self._rows("cold_chase", name, lines=HELD, layout=layout)[name]
 
     @cached_property
     def rounds(self) -> pd.DataFrame:
         """A row a round of a new process and layout, on HELD pages: number, layout, median, low,
         high in ns a hop."""
         rows = [
-            (number, layout, *median_interval(passes[f"pass_{number}_ns"])[:3])
+            (number, layout, *median_interval(passes)[:3])
             for layout in LAYOUTS
             for number in PASSES
             if len(passes := self._passes(number, layout))
         ]
-        return pd.DataFrame(rows, columns=["number", "layout", "median", "low", "high"])
+        return pd.DataFrame(rows, columns=["number", "layout", *INTERVAL])
 
     def _pass(self, number: int) -> Interval:
         spread, packed = (
-            self._median(
-                self._passes(number, layout), "no new processes were measured", f"pass_{number}_ns"
+            median_interval(
+                required(self._passes(number, layout), "no new processes were measured")
             )
             for layout in LAYOUTS
         )

@@ -10,8 +10,6 @@ from tlb.reasons import required
 from tlb.report import axes, charts
 from tlb.report.render import Figure
 
-_POINT = ["median", "low", "high"]
-_FIELDS = [*_POINT, "coverage", "n", "unstable"]
 KINDS = {
     "alone": "no switch",
     "thread": "thread switch",
@@ -22,11 +20,8 @@ LAYOUTS = {"spread": "spread: one line per page", "packed": "packed: the same li
 
 
 def switches(a: Analysis) -> Figure:
-    """ns a hop for translation, after each kind of switch, over the pages chased."""
-    after = {kind: price for kind, price in a.after.items() if len(price)}
-    required(after, "no rounds were measured")
-    named = {KINDS[kind]: price for kind, price in after.items()}
-    data = charts.stacked(named, "no rounds were measured")[["series", "lines", *_FIELDS]]
+    named = {KINDS[kind]: price for kind, price in a.after.items() if len(price)}
+    data = charts.stacked(named, "no rounds were measured")[["series", "lines", *charts.FIELDS]]
     axis = axes.lines_axis("Pages chased after each switch", sorted(set(data["lines"])))
     chart = charts.series_chart(
         data,
@@ -47,7 +42,6 @@ def switches(a: Analysis) -> Figure:
 
 
 def rounds(a: Analysis) -> Figure:
-    """Draw ns a hop by the number of a new process's round, spread and packed."""
     data = required(a.rounds, "no new processes were measured")
     data = data.assign(lines=data["number"], n=float("nan"), series=data["layout"].map(LAYOUTS))
     axis = alt.Axis(title="Round of a new process", values=sorted(set(data["number"])))
@@ -59,12 +53,11 @@ def rounds(a: Analysis) -> Figure:
         charts.series_chart(data, x, "ns per hop", scheme, columns=1),
         "Time per hop by the round of a new process: it falls from "
         f"{medians.iloc[0]:.1f} ns in the first to {medians.iloc[-1]:.1f} in the last.",
-        data[["number", "series", *_POINT]],
+        data[["number", "series", *charts.INTERVAL]],
     )
 
 
 def load(a: Analysis) -> Figure:
-    """Draw ns a hop beside streams of several sizes, spread and packed."""
     a.under_load()
     curves = {name: a.beside_stream(layout) for layout, name in LAYOUTS.items()}
     data = charts.stacked(curves, "no chase beside a stream was measured")
@@ -86,5 +79,5 @@ def load(a: Analysis) -> Figure:
         ),
         "Time per hop beside a thread that streams memory. What translation costs of it goes from "
         f"{least:.0f} ns beside one that only runs to {most:.0f} beside {a.loaded.xs[-1]:.0f} MiB.",
-        data[["series", "mib", *_FIELDS]],
+        data[["series", "mib", *charts.FIELDS]],
     )

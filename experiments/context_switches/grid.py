@@ -10,51 +10,34 @@ from tlb.page_sizes import BASE
 SWITCHES = ("alone", "thread", "process")
 HELD = 512  # pages: more than a first level of those published holds, and fewer than a last one
 CHASED = (64, HELD, 8 * HELD)  # pages after a switch; of a coarse grid the last two
-UNSTATED_ENTRIES = (
-    8 * HELD
-)  # where nothing states the last level's: as many as the largest x86-64 has
+UNSTATED_ENTRIES = 8 * HELD  # of a last level that nothing states: as the largest x86-64 has
 FIRST_HOPS = 64  # after a switch, of a cycle that the TLB does not hold
 PASSES = tuple(1 << octave for octave in range(7))  # rounds of a new process, kernels/cold_chase.c
-FAR_BYTES = (
-    512 << 20
-)  # whose lowest tables are as large as a second-level cache, and its lines larger
+FAR_BYTES = 512 << 20  # whose lowest tables fill a second-level cache, and its lines more
 STREAMED_MIB = (0, 1, 4, 16, 32, 64, 128)
 COARSE_STREAMED_MIB = (0, 128)
 TAIL_MS = 30  # of region: for a 99th percentile of hundreds of slices
 
 
 def points(scope: Scope) -> list[Point]:
-    return list(dict.fromkeys([*switches(scope), *starts(scope), *neighbours(scope)]))
+    return list(dict.fromkeys([*switches(scope), *neighbours(scope)]))
 
 
 def switches(scope: Scope) -> list[Point]:
-    """A round of a chase after each switch; and the first hops of a cycle that the TLB does not
-    hold."""
-    walked = min(4 * (scope.entries[-1] if scope.entries else UNSTATED_ENTRIES), scope.most_lines)
+    """A round of a chase after each switch, and of a new process; and the first hops of a cycle
+    that the TLB does not hold."""
+    walked = min(4 * max(scope.entries[-1:], default=UNSTATED_ENTRIES), scope.most_lines)
+    chased = [n for n in CHASED[0 if scope.is_fine else 1 :] if n <= scope.most_lines]
+    rounds = [("switch_chase", mode) for mode in SWITCHES] + [("cold_chase", "")]
     held = [
         point
-        for mode in SWITCHES
-        for lines in _chased(scope)
-        for point in scope.chase("switch_chase", BASE, lines, mode)
+        for kernel, mode in rounds
+        for lines in chased
+        for point in scope.chase(kernel, BASE, lines, mode)
     ]
-    return [
-        *held,
-        *(
-            scope.point("switch_chase", mode=mode, lines=walked, hops=FIRST_HOPS)
-            for mode in SWITCHES
-        ),
+    return held + [
+        scope.point("switch_chase", mode=mode, lines=walked, hops=FIRST_HOPS) for mode in SWITCHES
     ]
-
-
-def _chased(scope: Scope) -> list[int]:
-    return [
-        lines for lines in (CHASED if scope.is_fine else CHASED[1:]) if lines <= scope.most_lines
-    ]
-
-
-def starts(scope: Scope) -> list[Point]:
-    """The first rounds of a new process."""
-    return [point for lines in _chased(scope) for point in scope.chase("cold_chase", BASE, lines)]
 
 
 def far(scope: Scope) -> int:

@@ -98,10 +98,9 @@ class Analysis(WalkersAnalysis):
         if not spreads:
             return pd.DataFrame()
         most = max(float(quantile(spread, DENSITY_SHOWN)) for spread in spreads.values())
-        least = -max(
-            float((spread["high_ns"] - spread["low_ns"]).min()) for spread in spreads.values()
-        )
-        edges = np.linspace(least, max(most, -least), DENSITY_POINTS + 1)
+        steps = [(spread["high_ns"] - spread["low_ns"]).min() for spread in spreads.values()]
+        widest = float(max(steps))
+        edges = np.linspace(-widest, max(most, widest), DENSITY_POINTS + 1)
         middles, widths = (edges[:-1] + edges[1:]) / 2, np.diff(edges)
         tables = []
         for size in sorted(spreads, reverse=True):
@@ -124,9 +123,8 @@ class Analysis(WalkersAnalysis):
         base, control = self.p50[BASE].medians, self.p50[large].medians
         cache, most = float(base.iloc[0]), float(control.max())
         if most < 4 * max(cache, float(control.iloc[0])):
-            raise Unavailable(
-                "no-step", f"the median hop on {words(large)} takes {most:.1f} ns at the most"
-            )
+            why = f"the median hop on {words(large)} takes {most:.1f} ns at the most"
+            raise Unavailable("no-step", why)
         past = control[control.index >= 4 * control.index[control > most / 2].min()]
         memory = float(past.iloc[0] if len(past) else control.iloc[-1])
         cuts = float(np.sqrt(max(cache, 1.0) * memory)), PAST_MEMORY * memory
@@ -187,12 +185,8 @@ class Analysis(WalkersAnalysis):
     @cached_property
     def counted(self) -> dict[str, Curve]:
         """Walks per hop as counted, by page size; empty where no row has a count."""
-        rows = self.walks(0, walkers=1)
-        column = "walk_per_access"
-        return Curve.by(rows, PAGES, x=SIZE, value=column) if column in rows else {}
+        return Curve.by(self.walks(0, walkers=1), PAGES, x=SIZE, value="walk_per_access")
 
-    @cached_property
+    @property
     def in_pieces(self) -> bool:
-        """Whether the host splinters large pages, so that an entry of the TLB holds a piece of 4
-        KiB of them."""
-        return bool((splintered := self.splintering()) and splintered.is_splintered)
+        return self.is_splintered

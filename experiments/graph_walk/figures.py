@@ -22,7 +22,6 @@ BESIDE = ("quantiles",)  # with the reference machine's curves behind a switch
 _SERIES = {"p50": "median", "p95": "95th percentile"}
 RIDGE_PX, OVERLAP = 25, 1.7  # from one ridge's foot to the next; how many of those a ridge is high
 STEP = 0.01  # of that: what is drawn in 0.3 px
-_INTERVAL = ["median", "low", "high"]
 _SIZES = alt.X(f"{SIZE}:Q", axis=axes.bytes_axis("Working set"), scale=axes.log_scale())
 _PROCESSES = alt.Tooltip("n:Q", title="processes")
 _DASHES = ([1, 0], [5, 4], [2, 3])
@@ -37,12 +36,14 @@ def _dashes(names: Iterable[str]) -> alt.StrokeDash:
     return axes.dash("series", dict.fromkeys(names), _DASHES)
 
 
-def ns_axis(title: str, ns: pd.Series) -> alt.Axis:
-    return axes.ns_axis(title, axes.within(axes.TIMES, ns.min() * 0.5, ns.max() * 1.3))
+def _ns_per_hop(data: pd.DataFrame) -> alt.Y:
+    ns = data["median"]
+    ticks = axes.within(axes.TIMES, ns.min() * 0.5, ns.max() * 1.3)
+    axis = axes.ns_axis("ns per hop", ticks)
+    return alt.Y("median:Q", scale=axes.time_scale(data), axis=axis)
 
 
 def _quantiles(a: Analysis) -> pd.DataFrame:
-    """Return the median and 95th percentile of a hop here and as published."""
     tables = [
         part.assign(pages=pages, series=_SERIES[name], where="here")
         for name, curves in (("p50", a.p50), ("p95", a.p95))
@@ -57,17 +58,14 @@ def _quantiles(a: Analysis) -> pd.DataFrame:
     published = published.melt(["pages", SIZE], quantile_columns, "series", "median")
     published["series"] = published["series"].str[:3].map(_SERIES)
     theirs = published[published["pages"].isin(ours["pages"])].assign(where="published")
-    columns = ["where", "pages", "series", SIZE, *_INTERVAL, "coverage", "n", "unstable"]
+    columns = ["where", "pages", "series", SIZE, *charts.FIELDS]
     return pd.concat([ours, theirs], ignore_index=True)[columns]
 
 
 def quantiles(a: Analysis) -> Figure:
-    """Draw the median and 95th percentile of a hop against the working set, by page size; faint, as
-    published."""
     data = _quantiles(a)
     ours = data[data["where"] == "here"]
-    ticks = ns_axis("ns per hop", data["median"])
-    y = alt.Y("median:Q", scale=axes.time_scale(data), axis=ticks)
+    y = _ns_per_hop(data)
     measured, faint = (
         alt.Chart(data[data["where"] == where]).encode(x=_SIZES, y=y, color=_pages(a, data))
         for where in ("here", "published")
@@ -128,8 +126,6 @@ def ridges(a: Analysis) -> Figure:
 
 
 def _peak_rules(a: Analysis) -> list[alt.Chart]:
-    """Return dashed rules at the peaks, each with its number of accesses to
-    memory."""
     found = if_available(lambda: a.peaks[BASE])
     if not found or not found.peaks_ns:
         return []
@@ -144,8 +140,6 @@ def _peak_rules(a: Analysis) -> list[alt.Chart]:
 
 
 def memory_accesses(a: Analysis) -> Figure:
-    """Draw the share of hops that wait for two accesses to memory and more, and for three, against
-    the working set, by page size."""
     data = a.access_shares[a.access_shares["accesses"] > 1]
     data = required(data, "hops on base pages have one peak").astype({"accesses": int})
     data = data.assign(series=data["accesses"].map(lambda n: f"{in_words(n)} or more"))
@@ -168,18 +162,15 @@ def memory_accesses(a: Analysis) -> Figure:
 
 
 def walkers(a: Analysis) -> Figure:
-    """Draw ns per hop against how many walks take turns, by page size."""
-    columns = ["pages", "walkers", "vertices", *_INTERVAL, "coverage", "n", "unstable"]
+    columns = ["pages", "walkers", "vertices", *charts.FIELDS]
     data = a.walkers[[*columns, "gain"]]
     required(data, "no graph was walked by several numbers of walkers")
     turns = alt.Axis(title="Walks that take turns in one thread", values=[*WALKERS], format="d")
     x = alt.X("walkers:Q", axis=turns, scale=axes.log_scale())
-    y = alt.Y("median:Q", scale=axes.time_scale(data), axis=ns_axis("ns per hop", data["median"]))
-    base = alt.Chart(data).encode(x=x, y=y, color=_pages(a, data))
+    colour = _pages(a, data)
+    base = alt.Chart(data).encode(x=x, y=_ns_per_hop(data), color=colour)
     tooltip = [*axes.tips("pages:N", "walkers:Q", "gain:Q"), _PROCESSES]
-    shape = axes.shape(
-        "pages", _pages(a, data)["sort"], labelExpr=axes.label_expression(a.page_labels)
-    )
+    shape = axes.shape("pages", colour["sort"], labelExpr=axes.label_expression(a.page_labels))
     ends = data.loc[data.groupby("pages", sort=False)["walkers"].idxmax()]
     last = {f"a hop on {words(row.pages)}": row.median for row in ends.itertuples()}
     return Figure(

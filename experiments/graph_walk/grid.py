@@ -27,9 +27,8 @@ def points(scope: Scope) -> list[Point]:
     """A coarse profile has one size in two octaves, that around four times the TLB's reach, every
     other one on large pages, and means per batch on page sizes that need no pool."""
     most, fine = most_vertices(scope), scope.is_fine
-    sizes = [
-        2**k for k in range(12, most.bit_length()) if fine or 2**k == most or k % 2 == 0
-    ]  # from 256 KiB
+    # from 256 KiB
+    sizes = [2**k for k in range(12, most.bit_length()) if fine or 2**k == most or k % 2 == 0]
     many = min(most, MANY_VERTICES)
     few = sizes if fine else sorted({*sizes[::2], many, most})
     clocked = [
@@ -37,56 +36,42 @@ def points(scope: Scope) -> list[Point]:
         for pages in LARGE_PAGES
         for n in (sizes if pages == BASE else few)
     ]
-    means = (
-        dict.fromkeys(LARGE_PAGES, sizes)
-        if fine
-        else {BASE: sorted({*sizes, many, *past(scope, most)}), "thp": few}
-    )
+    means = dict.fromkeys(LARGE_PAGES, sizes)
+    if not fine:
+        means = {BASE: sorted({*sizes, many, *past(scope, most)}), "thp": few}
     batched = [
         scope.point("graph_walk", pages, "plain", vertices=n)
         for pages, numbers in means.items()
         for n in numbers
     ]
-    return (
-        clocked
-        + batched
-        + touches(scope)
-        + [
-            scope.point("graph_walk", pages, "plain", vertices=many, walkers=walkers)
-            for pages in LARGE_PAGES[: 3 if fine else 2]
-            for walkers in (WALKERS if fine else FEW_WALKERS if pages == BASE else FEWEST_WALKERS)
-        ]
-    )
+    several = [
+        scope.point("graph_walk", pages, "plain", vertices=many, walkers=walkers)
+        for pages in LARGE_PAGES[: 3 if fine else 2]
+        for walkers in (WALKERS if fine else FEW_WALKERS if pages == BASE else FEWEST_WALKERS)
+    ]
+    return clocked + batched + touches(scope) + several
 
 
 def most_vertices(scope: Scope) -> int:
     """The vertices of the largest graph."""
-    most = (
-        scope.profile.max_working_set
-        if scope.is_fine
-        else min(scope.profile.max_working_set, MOST_COARSE_BYTES)
-    )
+    most = scope.profile.max_working_set
+    most = most if scope.is_fine else min(most, MOST_COARSE_BYTES)
     return 1 << (most // VERTEX_BYTES).bit_length() - 1
 
 
 def past(scope: Scope, most: int) -> list[int]:
     """The power of two of vertices nearest to four times the last level's reach, which a claim
     compares; none without entries."""
-    return [
-        1 << round(log2(4 * entries * scope.base_page_bytes / VERTEX_BYTES))
-        for entries in scope.entries[-1:]
-        if 4 * entries * scope.base_page_bytes <= most * VERTEX_BYTES
-    ]
+    wanted = [4 * n * scope.base_page_bytes / VERTEX_BYTES for n in scope.entries[-1:]]
+    return [1 << round(log2(vertices)) for vertices in wanted if vertices <= most]
 
 
 def touches(scope: Scope) -> list[Point]:
     """The first chapter's chase over pages that were first touched in three orders, at the largest
     size and at a quarter of it."""
-    sizes = (
-        {scope.most_lines, scope.most_lines // 4}
-        if scope.is_fine
-        else {min(scope.most_lines, scope.lines(MOST_TOUCHED_BYTES))}
-    )
+    sizes = {scope.most_lines, scope.most_lines // 4}
+    if not scope.is_fine:
+        sizes = {min(scope.most_lines, scope.lines(MOST_TOUCHED_BYTES))}
     return [
         scope.point("first_touch", mode=mode, lines=lines)
         for lines in sorted(sizes)

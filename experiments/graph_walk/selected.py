@@ -62,12 +62,8 @@ def walks_per_hop(a: Analysis, pages: str) -> Curve:
 def cycles_per_hop(a: Analysis, pages: str, quantity: str) -> Curve:
     """Return a count of cycles per hop of one walker, by size. Raises
     Unavailable("no-walk-cycle-event")."""
-    rows, column = a.walks(0, walkers=1, pages=pages), f"{quantity}_per_access"
-    return required(
-        Curve.of(rows, SIZE, column) if column in rows else (),
-        f"{quantity} on {words(pages)}",
-        "no-walk-cycle-event",
-    )
+    curve = Curve.of(a.walks(0, walkers=1, pages=pages), SIZE, f"{quantity}_per_access")
+    return required(curve, f"{quantity} on {words(pages)}", "no-walk-cycle-event")
 
 
 def at_largest(base: Curve, large: Curve) -> tuple[Interval, Interval]:

@@ -54,20 +54,16 @@ class WalkersAnalysis(analysis.Analysis):
         most = dict(several[several > 1].index)  # sorted: of each page size the last is the largest
         rows = rows[rows["lines"] == rows["pages"].map(most).astype(float)]
         by = ["pages", "walkers"]
-        summary = (
-            summarise(rows, by)
-            .astype({"walkers": int})
-            .sort_values(by, key=rank, ignore_index=True)
-        )
+        summary = summarise(rows, by).astype({"walkers": int})
+        summary = summary.sort_values(by, key=rank, ignore_index=True)
         return summary.assign(vertices=summary["pages"].map(most))
 
     def parallel(self, pages: str) -> Parallel:
         """Of `walkers` on a page size, beside one."""
         side = select(self.walkers, pages=pages).dropna(subset="gain").set_index("walkers")
         if len(side) < 2:
-            raise Unavailable(
-                "too-few-points", f"several walkers on {words(pages)} were not measured beside one"
-            )
+            why = f"several walkers on {words(pages)} were not measured beside one"
+            raise Unavailable("too-few-points", why)
         best = int(side["median"].idxmin())
         one_ns, best_ns = (Interval.of(side.loc[walkers]) for walkers in (1, best))
         return Parallel(one_ns, best_ns, best, float(side.loc[best, "gain"]))
@@ -92,8 +88,6 @@ class WalkersAnalysis(analysis.Analysis):
     @cached_property
     def page_walkers(self) -> float | None:
         """How many page walkers this core is said to have; None where nobody says."""
-        name = self.host.microarchitecture
-        stated = select(
-            literature("microarchitectures"), structure="page_walker", quantity="count"
-        ).set_index("microarchitecture")
-        return stated["value_low"].get(_CORES.get(name, name))
+        name, facts = self.host.microarchitecture, literature("microarchitectures")
+        stated = select(facts, structure="page_walker", quantity="count")
+        return stated.set_index("microarchitecture")["value_low"].get(_CORES.get(name, name))

@@ -5,15 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
+from itertools import product
 
 import pandas as pd
 
 from experiments.housekeeping.document import DocumentAnalysis
-from experiments.housekeeping.grid import ARENA_BYTES, ARENAS, COLLAPSES, LARGE
+from experiments.housekeeping.grid import ARENA_BYTES, COLLAPSES, LARGE
 from tlb.inference.curves import Curve, select
 from tlb.inference.intervals import Interval, median_interval
 from tlb.page_sizes import BASE
 from tlb.reasons import required
+from tlb.report.charts import INTERVAL
 
 PHASES = ("before", "during", "after")
 
@@ -45,14 +47,12 @@ class Analysis(DocumentAnalysis):
         """A row a mode of collapsing pages, phase and quantile (p50, p999 of slices): median, low,
         high in ns a hop."""
         rows = []
-        for mode in COLLAPSES:
-            for phase in PHASES:
-                for quantile in ("p50", "p999"):
-                    name = f"{phase}_{quantile}_ns"
-                    values = self._rows("collapse_chase", name, mode=mode)[name]
-                    if len(values):
-                        rows.append((mode, phase, quantile, *median_interval(values)[:3]))
-        return pd.DataFrame(rows, columns=["mode", "phase", "quantile", "median", "low", "high"])
+        for mode, phase, quantile in product(COLLAPSES, PHASES, ("p50", "p999")):
+            name = f"{phase}_{quantile}_ns"
+            values = self._rows("collapse_chase", name, mode=mode)[name]
+            if len(values):
+                rows.append((mode, phase, quantile, *median_interval(values)[:3]))
+        return pd.DataFrame(rows, columns=["mode", "phase", "quantile", *INTERVAL])
 
     def collapse_at(self, phase: str, quantile: str) -> Interval:
         """Return ns a hop of the chase whose own pages are collapsed, by address."""
@@ -87,22 +87,16 @@ class Analysis(DocumentAnalysis):
 
     @cached_property
     def sparse(self) -> pd.DataFrame:
-        """A row a page size and placement of arenas: pages, apart (or side by side); used_bytes;
-        per_used (resident over used) and ns a base page used, each an Interval."""
+        """A row a page size and placement of arenas: pages, apart (or side by side), per_used
+        (resident over used, an Interval)."""
         rows, used = [], max(ARENA_BYTES // self.base_page_bytes, 1)
-        columns = ["pages", "apart", "used_bytes", "per_used", "ns"]
-        for pages in (BASE, LARGE):
-            for apart in (True, False):
-                where = {"mode": "touch", "pages": pages, "used": used if apart else 0}
-                touched = self._rows("fork_write", "used", "resident_bytes", **where)
-                if len(touched):
-                    per_used = median_interval(
-                        touched["resident_bytes"] / touched["working_set_bytes"]
-                    )
-                    used_bytes = ARENAS * used * self.base_page_bytes
-                    ns = median_interval(touched["ns_per_access"])
-                    rows.append((pages, apart, used_bytes, per_used, ns))
-        return pd.DataFrame(rows, columns=columns)
+        for pages, apart in product((BASE, LARGE), (True, False)):
+            where = {"mode": "touch", "pages": pages, "used": used if apart else 0}
+            touched = self._rows("fork_write", "used", "resident_bytes", **where)
+            if len(touched):
+                shares = touched["resident_bytes"] / touched["working_set_bytes"]
+                rows.append((pages, apart, median_interval(shares)))
+        return pd.DataFrame(rows, columns=["pages", "apart", "per_used"])
 
     def waste(self) -> Interval:
         """Return resident bytes of arenas apart on large pages over those on base pages."""

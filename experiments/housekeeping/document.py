@@ -13,12 +13,11 @@ import pandas as pd
 from tlb.inference.intervals import Interval, median_interval
 from tlb.lab.fragmented_memory import Run
 from tlb.lab.housekeeping import FRAGMENTS, FREE, NAME, Housekeeping, Idle, Lives, Merged
-from tlb.lab.store import Store, data_root
 from tlb.page_sizes import BASE
-from tlb.reasons import Unavailable, if_available, required
-from tlb.report import parameters
+from tlb.reasons import Unavailable, if_available
 from tlb.report.analysis import EventAnalysis
-from tlb.report.chapter import Chapter
+from tlb.report.chapter import published
+from tlb.report.charts import INTERVAL
 
 LARGE = "thp"
 ON_BASE = ""  # in the place of a mode of defrag, which base pages have none of
@@ -43,9 +42,7 @@ class DocumentAnalysis(EventAnalysis):
         has the document."""
         if if_available(lambda: self.housekeeping) is not None:
             return self
-        given = {"machine": LENT, "minutes": 0.0}
-        chapter = Chapter(self.chapter, parameters.check(self.chapter, given), Store(data_root()))
-        lent = type(self)(self.frame.iloc[:0], chapter)
+        lent = type(self)(self.frame.iloc[:0], published(self.chapter, LENT))
         return self if if_available(lambda: lent.housekeeping) is None else lent
 
     @cached_property
@@ -56,53 +53,38 @@ class DocumentAnalysis(EventAnalysis):
         except Unavailable as why:
             raise Unavailable("housekeeping-not-asked", why.detail) from None
 
-    def _part(self, value: object, *parts: str) -> None:
-        """Raises Unavailable, with the reason of the first of these parts that is lacking."""
+    def _part(self, value: object, part: str) -> None:
+        """Raises Unavailable, with the reason why this part is lacking, unless there is a value."""
         if not value and value != 0:
-            raise Unavailable(
-                next(
-                    (
-                        self.housekeeping.lacking[part]
-                        for part in parts
-                        if part in self.housekeeping.lacking
-                    ),
-                    "no-data",
-                )
-            )
+            raise Unavailable(self.housekeeping.lacking.get(part, "no-data"))
 
     def runs(self, memory: str, mode: str) -> tuple[Run, ...]:
-        """The runs of first touches in such memory, with defrag in a mode or ON_BASE. Raises
-        Unavailable."""
-        of = [
-            some.runs
-            for some in self.housekeeping.touched
-            if (some.memory, some.mode) == (memory, mode)
-        ]
-        self._part(of, "pieces" if memory == FRAGMENTS else "touched")
-        return of[0]
+        """The runs of first touches in such memory, with defrag in a mode or ON_BASE."""
+        runs = {(some.memory, some.mode): some.runs for some in self.housekeeping.touched}
+        found = runs.get((memory, mode))
+        self._part(found, "pieces" if memory == FRAGMENTS else "touched")
+        return found
 
     def touch_ns(self, memory: str, mode: str, quantile: str) -> Interval:
-        """A quantile of QUANTILES by run, in ns. Raises Unavailable."""
+        """A quantile of QUANTILES by run, in ns."""
         return median_interval([QUANTILES[quantile](run) for run in self.runs(memory, mode)])
 
     def longest_touch_ns(self, memory: str, mode: str) -> int:
-        """The longest touch of all runs. Raises Unavailable."""
         return max(run.longest_ns for run in self.runs(memory, mode))
 
     def large_share(self, memory: str, mode: str) -> Interval:
-        """Which part of the rooms got a large page, 0 to 1. Raises Unavailable."""
+        """Which part of the rooms got a large page."""
         return median_interval([run.large_share for run in self.runs(memory, mode)])
 
     @cached_property
     def touches(self) -> pd.DataFrame:
         """A row a memory, mode and quantile: median, low, high in ns."""
-        some = () if if_available(lambda: self.housekeeping) is None else self.housekeeping.touched
         rows = [
             (one.memory, one.mode, name, *self.touch_ns(one.memory, one.mode, name)[:3])
-            for one in some
+            for one in if_available(lambda: self.housekeeping.touched) or ()
             for name in QUANTILES
         ]
-        return pd.DataFrame(rows, columns=["memory", "mode", "quantile", "median", "low", "high"])
+        return pd.DataFrame(rows, columns=["memory", "mode", "quantile", *INTERVAL])
 
     def lives(self, memory: str) -> dict[int, Lives]:
         """Return programs that live briefly in such memory, by the MiB that they write."""
@@ -111,57 +93,50 @@ class DocumentAnalysis(EventAnalysis):
         return of
 
     def life_ratio(self, memory: str, mib: int) -> Interval:
-        """Time of such a program on large pages over that on base pages, pair by pair. Raises
-        Unavailable."""
-        ns = required(
-            [*filter(None, [self.lives(memory).get(mib)])],
-            f"no programs of {mib} MiB were measured",
-        )[0].ns
-        return median_interval(
-            [large / base for large, base in zip(ns[LARGE], ns[BASE], strict=True)]
-        )
+        """Time of such a program on large pages over that on base pages, pair by pair."""
+        lives = self.lives(memory)
+        if mib not in lives:
+            raise Unavailable("too-few-points", f"no programs of {mib} MiB were measured")
+        pairs = zip(lives[mib].ns[LARGE], lives[mib].ns[BASE], strict=True)
+        return median_interval([large / base for large, base in pairs])
 
     def longest_lives_mib(self) -> int:
-        """What the largest of these programs writes. Raises Unavailable."""
         return max(self.lives(FREE))
 
     def merged(self) -> tuple[Merged, ...]:
-        """Rounds of equal pages that were merged. Raises Unavailable."""
+        """Rounds of equal pages that were merged."""
         self._part(self.housekeeping.merged, "merged")
         return self.housekeeping.merged
 
     def merging(self, name: str) -> float:
-        """Return `saved_bytes`, `large_before` or `large_after` of merging over the memory merged.
-        Raises Unavailable."""
+        """Return `saved_bytes`, `large_before` or `large_after` of merging over the memory merged."""
         return median(getattr(some, name) / some.bytes for some in self.merged())
 
     def merged_write_ns(self, kind: str) -> float:
-        """Return the ns of the next write to a "merged" page, or to one of its "own". Raises
-        Unavailable."""
+        """Return the ns of the next write to a "merged" page, or to one of its "own"."""
         return median(getattr(some, f"{kind}_write_ns") for some in self.merged())
 
     def swapped_in(self, pages: str) -> tuple[Interval, Interval]:
-        """(bytes that reading one byte of a swapped room brings in, its ns), on pages of a size.
-        Raises Unavailable."""
+        """(bytes that reading one byte of a swapped room brings in, its ns), on pages of a size."""
         of = [some for some in self.housekeeping.swapped if some.pages == pages]
         self._part(of, "swapped")
-        rooms = [some.bytes // self.housekeeping.room_bytes for some in of]
+        room_bytes = self.housekeeping.room_bytes
         return (
-            median_interval([some.in_bytes / count for some, count in zip(of, rooms, strict=True)]),
+            median_interval([some.in_bytes / (some.bytes // room_bytes) for some in of]),
             median_interval([median(some.read_ns) for some in of]),
         )
 
     def idle(self) -> Idle:
-        """What became large of memory that nobody touched. Raises Unavailable."""
+        """What became large of memory that nobody touched."""
         self._part(self.housekeeping.idle, "idle")
         return self.housekeeping.idle
 
     def pool_taken(self) -> Interval:
-        """What is available less, over what a pool took. Raises Unavailable."""
+        """What is available less, over what a pool took."""
         self._part(self.housekeeping.pool_taken, "pool_taken")
         return median_interval(self.housekeeping.pool_taken)
 
     def pool_plain(self) -> float:
-        """Of a plain array beside a free pool the share in the pool. Raises Unavailable."""
+        """Of a plain array beside a free pool the share in the pool."""
         self._part(self.housekeeping.pool_plain, "pool_plain")
         return self.housekeeping.pool_plain

@@ -10,45 +10,35 @@ from tlb.reasons import required
 from tlb.report import axes, charts
 from tlb.report.render import Figure
 
-_POINT = ["median", "low", "high"]
-_FIELDS = [*_POINT, "coverage", "n", "unstable"]
 COLLAPSED = {"none": "nothing", "other": "other memory", "address": "the memory it visits"}
 _LONG = tuple(digit * 10**power for power in range(6) for digit in (1, 3))
 
 
 def collapses(a: Analysis) -> Figure:
-    """ns a hop before, during and after pages are collapsed: the median of slices and their 99.9th
-    percentile, a line a way."""
     data = a.collapses.assign(series=a.collapses["mode"].map(COLLAPSED)).dropna(subset=["series"])
     a.require_others(data, "no chase over collapsed pages was measured")
     names = [name for mode, name in COLLAPSED.items() if (data["mode"] == mode).any()]
     dashes = {"p50": "median", "p999": "99.9th percentile"}
     data["of"] = data["quantile"].map(dashes)
     x = alt.X("phase:N", sort=list(PHASES), axis=alt.Axis(title=None, labelAngle=0))
-    y, colour = (
-        axes.median_y(data, "ns per hop", _LONG),
-        axes.colour("series", names, title="collapsed", columns=1),
-    )
+    y = axes.median_y(data, "ns per hop", _LONG)
+    colour = axes.colour("series", names, title="collapsed", columns=1)
     worst = data.loc[data["median"].idxmax()]
     return Figure(
         charts.dashed(data, x, y, colour, ("of", dashes.values()), alt.Tooltip("phase:N")),
         "Time per hop before, during and after pages are collapsed. The longest is "
         f"{worst['median']:,.0f} ns, the {worst['of']} {worst['phase']}, where what is collapsed "
         f"is {worst['series']}.",
-        data[["series", "phase", "of", *_POINT]],
+        data[["series", "phase", "of", *charts.INTERVAL]],
     )
 
 
 def forks(a: Analysis) -> Figure:
-    """µs a fork by what is resident, a line a page size."""
     required(a.fork_ns, "no forks were measured")
     names = a.page_labels
-    data = charts.in_us(
-        charts.stacked({names[pages]: curve for pages, curve in a.fork_ns.items()}, "")
-    )
-    data["working_set_bytes"] = data["lines"] * a.base_page_bytes
-    range_ = [axes.PAGE_COLOURS[pages] for pages in a.fork_ns]
-    scheme = alt.Scale(domain=[names[pages] for pages in a.fork_ns], range=range_)
+    curves = {names[pages]: curve for pages, curve in a.fork_ns.items()}
+    data = charts.in_us(charts.stacked(curves, "", page_bytes=a.base_page_bytes))
+    scheme = axes.page_colours(a.fork_ns, names)
     axis = axes.bytes_axis("Resident", sorted(set(data["working_set_bytes"])))
     x = alt.X("working_set_bytes:Q", axis=axis, scale=axes.log_scale())
     ends = listed(
@@ -58,5 +48,5 @@ def forks(a: Analysis) -> Figure:
         charts.series_chart(data, x, "µs per fork", scheme, ticks=_LONG, columns=1),
         f"Time per fork by what is resident. At the largest size it takes {ends}, rising from the "
         "smallest.",
-        data[["series", "working_set_bytes", *_FIELDS]],
+        data[["series", "working_set_bytes", *charts.FIELDS]],
     )

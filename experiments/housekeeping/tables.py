@@ -15,20 +15,13 @@ def touches(a: Analysis) -> Html:
     """A row a mode of defrag, in fragmented memory: the first touch of a 2 MiB range, all touches,
     and the share of ranges that get a huge page."""
     a.runs(FRAGMENTS, ON_BASE)
-    labels = a.page_labels
     touches = a.touches[a.touches["memory"] == FRAGMENTS]
     rows = touches.pivot(index="mode", columns="quantile", values="median")
-    shares = [a.large_share(FRAGMENTS, mode).value for mode in rows.index]
-    return data_table(
-        pd.DataFrame(
-            {
-                "pages": [
-                    f"{labels[LARGE]}, defrag={mode}" if mode else labels[BASE]
-                    for mode in rows.index
-                ],
-                "first touch of 2 MiB": rows["p50"].map(format_ns),
-                "one of all touches in a thousand": rows["p999"].map(format_ns),
-                "huge pages": [f"{share:.0%}" for share in shares],
-            }
-        )
-    )
+    base, large = a.page_labels[BASE], a.page_labels[LARGE]
+    columns = {
+        "pages": [f"{large}, defrag={mode}" if mode else base for mode in rows.index],
+        "first touch of 2 MiB": rows["p50"].map(format_ns),
+        "one of all touches in a thousand": rows["p999"].map(format_ns),
+        "huge pages": [f"{a.large_share(FRAGMENTS, mode).value:.0%}" for mode in rows.index],
+    }
+    return data_table(pd.DataFrame(columns))

@@ -17,10 +17,7 @@ import numpy as np
 import pandas as pd
 
 from experiments.hugepages.analysis import Analysis
-from tlb.inference import geometry
 from tlb.inference.curves import Curve
-from tlb.lab import survey
-from tlb.machine.host import data_caches
 from tlb.page_sizes import BASE, page_bytes
 from tlb.reasons import if_available, required
 from tlb.units import format_size
@@ -42,9 +39,7 @@ class Basis(NamedTuple):
 def basis(a: Analysis) -> Basis:
     """Return entries as measured, else by CPUID; the hit's price is that of base pages between the
     two levels. Raises Unavailable: no-geometry, too-few-points."""
-    found = if_available(
-        lambda: geometry.infer(a.about.kept(survey.NAME), a.stated_entries, data_caches(a.host))
-    )
+    found = if_available(lambda: a.survey)
     entries = [level.entries.value for level in found.levels] if found else []
     source = "as measured in the chapter about your machine"
     if len(entries) < 2:

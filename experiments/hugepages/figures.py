@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import altair as alt
 import pandas as pd
 
@@ -18,29 +16,27 @@ BESIDE = ("page_sizes",)  # with the reference machine's curves behind a switch
 
 ASKED_LOG2, ASKED_PAGES = 30, "2m"  # the static calculator answers 1 GiB on 2 MiB pages
 _UNMEASURED = "This size was not measured on these pages."
-_INTERVAL = ["median", "low", "high"]
-
-
-def colours(a: Analysis, kinds: Iterable[str]) -> alt.Scale:
-    """Return the colours of page sizes by their labels."""
-    shown = ordered(kinds)
-    colours = [axes.PAGE_COLOURS[pages] for pages in shown]
-    return alt.Scale(domain=[a.page_labels[pages] for pages in shown], range=colours)
 
 
 def page_sizes(a: Analysis) -> Figure:
-    """Draw ns per access of the spread chase against working set, a line a page size."""
     data = charts.stacked(a.spread, "no chase was measured", "pages", a.base_page_bytes)
     ends = ", ".join(
-        f"{a.spread[pages].last.value:.0f} ns on {a.page_labels[pages]} at {format_size(a.spread[pages].xs[-1] * a.base_page_bytes)}"
-        for pages in a.kinds
+        f"{curve.last.value:.0f} ns on {a.page_labels[pages]} at "
+        f"{format_size(curve.xs[-1] * a.base_page_bytes)}"
+        for pages, curve in a.spread.items()
+        if len(curve)
     )
     dots = a.mappings.assign(working_set_bytes=a.mappings["lines"] * a.base_page_bytes)
     data, dots = (rows.assign(pages=rows["pages"].map(a.page_labels)) for rows in (data, dots))
-    columns = ["pages", "lines", "working_set_bytes", *_INTERVAL]
+    columns = ["pages", "lines", "working_set_bytes", *charts.INTERVAL]
     return Figure(
         charts.chase_chart(
-            data, colours(a, a.kinds), "pages", a.entries, a.base_page_bytes, processes=dots
+            data,
+            axes.page_colours(a.kinds, a.page_labels),
+            "pages",
+            a.entries,
+            a.base_page_bytes,
+            processes=dots,
         ),
         f"Time per load by page size. The curves end at {ends}.",
         pd.concat([data, dots.assign(n=1)], ignore_index=True)[
@@ -50,7 +46,6 @@ def page_sizes(a: Analysis) -> Figure:
 
 
 def splinter(a: Analysis) -> Figure:
-    """Draw the price of one line to each base page, on base pages and on 2 MiB pages."""
     kinds = BASE, a.large
     near = {a.page_labels[pages]: a.price[pages].between(0, a.most_lines) for pages in kinds}
     data = charts.stacked(
@@ -60,7 +55,7 @@ def splinter(a: Analysis) -> Figure:
     ends = ", ".join(f"{ns:z.1f} ns on {name}" for name, ns in last.items())
     chart = charts.chase_chart(
         data,
-        colours(a, kinds),
+        axes.page_colours(kinds, a.page_labels),
         "series",
         a.entries,
         a.base_page_bytes,
@@ -70,7 +65,7 @@ def splinter(a: Analysis) -> Figure:
     return Figure(
         chart,
         f"The cost of translation on two page sizes over the same lines. At the right: {ends}.",
-        data[["series", "lines", *_INTERVAL, "n"]],
+        data[["series", "lines", *charts.INTERVAL, "n"]],
     )
 
 
@@ -116,7 +111,7 @@ def calculator(a: Analysis) -> Figure:
         axis=axes.ns_axis("expected ns per random access", ticks),
     )
     names = [a.page_labels[pages] for pages in order]
-    colour = axes.colour("label", colours(a, order))
+    colour = axes.colour("label", axes.page_colours(order, a.page_labels))
     dashes = alt.Scale(domain=names, range=list(axes.DASHES[: len(order)]))
     columns = ["working_set_bytes", "reach_bytes", "walks_per_access", "ns"]
     base = alt.Chart(data[["pages", "label", "log2_bytes", *columns]]).encode(x=x)

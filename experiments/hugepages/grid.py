@@ -13,10 +13,8 @@ TOUCH_BYTES = (1_000, 10_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000)
 GATHER_BYTES = (2 << 20, 16 << 20, 256 << 20, 1 << 30, 4 << 30)
 GATHER_PAGES = (BASE, "thp", "2m", "1g")
 TOUCH_PAGES = (BASE, "thp", "2m")
-SPARE_BYTES = (
-    TOUCH_BYTES[0],
-    TOUCH_BYTES[-2],
-)  # of a coarse grid, with as much work again: inside a first cache, and past the last
+# Of a coarse grid, with as much work again: inside a first cache, and past the last.
+SPARE_BYTES = TOUCH_BYTES[0], TOUCH_BYTES[-2]
 
 
 def points(scope: Scope) -> list[Point]:
@@ -36,9 +34,8 @@ def chases(scope: Scope) -> list[Point]:
         every, near = {*sizes[::4], *sizes[-2:]}, {*sizes[::2], *(n for n in sizes if n <= far)}
         wanted = {pages: every | (near if pages in (BASE, *LARGE) else set()) for pages in SWEPT}
         # What large pages gain is read against the steps of base pages.
-        wanted[BASE] |= {
-            *(scope.knees() if scope.entries else scope.dense(scope.profile.points_per_octave))
-        }
+        steps = scope.knees() if scope.entries else scope.dense(scope.profile.points_per_octave)
+        wanted[BASE].update(steps)
     return [
         point
         for pages in SWEPT

@@ -6,26 +6,21 @@ from tlb.page_sizes import BASE, LARGE
 from tlb.report.verdicts import Compares, points_of
 
 
+def _chase(packed: bool, **where: object) -> Compares:
+    layout = ("spread", "packed") if packed else "spread"
+    return points_of("page_chase", mode="", layout=layout, **where)
+
+
 def chased(*kinds: str, packed: bool = False, low: int = 0, high: int = 1 << 62) -> Compares:
     """Select the chase on these page sizes over working sets between so many bytes."""
-    return points_of(
-        "page_chase",
-        pages=kinds,
-        mode="",
-        layout=("spread", "packed") if packed else "spread",
-        low=lambda scope: scope.lines(low),
-        high=lambda scope: scope.lines(high),
-    )
+    lines = {"low": lambda scope: scope.lines(low), "high": lambda scope: scope.lines(high)}
+    return _chase(packed, pages=kinds, **lines)
 
 
 def near_reach(packed: bool, times: int) -> Compares:
     """Select the chase on base pages and 2 MiB pages up to so many times the TLB's reach."""
-    return points_of(
-        "page_chase",
-        pages=(BASE, *LARGE),
-        mode="",
-        layout=("spread", "packed") if packed else "spread",
-        high=lambda scope: times * max(scope.entries, default=0),
+    return _chase(
+        packed, pages=(BASE, *LARGE), high=lambda scope: times * max(scope.entries, default=0)
     )
 
 

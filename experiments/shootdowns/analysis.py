@@ -10,7 +10,6 @@ import pandas as pd
 from experiments.shootdowns.grid import CALLS, DISCARDED, FEW, HELD, LARGE
 from tlb.inference.curves import Curve, select
 from tlb.inference.intervals import UNKNOWN, Interval, median_interval
-from tlb.machine import flushes
 from tlb.page_sizes import BASE
 from tlb.reasons import required
 from tlb.report.analysis import EventAnalysis
@@ -25,11 +24,6 @@ class Analysis(EventAnalysis):
     """
 
     documents = ("flushes",)
-
-    @cached_property
-    def flushes(self) -> flushes.Flushes:
-        """What this computer states of flushes. Raises Unavailable, as `document` does."""
-        return self.document("flushes", flushes.make, flushes.Flushes)
 
     @cached_property
     def most_others(self) -> int:

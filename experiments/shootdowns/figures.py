@@ -15,13 +15,10 @@ from tlb.report.render import Figure
 
 BESIDE = ("calls",)  # with the reference machine's curves behind a switch
 
-_POINT = ["median", "low", "high"]
-_FIELDS = [*_POINT, "coverage", "n", "unstable"]
 _LONG = tuple(digit * 10**power for power in range(4) for digit in (1, 3))
 
 
 def calls(a: Analysis) -> Figure:
-    """Draw µs a call by the pages that it removes, alone and beside threads on other CPUs."""
     required(a.calls_alone, "no calls were measured")
     sides = {"on one CPU": a.calls_alone, f"on {in_words(a.most_others + 1)} CPUs": a.calls_beside}
     tables = [
@@ -41,20 +38,18 @@ def calls(a: Analysis) -> Figure:
         charts.dashed(data, x, y, colour, ("where", sides), pages, unit="µs"),
         "Time per call by how many pages it removes, on one CPU and on more. Of one page it takes: "
         f"{times}.",
-        data[["series", "where", "lines", *_FIELDS]].rename(columns={"lines": "pages"}),
+        data[["series", "where", "lines", *charts.FIELDS]].rename(columns={"lines": "pages"}),
     )
 
 
 def shares(a: Analysis) -> Figure:
-    """Draw what other CPUs add to a call on one page, in µs, as bars: busy with other processes,
-    and with threads of the program."""
     a.require_others(a.added, "no calls beside other threads were measured")
     rows = []
     for call, threads in a.added.items():
         processes = a.beside_processes(call) - a.calls_alone[call].get(FEW)
         rows.append((CALL_WORDS[call], "other processes", *processes[:3]))
         rows.append((CALL_WORDS[call], "threads of the program", *threads.get(FEW)[:3]))
-    data = charts.in_us(pd.DataFrame(rows, columns=["call", "beside", *_POINT]).dropna())
+    data = charts.in_us(pd.DataFrame(rows, columns=["call", "beside", *charts.INTERVAL]).dropna())
     x = charts.group_x(data, "call", None)
     y = alt.Y("median:Q", axis=axes.ns_axis("µs added to a call on one page"))
     order = list(dict.fromkeys(data["beside"]))

@@ -9,11 +9,8 @@ from tlb.page_sizes import BASE
 
 LARGE = "thp"
 CALLS = ("unmap", "protect", "discard")
-FEW, SOME, MANY = REMOVED = (
-    1,
-    32,
-    512,
-)  # pages a call; Linux flushes up to 33 singly, and of more the whole TLB
+# Pages a call; Linux flushes up to 33 singly, and of more the whole TLB.
+FEW, _, MANY = REMOVED = 1, 32, 512
 HELD = 512  # pages: more than a first level of those published holds, and fewer than a last one
 DISCARDED = 40  # pages a call: more than Linux flushes singly
 TAIL_MS = 30  # of region: for a 99th percentile of hundreds of slices

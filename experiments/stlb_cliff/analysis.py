@@ -12,18 +12,15 @@ from tlb.inference import counts, curves, misses
 from tlb.inference.curves import HALF_AN_OCTAVE, Curve
 from tlb.inference.intervals import Interval
 from tlb.inference.misses import TEXTBOOK, RandomFit, StepFit
-from tlb.lab.store import Store
 from tlb.machine.host import data_tlbs
 from tlb.machine.tlb import ways_of
 from tlb.reasons import Unavailable, if_available, required
-from tlb.report import analysis, parameters
-from tlb.report.chapter import Chapter, literature
-from tlb.system.files import ROOT
+from tlb.report import analysis
+from tlb.report.chapter import literature, published
 
 # "Flat" in the published run is 4.2 to 4.8 ns, a rise of 14 %; twice that is still nothing beside a
 # cliff.
 FLAT = 1.28
-NAME = "stlb_cliff"
 ENTRY_BYTES = 8  # of the page table's last level, each page's own
 COUNTING = "zen-3-a9ae1af8"  # a published machine whose walks were counted
 
@@ -242,5 +239,5 @@ class Analysis(analysis.Analysis):
 
 @cache
 def _counting_machine() -> Analysis:
-    chapter = Chapter(NAME, parameters.check(NAME, {"machine": COUNTING}), Store(ROOT / "data"))
-    return Analysis(chapter.kept(NAME), chapter)
+    chapter = published("stlb_cliff", COUNTING)
+    return Analysis(chapter.kept("stlb_cliff"), chapter)

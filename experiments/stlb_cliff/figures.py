@@ -16,7 +16,7 @@ from tlb.units import format_ns, format_size
 
 BESIDE = ("cliff",)  # with the reference machine's curves behind a switch
 
-_POINT = ["lines", "median", "low", "high"]
+_POINT = ["lines", *charts.INTERVAL]
 
 
 def _by_bytes(
@@ -31,13 +31,11 @@ def _by_bytes(
 
 
 def cliff(a: Analysis) -> Figure:
-    """Draw ns per access against working set, spread and packed."""
-    fields = ["median", "low", "high", "coverage", "n", "spread", "unstable", "outliers"]
+    fields = [*charts.INTERVAL, "coverage", "n", "spread", "unstable", "outliers"]
     required(a.price, "no chase over lines spread and packed was measured")
     layouts = {"spread": a.spread, "packed": a.packed}
-    medians = {name: curve.table for name, curve in layouts.items()}
+    data = charts.stacked(layouts, "", "layout", a.base_page_bytes)
     processes = {name: curve.processes for name, curve in layouts.items()}
-    data = _by_bytes(a, medians, "layout", ["lines", *fields])
     dots = _by_bytes(a, processes, "layout", ["lines", "median"])
     chart = charts.chase_chart(
         data, axes.LAYOUTS, "layout", a.entries, a.base_page_bytes, processes=dots
@@ -136,7 +134,6 @@ def orders(a: Analysis) -> Figure:
 
 
 def latency_throughput(a: Analysis) -> Figure:
-    """Draw the dependent chase, the independent gather, and the published run at as many pages."""
     n = required(a.in_flight.xs, "no size was measured in both loops")[-1]
     theirs = "published gather"
     series = {

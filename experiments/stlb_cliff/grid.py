@@ -48,24 +48,17 @@ def drawn(scope: Scope, most: int) -> list[int]:
     if scope.is_fine or not scope.entries:
         return fine
     low, high = scope.entries[-1] / 2, 4 * scope.entries[-1]
-    return sorted(
-        {
-            *[n for n in fine if n < low][::4],
-            *octaves(low, min(high, most), 2),
-            *[n for n in fine if n > high][::2],
-        }
-    )
+    below, beyond = [n for n in fine if n < low], [n for n in fine if n > high]
+    return sorted({*below[::4], *octaves(low, min(high, most), 2), *beyond[::2]})
 
 
 def in_order(scope: Scope, most: int) -> list[int]:
     """Lines of the chase in sequential order: one in two octaves, of a coarse grid below the last
     level's entries one in four."""
     sizes = [n for n in octaves(SMALLEST_LINES, scope.most_lines, 1)[::2] if n <= most]
-    return (
-        sizes
-        if scope.is_fine
-        else sorted({*sizes[::2], *(n for n in sizes if n > max(scope.entries, default=0))})
-    )
+    if scope.is_fine:
+        return sizes
+    return sorted({*sizes[::2], *(n for n in sizes if n > max(scope.entries, default=0))})
 
 
 def gathers(scope: Scope) -> list[Point]:
@@ -83,13 +76,11 @@ def gathers(scope: Scope) -> list[Point]:
 def stores(scope: Scope) -> list[Point]:
     """Loads and stores, each with and without their pages' accessed and dirty bits set, past the
     TLB's reach and, of a fine grid, at 1 GiB."""
-    sizes = [
-        max(4 * max(scope.entries, default=0), scope.lines(64 << 20)),
-        *([scope.lines(1 << 30)] if scope.is_fine else []),
-    ]
+    sizes = {max(4 * max(scope.entries, default=0), scope.lines(64 << 20))}
+    sizes |= {scope.lines(1 << 30)} if scope.is_fine else set()
     return [
         point
-        for lines in sorted({*sizes})
+        for lines in sorted(sizes)
         if lines <= scope.most_lines and scope.engine == "c"
         for mode in STORES
         for point in scope.chase("page_store", BASE, lines, mode)

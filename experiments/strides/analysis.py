@@ -11,12 +11,10 @@ import pandas as pd
 from experiments.strides.grid import CONTROLLED, LINE_BYTES, NEAR_BYTES, PAGES
 from tlb.inference.curves import Curve, select
 from tlb.inference.intervals import Interval, interval_of_rows
-from tlb.lab.store import Store
-from tlb.page_sizes import LARGE
+from tlb.page_sizes import BASE, LARGE
 from tlb.reasons import required
-from tlb.report import analysis, parameters
-from tlb.report.chapter import Chapter, literature
-from tlb.system.files import ROOT
+from tlb.report import analysis
+from tlb.report.chapter import literature, published
 
 STRIDE = "step_bytes"
 # The parts of a strided loop's time, in the order in which they are stacked. On large pages that the
@@ -27,7 +25,6 @@ GAPS, TRANSLATION = "gaps between lines", "translation"
 GAPS_AND_TRANSLATION, AT_LEAST = "gaps and translation", "translation, at least"
 PARTS = (PACKED, GAPS, GAPS_AND_TRANSLATION, TRANSLATION, AT_LEAST, CONFLICTS)
 ORDERS = ("sequential", "cycle")
-NAME = "strides"
 COUNTING = "zen-3-a9ae1af8"  # a published machine whose walks were counted
 
 _COLUMNS = [STRIDE, "median", "low", "high", "coverage", "modes", "n", "unstable"]
@@ -70,12 +67,6 @@ class Analysis(analysis.Analysis):
             "pool-empty",
         )[0]
 
-    @cached_property
-    def is_splintered(self) -> bool:
-        """Whether large pages are known to miss as base pages do."""
-        pieces = self.splintering()
-        return pieces is not None and pieces.is_splintered
-
     # --- parts
 
     @cached_property
@@ -84,9 +75,9 @@ class Analysis(analysis.Analysis):
         with it, ends_ns. A part without which a control is slower is below zero."""
         between = {GAPS_AND_TRANSLATION: self.base_staggered}
         if len(self.large_staggered):
-            gaps, walks = (
-                (GAPS_AND_TRANSLATION, AT_LEAST) if self.is_splintered else (GAPS, TRANSLATION)
-            )
+            gaps, walks = GAPS, TRANSLATION
+            if self.is_splintered:
+                gaps, walks = GAPS_AND_TRANSLATION, AT_LEAST
             between = {gaps: self.large_staggered, walks: self.base_staggered}
         curves, rows = {PACKED: self.packed, **between, CONFLICTS: self.base}, []
         for stride in CONTROLLED:
@@ -102,20 +93,13 @@ class Analysis(analysis.Analysis):
     def near_ns(self) -> Interval:
         """A load of eight bytes in order from the first cache. Raises
         Unavailable("too-few-points")."""
-        rows = required(
-            self.sums(mode="plain", bytes=NEAR_BYTES), "nothing was summed inside the first cache"
-        )
-        return interval_of_rows(rows)
+        rows = self.sums(mode="plain", bytes=NEAR_BYTES)
+        return interval_of_rows(required(rows, "nothing was summed inside the first cache"))
 
-    def counted(self, quantity: str, pages: str = "4k") -> Curve:
-        """A counter of the published loop per access, by stride; empty where no row has a value."""
-        column, rows = (
-            f"{quantity}_per_access",
-            self.sums(mode="plain", bytes=self.array_bytes, pages=pages),
-        )
-        return Curve.of(
-            rows if column in rows else rows.iloc[:0].assign(**{column: 0.0}), STRIDE, column
-        )
+    def counted(self, quantity: str) -> Curve:
+        """A counter of the published loop per access on base pages, by stride."""
+        rows = self.sums(mode="plain", bytes=self.array_bytes, pages=BASE)
+        return Curve.of(rows, STRIDE, f"{quantity}_per_access")
 
     @cached_property
     def counting(self) -> Analysis:
@@ -123,8 +107,8 @@ class Analysis(analysis.Analysis):
         Unavailable("no-data")."""
         if len(self.counted("walk")):
             return self
-        chapter = Chapter(NAME, parameters.check(NAME, {"machine": COUNTING}), Store(ROOT / "data"))
-        return Analysis(chapter.kept(NAME), chapter)
+        chapter = published(self.chapter, COUNTING)
+        return Analysis(chapter.kept(self.chapter), chapter)
 
     published = cached_property(lambda a: literature("stride_walk"))
 

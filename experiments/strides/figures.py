@@ -19,7 +19,6 @@ from tlb.units import format_size
 BESIDE = ("strides",)  # with the reference machine's curves behind a switch
 
 _TIMES = (0.2, 0.5, 1, 2, 3, 5, 10, 20, 30, 50, 100, 200)
-_FIELDS = ["median", "low", "high", "coverage", "n", "unstable"]
 _STRIDES = alt.X(f"{STRIDE}:Q", axis=axes.bytes_axis("Stride"), scale=axes.log_scale())
 _LISTS = {
     ("spread", "cycle"): "spread, shuffled",
@@ -30,8 +29,6 @@ _LISTS = {
 
 
 def strides(a: Analysis) -> Figure:
-    """ns an access of the published loop on base pages against the stride, and with a line more to
-    each stride; the published times as squares."""
     names = {"stride_bytes": STRIDE, "ns_per_access": "median"}
     theirs = a.published.rename(columns=names)[[STRIDE, "median"]]
     named = {"power of two": a.base, f"with {LINE_BYTES} bytes more": a.base_staggered}
@@ -40,12 +37,9 @@ def strides(a: Analysis) -> Figure:
     tooltip = [f"{STRIDE}:Q", alt.Tooltip("median:Q", title="published, ns")]
     y = alt.Y("median:Q", scale=scale)
     medians = (a.base if len(a.base) else a.base_staggered).medians
-    staggered = a.base_staggered.medians
-    line_more = (
-        f" With a line more to the stride it is {staggered.max():.1f} ns at most."
-        if len(staggered)
-        else ""
-    )
+    staggered, line_more = a.base_staggered.medians, ""
+    if len(staggered):
+        line_more = f" With a line more to the stride it is {staggered.max():.1f} ns at most."
     return Figure(
         chart + squares.encode(x=_STRIDES, y=y, tooltip=tooltip),
         f"Time per access against the stride over {format_size(a.array_bytes)} on base pages. It "
@@ -76,14 +70,12 @@ def _by_stride(
     )
     if dots:
         y, colour = alt.Y("median:Q", scale=scale), axes.colour("series", scheme, **legend)
-        chart += (
-            alt.Chart(pd.concat(dots)).mark_circle(size=14).encode(x=_STRIDES, y=y, color=colour)
-        )
-    return chart, shown[["series", STRIDE, *_FIELDS]], scale
+        points = alt.Chart(pd.concat(dots)).mark_circle(size=14)
+        chart += points.encode(x=_STRIDES, y=y, color=colour)
+    return chart, shown[["series", STRIDE, *charts.FIELDS]], scale
 
 
 def waterfall(a: Analysis) -> Figure:
-    """The parts of each stride's time on base pages, as stacked bars."""
     data = required(a.parts, "no stride was measured with all of its controls").copy()
     data["stride"] = data[STRIDE].map(lambda stride: format_size(int(stride)))
     order = list(dict.fromkeys(data["stride"]))
@@ -108,7 +100,6 @@ def waterfall(a: Analysis) -> Figure:
 
 
 def orders(a: Analysis) -> Figure:
-    """The lines of each stride read by a list: spread and packed, in order and shuffled."""
     named = {name: a.lists[layout][order] for (layout, order), name in _LISTS.items()}
     chart, data, _ = _by_stride(named, "no list was read", columns=2)
     widest = int(data[STRIDE].max())

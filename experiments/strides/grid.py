@@ -20,58 +20,32 @@ PAGES = (BASE, "thp", "2m")
 
 
 def points(scope: Scope) -> list[Point]:
+    """The loop as published, and over what a first cache holds; and its controls."""
     array = min(ARRAY_BYTES, scope.profile.max_working_set)
-    every = [
-        *published(scope, array),
-        *staggered(scope, array),
-        *packed(scope, array),
-        *listed(scope, array),
-    ]
-    return [
-        point
-        for point in every
-        if dict(point.options)["step_bytes"] <= dict(point.options)["bytes"]
-    ]
 
+    def staggered(stride: int) -> tuple[int, int]:
+        """A line more than the stride: as many lines, on all sets of the caches in turn and not on
+        the few that a power of two visits."""
+        return array, stride + LINE_BYTES
 
-def _sum(
-    scope: Scope,
-    array: int,
-    step: int,
-    pages: str = BASE,
-    mode: str = "plain",
-    order: str = "sequential",
-) -> Point:
-    return scope.point("stride_sum", pages, mode, order=order, bytes=array, step_bytes=step)
+    def packed(stride: int) -> tuple[int, int]:
+        """As many lines side by side."""
+        return array // stride * LINE_BYTES, LINE_BYTES
 
-
-def published(scope: Scope, array: int) -> list[Point]:
-    """The loop as published; and over what a first cache holds."""
     strides = STRIDES if scope.is_fine else COARSE_STRIDES
-    return [
-        *(_sum(scope, array, step, pages) for pages in PAGES for step in strides),
-        _sum(scope, NEAR_BYTES, STRIDES[0]),
-    ]
-
-
-def staggered(scope: Scope, array: int) -> list[Point]:
-    """A line more than the stride: as many lines, on all sets of the caches in turn and not on the
-    few that a power of two visits."""
-    return [_sum(scope, array, step + LINE_BYTES, pages) for pages in PAGES for step in CONTROLLED]
-
-
-def packed(scope: Scope, array: int) -> list[Point]:
-    """As many lines side by side."""
-    return [_sum(scope, array // step * LINE_BYTES, LINE_BYTES) for step in CONTROLLED]
-
-
-def listed(scope: Scope, array: int) -> list[Point]:
-    """The staggered lines, and those side by side, by a list in order and by a shuffled one, which
-    no prefetcher follows."""
-    strides = CONTROLLED if scope.is_fine else (NARROW, PAGE_STRIDE, WIDE)
-    return [
-        _sum(scope, size, step, mode="listed", order=order)
-        for stride in strides
-        for size, step in ((array, stride + LINE_BYTES), (array // stride * LINE_BYTES, LINE_BYTES))
+    loops = [(array, stride) for stride in strides] + [staggered(stride) for stride in CONTROLLED]
+    wanted = [(pages, "plain", "sequential", *loop) for pages in PAGES for loop in loops]
+    near = [(NEAR_BYTES, STRIDES[0]), *map(packed, CONTROLLED)]
+    wanted += [(BASE, "plain", "sequential", *loop) for loop in near]
+    # By a list in order, and by a shuffled one, which no prefetcher follows.
+    wanted += [
+        (BASE, "listed", order, *control(stride))
+        for stride in (CONTROLLED if scope.is_fine else (NARROW, PAGE_STRIDE, WIDE))
+        for control in (staggered, packed)
         for order in ("sequential", "cycle")
+    ]
+    return [
+        scope.point("stride_sum", pages, mode, order=order, bytes=size, step_bytes=step)
+        for pages, mode, order, size, step in wanted
+        if step <= size
     ]

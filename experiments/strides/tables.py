@@ -19,11 +19,10 @@ def published(a: Analysis) -> Html:
     counted walks."""
     required(a.base, "no stride was measured on base pages")
     strides, counted = a.published["stride_bytes"].astype(int), a.counting
+    lines = a.array_bytes // strides.clip(lower=LINE_BYTES)
     columns = {
         "stride": strides.map(format_size),
-        "lines read": (a.array_bytes // strides.clip(lower=LINE_BYTES) * LINE_BYTES).map(
-            format_size
-        ),
+        "lines read": (lines * LINE_BYTES).map(format_size),
         "published, ns": a.published["ns_per_access"],
         "here, ns": _texts(a.base, strides),
         f"with {LINE_BYTES} B more, ns": _texts(a.base_staggered, strides),

@@ -61,10 +61,8 @@ class Analysis(joins.Analysis):
     def base_blocks(self) -> pd.DataFrame:
         """The rows of `blocks` on base pages that can be compared with the walk without blocks.
         Raises Unavailable."""
-        return required(
-            self.blocks[(self.blocks["pages"] == BASE) & self.blocks["gain"].notna()],
-            "no walk with and without blocks was measured on base pages",
-        )
+        found = select(self.blocks, pages=BASE).dropna(subset="gain")
+        return required(found, "no walk with and without blocks was measured on base pages")
 
     @property
     def largest_inside(self) -> pd.DataFrame:
@@ -78,21 +76,16 @@ class Analysis(joins.Analysis):
     def smallest_past(self) -> pd.Series:
         """The row of the smallest block of twice the reach or more, with the most steps. Raises
         Unavailable."""
-        base = self.base_blocks
-        past = base[
-            (base["block_steps"] == base["block_steps"].max())
-            & (base["block_pages"] >= 2 * self.known_entries[-1])
-        ]
+        base = select(self.base_blocks, block_steps=self.base_blocks["block_steps"].max())
+        past = base[base["block_pages"] >= 2 * self.known_entries[-1]]
         return required(past, "no block is twice the reach").sort_values("block_pages").iloc[0]
 
     def by_block(self, layout: str) -> Curve:
         """ns a hop by the vertices of a block: "spread", a page to each vertex, or "packed", as
         many vertices side by side. The graph itself is the last block. Empty where no vertex had a
         page of its own."""
-        modes = ["plain", "blocked"]
-        walks = select(
-            self.frame, kernel="graph_walk", mode=modes, pages=BASE, per_hop=0, walkers=1
-        )
+        where = {"mode": ["plain", "blocked"], "pages": BASE, "per_hop": 0, "walkers": 1}
+        walks = select(self.frame, kernel="graph_walk", **where)
         columns = dict.fromkeys([*walks, "block_steps", "block_vertices"])
         walks = walks.reindex(columns=columns)  # where no walk was measured
         steps = walks["block_steps"].where(walks["mode"] == "blocked", APART_STEPS)
@@ -112,9 +105,8 @@ class Analysis(joins.Analysis):
         """The pages of the largest blocks inside the last level's reach, ns a hop that translation
         costs in them, and without blocks. Raises Unavailable."""
         price, reach = self.priced_blocks, self.known_entries[-1]
-        pages = required(
-            [pages for pages in price.xs[:-1] if pages <= reach], "no block is inside the reach"
-        )[-1]
+        inside = [pages for pages in price.xs[:-1] if pages <= reach]
+        pages = required(inside, "no block is inside the reach")[-1]
         return pages, price.get(pages), price.last
 
     def prefetches(self) -> pd.DataFrame:
@@ -197,9 +189,8 @@ class Analysis(joins.Analysis):
                 return rows.iloc[0]
         if name not in (NONE, LARGE_PAGES):
             raise Unavailable("too-few-points", f"nothing was timed hop by hop for: {name}")
-        raise Unavailable(
-            "pool-empty", f"the walk was not measured on {' or '.join(map(words, pages))}"
-        )
+        where = " or ".join(map(words, pages))
+        raise Unavailable("pool-empty", f"the walk was not measured on {where}")
 
 
 def _remedy(

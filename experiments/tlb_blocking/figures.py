@@ -34,14 +34,12 @@ _REMEDIES = {  # on base pages
 _QUANTILES = {"p50": "median", "p95": "95th percentile"}
 _WHERE = ["here", "published"]
 _BLOCK = ["pages", "block_steps", "block_bytes", "block_pages", "visits"]
-_COLUMNS = ["median", "low", "high", "coverage", "n", "unstable"]
 _PER_ROW = tuple(range(0, 501, 10))
 _PER_HOP = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500)
 _PARTITIONS = axes.lines_axis("Partitions")
 
 
 def blocks(a: Analysis) -> Figure:
-    """ns per hop against the block's bytes, a line a number of steps, on base pages."""
     data = required(a.blocks, "no walk in blocks was measured")
     data = data.assign(
         steps=data["block_steps"].map(lambda n: f"{n:,} steps"),
@@ -65,16 +63,14 @@ def blocks(a: Analysis) -> Figure:
         "Time per hop against the size of a block, a line for each number of steps. "
         f"The least is {best['median']:.1f} ns, with {best['steps']} in each block of "
         f"{format_size(best['block_bytes'])}.",
-        data[[*_BLOCK, *_COLUMNS, *GAIN]],
+        data[[*_BLOCK, *charts.FIELDS, *GAIN]],
     )
 
 
 def block_prices(a: Analysis) -> Figure:
-    """ns a hop against the pages of a block, a vertex to each: spread, the same vertices side by
-    side, and their difference."""
     curves = {"spread": a.block_spread, "packed": a.block_packed, "price": a.priced_blocks}
     data = charts.stacked(curves, "nothing was measured")
-    data = data[["series", "lines", "median", "low", "high"]].assign(pages=data["lines"])
+    data = data[["series", "lines", *charts.INTERVAL]].assign(pages=data["lines"])
     x = alt.X("pages:Q", axis=axes.lines_axis("Pages in a block"), scale=axes.log_scale())
     scheme = axes.colours(list(curves))
     scale = axes.time_scale(data.assign(high=2 * data["high"]))  # room for the labels at the top
@@ -87,12 +83,11 @@ def block_prices(a: Analysis) -> Figure:
         charts.layered(chart, charts.capacities(a.entries[-1:], "pages")),
         f"The price of translation of a hop by the pages of a block goes from {near.value:z.1f} ns "
         f"in blocks of {least:,} to {far.value:z.1f} where all {most:,} are one.",
-        data[["series", "pages", "median", "low", "high"]],
+        data[["series", "pages", *charts.INTERVAL]],
     )
 
 
 def prefetch(a: Analysis) -> Figure:
-    """ns per hop against the distance of the prefetch, a line a page size."""
     data = required(a.ahead, "no walk with prefetches was measured")
     data = data.assign(lines=data["vertices"] * VERTEX_BYTES // a.base_page_bytes)
     ticks = sorted(set(data["distance"]))
@@ -101,7 +96,8 @@ def prefetch(a: Analysis) -> Figure:
         scale=alt.Scale(type="symlog", constant=1, nice=False),
         axis=alt.Axis(title="Hops ahead (0: no prefetch)", values=ticks, format="d"),
     )
-    data, scheme = _labelled(a, data)
+    scheme = axes.page_colours(data["pages"], a.page_labels)
+    data["pages"] = data["pages"].map(a.page_labels)
     best = data.loc[data.groupby("pages", sort=False)["median"].idxmin()]
     each = ", ".join(
         f"{row.pages} {row.median:.1f} ns at {row.distance}" for row in best.itertuples()
@@ -110,12 +106,11 @@ def prefetch(a: Analysis) -> Figure:
         charts.series_chart(data, x, "ns per hop", scheme, "pages", ticks=_PER_HOP),
         "Time per hop against how many hops ahead the vertex is prefetched. It takes least on "
         f"{each}.",
-        data[["pages", "distance", "vertices", *_COLUMNS, *GAIN]],
+        data[["pages", "distance", "vertices", *charts.FIELDS, *GAIN]],
     )
 
 
 def mitigations(a: Analysis) -> Figure:
-    """P50 and P95 of a hop, a row a remedy, here and as published."""
     ours = required(a.remedies, "no walk on base pages was timed hop by hop")
     base = f"{a.page_labels[BASE]} pages"
     named = a.page_labels | {remedy: base + how for remedy, how in _REMEDIES.items()}
@@ -168,17 +163,16 @@ def _remedies(ours: pd.DataFrame, names: dict[str, str]) -> pd.DataFrame:
         for where, table in zip(_WHERE, (ours, theirs), strict=True)
         for short, name in _QUANTILES.items()
     ]
-    columns = ["where", "remedy", "quantile", "median", "low", "high", "n"]
+    columns = ["where", "remedy", "quantile", *charts.INTERVAL, "n"]
     data = pd.concat([part.reindex(columns=[*columns, "pages"]) for part in parts])
     named = data["remedy"].where(data["remedy"].isin(_REMEDIES), data["pages"])
     return data.assign(remedy=named.map(names))[columns].reset_index(drop=True)
 
 
 def join(a: Analysis) -> Figure:
-    """ns per row of a whole join against the number of partitions, a line a page size; naive
-    dashed."""
     data = a.joins.assign(lines=a.joins["tuples"] * 6 * ROW_BYTES // a.base_page_bytes)
-    data, scheme = _labelled(a, data)
+    scheme = axes.page_colours(data["pages"], a.page_labels)
+    data["pages"] = data["pages"].map(a.page_labels)
     parted = data[(data["mode"] == "partitioned") & (data["passes"] == 1)]
     required(parted, "no partitioned join was measured")
     naive = data[data["mode"] == "naive"]
@@ -194,13 +188,5 @@ def join(a: Analysis) -> Figure:
         chart,
         "Time per row of a join by the number of partitions, and of a naive one, dashed. The least "
         f"is {each}.",
-        data[["pages", "mode", "partitions", "passes", "tuples", *_COLUMNS, *GAIN]],
+        data[["pages", "mode", "partitions", "passes", "tuples", *charts.FIELDS, *GAIN]],
     )
-
-
-def _labelled(a: Analysis, data: pd.DataFrame) -> tuple[pd.DataFrame, alt.Scale]:
-    """Return the data with page sizes as a legend shows them, and their colours."""
-    names = a.page_labels
-    scheme = axes.page_colours(data["pages"])
-    shown = alt.Scale(domain=[names[pages] for pages in scheme.domain], range=scheme.range)
-    return data.assign(pages=data["pages"].map(names)), shown

@@ -23,7 +23,6 @@ CONTROL_BITS = (4, 8)
 
 
 def points(scope: Scope) -> list[Point]:
-    """Walks in blocks, prefetches, the remedies hop by hop, and joins."""
     return blocks(scope) + apart(scope) + ahead(scope) + remedies(scope) + joins(scope)
 
 
@@ -56,14 +55,11 @@ def apart(scope: Scope) -> list[Point]:
     """Walks over vertices a page apart, and as many side by side: in blocks of half as many pages
     as the last TLB level has entries, of 4 and 16 times as many, and in one."""
     inside = 1 << (max(scope.entries, default=2048) // 2).bit_length() - 1
-    vertices = (
-        1 << min(scope.most_lines, inside * scope.base_page_bytes // VERTEX_BYTES).bit_length() - 1
-    )
-    modes = [
-        ("blocked", {"block_vertices": inside * times, "block_steps": APART_STEPS})
-        for times in (1, 4, 16)
-        if inside * times < vertices
-    ] + [("plain", {})]
+    most = min(scope.most_lines, inside * scope.base_page_bytes // VERTEX_BYTES)
+    vertices = 1 << most.bit_length() - 1
+    blocks = [inside * times for times in (1, 4, 16) if inside * times < vertices]
+    modes = [("blocked", {"block_vertices": n, "block_steps": APART_STEPS}) for n in blocks]
+    modes.append(("plain", {}))
     return [
         scope.point("graph_walk", mode=mode, layout=layout, vertices=vertices, **own)
         for mode, own in modes

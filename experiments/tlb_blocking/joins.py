@@ -43,9 +43,8 @@ class Analysis(analysis.Analysis):
     def ways_to_join(self) -> pd.DataFrame:
         """Return a row a page size and way of joining: mode (naive, partitioned), tuples, bits (0
         for naive), passes, partitions, the estimate (ns per row)."""
-        found = self._summary(
-            "radix_partition", ["naive", "partitioned"], ["mode", "tuples", "bits", "passes"]
-        )
+        modes, keys = ["naive", "partitioned"], ["mode", "tuples", "bits", "passes"]
+        found = self._summary("radix_partition", modes, keys)
         found.loc[found["mode"] == "naive", ["bits", "passes"]] = 0
         found["partitions"] = 2 ** found["bits"]
         return found.sort_values(["pages", "mode", "passes", "bits"], key=rank, ignore_index=True)
@@ -83,8 +82,6 @@ def with_gain(found: pd.DataFrame, slow: pd.DataFrame, *keys: str) -> pd.DataFra
 
 
 def best_of(found: pd.DataFrame, pages: str) -> pd.Series:
-    mine = required(
-        found[(found["pages"] == pages) & found["gain"].notna()],
-        f"nothing on {words(pages)} can be compared",
-    )
+    mine = select(found, pages=pages).dropna(subset="gain")
+    required(mine, f"nothing on {words(pages)} can be compared")
     return mine.loc[mine["gain"].idxmax()]
