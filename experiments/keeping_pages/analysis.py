@@ -20,6 +20,8 @@ from tlb.report import analysis
 
 WHOLE, NOTHING = 0.99, 0.01  # shares that count as all and as nothing: a heap's edges are no pages
 LEAST_REPEATS = 3  # fewer cannot show that two times differ
+VARIANT = ["language", "toolchain", "variant", "huge_share", "elsewhere_huge_bytes"]
+VARIANT += ["ns_per_access", "plain_over_this", "differs"]
 
 
 class Analysis(analysis.Analysis):
@@ -95,34 +97,31 @@ class Analysis(analysis.Analysis):
 
     @cached_property
     def variants(self) -> pd.DataFrame:
-        """What the programs got, a row a language and variant, medians over the repeats: language,
-        toolchain, variant, huge_share, elsewhere_huge_bytes, ns_per_access, plain_over_this (how
-        many times as long a read takes in the `plain` one; NaN on plain rows and without them) and
-        differs (whether no repeat of one is as fast as any of the other; of fewer than three
-        never)."""
+        """What the programs got, a row a language and variant with the columns VARIANT, medians over
+        the repeats. plain_over_this: how many times as long a read takes in the `plain` one; NaN on
+        plain rows and without them. differs: whether no repeat of one is as fast as any of the
+        other; of fewer than three never."""
         runs: dict[tuple[str, str], list[runtimes.RuntimeReport]] = {}
         for report in self.programs.reports:
             runs.setdefault((report.language, report.variant), []).append(report)
-        columns = ["language", "toolchain", "variant", "huge_share", "elsewhere_huge_bytes"]
         rows = []
         for (language, variant), reports in runs.items():
             ns = [report.ns_per_access for report in reports]
             base = runs.get((language, "plain"), []) if variant != "plain" else []
             plain = [report.ns_per_access for report in base]
             is_known = min(len(plain), len(ns)) >= LEAST_REPEATS
-            row = (
-                TOOLS[language].title,
-                reports[0].toolchain,
-                variant,
-                median(report.huge_share for report in reports),
-                int(median(report.rest_huge_bytes for report in reports)),
-                median(ns),
-                median(plain) / median(ns) if plain else nan,
-                is_known and (max(plain) < min(ns) or max(ns) < min(plain)),
-            )
+            row = {
+                "language": TOOLS[language].title,
+                "toolchain": reports[0].toolchain,
+                "variant": variant,
+                "huge_share": median(report.huge_share for report in reports),
+                "elsewhere_huge_bytes": int(median(one.rest_huge_bytes for one in reports)),
+                "ns_per_access": median(ns),
+                "plain_over_this": median(plain) / median(ns) if plain else nan,
+                "differs": is_known and (max(plain) < min(ns) or max(ns) < min(plain)),
+            }
             rows.append(row)
-        columns += ["ns_per_access", "plain_over_this", "differs"]
-        return pd.DataFrame(rows, columns=columns).astype({"differs": bool})
+        return pd.DataFrame(rows, columns=VARIANT).astype({"differs": bool})
 
     @cached_property
     def ways(self) -> ways.Ways:

@@ -17,7 +17,6 @@ _RATES = (0.25, 0.5, 1, 2, 5, 10, 20, 50, 100, 200)
 
 
 def prefault(a: Analysis) -> Figure:
-    """Draw GB/s made ready by page size and way, of the sizes that every way was tried on."""
     rates = required(a.faults[a.faults["pages"].isin(SWEPT)], "prefault", "engine-lacks")
     many = rates["threads"].map(lambda n: "" if n == 1 else f", {n} threads")
     data = rates.assign(

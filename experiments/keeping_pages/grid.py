@@ -7,10 +7,8 @@ from tlb.lab.grid import Scope
 from tlb.lab.record import Point
 from tlb.page_sizes import BASE, LARGE, PAGES, SWEPT
 
-PREFAULT_BYTES, COARSE_BYTES = (
-    256 << 20,
-    64 << 20,
-)  # enough that the ends do not count; of a coarse grid a quarter
+# Enough that the ends do not count; of a coarse grid a quarter.
+PREFAULT_BYTES, COARSE_BYTES = 256 << 20, 64 << 20
 # on base pages seven loads in eight walk; a page of four times the size and more has entries for
 # all
 TIMES_THE_REACH = 8
@@ -25,16 +23,10 @@ def prefaults(scope: Scope) -> list[Point]:
     """Each way of making memory ready, by one thread and by one a CPU; a page cannot be shared out.
     Of the sizes between, one way; of a coarse grid none, and one of all sizes but the base page and
     2 MiB."""
-    lines, many = (
-        min(scope.lines(PREFAULT_BYTES if scope.is_fine else COARSE_BYTES), scope.most_lines),
-        scope.cpus,
-    )
-    ways = [
-        ("touch", 1),
-        ("populate", 1),
-        ("memset", 1),
-        *([("touch", many), ("populate", many)] if many > 1 else []),
-    ]
+    lines = min(scope.lines(PREFAULT_BYTES if scope.is_fine else COARSE_BYTES), scope.most_lines)
+    ways = [("touch", 1), ("populate", 1), ("memset", 1)]
+    if scope.cpus > 1:
+        ways += [("touch", scope.cpus), ("populate", scope.cpus)]
     sizes = [pages for pages in _offered(scope) if scope.is_fine or pages in SWEPT]
     every = SWEPT if scope.is_fine else (BASE, *LARGE)
     return [
@@ -50,10 +42,8 @@ def ladder(scope: Scope) -> list[Point]:
     several times the TLB's reach. Of a coarse grid, on every other one of those between."""
     between = [pages for pages in _offered(scope) if pages not in SWEPT]
     skipped = [] if scope.is_fine else between[1::2]
-    lines = min(
-        1 << (TIMES_THE_REACH * max(scope.entries, default=USUAL_ENTRIES)).bit_length() - 1,
-        scope.most_lines,
-    )
+    reach = TIMES_THE_REACH * max(scope.entries, default=USUAL_ENTRIES)
+    lines = min(1 << reach.bit_length() - 1, scope.most_lines)
     return [
         point
         for pages in _offered(scope)

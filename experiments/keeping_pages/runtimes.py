@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import random
 import statistics
-from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -19,7 +17,7 @@ from pydantic import BaseModel, Field
 
 from tlb.lab.observed import REFUSED, watch
 from tlb.lab.record import Count, Positive, PositiveNs
-from tlb.lab.resident import Held, Survey, answer, held
+from tlb.lab.resident import Held, Survey, answer, held, met
 from tlb.lab.toolchains import TOOLS, Program, Variant, build
 from tlb.machine import host
 from tlb.reasons import Unavailable
@@ -61,7 +59,7 @@ class RuntimeReport(Held):
 
 
 class Runtimes(Survey):
-    """A survey. `lacking` holds a reason code for "go" (no program) or "go huge" (this variant was
+    """`lacking` holds a reason code for "go" (no program) or "go huge" (this variant was
     not measured to the end)."""
 
     array_bytes: Positive
@@ -86,21 +84,15 @@ def verify(got: Pages, address: int | None, array_bytes: int, refused: str) -> N
     are huge."""
     inner = array_bytes
     if address is not None:
-        inner = (address + array_bytes) // HUGE_PAGE * HUGE_PAGE - -(
-            -address // HUGE_PAGE
-        ) * HUGE_PAGE
+        first, end = -(-address // HUGE_PAGE), (address + array_bytes) // HUGE_PAGE
+        inner = (end - first) * HUGE_PAGE
     if inner <= 0 or got.sure_bytes < LEAST_SHARE * inner:
         words = f"{got.sure_bytes >> 20} of {max(inner, 0) >> 20} MiB are on huge pages"
         raise Unavailable(refused, words)
 
 
 def measure(
-    program: Program,
-    variant: Variant,
-    array_bytes: int,
-    repeat: int = 0,
-    *,
-    pass_fds: Sequence[int] = (),
+    program: Program, variant: Variant, array_bytes: int, repeat: int = 0, pass_fds: tuple = ()
 ) -> RuntimeReport:
     """Run a program once and verify what its array got. Raises Unavailable for one that hangs,
     crashes or prints garbage, for smaps that cannot be read, and for a recipe with less than
@@ -178,16 +170,9 @@ def survey(array_bytes: int, repeats: int, seed: int = 0) -> Runtimes:
             for program, variant in shuffle.sample(runs, len(runs)):
                 name, run = f"{program.language} {variant}", (program, variant, array_bytes, repeat)
                 try:
-                    reports += [measure(*run, pass_fds=[lock])] if name not in lacking else []
+                    reports += [measure(*run, pass_fds=(lock,))] if name not in lacking else []
                 except Unavailable as why:
                     lacking[name] = why.code
     places = {language: place for place, language in enumerate(TOOLS)}
     reports.sort(key=lambda one: (places[one.language], VARIANTS.index(one.variant), one.repeat))
-    return Runtimes(
-        measured_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        state=host.state(inspected),
-        thp=inspected.thp.enabled,
-        array_bytes=array_bytes,
-        lacking=lacking,
-        reports=reports,
-    )
+    return Runtimes(**met(inspected), array_bytes=array_bytes, lacking=lacking, reports=reports)

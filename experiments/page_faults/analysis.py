@@ -25,10 +25,8 @@ BINS_AN_OCTAVE = 16  # of the histogram, as kernels/touches.h merges them
 DRAWN_AN_OCTAVE = 2  # bins of the figure: what the eye tells apart on a page
 LEAST_NS = 8.0  # what is faster is within the clock's own step of a load from a near cache
 CHUNK_LINES = CHUNKS * CHUNK_BYTES // LINE_BYTES  # of the published chunks
-BESIDE = [
-    *("faults_per_access", "unmap_ns_per_access", "mean_ns", "p50_ns", "p95_ns"),
-    *("untouched_table_bytes", "filled_table_bytes"),
-]
+BESIDE = ["faults_per_access", "unmap_ns_per_access", "mean_ns", "p50_ns", "p95_ns"]
+BESIDE += ["untouched_table_bytes", "filled_table_bytes"]
 Value = TypeVar("Value")
 
 
@@ -72,7 +70,6 @@ class Analysis(analysis.Analysis):
     # --- first touches
 
     def rows(self, way: Way) -> pd.DataFrame:
-        """Return the processes of one way."""
         return select(self.frame, kernel="page_fault", **way._asdict())
 
     @cached_property
@@ -151,7 +148,7 @@ class Analysis(analysis.Analysis):
         """Return ns a record whose chunk is as large as a large page, by one thread."""
         rows = select(self.frame, kernel="map_churn", mode="unmap", pages=pages)
         rows = rows[rows["lines"] != CHUNK_LINES] if len(rows) else rows
-        rows = required(rows, "no chunk as large as a large page was mapped")
+        required(rows, "no chunk as large as a large page was mapped")
         return median_interval(rows["ns_per_access"])
 
     def rates_by(self, mean: Callable[[pd.Series], Interval]) -> pd.DataFrame:
@@ -204,12 +201,10 @@ class Analysis(analysis.Analysis):
     def sampled(self) -> pd.DataFrame:
         """Return a row a function: symbol, its share of the samples on base pages and on large ones
         (`base`, `large`), widest difference first. Empty without profiles."""
-        side = if_available(lambda: self.side)
-        profiles = side.profiles if side and {BASE, LARGE} <= set(side.profiles) else {}
-        columns = {
-            name: pd.Series(profiles.get(pages, {}), dtype=float)
-            for name, pages in (("base", BASE), ("large", LARGE))
-        }
+        profiles = if_available(lambda: self.side.profiles) or {}
+        profiles = profiles if {BASE, LARGE} <= set(profiles) else {BASE: {}, LARGE: {}}
+        named = {"base": profiles[BASE], "large": profiles[LARGE]}
+        columns = {name: pd.Series(shares, dtype=float) for name, shares in named.items()}
         table = pd.DataFrame(columns).fillna(0.0)
         widths = (table["base"] - table["large"]).abs().sort_values(ascending=False, kind="stable")
         return table.loc[widths.index].rename_axis("symbol").reset_index()
@@ -231,11 +226,5 @@ def _histogram(rows: pd.DataFrame) -> pd.DataFrame:
     shares = whole["share"].groupby(place).sum()
     middle = 2.0 ** (shares.index.to_numpy(float) / DRAWN_AN_OCTAVE)
     half = 2.0 ** (0.5 / DRAWN_AN_OCTAVE)
-    return pd.DataFrame(
-        {
-            "ns": middle,
-            "low_ns": middle / half,
-            "high_ns": middle * half,
-            "share": shares.to_numpy(),
-        }
-    )
+    bins = {"ns": middle, "low_ns": middle / half, "high_ns": middle * half}
+    return pd.DataFrame(bins | {"share": shares.to_numpy()})

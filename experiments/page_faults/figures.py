@@ -28,27 +28,21 @@ def _present(data: pd.DataFrame, column: str, names: Sequence[str]) -> list[str]
 
 
 def touches(a: Analysis) -> Figure:
-    """Draw the share of first touches by how long they took, a colour a kind of memory, over a band
-    of published faults."""
     every = required(a.histograms, "no touch was timed by itself")
     data = every[every["share"] >= SEEN]
     kinds = _present(data, "way", WAYS.values())
     low, high = data["low_ns"].min(), data["high_ns"].max()
-    ticks = axes.within(_TICKS, low, high)
-    scale = axes.log_scale(10, (low, high))
+    scale, axis = axes.log_scale(10, (low, high)), axes.within(_TICKS, low, high)
     shares = alt.Axis(title="Share of the touches", format="%")
+    ns, share = alt.Tooltip("ns:Q", format=",.3~r"), alt.Tooltip("share:Q", format=".2%")
     chart = alt.Chart(data).mark_bar(opacity=0.55)
     chart = chart.encode(
-        x=alt.X("low_ns:Q", scale=scale, axis=axes.ns_axis("ns a touch", ticks)),
+        x=alt.X("low_ns:Q", scale=scale, axis=axes.ns_axis("ns a touch", axis)),
         x2="high_ns:Q",
         y=alt.Y("share:Q", stack=None, axis=shares),
         y2=alt.datum(0),
         color=axes.colour("way", kinds, columns=1),
-        tooltip=[
-            "way:N",
-            alt.Tooltip("ns:Q", format=",.3~r"),
-            alt.Tooltip("share:Q", format=".2%"),
-        ],
+        tooltip=["way:N", ns, share],
     )
     peaks = data.loc[data.groupby("way")["share"].idxmax()].set_index("way")["ns"]
     fullest = listed(f"about {peaks[kind]:,.0f} ns of {kind}" for kind in kinds)
@@ -73,7 +67,6 @@ def _usual(a: Analysis, scale: alt.Scale) -> alt.LayerChart:
 
 
 def own_profile(a: Analysis) -> Figure:
-    """Draw each function's share of the samples, a bar a page size."""
     rows = required(a.profiles, "no profile was taken", a.side.lacking.get("profiles", "no-data"))
     names = {"base": WAYS[FRESH], "large": WAYS[FRESH_LARGE]}
     most = rows[[*names]].max(axis=1).sort_values(ascending=False, kind="stable").index[:SHOWN]
@@ -101,7 +94,6 @@ def own_profile(a: Analysis) -> Figure:
 
 
 def churn(a: Analysis) -> Figure:
-    """Draw records a second by threads, mapped for each and kept, with the number of CPUs."""
     data = required(a.rates, "no threads mapped memory").assign(memory=a.rates["mode"].map(MODES))
     cpus = a.most_real_threads
     rates = alt.Axis(title="Records a second, all threads", format="~s", values=_RATES)

@@ -30,27 +30,21 @@ def touches(scope: Scope) -> list[Point]:
     """First touches of a file, as published and in order, and of fresh memory; both entered by the
     kernel beforehand; in a memory cgroup."""
     lines = min(scope.lines(FILE_BYTES), scope.most_lines)
+    ready, untouched = {"populate": 1}, {"populate": 0}
     ways = [
-        ("file", "cycle", 0),
-        ("file", "sequential", 0),
-        ("file", "cycle", 1),
-        ("anonymous", "cycle", 0),
-        ("anonymous", "cycle", 1),
-        ("grouped", "cycle", 0),
+        (BASE, "file", "cycle", untouched),
+        (BASE, "file", "sequential", untouched),
+        (BASE, "file", "cycle", ready),
+        (BASE, "file", "cycle", untouched | {"written": AT_ONCE}),
+        (BASE, "anonymous", "cycle", untouched),
+        (BASE, "anonymous", "cycle", ready),
+        (BASE, "grouped", "cycle", untouched),
+        (LARGE, "anonymous", "cycle", untouched),
     ]
-    base = [
-        scope.point("page_fault", mode=mode, order=order, lines=lines, populate=populate)
-        for mode, order, populate in ways
-    ]
-    large = (
-        [scope.point("page_fault", LARGE, "anonymous", lines=lines, populate=0)]
-        if scope.pages_of(LARGE) <= lines
-        else []
-    )
     return [
-        *base,
-        scope.point("page_fault", mode="file", lines=lines, populate=0, written=AT_ONCE),
-        *large,
+        scope.point("page_fault", pages, mode, order=order, lines=lines, **own)
+        for pages, mode, order, own in ways
+        if scope.pages_of(pages) <= lines
     ]
 
 
@@ -74,20 +68,16 @@ def churn(scope: Scope) -> list[Point]:
             "map_churn", pages, mode, lines=CHUNKS * chunk_bytes // LINE_BYTES, threads=threads
         )
 
+    threads = {*COARSE_THREADS, min(scope.cpus, MOST_THREADS)}
+    if scope.is_fine:
+        threads = set(range(1, MOST_THREADS + 1))
+    points = [
+        records(mode, many, CHUNK_BYTES) for mode in ("unmap", "keep") for many in sorted(threads)
+    ]
     large = scope.pages_of(LARGE) * scope.base_page_bytes
-    sizes = (
-        [records("unmap", 1, large, pages) for pages in (BASE, LARGE)]
-        if CHUNKS * large <= scope.profile.max_working_set
-        else []
-    )
-    threads = (
-        range(1, MOST_THREADS + 1)
-        if scope.is_fine
-        else sorted({*COARSE_THREADS, min(scope.cpus, MOST_THREADS)})
-    )
-    return [
-        records(mode, many, CHUNK_BYTES) for mode in ("unmap", "keep") for many in threads
-    ] + sizes
+    if CHUNKS * large <= scope.profile.max_working_set:
+        points += [records("unmap", 1, large, pages) for pages in (BASE, LARGE)]
+    return points
 
 
 def prefaults(scope: Scope) -> list[Point]:

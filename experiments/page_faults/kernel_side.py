@@ -8,7 +8,7 @@ import mmap
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -71,22 +71,18 @@ def make(profile: str) -> dict[str, Any]:
     inspected = host.inspect()
     if inspected.os != "Linux":
         raise Unavailable("not-linux")
-    lacking: dict[str, str] = {}
-
-    def measured(name: str, measure: Callable[[], Any]) -> Any:
-        try:
-            return measure()
-        except Unavailable as why:
-            lacking[name] = why.code
-            return None
-
+    profiles, lacking = {}, {}
+    try:
+        profiles = profiles_here()
+    except Unavailable as why:
+        lacking["profiles"] = why.code
     return KernelSide(
         measured_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         state=host.state(inspected),
         **words(),
         file_system=procfs.file_system(Path(tempfile.gettempdir()).resolve()),
         high_mapping=high_mapping(inspected),
-        profiles=measured("profiles", profiles_here) or {},
+        profiles=profiles,
         lacking=lacking,
     ).model_dump(mode="json")
 
@@ -128,23 +124,16 @@ def high_mapping(inspected: Host) -> bool | None:
     return at >= FIRST_HIGH
 
 
-def _command(pages: str) -> list[str]:
-    lines = FILE_BYTES // host.base_page_bytes()
-    options = f"--mode anonymous --pages {pages} --lines {lines} --region-ms {REGION_MS}"
-    return [*build.kernel("page_fault").command, *options.split()]
-
-
-def _perf() -> str:
-    found = perf.plan("none").perf
-    if found is None:
-        raise Unavailable("no-perf")
-    return found
-
-
 def profiles_here() -> dict[str, dict[str, float]]:
     """Return where the time of fresh memory's faults goes, by page size. Raises Unavailable:
     no-perf, perf-denied, perf-failed, no-symbols, and why a kernel could not be built."""
-    return {pages: sampled(_perf(), _command(pages)) for pages in (BASE, LARGE)}
+    program = perf.plan("none").perf
+    if program is None:
+        raise Unavailable("no-perf")
+    lines = FILE_BYTES // host.base_page_bytes()
+    options = f"--mode anonymous --lines {lines} --region-ms {REGION_MS} --pages".split()
+    command = [*build.kernel("page_fault").command, *options]
+    return {pages: sampled(program, [*command, pages]) for pages in (BASE, LARGE)}
 
 
 def sampled(program: str, command: Sequence[str]) -> dict[str, float]:

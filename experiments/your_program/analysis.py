@@ -89,7 +89,6 @@ class Analysis(analysis.Analysis):
         return rows["gain"].iloc[0]
 
     def slowdown(self, case: str) -> Interval:
-        """Return the inverse of `gain`, for programs that huge pages are expected to hurt."""
         return ONE / self.gain(case)
 
     @cached_property
@@ -100,7 +99,7 @@ class Analysis(analysis.Analysis):
         return self.programs.profile
 
     def measured(self) -> pd.DataFrame:
-        """Return `trials`. Raises Unavailable: no-data without a document, too-few-points."""
+        """Return `trials`. Raises Unavailable."""
         self.programs  # noqa: B018  # raises why there is none
         return required(self.trials, "no program was measured")
 

@@ -77,9 +77,8 @@ def _dots(data: pd.DataFrame, title: str, field: str) -> alt.LayerChart:
     points = alt.Chart(data).mark_point(size=60, filled=True, opacity=1)
     points = points.encode(x=x, y=y, tooltip=tooltip, **channels)
     tick = alt.Chart(data).mark_tick(size=charts.ROW_PX // 3, thickness=1, color=MUTED, opacity=1)
-    same, intervals = tick.encode(x=alt.datum(1.0), y=y), []
-    if "low" in data:
-        intervals = _intervals(data, y, ends)
+    same = tick.encode(x=alt.datum(1.0), y=y)
+    intervals = _intervals(data, y, ends) if "low" in data else []
     return charts.rows("title", order, same, *intervals, points)
 
 
@@ -100,18 +99,14 @@ def _gains(a: Analysis, ours: bool, whose: str) -> Figure:
 
 
 def gains(a: Analysis) -> Figure:
-    """Draw time on 4 KiB pages over time on huge pages, a row a program of others."""
     return _gains(a, False, "Time on 4 KiB pages over time on huge pages, by program.")
 
 
 def own_gains(a: Analysis) -> Figure:
-    """Draw the time of our own programs without a change over that with it, a row a program."""
     return _gains(a, True, "Time without a change over time with it, by program.")
 
 
 def costs(a: Analysis) -> Figure:
-    """Draw memory with huge pages over without, a row a program of others, in the order of the
-    gains."""
     rows = _named(a, False).dropna(subset=["memory"])
     columns = ["title", "language", "machine", "does", "memory", "faults", "large"]
     data = rows[columns].assign(gain=[gain.value for gain in rows["gain"]])

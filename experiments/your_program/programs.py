@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,7 +18,7 @@ from experiments.your_program.cases import CASES, POOL, SOURCES, Case
 from tlb.inference.intervals import Interval
 from tlb.lab.measuring_setup import usable_bytes
 from tlb.lab.record import Count, Positive
-from tlb.lab.resident import Survey
+from tlb.lab.resident import Survey, met
 from tlb.lab.toolchains import BUILD_LIMIT_S, Tool, built, environment, first_line
 from tlb.machine import host, pools
 from tlb.machine.compiler import compiler
@@ -120,13 +119,7 @@ def make(
             lacking["profile"] = why.code
             tell(f"Profile: {why}")
     return Programs(
-        measured_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        state=host.state(inspected),
-        thp=inspected.thp.enabled,
-        minutes=minutes,
-        told=results,
-        profile=profiled,
-        lacking=lacking,
+        **met(inspected), minutes=minutes, told=results, profile=profiled, lacking=lacking
     ).model_dump(mode="json")
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
 
 from pydantic import BaseModel, Field
 
+from tlb.lab import resident
 from tlb.lab.build import build_folder
 from tlb.lab.observed import REFUSED, watch
 from tlb.lab.record import Positive
@@ -86,13 +86,8 @@ def computer() -> Host:
 
 
 def met(inspected: Host) -> dict[str, Any]:
-    """Return the fields that all surveys have: when, on what."""
-    return {
-        "measured_at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "state": host.state(inspected),
-        "thp": inspected.thp.enabled,
-        "file_system": procfs.file_system(build_folder().resolve()),
-    }
+    """Return the fields that all surveys of ways have: when, on what."""
+    return resident.met(inspected) | {"file_system": procfs.file_system(build_folder().resolve())}
 
 
 def each(ways: Iterable[str], measure: Callable[[str], Got]) -> dict[str, Any]:

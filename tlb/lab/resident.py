@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeVar
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from tlb.lab.record import Count, Positive
+from tlb.machine import host
+from tlb.machine.host import Host
 from tlb.reasons import REASONS, Unavailable
 from tlb.system.smaps import Pages, mappings, pages
 
@@ -50,6 +53,15 @@ class Survey(BaseModel, extra="forbid", frozen=True, strict=True):
         if unknown := set(lacking.values()) - set(REASONS):
             raise ValueError(f"no reason has the code {min(unknown)!r}")
         return lacking
+
+
+def met(inspected: Host) -> dict[str, Any]:
+    """Return the fields that all surveys have: when, on what."""
+    return {
+        "measured_at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "state": host.state(inspected),
+        "thp": inspected.thp.enabled,
+    }
 
 
 def answer(line: bytes, kind: type[Answer]) -> Answer:
