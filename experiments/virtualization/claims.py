@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 
 from experiments.virtualization import references
-from experiments.virtualization.analysis import Analysis
+from experiments.virtualization.analysis import Analysis, pair_words
 from experiments.virtualization.grid import GUEST_PAGES, MOST_QUICK_BYTES, coarse
-from experiments.virtualization.steps import GUEST, PROCESS
+from experiments.virtualization.steps import GUEST, PAST, PROCESS
 from tlb.inference.intervals import Interval
 from tlb.lab.grid import Scope
 from tlb.lab.namespaces import MODE as NAMESPACES
 from tlb.lab.record import Point
 from tlb.page_sizes import BASE
 from tlb.reasons import required
-from tlb.report.verdicts import Answer, Truth, claim, inside, points_of
+from tlb.report.verdicts import Answer, Band, Truth, claim, inside, points_of
 from tlb.units import format_size
 
 MOST_REFERENCES = 24
@@ -72,6 +73,36 @@ def a_guest_costs_under_three(a: Analysis, strict: float = STRICT, wide: float =
             f"on {worst['cell']}; "
             f"{(highs < strict).sum()} of {len(known)} pairs of page sizes stay under {strict:g}."
         ),
+    )
+
+
+def _past(times: float) -> Callable[[Scope], float]:
+    return lambda scope: times * scope.entries[-1] if scope.entries else 0
+
+
+@claim(
+    "only-huge-on-huge-helps",
+    points=points_of(
+        GUEST,
+        mode=("4k", "2m"),
+        pages=(BASE, "thp"),
+        levels=None,
+        low=_past(PAST[0]),
+        high=_past(PAST[1]),
+    ),
+)
+def only_huge_on_huge_helps(a: Analysis, band: Band) -> Answer:
+    """On one side they save less than the band's end, and on both more; by this machine's own
+    guests, since obstacles are its own."""
+    inside_alone, outside_alone, both = (
+        required(a.walks.get(pair, ()), f"no guest had {pair_words(*pair)}")
+        for pair in (("2m", "4k"), ("4k", "thp"), ("2m", "thp"))
+    )
+    effects = [inside(inside_alone, *band), inside(outside_alone, *band)]
+    return [*effects, inside(both, most=band[0])], (
+        f"Past the TLB, translation costs {inside_alone:.2f} times as much with 2 MiB pages in the "
+        f"guest alone as without, {outside_alone:.2f} times with them on the host alone, and "
+        f"{both:.2f} times with them on both."
     )
 
 
