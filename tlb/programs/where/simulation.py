@@ -168,32 +168,32 @@ def read(outputs: Iterator[str], named: str) -> Simulated:
 
 def _add(made: Simulated, output: str) -> None:
     lines: dict[str, Line] = {}
-    regions: dict[str, str] = {}
+    places: dict[str, tuple[Code, Code]] = {}  # of an instruction and of the one after it
+    sites: dict[str, Site] = {}
     instructions = 0
     for kind, *fields in (record.split("\t") for record in output.splitlines()):
         if kind == "T":
-            instructions = int(fields[0])
-            made.instructions += instructions
-            made.total += Counts(*map(int, fields[1:]))
+            instructions, own = map(int, fields)
+            made.instructions += own
         elif kind == "I":
-            number, offset, length, module, function, file, row, *counts = fields
-            line, counted = Line(function, file, int(row), module), Counts(*map(int, counts))
-            lines[number] = made.code[module, int(offset)] = line
-            made.lines[line] += counted
-            if counted.walks:
-                made.after[module, int(offset) + int(length)] = line
+            number, offset, length, module, function, file, row = fields
+            lines[number] = Line(function, file, int(row), module)
+            places[number] = (module, int(offset)), (module, int(offset) + int(length))
+            made.code[places[number][0]] = lines[number]
         elif kind == "R":
-            number, site, size, born, died, *counts = fields
-            regions[number] = site
-            where = made.sites.setdefault(site, Site(site))
+            number, site, size, born, died = fields
+            sites[number] = where = made.sites.setdefault(site, Site(site))
             lives = (int(died) or instructions) - int(born)
             where.lifetime = max(where.lifetime, lives / max(instructions, 1))
             where.bytes, where.number = where.bytes + int(size), where.number + 1
-            where.counts += Counts(*map(int, counts))
         elif kind == "P":
-            number, region, walks = fields
-            if number in lines:
-                made.touches[lines[number]][regions.get(region, NO_SITE)] += int(walks)
+            line, where, counted = lines[fields[0]], sites[fields[1]], Counts(*map(int, fields[2:]))
+            made.total += counted
+            made.lines[line] += counted
+            where.counts += counted
+            if counted.walks:
+                made.touches[line][where.id] += counted.walks
+                made.after[places[fields[0]][1]] = line
 
 
 @lru_cache(maxsize=1024)

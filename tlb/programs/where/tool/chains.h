@@ -3,9 +3,20 @@
  * the last one of its kind. Such walks cannot overlap. */
 #ifndef CHAINS_H
 #define CHAINS_H
+#include "instructions.h"
 #include <libvex_ir.h>
-#include <pub_tool_basics.h>
 #include <pub_tool_libcbase.h>
+#include <stddef.h>
+/* Where the integer registers are in the guest state, and how many. */
+#if defined(VGA_amd64)
+#include <libvex_guest_amd64.h>
+#define FIRST_REGISTER (Int)offsetof(VexGuestAMD64State, guest_RAX)
+#define REGISTERS 16
+#else
+#include <libvex_guest_arm64.h>
+#define FIRST_REGISTER (Int)offsetof(VexGuestARM64State, guest_X0)
+#define REGISTERS 31
+#endif
 
 #define MOST_LOADS 64 /* of a block: bits of a word */
 #define MOST_TEMPORARIES 8192
@@ -15,15 +26,13 @@ struct origin {
     ULong registers, loads;
 };
 
-static struct origin temporaries[MOST_TEMPORARIES], in_register[64];
-/* Where the integer registers are in the guest state, and how many. */
-static Int first_register, register_count;
+static struct origin temporaries[MOST_TEMPORARIES], in_register[REGISTERS];
 
 static Int register_at(Int offset)
 {
-    Int k = (offset - first_register) / 8;
-    Bool is_one = offset >= first_register && k < register_count;
-    return is_one && (offset - first_register) % 8 == 0 ? k : -1;
+    Int k = (offset - FIRST_REGISTER) / 8;
+    Bool is_one = offset >= FIRST_REGISTER && k < REGISTERS;
+    return is_one && (offset - FIRST_REGISTER) % 8 == 0 ? k : -1;
 }
 
 static struct origin origin_of(const IRExpr *e);
@@ -63,15 +72,15 @@ static ULong loads_behind(ULong registers)
     while (registers & ~seen) {
         ULong now = registers & ~seen;
         seen |= now;
-        for (Int k = 0; k < register_count; k++)
+        for (Int k = 0; k < REGISTERS; k++)
             if (now >> k & 1)
                 registers |= in_register[k].registers, loads |= in_register[k].loads;
     }
     return loads;
 }
 
-/* Call `mark` with the instruction of each load that waits for itself. */
-static void find_chains(const IRSB *block, void (*mark)(Addr instruction))
+/* Mark the instruction of each load that waits for itself. */
+static void find_chains(const IRSB *block)
 {
     Addr at[MOST_LOADS], now = 0;
     ULong needs[MOST_LOADS];
@@ -79,7 +88,7 @@ static void find_chains(const IRSB *block, void (*mark)(Addr instruction))
     if (block->tyenv->types_used > MOST_TEMPORARIES)
         return;
     VG_(memset)(temporaries, 0, sizeof temporaries[0] * block->tyenv->types_used);
-    for (Int k = 0; k < register_count; k++)
+    for (Int k = 0; k < REGISTERS; k++)
         in_register[k] = (struct origin){1ull << k, 0};
     for (Int i = 0; i < block->stmts_used; i++) {
         const IRStmt *s = block->stmts[i];
@@ -98,6 +107,6 @@ static void find_chains(const IRSB *block, void (*mark)(Addr instruction))
     }
     for (Int i = 0; i < loads; i++)
         if (loads_behind(needs[i]) >> i & 1)
-            mark(at[i]);
+            instruction_at(at[i])->is_chain = True;
 }
 #endif

@@ -1,4 +1,4 @@
-/* instructions.h: what each instruction did, and how many of its walks went to which region. */
+/* instructions.h: what each instruction did in each region. */
 #ifndef INSTRUCTIONS_H
 #define INSTRUCTIONS_H
 #include "regions.h"
@@ -9,9 +9,12 @@ struct instruction {
     struct instruction *next;
     Addr at;
     UInt number, length;
-    Bool is_chain;
-    struct counts is;
+    Bool is_chain, is_printed;
     struct pair *latest;
+};
+
+struct counts {
+    ULong misses, walks, chained, alone, large_walks; /* large: as if all pages had 2 MiB */
 };
 
 struct pair {
@@ -19,16 +22,10 @@ struct pair {
     UWord key;
     struct instruction *instruction;
     struct region *region;
-    ULong walks;
+    struct counts is;
 };
 
 static VgHashTable *instructions, *pairs;
-
-static void begin_instructions(void)
-{
-    instructions = VG_(HT_construct)("tlb.instructions");
-    pairs = VG_(HT_construct)("tlb.pairs");
-}
 
 static struct instruction *instruction_at(Addr at)
 {
@@ -41,19 +38,19 @@ static struct instruction *instruction_at(Addr at)
     return i;
 }
 
-static void mark_chain(Addr at) { instruction_at(at)->is_chain = True; }
-
-static void count_pair(struct instruction *i, struct region *r)
+static struct counts *counts_of(struct instruction *i, struct region *r)
 {
     UWord key = (UWord)i * 0x9E3779B97F4A7C15ull ^ (UWord)r; /* as good as unique */
     struct pair *p = i->latest;
-    if (!p || p->region != r)
-        p = VG_(HT_lookup)(pairs, key);
+    if (p && p->region == r)
+        return &p->is;
+    p = VG_(HT_lookup)(pairs, key);
     if (!p) {
         p = VG_(calloc)("tlb.pair", 1, sizeof *p);
         p->key = key, p->instruction = i, p->region = r;
         VG_(HT_add_node)(pairs, p);
     }
-    i->latest = p, p->walks++;
+    i->latest = p;
+    return &p->is;
 }
 #endif

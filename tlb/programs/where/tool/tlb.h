@@ -11,26 +11,65 @@
 
 #define MOST_FIRST 512    /* entries of a first level */
 #define MOST_SECOND 16384 /* and of a second */
+#define BUCKETS 1024
 #define NO_PAGE (~(uint64_t)0)
 
 struct geometry {
     uint32_t first, second, ways, exclusive, hashed;
 };
 
+/* An entry of the first level: in a ring by the time of its use, and in the list of its bucket.
+ * Entry 0 stands between the latest and the oldest, and ends lists. */
+struct entry {
+    uint64_t page;
+    uint16_t older, newer, next;
+};
+
 struct tlb {
     struct geometry is;
-    uint64_t first[MOST_FIRST], second[MOST_SECOND]; /* each set begins with the latest used */
+    struct entry first[MOST_FIRST + 1];
+    uint16_t buckets[BUCKETS];
+    uint64_t second[MOST_SECOND]; /* each set begins with the latest used */
 };
 
 enum outcome { IN_FIRST, IN_SECOND, WALKED };
 
+/* t: of zeros. */
 static inline void tlb_clear(struct tlb *t, struct geometry is)
 {
     t->is = is;
-    for (uint32_t i = 0; i < is.first; i++)
-        t->first[i] = NO_PAGE;
+    for (uint32_t i = 0, n = is.first + 1; i < n; i++)
+        t->first[i] = (struct entry){NO_PAGE, (uint16_t)((i + n - 1) % n), (uint16_t)((i + 1) % n), 0};
     for (uint32_t i = 0; i < is.second; i++)
         t->second[i] = NO_PAGE;
+}
+
+static inline uint16_t *bucket_of(struct tlb *t, uint64_t page)
+{
+    return t->buckets + (page ^ page / BUCKETS) % BUCKETS;
+}
+
+/* Make a page the latest used of the first level: what left for it, or itself if it was there. */
+static inline uint64_t use_first(struct tlb *t, uint64_t page)
+{
+    struct entry *all = t->first;
+    uint16_t *bucket = bucket_of(t, page), k = *bucket;
+    uint64_t left = page;
+    while (k && all[k].page != page)
+        k = all[k].next;
+    if (!k) {
+        k = all->newer; /* round the ring: the oldest */
+        left = all[k].page;
+        uint16_t *link = bucket_of(t, left);
+        while (*link && *link != k)
+            link = &all[*link].next;
+        *link = all[k].next;
+        all[k].page = page, all[k].next = *bucket, *bucket = k;
+    }
+    all[all[k].newer].older = all[k].older, all[all[k].older].newer = all[k].newer;
+    all[k].newer = 0, all[k].older = all->older;
+    all[all->older].newer = k, all->older = k;
+    return left;
 }
 
 static inline uint64_t *set_of(struct tlb *t, uint64_t page)
@@ -71,7 +110,7 @@ static inline int take_out(uint64_t *set, uint32_t ways, uint64_t page)
 static inline enum outcome tlb_access(struct tlb *t, uint64_t page, uint64_t *left)
 {
     uint32_t ways = t->is.ways;
-    uint64_t moved = use(t->first, t->is.first, page);
+    uint64_t moved = use_first(t, page);
     *left = moved == page ? NO_PAGE : moved;
     if (moved == page)
         return IN_FIRST;

@@ -1,6 +1,5 @@
-/* walks: a Valgrind tool that simulates the TLB of this machine, and says which instructions and
- * which allocations a program's page walks come from. `tlb where` builds it from Debian's package
- * valgrind and runs it.
+/* walks: a Valgrind tool that simulates this machine's TLB, and says which instructions and which
+ * allocations a program's page walks come from. `tlb where` builds it from Debian's valgrind.
  *
  * Each thread has a TLB of its own, for base pages and, beside it, for the pages of 2 MiB that it
  * would have with huge pages everywhere. A walk is `chained` if its address comes from an earlier
@@ -11,7 +10,6 @@
  * Valgrind is under the GPL, version 2 or later, and so is the program that is built from this file
  * and its libraries; it is built on the computer that uses it. */
 #include "chains.h"
-#include "instructions.h"
 #include "requests.h"
 #include "statements.h"
 #include "tlb.h"
@@ -27,12 +25,6 @@
 #include <pub_tool_threadstate.h>
 #include <pub_tool_tooliface.h>
 #include <pub_tool_vki.h>
-#include <stddef.h>
-#if defined(VGA_amd64)
-#include <libvex_guest_amd64.h>
-#else
-#include <libvex_guest_arm64.h>
-#endif
 
 #define LARGE_SHIFT 21
 #define THREADS 64
@@ -41,11 +33,12 @@
 #define KNOWN 64
 #define FRESH_FOR 12
 
-static ULong known[KNOWN], passed, last_walk, misses_since;
-static struct tlb *base[THREADS], *large[THREADS], *base_now, *large_now;
+static ULong known[KNOWN], passed, forked_at, last_walk, misses_since;
+static struct {
+    struct tlb base, large;
+} *tlbs[THREADS], *now_used;
 static ThreadId running = VG_INVALID_THREADID;
 static const HChar *output = "walks.%p", *machine = "";
-static struct counts all;
 
 /* --machine has these, separated by commas. */
 static struct {
@@ -62,11 +55,9 @@ static void forget_known(void)
 static VG_REGPARM(2) void access_memory(Addr a, struct instruction *i)
 {
     uint64_t page = a >> is.page_shift, left, unused;
-    if (!base_now)
-        return;
-    enum outcome now = tlb_access(base_now, page, &left);
-    enum outcome large_is = tlb_access(large_now, a >> LARGE_SHIFT, &unused);
-    if (left != NO_PAGE && known[left % KNOWN] == left)
+    enum outcome now = tlb_access(&now_used->base, page, &left);
+    enum outcome large_is = tlb_access(&now_used->large, a >> LARGE_SHIFT, &unused);
+    if (known[left % KNOWN] == left)
         known[left % KNOWN] = NO_PAGE;
     if (now != IN_FIRST && ++misses_since >= FRESH_FOR) {
         misses_since = 0;
@@ -75,17 +66,13 @@ static VG_REGPARM(2) void access_memory(Addr a, struct instruction *i)
     known[page % KNOWN] = page;
     if (now == IN_FIRST && large_is != WALKED)
         return;
-    struct region *r = region_of(a);
-    struct counts one = {now != IN_FIRST, now == WALKED, 0, 0, large_is == WALKED};
+    struct counts *c = counts_of(i, region_of(a));
+    c->misses += now != IN_FIRST, c->large_walks += large_is == WALKED;
     if (now == WALKED) {
-        one.chained = i->is_chain;
-        one.alone = !i->is_chain && passed - last_walk >= is.window;
+        c->walks++, c->chained += i->is_chain;
+        c->alone += !i->is_chain && passed - last_walk >= is.window;
         last_walk = passed;
-        count_pair(i, r);
     }
-    add_counts(&i->is, &one);
-    add_counts(&r->is, &one);
-    add_counts(&all, &one);
 }
 
 static void begin_thread(ThreadId thread, ULong blocks)
@@ -95,13 +82,12 @@ static void begin_thread(ThreadId thread, ULong blocks)
         return;
     running = thread;
     UInt k = thread % THREADS;
-    if (!base[k]) {
-        base[k] = VG_(malloc)("tlb.base", sizeof(struct tlb));
-        large[k] = VG_(malloc)("tlb.large", sizeof(struct tlb));
-        tlb_clear(base[k], is.base);
-        tlb_clear(large[k], is.large);
+    if (!tlbs[k]) {
+        tlbs[k] = VG_(calloc)("tlb.thread", 1, sizeof *tlbs[k]);
+        tlb_clear(&tlbs[k]->base, is.base);
+        tlb_clear(&tlbs[k]->large, is.large);
     }
-    base_now = base[k], large_now = large[k];
+    now_used = tlbs[k];
     forget_known();
 }
 
@@ -133,13 +119,12 @@ static IRSB *instrument(VgCallbackClosure *closure, IRSB *in, const VexGuestLayo
                         const VexGuestExtents *extents, const VexArchInfo *architecture,
                         IRType guest_word, IRType host_word)
 {
-    (void)closure, (void)layout, (void)extents, (void)architecture, (void)guest_word;
-    (void)host_word;
+    (void)closure, (void)layout, (void)extents, (void)architecture, (void)guest_word, (void)host_word;
     IRSB *out = deepCopyIRSBExceptStmts(in);
     const IRStmt *now = NULL; /* the mark of the instruction */
     IRExpr *last = NULL; /* a read-modify-write accesses its address twice and walks once */
     UInt number = 0;
-    find_chains(in, mark_chain);
+    find_chains(in);
     for (Int i = 0; i < in->stmts_used; i++)
         number += in->stmts[i]->tag == Ist_IMark;
     for (Int i = 0; i < in->stmts_used; i++) {
@@ -150,13 +135,14 @@ static IRSB *instrument(VgCallbackClosure *closure, IRSB *in, const VexGuestLayo
                 count_instructions(out, number);
             now = s, last = NULL;
         }
+        addStmtToIRSB(out, s);
         if (address && now && !(last && eqIRAtom(last, address))) {
             struct instruction *at = instruction_at(now->Ist.IMark.addr);
             at->length = now->Ist.IMark.len;
+            /* After it, so that the simulation runs while the program's own load waits. */
             add_access(out, address, at);
             last = address;
         }
-        addStmtToIRSB(out, s);
     }
     return out;
 }
@@ -202,26 +188,14 @@ static Bool answer(ThreadId thread, UWord *arguments, UWord *result)
 /* What a forked child has of its parent's counts, the parent reports. */
 static void forget_counts(ThreadId thread)
 {
-    const struct counts none = {0, 0, 0, 0, 0};
-    struct instruction *i;
     struct pair *p;
     (void)thread;
-    passed = last_walk = 0, all = none;
-    for (VG_(HT_ResetIter)(instructions); (i = VG_(HT_Next)(instructions));)
-        i->is = none;
+    forked_at = passed;
     for (VG_(HT_ResetIter)(pairs); (p = VG_(HT_Next)(pairs));)
-        p->walks = 0;
-    for (struct region *r = newest; r; r = r->older)
-        r->is = none, r->born = 0;
+        p->is = (struct counts){0, 0, 0, 0, 0};
 }
 
 /* --- output: one record a line, fields separated by tabs */
-
-static void print_counts(VgFile *f, const struct counts *c)
-{
-    VG_(fprintf)(f, "%llu\t%llu\t%llu\t", c->misses, c->walks, c->chained);
-    VG_(fprintf)(f, "%llu\t%llu\n", c->alone, c->large_walks);
-}
 
 /* offset: in the module's file, which is where a sample of perf says that an instruction is. */
 static void print_instruction(VgFile *f, const struct instruction *i)
@@ -235,8 +209,24 @@ static void print_instruction(VgFile *f, const struct instruction *i)
     VG_(fprintf)(f, "\t%s", VG_(get_objname)(now, i->at, &text) ? text : "");
     VG_(fprintf)(f, "\t%s", VG_(get_fnname)(now, i->at, &text) ? text : "");
     Bool is_known = VG_(get_filename_linenum)(now, i->at, &text, &folder, &line);
-    VG_(fprintf)(f, "\t%s\t%u\t", is_known ? text : "", line);
-    print_counts(f, &i->is);
+    VG_(fprintf)(f, "\t%s\t%u\n", is_known ? text : "", line);
+}
+
+/* With its instruction and its region, if these are new. */
+static void print_pair(VgFile *f, const struct pair *p)
+{
+    struct instruction *i = p->instruction;
+    struct region *r = p->region;
+    const struct counts *c = &p->is;
+    if (!i->is_printed)
+        print_instruction(f, i);
+    if (!r->is_printed) {
+        VG_(fprintf)(f, "R\t%u\t%016llx\t%llu", r->number, r->site, r->bytes);
+        VG_(fprintf)(f, "\t%llu\t%llu\n", r->born, r->died);
+    }
+    i->is_printed = r->is_printed = True;
+    VG_(fprintf)(f, "P\t%u\t%u\t%llu\t%llu", i->number, r->number, c->misses, c->walks);
+    VG_(fprintf)(f, "\t%llu\t%llu\t%llu\n", c->chained, c->alone, c->large_walks);
 }
 
 static void finish(Int code)
@@ -244,25 +234,13 @@ static void finish(Int code)
     (void)code;
     HChar *name = VG_(expand_file_name)("--output", output);
     VgFile *f = VG_(fopen)(name, VKI_O_CREAT | VKI_O_TRUNC | VKI_O_WRONLY, 0600);
-    struct instruction *i;
     struct pair *p;
     if (!f)
         return;
-    VG_(fprintf)(f, "T\t%llu\t", passed);
-    print_counts(f, &all);
-    for (VG_(HT_ResetIter)(instructions); (i = VG_(HT_Next)(instructions));)
-        if (i->is.misses | i->is.large_walks)
-            print_instruction(f, i);
-    for (const struct region *r = newest; r; r = r->older)
-        if (r->is.misses | r->is.large_walks) {
-            VG_(fprintf)(f, "R\t%u\t%016llx\t%llu\t", r->number, r->site, r->bytes);
-            VG_(fprintf)(f, "%llu\t%llu\t", r->born, r->died);
-            print_counts(f, &r->is);
-        }
+    VG_(fprintf)(f, "T\t%llu\t%llu\n", passed, passed - forked_at);
     for (VG_(HT_ResetIter)(pairs); (p = VG_(HT_Next)(pairs));)
-        if (p->walks)
-            VG_(fprintf)(f, "P\t%u\t%u\t%llu\n", p->instruction->number, p->region->number,
-                         p->walks);
+        if (p->is.misses | p->is.large_walks)
+            print_pair(f, p);
     VG_(fclose)(f);
 }
 
@@ -270,10 +248,7 @@ static void finish(Int code)
 
 static Bool take_option(const HChar *arg)
 {
-    if VG_STR_CLO (arg, "--output", output) {}
-    else if VG_STR_CLO (arg, "--machine", machine) {}
-    else return False;
-    return True;
+    return VG_STR_CLO(arg, "--output", output) || VG_STR_CLO(arg, "--machine", machine);
 }
 
 static void print_nothing(void) {}
@@ -290,13 +265,9 @@ static void begin(void)
         tl_assert(0 < g->first && g->first <= MOST_FIRST && g->second <= MOST_SECOND);
         tl_assert(0 < g->ways && g->ways <= g->second && g->second % g->ways == 0);
     }
-#if defined(VGA_amd64)
-    first_register = offsetof(VexGuestAMD64State, guest_RAX), register_count = 16;
-#elif defined(VGA_arm64)
-    first_register = offsetof(VexGuestARM64State, guest_X0), register_count = 31;
-#endif
-    begin_instructions();
-    begin_regions();
+    instructions = VG_(HT_construct)("tlb.instructions");
+    pairs = VG_(HT_construct)("tlb.pairs");
+    regions = VG_(newRangeMap)(VG_(malloc), "tlb.regions", VG_(free), (UWord)&elsewhere);
     forget_known();
     VG_(atfork)(NULL, NULL, forget_counts);
 }
