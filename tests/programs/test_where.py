@@ -15,15 +15,17 @@ import pytest
 from support.common import needs_c
 from support.where import GEOMETRY, SECOND, SOURCE, built
 
+from tlb.cli import where as command
 from tlb.machine import settings
 from tlb.machine.tlb import Tlb
 from tlb.programs.runs import run
 from tlb.programs.snapshots import at_peak
 from tlb.programs.where import proof, report, samples, simulation, valgrind
-from tlb.programs.where.page import flame_graph
+from tlb.programs.where.page import flame_graph, page
 from tlb.programs.where.samples import LINUX, OTHER_CODE
 from tlb.programs.where.simulation import HEAP, Counts, Line, Simulated
 from tlb.programs.where.valgrind import Levels
+from tlb.reasons import Unavailable
 
 pytestmark = [
     needs_c,
@@ -231,7 +233,7 @@ def test_runs_that_differ_too_much_leave_the_gain_open(spread: float, verdict: s
     rounds = [
         {sites: 1 + spread * noise.random() for sites in (proof.NONE, proof.ALL)} for _ in range(8)
     ]
-    found = Simulated(1, Counts(), {}, {}, {}, {}, {})
+    found = Simulated()
     made = report.Report(["x"], GEOMETRY, found, 1.0, 30.0, proof.Proof(rounds, no_samples="none"))
     assert made.verdict().startswith(verdict) and not [*made.commands()]
 
@@ -290,7 +292,7 @@ def test_a_sample_after_a_load_that_walked_is_of_the_load():
     assert seconds == 1.0
     assert found == {first: 1, second: 1, LINUX: 1, ("?", 0): 1}
     load = Line("follow", "x.c", 7, "/tmp/a program")
-    made = Simulated(1, Counts(), {}, {}, {}, {first: load}, {second: load})
+    made = Simulated(code={first: load}, after={second: load})
     times = samples.milliseconds(found, made)
     assert times[load] == 2 * times[OTHER_CODE] == samples.PERIOD_NS * 2e-6
 
@@ -300,3 +302,38 @@ def test_a_flame_graph_is_as_wide_as_its_walks_and_escapes_names():
     widths = [float(found) for found in re.findall(r'width="([\d.]+)" height', graph)]
     assert widths == [720, 540, 180, 540, 180]
     assert "f&lt;int&gt;: 3 exposed walks, 75.0%" in graph and "f<int>" not in graph
+
+
+@pytest.mark.endurance
+@pytest.mark.parametrize(
+    ("code", "module", "function"),
+    [("no-valgrind", valgrind, "tool"), ("no-simulation", simulation, "simulate")],
+)
+def test_what_cannot_be_simulated_is_timed(
+    code: str, module: object, function: str, program: str, monkeypatch: pytest.MonkeyPatch
+):
+    def lacking(*given: object) -> None:
+        raise Unavailable(code)
+
+    monkeypatch.setattr(module, function, lacking)
+    arguments = [program, "chase", "2048", "1"], 60, 0.01, False
+    made = command._found(*arguments, False)
+    origins = {re.search(r"allocate_\w+|small", site.origin)[0] for site in made.sites}
+    assert origins >= {"allocate_chased", "allocate_gathered", "small"}
+    assert {(site.id,) for site in made.sites} < {*made.proof.tried}
+    assert any(str(Unavailable(code)) in sentence for sentence in made.sentences())
+    heads = {word for head, _ in made.tables().values() for word in head}
+    assert {"site", "ratio"} < heads and not {"all walks", "left with 2 MiB"} & heads
+    assert json.dumps(made.document()) and "Not simulated" in page(made)
+    with pytest.raises(Unavailable) as why:
+        command._found(*arguments, True)  # a file of walks
+    assert why.value.code == code
+
+
+def test_without_a_compiler_all_allocations_are_those_of_malloc(monkeypatch: pytest.MonkeyPatch):
+    def lacking(source: Path) -> None:
+        raise Unavailable("no-compiler")
+
+    monkeypatch.setattr(proof, "library", lacking)
+    none, every = (proof.lever(sites).variables[0].value for sites in (proof.NONE, proof.ALL))
+    assert "hugetlb=1" in every and "hugetlb" not in none and not proof.lever(proof.ALL).preload

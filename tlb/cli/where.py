@@ -22,7 +22,7 @@ from tlb.programs.levers import LEVERS
 from tlb.programs.reach import Reach
 from tlb.programs.runs import run
 from tlb.programs.trial import Aim
-from tlb.programs.where import proof, report, simulation, valgrind
+from tlb.programs.where import proof, report, samples, simulation, valgrind
 from tlb.reasons import Unavailable
 from tlb.system.files import IS_CLONE
 
@@ -46,22 +46,16 @@ def where(
     collapsed: Annotated[
         Path | None, Option(help="Also write stacks for flame-graph tools.")
     ] = None,
-    exclusive: Annotated[
-        bool, Option("--exclusive", help="The L2 TLB holds what the L1 TLB has dropped.")
-    ] = False,
-    hashed: Annotated[bool, Option("--hashed", help="Its sets are chosen by a hash.")] = False,
     wait: Annotated[float, Option(min=0, help="Seconds to wait for another measurement.")] = 0,
 ) -> None:
     """Find which lines and allocations cost a program page walks, and what huge pages gain.
 
     It simulates this machine's TLB under Valgrind (Debian: apt install valgrind), about ten times
-    slower than the program; --prove runs the program itself. Exit codes as of `tlb try`."""
+    slower than the program; --prove runs the program itself, and so does a computer that cannot
+    simulate it. Exit codes as of `tlb try`."""
     _check(html, callgrind, collapsed)
-    valgrind.tool()  # before anything takes long
     with measuring("Interrupted; the program has ended.", wait):
-        geometry = valgrind.geometry(hosts.inspect(), _surveyed())
-        geometry = geometry._replace(exclusive=exclusive, hashed=hashed)
-        made = _found(command, geometry, seconds, minutes if prove else 0.0)
+        made = _found(command, seconds, minutes, prove, bool(callgrind or collapsed))
     _show(made, as_json)
     if html:
         from tlb.programs.where.page import page
@@ -77,7 +71,6 @@ def _show(made: report.Report, as_json: bool) -> None:
     if as_json:
         print(json.dumps(made.document(), indent=1))
         return
-    shown.parts([f"{made.geometry}."])
     for head, rows in made.tables().values():
         shown.table(head, rows)
     shown.parts([*made.sentences(), *made.commands()])
@@ -101,24 +94,40 @@ def _surveyed() -> tuple[int, ...]:
 
 
 def _found(
-    command: list[str], geometry: valgrind.Geometry, seconds: float, minutes: float
+    command: list[str], seconds: float, minutes: float, prove: bool, needs_walks: bool
 ) -> report.Report:
-    """Simulate a program and, with minutes, prove which allocations matter. Raises Unavailable."""
+    """Simulate a program, or if it cannot be and only times are wanted, time it alone. Raises
+    Unavailable."""
     native_s = _native_s(command, seconds)
-    if minutes and native_s is None:
+    if prove and native_s is None:
         raise Unavailable("program-endless", "--prove runs it to its end")
-    if minutes and (why := why_no_preload(command[0])):
+    if prove and (why := why_no_preload(command[0])):
         raise Unavailable("lever-absent", why)
+    try:
+        made = _simulated(command, seconds, native_s)
+    except Unavailable as lacking:
+        if needs_walks or native_s is None:
+            raise
+        found = simulation.unsimulated(command, seconds, lacking)
+        shown.stage(f"Timing it without a simulation. {lacking}")
+        made = report.Report(command, None, found, native_s, 0.0)
+    if not prove and made.geometry:
+        return made
+    shown.stage("Timing it with none, some and all allocations on huge pages.")
+    done = proof.prove(command, made.candidates(), minutes, _tell)
+    if not made.geometry:
+        made.found.code |= samples.lines_of(each for by in done.sampled for each in by.values())
+    return replace(made, proof=done)
+
+
+def _simulated(command: list[str], seconds: float, native_s: float | None) -> report.Report:
+    valgrind.tool()  # before anything takes long
+    geometry = valgrind.geometry(hosts.inspect(), _surveyed())
     walk_ns = _walk_ns(geometry.base.second)
     took = "did not end" if native_s is None else f"takes {native_s:.2g} s"
     shown.stage(f"Simulating; by itself the program {took}.")
     found = simulation.simulate(command, geometry.option, seconds)
-    made = report.Report(command, geometry, found, native_s, walk_ns)
-    if not minutes:
-        return made
-    shown.stage("Timing it with none, some and all allocations on huge pages.")
-    sites = [site.id for site in made.sites]
-    return replace(made, proof=proof.prove(command, sites, minutes, _tell))
+    return report.Report(command, geometry, found, native_s, walk_ns)
 
 
 def _tell(made: proof.Proof) -> None:

@@ -8,7 +8,7 @@ import shutil
 import struct
 from pathlib import Path
 
-_PT_INTERP = 3  # elf.h: the segment that names the loader of a dynamically linked program
+_PT_LOAD, _PT_INTERP = 1, 3  # elf.h; the latter names the loader of a dynamically linked program
 _HEAD_BYTES = 1 << 16
 
 
@@ -27,15 +27,37 @@ def why_no_preload(command: str) -> str:
 
 def is_static(head: bytes) -> bool:
     """Whether a file that begins so is an ELF program of 64 bits that names no loader."""
+    kinds = [kind for kind, *_ in _segments(head)]
+    return bool(kinds) and _PT_INTERP not in kinds
+
+
+def address_of(path: str, offset: int) -> int:
+    """Return the address that a file's tables have for a place in it; the offset where no segment
+    says."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(_HEAD_BYTES)
+    except OSError:
+        return offset
+    for kind, _, start, address, _, size, *_ in _segments(head):
+        if kind == _PT_LOAD and start <= offset < start + size:
+            return offset - start + address
+    return offset
+
+
+def _segments(head: bytes) -> list[tuple[int, ...]]:
+    """Return the program headers of an ELF file of 64 bits that begins so; none of any other."""
     if head[:5] != b"\x7fELF\x02" or len(head) < 64:
-        return False
+        return []
     order = "<" if head[5] == 1 else ">"
     (offset,) = struct.unpack_from(f"{order}Q", head, 32)  # e_phoff
     size, number = struct.unpack_from(f"{order}HH", head, 54)  # e_phentsize, e_phnum
-    starts = [offset + n * size for n in range(number) if offset + n * size + 4 <= len(head)]
-    return bool(starts) and all(
-        struct.unpack_from(f"{order}I", head, start)[0] != _PT_INTERP for start in starts
-    )
+    starts = [offset + n * size for n in range(number)]
+    return [
+        struct.unpack_from(f"{order}IIQQQQQQ", head, start)
+        for start in starts
+        if start + 56 <= len(head)
+    ]
 
 
 def _program(path: str) -> Path:

@@ -77,7 +77,7 @@ def page(made: Report) -> str:
     body = _BODY.format(
         verdict=verdict,
         command=shlex.join(made.command),
-        sentences=standalone.paragraphs([f"{made.geometry}.", *sentences]),
+        sentences=standalone.paragraphs(sentences),
         tables=tables,
         graph=flame_graph(made.found.stacks()),
         commands=join("<pre>{}</pre>", made.commands()),

@@ -15,12 +15,14 @@ from statistics import median
 
 from tlb.inference.intervals import Interval
 from tlb.inference.pairs import LEAST_PAIRS, paired_ratio
-from tlb.programs.levers import Lever, Variable
+from tlb.lab.build import library
+from tlb.programs.levers import LEVERS, Lever, Variable
 from tlb.programs.runs import run
 from tlb.programs.trial import Aim
 from tlb.programs.where import samples
 from tlb.programs.where.samples import Samples
-from tlb.programs.where.simulation import GROWING, SITES
+from tlb.programs.where.simulation import SITES
+from tlb.reasons import if_available
 
 KEPT = 0.95  # of the gain of all allocations, that a smaller set has to bring
 MOST_CANDIDATES = 4  # each takes a run in each round
@@ -31,17 +33,19 @@ Sites = tuple[str, ...]
 
 def lever(sites: Iterable[str]) -> Lever:
     """Return a lever that puts the allocations of these sites on huge pages, and no others. Heaps
-    grow in the steps that a huge page needs, whatever is chosen."""
-    chosen = ",".join(sites)
+    grow in the steps that a huge page needs, whatever is chosen. Without a compiler for the library
+    that does so, all are those of glibc's malloc."""
+    chosen, preload = ",".join(sites), SITES if if_available(library, SITES) else None
+    heaps = LEVERS["advise" if chosen and not preload else "advise-control"]
     return Lever(
         "sites",
         f"huge pages requested for {chosen or 'no allocation'}",
         variables=(
-            GROWING,
+            *heaps.variables,
             Variable("TLB_ONLY", chosen),
             Variable("NUMPY_MADVISE_HUGEPAGE", "0"),  # else NumPy advises its arrays itself
         ),
-        preload=SITES,
+        preload=preload,
     )
 
 

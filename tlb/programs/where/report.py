@@ -25,16 +25,17 @@ UNSURE = 0.05  # of the time, that huge pages may save where runs show no gain: 
 MOST = 0.9  # of the walks
 FEW = 0.05  # exposed ones, of the walks
 LEAST = 0.005  # of the walks, for a row of its own
+WALKS = "exposed walks", "all walks"
 Table = tuple[tuple[str, ...], list[tuple[str, ...]]]  # head, rows
 
 
 @dataclass(frozen=True)
 class Report:
     """walk_ns: the most that a walk costs here, one that overlaps with nothing. native_s: of a run
-    without simulation; None if it did not end."""
+    without simulation; None if it did not end. Without simulation: no geometry, and a proof."""
 
     command: list[str]
-    geometry: Geometry
+    geometry: Geometry | None
     found: Simulated
     native_s: float | None
     walk_ns: float
@@ -47,15 +48,36 @@ class Report:
 
     @property
     def lines(self) -> list[tuple[Line, Counts]]:
-        """Lines with walks, those that weigh most first."""
+        """Lines with walks, those that weigh most first; without simulation, by the time saved."""
+        if self.found.lacking:
+            least = LEAST * self.times[PROGRAM][0] if self.times else 0.0
+            timed = [line for line, (ms, _) in self.times.items() if line.module and ms > least]
+            timed.sort(key=lambda line: -self.times[line][1].value)
+            return [(line, Counts()) for line in timed]
         made = [(line, counts) for line, counts in self.found.lines.items() if counts.walks]
         return sorted(made, key=lambda each: (-self.weight(each[1]), -each[1].walks))
 
     @property
     def sites(self) -> list[Site]:
-        """Named sites with walks, those that weigh most first."""
-        made = [site for site in self.found.sites.values() if site.is_named and site.counts.walks]
+        """Named sites with walks, those that weigh most first; without simulation, those that were
+        tried, by what each gains alone."""
+        named = [site for site in self.found.sites.values() if site.is_named]
+        if self.found.lacking:
+            tried = {sites: self.proof.ratio(sites).value for sites in self.proof.tried[1:]}
+            made = [site for site in named if (site.id,) in tried]
+            return sorted(made, key=lambda site: tried[(site.id,)])
+        made = [site for site in named if site.counts.walks]
         return sorted(made, key=lambda site: (-self.weight(site.counts), -site.counts.walks))
+
+    def candidates(self) -> list[str]:
+        """Return the sites to try, the most promising first; without simulation, the heap and the
+        largest."""
+        if not self.found.lacking:
+            return [site.id for site in self.sites]
+        named = [site for site in self.found.sites.values() if site.is_named]
+        return [
+            site.id for site in sorted(named, key=lambda site: (site.id != HEAP, -site.first_bytes))
+        ]
 
     @property
     def most_saved_s(self) -> float:
@@ -101,35 +123,34 @@ class Report:
     def line_table(self) -> Table:
         """Return head and rows; with samples, those end with the other code's time and Linux's."""
         least = LEAST * self.found.total.walks
-        timed = ("time, ms", "saved, ms") if self.times else ()
         rows = list[tuple[str, ...]]()
-        for line, counts in [each for each in self.lines if each[1].walks > least][:MOST_ROWS]:
+        for line, counts in [each for each in self.lines if each[1].walks >= least][:MOST_ROWS]:
             sites = [self._short(site) for site, _ in self.found.touches[line].most_common(2)]
             name = f"{line.function or '?'} ({line.place})"
             rows.append((name, *self._walks(counts), *self._time(line), ", ".join(sites)))
         for line in (OTHER_CODE, IN_LINUX) if self.times else ():
             rows.append((line.function, "", "", *self._time(line), ""))
-        return ("line", "exposed walks", "all walks", *timed, "memory"), rows
+        return ("line", *WALKS, "time, ms", "saved, ms", "memory"), rows
 
-    def _time(self, line: Line) -> tuple[str, ...]:
+    def _time(self, line: Line) -> tuple[str, str]:
         if not self.times:
-            return ()
+            return "", ""
         took, saved = self.times.get(line, (0.0, median_interval([0.0])))
         return f"{took:,.0f}", _range(saved)
 
     def site_table(self) -> Table:
         least = LEAST * self.found.total.walks
         rows = list[tuple[str, ...]]()
-        for site in [each for each in self.sites if each.counts.walks > least][:MOST_ROWS]:
-            left = f"{site.counts.large_walks / site.counts.walks:.0%}"
-            size = format_size(site.bytes) + (f" in {site.number}" if site.number > 1 else "")
-            walks = self._walks(site.counts)
-            rows.append((self._short(site.id), *walks, left, size, site.origin))
-        head = ("site", "exposed walks", "all walks", "left with 2 MiB", "size", "allocated by")
-        return head, rows
+        for site in [each for each in self.sites if each.counts.walks >= least][:MOST_ROWS]:
+            walks, size = site.counts.walks, site.bytes or site.first_bytes
+            left = f"{site.counts.large_walks / walks:.0%}" if walks else ""
+            size = format_size(size) * (size > 0) + (
+                f" in {site.number}" if site.number > 1 else ""
+            )
+            rows.append((self._short(site.id), *self._walks(site.counts), left, size, site.origin))
+        return ("site", *WALKS, "left with 2 MiB", "size", "allocated by"), rows
 
     def proof_table(self, proof: Proof) -> Table:
-        saves = ("CPU saved, ms", "by Linux, ms") if self.times else ()
         rows = list[tuple[str, ...]]()
         for sites in proof.tried:
             name = {NONE: "none", ALL: "all"}.get(sites, " and ".join(map(self._short, sites)))
@@ -137,18 +158,20 @@ class Report:
             value = median(seconds for (seconds,) in proof.seconds(sites))
             saved = self.saved(sites)
             cells = [
-                _range(saved[each][1]) if ratio else "" for each in (PROGRAM, IN_LINUX) if saved
+                _range(saved[each][1]) if ratio and saved else "" for each in (PROGRAM, IN_LINUX)
             ]
             rows.append((name, format_ns(value * 1e9), ratio, *cells))
-        return ("on huge pages", "time", "ratio", *saves), rows
+        return ("on huge pages", "time", "ratio", "CPU saved, ms", "by Linux, ms"), rows
 
     def tables(self) -> dict[str, Table]:
-        """Return the tables that have rows, by their headings."""
+        """Return the tables that have rows, by their headings, without empty columns."""
         made = {"Lines of code": self.line_table(), "Allocations": self.site_table()}
         made |= {"Runs": self.proof_table(self.proof)} if self.proof else {}
-        return {heading: table for heading, table in made.items() if table[1]}
+        return {heading: _filled(*table) for heading, table in made.items() if table[1]}
 
     def _walks(self, counts: Counts) -> tuple[str, str]:
+        if self.found.lacking:
+            return "", ""
         share = counts.exposed / max(self.found.total.exposed, 1)
         return f"{counts.exposed:,} ({share:.0%})", f"{counts.walks:,}"
 
@@ -218,12 +241,17 @@ class Report:
         """Yield the verdict, then what qualifies it."""
         total = self.found.total
         yield self.verdict()
-        yield (
-            f"{total.walks:,} page walks in {self.found.instructions:,} instructions. Exposed are "
-            f"{total.chained:,} that wait for an earlier one and {total.alone:,} that stand alone; "
-            f"the others overlap. With 2 MiB pages everywhere {total.large_walks:,} are left, unless "
-            "a virtual machine's host splits them (`tlb geometry --pages 2m`)."
-        )
+        if self.geometry:
+            yield f"{self.geometry}."
+        if self.found.lacking:
+            yield f"Not simulated, but timed alone, so page walks are unknown. {self.found.lacking}"
+        else:
+            yield (
+                f"{total.walks:,} page walks in {self.found.instructions:,} instructions. Exposed are "
+                f"{total.chained:,} that wait for an earlier one and {total.alone:,} that stand alone; "
+                f"the others overlap. With 2 MiB pages everywhere {total.large_walks:,} are left, unless "
+                "a virtual machine's host splits them (`tlb geometry --pages 2m`)."
+            )
         if self.times:
             yield (
                 "Time is CPU time without huge pages, by samples, and what they save of it; Linux's "
@@ -240,7 +268,8 @@ class Report:
         """Return everything as JSON has it."""
         return {
             "command": self.command,
-            "geometry": self.geometry._asdict(),
+            "not_simulated": self.found.lacking,
+            "geometry": self.geometry and self.geometry._asdict(),
             "native_s": self.native_s,
             "instructions": self.found.instructions,
             "total": self.found.total._asdict() | {"exposed": self.found.total.exposed},
@@ -264,6 +293,12 @@ class Report:
                 ],
             },
         }
+
+
+def _filled(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
+    """Return a table without the columns that are empty in all rows."""
+    kept = [k for k in range(len(head)) if any(row[k] for row in rows)]
+    return tuple(head[k] for k in kept), [tuple(row[k] for k in kept) for row in rows]
 
 
 def _range(value: Interval) -> str:

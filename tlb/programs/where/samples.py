@@ -6,16 +6,18 @@ import re
 import shutil
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from tlb.machine import pmu
-from tlb.programs.where.simulation import Code, Line, Simulated
+from tlb.programs.executable import address_of
+from tlb.programs.where.simulation import Code, Line, Simulated, located
 from tlb.reasons import Unavailable
 from tlb.system.processes import run_whole
 
 PERIOD_NS = 250_000
+MOST_CODES = 100  # instructions, whose lines are looked up one by one
 LINUX = ("", 0)  # all samples in Linux itself
 OTHER_CODE, PROGRAM, IN_LINUX = (
     Line(name, "", 0, "") for name in ("other code", "all of the program", "Linux itself")
@@ -93,6 +95,17 @@ def _code(mapped: list[Mapping], address: int) -> Code:
         if start <= address < end:
             return file, address - start + offset
     return "?", 0
+
+
+def lines_of(sampled: Iterable[Samples]) -> dict[Code, Line]:
+    """Return the lines of the instructions with most samples. The clock mostly stops a core at the
+    instruction after the one that waited."""
+    together = sum(sampled, Samples())
+    del together[LINUX]
+    return {
+        (path, offset): located(path, hex(address_of(path, offset) - 1))
+        for (path, offset), _ in together.most_common(MOST_CODES)
+    }
 
 
 def milliseconds(samples: Samples, found: Simulated) -> dict[Line, float]:

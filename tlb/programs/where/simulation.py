@@ -13,17 +13,20 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from tlb.lab.build import library
 from tlb.programs.executable import why_no_preload
-from tlb.programs.levers import GROWTH, Lever, Variable
+from tlb.programs.levers import LEVERS, Lever, Variable
 from tlb.programs.runs import Run, run
 from tlb.programs.where.valgrind import TOOL, tool
-from tlb.reasons import Unavailable
+from tlb.reasons import Unavailable, if_available
 from tlb.system.processes import run_whole
 
 SITES = TOOL.with_name("sites.c")
 HEAP, NO_SITE = "0000000000000001", "0000000000000000"
 # Heaps grow in the steps that a huge page needs, in the simulation and in the runs of a proof.
-GROWING = Variable("GLIBC_TUNABLES", GROWTH, ":")
+GROWING = LEVERS["advise-control"].variables
+# Why a program is not simulated, of what leaves it to be timed.
+LACKING = {"no-valgrind", "no-compiler", "compile-failed", "no-geometry", "no-simulation"}
 Code = tuple[str, int]  # where an instruction is: a file, and the offset in it
 
 
@@ -62,10 +65,11 @@ class Line(NamedTuple):
 @dataclass
 class Site:
     """Allocations by one stack. how: the function that was called; stack: frames "module+offset"
-    from the inside out. bytes: of all of them; number: of regions."""
+    from the inside out. first_bytes: of the first; bytes: of all of them; number: of regions."""
 
     id: str
     how: str = ""
+    first_bytes: int = 0
     stack: list[str] = field(default_factory=list)
     bytes: int = 0
     number: int = 0
@@ -88,16 +92,17 @@ class Site:
 class Simulated:
     """What the tool counted. touches: walks by line and site. code: the line of each instruction
     that missed the first level; after: that of each instruction that follows one that walked.
-    is_cut: it was ended before its end."""
+    is_cut: it was ended before its end. lacking: why there was no simulation, or ""."""
 
-    instructions: int
-    total: Counts
-    lines: dict[Line, Counts]
-    sites: dict[str, Site]
-    touches: dict[Line, Counter[str]]
-    code: dict[Code, Line]
-    after: dict[Code, Line]
+    instructions: int = 0
+    total: Counts = Counts()
+    lines: dict[Line, Counts] = field(default_factory=lambda: defaultdict(Counts))
+    sites: dict[str, Site] = field(default_factory=dict)
+    touches: dict[Line, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    code: dict[Code, Line] = field(default_factory=dict)
+    after: dict[Code, Line] = field(default_factory=dict)
     is_cut: bool = False
+    lacking: str = ""
 
     def stacks(self) -> Counter[tuple[str, str, str]]:
         """Return the exposed walks by memory, function and line of code."""
@@ -120,7 +125,7 @@ def simulate(command: list[str], option: str, seconds: float) -> Simulated:
     with tempfile.TemporaryDirectory(prefix="tlb-where-") as scratch:
         log = Path(scratch, "sites")
         places = Variable("VALGRIND_LIB", str(folder)), Variable("TLB_SITES", str(log))
-        lever = Lever("walks", "simulated", variables=(GROWING, *places), preload=SITES)
+        lever = Lever("walks", "simulated", variables=(*GROWING, *places), preload=SITES)
         words = ["valgrind", "--tool=walks", "-q", "--sigill-diagnostics=yes"]
         words += ["--trace-children=yes", "--fullpath-after=", f"--output={scratch}/walks.%p"]
         try:
@@ -155,12 +160,14 @@ def _check(done: Run | None, has_counted: bool, program: str) -> None:
 
 def read(outputs: Iterator[str], named: str) -> Simulated:
     """Return what processes' outputs say together. named: the log of the preloaded library."""
-    lines, touches = defaultdict[Line, Counts](Counts), defaultdict[Line, Counter[str]](Counter)
-    made = Simulated(0, Counts(), lines, {}, touches, {}, {})
+    made = Simulated()
     for fields in (record.split("\t") for record in named.splitlines()):
-        if len(fields) == 3:
-            site, how, stack = fields
-            made.sites.setdefault(site, Site(site, how, stack.split(";") if stack else []))
+        if len(fields) == 4:
+            site, how, size, stack = fields
+            bytes_of_one = 0 if site == HEAP else int(size)
+            made.sites.setdefault(
+                site, Site(site, how, bytes_of_one, [*filter(None, stack.split(";"))])
+            )
     for output in outputs:
         _add(made, output)
     return made
@@ -196,16 +203,39 @@ def _add(made: Simulated, output: str) -> None:
                 made.after[places[fields[0]][1]] = line
 
 
+def unsimulated(command: list[str], seconds: float, why: Unavailable) -> Simulated:
+    """Return the sites of a program that cannot be simulated, without walks; none without a
+    compiler for the library that names them. Raises `why` if that library does not reach it."""
+    if why.code not in LACKING or why_no_preload(command[0]):
+        raise why
+    made = Simulated()
+    if if_available(library, SITES):
+        with tempfile.TemporaryDirectory(prefix="tlb-where-") as scratch:
+            log = Path(scratch, "sites")
+            places = (*GROWING, Variable("TLB_SITES", str(log)))
+            naming = Lever("sites", "named", variables=places, preload=SITES)
+            run(command, naming, limit_s=seconds, share=0.01)
+            if not log.exists():
+                raise why
+            made = read(iter(()), log.read_text("utf-8", "replace"))
+    made.lacking = str(why)
+    return made
+
+
 @lru_cache(maxsize=1024)
+def located(path: str, address: str) -> Line:
+    """Return the line of code at an address of a file, as far as addr2line knows it."""
+    try:
+        done = run_whole(["addr2line", "-Cfs", "-e", path, address], timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return Line("", "", 0, path)
+    function, _, place = done.stdout.strip().partition("\n")
+    known = re.match(r"([^?]+):(\d+)", place)
+    file, row = known.groups() if known else ("", "0")
+    return Line(function.strip("?"), file, int(row), path)
+
+
 def resolved(frame: str) -> str:
     """Return a frame "path+0xoffset" as "function (file:line)" if addr2line finds it."""
-    path, _, offset = frame.rpartition("+")
-    try:
-        done = run_whole(["addr2line", "-Cfs", "-e", path, offset], timeout=20)
-    except (OSError, subprocess.TimeoutExpired):
-        return frame
-    function, _, place = done.stdout.strip().partition("\n")
-    if done.returncode or function in ("", "??"):
-        return frame
-    known = re.match(r"[^?]+:\d+", place)
-    return f"{function} ({known[0]})" if known else function
+    line = located(*frame.rsplit("+", 1))
+    return f"{line.function} ({line.place})" if line.line else line.function or frame

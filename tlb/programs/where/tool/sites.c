@@ -61,7 +61,7 @@ static void advise(const char *id, uintptr_t from, uintptr_t to)
         madvise((void *)from, to - from, MADV_HUGEPAGE);
 }
 
-static void log_site(uint64_t site, const char *id, const char *how, const char *stack)
+static void log_site(uint64_t site, const char *id, const char *how, size_t n, const char *stack)
 {
     int k = 0;
     while (k < seen_count && seen[k] != site)
@@ -69,7 +69,7 @@ static void log_site(uint64_t site, const char *id, const char *how, const char 
     if (k < seen_count || k == MOST || log_fd < 0)
         return;
     seen[seen_count++] = site;
-    dprintf(log_fd, "%s\t%s\t%s\n", id, how, stack);
+    dprintf(log_fd, "%s\t%s\t%zu\t%s\n", id, how, n, stack);
 }
 
 /* The site of whoever called the allocator. stack: "path+0xoffset;...", from the inside out. */
@@ -123,7 +123,7 @@ static void *note(const char *how, void *result, size_t bytes)
         VALGRIND_DO_CLIENT_REQUEST_STMT(NAME_RANGE, site, from, bytes, 0, 0);
     snprintf(id, sizeof id, "%016llx", (unsigned long long)site);
     advise(id, from, to);
-    log_site(site, id, how, stack);
+    log_site(site, id, how, bytes, stack);
     inside = 0, errno = error;
     return result;
 }
