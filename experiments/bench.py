@@ -14,6 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Column, Table
 
+from experiments import advice
 from experiments.overview import prefixes, rule
 from experiments.page_faults import grid as faults
 from experiments.strides import grid as grids
@@ -37,6 +38,7 @@ Rows = Iterator[Cells]
 TABLES: dict[Callable[[], Rows], tuple[str, Cells]] = {  # title and columns
     rule.rule: (rule.TITLE, rule.COLUMNS),
     prefixes.prefixes: (prefixes.TITLE, prefixes.COLUMNS),
+    advice.advice: (advice.TITLE, advice.COLUMNS),
     benchmarks.overhead: benchmarks.OVERHEAD,
     benchmarks.known: benchmarks.KNOWN,
 }

@@ -317,7 +317,7 @@ def test_what_cannot_be_simulated_is_timed(
 
     monkeypatch.setattr(module, function, lacking)
     arguments = [program, "chase", "2048", "1"], 60, 0.01, False
-    made = command._found(*arguments, False)
+    made = command.found(*arguments, False)
     origins = {re.search(r"allocate_\w+|small", site.origin)[0] for site in made.sites}
     assert origins >= {"allocate_chased", "allocate_gathered", "small"}
     assert {(site.id,) for site in made.sites} < {*made.proof.tried}
@@ -326,7 +326,7 @@ def test_what_cannot_be_simulated_is_timed(
     assert {"site", "ratio"} < heads and not {"all walks", "left with 2 MiB"} & heads
     assert json.dumps(made.document()) and "Not simulated" in page(made)
     with pytest.raises(Unavailable) as why:
-        command._found(*arguments, True)  # a file of walks
+        command.found(*arguments, True)  # a file of walks
     assert why.value.code == code
 
 

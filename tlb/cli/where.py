@@ -55,7 +55,7 @@ def where(
     simulate it. Exit codes as of `tlb try`."""
     _check(html, callgrind, collapsed)
     with measuring("Interrupted; the program has ended.", wait):
-        made = _found(command, seconds, minutes, prove, bool(callgrind or collapsed))
+        made = found(command, seconds, minutes, prove, bool(callgrind or collapsed))
     _show(made, as_json)
     if html:
         from tlb.programs.where.page import page
@@ -93,7 +93,7 @@ def _surveyed() -> tuple[int, ...]:
     return () if reach.source.get(BASE) == "CPUID" else reach.entries.get(BASE, ())
 
 
-def _found(
+def found(
     command: list[str], seconds: float, minutes: float, prove: bool, needs_walks: bool
 ) -> report.Report:
     """Simulate a program, or if it cannot be and only times are wanted, time it alone. Raises
