@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -47,6 +48,9 @@ def measure(
         leave_bytes = parse_size(leave) if leave else None
     except ValueError as wrong:
         raise Unavailable("bad-parameter", str(wrong).removesuffix(".")) from None
+    changed_settings.check_namespace(
+        Path("/"), "compaction, KSM, swap and khugepaged cannot be set, so nothing is measured"
+    )
     print(f"This takes up to {housekeeping_costs.SECONDS / 60:.0f} minutes.", file=sys.stderr)
     with measuring_lock():
         document = housekeeping_costs.measure(

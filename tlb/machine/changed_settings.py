@@ -209,11 +209,16 @@ def borrowing(root: Path = Path("/"), owner: Owner = "housekeeping") -> Iterator
             raise Unavailable("setting-held", "; ".join(left))
 
 
+def check_namespace(root: Path, words: str) -> None:
+    """Raise Unavailable("setting-foreign") with these words in a user namespace."""
+    if (namespace := background.user_namespace(root)).startswith("on"):
+        raise Unavailable("setting-foreign", f"{words}; {namespace.removeprefix('on: ')}")
+
+
 def may_write(root: Path, name: str) -> None:
     """Raise Unavailable unless this process can change it: setting-denied, and setting-foreign in a
     user namespace, where root's file belongs to the host. Changes nothing."""
-    if (namespace := background.user_namespace(root)).startswith("on"):
-        raise Unavailable("setting-foreign", f"/{name}; {namespace.removeprefix('on: ')}")
+    check_namespace(root, f"/{name}")
     try:
         path = root / (ZRAM if name == SWAP else name)
         os.close(os.open(path, os.O_WRONLY | files.OPEN_FLAGS))
