@@ -217,6 +217,8 @@ noexec: No program may run from the folder of binaries.
     Name another folder in TLB_BUILD, on a file system mounted without noexec.
 cache-unsafe: Another user may write into the folder of binaries.
     Remove it or its write permissions, or name a folder of your own in TLB_BUILD.
+machine-unknown: This computer cannot be identified, because nothing states its CPU or its memory.
+    Mount /proc in this container without subset=pid.
 
 # The measuring process
 kernel-crashed: The measuring process crashed.

@@ -26,6 +26,13 @@ def test_an_arm_cpu_is_known_by_its_part_and_has_no_cpuid(tmp_path):
     assert host.machine_id(found).startswith("neoverse-v1-")
 
 
+def test_without_cpuinfo_sysfs_tells_the_same_arm_cpu(tmp_path):
+    midr = "sys/devices/system/cpu/cpu3/regs/identification/midr_el1"
+    shown = inspect(tmp_path / "cpuinfo", {"proc/cpuinfo": GRAVITON}, ARM)
+    found = inspect(tmp_path / "midr", {"proc/cpuinfo": "", midr: "0x00000000411fd401"}, ARM)
+    assert host.machine_id(found) == host.machine_id(shown)
+
+
 @pytest.mark.parametrize(
     ("config", "levels"),
     [

@@ -119,6 +119,22 @@ def family(read: Reader) -> int:
     return base + (eax >> 20 & 0xFF) * (base == 0xF)
 
 
+def cpuinfo(read: Reader) -> dict[str, str]:
+    """Who the CPU is, in the words of /proc/cpuinfo: leaves 0 and 1, and the brand string of leaves
+    0x80000002 to 0x80000004. The model has its extension from family 6 on, as Linux adds it
+    (arch/x86/lib/cpu.c)."""
+    signature, number = read(1, 0).eax, family(read)
+    model = (signature >> 4 & 0xF) + (signature >> 12 & 0xF0) * (number >= 6)
+    brand = [read(leaf, 0) for leaf in range(0x80000002, 0x80000005) if has_extended(read, leaf)]
+    return {
+        "vendor_id": vendor(read),
+        "cpu family": str(number),
+        "model": str(model),
+        "stepping": str(signature & 0xF),
+        "model name": "".join(_ascii(*registers) for registers in brand).rstrip("\0"),
+    }
+
+
 def has_la57(read: Reader) -> bool:
     """Whether the CPU can walk five levels: leaf 7, ecx bit 16 (SDM, leaf 07H; APM,
     Fn0000_0007)."""

@@ -214,6 +214,7 @@ def _of_cpu(root: Path, computer: Platform, cpu: int) -> dict[str, Any]:
                 else {"caches": (), "la57": None}
             )
             runs_on = identity.hypervisor(root, flags, read)
+            info = info or identity.elsewhere(root, cpu, read)
     except OSError as error:
         raise Unavailable("cpu-gone", f"CPU {cpu}: {error.strerror}") from error
     return (

@@ -73,8 +73,24 @@ def arm(info: Mapping[str, str]) -> dict[str, object]:
     }
 
 
+def elsewhere(root: Path, cpu: int, read: Reader | None) -> dict[str, str]:
+    """What names the CPU where /proc has no cpuinfo, as cpuinfo says it: from CPUID, or on arm64
+    from the MIDR_EL1 in sysfs; {} where neither is shown."""
+    if read:
+        return cpuid.cpuinfo(read)
+    midr = _hex(procfs.word(root / f"sys/devices/system/cpu/cpu{cpu}/regs/identification/midr_el1"))
+    if midr is None:
+        return {}
+    return {
+        "CPU implementer": hex(midr >> 24),
+        "CPU variant": hex(midr >> 20 & 0xF),
+        "CPU part": hex(midr >> 4 & 0xFFF),
+        "CPU revision": str(midr & 0xF),
+    }
+
+
 def _hex(value: str | None) -> int | None:
-    match = re.fullmatch(r"0x([0-9a-fA-F]{1,8})", value or "")
+    match = re.fullmatch(r"0x0{0,8}([0-9a-fA-F]{1,8})", value or "")
     return int(match[1], 16) if match else None
 
 

@@ -3,7 +3,9 @@ RLIMITs."""
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -72,13 +74,19 @@ def usable_memory(root: Path = Path("/"), rlimits: Rlimits | None = None) -> Mem
         own.append((rlimits.data_bytes, "RLIMIT_DATA"))
     usable, limit_source = min([*known, *own], default=(0, "unknown"))
     return Memory(
-        total_bytes=procfs.kib(meminfo.get("MemTotal", "")) or 0,
+        total_bytes=procfs.kib(meminfo.get("MemTotal", "")) or _total_bytes(root),
         available_bytes=available or 0,
         usable_bytes=usable,
         limit_source=limit_source,
         memlock_bytes=rlimits.memlock_bytes,
         address_space_bytes=min(own)[0] if own else None,
     )
+
+
+def _total_bytes(root: Path) -> int:
+    """Return the memory of this computer by sysinfo(2), which is MemTotal too; 0 elsewhere."""
+    is_here = root == Path("/") and sys.platform == "linux"
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if is_here else 0
 
 
 _DEEPEST = 64  # levels of nesting; real trees have fewer than ten

@@ -11,6 +11,7 @@ from tlb.machine import background, identity
 from tlb.machine.cpus import Core
 from tlb.machine.microarchitecture import IMPLEMENTERS, UNKNOWN, VENDORS
 from tlb.machine.tlb import Tlb
+from tlb.reasons import Unavailable
 
 if TYPE_CHECKING:
     from tlb.machine.host import Host
@@ -24,8 +25,10 @@ def machine_id(host: Host) -> str:
 
     Kernel, microcode, limits and load are left out: they change on one computer. See `state`. A
     computer whose CPUs differ has an id for each kind that is measured, since each has a
-    description of its own.
+    description of its own. Raises Unavailable("machine-unknown") where a Linux states too little.
     """
+    if host.os == "Linux" and (host.cpu_model == UNKNOWN or not host.memory.total_bytes):
+        raise Unavailable("machine-unknown")
     name = host.microarchitecture
     if name == UNKNOWN:
         name = (VENDORS | {maker: maker for maker in IMPLEMENTERS.values()}).get(host.vendor, "cpu")
