@@ -15,7 +15,8 @@ from tlb.lab import survey
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
 from tlb.machine.tlb import Tlb
-from tlb.programs.reach import PRICES, Reach
+from tlb.programs import reach
+from tlb.programs.reach import PRICES
 from tlb.reasons import Unavailable
 
 STATED = tuple(
@@ -64,21 +65,21 @@ WHOLE = Truth(entries=(2**40, 2**41))
 
 
 def test_without_rows_cpuid_says_and_prices_have_a_reason(here: Host):
-    known = Reach.of(here, Kept({}))
+    known = reach.read(here, Kept({}))
     assert known.entries == {"4k": (96, 1024), "2m": (32, 1024)} and set(known.source.values()) == {
         "CPUID"
     }
     assert (
-        isinstance(known.rows, Unavailable)
-        and known.rows.code == "no-data"
+        isinstance(known.prices, Unavailable)
+        and known.prices.code == "no-data"
         and not known.is_splintered
     )
-    silent = Reach.of(here.model_copy(update={"tlb": ()}), Kept({}))
+    silent = reach.read(here.model_copy(update={"tlb": ()}), Kept({}))
     assert silent.entries == {}
 
 
 def test_the_survey_is_believed_before_cpuid(here: Host):
-    known = Reach.of(
+    known = reach.read(
         here, Kept({survey.NAME: surveyed(SHARP, "4k", 1).assign(kernel_digest="a" * 16, timed="")})
     )
     assert (
@@ -91,11 +92,11 @@ def test_the_survey_is_believed_before_cpuid(here: Host):
 @pytest.mark.parametrize(("own_state", "whose"), [("now", "own"), ("before", "published")])
 def test_own_rows_count_in_the_state_that_they_are_of(own_state: str, whose: str, here: Host):
     state = hosts.state(here) if own_state == "now" else "before"
-    published, own = prices(WHOLE), prices(WHOLE, state)
-    known = Reach.of(here, Kept({PRICES: published}, {PRICES: own}))
-    assert set(known.rows["state"]) == {"published" if whose == "published" else state}
+    published, own = prices(WHOLE), prices(Truth(), state)
+    known = reach.read(here, Kept({PRICES: published}, {PRICES: own}))
+    assert known.is_splintered is (whose == "own")
 
 
 def test_a_host_that_splits_large_pages_is_seen(here: Host):
-    assert not Reach.of(here, Kept({PRICES: prices(WHOLE)})).is_splintered
-    assert Reach.of(here, Kept({PRICES: prices(Truth())})).is_splintered
+    assert not reach.read(here, Kept({PRICES: prices(WHOLE)})).is_splintered
+    assert reach.read(here, Kept({PRICES: prices(Truth())})).is_splintered

@@ -199,6 +199,7 @@ RESERVE = ("pool", "reserve", "--pages", "2m", "--size", "2MiB")
         ("no-thp", (*TRY, "--", "PROGRAM"), "thp-disabled"),
         ("no-thp", (*TRY, "--lever", "no-thp", "--", "PROGRAM"), "thp-disabled"),
         ("user", RESERVE, "setting-foreign"),
+        ("user", ("housekeeping", "measure"), "setting-foreign"),
         ("user", (*TRY, "--lever", "64k", "--", "PROGRAM"), "setting-foreign"),
         ("user", ("watch", "PID"), "process-denied"),
         ("sys", RESERVE, "pool-denied"),
@@ -253,6 +254,24 @@ def test_a_cpu_outside_the_cpuset_is_refused(under):
     assert status == 2 and "CPU 1" in said
     status, said = under("cpuset", "measure", "page_chase", *POINT, "64")
     assert status == 0 and '"cpu":0' in said
+
+
+def test_a_restricted_proc_shows_the_same_machine():
+    said = "from tlb.machine import host; print(host.machine_id(host.inspect()))"
+    command = [sys.executable, "-c", said]
+    ids = [
+        subprocess.run([*start, *command], cwd=ROOT, capture_output=True, text=True)
+        for start in ([], NAMESPACES["subset"])
+    ]
+    if ids[1].returncode == 99:
+        pytest.skip("Linux refuses to mount a restricted /proc here")
+    assert ids[0].stdout == ids[1].stdout and not ids[1].returncode
+
+
+def test_watching_fits_beside_a_program_where_reading_prices_does_not(under, tmp_path: Path):
+    program = [str(built(tmp_path)), "mmap", "160", "99"]
+    status, said = under("memory", "watch", "--seconds", "2", "--", *program)
+    assert status == 0 and "Sampling took" in said, said
 
 
 def test_a_restricted_proc_is_enough_to_compare(under, tmp_path: Path):

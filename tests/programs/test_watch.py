@@ -13,6 +13,7 @@ import pytest
 from support.fake_perf import alive
 from support.synthetic import Truth, frame, scope
 
+from tlb.inference.program_bounds import Prices
 from tlb.programs import activity, levers, watch, watch_report
 from tlb.programs.activity import Read, Sample, Used
 from tlb.programs.reach import Reach
@@ -147,7 +148,7 @@ ROWS, LARGE = (
 
 def reach(rows: object = None, is_splintered: bool = False) -> Reach:
     entries = {"4k": (64, 1536), "2m": (32, 1024)}
-    prices = pd.concat([ROWS, LARGE]) if rows is None else rows
+    prices = Prices.of(pd.concat([ROWS, LARGE])) if rows is None else rows
     return Reach(entries, dict.fromkeys(entries, "CPUID"), prices, is_splintered, 4096, 2 * MIB)
 
 

@@ -8,17 +8,20 @@ gain: no other has more of either.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from math import log
+from statistics import median
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from tlb.inference import curves
 from tlb.inference.curves import Curve, select
 from tlb.inference.intervals import Interval
 from tlb.page_sizes import BASE, LARGE
-from tlb.reasons import required
-from tlb.system.optional import Lazy
+from tlb.reasons import Unavailable, required
 
-np, pd = Lazy("numpy"), Lazy("pandas")
+if TYPE_CHECKING:
+    import pandas as pd
 
 # Where the data just fill a shared cache, one process finds it free and the next does not: a ratio
 # of two such is of neither. One point between two others decides nothing.
@@ -43,40 +46,42 @@ def tread(pages: float, entries: Sequence[int]) -> Tread:
     )
 
 
-def bracket(curve: Curve, x: float) -> Interval:
+Points = list[tuple[float, Interval]]  # a curve without pandas: x, ascending, and the estimate
+
+
+def bracket(points: Points, x: float) -> Interval:
     """Return the estimate at any x: interpolated in log x between its neighbours, with the lower of
     their lower bounds and the higher of their upper ones; outside the curve that of the nearest
     end.
 
     Raises Unavailable("too-few-points") on an empty curve.
     """
-    table = required(curve.table, "nothing was measured")
-    xs = table[curve.x].to_numpy(float)
-    x = float(np.clip(x, xs[0], xs[-1]))
-    last = int(np.searchsorted(xs, x))  # the first that is no smaller
-    both = table.iloc[[last if xs[last] == x else last - 1, last]]
-    value = float(np.interp(np.log(x), np.log(xs), table["median"]))
+    xs = [at for at, _ in required(points, "nothing was measured")]
+    x = min(max(x, xs[0]), xs[-1])
+    last = bisect_left(xs, x)  # the first that is no smaller
+    (low_x, low), (high_x, high) = points[last if xs[last] == x else last - 1], points[last]
+    part = log(x / low_x) / log(high_x / low_x) if high_x > low_x else 0.0
     return Interval(
-        value,
-        float(both["low"].min()),
-        float(both["high"].max()),
-        float(both["coverage"].min()),
-        int(both["modes"].max()),
+        low.value + part * (high.value - low.value),
+        min(low.low, high.low),
+        max(low.high, high.high),
+        min(low.coverage, high.coverage),
+        max(low.modes, high.modes),
     )
 
 
-def smoothed(curve: Curve) -> Curve:
+def smoothed(curve: Curve) -> Points:
     """Return the curve with each value and bound the median of three neighbours."""
-    names = ["median", "low", "high"]
-    return Curve(
-        curve.table.assign(
-            **curve.table[names]
-            .rolling(_NEIGHBOURS, center=True)
-            .median()
-            .fillna(curve.table[names])
-        ),
-        curve.x,
-    )
+    points = [*curve]
+
+    def at(n: int) -> Interval:
+        near = [interval for _, interval in points[n - 1 : n + 2]]
+        if n == 0 or len(near) < _NEIGHBOURS:
+            return points[n][1]
+        value, low, high = (median(bounds) for bounds in zip(*(i[:3] for i in near), strict=True))
+        return points[n][1]._replace(value=value, low=low, high=high)
+
+    return [(x, at(n)) for n, (x, _) in enumerate(points)]
 
 
 class Gain(NamedTuple):
@@ -96,37 +101,53 @@ class Gain(NamedTuple):
     measured_pages: int
 
 
-def expected_gain(
-    rows: pd.DataFrame,
-    active_bytes: float,
-    large_bytes: float,
-    base_page_bytes: int,
-    *,
-    kernel_share: float = 0.0,
-) -> Gain:
-    """Return the most that 2 MiB pages can gain a program, from a machine's own rows.
+class Prices(NamedTuple):
+    """What a machine's rows say of translation. loads: the price of a far load in ns over pages, by
+    page size. ratios: the time with large pages over that with base pages. large: which large pages;
+    "" for none."""
 
-    rows: of `page_chase` on base pages and on 2 MiB ones, spread and packed (columns of
-    Store.load). active_bytes: touched in a while; large_bytes: of it, what is on large pages
-    already. kernel_share: of the program's CPU time, what Linux spends on a program that faults:
-    larger pages may save that too, so the lower bound is without it.
+    loads: dict[str, Points]
+    ratios: Points
+    large: str
 
-    A program also touches fewer pages again and again, so the least ratio is that of any size up to
-    its own. Raises Unavailable: pool-empty, too-few-points.
-    """
-    chase = select(rows, kernel="page_chase", order="cycle", stride_pages=1)
-    large = required(
-        [pages for pages in reversed(LARGE) if (chase["pages"] == pages).any()],
-        "no rows are on 2 MiB pages",
-        "pool-empty",
-    )[0]
-    pages = max(int((active_bytes - large_bytes) / base_page_bytes), 1)
-    spread = {kind: curves.spread(chase, pages=kind) for kind in (BASE, large)}
-    ratios = smoothed(spread[large] / spread[BASE])
-    there = bracket(ratios, pages)
-    least = min([there.low, *ratios.table["median"][ratios.table["lines"] <= pages]])
-    ratio = there._replace(low=least * (1 - kernel_share), high=max(there.high, 1.0))
-    price, large_price = (
-        bracket(smoothed(curves.price(chase, pages=kind)), pages) for kind in (BASE, large)
-    )
-    return Gain(pages, price, large_price, ratio, large, int(ratios.xs[-1]))
+    @classmethod
+    def of(cls, rows: pd.DataFrame) -> Prices:
+        """rows: of `page_chase`, spread and packed (columns of Store.load)."""
+        chase = select(rows, kernel="page_chase", order="cycle", stride_pages=1)
+        measured = set(chase["pages"])
+        loads = {pages: smoothed(curves.price(chase, pages=pages)) for pages in measured}
+        large = next((pages for pages in reversed(LARGE) if pages in measured), "")
+        if not large or BASE not in measured:
+            return cls(loads, [], large)
+        ratios = curves.spread(chase, pages=large) / curves.spread(chase, pages=BASE)
+        return cls(loads, smoothed(ratios), large)
+
+    def price(self, page: str, pages: int) -> Interval:
+        """Return what a far load pays on pages of a size, over so many base pages. Raises
+        Unavailable("too-few-points")."""
+        return bracket(self.loads.get(page, []), pages)
+
+    def gain(
+        self,
+        active_bytes: float,
+        large_bytes: float,
+        base_page_bytes: int,
+        kernel_share: float = 0.0,
+    ) -> Gain:
+        """Return the most that 2 MiB pages can gain a program.
+
+        active_bytes: touched in a while; large_bytes: of it, what is on large pages already.
+        kernel_share: of the program's CPU time, what Linux spends on a program that faults: larger
+        pages may save that too, so the lower bound is without it.
+
+        A program also touches fewer pages again and again, so the least ratio is that of any size up
+        to its own. Raises Unavailable: pool-empty, too-few-points.
+        """
+        if not self.large:
+            raise Unavailable("pool-empty", "no rows are on 2 MiB pages")
+        pages = max(int((active_bytes - large_bytes) / base_page_bytes), 1)
+        there = bracket(self.ratios, pages)
+        least = min([there.low, *(ratio.value for x, ratio in self.ratios if x <= pages)])
+        ratio = there._replace(low=least * (1 - kernel_share), high=max(there.high, 1.0))
+        price, large_price = self.price(BASE, pages), self.price(self.large, pages)
+        return Gain(pages, price, large_price, ratio, self.large, int(self.ratios[-1][0]))

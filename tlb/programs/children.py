@@ -19,6 +19,7 @@ from typing import NamedTuple
 from tlb.machine.memory import cgroup_limits
 from tlb.programs.guard import watched_over
 from tlb.reasons import Unavailable
+from tlb.system import processes
 from tlb.units import format_size
 
 GRACE_S = 2.0  # between SIGTERM and SIGKILL
@@ -26,7 +27,6 @@ _CHUNK_BYTES = 1 << 20  # the largest pipe of an ordinary user (fs.pipe-max-size
 # Of an output's beginning, and of its end, where numbers are looked for: a line for each of ten
 # thousands of requests.
 _KEPT_BYTES = 1 << 20
-_OOM_FIRST = "1000"  # if memory runs out, the program ends and not the command that reports it
 _SHOWN_LINES = 20  # of the stderr of a program that failed
 
 
@@ -127,8 +127,7 @@ def started(
     except (OSError, ValueError) as error:  # ValueError: a word with a NUL in it
         why = getattr(error, "strerror", None) or error
         raise Unavailable("program-missing", f"{command[0]}: {why}") from None
-    with contextlib.suppress(OSError):  # what it starts inherits it (proc_pid_oom_score_adj(5))
-        Path(f"/proc/{child.pid}/oom_score_adj").write_text(_OOM_FIRST)
+    processes.end_first(child.pid)  # and not the command that reports it
     try:
         with watched_over(child.pid):
             yield child

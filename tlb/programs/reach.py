@@ -3,14 +3,14 @@ rows about the price of translation."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tlb.inference import curves
 from tlb.inference.campaigns import newest
-from tlb.inference.curves import select
 from tlb.inference.intervals import Interval
-from tlb.inference.program_bounds import Gain, Tread, bracket, expected_gain, smoothed, tread
+from tlb.inference.program_bounds import Gain, Prices, Tread, tread
 from tlb.lab import kernels, rows
 from tlb.lab.store import Store
 from tlb.machine import host as hosts
@@ -18,6 +18,7 @@ from tlb.machine.host import Host, data_caches, data_tlbs
 from tlb.page_sizes import BASE
 from tlb.programs.activity import Sample
 from tlb.reasons import Unavailable, if_available
+from tlb.system import processes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,38 +32,30 @@ _LEVELS: tuple[Tread, ...] = ("first level", "second level", "beyond")
 @dataclass(frozen=True)
 class Reach:
     """entries: of each level of the data TLB, ascending, by the page that an entry maps; source: of
-    these numbers. rows: of PRICES on this machine, or why there are none. is_splintered: whether
-    the hypervisor backs huge pages with smaller ones, so that no entry holds a whole one."""
+    these numbers. prices: by the rows of PRICES on this machine, or why there are none.
+    is_splintered: whether the hypervisor backs huge pages with smaller ones, so that no entry holds
+    a whole one."""
 
     entries: dict[str, tuple[int, ...]]
     source: dict[str, str]
-    rows: pd.DataFrame | Unavailable
+    prices: Prices | Unavailable
     is_splintered: bool
     base_page_bytes: int
     large_page_bytes: int
 
     @classmethod
     def of(cls, host: Host, store: Store) -> Reach:
-        """Return what this computer's own rows say, else its published rows, else CPUID."""
-        entries = {
-            page: tuple(tlb.entries for tlb in levels)
-            for page in (BASE, _LARGE, "1g")
-            if (levels := data_tlbs(host, page))
-        }
-        source = dict.fromkeys(entries, "CPUID")
-        if surveyed := if_available(_surveyed, host, store):
-            entries[BASE], source[BASE] = surveyed, "the survey of this machine"
-        prices: pd.DataFrame | Unavailable
-        try:
-            prices = _rows(host, store, PRICES)
-            from tlb.inference import splinter  # with pandas and scipy, for those who have rows
+        """Return what this computer's own rows say, else its published rows, else CPUID.
 
-            backing = if_available(splinter.judge, prices, host.hypervisor)
-        except Unavailable as why:
-            prices, backing = why, None
-        is_splintered = bool(backing and backing.is_splintered)
-        sizes = host.base_page_bytes, host.thp.page_bytes or 2 << 20
-        return cls(entries, source, prices, is_splintered, *sizes)
+        Where there are rows, a process of its own reads them, for pandas and SciPy take 200 MB. If
+        memory runs out, it is the first to end, and CPUID is all that is known."""
+        if not any(_sources(host, store, experiment) for experiment in (PRICES, SURVEY)):
+            return read(host, store)
+        try:
+            with processes.workers(1, "fork") as pool:
+                return pool.submit(_read_apart, host, store).result()
+        except BrokenProcessPool:
+            return _stated(host, Unavailable("oom-killed", "the process that reads the prices"))
 
     def tread(self, sample: Sample) -> Tread:
         """Return the TLB level that covers what is touched: the higher of those of base pages and
@@ -76,37 +69,69 @@ class Reach:
 
     def gain(self, sample: Sample, kernel_share: float) -> Gain:
         """Return the most that huge pages can gain a program. Raises Unavailable: no-data, and what
-        `expected_gain` raises."""
-        return expected_gain(
-            self._prices(),
-            sample.active_bytes,
-            sample.huge_most,
-            self.base_page_bytes,
-            kernel_share=kernel_share,
-        )
+        `Prices.gain` raises."""
+        sizes = sample.active_bytes, sample.huge_most, self.base_page_bytes
+        return self._prices().gain(*sizes, kernel_share)
 
     def far_price(self, size: str, pages: int) -> Interval:
         """Return what a far load pays for translation, in ns, over so many base pages in folios of
         a size. Raises Unavailable: no-data, too-few-points if that was not measured."""
-        chase = select(self._prices(), kernel="page_chase", order="cycle", stride_pages=1)
-        return bracket(smoothed(curves.price(chase, pages=size)), pages)
+        return self._prices().price(size, pages)
 
-    def _prices(self) -> pd.DataFrame:
-        if isinstance(self.rows, Unavailable):
-            raise self.rows
-        return self.rows
+    def _prices(self) -> Prices:
+        if isinstance(self.prices, Unavailable):
+            raise self.prices
+        return self.prices
+
+
+def _stated(host: Host, prices: Prices | Unavailable) -> Reach:
+    """Return what CPUID states, with prices or why there are none."""
+    entries = {
+        page: tuple(tlb.entries for tlb in levels)
+        for page in (BASE, _LARGE, "1g")
+        if (levels := data_tlbs(host, page))
+    }
+    sizes = host.base_page_bytes, host.thp.page_bytes or 2 << 20
+    return Reach(entries, dict.fromkeys(entries, "CPUID"), prices, False, *sizes)
+
+
+def _read_apart(host: Host, store: Store) -> Reach:
+    processes.end_first(os.getpid())
+    return read(host, store)
+
+
+def read(host: Host, store: Store) -> Reach:
+    """Return `Reach.of`, read in this process."""
+    try:
+        frame = _rows(host, store, PRICES)
+        from tlb.inference import splinter  # with pandas and scipy, for those who have rows
+
+        backing = if_available(splinter.judge, frame, host.hypervisor)
+        is_splintered = bool(backing and backing.is_splintered)
+        known = replace(_stated(host, Prices.of(frame)), is_splintered=is_splintered)
+    except Unavailable as why:
+        known = _stated(host, why)
+    if surveyed := if_available(_surveyed, host, store):
+        known.entries[BASE], known.source[BASE] = surveyed, "the survey of this machine"
+    return known
+
+
+def _sources(host: Host, store: Store, experiment: str) -> list[Store]:
+    """Return the stores with rows of an experiment on this computer: its own, then the published."""
+    machine = hosts.machine_id(host)
+    stores = (store.own, store)
+    return [
+        each for each in stores if experiment in (if_available(each.experiments, machine) or ())
+    ]
 
 
 def _rows(host: Host, store: Store, experiment: str) -> pd.DataFrame:
     """Return this computer's own rows of an experiment in its present state, else those of the last
     published campaign. Raises Unavailable("no-data")."""
     machine, state = hosts.machine_id(host), hosts.state(host)
-
-    for own, source in ((True, store.own), (False, store)):
-        if experiment not in (if_available(source.experiments, machine) or ()):
-            continue
+    for source in _sources(host, store, experiment):
         frame = source.load(machine, experiment)
-        if own and "state" in frame:
+        if source is not store and "state" in frame:
             frame = frame[frame["state"] == state]
         if not frame.empty:
             return kernels.with_defaults(rows.of_one_region(newest(frame)))

@@ -87,12 +87,19 @@ def status_within(child: subprocess.Popen, seconds: float) -> int:
     return child.wait()
 
 
-def workers(number: int | None = None) -> ProcessPoolExecutor:
+def end_first(pid: int) -> None:
+    """Let a process end before all others if memory runs out, with what it starts
+    (proc_pid_oom_score_adj(5))."""
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{pid}/oom_score_adj").write_text("1000")
+
+
+def workers(number: int | None = None, method: str = "spawn") -> ProcessPoolExecutor:
     """A pool of fresh processes of this Python, by default one a CPU, which end with this process
     however it ends: after a kill -9, those of the library wait for work for ever, and hold what
-    this process wrote to."""
+    this process wrote to. method "fork": of copies, which need no imports again."""
     return ProcessPoolExecutor(
-        number or os.cpu_count(), get_context("spawn"), initializer=_end_with_parent
+        number or os.cpu_count(), get_context(method), initializer=_end_with_parent
     )
 
 
