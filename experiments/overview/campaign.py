@@ -9,7 +9,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from experiments import your_machine
+import pandas as pd
+
+from experiments import your_machine, your_program
+from experiments.your_program.programs import FEW, FEW_MINUTES, NAME
 from tlb import discovery
 from tlb.lab.grid import Scope
 from tlb.lab.progress import Progress
@@ -20,6 +23,7 @@ from tlb.report import parameters, publish
 from tlb.report.chapter import Chapter
 
 SITE_S, SURVEY_S, DOCUMENTS_S = 60.0, 40.0, 10.0  # guesses
+PROGRAMS_S = 60 * FEW_MINUTES
 LATER_TIMES = 1.2  # the last site shows more than the first
 # Documents that build and run other people's programs for minutes: measured with `full`, or by
 # `tlb run` of their chapter.
@@ -40,7 +44,7 @@ def book(given: Mapping[str, Any]) -> Path:
     whole = Chapter(contents[0], checked[contents[0]], Store(data_root()))
     end, site_s = begin + 60 * checked[contents[0]]["minutes"], SITE_S
     with Progress("book") as bar:
-        bar.later_s = 2 * SITE_S + SURVEY_S + DOCUMENTS_S
+        bar.later_s = 2 * SITE_S + SURVEY_S + DOCUMENTS_S + PROGRAMS_S
         if _measured(whole, end, bar, first_round=True):
             first = time.monotonic()
             print(publish.book(given))
@@ -50,6 +54,7 @@ def book(given: Mapping[str, Any]) -> Path:
         if_available(Chapter("your_machine", checked["your_machine"], whole.data).survey)
         chapters = [Chapter(name, checked[name], whole.data) for name in grids_of(whole.scope)]
         _documents(chapters, end - site_s, slow=False)
+        _programs(Chapter("your_program", checked["your_program"], whole.data), end - site_s)
         bar.later_s = site_s
         _measured(whole, end - site_s, bar)
         if given.get("profile") == "full":
@@ -91,3 +96,15 @@ def _documents(chapters: Iterable[Chapter], until: float, *, slow: bool) -> None
             for document in a.documents:
                 if time.monotonic() < until and (document in SLOW) == slow:
                     if_available(getattr, a, document)
+
+
+def _programs(chapter: Chapter, until: float) -> None:
+    """Try a few whole programs, if they take at most half of the time that is left, with another
+    profile than the shortest, and unless more was measured of this machine before."""
+    is_short = chapter.parameters["profile"] == "smoke"
+    places = (chapter.store, chapter.data)
+    known = (if_available(place.read_document, chapter.machine, NAME) or {} for place in places)
+    is_known = any(document.get("minutes", 0.0) > FEW_MINUTES for document in known)
+    if not is_short and not is_known and until - time.monotonic() >= 2 * PROGRAMS_S:
+        a = your_program.Analysis(pd.DataFrame(), chapter, minutes=FEW_MINUTES, wanted=FEW)
+        if_available(lambda: a.programs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cached_property
 from typing import Any
 
@@ -31,11 +32,12 @@ class Analysis(analysis.Analysis):
         about: About,
         names: dict[str, Any] | None = None,
         minutes: float = 0.0,
+        wanted: Collection[str] = CASES,
     ):
         """minutes: to measure in, where machine is "this" and has no document of its present state;
-        0 measures nothing."""
+        0 measures nothing. wanted: the programs to measure."""
         super().__init__(frame, about, names)
-        self.minutes = minutes
+        self.minutes, self.wanted = minutes, wanted
 
     @cached_property
     def programs(self) -> Programs:
@@ -45,9 +47,12 @@ class Analysis(analysis.Analysis):
         def measure(profile: object) -> dict[str, Any]:
             if not self.minutes:
                 raise Unavailable("no-data", "`tlb run your_program` measures the programs")
-            return make(self.minutes)
+            return make(self.minutes, self.wanted)
 
-        return self.document(NAME, measure, Programs, lambda known: is_whole(known, self.minutes))
+        def whole(known: dict[str, Any]) -> bool:
+            return is_whole(known, self.minutes, self.wanted)
+
+        return self.document(NAME, measure, Programs, whole)
 
     @cached_property
     def trials(self) -> pd.DataFrame:

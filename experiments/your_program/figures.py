@@ -28,14 +28,13 @@ def _named(a: Analysis, ours: bool) -> pd.DataFrame:
         rows = trials[trials["ours"] == ours]
         return rows if ours else once(a.on_huge_pages(rows))
 
-    machines = {"this machine": chosen(a.measured())}
+    lacking = "no such program was measured"
+    machines = {"this machine": required(chosen(a.measured()), lacking)}
     if a.theirs is not None and len(a.theirs):
         machines["the reference"] = chosen(a.theirs)
     named = [rows.assign(machine=name) for name, rows in machines.items()]
-    rows = pd.concat(named, ignore_index=True).sort_values(
-        "machine", ascending=False, kind="stable"
-    )
-    return required(rows, "no such program was measured")
+    rows = pd.concat(named, ignore_index=True)
+    return rows.sort_values("machine", ascending=False, kind="stable")
 
 
 def _ends(data: pd.DataFrame, field: str) -> tuple[float, float]:

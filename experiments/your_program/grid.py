@@ -8,5 +8,5 @@ from tlb.lab.record import Point
 
 
 def points(scope: Scope) -> list[Point]:
-    """None: `programs.py` measures whole programs, and only when the chapter is run by itself."""
+    """None: `programs.py` measures whole programs, which have no points."""
     return []

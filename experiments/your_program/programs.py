@@ -7,7 +7,8 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,6 +17,7 @@ from pydantic import BaseModel, Field
 from experiments.your_program import cases
 from experiments.your_program.cases import CASES, POOL, SOURCES, Case
 from tlb.inference.intervals import Interval
+from tlb.inference.pairs import LEAST_PAIRS
 from tlb.lab.measuring_setup import usable_bytes
 from tlb.lab.record import Count, Positive
 from tlb.lab.resident import Survey, met
@@ -34,6 +36,8 @@ from tlb.system.files import measuring_lock
 from tlb.units import format_size
 
 NAME = "your_program"  # of the document
+# Programs that a computer with a compiler has, and of which six pairs take a minute in all.
+FEW, FEW_MINUTES = ("dict", "sort", "gcc"), 1.0
 WITHIN = 0.03  # relative precision of a ratio; gains are reported in per cent
 PROFILE_BYTES = 4 << 30  # the size of the source's cache
 PROFILE = cases.c_program("profiled_chase", str(PROFILE_BYTES), "3")
@@ -88,33 +92,38 @@ class Programs(Survey):
     lacking: dict[str, str]
 
 
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
 def make(
-    minutes: float, tell: Callable[[str], object] = lambda line: print(line, file=sys.stderr)
+    minutes: float, names: Collection[str] = CASES, tell: Callable[[str], object] = _tell
 ) -> dict[str, Any]:
-    """Return the document. Each program gets its share of the minutes; those for which no time is
-    left are left out, as no-time. Raises Unavailable: not-linux, measuring-already."""
+    """Return the document of the named programs and, if these are all, of a profile. Each program
+    gets its share of the minutes; those for which no time is left are left out, as no-time. Raises
+    Unavailable: not-linux, measuring-already."""
     inspected = host.inspect()
     if inspected.os != "Linux":
         raise Unavailable("not-linux")
-    tell(f"Measuring {len(CASES)} programs and a profile in at most {minutes:g} minutes.")
-    end_s, each = time.monotonic() + 60 * minutes, minutes / (len(CASES) + 2)
-    results, lacking, profiled = list[Result](), dict[str, str](), None
+    tell(f"Measuring {len(names)} programs, in about {minutes:g} min.")
+    end_s, each, profiled = time.monotonic() + 60 * minutes, minutes / (len(names) + 2), None
+    results, lacking = list[Result](), dict[str, str]()
     with measuring_lock():
-        for name, case in CASES.items():
+        for name in names:
+            case = CASES[name]
             try:
                 if usable_bytes(inspected) < case.holds_gib << 30:
                     raise Unavailable("memory-short", f"it holds up to {case.holds_gib} GiB")
                 if time.monotonic() > end_s:
                     raise Unavailable("no-time")
-                found = measure(name, case, each)
-                results.append(found)
-                spent = f"in {found.spent_s:.0f} s"
-                tell(f"{case.title}: {found.verdict}, {found.ratio[0]:.3f}, {spent}")
+                results.append(found := measure(name, case, each))
+                result = f"{found.verdict}, {found.ratio[0]:.3f}, in {found.spent_s:.0f} s"
+                tell(f"{case.title}: {result}")
             except Unavailable as why:
                 lacking[name] = why.code
                 tell(f"{case.title}: {why}")
         try:
-            profiled = profile(usable_bytes(inspected))
+            profiled = profile(usable_bytes(inspected)) if {*CASES} <= {*names} else None
         except Unavailable as why:
             lacking["profile"] = why.code
             tell(f"Profile: {why}")
@@ -146,9 +155,9 @@ def measure(name: str, case: Case, minutes: float) -> Result:
 
 
 def summary(name: str, version: str, trial: Trial) -> Result:
-    """Return a trial as a row. Raises Unavailable: no-time if no pair was made, program-missing if
-    a run failed, program-short if its memory was never seen."""
-    if not trial.pairs:
+    """Return a trial as a row. Raises Unavailable: no-time if there are too few pairs for a
+    verdict, program-missing if a run failed, program-short if its memory was never seen."""
+    if len(trial.pairs) < LEAST_PAIRS:
         raise Unavailable("no-time", trial.ended)
     if trial.statuses != ({0}, {0}):
         codes = sorted(trial.statuses[0] | trial.statuses[1])
@@ -233,8 +242,8 @@ def profile(room_bytes: int) -> Profile:
         raise Unavailable(code, "profiled_chase") from None
 
 
-def is_whole(known: dict[str, Any], minutes: float) -> bool:
-    """Return whether a document has all present programs and took as many minutes; any has if there
+def is_whole(known: dict[str, Any], minutes: float, wanted: Collection[str] = CASES) -> bool:
+    """Return whether a document has all wanted programs and took as many minutes; any has if there
     are no minutes to measure in."""
     names = {row.get("case") for row in known.get("told", [])} | {*known.get("lacking", {})}
-    return not minutes or ({*CASES} <= names and known.get("minutes", 0.0) >= minutes)
+    return not minutes or ({*wanted} <= names and known.get("minutes", 0.0) >= minutes)

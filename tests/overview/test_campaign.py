@@ -3,11 +3,14 @@ before a second is spent."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from support.synthetic import scope
+from support.your_program import document
 
 from experiments import (
     code,
@@ -23,10 +26,14 @@ from experiments import (
     tlb_blocking,
     virtualization,
     walk_anatomy,
+    your_program,
 )
 from experiments.overview import campaign
+from experiments.your_program.programs import FEW, NAME
 from tlb.lab.campaign import Outcome
 from tlb.lab.progress import Progress
+from tlb.lab.store import Store, data_root
+from tlb.machine import host
 from tlb.report import parameters, publish, verdicts
 from tlb.report.chapter import Chapter
 from tlb.system.files import ROOT
@@ -58,6 +65,7 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(publish, "book", lambda given: told.append("site") or tmp_path)
     monkeypatch.setattr(Chapter, "survey", lambda chapter: told.append("survey"))
     monkeypatch.setattr(campaign, "_documents", lambda *given, slow: told.append("documents"))
+    monkeypatch.setattr(campaign, "_programs", lambda *given: told.append("programs"))
     return told
 
 
@@ -82,6 +90,7 @@ def test_there_is_a_site_after_the_first_round_and_one_at_the_end(
         "site",
         "survey",
         "documents",
+        "programs",
         (set(CHAPTERS), False),
         "site",
     ]
@@ -104,7 +113,7 @@ def test_the_last_site_is_built_within_the_time(
     monkeypatch.setattr(Chapter, "campaign", run)
     campaign.book(ASKED | {"minutes": minutes})
     at_end = campaign.SITE_S
-    between_s = campaign.SITE_S + campaign.SURVEY_S + campaign.DOCUMENTS_S
+    between_s = campaign.SITE_S + campaign.SURVEY_S + campaign.DOCUMENTS_S + campaign.PROGRAMS_S
     assert [later_s for _, later_s in given] == [at_end + between_s, at_end]
     for (seconds, _), kept_s in zip(given, (0, at_end), strict=True):
         assert max(60 * minutes - kept_s - 10, 0) <= seconds <= max(60 * minutes - kept_s, 0)
@@ -150,3 +159,48 @@ def test_each_chapter_has_points_that_its_claims_compare():
         name for name in parameters.table_of_contents() if (ROOT / "experiments" / name).is_dir()
     }
     assert chapters - {"your_machine", "your_program"} == set(CHAPTERS)
+
+
+@pytest.fixture
+def tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The minutes and names with which programs are measured; none runs."""
+    tried: list[Any] = []
+    monkeypatch.setenv("TLB_DATA", str(tmp_path / "data"))
+
+    def make(minutes: float, names: tuple[str, ...]) -> dict[str, Any]:
+        tried.append((minutes, names))
+        made = document() | {"state": host.state(host.inspect()), "minutes": minutes}
+        return made | {"told": [row for row in made["told"] if row["case"] in names]}
+
+    monkeypatch.setattr(your_program.analysis, "make", make)
+    return tried
+
+
+def try_programs(seconds: float = 1000.0, **changes: object) -> Chapter:
+    given = parameters.check(NAME, ASKED | changes)
+    chapter = Chapter(NAME, given, Store(data_root()))
+    campaign._programs(chapter, time.monotonic() + seconds)
+    return chapter
+
+
+def test_a_few_programs_are_tried_once_and_shown_without_measuring(tried: list[Any]):
+    chapter = try_programs()
+    try_programs()
+    assert tried == [(1.0, FEW)]
+    shown = your_program.Analysis(pd.DataFrame(), chapter)
+    assert set(shown.measured()["case"]) == set(FEW)
+
+
+@pytest.mark.parametrize("place", ["own", "published"])
+def test_a_few_programs_do_not_replace_many(place: str, tried: list[Any]):
+    data = Store(data_root())
+    store = data.own if place == "own" else data
+    store.write_document(host.machine_id(host.inspect()), NAME, document())
+    try_programs()
+    assert tried == []
+
+
+@pytest.mark.parametrize(("seconds", "profile"), [(60.0, "quick"), (1000.0, "smoke")])
+def test_no_program_is_tried_where_time_is_short(seconds: float, profile: str, tried: list[Any]):
+    try_programs(seconds, profile=profile)
+    assert tried == []

@@ -11,6 +11,7 @@ from experiments.your_program import figures, tables
 from experiments.your_program.cases import CASES
 from experiments.your_program.programs import is_whole
 from tlb.reasons import REASONS
+from tlb.report.overlay import borrowed
 from tlb.report.verdicts import REGISTRY, judge
 
 OF_PAGES = [name for name, case in CASES.items() if case.changes_pages]
@@ -56,6 +57,14 @@ def test_without_a_document_everything_has_that_reason():
         lambda a: a.gain("sort"),
     ):
         assert refusal(make, a) == "no-data"
+
+
+def test_without_programs_of_our_own_the_reference_machines_are_borrowed():
+    content = document(lacking=dict.fromkeys((n for n in CASES if CASES[n].ours), "no-toolchain"))
+    a = analysis(content, reference=document())
+    assert set(figures.gains(a).data["machine"]) == {"this machine", "the reference"}
+    assert refusal(figures.own_gains, a) == "too-few-points"
+    assert borrowed(figures.own_gains, a).machine == "another"
 
 
 def test_of_an_older_document_the_programs_that_were_added_since_stand_as_not_measured():

@@ -129,6 +129,8 @@ def test_a_trial_becomes_a_row():
         60 << 20,
     )
     assert not programs.summary("sort", "1.0", trial(made(out="a"), made(out="b"))).alike
+    with pytest.raises(Unavailable, match="no time"):  # of which no interval would be known
+        programs.summary("sort", "1.0", trial(base, large, pairs=5))
 
 
 @pytest.mark.parametrize(
@@ -181,14 +183,21 @@ def test_a_program_that_holds_more_than_there_is_is_left_out(
     room: int, started: list[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(programs, "usable_bytes", lambda host: room)
-    lacking = programs.make(1.0, lambda line: None)["lacking"]
+    lacking = programs.make(1.0, tell=lambda line: None)["lacking"]
     assert started == [name for name, case in CASES.items() if case.holds_gib << 30 <= room]
     short = {name for name, code in lacking.items() if code == "memory-short"}
     assert short == set(CASES) - set(started) >= {"jvm-start-8"}
 
 
 def test_a_document_is_whole_whatever_is_missing(started: list[str]):
-    document = programs.Programs.model_validate(programs.make(1.0, lambda line: None))
+    document = programs.Programs.model_validate(programs.make(1.0, tell=lambda line: None))
     assert [each.case for each in document.told] == ["sort"]
     assert set(document.lacking) == set(CASES) - {"sort"} | {"profile"}
     assert set(document.lacking.values()) <= set(REASONS)
+
+
+def test_a_document_of_a_few_programs_is_whole_for_who_wants_no_more(started: list[str]):
+    few = programs.make(programs.FEW_MINUTES, programs.FEW, tell=lambda line: None)
+    assert tuple(started) == programs.FEW and set(few["lacking"]) == set(programs.FEW) - {"sort"}
+    assert programs.is_whole(few, programs.FEW_MINUTES, programs.FEW)
+    assert not programs.is_whole(few, programs.FEW_MINUTES)
