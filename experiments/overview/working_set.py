@@ -146,7 +146,9 @@ def answer(a: Analysis, working_set_bytes: int) -> str:
     text += f"A load takes {times[BASE_PAGES]}"
     text += f", and {times[PACKED]} with the same number of lines packed" if PACKED in times else ""
     if (gaps := a.cliff.price.gaps) and gaps[0] <= lines <= gaps[-1]:
-        text += "; only the packed lines still fit the last cache, so not all of that is translation"
+        text += (
+            "; only the packed lines still fit the last cache, so not all of that is translation"
+        )
     if LARGE_PAGES not in times:
         return f"{text}."
     return f"{text}. On 2 MiB pages (THP) it takes {times[LARGE_PAGES]}."

@@ -62,9 +62,8 @@ class Analysis(StepsAnalysis, ContainersAnalysis):
         with suppress(Unavailable):
             if not self.cells:
                 reference = self.about.reference()
-                theirs = Analysis(
-                    reference.kept("virtualization"), reference, self._names
-                )  # one page defines what both have
+                # One page defines what both have.
+                theirs = Analysis(reference.kept("virtualization"), reference, self._names)
                 return theirs if theirs.cells else self
         return self
 
@@ -82,11 +81,8 @@ class Analysis(StepsAnalysis, ContainersAnalysis):
     @cached_property
     def cells(self) -> list[Chase]:
         """The pairs of page sizes that were measured in a guest of this machine."""
-        return [
-            cell
-            for cell in product(GUEST_PAGES, HOST_PAGES)
-            if len(select(self.rows(*cell), layout="spread"))
-        ]
+        pairs = product(GUEST_PAGES, HOST_PAGES)
+        return [pair for pair in pairs if len(select(self.rows(*pair), layout="spread"))]
 
     def alike(self, guest: str) -> str | None:
         """The page size on which the same program would run outside: the guest's, of 2 MiB the
@@ -118,7 +114,6 @@ class Analysis(StepsAnalysis, ContainersAnalysis):
 
     @cached_property
     def matrix(self) -> pd.DataFrame:
-        """The rows of `chases` that are guests'. Raises Unavailable("too-few-points")."""
         required(self.cells, "no guest was measured")
         return self.chases[self.chases["guest"] != ""].reset_index(drop=True)
 
@@ -131,7 +126,6 @@ class Analysis(StepsAnalysis, ContainersAnalysis):
 
     @property
     def far(self) -> pd.DataFrame:
-        """The matrix at the largest size that most cells share."""
         return select(self.matrix, lines=self.sizes[-1]).reset_index(drop=True)
 
     def ratio_of(self, row: pd.Series) -> Interval:
@@ -187,8 +181,5 @@ class Analysis(StepsAnalysis, ContainersAnalysis):
             return pd.DataFrame(columns=["guest", "host", "lines", "median", "low", "high"])
         rows = rows.assign(excess=rows[column] - rows[less])
         table = summarise(rows, ["mode", "pages", "lines"], "excess").set_index(["mode", "pages"])
-        return (
-            table.loc[[cell for cell in self.cells if cell in table.index]]
-            .rename_axis(["guest", "host"])
-            .reset_index()
-        )
+        table = table.loc[[cell for cell in self.cells if cell in table.index]]
+        return table.rename_axis(["guest", "host"]).reset_index()

@@ -32,19 +32,16 @@ class ContainersAnalysis(analysis.Analysis):
         )
         pairs = (inside / plain).dropna()
         if len(pairs) < LEAST_PAIRS:
-            raise Unavailable(
-                "too-few-points", f"{len(pairs)} pairs of a process in namespaces and a plain one"
-            )
+            why = f"{len(pairs)} pairs of a process in namespaces and a plain one"
+            raise Unavailable("too-few-points", why)
         return median_interval(pairs)
 
     @property
     def far_nodes(self) -> pd.DataFrame:
         """The rows of `nodes` at the largest size with something remote, beside both near; empty
         where there are none."""
-        far = self.nodes[
-            self.nodes["over"].notna()
-            & ~((self.nodes["memory"] == "local") & (self.nodes["tables"] == "local"))
-        ]
+        far = self.nodes.dropna(subset="over")
+        far = far[(far[["memory", "tables"]] != "local").any(axis=1)]
         return far[far["lines"] == far["lines"].max()]
 
     @cached_property

@@ -7,8 +7,9 @@ import altair as alt
 import pandas as pd
 
 from experiments.virtualization.analysis import Analysis, cell_name
+from tlb.inference.curves import select
 from tlb.prose import extremes
-from tlb.reasons import Unavailable, required
+from tlb.reasons import required
 from tlb.report import axes, charts
 from tlb.report.render import MUTED, PALETTE, Figure
 from tlb.units import format_size
@@ -19,17 +20,14 @@ _REACHED, _WALK = "between the two TLB levels", "past both levels"
 
 
 def one_test(a: Analysis) -> Figure:
-    """Translation on larger pages over that on 4 KiB pages, between the TLB's levels and past them:
-    a row a pair of page sizes."""
     found = {_REACHED: a.reached, _WALK: a.walks}
     rows = [
         (_row_name(*chase), where, *share[:3])
         for where, shares in found.items()
         for chase, share in shares.items()
     ]
-    columns = ["pages", "where", "median", "low", "high"]
-    data = pd.DataFrame(required(rows, "no chase on larger pages has a counterpart on 4 KiB"))
-    data = data.set_axis(columns, axis=1)
+    required(rows, "no chase on larger pages has a counterpart on 4 KiB")
+    data = pd.DataFrame(rows, columns=["pages", "where", *charts.INTERVAL])
     names = list(dict.fromkeys(_row_name(*chase) for shares in found.values() for chase in shares))
     title = "Translation cost over that on 4 KiB pages"
     x = {
@@ -51,10 +49,9 @@ def one_test(a: Analysis) -> Figure:
     rule = alt.Chart(pd.DataFrame({"median": [1.0]})).mark_rule(strokeDash=[4, 4], color=MUTED)
     walks = {_row_name(*chase): share.value for chase, share in a.walks.items()}
     ranking = extremes(walks, "times", "costs most", "costs least") if walks else ""
+    chart = rule.encode(x=alt.X("median:Q", **x)) + chart
     return Figure(
-        (rule.encode(x=alt.X("median:Q", **x)) + chart).properties(
-            height=charts.ROW_PX * len(names)
-        ),
+        chart.properties(height=charts.ROW_PX * len(names)),
         f"Translation cost on larger pages over that on 4 KiB pages. {ranking}",
         data,
     )
@@ -66,10 +63,8 @@ def _row_name(guest: str, host: str) -> str:
 
 
 def guest_ratios(a: Analysis) -> Figure:
-    """Guest over native on the guest's page size, a point a cell and size, with its interval."""
-    data = a.matrix[a.matrix["lines"].isin(a.sizes) & a.matrix["over_alike"].notna()]
-    if data.empty:
-        raise Unavailable("too-few-points", "no page size was measured both in a guest and outside")
+    data = select(a.matrix, lines=a.sizes).dropna(subset="over_alike")
+    required(data, "no page size was measured both in a guest and outside")
     data = data.assign(size=(data["lines"] * a.base_page_bytes).map(format_size))
     most = data.loc[data["over_alike"].idxmax()]
     return Figure(
@@ -89,10 +84,9 @@ def _ratios(data: pd.DataFrame, sizes: list[str]) -> alt.LayerChart:
     title = "Time in the guest over time outside, on the same page size"
     x = alt.X("over_alike:Q", scale=scale, axis=axes.ns_axis(title, axes.within(_RATIOS, *ends)))
     range_ = [PALETTE[k % len(PALETTE)] for k in range(len(sizes))]
+    axis = alt.Axis(title="Guest's page on host's page", labelLimit=220)
     base = alt.Chart(data).encode(
-        y=alt.Y(
-            "cell:N", sort=cells, axis=alt.Axis(title="Guest's page on host's page", labelLimit=220)
-        ),
+        y=alt.Y("cell:N", sort=cells, axis=axis),
         yOffset=alt.YOffset("size:N", sort=sizes),
         color=axes.colour("size", alt.Scale(domain=sizes, range=range_)),
     )
@@ -112,10 +106,8 @@ def _ratios(data: pd.DataFrame, sizes: list[str]) -> alt.LayerChart:
 def first_touches(a: Analysis) -> Figure:
     """What the first touch of a line adds to a load in a guest, a row a pair of page sizes."""
     data = required(a.touches, "no first touch was timed in a guest")
-    data = data.assign(
-        pages=[cell_name(*pair) for pair in zip(data["guest"], data["host"], strict=True)]
-    )
-    data, names = data[["pages", "median", "low", "high"]], list(data["pages"])
+    names = [cell_name(*pair) for pair in zip(data["guest"], data["host"], strict=True)]
+    data = data.assign(pages=names)[["pages", *charts.INTERVAL]]
     title = "First touch minus a later load, ns for each 4 KiB"
     scale = alt.Scale(domain=[min(0, data["low"].min()), 1.05 * data["high"].max()], nice=False)
     x = {"axis": axes.ns_axis(title), "scale": scale}

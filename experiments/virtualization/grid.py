@@ -8,18 +8,13 @@ from tlb.lab.namespaces import MODE
 from tlb.lab.record import Point
 from tlb.page_sizes import HARDWARE as GUEST_PAGES
 
-HOST_PAGES = (
-    "4k",
-    "thp",
-    "2m",
-    "1g",
-)  # under each of the guest's, and what a process of the host itself would have
+# Under each of the guest's, and what a process of the host itself would have.
+HOST_PAGES = ("4k", "thp", "2m", "1g")
 # Where the steps are looked for, guest's page on host's: of 2 MiB pages the transparent kind, which
 # takes no pool.
 STEPS_OF = (("4k", "4k"), ("4k", "thp"), ("2m", "4k"), ("2m", "thp"))
-MOST_QUICK_BYTES = (
-    256 << 20
-)  # a process of 1 GiB takes up to ten seconds, most of them a guest's first faults
+# A process of 1 GiB takes up to ten seconds, most of them a guest's first faults.
+MOST_QUICK_BYTES = 256 << 20
 NUMA_BYTES = 256 << 20
 NODES = ("local-local", "remote-local", "local-remote", "remote-remote")  # memory, then page tables
 
@@ -38,9 +33,7 @@ def points(scope: Scope) -> list[Point]:
             ("guest_chase", host, guest, fine if scope.is_fine else few(scope, guest, host))
             for guest, host in STEPS_OF
         ]
-        wanted += [
-            ("page_chase", pages, "", fine) for pages in dict.fromkeys(host for _, host in STEPS_OF)
-        ]
+        wanted += [("page_chase", host, "", fine) for host in {host for _, host in STEPS_OF}]
     wanted += [("page_chase", "4k", MODE, sizes)]
     wanted += [("numa_chase", "4k", mode, [min(top, scope.lines(NUMA_BYTES))]) for mode in NODES]
     chases = [
@@ -66,13 +59,10 @@ def few(scope: Scope, guest: str, host: str) -> list[int]:
 def coarse(scope: Scope) -> list[int]:
     """The numbers of lines at which every kind of page is measured, and fresh namespaces: from
     inside the STLB to the largest."""
-    top = (
-        scope.most_lines if scope.is_fine else min(scope.most_lines, scope.lines(MOST_QUICK_BYTES))
-    )
-    dense = scope.lines(DENSE_BELOW_BYTES)
-    inside = (
-        1 << (max(scope.entries[-1], 2 * SMALLEST_LINES) // 2).bit_length() - 1
-        if scope.entries
-        else dense // SMALLEST_LINES
-    )
+    top, dense = scope.most_lines, scope.lines(DENSE_BELOW_BYTES)
+    if not scope.is_fine:
+        top = min(top, scope.lines(MOST_QUICK_BYTES))
+    inside = dense // SMALLEST_LINES
+    if scope.entries:
+        inside = 1 << (max(scope.entries[-1], 2 * SMALLEST_LINES) // 2).bit_length() - 1
     return sorted({min(inside, top), *(octaves(dense, top, 1)[::2] if scope.is_fine else []), top})

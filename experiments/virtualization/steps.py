@@ -28,12 +28,9 @@ class StepsAnalysis(analysis.Analysis):
 
     def rows(self, guest: str, host: str, levels: int = 4) -> pd.DataFrame:
         """The rows of a chase, `levels` being of a guest's tables."""
-        own = (
-            {"kernel": GUEST, "mode": guest, "levels": levels}
-            if guest
-            else {"kernel": PROCESS, "mode": ""}
-        )
-        return select(self.frame, pages=host, **own)
+        if not guest:
+            return select(self.frame, kernel=PROCESS, mode="", pages=host)
+        return select(self.frame, kernel=GUEST, mode=guest, levels=levels, pages=host)
 
     def _over_base(self) -> list[tuple[Chase, Chase]]:
         """Return the chases on larger pages, each with the one on 4 KiB pages throughout."""

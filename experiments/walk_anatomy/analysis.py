@@ -21,14 +21,13 @@ from experiments.walk_anatomy.grid import (
     sweep,
 )
 from experiments.walk_anatomy.policies import PolicyAnalysis
-from tlb.inference import geometry, walk_caches
+from tlb.inference import walk_caches
 from tlb.inference.curves import Curve, select
 from tlb.inference.geometry_walks import Walk
 from tlb.inference.intervals import Interval, interval_of_rows, summarise
 from tlb.inference.walk_caches import WalkCache
-from tlb.lab import survey
-from tlb.machine.host import data_caches
 from tlb.reasons import Unavailable, if_available, required
+from tlb.report.charts import INTERVAL
 from tlb.units import format_size
 
 EVENLY, AT_RANDOM = "exactly", "at random places"
@@ -46,8 +45,7 @@ class Analysis(PolicyAnalysis):
         rows = self.walked
         if rows.empty:
             return rows
-        counts = rows[[*TABLES]].astype(int).to_numpy().tolist()
-        return rows[[tuple(row) in tables for row in counts]]
+        return rows[pd.MultiIndex.from_frame(rows[[*TABLES]].astype(int)).isin(tables)]
 
     @cached_property
     def held_ns(self) -> Interval:
@@ -64,8 +62,7 @@ class Analysis(PolicyAnalysis):
         }
 
     def _swept(self, level: int) -> pd.DataFrame:
-        """The rows of the sweep over the tables of a level."""
-        return self._through([tuple(tables) for tables in sweep(level, self.pages, self.fanout)])
+        return self._through(sweep(level, self.pages, self.fanout))
 
     def along_sweeps(self, per_miss: Callable[[Interval, Interval], Interval]) -> dict[int, Curve]:
         """Return what a TLB miss costs along each sweep, by level. per_miss: the cost, of the time
@@ -83,9 +80,7 @@ class Analysis(PolicyAnalysis):
         table = visits.table.copy()
         for place, (tables, visit) in enumerate(visits):
             share = self._missed_at(level, tables).value
-            table.loc[place, ["median", "low", "high"]] = list(
-                per_miss(visit, Interval(share, share, share))[:3]
-            )
+            table.loc[place, INTERVAL] = list(per_miss(visit, Interval(share, share, share))[:3])
         return Curve(table, visits.x, visits.processes)
 
     def _missed_by(self, rows: pd.DataFrame) -> Interval:
@@ -134,56 +129,32 @@ class Analysis(PolicyAnalysis):
     def held_out(self) -> pd.DataFrame:
         """Return a row a held-out point: its tables, ns a miss as measured (median, low, high) and
         as the caches found along the sweeps predict (predicted). Empty where no cache was found."""
-        rows = self._through([tuple(tables) for tables in held_out(self.pages, self.fanout)])
+        rows = self._through(held_out(self.pages, self.fanout))
         if not len(rows) or not self.caches:
-            return pd.DataFrame(
-                columns=[*TABLES, "median", "low", "high", "predicted"], dtype=float
-            )
+            return pd.DataFrame(columns=[*TABLES, *INTERVAL, "predicted"], dtype=float)
         table = summarise(rows, [*TABLES])
         shares = np.array([[self._missed_by(part).value] for _, part in rows.groupby([*TABLES])])
-        table[["median", "low", "high"]] = (
-            table[["median", "low", "high"]] - self.held_ns.value
-        ) / shares
-        counts = table[[*TABLES]].astype(float).to_numpy()
-        first = self.first_ns.value
-        return table.assign(
-            predicted=[
-                walk_caches.predicted_ns(first, self.caches, dict(zip(LEVELS, row, strict=True)))
-                for row in counts
-            ]
-        )
+        table[INTERVAL] = (table[INTERVAL] - self.held_ns.value) / shares
+        counts, first = table[[*TABLES]].astype(float).to_numpy(), self.first_ns.value
+        predicted = [
+            walk_caches.predicted_ns(first, self.caches, dict(zip(LEVELS, row, strict=True)))
+            for row in counts
+        ]
+        return table.assign(predicted=predicted)
 
     @cached_property
     def collisions(self) -> pd.DataFrame:
         """A row a distance and kind of place: level, apart (as a size), places, median, low, high
         in ns a visit, n."""
         rows = select(self.frame, kernel="table_chase", order="cycle", lines=COLLIDING)
-        placed = [(tables, mode) for _, tables, mode in collisions(self.fanout)]
-        rows = (
-            rows[
-                [
-                    (tuple(row[:-1]), row[-1]) in placed
-                    for row in rows[[*TABLES, "mode"]].to_numpy().tolist()
-                ]
-            ]
-            if len(rows)
-            else rows
-        )
-        levels = (
-            1
-            + (rows[TABLES[0]] == COLLIDING).astype(int)
-            + (rows[TABLES[1]] == COLLIDING).astype(int)
-            if len(rows)
-            else []
-        )
-        placed = rows.assign(
-            level=levels, places=np.where(rows["mode"] == "even", EVENLY, AT_RANDOM)
-        )
-        return summarise(placed, ["level", "places"]).assign(
-            apart=lambda table: table["level"].map(
-                lambda level: format_size(self.base_page_bytes * self.fanout ** (level - 1))
-            )
-        )
+        rows = rows.reindex(columns=dict.fromkeys([*rows, *TABLES]))  # where none was measured
+        placed = [(*tables, mode) for _, tables, mode in collisions(self.fanout)]
+        rows = rows[pd.MultiIndex.from_frame(rows[[*TABLES, "mode"]]).isin(placed)]
+        level = 1 + (rows[[*TABLES[:2]]] == COLLIDING).sum(axis=1)
+        places = np.where(rows["mode"] == "even", EVENLY, AT_RANDOM)
+        table = summarise(rows.assign(level=level, places=places), ["level", "places"])
+        spans = self.base_page_bytes * self.fanout ** (table["level"] - 1)
+        return table.assign(apart=spans.map(format_size))
 
     @property
     def far_apart(self) -> tuple[Interval, Interval, Interval]:
@@ -207,9 +178,8 @@ class Analysis(PolicyAnalysis):
         lowest bits choose its set: pages s apart reach one set in s. Raises Unavailable where one
         level may hold them all."""
         if not self.entries or self.entries[0] * 2 > COLLIDING or self.entries[-1] < 2 * COLLIDING:
-            raise Unavailable(
-                "one-level", f"of two that hold fewer and more than {COLLIDING} pages"
-            )
+            why = f"of two that hold fewer and more than {COLLIDING} pages"
+            raise Unavailable("one-level", why)
         return max(stride for stride in POWERS if stride * COLLIDING <= self.entries[-1])
 
     @property
@@ -218,19 +188,11 @@ class Analysis(PolicyAnalysis):
         both = [wide for wide in PADDED if wide in self.strides.xs and wide + 1 in self.padded.xs]
         return [wide for wide in both if wide > self.widest]
 
-    @property
-    def survey(self) -> geometry.Geometry:
-        """What this machine's survey found of its TLB. Raises Unavailable."""
-        return geometry.infer(
-            self.about.kept(survey.NAME), self.stated_entries, data_caches(self.host)
-        )
-
     @cached_property
     def walks(self) -> list[Walk]:
         """What a walk costs with the lowest tables in one cache after another, in the survey's
         unit; empty without a survey."""
-        survey = if_available(lambda: self.survey)
-        return [walk for walk in survey.walks if walk.cost] if survey else []
+        return [walk for walk in if_available(lambda: self.survey.walks) or () if walk.cost]
 
     @property
     def ghz(self) -> float:

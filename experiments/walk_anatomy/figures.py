@@ -15,17 +15,15 @@ from tlb.report.render import Figure
 BESIDE = ("staircase",)  # with the reference machine's curves behind a switch
 
 NAMES = {1: "tables of level 1 (lowest)", 2: "tables of level 2", 3: "tables of level 3"}
-_FIELDS = ["median", "low", "high", "coverage", "n", "unstable"]
 
 
 def _series(
     data: pd.DataFrame, x: str, x_title: str, y_title: str, series: str, **how: object
 ) -> alt.LayerChart:
     """Draw medians from zero over a logarithmic count, a line each series."""
-    axis = axes.lines_axis(x_title)
     return charts.series_chart(
         data,
-        alt.X(f"{x}:Q", axis=axis, scale=axes.log_scale()),
+        alt.X(f"{x}:Q", axis=axes.lines_axis(x_title), scale=axes.log_scale()),
         y_title,
         axes.colours(list(dict.fromkeys(data[series]))),
         series,
@@ -37,7 +35,6 @@ def _series(
 
 
 def staircase(a: Analysis) -> Figure:
-    """ns a miss against the tables of a level, a line a level."""
     named = {NAMES[level]: curve for level, curve in a.prices.items()}
     data = charts.stacked(named, "no tables were swept", "level")
     data["tables"] = data["lines"]
@@ -50,13 +47,11 @@ def staircase(a: Analysis) -> Figure:
         _series(data, "tables", title, "ns per miss", "level"),
         "What a miss of the TLB costs by the page tables that its walks go through, from few to "
         f"many: {ends}.",
-        data[["level", "tables", *_FIELDS]],
+        data[["level", "tables", *charts.FIELDS]],
     )
 
 
 def strides(a: Analysis) -> Figure:
-    """ns a visit of as many pages by the stride from one to the next: powers of two, and a page
-    more."""
     required(a.strides, "no strides were measured")
     named = {"a power of two": a.strides, "a power of two plus one page": a.padded}
     data = charts.stacked(named, "no strides were measured")
@@ -72,5 +67,5 @@ def strides(a: Analysis) -> Figure:
         chart,
         f"Time per visit of {COLLIDING} pages by the stride between them: it goes from {first:.1f} "
         f"ns side by side to {last:.1f} at the widest{rises}",
-        data[["series", "lines", *_FIELDS]],
+        data[["series", "lines", *charts.FIELDS]],
     )

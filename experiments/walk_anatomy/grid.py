@@ -49,13 +49,8 @@ def points(scope: Scope) -> list[Point]:
 
 def _cycle(scope: Scope, pages: int, fanout: int, **drawn: Any) -> Point:
     """Pages in as few tables as they may be in."""
-    return scope.point(
-        "table_chase",
-        mode="random",
-        lines=pages,
-        **dict(zip(TABLES, fewest(pages, fanout), strict=True)),
-        **drawn,
-    )
+    tables = dict(zip(TABLES, fewest(pages, fanout), strict=True))
+    return scope.point("table_chase", mode="random", lines=pages, **tables, **drawn)
 
 
 def fewest(pages: int, fanout: int) -> Tables:

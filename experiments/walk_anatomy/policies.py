@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cached_property
 
 import pandas as pd
@@ -32,12 +33,10 @@ class PolicyAnalysis(analysis.Analysis):
 
     @property
     def pages(self) -> int:
-        """How many pages those are; 0 without any."""
         return int(self.walked["lines"].max()) if len(self.walked) else 0
 
     @property
     def fanout(self) -> int:
-        """Entries of a table."""
         return self.base_page_bytes // ENTRY_BYTES
 
     def _drawn(self, pages: int, hot: int) -> Interval:
@@ -57,14 +56,12 @@ class PolicyAnalysis(analysis.Analysis):
         takes where all are drawn alike, of which M - C of M miss. Empty without rows."""
         shares = {}
         for n in (pages, 2 * pages):
-            try:
+            with suppress(Unavailable):
                 held = self._cycle(pages // 8)
                 price = (self._drawn(n, n) - held) * (1 / (1 - entries / n))
                 shares[Visits(n, n // HOT)] = (self._drawn(n, n // HOT) - held) / price
                 if n == pages:
                     shares[Visits(n, 0)] = (self._cycle(n) - held) / price
-            except Unavailable:
-                continue
         return shares
 
     @cached_property
@@ -77,10 +74,8 @@ class PolicyAnalysis(analysis.Analysis):
         """The share of a cycle's visits through few tables that miss, by time. Raises
         Unavailable("too-few-points") where it is not known, since then nothing is a miss's price.
         """
-        return required(
-            [*filter(None, [self.misses.get(Visits(self.pages, 0))])],
-            "how many visits miss was not measured",
-        )[0]
+        missed = self.misses.get(Visits(self.pages, 0))
+        return required(missed, "how many visits miss was not measured")
 
     @cached_property
     def policies(self) -> list[replacement.Policy]:
@@ -89,15 +84,11 @@ class PolicyAnalysis(analysis.Analysis):
         if not self.misses:
             return []
         first = self.entries[0] if len(self.entries) > 1 else 0
-        return replacement.judge(self.misses, (first, self.entries[-1]), self._ways(-1))
+        levels = data_tlbs(self.host)
+        ways = ways_of(levels[-1]) if levels else None
+        ways = UNSTATED_WAYS if ways is None else ways
+        return replacement.judge(self.misses, (first, self.entries[-1]), ways)
 
     @staticmethod
     def fitting(policies: list[replacement.Policy]) -> list[str]:
-        """Return the names of those policies that fit, the best supported first."""
         return [replacement.WORDS[policy.name] for policy in replacement.fitting(policies)]
-
-    def _ways(self, level: int) -> int:
-        """Of a level of the TLB, 0 the first and -1 the last; 0 for one set."""
-        levels = data_tlbs(self.host)
-        ways = ways_of(levels[level]) if levels else None
-        return UNSTATED_WAYS if ways is None else ways

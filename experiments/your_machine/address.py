@@ -182,7 +182,6 @@ def _pointers(columns: list[_Column]) -> list[tuple]:
 
 
 def _alternative(split: Split) -> str:
-    """Describe the figure: the levels, their bits, what an entry covers."""
     sizes = list(dict.fromkeys(str(level.bits) for level in split.levels))
     every = listed(str(level.bits) for level in split.levels) if len(sizes) > 1 else sizes[0]
     steps = "; ".join(

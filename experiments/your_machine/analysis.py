@@ -61,8 +61,7 @@ class Analysis(analysis.Analysis):
             for pages in HARDWARE
             for tlb in data_tlbs(self.host, pages)
         ]
-        table = pd.DataFrame(rows, columns=["level", "page_bytes", "entries"])
-        return table.sort_values(["level", "page_bytes"], ignore_index=True)
+        return pd.DataFrame(sorted(rows), columns=["level", "page_bytes", "entries"])
 
     def data_caches(self) -> pd.DataFrame:
         """Return a row a data cache: level, size_bytes."""

@@ -23,7 +23,6 @@ _MOST_TIMES = 60
 
 
 def address_bits(a: Analysis) -> Figure:
-    """Draw the address as boxes, each as wide as it has bits, and under each its node."""
     return address.drawn(a.split)
 
 
@@ -108,30 +107,19 @@ def _plateaus(points: pd.DataFrame, found: Geometry) -> pd.DataFrame:
 
 
 def added(a: Analysis) -> Figure:
-    """Draw what translation adds to a load, a bar for each place that can answer."""
     found = a.geometry
-    rows = [
-        (f"hit in the {level_name(level)}", level.hit_cost.interval if level.hit_cost else None)
-        for level in found.levels[1:]
-    ]
-    rows += [
-        (f"walk, table in {walk.table_in}", walk.cost.interval if walk.cost else None)
-        for walk in found.walks
-    ]
-    known = [(name, cost.value, cost.low, cost.high) for name, cost in rows if cost]
-    data = pd.DataFrame(
-        required(known, "no hit and no walk was measured"),
-        columns=["answer", "cost", "low", "high"],
-    )
+    rows = [(f"hit in the {level_name(level)}", level.hit_cost) for level in found.levels[1:]]
+    rows += [(f"walk, table in {walk.table_in}", walk.cost) for walk in found.walks]
+    known = [(name, *cost.interval[:3]) for name, cost in rows if cost]
+    required(known, "no hit and no walk was measured")
+    data = pd.DataFrame(known, columns=["answer", "cost", "low", "high"])
     data["label"] = [f"{cost:,.0f}" for cost in data["cost"]]
     title = alt.Axis(title=f"{found.unit} added to a load", tickCount=7)
     x = alt.X("cost:Q", axis=title, scale=alt.Scale(domainMax=data["high"].max() * 1.08))
     y = alt.Y("answer:N", sort=list(data["answer"]), axis=alt.Axis(title=None, labelLimit=200))
     base = alt.Chart(data).encode(y=y)
-    tips = [
-        "answer:N",
-        *(alt.Tooltip(f"{name}:Q", format=",.1f") for name in ("cost", "low", "high")),
-    ]
+    numbers = [alt.Tooltip(f"{name}:Q", format=",.1f") for name in ("cost", "low", "high")]
+    tips = ["answer:N", *numbers]
     bars = base.mark_bar(color=PALETTE[0], opacity=0.6).encode(x=x, tooltip=tips)
     bounds = base.mark_rule(strokeWidth=2).encode(x="low:Q", x2="high:Q")
     labels = base.mark_text(align="left", dx=6).encode(x="high:Q", text="label:N")
