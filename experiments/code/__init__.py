@@ -4,7 +4,5 @@ from experiments.code import analysis, claims, figures, grid, tables
 from experiments.code.analysis import Analysis
 from experiments.code.ways import WAYS, Texts
 
-__all__ = ["Analysis", "analysis", "claims", "figures", "grid", "tables"]
-
 DOCUMENTS = {"texts": Texts}  # beside the rows: name -> model
 DOCUMENT_TEXTS = tuple(WAYS)  # the texts in them that are this project's own

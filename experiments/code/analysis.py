@@ -44,8 +44,7 @@ class Analysis(analysis.Analysis):
         return {kind: curve for kind in KINDS if len(curve := self.jumps(layout, kind))}
 
     def near(self, pages: int, kind: str) -> tuple[Interval, Interval, Interval]:
-        """Return ns a jump of a kind to about so many lines, spread and packed, and the
-        difference. Raises Unavailable("too-few-points")."""
+        """Return ns a jump of a kind to about so many lines, spread and packed, and the difference."""
         curves = (of.get(kind, Curve.of(self.frame[:0])) for of in (self.spread, self.packed))
         spread, packed = (curve.at(pages, HALF_AN_OCTAVE) for curve in curves)
         return spread, packed, spread - packed
@@ -53,8 +52,7 @@ class Analysis(analysis.Analysis):
     @property
     def predictor_end(self) -> tuple[int, int]:
         """The numbers of direct jumps before and after the steepest rise of the packed control,
-        which no TLB explains: so many the branch predictor still knows, and no longer. Raises
-        Unavailable("too-few-points")."""
+        which no TLB explains: so many the branch predictor still knows, and no longer."""
         packed = self.packed.get("direct", Curve.of(self.frame[:0]))
         medians = required(packed, "no direct jumps were measured side by side").medians
         rises = required((medians / medians.shift()).dropna(), "one number of jumps has no rise")
@@ -62,8 +60,7 @@ class Analysis(analysis.Analysis):
         return int(medians.index[after - 1]), int(medians.index[after])
 
     def farthest(self, kind: str) -> tuple[int, Interval, Interval]:
-        """Return the most pages, and ns a jump of a kind to as many lines, spread and packed.
-        Raises Unavailable("too-few-points")."""
+        """Return the most pages, and ns a jump of a kind to as many lines, spread and packed."""
         spread, packed = (
             required(curves.get(kind, ()), "no such jumps were measured")
             for curves in (self.spread, self.packed)
@@ -142,7 +139,7 @@ class Analysis(analysis.Analysis):
 
     def gain(self, mib: int) -> Interval:
         """How many times as long a jump takes on base pages as on large ones, in a text of so many
-        MiB. Raises Unavailable."""
+        MiB."""
         return required(
             [self.gains[mib]] if mib in self.gains else [],
             f"no text of {mib} MiB was measured on both",
@@ -150,14 +147,13 @@ class Analysis(analysis.Analysis):
 
     @property
     def least_hot(self) -> pd.Series:
-        """The row of `hot` with the smallest share. Raises Unavailable("too-few-points")."""
+        """The row of `hot` with the smallest share."""
         rows = [row for _, row in self.hot.iterrows() if row["packed"].coverage]
         return required(rows, "no text was measured of which a part is hot")[-1]
 
     @cached_property
     def ways(self) -> ways.Texts:
-        """What code lies on, by the way in which it was made executable. Raises Unavailable, as
-        `document` does."""
+        """What code lies on, by the way in which it was made executable."""
         return self.document("texts", ways.make, ways.Texts)
 
     @cached_property
@@ -169,7 +165,7 @@ class Analysis(analysis.Analysis):
 
     @cached_property
     def flags(self) -> java_flags.Flags:
-        """What this computer's kernel and Java list. Raises Unavailable, as `document` does."""
+        """What this computer's kernel and Java list."""
         return self.document("flags", java_flags.make, java_flags.Flags)
 
 

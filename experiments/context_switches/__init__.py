@@ -2,5 +2,3 @@
 
 from experiments.context_switches import analysis, claims, figures, grid
 from experiments.context_switches.analysis import Analysis
-
-__all__ = ["Analysis", "analysis", "claims", "figures", "grid"]

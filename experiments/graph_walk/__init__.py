@@ -2,5 +2,3 @@
 
 from experiments.graph_walk import claims, figures, grid
 from experiments.graph_walk.analysis import Analysis
-
-__all__ = ["Analysis", "claims", "figures", "grid"]

@@ -159,8 +159,7 @@ class Analysis(WalkersAnalysis):
     @cached_property
     def access_shares(self) -> pd.DataFrame:
         """pages (those of `peaks`), working_set_bytes, accesses, share (of hops that wait for so
-        many accesses to memory or more, by the cuts between the peaks on base pages). Raises
-        Unavailable."""
+        many accesses to memory or more, by the cuts between the peaks on base pages)."""
         cuts_ns = required(self.peaks[BASE].cuts_ns, "no hop on base pages left the caches")
         tables = {
             pages: memory_trips.shares(self.distributions(pages), cuts_ns).stack()
@@ -170,7 +169,6 @@ class Analysis(WalkersAnalysis):
 
     @property
     def large_peaks(self) -> tuple[str, Trips]:
-        """The large pages of `peaks`, and their peaks."""
         return list(self.peaks.items())[-1]
 
     # --- means per batch

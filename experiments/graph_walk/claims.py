@@ -18,9 +18,9 @@ from experiments.graph_walk.selected import (
     largest_in_batches,
     on_the_plateau,
     one_or_more_walkers,
+    two_terms,
     walks_per_hop,
 )
-from experiments.graph_walk.two_terms import two_terms
 from tlb.inference.intervals import Interval, median_interval
 from tlb.page_sizes import BASE, words
 from tlb.prose import listed

@@ -53,7 +53,6 @@ def points(scope: Scope) -> list[Point]:
 
 
 def most_vertices(scope: Scope) -> int:
-    """The vertices of the largest graph."""
     most = scope.profile.max_working_set
     most = most if scope.is_fine else min(most, MOST_COARSE_BYTES)
     return 1 << (most // VERTEX_BYTES).bit_length() - 1

@@ -2,5 +2,3 @@
 
 from experiments.housekeeping import analysis, claims, figures, grid, tables
 from experiments.housekeeping.analysis import Analysis
-
-__all__ = ["Analysis", "analysis", "claims", "figures", "grid", "tables"]

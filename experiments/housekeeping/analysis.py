@@ -99,7 +99,6 @@ class Analysis(DocumentAnalysis):
         return pd.DataFrame(rows, columns=["pages", "apart", "per_used"])
 
     def waste(self) -> Interval:
-        """Return resident bytes of arenas apart on large pages over those on base pages."""
         large, base = (
             required(
                 select(self.sparse, pages=pages, apart=True)["per_used"], "no arenas were measured"

@@ -104,7 +104,6 @@ class DocumentAnalysis(EventAnalysis):
         return max(self.lives(FREE))
 
     def merged(self) -> tuple[Merged, ...]:
-        """Rounds of equal pages that were merged."""
         self._part(self.housekeeping.merged, "merged")
         return self.housekeeping.merged
 

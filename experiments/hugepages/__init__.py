@@ -4,6 +4,4 @@ from experiments.hugepages import calculator, claims, figures, grid, tables
 from experiments.hugepages.analysis import Analysis
 from tlb.programs.jmh import Jmh
 
-__all__ = ["Analysis", "calculator", "claims", "figures", "grid", "tables"]
-
 DOCUMENTS = {"jmh": Jmh}  # name in data/<machine>/ -> model

@@ -6,7 +6,5 @@ from experiments.keeping_pages.analysis import Analysis
 from experiments.keeping_pages.runtimes import Runtimes
 from experiments.keeping_pages.ways import WAYS, Ways
 
-__all__ = ["Analysis", "analysis", "claims", "figures", "grid", "tables"]
-
 DOCUMENTS = {"runtimes": Runtimes, "ways": Ways}  # beside the rows: name -> model
 DOCUMENT_TEXTS = tuple(WAYS)  # the texts in them that are this project's own

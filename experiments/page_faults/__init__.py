@@ -5,7 +5,5 @@ from experiments.page_faults import claims, figures, grid, tables
 from experiments.page_faults.analysis import Analysis
 from experiments.page_faults.kernel_side import BALLOON, KernelSide
 
-__all__ = ["Analysis", "claims", "figures", "grid", "tables"]
-
 DOCUMENTS = {"kernel_side": KernelSide}  # beside the rows: name -> model
 DOCUMENT_TEXTS = tuple(BALLOON.values())  # the texts in them that are this project's own

@@ -85,7 +85,6 @@ class Analysis(analysis.Analysis):
         return found
 
     def touch(self, way: Way) -> pd.Series:
-        """Return `touches` of a way."""
         if way not in self.touches:
             raise Unavailable("too-few-points", f"{WAYS[way]} was not measured")
         return self.touches[way]
@@ -141,7 +140,6 @@ class Analysis(analysis.Analysis):
         return Curve.of(self._chunks(mode), "threads")
 
     def _chunks(self, mode: str) -> pd.DataFrame:
-        """Return the rows of chunks as published."""
         return select(self.frame, kernel="map_churn", mode=mode, pages=BASE, lines=CHUNK_LINES)
 
     def churned(self, pages: str) -> Interval:
@@ -195,7 +193,7 @@ class Analysis(analysis.Analysis):
 
     @cached_property
     def side(self) -> KernelSide:
-        """What Linux reports here. Raises Unavailable, as `document` does."""
+        """What Linux reports here."""
         return self.document("kernel_side", kernel_side.make, KernelSide)
 
     def sampled(self) -> pd.DataFrame:

@@ -23,7 +23,6 @@ SHOWN = 9  # functions of a profile: those with the largest shares
 
 
 def _present(data: pd.DataFrame, column: str, names: Sequence[str]) -> list[str]:
-    """Return those names that the column has."""
     return [name for name in names if (data[column] == name).any()]
 
 

@@ -2,5 +2,3 @@
 
 from experiments.shootdowns import analysis, claims, figures, grid, tables
 from experiments.shootdowns.analysis import Analysis
-
-__all__ = ["Analysis", "analysis", "claims", "figures", "grid", "tables"]

@@ -2,5 +2,3 @@
 
 from experiments.stlb_cliff import analysis, claims, figures, grid
 from experiments.stlb_cliff.analysis import Analysis
-
-__all__ = ["Analysis", "analysis", "claims", "figures", "grid"]

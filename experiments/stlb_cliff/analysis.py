@@ -78,7 +78,6 @@ class Analysis(analysis.Analysis):
 
     @property
     def ghz(self) -> float:
-        """Median clock over all rows."""
         measured = self.frame.loc[self.frame["core_ghz"] > 0, "core_ghz"]
         if measured.empty:
             raise Unavailable("no-clock")

@@ -2,5 +2,3 @@
 
 from experiments.strides import analysis, claims, figures, grid, tables
 from experiments.strides.analysis import Analysis
-
-__all__ = ["Analysis", "analysis", "claims", "figures", "grid", "tables"]

@@ -32,7 +32,7 @@ _COLUMNS = [STRIDE, "median", "low", "high", "coverage", "modes", "n", "unstable
 
 class Analysis(analysis.Analysis):
     """The rows of `stride_sum`: ns per access. Curves run over the stride in bytes; of what was not
-    measured they are empty.
+    measured they are empty, and what is derived further raises Unavailable.
 
     The page defines: times, staggered, base, base_staggered, large_staggered, packed, conflicts,
     at_least, at_most, price, lists, saved and random_price.
@@ -91,8 +91,7 @@ class Analysis(analysis.Analysis):
 
     @property
     def near_ns(self) -> Interval:
-        """A load of eight bytes in order from the first cache. Raises
-        Unavailable("too-few-points")."""
+        """A load of eight bytes in order from the first cache."""
         rows = self.sums(mode="plain", bytes=NEAR_BYTES)
         return interval_of_rows(required(rows, "nothing was summed inside the first cache"))
 

@@ -1,7 +1,4 @@
 """TLB blocking: what can a program do by itself where it cannot choose the page size?"""
 
 from experiments.tlb_blocking import analysis, claims, figures, grid
-from experiments.tlb_blocking.analysis import Analysis
-from experiments.tlb_blocking.joins import with_gain
-
-__all__ = ["Analysis", "analysis", "claims", "figures", "grid", "with_gain"]
+from experiments.tlb_blocking.analysis import Analysis, with_gain

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from functools import cached_property
+from operator import itemgetter
 
 import numpy as np
 import pandas as pd
 
-from experiments.tlb_blocking import joins
-from experiments.tlb_blocking.joins import best_of
 from tlb.inference.curves import Curve, select
 from tlb.inference.hops import quantile, smoothed
-from tlb.inference.intervals import Interval, median_interval
-from tlb.page_sizes import BASE, ordered, words
+from tlb.inference.intervals import UNKNOWN, Interval, median_interval, summarise
+from tlb.page_sizes import BASE, ordered, rank, words
 from tlb.reasons import Unavailable, if_available, required
+from tlb.report import analysis
 from tlb.units import format_size
 
 VERTEX_BYTES = 64  # kernels/graph.h
@@ -25,6 +25,7 @@ NONE, LARGE_PAGES, BLOCKED = "none", "huge pages", "TLB blocking"
 PUBLISHED_BLOCK = 1 << 22
 AS_PUBLISHED = "one block, as published"
 SMALL_GRAPH = "a graph of one block"  # the control of AS_PUBLISHED
+GAIN = ["gain", "gain_low", "gain_high"]
 _QUANTILES = {"p50": 0.5, "p95": 0.95}
 
 
@@ -33,7 +34,7 @@ def graph_size(vertices: float) -> str:
     return format_size(int(vertices) * VERTEX_BYTES)
 
 
-class Analysis(joins.Analysis):
+class Analysis(analysis.Analysis):
     """The rows of `graph_walk` and `radix_partition`. Frames have columns as `summarise` names them
     (ns per hop or row); `gain` is how many times as fast a row is as what it is compared with. What
     was not measured is empty; what is derived further raises Unavailable("too-few-points").
@@ -59,23 +60,20 @@ class Analysis(joins.Analysis):
 
     @property
     def base_blocks(self) -> pd.DataFrame:
-        """The rows of `blocks` on base pages that can be compared with the walk without blocks.
-        Raises Unavailable."""
+        """The rows of `blocks` on base pages that can be compared with the walk without blocks."""
         found = select(self.blocks, pages=BASE).dropna(subset="gain")
         return required(found, "no walk with and without blocks was measured on base pages")
 
     @property
     def largest_inside(self) -> pd.DataFrame:
-        """The rows of the largest block inside the last TLB level's reach, by number of steps.
-        Raises Unavailable."""
+        """The rows of the largest block inside the last TLB level's reach, by number of steps."""
         inside = self.base_blocks[self.base_blocks["block_pages"] <= self.known_entries[-1]]
         largest = inside[inside["block_pages"] == inside["block_pages"].max()]
         return required(largest, "no block is inside the reach").sort_values("block_steps")
 
     @property
     def smallest_past(self) -> pd.Series:
-        """The row of the smallest block of twice the reach or more, with the most steps. Raises
-        Unavailable."""
+        """The row of the smallest block of twice the reach or more, with the most steps."""
         base = select(self.base_blocks, block_steps=self.base_blocks["block_steps"].max())
         past = base[base["block_pages"] >= 2 * self.known_entries[-1]]
         return required(past, "no block is twice the reach").sort_values("block_pages").iloc[0]
@@ -97,13 +95,12 @@ class Analysis(joins.Analysis):
 
     @property
     def priced_blocks(self) -> Curve:
-        """`block_price`. Raises Unavailable where it is empty."""
         return required(self.block_price, "no walk over vertices a page apart was measured")
 
     @property
     def left_by_blocks(self) -> tuple[int, Interval, Interval]:
         """The pages of the largest blocks inside the last level's reach, ns a hop that translation
-        costs in them, and without blocks. Raises Unavailable."""
+        costs in them, and without blocks."""
         price, reach = self.priced_blocks, self.known_entries[-1]
         inside = [pages for pages in price.xs[:-1] if pages <= reach]
         pages = required(inside, "no block is inside the reach")[-1]
@@ -115,7 +112,6 @@ class Analysis(joins.Analysis):
         return self._summary("graph_walk", "prefetch", ["vertices", "distance"])
 
     def best_ahead(self, pages: str) -> pd.Series:
-        """The row of `ahead` with the largest gain on a page size."""
         return best_of(self.ahead[self.ahead["distance"] > 0], pages)
 
     @property
@@ -191,6 +187,75 @@ class Analysis(joins.Analysis):
             raise Unavailable("too-few-points", f"nothing was timed hop by hop for: {name}")
         where = " or ".join(map(words, pages))
         raise Unavailable("pool-empty", f"the walk was not measured on {where}")
+
+    # --- radix partitioning and hash joins
+
+    def partitioning(self) -> pd.DataFrame:
+        """Return a row a page size, number of passes and of bits: tuples, bits, passes, the
+        estimate (ns to partition one row)."""
+        found = self._summary("radix_partition", "partition", ["tuples", "bits", "passes"])
+        return found.sort_values(["pages", "passes", "bits"], key=rank, ignore_index=True)
+
+    def fan_out_rise(self, pages: str, entries: int) -> tuple[Interval, int, int]:
+        """How many times as long a row takes past a TLB level's entries as inside: (ratio, few
+        partitions, many).
+
+        The few are at most half the entries, where source and cursors leave room; the many at most
+        four times the entries, where three in four writes miss if rows come in no order.
+        """
+        mine = select(self.fan_out, pages=pages, passes=1)
+        few = mine[mine["partitions"] <= entries / 2].tail(1)
+        many = mine[mine["partitions"].between(2 * entries, 4 * entries)].tail(1)
+        if few.empty or many.empty:
+            lacking = f"partitioning on {words(pages)} was not timed on both sides of {entries:,}"
+            raise Unavailable("too-few-points", lacking)
+        ratio = Interval.of(many.iloc[0]) / Interval.of(few.iloc[0])
+        return ratio, int(few["partitions"].iloc[0]), int(many["partitions"].iloc[0])
+
+    def ways_to_join(self) -> pd.DataFrame:
+        """Return a row a page size and way of joining: mode (naive, partitioned), tuples, bits (0
+        for naive), passes, partitions, the estimate (ns per row)."""
+        modes, keys = ["naive", "partitioned"], ["mode", "tuples", "bits", "passes"]
+        found = self._summary("radix_partition", modes, keys)
+        found.loc[found["mode"] == "naive", ["bits", "passes"]] = 0
+        found["partitions"] = 2 ** found["bits"]
+        return found.sort_values(["pages", "mode", "passes", "bits"], key=rank, ignore_index=True)
+
+    @property
+    def join_fan_outs(self) -> int:
+        """From how many fan-outs `best_join` chooses, on base pages."""
+        return max(int(select(self.joins, pages=BASE, mode="partitioned")["gain"].notna().sum()), 1)
+
+    def best_join(self, pages: str) -> pd.Series:
+        return best_of(select(self.joins, mode="partitioned"), pages)
+
+    def _summary(
+        self, kernel: str, mode: str | list[str], keys: list[str], **where: object
+    ) -> pd.DataFrame:
+        """`summarise` of the rows of a kernel in a mode by page size and `keys`. Empty
+        without rows."""
+        rows = select(self.frame, kernel=kernel, mode=mode, **where)
+        rows = rows.reindex(columns=dict.fromkeys([*rows, *keys]))
+        found = summarise(rows.assign(vertices=rows["lines"]), ["pages", *keys])
+        found = found.astype({key: int for key in keys if key != "mode"})
+        return found.sort_values(["pages", *keys[::-1]], key=rank, ignore_index=True)
+
+
+def with_gain(found: pd.DataFrame, slow: pd.DataFrame, *keys: str) -> pd.DataFrame:
+    """Return `found` with gain, gain_low and gain_high: how many times as fast each row is as that
+    of `slow` with the same keys; NaN without one."""
+    key, rows = itemgetter(*keys), found.to_dict("records")
+    known = {key(row): Interval.of(row) for row in slow.to_dict("records")}
+    gains = [known[key(row)] / Interval.of(row) if key(row) in known else UNKNOWN for row in rows]
+    return found.assign(
+        **{name: [float(gain[at]) for gain in gains] for at, name in enumerate(GAIN)}
+    )
+
+
+def best_of(found: pd.DataFrame, pages: str) -> pd.Series:
+    mine = select(found, pages=pages).dropna(subset="gain")
+    required(mine, f"nothing on {words(pages)} can be compared")
+    return mine.loc[mine["gain"].idxmax()]
 
 
 def _remedy(

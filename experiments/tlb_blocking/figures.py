@@ -8,13 +8,13 @@ import pandas as pd
 from experiments.tlb_blocking.analysis import (
     AS_PUBLISHED,
     BLOCKED,
+    GAIN,
     PUBLISHED_BLOCK,
     SMALL_GRAPH,
     VERTEX_BYTES,
     Analysis,
     graph_size,
 )
-from experiments.tlb_blocking.joins import GAIN
 from tlb.lab.declaration import ROW_BYTES
 from tlb.page_sizes import BASE
 from tlb.reasons import required

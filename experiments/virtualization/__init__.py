@@ -2,5 +2,3 @@
 
 from experiments.virtualization import claims, figures, grid, references
 from experiments.virtualization.analysis import Analysis
-
-__all__ = ["Analysis", "claims", "figures", "grid", "references"]

@@ -9,11 +9,10 @@ from itertools import product
 
 import pandas as pd
 
-from experiments.virtualization.containers import ContainersAnalysis
-from experiments.virtualization.grid import GUEST_PAGES, HOST_PAGES
+from experiments.virtualization.grid import GUEST_PAGES, HOST_PAGES, NODES
 from experiments.virtualization.steps import GUEST, Chase, StepsAnalysis
 from tlb.inference.curves import Curve, select
-from tlb.inference.intervals import UNKNOWN, Interval, summarise
+from tlb.inference.intervals import UNKNOWN, Interval, median_interval, summarise
 from tlb.page_sizes import BASE, hardware, labels
 from tlb.reasons import PAGE_REASONS, Unavailable, if_available, required
 
@@ -31,6 +30,7 @@ GUEST_REASONS = PAGE_REASONS | {
 _OF_GUEST = {"4k": "4 KiB", "2m": "2 MiB", "1g": "1 GiB"}  # whose pages have no other kind
 GUEST_BASE_BYTES = 4096  # the guest of guest_chase is written for x86-64, as is its host
 SIZES = labels(GUEST_BASE_BYTES)
+LEAST_PAIRS = 5  # of a median, fewer have no interval worth the name
 
 
 def cell_name(guest: str, host: str) -> str:
@@ -44,9 +44,9 @@ def pair_words(guest: str, host: str) -> str:
     return f"{whose}{SIZES[host]} pages"
 
 
-class Analysis(StepsAnalysis, ContainersAnalysis):
+class Analysis(StepsAnalysis):
     """The rows of experiment `virtualization`; times are ns per access, by the clock of whoever
-    made them.
+    made them. What was not measured raises Unavailable.
 
     What has guests in it (`matrix` and on) is about the guests that the page shows, which may be
     those of the reference machine: ask `guests` for them.
@@ -99,9 +99,8 @@ class Analysis(StepsAnalysis, ContainersAnalysis):
 
     @cached_property
     def chases(self) -> pd.DataFrame:
-        """A row a chase and number of lines: guest, host, cell (its name), what `summarise` gives of
-        the spread chase, and over_alike with _low and _high; NaN where that was not measured.
-        Raises Unavailable("too-few-points")."""
+        """A row a chase and number of lines: guest, host, cell (its name), what `summarise` gives
+        of the spread chase, and over_alike with _low and _high; NaN where that was not measured."""
         tables = []
         for chase, curve in self.spread.items():
             table = curve.table.assign(guest=chase[0], host=chase[1], cell=cell_name(*chase))
@@ -157,8 +156,7 @@ class Analysis(StepsAnalysis, ContainersAnalysis):
     @property
     def in_first_cache(self) -> Interval:
         """The first cell's packed chase of the fewest lines over the plain process's: where nothing
-        is translated twice and nothing missed, both run the same instructions on the same lines.
-        Raises Unavailable("too-few-points")."""
+        is translated twice and nothing missed, both run the same instructions on the same lines."""
         cell = next(iter(self.cells), ("", ""))
         pair = [self.packed.get(chase) for chase in (cell, ("", self.alike(cell[0]) or BASE))]
         ratios = (pair[0] / pair[1]).intervals if all(pair) else []
@@ -166,8 +164,7 @@ class Analysis(StepsAnalysis, ContainersAnalysis):
 
     @property
     def clocks(self) -> pd.Series:
-        """The time by the clock outside over that by the guest's, a value a process. Raises
-        Unavailable("too-few-points")."""
+        """The time by the clock outside over that by the guest's, a value a process."""
         rows = select(self.frame, kernel=GUEST, levels=4)
         ratios = rows.get("outside_ns_per_access", pd.Series(dtype=float)) / rows["ns_per_access"]
         return required(ratios.dropna(), "no guest was timed by two clocks")
@@ -183,3 +180,45 @@ class Analysis(StepsAnalysis, ContainersAnalysis):
         table = summarise(rows, ["mode", "pages", "lines"], "excess").set_index(["mode", "pages"])
         table = table.loc[[cell for cell in self.cells if cell in table.index]]
         return table.rename_axis(["guest", "host"]).reset_index()
+
+    # --- containers, and other memory nodes
+
+    @cached_property
+    def container_ratio(self) -> Interval:
+        """Time in fresh namespaces over that of a plain process, the median over pairs, with its
+        exact interval. A pair walked the same permutation in the same repeat, so what the order and
+        an hour of drift do, they do to both; one interval over all sizes has one chance to miss,
+        where one a size has as many."""
+        plain, inside = (
+            rows.groupby(["layout", "lines", "repeat"])["ns_per_access"].median()
+            for rows in (self.plain, self.contained)
+        )
+        pairs = (inside / plain).dropna()
+        if len(pairs) < LEAST_PAIRS:
+            why = f"{len(pairs)} pairs of a process in namespaces and a plain one"
+            raise Unavailable("too-few-points", why)
+        return median_interval(pairs)
+
+    @property
+    def far_nodes(self) -> pd.DataFrame:
+        """The rows of `nodes` at the largest size with something remote, beside both near; empty
+        where there are none."""
+        far = self.nodes.dropna(subset="over")
+        far = far[(far[["memory", "tables"]] != "local").any(axis=1)]
+        return far[far["lines"] == far["lines"].max()]
+
+    @cached_property
+    def nodes(self) -> pd.DataFrame:
+        """The chase by where its memory and page tables lie, seen from the CPU: memory, tables,
+        lines, median, low, high, over, over_low, over_high (over both near). Empty where no node
+        but one was measured."""
+        curves = Curve.by(self.frame, NODES, "mode", kernel="numa_chase", layout="spread")
+        rows = []
+        for mode, curve in curves.items():
+            over = dict(curve / curves[NODES[0]]) if NODES[0] in curves else {}
+            rows += [
+                (*mode.split("-"), int(lines), *here[:3], *over.get(lines, UNKNOWN)[:3])
+                for lines, here in curve
+            ]
+        columns = ["memory", "tables", "lines", "median", "low", "high"]
+        return pd.DataFrame(rows, columns=[*columns, "over", "over_low", "over_high"])

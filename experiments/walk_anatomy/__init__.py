@@ -2,5 +2,3 @@
 
 from experiments.walk_anatomy import claims, figures, grid, tables
 from experiments.walk_anatomy.analysis import Analysis
-
-__all__ = ["Analysis", "claims", "figures", "grid", "tables"]

@@ -84,11 +84,11 @@ class Analysis(PolicyAnalysis):
         return Curve(table, visits.x, visits.processes)
 
     def _missed_by(self, rows: pd.DataFrame) -> Interval:
-        """The share of these visits that walk, as counted; without counts `missed`. Raises
-        Unavailable("too-few-points").
+        """The share of these visits that walk, as counted; without counts `missed`.
 
         The kernel places pages so that all tables use the sets of the TLB alike, and the share
-        stays as long as pages alone fill it."""
+        stays as long as pages alone fill it.
+        """
         counted = "walk_per_access" in rows and rows["walk_per_access"].notna().any()
         return interval_of_rows(rows, "walk_per_access") if counted else self.missed
 
@@ -107,15 +107,13 @@ class Analysis(PolicyAnalysis):
 
     @property
     def first_ns(self) -> Interval:
-        """What a miss costs that reads as little as there is to read. Raises
-        Unavailable("too-few-points")."""
+        """What a miss costs that reads as little as there is to read."""
         times = required(self.times.get(1, ()), "no tables of the lowest level were swept")
         return self._miss_ns(times.intervals[0], 1, times.xs[0])
 
     @property
     def last_ns(self) -> Interval:
-        """What a miss costs with as many tables of each level as were measured. Raises
-        Unavailable("too-few-points")."""
+        """What a miss costs with as many tables of each level as were measured."""
         level, times = max(required(self.times, "no tables were swept").items())
         return self._miss_ns(times.last, level, times.xs[-1])
 
@@ -159,7 +157,7 @@ class Analysis(PolicyAnalysis):
     @property
     def far_apart(self) -> tuple[Interval, Interval, Interval]:
         """ns a visit of pages side by side, exactly the largest distance apart, and at random
-        places within it. Raises Unavailable."""
+        places within it."""
         level = int(required(self.collisions, "no pages were set apart")["level"].max())
         wanted = [
             select(self.collisions, level=n, places=places)
@@ -184,7 +182,7 @@ class Analysis(PolicyAnalysis):
 
     @property
     def widened(self) -> list[int]:
-        """The strides past `widest` that were measured a page wider too. Raises Unavailable."""
+        """The strides past `widest` that were measured a page wider too."""
         both = [wide for wide in PADDED if wide in self.strides.xs and wide + 1 in self.padded.xs]
         return [wide for wide in both if wide > self.widest]
 

@@ -3,5 +3,3 @@ half a minute says."""
 
 from experiments.your_machine import claims, figures, grid, tables
 from experiments.your_machine.analysis import Analysis
-
-__all__ = ["Analysis", "claims", "figures", "grid", "tables"]

@@ -125,7 +125,6 @@ def _columns(split: Split) -> list[_Column]:
 
 
 def drawn(split: Split) -> Figure:
-    """Draw the address as boxes, each as wide as it has bits, and under each its node."""
     columns, pen = _columns(split), _Pen(split.bits)
     *walk, page = columns
     _draw_nodes(pen, walk, page)
@@ -152,7 +151,6 @@ def drawn(split: Split) -> Figure:
 
 
 def _draw_nodes(pen: _Pen, walk: list[_Column], page: _Column) -> None:
-    """Draw boxes, nodes, chosen entries, and the lines from boxes to entries."""
     step = _ENTRY[1] - _ENTRY[0]
     # The lines between entries; the chosen entry has edges of its own.
     hairs = [y for y in range(_NODE[0] + step, _NODE[1], step) if y not in _ENTRY]

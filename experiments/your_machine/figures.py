@@ -60,7 +60,6 @@ def staircase(a: Analysis) -> Figure:
 
 
 def _levels(a: Analysis) -> alt.LayerChart:
-    """Return a rule and a label at the entries of each level."""
     levels = a.geometry.levels
     entries = [level.entries.value for level in levels]
     steps = [f"{level_name(level)}: {count(level.entries.value)}" for level in levels]

@@ -5,7 +5,5 @@ from experiments.your_program.analysis import Analysis
 from experiments.your_program.cases import CASES
 from experiments.your_program.programs import Programs
 
-__all__ = ["Analysis", "claims", "figures", "grid", "tables"]
-
 DOCUMENTS = {"your_program": Programs}  # beside the rows: name -> model
 DOCUMENT_TEXTS = tuple(CASES)  # the texts in them that are this project's own

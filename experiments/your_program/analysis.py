@@ -21,7 +21,8 @@ ONE = Interval(1.0, 1.0, 1.0)
 
 
 class Analysis(analysis.Analysis):
-    """Evaluate the document of the programs; this chapter has no rows.
+    """Evaluate the document of the programs; this chapter has no rows. Raises Unavailable for what
+    it lacks.
 
     The page defines: on_huge_pages, paged and much_more.
     """
@@ -98,13 +99,12 @@ class Analysis(analysis.Analysis):
 
     @cached_property
     def profile(self) -> Profile:
-        """Samples of a chase by a clock. Raises Unavailable."""
+        """Samples of a chase by a clock."""
         if self.programs.profile is None:
             raise Unavailable(self.programs.lacking.get("profile", "no-data"))
         return self.programs.profile
 
     def measured(self) -> pd.DataFrame:
-        """Return `trials`. Raises Unavailable."""
         self.programs  # noqa: B018  # raises why there is none
         return required(self.trials, "no program was measured")
 
