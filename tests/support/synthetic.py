@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,8 @@ from tlb.lab.grid import Profile, Scope
 from tlb.lab.record import Point
 from tlb.machine.host import Host
 from tlb.machine.tlb import Tlb
-from tlb.report.verdict_table import verdict_table
-from tlb.report.verdicts import Verdict, statements
+from tlb.report.analysis import Analysis
+from tlb.report.verdicts import Verdict, verdicts
 
 MIB, GIB = 2**20, 2**30
 
@@ -237,17 +238,9 @@ HOLE = re.compile(
 )
 
 
-def fit_to_be_shown(found: list[Verdict], chapter: str) -> list[Verdict]:
-    """The verdicts themselves: one on each sentence that the chapter judges, quoted, with a
-    sentence on one line as evidence."""
-    quoted = {
-        row.id: f"“{row.quote}”"
-        for row in statements().values()
-        if (row.status, row.where) == ("judged", chapter)
-    }
-    assert len(found) == len(quoted) and {one.claim.id: one.claim.says for one in found} == quoted
-    assert verdict_table(found).text
-    return [fit(one) for one in found]
+def words_of(claims: ModuleType, a: Analysis, **bands: dict) -> dict[str, str]:
+    """The verdict on each claim of a chapter, by its id."""
+    return {one.claim.id: one.verdict for one in verdicts(claims, a, **bands)}
 
 
 def fit(one: Verdict) -> Verdict:

@@ -4,16 +4,13 @@ tested."""
 from __future__ import annotations
 
 from support.code import Jumps, analysis, rows
+from support.synthetic import words_of
 
 from experiments.code import claims
-from tlb.report.verdicts import verdicts
 
 
 def told(jumps: Jumps | None = None, **about: object) -> dict[str, str]:
-    return {
-        one.claim.id: one.verdict
-        for one in verdicts(claims, analysis(rows(jumps or Jumps()), **about))
-    }
+    return words_of(claims, analysis(rows(jumps or Jumps()), **about))
 
 
 def test_where_walks_for_code_are_dear_large_pages_help():

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 from support.events import Events, analysis, rows
+from support.synthetic import words_of
 
 from experiments import context_switches
-from tlb.report.verdicts import verdicts
 
 
 def told(machine: Events | None = None, **about: object) -> dict[str, str]:
     a = analysis(context_switches, rows(machine or Events()), **about)
-    return {one.claim.id: one.verdict for one in verdicts(context_switches.claims, a)}
+    return words_of(context_switches.claims, a)
 
 
 def test_where_nothing_is_kept_and_all_is_shared_they_hold():
@@ -34,7 +34,7 @@ def test_a_switch_that_times_cannot_decide_is_decided_by_pcid(pcid: bool | None,
 
 def test_what_takes_two_cpus_is_not_testable_without():
     a = analysis(context_switches, rows(cpus=1), cpus=1)
-    found = {one.claim.id: one.verdict for one in verdicts(context_switches.claims, a)}
+    found = words_of(context_switches.claims, a)
     assert [id for id, verdict in found.items() if verdict == "not testable here"] == [
         "neighbours-evict-the-table"
     ]

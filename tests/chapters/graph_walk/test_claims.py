@@ -8,16 +8,16 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
-from support.synthetic import GIB, MIB, Truth, fit, fit_to_be_shown, lru
+from support.synthetic import GIB, MIB, Truth, fit, lru
 from support.synthetic import frame as chases
 from support.walk import Walk, analysis, rows
 
-from experiments.graph_walk import Analysis, claims
+from experiments.graph_walk import Analysis
 from tlb.inference.intervals import Interval
 from tlb.inference.splinter import Compared, Splinter
 from tlb.lab.grid import octaves
 from tlb.lab.record import Point
-from tlb.report.verdicts import REGISTRY, judge, verdicts
+from tlb.report.verdicts import REGISTRY, judge
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -155,13 +155,6 @@ JUDGED: dict[str, tuple[str, Callable[[], Analysis], str]] = {
     "pieces have no fewer entries": (WORTH, lambda: beside(split("splintered by the host")), N),
     "large pages are not": (WORTH, lambda: slower(3.0, "pages != '4k'"), F),
 }
-
-
-def judged(a: Analysis, **bands: dict) -> dict[str, str]:
-    return {
-        verdict.claim.id: verdict.verdict
-        for verdict in fit_to_be_shown(verdicts(claims, a, **bands), "graph_walk")
-    }
 
 
 @pytest.mark.parametrize("name", JUDGED)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from support.events import Events, House, analysis, rows
+from support.synthetic import words_of
 
 from experiments import housekeeping
-from tlb.report.verdicts import verdicts
 
 
 def told(machine: Events | None = None, **about: object) -> dict[str, str]:
     a = analysis(housekeeping, rows(machine or Events()), **about)
-    return {one.claim.id: one.verdict for one in verdicts(housekeeping.claims, a)}
+    return words_of(housekeeping.claims, a)
 
 
 def test_forks_arenas_and_collapses_are_judged_by_what_they_cost():
@@ -19,7 +19,7 @@ def test_forks_arenas_and_collapses_are_judged_by_what_they_cost():
     assert found["cow-copies-2-mib"] == "fails"
     assert found["sparse-small-allocations-hurt"] == "holds"
     a = analysis(housekeeping, rows(cpus=1), cpus=1)
-    found = {one.claim.id: one.verdict for one in verdicts(housekeeping.claims, a)}
+    found = words_of(housekeeping.claims, a)
     assert found["promotion-disturbs-random-access"] == "not testable here"
 
 

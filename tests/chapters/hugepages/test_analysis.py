@@ -40,6 +40,3 @@ def test_the_pools_pages_are_the_best_large_ones_and_transparent_ones_the_next(
     there: tuple[str, ...], best: str
 ):
     assert analysis(only(*there)).large == best
-
-
-# --- random reads

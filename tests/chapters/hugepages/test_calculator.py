@@ -7,6 +7,7 @@ from functools import cache
 
 import pandas as pd
 import pytest
+from support import your_machine
 from support.hugepages import PAGES, analysis
 from support.page_sizes import Paged, hugepages
 from support.synthetic import GIB, MIB, PAGE_BYTES
@@ -14,7 +15,6 @@ from support.synthetic import GIB, MIB, PAGE_BYTES
 from experiments.hugepages import calculator, figures
 from experiments.hugepages.calculator import Basis
 from tlb.inference import geometry
-from tlb.inference.geometry import Estimate, Geometry, Level
 from tlb.reasons import Unavailable
 from tlb.report.render import Figure
 
@@ -81,31 +81,6 @@ def test_where_nothing_was_measured_past_twice_the_last_level_there_is_a_reason(
 # --- what it counts with
 
 
-def measured(*entries: float) -> Geometry:
-    levels = [
-        Level(
-            level=k,
-            entries=Estimate(value=n, low=n, high=n, method="alias, step"),
-            opinions={},
-            stated=None,
-            hit_cost=None,
-            rise=(n, n + 1),
-            verdict="",
-        )
-        for k, n in enumerate(entries, 1)
-    ]
-    return Geometry(
-        pages="4k",
-        unit="cycles",
-        core_ghz=3.2,
-        first_tread=4,
-        levels=levels,
-        walks=[],
-        alias_penalty=None,
-        notes=[],
-    )
-
-
 @pytest.mark.parametrize(
     ("entries", "expected"),
     [((63.0, 1500.4), (63, 1500.4)), ((63.0,), (64, 1536))],
@@ -114,6 +89,8 @@ def measured(*entries: float) -> Geometry:
 def test_two_levels_that_were_measured_are_believed_before_cpuid(
     monkeypatch, entries: tuple[float, ...], expected: tuple[float, float]
 ):
-    monkeypatch.setattr(geometry, "infer", lambda *_: measured(*entries))
+    levels = [your_machine.level(n, your_machine.estimate(of)) for n, of in enumerate(entries, 1)]
+    found = your_machine.geometry(levels=levels)
+    monkeypatch.setattr(geometry, "infer", lambda *_: found)
     basis = calculator.basis(analysis(kept={"geometry": pd.DataFrame()}))
     assert basis[:2] == expected and ("CPUID" in basis.source) == (len(entries) == 1)

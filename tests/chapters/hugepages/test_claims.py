@@ -10,7 +10,7 @@ import pytest
 from support.hugepages import QUIET, SPLIT, analysis, median, rows, times
 from support.hugepages_documents import scores
 from support.page_sizes import Paged
-from support.synthetic import GIB, MIB, fit, fit_to_be_shown
+from support.synthetic import GIB, MIB, fit
 
 from experiments.hugepages import Analysis, claims
 from tlb.report.verdicts import REGISTRY, Verdict, judge, verdicts
@@ -38,8 +38,7 @@ BASE_TOUCH = {"kernel": "random_touch", "pages": "4k", "bytes": 10**8}
 
 
 def judged(a: Analysis, **bands: dict) -> dict[str, Verdict]:
-    """By id: each claim a sentence with evidence fit to be shown."""
-    return {one.claim.id: one for one in fit_to_be_shown(verdicts(claims, a, **bands), "hugepages")}
+    return {one.claim.id: fit(one) for one in verdicts(claims, a, **bands)}
 
 
 def thp_touch(ratio: float, noise: float = 0.005) -> pd.DataFrame:
@@ -164,10 +163,3 @@ def test_jmh_is_judged_beside_our_loop_where_three_jvms_ran(forks: int, java: fl
         True,
         1 + (forks > 1),
     )
-
-
-def test_where_cpuid_is_silent_the_claim_about_the_reach_cannot_be_told():
-    silent, told = judged(analysis(entries=[])), judged(analysis())
-    assert silent[NOTHING].verdict == C and "CPUID" in silent[NOTHING].evidence
-    assert {claim for claim in told if silent[claim] != told[claim]} == {NOTHING, PAST}
-    assert "between" not in judged(analysis(entries=[64]))[NOTHING].evidence

@@ -12,22 +12,13 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
-from support.kernels import STATE, measured, why_not
-from support.lab import one_by_one
-from support.stand_ins import PAGE, put_before
-from support.synthetic import MIB, Stated
+from support.kernels import measured, why_not
+from support.stand_ins import PAGE
+from support.synthetic import MIB
 
-from tlb.lab import campaign, measure, perf
-from tlb.lab import kernels as catalogue
-from tlb.lab.measuring_setup import Rig
-from tlb.lab.record import Point, Record
-from tlb.lab.store import Store
+from tlb.lab.record import Point
 
 pytestmark = [pytest.mark.measures, pytest.mark.needs("a C compiler")]
 CPUS = len(os.sched_getaffinity(0))
@@ -176,26 +167,6 @@ def test_a_kernel_without_pages_of_64_kib_does_not_offer_them(machine, case: str
     assert measured(on(case, "thp")).backing == "thp"
 
 
-# --- a limit on memory below the size
-
-
-@pytest.mark.parametrize("pages", PAGE)
-def test_memory_below_the_size_is_said_and_nothing_is_started(monkeypatch, pages: str):
-    point = on("page_chase in C", pages)
-    monkeypatch.setattr(perf, "run", lambda *_, **__: pytest.fail("a kernel was started"))
-    usable = catalogue.memory_bytes(point) - 1
-    assert f"{usable >> 20} MiB may be used" in why_not(point, "memory-short", usable_bytes=usable)
-
-
-@pytest.mark.parametrize("pages", ["4k", "thp", "2m"])
-@each_arena
-def test_a_real_limit_of_address_space_below_the_size_is_memory_short(
-    machine, monkeypatch, case: str, pages: str
-):
-    put_before(monkeypatch, "sh", "-c", f'ulimit -v {16 * 2**20} && exec "$0" "$@"')  # KiB
-    why_not(on(case, pages, 32 * 2**30), "memory-short")
-
-
 # --- none gives a row with another page size than the one named
 
 
@@ -204,16 +175,6 @@ def test_a_real_limit_of_address_space_below_the_size_is_memory_short(
 def test_one_page_of_another_size_is_enough_to_refuse(machine, case: str, pages: str):
     machine.set("percent", 87 if pages != "4k" else 1)  # seven of eight, or one
     why_not(on(case, pages), "backing-partial")
-
-
-@pytest.mark.parametrize("case", ["page_chase in C", "prefault by touch"])
-def test_a_64_kib_page_that_fell_back_may_have_been_ours(machine, case: str):
-    machine.set("fallen", 1)
-    assert re.findall(r"\b\d+\b", why_not(on(case, "64k"), "backing-partial")) == [
-        "256",
-        "256",
-        "1",
-    ]
 
 
 @pytest.mark.parametrize("pages", ["4k", "thp", "2m"])
@@ -228,54 +189,11 @@ def test_pages_that_are_joined_or_split_while_time_runs_are_refused_at_its_end(
     why_not(on(case, pages), "backing-partial")
 
 
-# --- a whole run
-
-
-@pytest.fixture
-def run(tmp_path: Path, own_lock: Path) -> Callable[..., tuple[campaign.Outcome, Store]]:
-    def go(
-        points: list[Point], repeats: int = 1, take: Callable[..., Record] = measure.measure
-    ) -> tuple[campaign.Outcome, Store]:
-        rig = Rig(
-            Stated().host(),
-            Store(tmp_path / "data"),
-            "other",
-            STATE,
-            2**40,
-            plan=perf.NO_COUNTERS,
-            measure=one_by_one(take),
-        )
-        return campaign.run(
-            rig, {"hugepages": points}, repeats, retry_share=0, quiet=True
-        ), rig.store
-
-    return go
-
-
-def test_a_pool_that_is_emptied_in_the_middle_of_a_run_takes_its_points_and_no_others(machine, run):
-    points = [
-        on(case, pages, size)
-        for case in ("page_chase in C", "random_touch in C", "prefault by touch")
-        for pages in ("4k", "thp", "2m")
-        for size in (4 * MIB, ARENA)
+@pytest.mark.parametrize("case", ["page_chase in C", "prefault by touch"])
+def test_a_64_kib_page_that_fell_back_may_have_been_ours(machine, case: str):
+    machine.set("fallen", 1)
+    assert re.findall(r"\b\d+\b", why_not(on(case, "64k"), "backing-partial")) == [
+        "256",
+        "256",
+        "1",
     ]
-    done = []
-
-    def emptied_after_twelve(point: Point, *rest: Any, **how: Any) -> Record:
-        if len(done) == 12:
-            machine.pool("2m", 0)
-        record = measure.measure(point, *rest, **how)
-        done.append(point)
-        return record
-
-    outcome, store = run(points, repeats=2, take=emptied_after_twelve)
-    large = {point for point in points if point.pages == "2m"}
-    assert set(outcome.lacking) == large and {why.code for why in outcome.lacking.values()} == {
-        "pool-empty"
-    }
-    frame = store.load("other", "hugepages")
-    assert Counter(frame["pages"]) == Counter(point.pages for point in done)
-    assert (
-        (frame["pages"] == "4k").sum() == (frame["pages"] == "thp").sum() == 12
-    )  # six points, twice
-    assert (frame["backing"] == frame["pages"]).all() and 0 < (frame["pages"] == "2m").sum() < 12

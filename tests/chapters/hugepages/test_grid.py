@@ -2,47 +2,9 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
-from support.hugepages import PAGES
-from support.page_sizes import hugepages
 from support.synthetic import scope
 
 from experiments.hugepages import grid
-from tlb.lab.grid import SMALLEST_LINES
-
-profiles = st.tuples(
-    st.integers(64 << 10, 2**33),
-    st.integers(1, 4),
-    st.integers(1, 64),
-    st.sampled_from(["c", "numba"]),
-)
-
-
-@given(profiles)
-def test_every_spread_chase_has_its_packed_control_on_the_same_pages_and_nothing_is_too_large(
-    profile: tuple,
-):
-    most, per_octave, cpus, engine = profile
-    points = hugepages(most, cpus, per_octave, engine)
-    assert len(points) == len(set(points)) and {
-        point.engine for point in points if point.kernel != "page_gather"
-    } == {engine}
-    assert {(point.engine, point.layout) for point in points if point.kernel == "page_gather"} <= {
-        ("numpy", "spread")
-    }
-    for point in points:
-        assert (
-            dict(point.options)["bytes"] if point.kernel == "random_touch" else point.lines * 4096
-        ) <= most, point
-    chase = [point for point in points if point.kernel == "page_chase"]
-    spread = {point for point in chase if point.layout == "spread"}
-    assert {point.model_copy(update={"layout": "packed"}) for point in spread} == set(
-        chase
-    ) - spread
-    assert {point.pages for point in spread} == set(PAGES) and min(
-        point.lines for point in spread
-    ) == SMALLEST_LINES
 
 
 def test_a_coarse_grid_can_show_whether_an_entry_spans_a_large_page():

@@ -16,23 +16,6 @@ LADDER = [pages for pages in PAGES if pages not in ("2m", "1g")]
 # --- the ladder
 
 
-def test_a_rung_is_spread_minus_packed_over_one_working_set():
-    a = analysis()
-    assert list(a.ladder) == LADDER and a.ladder_lines == 8192
-    chases = (
-        rows()
-        .query("kernel == 'page_chase'")
-        .groupby(["pages", "layout"])["ns_per_access"]
-        .median()
-    )
-    for pages, price in a.ladder.items():
-        times = [chases[pages, layout] for layout in ("spread", "packed")]
-        assert (
-            price.value == pytest.approx(times[0] - times[1])
-            and price.low <= price.value <= price.high
-        )
-
-
 @pytest.mark.parametrize(
     ("machine", "truth"),
     [(WHOLE, lambda pages: WHOLE.price_ns(pages, 8192 * 4096)), (SPLIT, lambda _: 32.0)],
@@ -53,6 +36,3 @@ def test_a_rate_is_4096_bytes_by_the_nanoseconds_that_they_took(ns: float, rate:
         Paged(faults_ns=(ns,) * 5, noise=0.0).frame(keeping_pages(cpus=1), 1)
     ).faults.query("mode == 'touch'")
     assert faults["gb_per_s"].to_numpy() == pytest.approx(rate)
-
-
-# --- what the programs got

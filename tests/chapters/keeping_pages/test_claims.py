@@ -7,11 +7,10 @@ import pandas as pd
 import pytest
 from support.keeping_pages import WHOLE, analysis, asked, pool, programs, rows
 from support.page_sizes import Paged
-from support.synthetic import MIB, fit, fit_to_be_shown
+from support.synthetic import MIB, fit
 
-from experiments.keeping_pages import Analysis, claims
 from tlb.lab.toolchains import TOOLS
-from tlb.report.verdicts import REGISTRY, Verdict, judge, verdicts
+from tlb.report.verdicts import REGISTRY, judge
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -23,13 +22,6 @@ SIX, GO, FIVE = (
 SMALL = "small-object-takes-a-large-page"
 DROPS, CHOOSES = ("madvise-drops-2-mib", "madvise-chooses-where")
 H, F, C = "holds", "fails", "cannot tell"
-
-
-def judged(a: Analysis, **bands: dict) -> dict[str, Verdict]:
-    """By id: each claim a sentence with evidence fit to be shown."""
-    return {
-        one.claim.id: one for one in fit_to_be_shown(verdicts(claims, a, **bands), "keeping_pages")
-    }
 
 
 def faulted(factor: float, machine: Paged = WHOLE) -> pd.DataFrame:

@@ -80,12 +80,6 @@ def test_memory_that_was_left_alone_is_that_of_the_longest_wait():
     )
 
 
-def test_published_faults_lie_in_the_two_fullest_buckets():
-    usual = analysis(NOTHING).usual
-    assert (usual["from_ns"].min(), usual["to_ns"].max()) == (256, 1023)
-    assert 0.9 < usual["share"].sum() < 1
-
-
 def test_the_grid_has_each_point_once_and_a_control_for_each_number_of_threads():
     every = points()
     assert len(every) == len(set(every))

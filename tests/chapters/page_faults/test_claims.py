@@ -6,13 +6,13 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 from support.faults import NOTHING, Kernel, analysis, rows
+from support.synthetic import words_of
 
 from experiments.page_faults import claims
-from tlb.report.verdicts import verdicts
 
 
 def told(frame: pd.DataFrame | None = None, **about: object) -> dict[str, str]:
-    return {one.claim.id: one.verdict for one in verdicts(claims, analysis(frame, **about))}
+    return words_of(claims, analysis(frame, **about))
 
 
 def test_on_an_ordinary_kernel_what_is_known_of_faults_holds():

@@ -54,15 +54,6 @@ def test_what_files_say_is_read(tmp_path: Path):
     }
 
 
-def test_a_root_with_nothing_says_nothing(tmp_path: Path):
-    assert words(tmp_path) == {
-        "la57_flag": False,
-        "no5lvl": False,
-        "balloon": None,
-        "report_order": None,
-    }
-
-
 def test_a_report_is_read_by_function_and_what_is_rare_left_out():
     assert shares(REPORT) == {"[k] clear_page_erms": 0.1328, "[.] write_pages": 0.0686}
 
@@ -96,11 +87,6 @@ def test_a_perf_that_does_not_sample_is_a_reason(program: str | None, code: str,
     assert refusal(lambda: kernel_side.sampled(str(path), ["true"])) == code
 
 
-def test_other_cpus_have_no_address_above_47_bits():
-    arm = Stated(changes={"arch": "aarch64", "vendor": "ARM", "la57": None}).host()
-    assert high_mapping(arm) is None
-
-
 @pytest.mark.measures
 @pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 def test_this_computer_gives_high_addresses_with_five_levels_alone():
@@ -127,3 +113,8 @@ def test_a_program_that_does_not_answer_is_a_reason(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(kernel_side, "run_whole", late)
     assert refusal(kernel_side.sampled, "perf", ["true"]) == "perf-failed"
+
+
+def test_other_cpus_have_no_address_above_47_bits():
+    arm = Stated(changes={"arch": "aarch64", "vendor": "ARM", "la57": None}).host()
+    assert high_mapping(arm) is None

@@ -10,7 +10,6 @@ from support.synthetic import MIB, Stated, Truth, frame, grid, tlbs
 
 from experiments.stlb_cliff.analysis import COUNTING
 from tlb.inference import misses
-from tlb.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -109,18 +108,7 @@ def test_a_random_order_that_was_not_measured_cannot_be_fitted():
     assert refusal(lambda: a.random_fit) == "too-few-points"
 
 
-def test_draws_that_never_left_the_second_level_say_nothing_of_a_walk():
-    with pytest.raises(Unavailable) as refused:
-        _ = of(PLAIN, grid(4 * MIB, per_octave=4)).random_fit
-    assert refused.value.code == "too-few-points" and "1,536" in str(refused.value)
-
-
 # --- the clock, and counts of another machine
-
-
-def test_an_engine_without_a_clock_has_no_cycles():
-    a = analysis(frame(PLAIN, grid(16 * MIB)).assign(core_ghz=0.0))
-    assert refusal(lambda: a.ghz) == "no-clock"
 
 
 def test_walks_are_another_machines_only_where_this_one_counted_none():
@@ -128,3 +116,8 @@ def test_walks_are_another_machines_only_where_this_one_counted_none():
     assert a.counting is a
     other = of(PLAIN).counting
     assert other.about.machine == COUNTING and other.is_counted
+
+
+def test_draws_that_never_left_the_second_level_say_nothing_of_a_walk():
+    a = of(PLAIN, grid(4 * MIB, per_octave=4))
+    assert refusal(lambda: a.random_fit) == "too-few-points"

@@ -4,8 +4,6 @@ where the TLBs end."""
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from experiments.stlb_cliff import grid
 from tlb.lab.grid import Profile, Scope
@@ -15,38 +13,6 @@ from tlb.report.chapter import literature
 
 def stlb_cliff(profile: Profile, engine: str, entries: list[int] | tuple[int, ...]) -> list[Point]:
     return grid.points(Scope(profile, engine, tuple(entries), base_page_bytes=4096))
-
-
-profiles = st.builds(
-    Profile,
-    max_working_set=st.integers(64 << 10, 2**33),
-    repeats=st.just(1),
-    region_ms=st.integers(1, 100),
-    points_per_octave=st.integers(1, 4),
-)
-entry_lists = st.sampled_from(
-    [[], [64], [72, 3072], [64, 1536], [48, 1280], [96, 2048], [32, 64, 1536]]
-)
-engines = st.sampled_from(["c", "numba"])
-
-
-@given(profiles, engines, entry_lists)
-def test_every_spread_point_has_its_packed_control(
-    profile: Profile, engine: str, entries: list[int]
-):
-    points = stlb_cliff(profile, engine, entries)
-    assert len(points) == len(set(points))
-    spread = {point for point in points if point.layout == "spread"}
-    controls = {point.model_copy(update={"layout": "packed"}) for point in spread}
-    if profile.points_per_octave > 2:
-        assert controls == set(points) - spread
-    else:  # but the loops of which no price is told
-        assert {point.kernel for point in controls ^ (set(points) - spread)} <= {"page_gather"}
-    assert all(point.region_ms == profile.region_ms for point in points)
-    assert all(
-        point.engine == engine or (point.engine, point.kernel) == ("numpy", "page_gather")
-        for point in points
-    )
 
 
 def test_the_published_program_runs_at_its_sizes_and_around_this_computers_reach():
@@ -66,21 +32,6 @@ def test_the_published_program_runs_at_its_sizes_and_around_this_computers_reach
         3072,
     }
     assert published(2**20, [64, 1536]) == {64, 256}
-
-
-@given(profiles, engines, entry_lists)
-def test_no_point_is_larger_than_max_working_set_and_the_sweep_comes_near_it(
-    profile: Profile, engine: str, entries: list[int]
-):
-    cycle = [
-        p.lines
-        for p in stlb_cliff(profile, engine, entries)
-        if (p.kernel, p.order) == ("page_chase", "cycle")
-    ]
-    most = profile.max_working_set
-    assert max(cycle) * 4096 <= most < max(cycle) * 4096 * 2 * 1.01
-    assert min(cycle) == 16
-    assert all(p.lines * 4096 <= most for p in stlb_cliff(profile, engine, entries))
 
 
 def cycle_lines(

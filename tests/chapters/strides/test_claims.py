@@ -7,9 +7,9 @@ import dataclasses
 
 import pytest
 from support.strides import Machine, analysis, rows
+from support.synthetic import words_of
 
 from experiments.strides import claims
-from tlb.report.verdicts import verdicts
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -18,9 +18,7 @@ LINES_ALONE = Machine(walk_ns=1e-6)
 
 
 def told(machine: Machine, splintered: bool = False) -> dict[str, str]:
-    return {
-        one.claim.id: one.verdict for one in verdicts(claims, analysis(rows(machine), splintered))
-    }
+    return words_of(claims, analysis(rows(machine), splintered))
 
 
 TRUE = {
@@ -78,7 +76,5 @@ def test_on_pages_that_the_host_splinters_only_what_they_can_show_is_judged():
     faster = rows(Machine(splintered=True)).assign(
         pages=lambda kept: kept["pages"].replace({"4k": "2m", "2m": "4k", "thp": "none"})
     )
-    swapped = {
-        one.claim.id: one.verdict for one in verdicts(claims, analysis(faster, splintered=True))
-    }
+    swapped = words_of(claims, analysis(faster, splintered=True))
     assert {swapped[claim] for claim in LOWER_BOUND} == {"not testable here"}

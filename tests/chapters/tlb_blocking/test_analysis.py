@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-import pandas as pd
 import pytest
 from support.blocking import NOTHING, Machine, analysis, rows
 from support.synthetic import MIB
@@ -20,11 +19,6 @@ pytestmark = pytest.mark.filterwarnings("error")
 def plain() -> Analysis:
     """Several tests read it, so none assigns to it."""
     return analysis(rows())
-
-
-def median(frame: pd.DataFrame, query: str, column: str = "ns_per_access") -> float:
-    """By pandas' own query, where `x == x` is no NaN."""
-    return float(frame.query(query)[column].median())
 
 
 def refused(a: Any, what: str, *given: Any) -> str:

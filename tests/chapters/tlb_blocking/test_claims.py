@@ -8,12 +8,12 @@ from types import SimpleNamespace
 
 import pandas as pd
 import pytest
-from support.blocking import ENTRIES, Machine, analysis, only, rows, times
-from support.synthetic import MIB, fit, fit_to_be_shown
+from support.blocking import Machine, analysis, only, rows, times
+from support.synthetic import MIB, fit, words_of
 
 from experiments.tlb_blocking import claims
 from tlb.reasons import REASONS
-from tlb.report.verdicts import REGISTRY, Verdict, judge, verdicts
+from tlb.report.verdicts import REGISTRY, judge
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -26,16 +26,6 @@ VANISHES, INSIDE, PREFETCH = (
 )
 ORDER, LIMIT, PAYS = "order-of-remedies", "fan-out-limit", "join-partitions-first"
 EACH, HELP = "remedies-at-every-size", "code-and-settings-both-help"
-
-
-def judged(frame: pd.DataFrame, entries: list[int] = ENTRIES, **bands: dict) -> dict[str, Verdict]:
-    """The verdicts by the ids of their claims, each a sentence with evidence fit to be shown."""
-    return {
-        verdict.claim.id: verdict
-        for verdict in fit_to_be_shown(
-            verdicts(claims, analysis(frame, entries), **bands), "tlb_blocking"
-        )
-    }
 
 
 WIDE = [64, 8192]  # a reach of 32 MiB
@@ -109,7 +99,7 @@ def test_what_needs_whole_large_pages_is_not_testable_where_the_host_splinters_t
         times(rows(Machine(splintered=True)), 1.2, "pages != '4k' and kernel == 'graph_walk'")
     )
     a.splintering = lambda: SimpleNamespace(is_splintered=True)
-    found = {one.claim.id: one.verdict for one in verdicts(claims, a)}
+    found = words_of(claims, a)
     assert {found[claim] for claim in (VANISHES, ORDER, LIMIT, EACH, HELP)} == {N}
     flat = analysis(rows(Machine(splintered=True, jump_ns=0.0)))
     flat.splintering = a.splintering
@@ -120,4 +110,4 @@ def test_what_needs_whole_large_pages_is_not_testable_where_the_host_splinters_t
 
 @pytest.mark.parametrize("claim", [PREFETCH, LIMIT])
 def test_without_the_entries_what_hangs_on_them_cannot_be_told(claim: str):
-    assert judged(rows(), [])[claim].verdict == C
+    assert judge(REGISTRY[claim], analysis(rows(), [])).verdict == C

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
 from support.blocking import ENTRIES
-from support.synthetic import GIB, MIB, scope
+from support.synthetic import GIB, scope
 
 from experiments.tlb_blocking import grid
 from experiments.tlb_blocking.analysis import PUBLISHED_BLOCK
@@ -13,29 +12,6 @@ from tlb.lab.record import Point
 
 def asked(most: int = 4 * GIB, per_octave: int = 4, entries: list[int] = ENTRIES) -> list[Point]:
     return grid.points(scope(most, entries, cpus=2, per_octave=per_octave))
-
-
-@pytest.mark.parametrize(
-    ("most", "per_octave", "entries"),
-    [
-        (64 << 10, 1, ENTRIES),
-        (4 * MIB, 2, [72, 3072]),
-        (64 * MIB, 4, [16]),
-        (GIB, 2, []),
-        (4 * GIB, 4, ENTRIES),
-    ],
-)
-def test_each_point_is_asked_once_and_stays_within_the_profile(
-    most: int, per_octave: int, entries: list[int]
-):
-    points = asked(most, per_octave, entries)
-    assert len(points) == len(set(points))
-    for point in points:
-        own = dict(point.options)
-        if point.kernel == "graph_walk":
-            assert point.lines * 64 <= most and own.get("block_vertices", 0) < point.lines
-        else:
-            assert point.lines * 64 <= max(most, 64 << 10) * 3
 
 
 def test_a_block_among_the_remedies_lies_inside_the_reach_and_there_is_none_without_entries():

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from support.guests import MACHINES, Guests, analysis, rows, stated
-from support.synthetic import fit_to_be_shown
+from support.synthetic import fit
 
 from experiments.virtualization import claims
 from experiments.virtualization.analysis import Analysis
@@ -22,10 +22,7 @@ CLAIMS = {claim.id: claim for claim in claims_of(claims)}
 
 
 def by_id(a: Analysis, **bands: dict) -> dict[str, Verdict]:
-    return {
-        verdict.claim.id: verdict
-        for verdict in fit_to_be_shown(verdicts(claims, a, **bands), "virtualization")
-    }
+    return {one.claim.id: fit(one) for one in verdicts(claims, a, **bands)}
 
 
 def inflated(factor: float, noise: float = 0.003) -> pd.DataFrame:

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from support.guests import CELLS, HOSTS, points
 
 from experiments.virtualization import grid
-from tlb.lab.record import Point
 
 pytestmark = pytest.mark.filterwarnings("error")
 profiles = st.tuples(
@@ -18,19 +17,6 @@ profiles = st.tuples(
     st.sampled_from(["c", "numba"]),
     st.sampled_from([(), (16,), (64, 1536), (72, 3072), (32, 64)]),
 )
-
-
-@given(profiles)
-@settings(deadline=None, max_examples=30)
-def test_every_spread_chase_has_its_packed_control_and_nothing_is_too_large(profile: tuple):
-    found = points(*profile)
-    assert len(found) == len(set(found)) and {point.engine for point in found} == {profile[2]}
-    spread = {point for point in found if point.layout == "spread"}
-    assert {point.model_copy(update={"layout": "packed"}) for point in spread} == set(
-        found
-    ) - spread
-    assert all(point.lines * 4096 <= max(profile[0], 64 << 10) for point in found)
-    assert all(Point.model_validate_json(point.model_dump_json()) == point for point in found[:20])
 
 
 @given(profiles)

@@ -49,11 +49,6 @@ def test_the_caches_of_a_machine_come_back_within_a_tenth(name: str):
     assert len(found) == len(walker.kept)
 
 
-def test_what_was_found_along_the_sweeps_says_what_was_held_out():
-    a = quiet()
-    assert a.predictions["ratio"].to_numpy() == pytest.approx(np.ones(4), abs=0.05)
-
-
 def test_the_closed_form_is_what_the_simulator_counts():
     a = quiet()
     for level, curve in a.prices.items():
@@ -130,3 +125,8 @@ def test_what_was_not_measured_is_empty_or_a_reason():
     for what in ("held_ns", "first_ns", "last_ns", "ghz"):
         with pytest.raises(Unavailable):
             getattr(a, what)
+
+
+def test_what_was_found_along_the_sweeps_says_what_was_held_out():
+    a = quiet()
+    assert a.predictions["ratio"].to_numpy() == pytest.approx(np.ones(4), abs=0.05)

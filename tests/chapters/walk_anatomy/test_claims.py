@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
+from support.synthetic import words_of
 from support.tables import MACHINES, Walker, analysis, rows
 
 from experiments.walk_anatomy import claims
-from tlb.report.verdicts import verdicts
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -24,7 +24,7 @@ WARM = Walker(
 
 
 def told(walker: Walker, **about: str) -> dict[str, str]:
-    return {one.claim.id: one.verdict for one in verdicts(claims, analysis(rows(walker), **about))}
+    return words_of(claims, analysis(rows(walker), **about))
 
 
 def test_a_machine_that_keeps_upper_entries_reads_fewer_levels():
@@ -43,10 +43,7 @@ def test_a_machine_that_keeps_upper_entries_reads_fewer_levels():
 
 
 def test_without_a_step_it_is_open_whether_anything_is_kept():
-    found = {
-        one.claim.id: one.verdict
-        for one in verdicts(claims, analysis(MACHINES["no upper caches"]()))
-    }
+    found = words_of(claims, analysis(MACHINES["no upper caches"]()))
     assert {
         found[claim] for claim in ("every-walk-visits-all-levels", "walk-caches-hold-three-levels")
     } == {"cannot tell"}
@@ -91,5 +88,6 @@ def test_what_a_walk_costs_by_page_size_is_counted_in_the_sources_own_loops(
         ]
     )
     a.about.rows |= {"hugepages": pd.concat([a.about.rows["hugepages"], rows]), "graph_walk": rows}
-    counted = {"smaller-tables-cheapen-walks", "large-pages-keep-tables-cached"}
-    assert {one.verdict for one in verdicts(claims, a) if one.claim.id in counted} == {verdict}
+    found = words_of(claims, a)
+    counted = ("smaller-tables-cheapen-walks", "large-pages-keep-tables-cached")
+    assert {found[id] for id in counted} == {verdict}

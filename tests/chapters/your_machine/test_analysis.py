@@ -17,17 +17,6 @@ from tlb.lab import survey
 from tlb.reasons import Unavailable
 
 
-def test_the_grid_is_the_first_look_of_a_survey():
-    first: list = []
-
-    def run(points: list) -> pd.DataFrame:
-        first.extend(points)
-        return pd.DataFrame()
-
-    survey.survey(run)
-    assert grid.points(scope()) == first and len(first) > 50
-
-
 def test_a_survey_begins_with_the_points_that_a_page_gives_it_and_reads_them():
     measure = Made(lru(64), lru(1536)).run()
     points = grid.points(scope())

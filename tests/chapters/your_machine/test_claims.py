@@ -90,15 +90,11 @@ def walking(
     coverage: float = 0.9375, clock: dict | None = None, hypervisor: str = "none", **costs: tuple
 ) -> Analysis:
     """A survey that finds these costs, in cycles, of walks by the place of their table."""
+    given = {"pages": 2**17, "stride_pages": 1, "table_bytes": 2**20}
+    found = {place: estimate(*bounds) for place, bounds in (COSTS | costs).items()}
     walks = [
-        Walk(
-            table_in=place,
-            pages=2**17,
-            stride_pages=1,
-            table_bytes=2**20,
-            cost=estimate(*bounds).model_copy(update={"coverage": coverage}),
-        )
-        for place, bounds in (COSTS | costs).items()
+        Walk(table_in=place, cost=cost.model_copy(update={"coverage": coverage}), **given)
+        for place, cost in found.items()
     ]
     a = surveyed(measured(), geometry(walks=walks, **clock or {}))
     a.about.host = host(hypervisor=hypervisor)
