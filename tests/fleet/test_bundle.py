@@ -137,7 +137,8 @@ def test_rows_come_into_data_as_they_are_and_all_else_is_made_anew(data: Store):
         data.machines() == [MACHINE]
         and [*data.records(MACHINE, ["page_chase"]).values()] == bundles.ROWS
     )
-    assert (folder / "page_chase.jsonl").read_bytes() == bundles.files()["page_chase.jsonl"]
+    there = b"".join(row.line + b"\n" for row in data.whole(MACHINE)["page_chase"])
+    assert there == bundles.files()["page_chase.jsonl"]
     assert {path.name for path in data.root.iterdir()} == {MACHINE}
     card = b"# not what was measured\n"
     other = Store(data.root.parent / "other")
@@ -160,14 +161,10 @@ def test_what_is_there_already_changes_nothing(data: Store):
 
 def stored(data: Store, *names: str) -> check.Bundle:
     """What data/ has of the machine, as a bundle."""
-    names = (
-        "machine.json",
-        f"machine-{bundles.STATE}.json",
-        "page_chase.jsonl",
-        "grids.json",
-        *names,
-    )
+    names = ("machine.json", f"machine-{bundles.STATE}.json", "grids.json", *names)
     kept = {name: (data.root / MACHINE / name).read_bytes() for name in names}
+    rows = data.whole(MACHINE)["page_chase"]
+    kept["page_chase.jsonl"] = b"".join(row.line + b"\n" for row in rows)
     return check.opened(check.sealed(MACHINE, kept))
 
 

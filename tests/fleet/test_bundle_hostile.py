@@ -416,6 +416,7 @@ refuse(
             bundles.row(started_at="2025-02-01T00:00:00Z", **OTHER_CHECKSUM)
         ),
         "line that is signed and no row": lambda: rows(sign(NO_ROW)),
+        "published row, which is a patch": lambda: rows(first() + b'{"patch":{}}\n'),
     },
 )
 refuse(
@@ -455,7 +456,7 @@ def test_the_bundle_that_all_of_these_are_made_of_is_accepted():
     assert accepted.machine == bundles.MACHINE and list(accepted.records()) == bundles.ROWS
     assert check.opened(resigned(put(noisy="uneven")))
     assert check.opened(changed("flushes.json", put(pti=True)))
-    assert len(PAYLOADS) == 185
+    assert len(PAYLOADS) == 186
 
 
 LARGE = [name for name in PAYLOADS if any(word in name for word in ("bomb", "MiB", "million"))]

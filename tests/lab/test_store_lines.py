@@ -10,6 +10,7 @@ import pytest
 from support.common import make_record
 from support.lab import KERNEL, MACHINE, NAME, ROWS, assert_whole, content_of, repeats, sign, tree
 
+from tlb.lab import lines
 from tlb.lab.store import Store
 
 
@@ -27,6 +28,37 @@ def test_a_torn_last_line_is_dropped_and_cut_off_by_the_next_append(
     assert_whole(store, 3)
     # a torn line is no evidence of anything: it is not quarantined
     assert len(tree(store.root)) == 2
+
+
+def test_a_published_line_changes_the_last_whole_one_and_breaks_with_it(
+    store: Store, path: Path
+) -> None:
+    path.write_bytes(lines.compact(path.read_bytes().splitlines()))
+    first, second, third = path.read_bytes().splitlines(keepends=True)
+    assert repeats(store) == [0, 1, 2] and len(second + third) < len(first)
+    store.append(MACHINE, make_record(repeat=7), KERNEL)
+    last = path.read_bytes().splitlines(keepends=True)[-1]
+    wrong = second.replace(b'"repeat":1', b'"repeat":9')
+    for content, left in (
+        (first + wrong + third, [0, 2]),
+        (first.replace(b'"cpu":0', b'"cpu":1') + second + third + last, [7]),
+        (second + first + third, [0, 2]),
+        (first + second.replace(b"{", b'{"digest":"",', 1) + third, [0, 2]),
+    ):
+        path.write_bytes(content)
+        assert repeats(store) == left
+
+
+def test_a_line_that_no_patch_gives_is_published_whole() -> None:
+    made = [b'{"a":{"b":1}}', b'{"a":{"b":1.0}}', b'{"a":null}', b'{"c":[]}', b'{"a":[],"c":[]}']
+    patch = b'{"patch":{"a":{"b":1.0}}}'
+    assert lines.compact(made).splitlines() == [
+        made[0],
+        patch,
+        made[2],
+        b'{"patch":{"a":null,"c":[]}}',
+        b'{"patch":{"a":[],"c":[]}}',
+    ]
 
 
 def broken_lines(line: bytes) -> dict[str, bytes]:
@@ -51,9 +83,9 @@ def broken_lines(line: bytes) -> dict[str, bytes]:
 def test_the_next_writer_moves_a_broken_line_to_quarantine(
     store: Store, path: Path, how: str
 ) -> None:
-    lines = path.read_bytes().splitlines(keepends=True)
-    broken = broken_lines(lines[1])[how]
-    path.write_bytes(lines[0] + broken + lines[2])
+    first, second, third = path.read_bytes().splitlines(keepends=True)
+    broken = broken_lines(second)[how]
+    path.write_bytes(first + broken + third)
     before = tree(store.root)
     assert repeats(store) == [0, 2]
     assert len(store.keys(MACHINE, NAME)) == 2
@@ -73,13 +105,13 @@ def test_the_next_writer_moves_a_broken_line_to_quarantine(
 def test_a_quarantine_that_a_crash_left_half_done_gets_each_line_once(
     store: Store, path: Path
 ) -> None:
-    lines = path.read_bytes().splitlines(keepends=True)
+    first, _, third = path.read_bytes().splitlines(keepends=True)
     quarantine = path.with_name(f"{ROWS}.quarantine.jsonl")
     quarantine.write_bytes(
         b"broken\ntor"
     )  # the crash: after one whole line, before the file was replaced
     path.with_name(f".{path.name}.tmp").write_bytes(b"half a replacement")
-    path.write_bytes(lines[0] + b"broken\n" + b"torn\n" + lines[2])
+    path.write_bytes(first + b"broken\n" + b"torn\n" + third)
     store.append(MACHINE, make_record(repeat=1), KERNEL)
     assert quarantine.read_bytes().splitlines() == [b"broken", b"tor", b"torn"]
     assert repeats(store) == [0, 2, 1]

@@ -112,7 +112,7 @@ def resigned(change: Any, number: int = 0, rekey: bool = True) -> bytes:
     if rekey:
         try:
             record = Record.model_validate_json(json.dumps(content["record"]))
-            content["key"] = lines.key_of(record, content["kernel_digest"])
+            content["key"] = lines.key_of(record.point, record, content["kernel_digest"])
         except ValueError:
             pass
     kept[number] = sign(content)

@@ -25,7 +25,7 @@ from experiments.overview import profile
 from support import bundles
 from support.lab import one_by_one
 from support.synthetic import Stated
-from tlb.lab import build, campaign, measure
+from tlb.lab import build, campaign, lines, measure
 from tlb.lab.build import Kernel
 from tlb.lab.measuring_setup import Rig
 from tlb.lab.record import Point, Record
@@ -132,9 +132,10 @@ def by_hand(name: str, root: Path, hour: int = 12) -> dict[str, list[bytes]]:
 
 
 def lines_of(folder: Path) -> dict[str, list[bytes]]:
-    """The lines of each kernel's rows, sorted, each as often as it is there."""
+    """The whole lines of each kernel's rows, sorted, each as often as it is there; others as they
+    are."""
     return {
-        path.name: sorted(path.read_bytes().splitlines(keepends=True))
+        path.name: sorted(getattr(row, "line", line) for row, line in lines.read(path)[0])
         for path in sorted(folder.glob("*.jsonl"))
     }
 

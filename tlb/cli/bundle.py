@@ -111,10 +111,10 @@ def _kernels(data: Store, accepted: Bundle) -> Iterator[dict[str, object]]:
         (kernel, row.kernel_digest)
         for machine in data.machines()
         for kernel, rows in data.whole(machine).items()
-        for row, _ in rows
+        for row in rows
     }
     for kernel in accepted.kernels:
-        rows, sources = [row for row, _ in accepted.rows(kernel)], Counter[str]()
+        rows, sources = [*accepted.rows(kernel)], Counter[str]()
         for row in rows:
             known = "published" if (kernel, row.kernel_digest) in published else "unknown"
             is_ours = row.record.source == build.source_digest(kernel, row.record.engine)

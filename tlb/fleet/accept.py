@@ -15,6 +15,7 @@ from typing import NamedTuple
 from tlb import discovery
 from tlb.fleet import check, documents, pack, plausible
 from tlb.fleet.check import Bundle
+from tlb.lab import lines
 from tlb.lab.lines import Stored
 from tlb.lab.store import Store
 from tlb.machine import host as hosts
@@ -45,7 +46,7 @@ class Known:
         self.checksums: dict[object, str] = {}
         for machine in data.machines():
             for rows in data.whole(machine).values():
-                for row, _ in rows:
+                for row in rows:
                     self.note(machine, row)
 
     def note(self, machine: str, row: Stored) -> None:
@@ -83,10 +84,10 @@ def review(data: Store, bundle: Bundle, known: Known) -> dict[str, list[bytes]]:
     for kernel in bundle.kernels:
         there = data.records(machine, [kernel]) if is_there else {}
         new[kernel] = []
-        for row, line in bundle.rows(kernel):
+        for row in bundle.rows(kernel):
             known.compare(machine, row)
             if row.key not in there or row.record.counts_more_than(there[row.key]):
-                new[kernel].append(line + b"\n")
+                new[kernel].append(row.line)
     for state in sorted(bundle.undescribed):
         if (owner := known.owners.get(state, machine)) != machine:
             why = f"rows of the state {state}, which is one of {owner}"
@@ -119,7 +120,7 @@ def add(data: Store, bundle: Bundle, known: Known | None = None) -> Added:
                     put_folder(_written(Path(temp), machine, files), target, aside)
         finally:
             os.close(root)
-    rows = [row for kernel in bundle.kernels for row, _ in bundle.rows(kernel)]
+    rows = [row for kernel in bundle.kernels for row in bundle.rows(kernel)]
     for row in rows:
         known.note(machine, row)
     return Added(target, number, len(rows) - number)
@@ -148,8 +149,8 @@ def _merged(data: Store, bundle: Bundle, new: dict[str, list[bytes]]) -> dict[st
         if host and hosts.state(host) != state:
             content = documents.written(host.model_dump(mode="json"))
             files.setdefault(f"machine-{hosts.state(host)}.json", content)
-    for kernel, lines in new.items():
-        files[f"{kernel}.jsonl"] = there.get(f"{kernel}.jsonl", b"") + b"".join(lines)
+    for kernel, rows in new.items():
+        files[f"{kernel}.jsonl"] = there.get(f"{kernel}.jsonl", b"") + lines.compact(rows)
     for name, grid in bundle.grids.items():
         merged = grids.setdefault(name, {})
         for kernel, points in grid.items():

@@ -163,8 +163,9 @@ def _tables(store: Store, machine: str) -> tuple[Tables, int]:
     name = re.sub(r"[^a-z0-9]+", "-", latest.microarchitecture.lower()) if latest else "unknown"
     where = {"machine": machine, "microarchitecture": name}
     tables, frames = {}, [pd.DataFrame({"state": []})]
-    for kernel, whole in store.whole(machine).items():
-        rows = [row for row, _ in pack.by_key(kernel, whole).values()]
+    for kernel in store.kernels(machine):
+        if not (rows := store.rows(machine, kernel).values()):
+            continue
         records = [row.record for row in rows]
         frame = columns.frame(records, [row.kernel_digest for row in rows]).assign(
             key=[row.key for row in rows],

@@ -54,17 +54,16 @@ class Bundle:
     def kernels(self) -> list[str]:
         return [name[:-6] for name in sorted(self.files) if name.endswith(".jsonl")]
 
-    def rows(self, kernel: str) -> Iterator[tuple[Stored, bytes]]:
-        """Yield each row with its line."""
+    def rows(self, kernel: str) -> Iterator[Stored]:
         for line in self.files[f"{kernel}.jsonl"].split(b"\n")[:-1]:
             row = lines.known(line)
             assert isinstance(row, Stored)  # `opened` has checked it
-            yield row, line
+            yield row
 
     def records(self) -> Iterator[Record]:
         """Yield all records, by kernel, in the order of measuring."""
         for kernel in self.kernels:
-            for row, _ in self.rows(kernel):
+            for row in self.rows(kernel):
                 yield row.record
 
 

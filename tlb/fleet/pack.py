@@ -7,7 +7,7 @@ are made, the owner is asked; other documents with such words stay.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ from tlb.fleet import check, documents
 from tlb.fleet.documents import DESCRIPTION, MEANS
 from tlb.fleet.privacy import unknown
 from tlb.lab import states
-from tlb.lab.lines import Stored
 from tlb.lab.store import GRIDS, LACKS, Store
 from tlb.machine.host import Host
 from tlb.prose import count, listed
@@ -30,7 +29,6 @@ profile = discovery.load("overview.profile")
 
 DERIVED = {"verdicts", profile.NAME, LACKS}
 MOST_SHOWN = 6  # words that the owner is asked for at once
-Row = tuple[Stored, bytes]  # with its line
 
 
 @dataclass
@@ -88,26 +86,13 @@ def pack(store: Store, machine: str, allowed: Collection[str] = ()) -> Packed:
     return packed
 
 
-def by_key(kernel: str, rows: Iterable[Row]) -> dict[str, Row]:
-    """Return the row of each key that readers of the store see, with its line."""
-    kept: dict[str, Row] = {}
-    for row in rows:
-        if row[0].record.kernel == kernel:
-            known = kept.setdefault(row[0].key, row)
-            if row[0].record.counts_more_than(known[0].record):
-                kept[row[0].key] = row
-    return kept
-
-
 def _pack_rows(packed: Packed, store: Store, kernels: set[str], allow: set[str]) -> None:
     found, events = set(), set()
-    for kernel, whole in store.whole(packed.machine).items():
-        kept = by_key(kernel, whole) if kernel in kernels else {}
-        if kept:
-            lines = [line.removesuffix(b"\r") + b"\n" for _, line in kept.values()]
-            packed.files[f"{kernel}.jsonl"] = b"".join(lines)
-            packed.rows += len(kept)
-        for row, _ in kept.values():
+    for kernel in sorted(kernels):
+        if rows := store.rows(packed.machine, kernel).values():
+            packed.files[f"{kernel}.jsonl"] = b"".join(row.line + b"\n" for row in rows)
+            packed.rows += len(rows)
+        for row in rows:
             found.add(row.record.state)
             events |= {counter.event or "" for counter in row.record.counters.values()}
     if not packed.rows:

@@ -19,6 +19,7 @@ _DTYPES = {
     for name, schema in Record.model_json_schema()["properties"].items()
     if name not in ("counters", "options", "also")
 }
+_TAKEN = {*Record.model_fields, "kernel_digest", "timed"}
 # For a counter that other rows of the frame have and this one's run never asked for.
 _NOT_ASKED = Quantity(reason="no-data")
 
@@ -32,7 +33,7 @@ def check(record: Record, kernel_digest: str) -> None:
             raise ValueError(f"{name} does not fit 64 bits")
     own = [option.name for option in record.options] + list(record.also)
     for name in own:
-        if name in {*Record.model_fields, "kernel_digest", "timed"} or own.count(name) > 1:
+        if name in _TAKEN or own.count(name) > 1:
             raise ValueError(f"an option or a result cannot be called {name!r}")
     for quantity in record.counters:
         if f"{quantity}_per_access" in own or f"{quantity}_reason" in own:

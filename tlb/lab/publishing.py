@@ -17,6 +17,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from tlb.lab import lines
 from tlb.lab.record import NAME
 from tlb.lab.store import GRIDS, LACKS, Store
 from tlb.machine import host as hosts
@@ -69,20 +70,20 @@ def _union(store: Store, machine: str) -> dict[str, bytes]:
         for path in _files(own.folder(machine), "*.json")
         if path.stem != LACKS
     }
-    states = Counter(row.record.state for rows in store.whole(machine).values() for row, _ in rows)
+    states = Counter(row.record.state for rows in store.whole(machine).values() for row in rows)
     for kernel, rows in measured.items():
         name, there = f"{kernel}.jsonl", store.records(machine, [kernel])
         new = [
-            (row, line)
-            for row, line in rows
+            row
+            for row in rows
             if row.key not in there or row.record.counts_more_than(there[row.key])
         ]
-        states.update(row.record.state for row, _ in new)
+        states.update(row.record.state for row in new)
         before = files.get(name, b"")
         files[name] = (
             before
             + b"\n" * (not before.endswith(b"\n") and bool(before))
-            + b"".join(line + b"\n" for _, line in new)
+            + lines.compact(row.line for row in new)
         )
     return (
         files
@@ -94,12 +95,8 @@ def _union(store: Store, machine: str) -> dict[str, bytes]:
 def _all_asked_for(own: Store, machine: str) -> None:
     """Raise Unavailable("no-data") for rows that no experiment asked for: nobody would read
     them."""
-    known = {
-        kernel
-        for experiment in own.experiments(machine)
-        for kernel in own.kernels(machine, experiment)
-    }
-    kernels = {path.stem for path in _files(own.folder(machine), "*.jsonl")} - known
+    kernels = {path.stem for path in _files(own.folder(machine), "*.jsonl")}
+    kernels -= {*own.kernels(machine)}
     lost = sorted(
         kernel for kernel in kernels if NAME.fullmatch(kernel) and own.records(machine, [kernel])
     )  # no NAME.quarantine
@@ -155,7 +152,7 @@ def _document(content: dict[str, Any]) -> bytes:
 
 def of_another_state(store: Store, machine: str) -> dict[str, str]:
     """Return the state of each document whose state no row of the machine has."""
-    states = {row.record.state for rows in store.whole(machine).values() for row, _ in rows}
+    states = {row.record.state for rows in store.whole(machine).values() for row in rows}
     found = {}
     for path in _files(store.folder(machine), "*.json"):
         state = store.read_document(machine, path.stem).get("state")

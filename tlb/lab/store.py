@@ -116,9 +116,8 @@ class Store:
         return set(self._asked(machine, experiment))
 
     def records(self, machine: str, kernels: Collection[str]) -> dict[str, Record]:
-        """Return all rows of some kernels by key: the first of each key, unless a later one has
-        counters that it lacks."""
-        rows = [row for kernel in kernels for row in self._rows(machine, kernel).items()]
+        """Return the records of all `rows` of some kernels by key."""
+        rows = [row for kernel in kernels for row in self.rows(machine, kernel).items()]
         return {key: row.record for key, row in rows}
 
     def broken(self, machine: str) -> dict[str, int]:
@@ -129,26 +128,28 @@ class Store:
             counts |= {kernel: count} if count else {}
         return counts
 
-    def whole(self, machine: str) -> dict[str, list[tuple[Stored, bytes]]]:
-        """Return the whole rows, each with its line, in the order of appending, by kernel that an
-        experiment asked for."""
+    def whole(self, machine: str) -> dict[str, list[Stored]]:
+        """Return the whole rows in the order of appending, by kernel that an experiment asked
+        for."""
         found = {}
         for kernel, entries, _ in self._entries(machine):
-            if rows := [(row, line) for row, line in entries if isinstance(row, Stored)]:
+            if rows := [row for row, _ in entries if isinstance(row, Stored)]:
                 found[kernel] = rows
         return found
 
     def _entries(self, machine: str) -> Iterator[tuple[str, list, bytes]]:
         """Yield each kernel that an experiment asked for, its lines and its torn last line."""
-        for kernel in sorted({kernel for grid in self.grids(machine).values() for kernel in grid}):
+        for kernel in self.kernels(machine):
             yield kernel, *lines.read(self._path(machine, kernel, ".jsonl"))
 
     def _asked(self, machine: str, experiment: str) -> dict[str, Stored]:
         grid = self.grids(machine).get(_checked(experiment), {})
-        rows = [(k, row) for k in sorted(grid) for row in self._rows(machine, k).items()]
+        rows = [(k, row) for k in sorted(grid) for row in self.rows(machine, k).items()]
         return {key: row for kernel, (key, row) in rows if row.point in grid[kernel]}
 
-    def _rows(self, machine: str, kernel: str) -> dict[str, Stored]:
+    def rows(self, machine: str, kernel: str) -> dict[str, Stored]:
+        """Return the rows of a kernel by key: the first of each key, unless a later one has counters
+        that it lacks."""
         rows: dict[str, Stored] = {}
         for row, _ in lines.read(self._path(machine, kernel, ".jsonl"))[0]:
             if not isinstance(row, Stored) or row.record.kernel != kernel:
@@ -169,9 +170,11 @@ class Store:
         """Return the experiments that asked for points of a machine, sorted."""
         return sorted(self.grids(machine))
 
-    def kernels(self, machine: str, experiment: str) -> list[str]:
-        """Return the kernels that an experiment asked for points of, sorted."""
-        return sorted(self.grids(machine).get(experiment, {}))
+    def kernels(self, machine: str, experiment: str = "") -> list[str]:
+        """Return the kernels that an experiment, by default any, asked for points of, sorted."""
+        grids = self.grids(machine)
+        asked = [grids.get(experiment, {})] if experiment else grids.values()
+        return sorted({kernel for grid in asked for kernel in grid})
 
     # ---- machines
 

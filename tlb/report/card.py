@@ -25,10 +25,11 @@ Linux {release}, {arch}; compiler: {compiler}; THP {thp}.
 measured (UTC) |
 |---|---|---|---|---|---|---|---|---|
 {table}
-One JSON object a line: `key`, `digest`, `kernel_digest`, `record`; the record's fields and \
-units are those of
-`tlb/lab/record.py`, and CONTRIBUTING.md has the rest (*The format of rows*). A record is one \
-point of one mapping.
+One JSON object a line: `key`, `digest`, `kernel_digest`, `record`, or a `patch` (RFC 7396) of \
+the last line before it
+that is none; the record's fields and units are those of `tlb/lab/record.py`, and CONTRIBUTING.md \
+has the rest
+(*The format of rows*). A record is one point of one mapping.
 `grids.json` says which points an experiment asked for; a record of two experiments stands in its \
 kernel's file once and counts
 here for both. Points and what follows are of an experiment's last campaign with a kernel, which \
