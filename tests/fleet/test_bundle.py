@@ -221,7 +221,7 @@ def test_what_data_knows_better_is_refused(code: str, rows: list[Record], host: 
 STEPS = {
     "add",
     "_merged",
-    "_written",
+    "_write",
     "staged",
     "put_folder",
     "write_bytes",

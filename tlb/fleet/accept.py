@@ -7,8 +7,6 @@ from rows, so a stranger's text is never shown, except the words of models.
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,12 +15,12 @@ from tlb.fleet import check, documents, pack, plausible
 from tlb.fleet.check import Bundle
 from tlb.lab import lines
 from tlb.lab.lines import Stored
-from tlb.lab.store import Store
+from tlb.lab.store import Store, listed_grids
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
 from tlb.reasons import Unavailable, if_available
 from tlb.report import card
-from tlb.system.files import OPEN_FLAGS, disk_errors, lock, put_folder, sync_folder, unfinished
+from tlb.system.files import new_folder, sync_folder
 
 profile = discovery.load("overview.profile")
 
@@ -102,24 +100,13 @@ def add(data: Store, bundle: Bundle, known: Known | None = None) -> Added:
     `review` does, and disk-full, disk-read-only.
     """
     machine = bundle.machine
-    target, aside = data.root / machine, data.root / f".{machine}.old"
-    with disk_errors(target):
-        data.root.mkdir(parents=True, exist_ok=True)
-        root = os.open(data.root, os.O_RDONLY | OPEN_FLAGS)
-        try:
-            lock(root)  # two who add take turns
-            unfinished(target, aside)
-            for abandoned in data.root.glob(f".{machine}.new-*"):  # by a process that was killed
-                shutil.rmtree(abandoned)
-            known = known or Known(data)
-            new = review(data, bundle, known)
-            number = sum(map(len, new.values()))
-            if number:
-                files = _merged(data, bundle, new)
-                with tempfile.TemporaryDirectory(dir=data.root, prefix=f".{machine}.new-") as temp:
-                    put_folder(_written(Path(temp), machine, files), target, aside)
-        finally:
-            os.close(root)
+    target = data.root / machine
+    with new_folder(target) as made:
+        known = known or Known(data)
+        new = review(data, bundle, known)
+        number = sum(map(len, new.values()))
+        if number:
+            _write(made, _merged(data, bundle, new))
     rows = [row for kernel in bundle.kernels for row in bundle.rows(kernel)]
     for row in rows:
         known.note(machine, row)
@@ -151,25 +138,16 @@ def _merged(data: Store, bundle: Bundle, new: dict[str, list[bytes]]) -> dict[st
             files.setdefault(f"machine-{hosts.state(host)}.json", content)
     for kernel, rows in new.items():
         files[f"{kernel}.jsonl"] = there.get(f"{kernel}.jsonl", b"") + lines.compact(rows)
-    for name, grid in bundle.grids.items():
-        merged = grids.setdefault(name, {})
-        for kernel, points in grid.items():
-            merged.setdefault(kernel, set()).update(points)
-    sorted_grids = {
-        name: {kernel: sorted(points) for kernel, points in grid.items()}
-        for name, grid in grids.items()
-    }
-    return files | {check.GRIDS_FILE: documents.written(sorted_grids)}
+    return files | {check.GRIDS_FILE: documents.written(listed_grids(grids, bundle.grids))}
 
 
-def _written(root: Path, machine: str, files: dict[str, bytes]) -> Path:
-    """Write the folder as it will be in data/, with its own data card and profile, and return
-    it."""
-    store = pack.staged(root, machine, {n: files[n] for n in files.keys() - {PROFILE}})
+def _write(folder: Path, files: dict[str, bytes]) -> None:
+    """Write the folder as it will be in data/, with its own data card and profile."""
+    machine = folder.name
+    store = pack.staged(folder.parent, machine, {n: files[n] for n in files.keys() - {PROFILE}})
     profile.write(store, pack.profiled(store, machine))
     card.write(store, machine, Host.model_validate(store.read_machine(machine)))
-    for path in (root / machine).iterdir():
+    for path in folder.iterdir():
         with path.open("rb") as file:
             os.fsync(file.fileno())
-    sync_folder(root / machine)
-    return root / machine
+    sync_folder(folder)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,7 +29,7 @@ from tlb.lab.store import MACHINE, RESERVED, Store
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
 from tlb.reasons import Unavailable, if_available
-from tlb.system.files import disk_errors, put_folder, unfinished
+from tlb.system.files import new_folder
 
 profile, judged = discovery.load("overview.profile"), discovery.load("overview.machine_verdicts")
 
@@ -78,21 +77,14 @@ def build(atlas: Path, paths: Sequence[Path]) -> Built:
     then the atlas is as it was.
     """
     given = [path for named in paths for path in inputs(named)]
-    new, aside = (atlas.with_name(f".{atlas.name}.{word}") for word in ("new", "old"))
-    with disk_errors(atlas):
+    with new_folder(atlas) as made:
         if atlas.exists() and any(atlas.iterdir()) and not (atlas / VERSION_FILE).is_file():
             raise Unavailable("no-atlas", f"{atlas} holds something else")
-        unfinished(atlas, aside)
-        shutil.rmtree(new, ignore_errors=True)
-        new.mkdir(parents=True)
-        try:
-            built = _write(new, given)
-            if not built.machines:
-                raise built.refused[0]
-            put_folder(new, atlas, aside)
-            return built
-        finally:
-            shutil.rmtree(new, ignore_errors=True)
+        made.mkdir()
+        built = _write(made, given)
+        if not built.machines:
+            raise built.refused[0]
+    return built
 
 
 def inputs(path: Path) -> list[Path]:

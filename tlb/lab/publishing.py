@@ -8,9 +8,6 @@ delete the machine's folder.
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -19,12 +16,12 @@ from pydantic import ValidationError
 
 from tlb.lab import lines
 from tlb.lab.record import NAME
-from tlb.lab.store import GRIDS, LACKS, Store
+from tlb.lab.store import GRIDS, LACKS, Store, listed_grids
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
 from tlb.prose import listed
 from tlb.reasons import Unavailable
-from tlb.system.files import OPEN_FLAGS, disk_errors, lock, put_folder, replace, unfinished
+from tlb.system.files import new_folder, replace
 
 
 def publish(store: Store, machine: str) -> Path:
@@ -35,26 +32,14 @@ def publish(store: Store, machine: str) -> Path:
     Unavailable("no-data") if nothing was measured, if no experiment asked for some rows, or for an
     unreadable grids.json.
     """
-    target, aside = store.folder(machine), store.root / f".{machine}.old"
+    target = store.folder(machine)
     if not store.own.whole(machine):
         raise Unavailable("no-data", f"nothing was measured of {machine} here")
-    with disk_errors(target):
-        store.root.mkdir(parents=True, exist_ok=True)
-        root = os.open(store.root, os.O_RDONLY | OPEN_FLAGS)
-        try:
-            lock(root)  # of two who publish, or add a bundle, one after the other does
-            unfinished(target, aside)
-            for left in store.root.glob(f".{machine}.new-*"):  # by a kill
-                shutil.rmtree(left, ignore_errors=True)
-            files = _union(store, machine)
-            with tempfile.TemporaryDirectory(dir=store.root, prefix=f".{machine}.new-") as folder:
-                made = Path(folder) / machine
-                made.mkdir()
-                for name, content in files.items():
-                    replace(made / name, content)
-                put_folder(made, target, aside)
-        finally:
-            os.close(root)
+    with new_folder(target) as made:
+        files = _union(store, machine)
+        made.mkdir()
+        for name, content in files.items():
+            replace(made / name, content)
     return target
 
 
@@ -88,7 +73,7 @@ def _union(store: Store, machine: str) -> dict[str, bytes]:
     return (
         files
         | _descriptions(described, files.get("machine.json", b""), states)
-        | {f"{GRIDS}.json": _document(_asked(store, machine))}
+        | {f"{GRIDS}.json": _document(listed_grids(store.grids(machine), own.grids(machine)))}
     )
 
 
@@ -107,19 +92,6 @@ def _all_asked_for(own: Store, machine: str) -> None:
             f"{listed(lost)}; run those chapters once more with `tlb run CHAPTER -p minutes 0`, "
             "which measures nothing, and publish again",
         )
-
-
-def _asked(store: Store, machine: str) -> dict[str, dict[str, list[str]]]:
-    """The points that were asked for in either place."""
-    grids: dict[str, dict[str, set[str]]] = {}
-    for place in (store, store.own):
-        for experiment, grid in place.grids(machine).items():
-            for kernel, points in grid.items():
-                grids.setdefault(experiment, {}).setdefault(kernel, set()).update(points)
-    return {
-        name: {kernel: sorted(points) for kernel, points in grid.items()}
-        for name, grid in grids.items()
-    }
 
 
 def _descriptions(published: bytes, own: bytes, states: Counter[str]) -> dict[str, bytes]:

@@ -47,6 +47,19 @@ GRIDS_SCHEMA = TypeAdapter(
 )
 
 
+def listed_grids(*all_grids: Grids) -> dict[str, dict[str, list[str]]]:
+    """Return the union of grids as their document has it."""
+    union: Grids = {}
+    for grids in all_grids:
+        for experiment, grid in grids.items():
+            for kernel, points in grid.items():
+                union.setdefault(experiment, {}).setdefault(kernel, set()).update(points)
+    return {
+        experiment: {kernel: sorted(points) for kernel, points in grid.items()}
+        for experiment, grid in union.items()
+    }
+
+
 def data_root() -> Path:
     """Return TLB_DATA, else data/ of this clone, else the user's folder."""
     return Path(os.environ.get("TLB_DATA") or files.data_root())
@@ -80,13 +93,10 @@ class Store:
         _checked(experiment)
 
         def merged() -> dict[str, dict[str, list[str]]]:
-            grids = self.grids(machine)
-            own = grids.setdefault(experiment, {})
+            asked: dict[str, set[str]] = {}
             for point in points:
-                own.setdefault(point.kernel, set()).add(lines.point_id(point))
-            return {
-                name: {k: sorted(ids) for k, ids in grid.items()} for name, grid in grids.items()
-            }
+                asked.setdefault(point.kernel, set()).add(lines.point_id(point))
+            return listed_grids(self.grids(machine), {experiment: asked})
 
         self._rewrite(machine, GRIDS, merged)
 

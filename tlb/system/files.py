@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tlb.reasons import Unavailable
 
@@ -148,6 +149,31 @@ def sync_folder(folder: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+@contextmanager
+def new_folder(target: Path) -> Iterator[Path]:
+    """Yield where to make a folder, which then takes the place of `target`, whole or not at all.
+
+    Where none is made, and after an exception, `target` stays as it is. Of several who do so in one
+    parent folder, one after the other does. Raises Unavailable: disk-full, disk-read-only.
+    """
+    parent, aside = target.parent, target.with_name(f".{target.name}.old")
+    with disk_errors(target):
+        parent.mkdir(parents=True, exist_ok=True)
+        fd = os.open(parent, os.O_RDONLY | OPEN_FLAGS)
+        try:
+            lock(fd)
+            unfinished(target, aside)
+            for abandoned in parent.glob(f".{target.name}.new-*"):  # by a process that was killed
+                shutil.rmtree(abandoned, ignore_errors=True)
+            with TemporaryDirectory(dir=parent, prefix=f".{target.name}.new-") as folder:
+                made = Path(folder) / target.name
+                yield made
+                if made.exists():
+                    put_folder(made, target, aside)
+        finally:
+            os.close(fd)
 
 
 def put_folder(new: Path, target: Path, aside: Path) -> None:
