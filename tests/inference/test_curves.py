@@ -128,21 +128,6 @@ def test_a_difference_of_curves_is_that_of_each_x_that_both_have_and_turned_over
     ]
 
 
-@few
-@given(grids, grids)
-def test_a_ratio_of_curves_times_the_one_turned_over_is_one(a, b):
-    b = b | {n: b[min(b)] for n in list(a)[::2]}
-    there, back = measured(a) / measured(b), measured(b) / measured(a)
-    assert there.xs == back.xs == sorted(set(a) & set(b))
-    assert dict(there) == {n: median_interval(a[n]) / median_interval(b[n]) for n in there.xs}
-    for (_, x), (_, y) in zip(there, back, strict=True):
-        assert (
-            x.value * y.value == pytest.approx(1)
-            and x.low * y.high == pytest.approx(1)
-            and x.high * y.low == pytest.approx(1)
-        )
-
-
 # --- the price of translation
 
 

@@ -12,15 +12,10 @@ import pytest
 from tlb.inference.curves import Curve, price
 from tlb.inference.intervals import Interval, interval_of_rows, median_interval, summarise
 
-MAPPINGS = np.array(
-    [1.0, 3.0, 0.5, 10.0, 2.0, 5.0]
-)  # what a mapping multiplies all of its times by
-TRUE = {
-    (1024, "spread"): 4.0,
-    (1024, "packed"): 2.0,
-    (2048, "spread"): 9.0,
-    (2048, "packed"): 2.5,
-}  # ns
+# what a mapping multiplies all of its times by
+MAPPINGS = np.array([1.0, 3.0, 0.5, 10.0, 2.0, 5.0])
+TRUE = {(1024, "spread"): 4.0, (1024, "packed"): 2.0}  # ns
+TRUE |= {(2048, "spread"): 9.0, (2048, "packed"): 2.5}
 
 
 def rows(times: Mapping[int, float], measures: int = 2, **point: object) -> pd.DataFrame:
@@ -36,16 +31,10 @@ def numbered(times) -> dict[int, float]:
 
 def campaign(measures: int = 2, factors: np.ndarray = MAPPINGS) -> pd.DataFrame:
     points = [
-        rows(
-            numbered(ns * factors),
-            measures,
-            lines=lines,
-            layout=layout,
-            kernel="page_chase",
-            order="cycle",
-        )
+        rows(numbered(ns * factors), measures, lines=lines, layout=layout)
         for (lines, layout), ns in TRUE.items()
     ]
+    points = [point.assign(kernel="page_chase", order="cycle") for point in points]
     return pd.concat(points).sample(frac=1, random_state=1)
 
 
@@ -106,13 +95,7 @@ def test_without_five_pairs_two_points_are_independent(other: pd.DataFrame):
 
 
 def test_rows_of_one_mapping_count_once():
-    several = pd.concat(
-        [
-            rows(numbered(MAPPINGS[:5])),
-            rows(numbered(3 * MAPPINGS[:5])),
-            rows(numbered(2 * MAPPINGS[:5])),
-        ]
-    )
+    several = pd.concat([rows(numbered(factor * MAPPINGS[:5])) for factor in (1, 3, 2)])
     assert interval_of_rows(several) == median_interval(2 * MAPPINGS[:5])
     assert summarise(several.assign(lines=1), ["lines"]).iloc[0]["n"] == 5
 

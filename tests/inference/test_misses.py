@@ -1,11 +1,9 @@
-"""model: every formula against a simulator that looks each access up, every fit against a curve
+"""misses: every formula against a simulator that looks each access up, every fit against a curve
 that is known."""
 
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -15,62 +13,43 @@ from scipy import stats as scipy_stats
 
 from tlb.inference.misses import (
     fit_random_curve,
+    fit_step,
     hashed_lru,
+    hashed_random_replacement,
     miss_probability_cycle,
+    miss_probability_cycle_random_replacement,
     miss_probability_random,
     two_level_cost,
 )
+from tlb.inference.simulator import SimulatedMachine, SimulatedTlb, simulate
 
 
-class Lru:
-    """The oracle: `sets` x `ways` entries; `place` gives the set of a page."""
-
-    def __init__(self, sets: int, ways: int, place: Callable[[int], int] | None = None) -> None:
-        self.sets = [OrderedDict() for _ in range(sets)]
-        self.ways = ways
-        self.place = place or (lambda page: page % sets)
-
-    def hits(self, page: int) -> bool:
-        """Looks the page up and lets it in; whether it was there."""
-        entries = self.sets[self.place(page)]
-        if page in entries:
-            entries.move_to_end(page)
-            return True
-        if len(entries) == self.ways:
-            entries.popitem(last=False)
-        entries[page] = True
-        return False
+def missed(
+    stream: np.ndarray, sets: int, ways: int, replacement: str = "lru", seed: int = 1
+) -> float:
+    """The share of the later half of page numbers that misses sets x ways entries, counted by the
+    simulator, which test_simulator.py holds to a plain one."""
+    tlb = SimulatedTlb(level=1, entries=sets * ways, ways=ways, replacement=replacement)
+    warm, machine = len(stream) // 2, SimulatedMachine((tlb,))
+    counts = simulate(machine, stream, unit_bytes=4096, warm=warm, seed=seed)
+    return counts.l1_misses / counts.accesses
 
 
-def accesses(order: str, lines: int, rounds: int, rng: np.random.Generator) -> list[int]:
-    if order == "random":
-        return rng.integers(0, lines, lines * rounds).tolist()
-    return rng.permutation(lines).tolist() * rounds
-
-
-def miss_rate(tlb: Lru, pages: list[int], warm: int) -> float:
-    for page in pages[:warm]:
-        tlb.hits(page)
-    return float(np.mean([not tlb.hits(page) for page in pages[warm:]]))
-
-
-def simulate(tlb: Lru, order: str, lines: int, rounds: int, seed: int) -> float:
-    """The share of accesses that miss, after a quarter of the rounds as a warm-up."""
-    pages = accesses(order, lines, rounds, np.random.default_rng(seed))
-    return miss_rate(tlb, pages, len(pages) // 4)
+def far_pages(pages: int, rng: np.random.Generator) -> np.ndarray:
+    """Numbers of pages so far apart that each lies in a set as if drawn."""
+    return rng.choice(1 << 20, pages, replace=False)
 
 
 # --- one level
 
 
-@given(st.integers(1, 60), st.integers(1, 40), st.integers(0, 2**32))
+@given(st.permutations(range(60)), st.integers(1, 60), st.integers(1, 40))
 @settings(deadline=None)
 def test_a_cycle_misses_nothing_up_to_the_capacity_and_everything_beyond(
-    lines: int, entries: int, seed: int
+    pages: list[int], lines: int, entries: int
 ) -> None:
-    assert miss_probability_cycle(lines, entries) == simulate(
-        Lru(1, entries), "cycle", lines, 4, seed
-    )
+    cycle = np.tile(pages[:lines], 4)
+    assert miss_probability_cycle(lines, entries) == missed(cycle, 1, entries)
 
 
 # --- sets and ways
@@ -92,19 +71,70 @@ def test_the_expectation_over_hashes_is_the_sum_over_the_binomial(
 @pytest.mark.parametrize("lines", [48, 80])
 def test_hashed_pages_smear_the_step_as_the_binomial_says(order: str, lines: int) -> None:
     sets, ways, placements = 16, 4, 120
-    rng = np.random.default_rng(lines)
-    missed = []
-    for seed in range(placements):
-        place = rng.integers(0, sets, lines)
-        rounds = 4 if order == "cycle" else 24
-        missed.append(
-            simulate(Lru(sets, ways, lambda page, at=place: at[page]), order, lines, rounds, seed)
-        )
-    expected = float(hashed_lru(lines, sets, ways, order))
-    assert np.mean(missed) == pytest.approx(
-        expected, abs=5 * np.std(missed) / math.sqrt(placements) + 1e-3
-    )
+    rng, found = np.random.default_rng(lines), []
+    for _ in range(placements):
+        pages = far_pages(lines, rng)
+        draws = pages[rng.integers(0, lines, 24 * lines)]
+        found.append(missed(np.tile(pages, 4) if order == "cycle" else draws, sets, ways))
+    expected, error = float(hashed_lru(lines, sets, ways, order)), np.std(found) / placements**0.5
+    assert np.mean(found) == pytest.approx(expected, abs=5 * error + 1e-3)
     assert 0 < expected < 1
+
+
+@pytest.mark.parametrize("ratio", [0.6, 1.0, 2.0])
+def test_hashed_sets_miss_as_the_mean_over_placements_says(ratio: float):
+    sets, ways = 16, 8
+    lines = int(ratio * sets * ways)
+    rng = np.random.default_rng(lines)
+    cycles = [np.tile(far_pages(lines, rng), 40) for _ in range(100)]
+    found = [missed(cycle, sets, ways, "random", seed) for seed, cycle in enumerate(cycles)]
+    expected = float(hashed_random_replacement(lines, sets, ways))
+    # The formula's exponential is above a set of eight slots, most where the sets are just full.
+    assert expected == pytest.approx(np.mean(found), abs=0.04)
+
+
+@given(st.integers(1, 4096), st.integers(1, 2**20))
+def test_misses_are_a_root_of_the_equation_between_two_visits(entries: int, lines: int):
+    x = float(miss_probability_cycle_random_replacement(lines, entries))
+    assert 0 <= x <= 1
+    assert x == pytest.approx(1 - math.exp(-x * lines / entries), abs=1e-6)
+    assert (x > 0) == (lines > entries)
+
+
+@given(st.integers(1, 2**20), st.integers(1, 2**20), st.integers(1, 4096))
+def test_more_lines_never_miss_less_and_random_replacement_never_more_than_lru(
+    a: int, b: int, entries: int
+):
+    few, many = miss_probability_cycle_random_replacement(sorted([a, b]), entries)
+    assert few <= many + 1e-9
+    assert many <= float(miss_probability_cycle(max(a, b), entries))
+
+
+# --- which kind a step came from
+
+KINDS = {
+    "fully associative, LRU": lambda m, sets, ways: miss_probability_cycle(m, sets * ways),
+    "fully associative, random replacement": lambda m, sets, ways: (
+        miss_probability_cycle_random_replacement(m, sets * ways)
+    ),
+    "hashed sets, LRU": lambda m, sets, ways: hashed_lru(m, sets, ways, "cycle"),
+    "hashed sets, random replacement": hashed_random_replacement,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("sets", "ways"), [(256, 12), (128, 8)])
+def test_a_step_is_known_by_its_kind_at_2_percent_of_noise(kind: str, sets: int, ways: int):
+    entries = sets * ways
+    lines = np.unique(np.round(entries * 2 ** np.arange(-0.75, 1.01, 0.125)).astype(int))
+    for seed in range(5):
+        exact = 2.0 + 18.0 * KINDS[kind](lines, sets, ways)
+        noisy = exact * (1 + 0.02 * np.random.default_rng(seed).normal(size=lines.size))
+        fits = fit_step(lines, noisy, entries, ways)
+        assert [fit.residual for fit in fits] == sorted(fit.residual for fit in fits)
+        assert (len(fits), fits[0].kind) == (4, kind)
+        assert (fits[0].before, fits[0].after) == pytest.approx((2, 20), abs=0.7)
+        assert fits[0].predict(lines, entries, ways) == pytest.approx(exact, abs=1.0)
 
 
 # --- the fit

@@ -50,12 +50,8 @@ def test_between_two_points_the_bounds_are_those_of_both():
 
 
 def test_one_point_between_two_others_decides_nothing_and_a_step_stays():
-    step = curve(
-        *(
-            (x, 1.0 if x < 5 else 3.0, 0.9 if x < 5 else 2.5, 1.1 if x < 5 else 4.0)
-            for x in range(1, 10)
-        )
-    )
+    low, high = (1.0, 0.9, 1.1), (3.0, 2.5, 4.0)
+    step = curve(*((x, *(low if x < 5 else high)) for x in range(1, 10)))
     assert smoothed(step) == [*step]
     spoilt = step.table.copy()
     spoilt.loc[6, ["median", "low", "high"]] = (0.2, 0.1, 90.0)
@@ -79,14 +75,7 @@ def test_the_most_is_what_a_program_of_far_loads_alone_would_pay_and_gain(
     mib: float, price: float, kind: str = "2m"
 ):
     gain = Prices.of(rows(kind=kind)).gain(mib * MIB, 0, PAGE)
-    assert (
-        gain.large == kind and gain.pages == mib * MIB / PAGE and gain.measured_pages == SIZES[-1]
-    )
-    assert gain.price.value == pytest.approx(
-        price, abs=1e-6
-    ) and gain.large_price.value == pytest.approx(0, abs=1e-6)
-    assert (
-        gain.ratio.value == pytest.approx(1 / (1 + price))
-        and gain.ratio.low <= gain.ratio.value
-        and gain.ratio.high == 1.0
-    )
+    assert (gain.large, gain.pages, gain.measured_pages) == (kind, mib * MIB / PAGE, SIZES[-1])
+    assert (gain.price.value, gain.large_price.value) == pytest.approx((price, 0), abs=1e-6)
+    assert gain.ratio.value == pytest.approx(1 / (1 + price))
+    assert gain.ratio.low <= gain.ratio.value and gain.ratio.high == 1.0

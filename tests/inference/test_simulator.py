@@ -58,13 +58,8 @@ class TreeSet:
 
     def hits(self, number: int) -> bool:
         held = number in self.held
-        way = (
-            self.held.index(number)
-            if held
-            else self.held.index(None)
-            if None in self.held
-            else self.victim()
-        )
+        kept = number if held else None
+        way = self.held.index(kept) if kept in self.held else self.victim()
         self.held[way] = number
         low, high = 0, len(self.held)
         while high - low > 1:
@@ -123,13 +118,8 @@ class ForeseenSet:
         return False
 
 
-SETS = {
-    "lru": LruSet,
-    "tree-plru": TreeSet,
-    "fifo": FifoSet,
-    "nru": MarkedSet,
-    "srrip": ForeseenSet,
-}
+SETS = {"lru": LruSet, "tree-plru": TreeSet, "fifo": FifoSet, "nru": MarkedSet}
+SETS["srrip"] = ForeseenSet
 
 
 class PlainCache:
@@ -281,34 +271,23 @@ def test_a_long_stream_through_a_whole_machine_counts_as_in_the_plain_simulator(
 # --- one level, against closed forms
 
 
-def one_level(
-    entries: int, ways: int = 0, replacement: str = "lru", placement: str = "modulo"
-) -> SimulatedMachine:
-    return SimulatedMachine(
-        (
-            SimulatedTlb(
-                level=1, entries=entries, ways=ways, replacement=replacement, placement=placement
-            ),
-        )
-    )
+def one_level(entries: int, ways: int = 0, replacement: str = "lru") -> SimulatedMachine:
+    tlb = SimulatedTlb(level=1, entries=entries, ways=ways, replacement=replacement)
+    return SimulatedMachine((tlb,))
 
 
-def missed(machine: SimulatedMachine, stream: np.ndarray, warm: int, seed: int = 1) -> float:
-    counts = simulate(machine, stream, unit_bytes=4096, warm=warm, seed=seed)
+def missed(machine: SimulatedMachine, stream: np.ndarray, warm: int) -> float:
+    counts = simulate(machine, stream, unit_bytes=4096, warm=warm)
     return counts.l1_misses / counts.accesses
 
 
 @pytest.mark.parametrize(("pages", "entries"), [(100, 128), (177, 128), (3000, 1536)])
 def test_random_replacement_misses_a_cycle_as_its_closed_form_says(pages: int, entries: int):
-    rate = missed(
-        one_level(entries, 0, "random"),
-        np.tile(np.random.default_rng(pages).permutation(pages), 400),
-        warm=200 * pages,
-    )
+    cycle = np.tile(np.random.default_rng(pages).permutation(pages), 400)
+    rate = missed(one_level(entries, 0, "random"), cycle, warm=200 * pages)
+    expected = float(miss_probability_cycle_random_replacement(pages, entries))
     # The formula's exponential differs from a set of C slots by the order of 1/C.
-    assert rate == pytest.approx(
-        float(miss_probability_cycle_random_replacement(pages, entries)), abs=0.01 + 1 / entries
-    )
+    assert rate == pytest.approx(expected, abs=0.01 + 1 / entries)
 
 
 @pytest.mark.parametrize(("pages", "share"), [(2048, 0), (2112, 64 * 17 / 2112), (2176, 1)])
