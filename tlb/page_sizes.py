@@ -54,20 +54,12 @@ def _known(pages: str) -> str:
 
 
 Pages = Annotated[str, AfterValidator(_known)]
-HARDWARE = tuple(
-    dict.fromkeys(size.hardware for size in PAGES.values())
-)  # what entries map, by the level of their table
-SWEPT = (
-    "4k",
-    "64k",
-    "thp",
-    "2m",
-    "1g",
-)  # chased over every working set; the sizes between, a ladder, over one
-LARGE: tuple[str, ...] = (
-    "2m",
-    "thp",
-)  # 2 MiB both, as far as a TLB is concerned; the pool's are the surer
+# what entries map, by the level of their table
+HARDWARE = tuple(dict.fromkeys(size.hardware for size in PAGES.values()))
+# chased over every working set; the sizes between, a ladder, over one
+SWEPT = ("4k", "64k", "thp", "2m", "1g")
+# 2 MiB both, as far as a TLB is concerned; the pool's are the surer
+LARGE: tuple[str, ...] = ("2m", "thp")
 
 
 def words(pages: str) -> str:

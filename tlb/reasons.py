@@ -264,10 +264,6 @@ program-short: The program ends too soon for a difference to be measured.
 no-metric: The program did not print a number above zero where --metric looks for one.
     Give a regular expression with one group around the number, within 64 KiB of either end of a
     stream.
-pid-gone: There is no such process, or it has ended.
-    Name a running one by its number in `ps`, or start the program with `tlb try -- COMMAND`.
-pid-denied: This user may not inspect that process.
-    Run the same command as that user with the capability CAP_SYS_NICE, or as root.
 pid-refused: This process has no memory that large pages could hold.
     Name the process that does the work, as `ps` lists it.
 lever-absent: The lever had no effect in any of the program's processes.
@@ -410,16 +406,8 @@ def explain(code: str, detail: str = "") -> str:
 
 
 # Why a page size may have no rows.
-PAGE_REASONS = frozenset(
-    {
-        "pool-empty",
-        "thp-never",
-        "mthp-off",
-        "page-size-unsupported",
-        "backing-partial",
-        "memory-short",
-    }
-)
+PAGE_REASONS = {"pool-empty", "thp-never", "mthp-off", "page-size-unsupported"}
+PAGE_REASONS |= {"backing-partial", "memory-short"}
 
 
 # Why what was measured does not decide a claim. Codes go into data/, as those of REASONS do.
@@ -461,9 +449,7 @@ class Unavailable(Exception):
 
     def __init__(self, code: str, detail: str = "") -> None:
         self.text = explain(code, detail)  # first, so that an unknown code fails where it is raised
-        super().__init__(
-            code, detail
-        )  # both as args, so that it survives pickling between processes
+        super().__init__(code, detail)  # both, so that it survives pickling between processes
         self.code = code
         self.detail = detail
 

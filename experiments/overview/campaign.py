@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from experiments import your_machine, your_program
+from experiments import your_program
 from experiments.your_program.programs import FEW, FEW_MINUTES, NAME
 from tlb import discovery
 from tlb.lab.grid import Scope
@@ -76,7 +76,7 @@ def _measured(whole: Chapter, until: float, bar: Progress, *, first_round: bool 
 def gridded() -> list[str]:
     """Return the chapters whose grids are measured together, in the order of the contents."""
     chapters = [n for n in parameters.table_of_contents() if find_spec(f"{discovery.PACKAGE}.{n}")]
-    return [name for name in chapters if name != your_machine.__name__.rpartition(".")[2]]
+    return [name for name in chapters if name != "your_machine"]
 
 
 def grids_of(scope: Scope, names: Iterable[str] | None = None) -> dict[str, list[Point]]:

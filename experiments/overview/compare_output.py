@@ -27,11 +27,11 @@ def told(comparison: Comparison) -> Iterator[str | pd.DataFrame]:
     yield facts_table(comparison) if comparison.facts else f"{a} and {b} are described alike."
     yield from comparison.explained
     if comparison.profiles:
-        yield _profiles_table(comparison)
+        rows = map(profile_comparison.row, comparison.profiles)
+        yield pd.DataFrame(rows, columns=profile_comparison.COLUMNS)
         yield (
             "A profile does not know how much a machine's runs differ: what differs in it may be "
-            "the "
-            "hour. For the points below, that is counted."
+            "the hour. For the points below, that is counted."
         )
     yield from comparison.notes
     yield from comparison.lacking
@@ -45,12 +45,6 @@ def told(comparison: Comparison) -> Iterator[str | pd.DataFrame]:
     yield pd.DataFrame(rows, columns=["chapter", "largest differences", *_COLUMNS])
     if any(len(found) > most for found in chapters.values()):
         yield "`--json` has all quantities."
-
-
-def _profiles_table(comparison: Comparison) -> pd.DataFrame:
-    return pd.DataFrame(
-        map(profile_comparison.row, comparison.profiles), columns=profile_comparison.COLUMNS
-    )
 
 
 def facts_table(comparison: Comparison) -> pd.DataFrame:

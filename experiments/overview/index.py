@@ -9,8 +9,9 @@ from typing import Any
 
 import pandas as pd
 
-from experiments import hugepages, stlb_cliff, your_machine, your_program
+from experiments import hugepages, stlb_cliff, your_machine
 from experiments.overview import CHAPTERS
+from experiments.overview.machine_verdicts import analysis_of
 from experiments.overview.profile import Profile, keep, profile, read
 from tlb.inference import curves
 from tlb.inference.curves import Curve
@@ -152,14 +153,10 @@ class Analysis(analysis.Analysis):
 
 
 def _analysis(module: ModuleType, chapter: Chapter) -> analysis.Analysis | Unavailable:
-    # what the machine states, and a document: nothing is measured for this page
-    if module in (your_machine, your_program):
+    if module is your_machine:  # what it states: nothing is measured for this page
         return module.Analysis(pd.DataFrame(), chapter)
     try:
-        return module.Analysis(
-            chapter.measure(module.grid.points(chapter.scope), module.__name__.rpartition(".")[2]),
-            chapter,
-        )
+        return analysis_of(module, chapter)
     except Unavailable as why:
         if why.code not in _LACKING:
             raise

@@ -14,7 +14,7 @@ from functools import cache
 from math import inf, isfinite
 from pathlib import Path
 from types import ModuleType
-from typing import Literal
+from typing import Any, Literal
 
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
@@ -145,15 +145,17 @@ def name_of(module: ModuleType) -> str:
     return module.__name__.rpartition(".")[2]
 
 
-def analysis_of(module: ModuleType, chapter: Chapter) -> analysis.Analysis:
-    """Return a chapter's Analysis of the rows that there are, as its own page has it. Raises
-    Unavailable where there are none."""
+def analysis_of(
+    module: ModuleType, chapter: Chapter, names: dict[str, Any] | None = None
+) -> analysis.Analysis:
+    """Return a chapter's Analysis of the rows that there are, as its own page has it, over the
+    names of a page. Raises Unavailable where there are none."""
     if module is your_program:  # a document
-        return module.Analysis(pd.DataFrame(), chapter)
+        return module.Analysis(pd.DataFrame(), chapter, names)
     if module is your_machine:
-        return module.Analysis(lambda: chapter.kept(survey.NAME), chapter)
+        return module.Analysis(lambda: chapter.kept(survey.NAME), chapter, names)
     rows = chapter.measure(module.grid.points(chapter.scope), name_of(module))
-    return module.Analysis(rows, chapter)
+    return module.Analysis(rows, chapter, names)
 
 
 def judged(chapter: Chapter) -> Verdicts:

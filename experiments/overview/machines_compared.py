@@ -13,9 +13,8 @@ from tlb.machine.host import is_arm
 from tlb.prose import listed
 from tlb.reasons import Unavailable
 
-ENTRIES = {
-    level: (f"entries_level_{level}", f"stated_level_{level}") for level in (1, 2)
-}  # as found or, where nothing was, as stated
+# as found or, where nothing was, as stated
+ENTRIES = {level: (f"entries_level_{level}", f"stated_level_{level}") for level in (1, 2)}
 
 
 def off_stated(machines: Sequence[Machine]) -> pd.Series:
@@ -58,14 +57,10 @@ class Want(NamedTuple):
 
 def _times_walks(each: Machine) -> bool:
     """Whether it counts cycles of walks, which not every processor has an event for."""
-    return (
-        each.counts
-        and each.host is not None
-        and any(
-            event.quantity == "walk_cycles" and event.event
-            for event in events.quantities(each.host.microarchitecture)
-        )
-    )
+    if not each.counts or each.host is None:
+        return False
+    known = events.quantities(each.host.microarchitecture)
+    return any(event.quantity == "walk_cycles" and event.event for event in known)
 
 
 WANTED = (

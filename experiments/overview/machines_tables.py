@@ -9,7 +9,7 @@ label.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from math import inf, isfinite
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from markupsafe import Markup
 from experiments.overview.machines import Analysis, Machine
 from experiments.overview.machines_compared import ENTRIES
 from tlb.reasons import REASONS
-from tlb.report.render import Html
+from tlb.report.render import Html, join
 from tlb.report.setting import hypervisor_name
 from tlb.system import procfs
 from tlb.units import format_size
@@ -80,11 +80,6 @@ _WHO = (
 )
 
 
-def _each(template: str, values: Iterable[tuple]) -> Markup:
-    """Return a template filled with each of some values, escaped, one after the other."""
-    return Markup("").join(Markup(template).format(*value) for value in values)
-
-
 def machines_table(a: Analysis) -> Html:
     """Return the table. Raises Unavailable("no-data") where there is no machine."""
     machines, styles = a.machines, dict[str, list[str]]()
@@ -96,15 +91,15 @@ def machines_table(a: Analysis) -> Html:
     body, lines = Markup(""), ["\t".join(_HEAD)]
     for each in machines:
         first, *others = cells = _cells(each)
-        row = _each('<td role="cell" data-is="{}">{}</td>', zip(_HEAD[1:], others, strict=True))
+        row = join('<td role="cell" data-is="{}">{}</td>', zip(_HEAD[1:], others, strict=True))
         style = ";".join(styles[f"{each.is_own} {each.name}"])
         body += Markup(_ROW).format(style, first, row)
         lines.append("\t".join(Markup(cell).striptags() for cell in cells))
-    head = _each('<th scope="col" role="columnheader">{}</th>', [(name,) for name in _HEAD])
+    head = join('<th scope="col" role="columnheader">{}</th>', _HEAD)
     choice = Markup("")
     if len(machines) > 1:  # the orders' names are this module's, so no rule has a machine's words
-        rules = _each(_RULE, ORDERS)
-        choice = Markup(_CHOICE).format(rules, _each('<option value="{}">{}</option>', ORDERS))
+        rules = join(_RULE, ORDERS)
+        choice = Markup(_CHOICE).format(rules, join('<option value="{}">{}</option>', ORDERS))
     return Html(str(Markup(_TABLE).format(choice, head, body)), "\n".join(lines))
 
 
@@ -140,7 +135,7 @@ def _where(each: Machine) -> Markup:
     counts = "counters" if each.counts else "no counters"
     system = f"{host.os} {procfs.label(host.kernel_release)}"
     words = [_PAGES[each.pages], counts, system, procfs.label(host.arch)]
-    below = _each("<small>{}</small>", [(word,) for word in words if word])
+    below = join("<small>{}</small>", filter(None, words))
     return Markup("{}{}").format(guest or f"guest, {procfs.label(hypervisor_name(host))}", below)
 
 

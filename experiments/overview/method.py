@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from math import inf, pi, sqrt
+from math import pi, sqrt
 from typing import Any
 
 import pandas as pd
@@ -65,34 +65,23 @@ class Analysis(analysis.Analysis):
         """Return a row a number of mappings and a noise: the share of verdicts on a ratio that lies
         on the end of the band, `line`, where each is wrong, and of decided ones on a ratio beyond
         it by a factor."""
+
+        def percent(n: int, noise: float, true: float) -> float:
+            measure = ratio(made_up(noise), true)
+            found = rates(measure, lambda one: decided(inside(one, line)), None, n, trials=1000)
+            return 100 * found.decided
+
         rows = [
-            (
-                n,
-                f"{noise:.0%}",
-                *(100 * _decided(n, noise, line, true) for true in (line, line * beyond)),
-            )
+            {
+                "mappings": n,
+                "noise of each": f"{noise:.0%}",
+                "decided on the line, %": percent(n, noise, line),
+                "decided a fifth beyond it, %": percent(n, noise, line * beyond),
+            }
             for n in (campaign.LEAST, campaign.MOST)
             for noise in noises
         ]
-        return pd.DataFrame(
-            rows,
-            columns=[
-                "mappings",
-                "noise of each",
-                "decided on the line, %",
-                "decided a fifth beyond it, %",
-            ],
-        )
-
-
-def _decided(n: int, noise: float, line: float, true: float) -> float:
-    return rates(
-        ratio(made_up(noise), true),
-        lambda interval: decided(inside(interval, line, inf)),
-        None,
-        n,
-        trials=1000,
-    ).decided
+        return pd.DataFrame(rows)
 
 
 def _spread(times: pd.Series) -> float:

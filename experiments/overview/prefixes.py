@@ -19,15 +19,8 @@ from tlb.reasons import Unavailable
 from tlb.units import format_size
 
 TITLE = "The beginning of a large mapping over a mapping of the point's size"
-COLUMNS = (
-    "pages",
-    "working set",
-    "layout",
-    "in the large one ns",
-    "in its own ns",
-    "median ratio",
-    "range",
-)
+COLUMNS = ("pages", "working set", "layout", "in the large one ns", "in its own ns")
+COLUMNS += ("median ratio", "range")
 LARGE = 4 << 30
 SIZES = tuple(1 << bits for bits in (18, 20, 21, 22, 23, 24, 25, 28, 30))
 ROUNDS = 9
@@ -36,10 +29,8 @@ ROUNDS = 9
 def prefixes() -> Iterator[Cells]:
     """A row a page size, working set and layout, of nine pairs of mappings; which of a pair is
     first alternates."""
-    rig, base = (
-        Rig.of(host.inspect(), Store(Path(folder().name)), counters=False),
-        host.base_page_bytes(),
-    )
+    rig = Rig.of(host.inspect(), Store(Path(folder().name)), counters=False)
+    base = host.base_page_bytes()
     ask = Scope(profile("full"), base_page_bytes=base).point
     kinds = [
         (size, layout, size // apart)
@@ -61,15 +52,9 @@ def prefixes() -> Iterator[Cells]:
         for number, (size, layout, _) in enumerate(kinds):
             large, own = ([one[side][number] for one in rounds] for side in (0, 1))
             ratios = sorted(a / b for a, b in zip(large, own, strict=True))
-            yield (
-                pages,
-                format_size(size),
-                layout,
-                f"{median(large):.2f}",
-                f"{median(own):.2f}",
-                f"{median(ratios):.3f}",
-                f"{ratios[0]:.2f} to {ratios[-1]:.2f}",
-            )
+            times_ns = f"{median(large):.2f}", f"{median(own):.2f}", f"{median(ratios):.3f}"
+            range_words = f"{ratios[0]:.2f} to {ratios[-1]:.2f}"
+            yield pages, format_size(size), layout, *times_ns, range_words
 
 
 def times(rig: Rig, points: list[Point], shared_bytes: int, repeat: int) -> list[float]:

@@ -24,17 +24,7 @@ def rule() -> Iterator[tuple[str, ...]]:
     for n in (3, 5, 9):
         for noise in (0.02, 0.05, 0.10):
             for true, truth in ((ON_THE_LINE, None), (BEYOND, True)):
-                found = rates(
-                    ratio(made_up(noise), true),
-                    lambda interval: decided(inside(interval, *BAND)),
-                    truth,
-                    n,
-                )
-                yield (
-                    str(n),
-                    f"{noise:.0%}",
-                    f"{true:.2f}",
-                    f"from {BAND[0]:.2f} on",
-                    f"{found.wrong:.1%}",
-                    f"{found.decided:.1%}",
-                )
+                measure = ratio(made_up(noise), true)
+                found = rates(measure, lambda one: decided(inside(one, *BAND)), truth, n)
+                asked = str(n), f"{noise:.0%}", f"{true:.2f}", f"from {BAND[0]:.2f} on"
+                yield *asked, f"{found.wrong:.1%}", f"{found.decided:.1%}"

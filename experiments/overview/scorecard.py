@@ -3,7 +3,6 @@ verdict, and those on other machines."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import replace
 from functools import cached_property
@@ -14,9 +13,8 @@ import pandas as pd
 from experiments.overview import CHAPTERS
 from experiments.overview.machine_verdicts import Judged, Verdicts, judged, name_of
 from tlb.reasons import Unavailable
-from tlb.report import analysis
+from tlb.report import analysis, page
 from tlb.report.chapter import Chapter
-from tlb.report.parameters import BOOK
 from tlb.report.verdict_table import CLASSES, beside
 from tlb.report.verdicts import claims_of, statements
 
@@ -40,9 +38,8 @@ class Analysis(analysis.Analysis):
     def __init__(self, chapter: Chapter, names: dict[str, Any] | None = None):
         super().__init__(pd.DataFrame(), chapter, names)
         self.titles = {name: _title(name) for name in map(name_of, CHAPTERS)}
-        self._chapter = replace(
-            chapter, parameters=chapter.parameters | {"minutes": 0.0}
-        )  # judging measures nothing
+        # judging measures nothing
+        self._chapter = replace(chapter, parameters=chapter.parameters | {"minutes": 0.0})
 
     @cached_property
     def published(self) -> dict[str, Verdicts]:
@@ -50,9 +47,8 @@ class Analysis(analysis.Analysis):
         return {name: judged(self._about(name)) for name in self._chapter.data.machines()}
 
     def _about(self, machine: str) -> Chapter:
-        return replace(
-            self._chapter, parameters=self._chapter.parameters | {"machine": machine}, notes=[]
-        )
+        given = self._chapter.parameters | {"machine": machine}
+        return replace(self._chapter, parameters=given, notes=[])
 
     @cached_property
     def own(self) -> Verdicts | None:
@@ -61,21 +57,20 @@ class Analysis(analysis.Analysis):
 
     def machine_of(self, chapter: str) -> str:
         """Whose verdicts on a chapter's claims are shown."""
+        if self._chapter.is_this:
+            return self._chapter.machine
         asked = self._chapter.parameters["machine"]
-        return (
-            self._chapter.machine
-            if self._chapter.is_this
-            else self._chapter.data.resolve(asked, experiment=chapter)
-        )
+        return self._chapter.data.resolve(asked, experiment=chapter)
 
     def verdict(self, chapter: str, id: str) -> Judged | str:
         """As shown, or why there is none."""
-        of = self.own or self.published[self.machine_of(chapter)]
-        return (
-            of.chapters[chapter].get(id, UNMEASURED)
-            if chapter in of.chapters
-            else of.lacking.get(chapter, UNMEASURED)
-        )
+        of = self._shown(chapter)
+        if chapter in of.chapters:
+            return of.chapters[chapter].get(id, UNMEASURED)
+        return of.lacking.get(chapter, UNMEASURED)
+
+    def _shown(self, chapter: str) -> Verdicts:
+        return self.own or self.published[self.machine_of(chapter)]
 
     @cached_property
     def others(self) -> dict[str, str]:
@@ -94,22 +89,16 @@ class Analysis(analysis.Analysis):
         known = self.published[machine].chapters.get(chapter, {}).get(id)
         if known is None:
             return UNMEASURED
-        return (
-            known.verdict
-            if self.published[machine].measured_like(self.compared_with(chapter), chapter)
-            else OTHERWISE
-        )
+        is_alike = self.published[machine].measured_like(self.compared_with(chapter), chapter)
+        return known.verdict if is_alike else OTHERWISE
 
     def compared_with(self, chapter: str) -> Verdicts:
         """The verdicts on a chapter that others are set beside: those that are shown or, where
         there are none, the newest."""
-        shown = self.own or self.published[self.machine_of(chapter)]
         those = [of for of in self.published.values() if chapter in of.chapters]
-        return (
-            shown
-            if chapter in shown.chapters or not those
-            else max(those, key=lambda of: of.newest_measures(chapter))
-        )
+        if chapter in (shown := self._shown(chapter)).chapters or not those:
+            return shown
+        return max(those, key=lambda of: of.newest_measures(chapter))
 
     @cached_property
     def rows(self) -> pd.DataFrame:
@@ -160,10 +149,7 @@ class Analysis(analysis.Analysis):
 
 def _title(chapter: str) -> str:
     """The heading of a chapter's page."""
-    first = json.loads((BOOK / f"{chapter}.ipynb").read_text(encoding="utf-8"))["cells"][0][
-        "source"
-    ]
-    return "".join(first).splitlines()[0].removeprefix("# ")
+    return page.cells(chapter)[0].source.splitlines()[0].removeprefix("# ")
 
 
 def _label(chapter: Chapter) -> str:

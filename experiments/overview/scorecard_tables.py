@@ -62,17 +62,13 @@ def counts(a: Analysis) -> Html:
 def cards(a: Analysis) -> Html:
     """Return the claims that the page explains (`a.ten`: by id, why, by verdict), a card each."""
     rows = a.rows.set_index("id", drop=False).loc[[*a.ten]].to_dict("records")
-    items = [
-        (
-            MARKS[row["verdict"]],
-            _mark(row),
-            _link(statements()[row["id"]]),
-            _source(statements()[row["id"]]),
-            inline(a.ten[row["id"]].get(row["verdict"], "")),
-            _shown(row),
+    items = []
+    for row in rows:
+        word, statement = row["verdict"], statements()[row["id"]]
+        why = inline(a.ten[row["id"]].get(word, ""))
+        items.append(
+            (MARKS[word], _mark(row), _link(statement), _source(statement), why, _shown(row))
         )
-        for row in rows
-    ]
     card = '<li data-is="{}"><p>{}</p><p>{} {}</p><p>{}</p><p><small>{}</small></p></li>'
     lines = "\n".join(f"{row['verdict'].upper()}: {row['id']}" for row in rows)
     return Html(f'<ul class="tlb-cards tlb-scorecard">{join(card, items)}</ul>', lines)
@@ -82,12 +78,13 @@ def claims(a: Analysis) -> Html:
     """Return all other claims, a line each that unfolds, to be chosen from by chapter and
     verdict."""
     rest = a.rows[~a.rows["id"].isin([*a.ten])]
-    groups = Markup("").join(
-        Markup(
-            '<tbody data-chapter="{0}"><tr><th scope="rowgroup" colspan="2">'
-            '<a href="{0}.html">{1}</a></th></tr>{2}</tbody>'
-        ).format(chapter, a.titles[chapter], Markup("").join(_lines(a, rows.to_dict("records"))))
-        for chapter, rows in rest.groupby("chapter", sort=False)
+    groups = join(
+        '<tbody data-chapter="{0}"><tr><th scope="rowgroup" colspan="2">'
+        '<a href="{0}.html">{1}</a></th></tr>{2}</tbody>',
+        [
+            (chapter, a.titles[chapter], _lines(a, rows.to_dict("records")))
+            for chapter, rows in rest.groupby("chapter", sort=False)
+        ],
     )
     table = Markup(
         '<div class="tlb-scorecard">{}<table class="tlb-claims"><colgroup><col><col></colgroup>'
@@ -99,7 +96,7 @@ def claims(a: Analysis) -> Html:
     )
 
 
-def _lines(a: Analysis, rows: list[dict]) -> list[Markup]:
+def _lines(a: Analysis, rows: list[dict]) -> Markup:
     found = []
     for row in rows:
         statement = statements()[row["id"]]
@@ -109,22 +106,14 @@ def _lines(a: Analysis, rows: list[dict]) -> list[Markup]:
             for name, label in a.others.items()
             if row[name] not in (UNMEASURED, OTHERWISE)
         )
-        found.append(
-            Markup(
-                '<tr data-is="{}"><td>{}</td><td><details><summary>“{}”</summary><p>{}, {}. '
-                "Predicts {}.</p><p>{}</p><p>{}</p></details></td></tr>"
-            ).format(
-                marks,
-                _mark(row),
-                inline(statement.quote),
-                _link(statement, "In its chapter"),
-                _source(statement),
-                _predicts(statement),
-                _shown(row),
-                f"Other machines: {others}." if others else "",
-            )
-        )
-    return found
+        where = _link(statement, "In its chapter"), _source(statement), _predicts(statement)
+        other = f"Other machines: {others}." if others else ""
+        found.append((marks, _mark(row), inline(statement.quote), *where, _shown(row), other))
+    return join(
+        '<tr data-is="{}"><td>{}</td><td><details><summary>“{}”</summary><p>{}, {}. '
+        "Predicts {}.</p><p>{}</p><p>{}</p></details></td></tr>",
+        found,
+    )
 
 
 def _mark(row: Mapping) -> Markup:

@@ -19,8 +19,7 @@ from tlb.machine.host import data_caches, data_tlbs
 from tlb.page_sizes import BASE, HARDWARE, page_bytes
 from tlb.reasons import Unavailable, if_available
 from tlb.report import analysis
-from tlb.report.analysis import About
-from tlb.report.chapter import literature
+from tlb.report.chapter import Chapter, literature
 
 _UNMEASURED = pd.DataFrame(
     columns=["layout", "order", "lines", "stride_pages", "ns_per_access", "core_ghz"]
@@ -37,7 +36,7 @@ class Analysis(analysis.Analysis):
     def __init__(
         self,
         survey: pd.DataFrame | Callable[[], pd.DataFrame],
-        about: About,
+        about: Chapter,
         names: dict[str, Any] | None = None,
     ):
         """survey: its rows, or a function that returns them. If that raises, so does `geometry`."""

@@ -13,7 +13,7 @@ from experiments.your_program.programs import NAME, Profile, Programs, Result, i
 from tlb.inference.intervals import Interval
 from tlb.reasons import Unavailable, if_available, required
 from tlb.report import analysis
-from tlb.report.analysis import About
+from tlb.report.chapter import Chapter
 
 COLUMNS = ["case", "title", "language", "ours", "does", "changes_pages", "verdict", "version"]
 COLUMNS += ["pairs", "gain", "resident_bytes", "memory", "large", "faults", "alike"]
@@ -30,7 +30,7 @@ class Analysis(analysis.Analysis):
     def __init__(
         self,
         frame: pd.DataFrame,
-        about: About,
+        about: Chapter,
         names: dict[str, Any] | None = None,
         minutes: float = 0.0,
         wanted: Collection[str] = CASES,

@@ -9,10 +9,8 @@ from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple
 
-import pandas as pd
-
 from experiments.overview import CHAPTERS, index
-from tlb.lab import survey
+from experiments.overview.machine_verdicts import analysis_of, name_of
 from tlb.lab.store import Store, data_root
 from tlb.report import page, parameters
 from tlb.report.analysis import Analysis
@@ -20,7 +18,7 @@ from tlb.report.chapter import Chapter
 from tlb.report.page import Cell
 from tlb.report.render import Figure
 
-CHAPTER_NAMES = [module.__name__.rpartition(".")[2] for module in CHAPTERS]
+CHAPTER_NAMES = [*map(name_of, CHAPTERS)]
 
 
 class Shown(NamedTuple):
@@ -45,14 +43,7 @@ def analysis(notebook: str, machine: str, names: dict[str, Any]) -> Analysis:
             if module is index
             else module.Analysis(chapter, names)
         )
-    module = import_module(f"experiments.{notebook}")
-    if notebook == "your_program":
-        return module.Analysis(pd.DataFrame(), chapter, names)
-    if notebook == "your_machine":
-        return module.Analysis(lambda: chapter.kept(survey.NAME), chapter, names)
-    return module.Analysis(
-        chapter.measure(module.grid.points(chapter.scope), notebook), chapter, names
-    )
+    return analysis_of(import_module(f"experiments.{notebook}"), chapter, names)
 
 
 def render(

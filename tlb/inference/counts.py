@@ -1,4 +1,4 @@
-"""What rows say of their counters: the curve of one, why one has no value, and a table of all.
+"""What rows say of their counters: the curve of one, and why one has no value.
 
 A counter is a pair of columns, as `Store.load` makes them: `<quantity>_per_access` and
 `<quantity>_reason`.
@@ -10,7 +10,6 @@ import pandas as pd
 
 from tlb.inference.curves import Curve
 from tlb.machine.host import Host
-from tlb.reasons import REASONS
 
 
 def counted(rows: pd.DataFrame, quantity: str) -> Curve:
@@ -27,20 +26,3 @@ def why_not_counted(rows: pd.DataFrame, quantity: str, host: Host) -> str:
     reasons = rows.get(f"{quantity}_reason", pd.Series(dtype="str"))
     reasons = reasons[~reasons.isin(["", "other-repeat", "no-data"])]
     return str(reasons.mode().iloc[0]) if len(reasons) else host.pmu.reason or "no-data"
-
-
-def table(rows: pd.DataFrame, host: Host) -> pd.DataFrame:
-    """Every counter per access at the largest size, from how many processes, or why it has no
-    value."""
-    shown = []
-    for quantity in [
-        column.removesuffix("_reason") for column in rows.columns if column.endswith("_reason")
-    ]:
-        curve, name = counted(rows, quantity), quantity.replace("_", " ")
-        if len(curve):
-            shown.append((name, curve.last.value, int(curve.table["n"].iloc[-1]), ""))
-        else:
-            shown.append(
-                (name, float("nan"), 0, REASONS[why_not_counted(rows, quantity, host)].sentence)
-            )
-    return pd.DataFrame(shown, columns=["counter", "per access", "processes", "why not"])

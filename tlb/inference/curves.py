@@ -8,7 +8,7 @@ from math import inf
 
 from tlb.inference.intervals import JUMP, UNKNOWN, Interval, summarise, with_repeats
 from tlb.inference.scatter import UNSTABLE_SPREAD
-from tlb.reasons import Unavailable
+from tlb.reasons import Unavailable, required
 from tlb.system.optional import Lazy
 
 np, pd = Lazy("numpy"), Lazy("pandas")
@@ -117,9 +117,7 @@ class Curve:
     @property
     def last(self) -> Interval:
         """The estimate at the largest x. Raises Unavailable("too-few-points") on an empty curve."""
-        if not len(self):
-            raise Unavailable("too-few-points", "nothing was measured")
-        return Interval.of(self.table.iloc[-1])
+        return Interval.of(required(self.table, "nothing was measured").iloc[-1])
 
     def between(self, low: float, high: float) -> Curve:
         """Return the part with low <= x <= high."""
@@ -189,20 +187,15 @@ class Curve:
         least = float(before.iloc[-1]) if len(before) else -inf
         most = next((float(x) for x in xs if x > after.iloc[-1]), inf)
         beside = table[xs.between(least, most)]
-        return Interval(
-            at, least, most, float(beside["coverage"].min()), int(beside["modes"].max())
-        )
+        coverage, modes = float(beside["coverage"].min()), int(beside["modes"].max())
+        return Interval(at, least, most, coverage, modes)
 
     def typical(self) -> Interval:
         """Return the medians of the medians and of their bounds, over a range where one number
         should hold for all x. Raises Unavailable("too-few-points") on an empty curve."""
-        if not len(self):
-            raise Unavailable("too-few-points", "nothing was measured there")
-        return Interval(
-            *self.table[["median", "low", "high"]].median(),
-            self.table["coverage"].min(),
-            self.modes,
-        )
+        table = required(self.table, "nothing was measured there")
+        bounds = table[["median", "low", "high"]].median()
+        return Interval(*bounds, table["coverage"].min(), self.modes)
 
     def doubling(self, at: float, times: float = 2) -> Interval:
         """Return the ratio of the estimate at `times` x to that at x: 2 is twice as slow."""
@@ -270,10 +263,8 @@ def price_of(spread: Curve, packed: Curve, entries: float = LEAST_ENTRIES) -> Cu
     for row in price.table.to_dict("records"):
         n = row[price.x]
         nearby = control.loc[n : next((x for x in control.index if x >= CACHED_LINES * n), inf)]
-        slowest, own = (
-            nearby["median"][nearby["low"] <= spread.get(n).high].max(),
-            control["median"][n],
-        )
+        slowest = nearby["median"][nearby["low"] <= spread.get(n).high].max()
+        own = control["median"][n]
         ahead = slowest - own if n > entries and slowest > (1 + UNSTABLE_SPREAD) * own else 0.0
         if ahead > max(row["median"], 0.0) / 2:
             gaps.append(n)

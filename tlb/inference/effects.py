@@ -22,16 +22,19 @@ class Effect(NamedTuple):
     most: float = inf
     among: int = 1
 
+    @property
+    def is_outside(self) -> bool:
+        """Whether the interval as printed lies outside the band."""
+        return self.interval.high < self.least or self.interval.low > self.most
+
     def decided(self, together: int = 1) -> bool | None:
         """Whether the interval lies inside the band; None where it spans an end, or covers too
         little. together: of how many effects this is one, all of which have to lie in their bands:
         then any one may refute the claim, so only what refutes it is held to more."""
         if not self.interval.coverage >= LEAST_COVERAGE:
             return None
-        shown, refuting = (
-            self.interval.widened(self.among),
-            self.interval.widened(max(self.among, together)),
-        )
+        shown = self.interval.widened(self.among)
+        refuting = self.interval.widened(max(self.among, together))
         if self.least <= shown.low and shown.high <= self.most:
             return True
         return False if refuting.high < self.least or refuting.low > self.most else None
@@ -43,13 +46,12 @@ class Effect(NamedTuple):
         if not self.interval.coverage >= LEAST_COVERAGE:
             return too_few(self.interval.coverage)
         within = self.least <= self.interval.low and self.interval.high <= self.most
-        if within or self.interval.high < self.least or self.interval.low > self.most:
+        if within or self.is_outside:
+            among = self.among if within else max(self.among, together)
             return Undecided(
                 "widened",
                 f"An interval lies {'inside' if within else 'outside'} the band as printed, but "
-                "it is one of "
-                f"{self.among if within else max(self.among, together)} compared; widened for "
-                "that, it crosses an end of the band.",
+                f"it is one of {among} compared; widened for that, it crosses an end of the band.",
             )
         return Undecided("bistable" if self.interval.modes > 1 else "crosses")
 
@@ -66,10 +68,7 @@ def too_few(coverage: float) -> Undecided:
             "few", f"The interval covers {coverage:.0%}; {LEAST_COVERAGE:.0%} are needed."
         )
     return Undecided(
-        "few",
-        f"{n} processes; {NEEDED} are needed."
-        if n
-        else f"At most one process; {NEEDED} are needed.",
+        "few", f"{f'{n} processes' if n else 'At most one process'}; {NEEDED} are needed."
     )
 
 
@@ -84,10 +83,8 @@ def why_undecided(effects: Sequence[Effect]) -> Undecided:
 
     def rank(one: tuple[Effect, Undecided]) -> int:
         effect, why = one
-        looks_refuted = effect.interval.high < effect.least or effect.interval.low > effect.most
-        return ("few", "widened" if looks_refuted else "", "bistable", "crosses", "widened").index(
-            why.code
-        )
+        first = ("few", "widened") if effect.is_outside else ("few",)
+        return (*first, "bistable", "crosses", "widened").index(why.code)
 
     ordered = [why for _, why in sorted(found, key=rank)]
     return Undecided(ordered[0].code, " ".join(dict.fromkeys(why.text for why in ordered)))

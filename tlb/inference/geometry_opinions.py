@@ -12,9 +12,7 @@ from tlb.inference.knees import Knee
 MATCH_OCTAVES = 0.75  # two knees further apart than this are of two levels
 STEP = 1.1  # a step between two points further apart than this places no number of entries
 SAME = 0.03  # two opinions nearer to each other than this agree: the grid around a knee is finer
-BOTH = (
-    0.01  # a first level has a fortieth of a second level's entries, so this tells their sum apart
-)
+BOTH = 0.01  # a first level has a fortieth of a second's entries, so this tells their sum apart
 # Ratios of price to alias at which both are of one level whose entries hold several neighbours: Zen
 # joins four pages and more whose frames lie in a row, an arm64 core up to sixteen. The pages of the
 # alias layout share a few frames, so theirs are never joined.

@@ -12,27 +12,25 @@ from scipy.signal import find_peaks
 
 from tlb.reasons import Unavailable
 
-SINGLE_TICKS = (
-    256  # kernels/hops.h: up to so many ticks a bin each, then half as many bins an octave
-)
+# kernels/hops.h: up to so many ticks a bin each, then half as many bins an octave
+SINGLE_TICKS = 256
 PROMINENT = 0.08  # of the highest mode: less is a ripple of the steps of the clock
 MODE_POINTS = 400  # points at which a density is looked at
-LEAST_GRAIN_NS, MOST_GRAIN_NS, GRAIN_STEP_NS = (
-    4.0,
-    20.0,
-    0.1,
-)  # looked for: a finer step loses nothing, and no counter is slower
+# looked for: a finer step loses nothing, and no counter is slower
+LEAST_GRAIN_NS, MOST_GRAIN_NS, GRAIN_STEP_NS = 4.0, 20.0, 0.1
 COMBED = 0.5
 
 
-def grain_ns(ns: np.ndarray, hops: np.ndarray) -> float:
+@lru_cache(1 << 12)  # most of a page's time: each process is read by its quantiles and heaps
+def grain_ns(readings: tuple[float, ...], counts: tuple[float, ...]) -> float:
     """Return the step in which readings come, if it shows: the longest period whose multiples they
-    lie near; else 0. ns: ascending.
+    lie near; else 0. readings: ascending, in ns; counts: of hops.
 
     On Zen 3 two readings differ by one tick of 0.44 ns now and then, and nearly all lie 10 ns
     apart. Near: the readings as unit vectors, turned once round a period, add up to COMBED of their
     number (Rayleigh's statistic).
     """
+    ns, hops = np.array(readings), np.array(counts)
     quarter, half, most = (
         ns[np.searchsorted(np.cumsum(hops), share * hops.sum())] for share in (0.25, 0.5, 0.75)
     )
@@ -41,13 +39,6 @@ def grain_ns(ns: np.ndarray, hops: np.ndarray) -> float:
         return 0.0
     turned = np.abs(np.exp(2j * np.pi * (ns - half) / periods[:, None]) @ hops) / hops.sum()
     return float(periods[turned > max(COMBED, 0.95 * turned.max())].max(initial=0.0))
-
-
-@lru_cache(
-    1 << 12
-)  # most of a page's time: each process is read by its quantiles, distribution and heaps
-def _grain(ns: tuple[float, ...], hops: tuple[float, ...]) -> float:
-    return grain_ns(np.array(ns), np.array(hops))
 
 
 def smoothed(row: pd.Series) -> pd.DataFrame:
@@ -69,7 +60,7 @@ def smoothed(row: pd.Series) -> pd.DataFrame:
         2.0 ** (np.floor(np.log2(ticks + 0.5)) - np.log2(SINGLE_TICKS) + 1),
     )
     middle = bins[:, 0] + (width - 1) / 2 / ghz - float(row["clock_ns"])
-    step, grain = float(row["clock_step_ns"]), _grain(tuple(bins[:, 0]), tuple(bins[:, 1]))
+    step, grain = float(row["clock_step_ns"]), grain_ns(tuple(bins[:, 0]), tuple(bins[:, 1]))
     half = np.maximum(width / ghz, grain if grain > 2 * step else step) / 2
     return pd.DataFrame(
         {"low_ns": middle - half, "high_ns": middle + half, "share": bins[:, 1] / bins[:, 1].sum()}

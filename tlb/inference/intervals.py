@@ -184,17 +184,15 @@ def median_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
     return Interval(median(x), x[r - 1], x[-r], coverage, modes(x))
 
 
-def interval_of_rows(
-    rows: pd.DataFrame, value: str = "ns_per_access", confidence: float = 0.95
-) -> Interval:
+def interval_of_rows(rows: pd.DataFrame, value: str = "ns_per_access") -> Interval:
     """Return `median_interval` of a column; rows of one mapping count once, by their median."""
     found = rows[np.isfinite(rows[value].to_numpy(float))]
     has_repeats = len(found) and {"measures", "repeat"} <= set(found)
     if not has_repeats or not (found["measures"] >= PAIRED).all():
-        return median_interval(found[value], confidence)
+        return median_interval(found[value])
     values = found.groupby("repeat")[value].median()
     repeats = Repeats({int(n): float(x) for n, x in values.items()})
-    return median_interval(values, confidence).of_repeats(repeats)
+    return median_interval(values).of_repeats(repeats)
 
 
 def with_repeats(table: pd.DataFrame, intervals: Sequence[Interval]) -> pd.DataFrame:
@@ -271,10 +269,8 @@ def summarise(frame: pd.DataFrame, by: Sequence[str], value: str = "ns_per_acces
         interval = interval_of_rows(group, value)
         values = interval.repeats.values
         x = finite(list(values.values()) or group[value])
-        spread, drift = (
-            scatter.relative_spread(x),
-            slope * np.ptp(group["repeat"]) / 2 if slope else 0.0,
-        )
+        spread = scatter.relative_spread(x)
+        drift = slope * np.ptp(group["repeat"]) / 2 if slope else 0.0
         if slope and interval.low > 0:
             factor = exp(abs(drift))
             interval = interval._replace(low=interval.low / factor, high=interval.high * factor)

@@ -11,9 +11,8 @@ from numpy.typing import ArrayLike
 
 from tlb.inference.intervals import Interval, median_interval
 
-Processes = Callable[
-    [np.random.Generator, int], np.ndarray
-]  # so many processes of a point whose median is 1
+# so many processes of a point whose median is 1
+Processes = Callable[[np.random.Generator, int], np.ndarray]
 
 
 class Rates(NamedTuple):

@@ -33,17 +33,10 @@ Tread = Literal["first level", "second level", "beyond"]
 def tread(pages: float, entries: Sequence[int]) -> Tread:
     """Return the level that holds so many pages, given the entries of each level, ascending. A
     single known level is the last. Raises Unavailable("no-geometry") if no level is known."""
-    first, last = (
-        required(entries, "no level is known for such pages", "no-geometry")[0],
-        entries[-1],
-    )
-    return (
-        "beyond"
-        if pages > last
-        else "first level"
-        if pages <= first and len(entries) > 1
-        else "second level"
-    )
+    first = required(entries, "no level is known for such pages", "no-geometry")[0]
+    if pages > entries[-1]:
+        return "beyond"
+    return "first level" if pages <= first and len(entries) > 1 else "second level"
 
 
 Points = list[tuple[float, Interval]]  # a curve without pandas: x, ascending, and the estimate

@@ -64,6 +64,7 @@ def fitting(policies: Sequence[Policy]) -> list[Policy]:
     ]
 
 
+@cache
 def share_missed(
     policy: str, entries: tuple[int, int], ways: int, sequence: Visits
 ) -> float | None:
@@ -72,16 +73,8 @@ def share_missed(
 
     entries: of both levels, (0, n) for the first alone. The level before it is LRU, in one set;
     pages are in sets as if drawn."""
-    return _share_missed(policy, entries, ways, sequence)
-
-
-@cache
-def _share_missed(
-    policy: str, entries: tuple[int, int], ways: int, sequence: Visits
-) -> float | None:
-    from tlb.inference import (
-        simulator,
-    )  # its loop is in numba, 60 MB that whoever measures has no use for
+    # its loop is in numba, 60 MB that whoever measures has no use for
+    from tlb.inference import simulator
 
     try:
         last = simulator.SimulatedTlb(

@@ -77,9 +77,8 @@ def outliers(values: ArrayLike) -> np.ndarray:
         return np.zeros(x.shape, dtype=bool)
     middle = np.nanmedian(x)
     distance = np.abs(x - middle)
-    noise = (
-        np.nanmedian(distance) / NORMAL_MAD
-    )  # scipy's takes a millisecond a point, half of a page's time
+    # scipy's takes a millisecond a point, half of a page's time
+    noise = np.nanmedian(distance) / NORMAL_MAD
     return (distance > OUTLIER_SCORE * noise) & (distance > UNSTABLE_SPREAD * abs(middle))
 
 

@@ -23,11 +23,8 @@ PAUSE_S = 3600.0
 LARGEST = 700.0  # a logarithm: exp() of more overflows
 _KERNEL = ["kernel", "engine"]
 _PROGRAM = [*_KERNEL, "timed"]
-SAME = [
-    *_PROGRAM,
-    "measures",
-    "kernel_digest",
-]  # what has to be the same for two rows to be of one program
+# what has to be the same for two rows to be of one program
+SAME = [*_PROGRAM, "measures", "kernel_digest"]
 
 
 class Pair(NamedTuple):
@@ -174,12 +171,6 @@ def _pair(row: dict) -> Pair:
     )
     apart = [row[f"apart_{side}"] for side in "ab"]
     known = [log_factor for log_factor in apart if isfinite(log_factor)]
-    return Pair(
-        a,
-        b,
-        b / a if a.value > 0 and b.value > 0 else None,
-        (row["n_a"], row["n_b"]),
-        (row["runs_a"], row["runs_b"]),
-        exp(max(known)) if known else nan,
-        hypot(*known),
-    )
+    ratio = b / a if a.value > 0 and b.value > 0 else None
+    processes, runs = (row["n_a"], row["n_b"]), (row["runs_a"], row["runs_b"])
+    return Pair(a, b, ratio, processes, runs, exp(max(known)) if known else nan, hypot(*known))

@@ -21,9 +21,8 @@ from tlb.reasons import Unavailable
 # slope. Reading a line of the first cache, the least that a walk can do more, is four cycles on the
 # thirty of a walk that reads one.
 LEAST_RISE = 1.08
-_ALWAYS_MISSED = (
-    1e-9  # entries of a level that no sweep begins below: its price is what all of the sweep pays
-)
+# entries of a level that no sweep begins below: its price is what all of the sweep pays
+_ALWAYS_MISSED = 1e-9
 
 
 class WalkCache(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pandas as pd
 from pydantic import BaseModel, ValidationError
@@ -19,6 +19,9 @@ from tlb.page_sizes import labels
 from tlb.reasons import Note, Unavailable, if_available, required
 from tlb.report import page
 
+if TYPE_CHECKING:
+    from tlb.report.chapter import Chapter
+
 Document = TypeVar("Document", bound=BaseModel)
 SIMULATED = "simulated-"  # begins the id of a machine whose rows were computed, and no other id
 _NO_TLB = "CPUID names no TLB level here"
@@ -29,27 +32,6 @@ class NotDefined(NameError):
     """No cell of the page defines this name."""
 
 
-class About(Protocol):
-    """What an Analysis needs to know of its machine. The methods are those of
-    `tlb.report.chapter.Chapter`, and raise Unavailable("no-data")."""
-
-    host: Host
-    machine: str  # its name in data/
-    notes: list[Note]  # what this run could not measure
-    is_this: bool  # whether it is this computer
-    stands_in: bool  # whether it replaces the reference machine, which lacks this chapter
-
-    def described(self, state: str) -> Host: ...
-    def kept(self, name: str) -> pd.DataFrame: ...
-    def document(
-        self,
-        name: str,
-        make: Callable[[str], dict[str, Any]] | None,
-        whole: Callable[[dict[str, Any]], bool] = bool,
-    ) -> dict[str, Any]: ...
-    def reference(self) -> About: ...
-
-
 class Analysis:
     """The rows of a chapter; its own Analysis derives cached properties from them.
 
@@ -57,13 +39,13 @@ class Analysis:
     spread - packed`) is an attribute too, and has no other definition: if no page made the
     Analysis, it runs the cells of the committed notebook (page.definitions).
 
-    names: the globals of the notebook that makes it.
+    about: its machine. names: the globals of the notebook that makes it.
     """
 
     documents: tuple[str, ...] = ()  # properties that are documents of data/
     on_request: tuple[str, ...] = ()  # those which a command of their own makes
 
-    def __init__(self, frame: pd.DataFrame, about: About, names: dict[str, Any] | None = None):
+    def __init__(self, frame: pd.DataFrame, about: Chapter, names: dict[str, Any] | None = None):
         self._names = names
         self.frame = frame
         self.about = about

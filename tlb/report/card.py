@@ -7,15 +7,13 @@ import pandas as pd
 from tlb.inference.campaigns import newest
 from tlb.inference.counts import counted, why_not_counted
 from tlb.inference.intervals import summarise
-from tlb.lab import kernels
-from tlb.lab.record import Point
 from tlb.lab.store import Store
 from tlb.machine.host import Host
 from tlb.reasons import explain
+from tlb.report.setting import point_columns
 from tlb.system.files import disk_errors
 from tlb.units import format_size
 
-_POINT = [name for name in Point.model_fields if name != "options"]  # columns of their own
 _CARD = """# {machine}
 
 {cpu} ({microarchitecture}), {cpus} CPUs, {memory} of memory, {where}.
@@ -59,10 +57,9 @@ def write(store: Store, machine: str, host: Host) -> None:
         path.write_text(card(store, machine, host))
 
 
-def _counts(rows: pd.DataFrame, kernel: str) -> str:
+def _counts(rows: pd.DataFrame) -> str:
     """Return the cells of one kernel and engine of an experiment."""
-    options = kernels.CATALOGUE[kernel].options if kernel in kernels.CATALOGUE else {}
-    points = summarise(newest(rows), [*_POINT, *(name for name in options if name in rows)])
+    points = summarise(newest(rows), point_columns(rows))
     n, start = points["n"], rows["started_at"]
     return (
         f"{len(rows)} | {int((rows['noisy'] != '').sum())} | {len(points)} | {n.min()} to {n.max()}"
@@ -76,7 +73,7 @@ def card(store: Store, machine: str, host: Host) -> str:
     frames = {name: store.load(machine, name) for name in store.experiments(machine)}
     for name, frame in frames.items():
         for (kernel, engine), part in frame.groupby(["kernel", "engine"]):
-            table += f"| {name} | {kernel}.jsonl | {engine} | {_counts(part, kernel)} |\n"
+            table += f"| {name} | {kernel}.jsonl | {engine} | {_counts(part)} |\n"
     rows = pd.concat([pd.DataFrame(columns=["lines"]), *frames.values()])  # may have no frames
     counters = "A time budget: counters cover the timed regions only."
     if not len(counted(rows, "walk")):

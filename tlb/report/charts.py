@@ -208,14 +208,6 @@ def row(field: str, names: Sequence[str]) -> alt.Y:
     return alt.Y(f"{field}:N", sort=list(names), axis=None)
 
 
-def reaches(entries: Sequence[int]) -> list[tuple[int, str]]:
-    """The first and the last level's capacity, labelled."""
-    ends = {"L1 dTLB": entries[0], "STLB": entries[-1]} if len(entries) > 1 else {}
-    if len(entries) == 1:
-        ends = {"TLB": entries[0]}
-    return [(n, f"{name}: {n:,} pages") for name, n in ends.items()]
-
-
 def capacities(
     entries: Sequence[int], x: str = "working_set_bytes", base_page_bytes: int = 1
 ) -> alt.LayerChart | None:
@@ -223,7 +215,11 @@ def capacities(
     None where nothing states them."""
     if not entries:
         return None
-    return marks([(n * base_page_bytes, label) for n, label in reaches(entries)], x)
+    ends = {"L1 dTLB": entries[0], "STLB": entries[-1]}
+    if len(entries) == 1:
+        ends = {"TLB": entries[0]}
+    places = [(n * base_page_bytes, f"{name}: {n:,} pages") for name, n in ends.items()]
+    return marks(places, x)
 
 
 def layered(*layers: alt.LayerChart | alt.Chart | None) -> alt.LayerChart:
@@ -240,7 +236,6 @@ def chase_chart(
     *,
     is_price: bool = False,
     by_lines: bool = False,
-    columns: int | None = None,
     processes: pd.DataFrame | None = None,
 ) -> alt.LayerChart:
     """A `series_chart` of chases against the working set, or `by_lines`, with the TLB's capacities:
@@ -258,7 +253,5 @@ def chase_chart(
         y = alt.Y("median:Q", scale=scale)
         dots = alt.Chart(processes).mark_circle(size=14)
         dots = dots.encode(x=x, y=y, color=colour(series, colours))
-    chart = series_chart(
-        frame, x, title, colours, series, scale=scale, ticks=ticks, columns=columns
-    )
+    chart = series_chart(frame, x, title, colours, series, scale=scale, ticks=ticks)
     return layered(chart, dots, ends)

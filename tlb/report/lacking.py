@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from IPython import get_ipython
-from IPython.display import display
+from IPython.display import DisplayHandle, display
 
 from tlb.reasons import Unavailable, explain
 from tlb.report.render import Html, lacking_note
@@ -15,16 +13,10 @@ _MEASURABLE = frozenset({"no-data", "no-time", "too-few-points"})
 _MOST_DETAILS = 3  # of one reason
 
 
-class Handle(Protocol):
-    """An output that can be replaced, as IPython's DisplayHandle."""
-
-    def update(self, shown: Html) -> None: ...
-
-
 class LackingBox:
     """A box that grows while the cells below it run. advice: what to run if measuring may help."""
 
-    def __init__(self, handle: Handle, advice: str):
+    def __init__(self, handle: DisplayHandle, advice: str):
         self._handle, self._advice = handle, advice
         self._details: dict[str, list[str]] = {}  # by reason code
 

@@ -45,8 +45,11 @@ class Overlaid(Figure):
             return own
         switch = {"name": SWITCH, "value": False, "bind": {"input": "checkbox", "name": LABEL}}
         both = [{key: part for key, part in own.items() if key not in _TOP}, *layers]
-        for channel in ("x", "y"):
-            _join([*_scales(both, channel)])
+        for channel in ("x", "y"):  # all scales end where any of them ends
+            scales = [*_scales(both, channel)]
+            ends = [end for scale in scales for end in scale["domain"]]
+            for scale in scales:
+                scale["domain"] = [min(ends), max(ends)]
         return {
             **{key: own[key] for key in _TOP if key in own},
             "params": [switch, *own.get("params", ())],
@@ -65,13 +68,6 @@ def _scales(layers: list[dict[str, Any]], channel: str) -> Iterator[dict[str, An
         if scale and all(isinstance(end, (int, float)) for end in scale.get("domain", [""])):
             yield scale
         yield from _scales(layer.get("layer", []), channel)
-
-
-def _join(scales: list[dict[str, Any]]) -> None:
-    """Let all scales end where any of them ends."""
-    ends = [end for scale in scales for end in scale["domain"]]
-    for scale in scales:
-        scale["domain"] = [min(ends), max(ends)]
 
 
 def _drawn(datasets: dict[str, list[dict[str, Any]]], layers: str) -> dict[str, list[dict]]:

@@ -26,7 +26,7 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
-from pygments.lexers import get_lexer_by_name
+from pygments.lexers import PythonLexer
 from pygments.token import Name, Operator, Punctuation, Text, Whitespace
 
 from tlb.report.svg import tidy
@@ -205,9 +205,9 @@ def inline(text: str) -> Markup:
     return Markup(_INLINE.renderInline(text))
 
 
-def highlighted(source: str, language: str = "python") -> Markup:
-    """Return source text as the page's own code blocks show it."""
-    code = highlight(source, get_lexer_by_name(language), CodeHtml(nowrap=True))
+def highlighted(source: str) -> Markup:
+    """Return Python source as the page's own code blocks show it."""
+    code = highlight(source, PythonLexer(), CodeHtml(nowrap=True))
     return Markup('<div class="highlight"><pre>{}</pre></div>').format(Markup(code))
 
 

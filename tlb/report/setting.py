@@ -21,14 +21,8 @@ from tlb.units import format_size
 _ALIKE_BYTES = 256 << 20
 _POINT = [name for name in Point.model_fields if name != "options"]  # columns of their own
 # Names of the hypervisors that are not abbreviations.
-_HYPERVISORS = {
-    "hyper-v": "Hyper-V",
-    "vmware": "VMware",
-    "xen": "Xen",
-    "bhyve": "bhyve",
-    "parallels": "Parallels",
-    "virtualbox": "VirtualBox",
-}
+_NAMES = ("Hyper-V", "VMware", "Xen", "bhyve", "Parallels", "VirtualBox")
+_HYPERVISORS = {name.lower(): name for name in _NAMES}
 
 # --- the machine
 

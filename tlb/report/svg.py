@@ -10,19 +10,8 @@ from collections.abc import Mapping
 _SVG = "{http://www.w3.org/2000/svg}"
 # What Vega draws with. Without links, images, styles, scripts, foreign objects: those load or run
 # something.
-_DRAWN = {
-    "svg",
-    "g",
-    "path",
-    "rect",
-    "line",
-    "text",
-    "tspan",
-    "defs",
-    "clipPath",
-    "linearGradient",
-    "stop",
-}
+_DRAWN = {"svg", "g", "path", "rect", "line", "text", "tspan", "defs", "clipPath"}
+_DRAWN |= {"linearGradient", "stop"}
 _COORDINATES = {"d", "transform", "x", "y", "x1", "x2", "y1", "y2", "width", "height"}
 _UNUSED = {"role", "class", "pointer-events"}  # of the interactive chart; aria-* as well
 _INITIAL = {("opacity", "1"), ("font-weight", "normal")}
@@ -61,20 +50,12 @@ def _stroke(element: ET.Element) -> tuple[str, dict[str, str]] | None:
         del more["transform"]
         return f"M{place[1]}l{right},{down}", more
     point = _POINT.fullmatch(element.get("d", ""))
-    if not point or more.keys() - {"stroke-width"} != {
-        "d",
-        "transform",
-        "fill",
-    }:  # a width without a stroke is nothing
+    # a width without a stroke is nothing
+    if not point or more.keys() - {"stroke-width"} != {"d", "transform", "fill"}:
         return None
-    width, end = (
-        (2 * float(point["r"]), "round") if point["r"] else (float(point["side"]), "square")
-    )
-    return f"M{place[1]}h0", {
-        "stroke": more["fill"],
-        "stroke-width": f"{width:g}",
-        "stroke-linecap": end,
-    }
+    width, end = float(point["side"] or 2 * float(point["r"])), "round" if point["r"] else "square"
+    dot = {"stroke": more["fill"], "stroke-width": f"{width:g}", "stroke-linecap": end}
+    return f"M{place[1]}h0", dot
 
 
 def _joined(element: ET.Element) -> None:
