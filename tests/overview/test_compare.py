@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from rich.console import Console
-from support.common import ROOT, make_record
+from support.common import ROOT, ended, make_record
 from support.lab import put
 from support.resampled import drawn_again
 from support.synthetic import HOLE, Stated, Truth, frame, grid
@@ -30,7 +29,6 @@ from experiments.overview.compare import (
     compare,
     compared,
 )
-from tlb import cli
 from tlb.cli import shown
 from tlb.inference.campaigns import newest
 from tlb.inference.intervals import Interval, median_interval
@@ -323,12 +321,8 @@ def test_what_cannot_be_compared_is_one_sentence(
 
 
 def run(monkeypatch, capsys, *arguments: str) -> tuple[int, str, str]:
-    monkeypatch.setattr(sys, "argv", ["tlb", "compare", *arguments])
     monkeypatch.setattr(shown, "out", Console(soft_wrap=True, width=300))
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    printed = capsys.readouterr()
-    return ended.value.code, printed.out, printed.err
+    return ended(monkeypatch, "compare", *arguments), *capsys.readouterr()
 
 
 def checked(comparison: Comparison) -> dict:
@@ -345,11 +339,11 @@ def checked(comparison: Comparison) -> dict:
 
 
 def test_a_table_for_a_person_and_all_of_it_for_a_program(two: Store, monkeypatch, capsys):
-    ended, told, error = run(monkeypatch, capsys, A, B)
-    assert (ended, error) == (0, "") and A in told and "Imagined" in told
+    status, told, error = run(monkeypatch, capsys, A, B)
+    assert (status, error) == (0, "") and A in told and "Imagined" in told
     assert told.count("2.00 (1.99 to 2.01)") == 2
-    ended, told, error = run(monkeypatch, capsys, A, B, "stlb_cliff", "--json")
+    status, told, error = run(monkeypatch, capsys, A, B, "stlb_cliff", "--json")
     document = json.loads(told)
-    assert (ended, error, document) == (0, "", checked(compare(A, B, "stlb_cliff")))
+    assert (status, error, document) == (0, "", checked(compare(A, B, "stlb_cliff")))
     found = [(q["lines"], q["verdict"], q["processes"]) for q in document["quantities"]]
     assert found == [(lines, DIFFERS, [5, 5]) for lines in (64, 4096)]

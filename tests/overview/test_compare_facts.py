@@ -4,6 +4,7 @@ JSON."""
 from __future__ import annotations
 
 import json
+from itertools import product
 from typing import Any
 
 import pandas as pd
@@ -43,21 +44,10 @@ def host(**changes: Any) -> Host:
 def measured(differs: bool = True, **point: Any) -> Compared:
     """A quantity whose sides differ threefold, or not at all."""
     value = 3.0 if differs else 1.0
-    pair = Pair(
-        Interval(1, 1, 1, 1.0),
-        Interval(value, value, value, 1.0),
-        Interval(value, value, value, 1.0),
-        (9, 9),
-        (1, 1),
-        1.0,
-        0.0,
-    )
-    made = Compared(
-        "stlb_cliff",
-        make_record(**point).point.model_dump(exclude={"options"}),
-        "ns_per_access",
-        pair,
-    )
+    one, other = Interval(1, 1, 1), Interval(value, value, value)
+    pair = Pair(one, other, other, (9, 9), (1, 1), 1.0, 0.0)
+    point = make_record(**point).point.model_dump(exclude={"options"})
+    made = Compared("stlb_cliff", point, "ns_per_access", pair)
     assert made.verdict == (DIFFERS if differs else SAME)
     return made
 
@@ -99,6 +89,10 @@ def told(
     return {fact.what: fact for fact in found}, follows
 
 
+LARGE_MEMORY = {"total_bytes": 1 << 40, "available_bytes": 1, "usable_bytes": 1}
+LARGE_MEMORY["limit_source"] = "x"
+
+
 # --- which facts, and what they can touch
 
 
@@ -117,18 +111,7 @@ def touched(label: str, a: Host, b: Host) -> set[str]:
         ("L1 data", {"caches": CACHES}, {"large", "packed", "thp"}),
         ("THP", {"thp": {"enabled": "always", "defrag": "always"}}, {"thp"}),
         ("booted with", {"boot": ("nopti",)}, WALKS),
-        (
-            "memory",
-            {
-                "memory": {
-                    "total_bytes": 1 << 40,
-                    "available_bytes": 1,
-                    "usable_bytes": 1,
-                    "limit_source": "x",
-                }
-            },
-            set(),
-        ),
+        ("memory", {"memory": LARGE_MEMORY}, set()),
     ],
 )
 def test_a_known_difference_is_told_with_what_it_can_touch(
@@ -166,23 +149,14 @@ def test_what_the_hosts_make_of_large_pages_is_read_off_rows(
 
 
 def a_profile(machine: str, **values: float | None) -> Profile:
-    return Profile(
-        machine=machine,
-        quantities=tuple(
-            Quantity(
-                name=name,
-                part="levels",
-                words=f"words of {name}",
-                unit="ns",
-                **(
-                    {"value": value, "low": value * 0.99, "high": value * 1.01, "coverage": 0.96}
-                    if value
-                    else {"reason": "pool-empty"}
-                ),
-            )
-            for name, value in values.items()
-        ),
-    )
+    made = []
+    for name, value in values.items():
+        known = {"reason": "pool-empty"}
+        if value:
+            known = {"value": value, "low": value * 0.99, "high": value * 1.01, "coverage": 0.96}
+        words = f"words of {name}"
+        made.append(Quantity(name=name, part="levels", words=words, unit="ns", **known))
+    return Profile(machine=machine, quantities=tuple(made))
 
 
 @pytest.fixture(scope="module")
@@ -200,26 +174,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Store:
     }
     for machine, ns, described in ((A, 5.0, host()), (B, 10.0, host(**bad))):
         states.describe(store, machine, described)
-        put(
-            store,
-            machine,
-            "stlb_cliff",
-            "a" * 16,
-            *(
-                make_record(
-                    lines=n,
-                    repeat=k,
-                    ns_per_access=ns * (1 + k / 1000),
-                    state=hosts.state(described),
-                    elapsed_ns=1e7 + ns * 100 + n + k,
-                )
-                for n in (64, 4096)
-                for k in range(5)
-            ),
-        )
-        profile.keep(
-            store, a_profile(machine, walk=ns, hit=2.0, pool=None if machine == B else 1.0)
-        )
+        for n, k in product((64, 4096), range(5)):
+            times = {"ns_per_access": ns * (1 + k / 1000), "elapsed_ns": 1e7 + ns * 100 + n + k}
+            row = make_record(lines=n, repeat=k, state=hosts.state(described), **times)
+            put(store, machine, "stlb_cliff", "a" * 16, row)
+        pool = None if machine == B else 1.0
+        profile.keep(store, a_profile(machine, walk=ns, hit=2.0, pool=pool))
     return store
 
 

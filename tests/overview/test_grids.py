@@ -62,37 +62,17 @@ def published(machine: str, module: object) -> Chapter:
 
 def within(frame: pd.DataFrame, points: list[Point]) -> pd.DataFrame:
     """The rows whose point is one of these, however long its region was."""
-    options = [name for kernel in kernels.CATALOGUE.values() for name in kernel.options]
-    fields = [
-        name
-        for name in (
-            "kernel",
-            "engine",
-            "pages",
-            "layout",
-            "order",
-            "lines",
-            "stride_pages",
-            "mode",
-        )
-        if name in frame
-    ]
     asked = kernels.with_defaults(
         pd.DataFrame([point.model_dump() | dict(point.options) for point in points])
     )
-    columns = [
-        *fields,
-        *(name for name in dict.fromkeys(options) if name in frame and name in asked),
-    ]
-    keys = frame[columns].astype({name: float for name in columns if name not in fields})
-    wanted = (
-        asked[columns]
-        .astype({name: float for name in columns if name not in fields})
-        .drop_duplicates()
+    fields = [name for name in Point.model_fields if name not in ("options", "region_ms")]
+    options = [name for kernel in kernels.CATALOGUE.values() for name in kernel.options]
+    numbers = [name for name in dict.fromkeys(options) if name in frame and name in asked]
+    keys, wanted = (
+        side[[*fields, *numbers]].astype(dict.fromkeys(numbers, float)) for side in (frame, asked)
     )
-    return frame[
-        (keys.merge(wanted, how="left", indicator=True)["_merge"] == "both").to_numpy()
-    ].reset_index(drop=True)
+    found = keys.merge(wanted.drop_duplicates(), how="left", indicator=True)["_merge"]
+    return frame[(found == "both").to_numpy()].reset_index(drop=True)
 
 
 @pytest.mark.parametrize(
@@ -119,27 +99,21 @@ def test_what_all_published_rows_decide_the_points_of_the_quick_profile_decide(
         a = analysis_of(module, chapter)
     except Unavailable as why:
         pytest.skip(str(why))
-    known = Verdicts.model_validate(chapter.store.read_document(machine, NAME)).chapters[
-        name_of(module)
-    ]
-    scope = Scope(
-        grid.profile("quick"),
-        "c",
+    document = Verdicts.model_validate(chapter.store.read_document(machine, NAME))
+    known, entries, cpus = (
+        document.chapters[name_of(module)],
         tuple(a.stated_entries),
-        len(a.host.usable_cpus),
-        base_page_bytes=a.base_page_bytes,
+        a.host.usable_cpus,
     )
-    own, points = a.frame, module.grid.points(scope)
-    beside = [
-        chapter.kept(name) for name in ("stlb_cliff",) if module is hugepages
-    ]  # which was measured at the same knees
-    frame = within(pd.concat([own, *beside], ignore_index=True), points)
-    assert len(frame) < len(own) + sum(map(len, beside))
-    found = {
-        verdict.claim.id: verdict.verdict
-        for verdict in verdicts(module.claims, module.Analysis(frame, chapter))
-    }
-    decided = {id: judged.verdict for id, judged in known.items() if judged.verdict in DECIDED}
+    scope = Scope(grid.profile("quick"), "c", entries, len(cpus), base_page_bytes=a.base_page_bytes)
+    # which was measured at the same knees
+    beside = [chapter.kept("stlb_cliff")] if module is hugepages else []
+    rows = pd.concat([a.frame, *beside], ignore_index=True)
+    frame = within(rows, module.grid.points(scope))
+    assert len(frame) < len(rows)
+    judged = verdicts(module.claims, module.Analysis(frame, chapter))
+    found = {verdict.claim.id: verdict.verdict for verdict in judged}
+    decided = {id: one.verdict for id, one in known.items() if one.verdict in DECIDED}
     lost = {id for id, word in decided.items() if found[id] not in DECIDED}
     assert len(lost) <= max(1, len(decided) // 10), lost
     assert {id for id in decided.keys() - lost if found[id] != decided[id]} == set()

@@ -16,6 +16,7 @@ from support.your_machine import ARM, host
 
 from experiments import stlb_cliff, your_machine
 from experiments.overview import CHAPTERS, index, working_set
+from experiments.overview.machine_verdicts import name_of
 from experiments.overview.profile import Profile, Quantity
 from tlb.lab.record import Point
 from tlb.machine.host import Host
@@ -57,7 +58,7 @@ def page(
 
 
 def test_the_chapters_are_those_of_the_book_in_its_order():
-    names = [module.__name__.rpartition(".")[2] for module in CHAPTERS]
+    names = [*map(name_of, CHAPTERS)]
     assert names == [name for name in table_of_contents() if name in names] and names[:2] == [
         "your_machine",
         "stlb_cliff",
@@ -68,10 +69,7 @@ def test_the_chapters_are_those_of_the_book_in_its_order():
 
 def test_every_chapters_grid_is_measured_and_no_survey_is_asked_for():
     a = page({"stlb_cliff": CLIFF})
-    assert set(a.about.asked) == {module.__name__.rpartition(".")[2] for module in CHAPTERS} - {
-        "your_machine",
-        "your_program",
-    }
+    assert set(a.about.asked) == {*map(name_of, CHAPTERS)} - {"your_machine", "your_program"}
     assert a.about.asked["stlb_cliff"] == stlb_cliff.grid.points(scope())
     assert a.of(your_machine).frame.empty
 

@@ -34,28 +34,17 @@ def quantity(name: str, value: float | None) -> Quantity:
     """Known to 2 %; without a value, of a pool that was empty."""
     place = "walk by place" if "table" in name else PARTS[name.partition("_")[0]]
     unit = "ratio" if place == "pages" else "ns"
-    known = (
-        {"value": value, "low": value / 1.02, "high": value * 1.02, "coverage": 0.96}
-        if value
-        else {"reason": "pool-empty"}
-    )
-    return Quantity(
-        name=name, part=place, words=f"words of {name.replace('_', ' ')}", unit=unit, **known
-    )
+    known = {"reason": "pool-empty"}
+    if value:
+        known = {"value": value, "low": value / 1.02, "high": value * 1.02, "coverage": 0.96}
+    words = f"words of {name.replace('_', ' ')}"
+    return Quantity(name=name, part=place, words=words, unit=unit, **known)
 
 
 def entries(found: float, stated: float = 2048.0) -> list[Quantity]:
+    kind = {"part": "entries", "unit": "entries", "coverage": 1.0}
     return [
-        Quantity(
-            name=f"{who}_level_2",
-            part="entries",
-            words=who,
-            unit="entries",
-            value=value,
-            low=value,
-            high=value,
-            coverage=1.0,
-        )
+        Quantity(name=f"{who}_level_2", words=who, value=value, low=value, high=value, **kind)
         for who, value in (("entries", found), ("stated", stated))
     ]
 
@@ -66,7 +55,6 @@ def add(
     factor: float | None = 1.0,
     found: float = 2048.0,
     changes: dict[str, Any] | None = None,
-    kept: bool = True,
     **of: Any,
 ) -> None:
     """A machine each of whose prices is `factor` times its place in the list; None: none has a
@@ -75,23 +63,11 @@ def add(
     quantities = [
         quantity(each, factor and factor * (place + 1)) for place, each in enumerate(NAMES)
     ]
-    if kept:
-        profile.keep(
-            store,
-            Profile(machine=name, quantities=(*quantities, *(entries(found) if factor else ()))),
-        )
+    every = (*quantities, *(entries(found) if factor else ()))
+    profile.keep(store, Profile(machine=name, quantities=every))
 
 
-def page(
-    store: Store,
-    machine: str = "reference",
-    backing: dict[str, str] | None = None,
-    monkeypatch: Any = None,
-) -> Analysis:
-    if backing is not None:
-        monkeypatch.setattr(
-            machines, "_pages", lambda about, name, host: backing.get(name, "unknown")
-        )
+def page(store: Store, machine: str = "reference") -> Analysis:
     return Analysis(Chapter(machines.PAGE, DEFAULTS | {"machine": machine}, store))
 
 
@@ -110,14 +86,9 @@ def shown(a: Analysis, holes: bool = False) -> tuple[BeautifulSoup, str]:
 
 def many(store: Store, number: int) -> Store:
     for k in range(number):
-        add(
-            store,
-            f"zen-{k:02}-aaaaaaaa",
-            1 + (k * 7 % number) / 10,
-            1024.0 + 64 * k,
-            {"microarchitecture": f"Zen {k}"},
-            hypervisor="none" if k % 3 else "kvm",
-        )
+        factor, core = 1 + (k * 7 % number) / 10, {"microarchitecture": f"Zen {k}"}
+        hypervisor = "none" if k % 3 else "kvm"
+        add(store, f"zen-{k:02}-aaaaaaaa", factor, 1024.0 + 64 * k, core, hypervisor=hypervisor)
     return store
 
 
@@ -198,13 +169,8 @@ def test_what_cannot_be_read_of_a_machine_is_said_and_the_others_are_shown(
 
 
 def test_a_machine_s_words_are_text_wherever_they_stand(store: Store):
-    add(
-        store,
-        "zen-3-aaaaaaaa",
-        changes=dict.fromkeys(
-            ("cpu_model", "microarchitecture", "kernel_release", "arch", "hypervisor"), HOSTILE
-        ),
-    )
+    words = ("cpu_model", "microarchitecture", "kernel_release", "arch", "hypervisor")
+    add(store, "zen-3-aaaaaaaa", changes=dict.fromkeys(words, HOSTILE))
     add(store, "zen-5-bbbbbbbb")
     a = page(store)
     table, told = shown(a, holes=True)

@@ -171,35 +171,18 @@ def drawn(
         found = median_interval(
             (1 + place) * factor * np.exp(noise * random.standard_normal(processes))
         )
-        quantities.append(
-            Quantity(
-                name=f"q_{place}",
-                part="levels",
-                words=f"quantity {place}",
-                unit="ns",
-                value=found.value,
-                low=found.low,
-                high=found.high,
-                coverage=found.coverage,
-            )
-        )
+        named = {"name": f"q_{place}", "part": "levels", "words": f"{place}", "unit": "ns"}
+        bounds = dict(zip(("value", "low", "high", "coverage"), found, strict=False))
+        quantities.append(Quantity(**named, **bounds))
     return Profile(machine="made-up", quantities=tuple(quantities))
 
 
 def words(factor: float, **how: Any) -> Counter[str]:
-    random = np.random.default_rng(7)
-    return sum(
-        (
-            Counter(
-                pair.verdict
-                for pair in profile_comparison.compare_profiles(
-                    drawn(random, **how), drawn(random, factor, **how)
-                )
-            )
-            for _ in range(20)
-        ),
-        Counter(),
-    )
+    random, told = np.random.default_rng(7), Counter()
+    for _ in range(20):
+        sides = drawn(random, **how), drawn(random, factor, **how)
+        told.update(pair.verdict for pair in profile_comparison.compare_profiles(*sides))
+    return told
 
 
 def test_a_machine_seldom_differs_from_itself_and_a_fifth_is_found():

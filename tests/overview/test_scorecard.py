@@ -18,11 +18,8 @@ from tlb.reasons import explain
 from tlb.report.chapter import Chapter
 from tlb.report.verdicts import claims_of
 
-A, B, LACKED = (
-    "zen-3-aaaaaaaa",
-    "zen-5-bbbbbbbb",
-    "code",
-)  # the reference lacks a chapter, which the other one has
+A, B = "zen-3-aaaaaaaa", "zen-5-bbbbbbbb"
+LACKED = "code"  # a chapter that the reference lacks and the other one has
 WORDS = ("holds", "fails", "cannot tell", "not testable here", "fails")
 DEFAULTS = chapter.DEFAULTS | {"minutes": 0.0}
 IDS = {name_of(module): [claim.id for claim in claims_of(module.claims)] for module in CHAPTERS}
@@ -38,13 +35,8 @@ def one(word: str, place: int) -> Judged:
         f"Row {place} says so & <b>more</b>.",
     )[place % 3]
     reason, why = ("crosses", "It crosses.") if word == "cannot tell" else ("", "")
-    return Judged(
-        verdict=word,
-        evidence=evidence,
-        effects=() if place % 3 == 2 else (effect,),
-        reason=reason,
-        why=why,
-    )
+    effects = () if place % 3 == 2 else (effect,)
+    return Judged(verdict=word, evidence=evidence, effects=effects, reason=reason, why=why)
 
 
 def known(shift: int, lacking: tuple[str, ...] = ()) -> Verdicts:
@@ -55,12 +47,9 @@ def known(shift: int, lacking: tuple[str, ...] = ()) -> Verdicts:
         name: {id: one(WORDS[(k + k // 5 * shift) % 5], k) for id in ids for k in [next(number)]}
         for name, ids in IDS.items()
     }
-    return Verdicts(
-        data="",
-        code="",
-        chapters={name: told for name, told in chapters.items() if name not in lacking},
-        lacking=dict.fromkeys(lacking, "There are no results."),
-    )
+    kept = {name: told for name, told in chapters.items() if name not in lacking}
+    why = dict.fromkeys(lacking, "There are no results.")
+    return Verdicts(data="", code="", chapters=kept, lacking=why)
 
 
 MACHINES = {A: known(0, (LACKED,)), B: known(1)}

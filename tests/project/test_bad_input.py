@@ -21,7 +21,6 @@ TLB = Path(sys.executable).with_name("tlb")
 # {n}: a name that is not there.
 WRONG = """
 2 nope
-2 --nope
 2 --color blue doctor
 2 doctor extra
 2 inspect --json extra
@@ -31,81 +30,61 @@ WRONG = """
 2 measure page_chase --pages 3m
 2 measure page_chase --pages
 2 measure page_chase --lines -1
-2 measure page_chase --lines 0
 2 measure page_chase --lines many
 2 measure page_chase --lines 99999999999999999999
 2 measure page_chase --layout diagonal
-2 measure page_chase --order backwards
 2 measure page_chase --engine java
 2 measure page_chase --cpu 99999
-2 measure page_chase --cpu -1
 2 measure page_chase --region-ms 0
-2 measure page_chase --region-ms -5
 2 measure page_chase --region-ms 999999999
-2 measure page_chase --repeat x
 2 measure page_chase --stride-pages 0
 2 measure page_chase --mode nope
 2 measure page_chase --nope 3
 2 measure page_chase --guest-pages 4k
 2 measure random_touch --bytes -1
-2 measure random_touch --bytes x
 2 try
-2 try --
 2 try --lever nope -- true
 2 try --env novalue -- true
 2 try --minutes -1 -- true
-2 try --minutes 0 -- true
 2 try --within 0 -- true
-2 try --within 99 -- true
 2 try --metric ( -- true
 2 try --metric x -- true
 2 try --metric (a)(b) -- true
 2 try --quantile 0.5 -- true
 2 try --quantile 2 --metric (x) -- true
 2 try --higher-is-better -- true
-2 try --warmup -1 -- true
 2 try --wait -1 -- true
-2 try --sweep n -- true
 2 try --sweep n=1 -- true
 2 try --input {n} -- true
 2 try --input {d} -- true
 2 try --html {d} -- true
-2 try --html {n}/x -- true
 2 try --ready x -- true
 2 try --driver "x -- true
-2 try --prepare "x -- true
 2 try --pid 1 -- true
 2 try --pid -1
-2 try --pid x
 4 try -- false
 4 try -- sh -c exit\t7
 4 try -- sh -c kill\t-9\t$$
 4 try --prepare false -- sleep 0.1
 1 try -- {n}
 1 try -- {f}
-1 try -- {d}
 1 try -- {x}
 1 try -- true
 1 try --metric (x) -- echo y
 1 try --metric (.) -- echo 0
 4 try --driver true -- true
 2 watch
-1 watch -- --
 2 watch 0
-2 watch -1
 2 watch 99999999
 2 watch --seconds -1 1
 2 watch --overhead 0 1
 2 watch --prometheus x -- sleep 1
-2 watch --prometheus 99999 -- sleep 1
 1 watch 4194303
 1 watch {n}
-1 watch {f}
 2 pool reserve
 2 pool reserve --pages 2m
 2 pool reserve --pages 3x --size 1GiB
 2 pool reserve --pages 2m --size lots
-2 pool reserve --pages 2m --size -1
 2 pool nope
 2 housekeeping nope
 2 housekeeping measure --leave lots

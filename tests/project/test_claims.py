@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from importlib import import_module
 from math import inf
 
-import pytest
 from support.common import ROOT
 
 from tlb.report.bibliography import sources
@@ -98,37 +97,3 @@ def test_a_claim_of_the_book_is_said_in_its_sources_words():
     assert {id: claim.says for id, claim in registered().items()} == {
         id: f"“{statements()[id].quote}”" for id in registered()
     }
-
-
-JUDGED = next(
-    row
-    for row in SENTENCES
-    if row.status == "judged"
-    and "band" in inspect.signature(registered()[row.id].decide).parameters
-)
-AGAIN = next(row for row in SENTENCES if row.status == "said again")
-# What is wrong with a copy of the file: the row, what of it is changed.
-BREACHES: dict[str, tuple[Statement, dict[str, str]]] = {
-    "no source": (JUDGED, {"source": ""}),
-    "no band for a predicate": (JUDGED, {"low": "", "high": ""}),
-    "a band upside down": (JUDGED, {"low": "5", "high": "4"}),
-    "another chapter's": (
-        JUDGED,
-        {"where": next(name for name in CHAPTERS if name != JUDGED.where)},
-    ),
-    "again of nothing": (AGAIN, {"where": "no-such-id"}),
-}
-
-
-@pytest.mark.parametrize("name", BREACHES)
-def test_a_row_that_lacks_something_is_named_in_one_sentence(name: str):
-    row, changes = BREACHES[name]
-    found = breaches(
-        [one._replace(**changes) if one is row else one for one in SENTENCES], registered()
-    )
-    assert (
-        len(found) == 1
-        and found[0].startswith(f"{row.id}: ")
-        and found[0].endswith(".")
-        and "\n" not in found[0]
-    )

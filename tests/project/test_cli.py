@@ -12,9 +12,8 @@ import time
 
 import psutil
 import pytest
-from support.common import ROOT, descendants_with, in_turn, living, needs_c
+from support.common import ROOT, descendants_with, ended, in_turn, living, needs_c
 
-from tlb import cli
 from tlb.cli import commands
 from tlb.lab.record import Record
 from tlb.machine import doctor, host
@@ -80,17 +79,10 @@ def test_measure_prints_one_record_as_json(engine: str):
 def test_a_wrong_argument_is_one_line_on_stderr_and_exit_2(
     arguments: list[str], monkeypatch, capsys
 ):
-    monkeypatch.setattr(sys, "argv", ["tlb", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    said = capsys.readouterr()
-    assert (ended.value.code, said.out) == (2, ""), said.err
-    assert (
-        len(said.err.splitlines()) == 1
-        and len(said.err) > 20
-        and said.err.endswith(".\n")
-        and "?." not in said.err
-    )
+    status, said = ended(monkeypatch, *arguments), capsys.readouterr()
+    assert (status, said.out) == (2, ""), said.err
+    assert len(said.err.splitlines()) == 1 and len(said.err) > 20
+    assert said.err.endswith(".\n") and "?." not in said.err
 
 
 @pytest.mark.slow

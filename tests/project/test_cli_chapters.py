@@ -3,16 +3,14 @@ rows go where."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
-from support.common import ROOT, make_record
+from support.common import ROOT, ended, make_record
 from support.lab import put
 from support.synthetic import Stated
 
 from experiments.overview import campaign, machine_verdicts, profile
-from tlb import cli
 from tlb.lab.store import Store
 from tlb.machine import host
 from tlb.report import parameters, publish
@@ -20,13 +18,6 @@ from tlb.report.card import card
 from tlb.system import files
 
 # --- parameters as Papermill takes them
-
-
-def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["tlb", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    return ended.value.code
 
 
 @pytest.mark.parametrize(
@@ -43,11 +34,11 @@ def test_a_pair_is_read_in_either_form_and_has_the_type_that_the_chapter_declare
     executed: list[tuple[str, Path, dict]] = []
     monkeypatch.setattr(publish, "execute", lambda *what: executed.append(what))
     monkeypatch.setattr(campaign, "book", executed.append)
-    assert call(monkeypatch, "run", "stlb_cliff", *given) == 0
+    assert ended(monkeypatch, "run", "stlb_cliff", *given) == 0
     assert executed == [
         ("stlb_cliff", ROOT / "_build/runs/stlb_cliff.ipynb", {"machine": "this"} | read)
     ]
-    assert call(monkeypatch, "book", "--profile", "smoke", *given) == 0
+    assert ended(monkeypatch, "book", "--profile", "smoke", *given) == 0
     assert executed[1] == {"machine": "this", "profile": "smoke", "minutes": 8.0} | read
 
 
@@ -64,7 +55,7 @@ def test_refresh_executes_the_chapters_named_or_all_in_their_order(
     )
     monkeypatch.setattr(machine_verdicts, "refresh", lambda: refreshed.append("verdicts") or [])
     monkeypatch.setattr(profile, "refresh", lambda: refreshed.append("profiles") or [])
-    assert call(monkeypatch, "refresh", *arguments) == 0
+    assert ended(monkeypatch, "refresh", *arguments) == 0
     pages = [name for name in refreshed if name not in ("verdicts", "profiles")]
     derived = ["verdicts"] * (machine_verdicts.PAGE in pages) + ["profiles"] * (
         profile.PAGE in pages
@@ -88,7 +79,7 @@ def test_publish_adds_own_rows_to_published_ones_and_writes_the_card_anew(
     put(store.own, name, "walks", "a" * 16, make_record(lines=32))
     store.own.write_machine(name, Stated().host().model_dump(mode="json"))
     for given in ([], [name]):
-        assert call(monkeypatch, "publish", *given) == 0
+        assert ended(monkeypatch, "publish", *given) == 0
         assert capsys.readouterr().out == f"{tmp_path / name}\n"
         assert store.load(name, "walks")["lines"].tolist() == [16, 32]
         assert (
@@ -96,4 +87,4 @@ def test_publish_adds_own_rows_to_published_ones_and_writes_the_card_anew(
         )  # what is made from rows is made from these
         assert (tmp_path / name / "README.md").read_text() == card(store, name, Stated().host())
     with files.measuring_lock(path=own_lock):
-        assert call(monkeypatch, "publish") == 3  # a campaign appends
+        assert ended(monkeypatch, "publish") == 3  # a campaign appends

@@ -14,28 +14,17 @@ from support.common import ROOT
 pytestmark = pytest.mark.endurance
 
 
-@pytest.mark.parametrize("how", ["os.kill(os.getpid(), signal.SIGKILL)"])
-def test_a_dead_worker_ends_the_run_as_a_failure_and_is_named(how: str, tmp_path: Path):
+def test_a_dead_worker_ends_the_run_as_a_failure_and_is_named(tmp_path: Path):
     (tmp_path / "test_dies.py").write_text(
-        f"import os, signal\ndef test_first(): pass\ndef test_dies(): {how}\n"
-        "def test_last(): pass\n"
+        "import os, signal\ndef test_first(): pass\n"
+        "def test_dies(): os.kill(os.getpid(), signal.SIGKILL)\ndef test_last(): pass\n"
     )
     (tmp_path / "test_long.py").write_text(
         "import time\ndef test_long(): time.sleep(300)\ndef test_longer(): time.sleep(300)\n"
     )
-    options = [
-        "--numprocesses",
-        "2",
-        "--dist",
-        "loadfile",
-        "--no-loadscope-reorder",
-        "-p",
-        "support.dead_worker",
-        "-p",
-        "no:cacheprovider",
-    ]
+    options = "--numprocesses 2 --dist loadfile --no-loadscope-reorder -p no:cacheprovider"
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, tmp_path],
+        [sys.executable, "-m", "pytest", *options.split(), "-p", "support.dead_worker", tmp_path],
         cwd=tmp_path,
         capture_output=True,
         text=True,

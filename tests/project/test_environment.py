@@ -64,16 +64,10 @@ def locked(lock: str = LOCK) -> list[tuple[str, Version, Marker | None, list[str
 
 
 def on_linux(python: str, architecture: str) -> dict[str, str]:
-    return {
-        "python_version": python,
-        "python_full_version": f"{python}.9",
-        "platform_machine": architecture,
-        "implementation_name": "cpython",
-        "platform_python_implementation": "CPython",
-        "os_name": "posix",
-        "platform_system": "Linux",
-        "sys_platform": "linux",
-    }
+    version = {"python_version": python, "python_full_version": f"{python}.9"}
+    cpython = {"implementation_name": "cpython", "platform_python_implementation": "CPython"}
+    linux = {"os_name": "posix", "platform_system": "Linux", "sys_platform": "linux"}
+    return {"platform_machine": architecture, **version, **cpython, **linux}
 
 
 def test_conda_and_pip_ask_for_the_same_packages_in_the_same_versions():

@@ -48,14 +48,8 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrom
     options = webdriver.ChromeOptions()
     options.binary_location = programs["chromium"]
     for flag in (
-        "headless=new",
-        "no-sandbox",
-        "disable-gpu",
-        "disable-quic",
-        "no-first-run",
-        "disable-background-networking",
-        "disable-component-update",
-        "disable-sync",
+        *("headless=new", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run"),
+        *("disable-background-networking", "disable-component-update", "disable-sync"),
         f"user-data-dir={tmp_path_factory.mktemp('chromium')}",
     ):
         options.add_argument(f"--{flag}")
@@ -109,22 +103,13 @@ def committed(data: Path) -> Store:
     """A store whose reference machine has the rows of a made-up one."""
     store = Store(data)
     store.write_machine("made-up", Stated().host().model_dump(mode="json"))
-    rows = frame(Truth(), grid(1 << 20), repeats=1).to_dict("records")
+    rows = frame(Truth(), grid(1 << 20), repeats=1).drop(columns=["kernel_digest", "timed"])
     put(
         store,
         "made-up",
         CHAPTER,
         "a" * 16,
-        *(
-            make_record(
-                **{
-                    name: value
-                    for name, value in row.items()
-                    if name not in ("kernel_digest", "timed")
-                }
-            )
-            for row in rows
-        ),
+        *(make_record(**row) for row in rows.to_dict("records")),
     )
     (data / "reference").write_text("made-up\n")
     return store

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections import Counter
 
 from pybtex.database import parse_file
 from pybtex.plugin import find_plugin
+from support.common import extension
 
 from tlb.report.bibliography import BIBLIOGRAPHY, label, sources, years
-from tlb.system.files import ROOT
 
 
 def test_every_source_of_the_book_is_cited_by_a_name_of_its_own_and_listed_under_it():
     entries = parse_file(str(BIBLIOGRAPHY)).entries
     for key, year in years(entries).items():
         entries[key].fields["year"] = year
-    spec = importlib.util.spec_from_file_location("tlb_cite", ROOT / "book/_ext/tlb_cite.py")
-    cite = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(cite)
+    cite = extension("tlb_cite")
     labels = [*cite.Labels().format_labels([*entries.values()])]
     assert labels == [label(each) for each in entries.values()]
     assert [name for name, times in Counter(labels).items() if times > 1] == []

@@ -29,19 +29,14 @@ def test_more_than_half_of_the_free_memory_is_refused_and_so_is_100_tib(world: d
 
 
 def test_a_profile_larger_than_the_memory_is_cut_and_a_note_says_so_once(world: dict, capsys):
-    little = {
-        "total_bytes": 2 << 30,
-        "available_bytes": 1 << 30,
-        "usable_bytes": 1 << 30,
-        "limit_source": "cgroup",
-    }
+    little = {"total_bytes": 2 << 30, "available_bytes": 1 << 30, "usable_bytes": 1 << 30}
+    little["limit_source"] = "cgroup"
     world["host"] = Stated(changes={"memory": little}).host()
     chapter = this()
     assert chapter.profile.max_working_set == chapter.scope.profile.max_working_set == 512 << 20
     (note,) = chapter.notes
-    assert (
-        "512 MiB" in note.text and note.code == "" and capsys.readouterr().err.count(note.text) == 1
-    )
+    assert "512 MiB" in note.text and note.code == ""
+    assert capsys.readouterr().err.count(note.text) == 1
 
 
 # --- committed data
@@ -53,16 +48,12 @@ def test_a_chapter_about_the_reference_machine_reads_and_never_measures(
     monkeypatch.setattr(campaign, "run", lambda *_, **__: pytest.fail("it measured"))
     chapter = begin(CHAPTER, dict(DEFAULTS))
     rows = chapter.measure([])
-    assert (chapter.machine, chapter.is_this, chapter.scope.entries) == (
-        "made-up",
-        False,
-        (64, 1536),
-    )
+    about = chapter.machine, chapter.is_this, chapter.scope.entries
+    assert about == ("made-up", False, (64, 1536))
     stored = committed.load("made-up", CHAPTER)
     assert len(rows) == (stored["engine"] == "c").sum() and chapter.notes == []
-    assert len(begin(CHAPTER, dict(DEFAULTS)).measure(grid(1 << 20))) == len(
-        stored
-    )  # the published loop, in numpy, where it is asked for
+    # the published loop, in numpy, where it is asked for
+    assert len(begin(CHAPTER, dict(DEFAULTS)).measure(grid(1 << 20))) == len(stored)
     assert begin(CHAPTER, DEFAULTS | {"machine": "made-up"}).measure([]).equals(rows)
     assert begin("hugepages", dict(DEFAULTS)).measure([], CHAPTER).equals(rows)
 
@@ -71,13 +62,8 @@ def test_rows_of_an_older_kernel_are_not_shown_beside_newer_ones(committed: Stor
     put(committed, "made-up", CHAPTER, "b" * 16, make_record(lines=16, repeat=100))
     broken_off = begin(CHAPTER, dict(DEFAULTS)).measure([])
     assert "b" * 16 not in set(broken_off["kernel_digest"])  # a lone row hides no whole campaign
-    put(
-        committed,
-        "made-up",
-        CHAPTER,
-        "b" * 16,
-        *committed.records("made-up", ["page_chase"]).values(),
-    )
+    whole = committed.records("made-up", ["page_chase"]).values()
+    put(committed, "made-up", CHAPTER, "b" * 16, *whole)
     rows = begin(CHAPTER, dict(DEFAULTS)).measure([])
     assert set(rows.loc[rows["kernel"] == "page_chase", "kernel_digest"]) == {"b" * 16}
 
@@ -87,13 +73,9 @@ def test_a_chapter_is_about_the_machine_as_it_was_in_the_state_of_its_rows(commi
     each is kept."""
     now = Stated(changes={"kernel_release": "6.99.0"}).host()
     before = Stated(changes={"kernel_release": "6.5.0"}).host()
-    put(
-        committed,
-        "made-up",
-        "context_switches",
-        "c" * 16,
-        *(make_record(kernel="cold_chase", repeat=k, state=hosts.state(before)) for k in range(3)),
-    )
+    state = hosts.state(before)
+    rows = [make_record(kernel="cold_chase", repeat=k, state=state) for k in range(3)]
+    put(committed, "made-up", "context_switches", "c" * 16, *rows)
     for host in (before, now):
         states.describe(committed, "made-up", host)
     assert begin("context_switches", DEFAULTS | {"machine": "made-up"}).host == before

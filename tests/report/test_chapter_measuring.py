@@ -104,14 +104,10 @@ def test_rows_of_this_computer_and_published_ones_of_its_own_id_stay_apart(measu
     assert set(chapter.measure(POINTS)["lines"]) == {16, 64} and len(asked) == 2
     for name in ("reference", chapter.machine):
         published = begin(CHAPTER, DEFAULTS | {"machine": name})
-        assert (
-            published.measure(POINTS)["lines"].tolist()
-            == published.kept(CHAPTER)["lines"].tolist()
-            == [128]
-        )
-    assert {
-        name: text for name, text in tree(chapter.data.root).items() if not name.startswith("own/")
-    } == before
+        for rows in (published.measure(POINTS), published.kept(CHAPTER)):
+            assert rows["lines"].tolist() == [128]
+    after = tree(chapter.data.root).items()
+    assert {name: text for name, text in after if not name.startswith("own/")} == before
 
 
 @pytest.mark.parametrize("changed", ["the state", "the kernel"])
@@ -122,12 +118,9 @@ def test_back_in_an_earlier_state_all_its_rows_are_there_and_none_is_measured(
         if changed == "the state":
             world["host"] = Stated(changes={"kernel_release": "6.2.0"} if there else {}).host()
         else:
+            digest = ("1" if there else "0") * 16
             monkeypatch.setattr(
-                build,
-                "kernel",
-                lambda name, engine="c": Kernel(
-                    name, engine, ("true",), ("1" if there else "0") * 16
-                ),
+                build, "kernel", lambda name, engine="c": Kernel(name, engine, ("true",), digest)
             )
 
     change(False)
@@ -137,12 +130,8 @@ def test_back_in_an_earlier_state_all_its_rows_are_there_and_none_is_measured(
     assert alone["lines"].tolist() == [16]
     change(False)
     again, asked = measuring(repeats=3)
-    assert (
-        again.measure(POINTS).equals(whole)
-        and again.kept(CHAPTER).equals(whole)
-        and asked == []
-        and len(whole) == 6
-    )
+    assert again.measure(POINTS).equals(whole) and again.kept(CHAPTER).equals(whole)
+    assert asked == [] and len(whole) == 6
 
 
 def test_rows_of_two_engines_are_never_shown_together(measuring: Callable, monkeypatch):
@@ -152,14 +141,10 @@ def test_rows_of_two_engines_are_never_shown_together(measuring: Callable, monke
     assert set(first.measure(numba)["engine"]) == set(first.kept(CHAPTER)["engine"]) == {"numba"}
     monkeypatch.setattr(build, "engine_for", lambda *_: "c")  # a compiler was installed
     second, asked = measuring(repeats=2)
-    assert (
-        set(second.measure(POINTS)["engine"]) == set(second.kept(CHAPTER)["engine"]) == {"c"}
-        and len(asked) == 4
-    )
-    both, asked = measuring(repeats=2)
-    assert (
-        set(both.measure(POINTS + numba)["engine"]) == {"c", "numba"} and asked == []
-    )  # a grid may ask for both
+    assert set(second.measure(POINTS)["engine"]) == set(second.kept(CHAPTER)["engine"]) == {"c"}
+    assert len(asked) == 4
+    both, asked = measuring(repeats=2)  # a grid may ask for both
+    assert set(both.measure(POINTS + numba)["engine"]) == {"c", "numba"} and asked == []
 
 
 def test_only_linux_measures(world: dict):

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import zipfile
 from pathlib import Path
-from types import ModuleType
 
 import nbformat
-import pytest
-from support.common import ROOT
+from support.common import ROOT, extension
 from support.site import soup
 
 from tlb.report import parameters
-
-
-@pytest.fixture(scope="module")
-def tlb_files() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("tlb_files", ROOT / "book/_ext/tlb_files.py")
-    spec.loader.exec_module(module := importlib.util.module_from_spec(spec))
-    return module
 
 
 def test_every_chapter_gives_its_notebook_its_rows_and_its_kernels(site: Path):
@@ -49,15 +39,13 @@ def test_every_chapter_gives_its_notebook_its_rows_and_its_kernels(site: Path):
         assert kernels or not measured or not measures, name
 
 
-def test_a_machine_s_folder_is_packed_to_the_same_bytes_without_what_was_set_aside(
-    tlb_files: ModuleType, tmp_path: Path
-):
+def test_a_machine_s_folder_is_packed_to_the_same_bytes_without_what_was_set_aside(tmp_path: Path):
     rows = tmp_path / "zen-9-00000000"
     rows.mkdir()
     for name in ("page_chase.jsonl", "machine.json", "page_chase.quarantine.jsonl"):
         (rows / name).write_text("{}\n", encoding="utf-8")
     for name in ("a.zip", "b.zip"):
-        tlb_files.pack(rows, tmp_path / name)
+        extension("tlb_files").pack(rows, tmp_path / name)
     with zipfile.ZipFile(tmp_path / "a.zip") as packed:
         assert packed.namelist() == [
             "zen-9-00000000/machine.json",

@@ -3,16 +3,14 @@ warning for what is not there."""
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import re
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from bs4 import BeautifulSoup
 from sphinx.application import Sphinx
-from support.common import ROOT
+from support.common import ROOT, extension
 
 PYTHON = '''"""A module."""
 
@@ -58,13 +56,7 @@ int never_ended;
 """
 
 
-@pytest.fixture(scope="module")
-def listing() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("tlb_listing", ROOT / "book/_ext/tlb_listing.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+listing = extension("tlb_listing")
 
 
 @pytest.mark.parametrize(
@@ -76,7 +68,7 @@ def listing() -> ModuleType:
     ],
 )
 def test_a_part_of_python_is_all_of_it_and_has_its_own_line(
-    listing: ModuleType, name: str, line: int, begins: str, ends: str
+    name: str, line: int, begins: str, ends: str
 ):
     first, lines = listing.python_part(PYTHON, name)
     assert (first, lines[0], lines[-1]) == (line, begins, ends)
@@ -88,7 +80,7 @@ def test_a_part_of_python_is_all_of_it_and_has_its_own_line(
     [("plain", 8, "static int turn", "}"), ("plainer", 14, "int never_ended;", "int never_ended;")],
 )
 def test_a_timed_part_of_c_is_what_stands_between_the_marks(
-    listing: ModuleType, name: str, line: int, begins: str, ends: str
+    name: str, line: int, begins: str, ends: str
 ):
     first, lines = listing.timed_part(C, name)
     assert first == line and lines[0].startswith(begins) and lines[-1].startswith(ends)

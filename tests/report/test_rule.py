@@ -49,11 +49,6 @@ def decide_within(*band: float) -> Callable[[Interval], bool | None]:
     return lambda interval: decided(inside(interval, *band))
 
 
-def test_of_fewer_than_five_processes_nothing_is_decided():
-    far = ratio(made_up(0.02), 9.0)
-    assert rates(far, decide_within(1.0, 2.0), False, 4, trials=20).decided == 0
-
-
 @pytest.mark.parametrize(
     ("true", "band"),
     [
@@ -140,13 +135,10 @@ def test_of_several_that_all_have_to_hold_any_may_refute_and_seldom_does_by_chan
     assert found.wrong <= WRONG_BY_CHANCE
 
 
-@pytest.mark.parametrize("together", [8])
 @pytest.mark.parametrize(("most", "truth"), [(1.05 * 1.2, True), (1.05 / 1.2, False)])
-def test_several_a_fifth_inside_or_outside_their_band_are_decided(
-    together: int, most: float, truth: bool
-):
+def test_several_a_fifth_inside_or_outside_their_band_are_decided(most: float, truth: bool):
     def several(random: np.random.Generator, n: int) -> list[Interval]:
-        return [ratio(made_up(0.05), 1.05)(random, n) for _ in range(together)]
+        return [ratio(made_up(0.05), 1.05)(random, n) for _ in range(8)]
 
     found = rates(
         several, lambda gains: decided([inside(gain, most=most) for gain in gains]), truth, 5

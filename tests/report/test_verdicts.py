@@ -28,6 +28,7 @@ from tlb.report.verdicts import (
     points_of,
     statements,
     verdicts,
+    why_undecided,
 )
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&`"
@@ -186,6 +187,13 @@ def test_an_undecided_effect_says_why_and_how_many_processes_are_lacking(
     why = inside(median_interval(values), 1.0, 2.0).why_undecided()
     assert why is not None and why.code == code and number in why.text
     assert inside(median_interval([1.4, 1.5, 1.6, 1.5, 1.5]), 1.0, 2.0).why_undecided() is None
+
+
+def test_of_several_reasons_too_few_processes_come_first():
+    few = inside(median_interval([9.0, 9.1, 9.2]), 1.0, 2.0)
+    widened = inside(Interval(2.2, 2.05, 2.4), 1.0, 2.0, among=10)
+    assert [one.why_undecided().code for one in (few, widened)] == ["few", "widened"]
+    assert why_undecided([widened, few]).code == "few"
 
 
 def test_a_predicate_must_give_effects(a: Analysis):

@@ -26,6 +26,7 @@ from experiments import (
     your_program,
 )
 from experiments import strides as strided
+from experiments.overview.machine_verdicts import name_of
 from support import (
     blocking,
     events,
@@ -117,9 +118,8 @@ class Book:
             module: frame[kernels.is_within(frame, self.most_bytes)]
             for module, frame in rows.items()
         }
-        kept = {module.__name__.rpartition(".")[2]: frame for module, frame in rows.items()} | {
-            survey.NAME: rows[your_machine]
-        }
+        kept = {name_of(module): frame for module, frame in rows.items()}
+        kept[survey.NAME] = rows[your_machine]
         documents = {
             "ways": keeping.asked(),
             "runtimes": keeping.pool(),
@@ -206,7 +206,7 @@ class Page(About):
 
     @property
     def name(self) -> str:
-        return self.module.__name__.rpartition(".")[2]
+        return name_of(self.module)
 
 
 @cache

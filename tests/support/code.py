@@ -14,7 +14,6 @@ import pandas as pd
 from experiments.code import Analysis, grid
 from support import page_sizes
 from support.common import About
-from support.page_sizes import Paged
 from support.synthetic import GIB, Stated, processes, scope
 from tlb.lab.record import Point
 from tlb.machine.tlb import Tlb
@@ -103,18 +102,12 @@ def texts(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
-@cache
-def _chases(splintered: bool) -> pd.DataFrame:
-    """Over page sizes."""
-    return Paged(splintered=splintered, noise=0.004).frame(page_sizes.hugepages(per_octave=2))
-
-
 def analysis(
     frame: pd.DataFrame | None = None, *, splintered: bool = False, **changes: Any
 ) -> Analysis:
     """Of a machine whose chases over page sizes show whether the host splinters them. changes: of
     `flags`."""
-    chases = _chases(splintered)
+    chases = page_sizes.chases(splintered)
     tlb = tuple(
         Tlb(level=level, kind="instruction", pages=("4k",), entries=n, source="made up")
         for level, n in enumerate(STATED, 1)

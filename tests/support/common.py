@@ -3,14 +3,17 @@ a chapter that never was."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pandas as pd
@@ -140,7 +143,7 @@ def make_record(**changes: object) -> Record:
 
 @dataclass
 class About:
-    """What an Analysis asks of a chapter (article.analysis.About), without a store: `rows` and
+    """What an Analysis asks of a chapter (`tlb.report.chapter.Chapter`), without a store: `rows` and
     `documents` are what data/ holds."""
 
     host: Host
@@ -182,6 +185,23 @@ def refusal(call: Callable[..., Any], *given: Any, **how: Any) -> str:
         call(*given, **how)
     assert len(str(why.value).splitlines()) == 1
     return why.value.code
+
+
+def ended(patch: pytest.MonkeyPatch, *words: str) -> int:
+    """Run `tlb` with these words in this process; return its exit status."""
+    from tlb import cli
+
+    patch.setattr(sys, "argv", ["tlb", *words])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    return end.value.code
+
+
+def extension(name: str) -> ModuleType:
+    """Return a module of book/_ext, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"book/_ext/{name}.py")
+    spec.loader.exec_module(module := importlib.util.module_from_spec(spec))
+    return module
 
 
 def settable_signals() -> int:

@@ -22,14 +22,9 @@ class Copy:
 
     def run(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run Python with these words in the copy, whose packages it then imports."""
-        environment = (
-            os.environ
-            | {"PYTHONPATH": str(self.path)}
-            | ({"TLB_DATA": str(self.data)} if self.data else {})
-        )
-        done = subprocess.run(
-            [sys.executable, *words], cwd=self.path, env=environment, capture_output=True, text=True
-        )
+        given = {"PYTHONPATH": str(self.path)} | ({"TLB_DATA": str(self.data)} if self.data else {})
+        how = {"cwd": self.path, "env": os.environ | given, "capture_output": True, "text": True}
+        done = subprocess.run([sys.executable, *words], **how)
         assert not check or done.returncode == 0, (
             f"{' '.join(words)[:200]}\n{done.stdout[-2000:]}{done.stderr[-3000:]}"
         )
@@ -61,24 +56,14 @@ class Copy:
 
     def changed(self) -> set[str]:
         """The files that differ from the checkout's, as git sees them."""
-        done = subprocess.run(
-            ["git", "status", "--porcelain", "--untracked-files=all"],
-            cwd=self.path,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return {line[3:].strip('"') for line in done.stdout.splitlines()}
+        command = ["git", "status", "--porcelain", "--untracked-files=all"]
+        printed = subprocess.check_output(command, cwd=self.path, text=True)
+        return {line[3:].strip('"') for line in printed.splitlines()}
 
 
 def copy_of_checkout(path: Path, data: Path | None = None) -> Copy:
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.check_output(command, cwd=ROOT, text=True)
     for name in filter(None, listed.split("\0")):
         if (ROOT / name).is_file():
             (path / name).parent.mkdir(parents=True, exist_ok=True)

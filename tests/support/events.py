@@ -50,23 +50,15 @@ class Events:
         if point.kernel == "shootdown":
             told = own["threads"] * (own.get("apart", 0) == 0)
             part = 15_000.0 * (point.pages == shootdowns.grid.LARGE)
-            return (
-                self.call_ns
-                + point.lines * self.page_ns
-                + told * self.told_ns
-                + self.busy_ns * (own["threads"] > 0)
-                + part
-            )
+            busy = self.busy_ns * (own["threads"] > 0)
+            return self.call_ns + point.lines * self.page_ns + told * self.told_ns + busy + part
         if point.kernel == "switch_chase":
             lost = (1 - self.kept) * (point.mode == "process")
             walk = self.cold_ns * (2 - self.walks_kept if point.mode == "process" else 1)
-            return self.near_ns + (
-                0
-                if packed
-                else walk
-                if own.get("hops")
-                else (1 - lost) * self.held_ns + lost * self.cold_ns
-            )
+            if packed:
+                return self.near_ns
+            held = (1 - lost) * self.held_ns + lost * self.cold_ns
+            return self.near_ns + (walk if own.get("hops") else held)
         if point.kernel == "cold_chase":
             return self.near_ns + (0 if packed else self.cold_ns)
         if point.kernel == "fork_write":
@@ -75,33 +67,24 @@ class Events:
             return self.walk_ns
         loaded = 0 if packed else 20.0 + self.stream_ns * own.get("stream_kib", 0) / 1024
         taken = self.interrupted * (1 if packed else self.taken)
-        factor = (
-            taken if own.get("discard_pages") else self.shared if own.get("walk_lines") else 1.0
-        )
-        return (
-            100.0 + loaded
-            if point.lines > shootdowns.grid.HELD
-            else self.near_ns + (0 if packed else self.held_ns)
-        ) * factor
+        factor = self.shared if own.get("walk_lines") else 1.0
+        if own.get("discard_pages"):
+            factor = taken
+        near = self.near_ns + (0 if packed else self.held_ns)
+        return (100.0 + loaded if point.lines > shootdowns.grid.HELD else near) * factor
 
     def also(self, point: Point, ns: float, accesses: int) -> dict[str, float]:
         """What the kernel itself tells beside its time."""
         own = dict(point.options)
         if point.kernel == "shootdown":
-            asked = float(accesses * own["threads"] * (own.get("apart", 0) == 0))
-            told = (
-                {"flushes_asked": asked} if point.pages == "4k" and point.mode != "collapse" else {}
-            )
-            seen = (
-                {"flushes_seen": round(asked * self.seen)}
-                if self.counted and own["threads"]
-                else {}
-            )
-            return (
-                told
-                | seen
-                | ({"huge_bytes_after": 0.0} if point.pages == shootdowns.grid.LARGE else {})
-            )
+            asked, found = float(accesses * own["threads"] * (own.get("apart", 0) == 0)), {}
+            if point.pages == "4k" and point.mode != "collapse":
+                found["flushes_asked"] = asked
+            if self.counted and own["threads"]:
+                found["flushes_seen"] = round(asked * self.seen)
+            if point.pages == shootdowns.grid.LARGE:
+                found["huge_bytes_after"] = 0.0
+            return found
         if point.kernel == "switch_chase":
             return {"switch_ns": 5000.0}
         if point.kernel == "cold_chase":
@@ -113,30 +96,20 @@ class Events:
             return self._forked(point)
         if point.kernel == "collapse_chase":
             return self._collapsed(point, ns)
-        return {
-            "p50_ns": ns,
-            "p99_ns": 1.5 * ns,
-            "p999_ns": 3 * ns,
-            "slices": 1000.0,
-            "turns": 10.0,
-            "flushes_seen": 0.0,
-        }
+        parts = {"p50_ns": ns, "p99_ns": 1.5 * ns, "p999_ns": 3 * ns}
+        return parts | {"slices": 1000.0, "turns": 10.0, "flushes_seen": 0.0}
 
     def _forked(self, point: Point) -> dict[str, float]:
-        own = dict(point.options)
-        rooms = (
-            -(-point.lines // own["used"]) if own.get("used") else point.lines * PAGE / LARGE_PAGE
-        )
-        resident = float(
-            rooms * LARGE_PAGE if point.pages == shootdowns.grid.LARGE else point.lines * PAGE
-        )
-        copied = resident if self.copies_whole else float(point.lines * PAGE)
-        entries = resident / (LARGE_PAGE if point.pages == shootdowns.grid.LARGE else PAGE)
-        return {"resident_bytes": resident, "touch_ns_per_page": 800.0} | (
-            {"fork_ns": 1e5 + 100 * entries, "copied_bytes": copied}
-            if point.mode == "write"
-            else {}
-        )
+        used, page, touched = dict(point.options).get("used"), PAGE, float(point.lines * PAGE)
+        resident = touched
+        if point.pages == shootdowns.grid.LARGE:
+            page, rooms = LARGE_PAGE, -(-point.lines // used) if used else touched / LARGE_PAGE
+            resident = float(rooms * LARGE_PAGE)
+        found = {"resident_bytes": resident, "touch_ns_per_page": 800.0}
+        if point.mode == "write":
+            found["fork_ns"] = 1e5 + 100 * resident / page
+            found["copied_bytes"] = resident if self.copies_whole else touched
+        return found
 
     def _collapsed(self, point: Point, ns: float) -> dict[str, float]:
         own_pages = point.mode in ("address", "random")

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from experiments.page_faults import Analysis, grid
-from support.common import About, make_record
-from support.synthetic import GIB, Stated, scope
-from tlb.lab import kernels
+from support.common import About
+from support.synthetic import GIB, Stated, processes, scope
 from tlb.lab.record import Point
 
 FANOUT, CLOCK_NS, TSC_GHZ = 512, 20.0, 2.0
@@ -127,33 +124,18 @@ class Kernel:
         }
 
     def frame(self, points: Iterable[Point], repeats: int = 5, seed: int = 1) -> pd.DataFrame:
-        """One row a process, with the columns that `Store.load` gives."""
-        noise, rows = np.random.default_rng(seed), []
-        for point in points:
+        """One row a process."""
+
+        def ns(point: Point) -> float:
+            return self.fields(point)["ns_per_access"]
+
+        def more(point: Point, took: float) -> dict[str, Any]:
             fields = self.fields(point)
-            row = (
-                make_record(**point.model_dump()).model_dump(
-                    exclude={"counters", "options", "also"}
-                )
-                | dict(point.options)
-                | fields
-                | {"kernel_digest": "a" * 16}
-            )
-            for repeat in range(repeats):
-                draw = math.exp(self.noise * noise.normal())
-                timed = {
-                    name: fields[name] * draw
-                    for name in ("ns_per_access", "mean_ns")
-                    if name in fields
-                }
-                rows.append(
-                    row
-                    | timed
-                    | {"repeat": repeat, "batch_ns_per_access": [timed["ns_per_access"]]}
-                )
-        return kernels.with_defaults(
-            pd.DataFrame(rows, columns=None if rows else [*make_record().model_dump()])
-        )
+            slower = took / fields["ns_per_access"]
+            timed = {name: fields[name] * slower for name in ("mean_ns",) if name in fields}
+            return fields | timed | {"ns_per_access": took}
+
+        return processes(points, ns, self.noise, repeats, seed, more=more)
 
 
 def points(most: int = GIB, cpus: int = 4) -> list[Point]:

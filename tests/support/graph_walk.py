@@ -17,19 +17,8 @@ from tlb.lab import build
 from tlb.lab.record import KernelReport
 
 GOLDEN = 0x9E3779B97F4A7C15
-PER_HOP = {
-    "tsc_ghz",
-    "clock_ns",
-    "clock_step_ns",
-    "mean_ns",
-    "p5_ns",
-    "p25_ns",
-    "p50_ns",
-    "p75_ns",
-    "p95_ns",
-    "p99_ns",
-    "p999_ns",
-}
+PER_HOP = {"tsc_ghz", "clock_ns", "clock_step_ns", "mean_ns"}
+PER_HOP |= {f"p{part}_ns" for part in (5, 25, 50, 75, 95, 99, 999)}
 
 
 def graph(vertices: int, block: int, seed: int) -> list[list[int]]:
@@ -67,17 +56,8 @@ def visited(
 
 def walking(vertices: int, *more: object, seed: int = 7, pages: str = "4k") -> list[str]:
     """Of the shortest possible measurement."""
-    return [
-        "--pages",
-        pages,
-        "--lines",
-        str(vertices),
-        "--seed",
-        str(seed),
-        "--region-ms",
-        "1",
-        *map(str, more),
-    ]
+    words = f"--pages {pages} --lines {vertices} --seed {seed} --region-ms 1"
+    return [*words.split(), *map(str, more)]
 
 
 MODES = {
@@ -94,12 +74,8 @@ def parsed(asked: list[str], out: str) -> KernelReport:
     words = dict(zip(asked[::2], asked[1::2], strict=True))
     lines, walkers = int(words["--lines"]), int(words.get("--walkers", 1))
     layout = words.get("--layout", "packed")
-    assert (report.engine, report.layout, report.order, report.lines) == (
-        "c",
-        layout,
-        "random",
-        lines,
-    )
+    found = report.engine, report.layout, report.order, report.lines
+    assert found == ("c", layout, "random", lines)
     own = {
         name[2:]: int(value)
         for name, value in words.items()
@@ -171,13 +147,7 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
     folder = tmp_path_factory.mktemp("probe")
     (folder / "probe.c").write_text(PROBE)
     binary = compiled(folder / "probe.c", folder / "probe")
+    how = {"capture_output": True, "text": True, "timeout": 60, "check": True}
     return lambda *given, text="": (
-        subprocess.run(
-            [binary, *map(str, given)],
-            input=text,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
-        ).stdout
+        subprocess.run([binary, *map(str, given)], input=text, **how).stdout
     )

@@ -16,6 +16,7 @@ from experiments.virtualization.analysis import Analysis
 from support import synthetic
 from support.common import About
 from support.synthetic import GIB, PAGE_BYTES, Stated, lru, processes
+from support.synthetic import median as median
 from tlb.inference.simulator import references_per_walk
 from tlb.lab.record import Point
 from tlb.machine.host import Host
@@ -166,14 +167,6 @@ def analysis(frame: pd.DataFrame, host: Host | None = None, **about: object) -> 
 def of(name: str = "bare metal") -> Analysis:
     """The Analysis of one of MACHINES; tests share it, so none assigns to it."""
     return analysis(MACHINES[name]())
-
-
-def median(frame: pd.DataFrame, column: str = "ns_per_access", **where: object) -> float:
-    return float(
-        frame.query(" and ".join(f"{name} == {value!r}" for name, value in where.items()))[
-            column
-        ].median()
-    )
 
 
 def chased(frame: pd.DataFrame, guest: str, host: str, lines: int, layout: str = "spread") -> float:

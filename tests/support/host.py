@@ -218,29 +218,10 @@ def reader(dump: str, **changes: str) -> cpuid.Reader:
 # --- files that hold anything
 
 WORDS = [
-    b"model\t: ",
-    b"flags : la57",
-    b"address sizes : 57 bits virtual",
-    b"CPU part\t: 0x",
-    b"MemAvailable: ",
-    b"0::/",
-    b"/../",
-    b"kB",
-    b" - cgroup2 x memory",
-    b"[",
-    b"]",
-    b"\n",
-    b"\n\n",
-    b"-",
-    b"9" * 40,
-    b"\0",
-    b",",
-    b"\xff\xfe",
-    "Größe: ١٢٣ 兆".encode(),
-    b"0-99999",
-    b"max",
-    b"1e400",
-    b"0x" + b"f" * 30,
+    *(b"model\t: ", b"flags : la57", b"address sizes : 57 bits virtual", b"CPU part\t: 0x"),
+    *(b"MemAvailable: ", b"0::/", b"/../", b"kB", b" - cgroup2 x memory", b"[", b"]", b"-", b","),
+    *(b"\n", b"\n\n", b"\0", b"\xff\xfe", b"9" * 40, "Größe: ١٢٣ 兆".encode()),
+    *(b"0-99999", b"max", b"1e400", b"0x" + b"f" * 30),
 ]
 JUNK = st.one_of(
     st.binary(max_size=200), st.lists(st.sampled_from(WORDS), max_size=12).map(b"".join)

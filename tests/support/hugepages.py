@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from experiments.hugepages import Analysis
+from support import synthetic
 from support.common import About
 from support.page_sizes import Paged, hugepages
 from support.synthetic import GIB, Stated, tlbs
@@ -66,15 +67,10 @@ def analysis(
 
 
 def median(frame: pd.DataFrame, **where: object) -> float:
-    """Of ns per access, by pandas' own query; of random reads the plain loop, where no spare draws
-    are named."""
+    """Of random reads that of the plain loop, where no spare draws are named."""
     if where["kernel"] == "random_touch":
         where = {"spare_draws": 0} | where
-    return float(
-        frame.query(" and ".join(f"{name} == {value!r}" for name, value in where.items()))[
-            "ns_per_access"
-        ].median()
-    )
+    return synthetic.median(frame, **where)
 
 
 def chased(frame: pd.DataFrame, pages: str, size_bytes: int, layout: str = "spread") -> float:

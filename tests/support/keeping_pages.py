@@ -73,23 +73,9 @@ def asked(setting: str = "madvise", **huge_bytes: int) -> dict[str, Any]:
     """Each way of asking for 16 MiB: advised memory and the pool's on large pages, all else on base
     pages, or as `huge_bytes` says."""
     size, page = 16 * MIB, 2 * MIB
-    large = (
-        dict.fromkeys(
-            (
-                "advised",
-                "half",
-                "pool",
-                "memfd-pool",
-                "tmpfs-huge",
-                "hugetlbfs",
-                "arena",
-                "dropped",
-            ),
-            size,
-        )
-        | {"half": size // 2, "arena": page, "dropped": size - page}
-        | {name.replace("_", "-"): n for name, n in huge_bytes.items()}
-    )
+    whole = ("advised", "pool", "memfd-pool", "tmpfs-huge", "hugetlbfs")
+    large = dict.fromkeys(whole, size) | {"half": size // 2, "arena": page, "dropped": size - page}
+    large |= {name.replace("_", "-"): n for name, n in huge_bytes.items()}
     part = {"half": size // 2, "arena": 100 << 10, "dropped": size // 2}
     had = {"half": size // 2, "arena": page, "dropped": size - 4096}
     got = [

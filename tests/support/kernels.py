@@ -36,18 +36,8 @@ both_engines = pytest.mark.parametrize("engine", [pytest.param("c", marks=needs_
 
 def arguments(order: str, layout: str, lines: int, seed: int = 7) -> list[str]:
     """Of the shortest possible measurement."""
-    return [
-        "--order",
-        order,
-        "--layout",
-        layout,
-        "--lines",
-        str(lines),
-        "--seed",
-        str(seed),
-        "--region-ms",
-        "1",
-    ]
+    words = f"--order {order} --layout {layout} --lines {lines} --seed {seed} --region-ms 1"
+    return words.split()
 
 
 def run_program(
@@ -239,17 +229,8 @@ def changed(kernel: str, changes: dict[str, str], folder: Path) -> Path:
 
 def for_arm64(kernel: str, folder: Path, sources: Path = build.KERNELS) -> Path:
     """A kernel for arm64, static, so that emulation needs no libraries."""
-    subprocess.run(
-        [
-            "aarch64-linux-gnu-gcc",
-            "-static",
-            *build.FLAGS,
-            "-o",
-            folder / kernel,
-            sources / f"{kernel}.c",
-        ],
-        check=True,
-    )
+    gcc = ["aarch64-linux-gnu-gcc", "-static", *build.FLAGS]
+    subprocess.run([*gcc, "-o", folder / kernel, sources / f"{kernel}.c"], check=True)
     return folder / kernel
 
 
@@ -266,11 +247,7 @@ NOT_IN_A_TIMED_LOOP = re.compile(
 
 def disassembled(kernel: str, symbol: str) -> list[str]:
     """The instructions of a function of a kernel."""
-    text = subprocess.run(
-        ["objdump", "-d", "--no-show-raw-insn", *build.kernel(kernel).command],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    objdump = ["objdump", "-d", "--no-show-raw-insn", *build.kernel(kernel).command]
+    text = subprocess.check_output(objdump, text=True)
     body = re.search(rf"<{symbol}(?:\.\w+)*>:\n(.*?)\n\n", text + "\n\n", re.DOTALL)[1]
     return [line.split("\t", 1)[1].strip() for line in body.splitlines() if "\t" in line]

@@ -4,6 +4,7 @@ that compare page sizes."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -99,6 +100,12 @@ def hugepages(
     return hugepages_grid.points(
         scope(max_working_set, cpus=cpus, per_octave=per_octave, engine=engine)
     )
+
+
+@cache
+def chases(splintered: bool) -> pd.DataFrame:
+    """Rows of that chapter, by which others know whether the host splinters."""
+    return Paged(splintered=splintered, noise=0.004).frame(hugepages(per_octave=2))
 
 
 def keeping_pages(

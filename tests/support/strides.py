@@ -14,7 +14,6 @@ from experiments.strides import Analysis, grid
 from experiments.strides.grid import LINE_BYTES
 from support import page_sizes
 from support.common import About
-from support.page_sizes import Paged
 from support.synthetic import GIB, Stated, processes, scope
 from tlb.lab.record import Point
 
@@ -72,15 +71,9 @@ def rows(machine: Machine = Machine(), most: int = GIB, repeats: int = 5) -> pd.
     return machine.frame(points(most), repeats)
 
 
-@cache
-def _chases(splintered: bool) -> pd.DataFrame:
-    """Over page sizes."""
-    return Paged(splintered=splintered, noise=0.004).frame(page_sizes.hugepages(per_octave=2))
-
-
 def analysis(frame: pd.DataFrame | None = None, splintered: bool = False) -> Analysis:
     """Of a machine whose chases over page sizes show whether the host splinters them."""
-    chases = _chases(splintered)
+    chases = page_sizes.chases(splintered)
     hypervisor = "kvm" if splintered else "none"
     return Analysis(
         rows() if frame is None else frame,

@@ -231,6 +231,12 @@ class Stated:
         return Host.model_validate(DESCRIPTION | own | self.changes)
 
 
+def median(frame: pd.DataFrame, column: str = "ns_per_access", **where: object) -> float:
+    """Return the median of a column where others have these values, by pandas' own query."""
+    chosen = frame.query(" and ".join(f"{name} == {value!r}" for name, value in where.items()))
+    return float(chosen[column].median())
+
+
 # What no sentence may hold: a number that is none, a zero with a sign, a gap, a literal of Python,
 # a plural of one.
 HOLE = re.compile(

@@ -14,7 +14,6 @@ from experiments.walk_anatomy import Analysis, grid
 from experiments.walk_anatomy.grid import TABLES
 from support import geometry, page_sizes, synthetic
 from support.common import About
-from support.page_sizes import Paged
 from support.synthetic import GIB, Stated, processes, scope, tlbs
 from tlb.inference.simulator import Counts, SimulatedMachine, SimulatedTlb, WalkCache, simulate
 from tlb.lab import survey
@@ -159,14 +158,15 @@ def rows(walker: Walker = Walker(), most: int = GIB, repeats: int = 5) -> pd.Dat
 @cache
 def _kept(hypervisor: str, entries: tuple[int, int]) -> dict[str, pd.DataFrame]:
     """The rows of the other chapters."""
-    chases = Paged(splintered=hypervisor != "none", noise=0.004).frame(
-        page_sizes.hugepages(per_octave=2)
-    )
     surveyed = geometry.rows(
         geometry.Made(geometry.lru(entries[0]), geometry.lru(entries[1])), "4k", 1
     )
     cliff = synthetic.frame(synthetic.Truth(entries=entries), synthetic.grid(), 5)
-    return {"hugepages": chases, survey.NAME: surveyed, "stlb_cliff": cliff}
+    return {
+        "hugepages": page_sizes.chases(hypervisor != "none"),
+        survey.NAME: surveyed,
+        "stlb_cliff": cliff,
+    }
 
 
 def analysis(

@@ -44,16 +44,11 @@ def host(**changes: object) -> Host:
 def hostile() -> Host:
     """A machine each of whose words is an attack."""
     calm = json.loads(host().model_dump_json())
+    words = ("cpu_model", "microarchitecture", "hypervisor", "kernel_release", "microcode")
     return Host.model_validate(
         calm
+        | dict.fromkeys((*words, "vendor", "c_compiler"), HOSTILE)
         | {
-            "cpu_model": HOSTILE,
-            "microarchitecture": HOSTILE,
-            "hypervisor": HOSTILE,
-            "kernel_release": HOSTILE,
-            "microcode": HOSTILE,
-            "vendor": HOSTILE,
-            "c_compiler": HOSTILE,
             "tlb_unknown_descriptors": [HOSTILE],
             "mthp": {HOSTILE: HOSTILE},
             "thp": {"enabled": HOSTILE, "defrag": HOSTILE},
@@ -86,28 +81,17 @@ def measured(
                 + sum(cost for n, cost in steps if lines > n and layout != "packed")
             )
             ns = cycles / (ghz or 1)
-            rows.append(
-                make_record(
-                    layout=layout,
-                    lines=lines,
-                    ns_per_access=ns,
-                    batch_ns_per_access=[ns],
-                    core_ghz=ghz,
-                    stride_pages=1,
-                ).model_dump(exclude={"counters"})
-            )
+            times = {"ns_per_access": ns, "batch_ns_per_access": [ns], "core_ghz": ghz}
+            record = make_record(layout=layout, lines=lines, stride_pages=1, **times)
+            rows.append(record.model_dump(exclude={"counters"}))
     return pd.DataFrame(rows)
 
 
 def estimate(
     value: float, low: float | None = None, high: float | None = None, method: str = "alias, step"
 ) -> Estimate:
-    return Estimate(
-        value=value,
-        low=value if low is None else low,
-        high=value if high is None else high,
-        method=method,
-    )
+    low, high = (value if end is None else end for end in (low, high))
+    return Estimate(value=value, low=low, high=high, method=method)
 
 
 def level(number: int, entries: Estimate, **changes: object) -> Level:
@@ -124,36 +108,15 @@ def level(number: int, entries: Estimate, **changes: object) -> Level:
 
 FIRST, SECOND = level(1, estimate(64, 64, 65), ways=0), level(2, estimate(2048, 1998.6, 2100.2))
 WALKS = [
-    Walk(
-        table_in="L2",
-        pages=16384,
-        stride_pages=1,
-        table_bytes=131072,
-        cost=estimate(20, 19.8, 20.1),
-    ),
-    Walk(
-        table_in="L3",
-        pages=65536,
-        stride_pages=8,
-        table_bytes=4 << 20,
-        cost=None,
-        reason=explain("no-data"),
-    ),
-    Walk(
-        table_in="memory",
-        pages=1 << 20,
-        stride_pages=8,
-        table_bytes=64 << 20,
-        cost=estimate(300, 250, 410),
-    ),
+    Walk(table_in=place, pages=pages, stride_pages=stride, table_bytes=size, cost=cost, reason=why)
+    for place, pages, stride, size, cost, why in (
+        ("L2", 16384, 1, 131072, estimate(20, 19.8, 20.1), None),
+        ("L3", 65536, 8, 4 << 20, None, explain("no-data")),
+        ("memory", 1 << 20, 8, 64 << 20, estimate(300, 250, 410), None),
+    )
 ]
-UNKNOWN = level(
-    1,
-    estimate(64),
-    stated=None,
-    ways=None,
-    ways_reason=explain("no-step", "16 pages cost no more than two"),
-)
+NO_WAYS = {"ways": None, "ways_reason": explain("no-step", "16 pages cost no more than two")}
+UNKNOWN = level(1, estimate(64), stated=None, **NO_WAYS)
 BARE = level(2, estimate(1500), opinions={"alias": estimate(1500)}, stated=None, hit_cost=None)
 IN_NS = {"unit": "ns", "core_ghz": None}
 

@@ -79,41 +79,12 @@ def zeros(size: int) -> bytes:
 def by_hand(name: bytes, stream: bytes, size: int, crc: int = 0, entries: int = 1) -> bytes:
     """One deflated stream that is said to have a size; with several entries, all of them at the
     same place."""
-    local = (
-        struct.pack("<4s5H3L2H", LOCAL, 20, 0, 8, 0, 33, crc, len(stream), size, len(name), 0)
-        + name
-        + stream
-    )
-    names = [
-        name[: -len(b"00.jsonl")] + b"%02d.jsonl" % number if entries > 1 else name
-        for number in range(entries)
-    ]
-    listed = b"".join(
-        struct.pack(
-            "<4s6H3L5H2L",
-            CENTRAL,
-            0x314,
-            20,
-            0,
-            8,
-            0,
-            33,
-            crc,
-            len(stream),
-            size,
-            len(each),
-            0,
-            0,
-            0,
-            0,
-            0o100644 << 16,
-            0,
-        )
-        + each
-        for each in names
-    )
-    return (
-        local
-        + listed
-        + struct.pack("<4s4H2LH", END, 0, 0, entries, entries, len(listed), len(local), 0)
-    )
+    same = (20, 0, 8, 0, 33, crc, len(stream), size)  # of both headers
+    local = struct.pack("<4s5H3L2H", LOCAL, *same, len(name), 0) + name + stream
+    listed = b""
+    for number in range(entries):
+        each = name[: -len(b"00.jsonl")] + b"%02d.jsonl" % number if entries > 1 else name
+        rest = (len(each), 0, 0, 0, 0, 0o100644 << 16, 0)
+        listed += struct.pack("<4s6H3L5H2L", CENTRAL, 0x314, *same, *rest) + each
+    end = struct.pack("<4s4H2LH", END, 0, 0, entries, entries, len(listed), len(local), 0)
+    return local + listed + end
