@@ -18,7 +18,8 @@ import pytest
 from support.common import ROOT, descendants_with, living, needs_c, needs_root
 from support.where import GEOMETRY, SOURCE, built
 
-from tlb.programs.where import samples, simulation, valgrind
+from tlb.programs import sampling
+from tlb.programs.where import simulation, valgrind
 from tlb.reasons import Unavailable
 
 pytestmark = [
@@ -147,7 +148,7 @@ def test_an_instruction_that_valgrind_does_not_know_is_said(tmp_path: Path):
 def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch):
     with monkeypatch.context() as changed, pytest.raises(Unavailable) as why:
         changed.setattr(shutil, "which", lambda name: None)
-        with samples.scratch() as (file, reason):
+        with sampling.scratch() as (file, reason):
             assert file is None and "perf" in reason
         valgrind.tool()
     assert why.value.code == "no-valgrind"

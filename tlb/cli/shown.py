@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tlb.system.files import disk_errors
+from tlb.reasons import Unavailable
+from tlb.system.files import IS_CLONE, disk_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,6 +28,16 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 def stage(text: str) -> None:
     """Say on stderr what begins now, for what prints nothing for many seconds."""
     print(text, file=sys.stderr, flush=True)
+
+
+def check_files(page: Path | None, *others: Path | None) -> None:
+    """Raise Unavailable, before anything is measured, if a file cannot be written: bad-parameter,
+    and no-book for a page."""
+    if page and not IS_CLONE:
+        raise Unavailable("no-book", "--html")
+    for file in filter(None, (page, *others)):
+        if file.is_dir() or not file.parent.is_dir():
+            raise Unavailable("bad-parameter", f"{file} is not a file in an existing folder")
 
 
 def write(path: Path, text: str) -> None:

@@ -17,7 +17,7 @@ from typer import Argument, Option
 from tlb.cli import shown
 from tlb.programs import levers
 from tlb.reasons import Unavailable
-from tlb.system.files import IS_CLONE, measuring_lock
+from tlb.system.files import measuring_lock
 from tlb.units import format_ns
 
 if TYPE_CHECKING:
@@ -129,12 +129,9 @@ def _aim(
 
 def _check_page(html: Path | None, pid: int, sweep: str) -> None:
     """Raise Unavailable if the page cannot be written: bad-parameter, no-book."""
-    if html and not IS_CLONE:
-        raise Unavailable("no-book", "--html")
     if html and (pid or sweep):
         raise Unavailable("bad-parameter", "--html takes a COMMAND and no --sweep")
-    if html and (html.is_dir() or not html.parent.is_dir()):
-        raise Unavailable("bad-parameter", f"--html: {html} is not a file in an existing folder")
+    shown.check_files(html)
 
 
 def _swept(command: list[str], sweep: str) -> list[list[str]]:

@@ -22,12 +22,11 @@ from tlb.programs.levers import LEVERS
 from tlb.programs.reach import Reach
 from tlb.programs.runs import run
 from tlb.programs.trial import Aim
-from tlb.programs.where import proof, report, samples, simulation, valgrind
+from tlb.programs.where import proof, report, simulation, valgrind
 from tlb.reasons import Unavailable
-from tlb.system.files import IS_CLONE
 
-REGION_MS, REPEATS = 20, 3  # of a chase that prices a walk: a second in all
-TIMES_THE_ENTRIES = (4, 32)  # pages of the two chases, in entries of the last level
+# A chase that prices a walk: pages, in entries of the last level, and half a second in all.
+TIMES_THE_ENTRIES, REGION_MS, REPEATS = 32, 20, 3
 Command = Annotated[list[str], Argument(metavar="-- COMMAND...", help="The program.")]
 
 
@@ -43,9 +42,6 @@ def where(
     as_json: shown.Json = False,
     html: Annotated[Path | None, Option(help="Also write a page to this file.")] = None,
     callgrind: Annotated[Path | None, Option(help="Also write a file for KCachegrind.")] = None,
-    collapsed: Annotated[
-        Path | None, Option(help="Also write stacks for flame-graph tools.")
-    ] = None,
     wait: Annotated[float, Option(min=0, help="Seconds to wait for another measurement.")] = 0,
 ) -> None:
     """Find which lines and allocations cost a program page walks, and what huge pages gain.
@@ -53,9 +49,11 @@ def where(
     It simulates this machine's TLB under Valgrind (Debian: apt install valgrind), about ten times
     slower than the program; --prove runs the program itself, and so does a computer that cannot
     simulate it. Exit codes as of `tlb try`."""
-    _check(html, callgrind, collapsed)
+    if sys.platform != "linux":
+        raise Unavailable("not-linux")
+    shown.check_files(html, callgrind)
     with measuring("Interrupted; the program has ended.", wait):
-        made = found(command, seconds, minutes, prove, bool(callgrind or collapsed))
+        made = found(command, seconds, minutes, prove, bool(callgrind))
     _show(made, as_json)
     if html:
         from tlb.programs.where.page import page
@@ -63,8 +61,6 @@ def where(
         shown.write(html, page(made))
     if callgrind:
         shown.write(callgrind, report.callgrind(made.found))
-    if collapsed:
-        shown.write(collapsed, report.collapsed(made.found))
 
 
 def _show(made: report.Report, as_json: bool) -> None:
@@ -76,28 +72,10 @@ def _show(made: report.Report, as_json: bool) -> None:
     shown.parts([*made.sentences(), *made.commands()])
 
 
-def _check(html: Path | None, *files: Path | None) -> None:
-    """Raise Unavailable before anything is measured: not-linux, no-book, bad-parameter."""
-    if sys.platform != "linux":
-        raise Unavailable("not-linux")
-    if html and not IS_CLONE:
-        raise Unavailable("no-book", "--html")
-    for file in filter(None, (html, *files)):
-        if file.is_dir() or not file.parent.is_dir():
-            raise Unavailable("bad-parameter", f"{file} is not a file in an existing folder")
-
-
-def _surveyed() -> tuple[int, ...]:
-    """Return the entries for base pages that a survey of this computer has found; () without."""
-    reach = Reach.of(hosts.inspect(), Store(data_root()))
-    return () if reach.source.get(BASE) == "CPUID" else reach.entries.get(BASE, ())
-
-
 def found(
     command: list[str], seconds: float, minutes: float, prove: bool, needs_walks: bool
 ) -> report.Report:
-    """Simulate a program, or if it cannot be and only times are wanted, time it alone. Raises
-    Unavailable."""
+    """Simulate a program, or time it if it cannot be and no walks are needed. Raises Unavailable."""
     native_s = _native_s(command, seconds)
     if prove and native_s is None:
         raise Unavailable("program-endless", "--prove runs it to its end")
@@ -108,26 +86,30 @@ def found(
     except Unavailable as lacking:
         if needs_walks or native_s is None:
             raise
-        found = simulation.unsimulated(command, seconds, lacking)
+        named = simulation.unsimulated(command, seconds, lacking)
         shown.stage(f"Timing it without a simulation. {lacking}")
-        made = report.Report(command, None, found, native_s, 0.0)
-    if not prove and made.geometry:
+        made = report.Report(command, None, named, native_s, 0.0)
+    if made.geometry and not prove:
         return made
     shown.stage("Timing it with none, some and all allocations on huge pages.")
-    done = proof.prove(command, made.candidates(), minutes, _tell)
+    sites = [site.id for site in made.sites] if made.geometry else [*made.found.sites]
+    done = proof.prove(command, sites, minutes, _tell)
     if not made.geometry:
-        made.found.code |= samples.lines_of(each for by in done.sampled for each in by.values())
+        made.found.locate(done.samples())
     return replace(made, proof=done)
 
 
 def _simulated(command: list[str], seconds: float, native_s: float | None) -> report.Report:
     valgrind.tool()  # before anything takes long
-    geometry = valgrind.geometry(hosts.inspect(), _surveyed())
-    walk_ns = _walk_ns(geometry.base.second)
+    host, store = hosts.inspect(), Store(data_root())
+    reach = Reach.of(host, store)
+    surveyed = () if reach.source.get(BASE) == "CPUID" else reach.entries.get(BASE, ())
+    geometry = valgrind.geometry(host, surveyed)
+    walk_ns = _walk_ns(Rig.of(host, store.own, counters=False), geometry.base.second)
     took = "did not end" if native_s is None else f"takes {native_s:.2g} s"
     shown.stage(f"Simulating; by itself the program {took}.")
-    found = simulation.simulate(command, geometry.option, seconds)
-    return report.Report(command, geometry, found, native_s, walk_ns)
+    counted = simulation.simulate(command, geometry.option, seconds)
+    return report.Report(command, geometry, counted, native_s, walk_ns)
 
 
 def _tell(made: proof.Proof) -> None:
@@ -147,18 +129,13 @@ def _native_s(command: list[str], seconds: float) -> float | None:
     return Aim(command, LEVERS["none"]).checked(done).elapsed_s
 
 
-def _walk_ns(entries: int) -> float:
+def _walk_ns(rig: Rig, entries: int) -> float:
     """Return the most that a walk costs now that overlaps with nothing: of two chases, one line a
     page less the same lines packed."""
-    rig = Rig.of(hosts.inspect(), Store(data_root()).own, counters=False)
+    lines = TIMES_THE_ENTRIES * entries
 
-    def chase_ns(layout: str, lines: int, repeat: int) -> float:
+    def chase_ns(layout: str, repeat: int) -> float:
         shape = {"layout": layout, "lines": lines, "region_ms": REGION_MS}
-        point = Point(kernel="page_chase", pages=BASE, **shape)
-        return rig.take(point, repeat).ns_per_access
+        return rig.take(Point(kernel="page_chase", pages=BASE, **shape), repeat).ns_per_access
 
-    return max(
-        chase_ns("spread", lines, repeat) - chase_ns("packed", lines, repeat)
-        for lines in (times * entries for times in TIMES_THE_ENTRIES)
-        for repeat in range(REPEATS)
-    )
+    return max(chase_ns("spread", repeat) - chase_ns("packed", repeat) for repeat in range(REPEATS))

@@ -1,12 +1,17 @@
-"""What kind of file a command is, as far as it decides whether a library can be loaded before its
-own."""
+"""What the file of a command says: whether a library can be loaded before its own, and which line
+of code an address is."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import struct
+import subprocess
+from functools import lru_cache
 from pathlib import Path
+
+from tlb.system.processes import run_whole
 
 _PT_LOAD, _PT_INTERP = 1, 3  # elf.h; the latter names the loader of a dynamically linked program
 _HEAD_BYTES = 1 << 16
@@ -31,6 +36,11 @@ def is_static(head: bytes) -> bool:
     return bool(kinds) and _PT_INTERP not in kinds
 
 
+def line_before(path: str, offset: int) -> tuple[str, str, int]:
+    """Return the line of the instruction before a place in a file, as `line_of` does."""
+    return line_of(path, hex(address_of(path, offset) - 1))
+
+
 def address_of(path: str, offset: int) -> int:
     """Return the address that a file's tables have for a place in it; the offset where no segment
     says."""
@@ -43,6 +53,20 @@ def address_of(path: str, offset: int) -> int:
         if kind == _PT_LOAD and start <= offset < start + size:
             return offset - start + address
     return offset
+
+
+@lru_cache(maxsize=1024)
+def line_of(path: str, address: str) -> tuple[str, str, int]:
+    """Return function, file and line at an address of a file as addr2line knows them; "" and 0 for
+    what it does not know."""
+    try:
+        done = run_whole(["addr2line", "-Cfs", "-e", path, address], timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return "", "", 0
+    function, _, place = done.stdout.strip().partition("\n")
+    known = re.match(r"([^?]+):(\d+)", place)
+    file, line = known.groups() if known else ("", "0")
+    return function.strip("?"), file, int(line)
 
 
 def _segments(head: bytes) -> list[tuple[int, ...]]:

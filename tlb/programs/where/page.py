@@ -15,7 +15,6 @@ from tlb.report import standalone
 from tlb.report.render import PALETTE, join
 
 _WIDTH, _ROW = 720, 22  # px
-_CHARACTER = 6.2  # px that a character of a label takes
 _CAPTION = (
     "Exposed walks by the memory they lead to (bottom), the function and the line of code (top). "
     "Point at a box for its number."
@@ -23,10 +22,12 @@ _CAPTION = (
 _BODY = Markup(
     "<h1>{verdict}</h1><p><code>{command}</code></p>{sentences}{commands}{graph}{tables}"
 )
+# An inner svg cuts off a label that is wider than its box.
 _BOX = Markup(
-    '<g><title>{title}</title><rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{height}" '
-    'fill="{color}" fill-opacity="0.35" stroke="currentColor" stroke-opacity="0.3"/>'
-    '<text x="{text_x:.1f}" y="{text_y}" fill="currentColor" font-size="11">{label}</text></g>'
+    '<svg x="{x:.1f}" y="{y}" width="{width:.1f}" height="{height}"><title>{title}</title>'
+    '<rect width="100%" height="100%" fill="{color}" fill-opacity="0.35" stroke="currentColor" '
+    'stroke-opacity="0.3"/><text x="4" y="15" fill="currentColor" font-size="11">{label}</text>'
+    "</svg>"
 )
 
 
@@ -51,20 +52,13 @@ def flame_graph(walks: Counter[tuple[str, str, str]]) -> Markup:
                 width=width,
                 height=_ROW - 1,
                 color=colors[frames[0]],
-                text_x=x + 4,
-                text_y=y + 15,
-                label=_label(frames[-1], int(width / _CHARACTER) - 1),
+                label=frames[-1],
             )
             x += width
     return Markup(
         '<figure><svg viewBox="0 0 {} {}" width="100%" role="img" aria-label="Flame graph">{}</svg>'
         "<figcaption>{}</figcaption></figure>"
     ).format(_WIDTH, height, boxes, _CAPTION)
-
-
-def _label(name: str, room: int) -> str:
-    """Return as much of a name as a box has room for."""
-    return name if len(name) <= room else f"{name[: room - 1]}…" if room > 3 else ""
 
 
 def page(made: Report) -> str:

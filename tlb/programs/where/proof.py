@@ -12,15 +12,16 @@ from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 from tlb.inference.intervals import Interval
 from tlb.inference.pairs import LEAST_PAIRS, paired_ratio
 from tlb.lab.build import library
+from tlb.programs import sampling
 from tlb.programs.levers import LEVERS, Lever, Variable
 from tlb.programs.runs import run
+from tlb.programs.sampling import Samples
 from tlb.programs.trial import Aim
-from tlb.programs.where import samples
-from tlb.programs.where.samples import Samples
 from tlb.programs.where.simulation import SITES
 from tlb.reasons import if_available
 
@@ -49,15 +50,20 @@ def lever(sites: Iterable[str]) -> Lever:
     )
 
 
+class Timed(NamedTuple):
+    """A run: its time, and where it spent it, empty without perf."""
+
+    seconds: float
+    samples: Samples = Samples()
+
+
 @dataclass
 class Proof:
-    """rounds: seconds of a run by the sites that were advised, of each round; sampled: where each
-    run spent them, empty without perf, for the reason no_samples. smallest: the set that was found,
-    () if huge pages gain nothing that shows."""
+    """rounds: runs by the sites that were advised, of each round. smallest: the set that was found,
+    () if huge pages gain nothing that shows. no_samples: why there are none, or ""."""
 
-    rounds: list[dict[Sites, float]] = field(default_factory=list)
+    rounds: list[dict[Sites, Timed]] = field(default_factory=list)
     smallest: Sites = NONE
-    sampled: list[dict[Sites, Samples]] = field(default_factory=list)
     no_samples: str = ""
 
     @property
@@ -69,7 +75,12 @@ class Proof:
     def seconds(self, *settings: Sites) -> list[tuple[float, ...]]:
         """Return the times with these settings, of each round that has all of them."""
         whole = [each for each in self.rounds if all(sites in each for sites in settings)]
-        return [tuple(each[sites] for sites in settings) for each in whole]
+        return [tuple(each[sites].seconds for sites in settings) for each in whole]
+
+    def samples(self) -> Samples:
+        """Return the samples of all runs together."""
+        runs = (timed for each in self.rounds for timed in each.values())
+        return sum((timed.samples for timed in runs), Samples())
 
     def ratio(self, sites: Sites) -> Interval:
         """Return the time with these sites advised over that with none."""
@@ -91,12 +102,11 @@ def prove(
     """Time the program with none, all, and each candidate alone on huge pages, then with the best
     ones together until they keep the gain. Where perf is, each run is sampled.
 
-    candidates: sites, by the walks that they expose; the first MOST_CANDIDATES are tried. Half of
-    the minutes are for each of the two steps. Raises Unavailable as `runs.run` does, and
-    program-failed."""
+    candidates: sites, the most promising first; MOST_CANDIDATES are tried. Half of the minutes are
+    for each of the two steps. Raises Unavailable as `runs.run` does, and program-failed."""
     proof, begin = Proof(), time.monotonic()
     singles = [(site,) for site in candidates[:MOST_CANDIDATES]]
-    with samples.scratch() as (file, proof.no_samples):
+    with sampling.scratch() as (file, proof.no_samples):
         timed = partial(_timed, command, file)
         _measure(proof, timed, [NONE, ALL, *singles], begin + 30 * minutes, tell)
         best = sorted(singles, key=lambda sites: median(*zip(*proof.seconds(sites), strict=True)))
@@ -112,7 +122,7 @@ def prove(
 
 def _measure(
     proof: Proof,
-    timed: Callable[[Sites, int], tuple[float, Samples]],
+    timed: Callable[[Sites, int], Timed],
     settings: list[Sites],
     until: float,
     tell: Callable[[Proof], None],
@@ -125,23 +135,17 @@ def _measure(
             return
         padding = shuffle.randrange(os.sysconf("SC_PAGESIZE"))
         order = shuffle.sample(settings, len(settings))
-        done = {sites: timed(sites, padding) for sites in order}
-        proof.rounds.append({sites: seconds for sites, (seconds, _) in done.items()})
-        proof.sampled.append({sites: sampled for sites, (_, sampled) in done.items()})
+        proof.rounds.append({sites: timed(sites, padding) for sites in order})
         took_s = time.monotonic() - begin
         tell(proof)
 
 
-def _timed(
-    command: list[str], file: Path | None, sites: Sites, padding_bytes: int
-) -> tuple[float, Samples]:
-    """Run the program with these sites on huge pages; return its time in s and its samples, none
-    without a file for them. Raises Unavailable."""
-    words = [*samples.recording(file), *command] if file else command
+def _timed(command: list[str], file: Path | None, sites: Sites, padding_bytes: int) -> Timed:
+    """Run the program with these sites on huge pages, and sample it into a file. Raises
+    Unavailable."""
+    words = [*sampling.recording(file), *command] if file else command
     chosen = lever(sites)
     done = run(words, chosen, limit_s=600, share=0.01, padding_bytes=padding_bytes)
-    seconds, sampled = Aim(command, chosen).checked(done).elapsed_s, Samples()
-    if file:
-        took_s, sampled = samples.read(file)
-        seconds = took_s or seconds
-    return seconds, sampled
+    elapsed_s = Aim(command, chosen).checked(done).elapsed_s
+    seconds, samples = sampling.read(file) if file else (0.0, Samples())
+    return Timed(seconds or elapsed_s, samples)

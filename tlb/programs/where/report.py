@@ -1,5 +1,4 @@
-"""What `tlb where` says of a program: tables of lines and allocations, a verdict, and the same for
-other tools."""
+"""What `tlb where` says of a program: tables, a verdict, and the same for other tools."""
 
 from __future__ import annotations
 
@@ -8,13 +7,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
+from string import ascii_uppercase
 from typing import Any
 
 from tlb.inference.intervals import Interval, median_interval
 from tlb.programs.executable import why_no_preload
 from tlb.programs.where.proof import ALL, NONE, Proof, Sites
-from tlb.programs.where.samples import IN_LINUX, OTHER_CODE, PROGRAM, milliseconds
-from tlb.programs.where.simulation import HEAP, Counts, Line, Simulated, Site
+from tlb.programs.where.simulation import (
+    HEAP,
+    IN_LINUX,
+    OTHER_CODE,
+    PROGRAM,
+    Counts,
+    Line,
+    Simulated,
+    Site,
+)
 from tlb.programs.where.valgrind import Geometry
 from tlb.units import format_ns, format_size
 
@@ -31,8 +39,8 @@ Table = tuple[tuple[str, ...], list[tuple[str, ...]]]  # head, rows
 
 @dataclass(frozen=True)
 class Report:
-    """walk_ns: the most that a walk costs here, one that overlaps with nothing. native_s: of a run
-    without simulation; None if it did not end. Without simulation: no geometry, and a proof."""
+    """walk_ns: what a walk costs that overlaps with nothing. native_s: of a run by itself; None if it
+    did not end. Without a simulation: no geometry, and a proof."""
 
     command: list[str]
     geometry: Geometry | None
@@ -46,38 +54,32 @@ class Report:
         total = self.found.total
         return counts.exposed if total.exposed > FEW * total.walks else counts.walks
 
-    @property
-    def lines(self) -> list[tuple[Line, Counts]]:
-        """Lines with walks, those that weigh most first; without simulation, by the time saved."""
-        if self.found.lacking:
+    def _weighs_less(self, counts: Counts) -> tuple[int, int]:
+        return -self.weight(counts), -counts.walks
+
+    @cached_property
+    def lines(self) -> dict[Line, Counts]:
+        """Lines that matter, the first most: by walks, without simulation by the time saved."""
+        if self.geometry:
+            least, counted = LEAST * self.found.total.walks, self.found.lines
+            lines = [line for line, counts in counted.items() if counts.walks > least]
+            lines.sort(key=lambda line: self._weighs_less(counted[line]))
+        else:
             least = LEAST * self.times[PROGRAM][0] if self.times else 0.0
-            timed = [line for line, (ms, _) in self.times.items() if line.module and ms > least]
-            timed.sort(key=lambda line: -self.times[line][1].value)
-            return [(line, Counts()) for line in timed]
-        made = [(line, counts) for line, counts in self.found.lines.items() if counts.walks]
-        return sorted(made, key=lambda each: (-self.weight(each[1]), -each[1].walks))
+            lines = [line for line, (ms, _) in self.times.items() if line.module and ms > least]
+            lines.sort(key=lambda line: -self.times[line][1].value)
+        return {line: self.found.lines[line] for line in lines}
 
-    @property
+    @cached_property
     def sites(self) -> list[Site]:
-        """Named sites with walks, those that weigh most first; without simulation, those that were
-        tried, by what each gains alone."""
-        named = [site for site in self.found.sites.values() if site.is_named]
-        if self.found.lacking:
-            tried = {sites: self.proof.ratio(sites).value for sites in self.proof.tried[1:]}
-            made = [site for site in named if (site.id,) in tried]
-            return sorted(made, key=lambda site: tried[(site.id,)])
-        made = [site for site in named if site.counts.walks]
-        return sorted(made, key=lambda site: (-self.weight(site.counts), -site.counts.walks))
-
-    def candidates(self) -> list[str]:
-        """Return the sites to try, the most promising first; without simulation, the heap and the
-        largest."""
-        if not self.found.lacking:
-            return [site.id for site in self.sites]
-        named = [site for site in self.found.sites.values() if site.is_named]
-        return [
-            site.id for site in sorted(named, key=lambda site: (site.id != HEAP, -site.first_bytes))
-        ]
+        """Sites that matter, the first most: by walks, without simulation by the gain of each."""
+        sites = [*self.found.sites.values()]
+        if self.geometry:
+            least = LEAST * self.found.total.walks
+            made = [site for site in sites if site.counts.walks > least]
+            return sorted(made, key=lambda site: self._weighs_less(site.counts))
+        made = [site for site in sites if (site.id,) in self.proof.tried]
+        return sorted(made, key=lambda site: self.proof.ratio((site.id,)).value)
 
     @property
     def most_saved_s(self) -> float:
@@ -107,8 +109,8 @@ class Report:
         if self.proof is None or self.proof.no_samples:
             return {}
         rounds = [
-            (milliseconds(each[NONE], self.found), milliseconds(each[sites], self.found))
-            for each in self.proof.sampled
+            tuple(self.found.milliseconds(each[key].samples) for key in (NONE, sites))
+            for each in self.proof.rounds
             if sites in each
         ]
         lines = {line for none, _ in rounds for line in none} | {OTHER_CODE, IN_LINUX, PROGRAM}
@@ -122,9 +124,8 @@ class Report:
 
     def line_table(self) -> Table:
         """Return head and rows; with samples, those end with the other code's time and Linux's."""
-        least = LEAST * self.found.total.walks
         rows = list[tuple[str, ...]]()
-        for line, counts in [each for each in self.lines if each[1].walks >= least][:MOST_ROWS]:
+        for line, counts in [*self.lines.items()][:MOST_ROWS]:
             sites = [self._short(site) for site, _ in self.found.touches[line].most_common(2)]
             name = f"{line.function or '?'} ({line.place})"
             rows.append((name, *self._walks(counts), *self._time(line), ", ".join(sites)))
@@ -139,21 +140,17 @@ class Report:
         return f"{took:,.0f}", _range(saved)
 
     def site_table(self) -> Table:
-        least = LEAST * self.found.total.walks
         rows = list[tuple[str, ...]]()
-        for site in [each for each in self.sites if each.counts.walks >= least][:MOST_ROWS]:
-            walks, size = site.counts.walks, site.bytes or site.first_bytes
-            left = f"{site.counts.large_walks / walks:.0%}" if walks else ""
-            size = format_size(size) * (size > 0) + (
-                f" in {site.number}" if site.number > 1 else ""
-            )
-            rows.append((self._short(site.id), *self._walks(site.counts), left, size, site.origin))
+        for site in self.sites[:MOST_ROWS]:
+            counts, size = site.counts, format_size(site.bytes) if site.bytes else ""
+            left = f"{counts.large_walks / counts.walks:.0%}" if counts.walks else ""
+            rows.append((self._short(site.id), *self._walks(counts), left, size, site.origin))
         return ("site", *WALKS, "left with 2 MiB", "size", "allocated by"), rows
 
     def proof_table(self, proof: Proof) -> Table:
         rows = list[tuple[str, ...]]()
         for sites in proof.tried:
-            name = {NONE: "none", ALL: "all"}.get(sites, " and ".join(map(self._short, sites)))
+            name = {NONE: "none", ALL: "all"}.get(sites, self._short(*sites))
             ratio = "" if sites == NONE else f"{proof.ratio(sites):.3f}"
             value = median(seconds for (seconds,) in proof.seconds(sites))
             saved = self.saved(sites)
@@ -175,54 +172,41 @@ class Report:
         share = counts.exposed / max(self.found.total.exposed, 1)
         return f"{counts.exposed:,} ({share:.0%})", f"{counts.walks:,}"
 
-    def _short(self, site: str) -> str:
-        """Return a site's letter: A weighs most."""
-        order = [each.id for each in self.sites]
-        if site not in order:
-            return "other memory"
-        number = order.index(site)
-        return chr(ord("A") + number) if number < 26 else site[:8]
+    def _short(self, *sites: str) -> str:
+        """Return the letters of sites: A weighs most."""
+        letters = dict(zip((site.id for site in self.sites), ascii_uppercase, strict=False))
+        return " and ".join(letters.get(site, "other memory") for site in sites)
 
     def verdict(self) -> str:
         """Return one sentence: what to put on huge pages, nothing to gain, or cannot tell."""
         if self.proof:
             return self._proven(self.proof)
-        total, most = self.found.total, format_ns(self.most_saved_s * 1e9)
+        walks, most = f"{self.found.total.walks:,} page walks", format_ns(self.most_saved_s * 1e9)
         if self.native_s is None:
-            return (
-                f"Cannot tell: it did not end, so its {total.walks:,} page walks, {most} at most, "
-                "cannot be compared with its time."
-            )
+            return f"Cannot tell: it did not end; its {walks} cost at most {most}."
         time = format_ns(self.native_s * 1e9)
         if self.most_saved_s < NOTHING * self.native_s:
-            return f"Nothing to gain: {total.walks:,} page walks cost it at most {most} of {time}."
-        named = self.largest()
-        share = sum(self.weight(site.counts) for site in named) / max(self.weight(total), 1)
-        which = " and ".join(self._short(site.id) for site in named)
-        kind = "exposed" if self.weight(total) == total.exposed else "overlapping"
-        where = f" Of the {kind} walks {share:.0%} are in {which}." if named else ""
+            return f"Nothing to gain: {walks} cost it at most {most} of {time}."
+        largest = self._short(*(site.id for site in self.largest())) or "other memory"
         return (
-            f"Huge pages may save between nothing and {most} of {time}.{where} --prove measures what "
-            "they save."
+            f"Huge pages may save between nothing and {most} of {time}, mostly of {largest}. "
+            "--prove measures what they save."
         )
 
     def _proven(self, proof: Proof) -> str:
-        every = proof.ratio(ALL)
+        every, rounds = proof.ratio(ALL), f"({len(proof.rounds)} rounds)"
+        what = f"with all allocations on huge pages it takes {every:.3f} times as long {rounds}"
+        if proof.smallest == NONE and every.low < 1 - UNSURE:
+            return f"Cannot tell: {what}. Give it a quieter computer, or more --minutes."
         if proof.smallest == NONE:
-            is_wide = every.low < 1 - UNSURE
-            return (
-                f"{'Cannot tell' if is_wide else 'Nothing to gain that shows'}: with all allocations "
-                f"on huge pages it takes {every:.3f} times as long ({len(proof.rounds)} rounds)."
-                + " Give it a quieter computer, or more --minutes."
-                * is_wide
-            )
+            return f"Nothing to gain that shows: {what}."
         gain = proof.ratio(proof.smallest)
-        which = " and ".join(map(self._short, proof.smallest))
-        what = f"Allocation{'s' * (len(proof.smallest) > 1)} {which}"
+        is_all = proof.smallest == ALL
+        which = "All allocations" if is_all else f"Allocation {self._short(*proof.smallest)}"
         return (
-            f"{'All allocations' if proof.smallest == ALL else what} on huge pages: {1 / gain.value:.2f}x faster ({1 / gain.high:.2f} to "
+            f"{which} on huge pages: {1 / gain.value:.2f}x faster ({1 / gain.high:.2f} to "
             f"{1 / gain.low:.2f}), {proof.share(proof.smallest):.0%} of what huge pages for "
-            f"everything bring ({len(proof.rounds)} rounds)."
+            f"everything bring {rounds}."
         )
 
     def commands(self) -> Iterator[str]:
@@ -242,56 +226,51 @@ class Report:
         total = self.found.total
         yield self.verdict()
         if self.geometry:
-            yield f"{self.geometry}."
-        if self.found.lacking:
-            yield f"Not simulated, but timed alone, so page walks are unknown. {self.found.lacking}"
-        else:
             yield (
-                f"{total.walks:,} page walks in {self.found.instructions:,} instructions. Exposed are "
-                f"{total.chained:,} that wait for an earlier one and {total.alone:,} that stand alone; "
-                f"the others overlap. With 2 MiB pages everywhere {total.large_walks:,} are left, unless "
-                "a virtual machine's host splits them (`tlb geometry --pages 2m`)."
+                f"{total.walks:,} page walks in {self.found.instructions:,} instructions; exposed are "
+                f"{total.chained:,} that wait for an earlier one and {total.alone:,} that stand "
+                f"alone. With 2 MiB pages everywhere {total.large_walks:,} are left, unless a "
+                f"virtual machine's host splits them. {self.geometry}."
             )
+        else:
+            yield f"Not simulated, so page walks are unknown. {self.found.lacking}"
         if self.times:
             yield (
-                "Time is CPU time without huge pages, by samples, and what they save of it; Linux's "
-                "own is mostly page faults, which huge pages change too."
+                "Time is CPU time on base pages, by samples; Linux's own is mostly page faults, "
+                "which huge pages change too."
             )
         elif self.proof:
             yield f"No samples, so no time of lines. {self.proof.no_samples}"
         if self.found.is_cut:
-            yield "The simulation was ended before the program (--seconds), so walks are missing."
+            yield "The simulation was ended (--seconds), so walks are missing."
         if why := why_no_preload(self.command[0]):
             yield f"Its allocations have no names: {why}. `tlb try --lever collapse` needs none."
 
     def document(self) -> dict[str, Any]:
         """Return everything as JSON has it."""
+        total, proof = self.found.total, self.proof
         return {
             "command": self.command,
-            "not_simulated": self.found.lacking,
             "geometry": self.geometry and self.geometry._asdict(),
+            "not_simulated": self.found.lacking,
             "native_s": self.native_s,
             "instructions": self.found.instructions,
-            "total": self.found.total._asdict() | {"exposed": self.found.total.exposed},
+            "total": total._asdict() | {"exposed": total.exposed},
             "walk_ns": self.walk_ns,
             "saved_s": [0.0, self.most_saved_s],
             "verdict": self.verdict(),
             "lines": [
-                line._asdict()
-                | counts._asdict()
-                | {"sites": self.found.touches[line]}
-                | ({"saved_ms": self.times[line][1][:3]} if line in self.times else {})
-                for line, counts in self.lines
+                line._asdict() | counts._asdict() | {"sites": self.found.touches[line]}
+                for line, counts in self.lines.items()
             ],
+            "saved_ms": [line._asdict() | {"saved": s[:3]} for line, (_, s) in self.times.items()],
             "sites": [vars(site) | {"counts": site.counts._asdict()} for site in self.sites],
-            "proof": self.proof
-            and {
-                "smallest": self.proof.smallest,
-                "rounds": [
-                    {",".join(sites) or "none": value for sites, value in each.items()}
-                    for each in self.proof.rounds
-                ],
-            },
+            "smallest": proof and proof.smallest,
+            "rounds": proof
+            and [
+                {",".join(key): timed.seconds for key, timed in each.items()}
+                for each in proof.rounds
+            ],
         }
 
 
@@ -312,11 +291,3 @@ def callgrind(found: Simulated) -> str:
         made += [f"ob={line.module}", f"fl={line.file or '???'}", f"fn={line.function or '???'}"]
         made += [f"{line.line} {counts.walks} {counts.exposed} {counts.misses}"]
     return "\n".join(made) + "\n"
-
-
-def collapsed(found: Simulated) -> str:
-    """Return memory;function;line and exposed walks, a stack a line, for flame-graph tools."""
-    return "".join(
-        f"{';'.join(frame.replace(';', ',') for frame in stack)} {number}\n"
-        for stack, number in found.stacks().items()
-    )

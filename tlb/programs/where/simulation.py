@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import re
 import signal
-import subprocess
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
 from tlb.lab.build import library
-from tlb.programs.executable import why_no_preload
+from tlb.programs.executable import line_before, line_of, why_no_preload
 from tlb.programs.levers import LEVERS, Lever, Variable
 from tlb.programs.runs import Run, run
+from tlb.programs.sampling import LINUX, PERIOD_NS, Code, Samples
 from tlb.programs.where.valgrind import TOOL, tool
 from tlb.reasons import Unavailable, if_available
-from tlb.system.processes import run_whole
 
 SITES = TOOL.with_name("sites.c")
-HEAP, NO_SITE = "0000000000000001", "0000000000000000"
+HEAP = "0000000000000001"
 # Heaps grow in the steps that a huge page needs, in the simulation and in the runs of a proof.
 GROWING = LEVERS["advise-control"].variables
 # Why a program is not simulated, of what leaves it to be timed.
 LACKING = {"no-valgrind", "no-compiler", "compile-failed", "no-geometry", "no-simulation"}
-Code = tuple[str, int]  # where an instruction is: a file, and the offset in it
+MOST_CODES = 100  # instructions without simulation, whose lines are looked up one by one
 
 
 class Counts(NamedTuple):
@@ -62,23 +59,21 @@ class Line(NamedTuple):
         return f"{self.file}:{self.line}" if self.line else self.module.rpartition("/")[2]
 
 
+OTHER_CODE, PROGRAM, IN_LINUX = (
+    Line(name, "", 0, "") for name in ("other code", "all of the program", "Linux itself")
+)
+
+
 @dataclass
 class Site:
     """Allocations by one stack. how: the function that was called; stack: frames "module+offset"
-    from the inside out. first_bytes: of the first; bytes: of all of them; number: of regions."""
+    from the inside out. bytes: of all of them, 0 without simulation."""
 
     id: str
-    how: str = ""
-    first_bytes: int = 0
-    stack: list[str] = field(default_factory=list)
+    how: str
+    stack: list[str]
     bytes: int = 0
-    number: int = 0
-    lifetime: float = 0.0  # of the program's instructions, of the longest-lived region
     counts: Counts = Counts()
-
-    @property
-    def is_named(self) -> bool:
-        return self.id not in (NO_SITE, "")
 
     @property
     def origin(self) -> str:
@@ -95,7 +90,6 @@ class Simulated:
     is_cut: it was ended before its end. lacking: why there was no simulation, or ""."""
 
     instructions: int = 0
-    total: Counts = Counts()
     lines: dict[Line, Counts] = field(default_factory=lambda: defaultdict(Counts))
     sites: dict[str, Site] = field(default_factory=dict)
     touches: dict[Line, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
@@ -104,14 +98,32 @@ class Simulated:
     is_cut: bool = False
     lacking: str = ""
 
+    @cached_property
+    def total(self) -> Counts:
+        return sum(self.lines.values(), Counts())
+
+    def milliseconds(self, samples: Samples) -> dict[Line, float]:
+        """Return the time of each line of code. The clock mostly stops a core at the instruction
+        after the one that waited, so a sample there is of the load before it, if that walked."""
+        times = defaultdict[Line, float](float)
+        for code, number in samples.items():
+            line = self.after.get(code) or self.code.get(code, OTHER_CODE)
+            for each in (IN_LINUX,) if code == LINUX else (line, PROGRAM):
+                times[each] += number * PERIOD_NS / 1e6
+        return times
+
+    def locate(self, samples: Samples) -> None:
+        """Find the lines of the instructions before those with most samples."""
+        for code in (code for code, _ in samples.most_common(MOST_CODES) if code[1]):
+            self.code[code] = Line(*line_before(*code), code[0])
+
     def stacks(self) -> Counter[tuple[str, str, str]]:
         """Return the exposed walks by memory, function and line of code."""
         made = Counter[tuple[str, str, str]]()
         for line, touched in self.touches.items():
             counts = self.lines[line]
             for site, walks in touched.items():
-                where = self.sites.get(site)
-                memory = where.origin if where and where.is_named else "other memory"
+                memory = self.sites[site].origin if site in self.sites else "other memory"
                 exposed = round(walks * counts.exposed / max(counts.walks, 1))
                 made[memory, line.function or "?", line.place] += exposed
         return +made  # without zeros
@@ -121,121 +133,99 @@ def simulate(command: list[str], option: str, seconds: float) -> Simulated:
     """Run a command under the tool, and return what all its processes counted, until it is ended
     after `seconds`. Raises Unavailable: program-missing, program-failed, no-simulation, and what
     `tool` raises."""
-    folder, is_cut, done = tool(), False, None
+    library = Variable("VALGRIND_LIB", str(tool()))
     with tempfile.TemporaryDirectory(prefix="tlb-where-") as scratch:
-        log = Path(scratch, "sites")
-        places = Variable("VALGRIND_LIB", str(folder)), Variable("TLB_SITES", str(log))
-        lever = Lever("walks", "simulated", variables=(*GROWING, *places), preload=SITES)
         words = ["valgrind", "--tool=walks", "-q", "--sigill-diagnostics=yes"]
         words += ["--trace-children=yes", "--fullpath-after=", f"--output={scratch}/walks.%p"]
-        try:
-            done = run([*words, option, "--", *command], lever, limit_s=seconds, share=0.01)
-        except Unavailable as why:
-            is_cut = why.code == "program-endless"
-            if not is_cut:
-                raise
-        files = sorted(Path(scratch).glob("walks.*"))
-        _check(done, bool(files), command[0])
-        named = log.read_text("utf-8", "replace") if log.exists() else ""
-        found = read((file.read_text("utf-8", "replace") for file in files), named)
-        found.is_cut = is_cut
+        done, found = _named([*words, option, "--", *command], scratch, seconds, library)
+        files = [*Path(scratch).glob("walks.*")]
+        _check(done, bool(files))
+        for file in files:
+            _add(found, file.read_text("utf-8", "replace"))
         return found
 
 
-def _check(done: Run | None, has_counted: bool, program: str) -> None:
+def unsimulated(command: list[str], seconds: float, why: Unavailable) -> Simulated:
+    """Return the sites of a program that cannot be simulated, in the order to try them in; none
+    without a compiler for the library that names them. Raises `why` if that does not reach it."""
+    if why.code not in LACKING or why_no_preload(command[0]):
+        raise why
+    found = Simulated()
+    if if_available(library, SITES):
+        with tempfile.TemporaryDirectory(prefix="tlb-where-") as scratch:
+            _, found = _named(command, scratch, seconds)
+        if not found.sites:
+            raise why
+    found.lacking = str(why)
+    return found
+
+
+def _named(
+    command: list[str], scratch: str, seconds: float, *more: Variable
+) -> tuple[Run | None, Simulated]:
+    """Run a command with the library that names sites; return the run, None if it was ended after
+    so many seconds, and the sites: the heap, then those whose first allocation is largest."""
+    log, done, found = Path(scratch, "sites"), None, Simulated()
+    places = (*GROWING, Variable("TLB_SITES", str(log)), *more)
+    lever = Lever("named", "its allocations named", variables=places, preload=SITES)
+    try:
+        done = run(command, lever, limit_s=seconds, share=0.01)
+    except Unavailable as why:
+        if why.code != "program-endless":
+            raise
+        found.is_cut = True
+    named = log.read_text("utf-8", "replace") if log.exists() else ""
+    records = [record.split("\t") for record in named.splitlines()]
+    whole = [fields for fields in records if len(fields) == 4]  # the last may be cut off
+    for site, how, _, stack in sorted(whole, key=lambda each: (each[0] != HEAP, -int(each[2]))):
+        found.sites[site] = Site(site, how, [*filter(None, stack.split(";"))])
+    return done, found
+
+
+def _check(done: Run | None, has_counted: bool) -> None:
     """Raise Unavailable, no-simulation or program-failed, unless a run succeeded. done: None if it
     was ended."""
     said = done.last_lines.strip() if done else "it did not end when asked to"
     if "unhandled instruction" in said or done and done.status == -signal.SIGILL:
         raise Unavailable("no-simulation", "Valgrind does not know one of its instructions")
     if not has_counted:
-        why = "a program of 32 bits" if "'x86-linux'" in said else said.rpartition("\n")[2]
-        denied = why_no_preload(program) if "Permission denied" in said else ""
-        raise Unavailable("no-simulation", denied or why)
+        raise Unavailable("no-simulation", said.rpartition("\n")[2])
     if done and done.status:
         failed = Unavailable("program-failed", f"exit code {done.status}, under Valgrind only")
         failed.add_note(said)
         raise failed
 
 
-def read(outputs: Iterator[str], named: str) -> Simulated:
-    """Return what processes' outputs say together. named: the log of the preloaded library."""
-    made = Simulated()
-    for fields in (record.split("\t") for record in named.splitlines()):
-        if len(fields) == 4:
-            site, how, size, stack = fields
-            bytes_of_one = 0 if site == HEAP else int(size)
-            made.sites.setdefault(
-                site, Site(site, how, bytes_of_one, [*filter(None, stack.split(";"))])
-            )
-    for output in outputs:
-        _add(made, output)
-    return made
-
-
 def _add(made: Simulated, output: str) -> None:
+    """Add what one process counted (see tool/walks.c)."""
     lines: dict[str, Line] = {}
-    places: dict[str, tuple[Code, Code]] = {}  # of an instruction and of the one after it
-    sites: dict[str, Site] = {}
-    instructions = 0
+    next_code: dict[str, Code] = {}
+    sites: dict[str, str] = {}
     for kind, *fields in (record.split("\t") for record in output.splitlines()):
         if kind == "T":
-            instructions, own = map(int, fields)
-            made.instructions += own
+            made.instructions += int(fields[0])
         elif kind == "I":
             number, offset, length, module, function, file, row = fields
             lines[number] = Line(function, file, int(row), module)
-            places[number] = (module, int(offset)), (module, int(offset) + int(length))
-            made.code[places[number][0]] = lines[number]
+            made.code[module, int(offset)] = lines[number]
+            next_code[number] = module, int(offset) + int(length)
         elif kind == "R":
-            number, site, size, born, died = fields
-            sites[number] = where = made.sites.setdefault(site, Site(site))
-            lives = (int(died) or instructions) - int(born)
-            where.lifetime = max(where.lifetime, lives / max(instructions, 1))
-            where.bytes, where.number = where.bytes + int(size), where.number + 1
+            number, sites[number], size = fields
+            if site := made.sites.get(sites[number]):
+                site.bytes += int(size)
         elif kind == "P":
-            line, where, counted = lines[fields[0]], sites[fields[1]], Counts(*map(int, fields[2:]))
-            made.total += counted
+            number, region, *counts = fields
+            counted, line, site = Counts(*map(int, counts)), lines[number], sites[region]
             made.lines[line] += counted
-            where.counts += counted
+            if site in made.sites:
+                made.sites[site].counts += counted
             if counted.walks:
-                made.touches[line][where.id] += counted.walks
-                made.after[places[fields[0]][1]] = line
-
-
-def unsimulated(command: list[str], seconds: float, why: Unavailable) -> Simulated:
-    """Return the sites of a program that cannot be simulated, without walks; none without a
-    compiler for the library that names them. Raises `why` if that library does not reach it."""
-    if why.code not in LACKING or why_no_preload(command[0]):
-        raise why
-    made = Simulated()
-    if if_available(library, SITES):
-        with tempfile.TemporaryDirectory(prefix="tlb-where-") as scratch:
-            log = Path(scratch, "sites")
-            places = (*GROWING, Variable("TLB_SITES", str(log)))
-            naming = Lever("sites", "named", variables=places, preload=SITES)
-            run(command, naming, limit_s=seconds, share=0.01)
-            if not log.exists():
-                raise why
-            made = read(iter(()), log.read_text("utf-8", "replace"))
-    made.lacking = str(why)
-    return made
-
-
-@lru_cache(maxsize=1024)
-def located(path: str, address: str) -> Line:
-    """Return the line of code at an address of a file, as far as addr2line knows it."""
-    try:
-        done = run_whole(["addr2line", "-Cfs", "-e", path, address], timeout=20)
-    except (OSError, subprocess.TimeoutExpired):
-        return Line("", "", 0, path)
-    function, _, place = done.stdout.strip().partition("\n")
-    known = re.match(r"([^?]+):(\d+)", place)
-    file, row = known.groups() if known else ("", "0")
-    return Line(function.strip("?"), file, int(row), path)
+                made.touches[line][site] += counted.walks
+                made.after[next_code[number]] = line
 
 
 def resolved(frame: str) -> str:
     """Return a frame "path+0xoffset" as "function (file:line)" if addr2line finds it."""
-    line = located(*frame.rsplit("+", 1))
+    path, _, address = frame.rpartition("+")
+    line = Line(*line_of(path, address), path)
     return f"{line.function} ({line.place})" if line.line else line.function or frame

@@ -23,26 +23,24 @@ from tlb.reasons import Unavailable
 
 TOOL = Path(__file__).parent / "tool" / "walks.c"
 _LIBRARIES = ("/usr/lib/{}/valgrind", "/usr/lib/valgrind", "/usr/lib64/valgrind")
-_RUNTIME = ("/usr/libexec/valgrind", "/usr/lib/x86_64-linux-gnu/valgrind", "/usr/lib64/valgrind")
+_RUNTIME = ("/usr/libexec/valgrind", *_LIBRARIES)
 _HEADERS = "/usr/include/valgrind"
+# Valgrind's name, Debian's, and an address where no program is loaded.
 _ARCHITECTURES = {
-    "x86_64": ("amd64", "x86_64-linux-gnu"),
-    "aarch64": ("arm64", "aarch64-linux-gnu"),
+    "x86_64": ("amd64", "x86_64-linux-gnu", "0x58000000"),
+    "aarch64": ("arm64", "aarch64-linux-gnu", "0x38000000"),
 }
-# A tool has no C library and replaces no function of one, and is linked at an address where no
-# program is loaded.
+# A tool has no C library and replaces no function of one.
 _COMPILE = (
     "-O2 -g -fno-stack-protector -fno-strict-aliasing -fno-builtin -fomit-frame-pointer -fno-pie "
     f"-Wall -Wextra -Werror -isystem {_HEADERS} -DVGO_linux=1"
 )
 _LINK = "-static -nodefaultlibs -nostartfiles -no-pie -u _start -Wl,--build-id=none"
-_TEXT = {"amd64": "0x58000000", "arm64": "0x38000000"}
 # Instructions that a core may have under way, which CPUID does not state: taken large, so that no
 # walk counts as alone that another one may hide.
 WINDOW = 512
 USUAL_WAYS = 8  # of a second level of which CPUID states none
 SAME = 0.1  # A survey whose entries are so near to CPUID's confirms these, which are exact.
-_LARGE = "2m"
 
 
 class Levels(NamedTuple):
@@ -61,19 +59,16 @@ class Levels(NamedTuple):
 
 
 class Geometry(NamedTuple):
-    """A simulated TLB. source: of the entries for base pages. exclusive, hashed: see tool/tlb.h."""
+    """A simulated TLB. source: of the entries for base pages."""
 
     page_bytes: int
     base: Levels
     large: Levels
     source: str = "CPUID"
-    exclusive: bool = False
-    hashed: bool = False
 
     @property
     def option(self) -> str:
-        how = int(self.exclusive), int(self.hashed)
-        numbers = self.page_bytes.bit_length() - 1, WINDOW, *self.base, *how, *self.large, *how
+        numbers = self.page_bytes.bit_length() - 1, WINDOW, *self.base, *self.large
         return f"--machine={','.join(map(str, numbers))}"
 
     def __str__(self) -> str:
@@ -85,7 +80,7 @@ class Geometry(NamedTuple):
 def geometry(host: Host, surveyed: Sequence[int] = ()) -> Geometry:
     """Return this computer's TLB: the entries for base pages that a survey has found, else those
     that CPUID states. Raises Unavailable("no-geometry") without two levels of either."""
-    stated, large = data_tlbs(host, BASE), data_tlbs(host, _LARGE)
+    stated, large = data_tlbs(host, BASE), data_tlbs(host, "2m")
     entries, source = [level.entries for level in stated], "CPUID"
     if len(surveyed) > 1:
         pairs = list(zip(surveyed, entries, strict=False))
@@ -102,30 +97,32 @@ def geometry(host: Host, surveyed: Sequence[int] = ()) -> Geometry:
 def tool() -> Path:
     """Build the tool where it is not yet; return the folder that Valgrind takes it from. Raises
     Unavailable: no-valgrind, no-compiler, compile-failed."""
-    arch, triplet = _ARCHITECTURES.get(platform.machine(), ("", ""))
+    arch, triplet, address = _ARCHITECTURES.get(platform.machine(), ("", "", ""))
     library = _first([path.format(triplet) for path in _LIBRARIES], f"libvex-{arch}-linux.a")
-    runtime = _first(_RUNTIME, "default.supp")
-    headers = _first([_HEADERS], "libvex.h")
-    if not (arch and library and runtime and headers and shutil.which("valgrind")):
+    runtime = _first([path.format(triplet) for path in _RUNTIME], "default.supp")
+    if not (library and runtime and _first([_HEADERS], "libvex.h") and shutil.which("valgrind")):
         raise Unavailable("no-valgrind")
     if (cc := compiler()) is None:
         raise Unavailable("no-compiler")
     archives = [library / f"lib{name}-{arch}-linux.a" for name in ("coregrind", "vex", "gcc-sup")]
-    stamps = [
-        str(archive.stat().st_mtime_ns) for archive in archives
-    ]  # another version of Valgrind
-    words = [_COMPILE, _LINK, *cc.command, cc.version, *stamps]
-    digest = sources.digest(sources.closure(TOOL), words)
-    folder = build.build_folder() / f"valgrind-{digest}"
+    # Another version of Valgrind has other archives.
+    words = [
+        _COMPILE,
+        _LINK,
+        *cc.command,
+        cc.version,
+        *(str(a.stat().st_mtime_ns) for a in archives),
+    ]
+    folder = build.build_folder() / f"valgrind-{sources.digest(sources.closure(TOOL), words)}"
     program = folder / f"walks-{arch}-linux"
     folder.mkdir(exist_ok=True)
     if not program.exists():
         names = [f"-DVGA_{arch}=1", f"-DVGP_{arch}_linux=1", f"-DVGPV_{arch}_linux_vanilla=1"]
         compiling.compiled(cc, TOOL, folder / "walks.o", [*_COMPILE.split(), *names, "-c"])
-        link = [*cc.command, *_LINK.split(), f"-Wl,-Ttext-segment={_TEXT[arch]}", "-o"]
         # Libraries follow what needs them.
         files = map(str, (program, folder / "walks.o", *archives))
-        done = subprocess.run([*link, *files, "-lgcc"], capture_output=True, text=True)
+        link = [*cc.command, *_LINK.split(), f"-Wl,-Ttext-segment={address}", "-o", *files, "-lgcc"]
+        done = subprocess.run(link, capture_output=True, text=True)
         if done.returncode:
             raise Unavailable("compile-failed", done.stderr.strip().rpartition("\n")[2])
     for file in runtime.iterdir():

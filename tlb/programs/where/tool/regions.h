@@ -9,13 +9,12 @@
 
 struct region {
     UInt number;
-    ULong site;          /* 0: none has named it */
-    ULong bytes, mapped; /* in all, and now */
-    ULong born, died;    /* by the count of instructions; died 0: it is there */
+    ULong site; /* 0: none has named it */
+    ULong bytes;
     Bool is_printed;
 };
 
-static struct region elsewhere = {.mapped = 1ull << 63};
+static struct region elsewhere;
 static RangeMap *regions;
 static UInt region_count;
 static UWord low = 1, high, found; /* the range that was looked up last */
@@ -27,28 +26,21 @@ static struct region *region_of(Addr a)
     return (struct region *)found;
 }
 
-static void bind_range(Addr start, Addr end, struct region *r, ULong now)
+static void bind_range(Addr start, Addr end, struct region *r)
 {
-    for (Addr a = start; start <= a && a < end; a = high + 1) {
-        struct region *before = region_of(a);
-        before->mapped -= (high < end ? high + 1 : end) - a;
-        if (!before->mapped)
-            before->died = now;
-    }
-    r->mapped += end - start;
     VG_(bindRangeMap)(regions, start, end - 1, (UWord)r);
     low = 1, high = 0;
 }
 
-static void add_range(Addr start, Addr end, ULong site, ULong now)
+static void add_range(Addr start, Addr end, ULong site)
 {
     struct region *r = region_of(start - 1);
     /* A heap that grows at its end, for the same reason, is one region. */
     if (!site || r->site != site) {
         r = VG_(calloc)("tlb.region", 1, sizeof *r);
-        r->number = ++region_count, r->site = site, r->born = now;
+        r->number = ++region_count, r->site = site;
     }
     r->bytes += end - start;
-    bind_range(start, end, r, now);
+    bind_range(start, end, r);
 }
 #endif

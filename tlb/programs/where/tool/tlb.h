@@ -1,10 +1,6 @@
 /* tlb.h: one thread's TLB for one page size: a first level that is fully associative, and a second
  * level of sets and ways, both with LRU. Freestanding, so that a test compiles it too and compares
- * it with a plain search.
- *
- * exclusive: an entry that the first level drops goes into the second, and one that the second
- * provides leaves it (AMD's Zen). Otherwise every walk fills both. hashed: the set is the exclusive
- * or of the page number's parts, so that no power of two of pages crowds into few sets. */
+ * it with a plain search. */
 #ifndef TLB_H
 #define TLB_H
 #include <stdint.h>
@@ -15,20 +11,20 @@
 #define NO_PAGE (~(uint64_t)0)
 
 struct geometry {
-    uint32_t first, second, ways, exclusive, hashed;
+    uint32_t first, second, ways;
 };
 
 /* An entry of the first level: in a ring by the time of its use, and in the list of its bucket.
  * Entry 0 stands between the latest and the oldest, and ends lists. */
 struct entry {
     uint64_t page;
-    uint16_t older, newer, next;
+    uint32_t older, newer, next;
 };
 
 struct tlb {
     struct geometry is;
     struct entry first[MOST_FIRST + 1];
-    uint16_t buckets[BUCKETS];
+    uint32_t buckets[BUCKETS];
     uint64_t second[MOST_SECOND]; /* each set begins with the latest used */
 };
 
@@ -39,12 +35,12 @@ static inline void tlb_clear(struct tlb *t, struct geometry is)
 {
     t->is = is;
     for (uint32_t i = 0, n = is.first + 1; i < n; i++)
-        t->first[i] = (struct entry){NO_PAGE, (uint16_t)((i + n - 1) % n), (uint16_t)((i + 1) % n), 0};
+        t->first[i] = (struct entry){NO_PAGE, (i + n - 1) % n, (i + 1) % n, 0};
     for (uint32_t i = 0; i < is.second; i++)
         t->second[i] = NO_PAGE;
 }
 
-static inline uint16_t *bucket_of(struct tlb *t, uint64_t page)
+static inline uint32_t *bucket_of(struct tlb *t, uint64_t page)
 {
     return t->buckets + (page ^ page / BUCKETS) % BUCKETS;
 }
@@ -53,14 +49,14 @@ static inline uint16_t *bucket_of(struct tlb *t, uint64_t page)
 static inline uint64_t use_first(struct tlb *t, uint64_t page)
 {
     struct entry *all = t->first;
-    uint16_t *bucket = bucket_of(t, page), k = *bucket;
+    uint32_t *bucket = bucket_of(t, page), k = *bucket;
     uint64_t left = page;
     while (k && all[k].page != page)
         k = all[k].next;
     if (!k) {
         k = all->newer; /* round the ring: the oldest */
         left = all[k].page;
-        uint16_t *link = bucket_of(t, left);
+        uint32_t *link = bucket_of(t, left);
         while (*link && *link != k)
             link = &all[*link].next;
         *link = all[k].next;
@@ -70,13 +66,6 @@ static inline uint64_t use_first(struct tlb *t, uint64_t page)
     all[k].newer = 0, all[k].older = all->older;
     all[all->older].newer = k, all->older = k;
     return left;
-}
-
-static inline uint64_t *set_of(struct tlb *t, uint64_t page)
-{
-    uint32_t sets = t->is.second / t->is.ways;
-    uint64_t index = t->is.hashed ? page ^ page / sets ^ page / sets / sets : page;
-    return t->second + index % sets * t->is.ways;
 }
 
 /* Put a page at the front of a set, in place of itself or else of the oldest: what left for it. */
@@ -92,20 +81,6 @@ static inline uint64_t use(uint64_t *set, uint32_t ways, uint64_t page)
     return left;
 }
 
-/* Whether a page was in a set, from which it is taken. */
-static inline int take_out(uint64_t *set, uint32_t ways, uint64_t page)
-{
-    uint32_t at = 0;
-    while (at < ways && set[at] != page)
-        at++;
-    if (at == ways)
-        return 0;
-    for (; at + 1 < ways; at++)
-        set[at] = set[at + 1];
-    set[at] = NO_PAGE;
-    return 1;
-}
-
 /* left: the page that left the first level, or NO_PAGE. */
 static inline enum outcome tlb_access(struct tlb *t, uint64_t page, uint64_t *left)
 {
@@ -114,12 +89,7 @@ static inline enum outcome tlb_access(struct tlb *t, uint64_t page, uint64_t *le
     *left = moved == page ? NO_PAGE : moved;
     if (moved == page)
         return IN_FIRST;
-    uint64_t *set = set_of(t, page);
-    if (!t->is.exclusive)
-        return use(set, ways, page) == page ? IN_SECOND : WALKED;
-    int was_there = take_out(set, ways, page);
-    if (moved != NO_PAGE)
-        use(set_of(t, moved), ways, moved);
-    return was_there ? IN_SECOND : WALKED;
+    uint64_t *set = t->second + page % (t->is.second / ways) * ways;
+    return use(set, ways, page) == page ? IN_SECOND : WALKED;
 }
 #endif

@@ -33,7 +33,7 @@
 #define KNOWN 64
 #define FRESH_FOR 12
 
-static ULong known[KNOWN], passed, forked_at, last_walk, misses_since;
+static ULong known[KNOWN], passed, last_walk, misses_since;
 static struct {
     struct tlb base, large;
 } *tlbs[THREADS], *now_used;
@@ -44,7 +44,7 @@ static const HChar *output = "walks.%p", *machine = "";
 static struct {
     uint32_t page_shift, window;
     struct geometry base, large;
-} is = {12, 512, {64, 2048, 8, 0, 0}, {64, 1024, 8, 0, 0}};
+} is = {12, 512, {64, 2048, 8}, {64, 1024, 8}};
 
 static void forget_known(void)
 {
@@ -116,10 +116,10 @@ static void count_instructions(IRSB *block, UInt number)
 }
 
 static IRSB *instrument(VgCallbackClosure *closure, IRSB *in, const VexGuestLayout *layout,
-                        const VexGuestExtents *extents, const VexArchInfo *architecture,
+                        const VexGuestExtents *extents, const VexArchInfo *arch,
                         IRType guest_word, IRType host_word)
 {
-    (void)closure, (void)layout, (void)extents, (void)architecture, (void)guest_word, (void)host_word;
+    (void)closure, (void)layout, (void)extents, (void)arch, (void)guest_word, (void)host_word;
     IRSB *out = deepCopyIRSBExceptStmts(in);
     const IRStmt *now = NULL; /* the mark of the instruction */
     IRExpr *last = NULL; /* a read-modify-write accesses its address twice and walks once */
@@ -152,22 +152,22 @@ static IRSB *instrument(VgCallbackClosure *closure, IRSB *in, const VexGuestLayo
 static void map(Addr a, SizeT n, Bool r, Bool w, Bool x, ULong handle)
 {
     (void)r, (void)w, (void)x, (void)handle;
-    add_range(a, a + n, 0, passed);
+    add_range(a, a + n, 0);
 }
 
 static void grow_heap(Addr a, SizeT n, ThreadId thread)
 {
     (void)thread;
-    add_range(a, a + n, region_of(a - 1)->site, passed); /* as it was named before */
+    add_range(a, a + n, region_of(a - 1)->site); /* as it was named before */
 }
 
-static void unmap(Addr a, SizeT n) { bind_range(a, a + n, &elsewhere, passed); }
+static void unmap(Addr a, SizeT n) { bind_range(a, a + n, &elsewhere); }
 
 static void move(Addr from, Addr to, SizeT n)
 {
     ULong site = region_of(from)->site;
     unmap(from, n);
-    add_range(to, to + n, site, passed);
+    add_range(to, to + n, site);
 }
 
 static Bool answer(ThreadId thread, UWord *arguments, UWord *result)
@@ -175,7 +175,7 @@ static Bool answer(ThreadId thread, UWord *arguments, UWord *result)
     (void)thread;
     *result = 0;
     if (arguments[0] == NAME_RANGE)
-        add_range(arguments[2], arguments[2] + arguments[3], arguments[1], passed);
+        add_range(arguments[2], arguments[2] + arguments[3], arguments[1]);
     else if (arguments[0] == NAME_REGION) {
         struct region *r = region_of(arguments[2]);
         if (r != &elsewhere && !r->site)
@@ -190,7 +190,7 @@ static void forget_counts(ThreadId thread)
 {
     struct pair *p;
     (void)thread;
-    forked_at = passed;
+    passed = last_walk = 0;
     for (VG_(HT_ResetIter)(pairs); (p = VG_(HT_Next)(pairs));)
         p->is = (struct counts){0, 0, 0, 0, 0};
 }
@@ -220,10 +220,8 @@ static void print_pair(VgFile *f, const struct pair *p)
     const struct counts *c = &p->is;
     if (!i->is_printed)
         print_instruction(f, i);
-    if (!r->is_printed) {
-        VG_(fprintf)(f, "R\t%u\t%016llx\t%llu", r->number, r->site, r->bytes);
-        VG_(fprintf)(f, "\t%llu\t%llu\n", r->born, r->died);
-    }
+    if (!r->is_printed)
+        VG_(fprintf)(f, "R\t%u\t%016llx\t%llu\n", r->number, r->site, r->bytes);
     i->is_printed = r->is_printed = True;
     VG_(fprintf)(f, "P\t%u\t%u\t%llu\t%llu", i->number, r->number, c->misses, c->walks);
     VG_(fprintf)(f, "\t%llu\t%llu\t%llu\n", c->chained, c->alone, c->large_walks);
@@ -237,7 +235,7 @@ static void finish(Int code)
     struct pair *p;
     if (!f)
         return;
-    VG_(fprintf)(f, "T\t%llu\t%llu\n", passed, passed - forked_at);
+    VG_(fprintf)(f, "T\t%llu\n", passed);
     for (VG_(HT_ResetIter)(pairs); (p = VG_(HT_Next)(pairs));)
         if (p->is.misses | p->is.large_walks)
             print_pair(f, p);

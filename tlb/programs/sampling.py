@@ -1,27 +1,22 @@
-"""Where a program's time goes: samples of the CPU clock by perf, which need no hardware counter."""
+"""Samples of a program's CPU clock by perf, which need no hardware counter."""
 
 from __future__ import annotations
 
 import re
 import shutil
 import tempfile
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from tlb.machine import pmu
-from tlb.programs.executable import address_of
-from tlb.programs.where.simulation import Code, Line, Simulated, located
 from tlb.reasons import Unavailable
 from tlb.system.processes import run_whole
 
 PERIOD_NS = 250_000
-MOST_CODES = 100  # instructions, whose lines are looked up one by one
+Code = tuple[str, int]  # where an instruction is: a file, and the offset in it
 LINUX = ("", 0)  # all samples in Linux itself
-OTHER_CODE, PROGRAM, IN_LINUX = (
-    Line(name, "", 0, "") for name in ("other code", "all of the program", "Linux itself")
-)
 Samples = Counter[Code]  # by the instruction that was about to finish
 _EVENT = re.compile(r"^\s*(\d+)\s+([\d.]+):\s+(.*)$", re.MULTILINE)  # process, seconds, what
 _HEX = re.compile("[0-9a-f]+")
@@ -44,22 +39,13 @@ def recording(file: Path) -> list[str]:
 def scratch() -> Iterator[tuple[Path | None, str]]:
     """Yield a file for samples; or None, and why there cannot be any."""
     with tempfile.TemporaryDirectory(prefix="tlb-where-") as folder:
-        file, why = Path(folder, "perf.data"), ""
-        try:
-            _try(file)
-        except Unavailable as reason:
-            why = str(reason)
-        yield None if why else file, why
-
-
-def _try(file: Path) -> None:
-    """Raise Unavailable: no-perf, perf-denied, perf-failed."""
-    if not shutil.which("perf"):
-        raise Unavailable("no-perf")
-    done = run_whole([*recording(file), "true"], timeout=20)
-    if done.returncode:
-        code = "perf-denied" if pmu.denied(done.stderr) else "perf-failed"
-        raise Unavailable(code, done.stderr.strip().partition("\n")[0])
+        file, code, said = Path(folder, "perf.data"), "", ""
+        if not shutil.which("perf"):
+            code = "no-perf"
+        elif (done := run_whole([*recording(file), "true"], timeout=20)).returncode:
+            code = "perf-denied" if pmu.denied(done.stderr) else "perf-failed"
+            said = done.stderr.strip().partition("\n")[0]
+        yield (None, str(Unavailable(code, said))) if code else (file, "")
 
 
 def read(file: Path) -> tuple[float, Samples]:
@@ -95,25 +81,3 @@ def _code(mapped: list[Mapping], address: int) -> Code:
         if start <= address < end:
             return file, address - start + offset
     return "?", 0
-
-
-def lines_of(sampled: Iterable[Samples]) -> dict[Code, Line]:
-    """Return the lines of the instructions with most samples. The clock mostly stops a core at the
-    instruction after the one that waited."""
-    together = sum(sampled, Samples())
-    del together[LINUX]
-    return {
-        (path, offset): located(path, hex(address_of(path, offset) - 1))
-        for (path, offset), _ in together.most_common(MOST_CODES)
-    }
-
-
-def milliseconds(samples: Samples, found: Simulated) -> dict[Line, float]:
-    """Return the time of each line of code. The clock mostly stops a core at the instruction after
-    the one that waited, so a sample there is of the load before it, if that walked."""
-    times = defaultdict[Line, float](float)
-    for code, number in samples.items():
-        line = found.after.get(code) or found.code.get(code, OTHER_CODE)
-        for each in (IN_LINUX,) if code == LINUX else (line, PROGRAM):
-            times[each] += number * PERIOD_NS / 1e6
-    return times
