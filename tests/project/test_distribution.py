@@ -3,15 +3,18 @@ one, and the wheels themselves."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
-from support.common import ROOT, ended, in_turn, needs_c, refusal
+from support.common import ROOT, ended, in_turn, needs_c, needs_root, refusal
 
 from tlb import cli
 from tlb.lab import build, prebuilt
@@ -226,6 +229,40 @@ def test_kernels_of_the_wheel_compute_what_those_compiled_here_do(
     theirs = in_turn([core / "bin" / "tlb", *words], cwd="/", env=environment)
     ours = in_turn([sys.executable, "-c", "from tlb.cli import main; main()", *words])
     assert json.loads(theirs.stdout)["checksum"] == json.loads(ours.stdout)["checksum"]
+
+
+@pytest.mark.endurance
+@pytest.mark.timeout(1800)  # zig compiles musl first, and all kernels twice
+@needs_root
+def test_programs_of_the_wheel_run_where_there_is_no_libc(wheels: list[Path], tmp_path: Path):
+    """As on Alpine, or in an image of nothing: a folder with one program is the whole system."""
+    (wheel,) = (path for path in wheels if path.stem.endswith(os.uname().machine))
+    with zipfile.ZipFile(wheel) as packed:
+        (name,) = (name for name in packed.namelist() if name.endswith(files.PREBUILT.name))
+        content = io.BytesIO(packed.read(name))
+    with tarfile.open(fileobj=content) as archive:
+        archive.extractall(tmp_path, filter="data")
+    programs = [path for path in tmp_path.iterdir() if not path.suffix]
+    assert {"page_chase", "page_gather"} <= {path.name.partition("-")[0] for path in programs}
+    for program in programs:
+        assert runs_alone(program, tmp_path / "root") not in NOT_EXECUTED, program.name
+
+
+@pytest.mark.skipif(shutil.which("chroot") is None, reason="takes chroot")
+@needs_root
+def test_a_program_that_needs_a_libc_does_not_run_alone(tmp_path: Path):
+    assert runs_alone(Path("/bin/ls"), tmp_path / "root") in NOT_EXECUTED
+
+
+NOT_EXECUTED = (126, 127)  # what chroot(1) exits with
+
+
+def runs_alone(program: Path, root: Path) -> int:
+    """Return the exit code of a program whose system is a folder with it alone."""
+    root.mkdir(exist_ok=True)
+    shutil.copy(program.resolve(), root / "program")
+    words = ["chroot", root, "/program", "--no-such-option"]
+    return subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True).returncode
 
 
 @pytest.mark.endurance
