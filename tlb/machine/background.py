@@ -18,11 +18,8 @@ from tlb.system import processes, procfs
 from tlb.units import format_size, page_name
 
 _HERE, _MM = Path("/"), Path("sys/kernel/mm")
-_DAMON_MODULES = (
-    "damon_reclaim",
-    "damon_lru_sort",
-    "damon_stat",
-)  # each starts a monitor of its own
+# each starts a monitor of its own
+_DAMON_MODULES = ("damon_reclaim", "damon_lru_sort", "damon_stat")
 _YES = ("Y", "1")
 NUMA = "NUMA balancing"  # which a description also has as a field, for it is part of a state
 _QUIET = ("off", "none")  # how the words of a task begin that disturbs nothing
@@ -46,34 +43,23 @@ def _damon(root: Path) -> str:
         for number, folder in procfs.numbered(admin, r"([0-9]{1,4})")
         if procfs.word(folder / "state") == "on"
     ]
-    modules = [
-        procfs.word(root / "sys/module" / name / "parameters/enabled") for name in _DAMON_MODULES
-    ]
-    running += [
-        name for name, enabled in zip(_DAMON_MODULES, modules, strict=True) if enabled in _YES
-    ]
-    return (
-        "on: " + "; ".join(running) if running else "off" if admin.is_dir() or any(modules) else ""
-    )
+    parameter = root / "sys/module/{}/parameters/enabled"
+    modules = {name: procfs.word(Path(str(parameter).format(name))) for name in _DAMON_MODULES}
+    running += [name for name, enabled in modules.items() if enabled in _YES]
+    if running:
+        return "on: " + "; ".join(running)
+    return "off" if admin.is_dir() or any(modules.values()) else ""
 
 
 def _contexts(kdamond: Path) -> str:
     """Such as "paddr, scheme pageout"."""
-    operations = [
-        procfs.word(context / "operations")
-        for _, context in procfs.numbered(kdamond / "contexts", r"([0-9]{1,4})")
-    ]
-    actions = [
-        procfs.word(scheme / "action")
-        for _, context in procfs.numbered(kdamond / "contexts", r"([0-9]{1,4})")
-        for _, scheme in procfs.numbered(context / "schemes", r"([0-9]{1,4})")
-    ]
-    return (
-        ", ".join(
-            [*filter(None, operations), *(f"scheme {action}" for action in actions if action)]
-        )
-        or "unknown"
-    )
+    words = []
+    for _, context in procfs.numbered(kdamond / "contexts", r"([0-9]{1,4})"):
+        words.append(procfs.word(context / "operations"))
+        for _, scheme in procfs.numbered(context / "schemes", r"([0-9]{1,4})"):
+            if action := procfs.word(scheme / "action"):
+                words.append(f"scheme {action}")
+    return ", ".join(filter(None, words)) or "unknown"
 
 
 def _ksm(root: Path) -> str:
@@ -86,9 +72,8 @@ def _khugepaged(root: Path) -> str:
     thp, sizes = settings.thp(root), settings.mthp(root)
     if thp.enabled == "absent":
         return ""
-    largest = sizes.pop(
-        page_name(thp.page_bytes or 2 << 20), "inherit"
-    )  # before Linux 6.8 it has no setting of its own
+    # before Linux 6.8 the largest has no setting of its own
+    largest = sizes.pop(page_name(thp.page_bytes or 2 << 20), "inherit")
     for_all = {thp.enabled if words == "inherit" else words for words in (largest, *sizes.values())}
     pages, sleep, untouched = (
         thp.khugepaged.get(name, "unknown")
@@ -97,30 +82,23 @@ def _khugepaged(root: Path) -> str:
     if "always" in for_all:
         holds = f"a huge page may hold {untouched} untouched base pages"
         return f"on: {pages} pages every {sleep} ms; {holds}"
-    return (
-        "off"
-        if for_all == {"never"}
-        else f"off but for memory that asks for huge pages: {pages} pages every {sleep} ms"
-    )
+    if for_all == {"never"}:
+        return "off"
+    return f"off but for memory that asks for huge pages: {pages} pages every {sleep} ms"
 
 
 def _swap(root: Path) -> str:
     """Without the devices' names: a file's path may name a person."""
     lines = [line.split() for line in procfs.text(root / "proc/swaps").splitlines()[1:]]
-    sizes = [
-        int(line[2]) for line in lines if len(line) > 2 and line[2].isascii() and line[2].isdigit()
-    ]
-    swappiness, zswap = (
-        procfs.number(root / "proc/sys/vm/swappiness"),
-        procfs.word(root / "sys/module/zswap/parameters/enabled"),
-    )
+    sizes = [int(line[2]) for line in lines if re.fullmatch("[0-9]+", "".join(line[2:3]))]
+    swappiness = procfs.number(root / "proc/sys/vm/swappiness")
+    zswap = procfs.word(root / "sys/module/zswap/parameters/enabled")
     if swappiness is None and not lines:
         return ""
-    devices = (
-        f"on: {format_size(1024 * sum(sizes))} on {len(sizes)} device{'s' * (len(sizes) != 1)}"
-        if sizes
-        else "none"
-    )
+    devices = "none"
+    if sizes:
+        total = format_size(1024 * sum(sizes))
+        devices = f"on: {total} on {len(sizes)} device{'s' * (len(sizes) != 1)}"
     swaps = "unknown" if swappiness is None else swappiness
     return f"{devices}; swappiness {swaps}; zswap {'on' if zswap in _YES else 'off'}"
 
@@ -132,11 +110,8 @@ def _numa(root: Path) -> str:
 
 def _limits(controller: str) -> Callable[[Path], str]:
     def read(root: Path) -> str:
-        limits = memory.cgroup_limits(root, controller)
-        return (
-            listed(f"{name} {format_size(limit)}" for name, limit in sorted(limits.items()))
-            or "none"
-        )
+        limits = sorted(memory.cgroup_limits(root, controller).items())
+        return listed(f"{name} {format_size(limit)}" for name, limit in limits) or "none"
 
     return read
 
@@ -260,9 +235,8 @@ TASKS = (
         "moved.",
         "Run `echo 0 | sudo tee /proc/sys/kernel/numa_balancing` for the measurement.",
     ),
-    Task(
-        "memory cgroup", _limits("memory"), "", ""
-    ),  # doctor's line about memory names the limit that counts
+    # doctor's line about memory names the limit that counts
+    Task("memory cgroup", _limits("memory"), "", ""),
     Task(
         "hugetlb cgroup",
         _limits("hugetlb"),

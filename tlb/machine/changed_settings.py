@@ -288,10 +288,8 @@ def _read(root: Path) -> dict[Owner, dict[str, Change]]:
 
 def _write(root: Path, changes: dict[Owner, dict[str, Change]]) -> None:
     """Replace the journal in one step, synced; remove it if nothing is left to put back."""
-    path, left = (
-        root / files.SETTINGS_JOURNAL,
-        {owner: own for owner, own in changes.items() if own},
-    )
+    path = root / files.SETTINGS_JOURNAL
+    left = {owner: own for owner, own in changes.items() if own}
     try:
         if left:
             journal = _Journal(boot=procfs.word(root / _BOOT), changes=left)

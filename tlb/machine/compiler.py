@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from tlb.system import procfs
+from tlb.system.processes import run_whole
 
 
 @dataclass(frozen=True)
@@ -33,19 +34,9 @@ def compiler() -> Compiler | None:
             command = tuple(shlex.split(candidate))
             if not command or shutil.which(command[0]) is None:
                 continue
-            done = subprocess.run(
-                [*command, "--version"],
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=20,
-                stdin=subprocess.DEVNULL,
-            )
-        except (
-            ValueError,
-            OSError,
-            subprocess.SubprocessError,
-        ):  # ValueError: a quote in $CC without its pair
+            done = run_whole([*command, "--version"], timeout=20)
+        # ValueError: a quote in $CC without its pair
+        except (ValueError, OSError, subprocess.SubprocessError):
             continue
         if done.returncode == 0 and done.stdout.strip():
             return Compiler(command, done.stdout.strip().splitlines()[0].strip())

@@ -47,9 +47,7 @@ class Cache(Facts):
     line_bytes: int | None = None
     ways: int | None = None
     sets: int | None = None
-    shared_cpus: tuple[
-        int, ...
-    ] = ()  # as the kernel numbers them; empty where only CPUID was asked
+    shared_cpus: tuple[int, ...] = ()  # as the kernel numbers them; empty where CPUID was asked
 
 
 def available() -> bool:
@@ -177,27 +175,20 @@ def caches(read: Reader) -> tuple[Cache, ...]:
     if vendor(read) == "GenuineIntel":
         leaf, exists = 4, has_basic(read, 4)
     else:  # Fn8000_001D is valid where the CPU has TopologyExtensions: Fn8000_0001 ecx bit 22
-        leaf, exists = (
-            0x8000001D,
-            has_extended(read, 0x8000001D) and read(0x80000001, 0).ecx >> 22 & 1,
-        )
+        leaf = 0x8000001D
+        exists = has_extended(read, leaf) and read(0x80000001, 0).ecx >> 22 & 1
     return tuple(_deterministic_caches(read, leaf)) if exists else ()
 
 
 def _deterministic_caches(read: Reader, leaf: int) -> Iterator[Cache]:
-    for subleaf in range(
-        16
-    ):  # ends at the first of type 0; the bound is for a reader that never says so
+    # ends at the first of type 0; the bound is for a reader that never says so
+    for subleaf in range(16):
         eax, ebx, ecx, _ = read(leaf, subleaf)
         kind = {1: "data", 2: "instruction", 3: "unified"}.get(eax & 0x1F)
         if kind is None:
             return
-        ways, partitions, line_bytes, sets = (
-            (ebx >> 22) + 1,
-            (ebx >> 12 & 0x3FF) + 1,
-            (ebx & 0xFFF) + 1,
-            ecx + 1,
-        )
+        ways, partitions = (ebx >> 22) + 1, (ebx >> 12 & 0x3FF) + 1
+        line_bytes, sets = (ebx & 0xFFF) + 1, ecx + 1
         yield Cache(
             level=eax >> 5 & 7,
             kind=kind,
@@ -221,6 +212,5 @@ def has_extended(read: Reader, leaf: int) -> bool:
 
 
 def _ascii(*registers: int) -> str:
-    return b"".join(register.to_bytes(4, "little") for register in registers).decode(
-        "ascii", "replace"
-    )
+    written = b"".join(register.to_bytes(4, "little") for register in registers)
+    return written.decode("ascii", "replace")

@@ -36,9 +36,8 @@ def measuring_cpu(root: Path, usable: Collection[int]) -> int | None:
     performance = pmu.listed(root).get("cpu_core", ())
     fast = [cpu for cpu in usable if cpu in performance] or [*usable]
     strength = {cpu: _strength(_folder(root, cpu)) for cpu in fast}
-    return max(
-        (cpu for cpu in fast if strength[cpu] >= _ALIKE * max(strength.values())), default=None
-    )
+    least = _ALIKE * max(strength.values(), default=0)
+    return max((cpu for cpu in fast if strength[cpu] >= least), default=None)
 
 
 def core(root: Path, cpu: int) -> Core:
@@ -59,20 +58,16 @@ def caches(root: Path, cpu: int) -> tuple[Cache, ...]:
         size_bytes = procfs.kib(procfs.text(index / "size"))
         if kind not in ("data", "instruction", "unified") or level is None or size_bytes is None:
             continue
-        details = ("coherency_line_size", "ways_of_associativity", "number_of_sets")
-        line_bytes, ways, sets = (procfs.number(index / name) for name in details)
-        shared = procfs.cpu_list(procfs.text(index / "shared_cpu_list"))
-        listed.append(
-            Cache(
-                level=level,
-                kind=kind,
-                size_bytes=size_bytes,
-                line_bytes=line_bytes,
-                ways=ways,
-                sets=sets,
-                shared_cpus=shared,
-            )
+        cache = Cache(
+            level=level,
+            kind=kind,
+            size_bytes=size_bytes,
+            line_bytes=procfs.number(index / "coherency_line_size"),
+            ways=procfs.number(index / "ways_of_associativity"),
+            sets=procfs.number(index / "number_of_sets"),
+            shared_cpus=procfs.cpu_list(procfs.text(index / "shared_cpu_list")),
         )
+        listed.append(cache)
     return tuple(listed)
 
 

@@ -90,11 +90,8 @@ def _memory(host: Host) -> Iterator[Advice]:
             "Mount /proc in this container, without subset=pid; no working set can be chosen without it.",
         )
     elif memory.limit_source not in ("MemAvailable", "MemFree"):
-        setting = (
-            "ulimit"
-            if memory.limit_source.startswith("RLIMIT")
-            else "the settings of this container or service"
-        )
+        is_own = memory.limit_source.startswith("RLIMIT")
+        setting = "ulimit" if is_own else "the settings of this container or service"
         yield Advice(
             "memory",
             f"{memory.limit_source} leaves {format_size(memory.usable_bytes)} of the "
@@ -173,27 +170,21 @@ def describe(host: Host) -> list[tuple[str, str]]:
 
 
 def _cpu(host: Host) -> list[tuple[str, str]]:
-    signature = (
-        "unknown" if n is None else f"{n:#x}" for n in (host.family, host.model, host.stepping)
-    )
+    numbers = host.family, host.model, host.stepping
+    signature = ("unknown" if n is None else f"{n:#x}" for n in numbers)
+    measured = f"; measured: {_core(host.core)}" if host.core else ""
+    caches = [
+        (f"L{each.level} {each.kind}", f"{format_size(each.size_bytes)}{_ways(each.ways, None)}")
+        for each in host.caches
+    ]
     return [
         ("CPU", f"{host.cpu_model} ({host.microarchitecture})"),
         ("family, model, stepping", ", ".join(signature)),
         ("microcode", host.microcode or "unknown"),
-        (
-            "CPUs",
-            f"{len(host.usable_cpus)} usable of {host.logical_cpus}"
-            + (f"; measured: {_core(host.core)}" if host.core else ""),
-        ),
+        ("CPUs", f"{len(host.usable_cpus)} usable of {host.logical_cpus}{measured}"),
         ("hypervisor", host.hypervisor),
         *([("KVM, for guests of this machine", kvm.describe(host.kvm))] if host.kvm else []),
-        *(
-            (
-                f"L{cache.level} {cache.kind}",
-                f"{format_size(cache.size_bytes)}{_ways(cache.ways, None)}",
-            )
-            for cache in host.caches
-        ),
+        *caches,
         *((f"TLB level {tlb.level}, {tlb.kind}", _tlb(tlb)) for tlb in host.tlb),
         *([("TLB", explain(host.tlb_reason))] if host.tlb_reason else []),
     ]
@@ -202,15 +193,14 @@ def _cpu(host: Host) -> list[tuple[str, str]]:
 def _pages(host: Host) -> list[tuple[str, str]]:
     memory, levels = host.memory, host.page_table_levels
     spare = "; this CPU could walk five" if host.la57 and levels == 4 else ""
+    sizes = ", ".join(f"{page} {setting}" for page, setting in host.mthp.items())
+    why = f": {explain(host.pmu.reason)}" if host.pmu.reason else ""
+    total, usable = format_size(memory.total_bytes), format_size(memory.usable_bytes)
     return [
         ("page table", "unknown" if levels is None else f"{levels} levels{spare}"),
         ("base page", format_size(host.base_page_bytes)),
         ("THP", f"{host.thp_setting}; defrag {host.thp.defrag}"),
-        (
-            "mTHP",
-            ", ".join(f"{page} {setting}" for page, setting in host.mthp.items())
-            or "no such pages",
-        ),
+        ("mTHP", sizes or "no such pages"),
         *(
             (
                 f"pool {pool.page}",
@@ -219,24 +209,17 @@ def _pages(host: Host) -> list[tuple[str, str]]:
             )
             for pool in host.pools
         ),
-        ("counters", host.pmu.tier + (f": {explain(host.pmu.reason)}" if host.pmu.reason else "")),
-        (
-            "memory",
-            f"{format_size(memory.total_bytes)}, of which {format_size(memory.usable_bytes)} "
-            "usable",
-        ),
+        ("counters", f"{host.pmu.tier}{why}"),
+        ("memory", f"{total}, of which {usable} usable"),
         ("memory limit", memory.limit_source),
     ]
 
 
 def _system(host: Host) -> list[tuple[str, str]]:
     noise = host.noise
+    numa = [(background.NUMA, "on" if host.numa_balancing else "off")]
     return [
-        *(
-            []
-            if host.numa_balancing is None
-            else [(background.NUMA, "on" if host.numa_balancing else "off")]
-        ),
+        *([] if host.numa_balancing is None else numa),
         *((name, words) for name, words in host.background.items() if name != background.NUMA),
         *(
             (f"against {name}", word)

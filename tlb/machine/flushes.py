@@ -13,10 +13,8 @@ from tlb.machine.cpuid import Reader
 from tlb.system import procfs
 
 MELTDOWN = "sys/devices/system/cpu/vulnerabilities/meltdown"
-_KVM_SIGNATURES = (
-    0x40000100,
-    0x40000000,
-)  # where KVM's leaves begin beside an imitated Hyper-V's, and alone
+# where KVM's leaves begin beside an imitated Hyper-V's, and alone
+_KVM_SIGNATURES = (0x40000100, 0x40000000)
 # Bits of the leaf behind the signature, Documentation/virt/kvm/x86/cpuid.rst:
 # KVM_FEATURE_STEAL_TIME and KVM_FEATURE_PV_TLB_FLUSH of eax; KVM_HINTS_REALTIME of edx, with which
 # a guest's CPUs always run and Linux defers nothing (arch/x86/kernel/kvm.c).
@@ -28,12 +26,10 @@ class Flushes(BaseModel, extra="forbid", frozen=True):
 
     schema_version: Literal[1] = 1
     state: str  # host.state()
-    pti: (
-        bool | None
-    )  # the kernel has page tables of its own, so that a system call changes tables too
-    broadcasts: (
-        bool | None
-    )  # one CPU empties the TLBs of all, without an interrupt: INVLPGB, or any arm64
+    # the kernel has page tables of its own, so that a system call changes tables too
+    pti: bool | None
+    # one CPU empties the TLBs of all, without an interrupt: INVLPGB, or any arm64
+    broadcasts: bool | None
     defers: bool | None  # KVM offers its guest to flush a CPU that does not run when it next does
 
 
@@ -47,22 +43,15 @@ def make(profile: str) -> dict[str, Any]:
 
 def ask(state: str, is_arm: bool, read: Reader | None, root: Path = Path("/")) -> Flushes:
     """The words of the computer whose /proc and /sys lie under `root`."""
-    flags = frozenset(
-        identity.block(procfs.text(root / "proc/cpuinfo", procfs.CPUINFO_BYTES), 0)
-        .get("flags", "")
-        .split()
-    )
+    cpuinfo = procfs.text(root / "proc/cpuinfo", procfs.CPUINFO_BYTES)
+    flags = identity.block(cpuinfo, 0).get("flags", "").split()
     words = procfs.word(root / MELTDOWN)
-    if is_arm:
-        return Flushes(
-            state=state, pti="PTI" in words if words else None, broadcasts=True, defers=False
-        )
-    return Flushes(
-        state=state,
-        pti="PTI" in words if words else None,
-        broadcasts="invlpgb" in flags if flags else None,
-        defers=defers(read) if read else None,
-    )
+    broadcasts, deferring = True, False
+    if not is_arm:
+        broadcasts = "invlpgb" in flags if flags else None
+        deferring = defers(read) if read else None
+    pti = "PTI" in words if words else None
+    return Flushes(state=state, pti=pti, broadcasts=broadcasts, defers=deferring)
 
 
 def defers(read: Reader) -> bool:

@@ -80,15 +80,10 @@ class Host(Facts):
     core: Core | None = None  # the CPU that is measured, whose caches, TLBs and clock these are
     mitigations: dict[str, str] = {}
     numa_balancing: int | None = None
-    nested_paging: bool | None = (
-        None  # whether the CPU offers guests a second dimension; None where nothing says
-    )
+    nested_paging: bool | None = None  # whether the CPU offers guests a second dimension
     xen_guest: str = ""  # PV, HVM or PVH under Xen, "" elsewhere
-    pcid: bool | None = (
-        # whether Linux has the TLB tell processes apart; a boot with nopcid takes the CPU's flag
-        # away
-        None
-    )
+    # whether Linux has the TLB tell processes apart; a boot with nopcid takes the CPU's flag away
+    pcid: bool | None = None
     # whether a process may be scheduled as SCHED_FIFO, which none preempts that is not real-time
     # itself
     fifo: bool = False
@@ -208,34 +203,30 @@ def _of_cpu(root: Path, computer: Platform, cpu: int) -> dict[str, Any]:
     try:
         with computer.pinned(cpu) if read else nullcontext():
             stated, unknown = tlbs(read) if read else ((), ())
-            asked = (
-                {"caches": cpuid.caches(read), "la57": cpuid.has_la57(read)}
-                if read
-                else {"caches": (), "la57": None}
-            )
+            caches = cpus.caches(root, cpu) or (cpuid.caches(read) if read else ())
+            la57 = cpuid.has_la57(read) if read else None
             runs_on = identity.hypervisor(root, flags, read)
             info = info or identity.elsewhere(root, cpu, read)
     except OSError as error:
         raise Unavailable("cpu-gone", f"CPU {cpu}: {error.strerror}") from error
-    return (
-        (identity.arm(info) if arm else identity.x86(info))
-        | asked
-        | {
-            "caches": cpus.caches(root, cpu) or asked["caches"],
-            "microcode": procfs.label(info.get("microcode", "")) or None,
-            "tlb": stated,
-            "tlb_reason": None if stated else "no-geometry" if read else "no-cpuid",
-            "tlb_unknown_descriptors": tuple(f"{code:#04x}" for code in unknown),
-            "page_table_levels": identity.arm_levels(root, computer.kernel_release)
-            if arm
-            else identity.x86_levels(info, flags),
-            "pcid": True if arm else "pcid" in flags if flags else None,
-            "gigabyte_pages": None if arm or not flags else "pdpe1gb" in flags,
-            "hypervisor": runs_on,
-            "nested_paging": identity.offers_nested_paging(info, flags),
-            "kvm": kvm.look(root, flags),
-        }
-    )
+    if arm:
+        named, levels = identity.arm(info), identity.arm_levels(root, computer.kernel_release)
+    else:
+        named, levels = identity.x86(info), identity.x86_levels(info, flags)
+    return named | {
+        "caches": caches,
+        "la57": la57,
+        "microcode": procfs.label(info.get("microcode", "")) or None,
+        "tlb": stated,
+        "tlb_reason": None if stated else "no-geometry" if read else "no-cpuid",
+        "tlb_unknown_descriptors": tuple(f"{code:#04x}" for code in unknown),
+        "page_table_levels": levels,
+        "pcid": True if arm else "pcid" in flags if flags else None,
+        "gigabyte_pages": None if arm or not flags else "pdpe1gb" in flags,
+        "hypervisor": runs_on,
+        "nested_paging": identity.offers_nested_paging(info, flags),
+        "kvm": kvm.look(root, flags),
+    }
 
 
 def is_x86(host: Host | Platform) -> bool:

@@ -58,10 +58,8 @@ def arm(info: Mapping[str, str]) -> dict[str, object]:
         _hex(info.get(f"CPU {key}")) for key in ("implementer", "part", "variant")
     )
     revision = procfs.leading_number(info.get("CPU revision", ""))
-    maker, name = (
-        IMPLEMENTERS.get(implementer, UNKNOWN),
-        microarchitecture.arm_name(implementer, part),
-    )
+    maker = IMPLEMENTERS.get(implementer, UNKNOWN)
+    name = microarchitecture.arm_name(implementer, part)
     core = f"part {part:#x}" if name == UNKNOWN and part is not None else name
     return {
         "cpu_model": f"{maker} {core} r{variant or 0}p{revision or 0}",
@@ -156,9 +154,8 @@ def nested_walks(hypervisor: str, offers: bool, xen_guest: str, arm: bool) -> bo
         return False
     if hypervisor == "xen" and xen_guest == "PV":  # its tables hold the machine's own addresses
         return False
-    return (
-        True if offers or hypervisor in _NESTED_ALWAYS or (arm and hypervisor in _STAGE_2) else None
-    )
+    is_nested = offers or hypervisor in _NESTED_ALWAYS or (arm and hypervisor in _STAGE_2)
+    return True if is_nested else None
 
 
 # machine-id(5) asks programs to show a keyed hash of the id, never the id itself. A boot's id names

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,11 +17,8 @@ from tlb.system.processes import run_whole
 DEFRAG = "/sys/kernel/mm/transparent_hugepage/defrag"
 JAVA = ("java", "-XX:+UnlockDiagnosticVMOptions", "-XX:+PrintFlagsFinal", "-version")
 JAVA_FLAGS = ("UseTransparentHugePages", "UseLargePagesIndividualAllocation")
-LARGE_FLAGS = (
-    "UseLargePages",
-    "UseTransparentHugePages",
-    "UseHugeTLBFS",
-)  # those that give a heap large pages
+# those that give a heap large pages
+LARGE_FLAGS = ("UseLargePages", "UseTransparentHugePages", "UseHugeTLBFS")
 SECONDS = 60  # a JVM that starts has answered long before
 
 
@@ -44,16 +42,10 @@ def make(profile: str) -> dict[str, Any]:
 def ask(state: str, root: Path = Path("/"), java: tuple[str, ...] = JAVA) -> Flags:
     """The words of this computer."""
     modes = tuple(procfs.text(root / DEFRAG.lstrip("/")).replace("[", "").replace("]", "").split())
-    try:
-        done = run_whole(java, timeout=SECONDS)
-    except (OSError, subprocess.TimeoutExpired):
-        return Flags(state=state, defrag_modes=modes, java_flags=None)
-    listed = dict(re.findall(r"^\s*\w+\s+(\w+)\s+:?=\s+(\S+)", done.stdout, re.MULTILINE))
-    if not listed:
-        return Flags(state=state, defrag_modes=modes, java_flags=None)
-    return Flags(
-        state=state,
-        defrag_modes=modes,
-        java_flags=tuple(flag for flag in JAVA_FLAGS if flag in listed),
-        java_on=tuple(flag for flag in LARGE_FLAGS if listed.get(flag) == "true"),
-    )
+    known, on = None, None
+    with suppress(OSError, subprocess.TimeoutExpired):
+        printed = run_whole(java, timeout=SECONDS).stdout
+        if listed := dict(re.findall(r"^\s*\w+\s+(\w+)\s+:?=\s+(\S+)", printed, re.MULTILINE)):
+            known = tuple(flag for flag in JAVA_FLAGS if flag in listed)
+            on = tuple(flag for flag in LARGE_FLAGS if listed.get(flag) == "true")
+    return Flags(state=state, defrag_modes=modes, java_flags=known, java_on=on)

@@ -39,12 +39,7 @@ class Kvm(Facts):
 
 def look(root: Path, flags: Collection[str]) -> Kvm:
     """KVM of the system under `root`, on a CPU with these flags of cpuinfo."""
-    try:
-        modules = sorted(
-            path.name for path in (root / "sys/module").iterdir() if path.name.startswith("kvm_")
-        )
-    except OSError:
-        modules = []
+    modules = [name for name in procfs.names(root / "sys/module") if name.startswith("kvm_")]
     serving = [name for name in modules if name not in _HARDWARE or _HARDWARE[name][0] in flags]
     module = procfs.label(serving[0]) if serving else ""
     pieces = procfs.word(root / "sys/module/kvm/parameters/nx_huge_pages")  # Y, N, or never

@@ -52,9 +52,7 @@ class Memory(Facts):
     usable_bytes: int
     limit_source: str
     memlock_bytes: int | None = None
-    address_space_bytes: int | None = (
-        None  # what RLIMIT_AS and RLIMIT_DATA leave a process for its arena
-    )
+    address_space_bytes: int | None = None  # what RLIMIT_AS and RLIMIT_DATA leave for an arena
 
 
 def usable_memory(root: Path = Path("/"), rlimits: Rlimits | None = None) -> Memory:
@@ -66,7 +64,7 @@ def usable_memory(root: Path = Path("/"), rlimits: Rlimits | None = None) -> Mem
     if available is None:  # Linux before 3.14 has no estimate; what is free errs on the safe side
         available, source = procfs.kib(meminfo.get("MemFree", "")), "MemFree"
     known = [(available, source)] if available is not None else []
-    known += _cgroup_rooms(root)
+    known += _rooms(root)
     own = []
     if rlimits.address_space_bytes is not None:
         own.append((max(rlimits.address_space_bytes - _ALIGNMENT_BYTES, 0), "RLIMIT_AS"))
@@ -93,6 +91,7 @@ _DEEPEST = 64  # levels of nesting; real trees have fewer than ten
 # Version 1 has no word for "no limit" and states nearly 2^63 (PAGE_COUNTER_MAX,
 # linux/page_counter.h).
 _UNLIMITED_BYTES = 1 << 62
+_HUGETLB = re.compile(r"hugetlb\.[0-9]+[KMG]B\.(max|limit_in_bytes)")
 
 
 class _Version(NamedTuple):
@@ -102,9 +101,7 @@ class _Version(NamedTuple):
     name: str
     limits: tuple[str, ...]
     usage: str
-    page_cache: tuple[
-        str, ...
-    ]  # lines of memory.stat; their sum is reclaimed when the limit presses
+    page_cache: tuple[str, ...]  # lines of memory.stat, reclaimed when the limit presses
 
 
 # memory.high is no hard limit, but beyond it the kernel throttles, which no measurement survives.
@@ -129,29 +126,19 @@ def cgroup_limits(root: Path, controller: str) -> dict[str, int]:
     """
     limits: dict[str, int] = {}
     for version, folder in cgroup_folders(root, controller):
-        pattern = (
-            r"hugetlb\.[0-9]+[KMG]B\.(max|limit_in_bytes)"
-            if controller == "hugetlb"
-            else "|".join(map(re.escape, version.limits))
-        )
-        try:
-            names = sorted(
-                path.name for path in folder.iterdir() if re.fullmatch(pattern, path.name)
-            )
-        except OSError:
-            continue
+        names = sorted(version.limits)
+        if controller == "hugetlb":
+            names = filter(_HUGETLB.fullmatch, procfs.names(folder))
         for name in names:
-            limit = procfs.number(folder / name)
-            if limit is not None and limit < _UNLIMITED_BYTES:
+            if (limit := _limit(folder / name)) is not None:
                 limits[name] = min(limit, limits.get(name, limit))
     return limits
 
 
-def _cgroup_rooms(root: Path) -> Iterator[tuple[int, str]]:
-    """(bytes left, "cgroup v2 memory.max") for each limit from this process's cgroup up to the
-    root."""
-    for version, folder in cgroup_folders(root, "memory"):
-        yield from _rooms(folder, version)
+def _limit(path: Path) -> int | None:
+    """A limit in bytes; None for "max", and without the file."""
+    limit = procfs.number(path)
+    return limit if limit is not None and limit < _UNLIMITED_BYTES else None
 
 
 def cgroup_folders(
@@ -169,20 +156,18 @@ def cgroup_folders(
                 yield version, folder
 
 
-def _rooms(folder: Path, version: _Version) -> Iterator[tuple[int, str]]:
-    usage = (
-        procfs.number(folder / version.usage) or 0
-    )  # the root cgroup of v2 has neither usage nor limit
-    lines = dict(
-        line.partition(" ")[::2] for line in procfs.text(folder / "memory.stat").split("\n")
-    )
-    cache = sum(
-        max(procfs.leading_number(lines.get(name, "")) or 0, 0) for name in version.page_cache
-    )
-    for name in version.limits:
-        limit = procfs.number(folder / name)  # None for "max", and without the file
-        if limit is not None and 0 <= limit < _UNLIMITED_BYTES:
-            yield max(limit - max(usage - cache, 0), 0), f"{version.name} {name}"
+def _rooms(root: Path) -> Iterator[tuple[int, str]]:
+    """(bytes left, "cgroup v2 memory.max") for each limit from this process's cgroup up to the
+    root."""
+    for version, folder in cgroup_folders(root, "memory"):
+        # the root cgroup of v2 has neither usage nor limit
+        usage = procfs.number(folder / version.usage) or 0
+        stat = procfs.text(folder / "memory.stat").split("\n")
+        lines = dict(line.partition(" ")[::2] for line in stat)
+        cache = sum(procfs.leading_number(lines.get(n, "")) or 0 for n in version.page_cache)
+        for name in version.limits:
+            if (limit := _limit(folder / name)) is not None:
+                yield max(limit - max(usage - cache, 0), 0), f"{version.name} {name}"
 
 
 def _upwards(mount: Path, mount_root: PurePosixPath, path: PurePosixPath) -> Iterator[Path]:
@@ -207,19 +192,9 @@ def _cgroup_mounts(root: Path, controller: str) -> dict[_Version, tuple[Path, Pu
         left, right = before.split(" "), after.split(" ")
         if len(left) < 5 or len(right) < 3:
             continue
-        version = (
-            _V2
-            if right[0] == "cgroup2"
-            else _V1
-            if right[0] == "cgroup" and controller in right[2].split(",")
-            else None
-        )
-        top, mount = _unescape(left[3]), _unescape(left[4])
+        is_v1 = right[0] == "cgroup" and controller in right[2].split(",")
+        version = _V2 if right[0] == "cgroup2" else _V1 if is_v1 else None
+        top, mount = procfs.unescape(left[3]), procfs.unescape(left[4])
         if version and ".." not in PurePosixPath(mount).parts:
             mounts.setdefault(version, (root / mount.lstrip("/"), PurePosixPath(top)))
     return mounts
-
-
-def _unescape(value: str) -> str:
-    """The mount table writes space, tab, newline and backslash as three octal digits."""
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), value)

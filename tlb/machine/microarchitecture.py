@@ -136,15 +136,7 @@ def arm_name(implementer: int | None, part: int | None) -> str:
     return _ARM.get((implementer, part), UNKNOWN)
 
 
-def names() -> frozenset[str]:
+def names() -> set[str]:
     """Every name that there is."""
-    return frozenset(
-        {
-            *_INTEL_6.values(),
-            *_ARM.values(),
-            *(row[-1] for row in _AMD),
-            "Cooper Lake",
-            "Cascade Lake",
-            UNKNOWN,
-        }
-    )
+    amd = {row[-1] for row in _AMD}
+    return amd.union(_INTEL_6.values(), _ARM.values(), {"Cooper Lake", "Cascade Lake", UNKNOWN})

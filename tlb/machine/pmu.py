@@ -46,13 +46,9 @@ def listed(root: Path) -> dict[str, tuple[int, ...]]:
     """The CPU's PMUs in the sysfs under `root`, sorted, each with its CPUs; none where it does not
     list them."""
     folder = root / "sys/bus/event_source/devices"
-    try:
-        names = sorted(path.name for path in folder.iterdir())
-    except OSError:
-        return {}
     return {
         name: procfs.cpu_list(procfs.text(folder / name / "cpus"))
-        for name in names
+        for name in procfs.names(folder)
         if _CPU_PMU.fullmatch(name)
     }
 
@@ -60,9 +56,8 @@ def listed(root: Path) -> dict[str, tuple[int, ...]]:
 def of_cpu(cpu: int, pmus: Mapping[str, tuple[int, ...]]) -> str | None:
     """The name of the PMU that counts on `cpu`: of a hybrid part the one that lists it, else the
     one there is; None where that leaves none or a choice."""
-    own = [name for name, cpus in pmus.items() if cpu in cpus] or [
-        name for name, cpus in pmus.items() if not cpus
-    ]
+    own = [name for name, cpus in pmus.items() if cpu in cpus]
+    own = own or [name for name, cpus in pmus.items() if not cpus]
     return own[0] if len(own) == 1 else None
 
 
@@ -99,22 +94,16 @@ def rows(text: str) -> Iterator[dict]:
 def classify(status: int, stderr: str) -> tuple[Tier, str | None]:
     """What the answer of `perf stat -j -e cycles:u` means. Status 0 alone proves nothing."""
     answer = stderr.lower()
-    if (
-        "perf not found for kernel" in answer
-    ):  # Ubuntu's wrapper, with the linux-tools of another kernel
+    # Ubuntu's wrapper, with the linux-tools of another kernel
+    if "perf not found for kernel" in answer:
         return "timing", "no-perf"
-    if (
-        status != 0
-    ):  # 129: of the events, every perf knows cycles; what an old one does not know is -j
-        return "timing", "perf-denied" if denied(
-            answer
-        ) else "event-unknown" if status == 129 else "perf-failed"
-    values = [
-        str(row.get("counter-value")) for row in rows(stderr) if "cycles" in str(row.get("event"))
-    ]
-    if any(
-        re.fullmatch(r"[0-9]+(\.[0-9]+)?", value) for value in values
-    ):  # of a hybrid part, the row of the core that ran
+    if status and denied(answer):
+        return "timing", "perf-denied"
+    if status:  # 129: every perf knows cycles; what an old one does not know is -j
+        return "timing", "event-unknown" if status == 129 else "perf-failed"
+    counts = [row for row in rows(stderr) if "cycles" in str(row.get("event"))]
+    # of a hybrid part, the row of the core that ran
+    if any(re.fullmatch(r"[0-9]+(\.[0-9]+)?", str(row.get("counter-value"))) for row in counts):
         return "counters", None
     if "<not supported>" in answer:
         return "software", "no-pmu"

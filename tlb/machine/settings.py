@@ -21,10 +21,8 @@ class Thp(Facts):
     enabled: str  # always, madvise, never; absent where the kernel has none
     defrag: str
     khugepaged: dict[str, int] = {}
-    page_bytes: int | None = (
-        # 2 MiB with base pages of 4 KiB, 512 MiB with those of 64; None where it is not stated
-        None
-    )
+    # 2 MiB with base pages of 4 KiB, 512 MiB with those of 64; None where it is not stated
+    page_bytes: int | None = None
 
 
 class Pool(Facts):
@@ -115,15 +113,8 @@ def noise(root: Path, cpu: int) -> Noise:
 
 
 # The words of a kernel's command line that change what a translation, a switch or a fault costs.
-# The others name disks and hosts, and are nobody's business.
-BOOT_WORDS = (
-    "no5lvl",
-    "nopti",
-    "pti",
-    "kpti",
-    "nopcid",
-    "noinvpcid",
-)  # mitigations=: what it does is read by itself
+# The others name disks and hosts, and are nobody's business. What mitigations= does is read by itself.
+BOOT_WORDS = ("no5lvl", "nopti", "pti", "kpti", "nopcid", "noinvpcid")
 
 
 def boot(root: Path) -> tuple[str, ...]:
@@ -144,14 +135,8 @@ def switches(root: Path, cpu: int) -> tuple:
     """What an administrator may switch between two processes, read in a few milliseconds: of the
     state of a machine its part that no boot is needed to change."""
     now = noise(root, cpu)
-    return (
-        thp(root),
-        tuple(mthp(root).items()),
-        numa_balancing(root),
-        now.governor,
-        now.smt,
-        now.turbo,
-    )
+    pages = thp(root), tuple(mthp(root).items()), numa_balancing(root)
+    return *pages, now.governor, now.smt, now.turbo
 
 
 # What KVM adds to a line as its module is loaded or a guest runs: part of no setting of this
@@ -167,13 +152,9 @@ def mitigations(root: Path) -> dict[str, str]:
     `Kvm.nx_huge_pages`.
     """
     folder = root / _CPU / "vulnerabilities"
-    try:
-        names = sorted(path.name for path in folder.iterdir())
-    except OSError:
-        return {}
     words = {
         procfs.label(name): _KVMS_PART.sub("", procfs.word(folder / name))
-        for name in names
+        for name in procfs.names(folder)
         if name != "itlb_multihit"
     }
     return {name: word for name, word in words.items() if word}

@@ -38,20 +38,13 @@ def machine_id(host: Host) -> str:
 
 def identity_facts(host: Host) -> list[Any]:
     """What stays on one computer, and tells it from others."""
+    signature = [host.family, host.model, host.stepping, host.logical_cpus]
     return [
         host.cpu_model,
-        [
-            host.family,
-            host.model,
-            host.stepping,
-            host.logical_cpus,
-            host.hypervisor,
-            host.installation,
-        ],
+        [*signature, host.hypervisor, host.installation],
         [[c.level, c.kind, c.size_bytes, c.line_bytes, c.ways, c.sets] for c in host.caches],
-        round(
-            host.memory.total_bytes / 2**30
-        ),  # the kernel keeps some for itself, by version more or less
+        # the kernel keeps some for itself, by version more or less
+        round(host.memory.total_bytes / 2**30),
     ]
 
 
@@ -117,13 +110,9 @@ def data_tlbs(host: Host, page: str = "4k") -> list[Tlb]:
     for tlb in host.tlb:
         if page in tlb.pages and tlb.kind in LOADS and tlb.entries:
             if before := by_level.get(tlb.level):
-                tlb = tlb.model_copy(
-                    update={
-                        "entries": before.entries + tlb.entries,
-                        "ways": None,
-                        "ways_between": None,
-                    }
-                )
+                entries = before.entries + tlb.entries
+                both = {"entries": entries, "ways": None, "ways_between": None}
+                tlb = tlb.model_copy(update=both)
             by_level[tlb.level] = tlb
     return [by_level[level] for level in sorted(by_level)]
 

@@ -57,7 +57,6 @@ def tlbs(read: Reader) -> tuple[tuple[Tlb, ...], tuple[int, ...]]:
 
 
 # --- Intel
-# ------------------------------------------------------------------------------------------
 
 _LARGE = ("2m", "4m")
 
@@ -139,9 +138,8 @@ def _leaf_18(read: Reader) -> Iterator[Tlb]:
     if not has_basic(read, 0x18):
         return
     kinds = {1: "data", 2: "instruction", 3: "unified", 4: "load", 5: "store"}
-    for subleaf in range(
-        min(read(0x18, 0).eax, 63) + 1
-    ):  # bounded, should a hypervisor invent the last
+    # bounded, should a hypervisor invent the last
+    for subleaf in range(min(read(0x18, 0).eax, 63) + 1):
         _, ebx, sets, edx = read(0x18, subleaf)
         kind, ways = kinds.get(edx & 0x1F), ebx >> 16
         if kind and ways and sets:
@@ -157,54 +155,36 @@ def _leaf_18(read: Reader) -> Iterator[Tlb]:
 
 
 # --- AMD
-# --------------------------------------------------------------------------------------------
 
 # The four bits of associativity in Fn8000_0006 and Fn8000_0019 (APM, table E-4). Most codes stand
 # for a range: Zen 4 states 3072 entries under code 6, which 8 ways would not divide into a power of
 # two of sets. Code 0 is disabled; 7, 9 and 14 give no number.
 _AMD_WAYS: dict[int, int | tuple[int, int]] = {
-    1: 1,
-    2: 2,
-    3: 3,
-    4: (4, 5),
-    5: (6, 7),
-    6: (8, 15),
-    8: (16, 31),
-    10: (32, 47),
-    11: (48, 63),
-    12: (64, 95),
-    13: (96, 127),
-    15: 0,
+    **{1: 1, 2: 2, 3: 3, 4: (4, 5), 5: (6, 7), 6: (8, 15), 8: (16, 31)},
+    **{10: (32, 47), 11: (48, 63), 12: (64, 95), 13: (96, 127), 15: 0},
 }
 ZEN_5 = 0x1A  # the family, and of what came after it
 _NOTE_4M = "a 4 MiB page takes two entries, so half as many fit"  # APM, Fn8000_0005 and Fn8000_0006
 
 
 def _amd(read: Reader) -> Iterator[Tlb]:
-    if has_extended(
-        read, 0x80000005
-    ):  # eight bits each of entries and ways; 0xFF ways is fully associative
+    # eight bits each of entries and ways; 0xFF ways is fully associative
+    if has_extended(read, 0x80000005):
         registers = read(0x80000005, 0)
         for page, register in (("4k", registers.ebx), ("2m", registers.eax)):
             for kind, half in (("data", register >> 16), ("instruction", register & 0xFFFF)):
-                entries, code = half & 0xFF, half >> 8
-                if entries and code:
-                    yield _amd_tlb(
-                        1, kind, page, entries, 0 if code == 0xFF else code, "CPUID 0x80000005"
-                    )
+                entries, ways = half & 0xFF, half >> 8
+                if entries and ways:
+                    ways = 0 if ways == 0xFF else ways
+                    yield _amd_tlb(1, kind, page, entries, ways, "CPUID 0x80000005")
     gigabyte = read(0x80000019, 0) if has_extended(read, 0x80000019) else None
     if gigabyte:
         yield from _amd_halves(1, "1g", gigabyte.eax, 1, "CPUID 0x80000019")
     # L2TlbSizeX32 (Fn8000_0021 eax bit 14): since Zen 5 the second level counts its entries in 32s.
     # Hypervisors were seen that pass the count on and hide the bit, so the family says it too:
     # twelve bits cannot hold that level's 4096 entries otherwise.
-    unit = (
-        32
-        if family(read) >= ZEN_5
-        or has_extended(read, 0x80000021)
-        and read(0x80000021, 0).eax >> 14 & 1
-        else 1
-    )
+    says_so = has_extended(read, 0x80000021) and read(0x80000021, 0).eax >> 14 & 1
+    unit = 32 if says_so or family(read) >= ZEN_5 else 1
     if has_extended(read, 0x80000006):
         registers = read(0x80000006, 0)
         for page, register in (("4k", registers.ebx), ("2m", registers.eax)):
@@ -245,9 +225,6 @@ def ways_of(tlb: Tlb) -> int | None:
     if tlb.ways is not None or tlb.ways_between is None:
         return tlb.ways
     least, most = tlb.ways_between
-    fit = [
-        w
-        for w in range(least, most + 1)
-        if tlb.entries % w == 0 and (tlb.entries // w).bit_count() == 1
-    ]
+    divisors = (ways for ways in range(least, most + 1) if tlb.entries % ways == 0)
+    fit = [ways for ways in divisors if (tlb.entries // ways).bit_count() == 1]
     return fit[0] if len(fit) == 1 else None

@@ -122,9 +122,8 @@ def append_whole(fd: int, data: bytes) -> None:
 def replace(path: Path, data: bytes, like: os.stat_result | None = None, mode: int = 0o644) -> None:
     """Puts `data` in the place of `path` in one step, of this mode from its first moment, or with
     owner and mode of `like`. Under a lock only."""
-    new = path.with_name(
-        f".{path.name}.tmp"
-    )  # one name, so that the next writer finds what a kill -9 left
+    # one name, so that the next writer finds what a kill -9 left
+    new = path.with_name(f".{path.name}.tmp")
     new.unlink(missing_ok=True)
     fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, mode)
     try:

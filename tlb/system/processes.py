@@ -19,12 +19,8 @@ from typing import Any
 
 from tlb.system import procfs
 
-_PASSED_ON = (
-    "SIGHUP",
-    "SIGINT",
-    "SIGQUIT",
-    "SIGTERM",
-)  # signals that a child ignores if its parent does; not all systems have all
+# signals that a child ignores if its parent does; not all systems have all
+_PASSED_ON = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM")
 
 
 def restore_signals_for_children() -> None:
@@ -65,8 +61,7 @@ def run_whole(
         try:
             stdout, stderr = child.communicate(timeout=timeout)
         except BaseException:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
+            _kill_session(child.pid)
             raise
     return subprocess.CompletedProcess(command, child.returncode, stdout, stderr)
 
@@ -80,11 +75,15 @@ def status_within(child: subprocess.Popen, seconds: float) -> int:
     try:
         return child.wait(seconds)
     except BaseException as error:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
+        _kill_session(child.pid)
         if not isinstance(error, subprocess.TimeoutExpired):
             raise
     return child.wait()
+
+
+def _kill_session(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
 
 
 def end_first(pid: int) -> None:
@@ -243,9 +242,8 @@ def end(processes: Callable[[], dict[int, bool]], grace_s: float) -> int:
             for pid, running in left.items():
                 if running and pid not in asked:
                     asked.add(pid)
-                    with contextlib.suppress(
-                        ProcessLookupError, PermissionError
-                    ):  # PermissionError: another user's, by setuid
+                    # PermissionError: another user's, by setuid
+                    with contextlib.suppress(ProcessLookupError, PermissionError):
                         os.kill(pid, number)
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)

@@ -4,6 +4,7 @@ all."""
 from __future__ import annotations
 
 import gzip
+import os
 import re
 import zlib
 from collections.abc import Iterator
@@ -69,13 +70,14 @@ def file_system(path: Path, mounts: Path = Path("/proc/self/mounts")) -> str:
     """The kind of file system that a path lies on, "ext4": that of the longest mount point above
     it; "unknown" without mounts."""
     lines = [line.split(" ") for line in text(mounts).splitlines()]
-    points = [
-        (Path(re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), line[1])), line[2])
-        for line in lines
-        if len(line) > 2
-    ]
+    points = [(Path(unescape(line[1])), line[2]) for line in lines if len(line) > 2]
     above = [(len(point.parts), kind) for point, kind in points if path.is_relative_to(point)]
     return max(above, key=lambda one: one[0])[1] if above else "unknown"
+
+
+def unescape(value: str) -> str:
+    """The mount table writes space, tab, newline and backslash as three octal digits."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), value)
 
 
 def fields(content: str) -> dict[str, str]:
@@ -120,14 +122,18 @@ def cpu_list(value: str) -> tuple[int, ...]:
     return tuple(sorted(cpus))
 
 
+def names(folder: Path) -> list[str]:
+    """The names in a folder, sorted; [] where it cannot be read."""
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
 def numbered(folder: Path, pattern: str) -> Iterator[tuple[int, Path]]:
     """The entries of a folder whose whole name matches, ascending by the number in the pattern's
     group."""
-    try:
-        names = [path.name for path in folder.iterdir()]
-    except OSError:
-        return
-    matches = filter(None, (re.fullmatch(pattern, name) for name in names))
+    matches = filter(None, (re.fullmatch(pattern, name) for name in names(folder)))
     yield from sorted((int(match[1]), folder / match[0]) for match in matches)
 
 
