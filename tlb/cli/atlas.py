@@ -78,12 +78,8 @@ def _print_json(answer: Any) -> None:
     """An array of objects, a row a line; a number that is none is null."""
     separator = "["
     for row in answer:
-        print(
-            separator,
-            json.dumps(dict(zip(answer.columns, map(_plain, row), strict=True)), allow_nan=False),
-            sep="",
-            end="",
-        )
+        plain = dict(zip(answer.columns, map(_plain, row), strict=True))
+        print(separator, json.dumps(plain, allow_nan=False), sep="", end="")
         separator = ",\n "
     print("]" if separator != "[" else "[]")
 

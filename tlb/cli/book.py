@@ -68,11 +68,12 @@ def publish(
     from tlb.report import publish
 
     folder = publish.rows(machine)
-    _refresh_summaries()
+    refresh_summaries()
     print(folder)
 
 
-def _refresh_summaries() -> None:
+def refresh_summaries() -> None:
+    """Judge the claims on each published machine again, and write their profiles."""
     for name in ("machine_verdicts", "profile"):
         discovery.load(f"overview.{name}").refresh()
 
@@ -101,10 +102,8 @@ def refresh(
     """Execute committed chapters again, on the published data."""
     from tlb.report import parameters, publish
 
-    judged, profile = (
-        discovery.load("overview.machine_verdicts"),
-        discovery.load("overview.profile"),
-    )
+    judged = discovery.load("overview.machine_verdicts")
+    profile = discovery.load("overview.profile")
     chapters = chapter or parameters.table_of_contents()
     for name in chapters:  # all of them, before the first is changed
         parameters.declared(name)

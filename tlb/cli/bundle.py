@@ -11,8 +11,8 @@ import pandas as pd
 import typer
 import yaml
 
-from tlb import discovery
 from tlb.cli import shown
+from tlb.cli.book import refresh_summaries
 from tlb.lab import build
 from tlb.lab.store import Store, data_root
 from tlb.machine import doctor
@@ -68,19 +68,12 @@ def check_bundle(file: File) -> None:
 
     data, accepted = Store(data_root()), check.opened(archive.read(file))
     host = pd.DataFrame(doctor.describe(accepted.host), columns=["", "it says"])
-    shown.parts(
-        [
-            f"{accepted.machine}, as it describes itself:",
-            host,
-            pd.DataFrame(_kernels(data, accepted)),
-            *remarks(accepted),
-        ]
-    )
+    kernels, title = pd.DataFrame(_kernels(data, accepted)), "as it describes itself:"
+    shown.parts([f"{accepted.machine}, {title}", host, kernels, *remarks(accepted)])
     if not any(accept.review(data, accepted, accept.Known(data)).values()):
         raise Unavailable("bundle-known", f"no row of {accepted.machine} is new")
-    rows = sum(
-        content.count(b"\n") for name, content in accepted.files.items() if name.endswith(".jsonl")
-    )
+    files = accepted.files.items()
+    rows = sum(content.count(b"\n") for name, content in files if name.endswith(".jsonl"))
     print(f"Accepted: {count(rows)} rows. `tlb add-bundle {file}` adds them to data/.")
 
 
@@ -88,19 +81,13 @@ def add_bundle(file: File) -> None:
     """Add a bundle to data/, with new cards, profiles and verdicts."""
     from tlb.fleet import accept, archive, check
 
-    judged, profile = (
-        discovery.load("overview.machine_verdicts"),
-        discovery.load("overview.profile"),
-    )
-
     added = accept.add(Store(data_root()), accepted := check.opened(archive.read(file)))
     if not added.rows:
         raise Unavailable("bundle-known", f"no row of {accepted.machine} is new")
     known = f"; {count(added.known)} were there already" if added.known else ""
     print(f"{added.folder}: {count(added.rows)} new rows{known}.")
     print("Their claims are judged now, which takes about a minute.", flush=True)
-    judged.refresh()
-    profile.refresh()
+    refresh_summaries()
 
 
 def _kernels(data: Store, accepted: Bundle) -> Iterator[dict[str, object]]:
@@ -134,19 +121,13 @@ def _kernels(data: Store, accepted: Bundle) -> Iterator[dict[str, object]]:
 
 def remarks(accepted: Bundle) -> Iterator[str]:
     """Yield in sentences what is no reason to refuse a bundle, and is to be known of it."""
-    odd = Counter(
-        {
-            f"are of the state {state}, which nothing describes": rows
-            for state, rows in accepted.undescribed.items()
-        }
-    )
+    odd = Counter[str]()
+    for state, rows in accepted.undescribed.items():
+        odd[f"are of the state {state}, which nothing describes"] = rows
     before = None
     for record in accepted.records():
-        odd[BACK] += (
-            before is not None
-            and before.kernel == record.kernel
-            and before.started_at > record.started_at
-        )
+        is_after = before is not None and before.kernel == record.kernel
+        odd[BACK] += is_after and before.started_at > record.started_at
         odd[SHORT] += record.elapsed_ns < record.region_ms * 1e6 / 2
         before = record
     yield from (f"{number:,} rows {words}." for words, number in odd.items() if number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -16,9 +16,6 @@ from tlb.machine import host as hosts
 from tlb.page_sizes import BASE
 from tlb.reasons import Unavailable
 
-if TYPE_CHECKING:
-    from tlb.inference.geometry import Geometry
-
 
 def inspect(as_json: shown.Json = False) -> None:
     """Show CPU, caches, TLBs, page sizes, counters and limits."""
@@ -26,9 +23,8 @@ def inspect(as_json: shown.Json = False) -> None:
     if as_json:
         print(json.dumps(host.model_dump(mode="json"), indent=1))
         return
-    for label, value in doctors.describe(
-        host
-    ):  # no table, which would pad all lines to the longest
+    # no table, which would pad all lines to the longest
+    for label, value in doctors.describe(host):
         shown.out.print(f"[bold]{escape(label):24}[/bold] {escape(value)}", highlight=False)
 
 
@@ -80,19 +76,9 @@ def geometry(
             sentence = geometry_words.backing_sentence(backing)
             print(backing.model_dump_json(indent=1) if as_json else sentence)
         raise
-    _show(inferred.model_copy(update={"backing": backing}), as_json)
-
-
-def _show(inferred: Geometry, as_json: bool) -> None:
-    from tlb.inference import geometry_words
-
+    inferred = inferred.model_copy(update={"backing": backing})
     if as_json:
         print(inferred.model_dump_json(indent=1))
         return
-    shown.parts(
-        [
-            geometry_words.levels_table(inferred),
-            geometry_words.walks_table(inferred),
-            *geometry_words.sentences(inferred),
-        ]
-    )
+    tables = geometry_words.levels_table(inferred), geometry_words.walks_table(inferred)
+    shown.parts([*tables, *geometry_words.sentences(inferred)])

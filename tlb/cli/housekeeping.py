@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
+from tlb.cli import shown
 from tlb.lab import housekeeping, housekeeping_costs, states
 from tlb.lab.store import Store, data_root
 from tlb.machine import changed_settings
 from tlb.machine import host as hosts
-from tlb.reasons import Unavailable
 from tlb.system.files import measuring_lock
-from tlb.units import format_size, parse_size
+from tlb.units import format_size
 
 app = typer.Typer(invoke_without_command=True)
 
@@ -44,10 +44,7 @@ def measure(
     leave: Annotated[str, typer.Option(help="Left to others; default: 15 %, at least 1GiB.")] = "",
 ) -> None:
     """Measure compaction, short programs, KSM, swap and khugepaged, and store it (root)."""
-    try:
-        leave_bytes = parse_size(leave) if leave else None
-    except ValueError as wrong:
-        raise Unavailable("bad-parameter", str(wrong).removesuffix(".")) from None
+    leave_bytes = shown.parsed_size(leave) if leave else None
     changed_settings.check_namespace(
         Path("/"), "compaction, KSM, swap and khugepaged cannot be set, so nothing is measured"
     )
@@ -69,9 +66,4 @@ def measure(
 def restore() -> None:
     """Restore settings that a killed `measure` or `tlb try` left, unless changed since (root)."""
     restored = [*changed_settings.restore(), *changed_settings.restore(owner="try")]
-    for change in restored:
-        print(f"/{change.name}: from {change.found} to {change.now}.")
-    if not restored:
-        print("No setting was changed.")
-    if whys := [change.why for change in restored if change.why]:
-        raise SystemExit("\n".join(whys))
+    shown.restored(restored, "/{name}: from {found} to {now}.", "No setting was changed.")

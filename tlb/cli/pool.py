@@ -9,7 +9,6 @@ import typer
 
 from tlb.cli import shown
 from tlb.machine import pools
-from tlb.reasons import Unavailable
 from tlb.units import format_size, parse_size
 
 app = typer.Typer(invoke_without_command=True)
@@ -49,11 +48,7 @@ def reserve(
     size: Annotated[str, typer.Option(help="Free afterwards, such as 4GiB.")],
 ) -> None:
     """Grow a pool until a size is free (root); exit 1 if Linux gives less."""
-    try:
-        size_bytes = parse_size(size)
-    except ValueError as wrong:
-        raise Unavailable("bad-parameter", str(wrong).removesuffix(".")) from None
-    got = pools.reserve(page, size_bytes)
+    got = pools.reserve(page, shown.parsed_size(size))
     print(
         f"{page}: {got.free} pages are free ({got.wanted} requested); {got.added} were added, "
         f"the pool has {got.total}."
@@ -65,10 +60,5 @@ def reserve(
 @app.command()
 def restore() -> None:
     """Restore pools that `reserve` changed, unless others changed them since (root)."""
-    restored = pools.restore()
-    for change in restored:
-        print(f"{change.page}: from {change.found} pages to {change.total}.")
-    if not restored:
-        print("No pool was changed.")
-    if whys := [change.why for change in restored if change.why]:
-        raise SystemExit("\n".join(whys))
+    line = "{page}: from {found} pages to {total}."
+    shown.restored(pools.restore(), line, "No pool was changed.")

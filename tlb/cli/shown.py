@@ -13,16 +13,38 @@ from rich.table import Table
 
 from tlb.reasons import Unavailable
 from tlb.system.files import IS_CLONE, disk_errors
+from tlb.units import parse_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     import pandas as pd
 
+    from tlb.machine.changed_settings import Restored as Setting
+    from tlb.machine.pools import Restored as Pool
+
 # A pipe is no screen to wrap for: its tables are as wide as their content, up to 200 columns.
 out = Console(soft_wrap=True, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 200)
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def parsed_size(text: str) -> int:
+    """Return the bytes that an option names. Raises Unavailable("bad-parameter")."""
+    try:
+        return parse_size(text)
+    except ValueError as wrong:
+        raise Unavailable("bad-parameter", str(wrong).removesuffix(".")) from None
+
+
+def restored(changes: Sequence[Setting | Pool], line: str, nothing: str) -> None:
+    """Print settings that were put back, and end with exit code 1 if some could not be."""
+    for change in changes:
+        print(line.format(**change._asdict()))
+    if not changes:
+        print(nothing)
+    if whys := [change.why for change in changes if change.why]:
+        raise SystemExit("\n".join(whys))
 
 
 def stage(text: str) -> None:
