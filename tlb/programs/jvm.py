@@ -6,13 +6,13 @@ every fork saves its /proc/self/smaps, and the mappings of the heap decide.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import re
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import nullcontext
 from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -26,7 +26,7 @@ from tlb.machine.host import base_page_bytes
 from tlb.machine.memory import usable_memory
 from tlb.reasons import Unavailable
 from tlb.system import procfs
-from tlb.system.processes import run_whole
+from tlb.system.processes import run_whole, without_thp
 from tlb.system.smaps import mappings
 
 HeapPages = Literal["4k", "thp", "2m"]
@@ -45,7 +45,6 @@ _WHOLE = 0.99  # of the heap: what has to lie on the pages asked for
 # JMH hangs if it takes a minute and three times as long as a fork's start (0.6 s on a guest of 3
 # GHz) and its iterations need.
 HANG_S, START_S = 60.0, 1.0
-_PR_SET_THP_DISABLE = 41  # linux/prctl.h
 _OUT_OF_MEMORY = ("OutOfMemoryError", "Could not reserve enough space", "insufficient memory")
 _HEAP_AT = re.compile(r"Heap address: 0x([0-9a-f]{1,16}), size: ([0-9]{1,9}) MB")
 
@@ -113,14 +112,12 @@ def run(
         *("-i", str(iterations), "-r", f"{measure_s * 1e3:.0f}ms", "-foe", "true"),
         *("-rf", "json", "-rff", "scores.json", "-jvmArgsAppend", _fork_flags(pages, sizes)),
     ]
-    how: dict[str, Any] = {"env": environment()}
-    if pages == "4k" and sys.platform == "linux":
-        # With THP at `always` a JVM has huge pages whatever its flags. Children inherit this.
-        libc = ctypes.CDLL(None)
-        how["preexec_fn"] = lambda: libc.prctl(_PR_SET_THP_DISABLE, 1, 0, 0, 0)
+    # With THP at `always` a JVM has huge pages whatever its flags. Children inherit this.
+    starting = without_thp() if pages == "4k" and sys.platform == "linux" else nullcontext()
     with tempfile.TemporaryDirectory(prefix="jmh-") as folder:
         try:
-            done = run_whole(command, timeout=limit_s, cwd=folder, **how)
+            with starting:
+                done = run_whole(command, timeout=limit_s, cwd=folder, env=environment())
         except subprocess.TimeoutExpired:
             raise Unavailable("kernel-hung", f"JMH gave no answer in {limit_s:.0f} s") from None
         except FileNotFoundError:

@@ -47,6 +47,10 @@ class Variable:
         return f"{before}{self.separator}{self.value}" if before and self.separator else self.value
 
 
+def _tunables(value: str) -> tuple[Variable]:
+    return (Variable("GLIBC_TUNABLES", value, ":"),)
+
+
 @dataclass(frozen=True)
 class Lever:
     """does: what changes, as words that follow "with". check: raises Unavailable where this
@@ -161,7 +165,7 @@ LEVERS = {
             "advise",
             "huge pages requested for each new mapping, by a preloaded library and glibc's malloc",
             _thp_allowed,
-            (Variable("GLIBC_TUNABLES", f"{_MALLOC}:{GROWTH}", ":"),),
+            _tunables(f"{_MALLOC}:{GROWTH}"),
             preload=SHIM,
             has_reached=_maps_shim,
         ),
@@ -170,7 +174,7 @@ LEVERS = {
             "what advise requests, on pages of 64 KiB instead of 2 MiB (root; changes settings of "
             "Linux meanwhile)",
             _size_allowed,
-            (Variable("GLIBC_TUNABLES", f"{_MALLOC}:{GROWTH}", ":"),),
+            _tunables(f"{_MALLOC}:{GROWTH}"),
             preload=SHIM,
             setting=only_size,
             given_bytes=_given_bytes,
@@ -179,7 +183,7 @@ LEVERS = {
         Lever(
             "advise-control",
             "glibc's malloc growing in the steps of advise, on the pages that it has",
-            variables=(Variable("GLIBC_TUNABLES", GROWTH, ":"),),
+            variables=_tunables(GROWTH),
         ),
         Lever(
             "collapse",
@@ -187,17 +191,12 @@ LEVERS = {
             _collapse_allowed,
             acts=collapse.collapse_all,
         ),
-        Lever(
-            "malloc",
-            "huge pages requested by glibc's malloc",
-            _thp_allowed,
-            (Variable("GLIBC_TUNABLES", _MALLOC, ":"),),
-        ),
+        Lever("malloc", "huge pages requested by glibc's malloc", _thp_allowed, _tunables(_MALLOC)),
         Lever(
             "malloc-pool",
             "glibc's malloc on the pool of huge pages",
             _pool_filled,
-            (Variable("GLIBC_TUNABLES", "glibc.malloc.hugetlb=2", ":"),),
+            _tunables("glibc.malloc.hugetlb=2"),
         ),
         Lever(
             "no-thp",
