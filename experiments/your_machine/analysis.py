@@ -15,6 +15,7 @@ from tlb.inference.curves import Curve, select
 from tlb.inference.curves import packed as packed_curve
 from tlb.inference.geometry_curves import costs
 from tlb.inference.geometry_walks import LINE_BYTES
+from tlb.lab import survey
 from tlb.machine.host import data_caches, data_tlbs
 from tlb.page_sizes import BASE, HARDWARE, page_bytes
 from tlb.reasons import Unavailable, if_available
@@ -35,17 +36,23 @@ class Analysis(analysis.Analysis):
 
     def __init__(
         self,
-        survey: pd.DataFrame | Callable[[], pd.DataFrame],
+        surveyed: pd.DataFrame | Callable[[], pd.DataFrame],
         about: Chapter,
         names: dict[str, Any] | None = None,
     ):
-        """survey: its rows, or a function that returns them. If that raises, so does `geometry`."""
+        """surveyed: the rows, or a function that returns them. If that raises, so does
+        `geometry`."""
         self.lacking: Unavailable | None = None
         try:
-            rows = survey() if callable(survey) else survey
+            rows = surveyed() if callable(surveyed) else surveyed
         except Unavailable as why:
             rows, self.lacking = _UNMEASURED, why
         super().__init__(rows, about, names)
+
+    def of_reference(self) -> Analysis:
+        """Return the Analysis of the reference machine's survey. Raises Unavailable("no-data")."""
+        reference = self.about.reference()
+        return Analysis(reference.kept(survey.NAME), reference)
 
     # --- what the machine states
 

@@ -8,6 +8,9 @@ import re
 import pandas as pd
 import pytest
 from support.books import BOOKS, Page, said
+from support.common import About
+
+from tlb.report.page import cells
 
 pytestmark = pytest.mark.slow
 
@@ -55,6 +58,31 @@ def test_each_book_says_nothing_that_is_false_of_its_machine(name: str):
 def test_a_notebook_runs_to_its_end_where_nothing_was_measured(page: Page):
     page.frame, page.documents = page.frame[:0], {}
     assert any("lacking" in where for where, _ in page.execute().said)
+
+
+# Those drawn of what a machine states, and of guests, which the page's text says are another's.
+NEVER_BORROWED = {"address_bits", "misses", "one_test", "guest_ratios", "first_touches"}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        page
+        if page.name in ("your_machine", "virtualization")
+        else pytest.param(page, marks=pytest.mark.endurance)
+        for page in BOOKS[WHOLE].pages()
+    ],
+    ids=lambda page: page.name,
+)
+def test_each_figure_is_another_machine_s_where_nothing_was_measured(page: Page):
+    page.other = About(page.host, "another", rows=page.rows, documents=page.documents)
+    page.rows, page.documents, page.frame = {}, {}, page.frame[:0]
+    shown = dict(page.execute().said)
+    sources = "\n".join(cell.source for cell in cells(page.name))
+    wanted = re.findall(r"^figure\([\w.]*?(\w+), \w+\)", sources, re.M)
+    assert wanted and set(wanted) <= set(shown)
+    borrowed = {name for name in wanted if shown[name].startswith("The machine another: ")}
+    assert set(wanted) - borrowed <= NEVER_BORROWED
 
 
 @pytest.mark.endurance

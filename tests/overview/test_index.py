@@ -21,6 +21,7 @@ from experiments.overview.profile import Profile, Quantity
 from tlb.lab.record import Point
 from tlb.machine.host import Host
 from tlb.reasons import REASONS, Unavailable
+from tlb.report.overlay import borrowed
 from tlb.report.parameters import table_of_contents
 from tlb.system.files import ROOT
 
@@ -79,6 +80,15 @@ def test_a_machine_without_rows_has_a_first_page_all_the_same(why: str):
     a = page({}, host(**ARM), why=why)
     told = written("index", lambda names: setattr(a, "_names", names) or a)
     assert REASONS[why].sentence.removesuffix(".") in told and "| not measured |" in told
+
+
+def test_without_rows_its_figure_is_the_reference_machine_s():
+    a, reference = page({}), page({"stlb_cliff": CLIFF})
+    reference.about.machine = "another"
+    a.about.other = reference.about
+    shown = borrowed(working_set.working_set, a)
+    assert shown.machine == "another"
+    assert shown.data.equals(working_set.working_set(reference).data)
 
 
 def made(machine: str, *values: float | None) -> Profile:
