@@ -14,8 +14,9 @@ from tlb import discovery
 from tlb.fleet import check, documents, pack, plausible
 from tlb.fleet.check import Bundle
 from tlb.lab import lines
+from tlb.lab.grids import listed_grids
 from tlb.lab.lines import Stored
-from tlb.lab.store import Store, listed_grids
+from tlb.lab.store import Store
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
 from tlb.reasons import Unavailable, if_available

@@ -20,9 +20,10 @@ from pydantic import ValidationError
 from tlb.fleet import archive, documents, plausible
 from tlb.fleet.documents import DESCRIPTION, models, plain
 from tlb.lab import kernels, lines, survey
+from tlb.lab.grids import GRIDS_SCHEMA, Grids
 from tlb.lab.lines import Stored
 from tlb.lab.record import Record
-from tlb.lab.store import GRIDS, GRIDS_SCHEMA, MACHINE, RESERVED, Grids
+from tlb.lab.store import GRIDS, MACHINE, RESERVED
 from tlb.machine import host as hosts
 from tlb.machine import microarchitecture
 from tlb.machine.host import Host

@@ -15,8 +15,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from tlb.lab import lines
+from tlb.lab.grids import listed_grids
 from tlb.lab.record import NAME
-from tlb.lab.store import GRIDS, LACKS, Store, listed_grids
+from tlb.lab.store import GRIDS, LACKS, Store
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
 from tlb.prose import listed

@@ -17,13 +17,12 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-from pydantic import Field, TypeAdapter
+from typing import TYPE_CHECKING, Any
 
 from tlb.lab import columns, lines
+from tlb.lab.grids import GRIDS_SCHEMA, Grids, listed_grids
 from tlb.lab.lines import Stored
-from tlb.lab.record import NAME, Point, Record, Slug
+from tlb.lab.record import NAME, Point, Record
 from tlb.reasons import Unavailable
 from tlb.system import files
 from tlb.system.files import OPEN_FLAGS, disk_errors, lock
@@ -40,24 +39,6 @@ _NO_GRIDS = (
     f"has no readable {GRIDS}.json, which says whose rows are whose; put it back from a copy or "
     "from git, or delete it and run each chapter once more, which measures no row again"
 )
-
-Grids = dict[str, dict[str, set[str]]]  # points' ids by experiment and kernel
-GRIDS_SCHEMA = TypeAdapter(
-    dict[Slug, dict[Slug, set[Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]]]]
-)
-
-
-def listed_grids(*all_grids: Grids) -> dict[str, dict[str, list[str]]]:
-    """Return the union of grids as their document has it."""
-    union: Grids = {}
-    for grids in all_grids:
-        for experiment, grid in grids.items():
-            for kernel, points in grid.items():
-                union.setdefault(experiment, {}).setdefault(kernel, set()).update(points)
-    return {
-        experiment: {kernel: sorted(points) for kernel, points in grid.items()}
-        for experiment, grid in union.items()
-    }
 
 
 def data_root() -> Path:

@@ -260,7 +260,7 @@ def run_this(a: Analysis) -> str:
 .venv/bin/tlb compare reference this {a.chapter}
 ```
 
-{took}Yours end after the parameter `minutes`, at the latest.\
+{took}Your run stops after `minutes` minutes (10 by default) at the latest.\
 {other if a.documents else ""} The first command ends with the path of the executed notebook,
 `_build/runs/{a.chapter}.ipynb`. Its rows are in `data/own`, so a second run measures only what is \
 missing. The second command compares your machine with the reference, quantity by quantity; it
