@@ -310,7 +310,9 @@ def test_what_cannot_be_simulated_is_timed(
         raise Unavailable(code)
 
     monkeypatch.setattr(module, function, lacking)
-    arguments = [program, "chase", "2048", "1"], 60, 0.01, False
+    monkeypatch.setattr(command, "_walk_ns", lambda rig, entries: 30.0)
+    monkeypatch.setattr(proof, "LEAST_PAIRS", 1)
+    arguments = [program, "chase", "2048", "1"], 60, 0.0, False
     made = command.found(*arguments, False)
     origins = {re.search(r"allocate_\w+|small", site.origin)[0] for site in made.sites}
     assert origins >= {"allocate_chased", "allocate_gathered", "small"}

@@ -22,7 +22,7 @@ struct entry {
 };
 
 struct tlb {
-    struct geometry is;
+    uint32_t ways, sets; /* of the second level */
     struct entry first[MOST_FIRST + 1];
     uint32_t buckets[BUCKETS];
     uint64_t second[MOST_SECOND]; /* each set begins with the latest used */
@@ -33,7 +33,7 @@ enum outcome { IN_FIRST, IN_SECOND, WALKED };
 /* t: of zeros. */
 static inline void tlb_clear(struct tlb *t, struct geometry is)
 {
-    t->is = is;
+    t->ways = is.ways, t->sets = is.second / is.ways;
     for (uint32_t i = 0, n = is.first + 1; i < n; i++)
         t->first[i] = (struct entry){NO_PAGE, (i + n - 1) % n, (i + 1) % n, 0};
     for (uint32_t i = 0; i < is.second; i++)
@@ -84,12 +84,11 @@ static inline uint64_t use(uint64_t *set, uint32_t ways, uint64_t page)
 /* left: the page that left the first level, or NO_PAGE. */
 static inline enum outcome tlb_access(struct tlb *t, uint64_t page, uint64_t *left)
 {
-    uint32_t ways = t->is.ways;
     uint64_t moved = use_first(t, page);
     *left = moved == page ? NO_PAGE : moved;
     if (moved == page)
         return IN_FIRST;
-    uint64_t *set = t->second + page % (t->is.second / ways) * ways;
-    return use(set, ways, page) == page ? IN_SECOND : WALKED;
+    uint64_t *set = t->second + page % t->sets * t->ways;
+    return use(set, t->ways, page) == page ? IN_SECOND : WALKED;
 }
 #endif
