@@ -13,6 +13,7 @@ from tlb.lab import perf
 from tlb.lab.gate import Gate, dying_with_us, output_file, plain_locale
 from tlb.lab.perf import Plan
 from tlb.lab.perf_json import derive, parse
+from tlb.lab.perf_plan import stat_words
 from tlb.lab.record import Quantity
 from tlb.machine import pmu
 from tlb.system.processes import run_whole, status_within
@@ -68,20 +69,9 @@ class Counting:
 
     def __init__(self, plan: Plan, pid: int, gate: Gate, repeat: int):
         self._plan, self._group = plan, plan.group(repeat)
-        listed = ",".join(event.event or "" for event in self._group)
         self._output, self._errors = output_file(), output_file()
-        command = [
-            plan.perf or "perf",
-            "stat",
-            "-j",
-            "-o",
-            f"/proc/self/fd/{self._output.fileno()}",
-            "-e",
-            listed,
-            "-p",
-            str(pid),
-            *gate.perf_words,
-        ]
+        command = stat_words([plan.perf or "perf"], self._group, "-p", str(pid), *gate.perf_words)
+        command += ["-o", f"/proc/self/fd/{self._output.fileno()}"]
         self._perf = subprocess.Popen(
             dying_with_us(command),
             stdin=subprocess.DEVNULL,
@@ -114,19 +104,8 @@ def counted(plan: Plan, pid: int, seconds: float, repeat: int = 0) -> dict[str, 
     group = plan.group(repeat)
     if not group or plan.perf is None:
         return lacking
-    listed = ",".join(event.event or "" for event in group)
-    command = [
-        plan.perf,
-        "stat",
-        "-j",
-        "-e",
-        listed,
-        "-p",
-        str(pid),
-        "--",
-        "sleep",
-        f"{seconds:.3f}",
-    ]
+    more = ["-p", str(pid), "--", "sleep", f"{seconds:.3f}"]
+    command = stat_words([plan.perf], group, *more)
     try:
         done = run_whole(command, timeout=seconds + _SLACK_S, env=plain_locale())
     except (OSError, subprocess.TimeoutExpired):

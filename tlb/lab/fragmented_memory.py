@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ValidationError
 
 from tlb.lab import build
-from tlb.reasons import REASONS, Unavailable
+from tlb.lab.session import lack
+from tlb.reasons import Unavailable
 from tlb.system.processes import run_whole
 
 _FOLDER = build.KERNELS / "housekeeping"
@@ -68,17 +69,15 @@ class Memory(NamedTuple):
 
 
 def _parsed(line: str) -> dict[str, Any]:
+    line = line or '{"reason": "memory-short", "detail": "it was ended"}'
     try:
-        answer = json.loads(line) if line else {"reason": "memory-short", "detail": "it was ended"}
+        answer = json.loads(line)
     except ValueError:
         answer = None
     if not isinstance(answer, dict):
         raise Unavailable("kernel-garbage", line[:80])
     if "reason" in answer:
-        code = answer["reason"]
-        raise Unavailable(
-            code if code in REASONS else "kernel-garbage", str(answer.get("detail", ""))
-        )
+        raise lack(line)
     return answer
 
 

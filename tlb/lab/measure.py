@@ -13,9 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from pydantic import ValidationError
-
-from tlb.lab import build, kernels, noise, perf
+from tlb.lab import build, kernels, noise, perf, resident
 from tlb.lab.record import Identity, KernelReport, Point, Record
 from tlb.lab.session import Session, lack, limit_s, why_ended
 from tlb.machine.identity import boot_id
@@ -255,12 +253,7 @@ def _command(kernel: build.Kernel, point: Point, repeat: int, setting: Setting) 
 
 def _checked(text: str, point: Point) -> KernelReport:
     """A kernel's report. Raises Unavailable where it is none, or of another point."""
-    try:
-        report = KernelReport.model_validate_json(text)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise Unavailable("kernel-garbage", f"{where}: {first['msg']}") from None
+    report = resident.answer(text, KernelReport)
     if point.mode in kernels.of(point.kernel).played and not report.mode:
         report = report.model_copy(update={"mode": point.mode})
     asked = {name: getattr(point, name) for name in set(Point.model_fields) - {"region_ms"}}

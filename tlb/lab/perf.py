@@ -18,7 +18,7 @@ from tlb.lab.events import PROGRAMMABLE, SOFTWARE, Event, may_be_zero, quantitie
 from tlb.lab.gate import Gate, dying_with_us, output_file, plain_locale
 from tlb.lab.perf_json import parse
 from tlb.lab.perf_plan import NO_COUNTERS as NO_COUNTERS
-from tlb.lab.perf_plan import Plan
+from tlb.lab.perf_plan import Plan, stat_words
 from tlb.lab.record import Quantity
 from tlb.machine import pmu
 from tlb.reasons import Unavailable
@@ -147,8 +147,7 @@ def _counted_together(command: Sequence[str], plan: Plan) -> Plan:
 
 def _canary(command: Sequence[str], group: Sequence[Event]) -> dict[str, Quantity]:
     """Return what each of these counts together while the canary runs."""
-    listed = ",".join(event.event or "" for event in group)
-    answer = _ask([*command, "stat", "-j", "-e", listed, "--", sys.executable, "-ISc", _CANARY])
+    answer = _ask(stat_words(command, group, "--", sys.executable, "-ISc", _CANARY))
     counted = parse(answer[1], group) if not isinstance(answer, str) else {}
     hardware = [event for event in group if event not in SOFTWARE]
     return {
@@ -161,7 +160,7 @@ def _canary(command: Sequence[str], group: Sequence[Event]) -> dict[str, Quantit
 
 def _probe(command: Sequence[str], event: Event) -> str | None:
     """Return None if the event counts, else the reason code."""
-    answer = _ask([*command, "stat", "-j", "-e", event.event or "", "--", "true"])
+    answer = _ask(stat_words(command, [event], "--", "true"))
     if isinstance(answer, str):
         return answer
     status, stderr = answer
@@ -224,8 +223,7 @@ def run(
     group = plan.group(repeat)
     if not group or plan.perf is None:
         return Run(*_communicate(list(command), timeout_s, cwd), plan.quantities({}, ()))
-    listed = ",".join(event.event or "" for event in group)
-    stdout, stderr, status, text = _gated(plan.perf, ["-e", listed], command, timeout_s, cwd)
+    stdout, stderr, status, text = _gated(plan.perf, group, command, timeout_s, cwd)
     counted, reason = parse(text, group), "perf-failed"
     # Of itself perf exits with 128 + EINVAL or more (129: an unknown event, 255: an event that does
     # not open) and has not started the kernel; kernels exit with 3 at most.
@@ -243,28 +241,14 @@ def refusal(status: int, stderr: str) -> str:
 
 
 def _gated(
-    perf: str, options: Sequence[str], command: Sequence[str], timeout_s: float, cwd: Path | None
+    perf: str, group: Sequence[Event], command: Sequence[str], timeout_s: float, cwd: Path | None
 ) -> tuple[str, str, int, str]:
     """Run one kernel under `perf stat` with the gate: stdout, stderr, exit status, perf's
     output."""
     with output_file() as output, Gate() as gate:
-        finished = _communicate(
-            [
-                perf,
-                "stat",
-                "-j",
-                "-o",
-                f"/proc/self/fd/{output.fileno()}",
-                *options,
-                *gate.perf_words,
-                "--",
-                *command,
-                *gate.kernel_words,
-            ],
-            timeout_s,
-            cwd,
-            pass_fds=(*gate.fds, output.fileno()),
-        )
+        words = stat_words([perf], group, "-o", f"/proc/self/fd/{output.fileno()}")
+        words += [*gate.perf_words, "--", *command, *gate.kernel_words]
+        finished = _communicate(words, timeout_s, cwd, pass_fds=(*gate.fds, output.fileno()))
         output.seek(0)
         return *finished, output.read()
 

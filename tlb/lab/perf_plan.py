@@ -10,6 +10,12 @@ from tlb.lab.perf_json import derive
 from tlb.lab.record import Quantity
 
 
+def stat_words(command: Sequence[str], events: Sequence[Event], *more: str) -> list[str]:
+    """Return the words of a `perf stat` that prints the counts of events as JSON."""
+    listed = ",".join(event.event or "" for event in events)
+    return [*command, "stat", "-j", "-e", listed, *more]
+
+
 @dataclass(frozen=True)
 class Plan:
     """The events that answered, what derives from them, and the reason of every other quantity."""

@@ -64,7 +64,7 @@ def met(inspected: Host) -> dict[str, Any]:
     }
 
 
-def answer(line: bytes, kind: type[Answer]) -> Answer:
+def answer(line: bytes | str, kind: type[Answer]) -> Answer:
     """Validate a program's line. Raises Unavailable("kernel-garbage")."""
     try:
         return kind.model_validate_json(line)

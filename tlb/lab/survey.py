@@ -54,11 +54,9 @@ def measured(
     rig: Rig,
     pages: str,
     *,
-    name: str = NAME,
     repeats: int = REPEATS,
     most_bytes: int | None = None,
     first: Sequence[Point] = (),
-    quiet: bool = False,
     seconds: float = inf,
 ) -> tuple[pd.DataFrame, list[Note]]:
     """Survey this computer into the rig's store, what is there already not again: (all rows, a note
@@ -78,14 +76,14 @@ def measured(
             if kernels.arena_bytes(p) <= (most_bytes or inf)
             and kernels.memory_bytes(p) <= rig.usable_bytes
         ]
-        frame, missing = _run(rig, fitting, name, repeats, quiet, seconds)
+        frame, missing = _run(rig, fitting, NAME, repeats, seconds)
         lacking.update(missing)
         return frame
 
     return survey(run, pages, data_caches(rig.host), first), sorted(lacking.values())
 
 
-def pieces(rig: Rig, pages: str, *, quiet: bool = False) -> pd.DataFrame:
+def pieces(rig: Rig, pages: str) -> pd.DataFrame:
     """The rows that splinter.judge() takes: one line to each 4 KiB, on base pages and on `pages`. A
     few seconds.
 
@@ -98,7 +96,7 @@ def pieces(rig: Rig, pages: str, *, quiet: bool = False) -> pd.DataFrame:
         for layout in ("spread", "packed")
         for n in octaves(FROM_LINES, TO_LINES, 2)
     ]
-    return _run(rig, points, "pieces", REPEATS, quiet)[0]
+    return _run(rig, points, "pieces", REPEATS)[0]
 
 
 def _takes_c() -> None:
@@ -107,7 +105,7 @@ def _takes_c() -> None:
 
 
 def _run(
-    rig: Rig, points: list[Point], name: str, repeats: int, quiet: bool, seconds: float = inf
+    rig: Rig, points: list[Point], name: str, repeats: int, seconds: float = inf
 ) -> tuple[pd.DataFrame, dict[str, Note]]:
     """(all rows that there are now, what was lacking: a note for each layout and reason). Nothing
     is counted, and nothing tried again: the least of several leaves noise out."""
@@ -115,7 +113,6 @@ def _run(
         replace(rig, plan=perf.NO_COUNTERS),
         {name: points},
         lambda p: min(repeats, repeats_of(p)),
-        quiet=quiet,
         retry_share=0,
         seconds=seconds,
     )
