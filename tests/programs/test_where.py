@@ -127,6 +127,7 @@ def test_each_walk_is_at_its_line_and_allocation(program: str):
     assert made.sites[0].id == found.touches[chased[0]].most_common(1)[0][0]
     assert found.total.large_walks < 100 and json.dumps(made.document())
     assert f"{chased[0].line} {chased[1].walks} " in report.callgrind(found)
+    assert "follow" in found.collapsed()
 
 
 @pytest.mark.needs("valgrind")

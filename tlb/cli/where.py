@@ -42,6 +42,9 @@ def where(
     as_json: shown.Json = False,
     html: Annotated[Path | None, Option(help="Also write a page to this file.")] = None,
     callgrind: Annotated[Path | None, Option(help="Also write a file for KCachegrind.")] = None,
+    collapsed: Annotated[
+        Path | None, Option(help="Also write stacks for flame-graph tools.")
+    ] = None,
     wait: Annotated[float, Option(min=0, help="Seconds to wait for another measurement.")] = 0,
 ) -> None:
     """Find which lines and allocations cost a program page walks, and what huge pages gain.
@@ -51,9 +54,9 @@ def where(
     simulate it. Exit codes as of `tlb try`."""
     if sys.platform != "linux":
         raise Unavailable("not-linux")
-    shown.check_files(html, callgrind)
+    shown.check_files(html, callgrind, collapsed)
     with measuring("Interrupted; the program has ended.", wait):
-        made = found(command, seconds, minutes, prove, bool(callgrind))
+        made = found(command, seconds, minutes, prove, bool(callgrind or collapsed))
     _show(made, as_json)
     if html:
         from tlb.programs.where.page import page
@@ -61,6 +64,8 @@ def where(
         shown.write(html, page(made))
     if callgrind:
         shown.write(callgrind, report.callgrind(made.found))
+    if collapsed:
+        shown.write(collapsed, made.found.collapsed())
 
 
 def _show(made: report.Report, as_json: bool) -> None:

@@ -128,6 +128,13 @@ class Simulated:
                 made[memory, line.function or "?", line.place] += exposed
         return +made  # without zeros
 
+    def collapsed(self) -> str:
+        """Return `stacks` as flame-graph tools read them: memory;function;line and the walks."""
+        return "".join(
+            f"{';'.join(frame.replace(';', ',') for frame in stack)} {walks}\n"
+            for stack, walks in self.stacks().items()
+        )
+
 
 def simulate(command: list[str], option: str, seconds: float) -> Simulated:
     """Run a command under the tool, and return what all its processes counted, until it is ended
