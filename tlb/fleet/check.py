@@ -144,7 +144,11 @@ def _manifest(members: dict[str, bytes]) -> str:
 def _state(machine: str, name: str, host: Host) -> str:
     """Return the state that a description is of. Raises Unavailable("bundle-impossible")."""
     is_possible = host.memory.total_bytes > 0 and 1 <= host.logical_cpus <= MOST_CPUS
-    own, state = hosts.machine_id(host), hosts.state(host)
+    try:
+        own, state = hosts.machine_id(host), hosts.state(host)
+    except Unavailable:
+        why = f"{name} is of a computer without CPU or memory"
+        raise Unavailable("bundle-impossible", why) from None
     if own != machine or host.microarchitecture not in microarchitecture.names():
         why = f"{name} is of {plain(own)}, and not of {machine}"
     elif host.base_page_bytes not in BASES or not is_possible:
