@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from tlb.inference.curves import select
+from tlb.inference.hops import with_one_clock
 from tlb.inference.intervals import Interval, summarise
 from tlb.page_sizes import BASE, ordered, rank, words
 from tlb.reasons import Unavailable, required
@@ -41,7 +42,8 @@ class WalkersAnalysis(analysis.Analysis):
 
     def walks(self, per_hop: int, **where: object) -> pd.DataFrame:
         """The rows of plain walks that were timed hop by hop (1) or per batch (0)."""
-        return select(self.frame, kernel="graph_walk", mode="plain", per_hop=per_hop, **where)
+        walks = select(self.frame, kernel="graph_walk", mode="plain", per_hop=per_hop)
+        return select(with_one_clock(walks), **where)
 
     def several_walkers(self) -> pd.DataFrame:
         """Return a row a page size and number of walks that take turns in one thread: pages,

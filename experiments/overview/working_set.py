@@ -12,6 +12,7 @@ import pandas as pd
 from experiments.overview.index import BASE_PAGES, LARGE_PAGES, PACKED, Analysis
 from tlb.inference.curves import Curve
 from tlb.inference.scatter import JUMP
+from tlb.reasons import required
 from tlb.report import axes, charts
 from tlb.report.render import MUTED, PALETTE, Figure
 from tlb.units import format_ns, format_size
@@ -44,9 +45,11 @@ def working_set(a: Analysis) -> Figure:
         single = alt.Chart(dots.assign(working_set_bytes=dots["lines"] * page_bytes))
         single = single.mark_circle(size=14).encode(x=x, y=y, color=axes.colour("series", colours))
     ends = charts.capacities(a.cliff.entries, base_page_bytes=page_bytes)
-    sizes = _sizes(found[BASE_PAGES], page_bytes)
+    sizes = _sizes(
+        required(found.get(BASE_PAGES), "no chase was measured on base pages"), page_bytes
+    )
     answers = {f"{size:g}": answer(a, size_bytes(size)) for size in sizes}
-    default = min(_ASKED_LOG2, sizes[-1])
+    default = min(sizes, key=lambda size: abs(size - _ASKED_LOG2))
     chosen = _chosen(_times(found, sizes, page_bytes), colours, x, y)
     drawn = charts.layered(chart, control, single, ends, *chosen)
     last = ", ".join(f"{name} {format_ns(curve.last.value)}" for name, curve in found.items())
@@ -74,7 +77,9 @@ def _scale(data: pd.DataFrame) -> alt.Scale:
 def _sizes(curve: Curve, page_bytes: int) -> list[float]:
     """Return the positions of the slider, as far as base pages were measured."""
     low, high = (np.log2(lines * page_bytes) / _STEP for lines in (curve.xs[0], curve.xs[-1]))
-    return [step * _STEP for step in range(ceil(low), floor(high) + 1)]
+    sizes = [step * _STEP for step in range(ceil(low), floor(high) + 1)]
+    measured = [size for size in sizes if at(curve, size_bytes(size) / page_bytes) is not None]
+    return required(measured, "base pages were measured at one size")
 
 
 def _slider(sizes: list[float], default: float, answers: Mapping[str, str]) -> list[alt.Parameter]:

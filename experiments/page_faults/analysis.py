@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,7 @@ from experiments.page_faults.grid import AT_ONCE, CHUNK_BYTES, CHUNKS, LARGE, LI
 from experiments.page_faults.kernel_side import KernelSide
 from tlb.inference import student
 from tlb.inference.curves import Curve, select
+from tlb.inference.hops import with_one_clock
 from tlb.inference.intervals import UNKNOWN, Interval, median_interval, summarise_beside
 from tlb.inference.student import Sample
 from tlb.page_sizes import BASE
@@ -66,6 +67,9 @@ class Analysis(analysis.Analysis):
     """
 
     documents = ("side",)
+
+    def __init__(self, frame: pd.DataFrame, *more: Any):
+        super().__init__(with_one_clock(frame), *more)
 
     # --- first touches
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tlb.inference.curves import Curve, select
-from tlb.inference.hops import quantile, smoothed
+from tlb.inference.hops import quantile, smoothed, with_one_clock
 from tlb.inference.intervals import UNKNOWN, Interval, median_interval, summarise
 from tlb.page_sizes import BASE, ordered, rank, words
 from tlb.reasons import Unavailable, if_available, required
@@ -140,10 +140,7 @@ class Analysis(analysis.Analysis):
         if others is not None and (rows["lines"] > PUBLISHED_BLOCK).any():
             rows = pd.concat([rows, select(others, lines=PUBLISHED_BLOCK)])
         rows = select(rows, kernel="graph_walk", layout="packed", per_hop=1, walkers=1)
-        # A process that is disturbed while it times the clock alone reads several times its cost:
-        # the clock is the same in all of them.
-        clock_ns = rows.get("clock_ns", pd.Series(dtype=float)).median()
-        return rows.assign(clock_ns=clock_ns)
+        return with_one_clock(rows)
 
     @cached_property
     def remedies(self) -> pd.DataFrame:

@@ -105,13 +105,17 @@ def _page() -> tuple[Page, dict[str, Any]]:
 
 
 def _number(value: Any) -> float | Interval:
-    if isinstance(value, Interval):
-        return value
+    """Raises Unavailable("too-few-points") for NaN, which is what too few processes give."""
     if isinstance(value, Unavailable):
         raise TypeError(f"a number is needed where there is a reason: {value.code}")
-    if isinstance(value, bool) or value is None or not math.isfinite(value):
+    if isinstance(value, bool) or value is None:
         raise TypeError(f"{value!r} is no number")
-    return float(value)
+    known = value.value if isinstance(value, Interval) else value
+    if math.isnan(known):
+        raise Unavailable("too-few-points", "a paragraph's numbers")
+    if math.isinf(known):
+        raise TypeError(f"{value!r} is no number")
+    return value if isinstance(value, Interval) else float(value)
 
 
 def _num(value: Any, decimals: int = 0, unit: str = "") -> str:

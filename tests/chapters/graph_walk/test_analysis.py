@@ -34,6 +34,12 @@ def test_quantiles_over_processes_are_those_of_the_hops_that_were_drawn():
         assert a.p95[pages].get(size).value == pytest.approx(np.quantile(hops, 0.95), abs=8)
 
 
+def test_a_process_that_misread_the_clock_changes_no_quantile():
+    frame = rows()
+    late = frame["clock_ns"] + 200 * (frame["repeat"] == 0)
+    assert analysis(frame.assign(clock_ns=late)).hops.equals(analysis(frame).hops)
+
+
 def test_the_gain_of_several_walkers_is_one_walkers_time_over_theirs():
     walkers = plain().walkers
     assert list(dict.fromkeys(walkers["pages"])) == ["4k", "thp", "2m"] and set(

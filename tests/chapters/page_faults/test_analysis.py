@@ -38,6 +38,17 @@ def test_a_page_and_a_fault_differ_by_the_pages_that_a_fault_maps(around: int):
     )
 
 
+def test_a_process_that_misread_the_clock_changes_no_time():
+    frame = rows(QUIET)
+    late = 200.0 * (frame["repeat"] == 0)
+    read = {name: frame[name] - late for name in ("mean_ns", "p50_ns", "p95_ns")}
+    found, plain = (
+        analysis(one).touches[FRESH]
+        for one in (frame.assign(clock_ns=frame["clock_ns"] + late, **read), frame)
+    )
+    assert found.tolist() == pytest.approx(plain.tolist(), nan_ok=True)
+
+
 def test_large_pages_save_traps_and_no_zeroing():
     a = analysis(rows(QUIET))
     saved = a.page_ns(FRESH).value - a.page_ns(FRESH_LARGE).value

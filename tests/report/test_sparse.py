@@ -1,0 +1,48 @@
+"""Pages about a machine of which little was measured: each shows what it can and gives reasons for
+the rest, as after a `make book` whose time was short."""
+
+from __future__ import annotations
+
+import random
+from hashlib import sha256
+
+import pytest
+from support.rendered import render
+
+from tlb.lab.lines import Stored
+from tlb.lab.store import Store
+from tlb.reasons import Unavailable
+from tlb.report.parameters import table_of_contents
+
+SEEDS = range(3)
+
+
+def is_kept(share: float, *key: object) -> bool:
+    """Of many keys, this share; the same ones each time."""
+    return int.from_bytes(sha256(repr(key).encode()).digest()[:4], "big") < share * 2**32
+
+
+@pytest.mark.endurance
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("notebook", table_of_contents())
+def test_a_page_needs_no_particular_row(notebook: str, seed: int, monkeypatch: pytest.MonkeyPatch):
+    choose = random.Random(f"{notebook} {seed}")
+    points, processes = choose.choice([0.05, 0.2, 0.5, 0.9]), choose.choice([0.3, 0.6, 1.0])
+    store, whole = Store("data"), Store.rows
+    sparse = choose.choice(store.machines())
+
+    def rows(self: Store, machine: str, kernel: str) -> dict[str, Stored]:
+        return {
+            key: row
+            for key, row in whole(self, machine, kernel).items()
+            if machine != sparse
+            or is_kept(points, seed, row.point)
+            and is_kept(processes, seed, key)
+        }
+
+    monkeypatch.setattr(Store, "rows", rows)
+    try:
+        shown = render(notebook, sparse)
+    except Unavailable:
+        return  # nothing of the chapter is left
+    assert not any("nan" in text.split() for text in shown.texts)
