@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Self
 
 import pandas as pd
 
@@ -111,6 +112,13 @@ class Analysis(analysis.Analysis):
 
     def splintering(self) -> splinter.Splinter | None:
         return if_available(lambda: self.pieces)
+
+    @cached_property
+    def whole_elsewhere(self) -> Self | None:
+        """The first published machine whose TLB entries cover whole large pages."""
+        others = (if_available(self.on, name) for name in self.about.data.machines())
+        found = {other: other.splintering() for other in others if other}
+        return next((other for other, each in found.items() if each and each.is_whole), None)
 
     # --- random reads of an array
 

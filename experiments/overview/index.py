@@ -42,10 +42,9 @@ class Analysis(analysis.Analysis):
         self.parameters = chapter.parameters
         self._each = {module: _analysis(module, chapter) for module in chapters}
 
-    def of_reference(self) -> Analysis:
-        """Return the first page's Analysis of the reference machine. Raises
-        Unavailable("no-data")."""
-        return Analysis(self.about.reference(), tuple(self._each))
+    def on(self, machine: str) -> Analysis:
+        """Return the first page's Analysis of another machine. Raises Unavailable("no-data")."""
+        return Analysis(self.about.on(machine), tuple(self._each))
 
     @property
     def measured(self) -> list[analysis.Analysis]:

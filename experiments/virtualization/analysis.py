@@ -61,7 +61,7 @@ class Analysis(StepsAnalysis):
         none. Itself where neither has."""
         with suppress(Unavailable):
             if not self.cells:
-                reference = self.about.reference()
+                reference = self.about.on("reference")
                 # One page defines what both have.
                 theirs = Analysis(reference.kept("virtualization"), reference, self._names)
                 return theirs if theirs.cells else self

@@ -49,10 +49,10 @@ class Analysis(analysis.Analysis):
             rows, self.lacking = _UNMEASURED, why
         super().__init__(rows, about, names)
 
-    def of_reference(self) -> Analysis:
-        """Return the Analysis of the reference machine's survey. Raises Unavailable("no-data")."""
-        reference = self.about.reference()
-        return Analysis(reference.kept(survey.NAME), reference)
+    def on(self, machine: str) -> Analysis:
+        """Return the Analysis of another machine's survey. Raises Unavailable("no-data")."""
+        other = self.about.on(machine)
+        return Analysis(other.kept(survey.NAME), other)
 
     # --- what the machine states
 

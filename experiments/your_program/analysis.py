@@ -65,14 +65,14 @@ class Analysis(analysis.Analysis):
         rows = [_row(each) for each in (document.told if document else ()) if each.case in CASES]
         return pd.DataFrame(rows, columns=COLUMNS)
 
-    def of_reference(self) -> Analysis:
-        """Return the reference machine's Analysis, which has no rows either."""
-        return Analysis(self.frame, self.about.reference())
+    def on(self, machine: str) -> Analysis:
+        """Return another machine's Analysis, which has no rows either."""
+        return Analysis(self.frame, self.about.on(machine))
 
     @cached_property
     def theirs(self) -> pd.DataFrame | None:
         """`trials` of the reference machine; None if this is it, or if there is none."""
-        reference = if_available(self.of_reference)
+        reference = if_available(self.on, "reference")
         if reference is None or reference.about.machine == self.about.machine:
             return None
         return reference.trials

@@ -91,7 +91,7 @@ def test_a_machine_without_rows_is_no_data(data: Path, machine: str):
 def test_this_machines_chapter_reads_the_reference_machine_and_never_measures_there(
     committed: Store, world: dict
 ):
-    reference = this().reference()
+    reference = this().on("reference")
     assert (reference.is_this, reference.machine) == (False, "made-up") and len(
         reference.kept(CHAPTER)
     )

@@ -1,4 +1,4 @@
-"""The text of each chapter on the published machines, as a person reads it in review:
+"""The text of each chapter on two published machines, as a person reads it in review:
 tests/snapshots/CHAPTER@MACHINE.md.
 
 TLB_ACCEPT=1 writes them. The reference machine's is the committed notebook.
@@ -13,11 +13,11 @@ import pytest
 from support.common import ROOT
 from support.rendered import CHAPTER_NAMES, analysis, render
 
-from tlb.lab.store import Store
 from tlb.reasons import Unavailable
 
 FOLDER = ROOT / "tests" / "snapshots"
-STORE = Store(ROOT / "data")
+# One whose host leaves large pages whole, and one that counts walks.
+MACHINES = "emerald-rapids-64b9489c", "zen-3-a9ae1af8"
 
 
 def has_rows(chapter: str, machine: str) -> bool:
@@ -33,9 +33,7 @@ def path(chapter: str, machine: str) -> Path:
 
 
 @pytest.mark.endurance
-@pytest.mark.parametrize(
-    "machine", [name for name in STORE.machines() if name != STORE.reference()]
-)
+@pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("chapter", CHAPTER_NAMES)
 def test_a_page_says_of_a_machine_what_its_snapshot_says(chapter: str, machine: str):
     if not has_rows(chapter, machine):

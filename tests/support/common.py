@@ -151,7 +151,7 @@ class About:
     notes: list[Note] = field(default_factory=list)
     rows: dict[str, pd.DataFrame] = field(default_factory=dict)
     documents: dict[str, dict[str, Any]] = field(default_factory=dict)
-    other: About | None = None  # the reference machine
+    other: About | None = None  # any other machine
     is_this: bool = False
     stands_in: bool = False
 
@@ -173,9 +173,9 @@ class About:
             raise Unavailable("no-data", name)
         return self.documents[name]
 
-    def reference(self) -> About:
+    def on(self, machine: str) -> About:
         if self.other is None:
-            raise Unavailable("no-data", "reference")
+            raise Unavailable("no-data", machine)
         return self.other
 
 

@@ -67,11 +67,11 @@ class Analysis:
         """The chapter's name: that of the package which defines the Analysis."""
         return type(self).__module__.split(".")[-2]
 
-    def of_reference(self) -> Self:
-        """Return the chapter's Analysis of the reference machine's rows. Raises
+    def on(self, machine: str) -> Self:
+        """Return the chapter's Analysis of another machine's rows. Raises
         Unavailable("no-data")."""
-        reference = self.about.reference()
-        return type(self)(reference.kept(self.chapter), reference)
+        other = self.about.on(machine)
+        return type(self)(other.kept(self.chapter), other)
 
     @property
     def host(self) -> Host:

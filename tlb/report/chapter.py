@@ -202,9 +202,9 @@ class Chapter(Subject):
         pools = [pool.page for pool in self.host.pools if pool.total]
         return sorted([*pools, *filter(shutil.which, _TOOLS)])
 
-    def reference(self) -> Chapter:
-        """Return this chapter about the reference machine. Raises Unavailable("no-data")."""
-        chapter = Chapter(self.name, self.parameters | {"machine": "reference"}, self.data)
+    def on(self, machine: str) -> Chapter:
+        """Return this chapter about another machine of `data`. Raises Unavailable("no-data")."""
+        chapter = Chapter(self.name, self.parameters | {"machine": machine}, self.data)
         try:
             chapter.host  # noqa: B018  # read now
         except ValueError as error:

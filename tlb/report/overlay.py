@@ -123,7 +123,7 @@ def with_reference(
     if make.__name__ not in getattr(sys.modules.get(make.__module__), "BESIDE", ()):
         return own
     try:
-        reference = a.about.reference()
+        reference = a.about.on("reference")
         if reference.machine == a.about.machine and not is_own:
             return own
         if not make(type(a)(a.frame, a.about)).data.equals(own.data):
@@ -156,7 +156,7 @@ class Borrowed(Figure):
 def borrowed(make: Callable[[Analysis], Figure], a: Analysis, reason: str = "") -> Borrowed:
     """Return what `make` draws of the reference machine. Raises Unavailable if that lacks it too,
     and for a page that is about several machines."""
-    theirs = a.of_reference()
+    theirs = a.on("reference")
     machine = theirs.about.machine
     if machine == a.about.machine and not a.about.is_this:
         raise Unavailable("no-data", machine)
