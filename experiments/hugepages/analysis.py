@@ -117,8 +117,8 @@ class Analysis(analysis.Analysis):
     def whole_elsewhere(self) -> Self | None:
         """The first published machine whose TLB entries cover whole large pages."""
         others = (if_available(self.on, name) for name in self.about.data.machines())
-        found = {other: other.splintering() for other in others if other}
-        return next((other for other, each in found.items() if each and each.is_whole), None)
+        found = ((other, other.splintering()) for other in others if other)
+        return next((other for other, each in found if each and each.is_whole), None)
 
     # --- random reads of an array
 

@@ -22,7 +22,7 @@ from tlb.reasons import if_available
 from tlb.report import parameters, publish
 from tlb.report.chapter import Chapter
 
-SITE_S, SURVEY_S, DOCUMENTS_S = 60.0, 40.0, 10.0  # guesses
+SITE_S, SURVEY_S, DOCUMENTS_S = 100.0, 40.0, 10.0  # guesses, the first of a slow computer
 PROGRAMS_S = 60 * FEW_MINUTES
 LATER_TIMES = 1.2  # the last site shows more than the first
 # Documents that build and run other people's programs for minutes: measured with `full`, or by
@@ -34,8 +34,9 @@ def book(given: Mapping[str, Any]) -> Path:
     """Measure what is missing for `given["minutes"]`, the building of the site included, and build
     it; return the path of its first page.
 
-    After one mapping of everything, if that measured anything, there is a first site. Raises
-    Unavailable: bad-parameter before the first second is spent, measuring-already.
+    After one mapping of everything, if that measured anything, there is a first site, unless it
+    would take the time of the next mapping. Raises Unavailable: bad-parameter before the first
+    second is spent, measuring-already.
     """
     begin, contents = time.monotonic(), parameters.table_of_contents()
     checked = {name: parameters.check(name, given) for name in contents}
@@ -45,8 +46,10 @@ def book(given: Mapping[str, Any]) -> Path:
     end, site_s = begin + 60 * checked[contents[0]]["minutes"], SITE_S
     with Progress("book") as bar:
         bar.later_s = 2 * SITE_S + SURVEY_S + DOCUMENTS_S + PROGRAMS_S
-        if _measured(whole, end, bar, first_round=True):
-            first = time.monotonic()
+        is_measured = _measured(whole, end, bar, first_round=True)
+        first = time.monotonic()
+        round_s, rest_s = first - begin, SURVEY_S + DOCUMENTS_S + LATER_TIMES * SITE_S
+        if is_measured and end - first >= SITE_S + rest_s + round_s:
             print(publish.book(given))
             print("This first site rests on one mapping of each point; measuring goes on.")
             site_s = LATER_TIMES * (time.monotonic() - first)
@@ -54,7 +57,8 @@ def book(given: Mapping[str, Any]) -> Path:
         if_available(Chapter("your_machine", checked["your_machine"], whole.data).survey)
         chapters = [Chapter(name, checked[name], whole.data) for name in grids_of(whole.scope)]
         _documents(chapters, end - site_s, slow=False)
-        _programs(Chapter("your_program", checked["your_program"], whole.data), end - site_s)
+        programs = Chapter("your_program", checked["your_program"], whole.data)
+        _programs(programs, end - site_s - round_s)
         bar.later_s = site_s
         _measured(whole, end - site_s, bar)
         if given.get("profile") == "full":
@@ -99,7 +103,7 @@ def _documents(chapters: Iterable[Chapter], until: float, *, slow: bool) -> None
 
 
 def _programs(chapter: Chapter, until: float) -> None:
-    """Try a few whole programs, if they take at most half of the time that is left, with another
+    """Try a few whole programs, if they take at most half of the time until then, with another
     profile than the shortest, and unless more was measured of this machine before."""
     is_short = chapter.parameters["profile"] == "smoke"
     places = (chapter.store, chapter.data)

@@ -71,6 +71,14 @@ def test_there_is_a_site_after_the_first_round_and_one_at_the_end(
     ]
 
 
+def test_a_short_time_is_measured_in_rather_than_built_a_first_site(
+    told: list[Any], monkeypatch: pytest.MonkeyPatch
+):
+    measures(monkeypatch, told, 300, 900)
+    campaign.book(ASKED | {"minutes": 3.0})
+    assert told.count("site") == 1 and told[-1] == "site"
+
+
 @pytest.mark.parametrize("minutes", [1.0, 40.0])
 def test_the_last_site_is_built_within_the_time(
     told: list[Any], monkeypatch: pytest.MonkeyPatch, minutes: float
