@@ -175,7 +175,7 @@ class Analysis:
         found = self.splintering()
         return found is not None and found.is_splintered
 
-    @property
+    @cached_property
     def survey(self) -> geometry.Geometry:
         """What this machine's survey found of its TLB. Raises Unavailable."""
         rows = self.about.kept(survey.NAME)

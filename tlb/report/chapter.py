@@ -131,7 +131,11 @@ class Chapter(Subject):
     def kept(self, name: str) -> pd.DataFrame:
         """Return the rows of an experiment that exist: of this computer's present state, or of a
         published machine's last campaign. Raises Unavailable("no-data")."""
-        return self._rows(name, ())
+        if self.is_this and self._seconds:  # there may be more by the next time
+            return self._rows(name, ())
+        if name not in self._read:
+            self._read[name] = self._rows(name, ())
+        return self._read[name]
 
     def _rows(self, name: str, points: Sequence[Point]) -> pd.DataFrame:
         """Published rows of `points` may be of the other engine and of another profile."""
@@ -193,6 +197,15 @@ class Chapter(Subject):
         self.store.write_document(self.machine, name, made)
 
     @cached_property
+    def _read(self) -> dict[str, pd.DataFrame]:
+        """The rows that were read, by experiment: a page asks for the same ones up to ten times."""
+        return {}
+
+    @cached_property
+    def _others(self) -> dict[str, Chapter]:
+        return {}
+
+    @cached_property
     def _refused(self) -> dict[str, Unavailable]:
         """Why documents could not be made, by name: a page that asks again does not try again."""
         return {}
@@ -204,7 +217,9 @@ class Chapter(Subject):
 
     def on(self, machine: str) -> Chapter:
         """Return this chapter about another machine of `data`. Raises Unavailable("no-data")."""
-        chapter = Chapter(self.name, self.parameters | {"machine": machine}, self.data)
+        if machine in self._others:
+            return self._others[machine]
+        chapter = self._others[machine] = Chapter(self.name, self.parameters | {"machine": machine}, self.data)
         try:
             chapter.host  # noqa: B018  # read now
         except ValueError as error:
