@@ -219,7 +219,9 @@ class Chapter(Subject):
         """Return this chapter about another machine of `data`. Raises Unavailable("no-data")."""
         if machine in self._others:
             return self._others[machine]
-        chapter = self._others[machine] = Chapter(self.name, self.parameters | {"machine": machine}, self.data)
+        chapter = self._others[machine] = Chapter(
+            self.name, self.parameters | {"machine": machine}, self.data
+        )
         try:
             chapter.host  # noqa: B018  # read now
         except ValueError as error:
