@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -172,6 +172,10 @@ class About:
         if name not in self.documents:
             raise Unavailable("no-data", name)
         return self.documents[name]
+
+    @property
+    def data(self) -> SimpleNamespace:
+        return SimpleNamespace(machines=lambda: [self.other.machine] if self.other else [])
 
     def on(self, machine: str) -> About:
         if self.other is None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from support.common import refusal
-from support.hugepages import ENTRIES, PAGES, analysis, only, priced, rows
+from support.common import About, refusal
+from support.hugepages import ENTRIES, PAGES, SPLIT, WHOLE, analysis, only, priced, rows
+from support.page_sizes import Paged
+from support.synthetic import Stated
+
+from experiments.hugepages import Analysis
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -15,6 +19,14 @@ def test_a_price_is_spread_minus_packed_on_the_same_pages():
         for lines, price in list(a.price[pages])[::4]:
             assert price.value == pytest.approx(priced(rows(), pages, lines * 4096))
     assert 4096 not in a.price["2m"].xs and 4096 in a.price["4k"].xs and 4096 in a.spread["2m"].xs
+
+
+@pytest.mark.parametrize(("machine", "is_found"), [(WHOLE, True), (SPLIT, False)])
+def test_a_machine_with_whole_large_pages_is_found_elsewhere(machine: Paged, is_found: bool):
+    host = Stated(hypervisor="kvm").host()
+    other = About(host, "another", rows={"hugepages": rows(machine)})
+    found = Analysis(rows(SPLIT), About(host, other=other)).whole_elsewhere
+    assert (found is not None and found.about.machine == "another") == is_found
 
 
 def test_below_the_reach_are_the_parts_that_were_measured():
