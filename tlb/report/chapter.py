@@ -219,15 +219,14 @@ class Chapter(Subject):
         """Return this chapter about another machine of `data`. Raises Unavailable("no-data")."""
         if machine in self._others:
             return self._others[machine]
-        chapter = self._others[machine] = Chapter(
-            self.name, self.parameters | {"machine": machine}, self.data
-        )
+        chapter = Chapter(self.name, self.parameters | {"machine": machine}, self.data)
         try:
             chapter.host  # noqa: B018  # read now
         except ValueError as error:
             raise Unavailable(
                 "no-data", f"{chapter.machine} has a description of another version"
             ) from error
+        self._others[machine] = chapter
         return chapter
 
     def _write_card(self, measured: int) -> None:

@@ -112,7 +112,7 @@ def _number(value: Any) -> float | Interval:
         raise TypeError(f"{value!r} is no number")
     known = value.value if isinstance(value, Interval) else value
     if math.isnan(known):
-        raise Unavailable("too-few-points", "a paragraph's numbers")
+        raise Unavailable("too-few-points", "too few for a number of this page")
     if math.isinf(known):
         raise TypeError(f"{value!r} is no number")
     return value if isinstance(value, Interval) else float(value)
