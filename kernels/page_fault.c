@@ -28,8 +28,10 @@ static uint64_t time_rounds(struct touches *t, uint64_t rounds, int touched)
             touch_all(t);
         unmap_touches(t);
     }
+    t0 = now_ns() - t0;
+    hold_place(t);
     t->populate = populate;
-    return now_ns() - t0;
+    return t0;
 }
 
 struct times { double full[MIN_BATCHES], empty[MIN_BATCHES]; int n; };
@@ -84,6 +86,7 @@ static void also_walks(struct touches *t)
             unmap_touches(t);
             ns[0][i] = (double)(t1 - t0) / pages;
             ns[2][i] = (double)(now_ns() - t1) / pages;
+            hold_place(t);
         }
         for (int k = 0; k < 3; k++)
             also(names[filled][k], median(ns[k], ROUNDS));
@@ -104,6 +107,7 @@ static double also_each(struct touches *t, struct tally *tally)
         later += now_ns() - t0;
         check_touched(t);
         unmap_touches(t);
+        hold_place(t);
     }
     double ghz = (double)(stamp() - ticks) / (double)(now_ns() - ns);
     also_hops(tally, ghz);

@@ -73,6 +73,15 @@ static inline void unmap_touches(const struct touches *t)
         unavailable("memory-short", "%" PRIu64 " bytes could not be given back: %s", t->arena.bytes, strerror(errno));
 }
 
+/* Keep the allocator of a C library out of the unmapped range, where the next mapping would remove its blocks. */
+static inline void hold_place(const struct touches *t)
+{
+    const struct arena *a = &t->arena;
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+    if (mmap(a->base, a->bytes, PROT_NONE, flags, -1, 0) != a->base)
+        unavailable("memory-short", "%" PRIu64 " bytes could not be reserved again: %s", a->bytes, strerror(errno));
+}
+
 /* [timed: touches] */
 TIMED uint64_t read_pages(const char *base, uint64_t stride, const uint32_t *order, uint64_t n)
 {
