@@ -80,6 +80,8 @@ static void set_registers(const struct tables *t, const char *code)
     s.cr3 = t->physical;
     s.cr4 = PAE | (t->levels == 5 ? LA57 : 0);
     s.efer = LME | LMA;
+    if (t->levels == 5 && ioctl(guest.vcpu, KVM_SET_SREGS, &s) && errno == EINVAL) /* a software MMU may offer la57 all the same */
+        unavailable("no-la57", "KVM_SET_SREGS with la57: %s", strerror(errno));
     ASK(guest.vcpu, KVM_SET_SREGS, &s);
     struct kvm_regs r = {.rip = (uint64_t)code, .rbx = (uint64_t)guest.talk, .rflags = IOPL_3 | 2};
     ASK(guest.vcpu, KVM_SET_REGS, &r);

@@ -89,6 +89,8 @@ def test_guest_page_sizes_and_levels_take_a_cpu_that_has_them(kvm):
     assert "pdpe1gb" in why_not(guest("1g"), "page-size-unsupported")
     assert "la57" in why_not(guest(options={"levels": 5}), "no-la57")
     assert measured(guest("2m")).also["guest_levels"] == 4
+    kvm(sregs=errno.EINVAL)
+    assert "KVM_SET_SREGS" in why_not(guest(options={"levels": 5}), "no-la57")
 
 
 def test_a_foreign_signal_does_not_end_the_guest(kvm):
