@@ -81,8 +81,12 @@ int main(int argc, char **argv)
     if (is_chase || !strcmp(argv[1], "gather")) {
         char *gathered = allocate_gathered(bytes);
         memset(gathered, 1, bytes);
-        if (is_chase)
-            sum += follow(cycle(allocate_chased(bytes), order, pages), pages * passes) != NULL;
+        if (is_chase) {
+            char *chased = allocate_chased(bytes);
+            sum += follow(cycle(chased, order, pages), pages * passes) != NULL;
+            if (!is_surgical)
+                free(chased);
+        }
         if (is_surgical)
             sum += hop_in_a_cycle(allocate_second(bytes), order, pages, passes);
         sum += gather(gathered, order, pages, 2 * passes);

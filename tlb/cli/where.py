@@ -63,7 +63,7 @@ def where(
 
         shown.write(html, page(made))
     if callgrind:
-        shown.write(callgrind, report.callgrind(made.found))
+        shown.write(callgrind, made.found.callgrind())
     if collapsed:
         shown.write(collapsed, made.found.collapsed())
 

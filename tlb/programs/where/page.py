@@ -10,9 +10,10 @@ from itertools import cycle
 import pandas as pd
 from markupsafe import Markup
 
-from tlb.programs.where.report import Report
+from tlb.programs.where.report import Report, Table
 from tlb.report import standalone
 from tlb.report.render import PALETTE, join
+from tlb.units import format_size
 
 _WIDTH, _ROW = 720, 22  # px
 _CAPTION = (
@@ -64,16 +65,27 @@ def flame_graph(walks: Counter[tuple[str, str, str]]) -> Markup:
 def page(made: Report) -> str:
     """Return the page as HTML."""
     verdict, *sentences = made.sentences()
-    tables = Markup("").join(
+    tables = made.tables() | {"Second levels of other sizes (LRU, without sets)": _curve(made)}
+    shown = Markup("").join(
         Markup("<h2>{}</h2>{}").format(heading, standalone.table(pd.DataFrame(rows, columns=head)))
-        for heading, (head, rows) in made.tables().items()
+        for heading, (head, rows) in tables.items()
+        if rows
     )
     body = _BODY.format(
         verdict=verdict,
         command=shlex.join(made.command),
         sentences=standalone.paragraphs(sentences),
-        tables=tables,
+        tables=shown,
         graph=flame_graph(made.found.stacks()),
         commands=join("<pre>{}</pre>", made.commands()),
     )
     return standalone.page(f"tlb where: {made.command[0]}", body)
+
+
+def _curve(made: Report) -> Table:
+    page_bytes = made.geometry.page_bytes if made.geometry else 0
+    rows = [
+        (f"{entries:,}", format_size(entries * page_bytes), f"{walks:,}")
+        for entries, walks in sorted(made.found.curve.items())
+    ]
+    return ("entries", "reach on base pages", "walks"), rows

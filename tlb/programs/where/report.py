@@ -144,8 +144,9 @@ class Report:
         for site in self.sites[:MOST_ROWS]:
             counts, size = site.counts, format_size(site.bytes) if site.bytes else ""
             left = f"{counts.large_walks / counts.walks:.0%}" if counts.walks else ""
-            rows.append((self._short(site.id), *self._walks(counts), left, size, site.origin))
-        return ("site", *WALKS, "left with 2 MiB", "size", "allocated by"), rows
+            memory = left, size, f"{site.lived:.0%}" if site.bytes else "", site.origin
+            rows.append((self._short(site.id), *self._walks(counts), *memory))
+        return ("site", *WALKS, "left with 2 MiB", "size", "lives", "allocated by"), rows
 
     def proof_table(self, proof: Proof) -> Table:
         rows = list[tuple[str, ...]]()
@@ -181,21 +182,31 @@ class Report:
         """Return one sentence: what to put on huge pages, nothing to gain, or cannot tell."""
         if self.proof:
             return self._proven(self.proof)
-        walks, most = f"{self.found.total.walks:,} page walks", format_ns(self.most_saved_s * 1e9)
-        if self.native_s is None:
-            return f"Cannot tell: it did not end; its {walks} cost at most {most}."
+        most = format_ns(self.most_saved_s * 1e9)
+        if self.native_s is None or self.found.is_cut:
+            return f"Cannot tell: it did not end; its page walks until then cost at most {most}."
+        if bound := self._bound():
+            return f"Nothing to gain: {bound}."
         time = format_ns(self.native_s * 1e9)
-        if self.most_saved_s < NOTHING * self.native_s:
-            return f"Nothing to gain: {walks} cost it at most {most} of {time}."
         largest = self._short(*(site.id for site in self.largest())) or "other memory"
         return (
             f"Huge pages may save between nothing and {most} of {time}, mostly of {largest}. "
             "--prove measures what they save."
         )
 
+    def _bound(self) -> str:
+        """Say what all walks cost at most, if that is next to nothing; "" if it is not, or unknown."""
+        is_known = self.geometry and self.native_s is not None and not self.found.is_cut
+        if not is_known or self.most_saved_s >= NOTHING * self.native_s:
+            return ""
+        walks, most, time = self.found.total.walks, self.most_saved_s * 1e9, self.native_s * 1e9
+        return f"{walks:,} page walks cost it at most {format_ns(most)} of {format_ns(time)}"
+
     def _proven(self, proof: Proof) -> str:
         every, rounds = proof.ratio(ALL), f"({len(proof.rounds)} rounds)"
         what = f"with all allocations on huge pages it takes {every:.3f} times as long {rounds}"
+        if proof.smallest == NONE and (bound := self._bound()):
+            return f"Nothing to gain: {bound}, and {what}."
         if proof.smallest == NONE and every.low < 1 - UNSURE:
             return f"Cannot tell: {what}. Give it a quieter computer, or more --minutes."
         if proof.smallest == NONE:
@@ -232,6 +243,10 @@ class Report:
                 f"alone. With 2 MiB pages everywhere {total.large_walks:,} are left, unless a "
                 f"virtual machine's host splits them. {self.geometry}."
             )
+            curve, now = self.found.curve, self.geometry.base.second
+            larger = [f"{curve[n]:,} with {n:,} entries" for n in sorted(curve) if n > now]
+            if larger:
+                yield f"A larger second level would leave {', '.join(larger[:3])}."
         else:
             yield f"Not simulated, so page walks are unknown. {self.found.lacking}"
         if self.times:
@@ -256,6 +271,7 @@ class Report:
             "native_s": self.native_s,
             "instructions": self.found.instructions,
             "total": total._asdict() | {"exposed": total.exposed},
+            "walks_by_entries": self.found.curve,
             "walk_ns": self.walk_ns,
             "saved_s": [0.0, self.most_saved_s],
             "verdict": self.verdict(),
@@ -282,12 +298,3 @@ def _filled(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
 
 def _range(value: Interval) -> str:
     return f"{value.value:z,.0f} ({value.low:z,.0f} to {value.high:z,.0f})"
-
-
-def callgrind(found: Simulated) -> str:
-    """Return lines in Callgrind's format, for KCachegrind (Valgrind manual, cl-format)."""
-    made = ["version: 1", "creator: tlb where", "positions: line", "events: Walks Exposed L1Misses"]
-    for line, counts in found.lines.items():
-        made += [f"ob={line.module}", f"fl={line.file or '???'}", f"fn={line.function or '???'}"]
-        made += [f"{line.line} {counts.walks} {counts.exposed} {counts.misses}"]
-    return "\n".join(made) + "\n"

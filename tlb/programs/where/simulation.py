@@ -67,12 +67,14 @@ OTHER_CODE, PROGRAM, IN_LINUX = (
 @dataclass
 class Site:
     """Allocations by one stack. how: the function that was called; stack: frames "module+offset"
-    from the inside out. bytes: of all of them, 0 without simulation."""
+    from the inside out. Of a simulation: bytes of all of them, and lived, the largest share of its
+    process's instructions that one of them was there for."""
 
     id: str
     how: str
     stack: list[str]
     bytes: int = 0
+    lived: float = 0.0
     counts: Counts = Counts()
 
     @property
@@ -87,6 +89,7 @@ class Site:
 class Simulated:
     """What the tool counted. touches: walks by line and site. code: the line of each instruction
     that missed the first level; after: that of each instruction that follows one that walked.
+    curve: walks that an LRU second level of so many entries, without sets, would leave.
     is_cut: it was ended before its end. lacking: why there was no simulation, or ""."""
 
     instructions: int = 0
@@ -95,6 +98,7 @@ class Simulated:
     touches: dict[Line, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     code: dict[Code, Line] = field(default_factory=dict)
     after: dict[Code, Line] = field(default_factory=dict)
+    curve: Counter[int] = field(default_factory=Counter)
     is_cut: bool = False
     lacking: str = ""
 
@@ -134,6 +138,19 @@ class Simulated:
             f"{';'.join(frame.replace(';', ',') for frame in stack)} {walks}\n"
             for stack, walks in self.stacks().items()
         )
+
+    def callgrind(self) -> str:
+        """Return lines in Callgrind's format, for KCachegrind (Valgrind manual, cl-format)."""
+        made = ["version: 1", "creator: tlb where", "positions: line"]
+        made += ["events: Walks Exposed L1Misses"]
+        for line, counts in self.lines.items():
+            made += [
+                f"ob={line.module}",
+                f"fl={line.file or '???'}",
+                f"fn={line.function or '???'}",
+            ]
+            made += [f"{line.line} {counts.walks} {counts.exposed} {counts.misses}"]
+        return "\n".join(made) + "\n"
 
 
 def simulate(command: list[str], option: str, seconds: float) -> Simulated:
@@ -208,18 +225,23 @@ def _add(made: Simulated, output: str) -> None:
     lines: dict[str, Line] = {}
     next_code: dict[str, Code] = {}
     sites: dict[str, str] = {}
+    instructions = 0
     for kind, *fields in (record.split("\t") for record in output.splitlines()):
         if kind == "T":
-            made.instructions += int(fields[0])
+            instructions = int(fields[0])
+            made.instructions += instructions
+        elif kind == "M":
+            made.curve[int(fields[0])] += int(fields[1])
         elif kind == "I":
             number, offset, length, module, function, file, row = fields
             lines[number] = Line(function, file, int(row), module)
             made.code[module, int(offset)] = lines[number]
             next_code[number] = module, int(offset) + int(length)
         elif kind == "R":
-            number, sites[number], size = fields
+            number, sites[number], size, lived = fields
             if site := made.sites.get(sites[number]):
                 site.bytes += int(size)
+                site.lived = max(site.lived, int(lived) / max(instructions, 1))
         elif kind == "P":
             number, region, *counts = fields
             counted, line, site = Counts(*map(int, counts)), lines[number], sites[region]

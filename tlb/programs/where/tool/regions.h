@@ -10,13 +10,14 @@
 struct region {
     UInt number;
     ULong site; /* 0: none has named it */
-    ULong bytes;
+    ULong bytes, began, ended; /* instructions passed; ended: 0 if it never did */
     Bool is_printed;
 };
 
 static struct region elsewhere;
 static RangeMap *regions;
 static UInt region_count;
+static ULong passed; /* instructions */
 static UWord low = 1, high, found; /* the range that was looked up last */
 
 static struct region *region_of(Addr a)
@@ -38,7 +39,7 @@ static void add_range(Addr start, Addr end, ULong site)
     /* A heap that grows at its end, for the same reason, is one region. */
     if (!site || r->site != site) {
         r = VG_(calloc)("tlb.region", 1, sizeof *r);
-        r->number = ++region_count, r->site = site;
+        r->number = ++region_count, r->site = site, r->began = passed;
     }
     r->bytes += end - start;
     bind_range(start, end, r);

@@ -33,9 +33,10 @@
 #define KNOWN 64
 #define FRESH_FOR 12
 
-static ULong known[KNOWN], passed, last_walk, misses_since;
+static ULong known[KNOWN], last_walk, misses_since;
 static struct {
     struct tlb base, large;
+    struct curve curve; /* of base pages */
 } *tlbs[THREADS], *now_used;
 static ThreadId running = VG_INVALID_THREADID;
 static const HChar *output = "walks.%p", *machine = "";
@@ -59,9 +60,12 @@ static VG_REGPARM(2) void access_memory(Addr a, struct instruction *i)
     enum outcome large_is = tlb_access(&now_used->large, a >> LARGE_SHIFT, &unused);
     if (known[left % KNOWN] == left)
         known[left % KNOWN] = NO_PAGE;
-    if (now != IN_FIRST && ++misses_since >= FRESH_FOR) {
-        misses_since = 0;
-        forget_known();
+    if (now != IN_FIRST) {
+        curve_access(&now_used->curve, page);
+        if (++misses_since >= FRESH_FOR) {
+            misses_since = 0;
+            forget_known();
+        }
     }
     known[page % KNOWN] = page;
     if (now == IN_FIRST && large_is != WALKED)
@@ -86,6 +90,7 @@ static void begin_thread(ThreadId thread, ULong blocks)
         tlbs[k] = VG_(calloc)("tlb.thread", 1, sizeof *tlbs[k]);
         tlb_clear(&tlbs[k]->base, is.base);
         tlb_clear(&tlbs[k]->large, is.large);
+        curve_clear(&tlbs[k]->curve);
     }
     now_used = tlbs[k];
     forget_known();
@@ -161,7 +166,11 @@ static void grow_heap(Addr a, SizeT n, ThreadId thread)
     add_range(a, a + n, region_of(a - 1)->site); /* as it was named before */
 }
 
-static void unmap(Addr a, SizeT n) { bind_range(a, a + n, &elsewhere); }
+static void unmap(Addr a, SizeT n)
+{
+    region_of(a)->ended = passed;
+    bind_range(a, a + n, &elsewhere);
+}
 
 static void move(Addr from, Addr to, SizeT n)
 {
@@ -193,6 +202,9 @@ static void forget_counts(ThreadId thread)
     passed = last_walk = 0;
     for (VG_(HT_ResetIter)(pairs); (p = VG_(HT_Next)(pairs));)
         p->is = (struct counts){0, 0, 0, 0, 0};
+    for (UInt k = 0; k < THREADS; k++)
+        for (UInt i = 0; tlbs[k] && i < CURVE; i++)
+            tlbs[k]->curve.hits[i] = tlbs[k]->curve.misses = 0;
 }
 
 /* --- output: one record a line, fields separated by tabs */
@@ -220,11 +232,26 @@ static void print_pair(VgFile *f, const struct pair *p)
     const struct counts *c = &p->is;
     if (!i->is_printed)
         print_instruction(f, i);
-    if (!r->is_printed)
-        VG_(fprintf)(f, "R\t%u\t%016llx\t%llu\n", r->number, r->site, r->bytes);
+    if (!r->is_printed) {
+        ULong lived = (r->ended ? r->ended : passed) - r->began;
+        VG_(fprintf)(f, "R\t%u\t%016llx\t%llu\t%llu\n", r->number, r->site, r->bytes, lived);
+    }
     i->is_printed = r->is_printed = True;
     VG_(fprintf)(f, "P\t%u\t%u\t%llu\t%llu", i->number, r->number, c->misses, c->walks);
     VG_(fprintf)(f, "\t%llu\t%llu\t%llu\n", c->chained, c->alone, c->large_walks);
+}
+
+/* The walks that a second level of each size would leave. */
+static void print_curve(VgFile *f)
+{
+    ULong walks = 0;
+    for (UInt k = 0; k < THREADS; k++)
+        walks += tlbs[k] ? tlbs[k]->curve.misses : 0;
+    for (Int i = CURVE - 1; i >= 0; i--) {
+        VG_(fprintf)(f, "M\t%u\t%llu\n", 1u << (LEAST_SHIFT + i), walks);
+        for (UInt k = 0; k < THREADS; k++)
+            walks += tlbs[k] ? tlbs[k]->curve.hits[i] : 0;
+    }
 }
 
 static void finish(Int code)
@@ -236,6 +263,7 @@ static void finish(Int code)
     if (!f)
         return;
     VG_(fprintf)(f, "T\t%llu\n", passed);
+    print_curve(f);
     for (VG_(HT_ResetIter)(pairs); (p = VG_(HT_Next)(pairs));)
         if (p->is.misses | p->is.large_walks)
             print_pair(f, p);

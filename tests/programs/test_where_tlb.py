@@ -1,0 +1,92 @@
+"""The TLB that `tlb where` simulates (tool/tlb.h), against plain searches of lists."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from support.common import needs_c
+from support.where import built
+
+from tlb.programs.where import valgrind
+
+pytestmark = needs_c
+FIRST, SECOND, WAYS = 8, 32, 4
+LEAST_SHIFT, SIZES = 6, 12  # of the curve
+SOURCE = f"""
+#include "{valgrind.TOOL.parent}/tlb.h"
+static struct tlb t;
+static struct curve c;
+void clear(void) {{ tlb_clear(&t, (struct geometry){{{FIRST}, {SECOND}, {WAYS}}}); curve_clear(&c); }}
+int visit(uint64_t page) {{ uint64_t left; return tlb_access(&t, page, &left); }}
+void draw(uint64_t page) {{ curve_access(&c, page); }}
+uint64_t hits(int i) {{ return i < CURVE ? c.hits[i] : c.misses; }}
+"""
+
+
+class Plain:
+    """The same TLB by searching lists."""
+
+    def __init__(self) -> None:
+        self.first = list[int]()
+        self.sets = [list[int]() for _ in range(SECOND // WAYS)]
+
+    def access(self, page: int) -> int:
+        if page in self.first:
+            self.first.remove(page)
+            self.first.append(page)
+            return 0
+        self.first = [*self.first, page][-FIRST:]
+        kept = self.sets[page % len(self.sets)]
+        found = page in kept
+        if found:
+            kept.remove(page)
+        kept.append(page)
+        del kept[:-WAYS]
+        return 1 if found else 2
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> ctypes.CDLL:
+    source = tmp_path / "tlb.c"
+    source.write_text(SOURCE)
+    made = ctypes.CDLL(built(tmp_path, source, "-shared", "-fPIC"))
+    made.visit.argtypes = made.draw.argtypes = [ctypes.c_uint64]
+    made.hits.restype = ctypes.c_uint64
+    made.clear()
+    return made
+
+
+def test_the_tlb_is_that_of_a_plain_search(library: ctypes.CDLL):
+    plain, drawn = Plain(), random.Random(1)
+    # Pages that are a multiple of BUCKETS + 1 apart share a bucket.
+    strides = (1, 1025)
+    pages = [
+        drawn.choice(strides) * drawn.randrange(drawn.choice((6, 20, 60, 5000)))
+        for _ in range(20_000)
+    ]
+    assert [library.visit(page) for page in pages] == [plain.access(page) for page in pages]
+
+
+def test_the_curve_has_the_hits_of_a_list_of_each_size(library: ctypes.CDLL):
+    drawn, kept, found = random.Random(2), list[int](), Counter[int]()
+    for _ in range(6_000):
+        page = drawn.randrange(drawn.choice((70, 140, 1000, 5000)))
+        age = kept[::-1].index(page) if page in kept else None
+        if age is not None:
+            kept.remove(page)
+        kept.append(page)
+        size = SIZES if age is None else (age >> LEAST_SHIFT).bit_length()
+        found[size] += 1
+        library.draw(page)
+    assert [library.hits(i) for i in range(SIZES + 1)] == [found[i] for i in range(SIZES + 1)]
+
+
+def test_a_page_that_the_largest_size_lost_is_a_miss(library: ctypes.CDLL):
+    most = 1 << (LEAST_SHIFT + SIZES - 1)
+    for page in [*range(most + 1), 0, 2, most]:
+        library.draw(page)
+    assert [library.hits(i) for i in (0, SIZES - 1, SIZES)] == [1, 1, most + 2]
