@@ -13,7 +13,7 @@ from tlb.inference.intervals import UNKNOWN, Interval, median_interval, summaris
 from tlb.page_sizes import LARGE, SWEPT, hardware, page_bytes, rank, words
 from tlb.programs import jmh
 from tlb.prose import listed
-from tlb.reasons import Unavailable, if_available, required
+from tlb.reasons import if_available, required
 from tlb.report import analysis
 
 SAME = 0.05  # what this book calls no difference
@@ -80,17 +80,6 @@ class Analysis(analysis.Analysis):
         shared = set.intersection(*(set(self.spread[pages].xs) for pages in kinds))
         most = max(required(shared, f"no size was measured on {listed(map(words, kinds))} alike"))
         return most, {pages: self.spread[pages].at(most).value for pages in kinds}
-
-    def page_tables(self, *kinds: str) -> tuple[int, dict[str, int]]:
-        """Return the largest working set that was chased on all these page sizes, and the page
-        tables of its processes, bytes. Raises Unavailable("too-few-points")."""
-        most, _ = self.largest(*kinds)
-        rows = select(self.frame, kernel="page_chase", layout="spread", lines=most)
-        rows = rows.reindex(columns=["pages", "page_table_bytes"])
-        medians = rows.groupby("pages")["page_table_bytes"].median()[list(kinds)]
-        if medians.isna().any():
-            raise Unavailable("too-few-points", "no row says how large its page tables were")
-        return most * self.base_page_bytes, medians.astype(int).to_dict()
 
     def last_level_bytes(self, pages: str, size_bytes: int) -> int:
         """Return the size of a page table's last level over so much memory; a page of 64 KiB is

@@ -161,16 +161,6 @@ def gigabyte_entries_reach(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("smaller-page-tables", points=None)
-def page_tables_are_smaller(a: Analysis) -> Answer:
-    size, tables = a.page_tables(BASE, a.large)
-    base, large = tables[BASE], tables[a.large]
-    return large < base, (
-        f"The page tables of a process over {format_size(size)} take {format_size(base)} on base "
-        f"pages and {format_size(large)} on {words(a.large)}."
-    )
-
-
 # --- random reads of an array, as the JVM's benchmark makes them
 
 

@@ -54,6 +54,25 @@ def thp_is_freed_faster(a: Analysis, band: Band) -> Answer:
     )
 
 
+@claim("smaller-page-tables", points=points_of("prefault", mode="touch", pages=(BASE, "2m")))
+def page_tables_are_smaller(a: Analysis) -> Answer:
+    """On pages of a pool: a transparent one keeps a table in reserve, to be split into."""
+    touched = {
+        pages: required(
+            select(a.frame, kernel="prefault", mode="touch", threads=1, pages=pages),
+            f"nothing was touched on {words(pages)}",
+            code,
+        )
+        for pages, code in ((BASE, "engine-lacks"), ("2m", "pool-empty"))
+    }
+    size = touched[BASE]["working_set_bytes"].max()
+    base, large = (int(rows["page_table_bytes"].median()) for rows in touched.values())
+    return large < base, (
+        f"The page tables of a process that has touched {format_size(int(size))} take "
+        f"{format_size(base)} on base pages and {format_size(large)} on {words('2m')}."
+    )
+
+
 @claim("small-object-takes-a-large-page", points=None, pages="thp")
 def one_byte_takes_a_large_page(a: Analysis, band: Band, pages: str) -> Answer:
     """What one byte written makes resident on these pages."""

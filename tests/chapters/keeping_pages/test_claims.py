@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from support.keeping_pages import WHOLE, analysis, asked, pool, programs, rows
+from support.keeping_pages import WHOLE, analysis, asked, only, pool, programs, rows
 from support.page_sizes import Paged
 from support.synthetic import MIB, fit
 
@@ -20,6 +20,7 @@ SIX, GO, FIVE = (
     "recipes-work-in-five-languages",
 )
 SMALL = "small-object-takes-a-large-page"
+TABLES = "smaller-page-tables"
 DROPS, CHOOSES = ("madvise-drops-2-mib", "madvise-chooses-where")
 H, F, C = "holds", "fails", "cannot tell"
 
@@ -64,6 +65,9 @@ JUDGED: dict[str, tuple[str, object, str, str]] = {
         F,
         "4 KiB resident",
     ),
+    "tables of a pool": (TABLES, lambda: analysis(), H, "524 KiB on base pages and 16 KiB on"),
+    "tables as large": (TABLES, lambda: analysis(rows().assign(page_table_bytes=9e5)), F, "878.9"),
+    "no pool for tables": (TABLES, lambda: analysis(only("4k", "thp")), C, "pool"),
     "a large page is dropped": (
         DROPS,
         lambda: analysis(ways=shrunk("dropped", 14 * MIB)),
