@@ -246,7 +246,7 @@ class Report:
             curve, now = self.found.curve, self.geometry.base.second
             larger = [f"{curve[n]:,} with {n:,} entries" for n in sorted(curve) if n > now]
             if larger:
-                yield f"A larger second level would leave {', '.join(larger[:3])}."
+                yield f"Walks that a larger second level would leave: {', '.join(larger[:3])}."
         else:
             yield f"Not simulated, so page walks are unknown. {self.found.lacking}"
         if self.times:
