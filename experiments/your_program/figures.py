@@ -25,8 +25,8 @@ def _named(a: Analysis, ours: bool) -> pd.DataFrame:
     others' if only their pages changed."""
 
     def chosen(trials: pd.DataFrame) -> pd.DataFrame:
-        rows = trials[trials["ours"] == ours]
-        return rows if ours else once(a.on_huge_pages(rows))
+        rows = once(trials[trials["ours"] == ours])
+        return rows if ours else a.on_huge_pages(rows)
 
     lacking = "no such program was measured"
     machines = {"this machine": required(chosen(a.measured()), lacking)}
@@ -37,11 +37,10 @@ def _named(a: Analysis, ours: bool) -> pd.DataFrame:
     return rows.sort_values("machine", ascending=False, kind="stable")
 
 
-def _ends(data: pd.DataFrame, field: str) -> tuple[float, float]:
-    """Return the ends of a ratio's axis: it holds 1, all medians, and intervals up to BEYOND."""
-    medians, low, high = data[field], data.get("low", data[field]), data.get("high", data[field])
-    least, most = min(1.0, medians.min()), max(1.0, medians.max())
-    left, right = max(low.min(), least / BEYOND), min(high.max(), most * BEYOND)
+def _ends(data: pd.DataFrame) -> tuple[float, float]:
+    """Return the ends of the gain's axis: it holds 1, all medians, and intervals up to BEYOND."""
+    least, most = min(1.0, data["gain"].min()), max(1.0, data["gain"].max())
+    left, right = max(data["low"].min(), least / BEYOND), min(data["high"].max(), most * BEYOND)
     return min(least, left) / _EDGE, max(most, right) * _EDGE
 
 
@@ -58,32 +57,27 @@ def _intervals(data: pd.DataFrame, y: alt.Y, ends: tuple[float, float]) -> list[
     return layers
 
 
-def _dots(data: pd.DataFrame, title: str, field: str) -> alt.LayerChart:
+def _dots(data: pd.DataFrame) -> alt.LayerChart:
     """Draw a row a program, from the largest gain to the least: a point by the machine, and a dash
     at 1, no difference."""
     ranked = data.sort_values("gain", ascending=False, kind="stable")
     mine = ranked["machine"] == "this machine"
     order = list(dict.fromkeys([*ranked.loc[mine, "title"], *ranked["title"]]))
-    ends, y = _ends(data, field), charts.row("title", order)
+    ends, y = _ends(data), charts.row("title", order)
     every = _RATIOS if ends[1] > _NARROW * ends[0] else _TENTHS
     ticks = [tick for tick in every if ends[0] <= tick <= ends[1]]
-    x = alt.X(f"{field}:Q", axis=axes.ns_axis(title, ticks), scale=axes.log_scale(domain=ends))
+    axis = axes.ns_axis("times as fast", ticks)
+    x = alt.X("gain:Q", axis=axis, scale=axes.log_scale(domain=ends))
     machines, channels = list(dict.fromkeys(data["machine"])), {}
     if len(machines) > 1:
         channels = {"color": axes.colour("machine", machines, title=None)}
         channels["shape"] = axes.shape("machine", machines, title=None)
-    tooltip = ["title:N", "machine:N", alt.Tooltip(f"{field}:Q", format=".3~r")]
+    tooltip = ["title:N", "machine:N", alt.Tooltip("gain:Q", format=".3~r")]
     points = alt.Chart(data).mark_point(size=60, filled=True, opacity=1)
     points = points.encode(x=x, y=y, tooltip=tooltip, **channels)
     tick = alt.Chart(data).mark_tick(size=charts.ROW_PX // 3, thickness=1, color=MUTED, opacity=1)
     same = tick.encode(x=alt.datum(1.0), y=y)
-    intervals = _intervals(data, y, ends) if "low" in data else []
-    return charts.rows("title", order, same, *intervals, points)
-
-
-def _here(data: pd.DataFrame, field: str, *words: str) -> str:
-    here = data[data["machine"] == "this machine"]
-    return extremes(dict(zip(here["title"], here[field], strict=True)), *words)
+    return charts.rows("title", order, same, *_intervals(data, y, ends), points)
 
 
 def _gains(a: Analysis, ours: bool, whose: str) -> Figure:
@@ -93,8 +87,10 @@ def _gains(a: Analysis, ours: bool, whose: str) -> Figure:
         low=[gain.low for gain in rows["gain"]],
         high=[gain.high for gain in rows["gain"]],
     )
-    ranking = _here(data, "gain", "times as fast", "gains most", "gains least")
-    return Figure(_dots(data, "times as fast", "gain"), f"{whose} {ranking}", data)
+    here = data[data["machine"] == "this machine"]
+    by_title = dict(zip(here["title"], here["gain"], strict=True))
+    ranking = extremes(by_title, "times as fast", "gains most", "gains least")
+    return Figure(_dots(data), f"{whose} {ranking}", data)
 
 
 def gains(a: Analysis) -> Figure:
@@ -103,15 +99,3 @@ def gains(a: Analysis) -> Figure:
 
 def own_gains(a: Analysis) -> Figure:
     return _gains(a, True, "Time without a change over time with it, by program.")
-
-
-def costs(a: Analysis) -> Figure:
-    rows = _named(a, False).dropna(subset=["memory"])
-    columns = ["title", "language", "machine", "does", "memory", "faults", "large"]
-    data = rows[columns].assign(gain=[gain.value for gain in rows["gain"]])
-    ranking = _here(data, "memory", "times as much", "takes most on huge pages", "least")
-    return Figure(
-        _dots(data, "times the memory", "memory"),
-        f"Resident memory with huge pages over that without, by program. {ranking}",
-        data,
-    )
