@@ -92,11 +92,6 @@ class Analysis(StepsAnalysis):
                 return host
         return None
 
-    @property
-    def over_alike(self) -> dict[Chase, Curve]:
-        """The page's `ratios`, if the guests shown are this machine's own; else none."""
-        return self.ratios if self.guests is self else {}
-
     @cached_property
     def chases(self) -> pd.DataFrame:
         """A row a chase and number of lines: guest, host, cell (its name), what `summarise` gives
@@ -118,8 +113,7 @@ class Analysis(StepsAnalysis):
 
     @cached_property
     def sizes(self) -> list[int]:
-        """The numbers of lines that most cells share, ascending: those of the heat map, not of the
-        steps."""
+        """The numbers of lines that most cells share, ascending; not those of the steps."""
         count = self.matrix.groupby("lines").size()
         return [int(lines) for lines in count.index[count == count.max()]]
 

@@ -7,15 +7,11 @@ import altair as alt
 import pandas as pd
 
 from experiments.virtualization.analysis import Analysis, cell_name
-from tlb.inference.curves import select
 from tlb.prose import extremes
 from tlb.reasons import required
 from tlb.report import axes, charts
-from tlb.report.render import MUTED, PALETTE, Figure
-from tlb.units import format_size
+from tlb.report.render import MUTED, Figure
 
-_RATIOS = (0.5, 0.7, 1, 1.5, 2, 3, 5, 8, 12, 20, 30, 50, 100)
-_RATIO = ["over_alike", "over_alike_low", "over_alike_high"]
 _REACHED, _WALK = "between the two TLB levels", "past both levels"
 
 
@@ -60,47 +56,6 @@ def one_test(a: Analysis) -> Figure:
 def _row_name(guest: str, host: str) -> str:
     name = cell_name(guest, host)
     return f"guest inside: {name}" if guest else f"this machine: {name.removeprefix('no guest, ')}"
-
-
-def guest_ratios(a: Analysis) -> Figure:
-    data = select(a.matrix, lines=a.sizes).dropna(subset="over_alike")
-    required(data, "no page size was measured both in a guest and outside")
-    data = data.assign(size=(data["lines"] * a.base_page_bytes).map(format_size))
-    most = data.loc[data["over_alike"].idxmax()]
-    return Figure(
-        _ratios(data, list(dict.fromkeys(data.sort_values("lines")["size"]))),
-        "Ratios of a guest's time to a plain process's. The largest is "
-        f"{most['over_alike']:.2f}, on {most['cell']} at {most['size']}.",
-        data[["guest", "host", "lines", *_RATIO]],
-    )
-
-
-def _ratios(data: pd.DataFrame, sizes: list[str]) -> alt.LayerChart:
-    """Draw a point for each ratio, with rules at one, two and three."""
-    cells = list(dict.fromkeys(data["cell"]))
-    low, high = data[_RATIO].min(axis=None) * 0.9, data[_RATIO].max(axis=None) * 1.1
-    ends = [min(0.9, low), max(3.3, high)]
-    scale = alt.Scale(type="log", nice=False, domain=ends)
-    title = "Time in the guest over time outside, on the same page size"
-    x = alt.X("over_alike:Q", scale=scale, axis=axes.ns_axis(title, axes.within(_RATIOS, *ends)))
-    range_ = [PALETTE[k % len(PALETTE)] for k in range(len(sizes))]
-    axis = alt.Axis(title="Guest's page on host's page", labelLimit=220)
-    base = alt.Chart(data).encode(
-        y=alt.Y("cell:N", sort=cells, axis=axis),
-        yOffset=alt.YOffset("size:N", sort=sizes),
-        color=axes.colour("size", alt.Scale(domain=sizes, range=range_)),
-    )
-    numbers = [
-        alt.Tooltip(f"{name}:Q", format=".3f", title=title)
-        for name, title in zip(_RATIO, ("ratio", "low", "high"), strict=True)
-    ]
-    points = base.mark_point().encode(
-        x=x, shape=axes.shape("size", sizes), tooltip=["cell:N", "size:N", *numbers]
-    )
-    bars = base.mark_rule().encode(x=alt.X("over_alike_low:Q", scale=scale), x2="over_alike_high:Q")
-    rules = alt.Chart(pd.DataFrame({"over_alike": [1.0, 2.0, 3.0]}))
-    rules = rules.mark_rule(strokeDash=[4, 4]).encode(x=alt.X("over_alike:Q", scale=scale))
-    return (rules + bars + points).properties(height=max(34 * len(cells), 90))
 
 
 def first_touches(a: Analysis) -> Figure:

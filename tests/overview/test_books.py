@@ -61,7 +61,7 @@ def test_a_notebook_runs_to_its_end_where_nothing_was_measured(page: Page):
 
 
 # Those drawn of what a machine states, and of guests, which the page's text says are another's.
-NEVER_BORROWED = {"address_bits", "misses", "one_test", "guest_ratios", "first_touches"}
+NEVER_BORROWED = {"address_bits", "misses", "one_test", "first_touches"}
 
 
 @pytest.mark.parametrize(
