@@ -57,18 +57,6 @@ def jumps(a: Analysis) -> Figure:
     )
 
 
-def translation(a: Analysis) -> Figure:
-    data = charts.stacked({"measured": a.alias}, "no aliased jumps were measured")
-    scale, scheme = axes.zero_scale(data), axes.colours(["measured"])
-    chart = charts.series_chart(data, _PAGES, "ns a jump", scheme, scale=scale, ticks=axes.PRICES)
-    return Figure(
-        charts.layered(chart, _ends(a)),
-        "A random jump to many pages of addresses on eight of memory takes "
-        f"{data['median'].min():.1f} to {data['median'].max():.1f} ns.",
-        data[_FIELDS],
-    )
-
-
 def texts(a: Analysis) -> Figure:
     rows = required(a.texts, "no large text was measured")
     rows = rows.assign(group=rows["mib"].map("{} MiB".format))
