@@ -1,6 +1,6 @@
 """Huge pages: what larger pages buy, and whether they are as large as they are called."""
 
-from experiments.hugepages import calculator, claims, figures, grid, tables
+from experiments.hugepages import calculator, claims, figures, grid
 from experiments.hugepages.analysis import Analysis
 from tlb.programs.jmh import Jmh
 

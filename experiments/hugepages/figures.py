@@ -37,7 +37,7 @@ def page_sizes(a: Analysis) -> Figure:
             a.entries,
             a.base_page_bytes,
             processes=dots,
-        ),
+        ).properties(height=280),
         f"Time per load by page size. The curves end at {ends}.",
         pd.concat([data, dots.assign(n=1)], ignore_index=True)[
             [*columns, "coverage", "n", "spread", "unstable"]
@@ -63,7 +63,7 @@ def splinter(a: Analysis) -> Figure:
         by_lines=True,
     )
     return Figure(
-        chart,
+        chart.properties(height=250),
         f"The cost of translation on two page sizes over the same lines. At the right: {ends}.",
         data[["series", "lines", *charts.INTERVAL, "n"]],
     )
@@ -121,7 +121,7 @@ def calculator(a: Analysis) -> Figure:
     chosen = base.transform_filter("datum.pages == pages && datum.log2_bytes == size")
     point = chosen.mark_point(size=140).encode(y=y, color=colour)
     return Figure(
-        alt.layer(lines, point).add_params(*parameters),
+        alt.layer(lines, point).add_params(*parameters).properties(height=200),
         f"Expected time of a random access against the working set, a line a page size. {answer}",
         data[["pages", *columns]],
     )
