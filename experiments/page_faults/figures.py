@@ -19,7 +19,7 @@ _TICKS = (10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_
 _RATES = [n * 10**power for power in range(2, 8) for n in (1, 3)]
 MODES = {"unmap": "mapped and unmapped for each record", "keep": "kept"}
 SEEN = 0.002  # of the touches: a lower bar cannot be seen
-SHOWN = 9  # functions of a profile: those with the largest shares
+SHOWN = 6  # functions of a profile: those with the largest shares
 
 
 def _present(data: pd.DataFrame, column: str, names: Sequence[str]) -> list[str]:
@@ -46,7 +46,7 @@ def touches(a: Analysis) -> Figure:
     peaks = data.loc[data.groupby("way")["share"].idxmax()].set_index("way")["ns"]
     fullest = listed(f"about {peaks[kind]:,.0f} ns of {kind}" for kind in kinds)
     return Figure(
-        _usual(a, scale) + chart,
+        (_usual(a, scale) + chart).properties(height=230),
         "How long first touches take, as shares by time on a logarithmic axis. The fullest bars "
         f"are at {fullest}. A band from {a.usual['from_ns'].min()} to {a.usual['to_ns'].max()} ns "
         f"holds {a.usual['share'].sum():.0%} of the published faults.",
@@ -115,7 +115,9 @@ def churn(a: Analysis) -> Figure:
     last = data[data["threads"] == cpus].set_index("memory")["rate"]
     named = listed(f"{rate:,.0f} where memory is {name}" for name, rate in last.items())
     return Figure(
-        charts.layered(lines, bounds, beyond if data["is_beyond"].any() else None),
+        charts.layered(lines, bounds, beyond if data["is_beyond"].any() else None).properties(
+            height=220
+        ),
         f"Records a second by the number of threads. With {cpus}, as many as have a CPU each, they "
         f"are {named}, from {count(data['rate'].min())} at the least to "
         f"{count(data['rate'].max())} at the most.",
