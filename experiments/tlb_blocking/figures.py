@@ -15,7 +15,6 @@ from experiments.tlb_blocking.analysis import (
     Analysis,
     graph_size,
 )
-from tlb.lab.declaration import ROW_BYTES
 from tlb.page_sizes import BASE
 from tlb.reasons import required
 from tlb.report import axes, charts
@@ -34,9 +33,8 @@ _REMEDIES = {  # on base pages
 _QUANTILES = {"p50": "median", "p95": "95th percentile"}
 _WHERE = ["here", "published"]
 _BLOCK = ["pages", "block_steps", "block_bytes", "block_pages", "visits"]
-_PER_ROW = tuple(range(0, 501, 10))
+_LOW_PX = 250  # of a plot with few points
 _PER_HOP = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500)
-_PARTITIONS = axes.lines_axis("Partitions")
 
 
 def blocks(a: Analysis) -> Figure:
@@ -59,31 +57,13 @@ def blocks(a: Analysis) -> Figure:
     chart += level.mark_rule() + text.encode(x=alt.value(110), text="label:N")
     best = base.loc[base["median"].idxmin()]
     return Figure(
-        charts.layered(chart, charts.capacities(a.entries, "block_bytes", a.base_page_bytes)),
+        charts.layered(
+            chart, charts.capacities(a.entries, "block_bytes", a.base_page_bytes)
+        ).properties(height=_LOW_PX),
         "Time per hop against the size of a block, a line for each number of steps. "
         f"The least is {best['median']:.1f} ns, with {best['steps']} in each block of "
         f"{format_size(best['block_bytes'])}.",
         data[[*_BLOCK, *charts.FIELDS, *GAIN]],
-    )
-
-
-def block_prices(a: Analysis) -> Figure:
-    curves = {"spread": a.block_spread, "packed": a.block_packed, "price": a.priced_blocks}
-    data = charts.stacked(curves, "nothing was measured")
-    data = data[["series", "lines", *charts.INTERVAL]].assign(pages=data["lines"])
-    x = alt.X("pages:Q", axis=axes.lines_axis("Pages in a block"), scale=axes.log_scale())
-    scheme = axes.colours(list(curves))
-    scale = axes.time_scale(data.assign(high=2 * data["high"]))  # room for the labels at the top
-    chart = charts.series_chart(data, x, "ns per hop", scheme, scale=scale, ticks=_PER_HOP)
-    dots = alt.Chart(a.block_spread.processes.rename(columns={"block_vertices": "pages"}))
-    dots = dots.mark_circle(size=14, color=scheme.range[0])
-    chart += dots.encode(x=x, y=alt.Y("median:Q", scale=scale))
-    (least, near), (most, far) = [*curves["price"]][0], [*curves["price"]][-1]
-    return Figure(
-        charts.layered(chart, charts.capacities(a.entries[-1:], "pages")),
-        f"The price of translation of a hop by the pages of a block goes from {near.value:z.1f} ns "
-        f"in blocks of {least:,} to {far.value:z.1f} where all {most:,} are one.",
-        data[["series", "pages", *charts.INTERVAL]],
     )
 
 
@@ -103,7 +83,9 @@ def prefetch(a: Analysis) -> Figure:
         f"{row.pages} {row.median:.1f} ns at {row.distance}" for row in best.itertuples()
     )
     return Figure(
-        charts.series_chart(data, x, "ns per hop", scheme, "pages", ticks=_PER_HOP),
+        charts.series_chart(data, x, "ns per hop", scheme, "pages", ticks=_PER_HOP).properties(
+            height=_LOW_PX
+        ),
         "Time per hop against how many hops ahead the vertex is prefetched. It takes least on "
         f"{each}.",
         data[["pages", "distance", "vertices", *charts.FIELDS, *GAIN]],
@@ -167,26 +149,3 @@ def _remedies(ours: pd.DataFrame, names: dict[str, str]) -> pd.DataFrame:
     data = pd.concat([part.reindex(columns=[*columns, "pages"]) for part in parts])
     named = data["remedy"].where(data["remedy"].isin(_REMEDIES), data["pages"])
     return data.assign(remedy=named.map(names))[columns].reset_index(drop=True)
-
-
-def join(a: Analysis) -> Figure:
-    data = a.joins.assign(lines=a.joins["tuples"] * 6 * ROW_BYTES // a.base_page_bytes)
-    scheme = axes.page_colours(data["pages"], a.page_labels)
-    data["pages"] = data["pages"].map(a.page_labels)
-    parted = data[(data["mode"] == "partitioned") & (data["passes"] == 1)]
-    required(parted, "no partitioned join was measured")
-    naive = data[data["mode"] == "naive"]
-    ends = (parted["partitions"].min(), parted["partitions"].max())
-    drawn = pd.concat([parted, *(naive.assign(partitions=end) for end in ends)])
-    x = alt.X("partitions:Q", axis=_PARTITIONS, scale=axes.log_scale())
-    y = axes.median_y(drawn, "ns per row", _PER_ROW, axes.zero_scale(drawn))
-    kinds, colour = ("mode", ["partitioned", "naive"]), axes.colour("pages", scheme, columns=1)
-    chart = charts.dashed(drawn, x, y, colour, kinds, "partitions:Q")
-    best = drawn.loc[drawn.groupby(["pages", "mode"], sort=False)["median"].idxmin()]
-    each = ", ".join(f"{row.pages} {row.mode} {row.median:.1f} ns" for row in best.itertuples())
-    return Figure(
-        chart,
-        "Time per row of a join by the number of partitions, and of a naive one, dashed. The least "
-        f"is {each}.",
-        data[["pages", "mode", "partitions", "passes", "tuples", *charts.FIELDS, *GAIN]],
-    )
