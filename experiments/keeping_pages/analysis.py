@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from math import nan
 from statistics import median
 
 import pandas as pd
@@ -19,9 +18,7 @@ from tlb.reasons import required
 from tlb.report import analysis
 
 WHOLE, NOTHING = 0.99, 0.01  # shares that count as all and as nothing: a heap's edges are no pages
-LEAST_REPEATS = 3  # fewer cannot show that two times differ
-VARIANT = ["language", "toolchain", "variant", "huge_share", "elsewhere_huge_bytes"]
-VARIANT += ["ns_per_access", "plain_over_this", "differs"]
+VARIANT = ["language", "variant", "huge_share", "low_ns", "high_ns"]
 
 
 class Analysis(analysis.Analysis):
@@ -97,31 +94,22 @@ class Analysis(analysis.Analysis):
 
     @cached_property
     def variants(self) -> pd.DataFrame:
-        """What the programs got, a row a language and variant with the columns VARIANT, medians over
-        the repeats. plain_over_this: how many times as long a read takes in the `plain` one; NaN on
-        plain rows and without them. differs: whether no repeat of one is as fast as any of the
-        other; of fewer than three never."""
+        """What the programs got, a row a language and variant with the columns VARIANT: the
+        median share over the repeats, and the fastest and the slowest one's ns per read."""
         runs: dict[tuple[str, str], list[runtimes.RuntimeReport]] = {}
         for report in self.programs.reports:
             runs.setdefault((report.language, report.variant), []).append(report)
-        rows = []
-        for (language, variant), reports in runs.items():
-            ns = [report.ns_per_access for report in reports]
-            base = runs.get((language, "plain"), []) if variant != "plain" else []
-            plain = [report.ns_per_access for report in base]
-            is_known = min(len(plain), len(ns)) >= LEAST_REPEATS
-            row = {
+        rows = [
+            {
                 "language": TOOLS[language].title,
-                "toolchain": reports[0].toolchain,
                 "variant": variant,
                 "huge_share": median(report.huge_share for report in reports),
-                "elsewhere_huge_bytes": int(median(one.rest_huge_bytes for one in reports)),
-                "ns_per_access": median(ns),
-                "plain_over_this": median(plain) / median(ns) if plain else nan,
-                "differs": is_known and (max(plain) < min(ns) or max(ns) < min(plain)),
+                "low_ns": min(report.ns_per_access for report in reports),
+                "high_ns": max(report.ns_per_access for report in reports),
             }
-            rows.append(row)
-        return pd.DataFrame(rows, columns=VARIANT).astype({"differs": bool})
+            for (language, variant), reports in runs.items()
+        ]
+        return pd.DataFrame(rows, columns=VARIANT)
 
     @cached_property
     def ways(self) -> ways.Ways:

@@ -49,7 +49,7 @@ def prefault(a: Analysis) -> Figure:
     each = listed(f"{a.page_labels[pages]} {rate:.1f} GB/s" for pages, rate in best.items())
     columns = ["pages", "mode", "threads", "gb_per_s", "slow", "fast", "free_ns", "one_byte_bytes"]
     return Figure(
-        bars + points,
+        (bars + points).properties(height=260),
         "Rates at which memory is made ready, by page size. "
         f"{ready} The fastest way of each: {each}.",
         data[[*columns, "n"]],
