@@ -19,9 +19,11 @@ from tlb.lab import survey
 from tlb.reasons import Unavailable, if_available, required
 from tlb.report import analysis
 from tlb.report.chapter import Chapter
+from tlb.units import format_size
 
 # What a machine may lack without the first page failing; a bad parameter is an error there too.
 _LACKING = ("no-data", "not-linux", "arch-unsupported")
+_PAGE_BYTES = 4096
 BASE_PAGES, LARGE_PAGES, PACKED = "4 KiB", "2 MiB (THP)", "packed (dashed)"
 
 
@@ -113,12 +115,16 @@ class Analysis(analysis.Analysis):
 
     @staticmethod
     def number(of: Profile, name: str, decimals: int) -> str:
-        """Return a quantity of a profile with its interval and unit, for a table's cell."""
+        """Return a quantity of a profile with its interval and unit, for a table's cell; entries
+        as the memory that they cover on pages of 4 KiB."""
         found = of[name]
-        if found.interval is None:
+        if found.value is None or found.interval is None:
             return "not measured"
-        unit = {"ratio": "x", "entries": " pages"}.get(found.unit, f" {found.unit}")
-        shown = found.value if found.low == found.high else found.interval
+        if found.unit == "entries":
+            return format_size(int(found.value) * _PAGE_BYTES)
+        unit = "x" if found.unit == "ratio" else f" {found.unit}"
+        low, high = (f"{end:.{decimals}f}" for end in found.interval[1:3])
+        shown = found.value if low == high else found.interval
         return f"{shown:,.{decimals}f}{unit}"
 
     def nearest(self) -> str:
