@@ -239,7 +239,7 @@ def _of_chapter(chapter: str, a: pd.DataFrame, b: pd.DataFrame) -> Iterator[Comp
     for quantity in UNITS:
         for values, pair in pairs(a, b, by, quantity) if quantity in a and quantity in b else ():
             point = dict(zip(by, values, strict=True))
-            point = {name: value for name, value in point.items() if value == value}  # no NaN
+            point = {name: value for name, value in point.items() if pd.notna(value)}
             yield Compared(chapter, point, quantity, pair)
 
 
