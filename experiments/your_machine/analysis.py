@@ -1,4 +1,4 @@
-"""What a machine states about its TLBs, what others published, and what the survey shows."""
+"""What a machine states about its TLBs, and what the survey shows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pandas as pd
 
 from experiments.your_machine.address import split
 from tlb.inference import geometry
-from tlb.inference.curves import Curve, select
+from tlb.inference.curves import Curve
 from tlb.inference.curves import packed as packed_curve
 from tlb.inference.geometry_curves import costs
 from tlb.inference.geometry_walks import LINE_BYTES
@@ -20,7 +20,7 @@ from tlb.machine.host import data_caches, data_tlbs
 from tlb.page_sizes import BASE, HARDWARE, page_bytes
 from tlb.reasons import Unavailable, if_available
 from tlb.report import analysis
-from tlb.report.chapter import Chapter, literature
+from tlb.report.chapter import Chapter
 
 _UNMEASURED = pd.DataFrame(
     columns=["layout", "order", "lines", "stride_pages", "ns_per_access", "core_ghz"]
@@ -28,7 +28,7 @@ _UNMEASURED = pd.DataFrame(
 
 
 class Analysis(analysis.Analysis):
-    """Evaluate the rows of the survey (experiment `geometry`), the host and published facts.
+    """Evaluate the rows of the survey (experiment `geometry`) and the host.
 
     The page defines: reaches, spread, packed, alias and price; costs are core cycles an access, or
     ns without a core clock, by pages touched.
@@ -76,14 +76,6 @@ class Analysis(analysis.Analysis):
         return pd.DataFrame(rows, columns=["level", "size_bytes"])
 
     @property
-    def first_cache_span(self) -> int | None:
-        """Sets of the first-level data cache times the line size; None if not stated."""
-        for cache in self.host.caches:
-            if cache.level == 1 and cache.kind != "instruction":
-                return cache.sets * cache.line_bytes if cache.sets and cache.line_bytes else None
-        return None
-
-    @property
     def last_cache_share(self) -> tuple[int, int, int] | None:
         """Level of the last cache and the two sizes between which packed lines leave it: the last
         that take less than half as long as memory, and the next. None if that is not below its
@@ -99,15 +91,6 @@ class Analysis(analysis.Analysis):
         if not past or past[0] * LINE_BYTES >= stated:
             return None
         return int(level), inside[-1] * LINE_BYTES, past[0] * LINE_BYTES
-
-    # --- what others published
-
-    def published_cycles(self, structure: str) -> tuple[float, float]:
-        """Return the fewest and the most cycles that others measured of a load whose translation
-        comes from a structure: l1_dtlb, l2_tlb or page_walker."""
-        facts = literature("microarchitectures")
-        loads = select(facts, kind="measured", quantity="load_to_use", structure=structure)
-        return float(loads["value_low"].min()), float(loads["value_high"].max())
 
     # --- what the survey shows
 

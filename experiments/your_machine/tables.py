@@ -18,15 +18,21 @@ from tlb.units import format_size, parse_size
 
 
 def reach_table(a: Analysis) -> Html:
-    """Return entries times page size, row by row; or why nothing is stated."""
+    """Return entries times page size, row by row, and what is left of it where the host splinters
+    huge pages; or why nothing is stated."""
     if a.reaches.empty:
         return _silent(a)
+    entries, reach = a.reaches["entries"], a.reaches["reach_bytes"].map(format_size)
     columns = {
         "TLB level": a.reaches["level"].astype(str),
         "page": a.reaches["page_bytes"].map(format_size),
-        "entries": a.reaches["entries"],
-        "reach": a.reaches["reach_bytes"].map(format_size),
+        "entries": entries,
     }
+    if a.is_splintered:
+        here = (entries * a.base_page_bytes).map(format_size)
+        columns |= {"reach on whole pages": reach, "reach on this machine": here}
+    else:
+        columns["reach"] = reach
     return data_table(pd.DataFrame(columns))
 
 

@@ -63,15 +63,6 @@ def test_a_machine_that_states_nothing_reaches_nothing():
     assert stating(host(**ARM)).reaches.empty and kind("no caches").data_caches().empty
 
 
-def test_the_sets_of_the_first_cache_span_a_line_each():
-    large = {"level": 1, "kind": "data", "size_bytes": 128 << 10, "sets": 256, "line_bytes": 64}
-    assert stating(host(caches=[large])).first_cache_span == 16 << 10
-    assert (
-        stating(host(caches=[large | {"sets": None}])).first_cache_span is None
-        and kind("no caches").first_cache_span is None
-    )
-
-
 @pytest.mark.parametrize("ghz", [2.0, 0])
 def test_the_curves_are_in_cycles_where_there_is_a_clock_and_the_price_is_without_the_load(
     ghz: float,

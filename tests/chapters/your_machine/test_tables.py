@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 from support.pages import Elements
+from support.synthetic import tlbs
 from support.your_machine import host, hostile, stating
 
 from experiments.your_machine import Analysis, figures, tables
@@ -34,3 +35,12 @@ def test_without_a_survey_its_tables_have_its_reason_and_the_others_stay(code: s
             make(a)
         assert why.value.code == code
     assert all(make(a).text for make in STATED) and figures.address_bits(a).svg()
+
+
+def test_where_the_host_splinters_huge_pages_they_reach_no_farther_than_base_pages():
+    both = tuple(tlb.model_copy(update={"pages": ("4k", "2m")}) for tlb in tlbs())
+    a = stating(host(tlb=both))
+    assert "on this machine" not in tables.reach_table(a).text
+    a.is_splintered = True
+    _, small, large, *_ = (line.split("\t") for line in tables.reach_table(a).text.splitlines())
+    assert small[-2:] == ["256 KiB", "256 KiB"] and large[-2:] == ["128 MiB", "256 KiB"]
