@@ -23,7 +23,7 @@ from tlb.units import format_size
 
 # What a machine may lack without the first page failing; a bad parameter is an error there too.
 _LACKING = ("no-data", "not-linux", "arch-unsupported")
-_PAGE_BYTES = 4096
+_STATED_PAGE_BYTES = 4096  # entries are stated by CPUID, so on x86-64 alone
 BASE_PAGES, LARGE_PAGES, PACKED = "4 KiB", "2 MiB (THP)", "packed (dashed)"
 
 
@@ -121,7 +121,7 @@ class Analysis(analysis.Analysis):
         if found.value is None or found.interval is None:
             return "not measured"
         if found.unit == "entries":
-            return format_size(int(found.value) * _PAGE_BYTES)
+            return format_size(int(found.value) * _STATED_PAGE_BYTES)
         unit = "x" if found.unit == "ratio" else f" {found.unit}"
         low, high = (f"{end:.{decimals}f}" for end in found.interval[1:3])
         shown = found.value if low == high else found.interval
