@@ -20,12 +20,6 @@ BESIDE = ("strides",)  # with the reference machine's curves behind a switch
 
 _TIMES = (0.2, 0.5, 1, 2, 3, 5, 10, 20, 30, 50, 100, 200)
 _STRIDES = alt.X(f"{STRIDE}:Q", axis=axes.bytes_axis("Stride"), scale=axes.log_scale())
-_LISTS = {
-    ("spread", "cycle"): "spread, shuffled",
-    ("spread", "sequential"): "spread, in order",
-    ("packed", "cycle"): "packed, shuffled",
-    ("packed", "sequential"): "packed, in order",
-}
 
 
 def strides(a: Analysis) -> Figure:
@@ -51,7 +45,7 @@ def strides(a: Analysis) -> Figure:
 
 
 def _by_stride(
-    named: Mapping[str, Curve], lacking: str, *more: pd.DataFrame, **legend: int
+    named: Mapping[str, Curve], lacking: str, *more: pd.DataFrame
 ) -> tuple[alt.LayerChart, pd.DataFrame, alt.Scale]:
     """Draw curves over the stride, and single mappings as dots where a median says little; return
     the chart, its data, and its scale of times with room for `more`."""
@@ -65,11 +59,9 @@ def _by_stride(
     shown = pd.concat([data, *dots])
     scale = axes.time_scale(pd.concat([shown, *more]))
     scheme = axes.colours(list(dict.fromkeys(data["series"])))
-    chart = charts.series_chart(
-        data, _STRIDES, "ns per access", scheme, scale=scale, ticks=_TIMES, **legend
-    )
+    chart = charts.series_chart(data, _STRIDES, "ns per access", scheme, scale=scale, ticks=_TIMES)
     if dots:
-        y, colour = alt.Y("median:Q", scale=scale), axes.colour("series", scheme, **legend)
+        y, colour = alt.Y("median:Q", scale=scale), axes.colour("series", scheme)
         points = alt.Chart(pd.concat(dots)).mark_circle(size=14)
         chart += points.encode(x=_STRIDES, y=y, color=colour)
     return chart, shown[["series", STRIDE, *charts.FIELDS]], scale
@@ -96,18 +88,4 @@ def waterfall(a: Analysis) -> Figure:
         "Bars that add up to the time of a load on base pages, by stride. The largest part at "
         f"{wide['stride'].iloc[0]} is {wide.loc[wide['ns'].idxmax(), 'part']}: {each}.",
         data[[STRIDE, "part", "ns", "begins_ns", "ends_ns"]],
-    )
-
-
-def orders(a: Analysis) -> Figure:
-    named = {name: a.lists[layout][order] for (layout, order), name in _LISTS.items()}
-    chart, data, _ = _by_stride(named, "no list was read", columns=2)
-    widest = int(data[STRIDE].max())
-    last = {name: curve.get(widest).value for name, curve in named.items() if widest in curve.xs}
-    each = listed(f"{name} {ns:.1f} ns" for name, ns in last.items())
-    return Figure(
-        chart,
-        f"Time per access of the lines of each stride by a list. At {format_size(widest)} the "
-        f"slowest is {max(last, key=last.__getitem__)}. All: {each}.",
-        data,
     )
