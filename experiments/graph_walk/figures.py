@@ -7,10 +7,9 @@ from collections.abc import Iterable
 import altair as alt
 import pandas as pd
 
-from experiments.graph_walk.analysis import SIZE, Analysis
-from experiments.graph_walk.grid import WALKERS
+from experiments.graph_walk.analysis import SIZE, Analysis, largest
 from tlb.page_sizes import BASE, rank, words
-from tlb.prose import extremes, in_words
+from tlb.prose import extremes
 from tlb.reasons import if_available, required
 from tlb.report import axes, charts
 from tlb.report.chapter import literature
@@ -44,11 +43,13 @@ def _ns_per_hop(data: pd.DataFrame) -> alt.Y:
 
 
 def _quantiles(a: Analysis) -> pd.DataFrame:
+    """Of 4 KiB pages and of the largest that reach as far: each page size would add four lines."""
+    shown = {BASE, if_available(largest, a.p50)}
     tables = [
         part.assign(pages=pages, series=_SERIES[name], where="here")
         for name, curves in (("p50", a.p50), ("p95", a.p95))
         for pages, curve in curves.items()
-        if len(part := curve.table[curve.table["median"] > 0])
+        if pages in shown and len(part := curve.table[curve.table["median"] > 0])
     ]
     lacking = "no walk was timed hop by hop, or every hop is too short for this clock"
     ours = pd.concat(required(tables, lacking))
@@ -78,7 +79,11 @@ def quantiles(a: Analysis) -> Figure:
         faint = charts.published(faint)
         chart += faint.mark_line(opacity=0.35, strokeWidth=1).encode(strokeDash=dash)
         chart += faint.mark_point(opacity=0.5, shape="diamond").encode(tooltip=tips[:4])
-    last = {f"the median hop on {words(pages)}": c.last.value for pages, c in a.p50.items()}
+    last = {
+        f"the median hop on {words(pages)}": c.last.value
+        for pages, c in a.p50.items()
+        if pages in set(ours["pages"])
+    }
     return Figure(
         chart,
         f"Median and 95th percentile of a hop against the working set. {extremes(last)}",
@@ -137,49 +142,3 @@ def _peak_rules(a: Analysis) -> list[alt.Chart]:
         named.mark_rule(strokeDash=[4, 4], color=MUTED),
         text.encode(text="label:N", y=alt.value(0)),
     ]
-
-
-def memory_accesses(a: Analysis) -> Figure:
-    data = a.access_shares[a.access_shares["accesses"] > 1]
-    data = required(data, "hops on base pages have one peak").astype({"accesses": int})
-    data = data.assign(series=data["accesses"].map(lambda n: f"{in_words(n)} or more"))
-    data = data.sort_values(["pages", "accesses", SIZE], key=rank, kind="stable")
-    axis = alt.Axis(title="Share of hops", format="%", values=list(axes.SHARES))
-    y = alt.Y("share:Q", scale=alt.Scale(domain=[0, 1]), axis=axis)
-    base = alt.Chart(data).encode(x=_SIZES, y=y, color=_pages(a, data))
-    lines = base.mark_line().encode(strokeDash=_dashes(data.sort_values("accesses")["series"]))
-    tips = ["pages:N", "series:N", f"{SIZE}:Q", alt.Tooltip("share:Q", format=".0%")]
-    largest = data[data[SIZE] == data[SIZE].max()]
-    two = largest[largest["accesses"] == 2].set_index("pages")["share"]
-    ends = " and ".join(f"{share:.0%} on {words(pages)}" for pages, share in two.items())
-    return Figure(
-        lines + base.mark_point().encode(tooltip=tips),
-        "The share of hops that wait for more than one access to memory rises with the working "
-        "set, more on base pages than on large ones; two or more at "
-        f"{format_size(data[SIZE].max())}: {ends}.",
-        data[["pages", "accesses", SIZE, "share"]],
-    )
-
-
-def walkers(a: Analysis) -> Figure:
-    columns = ["pages", "walkers", "vertices", *charts.FIELDS]
-    data = a.walkers[[*columns, "gain"]]
-    required(data, "no graph was walked by several numbers of walkers")
-    turns = alt.Axis(title="Walks that take turns in one thread", values=[*WALKERS], format="d")
-    x = alt.X("walkers:Q", axis=turns, scale=axes.log_scale())
-    colour = _pages(a, data)
-    base = alt.Chart(data).encode(x=x, y=_ns_per_hop(data), color=colour)
-    tooltip = [*axes.tips("pages:N", "walkers:Q", "gain:Q"), _PROCESSES]
-    shape = axes.shape("pages", colour["sort"], labelExpr=axes.label_expression(a.page_labels))
-    ends = data.loc[data.groupby("pages", sort=False)["walkers"].idxmax()]
-    last = {f"a hop on {words(row.pages)}": row.median for row in ends.itertuples()}
-    return Figure(
-        charts.layered(
-            base.mark_line(),
-            base.mark_rule().encode(y="low:Q", y2="high:Q"),
-            base.mark_point().encode(shape=shape, tooltip=tooltip),
-        ),
-        "Time per hop against the number of walks that take turns. "
-        f"With the most: {extremes(last)}",
-        data,
-    )
