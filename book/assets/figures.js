@@ -87,4 +87,7 @@
   }
 
   document.querySelectorAll(".tlb-figure").forEach(hydrate);
+  // A chart fits the width it has when the window changes. In a closed fold it has none.
+  for (const fold of document.querySelectorAll("details:has(.tlb-figure)"))
+    fold.addEventListener("toggle", () => window.dispatchEvent(new Event("resize")));
 })();

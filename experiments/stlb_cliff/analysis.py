@@ -55,12 +55,6 @@ class Analysis(analysis.Analysis):
         return self.price_of(curves.spread(self.frame, **where), curves.packed(self.frame, **where))
 
     @property
-    def by_order(self) -> dict[str, Curve]:
-        """Prices by the order of visits, of those that were measured."""
-        prices = {"cycle": self.price, "random": self.random, "sequential": self.sequential}
-        return {order: price for order, price in prices.items() if len(price)}
-
-    @property
     def as_published(self) -> Curve:
         """The published loop in numpy, whose own work takes longer than the loads."""
         return required(self.numpy_gather, "the published loop was not run in numpy")

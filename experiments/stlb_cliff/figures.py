@@ -8,8 +8,8 @@ import altair as alt
 import pandas as pd
 
 from experiments.stlb_cliff.analysis import Analysis
-from tlb.prose import climb, extremes, listed
-from tlb.reasons import if_available, required
+from tlb.prose import climb, listed
+from tlb.reasons import required
 from tlb.report import axes, charts
 from tlb.report.render import PALETTE, Figure
 from tlb.units import format_ns, format_size
@@ -81,7 +81,7 @@ def misses(a: Analysis) -> Figure:
     rule = charts.marks([(entries, f"{entries:,} entries by {machine.entries_source}")], "lines")
     first, last = near.iloc[[0, -1]].itertuples()
     return Figure(
-        lines + bars + points + rule,
+        (lines + bars + points + rule).properties(height=220),
         f"Around {entries:,} pages the share of loads that walk, as counted on "
         f"{machine.about.machine}, goes from {first.median:.2f} at {first.lines:,} pages to "
         f"{last.median:.2f} at {last.lines:,}{climb(near.set_index('lines')['median'])}, beside "
@@ -95,42 +95,6 @@ def _lines(names: list[str], columns: int) -> tuple[alt.Color, alt.StrokeDash]:
     legend, scale = axes.line_legend(columns=columns), axes.colours(names)
     colour = alt.Color("series:N", sort=names, legend=legend, scale=scale)
     return colour, axes.dash("series", names, columns=columns)
-
-
-def orders(a: Analysis) -> Figure:
-    """Draw the price of translation by order of visits, and 1 - C/M fitted to the random one."""
-    prices = required(a.by_order, "no order of visits was measured spread and packed")
-    tables = [price.table[[*_POINT, "n"]].assign(order=order) for order, price in prices.items()]
-    data = pd.concat(tables, ignore_index=True)
-    fitted = if_available(lambda: a.random_fit)
-    x = alt.X("lines:Q", axis=axes.lines_axis("Pages touched"), scale=axes.log_scale())
-    scale, ticks = axes.price_scale(data), axes.PRICES
-    chart = charts.series_chart(
-        data,
-        x,
-        "ns per access for translation",
-        axes.ORDERS,
-        "order",
-        scale=scale,
-        ticks=ticks,
-        joined=["cycle", "sequential"] if fitted else None,
-    )
-    if fitted:
-        fit, part = fitted
-        first, last = part.xs[0], part.xs[-1]
-        places = {round(first * 2 ** (k / 8)) for k in range(8 * 40)}  # eight to an octave
-        lines = sorted(n for n in places if n <= last)
-        model = pd.DataFrame({"lines": lines, "median": fit.predict(lines)})
-        line = alt.Chart(model).mark_line(color=PALETTE[1])
-        chart += line.encode(x=x, y=alt.Y("median:Q", scale=scale))
-        data = pd.concat([data, model.assign(order="random, 1 - C/M fitted")], ignore_index=True)
-    ends = " ".join(
-        f"{order.capitalize()}: {price.last.value:z.0f} ns at {price.xs[-1]:,} pages."
-        for order, price in prices.items()
-    )
-    last_ns = {f"the {order} order": price.last.value for order, price in prices.items()}
-    ranking = extremes(last_ns, most="pays most", least="least")
-    return Figure(chart, f"The price of translation by order of visits. {ranking} {ends}", data)
 
 
 def latency_throughput(a: Analysis) -> Figure:

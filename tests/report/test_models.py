@@ -50,7 +50,7 @@ def opened(driver, site, address):
 def test_each_begins_where_its_page_shows_it_without_scripts(driver, site, address):
     shapes = "return [...document.querySelectorAll('.tlb-model')].map(m => m.querySelector('svg').outerHTML)"
     found = models(site)
-    assert set(found) == {"tlb", "walk", "lanes"}
+    assert set(found) == {"tlb", "walk"}
     for page in set(found.values()):
         still = [model.svg for model in soup(site / page).select(".tlb-model")]
         open_page(driver, address + page)
@@ -81,10 +81,3 @@ def test_a_cycle_misses_as_lru_has_it(opened):
     # Every 4th page reaches one set of four.
     said = answer(sets=4, ways=4, policy="lru", order="stride", pages=5)
     assert "100% of visits" in said
-
-
-def test_loads_overlap_until_the_walkers_are_busy(opened):
-    answer = opened("lanes")
-    assert "every 50 ns" in answer(flight=4, walkers=6, latency=200, walk=100)
-    assert "every 200 ns" in answer(flight=1, walkers=6, latency=200, walk=100)
-    assert "the walker is the limit" in answer(flight=16, walkers=1, latency=200, walk=100)

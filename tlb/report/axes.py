@@ -98,9 +98,6 @@ def working_set(base_page_bytes: int) -> alt.X:
 
 # Colours by what a series is, the same in every chapter.
 LAYOUTS = alt.Scale(domain=["spread", "packed"], range=[PALETTE[0], PALETTE[1]])
-ORDERS = alt.Scale(
-    domain=["cycle", "random", "sequential"], range=[PALETTE[0], PALETTE[1], PALETTE[2]]
-)
 # A page size has the same colour in every figure.
 PAGE_COLOURS = dict(zip(SWEPT, PALETTE, strict=False))
 

@@ -127,7 +127,6 @@ FILTERS: dict[str, Callable[..., str]] = {
     "num": _num,
     "digits": lambda value, digits=3: f"{_number(value):z.{digits}g}",  # 0.01234 as "0.0123"
     "ns": lambda value, decimals=0: _num(value, decimals, " ns"),
-    "cycles": lambda value, decimals=0: _num(value, decimals, " cycles"),
     "ratio": lambda value, decimals=1: _num(value, decimals, "x"),
     "share": lambda value, decimals=0: f"{_number(value):z.{decimals}%}",  # 0.123 as "12%"
     "size": lambda value: format_size(int(_number(value))),  # type: ignore[arg-type]
