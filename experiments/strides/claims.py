@@ -152,11 +152,11 @@ def translation_slows_it_then(a: Analysis, band: Band) -> Answer:
     """A line more than the stride misses the TLB as often, so what misses cost remains with it and
     goes on whole large pages."""
     staggered = required(a.base_staggered, "no stride was measured with a line more")
-    slowdown = _base(a).at(PAGE_STRIDE) - _base(a).at(NARROW)
-    remains = (staggered.at(PAGE_STRIDE) - staggered.at(NARROW)).share_of(slowdown)
+    near, far, beyond = _base(a).at(NARROW), _base(a).at(PAGE_STRIDE), staggered.at(PAGE_STRIDE)
+    remains = (beyond - staggered.at(NARROW)).share_of(far - near)
     evidence = (
-        f"With a line more to the stride, which visits as many pages, {remains:z.2f} of the "
-        "slowdown from 512 B to 4 KiB remains"
+        f"A read takes {near.value:.1f} ns at 512 B, {far.value:.1f} at 4 KiB and "
+        f"{beyond.value:.1f} at a line more, which visits as many pages"
     )
     if a.is_splintered:
         return unless_splintered(a, inside(remains, *band), answer=True), f"{evidence}."
@@ -165,7 +165,7 @@ def translation_slows_it_then(a: Analysis, band: Band) -> Answer:
     return [
         inside(remains, *band),
         inside(gone, *band),
-    ], f"{evidence}, and {gone:z.2f} goes on {words(a.large)}."
+    ], f"{evidence}, and {gone:z.2f} of the slowdown goes on {words(a.large)}."
 
 
 @claim("page-stride-hits-up-to-large-reach", points=None)
