@@ -47,6 +47,7 @@ def test_no_page_is_the_same_without_one_of_its_definitions(notebook: str, numbe
 EDITS: dict[str, tuple[tuple[str, str], ...]] = {
     "stlb_cliff": (
         ("price = a.price_of(spread, packed)", "price = spread / packed"),
+        ('packed = curves.Curve.of(chase, layout="packed")', "packed = spread"),
         ('{"most": claims.FLAT}', '{"most": 1.0}'),
     ),
     "graph_walk": (
