@@ -92,6 +92,11 @@ class Analysis(StepsAnalysis):
                 return host
         return None
 
+    @property
+    def over_alike(self) -> dict[Chase, Curve]:
+        """The page's `ratios`, if the guests shown are this machine's own; else none."""
+        return self.ratios if self.guests is self else {}
+
     @cached_property
     def chases(self) -> pd.DataFrame:
         """A row a chase and number of lines: guest, host, cell (its name), what `summarise` gives

@@ -78,7 +78,7 @@ def test_a_machine_without_one_shows_the_reference_machines():
         and theirs.cells == CELLS
         and theirs.host.kvm.tables == "shadow"
     )
-    assert theirs.entries == ENTRIES and mine.cells == []
+    assert theirs.entries == ENTRIES and mine.cells == [] and mine.over_alike == {}
     pd.testing.assert_frame_equal(theirs.matrix, analysis(rows(NESTED)).matrix)
     assert mine.contained.equals(
         analysis(MACHINES["no guest"]()).contained
