@@ -172,8 +172,8 @@ bare-metal: What this compares a guest with is a program on bare metal, and this
 two-dimensions: A walk in a guest goes through the host's tables too, and says nothing of one that
   does not.
     Measure on bare metal.
-splintered: The host backs this guest's large pages with base pages, so they miss as base pages
-  do and are no control.
+splintered: The host backs this guest's large pages with base pages, so they miss the TLB as often
+  as base pages and cannot serve as a control without misses.
     Measure on bare metal, or in a guest whose host has large pages for it.
 single-node: This computer has one memory node, so there is no remote memory to measure.
     Measure on a computer with two or more NUMA nodes.

@@ -42,7 +42,7 @@ def some_suffer(a: Analysis, band: Band) -> Answer:
     (_, base_ns), (_, large_ns) = (a.single_write(pages) for pages in (BASE, LARGE))
     ratio = large_ns / base_ns
     return inside(ratio, *band), (
-        "A program that forks and then writes here and there, once to each large page's room, "
+        "A program that forks and then writes here and there, once in each 2 MiB range, "
         f"takes {ratio:.2f} times as long a write on {words(LARGE)} as on {words(BASE)}."
     )
 
@@ -51,7 +51,7 @@ def some_suffer(a: Analysis, band: Band) -> Answer:
 def defrag_costs_time(a: Analysis, band: Band) -> Answer:
     fragmented, free = (a.touch_ns(memory, ALWAYS, "p50") for memory in (FRAGMENTS, FREE))
     return inside(fragmented / free, *band), (
-        f"With defrag at {ALWAYS} the first touch of a large page's room takes "
+        f"With defrag at {ALWAYS} the first touch of a 2 MiB range takes "
         f"{format_ns(fragmented.value)} where memory is fragmented, "
         f"and {format_ns(free.value)} where it is free."
     )
@@ -81,7 +81,7 @@ def short_programs_regress(a: Analysis, band: Band) -> Answer:
 def defrag_is_paid_first(a: Analysis, band: Band) -> Answer:
     on, off = (a.touch_ns(FRAGMENTS, mode, "p50") for mode in (ALWAYS, NEVER))
     return inside(on / off, *band), (
-        "Where memory is fragmented, the first touch of a large page's room takes "
+        "Where memory is fragmented, the first touch of a 2 MiB range takes "
         f"{format_ns(on.value)} with defrag at {ALWAYS}, and {format_ns(off.value)} at {NEVER}."
     )
 

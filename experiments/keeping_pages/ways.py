@@ -23,7 +23,11 @@ _NO_MOUNT = 4  # an exit status of kernels/runtimes/mapping.py
 WAYS = {
     "anonymous": Way("mmap, and nothing else", "a mapping that asks for nothing"),
     "advised": Way("mmap, madvise(MADV_HUGEPAGE)", "advised memory", "thp-never"),
-    "half": Way("mmap, madvise on its first half", "memory of which half was advised", "thp-never"),
+    "half": Way(
+        "mmap, madvise on its first half (of that half)",
+        "memory of which half was advised",
+        "thp-never",
+    ),
     "pool": Way("mmap(MAP_HUGETLB)", "memory from the pool", "pool-empty"),
     "shared": Way("mmap(MAP_SHARED), madvise", "advised shared memory", "thp-never"),
     "memfd": Way("memfd_create, madvise", "an advised memfd", "thp-never"),

@@ -19,9 +19,9 @@ _SHOWN = {
     "walk_table_l2": "page walk, its entry in the L2 cache",
     "walk_table_l3": "page walk, its entry in the L3 cache",
     "walk_table_memory": "page walk, its entry in memory",
-    "fault_file": "first touch of a page of a cached file",
-    "fault_fresh_large": "first touch of 2 MiB (THP), for each 4 KiB",
-    "fault_fresh": "first touch of a 4 KiB page",
+    "fault_file": "map, touch and unmap a page of a cached file",
+    "fault_fresh_large": "map, touch and unmap 2 MiB (THP), for each 4 KiB",
+    "fault_fresh": "map, touch and unmap a 4 KiB page",
 }
 
 

@@ -57,12 +57,12 @@ ORDERS = (
     Order("walk", "page walk, dearest first", _largest("walk_past_last_level")),
     Order("far", "page walk over 2 GiB, dearest first", _largest("walk_over_2_gib")),
     Order("gain", "gain of 2 MiB pages, most first", _largest("gain_thp", "gain_2m")),
-    Order("fault", "first touch, dearest first", _largest("fault_fresh")),
+    Order("fault", "map, touch and unmap, dearest first", _largest("fault_fresh")),
     Order("date", "measured, last first", lambda each: [-ord(letter) for letter in each.days[1]]),
 )
 _HEAD = (
     *("Machine", "Where it runs", "Reach", "L2 TLB hit", "Page walk", "Page walk over 2 GiB"),
-    *("On 2 MiB pages", "First touch", "Measured"),
+    *("On 2 MiB pages", "Map, touch, unmap", "Measured"),
 )
 _TABLE = (
     '<div class="tlb-machines">{}<div class="tlb-table"><table role="table"><thead role="rowgroup">'
