@@ -127,7 +127,39 @@
     },
   };
 
-  const MODELS = { tlb: TLB, walk: WALK };
+  // --- loads in flight: latency and throughput
+
+  const LANES = {
+    controls: [
+      ["flight", "Independent loads in flight", { least: 1, most: 16, value: 4 }], ["walkers", "Page walkers", { least: 1, most: 6, value: 6 }],
+      ["latency", "Latency of a load, ns", { least: 50, most: 400, value: 200 }], ["walk", "of which page walk, ns", { least: 0, most: 200, value: 100 }],
+    ],
+    show({ flight, walkers, latency, walk }) {
+      const inside = Math.min(walk, latency), free = Array(walkers).fill(0), ready = Array(flight).fill(0), bars = [], SPAN = 1000;
+      // A load waits for a walker, then for its data; its lane goes on when it is back.
+      for (let done = 0; done < 400; done++) {
+        const lane = ready.indexOf(Math.min(...ready)), walker = free.indexOf(Math.min(...free));
+        const begin = Math.max(ready[lane], inside ? free[walker] : 0), end = begin + latency;
+        free[walker] = begin + inside;
+        ready[lane] = end;
+        bars.push([lane, begin, begin + inside, end]);
+      }
+      const finished = bars.filter(([, , , end]) => end <= 20 * SPAN), each = Math.max(...finished.map((bar) => bar[3])) / finished.length;
+      const high = Math.min(24, 240 / flight), x = (ns) => 20 + (Math.min(ns, SPAN) / SPAN) * 600;
+      const drawn = bars.filter(([, begin]) => begin < SPAN).map(([lane, begin, middle, end]) => {
+        const y = 30 + lane * high, width = (from, to) => Math.max(x(to) - x(from) - 1, 0).toFixed(1);
+        return box(x(begin).toFixed(1), y, width(begin, middle), high - 3, MISS) + box(x(middle).toFixed(1), y, width(middle, end), high - 3, DONE);
+      }).join("");
+      const axis = `<path d="M20 ${34 + flight * high}H620" class="tlb-axis"/>` + text(20, 54 + flight * high, "0") + text(620, 54 + flight * high, "1,000 ns", 'text-anchor="end"');
+      return {
+        svg: drawing(64 + flight * high, `${flight} loads in flight, drawn as lanes over 1000 nanoseconds`, text(20, 20, "each lane: a page walk, then the data") + drawn + axis),
+        says: `Each load takes ${latency} ns, and one finishes every ${each.toFixed(each < 20 ? 1 : 0)} ns: `
+          + (each > (1.02 * latency) / flight ? `the ${walkers === 1 ? "walker is" : `${walkers} walkers are`} the limit.` : "the loads overlap fully."),
+      };
+    },
+  };
+
+  const MODELS = { tlb: TLB, walk: WALK, lanes: LANES };
 
   // --- controls
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from selenium import webdriver
 from support.pages import FRAME, figure
-from support.site import OVERFLOW, errors, open_page, pages, requests, resize, scripts_off
+from support.site import OVERFLOW, UNFOLD, errors, open_page, pages, requests, resize, scripts_off
 
 from experiments.overview.machines_tables import ORDERS
 from tlb.report import standalone
@@ -55,6 +55,7 @@ def test_no_page_has_an_error_asks_another_host_scrolls_sideways_or_shuts_a_read
         for number, page in enumerate(pages(site)):
             open_page(driver, address + page)
             assert not errors(driver), page
+            driver.execute_script(UNFOLD)
             assert driver.execute_script(DEAD) == [], page
             assert not [
                 url for url in requests(driver) if not url.startswith((address, "data:", "blob:"))

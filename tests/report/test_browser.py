@@ -16,6 +16,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select, WebDriverWait
 from support.site import (
     OVERFLOW,
+    UNFOLD,
     errors,
     open_page,
     pages,
@@ -62,6 +63,7 @@ def test_everything_shows_without_scripts(driver, site, address):
         for page in pages_with_figures(site):
             driver.get(address + page)
             assert not driver.execute_script(HIDDEN), page
+            driver.execute_script(UNFOLD)
             for found in driver.find_elements(By.CSS_SELECTOR, ".tlb-figure"):
                 assert found.get_attribute("data-state") is None  # no script ran
                 drawn = found.find_element(By.CSS_SELECTOR, ".tlb-chart > svg")

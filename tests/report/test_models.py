@@ -9,7 +9,7 @@ import pytest
 from bs4 import BeautifulSoup
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select
-from support.site import errors, open_page, pages, soup
+from support.site import UNFOLD, errors, open_page, pages, soup
 
 SET = """const [field, value] = arguments; field.value = value;
 field.dispatchEvent(new Event("input", { bubbles: true }));"""
@@ -30,6 +30,7 @@ def opened(driver, site, address):
 
     def open_model(name: str):
         open_page(driver, address + models(site)[name])
+        driver.execute_script(UNFOLD)
         model = driver.find_element(By.CSS_SELECTOR, f'.tlb-model[data-model="{name}"]')
 
         def answer(**values: object) -> str:
@@ -50,7 +51,7 @@ def opened(driver, site, address):
 def test_each_begins_where_its_page_shows_it_without_scripts(driver, site, address):
     shapes = "return [...document.querySelectorAll('.tlb-model')].map(m => m.querySelector('svg').outerHTML)"
     found = models(site)
-    assert set(found) == {"tlb", "walk"}
+    assert set(found) == {"tlb", "walk", "lanes"}
     for page in set(found.values()):
         still = [model.svg for model in soup(site / page).select(".tlb-model")]
         open_page(driver, address + page)
@@ -81,3 +82,10 @@ def test_a_cycle_misses_as_lru_has_it(opened):
     # Every 4th page reaches one set of four.
     said = answer(sets=4, ways=4, policy="lru", order="stride", pages=5)
     assert "100% of visits" in said
+
+
+def test_loads_overlap_until_the_walkers_are_busy(opened):
+    answer = opened("lanes")
+    assert "every 50 ns" in answer(flight=4, walkers=6, latency=200, walk=100)
+    assert "every 200 ns" in answer(flight=1, walkers=6, latency=200, walk=100)
+    assert "the walker is the limit" in answer(flight=16, walkers=1, latency=200, walk=100)

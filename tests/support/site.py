@@ -73,6 +73,13 @@ def open_page(driver: webdriver.Chrome, url: str) -> None:
     WebDriverWait(driver, 20, poll_frequency=0.05).until(lambda d: d.execute_script(settled))
 
 
+# Open what a reader would have to, to see a figure.
+UNFOLD = """
+for (const fold of document.querySelectorAll("details:has(.tlb-figure, .tlb-model)"))
+  fold.open = true;
+"""
+
+
 @contextmanager
 def scripts_off(driver: webdriver.Chrome) -> Iterator[None]:
     driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
