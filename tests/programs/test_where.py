@@ -24,7 +24,6 @@ from tlb.programs.snapshots import at_peak
 from tlb.programs.where import proof, report, simulation, valgrind
 from tlb.programs.where.page import flame_graph, page
 from tlb.programs.where.simulation import HEAP, OTHER_CODE, Counts, Line, Simulated
-from tlb.programs.where.valgrind import Levels
 from tlb.reasons import Unavailable
 
 pytestmark = [
@@ -96,6 +95,14 @@ def test_exposed_walks_choose_the_allocations_and_all_walks_where_none_is_expose
     made = report.Report(["x"], GEOMETRY, found, 1.0, 30.0)
     assert "gathered" in max(made.sites, key=lambda site: site.counts.walks).origin
     assert {re.search(r"allocate_(\w+)", site.origin)[1] for site in made.largest()} == chosen
+
+
+@pytest.mark.needs("valgrind")
+@pytest.mark.endurance
+def test_memory_lives_on_in_a_child_and_without_a_part(program: str):
+    found = simulation.simulate([program, "forked", str(2 * SECOND), "20"], GEOMETRY.option, 120)
+    (site,) = (site for site in found.sites.values() if "trimmed" in site.origin)
+    assert site.counts.walks > 2 * SECOND * 20 and 0.9 < site.lived <= 1
 
 
 @pytest.mark.needs("valgrind")
@@ -191,21 +198,6 @@ def test_runs_that_differ_too_much_leave_the_gain_open(walks: int, spread: float
     found = Simulated(lines={Line("f", "x.c", 1, "x"): Counts(walks=walks)})
     made = report.Report(["x"], GEOMETRY, found, 1.0, 30.0, proof.Proof(rounds, no_samples="none"))
     assert made.verdict().startswith(verdict) and not [*made.commands()]
-
-
-@pytest.mark.parametrize(
-    ("entries", "ways", "between", "found"),
-    [
-        (3072, None, (8, 15), (3072, 12)),  # 256 sets
-        (3149, None, (8, 15), (3144, 12)),  # as measured: whole sets
-        (1024, 0, None, (1024, 1024)),  # one set
-        (1536, None, None, (1536, 8)),
-    ],
-)
-def test_a_second_level_has_whole_sets_of_the_ways_that_cpuid_states(entries, ways, between, found):
-    stated = {"entries": 3072, "ways": ways, "ways_between": between, "source": "CPUID"}
-    second = Tlb(level=2, kind="data", pages=("4k",), **stated)
-    assert Levels.of([72, entries], [second, second]) == (72, *found)
 
 
 def test_a_survey_comes_before_cpuid_but_does_not_blur_it(monkeypatch: pytest.MonkeyPatch):

@@ -11,7 +11,9 @@ import pytest
 from support.common import needs_c
 from support.where import built
 
+from tlb.machine.tlb import Tlb
 from tlb.programs.where import valgrind
+from tlb.programs.where.valgrind import Levels
 
 pytestmark = needs_c
 FIRST, SECOND, WAYS = 8, 32, 4
@@ -90,3 +92,18 @@ def test_a_page_that_the_largest_size_lost_is_a_miss(library: ctypes.CDLL):
     for page in [*range(most + 1), 0, 2, most]:
         library.draw(page)
     assert [library.hits(i) for i in (0, SIZES - 1, SIZES)] == [1, 1, most + 2]
+
+
+@pytest.mark.parametrize(
+    ("entries", "ways", "between", "found"),
+    [
+        (3072, None, (8, 15), (3072, 12)),  # 256 sets
+        (3149, None, (8, 15), (3144, 12)),  # as measured: whole sets
+        (1024, 0, None, (1024, 1024)),  # one set
+        (1536, None, None, (1536, 8)),
+    ],
+)
+def test_a_second_level_has_whole_sets_of_the_ways_that_cpuid_states(entries, ways, between, found):
+    stated = {"entries": 3072, "ways": ways, "ways_between": between, "source": "CPUID"}
+    second = Tlb(level=2, kind="data", pages=("4k",), **stated)
+    assert Levels.of([72, entries], [second, second]) == (72, *found)

@@ -207,8 +207,7 @@ def test_others_say_in_a_sentence_what_they_need(words: list[str], core: Path, t
     assert ("pip install" if words == ["geometry"] else "clone") in done.stderr
 
 
-# The options of kernels that have to be told a size or a mode.
-SIZES = {
+SIZES = {  # or a mode, for kernels that have to be told one
     "graph_walk": ["--vertices", "4096"],
     "page_fault": ["--mode", "anonymous", "--lines", "3072"],
     "radix_partition": ["--tuples", "4096"],

@@ -1,11 +1,14 @@
 /* Programs with known page walks, for tests of `tlb where`. Mode, pages, passes:
  * gather: independent reads of `gathered`, twice a pass; chase: those, and a dependent cycle over `chased`; surgical: those, and
- * a cycle of indices over `second`. stream: reads one array in order. small: a list of nodes of 64 bytes, followed. Each visits
+ * a cycle of indices over `second`. forked: the reads of gather alone, by a child, of a mapping that was trimmed. stream: reads one array in order. small: a list of nodes of 64 bytes, followed. Each visits
  * one line of a page. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define PAGE 4096
 
@@ -32,6 +35,13 @@ static uint32_t *shuffled(uint32_t n)
 __attribute__((noinline)) char *allocate_chased(uint64_t bytes) { return malloc(bytes); }
 __attribute__((noinline)) char *allocate_second(uint64_t bytes) { return malloc(bytes); }
 __attribute__((noinline)) char *allocate_gathered(uint64_t bytes) { return malloc(bytes); }
+
+__attribute__((noinline)) char *allocate_trimmed(uint64_t bytes)
+{
+    char *all = mmap(NULL, bytes + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    munmap(all, PAGE);
+    return all + PAGE;
+}
 
 __attribute__((noinline)) void *follow(void *p, uint64_t hops)
 {
@@ -90,6 +100,12 @@ int main(int argc, char **argv)
         if (is_surgical)
             sum += hop_in_a_cycle(allocate_second(bytes), order, pages, passes);
         sum += gather(gathered, order, pages, 2 * passes);
+    } else if (!strcmp(argv[1], "forked")) {
+        char *trimmed = allocate_trimmed(bytes);
+        memset(trimmed, 1, bytes);
+        if (fork())
+            return wait(NULL) < 0;
+        sum = gather(trimmed, order, pages, 2 * passes);
     } else if (!strcmp(argv[1], "stream")) {
         char *array = malloc(bytes);
         memset(array, 1, bytes);

@@ -10,7 +10,8 @@
 struct region {
     UInt number;
     ULong site; /* 0: none has named it */
-    ULong bytes, began, ended; /* instructions passed; ended: 0 if it never did */
+    ULong bytes, unmapped;
+    ULong began, ended; /* instructions passed when it was made, and last lost memory */
     Bool is_printed;
 };
 

@@ -33,7 +33,7 @@
 #define KNOWN 64
 #define FRESH_FOR 12
 
-static ULong known[KNOWN], last_walk, misses_since;
+static ULong known[KNOWN], last_walk, misses_since, forked; /* forked: instructions passed then */
 static struct {
     struct tlb base, large;
     struct curve curve; /* of base pages */
@@ -168,7 +168,8 @@ static void grow_heap(Addr a, SizeT n, ThreadId thread)
 
 static void unmap(Addr a, SizeT n)
 {
-    region_of(a)->ended = passed;
+    struct region *r = region_of(a);
+    r->unmapped += n, r->ended = passed;
     bind_range(a, a + n, &elsewhere);
 }
 
@@ -199,7 +200,7 @@ static void forget_counts(ThreadId thread)
 {
     struct pair *p;
     (void)thread;
-    passed = last_walk = 0;
+    forked = last_walk = passed;
     for (VG_(HT_ResetIter)(pairs); (p = VG_(HT_Next)(pairs));)
         p->is = (struct counts){0, 0, 0, 0, 0};
     for (UInt k = 0; k < THREADS; k++)
@@ -233,7 +234,8 @@ static void print_pair(VgFile *f, const struct pair *p)
     if (!i->is_printed)
         print_instruction(f, i);
     if (!r->is_printed) {
-        ULong lived = (r->ended ? r->ended : passed) - r->began;
+        ULong end = r->unmapped < r->bytes ? passed : r->ended; /* a part may be trimmed */
+        ULong lived = end - (r->began > forked ? r->began : forked);
         VG_(fprintf)(f, "R\t%u\t%016llx\t%llu\t%llu\n", r->number, r->site, r->bytes, lived);
     }
     i->is_printed = r->is_printed = True;
@@ -262,7 +264,7 @@ static void finish(Int code)
     struct pair *p;
     if (!f)
         return;
-    VG_(fprintf)(f, "T\t%llu\n", passed);
+    VG_(fprintf)(f, "T\t%llu\n", passed - forked);
     print_curve(f);
     for (VG_(HT_ResetIter)(pairs); (p = VG_(HT_Next)(pairs));)
         if (p->is.misses | p->is.large_walks)
