@@ -21,9 +21,11 @@ from tlb.programs import sampling
 from tlb.programs.runs import run
 from tlb.programs.sampling import LINUX
 from tlb.programs.snapshots import at_peak
-from tlb.programs.where import proof, report, simulation, valgrind
+from tlb.programs.where import cachegrind, proof, report, simulation, valgrind
+from tlb.programs.where.document import document
 from tlb.programs.where.page import flame_graph, page
 from tlb.programs.where.simulation import HEAP, OTHER_CODE, Counts, Line, Simulated
+from tlb.programs.where.valgrind import Geometry, Levels
 from tlb.reasons import Unavailable
 
 pytestmark = [
@@ -77,7 +79,7 @@ def test_each_walk_is_at_its_line_and_allocation(program: str):
     assert found.curve[SECOND // 2] > 0.99 * found.total.walks > 20 * found.curve[8 * SECOND]
     made = report.Report(["x"], GEOMETRY, found, 10.0, 30.0)
     assert made.sites[0].id == found.touches[chased[0]].most_common(1)[0][0]
-    assert found.total.large_walks < 100 and json.dumps(made.document())
+    assert found.total.large_walks < 100 and json.dumps(document(made))
     assert f"{chased[0].line} {chased[1].walks} " in found.callgrind()
     assert "follow" in found.collapsed()
 
@@ -103,6 +105,20 @@ def test_memory_lives_on_in_a_child_and_without_a_part(program: str):
     found = simulation.simulate([program, "forked", str(2 * SECOND), "20"], GEOMETRY.option, 120)
     (site,) = (site for site in found.sites.values() if "trimmed" in site.origin)
     assert site.counts.walks > 2 * SECOND * 20 and 0.9 < site.lived <= 1
+
+
+@pytest.mark.needs("valgrind")
+@pytest.mark.endurance
+def test_huge_pages_add_what_is_not_touched_of_whole_blocks(program: str):
+    blocks, added = 8, {}
+    for mode in ("sparse", "gather"):
+        arguments = [program, mode, str(512 * blocks), "1"]
+        found = simulation.simulate(arguments, GEOMETRY.option, 120)
+        (site,) = (site for site in found.sites.values() if "gathered" in site.origin)
+        added[mode] = site.added
+    # One page in 16 is touched; the array may begin and end within a block.
+    assert added["sparse"] in {whole * 480 * 4096 for whole in (blocks - 1, blocks)}
+    assert added["gather"] == 0
 
 
 @pytest.mark.needs("valgrind")
@@ -263,6 +279,8 @@ def test_what_cannot_be_simulated_is_timed(
         raise Unavailable(code)
 
     monkeypatch.setattr(module, function, lacking)
+    if code == "no-valgrind":
+        monkeypatch.setattr(command.shutil, "which", lambda name: None)  # nor Cachegrind
     monkeypatch.setattr(command, "_walk_ns", lambda rig, entries: 30.0)
     monkeypatch.setattr(proof, "LEAST_PAIRS", 1)
     arguments = [program, "chase", "2048", "1"], 60, 0.0, False
@@ -273,10 +291,43 @@ def test_what_cannot_be_simulated_is_timed(
     assert any(str(Unavailable(code)) in sentence for sentence in made.sentences())
     heads = {word for head, _ in made.tables().values() for word in head}
     assert {"site", "ratio"} < heads and not {"all walks", "left with 2 MiB"} & heads
-    assert json.dumps(made.document()) and "Not simulated" in page(made)
+    assert json.dumps(document(made)) and "Not simulated" in page(made)
     with pytest.raises(Unavailable) as why:
         command.found(*arguments, True)  # a file of walks
     assert why.value.code == code
+
+
+@pytest.mark.needs("valgrind")
+@pytest.mark.endurance
+def test_without_the_tool_cachegrind_counts_the_walks_of_lines(
+    program: str, monkeypatch: pytest.MonkeyPatch
+):
+    def lacking() -> None:
+        raise Unavailable("no-valgrind")
+
+    monkeypatch.setattr(valgrind, "tool", lacking)
+    monkeypatch.setattr(valgrind, "geometry", lambda host, surveyed: GEOMETRY)
+    monkeypatch.setattr(command, "_walk_ns", lambda rig, entries: 30.0)
+    monkeypatch.setattr(proof, "LEAST_PAIRS", 1)
+    pages, passes = 4 * SECOND, 20
+    arguments = [program, "chase", str(pages), str(passes)], 60, 0.0
+    found = command.found(*arguments, False, False)
+    walks = {line.line: counts.walks for line, counts in found.lines.items()}
+    assert abs(walks[line_of("CHASED")] / (pages * passes) - 1) < 0.005
+    assert abs(walks[line_of("GATHERED")] / (2 * pages * passes) - 1) < 0.005
+    assert not found.sites and not [*found.commands()]
+    ((heading, (head, _)),) = found.tables().items()
+    assert heading == "Lines of code" and head == ("line", "all walks")
+    proven = command.found(*arguments, True, False)
+    assert any("allocate_chased" in site.origin for site in proven.sites)
+    assert str(Unavailable("no-valgrind")) in "".join(proven.sentences())
+
+
+@pytest.mark.parametrize(("second", "ways", "simulated"), [(3072, 12, 3072), (1536, 8, 1024)])
+def test_cachegrind_s_caches_have_a_power_of_two_of_sets(second: int, ways: int, simulated: int):
+    geometry = cachegrind.rounded(Geometry(4096, Levels(64, second, ways), Levels(64, 64, 8)))
+    *_, last = cachegrind.options(geometry)
+    assert last == f"--LL={simulated * 4096},{ways},4096"
 
 
 def test_without_a_compiler_all_allocations_are_those_of_malloc(monkeypatch: pytest.MonkeyPatch):

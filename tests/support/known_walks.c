@@ -1,6 +1,6 @@
 /* Programs with known page walks, for tests of `tlb where`. Mode, pages, passes:
  * gather: independent reads of `gathered`, twice a pass; chase: those, and a dependent cycle over `chased`; surgical: those, and
- * a cycle of indices over `second`. forked: the reads of gather alone, by a child, of a mapping that was trimmed. stream: reads one array in order. small: a list of nodes of 64 bytes, followed. Each visits
+ * a cycle of indices over `second`. forked: the reads of gather alone, by a child, of a mapping that was trimmed. stream: reads one array in order. sparse: reads one page in 16. small: a list of nodes of 64 bytes, followed. Each visits
  * one line of a page. */
 #include <stdint.h>
 #include <stdio.h>
@@ -112,6 +112,10 @@ int main(int argc, char **argv)
         for (uint64_t k = 0; k < passes; k++)
             for (uint64_t i = 0; i < bytes; i += 64)
                 sum += (uint64_t)array[i];
+    } else if (!strcmp(argv[1], "sparse")) {
+        char *array = allocate_gathered(bytes);
+        for (uint64_t i = 0; i < bytes; i += 16 * PAGE)
+            sum += (uint64_t)array[i];
     } else {
         void **nodes = malloc(pages * sizeof *nodes), *first = NULL;
         for (uint32_t i = 0; i < pages; i++)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,8 @@ from tlb.programs.levers import LEVERS
 from tlb.programs.reach import Reach
 from tlb.programs.runs import run
 from tlb.programs.trial import Aim
-from tlb.programs.where import proof, report, simulation, valgrind
+from tlb.programs.where import cachegrind, proof, report, simulation, valgrind
+from tlb.programs.where.document import document
 from tlb.reasons import Unavailable
 
 # A chase that prices a walk: pages, in entries of the last level, and half a second in all.
@@ -70,7 +72,7 @@ def where(
 
 def _show(made: report.Report, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(made.document(), indent=1))
+        print(json.dumps(document(made), indent=1))
         return
     for head, rows in made.tables().values():
         shown.table(head, rows)
@@ -97,15 +99,15 @@ def found(
     if made.geometry and not prove:
         return made
     shown.stage("Timing it with none, some and all allocations on huge pages.")
-    sites = [site.id for site in made.sites] if made.geometry else [*made.found.sites]
+    sites = [site.id for site in made.sites] if made.knows_sites else [*made.found.sites]
     done = proof.prove(command, sites, minutes, _tell)
-    if not made.geometry:
+    if not made.knows_sites:
         made.found.locate(done.samples())
     return replace(made, proof=done)
 
 
 def _simulated(command: list[str], seconds: float, native_s: float | None) -> report.Report:
-    valgrind.tool()  # before anything takes long
+    lacking = _lacking()  # before anything takes long
     host, store = hosts.inspect(), Store(data_root())
     reach = Reach.of(host, store)
     surveyed = () if reach.source.get(BASE) == "CPUID" else reach.entries.get(BASE, ())
@@ -113,8 +115,23 @@ def _simulated(command: list[str], seconds: float, native_s: float | None) -> re
     walk_ns = _walk_ns(Rig.of(host, store.own, counters=False), geometry.base.second)
     took = "did not end" if native_s is None else f"takes {native_s:.2g} s"
     shown.stage(f"Simulating; by itself the program {took}.")
-    counted = simulation.simulate(command, geometry.option, seconds)
+    if lacking:
+        geometry = cachegrind.rounded(geometry)
+        counted = cachegrind.count(command, geometry, seconds, lacking)
+    else:
+        counted = simulation.simulate(command, geometry.option, seconds)
     return report.Report(command, geometry, counted, native_s, walk_ns)
+
+
+def _lacking() -> Unavailable | None:
+    """Return why Cachegrind simulates, if it does. Raises Unavailable without Valgrind."""
+    try:
+        valgrind.tool()
+    except Unavailable as why:
+        if not shutil.which("valgrind"):
+            raise
+        return why
+    return None
 
 
 def _tell(made: proof.Proof) -> None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
 from string import ascii_uppercase
-from typing import Any
 
 from tlb.inference.intervals import Interval, median_interval
 from tlb.programs.executable import why_no_preload
@@ -49,6 +48,11 @@ class Report:
     walk_ns: float
     proof: Proof | None = None
 
+    @property
+    def knows_sites(self) -> bool:
+        """Whether it was counted which allocations the walks read."""
+        return self.geometry is not None and not self.found.lacking
+
     def weight(self, counts: Counts) -> int:
         """Return the walks to rank by: the exposed ones, or all where hardly any is exposed."""
         total = self.found.total
@@ -74,11 +78,11 @@ class Report:
     def sites(self) -> list[Site]:
         """Sites that matter, the first most: by walks, without simulation by the gain of each."""
         sites = [*self.found.sites.values()]
-        if self.geometry:
+        if self.knows_sites:
             least = LEAST * self.found.total.walks
             made = [site for site in sites if site.counts.walks > least]
             return sorted(made, key=lambda site: self._weighs_less(site.counts))
-        made = [site for site in sites if (site.id,) in self.proof.tried]
+        made = [site for site in sites if self.proof and (site.id,) in self.proof.tried]
         return sorted(made, key=lambda site: self.proof.ratio((site.id,)).value)
 
     @property
@@ -142,11 +146,13 @@ class Report:
     def site_table(self) -> Table:
         rows = list[tuple[str, ...]]()
         for site in self.sites[:MOST_ROWS]:
-            counts, size = site.counts, format_size(site.bytes) if site.bytes else ""
+            counts, memory = site.counts, ("", "", "")
             left = f"{counts.large_walks / counts.walks:.0%}" if counts.walks else ""
-            memory = left, size, f"{site.lived:.0%}" if site.bytes else "", site.origin
-            rows.append((self._short(site.id), *self._walks(counts), *memory))
-        return ("site", *WALKS, "left with 2 MiB", "size", "lives", "allocated by"), rows
+            if site.bytes:
+                memory = format_size(site.bytes), format_size(site.added), f"{site.lived:.0%}"
+            rows.append((self._short(site.id), *self._walks(counts), left, *memory, site.origin))
+        head = "site", *WALKS, "left with 2 MiB", "size", "2 MiB pages add", "lives"
+        return (*head, "allocated by"), rows
 
     def proof_table(self, proof: Proof) -> Table:
         rows = list[tuple[str, ...]]()
@@ -168,8 +174,8 @@ class Report:
         return {heading: _filled(*table) for heading, table in made.items() if table[1]}
 
     def _walks(self, counts: Counts) -> tuple[str, str]:
-        if self.found.lacking:
-            return "", ""
+        if not self.knows_sites:
+            return "", f"{counts.walks:,}" if self.geometry else ""
         share = counts.exposed / max(self.found.total.exposed, 1)
         return f"{counts.exposed:,} ({share:.0%})", f"{counts.walks:,}"
 
@@ -189,8 +195,9 @@ class Report:
             return f"Nothing to gain: {bound}."
         time = format_ns(self.native_s * 1e9)
         largest = self._short(*(site.id for site in self.largest())) or "other memory"
+        mostly = f", mostly of {largest}" if self.knows_sites else ""
         return (
-            f"Huge pages may save between nothing and {most} of {time}, mostly of {largest}. "
+            f"Huge pages may save between nothing and {most} of {time}{mostly}. "
             "--prove measures what they save."
         )
 
@@ -236,7 +243,13 @@ class Report:
         """Yield the verdict, then what qualifies it."""
         total = self.found.total
         yield self.verdict()
-        if self.geometry:
+        if self.geometry and self.found.lacking:
+            yield (
+                f"{total.walks:,} page walks in {self.found.instructions:,} instructions, counted by "
+                "Cachegrind, which does not tell which of them overlap, nor which allocations they "
+                f"read. {self.geometry}. {self.found.lacking}"
+            )
+        elif self.geometry:
             yield (
                 f"{total.walks:,} page walks in {self.found.instructions:,} instructions; exposed are "
                 f"{total.chained:,} that wait for an earlier one and {total.alone:,} that stand "
@@ -260,34 +273,6 @@ class Report:
             yield "The simulation was ended (--seconds), so walks are missing."
         if why := why_no_preload(self.command[0]):
             yield f"Its allocations have no names: {why}. `tlb try --lever collapse` needs none."
-
-    def document(self) -> dict[str, Any]:
-        """Return everything as JSON has it."""
-        total, proof = self.found.total, self.proof
-        return {
-            "command": self.command,
-            "geometry": self.geometry and self.geometry._asdict(),
-            "not_simulated": self.found.lacking,
-            "native_s": self.native_s,
-            "instructions": self.found.instructions,
-            "total": total._asdict() | {"exposed": total.exposed},
-            "walks_by_entries": self.found.curve,
-            "walk_ns": self.walk_ns,
-            "saved_s": [0.0, self.most_saved_s],
-            "verdict": self.verdict(),
-            "lines": [
-                line._asdict() | counts._asdict() | {"sites": self.found.touches[line]}
-                for line, counts in self.lines.items()
-            ],
-            "saved_ms": [line._asdict() | {"saved": s[:3]} for line, (_, s) in self.times.items()],
-            "sites": [vars(site) | {"counts": site.counts._asdict()} for site in self.sites],
-            "smallest": proof and proof.smallest,
-            "rounds": proof
-            and [
-                {",".join(key): timed.seconds for key, timed in each.items()}
-                for each in proof.rounds
-            ],
-        }
 
 
 def _filled(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:

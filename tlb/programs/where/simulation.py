@@ -56,7 +56,7 @@ class Line(NamedTuple):
 
     @property
     def place(self) -> str:
-        return f"{self.file}:{self.line}" if self.line else self.module.rpartition("/")[2]
+        return f"{self.file}:{self.line}" if self.line else self.module.rpartition("/")[2] or "?"
 
 
 OTHER_CODE, PROGRAM, IN_LINUX = (
@@ -67,13 +67,15 @@ OTHER_CODE, PROGRAM, IN_LINUX = (
 @dataclass
 class Site:
     """Allocations by one stack. how: the function that was called; stack: frames "module+offset"
-    from the inside out. Of a simulation: bytes of all of them, and lived, the largest share of its
-    process's instructions that one of them was there for."""
+    from the inside out. Of a simulation: bytes of all of them; added, those that huge pages would
+    add, of which the program touches none; and lived, the largest share of its process's
+    instructions that one of them was there for."""
 
     id: str
     how: str
     stack: list[str]
     bytes: int = 0
+    added: int = 0
     lived: float = 0.0
     counts: Counts = Counts()
 
@@ -118,8 +120,10 @@ class Simulated:
 
     def locate(self, samples: Samples) -> None:
         """Find the lines of the instructions before those with most samples."""
+        counted = {(line.file, line.line): line for line in self.lines}
         for code in (code for code, _ in samples.most_common(MOST_CODES) if code[1]):
-            self.code[code] = Line(*line_before(*code), code[0])
+            line = Line(*line_before(*code), code[0])
+            self.code[code] = counted.get((line.file, line.line), line)
 
     def stacks(self) -> Counter[tuple[str, str, str]]:
         """Return the exposed walks by memory, function and line of code."""
@@ -161,9 +165,9 @@ def simulate(command: list[str], option: str, seconds: float) -> Simulated:
     with tempfile.TemporaryDirectory(prefix="tlb-where-") as scratch:
         words = ["valgrind", "--tool=walks", "-q", "--sigill-diagnostics=yes"]
         words += ["--trace-children=yes", "--fullpath-after=", f"--output={scratch}/walks.%p"]
-        done, found = _named([*words, option, "--", *command], scratch, seconds, library)
+        done, found = named([*words, option, "--", *command], scratch, seconds, library)
         files = [*Path(scratch).glob("walks.*")]
-        _check(done, bool(files))
+        checked(done, bool(files))
         for file in files:
             _add(found, file.read_text("utf-8", "replace"))
         return found
@@ -177,14 +181,14 @@ def unsimulated(command: list[str], seconds: float, why: Unavailable) -> Simulat
     found = Simulated()
     if if_available(library, SITES):
         with tempfile.TemporaryDirectory(prefix="tlb-where-") as scratch:
-            _, found = _named(command, scratch, seconds)
+            _, found = named(command, scratch, seconds)
         if not found.sites:
             raise why
     found.lacking = str(why)
     return found
 
 
-def _named(
+def named(
     command: list[str], scratch: str, seconds: float, *more: Variable
 ) -> tuple[Run | None, Simulated]:
     """Run a command with the library that names sites; return the run, None if it was ended after
@@ -206,7 +210,7 @@ def _named(
     return done, found
 
 
-def _check(done: Run | None, has_counted: bool) -> None:
+def checked(done: Run | None, has_counted: bool) -> None:
     """Raise Unavailable, no-simulation or program-failed, unless a run succeeded. done: None if it
     was ended."""
     said = done.last_lines.strip() if done else "it did not end when asked to"
@@ -221,7 +225,7 @@ def _check(done: Run | None, has_counted: bool) -> None:
 
 
 def _add(made: Simulated, output: str) -> None:
-    """Add what one process counted (see tool/walks.c)."""
+    """Add what one process counted (see tool/records.h)."""
     lines: dict[str, Line] = {}
     next_code: dict[str, Code] = {}
     sites: dict[str, str] = {}
@@ -238,9 +242,10 @@ def _add(made: Simulated, output: str) -> None:
             made.code[module, int(offset)] = lines[number]
             next_code[number] = module, int(offset) + int(length)
         elif kind == "R":
-            number, sites[number], size, lived = fields
+            number, sites[number], size, lived, added = fields
             if site := made.sites.get(sites[number]):
                 site.bytes += int(size)
+                site.added += int(added)
                 site.lived = max(site.lived, int(lived) / max(instructions, 1))
         elif kind == "P":
             number, region, *counts = fields

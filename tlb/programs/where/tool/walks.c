@@ -10,12 +10,11 @@
  * Valgrind is under the GPL, version 2 or later, and so is the program that is built from this file
  * and its libraries; it is built on the computer that uses it. */
 #include "chains.h"
+#include "records.h"
 #include "requests.h"
 #include "statements.h"
 #include "tlb.h"
-#include <pub_tool_aspacemgr.h>
 #include <pub_tool_clreq.h>
-#include <pub_tool_debuginfo.h>
 #include <pub_tool_libcassert.h>
 #include <pub_tool_libcfile.h>
 #include <pub_tool_libcprint.h>
@@ -26,14 +25,13 @@
 #include <pub_tool_tooliface.h>
 #include <pub_tool_vki.h>
 
-#define LARGE_SHIFT 21
 #define THREADS 64
 /* Pages known to be in the first level, whose accesses are not simulated. They do not count as used
  * there, so they are forgotten every dozen misses: else first-level misses are 14 % too many. */
 #define KNOWN 64
 #define FRESH_FOR 12
 
-static ULong known[KNOWN], last_walk, misses_since, forked; /* forked: instructions passed then */
+static ULong known[KNOWN], last_walk, misses_since;
 static struct {
     struct tlb base, large;
     struct curve curve; /* of base pages */
@@ -73,6 +71,7 @@ static VG_REGPARM(2) void access_memory(Addr a, struct instruction *i)
     struct counts *c = counts_of(i, region_of(a));
     c->misses += now != IN_FIRST, c->large_walks += large_is == WALKED;
     if (now == WALKED) {
+        touch(a, is.page_shift);
         c->walks++, c->chained += i->is_chain;
         c->alone += !i->is_chain && passed - last_walk >= is.window;
         last_walk = passed;
@@ -199,49 +198,19 @@ static Bool answer(ThreadId thread, UWord *arguments, UWord *result)
 static void forget_counts(ThreadId thread)
 {
     struct pair *p;
+    struct block *b;
     (void)thread;
     forked = last_walk = passed;
     for (VG_(HT_ResetIter)(pairs); (p = VG_(HT_Next)(pairs));)
         p->is = (struct counts){0, 0, 0, 0, 0};
+    for (VG_(HT_ResetIter)(blocks); (b = VG_(HT_Next)(blocks));)
+        b->region->pages = b->region->blocks = 0;
     for (UInt k = 0; k < THREADS; k++)
         for (UInt i = 0; tlbs[k] && i < CURVE; i++)
             tlbs[k]->curve.hits[i] = tlbs[k]->curve.misses = 0;
 }
 
-/* --- output: one record a line, fields separated by tabs */
-
-/* offset: in the module's file, which is where a sample of perf says that an instruction is. */
-static void print_instruction(VgFile *f, const struct instruction *i)
-{
-    DiEpoch now = VG_(current_DiEpoch)();
-    const NSegment *mapping = VG_(am_find_nsegment)(i->at);
-    Addr offset = mapping ? i->at - mapping->start + (Addr)mapping->offset : 0;
-    const HChar *text, *folder;
-    UInt line = 0;
-    VG_(fprintf)(f, "I\t%u\t%lu\t%u", i->number, offset, i->length);
-    VG_(fprintf)(f, "\t%s", VG_(get_objname)(now, i->at, &text) ? text : "");
-    VG_(fprintf)(f, "\t%s", VG_(get_fnname)(now, i->at, &text) ? text : "");
-    Bool is_known = VG_(get_filename_linenum)(now, i->at, &text, &folder, &line);
-    VG_(fprintf)(f, "\t%s\t%u\n", is_known ? text : "", line);
-}
-
-/* With its instruction and its region, if these are new. */
-static void print_pair(VgFile *f, const struct pair *p)
-{
-    struct instruction *i = p->instruction;
-    struct region *r = p->region;
-    const struct counts *c = &p->is;
-    if (!i->is_printed)
-        print_instruction(f, i);
-    if (!r->is_printed) {
-        ULong end = r->unmapped < r->bytes ? passed : r->ended; /* a part may be trimmed */
-        ULong lived = end - (r->began > forked ? r->began : forked);
-        VG_(fprintf)(f, "R\t%u\t%016llx\t%llu\t%llu\n", r->number, r->site, r->bytes, lived);
-    }
-    i->is_printed = r->is_printed = True;
-    VG_(fprintf)(f, "P\t%u\t%u\t%llu\t%llu", i->number, r->number, c->misses, c->walks);
-    VG_(fprintf)(f, "\t%llu\t%llu\t%llu\n", c->chained, c->alone, c->large_walks);
-}
+/* --- output */
 
 /* The walks that a second level of each size would leave. */
 static void print_curve(VgFile *f)
@@ -268,7 +237,7 @@ static void finish(Int code)
     print_curve(f);
     for (VG_(HT_ResetIter)(pairs); (p = VG_(HT_Next)(pairs));)
         if (p->is.misses | p->is.large_walks)
-            print_pair(f, p);
+            print_pair(f, p, is.page_shift);
     VG_(fclose)(f);
 }
 
@@ -295,6 +264,7 @@ static void begin(void)
     }
     instructions = VG_(HT_construct)("tlb.instructions");
     pairs = VG_(HT_construct)("tlb.pairs");
+    blocks = VG_(HT_construct)("tlb.blocks");
     regions = VG_(newRangeMap)(VG_(malloc), "tlb.regions", VG_(free), (UWord)&elsewhere);
     forget_known();
     VG_(atfork)(NULL, NULL, forget_counts);

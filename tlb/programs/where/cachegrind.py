@@ -1,0 +1,64 @@
+"""Count page walks with Cachegrind, where the tool of `tool/` cannot be built: a cache with lines
+of a page is a TLB. It does not know which walks overlap, nor which allocation they read."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from tlb.programs.where.simulation import Counts, Line, Simulated, checked, named
+from tlb.programs.where.valgrind import Geometry
+from tlb.reasons import Unavailable
+
+FIRST, SECOND = ("D1mr", "D1mw"), ("DLmr", "DLmw")  # misses by reads and writes
+UNKNOWN = "???"
+
+
+def rounded(geometry: Geometry) -> Geometry:
+    """Return the geometry with as many sets as Cachegrind can simulate: a power of two."""
+    base = geometry.base
+    sets = 1 << (base.second // base.ways).bit_length() - 1
+    return geometry._replace(base=base._replace(second=sets * base.ways))
+
+
+def options(geometry: Geometry) -> list[str]:
+    """Return the caches of a rounded geometry: bytes, ways, bytes of a line."""
+    (first, second, ways), page = geometry.base, geometry.page_bytes
+    caches = {"I1": (first, first), "D1": (first, first), "LL": (second, ways)}
+    return [f"--{name}={n * page},{most},{page}" for name, (n, most) in caches.items()]
+
+
+def count(command: list[str], geometry: Geometry, seconds: float, why: Unavailable) -> Simulated:
+    """Run a command under Cachegrind; return misses and walks of lines, and the sites, whose walks
+    are unknown, by size. why: what the tool lacks. Raises as `simulation.simulate` does."""
+    words = ["valgrind", "--tool=cachegrind", "-q", "--sigill-diagnostics=yes"]
+    words += ["--trace-children=yes", "--cache-sim=yes", *options(geometry)]
+    with tempfile.TemporaryDirectory(prefix="tlb-where-") as scratch:
+        words.append(f"--cachegrind-out-file={scratch}/walks.%p")
+        done, found = named([*words, "--", *command], scratch, seconds)
+        files = [*Path(scratch).glob("walks.*")]
+        checked(done, bool(files))
+        for file in files:
+            add(found, file.read_text("utf-8", "replace").splitlines())
+    found.lacking = str(why)
+    return found
+
+
+def add(made: Simulated, output: Iterable[str]) -> None:
+    """Add what one process counted (Valgrind manual, section 5.9, Cachegrind's file format)."""
+    events, file, function = list[str](), "", ""
+    for record in output:
+        kind, _, text = record.partition("=")
+        if record.startswith("events: "):
+            events = record.split()[1:]
+        elif kind == "fl":
+            file = text.replace(UNKNOWN, "")
+        elif kind == "fn":
+            function = text.replace(UNKNOWN, "")
+        elif record[:1].isdigit():
+            number, *counts = map(int, record.split())
+            of = dict(zip(events, counts, strict=True))
+            misses, walks = (sum(of[name] for name in names) for names in (FIRST, SECOND))
+            made.lines[Line(function, file, number, "")] += Counts(misses, walks)
+            made.instructions += of["Ir"]
