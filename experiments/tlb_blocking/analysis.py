@@ -10,7 +10,7 @@ import pandas as pd
 
 from tlb.inference.curves import Curve, select
 from tlb.inference.hops import quantile, smoothed, with_one_clock
-from tlb.inference.intervals import UNKNOWN, Interval, median_interval, summarise
+from tlb.inference.intervals import UNKNOWN, Interval, interval_of_rows, median_interval, summarise
 from tlb.page_sizes import BASE, ordered, rank, words
 from tlb.reasons import Unavailable, if_available, required
 from tlb.report import analysis
@@ -129,6 +129,27 @@ class Analysis(analysis.Analysis):
         if held >= 1:
             raise Unavailable("too-few-points", f"the TLB reaches all {graph_size(vertices)}")
         return 1 / (1 - held)
+
+    @property
+    def independent_walks(self) -> pd.Series:
+        """The control of `ahead` whose hops overlap without a prefetch: the fastest of several
+        walks that take turns in one thread over the same graph, from the chapter about graph walks.
+        walkers, the estimate (ns per hop)."""
+        vertices = int(self.best_ahead(BASE)["vertices"])
+        where = {"kernel": "graph_walk", "mode": "plain", "pages": BASE, "layout": "packed"}
+        rows = select(self.about.kept("graph_walk"), lines=vertices, per_hop=0, **where)
+        found = summarise(rows[rows["walkers"] > 1], ["walkers"])
+        required(found, f"{graph_size(vertices)} was not walked by several walkers")
+        return found.loc[found["median"].idxmin()]
+
+    @property
+    def independent_loads(self) -> Interval:
+        """ns a load without a prefetch, one on each of as many pages as `ahead` walks over, all of
+        whose addresses are known: from the chapter about the cliff."""
+        pages = int(self.best_ahead(BASE)["vertices"]) * VERTEX_BYTES // self.base_page_bytes
+        where = {"kernel": "page_gather", "engine": "c", "pages": BASE, "layout": "spread"}
+        rows = select(self.about.kept("stlb_cliff"), lines=pages, **where)
+        return interval_of_rows(required(rows, f"{pages:,} independent loads were not timed"))
 
     # --- remedies, timed hop by hop
 

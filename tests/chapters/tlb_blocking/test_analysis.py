@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+import pandas as pd
 import pytest
 from support.blocking import NOTHING, Machine, analysis, rows
 from support.synthetic import MIB
@@ -74,6 +75,30 @@ def test_the_control_of_the_published_block_is_a_graph_of_its_size_from_another_
     small = base.assign(lines=PUBLISHED_BLOCK)
     found = analysis(frame, others={"graph_walk": small}).remedy(SMALL_GRAPH, "4k")
     assert found["p95"] == analysis(frame).remedy("none", "4k")["p95"] and found["n"] == len(small)
+
+
+def test_a_control_of_prefetches_is_the_fastest_of_several_walks_over_the_same_graph():
+    frame = rows(Machine(noise=0.0))
+    alone = frame.query("mode == 'plain' and pages == '4k' and per_hop == 0")
+    alone = alone[alone["lines"] == plain().best_ahead("4k")["vertices"]]
+    several = [
+        alone.assign(walkers=n, ns_per_access=ns) for n, ns in ((1, 1.0), (8, 30.0), (16, 20.0))
+    ]
+    walks = pd.concat([*several, several[0].assign(walkers=32, lines=4096)])
+    found = analysis(frame, others={"graph_walk": walks}).independent_walks
+    assert (found["walkers"], found["median"]) == (16, 20.0)
+    assert refused(analysis(frame, others={"graph_walk": alone}), "independent_walks") == (
+        "too-few-points"
+    )
+
+
+def test_the_other_control_loads_from_as_many_pages_in_any_order():
+    frame = rows(Machine(noise=0.0))
+    pages = int(plain().best_ahead("4k")["vertices"]) // 64
+    alone = frame.query("mode == 'plain' and pages == '4k' and per_hop == 0")[:5]
+    gather = alone.assign(kernel="page_gather", layout="spread", ns_per_access=9.0)
+    loads = pd.concat([gather.assign(lines=pages), gather.assign(lines=4, ns_per_access=1.0)])
+    assert analysis(frame, others={"stlb_cliff": loads}).independent_loads.value == 9.0
 
 
 @pytest.mark.parametrize("entries", [[], [1]])
