@@ -93,18 +93,23 @@ class Analysis(WalkersAnalysis):
         return {int(size): merged(rows) for size, rows in self.walks(1, pages=pages).groupby(SIZE)}
 
     def densities(self, pages: str) -> pd.DataFrame:
-        """The distributions' densities, largest size first: working_set_bytes, ns, share_per_ns."""
+        """The distributions' densities, largest size first: working_set_bytes, ns, share_per_ns.
+
+        A bin is a tick of the clock where a chart could show less: narrower ones would fall between
+        two readings and draw notches that no hop made.
+        """
         spreads = self.distributions(pages)
         if not spreads:
             return pd.DataFrame()
         most = max(float(quantile(spread, DENSITY_SHOWN)) for spread in spreads.values())
-        steps = [(spread["high_ns"] - spread["low_ns"]).min() for spread in spreads.values()]
-        widest = float(max(steps))
-        edges = np.linspace(-widest, max(most, widest), DENSITY_POINTS + 1)
-        middles, widths = (edges[:-1] + edges[1:]) / 2, np.diff(edges)
+        tick = max((spread["high_ns"] - spread["low_ns"]).min() for spread in spreads.values())
+        width = max(float(tick), most / DENSITY_POINTS)
+        least = min(spread["low_ns"].min() for spread in spreads.values()) - width
+        edges = least + width * np.arange(int((most - least) / width) + 2)
+        middles = (edges[:-1] + edges[1:]) / 2
         tables = []
         for size in sorted(spreads, reverse=True):
-            share = np.diff(below(spreads[size], edges)) / widths
+            share = np.diff(below(spreads[size], edges)) / width
             tables.append(pd.DataFrame({SIZE: size, "ns": middles, "share_per_ns": share}))
         return pd.concat(tables, ignore_index=True)
 
@@ -155,6 +160,13 @@ class Analysis(WalkersAnalysis):
     def peaks(self) -> dict[str, Trips]:
         """`peaks_of` base pages, and of the large pages that reach as far."""
         return {pages: self.peaks_of(pages) for pages in (BASE, largest(self.p50))}
+
+    @property
+    def peak_error_ns(self) -> float:
+        """How far off a peak on base pages may be: to the farther end of its interval over
+        processes, of the peak where that is farthest; no less than a tick of the clock."""
+        ends = [abs(end - peak.value) for peak in self.peaks[BASE].peaks_ns for end in peak[1:3]]
+        return max(float(self.walks(1)["clock_step_ns"].median()), *ends)
 
     @cached_property
     def access_shares(self) -> pd.DataFrame:
