@@ -186,6 +186,16 @@ class Analysis(PolicyAnalysis):
         both = [wide for wide in PADDED if wide in self.strides.xs and wide + 1 in self.padded.xs]
         return [wide for wide in both if wide > self.widest]
 
+    @property
+    def alias_ns(self) -> float:
+        """What a visit costs more because the last one reached its line by another address, ns; 0
+        where the survey shows no such cost."""
+        found = if_available(lambda: self.survey)
+        penalty = (found and found.alias_penalty) or 0.0
+        if penalty < 1:
+            return 0.0
+        return penalty / found.core_ghz if found.unit == "cycles" else penalty
+
     @cached_property
     def walks(self) -> list[Walk]:
         """What a walk costs with the lowest tables in one cache after another, in the survey's

@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 from support.tables import MACHINES, NOTHING, Walker, analysis, points, rows
+from support.your_machine import geometry
 
 from experiments.walk_anatomy import Analysis, grid
 from tlb.inference import replacement, walk_caches
@@ -97,6 +98,18 @@ def test_what_the_last_level_replaces_is_found(policy: str):
 @pytest.mark.parametrize(("entries", "widest"), [((64, 1536), 4), ((72, 3072), 8), ((64, 2048), 8)])
 def test_pages_a_stride_apart_fit_as_many_entries_as_their_sets_have(entries, widest: int):
     assert analysis(rows(QUIET), entries=entries).widest == widest
+
+
+def test_what_an_aliased_line_costs_is_what_the_survey_found_in_nanoseconds():
+    for changes, ns in (
+        ({"unit": "cycles", "core_ghz": 4.0, "alias_penalty": 17.0}, 4.25),
+        ({"unit": "ns", "core_ghz": None, "alias_penalty": 4.6}, 4.6),
+        ({"alias_penalty": 0.3}, 0.0),
+        ({"alias_penalty": None}, 0.0),
+    ):
+        a = analysis()
+        a.__dict__["survey"] = geometry(**changes)
+        assert a.alias_ns == ns, changes
 
 
 @pytest.mark.parametrize("entries", [(10, 512), (64, 1536), (96, 4096), (224, 32768)])
