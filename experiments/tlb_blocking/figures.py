@@ -33,7 +33,7 @@ _REMEDIES = {  # on base pages
 _QUANTILES = {"p50": "median", "p95": "95th percentile"}
 _WHERE = ["here", "published"]
 _BLOCK = ["pages", "block_steps", "block_bytes", "block_pages", "visits"]
-_LOW_PX = 225  # of a plot with few points
+_LOW_PX = 208  # of a plot with few points
 _PER_HOP = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500)
 
 
