@@ -38,6 +38,7 @@ DERIVED = frozenset({NAME, "translation"})  # documents of data/ that are made f
 # What a verdict follows from, in experiments/; of a chapter, not how it is drawn and told.
 _CODE = (
     "tlb/reasons.py",
+    "tlb/reasons.txt",
     "tlb/units.py",
     "tlb/page_sizes.py",
     "tlb/machine",

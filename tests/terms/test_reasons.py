@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.common import ROOT
 
+from tlb import reasons
 from tlb.reasons import REASONS, Unavailable, explain, if_available
 
 
@@ -97,3 +98,9 @@ def test_an_unknown_code_fails_where_it_is_raised():
         Unavailable("no-such-reason")
     with pytest.raises(KeyError):
         explain("no-such-reason")
+
+
+@pytest.mark.parametrize("line", ["no-cc: There is no C compiler.", "    Install one.", "No cc: a"])
+def test_a_line_that_is_no_reason_is_refused(line: str):
+    with pytest.raises(ValueError, match="no reason"):
+        reasons.parsed(f"no-cc: There is no C compiler.\n    Install one.\n\n{line}\n")
