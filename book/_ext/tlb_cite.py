@@ -47,7 +47,6 @@ def add_letters(app: Sphinx) -> None:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     register_plugin("pybtex.style.formatting", STYLE, Listed)
-    app.connect(
-        "builder-inited", add_letters, priority=900
-    )  # after sphinxcontrib.bibtex has read it
+    # after sphinxcontrib.bibtex has read it
+    app.connect("builder-inited", add_letters, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -136,9 +136,8 @@ def link_repository(app: Sphinx) -> None:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     PygmentsBridge.html_formatter = CodeHtml
-    app.connect(
-        "builder-inited", link_repository, priority=100
-    )  # before the theme reads its options
+    # before the theme reads its options
+    app.connect("builder-inited", link_repository, priority=100)
     app.connect("builder-inited", make_bundle)
     app.connect("html-page-context", add_scripts)
     app.connect("html-page-context", defer_scripts, priority=900)  # after all who add some

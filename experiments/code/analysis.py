@@ -112,13 +112,14 @@ class Analysis(analysis.Analysis):
         most = int(self.texts["mib"].max()) if len(self.texts) else 0
         lines = (most << 20) // LINE_BYTES
         rows = [
+            # all of it is side by side
             (
                 1 / every,
                 most,
                 self._text(BASE, lines, every),
                 self._text(LARGE_TEXT, lines, every),
                 self._text(BASE, lines // every) if every > 1 else UNKNOWN,
-            )  # all of it is side by side
+            )
             for every in (1, *HOT_EVERY)
         ]
         return pd.DataFrame([row for row in rows if row[2].coverage], columns=columns)

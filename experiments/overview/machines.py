@@ -84,9 +84,8 @@ class Analysis(analysis.Analysis):
 
     def __init__(self, chapter: Chapter, names: dict[str, Any] | None = None):
         super().__init__(pd.DataFrame(), chapter, names)
-        self._chapter = replace(
-            chapter, parameters=chapter.parameters | {"minutes": 0.0}, notes=[]
-        )  # nothing is measured for this page
+        # nothing is measured for this page
+        self._chapter = replace(chapter, parameters=chapter.parameters | {"minutes": 0.0}, notes=[])
 
     @cached_property
     def machines(self) -> list[Machine]:

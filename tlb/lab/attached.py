@@ -22,9 +22,8 @@ _SLACK_S = 20.0  # for perf to start and to end
 # What samples loads with their addresses: Intel's mem-loads by PEBS, of 30 cycles and more as
 # perf-mem(1) asks for, and AMD's IBS.
 _SAMPLERS = ("cpu/mem-loads,ldlat=30/P", "ibs_op//")
-_SIZE = re.compile(
-    r"([0-9]+)([KMG])", re.ASCII
-)  # as perf-script(1) prints data_page_size; "N/A" for an address without a page
+# as perf-script(1) prints data_page_size; "N/A" for an address without a page
+_SIZE = re.compile(r"([0-9]+)([KMG])", re.ASCII)
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 

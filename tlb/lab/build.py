@@ -34,10 +34,8 @@ KERNELS = ROOT / "kernels"
 # -ffunction-sections: calls within a file stay relocations, so that no function's bytes depend on
 # where another one lies.
 FLAGS = ("-std=gnu11", "-O2", "-ffunction-sections", "-Wall", "-Wextra", "-Werror")
-_PACKAGES = {
-    "numba": ("numba", "llvmlite", "numpy"),
-    "numpy": ("numpy",),
-}  # whose versions decide what a Python kernel does
+# whose versions decide what a Python kernel does
+_PACKAGES = {"numba": ("numba", "llvmlite", "numpy"), "numpy": ("numpy",)}
 
 
 @dataclass(frozen=True)

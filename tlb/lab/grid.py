@@ -19,9 +19,8 @@ yaml = Lazy("yaml")
 
 PROFILES = Path(__file__).with_name("profiles")
 SMALLEST_LINES = 16  # one line to a page: well inside any first-level TLB
-LEAST_WORKING_SET = (
-    SMALLEST_LINES * 4096
-)  # bytes; where base pages are larger, the grid has fewer points
+# bytes; where base pages are larger, the grid has fewer points
+LEAST_WORKING_SET = SMALLEST_LINES * 4096
 MOST_REPEATS = 100  # fresh mappings a point; a dozen give an interval, a hundred are a day
 # Above this a point costs seconds to fault in, and curves there bend over octaves, not over points.
 DENSE_BELOW_BYTES = 64 << 20
@@ -35,9 +34,8 @@ class Profile(BaseModel):
     repeats: int = Field(ge=1, le=MOST_REPEATS)  # fresh mappings of a point that a claim compares
     shape_repeats: int = Field(ge=1, le=MOST_REPEATS)  # and of one that gives a curve its shape
     region_ms: int = Field(ge=1, le=60_000)
-    points_per_octave: int = Field(
-        ge=1, le=16
-    )  # of a fine grid's curves; a coarse one has as many only where a claim asks for it
+    # of a fine grid's curves; a coarse one has as many only where a claim asks for it
+    points_per_octave: int = Field(ge=1, le=16)
 
     @field_validator("max_working_set", mode="before")
     @classmethod

@@ -69,10 +69,8 @@ def key_of(point: Point, record: Record, kernel_digest: str) -> str:
 
 def _asked(point: Point) -> dict[str, Any]:
     asked = point.model_dump()
-    for (
-        name,
-        default,
-    ) in _LATER.items():  # rows measured before there were such fields keep their keys
+    # rows measured before there were such fields keep their keys
+    for name, default in _LATER.items():
         if asked[name] == default:
             del asked[name]
     return asked

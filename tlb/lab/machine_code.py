@@ -130,9 +130,8 @@ def digest(compiled: Path, linked: Path, names: Sequence[str]) -> str:
         whole.update(len(code).to_bytes(8) + code)
         for offset, kind, target, addend in relocations:
             name: str | int = target.name
-            if found := elf.function_at(
-                target, addend
-            ):  # named by its turn, for a compiler numbers its clones
+            # named by its turn, for a compiler numbers its clones
+            if found := elf.function_at(target, addend):
                 function, addend = found
                 called += [] if function in called else [function]
                 name = called.index(function)

@@ -23,12 +23,8 @@ from tlb.reasons import Unavailable
 # Of the points of a mapping, how many may be measured a second time because they were disturbed. A
 # median of five bears a disturbed one, and a graph is built again for a walk that is repeated.
 RETRY_SHARE = 0.05
-_OF_SIZE = {
-    "oom-killed",
-    "memory-short",
-    "pool-empty",
-    "backing-partial",
-}  # what a smaller mapping may be spared
+# what a smaller mapping may be spared
+_OF_SIZE = {"oom-killed", "memory-short", "pool-empty", "backing-partial"}
 _PASSING = {"backing-partial", "cpu-gone"}  # what may be over when it is tried again
 
 _ALONE, _SLEEPING = ("",), ("sleeping",)
@@ -144,9 +140,8 @@ def measured(
     yield from short.items()
     left = [point for point in points if point not in short]
     if left:
-        tries = (
-            0 if any(map(kernels.idle_s, left)) else ceil(retry_share * len(left))
-        )  # again would be seconds of sleep
+        # again would be seconds of sleep
+        tries = 0 if any(map(kernels.idle_s, left)) else ceil(retry_share * len(left))
         yield from _Measuring(
             left, repeat, setting, begin, tries, build.sessions()(left[0])
         ).results()
@@ -212,11 +207,12 @@ class _Measuring:
 
     def _judged(self, point: Point, result: Record | Unavailable) -> Record | Unavailable:
         """The result, its point put at the end once more where it was disturbed or lost its CPU."""
+        # the kernel takes another
         is_gone = (
             isinstance(result, Unavailable)
             and result.code == "cpu-gone"
             and self.setting.cpu is None
-        )  # the kernel takes another
+        )
         is_noisy = isinstance(result, Record) and bool(result.noisy) and self.retries > 0
         if point in self.tried:
             return result.model_copy(update={"tries": 2}) if isinstance(result, Record) else result

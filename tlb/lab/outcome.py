@@ -23,9 +23,8 @@ class Outcome:
     lacking: dict[Point, Unavailable] = field(default_factory=dict)
     retries: int = 0  # records that were not kept because they were noisy
     noisy: int = 0  # records stored with a mark
-    left: Counter[Point] = field(
-        default_factory=Counter
-    )  # how many mappings of a point there was no time for
+    # how many mappings of a point there was no time for
+    left: Counter[Point] = field(default_factory=Counter)
 
     @property
     def skipped(self) -> int:

@@ -135,8 +135,7 @@ class Progress:
             self._left[kind] -= expected_s
             self._now = None
         gone_s = self.gone_s
-        total_s = (
-            gone_s + self.left_s + 1e-3
-        )  # tqdm warns of a bar that a rounding error takes past its end
+        # tqdm warns of a bar that a rounding error takes past its end
+        total_s = gone_s + self.left_s + 1e-3
         self._bar.total = total_s if total_s < inf else None
         self._bar.update(gone_s - self._bar.n)

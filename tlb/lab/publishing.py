@@ -83,9 +83,10 @@ def _all_asked_for(own: Store, machine: str) -> None:
     them."""
     kernels = {path.stem for path in _files(own.folder(machine), "*.jsonl")}
     kernels -= {*own.kernels(machine)}
+    # no NAME.quarantine
     lost = sorted(
         kernel for kernel in kernels if NAME.fullmatch(kernel) and own.records(machine, [kernel])
-    )  # no NAME.quarantine
+    )
     if lost:
         raise Unavailable(
             "no-data",

@@ -15,13 +15,8 @@ if TYPE_CHECKING:
 
 # Why a kernel that has rows cannot be built now: those rows are of another one.
 _GONE = {"no-compiler", "engine-lacks", "bad-parameter"}
-_PROGRAM = [
-    "kernel",
-    "engine",
-    "mode",
-    "layout",
-    "order",
-]  # with a kernel's own options, what decides which function a point runs
+# with a kernel's own options, what decides which function a point runs
+_PROGRAM = ["kernel", "engine", "mode", "layout", "order"]
 
 
 def current(frame: pd.DataFrame, state: str) -> pd.DataFrame:

@@ -155,9 +155,8 @@ def survey(
     if len(geometry.steps(geometry.aliased(frame, _stride(pages)))) < 2:
         frame = rows(farther(pages))
     frame = rows([*refined(frame, pages)])
-    frame = rows(
-        [p for p in refined(frame, pages) if p.layout == "alias"]
-    )  # at the knees as the first time has placed them
+    # at the knees as the first time has placed them
+    frame = rows([p for p in refined(frame, pages) if p.layout == "alias"])
     return rows([*hanging(frame, pages, cache_bytes or {}, _stride(pages))])
 
 

@@ -143,9 +143,8 @@ class Platform:
     base_page_bytes: int = field(default_factory=base_page_bytes)
     usable_cpus: tuple[int, ...] = field(default_factory=_usable_cpus)
     rlimits: Rlimits = field(default_factory=Rlimits.here)
-    cpuid: Reader | None = field(
-        default_factory=lambda: cpuid.read if cpuid.available() else None
-    )  # of the CPU that runs
+    # of the CPU that runs
+    cpuid: Reader | None = field(default_factory=lambda: cpuid.read if cpuid.available() else None)
     pinned: Callable[[int], AbstractContextManager[None]] = pinned  # runs on a CPU meanwhile
     probe_pmu: Callable[[], tuple[pmu.Tier, str | None]] = pmu.probe
     find_compiler: Callable[[], str | None] = _compiler

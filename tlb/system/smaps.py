@@ -46,6 +46,7 @@ _SIZE = re.compile(r"(\w+): +([0-9]{1,12}) kB")
 # anonymous memory of a pool, which Linux keeps as a file without a name
 _POOL = "/anon_hugepage (deleted)"
 _OTHER = re.compile(r"\w+: .*")
+# since Linux 4.8
 _STATED = (
     "KernelPageSize",
     "Rss",
@@ -53,7 +54,7 @@ _STATED = (
     "ShmemPmdMapped",
     "Private_Hugetlb",
     "Shared_Hugetlb",
-)  # since Linux 4.8
+)
 
 
 def mappings(smaps: str) -> list[Mapping]:
