@@ -17,12 +17,12 @@ from experiments.your_program import cases
 from experiments.your_program.cases import CASES, POOL, SOURCES, Case
 from tlb.inference.intervals import Interval
 from tlb.inference.pairs import LEAST_PAIRS
+from tlb.lab import toolchains
 from tlb.lab.measuring_setup import usable_bytes
 from tlb.lab.record import Count, Positive
 from tlb.lab.resident import Survey, met
-from tlb.lab.toolchains import BUILD_LIMIT_S, Tool, built, environment, first_line
+from tlb.lab.toolchains import Tool, built, environment, first_line, in_folder
 from tlb.machine import host, pools
-from tlb.machine.compiler import compiler
 from tlb.page_sizes import PAGES
 from tlb.programs.levers import lever
 from tlb.programs.runs import Conditions
@@ -189,10 +189,6 @@ def _side(trial: Trial, on: bool) -> Side:
     )
 
 
-def _in_folder(words: tuple[str, ...], folder: Path) -> list[str]:
-    return [word.replace("@", str(folder), 1) if word.startswith("@") else word for word in words]
-
-
 def ready(case: Case) -> tuple[str, list[str], list[str]]:
     """Write or compile what a program needs; return its version, its command and its driver's.
     Raises Unavailable: no-toolchain, disk-full, disk-read-only."""
@@ -203,26 +199,13 @@ def ready(case: Case) -> tuple[str, list[str], list[str]]:
         said = first_line(tool, tool.version, 60).partition(" sha=")[0]  # Redis adds its build
         version = procfs.label(said) or case.title
         folder = built("program-inputs", [inspect.getsource(cases).encode()], cases.write_inputs)
-    return version, _in_folder(tool.run, folder), _in_folder(case.driver, folder)
+    return version, in_folder(tool.run, folder), in_folder(case.driver, folder)
 
 
 def compiled(tool: Tool) -> tuple[str, Path]:
-    """Compile a program; return the compiler's version and the program's folder. Raises
-    Unavailable as `ready` does."""
+    """Return `toolchains.compiled` of one of our own programs."""
     source = SOURCES / tool.source
-    if tool.version:
-        line, words = procfs.label(first_line(tool, tool.version, 60)) or tool.title, tool.compile
-    else:
-        cc = compiler()
-        if cc is None:
-            raise Unavailable("no-toolchain", tool.lacking("a C compiler"))
-        line, words = procfs.label(cc.version), (*cc.command, *tool.compile)
-
-    def build(folder: Path) -> str:
-        return first_line(tool, [*_in_folder(words, folder), str(source)], BUILD_LIMIT_S)
-
-    inputs = [source.read_bytes(), line.encode(), *(word.encode() for word in words)]
-    return line, built(f"program-{source.stem}", inputs, build)
+    return toolchains.compiled(tool, source, f"program-{source.stem}")
 
 
 def profile(room_bytes: int) -> Profile:
@@ -230,7 +213,7 @@ def profile(room_bytes: int) -> Profile:
     kernel-garbage, kernel-hung, no-toolchain."""
     if room_bytes < PROFILE_BYTES:
         raise Unavailable("memory-short", f"the chase is over {format_size(PROFILE_BYTES)}")
-    command, limit_s = _in_folder(PROFILE.run, compiled(PROFILE)[1]), PROFILE_LIMIT_S
+    command, limit_s = in_folder(PROFILE.run, compiled(PROFILE)[1]), PROFILE_LIMIT_S
     try:
         done = subprocess.run(command, capture_output=True, timeout=limit_s, env=environment())
         return Profile.model_validate_json(done.stdout)

@@ -25,9 +25,8 @@ from tlb.system.processes import run_whole
 
 BUILD_LIMIT_S = 300.0  # Go compiles its own library the first time
 
-Variant = Literal[
-    "plain", "huge", "pool"
-]  # as everybody allocates; advised; from the pool of 2 MiB pages
+# as everybody allocates; advised; from the pool of 2 MiB pages
+Variant = Literal["plain", "huge", "pool"]
 
 
 class Tool(NamedTuple):
@@ -145,9 +144,8 @@ def first_line(tool: Tool, command: Sequence[str], timeout_s: float) -> str:
     if shutil.which(command[0]) is None:
         raise Unavailable("no-toolchain", tool.lacking(name))
     try:
-        with (
-            tempfile.TemporaryDirectory() as nowhere
-        ):  # no project's own settings (rust-toolchain.toml) hold there
+        # no project's own settings (rust-toolchain.toml) hold there
+        with tempfile.TemporaryDirectory() as nowhere:
             done = run_whole(command, timeout=timeout_s, cwd=nowhere, env=environment())
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unavailable("no-toolchain", tool.lacking(f"{name}: {type(error).__name__}")) from None
@@ -171,44 +169,40 @@ def first_line(tool: Tool, command: Sequence[str], timeout_s: float) -> str:
     return lines[0] if lines else ""
 
 
-def _tool(language: str) -> tuple[str, tuple[str, ...]]:
-    """Return the toolchain's own line and the command that compiles."""
-    tool = TOOLS[language]
-    if language == "python":
-        return (
-            f"Python {platform.python_version()}, numpy {version('numpy')}, "
-            f"numba {version('numba')}",
-            (),
-        )
-    if language == "c":
-        cc = compiler()
-        if cc is None:
-            raise Unavailable("no-toolchain", tool.lacking("a C compiler"))
-        return procfs.label(cc.version), (*cc.command, *tool.compile)
-    if tool.run[0] == "java" and shutil.which("java") is None:
-        raise Unavailable("no-toolchain", tool.lacking("java"))
-    return procfs.label(first_line(tool, tool.version, 60)) or tool.title, tool.compile
+def in_folder(words: Sequence[str], folder: Path) -> list[str]:
+    """Return words with the folder of what is built."""
+    return [word.replace("@", str(folder), 1) if word.startswith("@") else word for word in words]
+
+
+def compiled(tool: Tool, source: Path, name: str) -> tuple[str, Path]:
+    """Return the line by which a toolchain names itself, and the folder of a program, compiled if
+    necessary. Raises Unavailable: no-toolchain, disk-full, disk-read-only."""
+    if tool.version:
+        line, words = procfs.label(first_line(tool, tool.version, 60)) or tool.title, tool.compile
+    elif (cc := compiler()) is None:
+        raise Unavailable("no-toolchain", tool.lacking("a C compiler"))
+    else:
+        line, words = procfs.label(cc.version), (*cc.command, *tool.compile)
+
+    def make(folder: Path) -> str:
+        return first_line(tool, [*in_folder(words, folder), str(source)], BUILD_LIMIT_S)
+
+    parts = [source.read_bytes(), *(word.encode() for word in (line, *words))]
+    return line, built(name, parts, make)
 
 
 def build(language: str) -> Program:
-    """Return the program, compiled if necessary. Raises Unavailable: no-toolchain, disk-full,
-    disk-read-only."""
+    """Return a program, compiled if necessary. Raises Unavailable as `compiled` does."""
     tool = TOOLS[language]
     source = SOURCES / tool.source
-    line, compile_ = _tool(language)
-    if not compile_:
+    if language == "python":
+        packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "numba"))
+        line = f"Python {platform.python_version()}, {packages}"
         return Program(language, line, (*tool.run, str(source)))
-
-    def put(folder: Path, words: Sequence[str]) -> tuple[str, ...]:
-        return tuple(word.replace("@", str(folder), 1) for word in words)
-
-    parts = [source.read_bytes(), *(word.encode() for word in (line, *compile_))]
-    folder = built(
-        f"runtime-{language}",
-        parts,
-        lambda new: first_line(tool, [*put(new, compile_), str(source)], BUILD_LIMIT_S),
-    )
-    return Program(language, line, put(folder, tool.run))
+    if language == "java" and shutil.which("java") is None:
+        raise Unavailable("no-toolchain", tool.lacking("java"))
+    line, folder = compiled(tool, source, f"runtime-{language}")
+    return Program(language, line, tuple(in_folder(tool.run, folder)))
 
 
 def built(name: str, parts: Sequence[bytes], make: Callable[[Path], object]) -> Path:
