@@ -9,7 +9,6 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +16,7 @@ from pydantic import BaseModel
 
 from experiments.page_faults.grid import FILE_BYTES, LARGE
 from tlb.lab import build, perf
+from tlb.lab.record import now
 from tlb.machine import host, pmu
 from tlb.machine.host import Host, is_x86
 from tlb.page_sizes import BASE
@@ -77,7 +77,7 @@ def make(profile: str) -> dict[str, Any]:
     except Unavailable as why:
         lacking["profiles"] = why.code
     return KernelSide(
-        measured_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        measured_at=now(),
         state=host.state(inspected),
         **words(),
         file_system=procfs.file_system(Path(tempfile.gettempdir()).resolve()),

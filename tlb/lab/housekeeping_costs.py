@@ -10,7 +10,6 @@ import os
 import struct
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -29,6 +28,7 @@ from tlb.lab.housekeeping import (
 )
 from tlb.lab.large_blocks import HUGE, MERGEABLE, NO_HUGE, PAGEOUT, Rooms, rooms
 from tlb.lab.pool_costs import pool_pageout, pool_plain, pool_taken
+from tlb.lab.record import now
 from tlb.machine import changed_settings, host, memory
 from tlb.machine.changed_settings import DEFRAG, KSM_PAGES, KSM_RUN, KSM_SLEEP, SWAP, ZRAM, borrow
 from tlb.page_sizes import BASE
@@ -90,7 +90,7 @@ def measure(
         name = "touched" if isinstance(more, Touched) else "lives"
         parts.found.setdefault(name, []).append(more)
     return Housekeeping(
-        measured_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        measured_at=now(),
         state=host.state(inspected),
         defrag=before,
         room_bytes=room,
@@ -142,9 +142,8 @@ def modes(root: Path = Path("/")) -> tuple[str, ...]:
 def touched(room: int, leave: int) -> Iterator[Touched]:
     """Yield first touches of memory as it is."""
     with fragmented_memory.memory(room, 0, leave) as free:
-        free.touch(
-            LARGE, ROOMS
-        )  # a hypervisor may have to find the memory first, which is no part of this
+        # a hypervisor may have to find the memory first, which is no part of this
+        free.touch(LARGE, ROOMS)
         yield from _in_turns(free, FREE, lambda: None)
 
 
@@ -228,9 +227,8 @@ def merged(room: int) -> Merged:
             for one in (equal, own)
         ]
         if not shared:
-            borrow(
-                KSM_RUN, "2"
-            )  # parts them again: stopped, it would count for ever pages that are long gone
+            # parts them again: stopped, it would count for ever pages that are long gone
+            borrow(KSM_RUN, "2")
         return Merged(
             bytes=equal.bytes,
             saved_bytes=saved,
@@ -248,9 +246,8 @@ def swapped(room: int) -> list[Swapped]:
         raise Unavailable("zram-busy")
     page = os.sysconf("SC_PAGESIZE")
     borrow(ZRAM, str(ZRAM_BYTES))
-    with Path("/", SWAP).open(
-        "r+b"
-    ) as device:  # the head of a swap area, version 1 (linux/swap.h, union swap_header)
+    # the head of a swap area, version 1 (linux/swap.h, union swap_header)
+    with Path("/", SWAP).open("r+b") as device:
         device.seek(1024)
         device.write(struct.pack("=III", 1, ZRAM_BYTES // page - 1, 0))
         device.seek(page - 10)

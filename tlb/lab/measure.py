@@ -10,11 +10,10 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from tlb.lab import build, kernels, noise, perf, resident
-from tlb.lab.record import Identity, KernelReport, Point, Record
+from tlb.lab.record import Identity, KernelReport, Point, Record, now
 from tlb.lab.session import Session, lack, limit_s, why_ended
 from tlb.machine.identity import boot_id
 from tlb.reasons import Unavailable
@@ -86,7 +85,7 @@ class Shared:
     def __init__(self, point: Point, shared_bytes: int, repeat: int, setting: Setting):
         self._repeat, self._setting, self._answers = repeat, setting, 0
         self._identity = build.identities()
-        self._started_at = _now()
+        self._started_at = now()
         command = [*build.session(kernels.session_of(point), point.engine)]
         command += ["--pages", point.pages, "--bytes", str(shared_bytes), "--plan"]
         command += ["--cpu", str(setting.cpu)] if setting.cpu is not None else []
@@ -181,9 +180,8 @@ class Sleeping(Alone):
 
     def __init__(self, points: Sequence[Point], repeat: int, setting: Setting):
         super().__init__(repeat, setting)
-        self._threads = ThreadPoolExecutor(
-            len(points)
-        )  # a child is killed with the thread that started it, so each waits for its own
+        # a child is killed with the thread that started it, so each waits for its own
+        self._threads = ThreadPoolExecutor(len(points))
         self._running = {
             point: self._threads.submit(self._later, STAGGER_S * number, point)
             for number, point in enumerate(points)
@@ -206,7 +204,7 @@ def _alone(point: Point, repeat: int, setting: Setting) -> Record:
     command = _command(kernel, point, repeat, setting)
     timeout_s = limit_s(kernels.expected_s(point))
     plan = setting.plan.in_guest() if declared.in_guest else setting.plan
-    started_at = _now()
+    started_at = now()
     if not plan.counts_hardware:  # what software counts, the kernel says itself
         plan = replace(plan, perf=None, events=())
     stolen, begin = noise.stolen_ms(), time.monotonic_ns()
@@ -285,7 +283,3 @@ def _record(
         **known,
     )
     return record.model_copy(update={"noisy": noise.disturbance(record)})
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

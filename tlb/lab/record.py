@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from datetime import UTC, datetime
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, model_validator
@@ -19,9 +20,8 @@ SCHEMA = 2  # rows of version 1 are read, and never rewritten
 SINCE_2 = ("measures", "source", "compiler", "position", "mapping_bytes", "cpu_ns", "fifo")
 NAME = re.compile(r"[a-z0-9_-]{1,64}")  # an experiment, a kernel's digest, a counter's quantity
 
-Engine = Literal[
-    "c", "numba", "numpy"
-]  # numpy: a published program that is numpy, in its own operations
+# numpy: a published program that is numpy, in its own operations
+Engine = Literal["c", "numba", "numpy"]
 Layout = Literal["spread", "packed", "alias"]
 Order = Literal["cycle", "random", "sequential"]
 # What disturbed a process while it measured (tlb/lab/noise.py); "" for nothing.
@@ -34,6 +34,11 @@ Column = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Positive = Annotated[int, Field(ge=1, le=2**63 - 1)]
 PositiveNs = Annotated[FiniteFloat, Field(gt=0)]
+
+
+def now() -> str:
+    """Return the time as rows and documents have it, in UTC."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 _PLAIN = r" -%'-;=?-\[\]-_a-~"  # printable ASCII without markup, for rows come from strangers too
@@ -177,9 +182,8 @@ class KernelReport(_Strict):
     voluntary_switches: Count
     involuntary_switches: Count
     migrations: Count
-    checksum: Annotated[
-        str, Field(pattern=r"^[0-9a-f]{16}$")
-    ]  # of the lines visited, in their order
+    # of the lines visited, in their order
+    checksum: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
     # What this kernel alone measures, its unit in the name: {"generator_ns_per_access": 1.9}.
     also: dict[Column, FiniteFloat] = {}
     # Of a process that measures many points: this one's number in it, and the bytes of the mapping
@@ -236,9 +240,8 @@ class Record(KernelReport):
     counters: dict[str, Quantity] = {}
     wall_ns: PositiveNs  # the whole process, perf included
     started_at: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]  # UTC
-    state: Annotated[
-        str, Field(pattern=r"^[0-9a-f]{12}$")
-    ]  # of the computer's settings and versions: host.state()
+    # of the computer's settings and versions: host.state()
+    state: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]
     # Rows from before there were these three have the defaults: one try, and nobody asked what
     # disturbed it.
     steal_ms: Annotated[FiniteFloat, Field(ge=0)] | None = (

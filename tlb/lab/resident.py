@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
-from tlb.lab.record import Count, Positive
+from tlb.lab.record import Count, Positive, now
 from tlb.machine import host
 from tlb.machine.host import Host
 from tlb.reasons import REASONS, Unavailable
@@ -43,9 +42,8 @@ class Survey(BaseModel, extra="forbid", frozen=True, strict=True):
     schema_version: Literal[1] = 1
     measured_at: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]  # UTC
     state: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]  # host.state()
-    thp: Annotated[
-        str, Field(pattern=r"^[a-z+_]{1,32}$")
-    ]  # the setting: always, madvise, never, absent, unknown
+    # the setting: always, madvise, never, absent, unknown
+    thp: Annotated[str, Field(pattern=r"^[a-z+_]{1,32}$")]
 
     @field_validator("lacking", check_fields=False)
     @classmethod
@@ -57,11 +55,7 @@ class Survey(BaseModel, extra="forbid", frozen=True, strict=True):
 
 def met(inspected: Host) -> dict[str, Any]:
     """Return the fields that all surveys have: when, on what."""
-    return {
-        "measured_at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "state": host.state(inspected),
-        "thp": inspected.thp.enabled,
-    }
+    return {"measured_at": now(), "state": host.state(inspected), "thp": inspected.thp.enabled}
 
 
 def answer(line: bytes | str, kind: type[Answer]) -> Answer:

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +15,7 @@ import pandas as pd
 from pydantic import BaseModel
 
 from tlb.lab.build import KERNELS
+from tlb.lab.record import now
 from tlb.lab.toolchains import Tool, built, first_line
 from tlb.machine.host import inspect, state
 from tlb.programs.jvm import HEAP_PAGES, HeapPages, Score, run
@@ -94,7 +94,7 @@ def survey(sizes: Sequence[int] = SIZES, quick: bool = False) -> Jmh:
     build. Raises Unavailable: as build() does, not-linux, measuring-already."""
     if sys.platform != "linux":
         raise Unavailable("not-linux")
-    jar, jvm, now = build(), java_version(), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    jar, jvm, begun = build(), java_version(), now()
     # Three JVMs of five iterations are the published 15; a new JVM has new physical pages. One JVM
     # takes eight, because of three JMH's interval (Student's t at 99.9 %) is 32 standard errors
     # wide on each side, of eight 5.4.
@@ -110,7 +110,7 @@ def survey(sizes: Sequence[int] = SIZES, quick: bool = False) -> Jmh:
             except Unavailable as why:
                 lacking[pages] = Lack(code=why.code, detail=why.detail)
     return Jmh(
-        measured_at=now,
+        measured_at=begun,
         state=state(inspect()),
         jvm=jvm,
         jmh=jmh_version(),
