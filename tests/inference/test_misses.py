@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
+from tlb.inference import simulator
 from tlb.inference.misses import (
     fit_random_curve,
     fit_step,
@@ -21,7 +22,6 @@ from tlb.inference.misses import (
     miss_probability_random,
     two_level_cost,
 )
-from tlb.inference.simulator import SimulatedMachine, SimulatedTlb, simulate
 
 
 def missed(
@@ -29,10 +29,8 @@ def missed(
 ) -> float:
     """The share of the later half of page numbers that misses sets x ways entries, counted by the
     simulator, which test_simulator.py holds to a plain one."""
-    tlb = SimulatedTlb(level=1, entries=sets * ways, ways=ways, replacement=replacement)
-    warm, machine = len(stream) // 2, SimulatedMachine((tlb,))
-    counts = simulate(machine, stream, unit_bytes=4096, warm=warm, seed=seed)
-    return counts.l1_misses / counts.accesses
+    found = simulator.missed(stream, sets * ways, ways, replacement, seed=seed)
+    return found[len(stream) // 2 :].mean()
 
 
 def far_pages(pages: int, rng: np.random.Generator) -> np.ndarray:
@@ -62,21 +60,17 @@ def test_the_expectation_over_hashes_is_the_sum_over_the_binomial(
     """E[k miss(k)] sets / M, summed term by term."""
     k = np.arange(lines + 1)
     probability = scipy_stats.binom.pmf(k, lines, 1 / sets)
-    for order, missed in (("cycle", np.where(k > ways, k, 0)), ("random", np.maximum(0, k - ways))):
-        found = hashed_lru(lines, sets, ways, order)
-        assert float(found) == pytest.approx(sets / lines * (probability @ missed), abs=1e-9)
+    found, missed = hashed_lru(lines, sets, ways), np.where(k > ways, k, 0)
+    assert float(found) == pytest.approx(sets / lines * (probability @ missed), abs=1e-9)
 
 
-@pytest.mark.parametrize("order", ["cycle", "random"])
 @pytest.mark.parametrize("lines", [48, 80])
-def test_hashed_pages_smear_the_step_as_the_binomial_says(order: str, lines: int) -> None:
+def test_hashed_pages_smear_the_step_as_the_binomial_says(lines: int) -> None:
     sets, ways, placements = 16, 4, 120
     rng, found = np.random.default_rng(lines), []
     for _ in range(placements):
-        pages = far_pages(lines, rng)
-        draws = pages[rng.integers(0, lines, 24 * lines)]
-        found.append(missed(np.tile(pages, 4) if order == "cycle" else draws, sets, ways))
-    expected, error = float(hashed_lru(lines, sets, ways, order)), np.std(found) / placements**0.5
+        found.append(missed(np.tile(far_pages(lines, rng), 4), sets, ways))
+    expected, error = float(hashed_lru(lines, sets, ways)), np.std(found) / placements**0.5
     assert np.mean(found) == pytest.approx(expected, abs=5 * error + 1e-3)
     assert 0 < expected < 1
 
@@ -117,7 +111,7 @@ KINDS = {
     "fully associative, random replacement": lambda m, sets, ways: (
         miss_probability_cycle_random_replacement(m, sets * ways)
     ),
-    "hashed sets, LRU": lambda m, sets, ways: hashed_lru(m, sets, ways, "cycle"),
+    "hashed sets, LRU": lambda m, sets, ways: hashed_lru(m, sets, ways),
     "hashed sets, random replacement": hashed_random_replacement,
 }
 

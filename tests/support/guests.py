@@ -17,7 +17,6 @@ from support import synthetic
 from support.common import About
 from support.synthetic import GIB, PAGE_BYTES, Stated, lru, processes
 from support.synthetic import median as median
-from tlb.inference.simulator import references_per_walk
 from tlb.lab.record import Point
 from tlb.machine.host import Host
 from tlb.machine.kvm import Kvm
@@ -26,6 +25,12 @@ from tlb.page_sizes import hardware
 ENTRIES = [64, 1536]
 GUESTS, HOSTS = ("4k", "2m", "1g"), ("4k", "thp", "2m", "1g")
 CELLS = [(guest, host) for guest in GUESTS for host in HOSTS]
+
+
+def _references(page: str, host: str = "") -> int:
+    """Of a walk in one dimension, or in two."""
+    g = 4 - GUESTS.index(page)
+    return (g + 1) * (5 - GUESTS.index(host)) - 1 if host else g
 
 
 @dataclass(frozen=True)
@@ -55,12 +60,10 @@ class Guests:
     def references(self, guest: str, host: str) -> int:
         """Two dimensions at the most: shadow tables and an outer host fold one."""
         if not guest:
-            return references_per_walk(hardware(host), self.outer or None)
+            return _references(hardware(host), self.outer)
         if self.shadow:
-            return references_per_walk(
-                min(guest, hardware(host), key=GUESTS.index), self.outer or None
-            )
-        return references_per_walk(guest, hardware(host))
+            return _references(min(guest, hardware(host), key=GUESTS.index), self.outer)
+        return _references(guest, hardware(host))
 
     def price_ns(self, guest: str, host: str, lines: int) -> float:
         span = self.span(*((guest, host) if guest else (host,)))

@@ -15,7 +15,7 @@ from experiments.walk_anatomy.grid import TABLES
 from support import geometry, page_sizes, synthetic
 from support.common import About
 from support.synthetic import GIB, Stated, processes, scope, tlbs
-from tlb.inference.simulator import Counts, SimulatedMachine, SimulatedTlb, WalkCache, simulate
+from tlb.inference.simulator import missed
 from tlb.lab import survey
 from tlb.lab.record import Point
 
@@ -103,12 +103,7 @@ def _misses(
         ]
     # Of all ways only where few entries are searched for each visit.
     is_full = walker.replacement == "lru" and walker.entries[-1] <= 4096
-    counts = _counts(order, walker, 0 if is_full else 16, "modulo")
-    return (
-        counts.l1_misses / len(order),
-        counts.walks / len(order),
-        *(n / len(order) for n in counts.references_by_level[1:4]),
-    )
+    return _counts(order, walker, 0 if is_full else 16, "modulo")
 
 
 @cache
@@ -124,26 +119,24 @@ def _strided(pages: int, stride: int, walker: Walker) -> tuple[float, float]:
         ),
         0,
     )
-    counts = _counts(order, walker, ways, walker.placement)
-    return counts.l1_misses / pages, counts.walks / pages
+    return _counts(order, walker, ways, walker.placement)[:2]
 
 
-def _counts(order: np.ndarray, walker: Walker, ways: int, placement: str) -> Counts:
-    first = SimulatedTlb(level=1, entries=walker.entries[0], replacement=walker.first_replacement)
-    last = SimulatedTlb(
-        level=2,
-        entries=walker.entries[-1],
-        replacement=walker.replacement,
-        ways=ways,
-        placement=placement,
-    )
-    caches = tuple(WalkCache(level=level + 1, entries=n) for level, n in walker.kept)
-    return simulate(
-        SimulatedMachine((first, last), caches),
-        np.tile(order, 3),
-        unit_bytes=4096,
-        warm=2 * len(order),
-    )
+PLACES = {"modulo": np.remainder, "xor": lambda page, sets: (page ^ page // sets) % sets}
+
+
+def _counts(order: np.ndarray, walker: Walker, ways: int, placement: str) -> tuple[float, ...]:
+    """As `_misses` returns them, of the third of three rounds."""
+    stream, left, upper = np.tile(order, 3), [], dict(walker.kept)
+    seen = np.arange(len(stream))  # the visits that reach a level
+    for shift, entries, *how in (
+        (0, walker.entries[0], 0, walker.first_replacement),
+        (0, walker.entries[-1], ways, walker.replacement, PLACES[placement]),
+        *((9 * level, upper.get(level, 0)) for level in (1, 2, 3)),  # what leads to their tables
+    ):
+        seen = seen[missed(stream[seen] >> shift, entries, *how)] if entries else seen
+        left.append(float((seen >= 2 * len(order)).sum() / len(order)))
+    return tuple(left)
 
 
 def points(most: int = GIB, entries: tuple[int, int] = (64, 1536)) -> list[Point]:

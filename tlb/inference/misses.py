@@ -104,7 +104,7 @@ _KINDS: dict[str, Callable[..., np.ndarray]] = {
     "fully associative, random replacement": lambda m, c, w: (
         miss_probability_cycle_random_replacement(m, c)
     ),
-    "hashed sets, LRU": lambda m, c, w: hashed_lru(m, c // w, w, "cycle"),
+    "hashed sets, LRU": lambda m, c, w: hashed_lru(m, c // w, w),
     "hashed sets, random replacement": lambda m, c, w: hashed_random_replacement(m, c // w, w),
 }
 
@@ -146,26 +146,19 @@ def fit_step(
     return sorted(fits, key=lambda fit: fit.residual)
 
 
-def hashed_lru(lines: ArrayLike, sets: int, ways: int, order: str) -> np.ndarray:
-    """Return the misses of sets x ways entries over M pages, each in a set at random; order is
-    "cycle" or "random".
+def hashed_lru(lines: ArrayLike, sets: int, ways: int) -> np.ndarray:
+    """Return the misses of a cycle through M pages over sets x ways entries with each page in a set
+    at random.
 
-    A set with k of the M pages sees a cycle or uniform draws: of its visits miss [k > ways], or
-    max(0, 1 - ways/k). Over all visits: E[k miss(k)] sets / M, k Binomial(M, 1/sets), and with E[k
-    f(k)] = M/sets E[f(1 + k')], k' Binomial(M - 1, 1/sets), the step becomes a smear that starts
-    well below the capacity (Smith, IEEE Trans. Software Engineering 4, 1978; Hill & Smith, IEEE
-    Trans. Computers 38, 1989). With the set chosen by the page's number modulo the sets there is no
-    smear.
+    In a set with k of the M pages all visits miss if k > ways. Over all visits: E[k miss(k)] sets /
+    M, k Binomial(M, 1/sets), and with E[k f(k)] = M/sets E[f(1 + k')], k' Binomial(M - 1, 1/sets),
+    the step becomes a smear that starts well below the capacity (Smith, IEEE Trans. Software
+    Engineering 4, 1978; Hill & Smith, IEEE Trans. Computers 38, 1989). With the set chosen by the
+    page's number modulo the sets there is no smear.
     """
     from scipy.stats import binom  # a second to import, and few pages draw a TLB with sets
 
-    m = _lines(lines)
-    over = binom.sf(ways - 1, m - 1, 1 / sets)  # visits to pages in a set with more than `ways`
-    if order == "random":
-        return np.maximum(0.0, over - ways * sets / m * binom.sf(ways, m, 1 / sets))
-    if order != "cycle":
-        raise ValueError(f"order is 'cycle' or 'random', not {order!r}")
-    return over
+    return binom.sf(ways - 1, _lines(lines) - 1, 1 / sets)
 
 
 def two_level_cost(

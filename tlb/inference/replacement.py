@@ -33,6 +33,7 @@ WORDS = {
 WALKS = 0.015
 ODDS = 3.0  # of the logarithm of a likelihood: twenty to one
 FITS = 3.0  # errors that the worst sequence of a policy that fits is away, at most
+SEED = 0x2_0000_0001  # of random replacement
 VISITS = 120_000  # simulated of each sequence, half of them to warm: a share of misses within 0.3 %
 
 
@@ -74,25 +75,22 @@ def share_missed(
     entries: of both levels, (0, n) for the first alone. The level before it is LRU, in one set;
     pages are in sets as if drawn."""
     # its loop is in numba, 60 MB that whoever measures has no use for
-    from tlb.inference import simulator
+    from tlb.inference.simulator import hashed, missed
 
-    try:
-        last = simulator.SimulatedTlb(
-            level=2, entries=entries[1], ways=ways, replacement=policy, placement="hashed"
-        )
-        first = (simulator.SimulatedTlb(level=1, entries=entries[0]),) if entries[0] else ()
-    except ValueError:
+    first, last = entries
+    ways = ways or last
+    if last % ways or (policy == "tree-plru" and ways.bit_count() > 1):
         return None
-    machine, draw = simulator.SimulatedMachine((*first, last)), np.random.default_rng(1)
+    draw = np.random.default_rng(1)
     if sequence.hot:
         among = np.where(draw.integers(0, 2, VISITS) == 1, sequence.hot, sequence.pages)
         stream = (draw.random(VISITS) * among).astype(np.int64)
     else:
         stream = np.resize(draw.permutation(sequence.pages), max(VISITS, 4 * sequence.pages))
-    warm = len(stream) // 2
-    return simulator.simulate(
-        machine, stream, unit_bytes=1 << simulator.OFFSET_BITS, warm=warm
-    ).walks / (len(stream) - warm)
+    walks = missed(stream, first) if first else np.full(len(stream), True)
+    reached = walks.copy()
+    walks[reached] = missed(stream[reached], last, ways, policy, hashed, SEED)
+    return float(walks[len(stream) // 2 :].mean())
 
 
 def judge(
