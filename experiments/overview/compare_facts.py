@@ -188,9 +188,8 @@ def _follows(touching: dict[str, Touches], differ: Sequence[Compared]) -> list[s
     if none:
         sentences.append(
             f"Of {count(len(differ))} quantities that differ, {count(none)} are of a kind that "
-            "none of "
-            "these facts touches: other guests of the host, the hour, or the physical pages that a "
-            "boot had left may be behind them."
+            "none of these facts touches: other guests of the host, the hour, or the physical "
+            "pages that a boot had left may be behind them."
         )
     alone = [(what, by.count([what])) for what in touching]
     if words := listed(f"{what} ({count(number)})" for what, number in alone if number):

@@ -67,11 +67,10 @@ def _measured(opinions: Mapping[str, Estimate], entries: Estimate, knee: Knee) -
     number = {name: f"{round(opinion.value):,}" for name, opinion in opinions.items()}
     if entries.method.startswith("draws"):
         return (
-            f"The cost does not step, it rises: a tenth of it at {round(knee.tenth):,} pages, "
-            "nine tenths at "
-            f"{round(knee.nine_tenths):,}. Random draws miss as 1 - C/M under any replacement and "
-            f"give {number['draws']} "
-            f"({round(entries.low):,} to {round(entries.high):,}): believe those. "
+            f"The cost does not step, it rises: a tenth of it at {round(knee.tenth):,} pages, nine "
+            f"tenths at {round(knee.nine_tenths):,}. Random draws miss as 1 - C/M under any "
+            f"replacement and give {number['draws']} ({round(entries.low):,} to "
+            f"{round(entries.high):,}): believe those. "
         )
     if not entries.method.endswith("step"):
         return (
@@ -82,9 +81,8 @@ def _measured(opinions: Mapping[str, Estimate], entries: Estimate, knee: Knee) -
         neighbours = opinions["price"].value / opinions["alias"].value
         return (
             f"Alias puts the step at {number['alias']} pages, price at {number['price']}: where "
-            "the frames of neighbours lie in a "
-            f"row an entry holds about {neighbours:.0f} of them. Believe alias for the "
-            "entries, and price for what such memory reaches. "
+            f"the frames of neighbours lie in a row an entry holds about {neighbours:.0f} of them. "
+            "Believe alias for the entries, and price for what such memory reaches. "
         )
     if not {"price", "alias"} <= opinions.keys():
         only = "price" if "price" in opinions else "alias"
@@ -119,9 +117,8 @@ def verdict(
         return sentence + f"CPUID states {stated:,} and agrees."
     return sentence + (
         f"CPUID states {stated:,}: believe the measurement for what a program pays, and CPUID for "
-        "what was built; entries "
-        "may be shared with other page sizes, taken by the system, or reached by a hash that "
-        "fills its sets unevenly."
+        "what was built; entries may be shared with other page sizes, taken by the system, or "
+        "reached by a hash that fills its sets unevenly."
     )
 
 

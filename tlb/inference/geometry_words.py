@@ -103,10 +103,9 @@ def penalty(geometry: Geometry) -> list[str]:
     if geometry.alias_penalty is None or geometry.alias_penalty < 1:
         return []
     return [
-        f"Reaching one line by another address than the last visit did adds "
-        f"{geometry.alias_penalty:.0f} {geometry.unit} here. AMD's "
-        "first-level caches predict their way from a hash of the virtual address and pay for a "
-        "wrong guess; others may have a price "
-        "of their own. Every plateau of the alias layout pays it alike, so its steps are where "
-        "they would be without."
+        "Reaching one line by another address than the last visit did adds "
+        f"{geometry.alias_penalty:.0f} {geometry.unit} here. AMD's first-level caches predict "
+        "their way from a hash of the virtual address and pay for a wrong guess; others may have a "
+        "price of their own. Every plateau of the alias layout pays it alike, so its steps are "
+        "where they would be without."
     ]
