@@ -28,15 +28,6 @@ def sparse_allocations_hurt(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("promotion-disturbs-random-access", points=points_of("collapse_chase", mode="address"))
-def promotion_disturbs(a: Analysis, band: Band) -> Answer:
-    during, after = (a.collapse_at(phase, "p999") for phase in ("during", "after"))
-    return inside(during / after, *band), (
-        "Of the slices of a random chase, the slowest in a thousand take "
-        f"{during / after:.1f} times as long a hop while its pages are collapsed as afterwards."
-    )
-
-
 @claim("some-applications-suffer", points=points_of("fork_write", mode="write", used=1))
 def some_suffer(a: Analysis, band: Band) -> Answer:
     (_, base_ns), (_, large_ns) = (a.single_write(pages) for pages in (BASE, LARGE))
