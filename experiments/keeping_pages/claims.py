@@ -163,7 +163,7 @@ def _reports(a: Analysis, language: str, variant: str) -> list[RuntimeReport]:
             for report in a.programs.reports
             if (report.language, report.variant) == (language, variant)
         ],
-        f"no such program in {language} ran here",
+        f"in the run of the {TOOLS[language].title} program",
         lack.get(f"{language} {variant}", lack.get(language, "no-data")),
     )
 
@@ -203,9 +203,7 @@ def the_pool_in_five_languages(a: Analysis, band: Band) -> Answer:
     }
     if not shares:
         lack = {name: code for name, code in a.programs.lacking.items() if name.endswith(" pool")}
-        raise Unavailable(
-            next(iter(lack.values()), "no-data"), "no program got its array from the pool"
-        )
+        raise Unavailable(next(iter(lack.values()), "no-data"), "in the run of these programs")
     told = ", ".join(f"{TOOLS[language].title} {share:.0%}" for language, share in shares.items())
     whole = all(_within(share, band) for share in shares.values())
     truth = Undecided("conditions") if whole and len(shares) < len(TOOLS) else whole

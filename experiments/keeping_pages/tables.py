@@ -6,11 +6,13 @@ import pandas as pd
 
 from experiments.keeping_pages.analysis import Analysis
 from experiments.keeping_pages.ways import WAYS
+from tlb.lab.toolchains import TOOLS
 from tlb.reasons import REASONS
 from tlb.report.render import Html, data_table
 from tlb.units import format_size
 
 _VARIANTS = {"plain": "plain", "huge": "advised", "pool": "from the pool"}
+_REFUSED = {"pool-empty": "refused: pool empty"}  # then: other rows may have had pages of it
 
 
 def ways(a: Analysis) -> Html:
@@ -20,7 +22,8 @@ def ways(a: Analysis) -> Html:
     for name in WAYS:
         got = next((got for got in a.ways.got if got.way == name), None)
         if name in a.ways.lacking:
-            rows.append((a.ways.asked(name), "–", REASONS[a.ways.lacking[name]].sentence))
+            why = a.ways.lacking[name]
+            rows.append((a.ways.asked(name), "–", _REFUSED.get(why, REASONS[why].sentence)))
         elif got:
             resident = format_size(got.resident_bytes)
             rows.append((a.ways.asked(name), resident, f"{100 * got.huge_share:.0f} %"))
@@ -36,4 +39,8 @@ def languages(a: Analysis) -> Html:
         row = rows.setdefault(run.language, blank | {"language": run.language})
         ns = f"{run.low_ns:.1f} to {run.high_ns:.1f} ns"
         row[_VARIANTS[run.variant]] = f"{100 * run.huge_share:.0f} %, {ns}"
+    for name, why in a.programs.lacking.items():
+        language, _, variant = name.partition(" ")
+        if variant and why in _REFUSED and (row := rows.get(TOOLS[language].title)):
+            row[_VARIANTS[variant]] = _REFUSED[why]
     return data_table(pd.DataFrame([*rows.values()]))
