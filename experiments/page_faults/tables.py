@@ -4,22 +4,49 @@ from __future__ import annotations
 
 import pandas as pd
 
-from experiments.page_faults.analysis import WAYS, Analysis
-from tlb.reasons import required
+from experiments.page_faults.analysis import FRESH, FRESH_LARGE, WAYS, Analysis
+from tlb.inference.curves import select
+from tlb.reasons import if_available, required
 from tlb.report.render import Html, data_table
+from tlb.units import format_size
 
 
 def ways(a: Analysis) -> Html:
-    """Return a row a way of touching pages: what a page takes, how many faults, what one takes."""
-    rows = []
-    for way in required(list(a.touches), "no page was touched"):
-        pages, fault = a.pages_per_fault.get(way), a.per_fault.get(way)
-        per_fault = "populated" if way.populate else f"{pages:,.3g}" if pages else ""
-        row = {
-            "memory": WAYS[way],
-            "ns a page": f"{a.page_ns(way):,.0f}",
-            "pages a fault": per_fault,
-            "ns a fault": f"{fault.value:,.0f}" if fault and not way.populate else "",
+    """Return a row a price: the memory, what is timed, ns a base page, how many of them a fault
+    maps, and what one takes."""
+    prices = [
+        (
+            WAYS[way].removesuffix(", populated"),
+            "populate and unmap" if way.populate else "touch and unmap",
+            a.page_ns(way),
+            None if way.populate else a.pages_per_fault.get(way),
+        )
+        for way in required(list(a.touches), "no page was touched")
+    ]
+    memories = list(dict.fromkeys(memory for memory, *_ in prices))
+    if FRESH in a.touches:
+        alone = a.touches[FRESH]["mean_ns"], a.pages_per_fault.get(FRESH)
+        prices.append((WAYS[FRESH], "touch alone, mean", *alone))
+    prices += [price for price in _filled(a) if price[0] in memories]
+    rows = [
+        {
+            "memory": memory,
+            "timed": timed,
+            "ns for each 4 KiB": f"{ns:,.0f}",
+            "pages a fault": f"{pages:,.3g}" if pages else "–",
+            "µs a fault": f"{getattr(ns, 'value', ns) * pages / 1e3:,.3g}" if pages else "–",
         }
-        rows.append(row)
+        for memory, timed, ns, pages in sorted(prices, key=lambda price: memories.index(price[0]))
+    ]
     return data_table(pd.DataFrame(rows))
+
+
+def _filled(a: Analysis) -> list[tuple]:
+    """Return the prices of memory that no cache holds, touched in order and not yet given back."""
+    prices = []
+    for way in (FRESH, FRESH_LARGE):
+        if ns := if_available(a.prefaulted, 1, way.pages):
+            rows = select(a.frame, kernel="prefault", mode="touch", pages=way.pages, threads=1)
+            size = format_size(int(rows["working_set_bytes"].max()))
+            prices.append((WAYS[way], f"touch {size} in order", ns, a.pages_per_fault.get(way)))
+    return prices
