@@ -1,11 +1,12 @@
 """A model of this machine: from a working set and a page size to reach, walks and nanoseconds.
 
-A load of an independent random draw over M pages finds its translation in a level of C entries with
-probability C/M, whatever the replacement (inference/misses.py). So T = packed + (1 - C1/M) hit +
-(1 - C2/M) walk, all measured here: walk is spread minus packed of the same working set on the same
-pages, less the hit. M counts what an entry spans, which on a splintered large page is the host's
-page. Where an entry spans more than a base page, the chase itself comes to each such piece many
-times a cycle in random order, as draws do: there spread minus packed is the answer.
+Loads depend on one another, as in a chase, and each goes to a page drawn at random from M. It finds
+its translation in a level of C entries with probability C/M, whatever the replacement
+(inference/misses.py). So T = packed + (1 - C1/M) hit + (1 - C2/M) walk, all measured here: walk is
+spread minus packed of the same working set on the same pages, less the hit. M counts what an entry
+spans, which on a splintered large page is the host's page. Where an entry spans more than a base
+page, the chase itself comes to each such piece many times a cycle in random order, as draws do:
+there spread minus packed is the answer.
 """
 
 from __future__ import annotations

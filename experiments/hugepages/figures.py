@@ -61,6 +61,7 @@ def splinter(a: Analysis) -> Figure:
         a.base_page_bytes,
         is_price=True,
         by_lines=True,
+        last_left=True,
     )
     return Figure(
         chart.properties(height=250),
@@ -95,7 +96,7 @@ def _choices(a: Analysis, rows: pd.DataFrame) -> tuple[list[alt.Parameter], str]
 
 
 def calculator(a: Analysis) -> Figure:
-    """Draw expected ns of a random access against the working set, a line a page size, with a size
+    """Draw expected ns of a dependent load against the working set, a line a page size, with a size
     and a page size to choose."""
     rows = model.model(a, model.basis(a))
     parameters, answer = _choices(a, rows)
@@ -108,7 +109,7 @@ def calculator(a: Analysis) -> Figure:
     y = alt.Y(
         "ns:Q",
         scale=axes.time_scale(pd.DataFrame({"median": ns, "high": ns})),
-        axis=axes.ns_axis("expected ns per random access", ticks),
+        axis=axes.ns_axis("expected ns per dependent load", ticks),
     )
     names = [a.page_labels[pages] for pages in order]
     colour = axes.colour("label", axes.page_colours(order, a.page_labels))
@@ -122,6 +123,6 @@ def calculator(a: Analysis) -> Figure:
     point = chosen.mark_point(size=140).encode(y=y, color=colour)
     return Figure(
         alt.layer(lines, point).add_params(*parameters).properties(height=200),
-        f"Expected time of a random access against the working set, a line a page size. {answer}",
+        f"Expected time of a dependent load against the working set, a line a page size. {answer}",
         data[["pages", *columns]],
     )

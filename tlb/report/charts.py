@@ -178,14 +178,20 @@ def medians_in_rows(
     return rows(field, names, intervals, points)
 
 
-def marks(places: Sequence[tuple[float, str]], x: str) -> alt.LayerChart:
+def marks(
+    places: Sequence[tuple[float, str]], x: str, *, last_left: bool = False
+) -> alt.LayerChart:
     """Dashed rules with a label at the top: where a capacity ends. Each label a line lower than the
-    one before, so that they do not touch where the page is narrow."""
+    one before, so that they do not touch where the page is narrow. last_left: the last label stands
+    left of its rule, for a chart whose curves rise to the top on the right."""
     frame = pd.DataFrame(places, columns=[x, "label"])
     rules = alt.Chart(frame).mark_rule(strokeDash=[4, 4], color=MUTED).encode(x=f"{x}:Q")
+    sides = [("left", 5)] * len(frame)
+    if last_left:
+        sides[-1] = ("right", -5)
     labels = [
         alt.Chart(frame.iloc[[k]])
-        .mark_text(align="left", dx=5, dy=2 + 16 * k, baseline="top", color=MUTED)
+        .mark_text(align=sides[k][0], dx=sides[k][1], dy=2 + 16 * k, baseline="top", color=MUTED)
         .encode(x=f"{x}:Q", text="label:N", y=alt.value(0))
         for k in range(len(frame))
     ]
@@ -209,7 +215,11 @@ def row(field: str, names: Sequence[str]) -> alt.Y:
 
 
 def capacities(
-    entries: Sequence[int], x: str = "working_set_bytes", base_page_bytes: int = 1
+    entries: Sequence[int],
+    x: str = "working_set_bytes",
+    base_page_bytes: int = 1,
+    *,
+    last_left: bool = False,
 ) -> alt.LayerChart | None:
     """`marks` at the capacities of the first and the last level, on an axis of pages or of bytes;
     None where nothing states them."""
@@ -219,7 +229,7 @@ def capacities(
     if len(entries) == 1:
         ends = {"TLB": entries[0]}
     places = [(n * base_page_bytes, f"{name}: {n:,} pages") for name, n in ends.items()]
-    return marks(places, x)
+    return marks(places, x, last_left=last_left)
 
 
 def layered(*layers: alt.LayerChart | alt.Chart | None) -> alt.LayerChart:
@@ -236,15 +246,17 @@ def chase_chart(
     *,
     is_price: bool = False,
     by_lines: bool = False,
+    last_left: bool = False,
     processes: pd.DataFrame | None = None,
 ) -> alt.LayerChart:
     """A `series_chart` of chases against the working set, or `by_lines`, with the TLB's capacities:
-    ns per access, or the price of it. processes: single ones, as dots (`Curve.processes`), in the
+    ns per access, or the price of it. last_left: as `marks` has it. processes: single ones, as dots (`Curve.processes`), in the
     columns of the frame."""
-    x, ends = working_set(base_page_bytes), capacities(entries, base_page_bytes=base_page_bytes)
+    x, field, page_bytes = working_set(base_page_bytes), "working_set_bytes", base_page_bytes
     if by_lines:
         axis = lines_axis(f"Lines touched, one to each {format_size(base_page_bytes)}")
-        x, ends = alt.X("lines:Q", axis=axis, scale=log_scale()), capacities(entries, "lines")
+        x, field, page_bytes = alt.X("lines:Q", axis=axis, scale=log_scale()), "lines", 1
+    ends = capacities(entries, field, page_bytes, last_left=last_left)
     title, scale, ticks = "ns per access", time_scale(frame), TIMES
     if is_price:
         title, scale, ticks = f"{title} for translation", price_scale(frame), PRICES
