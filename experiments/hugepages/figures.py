@@ -37,7 +37,7 @@ def page_sizes(a: Analysis) -> Figure:
             a.entries,
             a.base_page_bytes,
             processes=dots,
-        ).properties(height=280),
+        ).properties(height=245),
         f"Time per load by page size. The curves end at {ends}.",
         pd.concat([data, dots.assign(n=1)], ignore_index=True)[
             [*columns, "coverage", "n", "spread", "unstable"]
@@ -64,7 +64,7 @@ def splinter(a: Analysis) -> Figure:
         last_left=True,
     )
     return Figure(
-        chart.properties(height=250),
+        chart.properties(height=215),
         f"The cost of translation on two page sizes over the same lines. At the right: {ends}.",
         data[["series", "lines", *charts.INTERVAL, "n"]],
     )
@@ -122,7 +122,7 @@ def calculator(a: Analysis) -> Figure:
     chosen = base.transform_filter("datum.pages == pages && datum.log2_bytes == size")
     point = chosen.mark_point(size=140).encode(y=y, color=colour)
     return Figure(
-        alt.layer(lines, point).add_params(*parameters).properties(height=200),
+        alt.layer(lines, point).add_params(*parameters).properties(height=180),
         f"Expected time of a dependent load against the working set, a line a page size. {answer}",
         data[["pages", *columns]],
     )

@@ -46,7 +46,7 @@ def touches(a: Analysis) -> Figure:
     peaks = data.loc[data.groupby("way")["share"].idxmax()].set_index("way")["ns"]
     fullest = listed(f"about {peaks[kind]:,.0f} ns of {kind}" for kind in kinds)
     return Figure(
-        (_usual(a, scale) + chart).properties(height=230),
+        (_usual(a, scale) + chart).properties(height=190),
         "How long first touches take, as shares by time on a logarithmic axis. The fullest bars "
         f"are at {fullest}. A band from {a.usual['from_ns'].min()} to {a.usual['to_ns'].max()} ns "
         f"holds {a.usual['share'].sum():.0%} of the published faults.",
@@ -86,7 +86,7 @@ def own_profile(a: Analysis) -> Figure:
         for kind in kinds
     )
     return Figure(
-        chart.properties(height=34 * len(order)),
+        chart.properties(height=28 * len(order)),
         f"Shares of samples by function, on two page sizes. The largest: {top}.",
         data,
     )
@@ -116,7 +116,7 @@ def churn(a: Analysis) -> Figure:
     named = listed(f"{rate:,.0f} where memory is {name}" for name, rate in last.items())
     return Figure(
         charts.layered(lines, bounds, beyond if data["is_beyond"].any() else None).properties(
-            height=220
+            height=180
         ),
         f"Records a second by the number of threads. With {cpus}, as many as have a CPU each, they "
         f"are {named}, from {count(data['rate'].min())} at the least to "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from experiments.page_faults.analysis import FRESH, FRESH_LARGE, WAYS, Analysis
+from experiments.page_faults.analysis import FRESH, FRESH_LARGE, WAYS, Analysis, Way
 from tlb.inference.curves import select
 from tlb.reasons import if_available, required
 from tlb.report.render import Html, data_table
@@ -16,29 +16,36 @@ def ways(a: Analysis) -> Html:
     maps, and what one takes."""
     prices = [
         (
-            WAYS[way].removesuffix(", populated"),
-            "populate and unmap" if way.populate else "touch and unmap",
+            _name(way),
+            "populate, unmap" if way.populate else "touch, unmap",
             a.page_ns(way),
             None if way.populate else a.pages_per_fault.get(way),
         )
         for way in required(list(a.touches), "no page was touched")
+        if way.order != "sequential"  # as the shuffled ones, and the text gives it
     ]
     memories = list(dict.fromkeys(memory for memory, *_ in prices))
     if FRESH in a.touches:
         alone = a.touches[FRESH]["mean_ns"], a.pages_per_fault.get(FRESH)
-        prices.append((WAYS[FRESH], "touch alone, mean", *alone))
+        prices.append((_name(FRESH), "touch alone, mean", *alone))
     prices += [price for price in _filled(a) if price[0] in memories]
     rows = [
         {
             "memory": memory,
             "timed": timed,
-            "ns for each 4 KiB": f"{ns:,.0f}",
+            "ns per 4 KiB": f"{ns:,.0f}",
             "pages a fault": f"{pages:,.3g}" if pages else "–",
             "µs a fault": f"{getattr(ns, 'value', ns) * pages / 1e3:,.3g}" if pages else "–",
         }
         for memory, timed, ns, pages in sorted(prices, key=lambda price: memories.index(price[0]))
     ]
     return data_table(pd.DataFrame(rows))
+
+
+def _name(way: Way) -> str:
+    """Return what a way touches, in a few words: a row is then one line."""
+    name = WAYS[way].removesuffix(", populated")
+    return name.replace(" in memory", "").replace(" memory", "")
 
 
 def _filled(a: Analysis) -> list[tuple]:
@@ -48,5 +55,5 @@ def _filled(a: Analysis) -> list[tuple]:
         if ns := if_available(a.prefaulted, 1, way.pages):
             rows = select(a.frame, kernel="prefault", mode="touch", pages=way.pages, threads=1)
             size = format_size(int(rows["working_set_bytes"].max()))
-            prices.append((WAYS[way], f"touch {size} in order", ns, a.pages_per_fault.get(way)))
+            prices.append((_name(way), f"touch {size}", ns, a.pages_per_fault.get(way)))
     return prices
