@@ -27,15 +27,15 @@ def ways(a: Analysis) -> Html:
     memories = list(dict.fromkeys(memory for memory, *_ in prices))
     if FRESH in a.touches:
         alone = a.touches[FRESH]["mean_ns"], a.pages_per_fault.get(FRESH)
-        prices.append((_name(FRESH), "touch alone, mean", *alone))
+        prices.append((_name(FRESH), "mean touch", *alone))
     prices += [price for price in _filled(a) if price[0] in memories]
     rows = [
         {
             "memory": memory,
             "timed": timed,
             "ns per 4 KiB": f"{ns:,.0f}",
-            "pages a fault": f"{pages:,.3g}" if pages else "–",
-            "µs a fault": f"{getattr(ns, 'value', ns) * pages / 1e3:,.3g}" if pages else "–",
+            "pages/fault": f"{pages:,.3g}" if pages else "–",
+            "µs/fault": f"{getattr(ns, 'value', ns) * pages / 1e3:,.3g}" if pages else "–",
         }
         for memory, timed, ns, pages in sorted(prices, key=lambda price: memories.index(price[0]))
     ]
@@ -45,7 +45,7 @@ def ways(a: Analysis) -> Html:
 def _name(way: Way) -> str:
     """Return what a way touches, in a few words: a row is then one line."""
     name = WAYS[way].removesuffix(", populated")
-    return name.replace(" in memory", "").replace(" memory", "")
+    return name.replace(" in memory", "").replace(" memory", "").removesuffix(" (THP)")
 
 
 def _filled(a: Analysis) -> list[tuple]:
