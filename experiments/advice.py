@@ -56,9 +56,9 @@ def advice(pairs: int = PAIRS, names: Sequence[str] = (*OTHERS, *TAKEN)) -> Iter
             continue
         try:
             command = _command(name)
-            made = where.found(command, SIMULATION_S, PROOF_MINUTES, True, False)
+            made = where.simulate_or_time(command, SIMULATION_S, PROOF_MINUTES, True, False)
             cells = _said(made)
-            yield name, *cells, _text(by_hand(command, pairs)), *_costs(made, started)
+            yield name, *cells, _text(huge_over_none(command, pairs)), *_costs(made, started)
         except Unavailable as why:
             yield name, why.code
 
@@ -84,7 +84,7 @@ def _costs(made: Report, started: float) -> tuple[str, str]:
     return most, f"{time.monotonic() - started:.0f}"
 
 
-def by_hand(command: list[str], pairs: int) -> Interval:
+def huge_over_none(command: list[str], pairs: int) -> Interval:
     """Return the time of a command with everything on huge pages over that with nothing on them,
     in interleaved pairs of which either comes first at random."""
     drawn, times = random.Random(1), {True: list[float](), False: list[float]()}

@@ -25,13 +25,13 @@ def collapses(scope: Scope) -> list[Point]:
     fits = lines <= scope.most_lines and scope.cpus > 1 and lines % scope.pages_of(LARGE) == 0
     moved = [
         scope.point("shootdown", mode="collapse", lines=scope.pages_of(LARGE), threads=n)
-        for n in (0, others(scope))
+        for n in (0, most_other_cpus(scope))
     ]
     chases = [scope.point("collapse_chase", mode=mode, lines=lines) for mode in COLLAPSES]
     return [*moved, *(chases if fits else ())]
 
 
-def others(scope: Scope) -> int:
+def most_other_cpus(scope: Scope) -> int:
     """Return on how many other CPUs the program runs at most: one less than a power of two."""
     return (1 << min(scope.cpus, 64).bit_length() - 1) - 1
 

@@ -20,7 +20,7 @@ def points(scope: Scope) -> list[Point]:
     return list(dict.fromkeys([*shootdowns(scope), *victims(scope)]))
 
 
-def others(scope: Scope) -> list[int]:
+def other_cpu_counts(scope: Scope) -> list[int]:
     """How many other CPUs run the program: none, one, and so on, in octaves of all."""
     return [n for n in (0, 1, 3, 7, 15, 31, 63) if n < scope.cpus]
 
@@ -28,14 +28,14 @@ def others(scope: Scope) -> list[int]:
 def shootdowns(scope: Scope) -> list[Point]:
     """Each call on few and many pages, alone and beside most others; one call beside each number of
     them; beside as many processes that share nothing; and of a large page a part."""
-    most = others(scope)[-1]
+    most = other_cpu_counts(scope)[-1]
     by_pages = [
         (call, pages, n)
         for call in CALLS
         for pages in (REMOVED if scope.is_fine else (FEW, MANY))
         for n in (0, most)
     ]
-    by_cpus = [(CALLS[0], FEW, n) for n in others(scope)]
+    by_cpus = [(CALLS[0], FEW, n) for n in other_cpu_counts(scope)]
     shared = [
         scope.point("shootdown", mode=call, lines=pages, threads=n)
         for call, pages, n in [*by_pages, *by_cpus]

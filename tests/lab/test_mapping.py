@@ -244,7 +244,7 @@ def test_a_campaign_measures_points_of_each_engine_in_one_mapping(
 ):
     def of_lines(name: str, lines: int) -> Point:
         size = {"": {}, "bytes": {"bytes": 64 * lines}, "vertices": {"vertices": lines}}[
-            kernels.of(name).size
+            kernels.declaration(name).size
         ]
         return Point(
             kernel=name,

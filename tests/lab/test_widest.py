@@ -49,7 +49,7 @@ def go(store: Store, own_lock: Path, monkeypatch: pytest.MonkeyPatch):
         a_rig(store, measure=one_by_one(measure)),
         {NAME: POINTS},
         repeats,
-        **{"most": campaign.most(repeats), "quiet": True} | how,
+        **{"most": campaign.most_mappings(repeats), "quiet": True} | how,
     )
 
 

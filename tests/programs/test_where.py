@@ -284,7 +284,7 @@ def test_what_cannot_be_simulated_is_timed(
     monkeypatch.setattr(command, "_walk_ns", lambda rig, entries: 30.0)
     monkeypatch.setattr(proof, "LEAST_PAIRS", 1)
     arguments = [program, "chase", "2048", "1"], 60, 0.0, False
-    made = command.found(*arguments, False)
+    made = command.simulate_or_time(*arguments, False)
     origins = {re.search(r"allocate_\w+|small", site.origin)[0] for site in made.sites}
     assert origins >= {"allocate_chased", "allocate_gathered", "small"}
     assert {(site.id,) for site in made.sites} < {*made.proof.tried}
@@ -293,7 +293,7 @@ def test_what_cannot_be_simulated_is_timed(
     assert {"site", "ratio"} < heads and not {"all walks", "left with 2 MiB"} & heads
     assert json.dumps(document(made)) and "Not simulated" in page(made)
     with pytest.raises(Unavailable) as why:
-        command.found(*arguments, True)  # a file of walks
+        command.simulate_or_time(*arguments, True)  # a file of walks
     assert why.value.code == code
 
 
@@ -311,14 +311,14 @@ def test_without_the_tool_cachegrind_counts_the_walks_of_lines(
     monkeypatch.setattr(proof, "LEAST_PAIRS", 1)
     pages, passes = 4 * SECOND, 20
     arguments = [program, "chase", str(pages), str(passes)], 60, 0.0
-    found = command.found(*arguments, False, False)
+    found = command.simulate_or_time(*arguments, False, False)
     walks = {line.line: counts.walks for line, counts in found.lines.items()}
     assert abs(walks[line_of("CHASED")] / (pages * passes) - 1) < 0.005
     assert abs(walks[line_of("GATHERED")] / (2 * pages * passes) - 1) < 0.005
     assert not found.sites and not [*found.commands()]
     ((heading, (head, _)),) = found.tables().items()
     assert heading == "Lines of code" and head == ("line", "all walks")
-    proven = command.found(*arguments, True, False)
+    proven = command.simulate_or_time(*arguments, True, False)
     assert any("allocate_chased" in site.origin for site in proven.sites)
     assert str(Unavailable("no-valgrind")) in "".join(proven.sentences())
 

@@ -127,7 +127,7 @@ def by_hand(name: str, root: Path, hour: int = 12) -> dict[str, list[bytes]]:
     """What a campaign by hand gives on that computer, without a fleet: the lines of each kernel, in
     no order."""
     rig = a_rig(name, root, hour)
-    campaign.run(rig, GRIDS, 5, most=campaign.most(5), quiet=True)
+    campaign.run(rig, GRIDS, 5, most=campaign.most_mappings(5), quiet=True)
     return lines_of(rig.store.root / rig.machine)
 
 

@@ -46,7 +46,7 @@ def measure(
     `tlb measure random_touch --bytes 1000000`."""
     if engine not in ENGINES:
         raise Unavailable("bad-parameter", f"engine is one of {', '.join(ENGINES)}, not '{engine}'")
-    if guest_pages and (not kernels.of(kernel).in_guest or mode not in ("", guest_pages)):
+    if guest_pages and (not kernels.declaration(kernel).in_guest or mode not in ("", guest_pages)):
         raise Unavailable(
             "bad-parameter", "--guest-pages is another name for the mode of a kernel in a guest"
         )

@@ -58,7 +58,7 @@ def where(
         raise Unavailable("not-linux")
     shown.check_files(html, callgrind, collapsed)
     with measuring("Interrupted; the program has ended.", wait):
-        made = found(command, seconds, minutes, prove, bool(callgrind or collapsed))
+        made = simulate_or_time(command, seconds, minutes, prove, bool(callgrind or collapsed))
     _show(made, as_json)
     if html:
         from tlb.programs.where.page import page
@@ -79,7 +79,7 @@ def _show(made: report.Report, as_json: bool) -> None:
     shown.parts([*made.sentences(), *made.commands()])
 
 
-def found(
+def simulate_or_time(
     command: list[str], seconds: float, minutes: float, prove: bool, needs_walks: bool
 ) -> report.Report:
     """Simulate a program, or time it if it cannot be and no walks are needed. Raises Unavailable."""

@@ -77,7 +77,7 @@ def process(record: Record) -> tuple[object, ...]:
 
 def _point(record: Record) -> Rules:
     """Yield what a point may ask of its kernel, and the seed that follows from it."""
-    kernel = kernels.of(record.kernel)
+    kernel = kernels.declaration(record.kernel)
     newest = build.declared_measures(record.kernel, record.engine)
     yield record.measures <= newest, "its kernel does not measure in that version"
     yield record.mode in {*kernel.modes, ""}, "its kernel has no such mode"
@@ -131,7 +131,7 @@ def _times(record: Record) -> Rules:
     is_mean = low * (1 - SLACK) <= record.elapsed_ns / record.accesses <= high * (1 + SLACK)
     yield is_mean, "its accesses and its time are not those of its batches"
     cycles = record.ns_per_access * (record.core_ghz or FASTEST_GHZ)
-    least = kernels.of(record.kernel).least_cycles
+    least = kernels.declaration(record.kernel).least_cycles
     yield record.core_ghz <= FASTEST_GHZ and cycles >= least, "no core is as fast"
     stolen = (record.steal_ms or 0) <= record.wall_ns / 1e6 + TICK_MS
     yield stolen, "more time was stolen than it took"

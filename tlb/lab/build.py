@@ -173,7 +173,7 @@ def identity(point: Point, built: Kernel | None = None) -> Identity:
     built = built or kernel(point.kernel, point.engine)
     return Identity(
         built.measures,
-        _code_digest(built, kernels.of(point.kernel).timed(point)),
+        _code_digest(built, kernels.declaration(point.kernel).timed(point)),
         built.source_digest,
         built.compiler,
     )
@@ -230,7 +230,10 @@ def sessions() -> Callable[[Point], bool]:
             return False
 
     return lambda point: is_same(
-        kernels.session_of(point), point.engine, point.kernel, kernels.of(point.kernel).timed(point)
+        kernels.session_of(point),
+        point.engine,
+        point.kernel,
+        kernels.declaration(point.kernel).timed(point),
     )
 
 

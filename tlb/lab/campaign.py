@@ -43,7 +43,7 @@ LEAST = 5  # of fewer the range covers less than 90 %: who asks for fewer wants 
 EXTRA_SHARE = 0.2
 
 
-def most(repeats: int) -> int:
+def most_mappings(repeats: int) -> int:
     """How many mappings a point may have whose interval stays wide, where each is to have
     `repeats`."""
     return max(repeats, MOST) if repeats >= LEAST else repeats

@@ -16,12 +16,12 @@ from tlb.lab.declaration import (
     Declaration,
     chase_functions,
     copied_bytes,
+    fixed_functions,
     guest_bytes,
     join_functions,
     lines_of,
     list_bytes,
     neighbour_bytes,
-    only,
     option,
     shot_bytes,
     sparse_bytes,
@@ -48,7 +48,7 @@ CATALOGUE: dict[str, Declaration] = {
         layout="alias",
         least_cycles=1.0,
         start_s=0.3,
-        timed=only("follow_addresses"),
+        timed=fixed_functions("follow_addresses"),
         side_bytes=table_bytes,
     ),
     # Predicted jumps wait for nothing: a core takes one or two a cycle, fused with others. A list
@@ -63,9 +63,14 @@ CATALOGUE: dict[str, Declaration] = {
     ),
     # One fault a page, where populating a range takes them in one go.
     "first_touch": Declaration(
-        **_CHASE, modes=("address", "visit", "shuffled"), start_s=0.4, timed=only("follow")
+        **_CHASE,
+        modes=("address", "visit", "shuffled"),
+        start_s=0.4,
+        timed=fixed_functions("follow"),
     ),
-    "page_gather": Declaration(session="session", least_cycles=0.1, timed=only("gather")),
+    "page_gather": Declaration(
+        session="session", least_cycles=0.1, timed=fixed_functions("gather")
+    ),
     # Between two passes, which wait for nothing, pagemap is read or bits are cleared, page by page.
     "page_store": Declaration(
         session="session",
@@ -165,7 +170,7 @@ CATALOGUE: dict[str, Declaration] = {
         inside_bytes=guest_bytes,
         side_bytes=lambda point: point.lines * SIDE_BYTES_PER_LINE + PROGRAM_BYTES,
         in_guest=True,
-        timed=only("guest_code"),
+        timed=fixed_functions("guest_code"),
     ),
     "shootdown": Declaration(
         **_FAULTS,
@@ -180,7 +185,9 @@ CATALOGUE: dict[str, Declaration] = {
     "switch_chase": Declaration(
         **_CHASE, modes=("alone", "thread", "process"), options={"hops": 0}
     ),
-    "cold_chase": Declaration(**_CHASE, faults_in=True, start_s=0.1, timed=only("follow")),
+    "cold_chase": Declaration(
+        **_CHASE, faults_in=True, start_s=0.1, timed=fixed_functions("follow")
+    ),
     "fork_write": Declaration(
         **_FAULTS,
         modes=("write", "touch"),
@@ -188,7 +195,7 @@ CATALOGUE: dict[str, Declaration] = {
         order="sequential",
         least_cycles=1.0,
         start_s=0.15,
-        timed=only("write_each"),
+        timed=fixed_functions("write_each"),
         side_bytes=lambda point: 0,
         inside_bytes=sparse_bytes,
     ),
@@ -198,7 +205,7 @@ CATALOGUE: dict[str, Declaration] = {
         options={"stream_kib": 0, "walk_lines": 0, "discard_pages": 0},
         faults_in=True,
         start_s=0.1,
-        timed=only("follow"),
+        timed=fixed_functions("follow"),
         side_bytes=neighbour_bytes,
     ),
     # The other thread may collapse as much memory as is chased over.
@@ -212,6 +219,6 @@ CATALOGUE: dict[str, Declaration] = {
     "numa_chase": Declaration(
         **_CHASE,
         modes=("local-local", "remote-local", "local-remote", "remote-remote"),
-        timed=only("follow"),
+        timed=fixed_functions("follow"),
     ),
 }

@@ -117,7 +117,7 @@ def lines_of(size_bytes: int) -> int:
     return -(-size_bytes // LINE_BYTES)
 
 
-def only(*functions: str) -> Callable[[Point | KernelReport], Functions]:
+def fixed_functions(*functions: str) -> Callable[[Point | KernelReport], Functions]:
     return lambda point: functions
 
 

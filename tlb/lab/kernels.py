@@ -17,7 +17,7 @@ from tlb.system.optional import Lazy
 pd = Lazy("pandas")
 
 
-def of(name: str) -> Declaration:
+def declaration(name: str) -> Declaration:
     """A kernel's declaration. Raises Unavailable("bad-parameter")."""
     if name not in CATALOGUE:
         raise Unavailable(
@@ -29,7 +29,7 @@ def of(name: str) -> Declaration:
 
 def shape(name: str, options: Mapping[str, int]) -> dict[str, Any]:
     """What a point of the kernel has where nothing else is said: layout, order, lines."""
-    kernel = of(name)
+    kernel = declaration(name)
     return {
         "layout": kernel.layout,
         "order": kernel.order,
@@ -39,19 +39,19 @@ def shape(name: str, options: Mapping[str, int]) -> dict[str, Any]:
 
 def first_mode(name: str) -> str:
     """The mode of a kernel where none is named, "" for a kernel without."""
-    return next(iter(of(name).modes), "")
+    return next(iter(declaration(name).modes), "")
 
 
 def session_of(point: Point) -> str:
     """The program that measures this point with others in one mapping; "" where each point takes a
     process of its own."""
-    kernel = of(point.kernel)
+    kernel = declaration(point.kernel)
     return "" if point.mode in kernel.played else kernel.session
 
 
 def idle_s(point: Point) -> float:
     """The seconds for which a point's process sleeps."""
-    return of(point.kernel).idle_s(point)
+    return declaration(point.kernel).idle_s(point)
 
 
 def made_of(point: Point) -> object:
@@ -87,7 +87,7 @@ def mapped_bytes(point: Point, base: int | None = None) -> int:
     if has_own_arena(point, base):
         return point.lines * page
     lines_bytes = point.lines * (LINE_BYTES if point.layout == "packed" else stride)
-    working_set = of(point.kernel).inside_bytes(lines_bytes, point)
+    working_set = declaration(point.kernel).inside_bytes(lines_bytes, point)
     return -(-working_set // page) * page
 
 
@@ -96,7 +96,7 @@ def arena_bytes(point: Point, base: int | None = None) -> int:
     base = base or base_page_bytes()
     sparse = has_own_arena(point, base) and point.layout == "spread"
     return mapped_bytes(point, base) + (
-        point.lines * SIDE_BYTES_PER_LINE if sparse else of(point.kernel).side_bytes(point)
+        point.lines * SIDE_BYTES_PER_LINE if sparse else declaration(point.kernel).side_bytes(point)
     )
 
 
@@ -125,8 +125,8 @@ def point_s(point: Point) -> float:
 
 def expected_s(point: Point) -> float:
     """A guess at the seconds of one point in a process of its own: start, region, faulting in."""
-    start_s = _ENGINE_START_S.get(point.engine, of(point.kernel).start_s)
-    per_gib_s = _POPULATE_S_PER_GIB + _GUEST_S_PER_GIB * of(point.kernel).in_guest
+    start_s = _ENGINE_START_S.get(point.engine, declaration(point.kernel).start_s)
+    per_gib_s = _POPULATE_S_PER_GIB + _GUEST_S_PER_GIB * declaration(point.kernel).in_guest
     return (
         start_s
         + idle_s(point)

@@ -40,7 +40,7 @@ class Setting(NamedTuple):
 def seed_of(point: Point, repeat: int) -> int:
     """The order's seed. Layout, pages and engine are left out: spread and packed, C and numba walk
     the same order."""
-    kernel = kernels.of(point.kernel).order_of or point.kernel
+    kernel = kernels.declaration(point.kernel).order_of or point.kernel
     text = f"{kernel} {point.order} {point.lines} {repeat}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) >> 1
 
@@ -200,7 +200,7 @@ class Sleeping(Alone):
 
 
 def _alone(point: Point, repeat: int, setting: Setting) -> Record:
-    kernel, declared = build.kernel(point.kernel, point.engine), kernels.of(point.kernel)
+    kernel, declared = build.kernel(point.kernel, point.engine), kernels.declaration(point.kernel)
     command = _command(kernel, point, repeat, setting)
     timeout_s = limit_s(kernels.expected_s(point))
     plan = setting.plan.in_guest() if declared.in_guest else setting.plan
@@ -238,7 +238,7 @@ def _command(kernel: build.Kernel, point: Point, repeat: int, setting: Setting) 
     asked += [("seed", seed_of(point, repeat)), ("region-ms", point.region_ms)]
     if _has_stride(point):
         asked.append(("stride-pages", point.stride_pages))
-    play = kernels.of(point.kernel).played.get(point.mode)
+    play = kernels.declaration(point.kernel).played.get(point.mode)
     if point.mode and not play:
         asked.append(("mode", point.mode))
     asked += point.options
@@ -252,14 +252,14 @@ def _command(kernel: build.Kernel, point: Point, repeat: int, setting: Setting) 
 def _checked(text: str, point: Point) -> KernelReport:
     """A kernel's report. Raises Unavailable where it is none, or of another point."""
     report = resident.answer(text, KernelReport)
-    if point.mode in kernels.of(point.kernel).played and not report.mode:
+    if point.mode in kernels.declaration(point.kernel).played and not report.mode:
         report = report.model_copy(update={"mode": point.mode})
     asked = {name: getattr(point, name) for name in set(Point.model_fields) - {"region_ms"}}
     got = {name: getattr(report, name) for name in asked}
     if got != asked:
         raise Unavailable("kernel-garbage", f"asked for {asked}, measured {got}")
     cycles = report.ns_per_access * (report.core_ghz or MOST_GHZ)
-    if cycles < kernels.of(report.kernel).least_cycles:
+    if cycles < kernels.declaration(report.kernel).least_cycles:
         why = f"{cycles:.2g} core cycles an access: the compiler left the accesses out"
         raise Unavailable("kernel-garbage", why)
     return report

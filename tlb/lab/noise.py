@@ -57,7 +57,7 @@ def disturbance(record: Record) -> Disturbance:
     if record.migrations:
         return "migrated"  # to cold caches and a cold TLB
     if record.major_faults or (
-        not kernels.of(record.kernel).faults_in
+        not kernels.declaration(record.kernel).faults_in
         and record.minor_faults * FAULT_NS > FAULTED_SHARE * record.elapsed_ns
     ):
         return "faulted"  # waited for a disk, or for pages that were taken away

@@ -50,7 +50,7 @@ def _identity(identity: Callable[[Point], Identity], program: dict[str, Any]) ->
     try:
         own = {
             name: int(value)
-            for name in kernels.of(program["kernel"]).options
+            for name in kernels.declaration(program["kernel"]).options
             if (value := program.get(name)) is not None
         }
         return identity(Point(**{name: program[name] for name in _PROGRAM}, lines=1, options=own))

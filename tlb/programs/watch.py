@@ -88,19 +88,19 @@ class Watched:
         return self.due_s <= self.elapsed_s * (1 + _ROUNDING)
 
     @property
-    def settled(self) -> list[Sample]:
+    def samples_after_start(self) -> list[Sample]:
         """The samples taken after the program had started up."""
         sizes = [sum(sample.mapped.values()) for sample in self.samples]
         least = _STARTED * max(sizes, default=0)
         return [sample for sample, size in zip(self.samples, sizes, strict=True) if size >= least]
 
     def of(self, window_s: float) -> list[Sample]:
-        return [sample for sample in self.settled if sample.window_s == window_s]
+        return [sample for sample in self.samples_after_start if sample.window_s == window_s]
 
     @property
     def windows_s(self) -> list[float]:
         """The windows with samples, ascending."""
-        return sorted({sample.window_s for sample in self.settled})
+        return sorted({sample.window_s for sample in self.samples_after_start})
 
 
 @contextlib.contextmanager
@@ -221,7 +221,9 @@ def _next_s(watched: Watched, left_s: float, seconds: float) -> float | None:
     and end in time; None if there is none, or another sample would cost too much of all the time.
     The first sample is always taken."""
     # Before the first: two readings, because clearing visits the same pages.
-    expected = [sample.took_s for sample in watched.settled] or [2 * PRICE * watched.sampling_s]
+    expected = [sample.took_s for sample in watched.samples_after_start] or [
+        2 * PRICE * watched.sampling_s
+    ]
     sample_s = max(expected)
     fitting = [window_s for window_s in WINDOWS_S if sample_s <= window_s <= left_s]
     watched.left_out_s = tuple(sorted({*WINDOWS_S} - {*fitting} - {*watched.windows_s}))

@@ -79,7 +79,7 @@ class Chapter(Subject):
             self.rig,
             grids,
             lambda point: profile.repeats if compared(point) else profile.shape_repeats,
-            most=campaign.most(profile.repeats),
+            most=campaign.most_mappings(profile.repeats),
             seconds=seconds,
             compared=compared,
             first_round=first_round,

@@ -213,7 +213,7 @@ def processes(frame: pd.DataFrame) -> pd.Series:
 def point_columns(frame: pd.DataFrame) -> list[str]:
     """Return the columns that identify a point of these rows, options of their kernels included."""
     known = {*frame["kernel"]} & {*kernels.CATALOGUE}
-    options = {option for kernel in known for option in kernels.of(kernel).options}
+    options = {option for kernel in known for option in kernels.declaration(kernel).options}
     return [name for name in (*_POINT, *sorted(options)) if name in frame]
 
 

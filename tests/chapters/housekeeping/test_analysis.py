@@ -86,4 +86,4 @@ def test_the_grid_asks_for_each_point_once_and_for_all_cpus_that_shootdowns_ask_
     asked = housekeeping.grid.points(scope(GIB, cpus=cpus))
     assert len(asked) == len(set(asked))
     most = max(dict(point.options).get("threads", 0) for point in asked)
-    assert most == shootdowns.grid.others(scope(GIB, cpus=cpus))[-1]
+    assert most == shootdowns.grid.other_cpu_counts(scope(GIB, cpus=cpus))[-1]
