@@ -10,6 +10,7 @@ import signal
 import sys
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -191,6 +192,13 @@ def test_a_bundle_adds_rows_and_the_newer_description_and_rewrites_none(
     assert stored(data, "flushes.json").hosts.keys() == {bundles.STATE, hosts.state(host)}
     remarks = " ".join(commands.remarks(stored(data)))
     assert ("1 rows began before" in remarks) != is_newer
+
+
+@pytest.mark.parametrize(("ms", "is_short"), [(29, True), (31, False)])
+def test_rows_that_were_timed_for_less_than_half_of_their_region_are_remarked(ms, is_short):
+    row = bundles.row().model_copy(update={"region_ms": 60, "elapsed_ns": ms * 1e6})
+    bundle = SimpleNamespace(undescribed={}, records=lambda: [row])
+    assert any("less than half" in remark for remark in commands.remarks(bundle)) is is_short
 
 
 OTHER_ORDER = bundles.row(checksum="f" * 16, started_at="2025-05-05T05:05:05Z")

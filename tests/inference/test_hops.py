@@ -58,3 +58,13 @@ def test_the_modes_are_where_the_distribution_has_them_and_ripples_of_the_clock_
         [draw.normal(75, 5, 40_000), draw.normal(150, 9, 20_000), draw.normal(300, 5, 600)]
     )
     assert hops.modes(hops.smoothed(read(ns, step, 22.0)), step) == pytest.approx([75, 150], abs=8)
+
+
+# kernels/hops.h: up to 256 ticks a bin each, then 128 bins an octave, of 2 ticks and of 4
+@pytest.mark.parametrize(
+    ("least", "ends"), [(255, (254.5, 255.5)), (256, (255.5, 257.5)), (512, (511.5, 515.5))]
+)
+def test_a_bin_stands_for_all_readings_that_the_kernel_puts_into_it(least, ends):
+    row = {"histogram": [[float(least), 9]], "tsc_ghz": 1.0, "clock_ns": 0.0, "clock_step_ns": 1.0}
+    (spread,) = hops.smoothed(pd.Series(row)).itertuples(index=False)
+    assert (spread.low_ns, spread.high_ns) == ends

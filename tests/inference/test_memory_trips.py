@@ -58,3 +58,11 @@ def test_each_trip_has_its_peak_its_share_and_the_line_before_it(places: tuple[f
         for (p, q), cut in zip(pairwise(a.peaks_ns), a.cuts_ns[1:], strict=True)
     )
     assert all(peak.low <= peak.value <= peak.high and peak.coverage > 0.9 for peak in a.peaks_ns)
+
+
+def test_a_process_without_a_heap_says_nothing_of_its_place():
+    both, one = {10.0: 0.2, 160.0: 0.4, 280.0: 0.4}, {10.0: 0.2, 185.0: 0.8}
+    parts = [hops(one if seed == 4 else both, seed) for seed in range(5)]
+    pooled = pd.concat([part.assign(share=part["share"] / 5) for part in parts])
+    first, second = trips(pooled, parts, CACHED_NS, MEMORY_NS).peaks_ns
+    assert first.low < 170 and second.low > 250

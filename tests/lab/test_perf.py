@@ -263,3 +263,13 @@ def test_each_event_is_counted_in_one_run_and_no_run_takes_more_counters_than_th
     assert sorted(name for group in told for name in group[1:]) == sorted(
         event.quantity for event in events
     )
+
+
+def test_in_a_guest_hardware_counts_the_guest_alone_and_linux_counts_as_ever():
+    counted = {
+        event.quantity: event.event
+        for event in Plan("perf", (*perf.SOFTWARE, WALK)).in_guest().events
+    }
+    assert counted == {event.quantity: event.event for event in perf.SOFTWARE} | {
+        "walk": f"{WALK.event}G"
+    }

@@ -6,12 +6,13 @@ import random
 from collections import Counter
 from math import inf
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from support.lab import NAME, Scripted, a_rig, one_by_one
 
-from tlb.lab import campaign
+from tlb.lab import campaign, kernels
 from tlb.lab.build import Kernel
 from tlb.lab.campaign import NARROW, half_width
 from tlb.lab.record import Point
@@ -82,3 +83,15 @@ def test_a_wide_point_gets_nine_mappings_and_a_narrow_one_five_and_then_nothing_
     for point in POINTS:
         values = [measure.ns(point, repeat) for repeat in range(5)]
         assert (half_width(tuple(values)) > NARROW) == (noise[point] > 0.01)
+
+
+@pytest.mark.parametrize(("mappings", "is_chosen"), [(3.9, False), (4.1, True)])
+def test_a_wide_point_is_chosen_only_if_there_is_time_for_all_its_mappings(mappings, is_chosen):
+    """From five to nine are four more."""
+    point, takes_s = POINTS[0], mappings * kernels.point_s(POINTS[0])
+    bar = SimpleNamespace(time_left_s=inf, extra_s=takes_s, pace=lambda kind: 1.0)
+    missing, values = {point: [5, 6, 7, 8]}, {point: [1.0, 2.0, 3.0, 4.0, 5.0]}
+    schedule = campaign._Schedule(
+        {}, {point: 5}, 9, missing, values, lambda point: True, random.Random(1)
+    )
+    assert schedule._widest(bar, ()) == ([point] if is_chosen else [])

@@ -41,6 +41,7 @@ V2 = {"proc/self/cgroup": "0::/pod/job\n", "proc/self/mountinfo": V2_MOUNT}
         (
             V2
             | {
+                "sys/fs/cgroup/cpu.max": "150000 100000\n",
                 "sys/fs/cgroup/pod/cpu.max": "20000 100000\n",
                 "sys/fs/cgroup/pod/job/cpu.max": "max 100000\n",
             },

@@ -40,6 +40,11 @@ def test_an_ancestors_limit_binds_too(tmp_path):
     assert usable(tmp_path, files) == (GIB, "cgroup v2 memory.max")
 
 
+def test_a_container_sees_its_own_limit_at_the_top_of_its_mount(tmp_path):
+    files = v2("/") | {"sys/fs/cgroup/memory.max": str(GIB), "sys/fs/cgroup/memory.current": "0"}
+    assert usable(tmp_path, files) == (GIB, "cgroup v2 memory.max")
+
+
 def test_beyond_memory_high_the_kernel_throttles_so_it_is_a_limit(tmp_path):
     files = v2("/job", job={"max": "max", "high": str(GIB), "current": "0"})
     assert usable(tmp_path, files) == (GIB, "cgroup v2 memory.high")

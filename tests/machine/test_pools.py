@@ -4,6 +4,7 @@ made-up root, never this computer's own."""
 from __future__ import annotations
 
 import errno
+import json
 import multiprocessing
 import os
 import re
@@ -13,12 +14,15 @@ import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tlb.cli import pool as command
 from tlb.machine import changed_settings, pools
+from tlb.machine.settings import Pool
 from tlb.reasons import REASONS, Unavailable
 from tlb.units import parse_size
 
@@ -289,3 +293,12 @@ def test_pages_in_use_are_told_and_the_journal_stays_until_they_are_let_go(machi
     assert again.why == one.why
     kernel.put("2m", total=1, surplus=0)  # the programs end
     assert pools.restore(kernel.root) == [("2m", 1, 1, "")] and pools.changes(kernel.root) == {}
+
+
+def test_as_json_a_pool_has_the_bytes_of_all_its_pages(monkeypatch, capsys):
+    pool = Pool(page="2m", total=6, free=2, reserved=1, surplus=0)
+    monkeypatch.setattr(pools, "look", lambda: {"2m": pool})
+    monkeypatch.setattr(pools, "changes", dict)
+    command.look(SimpleNamespace(invoked_subcommand=None), as_json=True)
+    (shown,) = json.loads(capsys.readouterr().out)["pools"]
+    assert (shown["total"], shown["bytes"]) == (6, 12 * MIB)

@@ -125,6 +125,16 @@ def test_of_every_two_pairs_the_lever_comes_first_in_one_which_one_is_drawn():
     assert 4 < sum(drawn[::2]) < 16
 
 
+def test_no_pair_begins_that_would_end_after_the_limit():
+    now, drawn = [0.0], np.random.default_rng(1)
+
+    def take(lever: bool) -> float:
+        now[0] += 5.0
+        return float(np.exp(drawn.standard_normal()))
+
+    assert len(list(paired(take, float, WITHIN, 99.0, 1, clock=lambda: now[0]))) == 9
+
+
 def known(value: float, low: float, high: float) -> Interval:
     return Interval(value, low, high, 0.99)
 

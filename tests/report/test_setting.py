@@ -3,12 +3,15 @@ parameters of the run."""
 
 from __future__ import annotations
 
+import re
+
 import nbformat
 import pandas as pd
 import pytest
 from support.common import make_record
 
 from tlb.lab import build, columns
+from tlb.reasons import Unavailable
 from tlb.report import parameters, publish, setting
 from tlb.system.files import ROOT
 
@@ -63,3 +66,12 @@ def test_a_page_shows_the_parameters_that_it_was_run_with(tmp_path):
     assert {name: names[name] for name in given} == given
     assert all("  # " in line for line in cell.source.splitlines())
     assert injected.source not in [other.source for other in cells]
+
+
+def test_each_reason_for_which_a_kernel_refuses_a_page_size_is_on_the_page():
+    source = "".join((ROOT / "kernels" / name).read_text() for name in ("arena.h", "backing.h"))
+    refusals = " ".join(re.findall(r"unavailable\(([^;]*?),", source))
+    codes = set(re.findall(r'"([a-z-]+)"', refusals))
+    page = setting.about_pages(Unavailable(code, code).note for code in [*codes, "no-perf"])
+    assert len(codes) > 3 and all(f"({code})" in page for code in codes)
+    assert "(no-perf)" not in page

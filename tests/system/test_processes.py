@@ -112,6 +112,8 @@ def test_who_adopts_and_who_has_large_pages_is_put_back():
 
     before = (adopts(), has_thp())
     with adopting(), without_thp():
+        with adopting(), without_thp():
+            pass  # puts back what the outer ones have set
         inherited = subprocess.run(
             ["cat", "/proc/self/status"], capture_output=True, text=True, check=True
         ).stdout

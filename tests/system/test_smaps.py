@@ -93,3 +93,12 @@ def test_large_pages_of_a_file_count_as_large():
     ]
     (mapping,) = mappings("\n".join(lines) + "\n")
     assert mapping.huge_bytes == 2 << 20
+
+
+def test_mappings_that_touch_an_array_at_its_ends_are_no_part_of_it():
+    array, large = 0x10000000, 2 << 20
+    mapped = [
+        smaps.Mapping(start, start + large, True, 4096, large, thp_bytes, 0)
+        for start, thp_bytes in ((array - large, large), (array, 0), (array + large, large))
+    ]
+    assert smaps.pages(mapped, array, large)[:2] == (large, 0)

@@ -42,6 +42,11 @@ def test_flushes_are_counted_as_requested_and_seen():
     assert refusal(analysis(shootdowns, rows(Events(counted=False))).share_seen) == "no-flush-count"
 
 
+def test_what_stays_large_is_a_share_of_all_large_pages_that_were_mapped():
+    kept = rows(QUIET).assign(arena_bytes=16 << 21, huge_bytes_after=12 << 21)
+    assert set(analysis(shootdowns, kept).partial_calls["large_share"]) == {0.75}
+
+
 def test_flushes_that_a_few_processes_miss_are_missed():
     frame = rows(Events(seen=1.0))
     seen = frame["flushes_seen"].where(frame["repeat"] > 0, frame["flushes_seen"] / 2)

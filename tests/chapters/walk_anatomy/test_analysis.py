@@ -126,6 +126,15 @@ def test_every_point_goes_through_tables_that_there_can_be(entries: tuple[int, i
         ), own
 
 
+def test_pages_that_collide_lie_as_far_apart_as_an_entry_of_their_level_maps():
+    found = quiet().collisions
+    assert dict(zip(found["level"], found["apart"], strict=True)) == {
+        1: "4 KiB",
+        2: "2 MiB",
+        3: "1 GiB",
+    }
+
+
 def test_what_was_not_measured_is_empty_or_a_reason():
     a = analysis(NOTHING)
     assert (
