@@ -51,6 +51,7 @@ def test_a_program_reads_json_with_what_perf_counted(
         call(monkeypatch, "--json", "--seconds", "2", "--overhead", "5", "--", "sleep", "90.5") == 0
     )
     told = json.loads(capsys.readouterr().out)
+    assert told["overhead_allowed"] == 0.05
     assert (
         told["command"] == ["sleep", "90.5"]
         and told["counts"][0] == {"instructions": 1000, "walk": 3}

@@ -8,11 +8,13 @@ import re
 import nbformat
 import pandas as pd
 import pytest
-from support.common import make_record
+from support.common import About, make_record
+from support.synthetic import Stated
 
 from tlb.lab import build, columns
 from tlb.reasons import Unavailable
 from tlb.report import parameters, publish, setting
+from tlb.report.analysis import Analysis
 from tlb.system.files import ROOT
 
 
@@ -46,6 +48,14 @@ def test_rows_of_an_earlier_version_of_a_kernel_say_so_at_the_head_of_their_page
         is_high,
         False,
     )
+
+
+def test_all_pages_that_are_no_base_pages_are_named_as_given():
+    given = [{"pages": pages, "backing": pages} for pages in ("4k", "64k", "thp", "2m")]
+    text = setting.set_up(Analysis(rows(*given), About(Stated().host())))
+    (large,) = [line for line in text.split("\n") if "Large pages" in line]
+    assert all(words in large for words in ("64 KiB", "transparent 2 MiB", "of the pool"))
+    assert "base pages" not in large
 
 
 def test_a_page_shows_the_parameters_that_it_was_run_with(tmp_path):
