@@ -8,6 +8,8 @@ import os
 import tracemalloc
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -486,3 +488,13 @@ def test_what_is_no_regular_file_is_neither_followed_nor_waited_for(tmp_path: Pa
         with pytest.raises(Unavailable) as refused:
             check.opened(layout.read(tmp_path / name))
         assert refused.value.code == (UNSAFE if name in unsafe else "no-bundle"), name
+
+
+def test_the_rows_of_all_kernels_count_towards_the_most(monkeypatch: pytest.MonkeyPatch):
+    """Four of one kernel are few enough, and two more of another are too many."""
+    monkeypatch.setattr(check, "MOST_ROWS", 5)
+    bundle = check.opened(good())
+    more = replace(bundle, files=bundle.files | {"page_gather.jsonl": b"x\n" * 2})
+    with pytest.raises(Unavailable) as refused:
+        check._check_rows(more, datetime.now(UTC))
+    assert refused.value.code == UNSAFE

@@ -11,8 +11,10 @@ import stat
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 import typer
@@ -22,9 +24,9 @@ distributed = pytest.importorskip("distributed", reason="`make fleet` adds it")
 
 from tlb import cli  # noqa: E402
 from tlb.cli import fleet as commands  # noqa: E402
-from tlb.fleet import tls, worker  # noqa: E402
+from tlb.fleet import accept, check, tls, worker  # noqa: E402
 from tlb.fleet.client import Computer, Fleet  # noqa: E402
-from tlb.fleet.worker import Campaign  # noqa: E402
+from tlb.fleet.worker import Campaign, Measured  # noqa: E402
 from tlb.lab.store import Store  # noqa: E402
 from tlb.reasons import REASONS, Unavailable  # noqa: E402
 from tlb.system.files import ROOT  # noqa: E402
@@ -177,3 +179,14 @@ def test_a_worker_ends_at_once_and_leaves_nothing(tmp_path, monkeypatch, process
     os.kill(processes.running["worker"].pid, signal.SIGTERM)
     processes.running["worker"].join(60)
     assert processes.running["worker"].exitcode == 0 and not [*tmp_path.iterdir()]
+
+
+def test_the_rows_of_all_visits_to_a_computer_count(tmp_path, monkeypatch):
+    new = iter((4, 2))
+    monkeypatch.setattr(check, "opened", lambda content: SimpleNamespace(machine="m"))
+    monkeypatch.setattr(accept, "add", lambda *given: SimpleNamespace(rows=next(new)))
+    fleet, computer = Fleet(Store(tmp_path), Campaign()), Computer("a")
+    stopped = Measured(b"", Counter(), 7, Unavailable("state-changed"))
+    refused("state-changed", asyncio.run, fleet._collect(stopped, computer))
+    asyncio.run(fleet._collect(Measured(b"", Counter(), 0, None), computer))
+    assert (computer.rows, computer.left, computer.over) == (6, 0, True)
