@@ -12,11 +12,10 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from support.common import ROOT, lacking, software_plan
+from support.common import ROOT, fake_kernel, lacking, software_plan
 from support.dead_worker import pytest_testnodedown as pytest_testnodedown  # a hook
 
 from tlb.lab import build
-from tlb.lab.build import Kernel
 from tlb.machine.compiler import compiler
 from tlb.system import files, processes
 
@@ -116,9 +115,7 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], P
         script, log = tmp_path / "kernel", tmp_path / "arguments"
         script.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {shlex.quote(str(log))}\n{text}\n')
         script.chmod(0o755)
-        monkeypatch.setattr(
-            build, "kernel", lambda name, engine="c": Kernel(name, engine, (str(script),), "0" * 16)
-        )
+        monkeypatch.setattr(build, "kernel", fake_kernel("0" * 16, str(script)))
         return log
 
     return fake

@@ -11,22 +11,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.atlas import FAR, chase, host, of, put
+from support.common import ROOT
+from support.page_sizes import Paged
 
-pytest.importorskip("duckdb")  # `make fleet` has it
-from support.atlas import FAR, chase, host, of, put  # noqa: E402
-from support.common import ROOT  # noqa: E402
-from support.page_sizes import Paged  # noqa: E402
-
-from experiments.overview import profile  # noqa: E402
-from tlb.fleet import atlas  # noqa: E402
-from tlb.fleet.ask import QUESTIONS, ask, opened  # noqa: E402
-from tlb.inference.campaigns import newest  # noqa: E402
-from tlb.inference.curves import select  # noqa: E402
-from tlb.inference.intervals import median_interval  # noqa: E402
-from tlb.inference.scatter import outliers  # noqa: E402
-from tlb.lab.store import Store  # noqa: E402
-from tlb.machine import host as hosts  # noqa: E402
-from tlb.machine.host import Host  # noqa: E402
+from experiments.overview import profile
+from tlb.fleet import atlas
+from tlb.fleet.ask import QUESTIONS, ask, opened
+from tlb.inference.campaigns import newest
+from tlb.inference.curves import select
+from tlb.inference.intervals import median_interval
+from tlb.inference.scatter import outliers
+from tlb.lab.store import Store
+from tlb.machine import host as hosts
+from tlb.machine.host import Host
 
 LEAST_KIND = 5  # machines of a kind, for one of them to be far from the others
 

@@ -12,12 +12,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.atlas import large
 
-pytest.importorskip("duckdb")  # `make fleet` has it
-from support.atlas import large  # noqa: E402
-
-from tlb.fleet.ask import QUESTIONS  # noqa: E402
-from tlb.system.files import ROOT  # noqa: E402
+from tlb.fleet.ask import QUESTIONS
+from tlb.system.files import ROOT
 
 ROWS = int(os.environ.get("TLB_ATLAS_ROWS", "5000000"))
 ASK = """

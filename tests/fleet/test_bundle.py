@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 from support import bundles
-from support.lab import says, tree
+from support.common import ended, refusal
+from support.lab import tree
 
 from experiments.overview import machine_verdicts, profile
-from tlb import cli
 from tlb.cli import bundle as commands
 from tlb.fleet import accept, archive, check, pack
 from tlb.lab import lines
@@ -26,7 +26,6 @@ from tlb.lab.record import Record
 from tlb.lab.store import Store
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
-from tlb.reasons import Unavailable
 from tlb.system import files
 
 MACHINE = bundles.MACHINE
@@ -123,9 +122,7 @@ def test_nothing_is_packed_of_nothing(lack: str, tmp_path: Path):
     if lack == "rows":
         store.write_machine(MACHINE, bundles.HOST.model_dump(mode="json"))
         store.write_document(MACHINE, "grids", {})
-    with pytest.raises(Unavailable) as why:
-        pack.write(store, MACHINE, tmp_path / "a.tlb.zip")
-    says(why.value, "no-data")
+    assert refusal(pack.write, store, MACHINE, tmp_path / "a.tlb.zip") == "no-data"
     assert not (tmp_path / "a.tlb.zip").exists()
 
 
@@ -218,9 +215,7 @@ def test_what_data_knows_better_is_refused(code: str, rows: list[Record], host: 
     if host == bundles.HOST:
         data.write_machine(MACHINE, renamed().model_dump(mode="json"))
     before = tree(data.root)
-    with pytest.raises(Unavailable) as why:
-        accept.add(data, opened(rows, host))
-    says(why.value, code)
+    assert refusal(accept.add, data, opened(rows, host)) == code
     assert tree(data.root) == before and {path.name for path in data.root.iterdir()} == {MACHINE}
 
 
@@ -301,10 +296,7 @@ def test_a_kill_leaves_either_what_was_or_what_is_to_be(
 
 
 def run(monkeypatch, capsys, *arguments: object) -> tuple[int, str, str]:
-    monkeypatch.setattr(sys, "argv", ["tlb", *map(str, arguments)])
-    with pytest.raises(SystemExit) as end:
-        cli.main()
-    return end.value.code, *capsys.readouterr()
+    return ended(monkeypatch, *map(str, arguments)), *capsys.readouterr()
 
 
 def test_three_commands_bring_a_machine_from_one_data_into_another(

@@ -16,28 +16,21 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
+import distributed
 import pytest
 import typer
-from support.fleet import free_port
+from support.common import ended, free_port, refusal
 
-distributed = pytest.importorskip("distributed", reason="`make fleet` adds it")
-
-from tlb import cli  # noqa: E402
-from tlb.cli import fleet as commands  # noqa: E402
-from tlb.fleet import accept, check, tls, worker  # noqa: E402
-from tlb.fleet.client import Computer, Fleet  # noqa: E402
-from tlb.fleet.worker import Campaign, Measured  # noqa: E402
-from tlb.lab.store import Store  # noqa: E402
-from tlb.reasons import REASONS, Unavailable  # noqa: E402
-from tlb.system.files import ROOT  # noqa: E402
+from tlb import cli
+from tlb.cli import fleet as commands
+from tlb.fleet import accept, check, tls, worker
+from tlb.fleet.client import Computer, Fleet
+from tlb.fleet.worker import Campaign, Measured
+from tlb.lab.store import Store
+from tlb.reasons import REASONS, Unavailable
+from tlb.system.files import ROOT
 
 GUIDE = (ROOT / "book" / "fleet.md").read_text(encoding="utf-8")
-
-
-def refused(code: str, act: Callable[..., object], *given: object) -> None:
-    with pytest.raises(Unavailable) as why:
-        act(*given)
-    assert why.value.code == code
 
 
 # --- the certificate
@@ -54,11 +47,11 @@ def test_it_is_made_once_for_this_user_alone_and_one_that_others_may_read_is_ref
     assert stat.S_IMODE(path.stat().st_mode) == 0o600 and [*path.parent.iterdir()] == [path]
     assert tls.shared(path) == pem
     path.chmod(0o644)
-    refused("fleet-certificates", tls.shared, path)
+    assert refusal(tls.shared, path) == "fleet-certificates"
     path.chmod(0o600)
     for text in ("none", pem[: len(pem) // 2], "\xff"):
         path.write_text(text)
-        refused("fleet-certificates", tls.shared, path)
+        assert refusal(tls.shared, path) == "fleet-certificates"
 
 
 def beside_a_scheduler(pem: str, look: Callable[[str], Awaitable[None]]) -> None:
@@ -114,7 +107,7 @@ def test_without_a_scheduler_or_a_computer_patience_ends_it(tmp_path):
     pem, address = tls.shared(tmp_path / "fleet.pem"), f"tls://127.0.0.1:{free_port()}"
     worker.configure()
     run = Fleet(Store(tmp_path / "here"), Campaign(), patience_s=0.1).run(address, pem)
-    refused("fleet-gone", asyncio.run, run)
+    assert refusal(asyncio.run, run) == "fleet-gone"
     fleet = Fleet(Store(tmp_path / "here"), Campaign(), patience_s=1.0)
     fleet.computers["silent"] = Computer("silent", heard=time.monotonic())
     beside_a_scheduler(pem, lambda address: fleet.run(address, pem))
@@ -127,12 +120,9 @@ def test_without_a_scheduler_or_a_computer_patience_ends_it(tmp_path):
 def tlb(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str
 ) -> tuple[int, str]:
-    monkeypatch.setattr(sys, "argv", ["tlb", "fleet", *words])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    out, err = capsys.readouterr()
+    status, (out, err) = ended(monkeypatch, "fleet", *words), capsys.readouterr()
     assert out == "" and len(err.splitlines()) == 1
-    return ended.value.code, err
+    return status, err
 
 
 def test_bad_arguments_and_a_lack_of_packages_are_one_sentence(monkeypatch, capsys, tmp_path):
@@ -143,9 +133,9 @@ def test_bad_arguments_and_a_lack_of_packages_are_one_sentence(monkeypatch, caps
     for words in (["--scheduler", "tcp://a:1"], ["worker", "tcp://a:1"]):
         status, sentence = tlb(monkeypatch, capsys, *words)
         assert status == 1 and sentence.endswith(REASONS["fleet-insecure"].remedy + "\n")
-    refused("bad-parameter", commands._checked, "tls://a:1", True)
+    assert refusal(commands._checked, "tls://a:1", True) == "bad-parameter"
     for address in ("http://a:1", "a", "tls://a:x", ""):
-        refused("bad-parameter", commands._checked, address, False)
+        assert refusal(commands._checked, address, False) == "bad-parameter"
     assert [commands._checked("a:1", on) for on in (False, True)] == ["tls://a:1", "tcp://a:1"]
     monkeypatch.setitem(sys.modules, "distributed", None)
     for name in ("tls", "worker", "client"):
@@ -187,6 +177,6 @@ def test_the_rows_of_all_visits_to_a_computer_count(tmp_path, monkeypatch):
     monkeypatch.setattr(accept, "add", lambda *given: SimpleNamespace(rows=next(new)))
     fleet, computer = Fleet(Store(tmp_path), Campaign()), Computer("a")
     stopped = Measured(b"", Counter(), 7, Unavailable("state-changed"))
-    refused("state-changed", asyncio.run, fleet._collect(stopped, computer))
+    refusal("state-changed", asyncio.run, fleet._collect(stopped, computer))
     asyncio.run(fleet._collect(Measured(b"", Counter(), 0, None), computer))
     assert (computer.rows, computer.left, computer.over) == (6, 0, True)

@@ -15,16 +15,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support.common import needs_root
+from support import fleet
+from support.common import fake_kernel, free_port, needs_root
+from support.fleet import Processes, by_hand, lines_of, machine_of
 from support.fuzzing import SEED, times
 
-pytest.importorskip("distributed", reason="`make fleet` adds it")
-
-from support import fleet  # noqa: E402
-from support.fleet import Processes, by_hand, lines_of, machine_of  # noqa: E402
-
-from tlb.fleet import tls  # noqa: E402
-from tlb.system import files  # noqa: E402
+from tlb.fleet import tls
+from tlb.system import files
 
 LONG_S = 120.0  # for a run of a few seconds, kills included
 REFUSED = {"fleet-garbage", "bundle-unsafe", "bundle-broken", "bundle-impossible"}
@@ -33,11 +30,7 @@ REFUSED = {"fleet-garbage", "bundle-unsafe", "bundle-broken", "bundle-impossible
 @pytest.fixture
 def standing_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Kernels that are none, and a lock of the test's own, in this process too."""
-    monkeypatch.setattr(
-        fleet.build,
-        "kernel",
-        lambda name, engine="c": fleet.Kernel(name, engine, ("true",), fleet.KERNEL),
-    )
+    monkeypatch.setattr(fleet.build, "kernel", fake_kernel(fleet.KERNEL))
     monkeypatch.setattr(
         fleet.campaign, "measuring_lock", lambda: files.measuring_lock(path=tmp_path / "lock")
     )
@@ -58,7 +51,7 @@ def test_a_small_fleet_that_is_killed_gives_what_campaigns_by_hand_give(
 ) -> None:
     pem, address, told = (
         tls.shared(tmp_path / "fleet.pem"),
-        f"tls://127.0.0.1:{fleet.free_port()}",
+        f"tls://127.0.0.1:{free_port()}",
         tmp_path / "told",
     )
     expected = {name: by_hand(name, tmp_path / "by hand" / name) for name in ("a", "b")}
@@ -184,7 +177,7 @@ def test_eight_workers_of_which_some_are_killed_lie_stall_and_fill_up_lose_and_d
     rng = random.Random(f"{SEED} {number}")
     pem, address, told = (
         tls.shared(tmp_path / "fleet.pem"),
-        f"tls://127.0.0.1:{fleet.free_port()}",
+        f"tls://127.0.0.1:{free_port()}",
         tmp_path / "told",
     )
     hours = {"a": 12, "b": 12, "c": 12, "d": 12, "full": 12, "clock": 13}

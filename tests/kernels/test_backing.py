@@ -12,7 +12,17 @@ from pathlib import Path
 
 import pytest
 from support.common import needs_c
-from support.kernels import POOLS, THP, both_engines, reason, reason_of, run_c, run_twins, setting
+from support.kernels import (
+    POOLS,
+    THP,
+    both_engines,
+    compiled,
+    reason,
+    reason_of,
+    run_c,
+    run_twins,
+    setting,
+)
 
 from kernels.twins import arena
 from tlb.lab import build
@@ -85,10 +95,7 @@ def test_a_size_that_inherits_is_on_where_transparent_huge_pages_are(
         (tmp_path / "probe.c").write_text(
             "#include <stdlib.h>\n" + text.replace(path, f'#define THP "{tmp_path}/"') + MTHP_PROBE
         )
-        probe = tmp_path / "probe"
-        subprocess.run(
-            [*compiler().command, "-std=gnu11", "-w", "-o", probe, tmp_path / "probe.c"], check=True
-        )
+        probe = compiled(tmp_path / "probe.c", tmp_path / "probe", "-w")
     monkeypatch.setattr(arena, "THP", tmp_path)
     for size in (64, 2048):
         (tmp_path / f"hugepages-{size}kB").mkdir()
@@ -162,19 +169,9 @@ def test_a_range_is_cut_so_that_its_page_size_is_the_largest_that_is_on_and_fits
                 )
             )
         (tmp_path / "probe.c").write_text(PIECES_PROBE)
-        subprocess.run(
-            [
-                *compiler().command,
-                "-std=gnu11",
-                "-w",
-                "-o",
-                tmp_path / "probe",
-                tmp_path / "probe.c",
-            ],
-            check=True,
-        )
+        probe = compiled(tmp_path / "probe.c", tmp_path / "probe", "-w")
         out = subprocess.run(
-            [tmp_path / "probe", str(kib), str(total)], capture_output=True, text=True, check=True
+            [probe, str(kib), str(total)], capture_output=True, text=True, check=True
         ).stdout
         cut = [tuple(map(int, line.split())) for line in out.splitlines()]
     else:

@@ -4,7 +4,6 @@ address, and nothing else."""
 from __future__ import annotations
 
 import ctypes
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +11,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.fuzzing import ENDURANCE, sampled
+from support.kernels import compiled
 
 from tlb.lab import build
-from tlb.machine.compiler import compiler
 
 pytestmark = pytest.mark.needs("a C compiler")
 KIB, MIB, GIB = 2**10, 2**20, 2**30
@@ -42,22 +41,8 @@ uint64_t build(char *memory, uint64_t at, uint64_t room, int leaf, int levels, u
 def builder(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     folder = tmp_path_factory.mktemp("tables")
     (folder / "tables.c").write_text(EXPORTED)
-    cc = compiler()
-    assert cc is not None
-    subprocess.run(
-        [
-            *cc.command,
-            *build.FLAGS,
-            "-shared",
-            "-fPIC",
-            f"-I{build.KERNELS}",
-            "-o",
-            folder / "tables.so",
-            folder / "tables.c",
-        ],
-        check=True,
-    )
-    library = ctypes.CDLL(str(folder / "tables.so"))
+    flags = ("-shared", "-fPIC", f"-I{build.KERNELS}")
+    library = ctypes.CDLL(str(compiled(folder / "tables.c", folder / "tables.so", *flags)))
     library.room_for.restype = library.build.restype = ctypes.c_uint64
     library.room_for.argtypes = [ctypes.c_uint64, ctypes.c_int, ctypes.c_int]
     library.build.argtypes = [
@@ -195,16 +180,4 @@ def test_the_program_stands_by_the_offsets_that_its_structure_has(tmp_path: Path
             ['#include "guest.h"', "#include <stddef.h>", *checks, "int main(void) { return 0; }\n"]
         )
     )
-    cc = compiler()
-    assert cc is not None
-    subprocess.run(
-        [
-            *cc.command,
-            *build.FLAGS,
-            f"-I{build.KERNELS}",
-            "-o",
-            tmp_path / "offsets",
-            tmp_path / "offsets.c",
-        ],
-        check=True,
-    )
+    compiled(tmp_path / "offsets.c", tmp_path / "offsets", f"-I{build.KERNELS}")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from support.common import preloadable
 from support.kernels import measured, why_not
-from support.stand_ins import put_before
+from support.stand_ins import Files, put_before
 
 from tlb.lab.record import Point, Record
 
@@ -34,17 +34,13 @@ def other_nodes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return preloadable("other_nodes", tmp_path_factory)
 
 
-class Nodes:
+class Nodes(Files):
     """The files of the other computer. To begin with it has two nodes with 1 GiB free each, and our
     CPU is on node 0."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.are({0: f"{CPU}", 1: f"{CPU + 1}"}, {0: "10 21", 1: "21 10"})
-
-    def set(self, path: str, value: object) -> None:
-        (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (self.folder / path).write_text(f"{value}\n")
 
     def are(
         self, cpus: dict[int, str], distances: dict[int, str], normal: str | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from collections.abc import Callable
 
 import psutil
 import pytest
-from support.common import ROOT, living, needs_c
+from support.common import ROOT, alive, needs_c, processes_with
 
 from tlb.lab import build, measure
 from tlb.lab.record import Point
@@ -29,15 +28,6 @@ plan = perf.Plan("perf", (perf.Event("core_cycles", "cycles"),)) if sys.argv[1] 
 measure.measure(Point(kernel="page_chase", engine=sys.argv[2], lines=777, region_ms=60_000), int(sys.argv[3]), state="0" * 12,
                 usable_bytes=1 << 30, plan=plan)
 """
-
-
-def processes_with(argument: str) -> list[psutil.Process]:
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if argument in process.cmdline() and living(process):
-                found.append(process)
-    return found
 
 
 def wait_until(true: Callable[[], bool], seconds: float = 30) -> bool:
@@ -84,9 +74,7 @@ def test_a_runner_killed_with_9_leaves_no_kernel_behind(engine: str, counted: st
     finally:
         runner.send_signal(signal.SIGKILL)
         runner.wait()
-        gone = wait_until(
-            lambda: not any(living(process) for process in started), seconds=5
-        )  # alone it would chase for a minute
+        gone = not alive(seed)  # alone it would chase for a minute
         for process in processes_with(seed):
             process.kill()
         runner.stderr.close()

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 from support import lab
-from support.common import make_record
+from support.common import fake_kernel, make_record
 from support.lab import KERNEL, MACHINE, NAME, POINTS, ROWS, VICTIM, Scripted, put
 
 from tlb.lab import build, measure
-from tlb.lab.build import Kernel
 from tlb.lab.campaign import Outcome
 from tlb.lab.store import Store
 from tlb.reasons import Unavailable
@@ -54,11 +53,7 @@ def befall(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], P
             f'case "$*" in *"--lines {VICTIM.lines} "*)\n{text}\nexit;; esac\nexec "$REAL" "$@"\n'
         )
         script.chmod(0o755)
-        monkeypatch.setattr(
-            build,
-            "kernel",
-            lambda name, engine="c": Kernel(name, engine, (str(script),), real.digest),
-        )
+        monkeypatch.setattr(build, "kernel", fake_kernel(real.digest, str(script)))
         return folder
 
     return fake
@@ -75,9 +70,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch, own_lock: Path) -> Callable[..., S
             "_alone",
             lambda point, repeat, setting: fake(point, repeat, state=setting.state),
         )
-        monkeypatch.setattr(
-            build, "kernel", lambda name, engine="c": Kernel(name, engine, ("true",), "a" * 16)
-        )
+        monkeypatch.setattr(build, "kernel", fake_kernel())
         return fake
 
     return use

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.common import make_record
+from support.common import fake_kernel, make_record
 from support.lab import MACHINE, NAME, STATE, Scripted, run
 
 from tlb.lab import build, perf
-from tlb.lab.build import Kernel
 from tlb.lab.campaign import Outcome
 from tlb.lab.events import Event
 from tlb.lab.record import Point, Quantity, Record
@@ -33,9 +32,7 @@ def faked(monkeypatch: pytest.MonkeyPatch, own_lock: Path) -> Scripted:
 
 
 def use_kernel(monkeypatch: pytest.MonkeyPatch, digest: str) -> None:
-    monkeypatch.setattr(
-        build, "kernel", lambda name, engine: Kernel(name, engine, ("true",), digest)
-    )
+    monkeypatch.setattr(build, "kernel", fake_kernel(digest))
 
 
 def go(

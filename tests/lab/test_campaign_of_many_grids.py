@@ -7,10 +7,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from support.common import fake_kernel
 from support.lab import MACHINE, STATE, Scripted, a_rig, assert_whole, one_by_one
 
 from tlb.lab import build, campaign, kernels, progress
-from tlb.lab.build import Kernel
 from tlb.lab.campaign import Outcome
 from tlb.lab.progress import Progress
 from tlb.lab.record import Point
@@ -47,9 +47,7 @@ def processes(monkeypatch: pytest.MonkeyPatch, own_lock: Path, clock: Clock) -> 
         clock.now += PROCESS_S
 
     processes.trouble = passes
-    monkeypatch.setattr(
-        build, "kernel", lambda name, engine: Kernel(name, engine, ("true",), "a" * 16)
-    )
+    monkeypatch.setattr(build, "kernel", fake_kernel())
     return processes
 
 

@@ -18,9 +18,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
-from support.common import make_record, software_plan
+from support.common import alive, make_record, software_plan
 from support.fuzzing import SEED, times
 from support.lab import KERNEL, MACHINE, NAME, ROWS, a_rig, assert_whole, one_by_one
 
@@ -53,23 +52,6 @@ class Telling(Store):
         key = super().append(*what)
         os.write(self.report, key.encode() + b"\n")
         return key
-
-
-def until_gone(folder: Path) -> list[psutil.Process]:
-    """The processes that run a program in `folder`; [] as soon as two looks find none, for between
-    fork and exec none shows."""
-    deadline, quiet = time.monotonic() + LONG_S, 0
-    while quiet < 2:
-        left = [
-            p
-            for p in psutil.process_iter(["cmdline"])
-            if any(str(folder) in word for word in p.info["cmdline"] or [])
-        ]
-        quiet = 0 if left else quiet + 1
-        if time.monotonic() > deadline:
-            return left
-        time.sleep(0.01)
-    return []
 
 
 # --- a runner killed with -9
@@ -195,7 +177,7 @@ def test_a_runner_killed_again_and_again_at_random_moments_loses_nothing_and_mea
         finished += told(reader)
         runner.join()
         killed += runner.exitcode == -signal.SIGKILL
-        assert until_gone(built) == []
+        assert alive(str(built), LONG_S) == []
         lines, store = whole_lines(root), Store(root)
         assert all(lines[name].startswith(before[name]) for name in FILES), (
             f"kill {killed}, TLB_SEED={SEED}"
@@ -252,7 +234,7 @@ def test_no_kernel_outlives_a_runner_killed_while_it_starts_one(
         runner.kill()
         runner.join()
         os.close(reader)
-        left = until_gone(built)
+        left = alive(str(built), LONG_S)
         for process in left:
             process.kill()
         assert not left, f"kill {number} of part {part}, TLB_SEED={SEED}"

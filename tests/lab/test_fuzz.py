@@ -14,13 +14,12 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from support.common import ROOT, make_record
+from support.common import SUPPORT, compiled, make_record
 from support.fuzzing import COUNT, fuzz, mutated, parts
 from support.lab import KERNEL, MACHINE, NAME, ROWS, put
 
 from tlb.lab.record import Quantity
 from tlb.lab.store import Store
-from tlb.machine.compiler import compiler
 
 pytestmark = pytest.mark.slow
 
@@ -230,14 +229,9 @@ def judged(said: str, pages: str, text: bytes) -> str:
 @pytest.fixture(scope="module")
 def smaps_reader(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """tests/support/fuzz_smaps.c around the C kernels' own reader, compiled."""
-    binary = str(tmp_path_factory.mktemp("smaps") / "fuzz_smaps")
-    cc = compiler()
-    assert cc is not None
-    flags = ["-std=gnu11", "-O1", "-Wall", "-Wno-unused-function"]
-    subprocess.run(
-        [*cc.command, *flags, "-o", binary, str(ROOT / "tests/support/fuzz_smaps.c")], check=True
-    )
-    return [binary, hex(BASE), str(ARENA_KB << 10), str(ARENA_KB << 10)]
+    binary, flags = tmp_path_factory.mktemp("smaps") / "fuzz_smaps", ("-std=gnu11", "-O1", "-Wall")
+    compiled(SUPPORT / "fuzz_smaps.c", binary, *flags, "-Wno-unused-function")
+    return [str(binary), hex(BASE), str(ARENA_KB << 10), str(ARENA_KB << 10)]
 
 
 @parts

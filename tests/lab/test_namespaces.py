@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.common import ROOT, lacking, make_record
-from support.fake_perf import alive, install
+from support.common import ROOT, alive, lacking, make_record, processes_with
+from support.fake_perf import install
 from support.kernels import measured as measured_point
 from support.kernels import why_not as why_not_point
 
@@ -176,7 +176,7 @@ def test_a_runner_that_is_killed_leaves_no_process(fresh, tmp_path: Path, counts
     marker, binary = f"--region-ms {region_ms}", Path(build.kernel("page_chase").command[0]).name
     with subprocess.Popen([sys.executable, "-c", text], cwd=ROOT) as runner:
         deadline = time.monotonic() + 60
-        while not any(line.split()[0].endswith(binary) for line in alive(marker, 0)):
+        while not any(one.info["cmdline"][0].endswith(binary) for one in processes_with(marker)):
             assert runner.poll() is None and time.monotonic() < deadline
             time.sleep(0.05)
         runner.kill()

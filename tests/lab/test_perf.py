@@ -4,20 +4,19 @@ run."""
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.common import ROOT, software_plan
+from support.common import SUPPORT, software_plan
+from support.kernels import compiled
 
-from tlb.lab import build, perf
+from tlb.lab import perf
 from tlb.lab.events import Event
 from tlb.lab.measure import measure
 from tlb.lab.perf import Plan, parse
 from tlb.lab.record import Point, Quantity
-from tlb.machine.compiler import compiler
 from tlb.reasons import REASONS
 
 FAULTS, CLOCK = perf.SOFTWARE
@@ -210,11 +209,7 @@ def test_where_no_hardware_counts_a_process_is_spared_its_perf():
 def test_perf_counts_exactly_the_faults_between_the_gates(tmp_path_factory, pages: int):
     binary = tmp_path_factory.getbasetemp() / "gate_faults"
     if not binary.exists():
-        flags = [*build.FLAGS, "-Wno-unused-function"]
-        subprocess.run(
-            [*compiler().command, *flags, "-o", binary, ROOT / "tests/support/gate_faults.c"],
-            check=True,
-        )
+        compiled(SUPPORT / "gate_faults.c", binary, "-Wno-unused-function")
     run = perf.run([str(binary), "--lines", str(pages)], software_plan(), 60)
     assert (run.stdout, run.status) == ("done\n", 0)
     assert run.counters["minor_faults"].value == pages

@@ -7,7 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.fake_perf import GATED, alive, asked, install, workload
+from support.common import alive
+from support.fake_perf import GATED, asked, install, workload
 
 from tlb.lab import build, perf
 from tlb.lab.build import Kernel

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from support.common import fake_kernel
 from support.lab import NAME, Scripted, a_rig, one_by_one
 
 from tlb.lab import campaign, kernels
-from tlb.lab.build import Kernel
 from tlb.lab.campaign import NARROW, half_width
 from tlb.lab.record import Point
 from tlb.lab.store import Store
@@ -43,9 +43,7 @@ class Noisy:
 @pytest.fixture
 def go(store: Store, own_lock: Path, monkeypatch: pytest.MonkeyPatch):
     """A campaign of POINTS: five mappings each, nine at most."""
-    monkeypatch.setattr(
-        "tlb.lab.build.kernel", lambda name, engine: Kernel(name, engine, ("true",), "a" * 16)
-    )
+    monkeypatch.setattr("tlb.lab.build.kernel", fake_kernel())
     return lambda measure, repeats=5, store=store, **how: campaign.run(
         a_rig(store, measure=one_by_one(measure)),
         {NAME: POINTS},

@@ -17,9 +17,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.common import SUPPORT, needs_c, needs_root
+from support.common import STRICT, SUPPORT, compiled, needs_c, needs_root
 
-from tlb.machine.compiler import compiler
 from tlb.programs import activity
 from tlb.programs.activity import sample, summed
 from tlb.reasons import Unavailable
@@ -32,11 +31,8 @@ TWO_MIB, NOBODY = 2 << 20, 65534
 @needs_c
 def test_the_active_size_is_the_truth_within_two_per_cent(tmp_path: Path):
     """A process has some 300 pages of libraries beside, a hundredth of what it touches."""
-    cc, pages, touched = compiler(), 60_000, 30_000
-    assert cc is not None
-    program, source = tmp_path / "known_pages", SUPPORT / "known_pages.c"
-    flags = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror"]
-    subprocess.run([*cc.command, *flags, "-o", program, source], check=True)
+    pages, touched = 60_000, 30_000
+    program = compiled(SUPPORT / "known_pages.c", tmp_path / "known_pages", *STRICT)
     command = [program, "0", str(pages), str(touched)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as child:
         try:

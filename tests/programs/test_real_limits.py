@@ -7,16 +7,17 @@ import contextlib
 import ctypes
 import errno
 import os
-import struct
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from support.common import ROOT, needs_c, needs_root
 from support.programs import built
+from support.stand_ins import seccomp
 
 from tlb.machine import pools
 from tlb.machine.memory import cgroup_folders
@@ -46,29 +47,6 @@ PIDFD_OPEN, PROCESS_MADVISE = 434, 440  # asm-generic/unistd.h
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-class Filter(ctypes.Structure):
-    _fields_ = [("length", ctypes.c_ushort), ("steps", ctypes.c_void_p)]
-
-
-def seccomp(number: int, error: int) -> Callable[[], None]:
-    """Return what lets a system call of this process fail (seccomp(2): load the number, compare,
-    return the error or allow)."""
-    steps = [
-        (0x20, 0, 0, 0),
-        (0x15, 0, 1, number),
-        (6, 0, 0, 0x50000 | error),
-        (6, 0, 0, 0x7FFF0000),
-    ]
-    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
-    program = Filter(len(steps), ctypes.addressof(code))
-
-    def act(keep: object = code) -> None:
-        if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, ctypes.byref(program), 0, 0):
-            os._exit(99)  # PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP
-
-    return act
-
-
 def without_thp(flags: int) -> Callable[[], None]:
     def act() -> None:
         if libc.prctl(41, 1, flags, 0, 0):  # PR_SET_THP_DISABLE
@@ -87,9 +65,9 @@ NAMESPACES = {
     "sys": ["unshare", "-m", *shell("mount -o bind,ro /sys /sys && mount -o remount,bind,ro /sys")],
 }
 FILTERS = {
-    "pidfd": seccomp(PIDFD_OPEN, errno.EPERM),
-    "madvise": seccomp(PROCESS_MADVISE, errno.EPERM),
-    "madvise-absent": seccomp(PROCESS_MADVISE, errno.ENOSYS),
+    "pidfd": partial(seccomp, PIDFD_OPEN, errno.EPERM),
+    "madvise": partial(seccomp, PROCESS_MADVISE, errno.EPERM),
+    "madvise-absent": partial(seccomp, PROCESS_MADVISE, errno.ENOSYS),
     "no-thp": without_thp(0),
     "thp-if-advised": without_thp(2),
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import time
@@ -10,18 +9,18 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from support.common import refusal
-from support.fake_perf import alive
+from support.common import alive, refusal
 
 from tlb.programs import children, runs
 from tlb.programs.levers import LEVERS
 from tlb.programs.runs import Conditions, Run
-from tlb.programs.snapshots import own_processes
 from tlb.programs.trial import Aim, attempt
 from tlb.reasons import Unavailable
-from tlb.system import processes
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are looked at in /proc")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="programs are looked at in /proc"),
+    pytest.mark.usefixtures("nothing_is_left"),
+]
 
 
 def ran(*command: str, limit_s: float = 60.0, metric: str = "", share: float = 0.1) -> Run:
@@ -36,14 +35,6 @@ def ran(*command: str, limit_s: float = 60.0, metric: str = "", share: float = 0
 
 def shell(script: str, **how: object) -> Run:
     return ran("sh", "-c", script, **how)  # type: ignore[arg-type]
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left():
-    before = set(processes.descendants(os.getpid()))
-    files = sorted(os.listdir("/proc/self/fd"))
-    yield
-    assert own_processes(before) == {} and sorted(os.listdir("/proc/self/fd")) == files
 
 
 def test_what_a_program_writes_is_counted_and_told_apart_and_its_exit_code_is_kept():

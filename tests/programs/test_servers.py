@@ -10,20 +10,21 @@ import time
 from pathlib import Path
 
 import pytest
-from support.common import refusal
-from support.fake_perf import alive
+from support.common import alive, refusal
 
 from tlb.programs import children, servers
 from tlb.programs.levers import LEVERS
 from tlb.programs.runs import Conditions, Run, run
 from tlb.programs.servers import Driver, listens
-from tlb.programs.snapshots import at_peak, own_processes
+from tlb.programs.snapshots import at_peak
 from tlb.programs.trial import Aim, Trial
 from tlb.programs.trial_report import remarks
 from tlb.reasons import Unavailable
-from tlb.system import processes
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are looked at in /proc")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="programs are looked at in /proc"),
+    pytest.mark.usefixtures("nothing_is_left"),
+]
 # Answers each connection with a variable of its environment, and holds 40 MiB; argument 2: what it
 # does first.
 SERVER = """import os, signal, socket, sys, time
@@ -46,13 +47,6 @@ with socket.socket(socket.AF_UNIX) as client:
     print(client.recv(99).decode(), os.environ.get("ANSWER"), "took 12.5 s")
 time.sleep(float(sys.argv[2])); sys.exit(int(sys.argv[3]))
 """
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left():
-    before, files = set(processes.descendants(os.getpid())), sorted(os.listdir("/proc/self/fd"))
-    yield
-    assert own_processes(before) == {} and sorted(os.listdir("/proc/self/fd")) == files
 
 
 @pytest.fixture

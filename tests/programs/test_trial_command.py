@@ -15,10 +15,9 @@ from typing import get_args
 import psutil
 import pytest
 from bs4 import BeautifulSoup
-from support.common import ROOT, descendants_with, living, needs_c
+from support.common import ROOT, descendants_with, ended, living, needs_c
 from support.programs import built, look, made, trial
 
-from tlb import cli
 from tlb.cli import trial as command
 from tlb.programs import trial as trials
 from tlb.programs.trial import Aim, Trial, Verdict
@@ -42,10 +41,7 @@ def tlb(tmp_path: Path, *arguments: str) -> list[str]:
 
 
 def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["tlb", "try", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    return ended.value.code
+    return ended(monkeypatch, "try", *arguments)
 
 
 @pytest.fixture

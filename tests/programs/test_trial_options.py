@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import sys
 import time
 import urllib.request
@@ -14,10 +13,9 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from support.common import refusal
+from support.common import ended, free_port, refusal
 from support.programs import made, trial
 
-from tlb import cli
 from tlb.cli import trial as command
 from tlb.machine import doctor
 from tlb.programs import prometheus
@@ -37,10 +35,8 @@ def call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureF
     monkeypatch.setattr(command, "measuring_lock", lambda wait: files.measuring_lock(wait, lock))
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["tlb", "try", "--minutes", "0.01", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        return ended.value.code, *capfd.readouterr()
+        status = ended(monkeypatch, "try", "--minutes", "0.01", *arguments)
+        return status, *capfd.readouterr()
 
     run.lock = lock
     return run
@@ -158,9 +154,3 @@ def test_metrics_are_served_on_the_loopback_interface():
     assert values['tlb_resident_bytes{pages="thp"}'] == str(1 << 21)
     assert values['tlb_active_bytes{window="0.1"}'] == "12288"
     assert sum(line.startswith("# TYPE tlb_") for line in lines) == 7
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
@@ -10,18 +9,16 @@ import time
 
 import pandas as pd
 import pytest
-from support.fake_perf import alive
+from support.common import alive
 from support.synthetic import Truth, frame, scope
 
 from tlb.inference.program_bounds import Prices
 from tlb.programs import activity, levers, watch, watch_report
 from tlb.programs.activity import Read, Sample, Used
 from tlb.programs.reach import Reach
-from tlb.programs.snapshots import own_processes
 from tlb.programs.watch import PRICE, WINDOWS_S, Target, Watched
 from tlb.programs.watch_report import Report
 from tlb.reasons import Unavailable
-from tlb.system import processes
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 MIB = 1 << 20
@@ -98,13 +95,6 @@ def test_samples_are_as_rare_as_asked_and_no_window_is_shorter_than_its_sample(
 
 
 # --- real programs
-
-
-@pytest.fixture
-def nothing_is_left():
-    before, files = set(processes.descendants(os.getpid())), sorted(os.listdir("/proc/self/fd"))
-    yield
-    assert own_processes(before) == {} and sorted(os.listdir("/proc/self/fd")) == files
 
 
 @linux

@@ -11,28 +11,19 @@ import time
 
 import pytest
 from support import fake_perf
-from support.common import ROOT
-from support.fake_perf import alive
+from support.common import ROOT, alive, ended
 
-from tlb import cli
 from tlb.lab import perf
 from tlb.lab.events import Event
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are looked at in /proc")
 
 
-def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["tlb", "watch", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    return ended.value.code
-
-
 @pytest.mark.parametrize("arguments", [[], ["-1"], ["--overhead", "0", "1"]], ids=" ".join)
 def test_a_wrong_argument_is_one_line_and_exit_2(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys
 ):
-    assert call(monkeypatch, *arguments) == 2
+    assert ended(monkeypatch, "watch", *arguments) == 2
     told = capsys.readouterr()
     assert (told.out, len(told.err.splitlines())) == ("", 1)
 
@@ -48,7 +39,19 @@ def test_a_program_reads_json_with_what_perf_counted(
     )
     monkeypatch.setattr(perf, "plan", lambda *given: perf.Plan(program, events, {}))
     assert (
-        call(monkeypatch, "--json", "--seconds", "2", "--overhead", "5", "--", "sleep", "90.5") == 0
+        ended(
+            monkeypatch,
+            "watch",
+            "--json",
+            "--seconds",
+            "2",
+            "--overhead",
+            "5",
+            "--",
+            "sleep",
+            "90.5",
+        )
+        == 0
     )
     told = json.loads(capsys.readouterr().out)
     assert told["overhead_allowed"] == 0.05

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 from support.chapter import CHAPTER, DEFAULTS, this
-from support.common import make_record, refusal
+from support.common import fake_kernel, make_record, refusal
 from support.lab import one_by_one, put, tree
 from support.synthetic import Stated
 
 from tlb.lab import build
-from tlb.lab.build import Kernel
 from tlb.lab.measuring_setup import Rig
 from tlb.lab.record import Point, Record
 from tlb.reasons import Unavailable
@@ -119,9 +118,7 @@ def test_back_in_an_earlier_state_all_its_rows_are_there_and_none_is_measured(
             world["host"] = Stated(changes={"kernel_release": "6.2.0"} if there else {}).host()
         else:
             digest = ("1" if there else "0") * 16
-            monkeypatch.setattr(
-                build, "kernel", lambda name, engine="c": Kernel(name, engine, ("true",), digest)
-            )
+            monkeypatch.setattr(build, "kernel", fake_kernel(digest))
 
     change(False)
     whole = measuring(repeats=3)[0].measure(POINTS)

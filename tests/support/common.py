@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -21,10 +22,11 @@ import psutil
 import pytest
 
 from tlb.lab import perf
+from tlb.lab.build import Kernel
 from tlb.lab.record import Record
 from tlb.machine.compiler import compiler
 from tlb.machine.host import Host
-from tlb.reasons import Note, Unavailable
+from tlb.reasons import REASONS, Note, Unavailable
 from tlb.system.files import ROOT
 
 SUPPORT = Path(__file__).parent
@@ -47,23 +49,36 @@ def living(process: psutil.Process) -> bool:
         return False
 
 
+def processes_with(word: str) -> list[psutil.Process]:
+    """The living processes, but this one, with such a text in their command."""
+    return [
+        process
+        for process in psutil.process_iter(["cmdline", "status"])
+        if word in " ".join(process.info["cmdline"] or ())
+        and process.info["status"] != psutil.STATUS_ZOMBIE
+        and process.pid != os.getpid()
+    ]
+
+
 def descendants_with(word: str, pid: int) -> list[psutil.Process]:
-    """The living descendants of a process with such a text in a word of their command; one that
-    ends meanwhile is none."""
-
-    def words(process: psutil.Process) -> list[str]:
-        try:
-            return process.cmdline()
-        except psutil.Error:
-            return []
-
     try:
         children = psutil.Process(pid).children(recursive=True)
     except psutil.Error:
         return []
-    return [
-        child for child in children if any(word in one for one in words(child)) and living(child)
-    ]
+    return [process for process in processes_with(word) if process in children]
+
+
+def alive(word: str, patience_s: float = 5.0) -> list[psutil.Process]:
+    """What is left of them once they have had time to die; none if two looks find none, for between
+    fork and exec none shows."""
+    deadline, empty = time.monotonic() + patience_s, 0
+    while empty < 2:
+        left = processes_with(word)
+        empty = 0 if left else empty + 1
+        if time.monotonic() > deadline:
+            return left
+        time.sleep(0.02)
+    return []
 
 
 @cache
@@ -83,24 +98,31 @@ def in_turn(command: list[str], **how: object) -> subprocess.CompletedProcess[st
     pytest.fail("another measurement has been running on this computer for two minutes")
 
 
+STRICT = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror")
+
+
+def compiled(source: Path, target: Path, *flags: str) -> Path:
+    """Compile a program, or with -shared a library."""
+    subprocess.run([*compiler().command, *flags, "-o", target, source, "-ldl"], check=True)
+    return target
+
+
+def fake_kernel(digest: str = "a" * 16, *command: str) -> Callable[..., Kernel]:
+    """What stands for build.kernel where nothing is compiled."""
+    return lambda name, engine="c": Kernel(name, engine, command or ("true",), digest)
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
 def preloadable(name: str, factory: pytest.TempPathFactory) -> Path:
     """A program of tests/support/ as a library that stands in for a part of the computer
     (LD_PRELOAD)."""
-    library = factory.mktemp(name) / f"{name}.so"
-    cc = compiler()
-    assert cc is not None
-    flags = [
-        "-std=gnu11",
-        "-O2",
-        "-U_FORTIFY_SOURCE",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        "-shared",
-        "-fPIC",
-    ]
-    subprocess.run([*cc.command, *flags, "-o", library, SUPPORT / f"{name}.c", "-ldl"], check=True)
-    return library
+    flags = (*STRICT, "-U_FORTIFY_SOURCE", "-shared", "-fPIC")
+    return compiled(SUPPORT / f"{name}.c", factory.mktemp(name) / f"{name}.so", *flags)
 
 
 def make_record(**changes: object) -> Record:
@@ -184,11 +206,13 @@ class About:
 
 
 def refusal(call: Callable[..., Any], *given: Any, **how: Any) -> str:
-    """Return the code of the reason, of one line, with which a call ends."""
+    """Return the code of the reason with which a call ends: in one line, which ends with what to do
+    about it."""
     with pytest.raises(Unavailable) as why:
         call(*given, **how)
-    assert len(str(why.value).splitlines()) == 1
-    return why.value.code
+    code, text = why.value.code, str(why.value)
+    assert len(text.splitlines()) == 1 and text.endswith(REASONS[code].remedy)
+    return code
 
 
 def ended(patch: pytest.MonkeyPatch, *words: str) -> int:

@@ -15,7 +15,6 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -203,21 +202,3 @@ print("done")
 def workload(code: str = GATED, seconds: float = 0.0) -> list[str]:
     """A command that runs `code`; it takes a few hundredths of a second and needs no compiler."""
     return [sys.executable, "-SEc", code, str(seconds)]
-
-
-def alive(marker: str, patience_s: float = 5.0) -> list[str]:
-    """The command lines of living processes that hold `marker`, once they have had time to die."""
-    deadline = time.monotonic() + patience_s
-    while True:
-        left = []
-        for path in Path("/proc").glob("[0-9]*/cmdline"):
-            try:
-                line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                state = (path.parent / "stat").read_text().rpartition(")")[2].split()[0]
-            except OSError:
-                continue
-            if marker in line and state != "Z" and int(path.parent.name) != os.getpid():
-                left.append(line)
-        if not left or time.monotonic() > deadline:
-            return left
-        time.sleep(0.05)

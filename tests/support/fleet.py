@@ -13,7 +13,6 @@ import multiprocessing
 import os
 import random
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable
@@ -23,10 +22,10 @@ from typing import Any
 from experiments.overview import campaign as book
 from experiments.overview import profile
 from support import bundles
+from support.common import fake_kernel
 from support.lab import one_by_one
 from support.synthetic import Stated
 from tlb.lab import build, campaign, lines, measure
-from tlb.lab.build import Kernel
 from tlb.lab.measuring_setup import Rig
 from tlb.lab.record import Point, Record
 from tlb.lab.store import Store
@@ -106,7 +105,7 @@ def a_rig(name: str, root: Path, hour: int = 12) -> Rig:
 def pretend(name: str, root: Path, hour: int = 12) -> None:
     """Make this process measure as that computer, without compiling, and make profiles say nothing,
     which takes no time."""
-    build.kernel = lambda kernel, engine="c": Kernel(kernel, engine, ("true",), KERNEL)
+    build.kernel = fake_kernel(KERNEL)
     profile.of_chapter = lambda chapter: profile.Profile(machine=chapter.machine, quantities=())
     verdicts.compared = lambda scope: lambda point: True
     hosts.inspect = lambda *_, **__: host_of(name)
@@ -138,12 +137,6 @@ def lines_of(folder: Path) -> dict[str, list[bytes]]:
         path.name: sorted(getattr(row, "line", line) for row, line in lines.read(path)[0])
         for path in sorted(folder.glob("*.jsonl"))
     }
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
 
 
 # --- processes

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from support import common
 from support.common import ROOT
 from support.common import needs_c as needs_c
 from tlb.lab import build, measure, sources
@@ -212,8 +213,7 @@ def unless_fragmented(status: int, out: str, err: str) -> KernelReport:
 
 
 def compiled(source: Path, binary: Path, *flags: str) -> Path:
-    subprocess.run([*compiler().command, *build.FLAGS, *flags, "-o", binary, source], check=True)
-    return binary
+    return common.compiled(source, binary, *build.FLAGS, *flags)
 
 
 def changed(kernel: str, changes: dict[str, str], folder: Path) -> Path:

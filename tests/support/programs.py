@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
-from support.common import SUPPORT
-from tlb.machine.compiler import compiler
+from support.common import STRICT, SUPPORT, compiled
 from tlb.programs.children import Written
 from tlb.programs.collapse import Collapsed
 from tlb.programs.levers import LEVERS
@@ -19,12 +17,7 @@ from tlb.system.smaps import Rollup
 
 def built(folder: Path, *flags: str) -> Path:
     """far_sum, compiled."""
-    cc = compiler()
-    assert cc is not None
-    program = folder / "far_sum"
-    ours = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread"]
-    subprocess.run([*cc.command, *ours, *flags, "-o", program, SUPPORT / "far_sum.c"], check=True)
-    return program
+    return compiled(SUPPORT / "far_sum.c", folder / "far_sum", *STRICT, "-pthread", *flags)
 
 
 def answer(mib: int, passes: int) -> str:

@@ -6,8 +6,11 @@ Fixtures of it are named in the conftest.py of the folder that uses them.
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import multiprocessing
+import os
+import struct
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -22,9 +25,21 @@ from tlb.machine.compiler import compiler
 PAGE = {"4k": 2**12, "64k": 2**16, "thp": 2**21, "2m": 2**21, "1g": 2**30}
 
 
-class Machine:
-    """The files of the machine that tests/support/other_machine.c shows: `set` writes one, `lacks`
-    takes one away or a folder."""
+class Files:
+    """What a stand-in shows: `set` writes a file, `lacks` takes one away or a folder."""
+
+    folder: Path
+
+    def set(self, path: str, value: object) -> None:
+        (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.folder / path).write_text(f"{value}\n")
+
+    def lacks(self, path: str) -> None:
+        subprocess.run(["rm", "-r", self.folder / path], check=True)
+
+
+class Machine(Files):
+    """The files of the machine that tests/support/other_machine.c shows."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -39,13 +54,6 @@ class Machine:
             self.set(f"mm/transparent_hugepage/{path}", text)
         for pages in ("2m", "1g"):
             self.pool(pages, 64)
-
-    def set(self, path: str, value: object) -> None:
-        (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (self.folder / path).write_text(f"{value}\n")
-
-    def lacks(self, path: str) -> None:
-        subprocess.run(["rm", "-r", self.folder / path], check=True)
 
     def pool(self, pages: str, free: int) -> None:
         for file, count in {"nr": 64, "free": free, "resv": 0}.items():
@@ -125,6 +133,26 @@ def hosted(
         f"OTHER_MACHINE={there.folder}",
     )
     return there
+
+
+class _Filter(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("steps", ctypes.c_void_p)]
+
+
+def seccomp(number: int, error: int) -> None:
+    """Let a system call of this process and its children fail, as a container's filter does, or end
+    with status 99 where Linux refuses (seccomp(2): load the number, compare, return the error or
+    allow)."""
+    steps = [
+        (0x20, 0, 0, 0),
+        (0x15, 0, 1, number),
+        (6, 0, 0, 0x50000 | error),
+        (6, 0, 0, 0x7FFF0000),
+    ]
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
+    program, libc = _Filter(len(steps), ctypes.addressof(code)), ctypes.CDLL(None)
+    if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, ctypes.byref(program), 0, 0):
+        os._exit(99)  # PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP
 
 
 def in_a_child(work: Callable[[], Any]) -> Any:

@@ -12,8 +12,7 @@ import warnings
 from pathlib import Path
 
 import pytest
-from support.common import ROOT, settable_signals
-from support.fake_perf import alive
+from support.common import ROOT, alive, settable_signals
 
 from tlb.system import procfs
 from tlb.system.processes import adopting, descendants, end, run_whole, without_thp

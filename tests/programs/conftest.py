@@ -1,0 +1,16 @@
+"""What tests of programs share: a look at what they left behind."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tlb.programs.snapshots import own_processes
+from tlb.system import processes
+
+
+@pytest.fixture
+def nothing_is_left() -> Iterator[None]:
+    before, files = set(processes.descendants(os.getpid())), sorted(os.listdir("/proc/self/fd"))
+    yield
+    assert own_processes(before) == {} and sorted(os.listdir("/proc/self/fd")) == files
