@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tlb import discovery
 from tlb.fleet import check, documents, pack, plausible
 from tlb.fleet.check import Bundle
-from tlb.lab import lines
+from tlb.lab import lines, states
 from tlb.lab.grids import listed_grids
 from tlb.lab.lines import Stored
 from tlb.lab.store import Store
@@ -73,15 +73,14 @@ def review(data: Store, bundle: Bundle, known: Known) -> dict[str, list[bytes]]:
     Raises Unavailable: bundle-known for rows of another machine; bundle-impossible for another
     computer of the same name, and for lines that were visited in another order than elsewhere.
     """
-    machine, is_there = bundle.machine, bundle.machine in data.machines()
-    if is_there:
-        published = if_available(lambda: Host.model_validate(data.read_machine(machine)))
-        if published and hosts.identity_facts(published) != hosts.identity_facts(bundle.host):
-            why = f"{machine} in data/ is another computer: {published.cpu_model}"
-            raise Unavailable("bundle-impossible", why)
+    machine = bundle.machine
+    published = if_available(states.latest, data, machine)
+    if published and hosts.identity_facts(published) != hosts.identity_facts(bundle.host):
+        why = f"{machine} in data/ is another computer: {published.cpu_model}"
+        raise Unavailable("bundle-impossible", why)
     new: dict[str, list[bytes]] = {}
     for kernel in bundle.kernels:
-        there = data.records(machine, [kernel]) if is_there else {}
+        there = data.records(machine, [kernel])
         new[kernel] = []
         for row in bundle.rows(kernel):
             known.compare(machine, row)
@@ -117,13 +116,11 @@ def add(data: Store, bundle: Bundle, known: Known | None = None) -> Added:
 def _merged(data: Store, bundle: Bundle, new: dict[str, list[bytes]]) -> dict[str, bytes]:
     """Return the files of the machine's folder without the derived ones. Documents and description
     are those of the side with the newest row."""
-    machine, there, last = bundle.machine, dict[str, bytes](), ""
-    grids = data.grids(machine) if machine in data.machines() else {}
-    if machine in data.machines():
-        paths = (path for path in (data.root / machine).glob("*.json*") if path.is_file())
-        there = {path.name: path.read_bytes() for path in paths if path.name != VERDICTS}
-        records = data.records(machine, {kernel for grid in grids.values() for kernel in grid})
-        last = max((record.started_at for record in records.values()), default="")
+    machine = bundle.machine
+    paths = (path for path in (data.root / machine).glob("*.json*") if path.is_file())
+    there = {path.name: path.read_bytes() for path in paths if path.name != VERDICTS}
+    records = data.records(machine, data.kernels(machine))
+    last = max((record.started_at for record in records.values()), default="")
     theirs = {
         name: content
         for name, content in bundle.files.items()
@@ -139,7 +136,8 @@ def _merged(data: Store, bundle: Bundle, new: dict[str, list[bytes]]) -> dict[st
             files.setdefault(f"machine-{hosts.state(host)}.json", content)
     for kernel, rows in new.items():
         files[f"{kernel}.jsonl"] = there.get(f"{kernel}.jsonl", b"") + lines.compact(rows)
-    return files | {check.GRIDS_FILE: documents.written(listed_grids(grids, bundle.grids))}
+    grids = listed_grids(data.grids(machine), bundle.grids)
+    return files | {check.GRIDS_FILE: documents.written(grids)}
 
 
 def _write(folder: Path, files: dict[str, bytes]) -> None:

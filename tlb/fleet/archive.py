@@ -1,5 +1,4 @@
-"""The file that a bundle is: a zip of one flat layout, always written the same way, and read as if
-an enemy had written it.
+"""The file that a bundle is: a zip of one flat layout, read as if an enemy had written it.
 
 Zip states names twice and sizes three times, and bytes may lie between members. So a file is laid
 out again from its members' names, sizes and deflated bytes, and is refused unless that gives the
@@ -14,7 +13,6 @@ import stat
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,8 +41,7 @@ class _Member(NamedTuple):
 
 
 def packed(members: Mapping[str, bytes]) -> bytes:
-    """Return an archive of these members, in the order of their names; the same bytes by the same
-    zlib."""
+    """Return an archive of these members, in the order of their names."""
     laid = []
     for name, data in sorted(members.items()):
         deflated = zlib.compress(data, wbits=-zlib.MAX_WBITS)
@@ -65,13 +62,14 @@ def _laid_out(members: Sequence[_Member]) -> bytes:
 def read(path: Path) -> bytes:
     """Return a file's bytes. Raises Unavailable: no-bundle, bundle-unsafe for anything but a
     regular file of a bundle's size."""
-    try:  # neither wait for a FIFO nor follow a link
-        fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | OPEN_FLAGS)
+    flags = getattr(os, "O_NONBLOCK", 0) | OPEN_FLAGS  # neither wait for a FIFO nor follow a link
+    try:
+        with open(path, "rb", opener=lambda name, mode: os.open(name, mode | flags)) as file:
+            is_regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+            content = file.read(MOST_FILE_BYTES + 1) if is_regular else b""
     except OSError as error:
         raise Unavailable("no-bundle", f"{path}: {error.strerror}") from None
-    with open(fd, "rb") if stat.S_ISREG(os.fstat(fd).st_mode) else nullcontext() as file:
-        content = file.read(MOST_FILE_BYTES + 1) if file else os.close(fd)
-    if content is None or len(content) > MOST_FILE_BYTES:
+    if not is_regular or len(content) > MOST_FILE_BYTES:
         why = f"it is no regular file, or has more than {MOST_FILE_BYTES >> 20} MiB"
         raise Unavailable("bundle-unsafe", why)
     return content

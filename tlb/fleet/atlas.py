@@ -25,7 +25,7 @@ from tlb.inference import splinter
 from tlb.inference.campaigns import newest
 from tlb.lab import columns, kernels, states
 from tlb.lab.rows import of_one_engine
-from tlb.lab.store import MACHINE, RESERVED, Store
+from tlb.lab.store import Store
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
 from tlb.reasons import Unavailable, if_available
@@ -90,19 +90,13 @@ def build(atlas: Path, paths: Sequence[Path]) -> Built:
 def inputs(path: Path) -> list[Path]:
     """Return the bundle or the machine's folder that a path names, or those in it. Raises
     Unavailable("no-bundle")."""
-    if path.is_file() or _is_machine(path):
+    if path.is_file() or path.name in Store(path.parent).machines():
         return [path]
-    inside = [*path.iterdir()] if path.is_dir() else []
-    found = [each for each in inside if each.name.endswith(check.SUFFIX) or _is_machine(each)]
+    found = [path / machine for machine in Store(path).machines()]
+    found += path.glob(f"*{check.SUFFIX}")
     if not found:
         raise Unavailable("no-bundle", f"{path} is no bundle, no machine's folder, and holds none")
     return sorted(found)
-
-
-def _is_machine(path: Path) -> bool:
-    if path.is_symlink() or path.name in RESERVED or not MACHINE.fullmatch(path.name):
-        return False
-    return (path / "machine.json").is_file() or any(path.glob("*.jsonl"))
 
 
 def _write(folder: Path, paths: Sequence[Path]) -> Built:

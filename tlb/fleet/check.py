@@ -8,6 +8,7 @@ checks a bundle alone; accept.py compares it with other machines.
 from __future__ import annotations
 
 import hashlib
+import io
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ from tlb.lab.store import GRIDS, MACHINE, RESERVED
 from tlb.machine import host as hosts
 from tlb.machine import microarchitecture
 from tlb.machine.host import Host
-from tlb.reasons import Unavailable
+from tlb.reasons import Unavailable, if_available
 from tlb.report.parameters import table_of_contents
 
 SCHEMA = 1
@@ -56,16 +57,12 @@ class Bundle:
         return [name[:-6] for name in sorted(self.files) if name.endswith(".jsonl")]
 
     def rows(self, kernel: str) -> Iterator[Stored]:
-        for line in self.files[f"{kernel}.jsonl"].split(b"\n")[:-1]:
-            row = lines.known(line)
-            assert isinstance(row, Stored)  # `opened` has checked it
-            yield row
+        for line in self.files[f"{kernel}.jsonl"].splitlines():
+            yield lines.known(line)  # a Stored, as `opened` has checked
 
     def records(self) -> Iterator[Record]:
         """Yield all records, by kernel, in the order of measuring."""
-        for kernel in self.kernels:
-            for row in self.rows(kernel):
-                yield row.record
+        return (row.record for kernel in self.kernels for row in self.rows(kernel))
 
 
 def sealed(machine: str, files: dict[str, bytes]) -> bytes:
@@ -85,21 +82,19 @@ def opened(content: bytes, now: datetime | None = None) -> Bundle:
     files = archive.unpacked(content)
     machine = _manifest(files)
     del files[MANIFEST]
-    for name in files:
-        if not _is_known(name):
-            raise Unavailable("bundle-foreign", f"{name} is no file of a machine")
-    for name in ("machine.json", GRIDS_FILE):
-        if name not in files:
-            raise Unavailable("bundle-foreign", f"it has no {name}")
+    if lacking := {"machine.json", GRIDS_FILE} - files.keys():
+        raise Unavailable("bundle-foreign", f"it has no {min(lacking)}")
     described, by_state = {}, {}
-    for name in sorted(files):
-        stem = name.removesuffix(".json")
-        if DESCRIPTION.fullmatch(stem):
-            document = documents.parsed(name, files[name])
+    for name, member in files.items():
+        stem, _, suffix = name.partition(".")
+        if suffix == "json" and DESCRIPTION.fullmatch(stem):
+            document = documents.parsed(name, member)
             host = described[name] = documents.modelled(name, document, Host)
             by_state[_state(machine, name, host)] = host
-        elif stem in models():
-            documents.check(name, files[name])
+        elif suffix == "json" and stem in models():
+            documents.check(name, member)
+        elif name not in (CARD, GRIDS_FILE, *(f"{kernel}.jsonl" for kernel in kernels.CATALOGUE)):
+            raise Unavailable("bundle-foreign", f"{name} is no file of a machine")
     if _UNSAFE_TEXT.search(files.get(CARD, b"")):  # it is made anew, and may be read before
         why = f"{CARD} has markup, links, control characters or others than ASCII"
         raise Unavailable("bundle-unsafe", why)
@@ -113,14 +108,6 @@ def opened(content: bytes, now: datetime | None = None) -> Bundle:
 def experiments() -> frozenset[str]:
     """Return the names of experiments that ask for points."""
     return frozenset({*table_of_contents(), survey.NAME})
-
-
-def _is_known(name: str) -> bool:
-    stem, _, suffix = name.partition(".")
-    if suffix == "jsonl":
-        return stem in kernels.CATALOGUE
-    is_document = stem in models() or bool(DESCRIPTION.fullmatch(stem))
-    return name in (CARD, GRIDS_FILE) or (suffix == "json" and is_document)
 
 
 def _manifest(members: dict[str, bytes]) -> str:
@@ -144,13 +131,9 @@ def _manifest(members: dict[str, bytes]) -> str:
 def _state(machine: str, name: str, host: Host) -> str:
     """Return the state that a description is of. Raises Unavailable("bundle-impossible")."""
     is_possible = host.memory.total_bytes > 0 and 1 <= host.logical_cpus <= MOST_CPUS
-    try:
-        own, state = hosts.machine_id(host), hosts.state(host)
-    except Unavailable:
-        why = f"{name} is of a computer without CPU or memory"
-        raise Unavailable("bundle-impossible", why) from None
+    own, state = if_available(hosts.machine_id, host), hosts.state(host)
     if own != machine or host.microarchitecture not in microarchitecture.names():
-        why = f"{name} is of {plain(own)}, and not of {machine}"
+        why = f"{name} is of {own or 'an unknown computer'}, and not of {machine}"
     elif host.base_page_bytes not in BASES or not is_possible:
         why = f"{name} is of a computer without memory, or with impossible pages or CPUs"
     elif name not in ("machine.json", f"machine-{state}.json"):
@@ -182,12 +165,11 @@ def _check_rows(bundle: Bundle, now: datetime) -> None:
         if count > MOST_ROWS or not content.endswith(b"\n"):
             why = f"{name} ends within a row, or there are more than {MOST_ROWS:,} rows"
             raise Unavailable("bundle-unsafe", why)
-        start = 0
-        while start < len(content):  # a split would hold all lines, which may be many
-            end = content.index(b"\n", start)
-            place = f"{name}, byte {start}"
-            row = _row(place, content[start:end])
-            start, record = end + 1, row.record
+        # A split would hold all lines, which may be many.
+        for number, line in enumerate(io.BytesIO(content), 1):
+            place = f"{name}, row {number}"
+            row = _row(place, line[:-1])
+            record = row.record
             if record.state not in bundle.hosts:
                 bundle.undescribed[record.state] += 1
             process, visits = hash(plausible.process(record)), hash(plausible.visits(record))

@@ -102,8 +102,8 @@ class Fleet:
             await asyncio.gather(*self._visits.values(), return_exceptions=True)
 
     def _update(self, client: Client, present: dict[str, str]) -> None:
-        """Start tasks on workers that came, forget those of workers that are gone, give up
-        computers that were silent for too long. present: addresses of workers by name."""
+        """Start tasks on workers that came, and give up computers that were silent for too long.
+        present: addresses of workers by name."""
         if self._full:
             raise self._full
         now = time.monotonic()
@@ -122,10 +122,10 @@ class Fleet:
                 self._end(computer, Unavailable("fleet-gone", computer.name))
 
     async def _visit(self, client: Client, computer: Computer) -> None:
-        """Have one computer measured. A failure without a reason is tried again."""
+        """A failure without a reason is tried again."""
         left_s = max(self.campaign.seconds - (time.monotonic() - computer.begun), 0.0)
-        task = self.campaign.model_copy(update={"seconds": left_s}).model_dump_json()
-        future = client.submit(measure, task, workers=[computer.address], pure=False)
+        campaign = self.campaign.model_copy(update={"seconds": left_s})
+        future = client.submit(measure, campaign, workers=[computer.address], pure=False)
         try:
             await self._collect(Measured(*await future), computer)
         except Unavailable as why:

@@ -14,7 +14,7 @@ from typing import Any
 
 from tlb import discovery
 from tlb.fleet import check, documents
-from tlb.fleet.documents import DESCRIPTION, MEANS
+from tlb.fleet.documents import DESCRIPTION
 from tlb.fleet.privacy import unknown
 from tlb.lab import states
 from tlb.lab.store import GRIDS, LACKS, Store
@@ -110,12 +110,8 @@ def _pack_documents(packed: Packed, store: Store, allow: set[str]) -> None:
             if path.stem not in documents.models():
                 raise Unavailable("bundle-foreign")
             content = store.read_document(packed.machine, path.stem)
-            means = {MEANS: content.pop(MEANS)} if MEANS in content else {}
-            made = documents.modelled(path.name, content, documents.models()[path.stem])
-            dumped = made.model_dump(mode="json", exclude_unset=True) | means
-            document = public(path.name, dumped, allow)
-            documents.check(path.name, document)
-            packed.files[path.name] = document
+            documents.check(path.name, documents.written(content))
+            packed.files[path.name] = public(path.name, content, allow)
         except Unavailable as why:
             reason = f"for {why.detail}" if why.code == "bundle-private" else "of another version"
             packed.left_out.append(f"{path.name}, {reason}")

@@ -30,17 +30,7 @@ TICK_MS = 100.0  # the resolution of counters of stolen time
 UNEVEN = {"collapse_chase", "neighbour_chase", "switch_chase"}
 MOST_RESULTS = 64  # of a kernel's own, beside the columns that all have
 EVENT = re.compile(r"[ -~]{1,200}")
-_ORDER = (
-    "kernel",
-    "measures",
-    "order",
-    "lines",
-    "layout",
-    "stride_pages",
-    "mode",
-    "options",
-    "seed",
-)
+_ORDER = "kernel measures order lines layout stride_pages mode options seed"
 GONE_TWINS = {"graph_walk", "radix_partition"}  # which measured rows of version 1
 Rules = Iterator[tuple[bool, str]]  # whether a rule holds, and what is wrong otherwise
 
@@ -67,7 +57,11 @@ def breach(record: Record, host: Host, now: datetime) -> str:
 def visits(record: Record) -> tuple[object, ...]:
     """Return what decides which lines a process visits in which order: rows that agree in it have
     one checksum, on any computer. numpy's programs draw their orders by themselves."""
-    return record.engine == "numpy", record.accesses, *(getattr(record, name) for name in _ORDER)
+    return (
+        record.engine == "numpy",
+        record.accesses,
+        *(getattr(record, name) for name in _ORDER.split()),
+    )
 
 
 def process(record: Record) -> tuple[object, ...]:

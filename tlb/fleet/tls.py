@@ -11,6 +11,7 @@ import os
 import ssl
 import stat
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
@@ -18,8 +19,6 @@ from distributed import Security
 
 from tlb.reasons import Unavailable
 from tlb.system.files import disk_errors
-
-CERTIFICATE = "-----BEGIN CERTIFICATE"
 
 
 def default() -> Path:
@@ -60,8 +59,6 @@ def security(pem: str) -> Security:
     """Return Dask's settings: encrypted, with both ends proved; without PEM neither."""
     if not pem:
         return Security()
-    key, begin, rest = pem.partition(CERTIFICATE)
-    certificate, ends = begin + rest, {}
-    for role in ("client", "scheduler", "worker"):
-        ends |= {f"tls_{role}_key": key, f"tls_{role}_cert": certificate}
-    return Security(require_encryption=True, tls_ca_file=certificate, **ends)
+    names = product(("client", "scheduler", "worker"), ("key", "cert"))
+    ends = {f"tls_{role}_{part}": pem for role, part in names}
+    return Security(require_encryption=True, tls_ca_file=pem, **ends)

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -80,12 +81,11 @@ class Measured(NamedTuple):
     stopped: Unavailable | None
 
 
-def measure(task: str) -> Measured:
-    """Run a `Campaign`, given as JSON, on this computer. Raises Unavailable if nothing can be
-    measured or bundled."""
+def measure(given: Campaign) -> Measured:
+    """Run a campaign on this computer. Raises Unavailable if nothing can be measured or bundled."""
     with _TURN:
         os.sched_setaffinity(0, CPUS_AT_START)  # not the event loop's, for the kernels' processes
-        given, page = Campaign.model_validate_json(task), parameters.table_of_contents()[0]
+        page = parameters.table_of_contents()[0]
         declared = parameters.check(page, {"machine": "this", "profile": given.profile})
         chapter, outcome, stopped = Chapter(page, declared, Store(data_root())), Outcome(), None
         try:
@@ -105,15 +105,13 @@ def measure(task: str) -> Measured:
 
 
 def configure() -> None:
-    """Make this process use Dask with SETTINGS, silently: the client reports what fails."""
+    """Use Dask with SETTINGS, silently: the client reports what fails."""
     dask.config.set(SETTINGS)
     for name in ("distributed", "tornado"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 class QuietWorker(Worker):
-    """A worker that does nothing periodically."""
-
     sent_home = False  # by a scheduler that ended in order
 
     async def start_unsafe(self) -> Any:
@@ -122,21 +120,15 @@ class QuietWorker(Worker):
             callback.stop()
         return started
 
-    async def close(
-        self,
-        timeout: float = 30,
-        executor_wait: bool = True,
-        nanny: bool = True,
-        reason: str = "worker-close",
-    ) -> str | None:
+    async def close(self, *given: Any, reason: str = "worker-close", **how: Any) -> str | None:
         """Close without waiting for the thread: its rows go into the ledger, and the next worker's
         task waits for it."""
         self.sent_home = self.sent_home or reason == "scheduler-close"
-        return await super().close(timeout, False, nanny, reason)
+        return await super().close(*given, **how | {"executor_wait": False, "reason": reason})
 
 
 def _keep_off(cpu: int | None) -> None:
-    """Keep the calling thread, and those that it starts, off a CPU if there is another one."""
+    """Keep this thread, and those that it starts, off a CPU if there is another one."""
     others = CPUS_AT_START - {cpu}
     if cpu is not None and others:
         os.sched_setaffinity(0, others)
@@ -158,8 +150,7 @@ async def work(address: str, name: str, pem: str, patience_s: float, port: int =
     loop = asyncio.get_running_loop()
     heard = loop.time()
     with tempfile.TemporaryDirectory(prefix="tlb-fleet-") as scratch:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, _exit, scratch)
+        _on_end(_exit, scratch)
         settings = QUIET | {"security": tls.security(pem), "local_directory": scratch}
         while loop.time() - heard <= patience_s:
             worker = QuietWorker(
@@ -178,14 +169,12 @@ async def work(address: str, name: str, pem: str, patience_s: float, port: int =
 
 
 async def serve(address: str, pem: str) -> None:
-    """Run a scheduler until SIGTERM or Ctrl-C, when it sends its workers home. It stores
-    nothing."""
-    protocol, _, place = address.partition("://")
-    host, _, port = place.rpartition(":")
-    security, loop = tls.security(pem), asyncio.get_running_loop()
-    async with Scheduler(
-        host=host, port=int(port), protocol=protocol, security=security, **QUIET
-    ) as scheduler:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, lambda: asyncio.ensure_future(scheduler.close()))
+    """Run a scheduler until SIGTERM or Ctrl-C, when it sends its workers home."""
+    async with Scheduler(host=address, security=tls.security(pem), **QUIET) as scheduler:
+        _on_end(lambda: asyncio.ensure_future(scheduler.close()))
         await scheduler.finished()
+
+
+def _on_end(call: Callable[..., object], *given: object) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, call, *given)

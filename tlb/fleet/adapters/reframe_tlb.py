@@ -23,19 +23,17 @@ from reframe.core.builtins import (
 )
 
 VERSION = 1  # of the profile's schema, data/translation.schema.json
-QUANTITIES = (
-    "load_first_level",
-    "hit_last_level",
-    "walk_past_last_level",
-    "walk_over_2_gib",
-    "gain_64k",
-    "gain_thp",
-    "gain_2m",
-    "gain_1g",
-    "fault_fresh",
-    "fault_fresh_large",
-    "fault_file",
-)
+QUANTITIES = """
+load_first_level hit_last_level walk_past_last_level walk_over_2_gib
+gain_64k gain_thp gain_2m gain_1g
+fault_fresh fault_fresh_large fault_file
+"""
+
+
+def profile_of(run):
+    """Return the profile that a finished run of the chapters printed."""
+    printed = Path(run.stagedir, sn.evaluate(run.stdout))
+    return json.loads(sn.evaluate(sn.extractsingle(r"^\{.*\}$", str(printed))))
 
 
 class TranslationRun(rfm.RunOnlyRegressionTest):
@@ -50,36 +48,28 @@ class TranslationRun(rfm.RunOnlyRegressionTest):
     def name_chapters(self):
         given = [option for pair in self.parameters.items() for option in ("-p", "=".join(pair))]
         *before, last = self.chapters
-        self.prerun_cmds = [
-            " ".join([self.tlb, "run", chapter, *given, ">&2"]) for chapter in before
-        ]
+        run = [self.tlb, "run"]
+        self.prerun_cmds = [" ".join([*run, chapter, *given, ">&2"]) for chapter in before]
         self.executable, self.executable_opts = self.tlb, ["run", last, *given, "--json"]
 
     @sanity_function
     def prints_a_profile(self):
-        return sn.assert_eq(
-            json.loads(sn.evaluate(sn.extractsingle(r"^\{.*\}$", self.stdout)))["version"], VERSION
-        )
+        return sn.assert_eq(profile_of(self)["version"], VERSION)
 
 
 @rfm.simple_test
 class Translation(rfm.RunOnlyRegressionTest):
     """One quantity of the profile, in its own unit."""
 
-    quantity = parameter(QUANTITIES)
+    quantity = parameter(QUANTITIES.split())
     run_once = fixture(TranslationRun, scope="environment")
     valid_systems = valid_prog_environs = ["*"]
     local, executable = True, "true"  # measured already
 
     @run_after("setup")
     def read(self):
-        printed = (Path(self.run_once.stagedir) / sn.evaluate(self.run_once.stdout)).read_text(
-            encoding="utf-8"
-        )
-        profile = json.loads(next(line for line in printed.splitlines() if line.startswith("{")))
-        self.found = next(
-            (found for found in profile["quantities"] if found["name"] == self.quantity), None
-        )
+        quantities = {found["name"]: found for found in profile_of(self.run_once)["quantities"]}
+        self.found = quantities.get(self.quantity)
         if self.found is None:
             self.skip(f"{self.quantity}: this version of the book does not measure it")
         if self.found["value"] is None:
@@ -91,8 +81,5 @@ class Translation(rfm.RunOnlyRegressionTest):
 
     @run_before("performance")
     def report(self):
-        self.perf_variables = {
-            self.quantity: sn.make_performance_function(
-                sn.defer(self.found["value"]), self.found["unit"]
-            )
-        }
+        value, unit = sn.defer(self.found["value"]), self.found["unit"]
+        self.perf_variables = {self.quantity: sn.make_performance_function(value, unit)}
