@@ -177,6 +177,6 @@ def test_the_rows_of_all_visits_to_a_computer_count(tmp_path, monkeypatch):
     monkeypatch.setattr(accept, "add", lambda *given: SimpleNamespace(rows=next(new)))
     fleet, computer = Fleet(Store(tmp_path), Campaign()), Computer("a")
     stopped = Measured(b"", Counter(), 7, Unavailable("state-changed"))
-    refusal("state-changed", asyncio.run, fleet._collect(stopped, computer))
+    assert refusal(asyncio.run, fleet._collect(stopped, computer)) == "state-changed"
     asyncio.run(fleet._collect(Measured(b"", Counter(), 0, None), computer))
     assert (computer.rows, computer.left, computer.over) == (6, 0, True)
