@@ -1,7 +1,5 @@
 """Fixtures that several test files share."""
 
-from __future__ import annotations
-
 import mmap
 import shlex
 import shutil
@@ -99,7 +97,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.fixture
-def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def own_lock(tmp_path, monkeypatch) -> Path:
     """A measuring lock of the test's own: where kernels are faked, nothing is disturbed."""
     path = tmp_path / "measuring.lock"
     monkeypatch.setattr("tlb.lab.campaign.measuring_lock", lambda: files.measuring_lock(path=path))
@@ -107,7 +105,7 @@ def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+def kernel(tmp_path, monkeypatch) -> Callable[[str], Path]:
     """Puts a shell script in the place of every kernel; its arguments are written to the file
     returned."""
 

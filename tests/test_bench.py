@@ -1,9 +1,6 @@
 """`make bench` is not run here; what its tables are made of is."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 import pytest
 from support.common import refusal
@@ -14,7 +11,7 @@ from tlb.system import files
 
 
 def test_tables_are_chosen_by_name_and_what_takes_the_lock_itself_is_run_without_it(
-    monkeypatch: pytest.MonkeyPatch, own_lock: Path
+    monkeypatch, own_lock
 ):
     held: dict[str, bool] = {}
 
@@ -38,7 +35,7 @@ def test_tables_are_chosen_by_name_and_what_takes_the_lock_itself_is_run_without
 @pytest.mark.measures
 @pytest.mark.measuring
 @pytest.mark.needs("a C compiler")
-def test_a_table_is_measured(monkeypatch: pytest.MonkeyPatch):
+def test_a_table_is_measured(monkeypatch):
     """One process a program, of the shortest table."""
     monkeypatch.setattr(bench, "PAIRS", 1)
     ((ours, theirs, _, cycles, _),) = bench.first_level_cache()

@@ -1,8 +1,6 @@
 """The grids of all chapters: each point once, no more of it than there may be, and beside each
 chase over spread pages as many lines side by side."""
 
-from __future__ import annotations
-
 from importlib import import_module
 
 import pytest
@@ -10,8 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.rendered import CHAPTER_NAMES
 from support.synthetic import scope
-
-from tlb.lab.grid import Scope
 
 # The independent loads of a coarse grid have no control, for no price of them is told.
 CONTROLLED = ("page_chase", "guest_chase", "numa_chase", "page_store", "cold_chase")
@@ -29,9 +25,7 @@ scopes = st.builds(
 @pytest.mark.parametrize("chapter", [name for name in CHAPTER_NAMES if name != "your_machine"])
 @given(scopes)
 @settings(max_examples=30)
-def test_a_grid_has_each_point_once_within_the_profile_and_each_chase_its_control(
-    chapter: str, scope: Scope
-):
+def test_a_grid_has_each_point_once_within_the_profile_and_each_chase_its_control(chapter, scope):
     points = import_module(f"experiments.{chapter}.grid").points(scope)
     assert len(points) == len(set(points))
     chases = {p for p in points if p.kernel in CONTROLLED and p.layout != "alias"}

@@ -1,7 +1,5 @@
 """The fleet that never was, its atlas, and processes that end with their test."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +13,7 @@ collect_ignore_glob = [files for files, package in NEEDED.items() if find_spec(p
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def data(tmp_path_factory) -> Path:
     """A folder in the format of data/ (support.atlas)."""
     from support.atlas import fleet
 
@@ -23,7 +21,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(data, tmp_path_factory) -> Path:
     """The atlas of all its machines."""
     from tlb.fleet import atlas
 

@@ -1,7 +1,5 @@
 """ReFrame around `tlb run`: each number with its unit, none a 0."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -81,7 +79,7 @@ def reframe(folder: Path, *settings: str) -> tuple[str, dict[str, list[Any]]]:
 
 
 @pytest.mark.endurance
-def test_reframe_reports_what_tlb_run_prints_of_the_published_rows(tmp_path: Path):
+def test_reframe_reports_what_tlb_run_prints_of_the_published_rows(tmp_path):
     told, values = reframe(
         tmp_path,
         "chapters=strides",
@@ -107,9 +105,7 @@ def test_reframe_reports_what_tlb_run_prints_of_the_published_rows(tmp_path: Pat
         ({"version": 2}, False),
     ],
 )
-def test_without_a_number_or_of_another_version_there_is_no_value(
-    tmp_path: Path, changes: dict[str, Any], is_whole: bool
-):
+def test_without_a_number_or_of_another_version_there_is_no_value(tmp_path, changes, is_whole):
     stub = tmp_path / "tlb"
     (tmp_path / "printed.json").write_text(f"progress\n{printed(**changes)}\n", encoding="utf-8")
     stub.write_text(f"#!/bin/sh\nexec cat {tmp_path}/printed.json\n", encoding="utf-8")

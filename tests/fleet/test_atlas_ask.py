@@ -1,8 +1,6 @@
 """Each named question against a second loop over the ledger's JSON, on machines whose truth is
 known."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -30,7 +28,7 @@ LEAST_KIND = 5  # machines of a kind, for one of them to be far from the others
 
 
 @pytest.fixture
-def connection(whole: Path) -> Iterator[Any]:
+def connection(whole) -> Iterator[Any]:
     with opened(whole) as connection:
         yield connection
 
@@ -72,7 +70,7 @@ def agrees(found: list[dict], expected: dict[tuple, list[float]], *by: str, unit
         assert shown == pytest.approx(ends) and row["coverage"] == pytest.approx(coverage)
 
 
-def test_the_reach_of_a_microarchitecture(data: Path, connection: Any):
+def test_the_reach_of_a_microarchitecture(data, connection):
     expected = defaultdict(list)
     for name, quantity in profiles(data):
         if quantity["name"].startswith("entries_level") and quantity["value"] is not None:
@@ -93,7 +91,7 @@ def far(data: Path) -> dict[tuple[str, str, str], list[dict[str, Any]]]:
     return chases
 
 
-def test_the_gain_of_large_pages(data: Path, connection: Any):
+def test_the_gain_of_large_pages(data, connection):
     chases, expected, noisy = far(data), defaultdict(list), Counter()
     for name, pages in {(name, pages) for name, _, pages in chases if pages != "4k"}:
         states = [state for of, state, on in chases if (of, on) == (name, pages)]
@@ -116,7 +114,7 @@ def test_the_gain_of_large_pages(data: Path, connection: Any):
     assert medians == pytest.approx([np.median(truths)], rel=0.05)
 
 
-def test_machines_whose_host_splinters(connection: Any):
+def test_machines_whose_host_splinters(connection):
     (found,) = answered(connection, "splintered")
     assert (found["machine"], found["hypervisor"]) == ("zen-4-000000ee", "vmware")
     assert (found["of_hypervisor"], found["splintered_of_hypervisor"]) == (1, 1)
@@ -124,7 +122,7 @@ def test_machines_whose_host_splinters(connection: Any):
     assert [*whole] == [("ice-lake-server-000000aa",)]
 
 
-def test_the_effect_of_another_linux_on_a_walk(data: Path, connection: Any):
+def test_the_effect_of_another_linux_on_a_walk(data, connection):
     name, chases, times = "zen-5-000000ab", far(data), {}
     for path in (data / name).glob("machine*.json"):
         host = Host.model_validate_json(path.read_bytes())
@@ -136,7 +134,7 @@ def test_the_effect_of_another_linux_on_a_walk(data: Path, connection: Any):
     assert found[0]["median"] == pytest.approx(1.45, rel=0.1) and found[0]["processes"] == 10
 
 
-def test_machines_that_stand_out_from_their_kind(data: Path, connection: Any):
+def test_machines_that_stand_out_from_their_kind(data, connection):
     kinds, expected = defaultdict(dict), set()
     for name, quantity in profiles(data):
         if quantity["value"] is not None:
@@ -152,7 +150,7 @@ def test_machines_that_stand_out_from_their_kind(data: Path, connection: Any):
     assert found[0]["times"] == pytest.approx(315 / 102.5) and found[0]["n"] == 6
 
 
-def test_disturbances_by_hypervisor_and_kernel(data: Path, connection: Any):
+def test_disturbances_by_hypervisor_and_kernel(data, connection):
     every, disturbed = Counter(), Counter()
     for name, record in rows(data):
         kind = machine(data, name).get("hypervisor"), record["kernel"]
@@ -167,7 +165,7 @@ def test_disturbances_by_hypervisor_and_kernel(data: Path, connection: Any):
         assert row["share"] == pytest.approx(row["processes"] / whole)
 
 
-def test_claims_on_which_machines_disagree(data: Path, connection: Any):
+def test_claims_on_which_machines_disagree(data, connection):
     words = Counter()
     for path in data.glob("*/verdicts.json"):
         for claim, judged in json.loads(path.read_bytes())["chapters"]["strides"].items():
@@ -179,7 +177,7 @@ def test_claims_on_which_machines_disagree(data: Path, connection: Any):
     assert shown == words and found[0]["claim"] == "one"
 
 
-def test_machines_of_two_versions_of_a_kernel_are_in_no_number_together(tmp_path: Path):
+def test_machines_of_two_versions_of_a_kernel_are_in_no_number_together(tmp_path):
     """Machines of a kind, half of them measured by the next version, in which everything takes half
     as long; one has rows of both."""
     guest, kind, points = host(), 2 * LEAST_KIND, chase("4k", "2m")
@@ -201,7 +199,7 @@ def test_machines_of_two_versions_of_a_kernel_are_in_no_number_together(tmp_path
     assert shown == {(1, LEAST_KIND, 0), (2, 0, LEAST_KIND)}
 
 
-def test_a_median_s_interval_is_the_book_s(connection: Any):
+def test_a_median_s_interval_is_the_book_s(connection):
     rng, ends = np.random.default_rng(1), ("median", "low", "high", "coverage")
     for n in [*range(1, 40), 100, 331, 1000]:
         values = rng.permutation(np.round(rng.lognormal(size=n), 2)).tolist()
@@ -212,7 +210,7 @@ def test_a_median_s_interval_is_the_book_s(connection: Any):
 
 
 @pytest.mark.endurance
-def test_gains_of_published_machines_are_those_of_their_rows_and_profiles(tmp_path: Path):
+def test_gains_of_published_machines_are_those_of_their_rows_and_profiles(tmp_path):
     """A gain is the ratio of two medians. A profile takes the median of ratios within a mapping
     where that is known better: another number, inside its interval."""
     atlas.build(tmp_path / "atlas", [ROOT / "data"])

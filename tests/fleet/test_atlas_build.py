@@ -1,14 +1,11 @@
 """An atlas is made of its inputs and nothing else: every row once, the rest as it was stated, and
 the old one whole after any fault."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil
 from pathlib import Path
 
-import pytest
 from support import bundles
 from support.atlas import KERNEL
 from support.common import make_record, refusal
@@ -24,7 +21,7 @@ def answer(folder: Path, sql: str) -> list[tuple]:
         return [*ask.ask(connection, sql)]
 
 
-def test_every_row_of_the_ledger_is_there_once_as_analyses_read_it(data: Path, whole: Path):
+def test_every_row_of_the_ledger_is_there_once_as_analyses_read_it(data, whole):
     store, expected = Store(data), {}
     for machine in store.machines():
         for key, record in store.records(
@@ -43,7 +40,7 @@ def test_every_row_of_the_ledger_is_there_once_as_analyses_read_it(data: Path, w
 
 
 def test_parts_are_sorted_and_several_hold_together_what_one_would(
-    data: Path, whole: Path, tmp_path: Path, monkeypatch
+    data, whole, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(atlas, "PART_ROWS", 100)
     atlas.build(tmp_path / "atlas", [data])
@@ -54,7 +51,7 @@ def test_parts_are_sorted_and_several_hold_together_what_one_would(
     assert first == sorted(first)
 
 
-def test_lines_that_do_not_prove_whole_are_counted_and_left_out(data: Path, tmp_path: Path):
+def test_lines_that_do_not_prove_whole_are_counted_and_left_out(data, tmp_path):
     shutil.copytree(data / "cpu-00000000", tmp_path / "data/cpu-00000000")
     path = tmp_path / "data/cpu-00000000/page_chase.jsonl"
     rows = path.read_bytes()
@@ -70,7 +67,7 @@ def test_lines_that_do_not_prove_whole_are_counted_and_left_out(data: Path, tmp_
     ]
 
 
-def test_a_bundle_is_checked_and_one_that_is_refused_is_named_and_left_out(tmp_path: Path):
+def test_a_bundle_is_checked_and_one_that_is_refused_is_named_and_left_out(tmp_path):
     (tmp_path / "in").mkdir()
     (tmp_path / "in/good.tlb.zip").write_bytes(bundles.good())
     (tmp_path / "in/odd.tlb.zip").write_bytes(bundles.good()[:-1])
@@ -92,7 +89,7 @@ def test_a_bundle_is_checked_and_one_that_is_refused_is_named_and_left_out(tmp_p
     assert tree(tmp_path / "atlas") == before
 
 
-def test_what_is_no_input_or_no_atlas_is_a_reason(data: Path, tmp_path: Path):
+def test_what_is_no_input_or_no_atlas_is_a_reason(data, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/thesis.txt").write_text("mine")
     for inputs, code in (
@@ -104,9 +101,7 @@ def test_what_is_no_input_or_no_atlas_is_a_reason(data: Path, tmp_path: Path):
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
 
 
-def test_a_full_disk_leaves_the_old_atlas_whole(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_full_disk_leaves_the_old_atlas_whole(data, tmp_path, monkeypatch):
     some = [data / machine for machine in Store(data).machines()[3:6]]
     atlas.build(tmp_path / "atlas", some[:1])
     before = tree(tmp_path)

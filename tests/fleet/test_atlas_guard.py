@@ -1,7 +1,5 @@
 """What nobody may ask of an atlas, an atlas that is none, and the command."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -9,7 +7,6 @@ import shutil
 import sys
 from pathlib import Path
 
-import pytest
 from support.common import ended, refusal
 
 from tlb.fleet.ask import QUESTIONS, VERSION_FILE, ask, opened
@@ -65,7 +62,7 @@ SELECT '\ud800'
 """
 
 
-def test_what_may_not_be_asked_is_one_sentence(whole: Path, tmp_path: Path):
+def test_what_may_not_be_asked_is_one_sentence(whole, tmp_path):
     atlas = shutil.copytree(whole, tmp_path / "atlas")
     before = sorted(path for path in tmp_path.rglob("*"))
     with opened(atlas, memory="64MiB") as connection:
@@ -84,7 +81,7 @@ def answers(atlas: Path) -> list[tuple]:
 
 
 def test_a_file_that_is_no_parquet_is_a_reason_and_so_is_an_atlas_of_another_version(
-    whole: Path, tmp_path: Path
+    whole, tmp_path
 ):
     spoilt = {"cut": lambda content: content[:-9], "zeros": lambda content: bytes(len(content))}
     spoilt["torn"] = lambda content: content[:4] + bytes(len(content) - 100) + content[-96:]
@@ -101,14 +98,12 @@ def test_a_file_that_is_no_parquet_is_a_reason_and_so_is_an_atlas_of_another_ver
         assert refusal(answers, atlas) == code
 
 
-def run(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str
-) -> tuple[int, str, str]:
+def run(capsys, monkeypatch, *arguments: str) -> tuple[int, str, str]:
     return ended(monkeypatch, "atlas", *arguments), *capsys.readouterr()
 
 
 def test_the_command_answers_as_a_table_as_json_and_as_csv(
-    whole: Path, data: Path, tmp_path: Path, capsys, monkeypatch
+    whole, data, tmp_path, capsys, monkeypatch
 ):
     status, out, _ = run(capsys, monkeypatch, "ask")
     assert status == 0 and all(name in out for name in QUESTIONS)
@@ -134,9 +129,7 @@ def test_the_command_answers_as_a_table_as_json_and_as_csv(
     assert "\x1b" not in out and "[red]" in out
 
 
-def test_the_command_builds_and_says_in_a_line_what_cannot_be(
-    data: Path, tmp_path: Path, capsys, monkeypatch
-):
+def test_the_command_builds_and_says_in_a_line_what_cannot_be(data, tmp_path, capsys, monkeypatch):
     folder = tmp_path / "data"
     shutil.copytree(data / "cpu-00000000", folder / "cpu-00000000")
     status, out, _ = run(

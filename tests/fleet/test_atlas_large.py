@@ -4,12 +4,9 @@ that it may take, and prints its seconds.
 `TLB_ATLAS_ROWS` says how many; the design's figures (10 s, 2 GiB) are of 100,000,000.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from support.atlas import large
@@ -31,7 +28,7 @@ print(rows, int(peak), round(time.perf_counter() - start, 2))
 
 
 @pytest.mark.endurance
-def test_every_question_is_answered_over_many_rows_in_little_memory(tmp_path: Path):
+def test_every_question_is_answered_over_many_rows_in_little_memory(tmp_path):
     atlas = large(tmp_path / "atlas", ROWS)
     for question in QUESTIONS:
         done = subprocess.run(

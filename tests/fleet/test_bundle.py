@@ -1,8 +1,6 @@
 """A bundle from end to end: packed, the same bytes each time, checked, added whole or not at all,
 and never over what is there."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -52,7 +50,7 @@ def opened(rows: list[Record], host: Host = bundles.HOST) -> check.Bundle:
 
 
 @pytest.fixture(autouse=True)
-def no_quantities(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_quantities(monkeypatch) -> None:
     """What a profile says of rows is others' tests' concern, and takes longer than all else here;
     the commands' test has a real one."""
     monkeypatch.setattr(
@@ -63,14 +61,14 @@ def no_quantities(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Store:
+def data(tmp_path) -> Store:
     """data/ with the machine in it, taken in from a bundle."""
     store = Store(tmp_path / "data")
     accept.add(store, check.opened(bundles.good()))
     return store
 
 
-def test_what_was_packed_comes_out_the_same(tmp_path: Path):
+def test_what_was_packed_comes_out_the_same(tmp_path):
     store, path = Store(tmp_path / "own"), tmp_path / "a.tlb.zip"
     bundles.filled(store)
     packed = pack.write(store, MACHINE, path)
@@ -90,7 +88,7 @@ def test_what_was_packed_comes_out_the_same(tmp_path: Path):
     assert path.read_bytes() == first and {*tmp_path.iterdir()} == {tmp_path / "own", path}
 
 
-def test_of_two_rows_with_one_key_that_goes_which_readers_take(tmp_path: Path):
+def test_of_two_rows_with_one_key_that_goes_which_readers_take(tmp_path):
     store = Store(tmp_path / "own")
     counted = bundles.row(
         counters={"walk": {"value": 3.0, "event": "cycles:u"}}, started_at="2025-02-01T00:00:00Z"
@@ -100,7 +98,7 @@ def test_of_two_rows_with_one_key_that_goes_which_readers_take(tmp_path: Path):
     assert list(check.opened(archive.read(path)).records()) == [counted]
 
 
-def test_documents_of_other_versions_and_chapters_stay(tmp_path: Path):
+def test_documents_of_other_versions_and_chapters_stay(tmp_path):
     store = Store(tmp_path / "own")
     bundles.filled(store)
     store.ask(MACHINE, "my_own_notebook", [bundles.ROWS[0].point])
@@ -117,7 +115,7 @@ def test_documents_of_other_versions_and_chapters_stay(tmp_path: Path):
 
 
 @pytest.mark.parametrize("lack", ["rows", "machine"])
-def test_nothing_is_packed_of_nothing(lack: str, tmp_path: Path):
+def test_nothing_is_packed_of_nothing(lack, tmp_path):
     store = Store(tmp_path / "own")
     if lack == "rows":
         store.write_machine(MACHINE, bundles.HOST.model_dump(mode="json"))
@@ -129,7 +127,7 @@ def test_nothing_is_packed_of_nothing(lack: str, tmp_path: Path):
 # --- into data/
 
 
-def test_rows_come_into_data_as_they_are_and_all_else_is_made_anew(data: Store):
+def test_rows_come_into_data_as_they_are_and_all_else_is_made_anew(data):
     folder = data.root / MACHINE
     assert (
         data.machines() == [MACHINE]
@@ -150,7 +148,7 @@ def renamed(**changes: Any) -> Host:
     return bundles.HOST.model_copy(update={"installation": "fedcba9876543210"} | changes)
 
 
-def test_what_is_there_already_changes_nothing(data: Store):
+def test_what_is_there_already_changes_nothing(data):
     before = tree(data.root)
     for content, known in ((bundles.good(), 4), (of(bundles.ROWS[1:]), 3)):
         added = accept.add(data, check.opened(content))
@@ -167,9 +165,7 @@ def stored(data: Store, *names: str) -> check.Bundle:
 
 
 @pytest.mark.parametrize("is_newer", [True, False])
-def test_a_bundle_adds_rows_and_the_newer_description_and_rewrites_none(
-    tmp_path: Path, is_newer: bool
-):
+def test_a_bundle_adds_rows_and_the_newer_description_and_rewrites_none(tmp_path, is_newer):
     data, host = Store(tmp_path), bundles.HOST.model_copy(update={"kernel_release": "6.2.0"})
     later = [row.model_copy(update={"state": hosts.state(host)}) for row in LATER]
     # Of a key that is there.
@@ -211,7 +207,7 @@ OTHER_ORDER = bundles.row(checksum="f" * 16, started_at="2025-05-05T05:05:05Z")
         ("bundle-impossible", LATER, bundles.HOST),  # whose name is another computer's in data/
     ],
 )
-def test_what_data_knows_better_is_refused(code: str, rows: list[Record], host: Host, data: Store):
+def test_what_data_knows_better_is_refused(code, rows, host, data):
     if host == bundles.HOST:
         data.write_machine(MACHINE, renamed().model_dump(mode="json"))
     before = tree(data.root)
@@ -262,9 +258,7 @@ def killed(step: int, data: Path, accepted: check.Bundle) -> bool:
 
 @pytest.mark.endurance
 @pytest.mark.parametrize("is_exchanged", [True, False])
-def test_a_kill_leaves_either_what_was_or_what_is_to_be(
-    is_exchanged: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_kill_leaves_either_what_was_or_what_is_to_be(is_exchanged, tmp_path, monkeypatch):
     """At every step; where the file system cannot exchange two names, the next `add` puts back what
     was."""
     if not is_exchanged:
@@ -299,9 +293,7 @@ def run(monkeypatch, capsys, *arguments: object) -> tuple[int, str, str]:
     return ended(monkeypatch, *map(str, arguments)), *capsys.readouterr()
 
 
-def test_three_commands_bring_a_machine_from_one_data_into_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
-):
+def test_three_commands_bring_a_machine_from_one_data_into_another(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(profile, "of_chapter", bundles.OF_CHAPTER)
     for room in (machine_verdicts, profile):
         monkeypatch.setattr(room, "refresh", list)

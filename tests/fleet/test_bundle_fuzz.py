@@ -1,8 +1,6 @@
 """Bundles that are almost right: whatever was changed is refused with a reason, or what is accepted
 is a whole bundle."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import random
@@ -202,7 +200,7 @@ def plain(content: Any) -> None:
 
 
 @parts
-def test_a_bundle_that_was_changed_is_refused_or_whole(part: int):
+def test_a_bundle_that_was_changed_is_refused_or_whole(part):
     assert answer(whole()) == "as it was"
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     answers = fuzz(part, payload, answer, COUNT if ENDURANCE else 500)

@@ -1,8 +1,6 @@
 """Bundles that an enemy packed: each is refused by a reason, in one line with what to do, and takes
 no more memory than a bundle may."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import tracemalloc
@@ -11,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -445,7 +442,7 @@ refuse(BROKEN, {"row of another digest": lambda: row_replaced(b'"cpu":0', b'"cpu
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 @pytest.mark.parametrize("name", PAYLOADS)
-def test_a_hostile_bundle_is_refused_with_a_reason(name: str):
+def test_a_hostile_bundle_is_refused_with_a_reason(name):
     code, make = PAYLOADS[name]
     with pytest.raises(Unavailable) as refused:
         check.opened(make())
@@ -465,7 +462,7 @@ LARGE = [name for name in PAYLOADS if any(word in name for word in ("bomb", "MiB
 
 
 @pytest.mark.parametrize("name", [*LARGE, "members that overlap"])
-def test_a_bomb_holds_little_memory(name: str):
+def test_a_bomb_holds_little_memory(name):
     payload = PAYLOADS[name][1]()
     tracemalloc.start()
     try:
@@ -476,7 +473,7 @@ def test_a_bomb_holds_little_memory(name: str):
         tracemalloc.stop()
 
 
-def test_what_is_no_regular_file_is_neither_followed_nor_waited_for(tmp_path: Path):
+def test_what_is_no_regular_file_is_neither_followed_nor_waited_for(tmp_path):
     (tmp_path / "bundle.tlb.zip").write_bytes(good())
     (tmp_path / "link").symlink_to(tmp_path / "bundle.tlb.zip")
     os.mkfifo(tmp_path / "fifo")
@@ -490,7 +487,7 @@ def test_what_is_no_regular_file_is_neither_followed_nor_waited_for(tmp_path: Pa
         assert refused.value.code == (UNSAFE if name in unsafe else "no-bundle"), name
 
 
-def test_the_rows_of_all_kernels_count_towards_the_most(monkeypatch: pytest.MonkeyPatch):
+def test_the_rows_of_all_kernels_count_towards_the_most(monkeypatch):
     """Four of one kernel are few enough, and two more of another are too many."""
     monkeypatch.setattr(check, "MOST_ROWS", 5)
     bundle = check.opened(good())

@@ -1,13 +1,10 @@
 """What leaves a computer in a bundle: no name of a host, a user, a path, an address or a serial
 number, wherever the computer says it."""
 
-from __future__ import annotations
-
 import copy
 import json
 import zipfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -102,7 +99,7 @@ def variants(value: str, secret: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_no_text_takes_a_name_out_of_its_computer(name: str):
+def test_no_text_takes_a_name_out_of_its_computer(name):
     """Alone, behind the text there, before it, and within: each is asked for, or allowed by no form
     that it has."""
     document = trimmed(DOCUMENTS[name])
@@ -129,7 +126,7 @@ def test_documents_go_as_they_are_if_they_name_nobody():
     assert public("machine", FULL) == documents.written(FULL).decode()
 
 
-def test_card_and_profile_say_no_more_than_the_description(tmp_path: Path):
+def test_card_and_profile_say_no_more_than_the_description(tmp_path):
     """They are made of what was packed, and neither of the store nor of its path."""
     store, path = Store(tmp_path / "janes-laptop"), tmp_path / "bundle.zip"
     pack.write(store, bundles.filled(store), path)
@@ -140,7 +137,7 @@ def test_card_and_profile_say_no_more_than_the_description(tmp_path: Path):
         assert not holds(text, "jane") and not holds(text, str(tmp_path))
 
 
-def test_a_word_goes_once_its_owner_lets_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_word_goes_once_its_owner_lets_it(tmp_path, monkeypatch):
     monkeypatch.setattr(pack, "_derive", lambda packed: None)
     store, path = Store(tmp_path), tmp_path / "bundle.zip"
     host = bundles.HOST.model_copy(update={"kernel_release": "6.1.0-jane"})
@@ -182,5 +179,5 @@ Vulnerable: Clear CPU buffers attempted, no microcode; SMT vulnerable
 
 
 @pytest.mark.parametrize("text", KNOWN.strip().splitlines())
-def test_what_distributions_and_vendors_write_is_known(text: str):
+def test_what_distributions_and_vendors_write_is_known(text):
     assert unknown(text) == []

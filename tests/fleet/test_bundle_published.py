@@ -1,10 +1,7 @@
 """The published machines as bundles: none of their rows is impossible, and all come through to the
 byte."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 from support.common import ROOT
@@ -21,7 +18,7 @@ STEP = 1 if ENDURANCE else 25  # of the rows, in the suite a sample
 
 @sampled
 @pytest.mark.parametrize("machine", DATA.machines())
-def test_no_row_that_was_measured_is_impossible_and_no_description_is_private(machine: str):
+def test_no_row_that_was_measured_is_impossible_and_no_description_is_private(machine):
     described = DATA.read_machine(machine)
     host, now, number = Host.model_validate(described), datetime.now(UTC), 0
     for path in sorted((DATA.root / machine).glob("*.jsonl")):
@@ -34,7 +31,7 @@ def test_no_row_that_was_measured_is_impossible_and_no_description_is_private(ma
 
 
 @pytest.mark.endurance
-def test_a_published_machine_goes_into_another_data_as_it_is(tmp_path: Path):
+def test_a_published_machine_goes_into_another_data_as_it_is(tmp_path):
     """All its rows and what only it can say; what is derived is derived again."""
     machine = DATA.reference()
     pack.write(DATA, machine, tmp_path / "a.tlb.zip")

@@ -1,7 +1,5 @@
 """What skips without the extra `fleet` is skipped by nobody in CI."""
 
-from __future__ import annotations
-
 import os
 import tomllib
 from importlib.metadata import version

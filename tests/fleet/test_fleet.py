@@ -1,7 +1,5 @@
 """Who may speak in a fleet, how its workers end, and the commands of its guide."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re
@@ -71,7 +69,7 @@ def beside_a_scheduler(pem: str, look: Callable[[str], Awaitable[None]]) -> None
 
 
 @pytest.mark.parametrize("who", ["another fleet's member", "nobody's"])
-def test_a_scheduler_lets_in_nobody_but_members(tmp_path, who: str):
+def test_a_scheduler_lets_in_nobody_but_members(tmp_path, who):
     pem, other = tls.shared(tmp_path / "ours.pem"), tls.shared(tmp_path / "theirs.pem")
     theirs = tls.security(other if who == "another fleet's member" else "")
     theirs.tls_ca_file = tls.security(pem).tls_ca_file  # who trusts us, but is none of us
@@ -117,9 +115,7 @@ def test_without_a_scheduler_or_a_computer_patience_ends_it(tmp_path):
 # --- commands
 
 
-def tlb(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str
-) -> tuple[int, str]:
+def tlb(monkeypatch, capsys, *words: str) -> tuple[int, str]:
     status, (out, err) = ended(monkeypatch, "fleet", *words), capsys.readouterr()
     assert out == "" and len(err.splitlines()) == 1
     return status, err

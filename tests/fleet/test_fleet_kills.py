@@ -4,8 +4,6 @@ none is there twice, none unproved.
 `make endurance` runs twenty of eight workers in namespaces of their own.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -28,7 +26,7 @@ REFUSED = {"fleet-garbage", "bundle-unsafe", "bundle-broken", "bundle-impossible
 
 
 @pytest.fixture
-def standing_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def standing_in(monkeypatch, tmp_path) -> None:
     """Kernels that are none, and a lock of the test's own, in this process too."""
     monkeypatch.setattr(fleet.build, "kernel", fake_kernel(fleet.KERNEL))
     monkeypatch.setattr(
@@ -47,8 +45,8 @@ def became(told: Path) -> dict[str, str]:
 
 
 def test_a_small_fleet_that_is_killed_gives_what_campaigns_by_hand_give(
-    processes: Processes, standing_in: None, tmp_path: Path
-) -> None:
+    processes, standing_in, tmp_path
+):
     pem, address, told = (
         tls.shared(tmp_path / "fleet.pem"),
         f"tls://127.0.0.1:{free_port()}",
@@ -94,7 +92,7 @@ DISK_BYTES = 32 << 10  # for the worker that fills up: less than its rows take
 
 
 @pytest.fixture
-def apart(tmp_path: Path) -> None:
+def apart(tmp_path) -> None:
     """Whether this computer gives namespaces: a process tries."""
 
     def look() -> None:
@@ -167,13 +165,8 @@ def harm(processes: Processes, rng: random.Random, over_s: float) -> None:
 @pytest.mark.endurance
 @times("number", 20)
 def test_eight_workers_of_which_some_are_killed_lie_stall_and_fill_up_lose_and_double_no_row(
-    number: int,
-    processes: Processes,
-    standing_in: None,
-    apart: None,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    number, processes, standing_in, apart, tmp_path, monkeypatch
+):
     rng = random.Random(f"{SEED} {number}")
     pem, address, told = (
         tls.shared(tmp_path / "fleet.pem"),

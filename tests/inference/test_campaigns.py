@@ -1,8 +1,6 @@
 """Which published rows a page shows: of each kernel one campaign, and never two versions of what it
 measures."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 
@@ -21,7 +19,7 @@ def both(*frames: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def test_only_rows_of_the_newest_kernel_and_state_are_kept_for_each_kernel_and_engine() -> None:
+def test_only_rows_of_the_newest_kernel_and_state_are_kept_for_each_kernel_and_engine():
     measured = frame(
         [
             ("page_chase", "c", "old", "s1", 0),
@@ -49,9 +47,7 @@ def test_only_rows_of_the_newest_kernel_and_state_are_kept_for_each_kernel_and_e
         (range(10), 2, False),  # broken off
     ],
 )
-def test_only_a_campaign_of_the_experiment_itself_hides_an_older_one(
-    lines: range, processes: int, is_kept: bool
-) -> None:
+def test_only_a_campaign_of_the_experiment_itself_hides_an_older_one(lines, processes, is_kept):
     old = frame([("page_chase", "c", "k", "old", line) for line in range(10) for _ in range(5)])
     kept = newest(
         both(
@@ -86,14 +82,14 @@ def chased(
     )
 
 
-def test_functions_of_one_kernel_are_one_campaign() -> None:
+def test_functions_of_one_kernel_are_one_campaign():
     old, new = chased("old"), chased("new")
     pd.testing.assert_frame_equal(newest(new), new)
     pd.testing.assert_frame_equal(newest(both(old, new)), new)
 
 
 @pytest.mark.parametrize("points", [10, 1])
-def test_rows_of_the_newest_measures_hide_all_others_however_few_they_are(points: int) -> None:
+def test_rows_of_the_newest_measures_hide_all_others_however_few_they_are(points):
     """What was measured otherwise is no result to fall back on: its times are of something else."""
     old = both(
         frame([("page_chase", "c", "whole", "s", line) for line in range(10)]), chased(measures=1)
@@ -103,7 +99,7 @@ def test_rows_of_the_newest_measures_hide_all_others_however_few_they_are(points
         pd.testing.assert_frame_equal(newest(mixed), new)
 
 
-def test_of_a_function_that_another_compiler_made_the_last_code_is_kept() -> None:
+def test_of_a_function_that_another_compiler_made_the_last_code_is_kept():
     kept = newest(both(chased(), chased(follow="g")))
     assert {*zip(kept["timed"], kept["kernel_digest"], strict=True)} == {
         ("follow", "g"),

@@ -1,8 +1,6 @@
 """Curves: medians along x, what lies between two of them, and what claims ask of one; each against
 a second way to the number."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -75,9 +73,7 @@ FRAME = pd.DataFrame(
 
 @few
 @given(grids, st.randoms())
-def test_a_curve_has_the_median_of_each_x_ascending_whatever_the_order_of_rows(
-    grid: dict[int, list[float]], random
-):
+def test_a_curve_has_the_median_of_each_x_ascending_whatever_the_order_of_rows(grid, random):
     one_by_one = {n: median_interval(grid[n]) for n in sorted(grid)}
     shuffled = {n: grid[n] for n in random.sample(list(grid), len(grid))}
     points = measured(shuffled)
@@ -92,9 +88,7 @@ def test_a_curve_has_the_median_of_each_x_ascending_whatever_the_order_of_rows(
 
 @few
 @given(grids, st.floats(0.5, 2e6), st.sampled_from([0.01, 0.1, 2**0.5 - 1]))
-def test_at_is_the_nearest_point_in_the_logarithm_and_no_farther_away_than_asked(
-    grid, x: float, within: float
-):
+def test_at_is_the_nearest_point_in_the_logarithm_and_no_farther_away_than_asked(grid, x, within):
     points = measured(grid)
     away = {n: abs(math.log(n / x)) for n in grid}
     nearest = min(away.values())
@@ -170,9 +164,7 @@ def first_passed_for_good(
     st.integers(0, 4096),
     st.integers(0, 4096),
 )
-def test_a_crossing_is_where_the_curve_passes_a_height_for_good(
-    points, height: int, low: int, high: int
-):
+def test_a_crossing_is_where_the_curve_passes_a_height_for_good(points, height, low, high):
     expected = first_passed_for_good(points, height, low, high)
     if isinstance(expected, str):
         assert refusal(lambda: exact(points).crossing(height, low, high)) == expected
@@ -188,7 +180,7 @@ def test_a_crossing_is_where_the_curve_passes_a_height_for_good(
     [(np.full(20, 10.0), 0.2), (np.linspace(10, 13, 10), 0.3)],
     ids=["flat", "slope"],
 )
-def test_flatness_covers_as_often_as_it_says(truth: np.ndarray, noise: float):
+def test_flatness_covers_as_often_as_it_says(truth, noise):
     """Looking for the largest and the smallest among 20 points must not cost coverage."""
     rng, trials, hits = np.random.default_rng(len(truth)), 300, 0
     for _ in range(trials):

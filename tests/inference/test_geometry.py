@@ -1,7 +1,5 @@
 """The geometry of machines that never were: a survey of each finds what it was made of."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -26,9 +24,7 @@ def test_sharp_steps_are_found_to_the_page_or_within_a_percent():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("ways", "entries"), [(6, 96), (8, 64)])
-def test_a_first_level_of_sets_rises_over_a_way_and_the_draws_find_its_entries(
-    ways: int, entries: int
-):
+def test_a_first_level_of_sets_rises_over_a_way_and_the_draws_find_its_entries(ways, entries):
     """In sets chosen by the page's number, page 65 crowds one set of sixteen, page 80 the last."""
     level = inferred(Made(lru(entries, ways), lru(1536))).levels[0]
     assert level.entries.value == pytest.approx(entries, rel=0.03)
@@ -37,7 +33,7 @@ def test_a_first_level_of_sets_rises_over_a_way_and_the_draws_find_its_entries(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("entries", [(48, 1280), (72, 3072), (128, 1024)])
-def test_the_sizes_that_are_built_are_found_in_noise_of_two_percent(entries: tuple[int, int]):
+def test_the_sizes_that_are_built_are_found_in_noise_of_two_percent(entries):
     made = Made(lru(entries[0]), lru(entries[1]), noise=0.02)
     assert [
         level.entries.value for level in inferred(made, seed=entries[1]).levels
@@ -45,9 +41,7 @@ def test_the_sizes_that_are_built_are_found_in_noise_of_two_percent(entries: tup
 
 
 @pytest.mark.parametrize("entries", [1536])
-def test_where_replacement_is_random_the_draws_decide_and_are_right_within_three_percent(
-    entries: int,
-):
+def test_where_replacement_is_random_the_draws_decide_and_are_right_within_three_percent(entries):
     level = inferred(Made(lru(64), at_random(entries))).levels[1]
     assert level.entries.method.startswith("draws")
     assert level.entries.value == pytest.approx(entries, rel=0.03)
@@ -57,9 +51,7 @@ def test_where_replacement_is_random_the_draws_decide_and_are_right_within_three
 
 @pytest.mark.endurance
 @pytest.mark.parametrize(("joined", "entries"), [(4, (72, 3072)), (8, (64, 1536))])
-def test_where_neighbours_share_entries_alias_rules_and_price_is_named_a_multiple(
-    joined: int, entries: tuple[int, int]
-):
+def test_where_neighbours_share_entries_alias_rules_and_price_is_named_a_multiple(joined, entries):
     found = inferred(Made(lru(entries[0]), lru(entries[1]), joined=joined))
     assert [level.entries.value for level in found.levels] == pytest.approx(entries, rel=0.03)
     assert all(level.entries.method.startswith("alias") for level in found.levels)
@@ -69,9 +61,7 @@ def test_where_neighbours_share_entries_alias_rules_and_price_is_named_a_multipl
 
 
 @pytest.mark.parametrize("stated", [(), (10, 512)])
-def test_of_one_level_that_shows_nobody_says_which_it_is_nor_what_a_walk_costs(
-    stated: tuple[int, ...],
-):
+def test_of_one_level_that_shows_nobody_says_which_it_is_nor_what_a_walk_costs(stated):
     """The first level of a small core is below what a chase can show: its price is in that of the
     other."""
     found = inferred(Made(lru(10), lru(512)), stated=stated)
@@ -84,7 +74,7 @@ def test_of_one_level_that_shows_nobody_says_which_it_is_nor_what_a_walk_costs(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("ways", "entries"), [(4, 64), (12, 48)])
-def test_pages_that_collide_show_the_ways_of_the_first_level(ways: int, entries: int):
+def test_pages_that_collide_show_the_ways_of_the_first_level(ways, entries):
     assert inferred(Made(lru(entries, ways), lru(1536))).levels[0].ways == ways
 
 
@@ -173,7 +163,7 @@ def test_a_change_of_the_clock_between_processes_is_no_step():
         ({}, []),
     ],
 )
-def test_a_place_that_no_chase_can_have_is_left_out(caches: dict[int, int], places: list[str]):
+def test_a_place_that_no_chase_can_have_is_left_out(caches, places):
     points = geometry.walk_points(1536, 1, caches)
     assert [where for where, _, _ in points] == places
     assert all(lines >= 5 * 1536 for _, lines, _ in points)
@@ -214,9 +204,7 @@ def test_a_curve_has_the_median_of_its_processes_and_the_least_disturbed_one():
         ("2m", 64 << 10, 32),
     ],
 )
-def test_the_stride_of_a_page_size_is_counted_in_base_pages_of_the_machine(
-    pages: str, base: int, stride: int
-):
+def test_the_stride_of_a_page_size_is_counted_in_base_pages_of_the_machine(pages, base, stride):
     assert base_stride(pages, base) == stride
     of_two = pd.DataFrame({"pages": [pages], "stride_bytes": [base * 8], "stride_pages": [8]})
     assert stride_of(of_two) == stride

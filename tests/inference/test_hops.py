@@ -1,7 +1,5 @@
 """hops: distributions, quantiles and modes of times that a clock which steps has read."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -27,7 +25,7 @@ def read(ns: np.ndarray, step_ns: float, clock_ns: float, seed: int = 3) -> pd.S
     ids=["normal", "gamma", "uniform"],
 )
 def test_quantiles_of_a_smooth_distribution_come_back_within_a_fraction_of_the_clocks_step(
-    law, step: float
+    law, step
 ):
     ns = law.ppf((np.arange(200_000) + 0.5) / 200_000)
     asked = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
@@ -50,9 +48,7 @@ def test_every_reading_lies_in_the_distribution_once_and_shares_add_up():
 
 
 @pytest.mark.parametrize("step", [2.0, 10.0])
-def test_the_modes_are_where_the_distribution_has_them_and_ripples_of_the_clock_are_none(
-    step: float,
-):
+def test_the_modes_are_where_the_distribution_has_them_and_ripples_of_the_clock_are_none(step):
     draw = np.random.default_rng(5)
     ns = np.concatenate(
         [draw.normal(75, 5, 40_000), draw.normal(150, 9, 20_000), draw.normal(300, 5, 600)]

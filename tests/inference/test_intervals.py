@@ -1,8 +1,6 @@
 """Intervals cover what they say and print themselves, differences and ratios follow, noise is
 flagged and never removed."""
 
-from __future__ import annotations
-
 import math
 from itertools import product
 
@@ -58,7 +56,7 @@ def most_expected(trials: int, coverage: float) -> float:
 
 
 @pytest.mark.parametrize("n", [2, 5, 8, 12, 15])
-def test_the_interval_of_a_median_covers_as_often_as_it_says(n: int) -> None:
+def test_the_interval_of_a_median_covers_as_often_as_it_says(n):
     rng = np.random.default_rng(n)
     trials = 1000
     for draw, truth in DISTRIBUTIONS.values():
@@ -70,16 +68,14 @@ def test_the_interval_of_a_median_covers_as_often_as_it_says(n: int) -> None:
 
 @pytest.mark.parametrize("confidence", [0.8, 0.95])
 @pytest.mark.parametrize("n", [*range(6, 16), 30])
-def test_the_ranks_are_those_of_scipy_s_quantile_test(n: int, confidence: float) -> None:
+def test_the_ranks_are_those_of_scipy_s_quantile_test(n, confidence):
     oracle = stats.quantile_test(np.arange(1, n + 1), q=0, p=0.5).confidence_interval(confidence)
     rank, _ = _rank(n, confidence)
     assert (rank, n + 1 - rank) == (oracle.low, oracle.high)
 
 
 @given(samples, st.floats(0.5, 0.99), st.randoms())
-def test_an_interval_holds_its_median_and_knows_no_order(
-    x: list[float], confidence: float, random
-) -> None:
+def test_an_interval_holds_its_median_and_knows_no_order(x, confidence, random):
     interval = median_interval(x, confidence)
     assert interval.low <= interval.value <= interval.high
     assert interval.value == np.median(x)
@@ -89,7 +85,7 @@ def test_an_interval_holds_its_median_and_knows_no_order(
     assert median_interval([*x, math.nan], confidence) == interval
 
 
-def test_no_value_gives_no_median() -> None:
+def test_no_value_gives_no_median():
     for nothing in ([], [math.nan], [math.inf]):
         interval = median_interval(nothing)
         assert (
@@ -104,7 +100,7 @@ def test_no_value_gives_no_median() -> None:
 
 
 @pytest.mark.parametrize(("n_a", "n_b"), [(2, 2), (5, 3), (15, 5)])
-def test_a_difference_and_a_ratio_cover_at_least_as_often_as_they_say(n_a: int, n_b: int) -> None:
+def test_a_difference_and_a_ratio_cover_at_least_as_often_as_they_say(n_a, n_b):
     """Over noise of one scale and of scales 50 apart, where an assumption of equal shape breaks."""
     trials = 600
     for (draw, truth), scale in product(DISTRIBUTIONS.values(), (1.0, 0.02)):
@@ -126,7 +122,7 @@ def test_a_difference_and_a_ratio_cover_at_least_as_often_as_they_say(n_a: int, 
         assert ratios >= least_expected(len(clear), stated)
 
 
-def test_a_ratio_is_open_where_a_bound_reaches_zero_and_absent_where_a_median_does() -> None:
+def test_a_ratio_is_open_where_a_bound_reaches_zero_and_absent_where_a_median_does():
     touching, clear = Interval(2.0, -1.0, 3.0, 0.95), Interval(4.0, 3.0, 5.0, 0.95)
     for low in (touching, touching._replace(low=0.0)):
         assert interval_of_ratio(low, clear).low == 0
@@ -140,7 +136,7 @@ def test_a_ratio_is_open_where_a_bound_reaches_zero_and_absent_where_a_median_do
 
 
 @given(samples, samples)
-def test_a_ratio_times_the_ratio_turned_over_is_one(x: list[float], y: list[float]) -> None:
+def test_a_ratio_times_the_ratio_turned_over_is_one(x, y):
     a, b = median_interval(x), median_interval(y)
     there, back = a / b, b / a
     assert there == interval_of_ratio(a, b)
@@ -162,16 +158,14 @@ def test_a_ratio_times_the_ratio_turned_over_is_one(x: list[float], y: list[floa
         ((math.nan, math.nan, math.nan), ".1f", "nan (nan to nan)"),
     ],
 )
-def test_an_interval_prints_itself_by_a_number_s_format_and_no_zero_has_a_sign(
-    bounds: tuple, spec: str, text: str
-) -> None:
+def test_an_interval_prints_itself_by_a_number_s_format_and_no_zero_has_a_sign(bounds, spec, text):
     assert format(Interval(*bounds), spec) == text
 
 
 # --- spread and outliers
 
 
-def test_quiet_points_have_no_outlier_and_a_run_a_third_slower_is_one() -> None:
+def test_quiet_points_have_no_outlier_and_a_run_a_third_slower_is_one():
     rng = np.random.default_rng(3)
     for n in range(3, 16):
         for x in 10 * (1 + 0.01 * rng.normal(size=(200, n))):
@@ -188,9 +182,7 @@ def test_quiet_points_have_no_outlier_and_a_run_a_third_slower_is_one() -> None:
 
 
 @pytest.mark.parametrize(("slow", "unstable"), [(10.49, False), (10.51, True)])
-def test_a_row_is_unstable_when_its_spread_is_over_five_percent(
-    slow: float, unstable: bool
-) -> None:
+def test_a_row_is_unstable_when_its_spread_is_over_five_percent(slow, unstable):
     frame = pd.DataFrame({"lines": 1, "ns_per_access": [10, 10, 10, 10, slow, slow, slow]})
     row = summarise(frame, ["lines"]).iloc[0]
     assert row["spread"] == pytest.approx((slow - 10) / 10)
@@ -216,9 +208,7 @@ def drifting(
     )
 
 
-def test_a_trend_is_found_where_there_is_one_in_any_order_of_rows_and_almost_never_in_noise() -> (
-    None
-):
+def test_a_trend_is_found_where_there_is_one_in_any_order_of_rows_and_almost_never_in_noise():
     rng = np.random.default_rng(6)
     found = [
         trend(drifting(rng, slope).sample(frac=1, random_state=1), ["lines"], "ns_per_access")
@@ -248,14 +238,12 @@ def test_a_trend_is_found_where_there_is_one_in_any_order_of_rows_and_almost_nev
         ([10, 10.1, 12, 12.1, 12.2], 1),
     ],
 )
-def test_two_modes_are_two_places_with_two_processes_each_and_a_jump_between(
-    values: list[float], expected: int
-) -> None:
+def test_two_modes_are_two_places_with_two_processes_each_and_a_jump_between(values, expected):
     assert modes(values) == median_interval(values).modes == expected
     assert modes([math.nan, *values]) == expected
 
 
-def test_what_is_computed_from_a_point_of_two_modes_says_so() -> None:
+def test_what_is_computed_from_a_point_of_two_modes_says_so():
     split, plain = median_interval([38, 38.5, 169, 170, 171]), Interval(10.0, 9.0, 11.0)
     for told in (split, split - plain, plain / split, (plain / split) - plain):
         assert told.modes == 2
@@ -263,9 +251,7 @@ def test_what_is_computed_from_a_point_of_two_modes_says_so() -> None:
 
 
 @pytest.mark.parametrize("slope", [0.0, 0.05])
-def test_intervals_of_repeats_that_drift_hold_the_median_of_any_moment_as_often_as_they_say(
-    slope: float,
-) -> None:
+def test_intervals_of_repeats_that_drift_hold_the_median_of_any_moment_as_often_as_they_say(slope):
     rng, trials = np.random.default_rng(5), 20
     tables = [summarise(drifting(rng, slope), ["lines"]) for _ in range(trials)]
     for truth in np.exp(slope * np.array([-2, 0, 2])):

@@ -1,8 +1,6 @@
 """Knees: found where a curve steps, on curves whose truth is known; none where it is flat or merely
 rises."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -78,7 +76,7 @@ def test_a_rise_over_octaves_is_one_knee_and_not_sharp():
     [(slice(60, 75), 30.0), (slice(40, 42), 40.0)],
     ids=["a minute", "two outliers"],
 )
-def test_what_is_disturbed_for_a_while_is_no_knee(disturbed: slice, cost: float):
+def test_what_is_disturbed_for_a_while_is_no_knee(disturbed, cost):
     curve = np.full(PAGES.size, 10.0)
     curve[disturbed] = cost
     assert knees(PAGES, curve) == []

@@ -1,8 +1,6 @@
 """Points that were measured in the same mappings: differences and ratios are taken inside each, and
 what mappings share leaves them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np
@@ -89,7 +87,7 @@ TIMES = {0: 4.0, 1: 5.0, 2: 4.5, 3: 6.0, 4: 5.5}
     ],
     ids=["four mappings", "four in common", "processes", "not above zero"],
 )
-def test_without_five_pairs_two_points_are_independent(other: pd.DataFrame):
+def test_without_five_pairs_two_points_are_independent(other):
     a, b = interval_of_rows(rows(TIMES)), interval_of_rows(other)
     assert a / b == median_interval(list(TIMES.values())) / median_interval(other["ns_per_access"])
 

@@ -1,8 +1,6 @@
 """Heaps of hops that wait for one trip to memory, for two, for three: found from made-up hops whose
 trips are known."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np
@@ -48,7 +46,7 @@ def found(shares_of: dict[float, float], processes: int = 5, moved: float = 0.0)
 @pytest.mark.parametrize(
     "places", [(160.0,), (160.0, 280.0), (160.0, 280.0, 400.0), (130.0, 230.0, 360.0)]
 )
-def test_each_trip_has_its_peak_its_share_and_the_line_before_it(places: tuple[float, ...]):
+def test_each_trip_has_its_peak_its_share_and_the_line_before_it(places):
     a = found({10.0: 0.2} | dict.fromkeys(places, 0.8 / len(places)))
     assert [peak.value for peak in a.peaks_ns] == pytest.approx(list(places), rel=0.04)
     assert a.shares == pytest.approx([0.8 / len(places)] * len(places), abs=0.03)

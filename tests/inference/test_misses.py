@@ -1,8 +1,6 @@
 """misses: every formula against a simulator that looks each access up, every fit against a curve
 that is known."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -43,9 +41,7 @@ def far_pages(pages: int, rng: np.random.Generator) -> np.ndarray:
 
 @given(st.permutations(range(60)), st.integers(1, 60), st.integers(1, 40))
 @settings(deadline=None)
-def test_a_cycle_misses_nothing_up_to_the_capacity_and_everything_beyond(
-    pages: list[int], lines: int, entries: int
-) -> None:
+def test_a_cycle_misses_nothing_up_to_the_capacity_and_everything_beyond(pages, lines, entries):
     cycle = np.tile(pages[:lines], 4)
     assert miss_probability_cycle(lines, entries) == missed(cycle, 1, entries)
 
@@ -54,9 +50,7 @@ def test_a_cycle_misses_nothing_up_to_the_capacity_and_everything_beyond(
 
 
 @given(st.integers(1, 64), st.integers(1, 16), st.integers(1, 2000))
-def test_the_expectation_over_hashes_is_the_sum_over_the_binomial(
-    sets: int, ways: int, lines: int
-) -> None:
+def test_the_expectation_over_hashes_is_the_sum_over_the_binomial(sets, ways, lines):
     """E[k miss(k)] sets / M, summed term by term."""
     k = np.arange(lines + 1)
     probability = scipy_stats.binom.pmf(k, lines, 1 / sets)
@@ -65,7 +59,7 @@ def test_the_expectation_over_hashes_is_the_sum_over_the_binomial(
 
 
 @pytest.mark.parametrize("lines", [48, 80])
-def test_hashed_pages_smear_the_step_as_the_binomial_says(lines: int) -> None:
+def test_hashed_pages_smear_the_step_as_the_binomial_says(lines):
     sets, ways, placements = 16, 4, 120
     rng, found = np.random.default_rng(lines), []
     for _ in range(placements):
@@ -76,7 +70,7 @@ def test_hashed_pages_smear_the_step_as_the_binomial_says(lines: int) -> None:
 
 
 @pytest.mark.parametrize("ratio", [0.6, 1.0, 2.0])
-def test_hashed_sets_miss_as_the_mean_over_placements_says(ratio: float):
+def test_hashed_sets_miss_as_the_mean_over_placements_says(ratio):
     sets, ways = 16, 8
     lines = int(ratio * sets * ways)
     rng = np.random.default_rng(lines)
@@ -88,7 +82,7 @@ def test_hashed_sets_miss_as_the_mean_over_placements_says(ratio: float):
 
 
 @given(st.integers(1, 4096), st.integers(1, 2**20))
-def test_misses_are_a_root_of_the_equation_between_two_visits(entries: int, lines: int):
+def test_misses_are_a_root_of_the_equation_between_two_visits(entries, lines):
     x = float(miss_probability_cycle_random_replacement(lines, entries))
     assert 0 <= x <= 1
     assert x == pytest.approx(1 - math.exp(-x * lines / entries), abs=1e-6)
@@ -96,9 +90,7 @@ def test_misses_are_a_root_of_the_equation_between_two_visits(entries: int, line
 
 
 @given(st.integers(1, 2**20), st.integers(1, 2**20), st.integers(1, 4096))
-def test_more_lines_never_miss_less_and_random_replacement_never_more_than_lru(
-    a: int, b: int, entries: int
-):
+def test_more_lines_never_miss_less_and_random_replacement_never_more_than_lru(a, b, entries):
     few, many = miss_probability_cycle_random_replacement(sorted([a, b]), entries)
     assert few <= many + 1e-9
     assert many <= float(miss_probability_cycle(max(a, b), entries))
@@ -118,7 +110,7 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("sets", "ways"), [(256, 12), (128, 8)])
-def test_a_step_is_known_by_its_kind_at_2_percent_of_noise(kind: str, sets: int, ways: int):
+def test_a_step_is_known_by_its_kind_at_2_percent_of_noise(kind, sets, ways):
     entries = sets * ways
     lines = np.unique(np.round(entries * 2 ** np.arange(-0.75, 1.01, 0.125)).astype(int))
     for seed in range(5):
@@ -149,7 +141,7 @@ def truth_curve(noise: float, seed: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("given_knees", [(None, None), (64, None), (None, 2048), (64, 2048)])
-def test_a_fit_finds_the_costs_and_the_knees_of_an_exact_curve(given_knees: tuple) -> None:
+def test_a_fit_finds_the_costs_and_the_knees_of_an_exact_curve(given_knees):
     fit = fit_random_curve(GRID, truth_curve(0, 0), *given_knees)
     for name, truth in TRUTH.items():
         assert getattr(fit, name).value == pytest.approx(truth, rel=1e-4), name
@@ -157,7 +149,7 @@ def test_a_fit_finds_the_costs_and_the_knees_of_an_exact_curve(given_knees: tupl
 
 
 @pytest.mark.parametrize("given_knees", [(None, None), (64, 2048)])
-def test_the_intervals_of_a_fit_cover_nearly_as_often_as_they_say(given_knees: tuple) -> None:
+def test_the_intervals_of_a_fit_cover_nearly_as_often_as_they_say(given_knees):
     """0.88: what the docstring's 91 % for the first knee leaves to chance in so few trials."""
     trials = 120
     hits = dict.fromkeys(TRUTH, 0)
@@ -175,9 +167,7 @@ def test_the_intervals_of_a_fit_cover_nearly_as_often_as_they_say(given_knees: t
 
 @given(st.integers(0, 2**32), st.floats(0.5, 0.99))
 @settings(max_examples=30, deadline=None)
-def test_with_both_knees_given_a_fit_is_the_textbooks_linear_regression(
-    seed: int, confidence: float
-) -> None:
+def test_with_both_knees_given_a_fit_is_the_textbooks_linear_regression(seed, confidence):
     """Costs far from zero, so that their bound there plays no part."""
     y = truth_curve(0.1, seed)
     design = np.stack(

@@ -6,8 +6,6 @@ a pair has in common leaves its ratio. Each test prints what it found: pytest -r
 tests/inference/test_noise.py
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable
 
@@ -75,9 +73,7 @@ def campaigns(noise: Noise, n: int) -> np.ndarray:
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("own", INDEPENDENT)
 @pytest.mark.parametrize("common", COMMON)
-def test_a_ratio_of_pairs_is_held_as_often_as_stated_whatever_a_pair_has_in_common(
-    common: Noise, own: Noise, n: int
-):
+def test_a_ratio_of_pairs_is_held_as_often_as_stated_whatever_a_pair_has_in_common(common, own, n):
     rng = np.random.default_rng(n)
     shared = common(rng, (TRIALS, n))
     above, below = (np.exp(shared + own(rng, (TRIALS, n))) for _ in range(2))
@@ -117,9 +113,7 @@ OWN = [(heavy_tailed, heavy_tailed), (bistable, normal), (skewed, nothing)]
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("own", OWN, ids=lambda own: " over ".join(noise.__name__ for noise in own))
 @pytest.mark.parametrize("common", [nothing, bistable])
-def test_two_points_of_the_same_mappings_are_held_as_often_as_stated(
-    common: Noise, own: tuple[Noise, Noise], n: int
-):
+def test_two_points_of_the_same_mappings_are_held_as_often_as_stated(common, own, n):
     """The truth is the median of what mappings give. Pairs are at most a sixth wider than
     independent medians, where nothing is shared."""
     rng = np.random.default_rng(n)

@@ -1,7 +1,5 @@
 """The ratio of pairs: its interval against every sign there is, and how often it is right."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np
@@ -11,7 +9,7 @@ from tlb.inference.pairs import LEAST_PAIRS, paired_ratio
 
 
 @pytest.mark.parametrize("n", [2, 5, 9])
-def test_the_coverage_is_that_of_all_signs_of_the_ranks(n: int):
+def test_the_coverage_is_that_of_all_signs_of_the_ranks(n):
     """Of ranks 1 to n with any signs, how often the bounds leave out 0: counted one by one, by the
     means themselves."""
     signs = np.array(list(product((-1, 1), repeat=n)))

@@ -1,7 +1,5 @@
 """What a program can pay and gain at most, on machines whose truth is known."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 from support.synthetic import MIB, Truth, frame, scope
@@ -26,9 +24,7 @@ SIZES = [2**n for n in range(4, 19)]
         (1537, (1536,), "beyond"),
     ],
 )
-def test_a_tread_is_the_first_level_that_holds_all_pages(
-    pages: int, entries: tuple[int, ...], expected: str
-):
+def test_a_tread_is_the_first_level_that_holds_all_pages(pages, entries, expected):
     assert tread(pages, entries) == expected
 
 
@@ -71,9 +67,7 @@ def rows(base: Truth = BASE, large: Truth = LARGE, kind: str = "thp") -> pd.Data
 
 
 @pytest.mark.parametrize(("mib", "price"), [(1 / 16, 0.0), (2, 2.0), (64, 11.0), (10_000, 11.0)])
-def test_the_most_is_what_a_program_of_far_loads_alone_would_pay_and_gain(
-    mib: float, price: float, kind: str = "2m"
-):
+def test_the_most_is_what_a_program_of_far_loads_alone_would_pay_and_gain(mib, price, kind="2m"):
     gain = Prices.of(rows(kind=kind)).gain(mib * MIB, 0, PAGE)
     assert (gain.large, gain.pages, gain.measured_pages) == (kind, mib * MIB / PAGE, SIZES[-1])
     assert (gain.price.value, gain.large_price.value) == pytest.approx((price, 0), abs=1e-6)

@@ -1,7 +1,5 @@
 """simulator: every visit against plain Python containers, and shares against closed forms."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 
 import numpy as np
@@ -119,12 +117,12 @@ def caches(draw: st.DrawFn) -> tuple[int, int, str]:
 @example((2, 1, "nru"), [0, 2, 0])
 @given(caches(), st.lists(st.integers(0, 30), max_size=120))
 @settings(deadline=None, max_examples=200)
-def test_every_visit_misses_as_in_plain_containers(cache: tuple[int, int, str], pages: list[int]):
+def test_every_visit_misses_as_in_plain_containers(cache, pages):
     assert missed(pages, *cache).tolist() == plain(pages, *cache)
 
 
 @pytest.mark.parametrize("replacement", SETS)
-def test_a_long_stream_misses_as_in_plain_containers(replacement: str):
+def test_a_long_stream_misses_as_in_plain_containers(replacement):
     rng = np.random.default_rng(5)
     pages = rng.integers(0, rng.choice([1 << 9, 1 << 12, 1 << 19], 40_000))
     cache = 1536 if replacement != "tree-plru" else 2048, 16, replacement
@@ -139,7 +137,7 @@ def test_hashed_sets_hold_as_many_pages_each_as_drawn_ones():
 
 
 @pytest.mark.parametrize("replacement", REPLACEMENTS)
-def test_one_set_holds_as_many_pages_as_it_has_entries(replacement: str):
+def test_one_set_holds_as_many_pages_as_it_has_entries(replacement):
     pages = np.tile(np.arange(64), 3)
     assert missed(pages, 64, 0, replacement).tolist() == [True] * 64 + [False] * 128
     assert missed(np.tile(np.arange(65), 3), 64, 0, replacement)[65:].any()
@@ -149,7 +147,7 @@ def test_one_set_holds_as_many_pages_as_it_has_entries(replacement: str):
 
 
 @pytest.mark.parametrize(("pages", "entries"), [(100, 128), (177, 128), (3000, 1536)])
-def test_random_replacement_misses_a_cycle_as_its_closed_form_says(pages: int, entries: int):
+def test_random_replacement_misses_a_cycle_as_its_closed_form_says(pages, entries):
     cycle = np.tile(np.random.default_rng(pages).permutation(pages), 400)
     rate = missed(cycle, entries, 0, "random")[200 * pages :].mean()
     expected = float(miss_probability_cycle_random_replacement(pages, entries))
@@ -158,9 +156,7 @@ def test_random_replacement_misses_a_cycle_as_its_closed_form_says(pages: int, e
 
 
 @pytest.mark.parametrize(("pages", "share"), [(2048, 0), (2112, 64 * 17 / 2112), (2176, 1)])
-def test_the_step_of_a_set_associative_tlb_is_as_sharp_as_one_part_in_its_ways(
-    pages: int, share: float
-):
+def test_the_step_of_a_set_associative_tlb_is_as_sharp_as_one_part_in_its_ways(pages, share):
     """A sharp cliff does not show full associativity: 128 sets of 16 ways have one as well."""
     cycle = np.tile(np.random.default_rng(pages).permutation(pages), 3)
     assert missed(cycle, 2048, 16)[pages:].mean() == pytest.approx(share, abs=1e-12)

@@ -1,7 +1,5 @@
 """Whether large pages reach the TLB, judged on guests whose truth is known, in noise."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -71,13 +69,13 @@ def share_right(
     ],
     ids=["textbook", "Zen", "short walks", "as deep", "shallow"],
 )
-def test_the_verdict_is_right_in_noise(guest: Paged, splintered: bool, noise: float):
+def test_the_verdict_is_right_in_noise(guest, splintered, noise):
     guest = Paged(**{**vars(guest), "splintered": splintered, "noise": noise})
     assert share_right(guest, HOST if splintered else WHOLE) >= 0.95
 
 
 @pytest.mark.parametrize("splintered", [True, False])
-def test_transparent_pages_serve_where_the_pool_has_none(splintered: bool):
+def test_transparent_pages_serve_where_the_pool_has_none(splintered):
     assert (
         share_right(Paged(splintered=splintered), HOST if splintered else WHOLE, large="thp")
         >= 0.95
@@ -100,7 +98,7 @@ def test_transparent_pages_serve_where_the_pool_has_none(splintered: bool):
     ],
     ids=["no step", "no large pages", "no base pages", "no control of large pages"],
 )
-def test_what_cannot_be_judged_is_a_reason_and_not_a_verdict(frame: pd.DataFrame, code: str):
+def test_what_cannot_be_judged_is_a_reason_and_not_a_verdict(frame, code):
     with pytest.raises(Unavailable) as why:
         splinter.judge(frame, "kvm")
     assert why.value.code == code

@@ -1,8 +1,6 @@
 """Means, tests of means and means of rates against scipy's own, and against what one article
 printed."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -34,7 +32,7 @@ def test_the_published_test_comes_back_to_two_digits_from_means_intervals_and_co
 
 
 @given(values, values)
-def test_two_means_are_compared_as_scipy_does(x: list[float], y: list[float]):
+def test_two_means_are_compared_as_scipy_does(x, y):
     test, theirs = compare(sample(x), sample(y)), stats.ttest_ind(y, x)
     assert (test.t, test.p, test.freedom) == pytest.approx(
         (theirs.statistic, theirs.pvalue, theirs.df), rel=1e-6, abs=1e-12

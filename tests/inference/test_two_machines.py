@@ -1,8 +1,6 @@
 """The same points measured twice: which rows are of one program, which are of one run, and what
 their ratio can tell."""
 
-from __future__ import annotations
-
 from math import exp, log
 
 import numpy as np
@@ -131,7 +129,7 @@ def test_runs_that_differ_say_by_how_much_and_lend_it_to_points_of_one_run():
 
 
 @pytest.mark.parametrize("among", [1, 40])
-def test_a_pair_the_other_way_round_is_the_inverse(among: int):
+def test_a_pair_the_other_way_round_is_the_inverse(among):
     slow, fast = [2.0, 2.1, 2.2, 2.9, 3.0], [1.0, 1.1, 1.3, 1.4, 1.9]
     one, other = pair_of(fast, slow), pair_of(slow, fast)
     wide, back = one.widened(among), other.widened(among)

@@ -1,10 +1,7 @@
 """Bad arguments: one sentence on stderr and exit 2, before anything is mapped, in C and in
 numba."""
 
-from __future__ import annotations
-
 import resource
-from pathlib import Path
 
 import pytest
 from support.common import needs_c
@@ -16,7 +13,7 @@ pytestmark = [pytest.mark.measures, pytest.mark.slow]
 
 
 @needs_c
-def test_any_detail_is_valid_json(tmp_path: Path):
+def test_any_detail_is_valid_json(tmp_path):
     (tmp_path / "lacks.c").write_text(
         f'#include "{build.KERNELS}/arguments.h"\n'
         'int main(int argc, char **argv) { unavailable("kvm-permission", "%s", argv[argc - 1]); }\n'
@@ -93,14 +90,14 @@ touch_again --idle_ms 60001
 
 
 @pytest.mark.parametrize("kernel", sorted({line.split()[0] for line in OF_BOTH.split("\n")[1:-1]}))
-def test_both_engines_refuse_a_bad_argument_in_one_sentence(kernel: str):
+def test_both_engines_refuse_a_bad_argument_in_one_sentence(kernel):
     lines = [line.split() for line in OF_BOTH.strip().splitlines()]
     refused_by_both(kernel, [words for name, *words in lines if name == kernel])
 
 
 @needs_c
 @pytest.mark.parametrize("line", OF_C.strip().splitlines())
-def test_c_refuses_a_bad_argument_in_one_sentence(line: str):
+def test_c_refuses_a_bad_argument_in_one_sentence(line):
     kernel, *words = line.split()
     refused_by_c(kernel, words)
 

@@ -1,8 +1,6 @@
 """Pages that the machine lacks have their reason; those that it gives are verified, as seen from
 outside too."""
 
-from __future__ import annotations
-
 import re
 import resource
 import subprocess
@@ -43,7 +41,7 @@ def in_both(given: list[str]) -> list[tuple[int, str, str]]:
 
 
 @pytest.mark.parametrize(("pages", "kib"), [("2m", 2048), ("1g", 1048576)])
-def test_a_pool_that_is_too_small_says_how_many_pages_are_needed_and_free(pages: str, kib: int):
+def test_a_pool_that_is_too_small_says_how_many_pages_are_needed_and_free(pages, kib):
     pool = POOLS / f"hugepages-{kib}kB"
     if not pool.exists():
         for said in in_both(["--pages", pages]):
@@ -83,9 +81,7 @@ MTHP = [
 
 
 @both_engines
-def test_a_size_that_inherits_is_on_where_transparent_huge_pages_are(
-    engine: str, tmp_path: Path, monkeypatch
-):
+def test_a_size_that_inherits_is_on_where_transparent_huge_pages_are(engine, tmp_path, monkeypatch):
     if engine == "c":
         text, path = (
             (build.KERNELS / "pages.h").read_text(),
@@ -153,7 +149,7 @@ int main(int argc, char **argv)
 )
 @both_engines
 def test_a_range_is_cut_so_that_its_page_size_is_the_largest_that_is_on_and_fits(
-    engine: str, kib: int, on: list[int], tmp_path: Path, monkeypatch
+    engine, kib, on, tmp_path, monkeypatch
 ):
     for size in (16, 32, 64, 128, 256, 512, 1024, 2048):
         (tmp_path / f"hugepages-{size}kB").mkdir()
@@ -209,7 +205,7 @@ def memory_kb(pid: int) -> dict[str, int]:
 
 @needs_c
 @pytest.mark.parametrize("pages", ["4k", "thp"])
-def test_the_pages_of_the_arena_are_those_asked_for_as_seen_from_outside(pages: str):
+def test_the_pages_of_the_arena_are_those_asked_for_as_seen_from_outside(pages):
     if pages == "thp" and setting(THP / "enabled") not in ("always", "madvise"):
         pytest.skip("transparent huge pages are off here")
     arena_kb = 16 << 10

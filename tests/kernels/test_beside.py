@@ -1,11 +1,8 @@
 """Kernels that measure beside other threads, processes and forks: they visit page_chase's lines or
 write every page, and the others run where and when they should."""
 
-from __future__ import annotations
-
 import os
 import subprocess
-from pathlib import Path
 
 import pytest
 from support.common import software_plan
@@ -57,7 +54,7 @@ def run(kernel: str, *given: object) -> KernelReport:
         ("neighbour_chase", "alone"),
     ],
 )
-def test_a_chase_visits_what_a_second_loop_names(kernel: str, mode: str):
+def test_a_chase_visits_what_a_second_loop_names(kernel, mode):
     for lines, layout in ((1, "spread"), (100, "packed"), (300, "spread")):
         report = run(
             kernel, *(["--mode", mode] if mode else []), "--layout", layout, "--lines", lines
@@ -74,7 +71,7 @@ def test_a_chase_visits_what_a_second_loop_names(kernel: str, mode: str):
 
 
 @pytest.mark.parametrize(("mode", "own"), [("thread", 2), ("process", 1), ("alone", 0)])
-def test_a_partner_is_switched_to_once_a_round(mode: str, own: int):
+def test_a_partner_is_switched_to_once_a_round(mode, own):
     """Both switches of a thread are the program's own, and one of a process: one waits, or is
     preempted by the one that was woken."""
     report = run("switch_chase", "--mode", mode, "--lines", 64)
@@ -87,7 +84,7 @@ def test_a_partner_is_switched_to_once_a_round(mode: str, own: int):
     }
 
 
-def test_a_new_process_has_no_faults_in_its_rounds_unless_its_pages_are_not_there(tmp_path: Path):
+def test_a_new_process_has_no_faults_in_its_rounds_unless_its_pages_are_not_there(tmp_path):
     also = run("cold_chase", "--lines", 200).also
     assert also.keys() == {
         "spawn_ns",
@@ -114,13 +111,13 @@ def test_a_new_process_has_no_faults_in_its_rounds_unless_its_pages_are_not_ther
 @pytest.mark.parametrize(
     "load", [[], ["--stream_kib", 64], ["--walk_lines", 100], ["--discard_pages", 40]]
 )
-def test_a_thread_on_another_cpu_has_turns_while_the_chase_runs(load: list[object]):
+def test_a_thread_on_another_cpu_has_turns_while_the_chase_runs(load):
     also = run("neighbour_chase", "--mode", "other", "--lines", 512, "--region-ms", 50, *load).also
     assert also["turns"] > 0 and 0 < also["p50_ns"] <= also["p99_ns"] <= also["p999_ns"]
 
 
 @two_cpus
-def test_the_thread_runs_on_the_kind_of_cpu_that_was_asked_for(tmp_path: Path):
+def test_the_thread_runs_on_the_kind_of_cpu_that_was_asked_for(tmp_path):
     """By sysfs: here two made-up cores of two hardware threads each, of which this process has
     some."""
     pairs, begins = f"of == {CPUS[-1]} ? cpu == {CPUS[0]} : 0", "    char path[128], list[256]"
@@ -167,7 +164,7 @@ def test_the_thread_runs_on_the_kind_of_cpu_that_was_asked_for(tmp_path: Path):
     ],
     ids=lambda point: point.kernel,
 )
-def test_perf_counts_nothing_where_it_would_count_the_others_too(point: Point):
+def test_perf_counts_nothing_where_it_would_count_the_others_too(point):
     counted = measured(point, plan=software_plan()).counters
     assert counted and {quantity.value for quantity in counted.values()} == {None}
 
@@ -176,7 +173,7 @@ def test_perf_counts_nothing_where_it_would_count_the_others_too(point: Point):
 @pytest.mark.parametrize(
     ("mode", "own", "joined"), [("none", 0, 0), ("other", 0, 1), ("random", 1, 1)]
 )
-def test_collapsed_pages_are_large_afterwards_and_no_others(mode: str, own: int, joined: int):
+def test_collapsed_pages_are_large_afterwards_and_no_others(mode, own, joined):
     needs_thp()
     size = 3 * huge_page_bytes()
     done = run_c(
@@ -204,7 +201,7 @@ def test_collapsed_pages_are_large_afterwards_and_no_others(mode: str, own: int,
 
 
 @pytest.mark.parametrize(("mode", "lines"), [("unmap", 1), ("protect", 3), ("discard", 65)])
-def test_each_call_takes_its_own_pages(mode: str, lines: int):
+def test_each_call_takes_its_own_pages(mode, lines):
     report = run("shootdown", "--mode", mode, "--lines", lines)
     calls, batches = CALLS if lines <= MANY else FEWER, len(report.batch_ns_per_access)
     assert report.accesses == calls * batches and 5 <= batches <= 16
@@ -247,9 +244,7 @@ def test_a_part_of_a_large_page_leaves_base_pages_and_a_collapse_makes_large_one
     ("mode", "lines", "used"),
     [("touch", 1, 0), ("touch", 60, 25), ("write", 60, 0), ("write", 30, 1)],
 )
-def test_each_used_page_holds_what_was_written_last_and_is_copied_after_a_fork(
-    mode: str, lines: int, used: int
-):
+def test_each_used_page_holds_what_was_written_last_and_is_copied_after_a_fork(mode, lines, used):
     report = run(
         "fork_write", "--mode", mode, "--lines", lines, *(["--used", used] if used else [])
     )

@@ -1,10 +1,6 @@
 """code_chase jumps to the lines that a second loop names, in their order, from memory that is never
 writable and executable at once."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from support.kernels import changed, checksum, draws, needs_c, run_c, run_program, shuffled
 
@@ -36,7 +32,7 @@ WAYS = {
 @needs_c
 @pytest.mark.parametrize("lines", [1, 2, 63, 256, 5000])
 @pytest.mark.parametrize("way", WAYS, ids=" ".join)
-def test_it_jumps_where_a_second_loop_says(way: tuple[str, ...], lines: int):
+def test_it_jumps_where_a_second_loop_says(way, lines):
     for layout in ("spread", "packed", "alias") if "listed" in way else ("spread", "packed"):
         done = run_c("code_chase", given(lines, *way, "--layout", layout))
         assert (done.returncode, done.stderr) == (0, "")
@@ -57,7 +53,7 @@ def test_a_long_list_is_gone_through_in_parts_after_the_caches_are_warm():
 
 @needs_c
 @pytest.mark.parametrize("every", [2, 5, 64])
-def test_of_every_group_of_lines_one_is_hot(every: int):
+def test_of_every_group_of_lines_one_is_hot(every):
     done = run_c(
         "code_chase",
         given(1 << 12, "--order", "random", "--layout", "packed", "--every", str(every)),
@@ -71,7 +67,7 @@ def test_of_every_group_of_lines_one_is_hot(every: int):
 
 
 @needs_c
-def test_no_page_is_writable_and_executable_at_once(tmp_path: Path):
+def test_no_page_is_writable_and_executable_at_once(tmp_path):
     program = changed(
         "code_chase",
         {

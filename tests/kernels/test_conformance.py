@@ -10,8 +10,6 @@ waits for what Linux does meanwhile, and page_fault has no result where touching
 longer than mapping it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -136,9 +134,7 @@ def program_of(case: str) -> tuple[Path, str]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_kernel_does_what_rows_of_its_version_were_measured_by(
-    vector: dict[str, dict[str, Any]], case: str
-):
+def test_a_kernel_does_what_rows_of_its_version_were_measured_by(vector, case):
     declared = build.declared_measures(case.split()[0], "c")
     assert {"measures": declared} | did(*program_of(case)) == vector[case]
 
@@ -149,7 +145,7 @@ def test_the_vector_has_every_kernel_in_c_but_those_that_no_machine_must_be_able
     assert {path.stem for path in build.KERNELS.glob("*.c")} - named == {*left_out, "session"}
 
 
-def test_twins_visit_the_same_lines_of_the_same_memory(vector: dict[str, dict[str, Any]]):
+def test_twins_visit_the_same_lines_of_the_same_memory(vector):
     both = [
         case
         for case in CASES
@@ -186,9 +182,7 @@ EMULATED = [
 @on_x86
 @needs_emulator
 @pytest.mark.parametrize("kernel", EMULATED)
-def test_the_arm64_build_visits_the_same_lines_under_emulation(
-    vector: dict[str, dict[str, Any]], kernel: str, tmp_path: Path
-):
+def test_the_arm64_build_visits_the_same_lines_under_emulation(vector, kernel, tmp_path):
     program = for_arm64(kernel, tmp_path)
     for case in CASES:
         if case.split()[0] == kernel and "thp" not in case.split():
@@ -201,9 +195,7 @@ def unpatched() -> Iterator[None]:
     build.unpatch()
 
 
-def test_a_header_that_is_written_otherwise_keeps_rows_and_vector(
-    vector: dict[str, dict[str, Any]], tmp_path: Path, unpatched: None
-):
+def test_a_header_that_is_written_otherwise_keeps_rows_and_vector(vector, tmp_path, unpatched):
     old = "#define MIN_BATCHES 5 "
     new = "/* Another comment. */\nstatic inline int helper(int n) { return n * 7; }\n#define   MIN_BATCHES   5 "
     point = Point(
@@ -243,9 +235,7 @@ def test_a_header_that_is_written_otherwise_keeps_rows_and_vector(
         ),  # memory that may be on other pages
     ],
 )
-def test_a_change_of_what_is_measured_breaks_the_vector(
-    vector: dict[str, dict[str, Any]], tmp_path: Path, old: str, new: str
-):
+def test_a_change_of_what_is_measured_breaks_the_vector(vector, tmp_path, old, new):
     assert (
         not did(changed("page_chase", {old: new}, tmp_path), CASES[0]).items()
         <= vector[CASES[0]].items()

@@ -4,8 +4,6 @@ record.
 Each fault is a change of the source: the text to replace, and what replaces it.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -209,16 +207,14 @@ def why(kernel: str, arguments: list[str], changes: dict[str, str], folder: Path
 
 
 @pytest.mark.parametrize(("kernel", "arguments", "changes", "code"), FAULTS)
-def test_a_faulty_kernel_gives_its_reason(
-    kernel: str, arguments: str, changes: dict[str, str], code: str, tmp_path: Path
-):
+def test_a_faulty_kernel_gives_its_reason(kernel, arguments, changes, code, tmp_path):
     assert why(kernel, arguments.split(), changes, tmp_path) == code
 
 
 @two_cpus
 @pytest.mark.parametrize(("kernel", "arguments", "changes", "code"), BESIDE)
 def test_a_faulty_thread_on_another_cpu_gives_its_reason(
-    kernel: str, arguments: str, changes: dict[str, str], code: str, tmp_path: Path
+    kernel, arguments, changes, code, tmp_path
 ):
     if "{large}" in arguments:
         needs_thp()
@@ -228,7 +224,5 @@ def test_a_faulty_thread_on_another_cpu_gives_its_reason(
 
 @pytest.mark.endurance
 @pytest.mark.parametrize(("mode", "changes"), WALKS)
-def test_a_faulty_graph_or_walk_is_kernel_garbage(
-    mode: str, changes: dict[str, str], tmp_path: Path
-):
+def test_a_faulty_graph_or_walk_is_kernel_garbage(mode, changes, tmp_path):
     assert why("graph_walk", walking(2**14, *MODES[mode]), changes, tmp_path) == "kernel-garbage"

@@ -1,7 +1,5 @@
 """graph_walk: the graph is the one described and proved whole, and the walk is the oracle's."""
 
-from __future__ import annotations
-
 import pytest
 from support.graph_walk import graph, parsed, visited, walking
 from support.kernels import checksum, needs_c, run_c
@@ -17,7 +15,7 @@ GRAPHS = [(4, 4, 7), (1024, 1024, 7), (4096, 64, 2**63 - 1)]
 
 @needs_c
 @pytest.mark.parametrize(("vertices", "block", "seed"), GRAPHS)
-def test_c_links_the_graph_that_the_oracle_names(probe, vertices: int, block: int, seed: int):
+def test_c_links_the_graph_that_the_oracle_names(probe, vertices, block, seed):
     assert [
         [int(word) for word in line.split()] for line in probe(vertices, block, seed).splitlines()
     ] == graph(vertices, block, seed)
@@ -86,7 +84,7 @@ def test_c_walks_as_the_oracle_does():
 
 @needs_c
 @pytest.mark.parametrize(("block", "column", "first"), [(2**16, 1, 3), (64, 2, 5)])
-def test_a_walk_visits_as_many_lines_as_expected(probe, block: int, column: int, first: int):
+def test_a_walk_visits_as_many_lines_as_expected(probe, block, column, first):
     """The oracle's walk: in one block, and in stays of 1000 hops."""
     for row in probe(2**16, block).splitlines()[first:7]:
         numbers = [*map(float, row.split())]
@@ -97,6 +95,6 @@ def test_a_walk_visits_as_many_lines_as_expected(probe, block: int, column: int,
 
 @needs_c
 @pytest.mark.parametrize(("vertices", "block"), [(2**16, 64), (2**24, 2**12), (2**22, 2**22)])
-def test_the_hops_of_a_warm_up_visit_the_lines_asked_for(probe, vertices: int, block: int):
+def test_the_hops_of_a_warm_up_visit_the_lines_asked_for(probe, vertices, block):
     *_, last = probe(vertices, block).splitlines()
     assert float(last) == pytest.approx(min(4e6, 0.96 * vertices), rel=0.011)

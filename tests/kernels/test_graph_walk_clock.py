@@ -1,8 +1,6 @@
 """graph_walk hop by hop: the histogram tells the quantiles, and each hop stands between two
 readings."""
 
-from __future__ import annotations
-
 import platform
 import re
 from collections.abc import Callable
@@ -34,7 +32,7 @@ def in_c(probe: Callable[..., str], ticks: list[int]) -> tuple[list[float], np.n
 @needs_c
 @given(ticks=TICKS)
 @settings(deadline=None, max_examples=50)
-def test_quantiles_of_the_histogram_are_within_one_percent_of_exact_ones(probe, ticks: list[int]):
+def test_quantiles_of_the_histogram_are_within_one_percent_of_exact_ones(probe, ticks):
     for found, q in zip(in_c(probe, ticks)[0], QUANTILES, strict=True):
         exact = int(np.quantile(ticks, q, method="inverted_cdf"))
         assert found == pytest.approx(exact, rel=0.01, abs=0)
@@ -93,7 +91,7 @@ def test_each_hop_stands_between_two_readings_that_wait_for_it():
 
 @pytest.mark.needs("a C compiler", "objdump")
 @pytest.mark.parametrize(("symbol", "loads"), [("walk_on", 32 * 33 // 2), ("walk_ahead", 2)])
-def test_the_timed_loops_load_and_neither_call_nor_divide(symbol: str, loads: int):
+def test_the_timed_loops_load_and_neither_call_nor_divide(symbol, loads):
     code = disassembled("graph_walk", symbol)
     assert [one for one in code if NOT_IN_A_TIMED_LOOP.match(one)] == []
     assert sum(bool(re.match(r"mov\w*\s.*\(%.*\),|ldr\w*\s", one)) for one in code) >= loads

@@ -1,8 +1,6 @@
 """guest_chase visits the lines that page_chase visits, through page tables of its own, and says
 what it took inside and outside."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path
@@ -39,9 +37,7 @@ def tables(record: Record) -> int:
 @pytest.mark.parametrize("layout", ["spread", "packed"])
 @pytest.mark.parametrize(("mode", "levels"), [("4k", 4), ("4k", 5), ("2m", 4), ("1g", 5)])
 @pytest.mark.parametrize("lines", [1, 65, 5000])
-def test_a_guest_visits_every_line_in_the_order_of_page_chase(
-    kvm, mode: str, levels: int, layout: str, lines: int
-):
+def test_a_guest_visits_every_line_in_the_order_of_page_chase(kvm, mode, levels, layout, lines):
     point = guest(mode, lines=lines, layout=layout, options={"levels": levels})
     record = measured(point)
     assert record.point == point
@@ -63,7 +59,7 @@ def test_a_guest_visits_every_line_in_the_order_of_page_chase(
 @pytest.mark.parametrize(
     ("mode", "pages"), [("4k", "4k"), ("4k", "2m"), ("2m", "thp"), ("1g", "2m")]
 )
-def test_every_guest_page_size_runs_on_every_host_page_size(hosted, mode: str, pages: str):
+def test_every_guest_page_size_runs_on_every_host_page_size(hosted, mode, pages):
     record = measured(guest(mode, pages, 2000))
     assert (record.backing, record.mode) == (pages, mode)
     lines, program, table_bytes = (
@@ -108,7 +104,7 @@ def test_the_record_has_the_time_outside_and_what_the_first_touch_cost(kvm):
 @needs_c
 @pytest.mark.parametrize("pages", ["4k", "thp"])
 @pytest.mark.parametrize("mode", ["4k", "2m"])
-def test_a_real_guest_visits_them_too(mode: str, pages: str):
+def test_a_real_guest_visits_them_too(mode, pages):
     point = guest(mode, pages, 3000)
     record = real(point)
     assert record.point == point and record.backing == pages

@@ -5,8 +5,6 @@ same on a computer without KVM. Where /dev/kvm opens, faults that a program can 
 real guest too.
 """
 
-from __future__ import annotations
-
 import errno
 import grp
 import os
@@ -57,13 +55,13 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("fault", "code", "detail"), FAULTS)
-def test_a_fault_gives_its_reason(kvm, fault: dict[str, int], code: str, detail: str):
+def test_a_fault_gives_its_reason(kvm, fault, code, detail):
     kvm(**fault)
     assert detail in why_not(guest(), code)
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM])
-def test_a_user_without_permission_learns_which_group_to_join(kvm, number: int):
+def test_a_user_without_permission_learns_which_group_to_join(kvm, number):
     group = grp.getgrall()[-1]
     kvm(open=number, group=group.gr_gid)
     assert (
@@ -99,7 +97,7 @@ def test_a_foreign_signal_does_not_end_the_guest(kvm):
 
 
 @pytest.mark.parametrize("mode", ["4k", "1g"])
-def test_the_guests_page_tables_are_of_the_pool_too(hosted, mode: str):
+def test_the_guests_page_tables_are_of_the_pool_too(hosted, mode):
     point = guest(mode, "2m", 8 * 512)  # 16 MiB of lines, and the tables behind them
     hosted.pool("2m", 8)
     assert "9 pages of 2m needed, 8 free" in why_not(point, "pool-empty")
@@ -129,9 +127,7 @@ def test_the_guests_page_tables_are_of_the_pool_too(hosted, mode: str):
         (0xFEEB, "kernel-hung", "did not leave the guest in 10 s"),  # jmp to itself
     ],
 )
-def test_a_real_guest_with_another_program_ends_with_its_reason(
-    kvm, code: int, expected: str, detail: str
-):
+def test_a_real_guest_with_another_program_ends_with_its_reason(kvm, code, expected, detail):
     kvm(real=1)
     real(guest())
     kvm(real=1, code=code, **{"endless": 1} if expected == "kernel-hung" else {})

@@ -1,10 +1,7 @@
 """A guest's page tables, by kernels/guest.h, as a walker of its own reads them: every page at its
 address, and nothing else."""
 
-from __future__ import annotations
-
 import ctypes
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -38,7 +35,7 @@ uint64_t build(char *memory, uint64_t at, uint64_t room, int leaf, int levels, u
 
 
 @pytest.fixture(scope="module")
-def builder(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+def builder(tmp_path_factory) -> ctypes.CDLL:
     folder = tmp_path_factory.mktemp("tables")
     (folder / "tables.c").write_text(EXPORTED)
     flags = ("-shared", "-fPIC", f"-I{build.KERNELS}")
@@ -131,14 +128,7 @@ aligned = st.integers(0, 2**17 - 64)
 @example(leaf=2, levels=4, pages=1, less=4095, from_gib=2**17 - 64, to_gib=0, tables_at=0)
 @settings(max_examples=1000 if ENDURANCE else 50, deadline=None)
 def test_every_page_is_mapped_once_at_its_level_for_the_user_and_nothing_else_is(
-    builder,
-    leaf: int,
-    levels: int,
-    pages: int,
-    less: int,
-    from_gib: int,
-    to_gib: int,
-    tables_at: int,
+    builder, leaf, levels, pages, less, from_gib, to_gib, tables_at
 ):
     page = LEAF[leaf]
     virtual, to, size = from_gib * GIB, to_gib * GIB, pages * page - less * (page // 4096)
@@ -155,7 +145,7 @@ def test_every_page_is_mapped_once_at_its_level_for_the_user_and_nothing_else_is
     assert (built.words[built.used * 512 :] == CANARY).all()
 
 
-def test_the_program_stands_by_the_offsets_that_its_structure_has(tmp_path: Path):
+def test_the_program_stands_by_the_offsets_that_its_structure_has(tmp_path):
     """The assembler's numbers and the compiler's: talk's fields, the port, where a processor looks
     for the map of a TSS."""
     fields = {

@@ -1,8 +1,6 @@
 """Accesses that a compiler left out are noticed by the kernel itself, and its timed loop is what it
 claims."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
@@ -102,7 +100,7 @@ def test_numba_notices_accesses_that_were_left_out():
         ("radix_partition", "join", 4),
     ],
 )
-def test_the_timed_loop_loads_and_neither_calls_nor_divides(kernel: str, symbol: str, loads: int):
+def test_the_timed_loop_loads_and_neither_calls_nor_divides(kernel, symbol, loads):
     code = disassembled(kernel, symbol)
     assert [line for line in code if NOT_IN_A_TIMED_LOOP.match(line)] == []
     from_memory = [

@@ -5,8 +5,6 @@ The kernel runs as it is, on the nodes that tests/support/other_nodes.c shows it
 computer gives the same answers. Linux itself judges the arguments of each call.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path
@@ -29,7 +27,7 @@ NODES_OF = {
 
 
 @pytest.fixture(scope="session")
-def other_nodes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def other_nodes(tmp_path_factory) -> Path:
     """tests/support/other_nodes.c, compiled."""
     return preloadable("other_nodes", tmp_path_factory)
 
@@ -68,13 +66,13 @@ class Nodes(Files):
 
 
 @pytest.fixture
-def nodes(tmp_path: Path, other_nodes: Path, monkeypatch: pytest.MonkeyPatch) -> Nodes:
+def nodes(tmp_path, other_nodes, monkeypatch) -> Nodes:
     put_before(monkeypatch, "env", f"LD_PRELOAD={other_nodes}", f"OTHER_NODES={tmp_path / 'other'}")
     return Nodes(tmp_path / "other")
 
 
 def on(mode: str = "local-remote", **changes: object) -> Point:
-    return Point(**{"kernel": "numa_chase", "mode": mode, "lines": 300, "region_ms": 1, **changes})  # type: ignore[arg-type]
+    return Point(**{"kernel": "numa_chase", "mode": mode, "lines": 300, "region_ms": 1, **changes})
 
 
 def where(record: Record) -> tuple[float, float, float]:
@@ -82,7 +80,7 @@ def where(record: Record) -> tuple[float, float, float]:
 
 
 @pytest.mark.parametrize("mode", NODES_OF)
-def test_the_thread_is_bound_to_the_tables_node_only_while_it_touches_every_page(nodes, mode: str):
+def test_the_thread_is_bound_to_the_tables_node_only_while_it_touches_every_page(nodes, mode):
     """Linux makes a page table at a mapping's first touch, under the policy of the thread that
     touches."""
     memory, tables = NODES_OF[mode]
@@ -139,7 +137,7 @@ CHOICES = {
 
 
 @pytest.mark.parametrize("case", CHOICES)
-def test_remote_is_the_farthest_usable_node(nodes, case: str):
+def test_remote_is_the_farthest_usable_node(nodes, case):
     cpus, distances, normal, allowed, expected = CHOICES[case]
     nodes.are(cpus, distances, normal)
     if allowed:
@@ -168,7 +166,7 @@ def test_a_computer_without_a_second_usable_node_has_its_reason(nodes):
 
 
 @pytest.mark.parametrize("looks", [0, 1])  # that find nothing: before the timed region, after it
-def test_one_page_on_another_node_before_or_after_the_region_is_refused(nodes, looks: int):
+def test_one_page_on_another_node_before_or_after_the_region_is_refused(nodes, looks):
     nodes.set("strays", 1)
     nodes.set("true_looks", looks)
     assert why_not(on("remote-remote"), "node-refused") == "1 of 300 pages are not on node 1"

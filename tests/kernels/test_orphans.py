@@ -1,7 +1,5 @@
 """A runner that dies leaves no kernel behind."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys
@@ -45,7 +43,7 @@ def wait_until(true: Callable[[], bool], seconds: float = 30) -> bool:
         ("numba", "timed"),
     ],
 )
-def test_a_runner_killed_with_9_leaves_no_kernel_behind(engine: str, counted: str):
+def test_a_runner_killed_with_9_leaves_no_kernel_behind(engine, counted):
     repeat = time.time_ns()  # so that the seed, and with it the command line, is of this run alone
     seed = str(measure.seed_of(Point(kernel="page_chase", engine=engine, lines=777), repeat))
     runner = subprocess.Popen(
@@ -98,7 +96,7 @@ def _quietly(question: Callable[[], bool]) -> bool:
     ],
     ids=lambda given: given[0],
 )
-def test_a_kernel_killed_with_9_leaves_no_process_of_its_own_behind(given: list[str]):
+def test_a_kernel_killed_with_9_leaves_no_process_of_its_own_behind(given):
     if (
         "--threads" in given
         and psutil.Process().cpu_affinity() == psutil.Process().cpu_affinity()[:1]

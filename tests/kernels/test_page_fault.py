@@ -1,8 +1,6 @@
 """page_fault, touch_again and map_churn touch what a second loop names, fault as often as the
 kernel has to, and leave nothing behind."""
 
-from __future__ import annotations
-
 import mmap
 import os
 import signal
@@ -67,7 +65,7 @@ def measured(kernel: str, arguments: list[str], **how: object) -> KernelReport:
     ("mode", "kind", "populate"),
     [("file", "cycle", 0), ("file", "sequential", 1), ("anonymous", "cycle", 1)],
 )
-def test_every_page_is_touched_in_every_round(mode: str, kind: str, populate: int):
+def test_every_page_is_touched_in_every_round(mode, kind, populate):
     for lines in (16, 1000):
         report = measured(
             "page_fault", given(lines, "--mode", mode, "--order", kind, "--populate", populate)
@@ -126,7 +124,7 @@ def test_pages_are_charged_by_turns_in_a_group_that_a_killed_process_left_and_th
 
 
 @needs_c
-def test_a_full_disk_is_a_reason_and_leaves_no_file(tmp_path: Path):
+def test_a_full_disk_is_a_reason_and_leaves_no_file(tmp_path):
     program = changed(
         "page_fault",
         {"struct group group;": "struct group group;\n    signal(SIGXFSZ, SIG_IGN);"},
@@ -147,7 +145,7 @@ def test_a_full_disk_is_a_reason_and_leaves_no_file(tmp_path: Path):
 
 @needs_c
 @pytest.mark.parametrize("kind", ["sequential", "cycle"])
-def test_memory_is_touched_again_after_the_wait(kind: str):
+def test_memory_is_touched_again_after_the_wait(kind):
     begin = time.monotonic()
     report = measured("touch_again", given(1000, "--order", kind, "--idle_ms", 300))
     assert time.monotonic() - begin >= 0.3 and report.elapsed_ns < 0.3e9  # none of it in the region
@@ -162,7 +160,7 @@ def test_memory_is_touched_again_after_the_wait(kind: str):
 
 @needs_c
 @pytest.mark.parametrize("mode", ["unmap", "keep"])
-def test_each_record_faults_its_chunk_in_or_nothing(mode: str):
+def test_each_record_faults_its_chunk_in_or_nothing(mode):
     for threads in {1, min(2, CPUS), CPUS + 1}:
         report = measured(
             "map_churn",

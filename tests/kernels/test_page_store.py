@@ -1,8 +1,6 @@
 """page_store: stores and loads of the lines that page_gather loads, in its order, each pass
 whole."""
 
-from __future__ import annotations
-
 import pytest
 from support.kernels import changed, checksum, measured, needs_c, run_program, visits
 
@@ -16,7 +14,7 @@ MODES = CATALOGUE["page_store"].modes
 
 @pytest.mark.parametrize("layout", ["spread", "packed"])
 @pytest.mark.parametrize("mode", MODES)
-def test_each_mode_visits_every_line_in_the_order_of_page_gather(mode: str, layout: str):
+def test_each_mode_visits_every_line_in_the_order_of_page_gather(mode, layout):
     point = Point(kernel="page_store", mode=mode, layout=layout, lines=3000, region_ms=1)
     record = measured(point)
     assert record.checksum == checksum(visits("page_gather", "cycle", 3000, seed_of(point, 0)))
@@ -42,7 +40,7 @@ static void prepare_pass("""
 
 @pytest.mark.parametrize(("advice", "refused"), [("MADV_FREE", False), ("MADV_WILLNEED", True)])
 def test_by_the_kernels_own_count_no_page_is_dirty_once_the_bits_are_cleared(
-    advice: str, refused: bool, tmp_path
+    advice, refused, tmp_path
 ):
     kernel = changed(
         "page_store",

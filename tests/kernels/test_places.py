@@ -1,12 +1,9 @@
 """Where a line stands, and which memory stands behind aliased and far pages."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -66,7 +63,7 @@ def fullest(at: np.ndarray, sets: int) -> int:
 
 @pytest.mark.parametrize("cache", SETS)
 @pytest.mark.parametrize(("stride", "page"), CONTIGUOUS)
-def test_lines_fall_evenly_on_the_sets_of_every_cache(stride: int, page: int, cache: str):
+def test_lines_fall_evenly_on_the_sets_of_every_cache(stride, page, cache):
     for count in COUNTS:
         at = offsets(np.arange(count), stride, page)
         assert fullest(at, SETS[cache]) <= -(-count // SETS[cache]) + 1, count
@@ -77,7 +74,7 @@ def test_lines_fall_evenly_on_the_sets_of_every_cache(stride: int, page: int, ca
 
 
 @needs_c
-def test_c_and_numba_put_a_line_in_the_same_place(tmp_path: Path):
+def test_c_and_numba_put_a_line_in_the_same_place(tmp_path):
     (tmp_path / "places.c").write_text(
         f'#include "{build.KERNELS}/placement.h"\nuint64_t at(uint64_t line, int packed, uint64_t stride, uint64_t page)\n'
         "{ struct places p = places_in(packed, stride, page); return line_offset(&p, line); }\n"
@@ -111,7 +108,7 @@ def test_c_and_numba_put_a_line_in_the_same_place(tmp_path: Path):
 
 
 @pytest.fixture(scope="module")
-def probe(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+def probe(tmp_path_factory) -> Callable[..., str]:
     """What tests/support/probe_chase.c says of page_chase's arguments."""
     binary = compiled(
         ROOT / "tests/support/probe_chase.c", tmp_path_factory.mktemp("probe") / "probe_chase"
@@ -129,7 +126,7 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
     [(1, 1, 8), (2**16 + 8, 1, 16), (1000, 8, 8), (2**14, 64, 128)],
 )
 def test_aliased_pages_are_few_pages_of_memory_in_at_most_8192_mappings_and_a_part(
-    probe, lines: int, stride: int, physical_pages: int
+    probe, lines, stride, physical_pages
 ):
     found = json.loads(
         probe("memory", "--layout", "alias", "--lines", lines, "--stride-pages", stride)
@@ -144,7 +141,7 @@ def test_aliased_pages_are_few_pages_of_memory_in_at_most_8192_mappings_and_a_pa
 
 @needs_c
 @pytest.mark.parametrize(("lines", "stride"), [(1, 1), (7, 5), (1000, 64)])
-def test_page_i_is_visited_on_its_line_8_times_i_mod_8_once_a_cycle(probe, lines: int, stride: int):
+def test_page_i_is_visited_on_its_line_8_times_i_mod_8_once_a_cycle(probe, lines, stride):
     played = [
         int(visit)
         for visit in probe(

@@ -1,8 +1,6 @@
 """Many points in one mapping: each as a process of its own measures it, however the others end, and
 proved by a later smaps."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Iterator
@@ -56,7 +54,7 @@ FAILING = {
 
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def session(tmp_path_factory) -> Path:
     return compiled(build.KERNELS / "session.c", tmp_path_factory.mktemp("session") / "session")
 
 
@@ -107,9 +105,7 @@ def report_of(answer: dict[str, Any]) -> KernelReport:
 
 
 @pytest.mark.parametrize("pages", ["4k", "thp"])
-def test_a_point_of_a_plan_is_the_point_that_a_process_of_its_own_measures(
-    session: Path, pages: str
-):
+def test_a_point_of_a_plan_is_the_point_that_a_process_of_its_own_measures(session, pages):
     if pages == "thp":
         needs_thp()
     lines = [*SHARED, *APART] if pages == "thp" else [*SHARED, *BASE_ALONE, *APART, *BASE_APART]
@@ -155,7 +151,7 @@ def test_a_point_of_a_plan_is_the_point_that_a_process_of_its_own_measures(
         ), line
 
 
-def test_a_point_that_fails_says_why_and_the_next_one_is_measured(session: Path):
+def test_a_point_that_fails_says_why_and_the_next_one_is_measured(session):
     good = SHARED[0]
     _, *given, last = answers(session, [line for bad in FAILING for line in (bad, good)])
     assert last["proved"] == 2 * len(FAILING)
@@ -188,7 +184,7 @@ static FILE *watched(const char *path, const char *mode) /* says when smaps is r
 
 
 @pytest.fixture(scope="module")
-def watched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def watched(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("watched")
     (folder / "watched.c").write_text(
         f'#define _GNU_SOURCE{WATCHED}#include "{build.KERNELS}/session.c"\n'
@@ -208,9 +204,7 @@ def proofs(printed: list[dict[str, Any]]) -> Iterator[tuple[int, int]]:
 
 
 @pytest.mark.parametrize(("pages", "often"), [("4k", 100), ("thp", 1)])
-def test_no_more_answers_are_called_proved_than_smaps_has_proved_since(
-    watched: Path, pages: str, often: int
-):
+def test_no_more_answers_are_called_proved_than_smaps_has_proved_since(watched, pages, often):
     if pages == "thp":
         needs_thp()
     lines = ([SHARED[2], "", SHARED[0]] * 70)[: 203 if pages == "4k" else 7]
@@ -236,7 +230,7 @@ def state_of(pid: int) -> tuple[int, int, int]:
     )
 
 
-def test_a_process_keeps_nothing_of_a_point(session: Path):
+def test_a_process_keeps_nothing_of_a_point(session):
     lines = [
         SHARED[0],
         SHARED[1],
@@ -277,7 +271,7 @@ WALKS = [
 ]
 
 
-def test_points_that_walk_one_graph_share_it_and_walk_as_in_processes_of_their_own(tmp_path: Path):
+def test_points_that_walk_one_graph_share_it_and_walk_as_in_processes_of_their_own(tmp_path):
     filling = "made.threads = on_all_cpus(1, &g);"
     program = changed("graph_walk", {filling: f'puts("{{\\"filled\\": 1}}");\n{filling}'}, tmp_path)
     lines = [f"graph_walk {walk}" for walk in WALKS]
@@ -314,9 +308,7 @@ JOINS = [
 ]
 
 
-def test_points_that_join_the_same_rows_share_them_and_find_as_in_processes_of_their_own(
-    tmp_path: Path,
-):
+def test_points_that_join_the_same_rows_share_them_and_find_as_in_processes_of_their_own(tmp_path):
     filling = "j.due = fill("
     program = changed(
         "radix_partition", {filling: f'puts("{{\\"filled\\": 1}}");\n    {filling}'}, tmp_path

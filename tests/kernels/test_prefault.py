@@ -1,7 +1,5 @@
 """prefault makes every page ready in every batch, and gives it back."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -47,7 +45,7 @@ def made_ready(done: subprocess.CompletedProcess[str]) -> KernelReport:
 
 
 @pytest.mark.parametrize(("mode", "threads"), [("touch", 2), ("populate", 1), ("memset", 2)])
-def test_every_page_is_made_ready_in_every_batch(mode: str, threads: int):
+def test_every_page_is_made_ready_in_every_batch(mode, threads):
     for lines in (3, 2000):
         report = made_ready(
             prefault("--mode", mode, "--lines", lines, "--threads", min(threads, len(CPUS)))
@@ -77,7 +75,7 @@ def test_every_page_is_made_ready_in_every_batch(mode: str, threads: int):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_transparent_huge_page_is_one_fault_and_is_resident_for_one_byte(mode: str):
+def test_a_transparent_huge_page_is_one_fault_and_is_resident_for_one_byte(mode):
     needs_thp()
     page = huge_page_bytes()
     done = prefault("--mode", mode, "--pages", "thp", "--lines", 5 * page // 4096 - 1)
@@ -111,7 +109,7 @@ def test_memory_is_given_back_before_the_next_batch():
     assert 64 << 10 <= int(done.stdout) < 96 << 10
 
 
-def test_there_may_be_more_cpus_than_a_cpu_set_has_bits(tmp_path_factory: pytest.TempPathFactory):
+def test_there_may_be_more_cpus_than_a_cpu_set_has_bits(tmp_path_factory):
     library, cpus, threads = preloadable("other_cpus", tmp_path_factory), 2000, 257
     there = {"env": os.environ | {"LD_PRELOAD": str(library), "OTHER_CPUS": str(cpus)}}
     report = made_ready(

@@ -1,8 +1,6 @@
 """A radix partition is a stable sort by bits of the hash; a join by way of it finds what the naive
 join and a dictionary find."""
 
-from __future__ import annotations
-
 from itertools import islice, product
 
 import numpy as np
@@ -49,9 +47,7 @@ def table_of(keys: list[int]) -> np.ndarray:
 
 @given(keys=st.lists(KEYS, max_size=300), bits=st.integers(1, 10))
 @settings(deadline=None)
-def test_partitioning_is_a_stable_sort_by_the_hashs_top_bits_in_one_pass_or_two(
-    keys: list[int], bits: int
-):
+def test_partitioning_is_a_stable_sort_by_the_hashs_top_bits_in_one_pass_or_two(keys, bits):
     rows = table_of(keys)
     radix = np.array([key * GOLDEN % 2**64 >> 64 - bits for key in keys], dtype=np.int64)
     for passes in (1, 2)[:bits]:
@@ -67,9 +63,7 @@ def test_partitioning_is_a_stable_sort_by_the_hashs_top_bits_in_one_pass_or_two(
     passes=st.integers(1, 2),
 )
 @settings(deadline=None)
-def test_every_join_finds_what_a_dictionary_finds(
-    keys: list[int], data: st.DataObject, bits: int, passes: int
-):
+def test_every_join_finds_what_a_dictionary_finds(keys, data, bits, passes):
     probes = data.draw(st.lists(st.one_of(KEYS, st.sampled_from(keys or [0])), max_size=200))
     row_of = {key: i + 1 for i, key in enumerate(keys)}
     found = [row_of[key] * (i + 1) for i, key in enumerate(probes) if key in row_of]
@@ -81,7 +75,7 @@ def test_every_join_finds_what_a_dictionary_finds(
 
 
 @pytest.mark.parametrize("seed", [0, 2**63 - 1])
-def test_keys_are_the_generators_numbers_and_each_row_of_s_has_one_of_them(seed: int):
+def test_keys_are_the_generators_numbers_and_each_row_of_s_has_one_of_them(seed):
     r, s, due, folded = functions().fill(5000, seed)
     assert r[:, 0].tolist() == list(islice(splitmix64(seed), 5000))
     assert r[:, 1].tolist() == s[:, 1].tolist() == list(range(1, 5001))
@@ -105,7 +99,7 @@ SPOILT = {
 
 
 @pytest.mark.parametrize("foreign", [False, True])
-def test_rows_that_are_lost_or_doubled_or_in_a_wrong_place_are_not_partitioned(foreign: bool):
+def test_rows_that_are_lost_or_doubled_or_in_a_wrong_place_are_not_partitioned(foreign):
     of = functions()
     rows, seed = of.fill(1000, 5)[foreign], 5
     parts, ends = of.partition(rows, 3, 1)

@@ -1,12 +1,9 @@
 """random_touch draws what the JVM draws, and reads it."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -52,7 +49,7 @@ PRINTED_BY_JAVA = {
 
 
 @pytest.mark.parametrize("bound", PRINTED_BY_JAVA)
-def test_the_oracle_draws_what_the_jvm_printed(bound: int):
+def test_the_oracle_draws_what_the_jvm_printed(bound):
     assert list(islice(java_ints(7, bound, thread=1, high_bits=True), 8)) == PRINTED_BY_JAVA[bound]
 
 
@@ -60,7 +57,7 @@ REJECTING = (2**30 + 1, 2**31 - 1, 2**30, 1)  # the first of them rejects half o
 
 
 @pytest.mark.parametrize("bound", REJECTING)
-def test_numba_draws_below_large_bounds_as_the_oracle_does(bound: int):
+def test_numba_draws_below_large_bounds_as_the_oracle_does(bound):
     state, drawn = np.uint64(11), []
     for _ in range(2000):
         state, number = draw(np.uint64(state), np.uint64(bound))
@@ -69,7 +66,7 @@ def test_numba_draws_below_large_bounds_as_the_oracle_does(bound: int):
 
 
 @needs_c
-def test_c_draws_below_large_bounds_as_the_oracle_does(tmp_path: Path):
+def test_c_draws_below_large_bounds_as_the_oracle_does(tmp_path):
     (tmp_path / "draws.c").write_text(
         f'#define main kernel_main\n#include "{build.KERNELS}/random_touch.c"\n#undef main\n'
         "int main(int argc, char **argv) { uint64_t seed = 11; for (int i = 0; argc > 1 && i < 2000; i++)"
@@ -89,7 +86,7 @@ def test_c_draws_below_large_bounds_as_the_oracle_does(tmp_path: Path):
 @pytest.mark.parametrize(
     ("size", "spare"), [(1, 0), (1000, 0), (1000, 2), (4096, 0), (10**6 + 3, 0), (1 << 26, 0)]
 )
-def test_c_reads_what_the_oracle_draws(size: int, spare: int):
+def test_c_reads_what_the_oracle_draws(size, spare):
     options = {"bytes": size} | ({"spare_draws": spare} if spare else {})
     given = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     reports = []

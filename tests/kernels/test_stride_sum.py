@@ -1,8 +1,6 @@
 """stride_sum visits the elements that a second loop names, in their order, and sums the numbers
 that they hold."""
 
-from __future__ import annotations
-
 import pytest
 from support.kernels import checksum, needs_c, run_c, shuffled
 

@@ -1,8 +1,6 @@
 """table_chase visits the pages that a second loop places, in its order, and through as many tables
 as were asked for."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest
@@ -71,9 +69,7 @@ def through(numbers: list[int], page: int) -> tuple[int, ...]:
 @needs_c
 @pytest.mark.parametrize("mode", ["random", "even"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_it_visits_what_a_second_loop_places_through_as_many_tables(
-    shape: tuple[int, ...], mode: str
-):
+def test_it_visits_what_a_second_loop_places_through_as_many_tables(shape, mode):
     done = run_c("table_chase", given(*shape, mode=mode))
     assert (done.returncode, done.stderr) == (0, "")
     report, numbers = (
@@ -87,7 +83,7 @@ def test_it_visits_what_a_second_loop_places_through_as_many_tables(
 
 @needs_c
 @pytest.mark.parametrize("hot", [8, 64, 256])
-def test_drawn_visits_are_those_of_a_second_loop(hot: int):
+def test_drawn_visits_are_those_of_a_second_loop(hot):
     done = run_c("table_chase", [*given(256, 32, 1, 1), "--order", "random", "--hot", str(hot)])
     report, numbers = (
         KernelReport.model_validate_json(done.stdout),

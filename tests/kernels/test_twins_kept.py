@@ -1,8 +1,6 @@
 """What numba compiled is kept between processes, and no change of a module, shared ones included,
 is served what was compiled before it."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -19,7 +17,7 @@ pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 
 
 @pytest.fixture
-def copy(tmp_path: Path) -> Path:
+def copy(tmp_path) -> Path:
     shutil.copytree(
         build.KERNELS / "twins",
         tmp_path / "kernels/twins",
@@ -49,9 +47,7 @@ def compiled(copy: Path) -> dict[str, int]:
 
 
 @pytest.mark.endurance
-def test_a_second_process_compiles_nothing_and_a_change_of_a_shared_module_is_compiled_anew(
-    copy: Path,
-):
+def test_a_second_process_compiles_nothing_and_a_change_of_a_shared_module_is_compiled_anew(copy):
     first, kept = checksum_of(copy), compiled(copy)
     assert checksum_of(copy) == first and compiled(copy) == kept and kept
     shared = copy / "kernels/twins/placement.py"
@@ -66,7 +62,7 @@ def test_a_second_process_compiles_nothing_and_a_change_of_a_shared_module_is_co
     assert checksum_of(copy) == first and compiled(copy) == after and kept.items() <= after.items()
 
 
-def test_where_nothing_can_be_written_it_runs_and_leaves_nothing(copy: Path):
+def test_where_nothing_can_be_written_it_runs_and_leaves_nothing(copy):
     (copy / "built").write_text("no folder")
     (copy / "temporary").mkdir()
     checksum_of(copy, TMPDIR=str(copy / "temporary"))

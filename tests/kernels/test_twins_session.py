@@ -1,8 +1,6 @@
 """A session of the numba twins measures the points of a plan as a process for each would, and
 proves what it has shown."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,8 +1,6 @@
 """What the chases in C visit: the lines that an independent account names, with a true report of
 it. (numba: test_twins_session.py.)"""
 
-from __future__ import annotations
-
 import os
 
 import numpy as np
@@ -34,14 +32,14 @@ def reported(kernel: str, given: list[str]) -> KernelReport:
 
 @given(st.integers(1, 3000), st.integers(0, 2**63 - 1))
 @settings(max_examples=50, deadline=None)
-def test_the_cycle_is_one_cycle_through_every_line(lines: int, seed: int):
+def test_the_cycle_is_one_cycle_through_every_line(lines, seed):
     walk = visits("page_chase", "cycle", lines, seed)
     assert sorted(walk) == list(range(lines)) and shuffled(lines, seed, itself=False)[walk[-1]] == 0
 
 
 @needs_c
 @pytest.mark.parametrize(("kernel", "order", "layout"), CASES)
-def test_c_visits_the_lines_that_the_oracle_names(kernel: str, order: str, layout: str):
+def test_c_visits_the_lines_that_the_oracle_names(kernel, order, layout):
     for lines in SIZES:
         report = reported(kernel, arguments(order, layout, lines))
         assert report.checksum == checksum(visits(kernel, order, lines, 7)), lines
@@ -75,9 +73,7 @@ def test_c_visits_the_lines_that_the_oracle_names(kernel: str, order: str, layou
         ("cycle", "alias", 64),
     ],
 )
-def test_c_visits_far_and_aliased_pages_as_the_oracle_names_them(
-    order: str, layout: str, stride: int
-):
+def test_c_visits_far_and_aliased_pages_as_the_oracle_names_them(order, layout, stride):
     for lines in (1, 65, 1000):
         report = reported(
             "page_chase", [*arguments(order, layout, lines), "--stride-pages", str(stride)]
@@ -113,7 +109,7 @@ def visited_in_part(order: str, warm: int) -> str:
 
 @needs_c
 @pytest.mark.parametrize(("order", "warm"), [("cycle", 1), ("random", WARM), ("cycle", 10**9)])
-def test_of_a_large_cycle_a_part_is_visited_after_as_many_hops_as_asked(order: str, warm: int):
+def test_of_a_large_cycle_a_part_is_visited_after_as_many_hops_as_asked(order, warm):
     report = reported("page_chase", part(order, warm))
     assert report.checksum == visited_in_part(order, warm)
     assert report.also["warm_hops"] == -(-min(warm, LARGE) // 16) * 16

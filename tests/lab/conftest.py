@@ -1,8 +1,6 @@
 """Fixtures of the tests of lab/: a store, a campaign of three small points, and what may befall one
 of them."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -19,12 +17,12 @@ from tlb.reasons import Unavailable
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
+def store(tmp_path) -> Store:
     return Store(tmp_path / "data")
 
 
 @pytest.fixture
-def path(store: Store) -> Path:
+def path(store) -> Path:
     """The file of a kernel, with three whole lines that the experiment asked for: repeats 0, 1 and
     2."""
     put(store, MACHINE, NAME, KERNEL, *(make_record(repeat=repeat) for repeat in range(3)))
@@ -32,14 +30,14 @@ def path(store: Store) -> Path:
 
 
 @pytest.fixture
-def run(store: Store, own_lock: Path) -> Callable[..., Outcome]:
+def run(store, own_lock) -> Callable[..., Outcome]:
     """Runs a campaign of three small points, one process each; `how` as support.lab.run takes
     it."""
     return lambda points=POINTS, *repeats, **how: lab.run(store, points, *repeats, **how)
 
 
 @pytest.fixture
-def befall(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+def befall(tmp_path, monkeypatch) -> Callable[[str], Path]:
     """Replaces the kernel by a shell script, which so has no session, and which does something else
     for the victim than $REAL "$@"; a folder of its own."""
 
@@ -60,7 +58,7 @@ def befall(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], P
 
 
 @pytest.fixture
-def scripted(monkeypatch: pytest.MonkeyPatch, own_lock: Path) -> Callable[..., Scripted]:
+def scripted(monkeypatch, own_lock) -> Callable[..., Scripted]:
     """Puts a script in the place of every process, whatever rig asks for it."""
 
     def use(*tries: tuple[str, float] | Unavailable) -> Scripted:

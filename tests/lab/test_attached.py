@@ -1,8 +1,6 @@
 """perf attached to a process that runs: what it counts in turn, and each way in which it does
 not."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -41,7 +39,7 @@ def plan(folder: Path, answers: dict[str, object] = ANSWERS, **traps: object) ->
     )
 
 
-def test_a_turn_counts_a_group_with_cycles_and_instructions(tmp_path: Path):
+def test_a_turn_counts_a_group_with_cycles_and_instructions(tmp_path):
     made = plan(tmp_path)
     loads, fetches, again = (counted(made, os.getpid(), 0.01, turn) for turn in range(3))
     assert {name: quantity.value for name, quantity in loads.items() if not quantity.reason} == {
@@ -71,7 +69,7 @@ def test_a_turn_counts_a_group_with_cycles_and_instructions(tmp_path: Path):
         ({"loses": True}, "perf-failed"),
     ],
 )
-def test_what_perf_refuses_has_its_reason(traps: dict[str, object], reason: str, tmp_path: Path):
+def test_what_perf_refuses_has_its_reason(traps, reason, tmp_path):
     counts = counted(plan(tmp_path, **traps), os.getpid(), 0.01)
     assert {
         counts[name].reason for name in ("instructions", "core_cycles", "walk", "stlb_hit")

@@ -1,8 +1,6 @@
 """Building kernels: a binary is named by all that decides what it does, and what cannot be built
 says why."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -36,7 +34,7 @@ SOURCES = {
 
 
 @pytest.fixture
-def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def kernels(tmp_path, monkeypatch) -> Path:
     """A folder of small kernels in the place of the real one, and an empty place for binaries."""
     folder = tmp_path / "kernels"
     (folder / "twins").mkdir(parents=True)
@@ -47,11 +45,11 @@ def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def use_compiler(monkeypatch: pytest.MonkeyPatch, found: Compiler | None) -> None:
+def use_compiler(monkeypatch, found: Compiler | None) -> None:
     monkeypatch.setattr(build, "compiler", lambda: found)
 
 
-def script(tmp_path: Path, text: str) -> Compiler:
+def script(tmp_path, text: str) -> Compiler:
     """A shell script in the place of the compiler."""
     path = tmp_path / "cc"
     path.write_text(f"#!/bin/sh\n{text}\n")
@@ -66,7 +64,7 @@ def why(name: str = "ask", engine: str = "c") -> Unavailable:
     return caught.value
 
 
-def test_a_kernel_of_one_engine_is_lacking_in_the_other(kernels: Path, monkeypatch):
+def test_a_kernel_of_one_engine_is_lacking_in_the_other(kernels, monkeypatch):
     (kernels / "tell.c").touch()
     monkeypatch.setattr(build, "ROOT", kernels.parent)
     assert build.kernel_names() == ["ask", "tell"]
@@ -91,7 +89,7 @@ def test_auto_is_c_where_there_is_a_compiler(monkeypatch):
 
 
 @pytest.mark.needs("a C compiler")
-def test_a_kernel_is_compiled_once_and_runs(kernels: Path):
+def test_a_kernel_is_compiled_once_and_runs(kernels):
     first = build.kernel("ask")
     assert subprocess.run(first.command, capture_output=True, text=True).stdout == "42"
     made = os.stat(first.command[0]).st_mtime_ns
@@ -112,7 +110,7 @@ def test_a_kernel_is_compiled_once_and_runs(kernels: Path):
         ("deeper.h", "#define MORE\n"),
     ],
 )
-def test_a_change_of_the_source_is_another_kernel(kernels: Path, name: str, more: str):
+def test_a_change_of_the_source_is_another_kernel(kernels, name, more):
     before = build.kernel("ask")
     (kernels / name).write_text((kernels / name).read_text() + more)
     after = build.kernel("ask")
@@ -120,7 +118,7 @@ def test_a_change_of_the_source_is_another_kernel(kernels: Path, name: str, more
 
 
 @pytest.mark.needs("a C compiler")
-def test_comments_and_white_space_are_no_part_of_a_kernels_digest(kernels: Path):
+def test_comments_and_white_space_are_no_part_of_a_kernels_digest(kernels):
     before = build.kernel("ask")
     (kernels / "deeper.h").write_text("/* The\n * answer. */\n\n#define ANSWER  42 // it is\n")
     (kernels / "ask.c").write_text(
@@ -145,7 +143,7 @@ TEXTS = [
 
 
 @pytest.mark.parametrize(("one", "other", "alike"), TEXTS)
-def test_bare_text_is_that_of_the_same_code(one: str, other: str, alike: bool):
+def test_bare_text_is_that_of_the_same_code(one, other, alike):
     assert (sources.bare(one) == sources.bare(other)) == alike
 
 
@@ -158,7 +156,7 @@ def test_bare_text_is_that_of_the_same_code(one: str, other: str, alike: bool):
     ],
 )
 def test_a_compiler_that_fails_in_any_way_leaves_no_binary(
-    kernels: Path, tmp_path: Path, monkeypatch, text: str, detail: str
+    kernels, tmp_path, monkeypatch, text, detail
 ):
     use_compiler(monkeypatch, script(tmp_path, text))
     assert why().code == "compile-failed" and detail in why().detail
@@ -203,7 +201,7 @@ def test_each_session_times_the_machine_code_that_its_kernels_own_programs_time(
 
 @pytest.mark.needs("a C compiler")
 def test_a_kernel_whose_timed_function_is_another_one_in_the_session_is_measured_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path, monkeypatch
 ):
     shutil.copytree(
         build.KERNELS, tmp_path / "kernels", ignore=shutil.ignore_patterns("__pycache__")

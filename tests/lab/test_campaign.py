@@ -1,10 +1,7 @@
 """A campaign: it repeats, remembers, goes on and never measures twice."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,12 +23,12 @@ POINTS = [
 
 
 @pytest.fixture
-def faked(monkeypatch: pytest.MonkeyPatch, own_lock: Path) -> Scripted:
+def faked(monkeypatch, own_lock) -> Scripted:
     use_kernel(monkeypatch, "a" * 16)
     return Scripted()
 
 
-def use_kernel(monkeypatch: pytest.MonkeyPatch, digest: str) -> None:
+def use_kernel(monkeypatch, digest: str) -> None:
     monkeypatch.setattr(build, "kernel", fake_kernel(digest))
 
 
@@ -45,7 +42,7 @@ def go(
     return run(store, points, repeats, measure=faked, **how)
 
 
-def test_each_point_is_measured_once_before_any_is_repeated(faked: Scripted, store: Store):
+def test_each_point_is_measured_once_before_any_is_repeated(faked, store):
     outcome = go(faked, store)
     assert (outcome.measured, outcome.cached, outcome.lacking) == (30, 0, {})
     rounds = [faked.asked[i : i + 10] for i in (0, 10, 20)]
@@ -57,7 +54,7 @@ def test_each_point_is_measured_once_before_any_is_repeated(faked: Scripted, sto
     )  # shuffled, each round anew
 
 
-def test_what_is_stored_is_not_measured_again(faked: Scripted, store: Store):
+def test_what_is_stored_is_not_measured_again(faked, store):
     go(faked, store, repeats=2)
     faked.asked.clear()
     assert (go(faked, store, repeats=2).measured, go(faked, store, repeats=2).cached) == (0, 20)
@@ -67,7 +64,7 @@ def test_what_is_stored_is_not_measured_again(faked: Scripted, store: Store):
     }
 
 
-def test_an_interruption_loses_the_point_in_flight_and_nothing_else(faked: Scripted, store: Store):
+def test_an_interruption_loses_the_point_in_flight_and_nothing_else(faked, store):
     def interrupt(point: Point, repeat: int) -> None:
         if len(faked.asked) == 13 and not in_flight:
             raise KeyboardInterrupt
@@ -88,9 +85,7 @@ def test_an_interruption_loses_the_point_in_flight_and_nothing_else(faked: Scrip
     )
 
 
-def test_a_point_that_the_machine_cannot_do_is_not_retried_and_the_others_go_on(
-    faked: Scripted, store: Store
-):
+def test_a_point_that_the_machine_cannot_do_is_not_retried_and_the_others_go_on(faked, store):
     lacking = POINTS[3]
 
     def refuse(point: Point, repeat: int) -> None:
@@ -113,7 +108,7 @@ def test_a_point_that_the_machine_cannot_do_is_not_retried_and_the_others_go_on(
 
 @pytest.mark.parametrize("changed", ["kernel", "state", "region_ms", "pages"])
 def test_a_changed_kernel_machine_state_or_parameter_is_measured_again(
-    faked: Scripted, store: Store, monkeypatch, changed: str
+    faked, store, monkeypatch, changed
 ):
     go(faked, store, repeats=1)
     points, state = POINTS, STATE
@@ -162,7 +157,7 @@ def take(
 
 @pytest.mark.parametrize("reason", ["no-perf"])
 def test_rows_without_counts_are_measured_again_once_they_can_be_counted_and_then_no_more(
-    faked: Scripted, store: Store, reason: str
+    faked, store, reason
 ):
     asked: list[Point] = []
     lacking = perf.Plan(None, (), {"walk": reason})

@@ -1,10 +1,7 @@
 """A campaign of several grids in a given time: a point of two is measured once, and no value
 changes what is left out."""
 
-from __future__ import annotations
-
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from support.common import fake_kernel
@@ -32,7 +29,7 @@ class Clock:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+def clock(monkeypatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(progress.time, "monotonic", clock.monotonic)
     monkeypatch.setattr(kernels, "expected_s", lambda point: PROCESS_S)
@@ -40,7 +37,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.fixture
-def processes(monkeypatch: pytest.MonkeyPatch, own_lock: Path, clock: Clock) -> Scripted:
+def processes(monkeypatch, own_lock, clock) -> Scripted:
     processes = Scripted()
 
     def passes(point: Point, repeat: int) -> None:
@@ -64,7 +61,7 @@ def go(
 
 
 def test_rows_of_points_that_another_grid_asked_for_are_there_for_all_and_stored_once(
-    processes: Scripted, store: Store
+    processes, store
 ):
     go(processes, store, {"first": POINTS[:12]})
     processes.asked.clear()
@@ -82,7 +79,7 @@ def test_rows_of_points_that_another_grid_asked_for_are_there_for_all_and_stored
     ("seconds", "measured"), [(float("nan"), 0), (-5.0, 0), (40.0, 20), (61.0, 30), (1e9, 100)]
 )
 def test_no_process_is_begun_that_would_end_after_the_time_and_the_next_run_goes_on(
-    processes: Scripted, store: Store, seconds: float, measured: int
+    processes, store, seconds, measured
 ):
     outcome = go(processes, store, seconds=seconds)
     assert (outcome.measured, outcome.skipped) == (measured, 100 - measured)
@@ -91,7 +88,7 @@ def test_no_process_is_begun_that_would_end_after_the_time_and_the_next_run_goes
 
 
 def test_wide_intervals_get_more_mappings_in_the_run_that_measures_the_rounds_and_in_no_later_one(
-    processes: Scripted, store: Store
+    processes, store
 ):
     processes.tries = [("", float(ns)) for ns in range(1, 101)]
     processes.trouble = lambda point, repeat: refuse(point)
@@ -105,7 +102,7 @@ def test_wide_intervals_get_more_mappings_in_the_run_that_measures_the_rounds_an
 
 
 def test_what_was_lacking_is_known_to_a_run_that_may_not_measure_and_tried_again_by_one_that_may(
-    processes: Scripted, store: Store
+    processes, store
 ):
     victim = POINTS[3]
 
@@ -127,9 +124,7 @@ def test_what_was_lacking_is_known_to_a_run_that_may_not_measure_and_tried_again
     assert store.read_document(MACHINE, LACKS) == {"state": STATE, "points": []}
 
 
-def test_a_switch_of_a_setting_ends_the_campaign_and_no_row_is_of_two_states(
-    processes: Scripted, store: Store
-):
+def test_a_switch_of_a_setting_ends_the_campaign_and_no_row_is_of_two_states(processes, store):
     def switches() -> tuple:
         return ("never",) if len(processes.asked) > 7 else ("madvise",)
 
@@ -146,7 +141,7 @@ def test_a_switch_of_a_setting_ends_the_campaign_and_no_row_is_of_two_states(
 
 @pytest.mark.parametrize("speed", [0.3, 4.0])
 def test_an_estimate_is_right_within_a_fifth_once_one_round_of_five_is_measured(
-    processes: Scripted, store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch, speed: float
+    processes, store, clock, monkeypatch, speed
 ):
     """However far the guesses are off, and differently for each kernel."""
     factor = {"page_chase": 0.5, "page_gather": 3.0, "first_touch": 1.2}

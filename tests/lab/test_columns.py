@@ -1,8 +1,6 @@
 """Columns: what a frame of records shows, and what no frame can show, which is refused before it is
 written."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -10,12 +8,9 @@ from support.common import make_record
 from support.lab import KERNEL, MACHINE, NAME, put
 
 from tlb.lab.record import Quantity
-from tlb.lab.store import Store
 
 
-def test_a_kernels_own_numbers_are_columns_and_nan_where_another_kernel_has_none(
-    store: Store,
-) -> None:
+def test_a_kernels_own_numbers_are_columns_and_nan_where_another_kernel_has_none(store):
     touch = make_record(
         kernel="random_touch", options={"bytes": 1000}, also={"generator_ns_per_access": 1.5}
     )
@@ -48,7 +43,7 @@ def test_a_kernels_own_numbers_are_columns_and_nan_where_another_kernel_has_none
         {"also": {"walk_per_access": 1.0}, "counters": {"walk": Quantity(value=1.0)}},
     ],
 )
-def test_an_own_number_that_would_hide_a_column_is_refused(store: Store, changes: dict) -> None:
+def test_an_own_number_that_would_hide_a_column_is_refused(store, changes):
     with pytest.raises(ValueError):
         store.append(MACHINE, make_record(**changes), KERNEL)
     assert not store.root.exists()
@@ -62,9 +57,7 @@ def test_an_own_number_that_would_hide_a_column_is_refused(store: Store, changes
         {"accesses": 2**63},
     ],
 )
-def test_a_record_that_fits_no_column_is_refused_and_nothing_is_written(
-    store: Store, changes: dict
-) -> None:
+def test_a_record_that_fits_no_column_is_refused_and_nothing_is_written(store, changes):
     with pytest.raises(
         ValueError,
         match="walk|counter cannot be called|does not fit 64 bits|lines|region_ms|accesses",

@@ -4,8 +4,6 @@ broken stays.
 A few here; `make endurance` kills a runner 100 times and lets eight writers fight for 15 rounds.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import multiprocessing
@@ -14,7 +12,7 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +131,7 @@ def whole_lines(root: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def built(tmp_path, monkeypatch) -> Path:
     """The folder of kernels that are this test's alone, so that its processes are known by it."""
     monkeypatch.setenv("TLB_BUILD", str(tmp_path / "build"))
     return tmp_path / "build"
@@ -144,8 +142,8 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.needs("a C compiler")
 @pytest.mark.parametrize("kills", [6, pytest.param(100, marks=pytest.mark.endurance)])
 def test_a_runner_killed_again_and_again_at_random_moments_loses_nothing_and_measures_nothing_twice(
-    kills: int, tmp_path: Path, built: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    kills, tmp_path, built, monkeypatch
+):
     """Each run goes on where the one before it was killed, and one that would end before its last
     kill begins anew elsewhere."""
     rng, killed = random.Random(SEED), 0
@@ -215,12 +213,8 @@ def test_a_runner_killed_again_and_again_at_random_moments_loses_nothing_and_mea
 )
 @times("part", 5)
 def test_no_kernel_outlives_a_runner_killed_while_it_starts_one(
-    part: int,
-    plan: Callable[[], perf.Plan],
-    tmp_path: Path,
-    built: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    part, plan, tmp_path, built, monkeypatch
+):
     """The kernel would run for a minute. Killed before it asked to die with its parent, it must
     find that out by itself."""
     rng = random.Random(f"{SEED} {part}")
@@ -291,7 +285,7 @@ def break_lines(root: Path, report: int, number: int, seed: str) -> None:
 
 @pytest.mark.slow
 @times("number", 15, 2)
-def test_eight_writers_at_once_lose_and_tear_nothing(number: int, tmp_path: Path) -> None:
+def test_eight_writers_at_once_lose_and_tear_nothing(number, tmp_path):
     """All create the file at once; one is killed with -9 again and again; corrupt lines appear and
     are moved away meanwhile."""
     rng = random.Random(f"{SEED} {number}")

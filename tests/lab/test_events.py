@@ -1,8 +1,6 @@
 """The table of events: encodings against the vendors' own codes, and the arithmetic from counts to
 quantities."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -134,7 +132,7 @@ def encoded(cpu: tuple[str, str]) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("cpu", TABLE, ids=NAMES[:-2])
-def test_every_event_has_the_code_that_its_vendor_gives_it(cpu: tuple[str, str]):
+def test_every_event_has_the_code_that_its_vendor_gives_it(cpu):
     assert encoded(cpu) == CODES[" ".join(cpu).strip()]
 
 

@@ -1,7 +1,5 @@
 """A compiler that changes, fails or leaves accesses out: measured anew, a reason, and no number."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest
@@ -53,7 +51,7 @@ LEFT_OUT = {  # what -> the kernel, where, in the place of what, what, and the o
 
 @needs_c
 @pytest.mark.parametrize("what", LEFT_OUT)
-def test_a_compiler_that_leaves_accesses_out_gives_no_number(tmp_path, monkeypatch, what: str):
+def test_a_compiler_that_leaves_accesses_out_gives_no_number(tmp_path, monkeypatch, what):
     name, where, before, after, order = LEFT_OUT[what]
     shutil.copytree(
         build.KERNELS, tmp_path / "kernels", ignore=shutil.ignore_patterns("__pycache__")

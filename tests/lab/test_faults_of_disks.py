@@ -1,8 +1,6 @@
 """Disks that are full or read-only at each write, and lines that are not whole: nothing finished is
 lost."""
 
-from __future__ import annotations
-
 import builtins
 import ctypes
 import errno
@@ -67,9 +65,7 @@ def refuse(patch: pytest.MonkeyPatch, folder: Path, number: int) -> None:
 @pytest.mark.parametrize(
     "what", ["the grids", "machine.json", "the build folder", "a published machine"]
 )
-def test_a_disk_that_refuses(
-    tmp_path, monkeypatch, scripted, run, store, what: str, number: int, code: str
-):
+def test_a_disk_that_refuses(tmp_path, monkeypatch, scripted, run, store, what, number, code):
     def measure_a_chapter() -> None:
         values = parameters.check(
             "stlb_cliff", {"machine": "this", "profile": "smoke", "repeats": 1, "engine": "numba"}
@@ -112,7 +108,7 @@ def test_a_disk_that_refuses(
 
 @pytest.mark.parametrize(("number", "code"), REFUSALS)
 def test_a_compiler_that_cannot_write_is_a_full_disk_and_no_broken_compiler(
-    tmp_path, monkeypatch, number: int, code: str
+    tmp_path, monkeypatch, number, code
 ):
     monkeypatch.setenv("TLB_BUILD", str(tmp_path / "build"))
     failing = tmp_path / "cc"

@@ -1,8 +1,6 @@
 """Pools, settings, limits and files of /proc: what they lack is a reason, and all else is
 measured."""
 
-from __future__ import annotations
-
 import ctypes
 from pathlib import Path
 

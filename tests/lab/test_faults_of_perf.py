@@ -1,8 +1,6 @@
 """A perf that is missing, hangs or is denied, and a computer without a PMU: times stay, with the
 reason beside them."""
 
-from __future__ import annotations
-
 import errno
 import os
 

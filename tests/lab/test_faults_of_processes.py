@@ -1,8 +1,6 @@
 """A kernel or a runner that dies, hangs, loses its CPU, or meets another; a clock that steps;
 another user."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -109,7 +107,7 @@ cli.main()
     ],
 )
 def test_a_runner_that_is_ended_leaves_no_kernel_and_the_same_run_goes_on(
-    store, run, number: signal.Signals, status: int
+    store, run, number, status
 ):
     store.root.mkdir()
     runner = subprocess.Popen(

@@ -4,8 +4,6 @@ never a number made up.
 A sample here; 20 000 inputs of each kind in `make endurance`.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import re
@@ -48,9 +46,7 @@ BATCH = 200  # lines a file
 
 
 @parts
-def test_a_line_is_read_only_if_it_is_what_append_wrote_to_the_byte(
-    part: int, tmp_path: Path
-) -> None:
+def test_a_line_is_read_only_if_it_is_what_append_wrote_to_the_byte(part, tmp_path):
     """Broken lines among whole ones. Whole is what is equal to a seed and nothing else; the next
     writer keeps these alone."""
     seeds = appended(tmp_path / "seeds")
@@ -227,7 +223,7 @@ def judged(said: str, pages: str, text: bytes) -> str:
 
 
 @pytest.fixture(scope="module")
-def smaps_reader(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def smaps_reader(tmp_path_factory) -> list[str]:
     """tests/support/fuzz_smaps.c around the C kernels' own reader, compiled."""
     binary, flags = tmp_path_factory.mktemp("smaps") / "fuzz_smaps", ("-std=gnu11", "-O1", "-Wall")
     compiled(SUPPORT / "fuzz_smaps.c", binary, *flags, "-Wno-unused-function")
@@ -238,8 +234,8 @@ def smaps_reader(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 @pytest.mark.measures
 @pytest.mark.needs("a C compiler")
 def test_no_smaps_breaks_the_c_kernels_or_passes_for_a_page_size_that_it_does_not_state(
-    part: int, smaps_reader: list[str]
-) -> None:
+    part, smaps_reader
+):
     cases: list[tuple[str, bytes]] = []
     fuzz(part, a_smaps, lambda case: cases.append(case) or "made")
     asked = b"".join(b"%s %d\n%s" % (pages.encode(), len(text), text) for pages, text in cases)

@@ -1,8 +1,6 @@
 """What a grid is made of: octaves, profiles, and a scope whose lines follow the machine's base
 page."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,9 +17,7 @@ PROFILE = Profile(
 
 
 @given(st.integers(1, 2**22), st.integers(0, 20), st.integers(1, 16))
-def test_octaves_hold_every_power_and_end_where_they_are_told(
-    low: int, doublings: int, per_octave: int
-):
+def test_octaves_hold_every_power_and_end_where_they_are_told(low, doublings, per_octave):
     found = octaves(low, low * 2**doublings, per_octave)
     assert {low * 2**k for k in range(doublings + 1)} <= set(found)
     assert (found[0], found[-1]) == (low, low * 2**doublings) and found == sorted(set(found))
@@ -31,7 +27,7 @@ def test_octaves_hold_every_power_and_end_where_they_are_told(
 
 
 @pytest.mark.parametrize("kib", [4, 16, 64])
-def test_a_line_of_a_scope_has_a_base_page_of_the_machine(kib: int):
+def test_a_line_of_a_scope_has_a_base_page_of_the_machine(kib):
     scope = Scope(PROFILE, base_page_bytes=kib << 10)
     assert (scope.most_lines, scope.lines(64 * MIB)) == (
         2**30 // (kib << 10),
@@ -47,7 +43,7 @@ def test_a_line_of_a_scope_has_a_base_page_of_the_machine(kib: int):
 
 
 @pytest.mark.parametrize("kib", [4, 16, 64])
-def test_a_chase_is_a_spread_point_and_its_control_with_as_many_lines(kib: int):
+def test_a_chase_is_a_spread_point_and_its_control_with_as_many_lines(kib):
     scope = Scope(PROFILE, engine="numba", base_page_bytes=kib << 10)
     spread, packed = scope.chase("page_chase", "2m", scope.most_lines, order="random")
     assert spread == Point(

@@ -1,8 +1,6 @@
 """Housekeeping as it is measured: its programs against what smaps says, its parts on made-up
 computers, and reasons for what is lacking."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path
@@ -61,7 +59,7 @@ def test_rooms_lie_where_a_large_page_may_and_smaps_has_them():
 @pytest.mark.endurance
 @pytest.mark.skipif(not os.access(Path("/", DEFRAG), os.W_OK), reason="settings are root's")
 @pytest.mark.parametrize("part", ["merged", "swapped", "pool_pageout", "pool_plain"])
-def test_each_part_leaves_this_computer_s_settings_as_they_were(part: str):
+def test_each_part_leaves_this_computer_s_settings_as_they_were(part):
     def now() -> dict[str, str]:
         return {name: changed_settings.value(name) for name in changed_settings.names()}
 

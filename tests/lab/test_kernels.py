@@ -1,8 +1,6 @@
 """The catalogue of kernels says of each what its files say; frames, memory and sweeps follow from
 it."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator, Mapping
@@ -122,9 +120,7 @@ def test_each_declaration_says_what_its_files_say():
     st.sampled_from(["spread", "packed"]),
     st.sampled_from([4 * KIB, 16 * KIB, 64 * KIB]),
 )
-def test_what_a_point_needs_is_whole_pages_and_room_for_its_order(
-    lines: int, pages: str, layout: str, base: int
-):
+def test_what_a_point_needs_is_whole_pages_and_room_for_its_order(lines, pages, layout, base):
     needed = arena_bytes(Point(kernel="page_chase", lines=lines, pages=pages, layout=layout), base)
     page = {"4k": base, "64k": 64 * KIB, "thp": 2 * MIB, "2m": 2 * MIB, "1g": GIB}[pages]
     arena = needed - 16 * lines

@@ -1,8 +1,6 @@
 """Digests of code: of what a function runs, whatever stands around it, against the disassembler and
 the symbol table of binutils."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
@@ -67,9 +65,7 @@ def binutils(cc: str, tool: str, *arguments: object) -> str:
     ).stdout
 
 
-def test_a_functions_bytes_and_relocations_are_those_that_the_disassembler_shows(
-    cc: str, tmp_path: Path
-):
+def test_a_functions_bytes_and_relocations_are_those_that_the_disassembler_shows(cc, tmp_path):
     made, _ = compiled(cc, tmp_path, ABOVE=UNUSED)
     elf = machine_code._Elf(made)
     (timed,) = elf.functions("timed")
@@ -93,7 +89,7 @@ def test_a_functions_bytes_and_relocations_are_those_that_the_disassembler_shows
         {"ABOVE": "#define MORE 1\n\n\n"},
     ],
 )
-def test_what_stands_around_a_function_changes_no_digest(cc: str, tmp_path: Path, change: dict):
+def test_what_stands_around_a_function_changes_no_digest(cc, tmp_path, change):
     assert digest(cc, tmp_path) == digest(cc, tmp_path, **change)
 
 
@@ -101,13 +97,11 @@ def test_what_stands_around_a_function_changes_no_digest(cc: str, tmp_path: Path
     ("old", "new"),
     [("i += 8", "i += 16"), ("STEP", "6"), ("at[i] ^", "at[i] +"), ("abort()", "exit(1)")],
 )
-def test_another_loop_another_callee_and_another_function_called_change_it(
-    cc: str, tmp_path: Path, old: str, new: str
-):
+def test_another_loop_another_callee_and_another_function_called_change_it(cc, tmp_path, old, new):
     assert digest(cc, tmp_path) != digest(cc, tmp_path, SOURCE.replace(old, new))
 
 
-def test_the_address_counts_modulo_64(cc: str, tmp_path: Path):
+def test_the_address_counts_modulo_64(cc, tmp_path):
     """Room before a function that is not aligned moves it."""
     loose, seen = SOURCE.replace(", aligned(64)", ""), {}
     for room in range(0, 128, 16):

@@ -1,8 +1,6 @@
 """Many points in one mapping: what a process proves counts, what it does not is measured again, and
 no fault of a point is another's."""
 
-from __future__ import annotations
-
 import random
 import threading
 from collections.abc import Callable
@@ -33,7 +31,7 @@ REPORT = make_record().model_dump(include=set(KernelReport.model_fields))
 
 
 @pytest.fixture
-def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+def program(tmp_path, monkeypatch) -> Callable[..., Path]:
     """Puts the stand-in with these faults in the place of every session; its folder."""
 
     def use(**faults: Any) -> Path:
@@ -73,9 +71,7 @@ def asked(folder: Path) -> list[list[int]]:
 # --- one process
 
 
-def test_points_that_sleep_do_so_side_by_side_and_a_failure_of_one_is_its_own(
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_points_that_sleep_do_so_side_by_side_and_a_failure_of_one_is_its_own(monkeypatch):
     both, started = threading.Barrier(2, timeout=20), list[int]()
     monkeypatch.setattr(measure, "STAGGER_S", 0.01)
 
@@ -101,7 +97,7 @@ def test_points_that_sleep_do_so_side_by_side_and_a_failure_of_one_is_its_own(
     assert sum(map(made[2].cost_s, sleepers)) < 6 < sum(map(kernels.expected_s, sleepers))
 
 
-def test_of_an_empty_pool_no_smaller_mapping_is_asked_for(monkeypatch: pytest.MonkeyPatch):
+def test_of_an_empty_pool_no_smaller_mapping_is_asked_for(monkeypatch):
     tried = list[int]()
 
     def start(self: object, mapped: int) -> None:
@@ -141,7 +137,7 @@ def test_a_point_for_which_there_is_no_time_is_left_out_and_those_before_it_are_
     [("crash", "kernel-crashed"), ("garbage", "kernel-garbage"), ("exit no-pmu", "no-pmu")],
 )
 def test_a_point_that_ends_its_process_has_the_reason_and_all_others_are_measured_in_another_one(
-    program, what: str, code: str
+    program, what, code
 ):
     folder = program(at={"128": what})
     assert codes(results(SMALL)) == {point.lines: code * (point.lines == 128) for point in SMALL}
@@ -168,7 +164,7 @@ def test_on_transparent_huge_pages_what_was_proved_before_a_crash_is_kept(progra
 
 
 @pytest.mark.parametrize("proves", [False])
-def test_nothing_that_was_not_proved_is_a_record(program, proves: object):
+def test_nothing_that_was_not_proved_is_a_record(program, proves):
     program(proves=proves)
     assert set(codes(results(SMALL)).values()) == {"kernel-garbage"}
 
@@ -181,7 +177,7 @@ def test_nothing_that_was_not_proved_is_a_record(program, proves: object):
     [("memory-short", "memory-short"), ("pool-empty", "pool-empty"), ("kill", "memory-short")],
 )
 def test_a_mapping_that_is_refused_is_tried_half_as_large_without_the_points_that_do_not_fit(
-    program, refusal: str, code: str
+    program, refusal, code
 ):
     folder = program(most_bytes=50 * MIB, refusal=refusal)
     assert codes(results([*SMALL[:2], *LARGE])) == {
@@ -196,7 +192,7 @@ def test_a_mapping_that_is_refused_is_tried_half_as_large_without_the_points_tha
 
 @pytest.mark.parametrize("after", [0, 1])
 def test_a_mapping_that_is_not_wholly_of_its_page_size_is_tried_again_and_then_half_as_large(
-    program, after: int
+    program, after
 ):
     points = [point.model_copy(update={"pages": "thp"}) for point in LARGE]
     folder = program(partial=1, partial_after=after)
@@ -239,9 +235,7 @@ PROGRAMS = [
 @pytest.mark.slow
 @pytest.mark.needs("a C compiler")
 @pytest.mark.parametrize(("engine", "names"), PROGRAMS)
-def test_a_campaign_measures_points_of_each_engine_in_one_mapping(
-    store, own_lock, engine: str, names: str
-):
+def test_a_campaign_measures_points_of_each_engine_in_one_mapping(store, own_lock, engine, names):
     def of_lines(name: str, lines: int) -> Point:
         size = {"": {}, "bytes": {"bytes": 64 * lines}, "vertices": {"vertices": lines}}[
             kernels.declaration(name).size

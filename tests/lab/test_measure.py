@@ -1,8 +1,6 @@
 """One point, one process: every way in which it can fail to give a number has its reason, and no
 number is invented."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import signal
@@ -84,7 +82,7 @@ def test_a_kernel_gets_the_points_parameters_and_the_cpu_and_fifo_only_where_the
         (signal.SIGSEGV, "kernel-crashed"),
     ],
 )
-def test_a_signal_is_recognised_although_perf_exits_0(kernel, number: signal.Signals, code: str):
+def test_a_signal_is_recognised_although_perf_exits_0(kernel, number, code):
     kernel(f"kill -{int(number)} $$")
     assert why(plan=software_plan()).code == code
     assert code != "kernel-crashed" or why(plan=software_plan()).detail.startswith(
@@ -96,7 +94,7 @@ def test_a_signal_is_recognised_although_perf_exits_0(kernel, number: signal.Sig
 
 
 @pytest.mark.parametrize("code", ["pool-empty", "backing-partial"])
-def test_exit_3_gives_the_kernels_own_reason_and_detail(kernel, code: str):
+def test_exit_3_gives_the_kernels_own_reason_and_detail(kernel, code):
     kernel(
         say("a warning of the C library", 2)
         + "\n"
@@ -130,7 +128,7 @@ def test_a_cpu_that_never_was_ours_is_a_bad_parameter_and_one_that_was_is_gone(k
         {"surplus": 1},
     ],
 )
-def test_a_field_that_cannot_be_is_garbage_and_named(kernel, change: dict):
+def test_a_field_that_cannot_be_is_garbage_and_named(kernel, change):
     kernel(say(json.dumps(REPORT | change)))
     assert why().code == "kernel-garbage"
     assert why().detail.startswith(next(iter(change)))
@@ -148,7 +146,7 @@ def test_a_number_on_another_page_size_is_never_taken(kernel):
     [("page_chase", 4.0, 0.25), ("page_gather", 0.0, 0.01), ("random_touch", 4.0, 0.125)],
 )
 def test_accesses_faster_than_any_core_makes_them_were_not_made(
-    kernel, kernel_name: str, core_ghz: float, least_ns: float
+    kernel, kernel_name, core_ghz, least_ns
 ):
     """An engine that does not know its clock is taken for the fastest core there could be."""
     point = POINT.model_copy(update={"kernel": kernel_name})
@@ -174,7 +172,7 @@ def test_accesses_faster_than_any_core_makes_them_were_not_made(
 @pytest.mark.parametrize(
     "change", [{"lines": 4095}, {"order": "random"}, {"kernel": "page_gather"}]
 )
-def test_a_report_of_another_point_is_never_taken(kernel, change: dict):
+def test_a_report_of_another_point_is_never_taken(kernel, change):
     kernel(say(json.dumps(REPORT | change)))
     assert (why().code, "asked for" in why().detail) == ("kernel-garbage", True)
 
@@ -201,8 +199,6 @@ points = st.builds(
 
 
 @given(points, points, st.integers(0, 1000), st.integers(0, 1000))
-def test_repeats_and_points_have_orders_of_their_own_which_a_kernel_takes(
-    a: Point, b: Point, i: int, j: int
-):
+def test_repeats_and_points_have_orders_of_their_own_which_a_kernel_takes(a, b, i, j):
     assert (measure.seed_of(a, i) == measure.seed_of(b, j)) == (a == b and i == j)
     assert 0 <= measure.seed_of(a, i) < 2**63

@@ -1,15 +1,11 @@
 """A rig: made once of a host, it hands each point to its `measure` with all that follows from the
 host."""
 
-from __future__ import annotations
-
-import pytest
 from support.lab import GIB
 from support.synthetic import Stated
 
 from tlb.lab import mapping, perf
 from tlb.lab.measuring_setup import Rig
-from tlb.lab.store import Store
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
 
@@ -36,7 +32,7 @@ def with_memory(
     return Stated(changes={"pools": [pool], "memory": memory, **changes}).host()
 
 
-def test_a_rig_is_what_follows_from_its_host(store: Store, monkeypatch: pytest.MonkeyPatch):
+def test_a_rig_is_what_follows_from_its_host(store, monkeypatch):
     probed: list[tuple] = []
     monkeypatch.setattr(
         perf, "plan", lambda name, cpu: probed.append((name, cpu)) or perf.NO_COUNTERS

@@ -1,8 +1,6 @@
 """Fresh namespaces: what runs in them is what runs outside, and where they are not fresh nothing is
 measured."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex
@@ -60,7 +58,7 @@ def fresh() -> tuple[str, ...]:
 def run(words: tuple[str, ...], *command: str, **how: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*words, *command], **{"capture_output": True, "text": True, "timeout": 60, **how}
-    )  # type: ignore[call-overload]
+    )
 
 
 def measured(point: Point = INSIDE, plan: perf.Plan = perf.NO_COUNTERS) -> Record:
@@ -72,7 +70,7 @@ def why_not(point: Point = INSIDE, code: str = "no-namespaces") -> str:
 
 
 @pytest.fixture
-def unshare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+def unshare(tmp_path, monkeypatch) -> Iterator[Callable[[str], None]]:
     """Puts a shell script in the place of unshare, before which the cache of what was proved is
     emptied, and after."""
 
@@ -116,7 +114,7 @@ def test_each_of_the_four_is_another_than_here(fresh):
 @pytest.mark.parametrize(
     "engine", [pytest.param("c", marks=pytest.mark.needs("a C compiler")), "numba"]
 )
-def test_the_same_walk_is_measured_inside_and_outside(fresh, engine: str):
+def test_the_same_walk_is_measured_inside_and_outside(fresh, engine):
     points = [point.model_copy(update={"engine": engine}) for point in (PLAIN, INSIDE)]
     plain, inside = (measured(point) for point in points)
     assert [plain.point, inside.point] == points and (plain.mode, inside.mode) == ("", "namespaces")
@@ -158,7 +156,7 @@ def test_an_unshare_that_changes_nothing_is_found_out(unshare, kernel):
 @pytest.mark.measuring
 @pytest.mark.needs("a C compiler", "setpriv")
 @pytest.mark.parametrize("counts", [True], ids=["under perf"])
-def test_a_runner_that_is_killed_leaves_no_process(fresh, tmp_path: Path, counts: bool):
+def test_a_runner_that_is_killed_leaves_no_process(fresh, tmp_path, counts):
     """The kernel is perf's grandchild, and each of the three ends with its parent."""
     region_ms = 59_371 + counts
     plan = (

@@ -1,7 +1,5 @@
 """Noise: what marks a record is what disturbed its process, never the time that it measured."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -20,7 +18,7 @@ def stat(root: Path, text: str | bytes) -> Path:
     return root
 
 
-def test_steal_is_the_eighth_time_of_each_cpu(tmp_path: Path):
+def test_steal_is_the_eighth_time_of_each_cpu(tmp_path):
     tick = noise.tick_ms()
     assert noise.stolen_ms(stat(tmp_path, STAT)) == {0: 30 * tick, 1: 40 * tick}
 
@@ -36,9 +34,7 @@ def test_steal_is_the_eighth_time_of_each_cpu(tmp_path: Path):
         "cpu0 1 2 3 4 5 6 7 " + "9" * 40,
     ],
 )
-def test_a_system_that_does_not_state_it_has_no_steal_and_not_none_of_it(
-    tmp_path: Path, text: str | bytes
-):
+def test_a_system_that_does_not_state_it_has_no_steal_and_not_none_of_it(tmp_path, text):
     assert noise.stolen_ms(stat(tmp_path, text)) == {}
     assert noise.stolen_ms(tmp_path / "nowhere") == {}
     assert (
@@ -82,5 +78,5 @@ def clocked(ran_ns: float | None, **changes: object) -> Record:
         (make_record(batch_ns_per_access=[6.0, 6.0, 6.0, 6.5, 6.5]), ""),
     ],
 )
-def test_what_disturbed_a_process_is_its_mark(record: Record, mark: str):
+def test_what_disturbed_a_process_is_its_mark(record, mark):
     assert noise.disturbance(record) == mark

@@ -1,8 +1,6 @@
 """perf: what its JSON means in every trap, what a computer's perf is found to count, one gated
 run."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -91,7 +89,7 @@ def test_no_pmu_is_not_supported_although_runtime_is_0_and_100_percent_ran():
 
 
 @pytest.mark.parametrize("running", [0.01, 50.0, 99.99])
-def test_a_count_that_did_not_run_all_the_time_is_no_value(running: float):
+def test_a_count_that_did_not_run_all_the_time_is_no_value(running):
     assert one(line("1000", running=running)) == Quantity(
         reason="multiplexed", event=WALK.event, running_percent=running
     )
@@ -101,7 +99,7 @@ def test_a_count_that_did_not_run_all_the_time_is_no_value(running: float):
 
 
 @pytest.mark.parametrize("value", ["12,5", "1.234.567", "", "0x10", "-1", "nan", str(2**64)])
-def test_a_decimal_comma_or_what_no_counter_can_hold_is_not_a_value(value: str):
+def test_a_decimal_comma_or_what_no_counter_can_hold_is_not_a_value(value):
     found = one(line(value))
     assert found.value is None and (found.reason == "perf-failed" or value[0] in "-n1")
 
@@ -118,7 +116,7 @@ def test_a_decimal_comma_or_what_no_counter_can_hold_is_not_a_value(value: str):
         line("1") + line("2")[:-20],  # the disk was full
     ],
 )
-def test_lines_that_do_not_fit_the_events_give_nothing(text: str):
+def test_lines_that_do_not_fit_the_events_give_nothing(text):
     assert parse(text, [WALK, MISSES]) == {}
 
 
@@ -142,7 +140,7 @@ def holds(counted: dict[str, Quantity], asked: list[Event]) -> bool:
 
 
 @given(st.lists(rows | json_values, max_size=3))
-def test_any_json_is_read_without_an_error(values: list):
+def test_any_json_is_read_without_an_error(values):
     text = "\n".join(json.dumps(value) for value in values)
     for asked in ([], [WALK], [FAULTS, CLOCK]):
         assert holds(parse(text, asked), asked)
@@ -179,9 +177,7 @@ ZEN_LACKS = {
         ("echo 'segmentation fault' >&2; exit 0", "perf-failed"),
     ],
 )
-def test_a_perf_that_counts_nothing_is_timing_only_with_its_reason(
-    tmp_path: Path, said: str, reason: str
-):
+def test_a_perf_that_counts_nothing_is_timing_only_with_its_reason(tmp_path, said, reason):
     plan = perf.plan("Zen 4", script(tmp_path, said))
     assert (plan.perf, plan.events) == (None, ())
     assert plan.lacking == dict.fromkeys(plan.lacking, reason) | ZEN_LACKS
@@ -206,7 +202,7 @@ def test_where_no_hardware_counts_a_process_is_spared_its_perf():
 @pytest.mark.measuring
 @pytest.mark.needs("a C compiler", "perf that counts faults")
 @pytest.mark.parametrize("pages", [1, 1000])
-def test_perf_counts_exactly_the_faults_between_the_gates(tmp_path_factory, pages: int):
+def test_perf_counts_exactly_the_faults_between_the_gates(tmp_path_factory, pages):
     binary = tmp_path_factory.getbasetemp() / "gate_faults"
     if not binary.exists():
         compiled(SUPPORT / "gate_faults.c", binary, "-Wno-unused-function")
@@ -244,7 +240,7 @@ ALWAYS = of_group(None, "cycles")
     ],
 )
 def test_each_event_is_counted_in_one_run_and_no_run_takes_more_counters_than_there_are(
-    sizes: tuple[int, ...], programmable: int, runs: list[int]
+    sizes, programmable, runs
 ):
     events = [
         event

@@ -1,10 +1,7 @@
 """A perf of another vendor's computer, and a perf that fails: every trap ends in a count that is
 right or in a reason with its remedy."""
 
-from __future__ import annotations
-
 import subprocess
-from pathlib import Path
 
 import pytest
 from support.common import alive
@@ -70,7 +67,7 @@ def gated(
 @pytest.mark.needs("a C compiler")
 @pytest.mark.parametrize("vendor", VENDORS)
 def test_a_real_kernel_opens_the_gate_and_the_counts_of_each_vendor_reach_the_record(
-    tmp_path: Path, vendor: str
+    tmp_path, vendor
 ):
     cpu = VENDORS[vendor]
     program = install(tmp_path, answers(cpu, l1_dtlb_miss=900.0, walk=400.0, stlb_hit=500.0))
@@ -92,7 +89,7 @@ def tlb_events(cpu: str) -> list[str]:
 
 
 @pytest.mark.parametrize("cpu", ["Ice Lake server", "Zen 4"])
-def test_events_that_a_hypervisor_filters_are_no_zeros(tmp_path: Path, cpu: str):
+def test_events_that_a_hypervisor_filters_are_no_zeros(tmp_path, cpu):
     """Cycles and instructions count, as clouds let them; all that is no architectural event answers
     0."""
     program = install(tmp_path, answers(cpu, **dict.fromkeys(tlb_events(cpu), 0.0)))
@@ -118,7 +115,7 @@ def test_events_that_a_hypervisor_filters_are_no_zeros(tmp_path: Path, cpu: str)
     ("cpu", "counters", "programmable"), [("Haswell", 4, 2), ("Zen 4", 5, 3), ("Zen 4", 3, 1)]
 )
 def test_with_fewer_counters_fewer_events_are_counted_at_once_and_all_of_them_all_the_time(
-    tmp_path: Path, cpu: str, counters: int, programmable: int
+    tmp_path, cpu, counters, programmable
 ):
     """5 of 6: the NMI watchdog has one, or cycles fall onto a programmable counter because the
     watchdog has theirs."""
@@ -152,7 +149,7 @@ REFUSALS = [
 
 @pytest.mark.parametrize(("status", "said", "reason"), REFUSALS)
 def test_a_perf_that_refuses_in_the_middle_of_a_plan_costs_the_counts_and_not_the_time(
-    tmp_path: Path, status: int, said: str, reason: str
+    tmp_path, status, said, reason
 ):
     program = install(tmp_path, answers("Zen 4"), refuses_gated=[status, said])
     started = tmp_path / "started"
@@ -173,7 +170,7 @@ def test_a_perf_that_refuses_in_the_middle_of_a_plan_costs_the_counts_and_not_th
     [("KILL", "oom-killed", "memory"), ("SEGV", "kernel-crashed", "tlb measure")],
 )
 def test_a_killed_workload_is_no_result_although_perf_exits_with_0(
-    tmp_path: Path, monkeypatch, signal: str, code: str, remedy: str
+    tmp_path, monkeypatch, signal, code, remedy
 ):
     died = Kernel("page_chase", "c", ("sh", "-c", f"kill -{signal} $$"), "0" * 16)
     monkeypatch.setattr(build, "kernel", lambda name, engine="c": died)
@@ -186,16 +183,14 @@ def test_a_killed_workload_is_no_result_although_perf_exits_with_0(
 
 
 @pytest.mark.slow
-def test_a_perf_that_hangs_at_its_probe_is_given_up_with_all_that_it_started(
-    tmp_path: Path, monkeypatch
-):
+def test_a_perf_that_hangs_at_its_probe_is_given_up_with_all_that_it_started(tmp_path, monkeypatch):
     monkeypatch.setattr(perf, "_PROBE_S", 0.5)
     plan = perf.plan("unknown", install(tmp_path, answers("Zen 4"), hangs=86.25), root=tmp_path)
     assert plan.lacking["minor_faults"] == "perf-failed" and plan.perf is None
     assert alive("sleep 86.25") == [] and alive(str(tmp_path / "perf")) == []
 
 
-def test_a_kernel_that_waits_for_an_ack_in_vain_is_killed_with_its_perf(tmp_path: Path):
+def test_a_kernel_that_waits_for_an_ack_in_vain_is_killed_with_its_perf(tmp_path):
     program = install(tmp_path, answers("Zen 4"), silent=True)
     with pytest.raises(subprocess.TimeoutExpired):
         perf.run(workload(GATED, 88.25), Plan(program, SOFTWARE), 0.7)

@@ -1,15 +1,11 @@
 """Publishing: what was measured here is added to what is published, and nothing of either is
 lost."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 from support.common import make_record
 from support.lab import KERNEL, MACHINE, NAME, ROWS, put, repeats, tree
 
 from tlb.lab.publishing import publish
-from tlb.lab.store import LACKS, Store
+from tlb.lab.store import LACKS
 
 OTHER = "hugepages"
 
@@ -18,9 +14,7 @@ def gather(repeat: int = 0, **fields: object):
     return make_record(kernel="page_gather", repeat=repeat, **fields)
 
 
-def test_after_one_chapters_run_publishing_keeps_the_rows_and_documents_of_all_others(
-    store: Store, path: Path
-) -> None:
+def test_after_one_chapters_run_publishing_keeps_the_rows_and_documents_of_all_others(store, path):
     put(store, MACHINE, OTHER, KERNEL, gather())
     store.write_document(MACHINE, "jmh", {"scores": []})
     before = tree(path.parent)
@@ -53,8 +47,8 @@ def test_after_one_chapters_run_publishing_keeps_the_rows_and_documents_of_all_o
 
 
 def test_of_a_kernel_new_rows_follow_those_published_and_lines_that_are_none_stay_behind(
-    store: Store, path: Path
-) -> None:
+    store, path
+):
     published = path.read_bytes()
     put(store.own, MACHINE, NAME, KERNEL, *(make_record(repeat=repeat) for repeat in (1, 2, 7)))
     rows = store.own.root / MACHINE / f"{ROWS}.jsonl"

@@ -1,8 +1,6 @@
 """Digests of Python functions: of what they and all that they call do, not of how it is written
 down."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -70,9 +68,7 @@ def digest(
         ("chase", '"""A kernel."""', ""),
     ],
 )
-def test_how_it_is_written_and_what_it_does_not_call_change_nothing(
-    tmp_path: Path, module: str, old: str, new: str
-):
+def test_how_it_is_written_and_what_it_does_not_call_change_nothing(tmp_path, module, old, new):
     assert digest(tmp_path) == digest(tmp_path, module, old, new)
 
 
@@ -87,7 +83,5 @@ def test_how_it_is_written_and_what_it_does_not_call_change_nothing(
         ("arguments", "LINE = 64", "LINE = 32"),
     ],
 )
-def test_what_it_does_and_what_it_calls_in_other_modules_change_it(
-    tmp_path: Path, module: str, old: str, new: str
-):
+def test_what_it_does_and_what_it_calls_in_other_modules_change_it(tmp_path, module, old, new):
     assert digest(tmp_path) != digest(tmp_path, module, old, new)

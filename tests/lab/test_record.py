@@ -1,7 +1,5 @@
 """Points and records: what makes two the same, and what is no option and no histogram."""
 
-from __future__ import annotations
-
 import pytest
 
 from tlb.lab.record import Option, Point
@@ -16,7 +14,7 @@ from tlb.lab.record import Option, Point
         {"threads": 2, "bytes": 8},
     ],
 )
-def test_the_same_options_in_any_order_are_the_same_point(given: object) -> None:
+def test_the_same_options_in_any_order_are_the_same_point(given):
     point = Point(kernel="random_touch", lines=1, options=given)
     assert point.options == (
         Option("bytes", 8),

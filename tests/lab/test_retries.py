@@ -1,8 +1,6 @@
 """Noisy points: tried again once, the quiet one kept, the last one marked; never chosen by the time
 that they measured."""
 
-from __future__ import annotations
-
 import pytest
 from support.common import needs_c
 from support.lab import MACHINE, NAME, POINTS, VICTIM
@@ -39,7 +37,7 @@ def test_which_try_is_kept_is_decided_by_its_mark_and_never_by_its_time(
 
 @needs_c
 def test_a_point_that_stays_noisy_is_tried_once_more_and_then_marked(
-    befall, run, store, monkeypatch: pytest.MonkeyPatch
+    befall, run, store, monkeypatch
 ):
     monkeypatch.setattr(noise, "stolen_ms", lambda: {})  # this computer's hypervisor adds no mark
     migrated = '"$REAL" "$@" | sed \'s/"migrations": 0/"migrations": 2/\''

@@ -1,8 +1,6 @@
 """Which rows speak for a computer: of its present state, of its kernels as they are, and of one
 engine."""
 
-from __future__ import annotations
-
 import math
 
 import pandas as pd
@@ -27,7 +25,7 @@ def frame(*lines: tuple[str, str, str, str]) -> pd.DataFrame:
 
 
 @pytest.fixture(autouse=True)
-def kernels_of_today(monkeypatch: pytest.MonkeyPatch):
+def kernels_of_today(monkeypatch):
     def identity(point: Point) -> Identity:
         program = point.kernel, point.engine
         if program not in NOW:
@@ -94,7 +92,7 @@ BOTH = frame(
         ({("graph_walk", "c")}, "numba", [1]),  # asked for by an engine that it has no rows of
     ],
 )
-def test_no_median_mixes_two_engines(asked: set[tuple[str, str]], engine: str, numbers: list[int]):
+def test_no_median_mixes_two_engines(asked, engine, numbers):
     kept = rows.of_one_engine(BOTH, asked, engine)
     assert (
         list(kept["number"]) == numbers

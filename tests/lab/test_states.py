@@ -1,8 +1,6 @@
 """States of one machine: what each was is kept, and a name means one of them or a sentence says why
 not."""
 
-from __future__ import annotations
-
 import pytest
 from support.common import make_record
 from support.lab import KERNEL, MACHINE
@@ -40,7 +38,7 @@ def kept(store: Store) -> dict[str, Host]:
         (hosts.state(NEWER)[:4], NEWER),
     ],
 )
-def test_a_state_is_called_by_its_boot_its_linux_or_its_digits(store: Store, name: str, host: Host):
+def test_a_state_is_called_by_its_boot_its_linux_or_its_digits(store, name, host):
     kept(store)
     assert states.chosen(store, MACHINE, name, STATES) == hosts.state(host)
 

@@ -1,8 +1,6 @@
 """The store: what is measured comes back as it went in, under a key that any version of the code
 computes; documents beside the rows."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -74,7 +72,7 @@ def records(draw: st.DrawFn) -> Record:
 @pytest.mark.slow
 @given(st.lists(records(), max_size=4))
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_any_record_comes_back_as_it_went_in(made: list[Record]) -> None:
+def test_any_record_comes_back_as_it_went_in(made):
     with tempfile.TemporaryDirectory() as folder:
         store = Store(folder)
         keys = put(store, MACHINE, NAME, KERNEL, *made)
@@ -110,7 +108,7 @@ def test_any_record_comes_back_as_it_went_in(made: list[Record]) -> None:
         assert [row.line for row in rows] == whole
 
 
-def test_a_key_changes_with_each_thing_that_decides_a_measurement() -> None:
+def test_a_key_changes_with_each_thing_that_decides_a_measurement():
     point, state = make_record().point, "00112233aabb"
     changes = (
         {"lines": 4097},
@@ -143,7 +141,7 @@ def test_a_key_changes_with_each_thing_that_decides_a_measurement() -> None:
     assert record_key(point, 0, Identity(1, KERNEL, "0" * 16, "gcc: gcc 13"), state) == keys[0]
 
 
-def test_a_key_is_the_same_in_every_version_of_the_code(store: Store) -> None:
+def test_a_key_is_the_same_in_every_version_of_the_code(store):
     """A change of the key would orphan all data; this one is computed from the format's
     description."""
     point = {
@@ -165,7 +163,7 @@ def test_a_key_is_the_same_in_every_version_of_the_code(store: Store) -> None:
         assert key == hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def test_published_rows_of_version_1_are_written_as_they_were_read() -> None:
+def test_published_rows_of_version_1_are_written_as_they_were_read():
     """To the byte, of the last that were published (older ones lack fields of version 1): nothing
     that is younger comes in."""
     published = [
@@ -180,9 +178,7 @@ def test_published_rows_of_version_1_are_written_as_they_were_read() -> None:
         assert lines.write(row.record, row.kernel_digest) == (row.key, row.line + b"\n")
 
 
-def test_a_second_result_that_counts_what_the_first_could_not_stands_in_its_place(
-    store: Store,
-) -> None:
+def test_a_second_result_that_counts_what_the_first_could_not_stands_in_its_place(store):
     uncounted, counted = (
         {"walk": Quantity(reason="no-perf")},
         {"walk": Quantity(value=1e7, event="walks:u")},

@@ -1,18 +1,14 @@
 """Disks that refuse a write of the store: the file stays as it was, and the reason says which disk
 and why."""
 
-from __future__ import annotations
-
 import errno
 import os
 import stat
-from pathlib import Path
 
 import pytest
 from support.common import make_record, needs_root
 from support.lab import KERNEL, MACHINE, ROWS, failing, repeats, tree
 
-from tlb.lab.store import Store
 from tlb.reasons import Unavailable
 
 REFUSALS = [
@@ -25,8 +21,8 @@ REFUSALS = [
 @pytest.mark.parametrize(("code", "reason"), REFUSALS)
 @pytest.mark.parametrize("where", ["open", "write", "part of the write", "fsync"])
 def test_a_disk_that_refuses_leaves_the_file_as_it_was(
-    store: Store, path: Path, monkeypatch: pytest.MonkeyPatch, where: str, code: int, reason: str
-) -> None:
+    store, path, monkeypatch, where, code, reason
+):
     before = tree(store.root)
     name = {"part of the write": "write"}.get(where, where)
     after, take = (3, 100) if where == "part of the write" else (0, None)
@@ -44,8 +40,8 @@ def test_a_disk_that_refuses_leaves_the_file_as_it_was(
 @pytest.mark.parametrize(("code", "reason"), REFUSALS)
 @pytest.mark.parametrize("after", range(2))
 def test_a_disk_that_refuses_during_a_quarantine_loses_nothing(
-    store: Store, path: Path, monkeypatch: pytest.MonkeyPatch, after: int, code: int, reason: str
-) -> None:
+    store, path, monkeypatch, after, code, reason
+):
     path.write_bytes(path.read_bytes() + b"broken\n")
     before = path.read_bytes()
     with monkeypatch.context() as patch:
@@ -63,15 +59,13 @@ def test_a_disk_that_refuses_during_a_quarantine_loses_nothing(
     assert not list(path.parent.glob(".*.tmp"))
 
 
-def test_a_disk_that_takes_nothing_is_full_and_not_an_endless_loop(
-    store: Store, monkeypatch
-) -> None:
+def test_a_disk_that_takes_nothing_is_full_and_not_an_endless_loop(store, monkeypatch):
     monkeypatch.setattr(os, "write", lambda fd, data: 0)
     with pytest.raises(Unavailable, match="disk is full"):
         store.append(MACHINE, make_record(), KERNEL)
 
 
-def test_a_line_is_one_write_and_is_synced_with_its_new_folders(store: Store, monkeypatch) -> None:
+def test_a_line_is_one_write_and_is_synced_with_its_new_folders(store, monkeypatch):
     calls: list[str] = []
     write, sync = os.write, os.fsync
 
@@ -91,7 +85,7 @@ def test_a_line_is_one_write_and_is_synced_with_its_new_folders(store: Store, mo
 
 
 @needs_root
-def test_a_mended_file_stays_its_owners_when_root_mends_it(store: Store, path: Path) -> None:
+def test_a_mended_file_stays_its_owners_when_root_mends_it(store, path):
     os.chown(path, 65534, 65534)
     os.chmod(path, 0o664)
     path.write_bytes(path.read_bytes() + b"broken\n")

@@ -1,22 +1,18 @@
 """grids.json: which rows are whose. A row is stored once, whoever asks; where they are wrong, the
 next run mends them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from support import lab
 from support.common import make_record
-from support.lab import KERNEL, MACHINE, NAME, POINTS, ROWS, Scripted, assert_whole, put, says, tree
+from support.lab import KERNEL, MACHINE, NAME, POINTS, ROWS, assert_whole, put, says, tree
 
-from tlb.lab.campaign import Outcome
 from tlb.lab.lines import point_id
 from tlb.lab.measuring_setup import Rig
 from tlb.lab.record import Option, Point
@@ -38,7 +34,7 @@ def lines_of(store: Store, name: str) -> list[int]:
 # --- whose rows are whose
 
 
-def test_the_id_of_a_point_is_the_same_in_every_version_of_the_code() -> None:
+def test_the_id_of_a_point_is_the_same_in_every_version_of_the_code():
     """A change would make all rows nobody's; these are computed from the format's description."""
     asked = {
         "engine": "c",
@@ -63,9 +59,7 @@ def test_the_id_of_a_point_is_the_same_in_every_version_of_the_code() -> None:
         )
 
 
-def test_a_row_is_of_each_experiment_that_asked_for_its_point_and_stands_there_once(
-    store: Store,
-) -> None:
+def test_a_row_is_of_each_experiment_that_asked_for_its_point_and_stands_there_once(store):
     mine, both, theirs = (make_record(lines=lines) for lines in (64, 128, 256))
     put(store, MACHINE, "first", KERNEL, mine, both)
     store.ask(MACHINE, "second", [both.point, theirs.point])
@@ -81,9 +75,7 @@ def test_a_row_is_of_each_experiment_that_asked_for_its_point_and_stands_there_o
     assert (store.kernels(MACHINE, "first"), store.kernels(MACHINE, "third")) == ([mine.kernel], [])
 
 
-def test_the_grids_are_never_read_or_written_through_a_symbolic_link(
-    store: Store, path: Path, tmp_path: Path
-) -> None:
+def test_the_grids_are_never_read_or_written_through_a_symbolic_link(store, path, tmp_path):
     grids_file(store).rename(tmp_path / "elsewhere.json")
     grids_file(store).symlink_to(tmp_path / "elsewhere.json")
     before = tree(tmp_path)
@@ -106,9 +98,7 @@ def run_and_die(root: Path) -> None:
     lab.run(Store(root), POINTS)
 
 
-def test_a_kill_between_the_asking_and_the_first_row_loses_nothing(
-    store: Store, scripted: Callable, run: Callable[..., Outcome]
-) -> None:
+def test_a_kill_between_the_asking_and_the_first_row_loses_nothing(store, scripted, run):
     scripted()
     run(POINTS[:2], name="another")
     killed = fork.Process(target=run_and_die, args=(store.root,))
@@ -130,7 +120,7 @@ def ask_some(root: Path, writer: int) -> None:
         )
 
 
-def test_writers_of_the_grids_at_once_lose_nothing_that_one_of_them_asked_for(store: Store) -> None:
+def test_writers_of_the_grids_at_once_lose_nothing_that_one_of_them_asked_for(store):
     writers = [fork.Process(target=ask_some, args=(store.root, writer)) for writer in range(4)]
     for writer in writers:
         writer.start()
@@ -173,9 +163,7 @@ def test_writers_of_the_grids_at_once_lose_nothing_that_one_of_them_asked_for(st
     ],
     ids=lambda text: text[:48].decode("ascii", "replace"),
 )
-def test_grids_that_are_none_are_one_sentence_for_whoever_reads_or_asks(
-    store: Store, scripted: Callable[..., Scripted], run: Callable[..., Outcome], text: bytes
-) -> None:
+def test_grids_that_are_none_are_one_sentence_for_whoever_reads_or_asks(store, scripted, run, text):
     scripted()
     run()
     grids_file(store).write_bytes(text)

@@ -1,22 +1,16 @@
 """Lines of the store that broke: none is read, none passes for a record, and the next writer moves
 them to quarantine."""
 
-from __future__ import annotations
-
 import stat
-from pathlib import Path
 
 import pytest
 from support.common import make_record
 from support.lab import KERNEL, MACHINE, NAME, ROWS, assert_whole, content_of, repeats, sign, tree
 
 from tlb.lab import lines
-from tlb.lab.store import Store
 
 
-def test_a_torn_last_line_is_dropped_and_cut_off_by_the_next_append(
-    store: Store, path: Path
-) -> None:
+def test_a_torn_last_line_is_dropped_and_cut_off_by_the_next_append(store, path):
     whole = path.read_bytes()
     start = len(whole) - len(whole.splitlines()[-1]) - 1
     for keep in [start, *range(start + 1, len(whole), 37), len(whole) - 1]:
@@ -30,9 +24,7 @@ def test_a_torn_last_line_is_dropped_and_cut_off_by_the_next_append(
     assert len(tree(store.root)) == 2
 
 
-def test_a_published_line_changes_the_last_whole_one_and_breaks_with_it(
-    store: Store, path: Path
-) -> None:
+def test_a_published_line_changes_the_last_whole_one_and_breaks_with_it(store, path):
     path.write_bytes(lines.compact(path.read_bytes().splitlines()))
     first, second, third = path.read_bytes().splitlines(keepends=True)
     assert repeats(store) == [0, 1, 2] and len(second + third) < len(first)
@@ -49,7 +41,7 @@ def test_a_published_line_changes_the_last_whole_one_and_breaks_with_it(
         assert repeats(store) == left
 
 
-def test_a_line_that_no_patch_gives_is_published_whole() -> None:
+def test_a_line_that_no_patch_gives_is_published_whole():
     made = [b'{"a":{"b":1}}', b'{"a":{"b":1.0}}', b'{"a":null}', b'{"c":[]}', b'{"a":[],"c":[]}']
     patch = b'{"patch":{"a":{"b":1.0}}}'
     assert lines.compact(made).splitlines() == [
@@ -80,9 +72,7 @@ def broken_lines(line: bytes) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("how", broken_lines(sign({"key": "", "kernel_digest": "", "record": {}})))
-def test_the_next_writer_moves_a_broken_line_to_quarantine(
-    store: Store, path: Path, how: str
-) -> None:
+def test_the_next_writer_moves_a_broken_line_to_quarantine(store, path, how):
     first, second, third = path.read_bytes().splitlines(keepends=True)
     broken = broken_lines(second)[how]
     path.write_bytes(first + broken + third)
@@ -102,9 +92,7 @@ def test_the_next_writer_moves_a_broken_line_to_quarantine(
     assert quarantine.read_bytes() == broken
 
 
-def test_a_quarantine_that_a_crash_left_half_done_gets_each_line_once(
-    store: Store, path: Path
-) -> None:
+def test_a_quarantine_that_a_crash_left_half_done_gets_each_line_once(store, path):
     first, _, third = path.read_bytes().splitlines(keepends=True)
     quarantine = path.with_name(f"{ROWS}.quarantine.jsonl")
     quarantine.write_bytes(

@@ -1,24 +1,20 @@
 """Names of machines and experiments: none leads out of the store, and each is resolved or refused
 in one sentence."""
 
-from __future__ import annotations
-
 import errno
 import re
-from pathlib import Path
 
 import pytest
 from support.common import make_record
 from support.lab import KERNEL, MACHINE, NAME, ROWS, put, repeats, tree
 
-from tlb.lab.store import Store
 from tlb.reasons import Unavailable
 
 HOSTILE = ["../x", "", "A", "a" * 65, "a\n", None]
 
 
 @pytest.mark.parametrize("name", [*HOSTILE, "this", "reference", "literature", "own"])
-def test_no_hostile_machine_name_reaches_the_disk(store: Store, name: str) -> None:
+def test_no_hostile_machine_name_reaches_the_disk(store, name):
     calls = [
         lambda: store.ask(name, NAME, [make_record().point]),
         lambda: store.append(name, make_record(), KERNEL),
@@ -40,9 +36,7 @@ def test_no_hostile_machine_name_reaches_the_disk(store: Store, name: str) -> No
 
 
 @pytest.mark.parametrize("link", ["folder", "file", "file to nowhere", "quarantine", "temporary"])
-def test_no_symbolic_link_leads_out_of_the_store(
-    store: Store, path: Path, tmp_path: Path, link: str
-) -> None:
+def test_no_symbolic_link_leads_out_of_the_store(store, path, tmp_path, link):
     outside = tmp_path / "outside"
     outside.mkdir()
     target = outside / f"{ROWS}.jsonl"
@@ -74,9 +68,7 @@ def test_no_symbolic_link_leads_out_of_the_store(
             store.load(MACHINE, NAME)
 
 
-def test_own_rows_lie_apart_and_never_behind_a_link(
-    store: Store, path: Path, tmp_path: Path
-) -> None:
+def test_own_rows_lie_apart_and_never_behind_a_link(store, path, tmp_path):
     before = tree(store.root)
     put(store.own, MACHINE, NAME, KERNEL, make_record(repeat=7))
     assert (repeats(store), repeats(store.own), store.machines()) == ([0, 1, 2], [7], [MACHINE])
@@ -96,7 +88,7 @@ def test_own_rows_lie_apart_and_never_behind_a_link(
     assert tree(store.root) == before
 
 
-def test_machine_names_are_resolved_or_refused_in_one_sentence(store: Store, path: Path) -> None:
+def test_machine_names_are_resolved_or_refused_in_one_sentence(store, path):
     assert store.resolve(MACHINE) == MACHINE
     assert store.resolve("this") == "this"
     assert store.resolve("this", this="ice-lake-00000000") == "ice-lake-00000000"

@@ -1,8 +1,6 @@
 """The survey: what it asks to be measured, in which order, and that asking twice is asking for the
 same."""
 
-from __future__ import annotations
-
 import pytest
 from support.geometry import CACHES, SHARP
 
@@ -28,7 +26,7 @@ def test_rows_that_are_there_already_ask_for_the_same_points_again():
 
 
 @pytest.mark.parametrize("entries", [1024, 3072])
-def test_walks_have_an_interval_that_decides_wherever_their_table_is(entries: int):
+def test_walks_have_an_interval_that_decides_wherever_their_table_is(entries):
     caches = {1: 32 << 10, 2: 2 << 20, 3: 32 << 20}
     walks = {
         where: Point(kernel="page_chase", layout="alias", lines=lines, stride_pages=apart)

@@ -1,8 +1,6 @@
 """The programs of other languages: how they are started, and toolchains that are missing or
 broken."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -22,9 +20,7 @@ def put(folder: Path, name: str, text: str) -> None:
     ("language", "package"),
     [("c", "gcc"), ("rust", "rustc"), ("go", "golang-go"), ("java", "default-jdk-headless")],
 )
-def test_without_its_toolchain_a_language_says_what_to_install(
-    no_tools: Path, language: str, package: str
-):
+def test_without_its_toolchain_a_language_says_what_to_install(no_tools, language, package):
     with pytest.raises(Unavailable) as caught:
         toolchains.build(language)
     assert caught.value.code == "no-toolchain" and f"apt install {package}" in str(caught.value)
@@ -38,9 +34,7 @@ def test_without_its_toolchain_a_language_says_what_to_install(
         ("Read-only file system (os error 30)", "disk-read-only"),
     ],
 )
-def test_a_compiler_without_room_on_the_disk_is_not_a_missing_one(
-    no_tools: Path, words: str, expected: str
-):
+def test_a_compiler_without_room_on_the_disk_is_not_a_missing_one(no_tools, words, expected):
     put(
         no_tools,
         "rustc",

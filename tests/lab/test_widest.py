@@ -1,11 +1,8 @@
 """What is measured beyond the rounds: the widest intervals, never the wished-for ones."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from math import inf
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,7 +13,6 @@ from support.lab import NAME, Scripted, a_rig, one_by_one
 from tlb.lab import campaign, kernels
 from tlb.lab.campaign import NARROW, half_width
 from tlb.lab.record import Point
-from tlb.lab.store import Store
 
 POINTS = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in range(64, 104)]
 
@@ -41,7 +37,7 @@ class Noisy:
 
 
 @pytest.fixture
-def go(store: Store, own_lock: Path, monkeypatch: pytest.MonkeyPatch):
+def go(store, own_lock, monkeypatch):
     """A campaign of POINTS: five mappings each, nine at most."""
     monkeypatch.setattr("tlb.lab.build.kernel", fake_kernel())
     return lambda measure, repeats=5, store=store, **how: campaign.run(
@@ -53,15 +49,13 @@ def go(store: Store, own_lock: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.fixture
-def all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def all_the_time(monkeypatch) -> None:
     """What follows the rounds may take as long as it likes."""
     monkeypatch.setattr(campaign, "EXTRA_SHARE", inf)
 
 
 @pytest.mark.usefixtures("all_the_time")
-def test_a_wide_point_gets_nine_mappings_and_a_narrow_one_five_and_then_nothing_is_to_do(
-    go, store: Store
-):
+def test_a_wide_point_gets_nine_mappings_and_a_narrow_one_five_and_then_nothing_is_to_do(go, store):
     noise = dict.fromkeys(POINTS[::2], 0.05) | dict.fromkeys(POINTS[1::2], 0.001)
     first = go(measure := Noisy(noise))
     assert Counter(point for point, _ in measure.asked) == {

@@ -1,8 +1,6 @@
 """What else runs: read from other computers' /proc and /sys, named by doctor where it is active,
 and part of no state."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -158,7 +156,7 @@ def test_neither_what_runs_nor_a_boot_is_a_state_or_another_machine(tmp_path):
         ("zen-5-b15e0e32", "fe87d89954bf"),
     ],
 )
-def test_a_published_description_keeps_its_state_and_its_name(machine: str, state: str):
+def test_a_published_description_keeps_its_state_and_its_name(machine, state):
     folder = ROOT / "data" / machine
     names = [
         folder / "machine.json",

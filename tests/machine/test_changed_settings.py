@@ -2,8 +2,6 @@
 else's. Under a made-up root; where this process may, an endurance run also kills it on this
 computer's own settings."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal
@@ -94,7 +92,7 @@ class Kernel:
 
 
 @pytest.fixture
-def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
+def kernel(tmp_path, monkeypatch) -> Kernel:
     made = Kernel(tmp_path / "root")
     monkeypatch.setattr(changed_settings, "_set", made.set)
     return made

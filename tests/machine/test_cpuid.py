@@ -1,8 +1,6 @@
 """CPUID: decoders against registers recorded on real CPUs, the live instruction against what Linux
 reads."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """Which CPU is measured, and that it is the one that is described: hybrid parts, big and little
 cores, two dies of unlike caches."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Callable, Iterator

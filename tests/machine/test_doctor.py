@@ -1,7 +1,5 @@
 """A host in words: each finding with its remedy, and nothing that need not be mended."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """What a computer states of flushes, read as it states it; nothing where it is silent."""
 
-from __future__ import annotations
-
 import pytest
 
 from tlb.machine import flushes

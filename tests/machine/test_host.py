@@ -1,8 +1,6 @@
 """The host: read from trees of files that stand for other computers, and from files that hold
 anything."""
 
-from __future__ import annotations
-
 import re
 import tempfile
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Who a CPU is, and how deep its page tables are: on x86-64, on arm64, in a guest."""
 
-from __future__ import annotations
-
 import pytest
 from support.host import ARM, GRAVITON, inspect
 

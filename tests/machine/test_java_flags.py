@@ -1,7 +1,5 @@
 """What a kernel and a Java list, read as they list it; silent where nothing answers."""
 
-from __future__ import annotations
-
 from tlb.machine import java_flags as flags
 
 

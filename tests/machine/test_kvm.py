@@ -1,7 +1,5 @@
 """What KVM's modules say of the tables that a guest here would have."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -44,9 +42,7 @@ def planted(
         ("", "", "", {"vmx"}, ("", "none")),
     ],
 )
-def test_kvms_module_says_what_translates(
-    tmp_path: Path, module: str, parameter: str, value: str, flags: set, expected: tuple
-):
+def test_kvms_module_says_what_translates(tmp_path, module, parameter, value, flags, expected):
     found = kvm.look(planted(tmp_path, module, parameter, value), flags)
     assert (found.module, found.tables, found.device) == (*expected, True)
     assert kvm.describe(found).strip() == kvm.describe(found) != ""

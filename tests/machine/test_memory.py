@@ -1,7 +1,5 @@
 """How much memory may be used: what is free, less what cgroups and limits take away."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """What the answer of perf means for a computer: its tier and, below counters, the reason."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

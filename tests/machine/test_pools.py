@@ -1,8 +1,6 @@
 """The pools of huge pages: what is asked, what is got, and that all of it is put back. Under a
 made-up root, never this computer's own."""
 
-from __future__ import annotations
-
 import errno
 import json
 import multiprocessing
@@ -91,7 +89,7 @@ class Kernel:
 
 
 @pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Kernel]:
+def machine(tmp_path, monkeypatch) -> Callable[..., Kernel]:
     def made(**how: object) -> Kernel:
         kernel = Kernel(tmp_path, **how)
         monkeypatch.setattr(changed_settings, "_set", kernel.set)
@@ -231,7 +229,7 @@ def test_another_boot_s_journal_is_void(machine):
 # --- who may, and two at once
 
 
-def denied(monkeypatch: pytest.MonkeyPatch, number: int = errno.EACCES) -> None:
+def denied(monkeypatch, number: int = errno.EACCES) -> None:
     """Tests may run as root, to whom nothing is denied."""
     real = os.open
 

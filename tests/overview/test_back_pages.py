@@ -1,10 +1,7 @@
 """The pages about method and about doing it again: the rates that they promise, the rows that they
 count, and no rows."""
 
-from __future__ import annotations
-
 import re
-from types import ModuleType
 
 import pytest
 from support.chapter import DEFAULTS
@@ -40,7 +37,7 @@ def test_the_rule_s_rates_are_those_that_the_page_promises():
 @pytest.mark.parametrize(
     ("name", "module"), [("method", method), ("reproducibility", reproducibility)]
 )
-def test_a_page_without_rows_gives_reasons(name: str, module: ModuleType, tmp_path):
+def test_a_page_without_rows_gives_reasons(name, module, tmp_path):
     chapter = stored(tmp_path)
     told = written(name, lambda names: module.Analysis(chapter, names))
     assert "Not on this machine" in told and not re.search(r"\bnan\b|\bNone\b", told)

@@ -1,13 +1,11 @@
 """Nine machines that never were, each a whole book: what is said of one kind of machine is not said
 of another."""
 
-from __future__ import annotations
-
 import re
 
 import pandas as pd
 import pytest
-from support.books import BOOKS, Page, said
+from support.books import BOOKS, said
 from support.common import About
 
 from tlb.report.page import cells
@@ -37,7 +35,7 @@ FALSE: dict[str, str] = {
         name if name == WHOLE else pytest.param(name, marks=pytest.mark.endurance) for name in BOOKS
     ],
 )
-def test_each_book_says_nothing_that_is_false_of_its_machine(name: str):
+def test_each_book_says_nothing_that_is_false_of_its_machine(name):
     texts = said(name)
     assert len(texts) > 200
     for chapter, where, text in texts:
@@ -55,7 +53,7 @@ def test_each_book_says_nothing_that_is_false_of_its_machine(name: str):
     ],
     ids=lambda page: page.name,
 )
-def test_a_notebook_runs_to_its_end_where_nothing_was_measured(page: Page):
+def test_a_notebook_runs_to_its_end_where_nothing_was_measured(page):
     page.frame, page.documents = page.frame[:0], {}
     assert any("lacking" in where for where, _ in page.execute().said)
 
@@ -74,7 +72,7 @@ NEVER_BORROWED = {"address_bits", "misses", "one_test", "first_touches"}
     ],
     ids=lambda page: page.name,
 )
-def test_each_figure_is_another_machine_s_where_nothing_was_measured(page: Page):
+def test_each_figure_is_another_machine_s_where_nothing_was_measured(page):
     page.other = About(page.host, "another", rows=page.rows, documents=page.documents)
     page.rows, page.documents, page.frame = {}, {}, page.frame[:0]
     shown = dict(page.execute().said)
@@ -89,7 +87,7 @@ def test_each_figure_is_another_machine_s_where_nothing_was_measured(page: Page)
 @pytest.mark.parametrize(
     "page", [page for page in BOOKS[WHOLE].pages() if len(page.frame)], ids=lambda page: page.name
 )
-def test_a_notebook_runs_to_its_end_whatever_a_short_run_left_out(page: Page):
+def test_a_notebook_runs_to_its_end_whatever_a_short_run_left_out(page):
     """A kernel's mode, or a page size, is what a campaign leaves out as a whole."""
     whole = page.frame
     mode = whole["kernel"] + " " + whole.get("mode", pd.Series("", whole.index)).fillna("")

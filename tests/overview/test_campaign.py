@@ -1,8 +1,6 @@
 """The book about this computer: what it compares comes first, and what it cannot begin is said
 before a second is spent."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any
@@ -32,7 +30,7 @@ ASKED = {"machine": "this", "profile": "quick", "minutes": 10.0}
 
 
 @pytest.fixture
-def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def told(tmp_path, monkeypatch) -> list[Any]:
     """What the book asks for: a campaign (its grids, whether its first round), a survey, documents,
     a site."""
     told: list[Any] = []
@@ -44,7 +42,7 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return told
 
 
-def measures(monkeypatch: pytest.MonkeyPatch, told: list[Any], *measured: int) -> None:
+def measures(monkeypatch, told: list[Any], *measured: int) -> None:
     """Each campaign measures so many points."""
     counts = iter(measured)
 
@@ -55,9 +53,7 @@ def measures(monkeypatch: pytest.MonkeyPatch, told: list[Any], *measured: int) -
     monkeypatch.setattr(Chapter, "campaign", run)
 
 
-def test_there_is_a_site_after_the_first_round_and_one_at_the_end(
-    told: list[Any], monkeypatch: pytest.MonkeyPatch
-):
+def test_there_is_a_site_after_the_first_round_and_one_at_the_end(told, monkeypatch):
     measures(monkeypatch, told, 300, 900)
     campaign.book(ASKED)
     assert told == [
@@ -71,18 +67,14 @@ def test_there_is_a_site_after_the_first_round_and_one_at_the_end(
     ]
 
 
-def test_a_short_time_is_measured_in_rather_than_built_a_first_site(
-    told: list[Any], monkeypatch: pytest.MonkeyPatch
-):
+def test_a_short_time_is_measured_in_rather_than_built_a_first_site(told, monkeypatch):
     measures(monkeypatch, told, 300, 900)
     campaign.book(ASKED | {"minutes": 3.0})
     assert told.count("site") == 1 and told[-1] == "site"
 
 
 @pytest.mark.parametrize("minutes", [1.0, 40.0])
-def test_the_last_site_is_built_within_the_time(
-    told: list[Any], monkeypatch: pytest.MonkeyPatch, minutes: float
-):
+def test_the_last_site_is_built_within_the_time(told, monkeypatch, minutes):
     """One bar shows all of it, the site to come included. The first round has all the time: without
     it no chapter has anything to show."""
     given: list[tuple[float, float]] = []
@@ -102,9 +94,7 @@ def test_the_last_site_is_built_within_the_time(
         assert max(60 * minutes - kept_s - 10, 0) <= seconds <= max(60 * minutes - kept_s, 0)
 
 
-def test_a_site_is_not_built_again_of_the_same_rows_and_sources(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
+def test_a_site_is_not_built_again_of_the_same_rows_and_sources(monkeypatch, tmp_path):
     executed: list[int] = []
     (data := tmp_path / "data" / "own").mkdir(parents=True)
     monkeypatch.setenv("TLB_DATA", str(tmp_path / "data"))
@@ -145,7 +135,7 @@ def test_each_chapter_has_points_that_its_claims_compare():
 
 
 @pytest.fixture
-def tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def tried(tmp_path, monkeypatch) -> list[Any]:
     """The minutes and names with which programs are measured; none runs."""
     tried: list[Any] = []
     monkeypatch.setenv("TLB_DATA", str(tmp_path / "data"))
@@ -166,7 +156,7 @@ def try_programs(seconds: float = 1000.0, **changes: object) -> Chapter:
     return chapter
 
 
-def test_a_few_programs_are_tried_once_and_shown_without_measuring(tried: list[Any]):
+def test_a_few_programs_are_tried_once_and_shown_without_measuring(tried):
     chapter = try_programs()
     try_programs()
     assert tried == [(1.0, FEW)]
@@ -175,7 +165,7 @@ def test_a_few_programs_are_tried_once_and_shown_without_measuring(tried: list[A
 
 
 @pytest.mark.parametrize("place", ["own", "published"])
-def test_a_few_programs_do_not_replace_many(place: str, tried: list[Any]):
+def test_a_few_programs_do_not_replace_many(place, tried):
     data = Store(data_root())
     store = data.own if place == "own" else data
     store.write_document(host.machine_id(host.inspect()), NAME, document())
@@ -184,6 +174,6 @@ def test_a_few_programs_do_not_replace_many(place: str, tried: list[Any]):
 
 
 @pytest.mark.parametrize(("seconds", "profile"), [(60.0, "quick"), (1000.0, "smoke")])
-def test_no_program_is_tried_where_time_is_short(seconds: float, profile: str, tried: list[Any]):
+def test_no_program_is_tried_where_time_is_short(seconds, profile, tried):
     try_programs(seconds, profile=profile)
     assert tried == []

@@ -1,13 +1,10 @@
 """`tlb compare`: on machines whose truth is known, how often it is wrong and what it finds; and
 what cannot be compared."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -70,7 +67,7 @@ def words(a: pd.DataFrame, b: pd.DataFrame) -> Counter[str]:
         ),
     ],
 )
-def test_a_machine_seldom_differs_from_itself(noise: float, processes: int):
+def test_a_machine_seldom_differs_from_itself(noise, processes):
     truth = replace(NOISY, noise=noise)
     told = sum(
         (
@@ -85,7 +82,7 @@ def test_a_machine_seldom_differs_from_itself(noise: float, processes: int):
 
 @pytest.mark.endurance
 @pytest.mark.parametrize("machine", ["zen-3-a9ae1af8", "zen-5-b15e0e32"])
-def test_measured_rows_drawn_again_seldom_differ_from_themselves(machine: str):
+def test_measured_rows_drawn_again_seldom_differ_from_themselves(machine):
     rows = newest(Store(ROOT / "data").load(machine, "stlb_cliff"))
     again = drawn_again(rows[rows["kernel"] == "page_chase"], ["layout", "order", "lines", "pages"])
     random, told = np.random.default_rng(1), Counter()
@@ -99,7 +96,7 @@ def test_measured_rows_drawn_again_seldom_differ_from_themselves(machine: str):
 
 
 @pytest.mark.parametrize("factor", [1.2, 1 / 1.2])
-def test_a_fifth_is_found_where_it_is_and_nowhere_else(factor: float):
+def test_a_fifth_is_found_where_it_is_and_nowhere_else(factor):
     slower = frame(NOISY, POINTS, 5, seed=2)
     is_slow = slower["layout"] == "spread"
     slower["ns_per_access"] *= np.where(is_slow, factor, 1.0)
@@ -194,13 +191,13 @@ def records(ns: float, lines=(64, 4096), processes=5, day="2025-01-31", **fields
 
 
 @pytest.fixture
-def data(tmp_path: Path, monkeypatch) -> Store:
+def data(tmp_path, monkeypatch) -> Store:
     monkeypatch.setenv("TLB_DATA", str(tmp_path))
     return Store(tmp_path)
 
 
 @pytest.fixture
-def two(data: Store) -> Store:
+def two(data) -> Store:
     """B takes twice as long on each point, and knows a counter."""
     for machine, ns, described in ((A, 5.0, host()), (B, 10.0, OTHER)):
         states.describe(data, machine, described)
@@ -208,7 +205,7 @@ def two(data: Store) -> Store:
     return data
 
 
-def test_each_point_has_both_medians_their_ratio_and_a_verdict(two: Store):
+def test_each_point_has_both_medians_their_ratio_and_a_verdict(two):
     comparison = compare(A, B)
     found = [(q.chapter, q.point["lines"], q.verdict) for q in comparison.quantities]
     assert found == [("stlb_cliff", lines, DIFFERS) for lines in (64, 4096)]
@@ -222,7 +219,7 @@ def test_each_point_has_both_medians_their_ratio_and_a_verdict(two: Store):
     ]
 
 
-def test_a_chapter_is_compared_alone_and_a_point_of_two_chapters_once(two: Store):
+def test_a_chapter_is_compared_alone_and_a_point_of_two_chapters_once(two):
     for machine, described in ((A, host()), (B, OTHER)):
         rows = records(7.0, lines=(128,), state=hosts.state(described))
         put(two, machine, "hugepages", KERNEL, *rows)
@@ -237,7 +234,7 @@ def test_a_chapter_is_compared_alone_and_a_point_of_two_chapters_once(two: Store
 
 
 def test_rows_of_two_versions_of_a_kernel_are_not_compared_and_neither_are_profiles_of_them(
-    two: Store, monkeypatch
+    two, monkeypatch
 ):
     both = [object()]
     monkeypatch.setattr(profile_comparison, "of_machines", lambda *sides: both)
@@ -249,7 +246,7 @@ def test_rows_of_two_versions_of_a_kernel_are_not_compared_and_neither_are_profi
     assert comparison.profiles == [] and any("page_chase" in note for note in comparison.notes)
 
 
-def test_a_copy_of_rows_is_no_second_measurement(two: Store):
+def test_a_copy_of_rows_is_no_second_measurement(two):
     (copy,) = records(7.0, lines=(128,), processes=1)
     for machine in (A, B):
         put(two, machine, "hugepages", KERNEL, copy)
@@ -258,7 +255,7 @@ def test_a_copy_of_rows_is_no_second_measurement(two: Store):
         compare(A, B)
 
 
-def test_this_is_the_computer_in_its_present_state(data: Store, monkeypatch):
+def test_this_is_the_computer_in_its_present_state(data, monkeypatch):
     now, before = host(), host(microcode="0x0")
     machine, states_of = hosts.machine_id(now), [hosts.state(each) for each in (now, before)]
     monkeypatch.setattr(hosts, "inspect", lambda: now)
@@ -273,7 +270,7 @@ def test_this_is_the_computer_in_its_present_state(data: Store, monkeypatch):
         compare("this", f"this@{states_of[1]}")
 
 
-def test_broken_lines_are_counted_and_left_out(two: Store):
+def test_broken_lines_are_counted_and_left_out(two):
     path = two.root / A / "page_chase.jsonl"
     path.write_bytes(path.read_bytes().replace(b'"seed":1', b'"seed":2', 2) + b'{"torn')
     comparison = compare(A, B)
@@ -308,7 +305,7 @@ def broken(data: Store) -> None:
     ],
 )
 def test_what_cannot_be_compared_is_one_sentence(
-    change, arguments, status, code, two: Store, monkeypatch, capsys
+    change, arguments, status, code, two, monkeypatch, capsys
 ):
     change(two)
     with pytest.raises(Unavailable) as refused:
@@ -338,7 +335,7 @@ def checked(comparison: Comparison) -> dict:
     return document
 
 
-def test_a_table_for_a_person_and_all_of_it_for_a_program(two: Store, monkeypatch, capsys):
+def test_a_table_for_a_person_and_all_of_it_for_a_program(two, monkeypatch, capsys):
     status, told, error = run(monkeypatch, capsys, A, B)
     assert (status, error) == (0, "") and A in told and "Imagined" in told
     assert told.count("2.00 (1.99 to 2.01)") == 2

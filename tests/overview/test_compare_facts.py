@@ -1,8 +1,6 @@
 """What differs about two computers and what that can touch: on hosts with known differences, and as
 JSON."""
 
-from __future__ import annotations
-
 import json
 from itertools import product
 from typing import Any
@@ -114,9 +112,7 @@ def touched(label: str, a: Host, b: Host) -> set[str]:
         ("memory", {"memory": LARGE_MEMORY}, set()),
     ],
 )
-def test_a_known_difference_is_told_with_what_it_can_touch(
-    label: str, changes: dict, names: set[str]
-):
+def test_a_known_difference_is_told_with_what_it_can_touch(label, changes, names):
     a, b = host(), host(**changes)
     found, _ = told(a, b)
     assert label in found and touched(label, a, b) == names
@@ -132,9 +128,7 @@ def test_a_known_difference_is_told_with_what_it_can_touch(
         pytest.param((True, True), None, marks=pytest.mark.endurance),
     ],
 )
-def test_what_the_hosts_make_of_large_pages_is_read_off_rows(
-    sides: tuple[bool, bool], words: tuple[str, str] | None
-):
+def test_what_the_hosts_make_of_large_pages_is_read_off_rows(sides, words):
     rows = tuple(
         Paged(splintered=cut, noise=0.004).frame(hugepages()).assign(chapter="hugepages")
         for cut in sides
@@ -160,7 +154,7 @@ def a_profile(machine: str, **values: float | None) -> Profile:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Store:
+def made(tmp_path_factory) -> Store:
     """B is slower by a factor of two, describes itself in HTML, and its profile lacks a
     quantity."""
     store = Store(tmp_path_factory.mktemp("data"))
@@ -184,14 +178,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 @pytest.fixture(scope="module")
-def comparison(made: Store) -> Comparison:
+def comparison(made) -> Comparison:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TLB_DATA", str(made.root))
         return compare(A, B)
 
 
 def test_a_machine_s_words_are_shown_without_control_characters_and_profiles_side_by_side(
-    comparison: Comparison,
+    comparison,
 ):
     words = [word for fact in comparison.facts for word in (fact.what, fact.a, fact.b)]
     assert not {*"\u202e\x1b\n"} & {*"".join(words)} and HOSTILE[:12] in "".join(words)

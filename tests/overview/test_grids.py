@@ -1,8 +1,6 @@
 """The grids of all chapters together: how small quick is, and that claims are decided by what is
 left of it."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 
@@ -43,7 +41,7 @@ def of(profile: str, engine: str = "c") -> Scope:
 
 
 @pytest.mark.parametrize(("profile", "most"), [("quick", 600), ("smoke", 430)])
-def test_a_coarse_profile_has_few_points_where_no_pool_has_pages(profile: str, most: int):
+def test_a_coarse_profile_has_few_points_where_no_pool_has_pages(profile, most):
     points = {
         point
         for points in campaign.grids_of(of(profile)).values()
@@ -89,7 +87,7 @@ def within(frame: pd.DataFrame, points: list[Point]) -> pd.DataFrame:
     "machine", ["zen-5-b15e0e32", pytest.param("zen-3-a9ae1af8", marks=pytest.mark.endurance)]
 )
 def test_what_all_published_rows_decide_the_points_of_the_quick_profile_decide(
-    machine: str, module: object, monkeypatch: pytest.MonkeyPatch
+    machine, module, monkeypatch
 ):
     monkeypatch.setattr(
         tlb_blocking.grid, "MOST_COARSE_BYTES", 4 << 30

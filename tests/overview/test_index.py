@@ -1,7 +1,5 @@
 """The first page: what it asks of the chapters, and what stays where rows are lacking."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -76,7 +74,7 @@ def test_every_chapters_grid_is_measured_and_no_survey_is_asked_for():
 
 
 @pytest.mark.parametrize("why", ["no-data", "arch-unsupported"])
-def test_a_machine_without_rows_has_a_first_page_all_the_same(why: str):
+def test_a_machine_without_rows_has_a_first_page_all_the_same(why):
     a = page({}, host(**ARM), why=why)
     told = written("index", lambda names: setattr(a, "_names", names) or a)
     assert REASONS[why].sentence.removesuffix(".") in told and "| not measured |" in told
@@ -136,7 +134,7 @@ def test_the_slider_answers_for_each_half_octave_that_was_measured():
     ("lines", "place"),
     [(32, "the L1 TLB holds"), (1024, "the L2 TLB holds"), (1 << 14, "times what the L2 TLB")],
 )
-def test_an_answer_names_the_plateau(lines: int, place: str):
+def test_an_answer_names_the_plateau(lines, place):
     a = page({"stlb_cliff": CLIFF}, Stated().host())
     assert place in working_set.answer(a, lines * a.base_page_bytes)
 

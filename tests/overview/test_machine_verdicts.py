@@ -1,8 +1,6 @@
 """Verdicts kept beside a machine's rows: those of claims whose truth is known, when they are judged
 again, and whether the committed ones are those of the committed rows."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,7 +32,7 @@ def about(data: Path, machine: str = MACHINE, **changes: object) -> Chapter:
 
 
 @pytest.fixture
-def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def data(tmp_path, monkeypatch) -> Path:
     """A data/ whose one machine takes 6.5 ns."""
     monkeypatch.setenv("TLB_DATA", str(tmp_path / "data"))
     store = Store(tmp_path / "data")
@@ -46,7 +44,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def module(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+def module(monkeypatch) -> Iterator[ModuleType]:
     """A chapter of four claims about the time of a load, one of which raises; it counts how often
     it is judged."""
     monkeypatch.setattr(room, "REGISTRY", dict(room.REGISTRY))
@@ -87,7 +85,7 @@ def words(made: machine_verdicts.Verdicts) -> dict[str, str]:
     return {id: one.verdict for id, one in made.chapters["made_up"].items()}
 
 
-def test_the_verdicts_are_those_of_the_rows_with_their_intervals(data: Path, module: ModuleType):
+def test_the_verdicts_are_those_of_the_rows_with_their_intervals(data, module):
     made = machine_verdicts.judged(about(data))
     assert words(made) == {
         "takes-6": "holds",
@@ -101,9 +99,7 @@ def test_the_verdicts_are_those_of_the_rows_with_their_intervals(data: Path, mod
     assert decided == ["takes-6", "takes-9"]
 
 
-def test_published_verdicts_are_judged_by_refresh_and_then_read(
-    data: Path, module: ModuleType, monkeypatch: pytest.MonkeyPatch
-):
+def test_published_verdicts_are_judged_by_refresh_and_then_read(data, module, monkeypatch):
     monkeypatch.setattr(machine_verdicts.parameters, "check", lambda name, given: DEFAULTS | given)
     before = machine_verdicts.judged(about(data))
     assert not (
@@ -115,9 +111,7 @@ def test_published_verdicts_are_judged_by_refresh_and_then_read(
 
 
 @pytest.mark.parametrize("change", ["a row", "a band", "broken JSON", "another shape"])
-def test_what_is_of_other_rows_or_cannot_be_read_is_judged_again(
-    data: Path, module: ModuleType, change: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_what_is_of_other_rows_or_cannot_be_read_is_judged_again(data, module, change, monkeypatch):
     monkeypatch.setattr(machine_verdicts.parameters, "check", lambda name, given: DEFAULTS | given)
     machine_verdicts.refresh()
     path, store = data / MACHINE / "verdicts.json", Store(data)
@@ -141,9 +135,7 @@ def test_what_is_of_other_rows_or_cannot_be_read_is_judged_again(
     ) == words(made)
 
 
-def test_this_computer_s_own_are_kept_and_judged_again_after_a_change(
-    data: Path, module: ModuleType, monkeypatch: pytest.MonkeyPatch
-):
+def test_this_computer_s_own_are_kept_and_judged_again_after_a_change(data, module, monkeypatch):
     rows = pd.DataFrame({"kernel": "page_chase", "measures": 2, "ns_per_access": TIMES})
     monkeypatch.setattr(
         machine_verdicts, "analysis_of", lambda module, chapter: module.Analysis(rows, chapter)
@@ -183,7 +175,7 @@ MACHINES = Store(ROOT / "data").machines()
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_committed_verdicts_are_of_the_committed_rows(machine: str):
+def test_committed_verdicts_are_of_the_committed_rows(machine):
     """Else: `tlb refresh scorecard`."""
     known = machine_verdicts.Verdicts.model_validate_json(
         (ROOT / "data" / machine / "verdicts.json").read_bytes()
@@ -201,7 +193,7 @@ def test_committed_verdicts_are_of_the_committed_rows(machine: str):
 
 @pytest.mark.endurance  # ten seconds each
 @pytest.mark.parametrize("machine", MACHINES)
-def test_committed_verdicts_are_what_the_claims_say_now(machine: str):
+def test_committed_verdicts_are_what_the_claims_say_now(machine):
     known = machine_verdicts.Verdicts.model_validate_json(
         (ROOT / "data" / machine / "verdicts.json").read_bytes()
     )

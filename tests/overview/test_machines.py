@@ -1,10 +1,7 @@
 """The page of machines: of one, two and thirty, some of which lack all, what it shows, orders,
 compares and escapes."""
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -93,7 +90,7 @@ def many(store: Store, number: int) -> Store:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
+def store(tmp_path) -> Store:
     return Store(tmp_path)
 
 
@@ -101,7 +98,7 @@ def store(tmp_path: Path) -> Store:
 
 
 @pytest.mark.parametrize("number", [1, pytest.param(2, marks=pytest.mark.endurance), 30])
-def test_each_machine_has_a_row_its_marks_and_its_words(store: Store, number: int):
+def test_each_machine_has_a_row_its_marks_and_its_words(store, number):
     a = page(many(store, number))
     table, told = shown(a)
     assert len(table.select("tbody tr")) == len(a.machines) == number
@@ -117,9 +114,7 @@ def test_each_machine_has_a_row_its_marks_and_its_words(store: Store, number: in
 # --- the order
 
 
-def test_this_computer_stands_first_with_rows_of_its_own(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-):
+def test_this_computer_stands_first_with_rows_of_its_own(store, monkeypatch):
     host = Stated().host()
     monkeypatch.setattr("tlb.machine.host.inspect", lambda: host)
     own = machines.replace(Chapter(machines.PAGE, DEFAULTS | {"machine": "this"}, store))
@@ -156,9 +151,7 @@ def test_this_computer_stands_first_with_rows_of_its_own(
     ],
     ids=["none", "older", "of other rows", "host"],
 )
-def test_what_cannot_be_read_of_a_machine_is_said_and_the_others_are_shown(
-    store: Store, spoil: Any, lacks: str
-):
+def test_what_cannot_be_read_of_a_machine_is_said_and_the_others_are_shown(store, spoil, lacks):
     add(store, "zen-3-aaaaaaaa")
     add(store, "zen-5-bbbbbbbb")
     spoil(store.root / "zen-5-bbbbbbbb")
@@ -168,7 +161,7 @@ def test_what_cannot_be_read_of_a_machine_is_said_and_the_others_are_shown(
     assert "zen-3-aaaaaaaa" in {*machines_figure.machines_times(a).data["machine"]}
 
 
-def test_a_machine_s_words_are_text_wherever_they_stand(store: Store):
+def test_a_machine_s_words_are_text_wherever_they_stand(store):
     words = ("cpu_model", "microarchitecture", "kernel_release", "arch", "hypervisor")
     add(store, "zen-3-aaaaaaaa", changes=dict.fromkeys(words, HOSTILE))
     add(store, "zen-5-bbbbbbbb")
@@ -194,9 +187,7 @@ def test_a_machine_s_words_are_text_wherever_they_stand(store: Store):
 
 
 @pytest.mark.parametrize("declared", [1, 2, 3])
-def test_a_machine_that_an_earlier_kernel_measured_is_marked(
-    store: Store, monkeypatch, declared: int
-):
+def test_a_machine_that_an_earlier_kernel_measured_is_marked(store, monkeypatch, declared):
     monkeypatch.setattr(build, "declared_measures", lambda kernel, engine: declared)
     for place, (name, core, measures) in enumerate(
         ((A, "Zen 3", 1), (B, "Zen 5", 2), ("zen-6-cccccccc", "Zen 6", 2))

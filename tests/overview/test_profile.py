@@ -1,12 +1,9 @@
 """The translation profile: its quantities on a machine whose truth is known, why it lacks others,
 its document and its comparison."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from functools import cache
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -75,7 +72,7 @@ def whole() -> Profile:
         ("stated_level_2", 1536),
     ],
 )
-def test_a_load_costs_what_the_machine_takes(name: str, value: float):
+def test_a_load_costs_what_the_machine_takes(name, value):
     assert whole()[name].value == pytest.approx(value, rel=0.03)
 
 
@@ -89,7 +86,7 @@ def test_a_walk_is_told_in_ns_by_the_clock_beside_the_survey():
 
 
 @pytest.mark.parametrize("pages", ["64k", "thp", "2m", "1g"])
-def test_a_gain_is_the_chase_s_time_on_base_pages_over_that_on_larger_ones(pages: str):
+def test_a_gain_is_the_chase_s_time_on_base_pages_over_that_on_larger_ones(pages):
     chase = rows(hugepages).query(
         "kernel == 'page_chase' and layout == 'spread' and order == 'cycle' and lines == @FAR"
     )
@@ -136,7 +133,7 @@ def committed(machine: str) -> Profile:
         for name in MACHINES
     ],
 )
-def test_committed_profiles_are_those_of_the_committed_rows(machine: str):
+def test_committed_profiles_are_those_of_the_committed_rows(machine):
     """Else: `tlb refresh index`."""
     made = room.of_chapter(
         Chapter(room.PAGE, DEFAULTS | {"machine": machine}, Store(ROOT / "data"))
@@ -146,7 +143,7 @@ def test_committed_profiles_are_those_of_the_committed_rows(machine: str):
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_committed_profiles_are_as_the_published_schema_has_them(machine: str):
+def test_committed_profiles_are_as_the_published_schema_has_them(machine):
     schema = json.loads((ROOT / "data" / room.SCHEMA).read_text(encoding="utf-8"))
     document = json.loads(
         (ROOT / "data" / machine / "translation.json").read_text(encoding="utf-8")
@@ -197,7 +194,7 @@ def test_a_machine_seldom_differs_from_itself_and_a_fifth_is_found():
     )
 
 
-def test_a_profile_of_other_rows_is_not_compared(tmp_path: Path):
+def test_a_profile_of_other_rows_is_not_compared(tmp_path):
     store = Store(tmp_path)
     for machine in ("zen-3-aaaaaaaa", "zen-5-bbbbbbbb"):
         store.write_machine(machine, {"of": machine})

@@ -1,9 +1,6 @@
 """The scorecard: on machines whose verdicts are known, what it shows, links and compares."""
 
-from __future__ import annotations
-
 from itertools import count
-from pathlib import Path
 
 import pytest
 from bs4 import BeautifulSoup
@@ -56,7 +53,7 @@ MACHINES = {A: known(0, (LACKED,)), B: known(1)}
 
 
 @pytest.fixture
-def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+def data(tmp_path, monkeypatch) -> Store:
     """A data/ of two machines."""
     store = Store(tmp_path / "data")
     for machine, core in ((A, "Zen 3"), (B, "Zen 5")):
@@ -85,9 +82,7 @@ def expected(machine: str) -> list[tuple[str, str]]:
     ]
 
 
-def test_each_claim_stands_once_with_the_verdict_of_the_machine_whose_page_its_chapter_shows(
-    data: Store,
-):
+def test_each_claim_stands_once_with_the_verdict_of_the_machine_whose_page_its_chapter_shows(data):
     rows = page(data).rows
     assert rows["id"].tolist() == [id for ids in IDS.values() for id in ids] and len(rows) > 150
     whole = dict(expected(A)) | {id: MACHINES[B].chapters[LACKED][id].verdict for id in IDS[LACKED]}
@@ -106,7 +101,7 @@ def test_each_claim_stands_once_with_the_verdict_of_the_machine_whose_page_its_c
     ],
 )
 def test_verdicts_by_other_versions_of_the_kernels_are_neither_shown_nor_compared(
-    data: Store, monkeypatch, mine: dict[str, int], theirs: dict[str, int], is_compared: bool
+    data, monkeypatch, mine, theirs, is_compared
 ):
     chapter = next(name for name in IDS if name != LACKED)
     versions = {A: {chapter: mine} if mine else {}, B: {chapter: theirs} if theirs else {}}
@@ -132,7 +127,7 @@ def test_verdicts_by_other_versions_of_the_kernels_are_neither_shown_nor_compare
     assert is_compared == (B not in a.measured_otherwise)
 
 
-def test_where_machines_disagree_they_are_two(data: Store):
+def test_where_machines_disagree_they_are_two(data):
     a = page(data)
     both = {
         id: {dict(expected(A)).get(id), dict(expected(B)).get(id)}
@@ -152,7 +147,7 @@ def test_where_machines_disagree_they_are_two(data: Store):
     assert a.stand_ins == {B: [f"{{doc}}`{LACKED}`"]}
 
 
-def test_each_claim_is_a_card_or_a_line_and_says_why_it_is_open(data: Store):
+def test_each_claim_is_a_card_or_a_line_and_says_why_it_is_open(data):
     a = page(data)
     ids = a.rows["id"].tolist()
     a._names = {"ten": {id: {a.rows["verdict"][k]: "So it is."} for k, id in enumerate(ids[:9])}}

@@ -1,8 +1,6 @@
 """The pages that a process touches: programs that touch known pages, sums of mappings, and
 processes that cannot be read."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import mmap
@@ -29,7 +27,7 @@ TWO_MIB, NOBODY = 2 << 20, 65534
 
 
 @needs_c
-def test_the_active_size_is_the_truth_within_two_per_cent(tmp_path: Path):
+def test_the_active_size_is_the_truth_within_two_per_cent(tmp_path):
     """A process has some 300 pages of libraries beside, a hundredth of what it touches."""
     pages, touched = 60_000, 30_000
     program = compiled(SUPPORT / "known_pages.c", tmp_path / "known_pages", *STRICT)
@@ -50,7 +48,7 @@ FIELDS = st.tuples(st.integers(0, 400), st.integers(0, 3), st.integers(0, 2), st
 
 
 @given(st.lists(FIELDS, max_size=6))
-def test_what_is_touched_on_huge_pages_lies_between_bounds(drawn: list[tuple[int, int, int, int]]):
+def test_what_is_touched_on_huge_pages_lies_between_bounds(drawn):
     """An unknown part of base and huge pages was touched: the truth is any split that fits."""
     parsed = []
     for base, thp, pool, active_pages in drawn:
@@ -122,7 +120,7 @@ def sleeping(user: int, may_be_read: bool) -> Iterator[int]:
     ("user", "may_be_read", "code"),
     [(0, True, "process-denied"), (NOBODY, False, "process-denied"), (NOBODY, True, "")],
 )
-def test_an_ordinary_user_sees_only_own_programs(user: int, may_be_read: bool, code: str):
+def test_an_ordinary_user_sees_only_own_programs(user, may_be_read, code):
     with sleeping(user, may_be_read) as pid:
 
         def look() -> str:
@@ -136,9 +134,7 @@ def test_an_ordinary_user_sees_only_own_programs(user: int, may_be_read: bool, c
 
 
 @pytest.mark.parametrize("name", ["clear_refs", "smaps"])
-def test_a_denied_process_is_counted_and_others_are_read(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_denied_process_is_counted_and_others_are_read(name, tmp_path, monkeypatch):
     folder = tmp_path / "7"
     folder.mkdir()
     stat = "7 (a) name)) S 1 7 7 0 -1 0 5 0 1 0 10 20 0 0 20 0 1 0 100 0 0\n"

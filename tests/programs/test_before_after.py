@@ -1,8 +1,6 @@
 """A process that runs already: what is refused, that collapsing reaches it, and that a drift is
 shown as one."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -37,7 +35,7 @@ def test_this_command_and_what_started_it_are_refused():
 @needs_root
 @needs_c
 @pytest.mark.skipif(procfs.chosen(HUGE) != "madvise", reason="takes huge pages on request only")
-def test_a_process_s_memory_is_collapsed_between_the_windows(tmp_path: Path):
+def test_a_process_s_memory_is_collapsed_between_the_windows(tmp_path):
     held = [str(built(tmp_path)), "mmap", str(MIB), "1", "60000"]
     driver, metric = ["sh", "-c", "echo took 2.5 s"], re.compile("took (.*) s")
     aim = Aim(driver, LEVERS["collapse"], minutes=0.01, conditions=Conditions(metric=metric))
@@ -65,7 +63,7 @@ def test_a_process_s_memory_is_collapsed_between_the_windows(tmp_path: Path):
 @pytest.mark.measures
 @needs_root
 @pytest.mark.parametrize("side", ["before", "after"])
-def test_a_process_that_ends_meanwhile_leaves_the_windows_before(side: str):
+def test_a_process_that_ends_meanwhile_leaves_the_windows_before(side):
     aim = Aim(["true"], LEVERS["collapse"], minutes=0.1)
     with subprocess.Popen(["sleep", "99.75"]) as process:
 

@@ -1,7 +1,5 @@
 """The programs that `tlb bench` judges `tlb try` by, at small sizes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,7 +22,7 @@ HUGE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 @pytest.mark.skipif(
     procfs.chosen(HUGE) != "madvise", reason="takes large pages on request and not otherwise"
 )
-def test_the_chase_asks_for_nothing_and_gets_what_a_lever_asks_for(tmp_path: Path):
+def test_the_chase_asks_for_nothing_and_gets_what_a_lever_asks_for(tmp_path):
     program = c_program(INDEPENDENT / "unadvised.c", str(tmp_path), "-Wall", "-Wextra", "-Werror")
     for name, least, most in (("none", 0, 0), ("advise", 56 << 20, 80 << 20)):
         done = run(
@@ -46,7 +44,7 @@ def test_the_chase_asks_for_nothing_and_gets_what_a_lever_asks_for(tmp_path: Pat
     ] == [2, 3]
 
 
-def test_the_kernel_is_compared_in_pairs_as_a_trial_is(monkeypatch: pytest.MonkeyPatch):
+def test_the_kernel_is_compared_in_pairs_as_a_trial_is(monkeypatch):
     class Rig:
         def take(self, point: Point, repeat: int) -> SimpleNamespace:
             slow = repeat % 2 + 1  # mappings come in two clusters, of which pairs see the same

@@ -1,9 +1,5 @@
 """Whether a program's file says why no library is loaded before its own."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from support.common import needs_c
 from support.programs import built
@@ -18,7 +14,7 @@ from tlb.programs.executable import is_static, why_no_preload
     [((), False), (("-static",), True), (("-static-pie", "-fPIE"), True), (("-no-pie",), False)],
 )
 def test_a_static_program_is_told_by_its_file_and_so_is_the_interpreter_of_a_script(
-    tmp_path: Path, flags: tuple[str, ...], static: bool
+    tmp_path, flags, static
 ):
     program = built(tmp_path, *flags)
     script = tmp_path / "script"

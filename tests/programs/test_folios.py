@@ -1,8 +1,6 @@
 """The folios of base pages, on files of /proc whose truth is known: sizes by the flags, shares by
 drawing, and what is not shown."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 
@@ -47,7 +45,7 @@ def process(
 
 
 @given(st.lists(st.sampled_from([*ORDERS, 9]), min_size=1, max_size=40), st.data())
-def test_a_folio_is_as_long_as_its_head_and_tails(orders: list[int], data: st.DataObject):
+def test_a_folio_is_as_long_as_its_head_and_tails(orders, data):
     ordered = sorted(orders, reverse=True)
     kinds, sizes = flags(ordered), [2**order for order in ordered for _ in range(2**order)]
     at = data.draw(st.integers(0, len(kinds) - 1))
@@ -59,9 +57,7 @@ def test_a_folio_is_as_long_as_its_head_and_tails(orders: list[int], data: st.Da
     "orders", [[0] * 4096, [4] * 256, [8] * 8 + [4] * 64 + [0] * 1024, [9] * 4 + [2] * 512]
 )
 @pytest.mark.parametrize("absent", [0, 3])
-def test_shares_are_those_of_the_pages_within_three_standard_errors(
-    orders: list[int], absent: int, tmp_path: Path
-):
+def test_shares_are_those_of_the_pages_within_three_standard_errors(orders, absent, tmp_path):
     small = [order for order in orders if order < 9]
     true = {
         name: sum(2**order for order in small if order == of) / sum(2**order for order in small)
@@ -76,9 +72,7 @@ def test_shares_are_those_of_the_pages_within_three_standard_errors(
 
 
 @pytest.mark.parametrize("how", ["frames are hidden", "no flags", "pages refused"])
-def test_what_only_root_may_see_is_one_reason(
-    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_what_only_root_may_see_is_one_reason(how, tmp_path, monkeypatch):
     one = process(tmp_path, [0] * 64)
     if how == "frames are hidden":
         (tmp_path / "7" / "pagemap").write_bytes(struct.pack("=80Q", *[1 << 63] * 80))

@@ -1,8 +1,6 @@
 """The JVM benchmark: what JMH's JSON has, which pages its heap must prove, and every way in which
 there is no number."""
 
-from __future__ import annotations
-
 import json
 import re
 import statistics
@@ -68,7 +66,7 @@ def test_the_scores_are_the_means_of_what_jmh_measured():
         ("}]", "}"),
     ],
 )
-def test_json_that_is_not_of_this_benchmark_is_garbage(old: str, new: str):
+def test_json_that_is_not_of_this_benchmark_is_garbage(old, new):
     assert old in REAL
     assert refusal(jvm.parse, REAL.replace(old, new), "4k", (1000,)) == "kernel-garbage"
 
@@ -78,7 +76,7 @@ def test_json_that_is_not_of_this_benchmark_is_garbage(old: str, new: str):
 
 @pytest.mark.parametrize("asked", jvm.HEAP_PAGES)
 @pytest.mark.parametrize("got", jvm.HEAP_PAGES)
-def test_no_page_size_passes_for_another(asked: jvm.HeapPages, got: jvm.HeapPages):
+def test_no_page_size_passes_for_another(asked, got):
     if asked == got:
         jvm.prove(SMAPS[got] + ELSEWHERE, LOG, asked)
     else:
@@ -95,7 +93,7 @@ def test_no_page_size_passes_for_another(asked: jvm.HeapPages, got: jvm.HeapPage
         ("2m", mapping(LOW, 192, pool=192, page_kb=1 << 20)),
     ],
 )
-def test_a_heap_partly_on_other_pages_is_refused(asked: jvm.HeapPages, smaps: str):
+def test_a_heap_partly_on_other_pages_is_refused(asked, smaps):
     assert refusal(jvm.prove, smaps, LOG, asked) == "backing-partial"
 
 
@@ -113,7 +111,7 @@ def write(root: Path, files: dict[str, str]) -> Path:
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path) -> Path:
     """A Linux with 2 GiB of free memory that has all pages."""
     memory = "MemTotal: 2097152 kB\nMemAvailable: 2097152 kB\n"
     has = {"proc/meminfo": memory, THP: "always [madvise] never\n", POOL: "512\n"}
@@ -128,9 +126,7 @@ def root(tmp_path: Path) -> Path:
         ("2m", "proc/meminfo", "MemAvailable: 262144 kB\n", "memory-short"),
     ],
 )
-def test_what_the_system_lacks_has_its_reason(
-    pages: jvm.HeapPages, file: str, text: str | None, code: str, root: Path
-):
+def test_what_the_system_lacks_has_its_reason(pages, file, text, code, root):
     (root / file).unlink()
     write(root, {file: text} if text is not None else {})
     assert refusal(jvm.check, pages, jmh.SIZES, root) == code
@@ -159,7 +155,7 @@ sys.exit({status})
 
 
 @pytest.fixture
-def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def fake(tmp_path, monkeypatch):
     """Return a function that puts a `java` on PATH, alone there. It writes what it is given, and
     its arguments and status into the file that is returned."""
 
@@ -183,12 +179,12 @@ def run(pages: jvm.HeapPages, root: Path) -> list[Score]:
     return jvm.run(Path("benchmark.jar"), pages, (1000,), **effort, root=root)
 
 
-def test_a_jvm_that_silently_fell_back_to_small_pages_is_refused(fake, root: Path):
+def test_a_jvm_that_silently_fell_back_to_small_pages_is_refused(fake, root):
     fake(SMAPS["4k"])
     assert refusal(run, "2m", root) == "pool-empty"
 
 
-def test_pages_that_were_split_while_the_time_ran_are_refused(fake, root: Path):
+def test_pages_that_were_split_while_the_time_ran_are_refused(fake, root):
     fake(SMAPS["thp"], after=mapping(LOW, 192, rss=192, thp=116))
     assert refusal(run, "thp", root) == "backing-partial"
 
@@ -211,27 +207,27 @@ def test_pages_that_were_split_while_the_time_ran_are_refused(fake, root: Path):
         ("", "kernel-crashed", "exit status 1"),
     ],
 )
-def test_a_jvm_that_fails_says_why(stdout: str, code: str, detail: str, fake, root: Path):
+def test_a_jvm_that_fails_says_why(stdout, code, detail, fake, root):
     fake(SMAPS["4k"], stdout=stdout, status=1)
     with pytest.raises(Unavailable) as why:
         run("4k", root)
     assert (why.value.code, why.value.detail) == (code, detail)
 
 
-def test_a_jvm_that_hangs_is_ended(fake, root: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_jvm_that_hangs_is_ended(fake, root, monkeypatch):
     monkeypatch.setattr(jvm, "HANG_S", 1.0)
     monkeypatch.setattr(jvm, "START_S", 0.0)
     fake(SMAPS["4k"], first="time.sleep(600)")
     assert refusal(run, "4k", root) == "kernel-hung"
 
 
-def test_without_java_there_is_a_reason(root: Path, tmp_path: Path, monkeypatch):
+def test_without_java_there_is_a_reason(root, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert refusal(run, "4k", root) == refusal(jmh.survey) == "no-toolchain"
 
 
 @pytest.mark.parametrize("pages", jvm.HEAP_PAGES)
-def test_each_page_size_has_its_flags_and_base_pages_no_thp(pages, fake, root: Path):
+def test_each_page_size_has_its_flags_and_base_pages_no_thp(pages, fake, root):
     """The setting without THP is the forks' own, and this process keeps what it had."""
     flags = {
         "4k": {"-XX:-UseTransparentHugePages", "-XX:-UseLargePages"},
@@ -253,7 +249,7 @@ def test_each_page_size_has_its_flags_and_base_pages_no_thp(pages, fake, root: P
 # --- the build
 
 
-def maven(tmp_path: Path, body: str) -> Path:
+def maven(tmp_path, body: str) -> Path:
     """Put an `mvn` beside the fake `java`; return the file of its calls' arguments, a line each."""
     calls = tmp_path / "calls"
     write(tmp_path / "bin", {"javac": "", "mvn": f'#!/bin/sh\necho "$@" >> {calls}\n{body}\n'})
@@ -262,7 +258,7 @@ def maven(tmp_path: Path, body: str) -> Path:
     return calls
 
 
-def test_a_jar_is_built_once_offline_if_that_is_enough(fake, tmp_path: Path, monkeypatch):
+def test_a_jar_is_built_once_offline_if_that_is_enough(fake, tmp_path, monkeypatch):
     fake(SMAPS["4k"])
     monkeypatch.setenv("TLB_BUILD", str(tmp_path / "build"))
     words = 'case $word in -DbuildDirectory=*) : > "${word#*=}/jmh-kernels.jar";; esac'
@@ -307,7 +303,7 @@ def test_a_survey_keeps_the_reason_of_each_page_size_that_it_could_not_have(monk
 @pytest.mark.measures
 @pytest.mark.measuring
 @pytest.mark.needs("mvn", "javac", "java")
-def test_the_benchmark_is_built_and_measures_on_base_pages(tmp_path: Path, monkeypatch):
+def test_the_benchmark_is_built_and_measures_on_base_pages(tmp_path, monkeypatch):
     monkeypatch.setenv("TLB_BUILD", str(tmp_path))
     effort = {"warmup_s": 0.1, "measure_s": 0.1, "iterations": 2, "forks": 1}
     try:

@@ -1,8 +1,6 @@
 """What each lever does to the pages of a program with a known answer, and how it is told from its
 absence."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path
@@ -31,7 +29,7 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def program(tmp_path_factory) -> Path:
     return built(tmp_path_factory.mktemp("far"))
 
 
@@ -56,7 +54,7 @@ def share(peak: snapshots.Snapshot) -> float:
 
 
 @pytest.mark.parametrize("mode", ["malloc", "pieces", "thread"])
-def test_advice_reaches_what_malloc_and_mmap_give_in_any_size_and_thread(program: Path, mode: str):
+def test_advice_reaches_what_malloc_and_mmap_give_in_any_size_and_thread(program, mode):
     (plain, without), (advised, with_lever) = (
         ran(program, mode, LEVERS["none"]),
         ran(program, mode, LEVERS["advise"]),
@@ -66,7 +64,7 @@ def test_advice_reaches_what_malloc_and_mmap_give_in_any_size_and_thread(program
     assert advised.written[0] == plain.written[0] and advised.minor_faults < plain.minor_faults / 2
 
 
-def test_a_program_without_large_pages_has_none_by_any_advice(program: Path):
+def test_a_program_without_large_pages_has_none_by_any_advice(program):
     """Of two levers at once: the switch is inherited, whatever is asked for later."""
     with LEVERS["no-thp"].starting():
         _, peak = ran(program, "mmap", LEVERS["advise"])
@@ -78,15 +76,13 @@ def test_a_program_without_large_pages_has_none_by_any_advice(program: Path):
 
 
 @needs_root
-def test_memory_is_joined_from_outside(program: Path):
+def test_memory_is_joined_from_outside(program):
     done, peak = ran(program, "mmap", LEVERS["collapse"], passes=20, after_s=0.2)
     assert done.collapsed is not None and done.collapsed.took_s > 0 and done.collapsed.at_s >= 0.2
     assert done.collapsed.bytes >= 0.8 * (MIB << 20) and share(peak) > 0.8
 
 
-def test_memory_between_holes_is_collapsed_by_a_kernel_that_stops_at_a_hole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_memory_between_holes_is_collapsed_by_a_kernel_that_stops_at_a_hole(tmp_path, monkeypatch):
     """A process that never was, of 512 MiB whose every third huge page nothing is mapped in."""
     huge, pages, collapsed = 2 << 20, 256, set[int]()
 
@@ -119,7 +115,7 @@ def test_memory_between_holes_is_collapsed_by_a_kernel_that_stops_at_a_hole(
     assert collapse.collapse(os.getpid(), huge, Event()) == (resident, {"EINVAL"})
 
 
-def test_a_static_program_is_not_reached_and_the_reason_says_so(tmp_path: Path):
+def test_a_static_program_is_not_reached_and_the_reason_says_so(tmp_path):
     static = built(tmp_path, "-static")
     with pytest.raises(Unavailable) as why:
         attempt(Aim([str(static), "mmap", str(MIB), "1", "200"], LEVERS["advise"], within=0.1))

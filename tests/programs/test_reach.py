@@ -1,8 +1,6 @@
 """What this computer's TLBs are known to reach, and by whom: its own rows, those published of it,
 or what CPUID states."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pandas as pd
@@ -64,7 +62,7 @@ def prices(large: Truth, state: str = "published") -> pd.DataFrame:
 WHOLE = Truth(entries=(2**40, 2**41))
 
 
-def test_without_rows_cpuid_says_and_prices_have_a_reason(here: Host):
+def test_without_rows_cpuid_says_and_prices_have_a_reason(here):
     known = reach.read(here, Kept({}))
     assert known.entries == {"4k": (96, 1024), "2m": (32, 1024)} and set(known.source.values()) == {
         "CPUID"
@@ -78,7 +76,7 @@ def test_without_rows_cpuid_says_and_prices_have_a_reason(here: Host):
     assert silent.entries == {}
 
 
-def test_the_survey_is_believed_before_cpuid(here: Host):
+def test_the_survey_is_believed_before_cpuid(here):
     known = reach.read(
         here, Kept({survey.NAME: surveyed(SHARP, "4k", 1).assign(kernel_digest="a" * 16, timed="")})
     )
@@ -90,13 +88,13 @@ def test_the_survey_is_believed_before_cpuid(here: Host):
 
 
 @pytest.mark.parametrize(("own_state", "whose"), [("now", "own"), ("before", "published")])
-def test_own_rows_count_in_the_state_that_they_are_of(own_state: str, whose: str, here: Host):
+def test_own_rows_count_in_the_state_that_they_are_of(own_state, whose, here):
     state = hosts.state(here) if own_state == "now" else "before"
     published, own = prices(WHOLE), prices(Truth(), state)
     known = reach.read(here, Kept({PRICES: published}, {PRICES: own}))
     assert known.is_splintered is (whose == "own")
 
 
-def test_a_host_that_splits_large_pages_is_seen(here: Host):
+def test_a_host_that_splits_large_pages_is_seen(here):
     assert not reach.read(here, Kept({PRICES: prices(WHOLE)})).is_splintered
     assert reach.read(here, Kept({PRICES: prices(Truth())})).is_splintered

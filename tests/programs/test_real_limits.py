@@ -1,8 +1,6 @@
 """Commands under limits that Linux itself sets here: cgroups, seccomp filters, prctl, namespaces. Each
 says what stands in its way, or works all the same."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import errno
@@ -118,7 +116,7 @@ def _top(controller: str) -> Path:
 
 
 @pytest.fixture
-def under(tmp_path: Path) -> Callable[..., tuple[int, str]]:
+def under(tmp_path) -> Callable[..., tuple[int, str]]:
     """Run `tlb` under a limit; return its exit code and all that it printed."""
 
     def run(limit: str, *arguments: str) -> tuple[int, str]:
@@ -157,7 +155,7 @@ def under(tmp_path: Path) -> Callable[..., tuple[int, str]]:
         ("subset", "Nothing states how much memory is free"),
     ],
 )
-def test_doctor_finds_the_limit(limit: str, words: str, under):
+def test_doctor_finds_the_limit(limit, words, under):
     status, said = under(limit, "doctor")
     assert status == 0 and words in " ".join(said.split())
 
@@ -186,9 +184,7 @@ RESERVE = ("pool", "reserve", "--pages", "2m", "--size", "2MiB")
         ("subset", ("measure", "page_chase", *POINT, str(1 << 18)), "memory-short"),
     ],
 )
-def test_a_command_says_what_the_limit_refuses(
-    limit: str, arguments: tuple[str, ...], code: str, under, tmp_path: Path
-):
+def test_a_command_says_what_the_limit_refuses(limit, arguments, code, under, tmp_path):
     program = [str(built(tmp_path)), "mmap", "16", "4"]
     with subprocess.Popen([*program, "60000"], stdout=subprocess.DEVNULL) as running:
         given = {"PROGRAM": program, "PID": [str(running.pid)]}
@@ -200,7 +196,7 @@ def test_a_command_says_what_the_limit_refuses(
     assert status == 1 and REASONS[code].sentence.removesuffix(".") in said
 
 
-def test_what_waits_for_its_quota_is_reported(under, tmp_path: Path):
+def test_what_waits_for_its_quota_is_reported(under, tmp_path):
     program = [str(built(tmp_path)), "mmap", "64"]
     for arguments in (
         (*TRY, "--minutes", "0.05", "--", *program, "4"),
@@ -221,7 +217,7 @@ def test_pages_of_a_pool_that_the_cgroup_withholds_are_reported(under):
     assert status == 1 and REASONS["pool-limited"].sentence.removesuffix(".") in said
 
 
-def test_a_program_that_needs_more_than_its_cgroup_has_is_what_ends(under, tmp_path: Path):
+def test_a_program_that_needs_more_than_its_cgroup_has_is_what_ends(under, tmp_path):
     program = [str(built(tmp_path)), "mmap", "512", "1"]
     status, said = under("memory", *TRY, "--lever", "none", "--", *program)
     assert status == 4 and "is 256 MiB" in said
@@ -246,12 +242,12 @@ def test_a_restricted_proc_shows_the_same_machine():
     assert ids[0].stdout == ids[1].stdout and not ids[1].returncode
 
 
-def test_watching_fits_beside_a_program_where_reading_prices_does_not(under, tmp_path: Path):
+def test_watching_fits_beside_a_program_where_reading_prices_does_not(under, tmp_path):
     program = [str(built(tmp_path)), "mmap", "160", "99"]
     status, said = under("memory", "watch", "--seconds", "2", "--", *program)
     assert status == 0 and "Sampling took" in said, said
 
 
-def test_a_restricted_proc_is_enough_to_compare(under, tmp_path: Path):
+def test_a_restricted_proc_is_enough_to_compare(under, tmp_path):
     status, said = under("subset", *TRY, "--", str(built(tmp_path)), "mmap", "16", "4")
     assert status == 0 and "on huge pages" in said

@@ -1,12 +1,9 @@
 """Programs as they come: that fail, fork, hang, write without end; none leaves anything behind."""
 
-from __future__ import annotations
-
 import re
 import sys
 import time
 import tracemalloc
-from pathlib import Path
 
 import pytest
 from support.common import alive, refusal
@@ -34,7 +31,7 @@ def ran(*command: str, limit_s: float = 60.0, metric: str = "", share: float = 0
 
 
 def shell(script: str, **how: object) -> Run:
-    return ran("sh", "-c", script, **how)  # type: ignore[arg-type]
+    return ran("sh", "-c", script, **how)
 
 
 def test_what_a_program_writes_is_counted_and_told_apart_and_its_exit_code_is_kept():
@@ -60,12 +57,12 @@ def test_what_a_program_writes_is_counted_and_told_apart_and_its_exit_code_is_ke
         ("(sleep 0.01 &) ; sleep 0.1", 0),
     ],
 )
-def test_what_it_leaves_running_is_ended_and_counted(script: str, left: int):
+def test_what_it_leaves_running_is_ended_and_counted(script, left):
     done = shell(script)
     assert (done.status, done.left, alive("sleep 97.5")) == (0, left, [])
 
 
-def test_one_that_ignores_being_asked_is_killed_after_a_while(monkeypatch: pytest.MonkeyPatch):
+def test_one_that_ignores_being_asked_is_killed_after_a_while(monkeypatch):
     monkeypatch.setattr(children, "GRACE_S", 0.2)
     with pytest.raises(Unavailable) as why:
         shell(
@@ -98,13 +95,11 @@ def test_one_that_writes_without_end_is_ended_and_not_kept():
         ("head -c 300000 /dev/zero; echo took 4 s", 4),
     ],
 )
-def test_a_number_is_found_at_the_end_of_what_is_written_or_at_its_beginning(
-    script: str, value: float | None
-):
+def test_a_number_is_found_at_the_end_of_what_is_written_or_at_its_beginning(script, value):
     assert shell(script, metric=r"took (\S+) s").value == value
 
 
-def test_ctrl_c_while_it_runs_ends_it(monkeypatch: pytest.MonkeyPatch):
+def test_ctrl_c_while_it_runs_ends_it(monkeypatch):
     def interrupted(*_: object) -> None:
         time.sleep(0.2)
         raise KeyboardInterrupt
@@ -116,7 +111,7 @@ def test_ctrl_c_while_it_runs_ends_it(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize("command", [["nonexistent-program"], ["a\0b"], ["SCRIPT"]], ids=repr)
-def test_what_cannot_be_started_is_one_reason(command: list[str], tmp_path: Path):
+def test_what_cannot_be_started_is_one_reason(command, tmp_path):
     plain, script = tmp_path / "plain", tmp_path / "script"
     plain.write_text("text")
     script.write_text("echo no interpreter named\n")
@@ -140,7 +135,7 @@ def test_what_cannot_be_started_is_one_reason(command: list[str], tmp_path: Path
         ("sleep 94.5", "", "program-endless"),
     ],
 )
-def test_a_program_that_says_nothing_is_refused_after_one_run(script: str, metric: str, code: str):
+def test_a_program_that_says_nothing_is_refused_after_one_run(script, metric, code):
     with pytest.raises(Unavailable) as why:
         attempt(
             Aim(

@@ -1,13 +1,10 @@
 """Servers with a driver: who is measured, who is looked at, and that neither is left, however it
 ends."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys
 import time
-from pathlib import Path
 
 import pytest
 from support.common import alive, refusal
@@ -50,7 +47,7 @@ time.sleep(float(sys.argv[2])); sys.exit(int(sys.argv[3]))
 
 
 @pytest.fixture
-def address(tmp_path: Path) -> str:
+def address(tmp_path) -> str:
     return os.path.relpath(tmp_path / "s")  # a socket's whole path may be too long
 
 
@@ -68,11 +65,11 @@ def driver(address: str, hold_s: float = 0.3, status: int = 0, ready: str = "") 
 def ran(
     command: list[str], by: Driver, using: str = "none", limit_s: float = 60.0, **how: object
 ) -> Run:
-    return run(command, LEVERS[using], driver=by, limit_s=limit_s, share=0.3, **how)  # type: ignore[arg-type]
+    return run(command, LEVERS[using], driver=by, limit_s=limit_s, share=0.3, **how)
 
 
 @pytest.mark.parametrize("ready", ["", "rea.y"])
-def test_the_driver_is_measured_and_the_server_is_looked_at(address: str, ready: str):
+def test_the_driver_is_measured_and_the_server_is_looked_at(address, ready):
     begin = time.monotonic()
     done = ran(
         server(address, "time.sleep(0.5)"),
@@ -91,9 +88,7 @@ def test_the_driver_is_measured_and_the_server_is_looked_at(address: str, ready:
     assert done.minor_faults * os.sysconf("SC_PAGE_SIZE") > 40 << 20
 
 
-def test_a_server_that_does_not_end_when_asked_is_killed_and_that_is_said(
-    address: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_server_that_does_not_end_when_asked_is_killed_and_that_is_said(address, monkeypatch):
     monkeypatch.setattr(children, "GRACE_S", 0.2)
     stubborn = ran(
         server(address, "signal.signal(signal.SIGTERM, signal.SIG_IGN)"), driver(address)
@@ -105,7 +100,7 @@ def test_a_server_that_does_not_end_when_asked_is_killed_and_that_is_said(
 
 @pytest.mark.parametrize("unseen, ends", [(2, False), (9, True)])
 def test_a_server_that_a_look_misses_on_its_way_into_the_background_has_not_ended(
-    unseen: int, ends: bool, monkeypatch: pytest.MonkeyPatch
+    unseen, ends, monkeypatch
 ):
     """A list of processes is no snapshot."""
     monkeypatch.setattr(servers, "listens", lambda pid: True)
@@ -131,9 +126,7 @@ def test_a_server_that_a_look_misses_on_its_way_into_the_background_has_not_ende
         ("", "never written", "server-silent"),
     ],
 )
-def test_a_server_that_is_never_ready_is_one_reason(
-    address: str, first: str, ready: str, code: str
-):
+def test_a_server_that_is_never_ready_is_one_reason(address, first, ready, code):
     assert (
         refusal(lambda: ran(server(address, first), driver(address, ready=ready), limit_s=0.8))
         == code
@@ -141,7 +134,7 @@ def test_a_server_that_is_never_ready_is_one_reason(
     )
 
 
-def test_a_server_that_fails_under_its_driver_has_measured_nothing(address: str):
+def test_a_server_that_fails_under_its_driver_has_measured_nothing(address):
     with pytest.raises(Unavailable) as why:
         ran(
             server(
@@ -155,13 +148,13 @@ def test_a_server_that_fails_under_its_driver_has_measured_nothing(address: str)
 
 
 @pytest.mark.parametrize("command", [["sleep", "96.25"], ["/nonexistent/driver"]])
-def test_a_driver_that_never_ends_or_starts_leaves_no_server(address: str, command: list[str]):
+def test_a_driver_that_never_ends_or_starts_leaves_no_server(address, command):
     with pytest.raises(Unavailable) as why:
         ran(server(address), Driver(command), limit_s=1.0)
     assert why.value.code in ("program-endless", "program-missing") and alive("96.25") == []
 
 
-def test_who_listens_is_seen_by_its_sockets(tmp_path: Path):
+def test_who_listens_is_seen_by_its_sockets(tmp_path):
     for pid, fd in (
         (7, "socket:[41]"),
         (8, "socket:[42]"),

@@ -1,8 +1,6 @@
 """The lever `64k`: which settings of Linux it changes, under a made-up root, and that all are put back;
 on this computer, that the program gets such pages, and that a kill leaves no setting changed."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -40,7 +38,7 @@ def words(root: Path) -> dict[int, str]:
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def root(tmp_path, monkeypatch) -> Path:
     (tmp_path / "run").mkdir()
     for kib, word in ((16, "never"), (64, "never"), (1024, "always"), (2048, "inherit")):
         (tmp_path / THP / f"hugepages-{kib}kB").mkdir(parents=True)
@@ -49,7 +47,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_one_size_alone_is_allowed_meanwhile(root: Path):
+def test_one_size_alone_is_allowed_meanwhile(root):
     before = words(root)
     with only_size(root):
         assert words(root) == {16: "never", 64: "madvise", 1024: "never", 2048: "never"}
@@ -59,7 +57,7 @@ def test_one_size_alone_is_allowed_meanwhile(root: Path):
     assert words(root) == before and not (root / files.SETTINGS_JOURNAL).exists()
 
 
-def test_a_kernel_without_the_size_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_kernel_without_the_size_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(levers, "_thp_allowed", lambda: None)
     assert refusal(levers._size_allowed, tmp_path) == "page-size-unsupported"
 
@@ -76,7 +74,7 @@ can_set = pytest.mark.skipif(
 @pytest.mark.measuring  # or a campaign beside it would see its settings change
 @can_set
 @needs_c
-def test_a_program_gets_pages_of_64_kib(tmp_path: Path):
+def test_a_program_gets_pages_of_64_kib(tmp_path):
     before, command = words(HERE), [str(built(tmp_path)), "mmap", "64", "1", "200"]
     plain, sized = (run(command, LEVERS[name], limit_s=60, share=0.3) for name in ("advise", "64k"))
     assert words(HERE) == before

@@ -1,8 +1,6 @@
 """The rule of the experiment, on times whose truth is known: how often it is wrong, what it finds,
 when it ends."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import islice
 
@@ -92,7 +90,7 @@ def test_without_a_lever_one_experiment_in_twenty_finds_a_difference_at_most():
 @pytest.mark.endurance
 @pytest.mark.parametrize("second", [1.0, SECOND])
 @pytest.mark.parametrize("times", [*MEASURED, *RELATED])
-def test_one_in_twenty_at_most_also_where_runs_are_related(times: Times, second: float):
+def test_one_in_twenty_at_most_also_where_runs_are_related(times, second):
     experiments = 400
     assert wrong(times, second, experiments) <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / experiments)
 
@@ -110,9 +108,7 @@ def test_no_difference_is_said_where_there_is_none_and_the_program_is_quiet():
 
 @pytest.mark.parametrize("times", MEASURED)
 @pytest.mark.parametrize(("ratio", "word"), [(0.9, "helps"), (1.1, "hurts")])
-def test_an_effect_of_a_tenth_is_found_and_is_as_large_as_it_is(
-    times: Times, ratio: float, word: str
-):
+def test_an_effect_of_a_tenth_is_found_and_is_as_large_as_it_is(times, ratio, word):
     outcomes = [outcome(times, ratio, seed) for seed in range(100)]
     assert [found for found, _, _ in outcomes].count(word) >= 95
     assert sum(interval.low <= ratio <= interval.high for _, _, interval in outcomes) >= 90
@@ -151,15 +147,13 @@ def known(value: float, low: float, high: float) -> Interval:
         (known(1.02, 1.01, 1.03), False, "hurts"),
     ],
 )
-def test_a_verdict_is_of_the_interval_and_of_what_is_better(
-    interval: Interval, higher: bool, word: str
-):
+def test_a_verdict_is_of_the_interval_and_of_what_is_better(interval, higher, word):
     assert verdict(interval, 6, WITHIN, higher) == word
     assert verdict(interval, 5, WITHIN, higher) == "cannot tell"
 
 
 @pytest.fixture
-def after(monkeypatch: pytest.MonkeyPatch):
+def after(monkeypatch):
     """Puts made-up runs in the place of a program's: alike, until so many were made; then one of
     another kind, or an exception."""
 
@@ -191,7 +185,7 @@ def after(monkeypatch: pytest.MonkeyPatch):
     ],
     ids=["killed", "Ctrl-C", "endless"],
 )
-def test_what_ends_it_early_leaves_the_pairs_before(after, then, says: str):
+def test_what_ends_it_early_leaves_the_pairs_before(after, then, says):
     done = attempt(after(2 + 14 + 1, then))
     assert (len(done.pairs), says in done.ended) == (7, True)
     assert document(done)["pairs"] == 7 and done.ended in remarks(done)

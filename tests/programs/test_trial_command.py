@@ -1,15 +1,12 @@
 """`tlb try` on the command line: what it prints, what it refuses in one line, and that Ctrl-C
 leaves nothing."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess
 import sys
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import get_args
 
 import psutil
@@ -36,16 +33,16 @@ trial.measuring_lock = lambda wait: files.measuring_lock(path=lock)
 cli.main()"""
 
 
-def tlb(tmp_path: Path, *arguments: str) -> list[str]:
+def tlb(tmp_path, *arguments: str) -> list[str]:
     return [sys.executable, "-c", SCRIPT, str(tmp_path / "lock"), "try", *arguments]
 
 
-def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+def call(monkeypatch, *arguments: str) -> int:
     return ended(monkeypatch, "try", *arguments)
 
 
 @pytest.fixture
-def aims(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Aim]:
+def aims(monkeypatch, tmp_path) -> list[Aim]:
     """What was to be measured, in place of measuring it."""
     asked: list[Aim] = []
 
@@ -65,9 +62,7 @@ def aims(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Aim]:
     [[], ["--lever", "nope"], ["--metric", "("], ["--pid", "7", "--driver", "true"]],
     ids=" ".join,
 )
-def test_a_wrong_argument_is_one_line_and_exit_2(
-    options: list[str], monkeypatch: pytest.MonkeyPatch, capsys, aims: list[Aim]
-):
+def test_a_wrong_argument_is_one_line_and_exit_2(options, monkeypatch, capsys, aims):
     assert call(monkeypatch, *([*options, "--", "true"] if options else [])) == 2
     told = capsys.readouterr()
     assert (told.out, len(told.err.splitlines()), aims) == ("", 1, [])
@@ -77,9 +72,7 @@ def test_a_wrong_argument_is_one_line_and_exit_2(
     ("words", "dashes"),
     [(["program", "-p", "x", "--json", "--"], ["--"]), (["program", "--lever", "none"], [])],
 )
-def test_what_follows_the_program_is_the_program_s(
-    words: list[str], dashes: list[str], monkeypatch: pytest.MonkeyPatch, aims: list[Aim]
-):
+def test_what_follows_the_program_is_the_program_s(words, dashes, monkeypatch, aims):
     assert (
         call(monkeypatch, "--within", "5", "--lever", "collapse", "--after", "1.5", *dashes, *words)
         == 0
@@ -94,9 +87,7 @@ def test_what_follows_the_program_is_the_program_s(
     )
 
 
-def test_a_page_loads_nothing_and_escapes_what_is_not_ours(
-    monkeypatch: pytest.MonkeyPatch, aims: list[Aim], tmp_path: Path
-):
+def test_a_page_loads_nothing_and_escapes_what_is_not_ours(monkeypatch, aims, tmp_path):
     told = tmp_path / "page.html"
     assert call(monkeypatch, "--html", str(told), "--", "program") == 0
     soup = BeautifulSoup(told.read_text(), "html.parser")
@@ -116,7 +107,7 @@ def test_a_page_loads_nothing_and_escapes_what_is_not_ours(
 
 @pytest.mark.measures
 @needs_c
-def test_an_experiment_from_its_command_to_its_document(tmp_path: Path):
+def test_an_experiment_from_its_command_to_its_document(tmp_path):
     program = [str(built(tmp_path)), "mmap", "32", "5"]
     done = subprocess.run(
         tlb(tmp_path, "--json", "--minutes", "0.02", "--within", "20", "--", *program),
@@ -152,7 +143,7 @@ SERVED = [
 
 
 def begun(
-    arguments: list[str], tmp_path: Path, count: int, action: signal.Handlers = signal.SIG_DFL
+    arguments: list[str], tmp_path, count: int, action: signal.Handlers = signal.SIG_DFL
 ) -> tuple[subprocess.Popen, list[psutil.Process]]:
     """A command of tlb, with an action for the signals of a terminal, once its program has started
     so many processes."""
@@ -193,7 +184,7 @@ def gone(processes: list[psutil.Process]) -> bool:
 
 @linux
 @pytest.mark.parametrize("number", [signal.SIGINT])
-def test_a_signal_ends_the_program_with_all_that_it_started(number: int, tmp_path: Path):
+def test_a_signal_ends_the_program_with_all_that_it_started(number, tmp_path):
     process, seen = begun(TRY, tmp_path, 3)
     process.send_signal(number)
     out, err = process.communicate(timeout=30)
@@ -209,9 +200,7 @@ def test_a_signal_ends_the_program_with_all_that_it_started(number: int, tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "count"), [(WATCH, 3), (SERVED, 4)], ids=["watch", "a server and its driver"]
 )
-def test_a_program_ends_with_a_command_that_is_killed(
-    arguments: list[str], count: int, tmp_path: Path
-):
+def test_a_program_ends_with_a_command_that_is_killed(arguments, count, tmp_path):
     process, seen = begun(arguments, tmp_path, count)
     process.kill()
     process.communicate(timeout=30)

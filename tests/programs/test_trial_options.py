@@ -1,15 +1,12 @@
 """What `tlb try` lets a user say about each run, and what it does with a program that fails. The
 programs are real; the lock is the test's own."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import sys
 import time
 import urllib.request
-from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -29,7 +26,7 @@ SLEEPS = "sleep 0.06"  # long enough for a difference of 2 %, which has to excee
 
 
 @pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture):
+def call(monkeypatch, tmp_path, capfd):
     """Run `tlb try` with arguments; return its exit code, stdout and stderr."""
     lock = tmp_path / "lock"
     monkeypatch.setattr(command, "measuring_lock", lambda wait: files.measuring_lock(wait, lock))
@@ -46,7 +43,7 @@ def shell(script: str) -> list[str]:
     return ["--lever", "none", "--", "sh", "-c", script]
 
 
-def test_a_failing_program_stops_at_its_first_run_and_shows_why(call, tmp_path: Path):
+def test_a_failing_program_stops_at_its_first_run_and_shows_why(call, tmp_path):
     runs = tmp_path / "runs"
     script = f"echo x >> {runs}; {SLEEPS}; echo no such word list >&2; exit 3"
     status, out, err = call(*shell(script))
@@ -57,7 +54,7 @@ def test_a_failing_program_stops_at_its_first_run_and_shows_why(call, tmp_path: 
     assert call(*shell("kill -9 $$"))[0] == 4
 
 
-def test_each_run_has_its_input_its_preparation_and_warm_ups(call, tmp_path: Path):
+def test_each_run_has_its_input_its_preparation_and_warm_ups(call, tmp_path):
     given, log = tmp_path / "input", tmp_path / "log"
     given.write_text("41\n")
     prepare = f"sh -c 'echo prepared >> {log}'"
@@ -74,7 +71,7 @@ def test_each_run_has_its_input_its_preparation_and_warm_ups(call, tmp_path: Pat
     assert status == 0 and err.count("shown 7") == 2 + 12
 
 
-def test_a_sweep_compares_at_each_value(call, tmp_path: Path):
+def test_a_sweep_compares_at_each_value(call, tmp_path):
     table = tmp_path / "table.md"
     options = ["--metric", "([0-9]+)", "--sweep", "n=3,5", "--json", "--markdown", str(table)]
     status, out, _ = call(*options, *shell("echo {n}"))

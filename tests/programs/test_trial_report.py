@@ -1,7 +1,5 @@
 """What a trial reports: nothing that differed is hidden, nor a lever that did nothing."""
 
-from __future__ import annotations
-
 import pytest
 from support.programs import look, made, trial
 
@@ -28,14 +26,14 @@ def test_programs_that_exit_differently_decide_nothing():
     ],
 )
 @pytest.mark.parametrize("stream", ["out", "err"])
-def test_a_different_output_is_reported(stream: str, without: str, with_lever: str, part: str):
+def test_a_different_output_is_reported(stream, without, with_lever, part):
     with_it = made(**{stream: with_lever}, looks=ON_HUGE)
     found = [line for line in remarks(trial(made(**{stream: without}), with_it)) if "std" in line]
     assert [f"std{stream}" in line and part in line for line in found] == ([True] if part else [])
 
 
 @pytest.mark.parametrize(("huge_mib", "nothing"), [(0, True), (1, True), (2, False), (90, False)])
-def test_a_lever_that_moved_no_pages_is_reported(huge_mib: int, nothing: bool):
+def test_a_lever_that_moved_no_pages_is_reported(huge_mib, nothing):
     found = remarks(trial(made(2.0), made(1.0, looks=(look(huge_mib=huge_mib, reached=1),))))
     assert any("no difference to the pages" in line for line in found) is nothing
     assert remarks(trial(made(), made(), lever="none")) == []

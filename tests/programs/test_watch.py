@@ -1,7 +1,5 @@
 """Watching: how rare samples are, which windows are used, what is left behind, and the report."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading
@@ -41,7 +39,7 @@ def sample(
 class Clock:
     """A clock that only waiting advances, samples that take took_s, and a program that ends."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, took_s: float, ends_s: float = 1e9):
+    def __init__(self, monkeypatch, took_s: float, ends_s: float = 1e9):
         self.now, self.took_s, self.ends_s, self.begun = 0.0, took_s, ends_s, []
         monkeypatch.setattr(watch, "time", self)
         monkeypatch.setattr(activity, "used", lambda pid: Used(user_s=self.now))
@@ -73,7 +71,7 @@ class Clock:
     [(1e-4, 0.001, 3600.0), (0.02, 0.2, 20.0), (0.3, 0.01, 3600.0)],
 )
 def test_samples_are_as_rare_as_asked_and_no_window_is_shorter_than_its_sample(
-    took_s: float, overhead: float, seconds: float, monkeypatch: pytest.MonkeyPatch
+    took_s, overhead, seconds, monkeypatch
 ):
     clock = Clock(monkeypatch, took_s)
     target = Target(1, lambda: [1], clock.ended, ["program"])
@@ -147,10 +145,10 @@ BUSY = Used(100, 0, 3.0, 0.0)
 
 def watched(*samples: Sample, used: Used = BUSY, **how: object) -> Watched:
     target = Target(1, lambda: [1], lambda wait_s: False, ["/bin/true"])
-    return Watched(target, 0.01, [*samples], {1: used}, 10.0, 0.05, **how)  # type: ignore[arg-type]
+    return Watched(target, 0.01, [*samples], {1: used}, 10.0, 0.05, **how)
 
 
-def test_the_advice_is_what_may_show_and_a_line_to_copy(monkeypatch: pytest.MonkeyPatch):
+def test_the_advice_is_what_may_show_and_a_line_to_copy(monkeypatch):
     monkeypatch.setattr(watch_report, "lever_for", lambda program: levers.LEVERS["advise"])
 
     def last_lines(*samples: Sample, rows: object = None, **how: object) -> list[str]:

@@ -1,8 +1,6 @@
 """`tlb watch` on the command line: what it prints, what it refuses in one line, and that Ctrl-C
 leaves nothing."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess
@@ -20,17 +18,13 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are lo
 
 
 @pytest.mark.parametrize("arguments", [[], ["-1"], ["--overhead", "0", "1"]], ids=" ".join)
-def test_a_wrong_argument_is_one_line_and_exit_2(
-    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys
-):
+def test_a_wrong_argument_is_one_line_and_exit_2(arguments, monkeypatch, capsys):
     assert ended(monkeypatch, "watch", *arguments) == 2
     told = capsys.readouterr()
     assert (told.out, len(told.err.splitlines())) == ("", 1)
 
 
-def test_a_program_reads_json_with_what_perf_counted(
-    monkeypatch: pytest.MonkeyPatch, capsys, tmp_path
-):
+def test_a_program_reads_json_with_what_perf_counted(monkeypatch, capsys, tmp_path):
     events = (Event("instructions", "instructions:u"), Event("walk", "cpu/event=0x08/u", group=0))
     program = fake_perf.install(
         tmp_path,

@@ -1,7 +1,5 @@
 """`tlb where` against closed forms, a plain search, and programs whose answer is known."""
 
-from __future__ import annotations
-
 import json
 import random
 import re
@@ -40,7 +38,7 @@ needs_thp = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> str:
+def program(tmp_path_factory) -> str:
     return built(tmp_path_factory.mktemp("known"), SOURCE)
 
 
@@ -51,7 +49,7 @@ def line_of(word: str) -> int:
 
 @pytest.mark.needs("valgrind")
 @pytest.mark.endurance
-def test_each_walk_is_at_its_line_and_allocation(program: str):
+def test_each_walk_is_at_its_line_and_allocation(program):
     pages, passes = 4 * SECOND, 20
     found = simulation.simulate([program, "chase", str(pages), str(passes)], GEOMETRY.option, 120)
     at = {
@@ -91,7 +89,7 @@ def test_each_walk_is_at_its_line_and_allocation(program: str):
     [("gather", {"gathered"}), ("chase", {"chased"}), ("surgical", {"chased", "second"})],
 )
 def test_exposed_walks_choose_the_allocations_and_all_walks_where_none_is_exposed(
-    program: str, mode: str, chosen: set[str]
+    program, mode, chosen
 ):
     found = simulation.simulate([program, mode, str(2 * SECOND), "20"], GEOMETRY.option, 120)
     made = report.Report(["x"], GEOMETRY, found, 1.0, 30.0)
@@ -101,7 +99,7 @@ def test_exposed_walks_choose_the_allocations_and_all_walks_where_none_is_expose
 
 @pytest.mark.needs("valgrind")
 @pytest.mark.endurance
-def test_memory_lives_on_in_a_child_and_without_a_part(program: str):
+def test_memory_lives_on_in_a_child_and_without_a_part(program):
     found = simulation.simulate([program, "forked", str(2 * SECOND), "20"], GEOMETRY.option, 120)
     (site,) = (site for site in found.sites.values() if "trimmed" in site.origin)
     assert site.counts.walks > 2 * SECOND * 20 and 0.9 < site.lived <= 1
@@ -109,7 +107,7 @@ def test_memory_lives_on_in_a_child_and_without_a_part(program: str):
 
 @pytest.mark.needs("valgrind")
 @pytest.mark.endurance
-def test_huge_pages_add_what_is_not_touched_of_whole_blocks(program: str):
+def test_huge_pages_add_what_is_not_touched_of_whole_blocks(program):
     blocks, added = 8, {}
     for mode in ("sparse", "gather"):
         arguments = [program, mode, str(512 * blocks), "1"]
@@ -123,7 +121,7 @@ def test_huge_pages_add_what_is_not_touched_of_whole_blocks(program: str):
 
 @pytest.mark.needs("valgrind")
 @pytest.mark.endurance
-def test_small_objects_are_the_heap_s(program: str):
+def test_small_objects_are_the_heap_s(program):
     pages, passes = 2 * SECOND, 20
     found = simulation.simulate([program, "small", str(pages), str(passes)], GEOMETRY.option, 120)
     ((line, counts),) = [
@@ -135,7 +133,7 @@ def test_small_objects_are_the_heap_s(program: str):
 
 @pytest.mark.needs("valgrind")
 @pytest.mark.endurance
-def test_a_program_that_reads_in_order_has_nothing_to_gain(program: str):
+def test_a_program_that_reads_in_order_has_nothing_to_gain(program):
     found = simulation.simulate([program, "stream", "2000", "20"], GEOMETRY.option, 120)
     assert found.total.walks < 0.03 * found.total.misses * 64
     made = report.Report(["x"], GEOMETRY, found, 1.0, 30.0)
@@ -144,7 +142,7 @@ def test_a_program_that_reads_in_order_has_nothing_to_gain(program: str):
 
 @pytest.mark.needs("valgrind")
 @pytest.mark.endurance
-def test_a_site_is_the_same_in_each_run_and_can_be_advised_alone(program: str):
+def test_a_site_is_the_same_in_each_run_and_can_be_advised_alone(program):
     arguments = [program, "chase", "2048", "5"]
     first, again = (simulation.simulate(arguments, GEOMETRY.option, 120) for _ in range(2))
     ids = [
@@ -161,7 +159,7 @@ def test_a_site_is_the_same_in_each_run_and_can_be_advised_alone(program: str):
 @pytest.mark.endurance
 @pytest.mark.measuring  # what fragments memory runs in this group too
 @needs_thp
-def test_the_chosen_allocation_alone_lies_on_huge_pages(program: str):
+def test_the_chosen_allocation_alone_lies_on_huge_pages(program):
     arguments = [program, "chase", str(1 << 14), "200"]  # two arrays of 64 MiB
     found = simulation.simulate([*arguments[:3], "1"], GEOMETRY.option, 120)
     sites = [site for site, each in found.sites.items() if each.bytes == 1 << 26 and each.how]
@@ -175,7 +173,7 @@ def test_the_chosen_allocation_alone_lies_on_huge_pages(program: str):
     assert sizes[0] == 0 < sizes[1] <= 64 and sizes[2] >= sizes[1]
 
 
-def test_the_smallest_set_that_keeps_the_gain_is_found(monkeypatch: pytest.MonkeyPatch):
+def test_the_smallest_set_that_keeps_the_gain_is_found(monkeypatch):
     """Made-up times: A saves 0.3 s and B 0.1 s, C nothing."""
     saves = {"A": 0.3, "B": 0.1, "C": 0.0}
     noise = random.Random(3)
@@ -205,7 +203,7 @@ def test_the_smallest_set_that_keeps_the_gain_is_found(monkeypatch: pytest.Monke
         (1000, 0.5, "Nothing to gain: 1,000 page walks"),  # which bounds what noise leaves open
     ],
 )
-def test_runs_that_differ_too_much_leave_the_gain_open(walks: int, spread: float, verdict: str):
+def test_runs_that_differ_too_much_leave_the_gain_open(walks, spread, verdict):
     noise = random.Random(1)
     rounds = [
         {sites: proof.Timed(1 + spread * noise.random()) for sites in (proof.NONE, proof.ALL)}
@@ -216,7 +214,7 @@ def test_runs_that_differ_too_much_leave_the_gain_open(walks: int, spread: float
     assert made.verdict().startswith(verdict) and not [*made.commands()]
 
 
-def test_a_survey_comes_before_cpuid_but_does_not_blur_it(monkeypatch: pytest.MonkeyPatch):
+def test_a_survey_comes_before_cpuid_but_does_not_blur_it(monkeypatch):
     levels = [
         Tlb(level=n, kind="data", pages=("4k",), entries=entries, ways=0, source="CPUID")
         for n, entries in ((1, 64), (2, 512))
@@ -272,9 +270,7 @@ def test_a_flame_graph_is_as_wide_as_its_walks_and_escapes_names():
     ("code", "module", "function"),
     [("no-valgrind", valgrind, "tool"), ("no-simulation", simulation, "simulate")],
 )
-def test_what_cannot_be_simulated_is_timed(
-    code: str, module: object, function: str, program: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_what_cannot_be_simulated_is_timed(code, module, function, program, monkeypatch):
     def lacking(*given: object) -> None:
         raise Unavailable(code)
 
@@ -299,9 +295,7 @@ def test_what_cannot_be_simulated_is_timed(
 
 @pytest.mark.needs("valgrind")
 @pytest.mark.endurance
-def test_without_the_tool_cachegrind_counts_the_walks_of_lines(
-    program: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_without_the_tool_cachegrind_counts_the_walks_of_lines(program, monkeypatch):
     def lacking() -> None:
         raise Unavailable("no-valgrind")
 
@@ -324,13 +318,13 @@ def test_without_the_tool_cachegrind_counts_the_walks_of_lines(
 
 
 @pytest.mark.parametrize(("second", "ways", "simulated"), [(3072, 12, 3072), (1536, 8, 1024)])
-def test_cachegrind_s_caches_have_a_power_of_two_of_sets(second: int, ways: int, simulated: int):
+def test_cachegrind_s_caches_have_a_power_of_two_of_sets(second, ways, simulated):
     geometry = cachegrind.rounded(Geometry(4096, Levels(64, second, ways), Levels(64, 64, 8)))
     *_, last = cachegrind.options(geometry)
     assert last == f"--LL={simulated * 4096},{ways},4096"
 
 
-def test_without_a_compiler_all_allocations_are_those_of_malloc(monkeypatch: pytest.MonkeyPatch):
+def test_without_a_compiler_all_allocations_are_those_of_malloc(monkeypatch):
     def lacking(source: Path) -> None:
         raise Unavailable("no-compiler")
 

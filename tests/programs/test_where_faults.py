@@ -1,7 +1,5 @@
 """Programs that `tlb where` meets badly, and its end in each phase: a reason, and nothing left."""
 
-from __future__ import annotations
-
 import os
 import platform
 import shlex
@@ -66,7 +64,7 @@ def left_of(process: subprocess.Popen, folder: Path) -> list[object]:
 
 
 @pytest.fixture(scope="module")
-def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def odd(tmp_path_factory) -> Path:
     """A folder with programs that a simulation meets badly."""
     folder = tmp_path_factory.mktemp("odd")
     bare = folder / "bare.c"
@@ -103,9 +101,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("--html {odd}/no/folder -- true", 2),
     ],
 )
-def test_a_program_that_cannot_be_simulated_has_a_reason(
-    command: str, status: int, odd: Path, tmp_path: Path
-):
+def test_a_program_that_cannot_be_simulated_has_a_reason(command, status, odd, tmp_path):
     process = begun(tmp_path, *shlex.split(command.format(odd=odd)))
     out, err = process.communicate(timeout=120)
     assert process.returncode == status, err
@@ -119,7 +115,7 @@ def test_a_program_that_cannot_be_simulated_has_a_reason(
     ("number", "stage"),
     [(signal.SIGINT, ""), (signal.SIGHUP, "Simulating"), (signal.SIGINT, "Timing")],
 )
-def test_a_signal_in_each_phase_leaves_nothing(number: int, stage: str, tmp_path: Path):
+def test_a_signal_in_each_phase_leaves_nothing(number, stage, tmp_path):
     script = tmp_path / "program"
     script.write_text("#!/bin/sh\nsleep 2.25\n")
     script.chmod(0o755)
@@ -136,7 +132,7 @@ def test_a_signal_in_each_phase_leaves_nothing(number: int, stage: str, tmp_path
 
 
 @pytest.mark.needs("valgrind")
-def test_an_instruction_that_valgrind_does_not_know_is_said(tmp_path: Path):
+def test_an_instruction_that_valgrind_does_not_know_is_said(tmp_path):
     source = tmp_path / "unknown.c"
     undefined = "udf #0" if platform.machine() == "aarch64" else "ud2"
     source.write_text(f'int main(void) {{ __asm__("{undefined}"); return 0; }}\n')
@@ -145,7 +141,7 @@ def test_an_instruction_that_valgrind_does_not_know_is_said(tmp_path: Path):
     assert why.value.code == "no-simulation"
 
 
-def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch):
+def test_what_is_not_installed_is_named(monkeypatch):
     with monkeypatch.context() as changed, pytest.raises(Unavailable) as why:
         changed.setattr(shutil, "which", lambda name: None)
         with sampling.scratch() as (file, reason):

@@ -1,11 +1,8 @@
 """The TLB that `tlb where` simulates (tool/tlb.h), against plain searches of lists."""
 
-from __future__ import annotations
-
 import ctypes
 import random
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from support.common import needs_c
@@ -52,7 +49,7 @@ class Plain:
 
 
 @pytest.fixture
-def library(tmp_path: Path) -> ctypes.CDLL:
+def library(tmp_path) -> ctypes.CDLL:
     source = tmp_path / "tlb.c"
     source.write_text(SOURCE)
     made = ctypes.CDLL(built(tmp_path, source, "-shared", "-fPIC"))
@@ -62,7 +59,7 @@ def library(tmp_path: Path) -> ctypes.CDLL:
     return made
 
 
-def test_the_tlb_is_that_of_a_plain_search(library: ctypes.CDLL):
+def test_the_tlb_is_that_of_a_plain_search(library):
     plain, drawn = Plain(), random.Random(1)
     # Pages that are a multiple of BUCKETS + 1 apart share a bucket.
     strides = (1, 1025)
@@ -73,7 +70,7 @@ def test_the_tlb_is_that_of_a_plain_search(library: ctypes.CDLL):
     assert [library.visit(page) for page in pages] == [plain.access(page) for page in pages]
 
 
-def test_the_curve_has_the_hits_of_a_list_of_each_size(library: ctypes.CDLL):
+def test_the_curve_has_the_hits_of_a_list_of_each_size(library):
     drawn, kept, found = random.Random(2), list[int](), Counter[int]()
     for _ in range(6_000):
         page = drawn.randrange(drawn.choice((70, 140, 1000, 5000)))
@@ -87,7 +84,7 @@ def test_the_curve_has_the_hits_of_a_list_of_each_size(library: ctypes.CDLL):
     assert [library.hits(i) for i in range(SIZES + 1)] == [found[i] for i in range(SIZES + 1)]
 
 
-def test_a_page_that_the_largest_size_lost_is_a_miss(library: ctypes.CDLL):
+def test_a_page_that_the_largest_size_lost_is_a_miss(library):
     most = 1 << (LEAST_SHIFT + SIZES - 1)
     for page in [*range(most + 1), 0, 2, most]:
         library.draw(page)

@@ -1,8 +1,6 @@
 """Wrong arguments, files and surroundings of `tlb`: each ends with a sentence and the right exit
 code, without a traceback, and leaves nothing behind."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -94,7 +92,7 @@ WRONG = """
 
 
 @pytest.fixture
-def things(tmp_path: Path) -> dict[str, str]:
+def things(tmp_path) -> dict[str, str]:
     text, nonsense = tmp_path / "text", tmp_path / "nonsense"
     text.write_text("no program\n")
     nonsense.write_bytes(b"\x7fELF nonsense")
@@ -108,7 +106,7 @@ def ran(arguments: list[str], **how: object) -> subprocess.CompletedProcess[str]
 
 
 @pytest.mark.parametrize("line", WRONG.strip().splitlines())
-def test_a_wrong_argument_is_a_sentence(line: str, things: dict[str, str]):
+def test_a_wrong_argument_is_a_sentence(line, things):
     status, *words = line.split(" ")
     arguments = [word.format(**things) for word in words]
     done = ran(arguments)
@@ -122,7 +120,7 @@ def test_a_wrong_argument_is_a_sentence(line: str, things: dict[str, str]):
     [(">&-", 0), ("> /dev/full", 1), ("2>&-", 0), ("| head -c 1", 0), (">&- 2>&-", 0)],
 )
 @pytest.mark.parametrize("command", ["doctor", "inspect", "--help", "pool"])
-def test_an_output_that_takes_nothing_is_no_traceback(command: str, redirection: str, status: int):
+def test_an_output_that_takes_nothing_is_no_traceback(command, redirection, status):
     script = f"set -o pipefail; {TLB} {command} {redirection}"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60)
     assert "Traceback" not in done.stderr and "Exception" not in done.stderr
@@ -143,7 +141,7 @@ def test_an_output_that_takes_nothing_is_no_traceback(command: str, redirection:
     ],
     ids=str,
 )
-def test_a_command_works_in_odd_surroundings(surroundings: dict[str, str]):
+def test_a_command_works_in_odd_surroundings(surroundings):
     for command in (["doctor"], ["inspect", "--json"]):
         done = ran(command, env=os.environ | surroundings)
         assert done.returncode == 0 and done.stdout and "Traceback" not in done.stderr, done.stderr

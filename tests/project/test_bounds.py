@@ -1,8 +1,6 @@
 """Every loop in numba stays within its arrays: the tests of the twins and of the simulator, once
 more with numba's bounds checks on."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -33,7 +31,7 @@ def checked(folder: Path) -> dict[str, str]:
     }
 
 
-def test_no_loop_leaves_its_arrays_and_none_is_left_out(tmp_path: Path):
+def test_no_loop_leaves_its_arrays_and_none_is_left_out(tmp_path):
     options = ["-p", "no:xdist", "-p", "no:cacheprovider", "-m", "not endurance"]
     options += ["-k", "numba or twin or simulator or places or clock"]
     tests = ["tests/kernels", "tests/inference/test_simulator.py"]
@@ -58,7 +56,7 @@ def test_no_loop_leaves_its_arrays_and_none_is_left_out(tmp_path: Path):
     assert compiled == loops
 
 
-def test_the_published_array_in_python_is_read_within_its_bounds(tmp_path: Path):
+def test_the_published_array_in_python_is_read_within_its_bounds(tmp_path):
     done = subprocess.run(
         [sys.executable, ROOT / "kernels/runtimes/big_array.py", "plain", str(3 << 12)],
         env=checked(tmp_path),

@@ -1,8 +1,6 @@
 """claims.csv: each sentence has its source, its place, its band, and somewhere where it is judged
 or a reason why it is not."""
 
-from __future__ import annotations
-
 import inspect
 from collections import Counter
 from collections.abc import Sequence

@@ -1,8 +1,6 @@
 """The `tlb` command: what it prints for a person, what for a program, and one line for whatever is
 wrong."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -50,7 +48,7 @@ def test_doctor_gives_each_finding_its_remedy():
 @pytest.mark.measures
 @pytest.mark.measuring
 @pytest.mark.parametrize("engine", [pytest.param("c", marks=needs_c), "numba", "auto"])
-def test_measure_prints_one_record_as_json(engine: str):
+def test_measure_prints_one_record_as_json(engine):
     words = "measure page_chase --pages 4k --layout spread --lines 256 --region-ms 1 --engine"
     done = tlb(*words.split(), engine)
     assert (done.returncode, done.stderr, done.stdout.count("\n")) == (0, "", 1)
@@ -76,9 +74,7 @@ def test_measure_prints_one_record_as_json(engine: str):
     ],
     ids=lambda words: " ".join(words)[:60],
 )
-def test_a_wrong_argument_is_one_line_on_stderr_and_exit_2(
-    arguments: list[str], monkeypatch, capsys
-):
+def test_a_wrong_argument_is_one_line_on_stderr_and_exit_2(arguments, monkeypatch, capsys):
     status, said = ended(monkeypatch, *arguments), capsys.readouterr()
     assert (status, said.out) == (2, ""), said.err
     assert len(said.err.splitlines()) == 1 and len(said.err) > 20

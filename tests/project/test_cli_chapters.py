@@ -1,8 +1,6 @@
 """The commands that execute and publish chapters: parameters as Papermill takes them, and which
 rows go where."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -29,7 +27,7 @@ from tlb.system import files
     ],
 )
 def test_a_pair_is_read_in_either_form_and_has_the_type_that_the_chapter_declares(
-    given: list[str], read: dict, monkeypatch, capsys
+    given, read, monkeypatch, capsys
 ):
     executed: list[tuple[str, Path, dict]] = []
     monkeypatch.setattr(publish, "execute", lambda *what: executed.append(what))
@@ -46,9 +44,7 @@ def test_a_pair_is_read_in_either_form_and_has_the_type_that_the_chapter_declare
 
 
 @pytest.mark.parametrize("arguments", [[], ["index", "hugepages"], ["scorecard"]])
-def test_refresh_executes_the_chapters_named_or_all_in_their_order(
-    arguments: list[str], monkeypatch, capsys
-):
+def test_refresh_executes_the_chapters_named_or_all_in_their_order(arguments, monkeypatch, capsys):
     refreshed: list[str] = []
     monkeypatch.setattr(
         publish, "refresh", lambda name: refreshed.append(name) or parameters.BOOK / f"{name}.ipynb"
@@ -69,7 +65,7 @@ def test_refresh_executes_the_chapters_named_or_all_in_their_order(
 
 
 def test_publish_adds_own_rows_to_published_ones_and_writes_the_card_anew(
-    tmp_path, monkeypatch, capsys, own_lock: Path
+    tmp_path, monkeypatch, capsys, own_lock
 ):
     monkeypatch.setenv("TLB_DATA", str(tmp_path))
     monkeypatch.setattr(publish, "measuring_lock", lambda: files.measuring_lock(path=own_lock))

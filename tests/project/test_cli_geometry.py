@@ -1,9 +1,6 @@
 """`tlb geometry` as JSON: the geometry and nothing else; nothing is stored."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import pytest
 from support.common import ended
@@ -16,9 +13,7 @@ from tlb.machine import host
 from tlb.reasons import Note
 
 
-def test_geometry_as_json_is_the_geometry_and_nothing_else(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys
-):
+def test_geometry_as_json_is_the_geometry_and_nothing_else(monkeypatch, tmp_path, capsys):
     (first, _), (last, _) = STEPS
     guest = Stated(tlb=tlbs((first, last)), hypervisor="kvm").host()
     notes = [Note('Alias chases: a "note".')]

@@ -1,12 +1,9 @@
 """A test process that dies, by itself or killed, ends the whole run as a failure, whatever the
 other process still has to do."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from support.common import ROOT
@@ -14,7 +11,7 @@ from support.common import ROOT
 pytestmark = pytest.mark.endurance
 
 
-def test_a_dead_worker_ends_the_run_as_a_failure_and_is_named(tmp_path: Path):
+def test_a_dead_worker_ends_the_run_as_a_failure_and_is_named(tmp_path):
     (tmp_path / "test_dies.py").write_text(
         "import os, signal\ndef test_first(): pass\n"
         "def test_dies(): os.kill(os.getpid(), signal.SIGKILL)\ndef test_last(): pass\n"

@@ -1,8 +1,6 @@
 """What is installed without a clone: which packages the core commands import, what they say without
 one, and the wheels themselves."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -57,7 +55,7 @@ def test_help_imports_no_command():
 
 
 @pytest.mark.parametrize("name", cli.ENTRIES)
-def test_the_list_of_commands_says_what_a_command_says_itself(name: str):
+def test_the_list_of_commands_says_what_a_command_says_itself(name):
     entry = cli.ENTRIES[name]
     assert entry.load().get_short_help_str(200) == entry.help
 
@@ -80,13 +78,13 @@ def test_a_package_that_is_missing_is_one_sentence_with_the_line_that_installs_i
 
 
 @pytest.mark.parametrize("name", ["run", "compare", "bundle", "fleet"])
-def test_a_command_of_the_book_says_that_it_needs_a_clone(name: str, monkeypatch, capsys):
+def test_a_command_of_the_book_says_that_it_needs_a_clone(name, monkeypatch, capsys):
     monkeypatch.setattr(cli, "IS_CLONE", False)
     assert ended(monkeypatch, name) == 1
     assert capsys.readouterr().err.startswith("This needs the book, which only a clone")
 
 
-def test_outside_a_clone_rows_and_binaries_are_the_users(monkeypatch, tmp_path: Path):
+def test_outside_a_clone_rows_and_binaries_are_the_users(monkeypatch, tmp_path):
     monkeypatch.setattr(files, "IS_CLONE", False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -99,7 +97,7 @@ def test_outside_a_clone_rows_and_binaries_are_the_users(monkeypatch, tmp_path: 
 
 
 @pytest.fixture
-def archive(monkeypatch, tmp_path: Path) -> Path:
+def archive(monkeypatch, tmp_path) -> Path:
     """An archive of one kernel, for a computer that has no compiler: made by the compiler here,
     called as `make dist` calls zig."""
     zig = tmp_path / "zig"
@@ -124,7 +122,7 @@ def archive(monkeypatch, tmp_path: Path) -> Path:
 
 
 @needs_c
-def test_a_kernel_of_the_wheel_is_the_one_that_was_compiled_for_it(archive: Path):
+def test_a_kernel_of_the_wheel_is_the_one_that_was_compiled_for_it(archive):
     kernel = build.kernel("page_chase")
     program, made = Path(kernel.command[0]), archive.parent / "made" / "kernels"
     assert kernel.compiler == f"zig: zig cc {prebuilt.ZIG}" and build.engine_for("auto") == "c"
@@ -138,7 +136,7 @@ def test_a_kernel_of_the_wheel_is_the_one_that_was_compiled_for_it(archive: Path
 
 
 @needs_c
-def test_a_damaged_archive_is_a_sentence(archive: Path):
+def test_a_damaged_archive_is_a_sentence(archive):
     archive.write_bytes(archive.read_bytes()[:-200])
     assert refusal(build.kernel, "page_chase") == "prebuilt-damaged"
 
@@ -156,7 +154,7 @@ def wheels(tmp_path_factory) -> list[Path]:
 
 
 @pytest.fixture(scope="module")
-def core(wheels: list[Path], tmp_path_factory) -> Path:
+def core(wheels, tmp_path_factory) -> Path:
     """An environment with the wheel of this computer and nothing else. -I: PYTHONPATH may name a
     checkout, which pip takes for installed."""
     folder = tmp_path_factory.mktemp("core")
@@ -185,7 +183,7 @@ COMMANDS = [
 @pytest.mark.timeout(1800)  # zig compiles musl first, and all kernels twice
 @pytest.mark.measures
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_core_commands_work_from_an_empty_environment(words: list[str], core: Path, tmp_path: Path):
+def test_core_commands_work_from_an_empty_environment(words, core, tmp_path):
     before = sorted(core.rglob("*"))
     environment = {"PATH": "/nonexistent", "HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
     tlb = [core / "bin" / "tlb", *words]
@@ -199,7 +197,7 @@ def test_core_commands_work_from_an_empty_environment(words: list[str], core: Pa
 @pytest.mark.endurance
 @pytest.mark.timeout(1800)  # zig compiles musl first, and all kernels twice
 @pytest.mark.parametrize("words", [["geometry"], ["run", "stlb_cliff"], ["bundle"], ["site"]])
-def test_others_say_in_a_sentence_what_they_need(words: list[str], core: Path, tmp_path: Path):
+def test_others_say_in_a_sentence_what_they_need(words, core, tmp_path):
     environment = {"PATH": "/nonexistent", "HOME": str(tmp_path)}
     tlb = [core / "bin" / "tlb", *words]
     done = subprocess.run(tlb, cwd="/", env=environment, capture_output=True, text=True)
@@ -222,9 +220,7 @@ SIZES = {  # or a mode, for kernels that have to be told one
 @pytest.mark.measures
 @needs_c
 @pytest.mark.parametrize("name", ["page_chase", "page_gather", "page_store", "code_chase", *SIZES])
-def test_kernels_of_the_wheel_compute_what_those_compiled_here_do(
-    name: str, core: Path, tmp_path: Path
-):
+def test_kernels_of_the_wheel_compute_what_those_compiled_here_do(name, core, tmp_path):
     words = ["measure", name, "--region-ms", "1", "--engine", "c", *SIZES.get(name, [])]
     environment = {"PATH": "/nonexistent", "HOME": str(tmp_path)}
     theirs = in_turn([core / "bin" / "tlb", *words], cwd="/", env=environment)
@@ -235,7 +231,7 @@ def test_kernels_of_the_wheel_compute_what_those_compiled_here_do(
 @pytest.mark.endurance
 @pytest.mark.timeout(1800)  # zig compiles musl first, and all kernels twice
 @needs_root
-def test_programs_of_the_wheel_run_where_there_is_no_libc(wheels: list[Path], tmp_path: Path):
+def test_programs_of_the_wheel_run_where_there_is_no_libc(wheels, tmp_path):
     """As on Alpine, or in an image of nothing: a folder with one program is the whole system."""
     (wheel,) = (path for path in wheels if path.stem.endswith(os.uname().machine))
     with zipfile.ZipFile(wheel) as packed:
@@ -251,7 +247,7 @@ def test_programs_of_the_wheel_run_where_there_is_no_libc(wheels: list[Path], tm
 
 @pytest.mark.skipif(shutil.which("chroot") is None, reason="takes chroot")
 @needs_root
-def test_a_program_that_needs_a_libc_does_not_run_alone(tmp_path: Path):
+def test_a_program_that_needs_a_libc_does_not_run_alone(tmp_path):
     assert runs_alone(Path("/bin/ls"), tmp_path / "root") in NOT_EXECUTED
 
 
@@ -269,7 +265,7 @@ def runs_alone(program: Path, root: Path) -> int:
 @pytest.mark.endurance
 @pytest.mark.timeout(1800)  # zig compiles musl first, and all kernels twice
 @pytest.mark.measures
-def test_geometry_works_with_the_extra_analysis(core: Path, tmp_path_factory):
+def test_geometry_works_with_the_extra_analysis(core, tmp_path_factory):
     (wheel,) = (ROOT / "dist").glob(f"*{os.uname().machine}.whl")
     folder = tmp_path_factory.mktemp("analysis")
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
@@ -283,7 +279,7 @@ def test_geometry_works_with_the_extra_analysis(core: Path, tmp_path_factory):
 
 @pytest.mark.endurance
 @pytest.mark.timeout(1800)  # zig compiles musl first, and all kernels twice
-def test_the_core_is_small(wheels: list[Path], core: Path):
+def test_the_core_is_small(wheels, core):
     assert {path.stat().st_size < MOST_WHEEL_BYTES for path in wheels} == {True}
     packages = {path.name for path in core.rglob("*.dist-info")} - {
         path.name for path in core.rglob("pip-*.dist-info")

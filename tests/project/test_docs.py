@@ -1,7 +1,5 @@
 """What the README promises exists, and no tracked file says where or with what it was written."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

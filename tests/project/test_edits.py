@@ -1,8 +1,6 @@
 """A page is its experiment: a notebook edited as a reader would, with a point more or another timed
 loop, measures it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

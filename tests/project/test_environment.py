@@ -1,7 +1,5 @@
 """pyproject.toml, environment.yml, requirements.lock and the Makefile describe one environment."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 

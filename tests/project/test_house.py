@@ -1,10 +1,7 @@
 """The house rules hold here, and each breach is found. (tests/support/house.py has each rule as a
 function of a tree.)"""
 
-from __future__ import annotations
-
 from importlib import import_module
-from pathlib import Path
 
 import pytest
 from support import house
@@ -29,7 +26,7 @@ MODULE = "tlb/new.py"
 
 
 @pytest.mark.parametrize("check", house.CHECKS, ids=lambda check: check.__name__)
-def test_the_house_keeps_its_rules(check: house.Check):
+def test_the_house_keeps_its_rules(check):
     breaches = list(check(ROOT))
     assert not breaches, "\n".join(breaches)
 
@@ -43,12 +40,7 @@ def test_the_house_keeps_its_rules(check: house.Check):
     ],
 )
 def test_a_breach_is_one_sentence_that_names_the_file(
-    check: house.Check,
-    file: str,
-    text: str,
-    word: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    check, file, text, word, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(house, "OF_4096", {})
     (tmp_path / file).parent.mkdir(parents=True)
@@ -57,7 +49,7 @@ def test_a_breach_is_one_sentence_that_names_the_file(
     assert sentence.startswith(file) and word in sentence
 
 
-def test_modules_and_functions_at_their_limits_are_no_breach(tmp_path: Path):
+def test_modules_and_functions_at_their_limits_are_no_breach(tmp_path):
     (tmp_path / MODULE).parent.mkdir(parents=True)
     for text in ("x = 1\n" * 300, LONG.removeprefix("@cache\n")):
         (tmp_path / MODULE).write_text(text)
@@ -65,7 +57,7 @@ def test_modules_and_functions_at_their_limits_are_no_breach(tmp_path: Path):
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
-def test_every_claim_compares_points_of_its_chapter_s_grid(chapter: str):
+def test_every_claim_compares_points_of_its_chapter_s_grid(chapter):
     claims = claims_of(import_module(f"experiments.{chapter}.claims"))
     scope = Scope(profile("full"), entries=(64, 1536), cpus=2, base_page_bytes=4096)
     grid = import_module(f"experiments.{chapter}.grid").points(scope)

@@ -1,8 +1,6 @@
 """data/literature/: each published figure is there, has its source and agrees with what that
 implies."""
 
-from __future__ import annotations
-
 import re
 
 import pandas as pd

@@ -1,8 +1,6 @@
 """The Makefile, run with a Python that only notes down what it is asked: no network, nothing
 installed."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

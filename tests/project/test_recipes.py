@@ -1,8 +1,6 @@
 """CONTRIBUTING's recipes, each executed in a copy of the checkout: the result runs, and no other
 file had to change."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -20,7 +18,7 @@ SMALL = ("-p", "profile", "smoke", "-p", "repeats", "1", "-p", "max_working_set"
 
 
 @pytest.fixture
-def copy(tmp_path: Path) -> Copy:
+def copy(tmp_path) -> Copy:
     return copy_of_checkout(tmp_path / "copy", tmp_path / "data")
 
 

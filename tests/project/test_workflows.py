@@ -1,8 +1,6 @@
 """What others run of this repository: GitHub's workflows, the container of an editor, Binder. They
 name what is here and may do little."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

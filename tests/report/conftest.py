@@ -1,8 +1,6 @@
 """The built site, and a browser to open it in: once for all tests of pages, which run in one
 process."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -27,7 +25,7 @@ from tlb.report.publish import build_site
 
 
 @pytest.fixture(scope="session")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(tmp_path_factory) -> Path:
     """The html folder of the whole site."""
     if built := os.environ.get("TLB_SITE"):
         return Path(built).resolve()
@@ -35,13 +33,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def address(site: Path) -> Iterator[str]:
+def address(site) -> Iterator[str]:
     with served(site) as address:
         yield address
 
 
 @pytest.fixture(scope="session")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
+def driver(tmp_path_factory) -> Iterator[webdriver.Chrome]:
     programs = {name: shutil.which(name) for name in ("chromium", "chromedriver")}
     if missing := [name for name, path in programs.items() if path is None]:
         lacking(" and ".join(missing))
@@ -80,14 +78,14 @@ def axe() -> str:
 
 
 @pytest.fixture
-def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def data(tmp_path, monkeypatch) -> Path:
     """An empty data/ of the test's own."""
     monkeypatch.setenv("TLB_DATA", str(tmp_path / "data"))
     return tmp_path / "data"
 
 
 @pytest.fixture
-def world(data: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def world(data, monkeypatch) -> dict[str, Any]:
     """This computer is what `host` says, and has no counters."""
     stated: dict[str, Any] = {"host": Stated().host()}
     monkeypatch.setattr(chapters.hosts, "inspect", lambda: stated["host"])
@@ -99,7 +97,7 @@ def world(data: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 @pytest.fixture
-def committed(data: Path) -> Store:
+def committed(data) -> Store:
     """A store whose reference machine has the rows of a made-up one."""
     store = Store(data)
     store.write_machine("made-up", Stated().host().model_dump(mode="json"))

@@ -1,9 +1,5 @@
 """The built pages for a reader without eyes, mouse, colours or a wide screen."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from selenium import webdriver
 from support.pages import FRAME, figure
@@ -46,7 +42,7 @@ def audit(driver: webdriver.Chrome, axe: str, theme: str, *left_out: str) -> lis
 
 
 def test_no_page_has_an_error_asks_another_host_scrolls_sideways_or_shuts_a_reader_out(
-    driver, site: Path, address: str, axe: str
+    driver, site, address, axe
 ):
     """On a screen as wide as a phone's, where the keyboard reaches each box that scrolls."""
     resize(driver, 360)
@@ -75,13 +71,13 @@ def test_no_page_has_an_error_asks_another_host_scrolls_sideways_or_shuts_a_read
 
 
 @pytest.mark.endurance
-def test_axe_finds_nothing_on_any_page_in_the_dark(driver, site: Path, address: str, axe: str):
+def test_axe_finds_nothing_on_any_page_in_the_dark(driver, site, address, axe):
     for page in pages(site):
         open_page(driver, address + page)
         assert audit(driver, axe, "dark") == [], page
 
 
-def test_axe_finds_what_is_wrong(driver, site: Path, address: str, axe: str):
+def test_axe_finds_what_is_wrong(driver, site, address, axe):
     open_page(driver, address + "search.html")
     driver.execute_script(
         "document.querySelector('main').innerHTML += "
@@ -101,7 +97,7 @@ return rows.sort(([one], [other]) => one - other).map(([_, place]) => place);
 """
 
 
-def test_machines_stand_in_the_order_that_is_chosen_also_without_scripts(driver, address: str):
+def test_machines_stand_in_the_order_that_is_chosen_also_without_scripts(driver, address):
     with scripts_off(driver):
         driver.get(f"{address}book/machines.html")
         for order in ORDERS:
@@ -109,7 +105,7 @@ def test_machines_stand_in_the_order_that_is_chosen_also_without_scripts(driver,
             assert places == sorted(places) and len(places) > 1, order.name
 
 
-def test_a_page_of_its_own_shuts_no_reader_out(driver, axe: str, tmp_path: Path):
+def test_a_page_of_its_own_shuts_no_reader_out(driver, axe, tmp_path):
     """That of `tlb try --html`, on a telephone, where its table and its figure scroll."""
     body = standalone.table(FRAME) + standalone.figure(figure(), "A caption.")
     (tmp_path / "page.html").write_text(standalone.page("A page", body), encoding="utf-8")
@@ -159,7 +155,7 @@ def press(driver: webdriver.Chrome, key: str, code: int, text: str = "") -> None
 
 
 def test_the_keyboard_reaches_all_in_order_shows_where_it_is_and_opens_what_is_folded(
-    driver, site: Path, address: str
+    driver, site, address
 ):
     open_page(driver, address + "book/hugepages.html")
     wanted = driver.execute_script(

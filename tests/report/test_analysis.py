@@ -1,8 +1,6 @@
 """How many entries a TLB level has: as CPUID states them, else as this machine's survey found them,
 else nobody knows."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 from support import geometry
@@ -37,7 +35,7 @@ def test_where_cpuid_is_silent_the_survey_s_entries_stand_in_and_are_not_called_
 @pytest.mark.parametrize(
     "rows", [None, geometry.rows(geometry.Made(geometry.lru(64), geometry.lru(10**9)), "4k", 1)]
 )
-def test_no_survey_and_a_level_that_shows_alone_tell_nobody_s_entries(rows: pd.DataFrame | None):
+def test_no_survey_and_a_level_that_shows_alone_tell_nobody_s_entries(rows):
     a = analysis(rows=rows)
     assert a.entries == []
     for ask in (lambda: a.known_entries, a.two_levels):

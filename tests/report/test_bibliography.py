@@ -1,7 +1,5 @@
 """Sources: each is cited by a name of its own and listed under the same name."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from pybtex.database import parse_file

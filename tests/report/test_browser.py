@@ -4,8 +4,6 @@ The site is built from the checkout; TLB_SITE names the html folder of one that 
 Without Chromium these tests are skipped on a person's machine and fail where CI is "true".
 """
 
-from __future__ import annotations
-
 import json
 import re
 import urllib.error

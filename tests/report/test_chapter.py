@@ -1,10 +1,6 @@
 """The object that a notebook talks to: its machine, its rows and documents, and what it puts on the
 page."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from support.chapter import CHAPTER, DEFAULTS, this
 from support.common import make_record, refusal
@@ -12,7 +8,6 @@ from support.lab import put
 from support.synthetic import Stated, grid
 
 from tlb.lab import campaign, states
-from tlb.lab.store import Store
 from tlb.machine import host as hosts
 from tlb.reasons import Unavailable
 from tlb.report.chapter import begin
@@ -20,7 +15,7 @@ from tlb.report.chapter import begin
 # --- which machine, and how much of it
 
 
-def test_more_than_half_of_the_free_memory_is_refused_and_so_is_100_tib(world: dict):
+def test_more_than_half_of_the_free_memory_is_refused_and_so_is_100_tib(world):
     assert this(max_working_set="3.5GiB").profile.max_working_set == 7 << 29  # 7 GiB of it usable
     for size in ("3.75 GiB", "100TiB"):
         with pytest.raises(Unavailable, match=r"3\.5 GiB") as why:
@@ -28,7 +23,7 @@ def test_more_than_half_of_the_free_memory_is_refused_and_so_is_100_tib(world: d
         assert why.value.code == "bad-parameter"
 
 
-def test_a_profile_larger_than_the_memory_is_cut_and_a_note_says_so_once(world: dict, capsys):
+def test_a_profile_larger_than_the_memory_is_cut_and_a_note_says_so_once(world, capsys):
     little = {"total_bytes": 2 << 30, "available_bytes": 1 << 30, "usable_bytes": 1 << 30}
     little["limit_source"] = "cgroup"
     world["host"] = Stated(changes={"memory": little}).host()
@@ -42,9 +37,7 @@ def test_a_profile_larger_than_the_memory_is_cut_and_a_note_says_so_once(world: 
 # --- committed data
 
 
-def test_a_chapter_about_the_reference_machine_reads_and_never_measures(
-    committed: Store, monkeypatch
-):
+def test_a_chapter_about_the_reference_machine_reads_and_never_measures(committed, monkeypatch):
     monkeypatch.setattr(campaign, "run", lambda *_, **__: pytest.fail("it measured"))
     chapter = begin(CHAPTER, dict(DEFAULTS))
     rows = chapter.measure([])
@@ -58,7 +51,7 @@ def test_a_chapter_about_the_reference_machine_reads_and_never_measures(
     assert begin("hugepages", dict(DEFAULTS)).measure([], CHAPTER).equals(rows)
 
 
-def test_rows_of_an_older_kernel_are_not_shown_beside_newer_ones(committed: Store):
+def test_rows_of_an_older_kernel_are_not_shown_beside_newer_ones(committed):
     put(committed, "made-up", CHAPTER, "b" * 16, make_record(lines=16, repeat=100))
     broken_off = begin(CHAPTER, dict(DEFAULTS)).measure([])
     assert "b" * 16 not in set(broken_off["kernel_digest"])  # a lone row hides no whole campaign
@@ -68,7 +61,7 @@ def test_rows_of_an_older_kernel_are_not_shown_beside_newer_ones(committed: Stor
     assert set(rows.loc[rows["kernel"] == "page_chase", "kernel_digest"]) == {"b" * 16}
 
 
-def test_a_chapter_is_about_the_machine_as_it_was_in_the_state_of_its_rows(committed: Store):
+def test_a_chapter_is_about_the_machine_as_it_was_in_the_state_of_its_rows(committed):
     """Another chapter was measured in a later state, by which most rows are; the description of
     each is kept."""
     now = Stated(changes={"kernel_release": "6.99.0"}).host()
@@ -83,13 +76,13 @@ def test_a_chapter_is_about_the_machine_as_it_was_in_the_state_of_its_rows(commi
 
 
 @pytest.mark.parametrize("machine", ["reference", "nobody"])
-def test_a_machine_without_rows_is_no_data(data: Path, machine: str):
+def test_a_machine_without_rows_is_no_data(data, machine):
     assert refusal(lambda: begin(CHAPTER, DEFAULTS | {"machine": machine}).measure([])) == "no-data"
     assert refusal(lambda: begin(CHAPTER, DEFAULTS | {"machine": machine}).survey()) == "no-data"
 
 
 def test_this_machines_chapter_reads_the_reference_machine_and_never_measures_there(
-    committed: Store, world: dict
+    committed, world
 ):
     reference = this().on("reference")
     assert (reference.is_this, reference.machine) == (False, "made-up") and len(

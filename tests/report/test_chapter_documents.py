@@ -1,8 +1,6 @@
 """What a chapter keeps beside its rows: made once, and again where the machine or its means are
 others."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest
@@ -10,14 +8,13 @@ from support.chapter import CHAPTER, DEFAULTS, this
 from support.common import refusal
 from support.synthetic import Stated
 
-from tlb.lab.store import Store
 from tlb.machine import host
 from tlb.report import chapter as chapters
 from tlb.report.chapter import begin
 
 
 @pytest.fixture
-def making(world: dict) -> Callable[[str], dict]:
+def making(world) -> Callable[[str], dict]:
     """What makes a document: `made` has the profiles that it was asked with, `trouble` what it
     raises."""
     world |= {"made": [], "trouble": None}
@@ -31,7 +28,7 @@ def making(world: dict) -> Callable[[str], dict]:
     return make
 
 
-def test_a_document_is_made_once_and_read_from_then_on(world: dict, making: Callable, capsys):
+def test_a_document_is_made_once_and_read_from_then_on(world, making, capsys):
     first = this(profile="smoke")
     assert (
         first.document("runtimes", making)
@@ -42,7 +39,7 @@ def test_a_document_is_made_once_and_read_from_then_on(world: dict, making: Call
     assert first.store.read_document(first.machine, "runtimes")["made"] == 1
 
 
-def test_a_document_of_another_state_of_the_machine_is_made_again(world: dict, making: Callable):
+def test_a_document_of_another_state_of_the_machine_is_made_again(world, making):
     assert this().document("runtimes", making)["made"] == 1
     world["host"] = Stated(changes={"kernel_release": "6.2.0"}).host()
     assert host.machine_id(world["host"]) == host.machine_id(Stated().host())
@@ -50,7 +47,7 @@ def test_a_document_of_another_state_of_the_machine_is_made_again(world: dict, m
 
 
 def test_a_document_is_made_again_where_there_is_a_program_or_a_pool_more(
-    world: dict, making: Callable, monkeypatch
+    world, making, monkeypatch
 ):
     monkeypatch.setattr(chapters.shutil, "which", lambda tool: None)
     assert this().document("runtimes", making)["made"] == 1
@@ -64,7 +61,7 @@ def test_a_document_is_made_again_where_there_is_a_program_or_a_pool_more(
     assert this().document("runtimes", making)["made"] == 3
 
 
-def test_a_document_on_request_is_read_in_its_own_state_and_never_made(world: dict):
+def test_a_document_on_request_is_read_in_its_own_state_and_never_made(world):
     chapter = this()
     assert refusal(lambda: chapter.document("housekeeping", None)) == "no-data"
     chapter.store.write_document(
@@ -77,7 +74,7 @@ def test_a_document_on_request_is_read_in_its_own_state_and_never_made(world: di
 
 @pytest.mark.parametrize("machine", ["reference", "made-up"])
 def test_a_document_of_committed_data_is_read_whatever_its_state_and_never_made(
-    committed: Store, world: dict, making: Callable, machine: str
+    committed, world, making, machine
 ):
     chapter = begin(CHAPTER, DEFAULTS | {"machine": machine})
     assert refusal(lambda: chapter.document("runtimes", making)) == "no-data"

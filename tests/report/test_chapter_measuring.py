@@ -1,11 +1,8 @@
 """What a chapter measures, once, and which rows it shows: of this computer as it is now, and of one
 engine."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from support.chapter import CHAPTER, DEFAULTS, this
@@ -22,9 +19,7 @@ from tlb.report.chapter import Chapter, begin
 
 
 @pytest.fixture
-def measuring(
-    world: dict, own_lock: Path, kernel: Callable, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., tuple[Chapter, list[Point]]]:
+def measuring(world, own_lock, kernel, monkeypatch) -> Callable[..., tuple[Chapter, list[Point]]]:
     """A chapter about this computer whose rig has another `measure`: what it is and what was asked
     of it."""
     kernel("exit 1")
@@ -52,9 +47,7 @@ def measuring(
 POINTS = [Point(kernel="page_chase", lines=lines) for lines in (16, 64)]
 
 
-def test_points_are_measured_once_and_come_back_as_rows_with_a_card_beside_them(
-    measuring: Callable,
-):
+def test_points_are_measured_once_and_come_back_as_rows_with_a_card_beside_them(measuring):
     chapter, asked = measuring(repeats=2)
     rows = chapter.measure(POINTS)
     assert len(asked) == len(rows) == 4 and set(rows["lines"]) == {16, 64}
@@ -66,9 +59,7 @@ def test_points_are_measured_once_and_come_back_as_rows_with_a_card_beside_them(
     )
 
 
-def test_points_that_no_claim_compares_get_the_mappings_that_a_shape_takes(
-    measuring: Callable, monkeypatch: pytest.MonkeyPatch
-):
+def test_points_that_no_claim_compares_get_the_mappings_that_a_shape_takes(measuring, monkeypatch):
     monkeypatch.setattr(verdicts, "compared", lambda scope: lambda point: point.lines == 64)
     chapter, asked = measuring(repeats=0, profile="quick")
     chapter.campaign({CHAPTER: POINTS}, seconds=60)
@@ -80,7 +71,7 @@ def test_points_that_no_claim_compares_get_the_mappings_that_a_shape_takes(
     assert more == []
 
 
-def test_rows_of_a_shorter_profile_enter_no_median_of_a_longer_one(measuring: Callable):
+def test_rows_of_a_shorter_profile_enter_no_median_of_a_longer_one(measuring):
     """smoke, then quick: the grids grow, and share points but for how long they are timed."""
     quick = [*POINTS, Point(kernel="page_chase", lines=32)]
     smoke = [point.model_copy(update={"region_ms": 2}) for point in POINTS]
@@ -94,7 +85,7 @@ def test_rows_of_a_shorter_profile_enter_no_median_of_a_longer_one(measuring: Ca
     assert refusal(lambda: measuring(repeats=2, minutes=0.0)[0].measure(longer)) == "no-data"
 
 
-def test_rows_of_this_computer_and_published_ones_of_its_own_id_stay_apart(measuring: Callable):
+def test_rows_of_this_computer_and_published_ones_of_its_own_id_stay_apart(measuring):
     chapter, asked = measuring(repeats=1)
     chapter.data.write_machine(chapter.machine, Stated().host().model_dump(mode="json"))
     put(chapter.data, chapter.machine, CHAPTER, "0" * 16, make_record(lines=128))
@@ -111,7 +102,7 @@ def test_rows_of_this_computer_and_published_ones_of_its_own_id_stay_apart(measu
 
 @pytest.mark.parametrize("changed", ["the state", "the kernel"])
 def test_back_in_an_earlier_state_all_its_rows_are_there_and_none_is_measured(
-    world: dict, measuring: Callable, monkeypatch, changed: str
+    world, measuring, monkeypatch, changed
 ):
     def change(there: bool) -> None:
         if changed == "the state":
@@ -131,7 +122,7 @@ def test_back_in_an_earlier_state_all_its_rows_are_there_and_none_is_measured(
     assert asked == [] and len(whole) == 6
 
 
-def test_rows_of_two_engines_are_never_shown_together(measuring: Callable, monkeypatch):
+def test_rows_of_two_engines_are_never_shown_together(measuring, monkeypatch):
     numba = [point.model_copy(update={"engine": "numba"}) for point in POINTS]
     monkeypatch.setattr(build, "engine_for", lambda *_: "numba")
     first, _ = measuring(repeats=2)
@@ -144,7 +135,7 @@ def test_rows_of_two_engines_are_never_shown_together(measuring: Callable, monke
     assert set(both.measure(POINTS + numba)["engine"]) == {"c", "numba"} and asked == []
 
 
-def test_only_linux_measures(world: dict):
+def test_only_linux_measures(world):
     world["host"] = Stated(changes={"os": "Darwin"}).host()
     assert (
         refusal(lambda: this().measure(POINTS)) == refusal(lambda: this().survey()) == "not-linux"

@@ -1,7 +1,5 @@
 """Intervals beside their bands, as rows of verdicts print them."""
 
-from __future__ import annotations
-
 import pandas as pd
 from bs4 import BeautifulSoup
 from hypothesis import given
@@ -40,7 +38,7 @@ def effects(draw: st.DrawFn) -> Effect:
 
 
 @given(st.lists(effects(), min_size=1, max_size=3))
-def test_what_is_printed_of_a_verdict_does_not_contradict_it(compared: list[Effect]):
+def test_what_is_printed_of_a_verdict_does_not_contradict_it(compared):
     def decide(a: Analysis) -> Answer:
         return compared, "Evidence."
 

@@ -4,8 +4,6 @@ verdicts follow.
 `make inert` deletes each definition of the book; the tests try a drawn sample.
 """
 
-from __future__ import annotations
-
 import os
 import random
 
@@ -34,7 +32,7 @@ DRAWN = EVERY if os.environ.get("TLB_INERT") == "all" else random.Random(RUN).sa
     [drawn[:2] for drawn in sorted(DRAWN)],
     ids=[f"{notebook}: {what}" for notebook, _, what in sorted(DRAWN)],
 )
-def test_no_page_is_the_same_without_one_of_its_definitions(notebook: str, number: int):
+def test_no_page_is_the_same_without_one_of_its_definitions(notebook, number):
     _, cells = [*definitions(notebook)][number]
     try:
         without = render(notebook, cells=cells)
@@ -67,7 +65,7 @@ EDITS: dict[str, tuple[tuple[str, str], ...]] = {
 
 @pytest.mark.endurance
 @pytest.mark.parametrize("notebook", EDITS)
-def test_an_edited_definition_and_band_move_figures_text_and_verdicts(notebook: str):
+def test_an_edited_definition_and_band_move_figures_text_and_verdicts(notebook):
     moved = render(notebook, cells=edited(page.cells(notebook), *EDITS[notebook]))
     before = committed(notebook)
     assert moved.figures != before.figures and moved.verdicts != before.verdicts

@@ -1,8 +1,6 @@
 """Every chapter executed on this computer: it measures once, keeps what it measured, and shows
 neither an error nor a warning."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -75,7 +73,7 @@ def execute(chapter: str, output: Path, data: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def measured(tmp_path_factory) -> Path:
     """A data/ with what the chapters that measure have measured on this computer."""
     folder = tmp_path_factory.mktemp("smoke")
     told = execute(CHAPTER, folder / "first.ipynb", folder / "data")
@@ -87,7 +85,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.measures
 @pytest.mark.timeout(900)  # every experiment, one after the other
-def test_what_a_chapter_measures_is_kept_under_this_machines_id_with_a_card(measured: Path):
+def test_what_a_chapter_measures_is_kept_under_this_machines_id_with_a_card(measured):
     machine = host.machine_id(host.inspect())
     rows = Store(measured).own.load(machine, CHAPTER)
     assert (set(rows["repeat"]), rows["lines"].max(), set(rows["pages"])) == ({0, 1}, 1024, {"4k"})
@@ -106,7 +104,7 @@ def test_what_a_chapter_measures_is_kept_under_this_machines_id_with_a_card(meas
     ],
 )
 def test_a_chapter_runs_on_this_computer_and_measures_nothing_a_second_time(
-    measured: Path, tmp_path: Path, chapter: str
+    measured, tmp_path, chapter
 ):
     before = tree(measured)
     told = execute(chapter, tmp_path / "out.ipynb", measured)
@@ -115,7 +113,7 @@ def test_a_chapter_runs_on_this_computer_and_measures_nothing_a_second_time(
     assert set(re.findall(r": (\d+) measured", told)) <= {"0"}
 
 
-def test_a_notebook_s_kernel_listens_on_no_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_notebook_s_kernel_listens_on_no_port(tmp_path, monkeypatch):
     asks = (
         "import json, ipykernel; "
         "print(json.load(open(ipykernel.get_connection_file()))['transport'])"
@@ -132,9 +130,7 @@ def test_a_notebook_s_kernel_listens_on_no_port(tmp_path: Path, monkeypatch: pyt
     assert nbformat.read(tmp_path / "out.ipynb", 4).cells[-1].outputs[0].text == "ipc\n"
 
 
-def test_a_page_without_results_says_so_in_one_box_at_its_head(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_page_without_results_says_so_in_one_box_at_its_head(tmp_path, monkeypatch):
     monkeypatch.setenv("TLB_DATA", str(tmp_path / "data"))
     given = {"machine": "this", "minutes": 0.0}
     publish.execute("your_program", tmp_path / "out.ipynb", given)

@@ -1,7 +1,5 @@
 """What a page offers for download: its notebook, its rows and its kernels."""
 
-from __future__ import annotations
-
 import zipfile
 from pathlib import Path
 
@@ -12,7 +10,7 @@ from support.site import soup
 from tlb.report import parameters
 
 
-def test_every_chapter_gives_its_notebook_its_rows_and_its_kernels(site: Path):
+def test_every_chapter_gives_its_notebook_its_rows_and_its_kernels(site):
     for name in parameters.table_of_contents():
         links = soup(site / f"book/{name}.html").select(".tlb-files a[download]")
         files = {Path(link["href"]).name: site / "book" / link["href"] for link in links}
@@ -39,7 +37,7 @@ def test_every_chapter_gives_its_notebook_its_rows_and_its_kernels(site: Path):
         assert kernels or not measured or not measures, name
 
 
-def test_a_machine_s_folder_is_packed_to_the_same_bytes_without_what_was_set_aside(tmp_path: Path):
+def test_a_machine_s_folder_is_packed_to_the_same_bytes_without_what_was_set_aside(tmp_path):
     rows = tmp_path / "zen-9-00000000"
     rows.mkdir()
     for name in ("page_chase.jsonl", "machine.json", "page_chase.quarantine.jsonl"):

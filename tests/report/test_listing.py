@@ -1,8 +1,6 @@
 """The directive `listing`: the part of a file that is asked for, with its own line numbers, and a
 warning for what is not there."""
 
-from __future__ import annotations
-
 import io
 import re
 from pathlib import Path
@@ -67,9 +65,7 @@ listing = extension("tlb_listing")
         ("Thing.first", 22, "    @property", '        return "the thing\'s"'),
     ],
 )
-def test_a_part_of_python_is_all_of_it_and_has_its_own_line(
-    name: str, line: int, begins: str, ends: str
-):
+def test_a_part_of_python_is_all_of_it_and_has_its_own_line(name, line, begins, ends):
     first, lines = listing.python_part(PYTHON, name)
     assert (first, lines[0], lines[-1]) == (line, begins, ends)
     assert PYTHON.splitlines()[first - 1 : first - 1 + len(lines)] == lines
@@ -79,9 +75,7 @@ def test_a_part_of_python_is_all_of_it_and_has_its_own_line(
     ("name", "line", "begins", "ends"),
     [("plain", 8, "static int turn", "}"), ("plainer", 14, "int never_ended;", "int never_ended;")],
 )
-def test_a_timed_part_of_c_is_what_stands_between_the_marks(
-    name: str, line: int, begins: str, ends: str
-):
+def test_a_timed_part_of_c_is_what_stands_between_the_marks(name, line, begins, ends):
     first, lines = listing.timed_part(C, name)
     assert first == line and lines[0].startswith(begins) and lines[-1].startswith(ends)
 
@@ -116,7 +110,7 @@ def build(folder: Path, text: str) -> tuple[BeautifulSoup, str]:
     return BeautifulSoup((folder / "out/index.html").read_text(), "html.parser"), "\n".join(told)
 
 
-def test_a_listing_is_numbered_named_highlighted_and_says_where_it_stands(tmp_path: Path):
+def test_a_listing_is_numbered_named_highlighted_and_says_where_it_stands(tmp_path):
     page, warned = build(
         tmp_path,
         """# A page
@@ -166,7 +160,7 @@ How it is named:
         "experiments/../secret.py TOKEN",
     ],
 )
-def test_what_cannot_be_listed_is_a_warning_that_names_it(tmp_path: Path, what: str):
+def test_what_cannot_be_listed_is_a_warning_that_names_it(tmp_path, what):
     page, warned = build(tmp_path, f"# A page\n\n```{{listing}} {what}\nA part:\n```\n")
     assert (
         re.search(rf"index\.md:3: WARNING: {re.escape(what.split()[0])} has no part", warned)

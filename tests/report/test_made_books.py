@@ -1,7 +1,5 @@
 """Books made for a test: hostile texts, charts that fail, what stops a build."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Iterator
@@ -50,13 +48,13 @@ def said(text: str) -> nbformat.NotebookNode:
 
 def shown(thing: object, **figure: str) -> nbformat.NotebookNode:
     """A cell that has shown `thing`, as a figure of that name and caption."""
-    output = nbformat.v4.new_output("display_data", data=thing._repr_mimebundle_())  # type: ignore[attr-defined]
+    output = nbformat.v4.new_output("display_data", data=thing._repr_mimebundle_())
     metadata: dict = {"tags": ["remove-input"]} | ({"mystnb": {"figure": figure}} if figure else {})
     return nbformat.v4.new_code_cell("…", outputs=[output], metadata=metadata)
 
 
 @pytest.fixture(scope="module")
-def made_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made_site(tmp_path_factory) -> Path:
     """The html folder of a book with hostile texts in all places, and a chart of two charts."""
     frame = pd.DataFrame(
         {
@@ -84,7 +82,7 @@ def made_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
             verdict_table(
                 [Verdict(Claim("hostile", "one", HOSTILE, stage, None), "holds", HOSTILE)]
             )
-        ),  # type: ignore[arg-type]
+        ),
         shown(lacking_note(HOSTILE)),
         shown(data_table(pd.DataFrame({HOSTILE: [HOSTILE]}))),
         shown(Figure(half | half, "Two charts, one beside the other.", frame, "two")),
@@ -98,7 +96,7 @@ def made_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def made_book(made_site: Path) -> Iterator[str]:
+def made_book(made_site) -> Iterator[str]:
     """The address of that book's page."""
     with served(made_site) as address:
         yield address + "book/index.html"

@@ -1,8 +1,6 @@
 """The models to play with: what a page shows without scripts is where each begins, and what they
 answer agrees with closed forms."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,8 +1,6 @@
 """nbval compares everything of a chapter's outputs but the drawing itself and the last digits of a
 float."""
 
-from __future__ import annotations
-
 import re
 
 import altair as alt
@@ -53,5 +51,5 @@ def test_a_drawing_of_many_lines_is_left_out_and_what_stands_around_it_is_not():
         ('{"ns":0.0012345678}', '{"ns":0.0012345679}', False),
     ],
 )
-def test_only_digits_beyond_any_measurement_are_left_out(one: str, other: str, same: bool):
+def test_only_digits_beyond_any_measurement_are_left_out(one, other, same):
     assert (sanitized(one) == sanitized(other)) is same

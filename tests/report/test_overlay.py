@@ -1,8 +1,6 @@
 """The reference machine's curves behind a switch: faint, off, and not there where they cannot be
 compared."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,8 +1,6 @@
 """What cells write on a page: text with numbers, figures, reasons; and the book's own notebooks,
 which keep the rules of pages."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -55,7 +53,7 @@ def text(template: str, **names: Any) -> str:
         ("{{ -0.0001 | num(1) }}", "0.0"),
     ],
 )
-def test_a_template_takes_the_names_of_its_page(template: str, told: str):
+def test_a_template_takes_the_names_of_its_page(template, told):
     assert text(template, x=1234.5, share=0.1234, i=Interval(1.5, 1.4, 1.6)) == told
 
 
@@ -67,9 +65,7 @@ def test_a_template_takes_the_names_of_its_page(template: str, told: str):
         ("{{ x.y }}", {"x": 1}),
     ],
 )
-def test_a_mistake_in_a_template_is_an_error_that_names_notebook_and_cell(
-    template: str, names: dict
-):
+def test_a_mistake_in_a_template_is_an_error_that_names_notebook_and_cell(template, names):
     with pytest.raises(PageError, match=r"^somewhere\.ipynb, cell 3: \S"):
         text(template, **names)
 
@@ -158,9 +154,7 @@ NAMED = {"mystnb": {"figure": {"name": "fig-a", "caption": "A."}}}
         [("figure(f, a)", NAMED), ("figure(g, a)", NAMED)],
     ],
 )
-def test_a_figure_has_a_name_of_its_own_and_a_caption(
-    cells: list, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_figure_has_a_name_of_its_own_and_a_caption(cells, tmp_path, monkeypatch):
     monkeypatch.setattr(page, "BOOK", tmp_path)
     write(tmp_path, *cells)
     with pytest.raises(PageError, match=r"^made\.ipynb, cell [12]: "):
@@ -171,7 +165,7 @@ def test_a_figure_has_a_name_of_its_own_and_a_caption(
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS)
-def test_a_notebook_keeps_the_rules_of_pages(notebook: str):
+def test_a_notebook_keeps_the_rules_of_pages(notebook):
     page.check(notebook)
     saying = [
         cell for cell in page.cells(notebook) if cell.kind == "code" and "say(" in cell.source
@@ -182,7 +176,7 @@ def test_a_notebook_keeps_the_rules_of_pages(notebook: str):
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS)
-def test_a_committed_notebook_shows_its_text_without_being_built(notebook: str):
+def test_a_committed_notebook_shows_its_text_without_being_built(notebook):
     committed = json.loads((page.BOOK / f"{notebook}.ipynb").read_text(encoding="utf-8"))
     outputs = [output for cell in committed["cells"] for output in cell.get("outputs", ())]
     texts = ["".join(output.get("data", {}).get("text/markdown", "")) for output in outputs]

@@ -1,9 +1,6 @@
 """The chapters' parameters: declared in their notebooks, typed, and refused in one sentence."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from support.chapter import CHAPTER, DEFAULTS
@@ -24,7 +21,7 @@ def refused(call: Callable[[], object], word: str) -> None:
 
 
 @pytest.mark.parametrize("chapter", parameters.table_of_contents())
-def test_every_chapter_declares_the_same_parameters_typed(chapter: str):
+def test_every_chapter_declares_the_same_parameters_typed(chapter):
     wanted = DEFAULTS | LONGER.get(chapter, {})
     declared = parameters.declared(chapter)
     assert declared == {name: (type(value), value) for name, value in wanted.items()}
@@ -43,11 +40,11 @@ BAD = [
 
 
 @pytest.mark.parametrize(("name", "value"), BAD, ids=lambda value: str(value)[:20])
-def test_a_bad_parameter_is_one_clear_sentence(name: str, value: object):
+def test_a_bad_parameter_is_one_clear_sentence(name, value):
     refused(lambda: parameters.check(CHAPTER, {name: value}), name)
 
 
-def test_a_misspelt_parameter_in_papermills_cell_is_refused(data: Path):
+def test_a_misspelt_parameter_in_papermills_cell_is_refused(data):
     names = DEFAULTS | {"max_working_sise": "256MiB"}
     cell = "# Parameters\nmachine = 'reference'\nmax_working_sise = '256MiB'\n"
     refused(lambda: begin(CHAPTER, names | {"In": ["", cell]}), "max_working_sise")

@@ -1,9 +1,6 @@
 """The printed book: every chapter is in it, and its links lead somewhere."""
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
 
 import pytest
 from pypdf import PdfReader
@@ -15,9 +12,7 @@ from tlb.report import parameters, press
 pytestmark = [pytest.mark.endurance, pytest.mark.site]
 
 
-def test_the_printed_book_has_every_chapter_and_its_links_lead_somewhere(
-    site: Path, tmp_path: Path
-):
+def test_the_printed_book_has_every_chapter_and_its_links_lead_somewhere(site, tmp_path):
     try:
         reader = PdfReader(press.pdf(tmp_path / "new" / "book.pdf"))
     except SystemExit as why:

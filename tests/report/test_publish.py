@@ -3,8 +3,6 @@
 The site is built from the checkout; TLB_SITE names the html folder of one that is already built.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import re

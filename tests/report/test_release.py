@@ -1,7 +1,5 @@
 """A release: refused unless it is what its commit says, else whole and the same bytes again."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import subprocess
@@ -38,7 +36,7 @@ def test_a_version_without_notes_is_not_released(tmp_path, monkeypatch, changelo
 
 
 @pytest.fixture(scope="module")
-def checkout(tmp_path_factory: pytest.TempPathFactory) -> Copy:
+def checkout(tmp_path_factory) -> Copy:
     """A copy of this checkout whose commit could be released."""
     copy = copy_of_checkout(tmp_path_factory.mktemp("release") / "checkout")
     text = (copy.path / "pyproject.toml").read_text(encoding="utf-8")

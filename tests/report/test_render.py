@@ -1,7 +1,5 @@
 """The renderer: safe, and the same bytes for the same data."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -131,7 +129,7 @@ def test_the_csv_gives_back_every_value_to_six_digits(values):
 
 
 @pytest.mark.parametrize("text", ["a,b", 'say "so"', "50 % & more", "é <b> #1", "two\nlines", "+1"])
-def test_the_link_to_the_data_holds_the_csv_and_ends_no_attribute(text: str):
+def test_the_link_to_the_data_holds_the_csv_and_ends_no_attribute(text):
     made = figure(frame=FRAME.assign(layout=text))
     seen = dict(Elements(made.html()).attributes)
     kind, data = seen["href"].split(",", 1)

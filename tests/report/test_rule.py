@@ -1,7 +1,5 @@
 """The rule of verdicts: how often it is wrong, and how often it decides, for known truths."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 
@@ -37,9 +35,7 @@ PROCESSES = (5, 9)
         (4.9, (3.0, 5.0), True),
     ],
 )
-def test_the_rule_is_seldom_wrong(
-    n: int, noise: float, true: float, band: tuple[float, float], truth: bool | None
-):
+def test_the_rule_is_seldom_wrong(n, noise, true, band, truth):
     """None: on the line itself, where each decision counts as wrong."""
     found = rates(ratio(made_up(noise), true), decide_within(*band), truth, n)
     assert found.wrong <= WRONG_BY_CHANCE
@@ -58,7 +54,7 @@ def decide_within(*band: float) -> Callable[[Interval], bool | None]:
         (3 / 1.2, (3.0, 5.0)),
     ],
 )
-def test_a_fifth_beyond_the_band_is_decided(true: float, band: tuple[float, float]):
+def test_a_fifth_beyond_the_band_is_decided(true, band):
     is_true = band[0] <= true <= band[1]
     found = rates(ratio(made_up(0.05), true), decide_within(*band), is_true, 5)
     assert found.decided >= 0.90 and found.wrong <= WRONG_BY_CHANCE
@@ -66,9 +62,7 @@ def test_a_fifth_beyond_the_band_is_decided(true: float, band: tuple[float, floa
 
 @pytest.mark.parametrize("n", PROCESSES)
 @pytest.mark.parametrize("machine", ["zen-4-b312e3a0", "zen-3-a9ae1af8"])
-def test_measured_processes_drawn_again_and_compared_with_themselves_differ_seldom(
-    n: int, machine: str
-):
+def test_measured_processes_drawn_again_and_compared_with_themselves_differ_seldom(n, machine):
     frame = newest(Store(ROOT / "data").load(machine, "stlb_cliff"))
     frame = frame[frame["kernel"] == "page_chase"]
     processes = drawn_again(frame, ["layout", "order", "lines"])
@@ -79,7 +73,7 @@ def test_measured_processes_drawn_again_and_compared_with_themselves_differ_seld
 
 @pytest.mark.parametrize("n", [5, 9])
 @pytest.mark.parametrize("among", [2, 7])
-def test_the_best_of_several_is_held_to_more(n: int, among: int):
+def test_the_best_of_several_is_held_to_more(n, among):
     """Without a gain anywhere, the best of several gains says "above 1" no more often than one may;
     uncorrected it does."""
 
@@ -124,7 +118,7 @@ PROCESSES_OF = {
 @pytest.mark.parametrize("together", [1, 8])
 @pytest.mark.parametrize("noise", PROCESSES_OF)
 def test_of_several_that_all_have_to_hold_any_may_refute_and_seldom_does_by_chance(
-    noise: str, together: int, n: int
+    noise, together, n
 ):
     def several(random: np.random.Generator, n: int) -> list[Interval]:
         return [ratio(PROCESSES_OF[noise], 1.05)(random, n) for _ in range(together)]
@@ -136,7 +130,7 @@ def test_of_several_that_all_have_to_hold_any_may_refute_and_seldom_does_by_chan
 
 
 @pytest.mark.parametrize(("most", "truth"), [(1.05 * 1.2, True), (1.05 / 1.2, False)])
-def test_several_a_fifth_inside_or_outside_their_band_are_decided(most: float, truth: bool):
+def test_several_a_fifth_inside_or_outside_their_band_are_decided(most, truth):
     def several(random: np.random.Generator, n: int) -> list[Interval]:
         return [ratio(made_up(0.05), 1.05)(random, n) for _ in range(8)]
 

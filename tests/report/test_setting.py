@@ -1,8 +1,6 @@
 """The blocks at the two ends of a chapter's page: earlier kernels, the machine's own words, the
 parameters of the run."""
 
-from __future__ import annotations
-
 import re
 
 import nbformat
@@ -36,7 +34,7 @@ GIB = 1 << 30
     ],
 )
 def test_rows_of_an_earlier_version_of_a_kernel_say_so_at_the_head_of_their_page(
-    tmp_path, monkeypatch, kernel: str, row: dict, says: bool, is_high: bool
+    tmp_path, monkeypatch, kernel, row, says, is_high
 ):
     (tmp_path / "page_chase.c").write_text("/* why */\n#define MEASURES 2\n")
     (tmp_path / "page_gather.c").write_text("int main;\n")

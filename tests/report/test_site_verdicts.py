@@ -1,8 +1,6 @@
 """The built site against its own verdicts: no printed interval, count or sentence contradicts the
 verdict it stands beside or speaks of."""
 
-from __future__ import annotations
-
 import copy
 import re
 from collections import Counter
@@ -76,15 +74,13 @@ def prose(page: Path) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_no_printed_interval_contradicts_its_verdict_and_each_undecided_one_says_why(
-    site: Path, page: str
-):
+def test_no_printed_interval_contradicts_its_verdict_and_each_undecided_one_says_why(site, page):
     found = rows(soup(site / "book" / f"{page}.html"))
     assert found and (page != "scorecard" or any(row.effects for row in found))
     assert [f"{row.claim}: {why}" for row in found for why in row.contradictions()] == []
 
 
-def test_the_scorecard_counts_what_it_shows(site: Path):
+def test_the_scorecard_counts_what_it_shows(site):
     page = site / "book" / "scorecard.html"
     words = Counter(row.verdict for row in rows(soup(page)))
     (lead,) = re.findall(
@@ -96,7 +92,7 @@ def test_the_scorecard_counts_what_it_shows(site: Path):
     assert tested == whole - words["not testable here"]
 
 
-def test_the_scorecard_says_what_the_chapters_say(site: Path):
+def test_the_scorecard_says_what_the_chapters_say(site):
     known = verdicts(site)
     found = {
         row.claim: (row.verdict, row.reason) for row in rows(soup(site / "book" / "scorecard.html"))
@@ -105,7 +101,7 @@ def test_the_scorecard_says_what_the_chapters_say(site: Path):
 
 
 @pytest.mark.parametrize("line", SENTENCES.strip().splitlines())
-def test_no_sentence_contradicts_the_verdict_that_it_speaks_of(site: Path, line: str):
+def test_no_sentence_contradicts_the_verdict_that_it_speaks_of(site, line):
     """Also that the sentence is there: else its row holds nothing."""
     claim, impossible, sentence = line.split(" | ", 2)
     saying = [
@@ -149,7 +145,7 @@ def shown(verdict: str, reason: str, interval: str, ends: tuple[str, str, str, s
         ("cannot tell", "widened", ("1.5", "1.6", "1", ""), True),
     ],
 )
-def test_a_contradiction_is_found(verdict: str, reason: str, ends: tuple, is_sound: bool):
+def test_a_contradiction_is_found(verdict, reason, ends, is_sound):
     assert (
         shown(verdict, reason, f"{ends[0]} to {ends[1]}", ends).contradictions() == []
     ) is is_sound

@@ -4,8 +4,6 @@ tests/snapshots/CHAPTER@MACHINE.md.
 TLB_ACCEPT=1 writes them. The reference machine's is the committed notebook.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -35,7 +33,7 @@ def path(chapter: str, machine: str) -> Path:
 @pytest.mark.endurance
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("chapter", CHAPTER_NAMES)
-def test_a_page_says_of_a_machine_what_its_snapshot_says(chapter: str, machine: str):
+def test_a_page_says_of_a_machine_what_its_snapshot_says(chapter, machine):
     if not has_rows(chapter, machine):
         assert not path(chapter, machine).exists()
         return

@@ -1,8 +1,6 @@
 """Pages about a machine with few measurements, as after a short `make book`: each is drawn without an
 error, whatever points and processes are missing."""
 
-from __future__ import annotations
-
 import random
 import re
 from hashlib import sha256
@@ -26,7 +24,7 @@ def is_kept(share: float, *key: object) -> bool:
 @pytest.mark.endurance
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("notebook", table_of_contents())
-def test_a_page_needs_no_particular_row(notebook: str, seed: int, monkeypatch: pytest.MonkeyPatch):
+def test_a_page_needs_no_particular_row(notebook, seed, monkeypatch):
     choose = random.Random(f"{notebook} {seed}")
     points, processes = choose.choice([0.05, 0.2, 0.5, 0.9]), choose.choice([0.3, 0.6, 1.0])
     whole, sparse = Store.rows, choose.choice(Store(data_root()).machines())

@@ -1,7 +1,5 @@
 """Colours that every eye tells apart, on paper and at night."""
 
-from __future__ import annotations
-
 import itertools
 import re
 

@@ -1,7 +1,5 @@
 """Claims by id, judged by their predicates, in a table with source and predicate."""
 
-from __future__ import annotations
-
 from types import ModuleType
 
 import pandas as pd
@@ -40,7 +38,7 @@ def a() -> Analysis:
 
 
 @pytest.fixture
-def claims(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def claims(monkeypatch) -> ModuleType:
     """A module of four claims, in a registry that the test may fill."""
     monkeypatch.setattr(room, "REGISTRY", dict(room.REGISTRY))
     made = ModuleType("a_chapter")
@@ -65,9 +63,7 @@ def claims(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return made
 
 
-def test_a_predicate_is_a_verdict_and_what_is_lacking_cannot_be_told_or_tested(
-    claims: ModuleType, a: Analysis
-):
+def test_a_predicate_is_a_verdict_and_what_is_lacking_cannot_be_told_or_tested(claims, a):
     found = verdicts(claims, a)
     assert [(one.verdict, one.reason) for one in found] == [
         ("holds", ""),
@@ -98,9 +94,7 @@ def of_a_sentence(module: ModuleType, low: float, high: float, coverage: float =
     return room.REGISTRY[QUOTED]
 
 
-def test_a_sentence_of_the_file_brings_its_source_its_words_and_its_band(
-    claims: ModuleType, a: Analysis
-):
+def test_a_sentence_of_the_file_brings_its_source_its_words_and_its_band(claims, a):
     found, row = of_a_sentence(claims, 100, 200), statements()[QUOTED]
     assert (found.source, found.says) == (row.source, f"“{row.quote}”") and row.band == (60, 250)
     assert [
@@ -114,9 +108,7 @@ def test_a_sentence_of_the_file_brings_its_source_its_words_and_its_band(
     assert verdicts(claims, a, costs={"band": (0, 99)})[-1].verdict == "fails"
 
 
-def test_what_was_timed_on_an_emulator_is_no_processors_and_what_was_not_timed_stays(
-    claims: ModuleType,
-):
+def test_what_was_timed_on_an_emulator_is_no_processors_and_what_was_not_timed_stays(claims):
     emulated = Analysis(
         pd.DataFrame({"ns": [1.0, 2.0, 3.0]}), About(Stated(hypervisor="qemu-tcg").host())
     )
@@ -135,7 +127,7 @@ def test_what_was_timed_on_an_emulator_is_no_processors_and_what_was_not_timed_s
     ],
 )
 def test_an_obstacle_makes_a_claim_untestable_before_its_predicate_runs(
-    claims: ModuleType, monkeypatch: pytest.MonkeyPatch, code: str, stated: dict, applies: bool
+    claims, monkeypatch, code, stated, applies
 ):
     found, row = of_a_sentence(claims, 100, 200), statements()[QUOTED]
     monkeypatch.setattr(room, "statements", lambda: {QUOTED: row._replace(obstacles=code)})
@@ -153,16 +145,14 @@ def table_of(*rows: tuple[str, str, str]) -> Html:
             Verdict(Claim("made-up", "boncz1999", says, table_of, None), verdict, evidence)
             for says, verdict, evidence in rows
         ]
-    )  # type: ignore[arg-type]
+    )
 
 
 @pytest.mark.parametrize(
     ("bounds", "band", "truth"),
     [((2, 3), (1, 4), True), ((0, 2), (1, 4), None), ((5, 6), (1, 4), False), ((2, 3), (1,), True)],
 )
-def test_an_interval_is_inside_a_band_outside_it_or_spans_an_end(
-    bounds: tuple, band: tuple, truth: bool | None
-):
+def test_an_interval_is_inside_a_band_outside_it_or_spans_an_end(bounds, band, truth):
     assert decided(inside(Interval(sum(bounds) / 2, *bounds), *band)) is truth
 
 
@@ -181,9 +171,7 @@ def test_what_was_chosen_from_several_is_held_to_more_before_it_is_believed():
         ((1.1, 1.1, 1.2, 2.3, 2.4, 2.5), "bistable", ""),
     ],
 )
-def test_an_undecided_effect_says_why_and_how_many_processes_are_lacking(
-    values: tuple, code: str, number: str
-):
+def test_an_undecided_effect_says_why_and_how_many_processes_are_lacking(values, code, number):
     why = inside(median_interval(values), 1.0, 2.0).why_undecided()
     assert why is not None and why.code == code and number in why.text
     assert inside(median_interval([1.4, 1.5, 1.6, 1.5, 1.5]), 1.0, 2.0).why_undecided() is None
@@ -196,7 +184,7 @@ def test_of_several_reasons_too_few_processes_come_first():
     assert why_undecided([widened, few]).code == "few"
 
 
-def test_a_predicate_must_give_effects(a: Analysis):
+def test_a_predicate_must_give_effects(a):
     def judged(truth: object) -> Verdict:
         return judge(Claim("made-up", "boncz1999", "Says.", lambda a: (truth, "So."), None), a)
 
@@ -223,7 +211,7 @@ def test_a_verdict_table_escapes_and_has_a_twin_in_words():
     assert table._repr_mimebundle_()["text/plain"] == table.text
 
 
-def test_sentences_that_differ_in_a_number_share_a_predicate(claims: ModuleType, a: Analysis):
+def test_sentences_that_differ_in_a_number_share_a_predicate(claims, a):
     decide = claim("made-first", source="boncz1999", says="It is 1.", place=0)(first_value)
     claim("made-last", source="boncz1999", says="It is 3.", place=-1)(decide)
     found = [judge(room.REGISTRY[id], a, value=3.0).verdict for id in ("made-first", "made-last")]
@@ -247,7 +235,7 @@ def first_value(a: Analysis, place: int, value: float) -> Answer:
         ({"hops": 7}, set()),
     ],
 )
-def test_a_claim_selects_points_by_their_fields_options_and_lines(where: dict, selected: set):
+def test_a_claim_selects_points_by_their_fields_options_and_lines(where, selected):
     of = scope()
     points = [
         of.point("page_chase", lines=16, layout="spread"),

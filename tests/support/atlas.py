@@ -1,8 +1,6 @@
 """A fleet that never was, as folders of data/: machines with a known truth, in the ledger's format,
 small enough to build often."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

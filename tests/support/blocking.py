@@ -1,8 +1,6 @@
 """Walks in blocks, prefetches and joins on machines that never were: rows of them, and an Analysis
 of such rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache

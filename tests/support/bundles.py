@@ -1,8 +1,6 @@
 """A small machine that never was, and bundles of it: whole ones, and ones in which something was
 changed and all digests made right."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from functools import cache

@@ -1,7 +1,5 @@
 """What tests of a chapter share: one about this computer, and the reason with which a call ends."""
 
-from __future__ import annotations
-
 from tlb.report.chapter import Chapter, begin
 
 CHAPTER = "stlb_cliff"

@@ -1,8 +1,6 @@
 """Jumps to many pages of code on machines that never were: rows of them, and an Analysis of such
 rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache

@@ -91,7 +91,7 @@ def in_turn(command: list[str], **how: object) -> subprocess.CompletedProcess[st
     """Runs a command that takes the host-wide measuring lock; waits while somebody else on this
     computer has it."""
     for _ in range(60):
-        done = subprocess.run(command, **{"capture_output": True, "text": True, "cwd": ROOT, **how})  # type: ignore[call-overload]
+        done = subprocess.run(command, **{"capture_output": True, "text": True, "cwd": ROOT, **how})
         if "Another measurement is running" not in done.stderr:
             return done
         time.sleep(2)

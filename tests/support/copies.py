@@ -1,8 +1,6 @@
 """A copy of the checkout that a test may change: the files that git tracks or would, in a
 repository of its own."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

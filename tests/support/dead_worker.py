@@ -6,8 +6,6 @@ loadfile it may then wait for ever for files that are done already (pytest-xdist
 be most of the tests.
 """
 
-from __future__ import annotations
-
 import pytest
 
 
@@ -15,7 +13,7 @@ import pytest
 def pytest_testnodedown(node: object, error: object) -> None:
     """Leave pytest, which ends the other processes within ten seconds."""
     if error:
-        given = node.config.pluginmanager.getplugin("dsession").sched.assigned_work.get(node, {})  # type: ignore[attr-defined]
+        given = node.config.pluginmanager.getplugin("dsession").sched.assigned_work.get(node, {})
         running = next(
             (test for tests in given.values() for test, is_done in tests.items() if not is_done),
             "no test",
@@ -23,4 +21,4 @@ def pytest_testnodedown(node: object, error: object) -> None:
         pytest.exit(
             f"{node.gateway.id} died ({error}) in {running}",
             returncode=pytest.ExitCode.TESTS_FAILED,
-        )  # type: ignore[attr-defined]
+        )

@@ -1,8 +1,6 @@
 """Shootdowns, switches, starts, forks and collapses on made-up machines: rows, and an Analysis of
 them for each of the three chapters."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache

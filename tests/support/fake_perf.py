@@ -6,8 +6,6 @@ answered by the five bytes "ack\\n" and NUL), and prints its rows in the order a
 it misbehave the ways that perf does.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Page faults on machines that never were: rows of them, and an Analysis of such rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache

@@ -2,8 +2,6 @@
 measurements that are made up but the same whenever they are asked for. In namespaces each worker
 has a /tmp, processes and a data folder that nobody else sees."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import ctypes

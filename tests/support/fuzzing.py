@@ -1,8 +1,6 @@
 """Inputs that are almost right: valid ones, broken by a seeded generator that knows numbers,
 strings and lines."""
 
-from __future__ import annotations
-
 import os
 import random
 import re

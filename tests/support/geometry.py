@@ -1,7 +1,5 @@
 """Machines of two TLB levels that never were, and what a survey of each measures."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 """What tests of graph_walk share: an independent account of the graph and the walk, its reports,
 and parts of its C file alone."""
 
-from __future__ import annotations
-
 import mmap
 import os
 import subprocess
@@ -141,7 +139,7 @@ int main(int argc, char **argv)
 
 
 @pytest.fixture(scope="module")
-def probe(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+def probe(tmp_path_factory) -> Callable[..., str]:
     """Parts of graph_walk.c by themselves: a graph, what is expected of a walk, or the histogram of
     the ticks on stdin."""
     folder = tmp_path_factory.mktemp("probe")

@@ -1,7 +1,5 @@
 """Guests: a point of guest_chase, and what a real one may lack here."""
 
-from __future__ import annotations
-
 import pytest
 
 from support.kernels import measured
@@ -14,7 +12,7 @@ ANY_MACHINES += ("page-size-unsupported", "thp-never", "pool-empty", "backing-pa
 
 
 def guest(mode: str = "4k", pages: str = "4k", lines: int = 300, **more: object) -> Point:
-    return Point(kernel="guest_chase", mode=mode, pages=pages, lines=lines, region_ms=1, **more)  # type: ignore[arg-type]
+    return Point(kernel="guest_chase", mode=mode, pages=pages, lines=lines, region_ms=1, **more)
 
 
 def real(point: Point) -> Record:

@@ -1,8 +1,6 @@
 """Machines that never were, with guests: their rows, what they state of KVM, and an Analysis of
 both."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache

@@ -1,8 +1,6 @@
 """Other computers as files: a server's /proc and /sys, an arm64 machine's cpuinfo, and recorded
 CPUID dumps."""
 
-from __future__ import annotations
-
 import re
 from contextlib import nullcontext
 from dataclasses import replace

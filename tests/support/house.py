@@ -4,8 +4,6 @@ file. Empty if the rule holds.
 Kernels against their catalogue: tests/lab/test_kernels.py. Imports: `make lint`.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Iterator
 from pathlib import Path

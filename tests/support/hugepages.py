@@ -1,8 +1,6 @@
 """Rows of machines that give several page sizes, as the tests of the chapter about them share; and
 an account of them by pandas alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """A document of data/ that never was: JMH's scores."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from support.hugepages import analysis

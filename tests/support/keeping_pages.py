@@ -1,8 +1,6 @@
 """Rows of machines that fault memory in on several page sizes, and two documents of data/ that
 never were."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

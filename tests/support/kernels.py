@@ -1,8 +1,6 @@
 """What the tests of kernels share: running both engines, an independent account of the orders,
 refusals, and changed sources."""
 
-from __future__ import annotations
-
 import json
 import platform
 import re
@@ -44,7 +42,7 @@ def arguments(order: str, layout: str, lines: int, seed: int = 7) -> list[str]:
 def run_program(
     program: object, given: list[str], **how: object
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([program, *given], capture_output=True, text=True, timeout=60, **how)  # type: ignore[call-overload]
+    return subprocess.run([program, *given], capture_output=True, text=True, timeout=60, **how)
 
 
 def run_c(kernel: str, given: list[str], **how: object) -> subprocess.CompletedProcess[str]:

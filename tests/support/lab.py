@@ -1,8 +1,6 @@
 """What the tests of lab/ share: a rig in which nothing is counted, processes that are scripted,
 lines of a store, and what breaks them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,8 +1,6 @@
 """Machines that never were, with several page sizes: their rows, and the points of the chapters
 that compare page sizes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar

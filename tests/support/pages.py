@@ -1,8 +1,6 @@
 """What tests of pages share: a chart like those of the chapters, the elements of a piece of HTML,
 and how far two colours stand apart."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 
 import altair as alt

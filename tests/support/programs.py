@@ -1,7 +1,5 @@
 """Programs for `tlb try`, and trials on runs that never were."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -52,5 +50,5 @@ def trial(
     without: Run, with_lever: Run, pairs: int = 6, lever: str = "advise", **aim: object
 ) -> Trial:
     """Return a trial of equal pairs."""
-    wanted = Aim(["program"], LEVERS[lever], **aim)  # type: ignore[arg-type]
+    wanted = Aim(["program"], LEVERS[lever], **aim)
     return Trial(wanted, (without, with_lever), 16, [(without, with_lever)] * pairs, 9.0)

@@ -1,7 +1,5 @@
 """Functions of radix_partition.c by themselves: partition, join, fill, is_partitioned."""
 
-from __future__ import annotations
-
 import ctypes
 from functools import cache
 from pathlib import Path

@@ -1,8 +1,6 @@
 """The book's pages run in this process, with cells as they are or edited, about a published
 machine."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Iterator
 from functools import cache

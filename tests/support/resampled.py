@@ -1,7 +1,5 @@
 """Times of more mappings, drawn from those of measured rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

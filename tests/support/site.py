@@ -1,8 +1,6 @@
 """What tests of the built site share: a host on the loopback interface, its pages, and a browser's
 way through them."""
 
-from __future__ import annotations
-
 import functools
 import json
 import threading

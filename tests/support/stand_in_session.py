@@ -5,8 +5,6 @@ It measures nothing: each answer is the template of a record with the point's ow
 was asked is in a log.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -4,8 +4,6 @@ kernel (LD_PRELOAD).
 Fixtures of it are named in the conftest.py of the folder that uses them.
 """
 
-from __future__ import annotations
-
 import ctypes
 import dataclasses
 import multiprocessing
@@ -60,7 +58,7 @@ class Machine(Files):
             self.set(f"mm/hugepages/hugepages-{PAGE[pages] >> 10}kB/{file}_hugepages", count)
 
 
-def put_before(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
+def put_before(monkeypatch, *words: str) -> None:
     """Each kernel's command is run by these words, alone and as a session."""
     real, session = build.kernel, build.session
 
@@ -73,7 +71,7 @@ def put_before(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
 
 
 @pytest.fixture
-def no_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def no_tools(tmp_path, monkeypatch) -> Path:
     """An empty PATH, no C compiler, and an empty place for binaries. Returns the folder that PATH
     names."""
     folder = tmp_path / "bin"
@@ -86,19 +84,19 @@ def no_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="session")
-def other_machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def other_machine(tmp_path_factory) -> Path:
     """tests/support/other_machine.c, compiled."""
     return preloadable("other_machine", tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
-def other_kvm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def other_kvm(tmp_path_factory) -> Path:
     """tests/support/other_kvm.c, compiled."""
     return preloadable("other_kvm", tmp_path_factory)
 
 
 @pytest.fixture
-def machine(tmp_path: Path, other_machine: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+def machine(tmp_path, other_machine, monkeypatch) -> Machine:
     """The other machine, which lacks nothing yet; every kernel runs on it."""
     there = Machine(tmp_path / "other")
     put_before(monkeypatch, "env", f"LD_PRELOAD={other_machine}", f"OTHER_MACHINE={there.folder}")
@@ -106,7 +104,7 @@ def machine(tmp_path: Path, other_machine: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.fixture
-def kvm(other_kvm: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def kvm(other_kvm, monkeypatch) -> Callable[..., None]:
     """Says what the other machine's KVM is like: kvm(exit=8). Every kernel runs on it, at first as
     on one that lacks nothing."""
     put_before(monkeypatch, "env", f"LD_PRELOAD={other_kvm}")
@@ -121,9 +119,7 @@ def kvm(other_kvm: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]
 
 
 @pytest.fixture
-def hosted(
-    tmp_path: Path, other_machine: Path, other_kvm: Path, monkeypatch: pytest.MonkeyPatch
-) -> Machine:
+def hosted(tmp_path, other_machine, other_kvm, monkeypatch) -> Machine:
     """The other machine's huge pages and its KVM."""
     there = Machine(tmp_path / "other")
     put_before(

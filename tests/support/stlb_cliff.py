@@ -1,7 +1,5 @@
 """Machines that never were, for the chapter about the cliff: what each is, and its Analysis."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Machines that never were: frames of records whose truth is known, for what reads frames."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterable

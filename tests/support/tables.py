@@ -1,8 +1,6 @@
 """Chases through page tables on machines that never were: the simulator counts what each walk
 reads, and each read has a price."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """A page's tables as a test reads them."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from tlb.report.render import Html

@@ -1,7 +1,5 @@
 """Verdicts as a page of the built site prints them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from math import inf
 

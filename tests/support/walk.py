@@ -1,8 +1,6 @@
 """The walk of a graph on machines that never were: what a hop takes, what a clock that steps reads
 of it, and rows of that."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """A program with known page walks, and a TLB to simulate it with."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from support.common import SUPPORT, compiled
@@ -12,5 +10,5 @@ FIRST, SECOND, WAYS = 64, 512, 8
 GEOMETRY = Geometry(4096, Levels(FIRST, SECOND, WAYS), Levels(64, 512, 8))
 
 
-def built(tmp_path: Path, source: Path, *flags: str) -> str:
+def built(tmp_path, source: Path, *flags: str) -> str:
     return str(compiled(source, tmp_path / source.stem, "-O1", "-g", *flags))

@@ -1,8 +1,6 @@
 """Machines that never were, for pages about a machine: what each kind states, and surveys whose
 every number is known."""
 
-from __future__ import annotations
-
 import json
 
 import pandas as pd

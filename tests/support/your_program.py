@@ -1,8 +1,6 @@
 """Documents of programs that were never run: each case with a gain that is known, or a reason why
 it was left out."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Zip archives as nobody should write them: made by hand or by zipfile, and changed where a reader
 may look."""
 
-from __future__ import annotations
-
 import io
 import re
 import struct

@@ -1,7 +1,5 @@
 """The measuring lock: one measurement on a host, and no stale state after a kill."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import stat
@@ -38,12 +36,12 @@ with measuring_lock(path=Path(sys.argv[1])):
 
 
 @pytest.fixture
-def lock_path(tmp_path: Path) -> Path:
+def lock_path(tmp_path) -> Path:
     return tmp_path / "tlb-measuring.lock"
 
 
 @pytest.fixture
-def holder(lock_path: Path) -> Iterator[subprocess.Popen]:
+def holder(lock_path) -> Iterator[subprocess.Popen]:
     process = subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(lock_path), str(ROOT)], stdout=subprocess.PIPE
     )
@@ -53,9 +51,7 @@ def holder(lock_path: Path) -> Iterator[subprocess.Popen]:
     process.communicate()
 
 
-def test_a_second_measurement_is_refused_and_told_who_holds_the_lock(
-    holder, lock_path: Path
-) -> None:
+def test_a_second_measurement_is_refused_and_told_who_holds_the_lock(holder, lock_path):
     with pytest.raises(Unavailable) as refused, measuring_lock(path=lock_path):
         pytest.fail("two measurements at once")
     assert refused.value.code == "measuring-already"
@@ -72,7 +68,7 @@ def wait_for_lock(path: Path) -> None:
         pass
 
 
-def test_the_lock_can_be_taken_again_once_left_and_not_inside_itself(lock_path: Path) -> None:
+def test_the_lock_can_be_taken_again_once_left_and_not_inside_itself(lock_path):
     for _ in range(2):
         with (
             measuring_lock(path=lock_path),
@@ -82,7 +78,7 @@ def test_the_lock_can_be_taken_again_once_left_and_not_inside_itself(lock_path: 
             pytest.fail("two measurements at once")
 
 
-def test_a_kernel_process_that_outlives_its_runner_keeps_the_lock(lock_path: Path) -> None:
+def test_a_kernel_process_that_outlives_its_runner_keeps_the_lock(lock_path):
     with measuring_lock(path=lock_path) as fd:
         orphan = subprocess.Popen(["sleep", "60"], pass_fds=(fd,))
     try:
@@ -95,9 +91,7 @@ def test_a_kernel_process_that_outlives_its_runner_keeps_the_lock(lock_path: Pat
         pass
 
 
-def test_a_lock_file_deleted_while_it_is_held_does_not_lock_out_the_next(
-    holder, lock_path: Path
-) -> None:
+def test_a_lock_file_deleted_while_it_is_held_does_not_lock_out_the_next(holder, lock_path):
     """A waiter must get the lock of the file that is there: nobody else sees that of the deleted
     one."""
     waiter = fork.Process(target=wait_for_lock, args=(lock_path,))
@@ -113,7 +107,7 @@ def test_a_lock_file_deleted_while_it_is_held_does_not_lock_out_the_next(
 
 
 @pytest.mark.parametrize("umask", [0o077])
-def test_the_lock_file_is_open_to_all_users_whatever_the_umask(lock_path: Path, umask: int) -> None:
+def test_the_lock_file_is_open_to_all_users_whatever_the_umask(lock_path, umask):
     before = os.umask(umask)
     try:
         with measuring_lock(path=lock_path):
@@ -125,7 +119,7 @@ def test_the_lock_file_is_open_to_all_users_whatever_the_umask(lock_path: Path, 
 
 
 @needs_root
-def test_root_and_an_ordinary_user_share_the_lock() -> None:
+def test_root_and_an_ordinary_user_share_the_lock():
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         os.chmod(folder, 0o1777)
         for owner in (0, 65534):
@@ -158,7 +152,7 @@ def with_user(user: int, call, *args: Path) -> int:
 
 
 @pytest.mark.parametrize("kind", ["link", "fifo"])
-def test_a_lock_path_that_is_no_file_is_refused(lock_path: Path, tmp_path: Path, kind: str) -> None:
+def test_a_lock_path_that_is_no_file_is_refused(lock_path, tmp_path, kind):
     target = tmp_path / "target"
     if kind == "link":
         target.write_text("precious")

@@ -1,7 +1,5 @@
 """A command is ended with all that it started, and its pipes with it."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import os
@@ -61,7 +59,7 @@ def put(proc: Path, pid: int, parent: int, state: str = "S", name: str = "progra
     (folder / "stat").write_text(f"{pid} ({name}) {state} {parent} 1 1 0 -1\n")
 
 
-def test_descendants_are_all_below_with_any_name_parents_first(tmp_path: Path):
+def test_descendants_are_all_below_with_any_name_parents_first(tmp_path):
     for pid, parent, state, name in [
         (7, 1, "S", "a"),
         (20, 7, "R", ") S 1 ("),

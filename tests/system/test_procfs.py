@@ -1,7 +1,5 @@
 """Reading /proc and /sys: files that are absent, enormous or no text at all."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -47,9 +45,7 @@ def test_an_enormous_file_is_read_only_to_its_first_mebibyte(tmp_path):
         ("/mnt/deep/file", "btrfs"),
     ],
 )
-def test_a_path_lies_on_the_file_system_of_the_longest_mount_point_above_it(
-    tmp_path: Path, path: str, kind: str
-):
+def test_a_path_lies_on_the_file_system_of_the_longest_mount_point_above_it(tmp_path, path, kind):
     mounts = tmp_path / "mounts"
     mounts.write_text(
         "/dev/a / ext4 rw 0 0\n/dev/b /srv xfs rw 0 0\nnone /with\\040space tmpfs rw 0 0\n"

@@ -1,7 +1,5 @@
 """The sums of a process' memory, as smaps_rollup states them."""
 
-from __future__ import annotations
-
 import mmap
 import sys
 from pathlib import Path
@@ -46,7 +44,7 @@ def test_an_old_kernel_has_no_large_pages_of_files():
         STATED.replace("AnonHugePages:      4096 kB", ""),
     ],
 )
-def test_what_states_no_size_is_an_error(text: str):
+def test_what_states_no_size_is_an_error(text):
     with pytest.raises(ValueError, match="is missing"):
         rollup(text)
 

@@ -1,9 +1,5 @@
 """A module of the book that is not there is one reason, and a library that it lacks another."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 import experiments
@@ -11,9 +7,7 @@ from tlb import discovery
 from tlb.reasons import Unavailable
 
 
-def test_a_library_that_a_chapter_lacks_is_no_missing_book(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_library_that_a_chapter_lacks_is_no_missing_book(tmp_path, monkeypatch):
     (tmp_path / "with_a_library.py").write_text("import a_library_that_nobody_has\n")
     monkeypatch.setattr(experiments, "__path__", [str(tmp_path)])
     with pytest.raises(ModuleNotFoundError, match="a_library_that_nobody_has"):

@@ -1,7 +1,5 @@
 """Page sizes: one table, in the order of size, whose base page is the machine's."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest
@@ -13,7 +11,7 @@ BASES = [4 << 10, 16 << 10, 64 << 10]  # of x86-64, and those that arm64 may hav
 
 
 @pytest.mark.parametrize("base", BASES)
-def test_page_sizes_stand_from_small_to_large_whatever_the_base_page(base: int):
+def test_page_sizes_stand_from_small_to_large_whatever_the_base_page(base):
     sizes = [
         page_bytes(pages, base)
         for pages in PAGES
@@ -32,7 +30,7 @@ def test_a_page_size_that_is_not_in_the_table_is_refused_by_name():
 
 
 @pytest.mark.parametrize("pages", PAGES)
-def test_an_entry_maps_the_largest_page_of_the_hardware_that_fits(pages: str):
+def test_an_entry_maps_the_largest_page_of_the_hardware_that_fits(pages):
     """An mTHP is made of base pages, and a transparent page is one of 2 MiB."""
     size = page_bytes(pages, 4096)
     assert hardware(pages) == ("4k" if size < 2 << 20 else "2m" if size < 1 << 30 else "1g")

@@ -1,8 +1,6 @@
 """Reasons: every code that the source uses has its sentence and its remedy, fit to be shown to a
 person."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path
@@ -101,6 +99,6 @@ def test_an_unknown_code_fails_where_it_is_raised():
 
 
 @pytest.mark.parametrize("line", ["no-cc: There is no C compiler.", "    Install one.", "No cc: a"])
-def test_a_line_that_is_no_reason_is_refused(line: str):
+def test_a_line_that_is_no_reason_is_refused(line):
     with pytest.raises(ValueError, match="no reason"):
         reasons.parsed(f"no-cc: There is no C compiler.\n    Install one.\n\n{line}\n")

@@ -1,7 +1,5 @@
 """Sizes and durations: what is read, what is refused; what is printed can be read again."""
 
-from __future__ import annotations
-
 import contextlib
 
 import pytest
@@ -115,9 +113,7 @@ def test_a_printed_duration_is_within_half_a_percent_of_its_value(ns):
         (1.0, 1, "1"),
     ],
 )
-def test_significant_digits_keep_whole_numbers_and_have_no_exponent(
-    value: float, digits: int, text: str
-):
+def test_significant_digits_keep_whole_numbers_and_have_no_exponent(value, digits, text):
     assert significant(value, digits) == text
 
 
@@ -125,7 +121,7 @@ FINITE = st.floats(1e-6, 1e6) | st.just(0.0)
 
 
 @given(mark=FINITE, apart=st.floats(1e-9, 1e-2))
-def test_what_lies_beside_a_mark_is_printed_beside_it(mark: float, apart: float):
+def test_what_lies_beside_a_mark_is_printed_beside_it(mark, apart):
     for value in (mark * (1 - apart), mark, mark * (1 + apart)):
         digits = digits_apart([value], [mark], 3)
         shown, line = (

@@ -1,7 +1,5 @@
 """Jumps on machines whose TLB for instructions is known, and what is lacking is a reason."""
 
-from __future__ import annotations
-
 import pytest
 from support.code import MACHINES, NOTHING, Jumps, analysis, points, rows
 
@@ -58,7 +56,7 @@ def test_hot_lines_cost_by_the_pages_they_are_strewn_over():
 
 
 @pytest.mark.parametrize("machine", ["base pages alone", "drawn jumps alone", "nothing"])
-def test_what_was_not_measured_is_empty_or_a_reason(machine: str):
+def test_what_was_not_measured_is_empty_or_a_reason(machine):
     a = analysis(MACHINES[machine]())
     assert set(a.price) <= set(grid.KINDS) and set(a.gains) <= set(a.texts["mib"]) <= set(
         grid.TEXT_MIB

@@ -1,8 +1,6 @@
 """The verdicts about code on machines where each sentence is true, or is not, or cannot be
 tested."""
 
-from __future__ import annotations
-
 from support.code import Jumps, analysis, rows
 from support.synthetic import words_of
 

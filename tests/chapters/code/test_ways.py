@@ -1,8 +1,6 @@
 """Code made executable in each way, on this computer: called, proved from outside, and refused in
 one sentence."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest
@@ -17,7 +15,7 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("way", ways.WAYS)
-def test_each_way_gives_code_that_is_whole_or_a_reason(way: str):
+def test_each_way_gives_code_that_is_whole_or_a_reason(way):
     try:
         got = ways.measure(way)
     except Unavailable as why:

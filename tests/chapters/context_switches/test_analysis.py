@@ -1,7 +1,5 @@
 """Switches, starts and neighbours on machines whose prices are known: each comes back."""
 
-from __future__ import annotations
-
 import pytest
 from support.common import refusal
 from support.events import Events, analysis, rows
@@ -17,7 +15,7 @@ QUIET = Events(noise=1e-9)
 
 
 @pytest.mark.parametrize(("kept", "part"), [(1.0, 0.0), (0.5, 0.5), (0.0, 1.0)])
-def test_what_a_switch_brings_back_of_a_new_processs_price(kept: float, part: float):
+def test_what_a_switch_brings_back_of_a_new_processs_price(kept, part):
     a = analysis(context_switches, rows(Events(noise=1e-9, kept=kept, walks_kept=kept)))
     assert a.brought_back().value == pytest.approx(part, abs=1e-3)
     assert a.first_walks().value == pytest.approx(
@@ -58,7 +56,7 @@ def test_what_neighbours_add():
 
 
 @pytest.mark.parametrize("cpus", [1, 2, 64])
-def test_the_grid_asks_for_each_point_once_and_for_no_second_cpu_where_there_is_none(cpus: int):
+def test_the_grid_asks_for_each_point_once_and_for_no_second_cpu_where_there_is_none(cpus):
     asked = grid.points(scope(GIB, cpus=cpus, per_octave=4))
     assert len(asked) == len(set(asked))
     modes = {point.mode for point in asked if point.kernel == "neighbour_chase"}

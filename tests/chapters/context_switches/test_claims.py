@@ -1,7 +1,5 @@
 """The verdicts about context switches where each sentence is true, is not, or cannot be tested."""
 
-from __future__ import annotations
-
 import pytest
 from support.events import Events, analysis, rows
 from support.synthetic import words_of
@@ -28,7 +26,7 @@ def test_where_it_is_kept_they_do_not():
 @pytest.mark.parametrize(
     ("pcid", "verdict"), [(True, "fails"), (False, "cannot tell"), (None, "cannot tell")]
 )
-def test_a_switch_that_times_cannot_decide_is_decided_by_pcid(pcid: bool | None, verdict: str):
+def test_a_switch_that_times_cannot_decide_is_decided_by_pcid(pcid, verdict):
     assert told(Events(noise=0.3), pcid=pcid)["switch-flushes-walk-caches"] == verdict
 
 

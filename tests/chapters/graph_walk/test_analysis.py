@@ -1,9 +1,6 @@
 """What the rows of a walk say: quantiles, regimes, walks under way, misses and the model, of
 machines whose truth is known."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -74,7 +71,7 @@ def test_the_gain_of_several_walkers_is_one_walkers_time_over_theirs():
 
 
 @pytest.mark.parametrize("walkers", [2, 4, 6])
-def test_walks_under_way_at_once_are_as_many_as_the_machine_has_page_walkers(walkers: int):
+def test_walks_under_way_at_once_are_as_many_as_the_machine_has_page_walkers(walkers):
     _, _, busy = analysis(
         rows(Walk(walkers=walkers, in_flight=64, noise=0.002, far_ns=300.0))
     ).under_way
@@ -120,7 +117,7 @@ def test_a_load_from_memory_is_what_large_pages_take_two_octaves_past_half_of_th
         (lambda: rows(most=4 * MIB), "no-step"),
     ],
 )
-def test_regimes_that_cannot_be_told_have_a_reason(frame: Callable[[], pd.DataFrame], code: str):
+def test_regimes_that_cannot_be_told_have_a_reason(frame, code):
     assert refusal(lambda: analysis(frame()).regimes) == code
 
 

@@ -1,7 +1,5 @@
 """Each claim about the walk, judged on machines for which it holds, fails, and cannot be told."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 
@@ -158,7 +156,7 @@ JUDGED: dict[str, tuple[str, Callable[[], Analysis], str]] = {
 
 
 @pytest.mark.parametrize("name", JUDGED)
-def test_each_claim_is_judged_by_its_own_rows(name: str):
+def test_each_claim_is_judged_by_its_own_rows(name):
     claim, make, verdict = JUDGED[name]
     found = fit(judge(REGISTRY[claim], make()))
     assert found.verdict == verdict, found

@@ -1,7 +1,5 @@
 """Collapses, forks and the kernel's other work on machines whose prices are known: each comes back."""
 
-from __future__ import annotations
-
 import pytest
 from support.common import refusal
 from support.events import Events, House, analysis, rows
@@ -38,7 +36,7 @@ def test_a_collapse_pays_after_so_many_hops():
 
 
 @pytest.mark.parametrize(("whole", "copied"), [(False, 4096), (True, 2 << 20)])
-def test_forks_writes_and_arenas_by_page_size(whole: bool, copied: int):
+def test_forks_writes_and_arenas_by_page_size(whole, copied):
     a = analysis(housekeeping, rows(Events(copies_whole=whole)))
     assert a.single_write(grid.LARGE)[0].value == copied and a.single_write("4k")[0].value == 4096
     sizes = [mib << 8 for mib in grid.FORKED_MIB]
@@ -82,7 +80,7 @@ def test_the_document_is_lent_by_a_published_machine_only_where_it_is_lacking():
 
 
 @pytest.mark.parametrize("cpus", [1, 2, 64])
-def test_the_grid_asks_for_each_point_once_and_for_all_cpus_that_shootdowns_ask_for(cpus: int):
+def test_the_grid_asks_for_each_point_once_and_for_all_cpus_that_shootdowns_ask_for(cpus):
     asked = housekeeping.grid.points(scope(GIB, cpus=cpus))
     assert len(asked) == len(set(asked))
     most = max(dict(point.options).get("threads", 0) for point in asked)

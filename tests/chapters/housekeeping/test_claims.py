@@ -1,7 +1,5 @@
 """The verdicts about housekeeping where each sentence is true, is not, or cannot be tested."""
 
-from __future__ import annotations
-
 from support.events import Events, House, analysis, rows
 from support.synthetic import words_of
 

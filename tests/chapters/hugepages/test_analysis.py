@@ -1,11 +1,8 @@
 """Curves by page size, speedups, reads and rates: each the median of its processes."""
 
-from __future__ import annotations
-
 import pytest
 from support.common import About, refusal
 from support.hugepages import ENTRIES, PAGES, SPLIT, WHOLE, analysis, only, priced, rows
-from support.page_sizes import Paged
 from support.synthetic import Stated
 
 from experiments.hugepages import Analysis
@@ -22,7 +19,7 @@ def test_a_price_is_spread_minus_packed_on_the_same_pages():
 
 
 @pytest.mark.parametrize(("machine", "is_found"), [(WHOLE, True), (SPLIT, False)])
-def test_a_machine_with_whole_large_pages_is_found_elsewhere(machine: Paged, is_found: bool):
+def test_a_machine_with_whole_large_pages_is_found_elsewhere(machine, is_found):
     host = Stated(hypervisor="kvm").host()
     other = About(host, "another", rows={"hugepages": rows(machine)})
     found = Analysis(rows(SPLIT), About(host, other=other)).whole_elsewhere
@@ -48,7 +45,5 @@ def test_below_the_reach_are_the_parts_that_were_measured():
 @pytest.mark.parametrize(
     ("there", "best"), [(PAGES, "2m"), (("4k", "thp", "1g"), "thp"), (("4k", "2m"), "2m")]
 )
-def test_the_pools_pages_are_the_best_large_ones_and_transparent_ones_the_next(
-    there: tuple[str, ...], best: str
-):
+def test_the_pools_pages_are_the_best_large_ones_and_transparent_ones_the_next(there, best):
     assert analysis(only(*there)).large == best

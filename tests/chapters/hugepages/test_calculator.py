@@ -1,8 +1,6 @@
 """The calculator: its model against the closed form on machines whose truth is known, and its
 figure's answers."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import pandas as pd
@@ -52,7 +50,7 @@ def closed_form(machine: Paged, pages: str, log2_bytes: int) -> tuple[float, flo
     "machine",
     [QUIET, Paged(noise=0.0, splintered=True), Paged(noise=0.0, walk_ns=100.0, depth=0.3)],
 )
-def test_the_model_is_the_closed_form_of_independent_draws(machine: Paged):
+def test_the_model_is_the_closed_form_of_independent_draws(machine):
     found = model(rows(machine), hit_ns=machine.hit_ns, is_splintered=machine.splintered)
     assert set(found["pages"]) == set(PAGES)
     for row in found.itertuples():
@@ -70,9 +68,7 @@ def test_the_model_is_the_closed_form_of_independent_draws(machine: Paged):
     [rows(most=8 * MIB), rows().query("layout == 'spread'"), rows().query("pages == 'none'")],
     ids=["small", "no controls", "no rows"],
 )
-def test_where_nothing_was_measured_past_twice_the_last_level_there_is_a_reason(
-    frame: pd.DataFrame,
-):
+def test_where_nothing_was_measured_past_twice_the_last_level_there_is_a_reason(frame):
     with pytest.raises(Unavailable) as why:
         model(frame)
     assert why.value.code == "too-few-points" and "3,072" in why.value.detail
@@ -86,9 +82,7 @@ def test_where_nothing_was_measured_past_twice_the_last_level_there_is_a_reason(
     [((63.0, 1500.4), (63, 1500.4)), ((63.0,), (64, 1536))],
     ids=["two levels", "one"],
 )
-def test_two_levels_that_were_measured_are_believed_before_cpuid(
-    monkeypatch, entries: tuple[float, ...], expected: tuple[float, float]
-):
+def test_two_levels_that_were_measured_are_believed_before_cpuid(monkeypatch, entries, expected):
     levels = [your_machine.level(n, your_machine.estimate(of)) for n, of in enumerate(entries, 1)]
     found = your_machine.geometry(levels=levels)
     monkeypatch.setattr(geometry, "infer", lambda *_: found)

@@ -1,7 +1,5 @@
 """What the articles say of page sizes, judged on machines whose truth is known."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 
@@ -79,7 +77,7 @@ GAINS: dict[str, tuple[int, float, float]] = {
 
 
 @pytest.mark.parametrize("claim", GAINS)
-def test_the_gain_of_the_published_program_is_judged_at_its_size(claim: str):
+def test_the_gain_of_the_published_program_is_judged_at_its_size(claim):
     size, inside, outside = GAINS[claim]
     found = [
         fit(judge(REGISTRY[claim], analysis(gathered(size, gain)))) for gain in (inside, outside)
@@ -110,7 +108,7 @@ JUDGED: dict[str, tuple[str, Callable[[], pd.DataFrame], str, str]] = {
 
 
 @pytest.mark.parametrize("name", JUDGED)
-def test_each_claim_is_judged_by_its_own_rows(name: str):
+def test_each_claim_is_judged_by_its_own_rows(name):
     claim, make, verdict, number = JUDGED[name]
     found = fit(judge(REGISTRY[claim], analysis(make())))
     assert (found.verdict, number in found.evidence) == (verdict, True), found
@@ -132,7 +130,7 @@ COUNTED = {
 
 
 @pytest.mark.parametrize("claim", COUNTED)
-def test_counts_of_a_read_are_judged_where_there_are_any(claim: str):
+def test_counts_of_a_read_are_judged_where_there_are_any(claim):
     pages, quantity, values = COUNTED[claim]
     plain = rows().assign(walk_reason="no-pmu", walk_per_access=float("nan"))
     assert judge(REGISTRY[claim], analysis(plain)).verdict == "not testable here"
@@ -143,7 +141,7 @@ def test_counts_of_a_read_are_judged_where_there_are_any(claim: str):
 
 
 @pytest.mark.parametrize(("forks", "java", "verdict"), [(1, 1.5, H), (3, 1.5, F), (3, 1.13, H)])
-def test_jmh_is_judged_beside_our_loop_where_three_jvms_ran(forks: int, java: float, verdict: str):
+def test_jmh_is_judged_beside_our_loop_where_three_jvms_ran(forks, java, verdict):
     document = scores(forks=forks)
     for score in document["scores"]:
         if (score["pages"], score["array_bytes"], score["quantity"]) == ("4k", 10**8, "touch"):

@@ -7,8 +7,6 @@ and on one without transparent huge pages. The first tests show that the other m
 where it lacks nothing, and so that each fault is what stops it.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import re
@@ -83,9 +81,7 @@ def needed(point: Point) -> int:
         *((case, "2m") for case in ("random_touch in C", "prefault by populate")),
     ],
 )
-def test_a_machine_that_lacks_nothing_is_measured_on_the_pages_named(
-    machine, case: str, pages: str
-):
+def test_a_machine_that_lacks_nothing_is_measured_on_the_pages_named(machine, case, pages):
     point = on(case, pages)
     record = measured(point)
     assert record.point == point and (record.pages, record.backing) == (pages, pages)
@@ -96,7 +92,7 @@ def test_a_machine_that_lacks_nothing_is_measured_on_the_pages_named(
 
 
 @each_arena
-def test_a_pool_that_holds_all_but_one_says_how_many_are_there(machine, case: str):
+def test_a_pool_that_holds_all_but_one_says_how_many_are_there(machine, case):
     machine.pool("2m", 7)
     assert "8 pages of 2m needed, 7 free" in why_not(on(case, "2m"), "pool-empty")
     machine.pool("2m", 8)
@@ -108,7 +104,7 @@ def test_a_pool_that_holds_all_but_one_says_how_many_are_there(machine, case: st
 
 
 @each_arena
-def test_a_pool_that_refuses_what_it_showed_as_free_is_empty(machine, case: str):
+def test_a_pool_that_refuses_what_it_showed_as_free_is_empty(machine, case):
     machine.set("refusal", errno.ENOMEM)
     assert "pages of 2m needed" in why_not(on(case, "2m"), "pool-empty")
 
@@ -116,7 +112,7 @@ def test_a_pool_that_refuses_what_it_showed_as_free_is_empty(machine, case: str)
 @pytest.mark.parametrize("populates", [True, False], ids=["since Linux 5.14", "before Linux 5.14"])
 @each_arena
 def test_pages_that_were_promised_and_are_gone_at_the_first_touch_are_no_crash(
-    machine, case: str, populates: bool
+    machine, case, populates
 ):
     point = on(case, "2m")
     if not populates:
@@ -131,7 +127,7 @@ def test_pages_that_were_promised_and_are_gone_at_the_first_touch_are_no_crash(
 
 
 @pytest.mark.parametrize("mode", ["touch", "memset"])
-def test_of_two_threads_the_one_that_meets_the_missing_page_says_so(machine, mode: str):
+def test_of_two_threads_the_one_that_meets_the_missing_page_says_so(machine, mode):
     point = on("prefault by touch in two threads", "2m").model_copy(update={"mode": mode})
     for given in (1, 5):  # of the first thread's pages, and of the second's
         machine.set("given", given)
@@ -144,7 +140,7 @@ def test_of_two_threads_the_one_that_meets_the_missing_page_says_so(machine, mod
 
 
 @each_arena
-def test_the_setting_of_thp_s_own_size_decides_where_there_is_one(machine, case: str):
+def test_the_setting_of_thp_s_own_size_decides_where_there_is_one(machine, case):
     machine.set("mm/transparent_hugepage/enabled", "always madvise [never]")
     machine.set(
         "mm/transparent_hugepage/hugepages-2048kB/enabled", "always inherit [madvise] never"
@@ -161,7 +157,7 @@ def test_the_setting_of_thp_s_own_size_decides_where_there_is_one(machine, case:
 
 
 @each_arena
-def test_a_kernel_without_pages_of_64_kib_does_not_offer_them(machine, case: str):
+def test_a_kernel_without_pages_of_64_kib_does_not_offer_them(machine, case):
     machine.lacks("mm/transparent_hugepage/hugepages-64kB")
     assert "64 kB" in why_not(on(case, "64k"), "page-size-unsupported")
     assert measured(on(case, "thp")).backing == "thp"
@@ -172,7 +168,7 @@ def test_a_kernel_without_pages_of_64_kib_does_not_offer_them(machine, case: str
 
 @pytest.mark.parametrize("pages", ["4k", "thp", "2m"])
 @each_arena
-def test_one_page_of_another_size_is_enough_to_refuse(machine, case: str, pages: str):
+def test_one_page_of_another_size_is_enough_to_refuse(machine, case, pages):
     machine.set("percent", 87 if pages != "4k" else 1)  # seven of eight, or one
     why_not(on(case, pages), "backing-partial")
 
@@ -180,7 +176,7 @@ def test_one_page_of_another_size_is_enough_to_refuse(machine, case: str, pages:
 @pytest.mark.parametrize("pages", ["4k", "thp", "2m"])
 @each_arena
 def test_pages_that_are_joined_or_split_while_time_runs_are_refused_at_its_end(
-    machine, case: str, pages: str
+    machine, case, pages
 ):
     """smaps is read before the timed region and after it; by prefault in each batch, and once for
     its single page."""
@@ -190,7 +186,7 @@ def test_pages_that_are_joined_or_split_while_time_runs_are_refused_at_its_end(
 
 
 @pytest.mark.parametrize("case", ["page_chase in C", "prefault by touch"])
-def test_a_64_kib_page_that_fell_back_may_have_been_ours(machine, case: str):
+def test_a_64_kib_page_that_fell_back_may_have_been_ours(machine, case):
     machine.set("fallen", 1)
     assert re.findall(r"\b\d+\b", why_not(on(case, "64k"), "backing-partial")) == [
         "256",

@@ -1,7 +1,5 @@
 """Which points the chapter about page sizes asks for."""
 
-from __future__ import annotations
-
 from support.synthetic import scope
 
 from experiments.hugepages import grid

@@ -1,8 +1,6 @@
 """What the articles say of getting, proving and wasting large pages, judged on machines and
 documents whose truth is known."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 from support.keeping_pages import WHOLE, analysis, asked, only, pool, programs, rows
@@ -110,7 +108,7 @@ def shrunk(way: str, resident: int) -> dict:
 
 
 @pytest.mark.parametrize("name", JUDGED)
-def test_each_claim_is_judged_by_what_it_is_about(name: str):
+def test_each_claim_is_judged_by_what_it_is_about(name):
     claim, make, verdict, told = JUDGED[name]
     found = fit(judge(REGISTRY[claim], make()))
     assert (found.verdict, told in found.evidence) == (verdict, True), found

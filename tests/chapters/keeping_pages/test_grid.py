@@ -1,7 +1,5 @@
 """Which points the chapter about getting pages asks for."""
 
-from __future__ import annotations
-
 import pytest
 from support.page_sizes import keeping_pages
 
@@ -9,7 +7,7 @@ from tlb.page_sizes import PAGES
 
 
 @pytest.mark.parametrize(("per_octave", "skipped"), [(4, ()), (2, ("32k", "256k", "1m"))])
-def test_each_rung_is_chased_over_one_working_set(per_octave: int, skipped: tuple[str, ...]):
+def test_each_rung_is_chased_over_one_working_set(per_octave, skipped):
     chase = [p for p in keeping_pages(2**30, 4, per_octave) if p.kernel == "page_chase"]
     rungs = [point.pages for point in chase if point.layout == "spread"]
     assert rungs == [pages for pages in PAGES if pages not in ("2m", "1g", *skipped)]

@@ -1,8 +1,6 @@
 """Five languages, one verifier: what a program got is read from its smaps, and whatever goes wrong
 has its reason."""
 
-from __future__ import annotations
-
 import mmap
 import sys
 from functools import cache
@@ -58,7 +56,7 @@ def memory_gives_huge_pages() -> bool:
 
 @pytest.mark.measures
 @pytest.mark.parametrize("language", EACH)
-def test_a_recipe_puts_its_array_on_huge_pages_or_says_why_not(language: str):
+def test_a_recipe_puts_its_array_on_huge_pages_or_says_why_not(language):
     """What may be said follows from the setting, read here by other code than the one under
     test."""
     thp = Path("/sys/kernel/mm/transparent_hugepage")
@@ -99,7 +97,7 @@ ANSWER = {
 
 
 @pytest.fixture
-def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def fake(tmp_path, monkeypatch):
     """A program in Python with a real array, written, that prints what `change` makes of a valid
     line, and then runs `after`."""
     monkeypatch.setattr(observed, "TIME_LIMIT_S", 60.0)
@@ -144,7 +142,7 @@ def test_a_program_that_answers_well_is_reported_from_its_smaps(fake):
         "answer['address'] = 4096",
     ],
 )
-def test_anything_but_a_true_answer_is_garbage(fake, change: str):
+def test_anything_but_a_true_answer_is_garbage(fake, change):
     assert refusal(runtimes.measure, fake(change), "plain", SIZE) == "kernel-garbage"
 
 
@@ -152,13 +150,13 @@ def test_anything_but_a_true_answer_is_garbage(fake, change: str):
 @pytest.mark.parametrize(
     ("signal", "expected"), [("SIGSEGV", "kernel-crashed"), ("SIGKILL", "oom-killed")]
 )
-def test_a_program_that_dies_is_a_reason(fake, signal: str, expected: str):
+def test_a_program_that_dies_is_a_reason(fake, signal, expected):
     program = fake(show="", after=f"os.kill(os.getpid(), signal.{signal})")
     assert refusal(runtimes.measure, program, "plain", SIZE) == expected
 
 
 @linux
-def test_a_hang_is_ended_with_all_that_it_started(fake, monkeypatch, tmp_path: Path):
+def test_a_hang_is_ended_with_all_that_it_started(fake, monkeypatch, tmp_path):
     monkeypatch.setattr(observed, "TIME_LIMIT_S", 2.0)
     pids = tmp_path / "pids"
     hang = f"open({str(pids)!r}, 'a').write(str(os.fork()) + '\\n'); time.sleep(600)"
@@ -171,7 +169,7 @@ def test_a_hang_is_ended_with_all_that_it_started(fake, monkeypatch, tmp_path: P
 
 
 @pytest.fixture
-def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def quick(tmp_path, monkeypatch) -> Path:
     """A lock of the test's own, and Python alone as the language: it is always there."""
     monkeypatch.setattr(
         runtimes, "measuring_lock", lambda: files.measuring_lock(path=tmp_path / "lock")
@@ -195,7 +193,7 @@ def report(language: str, variant: str, repeat: int = 0) -> RuntimeReport:
 
 
 @pytest.mark.measures
-def test_a_variant_that_failed_is_not_tried_again_and_the_others_go_on(quick: Path, monkeypatch):
+def test_a_variant_that_failed_is_not_tried_again_and_the_others_go_on(quick, monkeypatch):
     asked = []
 
     def measured(program, variant, size, repeat, pass_fds):
@@ -213,7 +211,7 @@ def test_a_variant_that_failed_is_not_tried_again_and_the_others_go_on(quick: Pa
 
 @pytest.mark.measures
 def test_a_language_without_a_toolchain_is_lacking_and_the_others_are_measured(
-    quick: Path, monkeypatch, no_tools: Path
+    quick, monkeypatch, no_tools
 ):
     monkeypatch.setattr(runtimes, "TOOLS", toolchains.TOOLS)
     monkeypatch.setattr(

@@ -1,10 +1,6 @@
 """What an array got by its smaps: the strict reader, and what is sure of it, on smaps that never
 were."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -67,7 +63,7 @@ def test_an_array_all_on_huge_pages_passes_and_what_else_is_huge_is_told_apart()
     ("share", "refused"),
     [(60, "backing-partial"), (98, "backing-partial"), (0, "thp-never"), (60, "pool-empty")],
 )
-def test_less_than_99_percent_is_refused(share: int, refused: str):
+def test_less_than_99_percent_is_refused(share, refused):
     assert refusal(checked, mapping(BASE, WHOLE, WHOLE, share * HUGE), refused=refused) == refused
 
 
@@ -113,7 +109,7 @@ GOOD = mapping(BASE, WHOLE, WHOLE, WHOLE)
         GOOD.replace(" kB", " MB"),
     ],
 )
-def test_smaps_that_are_not_smaps_prove_nothing(text: str):
+def test_smaps_that_are_not_smaps_prove_nothing(text):
     assert text != GOOD
     with pytest.raises(ValueError):
         smaps.mappings(text)
@@ -128,9 +124,7 @@ def test_smaps_that_are_not_smaps_prove_nothing(text: str):
     st.integers(0, 60),
     st.integers(1, 60),
 )
-def test_what_is_sure_never_exceeds_what_can_be(
-    parts: list[tuple[int, int, int]], first: int, count: int
-):
+def test_what_is_sure_never_exceeds_what_can_be(parts, first, count):
     """The oracle: whichever huge pages of a mapping are huge, and whichever part of it is resident,
     the array's own share."""
     text, at = "", BASE
@@ -159,9 +153,7 @@ def test_what_is_sure_never_exceeds_what_can_be(
         ("[always]", None, "THP_enabled:\t0", False),
     ],
 )
-def test_whether_huge_pages_are_on_is_read_from_the_settings(
-    tmp_path: Path, every, own, process: str, on: bool
-):
+def test_whether_huge_pages_are_on_is_read_from_the_settings(tmp_path, every, own, process, on):
     folder = tmp_path / "sys/kernel/mm/transparent_hugepage"
     (folder / "hugepages-2048kB").mkdir(parents=True)
     for path, text in ((folder / "enabled", every), (folder / "hugepages-2048kB/enabled", own)):

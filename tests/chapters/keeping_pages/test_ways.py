@@ -1,8 +1,6 @@
 """Each way of asking for memory: what it got is read from its smaps, and whatever goes wrong has
 its reason."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
@@ -26,7 +24,7 @@ linux = pytest.mark.skipif(
 @linux
 @pytest.mark.measures
 @pytest.mark.parametrize("way", ways.WAYS)
-def test_a_way_gives_what_its_kind_can_or_its_reason(way: str):
+def test_a_way_gives_what_its_kind_can_or_its_reason(way):
     """What holds on any Linux: a pool's pages are large or the call fails, and what was written is
     resident."""
     try:
@@ -55,7 +53,7 @@ def test_a_way_gives_what_its_kind_can_or_its_reason(way: str):
         assert got.resident_bytes == got.array_bytes == 100 << 10
 
 
-def answers(monkeypatch: pytest.MonkeyPatch, line: bytes, smaps: str = "") -> None:
+def answers(monkeypatch, line: bytes, smaps: str = "") -> None:
     monkeypatch.setattr(lab_ways, "watch", lambda command, refused: (line, smaps, ""))
 
 
@@ -69,12 +67,12 @@ def answers(monkeypatch: pytest.MonkeyPatch, line: bytes, smaps: str = "") -> No
         b'{"way": "advised", "address": "x", "array_bytes": 1, "mapped_bytes": 1}\n',
     ],
 )
-def test_anything_but_a_true_answer_is_garbage(monkeypatch: pytest.MonkeyPatch, line: bytes):
+def test_anything_but_a_true_answer_is_garbage(monkeypatch, line):
     answers(monkeypatch, line)
     assert refusal(ways.measure, "advised", 8 * MIB) == "kernel-garbage"
 
 
-def test_a_survey_tries_every_way_and_keeps_why_one_gave_nothing(monkeypatch: pytest.MonkeyPatch):
+def test_a_survey_tries_every_way_and_keeps_why_one_gave_nothing(monkeypatch):
     def measured(way: str, size: int) -> ways.Got:
         if way == "pool":
             raise Unavailable("pool-empty")

@@ -1,7 +1,5 @@
 """Page faults on kernels whose costs are known: they come back, and what lacks is a reason."""
 
-from __future__ import annotations
-
 import pytest
 from support.common import refusal
 from support.faults import NOTHING, Kernel, analysis, points, rows
@@ -23,7 +21,7 @@ QUIET = Kernel(noise=1e-9)
 
 
 @pytest.mark.parametrize("around", [1, 16])
-def test_a_page_and_a_fault_differ_by_the_pages_that_a_fault_maps(around: int):
+def test_a_page_and_a_fault_differ_by_the_pages_that_a_fault_maps(around):
     kernel = Kernel(noise=1e-9, around=around)
     a = analysis(rows(kernel))
     page = kernel.trap_ns / around + kernel.enter_ns + kernel.free_ns

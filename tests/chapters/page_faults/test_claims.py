@@ -1,8 +1,6 @@
 """The verdicts about page faults on kernels where each sentence is true, or is not, or cannot be
 tested."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 from support.faults import NOTHING, Kernel, analysis, rows
@@ -67,7 +65,7 @@ def test_what_was_printed_is_judged_by_arithmetic_on_any_machine():
         ({"arch": "aarch64", "vendor": "ARM", "la57": None}, {}, "not testable here"),
     ],
 )
-def test_five_levels_are_judged_where_there_are_five(host: dict, side: dict, verdict: str):
+def test_five_levels_are_judged_where_there_are_five(host, side, verdict):
     assert told(host=host, **side)["five-levels-by-default"] == verdict
 
 
@@ -80,7 +78,7 @@ def test_five_levels_are_judged_where_there_are_five(host: dict, side: dict, ver
         (False, None, "cannot tell"),
     ],
 )
-def test_the_flag_is_held_against_a_mapping(flag: bool, high: bool | None, verdict: str):
+def test_the_flag_is_held_against_a_mapping(flag, high, verdict):
     assert told(la57_flag=flag, high_mapping=high)["lscpu-tells-five-levels"] == verdict
 
 

@@ -1,8 +1,6 @@
 """What a kernel says and lets be seen, on roots that were made up and on this computer; what it
 does not has its reason."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
@@ -32,7 +30,7 @@ def made(root: Path, files: dict[str, str]) -> Path:
     return root
 
 
-def test_what_files_say_is_read(tmp_path: Path):
+def test_what_files_say_is_read(tmp_path):
     device = "sys/bus/virtio/devices/virtio"
     root = made(
         tmp_path,
@@ -67,7 +65,7 @@ def test_a_report_is_read_by_function_and_what_is_rare_left_out():
         ("  50.00%  [.] main\n", "no-symbols"),
     ],
 )
-def test_a_report_without_functions_is_a_reason(report: str, code: str):
+def test_a_report_without_functions_is_a_reason(report, code):
     assert refusal(shares, report) == code
 
 
@@ -79,7 +77,7 @@ def test_a_report_without_functions_is_a_reason(report: str, code: str):
         (None, "no-perf"),
     ],
 )
-def test_a_perf_that_does_not_sample_is_a_reason(program: str | None, code: str, tmp_path: Path):
+def test_a_perf_that_does_not_sample_is_a_reason(program, code, tmp_path):
     path = tmp_path / "perf"
     if program:
         path.write_text(f"#!/bin/sh\n{program}\n")
@@ -107,7 +105,7 @@ def test_the_document_is_whole_and_mounts_nothing():
         assert 0 < sum(profile.values()) <= 1.01
 
 
-def test_a_program_that_does_not_answer_is_a_reason(monkeypatch: pytest.MonkeyPatch):
+def test_a_program_that_does_not_answer_is_a_reason(monkeypatch):
     def late(*given: object, **how: object) -> None:
         raise subprocess.TimeoutExpired("perf", 1)
 

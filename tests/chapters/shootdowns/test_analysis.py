@@ -1,7 +1,5 @@
 """Shootdowns on machines whose prices are known: each comes back, and what is lacking is a reason."""
 
-from __future__ import annotations
-
 import pytest
 from support.common import refusal
 from support.events import Events, analysis, rows
@@ -15,7 +13,7 @@ QUIET = Events(noise=1e-9)
 
 
 @pytest.mark.parametrize("told_ns", [100.0, 10_000.0])
-def test_the_price_of_a_shootdown_comes_back_whatever_the_pages(told_ns: float):
+def test_the_price_of_a_shootdown_comes_back_whatever_the_pages(told_ns):
     a = analysis(shootdowns, rows(Events(noise=1e-9, told_ns=told_ns)))
     assert a.most_others == 3 and set(a.added) == set(shootdowns.grid.CALLS)
     for call, price in a.added.items():
@@ -70,7 +68,7 @@ def test_what_takes_two_cpus_is_lacking_on_one_and_says_so():
 
 
 @pytest.mark.parametrize("cpus", [1, 2, 64])
-def test_the_grid_asks_for_each_point_once_and_for_no_second_cpu_where_there_is_none(cpus: int):
+def test_the_grid_asks_for_each_point_once_and_for_no_second_cpu_where_there_is_none(cpus):
     asked = shootdowns.grid.points(scope(GIB, cpus=cpus))
     assert len(asked) == len(set(asked))
     others = {

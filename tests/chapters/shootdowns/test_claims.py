@@ -1,7 +1,5 @@
 """The verdict about shootdowns where its sentence is true, is not, or cannot be tested."""
 
-from __future__ import annotations
-
 from support.events import Events, analysis, rows
 from support.synthetic import words_of
 

@@ -1,8 +1,6 @@
 """What the cliff's rows say of machines whose truth is known: the staircase, the fits, and what was
 not measured."""
 
-from __future__ import annotations
-
 import pytest
 from support.common import refusal
 from support.stlb_cliff import DEARER, analysis, counted, hashed, kind, of
@@ -18,7 +16,7 @@ PLAIN = Truth()
 
 @pytest.mark.parametrize("name", ["the textbook's", "noise", "no zoom"])
 @pytest.mark.parametrize("repeats", [1, 5])
-def test_a_price_is_the_difference_at_each_size_that_has_its_control(name: str, repeats: int):
+def test_a_price_is_the_difference_at_each_size_that_has_its_control(name, repeats):
     a = kind(name, repeats)
     spread, packed = a.spread.medians, a.packed.medians
     assert (
@@ -42,7 +40,7 @@ def test_the_staircase_finds_heights_and_places_as_they_are():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_noise_alone_is_never_a_step(seed: int):
+def test_noise_alone_is_never_a_step(seed):
     assert (
         refusal(lambda: of(Truth(hit_ns=0.0, walk_ns=0.0, noise=0.05), seed=seed).steps)
         == "no-step"
@@ -59,7 +57,7 @@ def test_noise_alone_is_never_a_step(seed: int):
         ("small sizes", "too-few-points"),
     ],
 )
-def test_a_step_that_is_not_there_has_no_place_and_a_reason(name: str, code: str):
+def test_a_step_that_is_not_there_has_no_place_and_a_reason(name, code):
     assert refusal(lambda: kind(name).steps) == code
 
 

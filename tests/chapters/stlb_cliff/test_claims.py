@@ -1,8 +1,6 @@
 """The claims about the cliff, judged on machines whose truth is known: holds, fails, or cannot tell
 and why."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import cache
@@ -120,7 +118,7 @@ JUDGED: dict[str, dict[str, Callable[[], Analysis]]] = {
 @pytest.mark.parametrize(
     ("claim", "verdict"), [(claim, verdict) for claim, made in JUDGED.items() for verdict in made]
 )
-def test_each_claim_is_judged_by_its_own_rows(claim: str, verdict: str):
+def test_each_claim_is_judged_by_its_own_rows(claim, verdict):
     found = fit(judge(REGISTRY[claim], JUDGED[claim][verdict]()))
     assert found.verdict == verdict, found
 
@@ -152,7 +150,7 @@ def test_a_slope_in_time_alone_refutes_no_step_of_misses_and_counts_decide_it():
 
 
 @pytest.mark.parametrize(("climb", "verdict"), [(0.9, F), (1.02, F), (1.15, H)])
-def test_a_price_climbs_if_it_grows_by_more_than_5_percent_an_octave(climb: float, verdict: str):
+def test_a_price_climbs_if_it_grows_by_more_than_5_percent_an_octave(climb, verdict):
     assert words(of(Truth(climb=climb, noise=0.002)))[CLIMBING] == verdict
 
 
@@ -174,7 +172,7 @@ def test_a_step_of_hashed_sets_is_not_that_of_full_associativity():
 
 
 @pytest.mark.parametrize("entries", [(64, 1500), (72, 3072)])
-def test_a_sharp_step_is_sharp_wherever_it_stands_between_the_points(entries: tuple[int, int]):
+def test_a_sharp_step_is_sharp_wherever_it_stands_between_the_points(entries):
     assert (
         words(of(Truth(entries=entries), grid(GIB, entries), Stated(tlb=tlbs(entries))))[
             ASSOCIATIVE
@@ -197,7 +195,7 @@ def test_a_grid_without_a_zoom_cannot_tell_a_sharp_step_from_a_wide_one():
 
 
 @pytest.mark.parametrize(("step_ns", "verdict"), [(0.5, H), (1.0, C), (9 / 7, F)])
-def test_a_cache_that_shares_a_tenth_of_the_rise_leaves_capacity_open(step_ns: float, verdict: str):
+def test_a_cache_that_shares_a_tenth_of_the_rise_leaves_capacity_open(step_ns, verdict):
     assert words(of(Truth(cache_step=(1537, step_ns), noise=0.002)))[CAPACITY] == verdict
 
 

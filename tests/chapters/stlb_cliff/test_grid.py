@@ -1,8 +1,6 @@
 """The points of the chapter about the cliff: each with its control, none past the limit, finer
 where the TLBs end."""
 
-from __future__ import annotations
-
 import pytest
 
 from experiments.stlb_cliff import grid
@@ -54,7 +52,7 @@ def cycle_lines(
     [(2, 72, 1.23), (2, 3072, 1.12), (4, 72, 1.12), (4, 3072, 1.12)],
 )
 def test_the_grid_is_finer_around_what_cpuid_states_and_holds_it_and_its_double(
-    per_octave: int, entries: int, step: float
+    per_octave, entries, step
 ):
     lines = cycle_lines(per_octave=per_octave)
     near = [n for n in lines if entries / 2**0.75 <= n <= entries * 2]

@@ -1,8 +1,6 @@
 """A strided loop on machines whose parts are known: each part comes back, and what is lacking is a
 reason."""
 
-from __future__ import annotations
-
 import pytest
 from support.strides import MACHINES, NOTHING, Machine, analysis, points, rows
 
@@ -65,7 +63,7 @@ def test_pages_that_the_host_splinters_are_no_control():
 
 
 @pytest.mark.parametrize("most", [64 << 10, 256 << 20])
-def test_no_step_is_wider_than_its_array_however_small(most: int):
+def test_no_step_is_wider_than_its_array_however_small(most):
     options = [dict(point.options) for point in points(most)]
     assert len(options) > 40 and all(
         own["step_bytes"] <= own["bytes"] <= max(most, 16 << 10) for own in options
@@ -78,7 +76,7 @@ def test_walks_are_this_machine_s_where_they_were_counted_and_otherwise_another_
 
 
 @pytest.mark.parametrize("machine", ["base pages alone", "lists alone", "nothing"])
-def test_what_was_not_measured_is_empty_or_a_reason(machine: str):
+def test_what_was_not_measured_is_empty_or_a_reason(machine):
     a = analysis(MACHINES[machine]())
     assert a.parts["ns"].notna().all()
     if len(a.base):

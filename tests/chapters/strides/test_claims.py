@@ -1,8 +1,6 @@
 """The verdicts about strides on machines where each sentence is true, or is not, or cannot be
 tested."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

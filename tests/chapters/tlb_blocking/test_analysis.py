@@ -1,7 +1,5 @@
 """The chapter's Analysis: curves, gains and remedies of machines that never were."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 
@@ -102,9 +100,7 @@ def test_the_other_control_loads_from_as_many_pages_in_any_order():
 
 
 @pytest.mark.parametrize("entries", [[], [1]])
-def test_without_a_block_inside_a_known_reach_there_is_no_blocking_among_the_remedies(
-    entries: list[int],
-):
+def test_without_a_block_inside_a_known_reach_there_is_no_blocking_among_the_remedies(entries):
     a = analysis(rows(), entries)
     assert "TLB blocking" not in set(a.remedies["remedy"]) and len(a.remedies) == 5
     assert refused(a, "remedy", "TLB blocking", "4k") == "too-few-points"

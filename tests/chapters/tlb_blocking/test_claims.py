@@ -1,7 +1,5 @@
 """What the articles say of blocking, judged by rows of machines that never were."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -68,7 +66,7 @@ JUDGED: dict[str, tuple[str, Callable[[], pd.DataFrame], str, str]] = {
 
 
 @pytest.mark.parametrize("case", JUDGED)
-def test_each_claim_is_judged_by_the_rows(case: str):
+def test_each_claim_is_judged_by_the_rows(case):
     claim, make, verdict, evidence = JUDGED[case]
     found = fit(judge(REGISTRY[claim], analysis(make())))
     assert found.verdict == verdict, found
@@ -88,7 +86,7 @@ def test_each_claim_is_judged_by_the_rows(case: str):
     ],
 )
 def test_blocks_past_the_caches_and_inside_the_reach_gain_where_there_are_any(
-    make: Callable, entries: list[int], verdict: str
+    make, entries, verdict
 ):
     found = fit(judge(REGISTRY[INSIDE], analysis(make(), entries)))
     assert found.verdict == verdict, found
@@ -109,5 +107,5 @@ def test_what_needs_whole_large_pages_is_not_testable_where_the_host_splinters_t
 
 
 @pytest.mark.parametrize("claim", [PREFETCH, LIMIT])
-def test_without_the_entries_what_hangs_on_them_cannot_be_told(claim: str):
+def test_without_the_entries_what_hangs_on_them_cannot_be_told(claim):
     assert judge(REGISTRY[claim], analysis(rows(), [])).verdict == C

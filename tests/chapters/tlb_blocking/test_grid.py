@@ -1,7 +1,5 @@
 """Which points the chapter asks for, by profile and machine."""
 
-from __future__ import annotations
-
 from support.blocking import ENTRIES
 from support.synthetic import GIB, scope
 

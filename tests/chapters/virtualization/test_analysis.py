@@ -1,8 +1,6 @@
 """Guests: the matrix, prices, ratios, steps, clocks, touches, containers and nodes of machines that
 never were."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -51,9 +49,7 @@ def test_the_matrix_gives_the_truth_back():
         (("4k", "2m"), "1g", None),
     ],
 )
-def test_the_same_program_outside_is_on_the_guests_page_size(
-    there: tuple[str, ...], guest: str, same: str | None
-):
+def test_the_same_program_outside_is_on_the_guests_page_size(there, guest, same):
     coarse = analysis(rows(Guests(pages=there)))
     assert coarse.alike(guest) == same
     found = coarse.far.query("guest == @guest")
@@ -86,7 +82,7 @@ def test_a_machine_without_one_shows_the_reference_machines():
 
 
 @pytest.mark.parametrize("other", [None, {}, {"virtualization": MACHINES["no guest"]()}])
-def test_without_a_guest_anywhere_a_machine_stands_for_itself(other: dict | None):
+def test_without_a_guest_anywhere_a_machine_stands_for_itself(other):
     mine = analysis(
         MACHINES["no guest"](), other=None if other is None else analysis(rows(), rows=other).about
     )
@@ -116,9 +112,7 @@ def test_large_pages_on_one_side_are_pieces_and_on_both_whole():
         (Guests(far=(), outer="4k", shadow=True, noise=0.0), 19 / 24, 1.0),
     ],
 )
-def test_shorter_walks_tell_nested_paging_from_shadow_paging(
-    machine: Guests, outside: float, inside: float
-):
+def test_shorter_walks_tell_nested_paging_from_shadow_paging(machine, outside, inside):
     a = analysis(rows(machine))
     assert a.walks["", "thp"].value == pytest.approx(outside, rel=0.02)
     assert a.walks["2m", "4k"].value == pytest.approx(inside, rel=0.02)
@@ -128,7 +122,7 @@ def test_shorter_walks_tell_nested_paging_from_shadow_paging(
 
 
 @pytest.mark.parametrize("factor", [1.0, 1.05])
-def test_the_containers_ratio_is_the_median_of_its_pairs(factor: float):
+def test_the_containers_ratio_is_the_median_of_its_pairs(factor):
     frame = rows(Guests(namespaces=factor, far=()))
     ratio = analysis(frame).container_ratio
     assert ratio.value == pytest.approx(factor, rel=0.003)

@@ -1,7 +1,5 @@
 """Verdicts on guests and containers, on machines whose truth is known."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
@@ -78,7 +76,7 @@ JUDGED: dict[str, tuple[str, Callable[[], pd.DataFrame], str, str]] = {
 
 
 @pytest.mark.parametrize("name", JUDGED)
-def test_each_claim_is_judged_by_its_own_rows(name: str):
+def test_each_claim_is_judged_by_its_own_rows(name):
     id, make, verdict, number = JUDGED[name]
     found = judge(CLAIMS[id], analysis(make()))
     assert (found.verdict, number in found.evidence) == (verdict, True), found
@@ -86,7 +84,7 @@ def test_each_claim_is_judged_by_its_own_rows(name: str):
 
 @pytest.mark.parametrize("id", [PRACTICAL, ALIGNED])
 @pytest.mark.parametrize(("hypervisor", "verdict"), [("none", H), ("kvm", N), ("unknown", N)])
-def test_a_guest_is_beside_bare_metal_or_not_testable(id: str, hypervisor: str, verdict: str):
+def test_a_guest_is_beside_bare_metal_or_not_testable(id, hypervisor, verdict):
     frame = inflated(1.5) if id == PRACTICAL else rows(Guests(far=()))
     found = judge(CLAIMS[id], analysis(frame, stated(hypervisor=hypervisor)))
     assert (found.verdict, bool(found.effects)) == (verdict, verdict == H)

@@ -1,8 +1,6 @@
 """The grid of guests: each cell at each size, each spread chase with its control, nothing too
 large."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,7 +20,7 @@ profiles = st.tuples(
 @given(profiles)
 @settings(deadline=None, max_examples=30)
 def test_each_size_of_the_matrix_has_all_twelve_cells_the_plain_process_and_one_in_namespaces(
-    profile: tuple,
+    profile,
 ):
     found = {(p.kernel, p.mode, p.pages, p.lines) for p in points(*profile) if p.layout == "spread"}
     for lines in {n for kernel, mode, _, n in found if mode == "namespaces"}:

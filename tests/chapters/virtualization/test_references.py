@@ -1,7 +1,5 @@
 """References of a nested walk: the formula and the cold simulation."""
 
-from __future__ import annotations
-
 from support.guests import GUESTS, HOSTS
 
 from experiments.virtualization import references

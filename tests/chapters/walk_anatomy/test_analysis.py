@@ -1,8 +1,6 @@
 """Walks taken apart on machines whose caches of upper entries are known: each comes back, and what
 lacks is a reason."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np
@@ -37,7 +35,7 @@ WALKERS = {
 
 
 @pytest.mark.parametrize("name", WALKERS)
-def test_the_caches_of_a_machine_come_back_within_a_tenth(name: str):
+def test_the_caches_of_a_machine_come_back_within_a_tenth(name):
     walker = WALKERS[name]
     a = analysis(walker.frame(points(entries=walker.entries)), entries=walker.entries)
     found = {cache.level: cache for cache in a.caches}
@@ -83,7 +81,7 @@ def test_a_miss_is_priced_by_the_walks_that_were_counted_at_its_own_point():
 
 
 @pytest.mark.parametrize("policy", ["lru", "random", "srrip"])
-def test_what_the_last_level_replaces_is_found(policy: str):
+def test_what_the_last_level_replaces_is_found(policy):
     a = analysis(rows(Walker(replacement=policy)))
     left = {one.name for one in replacement.fitting(a.policies)}
     assert len(a.misses) == 3 and policy in left
@@ -96,7 +94,7 @@ def test_what_the_last_level_replaces_is_found(policy: str):
 
 
 @pytest.mark.parametrize(("entries", "widest"), [((64, 1536), 4), ((72, 3072), 8), ((64, 2048), 8)])
-def test_pages_a_stride_apart_fit_as_many_entries_as_their_sets_have(entries, widest: int):
+def test_pages_a_stride_apart_fit_as_many_entries_as_their_sets_have(entries, widest):
     assert analysis(rows(QUIET), entries=entries).widest == widest
 
 
@@ -113,7 +111,7 @@ def test_what_an_aliased_line_costs_is_what_the_survey_found_in_nanoseconds():
 
 
 @pytest.mark.parametrize("entries", [(10, 512), (64, 1536), (96, 4096), (224, 32768)])
-def test_every_point_goes_through_tables_that_there_can_be(entries: tuple[int, int]):
+def test_every_point_goes_through_tables_that_there_can_be(entries):
     asked = points(entries=entries)
     assert len(asked) == len(set(asked))
     for point in (point for point in asked if point.kernel == "table_chase"):

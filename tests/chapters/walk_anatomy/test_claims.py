@@ -1,7 +1,5 @@
 """Verdicts about walks on machines where each sentence holds, fails or cannot be tested."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 from support.synthetic import words_of
@@ -68,9 +66,7 @@ def test_a_guest_judges_no_walk_of_one_dimension():
 
 
 @pytest.mark.parametrize(("on_base", "verdict"), [(90.0, "holds"), (20.0, "fails")])
-def test_what_a_walk_costs_by_page_size_is_counted_in_the_sources_own_loops(
-    on_base: float, verdict: str
-):
+def test_what_a_walk_costs_by_page_size_is_counted_in_the_sources_own_loops(on_base, verdict):
     a = analysis()
     rows = pd.DataFrame(
         [

@@ -1,7 +1,5 @@
 """How an address is split."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st

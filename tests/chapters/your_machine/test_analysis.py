@@ -1,7 +1,5 @@
 """What a machine states and others published, multiplied out; and a survey's curves."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pandas as pd
@@ -64,9 +62,7 @@ def test_a_machine_that_states_nothing_reaches_nothing():
 
 
 @pytest.mark.parametrize("ghz", [2.0, 0])
-def test_the_curves_are_in_cycles_where_there_is_a_clock_and_the_price_is_without_the_load(
-    ghz: float,
-):
+def test_the_curves_are_in_cycles_where_there_is_a_clock_and_the_price_is_without_the_load(ghz):
     a = Analysis(measured(ghz=ghz), About(host()))
     added = {n: (7 if n > 64 else 0) + (30 if n > 2048 else 0) for n in LINES}
     assert dict(a.price.medians) == pytest.approx(added)
@@ -92,9 +88,7 @@ def test_what_a_survey_lacks_is_asked_for_once_and_told_whenever_the_geometry_is
 
 
 @pytest.mark.parametrize(("leaves", "share"), [(1 << 17, (3, 1 << 22, 1 << 23)), (1 << 20, None)])
-def test_a_share_of_the_last_cache_shows_where_lines_side_by_side_leave_it(
-    leaves: int, share: tuple | None
-):
+def test_a_share_of_the_last_cache_shows_where_lines_side_by_side_leave_it(leaves, share):
     """Of 16 MiB of L3 that CPUID states."""
     caches = [
         {"level": n, "kind": "unified", "size_bytes": size}

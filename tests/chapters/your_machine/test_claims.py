@@ -1,8 +1,6 @@
 """Claims that a survey, the literature or the machine's own words decide: each way they can come
 out."""
 
-from __future__ import annotations
-
 import pytest
 from support.synthetic import fit, tlbs
 from support.your_machine import (
@@ -34,7 +32,7 @@ def verdict(a: Analysis, name: str, **bands: object) -> str:
     ("ways", "truth"),
     [((0, 12), "holds"), ((0, None), "holds"), ((4, 0), "fails"), ((None, 4), "cannot tell")],
 )
-def test_full_associativity_is_judged_by_what_the_first_level_states(ways, truth: str):
+def test_full_associativity_is_judged_by_what_the_first_level_states(ways, truth):
     assert verdict(stating(host(tlb=tlbs(ways=ways))), "fully-associative") == truth
 
 
@@ -110,14 +108,14 @@ def having(number: int, bounds: tuple, coverage: float = 1.0) -> Analysis:
 
 
 @pytest.mark.parametrize("id", ENTRIES)
-def test_entries_are_those_that_the_survey_finds(id: str):
+def test_entries_are_those_that_the_survey_finds(id):
     number, *bounds = ENTRIES[id]
     assert [fit(judge(REGISTRY[id], having(number, some))).verdict for some in bounds] == [H, F, C]
     assert verdict(having(number, bounds[0], coverage=0.875), id) == C
 
 
 @pytest.mark.parametrize("id", WALKS)
-def test_a_walk_costs_what_the_survey_finds_by_where_its_table_lies(id: str):
+def test_a_walk_costs_what_the_survey_finds_by_where_its_table_lies(id):
     place, *bounds = WALKS[id]
     assert [fit(judge(REGISTRY[id], walking(**{place: some}))).verdict for some in bounds] == [
         H,

@@ -1,8 +1,6 @@
 """The chapter's tables: of machines that state much or nothing, of a survey, and of words that are
 an attack."""
 
-from __future__ import annotations
-
 import pytest
 from support.pages import Elements
 from support.synthetic import tlbs
@@ -25,7 +23,7 @@ def test_no_table_or_figure_of_a_hostile_machine_holds_an_element_of_its_own():
 
 
 @pytest.mark.parametrize("code", ["engine-lacks", "no-data", "no-step", "not-linux"])
-def test_without_a_survey_its_tables_have_its_reason_and_the_others_stay(code: str):
+def test_without_a_survey_its_tables_have_its_reason_and_the_others_stay(code):
     def lacks():
         raise Unavailable(code, "a detail")
 

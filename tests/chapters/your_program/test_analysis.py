@@ -1,8 +1,6 @@
 """What is said of whole programs, on documents whose truth is known: what helps, what hurts, what
 is no different, what was not there."""
 
-from __future__ import annotations
-
 import pytest
 from support.common import refusal
 from support.your_program import HELPS, HURTS, OPEN, analysis, document
@@ -19,7 +17,7 @@ OTHERS = [name for name in OF_PAGES if not CASES[name].ours and not CASES[name].
 
 
 @pytest.mark.parametrize("gain", [HELPS, HURTS])
-def test_a_gain_is_of_huge_pages_over_base_pages_whichever_of_them_the_lever_gives(gain: float):
+def test_a_gain_is_of_huge_pages_over_base_pages_whichever_of_them_the_lever_gives(gain):
     found = analysis(document(dict.fromkeys(CASES, gain), dict.fromkeys(CASES, 1.25)))
     for case, row in found.trials.set_index("case").iterrows():
         assert (
@@ -114,7 +112,7 @@ VERDICTS = [
 
 
 @pytest.mark.parametrize(("id", "content", "word"), VERDICTS)
-def test_each_claim_is_judged_by_its_own_programs(id: str, content: dict | None, word: str):
+def test_each_claim_is_judged_by_its_own_programs(id, content, word):
     assert judge(REGISTRY[id], analysis(content)).verdict == word
 
 

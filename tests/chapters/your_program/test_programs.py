@@ -1,12 +1,9 @@
 """The programs of this chapter answer the same with and without their lever; a document of them is
 whole, whatever is missing."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from support.programs import look, made, trial
@@ -31,7 +28,7 @@ SMALL = {
 
 
 @pytest.fixture(autouse=True)
-def built_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def built_here(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("TLB_BUILD", str(tmp_path / "build"))
 
 
@@ -54,7 +51,7 @@ def answers(command: list[str], **environment: str) -> dict[str, float]:
 @pytest.mark.slow
 @pytest.mark.needs("a C compiler", "go")
 @pytest.mark.parametrize("name", SMALL)
-def test_our_programs_answer_the_same_with_the_lever_and_without(name: str):
+def test_our_programs_answer_the_same_with_the_lever_and_without(name):
     case = CASES[name]
     _, folder = programs.compiled(case.tool)
     command = [case.tool.run[0].replace("@", str(folder)), *SMALL[name]]
@@ -103,9 +100,7 @@ def test_a_program_that_is_not_there_is_a_reason_with_what_to_install():
 
 
 @pytest.mark.parametrize("free", [0, 511])
-def test_a_slice_from_the_pool_is_a_reason_where_the_pool_has_no_room_for_it(
-    free: int, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_slice_from_the_pool_is_a_reason_where_the_pool_has_no_room_for_it(free, monkeypatch):
     monkeypatch.setattr(
         programs.pools,
         "look",
@@ -136,9 +131,7 @@ def test_a_trial_becomes_a_row():
 @pytest.mark.parametrize(
     ("codes", "tries"), [([], 1), (["program-endless"], 2), (["program-endless"] * 2, 2)]
 )
-def test_a_program_that_did_not_end_is_tried_once_more(
-    codes: list[str], tries: int, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_program_that_did_not_end_is_tried_once_more(codes, tries, monkeypatch):
     aims: list[object] = []
 
     def attempt(aim: object) -> object:
@@ -159,7 +152,7 @@ def test_a_program_that_did_not_end_is_tried_once_more(
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch, own_lock: Path) -> list[str]:
+def started(monkeypatch, own_lock) -> list[str]:
     """Return the names of the programs started; of them only sort can be measured."""
     names: list[str] = []
 
@@ -179,9 +172,7 @@ def started(monkeypatch: pytest.MonkeyPatch, own_lock: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("room", [1 << 30, (9 << 30) - 1])
-def test_a_program_that_holds_more_than_there_is_is_left_out(
-    room: int, started: list[str], monkeypatch: pytest.MonkeyPatch
-):
+def test_a_program_that_holds_more_than_there_is_is_left_out(room, started, monkeypatch):
     monkeypatch.setattr(programs, "usable_bytes", lambda host: room)
     lacking = programs.make(1.0, tell=lambda line: None)["lacking"]
     assert started == [name for name, case in CASES.items() if case.holds_gib << 30 <= room]
@@ -189,14 +180,14 @@ def test_a_program_that_holds_more_than_there_is_is_left_out(
     assert short == set(CASES) - set(started) >= {"jvm-start-8"}
 
 
-def test_a_document_is_whole_whatever_is_missing(started: list[str]):
+def test_a_document_is_whole_whatever_is_missing(started):
     document = programs.Programs.model_validate(programs.make(1.0, tell=lambda line: None))
     assert [each.case for each in document.told] == ["sort"]
     assert set(document.lacking) == set(CASES) - {"sort"} | {"profile"}
     assert set(document.lacking.values()) <= set(REASONS)
 
 
-def test_a_document_of_a_few_programs_is_whole_for_who_wants_no_more(started: list[str]):
+def test_a_document_of_a_few_programs_is_whole_for_who_wants_no_more(started):
     few = programs.make(programs.FEW_MINUTES, programs.FEW, tell=lambda line: None)
     assert tuple(started) == programs.FEW and set(few["lacking"]) == set(programs.FEW) - {"sort"}
     assert programs.is_whole(few, programs.FEW_MINUTES, programs.FEW)
