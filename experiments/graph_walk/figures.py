@@ -135,7 +135,7 @@ def _peak_rules(a: Analysis) -> list[alt.Chart]:
     if not found or not found.peaks_ns:
         return []
     places = pd.DataFrame({"ns": [peak.value for peak in found.peaks_ns]})
-    places["label"] = ["1 access", *map(str, range(2, len(places) + 1))]
+    places["label"] = range(1, len(places) + 1)
     named = alt.Chart(places).encode(x="ns:Q")
     text = named.mark_text(align="left", dx=4, baseline="top", color=MUTED)
     return [
