@@ -168,7 +168,7 @@ def _place(a: Analysis, lines: float) -> str:
         return ": the L1 TLB holds them all"
     times = lines / entries[-1]
     if times < 0.75:
-        return ": the L2 TLB holds them all"
+        return ": the STLB holds them all"
     if times < 1.5:
-        return ": about what the L2 TLB holds"
-    return f": {times:,.{times < 10:d}f} times what the L2 TLB holds"
+        return ": about what the STLB holds"
+    return f": {times:,.{times < 10:d}f} times what the STLB holds"

@@ -147,7 +147,7 @@ def _heap(gib: int) -> Case:
     run = f"java -Xms{gib}g -Xmx{gib}g -XX:+AlwaysPreTouch -version"
     tool, title = _others("Java", "java --version", run, _JAVA), f"a JVM that touches {gib} GiB"
     more = {"holds_gib": gib + 1, "again": gib > 1}
-    return Case(f"{title} and ends", tool, "jvm", "its heap on huge pages", **more)
+    return Case(f"{title} and exits", tool, "jvm", "its heap on huge pages", **more)
 
 
 JOINED = "memory collapsed into huge pages from outside"

@@ -132,7 +132,7 @@ def test_the_slider_answers_for_each_half_octave_that_was_measured():
 
 @pytest.mark.parametrize(
     ("lines", "place"),
-    [(32, "the L1 TLB holds"), (1024, "the L2 TLB holds"), (1 << 14, "times what the L2 TLB")],
+    [(32, "the L1 TLB holds"), (1024, "the STLB holds"), (1 << 14, "times what the STLB")],
 )
 def test_an_answer_names_the_plateau(lines, place):
     a = page({"stlb_cliff": CLIFF}, Stated().host())

@@ -36,7 +36,7 @@ prefetch-walks | fails | this processor walks for a prefetch
 join-partitions-first | fails | without partitions and [\d.]+ with 1,024, [1-9][\d.]*x as fast
 triple-digits-at-10gb | fails | At 8 GiB the median hop takes \d{3} ns
 entry-spans-large-page | cannot tell, fails, holds | splintered by the host
-switch-flushes-walk-caches | holds | The switch does not empty the TLB
+switch-flushes-walk-caches | holds | The switch itself does not empty the TLB
 neighbours-evict-the-table | fails, holds | These data leave it open: the price of translation changes by
 page-management-slows-a-loop | fails | is page walks for translations that
 cow-copies-2-mib | holds | Linux does not copy the huge page
