@@ -57,7 +57,8 @@ class Bundle:
         return [name[:-6] for name in sorted(self.files) if name.endswith(".jsonl")]
 
     def rows(self, kernel: str) -> Iterator[Stored]:
-        for line in self.files[f"{kernel}.jsonl"].splitlines():
+        # Rows end at \n alone, as `opened` reads them: a row may hold a carriage return.
+        for line in self.files[f"{kernel}.jsonl"].split(b"\n")[:-1]:
             yield lines.known(line)  # a Stored, as `opened` has checked
 
     def records(self) -> Iterator[Record]:
