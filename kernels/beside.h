@@ -62,6 +62,28 @@ static inline void must_make_large_pages(const struct config *c, uint64_t bytes)
         bad_argument("%s takes --lines that make whole large pages here, of %" PRIu64 " bytes each.", c->kernel, large);
 }
 
+/* khugepaged joins pages too. It is woken by a process's first advice for large pages, or by its first fault on memory that
+ * may have them, but not while they are off for the process. */
+static int were_off;
+static inline void turn_large_pages_off(void)
+{
+    were_off = prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0);
+    prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
+}
+
+static inline void let_collapse(const struct arena *a)
+{
+    if (madvise(a->base, a->bytes, MADV_HUGEPAGE)) /* the advice for base pages forbids collapsing too */
+        unavailable("thp-never", "madvise: %s", strerror(errno));
+    prctl(PR_SET_THP_DISABLE, were_off, 0, 0, 0);
+}
+
+/* Why MADV_COLLAPSE failed. EAGAIN: somebody else held one of the pages, for a moment. */
+static inline const char *no_collapse(int error)
+{
+    return error == EINVAL ? "no-collapse" : error == EAGAIN ? "backing-partial" : "memory-short";
+}
+
 /* perf would also count the threads and children. */
 static inline void count_nothing(struct config *c) { c->control_fd = -1; }
 

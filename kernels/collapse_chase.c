@@ -96,6 +96,7 @@ int main(int argc, char **argv)
         beside.cpu = cpus_given.number[i] != c.cpu ? cpus_given.number[i] : beside.cpu;
     if (beside.cpu < 0)
         unavailable("one-cpu", "a chase and a thread beside it asked for");
+    turn_large_pages_off();
     struct arena a = map_arena(&c), more = elsewhere ? map_arena(&c) : a;
     struct job job = {.memory = more.base, .bytes = bytes, .large = large, .lasts_ns = c.region_ns,
                       .order = none ? NULL : order_of(bytes / large, c.mode == kernel.modes[3], c.seed)};
@@ -108,8 +109,8 @@ int main(int argc, char **argv)
 
     struct region r = {.batches = 0};
     verify_backing(&c, &a);
-    if (!none && madvise(more.base, bytes, MADV_HUGEPAGE)) /* the advice for base pages forbids collapsing too */
-        unavailable("thp-never", "madvise: %s", strerror(errno));
+    if (!none)
+        let_collapse(&more);
     warm_up(&c, &chasing);
     sample_clock(&r);
     run_checked(&chasing, SETTLE);
@@ -124,7 +125,7 @@ int main(int argc, char **argv)
     run_checked(&chasing, c.lines / SLICE + 1);
     n[2] = chase_on(&chasing, slice[2], c.region_ns, NULL);
     if (job.error)
-        unavailable(job.error == EINVAL ? "no-collapse" : "memory-short", "MADV_COLLAPSE: %s", strerror(job.error));
+        unavailable(no_collapse(job.error), "MADV_COLLAPSE: %s", strerror(job.error));
     struct stated after = read_smaps(&a, base_page() >> 10);
     must_be(after.thp << 10, none || elsewhere ? 0 : bytes);
     sample_clock(&r);

@@ -89,11 +89,13 @@ int main(int argc, char **argv)
     struct region r = {.batches = 0};
     int counted = 1;
     for (int first = 1; first || r.batches < MIN_BATCHES || (r.elapsed_ns < c.region_ns && r.batches < MOST_BATCHES); first = 0) {
+        if (mode == COLLAPSE)
+            turn_large_pages_off();
         lay_arena(&c, &a);
         fault_in(&a);
         verify_backing(&c, &a);
-        if (mode == COLLAPSE && madvise(a.base, a.bytes, MADV_HUGEPAGE)) /* the advice for base pages forbids collapsing too */
-            unavailable("thp-never", "madvise: %s", strerror(errno));
+        if (mode == COLLAPSE)
+            let_collapse(&a);
         if (first) {
             sample_clock(&r);
             start_counting(&c, &r);
@@ -109,7 +111,7 @@ int main(int argc, char **argv)
             gate(&c, "disable\n");
         uint64_t after = flushes_at(other, threads);
         if (failed)
-            unavailable(mode == COLLAPSE && error == EINVAL ? "no-collapse" : "memory-short", "%s: %s", c.mode, strerror(error));
+            unavailable(mode == COLLAPSE ? no_collapse(error) : "memory-short", "%s: %s", c.mode, strerror(error));
         check_effect(mode, &a, calls * bytes, &huge);
         await_turns(other, threads, turns);
         if (first)

@@ -180,7 +180,7 @@ def test_collapsed_pages_are_large_afterwards_and_no_others(mode, own, joined):
         "collapse_chase",
         ["--region-ms", "1", "--seed", "7", "--mode", mode, "--lines", str(size // PAGE)],
     )
-    if done.returncode == 3 and reason_of(done)[0] == "memory-short":
+    if done.returncode == 3 and reason_of(done)[0] in ("memory-short", "backing-partial"):
         pytest.skip("this kernel joins no pages now")
     report = report_of(done)
     assert (report.also["huge_bytes_after"], report.also["joined_bytes"]) == (
@@ -231,10 +231,11 @@ def test_a_part_of_a_large_page_leaves_base_pages_and_a_collapse_makes_large_one
     assert unless_fragmented(done.returncode, done.stdout, done.stderr).also == {
         "huge_bytes_after": 0.0
     }
-    assert (
-        run("shootdown", "--mode", "collapse", "--lines", huge_page_bytes() // PAGE).arena_bytes
-        == FEWER * huge_page_bytes()
-    )
+    lines = str(huge_page_bytes() // PAGE)
+    done = run_c("shootdown", ["--region-ms", "1", "--mode", "collapse", "--lines", lines])
+    if done.returncode == 3 and reason_of(done)[0] == "backing-partial":
+        pytest.skip("others hold a page now")
+    assert report_of(done).arena_bytes == FEWER * huge_page_bytes()
 
 
 # --- fork_write

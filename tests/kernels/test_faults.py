@@ -32,6 +32,7 @@ COUNTED, MOVED = "i < source.n; i++)\n        cursors[", "i < source.n; i++)\n  
 SCATTER = "scatter(struct rows source, struct row *target, uint32_t *cursors, unsigned skip, unsigned bits)\n{\n"
 ADVICE = "madvise(p->from, p->bytes, MADV_POPULATE_WRITE)"
 TOUCHED = "        *(volatile uint64_t *)(base + order[i] * stride) = order[i] + 1;"
+JOINED = "madvise(j->memory + j->order[i] * j->large, j->large, MADV_COLLAPSE)"
 JOIN = "--tuples 5000 --lines 7500"
 
 
@@ -163,10 +164,18 @@ BESIDE: list[tuple[str, str, dict[str, str], str]] = [
         IMPATIENT | {"take_turns(o);": "_exit(0);"},
         "neighbour-gone",
     ),
+    fault("collapse_chase", "--mode address --lines {large}", {JOINED: "0"}),
     fault(
         "collapse_chase",
         "--mode address --lines {large}",
-        {"madvise(j->memory + j->order[i] * j->large, j->large, MADV_COLLAPSE)": "0"},
+        {JOINED: "(errno = EAGAIN)"},
+        "backing-partial",
+    ),
+    fault(
+        "shootdown",
+        "--mode collapse --lines {large}",
+        {"failed = madvise(from, bytes, MADV_COLLAPSE)": "failed = -1, errno = EAGAIN"},
+        "backing-partial",
     ),
     fault(
         "collapse_chase",

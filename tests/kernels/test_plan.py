@@ -43,6 +43,9 @@ APART = [
     "page_gather - spread cycle 4000 1 7 1",
 ]  # larger than the mapping
 BASE_APART = ["page_chase - alias random 700 1 7 1", "page_chase - spread cycle 50 16 7 1"]
+SAME = {"kernel", "engine", "pages", "backing", "layout", "order", "lines", "stride_pages", "mode"}
+SAME |= {"options", "stride_bytes", "working_set_bytes", "arena_bytes", "seed", "cpu"}
+SAME |= {"checksum", "fifo"}
 FAILING = {
     "": "bad-parameter",
     "no_kernel - spread cycle 700 1 7 1": "bad-parameter",
@@ -76,24 +79,12 @@ def answers(
 
 def alone(line: str, pages: str) -> KernelReport:
     """The same point by the kernel's own program."""
-    kernel, mode, layout, order, lines, stride, seed, region, *more = line.split()
-    fields = {
-        "layout": layout,
-        "order": order,
-        "lines": lines,
-        "stride-pages": stride,
-        "seed": seed,
-        "region-ms": region,
-        "pages": pages,
-    }
-    done = run_c(
-        kernel,
-        [
-            *(word for name, value in fields.items() for word in (f"--{name}", value)),
-            *(["--mode", mode] if mode != "-" else []),
-            *more,
-        ],
-    )
+    kernel, mode, *values = line.split()
+    names = ("layout", "order", "lines", "stride-pages", "seed", "region-ms")
+    words = ["--pages", pages, *(["--mode", mode] if mode != "-" else [])]
+    for name, value in zip(names, values, strict=False):
+        words += [f"--{name}", value]
+    done = run_c(kernel, [*words, *values[len(names) :]])
     assert (done.returncode, done.stderr) == (0, "")
     return KernelReport.model_validate_json(done.stdout)
 
@@ -120,30 +111,9 @@ def test_a_point_of_a_plan_is_the_point_that_a_process_of_its_own_measures(sessi
         and first["populate_ns"] > 0
         and last == {"end": len(lines), "proved": len(lines)}
     )
-    same = (
-        "kernel",
-        "engine",
-        "pages",
-        "backing",
-        "layout",
-        "order",
-        "lines",
-        "stride_pages",
-        "mode",
-        "options",
-        "stride_bytes",
-        "working_set_bytes",
-        "arena_bytes",
-        "seed",
-        "cpu",
-        "checksum",
-        "fifo",
-    )
     for position, (line, answer) in enumerate(zip(lines, given, strict=True)):
         report, expected = report_of(answer), alone(line, pages)
-        assert {name: getattr(report, name) for name in same} == {
-            name: getattr(expected, name) for name in same
-        }, line
+        assert report.model_dump(include=SAME) == expected.model_dump(include=SAME), line
         assert report.also.keys() == expected.also.keys() and len(report.batch_ns_per_access) >= 5
         assert (answer["id"], report.position) == (f"id{position}", position)
         assert report.mapping_bytes == (
@@ -231,16 +201,7 @@ def state_of(pid: int) -> tuple[int, int, int]:
 
 
 def test_a_process_keeps_nothing_of_a_point(session):
-    lines = [
-        SHARED[0],
-        SHARED[1],
-        BASE_ALONE[1],
-        BASE_APART[0],
-        BASE_APART[1],
-        APART[0],
-        *list(FAILING)[1:],
-        SHARED[5],
-    ]
+    lines = [*SHARED[:2], BASE_ALONE[1], *BASE_APART, APART[0], *list(FAILING)[1:], SHARED[5]]
     with subprocess.Popen(
         [session, "--bytes", str(MAPPED)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

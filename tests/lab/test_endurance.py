@@ -13,6 +13,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from tlb.lab.store import Store, data_root
 from tlb.system import files
 
 fork = multiprocessing.get_context("fork")
+Process = multiprocessing.process.BaseProcess
 LONG_S = 20.0  # for what takes milliseconds and must only ever happen
 
 
@@ -76,12 +78,8 @@ FILES = sorted({point.kernel for point in POINTS})
 
 def made_up(point: Point, repeat: int, *, state: str, **_: object) -> Record:
     time.sleep(0.01)
-    return make_record(
-        **point.model_dump(),
-        repeat=repeat,
-        state=state,
-        measures=build.kernel(point.kernel, point.engine).measures,
-    )
+    measures = build.kernel(point.kernel, point.engine).measures
+    return make_record(**point.model_dump(), repeat=repeat, state=state, measures=measures)
 
 
 def real_or_not(
@@ -90,9 +88,8 @@ def real_or_not(
     """What one program measures, run or made up."""
     real = [point for point in points if point.kernel in REAL and not point.mode]
     yield from mapping.measured(real, repeat, setting, **how)
-    yield from one_by_one(made_up)(
-        [point for point in points if point not in real], repeat, setting, **how
-    )
+    others = [point for point in points if point not in real]
+    yield from one_by_one(made_up)(others, repeat, setting, **how)
 
 
 def run_to_the_end(report: int, grids: dict[str, list[Point]], **rig: object) -> None:
@@ -103,9 +100,7 @@ def run_to_the_end(report: int, grids: dict[str, list[Point]], **rig: object) ->
     campaign.run(a_rig(store, **rig), grids, REPEATS, quiet=True)
 
 
-def start(
-    grids: dict[str, list[Point]], **rig: object
-) -> tuple[multiprocessing.process.BaseProcess, int]:
+def start(grids: dict[str, list[Point]], **rig: object) -> tuple[Process, int]:
     """A campaign of `grids` as a process of its own, and the end of a pipe that tells what it has
     stored."""
     reader, report = os.pipe()
@@ -148,18 +143,14 @@ def test_a_runner_killed_again_and_again_at_random_moments_loses_nothing_and_mea
     kill begins anew elsewhere."""
     rng, killed = random.Random(SEED), 0
 
-    def begin() -> tuple[multiprocessing.process.BaseProcess, int]:
-        return start(GRIDS, measure=real_or_not)
-
     made = {name: build.kernel(name) for name in REAL}
-    monkeypatch.setattr(
-        build,
-        "kernel",
-        lambda name, engine: made.get(name) or Kernel(name, engine, ("true",), "a" * 16),
-    )
+    others = partial(Kernel, command=("true",), digest="a" * 16)
+    monkeypatch.setattr(build, "kernel", lambda *name: made.get(name[0]) or others(*name))
+    # the first run tells how long a run is, and the moments of the kills follow from that
+    monkeypatch.setattr(build, "compile_all", lambda points: None)
     monkeypatch.setenv("TLB_DATA", str(tmp_path / "whole"))
     began = time.monotonic()
-    runner, reader = begin()
+    runner, reader = start(GRIDS, measure=real_or_not)
     expected = told(reader)
     runner.join()
     whole_s = time.monotonic() - began
@@ -168,7 +159,7 @@ def test_a_runner_killed_again_and_again_at_random_moments_loses_nothing_and_mea
     root, finished, before = tmp_path / "0", Counter[str](), dict.fromkeys(FILES, b"")
     while True:
         monkeypatch.setenv("TLB_DATA", str(root))
-        runner, reader = begin()
+        runner, reader = start(GRIDS, measure=real_or_not)
         if killed < kills:
             runner.join(rng.uniform(0, 4 * whole_s / kills + 0.1))
             runner.kill()
@@ -180,20 +171,14 @@ def test_a_runner_killed_again_and_again_at_random_moments_loses_nothing_and_mea
         assert all(lines[name].startswith(before[name]) for name in FILES), (
             f"kill {killed}, TLB_SEED={SEED}"
         )
-        keys = Counter(
-            json.loads(line)["key"] for content in lines.values() for line in content.splitlines()
-        )
-        assert finished <= keys <= expected and len(store.records(MACHINE, FILES)) == sum(
-            text.count(b"\n") for text in lines.values()
-        )
+        rows = [json.loads(line) for text in lines.values() for line in text.splitlines()]
+        keys = Counter(row["key"] for row in rows)
+        assert finished <= keys <= expected and len(store.records(MACHINE, FILES)) == len(rows)
         before = lines
         if runner.exitcode == 0:
             assert keys == expected
-            files = {path.name for path in (root / MACHINE).iterdir()}
-            assert files == {
-                "grids.json",
-                *(f"{name}.jsonl" for name in FILES),
-            }  # nothing is set aside
+            names = {path.name for path in (root / MACHINE).iterdir()}
+            assert names == {"grids.json", *(f"{name}.jsonl" for name in FILES)}  # all of them
             if killed == kills:
                 return
             root, finished, before = tmp_path / str(killed), Counter(), dict.fromkeys(FILES, b"")
@@ -237,22 +222,17 @@ def test_no_kernel_outlives_a_runner_killed_while_it_starts_one(
 # --- eight writers
 
 WRITERS, APPENDS = 8, 6
+TORN = b'{"digest":"torn'
 
 
-def write_some(root: Path, report: int, number: int, seed: str) -> None:
+def write(root: Path, report: int, number: int, seed: str) -> None:
     """Appends with a store of its own, now and then with a new one, which must find the file as it
-    is."""
+    is; the eighth without end."""
     rng = random.Random(seed)
     store = Telling(root, report)
-    for repeat in range(APPENDS):
+    for repeat in range(APPENDS) if number < WRITERS else itertools.count():
         if rng.random() < 0.3:
             store = Telling(root, report)
-        store.append(MACHINE, make_record(repeat=1000 * number + repeat), KERNEL)
-
-
-def write_for_ever(root: Path, report: int, number: int, seed: str) -> None:
-    store = Telling(root, report)
-    for repeat in itertools.count():
         store.append(MACHINE, make_record(repeat=1000 * number + repeat), KERNEL)
 
 
@@ -264,20 +244,13 @@ def break_lines(root: Path, report: int, number: int, seed: str) -> None:
     for turn in range(4):
         time.sleep(rng.uniform(0, 0.02))
         while True:
-            fd = (
-                os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-                if path.parent.is_dir()
-                else None
-            )
-            if fd is None:
+            if not path.parent.is_dir():
                 continue
+            fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
             try:
                 files.lock(fd)
                 if files.is_at(fd, path):
-                    os.write(
-                        fd,
-                        f'{{"broken":{turn}}}\n'.encode() + b'{"digest":"torn' * rng.randrange(2),
-                    )
+                    os.write(fd, b'{"broken":%d}\n' % turn + TORN * rng.randrange(2))
                     break
             finally:
                 os.close(fd)
@@ -293,16 +266,16 @@ def test_eight_writers_at_once_lose_and_tear_nothing(number, tmp_path):
     Store(root).ask(MACHINE, NAME, [make_record().point])
     reader, report = os.pipe()
 
-    def begin(what, name: int) -> multiprocessing.process.BaseProcess:
+    def begin(what, name: int) -> Process:
         process = fork.Process(target=what, args=(root, report, name, f"{SEED} {number} {name}"))
         process.start()
         return process
 
-    writers = [begin(write_some, name) for name in range(1, WRITERS)]
+    writers = [begin(write, name) for name in range(1, WRITERS)]
     breaker = begin(break_lines, 99)
     victims = []
     for name in range(20, 23):  # the eighth writer
-        victims.append(begin(write_for_ever, name))
+        victims.append(begin(write, name))
         time.sleep(rng.uniform(0, 0.05))
         victims[-1].kill()
         victims[-1].join()
@@ -315,15 +288,11 @@ def test_eight_writers_at_once_lose_and_tear_nothing(number, tmp_path):
     last = store.append(MACHINE, make_record(repeat=9), KERNEL)  # mends what the breaker left last
     keys = store.keys(MACHINE, NAME)
     assert_whole(store, len(keys))
-    assert finished | {last} <= keys and len(keys) <= len(finished) + 1 + len(
-        victims
-    )  # at most what was in flight at a kill
-    repeats = set(store.load(MACHINE, NAME)["repeat"])
-    assert {
-        1000 * name + repeat for name in range(1, WRITERS) for repeat in range(APPENDS)
-    } <= repeats
+    assert finished | {last} <= keys
+    assert len(keys) <= len(finished) + 1 + len(victims)  # at most what was in flight at a kill
+    written = {1000 * name + repeat for name in range(1, WRITERS) for repeat in range(APPENDS)}
+    assert written <= set(store.load(MACHINE, NAME)["repeat"])
     quarantined = rows_file(root).with_name(f"{ROWS}.quarantine.jsonl").read_bytes().splitlines()
-    torn = b'{"digest":"torn'  # in front where no writer came between two turns of the breaker
-    assert [json.loads(line.removeprefix(torn)) for line in quarantined] == [
-        {"broken": turn} for turn in range(4)
-    ]
+    # TORN is in front where no writer came between two turns of the breaker.
+    found = [json.loads(line.removeprefix(TORN)) for line in quarantined]
+    assert found == [{"broken": turn} for turn in range(4)]

@@ -97,6 +97,30 @@ def test_points_that_sleep_do_so_side_by_side_and_a_failure_of_one_is_its_own(mo
     assert sum(map(made[2].cost_s, sleepers)) < 6 < sum(map(kernels.expected_s, sleepers))
 
 
+@pytest.mark.parametrize(
+    ("code", "cpu", "tries"),
+    [
+        ("backing-partial", None, 2),
+        ("cpu-gone", None, 2),
+        ("cpu-gone", 1, 1),
+        ("no-collapse", 1, 1),
+    ],
+)
+def test_what_may_be_over_is_tried_once_more_in_a_process_of_its_own(monkeypatch, code, cpu, tries):
+    tried = list[Point]()
+
+    def alone(point: Point, repeat: int, setting: Setting) -> Record:
+        tried.append(point)
+        if len(tried) == 1:
+            raise Unavailable(code)
+        return make_record(**point.model_dump(include={"kernel", "lines", "mode"}))
+
+    monkeypatch.setattr(measure, "_alone", alone)
+    point = Point(kernel="shootdown", order="sequential", lines=512, mode="collapse")
+    got = results([point], setting=SETTING._replace(cpu=cpu))
+    assert (codes(got)[512], len(tried)) == ("" if tries == 2 else code, tries)
+
+
 def test_of_an_empty_pool_no_smaller_mapping_is_asked_for(monkeypatch):
     tried = list[int]()
 

@@ -1,6 +1,6 @@
 /* Programs with known page walks, for tests of `tlb where`. Mode, pages, passes:
  * gather: independent reads of `gathered`, twice a pass; chase: those, and a dependent cycle over `chased`; surgical: those, and
- * a cycle of indices over `second`. forked: the reads of gather alone, by a child, of a mapping that was trimmed. stream: reads one array in order. sparse: reads one page in 16. small: a list of nodes of 64 bytes, followed. Each visits
+ * a cycle of indices over `second`. forked: the reads of gather alone, by a child, of a mapping that was trimmed and of which its parent touched every second page. stream: reads one array in order. sparse: reads one page in 16. small: a list of nodes of 64 bytes, followed. Each visits
  * one line of a page. */
 #include <stdint.h>
 #include <stdio.h>
@@ -102,7 +102,8 @@ int main(int argc, char **argv)
         sum += gather(gathered, order, pages, 2 * passes);
     } else if (!strcmp(argv[1], "forked")) {
         char *trimmed = allocate_trimmed(bytes);
-        memset(trimmed, 1, bytes);
+        for (uint64_t i = 0; i < bytes; i += 2 * PAGE)
+            trimmed[i] = 1;
         if (fork())
             return wait(NULL) < 0;
         sum = gather(trimmed, order, pages, 2 * passes);

@@ -28,7 +28,7 @@ def check(record: Record, kernel_digest: str) -> None:
     """Raise ValueError for what a frame cannot show."""
     if not NAME.fullmatch(kernel_digest):
         raise ValueError(f"a kernel's digest cannot be {kernel_digest[:64]!r}")
-    for name, value in record:
+    for name, value in vars(record).items():
         if isinstance(value, int) and value > INT64_MAX:
             raise ValueError(f"{name} does not fit 64 bits")
     own = [option.name for option in record.options] + list(record.also)

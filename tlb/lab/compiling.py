@@ -20,14 +20,16 @@ _DISK_WORDS = {
 }
 
 
-def compiled(cc: Compiler, source: Path, binary: Path, flags: Sequence[str]) -> None:
+def compiled(
+    cc: Compiler, source: Path, binary: Path, flags: Sequence[str], libraries: Sequence[str] = ()
+) -> None:
     """Compile into a temporary name first: a killed compile leaves no half binary."""
     with disk_errors(binary.parent):
         fd, temporary = tempfile.mkstemp(dir=binary.parent, prefix=binary.name)
         os.close(fd)
         try:
             done = subprocess.run(
-                [*cc.command, *flags, "-o", temporary, str(source)],
+                [*cc.command, *flags, "-o", temporary, str(source), *libraries],
                 capture_output=True,
                 text=True,
                 timeout=120,

@@ -34,6 +34,7 @@ class Stored(NamedTuple):
     line: bytes  # whole, without its end
 
 
+@lru_cache(1 << 12)
 def point_id(point: Point) -> str:
     """Return the identity of a point: 16 hex digits of its canonical JSON's SHA-256."""
     return _sha16(_asked(point))
@@ -67,6 +68,7 @@ def key_of(point: Point, record: Record, kernel_digest: str) -> str:
     return record_key(point, record.repeat, Identity(record.measures, kernel_digest), record.state)
 
 
+@lru_cache(1 << 12)
 def _asked(point: Point) -> dict[str, Any]:
     asked = point.model_dump()
     # rows measured before there were such fields keep their keys
@@ -212,9 +214,10 @@ known = lru_cache(1 << 14)(parse)
 
 def canonical(content: Any) -> bytes:
     """Return the JSON that lines and keys are made of. Raises ValueError."""
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode(
-        "ascii"
-    )
+    return _encoded(content).encode("ascii")
+
+
+_encoded = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
 
 def _sha16(content: Any) -> str:

@@ -206,17 +206,16 @@ class _Measuring:
         return Alone(self.repeat, self.setting)
 
     def _judged(self, point: Point, result: Record | Unavailable) -> Record | Unavailable:
-        """The result, its point put at the end once more where it was disturbed or lost its CPU."""
-        # the kernel takes another
-        is_gone = (
+        """The result, its point put at the end once more where it was disturbed, or may succeed."""
+        is_over = (
             isinstance(result, Unavailable)
-            and result.code == "cpu-gone"
-            and self.setting.cpu is None
+            and result.code in _PASSING
+            and (result.code != "cpu-gone" or self.setting.cpu is None)  # the kernel takes another
         )
         is_noisy = isinstance(result, Record) and bool(result.noisy) and self.retries > 0
         if point in self.tried:
             return result.model_copy(update={"tries": 2}) if isinstance(result, Record) else result
-        if is_gone or is_noisy:
+        if is_over or is_noisy:
             self.retries -= is_noisy
             self.tried.add(point)
             self.left.append(point)
