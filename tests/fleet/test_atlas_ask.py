@@ -10,17 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 from support.atlas import FAR, chase, host, of, put
-from support.common import ROOT
 from support.page_sizes import Paged
 
 from experiments.overview import profile
 from tlb.fleet import atlas
 from tlb.fleet.ask import QUESTIONS, ask, opened
-from tlb.inference.campaigns import newest
-from tlb.inference.curves import select
 from tlb.inference.intervals import median_interval
 from tlb.inference.scatter import outliers
-from tlb.lab.store import Store
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
 
@@ -197,46 +193,3 @@ def test_machines_of_two_versions_of_a_kernel_are_in_no_number_together(tmp_path
     assert gains[0]["median"] > 1.2 * gains[1]["median"]
     shown = {(row["measures"], row["holds"], row["fails"]) for row in claims}
     assert shown == {(1, LEAST_KIND, 0), (2, 0, LEAST_KIND)}
-
-
-def test_a_median_s_interval_is_the_book_s(connection):
-    rng, ends = np.random.default_rng(1), ("median", "low", "high", "coverage")
-    for n in [*range(1, 40), 100, 331, 1000]:
-        values = rng.permutation(np.round(rng.lognormal(size=n), 2)).tolist()
-        (found,) = [*ask(connection, f"SELECT median_interval({values}::DOUBLE[])")]
-        expected = {"n": n, **dict(zip(ends, median_interval(values), strict=False))}
-        assert found[0] == pytest.approx(expected)
-    assert [*ask(connection, "SELECT median_interval([]::DOUBLE[])")] == [(None,)]
-
-
-@pytest.mark.endurance
-def test_gains_of_published_machines_are_those_of_their_rows_and_profiles(tmp_path):
-    """A gain is the ratio of two medians. A profile takes the median of ratios within a mapping
-    where that is known better: another number, inside its interval."""
-    atlas.build(tmp_path / "atlas", [ROOT / "data"])
-    with opened(tmp_path / "atlas") as connection:
-        gains = answered(connection, "gain")
-    found = {(r["microarchitecture"], f"gain_{r['pages']}"): r["median"] for r in gains}
-    assert found == pytest.approx(gains_of_rows(Store(ROOT / "data")), rel=1e-9)
-    known = {
-        (name.rpartition("-")[0], quantity["name"]): quantity
-        for name, quantity in profiles(ROOT / "data")
-        if quantity["name"] in ("gain_2m", "gain_thp") and quantity["value"]
-    }
-    assert found.keys() == known.keys() and known
-    for name, gain in found.items():
-        assert known[name]["low"] <= gain <= known[name]["high"]
-
-
-def gains_of_rows(data: Store) -> dict[tuple[str, str], float]:
-    """Return the same from the rows of pages: base pages' median over that of large pages."""
-    found = {}
-    for machine in data.machines():
-        rows = newest(data.load(machine, "hugepages"))
-        far = select(rows, kernel="page_chase", mode="", layout="spread", order="cycle")
-        far = far[far["lines"] == FAR]
-        ns = far.groupby("pages")["ns_per_access"].median()
-        for pages in ("2m", "thp"):
-            if {"4k", pages} <= set(ns.index):
-                found[machine.rpartition("-")[0], f"gain_{pages}"] = ns["4k"] / ns[pages]
-    return found

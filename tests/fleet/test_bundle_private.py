@@ -126,19 +126,17 @@ def test_documents_go_as_they_are_if_they_name_nobody():
     assert public("machine", FULL) == documents.written(FULL).decode()
 
 
-def test_card_and_profile_say_no_more_than_the_description(tmp_path):
-    """They are made of what was packed, and neither of the store nor of its path."""
+def test_no_member_names_the_store_or_its_path(tmp_path):
     store, path = Store(tmp_path / "janes-laptop"), tmp_path / "bundle.zip"
     pack.write(store, bundles.filled(store), path)
     with zipfile.ZipFile(path) as archive:
         content = {name: archive.read(name).decode() for name in archive.namelist()}
-    assert {"README.md", "translation.json", "bundle.json"} <= content.keys()
+    assert {"machine.json", "bundle.json"} <= content.keys()
     for text in content.values():
         assert not holds(text, "jane") and not holds(text, str(tmp_path))
 
 
-def test_a_word_goes_once_its_owner_lets_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(pack, "_derive", lambda packed: None)
+def test_a_word_goes_once_its_owner_lets_it(tmp_path):
     store, path = Store(tmp_path), tmp_path / "bundle.zip"
     host = bundles.HOST.model_copy(update={"kernel_release": "6.1.0-jane"})
     machine = bundles.filled(
@@ -151,7 +149,7 @@ def test_a_word_goes_once_its_owner_lets_it(tmp_path, monkeypatch):
         and "jane in kernel_release" in str(refused.value)
         and not path.exists()
     )
-    assert pack.write(store, machine, path, ["Jane"]).rows == len(bundles.ROWS)
+    assert pack.write(store, machine, path, ["Jane"]).bundle.states.total() == len(bundles.ROWS)
     assert check.opened(archive.read(path)).host.kernel_release == "6.1.0-jane"
 
 

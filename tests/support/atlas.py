@@ -155,20 +155,11 @@ def put(
     if described:
         (folder / "machine.json").write_text(json.dumps(described.model_dump(mode="json")))
     if quantities is not None:
-        each = [
-            Quantity(
-                name=name,
-                part="entries",
-                words=name,
-                unit="entries",
-                **(
-                    {"reason": value}
-                    if isinstance(value, str)
-                    else {"value": value, "low": value, "high": None, "coverage": 0.9375}
-                ),
-            )
-            for name, value in quantities.items()
-        ]
+        each = []
+        for name, value in quantities.items():
+            known = {"value": value, "low": value, "high": None, "coverage": 0.9375}
+            what = {"reason": value} if isinstance(value, str) else known
+            each.append(Quantity(name=name, part="entries", words=name, unit="entries", **what))
         (folder / "translation.json").write_text(
             Profile(machine=folder.name, quantities=tuple(each)).model_dump_json()
         )

@@ -7,9 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from experiments.overview import profile
 from support.common import make_record
 from support.lab import content_of, put, sign
 from support.synthetic import Stated
@@ -69,15 +66,11 @@ def filled(
     return name
 
 
-OF_CHAPTER = profile.of_chapter  # which tests put something quicker in the place of
-
-
 @cache
 def _packed() -> dict[str, bytes]:
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as real:
-        real.setattr(profile, "of_chapter", OF_CHAPTER)
+    with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder))
-        return pack.pack(store, filled(store)).files
+        return pack.pack(store, filled(store)).bundle.files
 
 
 def files(**changes: bytes) -> dict[str, bytes]:

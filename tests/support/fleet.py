@@ -173,7 +173,7 @@ def quick() -> None:
     from tlb.fleet import client, worker
 
     worker.configure()
-    worker.AGAIN_S = client.LOOK_S = client.PAUSE_S = 0.1
+    worker.AGAIN_S = client.POLL_S = client.PAUSE_S = 0.1
     worker._keep_off = lambda cpu: None
 
 
@@ -199,12 +199,9 @@ def garbage(kind: str) -> Callable[[str], object]:
         if kind == "no bundle":
             return ["rows", 1]
         if kind == "a flipped bit":
-            middle = len(sent.bundle) // 2
-            return sent._replace(
-                bundle=sent.bundle[:middle]
-                + bytes([sent.bundle[middle] ^ 1])
-                + sent.bundle[middle + 1 :]
-            )
+            flipped = bytearray(sent.bundle)
+            flipped[len(flipped) // 2] ^= 1
+            return sent._replace(bundle=bytes(flipped))
         files = dict(check.opened(sent.bundle).files)
         files["page_chase.jsonl"] = files["page_chase.jsonl"].replace(
             b'"ns_per_access":', b'"ns_per_access":1', 1
@@ -261,14 +258,9 @@ def ask(address: str, pem: str, output: Path, names: list[str], told: Path) -> N
     pretend("client", output.parent / "client")
     fleet = Fleet(Store(output), Campaign(), len(names), patience_s=60)
     asyncio.run(fleet.run(address, pem))
-    told.write_text(
-        json.dumps(
-            {
-                one.name: [one.why.code, one.why.detail] if one.why else [""]
-                for one in fleet.computers.values()
-            }
-        )
-    )
+    whys = {one.name: one.why for one in fleet.computers.values()}
+    ends = {name: [why.code, why.detail] if why else [""] for name, why in whys.items()}
+    told.write_text(json.dumps(ends))
 
 
 class Processes:

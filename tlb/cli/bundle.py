@@ -49,12 +49,10 @@ def bundle(
     name = store.resolve(machine, this)
     path = output or Path(f"{name}{check.SUFFIX}")
     packed = pack.write(store, name, path, allow or ())
-    rows = [name for name in sorted(packed.files) if name.endswith(".jsonl")]
-    kernels = [name.removesuffix(".jsonl") for name in rows]
-    size = format_size(path.stat().st_size)
-    unpacked = format_size(sum(map(len, packed.files.values())))
-    print(f"{path}: {count(packed.rows)} rows of {listed(kernels)}; {size}, {unpacked} unpacked.")
-    print(f"States of the machine: {listed(packed.states)}.")
+    made, size = packed.bundle, format_size(len(packed.content))
+    unpacked, rows = format_size(sum(map(len, made.files.values()))), count(made.states.total())
+    print(f"{path}: {rows} rows of {listed(made.kernels)}; {size}, {unpacked} unpacked.")
+    print(f"States of the machine: {listed(sorted(made.states))}.")
     if packed.left_out:
         print(f"Left out: {listed(packed.left_out)}.")
     url = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["repository"]["url"]
@@ -72,9 +70,8 @@ def check_bundle(file: File) -> None:
     shown.parts([f"{accepted.machine}, {title}", host, kernels, *remarks(accepted)])
     if not any(accept.review(data, accepted, accept.Known(data)).values()):
         raise Unavailable("bundle-known", f"no row of {accepted.machine} is new")
-    files = accepted.files.items()
-    rows = sum(content.count(b"\n") for name, content in files if name.endswith(".jsonl"))
-    print(f"Accepted: {count(rows)} rows. `tlb add-bundle {file}` adds them to data/.")
+    rows = count(accepted.states.total())
+    print(f"Accepted: {rows} rows. `tlb add-bundle {file}` adds them to data/.")
 
 
 def add_bundle(file: File) -> None:
@@ -122,8 +119,8 @@ def _kernels(data: Store, accepted: Bundle) -> Iterator[dict[str, object]]:
 def remarks(accepted: Bundle) -> Iterator[str]:
     """Yield in sentences what is no reason to refuse a bundle, and is to be known of it."""
     odd = Counter[str]()
-    for state, rows in accepted.undescribed.items():
-        odd[f"are of the state {state}, which nothing describes"] = rows
+    for state in accepted.states.keys() - accepted.hosts.keys():
+        odd[f"are of the state {state}, which nothing describes"] = accepted.states[state]
     before = None
     for record in accepted.records():
         is_after = before is not None and before.kernel == record.kernel

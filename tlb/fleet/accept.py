@@ -11,21 +11,21 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tlb import discovery
-from tlb.fleet import check, documents, pack, plausible
+from tlb.fleet import plausible
 from tlb.fleet.check import Bundle
 from tlb.lab import lines, states
 from tlb.lab.grids import listed_grids
 from tlb.lab.lines import Stored
-from tlb.lab.store import Store
+from tlb.lab.store import GRIDS, Store
 from tlb.machine import host as hosts
-from tlb.machine.host import Host
 from tlb.reasons import Unavailable, if_available
-from tlb.report import card
+from tlb.report import card, parameters
+from tlb.report.chapter import Chapter
 from tlb.system.files import new_folder, sync_folder
 
 profile = discovery.load("overview.profile")
 
-VERDICTS, PROFILE = "verdicts.json", f"{profile.NAME}.json"
+DERIVED = {"verdicts.json", f"{profile.NAME}.json"}  # from rows that are others then
 
 
 class Added(NamedTuple):
@@ -86,7 +86,7 @@ def review(data: Store, bundle: Bundle, known: Known) -> dict[str, list[bytes]]:
             known.compare(machine, row)
             if row.key not in there or row.record.counts_more_than(there[row.key]):
                 new[kernel].append(row.line)
-    for state in sorted(bundle.undescribed):
+    for state in sorted(bundle.states.keys() - bundle.hosts.keys()):
         if (owner := known.owners.get(state, machine)) != machine:
             why = f"rows of the state {state}, which is one of {owner}"
             raise Unavailable("bundle-impossible", why)
@@ -106,47 +106,53 @@ def add(data: Store, bundle: Bundle, known: Known | None = None) -> Added:
         new = review(data, bundle, known)
         number = sum(map(len, new.values()))
         if number:
-            _write(made, _merged(data, bundle, new))
+            _write(made, data, bundle, new)
     rows = [row for kernel in bundle.kernels for row in bundle.rows(kernel)]
     for row in rows:
         known.note(machine, row)
     return Added(target, number, len(rows) - number)
 
 
-def _merged(data: Store, bundle: Bundle, new: dict[str, list[bytes]]) -> dict[str, bytes]:
-    """Return the files of the machine's folder without the derived ones. Documents and description
-    are those of the side with the newest row."""
+def _write(made: Path, data: Store, bundle: Bundle, new: dict[str, list[bytes]]) -> None:
+    """Write the machine's folder as it will be in data/, with its own data card and profile.
+    Documents and description are those of the side with the newest row."""
     machine = bundle.machine
     paths = (path for path in (data.root / machine).glob("*.json*") if path.is_file())
-    there = {path.name: path.read_bytes() for path in paths if path.name != VERDICTS}
-    records = data.records(machine, data.kernels(machine))
-    last = max((record.started_at for record in records.values()), default="")
-    theirs = {
-        name: content
-        for name, content in bundle.files.items()
-        if not name.endswith(".jsonl") and name != check.CARD
-    }
-    is_newer = max(record.started_at for record in bundle.records()) >= last
-    files = there | theirs if is_newer else theirs | there
-    state = hosts.state(Host.model_validate_json(files["machine.json"]))
-    for side in (there, theirs):
-        host = Host.model_validate_json(side["machine.json"]) if "machine.json" in side else None
-        if host and hosts.state(host) != state:
-            content = documents.written(host.model_dump(mode="json"))
-            files.setdefault(f"machine-{hosts.state(host)}.json", content)
+    there = {path.name: path.read_bytes() for path in paths if path.name not in DERIVED}
+    theirs = {name: bundle.files[name] for name in bundle.files if not name.endswith(".jsonl")}
+    sides = [(there, if_available(states.latest, data, machine)), (theirs, bundle.host)]
+    records = data.records(machine, data.kernels(machine)).values()
+    last = max((record.started_at for record in records), default="")
+    if max(record.started_at for record in bundle.records()) < last:
+        sides.reverse()
+    store = staged(made.parent, machine, {})
+    for files, host in sides:
+        for name in files.keys() - {"machine.json"}:
+            (made / name).write_bytes(files[name])
+        if host:
+            states.describe(store, machine, host)
     for kernel, rows in new.items():
-        files[f"{kernel}.jsonl"] = there.get(f"{kernel}.jsonl", b"") + lines.compact(rows)
-    grids = listed_grids(data.grids(machine), bundle.grids)
-    return files | {check.GRIDS_FILE: documents.written(grids)}
-
-
-def _write(folder: Path, files: dict[str, bytes]) -> None:
-    """Write the folder as it will be in data/, with its own data card and profile."""
-    machine = folder.name
-    store = pack.staged(folder.parent, machine, {n: files[n] for n in files.keys() - {PROFILE}})
-    profile.write(store, pack.profiled(store, machine))
-    card.write(store, machine, Host.model_validate(store.read_machine(machine)))
-    for path in folder.iterdir():
+        with (made / f"{kernel}.jsonl").open("ab") as file:
+            file.write(lines.compact(rows))
+    store.write_document(machine, GRIDS, listed_grids(data.grids(machine), bundle.grids))
+    derive_profile(store, machine)
+    card.write(store, machine, states.latest(store, machine))
+    for path in made.iterdir():
         with path.open("rb") as file:
             os.fsync(file.fileno())
-    sync_folder(folder)
+    sync_folder(made)
+
+
+def derive_profile(store: Store, machine: str) -> None:
+    """Work out a machine's profile from its rows, and write it beside them."""
+    given = parameters.check(profile.PAGE, {"machine": machine, "minutes": 0.0})
+    profile.write(store, profile.of_chapter(Chapter(profile.PAGE, given, store)))
+
+
+def staged(root: Path, machine: str, files: dict[str, bytes]) -> Store:
+    """Return a store of these files of one machine, which is its own reference."""
+    (folder := root / machine).mkdir()
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    (root / "reference").write_text(f"{machine}\n", encoding="ascii")
+    return Store(root)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from tlb.reasons import Unavailable
 from tlb.system.files import OPEN_FLAGS
 
-NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_-]{0,63}\.(?:jsonl|json|md)")
+NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_-]{0,63}\.jsonl?")
 # Ten times what the published machines have together (14 MB, 35 members); mail servers pass 25 MB.
 MOST_FILE_BYTES, MOST_BYTES, MOST_MEMBERS = 24 << 20, 128 << 20, 96
 MOST_DOCUMENT_BYTES = 1 << 20  # the longest has 35 kB
@@ -78,41 +78,33 @@ def read(path: Path) -> bytes:
 def unpacked(content: bytes) -> dict[str, bytes]:
     """Return the members by name. Raises Unavailable: bundle-unsafe for what `packed` does not
     write, bundle-broken."""
-    try:
-        members = _members(content)
-    except struct.error:
-        members = []
+    members = _members(content)
     names = [member.name.decode("latin-1") for member in members]
-    why = ""
     for name, member in zip(names, members, strict=True):
         is_large = member.size > MOST_DOCUMENT_BYTES and not name.endswith(".jsonl")
         if not NAME.fullmatch(name) or is_large:
             why = f"a member cannot be called {ascii(name[:80])}, or not be as large"
-    if names != sorted(names) or not 0 < len({name.lower() for name in names}) == len(names):
-        why = why or "it has no members, or two of one name, or they are not in order"
-    elif sum(member.size for member in members) > MOST_BYTES:
-        why = why or f"its members have more than {MOST_BYTES >> 20} MiB"
-    elif _laid_out(members) != content:
-        why = why or "it has other headers, or bytes before, between or behind its members"
-    if why:
+            raise Unavailable("bundle-unsafe", why)
+    if not members or names != sorted({name.lower(): name for name in names}.values()):
+        raise Unavailable("bundle-unsafe", "it has two members of one name, no order, or none")
+    if sum(member.size for member in members) > MOST_BYTES:
+        raise Unavailable("bundle-unsafe", f"it has more than {MOST_BYTES >> 20} MiB unpacked")
+    if _laid_out(members) != content:
+        why = "it has other headers, or bytes before, between or behind its members"
         raise Unavailable("bundle-unsafe", why)
     return {name: _inflated(name, member) for name, member in zip(names, members, strict=True)}
 
 
 def _members(content: bytes) -> list[_Member]:
-    """Return the members that the directory names, as if each lay where the one before it ends.
-    Raises struct.error."""
-    *_, count, size, start, _ = _END.unpack(content[-_END.size :])
-    if count > MOST_MEMBERS or size > count * (_CENTRAL.size + 72):
-        raise struct.error
-    members, at = [], 0
-    for _ in range(count):
-        central = _CENTRAL.unpack_from(content, start)
-        *_, crc, packed_size, size, name_size, _ = _FIELDS.unpack_from(central[2])
-        name = content[start + _CENTRAL.size :][:name_size] if name_size < 80 else b""
+    """Return the members by their local headers, one behind the other from the beginning."""
+    members, at = list[_Member](), 0
+    while content.startswith(b"PK\3\4", at) and len(members) < MOST_MEMBERS:
+        if len(content) < at + _LOCAL_BYTES:
+            break
+        *_, crc, packed_size, size, name_size, _ = _FIELDS.unpack_from(content, at + 4)
         data = at + _LOCAL_BYTES + name_size
-        members.append(_Member(name, crc, size, content[data : data + packed_size]))
-        start, at = start + _CENTRAL.size + name_size, data + packed_size
+        name, at = content[data - name_size : data], data + packed_size
+        members.append(_Member(name, crc, size, content[data:at]))
     return members
 
 

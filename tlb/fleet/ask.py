@@ -15,15 +15,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import duckdb
-import numpy as np
-import pyarrow as pa
-from scipy.stats import binom
 
+from tlb.inference import intervals
 from tlb.reasons import Unavailable
 
 VERSION_FILE, VERSION = "version", "5"
 MEMORY = "2GiB"  # that a question may take
-MOST_VALUES = 200_000  # a median of more has no interval
 BATCH = 10_000  # rows that are fetched at once
 _SETTINGS = {
     "autoinstall_known_extensions": "false",
@@ -34,6 +31,8 @@ _SETTINGS = {
     "threads": "4",
     "max_temp_directory_size": "8GiB",
 }
+_INTERVAL = {"n": "BIGINT", "median": "DOUBLE", "low": "DOUBLE", "high": "DOUBLE"}
+_INTERVAL |= {"coverage": "DOUBLE"}
 _SQL = Path(__file__).with_name("questions.sql").read_text("ascii")
 _QUESTION = re.compile(r"^-- (\w+): (.+)\n((?:(?!-- \w+: ).*\n)+)", re.MULTILINE)
 QUESTIONS = {name: (about, sql) for name, about, sql in _QUESTION.findall(_SQL)}
@@ -67,9 +66,9 @@ def opened(atlas: Path, memory: str = MEMORY) -> Iterator[duckdb.DuckDBPyConnect
     with TemporaryDirectory() as spill, duckdb.connect(":memory:", config=config) as connection:
         connection.execute("SET enable_progress_bar=false")
         connection.execute("SET temp_directory=$spill", {"spill": spill})
-        connection.register("computed", pa.table(_ranks()))
-        connection.execute("CREATE TABLE ranks AS FROM computed")
-        connection.unregister("computed")
+        connection.create_function(
+            "median_interval", _median_interval, ["DOUBLE[]"], duckdb.struct_type(_INTERVAL)
+        )
         kernels = _quoted(sorted(atlas.glob("rows/*/*.parquet")))
         partitions = "hive_partitioning=true, hive_types={kernel: VARCHAR}, union_by_name=true"
         views = {
@@ -116,9 +115,7 @@ def _answered(do: Callable[[], Any]) -> Any:
         raise Unavailable(code, text or type(error).__name__) from None
 
 
-def _ranks() -> dict[str, np.ndarray]:
-    """Return n, r, coverage: between which order statistics r and n + 1 - r of n values a median
-    lies (`intervals.median_interval`)."""
-    n = np.arange(1, MOST_VALUES + 1)
-    r = np.maximum(1, binom.ppf(0.025, n, 0.5)).astype(np.int64)
-    return {"n": n, "r": r, "coverage": 1 - 2 * binom.cdf(r - 1, n, 0.5)}
+def _median_interval(values: list[float]) -> dict[str, float] | None:
+    """Return the book's interval of a median, in SQL's terms."""
+    found = intervals.median_interval(values)
+    return dict(zip(_INTERVAL, (len(values), *found), strict=False)) if values else None

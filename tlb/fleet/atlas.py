@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tlb import discovery
-from tlb.fleet import archive, check, pack
+from tlb.fleet import accept, archive, check
 from tlb.fleet.ask import VERSION, VERSION_FILE
 from tlb.inference import splinter
 from tlb.inference.campaigns import newest
@@ -140,7 +140,8 @@ def _read(path: Path) -> tuple[str, Tables, int]:
         return path.name, *_tables(Store(path.parent), path.name)
     bundle = check.opened(archive.read(path))
     with TemporaryDirectory() as folder:
-        store = pack.staged(Path(folder), bundle.machine, bundle.files)
+        store = accept.staged(Path(folder), bundle.machine, bundle.files)
+        accept.derive_profile(store, bundle.machine)
         return bundle.machine, *_tables(store, bundle.machine)
 
 
@@ -208,21 +209,13 @@ def _host_pages(rows: pd.DataFrame, host: Host | None) -> dict[str, str | None]:
     return {"host_pages": backing.verdict, "host_pages_evidence": backing.evidence}
 
 
-def _document(store: Store, machine: str, name: str, kind: Any) -> Any:
-    """Return a document, None for one that is lacking or of another version."""
-    try:
-        return kind.model_validate(store.read_document(machine, name))
-    except (ValueError, Unavailable):
-        return None
-
-
 def _profile(store: Store, machine: str) -> list[dict[str, Any]]:
-    document = _document(store, machine, profile.NAME, profile.Profile)
+    document = if_available(profile.read, store, machine)
     return [quantity.model_dump() for quantity in document.quantities] if document else []
 
 
 def _verdicts(store: Store, machine: str) -> Iterator[dict[str, Any]]:
-    verdicts = _document(store, machine, "verdicts", judged.Verdicts)
+    verdicts = if_available(judged.read, store, machine)
     for chapter, claims in verdicts.chapters.items() if verdicts else ():
         measures = verdicts.newest_measures(chapter)
         for claim, verdict in claims.items():

@@ -9,48 +9,54 @@ from __future__ import annotations
 
 import hashlib
 import io
-import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache, cached_property
+from typing import Literal
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from tlb.fleet import archive, documents, plausible
-from tlb.fleet.documents import DESCRIPTION, models, plain
+from tlb.fleet.documents import DESCRIPTION, plain
 from tlb.lab import kernels, lines, survey
 from tlb.lab.grids import GRIDS_SCHEMA, Grids
 from tlb.lab.lines import Stored
 from tlb.lab.record import Record
-from tlb.lab.store import GRIDS, MACHINE, RESERVED
+from tlb.lab.store import GRIDS
 from tlb.machine import host as hosts
 from tlb.machine import microarchitecture
 from tlb.machine.host import Host
 from tlb.reasons import Unavailable, if_available
 from tlb.report.parameters import table_of_contents
 
-SCHEMA = 1
-SUFFIX, MANIFEST, CARD, GRIDS_FILE = ".tlb.zip", "bundle.json", "README.md", f"{GRIDS}.json"
+SUFFIX, MANIFEST, GRIDS_FILE = ".tlb.zip", "bundle.json", f"{GRIDS}.json"
 MOST_ROWS = 100_000  # the largest published machine has 9,328, of up to 7.3 kB a line
 MOST_LINE_BYTES = 32 << 10
 MOST_CPUS = 8192
 BASES = (4 << 10, 16 << 10, 64 << 10)  # the base pages of Linux on x86-64 and arm64
-_UNSAFE_TEXT = re.compile(rb"[^\n -~]|[<>&\\]|]\(|://")
+
+
+class Manifest(BaseModel, extra="forbid"):
+    """members: the SHA-256 of each by name."""
+
+    schema_version: Literal[1]
+    machine: str
+    members: dict[str, str]
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """An accepted bundle. files: as in data/<machine>/; hosts: descriptions by state; undescribed:
-    number of rows by state without a description."""
+    """An accepted bundle. files: as in data/<machine>/; hosts: descriptions by state; states: number
+    of rows by state, which may have no description."""
 
     machine: str
     host: Host
     files: dict[str, bytes]
     grids: Grids
     hosts: dict[str, Host]
-    undescribed: Counter[str] = field(default_factory=Counter)
+    states: Counter[str] = field(default_factory=Counter)
 
     @cached_property
     def kernels(self) -> list[str]:
@@ -68,9 +74,12 @@ class Bundle:
 
 def sealed(machine: str, files: dict[str, bytes]) -> bytes:
     """Return a bundle of these files, with the digest of each."""
-    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    manifest = {"schema_version": SCHEMA, "machine": machine, "members": digests}
-    return archive.packed(files | {MANIFEST: documents.written(manifest)})
+    manifest = Manifest(schema_version=1, machine=machine, members=_digests(files))
+    return archive.packed(files | {MANIFEST: documents.written(manifest.model_dump())})
+
+
+def _digests(files: dict[str, bytes]) -> dict[str, str]:
+    return {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
 
 
 def opened(content: bytes, now: datetime | None = None) -> Bundle:
@@ -81,24 +90,20 @@ def opened(content: bytes, now: datetime | None = None) -> Bundle:
     kernel and no computer could have printed.
     """
     files = archive.unpacked(content)
-    machine = _manifest(files)
-    del files[MANIFEST]
+    machine = _manifest(files.pop(MANIFEST, None), files)
     if lacking := {"machine.json", GRIDS_FILE} - files.keys():
         raise Unavailable("bundle-foreign", f"it has no {min(lacking)}")
     described, by_state = {}, {}
     for name, member in files.items():
         stem, _, suffix = name.partition(".")
+        if name == GRIDS_FILE or (suffix == "jsonl" and stem in kernels.CATALOGUE):
+            continue
         if suffix == "json" and DESCRIPTION.fullmatch(stem):
             document = documents.parsed(name, member)
             host = described[name] = documents.modelled(name, document, Host)
             by_state[_state(machine, name, host)] = host
-        elif suffix == "json" and stem in models():
+        else:
             documents.check(name, member)
-        elif name not in (CARD, GRIDS_FILE, *(f"{kernel}.jsonl" for kernel in kernels.CATALOGUE)):
-            raise Unavailable("bundle-foreign", f"{name} is no file of a machine")
-    if _UNSAFE_TEXT.search(files.get(CARD, b"")):  # it is made anew, and may be read before
-        why = f"{CARD} has markup, links, control characters or others than ASCII"
-        raise Unavailable("bundle-unsafe", why)
     grids = _grids(files[GRIDS_FILE])
     bundle = Bundle(machine, described["machine.json"], files, grids, by_state)
     _check_rows(bundle, now or datetime.now(UTC))
@@ -111,22 +116,15 @@ def experiments() -> frozenset[str]:
     return frozenset({*table_of_contents(), survey.NAME})
 
 
-def _manifest(members: dict[str, bytes]) -> str:
-    """Return the machine's name, once each digest is that of its member and each member has one."""
-    if MANIFEST not in members:
+def _manifest(content: bytes | None, files: dict[str, bytes]) -> str:
+    """Return the machine's name, once each digest is that of its file and each file has one."""
+    if content is None:
         raise Unavailable("bundle-broken", f"it has no {MANIFEST}")
-    manifest = documents.parsed(MANIFEST, members[MANIFEST])
-    has_fields = manifest.keys() == {"schema_version", "machine", "members"}
-    if not has_fields or manifest["schema_version"] != SCHEMA:
-        raise Unavailable("bundle-foreign", f"{MANIFEST} is of another version than {SCHEMA}")
-    machine, digests = manifest["machine"], manifest["members"]
-    is_name = isinstance(machine, str) and MACHINE.fullmatch(machine) and machine not in RESERVED
-    if not is_name or not isinstance(digests, dict):
-        raise Unavailable("bundle-foreign", f"a machine cannot be called {plain(machine)}")
-    for name in sorted(digests.keys() | members.keys() - {MANIFEST}):
-        if name not in members or hashlib.sha256(members[name]).hexdigest() != digests.get(name):
-            raise Unavailable("bundle-broken", f"{plain(name)} is lacking, or has another digest")
-    return machine
+    manifest = documents.modelled(MANIFEST, documents.parsed(MANIFEST, content), Manifest)
+    if wrong := manifest.members.items() ^ _digests(files).items():
+        why = f"{plain(min(wrong)[0])} is lacking, or has another digest"
+        raise Unavailable("bundle-broken", why)
+    return manifest.machine
 
 
 def _state(machine: str, name: str, host: Host) -> str:
@@ -171,8 +169,7 @@ def _check_rows(bundle: Bundle, now: datetime) -> None:
             place = f"{name}, row {number}"
             row = _row(place, line[:-1])
             record = row.record
-            if record.state not in bundle.hosts:
-                bundle.undescribed[record.state] += 1
+            bundle.states[record.state] += 1
             process, visits = hash(plausible.process(record)), hash(plausible.visits(record))
             if record.kernel != kernel or seen & {row.key, process}:
                 why = "a row of another kernel, or one that is there twice"

@@ -45,7 +45,7 @@ PLAIN = re.compile(r"[ -%'-;=?-\[\]-_a-~]*")
 def models() -> dict[str, type[BaseModel]]:
     """Return the model of each document by name: those of the machine, and those of chapters."""
     own = {"flags": Flags, "flushes": Flushes, "housekeeping": Housekeeping}
-    return own | discovery.documents() | {"translation": discovery.load("overview.profile").Profile}
+    return own | discovery.documents()
 
 
 def written(content: Any) -> bytes:
@@ -97,13 +97,16 @@ def plain(text: object) -> str:
 
 
 def check(name: str, content: bytes) -> None:
-    """Check a chapter's document. Raises Unavailable as `parsed` and `modelled` do."""
+    """Check a document that is no description. Raises Unavailable as `parsed` and `modelled` do."""
+    kind = models().get(name.removesuffix(".json"))
+    if kind is None:
+        raise Unavailable("bundle-foreign", f"{name} is no file of a machine")
     document = parsed(name, content)
     means = document.pop(MEANS, [])
     is_list = isinstance(means, list) and all(isinstance(mean, str) for mean in means)
     if not is_list or not all(map(_MEAN.fullmatch, means)):
         raise Unavailable("bundle-foreign", f"{name}: {MEANS}")
-    modelled(name, document, models()[name.removesuffix(".json")])
+    modelled(name, document, kind)
 
 
 def modelled(name: str, document: dict[str, Any], kind: type[Model]) -> Model:

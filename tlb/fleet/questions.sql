@@ -5,10 +5,7 @@
 -- Rows that something disturbed (noisy) count, as on every page, and questions about rows say how many. Times of two versions of a kernel
 -- (measures) are in no number together.
 
--- views: What several questions share: the function of medians, machines by kind, and the chase over one line a base page of 2 GiB.
-CREATE MACRO median_interval(xs) AS (
-    SELECT {n: n, median: list_median(xs), low: list_sort(xs)[r], high: list_sort(xs)[n + 1 - r], coverage: coverage}
-    FROM ranks WHERE n = len(xs));
+-- views: What several questions share: machines by kind, and the chase over one line a base page of 2 GiB.
 CREATE VIEW kinds AS SELECT machine, any_value(microarchitecture) AS microarchitecture,
     arg_max(cpu_model, is_latest::INT) AS cpu_model, arg_max(hypervisor, is_latest::INT) AS hypervisor FROM machines GROUP BY machine;
 CREATE VIEW far AS SELECT machine, state, measures, kernel_digest, engine, pages, median(ns_per_access) AS ns, count(*) AS processes,

@@ -94,7 +94,7 @@ def measure(given: Campaign) -> Measured:
         except Unavailable as why:
             stopped = why
         try:
-            bundle = pack.sealed(chapter.store, chapter.rig.machine, given.allowed)[1]
+            bundle = pack.pack(chapter.store, chapter.rig.machine, given.allowed).content
         except Unavailable as why:
             raise stopped or why from None
         lacking = Counter(why.code for why in outcome.lacking.values())
