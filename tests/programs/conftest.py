@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from support.where import SOURCE, built
 
 from tlb.programs.snapshots import own_processes
 from tlb.system import processes
@@ -14,3 +15,8 @@ def nothing_is_left() -> Iterator[None]:
     before, files = set(processes.descendants(os.getpid())), sorted(os.listdir("/proc/self/fd"))
     yield
     assert own_processes(before) == {} and sorted(os.listdir("/proc/self/fd")) == files
+
+
+@pytest.fixture(scope="module")
+def known_walks(tmp_path_factory) -> str:
+    return built(tmp_path_factory.mktemp("known"), SOURCE)

@@ -10,21 +10,18 @@ from types import SimpleNamespace
 
 import pytest
 from support.common import needs_c
-from support.where import GEOMETRY, SECOND, SOURCE, built
+from support.where import GEOMETRY, SECOND, SOURCE, line_of
 
-from tlb.cli import where as command
 from tlb.machine import settings
 from tlb.machine.tlb import Tlb
 from tlb.programs import sampling
 from tlb.programs.runs import run
 from tlb.programs.sampling import LINUX
 from tlb.programs.snapshots import at_peak
-from tlb.programs.where import cachegrind, proof, report, simulation, valgrind
+from tlb.programs.where import proof, report, simulation, valgrind
 from tlb.programs.where.document import document
-from tlb.programs.where.page import flame_graph, page
+from tlb.programs.where.page import flame_graph
 from tlb.programs.where.simulation import HEAP, OTHER_CODE, Counts, Line, Simulated
-from tlb.programs.where.valgrind import Geometry, Levels
-from tlb.reasons import Unavailable
 
 pytestmark = [
     needs_c,
@@ -37,21 +34,13 @@ needs_thp = pytest.mark.skipif(
 # --- programs
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory) -> str:
-    return built(tmp_path_factory.mktemp("known"), SOURCE)
-
-
-def line_of(word: str) -> int:
-    lines = SOURCE.read_text().splitlines()
-    return next(n for n, line in enumerate(lines, 1) if f"/* {word} */" in line)
-
-
 @pytest.mark.needs("valgrind")
 @pytest.mark.endurance
-def test_each_walk_is_at_its_line_and_allocation(program):
+def test_each_walk_is_at_its_line_and_allocation(known_walks):
     pages, passes = 4 * SECOND, 20
-    found = simulation.simulate([program, "chase", str(pages), str(passes)], GEOMETRY.option, 120)
+    found = simulation.simulate(
+        [known_walks, "chase", str(pages), str(passes)], GEOMETRY.option, 120
+    )
     at = {
         line.line: (line, counts)
         for line, counts in found.lines.items()
@@ -89,9 +78,9 @@ def test_each_walk_is_at_its_line_and_allocation(program):
     [("gather", {"gathered"}), ("chase", {"chased"}), ("surgical", {"chased", "second"})],
 )
 def test_exposed_walks_choose_the_allocations_and_all_walks_where_none_is_exposed(
-    program, mode, chosen
+    known_walks, mode, chosen
 ):
-    found = simulation.simulate([program, mode, str(2 * SECOND), "20"], GEOMETRY.option, 120)
+    found = simulation.simulate([known_walks, mode, str(2 * SECOND), "20"], GEOMETRY.option, 120)
     made = report.Report(["x"], GEOMETRY, found, 1.0, 30.0)
     assert "gathered" in max(made.sites, key=lambda site: site.counts.walks).origin
     assert {re.search(r"allocate_(\w+)", site.origin)[1] for site in made.largest()} == chosen
@@ -99,18 +88,21 @@ def test_exposed_walks_choose_the_allocations_and_all_walks_where_none_is_expose
 
 @pytest.mark.needs("valgrind")
 @pytest.mark.endurance
-def test_memory_lives_on_in_a_child_and_without_a_part(program):
-    found = simulation.simulate([program, "forked", str(2 * SECOND), "20"], GEOMETRY.option, 120)
+def test_memory_lives_on_in_a_child_and_without_a_part(known_walks):
+    found = simulation.simulate(
+        [known_walks, "forked", str(2 * SECOND), "20"], GEOMETRY.option, 120
+    )
     (site,) = (site for site in found.sites.values() if "trimmed" in site.origin)
     assert site.counts.walks > 2 * SECOND * 20 and 0.9 < site.lived <= 1
+    assert site.added == 0  # of pages that the parent did not touch, the child did
 
 
 @pytest.mark.needs("valgrind")
 @pytest.mark.endurance
-def test_huge_pages_add_what_is_not_touched_of_whole_blocks(program):
+def test_huge_pages_add_what_is_not_touched_of_whole_blocks(known_walks):
     blocks, added = 8, {}
     for mode in ("sparse", "gather"):
-        arguments = [program, mode, str(512 * blocks), "1"]
+        arguments = [known_walks, mode, str(512 * blocks), "1"]
         found = simulation.simulate(arguments, GEOMETRY.option, 120)
         (site,) = (site for site in found.sites.values() if "gathered" in site.origin)
         added[mode] = site.added
@@ -121,9 +113,11 @@ def test_huge_pages_add_what_is_not_touched_of_whole_blocks(program):
 
 @pytest.mark.needs("valgrind")
 @pytest.mark.endurance
-def test_small_objects_are_the_heap_s(program):
+def test_small_objects_are_the_heap_s(known_walks):
     pages, passes = 2 * SECOND, 20
-    found = simulation.simulate([program, "small", str(pages), str(passes)], GEOMETRY.option, 120)
+    found = simulation.simulate(
+        [known_walks, "small", str(pages), str(passes)], GEOMETRY.option, 120
+    )
     ((line, counts),) = [
         (k, c) for k, c in found.lines.items() if k.function == "follow" and c.walks > 100
     ]
@@ -133,8 +127,8 @@ def test_small_objects_are_the_heap_s(program):
 
 @pytest.mark.needs("valgrind")
 @pytest.mark.endurance
-def test_a_program_that_reads_in_order_has_nothing_to_gain(program):
-    found = simulation.simulate([program, "stream", "2000", "20"], GEOMETRY.option, 120)
+def test_a_program_that_reads_in_order_has_nothing_to_gain(known_walks):
+    found = simulation.simulate([known_walks, "stream", "2000", "20"], GEOMETRY.option, 120)
     assert found.total.walks < 0.03 * found.total.misses * 64
     made = report.Report(["x"], GEOMETRY, found, 1.0, 30.0)
     assert made.verdict().startswith("Nothing to gain") and not [*made.commands()]
@@ -142,8 +136,8 @@ def test_a_program_that_reads_in_order_has_nothing_to_gain(program):
 
 @pytest.mark.needs("valgrind")
 @pytest.mark.endurance
-def test_a_site_is_the_same_in_each_run_and_can_be_advised_alone(program):
-    arguments = [program, "chase", "2048", "5"]
+def test_a_site_is_the_same_in_each_run_and_can_be_advised_alone(known_walks):
+    arguments = [known_walks, "chase", "2048", "5"]
     first, again = (simulation.simulate(arguments, GEOMETRY.option, 120) for _ in range(2))
     ids = [
         {
@@ -159,8 +153,8 @@ def test_a_site_is_the_same_in_each_run_and_can_be_advised_alone(program):
 @pytest.mark.endurance
 @pytest.mark.measuring  # what fragments memory runs in this group too
 @needs_thp
-def test_the_chosen_allocation_alone_lies_on_huge_pages(program):
-    arguments = [program, "chase", str(1 << 14), "200"]  # two arrays of 64 MiB
+def test_the_chosen_allocation_alone_lies_on_huge_pages(known_walks):
+    arguments = [known_walks, "chase", str(1 << 14), "200"]  # two arrays of 64 MiB
     found = simulation.simulate([*arguments[:3], "1"], GEOMETRY.option, 120)
     sites = [site for site, each in found.sites.items() if each.bytes == 1 << 26 and each.how]
     chosen = next(s for s in sites if "chased" in simulation.resolved(found.sites[s].stack[0]))
@@ -263,71 +257,3 @@ def test_a_flame_graph_is_as_wide_as_its_walks_and_escapes_names():
     widths = [float(found) for found in re.findall(r'width="([\d.]+)" height', graph)]
     assert widths == [720, 540, 180, 540, 180]
     assert "f&lt;int&gt;: 3 exposed walks, 75.0%" in graph and "f<int>" not in graph
-
-
-@pytest.mark.endurance
-@pytest.mark.parametrize(
-    ("code", "module", "function"),
-    [("no-valgrind", valgrind, "tool"), ("no-simulation", simulation, "simulate")],
-)
-def test_what_cannot_be_simulated_is_timed(code, module, function, program, monkeypatch):
-    def lacking(*given: object) -> None:
-        raise Unavailable(code)
-
-    monkeypatch.setattr(module, function, lacking)
-    if code == "no-valgrind":
-        monkeypatch.setattr(command.shutil, "which", lambda name: None)  # nor Cachegrind
-    monkeypatch.setattr(command, "_walk_ns", lambda rig, entries: 30.0)
-    monkeypatch.setattr(proof, "LEAST_PAIRS", 1)
-    arguments = [program, "chase", "2048", "1"], 60, 0.0, False
-    made = command.simulate_or_time(*arguments, False)
-    origins = {re.search(r"allocate_\w+|small", site.origin)[0] for site in made.sites}
-    assert origins >= {"allocate_chased", "allocate_gathered", "small"}
-    assert {(site.id,) for site in made.sites} < {*made.proof.tried}
-    assert any(str(Unavailable(code)) in sentence for sentence in made.sentences())
-    heads = {word for head, _ in made.tables().values() for word in head}
-    assert {"site", "ratio"} < heads and not {"all walks", "left with 2 MiB"} & heads
-    assert json.dumps(document(made)) and "Not simulated" in page(made)
-    with pytest.raises(Unavailable) as why:
-        command.simulate_or_time(*arguments, True)  # a file of walks
-    assert why.value.code == code
-
-
-@pytest.mark.needs("valgrind")
-@pytest.mark.endurance
-def test_without_the_tool_cachegrind_counts_the_walks_of_lines(program, monkeypatch):
-    def lacking() -> None:
-        raise Unavailable("no-valgrind")
-
-    monkeypatch.setattr(valgrind, "tool", lacking)
-    monkeypatch.setattr(valgrind, "geometry", lambda host, surveyed: GEOMETRY)
-    monkeypatch.setattr(command, "_walk_ns", lambda rig, entries: 30.0)
-    monkeypatch.setattr(proof, "LEAST_PAIRS", 1)
-    pages, passes = 4 * SECOND, 20
-    arguments = [program, "chase", str(pages), str(passes)], 60, 0.0
-    found = command.simulate_or_time(*arguments, False, False)
-    walks = {line.line: counts.walks for line, counts in found.lines.items()}
-    assert abs(walks[line_of("CHASED")] / (pages * passes) - 1) < 0.005
-    assert abs(walks[line_of("GATHERED")] / (2 * pages * passes) - 1) < 0.005
-    assert not found.sites and not [*found.commands()]
-    ((heading, (head, _)),) = found.tables().items()
-    assert heading == "Lines of code" and head == ("line", "all walks")
-    proven = command.simulate_or_time(*arguments, True, False)
-    assert any("allocate_chased" in site.origin for site in proven.sites)
-    assert str(Unavailable("no-valgrind")) in "".join(proven.sentences())
-
-
-@pytest.mark.parametrize(("second", "ways", "simulated"), [(3072, 12, 3072), (1536, 8, 1024)])
-def test_cachegrind_s_caches_have_a_power_of_two_of_sets(second, ways, simulated):
-    geometry = cachegrind.rounded(Geometry(4096, Levels(64, second, ways), Levels(64, 64, 8)))
-    *_, last = cachegrind.options(geometry)
-    assert last == f"--LL={simulated * 4096},{ways},4096"
-
-
-def test_without_a_compiler_all_allocations_are_those_of_malloc(monkeypatch):
-    def lacking(source: Path) -> None:
-        raise Unavailable("no-compiler")
-
-    monkeypatch.setattr(proof, "library", lacking)
-    none, every = (proof.lever(sites).variables[0].value for sites in (proof.NONE, proof.ALL))
-    assert "hugetlb=1" in every and "hugetlb" not in none and not proof.lever(proof.ALL).preload

@@ -12,3 +12,8 @@ GEOMETRY = Geometry(4096, Levels(FIRST, SECOND, WAYS), Levels(64, 512, 8))
 
 def built(tmp_path, source: Path, *flags: str) -> str:
     return str(compiled(source, tmp_path / source.stem, "-O1", "-g", *flags))
+
+
+def line_of(word: str) -> int:
+    lines = SOURCE.read_text().splitlines()
+    return next(n for n, line in enumerate(lines, 1) if f"/* {word} */" in line)

@@ -21,7 +21,6 @@ from tlb.page_sizes import BASE
 from tlb.programs.executable import why_no_preload
 from tlb.programs.levers import LEVERS
 from tlb.programs.reach import Reach
-from tlb.programs.runs import run
 from tlb.programs.trial import Aim
 from tlb.programs.where import cachegrind, proof, report, simulation, valgrind
 from tlb.programs.where.document import document
@@ -83,7 +82,8 @@ def simulate_or_time(
     command: list[str], seconds: float, minutes: float, prove: bool, needs_walks: bool
 ) -> report.Report:
     """Simulate a program, or time it if it cannot be and no walks are needed. Raises Unavailable."""
-    native_s = _native_s(command, seconds)
+    alone = simulation.run_until(command, LEVERS["none"], seconds)
+    native_s = alone and Aim(command, LEVERS["none"]).checked(alone).elapsed_s
     if prove and native_s is None:
         raise Unavailable("program-endless", "--prove runs it to its end")
     if prove and (why := why_no_preload(command[0])):
@@ -107,7 +107,13 @@ def simulate_or_time(
 
 
 def _simulated(command: list[str], seconds: float, native_s: float | None) -> report.Report:
-    lacking = _lacking()  # before anything takes long
+    lacking = None  # why Cachegrind simulates, if it does
+    try:  # before anything takes long
+        valgrind.tool()
+    except Unavailable as why:
+        if not shutil.which("valgrind"):
+            raise
+        lacking = why
     host, store = hosts.inspect(), Store(data_root())
     reach = Reach.of(host, store)
     surveyed = () if reach.source.get(BASE) == "CPUID" else reach.entries.get(BASE, ())
@@ -123,32 +129,9 @@ def _simulated(command: list[str], seconds: float, native_s: float | None) -> re
     return report.Report(command, geometry, counted, native_s, walk_ns)
 
 
-def _lacking() -> Unavailable | None:
-    """Return why Cachegrind simulates, if it does. Raises Unavailable without Valgrind."""
-    try:
-        valgrind.tool()
-    except Unavailable as why:
-        if not shutil.which("valgrind"):
-            raise
-        return why
-    return None
-
-
 def _tell(made: proof.Proof) -> None:
     if sys.stderr.isatty():
         print(f"\rround {len(made.rounds)} ", end="", file=sys.stderr, flush=True)
-
-
-def _native_s(command: list[str], seconds: float) -> float | None:
-    """Return how long a run takes by itself; None if it did not end in so many seconds. Raises
-    Unavailable: program-missing, program-failed, program-killed."""
-    try:
-        done = run(command, LEVERS["none"], limit_s=seconds, share=0.01)
-    except Unavailable as why:
-        if why.code != "program-endless":
-            raise
-        return None
-    return Aim(command, LEVERS["none"]).checked(done).elapsed_s
 
 
 def _walk_ns(rig: Rig, entries: int) -> float:

@@ -3,11 +3,9 @@ of a page is a TLB. It does not know which walks overlap, nor which allocation t
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable
-from pathlib import Path
 
-from tlb.programs.where.simulation import Counts, Line, Simulated, checked, named
+from tlb.programs.where.simulation import Counts, Line, Simulated, counted
 from tlb.programs.where.valgrind import Geometry
 from tlb.reasons import Unavailable
 
@@ -31,16 +29,9 @@ def options(geometry: Geometry) -> list[str]:
 
 def count(command: list[str], geometry: Geometry, seconds: float, why: Unavailable) -> Simulated:
     """Run a command under Cachegrind; return misses and walks of lines, and the sites, whose walks
-    are unknown, by size. why: what the tool lacks. Raises as `simulation.simulate` does."""
-    words = ["valgrind", "--tool=cachegrind", "-q", "--sigill-diagnostics=yes"]
-    words += ["--trace-children=yes", "--cache-sim=yes", *options(geometry)]
-    with tempfile.TemporaryDirectory(prefix="tlb-where-") as scratch:
-        words.append(f"--cachegrind-out-file={scratch}/walks.%p")
-        done, found = named([*words, "--", *command], scratch, seconds)
-        files = [*Path(scratch).glob("walks.*")]
-        checked(done, bool(files))
-        for file in files:
-            add(found, file.read_text("utf-8", "replace").splitlines())
+    are unknown, by size. why: what the tool lacks. Raises as `counted` does."""
+    words = ["--cache-sim=yes", *options(geometry)]
+    found = counted(command, "cachegrind", words, seconds, add)
     found.lacking = str(why)
     return found
 

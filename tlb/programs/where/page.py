@@ -10,7 +10,7 @@ from itertools import cycle
 import pandas as pd
 from markupsafe import Markup
 
-from tlb.programs.where.report import Report, Table
+from tlb.programs.where.report import Report
 from tlb.report import standalone
 from tlb.report.render import PALETTE, join
 from tlb.units import format_size
@@ -65,7 +65,12 @@ def flame_graph(walks: Counter[tuple[str, str, str]]) -> Markup:
 def page(made: Report) -> str:
     """Return the page as HTML."""
     verdict, *sentences = made.sentences()
-    tables = made.tables() | {"Second levels of other sizes (LRU, without sets)": _curve(made)}
+    curve = [
+        (f"{entries:,}", format_size(entries * made.geometry.page_bytes), f"{walks:,}")
+        for entries, walks in sorted(made.found.curve.items())
+    ]
+    heading = "Second levels of other sizes (LRU, without sets)"
+    tables = made.tables() | {heading: (("entries", "reach on base pages", "walks"), curve)}
     shown = Markup("").join(
         Markup("<h2>{}</h2>{}").format(heading, standalone.table(pd.DataFrame(rows, columns=head)))
         for heading, (head, rows) in tables.items()
@@ -80,12 +85,3 @@ def page(made: Report) -> str:
         commands=join("<pre>{}</pre>", made.commands()),
     )
     return standalone.page(f"tlb where: {made.command[0]}", body)
-
-
-def _curve(made: Report) -> Table:
-    page_bytes = made.geometry.page_bytes if made.geometry else 0
-    rows = [
-        (f"{entries:,}", format_size(entries * page_bytes), f"{walks:,}")
-        for entries, walks in sorted(made.found.curve.items())
-    ]
-    return ("entries", "reach on base pages", "walks"), rows

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
 from string import ascii_uppercase
+from typing import Any
 
 from tlb.inference.intervals import Interval, median_interval
 from tlb.programs.executable import why_no_preload
@@ -58,16 +59,17 @@ class Report:
         total = self.found.total
         return counts.exposed if total.exposed > FEW * total.walks else counts.walks
 
-    def _weighs_less(self, counts: Counts) -> tuple[int, int]:
-        return -self.weight(counts), -counts.walks
+    def _ranked(self, counted: dict[Any, Counts]) -> list[Any]:
+        """Return the keys with walks enough for a row, the first most."""
+        least = LEAST * self.found.total.walks
+        made = [key for key, counts in counted.items() if counts.walks > least]
+        return sorted(made, key=lambda key: (-self.weight(counted[key]), -counted[key].walks))
 
     @cached_property
     def lines(self) -> dict[Line, Counts]:
         """Lines that matter, the first most: by walks, without simulation by the time saved."""
         if self.geometry:
-            least, counted = LEAST * self.found.total.walks, self.found.lines
-            lines = [line for line, counts in counted.items() if counts.walks > least]
-            lines.sort(key=lambda line: self._weighs_less(counted[line]))
+            lines = self._ranked(self.found.lines)
         else:
             least = LEAST * self.times[PROGRAM][0] if self.times else 0.0
             lines = [line for line, (ms, _) in self.times.items() if line.module and ms > least]
@@ -77,12 +79,10 @@ class Report:
     @cached_property
     def sites(self) -> list[Site]:
         """Sites that matter, the first most: by walks, without simulation by the gain of each."""
-        sites = [*self.found.sites.values()]
+        sites = self.found.sites
         if self.knows_sites:
-            least = LEAST * self.found.total.walks
-            made = [site for site in sites if site.counts.walks > least]
-            return sorted(made, key=lambda site: self._weighs_less(site.counts))
-        made = [site for site in sites if self.proof and (site.id,) in self.proof.tried]
+            return [sites[id] for id in self._ranked({id: sites[id].counts for id in sites})]
+        made = [site for site in sites.values() if self.proof and (site.id,) in self.proof.tried]
         return sorted(made, key=lambda site: self.proof.ratio((site.id,)).value)
 
     @property
@@ -212,15 +212,15 @@ class Report:
     def _proven(self, proof: Proof) -> str:
         every, rounds = proof.ratio(ALL), f"({len(proof.rounds)} rounds)"
         what = f"with all allocations on huge pages it takes {every:.3f} times as long {rounds}"
-        if proof.smallest == NONE and (bound := self._bound()):
-            return f"Nothing to gain: {bound}, and {what}."
-        if proof.smallest == NONE and every.low < 1 - UNSURE:
-            return f"Cannot tell: {what}. Give it a quieter computer, or more --minutes."
         if proof.smallest == NONE:
+            if bound := self._bound():
+                return f"Nothing to gain: {bound}, and {what}."
+            if every.low < 1 - UNSURE:
+                return f"Cannot tell: {what}. Give it a quieter computer, or more --minutes."
             return f"Nothing to gain that shows: {what}."
-        gain = proof.ratio(proof.smallest)
-        is_all = proof.smallest == ALL
-        which = "All allocations" if is_all else f"Allocation {self._short(*proof.smallest)}"
+        gain, which = proof.ratio(proof.smallest), "All allocations"
+        if proof.smallest != ALL:
+            which = f"Allocation {self._short(*proof.smallest)}"
         return (
             f"{which} on huge pages: {1 / gain.value:.2f}x faster ({1 / gain.high:.2f} to "
             f"{1 / gain.low:.2f}), {proof.share(proof.smallest):.0%} of what huge pages for "
@@ -242,19 +242,19 @@ class Report:
     def sentences(self) -> Iterator[str]:
         """Yield the verdict, then what qualifies it."""
         total = self.found.total
+        counted = f"{total.walks:,} page walks in {self.found.instructions:,} instructions"
         yield self.verdict()
         if self.geometry and self.found.lacking:
             yield (
-                f"{total.walks:,} page walks in {self.found.instructions:,} instructions, counted by "
-                "Cachegrind, which does not tell which of them overlap, nor which allocations they "
-                f"read. {self.geometry}. {self.found.lacking}"
+                f"{counted}, counted by Cachegrind, which does not tell which of them overlap, nor "
+                f"which allocations they read. {self.geometry}. {self.found.lacking}"
             )
         elif self.geometry:
             yield (
-                f"{total.walks:,} page walks in {self.found.instructions:,} instructions; exposed are "
-                f"{total.chained:,} that wait for an earlier one and {total.alone:,} that stand "
-                f"alone. With 2 MiB pages everywhere {total.large_walks:,} are left, unless a "
-                f"virtual machine's host splits them. {self.geometry}."
+                f"{counted}; exposed are {total.chained:,} that wait for an earlier one and "
+                f"{total.alone:,} that stand alone. With 2 MiB pages everywhere "
+                f"{total.large_walks:,} are left, unless a virtual machine's host splits them. "
+                f"{self.geometry}."
             )
             curve, now = self.found.curve, self.geometry.base.second
             larger = [f"{curve[n]:,} with {n:,} entries" for n in sorted(curve) if n > now]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import tempfile
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -148,29 +149,38 @@ class Simulated:
         made = ["version: 1", "creator: tlb where", "positions: line"]
         made += ["events: Walks Exposed L1Misses"]
         for line, counts in self.lines.items():
-            made += [
-                f"ob={line.module}",
-                f"fl={line.file or '???'}",
-                f"fn={line.function or '???'}",
-            ]
+            file, function = line.file or "???", line.function or "???"
+            made += [f"ob={line.module}", f"fl={file}", f"fn={function}"]
             made += [f"{line.line} {counts.walks} {counts.exposed} {counts.misses}"]
         return "\n".join(made) + "\n"
 
 
 def simulate(command: list[str], option: str, seconds: float) -> Simulated:
-    """Run a command under the tool, and return what all its processes counted, until it is ended
-    after `seconds`. Raises Unavailable: program-missing, program-failed, no-simulation, and what
-    `tool` raises."""
+    """Return what the tool counts, as `counted` does; raise also what `tool` raises."""
     library = Variable("VALGRIND_LIB", str(tool()))
+    return counted(command, "walks", ["--fullpath-after=", option], seconds, _add, library)
+
+
+def counted(
+    command: list[str],
+    name: str,
+    options: list[str],
+    seconds: float,
+    add: Callable[[Simulated, list[str]], None],
+    *more: Variable,
+) -> Simulated:
+    """Run a command under the tool of this name, and return what all its processes counted, until it
+    is ended after `seconds`. add: adds the lines that one process wrote. Raises Unavailable:
+    program-missing, program-failed, no-simulation."""
+    words = ["valgrind", f"--tool={name}", "-q", "--sigill-diagnostics=yes", "--trace-children=yes"]
     with tempfile.TemporaryDirectory(prefix="tlb-where-") as scratch:
-        words = ["valgrind", "--tool=walks", "-q", "--sigill-diagnostics=yes"]
-        words += ["--trace-children=yes", "--fullpath-after=", f"--output={scratch}/walks.%p"]
-        done, found = named([*words, option, "--", *command], scratch, seconds, library)
+        words += [f"--{name}-out-file={scratch}/walks.%p", *options, "--", *command]
+        done, found = named(words, scratch, seconds, *more)
         files = [*Path(scratch).glob("walks.*")]
-        checked(done, bool(files))
+        _check(done, bool(files))
         for file in files:
-            _add(found, file.read_text("utf-8", "replace"))
-        return found
+            add(found, file.read_text("utf-8", "replace").splitlines())
+    return found
 
 
 def unsimulated(command: list[str], seconds: float, why: Unavailable) -> Simulated:
@@ -188,20 +198,26 @@ def unsimulated(command: list[str], seconds: float, why: Unavailable) -> Simulat
     return found
 
 
+def run_until(command: list[str], lever: Lever, seconds: float) -> Run | None:
+    """Run a command; return None if it was ended after so many seconds. Raises Unavailable."""
+    try:
+        return run(command, lever, limit_s=seconds, share=0.01)
+    except Unavailable as why:
+        if why.code != "program-endless":
+            raise
+        return None
+
+
 def named(
     command: list[str], scratch: str, seconds: float, *more: Variable
 ) -> tuple[Run | None, Simulated]:
     """Run a command with the library that names sites; return the run, None if it was ended after
     so many seconds, and the sites: the heap, then those whose first allocation is largest."""
-    log, done, found = Path(scratch, "sites"), None, Simulated()
+    log = Path(scratch, "sites")
     places = (*GROWING, Variable("TLB_SITES", str(log)), *more)
     lever = Lever("named", "its allocations named", variables=places, preload=SITES)
-    try:
-        done = run(command, lever, limit_s=seconds, share=0.01)
-    except Unavailable as why:
-        if why.code != "program-endless":
-            raise
-        found.is_cut = True
+    done = run_until(command, lever, seconds)
+    found = Simulated(is_cut=done is None)
     named = log.read_text("utf-8", "replace") if log.exists() else ""
     records = [record.split("\t") for record in named.splitlines()]
     whole = [fields for fields in records if len(fields) == 4]  # the last may be cut off
@@ -210,7 +226,7 @@ def named(
     return done, found
 
 
-def checked(done: Run | None, has_counted: bool) -> None:
+def _check(done: Run | None, has_counted: bool) -> None:
     """Raise Unavailable, no-simulation or program-failed, unless a run succeeded. done: None if it
     was ended."""
     said = done.last_lines.strip() if done else "it did not end when asked to"
@@ -224,13 +240,13 @@ def checked(done: Run | None, has_counted: bool) -> None:
         raise failed
 
 
-def _add(made: Simulated, output: str) -> None:
-    """Add what one process counted (see tool/records.h)."""
+def _add(made: Simulated, output: list[str]) -> None:
+    """Add what one process counted (see tool/counts.h)."""
     lines: dict[str, Line] = {}
     next_code: dict[str, Code] = {}
     sites: dict[str, str] = {}
     instructions = 0
-    for kind, *fields in (record.split("\t") for record in output.splitlines()):
+    for kind, *fields in (record.split("\t") for record in output):
         if kind == "T":
             instructions = int(fields[0])
             made.instructions += instructions

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import platform
 import shutil
-import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -22,20 +21,20 @@ from tlb.page_sizes import BASE
 from tlb.reasons import Unavailable
 
 TOOL = Path(__file__).parent / "tool" / "walks.c"
-_LIBRARIES = ("/usr/lib/{}/valgrind", "/usr/lib/valgrind", "/usr/lib64/valgrind")
-_RUNTIME = ("/usr/libexec/valgrind", *_LIBRARIES)
 _HEADERS = "/usr/include/valgrind"
+_FOLDERS = ("libexec/valgrind", "lib/{}/valgrind", "lib/valgrind", "lib64/valgrind")
 # Valgrind's name, Debian's, and an address where no program is loaded.
 _ARCHITECTURES = {
     "x86_64": ("amd64", "x86_64-linux-gnu", "0x58000000"),
     "aarch64": ("arm64", "aarch64-linux-gnu", "0x38000000"),
 }
-# A tool has no C library and replaces no function of one.
-_COMPILE = (
+# A tool has no C library and replaces no function of one. What Valgrind calls has more parameters
+# than it needs.
+_FLAGS = (
     "-O2 -g -fno-stack-protector -fno-strict-aliasing -fno-builtin -fomit-frame-pointer -fno-pie "
-    f"-Wall -Wextra -Werror -isystem {_HEADERS} -DVGO_linux=1"
+    f"-Wall -Wextra -Wno-unused-parameter -Werror -isystem {_HEADERS} -DVGO_linux=1 "
+    "-static -nodefaultlibs -nostartfiles -no-pie -u _start -Wl,--build-id=none"
 )
-_LINK = "-static -nodefaultlibs -nostartfiles -no-pie -u _start -Wl,--build-id=none"
 # Instructions that a core may have under way, which CPUID does not state: taken large, so that no
 # walk counts as alone that another one may hide.
 WINDOW = 512
@@ -98,38 +97,28 @@ def tool() -> Path:
     """Build the tool where it is not yet; return the folder that Valgrind takes it from. Raises
     Unavailable: no-valgrind, no-compiler, compile-failed."""
     arch, triplet, address = _ARCHITECTURES.get(platform.machine(), ("", "", ""))
-    library = _first([path.format(triplet) for path in _LIBRARIES], f"libvex-{arch}-linux.a")
-    runtime = _first([path.format(triplet) for path in _RUNTIME], "default.supp")
-    if not (library and runtime and _first([_HEADERS], "libvex.h") and shutil.which("valgrind")):
+    folders = [Path("/usr", folder.format(triplet)) for folder in _FOLDERS]
+    library, runtime = (
+        next((folder for folder in folders if (folder / file).exists()), None)
+        for file in (f"libvex-{arch}-linux.a", "default.supp")
+    )
+    has_headers = Path(_HEADERS, "libvex.h").exists()
+    if not (library and runtime and has_headers and shutil.which("valgrind")):
         raise Unavailable("no-valgrind")
     if (cc := compiler()) is None:
         raise Unavailable("no-compiler")
+    names = [f"-DVGA_{arch}=1", f"-DVGP_{arch}_linux=1", f"-DVGPV_{arch}_linux_vanilla=1"]
+    flags = [*_FLAGS.split(), *names, f"-Wl,-Ttext-segment={address}"]
     archives = [library / f"lib{name}-{arch}-linux.a" for name in ("coregrind", "vex", "gcc-sup")]
     # Another version of Valgrind has other archives.
-    words = [
-        _COMPILE,
-        _LINK,
-        *cc.command,
-        cc.version,
-        *(str(a.stat().st_mtime_ns) for a in archives),
-    ]
+    made = [str(archive.stat().st_mtime_ns) for archive in archives]
+    words = [*flags, *cc.command, cc.version, *made]
     folder = build.build_folder() / f"valgrind-{sources.digest(sources.closure(TOOL), words)}"
     program = folder / f"walks-{arch}-linux"
     folder.mkdir(exist_ok=True)
     if not program.exists():
-        names = [f"-DVGA_{arch}=1", f"-DVGP_{arch}_linux=1", f"-DVGPV_{arch}_linux_vanilla=1"]
-        compiling.compiled(cc, TOOL, folder / "walks.o", [*_COMPILE.split(), *names, "-c"])
-        # Libraries follow what needs them.
-        files = map(str, (program, folder / "walks.o", *archives))
-        link = [*cc.command, *_LINK.split(), f"-Wl,-Ttext-segment={address}", "-o", *files, "-lgcc"]
-        done = subprocess.run(link, capture_output=True, text=True)
-        if done.returncode:
-            raise Unavailable("compile-failed", done.stderr.strip().rpartition("\n")[2])
+        compiling.compiled(cc, TOOL, program, flags, [*map(str, archives), "-lgcc"])
     for file in runtime.iterdir():
         with suppress(FileExistsError):
             (folder / file.name).symlink_to(file)
     return folder
-
-
-def _first(folders: Iterable[str], file: str) -> Path | None:
-    return next((Path(folder) for folder in folders if Path(folder, file).exists()), None)

@@ -1,10 +1,10 @@
 /* regions.h: which allocation an address belongs to. A region is what one mmap or brk gave, or the
  * part of it that the preloaded library (sites.c) has named by a digest of the stack that asked.
  * Regions that are gone keep their counts. */
-#ifndef REGIONS_H
-#define REGIONS_H
+#pragma once
 #include <pub_tool_basics.h>
 #include <pub_tool_hashtable.h>
+#include <pub_tool_libcbase.h>
 #include <pub_tool_mallocfree.h>
 #include <pub_tool_rangemap.h>
 
@@ -22,7 +22,7 @@ struct region {
 struct block {
     struct block *next;
     UWord key;
-    struct region *region;
+    Bool is_counted;
     ULong touched[8];
 };
 
@@ -31,19 +31,39 @@ static VgHashTable *blocks;
 static RangeMap *regions;
 static UInt region_count;
 static ULong passed; /* instructions */
-static UWord low = 1, high, found; /* the range that was looked up last */
+/* The range that was looked up last for a block of 2 MiB, of those that share its place, and the
+ * block that was touched last: the tables are slow to search. */
+static struct range {
+    UWord low, high, region;
+    struct block *touched;
+} ranges[64];
 
-static struct region *region_of(Addr a)
+/* The node of a table with this key; a new one of zeros if there is none. */
+static void *node_of(VgHashTable *table, UWord key, SizeT bytes)
 {
-    if (a < low || a > high)
-        VG_(lookupRangeMap)(&low, &high, &found, regions, a);
-    return (struct region *)found;
+    VgHashNode *node = VG_(HT_lookup)(table, key);
+    if (!node) {
+        node = VG_(calloc)("tlb.node", 1, bytes);
+        node->key = key;
+        VG_(HT_add_node)(table, node);
+    }
+    return node;
 }
+
+static struct range *range_of(Addr a)
+{
+    struct range *is = &ranges[(a >> LARGE_SHIFT) % 64];
+    if (a < is->low || a >= is->high)
+        VG_(lookupRangeMap)(&is->low, &is->high, &is->region, regions, a), is->high++;
+    return is;
+}
+
+static struct region *region_of(Addr a) { return (struct region *)range_of(a)->region; }
 
 static void bind_range(Addr start, Addr end, struct region *r)
 {
     VG_(bindRangeMap)(regions, start, end - 1, (UWord)r);
-    low = 1, high = 0;
+    VG_(memset)(ranges, 0, sizeof ranges);
 }
 
 static void add_range(Addr start, Addr end, ULong site)
@@ -58,22 +78,20 @@ static void add_range(Addr start, Addr end, ULong site)
     bind_range(start, end, r);
 }
 
-/* Count a page at its first touch, if `found` has the whole block, which may then be a huge page. */
+/* Count a page at its first touch, if its range has the whole block, which may be a huge page. */
 static void touch(Addr a, UInt page_shift)
 {
     Addr first = a >> LARGE_SHIFT << LARGE_SHIFT;
-    struct region *r = (struct region *)found;
-    if (first < low || first + (1 << LARGE_SHIFT) - 1 > high)
+    struct range *in = range_of(a);
+    struct region *r = (struct region *)in->region;
+    if (first < in->low || first + (1 << LARGE_SHIFT) > in->high)
         return;
     UWord key = first >> LARGE_SHIFT | (UWord)r->number << 32; /* of 26 bits and 32 */
-    struct block *b = VG_(HT_lookup)(blocks, key);
-    if (!b) {
-        b = VG_(calloc)("tlb.block", 1, sizeof *b);
-        b->key = key, b->region = r, r->blocks++;
-        VG_(HT_add_node)(blocks, b);
-    }
+    if (!in->touched || in->touched->key != key)
+        in->touched = node_of(blocks, key, sizeof *in->touched);
+    struct block *b = in->touched;
+    r->blocks += !b->is_counted, b->is_counted = True;
     UInt page = (UInt)((a - first) >> page_shift);
     ULong bit = 1ULL << page % 64, *touched = &b->touched[page / 64];
     r->pages += !(*touched & bit), *touched |= bit;
 }
-#endif

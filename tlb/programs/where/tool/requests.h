@@ -1,9 +1,7 @@
 /* requests.h: what the preloaded library (sites.c) tells the simulation (walks.c) through Valgrind;
  * outside of it nothing. */
-#ifndef REQUESTS_H
-#define REQUESTS_H
+#pragma once
 enum request {
     NAME_RANGE = ('T' << 24) | ('W' << 16), /* site, address, bytes */
     NAME_REGION, /* site, address: the region around it, if nothing has named that */
 };
-#endif

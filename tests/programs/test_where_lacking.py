@@ -1,0 +1,90 @@
+"""`tlb where` on a computer that lacks the tool, Valgrind or a compiler."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from support.common import needs_c
+from support.where import GEOMETRY, SECOND, line_of
+
+from tlb.cli import where as command
+from tlb.programs.where import cachegrind, proof, simulation, valgrind
+from tlb.programs.where.document import document
+from tlb.programs.where.page import page
+from tlb.programs.where.valgrind import Geometry, Levels
+from tlb.reasons import Unavailable
+
+pytestmark = [
+    needs_c,
+    pytest.mark.skipif(sys.platform != "linux", reason="Valgrind runs programs of Linux"),
+]
+
+
+@pytest.mark.endurance
+@pytest.mark.parametrize(
+    ("code", "module", "function"),
+    [("no-valgrind", valgrind, "tool"), ("no-simulation", simulation, "simulate")],
+)
+def test_what_cannot_be_simulated_is_timed(code, module, function, known_walks, monkeypatch):
+    def lacking(*given: object) -> None:
+        raise Unavailable(code)
+
+    monkeypatch.setattr(module, function, lacking)
+    if code == "no-valgrind":
+        monkeypatch.setattr(command.shutil, "which", lambda name: None)  # nor Cachegrind
+    monkeypatch.setattr(command, "_walk_ns", lambda rig, entries: 30.0)
+    monkeypatch.setattr(proof, "LEAST_PAIRS", 1)
+    arguments = [known_walks, "chase", "2048", "1"], 60, 0.0, False
+    made = command.simulate_or_time(*arguments, False)
+    origins = {re.search(r"allocate_\w+|small", site.origin)[0] for site in made.sites}
+    assert origins >= {"allocate_chased", "allocate_gathered", "small"}
+    assert {(site.id,) for site in made.sites} < {*made.proof.tried}
+    assert any(str(Unavailable(code)) in sentence for sentence in made.sentences())
+    heads = {word for head, _ in made.tables().values() for word in head}
+    assert {"site", "ratio"} < heads and not {"all walks", "left with 2 MiB"} & heads
+    assert json.dumps(document(made)) and "Not simulated" in page(made)
+    with pytest.raises(Unavailable) as why:
+        command.simulate_or_time(*arguments, True)  # a file of walks
+    assert why.value.code == code
+
+
+@pytest.mark.needs("valgrind")
+@pytest.mark.endurance
+def test_without_the_tool_cachegrind_counts_the_walks_of_lines(known_walks, monkeypatch):
+    def lacking() -> None:
+        raise Unavailable("no-valgrind")
+
+    monkeypatch.setattr(valgrind, "tool", lacking)
+    monkeypatch.setattr(valgrind, "geometry", lambda host, surveyed: GEOMETRY)
+    monkeypatch.setattr(command, "_walk_ns", lambda rig, entries: 30.0)
+    monkeypatch.setattr(proof, "LEAST_PAIRS", 1)
+    pages, passes = 4 * SECOND, 20
+    arguments = [known_walks, "chase", str(pages), str(passes)], 60, 0.0
+    found = command.simulate_or_time(*arguments, False, False)
+    walks = {line.line: counts.walks for line, counts in found.lines.items()}
+    assert abs(walks[line_of("CHASED")] / (pages * passes) - 1) < 0.005
+    assert abs(walks[line_of("GATHERED")] / (2 * pages * passes) - 1) < 0.005
+    assert not found.sites and not [*found.commands()]
+    ((heading, (head, _)),) = found.tables().items()
+    assert heading == "Lines of code" and head == ("line", "all walks")
+    proven = command.simulate_or_time(*arguments, True, False)
+    assert any("allocate_chased" in site.origin for site in proven.sites)
+    assert str(Unavailable("no-valgrind")) in "".join(proven.sentences())
+
+
+@pytest.mark.parametrize(("second", "ways", "simulated"), [(3072, 12, 3072), (1536, 8, 1024)])
+def test_cachegrind_s_caches_have_a_power_of_two_of_sets(second, ways, simulated):
+    geometry = cachegrind.rounded(Geometry(4096, Levels(64, second, ways), Levels(64, 64, 8)))
+    *_, last = cachegrind.options(geometry)
+    assert last == f"--LL={simulated * 4096},{ways},4096"
+
+
+def test_without_a_compiler_all_allocations_are_those_of_malloc(monkeypatch):
+    def lacking(source: Path) -> None:
+        raise Unavailable("no-compiler")
+
+    monkeypatch.setattr(proof, "library", lacking)
+    none, every = (proof.lever(sites).variables[0].value for sites in (proof.NONE, proof.ALL))
+    assert "hugetlb=1" in every and "hugetlb" not in none and not proof.lever(proof.ALL).preload

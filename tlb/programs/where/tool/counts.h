@@ -1,0 +1,79 @@
+/* counts.h: what each instruction did in each region, and records of it: one a line, fields separated
+ * by tabs. */
+#pragma once
+#include "regions.h"
+#include <pub_tool_aspacemgr.h>
+#include <pub_tool_debuginfo.h>
+#include <pub_tool_libcprint.h>
+
+/* Each begins as a VgHashNode. */
+struct instruction {
+    struct instruction *next;
+    Addr at; /* which names it in the output, too */
+    UInt length;
+    Bool is_chain, is_printed;
+    struct pair *latest;
+};
+
+struct counts {
+    ULong misses, walks, chained, alone, large_walks; /* large: as if all pages had 2 MiB */
+};
+
+struct pair {
+    struct pair *next;
+    UWord key;
+    struct instruction *instruction;
+    struct region *region;
+    struct counts is;
+};
+
+static VgHashTable *instructions, *pairs;
+
+static struct instruction *instruction_at(Addr at)
+{
+    return node_of(instructions, at, sizeof(struct instruction));
+}
+
+static struct counts *counts_of(struct instruction *i, struct region *r)
+{
+    UWord key = (UWord)i * 0x9E3779B97F4A7C15ull ^ (UWord)r; /* as good as unique */
+    if (!i->latest || i->latest->region != r) {
+        i->latest = node_of(pairs, key, sizeof *i->latest);
+        i->latest->instruction = i, i->latest->region = r;
+    }
+    return &i->latest->is;
+}
+
+static ULong forked; /* instructions passed when this process began as a child */
+
+/* With its instruction and its region, if these are new. */
+static void print_pair(VgFile *f, const struct pair *p, UInt page_shift)
+{
+    struct instruction *i = p->instruction;
+    struct region *r = p->region;
+    const struct counts *c = &p->is;
+    if (!i->is_printed) {
+        DiEpoch now = VG_(current_DiEpoch)();
+        const NSegment *mapping = VG_(am_find_nsegment)(i->at);
+        /* In the module's file, which is where a sample of perf says that an instruction is. */
+        Addr offset = mapping ? i->at - mapping->start + (Addr)mapping->offset : 0;
+        const HChar *text, *folder;
+        UInt line = 0;
+        VG_(fprintf)(f, "I\t%lx\t%lu\t%u", i->at, offset, i->length);
+        VG_(fprintf)(f, "\t%s", VG_(get_objname)(now, i->at, &text) ? text : "");
+        VG_(fprintf)(f, "\t%s", VG_(get_fnname)(now, i->at, &text) ? text : "");
+        Bool is_known = VG_(get_filename_linenum)(now, i->at, &text, &folder, &line);
+        VG_(fprintf)(f, "\t%s\t%u\n", is_known ? text : "", line);
+    }
+    if (!r->is_printed) {
+        ULong end = r->unmapped < r->bytes ? passed : r->ended; /* a part may be trimmed */
+        ULong lived = end - (r->began > forked ? r->began : forked);
+        /* Negative in a child, of pages that its parent has left in blocks which it counts. */
+        Long huge = (Long)((r->blocks << LARGE_SHIFT) - (r->pages << page_shift));
+        VG_(fprintf)(f, "R\t%u\t%016llx\t%llu\t", r->number, r->site, r->bytes);
+        VG_(fprintf)(f, "%llu\t%lld\n", lived, huge);
+    }
+    i->is_printed = r->is_printed = True;
+    VG_(fprintf)(f, "P\t%lx\t%u\t%llu\t%llu", i->at, r->number, c->misses, c->walks);
+    VG_(fprintf)(f, "\t%llu\t%llu\t%llu\n", c->chained, c->alone, c->large_walks);
+}
