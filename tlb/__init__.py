@@ -13,3 +13,9 @@ programs    other people's programs: what a lever changes in them
 fleet       many computers: bundles, a campaign on all of them, one table of all
 cli         the command `tlb`
 """
+
+import sys
+
+# Altair and nbformat import jsonschema, which compiles the grammar of internationalised addresses for
+# 1.5 s in every process if this package is there, and skips that check if not. We draw no such address.
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]

@@ -86,7 +86,8 @@ def _bars(rows: pd.DataFrame, named: Mapping[str, str], title: str, by: str) -> 
         for name, column in named.items()
     ]
     data = pd.DataFrame(bars, columns=["group", "series", "median", "low", "high"]).dropna()
-    x, y = charts.group_x(data, "group", title), alt.Y("median:Q", axis=axes.ns_axis("ns a jump"))
+    x = charts.group_x(data["group"], "group", title)
+    y = alt.Y("median:Q", axis=alt.Axis(title="ns a jump", format=",f", tickCount=5))
     colour = axes.colour("series", list(named), columns=1)
     ends = []
     for group in (data["group"].iloc[0], data["group"].iloc[-1]):

@@ -18,8 +18,8 @@ def a_switch_flushes(a: Analysis, band: Band) -> Answer:
     effect = inside(ratio, *band)
     if a.host.pcid and effect.decided() is None:  # then the kernel's own rule decides
         return False, (
-            "Decided by Linux's source and not by time: with PCID it reloads CR3 without a flush if it "
-            f"still knows the address space. The first {FIRST_HOPS} walks after a process switch take "
+            "Linux's source decides this: with PCID it reloads CR3 without a flush if it still knows the "
+            f"address space. The times do not: the first {FIRST_HOPS} walks after a process switch take "
             f"{ratio:.2f} times as long as after a thread switch, which fits both."
         )
     return effect, (
@@ -32,7 +32,7 @@ def a_switch_flushes(a: Analysis, band: Band) -> Answer:
 def a_cold_start_pays(a: Analysis, band: Band) -> Answer:
     ratio = a.cold_tax()
     return inside(ratio, *band), (
-        f"Translation costs {ratio:.1f} times as much in a new process's first round over {HELD} "
+        f"Translation costs {ratio:.1f} times as much in a new process's first round through {HELD} "
         "pages as in its last; no page faults, and the lines are in its caches."
     )
 
@@ -41,7 +41,7 @@ def a_cold_start_pays(a: Analysis, band: Band) -> Answer:
 def a_warm_worker_wins(a: Analysis, band: Band) -> Answer:
     ratio = a.price_after(NEW) / a.price_after("process")
     return inside(ratio, *band), (
-        f"Translation of a request over {HELD} pages costs {ratio:.1f} times as much in a new "
+        f"Translation of a request through {HELD} pages costs {ratio:.1f} times as much in a new "
         "process as in a worker that is switched to."
     )
 
@@ -50,7 +50,7 @@ def a_warm_worker_wins(a: Analysis, band: Band) -> Answer:
 def neighbours_evict_the_table(a: Analysis, band: Band) -> Answer:
     ratio = a.under_load()
     return inside(ratio, *band), (
-        f"Beside a thread that streams {STREAMED_MIB[-1]} MiB, translation over "
+        f"Beside a thread that streams {STREAMED_MIB[-1]} MiB, translation through "
         f"{format_size(a.far_lines * a.base_page_bytes)} costs {ratio:.2f} times what it costs "
         "beside one that only runs."
     )

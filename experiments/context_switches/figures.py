@@ -50,34 +50,8 @@ def rounds(a: Analysis) -> Figure:
     spread = data[data["layout"] == "spread"]
     medians = (spread if len(spread) else data)["median"]
     return Figure(
-        charts.series_chart(data, x, "ns per hop", scheme, columns=1),
+        charts.series_chart(data, x, "ns per hop", scheme, ticks=axes.PRICES[1:], columns=1),
         "Time per hop by the round of a new process: it falls from "
         f"{medians.iloc[0]:.1f} ns in the first to {medians.iloc[-1]:.1f} in the last.",
         data[["number", "series", *charts.INTERVAL]],
-    )
-
-
-def load(a: Analysis) -> Figure:
-    a.under_load()
-    curves = {name: a.beside_stream(layout) for layout, name in LAYOUTS.items()}
-    data = charts.stacked(curves, "no chase beside a stream was measured")
-    data = data.assign(mib=data["lines"], lines=data["lines"].clip(lower=0.5))  # no place for 0
-    labels = "datum.value < 1 ? 'none' : format(datum.value, '~g')"
-    streamed = {"values": sorted(set(data["lines"])), "labelExpr": labels}
-    axis = alt.Axis(title="MiB streamed by another thread", **streamed)
-    x = alt.X("lines:Q", scale=axes.log_scale(), axis=axis)
-    least, most = a.loaded.intervals[0].value, a.loaded.last.value
-    return Figure(
-        charts.series_chart(
-            data,
-            x,
-            "ns per hop",
-            axes.colours(list(curves)),
-            scale=axes.zero_scale(data),
-            ticks=range(0, 1001, 100),
-            columns=1,
-        ),
-        "Time per hop beside a thread that streams memory. What translation costs of it goes from "
-        f"{least:.0f} ns beside one that only runs to {most:.0f} beside {a.loaded.xs[-1]:.0f} MiB.",
-        data[["series", "mib", *charts.FIELDS]],
     )

@@ -138,28 +138,39 @@ class Analysis(WalkersAnalysis):
 
     # --- accesses to memory
 
-    def peaks_of(self, pages: str) -> Trips:
-        """The peaks of a hop's time on a page size, past the caches: of the graph that has most of
-        them, the largest such. At the largest size the first may have gone, so it alone does not
-        tell how many accesses a peak is. Raises Unavailable, as `regimes` does."""
+    def _peaks_on(self, pages: str) -> dict[int, Trips]:
+        """The peaks of a hop's time on a page size, past the caches, by working set: the largest
+        LARGEST_SIZES. Raises Unavailable, as `regimes` does."""
         rows = required(
             self.walks(1, pages=pages), f"no walk on {words(pages)} was timed hop by hop"
         )
-        found = [
-            memory_trips.trips(
+        return {
+            int(size): memory_trips.trips(
                 merged(of_size),
                 [smoothed(row) for _, row in of_size.iterrows()],
                 self.regimes.cut_ns[0],
                 self.regimes.memory_ns,
             )
-            for _, of_size in list(rows.groupby(SIZE))[-LARGEST_SIZES:]
-        ]
-        return max(reversed(found), key=lambda trips: len(trips.peaks_ns))
+            for size, of_size in list(rows.groupby(SIZE))[-LARGEST_SIZES:]
+        }
+
+    @cached_property
+    def peaks_by_size(self) -> dict[str, dict[int, Trips]]:
+        """By page size, of base pages and of the large pages that reach as far, and working set:
+        the graphs with most peaks, largest first. At the largest size of all the first peak may
+        have gone, so it alone does not tell how many accesses a peak is."""
+        kept = {}
+        for pages in (BASE, largest(self.p50)):
+            found = self._peaks_on(pages)
+            most = max(len(trips.peaks_ns) for trips in found.values())
+            sizes = sorted((n for n in found if len(found[n].peaks_ns) == most), reverse=True)
+            kept[pages] = {size: found[size] for size in sizes}
+        return kept
 
     @cached_property
     def peaks(self) -> dict[str, Trips]:
-        """`peaks_of` base pages, and of the large pages that reach as far."""
-        return {pages: self.peaks_of(pages) for pages in (BASE, largest(self.p50))}
+        """`peaks_by_size` of the largest graph, by page size."""
+        return {pages: next(iter(of.values())) for pages, of in self.peaks_by_size.items()}
 
     @property
     def peak_error_ns(self) -> float:

@@ -277,8 +277,8 @@ def entries_are_still_cached(a: Analysis, band: Band) -> Answer:
     if truth:
         return truth, f"{evidence}."
     return truth, (
-        f"{evidence}: at hundreds of megabytes it is the page table that caches still hold, not "
-        "the translations."
+        f"{evidence}. At hundreds of megabytes the caches still hold the page table, but the TLB only "
+        "a small part of the translations."
     )
 
 

@@ -43,13 +43,14 @@ def _ns_per_hop(data: pd.DataFrame) -> alt.Y:
 
 
 def _quantiles(a: Analysis) -> pd.DataFrame:
-    """Of 4 KiB pages and of the largest that reach as far: each page size would add four lines."""
-    shown = {BASE, if_available(largest, a.p50)}
+    """Of 4 KiB pages and of the largest that reach as far: each page size would add four lines.
+    Below one tick of the clock a quantile is no measurement, and is not drawn."""
+    shown, tick = {BASE, if_available(largest, a.p50)}, a.walks(1)["clock_step_ns"].median()
     tables = [
         part.assign(pages=pages, series=_SERIES[name], where="here")
         for name, curves in (("p50", a.p50), ("p95", a.p95))
         for pages, curve in curves.items()
-        if pages in shown and len(part := curve.table[curve.table["median"] > 0])
+        if pages in shown and len(part := curve.table[curve.table["median"] >= tick])
     ]
     lacking = "no walk was timed hop by hop, or every hop is too short for this clock"
     ours = pd.concat(required(tables, lacking))

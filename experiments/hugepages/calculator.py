@@ -42,7 +42,7 @@ def basis(a: Analysis) -> Basis:
     two levels. Raises Unavailable: no-geometry, too-few-points."""
     found = if_available(lambda: a.survey)
     entries = [level.entries.value for level in found.levels] if found else []
-    source = "as measured in the chapter about your machine"
+    source = "as measured by `tlb geometry`"
     if len(entries) < 2:
         entries, source = [float(n) for n in a.two_levels()], "by CPUID"
     first, last = entries[0], entries[-1]

@@ -112,13 +112,12 @@ def calculator(a: Analysis) -> Figure:
         axis=axes.ns_axis("expected ns per dependent load", ticks),
     )
     names = [a.page_labels[pages] for pages in order]
-    colour = axes.colour("label", axes.page_colours(order, a.page_labels))
-    dashes = alt.Scale(domain=names, range=list(axes.DASHES[: len(order)]))
+    scheme = axes.page_colours(order, a.page_labels)
+    colour = axes.colour("label", scheme).legend(axes.line_legend(columns=2))
+    dashes = axes.dash("label", names, columns=2)
     columns = ["working_set_bytes", "reach_bytes", "walks_per_access", "ns"]
     base = alt.Chart(data[["pages", "label", "log2_bytes", *columns]]).encode(x=x)
-    lines = base.mark_line().encode(
-        y=y, color=colour, strokeDash=alt.StrokeDash("label:N", sort=names, scale=dashes)
-    )
+    lines = base.mark_line().encode(y=y, color=colour, strokeDash=dashes)
     chosen = base.transform_filter("datum.pages == pages && datum.log2_bytes == size")
     point = chosen.mark_point(size=140).encode(y=y, color=colour)
     return Figure(

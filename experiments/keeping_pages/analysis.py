@@ -69,12 +69,12 @@ class Analysis(analysis.Analysis):
 
     @property
     def fastest(self) -> pd.DataFrame:
-        """GB/s and what freeing takes: a row a page size with columns one (thread), free_ns (of it)
-        and many (threads, the best; NaN without). Raises Unavailable("engine-lacks")."""
+        """GB/s: a row a page size with columns one (thread) and many (threads, the best; NaN without).
+        Raises Unavailable("engine-lacks")."""
         touched = select(self.faults, mode="touch", threads=1).set_index("pages")
         required(touched, "prefault", "engine-lacks")
         many = self.faults[self.faults["threads"] > 1].groupby("pages")["gb_per_s"].max()
-        rates = touched[["gb_per_s", "free_ns"]].rename(columns={"gb_per_s": "one"})
+        rates = touched[["gb_per_s"]].rename(columns={"gb_per_s": "one"})
         return rates.assign(many=many.reindex(rates.index))
 
     def freed_ns(self, pages: str) -> Interval:

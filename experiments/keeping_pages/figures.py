@@ -8,7 +8,7 @@ from experiments.keeping_pages.analysis import Analysis
 from tlb.page_sizes import SWEPT
 from tlb.prose import extremes, listed
 from tlb.reasons import required
-from tlb.report import axes
+from tlb.report import axes, charts
 from tlb.report.render import Figure
 
 BESIDE = ("prefault",)  # with the reference machine's curves behind a switch
@@ -33,8 +33,7 @@ def prefault(a: Analysis) -> Figure:
         scale=alt.Scale(type="log", nice=False, domain=[low, high]),
         axis=axes.ns_axis("GB/s made ready", ticks),
     )
-    axis = alt.Axis(title="Pages", labelAngle=0)
-    x = alt.X("label:N", sort=list(a.page_labels.values()), axis=axis)
+    x = charts.group_x(a.page_labels.values(), "label", "Pages")
     base = alt.Chart(data).encode(x=x, xOffset=alt.XOffset("way:N", sort=ways))
     colour = axes.colour("way", ways)
     rate, count = alt.Tooltip("gb_per_s:Q", format=".3~r"), alt.Tooltip("n:Q", title="processes")

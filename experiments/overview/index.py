@@ -5,16 +5,17 @@ from __future__ import annotations
 from functools import cached_property
 from math import log
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
-from experiments import hugepages, stlb_cliff, your_machine
+from experiments import graph_walk, hugepages, stlb_cliff, your_machine
 from experiments.overview import CHAPTERS
 from experiments.overview.machine_verdicts import analysis_of
 from experiments.overview.profile import Profile, keep, profile, read
 from tlb.inference import curves
 from tlb.inference.curves import Curve
+from tlb.inference.intervals import Interval
 from tlb.lab import survey
 from tlb.reasons import Unavailable, if_available, required
 from tlb.report import analysis
@@ -25,6 +26,14 @@ from tlb.units import format_size
 _LACKING = ("no-data", "not-linux", "arch-unsupported")
 _STATED_PAGE_BYTES = 4096  # entries are stated by CPUID, so on x86-64 alone
 BASE_PAGES, LARGE_PAGES, PACKED = "4 KiB", "2 MiB (THP)", "packed (dashed)"
+
+
+class Hops(NamedTuple):
+    """The median hop of a random graph walk in ns, on 4 KiB pages and on THP."""
+
+    size_bytes: int
+    base: Interval
+    large: Interval
 
 
 class Analysis(analysis.Analysis):
@@ -81,6 +90,21 @@ class Analysis(analysis.Analysis):
             found[LARGE_PAGES] = curves.spread(large.frame, pages="thp")
         found[PACKED] = self.cliff.packed
         return {name: curve for name, curve in found.items() if len(curve)}
+
+    def large_page_gain(self) -> tuple[int, Interval]:
+        """Return the most lines chased on both 4 KiB pages and THP, and the speedup by THP there.
+        Raises Unavailable."""
+        pages = self.of(hugepages)
+        lines, _ = pages.largest("4k", "thp")
+        return lines, (pages.spread["4k"] / pages.spread["thp"]).at(lines)
+
+    def graph_hops(self) -> Hops:
+        """Return the median hops in the largest graph walked on both 4 KiB pages and THP. Raises
+        Unavailable."""
+        medians = self.of(graph_walk).curves("p50")
+        both = set(medians["4k"].xs) & set(medians["thp"].xs) if {"4k", "thp"} <= {*medians} else ()
+        size = max(required(both, "no graph was walked on 4 KiB pages and on THP"))
+        return Hops(int(size), medians["4k"].get(size), medians["thp"].get(size))
 
     @cached_property
     def profile(self) -> Profile:

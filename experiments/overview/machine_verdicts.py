@@ -163,7 +163,7 @@ def judged(chapter: Chapter) -> Verdicts:
     """Return the verdicts on all claims by a machine's rows, read if they were judged already.
     Nothing is measured."""
     data, code = digest(chapter), code_digest(chapter.parameters)
-    known = if_available(_read, chapter.store, chapter.machine)
+    known = if_available(read, chapter.store, chapter.machine)
     if known and known.data == data and (known.code == code or not chapter.is_this):
         return known
     made = judge(chapter, CHAPTERS, data, code)
@@ -208,7 +208,7 @@ def write(store: Store, machine: str, made: Verdicts) -> None:
     store.write_document(machine, NAME, made.model_dump(mode="json", exclude=left_out))
 
 
-def _read(store: Store, machine: str) -> Verdicts:
+def read(store: Store, machine: str) -> Verdicts:
     try:
         return Verdicts.model_validate(store.read_document(machine, NAME))
     except ValidationError:
@@ -223,7 +223,7 @@ def refresh() -> list[str]:
     for machine in data.machines():
         chapter = Chapter(PAGE, given | {"machine": machine}, data)
         sides = digest(chapter), code_digest(given)
-        known = if_available(_read, data, machine)
+        known = if_available(read, data, machine)
         if not known or (known.data, known.code) != sides:
             write(data, machine, judge(chapter, CHAPTERS, *sides))
             anew.append(machine)

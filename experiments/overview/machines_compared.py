@@ -31,6 +31,13 @@ def off_stated(machines: Sequence[Machine]) -> pd.Series:
     )
 
 
+def entries(each: Machine) -> str:
+    """Return the entries of the last level as text: as found, with their interval, or as stated."""
+    found, stated = (each.quantity(name) for name in ENTRIES[2])
+    known = found.interval if found else None
+    return f"{known:,.0f}" if known else f"{stated.value:,.0f}" if stated else ""
+
+
 def gains(a: Analysis, pages: str) -> str:
     """List the gains by 2 MiB pages of machines whose large pages are `pages`, with their
     intervals. Raises Unavailable("too-few-points")."""
@@ -39,7 +46,7 @@ def gains(a: Analysis, pages: str) -> str:
         for each in a.with_value("gain_thp", "gain_2m")
         if each.pages == pages
     ]
-    texts = [f"{quantity.interval:.2f} ({label})" for quantity, label in found if quantity]
+    texts = [f"{quantity.interval:.2f} on {label}" for quantity, label in found if quantity]
     if not texts:
         raise Unavailable("too-few-points", "no gain by large pages was measured on such a machine")
     return listed(texts)
@@ -67,38 +74,36 @@ WANTED = (
     Want(
         "Counters",
         lambda each: each.counts,
-        "Without them, the share of page walks in a load's time is inferred from a control. Counters "
-        "count the walks.",
+        "Without them, how often a load walks is inferred from a control. Counters count the walks.",
         ".venv/bin/tlb run stlb_cliff -p profile full && .venv/bin/tlb bundle",
     ),
     Want(
         "Counters of a walk's cycles",
         _times_walks,
-        "Walks are counted here, and how long one takes is inferred from time. A processor that "
-        "counts the cycles of its walks, as Intel's cores do, shows it directly, and also for walks "
-        "that overlap other work.",
+        "Counters here give the number of walks, so how long one takes is inferred from run time. "
+        "Intel's cores count the cycles spent in walks, also of those that overlap other work.",
         ".venv/bin/tlb run stlb_cliff -p profile full && .venv/bin/tlb bundle",
     ),
     Want(
         "arm64",
         lambda each: bool(each.host and is_arm(each.host)),
-        "Every machine here is x86-64. An arm64 machine may have base pages of 16 or 64 KiB, and has "
-        "contiguous entries by the kernel's hint and TLB flushes that hardware broadcasts.",
+        "Every machine here is x86-64. An arm64 machine may have base pages of 16 or 64 KiB. Its "
+        "Linux can mark neighbouring pages as contiguous, so that one TLB entry covers them, and its "
+        "hardware broadcasts TLB flushes to the other cores.",
         "make book PROFILE=full MINUTES=40 && .venv/bin/tlb bundle",
     ),
     Want(
-        "Two nodes",
+        "Two memory nodes",
         lambda each: each.has_nodes,
-        "A page walk whose table is on the other memory node pays for the distance at each step. A "
-        "guest with one node cannot show it, nor see where its host puts its memory.",
+        "A walk through page tables on the other memory node pays for the distance at each step. A "
+        "guest with one node cannot show that, nor can it see where its host puts its memory.",
         ".venv/bin/tlb run virtualization -p profile full && .venv/bin/tlb bundle",
     ),
     Want(
-        "Bare metal with whole large pages",
+        "Bare metal with whole huge pages",
         lambda each: each.is_guest is False and each.pages == "whole",
-        "A guest's huge page is only as large as the host's pages under it, and its page walk has "
-        "two dimensions. Only bare metal shows a walk with one, and what a TLB entry of 2 MiB "
-        "gains.",
+        "A guest's page walks go through the host's page table too. Only bare metal shows the cost of "
+        "a walk through a single page table, and what a TLB entry of 2 MiB gains with it.",
         ".venv/bin/tlb run hugepages -p profile full && .venv/bin/tlb bundle",
     ),
 )

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import altair as alt
+import numpy as np
 import pandas as pd
 
 from experiments.overview.machines import THIS, Analysis
 from tlb.reasons import required
 from tlb.report import axes, charts
-from tlb.report.render import MUTED, PALETTE, Figure
+from tlb.report.render import MUTED, PALETTE, RULE, Figure
 
 # What a row shows, in words that a phone has room for. Entries and gains are in the table.
 _SHOWN = {
     "load_first_level": "load that hits the L1 TLB",
-    "hit_last_level": "a hit in the L2 TLB adds",
-    "walk_past_last_level": "a page walk adds, just past the L2 TLB's reach",
-    "walk_over_2_gib": "a page walk adds, over 2 GiB",
+    "hit_last_level": "a hit in the STLB adds",
+    "walk_past_last_level": "a page walk adds, just past the STLB's reach",
+    "walk_over_2_gib": "a page walk adds, in 2 GiB",
     "walk_table_l2": "page walk, its entry in the L2 cache",
     "walk_table_l3": "page walk, its entry in the L3 cache",
     "walk_table_memory": "page walk, its entry in memory",
@@ -23,6 +26,9 @@ _SHOWN = {
     "fault_fresh_large": "map, touch and unmap 2 MiB (THP), for each 4 KiB",
     "fault_fresh": "map, touch and unmap a 4 KiB page",
 }
+
+_ROW_PX = 56  # room for the name and, below it, a line for each machine
+_PLACES_PX = [27, 52]  # of these lines in a row
 
 
 def machines_times(a: Analysis) -> Figure:
@@ -43,10 +49,31 @@ def machines_times(a: Analysis) -> Figure:
     channels = {"color": axes.colour("label", _colours(names))}
     if len(names) <= len(PALETTE):
         channels["shape"] = axes.shape("label", names)
-    chart = charts.medians_in_rows(
-        shown, "what", rows, x, "label:N", "what:N", width=2, size=60, **channels
+        # In a row one below the other, because marks of machines that lie close would cover each
+        # other.
+        places = alt.Scale(domain=names, range=_PLACES_PX)
+        channels["yOffset"] = alt.YOffset("label:N", sort=names, scale=places)
+    medians = charts.medians_in_rows(
+        shown, "what", rows, x, "label:N", "what:N", width=2, size=50, **channels
     )
+    chart = charts.layered(*_grid(rows, x, ends), medians)
+    chart = chart.properties(height=_ROW_PX * len(rows))
     return Figure(chart, _finding(a, names), data[columns])
+
+
+def _grid(
+    rows: Sequence[str], x: Mapping[str, object], ends: tuple[float, float]
+) -> list[alt.Chart]:
+    """Return a line above each row but the first, and one at each power of ten."""
+    low, high = np.log10(ends)
+    decades = [10.0**power for power in range(int(np.ceil(low)), int(high) + 1)]
+    upright = alt.Chart(pd.DataFrame({"decade": decades})).mark_rule(color=RULE, strokeWidth=1)
+    between = alt.Chart(pd.DataFrame({"what": [*rows[1:]]})).mark_rule(color=RULE, strokeWidth=1)
+    above = alt.Y("what:N", sort=[*rows], axis=None, bandPosition=0)
+    return [
+        upright.encode(x=alt.X("decade:Q", **x)),
+        between.encode(x=alt.value(0), x2=alt.value("width"), y=above),
+    ]
 
 
 def _colours(names: list[str]) -> alt.Scale:
@@ -65,7 +92,7 @@ def _finding(a: Analysis, names: list[str]) -> str:
         return f"Times of {len(names)} machines, a row a quantity."
     low, high = timed[0], timed[-1]
     return (
-        f"Times of {len(names)} machines, a row a quantity. Over 2 GiB a page walk takes longest "
+        f"Times of {len(names)} machines, a row a quantity. In 2 GiB a page walk takes longest "
         f"on {high.label}, {high.value(walk):,.3g} ns, and least on {low.label}, "
         f"{low.value(walk):,.3g} ns."
     )

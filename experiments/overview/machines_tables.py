@@ -16,7 +16,8 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from experiments.overview.machines import Analysis, Machine
-from experiments.overview.machines_compared import ENTRIES
+from experiments.overview.machines_compared import ENTRIES, entries
+from tlb.inference.scatter import JUMP
 from tlb.reasons import REASONS
 from tlb.report.render import Html, join
 from tlb.report.setting import hypervisor_name
@@ -55,13 +56,13 @@ ORDERS = (
     Order("counters", "counters: those that have some first", lambda each: not each.counts),
     Order("reach", "reach, farthest first", lambda each: -(_reach_bytes(each) or 0)),
     Order("walk", "page walk, dearest first", _largest("walk_past_last_level")),
-    Order("far", "page walk over 2 GiB, dearest first", _largest("walk_over_2_gib")),
+    Order("far", "page walk in 2 GiB, dearest first", _largest("walk_over_2_gib")),
     Order("gain", "gain of 2 MiB pages, most first", _largest("gain_thp", "gain_2m")),
     Order("fault", "map, touch and unmap, dearest first", _largest("fault_fresh")),
     Order("date", "measured, last first", lambda each: [-ord(letter) for letter in each.days[1]]),
 )
 _HEAD = (
-    *("Machine", "Where it runs", "Reach", "L2 TLB hit", "Page walk", "Page walk over 2 GiB"),
+    *("Machine", "Where it runs", "Reach", "STLB hit", "Page walk", "Page walk in 2 GiB"),
     *("On 2 MiB pages", "Map, touch, unmap", "Measured"),
 )
 _TABLE = (
@@ -104,9 +105,9 @@ def machines_table(a: Analysis) -> Html:
 
 
 def _cells(each: Machine) -> list[Markup]:
-    entries, reach = each.value(*ENTRIES[2]), _reach_bytes(each)
+    reach = _reach_bytes(each)
     size = format_size(reach) if reach else ""
-    below = f"{entries:,.0f} entries" if reach else _why(each, ENTRIES[2][0])
+    below = f"{entries(each)} entries" if reach else _why(each, ENTRIES[2][0])
     gain = "gain_thp" if each.quantity("gain_thp") else "gain_2m"
     shown = ("hit_last_level", "walk_past_last_level", "walk_over_2_gib", gain, "fault_fresh")
     earlier = ", by earlier kernels" if each.is_earlier else ""
@@ -140,17 +141,20 @@ def _where(each: Machine) -> Markup:
 
 
 def _price(each: Machine, name: str) -> Markup:
-    """Return a quantity with its interval below it, or why it has none."""
+    """Return a quantity with its interval below it, or why it has none. An interval whose ends are
+    more than JUMP apart stands alone, as in a text (Interval.__format__)."""
     found = each.quantity(name)
     if found is None or found.value is None:
         return _pair("", _why(each, name))
     digits = 0 if found.value >= 100 else 1 if found.value >= 10 else 2
-    value = f"{found.value:,.{digits}f} ns"
+    before, unit = "", " ns"
     if found.unit == "ratio":
-        digits, value = 2, f"×{found.value:.2f}"
+        digits, before, unit = 2, "×", ""
     bounds = (found.low, found.high)
     ends = ["no bound" if end is None else f"{end:,.{digits}f}" for end in bounds]
-    return _pair(value, " to ".join(ends))
+    if found.low and found.high and found.high > JUMP * found.low > 0:
+        return _pair(f"{before}{' to '.join(ends)}{unit}", "")
+    return _pair(f"{before}{found.value:,.{digits}f}{unit}", " to ".join(ends))
 
 
 def _why(each: Machine, name: str) -> str:
@@ -167,5 +171,5 @@ def _pair(value: str, below: str) -> Markup:
 
 def _reach_bytes(each: Machine) -> int | None:
     """Return the entries of the last level times the base page; None if either is unknown."""
-    entries = each.value(*ENTRIES[2])
-    return int(entries * each.host.base_page_bytes) if each.host and isfinite(entries) else None
+    number = each.value(*ENTRIES[2])
+    return int(number * each.host.base_page_bytes) if each.host and isfinite(number) else None

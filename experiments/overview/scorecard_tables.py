@@ -18,11 +18,11 @@ from tlb.report.verdicts import Statement, statements
 
 # Why a claim is undecided or cannot be tested, in the few words that a row has room for.
 _SHORT = {
-    "few": "too few processes",
+    "few": "too few mappings",
     "crosses": "crosses the band",
-    "widened": "one of several compared",
-    "bistable": "two groups of processes",
-    "conditions": "other conditions",
+    "widened": "several comparisons",
+    "bistable": "mappings in two groups",
+    "conditions": "conditions differ",
     "ambiguous": "several explanations fit",
     "too-few-points": "sizes not measured",
     "sweep-short": "sweep too short",
@@ -33,6 +33,10 @@ _SHORT = {
     "two-dimensions": "in a guest",
     "no-pmu": "no counters",
     "bare-metal": "needs bare metal",
+    "pool-empty": "no pool of huge pages",
+    "reach-in-cache": "cache exceeds reach",
+    "no-la57": "no 5-level paging",
+    "no-five-levels": "no 5-level paging",
 }
 
 
@@ -205,9 +209,9 @@ def _choice(label: str, values: Mapping[str, str]) -> Markup:
 def not_judged(a: Analysis) -> Html:
     """Return, to unfold, what no measurement decides, what is arithmetic, and what is said again."""
     titles = {
-        "not testable": "No measurement here decides",
+        "not testable": "No measurement in this book can decide",
         "arithmetic": "Arithmetic",
-        "said again": "Said again",
+        "said again": "Repeats another statement",
     }
     parts, lines = [], []
     for status, title in titles.items():
@@ -227,5 +231,5 @@ def _sentence(row: Statement) -> tuple[Markup | str, ...]:
 
 def _note(row: Statement) -> Markup:
     if row.status == "said again":
-        return Markup(": as {}").format(_link(statements()[row.where]))
+        return Markup(": the same as {}").format(_link(statements()[row.where]))
     return Markup(": {}").format(inline(row.note)) if row.note else Markup("")

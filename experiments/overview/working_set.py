@@ -25,7 +25,6 @@ _LABELS = {
     BASE_PAGES: {"align": "right", "dx": -8, "dy": -12},
     PACKED: {"align": "left", "dx": 8, "dy": 15},
 }
-_NS = "format(datum.median, '.2~r') + ' ns'"  # a Vega expression
 
 
 def working_set(a: Analysis) -> Figure:
@@ -98,7 +97,6 @@ def _chosen(times: pd.DataFrame, colours: alt.Scale, x: alt.X, y: alt.Y) -> list
     points = chosen.mark_point(size=130).encode(y=y, color=axes.colour("series", colours))
     texts = [
         chosen.transform_filter(f"datum.series === '{name}'")
-        .transform_calculate(text=_NS)
         .mark_text(fontWeight="bold", **place)
         .encode(y=y, text="text:N")
         for name, place in _LABELS.items()
@@ -108,12 +106,12 @@ def _chosen(times: pd.DataFrame, colours: alt.Scale, x: alt.X, y: alt.Y) -> list
 
 def _times(found: Mapping[str, Curve], sizes: list[float], page_bytes: int) -> pd.DataFrame:
     rows = [
-        (size, name, size_bytes(size), ns)
+        (size, name, size_bytes(size), ns, _range(curve, size_bytes(size) / page_bytes))
         for size in sizes
         for name, curve in found.items()
         if (ns := at(curve, size_bytes(size) / page_bytes)) is not None
     ]
-    return pd.DataFrame(rows, columns=["size", "series", "working_set_bytes", "median"])
+    return pd.DataFrame(rows, columns=["size", "series", "working_set_bytes", "median", "text"])
 
 
 def at(curve: Curve, lines: float) -> float | None:
@@ -126,8 +124,8 @@ def at(curve: Curve, lines: float) -> float | None:
 
 
 def _range(curve: Curve, lines: float) -> str:
-    """Return the time as a text, to two digits: a range where the processes of the nearest points,
-    or these points, differ much."""
+    """Return the time as a text, to two digits: from the smallest to the largest where the mappings
+    of the nearest points, or these points, differ much."""
     below = max(x for x in curve.xs if x <= lines)
     above = min(x for x in curve.xs if x >= lines)
     values = [float(curve.medians[x]) for x in (below, above)]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import altair as alt
 import pandas as pd
 
-from experiments.page_faults.analysis import FRESH, FRESH_LARGE, WAYS, Analysis
+from experiments.page_faults.analysis import WAYS, Analysis
 from tlb.prose import count, listed
 from tlb.reasons import required
 from tlb.report import axes, charts
@@ -17,9 +17,10 @@ BESIDE = ("churn",)  # with the reference machine's curves behind a switch
 
 _TICKS = (10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 _RATES = [n * 10**power for power in range(2, 8) for n in (1, 3)]
-MODES = {"unmap": "mapped and unmapped for each record", "keep": "kept"}
+MODES = {"unmap": "memory mapped for each record", "keep": "memory kept"}
 SEEN = 0.002  # of the touches: a lower bar cannot be seen
 SHOWN = 6  # functions of a profile: those with the largest shares
+PROFILED = {"base": "on 4 KiB pages", "large": "on 2 MiB pages"}
 
 
 def _present(data: pd.DataFrame, column: str, names: Sequence[str]) -> list[str]:
@@ -34,10 +35,13 @@ def touches(a: Analysis) -> Figure:
     scale, axis = axes.log_scale(10, (low, high)), axes.within(_TICKS, low, high)
     shares = alt.Axis(title="Share of the touches", format="%")
     ns, share = alt.Tooltip("ns:Q", format=",.3~r"), alt.Tooltip("share:Q", format=".2%")
-    chart = alt.Chart(data).mark_bar(opacity=0.55)
+    # Side by side in their bucket, because bars on top of each other mix their colours.
+    place, width = data["way"].map(kinds.index), data["high_ns"] / data["low_ns"]
+    left, right = (data["low_ns"] * width ** ((place + k) / len(kinds)) for k in (0, 1))
+    chart = alt.Chart(data.assign(left=left, right=right)).mark_bar()
     chart = chart.encode(
-        x=alt.X("low_ns:Q", scale=scale, axis=axes.ns_axis("ns a touch", axis)),
-        x2="high_ns:Q",
+        x=alt.X("left:Q", scale=scale, axis=axes.ns_axis("ns a touch", axis)),
+        x2="right:Q",
         y=alt.Y("share:Q", stack=None, axis=shares),
         y2=alt.datum(0),
         color=axes.colour("way", kinds, columns=1),
@@ -67,26 +71,27 @@ def _usual(a: Analysis, scale: alt.Scale) -> alt.LayerChart:
 
 def own_profile(a: Analysis) -> Figure:
     rows = required(a.profiles, "no profile was taken", a.side.lacking.get("profiles", "no-data"))
-    names = {"base": WAYS[FRESH], "large": WAYS[FRESH_LARGE]}
-    most = rows[[*names]].max(axis=1).sort_values(ascending=False, kind="stable").index[:SHOWN]
-    rows = rows.loc[most].rename(columns=names)
+    most = rows[[*PROFILED]].max(axis=1).sort_values(ascending=False, kind="stable").index[:SHOWN]
+    rows = rows.loc[most].rename(columns=PROFILED)
     rows["symbol"] = rows["symbol"].str.replace(r"^\[[k.]\] ", "", regex=True)
-    data = rows.melt("symbol", [*names.values()], "memory", "share")
-    order, kinds = list(rows["symbol"]), list(names.values())
-    chart = alt.Chart(data).mark_bar()
-    chart = chart.encode(
-        y=alt.Y("symbol:N", sort=order, axis=alt.Axis(title=None, labelLimit=230)),
-        yOffset=alt.YOffset("memory:N", sort=kinds),
+    data = rows.melt("symbol", [*PROFILED.values()], "memory", "share")
+    order, kinds = list(rows["symbol"]), list(PROFILED.values())
+    # In pixels of a row: both bars lie below its name.
+    below = alt.Scale(domain=kinds, range=[13, 31], paddingInner=0.1)
+    bars = alt.Chart(data).mark_bar()
+    bars = bars.encode(
+        y=charts.row("symbol", order),
+        yOffset=alt.YOffset("memory:N", sort=kinds, scale=below),
         x=alt.X("share:Q", axis=alt.Axis(title="Share of all samples", format="%")),
-        color=axes.colour("memory", kinds),
+        color=axes.colour("memory", kinds, offset=12),
         tooltip=["symbol:N", "memory:N", alt.Tooltip("share:Q", format=".1%")],
     )
     top = listed(
-        f"{rows.loc[rows[kind].idxmax(), 'symbol']} with {rows[kind].max():.0%} on {kind}"
+        f"{rows.loc[rows[kind].idxmax(), 'symbol']} with {rows[kind].max():.0%} {kind}"
         for kind in kinds
     )
     return Figure(
-        chart.properties(height=28 * len(order)),
+        charts.rows("symbol", order, bars).properties(height=38 * len(order)),
         f"Shares of samples by function, on two page sizes. The largest: {top}.",
         data,
     )
@@ -103,17 +108,18 @@ def churn(a: Analysis) -> Figure:
     base = alt.Chart(data).encode(
         x=alt.X("threads:Q", axis=threads, scale=alt.Scale(nice=False, zero=False))
     )
-    bounds = base.mark_rule(strokeWidth=2).encode(y="low:Q", y2="high:Q")
+    colour = axes.colour("memory", _present(data, "memory", MODES.values()))
+    bounds = base.mark_rule(strokeWidth=2).encode(y="low:Q", y2="high:Q", color=colour)
     bounds = bounds.transform_filter("isValid(datum.low)")
     faults = alt.Tooltip("faults:Q", format=",.0f", title="faults a record")
     lines = base.mark_line(point=True).encode(
         y=alt.Y("rate:Q", scale=scale, axis=rates),
-        color=axes.colour("memory", _present(data, "memory", MODES.values())),
+        color=colour,
         tooltip=["memory:N", "threads:Q", alt.Tooltip("rate:Q", format=",.4~r"), faults],
     )
     beyond = charts.marks([(cpus, f"{cpus} CPUs: threads beyond share them")], "threads")
     last = data[data["threads"] == cpus].set_index("memory")["rate"]
-    named = listed(f"{rate:,.0f} where memory is {name}" for name, rate in last.items())
+    named = listed(f"{rate:,.0f} with {name}" for name, rate in last.items())
     return Figure(
         charts.layered(lines, bounds, beyond if data["is_beyond"].any() else None).properties(
             height=180

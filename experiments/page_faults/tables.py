@@ -22,7 +22,7 @@ def ways(a: Analysis) -> Html:
             None if way.populate else a.pages_per_fault.get(way),
         )
         for way in required(list(a.touches), "no page was touched")
-        if way.order != "sequential"  # as the shuffled ones, and the text gives it
+        if way.order != "sequential"  # much like the shuffled ones
     ]
     memories = list(dict.fromkeys(memory for memory, *_ in prices))
     if FRESH in a.touches:

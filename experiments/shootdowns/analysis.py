@@ -86,6 +86,16 @@ class Analysis(EventAnalysis):
         """Return `slowed_by_discards` of spread over packed: interrupts take as much from both."""
         return self.slowed_by_discards("spread") / self.slowed_by_discards("packed")
 
+    def lost_per_flush(self, layout: str) -> Interval:
+        """Return ns that the chase over HELD lines loses for each flush that its CPU counts. Raises
+        Unavailable("no-flush-count") too."""
+        where = {"mode": "other", "layout": layout, "lines": HELD}
+        rows = self._rows("neighbour_chase", "discard_pages", "flushes_seen", **where)
+        busy, idle = (select(rows, discard_pages=pages) for pages in (DISCARDED, 0))
+        added_ns = busy["ns_per_access"] - self._median(idle, "no chase was measured").value
+        counted = required(busy[busy["flushes_seen"] > 0], "no flush was counted", "no-flush-count")
+        return median_interval((added_ns * counted["accesses"] / counted["flushes_seen"]).dropna())
+
     def slowed_by_discards(self, layout: str) -> Interval:
         """Return a hop's time over HELD lines beside a thread that gives pages back over beside one
         that only runs."""

@@ -12,7 +12,7 @@ from tlb.report.verdicts import Answer, Band, claim, inside, points_of
 def page_management_slows(a: Analysis, band: Band) -> Answer:
     ratio = a.beside_discards()
     return inside(ratio, *band), (
-        f"Beside a thread that gives its pages back, a chase over {HELD} other pages takes "
+        f"Beside a thread that gives its pages back, a chase through {HELD} other pages takes "
         f"{ratio:.2f} times as "
         "long, after dividing by the slowdown of its packed control, which is the interrupts'."
     )

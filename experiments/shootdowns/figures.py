@@ -51,7 +51,7 @@ def shares(a: Analysis) -> Figure:
         rows.append((CALL_WORDS[call], "threads of the program", *threads.get(FEW)[:3]))
     known = pd.DataFrame(rows, columns=["call", "beside", *charts.INTERVAL]).dropna()
     data = charts.in_us(required(known, "no call has enough processes on one CPU and on more"))
-    x = charts.group_x(data, "call", None)
+    x = charts.group_x(data["call"], "call", None)
     y = alt.Y("median:Q", axis=axes.ns_axis("µs added to a call on one page"))
     order = list(dict.fromkeys(data["beside"]))
     colour = axes.colour("beside", order, title="on the other CPUs", columns=1)

@@ -29,9 +29,11 @@ FROM_4_MIB = tuple(size << 20 for size in (4, 16, 64, 256, 1 << 10, 4 << 10))
 def gather_takes(a: Analysis, band: Band, size_bytes: int) -> Answer:
     lines = size_bytes // a.base_page_bytes
     took, bare = a.as_published.at(lines), a.gather.get(lines)
-    evidence = f"The published loop takes {took:.2f} ns an access over {format_size(size_bytes)}"
+    evidence = f"The published loop takes {took:.2f} ns an access in {format_size(size_bytes)}"
     if bare.value == bare.value:
-        evidence += f"; without numpy's own work the same {lines:,} loads take {bare:.2f} ns each"
+        if took.low > 2 * bare.high:
+            evidence += ", most of it NumPy's own work"
+        evidence += f"; without NumPy's own work the same {lines:,} loads take {bare:.2f} ns each"
     return inside(took, *band), f"{evidence}."
 
 
@@ -68,12 +70,12 @@ def rises_fourfold(a: Analysis, band: Band) -> Answer:
     _, entries = a.two_levels()
     ratio = a.rise_across(a.as_published)
     evidence = (
-        f"From half of the second level's {entries:,} entries to twice as many the published loop "
-        f"slows by a factor of {ratio:.2f}"
+        f"From half of the second level's {entries:,} entries to twice as many, the time of the "
+        f"published loop grows by a factor of {ratio:.2f}"
     )
     if len(a.gather):
         bare = a.rise_across(a.gather)
-        evidence += f"; the same loads without numpy's own work by {bare:.2f}"
+        evidence += f", and that of the same loads without NumPy's own work by {bare:.2f}"
     return inside(ratio, *band), f"{evidence}."
 
 
@@ -190,8 +192,8 @@ def every_access_misses(a: Analysis, band: Band) -> Answer:
 def inside_the_entries_is_fine(a: Analysis, band: Band) -> Answer:
     share = _of_a_walk(a, 0.75 * a.two_levels()[1])
     return inside(share, *band), (
-        f"At three quarters of the entries the price is {share:.2f} of what it is at twice to four "
-        "times."
+        f"At three quarters of the entries, translation costs {share:.2f} of what it costs at two to "
+        "four times as many."
     )
 
 

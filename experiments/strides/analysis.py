@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from functools import cached_property
+from math import isnan
 
 import pandas as pd
 
@@ -12,7 +13,7 @@ from experiments.strides.grid import CONTROLLED, LINE_BYTES, NEAR_BYTES, PAGES
 from tlb.inference.curves import Curve, select
 from tlb.inference.intervals import Interval, interval_of_rows
 from tlb.page_sizes import BASE, LARGE
-from tlb.reasons import required
+from tlb.reasons import Unavailable, required
 from tlb.report import analysis
 from tlb.report.chapter import literature, published
 
@@ -20,7 +21,7 @@ STRIDE = "step_bytes"
 # The parts of a strided loop's time, in the order in which they are stacked. On large pages that the
 # host splinters the loop misses the TLB too: what they save is then a part of translation, and the
 # rest cannot be told from gaps.
-PACKED, CONFLICTS = "same lines packed", "cache-set conflicts"
+PACKED, CONFLICTS = "same lines packed", "power of two (set conflicts?)"
 GAPS, TRANSLATION = "gaps between lines", "translation"
 GAPS_AND_TRANSLATION, AT_LEAST = "gaps and translation", "translation, at least"
 PARTS = (PACKED, GAPS, GAPS_AND_TRANSLATION, TRANSLATION, AT_LEAST, CONFLICTS)
@@ -137,3 +138,17 @@ def first_of(curves: Mapping[str, Curve], *kinds: str) -> Curve:
         (curves[kind] for kind in kinds if kind in curves),
         Curve(pd.DataFrame(columns=_COLUMNS), STRIDE),
     )
+
+
+def less_time(load: Interval, other: Interval) -> str:
+    """Return how much less time a load takes than another, as "36% (28% to 41%) less time", or, if
+    it may take more, how many times as long.
+
+    Raises Unavailable: too-few-points.
+    """
+    ratio = load / other
+    if isnan(ratio.value):
+        raise Unavailable("too-few-points", "too few processes for a ratio of two strides")
+    if ratio.high >= 1:
+        return f"{ratio:.2f} times as long"
+    return f"{(other - load) / other:.0%} less time"

@@ -155,8 +155,9 @@ def translation_slows_it_then(a: Analysis, band: Band) -> Answer:
     near, far, beyond = _base(a).at(NARROW), _base(a).at(PAGE_STRIDE), staggered.at(PAGE_STRIDE)
     remains = (beyond - staggered.at(NARROW)).share_of(far - near)
     evidence = (
-        f"A read takes {near.value:.1f} ns at 512 B, {far.value:.1f} at 4 KiB and "
-        f"{beyond.value:.1f} at a line more, which visits as many pages"
+        f"A read takes {near.value:.1f} ns at a stride of 512 B, {far.value:.1f} ns at 4 KiB, and "
+        f"{beyond.value:.1f} ns at one cache line more, which visits as many pages. The share of the "
+        f"slowdown that remains with a line more is {remains:.2f}"
     )
     if a.is_splintered:
         return unless_splintered(a, inside(remains, *band), answer=True), f"{evidence}."
@@ -165,7 +166,7 @@ def translation_slows_it_then(a: Analysis, band: Band) -> Answer:
     return [
         inside(remains, *band),
         inside(gone, *band),
-    ], f"{evidence}, and {gone:z.2f} of the slowdown goes on {words(a.large)}."
+    ], f"{evidence}; the share that goes on {words(a.large)} is {gone:z.2f}."
 
 
 @claim("page-stride-hits-up-to-large-reach", points=None)

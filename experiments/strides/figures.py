@@ -19,7 +19,9 @@ from tlb.units import format_size
 BESIDE = ("strides",)  # with the reference machine's curves behind a switch
 
 _TIMES = (0.2, 0.5, 1, 2, 3, 5, 10, 20, 30, 50, 100, 200)
-_STRIDES = alt.X(f"{STRIDE}:Q", axis=axes.bytes_axis("Stride"), scale=axes.log_scale())
+# Every second power of two, among them a page: of all, a narrow chart labels others.
+_TICKS = [4**k for k in range(2, 9)]
+_STRIDES = alt.X(f"{STRIDE}:Q", axis=axes.bytes_axis("Stride", _TICKS), scale=axes.log_scale())
 
 
 def strides(a: Analysis) -> Figure:
@@ -74,7 +76,7 @@ def waterfall(a: Analysis) -> Figure:
     named = [part for part in PARTS if (data["part"] == part).any()]
     chart = alt.Chart(data).mark_bar(strokeWidth=1, size=16)
     chart = chart.encode(
-        x=charts.group_x(data, "stride", "Stride"),
+        x=charts.group_x(data["stride"], "stride", "Stride"),
         xOffset=alt.XOffset("part:N", sort=named),
         y=alt.Y("begins_ns:Q", axis=axes.ns_axis("ns per access")),
         y2="ends_ns:Q",

@@ -10,7 +10,7 @@ import pandas as pd
 
 from tlb.inference.curves import Curve, select
 from tlb.inference.hops import quantile, smoothed, with_one_clock
-from tlb.inference.intervals import UNKNOWN, Interval, interval_of_rows, median_interval, summarise
+from tlb.inference.intervals import UNKNOWN, Interval, median_interval, summarise
 from tlb.page_sizes import BASE, ordered, rank, words
 from tlb.reasons import Unavailable, if_available, required
 from tlb.report import analysis
@@ -141,15 +141,6 @@ class Analysis(analysis.Analysis):
         found = summarise(rows[rows["walkers"] > 1], ["walkers"])
         required(found, f"{graph_size(vertices)} was not walked by several walkers")
         return found.loc[found["median"].idxmin()]
-
-    @property
-    def independent_loads(self) -> Interval:
-        """ns a load without a prefetch, one on each of as many pages as `ahead` walks over, all of
-        whose addresses are known: from the chapter about the cliff."""
-        pages = int(self.best_ahead(BASE)["vertices"]) * VERTEX_BYTES // self.base_page_bytes
-        where = {"kernel": "page_gather", "engine": "c", "pages": BASE, "layout": "spread"}
-        rows = select(self.about.kept("stlb_cliff"), lines=pages, **where)
-        return interval_of_rows(required(rows, f"{pages:,} independent loads were not timed"))
 
     # --- remedies, timed hop by hop
 

@@ -45,7 +45,7 @@ def _remedies_at(a: Analysis, blocks: str) -> tuple[pd.Series, pd.Series, pd.Ser
 def blocking_removes_misses(a: Analysis, most: float = ALL_BUT_VANISHED) -> Answer:
     plain, cut, large = _remedies_at(a, AS_PUBLISHED)
     told = (
-        f"The 95th percentile of a hop over {graph_size(plain['vertices'])} is {plain['p95']:.0f} "
+        f"The 95th percentile of a hop in {graph_size(plain['vertices'])} is {plain['p95']:.0f} "
         f"ns on base pages, {cut['p95']:.0f} in one block of {graph_size(cut['block_vertices'])} "
         f"and {large['p95']:.0f} on {words(large['pages'])}"
     )
@@ -97,8 +97,9 @@ def prefetch_walks(a: Analysis, same: float = SAME) -> Answer:
     base = a.best_ahead(BASE)
     gain, most = Interval.of(base, "gain"), a.most_from_hits * (1 + same)
     told = (
-        f"Prefetched {int(base['distance'])} hops ahead, a hop is {gain:.2f} times as fast on base "
-        f"pages; prefetches dropped on a TLB miss could gain at most {a.most_from_hits:.2f}."
+        f"Prefetched {int(base['distance'])} hops ahead, a hop is {gain:.3g} times as fast on base "
+        f"pages. It could be at most {a.most_from_hits:.2f} times as fast if a TLB miss dropped the "
+        "prefetch."
     )
     if decided(helps := inside(gain, most, among=a.distances)):
         return helps, told
@@ -148,7 +149,7 @@ def _remedies(base: pd.Series, better: Mapping[str, pd.Series]) -> str:
         f"{name} {row['p50']:.0f} and {row['p95']:.0f} ns"
         for name, row in {"base pages": base, **better}.items()
     )
-    return f"Median and 95th percentile of a hop over {graph_size(base['vertices'])}: {told}."
+    return f"Median and 95th percentile of a hop in {graph_size(base['vertices'])}: {told}."
 
 
 @claim("order-of-remedies", points=_HOP_BY_HOP)

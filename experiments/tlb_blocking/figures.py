@@ -122,7 +122,7 @@ def mitigations(a: Analysis) -> Figure:
     )
     return Figure(
         charts.published(rows, "datum.where != 'published'"),
-        f"Median and 95th percentile of a hop over {graph_size(ours['vertices'].max())} by remedy: "
+        f"Median and 95th percentile of a hop in {graph_size(ours['vertices'].max())} by remedy: "
         f"{each}.",
         data,
     )

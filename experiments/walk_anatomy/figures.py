@@ -28,7 +28,7 @@ def _series(
         axes.colours(list(dict.fromkeys(data[series]))),
         series,
         scale=axes.zero_scale(data),
-        ticks=axes.PRICES,
+        ticks=range(0, 1000, 10),
         columns=1,
         **how,
     )
@@ -56,7 +56,7 @@ def strides(a: Analysis) -> Figure:
     named = {"a power of two": a.strides, "a power of two plus one page": a.padded}
     data = charts.stacked(named, "no strides were measured")
     title, joined = "Stride, in pages", [data["series"].iloc[0]]
-    chart = _series(data, "lines", title, "ns per visit", "series", joined=joined)
+    chart = _series(data, "lines", title, "ns per visit", "series", joined=joined, banded=joined)
     rises = "."
     if widest := if_available(lambda: a.widest):
         label = f"last that fits: {count(widest)}"

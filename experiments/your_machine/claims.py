@@ -92,9 +92,12 @@ def entries_of_a_level(a: Analysis, band: Band, level: int) -> Answer:
         raise Unavailable("no-step", "the survey shows one level, and it is not known which")
     found = levels[level]
     stated = f"CPUID states {found.stated:,}" if found.stated else "CPUID states nothing"
+    place = "the first level"
+    if level < 0:  # walks start past the sum, as a level need not hold what another one holds
+        place = f"{'both' if len(levels) == 2 else 'all'} levels together"
+        stated += " for the last one" if found.stated else ""
     return inside(found.entries.interval, *band), (
-        f"The survey finds {found.entries.interval:,.0f} entries in the "
-        f"{'last' if level else 'first'} level; {stated}."
+        f"The survey finds {found.entries.interval:,.0f} entries in {place}; {stated}."
     )
 
 

@@ -62,7 +62,10 @@ def staircase(a: Analysis) -> Figure:
 def _levels(a: Analysis) -> alt.LayerChart:
     levels = a.geometry.levels
     entries = [level.entries.value for level in levels]
-    steps = [f"{level_name(level)}: {count(level.entries.value)}" for level in levels]
+    together = "both levels" if len(levels) == 2 else "all levels"
+    # A level need not hold what another one holds, so walks start past the sum.
+    names = [level_name(levels[0]), *(f"to level {n}" for n in range(2, len(levels))), together]
+    steps = [f"{name}: {count(n)}" for name, n in zip(names, entries, strict=False)]
     rules = alt.Chart(pd.DataFrame({"lines": entries, "label": steps})).encode(x="lines:Q")
     labels = rules.mark_text(align="right", dx=-5, dy=2, baseline="top", color=MUTED)
     labels = labels.encode(text="label:N", y=alt.value(0))
@@ -113,7 +116,7 @@ def added(a: Analysis) -> Figure:
     required(known, "no hit and no walk was measured")
     data = pd.DataFrame(known, columns=["answer", "cost", "low", "high"])
     data["label"] = [f"{cost:,.0f}" for cost in data["cost"]]
-    title = alt.Axis(title=f"{found.unit} added to a load", tickCount=7)
+    title = alt.Axis(title=f"{found.unit} more than a hit in the level before", tickCount=7)
     x = alt.X("cost:Q", axis=title, scale=alt.Scale(domainMax=data["high"].max() * 1.08))
     y = alt.Y("answer:N", sort=list(data["answer"]), axis=alt.Axis(title=None, labelLimit=200))
     base = alt.Chart(data).encode(y=y)

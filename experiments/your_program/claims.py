@@ -23,8 +23,8 @@ def walks_hide_from_profilers(a: Analysis, band: Band) -> Answer:
     ends = binomtest(elsewhere, ticks).proportion_ci(COVERAGE, "exact")
     share = Interval(elsewhere / ticks, float(ends.low), float(ends.high), COVERAGE)
     return inside(share, *band), (
-        f"Of {ticks:,} samples of a chase, {share:.1%} are at anything but one instruction, the "
-        "load or the one after it."
+        f"Of {ticks:,} samples of a chase, all but {share:.1%} are at one instruction, the load or the "
+        "one after it."
     )
 
 

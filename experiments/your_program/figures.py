@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import textwrap
+from collections.abc import Sequence
+
 import altair as alt
 import pandas as pd
 
 from experiments.your_program.analysis import Analysis, once
 from tlb.prose import extremes
 from tlb.reasons import required
-from tlb.report import axes, charts
+from tlb.report import axes
 from tlb.report.render import MUTED, Figure
 
 _RATIOS = (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 7, 10, 20, 50, 100)
@@ -18,6 +22,8 @@ _NARROW = 2.5  # an axis whose ends are a smaller factor apart has room for tick
 # together.
 BEYOND = 1.5
 _EDGE = 1.03  # a factor: room for half a mark
+_LETTERS = 22  # of a line of a row's name: a telephone keeps half its width to draw in
+_ROW_PX = 32  # two lines of a name
 
 
 def _named(a: Analysis, ours: bool) -> pd.DataFrame:
@@ -57,13 +63,32 @@ def _intervals(data: pd.DataFrame, y: alt.Y, ends: tuple[float, float]) -> list[
     return layers
 
 
+def _row(order: Sequence[str]) -> alt.Y:
+    """Return rows with their names at the left, in lines of up to _LETTERS. Above its row, a name
+    would be near the mark of another program."""
+    lines = {name: textwrap.wrap(name, _LETTERS, break_on_hyphens=False) for name in order}
+    labels = f"({json.dumps(lines)})[datum.label]"
+    # Vega aligns the first line of a label with its mark, so one of two lines is raised by half a line.
+    raised = {"expr": f"length(datum.label) > {_LETTERS} ? -7 : 0"}
+    axis = alt.Axis(
+        title=None,
+        labelExpr=labels,
+        labelOffset=raised,
+        labelLimit=0,
+        labelPadding=12,
+        ticks=False,
+        domain=False,
+    )
+    return alt.Y("title:N", sort=list(order), axis=axis)
+
+
 def _dots(data: pd.DataFrame) -> alt.LayerChart:
-    """Draw a row a program, from the largest gain to the least: a point by the machine, and a dash
-    at 1, no difference."""
+    """Draw a row a program, from the largest gain to the least: a point for each machine; and
+    a line at 1, no difference."""
     ranked = data.sort_values("gain", ascending=False, kind="stable")
     mine = ranked["machine"] == "this machine"
     order = list(dict.fromkeys([*ranked.loc[mine, "title"], *ranked["title"]]))
-    ends, y = _ends(data), charts.row("title", order)
+    ends, y = _ends(data), _row(order)
     every = _RATIOS if ends[1] > _NARROW * ends[0] else _TENTHS
     ticks = [tick for tick in every if ends[0] <= tick <= ends[1]]
     axis = axes.ns_axis("times as fast", ticks)
@@ -75,9 +100,9 @@ def _dots(data: pd.DataFrame) -> alt.LayerChart:
     tooltip = ["title:N", "machine:N", alt.Tooltip("gain:Q", format=".3~r")]
     points = alt.Chart(data).mark_point(size=60, filled=True, opacity=1)
     points = points.encode(x=x, y=y, tooltip=tooltip, **channels)
-    tick = alt.Chart(data).mark_tick(size=charts.ROW_PX // 3, thickness=1, color=MUTED, opacity=1)
-    same = tick.encode(x=alt.datum(1.0), y=y)
-    return charts.rows("title", order, same, *_intervals(data, y, ends), points)
+    same = alt.Chart(pd.DataFrame({"gain": [1.0]})).mark_rule(strokeDash=[4, 4], color=MUTED)
+    layers = alt.layer(same.encode(x=x), *_intervals(data, y, ends), points)
+    return layers.properties(height=_ROW_PX * len(order))
 
 
 def _gains(a: Analysis, ours: bool, whose: str) -> Figure:
@@ -94,8 +119,8 @@ def _gains(a: Analysis, ours: bool, whose: str) -> Figure:
 
 
 def gains(a: Analysis) -> Figure:
-    return _gains(a, False, "Time on 4 KiB pages over time on huge pages, by program.")
+    return _gains(a, False, "Time on 4 KiB pages divided by time on huge pages, by program.")
 
 
 def own_gains(a: Analysis) -> Figure:
-    return _gains(a, True, "Time without a change over time with it, by program.")
+    return _gains(a, True, "Time without a change divided by time with it, by program.")

@@ -83,8 +83,9 @@ def why_undecided(effects: Sequence[Effect]) -> Undecided:
 
     def rank(one: tuple[Effect, Undecided]) -> int:
         effect, why = one
-        first = ("few", "widened") if effect.is_outside else ("few",)
-        return (*first, "bistable", "crosses", "widened").index(why.code)
+        is_outside = why.code == "widened" and effect.is_outside
+        ranks = ("few", "outside", "bistable", "crosses", "widened")
+        return ranks.index("outside" if is_outside else why.code)
 
     ordered = [why for _, why in sorted(found, key=rank)]
     return Undecided(ordered[0].code, " ".join(dict.fromkeys(why.text for why in ordered)))

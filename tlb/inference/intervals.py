@@ -24,8 +24,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
-from math import comb, exp, hypot, inf, isfinite, log, log2, nan
+from math import exp, hypot, inf, isfinite, log, log2, nan
 from typing import TYPE_CHECKING, NamedTuple
 
 from tlb.inference import scatter
@@ -153,20 +152,6 @@ REPEATS = "by_repeat"
 UNKNOWN = Interval(nan, nan, nan, 0.0)  # what was not measured
 
 
-@lru_cache(maxsize=256)
-def _rank(n: int, confidence: float) -> tuple[int, float]:
-    """Return the largest r with P(X(r) <= median <= X(n+1-r)) >= confidence, or 1; and what it
-    covers."""
-
-    def coverage(r: int) -> float:
-        return 1 - 2 * sum(comb(n, k) for k in range(r)) / 2**n
-
-    r = 1
-    while coverage(r + 1) >= confidence:
-        r += 1
-    return r, coverage(r)
-
-
 def median_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
     """Return the median and its exact order-statistic interval [X(r), X(n+1-r)].
 
@@ -180,19 +165,31 @@ def median_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
     x = finite(values)
     if not x:
         return UNKNOWN
-    r, coverage = _rank(len(x), confidence)
+    r, coverage = scatter.median_rank(len(x), confidence)
     return Interval(median(x), x[r - 1], x[-r], coverage, modes(x))
 
 
 def interval_of_rows(rows: pd.DataFrame, value: str = "ns_per_access") -> Interval:
     """Return `median_interval` of a column; rows of one mapping count once, by their median."""
-    found = rows[np.isfinite(rows[value].to_numpy(float))]
-    has_repeats = len(found) and {"measures", "repeat"} <= set(found)
-    if not has_repeats or not (found["measures"] >= PAIRED).all():
-        return median_interval(found[value])
-    values = found.groupby("repeat")[value].median()
-    repeats = Repeats({int(n): float(x) for n, x in values.items()})
-    return median_interval(values).of_repeats(repeats)
+    return _of_mappings(*_columns(rows, value))
+
+
+def _columns(rows: pd.DataFrame, value: str) -> list[np.ndarray]:
+    """Return a value's column and, if the rows have both, `measures` and `repeat`."""
+    mapping = ["measures", "repeat"] if {"measures", "repeat"} <= set(rows) else []
+    return [rows[value].to_numpy(float), *(rows[name].to_numpy() for name in mapping)]
+
+
+def _of_mappings(
+    values: np.ndarray, measures: np.ndarray | None = None, repeat: np.ndarray | None = None
+) -> Interval:
+    """Return `interval_of_rows` of columns."""
+    is_kept = np.isfinite(values)
+    values = values[is_kept]
+    if measures is None or not values.size or not (measures[is_kept] >= PAIRED).all():
+        return median_interval(values)
+    repeats = Repeats(scatter.medians_by_repeat(values, repeat[is_kept]))
+    return median_interval([*repeats.values.values()]).of_repeats(repeats)
 
 
 def with_repeats(table: pd.DataFrame, intervals: Sequence[Interval]) -> pd.DataFrame:
@@ -262,15 +259,17 @@ def summarise(frame: pd.DataFrame, by: Sequence[str], value: str = "ns_per_acces
     mapping, without NaN. If the repeats have a `trend`, each interval is widened by half of it on
     either side, so that it holds the median of any moment of the campaign, not only of its middle.
     """
-    # of a hundred columns, which each group would copy
-    frame = frame[[name for name in frame if name in {*by, value, "measures", "repeat"}]]
     rows, intervals, slope = [], [], 0.0 if frame.empty else trend(frame, by, value)
-    for key, group in frame.groupby(list(by), sort=True, dropna=False):
-        interval = interval_of_rows(group, value)
+    columns = _columns(frame, value)
+    # A group is the places of its rows: pandas takes a millisecond to copy out a part of a frame.
+    places = frame[[*by]].assign(place=np.arange(len(frame)))
+    for key, group in places.groupby([*by], sort=True, dropna=False)["place"]:
+        at = group.to_numpy()
+        interval = _of_mappings(*(column[at] for column in columns))
         values = interval.repeats.values
-        x = finite(list(values.values()) or group[value])
+        x = finite(list(values.values()) or columns[0][at])
         spread = scatter.relative_spread(x)
-        drift = slope * np.ptp(group["repeat"]) / 2 if slope else 0.0
+        drift = slope * np.ptp(frame["repeat"].to_numpy()[at]) / 2 if slope else 0.0
         if slope and interval.low > 0:
             factor = exp(abs(drift))
             interval = interval._replace(low=interval.low / factor, high=interval.high * factor)

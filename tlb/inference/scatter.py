@@ -1,8 +1,10 @@
-"""How far the repeats of a point lie apart: spread, outliers, modes, and a trend over repeats."""
+"""How far the repeats of a point lie apart: spread, outliers, modes, a trend over repeats, and which
+of them bound their median."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import inf, isfinite, log, nan
 from typing import TYPE_CHECKING
 
@@ -34,12 +36,14 @@ def trend(frame: pd.DataFrame, by: Sequence[str], value: str) -> float:
     if "repeat" not in frame:
         return 0.0
     score, variance, slopes = 0.0, 0.0, []
-    kept = frame[np.isfinite(frame[value]) & (frame[value] > 0)]
-    for _, group in kept.groupby(list(by), sort=False, dropna=False)[["repeat", value]]:
-        group = group.sort_values("repeat")
-        first, second = np.triu_indices(n := len(group), 1)
-        repeats, logs = group["repeat"].to_numpy(float), np.log(group[value].to_numpy(float))
-        apart, rises = repeats[second] - repeats[first], logs[second] - logs[first]
+    kept = frame.loc[np.isfinite(frame[value]) & (frame[value] > 0), [*{*by, "repeat", value}]]
+    group = kept.groupby([*by], sort=False, dropna=False).ngroup().to_numpy()
+    repeat, log_of = kept["repeat"].to_numpy(float), np.log(kept[value].to_numpy(float))
+    order = np.lexsort((repeat, group))
+    for rows in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
+        first, second = np.triu_indices(n := len(rows), 1)
+        first, second = rows[first], rows[second]
+        apart, rises = repeat[second] - repeat[first], log_of[second] - log_of[first]
         score += np.sign(rises[apart > 0]).sum()
         variance += n * (n - 1) * (2 * n + 5) / 18
         slopes.append(rises[apart > 0] / apart[apart > 0])
@@ -105,3 +109,24 @@ def finite(values: ArrayLike) -> list[float]:
 def median(x: Sequence[float]) -> float:
     """Return the median of ascending values, of which there are some."""
     return (x[(len(x) - 1) // 2] + x[len(x) // 2]) / 2
+
+
+def medians_by_repeat(values: np.ndarray, repeat: np.ndarray) -> dict[int, float]:
+    """Return the median of each repeat's values by its number, ascending."""
+    of_repeat: dict[int, list[float]] = {}
+    for n, x in zip(repeat.tolist(), values.tolist(), strict=True):
+        of_repeat.setdefault(int(n), []).append(x)
+    return {n: median(sorted(of_repeat[n])) for n in sorted(of_repeat)}
+
+
+@lru_cache(maxsize=256)
+def median_rank(n: int, confidence: float) -> tuple[int, float]:
+    """Return the largest r with P(X(r) <= median <= X(n+1-r)) >= confidence, or 1; and what it
+    covers."""
+    # Of the 2**n ways to lie on either side: those with r values below, and with fewer than r.
+    r, exactly, fewer = 1, n, 1
+    while 1 - 2 * (fewer + exactly) / 2**n >= confidence:
+        fewer += exactly
+        exactly = exactly * (n - r) // (r + 1)
+        r += 1
+    return r, 1 - 2 * fewer / 2**n

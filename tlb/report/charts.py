@@ -33,7 +33,7 @@ PUBLISHED = "published"  # the name in a chart of the switch of what others publ
 # Columns of `summarise` in the data that a figure offers.
 INTERVAL = ["median", "low", "high"]
 FIELDS = [*INTERVAL, "coverage", "n", "unstable"]
-ROW_PX = 32  # a row of a chart that has a name above each: a line of text, and a mark under it
+ROW_PX = 38  # a row of a chart that has a name above each: a line of text, and a mark under it
 
 
 def stacked(
@@ -78,10 +78,12 @@ def series_chart(
     scale: alt.Scale | None = None,
     ticks: Sequence[float] = TIMES,
     joined: Sequence[str] | None = None,
+    banded: Sequence[str] | None = None,
     columns: int | None = None,
 ) -> alt.LayerChart:
     """Median, interval and points of `summarise`d rows, a colour and a shape each series; lines
-    through those `joined`, by default all. scale: by default `time_scale`. columns: of a legend
+    through those `joined`, by default all. banded: those whose intervals form a band, by default
+    all; the others have a bar at each point. scale: by default `time_scale`. columns: of a legend
     that is too long for one row of a narrow page.
     """
     y = median_y(frame, y_title, ticks, scale)
@@ -95,18 +97,28 @@ def series_chart(
         shape=shape(series, colours.domain, **legend),
         tooltip=[*tips(f"{series}:N", count), alt.Tooltip("n:Q", title="processes")],
     )
-    return alt.layer(*_bands(frame, x, y["scale"], colours, series), lines.mark_line(), points)
+    bands = _bands(frame, x, y["scale"], colours, series, banded)
+    return alt.layer(*bands, lines.mark_line(), points)
 
 
 def _bands(
-    frame: pd.DataFrame, x: alt.X, scale: alt.Scale, colours: alt.Scale, series: str
+    frame: pd.DataFrame,
+    x: alt.X,
+    scale: alt.Scale,
+    colours: alt.Scale,
+    series: str,
+    banded: Sequence[str] | None,
 ) -> list[alt.Chart]:
     """Return the intervals of each series that has any. They carry no colour encoding of their own:
     they would have a legend of their own too. Filtered in the chart and not in the frame: the page
     then carries the data once."""
+    base = alt.Chart(frame)
     return [
-        alt.Chart(frame)
-        .mark_area(opacity=0.2, color=colour)
+        (
+            base.mark_area(opacity=0.2, color=colour)
+            if banded is None or name in banded
+            else base.mark_rule(strokeWidth=2, color=colour)
+        )
         .encode(x=x, y=alt.Y("low:Q", scale=scale), y2="high:Q")
         .transform_filter(alt.FieldEqualPredicate(field=series, equal=name))
         for name, colour in zip(colours.domain, colours.range, strict=True)
@@ -123,13 +135,16 @@ def dashed(
     *tooltip: alt.Tooltip,
     unit: str = "ns",
     size: int = 24,
-) -> alt.Chart:
-    """Lines with points, a colour a series and a dash for each name of a second column, `by`."""
+) -> alt.LayerChart:
+    """Lines with points and their intervals, a colour a series and a dash for each name of a second
+    column, `by`."""
     column, kinds = by
     dashes = alt.StrokeDash(f"{column}:N", sort=list(kinds), legend=line_legend(columns=1))
     shown = tips(color["shorthand"], f"{column}:N", *tooltip, unit=unit, bounds=False)
-    chart = alt.Chart(data).mark_line(point=alt.OverlayMarkDef(size=size))
-    return chart.encode(x=x, y=y, color=color, strokeDash=dashes, tooltip=shown)
+    lines = alt.Chart(data).mark_line(point=alt.OverlayMarkDef(size=size))
+    lines = lines.encode(x=x, y=y, color=color, strokeDash=dashes, tooltip=shown)
+    series = color["shorthand"].partition(":")[0]
+    return alt.layer(*_bands(data, x, y["scale"], color["scale"], series, ()), lines)
 
 
 def bars(
@@ -150,10 +165,12 @@ def bars(
     return drawn + intervals.transform_filter("isValid(datum.low)")
 
 
-def group_x(data: pd.DataFrame, field: str, title: str | None) -> alt.X:
-    """Return the x of `bars`: groups in the order of the data."""
-    names = list(dict.fromkeys(data[field]))
-    return alt.X(f"{field}:N", sort=names, axis=alt.Axis(title=title, labelAngle=0))
+def group_x(groups: Iterable[str], field: str, title: str | None) -> alt.X:
+    """Return the x of `bars`: groups in this order, what is in brackets on a line of its own."""
+    names = list(dict.fromkeys(groups))
+    lines = r"split(replace(datum.label, ' (', '\n('), '\n')"
+    axis = alt.Axis(title=title, labelAngle=0, labelExpr=lines, labelOverlap=False)
+    return alt.X(f"{field}:N", sort=names, axis=axis)
 
 
 def medians_in_rows(
@@ -165,10 +182,11 @@ def medians_in_rows(
     unit: str = "ns",
     width: float = 1,
     size: float = 42,
-    **channels: alt.Color | alt.Shape,
+    **channels: alt.Color | alt.Shape | alt.YOffset,
 ) -> alt.LayerChart:
     """A point for each median, with its interval, in a row of its name (`rows`). x: axis and scale;
-    width: of an interval; size: of a point; channels: `color`, and `shape` of the points."""
+    width: of an interval; size: of a point; channels: `color`, `yOffset` in the row, and `shape` of
+    the points."""
     low, median = (alt.X(f"{name}:Q", **x) for name in ("low", "median"))
     shapes = {"shape": channels.pop("shape")} if "shape" in channels else {}
     base = alt.Chart(data).encode(y=row(field, names), **channels)

@@ -55,14 +55,14 @@ def guest_note(a: Analysis) -> str:
     host = a.host
     if host.is_emulated:
         return (
-            "An emulator runs it, which translates each address in a program of its own: what is "
-            "measured is that program, and no number here is a processor's."
+            "It runs in an emulator, which translates addresses in software, so the numbers here are "
+            "those of a program and not of a processor."
         )
     if host.has_nested_walks is False:
-        lends = f"under {hypervisor_name(host)}, which lends it no second table"
+        lends = f"under {hypervisor_name(host)}, which gives it no second page table"
         return (
-            f"It runs {'on bare metal' if host.hypervisor == 'none' else lends}: a translation is "
-            "one walk of one page table, and what is measured is the processor's own."
+            f"It runs {'on bare metal' if host.hypervisor == 'none' else lends}, so a translation "
+            "walks a single page table, and the costs measured here are the processor's own."
         )
     guest = "It is a guest. Unless its host shadows its page table, each"
     if host.hypervisor == "unknown":
@@ -70,10 +70,10 @@ def guest_note(a: Analysis) -> str:
     elif host.has_nested_walks:
         guest = "It is a guest. Each"
     return (
-        f"{guest} step of its page walk yields a guest-physical address that the host must "
-        "translate in turn, so a walk here has two dimensions, and the host decides on what page "
-        "size. Costs past the STLB hold the host's part, then, and they are what a tenant of such "
-        "a machine pays."
+        f"{guest} step of its page walk yields a guest-physical address that must be translated in "
+        "turn, by the host's page table, so a walk here has two dimensions, and the host chooses "
+        "the page size of the second. Costs past the STLB therefore include the host's part, as "
+        "they do for any tenant of such a machine."
     )
 
 
@@ -94,12 +94,12 @@ def stated_tlb(a: Analysis) -> str:
 def _counters(a: Analysis) -> str:
     reason = "" if len(counted(a.frame, "walk")) else why_not_counted(a.frame, "walk", a.host)
     if reason == "no-data":
-        return "Walks are timed, not counted: these processes were asked for no counter."
+        return "Walks are timed, not counted: no hardware counter was read."
     if a.is_simulated:
         return "This machine is simulated: these counts were computed, not measured."
     if reason:
         return f"Walks are timed, not counted: {explain(reason)}"
-    return "Hardware counters answer here, so walks are counted beside being timed."
+    return "Hardware counters work here, so walks are counted as well as timed."
 
 
 def about_pages(notes: Iterable[Note]) -> str:
@@ -118,7 +118,7 @@ def set_up(a: Analysis) -> str:
         "Measured": _measured(a.frame),
     }
     if len(a.frame):
-        items |= {"Large pages": _large(a.frame), "Counters": _counters(a)}
+        items |= {"Huge pages": _large(a.frame), "Counters": _counters(a)}
     if documents := _other_documents(a):
         items["Documents"] = documents
     return "\n".join(f"- **{name}.** {text}" for name, text in items.items())
@@ -164,8 +164,8 @@ def system(a: Analysis, states: Collection[str]) -> str:
         described = [a.about.described(state) for state in sorted(states)] or [a.host]
     except Unavailable:
         return (
-            "This was measured under other settings of the machine (another Linux, compiler or "
-            "option), which were not recorded. The machine was last described with "
+            "These measurements were made under earlier settings of the machine (another Linux, "
+            "compiler or option), which were not recorded. Its last description has "
             f"{_settings(a.host)}"
         )
     return " Other rows: ".join(map(_settings, described))
@@ -190,13 +190,15 @@ def _large(frame: pd.DataFrame) -> str:
         if PAGES[kind].source == "pool":
             given.append(f"{words(kind)} (up to {format_size(int(most[kind]))} a process)")
     if not given:
-        return "No process had any."
-    return f"Given, and read back from the kernel in each process: {listed(given)}."
+        return "All measurements used base pages."
+    return f"Used, and confirmed by Linux in each process: {listed(given)}."
 
 
 def _measured(frame: pd.DataFrame) -> str:
     if frame.empty:
-        return "Nothing; the page shows what the machine states, and documents."
+        return (
+            "No rows. The page shows what the machine reports about itself, and separate documents."
+        )
     sizes, days = processes(frame), sorted(frame["started_at"].str[:10].unique())
     when = f"on {days[0]}" if len(days) == 1 else f"from {days[0]} to {days[-1]}"
     each = " to ".join(map(str, dict.fromkeys([sizes.min(), sizes.max()])))
@@ -225,9 +227,9 @@ def change(a: Analysis) -> str:
     sizes = processes(required(a.frame, "nothing was measured"))
     once = _seconds(a.frame) * len(sizes) / len(a.frame)
     return (
-        f"**Change one thing:** `-p repeats=1` runs each of {count(len(sizes))} points once, in "
-        f"{_time(once)} by the times of this page. Expect curves of the same shape without "
-        "intervals, and no claim decided: one process decides nothing. The next run without it "
+        f"**Change one thing:** `-p repeats=1` runs each of the {count(len(sizes))} points once, "
+        f"which takes about {_time(once)}. Expect curves of the same shape, but no intervals "
+        "and no verdicts, because one process decides nothing. A later run without this option "
         "keeps that process and adds the others."
     )
 
@@ -237,7 +239,7 @@ def smaller(a: Analysis, size_bytes: int) -> str:
     size, part = format_size(size_bytes), _seconds(a.frame[kernels.is_within(a.frame, size_bytes)])
     return (
         f"**Change one thing:** `-p max_working_set={size.replace(' ', '')}` ends every sweep at "
-        f"{size}. Up to there the measurements of this page took {_time(part)}."
+        f"{size}. Up to that size, the measurements of this page took {_time(part)}."
     )
 
 
@@ -246,23 +248,27 @@ def _seconds(frame: pd.DataFrame) -> float:
 
 
 def _time(seconds: float) -> str:
-    return f"{seconds / 60:.1f} minutes" if seconds >= 60 else f"{seconds:.0f} seconds"
+    if seconds >= 60:
+        return f"{seconds / 60:.1f} minutes"
+    whole = max(1, round(seconds))
+    return f"{whole} second{'s' if whole > 1 else ''}"
 
 
 def run_this(a: Analysis) -> str:
     """Return the commands that measure this chapter on the reader's computer, and their time."""
     took = ""
     if len(a.frame):  # without rows it has no columns either
-        took = f"The processes of this page took {_time(_seconds(a.frame))} in all. "
-    other = " What else the chapter builds and runs takes extra time."
+        took = f"The measurements of this page took {_time(_seconds(a.frame))} in all. "
+    other = " The other programs that this chapter builds and runs take extra time."
     return f"""```sh
 .venv/bin/tlb run {a.chapter}
 .venv/bin/tlb compare reference this {a.chapter}
 ```
 
-{took}Your run stops after `minutes` minutes (10 by default) at the latest.\
-{other if a.documents else ""} The first command ends with the path of the executed notebook,
-`_build/runs/{a.chapter}.ipynb`. Its rows are in `data/own`, so a second run measures only what is \
-missing. The second command compares your machine with the reference, quantity by quantity; it
-decides nothing about points with fewer than five processes. `make book MINUTES=0` builds the pages
-from the rows that exist."""
+{took}Your own run measures for at most the `minutes` set at the top of \
+the notebook; `-p minutes=20` allows more.{other if a.documents else ""} The first command prints the \
+path of the executed notebook,
+`_build/runs/{a.chapter}.ipynb`. What it measures is kept in `data/own`, so a second run measures \
+only what is missing. The second command compares your machine with the reference, quantity by \
+quantity; it draws no conclusion from points with fewer than five processes. To build the pages
+from what you have, without measuring, run `make book MINUTES=0`."""

@@ -84,8 +84,8 @@ def _source(key: str) -> str:
 def chance_words(tested: int) -> str:
     """Say how many of so many claims tested with an interval may be decided wrongly."""
     return (
-        f"The rule decides wrongly in at most {WRONG_BY_CHANCE:.0%} of tests: at most "
-        f"{tested * WRONG_BY_CHANCE:.1f} wrong verdicts are to be expected here."
+        f"The rule decides at most {WRONG_BY_CHANCE:.0%} of such claims wrongly, so on average at "
+        f"most {tested * WRONG_BY_CHANCE:.1f} verdicts here are wrong by chance."
     )
 
 
@@ -93,8 +93,12 @@ def _chance(found: Sequence[Verdict]) -> Html:
     tested = sum(bool(verdict.effects) for verdict in found)
     if not tested:
         return Html("", "")
-    words = f"Claims tested with an interval: {tested} of {len(found)}."
-    words = f"{words} {chance_words(tested)}"
+    number = f"{tested} of these {len(found)} claims"
+    if tested == len(found):
+        number = f"All {tested} of these claims" if tested > 1 else "This claim"
+    words = (
+        f"{number} {'is' if tested == 1 else 'are'} judged by an interval. {chance_words(tested)}"
+    )
     return Html(f'<p class="tlb-chance">{escape(words)}</p>', words)
 
 

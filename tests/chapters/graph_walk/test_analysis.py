@@ -124,5 +124,5 @@ def test_regimes_that_cannot_be_told_have_a_reason(frame, code):
 def test_peaks_are_numbered_where_all_of_them_show():
     """At the largest size the hops with one access are gone; they are still the first peak."""
     a = plain()
-    whole = a.peaks_of("4k").peaks_ns
+    whole = a.peaks["4k"].peaks_ns
     assert [peak.value for peak in whole] == pytest.approx([70, 150], abs=15)

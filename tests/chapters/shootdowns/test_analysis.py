@@ -60,6 +60,16 @@ def test_what_the_interrupted_program_pays():
     assert a.slowed_by_discards("packed").value == pytest.approx(QUIET.interrupted)
 
 
+def test_a_flush_costs_the_chase_its_added_time_over_the_flushes_that_were_counted():
+    frame = rows(QUIET).assign(accesses=1000, flushes_seen=100.0)
+    a = analysis(shootdowns, frame)
+    added_ns = QUIET.near_ns * (QUIET.interrupted - 1)
+    assert a.lost_per_flush("packed").value == pytest.approx(added_ns * 1000 / 100)
+    assert a.lost_per_flush("spread").value > a.lost_per_flush("packed").value
+    uncounted = frame.assign(flushes_seen=0.0)
+    assert refusal(analysis(shootdowns, uncounted).lost_per_flush, "packed") == "no-flush-count"
+
+
 def test_what_takes_two_cpus_is_lacking_on_one_and_says_so():
     a = analysis(shootdowns, rows(cpus=1), cpus=1)
     assert a.added == {} and len(a.calls_alone) == 3 and a.most_others == 0

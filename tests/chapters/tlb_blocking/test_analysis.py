@@ -90,15 +90,6 @@ def test_a_control_of_prefetches_is_the_fastest_of_several_walks_over_the_same_g
     )
 
 
-def test_the_other_control_loads_from_as_many_pages_in_any_order():
-    frame = rows(Machine(noise=0.0))
-    pages = int(plain().best_ahead("4k")["vertices"]) // 64
-    alone = frame.query("mode == 'plain' and pages == '4k' and per_hop == 0")[:5]
-    gather = alone.assign(kernel="page_gather", layout="spread", ns_per_access=9.0)
-    loads = pd.concat([gather.assign(lines=pages), gather.assign(lines=4, ns_per_access=1.0)])
-    assert analysis(frame, others={"stlb_cliff": loads}).independent_loads.value == 9.0
-
-
 @pytest.mark.parametrize("entries", [[], [1]])
 def test_without_a_block_inside_a_known_reach_there_is_no_blocking_among_the_remedies(entries):
     a = analysis(rows(), entries)
