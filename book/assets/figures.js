@@ -2,6 +2,7 @@
 "use strict";
 
 (() => {
+  const NARROW_PX = 480;
   const COMPOSED = ["concat", "hconcat", "vconcat", "facet", "repeat"];
 
   // A chart brings its data with it. Whatever else it asks for is a mistake, or not ours; `refused` lists it,
@@ -61,7 +62,11 @@
     const live = element("div", "tlb-live");
     const controls = element("div", "tlb-controls");
     try {
-      const spec = unpacked(JSON.parse(figure.querySelector("script.tlb-spec").textContent));
+      const text = figure.querySelector("script.tlb-spec").textContent;
+      // On a telephone a legend has one entry to a row; else its end would be cut off.
+      const stacked = window.innerWidth < NARROW_PX; // a figure in a closed fold has no width
+      const spec = unpacked(JSON.parse(text, (key, value) => (stacked && key === "columns" && Number.isInteger(value) ? 1 : value)));
+      if (stacked) spec.config = { ...spec.config, legend: { ...spec.config.legend, columns: 1 } };
       // A single chart is laid out anew where there is less width than it asks for; a composed one scrolls.
       if (!COMPOSED.some((key) => key in spec)) {
         live.style.maxWidth = `${spec.width}px`;

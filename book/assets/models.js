@@ -103,7 +103,7 @@
     controls: [
       ["kind", "Machine", { native: "bare metal", nested: "virtual machine" }],
       ["guest", "Page", { "4k": "4 KiB", "2m": "2 MiB", "1g": "1 GiB" }], ["host", "Host's page (virtual machine)", { "4k": "4 KiB", "2m": "2 MiB", "1g": "1 GiB" }],
-      ["cached", "Page-structure caches", { cold: "empty", warm: "hold the upper levels" }],
+      ["cached", "Paging-structure caches", { cold: "empty", warm: "hold the upper levels" }],
       ["step", "Step", { least: 0, most: 24, value: 24 }],
     ],
     show({ kind, guest, host, cached, step }) {
