@@ -29,6 +29,8 @@ export JUPYTER_RUNTIME_DIR := $(CURDIR)/_build/jupyter/runtime
 export JUPYTER_PREFER_ENV_PATH := 1
 export IPYTHONDIR := $(CURDIR)/_build/jupyter/ipython
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Some images forbid Python to keep what it compiles; then each of some hundred processes of a test run compiles anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s  %s\n", $$1, $$2 }' Makefile
@@ -68,7 +70,7 @@ dist: $(READY) ## wheels with compiled kernels, and the source archive, into dis
 
 # Two processes, since that is what the smallest machine has; what measures is one group, and the first (tests/conftest.py), so
 # that no process waits for it at the end.
-PYTEST := $(RUN) -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+PYTEST := $(RUN) -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 15
 NBVAL := --nbval --nbval-current-env --nbval-sanitize-with tests/nbval_sanitize.cfg
 
 # One pytest for the tests and for the chapters, so that one closing line counts both.

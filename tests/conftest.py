@@ -70,9 +70,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put what measures first: it is the longest group, and one process runs it while the other one
-    runs all else."""
-    items.sort(key=lambda item: group_of(item.nodeid.partition("::")[0]) != "measuring")
+    """Put what measures first and the site's tests second: these are the longest groups, and single
+    files are left for whichever process is done first."""
+    first = {"measuring": 0, "site": 1}
+    items.sort(key=lambda item: first.get(group_of(item.nodeid.partition("::")[0]), 2))
 
 
 @cache

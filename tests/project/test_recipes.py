@@ -136,7 +136,7 @@ def test_a_chapter(copy):
         cell.metadata |= metadata
     nbformat.write(notebook, copy.path / "book/example.ipynb")
     entry = "      - file: book/tlb_blocking\n"
-    copy.edit("_toc.yml", (entry, entry + entry.replace("tlb_blocking", "example")))
+    copy.edit("_toc.yml", (entry, entry.replace("tlb_blocking", "example") + entry))
     copy.write("tests/chapters/example/test_analysis.py", EXAMPLE_TEST)
     run_tests(copy, "tests/chapters/example")
     executed = copy.path.parent / "example.ipynb"

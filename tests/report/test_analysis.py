@@ -5,18 +5,21 @@ import pandas as pd
 import pytest
 from support import geometry
 from support.common import About, refusal
+from support.geometry import Made
 from support.synthetic import Stated, tlbs
 
 from tlb.lab import survey
 from tlb.reasons import Unavailable
 from tlb.report.analysis import Analysis
 
-SURVEY = geometry.rows(geometry.Made(geometry.lru(72), geometry.lru(1024)), "4k", 1)
+TWO_LEVELS = Made(geometry.lru(72), geometry.lru(1024))
+ONE_LEVEL = Made(geometry.lru(64), geometry.lru(10**9))
 
 
-def analysis(stated: tuple[int, ...] = (), rows: pd.DataFrame | None = SURVEY) -> Analysis:
+def analysis(stated: tuple[int, ...] = (), surveyed: Made | None = TWO_LEVELS) -> Analysis:
     host = Stated(tlb=tlbs(stated, [0] * len(stated))).host()
-    return Analysis(pd.DataFrame(), About(host, rows={} if rows is None else {survey.NAME: rows}))
+    rows = {survey.NAME: geometry.rows(surveyed, "4k", 1)} if surveyed else {}
+    return Analysis(pd.DataFrame(), About(host, rows=rows))
 
 
 def test_what_cpuid_states_comes_before_what_a_survey_found():
@@ -32,11 +35,9 @@ def test_where_cpuid_is_silent_the_survey_s_entries_stand_in_and_are_not_called_
     assert refusal(a.two_stated_levels) == "no-geometry"
 
 
-@pytest.mark.parametrize(
-    "rows", [None, geometry.rows(geometry.Made(geometry.lru(64), geometry.lru(10**9)), "4k", 1)]
-)
-def test_no_survey_and_a_level_that_shows_alone_tell_nobody_s_entries(rows):
-    a = analysis(rows=rows)
+@pytest.mark.parametrize("surveyed", [None, ONE_LEVEL])
+def test_no_survey_and_a_level_that_shows_alone_tell_nobody_s_entries(surveyed):
+    a = analysis(surveyed=surveyed)
     assert a.entries == []
     for ask in (lambda: a.known_entries, a.two_levels):
         with pytest.raises(Unavailable):

@@ -54,6 +54,7 @@ EDITS: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "hugepages": (
         ("a.price_on(pages, spread[pages], packed[pages])", "spread[pages] / packed[pages]"),
+        ("spread[over] / spread[pages]", "spread[pages] / spread[over]"),
         ("bands = {", 'bands = {"thp_is_like_the_pool": {"same": 0.5}, '),
     ),
     "shootdowns": (

@@ -51,7 +51,7 @@ def test_rows_of_an_earlier_version_of_a_kernel_say_so_at_the_head_of_their_page
 def test_all_pages_that_are_no_base_pages_are_named_as_given():
     given = [{"pages": pages, "backing": pages} for pages in ("4k", "64k", "thp", "2m")]
     text = setting.set_up(Analysis(rows(*given), About(Stated().host())))
-    (large,) = [line for line in text.split("\n") if "Large pages" in line]
+    (large,) = [line for line in text.split("\n") if "Huge pages" in line]
     assert all(words in large for words in ("64 KiB", "transparent 2 MiB", "of the pool"))
     assert "base pages" not in large
 

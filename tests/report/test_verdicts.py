@@ -177,11 +177,13 @@ def test_an_undecided_effect_says_why_and_how_many_processes_are_lacking(values,
     assert inside(median_interval([1.4, 1.5, 1.6, 1.5, 1.5]), 1.0, 2.0).why_undecided() is None
 
 
-def test_of_several_reasons_too_few_processes_come_first():
+def test_of_several_reasons_too_few_processes_come_first_then_what_seems_refuted():
+    bistable = inside(median_interval([1.1, 1.1, 1.2, 2.3, 2.4, 2.5]), 1.0, 2.0)
     few = inside(median_interval([9.0, 9.1, 9.2]), 1.0, 2.0)
     widened = inside(Interval(2.2, 2.05, 2.4), 1.0, 2.0, among=10)
     assert [one.why_undecided().code for one in (few, widened)] == ["few", "widened"]
     assert why_undecided([widened, few]).code == "few"
+    assert why_undecided([bistable, widened]).code == "widened"
 
 
 def test_a_predicate_must_give_effects(a):
