@@ -78,7 +78,7 @@
       const recent = missed.slice(-16).map((miss, k) => box(66 + k * 17, 262, 14, 14, miss ? MISS : DONE)).join("");
       const label = `A TLB of ${sets} sets and ${ways} ways and the share of visits that miss by the number of pages`;
       return {
-        svg: drawing(290, label, text(66, 34, `${sets} × ${ways} = ${entries} entries`) + cells + plot + text(8, 274, "last 16", 'font-size="13"') + recent),
+        svg: drawing(290, label, text(66, 34, `${sets} × ${ways} = ${entries} entries`) + cells + plot + text(8, 274, "last 16", 'font-size="13"') + recent + text(344, 274, "orange: a miss", 'font-size="13"')),
         says: `${pages} pages in ${entries} entries: ${Math.round(100 * share)}% of visits miss once the loop has settled.`,
       };
     },

@@ -13,7 +13,7 @@ from tlb.page_sizes import BASE
 from tlb.prose import count, listed
 from tlb.reasons import required
 from tlb.report import axes, charts
-from tlb.report.render import Figure
+from tlb.report.render import MUTED, Figure
 
 BESIDE = ("jumps",)  # with the reference machine's curves behind a switch
 
@@ -21,7 +21,7 @@ _FIELDS = ["lines", *charts.FIELDS]
 NAMES = {"direct": "direct", "learned": "indirect, repeated", "random": "indirect, random"}
 _TIMES = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200)
 _PAGES = alt.X(
-    "lines:Q", axis=axes.lines_axis("Pages of code, a jump on each"), scale=axes.log_scale()
+    "lines:Q", axis=axes.lines_axis("Lines of code, a jump in each"), scale=axes.log_scale()
 )
 
 
@@ -40,7 +40,7 @@ def jumps(a: Analysis) -> Figure:
     ]
     data = pd.concat(tables, ignore_index=True)
     colour = axes.colour("kind", [NAMES[kind] for kind in KINDS if kind in a.spread], columns=1)
-    y, by = axes.median_y(data, "ns a jump", _TIMES), ("where", ["spread", "packed"])
+    y, by = axes.median_y(data, "ns per jump", _TIMES), ("where", ["spread", "packed"])
     lines = alt.Tooltip("lines:Q", format=",")
     chart = charts.dashed(data, _PAGES, y, colour, by, lines, size=18)
     last = data[data["lines"] == data["lines"].max()]
@@ -51,7 +51,7 @@ def jumps(a: Analysis) -> Figure:
         ends.append(f"{kind}, {listed(ns_by_layout)}")
     return Figure(
         charts.layered(chart, _ends(a)),
-        f"Time per jump against pages of code. At {count(last['lines'].iloc[0])} pages the slowest "
+        f"Time per jump against lines of code. At {count(last['lines'].iloc[0])} lines the slowest "
         f"is {slowest['kind']}, {slowest['where']}. All: {'; '.join(ends)}.",
         data[["kind", "where", *_FIELDS]],
     )
@@ -61,7 +61,8 @@ def texts(a: Analysis) -> Figure:
     rows = required(a.texts, "no large text was measured")
     rows = rows.assign(group=rows["mib"].map("{} MiB".format))
     named = {a.page_labels[BASE]: "base", a.page_labels[LARGE_TEXT]: "large"}
-    return _bars(rows, named, "Code, all of it jumped to", "the size of the code")
+    colours = axes.page_colours((BASE, LARGE_TEXT), a.page_labels)
+    return _bars(rows, named, "Code, all of it jumped to", "the size of the code", colours)
 
 
 def hot(a: Analysis) -> Figure:
@@ -74,10 +75,14 @@ def hot(a: Analysis) -> Figure:
         f"side by side, {base}": "packed",
     }
     title = f"Of {rows['mib'].iloc[0]} MiB of code"
-    return _bars(rows, named, title, "the share of the code that is hot")
+    shown = [axes.PAGE_COLOURS[BASE], axes.PAGE_COLOURS[LARGE_TEXT], MUTED]
+    colours = alt.Scale(domain=list(named), range=shown)
+    return _bars(rows, named, title, "the share of the code that is hot", colours)
 
 
-def _bars(rows: pd.DataFrame, named: Mapping[str, str], title: str, by: str) -> Figure:
+def _bars(
+    rows: pd.DataFrame, named: Mapping[str, str], title: str, by: str, colours: alt.Scale
+) -> Figure:
     """Draw a bar for each group (words, a column of that name) and series (its name: a column of
     intervals)."""
     bars = [
@@ -87,8 +92,8 @@ def _bars(rows: pd.DataFrame, named: Mapping[str, str], title: str, by: str) -> 
     ]
     data = pd.DataFrame(bars, columns=["group", "series", "median", "low", "high"]).dropna()
     x = charts.group_x(data["group"], "group", title)
-    y = alt.Y("median:Q", axis=alt.Axis(title="ns a jump", format=",f", tickCount=5))
-    colour = axes.colour("series", list(named), columns=1)
+    y = alt.Y("median:Q", axis=alt.Axis(title="ns per jump", format=",f", tickCount=5))
+    colour = axes.colour("series", colours, columns=1)
     ends = []
     for group in (data["group"].iloc[0], data["group"].iloc[-1]):
         ns = data[data["group"] == group].itertuples()

@@ -20,7 +20,12 @@ def collapses(a: Analysis) -> Figure:
     names = [name for mode, name in COLLAPSED.items() if (data["mode"] == mode).any()]
     dashes = {"p50": "median", "p999": "99.9th percentile"}
     data["of"] = data["quantile"].map(dashes)
-    x = alt.X("phase:N", sort=list(PHASES), axis=alt.Axis(title=None, labelAngle=0))
+    # side by side, because intervals at one place would cover each other
+    data["place"] = (
+        data["phase"].map([*PHASES].index) + (data["series"].map(names.index) - 1) * 0.06
+    )
+    axis = alt.Axis(title=None, values=[0, 1, 2], labelExpr=f"{[*PHASES]}[datum.value]")
+    x = alt.X("place:Q", axis=axis, scale=alt.Scale(domain=[-0.2, 2.2], nice=False))
     y = axes.median_y(data, "ns per hop", _LONG)
     colour = axes.colour("series", names, title="collapsed", columns=1)
     worst = data.loc[data["median"].idxmax()]

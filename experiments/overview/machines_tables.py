@@ -52,14 +52,14 @@ def _by_label(each: Machine) -> tuple[bool, str, str]:
 
 ORDERS = (
     Order("cpu", "processor", _by_label),
-    Order("host", "host: bare metal first, whole pages first", _by_host),
-    Order("counters", "counters: those that have some first", lambda each: not each.counts),
-    Order("reach", "reach, farthest first", lambda each: -(_reach_bytes(each) or 0)),
-    Order("walk", "page walk, dearest first", _largest("walk_past_last_level")),
-    Order("far", "page walk in 2 GiB, dearest first", _largest("walk_over_2_gib")),
-    Order("gain", "gain of 2 MiB pages, most first", _largest("gain_thp", "gain_2m")),
-    Order("fault", "map, touch and unmap, dearest first", _largest("fault_fresh")),
-    Order("date", "measured, last first", lambda each: [-ord(letter) for letter in each.days[1]]),
+    Order("host", "host, bare metal first", _by_host),
+    Order("counters", "machines with counters first", lambda each: not each.counts),
+    Order("reach", "reach, largest first", lambda each: -(_reach_bytes(each) or 0)),
+    Order("walk", "page walk, slowest first", _largest("walk_past_last_level")),
+    Order("far", "page walk in 2 GiB, slowest first", _largest("walk_over_2_gib")),
+    Order("gain", "gain from 2 MiB pages, largest first", _largest("gain_thp", "gain_2m")),
+    Order("fault", "map, touch and unmap, slowest first", _largest("fault_fresh")),
+    Order("date", "newest first", lambda each: [-ord(letter) for letter in each.days[1]]),
 )
 _HEAD = (
     *("Machine", "Where it runs", "Reach", "STLB hit", "Page walk", "Page walk in 2 GiB"),
@@ -110,7 +110,7 @@ def _cells(each: Machine) -> list[Markup]:
     below = f"{entries(each)} entries" if reach else _why(each, ENTRIES[2][0])
     gain = "gain_thp" if each.quantity("gain_thp") else "gain_2m"
     shown = ("hit_last_level", "walk_past_last_level", "walk_over_2_gib", gain, "fault_fresh")
-    earlier = ", by earlier kernels" if each.is_earlier else ""
+    earlier = ", by earlier programs" if each.is_earlier else ""
     days = _pair(each.days[1] or "never", f"{each.rows:,} rows{earlier}")
     prices = [_price(each, name) for name in shown]
     return [_who(each), _where(each), _pair(size, below), *prices, days]

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 import altair as alt
 import pandas as pd
 
-from experiments.page_faults.analysis import WAYS, Analysis
+from experiments.page_faults.analysis import FRESH, FRESH_LARGE, WAYS, Analysis
+from tlb.page_sizes import BASE
 from tlb.prose import count, listed
 from tlb.reasons import required
 from tlb.report import axes, charts
-from tlb.report.render import MUTED, Figure
+from tlb.report.axes import PAGE_COLOURS
+from tlb.report.render import MUTED, PALETTE, Figure
 
 BESIDE = ("churn",)  # with the reference machine's curves behind a switch
 
@@ -21,6 +23,8 @@ MODES = {"unmap": "memory mapped for each record", "keep": "memory kept"}
 SEEN = 0.002  # of the touches: a lower bar cannot be seen
 SHOWN = 6  # functions of a profile: those with the largest shares
 PROFILED = {"base": "on 4 KiB pages", "large": "on 2 MiB pages"}
+# A file's pages have none: they are another kind of 4 KiB.
+_COLOURS = {WAYS[FRESH]: PAGE_COLOURS[BASE], WAYS[FRESH_LARGE]: PAGE_COLOURS["thp"]}
 
 
 def _present(data: pd.DataFrame, column: str, names: Sequence[str]) -> list[str]:
@@ -38,13 +42,14 @@ def touches(a: Analysis) -> Figure:
     # Side by side in their bucket, because bars on top of each other mix their colours.
     place, width = data["way"].map(kinds.index), data["high_ns"] / data["low_ns"]
     left, right = (data["low_ns"] * width ** ((place + k) / len(kinds)) for k in (0, 1))
+    colours = alt.Scale(domain=kinds, range=[_COLOURS.get(kind, PALETTE[1]) for kind in kinds])
     chart = alt.Chart(data.assign(left=left, right=right)).mark_bar()
     chart = chart.encode(
-        x=alt.X("left:Q", scale=scale, axis=axes.ns_axis("ns a touch", axis)),
+        x=alt.X("left:Q", scale=scale, axis=axes.ns_axis("ns per touch", axis)),
         x2="right:Q",
         y=alt.Y("share:Q", stack=None, axis=shares),
         y2=alt.datum(0),
-        color=axes.colour("way", kinds, columns=1),
+        color=axes.colour("way", colours, columns=1),
         tooltip=["way:N", ns, share],
     )
     peaks = data.loc[data.groupby("way")["share"].idxmax()].set_index("way")["ns"]
@@ -77,13 +82,14 @@ def own_profile(a: Analysis) -> Figure:
     data = rows.melt("symbol", [*PROFILED.values()], "memory", "share")
     order, kinds = list(rows["symbol"]), list(PROFILED.values())
     # In pixels of a row: both bars lie below its name.
-    below = alt.Scale(domain=kinds, range=[13, 31], paddingInner=0.1)
+    below = alt.Scale(domain=kinds, range=[15, 33], paddingInner=0.1)
+    colours = alt.Scale(domain=kinds, range=[PAGE_COLOURS[BASE], PAGE_COLOURS["thp"]])
     bars = alt.Chart(data).mark_bar()
     bars = bars.encode(
         y=charts.row("symbol", order),
         yOffset=alt.YOffset("memory:N", sort=kinds, scale=below),
         x=alt.X("share:Q", axis=alt.Axis(title="Share of all samples", format="%")),
-        color=axes.colour("memory", kinds, offset=12),
+        color=axes.colour("memory", colours, offset=12),
         tooltip=["symbol:N", "memory:N", alt.Tooltip("share:Q", format=".1%")],
     )
     top = listed(
@@ -91,7 +97,7 @@ def own_profile(a: Analysis) -> Figure:
         for kind in kinds
     )
     return Figure(
-        charts.rows("symbol", order, bars).properties(height=38 * len(order)),
+        charts.rows("symbol", order, bars).properties(height=43 * len(order)),
         f"Shares of samples by function, on two page sizes. The largest: {top}.",
         data,
     )
@@ -100,7 +106,7 @@ def own_profile(a: Analysis) -> Figure:
 def churn(a: Analysis) -> Figure:
     data = required(a.rates, "no threads mapped memory").assign(memory=a.rates["mode"].map(MODES))
     cpus = a.most_real_threads
-    rates = alt.Axis(title="Records a second, all threads", format="~s", values=_RATES)
+    rates = alt.Axis(title="Records per second, all threads", format="~s", values=_RATES)
     threads = alt.Axis(title="Threads", tickMinStep=1)
     # Room for the label of the rule above the highest curve.
     ends = [data["rate"].min() * 0.8, data[["rate", "high"]].max().max() * 1.6]
@@ -124,7 +130,7 @@ def churn(a: Analysis) -> Figure:
         charts.layered(lines, bounds, beyond if data["is_beyond"].any() else None).properties(
             height=180
         ),
-        f"Records a second by the number of threads. With {cpus}, as many as have a CPU each, they "
+        f"Records per second by the number of threads. With {cpus}, as many as have a CPU each, they "
         f"are {named}, from {count(data['rate'].min())} at the least to "
         f"{count(data['rate'].max())} at the most.",
         data[["memory", "threads", "rate", "low", "high", "faults", "n", "is_beyond"]],

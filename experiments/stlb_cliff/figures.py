@@ -108,7 +108,7 @@ def latency_throughput(a: Analysis) -> Figure:
     data = _by_bytes(a, series, "series", [*_POINT, "n"])
     scheme = alt.Scale(domain=list(series), range=[PALETTE[0], PALETTE[1], PALETTE[3]])
     x = axes.working_set(a.base_page_bytes)
-    chart = charts.series_chart(data, x, "ns per access", scheme)
+    chart = charts.series_chart(data, x, "ns per load", scheme)
     return Figure(
         charts.published(chart, f"datum.series != '{theirs}'"),
         f"Line chart on logarithmic axes. At {n:,} pages a dependent load takes "

@@ -38,7 +38,7 @@ def strides(a: Analysis) -> Figure:
         line_more = f" With a line more to the stride it is {staggered.max():.1f} ns at most."
     return Figure(
         chart + squares.encode(x=_STRIDES, y=y, tooltip=tooltip),
-        f"Time per access against the stride over {format_size(a.array_bytes)} on base pages. It "
+        f"Time per load against the stride over {format_size(a.array_bytes)} on base pages. It "
         f"rises from {medians.iloc[0]:.2f} ns at {format_size(int(medians.index[0]))} to "
         f"{medians.max():.1f} ns at most, at {format_size(int(medians.idxmax()))}.{line_more} "
         "Squares: the published times.",
@@ -61,7 +61,7 @@ def _by_stride(
     shown = pd.concat([data, *dots])
     scale = axes.time_scale(pd.concat([shown, *more]))
     scheme = axes.colours(list(dict.fromkeys(data["series"])))
-    chart = charts.series_chart(data, _STRIDES, "ns per access", scheme, scale=scale, ticks=_TIMES)
+    chart = charts.series_chart(data, _STRIDES, "ns per load", scheme, scale=scale, ticks=_TIMES)
     if dots:
         y, colour = alt.Y("median:Q", scale=scale), axes.colour("series", scheme)
         points = alt.Chart(pd.concat(dots)).mark_circle(size=14)
@@ -78,7 +78,7 @@ def waterfall(a: Analysis) -> Figure:
     chart = chart.encode(
         x=charts.group_x(data["stride"], "stride", "Stride"),
         xOffset=alt.XOffset("part:N", sort=named),
-        y=alt.Y("begins_ns:Q", axis=axes.ns_axis("ns per access")),
+        y=alt.Y("begins_ns:Q", axis=axes.ns_axis("ns per load")),
         y2="ends_ns:Q",
         color=axes.colour("part", named, columns=2),
         tooltip=["stride:N", "part:N", alt.Tooltip("ns:Q", format=".3~r")],

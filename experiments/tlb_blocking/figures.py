@@ -100,7 +100,11 @@ def mitigations(a: Analysis) -> Figure:
     names = [named[key] for key in (*_REMEDIES, "thp", "2m", "1g")]
     names = [name for name in names if (data["remedy"] == name).any()]
     top = float(data[["median", "high"]].max().max()) * 1.05
-    x = {"scale": alt.Scale(domain=[0, top], nice=False), "axis": axes.ns_axis("ns per hop")}
+    size = f"graph of {graph_size(ours['vertices'].max())}"
+    x = {
+        "scale": alt.Scale(domain=[0, top], nice=False),
+        "axis": axes.ns_axis(f"ns per hop, {size}"),
+    }
     rows = charts.medians_in_rows(
         data,
         "remedy",
@@ -122,8 +126,7 @@ def mitigations(a: Analysis) -> Figure:
     )
     return Figure(
         charts.published(rows, "datum.where != 'published'"),
-        f"Median and 95th percentile of a hop in {graph_size(ours['vertices'].max())} by remedy: "
-        f"{each}.",
+        f"Median and 95th percentile of a hop in a {size} by remedy: {each}.",
         data,
     )
 

@@ -25,7 +25,7 @@ def one_test(a: Analysis) -> Figure:
     required(rows, "no chase on larger pages has a counterpart on 4 KiB")
     data = pd.DataFrame(rows, columns=["pages", "where", *charts.INTERVAL])
     names = list(dict.fromkeys(_row_name(*chase) for shares in found.values() for chase in shares))
-    title = "Translation cost divided by that on 4 KiB pages"
+    title = "Price of translation divided by that on 4 KiB pages"
     x = {
         "axis": axes.ns_axis(title, [0, 0.5, 1, 1.5]),
         "scale": alt.Scale(domain=[0, max(1.6, 1.05 * data["high"].max())], nice=False),
@@ -48,7 +48,7 @@ def one_test(a: Analysis) -> Figure:
     chart = rule.encode(x=alt.X("median:Q", **x)) + chart
     return Figure(
         chart.properties(height=charts.ROW_PX * len(names)),
-        f"Translation cost on larger pages divided by that on 4 KiB pages. {ranking}",
+        f"Price of translation on larger pages divided by that on 4 KiB pages. {ranking}",
         data,
     )
 

@@ -33,7 +33,7 @@ def staircase(a: Analysis) -> Figure:
     bottom, top = data["cost"].min() * 0.7, data["cost"].max() * 1.5
     scale = alt.Scale(type="log", nice=False, domain=[bottom, top])
     x = alt.X("lines:Q", axis=axes.lines_axis("Pages touched"), scale=axes.log_scale())
-    axis = axes.ns_axis(f"{unit} per access", axes.within(_TICKS, bottom, top))
+    axis = axes.ns_axis(f"{unit} per load", axes.within(_TICKS, bottom, top))
     y, series = alt.Y("cost:Q", axis=axis, scale=scale), list(_curves(a))
     base = alt.Chart(data).encode(x=x, y=y, color=axes.colour("series", series))
     tips = [
@@ -116,7 +116,7 @@ def added(a: Analysis) -> Figure:
     required(known, "no hit and no walk was measured")
     data = pd.DataFrame(known, columns=["answer", "cost", "low", "high"])
     data["label"] = [f"{cost:,.0f}" for cost in data["cost"]]
-    title = alt.Axis(title=f"{found.unit} more than a hit in the level before", tickCount=7)
+    title = alt.Axis(title=f"{found.unit} added", tickCount=7)
     x = alt.X("cost:Q", axis=title, scale=alt.Scale(domainMax=data["high"].max() * 1.08))
     y = alt.Y("answer:N", sort=list(data["answer"]), axis=alt.Axis(title=None, labelLimit=200))
     base = alt.Chart(data).encode(y=y)

@@ -47,7 +47,7 @@ def lines_axis(title: str = "Lines touched", values: Sequence[float] | None = No
     return _axis(title, _binary_labels(""), values)
 
 
-def ns_axis(title: str = "ns per access", values: Sequence[float] | None = None) -> alt.Axis:
+def ns_axis(title: str = "ns per load", values: Sequence[float] | None = None) -> alt.Axis:
     """An axis of nanoseconds, linear or logarithmic, labelled "0.5", "20", "1,500"; `values`: the
     ticks."""
     return _axis(title, "format(datum.value, ',~g')", values)
@@ -92,7 +92,7 @@ def median_y(
 
 
 def working_set(base_page_bytes: int) -> alt.X:
-    axis = bytes_axis(f"Pages touched × {format_size(base_page_bytes)}")
+    axis = bytes_axis(f"Cache lines touched × {format_size(base_page_bytes)}")
     return alt.X("working_set_bytes:Q", axis=axis, scale=log_scale())
 
 

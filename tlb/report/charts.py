@@ -15,7 +15,7 @@ from tlb.report.axes import (
     PRICES,
     TIMES,
     colour,
-    line_legend,
+    dash,
     lines_axis,
     log_scale,
     median_y,
@@ -25,7 +25,7 @@ from tlb.report.axes import (
     tips,
     working_set,
 )
-from tlb.report.render import MUTED
+from tlb.report.render import INK, MUTED, PALETTE
 from tlb.units import format_size
 
 _Drawn = TypeVar("_Drawn", alt.Chart, alt.LayerChart)
@@ -139,7 +139,7 @@ def dashed(
     """Lines with points and their intervals, a colour a series and a dash for each name of a second
     column, `by`."""
     column, kinds = by
-    dashes = alt.StrokeDash(f"{column}:N", sort=list(kinds), legend=line_legend(columns=1))
+    dashes = dash(column, kinds)
     shown = tips(color["shorthand"], f"{column}:N", *tooltip, unit=unit, bounds=False)
     lines = alt.Chart(data).mark_line(point=alt.OverlayMarkDef(size=size))
     lines = lines.encode(x=x, y=y, color=color, strokeDash=dashes, tooltip=shown)
@@ -160,8 +160,9 @@ def bars(
     offset = alt.XOffset(color["shorthand"], sort=color["sort"])
     base = alt.Chart(data).encode(x=x, xOffset=offset)
     shown = [*tips(x["shorthand"], color["shorthand"], unit=unit, bounds=False), *tooltip]
-    drawn = base.mark_bar(size=size).encode(y=y, color=color, tooltip=shown)
-    intervals = base.mark_rule(strokeWidth=2).encode(y="low:Q", y2="high:Q")
+    # pale, so that the interval shows inside its bar too
+    drawn = base.mark_bar(size=size, opacity=0.55).encode(y=y, color=color, tooltip=shown)
+    intervals = base.mark_rule(strokeWidth=2, color=INK).encode(y="low:Q", y2="high:Q")
     return drawn + intervals.transform_filter("isValid(datum.low)")
 
 
@@ -191,7 +192,7 @@ def medians_in_rows(
     shapes = {"shape": channels.pop("shape")} if "shape" in channels else {}
     base = alt.Chart(data).encode(y=row(field, names), **channels)
     intervals = base.mark_rule(strokeWidth=width).encode(x=low, x2="high:Q")
-    points = base.mark_point(size=size)
+    points = base.mark_point(size=size, color=PALETTE[0])
     points = points.encode(x=median, tooltip=tips(*tooltip, unit=unit), **shapes)
     return rows(field, names, intervals, points)
 
@@ -275,7 +276,7 @@ def chase_chart(
         axis = lines_axis(f"Lines touched, one to each {format_size(base_page_bytes)}")
         x, field, page_bytes = alt.X("lines:Q", axis=axis, scale=log_scale()), "lines", 1
     ends = capacities(entries, field, page_bytes, last_left=last_left)
-    title, scale, ticks = "ns per access", time_scale(frame), TIMES
+    title, scale, ticks = "ns per load", time_scale(frame), TIMES
     if is_price:
         title, scale, ticks = f"{title} for translation", price_scale(frame), PRICES
     dots = None

@@ -69,7 +69,7 @@ THEME = {
         "title": None,
     },
     "mark": {"aria": False},
-    "line": {"strokeCap": "round", "strokeJoin": "round", "strokeWidth": 2},
+    "line": {"strokeCap": "butt", "strokeJoin": "round", "strokeWidth": 2},
     "point": {"filled": True, "opacity": 1, "size": 42},
     "rule": {"color": MUTED},
     "text": {"color": INK, "font": FONT, "fontSize": FONT_PX},
