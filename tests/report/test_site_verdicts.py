@@ -37,7 +37,7 @@ join-partitions-first | fails | without partitions and [\d.]+ ns with 256 or [\d
 triple-digits-at-10gb | fails | At 8 GiB the median hop takes \d{3} ns
 entry-spans-large-page | cannot tell, fails, holds | splintered by the host
 switch-flushes-walk-caches | holds | The switch itself does not empty the TLB
-neighbours-evict-the-table | fails, holds | These data leave it open: the price of translation changes by
+neighbours-evict-the-table | fails, holds | These data do not show it: the price of translation changes by
 page-management-slows-a-loop | fails | is page walks for translations that
 cow-copies-2-mib | holds | Linux does not copy the huge page
 sparse-small-allocations-hurt | fails | times as much memory on huge pages as on base pages

@@ -38,7 +38,7 @@ def measured_by(frame: pd.DataFrame) -> dict[str, str]:
     for file, words in files.items():
         by_kernel = [f"{text} of `{kernel}`" for kernel, text in words.items()]
         text = listed(by_kernel) if len(words) > 1 else next(iter(words.values()))
-        sentences[file] = f"Measured by {text}."
+        sentences[file] = f"Measured with {text}."
     return sentences
 
 
@@ -50,8 +50,8 @@ def digests(frame: pd.DataFrame) -> pd.Series:
 def _words(kernel: str, digests: Collection[str]) -> str:
     now = build.source_digest(kernel, "c")
     earlier = [f"`{digest}`" for digest in sorted(digests) if digest != now]
-    words = [f"source `{now}`"] if now in digests else []
+    words = [f"version `{now}`"] if now in digests else []
     if earlier:
-        source = "an earlier source" if len(earlier) == 1 else "earlier sources"
-        words.append(f"{source} ({', '.join(earlier)})")
+        version = "an earlier version" if len(earlier) == 1 else "earlier versions"
+        words.append(f"{version} ({', '.join(earlier)})")
     return listed(words)
