@@ -4,14 +4,17 @@ second run has to show."""
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from experiments import your_machine, your_program
 from experiments.overview import CHAPTERS
+from experiments.overview.compare import DIFFERS, SAME, UNKNOWN
 from experiments.overview.machine_verdicts import name_of
 from tlb import discovery
 from tlb.inference.two_machines import runs_apart
@@ -28,6 +31,8 @@ from tlb.system.files import ROOT
 # What numbers pass through; the rest of requirements.lock builds the page around them.
 LIBRARIES = ("numpy", "pandas", "scipy", "numba", "altair", "papermill", "nbval", "jupyter-book")
 LIBRARIES += ("sphinxcontrib-bibtex",)
+# <machine>/<date>.json: what `tlb compare MACHINE this --json` printed after a second campaign.
+SECOND_RUNS = ROOT / "data" / "second_run"
 # No two processes have all of these.
 _PROCESS = ["kernel", "engine", "repeat", "checksum", "started_at", "ns_per_access", "wall_ns"]
 
@@ -68,6 +73,17 @@ class Analysis(analysis.Analysis):
         rows = pd.concat(frames, ignore_index=True)
         by = point_columns(rows)
         return runs_apart(rows[[*by, "ns_per_access", "started_at"]], by, "ns_per_access")
+
+    @cached_property
+    def second_run(self) -> pd.DataFrame:
+        """Return a row a time that was measured in a second run too: its chapter, both medians and
+        intervals in ns, `ratio` (second over first), the verdict of `tlb compare` and the `date`.
+        Raises Unavailable("no-data")."""
+        files = sorted((SECOND_RUNS / self.about.machine).glob("*.json"))
+        file = required(files, f"{self.about.machine} has no second run", "no-data")[-1]
+        found = pd.json_normalize(json.loads(file.read_text(encoding="utf-8"))["quantities"])
+        found = found[(found["unit"] == "ns") & (found["a.value"] > 0) & (found["b.value"] > 0)]
+        return found.assign(ratio=found["b.value"] / found["a.value"], date=file.stem)
 
     def by_chapter(self) -> pd.DataFrame:
         """Return a row a chapter: its machine, how many points and measurements, the minutes that
@@ -142,3 +158,23 @@ def book_machines(a: Analysis) -> Html:
 
 def book_kernels(a: Analysis) -> Html:
     return data_table(required(a.kernels, "no chapter has rows", "no-data"))
+
+
+def book_second_run(a: Analysis) -> Html:
+    """By chapter, how far the times of the second run lie from the first, and how many of them do
+    by more than chance."""
+    rows = []
+    for chapter, found in a.second_run.groupby("chapter", sort=False):
+        off, words = apart(found["ratio"]), found["verdict"].value_counts()
+        row = {"chapter": chapter.replace("_", " "), "times": len(found)}
+        row |= {
+            "half within": f"{off.median():.1%}",
+            "nineteen in twenty within": f"{off.quantile(0.95):.0%}",
+        }
+        rows.append(row | {word: int(words.get(word, 0)) for word in (DIFFERS, SAME, UNKNOWN)})
+    return data_table(pd.DataFrame(rows))
+
+
+def apart(ratios: pd.Series) -> pd.Series:
+    """Return by which part the larger of two medians exceeds the smaller."""
+    return np.exp(np.log(ratios).abs()) - 1
