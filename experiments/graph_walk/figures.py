@@ -78,7 +78,7 @@ def quantiles(a: Analysis) -> Figure:
     chart += measured.mark_point().encode(tooltip=tips)
     if len(ours) < len(data):
         faint = charts.published(faint)
-        chart += faint.mark_line(opacity=0.35, strokeWidth=1).encode(strokeDash=dash)
+        chart += faint.mark_line(opacity=0.6, strokeWidth=1).encode(strokeDash=dash)
         chart += faint.mark_point(opacity=0.5, shape="diamond").encode(tooltip=tips[:4])
     last = {
         f"the median hop on {words(pages)}": c.last.value

@@ -20,7 +20,7 @@ def touches(a: Analysis) -> Html:
     base, large = a.page_labels[BASE], a.page_labels[LARGE]
     columns = {
         "pages": [f"{large}, defrag={mode}" if mode else base for mode in rows.index],
-        "first touch of 2 MiB": rows["p50"].map(format_ns),
+        "first touch of 2 MiB, median": rows["p50"].map(format_ns),
         "99.9th percentile of all touches": rows["p999"].map(format_ns),
         "huge pages": [f"{a.large_share(FRAGMENTS, mode).value:.0%}" for mode in rows.index],
     }

@@ -21,7 +21,7 @@ from experiments.hugepages.analysis import Analysis
 from tlb.inference.curves import Curve
 from tlb.page_sizes import BASE, page_bytes
 from tlb.reasons import if_available, required
-from tlb.units import format_size
+from tlb.units import format_size, significant
 
 PAST = 2  # times the last level's entries: from there on nearly every access of a cycle walks
 
@@ -84,5 +84,5 @@ def answer(row: pd.Series, label: str) -> str:
     size, reach = format_size(2 ** int(row["log2_bytes"])), format_size(int(row["reach_bytes"]))
     return (
         f"{size} on {label} pages: reach {reach}, {row['walks_per_access']:.2f} walks per "
-        f"access, about {row['ns']:,.1f} ns."
+        f"load, about {significant(row['ns'], 2)} ns."
     )

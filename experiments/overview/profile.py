@@ -143,7 +143,7 @@ def _far_walk(of: Of) -> Interval:
 def _entries(level: int, of: Of) -> Interval:
     survey = of(your_machine).geometry
     levels = [found for found in survey.levels if found.level == level and not found.is_alone]
-    return required(levels, f"the survey found no level {level}", "one-level")[0].entries.interval
+    return required(levels, f"our chases found no level {level}", "one-level")[0].entries.interval
 
 
 def _stated(level: int, of: Of) -> Interval:

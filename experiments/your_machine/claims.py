@@ -87,9 +87,9 @@ def entries_of_a_level(a: Analysis, band: Band, level: int) -> Answer:
     """Of the first level (0) or the last (-1)."""
     levels = a.geometry.levels
     if level < 0 and len(levels) < 2:
-        raise Unavailable("no-step", "the survey shows one level")
+        raise Unavailable("no-step", "our chases show one level")
     if levels[level].is_alone:
-        raise Unavailable("no-step", "the survey shows one level, and it is not known which")
+        raise Unavailable("no-step", "our chases show one level, and it is not known which")
     found = levels[level]
     stated = f"CPUID states {found.stated:,}" if found.stated else "CPUID states nothing"
     place = "the first level"
@@ -97,7 +97,7 @@ def entries_of_a_level(a: Analysis, band: Band, level: int) -> Answer:
         place = f"{'both' if len(levels) == 2 else 'all'} levels together"
         stated += " for the last one" if found.stated else ""
     return inside(found.entries.interval, *band), (
-        f"The survey finds {found.entries.interval:,.0f} entries in {place}; {stated}."
+        f"Our chases find {found.entries.interval:,.0f} entries in {place}; {stated}."
     )
 
 

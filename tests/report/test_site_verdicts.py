@@ -24,7 +24,7 @@ entries-cover-a-pool | holds | They cover 32 × 2 MiB = 64 MiB
 every-access-misses-past-capacity | fails | where the cycle under LRU misses every time
 climbs-at-a-gibibyte | fails | The page table competes with the data for the caches
 step-not-slow-degradation | no-step | The price of translation leaves that plateau at about [\d,]+ pages
-sharp-so-associative | holds | A sharp step is no proof either
+sharp-so-associative | holds | LRU TLB with evenly filled sets would step as sharply
 capacity-alone | fails | the spread chase slows by [\d.]+ ns, its packed control by 0\.\d ns
 first-level-ceiling-at-256-kib | fails | the first step is at \d+ pages \(CPUID says \d+ entries\)
 sequential-order-warms-the-walker | fails | Eight page-table entries of 8 bytes share a cache line, and in sequential order

@@ -112,7 +112,7 @@ def read(host: Host, store: Store) -> Reach:
     except Unavailable as why:
         known = _stated(host, why)
     if surveyed := if_available(_surveyed, host, store):
-        known.entries[BASE], known.source[BASE] = surveyed, "the survey of this machine"
+        known.entries[BASE], known.source[BASE] = surveyed, "tlb geometry"
     return known
 
 

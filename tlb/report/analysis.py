@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Document = TypeVar("Document", bound=BaseModel)
 SIMULATED = "simulated-"  # begins the id of a machine whose rows were computed, and no other id
 _NO_TLB = "CPUID names no TLB level here"
-_NO_LEVELS = f"{_NO_TLB}, and no survey found two"
+_NO_LEVELS = f"{_NO_TLB}, and no measurement found two"
 
 
 class NotDefined(NameError):
@@ -121,7 +121,7 @@ class Analysis:
 
     @property
     def entries_source(self) -> str:
-        return "CPUID" if self.stated_entries else "the survey of this machine"
+        return "CPUID" if self.stated_entries else "our measurement of this machine"
 
     @property
     def known_entries(self) -> list[int]:

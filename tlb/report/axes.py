@@ -87,7 +87,9 @@ def median_y(
     frame: pd.DataFrame, title: str, ticks: Iterable[float] = TIMES, scale: alt.Scale | None = None
 ) -> alt.Y:
     """Return the y of medians, with the ticks among their intervals, by default on `time_scale`."""
-    values = within(ticks, frame["low"].min() * 0.5, frame["high"].max() * 1.1)
+    is_log = scale is None or scale.type == "log"
+    least = frame["low"].min() * 0.5 if is_log else 0.0  # other scales begin at zero, or below
+    values = within(ticks, least, frame["high"].max() * 1.1)
     return alt.Y("median:Q", axis=ns_axis(title, values), scale=scale or time_scale(frame))
 
 
