@@ -14,15 +14,11 @@
 #define REGISTERS 31
 #endif
 
+/* The loads of the block that a value comes from, a bit each. */
+typedef ULong origin;
 #define MOST_LOADS 64 /* of a block */
-#define MOST_TEMPORARIES 8192
 
-/* What a value comes from, a bit each: registers as the block begins, then loads of this block. */
-typedef unsigned __int128 origin;
-#define REGISTER(k) ((origin)1 << (k))
-#define LOAD(k) ((origin)1 << (REGISTERS + (k)))
-
-static origin temporaries[MOST_TEMPORARIES], in_register[REGISTERS];
+static origin *temporaries, in_register[REGISTERS];
 
 static Int register_at(Int offset)
 {
@@ -51,31 +47,11 @@ static origin origin_of(const IRExpr *e)
     }
 }
 
-/* An origin with those of its registers, and theirs, through as many rounds of the block as it
- * takes until there are no more. */
-static origin followed(origin from)
+/* Follow values through the block. Mark the instruction of each load that waits for itself. */
+static void follow(const IRSB *block)
 {
-    origin before = 0;
-    while (from != before) {
-        before = from;
-        for (Int k = 0; k < REGISTERS; k++)
-            if (from & REGISTER(k))
-                from |= in_register[k];
-    }
-    return from;
-}
-
-/* Mark the instruction of each load that waits for itself. */
-static void find_chains(const IRSB *block)
-{
-    Addr at[MOST_LOADS], now = 0;
-    origin needs[MOST_LOADS];
-    Int loads = 0;
-    if (block->tyenv->types_used > MOST_TEMPORARIES)
-        return;
-    VG_(memset)(temporaries, 0, sizeof temporaries[0] * block->tyenv->types_used);
-    for (Int k = 0; k < REGISTERS; k++)
-        in_register[k] = REGISTER(k);
+    Addr now = 0;
+    UInt loads = 0;
     for (Int i = 0; i < block->stmts_used; i++) {
         const IRStmt *s = block->stmts[i];
         if (s->tag == Ist_IMark)
@@ -86,12 +62,24 @@ static void find_chains(const IRSB *block)
             origin *result = &temporaries[s->Ist.WrTmp.tmp];
             *result = origin_of(s->Ist.WrTmp.data);
             if (s->Ist.WrTmp.data->tag == Iex_Load && loads < MOST_LOADS) {
-                at[loads] = now, needs[loads] = *result;
-                *result |= LOAD(loads++);
+                origin itself = 1ULL << loads++;
+                if (*result & itself)
+                    instruction_at(now)->is_chain = True;
+                *result |= itself;
             }
         }
     }
-    for (Int i = 0; i < loads; i++)
-        if (followed(needs[i]) & LOAD(i))
-            instruction_at(at[i])->is_chain = True;
+}
+
+/* Repeat the block as a loop does, until its registers come from no further loads. */
+static void find_chains(const IRSB *block)
+{
+    origin before[REGISTERS];
+    temporaries = VG_(calloc)("tlb.origins", block->tyenv->types_used, sizeof *temporaries);
+    VG_(memset)(in_register, 0, sizeof in_register);
+    do {
+        VG_(memcpy)(before, in_register, sizeof before);
+        follow(block);
+    } while (VG_(memcmp)(before, in_register, sizeof before));
+    VG_(free)(temporaries);
 }
