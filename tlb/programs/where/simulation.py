@@ -242,21 +242,13 @@ def _check(done: Run | None, has_counted: bool) -> None:
 
 def _add(made: Simulated, output: list[str]) -> None:
     """Add what one process counted (see tool/counts.h)."""
-    lines: dict[str, Line] = {}
-    next_code: dict[str, Code] = {}
-    sites: dict[str, str] = {}
-    instructions = 0
+    instructions, sites = 0, dict[str, str]()
     for kind, *fields in (record.split("\t") for record in output):
         if kind == "T":
             instructions = int(fields[0])
             made.instructions += instructions
         elif kind == "M":
             made.curve[int(fields[0])] += int(fields[1])
-        elif kind == "I":
-            number, offset, length, module, function, file, row = fields
-            lines[number] = Line(function, file, int(row), module)
-            made.code[module, int(offset)] = lines[number]
-            next_code[number] = module, int(offset) + int(length)
         elif kind == "R":
             number, sites[number], size, lived, added = fields
             if site := made.sites.get(sites[number]):
@@ -264,14 +256,16 @@ def _add(made: Simulated, output: list[str]) -> None:
                 site.added += int(added)
                 site.lived = max(site.lived, int(lived) / max(instructions, 1))
         elif kind == "P":
-            number, region, *counts = fields
-            counted, line, site = Counts(*map(int, counts)), lines[number], sites[region]
+            number, offset, length, module, function, file, row, *counts = fields
+            line, site = Line(function, file, int(row), module), sites[number]
+            counted = Counts(*map(int, counts))
+            made.code[module, int(offset)] = line
             made.lines[line] += counted
             if site in made.sites:
                 made.sites[site].counts += counted
             if counted.walks:
                 made.touches[line][site] += counted.walks
-                made.after[next_code[number]] = line
+                made.after[module, int(offset) + int(length)] = line
 
 
 def resolved(frame: str) -> str:

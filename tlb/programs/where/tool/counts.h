@@ -9,9 +9,9 @@
 /* Each begins as a VgHashNode. */
 struct instruction {
     struct instruction *next;
-    Addr at; /* which names it in the output, too */
+    Addr at;
     UInt length;
-    Bool is_chain, is_printed;
+    Bool is_chain;
     struct pair *latest;
 };
 
@@ -46,34 +46,29 @@ static struct counts *counts_of(struct instruction *i, struct region *r)
 
 static ULong forked; /* instructions passed when this process began as a child */
 
-/* With its instruction and its region, if these are new. */
-static void print_pair(VgFile *f, const struct pair *p, UInt page_shift)
+/* After its region, if that is new. */
+static void print_pair(VgFile *f, const struct pair *p)
 {
-    struct instruction *i = p->instruction;
     struct region *r = p->region;
     const struct counts *c = &p->is;
-    if (!i->is_printed) {
-        DiEpoch now = VG_(current_DiEpoch)();
-        const NSegment *mapping = VG_(am_find_nsegment)(i->at);
-        /* In the module's file, which is where a sample of perf says that an instruction is. */
-        Addr offset = mapping ? i->at - mapping->start + (Addr)mapping->offset : 0;
-        const HChar *text, *folder;
-        UInt line = 0;
-        VG_(fprintf)(f, "I\t%lx\t%lu\t%u", i->at, offset, i->length);
-        VG_(fprintf)(f, "\t%s", VG_(get_objname)(now, i->at, &text) ? text : "");
-        VG_(fprintf)(f, "\t%s", VG_(get_fnname)(now, i->at, &text) ? text : "");
-        Bool is_known = VG_(get_filename_linenum)(now, i->at, &text, &folder, &line);
-        VG_(fprintf)(f, "\t%s\t%u\n", is_known ? text : "", line);
-    }
+    DiEpoch now = VG_(current_DiEpoch)();
+    Addr at = p->instruction->at;
+    const NSegment *mapping = VG_(am_find_nsegment)(at);
+    /* In the module's file, which is where a sample of perf says that an instruction is. */
+    Addr offset = mapping ? at - mapping->start + (Addr)mapping->offset : 0;
+    const HChar *text;
+    UInt line = 0;
     if (!r->is_printed) {
         ULong end = r->unmapped < r->bytes ? passed : r->ended; /* a part may be trimmed */
         ULong lived = end - (r->began > forked ? r->began : forked);
-        /* Negative in a child, of pages that its parent has left in blocks which it counts. */
-        Long huge = (Long)((r->blocks << LARGE_SHIFT) - (r->pages << page_shift));
         VG_(fprintf)(f, "R\t%u\t%016llx\t%llu\t", r->number, r->site, r->bytes);
-        VG_(fprintf)(f, "%llu\t%lld\n", lived, huge);
+        VG_(fprintf)(f, "%llu\t%lld\n", lived, r->added);
+        r->is_printed = True;
     }
-    i->is_printed = r->is_printed = True;
-    VG_(fprintf)(f, "P\t%lx\t%u\t%llu\t%llu", i->at, r->number, c->misses, c->walks);
-    VG_(fprintf)(f, "\t%llu\t%llu\t%llu\n", c->chained, c->alone, c->large_walks);
+    VG_(fprintf)(f, "P\t%u\t%lu\t%u", r->number, offset, p->instruction->length);
+    VG_(fprintf)(f, "\t%s", VG_(get_objname)(now, at, &text) ? text : "");
+    VG_(fprintf)(f, "\t%s", VG_(get_fnname)(now, at, &text) ? text : "");
+    VG_(fprintf)(f, "\t%s", VG_(get_filename_linenum)(now, at, &text, NULL, &line) ? text : "");
+    VG_(fprintf)(f, "\t%u\t%llu\t%llu\t%llu", line, c->misses, c->walks, c->chained);
+    VG_(fprintf)(f, "\t%llu\t%llu\n", c->alone, c->large_walks);
 }

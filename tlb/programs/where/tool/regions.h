@@ -12,7 +12,8 @@ struct region {
     UInt number;
     ULong site; /* 0: none has named it */
     ULong bytes, unmapped;
-    ULong pages, blocks; /* touched base pages that lie in blocks of 2 MiB, and these blocks */
+    Long added; /* bytes, by huge pages: touched blocks of 2 MiB less their touched base pages;
+                 * negative in a child, of pages in blocks that its parent has counted */
     ULong began, ended; /* instructions passed when it was made, and last lost memory */
     Bool is_printed;
 };
@@ -34,7 +35,8 @@ static ULong passed; /* instructions */
 /* The range that was looked up last for a block of 2 MiB, of those that share its place, and the
  * block that was touched last: the tables are slow to search. */
 static struct range {
-    UWord low, high, region;
+    UWord low, high;
+    struct region *region;
     struct block *touched;
 } ranges[64];
 
@@ -54,11 +56,11 @@ static struct range *range_of(Addr a)
 {
     struct range *is = &ranges[(a >> LARGE_SHIFT) % 64];
     if (a < is->low || a >= is->high)
-        VG_(lookupRangeMap)(&is->low, &is->high, &is->region, regions, a), is->high++;
+        VG_(lookupRangeMap)(&is->low, &is->high, (UWord *)&is->region, regions, a), is->high++;
     return is;
 }
 
-static struct region *region_of(Addr a) { return (struct region *)range_of(a)->region; }
+static struct region *region_of(Addr a) { return range_of(a)->region; }
 
 static void bind_range(Addr start, Addr end, struct region *r)
 {
@@ -83,15 +85,16 @@ static void touch(Addr a, UInt page_shift)
 {
     Addr first = a >> LARGE_SHIFT << LARGE_SHIFT;
     struct range *in = range_of(a);
-    struct region *r = (struct region *)in->region;
+    struct region *r = in->region;
     if (first < in->low || first + (1 << LARGE_SHIFT) > in->high)
         return;
     UWord key = first >> LARGE_SHIFT | (UWord)r->number << 32; /* of 26 bits and 32 */
     if (!in->touched || in->touched->key != key)
         in->touched = node_of(blocks, key, sizeof *in->touched);
     struct block *b = in->touched;
-    r->blocks += !b->is_counted, b->is_counted = True;
     UInt page = (UInt)((a - first) >> page_shift);
     ULong bit = 1ULL << page % 64, *touched = &b->touched[page / 64];
-    r->pages += !(*touched & bit), *touched |= bit;
+    r->added += b->is_counted ? 0 : 1 << LARGE_SHIFT;
+    r->added -= *touched & bit ? 0 : 1 << page_shift;
+    b->is_counted = True, *touched |= bit;
 }

@@ -43,7 +43,7 @@ struct tlb {
     struct lru lru;      /* the first */
     struct entry first[MOST_FIRST + 1];
     uint32_t buckets[1 << BUCKET_BITS];
-    uint64_t second[MOST_SECOND]; /* each set begins with the latest used */
+    uint64_t second[MOST_SECOND]; /* pages + 1, or 0; each set begins with the latest used */
 };
 
 enum outcome { IN_FIRST, IN_SECOND, WALKED };
@@ -61,8 +61,6 @@ static inline void tlb_clear(struct tlb *t, struct geometry is)
 {
     t->ways = is.ways, t->sets = is.second / is.ways;
     lru_clear(&t->lru, t->first, is.first, t->buckets, BUCKET_BITS);
-    for (uint32_t i = 0; i < is.second; i++)
-        t->second[i] = NO_PAGE;
 }
 
 static inline uint32_t *bucket_of(struct lru *l, uint64_t page)
@@ -120,7 +118,7 @@ static inline enum outcome tlb_access(struct tlb *t, uint64_t page, uint64_t *le
     if (*left == page)
         return IN_FIRST;
     uint64_t *set = t->second + page % t->sets * t->ways;
-    return use(set, t->ways, page) == page ? IN_SECOND : WALKED;
+    return use(set, t->ways, page + 1) == page + 1 ? IN_SECOND : WALKED;
 }
 
 static inline void curve_clear(struct curve *c)

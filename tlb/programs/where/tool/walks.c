@@ -16,7 +16,6 @@
 #include <pub_tool_libcproc.h>
 #include <pub_tool_machine.h>
 #include <pub_tool_options.h>
-#include <pub_tool_threadstate.h>
 #include <pub_tool_tooliface.h>
 
 #define THREADS 64
@@ -26,13 +25,13 @@
 #define KNOWN 256
 #define FRESH_FOR 12
 
-static ULong known[KNOWN], last_walk, misses_since;
+static ULong known[KNOWN], last_walk, misses;
 static ULong held[CURVE + 1]; /* misses of the first level by the smallest size that held the page */
 static struct {
     struct tlb base, large;
     struct curve curve; /* of base pages */
 } *tlbs[THREADS], *now_used;
-static ThreadId running = VG_INVALID_THREADID;
+static ThreadId running; /* 0 at first, which none has */
 static const HChar *output = "walks.%p", *machine = "";
 
 /* --machine has these, separated by commas. */
@@ -41,10 +40,7 @@ static struct {
     struct geometry base, large;
 } is;
 
-static void forget_known(void)
-{
-    VG_(memset)(known, 0xFF, sizeof known); /* NO_PAGE */
-}
+static void forget_known(void) { VG_(memset)(known, 0xFF, sizeof known); /* NO_PAGE */ }
 
 static VG_REGPARM(2) void access_memory(Addr a, struct instruction *i)
 {
@@ -55,10 +51,8 @@ static VG_REGPARM(2) void access_memory(Addr a, struct instruction *i)
         known[left % KNOWN] = NO_PAGE;
     if (now != IN_FIRST) {
         held[curve_access(&now_used->curve, page)]++;
-        if (++misses_since >= FRESH_FOR) {
-            misses_since = 0;
+        if (++misses % FRESH_FOR == 0)
             forget_known();
-        }
     }
     known[page % KNOWN] = page;
     if (now == IN_FIRST && large_is != WALKED)
@@ -106,11 +100,6 @@ static IRExpr *calculated(IRSB *block, IROp operation, IRExpr *a, IRExpr *b)
     return assigned(block, IRExpr_Binop(operation, a, b));
 }
 
-static IRExpr *loaded(IRSB *block, IRExpr *address)
-{
-    return assigned(block, IRExpr_Load(Iend_LE, Ity_I64, address));
-}
-
 /* The address that a statement accesses, or NULL. */
 static IRExpr *accessed(const IRStmt *s)
 {
@@ -124,7 +113,7 @@ static IRExpr *accessed(const IRStmt *s)
     case Ist_LoadG:
         return s->Ist.LoadG.details->addr;
     case Ist_Dirty:
-        return s->Ist.Dirty.details->mFx != Ifx_None ? s->Ist.Dirty.details->mAddr : NULL;
+        return s->Ist.Dirty.details->mAddr;
     case Ist_CAS:
         return s->Ist.CAS.details->addr;
     case Ist_LLSC:
@@ -141,10 +130,10 @@ static void add_access(IRSB *block, IRExpr *address, struct instruction *i)
     IRExpr *page = calculated(block, Iop_Shr64, address, shift);
     IRExpr *k = calculated(block, Iop_And64, page, constant(KNOWN - 1));
     IRExpr *offset = calculated(block, Iop_Shl64, k, IRExpr_Const(IRConst_U8(3)));
-    IRExpr *there = loaded(block, calculated(block, Iop_Add64, offset, constant((HWord)known)));
-    IRExpr **arguments = mkIRExprVec_2(address, constant((HWord)i));
-    void *function = VG_(fnptr_to_fnentry)(&access_memory);
-    IRDirty *call = unsafeIRDirty_0_N(2, "access_memory", function, arguments);
+    IRExpr *entry = calculated(block, Iop_Add64, offset, constant((HWord)known));
+    IRExpr *there = assigned(block, IRExpr_Load(Iend_LE, Ity_I64, entry));
+    IRDirty *call = unsafeIRDirty_0_N(2, "access_memory", VG_(fnptr_to_fnentry)(&access_memory),
+                                      mkIRExprVec_2(address, constant((HWord)i)));
     call->guard = calculated(block, Iop_CmpNE64, there, page);
     addStmtToIRSB(block, IRStmt_Dirty(call));
 }
@@ -154,27 +143,25 @@ static IRSB *instrument(VgCallbackClosure *closure, IRSB *in, const VexGuestLayo
                         IRType guest_word, IRType host_word)
 {
     IRSB *out = deepCopyIRSBExceptStmts(in);
-    const IRStmt *now = NULL; /* the mark of the instruction */
+    struct instruction *at = NULL;
     IRExpr *last = NULL; /* a read-modify-write accesses its address twice and walks once */
-    IRExpr *counter = constant((HWord)&passed);
-    UInt number = 0;
+    IRExpr *counter = constant((HWord)&passed), *number = constant(0);
     find_chains(in);
-    for (Int i = 0; i < in->stmts_used; i++)
-        number += in->stmts[i]->tag == Ist_IMark;
     for (Int i = 0; i < in->stmts_used; i++) {
         IRStmt *s = in->stmts[i];
         IRExpr *address = accessed(s);
         if (s->tag == Ist_IMark) {
-            if (!now) {
-                IRExpr *sum = calculated(out, Iop_Add64, loaded(out, counter), constant(number));
+            if (!at) {
+                IRExpr *before = assigned(out, IRExpr_Load(Iend_LE, Ity_I64, counter));
+                IRExpr *sum = calculated(out, Iop_Add64, before, number);
                 addStmtToIRSB(out, IRStmt_Store(Iend_LE, counter, sum));
             }
-            now = s, last = NULL;
+            number->Iex.Const.con->Ico.U64++; /* of the sum, which is for the whole block */
+            at = instruction_at(s->Ist.IMark.addr);
+            at->length = s->Ist.IMark.len, last = NULL;
         }
         addStmtToIRSB(out, s);
-        if (address && now && !(last && eqIRAtom(last, address))) {
-            struct instruction *at = instruction_at(now->Ist.IMark.addr);
-            at->length = now->Ist.IMark.len;
+        if (address && at && !(last && eqIRAtom(last, address))) {
             /* After it, so that the simulation runs while the program's own load waits. */
             add_access(out, address, at);
             last = address;
@@ -185,10 +172,7 @@ static IRSB *instrument(VgCallbackClosure *closure, IRSB *in, const VexGuestLayo
 
 /* --- memory that comes and goes */
 
-static void map(Addr a, SizeT n, Bool r, Bool w, Bool x, ULong handle)
-{
-    add_range(a, a + n, 0);
-}
+static void map(Addr a, SizeT n, Bool r, Bool w, Bool x, ULong handle) { add_range(a, a + n, 0); }
 
 static void grow_heap(Addr a, SizeT n, ThreadId thread)
 {
@@ -211,15 +195,14 @@ static void move(Addr from, Addr to, SizeT n)
 
 static Bool answer(ThreadId thread, UWord *arguments, UWord *result)
 {
+    struct region *r = region_of(arguments[2]);
     *result = 0;
     if (arguments[0] == NAME_RANGE)
         add_range(arguments[2], arguments[2] + arguments[3], arguments[1]);
-    else if (arguments[0] == NAME_REGION) {
-        struct region *r = region_of(arguments[2]);
-        if (r != &elsewhere && !r->site)
-            r->site = arguments[1];
-    } else
+    else if (arguments[0] != NAME_REGION)
         return False;
+    else if (r != &elsewhere && !r->site)
+        r->site = arguments[1];
     return True;
 }
 
@@ -229,8 +212,8 @@ static void forget_counts(ThreadId thread)
     forked = last_walk = passed;
     VG_(HT_ResetIter)(pairs);
     for (struct pair *p; (p = VG_(HT_Next)(pairs));) {
-        p->is = (struct counts){0, 0, 0, 0, 0};
-        p->region->pages = p->region->blocks = 0;
+        p->is = (struct counts){0};
+        p->region->added = 0;
     }
     VG_(memset)(held, 0, sizeof held);
 }
@@ -251,7 +234,7 @@ static void finish(Int code)
         VG_(fprintf)(f, "M\t%u\t%llu\n", 1u << (LEAST_SHIFT + i), walks);
     for (VG_(HT_ResetIter)(pairs); (p = VG_(HT_Next)(pairs));)
         if (p->is.misses | p->is.large_walks)
-            print_pair(f, p, is.page_shift);
+            print_pair(f, p);
     VG_(fclose)(f);
 }
 
