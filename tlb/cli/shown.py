@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,7 +18,6 @@ from tlb.units import parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from pathlib import Path
 
     import pandas as pd
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 # A pipe is no screen to wrap for: its tables are as wide as their content, up to 200 columns.
 out = Console(soft_wrap=True, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 200)
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Html = Annotated[Path | None, typer.Option(help="Also write a page to this file.")]
+Wait = Annotated[float, typer.Option(min=0, help="Seconds to wait for another measurement.")]
 
 
 def parsed_size(text: str) -> int:

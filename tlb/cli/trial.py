@@ -73,9 +73,9 @@ def attempt(
     warmup: Annotated[int, Option(min=0, help="Runs before all others, not counted.")] = 0,
     failing: Annotated[bool, Option("--ignore-failure", help="Compare failing runs.")] = False,
     shows: Annotated[bool, Option("--show-output", help="Copy its output to stderr.")] = False,
-    wait: Annotated[float, Option(min=0, help="Seconds to wait for another measurement.")] = 0,
+    wait: shown.Wait = 0,
     as_json: shown.Json = False,
-    html: Annotated[Path | None, Option(help="Also write a page to this file.")] = None,
+    html: shown.Html = None,
     markdown: Annotated[Path | None, Option(help="Also write a table to this file.")] = None,
 ) -> None:
     """Measure a program with and without huge pages, in interleaved pairs.
