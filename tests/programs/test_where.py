@@ -19,7 +19,6 @@ from tlb.programs.runs import run
 from tlb.programs.sampling import LINUX
 from tlb.programs.snapshots import at_peak
 from tlb.programs.where import proof, report, simulation, valgrind
-from tlb.programs.where.document import document
 from tlb.programs.where.page import flame_graph
 from tlb.programs.where.simulation import HEAP, OTHER_CODE, Counts, Line, Simulated
 
@@ -66,7 +65,7 @@ def test_each_walk_is_at_its_line_and_allocation(known_walks):
     assert found.curve[SECOND // 2] > 0.99 * found.total.walks > 20 * found.curve[8 * SECOND]
     made = report.Report(["x"], GEOMETRY, found, 10.0, 30.0)
     assert made.sites[0].id == found.touches[chased[0]].most_common(1)[0][0]
-    assert found.total.large_walks < 100 and json.dumps(document(made))
+    assert found.total.large_walks < 100 and json.dumps(made.document())
     assert f"{chased[0].line} {chased[1].walks} " in found.callgrind()
     assert "follow" in found.collapsed()
 

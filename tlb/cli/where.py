@@ -23,7 +23,6 @@ from tlb.programs.levers import LEVERS
 from tlb.programs.reach import Reach
 from tlb.programs.trial import Aim
 from tlb.programs.where import cachegrind, proof, report, simulation, valgrind
-from tlb.programs.where.document import document
 from tlb.reasons import Unavailable
 
 # A chase that prices a walk: pages, in entries of the last level, and half a second in all.
@@ -41,12 +40,12 @@ def where(
         float, Option(min=1, help="End the program then, and the simulation.")
     ] = 600,
     as_json: shown.Json = False,
-    html: Annotated[Path | None, Option(help="Also write a page to this file.")] = None,
+    html: shown.Html = None,
     callgrind: Annotated[Path | None, Option(help="Also write a file for KCachegrind.")] = None,
     collapsed: Annotated[
         Path | None, Option(help="Also write stacks for flame-graph tools.")
     ] = None,
-    wait: Annotated[float, Option(min=0, help="Seconds to wait for another measurement.")] = 0,
+    wait: shown.Wait = 0,
 ) -> None:
     """Find which lines and allocations cost a program page walks, and what huge pages gain.
 
@@ -58,7 +57,12 @@ def where(
     shown.check_files(html, callgrind, collapsed)
     with measuring("Interrupted; the program has ended.", wait):
         made = simulate_or_time(command, seconds, minutes, prove, bool(callgrind or collapsed))
-    _show(made, as_json)
+    if as_json:
+        print(json.dumps(made.document(), indent=1))
+    else:
+        for head, rows in made.tables().values():
+            shown.table(head, rows)
+        shown.parts([*made.sentences(), *made.commands()])
     if html:
         from tlb.programs.where.page import page
 
@@ -67,15 +71,6 @@ def where(
         shown.write(callgrind, made.found.callgrind())
     if collapsed:
         shown.write(collapsed, made.found.collapsed())
-
-
-def _show(made: report.Report, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(document(made), indent=1))
-        return
-    for head, rows in made.tables().values():
-        shown.table(head, rows)
-    shown.parts([*made.sentences(), *made.commands()])
 
 
 def simulate_or_time(
@@ -137,10 +132,10 @@ def _tell(made: proof.Proof) -> None:
 def _walk_ns(rig: Rig, entries: int) -> float:
     """Return the most that a walk costs now that overlaps with nothing: of two chases, one line a
     page less the same lines packed."""
-    lines = TIMES_THE_ENTRIES * entries
+    shape = {"lines": TIMES_THE_ENTRIES * entries, "region_ms": REGION_MS}
 
     def chase_ns(layout: str, repeat: int) -> float:
-        shape = {"layout": layout, "lines": lines, "region_ms": REGION_MS}
-        return rig.take(Point(kernel="page_chase", pages=BASE, **shape), repeat).ns_per_access
+        point = Point(kernel="page_chase", pages=BASE, layout=layout, **shape)
+        return rig.take(point, repeat).ns_per_access
 
     return max(chase_ns("spread", repeat) - chase_ns("packed", repeat) for repeat in range(REPEATS))

@@ -20,9 +20,6 @@ _CAPTION = (
     "Exposed walks by the memory they lead to (bottom), the function and the line of code (top). "
     "Point at a box for its number."
 )
-_BODY = Markup(
-    "<h1>{verdict}</h1><p><code>{command}</code></p>{sentences}{commands}{graph}{tables}"
-)
 # An inner svg cuts off a label that is wider than its box.
 _BOX = Markup(
     '<svg x="{x:.1f}" y="{y}" width="{width:.1f}" height="{height}"><title>{title}</title>'
@@ -70,18 +67,14 @@ def page(made: Report) -> str:
         for entries, walks in sorted(made.found.curve.items())
     ]
     heading = "Second levels of other sizes (LRU, without sets)"
-    tables = made.tables() | {heading: (("entries", "reach on base pages", "walks"), curve)}
-    shown = Markup("").join(
-        Markup("<h2>{}</h2>{}").format(heading, standalone.table(pd.DataFrame(rows, columns=head)))
+    tables = made.tables()
+    if curve:
+        tables[heading] = ("entries", "reach on base pages", "walks"), curve
+    shown = [
+        (heading, standalone.table(pd.DataFrame(rows, columns=head)))
         for heading, (head, rows) in tables.items()
-        if rows
-    )
-    body = _BODY.format(
-        verdict=verdict,
-        command=shlex.join(made.command),
-        sentences=standalone.paragraphs(sentences),
-        tables=shown,
-        graph=flame_graph(made.found.stacks()),
-        commands=join("<pre>{}</pre>", made.commands()),
-    )
+    ]
+    body = join("<h1>{}</h1><p><code>{}</code></p>", [(verdict, shlex.join(made.command))])
+    body += standalone.paragraphs(sentences) + join("<pre>{}</pre>", made.commands())
+    body += flame_graph(made.found.stacks()) + join("<h2>{}</h2>{}", shown)
     return standalone.page(f"tlb where: {made.command[0]}", body)

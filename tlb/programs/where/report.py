@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
@@ -12,6 +12,7 @@ from typing import Any
 
 from tlb.inference.intervals import Interval, median_interval
 from tlb.programs.executable import why_no_preload
+from tlb.programs.text import sentences
 from tlb.programs.where.proof import ALL, NONE, Proof, Sites
 from tlb.programs.where.simulation import (
     HEAP,
@@ -33,7 +34,7 @@ UNSURE = 0.05  # of the time, that huge pages may save where runs show no gain: 
 MOST = 0.9  # of the walks
 FEW = 0.05  # exposed ones, of the walks
 LEAST = 0.005  # of the walks, for a row of its own
-WALKS = "exposed walks", "all walks"
+Row = dict[str, str]  # cells by the names of their columns
 Table = tuple[tuple[str, ...], list[tuple[str, ...]]]  # head, rows
 
 
@@ -59,30 +60,28 @@ class Report:
         total = self.found.total
         return counts.exposed if total.exposed > FEW * total.walks else counts.walks
 
-    def _ranked(self, counted: dict[Any, Counts]) -> list[Any]:
-        """Return the keys with walks enough for a row, the first most."""
+    def _ranked(self, items: Iterable[Any], counts: Callable[[Any], Counts]) -> list[Any]:
+        """Return the items with walks enough for a row, the first most."""
         least = LEAST * self.found.total.walks
-        made = [key for key, counts in counted.items() if counts.walks > least]
-        return sorted(made, key=lambda key: (-self.weight(counted[key]), -counted[key].walks))
+        made = [item for item in items if counts(item).walks > least]
+        return sorted(made, key=lambda item: (-self.weight(counts(item)), -counts(item).walks))
 
     @cached_property
-    def lines(self) -> dict[Line, Counts]:
+    def lines(self) -> list[Line]:
         """Lines that matter, the first most: by walks, without simulation by the time saved."""
         if self.geometry:
-            lines = self._ranked(self.found.lines)
-        else:
-            least = LEAST * self.times[PROGRAM][0] if self.times else 0.0
-            lines = [line for line, (ms, _) in self.times.items() if line.module and ms > least]
-            lines.sort(key=lambda line: -self.times[line][1].value)
-        return {line: self.found.lines[line] for line in lines}
+            return self._ranked(self.found.lines, self.found.lines.__getitem__)
+        times = {line: time for line, time in self.times.items() if line.module}
+        made = [line for line in times if times[line][0] > LEAST * self.times[PROGRAM][0]]
+        return sorted(made, key=lambda line: -times[line][1].value)
 
     @cached_property
     def sites(self) -> list[Site]:
         """Sites that matter, the first most: by walks, without simulation by the gain of each."""
-        sites = self.found.sites
+        sites = self.found.sites.values()
         if self.knows_sites:
-            return [sites[id] for id in self._ranked({id: sites[id].counts for id in sites})]
-        made = [site for site in sites.values() if self.proof and (site.id,) in self.proof.tried]
+            return self._ranked(sites, lambda site: site.counts)
+        made = [site for site in sites if self.proof and (site.id,) in self.proof.tried]
         return sorted(made, key=lambda site: self.proof.ratio((site.id,)).value)
 
     @property
@@ -105,7 +104,7 @@ class Report:
     @cached_property
     def times(self) -> dict[Line, tuple[float, Interval]]:
         """As `saved`, of the set that the proof found, or all if none gains."""
-        return self.saved(self.proof.smallest or ALL) if self.proof else {}
+        return self.saved(self.chosen or ALL)
 
     def saved(self, sites: Sites) -> dict[Line, tuple[float, Interval]]:
         """Return the CPU time of each line in ms without huge pages, and what it saves if these
@@ -126,110 +125,92 @@ class Report:
             for line in lines
         }
 
-    def line_table(self) -> Table:
-        """Return head and rows; with samples, those end with the other code's time and Linux's."""
-        rows = list[tuple[str, ...]]()
-        for line, counts in [*self.lines.items()][:MOST_ROWS]:
-            sites = [self._short(site) for site, _ in self.found.touches[line].most_common(2)]
+    def line_rows(self) -> list[Row]:
+        """Return a row a line; with samples, those end with the other code's time and Linux's."""
+        rows = list[Row]()
+        for line in self.lines[:MOST_ROWS]:
+            sites = [self.letters(site) for site, _ in self.found.touches[line].most_common(2)]
             name = f"{line.function or '?'} ({line.place})"
-            rows.append((name, *self._walks(counts), *self._time(line), ", ".join(sites)))
+            cells = self._walks(self.found.lines[line]) | self._time(line)
+            rows.append({"line": name, **cells, "memory": ", ".join(sites)})
         for line in (OTHER_CODE, IN_LINUX) if self.times else ():
-            rows.append((line.function, "", "", *self._time(line), ""))
-        return ("line", *WALKS, "time, ms", "saved, ms", "memory"), rows
+            rows.append({"line": line.function, **self._time(line)})
+        return rows
 
-    def _time(self, line: Line) -> tuple[str, str]:
+    def _time(self, line: Line) -> Row:
         if not self.times:
-            return "", ""
+            return {}
         took, saved = self.times.get(line, (0.0, median_interval([0.0])))
-        return f"{took:,.0f}", _range(saved)
+        return {"time, ms": f"{took:,.0f}", "saved, ms": _range(saved)}
 
-    def site_table(self) -> Table:
-        rows = list[tuple[str, ...]]()
+    def site_rows(self) -> list[Row]:
+        rows = list[Row]()
         for site in self.sites[:MOST_ROWS]:
-            counts, memory = site.counts, ("", "", "")
-            left = f"{counts.large_walks / counts.walks:.0%}" if counts.walks else ""
+            row = {"site": self.letters(site.id)} | self._walks(site.counts)
+            if walks := site.counts.walks:
+                row["left with 2 MiB"] = f"{site.counts.large_walks / walks:.0%}"
             if site.bytes:
-                memory = format_size(site.bytes), format_size(site.added), f"{site.lived:.0%}"
-            rows.append((self._short(site.id), *self._walks(counts), left, *memory, site.origin))
-        head = "site", *WALKS, "left with 2 MiB", "size", "2 MiB pages add", "lives"
-        return (*head, "allocated by"), rows
+                row |= {"size": format_size(site.bytes), "2 MiB pages add": format_size(site.added)}
+                row["lives"] = f"{site.lived:.0%}"
+            rows.append(row | {"allocated by": site.origin})
+        return rows
 
-    def proof_table(self, proof: Proof) -> Table:
-        rows = list[tuple[str, ...]]()
-        for sites in proof.tried:
-            name = {NONE: "none", ALL: "all"}.get(sites, self._short(*sites))
-            ratio = "" if sites == NONE else f"{proof.ratio(sites):.3f}"
-            value = median(seconds for (seconds,) in proof.seconds(sites))
-            saved = self.saved(sites)
-            cells = [
-                _range(saved[each][1]) if ratio and saved else "" for each in (PROGRAM, IN_LINUX)
-            ]
-            rows.append((name, format_ns(value * 1e9), ratio, *cells))
-        return ("on huge pages", "time", "ratio", "CPU saved, ms", "by Linux, ms"), rows
+    def run_rows(self) -> list[Row]:
+        rows = list[Row]()
+        for sites in self.proof.tried if self.proof else ():
+            name = {NONE: "none", ALL: "all"}.get(sites, self.letters(*sites))
+            value = median(seconds for (seconds,) in self.proof.seconds(sites))
+            row = {"on huge pages": name, "time": format_ns(value * 1e9)}
+            if sites != NONE:
+                row["ratio"] = f"{self.proof.ratio(sites):.3f}"
+                if saved := self.saved(sites):
+                    row["CPU saved, ms"] = _range(saved[PROGRAM][1])
+                    row["by Linux, ms"] = _range(saved[IN_LINUX][1])
+            rows.append(row)
+        return rows
 
     def tables(self) -> dict[str, Table]:
-        """Return the tables that have rows, by their headings, without empty columns."""
-        made = {"Lines of code": self.line_table(), "Allocations": self.site_table()}
-        made |= {"Runs": self.proof_table(self.proof)} if self.proof else {}
-        return {heading: _filled(*table) for heading, table in made.items() if table[1]}
+        """Return the tables that have rows, by their headings."""
+        made = {"Lines of code": self.line_rows(), "Allocations": self.site_rows()}
+        made["Runs"] = self.run_rows()
+        return {heading: _table(rows) for heading, rows in made.items() if rows}
 
-    def _walks(self, counts: Counts) -> tuple[str, str]:
+    def _walks(self, counts: Counts) -> Row:
+        if not self.geometry:
+            return {}
+        walks = {"all walks": f"{counts.walks:,}"}
         if not self.knows_sites:
-            return "", f"{counts.walks:,}" if self.geometry else ""
+            return walks
         share = counts.exposed / max(self.found.total.exposed, 1)
-        return f"{counts.exposed:,} ({share:.0%})", f"{counts.walks:,}"
+        return {"exposed walks": f"{counts.exposed:,} ({share:.0%})"} | walks
 
-    def _short(self, *sites: str) -> str:
+    def letters(self, *sites: str) -> str:
         """Return the letters of sites: A weighs most."""
-        letters = dict(zip((site.id for site in self.sites), ascii_uppercase, strict=False))
-        return " and ".join(letters.get(site, "other memory") for site in sites)
+        names = dict(zip((site.id for site in self.sites), ascii_uppercase, strict=False))
+        return " and ".join(names.get(site, "other memory") for site in sites)
+
+    @property
+    def has_ended(self) -> bool:
+        return self.native_s is not None and not self.found.is_cut
+
+    @property
+    def is_cheap(self) -> bool:
+        """Whether all walks cost next to nothing; False if that is unknown."""
+        is_known = self.geometry and self.has_ended
+        return bool(is_known and self.most_saved_s < NOTHING * self.native_s)
+
+    @property
+    def chosen(self) -> Sites:
+        """The sites for huge pages: those that the proof found, else those with most walks."""
+        return self.proof.smallest if self.proof else tuple(site.id for site in self.largest())
 
     def verdict(self) -> str:
         """Return one sentence: what to put on huge pages, nothing to gain, or cannot tell."""
-        if self.proof:
-            return self._proven(self.proof)
-        most = format_ns(self.most_saved_s * 1e9)
-        if self.native_s is None or self.found.is_cut:
-            return f"Cannot tell: it did not end; its page walks until then cost at most {most}."
-        if bound := self._bound():
-            return f"Nothing to gain: {bound}."
-        time = format_ns(self.native_s * 1e9)
-        largest = self._short(*(site.id for site in self.largest())) or "other memory"
-        mostly = f", mostly of {largest}" if self.knows_sites else ""
-        return (
-            f"Huge pages may save between nothing and {most} of {time}{mostly}. "
-            "--prove measures what they save."
-        )
-
-    def _bound(self) -> str:
-        """Say what all walks cost at most, if that is next to nothing; "" if it is not, or unknown."""
-        is_known = self.geometry and self.native_s is not None and not self.found.is_cut
-        if not is_known or self.most_saved_s >= NOTHING * self.native_s:
-            return ""
-        walks, most, time = self.found.total.walks, self.most_saved_s * 1e9, self.native_s * 1e9
-        return f"{walks:,} page walks cost it at most {format_ns(most)} of {format_ns(time)}"
-
-    def _proven(self, proof: Proof) -> str:
-        every, rounds = proof.ratio(ALL), f"({len(proof.rounds)} rounds)"
-        what = f"with all allocations on huge pages it takes {every:.3f} times as long {rounds}"
-        if proof.smallest == NONE:
-            if bound := self._bound():
-                return f"Nothing to gain: {bound}, and {what}."
-            if every.low < 1 - UNSURE:
-                return f"Cannot tell: {what}. Give it a quieter computer, or more --minutes."
-            return f"Nothing to gain that shows: {what}."
-        gain, which = proof.ratio(proof.smallest), "All allocations"
-        if proof.smallest != ALL:
-            which = f"Allocation {self._short(*proof.smallest)}"
-        return (
-            f"{which} on huge pages: {1 / gain.value:.2f}x faster ({1 / gain.high:.2f} to "
-            f"{1 / gain.low:.2f}), {proof.share(proof.smallest):.0%} of what huge pages for "
-            f"everything bring {rounds}."
-        )
+        return self.sentences()[0]
 
     def commands(self) -> Iterator[str]:
         """Yield what to run or to write next."""
-        chosen = self.proof.smallest if self.proof else tuple(site.id for site in self.largest())
+        chosen = self.chosen
         if not chosen or self.verdict().startswith("Nothing"):
             return
         yield f"tlb try --only {','.join(chosen)} -- {shlex.join(self.command)}"
@@ -239,46 +220,54 @@ class Report:
         if HEAP in chosen:
             yield f"GLIBC_TUNABLES=glibc.malloc.hugetlb=1 {shlex.join(self.command)}"
 
-    def sentences(self) -> Iterator[str]:
-        """Yield the verdict, then what qualifies it."""
-        total = self.found.total
-        counted = f"{total.walks:,} page walks in {self.found.instructions:,} instructions"
-        yield self.verdict()
-        if self.geometry and self.found.lacking:
-            yield (
-                f"{counted}, counted by Cachegrind, which does not tell which of them overlap, nor "
-                f"which allocations they read. {self.geometry}. {self.found.lacking}"
-            )
-        elif self.geometry:
-            yield (
-                f"{counted}; exposed are {total.chained:,} that wait for an earlier one and "
-                f"{total.alone:,} that stand alone. With 2 MiB pages everywhere "
-                f"{total.large_walks:,} are left, unless a virtual machine's host splits them. "
-                f"{self.geometry}."
-            )
-            curve, now = self.found.curve, self.geometry.base.second
-            larger = [f"{curve[n]:,} with {n:,} entries" for n in sorted(curve) if n > now]
-            if larger:
-                yield f"Walks that a larger second level would leave: {', '.join(larger[:3])}."
-        else:
-            yield f"Not simulated, so page walks are unknown. {self.found.lacking}"
-        if self.times:
-            yield (
-                "Time is CPU time on base pages, by samples; Linux's own is mostly page faults, "
-                "which huge pages change too."
-            )
-        elif self.proof:
-            yield f"No samples, so no time of lines. {self.proof.no_samples}"
-        if self.found.is_cut:
-            yield "The simulation was ended (--seconds), so walks are missing."
-        if why := why_no_preload(self.command[0]):
-            yield f"Its allocations have no names: {why}. `tlb try --lever collapse` needs none."
+    def sentences(self) -> list[str]:
+        """Return the verdict, then what qualifies it."""
+        curve = sorted(self.found.curve.items())
+        return sentences(
+            "where",
+            report=self,
+            found=self.found,
+            all=ALL,
+            unsure=UNSURE,
+            larger=[row for row in curve if self.geometry and row[0] > self.geometry.base.second][
+                :3
+            ],
+            unnamed=why_no_preload(self.command[0]),
+        )
+
+    def document(self) -> dict[str, Any]:
+        """Return everything as JSON has it."""
+        found, total, proof = self.found, self.found.total, self.proof
+        return {
+            "command": self.command,
+            "geometry": self.geometry and self.geometry._asdict(),
+            "not_simulated": found.lacking,
+            "native_s": self.native_s,
+            "instructions": found.instructions,
+            "total": total._asdict() | {"exposed": total.exposed},
+            "walks_by_entries": found.curve,
+            "walk_ns": self.walk_ns,
+            "saved_s": [0.0, self.most_saved_s],
+            "verdict": self.verdict(),
+            "lines": [
+                line._asdict() | found.lines[line]._asdict() | {"sites": found.touches[line]}
+                for line in self.lines
+            ],
+            "saved_ms": [line._asdict() | {"saved": s[:3]} for line, (_, s) in self.times.items()],
+            "sites": [vars(site) | {"counts": site.counts._asdict()} for site in self.sites],
+            "smallest": proof and proof.smallest,
+            "rounds": proof
+            and [
+                {",".join(key): timed.seconds for key, timed in each.items()}
+                for each in proof.rounds
+            ],
+        }
 
 
-def _filled(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
-    """Return a table without the columns that are empty in all rows."""
-    kept = [k for k in range(len(head)) if any(row[k] for row in rows)]
-    return tuple(head[k] for k in kept), [tuple(row[k] for k in kept) for row in rows]
+def _table(rows: list[Row]) -> Table:
+    """Return head and rows of a table; what no row has is no column."""
+    head = tuple(dict.fromkeys(name for row in rows for name, cell in row.items() if cell))
+    return head, [tuple(row.get(name, "") for name in head) for row in rows]
 
 
 def _range(value: Interval) -> str:

@@ -146,13 +146,12 @@ class Simulated:
 
     def callgrind(self) -> str:
         """Return lines in Callgrind's format, for KCachegrind (Valgrind manual, cl-format)."""
-        made = ["version: 1", "creator: tlb where", "positions: line"]
-        made += ["events: Walks Exposed L1Misses"]
-        for line, counts in self.lines.items():
-            file, function = line.file or "???", line.function or "???"
-            made += [f"ob={line.module}", f"fl={file}", f"fn={function}"]
-            made += [f"{line.line} {counts.walks} {counts.exposed} {counts.misses}"]
-        return "\n".join(made) + "\n"
+        head = "version: 1\ncreator: tlb where\npositions: line\nevents: Walks Exposed L1Misses\n"
+        return head + "".join(
+            f"ob={line.module}\nfl={line.file or '???'}\nfn={line.function or '???'}\n"
+            f"{line.line} {counts.walks} {counts.exposed} {counts.misses}\n"
+            for line, counts in self.lines.items()
+        )
 
 
 def simulate(command: list[str], option: str, seconds: float) -> Simulated:

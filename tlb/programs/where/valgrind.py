@@ -32,8 +32,9 @@ _ARCHITECTURES = {
 # than it needs.
 _FLAGS = (
     "-O2 -g -fno-stack-protector -fno-strict-aliasing -fno-builtin -fomit-frame-pointer -fno-pie "
-    f"-Wall -Wextra -Wno-unused-parameter -Werror -isystem {_HEADERS} -DVGO_linux=1 "
-    "-static -nodefaultlibs -nostartfiles -no-pie -u _start -Wl,--build-id=none"
+    "-Wall -Wextra -Wno-unused-parameter -Werror -isystem {headers} -DVGO_linux=1 -DVGA_{arch}=1 "
+    "-DVGP_{arch}_linux=1 -DVGPV_{arch}_linux_vanilla=1 -static -nodefaultlibs -nostartfiles "
+    "-no-pie -u _start -Wl,--build-id=none -Wl,-Ttext-segment={address}"
 )
 # Instructions that a core may have under way, which CPUID does not state: taken large, so that no
 # walk counts as alone that another one may hide.
@@ -70,11 +71,6 @@ class Geometry(NamedTuple):
         numbers = self.page_bytes.bit_length() - 1, WINDOW, *self.base, *self.large
         return f"--machine={','.join(map(str, numbers))}"
 
-    def __str__(self) -> str:
-        (first, second, ways), large = self.base, self.large
-        base = f"{first:,} and {second:,} entries in {ways} ways ({self.source})"
-        return f"Simulated TLB: {base}; {large.first:,} and {large.second:,} for 2 MiB pages"
-
 
 def geometry(host: Host, surveyed: Sequence[int] = ()) -> Geometry:
     """Return this computer's TLB: the entries for base pages that a survey has found, else those
@@ -107,8 +103,7 @@ def tool() -> Path:
         raise Unavailable("no-valgrind")
     if (cc := compiler()) is None:
         raise Unavailable("no-compiler")
-    names = [f"-DVGA_{arch}=1", f"-DVGP_{arch}_linux=1", f"-DVGPV_{arch}_linux_vanilla=1"]
-    flags = [*_FLAGS.split(), *names, f"-Wl,-Ttext-segment={address}"]
+    flags = _FLAGS.format(headers=_HEADERS, arch=arch, address=address).split()
     archives = [library / f"lib{name}-{arch}-linux.a" for name in ("coregrind", "vex", "gcc-sup")]
     # Another version of Valgrind has other archives.
     made = [str(archive.stat().st_mtime_ns) for archive in archives]
