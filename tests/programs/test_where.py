@@ -14,7 +14,7 @@ from support.where import GEOMETRY, SECOND, SOURCE, line_of
 
 from tlb.machine import settings
 from tlb.machine.tlb import Tlb
-from tlb.programs import sampling
+from tlb.programs import levers, sampling
 from tlb.programs.runs import run
 from tlb.programs.sampling import LINUX
 from tlb.programs.snapshots import at_peak
@@ -158,7 +158,7 @@ def test_the_chosen_allocation_alone_lies_on_huge_pages(known_walks):
     sites = [site for site, each in found.sites.items() if each.bytes == 1 << 26 and each.how]
     chosen = next(s for s in sites if "chased" in simulation.resolved(found.sites[s].stack[0]))
     huge = {
-        each: at_peak(run(arguments, proof.lever(each), limit_s=60, share=0.2).snapshots)
+        each: at_peak(run(arguments, levers.sites_lever(each), limit_s=60, share=0.2).snapshots)
         for each in (proof.NONE, (chosen,), proof.ALL)
     }
     sizes = [snapshot.pages.huge_bytes >> 20 for snapshot in huge.values()]
@@ -246,7 +246,9 @@ def test_a_sample_after_a_load_that_walked_is_of_the_load():
     assert seconds == 1.0
     assert found == {first: 1, second: 1, LINUX: 1, ("?", 0): 1}
     load = Line("follow", "x.c", 7, "/tmp/a program")
-    made = Simulated(code={first: load}, after={second: load})
+    made = Simulated()
+    where = f"1\t{first[1]}\t4\t{first[0]}\tfollow\tx.c\t7"
+    simulation.add_records(made, ["R\t1\t0\t8\t1\t0", f"P\t{where}\t1\t1\t0\t1\t0"])
     times = made.milliseconds(found)
     assert times[load] == 2 * times[OTHER_CODE] == sampling.PERIOD_NS * 2e-6
 

@@ -10,6 +10,7 @@ from support.common import needs_c
 from support.where import GEOMETRY, SECOND, line_of
 
 from tlb.cli import where as command
+from tlb.programs import levers
 from tlb.programs.where import cachegrind, proof, simulation, valgrind
 from tlb.programs.where.page import page
 from tlb.programs.where.valgrind import Geometry, Levels
@@ -84,6 +85,10 @@ def test_without_a_compiler_all_allocations_are_those_of_malloc(monkeypatch):
     def lacking(source: Path) -> None:
         raise Unavailable("no-compiler")
 
-    monkeypatch.setattr(proof, "library", lacking)
-    none, every = (proof.lever(sites).variables[0].value for sites in (proof.NONE, proof.ALL))
-    assert "hugetlb=1" in every and "hugetlb" not in none and not proof.lever(proof.ALL).preload
+    monkeypatch.setattr(levers, "library", lacking)
+    none, every = (
+        levers.sites_lever(sites).variables[0].value for sites in (proof.NONE, proof.ALL)
+    )
+    assert (
+        "hugetlb=1" in every and "hugetlb" not in none and not levers.sites_lever(proof.ALL).preload
+    )

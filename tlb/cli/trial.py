@@ -103,12 +103,10 @@ def _lever(name: str, env: list[str], only: str) -> levers.Lever:
     """Return the lever that the options name. Raises Unavailable("bad-parameter")."""
     if not only:
         return levers.lever(name, env)
-    from tlb.programs.where import proof
-
     sites = only.split(",")
     if not all(re.fullmatch("[0-9a-f]{16}|all", site) for site in sites):
         raise Unavailable("bad-parameter", f"--only takes sites of `tlb where`, not {only}")
-    return proof.lever(sites)
+    return levers.sites_lever(sites)
 
 
 def _aim(

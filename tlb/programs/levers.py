@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +15,13 @@ from tlb.lab.build import library
 from tlb.machine import changed_settings, pools
 from tlb.machine.memory import cgroup_limits
 from tlb.programs import collapse
-from tlb.reasons import Unavailable
+from tlb.reasons import Unavailable, if_available
 from tlb.system import procfs
 from tlb.system.processes import without_thp
 from tlb.units import format_size
 
 SHIM = Path(__file__).parent / "shim" / "advise.c"
+SITES = Path(__file__).parent / "where" / "tool" / "sites.c"
 _PROC = Path("/proc")
 _THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 _SIZE_KIB = 64  # of the lever `64k`: what arm64 maps by one entry (contiguous bit)
@@ -254,3 +255,21 @@ def lever(name: str, settings: list[str]) -> Lever:
         )
     LEVERS[name].check()
     return LEVERS[name]
+
+
+def sites_lever(sites: Iterable[str]) -> Lever:
+    """Return a lever that puts the allocations of these sites on huge pages, and no others. Heaps
+    grow in the steps that a huge page needs, whatever is chosen. Without a compiler for the library
+    that does so, all are those of glibc's malloc."""
+    chosen, preload = ",".join(sites), SITES if if_available(library, SITES) else None
+    heaps = LEVERS["advise" if chosen and not preload else "advise-control"]
+    return Lever(
+        "sites",
+        f"huge pages requested for {chosen or 'no allocation'}",
+        variables=(
+            *heaps.variables,
+            Variable("TLB_ONLY", chosen),
+            Variable("NUMPY_MADVISE_HUGEPAGE", "0"),  # else NumPy advises its arrays itself
+        ),
+        preload=preload,
+    )

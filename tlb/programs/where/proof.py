@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
@@ -16,38 +16,17 @@ from typing import NamedTuple
 
 from tlb.inference.intervals import Interval
 from tlb.inference.pairs import LEAST_PAIRS, paired_ratio
-from tlb.lab.build import library
 from tlb.programs import sampling
-from tlb.programs.levers import LEVERS, Lever, Variable
+from tlb.programs.levers import sites_lever
 from tlb.programs.runs import run
 from tlb.programs.sampling import Samples
 from tlb.programs.trial import Aim
-from tlb.programs.where.simulation import SITES
-from tlb.reasons import if_available
 
 KEPT = 0.95  # of the gain of all allocations, that a smaller set has to bring
 MOST_CANDIDATES = 4  # each takes a run in each round
 MOST_ROUNDS = 25
 NONE, ALL = (), ("all",)
 Sites = tuple[str, ...]
-
-
-def lever(sites: Iterable[str]) -> Lever:
-    """Return a lever that puts the allocations of these sites on huge pages, and no others. Heaps
-    grow in the steps that a huge page needs, whatever is chosen. Without a compiler for the library
-    that does so, all are those of glibc's malloc."""
-    chosen, preload = ",".join(sites), SITES if if_available(library, SITES) else None
-    heaps = LEVERS["advise" if chosen and not preload else "advise-control"]
-    return Lever(
-        "sites",
-        f"huge pages requested for {chosen or 'no allocation'}",
-        variables=(
-            *heaps.variables,
-            Variable("TLB_ONLY", chosen),
-            Variable("NUMPY_MADVISE_HUGEPAGE", "0"),  # else NumPy advises its arrays itself
-        ),
-        preload=preload,
-    )
 
 
 class Timed(NamedTuple):
@@ -144,7 +123,7 @@ def _timed(command: list[str], file: Path | None, sites: Sites, padding_bytes: i
     """Run the program with these sites on huge pages, and sample it into a file. Raises
     Unavailable."""
     words = [*sampling.recording(file), *command] if file else command
-    chosen = lever(sites)
+    chosen = sites_lever(sites)
     done = run(words, chosen, limit_s=600, share=0.01, padding_bytes=padding_bytes)
     elapsed_s = Aim(command, chosen).checked(done).elapsed_s
     seconds, samples = sampling.read(file) if file else (0.0, Samples())

@@ -13,13 +13,12 @@ from typing import NamedTuple
 
 from tlb.lab.build import library
 from tlb.programs.executable import line_before, line_of, why_no_preload
-from tlb.programs.levers import LEVERS, Lever, Variable
+from tlb.programs.levers import LEVERS, SITES, Lever, Variable
 from tlb.programs.runs import Run, run
 from tlb.programs.sampling import LINUX, PERIOD_NS, Code, Samples
-from tlb.programs.where.valgrind import TOOL, tool
+from tlb.programs.where.valgrind import tool
 from tlb.reasons import Unavailable, if_available
 
-SITES = TOOL.with_name("sites.c")
 HEAP = "0000000000000001"
 # Heaps grow in the steps that a huge page needs, in the simulation and in the runs of a proof.
 GROWING = LEVERS["advise-control"].variables
@@ -90,9 +89,9 @@ class Site:
 
 @dataclass
 class Simulated:
-    """What the tool counted. touches: walks by line and site. code: the line of each instruction
-    that missed the first level; after: that of each instruction that follows one that walked.
-    curve: walks that an LRU second level of so many entries, without sets, would leave.
+    """What the tool counted. touches: walks by line and site. code: the line that samples at an
+    instruction are of: its own if it missed the first level, or that of the one before, if that
+    walked. curve: walks that an LRU second level of so many entries, without sets, would leave.
     is_cut: it was ended before its end. lacking: why there was no simulation, or ""."""
 
     instructions: int = 0
@@ -100,7 +99,6 @@ class Simulated:
     sites: dict[str, Site] = field(default_factory=dict)
     touches: dict[Line, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     code: dict[Code, Line] = field(default_factory=dict)
-    after: dict[Code, Line] = field(default_factory=dict)
     curve: Counter[int] = field(default_factory=Counter)
     is_cut: bool = False
     lacking: str = ""
@@ -114,9 +112,9 @@ class Simulated:
         after the one that waited, so a sample there is of the load before it, if that walked."""
         times = defaultdict[Line, float](float)
         for code, number in samples.items():
-            line = self.after.get(code) or self.code.get(code, OTHER_CODE)
-            for each in (IN_LINUX,) if code == LINUX else (line, PROGRAM):
-                times[each] += number * PERIOD_NS / 1e6
+            lines = (IN_LINUX,) if code == LINUX else (self.code.get(code, OTHER_CODE), PROGRAM)
+            for line in lines:
+                times[line] += number * PERIOD_NS / 1e6
         return times
 
     def locate(self, samples: Samples) -> None:
@@ -157,7 +155,7 @@ class Simulated:
 def simulate(command: list[str], option: str, seconds: float) -> Simulated:
     """Return what the tool counts, as `counted` does; raise also what `tool` raises."""
     library = Variable("VALGRIND_LIB", str(tool()))
-    return counted(command, "walks", ["--fullpath-after=", option], seconds, _add, library)
+    return counted(command, "walks", ["--fullpath-after=", option], seconds, add_records, library)
 
 
 def counted(
@@ -239,7 +237,7 @@ def _check(done: Run | None, has_counted: bool) -> None:
         raise failed
 
 
-def _add(made: Simulated, output: list[str]) -> None:
+def add_records(made: Simulated, output: list[str]) -> None:
     """Add what one process counted (see tool/counts.h)."""
     instructions, sites = 0, dict[str, str]()
     for kind, *fields in (record.split("\t") for record in output):
@@ -258,13 +256,13 @@ def _add(made: Simulated, output: list[str]) -> None:
             number, offset, length, module, function, file, row, *counts = fields
             line, site = Line(function, file, int(row), module), sites[number]
             counted = Counts(*map(int, counts))
-            made.code[module, int(offset)] = line
+            made.code.setdefault((module, int(offset)), line)
             made.lines[line] += counted
             if site in made.sites:
                 made.sites[site].counts += counted
             if counted.walks:
                 made.touches[line][site] += counted.walks
-                made.after[module, int(offset) + int(length)] = line
+                made.code[module, int(offset) + int(length)] = line
 
 
 def resolved(frame: str) -> str:
