@@ -27,11 +27,10 @@ from tlb.reasons import Unavailable
 
 # A chase that prices a walk: pages, in entries of the last level, and half a second in all.
 TIMES_THE_ENTRIES, REGION_MS, REPEATS = 32, 20, 3
-Command = Annotated[list[str], Argument(metavar="-- COMMAND...", help="The program.")]
 
 
 def where(
-    command: Command,
+    command: Annotated[list[str], Argument(metavar="-- COMMAND...", help="The program.")],
     prove: Annotated[
         bool, Option("--prove", help="Time it with none, some and all allocations on huge pages.")
     ] = False,

@@ -38,18 +38,16 @@ def count(command: list[str], geometry: Geometry, seconds: float, why: Unavailab
 
 def add(made: Simulated, output: Iterable[str]) -> None:
     """Add what one process counted (Valgrind manual, section 5.9, Cachegrind's file format)."""
-    events, file, function = list[str](), "", ""
+    events, names = list[str](), {"fl": "", "fn": ""}
     for record in output:
         kind, _, text = record.partition("=")
         if record.startswith("events: "):
             events = record.split()[1:]
-        elif kind == "fl":
-            file = text.replace(UNKNOWN, "")
-        elif kind == "fn":
-            function = text.replace(UNKNOWN, "")
+        elif kind in names:
+            names[kind] = text.replace(UNKNOWN, "")
         elif record[:1].isdigit():
             number, *counts = map(int, record.split())
             of = dict(zip(events, counts, strict=True))
             misses, walks = (sum(of[name] for name in names) for names in (FIRST, SECOND))
-            made.lines[Line(function, file, number, "")] += Counts(misses, walks)
+            made.lines[Line(names["fn"], names["fl"], number, "")] += Counts(misses, walks)
             made.instructions += of["Ir"]

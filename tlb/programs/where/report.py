@@ -176,13 +176,9 @@ class Report:
         return {heading: _table(rows) for heading, rows in made.items() if rows}
 
     def _walks(self, counts: Counts) -> Row:
-        if not self.geometry:
-            return {}
-        walks = {"all walks": f"{counts.walks:,}"}
-        if not self.knows_sites:
-            return walks
         share = counts.exposed / max(self.found.total.exposed, 1)
-        return {"exposed walks": f"{counts.exposed:,} ({share:.0%})"} | walks
+        exposed = f"{counts.exposed:,} ({share:.0%})" if self.knows_sites else ""
+        return {"exposed walks": exposed, "all walks": f"{counts.walks:,}" if self.geometry else ""}
 
     def letters(self, *sites: str) -> str:
         """Return the letters of sites: A weighs most."""
