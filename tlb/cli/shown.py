@@ -54,6 +54,12 @@ def stage(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def progress(text: str) -> None:
+    """Show in a terminal, in place of the last such text, how far something is."""
+    if sys.stderr.isatty():
+        print(f"\r{text} ", end="", file=sys.stderr, flush=True)
+
+
 def check_files(page: Path | None, *others: Path | None) -> None:
     """Raise Unavailable, before anything is measured, if a file cannot be written: bad-parameter,
     and no-book for a page."""

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
@@ -238,11 +238,8 @@ def _compiled(option: str, expression: str) -> re.Pattern[str] | None:
 
 def _progress(trial: Trial) -> None:
     """Print what a pair takes, and in a terminal the ratio so far."""
-    out: Any = {"file": sys.stderr, "flush": True}
     if trial.pairs:
-        if sys.stderr.isatty():
-            print(f"\r{len(trial.pairs)} pairs: {trial.ratio():.3f} ", end="", **out)
-        return
+        return shown.progress(f"{len(trial.pairs)} pairs: {trial.ratio():.3f}")
     pair = format_ns(sum(run.elapsed_s for run in trial.rehearsal) * 1e9)
     minutes = f"{trial.aim.minutes:g} minutes"
-    print(f"A pair takes {pair}; at least six are made, and none after {minutes}.", **out)
+    shown.stage(f"A pair takes {pair}; at least six are made, and none after {minutes}.")

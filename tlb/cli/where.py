@@ -66,10 +66,9 @@ def where(
         from tlb.programs.where.page import page
 
         shown.write(html, page(made))
-    if callgrind:
-        shown.write(callgrind, made.found.callgrind())
-    if collapsed:
-        shown.write(collapsed, made.found.collapsed())
+    for file, text in ((callgrind, made.found.callgrind), (collapsed, made.found.collapsed)):
+        if file:
+            shown.write(file, text())
 
 
 def simulate_or_time(
@@ -94,7 +93,9 @@ def simulate_or_time(
         return made
     shown.stage("Timing it with none, some and all allocations on huge pages.")
     sites = [site.id for site in made.sites] if made.knows_sites else [*made.found.sites]
-    done = proof.prove(command, sites, minutes, _tell)
+    done = proof.prove(
+        command, sites, minutes, lambda made: shown.progress(f"round {len(made.rounds)}")
+    )
     if not made.knows_sites:
         made.found.locate(done.samples())
     return replace(made, proof=done)
@@ -121,11 +122,6 @@ def _simulated(command: list[str], seconds: float, native_s: float | None) -> re
     else:
         counted = simulation.simulate(command, geometry.option, seconds)
     return report.Report(command, geometry, counted, native_s, walk_ns)
-
-
-def _tell(made: proof.Proof) -> None:
-    if sys.stderr.isatty():
-        print(f"\rround {len(made.rounds)} ", end="", file=sys.stderr, flush=True)
 
 
 def _walk_ns(rig: Rig, entries: int) -> float:

@@ -21,11 +21,10 @@ _CAPTION = (
     "Point at a box for its number."
 )
 # An inner svg cuts off a label that is wider than its box.
-_BOX = Markup(
-    '<svg x="{x:.1f}" y="{y}" width="{width:.1f}" height="{height}"><title>{title}</title>'
-    '<rect width="100%" height="100%" fill="{color}" fill-opacity="0.35" stroke="currentColor" '
-    'stroke-opacity="0.3"/><text x="4" y="15" fill="currentColor" font-size="11">{label}</text>'
-    "</svg>"
+_BOX = (
+    '<svg x="{:.1f}" y="{}" width="{:.1f}" height="{}"><title>{}</title>'
+    '<rect width="100%" height="100%" fill="{}" fill-opacity="0.35" stroke="currentColor" '
+    'stroke-opacity="0.3"/><text x="4" y="15" fill="currentColor" font-size="11">{}</text></svg>'
 )
 
 
@@ -36,27 +35,20 @@ def flame_graph(walks: Counter[tuple[str, str, str]]) -> Markup:
     if not total:
         return Markup("")
     colors = dict(zip(sorted({memory for memory, *_ in walks}), cycle(PALETTE), strict=False))
-    boxes = Markup("")
+    boxes = list[tuple[object, ...]]()
     for depth in range(1, 4):
         merged, x = Counter[tuple[str, ...]](), 0.0
         for stack, number in sorted(walks.items()):
             merged[stack[:depth]] += number
         for frames, number in merged.items():
             width, y = _WIDTH * number / total, height - depth * _ROW
-            boxes += _BOX.format(
-                title=f"{frames[-1]}: {number:,} exposed walks, {number / total:.1%}",
-                x=x,
-                y=y,
-                width=width,
-                height=_ROW - 1,
-                color=colors[frames[0]],
-                label=frames[-1],
-            )
+            title = f"{frames[-1]}: {number:,} exposed walks, {number / total:.1%}"
+            boxes.append((x, y, width, _ROW - 1, title, colors[frames[0]], frames[-1]))
             x += width
     return Markup(
         '<figure><svg viewBox="0 0 {} {}" width="100%" role="img" aria-label="Flame graph">{}</svg>'
         "<figcaption>{}</figcaption></figure>"
-    ).format(_WIDTH, height, boxes, _CAPTION)
+    ).format(_WIDTH, height, join(_BOX, boxes), _CAPTION)
 
 
 def page(made: Report) -> str:
@@ -66,10 +58,10 @@ def page(made: Report) -> str:
         (f"{entries:,}", format_size(entries * made.geometry.page_bytes), f"{walks:,}")
         for entries, walks in sorted(made.found.curve.items())
     ]
-    heading = "Second levels of other sizes (LRU, without sets)"
     tables = made.tables()
     if curve:
-        tables[heading] = ("entries", "reach on base pages", "walks"), curve
+        head = "entries", "reach on base pages", "walks"
+        tables["Second levels of other sizes (LRU, without sets)"] = head, curve
     shown = [
         (heading, standalone.table(pd.DataFrame(rows, columns=head)))
         for heading, (head, rows) in tables.items()
