@@ -248,7 +248,7 @@ def test_a_sample_after_a_load_that_walked_is_of_the_load():
     load = Line("follow", "x.c", 7, "/tmp/a program")
     made = Simulated()
     where = f"1\t{first[1]}\t4\t{first[0]}\tfollow\tx.c\t7"
-    simulation.add_records(made, ["R\t1\t0\t8\t1\t0", f"P\t{where}\t1\t1\t0\t1\t0"])
+    simulation.add(made, ["R\t1\t0\t8\t1\t0", f"P\t{where}\t1\t1\t0\t1\t0"])
     times = made.milliseconds(found)
     assert times[load] == 2 * times[OTHER_CODE] == sampling.PERIOD_NS * 2e-6
 

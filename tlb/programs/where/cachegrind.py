@@ -9,9 +9,6 @@ from tlb.programs.where.simulation import Counts, Line, Simulated, counted
 from tlb.programs.where.valgrind import Geometry
 from tlb.reasons import Unavailable
 
-FIRST, SECOND = ("D1mr", "D1mw"), ("DLmr", "DLmw")  # misses by reads and writes
-UNKNOWN = "???"
-
 
 def rounded(geometry: Geometry) -> Geometry:
     """Return the geometry with as many sets as Cachegrind can simulate: a power of two."""
@@ -44,10 +41,10 @@ def add(made: Simulated, output: Iterable[str]) -> None:
         if record.startswith("events: "):
             events = record.split()[1:]
         elif kind in names:
-            names[kind] = text.replace(UNKNOWN, "")
+            names[kind] = text.replace("???", "")  # unknown
         elif record[:1].isdigit():
             number, *counts = map(int, record.split())
             of = dict(zip(events, counts, strict=True))
-            misses, walks = (sum(of[name] for name in names) for names in (FIRST, SECOND))
-            made.lines[Line(names["fn"], names["fl"], number, "")] += Counts(misses, walks)
+            misses, walks = of["D1mr"] + of["D1mw"], of["DLmr"] + of["DLmw"]  # reads and writes
+            made.lines[Line(names["fn"], names["fl"], number)] += Counts(misses, walks)
             made.instructions += of["Ir"]

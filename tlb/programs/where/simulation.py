@@ -20,8 +20,6 @@ from tlb.programs.where.valgrind import tool
 from tlb.reasons import Unavailable, if_available
 
 HEAP = "0000000000000001"
-# Heaps grow in the steps that a huge page needs, in the simulation and in the runs of a proof.
-GROWING = LEVERS["advise-control"].variables
 # Why a program is not simulated, of what leaves it to be timed.
 LACKING = {"no-valgrind", "no-compiler", "compile-failed", "no-geometry", "no-simulation"}
 MOST_CODES = 100  # instructions without simulation, whose lines are looked up one by one
@@ -50,18 +48,16 @@ class Line(NamedTuple):
     """A line of code; file "" and line 0 where no debug information says."""
 
     function: str
-    file: str
-    line: int
-    module: str
+    file: str = ""
+    line: int = 0
+    module: str = ""
 
     @property
     def place(self) -> str:
         return f"{self.file}:{self.line}" if self.line else self.module.rpartition("/")[2] or "?"
 
 
-OTHER_CODE, PROGRAM, IN_LINUX = (
-    Line(name, "", 0, "") for name in ("other code", "all of the program", "Linux itself")
-)
+OTHER_CODE, PROGRAM, IN_LINUX = map(Line, ("other code", "all of the program", "Linux itself"))
 
 
 @dataclass
@@ -155,7 +151,7 @@ class Simulated:
 def simulate(command: list[str], option: str, seconds: float) -> Simulated:
     """Return what the tool counts, as `counted` does; raise also what `tool` raises."""
     library = Variable("VALGRIND_LIB", str(tool()))
-    return counted(command, "walks", ["--fullpath-after=", option], seconds, add_records, library)
+    return counted(command, "walks", ["--fullpath-after=", option], seconds, add, library)
 
 
 def counted(
@@ -211,8 +207,9 @@ def named(
     """Run a command with the library that names sites; return the run, None if it was ended after
     so many seconds, and the sites: the heap, then those whose first allocation is largest."""
     log = Path(scratch, "sites")
-    places = (*GROWING, Variable("TLB_SITES", str(log)), *more)
-    lever = Lever("named", "its allocations named", variables=places, preload=SITES)
+    # Heaps grow in the steps that a huge page needs, here as in the runs of a proof.
+    variables = (*LEVERS["advise-control"].variables, Variable("TLB_SITES", str(log)), *more)
+    lever = Lever("named", "its allocations named", variables=variables, preload=SITES)
     done = run_until(command, lever, seconds)
     found = Simulated(is_cut=done is None)
     named = log.read_text("utf-8", "replace") if log.exists() else ""
@@ -237,7 +234,7 @@ def _check(done: Run | None, has_counted: bool) -> None:
         raise failed
 
 
-def add_records(made: Simulated, output: list[str]) -> None:
+def add(made: Simulated, output: list[str]) -> None:
     """Add what one process counted (see tool/counts.h)."""
     instructions, sites = 0, dict[str, str]()
     for kind, *fields in (record.split("\t") for record in output):

@@ -22,12 +22,9 @@ from tlb.reasons import Unavailable
 
 TOOL = Path(__file__).parent / "tool" / "walks.c"
 _HEADERS = "/usr/include/valgrind"
-_FOLDERS = ("libexec/valgrind", "lib/{}/valgrind", "lib/valgrind", "lib64/valgrind")
-# Valgrind's name, Debian's, and an address where no program is loaded.
-_ARCHITECTURES = {
-    "x86_64": ("amd64", "x86_64-linux-gnu", "0x58000000"),
-    "aarch64": ("arm64", "aarch64-linux-gnu", "0x38000000"),
-}
+_FOLDERS = ("libexec/valgrind", "lib/{}-linux-gnu/valgrind", "lib/valgrind", "lib64/valgrind")
+# Valgrind's name, and an address where no program is loaded.
+_ARCHITECTURES = {"x86_64": ("amd64", "0x58000000"), "aarch64": ("arm64", "0x38000000")}
 # A tool has no C library and replaces no function of one. What Valgrind calls has more parameters
 # than it needs.
 _FLAGS = (
@@ -92,8 +89,9 @@ def geometry(host: Host, surveyed: Sequence[int] = ()) -> Geometry:
 def tool() -> Path:
     """Build the tool where it is not yet; return the folder that Valgrind takes it from. Raises
     Unavailable: no-valgrind, no-compiler, compile-failed."""
-    arch, triplet, address = _ARCHITECTURES.get(platform.machine(), ("", "", ""))
-    folders = [Path("/usr", folder.format(triplet)) for folder in _FOLDERS]
+    machine = platform.machine()
+    arch, address = _ARCHITECTURES.get(machine, ("", ""))
+    folders = [Path("/usr", folder.format(machine)) for folder in _FOLDERS]
     library, runtime = (
         next((folder for folder in folders if (folder / file).exists()), None)
         for file in (f"libvex-{arch}-linux.a", "default.supp")
