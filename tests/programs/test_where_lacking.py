@@ -63,7 +63,7 @@ def test_without_the_tool_cachegrind_counts_the_walks_of_lines(known_walks, monk
     pages, passes = 4 * SECOND, 20
     arguments = [known_walks, "chase", str(pages), str(passes)], 60, 0.0
     found = command.simulate_or_time(*arguments, False, False)
-    walks = {line.line: counts.walks for line, counts in found.lines.items()}
+    walks = {line.line: found.found.lines[line].walks for line in found.lines}
     assert abs(walks[line_of("CHASED")] / (pages * passes) - 1) < 0.005
     assert abs(walks[line_of("GATHERED")] / (2 * pages * passes) - 1) < 0.005
     assert not found.sites and not [*found.commands()]

@@ -52,23 +52,21 @@ class Proof:
         return sorted(made, key=lambda sites: (sites != NONE, sites != ALL, len(sites), sites))
 
     def seconds(self, *settings: Sites) -> list[tuple[float, ...]]:
-        """Return the times with these settings, of each round that has all of them."""
+        """Return the times with each of these settings, of the rounds that have all of them."""
         whole = [each for each in self.rounds if all(sites in each for sites in settings)]
-        return [tuple(each[sites].seconds for sites in settings) for each in whole]
+        return [tuple(each[sites].seconds for each in whole) for sites in settings]
 
     def samples(self) -> Samples:
         """Return the samples of all runs together."""
-        runs = (timed for each in self.rounds for timed in each.values())
-        return sum((timed.samples for timed in runs), Samples())
+        return sum((timed.samples for each in self.rounds for timed in each.values()), Samples())
 
     def ratio(self, sites: Sites) -> Interval:
         """Return the time with these sites advised over that with none."""
-        some, none = zip(*self.seconds(sites, NONE), strict=True)
-        return paired_ratio(some, none)
+        return paired_ratio(*self.seconds(sites, NONE))
 
     def share(self, sites: Sites) -> float:
         """Return the part of the gain of all sites that these bring, by medians."""
-        none, every, some = map(median, zip(*self.seconds(NONE, ALL, sites), strict=True))
+        none, every, some = map(median, self.seconds(NONE, ALL, sites))
         return (none - some) / (none - every) if none > every else 0.0
 
 
@@ -88,7 +86,7 @@ def prove(
     with sampling.scratch() as (file, proof.no_samples):
         timed = partial(_timed, command, file)
         _measure(proof, timed, [NONE, ALL, *singles], begin + 30 * minutes, tell)
-        best = sorted(singles, key=lambda sites: median(*zip(*proof.seconds(sites), strict=True)))
+        best = sorted(singles, key=lambda sites: median(*proof.seconds(sites)))
         nested = [*accumulate(best)]
         if not any(proof.ratio(sites).high < 1 for sites in (ALL, *singles)):
             return proof

@@ -91,15 +91,14 @@ class Report:
         most = self.found.total.walks * self.walk_ns / 1e9
         return most if self.native_s is None else min(most, self.native_s)
 
-    def largest(self) -> list[Site]:
-        """Return the fewest sites that make up most of the weight."""
-        made, weight = list[Site](), 0
+    def largest(self) -> Iterator[Site]:
+        """Yield the fewest sites that make up most of the weight."""
+        weight = 0
         for site in self.sites:
             if weight >= MOST * self.weight(self.found.total):
-                break
-            made.append(site)
+                return
+            yield site
             weight += self.weight(site.counts)
-        return made
 
     @cached_property
     def times(self) -> dict[Line, tuple[float, Interval]]:
@@ -125,17 +124,15 @@ class Report:
             for line in lines
         }
 
-    def line_rows(self) -> list[Row]:
-        """Return a row a line; with samples, those end with the other code's time and Linux's."""
-        rows = list[Row]()
+    def line_rows(self) -> Iterator[Row]:
+        """Yield a row a line; with samples, those end with the other code's time and Linux's."""
         for line in self.lines[:MOST_ROWS]:
             sites = [self.letters(site) for site, _ in self.found.touches[line].most_common(2)]
             name = f"{line.function or '?'} ({line.place})"
             cells = self._walks(self.found.lines[line]) | self._time(line)
-            rows.append({"line": name, **cells, "memory": ", ".join(sites)})
+            yield {"line": name, **cells, "memory": ", ".join(sites)}
         for line in (OTHER_CODE, IN_LINUX) if self.times else ():
-            rows.append({"line": line.function, **self._time(line)})
-        return rows
+            yield {"line": line.function, **self._time(line)}
 
     def _time(self, line: Line) -> Row:
         if not self.times:
@@ -143,8 +140,7 @@ class Report:
         took, saved = self.times.get(line, (0.0, median_interval([0.0])))
         return {"time, ms": f"{took:,.0f}", "saved, ms": _range(saved)}
 
-    def site_rows(self) -> list[Row]:
-        rows = list[Row]()
+    def site_rows(self) -> Iterator[Row]:
         for site in self.sites[:MOST_ROWS]:
             row = {"site": self.letters(site.id)} | self._walks(site.counts)
             if walks := site.counts.walks:
@@ -152,27 +148,24 @@ class Report:
             if site.bytes:
                 row |= {"size": format_size(site.bytes), "2 MiB pages add": format_size(site.added)}
                 row["lives"] = f"{site.lived:.0%}"
-            rows.append(row | {"allocated by": site.origin})
-        return rows
+            yield row | {"allocated by": site.origin}
 
-    def run_rows(self) -> list[Row]:
-        rows = list[Row]()
+    def run_rows(self) -> Iterator[Row]:
         for sites in self.proof.tried if self.proof else ():
             name = {NONE: "none", ALL: "all"}.get(sites, self.letters(*sites))
-            value = median(seconds for (seconds,) in self.proof.seconds(sites))
-            row = {"on huge pages": name, "time": format_ns(value * 1e9)}
+            seconds = median(*self.proof.seconds(sites))
+            row = {"on huge pages": name, "time": format_ns(seconds * 1e9)}
             if sites != NONE:
                 row["ratio"] = f"{self.proof.ratio(sites):.3f}"
                 if saved := self.saved(sites):
                     row["CPU saved, ms"] = _range(saved[PROGRAM][1])
                     row["by Linux, ms"] = _range(saved[IN_LINUX][1])
-            rows.append(row)
-        return rows
+            yield row
 
     def tables(self) -> dict[str, Table]:
         """Return the tables that have rows, by their headings."""
-        made = {"Lines of code": self.line_rows(), "Allocations": self.site_rows()}
-        made["Runs"] = self.run_rows()
+        made = {"Lines of code": [*self.line_rows()], "Allocations": [*self.site_rows()]}
+        made["Runs"] = [*self.run_rows()]
         return {heading: _table(rows) for heading, rows in made.items() if rows}
 
     def _walks(self, counts: Counts) -> Row:
@@ -186,13 +179,9 @@ class Report:
         return " and ".join(names.get(site, "other memory") for site in sites)
 
     @property
-    def has_ended(self) -> bool:
-        return self.native_s is not None and not self.found.is_cut
-
-    @property
     def is_cheap(self) -> bool:
         """Whether all walks cost next to nothing; False if that is unknown."""
-        is_known = self.geometry and self.has_ended
+        is_known = self.geometry and self.native_s is not None and not self.found.is_cut
         return bool(is_known and self.most_saved_s < NOTHING * self.native_s)
 
     @property
@@ -218,16 +207,15 @@ class Report:
 
     def sentences(self) -> list[str]:
         """Return the verdict, then what qualifies it."""
-        curve = sorted(self.found.curve.items())
+        second = self.geometry.base.second if self.geometry else 0
+        larger = [row for row in sorted(self.found.curve.items()) if row[0] > second]
         return sentences(
             "where",
             report=self,
             found=self.found,
             all=ALL,
             unsure=UNSURE,
-            larger=[row for row in curve if self.geometry and row[0] > self.geometry.base.second][
-                :3
-            ],
+            larger=larger[:3],
             unnamed=why_no_preload(self.command[0]),
         )
 
