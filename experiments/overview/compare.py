@@ -196,7 +196,8 @@ def _side(name: str, chapter: str | None) -> Side:
         if chapter in (None, experiment):
             rows = kernels.with_defaults(store.load(machine, experiment))
             frames += [rows.assign(chapter=experiment)] if len(rows) else []
-    rows, broken = pd.concat(frames[1:] or frames, ignore_index=True), store.broken(machine)
+    rows = pd.concat(frames[1:] or frames, ignore_index=True).copy()  # in one piece
+    broken = store.broken(machine)
     if rows.empty:
         lines = f"; there, {broken_lines(broken)}" if broken else ""
         raise Unavailable("no-data", f"{chapter or 'any chapter'} on {name[:80]}{lines}")
@@ -259,9 +260,10 @@ def _computers(sides: tuple[Side, Side], described: tuple[Host, Host]) -> list[L
             lines[label] = f"{lines[label]}; {words}" if label in lines else words
         both.append(lines)
     labels = [label for label in {**both[0], **both[1]} if label not in _IGNORED]
-    if any(not host.background for host in described):  # of an earlier version of descriptions
-        unknown = {task.name for task in background.TASKS} - {background.NUMA}
-        labels = [label for label in labels if label not in unknown]
+    # Earlier versions of descriptions have fewer tasks, or none.
+    tasks = {task.name for task in background.TASKS} - {background.NUMA}
+    unknown = tasks - set.intersection(*({*host.background} for host in described))
+    labels = [label for label in labels if label not in unknown]
     found = [(label, *(lines.get(label, "not stated") for lines in both)) for label in labels]
     return [line for line in found if line[1] != line[2]]
 

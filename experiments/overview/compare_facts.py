@@ -75,6 +75,7 @@ KINDS: dict[str, tuple[str, str]] = {
     # machine/background.py: what each does to a program meanwhile.
     **dict.fromkeys(("DAMON", "khugepaged", "swap"), _PERIODIC),
     **dict.fromkeys(("KSM", "memory cgroup", "hugetlb cgroup", "user namespace"), ("", _NOTHING)),
+    "seccomp filter": ("", "nothing: what needs a refused call was not measured"),
     "CPU quota": ("all", "whatever runs when a period's CPU time is used up"),
     "THP of this process": ("thp", "what lies on transparent 2 MiB pages"),
     # L1TF flushes the first-level cache on the way into a guest.

@@ -21,6 +21,7 @@ from tlb.lab import states
 from tlb.lab.store import Store
 from tlb.machine import doctor
 from tlb.machine import host as hosts
+from tlb.machine.background import NUMA, TASKS
 from tlb.machine.host import Host
 
 A, B = "zen-3-aaaaaaaa", "zen-5-bbbbbbbb"
@@ -119,6 +120,12 @@ def test_a_known_difference_is_told_with_what_it_can_touch(label, changes, names
     assert (found[label].compared, found[label].differ) == (len(names), len(names)) and found[
         label
     ].a != found[label].b
+
+
+def test_whatever_runs_beside_a_measurement_can_differ_without_a_crash():
+    a, b = (host(background=dict.fromkeys([task.name for task in TASKS], word)) for word in "xy")
+    found, _ = told(a, b)
+    assert {task.name for task in TASKS} - {NUMA} <= set(found)
 
 
 @pytest.mark.parametrize(
