@@ -121,7 +121,7 @@ class Report:
                 median(none[line] for none, _ in rounds),
                 median_interval([none[line] - some[line] for none, some in rounds]),
             )
-            for line in lines
+            for line in sorted(lines)
         }
 
     def line_rows(self) -> Iterator[Row]:
