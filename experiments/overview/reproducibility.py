@@ -7,13 +7,14 @@ import hashlib
 import json
 import re
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from experiments import your_machine, your_program
-from experiments.overview import CHAPTERS
+from experiments.overview import CHAPTERS, machine_verdicts
 from experiments.overview.compare import DIFFERS, SAME, UNKNOWN
 from experiments.overview.machine_verdicts import name_of
 from tlb import discovery
@@ -31,8 +32,6 @@ from tlb.system.files import ROOT
 # What numbers pass through; the rest of requirements.lock builds the page around them.
 LIBRARIES = ("numpy", "pandas", "scipy", "numba", "altair", "papermill", "nbval", "jupyter-book")
 LIBRARIES += ("sphinxcontrib-bibtex",)
-# <machine>/<date>.json: what `tlb compare MACHINE this --json` printed after a second campaign.
-SECOND_RUNS = ROOT / "data" / "second_run"
 # No two processes have all of these.
 _PROCESS = ["kernel", "engine", "repeat", "checksum", "started_at", "ns_per_access", "wall_ns"]
 
@@ -75,15 +74,36 @@ class Analysis(analysis.Analysis):
         return runs_apart(rows[[*by, "ns_per_access", "started_at"]], by, "ns_per_access")
 
     @cached_property
+    def _again(self) -> Path:
+        """Return data/second_run/<machine>/<date>: compare.json, which is what
+        `tlb compare MACHINE this --json` printed after a second campaign, and that campaign's own
+        verdicts.json. Raises Unavailable("no-data")."""
+        folders = sorted((self.about.store.root / "second_run" / self.about.machine).glob("*"))
+        return required(folders, f"{self.about.machine} has no second run", "no-data")[-1]
+
+    @cached_property
     def second_run(self) -> pd.DataFrame:
         """Return a row a time that was measured in a second run too: its chapter, both medians and
         intervals in ns, `ratio` (second over first), the verdict of `tlb compare` and the `date`.
         Raises Unavailable("no-data")."""
-        files = sorted((SECOND_RUNS / self.about.machine).glob("*.json"))
-        file = required(files, f"{self.about.machine} has no second run", "no-data")[-1]
-        found = pd.json_normalize(json.loads(file.read_text(encoding="utf-8"))["quantities"])
+        text = (self._again / "compare.json").read_text(encoding="utf-8")
+        found = pd.json_normalize(json.loads(text)["quantities"])
         found = found[(found["unit"] == "ns") & (found["a.value"] > 0) & (found["b.value"] > 0)]
-        return found.assign(ratio=found["b.value"] / found["a.value"], date=file.stem)
+        return found.assign(ratio=found["b.value"] / found["a.value"], date=self._again.name)
+
+    def judged_again(self) -> pd.DataFrame:
+        """Return the claims that an interval decides in both runs: chapter, id, and the two
+        verdicts. Raises Unavailable("no-data")."""
+        text = (self._again / "verdicts.json").read_text(encoding="utf-8")
+        first = machine_verdicts.read(self.about.store, self.about.machine).chapters
+        second = machine_verdicts.Verdicts.model_validate_json(text).chapters
+        both = [
+            (name, claim, found.verdict, again.verdict)
+            for name, claims in first.items()
+            for claim, found in claims.items()
+            if (again := second.get(name, {}).get(claim)) and found.is_decided and again.is_decided
+        ]
+        return pd.DataFrame(both, columns=["chapter", "claim", "first", "second"])
 
     def by_chapter(self) -> pd.DataFrame:
         """Return a row a chapter: its machine, how many points and measurements, the minutes that
@@ -166,7 +186,8 @@ def book_second_run(a: Analysis) -> Html:
     rows = []
     for chapter, found in a.second_run.groupby("chapter", sort=False):
         off, words = apart(found["ratio"]), found["verdict"].value_counts()
-        row = {"chapter": chapter.replace("_", " "), "times": len(found)}
+        name = name_of(your_machine) if chapter == survey.NAME else chapter
+        row = {"chapter": name.replace("_", " "), "times": len(found)}
         row |= {
             "half within": f"{off.median():.1%}",
             "nineteen in twenty within": f"{off.quantile(0.95):.0%}",
