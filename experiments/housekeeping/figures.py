@@ -18,7 +18,7 @@ def collapses(a: Analysis) -> Figure:
     data = a.collapses.assign(series=a.collapses["mode"].map(COLLAPSED)).dropna(subset=["series"])
     a.require_others(data, "no chase over collapsed pages was measured")
     names = [name for mode, name in COLLAPSED.items() if (data["mode"] == mode).any()]
-    dashes = {"p50": "median", "p999": "99.9th percentile"}
+    dashes = {"p50": "median slice", "p999": "slowest slices"}
     data["of"] = data["quantile"].map(dashes)
     # side by side, because intervals at one place would cover each other
     data["place"] = (
@@ -32,7 +32,7 @@ def collapses(a: Analysis) -> Figure:
     return Figure(
         charts.dashed(data, x, y, colour, ("of", dashes.values()), alt.Tooltip("phase:N")),
         "Time per hop before, during and after pages are collapsed. The longest is "
-        f"{worst['median']:,.0f} ns, the {worst['of']} {worst['phase']}, where what is collapsed "
+        f"{worst['median']:,.0f} ns ({worst['of']}, {worst['phase']}), where what is collapsed "
         f"is {worst['series']}.",
         data[["series", "phase", "of", *charts.INTERVAL]],
     )

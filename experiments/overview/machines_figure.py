@@ -18,13 +18,13 @@ _SHOWN = {
     "load_first_level": "load that hits the L1 TLB",
     "hit_last_level": "a hit in the STLB adds",
     "walk_past_last_level": "a page walk adds, just past the STLB's reach",
-    "walk_over_2_gib": "a page walk adds, in 2 GiB",
+    "walk_over_2_gib": "a page walk adds, in 2 GiB, at least",
     "walk_table_l2": "page walk, its entry in the L2 cache",
     "walk_table_l3": "page walk, its entry in the L3 cache",
     "walk_table_memory": "page walk, its entry in memory",
-    "fault_file": "map, touch and unmap a page of a cached file",
-    "fault_fresh_large": "map, touch and unmap 2 MiB (THP), for each 4 KiB",
-    "fault_fresh": "map, touch and unmap a 4 KiB page",
+    "fault_file": "touch and unmap a page of a cached file",
+    "fault_fresh_large": "touch and unmap 2 MiB (THP), for each 4 KiB",
+    "fault_fresh": "touch and unmap a fresh 4 KiB page",
 }
 
 _ROW_PX = 56  # room for the name and, below it, a line for each machine

@@ -58,12 +58,12 @@ ORDERS = (
     Order("walk", "page walk, slowest first", _largest("walk_past_last_level")),
     Order("far", "page walk in 2 GiB, slowest first", _largest("walk_over_2_gib")),
     Order("gain", "gain from 2 MiB pages, largest first", _largest("gain_thp", "gain_2m")),
-    Order("fault", "map, touch and unmap, slowest first", _largest("fault_fresh")),
+    Order("fault", "touch and unmap, slowest first", _largest("fault_fresh")),
     Order("date", "newest first", lambda each: [-ord(letter) for letter in each.days[1]]),
 )
 _HEAD = (
     *("Machine", "Where it runs", "Reach", "STLB hit", "Page walk", "Page walk in 2 GiB"),
-    *("On 2 MiB pages", "Map, touch, unmap", "Measured"),
+    *("On 2 MiB pages", "Touch, unmap", "Measured"),
 )
 _TABLE = (
     '<div class="tlb-machines">{}<div class="tlb-table"><table role="table"><thead role="rowgroup">'

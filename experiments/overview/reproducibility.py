@@ -111,7 +111,7 @@ class Analysis(analysis.Analysis):
         found = []
         for name, (chapter, rows) in self.kept.items():
             row = {"chapter": name.replace("_", " "), "machine": chapter.machine}
-            row |= {"points": len(processes(rows)), "processes": len(rows)}
+            row |= {"points": len(processes(rows)), "measurements": len(rows)}
             row |= {"minutes": rows["wall_ns"].sum() / 6e10}
             row |= {"measured from": rows["started_at"].min()[:10], "rows": _digest(rows)}
             found.append(row)

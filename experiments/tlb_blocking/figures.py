@@ -101,10 +101,7 @@ def mitigations(a: Analysis) -> Figure:
     names = [name for name in names if (data["remedy"] == name).any()]
     top = float(data[["median", "high"]].max().max()) * 1.05
     size = f"graph of {graph_size(ours['vertices'].max())}"
-    x = {
-        "scale": alt.Scale(domain=[0, top], nice=False),
-        "axis": axes.ns_axis(f"ns per hop, {size}"),
-    }
+    x = {"scale": alt.Scale(domain=[0, top], nice=False), "axis": axes.ns_axis("ns per hop")}
     rows = charts.medians_in_rows(
         data,
         "remedy",

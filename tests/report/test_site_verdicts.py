@@ -32,7 +32,7 @@ slowdown-512-to-4k-is-tlb | holds | what it saves is not translation
 every-page-stride-misses | fails | The counters show 1\.00 page walks per load at 4,096 bytes
 wider-strides-are-slower | holds | a load at 8 KiB takes \d+%.*? less time, although
 prefetch-walks | fails | Prefetched 8 hops ahead, a hop on 4 KiB pages takes [\d.]+ ns, [\d.]+ \([\d.]+ to [\d.]+\) times as fast
-prefetch-walks | fails | this processor walks for a prefetch
+prefetch-walks | fails | this processor makes a page walk for a prefetch
 join-partitions-first | fails | without partitions and [\d.]+ ns with 256 or [\d.]+ ns with 1,024, [1-9][\d.]*x as fast
 triple-digits-at-10gb | fails | At 8 GiB the median hop takes \d{3} ns
 entry-spans-large-page | cannot tell, fails, holds | splintered by the host
