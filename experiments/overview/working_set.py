@@ -82,7 +82,7 @@ def _sizes(curve: Curve, page_bytes: int) -> list[float]:
 
 
 def _slider(sizes: list[float], default: float, answers: Mapping[str, str]) -> list[alt.Parameter]:
-    title = "One line in every 4 KiB of "
+    title = "Your program loads one line of each page in "
     bind = alt.binding_range(min=sizes[0], max=sizes[-1], step=_STEP, name=title)
     return [
         alt.param("size", value=default, bind=bind),
