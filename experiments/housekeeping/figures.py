@@ -24,7 +24,7 @@ def collapses(a: Analysis) -> Figure:
     data["place"] = (
         data["phase"].map([*PHASES].index) + (data["series"].map(names.index) - 1) * 0.06
     )
-    axis = alt.Axis(title=None, values=[0, 1, 2], labelExpr=f"{[*PHASES]}[datum.value]")
+    axis = alt.Axis(title=None, values=[*range(len(PHASES))], labelExpr=f"{[*PHASES]}[datum.value]")
     x = alt.X("place:Q", axis=axis, scale=alt.Scale(domain=[-0.2, 2.2], nice=False))
     y = axes.median_y(data, "ns per hop", _LONG)
     colour = axes.colour("series", names, title="collapsed", columns=1)

@@ -23,7 +23,7 @@ MODES = {"unmap": "memory mapped for each record", "keep": "memory kept"}
 SEEN = 0.002  # of the touches: a lower bar cannot be seen
 SHOWN = 6  # functions of a profile: those with the largest shares
 PROFILED = {"base": "on 4 KiB pages", "large": "on 2 MiB pages"}
-# A file's pages have none: they are another kind of 4 KiB.
+# Pages of a file get another colour than fresh pages of the same size.
 _COLOURS = {WAYS[FRESH]: PAGE_COLOURS[BASE], WAYS[FRESH_LARGE]: PAGE_COLOURS["thp"]}
 
 

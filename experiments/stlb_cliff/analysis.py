@@ -80,15 +80,6 @@ class Analysis(analysis.Analysis):
     # --- the staircase
 
     @property
-    def holds_all_entries(self) -> bool:
-        """Return whether a chase over random pages fits as many entries as all levels together are
-        stated to have."""
-        levels = if_available(lambda: self.survey.levels) or []
-        stated = sum(level.stated or 0 for level in levels)
-        found = levels[-1].entries.interval if levels else None
-        return found is not None and found.low <= stated <= found.high
-
-    @property
     def steps(self) -> Staircase:
         """Plateaus and steps around the `entries`. Raises Unavailable: no-geometry without two
         levels, too-few-points, no-step where the price does not rise."""

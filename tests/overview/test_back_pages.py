@@ -3,6 +3,7 @@ count, and no rows."""
 
 import json
 import re
+from operator import attrgetter
 
 import pandas as pd
 import pytest
@@ -70,7 +71,9 @@ def test_a_second_run_is_told_by_how_far_it_lies_from_the_first(tmp_path):
     assert list(reproducibility.apart(found["ratio"])) == pytest.approx([0.1, 0.25])
 
 
-@pytest.mark.parametrize("folder", sorted((data_root() / "second_run").glob("*")), ids=str)
+@pytest.mark.parametrize(
+    "folder", sorted((data_root() / "second_run").glob("*")), ids=attrgetter("name")
+)
 def test_a_published_second_run_was_compared_with_the_published_rows(folder):
     """Its first side is what the rows of data/ give; newer rows need another comparison."""
     parameters = DEFAULTS | {"machine": folder.name, "minutes": 0.0}
