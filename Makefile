@@ -136,7 +136,7 @@ FITS := import venv, ensurepip; $(NEW)
 $(VENV)/.packages-installed: export WANTED_PYTHON = $(PYTHON)
 $(VENV)/.packages-installed: requirements.lock
 	@chosen=; lacking=; old=; \
-	for python in $(if $(PYTHON),"$$WANTED_PYTHON",python3.13 python3.12 python3.11 python3); do \
+	for python in $(if $(PYTHON),"$$WANTED_PYTHON",python3.14 python3.13 python3.12 python3.11 python3); do \
 	    if ! command -v "$$python" > /dev/null; then continue; fi; \
 	    if "$$python" -c '$(FITS)' 2> /dev/null; then chosen=$$python; break; fi; \
 	    if "$$python" -c '$(NEW)' 2> /dev/null; then lacking=$$python; else old=$$python; fi; \

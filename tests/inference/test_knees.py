@@ -1,10 +1,12 @@
 """Knees: found where a curve steps, on curves whose truth is known; none where it is flat or merely
 rises."""
 
+import itertools
+
 import numpy as np
 import pytest
 
-from tlb.inference.knees import knees
+from tlb.inference.knees import change_points, knees
 
 PAGES = np.unique(np.round(2 ** np.arange(4, 14.01, 1 / 16)))
 
@@ -80,3 +82,29 @@ def test_what_is_disturbed_for_a_while_is_no_knee(disturbed, cost):
     curve = np.full(PAGES.size, 10.0)
     curve[disturbed] = cost
     assert knees(PAGES, curve) == []
+
+
+def cost_of_cuts(values: np.ndarray, cuts: tuple[int, ...], penalty: float) -> float:
+    segments = np.split(values, cuts)
+    return penalty * len(cuts) + sum(part.size * float(np.var(part)) for part in segments)
+
+
+@pytest.mark.parametrize("least", [1, 2, 3])
+def test_no_other_cuts_of_a_short_series_cost_less(least):
+    """Against every way to cut it, on curves with steps, slopes and noise far from zero."""
+    rng = np.random.default_rng(5)
+    for _ in range(60):
+        size = int(rng.integers(least, 12))
+        levels = np.repeat(rng.normal(0, 1, size), rng.integers(1, 6, size))[:size]
+        values = 1e3 + levels + rng.normal(0, 0.3, size) + np.arange(size) * rng.normal(0, 0.2)
+        penalty = float(rng.uniform(0.01, 2))
+        allowed = [
+            cuts
+            for number in range(size)
+            for cuts in itertools.combinations(range(1, size), number)
+            if all(b - a >= least for a, b in itertools.pairwise((0, *cuts, size)))
+        ]
+        best = min(cost_of_cuts(values, cuts, penalty) for cuts in allowed)
+        found = tuple(change_points(values, penalty, least))
+        assert found in allowed
+        assert cost_of_cuts(values, found, penalty) == pytest.approx(best, abs=1e-7)

@@ -69,7 +69,7 @@ def test_a_package_that_is_missing_is_one_sentence_with_the_line_that_installs_i
     assert why.value.code == "no-extra" and "(scipy is of the extra analysis)" in str(why.value)
 
     def geometry() -> None:
-        raise ModuleNotFoundError(name="ruptures")
+        raise ModuleNotFoundError(name="pandas")
 
     monkeypatch.setattr(cli, "app", lambda **how: geometry())
     assert ended(monkeypatch, "geometry") == 1

@@ -14,7 +14,7 @@ from packaging.version import Version
 from tlb.system.files import ROOT
 
 # The minor versions of Python that `make` looks for by name.
-PYTHONS = ["3.11", "3.12", "3.13"]
+PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
 LOCK, FLEET_LOCK = (
     (ROOT / name).read_text(encoding="utf-8")
     for name in ("requirements.lock", "requirements-fleet.lock")
