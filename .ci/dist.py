@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -16,12 +17,15 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from tlb.lab.build import FLAGS, LIBRARY
 from tlb.lab.prebuilt import ZIG, zig
 
 ROOT = Path(__file__).resolve().parents[1]
 OUTPUT, BUILD = ROOT / "dist", ROOT / "_build" / "dist"
 SOURCE, TOOLS = BUILD / "source", BUILD / "bin"
+MACHINES = ("x86_64", "aarch64")
 PLATFORM = "manylinux_2_17_{0}.musllinux_1_1_{0}"
+PACKAGES = {"x86_64": "binutils-x86-64-linux-gnu", "aarch64": "binutils-aarch64-linux-gnu"}
 # The commands of `tlb.lab.build`, with $CC as a reader may set it.
 PROGRAMS = """
 from tlb.lab import build
@@ -30,9 +34,24 @@ for path in sorted([*build.KERNELS.glob("*.c"), *build.KERNELS.glob("housekeepin
 """
 LIBRARIES = """
 from tlb.lab import build
-from tlb.programs.levers import SHIM
-build.library(SHIM)
+from tlb.programs.levers import SHIM, SITES
+for path in (SHIM, SITES):
+    build.library(path)
 """
+
+
+def check_tools() -> None:
+    """Exit with a sentence if a program that is needed only after minutes is missing."""
+    for machine in MACHINES:
+        if shutil.which(stripper(machine)) is None:
+            sys.exit(
+                f"`make dist` needs {stripper(machine)}, which is not installed. "
+                f"Debian, Ubuntu: apt install {PACKAGES[machine]}."
+            )
+
+
+def stripper(machine: str) -> str:
+    return f"{machine}-linux-gnu-strip"
 
 
 def output(*command: str) -> str:
@@ -56,7 +75,9 @@ def make_zig(python: str) -> None:
         sys.exit(f"ziglang is {found}, and tlb.lab.prebuilt names {ZIG}.")
     TOOLS.mkdir(parents=True)
     version = f'*--version) echo "zig cc {ZIG}";;'
-    script = f'case "$*" in {version} *) exec "{python}" -m ziglang "$@";; esac'
+    # It is called from other folders. Not resolved: the link's place makes it an environment's.
+    program = shlex.quote(str(Path(python).absolute()))
+    script = f'case "$*" in {version} *) exec {program} -m ziglang "$@";; esac'
     (TOOLS / "zig").write_text(f"#!/bin/sh\n{script}\n")
     (TOOLS / "zig").chmod(0o755)
 
@@ -71,14 +92,13 @@ def compiled(machine: str) -> Path:
             "TLB_BUILD": str(BUILD / machine),
         }
         # First of all zig compiles the C library, in minutes.
-        first = [TOOLS / "zig", *zig(machine, library=library).command[1:], "-x", "c", "-"]
-        first += ["-o", BUILD / "first"]
+        words = *zig(machine, library=library).command[1:], *(LIBRARY if library else FLAGS)
+        first = [TOOLS / "zig", *words, "-x", "c", "-", "-o", BUILD / "first"]
         subprocess.run(first, input="int main(void) { return 0; }", text=True, check=True)
         subprocess.run([sys.executable, "-c", code], cwd=SOURCE, env=environment, check=True)
     made = BUILD / machine / "kernels"
     # Of musl itself; zig drops all symbols or none, and timed functions are found by theirs.
-    strip = f"{machine}-linux-gnu-strip", "--strip-debug"
-    subprocess.run([*strip, *made.glob("*")], check=True)
+    subprocess.run([stripper(machine), "--strip-debug", *made.glob("*")], check=True)
     return made
 
 
@@ -124,13 +144,14 @@ def source_archive(names: list[str], made: Path, date: int) -> None:
 
 
 def main() -> None:
+    check_tools()
     os.umask(0o022)
     for folder in (OUTPUT, BUILD):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
     names, date = export(), int(output("git", "log", "-1", "--format=%ct"))
     make_zig(sys.argv[1])
-    wheels = [wheel(machine, date) for machine in ("x86_64", "aarch64")]
+    wheels = [wheel(machine, date) for machine in MACHINES]
     source_archive(names, wheels[0], date)
     for path in sorted(OUTPUT.iterdir()):
         print(f"{path.relative_to(ROOT)}: {path.stat().st_size:,} bytes")

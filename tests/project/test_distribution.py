@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from support.common import ROOT, ended, in_turn, needs_c, needs_root, refusal
+from support.copies import copy_of_checkout
 
 from tlb import cli
 from tlb.lab import build, prebuilt
@@ -157,11 +158,16 @@ def install(python: Path, package: str | Path) -> None:
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory) -> list[Path]:
-    """The wheels of both architectures, made by zig from an environment of its own."""
-    python = new_environment(tmp_path_factory.mktemp("tools"))
-    install(python, f"ziglang=={prebuilt.ZIG}")
-    subprocess.run([sys.executable, ROOT / ".ci/dist.py", python], check=True, cwd=ROOT)
-    return sorted((ROOT / "dist").glob("*.whl"))
+    """The wheels of both architectures, as `make dist` makes them in a fresh checkout, which takes
+    the environment of this one for its own."""
+    checkout = copy_of_checkout(tmp_path_factory.mktemp("dist") / "a checkout").path
+    made = [f"--old-file=.venv/.{name}-installed" for name in ("packages", "project")]
+    make = ["make", "dist", f"RUN={sys.executable}", *made]
+    # a `make` around the tests has words of its own for the one inside
+    environment = {name: text for name, text in os.environ.items() if "MAKE" not in name}
+    done = subprocess.run(make, cwd=checkout, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return sorted((checkout / "dist").glob("*.whl"))
 
 
 @pytest.fixture(scope="module")
@@ -280,8 +286,8 @@ def runs_alone(program: Path, root: Path) -> int:
 @pytest.mark.endurance
 @pytest.mark.timeout(1800)  # zig compiles musl first, and all kernels twice
 @pytest.mark.measures
-def test_geometry_works_with_the_extra_analysis(core, tmp_path_factory):
-    (wheel,) = (ROOT / "dist").glob(f"*{os.uname().machine}.whl")
+def test_geometry_works_with_the_extra_analysis(wheels, tmp_path_factory):
+    (wheel,) = (path for path in wheels if path.stem.endswith(os.uname().machine))
     folder = tmp_path_factory.mktemp("analysis")
     install(new_environment(folder), f"every-load-is-two-loads[analysis] @ {wheel.as_uri()}")
     tlb = [folder / "bin" / "tlb", "geometry"]

@@ -34,6 +34,7 @@ KERNELS = ROOT / "kernels"
 # -ffunction-sections: calls within a file stay relocations, so that no function's bytes depend on
 # where another one lies.
 FLAGS = ("-std=gnu11", "-O2", "-ffunction-sections", "-Wall", "-Wextra", "-Werror")
+LIBRARY = (*FLAGS, "-shared", "-fPIC")
 # whose versions decide what a Python kernel does
 _PACKAGES = {"numba": ("numba", "llvmlite", "numpy"), "numpy": ("numpy",)}
 
@@ -259,16 +260,20 @@ def compile_all(points: Iterable[Point]) -> None:
             compilers.submit(program, source(name, "c"))
 
 
-def program(main: Path, *more: str) -> Path:
+def program(main: Path) -> Path:
     """Compile a C file that is no kernel; return the program's path. Raises as `kernel` does."""
-    if (cc := compiler(library=True) if more else compiler()) is None:
-        raise Unavailable("no-compiler")
-    return _built(cc, main, (*FLAGS, *more))[0]
+    return _compiled(main, compiler(), FLAGS)
 
 
 def library(main: Path) -> Path:
-    """Compile a C file as a library for LD_PRELOAD."""
-    return program(main, "-shared", "-fPIC")
+    """Compile a C file as a library for LD_PRELOAD; return its path. Raises as `kernel` does."""
+    return _compiled(main, compiler(library=True), LIBRARY)
+
+
+def _compiled(main: Path, cc: Compiler | None, flags: Sequence[str]) -> Path:
+    if cc is None:
+        raise Unavailable("no-compiler")
+    return _built(cc, main, flags)[0]
 
 
 def _built(cc: Compiler, main: Path, flags: Sequence[str]) -> tuple[Path, str]:

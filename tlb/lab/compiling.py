@@ -13,6 +13,10 @@ from tlb.machine.compiler import Compiler
 from tlb.reasons import Unavailable
 from tlb.system.files import disk_errors
 
+# Only a compiler that hangs takes so long: zig compiles a whole C library first, which takes minutes
+# on a busy machine.
+LONGEST_S = 1800
+
 # What a compiler says in the C locale when it cannot write, here or in its own temporary folder.
 _DISK_WORDS = {
     os.strerror(number): number
@@ -32,7 +36,7 @@ def compiled(
                 [*cc.command, *flags, "-o", temporary, str(source), *libraries],
                 capture_output=True,
                 text=True,
-                timeout=120,
+                timeout=LONGEST_S,
                 errors="replace",
                 stdin=subprocess.DEVNULL,
                 env=os.environ | {"LC_ALL": "C"},
@@ -43,7 +47,7 @@ def compiled(
             os.replace(temporary, binary)
         except subprocess.TimeoutExpired:
             raise Unavailable(
-                "compile-failed", f"{cc.command[0]} did not finish in 120 s"
+                "compile-failed", f"{cc.command[0]} did not finish in {LONGEST_S} s"
             ) from None
         finally:
             Path(temporary).unlink(missing_ok=True)
