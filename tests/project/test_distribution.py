@@ -55,6 +55,50 @@ def test_help_imports_no_command():
     assert [name for name in loaded if name.startswith("tlb.cli.")] == []
 
 
+def completion(line: str) -> dict[str, str]:
+    """Return the variables by which bash asks for the completion of a line's last word."""
+    return {
+        "_TLB_COMPLETE": "complete_bash",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(line.count(" ")),
+    }
+
+
+COMPLETIONS = [
+    ("tlb wh", {"where"}),
+    ("tlb try --lev", {"--lever"}),
+    ("tlb pool rest", {"restore"}),
+]
+
+
+@pytest.mark.parametrize(("line", "words"), COMPLETIONS, ids=["command", "option", "inner command"])
+def test_a_shell_completes_commands_and_options(line, words, monkeypatch):
+    for name, value in completion(line).items():
+        monkeypatch.setenv(name, value)
+    assert set(python("from tlb import cli; cli.main()").split()) == words
+
+
+@pytest.mark.parametrize("line", ["tlb ", "tlb b", "tlb bundle ", "tlb bundle --out"])
+def test_outside_a_clone_completion_imports_no_command_and_offers_none_of_the_book(
+    line, monkeypatch
+):
+    for name, value in completion(line).items():
+        monkeypatch.setenv(name, value)
+    code = """
+import sys
+from tlb import cli
+cli.IS_CLONE = False
+try: cli.main()
+except SystemExit as end: print(end.code, *(name for name in sys.modules if "tlb.cli." in name))
+"""
+    printed, _, last = python(code).rstrip().rpartition("\n")
+    offered = printed.split()
+    assert last == "0"
+    of_clones = {name for name, entry in cli.ENTRIES.items() if entry.module in cli._OF_THE_BOOK}
+    usable = [name for name in cli.ENTRIES if name not in of_clones]
+    assert offered == (usable if line == "tlb " else [])
+
+
 @pytest.mark.parametrize("name", cli.ENTRIES)
 def test_the_list_of_commands_says_what_a_command_says_itself(name):
     entry = cli.ENTRIES[name]
@@ -215,6 +259,15 @@ def test_core_commands_work_from_an_empty_environment(words, core, tmp_path):
     if words[0] == "measure":
         assert "zig cc" in json.loads(done.stdout)["compiler"]
     assert sorted(core.rglob("*")) == before  # nothing is written beside the package
+
+
+@pytest.mark.endurance
+@pytest.mark.timeout(1800)  # zig compiles musl first, and all kernels twice
+@pytest.mark.parametrize(("line", "words"), [*COMPLETIONS, ("tlb bundle --out", set())])
+def test_a_shell_completes_words_from_an_empty_environment(line, words, core, tmp_path):
+    given = variables(core, tmp_path) | completion(line)
+    done = subprocess.run([core / "bin/tlb"], cwd="/", env=given, capture_output=True, text=True)
+    assert (done.returncode, done.stderr, set(done.stdout.split())) == (0, "", words)
 
 
 @pytest.mark.endurance

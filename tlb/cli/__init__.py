@@ -13,7 +13,7 @@ from importlib.metadata import version
 from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from tlb.reasons import Unavailable
 from tlb.system.files import IS_CLONE
@@ -89,6 +89,15 @@ class Entry(NamedTuple):
             parent.command(self.name, context_settings=_SETTINGS.get(self.name))(target)
         return typer.main.get_command(parent).commands[self.name]
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether the command needs a clone of the book, which this is not."""
+        return self.module in _OF_THE_BOOK and not IS_CLONE
+
+    def unloaded(self) -> TyperCommand:
+        """Return a command of this name and help, without parameters."""
+        return TyperCommand(self.name, help=self.help)
+
 
 def _groups() -> dict[str, list[Entry]]:
     """Return the commands by group."""
@@ -134,9 +143,17 @@ class Grouped(TyperGroup):
             "--install-completion.\n"
         )
 
+    def shell_complete(self, context: Any, incomplete: str) -> list[Any]:
+        """Offer the commands of the table that work here, without importing them."""
+        usable = {name: entry.unloaded() for name, entry in ENTRIES.items() if not entry.is_refused}
+        self.commands = usable  # nothing runs after a completion
+        return super().shell_complete(context, incomplete)
+
     def resolve_command(self, context: Any, words: list[str]) -> Any:
         entry = ENTRIES.get(words[0])
-        if entry and entry.module in _OF_THE_BOOK and not IS_CLONE:
+        if entry and entry.is_refused:
+            if context.resilient_parsing:  # a completion, which has nobody to read a refusal
+                return entry.name, entry.unloaded(), words[1:]
             raise Unavailable("no-book", f"tlb {entry.name}")
         return super().resolve_command(context, words)
 
