@@ -116,7 +116,7 @@ lock: $(READY) ## resolve both locks again from pyproject.toml, keeping what sti
 	printf 'setuptools>=77\nwheel\n' | _build/lock/bin/uv pip compile --quiet $(if $(UPGRADE),--upgrade) --universal --python-version 3.11 \
 	    --generate-hashes --custom-compile-command 'make lock' --no-annotate --extra analysis --extra book --extra test pyproject.toml - --output-file requirements.lock
 	_build/lock/bin/uv pip compile --quiet $(if $(UPGRADE),--upgrade) --universal --python-version 3.11 \
-	    --generate-hashes --custom-compile-command 'make lock' --no-annotate --extra analysis --extra book --extra fleet --constraint requirements.lock pyproject.toml \
+	    --generate-hashes --custom-compile-command 'make lock' --no-annotate --extra analysis --extra book --group fleet --constraint requirements.lock pyproject.toml \
 	    --output-file requirements-fleet.lock
 
 links: $(READY) ## ask every host that the book names whether its page is still there

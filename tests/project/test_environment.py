@@ -32,10 +32,14 @@ def by_name(lines: list[str]) -> dict[str, SpecifierSet]:
     return specifiers
 
 
-def project_requirements(extra: str = "test") -> dict[str, SpecifierSet]:
+TEST = project()["project"]["optional-dependencies"]["test"]
+FLEET = project()["dependency-groups"]["fleet"]
+
+
+def project_requirements(*more: str) -> dict[str, SpecifierSet]:
     about = project()["project"]
-    extras = [about["optional-dependencies"][name] for name in ("analysis", "book", extra)]
-    return by_name(about["dependencies"] + sum(extras, []))
+    extras = [about["optional-dependencies"][name] for name in ("analysis", "book")]
+    return by_name([*about["dependencies"], *sum(extras, []), *more])
 
 
 def conda() -> tuple[dict[str, SpecifierSet], dict[str, SpecifierSet]]:
@@ -73,13 +77,13 @@ def test_conda_and_pip_ask_for_the_same_packages_in_the_same_versions():
     assert not set(from_forge) & set(from_pip)
     python, pip = from_forge.pop("python"), from_forge.pop("pip")
     build = by_name(project()["build-system"]["requires"])
-    assert from_forge | from_pip == project_requirements() | build
+    assert from_forge | from_pip == project_requirements(*TEST) | build
     on_top = (
         re.search(r"conda install (.+)", (ROOT / "environment.yml").read_text(encoding="utf-8"))[1]
         .replace("'", "")
         .split()
     )
-    assert by_name(on_top) == by_name(project()["project"]["optional-dependencies"]["fleet"])
+    assert by_name(on_top) == by_name(FLEET)
     assert python == SpecifierSet(project()["project"]["requires-python"])
     assert pip == SpecifierSet("")
 
@@ -99,8 +103,8 @@ def test_the_locks_have_one_fitting_version_of_every_requirement(python, archite
     # `wheel` as well: with --no-build-isolation nothing but the lock may build the project.
     build = by_name(project()["build-system"]["requires"]) | by_name(["wheel"])
     for lock, wanted in (
-        (LOCK, project_requirements() | build),
-        (FLEET_LOCK, project_requirements("fleet")),
+        (LOCK, project_requirements(*TEST) | build),
+        (FLEET_LOCK, project_requirements(*FLEET)),
     ):
         pins = installed(lock, on_linux(python, architecture))
         assert [name for name, versions in pins.items() if len(versions) != 1] == []
@@ -115,7 +119,7 @@ def test_the_locks_have_one_fitting_version_of_every_requirement(python, archite
 @pytest.mark.parametrize("lock", [LOCK, FLEET_LOCK], ids=["book", "fleet"])
 def test_every_locked_package_is_checked_by_hash(lock):
     pins = locked(lock)
-    assert len(pins) > len(project_requirements())
+    assert len(pins) > len(project_requirements(*TEST))
     assert [name for name, _, _, hashes in pins if not hashes] == []
     assert all(
         re.fullmatch(r"sha256:[0-9a-f]{64}", digest) for *_, hashes in pins for digest in hashes

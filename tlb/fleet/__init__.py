@@ -10,7 +10,8 @@ from tlb.reasons import Unavailable
 
 
 def module(name: str) -> ModuleType:
-    """Return a module that needs the extra `fleet`. Raises Unavailable("no-fleet") without it."""
+    """Return a module that needs the packages of `make fleet`. Raises Unavailable("no-fleet")
+    without them."""
     try:
         return import_module(f"{__name__}.{name}")
     except ModuleNotFoundError as lacking:
