@@ -14,14 +14,13 @@ from pathlib import Path
 import psutil
 import pytest
 from support import fleet
-from support.common import fake_kernel, free_port, needs_root
+from support.common import LONG_S, fake_kernel, free_port, needs_root
 from support.fleet import Processes, by_hand, lines_of, machine_of
 from support.fuzzing import SEED, times
 
 from tlb.fleet import tls
 from tlb.system import files
 
-LONG_S = 120.0  # for a run of a few seconds, kills included
 REFUSED = {"fleet-garbage", "bundle-unsafe", "bundle-broken", "bundle-impossible"}
 
 

@@ -99,7 +99,6 @@ def did(program: Path, case: str) -> dict[str, Any]:
             [program, *words(case)],
             capture_output=True,
             text=True,
-            timeout=60,
             pass_fds=[file.fileno()],
             env=environment,
         )

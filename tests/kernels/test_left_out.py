@@ -74,7 +74,6 @@ def test_numba_notices_accesses_that_were_left_out():
         capture_output=True,
         text=True,
         cwd=ROOT,
-        timeout=250,
     )
     assert done.returncode == 0, done.stderr
     for (_, loop, fault, _), said in zip(

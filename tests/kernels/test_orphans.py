@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import psutil
 import pytest
-from support.common import ROOT, alive, needs_c, processes_with
+from support.common import ROOT, alive, needs_c, processes_with, wait_until
 
 from tlb.lab import build, measure
 from tlb.lab.record import Point
@@ -26,13 +26,6 @@ plan = perf.Plan("perf", (perf.Event("core_cycles", "cycles"),)) if sys.argv[1] 
 measure.measure(Point(kernel="page_chase", engine=sys.argv[2], lines=777, region_ms=60_000), int(sys.argv[3]), state="0" * 12,
                 usable_bytes=1 << 30, plan=plan)
 """
-
-
-def wait_until(true: Callable[[], bool], seconds: float = 30) -> bool:
-    deadline = time.monotonic() + seconds
-    while not true() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return bool(true())
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def probe(tmp_path_factory) -> Callable[..., str]:
     )
     return lambda *given: (
         subprocess.run(
-            [binary, *map(str, given)], capture_output=True, text=True, timeout=60, check=True
+            [binary, *map(str, given)], capture_output=True, text=True, check=True
         ).stdout
     )
 

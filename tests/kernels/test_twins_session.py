@@ -67,7 +67,6 @@ def session(lines: list[str], *words: object, program: str = "kernels.twins.sess
         capture_output=True,
         text=True,
         cwd=ROOT,
-        timeout=250,
     )
     assert (done.returncode, done.stderr) == (0, "")
     return [json.loads(one) for one in done.stdout.splitlines()]
@@ -157,7 +156,6 @@ def test_a_session_ends_where_the_shared_arena_is_lost_and_proves_nothing_of_it(
         capture_output=True,
         text=True,
         cwd=ROOT,
-        timeout=100,
     )
     *_, last = map(json.loads, done.stdout.splitlines())
     assert done.returncode == 3 and json.loads(done.stderr)["reason"] == "backing-partial"

@@ -33,7 +33,6 @@ from tlb.system import files
 
 fork = multiprocessing.get_context("fork")
 Process = multiprocessing.process.BaseProcess
-LONG_S = 20.0  # for what takes milliseconds and must only ever happen
 
 
 def rows_file(root: Path) -> Path:
@@ -166,7 +165,7 @@ def test_a_runner_killed_again_and_again_at_random_moments_loses_nothing_and_mea
         finished += told(reader)
         runner.join()
         killed += runner.exitcode == -signal.SIGKILL
-        assert alive(str(built), LONG_S) == []
+        assert alive(str(built)) == []
         lines, store = whole_lines(root), Store(root)
         assert all(lines[name].startswith(before[name]) for name in FILES), (
             f"kill {killed}, TLB_SEED={SEED}"
@@ -213,7 +212,7 @@ def test_no_kernel_outlives_a_runner_killed_while_it_starts_one(
         runner.kill()
         runner.join()
         os.close(reader)
-        left = alive(str(built), LONG_S)
+        left = alive(str(built))
         for process in left:
             process.kill()
         assert not left, f"kill {number} of part {part}, TLB_SEED={SEED}"

@@ -72,7 +72,7 @@ def asked(folder: Path) -> list[list[int]]:
 
 
 def test_points_that_sleep_do_so_side_by_side_and_a_failure_of_one_is_its_own(monkeypatch):
-    both, started = threading.Barrier(2, timeout=20), list[int]()
+    both, started = threading.Barrier(2), list[int]()
     monkeypatch.setattr(measure, "STAGGER_S", 0.01)
 
     def alone(point: Point, repeat: int, setting: Setting) -> Record:

@@ -56,9 +56,7 @@ def fresh() -> tuple[str, ...]:
 
 
 def run(words: tuple[str, ...], *command: str, **how: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*words, *command], **{"capture_output": True, "text": True, "timeout": 60, **how}
-    )
+    return subprocess.run([*words, *command], **{"capture_output": True, "text": True, **how})
 
 
 def measured(point: Point = INSIDE, plan: perf.Plan = perf.NO_COUNTERS) -> Record:
@@ -173,9 +171,8 @@ def test_a_runner_that_is_killed_leaves_no_process(fresh, tmp_path, counts):
     )
     marker, binary = f"--region-ms {region_ms}", Path(build.kernel("page_chase").command[0]).name
     with subprocess.Popen([sys.executable, "-c", text], cwd=ROOT) as runner:
-        deadline = time.monotonic() + 60
         while not any(one.info["cmdline"][0].endswith(binary) for one in processes_with(marker)):
-            assert runner.poll() is None and time.monotonic() < deadline
+            assert runner.poll() is None
             time.sleep(0.05)
         runner.kill()
     assert alive(marker) == [] and alive(str(tmp_path / "perf")) == []

@@ -103,7 +103,7 @@ def test_a_kill_between_the_asking_and_the_first_row_loses_nothing(store, script
     run(POINTS[:2], name="another")
     killed = fork.Process(target=run_and_die, args=(store.root,))
     killed.start()
-    killed.join(60)
+    killed.join()
     assert killed.exitcode == -signal.SIGKILL
     assert (lines_of(store, NAME), lines_of(store, "another")) == (
         [64, 128],
@@ -125,7 +125,7 @@ def test_writers_of_the_grids_at_once_lose_nothing_that_one_of_them_asked_for(st
     for writer in writers:
         writer.start()
     for writer in writers:
-        writer.join(60)
+        writer.join()
         assert writer.exitcode == 0
     assert json.loads(grids_file(store).read_bytes()) == {
         f"chapter-{half}": {

@@ -255,7 +255,7 @@ def test_processes_at_once_leave_a_journal_that_restores(machine):
     start = fork.Barrier(4)
 
     def reserving(count: int) -> None:
-        start.wait(30)
+        start.wait()
         for more in range(10):
             pools.reserve("2m", (4 * more + count) * 2 * MIB, kernel.root)
 
@@ -263,7 +263,7 @@ def test_processes_at_once_leave_a_journal_that_restores(machine):
     for process in processes:
         process.start()
     for process in processes:
-        process.join(60)
+        process.join()
     assert [process.exitcode for process in processes] == [0] * 4
     assert kernel.get("2m", "free") == 40 and kernel.journal() == {"2m": ("3", ["43"])}
     assert pools.restore(kernel.root) == [("2m", 43, 3, "")]

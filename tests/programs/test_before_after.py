@@ -6,11 +6,10 @@ import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from support.common import needs_c, needs_root, refusal
+from support.common import needs_c, needs_root, refusal, wait_until
 from support.programs import built, look
 
 from tlb.programs import before_after
@@ -42,11 +41,9 @@ def test_a_process_s_memory_is_collapsed_between_the_windows(tmp_path):
     heard: list[int] = []
     with subprocess.Popen(held, stdout=subprocess.DEVNULL) as process:
         try:
-            limit_s = time.monotonic() + 30
-            while time.monotonic() < limit_s:
-                if before_after.snapshot(process.pid, 0.0).pages.resident_bytes >= MIB << 20:
-                    break
-                time.sleep(0.02)
+            assert wait_until(
+                lambda: before_after.snapshot(process.pid, 0.0).pages.resident_bytes >= MIB << 20
+            )
             done = compare(
                 process.pid, aim, lambda so_far: heard.append(len(so_far.before + so_far.after))
             )

@@ -129,7 +129,6 @@ def under(tmp_path) -> Callable[..., tuple[int, str]]:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
-                timeout=120,
                 preexec_fn=FILTERS.get(limit),
             )
         if done.returncode == 99 or "unshare failed" in done.stdout:

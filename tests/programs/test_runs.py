@@ -75,10 +75,7 @@ def test_one_that_ignores_being_asked_is_killed_after_a_while(monkeypatch):
 def test_one_that_writes_without_end_is_ended_and_not_kept():
     tracemalloc.start()
     try:
-        begin = time.monotonic()
-        assert (
-            refusal(ran, "yes", limit_s=0.5) == "program-endless" and time.monotonic() - begin < 30
-        )
+        assert refusal(ran, "yes", limit_s=0.5) == "program-endless"
         written = ran("head", "-c", str(100 << 20), "/dev/zero").written[0].size_bytes
         assert written == 100 << 20 and tracemalloc.get_traced_memory()[1] < 16 << 20
     finally:

@@ -7,7 +7,7 @@ import sys
 import time
 
 import pytest
-from support.common import alive, refusal
+from support.common import LONG_S, alive, refusal
 
 from tlb.programs import children, servers
 from tlb.programs.levers import LEVERS
@@ -106,12 +106,14 @@ def test_a_server_that_a_look_misses_on_its_way_into_the_background_has_not_ende
     monkeypatch.setattr(servers, "listens", lambda pid: True)
     looks = iter([{}] * unseen + [{4321: True}] * 9)
     if not ends:
-        servers.wait_until_ready([], Driver(["true"]), lambda: next(looks), time.monotonic() + 20)
+        servers.wait_until_ready(
+            [], Driver(["true"]), lambda: next(looks), time.monotonic() + LONG_S
+        )
         return
     assert (
         refusal(
             lambda: servers.wait_until_ready(
-                [], Driver(["true"]), lambda: next(looks), time.monotonic() + 20
+                [], Driver(["true"]), lambda: next(looks), time.monotonic() + LONG_S
             )
         )
         == "server-ended"

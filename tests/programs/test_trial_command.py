@@ -12,7 +12,7 @@ from typing import get_args
 import psutil
 import pytest
 from bs4 import BeautifulSoup
-from support.common import ROOT, descendants_with, ended, living, needs_c
+from support.common import ROOT, descendants_with, ended, living, needs_c, wait_until
 from support.programs import built, look, made, trial
 
 from tlb.cli import trial as command
@@ -114,7 +114,6 @@ def test_an_experiment_from_its_command_to_its_document(tmp_path):
         capture_output=True,
         text=True,
         cwd=ROOT,
-        timeout=120,
     )
     assert (done.returncode, done.stderr.count("\n")) == (0, 1)  # what a pair takes
     told = json.loads(done.stdout)
@@ -158,8 +157,7 @@ def begun(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=act
     )
     seen: list[psutil.Process] = []
-    deadline = time.monotonic() + 60
-    while process.poll() is None and time.monotonic() < deadline and len(seen) < count:
+    while process.poll() is None and len(seen) < count:
         with suppress(psutil.Error):  # before exec, a program still has Python's name
             seen = [
                 child
@@ -173,9 +171,7 @@ def begun(
 
 def gone(processes: list[psutil.Process]) -> bool:
     """Whether they end by themselves; those that do not are killed."""
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline and any(map(living, processes)):
-        time.sleep(0.05)
+    wait_until(lambda: not any(map(living, processes)))
     left = [process for process in processes if living(process)]
     for process in left:
         process.kill()
@@ -187,7 +183,7 @@ def gone(processes: list[psutil.Process]) -> bool:
 def test_a_signal_ends_the_program_with_all_that_it_started(number, tmp_path):
     process, seen = begun(TRY, tmp_path, 3)
     process.send_signal(number)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate()
     assert (process.returncode, out, err) == (
         130,
         "",
@@ -203,5 +199,5 @@ def test_a_signal_ends_the_program_with_all_that_it_started(number, tmp_path):
 def test_a_program_ends_with_a_command_that_is_killed(arguments, count, tmp_path):
     process, seen = begun(arguments, tmp_path, count)
     process.kill()
-    process.communicate(timeout=30)
+    process.communicate()
     assert gone(seen)

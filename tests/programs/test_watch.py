@@ -3,11 +3,10 @@
 import subprocess
 import sys
 import threading
-import time
 
 import pandas as pd
 import pytest
-from support.common import alive
+from support.common import alive, wait_until
 from support.synthetic import Truth, frame, scope
 
 from tlb.inference.program_bounds import Prices
@@ -100,9 +99,7 @@ def test_samples_are_as_rare_as_asked_and_no_window_is_shorter_than_its_sample(
 def test_a_command_is_watched_with_all_that_it_started_and_ends_with_the_watching():
     script = "trap '' TERM; sleep 94.5 & setsid sleep 94.5 & yes & wait"
     with watch.started(["sh", "-c", script]) as target:
-        deadline = time.monotonic() + 30
-        while len(target.pids()) < 4 and time.monotonic() < deadline:
-            time.sleep(0.01)
+        assert wait_until(lambda: len(target.pids()) == 4)
         done = watch.watch(target, 0.5, 0.5, lambda watched: None)
     assert done.samples[-1].processes == 4 and not done.has_ended and not alive("sleep 94.5")
     assert done.used.user_s + done.used.kernel_s > 0  # that of yes

@@ -7,13 +7,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
-from support.common import ROOT, descendants_with, living, needs_c, needs_root
+from support.common import ROOT, descendants_with, living, needs_c, needs_root, wait_until
 from support.where import GEOMETRY, SOURCE, built
 
 from tlb.programs import sampling
@@ -103,7 +102,7 @@ def odd(tmp_path_factory) -> Path:
 )
 def test_a_program_that_cannot_be_simulated_has_a_reason(command, status, odd, tmp_path):
     process = begun(tmp_path, *shlex.split(command.format(odd=odd)))
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate()
     assert process.returncode == status, err
     assert bool(out) == (status == 0) and "Traceback" not in err
     assert not left_of(process, tmp_path)
@@ -122,11 +121,9 @@ def test_a_signal_in_each_phase_leaves_nothing(number, stage, tmp_path):
     process = begun(tmp_path, "--prove", str(script))
     while stage and not process.stderr.readline().startswith(stage):
         assert process.poll() is None
-    wait_for = time.monotonic() + 30
-    while not descendants_with("2.25", process.pid) and time.monotonic() < wait_for:
-        time.sleep(0.05)
+    assert wait_until(lambda: descendants_with("2.25", process.pid))
     process.send_signal(number)
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate()
     assert (process.returncode, out) == (130, "")
     assert not left_of(process, tmp_path)
 

@@ -11,12 +11,7 @@ from pathlib import Path
 import pytest
 from support.common import ROOT
 
-pytestmark = [
-    pytest.mark.endurance,
-    pytest.mark.measures,
-    pytest.mark.measuring,
-    pytest.mark.timeout(1800),
-]
+pytestmark = [pytest.mark.endurance, pytest.mark.measures, pytest.mark.measuring]
 
 COMPILED = re.compile(r"@njit\(cache=True.*\)\ndef (\w+)")
 

@@ -23,7 +23,7 @@ from tlb.reasons import Unavailable
 from tlb.system import files
 from tlb.system.optional import Lazy
 
-CORE = ["doctor", "inspect", "measure", "try", "watch", "pool", "housekeeping"]
+CORE = ["doctor", "inspect", "measure", "try", "where", "watch", "pool", "housekeeping"]
 # Of the extras, and of none.
 HEAVY = "numpy pandas scipy tqdm yaml altair IPython jupyter_client papermill numba llvmlite"
 MOST_PACKAGES, MOST_WHEEL_BYTES, MOST_INSTALLED_BYTES = 15, 1_600_000, 25_000_000
@@ -248,7 +248,6 @@ COMMANDS = [
 
 
 @pytest.mark.endurance
-@pytest.mark.timeout(1800)  # zig compiles musl first, and all kernels twice
 @pytest.mark.measures
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_core_commands_work_from_an_empty_environment(words, core, tmp_path):
@@ -262,7 +261,6 @@ def test_core_commands_work_from_an_empty_environment(words, core, tmp_path):
 
 
 @pytest.mark.endurance
-@pytest.mark.timeout(1800)  # zig compiles musl first, and all kernels twice
 @pytest.mark.parametrize(("line", "words"), [*COMPLETIONS, ("tlb bundle --out", set())])
 def test_a_shell_completes_words_from_an_empty_environment(line, words, core, tmp_path):
     given = variables(core, tmp_path) | completion(line)
@@ -271,7 +269,6 @@ def test_a_shell_completes_words_from_an_empty_environment(line, words, core, tm
 
 
 @pytest.mark.endurance
-@pytest.mark.timeout(1800)  # zig compiles musl first, and all kernels twice
 @pytest.mark.parametrize("words", [["geometry"], ["run", "stlb_cliff"], ["bundle"], ["site"]])
 def test_others_say_in_a_sentence_what_they_need(words, core, tmp_path):
     tlb, given = [core / "bin" / "tlb", *words], variables(core, tmp_path)
@@ -291,7 +288,6 @@ SIZES = {  # or a mode, for kernels that have to be told one
 
 
 @pytest.mark.endurance
-@pytest.mark.timeout(1800)  # zig compiles musl first, and all kernels twice
 @pytest.mark.measures
 @needs_c
 @pytest.mark.parametrize("name", ["page_chase", "page_gather", "page_store", "code_chase", *SIZES])
@@ -303,7 +299,6 @@ def test_kernels_of_the_wheel_compute_what_those_compiled_here_do(name, core, tm
 
 
 @pytest.mark.endurance
-@pytest.mark.timeout(1800)  # zig compiles musl first, and all kernels twice
 @needs_root
 def test_programs_of_the_wheel_run_where_there_is_no_libc(wheels, tmp_path):
     """As on Alpine, or in an image of nothing: a folder with one program is the whole system."""
@@ -337,7 +332,6 @@ def runs_alone(program: Path, root: Path) -> int:
 
 
 @pytest.mark.endurance
-@pytest.mark.timeout(1800)  # zig compiles musl first, and all kernels twice
 @pytest.mark.measures
 def test_geometry_works_with_the_extra_analysis(wheels, tmp_path_factory):
     (wheel,) = (path for path in wheels if path.stem.endswith(os.uname().machine))
@@ -349,7 +343,6 @@ def test_geometry_works_with_the_extra_analysis(wheels, tmp_path_factory):
 
 
 @pytest.mark.endurance
-@pytest.mark.timeout(1800)  # zig compiles musl first, and all kernels twice
 def test_the_core_is_small(wheels, core):
     assert {path.stat().st_size < MOST_WHEEL_BYTES for path in wheels} == {True}
     (site,) = core.glob("lib/python*/site-packages")

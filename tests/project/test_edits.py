@@ -11,7 +11,7 @@ import pytest
 
 from tlb.report.parameters import BOOK
 
-pytestmark = [pytest.mark.endurance, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.endurance
 
 _CHASE = "for (uint64_t i = hops / 16; i; i--) {"
 _WAIT = "for (volatile int n = 0; n < 9; n++)\n            ;\n"

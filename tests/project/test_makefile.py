@@ -55,9 +55,7 @@ def make(checkout: Path, *arguments: str, path: str | None = None) -> subprocess
     env["HOME"] = "/nonexistent"
     env |= {"PATH": path} if path else {}
     command = [shutil.which("make"), *arguments]
-    return subprocess.run(
-        command, cwd=checkout, env=env, capture_output=True, text=True, timeout=60
-    )
+    return subprocess.run(command, cwd=checkout, env=env, capture_output=True, text=True)
 
 
 def log(checkout: Path) -> list[str]:

@@ -11,7 +11,7 @@ from support.copies import Copy, copy_of_checkout
 
 from tlb.system.files import ROOT
 
-pytestmark = [pytest.mark.endurance, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.endurance
 
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 SMALL = ("-p", "profile", "smoke", "-p", "repeats", "1", "-p", "max_working_set", "1MiB")

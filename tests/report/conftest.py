@@ -13,7 +13,7 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from support.chapter import CHAPTER
-from support.common import ROOT, lacking, make_record
+from support.common import LONG_S, ROOT, lacking, make_record
 from support.lab import put
 from support.site import resize, served
 from support.synthetic import Stated, Truth, frame, grid
@@ -55,6 +55,8 @@ def driver(tmp_path_factory) -> Iterator[webdriver.Chrome]:
     driver = webdriver.Chrome(
         options=options, service=Service(executable_path=programs["chromedriver"])
     )
+    for limit in (driver.set_page_load_timeout, driver.set_script_timeout):
+        limit(LONG_S)
     resize(driver, 1280)
     yield driver
     driver.quit()

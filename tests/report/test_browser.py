@@ -12,6 +12,7 @@ import urllib.request
 import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select, WebDriverWait
+from support.common import LONG_S
 from support.site import (
     OVERFLOW,
     UNFOLD,
@@ -40,7 +41,7 @@ def test_search_finds_a_page(driver, site, address, kind):
     title = soup(site / pages_with_figures(site)[0]).find("h1").find(string=True, recursive=False)
     word = max(re.findall(r"[a-z]+", title.lower()), key=len)
     open_page(driver, f"{address if kind == 'served' else site.as_uri() + '/'}search.html?q={word}")
-    WebDriverWait(driver, 10).until(
+    WebDriverWait(driver, LONG_S).until(
         lambda d: d.find_elements(By.CSS_SELECTOR, "#search-results li a")
     )
     assert not errors(driver)
@@ -96,7 +97,7 @@ def test_the_calculator_answers_in_words_what_it_is_asked(driver, site, address)
         pages.select_by_visible_text(label)
         size.select_by_index(0)
         known = answers[name].values()
-        WebDriverWait(driver, 10).until(lambda _, known=known: answer.text in known)
+        WebDriverWait(driver, LONG_S).until(lambda _, known=known: answer.text in known)
         assert answer.text.startswith(f"{size.first_selected_option.text} on {label} pages: reach ")
 
 
@@ -138,4 +139,4 @@ def test_a_wrong_address_at_any_depth_leads_back(driver, site, address):
             assert urllib.request.urlopen(link).status == 200
         driver.find_element(By.NAME, "q").send_keys("load")
         driver.find_element(By.TAG_NAME, "button").click()
-        WebDriverWait(driver, 10).until(lambda d: "search.html?q=load" in d.current_url)
+        WebDriverWait(driver, LONG_S).until(lambda d: "search.html?q=load" in d.current_url)

@@ -116,7 +116,6 @@ def second_kernel(measured) -> Iterator[Kernel]:
 
 
 @pytest.mark.measures
-@pytest.mark.timeout(1800)  # every experiment, one after the other
 def test_what_a_chapter_measures_is_kept_under_this_machines_id_with_a_card(measured):
     machine = host.machine_id(host.inspect())
     rows = Store(measured).own.load(machine, CHAPTER)
@@ -127,7 +126,6 @@ def test_what_a_chapter_measures_is_kept_under_this_machines_id_with_a_card(meas
 
 
 @pytest.mark.measures
-@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     "chapter",
     [

@@ -67,7 +67,6 @@ def test_what_no_commit_holds_is_not_released(checkout, change, done, says):
 
 @pytest.mark.endurance
 @pytest.mark.site
-@pytest.mark.timeout(900)
 def test_a_release_is_whole_and_the_same_bytes_again(checkout):
     sums: list[str] = []
     for _ in range(2):

@@ -20,7 +20,7 @@ from typing import Any
 from experiments.overview import campaign as book
 from experiments.overview import profile
 from support import bundles
-from support.common import fake_kernel
+from support.common import LONG_S, fake_kernel
 from support.lab import one_by_one
 from support.synthetic import Stated
 from tlb.lab import build, campaign, lines, measure
@@ -239,7 +239,7 @@ def work(
     if sends:
         liar = garbage(sends)
         worker.measure = lambda asked: liar(asked)
-    asyncio.run(worker.work(address, name, pem, patience_s=60))
+    asyncio.run(worker.work(address, name, pem, patience_s=LONG_S))
 
 
 def schedule(address: str, pem: str) -> None:
@@ -256,7 +256,7 @@ def ask(address: str, pem: str, output: Path, names: list[str], told: Path) -> N
 
     quick()
     pretend("client", output.parent / "client")
-    fleet = Fleet(Store(output), Campaign(), len(names), patience_s=60)
+    fleet = Fleet(Store(output), Campaign(), len(names), patience_s=LONG_S)
     asyncio.run(fleet.run(address, pem))
     whys = {one.name: one.why for one in fleet.computers.values()}
     ends = {name: [why.code, why.detail] if why else [""] for name, why in whys.items()}

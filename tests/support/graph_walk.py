@@ -145,7 +145,7 @@ def probe(tmp_path_factory) -> Callable[..., str]:
     folder = tmp_path_factory.mktemp("probe")
     (folder / "probe.c").write_text(PROBE)
     binary = compiled(folder / "probe.c", folder / "probe")
-    how = {"capture_output": True, "text": True, "timeout": 60, "check": True}
+    how = {"capture_output": True, "text": True, "check": True}
     return lambda *given, text="": (
         subprocess.run([binary, *map(str, given)], input=text, **how).stdout
     )

@@ -17,6 +17,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
+from support.common import LONG_S
+
 
 class Handler(SimpleHTTPRequestHandler):
     """Serves a folder as a host would: 404.html for what is missing, no eval, no other origin."""
@@ -68,7 +70,7 @@ def open_page(driver: webdriver.Chrome, url: str) -> None:
         "[...document.querySelectorAll('.tlb-figure')].every("
         "figure => figure.dataset.state) && !(window.MathJax && !MathJax.startup?.promise)"
     )
-    WebDriverWait(driver, 20, poll_frequency=0.05).until(lambda d: d.execute_script(settled))
+    WebDriverWait(driver, LONG_S, poll_frequency=0.05).until(lambda d: d.execute_script(settled))
 
 
 # Open what a reader would have to, to see a figure.

@@ -5,19 +5,18 @@ import gc
 import os
 import subprocess
 import sys
-import time
 import warnings
 from pathlib import Path
 
 import pytest
-from support.common import ROOT, alive, settable_signals
+from support.common import LONG_S, ROOT, alive, settable_signals
 
 from tlb.system import procfs
 from tlb.system.processes import adopting, descendants, end, run_whole, without_thp
 
 
 def test_a_command_gives_its_output_its_words_and_its_status():
-    done = run_whole(["sh", "-c", "echo out; printf '\\377' >&2; exit 7"], timeout=20)
+    done = run_whole(["sh", "-c", "echo out; printf '\\377' >&2; exit 7"], timeout=LONG_S)
     assert (done.stdout, done.stderr, done.returncode) == ("out\n", "\ufffd", 7)
 
 
@@ -25,11 +24,10 @@ def test_a_command_past_its_time_is_ended_with_its_children_and_leaves_no_pipe_o
     gc.collect()  # what other tests left is none of this one's
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        begin = time.monotonic()
         with pytest.raises(subprocess.TimeoutExpired):
-            run_whole(["sh", "-c", "sleep 97.25 & sleep 97.25; :"], timeout=0.3)
+            run_whole(["sh", "-c", "sleep 6097.25 & sleep 6097.25; :"], timeout=0.3)
         gc.collect()
-    assert time.monotonic() - begin < 20 and alive("sleep 97.25") == []
+    assert alive("sleep 6097.25") == []
     assert [str(warning.message) for warning in seen if warning.category is ResourceWarning] == []
 
 
@@ -46,7 +44,7 @@ def test_workers_end_with_who_started_them_though_it_was_killed():
         assert len(parent.stdout.readline().split()) == 2
         parent.kill()
         assert (
-            parent.communicate(timeout=60)[0] == ""
+            parent.communicate()[0] == ""
         )  # which ends as soon as none of the three holds the pipe any more
 
 

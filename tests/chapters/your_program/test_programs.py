@@ -35,12 +35,7 @@ def built_here(tmp_path, monkeypatch) -> None:
 def answers(command: list[str], **environment: str) -> dict[str, float]:
     """The numbers that a program prints, by their names."""
     done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        check=True,
-        env=os.environ | environment,
-        timeout=60,
+        command, capture_output=True, text=True, check=True, env=os.environ | environment
     )
     return {
         name: float(value)
