@@ -184,7 +184,7 @@ def test_a_killed_workload_is_no_result_although_perf_exits_with_0(
 
 @pytest.mark.slow
 def test_a_perf_that_hangs_at_its_probe_is_given_up_with_all_that_it_started(tmp_path, monkeypatch):
-    monkeypatch.setattr(perf, "_PROBE_S", 0.5)
+    monkeypatch.setattr(perf, "PROBE_S", 0.5)
     plan = perf.plan("unknown", install(tmp_path, answers("Zen 4"), hangs=86.25), root=tmp_path)
     assert plan.lacking["minor_faults"] == "perf-failed" and plan.perf is None
     assert alive("sleep 86.25") == [] and alive(str(tmp_path / "perf")) == []

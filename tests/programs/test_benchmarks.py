@@ -4,7 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from support.common import needs_c
+from support.common import LONG_S, needs_c
 
 from tlb.lab.independent import INDEPENDENT, c_program
 from tlb.lab.record import Point
@@ -28,18 +28,22 @@ def test_the_chase_asks_for_nothing_and_gets_what_a_lever_asks_for(tmp_path):
         done = run(
             [program, "chase", "64"],
             LEVERS[name],
-            limit_s=60,
+            limit_s=LONG_S,
             share=0.3,
             conditions=benchmarks.PRINTS,
         )
         seen = at_peak(done.snapshots)
         assert done.status == 0 and done.value > 0 and least <= seen.pages.huge_bytes <= most
     arithmetic = run(
-        [program, "sum", "1"], LEVERS["none"], limit_s=60, share=0.3, conditions=benchmarks.PRINTS
+        [program, "sum", "1"],
+        LEVERS["none"],
+        limit_s=LONG_S,
+        share=0.3,
+        conditions=benchmarks.PRINTS,
     )
     assert arithmetic.status == 0 and 0 < arithmetic.value < 1e4
     assert [
-        run([program, *words], LEVERS["none"], limit_s=60, share=0.3).status
+        run([program, *words], LEVERS["none"], limit_s=LONG_S, share=0.3).status
         for words in ([], ["chase", "0"])
     ] == [2, 3]
 

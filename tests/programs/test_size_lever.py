@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.common import ROOT, needs_c, refusal, wait_until
+from support.common import LONG_S, ROOT, needs_c, refusal, wait_until
 from support.programs import built
 
 from tlb.machine import changed_settings
@@ -77,7 +77,7 @@ can_set = pytest.mark.skipif(
 def test_a_program_gets_pages_of_64_kib(tmp_path):
     before, command = words(HERE), [str(built(tmp_path)), "mmap", "64", "1", "200"]
     plain, sized = (
-        run(command, LEVERS[name], limit_s=6000, share=0.3) for name in ("advise", "64k")
+        run(command, LEVERS[name], limit_s=LONG_S, share=0.3) for name in ("advise", "64k")
     )
     assert words(HERE) == before
     assert sized.written[0] == plain.written[0]

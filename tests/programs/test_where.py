@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from support.common import needs_c
+from support.common import LONG_S, needs_c
 from support.where import GEOMETRY, SECOND, SOURCE, line_of
 
 from tlb.machine import settings
@@ -158,7 +158,7 @@ def test_the_chosen_allocation_alone_lies_on_huge_pages(known_walks):
     sites = [site for site, each in found.sites.items() if each.bytes == 1 << 26 and each.how]
     chosen = next(s for s in sites if "chased" in simulation.resolved(found.sites[s].stack[0]))
     huge = {
-        each: at_peak(run(arguments, levers.sites_lever(each), limit_s=60, share=0.2).snapshots)
+        each: at_peak(run(arguments, levers.sites_lever(each), limit_s=LONG_S, share=0.2).snapshots)
         for each in (proof.NONE, (chosen,), proof.ALL)
     }
     sizes = [snapshot.pages.huge_bytes >> 20 for snapshot in huge.values()]

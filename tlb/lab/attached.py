@@ -16,9 +16,8 @@ from tlb.lab.perf_json import derive, parse
 from tlb.lab.perf_plan import stat_words
 from tlb.lab.record import Quantity
 from tlb.machine import pmu
-from tlb.system.processes import run_whole, status_within
+from tlb.system.processes import PROBE_S, run_whole, status_within
 
-_SLACK_S = 20.0  # for perf to start and to end
 # What samples loads with their addresses: Intel's mem-loads by PEBS, of 30 cycles and more as
 # perf-mem(1) asks for, and AMD's IBS.
 _SAMPLERS = ("cpu/mem-loads,ldlat=30/P", "ibs_op//")
@@ -39,7 +38,7 @@ def page_sizes(plan: Plan, pid: int, seconds: float) -> dict[int, int] | str:
             record = [plan.perf, "record", "-q", "-e", event, "-d", "--data-page-size"]
             record += ["-o", samples, "-p", str(pid), "--", "sleep", f"{seconds:.3f}"]
             try:
-                done = run_whole(record, timeout=seconds + _SLACK_S, env=plain_locale())
+                done = run_whole(record, timeout=seconds + PROBE_S, env=plain_locale())
                 if done.returncode == 0:
                     return _sizes_of(plan.perf, samples) or "not-counted"
             except (OSError, subprocess.TimeoutExpired):
@@ -52,7 +51,7 @@ def _sizes_of(perf: str, samples: str) -> dict[int, int]:
     """Return the number of samples by page size; empty if perf script fails. Raises OSError,
     subprocess.TimeoutExpired."""
     script = [perf, "script", "-i", samples, "-F", "data_page_size"]
-    done = run_whole(script, timeout=_SLACK_S, env=plain_locale())
+    done = run_whole(script, timeout=PROBE_S, env=plain_locale())
     sizes = filter(None, map(_SIZE.fullmatch, done.stdout.split()))
     counts = Counter(int(size[1]) * _UNITS[size[2]] for size in sizes)
     return {} if done.returncode else dict(counts)
@@ -80,13 +79,13 @@ class Counting:
             start_new_session=True,
             pass_fds=(*gate.fds, self._output.fileno()),
         )
-        self.is_on = gate.is_heard(self._perf, _SLACK_S)
+        self.is_on = gate.is_heard(self._perf, PROBE_S)
 
     def end(self) -> dict[str, Quantity]:
         """Detach; return the counted quantities."""
         if self.is_on:
             self._perf.send_signal(signal.SIGINT)  # upon which it prints
-        status = status_within(self._perf, _SLACK_S)
+        status = status_within(self._perf, PROBE_S)
         with self._output as output, self._errors as errors:
             output.seek(0)
             errors.seek(0)
@@ -106,7 +105,7 @@ def counted(plan: Plan, pid: int, seconds: float, repeat: int = 0) -> dict[str, 
     more = ["-p", str(pid), "--", "sleep", f"{seconds:.3f}"]
     command = stat_words([plan.perf], group, *more)
     try:
-        done = run_whole(command, timeout=seconds + _SLACK_S, env=plain_locale())
+        done = run_whole(command, timeout=seconds + PROBE_S, env=plain_locale())
     except (OSError, subprocess.TimeoutExpired):
         return lacking | {
             event.quantity: Quantity(reason="perf-failed", event=event.event) for event in group

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tlb.reasons import Unavailable
 from tlb.system import procfs
-from tlb.system.processes import run_whole
+from tlb.system.processes import PROBE_S, run_whole
 
 MODE = "namespaces"  # of a point whose kernel knows no modes; the runner's affair
 KINDS = ("user", "mnt", "pid", "net")  # as /proc/self/ns names them
@@ -51,7 +51,6 @@ LOOK = (
     f'for kind in {" ".join(KINDS)}; do readlink "/proc/self/ns/$kind"; done; '
     'test -x "$1" && echo runs'
 )
-PATIENCE_S = 20.0  # it takes hundredths of a second
 
 
 def prefix(program: str) -> tuple[str, ...]:
@@ -69,7 +68,7 @@ def prefix(program: str) -> tuple[str, ...]:
 @cache
 def _proved(words: tuple[str, ...], program: str) -> tuple[str, ...]:
     try:
-        done = run_whole([*words, "sh", "-c", LOOK, "sh", program], timeout=PATIENCE_S)
+        done = run_whole([*words, "sh", "-c", LOOK, "sh", program], timeout=PROBE_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unavailable("no-namespaces", f"unshare gave no answer: {error}") from None
     last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]

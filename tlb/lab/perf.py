@@ -22,10 +22,7 @@ from tlb.lab.perf_plan import Plan, stat_words
 from tlb.lab.record import Quantity
 from tlb.machine import pmu
 from tlb.reasons import Unavailable
-from tlb.system.processes import run_whole
-
-# `true` under perf takes milliseconds; a machine so busy that it takes longer cannot measure
-_PROBE_S = 20.0
+from tlb.system.processes import PROBE_S, run_whole
 
 
 def plan(
@@ -187,7 +184,7 @@ def _probe(command: Sequence[str], event: Event) -> str | None:
 def _ask(command: list[str]) -> str | tuple[int, str]:
     """Return exit status and stderr of a short perf, or the reason if it is missing or hangs."""
     try:
-        _, stderr, status = _communicate(command, _PROBE_S, None)
+        _, stderr, status = _communicate(command, PROBE_S, None)
     except subprocess.TimeoutExpired:
         return "perf-failed"
     except Unavailable:

@@ -12,14 +12,13 @@ from pydantic import BaseModel
 
 from tlb.machine import host
 from tlb.system import procfs
-from tlb.system.processes import run_whole
+from tlb.system.processes import PROBE_S, run_whole
 
 DEFRAG = "/sys/kernel/mm/transparent_hugepage/defrag"
 JAVA = ("java", "-XX:+UnlockDiagnosticVMOptions", "-XX:+PrintFlagsFinal", "-version")
 JAVA_FLAGS = ("UseTransparentHugePages", "UseLargePagesIndividualAllocation")
 # those that give a heap large pages
 LARGE_FLAGS = ("UseLargePages", "UseTransparentHugePages", "UseHugeTLBFS")
-SECONDS = 60  # a JVM that starts has answered long before
 
 
 class Flags(BaseModel, extra="forbid", frozen=True):
@@ -44,7 +43,7 @@ def ask(state: str, root: Path = Path("/"), java: tuple[str, ...] = JAVA) -> Fla
     modes = tuple(procfs.text(root / DEFRAG.lstrip("/")).replace("[", "").replace("]", "").split())
     known, on = None, None
     with suppress(OSError, subprocess.TimeoutExpired):
-        printed = run_whole(java, timeout=SECONDS).stdout
+        printed = run_whole(java, timeout=PROBE_S).stdout
         if listed := dict(re.findall(r"^\s*\w+\s+(\w+)\s+:?=\s+(\S+)", printed, re.MULTILINE)):
             known = tuple(flag for flag in JAVA_FLAGS if flag in listed)
             on = tuple(flag for flag in LARGE_FLAGS if listed.get(flag) == "true")

@@ -14,15 +14,13 @@ from typing import Literal
 
 from tlb.machine.facts import Facts
 from tlb.system import procfs
-from tlb.system.processes import run_whole
+from tlb.system.processes import PROBE_S, run_whole
 
 Tier = Literal["counters", "software", "timing"]
 
 # cpu; cpu_core, cpu_atom and cpu_lowpower of hybrid parts; armv8_pmuv3_0, armv8_cortex_a72 and the
 # like.
 _CPU_PMU = re.compile(r"cpu(_core|_atom|_lowpower)?|armv[89]_\w{1,40}")
-# `true` under perf takes milliseconds; a machine so busy that it takes longer cannot measure
-_TIMEOUT_S = 20
 
 
 class Pmu(Facts):
@@ -74,7 +72,7 @@ def probe(
         # translates, and prints decimal commas.
         done = run(
             [perf, "stat", "-j", "-e", "cycles:u", "--", idle],
-            timeout=_TIMEOUT_S,
+            timeout=PROBE_S,
             env=os.environ | {"LC_ALL": "C"},
         )
     except (OSError, subprocess.SubprocessError):

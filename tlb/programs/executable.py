@@ -11,7 +11,7 @@ import subprocess
 from functools import lru_cache
 from pathlib import Path
 
-from tlb.system.processes import run_whole
+from tlb.system.processes import PROBE_S, run_whole
 
 _PT_LOAD, _PT_INTERP = 1, 3  # elf.h; the latter names the loader of a dynamically linked program
 _HEAD_BYTES = 1 << 16
@@ -60,7 +60,7 @@ def line_of(path: str, address: str) -> tuple[str, str, int]:
     """Return function, file and line at an address of a file as addr2line knows them; "" and 0 for
     what it does not know."""
     try:
-        done = run_whole(["addr2line", "-Cfs", "-e", path, address], timeout=20)
+        done = run_whole(["addr2line", "-Cfs", "-e", path, address], timeout=PROBE_S)
     except (OSError, subprocess.TimeoutExpired):
         return "", "", 0
     function, _, place = done.stdout.strip().partition("\n")

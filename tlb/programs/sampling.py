@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tlb.machine import pmu
 from tlb.reasons import Unavailable
-from tlb.system.processes import run_whole
+from tlb.system.processes import PROBE_S, run_whole
 
 PERIOD_NS = 250_000
 Code = tuple[str, int]  # where an instruction is: a file, and the offset in it
@@ -42,7 +42,7 @@ def scratch() -> Iterator[tuple[Path | None, str]]:
         file, code, said = Path(folder, "perf.data"), "", ""
         if not shutil.which("perf"):
             code = "no-perf"
-        elif (done := run_whole([*recording(file), "true"], timeout=20)).returncode:
+        elif (done := run_whole([*recording(file), "true"], timeout=PROBE_S)).returncode:
             code = "perf-denied" if pmu.denied(done.stderr) else "perf-failed"
             said = done.stderr.strip().partition("\n")[0]
         yield (None, str(Unavailable(code, said))) if code else (file, "")

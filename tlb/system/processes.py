@@ -127,6 +127,8 @@ def pinned(cpu: int) -> Iterator[None]:
 _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37  # linux/prctl.h
 _PR_SET_THP_DISABLE, _PR_GET_THP_DISABLE = 41, 42
 _ENDED = frozenset("ZX")  # states of a process in /proc
+# A program that answers in hundredths of a second has hung after so long, on a busy machine too.
+PROBE_S = 120.0
 _KILLED_S = 10.0  # for SIGKILL to act; what hangs in the kernel outlives it
 
 
