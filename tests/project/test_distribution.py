@@ -25,7 +25,7 @@ from tlb.system.optional import Lazy
 
 CORE = ["doctor", "inspect", "measure", "try", "where", "watch", "pool", "housekeeping"]
 # Of the extras, and of none.
-HEAVY = "numpy pandas scipy tqdm yaml altair IPython jupyter_client papermill numba llvmlite"
+HEAVY = "numpy pandas scipy yaml altair IPython jupyter_client papermill numba llvmlite"
 MOST_PACKAGES, MOST_WHEEL_BYTES, MOST_INSTALLED_BYTES = 15, 1_600_000, 25_000_000
 
 

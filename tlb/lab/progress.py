@@ -1,34 +1,17 @@
-"""How far a run is: a bar, or a line a minute where nobody looks."""
+"""How far a run is: a line that a terminal shows in place, or a line a minute where nobody looks."""
 
 from __future__ import annotations
 
+import shutil
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
 from math import inf
-from typing import Any
-
-from tqdm import tqdm
 
 BELIEVED_FROM_S = 1.0  # of what was expected of a kind of work: then its pace is known
-_BAR = "{desc} {percentage:3.0f}% |{bar}| {elapsed} gone, {remaining} left{postfix}"
-
-
-class _Bar(tqdm):
-    """A bar whose clock nobody sets: tqdm's is the wall's, after a step back of which it would not
-    draw for as long."""
-
-    monitor_interval = 0  # the thread that watches over bars compares with the wall's
-    # One process draws. tqdm's own lock is shared with whatever is forked, and stays taken where
-    # that is killed as it draws.
-    _lock = threading.RLock()
-
-    def __init__(self, **how: Any):
-        super().__init__(**how)
-        self._time = time.monotonic
-        self.start_t = self.last_print_t = time.monotonic()
+SCREEN_S, LOG_S = 1.0, 60.0  # between two texts
+_BAR_CELLS = 20
 
 
 class Progress:
@@ -45,22 +28,32 @@ class Progress:
             Counter[str](),
         )
         self._now: tuple[str, float, float] | None = None  # kind, seconds expected, since when
-        on_screen = sys.stderr.isatty()
-        self._bar = _Bar(
-            total=None,
-            desc=name[:60],
-            file=sys.stderr,
-            disable=quiet,
-            smoothing=0,
-            mininterval=1 if on_screen else 60,
-            bar_format=_BAR if on_screen else _BAR + "\n",
-        )
+        self._name, self._said, self._quiet = name[:60], "", quiet
+        self._on_screen, self._shown_s = sys.stderr.isatty(), 0.0
 
     def __enter__(self) -> Progress:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bar.close()
+        self._show(is_last=True)
+
+    def _show(self, *, is_last: bool = False) -> None:
+        """Write to stderr how far it is, unless that was just done; a log gets no escapes."""
+        gone_s, left_s = self.gone_s, self.left_s
+        pause_s = SCREEN_S if self._on_screen else LOG_S
+        if self._quiet or not (is_last or gone_s - self._shown_s >= pause_s):
+            return
+        self._shown_s = gone_s
+        share = gone_s / (gone_s + left_s) if gone_s + left_s else 1.0
+        bar = "#" * round(share * _BAR_CELLS)
+        text = f"{self._name} {share:4.0%} |{bar:{_BAR_CELLS}}| {_clock(gone_s)} gone"
+        if left_s < inf:
+            text += f", {_clock(left_s)} left"
+        text += f", {self._said}" if self._said else ""
+        if self._on_screen:
+            text = f"\r{text[: shutil.get_terminal_size().columns - 1]}\x1b[K"
+        end = "" if self._on_screen and not is_last else "\n"
+        print(text, end=end, file=sys.stderr, flush=True)
 
     def expect(self, costs: Mapping[str, float], until: float, extra: float = 0.0) -> None:
         """From now on these seconds are to come, by kind, and an extra share of them; nothing is
@@ -123,7 +116,8 @@ class Progress:
             self._left[kind] -= expected_s
             return False
         self._now = kind, expected_s, time.monotonic()
-        self._bar.set_postfix_str(said, refresh=False)  # the bar draws itself
+        self._said = said
+        self._show()
         return True
 
     def end(self) -> None:
@@ -134,8 +128,11 @@ class Progress:
             self._took[kind] += time.monotonic() - since
             self._left[kind] -= expected_s
             self._now = None
-        gone_s = self.gone_s
-        # tqdm warns of a bar that a rounding error takes past its end
-        total_s = gone_s + self.left_s + 1e-3
-        self._bar.total = total_s if total_s < inf else None
-        self._bar.update(gone_s - self._bar.n)
+        self._show()
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return (
+        f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"
+    )

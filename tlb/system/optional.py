@@ -8,7 +8,7 @@ from typing import Any
 from tlb.reasons import Unavailable
 
 # The extra of pyproject.toml that brings a package, where it is not `book`.
-_ANALYSIS = {"numpy", "pandas", "scipy", "tqdm", "yaml"}
+_ANALYSIS = {"numpy", "pandas", "scipy", "yaml"}
 
 
 class Lazy:
