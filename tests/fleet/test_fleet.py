@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import signal
+import socket
 import stat
 import sys
 import tempfile
@@ -21,7 +22,7 @@ from support.common import LONG_S, ended, free_port, refusal, wait_until
 
 from tlb import cli
 from tlb.cli import fleet as commands
-from tlb.fleet import accept, check, tls, worker
+from tlb.fleet import accept, check, client, tls, worker
 from tlb.fleet.client import Computer, Fleet
 from tlb.fleet.worker import Campaign, Measured
 from tlb.lab.store import Store
@@ -110,6 +111,52 @@ def test_without_a_scheduler_or_a_computer_patience_ends_it(tmp_path):
     fleet.computers["silent"] = Computer("silent", heard=time.monotonic())
     beside_a_scheduler(pem, lambda address: fleet.run(address, pem))
     assert fleet.computers["silent"].why.code == "fleet-gone" and fleet.finished
+
+
+def test_with_fewer_computers_than_asked_patience_ends_it_and_says_how_many_came(
+    tmp_path, monkeypatch
+):
+    def measure(given: Campaign) -> Measured:
+        raise Unavailable("no-perf")
+
+    monkeypatch.setattr(client, "measure", measure)
+    pem, counts = tls.shared(tmp_path / "fleet.pem"), list[str]()
+    fleet = Fleet(Store(tmp_path / "here"), Campaign(), 64, patience_s=1.0, count=counts.append)
+    for name in ("a", "b"):
+        fleet.computers[name] = Computer(name, over=True)
+
+    async def look(address: str) -> None:
+        how = {"security": tls.security(pem), "local_directory": str(tmp_path), **worker.QUIET}
+        async with worker.QuietWorker(address, nthreads=1, name="c", memory_limit=0, **how):
+            with pytest.raises(Unavailable) as why:
+                await fleet.run(address, pem)
+        assert (why.value.code, why.value.detail) == ("fleet-gone", "3 of 64 connected")
+
+    beside_a_scheduler(pem, look)
+    assert counts == ["3 of 64 connected"]
+    assert fleet.computers["c"].why.code == "no-perf"  # it was asked before the end
+
+
+@pytest.mark.parametrize("place", ["127.0.0.1", "192.0.2.1"], ids=["a used port", "no own address"])
+def test_a_scheduler_that_cannot_listen_is_a_sentence(place, tmp_path):
+    pem = tls.shared(tmp_path / "fleet.pem")
+    worker.configure()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"tls://{place}:{taken.getsockname()[1]}"
+        assert refusal(asyncio.run, worker.serve(address, pem)) == "bad-parameter"
+
+
+def test_a_worker_whose_port_is_used_is_a_sentence_at_once(tmp_path, monkeypatch):
+    pem = tls.shared(tmp_path / "fleet.pem")
+    monkeypatch.setattr(worker, "_keep_off", lambda cpu: None)
+    monkeypatch.setattr(worker, "_on_end", lambda *given: None)
+
+    async def look(address: str) -> None:
+        with socket.create_server(("0.0.0.0", 0)) as taken, pytest.raises(Unavailable) as why:
+            await worker.work(address, "a", pem, LONG_S, taken.getsockname()[1])
+        assert why.value.code == "bad-parameter"
+
+    beside_a_scheduler(pem, look)
 
 
 # --- commands

@@ -27,7 +27,9 @@ Insecure = Annotated[
 Certificate = Annotated[
     Path | None, typer.Option(help="The fleet's certificate; default: this user's.")
 ]
-Patience = Annotated[float, typer.Option(help="Minutes of silence until a computer is given up.")]
+Patience = Annotated[
+    float, typer.Option(min=0, help="Minutes of silence until a computer is given up.")
+]
 
 
 def _checked(address: str, insecure: bool) -> str:
@@ -76,7 +78,8 @@ def fleet(
     pem = _pem(certificate, insecure)
     worker.configure()
     store = Store(output) if output else Store(data_root()).own
-    run = client.Fleet(store, campaign, workers, 60 * patience, _notice)
+    run = client.Fleet(store, campaign, workers, 60 * patience, _notice, shown.stage)
+    shown.stage(run.connected)
     try:
         asyncio.run(run.run(address, pem))
     finally:

@@ -48,13 +48,15 @@ class Computer:
 
 @dataclass
 class Fleet:
-    """least: how many computers are waited for; notice: called with each computer that is over."""
+    """least: how many computers are waited for; notice: called with each computer that is over;
+    count: called with how many of the awaited ones are there, as more come."""
 
     data: Store
     campaign: Campaign
     least: int = 1
     patience_s: float = 600.0
     notice: Callable[[Computer], None] = lambda computer: None
+    count: Callable[[str], None] = lambda connected: None
     computers: dict[str, Computer] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -65,14 +67,20 @@ class Fleet:
 
     @property
     def finished(self) -> bool:
-        return len(self.computers) >= self.least and all(
-            computer.over for computer in self.computers.values()
-        )
+        return len(self.computers) >= self.least and self._all_over
+
+    @property
+    def _all_over(self) -> bool:
+        return all(computer.over for computer in self.computers.values())
+
+    @property
+    def connected(self) -> str:
+        return f"{len(self.computers)} of {self.least} connected"
 
     async def run(self, address: str, pem: str) -> None:
-        """Measure until all is done or given up. Raises Unavailable: fleet-gone without a
-        scheduler, disk-full, disk-read-only."""
-        self._heard = time.monotonic()
+        """Measure until all is done or given up. Raises Unavailable: fleet-gone without a scheduler
+        or with too few computers, disk-full, disk-read-only."""
+        self._heard = self._came = time.monotonic()
         while not self.finished:
             # ValueError: Tornado's, where a connection closes before its TLS handshake.
             with suppress(OSError, TimeoutError, ValueError):
@@ -107,6 +115,7 @@ class Fleet:
         if self._full:
             raise self._full
         now = time.monotonic()
+        before = len(self.computers)
         for name, address in present.items():
             computer = self.computers.setdefault(name, Computer(name))
             computer.heard, visit = now, self._visits.get(name)
@@ -120,6 +129,13 @@ class Fleet:
             is_late = now - computer.begun > self.campaign.seconds + self.patience_s
             if not computer.over and (is_late or now - computer.heard > self.patience_s):
                 self._end(computer, Unavailable("fleet-gone", computer.name))
+        if len(self.computers) > before:
+            self._came = now
+            if before < self.least:
+                self.count(self.connected)
+        too_few = len(self.computers) < self.least and self._all_over
+        if too_few and now - self._came > self.patience_s:
+            raise Unavailable("fleet-gone", self.connected)
 
     async def _visit(self, client: Client, computer: Computer) -> None:
         """A failure without a reason is tried again."""

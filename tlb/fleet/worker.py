@@ -8,10 +8,12 @@ measures. The scheduler learns from the connection that a worker is gone.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 import threading
@@ -144,11 +146,11 @@ def _exit(scratch: str) -> None:
 
 async def work(address: str, name: str, pem: str, patience_s: float, port: int = 0) -> None:
     """Run a worker, and another one after each lost scheduler, until a scheduler ends in order or
-    the process gets SIGTERM or Ctrl-C. Raises Unavailable("fleet-gone") after `patience_s` without
-    a scheduler, or with another worker of that name."""
+    the process gets SIGTERM or Ctrl-C. Raises Unavailable: bad-parameter for a port that is taken,
+    fleet-gone after `patience_s` without a scheduler, or with another worker of that name."""
     _keep_off(measuring_cpu(Path("/"), tuple(sorted(CPUS_AT_START))))
     loop = asyncio.get_running_loop()
-    heard = loop.time()
+    begin = heard = loop.time()
     with tempfile.TemporaryDirectory(prefix="tlb-fleet-") as scratch:
         _on_end(_exit, scratch)
         settings = QUIET | {"security": tls.security(pem), "local_directory": scratch}
@@ -162,17 +164,39 @@ async def work(address: str, name: str, pem: str, patience_s: float, port: int =
                 heard = loop.time()
                 if worker.sent_home:
                     return
-            except (OSError, TimeoutError, ValueError, RuntimeError):
+            except (OSError, TimeoutError, ValueError, RuntimeError) as failed:
                 await worker.close()
+                # The port of a lost worker may be taken for a moment: then it is tried again.
+                if heard == begin and (why := _why_deaf(failed, f"port {port}")):
+                    raise why from None
             await asyncio.sleep(AGAIN_S)
     raise Unavailable("fleet-gone", f"the scheduler at {address}, or a place there for {name}")
 
 
 async def serve(address: str, pem: str) -> None:
-    """Run a scheduler until SIGTERM or Ctrl-C, when it sends its workers home."""
-    async with Scheduler(host=address, security=tls.security(pem), **QUIET) as scheduler:
+    """Run a scheduler until SIGTERM or Ctrl-C, when it sends its workers home. Raises
+    Unavailable("bad-parameter") for an address where this computer cannot listen."""
+    scheduler = Scheduler(host=address, security=tls.security(pem), **QUIET)
+    try:
+        await scheduler
+    except RuntimeError as failed:
+        raise _why_deaf(failed, address) or failed from None
+    async with scheduler:
+        print(f"The scheduler listens on {address}.", file=sys.stderr, flush=True)
         _on_end(lambda: asyncio.ensure_future(scheduler.close()))
         await scheduler.finished()
+
+
+def _why_deaf(failed: BaseException, place: str) -> Unavailable | None:
+    """Return why Dask could not listen on an address or port; None if it failed for another
+    reason."""
+    cause = failed.__cause__
+    if isinstance(cause, socket.gaierror) or (
+        isinstance(cause, OSError)
+        and cause.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES)
+    ):
+        return Unavailable("bad-parameter", f"cannot listen on {place}: {cause.strerror}")
+    return None
 
 
 def _on_end(call: Callable[..., object], *given: object) -> None:
