@@ -267,8 +267,9 @@ def test_three_commands_bring_a_machine_from_one_data_into_another(tmp_path, mon
     monkeypatch.setenv("TLB_DATA", str(tmp_path / "theirs"))
     bundles.filled(Store(tmp_path / "theirs").own)
     path, ours = tmp_path / "x.tlb.zip", Store(tmp_path / "ours")
-    code, out, _ = run(monkeypatch, capsys, "bundle", MACHINE, "--output", path)
-    assert code == 0 and "4 rows of page_chase; " in out and bundles.STATE in out
+    for name in (MACHINE, f"own/{MACHINE}"):
+        code, out, _ = run(monkeypatch, capsys, "bundle", name, "--output", path)
+        assert code == 0 and "4 rows of page_chase; " in out and bundles.STATE in out
     monkeypatch.setenv("TLB_DATA", str(ours.root))
     code, out, _ = run(monkeypatch, capsys, "check-bundle", path)
     assert code == 0 and "Intel Xeon 9000" in out and "unknown 4" in out

@@ -74,7 +74,7 @@ def test_publish_adds_own_rows_to_published_ones_and_writes_the_card_anew(
     put(store, name, "walks", "a" * 16, make_record(lines=16))
     put(store.own, name, "walks", "a" * 16, make_record(lines=32))
     store.own.write_machine(name, Stated().host().model_dump(mode="json"))
-    for given in ([], [name]):
+    for given in ([], [name], [f"own/{name}"]):
         assert ended(monkeypatch, "publish", *given) == 0
         assert capsys.readouterr().out == f"{tmp_path / name}\n"
         assert store.load(name, "walks")["lines"].tolist() == [16, 32]

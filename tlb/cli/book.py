@@ -11,6 +11,7 @@ from typer import Argument, Option
 from tlb import discovery
 from tlb.cli import shown
 from tlb.lab import grid
+from tlb.lab.store import OWN
 from tlb.system.files import ROOT
 
 Parameters = Annotated[
@@ -62,12 +63,14 @@ def book(
 
 
 def publish(
-    machine: Annotated[str, Argument(help="A machine in data/own/, or this.")] = "this",
+    machine: Annotated[
+        str, Argument(help="A machine in data/own/, NAME or own/NAME, or this.")
+    ] = "this",
 ) -> None:
     """Add rows measured here to the published data."""
     from tlb.report import publish
 
-    folder = publish.rows(machine)
+    folder = publish.rows(machine.removeprefix(OWN))
     refresh_summaries()
     print(folder)
 

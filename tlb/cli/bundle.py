@@ -14,7 +14,7 @@ import yaml
 from tlb.cli import shown
 from tlb.cli.book import refresh_summaries
 from tlb.lab import build
-from tlb.lab.store import Store, data_root
+from tlb.lab.store import OWN, Store, data_root
 from tlb.machine import doctor
 from tlb.machine import host as hosts
 from tlb.prose import count, listed
@@ -32,7 +32,7 @@ SHORT = "were timed for less than half of the region asked for, as single passes
 
 def bundle(
     machine: Annotated[
-        str, typer.Argument(help="this, or a machine in data/own/ or data/.")
+        str, typer.Argument(help="this, a machine in data/own/ or data/, or own/NAME.")
     ] = "this",
     output: Annotated[Path | None, typer.Option(help="Default: MACHINE.tlb.zip.")] = None,
     allow: Annotated[
@@ -45,8 +45,10 @@ def bundle(
     from tlb.fleet import check, pack
 
     data, this = Store(data_root()), hosts.machine_id(hosts.inspect()) if machine == "this" else ""
-    store = data.own if this or machine in data.own.machines() else data
-    name = store.resolve(machine, this)
+    asked = machine.removeprefix(OWN)
+    is_own = this or machine.startswith(OWN) or machine in data.own.machines()
+    store = data.own if is_own else data
+    name = store.resolve(asked, this)
     path = output or Path(f"{name}{check.SUFFIX}")
     packed = pack.write(store, name, path, allow or ())
     made, size = packed.bundle, format_size(len(packed.content))

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MACHINE = re.compile(r"[a-z0-9-]{1,64}")
+OWN = "own/"  # before a machine's id: of the rows measured here, as `tlb compare` names them
 RESERVED = {"this", "reference", "literature", "own"}  # what is no machine's id
 GRIDS = "grids"  # the document of the points that each experiment asked for
 LACKS = "lacking"  # the document of what this computer could not do; not published
