@@ -253,11 +253,21 @@ COMMANDS = [
 def test_core_commands_work_from_an_empty_environment(words, core, tmp_path):
     before = sorted(core.rglob("*"))
     tlb, given = [core / "bin" / "tlb", *words], variables(core, tmp_path)
-    done = subprocess.run(tlb, cwd="/", env=given, capture_output=True, text=True)
+    done = in_turn(tlb, cwd="/", env=given)
     assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
     if words[0] == "measure":
         assert "zig cc" in json.loads(done.stdout)["compiler"]
     assert sorted(core.rglob("*")) == before  # nothing is written beside the package
+
+
+@pytest.mark.endurance
+@pytest.mark.measures
+def test_without_valgrind_where_proves_allocations_by_name(core, tmp_path):
+    program = [core / "bin" / "python", "-c", "bytearray(64 << 20)"]
+    tlb = [core / "bin" / "tlb", "where", "--json", "--minutes", "0.01", "--", *program]
+    done = in_turn(tlb, cwd="/", env=variables(core, tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert {site["how"] for site in json.loads(done.stdout)["sites"]} >= {"malloc", "mmap"}
 
 
 @pytest.mark.endurance

@@ -29,10 +29,8 @@ from tlb.system.files import disk_errors
 
 ROOT = files.ROOT
 KERNELS = ROOT / "kernels"
-# -O2 and no -march: what a distribution ships, and the same instructions on every machine of an
-# architecture.
-# -ffunction-sections: calls within a file stay relocations, so that no function's bytes depend on
-# where another one lies.
+# -O2, no -march: as a distribution ships it, and the same instructions on all of an architecture.
+# -ffunction-sections: calls stay relocations, so no function's bytes depend on another one's place.
 FLAGS = ("-std=gnu11", "-O2", "-ffunction-sections", "-Wall", "-Wextra", "-Werror")
 LIBRARY = (*FLAGS, "-shared", "-fPIC")
 # whose versions decide what a Python kernel does
@@ -271,9 +269,9 @@ def library(main: Path) -> Path:
 
 
 def _compiled(main: Path, cc: Compiler | None, flags: Sequence[str]) -> Path:
-    if cc is None:
-        raise Unavailable("no-compiler")
-    return _built(cc, main, flags)[0]
+    if cc:
+        return _built(cc, main, flags)[0]
+    raise Unavailable("no-compiler")
 
 
 def _built(cc: Compiler, main: Path, flags: Sequence[str]) -> tuple[Path, str]:
