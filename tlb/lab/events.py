@@ -7,9 +7,11 @@ used.
     walk, itlb_walk                 page walks completed, of loads and of instruction fetches
     stlb_hit, itlb_stlb_hit         first-level misses that the second level answered
     l1_dtlb_miss, l1_itlb_miss      the two together
-    walk_cycles, itlb_walk_cycles   cycles with a walk in progress; on Crestmont, Skymont, Neoverse
-                                    V3 and N3 the walks in progress summed over cycles: the
-                                    same while no two walks overlap
+    walk_cycles, itlb_walk_cycles   cycles with a walk in progress; where the event is Intel's
+                                    WALK_PENDING alone (Tremont to Skymont) or Arm's
+                                    DTLB_WALK_PERCYC (Neoverse V3 and N3, Cortex-A520 to X4), the
+                                    walks in progress summed over cycles: the same while no two
+                                    walks overlap
     walk_pending                    that sum where the CPU counts both: walk_pending / walk_cycles
                                     walks at once
     nested_walk_cycles              cycles of the second dimension of a guest's walk
@@ -24,6 +26,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+
+from tlb.machine.microarchitecture import ARM_NAMES
 
 # What a plan covers on every CPU; other quantities exist only where the CPU has an event.
 CANONICAL = (
@@ -94,21 +98,25 @@ def _intel(
     nested: str = "",
     hits: tuple[int, int] | None = (0x20, 0x20),
     cycles: str = "WALK_ACTIVE",
+    fetch_cycles: str | None = None,
     errata: str = "",
 ) -> tuple[Event, ...]:
-    """Return the rows of an Intel core.
+    """Return the rows of an Intel core since Haswell.
 
     files: its folder in Linux, a blank, its file in perfmon. load, fetch: codes of DTLB_LOAD_MISSES
     and ITLB_MISSES; their umasks are common. hits: umasks of both STLB_HIT. cycles: WALK_DURATION;
-    WALK_ACTIVE, which comes with WALK_PENDING; WALK_PENDING alone; "" for none. errata: of the
-    walker's loads, "" for cores without these events.
+    WALK_ACTIVE, which comes with WALK_PENDING; WALK_PENDING alone; "" for none. fetch_cycles: that
+    of fetches where it is another. errata: of the walker's loads, "" for cores without these
+    events.
     """
     source = "{}x86/{}/virtual-memory.json; github.com/intel/perfmon {}".format(
         _FOLDER, *files.split()
     )
     load_hits, fetch_hits = hits or (None, None)
     rows = _side(source, "", load, cycles, load_hits)
-    rows += _side(source, "itlb_", fetch, cycles, fetch_hits)
+    rows += _side(
+        source, "itlb_", fetch, cycles if fetch_cycles is None else fetch_cycles, fetch_hits
+    )
     if cycles == "WALK_ACTIVE":
         pending = "DTLB_LOAD_MISSES.WALK_PENDING"
         rows.append(_raw(_LOADS, source)("walk_pending", load, 0x10, pending))
@@ -143,6 +151,26 @@ def _side(source: str, side: str, code: int, cycles: str, hits: int | None) -> l
     return rows
 
 
+def _bridge(files: str, walk: int, cycles: int, hits: tuple[int, int]) -> tuple[Event, ...]:
+    """Return the rows of Sandy Bridge and Ivy Bridge. walk, cycles: umasks of WALK_COMPLETED and
+    WALK_DURATION of loads. hits: code and umask of DTLB_LOAD_MISSES.STLB_HIT."""
+    source = "{}x86/{}/virtual-memory.json; github.com/intel/perfmon {}".format(
+        _FOLDER, *files.split()
+    )
+    loads, fetches = _raw(_LOADS, source), _raw(_FETCHES, source)
+    return (
+        loads("walk", 0x08, walk, "DTLB_LOAD_MISSES.WALK_COMPLETED"),
+        loads("walk_cycles", 0x08, cycles, "DTLB_LOAD_MISSES.WALK_DURATION"),
+        loads("stlb_hit", *hits, "DTLB_LOAD_MISSES.STLB_HIT"),
+        _derive("l1_dtlb_miss", "stlb_hit", "+", "walk", source),
+        fetches("itlb_walk", 0x85, 0x02, "ITLB_MISSES.WALK_COMPLETED"),
+        fetches("itlb_walk_cycles", 0x85, 0x04, "ITLB_MISSES.WALK_DURATION"),
+        fetches("itlb_stlb_hit", 0x85, 0x10, "ITLB_MISSES.STLB_HIT"),
+        _derive("l1_itlb_miss", "itlb_stlb_hit", "+", "itlb_walk", source),
+        fetches("nested_walk_cycles", 0x4F, 0x10, "EPT.WALK_CYCLES"),
+    )
+
+
 def _core(files: str, hits: tuple[int, int] = (0x20, 0x20)) -> tuple[Event, ...]:
     """Return the rows of Golden Cove and its successors. Lion Cove's umasks have a second byte,
     which Linux passes on where `format/umask` of the PMU in sysfs names those bits."""
@@ -165,11 +193,13 @@ def _zen(fetch_walk_umask: int, data: str, fetch: str) -> tuple[Event, ...]:
     )
 
 
-def _neoverse(core: str, folder: str = "", *, walks_per_cycle: bool = False) -> tuple[Event, ...]:
-    """Return the rows of an Arm core. stlb_hit is an upper bound: L1D_TLB_REFILL counts what
-    hardware prefetches refill too, DTLB_WALK of V3 and N3 does not. L2D_TLB_REFILL mixes data and
-    fetches, so nothing derives from it."""
-    source = f"{_FOLDER}arm64/arm/{folder or core}/; github.com/ARM-software/data pmu/{core}.json"
+def _arm(linux: str, data: str = "", *, walks_per_cycle: bool = False) -> tuple[Event, ...]:
+    """Return the rows of a core that counts walks by the architecture's common events.
+
+    linux: its folder in Linux, data: its file in ARM-software/data; "" for none. stlb_hit is an
+    upper bound: L1D_TLB_REFILL counts what hardware prefetches refill too, DTLB_WALK of V3 and N3
+    does not. L2D_TLB_REFILL mixes data and fetches, so nothing derives from it."""
+    source = _arm_source(linux, data)
     loads, fetches = _raw(_LOADS, source), _raw(_FETCHES, source)
     lack = "no-walk-cycle-event"
     if walks_per_cycle:
@@ -192,12 +222,51 @@ def _neoverse(core: str, folder: str = "", *, walks_per_cycle: bool = False) -> 
     )
 
 
+def _arm_refills(linux: str, data: str = "", *, second_level: bool = False) -> tuple[Event, ...]:
+    """Return the rows of an Arm core whose files list no walks, only refills of its TLBs.
+
+    second_level: whether its second level counts data and fetches apart, each refill a walk."""
+    source = _arm_source(linux, data)
+    loads, fetches = _raw(_LOADS, source), _raw(_FETCHES, source)
+    first = (
+        loads("l1_dtlb_miss", 0x05, 0, "L1D_TLB_REFILL"),
+        fetches("l1_itlb_miss", 0x02, 0, "L1I_TLB_REFILL"),
+    )
+    if second_level:
+        second = (
+            loads("walk", 0x2D, 0, "L2D_TLB_REFILL"),
+            _derive("stlb_hit", "l1_dtlb_miss", "-", "walk", source),
+            fetches("itlb_walk", 0x2E, 0, "L2I_TLB_REFILL"),
+            _derive("itlb_stlb_hit", "l1_itlb_miss", "-", "itlb_walk", source),
+        )
+    else:
+        names = ("walk", "stlb_hit", "itlb_walk", "itlb_stlb_hit")
+        second = tuple(_lack(name, "event-unknown", source) for name in names)
+    return (
+        *first,
+        *second,
+        _lack("walk_cycles", "no-walk-cycle-event", source),
+        _lack("itlb_walk_cycles", "no-walk-cycle-event", source),
+        _lack("nested_walk_cycles", "no-nested-walk-event", source),
+    )
+
+
+def _arm_source(linux: str, data: str) -> str:
+    files = [f"{_FOLDER}arm64/{linux}/"] if linux else []
+    files += [f"github.com/ARM-software/data pmu/{data}.json"] if data else []
+    return "; ".join(files)
+
+
 _OLD = {"hits": (0x60, 0x60), "cycles": "WALK_DURATION", "nested": "EPT.WALK_CYCLES"}
 _PENDING = {"nested": "EPT.WALK_PENDING"}
 _LION_COVE_HITS = (0x320, 0x120)
 _GOLDEN_COVE = _core("alderlake ADL/events/alderlake_goldencove_core.json")
 _GRACEMONT = _intel("alderlake ADL/events/alderlake_gracemont_core.json", hits=None, cycles="")
 _CASCADE_LAKE = _intel("cascadelakex CLX/events/cascadelakex_core.json", **_PENDING)
+_HASWELL = _intel("haswell HSW/events/haswell_core.json", errata="HSD25", **_OLD)
+_BROADWELL = _intel("broadwell BDX/events/broadwellx_core.json", errata="BDM69, BDM98", **_OLD)
+# Darkmont: fetches alone have WALK_PENDING.
+_DARKMONT = {"cycles": "", "fetch_cycles": "WALK_PENDING"}
 
 
 def _hybrid(folder: str, files: str, hits: tuple[int, int], **atoms: str) -> dict:
@@ -210,11 +279,21 @@ def _hybrid(folder: str, files: str, hits: tuple[int, int], **atoms: str) -> dic
 
 
 _ALDER_LAKE = {"cpu_core": _GOLDEN_COVE, "cpu_atom": _GRACEMONT}
-# By microarchitecture (the beginning of a name that tlb.machine.microarchitecture gives), then by
-# PMU; "" is whichever the CPU has.
+# By microarchitecture (a name of tlb.machine.microarchitecture), then by PMU; "" is whichever the
+# CPU has.
 _CORES: dict[str, tuple[Event, ...] | dict[str, tuple[Event, ...]]] = {
-    "Haswell": _intel("haswell HSW/events/haswell_core.json", errata="HSD25", **_OLD),
-    "Broadwell": _intel("broadwell BDX/events/broadwellx_core.json", errata="BDM69, BDM98", **_OLD),
+    "Sandy Bridge": _bridge(
+        "sandybridge SNB/events/sandybridge_core.json", 0x02, 0x04, (0x08, 0x10)
+    ),
+    "Sandy Bridge server": _bridge(
+        "jaketown JKT/events/Jaketown_core.json", 0x02, 0x04, (0x08, 0x10)
+    ),
+    "Ivy Bridge": _bridge("ivybridge IVB/events/ivybridge_core.json", 0x82, 0x84, (0x5F, 0x04)),
+    "Ivy Bridge server": _bridge("ivytown IVT/events/ivytown_core.json", 0x82, 0x84, (0x5F, 0x04)),
+    "Haswell": _HASWELL,
+    "Haswell server": _HASWELL,
+    "Broadwell": _BROADWELL,
+    "Broadwell server": _BROADWELL,
     "Skylake client": _intel("skylake SKL/events/skylake_core.json", **_PENDING),
     "Skylake server": _intel("skylakex SKX/events/skylakex_core.json", **_PENDING),
     "Cascade Lake": _CASCADE_LAKE,
@@ -226,7 +305,12 @@ _CORES: dict[str, tuple[Event, ...] | dict[str, tuple[Event, ...]]] = {
     "Sapphire Rapids": _core("sapphirerapids SPR/events/sapphirerapids_core.json"),
     "Emerald Rapids": _core("emeraldrapids EMR/events/emeraldrapids_core.json"),
     "Granite Rapids": _core("graniterapids GNR/events/graniterapids_core.json"),
+    "Tremont": _intel(
+        "elkhartlake EHL/events/elkhartlake_core.json", cycles="WALK_PENDING", **_PENDING
+    ),
     "Gracemont": _GRACEMONT,
+    "Crestmont": _intel("sierraforest SRF/events/sierraforest_core.json", cycles="WALK_PENDING"),
+    "Darkmont": _intel("clearwaterforest CWF/events/clearwaterforest_core.json", **_DARKMONT),
     "Alder Lake": _ALDER_LAKE,
     "Raptor Lake": _ALDER_LAKE,
     "Meteor Lake": _hybrid(
@@ -241,18 +325,54 @@ _CORES: dict[str, tuple[Event, ...] | dict[str, tuple[Event, ...]]] = {
         *("lunarlake", "LNL/events/lunarlake", _LION_COVE_HITS),
         **{"cpu_core": "lioncove", "cpu_atom": "skymont"},
     ),
+    "Panther Lake": {
+        "cpu_core": _core(
+            "pantherlake PTL/events/pantherlake_cougarcove_core.json", _LION_COVE_HITS
+        ),
+        "cpu_atom": _intel("pantherlake PTL/events/pantherlake_darkmont_core.json", **_DARKMONT),
+    },
     "Zen 1": _zen(0x00, "amdzen1/memory.json", "amdzen1/cache.json"),
     "Zen 2": _zen(0xFF, "amdzen2/memory.json", "amdzen2/cache.json"),
     "Zen 3": _zen(0xFF, "amdzen3/memory.json", "amdzen3/cache.json"),
     "Zen 4": _zen(0x0F, "amdzen4/memory.json", "amdzen4/memory.json"),
     "Zen 5": _zen(0x0F, "amdzen5/load-store.json", "amdzen5/branch-prediction.json"),
-    "Neoverse N1": _neoverse("neoverse-n1"),
-    "Neoverse V1": _neoverse("neoverse-v1"),
-    "Neoverse N2": _neoverse("neoverse-n2", "neoverse-n2-v2"),
-    "Neoverse V2": _neoverse("neoverse-v2", "neoverse-n2-v2"),
-    "Neoverse V3AE": _neoverse("neoverse-v3ae", "neoverse-v3", walks_per_cycle=True),
-    "Neoverse V3": _neoverse("neoverse-v3", walks_per_cycle=True),
-    "Neoverse N3": _neoverse("neoverse-n3", walks_per_cycle=True),
+    # Linux counts Dhyana's TLB misses by Zen's codes: arch/x86/events/amd/core.c, amd_pmu_init().
+    "Dhyana": _zen(0x00, "amdzen1/memory.json", "amdzen1/cache.json"),
+    "Neoverse E1": _arm("arm/cortex-a65-e1", "neoverse-e1"),
+    "Neoverse N1": _arm("arm/neoverse-n1", "neoverse-n1"),
+    "Neoverse V1": _arm("arm/neoverse-v1", "neoverse-v1"),
+    "Neoverse N2": _arm("arm/neoverse-n2-v2", "neoverse-n2"),
+    "Neoverse V2": _arm("arm/neoverse-n2-v2", "neoverse-v2"),
+    "Neoverse V3AE": _arm("arm/neoverse-v3", "neoverse-v3ae", walks_per_cycle=True),
+    "Neoverse V3": _arm("arm/neoverse-v3", "neoverse-v3", walks_per_cycle=True),
+    "Neoverse N3": _arm("arm/neoverse-n3", "neoverse-n3", walks_per_cycle=True),
+    "Cortex-A34": _arm_refills("arm/cortex-a34"),
+    "Cortex-A35": _arm_refills("arm/cortex-a35"),
+    "Cortex-A55": _arm("arm/cortex-a55", "cortex-a55"),
+    "Cortex-A57": _arm_refills("arm/cortex-a57-a72", "cortex-a57"),
+    "Cortex-A65": _arm("arm/cortex-a65-e1", "cortex-a65"),
+    "Cortex-A72": _arm_refills("arm/cortex-a57-a72", "cortex-a72"),
+    "Cortex-A73": _arm_refills("arm/cortex-a73", "cortex-a73"),
+    "Cortex-A75": _arm("arm/cortex-a75", "cortex-a75"),
+    "Cortex-A76": _arm("arm/cortex-a76", "cortex-a76"),
+    "Cortex-A76AE": _arm("", "cortex-a76ae"),
+    "Cortex-A77": _arm("arm/cortex-a77", "cortex-a77"),
+    "Cortex-A78": _arm("arm/cortex-a78", "cortex-a78"),
+    "Cortex-A78C": _arm("arm/cortex-a78", "cortex-a78c"),
+    "Cortex-A510": _arm("arm/cortex-a510", "cortex-a510"),
+    "Cortex-A520": _arm("", "cortex-a520", walks_per_cycle=True),
+    "Cortex-A710": _arm("arm/cortex-a710", "cortex-a710"),
+    "Cortex-A715": _arm("", "cortex-a715", walks_per_cycle=True),
+    "Cortex-A720": _arm("", "cortex-a720", walks_per_cycle=True),
+    "Cortex-X1": _arm("arm/cortex-x1", "cortex-x1"),
+    "Cortex-X1C": _arm("arm/cortex-x1", "cortex-x1c"),
+    "Cortex-X2": _arm("arm/cortex-x2", "cortex-x2"),
+    "Cortex-X3": _arm("", "cortex-x3"),
+    "Cortex-X4": _arm("", "cortex-x4", walks_per_cycle=True),
+    "AmpereOne": _arm("ampere/ampereone"),
+    "AmpereOneX": _arm("ampere/ampereonex"),
+    "A64FX": _arm_refills("fujitsu/a64fx", second_level=True),
+    "Olympus": _arm("nvidia/t410", walks_per_cycle=True),
 }
 TABLE: dict[tuple[str, str], tuple[Event, ...]] = {
     (name, unit): rows
@@ -267,22 +387,32 @@ def may_be_zero(quantity: str) -> bool:
     return quantity == "nested_walk_cycles" or quantity.startswith("walker_")
 
 
-def quantities(microarchitecture: str, pmu: str = "cpu") -> tuple[Event, ...]:
+# The common events CPU_CYCLES and INST_RETIRED (Arm ARM, DDI 0487, D13: PMU events).
+_ARM_FIXED = ("{}/event=0x11/u", "{}/event=0x08/u")
+
+
+def quantities(microarchitecture: str, pmu: str = "") -> tuple[Event, ...]:
     """Return the hardware events of a CPU: cycles and instructions, then its microarchitecture's
     rows.
 
-    pmu: the one that the measuring CPU belongs to (tlb.machine.pmu). Where the table has no row,
-    each quantity has its reason."""
-    # On a hybrid CPU a bare `cycles` becomes two events, of which only the running CPU's counts.
-    form = f"{pmu}/{{}}/u" if pmu.startswith("cpu_") else "{}:u"
+    pmu: the one that the measuring CPU belongs to (tlb.machine.pmu), by default what Linux calls
+    one of that CPU. Where the table has no row, each quantity has its reason."""
+    pmu = pmu or ("armv8_pmuv3_0" if microarchitecture in ARM_NAMES else "cpu")
+    forms = ("cycles:u", "instructions:u")
+    # Where cores differ, a bare `cycles` becomes an event of each kind, of which one counts.
+    if pmu.startswith("armv"):
+        forms = _ARM_FIXED
+    elif pmu != "cpu":
+        forms = ("{}/cycles/u", "{}/instructions/u")
+    cycles, instructions = (form.format(pmu) for form in forms)
     fixed = (
-        Event("core_cycles", form.format("cycles"), source=f"{_SYSCALL}HW_CPU_CYCLES"),
-        Event("instructions", form.format("instructions"), source=f"{_SYSCALL}HW_INSTRUCTIONS"),
+        Event("core_cycles", cycles, source=f"{_SYSCALL}HW_CPU_CYCLES"),
+        Event("instructions", instructions, source=f"{_SYSCALL}HW_INSTRUCTIONS"),
     )
-    for (name, unit), rows in TABLE.items():
-        if microarchitecture.startswith(name) and unit in ("", pmu):
-            return fixed + tuple(
-                replace(row, event=row.event and row.event.format(pmu=pmu)) for row in rows
-            )
-    known = {event.quantity for event in fixed}
-    return fixed + tuple(Event(q, None, "event-unknown") for q in CANONICAL if q not in known)
+    rows = TABLE.get((microarchitecture, pmu)) or TABLE.get((microarchitecture, ""))
+    if rows is None:
+        known = {event.quantity for event in fixed}
+        return fixed + tuple(Event(q, None, "no-events") for q in CANONICAL if q not in known)
+    return fixed + tuple(
+        replace(row, event=row.event and row.event.format(pmu=pmu)) for row in rows
+    )
