@@ -148,7 +148,7 @@ def _entries(level: int, of: Of) -> Interval:
 
 def _stated(level: int, of: Of) -> Interval:
     stated = of(your_machine).stated_entries
-    required(stated, "CPUID names no TLB level here", "no-geometry")
+    required(stated, "no TLB level is stated here", "no-geometry")
     entries = required(stated[level - 1 : level], f"no level {level} is stated", "one-level")
     return Interval(*[float(entries[0])] * 3)
 
