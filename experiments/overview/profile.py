@@ -26,7 +26,7 @@ from experiments.virtualization.grid import GUEST_PAGES, HOST_PAGES
 from tlb.inference.geometry import Geometry
 from tlb.inference.intervals import Interval
 from tlb.lab.store import Store, data_root
-from tlb.page_sizes import PAGES, SWEPT
+from tlb.page_sizes import PAGES, SWEPT, words
 from tlb.reasons import Unavailable, if_available, required
 from tlb.report import parameters
 from tlb.report.chapter import Chapter
@@ -169,7 +169,7 @@ def _walk_by_place(place: str, of: Of) -> Interval:
 def _gain(pages: str, of: Of) -> Interval:
     a = of(hugepages)
     why = "pool-empty" if PAGES[pages].source == "pool" else "too-few-points"
-    required(a.spread[pages], f"nothing was chased on {PAGES[pages].words}", why)
+    required(a.spread[pages], f"nothing was chased on {words(pages)}", why)
     return a.speedup(pages).get(FAR_BYTES // a.base_page_bytes)
 
 

@@ -387,6 +387,11 @@ def may_be_zero(quantity: str) -> bool:
     return quantity == "nested_walk_cycles" or quantity.startswith("walker_")
 
 
+def are_known(microarchitecture: str, pmu: str = "") -> bool:
+    """Return whether the table has rows for a CPU; pmu: as `quantities` takes it."""
+    return all(event.reason != "no-events" for event in quantities(microarchitecture, pmu))
+
+
 # The common events CPU_CYCLES and INST_RETIRED (Arm ARM, DDI 0487, D13: PMU events).
 _ARM_FIXED = ("{}/event=0x11/u", "{}/event=0x08/u")
 
