@@ -23,10 +23,11 @@ from experiments.overview.machine_verdicts import analysis_of, rows_digest
 from experiments.page_faults.analysis import FILE, FRESH, FRESH_LARGE
 from experiments.virtualization.analysis import GUEST_BASE_BYTES
 from experiments.virtualization.grid import GUEST_PAGES, HOST_PAGES
+from tlb import page_sizes
 from tlb.inference.geometry import Geometry
 from tlb.inference.intervals import Interval
 from tlb.lab.store import Store, data_root
-from tlb.page_sizes import PAGES, SWEPT, words
+from tlb.page_sizes import PAGES, SWEPT
 from tlb.reasons import Unavailable, if_available, required
 from tlb.report import parameters
 from tlb.report.chapter import Chapter
@@ -169,7 +170,7 @@ def _walk_by_place(place: str, of: Of) -> Interval:
 def _gain(pages: str, of: Of) -> Interval:
     a = of(hugepages)
     why = "pool-empty" if PAGES[pages].source == "pool" else "too-few-points"
-    required(a.spread[pages], f"nothing was chased on {words(pages)}", why)
+    required(a.spread[pages], f"nothing was chased on {page_sizes.words(pages)}", why)
     return a.speedup(pages).get(FAR_BYTES // a.base_page_bytes)
 
 
