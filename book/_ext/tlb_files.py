@@ -20,13 +20,14 @@ from tlb.machine import host
 from tlb.reasons import Unavailable
 from tlb.report.render import join
 
+THIS = "this computer"
 FOLDER = "_sources"  # where Sphinx puts the notebooks
 _EXPERIMENTS = {"your_machine": survey.NAME}  # whose points have another name than its page
 _AT_ALL_TIMES = (1980, 1, 1, 0, 0, 0)  # the first that a zip can say: two builds are the same bytes
 
 
 class Files(NamedTuple):
-    """A chapter's machine, the folder of its rows, and its kernels' sources."""
+    """A chapter's machine as a page calls it, the folder of its rows, and its kernels' sources."""
 
     machine: str
     rows: Path
@@ -53,6 +54,8 @@ def files_of(notebook: Path, kernels: Path) -> Files | None:
     rows = store.root / machine
     measured = (kernel for kernel in used if (rows / f"{kernel}.jsonl").is_file())
     sources = [path for kernel in measured if (path := kernels / f"{kernel}.c").is_file()]
+    if store.root.name == "own":  # copies of a disk image have one id: another may be published
+        machine = THIS
     return Files(machine, rows, sources) if rows.is_dir() else None
 
 
@@ -98,7 +101,7 @@ def add_files(
     write_cards(context["body"], out)
     lines = [Markup("The notebook: {}.").format(link(context["sourcename"], notebook.name))]
     if files := files_of(notebook, Path(app.srcdir) / "kernels"):
-        archive = f"{files.machine}.zip"
+        archive = f"{files.machine.replace(' ', '-')}.zip"
         pack(files.rows, out / archive)
         rows = Markup("All rows of {}, with the computer's description: {}.")
         lines.append(rows.format(files.machine, link(archive, archive)))

@@ -92,7 +92,8 @@ def verdict_words(compared: Compared) -> str:
     if compared.pair.ratio is None:
         why = "no ratio to nothing"
     elif not compared.can_tell:
-        why = f"{min(compared.pair.processes)} processes"
+        fewest = min(compared.pair.processes)
+        why = f"{fewest} process{'es' * (fewest != 1)}"
     elif compared.pair.logs.modes > 1:
         why = "of two modes"
     else:

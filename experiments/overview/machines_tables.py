@@ -123,7 +123,8 @@ def _who(each: Machine) -> Markup:
     card = name = Markup("")
     if each.has_card:  # book/_ext/tlb_files.py copies it there
         card = Markup('<a href="../_sources/{}{}.txt">Data card</a>, ').format(own, each.name)
-    if each.label != each.name:
+    # Copies of a disk image have one id, so this computer is not called by a published machine's.
+    if each.label != each.name and not each.is_own:
         name = Markup("<small>{}</small>").format(each.name)
     return Markup(_WHO).format(each.label, model, name, card, column)
 

@@ -23,6 +23,7 @@ from experiments.overview.machine_verdicts import analysis_of, rows_digest
 from experiments.page_faults.analysis import FILE, FRESH, FRESH_LARGE
 from experiments.virtualization.analysis import GUEST_BASE_BYTES
 from experiments.virtualization.grid import GUEST_PAGES, HOST_PAGES
+from tlb import page_sizes
 from tlb.inference.geometry import Geometry
 from tlb.inference.intervals import Interval
 from tlb.lab.store import Store, data_root
@@ -148,7 +149,7 @@ def _entries(level: int, of: Of) -> Interval:
 
 def _stated(level: int, of: Of) -> Interval:
     stated = of(your_machine).stated_entries
-    required(stated, "CPUID names no TLB level here", "no-geometry")
+    required(stated, "no TLB level is stated here", "no-geometry")
     entries = required(stated[level - 1 : level], f"no level {level} is stated", "one-level")
     return Interval(*[float(entries[0])] * 3)
 
@@ -169,7 +170,7 @@ def _walk_by_place(place: str, of: Of) -> Interval:
 def _gain(pages: str, of: Of) -> Interval:
     a = of(hugepages)
     why = "pool-empty" if PAGES[pages].source == "pool" else "too-few-points"
-    required(a.spread[pages], f"nothing was chased on {PAGES[pages].words}", why)
+    required(a.spread[pages], f"nothing was chased on {page_sizes.words(pages)}", why)
     return a.speedup(pages).get(FAR_BYTES // a.base_page_bytes)
 
 

@@ -134,7 +134,8 @@ class Analysis(analysis.Analysis):
         found = []
         for name, host in {c.machine: c.host for c, _ in self.kept.values()}.items():
             row = {"machine": name, "processor": f"{host.cpu_model} ({host.microarchitecture})"}
-            guest = "bare metal" if host.hypervisor == "none" else f"guest, {hypervisor_name(host)}"
+            known = {"none": "bare metal", "unknown": "bare metal or a guest"}
+            guest = known.get(host.hypervisor, f"guest, {hypervisor_name(host)}")
             row |= {"system": f"{host.os} {host.kernel_release}", "virtualization": guest}
             compiler = (host.c_compiler or "none").rpartition(" ")[2]
             found.append(row | {"compiler": compiler, "state": hosts.state(host)})

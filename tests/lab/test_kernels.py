@@ -122,6 +122,6 @@ def test_each_declaration_says_what_its_files_say():
 )
 def test_what_a_point_needs_is_whole_pages_and_room_for_its_order(lines, pages, layout, base):
     needed = arena_bytes(Point(kernel="page_chase", lines=lines, pages=pages, layout=layout), base)
-    page = {"4k": base, "64k": 64 * KIB, "thp": 2 * MIB, "2m": 2 * MIB, "1g": GIB}[pages]
+    page = {"4k": base, "64k": 64 * KIB, "thp": base // 8 * base, "2m": 2 * MIB, "1g": GIB}[pages]
     arena = needed - 16 * lines
     assert arena % page == 0 and 0 <= arena - lines * (base if layout == "spread" else 64) < page

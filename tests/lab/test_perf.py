@@ -120,6 +120,35 @@ def test_lines_that_do_not_fit_the_events_give_nothing(text):
     assert parse(text, [WALK, MISSES]) == {}
 
 
+CYCLES = Event("core_cycles", "cycles:u")
+IDLE = line("<not counted>", runtime=0, running=0.0, event="armv8_cortex_a53/cycles/u")
+
+
+@pytest.mark.parametrize(
+    ("idle", "busy"),
+    [
+        ("armv8_cortex_a53/cycles/u", "armv8_cortex_a72/cycles/u"),
+        ("cpu_atom/cycles:u/", "cpu_core/cycles:u/"),
+        ("apple_icestorm_pmu/cycles/u", "apple_firestorm_pmu/cycles/u"),
+        ("cycles:u", "cycles:u"),
+    ],
+)
+def test_of_an_event_on_two_kinds_of_cores_the_one_that_ran_counts(idle, busy):
+    rows = [line("<not counted>", 0, 0.0, idle), line("174783472.000000", event=busy)]
+    for answers in (rows, rows[::-1]):
+        counted = parse("".join(answers) + line("59", event="minor-faults:u"), [CYCLES, FAULTS])
+        assert {name: q.value for name, q in counted.items()} == {
+            "core_cycles": 174783472,
+            "minor_faults": 59,
+        }
+
+
+def test_a_process_that_ran_on_two_kinds_of_cores_has_no_whole_count():
+    text = line("60", running=60.0, event="a/cycles/u") + line("40", 1, 40.0, "b/cycles/u")
+    assert one(text, CYCLES).reason == "multiplexed"
+    assert one(IDLE + IDLE.replace("a53", "a72"), CYCLES).reason == "not-counted"
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: (

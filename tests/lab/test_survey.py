@@ -8,6 +8,7 @@ from tlb.inference import geometry
 from tlb.inference.intervals import median_interval
 from tlb.lab import survey
 from tlb.lab.record import Point
+from tlb.reasons import Unavailable
 from tlb.report.verdicts import LEAST_COVERAGE
 
 
@@ -23,6 +24,19 @@ def test_rows_that_are_there_already_ask_for_the_same_points_again():
     frames = [survey.survey(watched, "4k", CACHES) for _ in range(2)]
     assert stages[:4] == stages[4:]
     assert frames[0].equals(frames[1])
+
+
+def test_a_reason_that_all_layouts_share_is_told_once():
+    layouts = ("alias", "packed", "spread")
+    lacking = {
+        Point(kernel="page_chase", layout=layout, lines=lines): Unavailable(
+            "pool-empty", f"{lines}"
+        )
+        for layout in layouts
+        for lines in (64, 128)
+    }
+    (note,) = survey._notes(lacking)
+    assert note.code == "pool-empty" and all(word in note.text.lower() for word in layouts)
 
 
 @pytest.mark.parametrize("entries", [1024, 3072])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.host import ICE_LAKE, SILVERMONT, SKYLAKE, ZEN_2, reader
+from support.host import ICE_LAKE, SILVERMONT, SKYLAKE, ZEN_2, ZHAOXIN, reader
 
 from tlb.machine import cpuid
 from tlb.machine.cpuid import Cache, Registers
@@ -70,6 +70,24 @@ def test_zen_2_has_64_entries_for_every_page_size_and_2048_without_1_gib_pages()
         (2, "instruction", ("4k",), 1024, (8, 15)),
         (2, "instruction", ("2m",), 1024, (8, 15)),
     }
+
+
+@pytest.mark.parametrize("vendor", [b"CentaurHauls", b"  Shanghai  "])
+def test_zhaoxin_states_its_first_level_as_amd_does_and_its_caches_as_intel_does(vendor):
+    ebx, edx, ecx = (int.from_bytes(vendor[at : at + 4], "little") for at in (0, 4, 8))
+    read = reader(ZHAOXIN, **{"0.0": f"0000001F {ebx:08X} {ecx:08X} {edx:08X}"})
+    assert stated_by(read) == {
+        (1, "data", ("4k",), 96, 6),
+        (1, "data", ("2m",), 32, 4),
+        (1, "instruction", ("4k",), 96, 6),
+        (1, "instruction", ("2m",), 32, 4),
+    }
+    assert [(c.level, c.size_bytes >> 10, c.ways) for c in cpuid.caches(read)] == [
+        (1, 32, 8),
+        (1, 64, 16),
+        (2, 256, 8),
+        (3, 8192, 16),
+    ]
 
 
 def test_descriptors_that_the_manual_leaves_in_doubt_are_unknown_not_guessed():

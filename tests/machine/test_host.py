@@ -94,7 +94,7 @@ def test_an_empty_root_is_a_host_that_knows_nothing(tmp_path):
     assert found.memory.usable_bytes == 0 and found.installation == ""
     with pytest.raises(Unavailable, match="identified"):
         host.machine_id(found)
-    assert {"memory", "TLB", "THP", "mTHP"} <= topics(found)
+    assert {"memory", "TLB", "THP"} <= topics(found)
 
 
 # --- identity

@@ -1,9 +1,14 @@
 """Who a CPU is, and how deep its page tables are: on x86-64, on arm64, in a guest."""
 
-import pytest
-from support.host import ARM, GRAVITON, inspect
+from dataclasses import replace
 
+import pytest
+from support.host import ARM, GRAVITON, inspect, topics
+
+from tlb.lab.store import Store
 from tlb.machine import host
+from tlb.programs.reach import Reach
+from tlb.reasons import Unavailable
 
 
 @pytest.mark.parametrize(
@@ -29,6 +34,43 @@ def test_without_cpuinfo_sysfs_tells_the_same_arm_cpu(tmp_path):
     shown = inspect(tmp_path / "cpuinfo", {"proc/cpuinfo": GRAVITON}, ARM)
     found = inspect(tmp_path / "midr", {"proc/cpuinfo": "", midr: "0x00000000411fd401"}, ARM)
     assert host.machine_id(found) == host.machine_id(shown)
+
+
+def test_an_arm_cpu_that_nothing_names_has_no_id(tmp_path):
+    found = inspect(tmp_path, {"proc/cpuinfo": "Processor\t: AArch64 Processor rev 3\n"}, ARM)
+    assert (found.cpu_model, found.microarchitecture) == ("unknown", "unknown")
+    with pytest.raises(Unavailable) as why:
+        host.machine_id(found)
+    assert why.value.code == "machine-unknown"
+
+
+def test_two_cpus_of_unknown_makers_are_told_apart_by_their_numbers(tmp_path):
+    two = [GRAVITON.replace("0x41", maker) for maker in ("0x70", "0x71")]
+    found = [inspect(tmp_path / str(n), {"proc/cpuinfo": two[n]}, ARM) for n in range(2)]
+    assert found[0].cpu_model == "implementer 0x70 part 0xd40 r1p1"
+    assert host.machine_id(found[0]) != host.machine_id(found[1])
+
+
+# --- other architectures
+
+RISCV = """processor\t: 0
+hart\t\t: 1
+isa\t\t: rv64imafdc
+mmu\t\t: sv39
+uarch\t\t: sifive,u74-mc
+"""
+
+
+def test_on_another_architecture_nothing_is_measured_and_no_guest_is_claimed(tmp_path):
+    here = replace(ARM, arch="riscv64", probe_pmu=lambda: ("software", "no-pmu"))
+    found = inspect(tmp_path, {"proc/cpuinfo": RISCV}, here)
+    assert (found.cpu_model, found.hypervisor) == ("sifive,u74-mc", "unknown")
+    with pytest.raises(Unavailable) as why:
+        host.machine_id(found)
+    assert why.value.code == "arch-unsupported"
+    assert "virtual machine" not in topics(found)
+    known = Reach.of(found, Store(tmp_path / "data"))  # `tlb watch` goes on without prices
+    assert known.entries == {} and isinstance(known.prices, Unavailable)
 
 
 @pytest.mark.parametrize(

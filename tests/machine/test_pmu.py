@@ -21,6 +21,7 @@ def row(value: str, event: str = "cycles:u") -> str:
     ("status", "stderr", "expected"),
     [
         (0, row("123456.000000"), ("counters", None)),
+        (0, row("123456.000000").replace("}", ", }"), ("counters", None)),  # perf 6.13.0
         (0, row("<not supported>"), ("software", "no-pmu")),
         (0, row("<not counted>"), ("software", "not-counted")),
         (0, "", ("timing", "perf-failed")),
@@ -52,8 +53,15 @@ def test_the_pmus_of_a_hybrid_cpu_are_both_named(tmp_path):
         tmp_path,
         {
             f"sys/bus/event_source/devices/{name}/type": "8"
-            for name in ("cpu_core", "cpu_atom", "power", "uncore_imc_0", "armv8_pmuv3_0")
+            for name in (
+                "cpu_core",
+                "cpu_atom",
+                "power",
+                "uncore_imc_0",
+                "armv8_pmuv3_0",
+                "apple_firestorm_pmu",
+            )
         },
     )
     found = pmu.look(root, lambda: ("counters", None))
-    assert found.devices == ("armv8_pmuv3_0", "cpu_atom", "cpu_core")
+    assert found.devices == ("apple_firestorm_pmu", "armv8_pmuv3_0", "cpu_atom", "cpu_core")

@@ -289,3 +289,21 @@ def test_as_json_a_pool_has_the_bytes_of_all_its_pages(monkeypatch, capsys):
     command.look(SimpleNamespace(invoked_subcommand=None), as_json=True)
     (shown,) = json.loads(capsys.readouterr().out)["pools"]
     assert (shown["total"], shown["bytes"]) == (6, 12 * MIB)
+
+
+@pytest.mark.parametrize(
+    ("page", "counts", "code"),
+    [
+        ("2m", {"free": 0}, "pool-empty"),
+        ("2m", {"free": 3, "reserved": 3}, "pool-empty"),
+        ("2m", {"free": 3}, None),
+        ("32m", {}, "page-size-unsupported"),
+    ],
+)
+def test_what_needs_a_pool_is_refused_before_anything_runs(tmp_path, page, counts, code):
+    Kernel(tmp_path, p2m={"total": 3} | counts)
+    try:
+        pools.check(page, tmp_path)
+        assert code is None
+    except Unavailable as why:
+        assert why.code == code

@@ -7,6 +7,8 @@ import nbformat
 from support.common import ROOT, extension
 from support.site import soup
 
+from tlb.lab.store import Store
+from tlb.machine import host
 from tlb.report import parameters
 
 
@@ -50,3 +52,18 @@ def test_a_machine_s_folder_is_packed_to_the_same_bytes_without_what_was_set_asi
             "zen-9-00000000/page_chase.jsonl",
         ]
     assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
+
+
+def test_this_computer_is_not_called_by_the_id_that_a_published_one_may_have(tmp_path, monkeypatch):
+    monkeypatch.setenv("TLB_DATA", str(tmp_path))
+    files, id = extension("tlb_files"), host.machine_id(host.inspect())
+    for store in (Store(tmp_path), Store(tmp_path).own):
+        store.write_machine(id, {})
+    called = {}
+    for machine in ("this", id):
+        cell = nbformat.v4.new_code_cell(metadata={"tags": ["parameters"]})
+        notebook = nbformat.v4.new_notebook(cells=[cell])
+        notebook.metadata["papermill"] = {"parameters": {"machine": machine}}
+        nbformat.write(notebook, tmp_path / "strides.ipynb")
+        called[machine] = files.files_of(tmp_path / "strides.ipynb", tmp_path).machine
+    assert called == {"this": files.THIS, id: id}

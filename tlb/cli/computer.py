@@ -13,6 +13,7 @@ from rich.markup import escape
 from tlb.cli import shown
 from tlb.machine import doctor as doctors
 from tlb.machine import host as hosts
+from tlb.machine import pools
 from tlb.page_sizes import BASE
 from tlb.reasons import Unavailable
 
@@ -34,10 +35,18 @@ def doctor(
     ] = False,
 ) -> None:
     """Show what disturbs measurements on this computer, with remedies."""
-    advice = doctors.advice(hosts.inspect())
-    for command in doctors.commands(advice) if fix_hints else ():
-        print(command)
-    for topic, finding, remedy in () if fix_hints else advice:
+    from tlb.lab import events
+
+    host = hosts.inspect()
+    advice = doctors.advice(host)
+    kind = host.core.kind if host.core else ""
+    if host.pmu.tier == "counters" and not events.are_known(host.microarchitecture, kind):
+        advice.append(doctors.no_events(host))
+    if fix_hints:
+        for command in doctors.commands(advice):
+            print(command)
+        return
+    for topic, finding, remedy in advice:
         shown.out.print(
             f"[bold]{escape(topic)}[/bold]  {escape(finding)}\n    {escape(remedy)}",
             highlight=False,
@@ -49,15 +58,17 @@ def geometry(
     as_json: shown.Json = False,
 ) -> None:
     """Infer the TLB's entries, ways and costs in half a minute."""
+    if pages not in (BASE, "2m"):
+        raise Unavailable("bad-parameter", f"pages is 4k or 2m, not '{pages}'")
+    host, backing = hosts.inspect(), None
+    if pages != BASE:
+        pools.check(pages)
     from tlb.inference import geometry_words, splinter
     from tlb.inference.geometry import infer
     from tlb.lab import survey
     from tlb.lab.measuring_setup import Rig
     from tlb.lab.store import Store
 
-    if pages not in (BASE, "2m"):
-        raise Unavailable("bad-parameter", f"pages is 4k or 2m, not '{pages}'")
-    host, backing = hosts.inspect(), None
     with tempfile.TemporaryDirectory(prefix="tlb-geometry-") as folder:
         rig = Rig.of(host, Store(folder), counters=False)
         frame, notes = survey.measured(rig, pages)

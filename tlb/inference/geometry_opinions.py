@@ -105,7 +105,7 @@ def verdict(
     """
     sentence = _measured(opinions, entries, knee)
     if stated is None:
-        return sentence + "CPUID states nothing to compare with."
+        return sentence + "Nothing states this level's entries to compare with."
     off_alone = abs(entries.value / stated - 1)
     off_together = abs(entries.value / (stated + before) - 1)
     if entries.method.startswith("draws") and off_together < min(BOTH, off_alone):

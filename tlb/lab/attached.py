@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import re
 import signal
 import subprocess
@@ -15,7 +16,7 @@ from tlb.lab.perf import Plan
 from tlb.lab.perf_json import derive, parse
 from tlb.lab.perf_plan import stat_words
 from tlb.lab.record import Quantity
-from tlb.machine import pmu
+from tlb.machine import identity, pmu
 from tlb.system.processes import PROBE_S, run_whole, status_within
 
 # What samples loads with their addresses: Intel's mem-loads by PEBS, of 30 cycles and more as
@@ -31,6 +32,8 @@ def page_sizes(plan: Plan, pid: int, seconds: float) -> dict[int, int] | str:
     or a reason code."""
     if plan.perf is None or "walk" in plan.lacking:
         return plan.lacking.get("walk", "no-perf")
+    if platform.machine() not in identity.X86:
+        return "no-events"  # Arm's SPE samples loads too, which is not read here
     refused = "not-supported"
     with tempfile.TemporaryDirectory(prefix="tlb-watch-") as folder:
         samples = str(Path(folder) / "samples")

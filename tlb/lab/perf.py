@@ -40,9 +40,7 @@ def plan(
     """
     perf, pmus = perf or shutil.which("perf"), pmu.listed(root)
     where = _allowed_cpu() if cpu is None else cpu
-    is_arm = microarchitecture.startswith("Neoverse")
-    own = pmu.of_cpu(where, pmus) or ("armv8_pmuv3_0" if is_arm else "cpu")
-    table = SOFTWARE + quantities(microarchitecture, own)
+    table = SOFTWARE + quantities(microarchitecture, pmu.of_cpu(where, pmus) or "")
     if perf is None:
         return Plan(None, (), {event.quantity: "no-perf" for event in table})
     # `true` on another kind of core would count nothing
@@ -79,7 +77,7 @@ def _counted_alone(
     lacking: dict[str, str] = {}
     for event in table:
         if event.event is None:
-            lacking[event.quantity] = event.reason or "event-unknown"
+            lacking[event.quantity] = event.reason or "no-events"
         elif event not in SOFTWARE and "perf-denied" in lacking.values():
             lacking[event.quantity] = "perf-denied"
         elif event.quantity != "core_cycles" and lacking.get("core_cycles") == "no-pmu":

@@ -3,7 +3,9 @@ time."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 
 from tlb.lab.events import Event
 from tlb.lab.record import Quantity
@@ -17,9 +19,40 @@ def parse(text: str, events: Sequence[Event]) -> dict[str, Quantity]:
     runtime 0 and 100.00 %. {} where the lines do not fit the events.
     """
     rows = [row for row in pmu.rows(text) if "counter-value" in row]
-    if len(rows) != len(events):
+    answers = [[row] for row in rows]
+    if len(rows) > len(events):
+        answers = [list(group) for _, group in groupby(rows, _name_on_any_pmu)]
+    if len(answers) != len(events):
         return {}
-    return {event.quantity: _quantity(row, event) for row, event in zip(rows, events, strict=True)}
+    return {
+        event.quantity: _of_all_pmus([_quantity(row, event) for row in answer])
+        for answer, event in zip(answers, events, strict=True)
+    }
+
+
+# An event of one PMU as versions of perf print it: armv8_cortex_a72/cycles/u, cpu_core/cycles:u/.
+_ON_PMU = re.compile(r"[\w.-]+/([^/]+)/(\w*)")
+
+
+def _name_on_any_pmu(row: Mapping) -> str:
+    """Return the name of an event without its PMU: "cycles:u"."""
+    name = str(row.get("event"))
+    found = _ON_PMU.fullmatch(name)
+    return f"{found[1]}:{found[2]}".removesuffix(":") if found else name
+
+
+def _of_all_pmus(answers: Sequence[Quantity]) -> Quantity:
+    """Return what counted, of the answers of several PMUs to one event.
+
+    On a computer with several kinds of cores perf 6.5 and later opens an event that names no PMU on
+    each (tools/perf/util/parse-events.c), and each counts on its own cores alone. A process that
+    ran on two kinds has no whole count.
+    """
+    counted = [answer for answer in answers if answer.reason in (None, "multiplexed")]
+    if len(counted) < 2:
+        return (counted or answers)[0]
+    running = min(answer.running_percent or 0.0 for answer in counted)
+    return Quantity(reason="multiplexed", event=counted[0].event, running_percent=running)
 
 
 def _quantity(row: dict, event: Event) -> Quantity:
@@ -55,8 +88,7 @@ def derive(counted: Mapping[str, Quantity], events: Sequence[Event]) -> dict[str
         first, sign, second = event.derived or ("", "", "")
         parts, text = [counted.get(first), counted.get(second)], f"derived: {first} {sign} {second}"
         if reason := next(
-            ("event-unknown" if q is None else q.reason for q in parts if q is None or q.reason),
-            None,
+            ("no-events" if q is None else q.reason for q in parts if q is None or q.reason), None
         ):
             result[event.quantity] = Quantity(reason=reason, event=text)
             continue

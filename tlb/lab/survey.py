@@ -23,6 +23,7 @@ from tlb.lab.prebuilt import compiler
 from tlb.lab.record import Point
 from tlb.machine.host import base_page_bytes, data_caches
 from tlb.page_sizes import BASE
+from tlb.prose import listed
 from tlb.reasons import Note, Unavailable
 
 NAME = "geometry"  # of the experiment
@@ -60,14 +61,14 @@ def measured(
     seconds: float = inf,
 ) -> tuple[pd.DataFrame, list[Note]]:
     """Survey this computer into the rig's store, what is there already not again: (all rows, a note
-    for each kind of lack).
+    for each reason of a lack).
 
     repeats: at most so many processes a point. most_bytes: leaves out points that need more memory.
     first: as `survey` takes it. seconds: each of its looks takes no longer. Raises Unavailable:
     engine-lacks without a C compiler, and what campaign.run raises.
     """
     _takes_c()
-    lacking: dict[str, Note] = {}
+    lacking: dict[Point, Unavailable] = {}
 
     def run(points: list[Point]) -> pd.DataFrame:
         fitting = [
@@ -80,7 +81,8 @@ def measured(
         lacking.update(missing)
         return frame
 
-    return survey(run, pages, data_caches(rig.host), first), sorted(lacking.values())
+    frame = survey(run, pages, data_caches(rig.host), first)
+    return frame, _notes(lacking)
 
 
 def pieces(rig: Rig, pages: str) -> pd.DataFrame:
@@ -106,9 +108,9 @@ def _takes_c() -> None:
 
 def _run(
     rig: Rig, points: list[Point], name: str, repeats: int, seconds: float = inf
-) -> tuple[pd.DataFrame, dict[str, Note]]:
-    """(all rows that there are now, what was lacking: a note for each layout and reason). Nothing
-    is counted, and nothing tried again: the least of several leaves noise out."""
+) -> tuple[pd.DataFrame, dict[Point, Unavailable]]:
+    """(all rows that there are now, why each point that is lacking is). Nothing is counted,
+    and nothing tried again: the least of several leaves noise out."""
     outcome = campaign.run(
         replace(rig, plan=perf.NO_COUNTERS),
         {name: points},
@@ -117,11 +119,19 @@ def _run(
         seconds=seconds,
     )
     frame = rows.current(rig.store.load(rig.machine, name), rig.state)
-    lacking = {
-        f"{p.layout} {why.code}": Note(f"{p.layout.capitalize()} chases: {why}", why.code)
-        for p, why in outcome.lacking.items()
-    }
-    return frame, lacking
+    return frame, outcome.lacking
+
+
+def _notes(lacking: Mapping[Point, Unavailable]) -> list[Note]:
+    """Return a note for each reason, with all layouts that it concerns."""
+    by_code: dict[str, list[str]] = {}
+    for point, why in lacking.items():
+        by_code.setdefault(why.code, []).append(point.layout)
+    last = {why.code: why for why in lacking.values()}
+    return [
+        Note(f"{listed(sorted({*layouts})).capitalize()} chases: {last[code]}", code)
+        for code, layouts in sorted(by_code.items())
+    ]
 
 
 def survey(

@@ -170,9 +170,9 @@ def hypervisor(read: Reader) -> str:
 
 
 def caches(read: Reader) -> tuple[Cache, ...]:
-    """The caches, by Intel's leaf 4 (SDM, leaf 04H) or AMD's Fn8000_001D (APM), which share one
-    layout."""
-    if vendor(read) == "GenuineIntel":
+    """The caches, by Intel's leaf 4 (SDM, leaf 04H; also Centaur's and Zhaoxin's: Linux,
+    arch/x86/kernel/cpu/zhaoxin.c) or AMD's Fn8000_001D (APM), which share one layout."""
+    if vendor(read) in ("GenuineIntel", "CentaurHauls", "  Shanghai  "):
         leaf, exists = 4, has_basic(read, 4)
     else:  # Fn8000_001D is valid where the CPU has TopologyExtensions: Fn8000_0001 ecx bit 22
         leaf = 0x8000001D

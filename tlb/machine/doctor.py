@@ -13,7 +13,7 @@ from tlb.machine.host import Host
 from tlb.machine.tlb import Tlb
 from tlb.reasons import REASONS, explain
 from tlb.system.files import PREBUILT
-from tlb.units import format_size
+from tlb.units import format_size, page_name, parse_size
 
 
 class Advice(NamedTuple):
@@ -45,18 +45,20 @@ def advice(host: Host) -> list[Advice]:
 
 
 def commands(found: list[Advice]) -> list[str]:
-    """The commands that remedies quote and that a shell runs as they are, each once."""
-    quoted = [command for each in found for command in _COMMAND.findall(each.remedy)]
-    return list(dict.fromkeys(quoted))
+    """The first command that each remedy quotes and that a shell runs as it is, each once. Those
+    after it undo it or do the same on another system."""
+    quoted = [_COMMAND.search(each.remedy) for each in found]
+    return list(dict.fromkeys(command[1] for command in quoted if command))
 
 
-# In backquotes; what somebody has to fill in, such as *, is no command to copy.
-_COMMAND = re.compile(r"`((?:echo|sudo|tlb|apt) [^`*$]+)`")
+# In backquotes; what somebody has to fill in, such as *, is no command to copy, and `tlb inspect`
+# mends nothing.
+_COMMAND = re.compile(r"`((?:echo|sudo|tlb pool|apt) [^`*$]+)`")
 
 
 def _counters(host: Host) -> Iterator[Advice]:
     reason = host.pmu.reason
-    if reason == "no-pmu" and host.hypervisor != "none":
+    if reason == "no-pmu" and host.hypervisor not in ("none", "unknown"):
         yield Advice(
             "virtual machine",
             f"This is a virtual machine ({host.hypervisor}) that shows no hardware counters: "
@@ -74,6 +76,12 @@ def _counters(host: Host) -> Iterator[Advice]:
             f"CPUID describes a TLB with codes that this book does not know ({codes}).",
             "Look them up in Intel's manual (CPUID, leaf 2) and report them, with the CPU's name.",
         )
+
+
+def no_events(host: Host) -> Advice:
+    """What to do about a CPU whose counters work and whose events the book does not know."""
+    sentence, remedy = REASONS["no-events"]
+    return Advice("events", f"{sentence.removesuffix('.')} ({_named(host)}).", remedy)
 
 
 def _tools(host: Host) -> Iterator[Advice]:
@@ -101,9 +109,38 @@ def _memory(host: Host) -> Iterator[Advice]:
 
 
 def _page_sizes(host: Host) -> Iterator[Advice]:
-    if host.thp_setting in ("never", "absent"):
+    if host.thp_setting == "never":
         yield Advice("THP", *REASONS["thp-never"])
-    own = host.mthp.get("64k") or "never"
+    elif host.thp_setting == "absent":
+        yield Advice("THP", "This Linux kernel has no transparent huge pages.", _BUILT_WITH)
+    yield from _between(host)
+    for page, example in _POOLS.items():
+        if page not in {pool.page for pool in host.pools}:
+            sentence, remedy = REASONS["page-size-unsupported"]
+            yield Advice(f"pool {page}", f"{sentence.removesuffix('.')} ({page}).", remedy)
+        elif page not in {pool.page for pool in host.pools if pool.left}:
+            yield Advice(
+                f"pool {page}",
+                f"The pool of {format_size(parse_size(page))} pages is empty.",
+                example,
+            )
+
+
+# Remedies.
+_BUILT_WITH = "Use one built with CONFIG_TRANSPARENT_HUGEPAGE, which real-time kernels leave out."
+_POOLS = {
+    "2m": REASONS["pool-empty"].remedy,
+    "1g": "Reserve pages soon after boot with `tlb pool reserve --pages 1g --size 4GiB`, or at boot "
+    "with hugepagesz=1G hugepages=4; vm.nr_hugepages counts pages of the default size only.",
+}
+_BETWEEN = 64 << 10  # the size between base and huge page that the chapters measure
+
+
+def _between(host: Host) -> Iterator[Advice]:
+    """Of transparent pages between the base page and the huge page."""
+    own = host.mthp.get(page_name(_BETWEEN)) or "never"
+    if host.base_page_bytes >= _BETWEEN or host.thp_setting == "absent":
+        return
     if not host.mthp:
         yield Advice(
             "mTHP",
@@ -112,18 +149,6 @@ def _page_sizes(host: Host) -> Iterator[Advice]:
         )
     elif own == "never" or (own == "inherit" and host.thp.enabled == "never"):
         yield Advice("mTHP", *REASONS["mthp-off"])
-    there = {pool.page for pool in host.pools if pool.left}
-    if "2m" not in there:
-        yield Advice("pool 2m", *REASONS["pool-empty"])
-    if "1g" not in there and host.gigabyte_pages is False:
-        yield Advice("pool 1g", *REASONS["page-size-unsupported"])
-    elif "1g" not in there:
-        yield Advice(
-            "pool 1g",
-            "The pool of 1 GiB pages is empty.",
-            "Reserve pages soon after boot with `tlb pool reserve --pages 1g --size 4GiB`, or at "
-            "boot with hugepagesz=1G hugepages=4; vm.nr_hugepages counts 2 MiB pages only.",
-        )
 
 
 def _noise(host: Host) -> Iterator[Advice]:
@@ -170,8 +195,6 @@ def describe(host: Host) -> list[tuple[str, str]]:
 
 
 def _cpu(host: Host) -> list[tuple[str, str]]:
-    numbers = host.family, host.model, host.stepping
-    signature = ("unknown" if n is None else f"{n:#x}" for n in numbers)
     measured = f"; measured: {_core(host.core)}" if host.core else ""
     caches = [
         (f"L{each.level} {each.kind}", f"{format_size(each.size_bytes)}{_ways(each.ways, None)}")
@@ -179,7 +202,7 @@ def _cpu(host: Host) -> list[tuple[str, str]]:
     ]
     return [
         ("CPU", f"{host.cpu_model} ({host.microarchitecture})"),
-        ("family, model, stepping", ", ".join(signature)),
+        ("family, model, stepping", _signature(host)),
         ("microcode", host.microcode or "unknown"),
         ("CPUs", f"{len(host.usable_cpus)} usable of {host.logical_cpus}{measured}"),
         ("hypervisor", host.hypervisor),
@@ -188,6 +211,16 @@ def _cpu(host: Host) -> list[tuple[str, str]]:
         *((f"TLB level {tlb.level}, {tlb.kind}", _tlb(tlb)) for tlb in host.tlb),
         *([("TLB", explain(host.tlb_reason))] if host.tlb_reason else []),
     ]
+
+
+def _signature(host: Host) -> str:
+    numbers = host.family, host.model, host.stepping
+    return ", ".join("unknown" if n is None else f"{n:#x}" for n in numbers)
+
+
+def _named(host: Host) -> str:
+    """The CPU's name and numbers."""
+    return f"{host.cpu_model}; family, model, stepping {_signature(host)}"
 
 
 def _pages(host: Host) -> list[tuple[str, str]]:

@@ -229,8 +229,8 @@ def _of_cpu(root: Path, computer: Platform, cpu: int) -> dict[str, Any]:
 
 
 def is_x86(host: Host | Platform) -> bool:
-    return host.arch in ("x86_64", "AMD64")
+    return host.arch in identity.X86
 
 
 def is_arm(host: Host | Platform) -> bool:
-    return host.arch in ("aarch64", "arm64")
+    return host.arch in identity.ARM

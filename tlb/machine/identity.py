@@ -14,6 +14,9 @@ from tlb.machine.cpuid import Reader
 from tlb.machine.microarchitecture import IMPLEMENTERS, UNKNOWN
 from tlb.system import procfs
 
+# What platform.machine() calls the architectures that are measured.
+X86, ARM = ("x86_64", "AMD64"), ("aarch64", "arm64")
+
 # What a block of cpuinfo says of who its CPU is.
 _IDENTITY = (
     "vendor_id",
@@ -42,8 +45,10 @@ def x86(info: Mapping[str, str]) -> dict[str, object]:
     family, model, stepping = (
         procfs.leading_number(info.get(key, "")) for key in ("cpu family", "model", "stepping")
     )
+    # other architectures than x86-64 have other words: riscv64 uarch, ppc64 cpu
+    names = (procfs.label(info.get(key, "")) for key in ("model name", "uarch", "cpu"))
     return {
-        "cpu_model": procfs.label(info.get("model name", "")) or UNKNOWN,
+        "cpu_model": next(filter(None, names), UNKNOWN),
         "vendor": vendor,
         "family": family,
         "model": model,
@@ -53,16 +58,21 @@ def x86(info: Mapping[str, str]) -> dict[str, object]:
 
 
 def arm(info: Mapping[str, str]) -> dict[str, object]:
-    """The same; arm64's cpuinfo shows the fields of each core's MIDR_EL1."""
+    """The same; arm64's cpuinfo shows the fields of each core's MIDR_EL1 (before Linux 3.19 in
+    another form, which names none)."""
     implementer, part, variant = (
         _hex(info.get(f"CPU {key}")) for key in ("implementer", "part", "variant")
     )
     revision = procfs.leading_number(info.get("CPU revision", ""))
     maker = IMPLEMENTERS.get(implementer, UNKNOWN)
     name = microarchitecture.arm_name(implementer, part)
-    core = f"part {part:#x}" if name == UNKNOWN and part is not None else name
+    model = UNKNOWN
+    if implementer is not None and part is not None:
+        who = f"implementer {implementer:#x}" if maker == UNKNOWN else maker
+        core = f"part {part:#x}" if name == UNKNOWN else name
+        model = f"{who} {core} r{variant or 0}p{revision or 0}"
     return {
-        "cpu_model": f"{maker} {core} r{variant or 0}p{revision or 0}",
+        "cpu_model": model,
         "vendor": maker,
         "family": None,
         "model": part,

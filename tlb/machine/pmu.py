@@ -19,8 +19,10 @@ from tlb.system.processes import PROBE_S, run_whole
 Tier = Literal["counters", "software", "timing"]
 
 # cpu; cpu_core, cpu_atom and cpu_lowpower of hybrid parts; armv8_pmuv3_0, armv8_cortex_a72 and the
-# like.
-_CPU_PMU = re.compile(r"cpu(_core|_atom|_lowpower)?|armv[89]_\w{1,40}")
+# like; apple_firestorm_pmu (Linux, drivers/perf/apple_m1_cpu_pmu.c).
+_CPU_PMU = re.compile(r"cpu(_core|_atom|_lowpower)?|armv[89]_\w{1,40}|apple_\w{1,40}_pmu")
+# perf 6.13.0 ends each object with a comma.
+_LAST_COMMA = re.compile(r",\s*\}\s*$")
 
 
 class Pmu(Facts):
@@ -84,7 +86,7 @@ def rows(text: str) -> Iterator[dict]:
     """The JSON objects among the lines of a text: what `perf stat -j` prints, one an event."""
     for line in text.splitlines():
         with contextlib.suppress(ValueError, RecursionError):
-            row = json.loads(line)
+            row = json.loads(_LAST_COMMA.sub("}", line))
             if isinstance(row, dict):
                 yield row
 

@@ -50,6 +50,13 @@ def changes(root: Path = Path("/")) -> dict[str, Change]:
     return {_page(name): change for name, change in changed_settings.changes(root, "pool").items()}
 
 
+def check(page: str, root: Path = Path("/")) -> None:
+    """Raise Unavailable unless a pool of `page` has a free page: page-size-unsupported,
+    pool-empty."""
+    if not _pool(root, page).left:
+        raise Unavailable("pool-empty", page)
+
+
 def reserve(page: str, size_bytes: int, root: Path = Path("/")) -> Reserved:
     """Let the pool of `page` grow until `size_bytes` of it are free; it never shrinks.
 

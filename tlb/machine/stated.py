@@ -25,8 +25,11 @@ def machine_id(host: Host) -> str:
 
     Kernel, microcode, limits and load are left out: they change on one computer. See `state`. A
     computer whose CPUs differ has an id for each kind that is measured, since each has a
-    description of its own. Raises Unavailable("machine-unknown") where a Linux states too little.
+    description of its own. Raises Unavailable: arch-unsupported; machine-unknown where a Linux
+    states too little.
     """
+    if host.arch not in (*identity.X86, *identity.ARM):
+        raise Unavailable("arch-unsupported", host.arch)
     if host.os == "Linux" and (host.cpu_model == UNKNOWN or not host.memory.total_bytes):
         raise Unavailable("machine-unknown")
     name = host.microarchitecture

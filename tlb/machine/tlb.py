@@ -1,5 +1,5 @@
 """The geometry of the TLBs as CPUID states it, decoded from Intel's leaves 2 and 0x18 and AMD's
-Fn8000_xxxx.
+Fn8000_xxxx, of which VIA, Centaur and Zhaoxin have the first.
 
 What CPUID states is the vendor's word, not a measurement; hypervisors may hide or invent it. SDM
 and APM: see tlb/machine/cpuid.py.
@@ -52,6 +52,9 @@ def tlbs(read: Reader) -> tuple[tuple[Tlb, ...], tuple[int, ...]]:
             stated += _leaf_18(read)
         case "AuthenticAMD" | "HygonGenuine":
             stated += _amd(read)
+        # Leaf 2, which they have as well, lists other buffers: descriptors of Intel's caches.
+        case "CentaurHauls" | "  Shanghai  ":
+            stated += (tlb.model_copy(update={"note": ""}) for tlb in _first_level(read))
     stated.sort(key=lambda tlb: (tlb.level, tlb.kind, [_SIZES.index(page) for page in tlb.pages]))
     return tuple(stated), tuple(unknown)
 
@@ -167,8 +170,8 @@ ZEN_5 = 0x1A  # the family, and of what came after it
 _NOTE_4M = "a 4 MiB page takes two entries, so half as many fit"  # APM, Fn8000_0005 and Fn8000_0006
 
 
-def _amd(read: Reader) -> Iterator[Tlb]:
-    # eight bits each of entries and ways; 0xFF ways is fully associative
+def _first_level(read: Reader) -> Iterator[Tlb]:
+    """Fn8000_0005: eight bits each of entries and ways; 0xFF ways is fully associative."""
     if has_extended(read, 0x80000005):
         registers = read(0x80000005, 0)
         for page, register in (("4k", registers.ebx), ("2m", registers.eax)):
@@ -177,6 +180,10 @@ def _amd(read: Reader) -> Iterator[Tlb]:
                 if entries and ways:
                     ways = 0 if ways == 0xFF else ways
                     yield _amd_tlb(1, kind, page, entries, ways, "CPUID 0x80000005")
+
+
+def _amd(read: Reader) -> Iterator[Tlb]:
+    yield from _first_level(read)
     gigabyte = read(0x80000019, 0) if has_extended(read, 0x80000019) else None
     if gigabyte:
         yield from _amd_halves(1, "1g", gigabyte.eax, 1, "CPUID 0x80000019")

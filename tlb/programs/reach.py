@@ -15,7 +15,7 @@ from tlb.lab import kernels, rows
 from tlb.lab.store import Store
 from tlb.machine import host as hosts
 from tlb.machine.host import Host, data_caches, data_tlbs
-from tlb.page_sizes import BASE
+from tlb.page_sizes import BASE, page_bytes
 from tlb.programs.activity import Sample
 from tlb.reasons import Unavailable, if_available
 from tlb.system import processes
@@ -91,7 +91,7 @@ def _stated(host: Host, prices: Prices | Unavailable) -> Reach:
         for page in (BASE, _LARGE, "1g")
         if (levels := data_tlbs(host, page))
     }
-    sizes = host.base_page_bytes, host.thp.page_bytes or 2 << 20
+    sizes = host.base_page_bytes, host.thp.page_bytes or page_bytes("thp", host.base_page_bytes)
     return Reach(entries, dict.fromkeys(entries, "CPUID"), prices, False, *sizes)
 
 
@@ -118,8 +118,8 @@ def read(host: Host, store: Store) -> Reach:
 
 def _sources(host: Host, store: Store, experiment: str) -> list[Store]:
     """Return the stores with rows of an experiment on this computer: its own, then the published."""
-    machine = hosts.machine_id(host)
-    stores = (store.own, store)
+    machine = if_available(hosts.machine_id, host)  # of an unknown computer there are no rows
+    stores = (store.own, store) if machine else ()
     return [
         each for each in stores if experiment in (if_available(each.experiments, machine) or ())
     ]

@@ -87,7 +87,11 @@ class Report:
         rows = list[tuple[str, str]]()
         for page, size in last.mapped.items():
             if size or page in (BASE, "thp"):
-                name = words(page) if page in PAGES else f"{page} pages of the pool"
+                name = (
+                    words(page, self.reach.base_page_bytes)
+                    if page in PAGES
+                    else f"{page} pages of the pool"
+                )
                 rows.append((name, format_size(size)))
             if page == BASE:
                 for folio, part in self.folio_bytes().items():

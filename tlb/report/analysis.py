@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Document = TypeVar("Document", bound=BaseModel)
 SIMULATED = "simulated-"  # begins the id of a machine whose rows were computed, and no other id
-_NO_TLB = "CPUID names no TLB level here"
+_NO_TLB = "no TLB level is stated here"
 _NO_LEVELS = f"{_NO_TLB}, and no measurement found two"
 
 

@@ -48,6 +48,10 @@ _GUEST = (
     "A guest's numbers: they hold the price of two-dimensional walks and of the host's page size."
 )
 _METAL = "Bare metal, so it says nothing of what a guest on this processor would pay."
+_EITHER = (
+    "Bare metal's or a guest's numbers, which could not be determined: a guest's hold the price of "
+    "two-dimensional walks and of the host's page size."
+)
 
 
 def write(store: Store, machine: str, host: Host) -> None:
@@ -69,7 +73,11 @@ def _counts(rows: pd.DataFrame) -> str:
 
 def card(store: Store, machine: str, host: Host) -> str:
     """Return Markdown for data/<machine>/README.md, with the experiments that have rows."""
-    is_metal, table = host.hypervisor == "none", ""
+    table = ""
+    where, dimensions = {
+        "none": ("bare metal", _METAL),
+        "unknown": ("bare metal or a guest", _EITHER),
+    }.get(host.hypervisor, (f"a guest under {host.hypervisor}", _GUEST))
     frames = {name: store.load(machine, name) for name in store.experiments(machine)}
     for name, frame in frames.items():
         for (kernel, engine), part in frame.groupby(["kernel", "engine"]):
@@ -84,12 +92,12 @@ def card(store: Store, machine: str, host: Host) -> str:
         microarchitecture=host.microarchitecture,
         cpus=len(host.usable_cpus),
         memory=format_size(host.memory.total_bytes),
-        where="bare metal" if is_metal else f"a guest under {host.hypervisor}",
+        where=where,
         release=host.kernel_release,
         arch=host.arch,
         compiler=host.c_compiler or "none",
         thp=host.thp.enabled,
         table=table,
-        dimensions=_METAL if is_metal else _GUEST,
+        dimensions=dimensions,
         counters=counters,
     )

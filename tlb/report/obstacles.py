@@ -16,8 +16,8 @@ from tlb.report.analysis import Analysis
 
 # Reasons that no setting, no longer run and no repetition removes.
 _CODES = """
-    bare-metal splintered two-dimensions no-pmu event-unknown no-walk-cycle-event
-    no-nested-walk-event no-topdown not-supported single-node not-x86 no-kvm no-la57 code-refused
+    bare-metal splintered two-dimensions no-pmu event-unknown no-events
+    no-walk-cycle-event no-nested-walk-event no-topdown not-supported single-node not-x86 no-kvm no-la57 code-refused
     page-size-unsupported arch-unsupported other-arch one-cpu no-sibling no-flush-count
     no-five-levels emulated reach-in-cache
     """

@@ -78,11 +78,11 @@ def guest_note(a: Analysis) -> str:
 
 
 def stated_tlb(a: Analysis) -> str:
-    """Say what CPUID states of the TLB for base pages, and how far it reaches."""
+    """Say what CPUID states of the TLB for base pages, and how far it reaches, or why nothing is
+    stated."""
     levels = data_tlbs(a.host)
     if not levels:
-        reason = explain(a.host.tlb_reason or "no-geometry")
-        return f"CPUID states no TLB geometry here: {reason}"
+        return explain(a.host.tlb_reason or "no-geometry")
     entries = [f"{count(level.entries)} entries at level {level.level}" for level in levels]
     reach = [format_size(level.entries * a.base_page_bytes) for level in levels]
     return (
