@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.common import needs_c, needs_root, refusal
-from support.programs import built, look
+from support.programs import built, look, made
 
 from tlb.programs import before_after
 from tlb.programs.before_after import Comparison, check, compare, document, remarks, rows
@@ -84,7 +84,8 @@ def test_a_process_that_ends_meanwhile_leaves_the_windows_before(side):
 def test_a_change_no_larger_than_the_drift_is_reported_as_drift():
     def comparison(before: list[float], after: list[float]) -> Comparison:
         memory, collapsed = [look(), look(huge_mib=90)], Collapsed(1.0, 3.0, 1 << 30, ("EINVAL",))
-        return Comparison(7, Aim(["x"], LEVERS["collapse"]), before, after, memory, collapsed)
+        runs = [[made(elapsed_s) for elapsed_s in side] for side in (before, after)]
+        return Comparison(7, Aim(["x"], LEVERS["collapse"]), *runs, memory, collapsed)
 
     drifting = comparison([1.0, 1.01, 1.02, 1.03, 1.04, 1.05], [1.03, 1.04, 1.05, 1.05, 1.06, 1.07])
     faster = comparison([1.0] * 6, [0.5] * 6)

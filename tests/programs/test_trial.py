@@ -71,7 +71,7 @@ def outcome(
         now[0] += taken[-1]
         return taken[-1]
 
-    pairs = list(paired(take, float, WITHIN, limit_s, seed, clock=lambda: now[0]))
+    pairs = list(paired(take, list, WITHIN, limit_s, seed, clock=lambda: now[0]))
     interval = paired_ratio([w for _, w in pairs], [p for p, _ in pairs])
     return verdict(interval, len(pairs), WITHIN), len(pairs), interval
 
@@ -128,7 +128,7 @@ def test_no_pair_begins_that_would_end_after_the_limit():
         now[0] += 5.0
         return float(np.exp(drawn.standard_normal()))
 
-    assert len(list(paired(take, float, WITHIN, 99.0, 1, clock=lambda: now[0]))) == 9
+    assert len(list(paired(take, list, WITHIN, 99.0, 1, clock=lambda: now[0]))) == 9
 
 
 def known(value: float, low: float, high: float) -> Interval:

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from support.common import STRICT, SUPPORT, compiled
-from tlb.programs.children import Written
+from tlb.programs.children import Number, Written
 from tlb.programs.collapse import Collapsed
 from tlb.programs.levers import LEVERS
 from tlb.programs.runs import Run
@@ -33,7 +33,7 @@ def look(
 def made(
     elapsed_s: float = 1.0,
     status: int = 0,
-    value: float | None = None,
+    number: Number | None = None,
     out: str = "same",
     err: str = "",
     left: int = 0,
@@ -43,7 +43,7 @@ def made(
     """Return a run that never was; out and err stand for its outputs."""
     written = [Written(len(text), text, re.sub("[0-9]", "", text)) for text in (out, err)]
     used = (10, 0, elapsed_s, looks, left, collapsed)
-    return Run(elapsed_s, status, value, err, (written[0], written[1]), *used)
+    return Run(elapsed_s, status, number, err, (written[0], written[1]), *used)
 
 
 def trial(

@@ -36,17 +36,25 @@ LEAST_WINDOWS, MOST_WINDOWS = 6, 12  # a side: from six on, a median's interval 
 
 @dataclass
 class Comparison:
-    """aim: its command runs in each window, before and after. memory: snapshots before collapsing
+    """aim: its command runs in each window, before and after, once a window. memory: snapshots before collapsing
     and after the last window. ended: why it stopped early, or ""."""
 
     pid: int
     aim: Aim
-    before: list[float] = field(default_factory=list)
-    after: list[float] = field(default_factory=list)
+    runs_before: list[Run] = field(default_factory=list)
+    runs_after: list[Run] = field(default_factory=list)
     memory: list[Snapshot] = field(default_factory=list)
     collapsed: Collapsed | None = None
     thp_disabled: bool = False
     ended: str = ""
+
+    @property
+    def before(self) -> list[float]:
+        return self.aim.values([*self.runs_before, *self.runs_after])[: len(self.runs_before)]
+
+    @property
+    def after(self) -> list[float]:
+        return self.aim.values([*self.runs_before, *self.runs_after])[len(self.runs_before) :]
 
     def ratio(self) -> Interval:
         """Return the median after over the median before."""
@@ -81,12 +89,12 @@ def compare(
     begin, half_s = time.monotonic(), aim.minutes * 30
     with guarded(), attached(pid) as target:
         _window(aim)  # does not count: the command itself is still read from a disk
-        _fill(comparison, comparison.before, begin + half_s, target, tell)
+        _fill(comparison, comparison.runs_before, begin + half_s, target, tell)
         comparison.memory.append(snapshot(pid, begin))
         comparison.collapsed = collapse.collapse_all(partial(family, pid), begin, 0.0, Event())
         try:
             _check_runs(target)
-            _fill(comparison, comparison.after, time.monotonic() + half_s, target, tell)
+            _fill(comparison, comparison.runs_after, time.monotonic() + half_s, target, tell)
         except Unavailable as why:
             comparison.ended = why.text
         except KeyboardInterrupt:
@@ -97,7 +105,7 @@ def compare(
 
 def _fill(
     comparison: Comparison,
-    side: list[float],
+    side: list[Run],
     limit_s: float,
     target: Target,
     tell: Callable[[Comparison], None],
@@ -110,7 +118,7 @@ def _fill(
         window = _window(comparison.aim)
         _check_runs(target)  # a process that ended meanwhile was not measured
         took_s = window.elapsed_s
-        side.append(comparison.aim.value(window))
+        side.append(window)
         tell(comparison)
 
 

@@ -9,10 +9,10 @@ import re
 import secrets
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from math import inf, log, log1p
+from math import inf, log, log1p, nan
 from typing import Literal
 
 from tlb.inference.effects import Effect
@@ -20,7 +20,7 @@ from tlb.inference.intervals import Interval
 from tlb.inference.pairs import LEAST_PAIRS, is_look, paired_ratio
 from tlb.machine import background
 from tlb.programs import snapshots
-from tlb.programs.children import signal_words
+from tlb.programs.children import Number, signal_words
 from tlb.programs.executable import why_no_preload
 from tlb.programs.guard import guarded
 from tlb.programs.levers import LEVERS, Lever
@@ -37,6 +37,7 @@ SNAPSHOT_SHARE, REHEARSAL_SHARE = 0.01, 0.1
 # exceed the difference that is looked for.
 STARTING_S = 1e-3
 _SEED_BITS = 32
+_NO_NUMBER = Number(nan, nan)
 
 
 @dataclass(frozen=True)
@@ -60,11 +61,14 @@ class Aim:
     ignore_failure: bool = False
     against: Lever = LEVERS["none"]
 
-    def value(self, run: Run) -> float:
-        """Return what is compared: seconds, or the printed number, NaN if none was printed."""
+    def values(self, runs: Sequence[Run]) -> list[float]:
+        """Return what is compared: seconds, or the printed numbers, NaN if none was printed. One
+        number with decimals after a comma means that commas stand before decimals in all runs."""
         if self.metric is None:
-            return run.elapsed_s
-        return float("nan") if run.value is None else run.value
+            return [run.elapsed_s for run in runs]
+        numbers = [run.number or _NO_NUMBER for run in runs]
+        is_decimal = any(number.is_decimal for number in numbers)
+        return [number.decimal if is_decimal else number.grouped for number in numbers]
 
     @property
     def metric(self) -> re.Pattern[str] | None:
@@ -100,7 +104,7 @@ class Aim:
         if failed:
             failed.add_note(run.last_lines)
             raise failed
-        if not self.value(run) > 0:
+        if not 0 < self.values([run])[0] < inf:
             raise Unavailable("no-metric", suffix.removeprefix(", "))
         return run
 
@@ -118,11 +122,15 @@ class Trial:
     ended: str = ""
     throttled: int = 0  # periods in which a cgroup's CPU quota was used up
 
-    def ratio(self, value: Callable[[Run], float] | None = None) -> Interval:
+    def values(self, lever: bool) -> list[float]:
+        """Return what is compared of the pairs' runs with the lever or without."""
+        sides = [self.runs(False), self.runs(True)]
+        values = self.aim.values([run for side in sides for run in side])
+        return values[len(sides[0]) + 1 :] if lever else values[1 : len(sides[0])]
+
+    def ratio(self) -> Interval:
         """Return the ratio of with to without."""
-        value = value or self.aim.value
-        without, with_lever = ([value(pair[side]) for pair in self.pairs] for side in (0, 1))
-        return paired_ratio(with_lever, without)
+        return paired_ratio(self.values(True), self.values(False))
 
     def runs(self, lever: bool) -> list[Run]:
         """Return all runs with the lever or without, the rehearsal's first."""
@@ -177,7 +185,7 @@ def orders(seed: int) -> Iterator[bool]:
 
 def paired(
     take: Callable[[bool], object],
-    value: Callable[..., float],
+    values: Callable[[list], list[float]],
     within: float,
     limit_s: float,
     seed: int,
@@ -192,9 +200,10 @@ def paired(
         taken = {lever: take(lever) for lever in (first, not first)}
         pairs.append((taken[False], taken[True]))
         yield pairs[-1]
-        values = [[value(run) for run in side] for side in zip(*pairs, strict=True)]
-        if is_look(len(pairs)) and is_narrow(paired_ratio(values[1], values[0]), within):
-            return
+        if is_look(len(pairs)):
+            compared = values([run for pair in pairs for run in pair])
+            if is_narrow(paired_ratio(compared[1::2], compared[::2]), within):
+                return
         if len(pairs) >= LEAST_PAIRS and 2 * clock() - begin - start > limit_s:
             return
 
@@ -230,7 +239,7 @@ def _attempt(aim: Aim, tell: Callable[[Trial], None]) -> Trial:
 
     left_s = limit_s - (time.monotonic() - begin)
     try:
-        for pair in paired(one, aim.value, aim.within, left_s, trial.seed):
+        for pair in paired(one, aim.values, aim.within, left_s, trial.seed):
             trial.pairs.append(pair)
             trial.spent_s = time.monotonic() - begin
             tell(trial)

@@ -10,6 +10,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from tlb.inference.intervals import Interval, median_interval
+from tlb.inference.pairs import paired_ratio
 from tlb.programs import snapshots
 from tlb.programs.collapse import Collapsed
 from tlb.programs.runs import Run
@@ -39,9 +40,10 @@ class Side(NamedTuple):
 def side(trial: Trial, lever: bool) -> Side:
     runs = trial.runs(lever)
     counting = runs[1:] or runs
+    values = trial.values(lever) or trial.aim.values(runs)
     peaks = [peak for run in runs if (peak := snapshots.at_peak(run.snapshots))]
     return Side(
-        median_interval([trial.aim.value(run) for run in counting]),
+        median_interval(values),
         snapshots.typical(peaks),
         median(run.minor_faults for run in counting),
         median(run.major_faults for run in counting),
@@ -124,8 +126,9 @@ def _net_ratio(trial: Trial) -> Interval | None:
         return run.elapsed_s - (run.collapsed.took_s if run.collapsed else 0)
 
     is_timed = trial.aim.metric is None and not trial.aim.driver
-    is_known = is_timed and trial.pairs and all(net_s(run) > 0 for run in trial.runs(True))
-    return trial.ratio(net_s) if is_known else None
+    without, with_lever = ([net_s(run) for run in trial.runs(on)[1:]] for on in (False, True))
+    is_known = is_timed and trial.pairs and min(with_lever) > 0
+    return paired_ratio(with_lever, without) if is_known else None
 
 
 def huge_share(snapshot: Snapshot) -> str:
@@ -193,7 +196,9 @@ def document(trial: Trial) -> dict[str, Any]:
         "spent_s": trial.spent_s,
         "without": _side_document(trial, False),
         "with": _side_document(trial, True),
-        "values": [[aim.value(run) for run in pair] for pair in trial.pairs],
+        "values": [
+            list(pair) for pair in zip(trial.values(False), trial.values(True), strict=True)
+        ],
     }
 
 
