@@ -197,3 +197,34 @@ def test_what_ends_it_early_leaves_the_pairs_before(after, then, says):
 def test_ctrl_c_before_six_pairs_is_an_end_without_a_result(after):
     with pytest.raises(KeyboardInterrupt):
         attempt(after(2 + 10, KeyboardInterrupt()))
+
+
+@pytest.mark.parametrize(
+    ("lever", "limits", "failing", "code"),
+    [
+        ("advise", "", made(status=1), "lever-failed"),
+        ("advise", "", made(status=-9), "lever-failed"),
+        ("advise", "", Unavailable("server-ended"), "lever-failed"),
+        ("advise", "", Unavailable("program-endless"), "program-endless"),
+        ("malloc-pool", "", made(status=-7), "lever-failed"),
+        ("malloc-pool", "hugetlb.2MB.max is 16 MiB", made(status=-7), "pool-limited"),
+        ("jvm-pool", "hugetlb.2MB.max is 16 MiB", made(status=134), "pool-limited"),
+        ("none", "hugetlb.2MB.max is 16 MiB", made(status=-7), "lever-failed"),
+    ],
+)
+def test_a_failure_with_the_lever_alone_is_not_the_program_s(
+    lever, limits, failing, code, monkeypatch
+):
+    """The first run, without the lever, has succeeded."""
+    runs = iter([made(), failing])
+
+    def run(*_: object, **__: object) -> Run:
+        if isinstance(this := next(runs), BaseException):
+            raise this
+        return this
+
+    monkeypatch.setattr(trial, "run", run)
+    monkeypatch.setattr(trial, "pool_limits", lambda: limits)
+    with pytest.raises(Unavailable) as why:
+        attempt(Aim(["program"], LEVERS[lever]))
+    assert why.value.code == code and (code != "pool-limited" or limits in why.value.detail)

@@ -24,10 +24,14 @@ def answer(mib: int, passes: int) -> str:
 
 
 def look(
-    at_s: float = 0.5, huge_mib: int = 0, resident_mib: int = 100, reached: int = 0
+    at_s: float = 0.5,
+    huge_mib: int = 0,
+    resident_mib: int = 100,
+    reached: int = 0,
+    without_thp: int = 0,
 ) -> Snapshot:
     pages = Rollup(resident_mib << 20, resident_mib << 20, huge_mib << 20, 0)
-    return Snapshot(at_s, 1, reached, pages, 1 << 16)
+    return Snapshot(at_s, 1, reached, pages, 1 << 16, without_thp)
 
 
 def made(

@@ -65,7 +65,9 @@ _SETTINGS = {
 _EXIT_CODES = {
     "bad-parameter": 2,
     "measuring-already": 3,
-    **dict.fromkeys(("program-failed", "program-killed", "server-ended", "prepare-failed"), 4),
+    **dict.fromkeys(
+        ("program-failed", "program-killed", "server-ended", "prepare-failed", "lever-failed"), 4
+    ),
 }
 _OF_THE_BOOK = {"book", "bundle", "fleet", "atlas"}  # modules whose commands need a clone
 RESUMABLE = ("run", "book", "fleet")

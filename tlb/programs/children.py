@@ -170,10 +170,11 @@ def started(
 
 
 def signal_words(status: int) -> str:
-    """Return which signal has ended a program, by its negative exit code; after SIGKILL, which
-    Linux sends when memory runs out, with the limits of memory."""
+    """Return which signal has ended a program, by its negative exit code, with the limits for which
+    Linux sends it: SIGKILL where memory runs out, SIGBUS where pages of a pool do."""
     name = signal.strsignal(-status) or f"signal {-status}"
-    limits = cgroup_limits(Path("/"), "memory") if -status == signal.SIGKILL else {}
+    controller = {signal.SIGKILL: "memory", signal.SIGBUS: "hugetlb"}.get(-status)
+    limits = cgroup_limits(Path("/"), controller) if controller else {}
     return ", ".join([name, *(f"{file} is {format_size(most)}" for file, most in limits.items())])
 
 

@@ -23,7 +23,7 @@ from tlb.programs import snapshots
 from tlb.programs.children import Number, signal_words
 from tlb.programs.executable import why_no_preload
 from tlb.programs.guard import guarded
-from tlb.programs.levers import LEVERS, Lever
+from tlb.programs.levers import LEVERS, Lever, pool_limits
 from tlb.programs.runs import Conditions, Run, run
 from tlb.programs.servers import Driver
 from tlb.reasons import Unavailable
@@ -38,6 +38,8 @@ SNAPSHOT_SHARE, REHEARSAL_SHARE = 0.01, 0.1
 STARTING_S = 1e-3
 _SEED_BITS = 32
 _NO_NUMBER = Number(nan, nan)
+# Of a program that its lever may have caused
+_FAILURES = {"program-killed", "program-failed", "server-ended", "no-metric"}
 
 
 @dataclass(frozen=True)
@@ -93,19 +95,19 @@ class Aim:
     def format(self, value: float) -> str:
         return format_ns(value * 1e9) if self.metric is None else f"{value:g}"
 
-    def checked(self, run: Run, suffix: str = "") -> Run:
+    def checked(self, run: Run) -> Run:
         """Return a run that can be compared. Raises Unavailable: no-metric, and program-killed and
         program-failed, with the end of its stderr as a note."""
         driver, failed = "the driver, " if self.driver else "", None
         if run.status < 0:
-            failed = Unavailable("program-killed", f"{driver}{signal_words(run.status)}{suffix}")
+            failed = Unavailable("program-killed", f"{driver}{signal_words(run.status)}")
         elif run.status and not self.ignore_failure:
-            failed = Unavailable("program-failed", f"{driver}exit code {run.status}{suffix}")
+            failed = Unavailable("program-failed", f"{driver}exit code {run.status}")
         if failed:
             failed.add_note(run.last_lines)
             raise failed
         if not 0 < self.values([run])[0] < inf:
-            raise Unavailable("no-metric", suffix.removeprefix(", "))
+            raise Unavailable("no-metric")
         return run
 
 
@@ -269,10 +271,26 @@ def _rehearsed(aim: Aim, take: Callable[..., Run]) -> tuple[tuple[Run, Run], flo
             "program-short", f"in {took}, of which {aim.within:.2%} would have to show"
         )
     after_s = snapshots.filled_s(plain.snapshots) if aim.after_s is None else aim.after_s
-    with_lever = take(aim.lever, share=REHEARSAL_SHARE, after_s=after_s)
-    aim.checked(with_lever, ", with the lever and not without")
+    try:
+        with_lever = aim.checked(take(aim.lever, share=REHEARSAL_SHARE, after_s=after_s))
+    except Unavailable as why:
+        raise _by_lever(aim.lever, why) from None
     _check_lever(aim, aim.lever, with_lever)
     return (plain, with_lever), after_s
+
+
+def _by_lever(lever: Lever, why: Unavailable) -> Unavailable:
+    """Return why a program fails with a lever that runs without it: pool-limited, lever-failed, or
+    what says nothing of the program."""
+    if why.code not in _FAILURES:
+        return why
+    if limits := pool_limits() if lever.takes_pool else "":
+        failed = Unavailable("pool-limited", limits)
+    else:
+        failed = Unavailable("lever-failed", why.detail or "it prints no number above zero")
+    for note in getattr(why, "__notes__", ()):
+        failed.add_note(note)
+    return failed
 
 
 def _paddings(seed: int) -> Iterator[int]:

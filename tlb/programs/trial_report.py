@@ -17,11 +17,13 @@ from tlb.programs.runs import Run
 from tlb.programs.snapshots import Snapshot
 from tlb.programs.text import sentences
 from tlb.programs.trial import Trial, would_have_shown
+from tlb.system import procfs
 from tlb.units import format_ns, format_size
 
 # A lever that moves less than this part of the memory to huge pages did nothing: two runs of one
 # program differ by as much.
 _MOVED = 0.01
+_SHMEM = Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
 _ROUNDING = 1e-9  # of a bound that is a tenth of a per cent exactly
 
 
@@ -91,6 +93,7 @@ def remarks(trial: Trial) -> list[str]:
         killed=sum(run.killed for run in runs),
         left=max(run.left for run in runs),
         has_rollup=Path("/proc/self/smaps_rollup").exists(),
+        shmem_setting=procfs.chosen(_SHMEM),
     )
 
 
