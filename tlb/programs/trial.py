@@ -11,25 +11,22 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from math import inf, log, log1p, nan
-from typing import Literal
+from math import ceil, inf, nan
 
-from tlb.inference.effects import Effect
 from tlb.inference.intervals import Interval
-from tlb.inference.pairs import LEAST_PAIRS, is_look, paired_ratio
+from tlb.inference.pairs import LEAST_PAIRS, paired_ratio
 from tlb.machine import background
 from tlb.programs import snapshots
 from tlb.programs.children import Number, signal_words
 from tlb.programs.executable import why_no_preload
 from tlb.programs.guard import guarded
 from tlb.programs.levers import LEVERS, Lever, pool_limits
+from tlb.programs.pairing import Verdict, paired, verdict
 from tlb.programs.runs import Conditions, Run, run
 from tlb.programs.servers import Driver
 from tlb.reasons import Unavailable
 from tlb.units import format_ns
 
-Verdict = Literal["helps", "hurts", "differs, by less than asked", "no difference", "cannot tell"]
 # Snapshots take a hundredth of the time of a run that counts, and a tenth of the first two, which
 # do not count: those catch the peaks of short programs.
 SNAPSHOT_SHARE, REHEARSAL_SHARE = 0.01, 0.1
@@ -37,6 +34,7 @@ SNAPSHOT_SHARE, REHEARSAL_SHARE = 0.01, 0.1
 # exceed the difference that is looked for.
 STARTING_S = 1e-3
 _SEED_BITS = 32
+LEAST_LIMIT_S = 0.001  # of a run that begins as the time ends, and is ended as endless
 _NO_NUMBER = Number(nan, nan)
 # Of a program that its lever may have caused
 _FAILURES = {"program-killed", "program-failed", "server-ended", "no-metric"}
@@ -122,6 +120,7 @@ class Trial:
     pairs: list[tuple[Run, Run]] = field(default_factory=list)
     spent_s: float = 0.0
     ended: str = ""
+    is_interrupted: bool = False
     throttled: int = 0  # periods in which a cgroup's CPU quota was used up
 
     def values(self, lever: bool) -> list[float]:
@@ -139,6 +138,13 @@ class Trial:
         return [pair[lever] for pair in (self.rehearsal, *self.pairs)]
 
     @property
+    def minutes_needed(self) -> float:
+        """About the minutes in which the rehearsal and the fewest pairs for a verdict fit, with a
+        pair to spare."""
+        pair_s = self.spent_s / (len(self.pairs) + 1)
+        return ceil(10 * (LEAST_PAIRS + 2) * pair_s / 60) / 10
+
+    @property
     def statuses(self) -> tuple[set[int], set[int]]:
         """The exit codes without the lever, and with it."""
         return {run.status for run in self.runs(False)}, {run.status for run in self.runs(True)}
@@ -151,68 +157,10 @@ class Trial:
         return verdict(self.ratio(), len(self.pairs), self.aim.within, self.aim.higher)
 
 
-def verdict(ratio: Interval, pairs: int, within: float, higher: bool = False) -> Verdict:
-    """Return what a ratio of with to without means.
-
-    An interval inside 1 ± within is "no difference" if it contains 1, and "differs, by less than
-    asked" if not. Less is better, or more where `higher`."""
-    if pairs < LEAST_PAIRS:
-        return "cannot tell"
-    is_small = Effect(ratio, 1 / (1 + within), 1 + within).decided() is True
-    contains_one = Effect(ratio, 1, 1).decided() is not False
-    if contains_one:
-        return "no difference" if is_small else "cannot tell"
-    if is_small:
-        return "differs, by less than asked"
-    return "helps" if (ratio.value > 1) is higher else "hurts"
-
-
-def is_narrow(ratio: Interval, within: float) -> bool:
-    """Return whether more pairs would add nothing: the interval is within 1 ± `within`, or it
-    excludes 1 and is within `within` of its own value, or within a tenth of a large effect."""
-    middle, low, high = (log(bound) for bound in ratio[:3])
-    wanted = max(log1p(within), abs(middle) / 10)
-    is_decided = (low > 0 or high < 0) and max(high - middle, middle - low) <= wanted
-    return is_decided or max(high, -low) <= log1p(within)
-
-
-def orders(seed: int) -> Iterator[bool]:
-    """Yield for each pair whether the lever runs first: in one of every two pairs, which one is
-    random. So the cost of running second is added to both sides alike."""
-    drawn = random.Random(seed)
-    while True:
-        first = drawn.random() < 0.5
-        yield from (first, not first)
-
-
-def paired(
-    take: Callable[[bool], object],
-    values: Callable[[list], list[float]],
-    within: float,
-    limit_s: float,
-    seed: int,
-    *,
-    clock: Callable[[], float] = time.monotonic,
-) -> Iterator[tuple]:
-    """Yield pairs of what `take` returns without and with a lever: six at least, until their ratio
-    is narrow enough, or the next pair would end after limit_s. seed: of `orders`."""
-    start, pairs = clock(), []
-    for first in orders(seed):
-        begin = clock()
-        taken = {lever: take(lever) for lever in (first, not first)}
-        pairs.append((taken[False], taken[True]))
-        yield pairs[-1]
-        if is_look(len(pairs)):
-            compared = values([run for pair in pairs for run in pair])
-            if is_narrow(paired_ratio(compared[1::2], compared[::2]), within):
-                return
-        if len(pairs) >= LEAST_PAIRS and 2 * clock() - begin - start > limit_s:
-            return
-
-
 def attempt(aim: Aim, tell: Callable[[Trial], None] = lambda trial: None) -> Trial:
-    """Make the comparison; `tell` is called after the rehearsal and after each pair. Ctrl-C ends it
-    early if there are six pairs, else it raises KeyboardInterrupt.
+    """Make the comparison; `tell` is called after the rehearsal and after each pair. No run goes on
+    after the aim's minutes, and Ctrl-C ends it early: the pairs before it stay. Without a pair,
+    Ctrl-C raises KeyboardInterrupt.
 
     Raises Unavailable: not-linux, program-missing, program-endless, server-ended, server-silent,
     program-killed, program-short, no-metric, lever-absent, collapse-denied, and what making the
@@ -224,13 +172,16 @@ def attempt(aim: Aim, tell: Callable[[Trial], None] = lambda trial: None) -> Tri
 
 
 def _attempt(aim: Aim, tell: Callable[[Trial], None]) -> Trial:
-    begin, limit_s, seed = time.monotonic(), aim.minutes * 60, secrets.randbits(_SEED_BITS)
-    throttled = background.throttled()
-    # One run may take the whole time, so that a program that never ends is found out.
-    how = {"driver": aim.driver, "limit_s": limit_s, "conditions": aim.conditions}
-    take = partial(run, aim.command, **how)
+    begin, seed, throttled = time.monotonic(), secrets.randbits(_SEED_BITS), background.throttled()
+    end_s = begin + aim.minutes * 60
+
+    def take(lever: Lever, **how: float) -> Run:
+        limit_s = max(end_s - time.monotonic(), LEAST_LIMIT_S)
+        conditions, driver = aim.conditions, aim.driver
+        return run(aim.command, lever, driver=driver, limit_s=limit_s, conditions=conditions, **how)
+
     rehearsal, after_s = _rehearsed(aim, take)
-    trial = Trial(aim, rehearsal, seed)
+    trial = Trial(aim, rehearsal, seed, spent_s=time.monotonic() - begin)
     tell(trial)
     paddings = _paddings(seed)
 
@@ -239,9 +190,9 @@ def _attempt(aim: Aim, tell: Callable[[Trial], None]) -> Trial:
         again = {"share": SNAPSHOT_SHARE, "after_s": after_s, "padding_bytes": next(paddings)}
         return aim.checked(take(chosen, **again))
 
-    left_s = limit_s - (time.monotonic() - begin)
+    left_s, clock = end_s - time.monotonic(), time.monotonic
     try:
-        for pair in paired(one, aim.values, aim.within, left_s, trial.seed):
+        for pair in paired(one, aim.values, aim.within, left_s, trial.seed, clock=clock):
             trial.pairs.append(pair)
             trial.spent_s = time.monotonic() - begin
             tell(trial)
@@ -250,9 +201,9 @@ def _attempt(aim: Aim, tell: Callable[[Trial], None]) -> Trial:
             raise
         trial.ended = why.text
     except KeyboardInterrupt:
-        if len(trial.pairs) < LEAST_PAIRS:
+        if not trial.pairs:
             raise
-        trial.ended = "It was interrupted."
+        trial.ended, trial.is_interrupted = "It was interrupted.", True
     trial.spent_s = time.monotonic() - begin
     trial.throttled = background.throttled() - throttled
     return trial
@@ -309,8 +260,3 @@ def _check_lever(aim: Aim, lever: Lever, run: Run) -> None:
         raise Unavailable("lever-absent", why_no_preload(aim.command[0]))
     if run.collapsed and "EPERM" in run.collapsed.errors and not run.collapsed.bytes:
         raise Unavailable("collapse-denied")
-
-
-def would_have_shown(ratio: Interval) -> float:
-    """Return the smallest relative difference that the interval rules out; inf if it is unknown."""
-    return max(ratio.high - 1, 1 / ratio.low - 1) if ratio.low > 0 else inf

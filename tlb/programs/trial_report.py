@@ -10,13 +10,14 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from tlb.inference.intervals import Interval, median_interval
-from tlb.inference.pairs import paired_ratio
+from tlb.inference.pairs import LEAST_PAIRS, paired_ratio
 from tlb.programs import snapshots
 from tlb.programs.collapse import Collapsed
+from tlb.programs.pairing import would_have_shown
 from tlb.programs.runs import Run
 from tlb.programs.snapshots import Snapshot
 from tlb.programs.text import sentences
-from tlb.programs.trial import Trial, would_have_shown
+from tlb.programs.trial import Trial
 from tlb.system import procfs
 from tlb.units import format_ns, format_size
 
@@ -57,11 +58,14 @@ def side(trial: Trial, lever: bool) -> Side:
 def verdict_sentence(trial: Trial) -> str:
     """Return the verdict with the ratio that it rests on."""
     if not trial.pairs:
-        return "Cannot tell: no pair was completed."
+        return f"Cannot tell: no pair was completed. {_enough(trial)}"
     ratio, whose = trial.ratio(), "the driver" if trial.aim.driver else "the program"
     what = f"{whose}'s time" if trial.aim.metric is None else f"the number that {whose} prints"
     first, second = trial.aim.sides
     other = "without" if first == "as it is" else first
+    if len(trial.pairs) < LEAST_PAIRS:
+        found = f"{second}, {what} was {ratio.value:.3f} times what it is {other}"
+        return f"Cannot tell: in {len(trial.pairs)} pairs, {found}. {_enough(trial)}"
     found = f"{second.capitalize()}, {what} is {ratio:.3f} times what it is {other}"
     verdict = trial.verdict.capitalize()
     if trial.verdict == "no difference":
@@ -71,6 +75,12 @@ def verdict_sentence(trial: Trial) -> str:
     elif trial.verdict == "differs, by less than asked":
         verdict = f"It differs, by less than the {100 * trial.aim.within:g} % asked for"
     return f"{verdict}. {found} ({len(trial.pairs)} pairs)."
+
+
+def _enough(trial: Trial) -> str:
+    """Return in a sentence how many minutes a verdict takes."""
+    minutes = f"{trial.minutes_needed:g} minutes"
+    return f"A verdict takes {LEAST_PAIRS} pairs, and here they take about {minutes} (--minutes)."
 
 
 def remarks(trial: Trial) -> list[str]:
