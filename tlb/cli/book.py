@@ -12,6 +12,7 @@ from tlb import discovery
 from tlb.cli import shown
 from tlb.lab import grid
 from tlb.system.files import ROOT
+from tlb.units import DAY_MINUTES
 
 Parameters = Annotated[
     list[str], Option("-p", "--parameter", metavar="NAME=VALUE", help="A parameter of chapters.")
@@ -48,7 +49,9 @@ def run(
 
 def book(
     profile: Annotated[str, Option(help=", ".join(grid.profile_names()))] = "quick",
-    minutes: Annotated[str, Option(help="To measure and build; 0 only builds.")] = "8",
+    minutes: Annotated[
+        float, Option(min=0, max=DAY_MINUTES, help="To measure and build; 0 only builds.")
+    ] = 8,
     parameter: Parameters = [],  # noqa: B006
     machine: Annotated[str, Option(help="this, reference, or a published machine.")] = "this",
 ) -> None:
@@ -57,7 +60,7 @@ def book(
 
     campaign = discovery.load("overview.campaign")
     first = parameters.table_of_contents()[0]  # all chapters declare the same parameters
-    texts = {"machine": machine, "profile": profile, "minutes": minutes} | _texts(parameter)
+    texts = {"machine": machine, "profile": profile, "minutes": str(minutes)} | _texts(parameter)
     print(campaign.book(parameters.values(first, texts)))
 
 

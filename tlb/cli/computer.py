@@ -56,7 +56,7 @@ def geometry(
     from tlb.lab.store import Store
 
     if pages not in (BASE, "2m"):
-        raise Unavailable("bad-parameter", f"pages is 4k or 2m, not '{pages}'")
+        raise Unavailable("bad-parameter", f"--pages is 4k or 2m, not '{pages}'")
     host, backing = hosts.inspect(), None
     with tempfile.TemporaryDirectory(prefix="tlb-geometry-") as folder:
         rig = Rig.of(host, Store(folder), counters=False)

@@ -15,6 +15,7 @@ from typer import Argument, Option
 
 from tlb.cli import shown
 from tlb.reasons import Unavailable
+from tlb.units import DAY_S
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -34,7 +35,9 @@ Words = Annotated[
 
 def watch(
     target: Words,
-    seconds: Annotated[float, Option(min=0, help="How long; 0: until it ends, or Ctrl-C.")] = 60,
+    seconds: Annotated[
+        float, Option(min=0, max=DAY_S, help="How long; 0: until it ends, or Ctrl-C.")
+    ] = 60,
     overhead: Annotated[
         float, Option(min=0.01, max=50, help="Allowed cost, % of the program's time.")
     ] = 1,

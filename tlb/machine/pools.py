@@ -127,7 +127,7 @@ def restore(root: Path = Path("/")) -> list[Restored]:
 def _page_bytes(page: str) -> int:
     if not re.fullmatch(r"[1-9][0-9]{0,5}[kmg]", page):
         shown = procfs.label(page)
-        raise Unavailable("bad-parameter", f"pages is a size such as 2m or 1g, not {shown!r}")
+        raise Unavailable("bad-parameter", f"--pages is a size such as 2m or 1g, not {shown!r}")
     return parse_size(page)
 
 

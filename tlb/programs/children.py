@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tlb.machine.memory import cgroup_limits
+from tlb.programs.executable import why_no_start
 from tlb.programs.guard import watched_over
 from tlb.reasons import Unavailable
 from tlb.system import processes
@@ -156,7 +157,7 @@ def started(
                 env=os.environ | environment,
             )
     except (OSError, ValueError) as error:  # ValueError: a word with a NUL in it
-        why = getattr(error, "strerror", None) or error
+        why = why_no_start(command[0]) or getattr(error, "strerror", None) or error
         raise Unavailable("program-missing", f"{command[0]}: {why}") from None
     processes.end_first(child.pid)  # and not the command that reports it
     try:

@@ -254,9 +254,10 @@ LEVERS = {
 }
 
 
-def lever(name: str, settings: list[str]) -> Lever:
+def lever(name: str, settings: list[str], option: str = "--lever") -> Lever:
     """Return a lever by its name; with settings NAME=VALUE, one called "env" that sets these
-    environment variables. Raises Unavailable: bad-parameter, or what the lever's check raises."""
+    environment variables. option: that gives the name. Raises Unavailable: bad-parameter, or what
+    the lever's check raises."""
     if settings:
         for setting in settings:
             if not re.match("[^=]+=", setting):
@@ -265,9 +266,7 @@ def lever(name: str, settings: list[str]) -> Lever:
         variables = tuple(Variable(variable, value) for variable, _, value in pairs)
         return Lever("env", " ".join(settings), variables=variables)
     if name not in LEVERS:
-        raise Unavailable(
-            "bad-parameter", f"there is no lever '{name}'; there are {', '.join(LEVERS)}"
-        )
+        raise Unavailable("bad-parameter", f"{option} is one of {', '.join(LEVERS)}, not '{name}'")
     LEVERS[name].check()
     return LEVERS[name]
 

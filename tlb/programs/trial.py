@@ -150,6 +150,11 @@ class Trial:
         return {run.status for run in self.runs(False)}, {run.status for run in self.runs(True)}
 
     @property
+    def has_verdict(self) -> bool:
+        """Whether there are as many pairs as a verdict takes."""
+        return len(self.pairs) >= LEAST_PAIRS
+
+    @property
     def verdict(self) -> Verdict:
         """The verdict. Programs that exit differently did different work: times decide nothing."""
         if self.statuses[0] != self.statuses[1]:

@@ -63,7 +63,7 @@ def verdict_sentence(trial: Trial) -> str:
     what = f"{whose}'s time" if trial.aim.metric is None else f"the number that {whose} prints"
     first, second = trial.aim.sides
     other = "without" if first == "as it is" else first
-    if len(trial.pairs) < LEAST_PAIRS:
+    if not trial.has_verdict:
         found = f"{second}, {what} was {ratio.value:.3f} times what it is {other}"
         return f"Cannot tell: in {len(trial.pairs)} pairs, {found}. {_enough(trial)}"
     found = f"{second.capitalize()}, {what} is {ratio:.3f} times what it is {other}"
