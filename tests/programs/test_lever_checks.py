@@ -90,13 +90,3 @@ def test_the_variable_of_jemalloc_has_the_prefix_that_a_program_has_built_in(mon
             "_RJEM_MALLOC_CONF": "narenas:1,thp:always",
             "JE_MALLOC_CONF": "thp:always",
         }
-
-
-def test_the_library_is_found_among_more_mappings_than_a_mebibyte_lists(monkeypatch, tmp_path):
-    mapped = "7f0000000000-7f0000001000 r--p 00000000 00:00 0\n" * 40_000
-    shim = f"7f1000000000-7f1000001000 r-xp 00000000 08:01 7 /x/{levers.SHIM.stem}-{'0' * 16}.so\n"
-    for pid, text in {1: mapped, 2: mapped + shim.replace(".so", "")}.items():
-        (tmp_path / str(pid)).mkdir()
-        (tmp_path / f"{pid}/maps").write_text(text)
-    monkeypatch.setattr(levers, "_PROC", tmp_path)
-    assert [LEVERS["advise"].has_reached(pid) for pid in (1, 2, 3)] == [False, True, False]

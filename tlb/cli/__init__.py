@@ -210,7 +210,8 @@ def _status(arguments: list[str]) -> Any:
         return app(args=arguments, prog_name="tlb", standalone_mode=False)
     except Unavailable as why:
         is_argument = why.code == "bad-parameter" and why.detail
-        text = _with_help(why.detail, _named(arguments)) if is_argument else str(why)
+        wrong = f"Wrong argument: {why.detail}"
+        text = _with_help(wrong, _named(arguments)) if is_argument else str(why)
         for line in filter(None, (*getattr(why, "__notes__", ()), text)):
             print(line, file=sys.stderr)
         raise SystemExit(_EXIT_CODES.get(why.code, 1)) from None
@@ -236,7 +237,7 @@ def _with_help(message: str, command: str) -> str:
     message = textwrap.shorten(message, _MESSAGE_CHARS, placeholder="…").rstrip(".")
     end = "" if message.endswith("?") else "."
     lists = "lists all commands" if command == "tlb" else "lists its options"
-    return f"{message[:1].upper()}{message[1:]}{end} `{command} --help` {lists}."
+    return f"{message}{end} `{command} --help` {lists}."
 
 
 def _named(arguments: list[str]) -> str:

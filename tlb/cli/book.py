@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ from typer import Argument, Option
 from tlb import discovery
 from tlb.cli import shown
 from tlb.lab import grid
+from tlb.reasons import Unavailable
 from tlb.system.files import ROOT
 from tlb.units import DAY_MINUTES
 
@@ -22,6 +24,9 @@ BUILD = ROOT / "_build"
 
 
 def _texts(pairs: list[str]) -> dict[str, str]:
+    """Return the texts of parameters by name. Raises Unavailable("bad-parameter")."""
+    if nameless := [pair for pair in pairs if not re.match("[^=]+=", pair)]:
+        raise Unavailable("bad-parameter", f"-p takes NAME=VALUE, not '{nameless[0]}'")
     return {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
 
 
@@ -38,6 +43,7 @@ def run(
     `tlb run stlb_cliff -p max_working_set 256MiB`."""
     from tlb.report import parameters, publish
 
+    shown.check_output(output)
     target = output or BUILD / "runs" / f"{chapter}.ipynb"
     given = {"machine": "this"} | parameters.values(chapter, _texts(parameter))
     publish.execute(chapter, target, given)
@@ -123,6 +129,7 @@ def site(output: Output = None) -> None:
     """Build the site from the published data."""
     from tlb.report.publish import build_site
 
+    shown.check_output(output)
     print(build_site(ROOT, output or BUILD / "site"))
 
 
@@ -130,6 +137,7 @@ def pdf(output: Output = None) -> None:
     """Print the book as PDF, with Chromium."""
     from tlb.report import press
 
+    shown.check_output(output)
     shown.stage("Building and printing the book, about 45 s.")
     print(press.pdf(output or BUILD / "book.pdf"))
 
@@ -138,6 +146,7 @@ def release(output: Output = None) -> None:
     """Make the release of this commit, in a folder."""
     from tlb.report import release
 
+    shown.check_output(output)
     print(release.release(output or BUILD / "release"))
 
 

@@ -84,6 +84,19 @@ def _why_not_written(file: Path) -> str:
     return "" if may_write else "it cannot be written here"
 
 
+def check_output(output: Path | None) -> None:
+    """Raise Unavailable("bad-parameter") if neither a file nor a folder can be made as --output."""
+    if output is None:
+        return
+    try:
+        nearest = next(path for path in (output, *output.absolute().parents) if path.exists())
+        is_refused = not os.access(nearest, os.W_OK) or not (nearest == output or nearest.is_dir())
+    except (OSError, ValueError):  # ValueError: a NUL in the name
+        is_refused = True
+    if is_refused:
+        raise Unavailable("bad-parameter", f"--output {output} cannot be written")
+
+
 def check_input(file: Path) -> None:
     """Raise Unavailable("bad-parameter") if not every run of a program can read --input."""
     why = ""

@@ -14,6 +14,7 @@ from rich.live import Live
 from typer import Argument, Option
 
 from tlb.cli import shown
+from tlb.programs import executable
 from tlb.reasons import Unavailable
 from tlb.units import DAY_S
 
@@ -50,12 +51,14 @@ def watch(
     from tlb.lab import perf
     from tlb.lab.store import Store, data_root
     from tlb.machine import host as hosts
-    from tlb.programs.prometheus import serving
+    from tlb.programs.prometheus import parsed_address, serving
     from tlb.programs.reach import Reach
     from tlb.programs.watch import watch as watch_target
     from tlb.programs.watch_report import Report
 
     beginning = _target(target)
+    if prometheus:
+        parsed_address(prometheus)
     host = hosts.inspect()
     reach, plan = Reach.of(host, Store(data_root())), perf.plan(host.microarchitecture)
     with beginning as program:
@@ -109,7 +112,10 @@ def _target(words: list[str]) -> AbstractContextManager[Target]:
     pid = words[0]
     if not pid:
         raise Unavailable("bad-parameter", "give a PID or a program, not an empty word")
+    if pid.isdigit() and words[1:] and words[1].startswith("-"):
+        raise Unavailable("bad-parameter", f"options stand before the PID: {words[1]}")
     if len(words) > 1 or not pid.lstrip("-").isdigit():
+        executable.check(words)
         return started(words)
     if not (pid.isascii() and pid.isdigit() and len(pid) <= _PID_DIGITS and int(pid)):
         raise Unavailable("bad-parameter", f"a PID is a number from 1 on, not {pid[:20]}")
