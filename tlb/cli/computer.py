@@ -51,7 +51,6 @@ def geometry(
     """Infer the TLB's entries, ways and costs in half a minute."""
     if pages not in (BASE, "2m"):
         raise Unavailable("bad-parameter", f"--pages is 4k or 2m, not '{pages}'")
-
     from tlb.inference import geometry_words, splinter
     from tlb.inference.geometry import infer
     from tlb.lab import survey

@@ -22,32 +22,35 @@ ENGINES = ("auto", "c", "numba", "numpy")
 Kernel = Annotated[str, typer.Argument(help=f"One of {', '.join(sorted(kernels.CATALOGUE))}.")]
 
 
+Layout = Annotated[
+    str | None, Option(help="spread: a line a page; packed: its control; alias: one page.")
+]
+Lines = Annotated[int | None, Option(min=1, max=2**40, help="Cache lines that are touched.")]
+GuestPages = Annotated[
+    str, Option(help="Of a kernel in a guest, the guest's pages; --pages are the host's.")
+]
+StridePages = Annotated[
+    int, Option(min=1, max=2**20, help="Base pages from a line's page to the next.")
+]
+Repeat = Annotated[int, Option(min=0, max=10**6, help="Number of the repeat, which is its seed.")]
+RegionMs = Annotated[int, Option(min=1, max=60_000, help="Least time inside timed regions.")]
+Cpu = Annotated[int | None, Option(min=0, max=MOST_CPUS - 1, help="Pin to this CPU.")]
+
+
 def measure(
     context: typer.Context,
     kernel: Kernel,
     pages: Annotated[str, Option(help=f"{', '.join(PAGES)}.")] = "4k",
-    layout: Annotated[
-        str | None, Option(help="spread: a line a page; packed: its control; alias: one page.")
-    ] = None,
+    layout: Layout = None,
     order: Annotated[str | None, Option(help="Of visits: cycle, random or sequential.")] = None,
-    lines: Annotated[
-        int | None, Option(min=1, max=2**40, help="Cache lines that are touched.")
-    ] = None,
+    lines: Lines = None,
     mode: Annotated[str, Option(help="A variant of the kernel, if it has several.")] = "",
-    guest_pages: Annotated[
-        str, Option(help="Of a kernel in a guest, the guest's pages; --pages are the host's.")
-    ] = "",
-    stride_pages: Annotated[
-        int, Option(min=1, max=2**20, help="Base pages from a line's page to the next.")
-    ] = 1,
+    guest_pages: GuestPages = "",
+    stride_pages: StridePages = 1,
     engine: Annotated[str, Option(help=f"{', '.join(ENGINES)} (a published program).")] = "auto",
-    repeat: Annotated[
-        int, Option(min=0, max=10**6, help="Number of the repeat, which is its seed.")
-    ] = 0,
-    region_ms: Annotated[
-        int, Option(min=1, max=60_000, help="Least time inside timed regions.")
-    ] = 60,
-    cpu: Annotated[int | None, Option(min=0, max=MOST_CPUS - 1, help="Pin to this CPU.")] = None,
+    repeat: Repeat = 0,
+    region_ms: RegionMs = 60,
+    cpu: Cpu = None,
 ) -> None:
     """Measure one point and print its record as JSON.
 

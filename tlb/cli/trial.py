@@ -40,6 +40,7 @@ Quantile = Annotated[
     float | None,
     Option(min=0.01, max=1, help="Compare this quantile of all the numbers that a run prints."),
 ]
+Markdown = Annotated[Path | None, Option(help="Also write a table to this file.")]
 Minutes = Annotated[
     float,
     Option(min=0.01, max=DAY_MINUTES, help="For all runs together; a verdict takes six pairs."),
@@ -67,10 +68,7 @@ def attempt(
     only: Only = "",
     against: Annotated[str, Option(metavar="LEVER", help="Compare with this lever.")] = "none",
     env: Env = [],  # noqa: B006
-    minutes: Minutes = 5,
-    within: Within = 2,
-    metric: Metric = "",
-    quantile: Quantile = None,
+    minutes: Minutes = 5, within: Within = 2, metric: Metric = "", quantile: Quantile = None,
     higher: Annotated[bool, Option("--higher-is-better", help="Of the printed number.")] = False,
     after: After = None,
     driver: Annotated[str, Option(metavar="CMD", help="Time CMD against COMMAND, a server.")] = "",
@@ -84,28 +82,23 @@ def attempt(
     shows: Annotated[bool, Option("--show-output", help="Copy its output to stderr.")] = False,
     wait: shown.Wait = 0,
     as_json: shown.Json = False,
-    html: shown.Html = None,
-    markdown: Annotated[Path | None, Option(help="Also write a table to this file.")] = None,
-) -> None:
-    """Measure a program with and without huge pages, in interleaved pairs.
+    html: shown.Html = None, markdown: Markdown = None,
+) -> None:  # fmt: skip
+    """Measure a program with and without huge pages, in interleaved pairs: `tlb try -- ./program`.
 
-    Example: `tlb try --lever collapse --minutes 2 -- ./program`. Exit codes: 1 impossible here,
-    2 wrong usage, 3 another measurement runs, 4 it failed."""
+    Exit codes: 1 impossible here, 2 wrong usage, 3 another measurement runs, 4 it failed."""
     _check_files(input_file, html, markdown, pid, sweep)
     pattern, prepared = _pattern(metric, higher, quantile), tuple(_words("--prepare", prepare))
     served = _driver(driver, ready)
     more = ((input_file, prepared, pattern, quantile, shows), warmup, failing, against)
     if command and not pid:
-        commands = _swept(command, sweep)
-        executable.check(command)
-        how = (within / 100, minutes / len(commands), higher, after, served)
-        aims = [_aim(each, _lever(lever, env, only), how, *more) for each in commands]
+        chosen, goal = _lever(lever, env, only), (within / 100, minutes, higher, after, served)
+        aims = _aims(_swept(command, sweep), chosen, goal, more)
         return _paired(aims, wait, as_json, html, markdown)
     others = (ready, env, sweep, only, markdown, against != "none", after is not None)
     _check_pid(not command and pid and served, lever, others)
-    how = (within / 100, minutes, higher, None, None)
-    aim = _aim(served.command, levers.LEVERS["collapse"], how, *more)
-    return _before_after(pid, aim, as_json, wait)
+    goal, chosen = (within / 100, minutes, higher, None, None), levers.LEVERS["collapse"]
+    return _before_after(pid, *_aims([served.command], chosen, goal, more), as_json, wait)
 
 
 def _check_pid(is_given: object, lever: str, others: tuple[object, ...]) -> None:
@@ -123,20 +116,21 @@ def _lever(name: str, env: list[str], only: str) -> levers.Lever:
     return levers.sites_lever(sites)
 
 
-def _aim(
-    command: list[str],
+def _aims(
+    commands: list[list[str]],
     lever: levers.Lever,
-    goal: tuple,
-    conditions: tuple,
-    warmup: int,
-    ignore_failure: bool,
-    against: str,
-) -> Aim:
+    goal: tuple[float, float, bool, float | None, Driver | None],
+    more: tuple[tuple, int, bool, str],
+) -> list[Aim]:
+    """Return an aim for each command. goal: within, the minutes that they share, higher, after,
+    driver; more: conditions, warmup, ignore_failure, against."""
     from tlb.programs.runs import Conditions
     from tlb.programs.trial import Aim
 
-    other = levers.lever(against, [], "--against")
-    return Aim(command, lever, *goal, Conditions(*conditions), warmup, ignore_failure, other)
+    (within, minutes, *how), (conditions, warmup, failing, against) = goal, more
+    against_lever, minutes = levers.lever(against, [], "--against"), minutes / len(commands)
+    made_of = (Conditions(*conditions), warmup, failing, against_lever)
+    return [Aim(command, lever, within, minutes, *how, *made_of) for command in commands]
 
 
 def _check_files(
@@ -151,7 +145,8 @@ def _check_files(
 
 
 def _swept(command: list[str], sweep: str) -> list[list[str]]:
-    """Return the command with each value of --sweep in it. Raises Unavailable("bad-parameter")."""
+    """Return the command with each value of --sweep in it. Raises Unavailable: bad-parameter,
+    program-missing."""
     name, _, values = sweep.partition("=")
     place = f"{{{name}}}"
     if sweep and (not values or not any(place in word for word in command)):
@@ -159,7 +154,10 @@ def _swept(command: list[str], sweep: str) -> list[list[str]]:
             "bad-parameter", f"--sweep NAME=A,B takes {{NAME}} in COMMAND, not {sweep}"
         )
     each = values.split(",") if sweep else [""]
-    return [[word.replace(place, value) if sweep else word for word in command] for value in each]
+    swept = [[word.replace(place, value) if sweep else word for word in command] for value in each]
+    for made in swept:
+        executable.check(made)
+    return swept
 
 
 def _trials(aims: list[Aim]) -> tuple[list[Trial], KeyboardInterrupt | Unavailable | None]:

@@ -33,15 +33,14 @@ Words = Annotated[
     list[str], Argument(metavar="PID | -- COMMAND...", help="A process, or a program to start.")
 ]
 
+Seconds = Annotated[float, Option(min=0, max=DAY_S, help="How long; 0: until it ends, or Ctrl-C.")]
+Overhead = Annotated[float, Option(min=0.01, max=50, help="Allowed cost, % of the program's time.")]
+
 
 def watch(
     target: Words,
-    seconds: Annotated[
-        float, Option(min=0, max=DAY_S, help="How long; 0: until it ends, or Ctrl-C.")
-    ] = 60,
-    overhead: Annotated[
-        float, Option(min=0.01, max=50, help="Allowed cost, % of the program's time.")
-    ] = 1,
+    seconds: Seconds = 60,
+    overhead: Overhead = 1,
     as_json: shown.Json = False,
     prometheus: Annotated[
         str, Option(metavar="[HOST:]PORT", help="Serve metrics, on the loopback interface.")

@@ -30,18 +30,21 @@ from tlb.units import DAY_MINUTES, DAY_S
 # A chase that prices a walk: pages, in entries of the last level, and half a second in all.
 TIMES_THE_ENTRIES, REGION_MS, REPEATS = 32, 20, 3
 
+Minutes = Annotated[
+    float, Option(min=0.01, max=DAY_MINUTES, help="Of --prove; six rounds are made.")
+]
+Seconds = Annotated[
+    float, Option(min=1, max=DAY_S, help="End the program then, and the simulation.")
+]
+
 
 def where(
     command: Annotated[list[str], Argument(metavar="-- COMMAND...", help="The program.")],
     prove: Annotated[
         bool, Option("--prove", help="Time it with none, some and all allocations on huge pages.")
     ] = False,
-    minutes: Annotated[
-        float, Option(min=0.01, max=DAY_MINUTES, help="Of --prove; six rounds are made.")
-    ] = 5,
-    seconds: Annotated[
-        float, Option(min=1, max=DAY_S, help="End the program then, and the simulation.")
-    ] = 600,
+    minutes: Minutes = 5,
+    seconds: Seconds = 600,
     as_json: shown.Json = False,
     html: shown.Html = None,
     callgrind: Annotated[Path | None, Option(help="Also write a file for KCachegrind.")] = None,
