@@ -53,7 +53,7 @@ def explain(code: str, detail: str = "") -> str:
 
 # Why a page size may have no rows.
 PAGE_REASONS = {"pool-empty", "thp-never", "mthp-off", "page-size-unsupported"}
-PAGE_REASONS |= {"backing-partial", "memory-short"}
+PAGE_REASONS |= {"backing-partial", "memory-short", "setting-absent"}
 
 
 # Why what was measured does not decide a claim. Codes go into data/, as those of REASONS do.

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable
 from fractions import Fraction
 
+DAY_S, DAY_MINUTES = 86_400, 24 * 60  # the most that a command can be asked to take
+
 # KiB and a bare K are binary, as page and cache sizes are; KB and MB are decimal, as the SI has
 # them.
 _BINARY = {"": 1, "B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}

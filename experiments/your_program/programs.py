@@ -25,9 +25,10 @@ from tlb.lab.toolchains import Tool, built, environment, first_line, in_folder
 from tlb.machine import host, pools
 from tlb.page_sizes import PAGES
 from tlb.programs.levers import lever
+from tlb.programs.pairing import Verdict
 from tlb.programs.runs import Conditions
 from tlb.programs.servers import Driver
-from tlb.programs.trial import Aim, Trial, Verdict, attempt
+from tlb.programs.trial import Aim, Trial, attempt
 from tlb.programs.trial_report import side
 from tlb.reasons import Unavailable
 from tlb.system import procfs
@@ -99,23 +100,24 @@ def make(
     minutes: float, names: Collection[str] = CASES, tell: Callable[[str], object] = _tell
 ) -> dict[str, Any]:
     """Return the document of the named programs and, if these are all, of a profile. Each program
-    gets its share of the minutes; those for which no time is left are left out, as no-time. Raises
+    gets its share of the minutes that are left; those for which no time is left are left out, as no-time. Raises
     Unavailable: not-linux, measuring-already."""
     inspected = host.inspect()
     if inspected.os != "Linux":
         raise Unavailable("not-linux")
     tell(f"Measuring {len(names)} programs, in about {minutes:g} min.")
-    end_s, each, profiled = time.monotonic() + 60 * minutes, minutes / (len(names) + 2), None
+    end_s, profiled = time.monotonic() + 60 * minutes, None
+    shares = len(names) + (2 if {*CASES} <= {*names} else 0)  # the profile takes two
     results, lacking = list[Result](), dict[str, str]()
     with measuring_lock():
-        for name in names:
-            case = CASES[name]
+        for number, name in enumerate(names):
+            case, left_s = CASES[name], end_s - time.monotonic()
             try:
                 if usable_bytes(inspected) < case.holds_gib << 30:
                     raise Unavailable("memory-short", f"it holds up to {case.holds_gib} GiB")
-                if time.monotonic() > end_s:
+                if left_s <= 0:
                     raise Unavailable("no-time")
-                results.append(found := measure(name, case, each))
+                results.append(found := measure(name, case, left_s / 60 / (shares - number)))
                 result = f"{found.verdict}, {found.ratio[0]:.3f}, in {found.spent_s:.0f} s"
                 tell(f"{case.title}: {result}")
             except Unavailable as why:

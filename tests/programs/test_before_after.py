@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.common import needs_c, needs_root, refusal, wait_until
-from support.programs import built, look
+from support.programs import built, look, made
 
 from tlb.programs import before_after
 from tlb.programs.before_after import Comparison, check, compare, document, remarks, rows
@@ -37,7 +37,7 @@ def test_this_command_and_what_started_it_are_refused():
 def test_a_process_s_memory_is_collapsed_between_the_windows(tmp_path):
     held = [str(built(tmp_path)), "mmap", str(MIB), "1", "60000"]
     driver, metric = ["sh", "-c", "echo took 2.5 s"], re.compile("took (.*) s")
-    aim = Aim(driver, LEVERS["collapse"], minutes=0.01, conditions=Conditions(metric=metric))
+    aim = Aim(driver, LEVERS["collapse"], minutes=0.2, conditions=Conditions(metric=metric))
     heard: list[int] = []
     with subprocess.Popen(held, stdout=subprocess.DEVNULL) as process:
         try:
@@ -73,7 +73,7 @@ def test_a_process_that_ends_meanwhile_leaves_the_windows_before(side):
             assert refusal(compare, process.pid, aim, end) == "process-gone"
             return
         done = compare(process.pid, aim, end)
-    assert len(done.before) >= 6 and len(done.after) == 2 and "meanwhile" in done.ended
+    assert done.before and len(done.after) == 2 and "meanwhile" in done.ended
     assert rows(done)[1][2] == "ended" and done.ended in remarks(done)
     json.dumps(document(done))
 
@@ -81,7 +81,8 @@ def test_a_process_that_ends_meanwhile_leaves_the_windows_before(side):
 def test_a_change_no_larger_than_the_drift_is_reported_as_drift():
     def comparison(before: list[float], after: list[float]) -> Comparison:
         memory, collapsed = [look(), look(huge_mib=90)], Collapsed(1.0, 3.0, 1 << 30, ("EINVAL",))
-        return Comparison(7, Aim(["x"], LEVERS["collapse"]), before, after, memory, collapsed)
+        runs = [[made(elapsed_s) for elapsed_s in side] for side in (before, after)]
+        return Comparison(7, Aim(["x"], LEVERS["collapse"]), *runs, memory, collapsed)
 
     drifting = comparison([1.0, 1.01, 1.02, 1.03, 1.04, 1.05], [1.03, 1.04, 1.05, 1.05, 1.06, 1.07])
     faster = comparison([1.0] * 6, [0.5] * 6)

@@ -39,7 +39,7 @@ lock = partial(files.measuring_lock, path=Path(sys.argv.pop(1)))
 trial.measuring_lock = measure.measuring_lock = lock
 cli.main()"""
 MIB, HERE = 1 << 20, Path("/")
-TRY = ("try", "--minutes", "0.01", "--within", "30")
+TRY = ("try", "--minutes", "0.1", "--within", "50")
 POINT = ("--pages", "4k", "--layout", "spread", "--order", "random", "--lines")
 PIDFD_OPEN, PROCESS_MADVISE = 434, 440  # asm-generic/unistd.h
 libc = ctypes.CDLL(None, use_errno=True)
@@ -198,7 +198,7 @@ def test_a_command_says_what_the_limit_refuses(limit, arguments, code, under, tm
 def test_what_waits_for_its_quota_is_reported(under, tmp_path):
     program = [str(built(tmp_path)), "mmap", "64"]
     for arguments in (
-        (*TRY, "--minutes", "0.05", "--", *program, "4"),
+        (*TRY, "--minutes", "0.5", "--", *program, "4"),
         ("watch", "--seconds", "3", "--", *program, "99"),
     ):
         status, said = under("cpu", *arguments)

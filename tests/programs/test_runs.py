@@ -7,6 +7,7 @@ import tracemalloc
 
 import pytest
 from support.common import alive, refusal
+from support.programs import made
 
 from tlb.programs import children, runs
 from tlb.programs.levers import LEVERS
@@ -93,7 +94,44 @@ def test_one_that_writes_without_end_is_ended_and_not_kept():
     ],
 )
 def test_a_number_is_found_at_the_end_of_what_is_written_or_at_its_beginning(script, value):
-    assert shell(script, metric=r"took (\S+) s").value == value
+    assert shell(script, metric=r"took (\S+) s").number.grouped == value
+
+
+@pytest.mark.parametrize(
+    ("text", "grouped", "decimal"),
+    [
+        ("1250", 1250, 1250),
+        ("0.29", 0.29, 0.29),
+        ("1,250", 1250, 1.25),
+        ("1,234,567.8", 1234567.8, 1234567.8),
+        ("12,34,567", 1234567, 1234567),
+        ("0,29", 0.29, 0.29),
+        ("0,290", 0.29, 0.29),
+        ("9,99", 9.99, 9.99),
+        ("1250,5", 1250.5, 1250.5),
+        ("1.234,56", 1234.56, 1234.56),
+        ("2,5e-03", 0.0025, 0.0025),
+        ("1,250.5e3", 1250500, 1250500),
+    ],
+)
+def test_a_comma_stands_between_thousands_or_before_decimals(text, grouped, decimal):
+    assert children.parsed_number(text)[:2] == (grouped, decimal)
+
+
+@pytest.mark.parametrize("text", ["", ",", "1,2,3", "1,23,4", "1.2.3", "12 s", "0x10", "1,"])
+def test_what_is_no_number_is_refused(text):
+    with pytest.raises(ValueError):
+        children.parsed_number(text)
+
+
+def test_one_number_with_decimals_after_a_comma_decides_for_all_runs():
+    aim = Aim(["x"], LEVERS["none"], conditions=Conditions(metric=re.compile("(.*)")))
+    grouped, decimal = ("1,250", "999"), ("1,250", "0,998")
+    for texts, values in ((grouped, [1250, 999]), (decimal, [1.25, 0.998])):
+        assert aim.values([made(number=children.parsed_number(text)) for text in texts]) == values
+    with pytest.raises(Unavailable) as why:
+        aim.checked(made(number=children.parsed_number("inf")))
+    assert why.value.code == "no-metric"
 
 
 def test_ctrl_c_while_it_runs_ends_it(monkeypatch):

@@ -78,7 +78,7 @@ def test_the_driver_is_measured_and_the_server_is_looked_at(address, ready):
     )
     whole_s = time.monotonic() - begin
     most = at_peak(done.snapshots)
-    assert (done.status, done.value, done.left, done.killed) == (3, 12.5, 0, False)
+    assert (done.status, done.number.grouped, done.left, done.killed) == (3, 12.5, 0, False)
     assert 0.3 < done.elapsed_s < whole_s - 0.5 and done.written[0].size_bytes == len(
         "plain None took 12.5 s\n"
     )

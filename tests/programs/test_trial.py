@@ -1,6 +1,7 @@
 """The rule of the experiment, on times whose truth is known: how often it is wrong, what it finds,
 when it ends."""
 
+import time
 from collections.abc import Callable
 from itertools import islice
 
@@ -12,9 +13,10 @@ from tlb.inference.intervals import Interval
 from tlb.inference.pairs import paired_ratio
 from tlb.programs import trial
 from tlb.programs.levers import LEVERS
+from tlb.programs.pairing import orders, paired, verdict, would_have_shown
 from tlb.programs.runs import Run
-from tlb.programs.trial import Aim, attempt, paired, verdict, would_have_shown
-from tlb.programs.trial_report import document, remarks
+from tlb.programs.trial import Aim, attempt
+from tlb.programs.trial_report import document, remarks, verdict_sentence
 from tlb.reasons import Unavailable
 
 WITHIN, RUNS = 0.02, 400
@@ -71,7 +73,7 @@ def outcome(
         now[0] += taken[-1]
         return taken[-1]
 
-    pairs = list(paired(take, float, WITHIN, limit_s, seed, clock=lambda: now[0]))
+    pairs = list(paired(take, list, WITHIN, limit_s, seed, clock=lambda: now[0]))
     interval = paired_ratio([w for _, w in pairs], [p for p, _ in pairs])
     return verdict(interval, len(pairs), WITHIN), len(pairs), interval
 
@@ -115,8 +117,8 @@ def test_an_effect_of_a_tenth_is_found_and_is_as_large_as_it_is(times, ratio, wo
 
 
 def test_of_every_two_pairs_the_lever_comes_first_in_one_which_one_is_drawn():
-    drawn = list(islice(trial.orders(3), 40))
-    assert drawn == list(islice(trial.orders(3), 40)) != list(islice(trial.orders(4), 40))
+    drawn = list(islice(orders(3), 40))
+    assert drawn == list(islice(orders(3), 40)) != list(islice(orders(4), 40))
     assert all(first is not second for first, second in zip(drawn[::2], drawn[1::2], strict=True))
     assert 4 < sum(drawn[::2]) < 16
 
@@ -128,7 +130,9 @@ def test_no_pair_begins_that_would_end_after_the_limit():
         now[0] += 5.0
         return float(np.exp(drawn.standard_normal()))
 
-    assert len(list(paired(take, float, WITHIN, 99.0, 1, clock=lambda: now[0]))) == 9
+    for limit_s, pairs in ((99.0, 9), (39.0, 3), (1.0, 1)):
+        now[0] = 0.0
+        assert len(list(paired(take, list, WITHIN, limit_s, 1, clock=lambda: now[0]))) == pairs
 
 
 def known(value: float, low: float, high: float) -> Interval:
@@ -194,6 +198,58 @@ def test_what_ends_it_early_leaves_the_pairs_before(after, then, says):
     )  # drawn by the system for each
 
 
-def test_ctrl_c_before_six_pairs_is_an_end_without_a_result(after):
+def test_ctrl_c_keeps_the_pairs_before_it_and_ends_without_a_result_before_the_first(after):
+    done = attempt(after(2 + 10, KeyboardInterrupt()))
+    assert (len(done.pairs), done.is_interrupted, done.verdict) == (5, True, "cannot tell")
+    assert "5 pairs" in verdict_sentence(done) and document(done)["pairs"] == 5
     with pytest.raises(KeyboardInterrupt):
-        attempt(after(2 + 10, KeyboardInterrupt()))
+        attempt(after(2 + 1, KeyboardInterrupt()))
+
+
+def test_the_minutes_bound_the_whole(monkeypatch):
+    """Each run may take what is left, a run of 20 s: two rehearsals, four pairs, and none more."""
+    now, limits = [1000.0], list[float]()
+
+    def run(*_: object, limit_s: float, **__: object) -> Run:
+        limits.append(limit_s)
+        now[0] += 20.0
+        return made(20.0, looks=(look(reached=1),))
+
+    monkeypatch.setattr(trial, "run", run)
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    done = attempt(Aim(["program"], LEVERS["advise"], minutes=3.5))
+    assert limits == [210.0 - 20.0 * n for n in range(10)] and len(done.pairs) == 4
+    assert done.verdict == "cannot tell" and done.spent_s == 200.0
+    needed = verdict_sentence(done).partition("about ")[2].split()[0]
+    assert 14 * 20 / 60 <= float(needed) <= 6
+
+
+@pytest.mark.parametrize(
+    ("lever", "limits", "failing", "code"),
+    [
+        ("advise", "", made(status=1), "lever-failed"),
+        ("advise", "", made(status=-9), "lever-failed"),
+        ("advise", "", Unavailable("server-ended"), "lever-failed"),
+        ("advise", "", Unavailable("program-endless"), "program-endless"),
+        ("malloc-pool", "", made(status=-7), "lever-failed"),
+        ("malloc-pool", "hugetlb.2MB.max is 16 MiB", made(status=-7), "pool-limited"),
+        ("jvm-pool", "hugetlb.2MB.max is 16 MiB", made(status=134), "pool-limited"),
+        ("none", "hugetlb.2MB.max is 16 MiB", made(status=-7), "lever-failed"),
+    ],
+)
+def test_a_failure_with_the_lever_alone_is_not_the_program_s(
+    lever, limits, failing, code, monkeypatch
+):
+    """The first run, without the lever, has succeeded."""
+    runs = iter([made(), failing])
+
+    def run(*_: object, **__: object) -> Run:
+        if isinstance(this := next(runs), BaseException):
+            raise this
+        return this
+
+    monkeypatch.setattr(trial, "run", run)
+    monkeypatch.setattr(trial, "pool_limits", lambda: limits)
+    with pytest.raises(Unavailable) as why:
+        attempt(Aim(["program"], LEVERS[lever]))
+    assert why.value.code == code and (code != "pool-limited" or limits in why.value.detail)

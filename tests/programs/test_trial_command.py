@@ -70,7 +70,7 @@ def test_a_wrong_argument_is_one_line_and_exit_2(options, monkeypatch, capsys, a
 
 @pytest.mark.parametrize(
     ("words", "dashes"),
-    [(["program", "-p", "x", "--json", "--"], ["--"]), (["program", "--lever", "none"], [])],
+    [(["true", "-p", "x", "--json", "--"], ["--"]), (["true", "--lever", "none"], [])],
 )
 def test_what_follows_the_program_is_the_program_s(words, dashes, monkeypatch, aims):
     assert (
@@ -89,7 +89,7 @@ def test_what_follows_the_program_is_the_program_s(words, dashes, monkeypatch, a
 
 def test_a_page_loads_nothing_and_escapes_what_is_not_ours(monkeypatch, aims, tmp_path):
     told = tmp_path / "page.html"
-    assert call(monkeypatch, "--html", str(told), "--", "program") == 0
+    assert call(monkeypatch, "--html", str(told), "--", "true") == 0
     soup = BeautifulSoup(told.read_text(), "html.parser")
     assert (soup.h1.text, soup.code.text) == ("Helps", "program") and len(
         soup.select("tbody tr")
@@ -110,7 +110,7 @@ def test_a_page_loads_nothing_and_escapes_what_is_not_ours(monkeypatch, aims, tm
 def test_an_experiment_from_its_command_to_its_document(tmp_path):
     program = [str(built(tmp_path)), "mmap", "32", "5"]
     done = subprocess.run(
-        tlb(tmp_path, "--json", "--minutes", "0.02", "--within", "20", "--", *program),
+        tlb(tmp_path, "--json", "--minutes", "1", "--within", "50", "--", *program),
         capture_output=True,
         text=True,
         cwd=ROOT,
@@ -187,7 +187,7 @@ def test_a_signal_ends_the_program_with_all_that_it_started(number, tmp_path):
     assert (process.returncode, out, err) == (
         130,
         "",
-        "Interrupted before six pairs; the program has ended.\n",
+        "Interrupted before the first pair; the program has ended.\n",
     )
     assert not any(map(living, seen))
 

@@ -37,3 +37,12 @@ def test_a_lever_that_moved_no_pages_is_reported(huge_mib, nothing):
     found = remarks(trial(made(2.0), made(1.0, looks=(look(huge_mib=huge_mib, reached=1),))))
     assert any("no difference to the pages" in line for line in found) is nothing
     assert remarks(trial(made(), made(), lever="none")) == []
+
+
+@pytest.mark.parametrize(
+    ("lever", "says"), [("advise", True), ("jvm", True), ("no-thp", False), ("malloc-pool", False)]
+)
+def test_a_program_that_refuses_transparent_pages_is_reported(lever, says):
+    looks = (look(without_thp=1, reached=1),)
+    found = remarks(trial(made(2.0, looks=looks), made(2.0, looks=looks), lever=lever))
+    assert any("disables transparent huge pages for itself" in line for line in found) is says

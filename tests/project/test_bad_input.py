@@ -4,100 +4,231 @@ code, without a traceback, and leaves nothing behind."""
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
-from support.common import ROOT
+import typer
+from support.common import ROOT, ended
 
-pytestmark = [
-    pytest.mark.endurance,
-    pytest.mark.measuring,  # a held lock would be another reason, with another exit code
-    pytest.mark.skipif(sys.platform != "linux", reason="only Linux measures"),
-]
+from tlb import cli
+from tlb.reasons import REASONS
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux measures")
 TLB = Path(sys.executable).with_name("tlb")
-# Exit code, then the arguments; {f}: a file of text, {d}: a folder, {x}: an executable of nonsense,
-# {n}: a name that is not there.
+# Exit code, what the message names, and the arguments. {f}: a file of text, {d}: a folder, {x}: a script without its
+# interpreter, {w}: one with the line ends of Windows, {n}: a name that is not there, {p}: a pipe; _ is a space.
 WRONG = """
-2 nope
-2 --color blue doctor
-2 doctor extra
-2 inspect --json extra
-2 doctor --nope
-2 measure
-2 measure nope
-2 measure page_chase --pages 3m
-2 measure page_chase --pages
-2 measure page_chase --lines -1
-2 measure page_chase --lines many
-2 measure page_chase --lines 99999999999999999999
-2 measure page_chase --layout diagonal
-2 measure page_chase --engine java
-2 measure page_chase --cpu 99999
-2 measure page_chase --region-ms 0
-2 measure page_chase --region-ms 999999999
-2 measure page_chase --stride-pages 0
-2 measure page_chase --mode nope
-2 measure page_chase --nope 3
-2 measure page_chase --guest-pages 4k
-2 measure random_touch --bytes -1
-2 try
-2 try --lever nope -- true
-2 try --env novalue -- true
-2 try --minutes -1 -- true
-2 try --within 0 -- true
-2 try --metric ( -- true
-2 try --metric x -- true
-2 try --metric (a)(b) -- true
-2 try --quantile 0.5 -- true
-2 try --quantile 2 --metric (x) -- true
-2 try --higher-is-better -- true
-2 try --wait -1 -- true
-2 try --sweep n=1 -- true
-2 try --input {n} -- true
-2 try --input {d} -- true
-2 try --html {d} -- true
-2 try --ready x -- true
-2 try --driver "x -- true
-2 try --pid 1 -- true
-2 try --pid -1
-4 try -- false
-4 try -- sh -c exit\t7
-4 try -- sh -c kill\t-9\t$$
-4 try --prepare false -- sleep 0.1
-1 try -- {n}
-1 try -- {f}
-1 try -- {x}
-1 try -- true
-1 try --metric (x) -- echo y
-1 try --metric (.) -- echo 0
-4 try --driver true -- true
-2 watch
-2 watch 0
-2 watch 99999999
-2 watch --seconds -1 1
-2 watch --overhead 0 1
-2 watch --prometheus x -- sleep 1
-1 watch 4194303
-1 watch {n}
-2 pool reserve
-2 pool reserve --pages 2m
-2 pool reserve --pages 3x --size 1GiB
-2 pool reserve --pages 2m --size lots
-2 pool nope
-2 housekeeping nope
-2 housekeeping measure --leave lots
-2 geometry --pages 3m
-2 geometry nope
+2 nope        nope
+2 --color     --color blue doctor
+2 extra       doctor extra
+2 extra       inspect --json extra
+2 --nope      doctor --nope
+2 kernel      measure
+2 nope        measure nope
+2 --pages     measure page_chase --pages 3m
+2 --pages     measure page_chase --pages
+2 --lines     measure page_chase --lines -1
+2 --lines     measure page_chase --lines 0
+2 --lines     measure page_chase --lines many
+2 --lines     measure page_chase --lines 1e300
+2 --lines     measure page_chase --lines 99999999999999999999
+2 --layout    measure page_chase --layout diagonal
+2 --order     measure page_chase --order backwards
+2 --engine    measure page_chase --engine java
+2 --cpu       measure page_chase --cpu 99999
+2 --cpu       measure page_chase --cpu -1
+2 --region-ms measure page_chase --region-ms 0
+2 --region-ms measure page_chase --region-ms nan
+2 --stride-pages measure page_chase --stride-pages 0
+2 --repeat    measure page_chase --repeat -1
+2 --mode      measure page_chase --mode nope
+2 --mode      measure page_gather --mode x
+2 --nope      measure page_chase --nope 3
+2 --nope      measure page_chase --nope
+2 --bites     measure random_touch --bites=3
+2 --guest-pages measure page_chase --guest-pages 4k
+2 --guest-pages measure guest_chase --guest-pages 3m
+2 --bytes     measure random_touch --bytes -1
+2 --bytes     measure random_touch --bytes
+2 COMMAND     try
+2 --lever     try --lever nope -- true
+2 --against   try --against nope -- true
+2 --only      try --only x -- true
+2 --env       try --env novalue -- true
+2 --minutes   try --minutes -1 -- true
+2 --minutes   try --minutes inf -- true
+2 --minutes   try --minutes 1e300 -- true
+2 --minutes   try --minutes nan -- true
+2 --minutes   try --minutes= -- true
+2 --within    try --within 0 -- true
+2 --within    try --within −5 -- true
+2 --after     try --after -inf -- true
+2 --warmup    try --warmup 99999999 -- true
+2 --metric    try --metric ( -- true
+2 --metric    try --metric x -- true
+2 --metric    try --metric (a)(b) -- true
+2 --metric    try --quantile 0.5 -- true
+2 --quantile  try --quantile 2 --metric (x) -- true
+2 --higher-is-better try --higher-is-better -- true
+2 --wait      try --wait -1 -- true
+2 --wait      try --wait inf -- true
+2 --sweep     try --sweep n=1 -- true
+2 --input     try --input {n} -- true
+2 --input     try --input {d} -- true
+2 --input     try --input {p} -- true
+2 --html      try --html {d} -- true
+2 --markdown  try --markdown {n}/x -- true
+2 --markdown  try --markdown {f}/x -- true
+2 --driver    try --ready x -- true
+2 --driver    try --driver "x -- true
+2 --prepare   try --prepare _ -- true
+2 --pid       try --pid 1 -- true
+2 --pid       try --pid -1
+2 --pid       try --pid 99999999 --driver true
+1 {n}         try -- {n}
+1 {f}         try -- {f}
+1 directory   try -- {d}
+1 absent-sh   try -- {x}
+1 sh\\r       try -- {w}
+1 --driver    try --driver {n} -- true
+1 --prepare   try --prepare {d} -- true
+1 nope-no     try -- nope-no
+1 directory   where -- {d}
+1 absent-sh   where -- {x}
+2 --html      where --html {d} -- true
+2 --callgrind where --callgrind {n}/x -- true
+2 --minutes   where --minutes inf -- true
+2 --seconds   where --seconds nan -- true
+2 PID         watch
+2 PID         watch 0
+2 PID         watch 99999999
+2 --seconds   watch --seconds -1 1
+2 --seconds   watch 1 --seconds 5
+2 --overhead  watch --overhead 0 1
+2 --prometheus watch --prometheus x -- sleep 1
+1 {n}         watch {n}
+1 directory   watch {d}
+2 --pages     pool reserve
+2 --size      pool reserve --pages 2m
+2 --pages     pool reserve --pages 3x --size 1GiB
+2 --size      pool reserve --pages 2m --size lots
+2 nope        pool nope
+2 nope        housekeeping nope
+2 --leave     housekeeping measure --leave lots
+2 --pages     geometry --pages 3m
+2 nope        geometry nope
+2 nope        run nope
+2 minutes     run stlb_cliff -p minutes inf
+2 repeats     run stlb_cliff -p repeats 1e300
+2 -p          run stlb_cliff -p
+2 --output    run stlb_cliff --output {f}/x
+2 profile     book --profile x
+2 --minutes   book --minutes nan
+2 --output    site --output {f}/x
+2 --output    pdf --output {f}/x
+2 nope        refresh nope
+2 ../x        bundle ../x
+2 --output    bundle --output {f}/x
+1 {n}         check-bundle {n}
+1 {d}         add-bundle {d}
+2 own/reference compare own/reference this
+2 --patience  fleet --patience -1
+2 --workers   fleet --workers 0
+2 address     fleet worker nowhere
+2 --port      fleet worker tls://x:1 --port 99999
+2 nope        bench nope
+"""
+# What is found out only as a program runs.
+RUN = """
+4 code        try -- false
+4 code        try -- sh -c exit\t7
+4 Killed      try -- sh -c kill\t-9\t$$
+4 code        try --prepare false -- sleep 0.1
+1 --within    try -- true
+1 --metric    try --metric (x) -- echo y
+1 --metric    try --metric (.) -- echo 0
+1 --metric    try --metric (.*) -- echo inf
+4 driver      try --driver true -- true
+1 process     watch 4194303
 """
 
 
 @pytest.fixture
 def things(tmp_path) -> dict[str, str]:
-    text, nonsense = tmp_path / "text", tmp_path / "nonsense"
-    text.write_text("no program\n")
-    nonsense.write_bytes(b"\x7fELF nonsense")
-    nonsense.chmod(0o755)
-    return {"f": str(text), "d": str(tmp_path), "x": str(nonsense), "n": str(tmp_path / "absent")}
+    made = {name: tmp_path / f"a-{name}" for name in "fxwp"}
+    made["f"].write_text("no program\n")
+    made["x"].write_text("#!/absent-sh -e\n")
+    made["w"].write_text("#!/bin/sh\r\necho\r\n")
+    for name in "xw":
+        made[name].chmod(0o755)
+    os.mkfifo(made["p"])
+    return {name: str(path) for name, path in made.items()} | {
+        "d": str(tmp_path),
+        "n": str(tmp_path / "absent"),
+    }
+
+
+def read(line: str, things: dict[str, str]) -> tuple[int, str, list[str]]:
+    """Return a line's exit code, what its message names, and its arguments."""
+    status, names, *words = line.split()
+    given = [word.replace("\\t", " ").replace("_", " ") if word == "_" else word for word in words]
+    return int(status), names.format(**things), [word.format(**things) for word in given]
+
+
+def has_remedy(message: str) -> bool:
+    """Whether it ends with the command that explains the arguments, or with a reason's remedy."""
+    last = message.rstrip("\n").splitlines()[-1]
+    helps = last.endswith(("--help` lists its options.", "--help` lists all commands."))
+    return helps or any(last.endswith(reason.remedy) for reason in REASONS.values())
+
+
+@linux
+@pytest.mark.parametrize("line", WRONG.strip().splitlines())
+def test_a_wrong_argument_is_named_with_its_remedy_before_anything_runs(
+    line, things, monkeypatch, capsys
+):
+    def taken(*_: object, **__: object) -> None:
+        raise AssertionError("the lock is taken for a command that cannot run")
+
+    for module in ("trial", "measure", "housekeeping"):
+        monkeypatch.setattr(import_module(f"tlb.cli.{module}"), "measuring_lock", taken)
+    monkeypatch.chdir("/")
+    status, names, arguments = read(line, things)
+    assert ended(monkeypatch, *arguments) == status
+    said = capsys.readouterr()
+    assert said.out == "" and "Traceback" not in said.err
+    assert names in said.err and has_remedy(said.err), said.err
+
+
+def options(command: object, name: str) -> list[tuple[str, object]]:
+    """Return the parameters of a command and of those below it."""
+    found = [(f"{name} {each.name}", each) for each in command.params]
+    for word, below in getattr(command, "commands", {}).items():
+        found += options(below, f"{name} {word}")
+    return found
+
+
+def test_each_number_has_bounds_that_the_help_states():
+    loose = []
+    for name, option in options(typer.main.get_command(cli.app), "tlb"):
+        is_number = option.type_descriptor.annotation in (int, float)
+        if is_number and None in (option.min, option.max):
+            loose.append(name)
+    assert loose == []
+
+
+def test_a_lack_of_rights_is_told_before_anything_else(monkeypatch, capsys):
+    from tlb.machine import changed_settings
+    from tlb.reasons import Unavailable
+
+    def denied(*_: object) -> None:
+        raise Unavailable("setting-denied", "made up")
+
+    monkeypatch.setattr(changed_settings, "may_write", denied)
+    assert ended(monkeypatch, "housekeeping", "measure") == 1
+    said = capsys.readouterr().err
+    assert len(said.splitlines()) == 1 and "made up" in said and has_remedy(said)
 
 
 def ran(arguments: list[str], **how: object) -> subprocess.CompletedProcess[str]:
@@ -105,16 +236,21 @@ def ran(arguments: list[str], **how: object) -> subprocess.CompletedProcess[str]
     return subprocess.run([str(TLB), *arguments], **given)
 
 
-@pytest.mark.parametrize("line", WRONG.strip().splitlines())
-def test_a_wrong_argument_is_a_sentence(line, things):
-    status, *words = line.split(" ")
-    arguments = [word.format(**things) for word in words]
+@pytest.mark.endurance
+@pytest.mark.measuring
+@linux
+@pytest.mark.parametrize("line", RUN.strip().splitlines())
+def test_a_program_that_cannot_be_compared_is_a_sentence(line, things):
+    status, names, arguments = read(line, things)
     done = ran(arguments)
-    assert done.returncode == int(status), done.stderr
+    assert done.returncode == status, done.stderr
     assert "Traceback" not in done.stderr and done.stdout == ""
+    assert names in done.stderr and has_remedy(done.stderr)
     assert 0 < len(done.stderr.splitlines()) <= 4, done.stderr
 
 
+@pytest.mark.endurance
+@linux
 @pytest.mark.parametrize(
     ("redirection", "status"),
     [(">&-", 0), ("> /dev/full", 1), ("2>&-", 0), ("| head -c 1", 0), (">&- 2>&-", 0)],
@@ -127,6 +263,8 @@ def test_an_output_that_takes_nothing_is_no_traceback(command, redirection, stat
     assert done.returncode == status or "head" in redirection
 
 
+@pytest.mark.endurance
+@linux
 @pytest.mark.parametrize(
     "surroundings",
     [
@@ -147,6 +285,8 @@ def test_a_command_works_in_odd_surroundings(surroundings):
         assert done.returncode == 0 and done.stdout and "Traceback" not in done.stderr, done.stderr
 
 
+@pytest.mark.endurance
+@linux
 def test_nothing_is_left_in_the_checkout():
     status = ["git", "status", "--porcelain", "--untracked-files=all"]
     before = subprocess.run(status, cwd=ROOT, capture_output=True, text=True).stdout

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from support.common import STRICT, SUPPORT, compiled
-from tlb.programs.children import Written
+from tlb.programs.children import Number, Written
 from tlb.programs.collapse import Collapsed
 from tlb.programs.levers import LEVERS
 from tlb.programs.runs import Run
@@ -24,16 +24,20 @@ def answer(mib: int, passes: int) -> str:
 
 
 def look(
-    at_s: float = 0.5, huge_mib: int = 0, resident_mib: int = 100, reached: int = 0
+    at_s: float = 0.5,
+    huge_mib: int = 0,
+    resident_mib: int = 100,
+    reached: int = 0,
+    without_thp: int = 0,
 ) -> Snapshot:
     pages = Rollup(resident_mib << 20, resident_mib << 20, huge_mib << 20, 0)
-    return Snapshot(at_s, 1, reached, pages, 1 << 16)
+    return Snapshot(at_s, 1, reached, pages, 1 << 16, without_thp)
 
 
 def made(
     elapsed_s: float = 1.0,
     status: int = 0,
-    value: float | None = None,
+    number: Number | None = None,
     out: str = "same",
     err: str = "",
     left: int = 0,
@@ -43,7 +47,7 @@ def made(
     """Return a run that never was; out and err stand for its outputs."""
     written = [Written(len(text), text, re.sub("[0-9]", "", text)) for text in (out, err)]
     used = (10, 0, elapsed_s, looks, left, collapsed)
-    return Run(elapsed_s, status, value, err, (written[0], written[1]), *used)
+    return Run(elapsed_s, status, number, err, (written[0], written[1]), *used)
 
 
 def trial(

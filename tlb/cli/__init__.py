@@ -7,6 +7,7 @@ import errno
 import os
 import signal
 import sys
+import textwrap
 from collections import UserDict
 from importlib import import_module
 from importlib.metadata import version
@@ -65,9 +66,12 @@ _SETTINGS = {
 _EXIT_CODES = {
     "bad-parameter": 2,
     "measuring-already": 3,
-    **dict.fromkeys(("program-failed", "program-killed", "server-ended", "prepare-failed"), 4),
+    **dict.fromkeys(
+        ("program-failed", "program-killed", "server-ended", "prepare-failed", "lever-failed"), 4
+    ),
 }
 _OF_THE_BOOK = {"book", "bundle", "fleet", "atlas"}  # modules whose commands need a clone
+_MESSAGE_CHARS = 500
 RESUMABLE = ("run", "book", "fleet")
 
 
@@ -222,8 +226,11 @@ def _status(arguments: list[str]) -> Any:
         # In standalone mode, typer would end the process itself, with errors in a box.
         return app(args=arguments, prog_name="tlb", standalone_mode=False)
     except Unavailable as why:
-        for text in filter(None, (*getattr(why, "__notes__", ()), str(why))):
-            print(text, file=sys.stderr)
+        is_argument = why.code == "bad-parameter" and why.detail
+        wrong = f"Wrong argument: {why.detail}"
+        text = _with_help(wrong, _named(arguments)) if is_argument else str(why)
+        for line in filter(None, (*getattr(why, "__notes__", ()), text)):
+            print(line, file=sys.stderr)
         raise SystemExit(_EXIT_CODES.get(why.code, 1)) from None
     except ModuleNotFoundError as error:
         if (error.name or "").startswith(("tlb", "experiments", "kernels")):
@@ -237,10 +244,28 @@ def _status(arguments: list[str]) -> Any:
         if type(error).__name__ == "NoArgsIsHelpError":
             print(error.ctx.get_help())
             raise SystemExit(0) from None
-        message = error.format_message().rstrip(".")
-        end = "" if message.endswith("?") else "."
-        print(f"{message}{end} `tlb --help` lists all commands.", file=sys.stderr)
+        command = error.ctx.command_path if error.ctx else _named(arguments)
+        print(_with_help(error.format_message(), command), file=sys.stderr)
         raise SystemExit(2) from None
+
+
+def _with_help(message: str, command: str) -> str:
+    """Return what is wrong with an argument in one line, with the command that explains it."""
+    message = textwrap.shorten(message, _MESSAGE_CHARS, placeholder="…").rstrip(".")
+    end = "" if message.endswith("?") else "."
+    lists = "lists all commands" if command == "tlb" else "lists its options"
+    return f"{message}{end} `{command} --help` {lists}."
+
+
+def _named(arguments: list[str]) -> str:
+    """Return the command that arguments name, such as "tlb pool reserve"."""
+    command, names = typer.main.get_command(app), ["tlb"]
+    for word in arguments:
+        below = getattr(command, "commands", {})
+        if word in below:
+            command = below[word]
+            names.append(word)
+    return " ".join(names)
 
 
 def _pairs(arguments: list[str]) -> list[str]:

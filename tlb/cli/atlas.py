@@ -36,6 +36,7 @@ def build(
     ] = DEFAULT,
 ) -> None:
     """Build the atlas, as Parquet, from bundles and folders; exit 1 if one is refused."""
+    shown.check_output(output)
     built = fleet.module("atlas").build(output, inputs)
     broken = f" {count(built.broken)} broken records are left out." if built.broken else ""
     print(f"{output}: {count(built.rows)} rows of {count(built.machines)} machines.{broken}")

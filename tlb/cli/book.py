@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,9 @@ from tlb import discovery
 from tlb.cli import shown
 from tlb.lab import grid
 from tlb.lab.store import OWN
+from tlb.reasons import Unavailable
 from tlb.system.files import ROOT
+from tlb.units import DAY_MINUTES
 
 Parameters = Annotated[
     list[str], Option("-p", "--parameter", metavar="NAME=VALUE", help="A parameter of chapters.")
@@ -22,6 +25,9 @@ BUILD = ROOT / "_build"
 
 
 def _texts(pairs: list[str]) -> dict[str, str]:
+    """Return the texts of parameters by name. Raises Unavailable("bad-parameter")."""
+    if nameless := [pair for pair in pairs if not re.match("[^=]+=", pair)]:
+        raise Unavailable("bad-parameter", f"-p takes NAME=VALUE, not '{nameless[0]}'")
     return {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
 
 
@@ -38,6 +44,7 @@ def run(
     `tlb run stlb_cliff -p max_working_set 256MiB`."""
     from tlb.report import parameters, publish
 
+    shown.check_output(output)
     target = output or BUILD / "runs" / f"{chapter}.ipynb"
     given = {"machine": "this"} | parameters.values(chapter, _texts(parameter))
     publish.execute(chapter, target, given)
@@ -49,7 +56,9 @@ def run(
 
 def book(
     profile: Annotated[str, Option(help=", ".join(grid.profile_names()))] = "quick",
-    minutes: Annotated[str, Option(help="To measure and build; 0 only builds.")] = "8",
+    minutes: Annotated[
+        float, Option(min=0, max=DAY_MINUTES, help="To measure and build; 0 only builds.")
+    ] = 8,
     parameter: Parameters = [],  # noqa: B006
     machine: Annotated[str, Option(help="this, reference, or a published machine.")] = "this",
 ) -> None:
@@ -58,7 +67,7 @@ def book(
 
     campaign = discovery.load("overview.campaign")
     first = parameters.table_of_contents()[0]  # all chapters declare the same parameters
-    texts = {"machine": machine, "profile": profile, "minutes": minutes} | _texts(parameter)
+    texts = {"machine": machine, "profile": profile, "minutes": str(minutes)} | _texts(parameter)
     print(campaign.book(parameters.values(first, texts)))
 
 
@@ -123,6 +132,7 @@ def site(output: Output = None) -> None:
     """Build the site from the published data."""
     from tlb.report.publish import build_site
 
+    shown.check_output(output)
     print(build_site(ROOT, output or BUILD / "site"))
 
 
@@ -130,6 +140,7 @@ def pdf(output: Output = None) -> None:
     """Print the book as PDF, with Chromium."""
     from tlb.report import press
 
+    shown.check_output(output)
     shown.stage("Building and printing the book, about 45 s.")
     print(press.pdf(output or BUILD / "book.pdf"))
 
@@ -138,6 +149,7 @@ def release(output: Output = None) -> None:
     """Make the release of this commit, in a folder."""
     from tlb.report import release
 
+    shown.check_output(output)
     print(release.release(output or BUILD / "release"))
 
 

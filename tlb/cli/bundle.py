@@ -44,6 +44,7 @@ def bundle(
     Words that may identify somebody are refused unless --allow permits them."""
     from tlb.fleet import check, pack
 
+    shown.check_output(output)
     data, this = Store(data_root()), hosts.machine_id(hosts.inspect()) if machine == "this" else ""
     asked = machine.removeprefix(OWN)
     is_own = this or machine.startswith(OWN) or machine in data.own.machines()

@@ -59,7 +59,7 @@ def geometry(
 ) -> None:
     """Infer the TLB's entries, ways and costs in half a minute."""
     if pages not in (BASE, "2m"):
-        raise Unavailable("bad-parameter", f"pages is 4k or 2m, not '{pages}'")
+        raise Unavailable("bad-parameter", f"--pages is 4k or 2m, not '{pages}'")
     host, backing = hosts.inspect(), None
     if pages != BASE:
         pools.check(pages)

@@ -17,6 +17,7 @@ from tlb import fleet as fleets
 from tlb.cli import shown
 from tlb.lab.store import Store, data_root
 from tlb.reasons import Unavailable
+from tlb.units import DAY_MINUTES
 
 app = typer.Typer(
     help="Measure the book's campaign on many computers.", invoke_without_command=True
@@ -28,7 +29,10 @@ Certificate = Annotated[
     Path | None, typer.Option(help="The fleet's certificate; default: this user's.")
 ]
 Patience = Annotated[
-    float, typer.Option(min=0, help="Minutes of silence until a computer is given up.")
+    float,
+    typer.Option(
+        min=0.01, max=DAY_MINUTES, help="Minutes of silence until a computer is given up."
+    ),
 ]
 
 
@@ -58,10 +62,10 @@ def fleet(
     context: typer.Context,
     scheduler: Annotated[str, typer.Option(help="tls://HOST:PORT of the scheduler.")] = "",
     profile: Annotated[str, typer.Option(help="smoke, quick or full.")] = "quick",
-    minutes: Annotated[float, typer.Option(help="To measure on each computer.", min=0)] = 10.0,
+    minutes: Annotated[float, typer.Option(help="To measure on each computer.", min=0, max=DAY_MINUTES)] = 10.0,
     chapter: Annotated[list[str] | None, typer.Option(help="Only this one; several.")] = None,
     output: Annotated[Path | None, typer.Option(help="For rows; default: data/own.")] = None,
-    workers: Annotated[int, typer.Option(help="To wait for, at least.", min=1)] = 1,
+    workers: Annotated[int, typer.Option(help="To wait for, at least.", min=1, max=65_536)] = 1,
     allow: Annotated[list[str] | None, typer.Option(help="A word that may be shared.")] = None,
     certificate: Certificate = None, insecure: Insecure = False, patience: Patience = 10.0,
 ) -> None:  # fmt: skip

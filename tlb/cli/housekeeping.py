@@ -44,10 +44,13 @@ def measure(
     leave: Annotated[str, typer.Option(help="Left to others; default: 15 %, at least 1GiB.")] = "",
 ) -> None:
     """Measure compaction, short programs, KSM, swap and khugepaged, and store it (root)."""
-    leave_bytes = shown.parsed_size(leave) if leave else None
+    leave_bytes = shown.parsed_size("--leave", leave) if leave else None
     changed_settings.check_namespace(
         Path("/"), "compaction, KSM, swap and khugepaged cannot be set, so nothing is measured"
     )
+    for name in sorted(changed_settings.names()):
+        if Path("/", name).exists():
+            changed_settings.may_write(Path("/"), name)
     print(f"This takes up to {housekeeping_costs.SECONDS / 60:.0f} minutes.", file=sys.stderr)
     with measuring_lock():
         document = housekeeping_costs.measure(

@@ -48,7 +48,7 @@ def reserve(
     size: Annotated[str, typer.Option(help="Free afterwards, such as 4GiB.")],
 ) -> None:
     """Grow a pool until a size is free (root); exit 1 if Linux gives less."""
-    got = pools.reserve(page, shown.parsed_size(size))
+    got = pools.reserve(page, shown.parsed_size("--size", size))
     print(
         f"{page}: {got.free} pages are free ({got.wanted} requested); {got.added} were added, "
         f"the pool has {got.total}."

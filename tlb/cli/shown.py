@@ -14,7 +14,7 @@ from rich.table import Table
 
 from tlb.reasons import Unavailable
 from tlb.system.files import IS_CLONE, disk_errors
-from tlb.units import parse_size
+from tlb.units import DAY_S, parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,15 +28,17 @@ if TYPE_CHECKING:
 out = Console(soft_wrap=True, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 200)
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Html = Annotated[Path | None, typer.Option(help="Also write a page to this file.")]
-Wait = Annotated[float, typer.Option(min=0, help="Seconds to wait for another measurement.")]
+Wait = Annotated[
+    float, typer.Option(min=0, max=DAY_S, help="Seconds to wait for another measurement.")
+]
 
 
-def parsed_size(text: str) -> int:
+def parsed_size(option: str, text: str) -> int:
     """Return the bytes that an option names. Raises Unavailable("bad-parameter")."""
     try:
         return parse_size(text)
     except ValueError as wrong:
-        raise Unavailable("bad-parameter", str(wrong).removesuffix(".")) from None
+        raise Unavailable("bad-parameter", f"{option}: {wrong}") from None
 
 
 def restored(changes: Sequence[Setting | Pool], line: str, nothing: str) -> None:
@@ -60,14 +62,53 @@ def progress(text: str) -> None:
         print(f"\r{text} ", end="", file=sys.stderr, flush=True)
 
 
-def check_files(page: Path | None, *others: Path | None) -> None:
+def check_files(html: Path | None = None, **others: Path | None) -> None:
     """Raise Unavailable, before anything is measured, if a file cannot be written: bad-parameter,
-    and no-book for a page."""
-    if page and not IS_CLONE:
+    and no-book for a page. Each is named as its option."""
+    if html and not IS_CLONE:
         raise Unavailable("no-book", "--html")
-    for file in filter(None, (page, *others)):
-        if file.is_dir() or not file.parent.is_dir():
-            raise Unavailable("bad-parameter", f"{file} is not a file in an existing folder")
+    for option, file in ({"html": html} | others).items():
+        if file and (why := _why_not_written(file)):
+            raise Unavailable("bad-parameter", f"--{option} {file}: {why}")
+
+
+def _why_not_written(file: Path) -> str:
+    try:
+        if file.is_dir():
+            return "it is a directory"
+        if not file.parent.is_dir():
+            return f"there is no directory {file.parent}"
+        may_write = os.access(file if file.exists() else file.parent, os.W_OK)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        return str(getattr(error, "strerror", None) or error)
+    return "" if may_write else "it cannot be written here"
+
+
+def check_output(output: Path | None) -> None:
+    """Raise Unavailable("bad-parameter") if neither a file nor a folder can be made as --output."""
+    if output is None:
+        return
+    try:
+        nearest = next(path for path in (output, *output.absolute().parents) if path.exists())
+        is_refused = not os.access(nearest, os.W_OK) or not (nearest == output or nearest.is_dir())
+    except (OSError, ValueError):  # ValueError: a NUL in the name
+        is_refused = True
+    if is_refused:
+        raise Unavailable("bad-parameter", f"--output {output} cannot be written")
+
+
+def check_input(file: Path) -> None:
+    """Raise Unavailable("bad-parameter") if not every run of a program can read --input."""
+    why = ""
+    try:
+        if file.is_fifo() or file.is_socket():  # opening it would wait for who writes into it
+            why = "each run reads it from its beginning, and a pipe has none"
+        else:
+            file.open("rb").close()
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        why = str(getattr(error, "strerror", None) or error)
+    if why:
+        raise Unavailable("bad-parameter", f"--input {file}: {why}")
 
 
 def write(path: Path, text: str) -> None:

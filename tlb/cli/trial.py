@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shlex
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
 from tlb.cli import shown
-from tlb.programs import levers
+from tlb.programs import executable, levers
 from tlb.reasons import Unavailable
 from tlb.system.files import measuring_lock
-from tlb.units import format_ns
+from tlb.units import DAY_MINUTES, DAY_S, format_ns
 
 if TYPE_CHECKING:
     from tlb.programs.servers import Driver
     from tlb.programs.trial import Aim, Trial
 
+INTERRUPTED = 130  # the exit code
+PID_MAX = 1 << 22  # of Linux (PID_MAX_LIMIT)
 LEVER = "; ".join(f"{each.name}: {each.does}" for each in levers.LEVERS.values())
 Command = Annotated[list[str] | None, Argument(metavar="-- COMMAND...", help="The program.")]
 Only = Annotated[
@@ -38,14 +40,22 @@ Quantile = Annotated[
     float | None,
     Option(min=0.01, max=1, help="Compare this quantile of all the numbers that a run prints."),
 ]
+Markdown = Annotated[Path | None, Option(help="Also write a table to this file.")]
+Minutes = Annotated[
+    float,
+    Option(min=0.01, max=DAY_MINUTES, help="For all runs together; a verdict takes six pairs."),
+]
+Warmup = Annotated[int, Option(min=0, max=1000, help="Runs before all others, not counted.")]
 After = Annotated[
-    float | None, Option(min=0, help="Seconds until collapse acts; default: at 90 % memory.")
+    float | None,
+    Option(min=0, max=DAY_S, help="Seconds until collapse acts; default: at 90 % memory."),
 ]
 Ready = Annotated[
     str, Option(help="What a ready server writes, an expression; default: it listens.")
 ]
 Pid = Annotated[
-    int, Option(min=0, help="Instead of COMMAND, a process: before and after collapse.")
+    int | None,
+    Option(min=1, max=PID_MAX, help="Instead of COMMAND, a process: before and after collapse."),
 ]
 Sweep = Annotated[
     str, Option(metavar="NAME=A,B,...", help="Repeat with {NAME} in COMMAND replaced by each.")
@@ -58,45 +68,42 @@ def attempt(
     only: Only = "",
     against: Annotated[str, Option(metavar="LEVER", help="Compare with this lever.")] = "none",
     env: Env = [],  # noqa: B006
-    minutes: Annotated[float, Option(min=0.01, help="Stop then, after six pairs at least.")] = 5,
-    within: Within = 2,
-    metric: Metric = "",
-    quantile: Quantile = None,
+    minutes: Minutes = 5, within: Within = 2, metric: Metric = "", quantile: Quantile = None,
     higher: Annotated[bool, Option("--higher-is-better", help="Of the printed number.")] = False,
     after: After = None,
     driver: Annotated[str, Option(metavar="CMD", help="Time CMD against COMMAND, a server.")] = "",
     ready: Ready = "",
-    pid: Pid = 0,
+    pid: Pid = None,
     sweep: Sweep = "",
     input_file: Annotated[Path, Option("--input", help="The program's stdin.")] = Path(os.devnull),
     prepare: Annotated[str, Option(metavar="CMD", help="Run CMD before each run.")] = "",
-    warmup: Annotated[int, Option(min=0, help="Runs before all others, not counted.")] = 0,
+    warmup: Warmup = 0,
     failing: Annotated[bool, Option("--ignore-failure", help="Compare failing runs.")] = False,
     shows: Annotated[bool, Option("--show-output", help="Copy its output to stderr.")] = False,
     wait: shown.Wait = 0,
     as_json: shown.Json = False,
-    html: shown.Html = None,
-    markdown: Annotated[Path | None, Option(help="Also write a table to this file.")] = None,
-) -> None:
-    """Measure a program with and without huge pages, in interleaved pairs.
+    html: shown.Html = None, markdown: Markdown = None,
+) -> None:  # fmt: skip
+    """Measure a program with and without huge pages, in interleaved pairs: `tlb try -- ./program`.
 
     Exit codes: 1 impossible here, 2 wrong usage, 3 another measurement runs, 4 it failed."""
-    _check_page(html, pid, sweep)
+    _check_files(input_file, html, markdown, pid, sweep)
     pattern, prepared = _pattern(metric, higher, quantile), tuple(_words("--prepare", prepare))
-    how = (within / 100, minutes, higher, after, _driver(driver, ready))
+    served = _driver(driver, ready)
     more = ((input_file, prepared, pattern, quantile, shows), warmup, failing, against)
     if command and not pid:
-        aims = [_aim(each, _lever(lever, env, only), how, *more) for each in _swept(command, sweep)]
+        chosen, goal = _lever(lever, env, only), (within / 100, minutes, higher, after, served)
+        aims = _aims(_swept(command, sweep), chosen, goal, more)
         return _paired(aims, wait, as_json, html, markdown)
     others = (ready, env, sweep, only, markdown, against != "none", after is not None)
-    _check_pid(not command and pid and driver, lever, others)
-    words, how = _words("--driver", driver), (*how[:3], None, None)
-    return _before_after(pid, _aim(words, levers.LEVERS["collapse"], how, *more), as_json, wait)
+    _check_pid(not command and pid and served, lever, others)
+    goal, chosen = (within / 100, minutes, higher, None, None), levers.LEVERS["collapse"]
+    return _before_after(pid, *_aims([served.command], chosen, goal, more), as_json, wait)
 
 
 def _check_pid(is_given: object, lever: str, others: tuple[object, ...]) -> None:
     if not is_given or lever not in ("advise", "collapse") or any(others):
-        raise Unavailable("bad-parameter", "give a COMMAND, or a --pid, and for it a --driver")
+        raise Unavailable("bad-parameter", "give a COMMAND, or a --pid and for it a --driver")
 
 
 def _lever(name: str, env: list[str], only: str) -> levers.Lever:
@@ -105,35 +112,41 @@ def _lever(name: str, env: list[str], only: str) -> levers.Lever:
         return levers.lever(name, env)
     sites = only.split(",")
     if not all(re.fullmatch("[0-9a-f]{16}|all", site) for site in sites):
-        raise Unavailable("bad-parameter", f"--only takes sites of `tlb where`, not {only}")
+        raise Unavailable("bad-parameter", f"--only takes sites of `tlb where`, not '{only}'")
     return levers.sites_lever(sites)
 
 
-def _aim(
-    command: list[str],
+def _aims(
+    commands: list[list[str]],
     lever: levers.Lever,
-    goal: tuple,
-    conditions: tuple,
-    warmup: int,
-    ignore_failure: bool,
-    against: str,
-) -> Aim:
+    goal: tuple[float, float, bool, float | None, Driver | None],
+    more: tuple[tuple, int, bool, str],
+) -> list[Aim]:
+    """Return an aim for each command. goal: within, the minutes that they share, higher, after,
+    driver; more: conditions, warmup, ignore_failure, against."""
     from tlb.programs.runs import Conditions
     from tlb.programs.trial import Aim
 
-    other = levers.lever(against, [])
-    return Aim(command, lever, *goal, Conditions(*conditions), warmup, ignore_failure, other)
+    (within, minutes, *how), (conditions, warmup, failing, against) = goal, more
+    against_lever, minutes = levers.lever(against, [], "--against"), minutes / len(commands)
+    made_of = (Conditions(*conditions), warmup, failing, against_lever)
+    return [Aim(command, lever, within, minutes, *how, *made_of) for command in commands]
 
 
-def _check_page(html: Path | None, pid: int, sweep: str) -> None:
-    """Raise Unavailable if the page cannot be written: bad-parameter, no-book."""
+def _check_files(
+    given: Path, html: Path | None, markdown: Path | None, pid: int | None, sweep: str
+) -> None:
+    """Raise Unavailable if each run cannot read its input, or a result be written: bad-parameter,
+    no-book."""
     if html and (pid or sweep):
         raise Unavailable("bad-parameter", "--html takes a COMMAND and no --sweep")
-    shown.check_files(html)
+    shown.check_files(html=html, markdown=markdown)
+    shown.check_input(given)
 
 
 def _swept(command: list[str], sweep: str) -> list[list[str]]:
-    """Return the command with each value of --sweep in it. Raises Unavailable("bad-parameter")."""
+    """Return the command with each value of --sweep in it. Raises Unavailable: bad-parameter,
+    program-missing."""
     name, _, values = sweep.partition("=")
     place = f"{{{name}}}"
     if sweep and (not values or not any(place in word for word in command)):
@@ -141,22 +154,43 @@ def _swept(command: list[str], sweep: str) -> list[list[str]]:
             "bad-parameter", f"--sweep NAME=A,B takes {{NAME}} in COMMAND, not {sweep}"
         )
     each = values.split(",") if sweep else [""]
-    return [[word.replace(place, value) if sweep else word for word in command] for value in each]
+    swept = [[word.replace(place, value) if sweep else word for word in command] for value in each]
+    for made in swept:
+        executable.check(made)
+    return swept
+
+
+def _trials(aims: list[Aim]) -> tuple[list[Trial], KeyboardInterrupt | Unavailable | None]:
+    """Return a trial of each aim, and what ended them early: those before it stay. Raises what ends
+    the first without a pair."""
+    from tlb.programs import trial
+
+    done: list[Trial] = []
+    try:
+        for aim in aims:
+            done.append(trial.attempt(aim, _progress))
+            if done[-1].is_interrupted:
+                return done, KeyboardInterrupt()
+    except (KeyboardInterrupt, Unavailable) as why:
+        if not done:
+            raise
+        return done, why
+    return done, None
 
 
 def _paired(
     aims: list[Aim], wait: float, as_json: bool, html: Path | None, markdown: Path | None
 ) -> None:
-    from tlb.programs import trial, trial_report
+    from tlb.programs import trial_report
 
-    with measuring("Interrupted before six pairs; the program has ended.", wait):
-        trials = [trial.attempt(aim, _progress) for aim in aims]
+    with measuring("Interrupted before the first pair; the program has ended.", wait):
+        trials, ended = _trials(aims)
     if sys.stderr.isatty():
         print(file=sys.stderr)
     documents = [trial_report.document(done) for done in trials]
     if as_json:
-        print(json.dumps(documents[0] if len(documents) == 1 else documents, indent=1))
-    elif len(trials) > 1:
+        print(json.dumps(documents[0] if len(aims) == 1 else documents, indent=1))
+    elif len(aims) > 1:
         shown.table(trial_report.sweep_head(trials[0]), map(trial_report.sweep_row, trials))
         for done in trials:
             shown.parts([f"{shlex.join(done.aim.command)}:", *trial_report.remarks(done)])
@@ -171,13 +205,17 @@ def _paired(
         shown.write(html, page(trials[0]))
     if markdown:
         shown.write(markdown, trial_report.markdown(trials))
+    if isinstance(ended, Unavailable):
+        raise ended
+    if ended and not (len(aims) == 1 and trials[0].has_verdict):
+        raise SystemExit(INTERRUPTED)
 
 
 def _before_after(pid: int, aim: Aim, as_json: bool, wait: float) -> None:
     from tlb.programs import before_after
 
     before_after.check(pid)  # before waiting for the lock
-    interrupted = "Interrupted before the windows after collapsing; what is collapsed stays so."
+    interrupted = "Interrupted before the first window; nothing is collapsed."
     with measuring(interrupted, wait):
         done = before_after.compare(pid, aim)
     if as_json:
@@ -185,9 +223,11 @@ def _before_after(pid: int, aim: Aim, as_json: bool, wait: float) -> None:
     else:
         shown.table(("", "before", "after collapsing"), before_after.rows(done))
         shown.parts(before_after.remarks(done))
+    if done.is_interrupted:
+        raise SystemExit(INTERRUPTED)
 
 
-@contextmanager
+@contextlib.contextmanager
 def measuring(interrupted: str, wait: float) -> Iterator[None]:
     """Hold the lock of this computer; Ctrl-C prints a sentence and exits with 130."""
     try:
@@ -195,7 +235,7 @@ def measuring(interrupted: str, wait: float) -> Iterator[None]:
             yield
     except KeyboardInterrupt:
         print(interrupted, file=sys.stderr)
-        raise SystemExit(130) from None
+        raise SystemExit(INTERRUPTED) from None
 
 
 def _driver(driver: str, ready: str) -> Driver | None:
@@ -204,17 +244,22 @@ def _driver(driver: str, ready: str) -> Driver | None:
 
     words = _words("--driver", driver)
     pattern = _compiled("--ready", ready)
-    if not words and (driver or ready):
+    if ready and not words:
         raise Unavailable("bad-parameter", "--ready takes a --driver, which names a command")
     return Driver(words, pattern) if words else None
 
 
 def _words(option: str, command: str) -> list[str]:
-    """Return the words of a command. Raises Unavailable("bad-parameter")."""
+    """Return the words of a command. Raises Unavailable: bad-parameter, program-missing."""
     try:
-        return shlex.split(command)
+        words = shlex.split(command)
     except ValueError as wrong:  # a quote that is not closed
         raise Unavailable("bad-parameter", f"{option}: {wrong}") from None
+    if command and not words:
+        raise Unavailable("bad-parameter", f"{option} names no command")
+    if words:
+        executable.check(words, option)
+    return words
 
 
 def _pattern(metric: str, higher: bool, quantile: float | None) -> re.Pattern[str] | None:
@@ -241,5 +286,6 @@ def _progress(trial: Trial) -> None:
     if trial.pairs:
         return shown.progress(f"{len(trial.pairs)} pairs: {trial.ratio():.3f}")
     pair = format_ns(sum(run.elapsed_s for run in trial.rehearsal) * 1e9)
-    minutes = f"{trial.aim.minutes:g} minutes"
-    shown.stage(f"A pair takes {pair}; at least six are made, and none after {minutes}.")
+    minutes, needed = trial.aim.minutes, trial.minutes_needed
+    short = f"; a verdict takes about {needed:g} (--minutes)" if needed > minutes else ""
+    shown.stage(f"A pair takes {pair}; pairs are made for {minutes:g} minutes at most{short}.")

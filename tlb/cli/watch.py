@@ -14,7 +14,9 @@ from rich.live import Live
 from typer import Argument, Option
 
 from tlb.cli import shown
+from tlb.programs import executable
 from tlb.reasons import Unavailable
+from tlb.units import DAY_S
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -31,13 +33,14 @@ Words = Annotated[
     list[str], Argument(metavar="PID | -- COMMAND...", help="A process, or a program to start.")
 ]
 
+Seconds = Annotated[float, Option(min=0, max=DAY_S, help="How long; 0: until it ends, or Ctrl-C.")]
+Overhead = Annotated[float, Option(min=0.01, max=50, help="Allowed cost, % of the program's time.")]
+
 
 def watch(
     target: Words,
-    seconds: Annotated[float, Option(min=0, help="How long; 0: until it ends, or Ctrl-C.")] = 60,
-    overhead: Annotated[
-        float, Option(min=0.01, max=50, help="Allowed cost, % of the program's time.")
-    ] = 1,
+    seconds: Seconds = 60,
+    overhead: Overhead = 1,
     as_json: shown.Json = False,
     prometheus: Annotated[
         str, Option(metavar="[HOST:]PORT", help="Serve metrics, on the loopback interface.")
@@ -47,12 +50,14 @@ def watch(
     from tlb.lab import perf
     from tlb.lab.store import Store, data_root
     from tlb.machine import host as hosts
-    from tlb.programs.prometheus import serving
+    from tlb.programs.prometheus import parsed_address, serving
     from tlb.programs.reach import Reach
     from tlb.programs.watch import watch as watch_target
     from tlb.programs.watch_report import Report
 
     beginning = _target(target)
+    if prometheus:
+        parsed_address(prometheus)
     host = hosts.inspect()
     reach, plan = Reach.of(host, Store(data_root())), perf.plan(host.microarchitecture)
     with beginning as program:
@@ -106,7 +111,10 @@ def _target(words: list[str]) -> AbstractContextManager[Target]:
     pid = words[0]
     if not pid:
         raise Unavailable("bad-parameter", "give a PID or a program, not an empty word")
+    if pid.isdigit() and words[1:] and words[1].startswith("-"):
+        raise Unavailable("bad-parameter", f"options stand before the PID: {words[1]}")
     if len(words) > 1 or not pid.lstrip("-").isdigit():
+        executable.check(words)
         return started(words)
     if not (pid.isascii() and pid.isdigit() and len(pid) <= _PID_DIGITS and int(pid)):
         raise Unavailable("bad-parameter", f"a PID is a number from 1 on, not {pid[:20]}")

@@ -18,15 +18,24 @@ from tlb.lab.record import Point
 from tlb.lab.store import Store, data_root
 from tlb.machine import host as hosts
 from tlb.page_sizes import BASE
+from tlb.programs import executable
 from tlb.programs.executable import why_no_preload
 from tlb.programs.levers import LEVERS
 from tlb.programs.reach import Reach
 from tlb.programs.trial import Aim
 from tlb.programs.where import cachegrind, proof, report, simulation, valgrind
 from tlb.reasons import Unavailable
+from tlb.units import DAY_MINUTES, DAY_S
 
 # A chase that prices a walk: pages, in entries of the last level, and half a second in all.
 TIMES_THE_ENTRIES, REGION_MS, REPEATS = 32, 20, 3
+
+Minutes = Annotated[
+    float, Option(min=0.01, max=DAY_MINUTES, help="Of --prove; six rounds are made.")
+]
+Seconds = Annotated[
+    float, Option(min=1, max=DAY_S, help="End the program then, and the simulation.")
+]
 
 
 def where(
@@ -34,10 +43,8 @@ def where(
     prove: Annotated[
         bool, Option("--prove", help="Time it with none, some and all allocations on huge pages.")
     ] = False,
-    minutes: Annotated[float, Option(min=0.01, help="Of --prove; six rounds are made.")] = 5,
-    seconds: Annotated[
-        float, Option(min=1, help="End the program then, and the simulation.")
-    ] = 600,
+    minutes: Minutes = 5,
+    seconds: Seconds = 600,
     as_json: shown.Json = False,
     html: shown.Html = None,
     callgrind: Annotated[Path | None, Option(help="Also write a file for KCachegrind.")] = None,
@@ -53,7 +60,8 @@ def where(
     simulate it. Exit codes as of `tlb try`."""
     if sys.platform != "linux":
         raise Unavailable("not-linux")
-    shown.check_files(html, callgrind, collapsed)
+    shown.check_files(html, callgrind=callgrind, collapsed=collapsed)
+    executable.check(command)
     with measuring("Interrupted; the program has ended.", wait):
         made = simulate_or_time(command, seconds, minutes, prove, bool(callgrind or collapsed))
     if as_json:

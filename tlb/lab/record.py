@@ -17,6 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat,
 from tlb.page_sizes import Pages
 from tlb.reasons import Unavailable
 
+MOST_OF_OPTION = 2**53  # a column of a frame holds it as a float
 SCHEMA = 2  # rows of version 1 are read, and never rewritten
 # fields of a Record
 SINCE_2 = ("measures", "source", "compiler", "position", "mapping_bytes", "cpu_ns", "fifo")
@@ -54,7 +55,7 @@ class Option(NamedTuple):
     """One of a kernel's own numbers, passed to it as `--name value`."""
 
     name: Column
-    value: Annotated[int, Field(ge=0, le=2**53)]  # a column of a frame holds it as a float
+    value: Annotated[int, Field(ge=0, le=MOST_OF_OPTION)]
 
 
 def _options(given: object) -> object:
@@ -75,12 +76,12 @@ def read_options(words: list[str]) -> list[tuple[str, int]]:
     pairs = [word for given in words for word in given.split("=", 1)]
     names, values = pairs[::2], pairs[1::2]
     for name, value in itertools.zip_longest(names, values, fillvalue=""):
-        # more digits than 64 bits have
-        if not name.startswith("--") or not value.isdecimal() or len(value) > 19:
-            raise Unavailable(
-                "bad-parameter",
-                f"'{' '.join(filter(None, (name, value)))}' is not an option with a whole number",
-            )
+        if not name.startswith("--"):
+            raise Unavailable("bad-parameter", f"'{name}' is no option, as --NAME NUMBER is")
+        is_number = value.isdecimal() and len(value) <= len(str(MOST_OF_OPTION))
+        if not is_number or int(value) > MOST_OF_OPTION:
+            why = f"{name} takes a whole number from 0 to {MOST_OF_OPTION}, not '{value}'"
+            raise Unavailable("bad-parameter", why)
     if "--seed" in names:
         raise Unavailable(
             "bad-parameter", "a seed follows from the point and its repeat: choose another --repeat"

@@ -26,6 +26,7 @@ from tlb.lab.events import SOFTWARE
 from tlb.lab.gate import Gate, dying_with_us, plain_locale
 from tlb.lab.namespaces import KILLED
 from tlb.lab.record import Quantity
+from tlb.machine import settings
 from tlb.page_sizes import PAGES
 from tlb.reasons import REASONS, Unavailable
 from tlb.system.processes import status_within
@@ -194,6 +195,8 @@ def lack(text: str) -> Unavailable:
         reason, detail = str(said["reason"]), str(said.get("detail", ""))
     except (ValueError, KeyError, TypeError, RecursionError):
         reason, detail = "", text[:200]
+    if reason == "thp-never" and not settings.has_thp():
+        reason = "setting-absent"  # the program sees only that madvise is refused
     return (
         Unavailable(reason, detail) if reason in REASONS else Unavailable("kernel-garbage", detail)
     )

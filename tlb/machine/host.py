@@ -162,7 +162,7 @@ def inspect(
     computer = computer or Platform()
     chosen = measuring_cpu(root, computer.usable_cpus) if cpu is None else cpu
     if cpu is not None and cpu not in computer.usable_cpus:
-        raise Unavailable("bad-parameter", f"CPU {cpu} is not one this process may use")
+        raise Unavailable("bad-parameter", f"--cpu {cpu} is not one that this process may use")
     present = procfs.cpu_list(procfs.text(root / "sys/devices/system/cpu/present"))
     return Host(
         **_of_cpu(root, computer, chosen or 0),

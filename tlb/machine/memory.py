@@ -91,7 +91,8 @@ _DEEPEST = 64  # levels of nesting; real trees have fewer than ten
 # Version 1 has no word for "no limit" and states nearly 2^63 (PAGE_COUNTER_MAX,
 # linux/page_counter.h).
 _UNLIMITED_BYTES = 1 << 62
-_HUGETLB = re.compile(r"hugetlb\.[0-9]+[KMG]B\.(max|limit_in_bytes)")
+# Of pages in use, and of pages that a mapping reserves
+_HUGETLB = re.compile(r"hugetlb\.[0-9]+[KMG]B\.(rsvd\.)?(max|limit_in_bytes)")
 
 
 class _Version(NamedTuple):

@@ -89,10 +89,36 @@ def reserve(page: str, size_bytes: int, root: Path = Path("/")) -> Reserved:
 
 def _limited(root: Path, page: str, size_bytes: int) -> str:
     """Why this process's cgroup may not use so much of a pool, and the remedy, or ""."""
-    for name, most in memory.cgroup_limits(root, "hugetlb").items():  # such as hugetlb.2MB.max
-        if name.split(".")[1].lower() == f"{page}b" and most < size_bytes:
-            return explain("pool-limited", f"{name} is {format_size(most)}")
-    return ""
+    limits = limits_under(page, size_bytes, root)
+    return explain("pool-limited", limits) if limits else ""
+
+
+def limits_under(page: str, size_bytes: float, root: Path = Path("/")) -> str:
+    """Return in words the limits of this process's cgroup on the pages of one size that are under
+    so many bytes; "" for none."""
+    limits = memory.cgroup_limits(root, "hugetlb").items()  # such as hugetlb.2MB.max
+    return ", ".join(
+        f"{name} is {format_size(most)}"
+        for name, most in limits
+        if name.split(".")[1].lower() == f"{page}b" and most < size_bytes
+    )
+
+
+def default_page(root: Path = Path("/")) -> str:
+    """Return the size of the pages that a program gets from a pool if it names none, "" without
+    pools: 2m, unless Linux was booted with default_hugepagesz."""
+    meminfo = procfs.fields(procfs.text(root / "proc/meminfo"))
+    size_bytes = procfs.kib(meminfo.get("Hugepagesize", ""))
+    return page_name(size_bytes) if size_bytes else ""
+
+
+def available(page: str, root: Path = Path("/")) -> int:
+    """Return the pages of one size that a new mapping can get: those left in the pool, and those
+    that Linux may add to it (vm.nr_overcommit_hugepages)."""
+    if (pool := look(root).get(page)) is None:
+        return 0
+    most = procfs.number((root / _name(page)).with_name("nr_overcommit_hugepages")) or 0
+    return pool.left + max(0, most - pool.surplus)
 
 
 def restore(root: Path = Path("/")) -> list[Restored]:
@@ -108,7 +134,7 @@ def restore(root: Path = Path("/")) -> list[Restored]:
 def _page_bytes(page: str) -> int:
     if not re.fullmatch(r"[1-9][0-9]{0,5}[kmg]", page):
         shown = procfs.label(page)
-        raise Unavailable("bad-parameter", f"pages is a size such as 2m or 1g, not {shown!r}")
+        raise Unavailable("bad-parameter", f"--pages is a size such as 2m or 1g, not {shown!r}")
     return parse_size(page)
 
 

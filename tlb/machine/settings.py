@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from tlb.machine.facts import Facts
+from tlb.reasons import Unavailable
 from tlb.system import procfs
 from tlb.units import page_name
 
@@ -71,6 +72,21 @@ def thp(root: Path) -> Thp:
         khugepaged={name: value for name, value in settings.items() if value is not None},
         page_bytes=procfs.number(folder / "hpage_pmd_size"),
     )
+
+
+def has_thp(root: Path = Path("/")) -> bool:
+    """Return whether this Linux kernel was built with transparent huge pages."""
+    return procfs.chosen(root / _MM / "transparent_hugepage/enabled") != "absent"
+
+
+def check_thp(root: Path = Path("/")) -> None:
+    """Raise Unavailable unless a program gets transparent huge pages where it asks for them:
+    setting-absent, thp-never."""
+    path = root / _MM / "transparent_hugepage/enabled"
+    if not has_thp(root):
+        raise Unavailable("setting-absent", f"there is no {path}")
+    if (setting := procfs.chosen(path)) not in ("always", "madvise"):
+        raise Unavailable("thp-never", f"{path}: {setting}")
 
 
 def mthp(root: Path) -> dict[str, str]:

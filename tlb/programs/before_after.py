@@ -24,29 +24,38 @@ from tlb.programs.levers import LEVERS
 from tlb.programs.runs import Run, run
 from tlb.programs.snapshots import Snapshot
 from tlb.programs.text import sentences
-from tlb.programs.trial import SNAPSHOT_SHARE, Aim
+from tlb.programs.trial import LEAST_LIMIT_S, SNAPSHOT_SHARE, Aim
 from tlb.programs.trial_report import huge_share, pages_document
 from tlb.programs.watch import Target, attached
 from tlb.reasons import Unavailable
 from tlb.system.processes import descendants
 from tlb.units import format_size
 
-LEAST_WINDOWS, MOST_WINDOWS = 6, 12  # a side: from six on, a median's interval covers 95 %
+MOST_WINDOWS = 12  # a side; from six on, a median's interval covers 95 %
 
 
 @dataclass
 class Comparison:
-    """aim: its command runs in each window, before and after. memory: snapshots before collapsing
+    """aim: its command runs in each window, before and after, once a window. memory: snapshots before collapsing
     and after the last window. ended: why it stopped early, or ""."""
 
     pid: int
     aim: Aim
-    before: list[float] = field(default_factory=list)
-    after: list[float] = field(default_factory=list)
+    runs_before: list[Run] = field(default_factory=list)
+    runs_after: list[Run] = field(default_factory=list)
     memory: list[Snapshot] = field(default_factory=list)
     collapsed: Collapsed | None = None
     thp_disabled: bool = False
     ended: str = ""
+    is_interrupted: bool = False
+
+    @property
+    def before(self) -> list[float]:
+        return self.aim.values([*self.runs_before, *self.runs_after])[: len(self.runs_before)]
+
+    @property
+    def after(self) -> list[float]:
+        return self.aim.values([*self.runs_before, *self.runs_after])[len(self.runs_before) :]
 
     def ratio(self) -> Interval:
         """Return the median after over the median before."""
@@ -73,44 +82,51 @@ def compare(
     pid: int, aim: Aim, tell: Callable[[Comparison], None] = lambda comparison: None
 ) -> Comparison:
     """Measure a process before and after collapsing; `tell` is called after each window. If the
-    process ends after collapsing, the windows before its end stay.
+    process ends after collapsing, or the time is over, or Ctrl-C is pressed after the first window,
+    the windows before it stay.
 
     Raises Unavailable: what `check`, `run` and `Aim.checked` raise."""
     check(pid)
     comparison = Comparison(pid, aim, thp_disabled=LEVERS["no-thp"].has_reached(pid))
-    begin, half_s = time.monotonic(), aim.minutes * 30
+    begin = time.monotonic()
+    end_s = begin + aim.minutes * 60
     with guarded(), attached(pid) as target:
-        _window(aim)  # does not count: the command itself is still read from a disk
-        _fill(comparison, comparison.before, begin + half_s, target, tell)
-        comparison.memory.append(snapshot(pid, begin))
-        comparison.collapsed = collapse.collapse_all(partial(family, pid), begin, 0.0, Event())
+        _window(aim, end_s)  # does not count: the command itself is still read from a disk
+        half_s = (time.monotonic() + end_s) / 2
         try:
+            _fill(comparison, comparison.runs_before, half_s, end_s, target, tell)
+            comparison.memory.append(snapshot(pid, begin))
+            comparison.collapsed = collapse.collapse_all(partial(family, pid), begin, 0.0, Event())
             _check_runs(target)
-            _fill(comparison, comparison.after, time.monotonic() + half_s, target, tell)
+            _fill(comparison, comparison.runs_after, end_s, end_s, target, tell)
         except Unavailable as why:
+            if not comparison.collapsed:
+                raise
             comparison.ended = why.text
         except KeyboardInterrupt:
-            comparison.ended = "It was interrupted."
+            if not comparison.before:
+                raise
+            comparison.ended, comparison.is_interrupted = "It was interrupted.", True
         comparison.memory.append(snapshot(pid, begin))
     return comparison
 
 
 def _fill(
     comparison: Comparison,
-    side: list[float],
-    limit_s: float,
+    side: list[Run],
+    until_s: float,
+    end_s: float,
     target: Target,
     tell: Callable[[Comparison], None],
 ) -> None:
-    """Measure windows until limit_s of the monotonic clock, or the most that count."""
+    """Measure one window at least, none that would end after until_s of the monotonic clock, and at
+    most those that count. end_s: when a window that runs is ended."""
     took_s = 0.0
-    while len(side) < LEAST_WINDOWS or (
-        len(side) < MOST_WINDOWS and time.monotonic() + took_s < limit_s
-    ):
-        window = _window(comparison.aim)
+    while not side or (len(side) < MOST_WINDOWS and time.monotonic() + took_s < until_s):
+        window = _window(comparison.aim, end_s)
         _check_runs(target)  # a process that ended meanwhile was not measured
         took_s = window.elapsed_s
-        side.append(comparison.aim.value(window))
+        side.append(window)
         tell(comparison)
 
 
@@ -119,8 +135,9 @@ def _check_runs(target: Target) -> None:
         raise Unavailable("process-gone", f"process {target.pid} ended meanwhile")
 
 
-def _window(aim: Aim) -> Run:
-    how = {"limit_s": aim.minutes * 60, "share": SNAPSHOT_SHARE, "conditions": aim.conditions}
+def _window(aim: Aim, end_s: float) -> Run:
+    limit_s = max(end_s - time.monotonic(), LEAST_LIMIT_S)
+    how = {"limit_s": limit_s, "share": SNAPSHOT_SHARE, "conditions": aim.conditions}
     return aim.checked(run(aim.command, LEVERS["none"], **how))
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tlb.machine.memory import cgroup_limits
+from tlb.programs.executable import why_no_start
 from tlb.programs.guard import watched_over
 from tlb.reasons import Unavailable
 from tlb.system import processes
@@ -28,6 +29,10 @@ _CHUNK_BYTES = 1 << 20  # the largest pipe of an ordinary user (fs.pipe-max-size
 # thousands of requests.
 _KEPT_BYTES = 1 << 20
 _SHOWN_LINES = 20  # of the stderr of a program that failed
+# A number with commas: between groups of digits (1,234.5; in India 12,34,567), or before decimals,
+# with points between the groups (1.234,5). 1,234 is both.
+_GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{2,3})*,\d{3}(\.\d*)?(e[+-]?\d+)?", re.IGNORECASE)
+_DECIMAL = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+(e[+-]?\d+)?", re.IGNORECASE)
 
 
 class Written(NamedTuple):
@@ -37,6 +42,15 @@ class Written(NamedTuple):
     size_bytes: int
     digest: str
     digest_of_words: str
+
+
+class Number(NamedTuple):
+    """A printed number by both meanings of a comma: between thousands (1,250 is 1250), and before
+    decimals (1.25). is_decimal: whether the output has a number of the second kind alone, as 0,25."""
+
+    grouped: float
+    decimal: float
+    is_decimal: bool = False
 
 
 class Stream:
@@ -79,22 +93,40 @@ class Stream:
     def last_lines(self) -> str:
         return "\n".join(self.kept[0].splitlines()[-_SHOWN_LINES:])
 
-    def number(self, metric: re.Pattern[str], quantile: float | None = None) -> float | None:
+    def number(self, metric: re.Pattern[str], quantile: float | None = None) -> Number | None:
         """Return the last number in the pattern's group, from the end or else the beginning; or a
         quantile of all numbers there, None if not all of the output was kept."""
         for kept in self.kept[: 1 if quantile else 2]:
             numbers = [*_numbers(metric, kept)]
-            if numbers and quantile is None:
-                return numbers[-1]
-            if numbers and self.size_bytes <= _KEPT_BYTES:
-                return sorted(numbers)[ceil(quantile * len(numbers)) - 1]
+            if not numbers or (quantile and self.size_bytes > _KEPT_BYTES):
+                continue
+            grouped, decimal, are_decimal = zip(*numbers, strict=True)
+            if quantile is None:
+                return Number(grouped[-1], decimal[-1], any(are_decimal))
+            place = ceil(quantile * len(numbers)) - 1
+            return Number(sorted(grouped)[place], sorted(decimal)[place], any(are_decimal))
         return None
 
 
-def _numbers(metric: re.Pattern[str], text: str) -> Iterator[float]:
+def _numbers(metric: re.Pattern[str], text: str) -> Iterator[Number]:
     for found in metric.finditer(text):
         with contextlib.suppress(ValueError, AttributeError):  # AttributeError: an empty group
-            yield float(found[1].replace(",", ""))
+            yield parsed_number(found[1].strip())
+
+
+def parsed_number(text: str) -> Number:
+    """Return a number by both meanings of its comma, which are equal unless it fits both. Raises
+    ValueError for what is no number."""
+    if "," not in text:
+        return Number(float(text), float(text))
+    readings = []
+    if _GROUPED.fullmatch(text):
+        readings.append(float(text.replace(",", "")))
+    if _DECIMAL.fullmatch(text):
+        readings.append(float(text.replace(".", "").replace(",", ".")))
+    if not readings:
+        raise ValueError(f"{text} is no number")
+    return Number(readings[0], readings[-1], not _GROUPED.fullmatch(text))
 
 
 @contextlib.contextmanager
@@ -125,7 +157,7 @@ def started(
                 env=os.environ | environment,
             )
     except (OSError, ValueError) as error:  # ValueError: a word with a NUL in it
-        why = getattr(error, "strerror", None) or error
+        why = why_no_start(command[0]) or getattr(error, "strerror", None) or error
         raise Unavailable("program-missing", f"{command[0]}: {why}") from None
     processes.end_first(child.pid)  # and not the command that reports it
     try:
@@ -139,10 +171,11 @@ def started(
 
 
 def signal_words(status: int) -> str:
-    """Return which signal has ended a program, by its negative exit code; after SIGKILL, which
-    Linux sends when memory runs out, with the limits of memory."""
+    """Return which signal has ended a program, by its negative exit code, with the limits for which
+    Linux sends it: SIGKILL where memory runs out, SIGBUS where pages of a pool do."""
     name = signal.strsignal(-status) or f"signal {-status}"
-    limits = cgroup_limits(Path("/"), "memory") if -status == signal.SIGKILL else {}
+    controller = {signal.SIGKILL: "memory", signal.SIGBUS: "hugetlb"}.get(-status)
+    limits = cgroup_limits(Path("/"), controller) if controller else {}
     return ", ".join([name, *(f"{file} is {format_size(most)}" for file, most in limits.items())])
 
 

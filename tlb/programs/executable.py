@@ -5,16 +5,68 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import struct
 import subprocess
 from functools import lru_cache
 from pathlib import Path
 
+from tlb.reasons import Unavailable
 from tlb.system.processes import PROBE_S, run_whole
 
 _PT_LOAD, _PT_INTERP = 1, 3  # elf.h; the latter names the loader of a dynamically linked program
 _HEAD_BYTES = 1 << 16
+
+
+def check(command: list[str], option: str = "") -> None:
+    """Raise Unavailable("program-missing") if Linux could not start a command. option: that names
+    the command."""
+    if why := why_no_start(command[0]):
+        raise Unavailable("program-missing", f"{option} {shlex.quote(command[0])}: {why}".lstrip())
+
+
+def why_no_start(name: str) -> str:
+    """Why Linux cannot start a program, for a reason's detail; "" where nothing speaks against
+    it."""
+    path = name if "/" in name else shutil.which(name)
+    if path is None:
+        return "no folder of PATH has such a program"
+    try:
+        if os.path.isdir(path):
+            return "it is a directory"
+        os.stat(path)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        return str(getattr(error, "strerror", None) or error)
+    if not os.access(path, os.X_OK):
+        return "it is not executable, or its file system is mounted noexec"
+    try:
+        with open(path, "rb") as file:
+            head = file.read(_HEAD_BYTES)
+    except OSError:  # it may be executed and not read
+        return ""
+    return _why_no_interpreter(head)
+
+
+def _why_no_interpreter(head: bytes) -> str:
+    """Why a file that begins so is not started, though it is executable: what is to run it, a
+    script's interpreter or a program's loader, is not there."""
+    if head.startswith(b"#!"):
+        # As Linux reads it: the file of a Windows editor names an interpreter that ends in \r.
+        words = re.split(rb"[ \t]+", head[2:].partition(b"\n")[0].strip(b" \t"))
+        name, *rest = map(os.fsdecode, words)
+        if Path(name).name == "env" and rest and not re.search("^-|=", rest[0]):
+            return (
+                ""
+                if shutil.which(rest[0])
+                else f"no folder of PATH has its interpreter, {rest[0]!r}"
+            )
+        return "" if os.path.exists(name) else f"its interpreter {name!r} does not exist"
+    for kind, _, start, _, _, size, *_ in _segments(head):
+        loader = os.fsdecode(head[start : start + size].rstrip(b"\0"))
+        if kind == _PT_INTERP and loader and not os.path.exists(loader):
+            return f"its loader {loader!r} does not exist"
+    return ""
 
 
 def why_no_preload(command: str) -> str:

@@ -24,6 +24,7 @@ from tlb.lab.record import Positive, PositiveNs
 from tlb.lab.toolchains import environment
 from tlb.machine.host import base_page_bytes
 from tlb.machine.memory import usable_memory
+from tlb.machine.settings import check_thp
 from tlb.reasons import Unavailable
 from tlb.system import procfs
 from tlb.system.processes import run_whole, without_thp
@@ -68,12 +69,11 @@ def heap_mib(sizes: Sequence[int]) -> int:
 
 
 def check(pages: HeapPages, sizes: Sequence[int], root: Path = Path("/")) -> None:
-    """Raise Unavailable if the system that `root` shows cannot back the heap: thp-never,
+    """Raise Unavailable if the system that `root` shows cannot back the heap: as check_thp() does,
     page-size-unsupported, pool-empty, memory-short."""
     heap, kernel = heap_mib(sizes) << 20, root / "sys/kernel/mm"
-    setting = procfs.chosen(kernel / "transparent_hugepage/enabled")
-    if pages == "thp" and setting not in ("always", "madvise"):
-        raise Unavailable("thp-never", f"transparent_hugepage/enabled: {setting}")
+    if pages == "thp":
+        check_thp(root)
     if pages == "2m":
         free = procfs.number(kernel / "hugepages/hugepages-2048kB/free_hugepages")
         if free is None:

@@ -9,21 +9,21 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 from tlb.lab.build import library
 from tlb.machine import changed_settings, pools
-from tlb.machine.memory import cgroup_limits
-from tlb.programs import collapse
+from tlb.machine.settings import check_thp
+from tlb.programs import collapse, snapshots
 from tlb.reasons import Unavailable, if_available
 from tlb.system import procfs
 from tlb.system.processes import without_thp
-from tlb.units import format_size
+from tlb.units import format_size, parse_size
 
 SHIM = Path(__file__).parent / "shim" / "advise.c"
 SITES = Path(__file__).parent / "where" / "tool" / "sites.c"
 _PROC = Path("/proc")
-_THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 _SIZE_KIB = 64  # of the lever `64k`: what arm64 maps by one entry (contiguous bit)
 # glibc's malloc on huge pages (2.35). A thread's heap, and a heap of many blocks, grow by less than
 # a huge page at a time unless top_pad says more; the threshold is set to where glibc's own
@@ -33,6 +33,10 @@ GROWTH = (
     "glibc.malloc.top_pad=0x4000000:glibc.malloc.mmap_threshold=0x2000000"
     ":glibc.malloc.trim_threshold=0x4000000"
 )
+
+# jemalloc's variable has the prefix of its functions: none, that of Rust's crate tikv-jemallocator,
+# that of a jemalloc built into a program, such as Redis's.
+_JEMALLOC = ("MALLOC_CONF", "_RJEM_MALLOC_CONF", "JE_MALLOC_CONF")
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,8 @@ class Lever:
     C file, loaded into it as a library. starting: a context held while the program starts, which it
     inherits.
     setting: held while the program runs. given_bytes: what Linux has given so far on the lever's
-    pages, which smaps does not tell from base pages.
+    pages, which smaps does not tell from base pages. takes_pool: whether it takes pages of the
+    pool, and not transparent ones.
     acts: changes the running program, see `collapse_all`. has_reached: whether a process has the
     lever; None if that cannot be seen."""
 
@@ -71,6 +76,7 @@ class Lever:
     starting: Callable[[], AbstractContextManager[object]] = nullcontext
     setting: Callable[[], AbstractContextManager[object]] = nullcontext
     given_bytes: Callable[[], int] = lambda: 0
+    takes_pool: bool = False
     acts: Callable[..., collapse.Collapsed] | None = None
     has_reached: Callable[[int], bool] | None = None
 
@@ -98,12 +104,12 @@ def _preloaded(source: Path) -> Iterator[Mapping[str, str]]:
 
 
 def _maps_shim(pid: int) -> bool:
-    maps = procfs.text(_PROC / str(pid) / "maps")
-    return bool(re.search(rf"/{SHIM.stem}-[0-9a-f]{{16}}$", maps, re.MULTILINE))
+    is_shim = re.compile(rf"/{SHIM.stem}-[0-9a-f]{{16}}$").search
+    return any(map(is_shim, procfs.lines(_PROC / str(pid) / "maps")))
 
 
 def _has_no_thp(pid: int) -> bool:
-    return procfs.fields(procfs.text(_PROC / str(pid) / "status")).get("THP_enabled") == "0"
+    return snapshots.has_no_thp(procfs.fields(procfs.text(_PROC / str(pid) / "status")))
 
 
 def _thp_not_disabled() -> None:
@@ -118,16 +124,23 @@ def _collapse_allowed() -> None:
 
 def _thp_allowed() -> None:
     _thp_not_disabled()
-    if (setting := procfs.chosen(_THP)) not in ("always", "madvise"):
-        raise Unavailable("thp-never", f"{_THP}: {setting}")
+    check_thp()
 
 
-def _pool_filled() -> None:
-    if not any(pool.free for pool in pools.look().values()):
-        raise Unavailable("pool-empty")
-    limits = cgroup_limits(Path("/"), "hugetlb")
-    if limits and not any(limits.values()):
-        raise Unavailable("pool-limited", ", ".join(f"{name} is 0" for name in limits))
+def _pool_filled(root: Path = Path("/")) -> None:
+    page = pools.default_page(root)
+    if not page:
+        raise Unavailable("page-size-unsupported", "this Linux kernel has no pool of huge pages")
+    if not pools.available(page, root):
+        raise Unavailable("pool-empty", page)
+    if limits := pools.limits_under(page, parse_size(page), root):
+        raise Unavailable("pool-limited", limits)
+
+
+def pool_limits() -> str:
+    """Return in words what the cgroup allows a program that takes pages of the pool, "" without
+    limits."""
+    return pools.limits_under(pools.default_page(), inf)
 
 
 def _size_allowed(root: Path = Path("/")) -> None:
@@ -198,6 +211,7 @@ LEVERS = {
             "glibc's malloc on the pool of huge pages",
             _pool_filled,
             _tunables("glibc.malloc.hugetlb=2"),
+            takes_pool=True,
         ),
         Lever(
             "no-thp",
@@ -208,7 +222,7 @@ LEVERS = {
         ),
         Lever(
             "jvm",
-            "a JVM's heap on transparent huge pages",
+            "a JVM's heap on transparent huge pages (with ZGC, if shmem_enabled is advise)",
             _thp_allowed,
             (Variable("JAVA_TOOL_OPTIONS", "-XX:+UseTransparentHugePages", " "),),
         ),
@@ -217,12 +231,13 @@ LEVERS = {
             "a JVM's heap on the pool of huge pages",
             _pool_filled,
             (Variable("JAVA_TOOL_OPTIONS", "-XX:+UseLargePages", " "),),
+            takes_pool=True,
         ),
         Lever(
             "jemalloc",
             "huge pages requested by jemalloc",
             _thp_allowed,
-            (Variable("MALLOC_CONF", "thp:always", ","),),
+            tuple(Variable(name, "thp:always", ",") for name in _JEMALLOC),
         ),
         Lever(
             "node-text",
@@ -239,9 +254,10 @@ LEVERS = {
 }
 
 
-def lever(name: str, settings: list[str]) -> Lever:
+def lever(name: str, settings: list[str], option: str = "--lever") -> Lever:
     """Return a lever by its name; with settings NAME=VALUE, one called "env" that sets these
-    environment variables. Raises Unavailable: bad-parameter, or what the lever's check raises."""
+    environment variables. option: that gives the name. Raises Unavailable: bad-parameter, or what
+    the lever's check raises."""
     if settings:
         for setting in settings:
             if not re.match("[^=]+=", setting):
@@ -250,9 +266,7 @@ def lever(name: str, settings: list[str]) -> Lever:
         variables = tuple(Variable(variable, value) for variable, _, value in pairs)
         return Lever("env", " ".join(settings), variables=variables)
     if name not in LEVERS:
-        raise Unavailable(
-            "bad-parameter", f"there is no lever '{name}'; there are {', '.join(LEVERS)}"
-        )
+        raise Unavailable("bad-parameter", f"{option} is one of {', '.join(LEVERS)}, not '{name}'")
     LEVERS[name].check()
     return LEVERS[name]
 

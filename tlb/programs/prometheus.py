@@ -39,13 +39,19 @@ def metrics(watched: Watched | None) -> str:
     )
 
 
+def parsed_address(address: str) -> tuple[str, int]:
+    """Return the host and the port of [HOST:]PORT. Raises Unavailable("bad-parameter")."""
+    host, _, port = address.rpartition(":")
+    if not (port.isascii() and port.isdigit() and int(port) <= _MOST_PORT):
+        raise Unavailable("bad-parameter", f"--prometheus takes [HOST:]PORT, not '{address}'")
+    return host or _LOOPBACK, int(port)
+
+
 @contextmanager
 def serving(address: str) -> Iterator[Callable[[Watched], None]]:
     """Serve metrics at [HOST:]PORT, by default on the loopback interface alone; yield what is
     called with each new state. Raises Unavailable("bad-parameter")."""
-    host, _, port = address.rpartition(":")
-    if not (port.isascii() and port.isdigit() and int(port) <= _MOST_PORT):
-        raise Unavailable("bad-parameter", f"--prometheus takes [HOST:]PORT, not {address}")
+    place = parsed_address(address)
     latest: list[Watched] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -62,7 +68,7 @@ def serving(address: str) -> Iterator[Callable[[Watched], None]]:
             """Keep stderr for messages."""
 
     try:
-        server = ThreadingHTTPServer((host or _LOOPBACK, int(port)), Handler)
+        server = ThreadingHTTPServer(place, Handler)
     except OSError as error:
         raise Unavailable("bad-parameter", f"--prometheus {address}: {error.strerror}") from None
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tlb.programs import children, snapshots
-from tlb.programs.children import Written
+from tlb.programs.children import Number, Written
 from tlb.programs.collapse import Collapsed
 from tlb.programs.levers import Lever
 from tlb.programs.servers import Driver, ServerProcesses, drive, stop_server, wait_until_ready
@@ -40,14 +40,14 @@ class Conditions:
 
 
 class Run(NamedTuple):
-    """One run. status: exit code, or minus the signal that ended it. value: the number that it
+    """One run. status: exit code, or minus the signal that ended it. number: the one that it
     printed. last_lines: of its stderr. Faults and cpu_s include children that it waited for. left:
     processes that it left running. With a driver, the first five are the driver's and the rest the
     server's; killed: whether the server ignored SIGTERM. given_bytes: see Lever."""
 
     elapsed_s: float
     status: int
-    value: float | None
+    number: Number | None
     last_lines: str
     written: tuple[Written, Written]  # stdout, stderr
     minor_faults: int
@@ -111,7 +111,7 @@ def _reaped(program: subprocess.Popen[bytes]) -> tuple[int, int, float]:
 
 def _printed(
     streams: list[children.Stream], conditions: Conditions
-) -> tuple[float | None, str, tuple[Written, Written]]:
+) -> tuple[Number | None, str, tuple[Written, Written]]:
     written = streams[0].written, streams[1].written
     return _number(streams, conditions), streams[1].last_lines, written
 
@@ -145,7 +145,7 @@ def _follow(
     return None, time.monotonic() - start_s, streams
 
 
-def _number(streams: list[children.Stream], conditions: Conditions) -> float | None:
+def _number(streams: list[children.Stream], conditions: Conditions) -> Number | None:
     """Return the number that --metric finds, of the first stream that has it."""
     metric, quantile = conditions.metric, conditions.quantile
     numbers = [stream.number(metric, quantile) for stream in streams] if metric else []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from threading import Event
 from typing import NamedTuple
@@ -28,13 +28,21 @@ HasLever = Callable[[int], bool]  # whether a lever has reached a process, by it
 
 
 class Snapshot(NamedTuple):
-    """A program's memory at one time. at_s: since its start. reached: processes with the lever."""
+    """A program's memory at one time. at_s: since its start. reached: processes with the lever.
+    without_thp: processes for which prctl has disabled transparent huge pages."""
 
     at_s: float
     processes: int
     reached: int
     pages: Rollup
     table_bytes: int
+    without_thp: int = 0
+
+
+def has_no_thp(status: Mapping[str, str]) -> bool:
+    """Return whether prctl has disabled transparent huge pages for a process, by the fields of its
+    /proc/PID/status."""
+    return status.get("THP_enabled") == "0"
 
 
 def take(
@@ -43,7 +51,7 @@ def take(
     """Return a snapshot of these processes, without those that ended or may not be read.
 
     start_s: the program's start by the monotonic clock."""
-    pages, table_bytes, seen, reached = Rollup(0, 0, 0, 0), 0, 0, 0
+    pages, table_bytes, seen, reached, without_thp = Rollup(0, 0, 0, 0), 0, 0, 0, 0
     for pid in pids:
         # The sums are read last: memory that they show was there when the rest was read.
         is_reached = has_lever(pid)
@@ -55,7 +63,8 @@ def take(
         seen += 1
         table_bytes += procfs.kib(status.get("VmPTE", "")) or 0
         reached += is_reached
-    return Snapshot(time.monotonic() - start_s, seen, reached, pages, table_bytes)
+        without_thp += has_no_thp(status)
+    return Snapshot(time.monotonic() - start_s, seen, reached, pages, table_bytes, without_thp)
 
 
 def at_peak(snapshots: Iterable[Snapshot]) -> Snapshot | None:

@@ -9,27 +9,24 @@ import re
 import secrets
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from math import inf, log, log1p
-from typing import Literal
+from math import ceil, inf, nan
 
-from tlb.inference.effects import Effect
 from tlb.inference.intervals import Interval
-from tlb.inference.pairs import LEAST_PAIRS, is_look, paired_ratio
+from tlb.inference.pairs import LEAST_PAIRS, paired_ratio
 from tlb.machine import background
 from tlb.programs import snapshots
-from tlb.programs.children import signal_words
+from tlb.programs.children import Number, signal_words
 from tlb.programs.executable import why_no_preload
 from tlb.programs.guard import guarded
-from tlb.programs.levers import LEVERS, Lever
+from tlb.programs.levers import LEVERS, Lever, pool_limits
+from tlb.programs.pairing import Verdict, paired, verdict
 from tlb.programs.runs import Conditions, Run, run
 from tlb.programs.servers import Driver
 from tlb.reasons import Unavailable
 from tlb.units import format_ns
 
-Verdict = Literal["helps", "hurts", "differs, by less than asked", "no difference", "cannot tell"]
 # Snapshots take a hundredth of the time of a run that counts, and a tenth of the first two, which
 # do not count: those catch the peaks of short programs.
 SNAPSHOT_SHARE, REHEARSAL_SHARE = 0.01, 0.1
@@ -37,6 +34,10 @@ SNAPSHOT_SHARE, REHEARSAL_SHARE = 0.01, 0.1
 # exceed the difference that is looked for.
 STARTING_S = 1e-3
 _SEED_BITS = 32
+LEAST_LIMIT_S = 0.001  # of a run that begins as the time ends, and is ended as endless
+_NO_NUMBER = Number(nan, nan)
+# Of a program that its lever may have caused
+_FAILURES = {"program-killed", "program-failed", "server-ended", "no-metric"}
 
 
 @dataclass(frozen=True)
@@ -60,11 +61,14 @@ class Aim:
     ignore_failure: bool = False
     against: Lever = LEVERS["none"]
 
-    def value(self, run: Run) -> float:
-        """Return what is compared: seconds, or the printed number, NaN if none was printed."""
+    def values(self, runs: Sequence[Run]) -> list[float]:
+        """Return what is compared: seconds, or the printed numbers, NaN if none was printed. One
+        number with decimals after a comma means that commas stand before decimals in all runs."""
         if self.metric is None:
-            return run.elapsed_s
-        return float("nan") if run.value is None else run.value
+            return [run.elapsed_s for run in runs]
+        numbers = [run.number or _NO_NUMBER for run in runs]
+        is_decimal = any(number.is_decimal for number in numbers)
+        return [number.decimal if is_decimal else number.grouped for number in numbers]
 
     @property
     def metric(self) -> re.Pattern[str] | None:
@@ -89,19 +93,19 @@ class Aim:
     def format(self, value: float) -> str:
         return format_ns(value * 1e9) if self.metric is None else f"{value:g}"
 
-    def checked(self, run: Run, suffix: str = "") -> Run:
+    def checked(self, run: Run) -> Run:
         """Return a run that can be compared. Raises Unavailable: no-metric, and program-killed and
         program-failed, with the end of its stderr as a note."""
         driver, failed = "the driver, " if self.driver else "", None
         if run.status < 0:
-            failed = Unavailable("program-killed", f"{driver}{signal_words(run.status)}{suffix}")
+            failed = Unavailable("program-killed", f"{driver}{signal_words(run.status)}")
         elif run.status and not self.ignore_failure:
-            failed = Unavailable("program-failed", f"{driver}exit code {run.status}{suffix}")
+            failed = Unavailable("program-failed", f"{driver}exit code {run.status}")
         if failed:
             failed.add_note(run.last_lines)
             raise failed
-        if not self.value(run) > 0:
-            raise Unavailable("no-metric", suffix.removeprefix(", "))
+        if not 0 < self.values([run])[0] < inf:
+            raise Unavailable("no-metric")
         return run
 
 
@@ -116,22 +120,39 @@ class Trial:
     pairs: list[tuple[Run, Run]] = field(default_factory=list)
     spent_s: float = 0.0
     ended: str = ""
+    is_interrupted: bool = False
     throttled: int = 0  # periods in which a cgroup's CPU quota was used up
 
-    def ratio(self, value: Callable[[Run], float] | None = None) -> Interval:
+    def values(self, lever: bool) -> list[float]:
+        """Return what is compared of the pairs' runs with the lever or without."""
+        sides = [self.runs(False), self.runs(True)]
+        values = self.aim.values([run for side in sides for run in side])
+        return values[len(sides[0]) + 1 :] if lever else values[1 : len(sides[0])]
+
+    def ratio(self) -> Interval:
         """Return the ratio of with to without."""
-        value = value or self.aim.value
-        without, with_lever = ([value(pair[side]) for pair in self.pairs] for side in (0, 1))
-        return paired_ratio(with_lever, without)
+        return paired_ratio(self.values(True), self.values(False))
 
     def runs(self, lever: bool) -> list[Run]:
         """Return all runs with the lever or without, the rehearsal's first."""
         return [pair[lever] for pair in (self.rehearsal, *self.pairs)]
 
     @property
+    def minutes_needed(self) -> float:
+        """About the minutes in which the rehearsal and the fewest pairs for a verdict fit, with a
+        pair to spare."""
+        pair_s = self.spent_s / (len(self.pairs) + 1)
+        return ceil(10 * (LEAST_PAIRS + 2) * pair_s / 60) / 10
+
+    @property
     def statuses(self) -> tuple[set[int], set[int]]:
         """The exit codes without the lever, and with it."""
         return {run.status for run in self.runs(False)}, {run.status for run in self.runs(True)}
+
+    @property
+    def has_verdict(self) -> bool:
+        """Whether there are as many pairs as a verdict takes."""
+        return len(self.pairs) >= LEAST_PAIRS
 
     @property
     def verdict(self) -> Verdict:
@@ -141,67 +162,10 @@ class Trial:
         return verdict(self.ratio(), len(self.pairs), self.aim.within, self.aim.higher)
 
 
-def verdict(ratio: Interval, pairs: int, within: float, higher: bool = False) -> Verdict:
-    """Return what a ratio of with to without means.
-
-    An interval inside 1 ± within is "no difference" if it contains 1, and "differs, by less than
-    asked" if not. Less is better, or more where `higher`."""
-    if pairs < LEAST_PAIRS:
-        return "cannot tell"
-    is_small = Effect(ratio, 1 / (1 + within), 1 + within).decided() is True
-    contains_one = Effect(ratio, 1, 1).decided() is not False
-    if contains_one:
-        return "no difference" if is_small else "cannot tell"
-    if is_small:
-        return "differs, by less than asked"
-    return "helps" if (ratio.value > 1) is higher else "hurts"
-
-
-def is_narrow(ratio: Interval, within: float) -> bool:
-    """Return whether more pairs would add nothing: the interval is within 1 ± `within`, or it
-    excludes 1 and is within `within` of its own value, or within a tenth of a large effect."""
-    middle, low, high = (log(bound) for bound in ratio[:3])
-    wanted = max(log1p(within), abs(middle) / 10)
-    is_decided = (low > 0 or high < 0) and max(high - middle, middle - low) <= wanted
-    return is_decided or max(high, -low) <= log1p(within)
-
-
-def orders(seed: int) -> Iterator[bool]:
-    """Yield for each pair whether the lever runs first: in one of every two pairs, which one is
-    random. So the cost of running second is added to both sides alike."""
-    drawn = random.Random(seed)
-    while True:
-        first = drawn.random() < 0.5
-        yield from (first, not first)
-
-
-def paired(
-    take: Callable[[bool], object],
-    value: Callable[..., float],
-    within: float,
-    limit_s: float,
-    seed: int,
-    *,
-    clock: Callable[[], float] = time.monotonic,
-) -> Iterator[tuple]:
-    """Yield pairs of what `take` returns without and with a lever: six at least, until their ratio
-    is narrow enough, or the next pair would end after limit_s. seed: of `orders`."""
-    start, pairs = clock(), []
-    for first in orders(seed):
-        begin = clock()
-        taken = {lever: take(lever) for lever in (first, not first)}
-        pairs.append((taken[False], taken[True]))
-        yield pairs[-1]
-        values = [[value(run) for run in side] for side in zip(*pairs, strict=True)]
-        if is_look(len(pairs)) and is_narrow(paired_ratio(values[1], values[0]), within):
-            return
-        if len(pairs) >= LEAST_PAIRS and 2 * clock() - begin - start > limit_s:
-            return
-
-
 def attempt(aim: Aim, tell: Callable[[Trial], None] = lambda trial: None) -> Trial:
-    """Make the comparison; `tell` is called after the rehearsal and after each pair. Ctrl-C ends it
-    early if there are six pairs, else it raises KeyboardInterrupt.
+    """Make the comparison; `tell` is called after the rehearsal and after each pair. No run goes on
+    after the aim's minutes, and Ctrl-C ends it early: the pairs before it stay. Without a pair,
+    Ctrl-C raises KeyboardInterrupt.
 
     Raises Unavailable: not-linux, program-missing, program-endless, server-ended, server-silent,
     program-killed, program-short, no-metric, lever-absent, collapse-denied, and what making the
@@ -213,13 +177,16 @@ def attempt(aim: Aim, tell: Callable[[Trial], None] = lambda trial: None) -> Tri
 
 
 def _attempt(aim: Aim, tell: Callable[[Trial], None]) -> Trial:
-    begin, limit_s, seed = time.monotonic(), aim.minutes * 60, secrets.randbits(_SEED_BITS)
-    throttled = background.throttled()
-    # One run may take the whole time, so that a program that never ends is found out.
-    how = {"driver": aim.driver, "limit_s": limit_s, "conditions": aim.conditions}
-    take = partial(run, aim.command, **how)
+    begin, seed, throttled = time.monotonic(), secrets.randbits(_SEED_BITS), background.throttled()
+    end_s = begin + aim.minutes * 60
+
+    def take(lever: Lever, **how: float) -> Run:
+        limit_s = max(end_s - time.monotonic(), LEAST_LIMIT_S)
+        conditions, driver = aim.conditions, aim.driver
+        return run(aim.command, lever, driver=driver, limit_s=limit_s, conditions=conditions, **how)
+
     rehearsal, after_s = _rehearsed(aim, take)
-    trial = Trial(aim, rehearsal, seed)
+    trial = Trial(aim, rehearsal, seed, spent_s=time.monotonic() - begin)
     tell(trial)
     paddings = _paddings(seed)
 
@@ -228,9 +195,9 @@ def _attempt(aim: Aim, tell: Callable[[Trial], None]) -> Trial:
         again = {"share": SNAPSHOT_SHARE, "after_s": after_s, "padding_bytes": next(paddings)}
         return aim.checked(take(chosen, **again))
 
-    left_s = limit_s - (time.monotonic() - begin)
+    left_s, clock = end_s - time.monotonic(), time.monotonic
     try:
-        for pair in paired(one, aim.value, aim.within, left_s, trial.seed):
+        for pair in paired(one, aim.values, aim.within, left_s, trial.seed, clock=clock):
             trial.pairs.append(pair)
             trial.spent_s = time.monotonic() - begin
             tell(trial)
@@ -239,9 +206,9 @@ def _attempt(aim: Aim, tell: Callable[[Trial], None]) -> Trial:
             raise
         trial.ended = why.text
     except KeyboardInterrupt:
-        if len(trial.pairs) < LEAST_PAIRS:
+        if not trial.pairs:
             raise
-        trial.ended = "It was interrupted."
+        trial.ended, trial.is_interrupted = "It was interrupted.", True
     trial.spent_s = time.monotonic() - begin
     trial.throttled = background.throttled() - throttled
     return trial
@@ -260,10 +227,26 @@ def _rehearsed(aim: Aim, take: Callable[..., Run]) -> tuple[tuple[Run, Run], flo
             "program-short", f"in {took}, of which {aim.within:.2%} would have to show"
         )
     after_s = snapshots.filled_s(plain.snapshots) if aim.after_s is None else aim.after_s
-    with_lever = take(aim.lever, share=REHEARSAL_SHARE, after_s=after_s)
-    aim.checked(with_lever, ", with the lever and not without")
+    try:
+        with_lever = aim.checked(take(aim.lever, share=REHEARSAL_SHARE, after_s=after_s))
+    except Unavailable as why:
+        raise _by_lever(aim.lever, why) from None
     _check_lever(aim, aim.lever, with_lever)
     return (plain, with_lever), after_s
+
+
+def _by_lever(lever: Lever, why: Unavailable) -> Unavailable:
+    """Return why a program fails with a lever that runs without it: pool-limited, lever-failed, or
+    what says nothing of the program."""
+    if why.code not in _FAILURES:
+        return why
+    if limits := pool_limits() if lever.takes_pool else "":
+        failed = Unavailable("pool-limited", limits)
+    else:
+        failed = Unavailable("lever-failed", why.detail or "it prints no number above zero")
+    for note in getattr(why, "__notes__", ()):
+        failed.add_note(note)
+    return failed
 
 
 def _paddings(seed: int) -> Iterator[int]:
@@ -282,8 +265,3 @@ def _check_lever(aim: Aim, lever: Lever, run: Run) -> None:
         raise Unavailable("lever-absent", why_no_preload(aim.command[0]))
     if run.collapsed and "EPERM" in run.collapsed.errors and not run.collapsed.bytes:
         raise Unavailable("collapse-denied")
-
-
-def would_have_shown(ratio: Interval) -> float:
-    """Return the smallest relative difference that the interval rules out; inf if it is unknown."""
-    return max(ratio.high - 1, 1 / ratio.low - 1) if ratio.low > 0 else inf

@@ -27,11 +27,8 @@ _BODY = Markup(
 
 def figure(trial: Trial) -> Figure:
     """Return a chart of each pair's ratio, over the typical one with its interval."""
-    ratio, value = trial.ratio(), trial.aim.value
-    pairs = pd.DataFrame(
-        [(value(without), value(with_lever)) for without, with_lever in trial.pairs],
-        columns=["without", "with"],
-    )
+    ratio = trial.ratio()
+    pairs = pd.DataFrame({"without": trial.values(False), "with": trial.values(True)})
     pairs["ratio"], pairs["pair"] = pairs["with"] / pairs["without"], pairs.index + 1
     y = alt.Y("ratio:Q", title="with over without", scale=alt.Scale(zero=False))
     band = pd.DataFrame({"low": [ratio.low], "high": [ratio.high], "ratio": [ratio.value]})

@@ -10,17 +10,21 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from tlb.inference.intervals import Interval, median_interval
+from tlb.inference.pairs import LEAST_PAIRS, paired_ratio
 from tlb.programs import snapshots
 from tlb.programs.collapse import Collapsed
+from tlb.programs.pairing import would_have_shown
 from tlb.programs.runs import Run
 from tlb.programs.snapshots import Snapshot
 from tlb.programs.text import sentences
-from tlb.programs.trial import Trial, would_have_shown
+from tlb.programs.trial import Trial
+from tlb.system import procfs
 from tlb.units import format_ns, format_size
 
 # A lever that moves less than this part of the memory to huge pages did nothing: two runs of one
 # program differ by as much.
 _MOVED = 0.01
+_SHMEM = Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
 _ROUNDING = 1e-9  # of a bound that is a tenth of a per cent exactly
 
 
@@ -39,9 +43,10 @@ class Side(NamedTuple):
 def side(trial: Trial, lever: bool) -> Side:
     runs = trial.runs(lever)
     counting = runs[1:] or runs
+    values = trial.values(lever) or trial.aim.values(runs)
     peaks = [peak for run in runs if (peak := snapshots.at_peak(run.snapshots))]
     return Side(
-        median_interval([trial.aim.value(run) for run in counting]),
+        median_interval(values),
         snapshots.typical(peaks),
         median(run.minor_faults for run in counting),
         median(run.major_faults for run in counting),
@@ -53,11 +58,14 @@ def side(trial: Trial, lever: bool) -> Side:
 def verdict_sentence(trial: Trial) -> str:
     """Return the verdict with the ratio that it rests on."""
     if not trial.pairs:
-        return "Cannot tell: no pair was completed."
+        return f"Cannot tell: no pair was completed. {_enough(trial)}"
     ratio, whose = trial.ratio(), "the driver" if trial.aim.driver else "the program"
     what = f"{whose}'s time" if trial.aim.metric is None else f"the number that {whose} prints"
     first, second = trial.aim.sides
     other = "without" if first == "as it is" else first
+    if not trial.has_verdict:
+        found = f"{second}, {what} was {ratio.value:.3f} times what it is {other}"
+        return f"Cannot tell: in {len(trial.pairs)} pairs, {found}. {_enough(trial)}"
     found = f"{second.capitalize()}, {what} is {ratio:.3f} times what it is {other}"
     verdict = trial.verdict.capitalize()
     if trial.verdict == "no difference":
@@ -67,6 +75,12 @@ def verdict_sentence(trial: Trial) -> str:
     elif trial.verdict == "differs, by less than asked":
         verdict = f"It differs, by less than the {100 * trial.aim.within:g} % asked for"
     return f"{verdict}. {found} ({len(trial.pairs)} pairs)."
+
+
+def _enough(trial: Trial) -> str:
+    """Return in a sentence how many minutes a verdict takes."""
+    minutes = f"{trial.minutes_needed:g} minutes"
+    return f"A verdict takes {LEAST_PAIRS} pairs, and here they take about {minutes} (--minutes)."
 
 
 def remarks(trial: Trial) -> list[str]:
@@ -89,6 +103,7 @@ def remarks(trial: Trial) -> list[str]:
         killed=sum(run.killed for run in runs),
         left=max(run.left for run in runs),
         has_rollup=Path("/proc/self/smaps_rollup").exists(),
+        shmem_setting=procfs.chosen(_SHMEM),
     )
 
 
@@ -124,8 +139,9 @@ def _net_ratio(trial: Trial) -> Interval | None:
         return run.elapsed_s - (run.collapsed.took_s if run.collapsed else 0)
 
     is_timed = trial.aim.metric is None and not trial.aim.driver
-    is_known = is_timed and trial.pairs and all(net_s(run) > 0 for run in trial.runs(True))
-    return trial.ratio(net_s) if is_known else None
+    without, with_lever = ([net_s(run) for run in trial.runs(on)[1:]] for on in (False, True))
+    is_known = is_timed and trial.pairs and min(with_lever) > 0
+    return paired_ratio(with_lever, without) if is_known else None
 
 
 def huge_share(snapshot: Snapshot) -> str:
@@ -193,7 +209,9 @@ def document(trial: Trial) -> dict[str, Any]:
         "spent_s": trial.spent_s,
         "without": _side_document(trial, False),
         "with": _side_document(trial, True),
-        "values": [[aim.value(run) for run in pair] for pair in trial.pairs],
+        "values": [
+            list(pair) for pair in zip(trial.values(False), trial.values(True), strict=True)
+        ],
     }
 
 

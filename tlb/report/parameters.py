@@ -13,10 +13,10 @@ from tlb.lab import grid
 from tlb.lab.store import MACHINE
 from tlb.reasons import Unavailable
 from tlb.system.files import ROOT
+from tlb.units import DAY_MINUTES
 
 BOOK = ROOT / "book"
 TYPES: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
-MOST_MINUTES = 24 * 60
 _KINDS = {  # as errors name them
     str: "a text",
     int: "a whole number",
@@ -85,8 +85,8 @@ def check(chapter: str, given: Mapping[str, Any]) -> dict[str, Any]:
     if not 0 <= repeats <= grid.MOST_REPEATS:
         most = f"up to {grid.MOST_REPEATS}"
         raise _bad(f"repeats is 0 (as the profile says) or {most}, not {repeats}")
-    if not 0 <= minutes <= MOST_MINUTES:
-        raise _bad(f"minutes is 0 (no measuring) or up to {MOST_MINUTES}, not {minutes}")
+    if not 0 <= minutes <= DAY_MINUTES:
+        raise _bad(f"minutes is 0 (no measuring) or up to {DAY_MINUTES}, not {minutes}")
     if not MACHINE.fullmatch(machine):
         raise _bad(f"machine is this, reference or a name in data/, not {machine[:80]!r}")
     if checked["max_working_set"] != "profile":
