@@ -115,6 +115,15 @@ def test_memory_between_holes_is_collapsed_by_a_kernel_that_stops_at_a_hole(tmp_
     assert collapse.collapse(os.getpid(), huge, Event()) == (resident, {"EINVAL"})
 
 
+def test_memory_that_cannot_be_read_is_an_error_of_the_collapse(tmp_path, monkeypatch):
+    folder = tmp_path / str(os.getpid())
+    folder.mkdir()
+    (folder / "smaps").write_text("odd\n")
+    monkeypatch.setattr(collapse, "_PROC", tmp_path)
+    collapsed, (error,) = collapse.collapse(os.getpid(), 2 << 20, Event())
+    assert collapsed == 0 and "smaps-unread" in error and "odd" in error
+
+
 def test_a_static_program_is_not_reached_and_the_reason_says_so(tmp_path):
     static = built(tmp_path, "-static")
     with pytest.raises(Unavailable) as why:

@@ -28,12 +28,11 @@ def sample(
     took_s: float = 0.01,
     huge_mib: float = 0,
     pool_mib: int = 0,
-    denied: int = 0,
 ) -> Sample:
     """Return a sample of a process of which `mib` is touched, `huge_mib` of it on 2 MiB pages."""
     huge = int(huge_mib * MIB)
     mapped = {"4k": 512 * MIB, "thp": huge} | ({"1g": pool_mib * MIB} if pool_mib else {})
-    return Sample(window_s, took_s, 1, denied, 20, mapped, MIB, int(mib * MIB), huge, huge)
+    return Sample(window_s, took_s, 1, {}, 20, mapped, MIB, int(mib * MIB), huge, huge)
 
 
 class Clock:

@@ -8,6 +8,7 @@ import os
 import re
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 # Of every file but /proc/cpuinfo, which has about 3 KiB a CPU: 24 MiB for the 8192 that Linux
@@ -29,6 +30,14 @@ def text(path: Path, most_bytes: int = _LIMIT_BYTES) -> str:
             return file.read(most_bytes).decode("utf-8", "replace")
     except (OSError, ValueError):  # ValueError: a path with a NUL in it
         return ""
+
+
+def lines(path: Path) -> Iterator[str]:
+    """The lines of a file however long it is, one at a time and without their ends; none where it
+    cannot be read. For files that grow with the machine or with a process: maps, net/tcp."""
+    with suppress(OSError), path.open(encoding="utf-8", errors="replace", newline="\n") as file:
+        for line in file:
+            yield line.removesuffix("\n")
 
 
 def number(path: Path, signed: bool = False) -> int | None:
@@ -69,8 +78,8 @@ def chosen(path: Path) -> str:
 def file_system(path: Path, mounts: Path = Path("/proc/self/mounts")) -> str:
     """The kind of file system that a path lies on, "ext4": that of the longest mount point above
     it; "unknown" without mounts."""
-    lines = [line.split(" ") for line in text(mounts).splitlines()]
-    points = [(Path(unescape(line[1])), line[2]) for line in lines if len(line) > 2]
+    mounted = [line.split(" ") for line in lines(mounts)]
+    points = [(Path(unescape(words[1])), words[2]) for words in mounted if len(words) > 2]
     above = [(len(point.parts), kind) for point, kind in points if path.is_relative_to(point)]
     return max(above, key=lambda one: one[0])[1] if above else "unknown"
 
