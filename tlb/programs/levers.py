@@ -98,8 +98,8 @@ def _preloaded(source: Path) -> Iterator[Mapping[str, str]]:
 
 
 def _maps_shim(pid: int) -> bool:
-    shim = re.compile(rf"/{SHIM.stem}-[0-9a-f]{{16}}$")
-    return any(map(shim.search, procfs.lines(_PROC / str(pid) / "maps")))
+    is_shim = re.compile(rf"/{SHIM.stem}-[0-9a-f]{{16}}$").search
+    return any(map(is_shim, procfs.lines(_PROC / str(pid) / "maps")))
 
 
 def _has_no_thp(pid: int) -> bool:

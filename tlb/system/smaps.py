@@ -113,11 +113,13 @@ def _parsed(smaps: str | Iterable[str]) -> Iterator[Mapping]:
             if not size or name in fields:
                 raise ValueError(f"{name} is there twice" if size else f"no size: {line[:80]!r}")
             fields[name] = int(size[1]) << 10
+        elif head and _OTHER.fullmatch(line):
+            continue
         elif begins := _HEAD.fullmatch(line):
             if head:
                 yield _mapping(head, fields)
             head, fields = begins, {}
-        elif not head or not _OTHER.fullmatch(line):
+        else:
             raise ValueError(f"no line of smaps: {line[:80]!r}")
     if head:
         yield _mapping(head, fields)
