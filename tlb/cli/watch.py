@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 from rich.console import Group
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from tlb.programs.watch_report import Report
 
 _PID_DIGITS = 7  # of the largest PID in Linux, 4,194,304 (PID_MAX_LIMIT)
-_WINDOWS = ("in", "it touches", "of it on 2 MiB pages", "TLB level", "samples", "a sample takes")
 Words = Annotated[
     list[str], Argument(metavar="PID | -- COMMAND...", help="A process, or a program to start.")
 ]
@@ -53,8 +53,8 @@ def watch(
     from tlb.programs.watch_report import Report
 
     beginning = _target(target)
-    host = hosts.inspect()
-    reach, plan = Reach.of(host, Store(data_root())), perf.plan(host.microarchitecture)
+    host, store = hosts.inspect(), Store(data_root())
+    reach, plan = Reach.of(host, store), perf.plan(host.microarchitecture)
     with beginning as program:
         counting = _Counting(plan, program)
         try:
@@ -67,6 +67,8 @@ def watch(
             print("Interrupted before a first sample.", file=sys.stderr)
             raise SystemExit(130) from None
     report = Report(watched, reach, counting.counts, counting.loads)
+    if not report.is_idle:
+        report = replace(report, reach=reach.timed(host, store, report.largest))
     if as_json:
         print(json.dumps(report.document(), indent=1))
     else:
@@ -126,11 +128,10 @@ def _teller(screen: ExitStack, reach: Reach, as_json: bool) -> Callable[[Watched
 
     def line(watched: Watched) -> None:
         latest = watched.samples[-1].window_s
-        window, size, on_huge, level, *_ = Report(watched, reach).window_row(latest)
-        elapsed = duration(watched.elapsed_s)
-        print(
-            f"{elapsed}: touches {size} in {window}, {on_huge} on 2 MiB pages: {level}", flush=True
-        )
+        report = Report(watched, reach)
+        window, size, on_huge, level, *_ = report.window_row(latest)
+        touched = f"touches {size} in {window}, {on_huge} on {report.large_size} pages: {level}"
+        print(f"{duration(watched.elapsed_s)}: {touched}", flush=True)
 
     return line
 
@@ -147,4 +148,6 @@ def _both(
 
 def _tables(report: Report) -> Group:
     pages = shown.rows(("", ""), report.page_rows())
-    return Group(pages, "", shown.rows(_WINDOWS, report.window_rows()), "")
+    on_huge = f"of it on {report.large_size} pages"
+    head = ("in", "it touches", on_huge, "TLB level", "samples", "a sample takes")
+    return Group(pages, "", shown.rows(head, report.window_rows()), "")

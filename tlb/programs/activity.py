@@ -9,6 +9,7 @@ pay nothing. A page of a file that another program touches counts too.
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import time
 from collections import Counter
@@ -29,12 +30,32 @@ _KERNEL_THREAD = 0x00200000  # PF_KTHREAD, linux/sched.h
 Read = list[tuple[int, list[Mapping]]]  # PIDs with their mappings
 
 
+class Used(NamedTuple):
+    """What a process with its threads has used: faults, and CPU time in s."""
+
+    minor_faults: int = 0
+    major_faults: int = 0
+    user_s: float = 0.0
+    kernel_s: float = 0.0
+
+    @property
+    def cpu_s(self) -> float:
+        return self.user_s + self.kernel_s
+
+    def __add__(self, other: Used) -> Used:  # type: ignore[override]
+        return Used(*(a + b for a, b in zip(self, other, strict=True)))
+
+    def __sub__(self, other: Used) -> Used:
+        return Used(*(a - b for a, b in zip(self, other, strict=True)))
+
+
 class Sample(NamedTuple):
     """What processes touched in a window. took_s: for clearing and reading, while they may wait.
     mapped: bytes by page size, a key of PAGES or page_name. active_bytes: touched, in whole pages
     as they are mapped; of it on 2 MiB pages at least huge_least and at most huge_most, because
-    Linux gives one number for all pages of a mapping. unread: processes that
-    could not be read, by the reason's code."""
+    Linux gives one number for all pages of a mapping. unread: processes that could not be read, by
+    the reason's code. at_s: when it began, since watching did; used: what the processes had used by
+    then; cpu_share: CPU time over time from then to its end."""
 
     window_s: float
     took_s: float
@@ -46,21 +67,13 @@ class Sample(NamedTuple):
     active_bytes: int
     huge_least: int
     huge_most: int
+    at_s: float = 0.0
+    used: Used = Used()
+    cpu_share: float = 0.0
 
-
-class Used(NamedTuple):
-    """What a process with its threads has used: faults, and CPU time in s."""
-
-    minor_faults: int = 0
-    major_faults: int = 0
-    user_s: float = 0.0
-    kernel_s: float = 0.0
-
-    def __add__(self, other: Used) -> Used:  # type: ignore[override]
-        return Used(*(a + b for a, b in zip(self, other, strict=True)))
-
-    def __sub__(self, other: Used) -> Used:
-        return Used(*(a - b for a, b in zip(self, other, strict=True)))
+    @property
+    def resident_bytes(self) -> int:
+        return sum(self.mapped.values())
 
 
 def used(pid: int, proc: Path = PROC) -> Used:
@@ -110,6 +123,12 @@ def sample(
         raise unread[0] if unread else Unavailable("process-gone")
     total = summed([*read.values()], window_s, took_s, Counter(why.code for why in unread))
     return total, [(pid, found) for pid, (found, _) in read.items()]
+
+
+def resident_bytes(pids: Iterable[int], proc: Path = PROC) -> int:
+    """Return the resident memory of processes without the pool's pages, at next to no cost."""
+    pages = (procfs.text(proc / str(pid) / "statm").split()[1:2] for pid in pids)
+    return sum(int(page) for found in pages for page in found) * mmap.PAGESIZE
 
 
 def reading_s(pids: Iterable[int], proc: Path = PROC) -> float:

@@ -7,6 +7,7 @@ import contextlib
 import errno
 import os
 import select
+import shutil
 import subprocess
 import sys
 import time
@@ -20,7 +21,9 @@ from tlb.programs import activity, children, folios
 from tlb.programs.activity import Sample, Used
 from tlb.programs.guard import guarded
 from tlb.programs.levers import LEVERS
+from tlb.programs.servers import listens
 from tlb.programs.snapshots import own_processes
+from tlb.programs.steady_state import after_start
 from tlb.reasons import Unavailable
 from tlb.system import processes
 
@@ -28,7 +31,9 @@ WINDOWS_S = (0.01, 0.1, 1.0, 10.0)
 # What a sample costs a program, in times of taking it: afterwards each page is walked to again to
 # set its bit. Under a hypervisor that takes about as long as the sample (`tlb bench overhead`).
 PRICE = 2.0
-_STARTED = 0.5  # of the largest resident size: samples with less are of a program that starts up
+# A program that starts up changes its memory by more than a tenth in a third of a second; one that
+# never stops doing so is watched all the same.
+_RESIZED, _STILL_S, _MOST_START_S, _LOOK_S = 0.1, 0.3, 10.0, 0.02
 _KEPT = 400  # samples; an hour of a small process would have 14,400
 _LEAST_PAUSE_S = 0.25  # a person sees no faster change
 _ROUNDING = 1e-9  # of a pause that ends exactly when it may
@@ -38,13 +43,16 @@ _STEP_S = 1.0  # of a pause, after which the program may have ended
 @dataclass
 class Target:
     """The program. pids: its processes now. ended: waits so many seconds for its end, and returns
-    whether it has ended. status: its exit code if it was started here and has ended."""
+    whether it has ended. command: starts it again, in the folder `cwd`; [] if none is known.
+    status: its exit code if it was started here and has ended."""
 
     pid: int
     pids: Callable[[], list[int]]
     ended: Callable[[float], bool]
     command: list[str]
     status: Callable[[], int | None] = lambda: None
+    cwd: str = "."
+    was_started: bool = False
 
 
 @dataclass
@@ -52,7 +60,8 @@ class Watched:
     """What was seen so far. overhead: the allowed share of the program's time. usage: by PID.
     sampling_s: time that all samples took. left_out_s: windows that did not fit. folios: as
     `folios.shares` returns it, or why it is unknown; read again at folios_due_s. throttled: periods
-    in which a CPU quota was used up. thp_disabled: for the process, by prctl."""
+    in which a CPU quota was used up. thp_disabled: for the process, by prctl. listens: whether it
+    accepts connections."""
 
     target: Target
     overhead: float
@@ -66,6 +75,7 @@ class Watched:
     folios_due_s: float = 0.0
     throttled: int = 0
     thp_disabled: bool = False
+    listens: bool = False
 
     @property
     def used(self) -> Used:
@@ -89,10 +99,18 @@ class Watched:
 
     @property
     def samples_after_start(self) -> list[Sample]:
-        """The samples taken after the program had started up."""
-        sizes = [sum(sample.mapped.values()) for sample in self.samples]
-        least = _STARTED * max(sizes, default=0)
-        return [sample for sample, size in zip(self.samples, sizes, strict=True) if size >= least]
+        """The samples taken after the program had started up; with any sample, at least one."""
+        return after_start(self.samples)
+
+    @property
+    def used_after_start(self) -> Used:
+        """What its processes have used since the first of these samples began."""
+        return self.used - self.samples_after_start[0].used
+
+    @property
+    def after_start_s(self) -> float:
+        """The time since the first of these samples began."""
+        return self.elapsed_s - self.samples_after_start[0].at_s
 
     def of(self, window_s: float) -> list[Sample]:
         return [sample for sample in self.samples_after_start if sample.window_s == window_s]
@@ -118,15 +136,35 @@ def attached(pid: int, proc: Path = activity.PROC) -> Iterator[Target]:
         raise Unavailable("process-gone", f"process {pid}") from None
     try:
         activity.check(pid, proc)
-        words = (proc / str(pid) / "cmdline").read_bytes().removesuffix(b"\0").split(b"\0")
-        yield Target(
-            pid,
-            lambda: [pid],
-            lambda wait_s: bool(select.select([fd], [], [], wait_s)[0]),
-            [os.fsdecode(word) for word in words],
-        )
+        command, cwd = command_again(pid, proc)
+
+        def ended(wait_s: float) -> bool:
+            return bool(select.select([fd], [], [], wait_s)[0])
+
+        yield Target(pid, lambda: [pid], ended, command, cwd=cwd)
     finally:
         os.close(fd)
+
+
+def command_again(pid: int, proc: Path = activity.PROC) -> tuple[list[str], str]:
+    """Return a command that starts a process's program again, and the folder to start it in; [] if
+    that is not known, as of another container's.
+
+    A program may have overwritten its command line (setproctitle): then its file takes the place of
+    the first word, and words without a character are left out."""
+    folder = proc / str(pid)
+    try:
+        words = os.fsdecode((folder / "cmdline").read_bytes()).removesuffix("\0").split("\0")
+        file, cwd = os.readlink(folder / "exe"), os.readlink(folder / "cwd")
+    except OSError:
+        return [], "."
+    # A link to the file may have another name, which tells the program what to do (busybox).
+    named = shutil.which(os.path.join(cwd, words[0]) if "/" in words[0] else words[0])
+    if named and os.path.samefile(named, folder / "exe"):
+        while words[-1:] == [""]:
+            words.pop()
+        return [named if "/" in words[0] else words[0], *words[1:]], cwd
+    return [file, *filter(None, words[1:])] if os.path.exists(file) else [], cwd
 
 
 @contextlib.contextmanager
@@ -149,7 +187,9 @@ def started(command: list[str]) -> Iterator[Target]:
                 return child.returncode is not None
 
             try:
-                yield Target(child.pid, running, ended, command, lambda: child.returncode)
+                yield Target(
+                    child.pid, running, ended, command, lambda: child.returncode, was_started=True
+                )
             finally:
                 ended(0)  # before `processes.end` reaps it, which would lose its exit code
                 processes.end(lambda: own_processes(before), children.GRACE_S)
@@ -162,9 +202,10 @@ def watch(
     tell: Callable[[Watched], None],
     pause: Callable[[float], None] | None = None,
 ) -> Watched:
-    """Sample each window in turn, the shortest first, until the program has ended, `seconds` are
-    over, or Ctrl-C. After each sample the program runs alone until sampling is no more than
-    `overhead` of its time. pause: called meanwhile with seconds that it may take.
+    """Wait until the program has started up, then sample each window in turn, the shortest first,
+    until it has ended, `seconds` are over, or Ctrl-C. After each sample the program runs alone
+    until sampling is no more than `overhead` of its time. pause: called meanwhile with seconds that
+    it may take.
 
     Raises Unavailable (process-gone, process-denied, program-killed) or KeyboardInterrupt before a first sample."""
     watched, begin = Watched(target, overhead), time.monotonic()
@@ -173,14 +214,20 @@ def watch(
     first: dict[int, activity.Used] = {}  # other processes start later, from nothing
     try:
         first[target.pid] = activity.used(target.pid)
+        _wait_for_start(target, min(seconds / 2, _MOST_START_S))
         # Reading alone clears no bits, so none has to be set again.
         watched.sampling_s = activity.reading_s(target.pids()) / PRICE
         while window_s := _next_s(watched, begin + seconds - time.monotonic(), seconds):
+            _use(watched, begin, first)
+            at_s, before_used = watched.elapsed_s, watched.used
             sample, read = activity.sample(target.pids(), window_s, target.ended)
+            _use(watched, begin, first)
+            cpu_share = (watched.used - before_used).cpu_s / (watched.elapsed_s - at_s)
+            sample = sample._replace(at_s=at_s, used=before_used, cpu_share=cpu_share)
             watched.samples = [*watched.samples[-_KEPT:], sample]
             watched.sampling_s += sample.took_s
+            watched.listens = any(map(listens, target.pids()))
             _draw_folios(watched, read)
-            _use(watched, begin, first)
             watched.throttled = max(throttled() - before, 0)  # 0 once it has ended
             tell(watched)
             if not _rest(watched, begin, seconds, pause):
@@ -194,6 +241,18 @@ def watch(
     _use(watched, begin, first)
     watched.has_ended = target.ended(0)
     return watched
+
+
+def _wait_for_start(target: Target, most_s: float) -> None:
+    """Wait until the program's memory stands still, or it has ended; no longer than most_s."""
+    begin = still_since = time.monotonic()
+    level = 0.0
+    while (now := time.monotonic()) - begin < most_s and now - still_since < _STILL_S:
+        size = activity.resident_bytes(target.pids())
+        if abs(size - level) > _RESIZED * level:
+            level, still_since = size, now
+        if target.ended(_LOOK_S):
+            return
 
 
 def _draw_folios(watched: Watched, read: activity.Read) -> None:
