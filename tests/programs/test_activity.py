@@ -36,9 +36,11 @@ def test_the_active_size_is_the_truth_within_two_per_cent(tmp_path):
         try:
             assert child.stdout.readline() == b"ready\n"
             seen, read = sample([child.pid], 1.0, time.sleep)
+            resident_bytes = activity.resident_bytes([child.pid, (1 << 22) + 1])
         finally:
             child.kill()
     assert seen.active_bytes == pytest.approx(touched * mmap.PAGESIZE, rel=0.02)
+    assert resident_bytes == pytest.approx(seen.resident_bytes, rel=0.02)
     assert seen.mapped["4k"] >= pages * mmap.PAGESIZE and seen.table_bytes >= pages * 8
     assert (seen.huge_least, seen.unread, seen.processes) == (0, {}, 1) and seen.took_s > 0
     assert [(pid, len(found)) for pid, found in read] == [(child.pid, seen.mappings)]

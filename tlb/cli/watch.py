@@ -6,7 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from tlb.lab.perf import Plan
     from tlb.lab.record import Quantity
     from tlb.programs.reach import Reach
-    from tlb.programs.watch import Target, Watched
+    from tlb.programs.targets import Target
+    from tlb.programs.watch import Watched
     from tlb.programs.watch_report import Report
 
 _PID_DIGITS = 7  # of the largest PID in Linux, 4,194,304 (PID_MAX_LIMIT)
@@ -67,10 +68,18 @@ def watch(
             print("Interrupted before a first sample.", file=sys.stderr)
             raise SystemExit(130) from None
     report = Report(watched, reach, counting.counts, counting.loads)
-    if not report.is_idle:
-        report = replace(report, reach=reach.timed(host, store, report.largest))
+    if not report.is_idle and isinstance(reach.prices, Unavailable):
+        shown.stage("Timing page walks on this computer.")
+        with suppress(KeyboardInterrupt):  # what was seen is shown without prices
+            report = replace(report, reach=reach.timed(host, store, report.largest))
+    _show(report, as_json)
+
+
+def _show(report: Report, as_json: bool) -> None:
+    from tlb.programs.watch_document import document
+
     if as_json:
-        print(json.dumps(report.document(), indent=1))
+        print(json.dumps(document(report), indent=1))
     else:
         shown.out.print(_tables(report))
         shown.parts(report.sentences())
@@ -103,7 +112,7 @@ class _Counting:
 
 def _target(words: list[str]) -> AbstractContextManager[Target]:
     """Return the process or the program to watch. Raises Unavailable("bad-parameter")."""
-    from tlb.programs.watch import attached, started
+    from tlb.programs.targets import attached, started
 
     pid = words[0]
     if not pid:

@@ -20,9 +20,10 @@ from tlb.machine import host
 from tlb.page_sizes import BASE
 from tlb.programs.levers import LEVERS
 from tlb.programs.runs import Conditions
+from tlb.programs.targets import attached
 from tlb.programs.trial import Aim, Trial, attempt, would_have_shown
 from tlb.programs.trial_report import huge_share, side
-from tlb.programs.watch import Watched, attached, watch
+from tlb.programs.watch import Watched, watch
 from tlb.units import format_ns, format_size
 
 KNOWN = (

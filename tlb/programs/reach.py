@@ -81,10 +81,8 @@ class Reach:
         return self._prices().gain(*sizes, user_share, fault_share)
 
     def timed(self, host: Host, store: Store, sample: Sample) -> Reach:
-        """Return this with prices: where the computer has no rows, timed now over what a sample
-        touches. Holds the lock of measurements meanwhile."""
-        if not isinstance(self.prices, Unavailable):
-            return self
+        """Return this with prices timed now, over what a sample touches, or why they were not. Holds
+        the lock of measurements meanwhile."""
         from tlb.lab.measuring_setup import Rig
         from tlb.programs import walk_prices
 

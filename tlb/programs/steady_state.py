@@ -25,11 +25,14 @@ def after_start(samples: Sequence[Sample]) -> list[Sample]:
     middle_s = (samples[0].at_s + samples[-1].at_s) / 2
     later = [sample.resident_bytes for sample in samples if sample.at_s >= middle_s]
     level = median_high(later)
+    after = list[Sample]()  # the later samples but for those that another one outdoes
     for n in range(len(samples) - 1, -1, -1):
         sample = samples[n]
         is_resized = not level / _RESIZED <= sample.resident_bytes <= level * _RESIZED
-        if sample.at_s < middle_s and (is_resized or _is_contradicted(sample, samples[n + 1 :])):
+        if sample.at_s < middle_s and (is_resized or _is_contradicted(sample, after)):
             return [*samples[n + 1 :]]
+        if not any(_outdoes(other, sample) for other in after):
+            after = [other for other in after if not _outdoes(sample, other)] + [sample]
     return [*samples]
 
 
@@ -41,6 +44,16 @@ def contradiction(samples: Sequence[Sample]) -> tuple[float, float] | None:
             longer = [each.window_s for each in samples if each.window_s > sample.window_s]
             return (sample.window_s, min(longer)) if longer else None
     return None
+
+
+def _outdoes(one: Sample, other: Sample) -> bool:
+    """Whether one sample is as long and as busy as the other and touches as much, so that it is the
+    stronger evidence of what later windows touch."""
+    return (
+        one.window_s >= other.window_s
+        and one.cpu_share >= other.cpu_share
+        and one.active_bytes >= other.active_bytes
+    )
 
 
 def _is_contradicted(sample: Sample, others: Sequence[Sample]) -> bool:

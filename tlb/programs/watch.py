@@ -4,28 +4,20 @@ the allowed overhead asks, until it ends or the time is over."""
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
-import select
-import shutil
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 from tlb.machine import background
 from tlb.programs import activity, children, folios
 from tlb.programs.activity import Sample, Used
-from tlb.programs.guard import guarded
 from tlb.programs.levers import LEVERS
 from tlb.programs.servers import listens
-from tlb.programs.snapshots import own_processes
 from tlb.programs.steady_state import after_start
+from tlb.programs.targets import Target
 from tlb.reasons import Unavailable
-from tlb.system import processes
 
 WINDOWS_S = (0.01, 0.1, 1.0, 10.0)
 # What a sample costs a program, in times of taking it: afterwards each page is walked to again to
@@ -33,26 +25,11 @@ WINDOWS_S = (0.01, 0.1, 1.0, 10.0)
 PRICE = 2.0
 # A program that starts up changes its memory by more than a tenth in a third of a second; one that
 # never stops doing so is watched all the same.
-_RESIZED, _STILL_S, _MOST_START_S, _LOOK_S = 0.1, 0.3, 10.0, 0.02
+_RESIZED, _STILL_S, _MOST_START_S, _LOOK_S = 0.1, 0.3, 10.0, 0.05
 _KEPT = 400  # samples; an hour of a small process would have 14,400
 _LEAST_PAUSE_S = 0.25  # a person sees no faster change
 _ROUNDING = 1e-9  # of a pause that ends exactly when it may
 _STEP_S = 1.0  # of a pause, after which the program may have ended
-
-
-@dataclass
-class Target:
-    """The program. pids: its processes now. ended: waits so many seconds for its end, and returns
-    whether it has ended. command: starts it again, in the folder `cwd`; [] if none is known.
-    status: its exit code if it was started here and has ended."""
-
-    pid: int
-    pids: Callable[[], list[int]]
-    ended: Callable[[float], bool]
-    command: list[str]
-    status: Callable[[], int | None] = lambda: None
-    cwd: str = "."
-    was_started: bool = False
 
 
 @dataclass
@@ -76,6 +53,8 @@ class Watched:
     throttled: int = 0
     thp_disabled: bool = False
     listens: bool = False
+    _sorted: list[Sample] | None = None  # the list that these are of
+    _after_start: list[Sample] = field(default_factory=list)
 
     @property
     def used(self) -> Used:
@@ -100,7 +79,9 @@ class Watched:
     @property
     def samples_after_start(self) -> list[Sample]:
         """The samples taken after the program had started up; with any sample, at least one."""
-        return after_start(self.samples)
+        if self._sorted is not self.samples:
+            self._sorted, self._after_start = self.samples, after_start(self.samples)
+        return self._after_start
 
     @property
     def used_after_start(self) -> Used:
@@ -119,80 +100,6 @@ class Watched:
     def windows_s(self) -> list[float]:
         """The windows with samples, ascending."""
         return sorted({sample.window_s for sample in self.samples_after_start})
-
-
-@contextlib.contextmanager
-def attached(pid: int, proc: Path = activity.PROC) -> Iterator[Target]:
-    """Yield a process that runs already, and is left running. Raises Unavailable: not-linux, and
-    what `activity.check` raises."""
-    if sys.platform != "linux":
-        raise Unavailable("not-linux")
-    try:
-        fd = os.pidfd_open(pid)  # so that no later process with the same PID is taken for it
-    except OSError as error:
-        activity.check(pid, proc)  # says more, except of a thread's number
-        if error.errno in (errno.EPERM, errno.EACCES, errno.ENOSYS):
-            raise Unavailable("no-pidfd", str(error.strerror)) from None
-        raise Unavailable("process-gone", f"process {pid}") from None
-    try:
-        activity.check(pid, proc)
-        command, cwd = command_again(pid, proc)
-
-        def ended(wait_s: float) -> bool:
-            return bool(select.select([fd], [], [], wait_s)[0])
-
-        yield Target(pid, lambda: [pid], ended, command, cwd=cwd)
-    finally:
-        os.close(fd)
-
-
-def command_again(pid: int, proc: Path = activity.PROC) -> tuple[list[str], str]:
-    """Return a command that starts a process's program again, and the folder to start it in; [] if
-    that is not known, as of another container's.
-
-    A program may have overwritten its command line (setproctitle): then its file takes the place of
-    the first word, and words without a character are left out."""
-    folder = proc / str(pid)
-    try:
-        words = os.fsdecode((folder / "cmdline").read_bytes()).removesuffix("\0").split("\0")
-        file, cwd = os.readlink(folder / "exe"), os.readlink(folder / "cwd")
-    except OSError:
-        return [], "."
-    # A link to the file may have another name, which tells the program what to do (busybox).
-    named = shutil.which(os.path.join(cwd, words[0]) if "/" in words[0] else words[0])
-    if named and os.path.samefile(named, folder / "exe"):
-        while words[-1:] == [""]:
-            words.pop()
-        return [named if "/" in words[0] else words[0], *words[1:]], cwd
-    return [file, *filter(None, words[1:])] if os.path.exists(file) else [], cwd
-
-
-@contextlib.contextmanager
-def started(command: list[str]) -> Iterator[Target]:
-    """Start a command without a shell, with empty input, and drop its output. On exit, it and all
-    that it started are ended. Raises Unavailable: not-linux, program-missing."""
-    if sys.platform != "linux":
-        raise Unavailable("not-linux")
-    with guarded(), processes.adopting():
-        before = set(processes.descendants(os.getpid()))
-
-        def running() -> list[int]:
-            return [pid for pid, runs in own_processes(before).items() if runs]
-
-        with children.started(command, {}, output=subprocess.DEVNULL) as child:
-
-            def ended(wait_s: float) -> bool:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    child.wait(wait_s)
-                return child.returncode is not None
-
-            try:
-                yield Target(
-                    child.pid, running, ended, command, lambda: child.returncode, was_started=True
-                )
-            finally:
-                ended(0)  # before `processes.end` reaps it, which would lose its exit code
-                processes.end(lambda: own_processes(before), children.GRACE_S)
 
 
 def watch(
@@ -218,16 +125,7 @@ def watch(
         # Reading alone clears no bits, so none has to be set again.
         watched.sampling_s = activity.reading_s(target.pids()) / PRICE
         while window_s := _next_s(watched, begin + seconds - time.monotonic(), seconds):
-            _use(watched, begin, first)
-            at_s, before_used = watched.elapsed_s, watched.used
-            sample, read = activity.sample(target.pids(), window_s, target.ended)
-            _use(watched, begin, first)
-            cpu_share = (watched.used - before_used).cpu_s / (watched.elapsed_s - at_s)
-            sample = sample._replace(at_s=at_s, used=before_used, cpu_share=cpu_share)
-            watched.samples = [*watched.samples[-_KEPT:], sample]
-            watched.sampling_s += sample.took_s
-            watched.listens = any(map(listens, target.pids()))
-            _draw_folios(watched, read)
+            _sample(watched, window_s, begin, first)
             watched.throttled = max(throttled() - before, 0)  # 0 once it has ended
             tell(watched)
             if not _rest(watched, begin, seconds, pause):
@@ -239,6 +137,7 @@ def watch(
                 raise Unavailable("program-killed", words) from None
             raise
     _use(watched, begin, first)
+    watched.listens = watched.listens or any(map(listens, target.pids()))
     watched.has_ended = target.ended(0)
     return watched
 
@@ -253,6 +152,22 @@ def _wait_for_start(target: Target, most_s: float) -> None:
             level, still_since = size, now
         if target.ended(_LOOK_S):
             return
+
+
+def _sample(watched: Watched, window_s: float, begin: float, first: dict[int, Used]) -> None:
+    """Take a sample. Raises Unavailable as `activity.sample` does."""
+    target = watched.target
+    _use(watched, begin, first)
+    at_s, used = watched.elapsed_s, watched.used
+    sample, read = activity.sample(target.pids(), window_s, target.ended)
+    _use(watched, begin, first)
+    cpu_share = (watched.used - used).cpu_s / (watched.elapsed_s - at_s)
+    taken = sample._replace(at_s=at_s, used=used, cpu_share=cpu_share)
+    watched.samples = [*watched.samples[-_KEPT:], taken]
+    watched.sampling_s += sample.took_s
+    if len(watched.samples) == 1:
+        watched.listens = any(map(listens, target.pids()))
+    _draw_folios(watched, read)
 
 
 def _draw_folios(watched: Watched, read: activity.Read) -> None:

@@ -96,7 +96,7 @@ class Report:
         is_touched = touched.huge_most + pool_bytes >= MOSTLY * (touched.active_bytes + pool_bytes)
         return huge_bytes >= MOSTLY * last.resident_bytes and is_touched
 
-    @property
+    @cached_property
     def contradiction(self) -> tuple[float, float] | None:
         """Two windows in s, of which the longer touched far less."""
         return contradiction(self.watched.samples_after_start)
@@ -183,7 +183,7 @@ class Report:
     def beyond_s(self) -> float | None:
         """The shortest window in which it touches more than the TLB covers."""
         for window_s in self.watched.windows_s:
-            if self.reach.tread(typical(self.watched.of(window_s))) == "beyond":
+            if if_available(self.reach.tread, typical(self.watched.of(window_s))) == "beyond":
                 return window_s
         return None
 
@@ -262,58 +262,6 @@ class Report:
         gain = self.gain_or_reason
         return self.is_inside or (isinstance(gain, Gain) and gain.ratio.low > 1 - WORTH)
 
-    def document(self) -> dict[str, Any]:
-        """Return everything as JSON has it: bytes, seconds, prices in ns a far load. A number that
-        is missing has its reason."""
-        watched, reach, last = self.watched, self.reach, self.watched.samples[-1]
-        shares, counts, loads = watched.folios, self.counts, self.loads
-        return {
-            "pid": watched.target.pid,
-            "command": watched.target.command,
-            "elapsed_s": watched.elapsed_s,
-            "look_s": watched.sampling_s,
-            "overhead": watched.cost,
-            "overhead_allowed": watched.overhead,
-            "within_overhead": watched.within_overhead,
-            "ended": watched.has_ended,
-            "exit_code": watched.target.status() if watched.has_ended else None,
-            "throttled": watched.throttled,
-            "thp_disabled": watched.thp_disabled,
-            "mapped": last.mapped,
-            "table_bytes": last.table_bytes,
-            "used": watched.used._asdict(),
-            "samples_left_out": len(watched.samples) - len(watched.samples_after_start),
-            "active": [self._window_document(window_s) for window_s in watched.windows_s],
-            "folios": {"reason": shares.code} if isinstance(shares, Unavailable) else shares,
-            "not_seen": {page: "not-seen" for page in last.mapped if page not in (BASE, "thp")},
-            "entries": reach.entries,
-            "entries_source": reach.source,
-            "splintered": reach.is_splintered,
-            "gain": _or_reason(self.gain),
-            "user_share": self.user_share,
-            "fault_share": self.fault_share,
-            "advice": self.line or None,
-            "counts": {"reason": counts}
-            if isinstance(counts, str)
-            else [*map(_quantities, counts)],
-            "loads_by_page_bytes": {"reason": loads} if isinstance(loads, str) else dict(loads),
-            "sentences": self.sentences(),
-        }
-
-    def _window_document(self, window_s: float) -> dict[str, Any]:
-        samples = self.watched.of(window_s)
-        middle = typical(samples)
-        return {
-            "window_s": window_s,
-            "at_s": [sample.at_s for sample in samples],
-            **active(samples)._asdict(),
-            "large_least": middle.huge_least,
-            "large_most": middle.huge_most,
-            "tread": _or_reason(lambda: self.reach.tread(middle)),
-            "looks": len(samples),
-            "look_s": max(sample.took_s for sample in samples),
-        }
-
 
 def lever_for(program: str) -> Lever:
     """Return the lever that reaches a program: advise if a library can be preloaded, else collapse.
@@ -329,27 +277,9 @@ def try_line(lever: str, words: Sequence[str], cwd: str = ".") -> str:
     return f"{change}tlb try --lever {lever} {shlex.join(words)}"
 
 
-def _quantities(turn: Mapping[str, Quantity]) -> dict[str, Any]:
-    return {
-        name: quantity.value if quantity.reason is None else {"reason": quantity.reason}
-        for name, quantity in turn.items()
-    }
-
-
 def _value(make: Callable[[], Any]) -> Any:
     """Return a value, or why there is none, as an Unavailable."""
     try:
         return make()
     except Unavailable as why:
         return why
-
-
-def _or_reason(make: Callable[[], Any]) -> Any:
-    """Return a value as JSON has it, or its reason."""
-    value = _value(make)
-    if isinstance(value, Unavailable):
-        return {"reason": value.code}
-    if not hasattr(value, "_asdict"):
-        return value
-    parts = value._asdict().items()
-    return {name: part._asdict() if isinstance(part, Interval) else part for name, part in parts}
