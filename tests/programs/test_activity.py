@@ -36,11 +36,13 @@ def test_the_active_size_is_the_truth_within_two_per_cent(tmp_path):
         try:
             assert child.stdout.readline() == b"ready\n"
             seen, read = sample([child.pid], 1.0, time.sleep)
+            resident_bytes = activity.resident_bytes([child.pid, (1 << 22) + 1])
         finally:
             child.kill()
     assert seen.active_bytes == pytest.approx(touched * mmap.PAGESIZE, rel=0.02)
+    assert resident_bytes == pytest.approx(seen.resident_bytes, rel=0.02)
     assert seen.mapped["4k"] >= pages * mmap.PAGESIZE and seen.table_bytes >= pages * 8
-    assert (seen.huge_least, seen.denied, seen.processes) == (0, 0, 1) and seen.took_s > 0
+    assert (seen.huge_least, seen.unread, seen.processes) == (0, {}, 1) and seen.took_s > 0
     assert [(pid, len(found)) for pid, found in read] == [(child.pid, seen.mappings)]
 
 
@@ -133,12 +135,21 @@ def test_an_ordinary_user_sees_only_own_programs(user, may_be_read, code):
         os.close(reading)
 
 
+STAT = "7 (a) name)) S 1 7 7 0 -1 0 5 0 1 0 10 20 0 0 20 0 1 0 100 0 0\n"
+
+
+def test_memory_that_cannot_be_read_is_not_told_as_the_end_of_its_process(tmp_path):
+    (tmp_path / "7").mkdir()
+    for file, text in (("stat", STAT), ("status", ""), ("clear_refs", ""), ("smaps", "odd\n")):
+        (tmp_path / "7" / file).write_text(text)
+    assert reason(7, tmp_path) == "smaps-unread"
+
+
 @pytest.mark.parametrize("name", ["clear_refs", "smaps"])
 def test_a_denied_process_is_counted_and_others_are_read(name, tmp_path, monkeypatch):
     folder = tmp_path / "7"
     folder.mkdir()
-    stat = "7 (a) name)) S 1 7 7 0 -1 0 5 0 1 0 10 20 0 0 20 0 1 0 100 0 0\n"
-    for file, text in (("stat", stat), ("status", ""), ("clear_refs", ""), ("smaps", "")):
+    for file, text in (("stat", STAT), ("status", ""), ("clear_refs", ""), ("smaps", "")):
         (folder / file).write_text(text)
     opened = Path.open
 
@@ -151,4 +162,4 @@ def test_a_denied_process_is_counted_and_others_are_read(name, tmp_path, monkeyp
     assert reason(7, tmp_path) == "process-denied"
     (tmp_path / "8").symlink_to(f"/proc/{os.getpid()}")
     both, _ = sample([7, 8], 0.0, time.sleep, tmp_path)
-    assert (both.processes, both.denied) == (1, 1)
+    assert (both.processes, both.unread) == (1, {"process-denied": 1})

@@ -34,6 +34,15 @@ def test_an_enormous_file_is_read_only_to_its_first_mebibyte(tmp_path):
     assert procfs.fields(procfs.text(path))["model"] == "7"
 
 
+def test_lines_are_read_beyond_any_size_and_end_at_line_feeds_alone(tmp_path):
+    path, first = tmp_path / "maps", "a name with \r and \x0c and \ufffd"
+    path.write_bytes(
+        first.replace("\ufffd", "\xff").encode("latin-1") + b"\n" + b"x" * 2**21 + b"\nlast"
+    )
+    assert [line[:40] for line in procfs.lines(path)] == [first, "x" * 40, "last"]
+    assert [*procfs.lines(tmp_path / "none")] == []
+
+
 @pytest.mark.parametrize(
     ("path", "kind"),
     [

@@ -1,4 +1,4 @@
-"""The sums of a process' memory, as smaps_rollup states them."""
+"""What smaps and smaps_rollup state, as kernels of all ages print them, however long."""
 
 import mmap
 import sys
@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tlb.system import procfs, smaps
+from tlb.reasons import Unavailable
+from tlb.system import smaps
 from tlb.system.smaps import Rollup, mappings, rollup
 
 STATED = """5500-7fff ---p 00000000 00:00 0                          [rollup]
@@ -30,8 +31,9 @@ def test_pages_of_a_pool_count_as_resident_and_as_large():
     assert seen + seen == Rollup(*(2 * value for value in seen))
 
 
-def test_an_old_kernel_has_no_large_pages_of_files():
+def test_a_kernel_without_some_large_pages_has_none_of_them():
     assert rollup(STATED.replace("FilePmdMapped:         0 kB\n", "")) == rollup(STATED)
+    assert rollup("Rss: 8 kB\nAnonymous: 4 kB\n") == Rollup(8 << 10, 4 << 10, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +43,6 @@ def test_an_old_kernel_has_no_large_pages_of_files():
         "Rss: 5 kB\n",
         STATED.replace("Anonymous:", "Anonymouse:"),
         STATED.replace("10000 kB", "ten kB"),
-        STATED.replace("AnonHugePages:      4096 kB", ""),
     ],
 )
 def test_what_states_no_size_is_an_error(text):
@@ -54,7 +55,7 @@ def test_the_sums_are_those_of_all_mappings():
     with mmap.mmap(-1, 64 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as array:
         array[:: mmap.PAGESIZE] = b"1" * (len(array) // mmap.PAGESIZE)
         whole, parts = (
-            procfs.text(Path("/proc/self") / name, 1 << 26) for name in ("smaps_rollup", "smaps")
+            (Path("/proc/self") / name).read_text() for name in ("smaps_rollup", "smaps")
         )
     total, listed = rollup(whole), mappings(parts)
     assert total.anonymous_bytes >= 64 << 20
@@ -100,3 +101,91 @@ def test_mappings_that_touch_an_array_at_its_ends_are_no_part_of_it():
         for start, thp_bytes in ((array - large, large), (array, 0), (array + large, large))
     ]
     assert smaps.pages(mapped, array, large)[:2] == (large, 0)
+
+
+# Fields of a mapping of 208 KiB in the order of Linux 6; an older one lacks some.
+FIELDS = {
+    "Size": 208,
+    "KernelPageSize": 4,
+    "Rss": 208,
+    "Referenced": 200,
+    "AnonHugePages": 0,
+    "ShmemPmdMapped": 0,
+    "FilePmdMapped": 0,
+    "Shared_Hugetlb": 0,
+    "Private_Hugetlb": 0,
+}
+HEAD = "7f0000000000-7f0000034000 rw-p 00000000 00:00 0 \n"
+
+
+def printed(*other: str, lacks: tuple[str, ...] = (), head: str = HEAD) -> str:
+    """Return a mapping as a kernel prints it that lacks these fields and has these other lines."""
+    sizes = [f"{name + ':':15} {kib:8} kB" for name, kib in FIELDS.items() if name not in lacks]
+    return head + "".join(f"{line}\n" for line in (*sizes, *other))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        printed("THPeligible:    0", "ProtectionKey:         0", "VmFlags: rd wr mr mw me sd "),
+        printed("THPeligible:\t\t0", "VmFlags: rd wr "),  # Linux 5.3 to 5.8
+        printed("VmFlags:"),
+        printed("Name:           [anon:libc_malloc]"),  # Android
+        printed(head=HEAD.replace(" \n", "\n")),
+        printed("Size of a future kernel: 3 MB").replace("Size of a future kernel", "Future"),
+        printed(lacks=("FilePmdMapped",)),  # before Linux 5.4
+        printed(lacks=("FilePmdMapped", "ShmemPmdMapped")),  # 4.8
+        printed(lacks=tuple(name for name in FIELDS if "P" in name or "H" in name)),
+        printed("Nonlinear:             0 kB"),
+    ],
+)
+def test_what_kernels_print_is_one_mapping(text):
+    whole = smaps.Mapping(0x7F0000000000, 0x7F0000034000, True, 4096, 208 << 10, 0, 0, 200 << 10)
+    if "KernelPageSize" not in text:
+        whole = whole._replace(page_bytes=mmap.PAGESIZE)
+    assert mappings(text) == mappings(text.splitlines(keepends=True)) == [whole]
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (printed("no line"), "no line"),
+        (printed(lacks=("Rss",)), "Rss"),
+        (printed().replace("     208 kB", " 208 MB"), "208 MB"),
+        (
+            printed().replace("Rss:                 208", "Rss:                 209"),
+            "212992|214016",
+        ),
+    ],
+)
+def test_a_refusal_names_what_is_wrong(text, named, tmp_path):
+    with pytest.raises(ValueError, match=named):
+        mappings(text)
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7/smaps").write_text(text)
+    with pytest.raises(Unavailable, match=named) as why:
+        smaps.of_process(7, tmp_path)
+    assert why.value.code == "smaps-unread"
+
+
+def test_a_process_that_runs_may_grow_a_mapping_between_two_looks(tmp_path):
+    """Linux shows it again, from its first address: twice in the file, once in memory."""
+    grown = "7f0000000000-7f0000068000 rw-p 00000000 00:00 0 \n"
+    text = printed() + printed(head=grown)
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7/smaps").write_text(text)
+    (found,) = smaps.of_process(7, tmp_path)
+    assert found.end == 0x7F0000068000
+    with pytest.raises(ValueError, match="overlap"):
+        mappings(text)  # of a process that waited
+
+
+def test_a_process_of_any_size_is_read_whole(tmp_path):
+    number, size, flags = 4000, 0x34000, "VmFlags: " + "rd " * 6000
+    (tmp_path / "7").mkdir()
+    with (tmp_path / "7/smaps").open("w") as file:
+        for n in range(number):
+            head = f"{n * size:x}-{(n + 1) * size:x} rw-p 00000000 00:00 0 \n"
+            file.write(printed(flags, head=head))
+    assert (tmp_path / "7/smaps").stat().st_size > 1 << 26
+    assert len(smaps.of_process(7, tmp_path)) == number

@@ -6,7 +6,8 @@ import json
 import math
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 from rich.console import Group
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
     from tlb.lab.perf import Plan
     from tlb.lab.record import Quantity
     from tlb.programs.reach import Reach
-    from tlb.programs.watch import Target, Watched
+    from tlb.programs.targets import Target
+    from tlb.programs.watch import Watched
     from tlb.programs.watch_report import Report
 
 _PID_DIGITS = 7  # of the largest PID in Linux, 4,194,304 (PID_MAX_LIMIT)
-_WINDOWS = ("in", "it touches", "of it on 2 MiB pages", "TLB level", "samples", "a sample takes")
 Words = Annotated[
     list[str], Argument(metavar="PID | -- COMMAND...", help="A process, or a program to start.")
 ]
@@ -58,8 +59,8 @@ def watch(
     beginning = _target(target)
     if prometheus:
         parsed_address(prometheus)
-    host = hosts.inspect()
-    reach, plan = Reach.of(host, Store(data_root())), perf.plan(host.microarchitecture)
+    host, store = hosts.inspect(), Store(data_root())
+    reach, plan = Reach.of(host, store), perf.plan(host.microarchitecture)
     with beginning as program:
         counting = _Counting(plan, program)
         try:
@@ -72,8 +73,18 @@ def watch(
             print("Interrupted before a first sample.", file=sys.stderr)
             raise SystemExit(130) from None
     report = Report(watched, reach, counting.counts, counting.loads)
+    if not report.is_idle and isinstance(reach.prices, Unavailable):
+        shown.stage("Timing page walks on this computer.")
+        with suppress(KeyboardInterrupt):  # what was seen is shown without prices
+            report = replace(report, reach=reach.timed(host, store, report.largest))
+    _show(report, as_json)
+
+
+def _show(report: Report, as_json: bool) -> None:
+    from tlb.programs.watch_document import document
+
     if as_json:
-        print(json.dumps(report.document(), indent=1))
+        print(json.dumps(document(report), indent=1))
     else:
         shown.out.print(_tables(report))
         shown.parts(report.sentences())
@@ -106,7 +117,7 @@ class _Counting:
 
 def _target(words: list[str]) -> AbstractContextManager[Target]:
     """Return the process or the program to watch. Raises Unavailable("bad-parameter")."""
-    from tlb.programs.watch import attached, started
+    from tlb.programs.targets import attached, started
 
     pid = words[0]
     if not pid:
@@ -134,11 +145,10 @@ def _teller(screen: ExitStack, reach: Reach, as_json: bool) -> Callable[[Watched
 
     def line(watched: Watched) -> None:
         latest = watched.samples[-1].window_s
-        window, size, on_huge, level, *_ = Report(watched, reach).window_row(latest)
-        elapsed = duration(watched.elapsed_s)
-        print(
-            f"{elapsed}: touches {size} in {window}, {on_huge} on 2 MiB pages: {level}", flush=True
-        )
+        report = Report(watched, reach)
+        window, size, on_huge, level, *_ = report.window_row(latest)
+        touched = f"touches {size} in {window}, {on_huge} on {report.large_size} pages: {level}"
+        print(f"{duration(watched.elapsed_s)}: {touched}", flush=True)
 
     return line
 
@@ -155,4 +165,6 @@ def _both(
 
 def _tables(report: Report) -> Group:
     pages = shown.rows(("", ""), report.page_rows())
-    return Group(pages, "", shown.rows(_WINDOWS, report.window_rows()), "")
+    on_huge = f"of it on {report.large_size} pages"
+    head = ("in", "it touches", on_huge, "TLB level", "samples", "a sample takes")
+    return Group(pages, "", shown.rows(head, report.window_rows()), "")

@@ -80,15 +80,15 @@ def smoothed(curve: Curve) -> Points:
 class Gain(NamedTuple):
     """What large pages could do for a program that touches so many base pages in a while.
 
-    price, large_price: of translation, ns a far load. ratio: the time with large pages over the
-    time as it is; its value is that of a program of far loads alone, and its bounds hold any
-    program. large: which large pages. measured_pages: the most that the machine's rows cover; past
-    them their last stands for more.
+    price, large_price: of translation, ns a far load; the latter None if it was not measured.
+    ratio: the CPU time with large pages over that as it is; its value is that of a program whose
+    own instructions are far loads alone, and its bounds hold any program. large: which large pages.
+    measured_pages: the most that the machine's rows cover; past them their last stands for more.
     """
 
     pages: int
     price: Interval
-    large_price: Interval
+    large_price: Interval | None
     ratio: Interval
     large: str
     measured_pages: int
@@ -125,13 +125,15 @@ class Prices(NamedTuple):
         active_bytes: float,
         large_bytes: float,
         base_page_bytes: int,
-        kernel_share: float = 0.0,
+        user_share: float = 1.0,
+        fault_share: float = 0.0,
     ) -> Gain:
-        """Return the most that 2 MiB pages can gain a program.
+        """Return the most that large pages can gain a program.
 
         active_bytes: touched in a while; large_bytes: of it, what is on large pages already.
-        kernel_share: of the program's CPU time, what Linux spends on a program that faults: larger
-        pages may save that too, so the lower bound is without it.
+        user_share: of the program's CPU time, what its own instructions take; in the rest Linux
+        works for it, in memory that it has on large pages. fault_share: of the CPU time, page
+        faults at most: larger pages may save that too, so the lower bound is without it.
 
         A program also touches fewer pages again and again, so the least ratio is that of any size up
         to its own. Raises Unavailable: pool-empty, too-few-points.
@@ -141,6 +143,9 @@ class Prices(NamedTuple):
         pages = max(int((active_bytes - large_bytes) / base_page_bytes), 1)
         there = bracket(self.ratios, pages)
         least = min([there.low, *(ratio.value for x, ratio in self.ratios if x <= pages)])
-        ratio = there._replace(low=least * (1 - kernel_share), high=max(there.high, 1.0))
-        price, large_price = self.price(BASE, pages), self.price(self.large, pages)
+        most, low, value = max(there.high, 1.0), min(least, 1.0), there.value
+        value, low, most = (1 - user_share * (1 - ratio) for ratio in (value, low, most))
+        ratio = there._replace(value=value, low=low - fault_share, high=most)
+        price = self.price(BASE, pages)
+        large_price = self.price(self.large, pages) if self.large in self.loads else None
         return Gain(pages, price, large_price, ratio, self.large, int(self.ratios[-1][0]))

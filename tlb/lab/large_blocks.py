@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,7 +15,6 @@ from tlb.system import procfs
 # asm-generic/mman-common.h; the last since Linux 5.4
 HUGE, NO_HUGE, MERGEABLE, PAGEOUT = 14, 15, 12, 21
 MAP_HUGETLB = 0x40000
-_SMAPS_BYTES = 1 << 24
 
 
 class Rooms:
@@ -66,13 +65,12 @@ class Rooms:
     def kept(self, field: str, smaps: Path = Path("/proc/self/smaps")) -> int:
         """Return the blocks' bytes by a field of smaps: Rss, AnonHugePages, Swap."""
         return sum(
-            procfs.kib(fields.get(field, "")) or 0
-            for fields in self._mappings(procfs.text(smaps, _SMAPS_BYTES))
+            procfs.kib(fields.get(field, "")) or 0 for fields in self._mappings(procfs.lines(smaps))
         )
 
-    def _mappings(self, smaps: str) -> Iterator[dict[str, str]]:
+    def _mappings(self, smaps: Iterable[str]) -> Iterator[dict[str, str]]:
         head, fields = (0, 0), {}
-        for line in [*smaps.split("\n"), "0-0 "]:
+        for line in (*smaps, "0-0 "):
             name, _, rest = line.partition(" ")
             if name.endswith(":"):
                 fields[name[:-1]] = rest.strip()

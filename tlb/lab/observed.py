@@ -19,7 +19,6 @@ from tlb.system.files import ROOT
 
 # a program takes a second or two; under load ten times more; beyond that it hangs
 TIME_LIMIT_S = 120.0
-MOST_SMAPS_BYTES = 64 << 20  # a mapping has about 700; Linux allows 65,530 of them
 # the exit status of a program that the kernel refuses what it asks for; programs may have more such
 REFUSED = 3
 
@@ -103,7 +102,7 @@ def _listen(child: subprocess.Popen) -> Watched:
     if line.endswith(b"\n"):
         with contextlib.suppress(OSError):  # it has ended: its exit status says why
             with open(f"/proc/{child.pid}/smaps", errors="replace", newline="\n") as file:
-                smaps = file.read(MOST_SMAPS_BYTES)
+                smaps = file.read()
             status = procfs.text(Path(f"/proc/{child.pid}/status"))
         with contextlib.suppress(OSError):
             child.stdin.write(b"\n")

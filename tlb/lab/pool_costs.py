@@ -11,7 +11,7 @@ from tlb.machine import memory
 from tlb.machine.changed_settings import borrow
 from tlb.reasons import Unavailable
 from tlb.system import procfs
-from tlb.system.smaps import mappings
+from tlb.system.smaps import of_process
 from tlb.units import format_size
 
 MIB = 1 << 20
@@ -19,7 +19,7 @@ ROUNDS = 6  # from so many values on, a median has an interval of 95 %
 # of a pool: what other programs do to MemAvailable meanwhile is a hundredth of it
 TAKEN_BYTES = 1 << 30
 PLAIN_BYTES = 64 * MIB
-ZONES_BYTES = 1 << 24  # a few lines for each of a machine's CPUs
+_LISTED = re.compile(r"\s+count:\s+([0-9]{1,12})")  # pages in one CPU's list, in zoneinfo
 
 
 def _pool(room: int) -> tuple[str, int]:
@@ -35,14 +35,9 @@ def _pool(room: int) -> tuple[str, int]:
 def available_bytes(root: Path = Path("/")) -> int:
     """Return MemAvailable and the CPUs' own lists of free pages (/proc/zoneinfo), which it
     excludes."""
-    counts = re.findall(
-        r"^\s+count:\s+([0-9]{1,12})$",
-        procfs.text(root / "proc/zoneinfo", ZONES_BYTES),
-        re.MULTILINE,
-    )
-    return memory.usable_memory(root).available_bytes + sum(map(int, counts)) * os.sysconf(
-        "SC_PAGESIZE"
-    )
+    listed = (_LISTED.fullmatch(line) for line in procfs.lines(root / "proc/zoneinfo"))
+    pages = sum(int(line[1]) for line in listed if line)
+    return memory.usable_memory(root).available_bytes + pages * os.sysconf("SC_PAGESIZE")
 
 
 def pool_taken(room: int, leave: int) -> list[float]:
@@ -82,6 +77,4 @@ def pool_plain(room: int) -> float:
     array[:: os.sysconf("SC_PAGESIZE")] = bytes([1]) * len(
         range(0, PLAIN_BYTES, os.sysconf("SC_PAGESIZE"))
     )
-    return (
-        sum(one.pool_bytes for one in mappings(Path("/proc/self/smaps").read_text())) / PLAIN_BYTES
-    )
+    return sum(one.pool_bytes for one in of_process(os.getpid())) / PLAIN_BYTES

@@ -70,9 +70,9 @@ def answer(line: bytes | str, kind: type[Answer]) -> Answer:
 
 
 def held(smaps: str, address: int | None, array_bytes: int) -> Pages:
-    """Return what holds an array, by smaps. Raises Unavailable("backing-partial") if they prove
-    nothing."""
+    """Return what holds an array, by smaps. Raises Unavailable: smaps-unread, and what `pages`
+    raises."""
     try:
         return pages(mappings(smaps), address, array_bytes)
     except ValueError as error:
-        raise Unavailable("backing-partial", f"nothing is proved: smaps: {error}") from None
+        raise Unavailable("smaps-unread", str(error)) from None

@@ -9,17 +9,18 @@ pay nothing. A page of a file that another program touches counts too.
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from tlb.page_sizes import BASE
-from tlb.programs.collapse import SMAPS_BYTES
 from tlb.reasons import Unavailable
 from tlb.system import procfs
-from tlb.system.smaps import Mapping, mappings
+from tlb.system.smaps import Mapping, of_process, unreadable
 from tlb.units import page_name
 
 PROC = Path("/proc")
@@ -27,24 +28,6 @@ _ALL_PAGES = b"1"  # for clear_refs: Documentation/filesystems/proc.rst
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD, linux/sched.h
 
 Read = list[tuple[int, list[Mapping]]]  # PIDs with their mappings
-
-
-class Sample(NamedTuple):
-    """What processes touched in a window. took_s: for clearing and reading, while they may wait.
-    mapped: bytes by page size, a key of PAGES or page_name. active_bytes: touched, in whole pages
-    as they are mapped; of it on 2 MiB pages at least huge_least and at most huge_most, because
-    Linux gives one number for all pages of a mapping. denied: processes that may not be read."""
-
-    window_s: float
-    took_s: float
-    processes: int
-    denied: int
-    mappings: int
-    mapped: dict[str, int]
-    table_bytes: int
-    active_bytes: int
-    huge_least: int
-    huge_most: int
 
 
 class Used(NamedTuple):
@@ -55,11 +38,42 @@ class Used(NamedTuple):
     user_s: float = 0.0
     kernel_s: float = 0.0
 
+    @property
+    def cpu_s(self) -> float:
+        return self.user_s + self.kernel_s
+
     def __add__(self, other: Used) -> Used:  # type: ignore[override]
         return Used(*(a + b for a, b in zip(self, other, strict=True)))
 
     def __sub__(self, other: Used) -> Used:
         return Used(*(a - b for a, b in zip(self, other, strict=True)))
+
+
+class Sample(NamedTuple):
+    """What processes touched in a window. took_s: for clearing and reading, while they may wait.
+    mapped: bytes by page size, a key of PAGES or page_name. active_bytes: touched, in whole pages
+    as they are mapped; of it on 2 MiB pages at least huge_least and at most huge_most, because
+    Linux gives one number for all pages of a mapping. unread: processes that could not be read, by
+    the reason's code. at_s: when it began, since watching did; used: what the processes had used by
+    then; cpu_share: CPU time over time from then to its end."""
+
+    window_s: float
+    took_s: float
+    processes: int
+    unread: dict[str, int]
+    mappings: int
+    mapped: dict[str, int]
+    table_bytes: int
+    active_bytes: int
+    huge_least: int
+    huge_most: int
+    at_s: float = 0.0
+    used: Used = Used()
+    cpu_share: float = 0.0
+
+    @property
+    def resident_bytes(self) -> int:
+        return sum(self.mapped.values())
 
 
 def used(pid: int, proc: Path = PROC) -> Used:
@@ -71,20 +85,20 @@ def used(pid: int, proc: Path = PROC) -> Used:
 
 def check(pid: int, proc: Path = PROC) -> None:
     """Raise Unavailable if a process cannot be watched: process-gone, process-kernel,
-    process-denied, no-referenced."""
+    process-denied, no-referenced, smaps-unread."""
     if int(_stat(pid, proc)[6]) & _KERNEL_THREAD:
         raise Unavailable("process-kernel", f"process {pid}")
     if not all((proc / str(pid) / name).exists() for name in ("smaps", "clear_refs")):
         raise Unavailable("no-referenced")
     _clear(pid, b"", proc)
-    _mappings(pid, proc)
+    of_process(pid, proc)
 
 
 def sample(
     pids: Iterable[int], window_s: float, wait: Callable[[float], object], proc: Path = PROC
 ) -> tuple[Sample, Read]:
     """Clear the bits, wait, and read them; without processes that end meanwhile. Raises
-    Unavailable: process-gone or process-denied if none can be read."""
+    Unavailable: process-gone, process-denied or smaps-unread if none can be read."""
     failed: list[Unavailable] = []
 
     def each(call: Callable[[int], object], pids: Iterable[int]) -> dict[int, object]:
@@ -102,13 +116,19 @@ def sample(
     if cleared:
         wait(window_s)
     begin = time.monotonic()
-    read = each(lambda pid: (_mappings(pid, proc), _table_bytes(pid, proc)), cleared)
+    read = each(lambda pid: (of_process(pid, proc), _table_bytes(pid, proc)), cleared)
     took_s += time.monotonic() - begin
-    denied = [why for why in failed if why.code == "process-denied"]
+    unread = [why for why in failed if why.code != "process-gone"]
     if not read:
-        raise denied[0] if denied else Unavailable("process-gone")
-    total = summed([*read.values()], window_s, took_s, len(denied))
+        raise unread[0] if unread else Unavailable("process-gone")
+    total = summed([*read.values()], window_s, took_s, Counter(why.code for why in unread))
     return total, [(pid, found) for pid, (found, _) in read.items()]
+
+
+def resident_bytes(pids: Iterable[int], proc: Path = PROC) -> int:
+    """Return the resident memory of processes without the pool's pages, at next to no cost."""
+    pages = (procfs.text(proc / str(pid) / "statm").split()[1:2] for pid in pids)
+    return sum(int(page) for found in pages for page in found) * mmap.PAGESIZE
 
 
 def reading_s(pids: Iterable[int], proc: Path = PROC) -> float:
@@ -116,12 +136,15 @@ def reading_s(pids: Iterable[int], proc: Path = PROC) -> float:
     begin = time.monotonic()
     for pid in pids:
         with contextlib.suppress(Unavailable):
-            _mappings(pid, proc)
+            of_process(pid, proc)
     return time.monotonic() - begin
 
 
 def summed(
-    read: list[tuple[list[Mapping], int]], window_s: float, took_s: float, denied: int = 0
+    read: list[tuple[list[Mapping], int]],
+    window_s: float,
+    took_s: float,
+    unread: dict[str, int] | None = None,
 ) -> Sample:
     """Return the sum over processes, each with its mappings and the bytes of its page tables. A
     page that two of them share counts twice."""
@@ -136,7 +159,7 @@ def summed(
         window_s,
         took_s,
         len(read),
-        denied,
+        unread or {},
         len(every),
         mapped,
         table_bytes=sum(table for _, table in read),
@@ -165,17 +188,4 @@ def _clear(pid: int, value: bytes, proc: Path) -> None:
             if value:
                 file.write(value)
     except OSError as error:
-        raise _unavailable(pid, error) from None
-
-
-def _mappings(pid: int, proc: Path) -> list[Mapping]:
-    try:
-        with (proc / str(pid) / "smaps").open("rb") as file:
-            return mappings(file.read(SMAPS_BYTES).decode("utf-8", "replace"))
-    except (OSError, ValueError) as error:  # ValueError: empty, because it has ended
-        raise _unavailable(pid, error) from None
-
-
-def _unavailable(pid: int, error: Exception) -> Unavailable:
-    denied = isinstance(error, PermissionError)
-    return Unavailable("process-denied" if denied else "process-gone", f"process {pid}")
+        raise unreadable(pid, error) from None

@@ -21,9 +21,10 @@ from tlb.page_sizes import BASE
 from tlb.programs.levers import LEVERS
 from tlb.programs.pairing import would_have_shown
 from tlb.programs.runs import Conditions
+from tlb.programs.targets import attached
 from tlb.programs.trial import Aim, Trial, attempt
 from tlb.programs.trial_report import huge_share, side
-from tlb.programs.watch import Watched, attached, watch
+from tlb.programs.watch import Watched, watch
 from tlb.units import format_ns, format_size
 
 KNOWN = (

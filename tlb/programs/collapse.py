@@ -13,16 +13,16 @@ from typing import NamedTuple
 from tlb.reasons import Unavailable
 from tlb.system import procfs
 from tlb.system.processes import collapse_range, refused_calls
-from tlb.system.smaps import mappings
+from tlb.system.smaps import of_process
 
 _PROC = Path("/proc")
 _HUGE = Path("/sys/kernel/mm/transparent_hugepage")
 _CHUNK_BYTES = 64 << 20  # per call, a fifth of a second: afterwards `stop` is looked at again
-SMAPS_BYTES = 1 << 26  # 65,530 mappings (the default vm.max_map_count) of 800 bytes, and some more
 
 
 class Collapsed(NamedTuple):
-    """What one collapse did. bytes: growth of AnonHugePages; errors: names, such as EINVAL."""
+    """What one collapse did. bytes: growth of AnonHugePages; errors: names, such as EINVAL, or why
+    the process's memory could not be read."""
 
     at_s: float
     took_s: float
@@ -61,7 +61,7 @@ def collapse_all(
 def collapse(pid: int, huge_bytes: int, stop: Event) -> tuple[int, set[str]]:
     """Collapse the private anonymous memory of a process, where a whole huge page fits.
 
-    Return the growth of its AnonHugePages in bytes, and the names of errors."""
+    Return the growth of its AnonHugePages in bytes, and errors as in `Collapsed`."""
     errors = set[str]()
     try:
         pidfd = os.pidfd_open(pid)
@@ -69,7 +69,7 @@ def collapse(pid: int, huge_bytes: int, stop: Event) -> tuple[int, set[str]]:
         return 0, errors
     before = _anonymous_huge_bytes(pid)
     try:
-        for mapping in mappings(procfs.text(_PROC / str(pid) / "smaps", SMAPS_BYTES)):
+        for mapping in of_process(pid, _PROC):
             if not mapping.private_anonymous or mapping.resident_bytes <= mapping.huge_bytes:
                 continue
             first = -(-mapping.start // huge_bytes) * huge_bytes
@@ -77,8 +77,9 @@ def collapse(pid: int, huge_bytes: int, stop: Event) -> tuple[int, set[str]]:
             for start in range(first, end, _CHUNK_BYTES):
                 chunk_end = min(start + _CHUNK_BYTES, end)
                 errors |= _collapse_range(pidfd, start, chunk_end, huge_bytes, stop)
-    except ValueError:  # it ended meanwhile, and its smaps is empty
-        pass
+    except Unavailable as why:
+        if why.code != "process-gone":
+            errors.add(f"{why.code}, {why.detail}")
     finally:
         os.close(pidfd)
     errors.discard("ESRCH")  # it ended meanwhile

@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from math import isfinite
 from pathlib import Path
@@ -168,13 +168,15 @@ def verify(folder: Path, pages: HeapPages, sizes: Sequence[int], forks: int) -> 
                 raise Unavailable("kernel-garbage", words)
             for path in saved:
                 log = folder / f"heap-{path.name.split('-')[1]}.log"
-                prove(procfs.text(path), procfs.text(log), pages, size)
+                with path.open(encoding="utf-8", errors="replace", newline="\n") as smaps:
+                    prove(smaps, procfs.text(log), pages, size)
 
 
-def prove(smaps: str, log: str, pages: HeapPages, array_bytes: int = 1) -> None:
-    """Raise Unavailable unless the whole heap lies on `pages` by a JVM's smaps: pool-empty if it
-    fell back, kernel-garbage if its log does not locate the heap, else backing-partial. Of a heap
-    in the pool only the array must be resident: a JVM does not touch it beforehand."""
+def prove(smaps: str | Iterable[str], log: str, pages: HeapPages, array_bytes: int = 1) -> None:
+    """Raise Unavailable unless the whole heap lies on `pages` by a JVM's smaps, a text or its
+    lines: pool-empty if it fell back, kernel-garbage if its log does not locate the heap,
+    smaps-unread, else backing-partial. Of a heap in the pool only the array must be resident: a JVM
+    does not touch it beforehand."""
     at = _HEAP_AT.search(log)
     if at is None:
         raise Unavailable("kernel-garbage", "the JVM's log does not say where its heap lies")
@@ -182,7 +184,7 @@ def prove(smaps: str, log: str, pages: HeapPages, array_bytes: int = 1) -> None:
     try:
         heap = [one for one in mappings(smaps) if one.start < low + size and one.end > low]
     except ValueError as error:
-        raise Unavailable("backing-partial", f"nothing is proved: smaps: {error}") from None
+        raise Unavailable("smaps-unread", f"of the JVM: {error}") from None
     resident = sum(one.resident_bytes for one in heap)
     thp, pool = sum(one.thp_bytes for one in heap), sum(one.pool_bytes for one in heap)
     page_sizes = {one.page_bytes for one in heap}

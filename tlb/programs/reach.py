@@ -3,7 +3,9 @@ rows about the price of translation."""
 
 from __future__ import annotations
 
+import mmap
 import os
+import time
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -18,7 +20,7 @@ from tlb.machine.host import Host, data_caches, data_tlbs
 from tlb.page_sizes import BASE, page_bytes
 from tlb.programs.activity import Sample
 from tlb.reasons import Unavailable, if_available
-from tlb.system import processes
+from tlb.system import files, processes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +36,8 @@ class Reach:
     """entries: of each level of the data TLB, ascending, by the page that an entry maps; source: of
     these numbers. prices: by the rows of PRICES on this machine, or why there are none.
     is_splintered: whether the hypervisor backs huge pages with smaller ones, so that no entry holds
-    a whole one."""
+    a whole one. unknown: the reason's code where no entries are known. fault_s: of a page fault, at
+    most."""
 
     entries: dict[str, tuple[int, ...]]
     source: dict[str, str]
@@ -42,6 +45,8 @@ class Reach:
     is_splintered: bool
     base_page_bytes: int
     large_page_bytes: int
+    unknown: str = "no-geometry"
+    fault_s: float = 0.0
 
     @classmethod
     def of(cls, host: Host, store: Store) -> Reach:
@@ -59,7 +64,9 @@ class Reach:
 
     def tread(self, sample: Sample) -> Tread:
         """Return the TLB level that covers what is touched: the higher of those of base pages and
-        of huge pages. Raises Unavailable("no-geometry")."""
+        of huge pages. Raises Unavailable: no-geometry, no-cpuid."""
+        if not self.entries.get(BASE):
+            raise Unavailable(self.unknown)
         base_bytes = sample.active_bytes - (0 if self.is_splintered else sample.huge_least)
         levels = [tread(base_bytes / self.base_page_bytes, self.entries.get(BASE, ()))]
         if sample.huge_most and not self.is_splintered:
@@ -67,11 +74,25 @@ class Reach:
             levels.append(tread(huge_pages, self.entries.get(_LARGE, ())))
         return max(levels, key=_LEVELS.index)
 
-    def gain(self, sample: Sample, kernel_share: float) -> Gain:
-        """Return the most that huge pages can gain a program. Raises Unavailable: no-data, and what
-        `Prices.gain` raises."""
+    def gain(self, sample: Sample, user_share: float, fault_share: float) -> Gain:
+        """Return the most that huge pages can gain a program, with shares of its CPU time. Raises
+        Unavailable: no-data, and what `Prices.gain` raises."""
         sizes = sample.active_bytes, sample.huge_most, self.base_page_bytes
-        return self._prices().gain(*sizes, kernel_share)
+        return self._prices().gain(*sizes, user_share, fault_share)
+
+    def timed(self, host: Host, store: Store, sample: Sample) -> Reach:
+        """Return this with prices timed now, over what a sample touches, or why they were not. Holds
+        the lock of measurements meanwhile."""
+        from tlb.lab.measuring_setup import Rig
+        from tlb.programs import walk_prices
+
+        pages = (sample.active_bytes - sample.huge_most) // self.base_page_bytes
+        try:
+            with files.measuring_lock():
+                rig = Rig.of(host, store.own, counters=False)
+                return replace(self, prices=walk_prices.timed(rig, self.base_page_bytes, pages))
+        except Unavailable as why:
+            return replace(self, prices=why)
 
     def far_price(self, size: str, pages: int) -> Interval:
         """Return what a far load pays for translation, in ns, over so many base pages in folios of
@@ -84,6 +105,21 @@ class Reach:
         return self.prices
 
 
+def _fault_s() -> float:
+    """Return what a page fault costs now at most, in s: the first touch of a base page, in the
+    slowest of some rounds."""
+    size_bytes, rounds, no_huge_page = 8 << 20, 5, getattr(mmap, "MADV_NOHUGEPAGE", None)
+    pages, slowest_s = size_bytes // mmap.PAGESIZE, 0.0
+    for _ in range(rounds):
+        with mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+            if no_huge_page is not None:
+                memory.madvise(no_huge_page)
+            begin = time.process_time()
+            memory[:: mmap.PAGESIZE] = bytes(pages)
+            slowest_s = max(slowest_s, (time.process_time() - begin) / pages)
+    return slowest_s
+
+
 def _stated(host: Host, prices: Prices | Unavailable) -> Reach:
     """Return what CPUID states, with prices or why there are none."""
     entries = {
@@ -92,7 +128,9 @@ def _stated(host: Host, prices: Prices | Unavailable) -> Reach:
         if (levels := data_tlbs(host, page))
     }
     sizes = host.base_page_bytes, host.thp.page_bytes or page_bytes("thp", host.base_page_bytes)
-    return Reach(entries, dict.fromkeys(entries, "CPUID"), prices, False, *sizes)
+    unknown = host.tlb_reason or "no-geometry"
+    source = dict.fromkeys(entries, "CPUID")
+    return Reach(entries, source, prices, False, *sizes, unknown, _fault_s())
 
 
 def _read_apart(host: Host, store: Store) -> Reach:

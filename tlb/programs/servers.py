@@ -11,6 +11,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterable
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -120,7 +121,7 @@ def _accepting(net: Path) -> set[str]:
     """Return the inodes of the sockets that accept connections."""
 
     def rows(name: str) -> Iterable[list[str]]:
-        return (line.split() for line in procfs.text(net / name, 1 << 24).splitlines()[1:])
+        return (line.split() for line in islice(procfs.lines(net / name), 1, None))
 
     tcp = [row for name in ("tcp", "tcp6") for row in rows(name) if len(row) > 9]
     unix = [row for row in rows("unix") if len(row) > 6]

@@ -4,31 +4,28 @@ the allowed overhead asks, until it ends or the time is over."""
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
-import select
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 from tlb.machine import background
 from tlb.programs import activity, children, folios
 from tlb.programs.activity import Sample, Used
-from tlb.programs.guard import guarded
 from tlb.programs.levers import LEVERS
-from tlb.programs.snapshots import own_processes
+from tlb.programs.servers import listens
+from tlb.programs.steady_state import after_start
+from tlb.programs.targets import Target
 from tlb.reasons import Unavailable
-from tlb.system import processes
 
 WINDOWS_S = (0.01, 0.1, 1.0, 10.0)
 # What a sample costs a program, in times of taking it: afterwards each page is walked to again to
 # set its bit. Under a hypervisor that takes about as long as the sample (`tlb bench overhead`).
 PRICE = 2.0
-_STARTED = 0.5  # of the largest resident size: samples with less are of a program that starts up
+# A program that starts up changes its memory by more than a tenth in a third of a second; one that
+# never stops doing so is watched all the same.
+_RESIZED, _STILL_S, _MOST_START_S, _LOOK_S = 0.1, 0.3, 10.0, 0.05
 _KEPT = 400  # samples; an hour of a small process would have 14,400
 _LEAST_PAUSE_S = 0.25  # a person sees no faster change
 _ROUNDING = 1e-9  # of a pause that ends exactly when it may
@@ -36,23 +33,12 @@ _STEP_S = 1.0  # of a pause, after which the program may have ended
 
 
 @dataclass
-class Target:
-    """The program. pids: its processes now. ended: waits so many seconds for its end, and returns
-    whether it has ended. status: its exit code if it was started here and has ended."""
-
-    pid: int
-    pids: Callable[[], list[int]]
-    ended: Callable[[float], bool]
-    command: list[str]
-    status: Callable[[], int | None] = lambda: None
-
-
-@dataclass
 class Watched:
     """What was seen so far. overhead: the allowed share of the program's time. usage: by PID.
     sampling_s: time that all samples took. left_out_s: windows that did not fit. folios: as
     `folios.shares` returns it, or why it is unknown; read again at folios_due_s. throttled: periods
-    in which a CPU quota was used up. thp_disabled: for the process, by prctl."""
+    in which a CPU quota was used up. thp_disabled: for the process, by prctl. listens: whether it
+    accepts connections."""
 
     target: Target
     overhead: float
@@ -66,6 +52,9 @@ class Watched:
     folios_due_s: float = 0.0
     throttled: int = 0
     thp_disabled: bool = False
+    listens: bool = False
+    _sorted: list[Sample] | None = None  # the list that these are of
+    _after_start: list[Sample] = field(default_factory=list)
 
     @property
     def used(self) -> Used:
@@ -89,10 +78,20 @@ class Watched:
 
     @property
     def samples_after_start(self) -> list[Sample]:
-        """The samples taken after the program had started up."""
-        sizes = [sum(sample.mapped.values()) for sample in self.samples]
-        least = _STARTED * max(sizes, default=0)
-        return [sample for sample, size in zip(self.samples, sizes, strict=True) if size >= least]
+        """The samples taken after the program had started up; with any sample, at least one."""
+        if self._sorted is not self.samples:
+            self._sorted, self._after_start = self.samples, after_start(self.samples)
+        return self._after_start
+
+    @property
+    def used_after_start(self) -> Used:
+        """What its processes have used since the first of these samples began."""
+        return self.used - self.samples_after_start[0].used
+
+    @property
+    def after_start_s(self) -> float:
+        """The time since the first of these samples began."""
+        return self.elapsed_s - self.samples_after_start[0].at_s
 
     def of(self, window_s: float) -> list[Sample]:
         return [sample for sample in self.samples_after_start if sample.window_s == window_s]
@@ -103,58 +102,6 @@ class Watched:
         return sorted({sample.window_s for sample in self.samples_after_start})
 
 
-@contextlib.contextmanager
-def attached(pid: int, proc: Path = activity.PROC) -> Iterator[Target]:
-    """Yield a process that runs already, and is left running. Raises Unavailable: not-linux, and
-    what `activity.check` raises."""
-    if sys.platform != "linux":
-        raise Unavailable("not-linux")
-    try:
-        fd = os.pidfd_open(pid)  # so that no later process with the same PID is taken for it
-    except OSError as error:
-        activity.check(pid, proc)  # says more, except of a thread's number
-        if error.errno in (errno.EPERM, errno.EACCES, errno.ENOSYS):
-            raise Unavailable("no-pidfd", str(error.strerror)) from None
-        raise Unavailable("process-gone", f"process {pid}") from None
-    try:
-        activity.check(pid, proc)
-        words = (proc / str(pid) / "cmdline").read_bytes().removesuffix(b"\0").split(b"\0")
-        yield Target(
-            pid,
-            lambda: [pid],
-            lambda wait_s: bool(select.select([fd], [], [], wait_s)[0]),
-            [os.fsdecode(word) for word in words],
-        )
-    finally:
-        os.close(fd)
-
-
-@contextlib.contextmanager
-def started(command: list[str]) -> Iterator[Target]:
-    """Start a command without a shell, with empty input, and drop its output. On exit, it and all
-    that it started are ended. Raises Unavailable: not-linux, program-missing."""
-    if sys.platform != "linux":
-        raise Unavailable("not-linux")
-    with guarded(), processes.adopting():
-        before = set(processes.descendants(os.getpid()))
-
-        def running() -> list[int]:
-            return [pid for pid, runs in own_processes(before).items() if runs]
-
-        with children.started(command, {}, output=subprocess.DEVNULL) as child:
-
-            def ended(wait_s: float) -> bool:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    child.wait(wait_s)
-                return child.returncode is not None
-
-            try:
-                yield Target(child.pid, running, ended, command, lambda: child.returncode)
-            finally:
-                ended(0)  # before `processes.end` reaps it, which would lose its exit code
-                processes.end(lambda: own_processes(before), children.GRACE_S)
-
-
 def watch(
     target: Target,
     seconds: float,
@@ -162,9 +109,10 @@ def watch(
     tell: Callable[[Watched], None],
     pause: Callable[[float], None] | None = None,
 ) -> Watched:
-    """Sample each window in turn, the shortest first, until the program has ended, `seconds` are
-    over, or Ctrl-C. After each sample the program runs alone until sampling is no more than
-    `overhead` of its time. pause: called meanwhile with seconds that it may take.
+    """Wait until the program has started up, then sample each window in turn, the shortest first,
+    until it has ended, `seconds` are over, or Ctrl-C. After each sample the program runs alone
+    until sampling is no more than `overhead` of its time. pause: called meanwhile with seconds that
+    it may take.
 
     Raises Unavailable (process-gone, process-denied, program-killed) or KeyboardInterrupt before a first sample."""
     watched, begin = Watched(target, overhead), time.monotonic()
@@ -173,14 +121,11 @@ def watch(
     first: dict[int, activity.Used] = {}  # other processes start later, from nothing
     try:
         first[target.pid] = activity.used(target.pid)
+        _wait_for_start(target, min(seconds / 2, _MOST_START_S))
         # Reading alone clears no bits, so none has to be set again.
         watched.sampling_s = activity.reading_s(target.pids()) / PRICE
         while window_s := _next_s(watched, begin + seconds - time.monotonic(), seconds):
-            sample, read = activity.sample(target.pids(), window_s, target.ended)
-            watched.samples = [*watched.samples[-_KEPT:], sample]
-            watched.sampling_s += sample.took_s
-            _draw_folios(watched, read)
-            _use(watched, begin, first)
+            _sample(watched, window_s, begin, first)
             watched.throttled = max(throttled() - before, 0)  # 0 once it has ended
             tell(watched)
             if not _rest(watched, begin, seconds, pause):
@@ -192,8 +137,37 @@ def watch(
                 raise Unavailable("program-killed", words) from None
             raise
     _use(watched, begin, first)
+    watched.listens = watched.listens or any(map(listens, target.pids()))
     watched.has_ended = target.ended(0)
     return watched
+
+
+def _wait_for_start(target: Target, most_s: float) -> None:
+    """Wait until the program's memory stands still, or it has ended; no longer than most_s."""
+    begin = still_since = time.monotonic()
+    level = 0.0
+    while (now := time.monotonic()) - begin < most_s and now - still_since < _STILL_S:
+        size = activity.resident_bytes(target.pids())
+        if abs(size - level) > _RESIZED * level:
+            level, still_since = size, now
+        if target.ended(_LOOK_S):
+            return
+
+
+def _sample(watched: Watched, window_s: float, begin: float, first: dict[int, Used]) -> None:
+    """Take a sample. Raises Unavailable as `activity.sample` does."""
+    target = watched.target
+    _use(watched, begin, first)
+    at_s, used = watched.elapsed_s, watched.used
+    sample, read = activity.sample(target.pids(), window_s, target.ended)
+    _use(watched, begin, first)
+    cpu_share = (watched.used - used).cpu_s / (watched.elapsed_s - at_s)
+    taken = sample._replace(at_s=at_s, used=used, cpu_share=cpu_share)
+    watched.samples = [*watched.samples[-_KEPT:], taken]
+    watched.sampling_s += sample.took_s
+    if len(watched.samples) == 1:
+        watched.listens = any(map(listens, target.pids()))
+    _draw_folios(watched, read)
 
 
 def _draw_folios(watched: Watched, read: activity.Read) -> None:

@@ -3,6 +3,7 @@ level covers them, what translation can cost it at most, and what to try."""
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,16 +15,18 @@ from tlb.inference.program_bounds import Gain
 from tlb.lab.record import Quantity
 from tlb.page_sizes import BASE, PAGES, words
 from tlb.programs import levers
-from tlb.programs.activity import Sample
+from tlb.programs.activity import Sample, Used
 from tlb.programs.executable import why_no_preload
 from tlb.programs.levers import Lever
 from tlb.programs.reach import Reach
+from tlb.programs.steady_state import contradiction
 from tlb.programs.text import sentences
 from tlb.programs.watch import Watched
 from tlb.reasons import Unavailable, if_available
 from tlb.units import format_ns, format_size
 
 IDLE = 0.01  # CPU time, as a part of the time that it was watched
+MOSTLY = 0.5  # of its memory: from then on it is said to lie on huge pages
 WORTH = 0.02  # of the time: the smallest gain that `tlb try` shows by default
 
 
@@ -63,23 +66,55 @@ class Report:
         return max(samples, key=lambda sample: sample.active_bytes)
 
     @property
-    def kernel_share(self) -> float:
-        """The kernel's part of the CPU time of a program that faults."""
-        used = self.watched.used
-        faults = used.minor_faults and used.kernel_s
-        return used.kernel_s / self.cpu_s if faults else 0.0
+    def used(self) -> Used:
+        """What it has used since it had started up."""
+        return self.watched.used_after_start
 
     @property
-    def cpu_s(self) -> float:
-        return self.watched.used.user_s + self.watched.used.kernel_s
+    def user_share(self) -> float:
+        """The part of its CPU time that its own instructions take."""
+        return self.used.user_s / self.used.cpu_s if self.used.cpu_s else 1.0
+
+    @property
+    def fault_share(self) -> float:
+        """The part of its CPU time that page faults can take at most: no more than Linux takes."""
+        if not self.used.cpu_s:
+            return 0.0
+        fault_s = self.reach.fault_s * self.used.minor_faults
+        return min(fault_s, self.used.kernel_s) / self.used.cpu_s
 
     @property
     def is_idle(self) -> bool:
-        return self.cpu_s <= IDLE * self.watched.elapsed_s
+        return self.used.cpu_s <= IDLE * self.watched.after_start_s
+
+    @property
+    def is_huge(self) -> bool:
+        """Whether most of its memory lies on huge pages, and what it touches may."""
+        last, touched = self.watched.samples[-1], self.largest
+        huge_bytes = last.resident_bytes - last.mapped[BASE]
+        pool_bytes = huge_bytes - last.mapped["thp"]  # of which no touch is seen
+        is_touched = touched.huge_most + pool_bytes >= MOSTLY * (touched.active_bytes + pool_bytes)
+        return huge_bytes >= MOSTLY * last.resident_bytes and is_touched
+
+    @cached_property
+    def contradiction(self) -> tuple[float, float] | None:
+        """Two windows in s, of which the longer touched far less."""
+        return contradiction(self.watched.samples_after_start)
+
+    @property
+    def large_size(self) -> str:
+        """The size of a transparent huge page, in words."""
+        return format_size(self.reach.large_page_bytes)
+
+    def page_words(self, page: str) -> str:
+        """Return a page size as a sentence calls it, on this computer."""
+        if page == "thp":
+            return f"transparent {self.large_size} pages"
+        return words(page) if page in PAGES else f"{page} pages of the pool"
 
     def gain(self) -> Gain:
         """Return the most that huge pages can gain it. Raises Unavailable as `Reach.gain` does."""
-        return self.reach.gain(self.largest, self.kernel_share)
+        return self.reach.gain(self.largest, self.user_share, self.fault_share)
 
     def page_rows(self) -> list[tuple[str, str]]:
         """Return rows of a table: memory by page size at the last sample, and what was used."""
@@ -87,12 +122,7 @@ class Report:
         rows = list[tuple[str, str]]()
         for page, size in last.mapped.items():
             if size or page in (BASE, "thp"):
-                name = (
-                    words(page, self.reach.base_page_bytes)
-                    if page in PAGES
-                    else f"{page} pages of the pool"
-                )
-                rows.append((name, format_size(size)))
+                rows.append((self.page_words(page), format_size(size)))
             if page == BASE:
                 for folio, part in self.folio_bytes().items():
                     folio_size = format_size(PAGES[folio].size_bytes or 0)
@@ -109,7 +139,7 @@ class Report:
         ]
 
     def folio_bytes(self) -> dict[str, int]:
-        """Return the estimated bytes of base pages in folios between the base page and 2 MiB."""
+        """Return the estimated bytes of base pages in folios larger than one."""
         shares, last = self.watched.folios, self.watched.samples[-1]
         if isinstance(shares, Unavailable):
             return {}
@@ -118,8 +148,8 @@ class Report:
         }
 
     def window_row(self, window_s: float) -> tuple[str, ...]:
-        """Return a table's row: window, active size, of it on 2 MiB pages, the TLB level that
-        covers it, samples, the longest time that a sample took."""
+        """Return a table's row: window, active size, of it on huge pages, the TLB level that covers
+        it, samples, the longest time that a sample took."""
         samples = self.watched.of(window_s)
         middle, size = typical(samples), active(samples)
         bounds = f" ({size_range(size.low, size.high)})" if size.low < size.high else ""
@@ -138,8 +168,7 @@ class Report:
     def sentences(self) -> list[str]:
         """Return what was found, what cannot be seen, and what to try."""
         found = sentences("watch", report=self, watched=self.watched, reach=self.reach, worth=WORTH)
-        lever = self.lever
-        return [*found, try_line(lever.name, self.command)] if isinstance(lever, Lever) else found
+        return [*found, line] if (line := self.line) else found
 
     @cached_property
     def gain_or_reason(self) -> Gain | Unavailable:
@@ -154,7 +183,7 @@ class Report:
     def beyond_s(self) -> float | None:
         """The shortest window in which it touches more than the TLB covers."""
         for window_s in self.watched.windows_s:
-            if self.reach.tread(typical(self.watched.of(window_s))) == "beyond":
+            if if_available(self.reach.tread, typical(self.watched.of(window_s))) == "beyond":
                 return window_s
         return None
 
@@ -177,7 +206,7 @@ class Report:
 
     @property
     def folio(self) -> str | None:
-        """The most frequent folio size between the base page and 2 MiB, a key of PAGES."""
+        """The most frequent folio size above the base page, a key of PAGES."""
         sizes = self.folio_bytes()
         return max(sizes, key=sizes.__getitem__, default=None)
 
@@ -193,67 +222,45 @@ class Report:
     @property
     def lever(self) -> Lever | Unavailable | None:
         """The lever to try, or why there is none; None if nothing is worth trying."""
-        if self.is_idle or self.is_small or not any(self.command):
+        if self.is_idle or (self.is_small and not self.is_huge):
             return None
         if self.watched.thp_disabled:
             return Unavailable("thp-disabled")
-        return _value(lambda: lever_for(self.command[0]))
+        if self.is_huge:
+            return levers.LEVERS["no-thp"] if self.watched.samples[-1].mapped["thp"] else None
+        if self.is_served_as_it_runs:
+            return _value(lambda: levers.lever("collapse", []))
+        return _value(lambda: lever_for(self.command[0])) if self.command else None
+
+    @property
+    def is_served_as_it_runs(self) -> bool:
+        """Whether it is a server that ran before, so that a driver can be timed against it."""
+        return self.watched.listens and not self.watched.target.was_started
+
+    @property
+    def line(self) -> str:
+        """The trial as a line for a shell; "" if there is none."""
+        lever, target = self.lever, self.watched.target
+        if not isinstance(lever, Lever):
+            return ""
+        driver = ["--driver", "CLIENT"] if self.watched.listens else []
+        if lever.acts and self.is_served_as_it_runs:
+            return try_line(lever.name, ["--pid", str(target.pid), *driver])
+        if not self.command:
+            return ""
+        return try_line(lever.name, [*driver, "--", *self.command], target.cwd)
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether the TLB covers what it touches and it takes few page faults: then no huge page
+        saves a walk."""
+        return self.level in ("first level", "second level") and self.fault_share < WORTH
 
     @property
     def is_small(self) -> bool:
-        """Whether the gain would not show. Inside the TLB's reach its lower bound is noise."""
+        """Whether the gain would not show."""
         gain = self.gain_or_reason
-        if isinstance(gain, Unavailable):
-            return False
-        is_noise = self.level != "beyond" and self.kernel_share < WORTH
-        return gain.ratio.low > 1 - WORTH or (is_noise and gain.ratio.value > 1 - WORTH)
-
-    def document(self) -> dict[str, Any]:
-        """Return everything as JSON has it: bytes, seconds, prices in ns a far load. A number that
-        is missing has its reason."""
-        watched, reach, last = self.watched, self.reach, self.watched.samples[-1]
-        shares, counts, loads = watched.folios, self.counts, self.loads
-        return {
-            "pid": watched.target.pid,
-            "command": watched.target.command,
-            "elapsed_s": watched.elapsed_s,
-            "look_s": watched.sampling_s,
-            "overhead": watched.cost,
-            "overhead_allowed": watched.overhead,
-            "within_overhead": watched.within_overhead,
-            "ended": watched.has_ended,
-            "exit_code": watched.target.status() if watched.has_ended else None,
-            "throttled": watched.throttled,
-            "thp_disabled": watched.thp_disabled,
-            "mapped": last.mapped,
-            "table_bytes": last.table_bytes,
-            "used": watched.used._asdict(),
-            "active": [self._window_document(window_s) for window_s in watched.windows_s],
-            "folios": {"reason": shares.code} if isinstance(shares, Unavailable) else shares,
-            "not_seen": {page: "not-seen" for page in last.mapped if page not in (BASE, "thp")},
-            "entries": reach.entries,
-            "entries_source": reach.source,
-            "splintered": reach.is_splintered,
-            "gain": _or_reason(self.gain),
-            "counts": {"reason": counts}
-            if isinstance(counts, str)
-            else [*map(_quantities, counts)],
-            "loads_by_page_bytes": {"reason": loads} if isinstance(loads, str) else dict(loads),
-            "sentences": self.sentences(),
-        }
-
-    def _window_document(self, window_s: float) -> dict[str, Any]:
-        samples = self.watched.of(window_s)
-        middle = typical(samples)
-        return {
-            "window_s": window_s,
-            **active(samples)._asdict(),
-            "large_least": middle.huge_least,
-            "large_most": middle.huge_most,
-            "tread": _or_reason(lambda: self.reach.tread(middle)),
-            "looks": len(samples),
-            "look_s": max(sample.took_s for sample in samples),
-        }
+        return self.is_inside or (isinstance(gain, Gain) and gain.ratio.low > 1 - WORTH)
 
 
 def lever_for(program: str) -> Lever:
@@ -263,16 +270,11 @@ def lever_for(program: str) -> Lever:
     return levers.lever("collapse", []) if why_no_preload(program) or not advise else advise
 
 
-def try_line(lever: str, command: Sequence[str]) -> str:
-    """Return the trial as a line for a shell."""
-    return f"tlb try --lever {lever} -- {shlex.join(command)}"
-
-
-def _quantities(turn: Mapping[str, Quantity]) -> dict[str, Any]:
-    return {
-        name: quantity.value if quantity.reason is None else {"reason": quantity.reason}
-        for name, quantity in turn.items()
-    }
+def try_line(lever: str, words: Sequence[str], cwd: str = ".") -> str:
+    """Return a trial as a line for a shell, which starts it in a folder."""
+    is_here = os.path.realpath(cwd) == os.getcwd()
+    change = "" if is_here else f"cd {shlex.quote(cwd)} && "
+    return f"{change}tlb try --lever {lever} {shlex.join(words)}"
 
 
 def _value(make: Callable[[], Any]) -> Any:
@@ -281,14 +283,3 @@ def _value(make: Callable[[], Any]) -> Any:
         return make()
     except Unavailable as why:
         return why
-
-
-def _or_reason(make: Callable[[], Any]) -> Any:
-    """Return a value as JSON has it, or its reason."""
-    value = _value(make)
-    if isinstance(value, Unavailable):
-        return {"reason": value.code}
-    if not hasattr(value, "_asdict"):
-        return value
-    parts = value._asdict().items()
-    return {name: part._asdict() if isinstance(part, Interval) else part for name, part in parts}

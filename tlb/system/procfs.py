@@ -78,8 +78,8 @@ def chosen(path: Path) -> str:
 def file_system(path: Path, mounts: Path = Path("/proc/self/mounts")) -> str:
     """The kind of file system that a path lies on, "ext4": that of the longest mount point above
     it; "unknown" without mounts."""
-    lines = [line.split(" ") for line in text(mounts).splitlines()]
-    points = [(Path(unescape(line[1])), line[2]) for line in lines if len(line) > 2]
+    mounted = [line.split(" ") for line in lines(mounts)]
+    points = [(Path(unescape(words[1])), words[2]) for words in mounted if len(words) > 2]
     above = [(len(point.parts), kind) for point, kind in points if path.is_relative_to(point)]
     return max(above, key=lambda one: one[0])[1] if above else "unknown"
 

@@ -1,10 +1,12 @@
-"""What pages a process has, as its /proc/PID/smaps states them: a strict reader, and what a given
-array can have of them."""
+"""What pages a process has, as its /proc/PID/smaps states them: a strict reader, one of processes
+that run meanwhile, and what a given array can have of the pages."""
 
 from __future__ import annotations
 
+import mmap
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from tlb.reasons import Unavailable
@@ -42,60 +44,98 @@ _HEAD = re.compile(
     r"([0-9a-f]{1,16})-([0-9a-f]{1,16}) ([r-][w-][x-][sp]) [0-9a-f]+ [0-9a-f]+:[0-9a-f]+ "
     r"([0-9]+)(?: +(.*))?"
 )
-_SIZE = re.compile(r"(\w+): +([0-9]{1,12}) kB")
+_SIZE = re.compile(r"\s*([0-9]{1,15}) kB")  # 57-bit addresses span 14 digits of kB
+_OTHER = re.compile(r"\w+:.*")  # such as "VmFlags:" without a flag
 # anonymous memory of a pool, which Linux keeps as a file without a name
 _POOL = "/anon_hugepage (deleted)"
-_OTHER = re.compile(r"\w+: .*")
-# since Linux 4.8
-_STATED = (
-    "KernelPageSize",
-    "Rss",
-    "AnonHugePages",
-    "ShmemPmdMapped",
-    "Private_Hugetlb",
-    "Shared_Hugetlb",
+# Fields that are read. Those of pages that a kernel does not have yet are missing: in pools since
+# Linux 4.4, of shared memory since 4.8, of files since 5.4. Sandboxes leave out others.
+_HUGETLB, _THP = (
+    ("Private_Hugetlb", "Shared_Hugetlb"),
+    ("AnonHugePages", "ShmemPmdMapped", "FilePmdMapped"),
 )
+_FIELDS = {"KernelPageSize", "Rss", "Referenced", *_HUGETLB, *_THP}
 
 
-def mappings(smaps: str) -> list[Mapping]:
-    """Return the mappings of a process. ValueError for a line that is not of smaps, and for a field
-    that is missing, repeated or absurd."""
-    heads: list[tuple[re.Match[str], dict[str, int]]] = []
-    # splitlines() would split the name of a mapped file at a form feed
-    for line in smaps.removesuffix("\n").split("\n"):
-        if head := _HEAD.fullmatch(line):
-            heads.append((head, {}))
-        elif not heads or not _OTHER.fullmatch(line):
-            raise ValueError(f"no line of smaps: {line[:80]!r}")
-        elif field := _SIZE.fullmatch(line):
-            stated = heads[-1][1]
-            if field[1] in stated:
-                raise ValueError(f"{field[1]} is there twice")
-            stated[field[1]] = int(field[2]) << 10
-    parsed: list[Mapping] = []
-    for head, fields in heads:
-        found = _mapping(head, fields)
-        if (parsed[-1].end if parsed else 0) > found.start:
-            raise ValueError(f"the mapping at {found.start:x} overlaps the one before")
-        parsed.append(found)
-    if not parsed:
+def mappings(smaps: str | Iterable[str]) -> list[Mapping]:
+    """Return the mappings of a process that waited while its smaps was read, a text or its lines.
+
+    ValueError for a line that is not of smaps, mappings that overlap, and a field that is missing,
+    repeated or absurd."""
+    found = list[Mapping]()
+    for mapping in _parsed(smaps):
+        if found and found[-1].end > mapping.start:
+            raise ValueError(f"the mapping at {mapping.start:x} overlaps the one before")
+        found.append(mapping)
+    if not found:
         raise ValueError("empty")
-    return parsed
+    return found
+
+
+def of_process(pid: int, proc: Path = Path("/proc")) -> list[Mapping]:
+    """Return the mappings of a process that runs meanwhile. Linux shows some of them at a time, so
+    a mapping that grows between two looks is shown again: the later state counts.
+
+    Raises Unavailable: process-gone, process-denied, smaps-unread."""
+    found = list[Mapping]()
+    try:
+        with (proc / str(pid) / "smaps").open(errors="replace", newline="\n") as file:
+            for mapping in _parsed(file):
+                while found and found[-1].end > mapping.start:
+                    found.pop()
+                found.append(mapping)
+    except (OSError, ValueError) as error:
+        raise unreadable(pid, error) from None
+    if not found:  # it has ended: its memory is gone, its number not yet
+        raise Unavailable("process-gone", f"process {pid}")
+    return found
+
+
+def unreadable(pid: int, error: Exception) -> Unavailable:
+    """Return why a file of a process in /proc could not be read or written, or has an unknown
+    form."""
+    if isinstance(error, FileNotFoundError | ProcessLookupError):
+        return Unavailable("process-gone", f"process {pid}")
+    if isinstance(error, PermissionError):
+        return Unavailable("process-denied", f"process {pid}")
+    return Unavailable("smaps-unread", f"process {pid}: {error}")
+
+
+def _parsed(smaps: str | Iterable[str]) -> Iterator[Mapping]:
+    """Yield each mapping. ValueError names a line that is not of smaps, or a wrong field."""
+    head, fields = None, dict[str, int]()
+    # splitlines() would split the name of a mapped file at a form feed
+    for each in smaps.removesuffix("\n").split("\n") if isinstance(smaps, str) else smaps:
+        line = each.removesuffix("\n")
+        name, _, value = line.partition(":")
+        if head and name in _FIELDS:
+            size = _SIZE.fullmatch(value)
+            if not size or name in fields:
+                raise ValueError(f"{name} is there twice" if size else f"no size: {line[:80]!r}")
+            fields[name] = int(size[1]) << 10
+        elif head and _OTHER.fullmatch(line):
+            continue
+        elif begins := _HEAD.fullmatch(line):
+            if head:
+                yield _mapping(head, fields)
+            head, fields = begins, {}
+        else:
+            raise ValueError(f"no line of smaps: {line[:80]!r}")
+    if head:
+        yield _mapping(head, fields)
 
 
 def _mapping(head: re.Match[str], fields: dict[str, int]) -> Mapping:
-    if missing := [name for name in _STATED if name not in fields]:
-        raise ValueError(f"{missing[0]} is missing")
     start, end = int(head[1], 16), int(head[2], 16)
-    pool = fields["Private_Hugetlb"] + fields["Shared_Hugetlb"]
+    if "Rss" not in fields:
+        raise ValueError(f"Rss is missing from {start:x} to {end:x}")
+    pool, thp = (sum(fields.get(name, 0) for name in names) for names in (_HUGETLB, _THP))
     resident, referenced = fields["Rss"] + pool, fields.get("Referenced", 0)
-    # FilePmdMapped since Linux 5.4
-    thp = fields["AnonHugePages"] + fields["ShmemPmdMapped"] + fields.get("FilePmdMapped", 0)
     if start >= end or not thp + pool <= resident <= end - start:
         raise ValueError(f"{thp + pool} of {resident} bytes are huge from {start:x} to {end:x}")
     is_private = head[3].startswith("rw") and head[3].endswith("p")
     private = is_private and (head[4] == "0" or head[5] == _POOL)
-    page_bytes = fields["KernelPageSize"]
+    page_bytes = fields.get("KernelPageSize", mmap.PAGESIZE)
     return Mapping(start, end, private, page_bytes, resident, thp, pool, referenced)
 
 
@@ -151,17 +191,12 @@ class Rollup(NamedTuple):
 
 def rollup(text: str) -> Rollup:
     """The sums of smaps_rollup (Linux 4.14). ValueError where a field is missing, or is no size."""
-    stated = {
-        field[1]: int(field[2]) << 10
-        for line in text.splitlines()
-        if (field := _SIZE.fullmatch(line))
-    }
-    if missing := [
-        name
-        for name in ("Rss", "Anonymous", "AnonHugePages", "Private_Hugetlb", "Shared_Hugetlb")
-        if name not in stated
-    ]:
+    stated = dict[str, int]()
+    for line in text.splitlines():
+        name, _, value = line.partition(":")
+        if size := _SIZE.fullmatch(value):
+            stated[name] = int(size[1]) << 10
+    if missing := [name for name in ("Rss", "Anonymous") if name not in stated]:
         raise ValueError(f"{missing[0]} is missing")
-    pool = stated["Private_Hugetlb"] + stated["Shared_Hugetlb"]
-    thp = stated["AnonHugePages"] + stated.get("ShmemPmdMapped", 0) + stated.get("FilePmdMapped", 0)
+    pool, thp = (sum(stated.get(name, 0) for name in names) for names in (_HUGETLB, _THP))
     return Rollup(stated["Rss"] + pool, stated["Anonymous"], thp, pool)
