@@ -110,7 +110,8 @@ class Report:
         """Return a page size as a sentence calls it, on this computer."""
         if page == "thp":
             return f"transparent {self.large_size} pages"
-        return words(page) if page in PAGES else f"{page} pages of the pool"
+        base = self.reach.base_page_bytes
+        return words(page, base) if page in PAGES else f"{page} pages of the pool"
 
     def gain(self) -> Gain:
         """Return the most that huge pages can gain it. Raises Unavailable as `Reach.gain` does."""
