@@ -99,7 +99,7 @@ def change(site: Site, huge_bytes: int) -> str:
     advise = "madvise(p, bytes, MADV_HUGEPAGE)"
     if site.how == "mmap":
         return advise if _is_large(site, huge_bytes) else ""
-    if site.how not in _REPLACEABLE:
+    if site.how not in _REPLACEABLE or site.first_bytes < huge_bytes:
         return ""
     size = format_size(huge_bytes)
     zeros = " and memset(p, 0, bytes)" if site.how == "calloc" else ""
