@@ -26,9 +26,13 @@ from tlb.programs.levers import LEVERS
 from tlb.programs.reach import Reach
 from tlb.programs.runs import Run
 from tlb.programs.trial import Aim
-from tlb.programs.where import cachegrind, proof, report, simulation, valgrind
+from tlb.programs.where import cachegrind, proof, report, simulation, unsimulated, valgrind
 from tlb.reasons import Unavailable
 
+Minutes = Annotated[
+    float, Option(min=0.01, max=10_000, help="Of everything, with --prove or no simulation.")
+]
+Seconds = Annotated[float, Option(min=1, max=1e6, help="End the program then, and the simulation.")]
 # A chase that prices a walk: pages, in entries of the last level, and half a second in all.
 TIMES_THE_ENTRIES, REGION_MS, REPEATS = 32, 20, 3
 
@@ -38,12 +42,8 @@ def where(
     prove: Annotated[
         bool, Option("--prove", help="Time it with none, some and all allocations on huge pages.")
     ] = False,
-    minutes: Annotated[
-        float, Option(min=0.01, max=10_000, help="Of everything, with --prove or no simulation.")
-    ] = 5,
-    seconds: Annotated[
-        float, Option(min=1, max=1e6, help="End the program then, and the simulation.")
-    ] = 600,
+    minutes: Minutes = 5,
+    seconds: Seconds = 600,
     failing: Annotated[
         bool, Option("--ignore-failure", help="Accept an exit code other than 0.")
     ] = False,
@@ -66,12 +66,7 @@ def where(
     needs_walks = bool(callgrind or collapsed)
     with measuring("Interrupted; the program has ended.", wait), guarded():
         made = simulate_or_time(command, seconds, minutes, prove, needs_walks, failing)
-    if as_json:
-        print(json.dumps(made.document(), indent=1))
-    else:
-        for head, rows in made.tables().values():
-            shown.table(head, rows)
-        shown.parts([*made.sentences(), *made.commands()])
+    _print(made, as_json)
     if html:
         from tlb.programs.where.page import page
 
@@ -81,6 +76,15 @@ def where(
             shown.write(file, text())
     if made.is_interrupted:
         raise SystemExit(130)
+
+
+def _print(made: report.Report, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(made.document(), indent=1))
+        return
+    for head, rows in made.tables().values():
+        shown.table(head, rows)
+    shown.parts([*made.sentences(), *made.commands()])
 
 
 def simulate_or_time(
@@ -103,7 +107,7 @@ def simulate_or_time(
         raise Unavailable("program-endless", "--prove runs it to its end")
     if prove and (why := why_no_preload(command[0])):
         raise Unavailable("lever-absent", why)
-    simulation.check_sanitizer(command[0])
+    unsimulated.check_sanitizer(command[0])
     try:
         made = _simulated(command, seconds, alone)
     except Unavailable as lacking:
@@ -111,7 +115,7 @@ def simulate_or_time(
             raise
         shown.stage(f"{lacking} Its runs are timed instead, for up to {minutes:g} minutes.")
         made = report.Report(
-            command, None, simulation.unsimulated(command, seconds, lacking), alone.elapsed_s, 0.0
+            command, None, unsimulated.sites_of(command, seconds, lacking), alone.elapsed_s, 0.0
         )
     if made.geometry and not prove:
         return made

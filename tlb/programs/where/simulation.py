@@ -10,8 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from tlb.lab.build import library
-from tlb.programs.executable import line_before, line_of, sanitizer_of, why_no_preload
+from tlb.programs.executable import line_before, line_of
 from tlb.programs.levers import LEVERS, SITES, Lever, Variable
 from tlb.programs.runs import Run, run
 from tlb.programs.sampling import LINUX, PERIOD_NS, Code, Samples
@@ -24,8 +23,6 @@ ALLOCATORS = "glibc", "jemalloc", "mimalloc", "tcmalloc", "other"
 # request that was refused (tool/sites.c).
 HEAPS = {f"{n:016x}": kind for n, kind in enumerate(ALLOCATORS, 1)}
 HEAP, OTHER, REFUSED = min(HEAPS), max(HEAPS), f"{0:016x}"
-# Why a program is not simulated, of what leaves it to be timed.
-LACKING = {"no-valgrind", "no-compiler", "compile-failed", "no-geometry", "no-simulation"}
 MOST_CODES = 100  # instructions without simulation, whose lines are looked up one by one
 
 
@@ -196,35 +193,6 @@ def counted(
         _check(done, bool(files), status, found.sites.get(REFUSED))
         for file in files:
             add(found, file.read_text("utf-8", "replace").splitlines())
-    return found
-
-
-def check_sanitizer(command: str) -> None:
-    """Raise Unavailable("no-simulation") for a program that has a sanitizer in it."""
-    if sanitizer := sanitizer_of(command):
-        raise Unavailable(
-            "no-simulation",
-            f"it is built with {sanitizer}, whose shadow memory takes more addresses than Valgrind "
-            "has; build it without",
-        )
-
-
-def unsimulated(command: list[str], seconds: float, why: Unavailable) -> Simulated:
-    """Return the sites of a program that cannot be simulated, in the order to try them in; none
-    without the library that names them. Raises `why` if that does not reach it."""
-    if why.code not in LACKING or why_no_preload(command[0]):
-        raise why
-    found = Simulated()
-    try:
-        library(SITES)
-    except Unavailable as lacking:
-        found.unnamed = str(lacking)
-    else:
-        with tempfile.TemporaryDirectory(prefix="tlb-where-") as scratch:
-            _, found = named(command, scratch, seconds)
-        if not found.sites:
-            raise why
-    found.lacking = str(why)
     return found
 
 
