@@ -255,6 +255,14 @@ def test_nothing_is_advised_without_huge_pages_or_for_mappings_that_hold_none(mo
     assert not [*advice.commands(["/x"], [large], ["ff"], 0)]
 
 
+@pytest.mark.parametrize(("touched", "is_advised"), [(SIZE // 2, False), (4 * SIZE, True)])
+def test_a_heap_that_fills_no_huge_page_has_no_advice(touched, is_advised):
+    counts = Counts(walks=10**8, alone=10**8)
+    site = Site(simulation.HEAP, "malloc", [], touched=touched, counts=counts)
+    found = Simulated(sites={site.id: site}, lines={simulation.Line("f", "x.c", 1, "x"): counts})
+    assert bool([*Report(["x"], GEOMETRY, found, 100.0, 30.0).commands()]) == is_advised
+
+
 def test_the_size_of_a_huge_page_is_the_machine_s(tmp_path):
     folder = tmp_path / "sys/kernel/mm/transparent_hugepage"
     folder.mkdir(parents=True)

@@ -200,8 +200,10 @@ class Report:
 
     @property
     def _chosen_sites(self) -> list[Site]:
-        """The sites that matter of those for huge pages."""
-        return [site for site in self.sites if self.chosen == ALL or site.id in self.chosen]
+        """The sites that matter of those for huge pages, without heaps that fill none."""
+        chosen = [site for site in self.sites if self.chosen == ALL or site.id in self.chosen]
+        least = advice.huge_page_bytes()
+        return [site for site in chosen if not (site.is_heap and 0 < site.touched < least)]
 
     def commands(self) -> Iterator[str]:
         """Yield what to run or to write next."""
