@@ -33,7 +33,7 @@ COLUMNS = (
 PAIRS = 9  # of the comparison by hand
 MINUTES = 13.0  # no program begins after so many, and the last one takes one or two
 SIMULATION_S = 20.0
-PROOF_MINUTES = 0.5  # six rounds are made, whatever they take
+PROOF_MINUTES = 1.5  # with the simulation, which may take half of them
 # NumPy asks for huge pages by itself, so that a comparison with none has to tell it not to.
 NONE_AT_ALL, EVERYTHING = LEVERS["numpy-off"], LEVERS["advise"]
 _LIBRARY = str(ROOT / "tlb")

@@ -1,6 +1,7 @@
 """`tlb where` against closed forms, a plain search, and programs whose answer is known."""
 
 import json
+import math
 import random
 import re
 import sys
@@ -181,11 +182,14 @@ def test_the_smallest_set_that_keeps_the_gain_is_found(monkeypatch):
             made.rounds.append(each)
 
     monkeypatch.setattr(proof, "_measure", measure)
-    assert set(proof.prove(["x"], ["C", "B", "A"], 1).smallest) == {"A", "B"}
+    limits = 1.0, math.inf  # seconds of a run, and until when there may be some
+    assert set(proof.prove(["x"], ["C", "B", "A"], *limits).smallest) == {"A", "B"}
     saves["B"] = 0.0
-    assert proof.prove(["x"], ["C", "B", "A"], 1).smallest == ("A",)
-    saves["A"] = 0.0
-    assert proof.prove(["x"], ["C", "B", "A"], 1).smallest == ()
+    assert proof.prove(["x"], ["C", "B", "A"], *limits).smallest == ("A",)
+    saves["B"] = -0.4  # so that all of them together gain nothing
+    assert proof.prove(["x"], ["C", "B", "A"], *limits).smallest == ("A",)
+    saves |= {"A": 0.0, "B": 0.0}
+    assert proof.prove(["x"], ["C", "B", "A"], *limits).smallest == ()
 
 
 @pytest.mark.parametrize(
@@ -248,7 +252,7 @@ def test_a_sample_after_a_load_that_walked_is_of_the_load():
     load = Line("follow", "x.c", 7, "/tmp/a program")
     made = Simulated()
     where = f"1\t{first[1]}\t4\t{first[0]}\tfollow\tx.c\t7"
-    simulation.add(made, ["R\t1\t0\t8\t1\t0", f"P\t{where}\t1\t1\t0\t1\t0"])
+    simulation.add(made, ["R\t1\t0\t8\t1\t0\t0", f"P\t{where}\t1\t1\t0\t1\t0"])
     times = made.milliseconds(found)
     assert times[load] == 2 * times[OTHER_CODE] == sampling.PERIOD_NS * 2e-6
 

@@ -35,8 +35,8 @@ def test_what_cannot_be_simulated_is_timed(code, module, function, known_walks, 
     if code == "no-valgrind":
         monkeypatch.setattr(command.shutil, "which", lambda name: None)  # nor Cachegrind
     monkeypatch.setattr(command, "_walk_ns", lambda rig, entries: 30.0)
-    monkeypatch.setattr(proof, "LEAST_PAIRS", 1)
-    arguments = [known_walks, "chase", "2048", "1"], 60, 0.0, False
+    monkeypatch.setattr(proof, "MOST_ROUNDS", 2)
+    arguments = [known_walks, "chase", "2048", "1"], 60, 5.0, False
     made = command.simulate_or_time(*arguments, False)
     origins = {re.search(r"allocate_\w+|small", site.origin)[0] for site in made.sites}
     assert origins >= {"allocate_chased", "allocate_gathered", "small"}
@@ -59,9 +59,9 @@ def test_without_the_tool_cachegrind_counts_the_walks_of_lines(known_walks, monk
     monkeypatch.setattr(valgrind, "tool", lacking)
     monkeypatch.setattr(valgrind, "geometry", lambda host, surveyed: GEOMETRY)
     monkeypatch.setattr(command, "_walk_ns", lambda rig, entries: 30.0)
-    monkeypatch.setattr(proof, "LEAST_PAIRS", 1)
+    monkeypatch.setattr(proof, "MOST_ROUNDS", 2)
     pages, passes = 4 * SECOND, 20
-    arguments = [known_walks, "chase", str(pages), str(passes)], 60, 0.0
+    arguments = [known_walks, "chase", str(pages), str(passes)], 60, 5.0
     found = command.simulate_or_time(*arguments, False, False)
     walks = {line.line: found.found.lines[line].walks for line in found.lines}
     assert abs(walks[line_of("CHASED")] / (pages * passes) - 1) < 0.005

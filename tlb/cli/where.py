@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -20,10 +22,12 @@ from tlb.machine import host as hosts
 from tlb.page_sizes import BASE
 from tlb.programs import executable
 from tlb.programs.executable import why_no_preload
+from tlb.programs.guard import guarded
 from tlb.programs.levers import LEVERS
 from tlb.programs.reach import Reach
+from tlb.programs.runs import Run
 from tlb.programs.trial import Aim
-from tlb.programs.where import cachegrind, proof, report, simulation, valgrind
+from tlb.programs.where import cachegrind, proof, report, simulation, unsimulated, valgrind
 from tlb.reasons import Unavailable
 from tlb.units import DAY_MINUTES, DAY_S
 
@@ -31,7 +35,7 @@ from tlb.units import DAY_MINUTES, DAY_S
 TIMES_THE_ENTRIES, REGION_MS, REPEATS = 32, 20, 3
 
 Minutes = Annotated[
-    float, Option(min=0.01, max=DAY_MINUTES, help="Of --prove; six rounds are made.")
+    float, Option(min=0.01, max=DAY_MINUTES, help="Of everything, with --prove or no simulation.")
 ]
 Seconds = Annotated[
     float, Option(min=1, max=DAY_S, help="End the program then, and the simulation.")
@@ -45,6 +49,9 @@ def where(
     ] = False,
     minutes: Minutes = 5,
     seconds: Seconds = 600,
+    failing: Annotated[
+        bool, Option("--ignore-failure", help="Accept an exit code other than 0.")
+    ] = False,
     as_json: shown.Json = False,
     html: shown.Html = None,
     callgrind: Annotated[Path | None, Option(help="Also write a file for KCachegrind.")] = None,
@@ -57,19 +64,15 @@ def where(
 
     It simulates this machine's TLB under Valgrind (Debian: apt install valgrind), about ten times
     slower than the program; --prove runs the program itself, and so does a computer that cannot
-    simulate it. Exit codes as of `tlb try`."""
+    simulate it. Ctrl-C during these runs shows what is finished. Exit codes as of `tlb try`."""
     if sys.platform != "linux":
         raise Unavailable("not-linux")
     shown.check_files(html, callgrind=callgrind, collapsed=collapsed)
     executable.check(command)
-    with measuring("Interrupted; the program has ended.", wait):
-        made = simulate_or_time(command, seconds, minutes, prove, bool(callgrind or collapsed))
-    if as_json:
-        print(json.dumps(made.document(), indent=1))
-    else:
-        for head, rows in made.tables().values():
-            shown.table(head, rows)
-        shown.parts([*made.sentences(), *made.commands()])
+    needs_walks = bool(callgrind or collapsed)
+    with measuring("Interrupted; the program has ended.", wait), guarded():
+        made = simulate_or_time(command, seconds, minutes, prove, needs_walks, failing)
+    _print(made, as_json)
     if html:
         from tlb.programs.where.page import page
 
@@ -77,39 +80,84 @@ def where(
     for file, text in ((callgrind, made.found.callgrind), (collapsed, made.found.collapsed)):
         if file:
             shown.write(file, text())
+    if made.is_interrupted:
+        raise SystemExit(130)
+
+
+def _print(made: report.Report, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(made.document(), indent=1))
+        return
+    for head, rows in made.tables().values():
+        shown.table(head, rows)
+    shown.parts([*made.sentences(), *made.commands()])
 
 
 def simulate_or_time(
-    command: list[str], seconds: float, minutes: float, prove: bool, needs_walks: bool
+    command: list[str],
+    seconds: float,
+    minutes: float,
+    prove: bool,
+    needs_walks: bool,
+    ignore_failure: bool = False,
 ) -> report.Report:
-    """Simulate a program, or time it if it cannot be and no walks are needed. Raises Unavailable."""
+    """Simulate a program, or time it if it cannot be and no walks are needed. With a proof, all of it
+    ends after so many minutes: the simulation at half of them. Raises Unavailable."""
+    limit_s = time.monotonic() + 60 * minutes
+    if prove:
+        seconds = min(seconds, 30 * minutes)
     alone = simulation.run_until(command, LEVERS["none"], seconds)
-    native_s = alone and Aim(command, LEVERS["none"]).checked(alone).elapsed_s
-    if prove and native_s is None:
+    if alone:
+        Aim(command, LEVERS["none"], ignore_failure=ignore_failure).checked(alone)
+    if prove and alone is None:
         raise Unavailable("program-endless", "--prove runs it to its end")
     if prove and (why := why_no_preload(command[0])):
         raise Unavailable("lever-absent", why)
+    unsimulated.check_sanitizer(command[0])
     try:
-        made = _simulated(command, seconds, native_s)
+        made = _simulated(command, seconds, alone)
     except Unavailable as lacking:
-        if needs_walks or native_s is None:
+        if needs_walks or alone is None:
             raise
-        named = simulation.unsimulated(command, seconds, lacking)
-        shown.stage(f"Timing it without a simulation. {lacking}")
-        made = report.Report(command, None, named, native_s, 0.0)
+        shown.stage(f"{lacking} Its runs are timed instead, for up to {minutes:g} minutes.")
+        made = report.Report(
+            command, None, unsimulated.sites_of(command, seconds, lacking), alone.elapsed_s, 0.0
+        )
     if made.geometry and not prove:
         return made
+    return _proved(made, alone, limit_s)
+
+
+def _proved(made: report.Report, alone: Run, limit_s: float) -> report.Report:
+    """Return the report with a proof, if a round of it was finished. Raises Unavailable, and
+    KeyboardInterrupt if there is nothing to show."""
     shown.stage("Timing it with none, some and all allocations on huge pages.")
-    sites = [site.id for site in made.sites] if made.knows_sites else [*made.found.sites]
+    found = made.found
+    sites = [site.id for site in made.sites] if made.knows_sites else [*found.sites]
     done = proof.prove(
-        command, sites, minutes, lambda made: shown.progress(f"round {len(made.rounds)}")
+        made.command, sites, alone.elapsed_s, limit_s, partial(_show, limit_s), alone.status
     )
+    if not made.geometry and not done.rounds:
+        if done.is_interrupted:
+            raise KeyboardInterrupt
+        raise Unavailable("program-endless", "no round was finished in --minutes")
     if not made.knows_sites:
-        made.found.locate(done.samples())
-    return replace(made, proof=done)
+        found.locate(done.samples())
+    return replace(
+        made,
+        proof=done if done.rounds else None,
+        is_interrupted=done.is_interrupted,
+        lacks_time=not done.rounds,
+    )
 
 
-def _simulated(command: list[str], seconds: float, native_s: float | None) -> report.Report:
+def _show(limit_s: float, done: proof.Proof) -> None:
+    left_s = max(limit_s - time.monotonic(), 0)
+    shown.progress(f"round {len(done.rounds)}, at most {left_s:.0f} s left")
+
+
+def _simulated(command: list[str], seconds: float, alone: Run | None) -> report.Report:
+    """Simulate a program that ran `alone` before, or did not end. Raises Unavailable."""
     lacking = None  # why Cachegrind simulates, if it does
     try:  # before anything takes long
         valgrind.tool()
@@ -122,13 +170,14 @@ def _simulated(command: list[str], seconds: float, native_s: float | None) -> re
     surveyed = () if reach.source.get(BASE) == "CPUID" else reach.entries.get(BASE, ())
     geometry = valgrind.geometry(host, surveyed)
     walk_ns = _walk_ns(Rig.of(host, store.own, counters=False), geometry.base.second)
+    native_s, status = (alone.elapsed_s, alone.status) if alone else (None, 0)
     took = "did not end" if native_s is None else f"takes {native_s:.2g} s"
     shown.stage(f"Simulating; by itself the program {took}.")
     if lacking:
         geometry = cachegrind.rounded(geometry)
-        counted = cachegrind.count(command, geometry, seconds, lacking)
+        counted = cachegrind.count(command, geometry, seconds, lacking, status)
     else:
-        counted = simulation.simulate(command, geometry.option, seconds)
+        counted = simulation.simulate(command, geometry.option, seconds, status)
     return report.Report(command, geometry, counted, native_s, walk_ns)
 
 

@@ -9,14 +9,23 @@ import shlex
 import shutil
 import struct
 import subprocess
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
 from tlb.reasons import Unavailable
 from tlb.system.processes import PROBE_S, run_whole
 
-_PT_LOAD, _PT_INTERP = 1, 3  # elf.h; the latter names the loader of a dynamically linked program
+# elf.h. PT_INTERP names the loader of a dynamically linked program.
+_PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
+_DT_STRTAB, _DT_STRSZ = 5, 10
 _HEAD_BYTES = 1 << 16
+_SANITIZERS = {
+    b"__asan_init": "AddressSanitizer",
+    b"__msan_init": "MemorySanitizer",
+    b"__tsan_init": "ThreadSanitizer",
+}
+_GO = b"\xff Go buildinf:"  # begins what `go version FILE` reads (src/debug/buildinfo of Go)
 
 
 def check(command: list[str], option: str = "") -> None:
@@ -79,7 +88,26 @@ def why_no_preload(command: str) -> str:
         return ""
     if (status.st_mode & 0o4000 and status.st_uid != os.getuid()) or _has_capabilities(path):
         return f"{path.name} runs with other rights than its user's, so Linux preloads nothing"
-    return f"{path.name} is statically linked, and loads no library" if is_static(head) else ""
+    if is_static(head):
+        return f"{path.name} is statically linked, and loads no library"
+    sanitizer = sanitizer_of(command)
+    return f"{path.name} is built with {sanitizer}, which has to be loaded first" * bool(sanitizer)
+
+
+def sanitizer_of(command: str) -> str:
+    """Return the sanitizer that a command is built with, by the symbols that it shares with its
+    libraries; "" without one."""
+    names = _dynamic_strings(_program(shutil.which(command) or command))
+    return next((name for symbol, name in _SANITIZERS.items() if symbol in names), "")
+
+
+def is_go(command: str) -> bool:
+    """Whether a command is built by Go, whose runtime maps its memory itself."""
+    path = _program(shutil.which(command) or command)
+    with suppress(OSError):
+        content = path.read_bytes()
+        return content[:4] == b"\x7fELF" and _GO in content
+    return False
 
 
 def is_static(head: bytes) -> bool:
@@ -112,13 +140,31 @@ def line_of(path: str, address: str) -> tuple[str, str, int]:
     """Return function, file and line at an address of a file as addr2line knows them; "" and 0 for
     what it does not know."""
     try:
-        done = run_whole(["addr2line", "-Cfs", "-e", path, address], timeout=PROBE_S)
+        done = run_whole(["addr2line", "-Cf", "-e", path, address], timeout=PROBE_S)
     except (OSError, subprocess.TimeoutExpired):
         return "", "", 0
     function, _, place = done.stdout.strip().partition("\n")
     known = re.match(r"([^?]+):(\d+)", place)
     file, line = known.groups() if known else ("", "0")
     return function.strip("?"), file, int(line)
+
+
+def _dynamic_strings(path: Path) -> set[bytes]:
+    """Return the names in the dynamic symbol table of an ELF file of 64 bits, and others there."""
+    with suppress(OSError, struct.error), path.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+        segments = _segments(head)
+        for kind, _, offset, _, _, size, *_ in segments:
+            if kind != _PT_DYNAMIC:
+                continue
+            file.seek(offset)
+            entries = dict(struct.iter_unpack("<QQ" if head[5] == 1 else ">QQ", file.read(size)))
+            address, length = entries.get(_DT_STRTAB, 0), entries.get(_DT_STRSZ, 0)
+            for loaded, _, start, at, _, in_file, *_ in segments:
+                if loaded == _PT_LOAD and at <= address < at + in_file:
+                    file.seek(address - at + start)
+                    return set(file.read(length).split(b"\0"))
+    return set()
 
 
 def _segments(head: bytes) -> list[tuple[int, ...]]:

@@ -24,11 +24,14 @@ def options(geometry: Geometry) -> list[str]:
     return [f"--{name}={n * page},{most},{page}" for name, (n, most) in caches.items()]
 
 
-def count(command: list[str], geometry: Geometry, seconds: float, why: Unavailable) -> Simulated:
+def count(
+    command: list[str], geometry: Geometry, seconds: float, why: Unavailable, status: int = 0
+) -> Simulated:
     """Run a command under Cachegrind; return misses and walks of lines, and the sites, whose walks
-    are unknown, by size. why: what the tool lacks. Raises as `counted` does."""
+    are unknown, by size. why: what the tool lacks; status: its exit code by itself. Raises as
+    `counted` does."""
     words = ["--cache-sim=yes", *options(geometry)]
-    found = counted(command, "cachegrind", words, seconds, add)
+    found = counted(command, "cachegrind", words, seconds, add, status=status)
     found.lacking = str(why)
     return found
 

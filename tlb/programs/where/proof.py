@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
+from math import ceil, log2
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -21,10 +22,14 @@ from tlb.programs.levers import sites_lever
 from tlb.programs.runs import run
 from tlb.programs.sampling import Samples
 from tlb.programs.trial import Aim
+from tlb.reasons import Unavailable
 
-KEPT = 0.95  # of the gain of all allocations, that a smaller set has to bring
+KEPT = 0.95  # of the largest gain, that a smaller set has to bring
 MOST_CANDIDATES = 4  # each takes a run in each round
 MOST_ROUNDS = 25
+# How often a proof may name a set, or a loss, where huge pages change nothing: divided among its
+# comparisons (Bonferroni), since the best of many sets that change nothing looks like a gain.
+WRONG = 0.05
 NONE, ALL = (), ("all",)
 Sites = tuple[str, ...]
 
@@ -39,17 +44,25 @@ class Timed(NamedTuple):
 @dataclass
 class Proof:
     """rounds: runs by the sites that were advised, of each round. smallest: the set that was found,
-    () if huge pages gain nothing that shows. no_samples: why there are none, or ""."""
+    () if no set is known to gain. no_samples: why there are none, or "". left_out: candidates that
+    there was no time to try. is_interrupted: by Ctrl-C."""
 
     rounds: list[dict[Sites, Timed]] = field(default_factory=list)
     smallest: Sites = NONE
     no_samples: str = ""
+    left_out: int = 0
+    is_interrupted: bool = False
 
     @property
     def tried(self) -> list[Sites]:
         """The sets: none, all, then the smaller ones first."""
         made = {sites for each in self.rounds for sites in each}
         return sorted(made, key=lambda sites: (sites != NONE, sites != ALL, len(sites), sites))
+
+    @property
+    def confidence(self) -> float:
+        """Of the interval of each comparison, so that all of them hold together."""
+        return 1 - WRONG / max(len(self.tried) - 1, 1)
 
     def seconds(self, *settings: Sites) -> list[tuple[float, ...]]:
         """Return the times with each of these settings, of the rounds that have all of them."""
@@ -62,67 +75,133 @@ class Proof:
 
     def ratio(self, sites: Sites) -> Interval:
         """Return the time with these sites advised over that with none."""
-        return paired_ratio(*self.seconds(sites, NONE))
+        return paired_ratio(*self.seconds(sites, NONE), self.confidence)
+
+    def gains(self, sites: Sites) -> bool:
+        """Whether these sites are known to gain; False with too few rounds to know."""
+        ratio = self.ratio(sites)
+        return ratio.high < 1 and ratio.coverage >= self.confidence
+
+    @property
+    def is_decisive(self) -> bool:
+        """Whether there are rounds enough to show a gain of all sites."""
+        return self.ratio(ALL).coverage >= self.confidence
+
+    def gain(self, sites: Sites) -> float:
+        """Return the part of the time that these sites save, by medians."""
+        none, some = map(median, self.seconds(NONE, sites))
+        return 1 - some / none
 
     def share(self, sites: Sites) -> float:
-        """Return the part of the gain of all sites that these bring, by medians."""
-        none, every, some = map(median, self.seconds(NONE, ALL, sites))
-        return (none - some) / (none - every) if none > every else 0.0
+        """Return the part of the gain of all sites that these bring; 0 if all gain nothing."""
+        every = self.gain(ALL)
+        return self.gain(sites) / every if every > 0 else 0.0
+
+    def enough(self) -> Sites:
+        """Return the smallest set that is known to gain and keeps the largest gain; () if none is."""
+        gaining = [sites for sites in self.tried if sites != NONE and self.gains(sites)]
+        least = KEPT * max(map(self.gain, gaining), default=0.0)
+        kept = [sites for sites in gaining if self.gain(sites) >= least]
+        return min(
+            kept, key=lambda sites: (sites == ALL, len(sites), -self.gain(sites)), default=()
+        )
+
+
+def least_rounds(comparisons: int) -> int:
+    """Return the rounds after which as many comparisons can show a gain: fewer than that go one way
+    by chance too often."""
+    return max(LEAST_PAIRS, 1 + ceil(log2(comparisons / WRONG)))
 
 
 def prove(
     command: list[str],
     candidates: list[str],
-    minutes: float,
+    native_s: float,
+    limit_s: float,
     tell: Callable[[Proof], None] = lambda proof: None,
+    status: int = 0,
 ) -> Proof:
     """Time the program with none, all, and each candidate alone on huge pages, then with the best
     ones together until they keep the gain. Where perf is, each run is sampled.
 
-    candidates: sites, the most promising first; MOST_CANDIDATES are tried. Half of the minutes are
-    for each of the two steps. Raises Unavailable as `runs.run` does, and program-failed."""
-    proof, begin = Proof(), time.monotonic()
-    singles = [(site,) for site in candidates[:MOST_CANDIDATES]]
+    candidates: sites, the most promising first; as many are tried as there is time for, and
+    MOST_CANDIDATES at most. native_s: of a run by itself; status: its exit code. No run goes on after
+    limit_s of the monotonic clock, and Ctrl-C ends the proof: the rounds until then are kept. Raises
+    Unavailable as `runs.run` does, program-killed and program-failed."""
+    begin = time.monotonic()
+    number = _affordable(len(candidates), (limit_s - begin) / max(native_s, 1e-3))
+    singles, proof = [(site,) for site in candidates[:number]], Proof()
+    proof.left_out = min(len(candidates), MOST_CANDIDATES) - number
     with sampling.scratch() as (file, proof.no_samples):
-        timed = partial(_timed, command, file)
-        _measure(proof, timed, [NONE, ALL, *singles], begin + 30 * minutes, tell)
-        best = sorted(singles, key=lambda sites: median(*proof.seconds(sites)))
-        nested = [*accumulate(best)]
-        if not any(proof.ratio(sites).high < 1 for sites in (ALL, *singles)):
-            return proof
-        if nested and proof.share(nested[0]) < KEPT:
-            _measure(proof, timed, [NONE, ALL, *nested[1:]], begin + 60 * minutes, tell)
-    enough = (sites for sites in nested if proof.share(sites) >= KEPT)
-    proof.smallest = next(enough, ALL)
+        timed = partial(_timed, command, file, limit_s, status)
+        try:
+            _measure(proof, timed, [NONE, ALL, *singles], (begin + limit_s) / 2, limit_s, tell)
+            if nested := _together(proof, singles):
+                _measure(proof, timed, [NONE, ALL, *nested], limit_s, limit_s, tell)
+        except KeyboardInterrupt:
+            proof.is_interrupted = True
+    proof.smallest = proof.enough()
     return proof
+
+
+def _affordable(candidates: int, runs: float) -> int:
+    """Return how many candidates so many runs are enough for, beside none and all."""
+    numbers = range(min(candidates, MOST_CANDIDATES), 0, -1)
+    return next((n for n in numbers if (2 + n) * least_rounds(1 + n) <= runs), 0)
+
+
+def _together(proof: Proof, singles: list[Sites]) -> list[Sites]:
+    """Return the sets to try next: the best candidates together, more and more of them; none if no
+    set gains, or one alone keeps the gain."""
+    gaining = [sites for sites in (ALL, *singles) if proof.rounds and proof.gains(sites)]
+    best = sorted((s for s in singles if proof.rounds and proof.gain(s) > 0), key=proof.gain)
+    if not gaining or proof.enough() in singles:
+        return []
+    return [*accumulate(reversed(best))][1:]
 
 
 def _measure(
     proof: Proof,
     timed: Callable[[Sites, int], Timed],
     settings: list[Sites],
-    until: float,
+    until_s: float,
+    limit_s: float,
     tell: Callable[[Proof], None],
 ) -> None:
-    """Time all settings in rounds: six at least, until the time is over."""
+    """Time all settings in rounds: as many as can show a gain until limit_s, more until until_s,
+    both of the monotonic clock. A round that is not finished then is dropped."""
+    least = least_rounds(len({*proof.tried, *settings} - {NONE}))
     shuffle, took_s = random.Random(len(settings)), 0.0
     for number in range(MOST_ROUNDS):
         begin = time.monotonic()
-        if number >= LEAST_PAIRS and begin + took_s > until:
+        if begin + took_s > (limit_s if number < least else until_s):
             return
         padding = shuffle.randrange(os.sysconf("SC_PAGESIZE"))
         order = shuffle.sample(settings, len(settings))
-        proof.rounds.append({sites: timed(sites, padding) for sites in order})
+        try:
+            proof.rounds.append({sites: timed(sites, padding) for sites in order})
+        except Unavailable as why:
+            if why.code != "program-endless":
+                raise
+            return
         took_s = time.monotonic() - begin
         tell(proof)
 
 
-def _timed(command: list[str], file: Path | None, sites: Sites, padding_bytes: int) -> Timed:
-    """Run the program with these sites on huge pages, and sample it into a file. Raises
-    Unavailable."""
+def _timed(
+    command: list[str],
+    file: Path | None,
+    limit_s: float,
+    status: int,
+    sites: Sites,
+    padding_bytes: int,
+) -> Timed:
+    """Run the program with these sites on huge pages, and sample it into a file. limit_s: when it is
+    ended; status: its exit code by itself. Raises Unavailable: program-endless, program-killed and
+    program-failed."""
     words = [*sampling.recording(file), *command] if file else command
-    chosen = sites_lever(sites)
-    done = run(words, chosen, limit_s=600, share=0.01, padding_bytes=padding_bytes)
-    elapsed_s = Aim(command, chosen).checked(done).elapsed_s
+    chosen, left_s = sites_lever(sites), max(limit_s - time.monotonic(), 0.0)
+    done = run(words, chosen, limit_s=left_s, share=0.01, padding_bytes=padding_bytes)
+    elapsed_s = Aim(command, chosen, ignore_failure=done.status == status).checked(done).elapsed_s
     seconds, samples = sampling.read(file) if file else (0.0, Samples())
     return Timed(seconds or elapsed_s, samples)

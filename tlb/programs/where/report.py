@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,9 +12,9 @@ from typing import Any
 from tlb.inference.intervals import Interval, median_interval
 from tlb.programs.executable import why_no_preload
 from tlb.programs.text import sentences
+from tlb.programs.where import advice
 from tlb.programs.where.proof import ALL, NONE, Proof, Sites
 from tlb.programs.where.simulation import (
-    HEAP,
     IN_LINUX,
     OTHER_CODE,
     PROGRAM,
@@ -41,7 +40,8 @@ Table = tuple[tuple[str, ...], list[tuple[str, ...]]]  # head, rows
 @dataclass(frozen=True)
 class Report:
     """walk_ns: what a walk costs that overlaps with nothing. native_s: of a run by itself; None if it
-    did not end. Without a simulation: no geometry, and a proof."""
+    did not end. Without a simulation: no geometry, and a proof. is_interrupted: by Ctrl-C, in a
+    proof; lacks_time: no round of the proof was finished in the time for it."""
 
     command: list[str]
     geometry: Geometry | None
@@ -49,6 +49,8 @@ class Report:
     native_s: float | None
     walk_ns: float
     proof: Proof | None = None
+    is_interrupted: bool = False
+    lacks_time: bool = False
 
     @property
     def knows_sites(self) -> bool:
@@ -146,7 +148,10 @@ class Report:
             if walks := site.counts.walks:
                 row["left with 2 MiB"] = f"{site.counts.large_walks / walks:.0%}"
             if site.bytes:
-                row |= {"size": format_size(site.bytes), "2 MiB pages add": format_size(site.added)}
+                row |= {
+                    "size": format_size(site.size_bytes),
+                    "2 MiB pages add": format_size(site.added),
+                }
                 row["lives"] = f"{site.lived:.0%}"
             yield row | {"allocated by": site.origin}
 
@@ -193,17 +198,20 @@ class Report:
         """Return one sentence: what to put on huge pages, nothing to gain, or cannot tell."""
         return self.sentences()[0]
 
+    @property
+    def _chosen_sites(self) -> list[Site]:
+        """The sites that matter of those for huge pages, without heaps that fill none."""
+        chosen = [site for site in self.sites if self.chosen == ALL or site.id in self.chosen]
+        least = advice.huge_page_bytes()
+        return [site for site in chosen if not (site.is_heap and 0 < site.touched < least)]
+
     def commands(self) -> Iterator[str]:
         """Yield what to run or to write next."""
-        chosen = self.chosen
-        if not chosen or self.verdict().startswith("Nothing"):
+        if not self.chosen or self.verdict().startswith("Nothing"):
             return
-        yield f"tlb try --only {','.join(chosen)} -- {shlex.join(self.command)}"
-        named = [site.origin for site in self.sites if site.id in chosen and site.id != HEAP]
-        for origin in dict.fromkeys(named):
-            yield f"in {origin}: madvise(p, bytes, MADV_HUGEPAGE) after the allocation"
-        if HEAP in chosen:
-            yield f"GLIBC_TUNABLES=glibc.malloc.hugetlb=1 {shlex.join(self.command)}"
+        huge_bytes, sites = advice.huge_page_bytes(), self._chosen_sites
+        only = ALL if self.chosen == ALL else advice.reachable(sites, huge_bytes)
+        yield from advice.commands(self.command, sites, only, huge_bytes)
 
     def sentences(self) -> list[str]:
         """Return the verdict, then what qualifies it."""
@@ -216,7 +224,9 @@ class Report:
             all=ALL,
             unsure=UNSURE,
             larger=larger[:3],
-            unnamed=why_no_preload(self.command[0]),
+            unnamed=why_no_preload(self.command[0]) or self.found.unnamed,
+            allocators=advice.without_setting(self._chosen_sites),
+            no_huge_pages=advice.why_no_huge_pages(),
         )
 
     def document(self) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -11,17 +10,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from tlb.lab.build import library
-from tlb.programs.executable import line_before, line_of, why_no_preload
+from tlb.programs.executable import line_before, line_of
 from tlb.programs.levers import LEVERS, SITES, Lever, Variable
 from tlb.programs.runs import Run, run
 from tlb.programs.sampling import LINUX, PERIOD_NS, Code, Samples
 from tlb.programs.where.valgrind import tool
-from tlb.reasons import Unavailable, if_available
+from tlb.reasons import Unavailable
+from tlb.units import format_size
 
-HEAP = "0000000000000001"
-# Why a program is not simulated, of what leaves it to be timed.
-LACKING = {"no-valgrind", "no-compiler", "compile-failed", "no-geometry", "no-simulation"}
+ALLOCATORS = "glibc", "jemalloc", "mimalloc", "tcmalloc", "other"
+# Sites of what no allocation of its own has: of small objects, by the kind of allocator, and of a
+# request that was refused (tool/sites.c).
+HEAPS = {f"{n:016x}": kind for n, kind in enumerate(ALLOCATORS, 1)}
+HEAP, OTHER, REFUSED = min(HEAPS), max(HEAPS), f"{0:016x}"
 MOST_CODES = 100  # instructions without simulation, whose lines are looked up one by one
 
 
@@ -54,7 +55,8 @@ class Line(NamedTuple):
 
     @property
     def place(self) -> str:
-        return f"{self.file}:{self.line}" if self.line else self.module.rpartition("/")[2] or "?"
+        file = self.file.rpartition("/")[2]
+        return f"{file}:{self.line}" if self.line else self.module.rpartition("/")[2] or "?"
 
 
 OTHER_CODE, PROGRAM, IN_LINUX = map(Line, ("other code", "all of the program", "Linux itself"))
@@ -62,24 +64,39 @@ OTHER_CODE, PROGRAM, IN_LINUX = map(Line, ("other code", "all of the program", "
 
 @dataclass
 class Site:
-    """Allocations by one stack. how: the function that was called; stack: frames "module+offset"
-    from the inside out. Of a simulation: bytes of all of them; added, those that huge pages would
-    add, of which the program touches none; and lived, the largest share of its process's
+    """Allocations by one stack. how: the function that was called; first_bytes: of the first one;
+    allocator: one of ALLOCATORS; stack: frames "module+offset" from the inside out. Of a simulation:
+    bytes of all of them; touched, those of pages that the program touches; added, those that huge
+    pages would add, of which it touches none; and lived, the largest share of its process's
     instructions that one of them was there for."""
 
     id: str
     how: str
     stack: list[str]
+    first_bytes: int = 0
+    allocator: str = ALLOCATORS[0]
     bytes: int = 0
+    touched: int = 0
     added: int = 0
     lived: float = 0.0
     counts: Counts = Counts()
 
     @property
+    def is_heap(self) -> bool:
+        return self.id in HEAPS
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the bytes that were asked for; of a heap what is touched, since it grows ahead."""
+        return self.touched if self.is_heap else self.bytes
+
+    @property
     def origin(self) -> str:
         """What allocated it, in words."""
-        if self.id == HEAP:
-            return "small objects on the heap"
+        if self.is_heap:
+            kind = HEAPS[self.id]
+            owner = {HEAP: "the", OTHER: "another allocator's"}.get(self.id, f"{kind}'s")
+            return f"small objects on {owner} heap"
         return f"{self.how} in {' < '.join(map(resolved, self.stack[:3]))}"
 
 
@@ -88,7 +105,8 @@ class Simulated:
     """What the tool counted. touches: walks by line and site. code: the line that samples at an
     instruction are of: its own if it missed the first level, or that of the one before, if that
     walked. curve: walks that an LRU second level of so many entries, without sets, would leave.
-    is_cut: it was ended before its end. lacking: why there was no simulation, or ""."""
+    is_cut: it was ended before its end. lacking: why there was no simulation, or "". unnamed: why
+    its allocations have no names, or ""."""
 
     instructions: int = 0
     lines: dict[Line, Counts] = field(default_factory=lambda: defaultdict(Counts))
@@ -98,6 +116,7 @@ class Simulated:
     curve: Counter[int] = field(default_factory=Counter)
     is_cut: bool = False
     lacking: str = ""
+    unnamed: str = ""
 
     @cached_property
     def total(self) -> Counts:
@@ -148,10 +167,10 @@ class Simulated:
         )
 
 
-def simulate(command: list[str], option: str, seconds: float) -> Simulated:
+def simulate(command: list[str], option: str, seconds: float, status: int = 0) -> Simulated:
     """Return what the tool counts, as `counted` does; raise also what `tool` raises."""
     library = Variable("VALGRIND_LIB", str(tool()))
-    return counted(command, "walks", ["--fullpath-after=", option], seconds, add, library)
+    return counted(command, "walks", [option], seconds, add, library, status=status)
 
 
 def counted(
@@ -161,33 +180,19 @@ def counted(
     seconds: float,
     add: Callable[[Simulated, list[str]], None],
     *more: Variable,
+    status: int = 0,
 ) -> Simulated:
     """Run a command under the tool of this name, and return what all its processes counted, until it
-    is ended after `seconds`. add: adds the lines that one process wrote. Raises Unavailable:
-    program-missing, program-failed, no-simulation."""
+    is ended after `seconds`. add: adds the lines that one process wrote. status: the exit code that
+    it has by itself. Raises Unavailable: program-missing, no-simulation."""
     words = ["valgrind", f"--tool={name}", "-q", "--sigill-diagnostics=yes", "--trace-children=yes"]
     with tempfile.TemporaryDirectory(prefix="tlb-where-") as scratch:
         words += [f"--{name}-out-file={scratch}/walks.%p", *options, "--", *command]
         done, found = named(words, scratch, seconds, *more)
         files = [*Path(scratch).glob("walks.*")]
-        _check(done, bool(files))
+        _check(done, bool(files), status, found.sites.get(REFUSED))
         for file in files:
             add(found, file.read_text("utf-8", "replace").splitlines())
-    return found
-
-
-def unsimulated(command: list[str], seconds: float, why: Unavailable) -> Simulated:
-    """Return the sites of a program that cannot be simulated, in the order to try them in; none
-    without a compiler for the library that names them. Raises `why` if that does not reach it."""
-    if why.code not in LACKING or why_no_preload(command[0]):
-        raise why
-    found = Simulated()
-    if if_available(library, SITES):
-        with tempfile.TemporaryDirectory(prefix="tlb-where-") as scratch:
-            _, found = named(command, scratch, seconds)
-        if not found.sites:
-            raise why
-    found.lacking = str(why)
     return found
 
 
@@ -205,7 +210,7 @@ def named(
     command: list[str], scratch: str, seconds: float, *more: Variable
 ) -> tuple[Run | None, Simulated]:
     """Run a command with the library that names sites; return the run, None if it was ended after
-    so many seconds, and the sites: the heap, then those whose first allocation is largest."""
+    so many seconds, and the sites: heaps, then those whose first allocation is largest."""
     log = Path(scratch, "sites")
     # Heaps grow in the steps that a huge page needs, here as in the runs of a proof.
     variables = (*LEVERS["advise-control"].variables, Variable("TLB_SITES", str(log)), *more)
@@ -214,24 +219,28 @@ def named(
     found = Simulated(is_cut=done is None)
     named = log.read_text("utf-8", "replace") if log.exists() else ""
     records = [record.split("\t") for record in named.splitlines()]
-    whole = [fields for fields in records if len(fields) == 4]  # the last may be cut off
-    for site, how, _, stack in sorted(whole, key=lambda each: (each[0] != HEAP, -int(each[2]))):
-        found.sites[site] = Site(site, how, [*filter(None, stack.split(";"))])
+    whole = [fields for fields in records if len(fields) == 5]  # the last may be cut off
+    for site, how, size, kind, stack in sorted(whole, key=lambda f: (f[0] > OTHER, -int(f[2]))):
+        frames = [*filter(None, stack.split(";"))]
+        found.sites.setdefault(site, Site(site, how, frames, int(size), kind))
     return done, found
 
 
-def _check(done: Run | None, has_counted: bool) -> None:
-    """Raise Unavailable, no-simulation or program-failed, unless a run succeeded. done: None if it
-    was ended."""
+def _check(done: Run | None, has_counted: bool, status: int, refused: Site | None) -> None:
+    """Raise Unavailable("no-simulation") unless a program ended as it does by itself, with an exit
+    code of `status`. done: None if it was ended before. refused: what Valgrind has no room for."""
+    if has_counted and (done is None or done.status == status):
+        return
     said = done.last_lines.strip() if done else "it did not end when asked to"
-    if "unhandled instruction" in said or done and done.status == -signal.SIGILL:
-        raise Unavailable("no-simulation", "Valgrind does not know one of its instructions")
-    if not has_counted:
-        raise Unavailable("no-simulation", said.rpartition("\n")[2])
-    if done and done.status:
-        failed = Unavailable("program-failed", f"exit code {done.status}, under Valgrind only")
-        failed.add_note(said)
-        raise failed
+    last = said.rpartition("\n")[2]
+    if done and done.status != status:
+        ends = f"its exit code is {done.status} under Valgrind and {status} by itself"
+        last = f"{ends}: {last}" if last else ends
+    if refused:
+        last = f"Valgrind refused it {format_size(refused.first_bytes)} of addresses; {last}"
+    failed = Unavailable("no-simulation", last)
+    failed.add_note(said)
+    raise failed
 
 
 def add(made: Simulated, output: list[str]) -> None:
@@ -244,10 +253,11 @@ def add(made: Simulated, output: list[str]) -> None:
         elif kind == "M":
             made.curve[int(fields[0])] += int(fields[1])
         elif kind == "R":
-            number, sites[number], size, lived, added = fields
+            number, sites[number], size, lived, added, touched = fields
             if site := made.sites.get(sites[number]):
                 site.bytes += int(size)
                 site.added += int(added)
+                site.touched += int(touched)
                 site.lived = max(site.lived, int(lived) / max(instructions, 1))
         elif kind == "P":
             number, offset, length, module, function, file, row, *counts = fields
@@ -262,8 +272,13 @@ def add(made: Simulated, output: list[str]) -> None:
                 made.code[module, int(offset) + int(length)] = line
 
 
+def line_at(frame: str) -> Line:
+    """Return the line of a frame "path+0xoffset", as far as addr2line finds it."""
+    path, _, address = frame.rpartition("+")
+    return Line(*line_of(path, address), path)
+
+
 def resolved(frame: str) -> str:
     """Return a frame "path+0xoffset" as "function (file:line)" if addr2line finds it."""
-    path, _, address = frame.rpartition("+")
-    line = Line(*line_of(path, address), path)
+    line = line_at(frame)
     return f"{line.function} ({line.place})" if line.line else line.function or frame

@@ -56,19 +56,21 @@ static void print_pair(VgFile *f, const struct pair *p)
     const NSegment *mapping = VG_(am_find_nsegment)(at);
     /* In the module's file, which is where a sample of perf says that an instruction is. */
     Addr offset = mapping ? at - mapping->start + (Addr)mapping->offset : 0;
-    const HChar *text;
+    const HChar *text, *folder = "";
     UInt line = 0;
     if (!r->is_printed) {
         ULong end = r->unmapped < r->bytes ? passed : r->ended; /* a part may be trimmed */
         ULong lived = end - (r->began > forked ? r->began : forked);
         VG_(fprintf)(f, "R\t%u\t%016llx\t%llu\t", r->number, r->site, r->bytes);
-        VG_(fprintf)(f, "%llu\t%lld\n", lived, r->added);
+        VG_(fprintf)(f, "%llu\t%lld\t%llu\n", lived, r->added, r->touched);
         r->is_printed = True;
     }
     VG_(fprintf)(f, "P\t%u\t%lu\t%u", r->number, offset, p->instruction->length);
     VG_(fprintf)(f, "\t%s", VG_(get_objname)(now, at, &text) ? text : "");
     VG_(fprintf)(f, "\t%s", VG_(get_fnname)(now, at, &text) ? text : "");
-    VG_(fprintf)(f, "\t%s", VG_(get_filename_linenum)(now, at, &text, NULL, &line) ? text : "");
+    if (!VG_(get_filename_linenum)(now, at, &text, &folder, &line))
+        text = "";
+    VG_(fprintf)(f, "\t%s%s%s", folder, *folder ? "/" : "", text);
     VG_(fprintf)(f, "\t%u\t%llu\t%llu\t%llu", line, c->misses, c->walks, c->chained);
     VG_(fprintf)(f, "\t%llu\t%llu\n", c->alone, c->large_walks);
 }

@@ -11,7 +11,7 @@
 struct region {
     UInt number;
     ULong site; /* 0: none has named it */
-    ULong bytes, unmapped;
+    ULong bytes, unmapped, touched; /* touched: of base pages at their first touch */
     Long added; /* bytes, by huge pages: touched blocks of 2 MiB less their touched base pages;
                  * negative in a child, of pages in blocks that its parent has counted */
     ULong began, ended; /* instructions passed when it was made, and last lost memory */
@@ -24,6 +24,7 @@ struct block {
     struct block *next;
     UWord key;
     Bool is_counted;
+    UInt touched_bytes;
     ULong touched[8];
 };
 
@@ -80,21 +81,26 @@ static void add_range(Addr start, Addr end, ULong site)
     bind_range(start, end, r);
 }
 
-/* Count a page at its first touch, if its range has the whole block, which may be a huge page. */
+/* Count a page at its first touch; and its block once its range has the whole block, which may be a
+ * huge page then. A heap may get the rest of a block later. */
 static void touch(Addr a, UInt page_shift)
 {
     Addr first = a >> LARGE_SHIFT << LARGE_SHIFT;
     struct range *in = range_of(a);
     struct region *r = in->region;
-    if (first < in->low || first + (1 << LARGE_SHIFT) > in->high)
-        return;
+    Bool is_whole = first >= in->low && first + (1 << LARGE_SHIFT) <= in->high;
     UWord key = first >> LARGE_SHIFT | (UWord)r->number << 32; /* of 26 bits and 32 */
     if (!in->touched || in->touched->key != key)
         in->touched = node_of(blocks, key, sizeof *in->touched);
     struct block *b = in->touched;
     UInt page = (UInt)((a - first) >> page_shift);
     ULong bit = 1ULL << page % 64, *touched = &b->touched[page / 64];
-    r->added += b->is_counted ? 0 : 1 << LARGE_SHIFT;
-    r->added -= *touched & bit ? 0 : 1 << page_shift;
-    b->is_counted = True, *touched |= bit;
+    if (!(*touched & bit)) {
+        *touched |= bit, b->touched_bytes += 1u << page_shift, r->touched += 1u << page_shift;
+        r->added -= b->is_counted ? 1 << page_shift : 0;
+    }
+    if (is_whole && !b->is_counted) {
+        r->added += (1 << LARGE_SHIFT) - (Long)b->touched_bytes;
+        b->is_counted = True;
+    }
 }

@@ -213,7 +213,7 @@ static void forget_counts(ThreadId thread)
     VG_(HT_ResetIter)(pairs);
     for (struct pair *p; (p = VG_(HT_Next)(pairs));) {
         p->is = (struct counts){0};
-        p->region->added = 0;
+        p->region->added = 0, p->region->touched = 0;
     }
     VG_(memset)(held, 0, sizeof held);
 }

@@ -1,0 +1,273 @@
+"""Each piece of advice of `tlb where`, followed in a program of its kind: it brings huge pages."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.common import SUPPORT, compiled, lacking, needs_c
+from support.where import GEOMETRY
+
+from tlb.programs import levers
+from tlb.programs.levers import LEVERS, Lever, Variable
+from tlb.programs.runs import Conditions, Run, run
+from tlb.programs.where import advice, simulation
+from tlb.programs.where.report import Report
+from tlb.programs.where.simulation import REFUSED, Counts, Simulated, Site
+from tlb.reasons import Unavailable
+
+HEAPS = "small", "thread"  # kinds of small objects
+LEAST_KB = 16 << 10  # of 64 MiB, which lie on no huge page by themselves
+PRINTED = Conditions(metric=re.compile(r"huge=(\d+)"))
+SIZE = advice.huge_page_bytes()
+pytestmark = [
+    needs_c,
+    pytest.mark.measures,
+    pytest.mark.measuring,  # what fragments memory runs in this group too
+    pytest.mark.skipif(not SIZE, reason=advice.why_no_huge_pages() or "not Linux"),
+]
+
+JAVA = """import java.nio.file.*;
+import java.util.*;
+
+public class Map {
+    public static void main(String[] words) throws Exception {
+        HashMap<Integer, Integer> map = new HashMap<>();
+        for (int i = 0; i < 1000000; i++)
+            map.put(i, i);
+        for (String line : Files.readAllLines(Path.of("/proc/self/smaps_rollup")))
+            if (line.startsWith("AnonHugePages:"))
+                System.out.println("huge=" + line.replaceAll("[^0-9]", ""));
+        System.exit(map.size() == 1000000 ? 0 : 1);
+    }
+}
+"""
+PYTHON = """import re
+objects = [(i, str(i)) for i in range(400_000)]
+print("huge=" + re.search(r"AnonHugePages: +(\\d+)", open("/proc/self/smaps_rollup").read())[1])
+"""
+CPLUSPLUS = """#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <new>
+#include <string>
+#include <sys/mman.h>
+
+int main(int argc, char **)
+{
+    const std::size_t bytes = 64 << 20;
+    std::size_t huge = 0;
+    std::ifstream("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size") >> huge;
+    char *p = nullptr;
+    if (argc > 1) {
+        p = static_cast<char *>(aligned_alloc(huge, (bytes + huge - 1) / huge * huge));
+        madvise(p, bytes, MADV_HUGEPAGE);
+        p = new (p) char[bytes];
+    } else
+        p = new char[bytes];
+    std::memset(p, 1, bytes);
+    std::string word;
+    for (std::ifstream file("/proc/self/smaps_rollup"); file >> word && word != "AnonHugePages:";)
+        ;
+    std::ifstream file("/proc/self/smaps_rollup");
+    while (file >> word && word != "AnonHugePages:")
+        ;
+    file >> word;
+    std::printf("huge=%s\\n", word.c_str());
+    return p[1] != 1;
+}
+"""
+GO = """package main
+
+import (
+	"fmt"
+	"time"
+)
+
+func main() {
+	array := make([]int, 8<<20)
+	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); {
+		for i := range array {
+			array[i]++
+		}
+	}
+	fmt.Println(array[0] == array[len(array)-1])
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def allocations(tmp_path_factory) -> Path:
+    target = tmp_path_factory.mktemp("allocations") / "allocations"
+    return compiled(SUPPORT / "allocations.c", target, "-O1", "-g", "-pthread")
+
+
+def ran(command: list[str], lever: Lever = LEVERS["none"]) -> Run:
+    done = run(command, lever, limit_s=100, share=0.05, conditions=PRINTED)
+    assert done.status == 0, done.last_lines
+    return done
+
+
+def report_of(command: list[str], folder: Path, of_heaps: bool) -> Report:
+    """A report that finds as many walks in each of a program's heaps, or else in each of its other
+    allocations."""
+    found = Simulated()
+    _, named = simulation.named(command, str(folder), 100)
+    for site in named.sites.values():
+        if site.id != REFUSED and site.is_heap == of_heaps:
+            found.sites[site.id] = site
+            site.counts = Counts(walks=10**8, alone=10**8)
+            found.lines[simulation.Line("f", "x.c", 1, "x")] += site.counts
+    return Report(command, GEOMETRY, found, 100.0, 30.0)
+
+
+def followed(line: str, command: list[str]) -> Lever | None:
+    """The lever that a printed line is; None for a change of the source."""
+    words = shlex.split(line)
+    if words[:2] == ["tlb", "try"]:
+        option, value = words[2:4]
+        assert words[4:] == ["--", *command]
+        return LEVERS[value] if option == "--lever" else levers.sites_lever(value.split(","))
+    if line.startswith("in "):
+        return None
+    assignments = words[: -len(command)]
+    assert words[-len(command) :] == command
+    variables = [Variable(*word.split("=", 1)) for word in assignments]
+    return Lever("followed", line, variables=tuple(variables))
+
+
+def check(report: Report, change: list[str] | None = None, least_kb: int = LEAST_KB) -> list[str]:
+    """Follow each line that a report prints, one by one; return the lines. change: the command of
+    the program whose source is changed as a line says."""
+    lines = [*report.commands()]
+    for line in lines:
+        lever = followed(line, report.command)
+        assert lever or change, line
+        done = ran(report.command, lever) if lever else ran(change or [])
+        assert done.value >= least_kb, line
+    return lines
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "malloc",
+        "calloc",
+        "realloc",
+        "aligned_alloc",
+        "posix_memalign",
+        "mmap",
+        "small",
+        "blocks",
+        "thread",
+    ],
+)
+def test_advice_for_a_c_program_brings_huge_pages(kind, allocations, tmp_path):
+    command = [str(allocations), kind]
+    lines = check(report_of(command, tmp_path, kind in HEAPS), [*command, "advised"])
+    is_mapped = kind == "mmap"
+    assert lines and sum("GLIBC_TUNABLES" in line for line in lines) == (not is_mapped)
+    assert any("madvise" in line for line in lines) == (kind not in (*HEAPS, "blocks"))
+    assert any("aligned_alloc(" in line for line in lines) <= (not is_mapped)
+
+
+@pytest.mark.parametrize(
+    ("library", "variable"),
+    [
+        ("libjemalloc.so.2", "MALLOC_CONF"),
+        ("libmimalloc.so.2.0", "MIMALLOC_LARGE_OS_PAGES"),
+        ("libtcmalloc_minimal.so.4", ""),
+    ],
+)
+@pytest.mark.parametrize("kind", ["malloc", "small", "blocks", "thread"])
+def test_each_allocator_has_advice_of_its_own(kind, library, variable, tmp_path):
+    source, target = SUPPORT / "allocations.c", tmp_path / "allocations"
+    flags = "-O1", "-g", "-pthread", "-Wl,--no-as-needed", f"-l:{library}"
+    try:
+        compiled(source, target, *flags)
+    except subprocess.CalledProcessError:
+        lacking(library)
+    command = [str(target), kind]
+    report = report_of(command, tmp_path, kind in HEAPS)
+    report.found.sites.pop(simulation.HEAP, None)  # of what started it
+    assert {site.allocator for site in report.found.sites.values()} == {
+        re.match("lib([a-z]+)", library)[1]
+    }
+    lines = check(report, [*command, "advised"])
+    assert any(variable in line for line in lines) if variable else kind == "malloc" or not lines
+    assert not any("GLIBC_TUNABLES" in line for line in lines)
+    assert any("tcmalloc" in line for line in report.sentences()) == (not variable)
+
+
+@pytest.mark.needs("g++")
+def test_advice_for_c_plus_plus_brings_huge_pages(tmp_path):
+    source, target = tmp_path / "allocate.cc", tmp_path / "allocate"
+    source.write_text(CPLUSPLUS)
+    subprocess.run(["g++", "-O1", "-g", source, "-o", target], check=True)
+    lines = check(report_of([str(target)], tmp_path, False), [str(target), "advised"])
+    assert any("aligned_alloc(" in line for line in lines)
+
+
+def test_advice_for_cpython_brings_huge_pages_and_changes_no_source(tmp_path):
+    script = tmp_path / "objects.py"
+    script.write_text(PYTHON)
+    report = report_of([sys.executable, str(script)], tmp_path, False)
+    lines = check(report, least_kb=SIZE >> 10)  # the list alone is a block of its own
+    assert any("PYTHONMALLOC=malloc" in line for line in lines)
+
+
+@pytest.mark.needs("java", "javac")
+def test_advice_for_a_jvm_brings_huge_pages(tmp_path):
+    (tmp_path / "Map.java").write_text(JAVA)
+    subprocess.run(["javac", "-d", tmp_path, tmp_path / "Map.java"], check=True)
+    lines = check(report_of(["java", "-cp", str(tmp_path), "Map"], tmp_path, False))
+    assert any("UseTransparentHugePages" in line for line in lines)
+
+
+@pytest.mark.needs("go")
+def test_advice_for_go_is_to_collapse(tmp_path):
+    source, target = tmp_path / "array.go", tmp_path / "array"
+    source.write_text(GO)
+    folders = {"GOCACHE": str(tmp_path / "cache"), "GOPATH": str(tmp_path / "go")}
+    go = shutil.which("go")
+    subprocess.run([go, "build", "-o", target, source], check=True, env=os.environ | folders)
+    site = Site("ff", "mmap", [f"{target}+0x1"], first_bytes=1 << 30)
+    (line,) = advice.commands([str(target)], [site], [site.id], SIZE)
+    lever = followed(line, [str(target)])
+    try:
+        lever.check()
+    except Unavailable as why:
+        pytest.skip(str(why))
+    done = run([str(target)], lever, limit_s=100, share=0.05, after_s=2)
+    assert done.collapsed.bytes >= LEAST_KB << 10
+
+
+def test_nothing_is_advised_without_huge_pages_or_for_mappings_that_hold_none(monkeypatch):
+    small = Site("ff", "mmap", ["/x+0x1"], first_bytes=SIZE)
+    assert not [*advice.commands(["/x"], [small], advice.reachable([small], SIZE), SIZE)]
+    large = Site("ff", "malloc", ["/x+0x1"], first_bytes=1 << 30)
+    assert [*advice.commands(["/x"], [large], ["ff"], SIZE)]
+    assert not [*advice.commands(["/x"], [large], ["ff"], 0)]
+
+
+@pytest.mark.parametrize(("touched", "is_advised"), [(SIZE // 2, False), (4 * SIZE, True)])
+def test_a_heap_that_fills_no_huge_page_has_no_advice(touched, is_advised):
+    counts = Counts(walks=10**8, alone=10**8)
+    site = Site(simulation.HEAP, "malloc", [], touched=touched, counts=counts)
+    found = Simulated(sites={site.id: site}, lines={simulation.Line("f", "x.c", 1, "x"): counts})
+    assert bool([*Report(["x"], GEOMETRY, found, 100.0, 30.0).commands()]) == is_advised
+
+
+def test_the_size_of_a_huge_page_is_the_machine_s(tmp_path):
+    folder = tmp_path / "sys/kernel/mm/transparent_hugepage"
+    folder.mkdir(parents=True)
+    (folder / "hpage_pmd_size").write_text(f"{512 << 20}\n")
+    for setting, size in (("always [madvise] never", 512 << 20), ("always madvise [never]", 0)):
+        (folder / "enabled").write_text(setting)
+        assert advice.huge_page_bytes(tmp_path) == size
+        assert bool(advice.why_no_huge_pages(tmp_path)) == (size == 0)
