@@ -71,7 +71,7 @@ dist: $(READY) ## wheels with compiled kernels, and the source archive, into dis
 # Two processes, since that is what the smallest machine has; what measures is one group, and the first (tests/conftest.py), so
 # that no process waits for it at the end.
 PYTEST := $(RUN) -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 15
-NBVAL := --nbval --nbval-current-env --nbval-sanitize-with tests/nbval_sanitize.cfg
+NBVAL := --nbval --nbval-current-env --nbval-kernel-startup-timeout 600 --nbval-sanitize-with tests/nbval_sanitize.cfg
 
 # One pytest for the tests and for the chapters, so that one closing line counts both.
 test: lint $(FLEET) ## lint, the tests, and every chapter against its committed outputs (under ten minutes on two cores)

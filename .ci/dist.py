@@ -17,7 +17,6 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from tlb.lab.build import FLAGS, LIBRARY
 from tlb.lab.prebuilt import ZIG, zig
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -91,10 +90,6 @@ def compiled(machine: str) -> Path:
             "PYTHONPATH": str(SOURCE),
             "TLB_BUILD": str(BUILD / machine),
         }
-        # First of all zig compiles the C library, in minutes.
-        words = *zig(machine, library=library).command[1:], *(LIBRARY if library else FLAGS)
-        first = [TOOLS / "zig", *words, "-x", "c", "-", "-o", BUILD / "first"]
-        subprocess.run(first, input="int main(void) { return 0; }", text=True, check=True)
         subprocess.run([sys.executable, "-c", code], cwd=SOURCE, env=environment, check=True)
     made = BUILD / machine / "kernels"
     # Of musl itself; zig drops all symbols or none, and timed functions are found by theirs.

@@ -22,9 +22,8 @@ from tlb.machine.host import Host, is_x86
 from tlb.page_sizes import BASE
 from tlb.reasons import Unavailable
 from tlb.system import procfs
-from tlb.system.processes import run_whole
+from tlb.system.processes import PROBE_S, run_whole
 
-LIMIT_S = 60
 REGION_MS = 400  # 1,600 samples, of which a share of one percent is known to a quarter of it
 SAMPLED_HZ = 4000
 LEAST_SHARE = 0.005  # of a profile: less is a handful of samples
@@ -162,8 +161,8 @@ def shares(report: str) -> dict[str, float]:
 
 def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     try:
-        return run_whole(command, timeout=LIMIT_S)
+        return run_whole(command, timeout=PROBE_S)
     except subprocess.TimeoutExpired:
-        raise Unavailable("perf-failed", f"no answer in {LIMIT_S} s") from None
+        raise Unavailable("perf-failed", f"no answer in {PROBE_S:.0f} s") from None
     except OSError as error:
         raise Unavailable("no-perf", error.strerror or "") from None

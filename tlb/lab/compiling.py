@@ -13,9 +13,9 @@ from tlb.machine.compiler import Compiler
 from tlb.reasons import Unavailable
 from tlb.system.files import disk_errors
 
-# Only a compiler that hangs takes so long: zig compiles a whole C library first, which takes minutes
-# on a busy machine.
-LONGEST_S = 1800
+# Only a compiler that hangs takes so long: before its first program zig compiles a C library, which
+# took a quarter of an hour on a busy machine.
+LONGEST_S = 3600
 
 # What a compiler says in the C locale when it cannot write, here or in its own temporary folder.
 _DISK_WORDS = {

@@ -14,10 +14,9 @@ from pydantic import BaseModel, ValidationError
 from tlb.lab import build
 from tlb.lab.session import lack
 from tlb.reasons import Unavailable
-from tlb.system.processes import run_whole
+from tlb.system.processes import PROBE_S, run_whole
 
 _FOLDER = build.KERNELS / "housekeeping"
-SECONDS = 60  # a program of some MiB has ended long before
 
 
 class Run(BaseModel, extra="forbid", frozen=True):
@@ -112,9 +111,9 @@ def lives(room_bytes: int, size_bytes: int, rounds: int) -> dict[str, list[int]]
         *map(str, (room_bytes, size_bytes, rounds)),
     ]
     try:
-        done = run_whole(command, timeout=SECONDS)
+        done = run_whole(command, timeout=PROBE_S)
     except subprocess.TimeoutExpired:
-        raise Unavailable("memory-short", f"no answer in {SECONDS} s") from None
+        raise Unavailable("memory-short", f"no answer in {PROBE_S:.0f} s") from None
     times: dict[str, list[int]] = {"4k": [], "thp": []}
     for line in done.stdout.splitlines() or [""]:
         answer = _parsed(line)

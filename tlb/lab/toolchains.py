@@ -23,7 +23,7 @@ from tlb.system import procfs
 from tlb.system.files import disk_errors
 from tlb.system.processes import run_whole
 
-BUILD_LIMIT_S = 300.0  # Go compiles its own library the first time
+BUILD_LIMIT_S = 1800.0  # Go compiles its own library the first time; the machine may be busy
 
 # as everybody allocates; advised; from the pool of 2 MiB pages
 Variant = Literal["plain", "huge", "pool"]

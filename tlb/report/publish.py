@@ -104,7 +104,7 @@ class Kernel(AsyncKernelManager):
 
 # Deletes public names and restarts the count of cells.
 _FORGET = "from tlb.lab import build; build.unpatch(); get_ipython().reset()"
-_PATIENCE_S = 60.0
+_PATIENCE_S = 600.0  # for a kernel to start or to answer, on a busy machine too
 
 
 @contextmanager
@@ -146,6 +146,7 @@ def execute(
                 output,
                 dict(given),
                 progress_bar=False,
+                start_timeout=_PATIENCE_S,
                 stderr_file=sys.stderr,
                 kernel_name="python3",
                 km=within,
