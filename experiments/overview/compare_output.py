@@ -12,7 +12,7 @@ import pandas as pd
 
 from experiments.overview import profile_comparison
 from experiments.overview.compare import DIFFERS, SAME, UNITS, UNKNOWN, Compared, Comparison
-from tlb.inference.intervals import Interval
+from tlb.inference.intervals import Interval, with_unit
 from tlb.lab import kernels
 
 MOST_ROWS = 30  # on a screen, of all chapters together
@@ -55,7 +55,9 @@ def facts_table(comparison: Comparison) -> pd.DataFrame:
         of = f"{fact.differ:,} of {fact.compared:,}" if fact.compared else "none compared"
         rows.append((*fact[:4], of))
     sides = f"A: {comparison.a.name}", f"B: {comparison.b.name}"
-    return pd.DataFrame(rows, columns=["differs", *sides, "and touches", "of these differ"])
+    return pd.DataFrame(
+        rows, columns=["what differs", *sides, "it can affect", "quantities that differ"]
+    )
 
 
 def _by_chapter(comparison: Comparison) -> dict[str, list[Compared]]:
@@ -92,8 +94,8 @@ def verdict_words(compared: Compared) -> str:
     if compared.pair.ratio is None:
         why = "no ratio to nothing"
     elif not compared.can_tell:
-        fewest = min(compared.pair.processes)
-        why = f"{fewest} process{'es' * (fewest != 1)}"
+        few = min(compared.pair.processes)
+        why = f"only {few} process{'es' * (few != 1)}"
     elif compared.pair.logs.modes > 1:
         why = "of two modes"
     else:
@@ -123,7 +125,7 @@ def point_words(compared: Compared) -> str:
 
 def _value(compared: Compared, interval: Interval) -> str:
     shown = format(interval, profile_comparison.digits(interval.value))
-    return f"{shown} ns" if UNITS[compared.quantity] == "ns" else shown
+    return with_unit(shown, "ns") if UNITS[compared.quantity] == "ns" else shown
 
 
 def as_json(comparison: Comparison) -> dict[str, Any]:

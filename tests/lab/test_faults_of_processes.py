@@ -102,7 +102,7 @@ cli.main()
         (signal.SIGINT, 130),
         *(
             pytest.param(*end, marks=pytest.mark.endurance)
-            for end in ((signal.SIGTERM, 130), (signal.SIGKILL, -9))
+            for end in ((signal.SIGTERM, 143), (signal.SIGKILL, -9))
         ),
     ],
 )

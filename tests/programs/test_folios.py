@@ -30,7 +30,12 @@ def flags(orders: list[int]) -> list[int]:
 
 
 def process(
-    folder: Path, orders: list[int], frame: int = 1 << 63, absent: int = 0, pid: int = 7
+    folder: Path,
+    orders: list[int],
+    frame: int = 1 << 63,
+    absent: int = 0,
+    pid: int = 7,
+    page: int = PAGE,
 ) -> tuple[int, list[Mapping]]:
     """A process all of whose memory lies in these folios, from frame 1,024 on; every `absent`th
     page is not there."""
@@ -41,7 +46,7 @@ def process(
         bytes(8 * 16) + struct.pack(f"={len(entries)}Q", *entries)
     )
     (folder / "kpageflags").write_bytes(bytes(8 * 1024) + struct.pack(f"={len(kinds)}Q", *kinds))
-    return pid, [Mapping(16 * PAGE, (16 + len(kinds)) * PAGE, True, PAGE, len(kinds) * PAGE, 0, 0)]
+    return pid, [Mapping(16 * page, (16 + len(kinds)) * page, True, page, len(kinds) * page, 0, 0)]
 
 
 @given(st.lists(st.sampled_from([*ORDERS, 9]), min_size=1, max_size=40), st.data())
@@ -88,3 +93,12 @@ def test_what_only_root_may_see_is_one_reason(how, tmp_path, monkeypatch):
 
         monkeypatch.setattr(Path, "open", refuse)
     assert refusal(shares, [one], PAGE, tmp_path) == "frames-denied"
+
+
+@pytest.mark.parametrize(
+    ("base_kib", "order", "name"),
+    [(16, 0, "4k"), (16, 1, "32k"), (16, 2, "64k"), (64, 0, "4k"), (64, 2, "256k")],
+)
+def test_large_base_pages_are_no_folios_of_that_size(base_kib, order, name, tmp_path):
+    read = [process(tmp_path, [order] * 512, page=base_kib << 10)]
+    assert shares(read, base_kib << 10, tmp_path) == {name: 1.0}

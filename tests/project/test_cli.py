@@ -12,6 +12,7 @@ import psutil
 import pytest
 from support.common import ROOT, descendants_with, ended, in_turn, living, needs_c, wait_until
 
+from tlb import cli
 from tlb.cli import commands
 from tlb.lab.record import Record
 from tlb.machine import doctor, host
@@ -122,3 +123,24 @@ def test_ctrl_c_ends_the_kernel():
     assert seen and (process.returncode, out) == (130, "")
     assert err == "Interrupted.\n"  # a single point is not stored
     assert wait_until(lambda: not any(map(living, seen)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [["inspect"], ["--help"], ["doctor"]], ids=" ".join)
+def test_a_reader_that_has_seen_enough_ends_the_command_as_any_other(words):
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([*TLB, *words], cwd=ROOT, stdout=writing, stderr=subprocess.PIPE)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
+
+
+@pytest.mark.parametrize(("number", "status"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
+def test_a_signal_that_ends_a_command_is_its_exit_code(number, status, monkeypatch, capsys):
+    before = {name: signal.getsignal(name) for name in signal.valid_signals()}
+    monkeypatch.setattr(cli, "app", lambda **how: signal.raise_signal(signal.Signals[number]))
+    try:
+        assert ended(monkeypatch, "inspect") == status
+    finally:
+        for name in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(name, before[name])

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import signal
 import sys
 import textwrap
@@ -62,7 +63,7 @@ _SETTINGS = {
     "where": _PROGRAM,
     "measure": {"allow_extra_args": True, "ignore_unknown_options": True},
 }
-# Of other reasons why a command did nothing, 1; of Ctrl-C, 130.
+# Of other reasons why a command did nothing, 1; of a signal, 128 and its number, as a shell has it.
 _EXIT_CODES = {
     "bad-parameter": 2,
     "measuring-already": 3,
@@ -70,6 +71,7 @@ _EXIT_CODES = {
         ("program-failed", "program-killed", "server-ended", "prepare-failed", "lever-failed"), 4
     ),
 }
+_SIGNALLED, _INTERRUPTED = 128, 130  # the latter is what typer returns after Ctrl-C
 _OF_THE_BOOK = {"book", "bundle", "fleet", "atlas"}  # modules whose commands need a clone
 _MESSAGE_CHARS = 500
 RESUMABLE = ("run", "book", "fleet")
@@ -189,34 +191,69 @@ def _tlb(
         os.environ["FORCE_COLOR" if color == "always" else "NO_COLOR"] = "1"
 
 
+def _is_unread() -> bool:
+    """Return whether standard output is a pipe that nobody reads any more; then it is dropped, or
+    Python would complain as it ends."""
+    if not hasattr(select, "poll"):  # Windows
+        return False
+    pipe = select.poll()
+    pipe.register(1, 0)
+    is_closed = any(event & select.POLLERR for _, event in pipe.poll(0))
+    if is_closed:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return is_closed
+
+
 def main() -> None:
     """Run the command line. An unavailable operation prints one sentence to stderr and exits with 1
-    (2 for a bad argument)."""
+    (2 for a bad argument); after a signal that ends it, the exit code is 128 and its number."""
+    ended_by = [signal.SIGINT]
+
+    def end(number: int, frame: object) -> None:
+        ended_by.append(signal.Signals(number))
+        raise KeyboardInterrupt  # which ends everything in order
+
     arguments = _pairs(sys.argv[1:])
     for name in ("stdout", "stderr"):  # None where a shell has closed it (>&-)
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     for signal_name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
         number = getattr(signal, signal_name, None)
-        # Under nohup, closing the terminal ends nothing. Otherwise as Ctrl-C, which ends in order.
+        # Under nohup, closing the terminal ends nothing.
         if number and signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, signal.default_int_handler)
+            signal.signal(number, end)
     restore_signals_for_children()
+    try:
+        status = _ended(arguments)
+    except SystemExit as ended:
+        status = ended.code
+    if status == 1 and _is_unread():  # typer makes it 1 without a word
+        ended_by, status = [signal.SIGPIPE], _INTERRUPTED
+    raise SystemExit(_SIGNALLED + ended_by[-1] if status == _INTERRUPTED else status or 0)
+
+
+def _ended(arguments: list[str]) -> Any:
+    """Run a command to its end and return its exit code, with a sentence if it was interrupted or
+    its output could not be written."""
     try:
         status = _status(arguments)
         sys.stdout.flush()
+    except KeyboardInterrupt:  # before typer, which returns the same
+        status = _INTERRUPTED
     except OSError as error:  # of a pipe that is closed (| head), or a disk that is full
         is_output = error.filename is None and error.errno in (errno.EPIPE, errno.ENOSPC)
         if not is_output or sys.stdout.fileno() != 1:
             raise
+        if _is_unread():
+            return 1
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python complains as it ends
         print(f"The output could not be written: {error.strerror}.", file=sys.stderr)
-        status = 1
-    if status == 130:
+        return 1
+    if status == _INTERRUPTED:
         kept = "; what was finished is kept, and the same command goes on from there"
         is_kept = arguments[0] in RESUMABLE
         print(f"Interrupted{kept if is_kept else ''}.", file=sys.stderr)
-    raise SystemExit(status or 0)
+    return status
 
 
 def _status(arguments: list[str]) -> Any:

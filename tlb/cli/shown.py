@@ -24,8 +24,16 @@ if TYPE_CHECKING:
     from tlb.machine.changed_settings import Restored as Setting
     from tlb.machine.pools import Restored as Pool
 
+
+class _Output(Console):
+    """Standard output; a pipe that is closed is an error of the command, as with print()."""
+
+    def on_broken_pipe(self) -> None:
+        raise  # noqa: PLE0704  rich calls this where it has caught the error
+
+
 # A pipe is no screen to wrap for: its tables are as wide as their content, up to 200 columns.
-out = Console(soft_wrap=True, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 200)
+out = _Output(soft_wrap=True, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 200)
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Html = Annotated[Path | None, typer.Option(help="Also write a page to this file.")]
 Wait = Annotated[

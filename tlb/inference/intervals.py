@@ -149,6 +149,14 @@ class Interval(_Bounds):
 
 # the column of tables that keeps intervals with their repeats; not there where none has any
 REPEATS = "by_repeat"
+
+
+def with_unit(shown: str, unit: str) -> str:
+    """Return a formatted interval with a unit after its value: "1.5 ns (1.4 to 1.6)"."""
+    value, bracket, bounds = shown.partition(" (")
+    return f"{value} {unit}{bracket}{bounds}"
+
+
 UNKNOWN = Interval(nan, nan, nan, 0.0)  # what was not measured
 
 

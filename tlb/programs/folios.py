@@ -55,14 +55,16 @@ def shares(
             ]
     except OSError:  # not root, or a kernel without kpageflags
         raise Unavailable("frames-denied") from None
-    names = {
-        (size.size_bytes or base_page_bytes) // base_page_bytes: name
+    # Where base pages are of 16 or 64 KiB, the smaller sizes of the table are no folios.
+    larger = {
+        (size.size_bytes or 0) // base_page_bytes: name
         for name, size in PAGES.items()
-        if size.source in ("base", "mthp")
+        if size.source == "mthp"
     }
+    names = larger | {0: BASE, 1: BASE}
     # smaps has counted 2 MiB pages; a size without a name is of a folio that begins outside.
     known = Counter(names.get(size, BASE) for size in sizes if size < _TABLE)
-    return {name: known[name] / known.total() for name in names.values() if name in known}
+    return {name: known[name] / known.total() for name in PAGES if name in known}
 
 
 def folio_pages(flags: Sequence[int], at: int) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from threading import Event
 from typing import NamedTuple
@@ -18,10 +18,12 @@ from tlb.system import procfs
 from tlb.system.processes import descendants
 from tlb.system.smaps import Rollup, rollup
 
-# A snapshot with this part of the largest resident size is of the program at work. The last such
-# snapshot also sees what khugepaged collapsed late.
+# What a program holds for less than a tenth of its run, as to read its input, is not its work.
+_LASTING = 0.1
+# A snapshot so near to the size of the work is of the program at work. The last such snapshot also
+# sees what khugepaged collapsed late.
 _FULL = 0.95
-_FILLED = 0.9  # of the largest resident size: the program has built its data
+_FILLED = 0.9  # of that size: the program has built its data
 _LEAST_PAUSE_S = 0.002  # as long as a snapshot of a small process takes
 
 HasLever = Callable[[int], bool]  # whether a lever has reached a process, by its PID
@@ -68,31 +70,50 @@ def take(
 
 
 def at_peak(snapshots: Iterable[Snapshot]) -> Snapshot | None:
-    """Return the last snapshot of a run near its largest resident size; None without any."""
-    return (_full(snapshots) or [None])[-1]
+    """Return the last snapshot of a run near the largest resident size that lasted; None without
+    any."""
+    return (_near(snapshots, _FULL) or [None])[-1]
 
 
 def typical(peaks: Iterable[Snapshot]) -> Snapshot | None:
-    """Return the peak with the median amount of huge pages; None without any."""
-    full = sorted(_full(peaks), key=lambda snapshot: snapshot.pages.huge_bytes)
+    """Return the peak of several runs with the median amount of huge pages, of those that are no
+    smaller than others; None without any."""
+    peaks = list(peaks)
+    least = _FULL * max((peak.pages.resident_bytes for peak in peaks), default=0)
+    full = [peak for peak in peaks if peak.pages.resident_bytes >= least]
+    full.sort(key=lambda snapshot: snapshot.pages.huge_bytes)
     return full[len(full) // 2] if full else None
 
 
-def _most_bytes(snapshots: Iterable[Snapshot]) -> int:
-    return max((snapshot.pages.resident_bytes for snapshot in snapshots), default=0)
-
-
-def _full(snapshots: Iterable[Snapshot]) -> list[Snapshot]:
-    snapshots = list(snapshots)
-    most = _most_bytes(snapshots)
-    return [each for each in snapshots if most and each.pages.resident_bytes >= _FULL * most]
-
-
 def filled_s(snapshots: Iterable[Snapshot]) -> float:
-    """Return when 90 % of the largest resident size was first there; 0 without a snapshot."""
+    """Return when the size that lasted was first nearly there; 0 without a snapshot."""
+    return next((each.at_s for each in _near(snapshots, _FILLED)), 0.0)
+
+
+def _near(snapshots: Iterable[Snapshot], part: float) -> list[Snapshot]:
+    """Return the snapshots of a run whose resident size is so near to the largest that lasted."""
     snapshots = list(snapshots)
-    least = _FILLED * _most_bytes(snapshots)
-    return next((each.at_s for each in snapshots if each.pages.resident_bytes >= least), 0.0)
+    level = _lasting_bytes(snapshots)
+    return [
+        each
+        for each in snapshots
+        if level and part * level <= each.pages.resident_bytes <= level / part
+    ]
+
+
+def _lasting_bytes(snapshots: Sequence[Snapshot]) -> int:
+    """Return the largest resident size that was there, or more, for a tenth of the time."""
+    ends = [later.at_s for later in snapshots[1:]] + [each.at_s for each in snapshots[-1:]]
+    held = [
+        (each.pages.resident_bytes, end - each.at_s)
+        for each, end in zip(snapshots, ends, strict=True)
+    ]
+    left_s = _LASTING * sum(seconds for _, seconds in held)
+    for resident_bytes, seconds in sorted(held, reverse=True):
+        left_s -= seconds
+        if left_s <= 0:
+            return resident_bytes
+    return 0
 
 
 def own_processes(before: set[int]) -> dict[int, bool]:

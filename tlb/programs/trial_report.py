@@ -160,9 +160,9 @@ def rows(trial: Trial) -> list[tuple[str, str, str]]:
     return [
         (trial.aim.value_name, *(trial.aim.format(side.value.value) for side in sides)),
         ("CPU time", *(format_ns(side.cpu_s * 1e9) for side in sides)),
-        ("on huge pages, at the peak", *at_peak(huge_share)),
-        ("resident, at the peak", *at_peak(lambda peak: format_size(peak.pages.resident_bytes))),
-        ("page tables, at the peak", *at_peak(lambda peak: format_size(peak.table_bytes))),
+        ("on huge pages, at work", *at_peak(huge_share)),
+        ("resident, at work", *at_peak(lambda peak: format_size(peak.pages.resident_bytes))),
+        ("page tables, at work", *at_peak(lambda peak: format_size(peak.table_bytes))),
         ("page faults", *(f"{side.minor_faults:,.0f}" for side in sides)),
         ("page faults that read a disk", *(f"{side.major_faults:,.0f}" for side in sides)),
     ]

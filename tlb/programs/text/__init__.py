@@ -8,17 +8,11 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from tlb.inference.intervals import Interval
+from tlb.inference.intervals import with_unit
 from tlb.page_sizes import words
 from tlb.prose import listed
 from tlb.reasons import Unavailable, explain
 from tlb.units import format_ns, format_size
-
-
-def _ns(price: Interval) -> str:
-    """Return a price with its bounds: "1.5 ns (1.4 to 1.6)"."""
-    value, bracket, bounds = f"{price:z.1f}".partition(" (")
-    return f"{value} ns{bracket}{bounds}"
 
 
 def sentences(template: str, **facts: Any) -> list[str]:
@@ -33,7 +27,7 @@ def sentences(template: str, **facts: Any) -> list[str]:
         "explain": explain,
         "listed": listed,
         "median": lambda values: median([*values]),
-        "ns": _ns,
+        "ns": lambda price: with_unit(f"{price:z.1f}", "ns"),
         "page": words,
         "size": lambda size: format_size(int(size)),
         "time": lambda seconds: format_ns(seconds * 1e9),
