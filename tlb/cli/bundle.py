@@ -32,7 +32,7 @@ SHORT = "were timed for less than half of the region asked for, as single passes
 
 def bundle(
     machine: Annotated[
-        str, typer.Argument(help="this, NAME in data/own/ or else data/, or own/NAME.")
+        str, typer.Argument(help="this, or a machine in data/own/ or data/.")
     ] = "this",
     output: Annotated[Path | None, typer.Option(help="Default: MACHINE.tlb.zip.")] = None,
     allow: Annotated[
@@ -46,8 +46,7 @@ def bundle(
 
     shown.check_output(output)
     data, this = Store(data_root()), hosts.machine_id(hosts.inspect()) if machine == "this" else ""
-    is_own, machine = machine.startswith("own/"), machine.removeprefix("own/")
-    store = data.own if this or is_own or machine in data.own.machines() else data
+    store = data.own if this or machine in data.own.machines() else data
     name = store.resolve(machine, this)
     path = output or Path(f"{name}{check.SUFFIX}")
     packed = pack.write(store, name, path, allow or ())
