@@ -19,6 +19,7 @@ from tlb.cli import trial as command
 from tlb.programs import trial as trials
 from tlb.programs.trial import Aim, Trial, Verdict
 from tlb.programs.trial_page import page
+from tlb.reasons import Unavailable
 from tlb.system import files
 
 # With a lock of the test's own: what is measured here decides nothing, so it need not wait for what
@@ -85,6 +86,37 @@ def test_what_follows_the_program_is_the_program_s(words, dashes, monkeypatch, a
         1.5,
         None,
     )
+
+
+@pytest.mark.parametrize(
+    ("ends", "status"),
+    [(KeyboardInterrupt(), 130), (Unavailable("program-failed", "exit code 7"), 4)],
+    ids=["interrupted", "failed"],
+)
+def test_what_is_finished_is_printed_whatever_ends_a_sweep(ends, status, monkeypatch, capsys, aims):
+    fake = trials.attempt
+
+    def attempt(aim: Aim, tell: object) -> Trial:
+        if len(aims) == 2:
+            raise ends
+        return fake(aim, tell)
+
+    monkeypatch.setattr(trials, "attempt", attempt)
+    sweep = ("--json", "--sweep", "n=1,2,3", "--", "true", "{n}")
+    assert call(monkeypatch, *sweep) == status
+    told = capsys.readouterr()
+    assert [each["pairs"] for each in json.loads(told.out)] == [6, 6] and len(aims) == 2
+    assert "exit code 7" in told.err or status == 130
+
+
+@pytest.mark.parametrize(("pairs", "status"), [(3, 130), (6, 0)])
+def test_an_interrupted_trial_prints_its_pairs(pairs, status, monkeypatch, capsys, aims):
+    done = trial(made(2.0), made(1.0, looks=(look(huge_mib=90, reached=1),)), pairs=pairs)
+    done.ended, done.is_interrupted = "It was interrupted.", True
+    monkeypatch.setattr(trials, "attempt", lambda aim, tell: done)
+    assert call(monkeypatch, "--", "true") == status
+    told = capsys.readouterr().out
+    assert f"{pairs} pairs" in told and "0.500" in told and "It was interrupted." in told
 
 
 def test_a_page_loads_nothing_and_escapes_what_is_not_ours(monkeypatch, aims, tmp_path):

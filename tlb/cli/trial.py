@@ -16,6 +16,7 @@ from typer import Argument, Option
 
 from tlb.cli import shown
 from tlb.programs import executable, levers
+from tlb.programs.pairing import MOST_WITHIN
 from tlb.reasons import Unavailable
 from tlb.system.files import measuring_lock
 from tlb.units import DAY_MINUTES, DAY_S, format_ns
@@ -32,7 +33,7 @@ Only = Annotated[
     str, Option(metavar="SITE,SITE", help="Huge pages for these allocations of `tlb where`.")
 ]
 Env = Annotated[list[str], Option(metavar="NAME=VALUE", help="Instead of --lever, set a variable.")]
-Within = Annotated[float, Option(min=0.1, max=50, help="Precision of the ratio in %.")]
+Within = Annotated[float, Option(min=0.1, max=MOST_WITHIN, help="Precision of the ratio in %.")]
 Metric = Annotated[
     str, Option(help="Compare a printed number: a regular expression with one group.")
 ]

@@ -17,6 +17,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from tlb.lab.events import SOFTWARE
 from tlb.lab.gate import Gate, dying_with_us, plain_locale
 from tlb.lab.namespaces import KILLED
 from tlb.lab.record import Quantity
-from tlb.machine import settings
+from tlb.machine import pools, settings
 from tlb.page_sizes import PAGES
 from tlb.reasons import REASONS, Unavailable
 from tlb.system.processes import status_within
@@ -174,10 +175,10 @@ def why_ended(
     if killed == signal.SIGKILL:
         return Unavailable("oom-killed", what)
     if killed == signal.SIGBUS:
-        return Unavailable(
-            "pool-empty" if PAGES[pages].source == "pool" else "memory-short",
-            "SIGBUS while faulting in",
-        )
+        is_pool = PAGES[pages].source == "pool"
+        if is_pool and (limits := pools.limits_under(pages, inf)):
+            return Unavailable("pool-limited", limits)
+        return Unavailable("pool-empty" if is_pool else "memory-short", "SIGBUS while faulting in")
     if run.status or not run.stdout.strip():
         how = (
             f"signal {signal.Signals(killed).name}"

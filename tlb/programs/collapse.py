@@ -31,10 +31,10 @@ class Collapsed(NamedTuple):
 
 
 def check() -> None:
-    """Raise Unavailable unless a process's memory can be collapsed: no-collapse without transparent
-    huge pages or process_madvise in this Linux kernel, no-pidfd."""
+    """Raise Unavailable unless a process's memory can be collapsed: setting-absent without
+    transparent huge pages in this Linux kernel, no-collapse without process_madvise, no-pidfd."""
     if procfs.number(_HUGE / "hpage_pmd_size") is None:
-        raise Unavailable("no-collapse", f"there is no {_HUGE}")
+        raise Unavailable("setting-absent", f"there is no {_HUGE}")
     refused = refused_calls()
     if "pidfd_open" in refused:
         raise Unavailable("no-pidfd", refused["pidfd_open"])

@@ -24,6 +24,7 @@ from tlb.lab.record import Positive, PositiveNs
 from tlb.lab.toolchains import environment
 from tlb.machine.host import base_page_bytes
 from tlb.machine.memory import usable_memory
+from tlb.machine.pools import limits_under
 from tlb.machine.settings import check_thp
 from tlb.reasons import Unavailable
 from tlb.system import procfs
@@ -70,7 +71,7 @@ def heap_mib(sizes: Sequence[int]) -> int:
 
 def check(pages: HeapPages, sizes: Sequence[int], root: Path = Path("/")) -> None:
     """Raise Unavailable if the system that `root` shows cannot back the heap: as check_thp() does,
-    page-size-unsupported, pool-empty, memory-short."""
+    page-size-unsupported, pool-empty, pool-limited, memory-short."""
     heap, kernel = heap_mib(sizes) << 20, root / "sys/kernel/mm"
     if pages == "thp":
         check_thp(root)
@@ -82,6 +83,8 @@ def check(pages: HeapPages, sizes: Sequence[int], root: Path = Path("/")) -> Non
         needed = -(-(heap + heap // 256 + (_CODE_MIB << 20)) // _HUGE)
         if free < needed:
             raise Unavailable("pool-empty", f"{needed} pages of 2 MiB needed, {free} free")
+        if limits := limits_under(pages, needed * _HUGE, root):
+            raise Unavailable("pool-limited", limits)
     usable = int(usable_memory(root).usable_bytes * MEMORY_SHARE)
     needed = _JVM_BYTES + (heap if pages != "2m" else 0)
     if needed > usable:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -120,6 +122,12 @@ def _thp_not_disabled() -> None:
 def _collapse_allowed() -> None:
     _thp_not_disabled()
     collapse.check()
+    # Of a program with a memory of its own: a process may always collapse its own.
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        refusal = collapse.refusal(child.pid)
+        child.kill()
+    if refusal == "EPERM":
+        raise Unavailable("collapse-denied")
 
 
 def _thp_allowed() -> None:

@@ -13,6 +13,7 @@ from tlb.inference.intervals import Interval
 from tlb.inference.pairs import LEAST_PAIRS, is_look, paired_ratio
 
 Verdict = Literal["helps", "hurts", "differs, by less than asked", "no difference", "cannot tell"]
+MOST_WITHIN = 50  # %: a ratio that is known less well says nothing
 
 
 def verdict(ratio: Interval, pairs: int, within: float, higher: bool = False) -> Verdict:

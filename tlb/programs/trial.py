@@ -21,7 +21,7 @@ from tlb.programs.children import Number, signal_words
 from tlb.programs.executable import why_no_preload
 from tlb.programs.guard import guarded
 from tlb.programs.levers import LEVERS, Lever, pool_limits
-from tlb.programs.pairing import Verdict, paired, verdict
+from tlb.programs.pairing import MOST_WITHIN, Verdict, paired, verdict
 from tlb.programs.runs import Conditions, Run, run
 from tlb.programs.servers import Driver
 from tlb.reasons import Unavailable
@@ -222,10 +222,10 @@ def _rehearsed(aim: Aim, take: Callable[..., Run]) -> tuple[tuple[Run, Run], flo
     plain = aim.checked(take(aim.against, share=REHEARSAL_SHARE))
     _check_lever(aim, aim.against, plain)
     if aim.metric is None and plain.elapsed_s * aim.within < STARTING_S:
-        took = format_ns(plain.elapsed_s * 1e9)
-        raise Unavailable(
-            "program-short", f"in {took}, of which {aim.within:.2%} would have to show"
-        )
+        took, enough = format_ns(plain.elapsed_s * 1e9), ceil(100 * STARTING_S / plain.elapsed_s)
+        short = f"in {took}, of which {aim.within:.2%} would have to show"
+        hint = f"; --within {enough} would do" if enough <= MOST_WITHIN else ""
+        raise Unavailable("program-short", f"{short}{hint}")
     after_s = snapshots.filled_s(plain.snapshots) if aim.after_s is None else aim.after_s
     try:
         with_lever = aim.checked(take(aim.lever, share=REHEARSAL_SHARE, after_s=after_s))
