@@ -11,7 +11,7 @@ from tlb.inference.curves import HALF_AN_OCTAVE, select
 from tlb.inference.intervals import Interval
 from tlb.prose import count, listed
 from tlb.reasons import Unavailable, required
-from tlb.report.verdicts import Answer, Band, claim, inside
+from tlb.report.verdicts import Answer, Band, Fact, claim, inside
 from tlb.units import format_size
 
 # "Capacity alone": the control, which differs in nothing but the pages, may share at most a tenth
@@ -94,9 +94,10 @@ def it_takes_no_faults(a: Analysis) -> Answer:
     rows = select(a.frame, kernel="page_gather", engine="numpy", layout="spread")
     required(rows, "the published loop was not run in numpy")
     faults = rows["minor_faults"] / rows["accesses"]
-    return bool((faults < 1e-3).all()), (
+    return Fact(
+        bool((faults < 1e-3).all()),
         f"Between its first access and its last the published loop takes up to {faults.max():.3f} "
-        "minor faults an access in numpy, whose result is a new array each time."
+        "minor faults an access in numpy, whose result is a new array each time.",
     )
 
 
@@ -289,11 +290,12 @@ def sequential_order_warms(a: Analysis, band: Band) -> Answer:
 
 @claim("flat-table-2-to-52")
 def a_flat_table_has_2_to_52_entries(a: Analysis) -> Answer:
-    return 2**64 // 2**12 == 2**52, (
-        "A flat table for 64-bit addresses has 2^64 / 2^12 = 2^52 entries; of 8 bytes each, 32 PiB."
+    return Fact(
+        2**64 // 2**12 == 2**52,
+        "A flat table for 64-bit addresses has 2^64 / 2^12 = 2^52 entries; of 8 bytes each, 32 PiB.",
     )
 
 
 @claim("a-million-pages-in-4gib")
 def a_million_pages(a: Analysis) -> Answer:
-    return 4 * 2**30 // 4096 == 1_048_576, "4 GiB / 4 KiB = 1,048,576."
+    return Fact(4 * 2**30 // 4096 == 1_048_576, "4 GiB / 4 KiB = 1,048,576.")

@@ -107,9 +107,9 @@ def prefetch_walks(a: Analysis, same: float = SAME) -> Answer:
     if (large := if_available(lambda: a.best_ahead(large_pages(a.ahead)))) is None:
         return Undecided("ambiguous"), told
     other = Interval.of(large, "gain")
-    return False if decided(helps) is False and decided(
-        inside(other, most, among=a.distances)
-    ) else Undecided("ambiguous"), (f"{told} On {words(large['pages'])} the gain is {other:.2f}.")
+    told = f"{told} On {words(large['pages'])} the gain is {other:.2f}."
+    is_gain = decided(inside(other, most, among=a.distances))
+    return helps if decided(helps) is False and is_gain else Undecided("ambiguous"), told
 
 
 def _faster(base: pd.Series, better: pd.Series) -> list[Effect]:
