@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from support.common import About
 from support.pages import Elements
-from support.synthetic import Stated, scope
+from support.synthetic import Stated, scope, tlbs
 
 import tlb.report.verdicts as room
 from tlb.inference.intervals import Interval, median_interval
@@ -127,6 +127,8 @@ def test_what_was_timed_on_an_emulator_is_no_processors_and_what_was_not_timed_s
         ("two-dimensions", {"hypervisor": "kvm"}, True),
         ("bare-metal", {}, False),
         ("no-pmu", {}, True),
+        ("reach-in-cache", {"tlb": tlbs([64, 4096], [0, 0])}, False),
+        ("reach-in-cache", {"tlb": tlbs([64, 256], [0, 0])}, True),
     ],
 )
 def test_an_obstacle_makes_a_claim_untestable_before_its_predicate_runs(
