@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
@@ -223,6 +223,16 @@ class Curve:
         most = float(table["high"].max()) / floor if floor > 0 else inf
         least = max(1.0, ends.low, 1 / ends.high)
         return Interval(value, least, most, float(table["coverage"].min()), part.modes)
+
+
+def at_largest_shared(curves: Mapping[str, Curve]) -> tuple[float, dict[str, float]]:
+    """Return the largest x that all curves but empty ones have, and the median of each there.
+    Raises Unavailable("too-few-points")."""
+    found = {name: curve for name, curve in curves.items() if len(curve)}
+    required(found, "nothing was measured")
+    shared = set.intersection(*(set(curve.xs) for curve in found.values()))
+    x = max(required(shared, "the curves have no point in common"))
+    return x, {name: curve.get(x).value for name, curve in found.items()}
 
 
 def spread(

@@ -213,6 +213,12 @@ def test_the_published_loop_is_numpys_and_without_it_nothing_replaces_it():
     assert verdicts == [H, F, C]
 
 
+def test_a_fixed_part_of_a_call_in_numpy_is_no_rise_of_the_latency():
+    rows = frame(TEXTBOOK)
+    fixed = (1000.0 / rows["lines"]).where(rows["engine"] == "numpy", 0.0)
+    assert words(analysis(rows.assign(ns_per_access=rows["ns_per_access"] + fixed)))[FLAT] == H
+
+
 def test_a_machine_without_a_cliff_has_no_step_to_explain():
     found = words(of(Truth(hit_ns=0.0, walk_ns=0.0)))
     assert (found[FLAT], found[CAPACITY], found[ASSOCIATIVE]) == (H, C, C)
