@@ -8,8 +8,8 @@ from typing import Self
 import pandas as pd
 
 from tlb.inference import curves, splinter
-from tlb.inference.curves import Curve, select
-from tlb.inference.intervals import UNKNOWN, Interval, median_over_points, summarise_beside
+from tlb.inference.curves import Curve, median_over_points, select
+from tlb.inference.intervals import UNKNOWN, Interval, summarise_beside
 from tlb.page_sizes import LARGE, SWEPT, hardware, page_bytes, rank, words
 from tlb.programs import jmh
 from tlb.prose import listed

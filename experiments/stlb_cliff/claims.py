@@ -293,19 +293,3 @@ def sequential_order_warms(a: Analysis, band: Band) -> Answer:
         f"Over {format_size(most * a.base_page_bytes)} translation costs {ratio:.2f} times as much "
         "in sequential order as in a random cycle."
     )
-
-
-# --- arithmetic, and what is simply counted
-
-
-@claim("flat-table-2-to-52")
-def a_flat_table_has_2_to_52_entries(a: Analysis) -> Answer:
-    return Fact(
-        2**64 // 2**12 == 2**52,
-        "A flat table for 64-bit addresses has 2^64 / 2^12 = 2^52 entries; of 8 bytes each, 32 PiB.",
-    )
-
-
-@claim("a-million-pages-in-4gib")
-def a_million_pages(a: Analysis) -> Answer:
-    return Fact(4 * 2**30 // 4096 == 1_048_576, "4 GiB / 4 KiB = 1,048,576.")

@@ -7,14 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tlb.inference.curves import Curve, price
-from tlb.inference.intervals import (
-    Interval,
-    interval_of_rows,
-    median_interval,
-    median_over_points,
-    summarise,
-)
+from tlb.inference.curves import Curve, median_over_points, price
+from tlb.inference.intervals import Interval, interval_of_rows, median_interval, summarise
 
 # what a mapping multiplies all of its times by
 MAPPINGS = np.array([1.0, 3.0, 0.5, 10.0, 2.0, 5.0])

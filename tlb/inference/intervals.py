@@ -219,27 +219,6 @@ def _of_pairs(
     )
 
 
-def median_over_points(points: Sequence[Interval]) -> Interval | None:
-    """Return one estimate for points that should be alike: the median over the points inside each
-    mapping, then over the mappings that measured them all. None if no mapping did.
-
-    Points of a mapping share its pages, its clock and its neighbours, so they are no independent
-    draws: the more alike they err, the more often an interval over points misses
-    (tests/inference/test_mappings.py).
-    """
-    shared = set.intersection(*({*point.repeats.values} for point in points))
-    if not shared:
-        return None
-    values = {
-        n: median(sorted(point.repeats.values[n] for point in points)) for n in sorted(shared)
-    }
-    drift = median(sorted(point.repeats.drift for point in points))
-    found = median_interval(list(values.values()))
-    return found._replace(low=found.low - abs(drift), high=found.high + abs(drift)).of_repeats(
-        Repeats(values, drift)
-    )
-
-
 def interval_of_difference(a: Interval, b: Interval) -> Interval:
     """Return a - b: of pairs, or of independent estimates by the method of variance estimates
     recovery: each bound adds in quadrature the distances from which it comes (Zou & Donner,
