@@ -9,7 +9,7 @@ from tlb.lab.grid import Scope
 from tlb.machine.java_flags import JAVA_FLAGS, LARGE_FLAGS
 from tlb.prose import count, listed
 from tlb.reasons import Unavailable, required
-from tlb.report.verdicts import Answer, Band, Compares, claim, inside, points_of
+from tlb.report.verdicts import Answer, Band, Compares, Fact, claim, counted, inside, points_of
 
 
 def _text(mib: int) -> Compares:
@@ -58,7 +58,7 @@ def thirty_mb_is_noise(a: Analysis, band: Band) -> Answer:
 @claim("defer-only-madvise-exists", points=None)
 def defer_only_madvise_exists(a: Analysis) -> Answer:
     modes = required(a.flags.defrag_modes, "this kernel lists no modes", "no-data")
-    return "defer-only-madvise" in modes, f"The kernel lists {listed(modes)}."
+    return Fact("defer-only-madvise" in modes, f"The kernel lists {listed(modes)}.")
 
 
 @claim("published-java-flags-exist", points=None)
@@ -68,7 +68,7 @@ def java_flags_exist(a: Analysis, band: Band) -> Answer:
         raise Unavailable("no-toolchain", "java")
     found = len(listed_flags)
     text = f"This Java lists {found} of these {len(JAVA_FLAGS)} flags: {listed(JAVA_FLAGS)}."
-    return band[0] <= found <= band[1], text
+    return counted(found, band, text)
 
 
 @claim("java-large-pages-off-by-default", points=None)
@@ -80,4 +80,4 @@ def javas_large_pages_are_off(a: Analysis, band: Band) -> Answer:
     )[0]
     used = listed(on) if on else "none"
     text = f"By default this Java uses {used} of {listed(LARGE_FLAGS)}."
-    return band[0] <= len(on) <= band[1], text
+    return counted(len(on), band, text)

@@ -7,9 +7,11 @@ from functools import cached_property
 import pandas as pd
 
 from experiments.context_switches.grid import FIRST_HOPS, HELD, PASSES, STREAMED_MIB
+from tlb.inference import curves
 from tlb.inference.curves import Curve
 from tlb.inference.intervals import Interval, median_interval
-from tlb.reasons import required
+from tlb.page_sizes import BASE
+from tlb.reasons import Unavailable, if_available, required
 from tlb.report.analysis import EventAnalysis
 from tlb.report.charts import INTERVAL
 
@@ -34,9 +36,9 @@ class Analysis(EventAnalysis):
         return rows
 
     def translation(self, kernel: str, **where: object) -> Curve:
-        """Return the price of translation in ns a hop by the pages chased: spread minus packed."""
+        """Return the price of translation in ns a hop by the pages chased."""
         spread, packed = (self._rows(kernel, layout=layout, **where) for layout in LAYOUTS)
-        return Curve.of(spread) - Curve.of(packed)
+        return self.price_of(Curve.of(spread), Curve.of(packed))
 
     def price_after(self, kind: str) -> Interval:
         return required(self.after[kind], "no rounds of this kind were measured").at(HELD)
@@ -87,7 +89,7 @@ class Analysis(EventAnalysis):
         )
         return spread - packed
 
-    def cold_tax(self) -> Interval:
+    def first_over_last_round(self) -> Interval:
         """Return translation of a hop in a new process's first round over that in its last."""
         return self._pass(PASSES[0]) / self._pass(PASSES[-1])
 
@@ -111,16 +113,42 @@ class Analysis(EventAnalysis):
         rows = self._rows("neighbour_chase", "stream_kib", **where)
         return Curve.of(rows.assign(mib=rows["stream_kib"] / 1024), "mib")
 
+    def price_beside_stream(self) -> Curve:
+        """Return the price of translation in ns a hop over the MiB that a thread beside streams.
+
+        A stream has a control of as many lines alone. Whether the spread lines have left the cache
+        in which that control lies is asked of the larger controls of this machine's chase without
+        neighbours, which a stream makes no faster. Empty where that was not measured.
+        """
+        alone = if_available(lambda: curves.packed(self.about.kept("stlb_cliff"), pages=BASE))
+        larger = alone.table[alone.table["lines"] > self.far_lines] if alone else ()
+        spread, packed = (self.beside_stream(layout) for layout in LAYOUTS)
+        both, tables, gaps = spread - packed, [], []
+        if not len(larger) or not len(both):
+            return Curve(both.table.iloc[:0], "mib")
+        for mib in both.xs:
+            one, control = (
+                curve.between(mib, mib).table.assign(lines=self.far_lines)
+                for curve in (spread, packed)
+            )
+            price = self.price_of(Curve(one), Curve(pd.concat([control, larger])))
+            tables.append(price.table.assign(mib=mib))
+            gaps += [mib for _ in price.gaps]
+        return Curve(pd.concat(tables, ignore_index=True), "mib", gaps=tuple(gaps))
+
     @staticmethod
     def _with_stream(curve: Curve, mib: float) -> Interval:
+        if mib in curve.gaps:
+            raise Unavailable("control-elsewhere", f"beside a stream of {mib} MiB")
         return required(curve.between(mib, mib), "no chase beside such a stream was measured").last
 
     def under_load(self) -> Interval:
         """Return the price of translation beside the largest stream over that beside a thread that
-        only runs."""
-        self.require_others(self.loaded, "no chase beside a stream was measured")
+        only runs. Raises Unavailable: also control-elsewhere."""
+        loaded = self.loaded
+        self.require_others([*loaded.xs, *loaded.gaps], "no chase beside a stream was measured")
         least, *_, most = STREAMED_MIB
-        return self._with_stream(self.loaded, most) / self._with_stream(self.loaded, least)
+        return self._with_stream(loaded, most) / self._with_stream(loaded, least)
 
     def beside_sibling(self) -> Interval:
         """Return the time of a hop over pages that the TLB holds, beside a chase on the core's

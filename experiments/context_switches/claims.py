@@ -15,26 +15,16 @@ _STREAMS = points_of("neighbour_chase", lines=far, stream_kib=(0, STREAMED_MIB[-
 @claim("switch-flushes-walk-caches", points=points_of("switch_chase", hops=FIRST_HOPS))
 def a_switch_flushes(a: Analysis, band: Band) -> Answer:
     ratio = a.first_walks()
-    effect = inside(ratio, *band)
-    if a.host.pcid and effect.decided() is None:  # then the kernel's own rule decides
-        return False, (
-            "Linux's source decides this: with PCID it reloads CR3 without a flush if it still knows the "
-            f"address space. The times do not: the first {FIRST_HOPS} walks after a process switch take "
-            f"{ratio:.2f} times as long as after a thread switch, which fits both."
-        )
-    return effect, (
+    evidence = (
         f"The first {FIRST_HOPS} walks after a switch of processes take {ratio:.2f} times as long "
         "as those after one of threads."
     )
-
-
-@claim("cold-starts-pay-a-tax", points=points_of("cold_chase", lines=HELD))
-def a_cold_start_pays(a: Analysis, band: Band) -> Answer:
-    ratio = a.cold_tax()
-    return inside(ratio, *band), (
-        f"Translation costs {ratio:.1f} times as much in a new process's first round through {HELD} "
-        "pages as in its last; no page faults, and the lines are in its caches."
-    )
+    if a.host.pcid:
+        evidence += (
+            " By its source, Linux reloads CR3 without a flush on a CPU with PCID, if it still "
+            "knows the address space."
+        )
+    return inside(ratio, *band), evidence
 
 
 @claim("warm-workers-win", points=points_of(("cold_chase", "switch_chase"), lines=HELD))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import altair as alt
 
 from experiments.context_switches.analysis import NEW, Analysis
-from tlb.prose import extremes
+from tlb.inference.curves import at_largest_shared
+from tlb.prose import count, extremes
 from tlb.reasons import required
 from tlb.report import axes, charts
 from tlb.report.render import Figure
@@ -32,10 +33,10 @@ def switches(a: Analysis) -> Figure:
         ticks=axes.PRICES[:-1],
         columns=1,
     )
-    values = {kind: price.last.value for kind, price in named.items()}
+    lines, values = at_largest_shared(named)
     return Figure(
         chart,
-        "What translation costs a hop after each kind of switch, over the most pages: "
+        f"What translation costs a hop after each kind of switch, over {count(lines)} pages: "
         f"{extremes(values)}",
         data.rename(columns={"lines": "pages"}),
     )

@@ -25,7 +25,7 @@ from tlb.inference.intervals import Interval, median_interval
 from tlb.page_sizes import BASE, words
 from tlb.prose import listed
 from tlb.reasons import Unavailable, Undecided, required
-from tlb.report.verdicts import Answer, Band, claim, decided, inside
+from tlb.report.verdicts import Answer, Band, Fact, claim, decided, inside
 from tlb.units import format_size
 
 TWICE = (1.6, 2.4)  # the published run's 95th percentile at its largest sizes: 1.88 to 2.06 medians
@@ -106,10 +106,8 @@ def base_pages_miss_more(a: Analysis, band: Band) -> Answer:
     base, other = at_largest(walks_per_hop(a, BASE), walks_per_hop(a, large))
     hop = "At the largest size a hop walks"
     if other.value <= 0:
-        return (
-            base.low > SOME_WALKS,
-            f"{hop} {base:.2f} times on base pages, never on {words(large)}.",
-        )
+        evidence = f"{hop} {base:.2f} times on base pages, never on {words(large)}."
+        return inside(base, SOME_WALKS), evidence
     ratio = base / other
     evidence = f"{hop} {ratio:.2f} times as often on base pages as on {words(large)}."
     return inside(ratio, *band), evidence
@@ -272,14 +270,13 @@ def quantiles_grow_with_size(a: Analysis, band: Band) -> Answer:
 @claim("entries-still-cached-in-memory-regime")
 def entries_are_still_cached(a: Analysis, band: Band) -> Answer:
     reach = a.known_entries[-1] * a.base_page_bytes
-    truth = band[0] <= reach
-    evidence = f"The last level's {a.known_entries[-1]:,} entries reach {format_size(reach)}"
-    if truth:
-        return truth, f"{evidence}."
-    return truth, (
-        f"{evidence}. At hundreds of megabytes the caches still hold the page table, but the TLB only "
-        "a small part of the translations."
-    )
+    evidence = f"The last level's {a.known_entries[-1]:,} entries reach {format_size(reach)}."
+    if reach < band[0]:
+        evidence += (
+            " At hundreds of megabytes the caches still hold the page table, but the TLB only a "
+            "small part of the translations."
+        )
+    return Fact(reach >= band[0], evidence)
 
 
 @claim("large-pages-worth-fewer-entries", points=largest_in_batches)

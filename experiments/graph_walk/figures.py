@@ -8,6 +8,7 @@ import altair as alt
 import pandas as pd
 
 from experiments.graph_walk.analysis import SIZE, Analysis, largest
+from tlb.inference.curves import at_largest_shared
 from tlb.page_sizes import BASE, rank, words
 from tlb.prose import extremes
 from tlb.reasons import if_available, required
@@ -80,14 +81,16 @@ def quantiles(a: Analysis) -> Figure:
         faint = charts.published(faint)
         chart += faint.mark_line(opacity=0.6, strokeWidth=1).encode(strokeDash=dash)
         chart += faint.mark_point(opacity=0.5, shape="diamond").encode(tooltip=tips[:4])
-    last = {
-        f"the median hop on {words(pages)}": c.last.value
-        for pages, c in a.p50.items()
+    shown = {
+        f"the median hop on {words(pages)}": curve
+        for pages, curve in a.p50.items()
         if pages in set(ours["pages"])
     }
+    size, medians = at_largest_shared(shown)
     return Figure(
         chart,
-        f"Median and 95th percentile of a hop against the working set. {extremes(last)}",
+        "Median and 95th percentile of a hop against the working set. In "
+        f"{format_size(int(size))}: {extremes(medians)}",
         data,
     )
 

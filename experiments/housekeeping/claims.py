@@ -7,7 +7,7 @@ from experiments.housekeeping.analysis import Analysis
 from experiments.housekeeping.document import ALWAYS, FRAGMENTS, FREE, NEVER, ON_BASE
 from experiments.housekeeping.grid import ARENA_BYTES, LARGE
 from tlb.page_sizes import BASE, words
-from tlb.report.verdicts import Answer, Band, claim, inside, points_of
+from tlb.report.verdicts import Answer, Band, claim, counted, inside, points_of
 from tlb.units import format_ns, format_size
 
 
@@ -81,9 +81,11 @@ def defrag_is_paid_first(a: Analysis, band: Band) -> Answer:
 def khugepaged_promotes(a: Analysis, band: Band) -> Answer:
     idle = a.idle()
     share = idle.large_bytes / idle.bytes
-    return bool(band[0] <= share <= band[1]), (
+    return counted(
+        share,
+        band,
         f"Of {format_size(idle.bytes)} that no program touched for {idle.seconds:.0f} s, "
-        f"{share:.0%} became large."
+        f"{share:.0%} became large.",
     )
 
 
@@ -98,8 +100,9 @@ def a_pool_is_lost(a: Analysis, band: Band) -> Answer:
 @claim("pool-needs-application-changes", points=None)
 def a_pool_needs_changes(a: Analysis, band: Band) -> Answer:
     share = a.pool_plain()
-    return (
-        bool(band[0] <= share <= band[1]),
+    return counted(
+        share,
+        band,
         f"Of an array that a program has of its heap beside a free pool, {share:.0%} lie in the "
         "pool.",
     )

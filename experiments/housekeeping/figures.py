@@ -5,10 +5,12 @@ from __future__ import annotations
 import altair as alt
 
 from experiments.housekeeping.analysis import PHASES, Analysis
+from tlb.inference.curves import at_largest_shared
 from tlb.prose import listed
 from tlb.reasons import required
 from tlb.report import axes, charts
 from tlb.report.render import Figure
+from tlb.units import format_size
 
 COLLAPSED = {"none": "nothing", "other": "other memory", "address": "the memory it visits"}
 _LONG = tuple(digit * 10**power for power in range(6) for digit in (1, 3))
@@ -46,12 +48,11 @@ def forks(a: Analysis) -> Figure:
     scheme = axes.page_colours(a.fork_ns, names)
     axis = axes.bytes_axis("Resident", sorted(set(data["working_set_bytes"])))
     x = alt.X("working_set_bytes:Q", axis=axis, scale=axes.log_scale())
-    ends = listed(
-        f"{curve.last.value / 1e3:,.0f} µs on {names[pages]}" for pages, curve in a.fork_ns.items()
-    )
+    lines, ns = at_largest_shared(curves)
+    each = listed(f"{median / 1e3:,.0f} µs on {name}" for name, median in ns.items())
     return Figure(
         charts.series_chart(data, x, "µs per fork", scheme, ticks=_LONG, columns=1),
-        f"Time per fork by what is resident. At the largest size it takes {ends}, rising from the "
-        "smallest.",
+        f"Time per fork by what is resident. With {format_size(int(lines * a.base_page_bytes))} it "
+        f"takes {each}, rising from the smallest.",
         data[["series", "working_set_bytes", *charts.FIELDS]],
     )

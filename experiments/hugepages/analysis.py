@@ -8,8 +8,8 @@ from typing import Self
 import pandas as pd
 
 from tlb.inference import curves, splinter
-from tlb.inference.curves import Curve, select
-from tlb.inference.intervals import UNKNOWN, Interval, median_interval, summarise_beside
+from tlb.inference.curves import Curve, median_over_points, select
+from tlb.inference.intervals import UNKNOWN, Interval, summarise_beside
 from tlb.page_sizes import LARGE, SWEPT, hardware, page_bytes, rank, words
 from tlb.programs import jmh
 from tlb.prose import listed
@@ -143,6 +143,6 @@ class Analysis(analysis.Analysis):
 
 
 def typical(speedups: Curve) -> Interval:
-    """Return one speedup for a range of sizes: the median over sizes with its exact interval, since
-    each size was measured by itself; of fewer than five sizes the medians of their bounds."""
-    return speedups.typical() if len(speedups) < 5 else median_interval(speedups.medians)
+    """Return one speedup for a range of sizes: `median_over_points`, and where no mapping held all
+    sizes the medians of their bounds."""
+    return median_over_points(speedups.intervals) or speedups.typical()

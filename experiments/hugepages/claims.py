@@ -12,7 +12,7 @@ from tlb.inference.splinter import HALF
 from tlb.page_sizes import BASE, LARGE, words
 from tlb.prose import listed
 from tlb.reasons import Unavailable, required
-from tlb.report.verdicts import Answer, Band, claim, inside
+from tlb.report.verdicts import Answer, Band, Fact, claim, inside
 from tlb.units import format_size
 
 EIGHTH = (1.05, 1.25)  # 32.5 ns over 28.7 is 1.13
@@ -256,7 +256,8 @@ def a_hundred_megabytes_pass_the_last_cache(a: Analysis) -> Answer:
     last = max((cache.size_bytes for cache in a.host.caches), default=0)
     if not last:
         raise Unavailable("no-cpuid")
-    return last < TOUCH_BYTES, (
+    return Fact(
+        last < TOUCH_BYTES,
         f"The last cache here has {format_size(last)}, {last / 1e6:.0f} MB; the array has "
-        f"{TOUCH_BYTES / 1e6:.0f}."
+        f"{TOUCH_BYTES / 1e6:.0f}.",
     )

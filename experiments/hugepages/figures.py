@@ -7,7 +7,9 @@ import pandas as pd
 
 from experiments.hugepages import calculator as model
 from experiments.hugepages.analysis import Analysis
+from tlb.inference.curves import at_largest_shared
 from tlb.page_sizes import BASE, ordered
+from tlb.prose import count
 from tlb.report import axes, charts
 from tlb.report.render import Figure
 from tlb.units import format_size
@@ -51,8 +53,8 @@ def splinter(a: Analysis) -> Figure:
     data = charts.stacked(
         near, "nothing was measured on both page sizes", page_bytes=a.base_page_bytes
     )
-    last = {name: curve.last.value for name, curve in near.items() if len(curve)}
-    ends = ", ".join(f"{ns:z.1f} ns on {name}" for name, ns in last.items())
+    lines, costs = at_largest_shared(near)
+    each = ", ".join(f"{ns:z.1f} ns on {name}" for name, ns in costs.items())
     chart = charts.chase_chart(
         data,
         axes.page_colours(kinds, a.page_labels),
@@ -65,7 +67,8 @@ def splinter(a: Analysis) -> Figure:
     )
     return Figure(
         chart.properties(height=215),
-        f"The cost of translation on two page sizes over the same lines. At the right: {ends}.",
+        "The cost of translation on two page sizes over the same lines. Over "
+        f"{count(lines)} lines: {each}.",
         data[["series", "lines", *charts.INTERVAL, "n"]],
     )
 

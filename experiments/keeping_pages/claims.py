@@ -10,16 +10,10 @@ from tlb.inference.intervals import Interval
 from tlb.lab.toolchains import TOOLS
 from tlb.page_sizes import BASE, words
 from tlb.reasons import Unavailable, Undecided, required
-from tlb.report.verdicts import Answer, Band, claim, inside, points_of
+from tlb.report.verdicts import Answer, Band, Fact, claim, counted, inside, points_of
 from tlb.units import format_size
 
 SIX = (4.0, 9.0)  # 838 s over 135 is 6.2
-
-
-def _within(value: float, band: Band) -> bool:
-    """Whether a count, which has no interval, lies in a band."""
-    low, high = band
-    return bool(low <= value <= high)
 
 
 # --- faulting in
@@ -67,9 +61,10 @@ def page_tables_are_smaller(a: Analysis) -> Answer:
     }
     size = touched[BASE]["working_set_bytes"].max()
     base, large = (int(rows["page_table_bytes"].median()) for rows in touched.values())
-    return large < base, (
+    return Fact(
+        large < base,
         f"The page tables of a process that has touched {format_size(int(size))} take "
-        f"{format_size(base)} on base pages and {format_size(large)} on {words('2m')}."
+        f"{format_size(base)} on base pages and {format_size(large)} on {words('2m')}.",
     )
 
 
@@ -82,9 +77,8 @@ def one_byte_takes_a_large_page(a: Analysis, band: Band, pages: str) -> Answer:
         "pool-empty" if pages == "1g" else "too-few-points",
     )
     resident = rows["one_byte_bytes"].iloc[0]
-    return _within(
-        resident, band
-    ), f"One byte written on {words(pages)} makes {format_size(int(resident))} resident."
+    evidence = f"One byte written on {words(pages)} makes {format_size(int(resident))} resident."
+    return counted(resident, band, evidence)
 
 
 claim("gigabyte-granularity", points=None, pages="1g")(one_byte_takes_a_large_page)
@@ -97,9 +91,11 @@ claim("gigabyte-granularity", points=None, pages="1g")(one_byte_takes_a_large_pa
 def an_arena_wastes_the_rest(a: Analysis, band: Band) -> Answer:
     got = a.ways.of("arena")
     wasted = got.resident_bytes - got.array_bytes
-    return _within(wasted, band), (
+    return counted(
+        wasted,
+        band,
         f"Of {format_size(got.mapped_bytes)} that were advised, {format_size(got.array_bytes)} "
-        f"were written and {format_size(got.resident_bytes)} are resident, {wasted:,} bytes more."
+        f"were written and {format_size(got.resident_bytes)} are resident, {wasted:,} bytes more.",
     )
 
 
@@ -108,27 +104,33 @@ def giving_back_drops_a_large_page(a: Analysis, band: Band) -> Answer:
     got, whole = a.ways.of("dropped"), a.ways.of("advised")
     freed = got.mapped_bytes - got.resident_bytes
     split = (whole.huge_bytes - got.huge_bytes) // (2 << 20)
-    return _within(freed, band), (
+    return counted(
+        freed,
+        band,
         f"After MADV_DONTNEED of one base page, {format_size(freed)} less are resident by smaps, "
-        f"and the kernel maps {split} of the large pages by base pages."
+        f"and the kernel maps {split} of the large pages by base pages.",
     )
 
 
 @claim("two-mib-needs-setup", points=None)
 def a_plain_mapping_has_none(a: Analysis, band: Band) -> Answer:
     got = a.ways.of("anonymous")
-    return _within(got.huge_share, band), (
+    return counted(
+        got.huge_share,
+        band,
         f"Of a mapping that asks for nothing {got.huge_share:.0%} lie on large pages, with the "
-        f"kernel's setting at `{a.ways.thp}`."
+        f"kernel's setting at `{a.ways.thp}`.",
     )
 
 
 @claim("madvise-chooses-where", points=None)
 def advice_chooses_where(a: Analysis, band: Band) -> Answer:
     got = a.ways.of("half")
-    return _within(got.huge_share, band) and not got.rest_huge_bytes, (
-        f"Of the half that was advised {got.huge_share:.0%} lie on large pages, and "
-        f"{format_size(got.rest_huge_bytes)} elsewhere in the process."
+    share, elsewhere = got.huge_share, got.rest_huge_bytes
+    return Fact(
+        band[0] <= share <= band[1] and not elsewhere,
+        f"Of the half that was advised {share:.0%} lie on large pages, and "
+        f"{format_size(elsewhere)} elsewhere in the process.",
     )
 
 
@@ -143,10 +145,12 @@ def a_mapped_file_has_large_pages(a: Analysis, band: Band) -> Answer:
         a.ways.of("file").huge_share,
         "; ".join(f"{a.ways.asked(way)}: {one.huge_share:.0%}" for way, one in got.items()),
     )
-    return _within(file, band), (
+    return counted(
+        file,
+        band,
         f"Of {a.ways.asked('file', in_words=True)}, {file:.0%} lie on large pages."
         + f" Other file systems have settings of their own, and give what those say ({rest})."
-        * bool(got)
+        * bool(got),
     )
 
 
@@ -181,7 +185,7 @@ def _plain_go(a: Analysis, band: Band) -> Answer:
         return Undecided(
             "conditions"
         ), f"{evidence}: with THP at `always` the kernel gives them to programs that do not ask."
-    return _within(huge / size, band), f"{evidence}, with THP at `{a.programs.thp}`."
+    return counted(huge / size, band, f"{evidence}, with THP at `{a.programs.thp}`.")
 
 
 @claim("go-asks-for-no-large-pages", points=None)
@@ -205,9 +209,11 @@ def the_pool_in_five_languages(a: Analysis, band: Band) -> Answer:
         lack = {name: code for name, code in a.programs.lacking.items() if name.endswith(" pool")}
         raise Unavailable(next(iter(lack.values()), "no-data"), "in the run of these programs")
     told = ", ".join(f"{TOOLS[language].title} {share:.0%}" for language, share in shares.items())
-    whole = all(_within(share, band) for share in shares.values())
-    truth = Undecided("conditions") if whole and len(shares) < len(TOOLS) else whole
-    return truth, f"Of what holds the array, from the pool, by smaps: {told}."
+    evidence = f"Of what holds the array, from the pool, by smaps: {told}."
+    is_whole = all(band[0] <= share <= band[1] for share in shares.values())
+    if is_whole and len(shares) < len(TOOLS):
+        return Undecided("conditions"), evidence
+    return Fact(is_whole, evidence)
 
 
 def _java_pool(a: Analysis) -> tuple[float, str]:
@@ -218,18 +224,17 @@ def _java_pool(a: Analysis) -> tuple[float, str]:
 @claim("java-hugetlbfs-maps-the-pool", points=None)
 def javas_flag_maps_the_pool(a: Analysis, band: Band) -> Answer:
     share, told = _java_pool(a)
-    return _within(share, band), told
+    return counted(share, band, told)
 
 
 @claim("use-large-pages-is-not-thp", points=None)
 def javas_flag_is_not_thp(a: Analysis, band: Band) -> Answer:
     share, told = _java_pool(a)
-    return _within(1 - share, band), f"{told} So {1 - share:.0%} are left for transparent ones."
+    return counted(1 - share, band, f"{told} So {1 - share:.0%} are left for transparent ones.")
 
 
 @claim("java-thp-is-madvise", points=None)
 def javas_other_flag_advises(a: Analysis, band: Band) -> Answer:
     share = min(report.huge_share for report in _reports(a, "java", "huge"))
-    return _within(
-        share, band
-    ), f"With the flag {share:.0%} of Java's heap lie on transparent large pages."
+    evidence = f"With the flag {share:.0%} of Java's heap lie on transparent large pages."
+    return counted(share, band, evidence)

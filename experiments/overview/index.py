@@ -179,11 +179,18 @@ class Analysis(analysis.Analysis):
             if self.parameters["profile"] == "smoke"
             else ""
         )
-        left_out = "".join(f"\n\n{note.text}" for note in self.notes if note.code == "no-time")
         return (
             f"These are results of the computer that built this page, measured {when}."
-            f"{short}{left_out}"
+            f"{short}{self._left_out()}"
         )
+
+    def _left_out(self) -> str:
+        """Count in one sentence what there was no time to measure; "" if nothing."""
+        counts = self.about.left_out.values()
+        missing, every = (sum(count[side] for count in counts) for side in (0, 1))
+        if not missing:
+            return ""
+        return f" {missing:,} of {every:,} measurements are missing; `make book` goes on with them."
 
 
 def _analysis(module: ModuleType, chapter: Chapter) -> analysis.Analysis | Unavailable:

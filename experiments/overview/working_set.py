@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from experiments.overview.index import BASE_PAGES, LARGE_PAGES, PACKED, Analysis
-from tlb.inference.curves import Curve
+from tlb.inference.curves import Curve, at_largest_shared
 from tlb.inference.scatter import JUMP
 from tlb.reasons import required
 from tlb.report import axes, charts
@@ -51,11 +51,12 @@ def working_set(a: Analysis) -> Figure:
     default = min(sizes, key=lambda size: abs(size - _ASKED_LOG2))
     chosen = _chosen(_times(found, sizes, page_bytes), colours, x, y)
     drawn = charts.layered(chart, control, single, ends, *chosen)
-    last = ", ".join(f"{name} {format_ns(curve.last.value)}" for name, curve in found.items())
+    lines, ns = at_largest_shared(found)
+    largest = ", ".join(f"{name} {format_ns(median)}" for name, median in ns.items())
     columns = ["series", "lines", "working_set_bytes", "median", "low", "high", "coverage", "n"]
     return Figure(
         drawn.add_params(*_slider(sizes, default, answers)),
-        f"Time per load against the working set. At the largest size: {last}. "
+        f"Time per load against the working set. In {format_size(int(lines) * page_bytes)}: {largest}. "
         f"{answers[f'{default:g}']}",
         data[columns],
     )

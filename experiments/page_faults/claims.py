@@ -10,7 +10,7 @@ from tlb.machine.host import is_x86
 from tlb.page_sizes import BASE, words
 from tlb.prose import count, in_words, listed
 from tlb.reasons import Unavailable, Undecided, required
-from tlb.report.verdicts import Answer, Band, Compares, claim, inside, points_of
+from tlb.report.verdicts import Answer, Band, Compares, Fact, claim, counted, inside, points_of
 from tlb.units import format_size
 
 LINEAR_BYTES = 2 ** (48 - 12) * 8  # an entry for each page of 48 bits of addresses
@@ -30,9 +30,11 @@ def _prefault(threads: int, pages: str = BASE) -> Compares:
 def only_used_parts_have_tables(a: Analysis, band: Band) -> Answer:
     way = a.touch(FRESH)
     added, filled = int(way["untouched_table_bytes"]), int(way["filled_table_bytes"])
-    return band[0] <= added <= band[1], (
+    return counted(
+        added,
+        band,
         f"Mapping as much as the published file adds {format_size(added)} of page tables, touching "
-        f"it {format_size(filled)}."
+        f"it {format_size(filled)}.",
     )
 
 
@@ -41,7 +43,7 @@ def a_fault_takes_a_whole_page(a: Analysis, band: Band) -> Answer:
     rows = select(a.frame, kernel="prefault", mode="touch", pages=["thp", "2m"])
     resident = required(rows, "no large page was faulted in")["one_byte_resident_bytes"]
     sizes = listed(format_size(int(n)) for n in sorted(set(resident)))
-    return (
+    return Fact(
         bool(resident.between(*band).all()),
         f"One byte written to an untouched large page makes {sizes} resident.",
     )
@@ -52,9 +54,11 @@ def fewer_faults(a: Analysis, band: Band) -> Answer:
     base, large = (float(a.touch(way)["faults_per_access"]) for way in (FRESH, FRESH_LARGE))
     if not large > 0:
         raise Unavailable("too-few-points", "no large page faulted")
-    return band[0] <= base / large <= band[1], (
+    return counted(
+        base / large,
+        band,
         f"As much memory takes {count(base / large)} times as many faults on base pages as on "
-        f"{words('thp')}."
+        f"{words('thp')}.",
     )
 
 
@@ -95,9 +99,10 @@ def lower_locks_are_per_page(a: Analysis, band: Band) -> Answer:
 @claim("linear-table-is-wasteful", points=_FRESH)
 def a_linear_table_is_wasteful(a: Analysis, band: Band) -> Answer:
     used = int(required(a.rows(FRESH), "fresh memory was not touched")["page_table_bytes"].max())
-    return LINEAR_BYTES / used > band[0], (
+    return Fact(
+        LINEAR_BYTES / used > band[0],
         f"A linear table of 48 bits takes {format_size(LINEAR_BYTES)}; this process's tree took "
-        f"{format_size(used)}."
+        f"{format_size(used)}.",
     )
 
 
@@ -113,9 +118,11 @@ def five_levels_by_default(a: Analysis, band: Band) -> Answer:
     levels = a.host.page_table_levels
     if not levels:
         raise Unavailable("no-data", "the kernel does not say how many levels it uses")
+    evidence = f"The CPU has five levels, and the kernel uses {in_words(levels)}."
+    if levels == band[0]:
+        return Fact(True, evidence)
     # A kernel of one's own may use four for other reasons than a distribution's would.
-    told = levels == band[0] or Undecided("conditions")
-    return told, f"The CPU has five levels, and the kernel uses {in_words(levels)}."
+    return Undecided("conditions"), evidence
 
 
 @claim("lscpu-tells-five-levels", points=None)
@@ -125,9 +132,10 @@ def lscpu_tells(a: Analysis) -> Answer:
     flag, mapping = a.side.la57_flag, a.side.high_mapping
     if mapping is None:
         raise Unavailable("no-data", "no mapping above 47 bits was asked for")
-    return flag == mapping, (
+    return Fact(
+        flag == mapping,
         f"The flag is {'there' if flag else 'not there'}, and the kernel "
-        f"{'gives' if mapping else 'does not give'} a mapping above 47 bits."
+        f"{'gives' if mapping else 'does not give'} a mapping above 47 bits.",
     )
 
 
@@ -137,9 +145,10 @@ def lscpu_tells(a: Analysis) -> Answer:
 @claim("fault-difference-is-significant", points=None)
 def the_difference_is_significant(a: Analysis, band: Band) -> Answer:
     test = a.published_test
-    return band[0] <= test.p < band[1], (
+    return Fact(
+        bool(band[0] <= test.p < band[1]),
         f"From the printed means, intervals and counts: t = {test.t:.2f}, p = {test.p:.1e}, a "
-        f"difference of {test.relative:.2%}."
+        f"difference of {test.relative:.2%}.",
     )
 
 
@@ -147,7 +156,7 @@ def the_difference_is_significant(a: Analysis, band: Band) -> Answer:
 def the_mode_holds_most(a: Analysis, band: Band) -> Answer:
     most = a.published_buckets.groupby("page_table_levels")["share"].max()
     shares, levels = listed(map("{:.1%}".format, most)), listed(map(in_words, most.index))
-    return (
+    return Fact(
         bool((most >= band[0]).all()),
         f"The fullest bucket holds {shares} of the faults, with {levels} levels.",
     )

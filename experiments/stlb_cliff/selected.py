@@ -41,6 +41,13 @@ def gather(*sizes: int, layouts: tuple[str, ...] = ("spread",)) -> Compares:
     return points_of("page_gather", pages=BASE, layout=layouts, lines=lines)
 
 
+gather_inside_the_last_level = points_of(
+    "page_gather",
+    pages=BASE,
+    layout="spread",
+    low=lambda scope: 1.4 * min(scope.entries, default=0),
+    high=lambda scope: 0.6 * max(scope.entries, default=0),
+)
 # The two largest sizes of the chase and its control.
 far = points_of("page_chase", **_BOTH, low=lambda scope: scope.most_lines / 4)
 one_gib = points_of("page_chase", **_BOTH, lines=lambda scope: scope.lines(1 << 30))

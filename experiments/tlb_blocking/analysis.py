@@ -230,11 +230,6 @@ class Analysis(analysis.Analysis):
         found["partitions"] = 2 ** found["bits"]
         return found.sort_values(["pages", "mode", "passes", "bits"], key=rank, ignore_index=True)
 
-    @property
-    def join_fan_outs(self) -> int:
-        """From how many fan-outs `best_join` chooses, on base pages."""
-        return max(int(select(self.joins, pages=BASE, mode="partitioned")["gain"].notna().sum()), 1)
-
     def best_join(self, pages: str) -> pd.Series:
         return best_of(select(self.joins, mode="partitioned"), pages)
 

@@ -1,4 +1,4 @@
-"""What the articles say of blocking, prefetching and fan-out, as predicates on the chapter's
+"""What the articles say of blocking and prefetching, as predicates on the chapter's
 Analysis."""
 
 from __future__ import annotations
@@ -29,9 +29,6 @@ from tlb.units import format_size
 
 # The published block left (117 - 71) / (242 - 71) = 27 % of the tail's excess over 2 MiB pages.
 ALL_BUT_VANISHED = 0.30
-# Less, at four times as many partitions as entries, is no limit to plan for.
-JUMP = 0.10
-
 
 _HOP_BY_HOP = points_of("graph_walk", per_hop=1)
 
@@ -75,10 +72,6 @@ def blocks_inside_the_reach_gain(a: Analysis) -> Answer:
     """Only blocks larger than the last cache show what the TLB alone gains."""
     reach = a.known_entries[-1] * a.base_page_bytes
     cache = max((cache.size_bytes for cache in a.host.caches), default=0)
-    if reach <= cache:
-        raise Unavailable(
-            "reach-in-cache", f"{format_size(cache)} of cache, a reach of {format_size(reach)}"
-        )
     measured = a.blocks[(a.blocks["pages"] == BASE) & a.blocks["gain"].notna()]
     inside_reach = required(
         measured[(measured["block_bytes"] <= reach) & (measured["block_bytes"] > cache)],
@@ -107,9 +100,9 @@ def prefetch_walks(a: Analysis, same: float = SAME) -> Answer:
     if (large := if_available(lambda: a.best_ahead(large_pages(a.ahead)))) is None:
         return Undecided("ambiguous"), told
     other = Interval.of(large, "gain")
-    return False if decided(helps) is False and decided(
-        inside(other, most, among=a.distances)
-    ) else Undecided("ambiguous"), (f"{told} On {words(large['pages'])} the gain is {other:.2f}.")
+    told = f"{told} On {words(large['pages'])} the gain is {other:.2f}."
+    is_gain = decided(inside(other, most, among=a.distances))
+    return helps if decided(helps) is False and is_gain else Undecided("ambiguous"), told
 
 
 def _faster(base: pd.Series, better: pd.Series) -> list[Effect]:
@@ -184,35 +177,4 @@ def order_of_remedies(a: Analysis) -> Answer:
     )
     return truth, f"Median and 95th percentile: {said}." + (
         f" Not measured: {', '.join(missing)}." if missing else ""
-    )
-
-
-@claim("fan-out-limit", points=points_of("radix_partition", mode="partition"))
-def fan_out_limit(a: Analysis, jump: float = JUMP) -> Answer:
-    entries = a.known_entries[0]
-    base, few, many = a.fan_out_rise(BASE, entries)
-    told = f"From {few:,} to {many:,} partitions a row takes {base:.2f} times as long on base pages"
-    if decided(jumps := inside(base, 1 + jump)) is False:
-        return jumps, f"{told}; the first level has {entries:,} entries."
-    unless_splintered(a, jumps, answer=True)  # large pages are its control
-    large = if_available(large_pages, a.fan_out)
-    if not (risen := large and if_available(a.fan_out_rise, large, entries)):
-        return Undecided(
-            "ambiguous"
-        ), f"{told}. Large pages, which would tell the TLB from the caches, were not measured."
-    told += f" and {risen[0]:.2f} times on {words(large)}."
-    if not decided(jumps):
-        return jumps, told
-    if decided(inside(base / risen[0], 1)):
-        return jumps, told
-    return Undecided("ambiguous"), told + " Large pages rise as well, so it may not be the TLB."
-
-
-@claim("join-partitions-first", points=points_of("radix_partition", mode=("naive", "partitioned")))
-def join_partitions_first(a: Analysis, same: float = SAME) -> Answer:
-    best = a.best_join(BASE)
-    gain = Interval.of(best, "gain")
-    return inside(gain, 1 + same, among=a.join_fan_outs), (
-        f"With {int(best['partitions']):,} partitions the join is {gain:.2f} times as fast as the "
-        "naive one."
     )

@@ -30,7 +30,6 @@ GUEST_REASONS = PAGE_REASONS | {
 _OF_GUEST = {"4k": "4 KiB", "2m": "2 MiB", "1g": "1 GiB"}  # whose pages have no other kind
 GUEST_BASE_BYTES = 4096  # the guest of guest_chase is written for x86-64, as is its host
 SIZES = labels(GUEST_BASE_BYTES)
-LEAST_PAIRS = 5  # of a median, fewer have no interval worth the name
 
 
 def cell_name(guest: str, host: str) -> str:
@@ -184,19 +183,25 @@ class Analysis(StepsAnalysis):
 
     @cached_property
     def container_ratio(self) -> Interval:
-        """Time in fresh namespaces over that of a plain process, the median over pairs, with its
-        exact interval. A pair walked the same permutation in the same repeat, so what the order and
-        an hour of drift do, they do to both; one interval over all sizes has one chance to miss,
-        where one a size has as many."""
+        """Time in fresh namespaces over that of a plain process: the median over points inside each
+        repeat, then over repeats, since points of a mapping are no independent draws. A pair walked
+        the same permutation in the same repeat, so what the order and an hour of drift do, they do
+        to both."""
         plain, inside = (
-            rows.groupby(["layout", "lines", "repeat"])["ns_per_access"].median()
+            rows.pivot_table(
+                index="repeat",
+                columns=["layout", "lines"],
+                values="ns_per_access",
+                aggfunc="median",
+            )
             for rows in (self.plain, self.contained)
         )
-        pairs = (inside / plain).dropna()
-        if len(pairs) < LEAST_PAIRS:
-            why = f"{len(pairs)} pairs of a process in namespaces and a plain one"
-            raise Unavailable("too-few-points", why)
-        return median_interval(pairs)
+        pairs = (inside / plain).dropna(axis="columns", how="all").dropna()
+        return median_interval(
+            required(pairs, "no repeat measured all points in namespaces and outside").median(
+                axis=1
+            )
+        )
 
     @property
     def far_nodes(self) -> pd.DataFrame:

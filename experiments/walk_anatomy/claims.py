@@ -9,12 +9,13 @@ from tlb.inference.counts import why_not_counted
 from tlb.inference.curves import select
 from tlb.inference.geometry_walks import Walk
 from tlb.inference.intervals import Interval, interval_of_rows
+from tlb.inference.walk_caches import LEAST_RISE
 from tlb.lab.grid import Scope
 from tlb.lab.record import Point
 from tlb.page_sizes import BASE, LARGE, words
 from tlb.prose import in_words
 from tlb.reasons import Undecided, required
-from tlb.report.verdicts import Answer, Band, Compares, claim, inside
+from tlb.report.verdicts import Answer, Band, Compares, claim, decided, inside
 
 
 def _ends(*levels: int) -> Compares:
@@ -59,9 +60,12 @@ def upper_entries_are_kept(a: Analysis, band: Band) -> Answer:
 
 @claim("walk-caches-hold-three-levels", points=_ends(*LEVELS))
 def three_levels_are_kept(a: Analysis) -> Answer:
+    """A cache that ends within its sweep shows there as a rise; one that does not may be larger
+    than its sweep."""
     required(a.prices, "no tables were swept")
-    shown = len(a.caches)
-    return shown == len(LEVELS) or Undecided("ambiguous"), (
+    rises = [inside(_rise(a, level), LEAST_RISE) for level in LEVELS]
+    shown = sum(bool(rise.decided()) for rise in rises)
+    return Undecided("ambiguous") if decided(rises) is False else rises, (
         f"{in_words(shown).capitalize()} of the three sweeps show{'s' * (shown == 1)} a cache that "
         "ends. One that does not may be larger than its sweep."
     )
@@ -70,7 +74,8 @@ def three_levels_are_kept(a: Analysis) -> Answer:
 @claim("every-walk-visits-all-levels", points=_ends(*LEVELS))
 def every_walk_visits_all(a: Analysis) -> Answer:
     required(a.prices, "no tables were swept")
-    return (False if a.caches else Undecided("ambiguous")), (
+    rise = inside(a.last_ns / a.first_ns, most=LEAST_RISE)
+    return Undecided("ambiguous") if rise.decided() else rise, (
         f"A miss costs {a.first_ns:.1f} ns through few tables and {a.last_ns:.1f} through many, "
         "whose entries take as much room: a walk through few reads less."
     )

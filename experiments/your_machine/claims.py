@@ -12,7 +12,7 @@ from tlb.machine.host import data_tlbs, is_x86
 from tlb.page_sizes import page_bytes
 from tlb.prose import listed
 from tlb.reasons import Unavailable
-from tlb.report.verdicts import Answer, Band, claim, inside
+from tlb.report.verdicts import Answer, Band, Fact, claim, inside
 from tlb.units import format_size
 
 ENTRIES, POOL_PAGES = 32, 2200
@@ -29,7 +29,7 @@ def fully_associative(a: Analysis) -> Answer:
     first = levels[min(levels)]
     if first is None:
         raise Unavailable("no-geometry", f"by CPUID, {listed(each)}")
-    return first == "full", f"By CPUID, {listed(each)}."
+    return Fact(first == "full", f"By CPUID, {listed(each)}.")
 
 
 @claim("entries-cover-a-pool")
@@ -37,9 +37,10 @@ def entries_cover_a_pool(
     a: Analysis, entries: int = ENTRIES, pool_pages: int = POOL_PAGES
 ) -> Answer:
     reach, pool = (n * page_bytes("2m", a.base_page_bytes) for n in (entries, pool_pages))
-    return reach >= pool, (
+    return Fact(
+        reach >= pool,
         f"{entries} × 2 MiB are {format_size(reach)}. The other figure is that of a pool of "
-        f"{pool_pages:,} pages, and a pool holds no translations."
+        f"{pool_pages:,} pages, and a pool holds no translations.",
     )
 
 
@@ -48,7 +49,8 @@ def entries_cover_a_pool(
 
 @claim("base-page-is-4-kib")
 def a_base_page_is_4_kib(a: Analysis) -> Answer:
-    return a.base_page_bytes == 4096, f"A base page has {format_size(a.base_page_bytes)} here."
+    size = format_size(a.base_page_bytes)
+    return Fact(a.base_page_bytes == 4096, f"A base page has {size} here.")
 
 
 @claim("four-levels-on-x86")
@@ -56,9 +58,10 @@ def four_levels(a: Analysis) -> Answer:
     if not is_x86(a.host):
         raise Unavailable("other-arch", a.host.arch)
     levels = len(a.split.levels)
-    return levels in (4, 5), (
+    return Fact(
+        levels in (4, 5),
         f"This machine's page tables have {levels} levels, and translate {a.split.bits} bits of an "
-        "address."
+        "address.",
     )
 
 
@@ -67,14 +70,15 @@ def several_tlbs(a: Analysis, least: int = 2) -> Answer:
     if not a.stated_entries:
         raise Unavailable(a.host.tlb_reason or "no-geometry")
     levels, entries = len(a.stated_entries), listed(f"{n:,}" for n in a.stated_entries)
-    return levels >= least, f"CPUID states {levels} levels for data, of {entries} entries."
+    evidence = f"CPUID states {levels} levels for data, of {entries} entries."
+    return Fact(levels >= least, evidence)
 
 
 @claim("two-hugepage-sizes")
 def two_huge_page_sizes(a: Analysis) -> Answer:
     sizes = sorted(page_bytes(pool.page, a.base_page_bytes) for pool in a.host.pools)
     named = listed(map(format_size, sizes)) or "no size"
-    return sizes == [2 << 20, 1 << 30], f"This kernel has pools of pages of {named}."
+    return Fact(sizes == [2 << 20, 1 << 30], f"This kernel has pools of pages of {named}.")
 
 
 # --- how many entries: as the survey found them, beside what CPUID states

@@ -80,6 +80,14 @@ def test_a_machine_without_rows_has_a_first_page_all_the_same(why):
     assert REASONS[why].sentence.removesuffix(".") in told and "| not measured |" in told
 
 
+def test_what_there_was_no_time_for_is_counted_once():
+    a = page({"stlb_cliff": CLIFF.assign(started_at="2026-01-01T00:00:00Z")}, machine="this")
+    whole = a.provenance
+    a.about.left_out |= {"stlb_cliff": (291, 633), "hugepages": (1_141, 2_315)}
+    assert whole in a.provenance and "1,432 of 2,948" in a.provenance
+    assert len(a.provenance.splitlines()) == 1 and "missing" not in whole
+
+
 def test_without_rows_its_figure_is_the_reference_machine_s():
     a, reference = page({}), page({"stlb_cliff": CLIFF})
     reference.about.machine = "another"

@@ -140,3 +140,10 @@ def test_only_linux_measures(world):
     assert (
         refusal(lambda: this().measure(POINTS)) == refusal(lambda: this().survey()) == "not-linux"
     )
+
+
+def test_what_there_was_no_time_for_is_counted_by_grid(measuring):
+    chapter, asked = measuring(repeats=2, minutes=1e-9)
+    assert refusal(lambda: chapter.measure(POINTS)) == "no-data" and asked == []
+    assert chapter.left_out == {CHAPTER: (4, 4)}
+    assert [note.code for note in chapter.notes].count("no-time") == 1

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from support.common import About
 from support.pages import Elements
-from support.synthetic import Stated, scope
+from support.synthetic import Stated, scope, tlbs
 
 import tlb.report.verdicts as room
 from tlb.inference.intervals import Interval, median_interval
@@ -18,8 +18,10 @@ from tlb.report.verdicts import (
     Answer,
     Band,
     Claim,
+    Fact,
     Verdict,
     claim,
+    counted,
     decided,
     inside,
     judge,
@@ -44,9 +46,10 @@ def claims(monkeypatch) -> ModuleType:
     made = ModuleType("a_chapter")
 
     def largest_is_small(a: Analysis, most: float = 5.0) -> Answer:
-        return bool(
-            a.frame["ns"].max() < most
-        ), f"The largest is {a.frame['ns'].max():.0f}, of {most:.0f} `at most`."
+        largest = a.frame["ns"].max()
+        return counted(
+            largest, (0.0, most), f"The largest is {largest:.0f}, of {most:.0f} `at most`."
+        )
 
     def nobody_knows(a: Analysis) -> Answer:
         return Undecided("ambiguous"), "The interval spans the line."
@@ -124,6 +127,8 @@ def test_what_was_timed_on_an_emulator_is_no_processors_and_what_was_not_timed_s
         ("two-dimensions", {"hypervisor": "kvm"}, True),
         ("bare-metal", {}, False),
         ("no-pmu", {}, True),
+        ("reach-in-cache", {"tlb": tlbs([64, 4096], [0, 0])}, False),
+        ("reach-in-cache", {"tlb": tlbs([64, 256], [0, 0])}, True),
     ],
 )
 def test_an_obstacle_makes_a_claim_untestable_before_its_predicate_runs(
@@ -186,15 +191,27 @@ def test_of_several_reasons_too_few_processes_come_first_then_what_seems_refuted
     assert why_undecided([bistable, widened]).code == "widened"
 
 
-def test_a_predicate_must_give_effects(a):
+def test_a_predicate_gives_effects_or_a_fact_and_no_bool(a):
     def judged(truth: object) -> Verdict:
         return judge(Claim("made-up", "boncz1999", "Says.", lambda a: (truth, "So."), None), a)
 
-    for truth in (None, [None]):
+    for truth in (None, [None], True, Fact(True, "So."), Interval(1, 1, 1)):
         with pytest.raises(TypeError):
             judged(truth)
+    for answer in (True, None):
+        with pytest.raises(TypeError):
+            judge(Claim("made-up", "boncz1999", "Says.", lambda a, it=answer: it, None), a)
     nothing = judged([])
     assert (nothing.verdict, nothing.reason) == ("cannot tell", "too-few-points")
+
+
+@pytest.mark.parametrize(
+    ("holds", "because", "error"),
+    [(None, "So.", TypeError), (1, "So.", TypeError), (True, " ", ValueError)],
+)
+def test_a_fact_holds_or_does_not_and_has_its_proof(holds, because, error):
+    with pytest.raises(error):
+        Fact(holds, because)
 
 
 def test_a_verdict_table_escapes_and_has_a_twin_in_words():
@@ -221,7 +238,7 @@ def test_sentences_that_differ_in_a_number_share_a_predicate(claims, a):
 
 
 def first_value(a: Analysis, place: int, value: float) -> Answer:
-    return bool(a.frame["ns"].iloc[place] == value), "A value."
+    return Fact(bool(a.frame["ns"].iloc[place] == value), "A value.")
 
 
 @pytest.mark.parametrize(

@@ -181,6 +181,7 @@ class About:
     host: Host
     machine: str = "made-up"
     notes: list[Note] = field(default_factory=list)
+    left_out: dict[str, tuple[int, int]] = field(default_factory=dict)
     rows: dict[str, pd.DataFrame] = field(default_factory=dict)
     documents: dict[str, dict[str, Any]] = field(default_factory=dict)
     other: About | None = None  # any other machine

@@ -149,6 +149,14 @@ def rows(
     return machine.frame(points(most, cpus, sibling), repeats)
 
 
+def larger_controls(ns: float) -> pd.DataFrame:
+    """Packed chases without neighbours, of more lines than the one beside a stream: ns a hop."""
+    of = scope(GIB)
+    far = context_switches.grid.far(of)
+    larger = [of.point("page_chase", layout="packed", lines=times * far) for times in (2, 4)]
+    return processes(larger, lambda point: ns, noise=1e-9, repeats=5, seed=1)
+
+
 def stated(**changes: Any) -> dict[str, Any]:
     """The document of what a computer says of flushes."""
     return {
@@ -258,9 +266,11 @@ def analysis(
     hypervisor: str = "kvm",
     cpus: int = 4,
     pcid: bool | None = True,
+    larger_ns: float = 100.0,
     **changes: Any,
 ) -> Any:
-    """Return the Analysis of a chapter. house: None where nobody asked for it. changes: of `stated`."""
+    """Return the Analysis of a chapter. house: None where nobody asked for it. larger_ns: of
+    `larger_controls`. changes: of `stated`."""
     documents = {"flushes": stated(**changes)} | (
         {"housekeeping": house.document()} if house else {}
     )
@@ -268,4 +278,5 @@ def analysis(
         hypervisor=hypervisor, changes={"usable_cpus": tuple(range(cpus)), "pcid": pcid}
     ).host()
     frame = rows() if frame is None else frame
-    return chapter.Analysis(frame, About(host, documents=documents))
+    others = {"stlb_cliff": larger_controls(larger_ns)}
+    return chapter.Analysis(frame, About(host, rows=others, documents=documents))

@@ -16,7 +16,6 @@ OF_4096 = {
     "tlb/lab/declaration.py": (1, "a guest's page table, which is x86-64's alone"),
     "tlb/lab/kernels.py": (1, "a number of lines, and not of bytes"),
     "tlb/lab/grid.py": (1, "the least that a parameter may ask for, on any machine"),
-    "experiments/stlb_cliff/claims.py": (1, "a source's own sum, of 4 KiB on any machine"),
     "experiments/your_machine/claims.py": (1, "what a source says a base page has"),
     "experiments/virtualization/analysis.py": (
         1,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
+from tlb.inference import intervals
 from tlb.inference.intervals import JUMP, UNKNOWN, Interval, summarise, with_repeats
 from tlb.inference.scatter import UNSTABLE_SPREAD
 from tlb.reasons import Unavailable, required
@@ -223,6 +224,30 @@ class Curve:
         most = float(table["high"].max()) / floor if floor > 0 else inf
         least = max(1.0, ends.low, 1 / ends.high)
         return Interval(value, least, most, float(table["coverage"].min()), part.modes)
+
+
+def median_over_points(points: Sequence[Interval]) -> Interval | None:
+    """Return one estimate for points that should be alike: the median over the points inside each
+    mapping, then over the mappings that measured them all; None if none did. Points of a mapping
+    share its pages and its clock, so they are no independent draws."""
+    shared = set.intersection(*({*point.repeats.values} for point in points))
+    if not shared:
+        return None
+    values = {n: float(np.median([p.repeats.values[n] for p in points])) for n in sorted(shared)}
+    drift = float(np.median([point.repeats.drift for point in points]))
+    found = intervals.median_interval(list(values.values()))
+    bounds = found._replace(low=found.low - abs(drift), high=found.high + abs(drift))
+    return bounds.of_repeats(intervals.Repeats(values, drift))
+
+
+def at_largest_shared(curves: Mapping[str, Curve]) -> tuple[float, dict[str, float]]:
+    """Return the largest x that all curves but empty ones have, and the median of each there.
+    Raises Unavailable("too-few-points")."""
+    found = {name: curve for name, curve in curves.items() if len(curve)}
+    required(found, "nothing was measured")
+    shared = set.intersection(*(set(curve.xs) for curve in found.values()))
+    x = max(required(shared, "the curves have no point in common"))
+    return x, {name: curve.get(x).value for name, curve in found.items()}
 
 
 def spread(

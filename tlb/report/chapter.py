@@ -95,6 +95,7 @@ class Chapter(Subject):
             self._note(note)
         if outcome.skipped and not first_round:
             every = outcome.skipped + outcome.cached + outcome.measured
+            self.left_out[names] = outcome.skipped, every
             left_out = f"{outcome.skipped} of {every} measurements of {names} were left out"
             self._note(Unavailable("no-time", left_out).note)
         self._write_card(outcome.measured)

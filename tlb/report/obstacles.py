@@ -52,12 +52,21 @@ def _no_pmu(a: Analysis) -> str:
     return why_not_counted(a.frame, "walk", a.host)
 
 
+def _reach_in_cache(a: Analysis) -> str:
+    """A part of the data inside the TLB's reach is inside the caches too, so what it gains is not
+    the TLB's alone. Not known without the TLB's entries."""
+    reach = max(a.entries, default=0) * a.base_page_bytes
+    largest = max((cache.size_bytes for cache in a.host.caches), default=0)
+    return "reach-in-cache" if 0 < reach <= largest else ""
+
+
 # What the column `obstacles` may name: functions that return a reason's code, or "".
 CHECKS: dict[str, Callable[[Analysis], str]] = {
     "splintered": _splintered,
     "two-dimensions": _two_dimensions,
     "bare-metal": _bare_metal,
     "no-pmu": _no_pmu,
+    "reach-in-cache": _reach_in_cache,
 }
 
 

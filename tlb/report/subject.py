@@ -29,6 +29,8 @@ class Subject:
     parameters: dict[str, Any]
     data: Store  # data/: what is published, and separately what was measured here
     notes: list[Note] = field(default_factory=list)  # what was lacking
+    # by grid: the measurements for which there was no time, and of how many
+    left_out: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     @cached_property
     def is_this(self) -> bool:

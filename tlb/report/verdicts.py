@@ -3,8 +3,10 @@
 The rule for all of them: a predicate gives an effect with its interval, and the band in which it
 supports the claim. The claim holds if the interval lies inside the band, fails if it lies outside,
 and is undecided if it crosses an end or covers less than LEAST_COVERAGE, as that of fewer than five
-processes does. A claim that needs what this computer lacks (counters, a second node, bare metal) is
-not testable here. `tlb bench` prints how often the rule is wrong, and how often it decides.
+processes does. What is no estimate (a count, a machine's own statement, arithmetic) is a `Fact` with
+its proof. A predicate gives nothing else, so none can decide past its band. A claim that needs what
+this computer lacks (counters, a second node, bare metal) is not testable here. `tlb bench` prints
+how often the rule is wrong, and how often it decides.
 """
 
 from __future__ import annotations
@@ -39,10 +41,35 @@ Band = tuple[float, float]
 Compares = Callable[[Point, Scope], bool]  # whether a claim compares a point, on such a computer
 Bound = float | Callable[[Scope], float]
 Word = Literal["holds", "fails", "cannot tell", "not testable here"]
-# An effect, or several that must lie in their bands together; a bool if words or arithmetic were
-# compared; Undecided for a reason that no interval shows.
-Truth = Effect | Sequence[Effect] | bool | Undecided
-Answer = tuple[Truth, str]  # and the evidence in a sentence
+# An effect, or several that must lie in their bands together; Undecided for a reason that no
+# interval shows.
+Truth = Effect | Sequence[Effect] | Undecided
+
+
+@dataclass(frozen=True)
+class Fact:
+    """An answer without an interval: a count, what a machine or a kernel states, or arithmetic.
+
+    because: the proof, in a sentence. Raises TypeError for anything but a bool and ValueError
+    without a proof.
+    """
+
+    holds: bool
+    because: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.holds, bool):
+            raise TypeError(f"A fact holds or does not; {self.holds!r} is no bool.")
+        if not self.because.strip():
+            raise ValueError("A fact needs its proof.")
+
+
+def counted(value: float, band: Band, because: str) -> Fact:
+    """Return whether a count, which has no interval, lies in a band."""
+    return Fact(bool(band[0] <= value <= band[1]), because)
+
+
+Answer = tuple[Truth, str] | Fact  # a truth comes with the evidence in a sentence
 
 
 def points_of(
@@ -73,8 +100,6 @@ def points_of(
 
 def decided(truth: Truth) -> bool | None:
     """Return True, False, or None if undecided."""
-    if isinstance(truth, bool):
-        return truth
     if isinstance(truth, Undecided):
         return None
     effects = effects_of(truth)
@@ -85,12 +110,12 @@ def decided(truth: Truth) -> bool | None:
 def effects_of(truth: Truth) -> tuple[Effect, ...]:
     """Return what a truth compares. Raises Unavailable("too-few-points") for an empty list,
     TypeError for anything but a Truth."""
-    if isinstance(truth, bool | Undecided):
+    if isinstance(truth, Undecided):
         return ()
     if isinstance(truth, Effect):
         return (truth,)
     if not isinstance(truth, Sequence) or not all(isinstance(effect, Effect) for effect in truth):
-        raise TypeError(f"A predicate gives effects, a bool or Undecided, not {truth!r}.")
+        raise TypeError(f"A predicate gives effects with a sentence, or a Fact, not {truth!r}.")
     return tuple(required(truth, "nothing was compared"))
 
 
@@ -228,16 +253,21 @@ def judge(claim: Claim, a: Analysis, **bands: Any) -> Verdict:
     if statement and "band" in inspect.signature(claim.decide).parameters:
         bands = {"band": statement.band} | bands
     try:
-        truth, evidence = claim.decide(a, **(claim.fixed | bands))
+        answer = claim.decide(a, **(claim.fixed | bands))
+        if isinstance(answer, Fact):
+            return Verdict(claim, "holds" if answer.holds else "fails", answer.because)
+        truth, evidence = answer
         effects = effects_of(truth)
     except Unavailable as why:
         return _unavailable(claim, why)
+    except TypeError as why:
+        raise TypeError(f"The predicate of {claim.id!r} failed: {why}") from why
     if effects and a.host.is_emulated:  # sources speak of processors, and this timed a program
         return Verdict(claim, "not testable here", explain("emulated", evidence.rstrip(".")))
-    if (answer := decided(truth)) is None:
+    if (holds := decided(truth)) is None:
         why = truth if isinstance(truth, Undecided) else why_undecided(effects)
         return Verdict(claim, "cannot tell", evidence, effects, why.code, why.text)
-    return Verdict(claim, "holds" if answer else "fails", evidence, effects)
+    return Verdict(claim, "holds" if holds else "fails", evidence, effects)
 
 
 def _unavailable(claim: Claim, why: Unavailable) -> Verdict:

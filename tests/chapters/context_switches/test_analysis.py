@@ -28,7 +28,7 @@ def test_what_a_switch_brings_back_of_a_new_processs_price(kept, part):
 
 def test_the_first_round_costs_more_than_the_last_by_translation_alone():
     a = analysis(context_switches, rows(QUIET))
-    assert a.cold_tax().value == pytest.approx(QUIET.cold_ns / QUIET.held_ns)
+    assert a.first_over_last_round().value == pytest.approx(QUIET.cold_ns / QUIET.held_ns)
     assert a.rounds.groupby("layout")["number"].apply(list).to_dict() == {
         "packed": [*grid.PASSES],
         "spread": [*grid.PASSES],
@@ -51,6 +51,9 @@ def test_what_neighbours_add():
     assert a.under_load().value == pytest.approx((20 + 128 * QUIET.stream_ns) / 20, rel=1e-3)
     assert a.beside_sibling().value == pytest.approx(QUIET.shared)
     assert refusal(analysis(context_switches, rows(sibling=False)).beside_sibling) == "no-sibling"
+    a = analysis(context_switches, rows(QUIET))
+    a.about.rows.clear()  # without larger controls there is no price beside a stream
+    assert refusal(a.under_load) == "too-few-points"
     a = analysis(context_switches, rows(cpus=1), cpus=1)
     assert refusal(a.under_load) == "one-cpu" and a.brought_back().value < 0.5
 

@@ -5,6 +5,7 @@ from support.events import Events, analysis, rows
 from support.synthetic import words_of
 
 from experiments import context_switches
+from tlb.report.verdicts import REGISTRY, judge
 
 
 def told(machine: Events | None = None, **about: object) -> dict[str, str]:
@@ -23,11 +24,22 @@ def test_where_it_is_kept_they_do_not():
     assert told()["warm-workers-win"] == "holds"
 
 
+@pytest.mark.parametrize("pcid", [True, False, None])
+def test_a_switch_that_times_cannot_decide_is_decided_by_nothing_else(pcid):
+    assert told(Events(noise=0.3), pcid=pcid)["switch-flushes-walk-caches"] == "cannot tell"
+
+
 @pytest.mark.parametrize(
-    ("pcid", "verdict"), [(True, "fails"), (False, "cannot tell"), (None, "cannot tell")]
+    ("larger_ns", "verdict", "reason"),
+    [(119.0, "cannot tell", "control-elsewhere"), (104.0, "holds", "")],
 )
-def test_a_switch_that_times_cannot_decide_is_decided_by_pcid(pcid, verdict):
-    assert told(Events(noise=0.3), pcid=pcid)["switch-flushes-walk-caches"] == verdict
+def test_a_neighbour_is_judged_only_where_the_control_lies_in_the_same_cache(
+    larger_ns, verdict, reason
+):
+    """A hop takes 120 ns beside no stream, and its control 100; more lines alone take so long."""
+    a = analysis(context_switches, rows(Events()), larger_ns=larger_ns)
+    found = judge(REGISTRY["neighbours-evict-the-table"], a)
+    assert (found.verdict, found.reason) == (verdict, reason)
 
 
 def test_what_takes_two_cpus_is_not_testable_without():

@@ -76,3 +76,11 @@ def test_on_pages_that_the_host_splinters_only_what_they_can_show_is_judged():
     )
     swapped = words_of(claims, analysis(faster, splintered=True))
     assert {swapped[claim] for claim in LOWER_BOUND} == {"not testable here"}
+
+
+@pytest.mark.parametrize(("walk_ns", "verdict"), [(3.0, "fails"), (9.0, "not testable here")])
+def test_the_upper_bound_of_splintered_pages_refutes_a_penalty_and_supports_none(walk_ns, verdict):
+    """Of spread lines over packed ones, 2.5 ns are no translation: the penalty is at most 5.5, or
+    11.5, which fits the band of 7.5 to 12.5 as less would."""
+    found = told(Machine(walk_ns=walk_ns, splintered=True), splintered=True)
+    assert found["stride-miss-penalty-10-ns"] == verdict
