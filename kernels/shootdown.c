@@ -11,7 +11,7 @@
 #include "placement.h"
 #include "record.h"
 
-#define MEASURES 2 /* 1 read smaps just before the calls, which warmed the page tables and Linux's struct pages */
+#define MEASURES 2 /* 1 read smaps just before the calls */
 
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25 /* Linux 6.1 */
@@ -49,18 +49,9 @@ static void choose_others(const struct cpus *allowed, int own, uint64_t threads,
         unavailable("one-cpu", "%" PRIu64 " others asked for, and this process may use %d CPUs", threads, allowed->count);
 }
 
-/* Write every line, as a program does that has used its memory. smaps has just read each page's entry and struct page, in the
- * order in which the calls will: 512 pages were protected in 0.6 of the time. After these writes the times are those of
- * memory that nothing but its faults has touched. */
-static void use_memory(const struct arena *a)
-{
-    for (uint64_t at = 0; at < a->bytes; at += LINE)
-        *(volatile char *)(a->base + at) = 1;
-}
-
 static void check_effect(enum mode mode, const struct arena *a, uint64_t taken, uint64_t *huge_bytes)
 {
-    struct stated s = read_smaps(a, base_page() >> 10);
+    struct stated s = read_smaps(a, base_page() >> 10, 0);
     *huge_bytes = s.thp << 10;
     must_be(s.mapped, (a->bytes - (mode == UNMAP || mode == DISCARD ? taken : 0)) >> 10);
     if (mode == COLLAPSE)

@@ -2,9 +2,9 @@
  *
  * Each reading of a clock is 1 ms after the last one, whatever the processor did. So how long the warm-up is, how many batches there are and
  * how many rounds each has follow from the kernel's arithmetic alone. At the end the process writes to the file descriptor that WATCHED_FD
- * names: one line for each call of mmap, madvise and mprotect, with bytes and flags but no addresses, and of munmap for a part of a piece,
- * with how many of its lines of 64 bytes hold anything; for each piece of memory that it could still write to, how many of its lines do, and
- * a digest of which; and how often the clock was read. */
+ * names: one line for each call of mmap, madvise and mprotect, with bytes and flags but no addresses; for each reading of smaps, its own or a child's, and each munmap
+ * of the largest piece of memory or a part of it, how many of its lines of 64 bytes hold anything; for each piece of memory that it could
+ * still write to, how many of its lines do, and a digest of which; and how often the clock was read. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdarg.h>
@@ -58,12 +58,28 @@ static void tell_lines(const struct piece *p)
     note("lines %llu of %zu %016llx\n", lines, p->bytes / 64, digest);
 }
 
-static int is_part(const char *at, size_t bytes)
+static struct piece largest(void)
 {
+    struct piece most = {NULL, 0};
     for (int i = 0; i < pieces; i++)
-        if (piece[i].at <= at && at + bytes <= piece[i].at + piece[i].bytes && bytes < piece[i].bytes)
-            return 1;
-    return 0;
+        most = piece[i].bytes > most.bytes ? piece[i] : most;
+    return most;
+}
+
+/* What was written before smaps was read, and after it, tells where the proof stands among placing, warming up and timing. */
+static void note_written(const char *event, const char *at, size_t bytes)
+{
+    unsigned long long digest, lines = lines_written(&(struct piece){at, bytes}, &digest);
+    note("%s %zu lines %llu\n", event, bytes, lines);
+}
+
+FILE *fopen(const char *path, const char *mode)
+{
+    FILE *(*next)(const char *, const char *) = dlsym(RTLD_NEXT, "fopen");
+    struct piece most = largest();
+    if (strstr(path, "/smaps"))
+        note_written(strstr(path, "/self/") ? "smaps" : "smaps of a child", most.at, most.bytes);
+    return next(path, mode);
 }
 
 int clock_gettime(clockid_t which, struct timespec *t)
@@ -87,9 +103,9 @@ void *mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offs
 int munmap(void *at, size_t bytes)
 {
     int (*next)(void *, size_t) = dlsym(RTLD_NEXT, "munmap");
-    unsigned long long digest;
-    if (is_part(at, bytes))
-        note("munmap %zu lines %llu\n", bytes, lines_written(&(struct piece){at, bytes}, &digest));
+    struct piece most = largest();
+    if (bytes <= most.bytes && most.at <= (char *)at && (char *)at < most.at + most.bytes)
+        note_written("munmap", at, bytes);
     forget(at);
     return next(at, bytes);
 }
