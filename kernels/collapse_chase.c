@@ -72,6 +72,8 @@ static void also_phase(const char *phase, double *slice, uint64_t n)
 {
     char name[32];
     qsort(slice, n, sizeof *slice, ascending);
+    if (!is_resolved(slice[n / 2] * SLICE))
+        clock_is_coarse(slice[n / 2] * SLICE);
     snprintf(name, sizeof name, "%s_p50_ns", phase);
     also(name, slice[n / 2]);
     snprintf(name, sizeof name, "%s_p999_ns", phase);
