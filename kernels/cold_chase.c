@@ -127,11 +127,11 @@ int main(int argc, char **argv)
     told = map_memory(sizeof *told, MAP_SHARED | MAP_ANONYMOUS, -1, "results");
     char *again, name[32];
     struct arena a = map_twice(&c, &again);
+    verify_backing(&c, &a);
     struct chase chase = place_chase(a.base, c.lines, places_in(c.packed, a.stride, a.page), 1, c.seed);
     struct newborn newborn = {&chase, a.base, again, a.bytes, due_after_rounds(&chase, 1)};
     struct region r = {.batches = 0};
     struct sums sums = {0};
-    verify_backing(&c, &a);
     sample_clock(&r);
     time_life(&newborn, &sums);
     sums = (struct sums){0};

@@ -72,6 +72,8 @@ static void also_phase(const char *phase, double *slice, uint64_t n)
 {
     char name[32];
     qsort(slice, n, sizeof *slice, ascending);
+    if (!is_resolved(slice[n / 2] * SLICE))
+        clock_is_coarse(slice[n / 2] * SLICE);
     snprintf(name, sizeof name, "%s_p50_ns", phase);
     also(name, slice[n / 2]);
     snprintf(name, sizeof name, "%s_p999_ns", phase);
@@ -98,6 +100,8 @@ int main(int argc, char **argv)
         unavailable("one-cpu", "a chase and a thread beside it asked for");
     turn_large_pages_off();
     struct arena a = map_arena(&c), more = elsewhere ? map_arena(&c) : a;
+    verify_backing(&c, &a);
+    verify_backing(&c, &more);
     struct job job = {.memory = more.base, .bytes = bytes, .large = large, .lasts_ns = c.region_ns,
                       .order = none ? NULL : order_of(bytes / large, c.mode == kernel.modes[3], c.seed)};
     struct chase chase = place_chase(a.base, c.lines, places_in(0, a.stride, a.page), 1, c.seed);
@@ -108,7 +112,6 @@ int main(int argc, char **argv)
     await_turns(&beside, 1, &turns);
 
     struct region r = {.batches = 0};
-    verify_backing(&c, &a);
     if (!none)
         let_collapse(&more);
     warm_up(&c, &chasing);
@@ -126,7 +129,7 @@ int main(int argc, char **argv)
     n[2] = chase_on(&chasing, slice[2], c.region_ns, NULL);
     if (job.error)
         unavailable(no_collapse(job.error), "MADV_COLLAPSE: %s", strerror(job.error));
-    struct stated after = read_smaps(&a, base_page() >> 10);
+    struct stated after = read_smaps(&a, base_page() >> 10, 0);
     must_be(after.thp << 10, none || elsewhere ? 0 : bytes);
     sample_clock(&r);
     for (uint64_t i = 0, from = 0; i < MOST_BATCHES; i++, from = i * n[1] / MOST_BATCHES) {

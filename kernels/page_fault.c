@@ -51,16 +51,16 @@ static double touches_ns(const struct times *of, int batch)
     return ns;
 }
 
-static uint64_t time_fork(void)
+static uint64_t ticks_of_fork(void)
 {
-    uint64_t t0 = now_ns();
+    uint64_t ticks = stamp();
     pid_t child = fork();
     if (!child)
         _exit(0);
-    t0 = now_ns() - t0;
+    ticks = stamp() - ticks;
     if (child < 0 || waitpid(child, NULL, 0) < 0)
         unavailable("memory-short", "a process could not be forked: %s", strerror(errno));
-    return t0;
+    return ticks;
 }
 
 /* Report the median time to change all pages of the mapping, copy its table for a child and unmap it, filled and untouched;
@@ -69,7 +69,7 @@ static void also_walks(struct touches *t)
 {
     static const char *const names[2][3] = {{"protect_empty_ns_per_access", "fork_empty_ns_per_access", "unmap_empty_ns_per_access"},
                                             {"protect_ns_per_access", "fork_ns_per_access", "unmap_ns_per_access"}};
-    double ns[3][ROUNDS], pages = (double)t->n;
+    double ns[3][ROUNDS], ticks = (double)t->n * ticks_per_ns(0, 0); /* that are a ns a page */
     for (int filled = 0; filled < 2; filled++) {
         uint64_t before = page_table_bytes();
         for (int i = 0; i < ROUNDS; i++) {
@@ -78,14 +78,14 @@ static void also_walks(struct touches *t)
                 touch_all(t);
             if (!i)
                 also(filled ? "filled_table_bytes" : "untouched_table_bytes", (double)(page_table_bytes() - before));
-            ns[1][i] = (double)time_fork() / pages;
-            uint64_t t0 = now_ns();
+            ns[1][i] = (double)ticks_of_fork() / ticks;
+            uint64_t t0 = stamp();
             if (mprotect(t->arena.base, t->arena.bytes, PROT_NONE))
                 unavailable("memory-short", "mprotect: %s", strerror(errno));
-            uint64_t t1 = now_ns();
+            uint64_t t1 = stamp();
             unmap_touches(t);
-            ns[0][i] = (double)(t1 - t0) / pages;
-            ns[2][i] = (double)(now_ns() - t1) / pages;
+            ns[0][i] = (double)(t1 - t0) / ticks;
+            ns[2][i] = (double)(stamp() - t1) / ticks;
             hold_place(t);
         }
         for (int k = 0; k < 3; k++)
@@ -93,26 +93,25 @@ static void also_walks(struct touches *t)
     }
 }
 
+/* Touch each page by the clock, and again, as "later". Both wait for the clock's reading; a loop of later touches overlaps. */
 static double also_each(struct touches *t, struct tally *tally)
 {
-    uint64_t ticks, ns = now_ns(), later = 0, passes = 0;
+    static struct tally later;
     start_tally(tally);
-    ticks = stamp();
-    for (ns = now_ns(); tally->hops < CLOCKED; passes++) {
+    start_tally(&later);
+    uint64_t ticks = stamp(), ns = now_ns();
+    while (tally->hops < CLOCKED) {
         map_touches(t);
         touch_each(t, tally);
-        touch_all(t);
-        uint64_t t0 = now_ns();
-        touch_all(t);
-        later += now_ns() - t0;
+        touch_each(t, &later);
         check_touched(t);
         unmap_touches(t);
         hold_place(t);
     }
-    double ghz = (double)(stamp() - ticks) / (double)(now_ns() - ns);
+    double ghz = ticks_per_ns(stamp() - ticks, now_ns() - ns);
     also_hops(tally, ghz);
     merge_bins(tally);
-    also("later_ns_per_access", (double)later / (double)(passes * t->n));
+    also("later_mean_ns", mean_ns(&later, ghz));
     return ghz;
 }
 

@@ -23,6 +23,33 @@ struct region {
     const void *of;
 };
 
+/* A clock may step: by 40 ns on arm64 with a timer of 25 MHz, by 100 under Hyper-V, by 1,000 on others. Fewer than LEAST_STEPS
+ * are no time. */
+#define LEAST_STEPS 10
+#define COARSEST_NS 1000
+
+/* What the clock steps by; 0 if by less than a reading takes, so that no two are equal. */
+static inline uint64_t clock_step_ns(void)
+{
+    static uint64_t step = UINT64_MAX;
+    int repeats = 0, is_known = step != UINT64_MAX;
+    for (int i = 0; i < 64 && !is_known; i++) {
+        uint64_t begin = now_ns(), end;
+        while ((end = now_ns()) == begin)
+            repeats = 1;
+        step = end - begin < step ? end - begin : step;
+    }
+    step = is_known || repeats ? step : 0;
+    return step;
+}
+
+static inline int is_resolved(double ns) { return ns >= LEAST_STEPS * COARSEST_NS || ns >= LEAST_STEPS * (double)clock_step_ns(); }
+
+__attribute__((noreturn)) static inline void clock_is_coarse(double ns)
+{
+    unavailable("clock-coarse", "%.0f ns by a clock that steps by %" PRIu64, ns, clock_step_ns());
+}
+
 /* Core clock in GHz from dependent register additions, one cycle each on every known core (not of a constant, which Golden
  * Cove folds at rename). It needs no counter. */
 static inline double core_ghz(void)
@@ -119,6 +146,8 @@ static inline void open_region(const struct config *c, struct region *r)
 
 static inline void add_batch(struct region *r, uint64_t ns, uint64_t accesses)
 {
+    if (!is_resolved((double)ns))
+        clock_is_coarse((double)ns);
     r->batch[r->batches++] = (double)ns / (double)accesses;
     r->elapsed_ns += ns;
     r->accesses += accesses;
@@ -153,6 +182,8 @@ static inline uint64_t rounds_before(const struct work *w) { return w->warm + SE
 
 static inline void settle(const struct work *w) { run_checked(w, w->warm ? SETTLE : 1); }
 
+/* Return ns a round: of the fastest piece, so that no interruption counts; of all if none is long enough for the clock. */
+#define LEAST_PIECE_NS (20 * COARSEST_NS)
 static inline double warm_up(const struct config *c, const struct work *w)
 {
     uint64_t took = 0, rounds = 0, piece = w->warm ? (w->warm + 7) / 8 : 1;
@@ -160,7 +191,8 @@ static inline double warm_up(const struct config *c, const struct work *w)
     while (w->warm ? rounds < w->warm : took < 5000000) {
         piece = w->warm && w->warm - rounds < piece ? w->warm - rounds : piece;
         uint64_t ns = run_checked(w, piece);
-        fastest = (double)ns / (double)piece < fastest ? (double)ns / (double)piece : fastest;
+        if (ns >= LEAST_PIECE_NS && (double)ns / (double)piece < fastest)
+            fastest = (double)ns / (double)piece;
         took += ns;
         rounds += piece;
         piece = w->warm ? piece : rounds;
@@ -168,13 +200,15 @@ static inline double warm_up(const struct config *c, const struct work *w)
     }
     if (w->warm)
         also("warm_hops", (double)(w->warm * w->accesses));
-    return fastest;
+    return fastest < 1e18 ? fastest : (double)took / (double)rounds;
 }
 
 struct batches { int n; uint64_t rounds; };
 
 static inline struct batches plan_batches(const struct config *c, const struct work *w, double round_ns, double least_ns)
 {
+    if (!(round_ns > 0))
+        clock_is_coarse(round_ns);
     double region = (double)c->region_ns < MIN_BATCHES * least_ns ? MIN_BATCHES * least_ns : (double)c->region_ns;
     double rounds = region / round_ns < (double)w->least ? (double)w->least : region / round_ns;
     double most = round_ns < least_ns ? rounds * round_ns / least_ns : rounds;

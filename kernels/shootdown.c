@@ -11,7 +11,7 @@
 #include "placement.h"
 #include "record.h"
 
-#define MEASURES 1
+#define MEASURES 2 /* 1 read smaps just before the calls */
 
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25 /* Linux 6.1 */
@@ -51,7 +51,7 @@ static void choose_others(const struct cpus *allowed, int own, uint64_t threads,
 
 static void check_effect(enum mode mode, const struct arena *a, uint64_t taken, uint64_t *huge_bytes)
 {
-    struct stated s = read_smaps(a, base_page() >> 10);
+    struct stated s = read_smaps(a, base_page() >> 10, 0);
     *huge_bytes = s.thp << 10;
     must_be(s.mapped, (a->bytes - (mode == UNMAP || mode == DISCARD ? taken : 0)) >> 10);
     if (mode == COLLAPSE)
@@ -94,6 +94,7 @@ int main(int argc, char **argv)
         lay_arena(&c, &a);
         fault_in(&a);
         verify_backing(&c, &a);
+        use_memory(&a);
         if (mode == COLLAPSE)
             let_collapse(&a);
         if (first) {

@@ -101,6 +101,7 @@ int main(int argc, char **argv)
     pthread_t thread;
     pid_t partner = mode == PROCESS ? start_process(answer, NULL) : 0; /* before there is an arena to inherit */
     struct arena a = map_arena(&c);
+    verify_backing(&c, &a);
     struct chase chase = place_chase(a.base, c.lines, places_in(c.packed, a.stride, a.page), 1, c.seed);
     chase.round = c.own[0].value ? c.own[0].value : c.lines;
     if (mode == THREAD)
@@ -108,7 +109,6 @@ int main(int argc, char **argv)
 
     struct region r = {.batches = 0};
     struct sums sums = {0};
-    verify_backing(&c, &a);
     sample_clock(&r);
     for (uint64_t begin = now_ns(); sums.rounds < LEAST || now_ns() - begin < 5000000;)
         switch_and_chase(mode, &chase, &sums);

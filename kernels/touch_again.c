@@ -13,8 +13,9 @@ static uint64_t pass(struct touches *t, struct tally *tally, double *ghz)
     map_touches(t);
     uint64_t ns = now_ns(), ticks = stamp();
     touch_each(t, tally);
-    *ghz = (double)(stamp() - ticks) / (double)(now_ns() - ns);
-    return now_ns() - ns;
+    ticks = stamp() - ticks;
+    *ghz = ticks_per_ns(ticks, now_ns() - ns);
+    return (uint64_t)((double)ticks / *ghz);
 }
 
 int main(int argc, char **argv)
@@ -32,7 +33,7 @@ int main(int argc, char **argv)
     sample_clock(&r);
     start_tally(&tally);
     pass(&t, &tally, &ghz);
-    also("first_ns_per_access", ((double)tally.ticks / (double)tally.hops - tally.clock) / ghz);
+    also("first_ns_per_access", mean_ns(&tally, ghz));
     also("first_p50_ns", (quantile(&tally, 0.5) - tally.clock) / ghz);
     also("first_p99_ns", (quantile(&tally, 0.99) - tally.clock) / ghz);
     check_touched(&t);

@@ -2,8 +2,9 @@
  *
  * Each reading of a clock is 1 ms after the last one, whatever the processor did. So how long the warm-up is, how many batches there are and
  * how many rounds each has follow from the kernel's arithmetic alone. At the end the process writes to the file descriptor that WATCHED_FD
- * names: one line for each call of mmap, madvise and mprotect, with bytes and flags but no addresses; for each piece of memory that it could
- * still write to, how many of its lines of 64 bytes hold anything, and a digest of which; and how often the clock was read. */
+ * names: one line for each call of mmap, madvise and mprotect, with bytes and flags but no addresses; for each reading of smaps, its own or a child's, and each munmap
+ * of the largest piece of memory or a part of it, how many of its lines of 64 bytes hold anything; for each piece of memory that it could
+ * still write to, how many of its lines do, and a digest of which; and how often the clock was read. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdarg.h>
@@ -40,14 +41,45 @@ static void forget(const void *at)
             piece[i--] = piece[--pieces];
 }
 
-static void tell_lines(const struct piece *p)
+static unsigned long long lines_written(const struct piece *p, unsigned long long *digest)
 {
     static const char nothing[64];
-    unsigned long long lines = 0, digest = 0xCBF29CE484222325; /* FNV-1a, of the lines' numbers */
+    unsigned long long lines = 0;
+    *digest = 0xCBF29CE484222325; /* FNV-1a, of the lines' numbers */
     for (size_t i = 0; i + 64 <= p->bytes; i += 64)
         if (memcmp(p->at + i, nothing, 64))
-            lines++, digest = (digest ^ i / 64) * 0x100000001B3;
+            lines++, *digest = (*digest ^ i / 64) * 0x100000001B3;
+    return lines;
+}
+
+static void tell_lines(const struct piece *p)
+{
+    unsigned long long digest, lines = lines_written(p, &digest);
     note("lines %llu of %zu %016llx\n", lines, p->bytes / 64, digest);
+}
+
+static struct piece largest(void)
+{
+    struct piece most = {NULL, 0};
+    for (int i = 0; i < pieces; i++)
+        most = piece[i].bytes > most.bytes ? piece[i] : most;
+    return most;
+}
+
+/* What was written before smaps was read, and after it, tells where the proof stands among placing, warming up and timing. */
+static void note_written(const char *event, const char *at, size_t bytes)
+{
+    unsigned long long digest, lines = lines_written(&(struct piece){at, bytes}, &digest);
+    note("%s %zu lines %llu\n", event, bytes, lines);
+}
+
+FILE *fopen(const char *path, const char *mode)
+{
+    FILE *(*next)(const char *, const char *) = dlsym(RTLD_NEXT, "fopen");
+    struct piece most = largest();
+    if (strstr(path, "/smaps"))
+        note_written(strstr(path, "/self/") ? "smaps" : "smaps of a child", most.at, most.bytes);
+    return next(path, mode);
 }
 
 int clock_gettime(clockid_t which, struct timespec *t)
@@ -71,6 +103,9 @@ void *mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offs
 int munmap(void *at, size_t bytes)
 {
     int (*next)(void *, size_t) = dlsym(RTLD_NEXT, "munmap");
+    struct piece most = largest();
+    if (bytes <= most.bytes && most.at <= (char *)at && (char *)at < most.at + most.bytes)
+        note_written("munmap", at, bytes);
     forget(at);
     return next(at, bytes);
 }

@@ -51,7 +51,7 @@ def with_one_clock(rows: pd.DataFrame) -> pd.DataFrame:
         return rows
     cost = rows["clock_ns"].median()
     too_much = (rows["clock_ns"] - cost).fillna(0.0)
-    read = [name for name in ("mean_ns", "p50_ns", "p95_ns") if name in rows]
+    read = [name for name in ("mean_ns", "later_mean_ns", "p50_ns", "p95_ns") if name in rows]
     return rows.assign(clock_ns=cost, **{name: rows[name] + too_much for name in read})
 
 
