@@ -11,6 +11,7 @@
 #include <execinfo.h>
 #include <fcntl.h>
 #include <link.h>
+#include <malloc.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +35,7 @@
 
 extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t);
 extern void *__libc_realloc(void *, size_t), *__libc_memalign(size_t, size_t);
+extern void __libc_free(void *);
 
 static __thread int inside;
 static int is_ready, log_fd = -1, seen_count;
@@ -130,7 +132,30 @@ static void *note(const char *how, void *result, size_t bytes)
 
 void *malloc(size_t n) { return note("malloc", __libc_malloc(n), n); }
 void *calloc(size_t a, size_t b) { return note("calloc", __libc_calloc(a, b), a * b); }
-void *realloc(void *q, size_t n) { return note("realloc", __libc_realloc(q, n), n); }
+
+/* A large block that was freed has no name any more: the heap has it, if it was not unmapped. */
+static void end_name(void *q, size_t bytes)
+{
+    if (bytes >= LEAST)
+        VALGRIND_DO_CLIENT_REQUEST_STMT(FREE_RANGE, HEAP, q, bytes, 0, 0);
+}
+
+void free(void *q)
+{
+    size_t bytes = malloc_usable_size(q);
+    __libc_free(q);
+    end_name(q, bytes);
+}
+
+void *realloc(void *q, size_t n)
+{
+    size_t bytes = malloc_usable_size(q);
+    void *p = __libc_realloc(q, n);
+    if (p || !n)
+        end_name(q, bytes);
+    return note("realloc", p, n);
+}
+
 void *memalign(size_t a, size_t n) { return note("memalign", __libc_memalign(a, n), n); }
 void *aligned_alloc(size_t, size_t) __attribute__((alias("memalign")));
 
