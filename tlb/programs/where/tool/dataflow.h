@@ -2,21 +2,19 @@
  * end of the latest walk that it comes from (schedule.h): through registers, temporaries and
  * memory. Registers have theirs in the first of the two shadow states that VEX has room for. Memory
  * has its in a small table: a value that was stored longer ago than a window is ready in any case,
- * so what others overwrite in the table is lost without harm. Values of up to 64 bits have one
- * time; those of vectors have one for each 64 bits in memory, and in registers the latest. */
+ * so what others overwrite in the table is lost without harm. Flags, vectors and floating-point
+ * values are followed within a block, where their use mostly is; they seldom become addresses. */
 #pragma once
 #include "schedule.h"
+#include <libvex_guest_amd64.h>
+#include <libvex_guest_arm64.h>
 #include <pub_tool_machine.h>
-
-/* Pages known to be in the first level, whose accesses are not simulated. They do not count as used
- * there, so they are forgotten every dozen misses: else first-level misses are 14 % too many, and
- * as it is at most 0.8 % are added or lacking (xz, sort and CPython's dictionary). */
-#define KNOWN 256
-#define FRESH_FOR 12
-#define ENTRY_SHIFT 4 /* of the bytes of an entry */
-static struct {
-    ULong page, ready; /* the end of the walk that brought it */
-} known[KNOWN];
+#if defined(VGA_amd64)
+#define FLAGS_AT offsetof(VexGuestAMD64State, guest_CC_DEP1)
+#else
+#define FLAGS_AT offsetof(VexGuestARM64State, guest_CC_DEP1)
+#endif
+#define FLAGS_END (FLAGS_AT + 16) /* two operands, of which VEX calculates flags */
 
 #define SLOTS 4096 /* of 4 bytes of memory each */
 static ULong slots[SLOTS + 8 /* a vector may end beyond */];
@@ -54,24 +52,28 @@ static IRExpr *later(IRSB *block, IRExpr *a, IRExpr *b)
 
 static IRExpr *or_start(IRExpr *time) { return time ? time : constant(0); }
 
-/* Where the shadow state has the time of a register; -1 for those that no address comes from. */
-static Int shadow_of(Int offset)
+/* Where the shadow state has the time of a register; 0 for those that are not followed. */
+static Int shadow_of(Int offset, IRType type)
 {
-    if (offset == guest->offset_SP || offset == guest->offset_IP)
-        return -1;
+    Bool is_flag = FLAGS_AT <= (UInt)offset && (UInt)offset < FLAGS_END;
+    if (is_flag || offset == guest->offset_SP || type < Ity_I8 || type > Ity_I64)
+        return 0;
+    for (Int i = 0; i < guest->n_alwaysDefd; i++) /* for Memcheck: what is no program's value */
+        if (offset == guest->alwaysDefd[i].offset)
+            return 0;
     return (offset & ~7) + guest->total_sizeB;
 }
 
 static IRExpr *ready_of(IRSB *block, const IRExpr *e)
 {
     IRExpr *time = NULL;
+    Int shadow;
     switch (e->tag) {
     case Iex_RdTmp:
         return ready[e->Iex.RdTmp.tmp];
     case Iex_Get:
-        if (shadow_of(e->Iex.Get.offset) < 0)
-            return NULL;
-        return assigned(block, IRExpr_Get(shadow_of(e->Iex.Get.offset), Ity_I64));
+        shadow = shadow_of(e->Iex.Get.offset, e->Iex.Get.ty);
+        return shadow ? assigned(block, IRExpr_Get(shadow, Ity_I64)) : NULL;
     case Iex_Unop:
         return ready_of(block, e->Iex.Unop.arg);
     case Iex_Binop:
@@ -106,17 +108,26 @@ static IRExpr *slot_after(IRSB *block, IRExpr *slot, Int bytes)
     return bytes ? calculated(block, Iop_Add64, slot, constant(2 * (ULong)bytes)) : slot;
 }
 
-/* Of a value that was loaded: its address, its page and what was stored there, all have to be
- * ready. entry: its page's in `known`, or NULL. */
-static IRExpr *ready_of_load(IRSB *block, const IRExpr *load, IRExpr *entry)
+/* A value that was loaded waits for its address, and for what the table has of its place. */
+static IRExpr *ready_of_load(IRSB *block, const IRExpr *load)
 {
     IRExpr *time = ready_of(block, load->Iex.Load.addr);
     IRExpr *slot = slot_of(block, load->Iex.Load.addr);
-    if (entry)
-        time = later(block, time, loaded(block, calculated(block, Iop_Add64, entry, constant(8))));
     for (Int i = 0; i == 0 || i < sizeofIRType(load->Iex.Load.ty); i += 8)
         time = later(block, time, loaded(block, slot_after(block, slot, i)));
     return time;
+}
+
+/* The load that comes next, of this place, waits for the walk of its page. Others that share its
+ * entry do not. */
+static void note_walk(Addr a, ULong end)
+{
+    static ULong *noted = slots, before, noted_end;
+    if (*noted == noted_end)
+        *noted = before;
+    noted = &slots[(a >> 2) % SLOTS];
+    before = *noted;
+    *noted = noted_end = before < end ? end : before;
 }
 
 static void store_time(IRSB *block, const IRStmt *s)
@@ -149,10 +160,12 @@ static void follow(IRSB *block, const IRStmt *s, Addr at)
 {
     if (s->tag == Ist_WrTmp && s->Ist.WrTmp.data->tag != Iex_Load)
         ready[s->Ist.WrTmp.tmp] = ready_of(block, s->Ist.WrTmp.data);
-    else if (s->tag == Ist_Put && shadow_of(s->Ist.Put.offset) >= 0)
-        addStmtToIRSB(block, IRStmt_Put(shadow_of(s->Ist.Put.offset),
-                                        or_start(ready_of(block, s->Ist.Put.data))));
-    else if (s->tag == Ist_Store)
+    else if (s->tag == Ist_Put) {
+        IRType type = typeOfIRExpr(block->tyenv, s->Ist.Put.data);
+        Int shadow = shadow_of(s->Ist.Put.offset, type);
+        if (shadow)
+            addStmtToIRSB(block, IRStmt_Put(shadow, or_start(ready_of(block, s->Ist.Put.data))));
+    } else if (s->tag == Ist_Store)
         store_time(block, s);
     else if (s->tag == Ist_Exit)
         add_branch(block, s, at);

@@ -32,6 +32,13 @@ static void retire(ULong window)
     }
 }
 
+/* Whether nothing has to wait for a walk any more. */
+static Bool has_ended(ULong end, ULong window)
+{
+    retire(window);
+    return end <= floor;
+}
+
 /* Count a walk whose address is known at `known_at`; return its end. */
 static ULong schedule_walk(struct counts *c, ULong known_at, ULong window)
 {
