@@ -23,7 +23,15 @@ PAGES = 2 * SECOND
 def structures(tmp_path_factory) -> dict[str, str]:
     folder, source = tmp_path_factory.mktemp("structures"), SUPPORT / "known_structures.c"
     return {
-        level: str(compiled(source, folder / f"structures{level}", f"-{level}", "-g", "-fno-optimize-sibling-calls"))
+        level: str(
+            compiled(
+                source,
+                folder / f"structures{level}",
+                f"-{level}",
+                "-g",
+                "-fno-optimize-sibling-calls",
+            )
+        )
         for level in ("O0", "O2", "O3")
     }
 
@@ -42,8 +50,7 @@ def by_function(found: Simulated) -> dict[str, Counts]:
 @pytest.mark.endurance
 @pytest.mark.parametrize("level", ["O0", "O2", "O3"])
 @pytest.mark.parametrize(
-    ("mode", "function"),
-    [("list", "list"), ("tree", "tree"), ("hash", "list"), ("skip", "skip")],
+    ("mode", "function"), [("list", "list"), ("tree", "tree"), ("hash", "list"), ("skip", "skip")]
 )
 def test_searches_that_follow_pointers_are_exposed_and_a_gather_is_not(
     structures, level, mode, function

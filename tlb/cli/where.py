@@ -21,6 +21,7 @@ from tlb.page_sizes import BASE
 from tlb.programs.executable import why_no_preload
 from tlb.programs.levers import LEVERS
 from tlb.programs.reach import Reach
+from tlb.programs.runs import Run
 from tlb.programs.trial import Aim
 from tlb.programs.where import cachegrind, proof, report, simulation, valgrind
 from tlb.reasons import Unavailable
@@ -82,7 +83,7 @@ def simulate_or_time(
     if prove and (why := why_no_preload(command[0])):
         raise Unavailable("lever-absent", why)
     try:
-        made = _simulated(command, seconds, native_s)
+        made = _simulated(command, seconds, alone)
     except Unavailable as lacking:
         if needs_walks or native_s is None:
             raise
@@ -101,7 +102,7 @@ def simulate_or_time(
     return replace(made, proof=done)
 
 
-def _simulated(command: list[str], seconds: float, native_s: float | None) -> report.Report:
+def _simulated(command: list[str], seconds: float, alone: Run | None) -> report.Report:
     lacking = None  # why Cachegrind simulates, if it does
     try:  # before anything takes long
         valgrind.tool()
@@ -113,7 +114,9 @@ def _simulated(command: list[str], seconds: float, native_s: float | None) -> re
     reach = Reach.of(host, store)
     surveyed = () if reach.source.get(BASE) == "CPUID" else reach.entries.get(BASE, ())
     geometry = valgrind.geometry(host, surveyed)
-    walk_ns = _walk_ns(Rig.of(host, store.own, counters=False), geometry.base.second)
+    rig, second = Rig.of(host, store.own, counters=False), geometry.base.second
+    walk_ns, hit_ns = _extra_ns(rig, TIMES_THE_ENTRIES * second), _extra_ns(rig, second // 2)
+    native_s = alone.elapsed_s if alone else None
     took = "did not end" if native_s is None else f"takes {native_s:.2g} s"
     shown.stage(f"Simulating; by itself the program {took}.")
     if lacking:
@@ -121,16 +124,21 @@ def _simulated(command: list[str], seconds: float, native_s: float | None) -> re
         counted = cachegrind.count(command, geometry, seconds, lacking)
     else:
         counted = simulation.simulate(command, geometry.option, seconds)
-    return report.Report(command, geometry, counted, native_s, walk_ns)
+    faults_s = report.most_faults_s(alone) if alone else 0.0
+    return report.Report(
+        command, geometry, counted, native_s, walk_ns, hit_ns=hit_ns, faults_s=faults_s
+    )
 
 
-def _walk_ns(rig: Rig, entries: int) -> float:
-    """Return the most that a walk costs now that overlaps with nothing: of two chases, one line a
-    page less the same lines packed."""
-    shape = {"lines": TIMES_THE_ENTRIES * entries, "region_ms": REGION_MS}
+def _extra_ns(rig: Rig, lines: int) -> float:
+    """Return the most that translation adds now to a load that overlaps with nothing: of two chases
+    over so many lines, one line a page less the same lines packed. With half as many lines as the
+    second level has entries that level answers, with many times as many a walk does."""
+    shape = {"lines": lines, "region_ms": REGION_MS}
 
     def chase_ns(layout: str, repeat: int) -> float:
         point = Point(kernel="page_chase", pages=BASE, layout=layout, **shape)
         return rig.take(point, repeat).ns_per_access
 
-    return max(chase_ns("spread", repeat) - chase_ns("packed", repeat) for repeat in range(REPEATS))
+    extra = (chase_ns("spread", repeat) - chase_ns("packed", repeat) for repeat in range(REPEATS))
+    return max(0.0, *extra)

@@ -151,7 +151,14 @@ class Simulated:
 def simulate(command: list[str], option: str, seconds: float) -> Simulated:
     """Return what the tool counts, as `counted` does; raise also what `tool` raises."""
     library = Variable("VALGRIND_LIB", str(tool()))
-    return counted(command, "walks", ["--fullpath-after=", "--keep-debuginfo=yes", option], seconds, add, library)
+    return counted(
+        command,
+        "walks",
+        ["--fullpath-after=", "--keep-debuginfo=yes", option],
+        seconds,
+        add,
+        library,
+    )
 
 
 def counted(
