@@ -101,8 +101,7 @@ def run(
             processes.end(mine.all, children.GRACE_S)
             raise
     ends = tuple(seen), left, next(iter(collapsed), None), killed, lever.given_bytes() - before
-    printed = _printed(streams, conditions)
-    return Run(elapsed_s, status, *printed, *used, *ends, system_s)
+    return Run(elapsed_s, status, *_printed(streams, conditions), *used, *ends, system_s)
 
 
 def _reaped(program: subprocess.Popen[bytes]) -> tuple[int, int, float, float]:
