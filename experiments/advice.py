@@ -74,7 +74,7 @@ def _command(name: str) -> list[str]:
 def _said(made: Report) -> tuple[str, str, str]:
     chosen = made.proof.smallest
     origins = [site.origin for site in made.sites if site.id in chosen]
-    said = "; ".join(origins) or "everything" if chosen else made.verdict().partition(":")[0]
+    said = "; ".join(origins) or "everything" if chosen else made.verdict
     ratios = [_text(made.proof.ratio(sites)) for sites in (chosen, ALL) if sites != NONE]
     return said, ratios[0] if chosen else "", ratios[-1]
 

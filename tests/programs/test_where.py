@@ -21,6 +21,7 @@ from tlb.programs.sampling import LINUX
 from tlb.programs.snapshots import at_peak
 from tlb.programs.where import proof, report, simulation, valgrind
 from tlb.programs.where.page import flame_graph
+from tlb.programs.where.report import Verdict
 from tlb.programs.where.simulation import HEAP, OTHER_CODE, Counts, Line, Simulated
 
 pytestmark = [
@@ -131,7 +132,7 @@ def test_a_program_that_reads_in_order_has_nothing_to_gain(known_walks):
     found = simulation.simulate([known_walks, "stream", "2000", "20"], GEOMETRY.option, 120)
     assert found.total.walks < 0.03 * found.total.misses * 64
     made = report.Report(["x"], GEOMETRY, found, 1.0, 30.0)
-    assert made.verdict().startswith("Nothing to gain") and not [*made.commands()]
+    assert made.verdict is Verdict.NO_GAIN and not [*made.commands()]
 
 
 @pytest.mark.needs("valgrind")
@@ -195,9 +196,9 @@ def test_the_smallest_set_that_keeps_the_gain_is_found(monkeypatch):
 @pytest.mark.parametrize(
     ("walks", "spread", "verdict"),
     [
-        (10**8, 0.01, "Nothing to gain that shows"),
-        (10**8, 0.5, "Cannot tell"),
-        (1000, 0.5, "Nothing to gain: 1,000 page walks"),  # which bounds what noise leaves open
+        (10**8, 0.01, Verdict.NO_GAIN_SHOWN),
+        (10**8, 0.5, Verdict.UNDECIDED),
+        (1000, 0.5, Verdict.NO_GAIN),  # the walks bound what noise leaves open
     ],
 )
 def test_runs_that_differ_too_much_leave_the_gain_open(walks, spread, verdict):
@@ -206,9 +207,43 @@ def test_runs_that_differ_too_much_leave_the_gain_open(walks, spread, verdict):
         {sites: proof.Timed(1 + spread * noise.random()) for sites in (proof.NONE, proof.ALL)}
         for _ in range(8)
     ]
-    found = Simulated(lines={Line("f", "x.c", 1, "x"): Counts(walks=walks)})
+    found = Simulated(lines={Line("f", "x.c", 1, "x"): Counts(misses=walks, walks=walks)})
     made = report.Report(["x"], GEOMETRY, found, 1.0, 30.0, proof.Proof(rounds, no_samples="none"))
-    assert made.verdict().startswith(verdict) and not [*made.commands()]
+    assert made.verdict is verdict and not [*made.commands()]
+    assert made.document()["verdict"] == verdict
+
+
+@pytest.mark.parametrize(
+    ("prices", "is_cut", "verdict", "saved_s"),
+    [
+        ({"walk_ns": 30.0}, False, Verdict.NO_GAIN, 0.003),
+        ({"walk_ns": 30.0, "hit_ns": 2.5}, False, Verdict.POSSIBLE, 0.253),
+        ({"walk_ns": 30.0, "faults_s": 0.7}, False, Verdict.POSSIBLE, 0.703),
+        ({"walk_ns": 30.0, "faults_s": 7.0}, False, Verdict.POSSIBLE, 1.0),  # the whole run
+        ({"walk_ns": 30.0}, True, Verdict.NOT_ENDED, 0.003),
+    ],
+)
+def test_what_huge_pages_may_save_has_faults_and_all_misses(prices, is_cut, verdict, saved_s):
+    counts = Counts(misses=10**8 + 10**5, walks=10**5)
+    found = Simulated(lines={Line("f", "x.c", 1, "x"): counts}, is_cut=is_cut)
+    made = report.Report(["x"], GEOMETRY, found, 1.0, **prices)
+    assert made.verdict is verdict and made.most_saved_s == pytest.approx(saved_s)
+    assert "nothing" in made.sentences()[0].lower() or is_cut
+
+
+def test_page_faults_cost_at_most_linux_s_time_and_at_most_a_generous_price():
+    lever = levers.LEVERS["none"]
+    touching = "import mmap; m = mmap.mmap(-1, 1 << 26); [m.__setitem__(k, 1) for k in range(0, 1 << 26, 4096)]"
+    reading = (
+        "import os; f = os.open('/dev/zero', os.O_RDONLY); [os.read(f, 1 << 23) for _ in range(99)]"
+    )
+    touched, read = (
+        run([sys.executable, "-c", code], lever, limit_s=60, share=0.01)
+        for code in (touching, reading)
+    )
+    assert touched.minor_faults > 1 << 14 and 0 < touched.system_s <= touched.cpu_s
+    assert report.most_faults_s(touched) == touched.system_s
+    assert report.most_faults_s(read) <= read.minor_faults * report.FAULT_NS / 1e9
 
 
 def test_a_survey_comes_before_cpuid_but_does_not_blur_it(monkeypatch):

@@ -34,7 +34,7 @@ def test_what_cannot_be_simulated_is_timed(code, module, function, known_walks, 
     monkeypatch.setattr(module, function, lacking)
     if code == "no-valgrind":
         monkeypatch.setattr(command.shutil, "which", lambda name: None)  # nor Cachegrind
-    monkeypatch.setattr(command, "_walk_ns", lambda rig, entries: 30.0)
+    monkeypatch.setattr(command, "_extra_ns", lambda rig, lines: 30.0)
     monkeypatch.setattr(proof, "MOST_ROUNDS", 2)
     arguments = [known_walks, "chase", "2048", "1"], 60, 5.0, False
     made = command.simulate_or_time(*arguments, False)
@@ -58,7 +58,7 @@ def test_without_the_tool_cachegrind_counts_the_walks_of_lines(known_walks, monk
 
     monkeypatch.setattr(valgrind, "tool", lacking)
     monkeypatch.setattr(valgrind, "geometry", lambda host, surveyed: GEOMETRY)
-    monkeypatch.setattr(command, "_walk_ns", lambda rig, entries: 30.0)
+    monkeypatch.setattr(command, "_extra_ns", lambda rig, lines: 30.0)
     monkeypatch.setattr(proof, "MOST_ROUNDS", 2)
     pages, passes = 4 * SECOND, 20
     arguments = [known_walks, "chase", str(pages), str(passes)], 60, 5.0

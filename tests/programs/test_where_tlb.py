@@ -21,6 +21,7 @@ static struct curve c;
 void clear(void) {{ tlb_clear(&t, (struct geometry){{{FIRST}, {SECOND}, {WAYS}}}); curve_clear(&c); }}
 int visit(uint64_t page) {{ uint64_t left; return tlb_access(&t, page, &left); }}
 int draw(uint64_t page) {{ return (int)curve_access(&c, page); }}
+void forget(uint64_t from, uint64_t to) {{ tlb_drop(&t, from, to); curve_drop(&c, from, to); }}
 """
 
 
@@ -28,7 +29,7 @@ class Plain:
     """The same TLB by searching lists."""
 
     def __init__(self) -> None:
-        self.first = list[int]()
+        self.first = list[int | None]()  # None: forgotten, until it is the oldest
         self.sets = [list[int]() for _ in range(SECOND // WAYS)]
 
     def access(self, page: int) -> int:
@@ -45,6 +46,10 @@ class Plain:
         del kept[:-WAYS]
         return 1 if found else 2
 
+    def forget(self, pages: range) -> None:
+        self.first = [None if page is None or page in pages else page for page in self.first]
+        self.sets = [[page for page in kept if page not in pages] for kept in self.sets]
+
 
 @pytest.fixture
 def library(tmp_path) -> ctypes.CDLL:
@@ -52,6 +57,7 @@ def library(tmp_path) -> ctypes.CDLL:
     source.write_text(SOURCE)
     made = ctypes.CDLL(built(tmp_path, source, "-shared", "-fPIC"))
     made.visit.argtypes = made.draw.argtypes = [ctypes.c_uint64]
+    made.forget.argtypes = [ctypes.c_uint64, ctypes.c_uint64]
     made.clear()
     return made
 
@@ -65,6 +71,27 @@ def test_the_tlb_is_that_of_a_plain_search(library):
         for _ in range(20_000)
     ]
     assert [library.visit(page) for page in pages] == [plain.access(page) for page in pages]
+
+
+@pytest.mark.parametrize("most", [2, 7, 100, 10**9])
+def test_forgotten_pages_are_those_of_a_plain_search(library, most):
+    plain, drawn = Plain(), random.Random(most)
+    for _ in range(5_000):
+        page = drawn.randrange(drawn.choice((6, 20, 60, 5000)))
+        if drawn.random() < 0.05:
+            pages = range(page, page + drawn.randrange(most))
+            library.forget(pages.start, pages.stop)
+            plain.forget(pages)
+        assert library.visit(page) == plain.access(page)
+
+
+def test_the_curve_forgets_pages(library):
+    pages = range(100)
+    assert {library.draw(page) for page in pages} == {SIZES}
+    library.forget(10, 20)
+    found = [library.draw(page) for page in pages]
+    assert [page for page in pages if found[page] == SIZES] == [*range(10, 20)]
+    assert SIZES not in {library.draw(page) for page in pages}
 
 
 def test_the_curve_has_the_hits_of_a_list_of_each_size(library):

@@ -169,7 +169,8 @@ def _simulated(command: list[str], seconds: float, alone: Run | None) -> report.
     reach = Reach.of(host, store)
     surveyed = () if reach.source.get(BASE) == "CPUID" else reach.entries.get(BASE, ())
     geometry = valgrind.geometry(host, surveyed)
-    walk_ns = _walk_ns(Rig.of(host, store.own, counters=False), geometry.base.second)
+    rig, second = Rig.of(host, store.own, counters=False), geometry.base.second
+    walk_ns, hit_ns = _extra_ns(rig, TIMES_THE_ENTRIES * second), _extra_ns(rig, second // 2)
     native_s, status = (alone.elapsed_s, alone.status) if alone else (None, 0)
     took = "did not end" if native_s is None else f"takes {native_s:.2g} s"
     shown.stage(f"Simulating; by itself the program {took}.")
@@ -178,16 +179,21 @@ def _simulated(command: list[str], seconds: float, alone: Run | None) -> report.
         counted = cachegrind.count(command, geometry, seconds, lacking, status)
     else:
         counted = simulation.simulate(command, geometry.option, seconds, status)
-    return report.Report(command, geometry, counted, native_s, walk_ns)
+    faults_s = report.most_faults_s(alone) if alone else 0.0
+    return report.Report(
+        command, geometry, counted, native_s, walk_ns, hit_ns=hit_ns, faults_s=faults_s
+    )
 
 
-def _walk_ns(rig: Rig, entries: int) -> float:
-    """Return the most that a walk costs now that overlaps with nothing: of two chases, one line a
-    page less the same lines packed."""
-    shape = {"lines": TIMES_THE_ENTRIES * entries, "region_ms": REGION_MS}
+def _extra_ns(rig: Rig, lines: int) -> float:
+    """Return the most that translation adds now to a load that overlaps with nothing: of two chases
+    over so many lines, one line a page less the same lines packed. With half as many lines as the
+    second level has entries that level answers, with many times as many a walk does."""
+    shape = {"lines": lines, "region_ms": REGION_MS}
 
     def chase_ns(layout: str, repeat: int) -> float:
         point = Point(kernel="page_chase", pages=BASE, layout=layout, **shape)
         return rig.take(point, repeat).ns_per_access
 
-    return max(chase_ns("spread", repeat) - chase_ns("packed", repeat) for repeat in range(REPEATS))
+    extra = (chase_ns("spread", repeat) - chase_ns("packed", repeat) for repeat in range(REPEATS))
+    return max(0.0, *extra)

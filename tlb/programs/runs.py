@@ -41,7 +41,8 @@ class Conditions:
 
 class Run(NamedTuple):
     """One run. status: exit code, or minus the signal that ended it. number: the one that it
-    printed. last_lines: of its stderr. Faults and cpu_s include children that it waited for. left:
+    printed. last_lines: of its stderr. Faults, cpu_s and system_s, which is the part of it that Linux
+    took, include children that it waited for. left:
     processes that it left running. With a driver, the first five are the driver's and the rest the
     server's; killed: whether the server ignored SIGTERM. given_bytes: see Lever."""
 
@@ -58,6 +59,7 @@ class Run(NamedTuple):
     collapsed: Collapsed | None
     killed: bool = False
     given_bytes: int = 0
+    system_s: float = 0.0
 
 
 def run(
@@ -89,7 +91,7 @@ def run(
                 with _observed(lever, mine, seen, collapsed, start_s, share, after_s):
                     done = _follow(program, streams, driver, mine, start_s, limit_s)
                 killed = driver is not None and stop_server(program)
-                used = _reaped(program)
+                *used, system_s = _reaped(program)
                 left = processes.end(mine.all, children.GRACE_S)
                 status, elapsed_s, streams = done
                 if status is None:
@@ -99,14 +101,14 @@ def run(
             processes.end(mine.all, children.GRACE_S)
             raise
     ends = tuple(seen), left, next(iter(collapsed), None), killed, lever.given_bytes() - before
-    return Run(elapsed_s, status, *_printed(streams, conditions), *used, *ends)
+    return Run(elapsed_s, status, *_printed(streams, conditions), *used, *ends, system_s)
 
 
-def _reaped(program: subprocess.Popen[bytes]) -> tuple[int, int, float]:
-    """Wait for the end of a program; return faults and CPU time as a Run has them."""
+def _reaped(program: subprocess.Popen[bytes]) -> tuple[int, int, float, float]:
+    """Wait for the end of a program; return faults and CPU times as a Run has them."""
     _, status, used = os.wait4(program.pid, 0)
     program.returncode = os.waitstatus_to_exitcode(status)
-    return used.ru_minflt, used.ru_majflt, used.ru_utime + used.ru_stime
+    return used.ru_minflt, used.ru_majflt, used.ru_utime + used.ru_stime, used.ru_stime
 
 
 def _printed(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
 from statistics import median
 from string import ascii_uppercase
@@ -11,6 +12,7 @@ from typing import Any
 
 from tlb.inference.intervals import Interval, median_interval
 from tlb.programs.executable import why_no_preload
+from tlb.programs.runs import Run
 from tlb.programs.text import sentences
 from tlb.programs.where import advice
 from tlb.programs.where.proof import ALL, NONE, Proof, Sites
@@ -30,6 +32,9 @@ MOST_ROWS = 12
 # Of the time, what translation may cost at most for it to be not worth a thought.
 NOTHING = 0.02
 UNSURE = 0.05  # of the time, that huge pages may save where runs show no gain: more is left open
+# Of a page fault, with the page that Linux clears: generous, as the published rows of page_fault have
+# 2.8 us at most. It bounds faults where Linux's time is mostly reading and writing.
+FAULT_NS = 10_000
 MOST = 0.9  # of the walks
 FEW = 0.05  # exposed ones, of the walks
 LEAST = 0.005  # of the walks, for a row of its own
@@ -37,11 +42,28 @@ Row = dict[str, str]  # cells by the names of their columns
 Table = tuple[tuple[str, ...], list[tuple[str, ...]]]  # head, rows
 
 
+class Verdict(StrEnum):
+    """What is known of huge pages for a program."""
+
+    HELPS = "huge pages help"  # some runs with them are faster
+    NO_GAIN = "nothing to gain"  # all that translation and page faults cost is next to nothing
+    NO_GAIN_SHOWN = "no gain shown"  # by runs that would show it
+    UNDECIDED = "cannot tell"
+    NOT_ENDED = "did not end"
+    POSSIBLE = "possible gain"  # and no runs with huge pages
+
+
+def most_faults_s(alone: Run) -> float:
+    """Return the most that page faults cost a run, in s."""
+    return min(alone.system_s, alone.minor_faults * FAULT_NS / 1e9)
+
+
 @dataclass(frozen=True)
 class Report:
-    """walk_ns: what a walk costs that overlaps with nothing. native_s: of a run by itself; None if it
-    did not end. Without a simulation: no geometry, and a proof. is_interrupted: by Ctrl-C, in a
-    proof; lacks_time: no round of the proof was finished in the time for it."""
+    """native_s: of a run by itself; None if it did not end. walk_ns: what a walk costs that overlaps
+    with nothing; hit_ns: the same of a miss that the second level answers; faults_s: what page faults
+    cost that run at most. Without a simulation: no geometry, and a proof. is_interrupted: by Ctrl-C,
+    in a proof; lacks_time: no round of the proof was finished in the time for it."""
 
     command: list[str]
     geometry: Geometry | None
@@ -51,6 +73,8 @@ class Report:
     proof: Proof | None = None
     is_interrupted: bool = False
     lacks_time: bool = False
+    hit_ns: float = 0.0
+    faults_s: float = 0.0
 
     @property
     def knows_sites(self) -> bool:
@@ -88,9 +112,11 @@ class Report:
 
     @property
     def most_saved_s(self) -> float:
-        """What huge pages may save at most, of the time without them: all walks, each at the price
-        of one that overlaps with nothing."""
-        most = self.found.total.walks * self.walk_ns / 1e9
+        """What huge pages may save at most, of the time without them: page faults, and all misses
+        of the first level, each at the price of one that overlaps with nothing."""
+        total = self.found.total
+        misses_ns = total.walks * self.walk_ns + (total.misses - total.walks) * self.hit_ns
+        most = misses_ns / 1e9 + self.faults_s
         return most if self.native_s is None else min(most, self.native_s)
 
     def largest(self) -> Iterator[Site]:
@@ -185,7 +211,7 @@ class Report:
 
     @property
     def is_cheap(self) -> bool:
-        """Whether all walks cost next to nothing; False if that is unknown."""
+        """Whether huge pages can save next to nothing; False if that is unknown."""
         is_known = self.geometry and self.native_s is not None and not self.found.is_cut
         return bool(is_known and self.most_saved_s < NOTHING * self.native_s)
 
@@ -194,9 +220,18 @@ class Report:
         """The sites for huge pages: those that the proof found, else those with most walks."""
         return self.proof.smallest if self.proof else tuple(site.id for site in self.largest())
 
-    def verdict(self) -> str:
-        """Return one sentence: what to put on huge pages, nothing to gain, or cannot tell."""
-        return self.sentences()[0]
+    @cached_property
+    def verdict(self) -> Verdict:
+        if self.proof and self.proof.smallest:
+            return Verdict.HELPS
+        if not self.proof and (self.native_s is None or self.found.is_cut):
+            return Verdict.NOT_ENDED
+        if self.is_cheap:
+            return Verdict.NO_GAIN
+        if not self.proof:
+            return Verdict.POSSIBLE
+        is_open = self.proof.ratio(ALL).low < 1 - UNSURE or not self.proof.is_decisive
+        return Verdict.UNDECIDED if is_open else Verdict.NO_GAIN_SHOWN
 
     @property
     def _chosen_sites(self) -> list[Site]:
@@ -207,7 +242,7 @@ class Report:
 
     def commands(self) -> Iterator[str]:
         """Yield what to run or to write next."""
-        if not self.chosen or self.verdict().startswith("Nothing"):
+        if not self.chosen or self.verdict in (Verdict.NO_GAIN, Verdict.NO_GAIN_SHOWN):
             return
         huge_bytes, sites = advice.huge_page_bytes(), self._chosen_sites
         only = ALL if self.chosen == ALL else advice.reachable(sites, huge_bytes)
@@ -222,7 +257,7 @@ class Report:
             report=self,
             found=self.found,
             all=ALL,
-            unsure=UNSURE,
+            verdicts=Verdict,
             larger=larger[:3],
             unnamed=why_no_preload(self.command[0]) or self.found.unnamed,
             allocators=advice.without_setting(self._chosen_sites),
@@ -241,8 +276,11 @@ class Report:
             "total": total._asdict() | {"exposed": total.exposed},
             "walks_by_entries": found.curve,
             "walk_ns": self.walk_ns,
+            "hit_ns": self.hit_ns,
+            "faults_s": self.faults_s,
             "saved_s": [0.0, self.most_saved_s],
-            "verdict": self.verdict(),
+            "verdict": self.verdict,
+            "sentence": self.sentences()[0],
             "lines": [
                 line._asdict() | found.lines[line]._asdict() | {"sites": found.touches[line]}
                 for line in self.lines

@@ -170,7 +170,8 @@ class Simulated:
 def simulate(command: list[str], option: str, seconds: float, status: int = 0) -> Simulated:
     """Return what the tool counts, as `counted` does; raise also what `tool` raises."""
     library = Variable("VALGRIND_LIB", str(tool()))
-    return counted(command, "walks", [option], seconds, add, library, status=status)
+    options = ["--keep-debuginfo=yes", option]
+    return counted(command, "walks", options, seconds, add, library, status=status)
 
 
 def counted(

@@ -9,9 +9,10 @@
 /* Each begins as a VgHashNode. */
 struct instruction {
     struct instruction *next;
-    Addr at;
+    UWord key;
+    Addr at, offset; /* offset: in the module's file, which is where perf says that it is */
     UInt length;
-    Bool is_chain;
+    DiEpoch epoch; /* in which its module was loaded, which may be gone at the end */
     struct pair *latest;
 };
 
@@ -29,9 +30,17 @@ struct pair {
 
 static VgHashTable *instructions, *pairs;
 
+/* The instruction that is there now: each module that is loaded begins an epoch. */
 static struct instruction *instruction_at(Addr at)
 {
-    return node_of(instructions, at, sizeof(struct instruction));
+    DiEpoch now = VG_(current_DiEpoch)();
+    struct instruction *i = node_of(instructions, at ^ (UWord)now.n << 48, sizeof *i);
+    if (!i->at) {
+        const NSegment *mapping = VG_(am_find_nsegment)(at);
+        i->at = at, i->epoch = now;
+        i->offset = mapping ? at - mapping->start + (Addr)mapping->offset : 0;
+    }
+    return i;
 }
 
 static struct counts *counts_of(struct instruction *i, struct region *r)
@@ -51,11 +60,8 @@ static void print_pair(VgFile *f, const struct pair *p)
 {
     struct region *r = p->region;
     const struct counts *c = &p->is;
-    DiEpoch now = VG_(current_DiEpoch)();
+    DiEpoch then = p->instruction->epoch;
     Addr at = p->instruction->at;
-    const NSegment *mapping = VG_(am_find_nsegment)(at);
-    /* In the module's file, which is where a sample of perf says that an instruction is. */
-    Addr offset = mapping ? at - mapping->start + (Addr)mapping->offset : 0;
     const HChar *text, *folder = "";
     UInt line = 0;
     if (!r->is_printed) {
@@ -65,10 +71,10 @@ static void print_pair(VgFile *f, const struct pair *p)
         VG_(fprintf)(f, "%llu\t%lld\t%llu\n", lived, r->added, r->touched);
         r->is_printed = True;
     }
-    VG_(fprintf)(f, "P\t%u\t%lu\t%u", r->number, offset, p->instruction->length);
-    VG_(fprintf)(f, "\t%s", VG_(get_objname)(now, at, &text) ? text : "");
-    VG_(fprintf)(f, "\t%s", VG_(get_fnname)(now, at, &text) ? text : "");
-    if (!VG_(get_filename_linenum)(now, at, &text, &folder, &line))
+    VG_(fprintf)(f, "P\t%u\t%lu\t%u", r->number, p->instruction->offset, p->instruction->length);
+    VG_(fprintf)(f, "\t%s", VG_(get_objname)(then, at, &text) ? text : "");
+    VG_(fprintf)(f, "\t%s", VG_(get_fnname)(then, at, &text) ? text : "");
+    if (!VG_(get_filename_linenum)(then, at, &text, &folder, &line))
         text = "";
     VG_(fprintf)(f, "\t%s%s%s", folder, *folder ? "/" : "", text);
     VG_(fprintf)(f, "\t%u\t%llu\t%llu\t%llu", line, c->misses, c->walks, c->chained);

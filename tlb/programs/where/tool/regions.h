@@ -81,6 +81,15 @@ static void add_range(Addr start, Addr end, ULong site)
     bind_range(start, end, r);
 }
 
+/* Give a part of a region, or all of it, another name. */
+static void rename_range(Addr a, SizeT bytes, ULong site)
+{
+    struct region *r = region_of(a);
+    r->bytes -= bytes < r->bytes ? bytes : r->bytes;
+    r->ended = passed;
+    add_range(a, a + bytes, site);
+}
+
 /* Count a page at its first touch; and its block once its range has the whole block, which may be a
  * huge page then. A heap may get the rest of a block later. */
 static void touch(Addr a, UInt page_shift)

@@ -4,4 +4,5 @@
 enum request {
     NAME_RANGE = ('T' << 24) | ('W' << 16), /* site, address, bytes */
     NAME_REGION, /* site, address: the region around it, if nothing has named that */
+    FREE_RANGE,  /* site of the heap that has it now, address, bytes: a block that was freed */
 };

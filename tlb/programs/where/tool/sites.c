@@ -16,6 +16,7 @@
 #include <execinfo.h>
 #include <fcntl.h>
 #include <link.h>
+#include <malloc.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,6 +47,7 @@ static const char *const symbols[] = {"gnu_get_libc_version", "mallocx", "mi_mal
 /* The allocator's own functions, and the file that they are in. */
 static struct {
     void *(*malloc)(size_t), *(*calloc)(size_t, size_t), *(*realloc)(void *, size_t);
+    void (*free)(void *);
     void *(*memalign)(size_t, size_t), *(*aligned_alloc)(size_t, size_t);
     int (*posix_memalign)(void **, size_t, size_t);
     const struct link_map *file;
@@ -72,7 +74,7 @@ static void find_next(void)
     next.memalign = dlsym(RTLD_NEXT, "memalign");
     next.aligned_alloc = dlsym(RTLD_NEXT, "aligned_alloc");
     next.posix_memalign = dlsym(RTLD_NEXT, "posix_memalign");
-    next.malloc = dlsym(RTLD_NEXT, "malloc");
+    next.malloc = dlsym(RTLD_NEXT, "malloc"), next.free = dlsym(RTLD_NEXT, "free");
     next.file = file_of((void *)next.malloc);
     advised = getenv("TLB_ONLY");
 }
@@ -207,10 +209,32 @@ static void note_heap(void *result, size_t bytes)
 /* The allocator's own function of this name. */
 #define NEXT(function) (next.file ? (void)0 : find_next(), next.function)
 
+/* A large block that was freed has no name any more: the heap has it, if it was not unmapped. */
+static void end_name(void *q, size_t bytes)
+{
+    if (bytes >= LEAST)
+        VALGRIND_DO_CLIENT_REQUEST_STMT(FREE_RANGE, HEAP(next.kind), q, bytes, 0, 0);
+}
+
+void free(void *q)
+{
+    size_t bytes = malloc_usable_size(q);
+    NEXT(free)(q);
+    end_name(q, bytes);
+}
+
 void *malloc(size_t n) { return note("malloc", NEXT(malloc)(n), n); }
 void *calloc(size_t a, size_t b) { return note("calloc", NEXT(calloc)(a, b), a * b); }
-void *realloc(void *q, size_t n) { return note("realloc", NEXT(realloc)(q, n), n); }
 void *memalign(size_t a, size_t n) { return note("memalign", NEXT(memalign)(a, n), n); }
+
+void *realloc(void *q, size_t n)
+{
+    size_t bytes = malloc_usable_size(q);
+    void *p = NEXT(realloc)(q, n);
+    if (p || !n)
+        end_name(q, bytes);
+    return note("realloc", p, n);
+}
 
 void *aligned_alloc(size_t a, size_t n)
 {

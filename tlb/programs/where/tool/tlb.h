@@ -39,10 +39,12 @@ struct curve {
 };
 
 struct tlb {
-    uint32_t ways, sets; /* of the second level */
-    struct lru lru;      /* the first */
+    uint32_t entries;    /* of the first level */
+    uint32_t ways, sets; /* of the second */
+    struct lru lru;
     struct entry first[MOST_FIRST + 1];
     uint32_t buckets[1 << BUCKET_BITS];
+    uint64_t notes[MOST_FIRST + 1]; /* of whoever uses it, for each entry of the first */
     uint64_t second[MOST_SECOND]; /* pages + 1, or 0; each set begins with the latest used */
 };
 
@@ -59,7 +61,7 @@ static inline void lru_clear(struct lru *l, struct entry *all, uint32_t n, uint3
 /* What is cleared is of zeros before. */
 static inline void tlb_clear(struct tlb *t, struct geometry is)
 {
-    t->ways = is.ways, t->sets = is.second / is.ways;
+    t->entries = is.first, t->ways = is.ways, t->sets = is.second / is.ways;
     lru_clear(&t->lru, t->first, is.first, t->buckets, BUCKET_BITS);
 }
 
@@ -86,6 +88,32 @@ static inline uint32_t entry_of(struct lru *l, uint64_t page, uint64_t *left)
     *link = all[k].next;
     all[k].page = page, all[k].next = *bucket, *bucket = k;
     return k;
+}
+
+/* Forget a page's entry, which keeps its place in the ring: 0 if it has none. */
+static inline uint32_t drop(struct lru *l, uint64_t page)
+{
+    uint32_t *link = bucket_of(l, page);
+    while (*link && l->all[*link].page != page)
+        link = &l->all[*link].next;
+    uint32_t k = *link;
+    if (k) {
+        *link = l->all[k].next;
+        l->all[k].page = NO_PAGE, l->all[k].next = 0;
+    }
+    return k;
+}
+
+/* Forget the pages from `from` to before `to`: by page, or by entry if these are fewer. */
+static inline void drop_range(struct lru *l, uint32_t entries, uint64_t from, uint64_t to)
+{
+    if (to - from < entries)
+        for (; from < to; from++)
+            drop(l, from);
+    else
+        for (uint32_t k = 1; k <= entries; k++)
+            if (from <= l->all[k].page && l->all[k].page < to)
+                drop(l, l->all[k].page);
 }
 
 static inline void make_latest(struct entry *all, uint32_t k)
@@ -119,6 +147,31 @@ static inline enum outcome tlb_access(struct tlb *t, uint64_t page, uint64_t *le
         return IN_FIRST;
     uint64_t *set = t->second + page % t->sets * t->ways;
     return use(set, t->ways, page + 1) == page + 1 ? IN_SECOND : WALKED;
+}
+
+/* Forget pages, as when their memory is unmapped. In the second level the entries before them move
+ * up; in the first, theirs are free once they are the oldest. */
+static inline void tlb_drop(struct tlb *t, uint64_t from, uint64_t to)
+{
+    uint64_t sets = to - from < t->sets ? to - from : t->sets;
+    drop_range(&t->lru, t->entries, from, to);
+    for (uint64_t i = 0; i < sets; i++) {
+        uint64_t *set = t->second + (from + i) % t->sets * t->ways;
+        uint32_t kept = 0;
+        for (uint32_t at = 0; at < t->ways; at++)
+            if (set[at] <= from || to < set[at]) /* which is its page + 1 */
+                set[kept++] = set[at];
+        while (kept < t->ways)
+            set[kept++] = 0;
+    }
+}
+
+/* The note of the page that was used last. It stays until another is written for it. */
+static inline uint64_t *tlb_note(struct tlb *t) { return &t->notes[t->first->older]; }
+
+static inline void curve_drop(struct curve *c, uint64_t from, uint64_t to)
+{
+    drop_range(&c->lru, MOST_CURVE, from, to);
 }
 
 static inline void curve_clear(struct curve *c)

@@ -2,21 +2,20 @@
  * allocations a program's page walks come from. `tlb where` builds it from Debian's valgrind.
  *
  * Each thread has a TLB of its own, for base pages and, beside it, for the pages of 2 MiB that it
- * would have with huge pages everywhere. A walk is `chained` if its address comes from an earlier
- * load of the same kind (chains.h): it waits for that one. It is `alone` if more instructions than
- * a reorder buffer holds have passed since the last walk: it overlaps with none. The others
- * overlap, and cost a part of a walk each.
+ * would have with huge pages everywhere. A walk is exposed if it makes the run longer (schedule.h):
+ * it is `chained` if it waits for an earlier one, and `alone` if more instructions than a reorder
+ * buffer holds have passed since the last walk. The others overlap, and cost a part of a walk each.
  *
  * Valgrind is under the GPL, version 2 or later, and so is the program that is built from this file
  * and its libraries; it is built on the computer that uses it. */
-#include "chains.h"
+#include "dataflow.h"
 #include "requests.h"
 #include "tlb.h"
 #include <pub_tool_libcassert.h>
 #include <pub_tool_libcproc.h>
-#include <pub_tool_machine.h>
 #include <pub_tool_options.h>
 #include <pub_tool_tooliface.h>
+#include <pub_tool_vkiscnums.h>
 
 #define THREADS 64
 /* Pages known to be in the first level, whose accesses are not simulated. They do not count as used
@@ -24,8 +23,10 @@
  * as it is at most 0.8 % are added or lacking (xz, sort and CPython's dictionary). */
 #define KNOWN 256
 #define FRESH_FOR 12
+#define MADV_DONTNEED 4 /* of linux/mman.h, which a tool does not include */
+#define MADV_FREE 8
 
-static ULong known[KNOWN], last_walk, misses;
+static ULong known[KNOWN], misses;
 static ULong held[CURVE + 1]; /* misses of the first level by the smallest size that held the page */
 static struct {
     struct tlb base, large;
@@ -42,29 +43,34 @@ static struct {
 
 static void forget_known(void) { VG_(memset)(known, 0xFF, sizeof known); /* NO_PAGE */ }
 
-static VG_REGPARM(2) void access_memory(Addr a, struct instruction *i)
+/* known_at: the end of the walk that the address comes from. */
+static VG_REGPARM(3) void access_memory(Addr a, struct instruction *i, ULong known_at)
 {
     uint64_t page = a >> is.page_shift, left, unused;
     enum outcome now = tlb_access(&now_used->base, page, &left);
     enum outcome large_is = tlb_access(&now_used->large, a >> LARGE_SHIFT, &unused);
+    uint64_t *ready_at = tlb_note(&now_used->base);
     if (known[left % KNOWN] == left)
         known[left % KNOWN] = NO_PAGE;
     if (now != IN_FIRST) {
+        *ready_at = 0;
         held[curve_access(&now_used->curve, page)]++;
         if (++misses % FRESH_FOR == 0)
             forget_known();
     }
-    known[page % KNOWN] = page;
-    if (now == IN_FIRST && large_is != WALKED)
-        return;
-    struct counts *c = counts_of(i, region_of(a));
-    c->misses += now != IN_FIRST, c->large_walks += large_is == WALKED;
-    if (now == WALKED) {
-        touch(a, is.page_shift);
-        c->walks++, c->chained += i->is_chain;
-        c->alone += !i->is_chain && passed - last_walk >= is.window;
-        last_walk = passed;
+    if (now != IN_FIRST || large_is == WALKED) {
+        struct counts *c = counts_of(i, region_of(a));
+        c->misses += now != IN_FIRST, c->large_walks += large_is == WALKED;
+        if (now == WALKED) {
+            touch(a, is.page_shift);
+            c->walks++;
+            *ready_at = schedule_walk(c, known_at, is.window);
+        }
     }
+    if (has_ended(*ready_at, is.window))
+        known[page % KNOWN] = page;
+    else
+        note_walk(a, *ready_at);
 }
 
 static void begin_thread(ThreadId thread, ULong blocks)
@@ -84,21 +90,6 @@ static void begin_thread(ThreadId thread, ULong blocks)
 }
 
 /* --- instrumentation: statements of VEX's intermediate representation (libvex_ir.h) */
-
-static IRExpr *constant(ULong value) { return IRExpr_Const(IRConst_U64(value)); }
-
-/* Add a statement that assigns a value; return what it assigned to. */
-static IRExpr *assigned(IRSB *block, IRExpr *value)
-{
-    IRTemp t = newIRTemp(block->tyenv, typeOfIRExpr(block->tyenv, value));
-    addStmtToIRSB(block, IRStmt_WrTmp(t, value));
-    return IRExpr_RdTmp(t);
-}
-
-static IRExpr *calculated(IRSB *block, IROp operation, IRExpr *a, IRExpr *b)
-{
-    return assigned(block, IRExpr_Binop(operation, a, b));
-}
 
 /* The address that a statement accesses, or NULL. */
 static IRExpr *accessed(const IRStmt *s)
@@ -123,18 +114,19 @@ static IRExpr *accessed(const IRStmt *s)
     }
 }
 
-/* page = address >> page_shift; if (known[page % KNOWN] != page) access_memory(address, i); */
+/* page = address >> page_shift;
+ * if (known[page % KNOWN] != page) access_memory(address, i, time of the address);
+ * The shift for an entry's bytes is one with that for the page. */
 static void add_access(IRSB *block, IRExpr *address, struct instruction *i)
 {
-    IRExpr *shift = IRExpr_Const(IRConst_U8((UChar)is.page_shift));
-    IRExpr *page = calculated(block, Iop_Shr64, address, shift);
-    IRExpr *k = calculated(block, Iop_And64, page, constant(KNOWN - 1));
-    IRExpr *offset = calculated(block, Iop_Shl64, k, IRExpr_Const(IRConst_U8(3)));
+    IRExpr *page = calculated(block, Iop_Shr64, address, bits(is.page_shift));
+    IRExpr *bytes = calculated(block, Iop_Shr64, address, bits(is.page_shift - 3));
+    IRExpr *offset = calculated(block, Iop_And64, bytes, constant(8 * (KNOWN - 1)));
     IRExpr *entry = calculated(block, Iop_Add64, offset, constant((HWord)known));
-    IRExpr *there = assigned(block, IRExpr_Load(Iend_LE, Ity_I64, entry));
-    IRDirty *call = unsafeIRDirty_0_N(2, "access_memory", VG_(fnptr_to_fnentry)(&access_memory),
-                                      mkIRExprVec_2(address, constant((HWord)i)));
-    call->guard = calculated(block, Iop_CmpNE64, there, page);
+    IRExpr *known_at = or_start(ready_of(block, address));
+    IRDirty *call = unsafeIRDirty_0_N(3, "access_memory", VG_(fnptr_to_fnentry)(&access_memory),
+                                      mkIRExprVec_3(address, constant((HWord)i), known_at));
+    call->guard = calculated(block, Iop_CmpNE64, loaded(block, entry), page);
     addStmtToIRSB(block, IRStmt_Dirty(call));
 }
 
@@ -146,7 +138,8 @@ static IRSB *instrument(VgCallbackClosure *closure, IRSB *in, const VexGuestLayo
     struct instruction *at = NULL;
     IRExpr *last = NULL; /* a read-modify-write accesses its address twice and walks once */
     IRExpr *counter = constant((HWord)&passed), *number = constant(0);
-    find_chains(in);
+    guest = layout;
+    ready = VG_(calloc)("tlb.ready", in->tyenv->types_used + 1, sizeof *ready);
     for (Int i = 0; i < in->stmts_used; i++) {
         IRStmt *s = in->stmts[i];
         IRExpr *address = accessed(s);
@@ -160,13 +153,18 @@ static IRSB *instrument(VgCallbackClosure *closure, IRSB *in, const VexGuestLayo
             at = instruction_at(s->Ist.IMark.addr);
             at->length = s->Ist.IMark.len, last = NULL;
         }
+        if (at)
+            follow(out, s, at->at);
         addStmtToIRSB(out, s);
         if (address && at && !(last && eqIRAtom(last, address))) {
             /* After it, so that the simulation runs while the program's own load waits. */
             add_access(out, address, at);
             last = address;
         }
+        if (at && s->tag == Ist_WrTmp && s->Ist.WrTmp.data->tag == Iex_Load)
+            ready[s->Ist.WrTmp.tmp] = ready_of_load(out, s->Ist.WrTmp.data);
     }
+    VG_(free)(ready);
     return out;
 }
 
@@ -179,11 +177,37 @@ static void grow_heap(Addr a, SizeT n, ThreadId thread)
     add_range(a, a + n, region_of(a - 1)->site); /* as it was named before */
 }
 
+/* No TLB has pages of memory that is unmapped. */
+static void forget_pages(Addr a, SizeT n)
+{
+    Addr last = a + n - 1;
+    for (UInt k = 0; n && k < THREADS; k++)
+        if (tlbs[k]) {
+            tlb_drop(&tlbs[k]->base, a >> is.page_shift, (last >> is.page_shift) + 1);
+            tlb_drop(&tlbs[k]->large, a >> LARGE_SHIFT, (last >> LARGE_SHIFT) + 1);
+            curve_drop(&tlbs[k]->curve, a >> is.page_shift, (last >> is.page_shift) + 1);
+        }
+    forget_known();
+}
+
 static void unmap(Addr a, SizeT n)
 {
     struct region *r = region_of(a);
     r->unmapped += n, r->ended = passed;
     bind_range(a, a + n, &elsewhere);
+    forget_pages(a, n);
+}
+
+static void protect(Addr a, SizeT n, Bool r, Bool w, Bool x) { forget_pages(a, n); }
+
+static void begin_call(ThreadId thread, UInt number, UWord *arguments, UInt count) {}
+
+/* Valgrind tells a tool of no madvise. */
+static void end_call(ThreadId thread, UInt number, UWord *arguments, UInt count, SysRes result)
+{
+    if (number == __NR_madvise && !sr_isError(result) &&
+        (arguments[2] == MADV_DONTNEED || arguments[2] == MADV_FREE))
+        forget_pages(arguments[0], arguments[1]);
 }
 
 static void move(Addr from, Addr to, SizeT n)
@@ -197,13 +221,24 @@ static Bool answer(ThreadId thread, UWord *arguments, UWord *result)
 {
     struct region *r = region_of(arguments[2]);
     *result = 0;
-    if (arguments[0] == NAME_RANGE)
-        add_range(arguments[2], arguments[2] + arguments[3], arguments[1]);
-    else if (arguments[0] != NAME_REGION)
+    switch (arguments[0]) {
+    case NAME_RANGE:
+        rename_range(arguments[2], arguments[3], arguments[1]);
+        return True;
+    case FREE_RANGE: /* if it was not unmapped */
+        if (r != &elsewhere && r->site != arguments[1]) {
+            r->bytes += arguments[3]; /* it had them until now */
+            r->unmapped += arguments[3];
+            rename_range(arguments[2], arguments[3], arguments[1]);
+        }
+        return True;
+    case NAME_REGION:
+        if (r != &elsewhere && !r->site)
+            r->site = arguments[1];
+        return True;
+    default:
         return False;
-    else if (r != &elsewhere && !r->site)
-        r->site = arguments[1];
-    return True;
+    }
 }
 
 /* What a forked child has of its parent's counts, the parent reports. */
@@ -274,11 +309,13 @@ static void declare(void)
     VG_(basic_tool_funcs)(begin, instrument, finish);
     VG_(needs_command_line_options)(take_option, print_nothing, print_nothing);
     VG_(needs_client_requests)(answer);
+    VG_(needs_syscall_wrapper)(begin_call, end_call);
     VG_(track_new_mem_startup)(map);
     VG_(track_new_mem_mmap)(map);
     VG_(track_new_mem_brk)(grow_heap);
     VG_(track_die_mem_munmap)(unmap);
     VG_(track_die_mem_brk)(unmap);
+    VG_(track_change_mem_mprotect)(protect);
     VG_(track_copy_mem_remap)(move);
     VG_(track_start_client_code)(begin_thread);
 }
