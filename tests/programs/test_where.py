@@ -21,8 +21,8 @@ from tlb.programs.sampling import LINUX
 from tlb.programs.snapshots import at_peak
 from tlb.programs.where import proof, report, simulation, valgrind
 from tlb.programs.where.page import flame_graph
-from tlb.programs.where.report import Verdict
 from tlb.programs.where.simulation import HEAP, OTHER_CODE, Counts, Line, Simulated
+from tlb.programs.where.verdict import FAULT_NS, Verdict, most_faults_s
 
 pytestmark = [
     needs_c,
@@ -242,8 +242,8 @@ def test_page_faults_cost_at_most_linux_s_time_and_at_most_a_generous_price():
         for code in (touching, reading)
     )
     assert touched.minor_faults > 1 << 14 and 0 < touched.system_s <= touched.cpu_s
-    assert report.most_faults_s(touched) == touched.system_s
-    assert report.most_faults_s(read) <= read.minor_faults * report.FAULT_NS / 1e9
+    assert most_faults_s(touched) == touched.system_s
+    assert most_faults_s(read) <= read.minor_faults * FAULT_NS / 1e9
 
 
 def test_a_survey_comes_before_cpuid_but_does_not_blur_it(monkeypatch):

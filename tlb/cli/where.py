@@ -27,7 +27,7 @@ from tlb.programs.levers import LEVERS
 from tlb.programs.reach import Reach
 from tlb.programs.runs import Run
 from tlb.programs.trial import Aim
-from tlb.programs.where import cachegrind, proof, report, simulation, unsimulated, valgrind
+from tlb.programs.where import cachegrind, proof, report, simulation, unsimulated, valgrind, verdict
 from tlb.reasons import Unavailable
 from tlb.units import DAY_MINUTES, DAY_S
 
@@ -179,7 +179,7 @@ def _simulated(command: list[str], seconds: float, alone: Run | None) -> report.
         counted = cachegrind.count(command, geometry, seconds, lacking, status)
     else:
         counted = simulation.simulate(command, geometry.option, seconds, status)
-    faults_s = report.most_faults_s(alone) if alone else 0.0
+    faults_s = verdict.most_faults_s(alone) if alone else 0.0
     return report.Report(
         command, geometry, counted, native_s, walk_ns, hit_ns=hit_ns, faults_s=faults_s
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property
 from statistics import median
 from string import ascii_uppercase
@@ -12,7 +11,6 @@ from typing import Any
 
 from tlb.inference.intervals import Interval, median_interval
 from tlb.programs.executable import why_no_preload
-from tlb.programs.runs import Run
 from tlb.programs.text import sentences
 from tlb.programs.where import advice
 from tlb.programs.where.proof import ALL, NONE, Proof, Sites
@@ -26,36 +24,18 @@ from tlb.programs.where.simulation import (
     Site,
 )
 from tlb.programs.where.valgrind import Geometry
+from tlb.programs.where.verdict import Verdict
 from tlb.units import format_ns, format_size
 
 MOST_ROWS = 12
 # Of the time, what translation may cost at most for it to be not worth a thought.
 NOTHING = 0.02
 UNSURE = 0.05  # of the time, that huge pages may save where runs show no gain: more is left open
-# Of a page fault, with the page that Linux clears: generous, as the published rows of page_fault have
-# 2.8 us at most. It bounds faults where Linux's time is mostly reading and writing.
-FAULT_NS = 10_000
 MOST = 0.9  # of the walks
 FEW = 0.05  # exposed ones, of the walks
 LEAST = 0.005  # of the walks, for a row of its own
 Row = dict[str, str]  # cells by the names of their columns
 Table = tuple[tuple[str, ...], list[tuple[str, ...]]]  # head, rows
-
-
-class Verdict(StrEnum):
-    """What is known of huge pages for a program."""
-
-    HELPS = "huge pages help"  # some runs with them are faster
-    NO_GAIN = "nothing to gain"  # all that translation and page faults cost is next to nothing
-    NO_GAIN_SHOWN = "no gain shown"  # by runs that would show it
-    UNDECIDED = "cannot tell"
-    NOT_ENDED = "did not end"
-    POSSIBLE = "possible gain"  # and no runs with huge pages
-
-
-def most_faults_s(alone: Run) -> float:
-    """Return the most that page faults cost a run, in s."""
-    return min(alone.system_s, alone.minor_faults * FAULT_NS / 1e9)
 
 
 @dataclass(frozen=True)
