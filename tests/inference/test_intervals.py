@@ -18,10 +18,10 @@ from tlb.inference.intervals import (
     median_interval,
     modes,
     summarise,
-    with_unit,
 )
 from tlb.inference.scatter import median_rank, outliers, trend
 from tlb.reasons import Unavailable
+from tlb.units import with_unit
 
 values = st.floats(0.1, 1e6)
 samples = st.lists(values, min_size=1, max_size=15)
