@@ -123,3 +123,9 @@ def _digits(value: float) -> str:
 def _short(value: float, decimals: int) -> str:
     text = f"{value:.{decimals}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def with_unit(shown: str, unit: str) -> str:
+    """Return a formatted interval with a unit after its value: "1.5 ns (1.4 to 1.6)"."""
+    value, bracket, bounds = shown.partition(" (")
+    return f"{value} {unit}{bracket}{bounds}"

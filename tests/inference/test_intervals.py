@@ -18,7 +18,6 @@ from tlb.inference.intervals import (
     median_interval,
     modes,
     summarise,
-    with_unit,
 )
 from tlb.inference.scatter import median_rank, outliers, trend
 from tlb.reasons import Unavailable
@@ -163,18 +162,6 @@ def test_an_interval_prints_itself_by_a_number_s_format_and_no_zero_has_a_sign(b
 
 
 # --- spread and outliers
-
-
-@pytest.mark.parametrize(
-    ("bounds", "text"),
-    [
-        ((1.5, 1.4, 1.6, 0.95), "1.5 ns (1.4 to 1.6)"),
-        ((0.0, 0.0, 0.0, 0.75), "0.0 ns (3 repeats)"),
-        ((9.0, 1.0, 90.0, 0.95), "1.0 to 90.0 ns"),
-    ],
-)
-def test_a_unit_stands_after_the_value(bounds, text):
-    assert with_unit(format(Interval(*bounds), ".1f"), "ns") == text
 
 
 def test_quiet_points_have_no_outlier_and_a_run_a_third_slower_is_one():

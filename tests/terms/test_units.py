@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tlb.units import digits_apart, format_ns, format_size, parse_size, significant
+from tlb.inference.intervals import Interval
+from tlb.units import digits_apart, format_ns, format_size, parse_size, significant, with_unit
 
 
 @pytest.mark.parametrize(
@@ -128,3 +129,15 @@ def test_what_lies_beside_a_mark_is_printed_beside_it(mark, apart):
             float(significant(number, digits).replace(",", "")) for number in (value, mark)
         )
         assert (shown < line, shown > line) == (value < mark, value > mark)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "text"),
+    [
+        ((1.5, 1.4, 1.6, 0.95), "1.5 ns (1.4 to 1.6)"),
+        ((0.0, 0.0, 0.0, 0.75), "0.0 ns (3 repeats)"),
+        ((9.0, 1.0, 90.0, 0.95), "1.0 to 90.0 ns"),
+    ],
+)
+def test_a_unit_stands_after_the_value(bounds, text):
+    assert with_unit(format(Interval(*bounds), ".1f"), "ns") == text

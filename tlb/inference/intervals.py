@@ -151,12 +151,6 @@ class Interval(_Bounds):
 REPEATS = "by_repeat"
 
 
-def with_unit(shown: str, unit: str) -> str:
-    """Return a formatted interval with a unit after its value: "1.5 ns (1.4 to 1.6)"."""
-    value, bracket, bounds = shown.partition(" (")
-    return f"{value} {unit}{bracket}{bounds}"
-
-
 UNKNOWN = Interval(nan, nan, nan, 0.0)  # what was not measured
 
 

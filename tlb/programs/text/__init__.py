@@ -8,11 +8,10 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from tlb.inference.intervals import with_unit
 from tlb.page_sizes import words
 from tlb.prose import listed
 from tlb.reasons import Unavailable, explain
-from tlb.units import format_ns, format_size
+from tlb.units import format_ns, format_size, with_unit
 
 
 def sentences(template: str, **facts: Any) -> list[str]:
