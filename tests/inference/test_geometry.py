@@ -32,6 +32,17 @@ def test_a_first_level_of_sets_rises_over_a_way_and_the_draws_find_its_entries(w
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("ways", [8, 16, 32])
+def test_entries_in_sets_under_lru_lie_within_the_bounds_stated(ways):
+    """Sixteen sets and more are full at 1,536 pages, and overflow one after another."""
+    for noise in (0.003, 0.02):
+        second = inferred(Made(lru(64), lru(1536, ways), noise=noise)).levels[1]
+        assert second.entries.low <= 1536 <= second.entries.high
+        assert second.entries.value == pytest.approx(1536, rel=0.01)
+        assert second.entries.high < 1.1 * second.entries.low
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("entries", [(48, 1280), (72, 3072), (128, 1024)])
 def test_the_sizes_that_are_built_are_found_in_noise_of_two_percent(entries):
     made = Made(lru(entries[0]), lru(entries[1]), noise=0.02)

@@ -73,6 +73,15 @@ def test_a_rise_over_octaves_is_one_knee_and_not_sharp():
     assert knee.tenth < 1.2 * 1024 and knee.nine_tenths > 2 * 1024
 
 
+@pytest.mark.parametrize("ways", [16, 24, 48])
+def test_a_straight_rise_begins_at_its_foot(ways):
+    pages = np.unique(np.round(np.concatenate([PAGES, np.linspace(900, 1200, 61)])))
+    done = np.clip((pages - 1024) * ways / 1024, 0, 1)
+    (knee,) = knees(pages, 10 + 30 * done)
+    assert knee.is_sharp and not knee.is_between_points
+    assert knee.foot == pytest.approx(1024, abs=1)
+
+
 @pytest.mark.parametrize(
     ("disturbed", "cost"),
     [(slice(60, 75), 30.0), (slice(40, 42), 40.0)],

@@ -11,6 +11,7 @@ from tlb.inference.knees import Knee
 
 MATCH_OCTAVES = 0.75  # two knees further apart than this are of two levels
 STEP = 1.1  # a step between two points further apart than this places no number of entries
+OTHER_PAGES = 2  # entries that the program's other pages may take, which smears a step by as many
 SAME = 0.03  # two opinions nearer to each other than this agree: the grid around a knee is finer
 BOTH = 0.01  # a first level has a fortieth of a second's entries, so this tells their sum apart
 # Ratios of price to alias at which both are of one level whose entries hold several neighbours: Zen
@@ -25,14 +26,19 @@ def are_joined(price: float, alias: float) -> bool:
 
 
 def from_step(knee: Knee, name: str) -> Estimate:
-    """Return the entries that a step shows: its last low point, or half of the rise if it is
-    smeared.
+    """Return the entries that a step shows: its last low point, its foot if the rise is longer than
+    other pages explain, or half of the rise if it is smeared.
 
-    LRU holds as many pages as still cost nothing.
+    LRU holds as many pages as still cost nothing. Sets fill one after another: with sixteen ways
+    half of the rise is done 3 % past that.
     """
-    low, high = knee.last_low, knee.first_high
+    low, high, foot = knee.last_low, knee.first_high, knee.foot
+    if knee.is_sharp and not knee.is_between_points and low - foot > OTHER_PAGES:
+        margin = max((knee.nine_tenths - knee.tenth) / 4, high - low)
+        return Estimate(value=foot, low=foot - margin, high=foot + margin, method=f"{name}, step")
     if knee.is_sharp and high <= low * STEP:
-        return Estimate(value=low, low=low, high=max(low, high - 1), method=f"{name}, step")
+        least = low if knee.is_between_points else min(low, foot)
+        return Estimate(value=low, low=least, high=max(low, high - 1), method=f"{name}, step")
     method = f"{name}, half of a smeared rise"
     return Estimate(value=knee.pages, low=knee.tenth, high=knee.nine_tenths, method=method)
 

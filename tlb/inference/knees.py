@@ -43,12 +43,21 @@ class Knee(NamedTuple):
         return float(np.sqrt(self.last_low * self.first_high))
 
     @property
+    def is_between_points(self) -> bool:
+        """Whether the whole rise lies between two neighbouring points."""
+        return self.last_low <= self.tenth and self.nine_tenths <= self.first_high
+
+    @property
     def is_sharp(self) -> bool:
-        """Whether the whole rise lies within 5 %, or between two neighbouring points. (Sets under
-        LRU take 1/ways: sixteen, 6 %.)"""
-        return self.nine_tenths < self.tenth * 1.05 or (
-            self.last_low <= self.tenth and self.nine_tenths <= self.first_high
-        )
+        """Whether a tenth and nine tenths of the rise lie within 5 %, or between two neighbouring
+        points. Sets under LRU fill one after another, over 1/ways of the entries, so sixteen ways
+        are at the limit."""
+        return self.nine_tenths < self.tenth * 1.05 or self.is_between_points
+
+    @property
+    def foot(self) -> float:
+        """Pages at which the rise begins, if it is straight, as that of sets under LRU is."""
+        return self.tenth - (self.nine_tenths - self.tenth) / 8
 
 
 def knees(pages: ArrayLike, cost: ArrayLike) -> list[Knee]:
