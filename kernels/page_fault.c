@@ -127,6 +127,8 @@ int main(int argc, char **argv)
     if (c.stride_pages > 1 || c.lines < 16 || (in_file && c.pages->source != FROM_BASE) || (c.own[1].given && !in_file))
         bad_argument("page_fault takes 16 --lines or more and no --stride-pages; in a file --pages 4k, and there alone --written.");
     c.cpu = pin(c.cpu);
+    if (in_file)
+        must_have_room(c.lines);
     struct group group;
     struct touches t = touches_of(&c);
     if (t.arena.page > t.n * t.arena.stride)

@@ -4,6 +4,7 @@
 #define TOUCHES_H
 #include "hops.h"
 #include "placement.h"
+#include <sys/statvfs.h>
 
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22 /* Linux 5.14 */
@@ -26,13 +27,45 @@ static inline struct touches touches_of(const struct config *c)
     return t;
 }
 
+static inline const char *temporary_folder(void)
+{
+    const char *folder = getenv("TMPDIR");
+    return folder && *folder ? folder : "/tmp";
+}
+
+static inline uint64_t available_bytes(void)
+{
+    char line[256];
+    unsigned long long kb = 0;
+    FILE *f = fopen("/proc/meminfo", "r");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "MemAvailable: %llu kB", &kb) == 1)
+            break;
+    if (f) fclose(f);
+    return kb ? kb << 10 : UINT64_MAX;
+}
+
+/* Refuse a file of more than half of the free disk, which others use too, or of the available memory, which has to hold it. */
+static inline void must_have_room(uint64_t pages)
+{
+    struct statvfs disk;
+    uint64_t mib = base_page() * pages >> 20, memory_mib = available_bytes() >> 20, disk_mib = UINT64_MAX;
+    if (!statvfs(temporary_folder(), &disk))
+        disk_mib = (uint64_t)disk.f_bavail * disk.f_frsize >> 20;
+    if (mib > disk_mib / 2)
+        unavailable("tmp-refused", "a file of %" PRIu64 " MiB is more than half of the %" PRIu64 " MiB free in %s", mib, disk_mib,
+                    temporary_folder());
+    if (mib > memory_mib / 2)
+        unavailable("memory-short", "a file of %" PRIu64 " MiB is more than half of the %" PRIu64 " MiB of memory available", mib,
+                    memory_mib);
+}
+
 /* Make an unnamed temporary file, each page with its number and one. at_once: pages per write; a file system may keep one
  * write's pages as one folio, which faults faster. */
 static inline int make_file(const struct touches *t, uint64_t at_once)
 {
-    const char *folder = getenv("TMPDIR");
     char path[512];
-    snprintf(path, sizeof path, "%s/tlb-page-fault-XXXXXX", folder && *folder ? folder : "/tmp");
+    snprintf(path, sizeof path, "%s/tlb-page-fault-XXXXXX", temporary_folder());
     at_once = at_once < t->n ? at_once : t->n;
     int fd = mkstemp(path);
     uint64_t stride = t->arena.stride, words = stride / sizeof(uint64_t), *some = calloc(at_once, stride);

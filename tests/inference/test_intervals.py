@@ -192,12 +192,19 @@ def test_a_row_is_unstable_when_its_spread_is_over_five_percent(slow, unstable):
 
 
 def drifting(
-    rng: np.random.Generator, slope: float, points: int = 40, repeats: int = 5, noise: float = 0.02
+    rng: np.random.Generator,
+    slope: float,
+    points: int = 40,
+    repeats: int = 5,
+    noise: float = 0.02,
+    correlation: float = 0.0,
 ) -> pd.DataFrame:
     """Points whose true median is 1 at the middle of the campaign and grows by `slope` from each
-    repeat to the next."""
+    repeat to the next. correlation: of two points' noise in one repeat."""
     repeat = np.tile(np.arange(repeats), points)
-    logs = slope * (repeat - (repeats - 1) / 2) + noise * rng.normal(size=repeat.size)
+    own, shared = rng.normal(size=repeat.size), rng.normal(size=repeats)[repeat]
+    scatter = np.sqrt(1 - correlation) * own + np.sqrt(correlation) * shared
+    logs = slope * (repeat - (repeats - 1) / 2) + noise * scatter
     return pd.DataFrame(
         {
             "lines": np.repeat(np.arange(points), repeats),
@@ -221,6 +228,17 @@ def test_a_trend_is_found_where_there_is_one_in_any_order_of_rows_and_almost_nev
         trend(few, ["lines"], "ns_per_access") == 0
         and trend(few[:0], ["lines"], "ns_per_access") == 0
     )
+
+
+def test_a_trend_that_points_of_a_mapping_show_by_chance_only_widens_and_by_no_more_than_the_noise():
+    rng, noise = np.random.default_rng(8), 0.03
+    frames = [drifting(rng, 0.0, 100, noise=noise, correlation=0.2) for _ in range(200)]
+    found = np.array([trend(frame, ["lines"], "ns_per_access") for frame in frames])
+    assert 0.2 < np.mean(found != 0) < 0.7  # one of 370 holds for independent points alone
+    assert np.quantile(np.abs(found), 0.95) * 2 < noise  # half of a campaign of five repeats
+    tables = [summarise(frame, ["lines"]) for frame in frames]
+    hits = sum(((table["low"] <= 1) & (table["high"] >= 1)).sum() for table in tables)
+    assert hits >= 0.9375 * sum(map(len, tables))
 
 
 # --- points with two modes

@@ -18,6 +18,7 @@ from support.kernels import (
     needs_thp,
     reason_of,
     run_c,
+    run_program,
     shuffled,
     unless_fragmented,
 )
@@ -138,6 +139,24 @@ def test_a_full_disk_is_a_reason_and_leaves_no_file(tmp_path):
     )
     code, _ = reason_of(done)
     assert code == "tmp-refused" and not [*room.iterdir()]
+
+
+@needs_c
+def test_a_file_that_would_fill_the_disk_is_not_begun(tmp_path):
+    free = os.statvfs(tmp_path).f_bavail * os.statvfs(tmp_path).f_frsize
+    lines = free // mmap.PAGESIZE
+    done = run_c("page_fault", given(lines), env=os.environ | {"TMPDIR": str(tmp_path)})
+    code, detail = reason_of(done)
+    assert code == "tmp-refused" and str(tmp_path) in detail
+    assert not [*tmp_path.iterdir()]
+
+
+@needs_c
+def test_a_file_that_memory_cannot_hold_has_a_reason(tmp_path):
+    room = "disk_mib = (uint64_t)disk.f_bavail * disk.f_frsize >> 20;"
+    program = changed("page_fault", {room: "disk_mib = UINT64_MAX;"}, tmp_path)
+    memory = os.sysconf("SC_PAGESIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert reason_of(run_program(program, given(memory // mmap.PAGESIZE)))[0] == "memory-short"
 
 
 # --- touch_again
