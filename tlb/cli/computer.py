@@ -49,17 +49,15 @@ def geometry(
     as_json: shown.Json = False,
 ) -> None:
     """Infer the TLB's entries, ways and costs in half a minute."""
-    if pages not in (BASE, "2m"):
-        raise Unavailable("bad-parameter", f"--pages is 4k or 2m, not '{pages}'")
     from tlb.inference import geometry_words, splinter
     from tlb.inference.geometry import infer
     from tlb.lab import survey
-    from tlb.lab.measuring_setup import Rig, usable_bytes
+    from tlb.lab.measuring_setup import Rig
     from tlb.lab.store import Store
 
+    if pages not in (BASE, "2m"):
+        raise Unavailable("bad-parameter", f"--pages is 4k or 2m, not '{pages}'")
     host, backing = hosts.inspect(), None
-    if pages != BASE and not usable_bytes(host, pages):  # before the base pages are measured
-        raise Unavailable("pool-empty", pages)
     with tempfile.TemporaryDirectory(prefix="tlb-geometry-") as folder:
         rig = Rig.of(host, Store(folder), counters=False)
         frame, notes = survey.measured(rig, pages)
