@@ -85,9 +85,9 @@ def attempt(
     as_json: shown.Json = False,
     html: shown.Html = None, markdown: Markdown = None,
 ) -> None:  # fmt: skip
-    """Measure a program with and without huge pages, in interleaved pairs: `tlb try -- ./program`.
+    """Measure a program with and without huge pages, in interleaved pairs.
 
-    Exit codes: 1 impossible here, 2 wrong usage, 3 another measurement runs, 4 it failed."""
+    Example: `tlb try -- ./program`. Exit 1: impossible; 2: usage; 3: others measure; 4: it failed."""
     _check_files(input_file, html, markdown, pid, sweep)
     pattern, prepared = _pattern(metric, higher, quantile), tuple(_words("--prepare", prepare))
     served = _driver(driver, ready)

@@ -65,7 +65,8 @@ def verdict_sentence(trial: Trial) -> str:
     other = "without" if first == "as it is" else first
     if not trial.has_verdict:
         found = f"{second}, {what} was {ratio.value:.3f} times what it is {other}"
-        return f"Cannot tell: in {len(trial.pairs)} pairs, {found}. {_enough(trial)}"
+        pairs = f"{len(trial.pairs)} pair{'s' * (len(trial.pairs) > 1)}"
+        return f"Cannot tell: in {pairs}, {found}. {_enough(trial)}"
     found = f"{second.capitalize()}, {what} is {ratio:.3f} times what it is {other}"
     verdict = trial.verdict.capitalize()
     if trial.verdict == "no difference":
