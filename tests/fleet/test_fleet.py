@@ -22,7 +22,7 @@ from support.common import LONG_S, ended, free_port, refusal, wait_until
 
 from tlb import cli
 from tlb.cli import fleet as commands
-from tlb.fleet import accept, check, client, tls, worker
+from tlb.fleet import accept, check, tls, worker
 from tlb.fleet.client import Computer, Fleet
 from tlb.fleet.worker import Campaign, Measured
 from tlb.lab.store import Store
@@ -113,28 +113,34 @@ def test_without_a_scheduler_or_a_computer_patience_ends_it(tmp_path):
     assert fleet.computers["silent"].why.code == "fleet-gone" and fleet.finished
 
 
-def test_with_fewer_computers_than_asked_patience_ends_it_and_says_how_many_came(
-    tmp_path, monkeypatch
-):
-    def measure(given: Campaign) -> Measured:
-        raise Unavailable("no-perf")
-
-    monkeypatch.setattr(client, "measure", measure)
-    pem, counts = tls.shared(tmp_path / "fleet.pem"), list[str]()
-    fleet = Fleet(Store(tmp_path / "here"), Campaign(), 64, patience_s=1.0, count=counts.append)
-    for name in ("a", "b"):
+def test_with_fewer_computers_than_asked_patience_ends_it_and_says_how_many_came(tmp_path):
+    pem = tls.shared(tmp_path / "fleet.pem")
+    fleet = Fleet(Store(tmp_path / "here"), Campaign(), 64, patience_s=1.0)
+    for name in ("a", "b", "c"):
         fleet.computers[name] = Computer(name, over=True)
 
     async def look(address: str) -> None:
-        how = {"security": tls.security(pem), "local_directory": str(tmp_path), **worker.QUIET}
-        async with worker.QuietWorker(address, nthreads=1, name="c", memory_limit=0, **how):
-            with pytest.raises(Unavailable) as why:
-                await fleet.run(address, pem)
+        with pytest.raises(Unavailable) as why:
+            await fleet.run(address, pem)
         assert (why.value.code, why.value.detail) == ("fleet-gone", "3 of 64 connected")
 
     beside_a_scheduler(pem, look)
-    assert counts == ["3 of 64 connected"]
-    assert fleet.computers["c"].why.code == "no-perf"  # it was asked before the end
+
+
+def test_awaited_computers_are_counted_as_they_come(tmp_path, monkeypatch):
+    async def visit(self: Fleet, client: object, computer: Computer) -> None:
+        computer.over = True
+
+    async def come(*arrivals: set[str]) -> None:
+        for present in arrivals:
+            fleet._update(None, dict.fromkeys(present, "tls://a:1"))
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(Fleet, "_visit", visit)
+    counts = list[str]()
+    fleet = Fleet(Store(tmp_path), Campaign(), 2, count=counts.append)
+    asyncio.run(come({"a"}, {"a"}, {"a", "b"}, {"a", "b", "c"}))
+    assert counts == ["1 of 2 connected", "2 of 2 connected"] and len(fleet.computers) == 3
 
 
 @pytest.mark.parametrize("place", ["127.0.0.1", "192.0.2.1"], ids=["a used port", "no own address"])
