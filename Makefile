@@ -11,7 +11,6 @@ PYTHON ?=
 
 VENV := .venv
 READY := $(VENV)/.project-installed
-FLEET := $(VENV)/.fleet-installed
 RUN := $(VENV)/bin/python
 TLB := $(VENV)/bin/tlb
 
@@ -19,7 +18,7 @@ TLB := $(VENV)/bin/tlb
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: help site book pdf release dist test check bench endurance inert fleet mutation lint lock links clean
+.PHONY: help site book pdf release dist test check bench endurance inert mutation lint lock links clean
 .DEFAULT_GOAL := help
 
 # Jupyter and IPython keep their state here and not in HOME, which may be read-only or hold settings of its own.
@@ -74,7 +73,7 @@ PYTEST := $(RUN) -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reord
 NBVAL := --nbval --nbval-current-env --nbval-kernel-startup-timeout 600 --nbval-sanitize-with tests/nbval_sanitize.cfg
 
 # One pytest for the tests and for the chapters, so that one closing line counts both.
-test: lint $(FLEET) ## lint, the tests, and every chapter against its committed outputs (under ten minutes on two cores)
+test: lint $(READY) ## lint, the tests, and every chapter against its committed outputs (under ten minutes on two cores)
 	$(PYTEST) tests book $(NBVAL) -m "not endurance"
 
 # The rooms that everything stands on, and the rules of the house; ALSO=tests/chapters/stlb_cliff adds what is worked on.
@@ -85,13 +84,11 @@ check: lint ## while working: lint, and pure tests, under a minute on two cores;
 bench: $(READY) ## print the figures that the project has to reach, as ratios measured now
 	$(TLB) bench
 
-endurance: $(FLEET) ## recipes, kills, fuzz: what takes over 20 s and is no reader's path (a quarter of an hour)
+endurance: $(READY) ## recipes, kills, fuzz: what takes over 20 s and is no reader's path (a quarter of an hour)
 	TLB_ENDURANCE=1 $(PYTEST) tests -m endurance
 
-inert: $(FLEET) ## remove each definition of each page and expect the page to change (ten minutes)
+inert: $(READY) ## remove each definition of each page and expect the page to change (ten minutes)
 	TLB_INERT=all $(PYTEST) tests/report/test_definitions.py
-
-fleet: $(FLEET) ## install what `tlb fleet` and `tlb atlas` take beside the book: Dask, pyarrow, DuckDB
 
 # mutmut is not locked: a maintainer's tool, which no test and no reader needs. Its own environment sees .venv's packages. It goes
 # on where it was stopped, and shows a survivor with `_build/mutation/bin/mutmut show NAME`.
@@ -110,14 +107,11 @@ lint: $(READY) ## ruff, notebooks too, and the order of the rooms
 
 # uv resolves for every platform and Python at once, which pip cannot. setuptools and wheel are locked as well:
 # the project itself is installed without build isolation, so that no unlocked package is ever fetched.
-lock: $(READY) ## resolve both locks again from pyproject.toml, keeping what still fits; UPGRADE=yes for the newest
+lock: $(READY) ## resolve requirements.lock again from pyproject.toml, keeping what still fits; UPGRADE=yes for the newest
 	$(RUN) -m venv --clear _build/lock
 	_build/lock/bin/python -m pip install --quiet uv
 	printf 'setuptools>=77\nwheel\n' | _build/lock/bin/uv pip compile --quiet $(if $(UPGRADE),--upgrade) --universal --python-version 3.11 \
-	    --generate-hashes --custom-compile-command 'make lock' --no-annotate --extra analysis --extra book --extra test pyproject.toml - --output-file requirements.lock
-	_build/lock/bin/uv pip compile --quiet $(if $(UPGRADE),--upgrade) --universal --python-version 3.11 \
-	    --generate-hashes --custom-compile-command 'make lock' --no-annotate --extra analysis --extra book --group fleet --constraint requirements.lock pyproject.toml \
-	    --output-file requirements-fleet.lock
+	    --generate-hashes --custom-compile-command 'make lock' --no-annotate --extra analysis --extra book --extra test --group fleet pyproject.toml - --output-file requirements.lock
 
 links: $(READY) ## ask every host that the book names whether its page is still there
 	$(VENV)/bin/jupyter-book build . --path-output _build/links --builder linkcheck --all
@@ -161,12 +155,4 @@ $(VENV)/.packages-installed: requirements.lock
 # Editable, so that `tlb` runs the code of this checkout.
 $(READY): pyproject.toml $(VENV)/.packages-installed
 	@$(RUN) -m pip install --quiet --no-deps --no-build-isolation --editable .
-	@touch $@
-
-# Into the same environment, since a worker measures with the book's own code. What the first lock has stays as it is.
-$(FLEET): requirements-fleet.lock $(READY)
-	@echo "Adding what a fleet takes to $(VENV), once."
-	@$(RUN) -m pip install --quiet --require-hashes -r requirements-fleet.lock || { \
-	    echo "The packages of requirements-fleet.lock could not be installed: pip's message above says why." >&2; \
-	    exit 1; }
 	@touch $@

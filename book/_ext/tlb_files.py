@@ -52,8 +52,7 @@ def files_of(notebook: Path, kernels: Path) -> Files | None:
     except Unavailable:  # the page itself says why
         return None
     rows = store.root / machine
-    measured = (kernel for kernel in used if (rows / f"{kernel}.jsonl").is_file())
-    sources = [path for kernel in measured if (path := kernels / f"{kernel}.c").is_file()]
+    sources = [path for kernel in used if (path := kernels / f"{kernel}.c").is_file()]
     if store.root.name == "own":  # copies of a disk image have one id: another may be published
         machine = THIS
     return Files(machine, rows, sources) if rows.is_dir() else None
@@ -66,7 +65,7 @@ def pack(rows: Path, archive: Path) -> None:
     archive.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
         for path in sorted(rows.iterdir()):
-            if path.suffix in (".json", ".jsonl", ".md") and ".quarantine" not in path.name:
+            if path.suffix in (".json", ".parquet", ".sqlite", ".md"):
                 packed.writestr(
                     zipfile.ZipInfo(f"{rows.name}/{path.name}", _AT_ALL_TIMES),
                     path.read_bytes(),

@@ -4,8 +4,7 @@ measured, their ratio, and whether they differ.
 A side is a folder of data/ (`zen-5-b15e0e32`), one of data/own/ (`own/zen-5-b15e0e32`),
 `reference`, or `this` in its present state; with `@STATE` its rows of one state, with `@BOOT` those
 of one boot (lab.states), else those of each kernel's last campaign, as pages show them. A point is
-the same where the code that it timed, the version of what its kernel measures, and all its
-parameters are.
+the same where the version of what its kernel measures and all its parameters are.
 
 The rule is that of verdicts. Two sides *differ* where the interval of their ratio, as wide as one
 of so many needs (`Interval.widened`), excludes 1 and lies farther from it than each side's own runs
@@ -25,7 +24,7 @@ import pandas as pd
 
 from experiments.overview import profile_comparison
 from experiments.overview.compare_facts import Fact, Line, facts
-from experiments.overview.compare_notes import alone, broken_lines, notes
+from experiments.overview.compare_notes import alone, notes
 from experiments.overview.profile_comparison import (
     DIFFERS,
     MOST_HIDDEN,
@@ -64,14 +63,12 @@ _IGNORED |= {"boot id"}
 
 
 class Side(NamedTuple):
-    """One of the two. rows: those that are compared, with columns `chapter` and `run`. broken: of
-    its kernels, the number of lines that do not prove whole."""
+    """One of the two. rows: those that are compared, with columns `chapter` and `run`."""
 
     name: str
     machine: str
     store: Store
     rows: pd.DataFrame
-    broken: dict[str, int]
 
     @property
     def state(self) -> str:
@@ -133,8 +130,8 @@ def compare(a: str, b: str, chapter: str | None = None) -> Comparison:
     """Compare all chapters, or one.
 
     Raises Unavailable: bad-parameter for what names no machine, state or chapter, and for rows
-    compared with themselves; no-data where a side has none, measured-differently and other-kernels
-    where none are of a kernel of both, nothing-common where no point is.
+    compared with themselves; no-data where a side has none, measured-differently where
+    none are of a version of a kernel of both, nothing-common where no point is.
     """
     known = [*table_of_contents(), survey.NAME]
     if chapter is not None and chapter not in known:
@@ -197,34 +194,30 @@ def _side(name: str, chapter: str | None) -> Side:
             rows = kernels.with_defaults(store.load(machine, experiment))
             frames += [rows.assign(chapter=experiment)] if len(rows) else []
     rows = pd.concat(frames[1:] or frames, ignore_index=True).copy()  # in one piece
-    broken = store.broken(machine)
     if rows.empty:
-        lines = f"; there, {broken_lines(broken)}" if broken else ""
-        raise Unavailable("no-data", f"{chapter or 'any chapter'} on {name[:80]}{lines}")
+        raise Unavailable("no-data", f"{chapter or 'any chapter'} on {name[:80]}")
     rows = rows.assign(run=numbered_runs(rows["started_at"]))
     if state or present:
         rows = states.rows_of(store, machine, state or hosts.state(present), rows)
     called = f"{'own/' * is_own}{machine}{f'@{state}' if state else ''}"
-    return Side(called, machine, store, rows, broken)
+    return Side(called, machine, store, rows)
 
 
-def _same_kernels(a: Side, b: Side, chapters: list[str]) -> tuple[Side, Side, dict[str, set[str]]]:
-    """Return both with their rows of the same kernels, and the kernels that are left out by the
-    code of the reason."""
-    kept, left_out = [], dict[str, set[str]]()
+def _same_kernels(a: Side, b: Side, chapters: list[str]) -> tuple[Side, Side, set[str]]:
+    """Return both with their rows of the same kernels, and the kernels that are left out."""
+    kept, left_out = [], set[str]()
     for chapter in chapters:
         of_both = [side.rows[side.rows["chapter"] == chapter] for side in (a, b)]
         *rows, found = of_the_same_kernels(*of_both)
         kept.append(rows)
-        left_out = {code: names | left_out.get(code, set()) for code, names in found.items()}
+        left_out |= found
     one, two = (
         side._replace(rows=pd.concat(rows, ignore_index=True))
         for side, rows in zip((a, b), zip(*kept, strict=True), strict=True)
     )
     if one.rows.empty:
-        for code, names in left_out.items():
-            if names:
-                raise Unavailable(code, listed(sorted(names)))
+        if left_out:
+            raise Unavailable("measured-differently", listed(sorted(left_out)))
         raise Unavailable("nothing-common")
     if len(one.rows[_IDENTITY].merge(two.rows[_IDENTITY], on=_IDENTITY)):
         why = f"{a.name} and {b.name} have rows in common, which would be compared with themselves"

@@ -16,18 +16,6 @@ from tlb.report.verdicts import WRONG_BY_CHANCE
 if TYPE_CHECKING:
     from experiments.overview.compare import Compared, Side
 
-_LEFT_OUT = {
-    "measured-differently": "Left out, since one side was measured with an earlier version of the "
-    "kernel",
-    "other-kernels": "Left out as of other code, or of another compiler",
-}
-
-
-def broken_lines(counts: dict[str, int]) -> str:
-    """Return a phrase about lines that do not prove whole."""
-    lines = listed(f"{count(number)} of {kernel}.jsonl" for kernel, number in counts.items())
-    return f"lines do not prove whole: {lines}"
-
 
 def alone(a: pd.DataFrame, b: pd.DataFrame, chapters: Sequence[str]) -> Iterator[str]:
     """Yield a sentence a chapter of which only one side has some points."""
@@ -43,7 +31,7 @@ def alone(a: pd.DataFrame, b: pd.DataFrame, chapters: Sequence[str]) -> Iterator
 
 
 def notes(
-    sides: tuple[Side, Side], quantities: list[Compared], left_out: dict[str, set[str]]
+    sides: tuple[Side, Side], quantities: list[Compared], left_out: set[str]
 ) -> Iterator[str]:
     """Yield what to know of both sides."""
     among = count(sum(quantity.can_tell for quantity in quantities))
@@ -55,9 +43,9 @@ def notes(
     )
     for place, side in enumerate(sides):
         yield from _about(side, "AB"[place], sum(q.pair.runs[place] > 1 for q in quantities))
-    for code, names in left_out.items():
-        if names:
-            yield f"{_LEFT_OUT[code]}: {listed(sorted(names))}."
+    if left_out:
+        names = listed(sorted(left_out))
+        yield f"Left out, since one side was measured with an earlier version of the kernel: {names}."
 
 
 def _about(side: Side, letter: str, several: int) -> Iterator[str]:
@@ -74,5 +62,3 @@ def _about(side: Side, letter: str, several: int) -> Iterator[str]:
         yield f"{letter} has rows of {each}; compare one alone as NAME@BOOT."
     if if_available(states.described, side.store, side.machine, side.state) is None:
         yield f"{side.name} has no description in the state {side.state}; the latest one is shown."
-    if side.broken:
-        yield f"Of {side.name} {broken_lines(side.broken)}. They are left out."

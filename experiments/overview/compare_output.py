@@ -138,7 +138,6 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
             "machine": side.machine,
             "states": sorted({*side.rows["state"]}),
             "rows": len(side.rows),
-            "broken_lines": side.broken,
         }
     lines = [dict(zip(("what", "a", "b"), line, strict=True)) for line in comparison.computers]
     return document | {

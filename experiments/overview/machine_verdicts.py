@@ -22,7 +22,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from experiments import your_machine, your_program
 from experiments.overview import CHAPTERS
 from tlb.lab import survey
-from tlb.lab.store import Store, data_root
+from tlb.lab.row_database import FILE, RowDatabase
+from tlb.lab.store import PUBLISHED, Store, data_root
 from tlb.machine import host as hosts
 from tlb.reasons import Unavailable, if_available
 from tlb.report import analysis, parameters
@@ -255,12 +256,13 @@ def rows_digest(store: Store, machine: str) -> str:
     """Return a digest of a machine's rows and documents without those that are made from the
     others; for this computer, also without its description, which each run writes anew with the
     load of the minute."""
-    is_own, files = store.root.name == "own", []
-    for path in sorted((store.root / machine).glob("*.json*")):
+    is_own, folder = store.root.name == "own", store.root / machine
+    files = [path for path in (folder / PUBLISHED,) if path.is_file()]
+    for path in sorted(folder.glob("*.json")):
         is_described = is_own and path.name.startswith("machine")
         if path.stem not in DERIVED and path.is_file() and not is_described:
             files.append(path)
-    return _digest(files, "")
+    return _digest(files, RowDatabase(folder / FILE).digest().hex())
 
 
 def _references(data: Store) -> list[str]:

@@ -3,8 +3,6 @@ what of these cannot be read and why."""
 
 from __future__ import annotations
 
-import itertools
-import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -29,8 +27,6 @@ THIS = "this computer"
 Backing = Literal["whole", "splintered", "unknown"]
 _PAGES: dict[str, Backing] = {"not splintered": "whole", "splintered by the host": "splintered"}
 _LABEL_CHARS = 40  # what a phone has room for
-_MEASURES = re.compile(rb'"measures":(\d+)')
-_STARTED = re.compile(rb'"started_at":"(\d{4}-\d\d-\d\d)T')
 
 
 class Machine(NamedTuple):
@@ -117,9 +113,8 @@ class Analysis(analysis.Analysis):
         host = _or_reason(lambda: states.latest(store, name), why)
         known = _or_reason(known_profile, why)
         label = host.microarchitecture if host and host.microarchitecture != "unknown" else name
-        paths = sorted((store.root / name).glob("*.jsonl"))
-        files = {path.stem: path.read_bytes() for path in paths if ".quarantine" not in path.name}
-        days = sorted({day.decode() for file in files.values() for day in _STARTED.findall(file)})
+        rows = store.load(name)
+        days = sorted({*rows["started_at"].str[:10]})
         return Machine(
             name,
             procfs.label(label)[:_LABEL_CHARS] or name,
@@ -127,11 +122,11 @@ class Analysis(analysis.Analysis):
             known,
             _pages(about, name, host),
             (days[0], days[-1]) if days else ("", ""),
-            sum(file.count(b"\n") for file in files.values()),
-            has_nodes=(store.root / name / "numa_chase.jsonl").is_file(),
+            len(rows),
+            has_nodes="numa_chase" in {*rows["kernel"]},
             has_card=(store.root / name / "README.md").is_file(),
             why=tuple(why),
-            is_earlier=any(itertools.starmap(_is_earlier, files.items())),
+            is_earlier=_is_earlier(rows),
         )
 
     def with_value(self, *names: str) -> list[Machine]:
@@ -142,9 +137,10 @@ class Analysis(analysis.Analysis):
         )
 
 
-def _is_earlier(kernel: str, rows: bytes) -> bool:
+def _is_earlier(rows: pd.DataFrame) -> bool:
     """Whether all rows of a kernel are of an earlier version than its file declares."""
-    return max(map(int, _MEASURES.findall(rows)), default=1) < build.declared_measures(kernel, "c")
+    newest = rows.groupby("kernel")["measures"].max()
+    return any(build.declared_measures(str(name), "c") > last for name, last in newest.items())
 
 
 def _pages(about: Chapter, name: str, host: Host | None) -> Backing:

@@ -26,7 +26,6 @@ from tlb.report import analysis
 from tlb.report.chapter import Chapter
 from tlb.report.render import Html, data_table
 from tlb.report.setting import hypervisor_name, point_columns, processes
-from tlb.report.sources import digests
 from tlb.system.files import ROOT
 
 # What numbers pass through; the rest of requirements.lock builds the page around them.
@@ -123,7 +122,7 @@ class Analysis(analysis.Analysis):
         by = ["kernel", "engine", "measures", "digest"]
         frames = [pd.DataFrame(columns=[*by, "chapters"])]
         for name, (_, rows) in self.kept.items():
-            own = rows.assign(digest=digests(rows))[by].drop_duplicates().sort_values(by)
+            own = rows.rename(columns={"source": "digest"})[by].drop_duplicates().sort_values(by)
             frames.append(own.assign(chapters=name.replace("_", " ")))
         found = pd.concat(frames[1:] or frames, ignore_index=True)
         return found.groupby(by, as_index=False)["chapters"].agg(", ".join)

@@ -1,15 +1,10 @@
 """The fleet that never was, its atlas, and processes that end with their test."""
 
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from support.fleet import Processes
-
-# `make fleet` adds what these need; test_extra.py holds that CI has it.
-NEEDED = {"test_atlas*": "duckdb", "test_fleet*": "distributed"}
-collect_ignore_glob = [files for files, package in NEEDED.items() if find_spec(package) is None]
 
 
 @pytest.fixture(scope="module")

@@ -49,8 +49,6 @@ def test_the_quantities_that_reframe_asks_for_are_those_of_a_profile():
 def reframe(folder: Path, *settings: str) -> tuple[str, dict[str, list[Any]]]:
     """(what it says, the performance values by quantity) of a run of the test."""
     program = Path(sys.executable).parent / "reframe"
-    if not program.exists():
-        pytest.skip("reframe is not installed: `make fleet` has it")
     command = [
         program,
         "--nocolor",

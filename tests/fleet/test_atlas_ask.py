@@ -17,6 +17,7 @@ from tlb.fleet import atlas
 from tlb.fleet.ask import QUESTIONS, ask, opened
 from tlb.inference.intervals import median_interval
 from tlb.inference.scatter import outliers
+from tlb.lab.store import Store
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
 
@@ -35,9 +36,10 @@ def answered(connection: Any, question: str) -> list[dict[str, Any]]:
 
 
 def rows(data: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    for path in sorted(data.glob("*/*.jsonl")):
-        for line in path.read_bytes().splitlines():
-            yield path.parent.name, json.loads(line)["record"]
+    store = Store(data)
+    for name in store.machines():
+        for record in store.records(name).values():
+            yield name, record.model_dump(mode="json")
 
 
 def machine(data: Path, name: str) -> dict[str, Any]:

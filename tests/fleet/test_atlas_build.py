@@ -3,16 +3,15 @@ the old one whole after any fault."""
 
 import errno
 import os
-import shutil
 from pathlib import Path
 
+import pandas as pd
 from support import bundles
-from support.atlas import KERNEL
-from support.common import make_record, refusal
+from support.common import refusal
 from support.lab import tree
 
 from tlb.fleet import ask, atlas
-from tlb.lab import columns, lines
+from tlb.lab import columns
 from tlb.lab.store import Store
 
 
@@ -24,10 +23,9 @@ def answer(folder: Path, sql: str) -> list[tuple]:
 def test_every_row_of_the_ledger_is_there_once_as_analyses_read_it(data, whole):
     store, expected = Store(data), {}
     for machine in store.machines():
-        for key, record in store.records(
-            machine, [path.stem for path in (data / machine).glob("*.jsonl")]
-        ).items():
-            (row,) = columns.frame([record], [KERNEL]).to_dict("records")
+        for key, record in store.records(machine).items():
+            laid_out = pd.DataFrame([columns.flat(record.model_dump(mode="json"))])
+            (row,) = columns.frame(laid_out).to_dict("records")
             expected[machine, key] = tuple(
                 row[name]
                 for name in ("kernel", "lines", "ns_per_access", "state", "noisy", "started_at")
@@ -49,22 +47,6 @@ def test_parts_are_sorted_and_several_hold_together_what_one_would(
     assert repr(answer(tmp_path / "atlas", sql)) == repr(answer(whole, sql))
     first = answer(whole, "SELECT layout, pages, lines FROM rows WHERE kernel = 'page_chase'")
     assert first == sorted(first)
-
-
-def test_lines_that_do_not_prove_whole_are_counted_and_left_out(data, tmp_path):
-    shutil.copytree(data / "cpu-00000000", tmp_path / "data/cpu-00000000")
-    path = tmp_path / "data/cpu-00000000/page_chase.jsonl"
-    rows = path.read_bytes()
-    other = lines.write(make_record(kernel="graph_walk"), KERNEL)[
-        1
-    ]  # of another kernel than its file
-    path.write_bytes(rows.replace(b'"repeat":1', b'"repeat":7', 1) + other + rows[:100])
-    path.with_name("page_chase.quarantine.jsonl").write_bytes(rows)
-    built = atlas.build(tmp_path / "atlas", [tmp_path / "data"])
-    assert (built.rows, built.broken) == (3, 2)
-    assert answer(tmp_path / "atlas", "SELECT DISTINCT microarchitecture FROM rows") == [
-        ("unknown",)
-    ]
 
 
 def test_a_bundle_is_checked_and_one_that_is_refused_is_named_and_left_out(tmp_path):

@@ -146,4 +146,4 @@ def test_the_command_builds_and_says_in_a_line_what_cannot_be(data, tmp_path, ca
     monkeypatch.setitem(sys.modules, "duckdb", None)
     monkeypatch.delitem(sys.modules, "tlb.fleet.ask")
     status, _, err = run(capsys, monkeypatch, "ask", "gain")
-    assert status == 1 and "make fleet" in err
+    assert status == 1 and "clone" in err

@@ -18,8 +18,7 @@ from support.lab import tree
 
 from experiments.overview import machine_verdicts, profile
 from tlb.cli import bundle as commands
-from tlb.fleet import accept, archive, check, pack
-from tlb.lab import lines
+from tlb.fleet import accept, archive, check, lines, pack
 from tlb.lab.record import Record
 from tlb.lab.store import Store
 from tlb.machine import host as hosts
@@ -37,7 +36,7 @@ LATER = [
 
 def of(rows: list[Record], host: Host = bundles.HOST) -> bytes:
     """A bundle of a machine with these rows."""
-    data = b"".join(lines.write(row, bundles.KERNEL)[1] for row in rows)
+    data = b"".join(lines.written(row) for row in rows)
     described = json.dumps(host.model_dump(mode="json"), indent=2, sort_keys=True).encode() + b"\n"
     return check.sealed(
         hosts.machine_id(host),
@@ -76,8 +75,6 @@ def test_what_was_packed_comes_out_the_same(tmp_path):
     assert (accepted.machine, accepted.host) == (MACHINE, bundles.HOST)
     assert [*accepted.records()] == bundles.ROWS
     assert packed.left_out == [] and accepted.states == {bundles.STATE: len(bundles.ROWS)}
-    kept = (store.root / MACHINE / "page_chase.jsonl").read_bytes()
-    assert accepted.files["page_chase.jsonl"] == kept
     assert json.loads(accepted.files["flushes.json"]) == bundles.FLUSHES
     first = path.read_bytes()
     os.utime(store.root / MACHINE / "machine.json", (0, 0))
@@ -101,7 +98,6 @@ def test_nothing_is_packed_of_nothing(lack, tmp_path):
     store = Store(tmp_path / "own")
     if lack == "rows":
         store.write_machine(MACHINE, bundles.HOST.model_dump(mode="json"))
-        store.write_document(MACHINE, "grids", {})
     assert refusal(pack.write, store, MACHINE, tmp_path / "a.tlb.zip") == "no-data"
     assert not (tmp_path / "a.tlb.zip").exists()
 
@@ -115,8 +111,6 @@ def test_rows_come_into_data_as_they_are_and_all_else_is_made_anew(data):
         data.machines() == [MACHINE]
         and [*data.records(MACHINE, ["page_chase"]).values()] == bundles.ROWS
     )
-    there = b"".join(row.line + b"\n" for row in data.whole(MACHINE)["page_chase"])
-    assert there == bundles.files()["page_chase.jsonl"]
     assert {path.name for path in data.root.iterdir()} == {MACHINE}
     assert b"4 | 0 | 4 |" in (folder / "README.md").read_bytes()
 
@@ -133,13 +127,9 @@ def test_what_is_there_already_changes_nothing(data):
         assert (added.rows, added.known) == (0, known) and tree(data.root) == before
 
 
-def stored(data: Store, *names: str) -> check.Bundle:
+def stored(data: Store) -> check.Bundle:
     """What data/ has of the machine, as a bundle."""
-    names = ("machine.json", f"machine-{bundles.STATE}.json", "grids.json", *names)
-    kept = {name: (data.root / MACHINE / name).read_bytes() for name in names}
-    rows = data.whole(MACHINE)["page_chase"]
-    kept["page_chase.jsonl"] = b"".join(row.line + b"\n" for row in rows)
-    return check.opened(check.sealed(MACHINE, kept))
+    return pack.pack(data, MACHINE).bundle
 
 
 @pytest.mark.parametrize("is_newer", [True, False])
@@ -151,18 +141,23 @@ def test_a_bundle_adds_rows_and_the_newer_description_and_rewrites_none(tmp_path
     old, new = check.opened(bundles.good()), opened([again, *later] if is_newer else later, host)
     one, two = (old, new) if is_newer else (new, old)
     accept.add(data, one)
-    before = (data.root / MACHINE / "page_chase.jsonl").read_bytes()
+    before = data.published(MACHINE)
     added = accept.add(data, two)
-    after = (data.root / MACHINE / "page_chase.jsonl").read_bytes()
+    after = data.published(MACHINE)
     assert (added.rows, added.known) == ((2, 1) if is_newer else (4, 0))
-    assert after.startswith(before) and after.count(b"\n") == 6
+    assert len(after) == 6 and [row for row in after if row in before] == before
     assert data.read_machine(MACHINE)["kernel_release"] == "6.2.0"
     earlier = data.read_document(MACHINE, f"machine-{bundles.STATE}")
     assert earlier["kernel_release"] == bundles.HOST.kernel_release
     assert data.load(MACHINE, bundles.EXPERIMENT).shape[0] == 4  # the points that were asked for
-    assert stored(data, "flushes.json").hosts.keys() == {bundles.STATE, hosts.state(host)}
-    remarks = " ".join(commands.remarks(stored(data)))
-    assert ("1 rows began before" in remarks) != is_newer
+    assert stored(data).hosts.keys() == {bundles.STATE, hosts.state(host)}
+
+
+@pytest.mark.parametrize("is_back", [True, False])
+def test_a_row_that_began_before_the_one_in_front_of_it_is_remarked(is_back):
+    rows = [*LATER, bundles.ROWS[0]] if is_back else [bundles.ROWS[0], *LATER]
+    remarks = " ".join(commands.remarks(opened(rows)))
+    assert ("1 rows began before" in remarks) is is_back
 
 
 @pytest.mark.parametrize(("ms", "is_short"), [(29, True), (31, False)])
@@ -196,7 +191,7 @@ def test_what_data_knows_better_is_refused(code, rows, host, data):
 # --- kills
 
 STEPS = {"add", "_write", "staged", "put_folder", "write_bytes"}
-STEPS |= {"rename", "rmtree", "sync_folder", "_exchanged", "replace"}
+STEPS |= {"rename", "rmtree", "sync_folder", "_exchanged", "replace", "write_published"}
 
 
 def killed(step: int, data: Path, accepted: check.Bundle) -> bool:

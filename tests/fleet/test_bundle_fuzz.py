@@ -134,22 +134,21 @@ def places(content: Any) -> Any:
 
 
 def key_of(content: dict[str, Any]) -> str:
-    """A row's key, written out again from lab.lines: of what a point asks, its repeat, what
-    measured it and the state."""
+    """A row's key, written out again: of what a point asks, its repeat, what measured it and the
+    state."""
+
+    def digest(content: object) -> str:
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
     record = content["record"]
     names = ("kernel", "engine", "pages", "layout", "order", "lines", "region_ms")
     point = {name: record.get(name) for name in names}
     for name, default in (("stride_pages", 1), ("mode", ""), ("options", [])):
-        if record.get(name, default) != default:
-            point[name] = record[name]
-    asked = {"point": point, "repeat": record.get("repeat"), "state": record.get("state")}
-    if record.get("schema_version") == 1:
-        asked |= {"kernel_digest": content["kernel_digest"]}
-    else:
-        asked |= {"code_digest": content["kernel_digest"], "measures": record.get("measures")}
-    return hashlib.sha256(
-        json.dumps(asked, sort_keys=True, separators=(",", ":")).encode()
-    ).hexdigest()[:16]
+        point[name] = record.get(name, default)
+    named = {name: record[name] for name in ("repeat", "state")}
+    named |= {"measures": record.get("measures", 1), "compiler": record.get("compiler", "")}
+    return digest(named | {"point": digest(point)})
 
 
 def payload(rng: random.Random) -> bytes:

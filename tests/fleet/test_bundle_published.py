@@ -7,9 +7,8 @@ import pytest
 from support.common import ROOT
 from support.fuzzing import ENDURANCE, sampled
 
-from tlb.fleet import accept, archive, check, pack, plausible
-from tlb.lab import lines
-from tlb.lab.store import Store
+from tlb.fleet import accept, archive, check, lines, pack, plausible
+from tlb.lab.store import PUBLISHED, Store
 from tlb.machine.host import Host
 
 DATA = Store(ROOT / "data")
@@ -21,11 +20,10 @@ STEP = 1 if ENDURANCE else 25  # of the rows, in the suite a sample
 def test_no_row_that_was_measured_is_impossible_and_no_description_is_private(machine):
     described = DATA.read_machine(machine)
     host, now, number = Host.model_validate(described), datetime.now(UTC), 0
-    for path in sorted((DATA.root / machine).glob("*.jsonl")):
-        for row, line in lines.read(path)[0][::STEP]:
-            assert isinstance(row, lines.Stored), line
-            assert plausible.breach(row.record, host, now) == "", line
-            number += 1
+    for record in [*DATA.records(machine).values()][::STEP]:
+        assert plausible.breach(record, host, now) == "", record
+        assert lines.parse(lines.written(record).rstrip(b"\n")).record == record
+        number += 1
     assert number >= 100
     assert Host.model_validate_json(pack.public("machine.json", described)) == host
 
@@ -40,7 +38,8 @@ def test_a_published_machine_goes_into_another_data_as_it_is(tmp_path):
     there = {path.name: path.read_bytes() for path in (DATA.root / machine).iterdir()}
     came = {path.name: path.read_bytes() for path in (ours.root / machine).iterdir()}
     assert came.keys() == there.keys() - {"verdicts.json"}
-    other = {name for name in came if came[name] != there[name]}
+    assert ours.published(machine) == DATA.published(machine)
+    other = {name for name in came if came[name] != there[name]} - {PUBLISHED}
     described = {name for name in came if name.startswith("machine")}  # in each state
     assert other <= described | {"runtimes.json", "your_program.json", "translation.json"}
     for name in described:

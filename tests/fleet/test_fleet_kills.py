@@ -15,7 +15,7 @@ import psutil
 import pytest
 from support import fleet
 from support.common import LONG_S, fake_kernel, free_port, needs_root
-from support.fleet import Processes, by_hand, lines_of, machine_of
+from support.fleet import Processes, by_hand, machine_of, rows_of
 from support.fuzzing import SEED, times
 
 from tlb.fleet import tls
@@ -27,7 +27,8 @@ REFUSED = {"fleet-garbage", "bundle-unsafe", "bundle-broken", "bundle-impossible
 @pytest.fixture
 def standing_in(monkeypatch, tmp_path) -> None:
     """Kernels that are none, and a lock of the test's own, in this process too."""
-    monkeypatch.setattr(fleet.build, "kernel", fake_kernel(fleet.KERNEL))
+    monkeypatch.setattr(fleet.build, "kernel", fake_kernel())
+    monkeypatch.setattr(fleet.build, "has_session", lambda point: False)
     monkeypatch.setattr(
         fleet.campaign, "measuring_lock", lambda: files.measuring_lock(path=tmp_path / "lock")
     )
@@ -63,7 +64,7 @@ def test_a_small_fleet_that_is_killed_gives_what_campaigns_by_hand_give(
     processes.start("client", fleet.ask, address, pem, output, ["a", "b", "liar"], told)
     deadline = time.monotonic() + LONG_S
     while (
-        not (tmp_path / "a/own" / machine_of("a") / "page_chase.jsonl").exists()
+        not (tmp_path / "a/own" / machine_of("a") / "rows.sqlite").exists()
         and time.monotonic() < deadline
     ):
         time.sleep(0.01)
@@ -75,11 +76,11 @@ def test_a_small_fleet_that_is_killed_gives_what_campaigns_by_hand_give(
     assert codes.pop("liar") in REFUSED and codes == {"a": "", "b": ""}
     for name in ("a", "b"):
         assert (
-            lines_of(output / machine_of(name))
+            rows_of(output / machine_of(name))
             == expected[name]
-            == lines_of(tmp_path / name / "own" / machine_of(name))
+            == rows_of(tmp_path / name / "own" / machine_of(name))
         )
-    assert expected["a"]["page_chase.jsonl"] and lines_of(output / machine_of("liar")) == {}
+    assert expected["a"] and not rows_of(output / machine_of("liar"))
     processes.running["scheduler"].terminate()  # in order: it sends its workers home
     assert ended(processes, "b", deadline)
 
@@ -190,20 +191,20 @@ def test_eight_workers_of_which_some_are_killed_lie_stall_and_fill_up_lose_and_d
     assert codes == {"b": "", "c": "", "d": "", "clock": "", "full": "disk-full"}, told.read_text()
     for name in ("a", "b", "c", "d", "clock"):
         assert (
-            lines_of(output / machine_of(name))
+            rows_of(output / machine_of(name))
             == expected[name]
-            == lines_of(tmp_path / name / "own" / machine_of(name))
+            == rows_of(tmp_path / name / "own" / machine_of(name))
         ), name
     full = Path(
         f"/proc/{inside(processes, 'full')}/root",
         *(tmp_path / "full/own" / machine_of("full")).parts[1:],
     )
-    collected = lines_of(output / machine_of("full"))
+    collected = rows_of(output / machine_of("full"))
     assert (
-        collected == lines_of(full) and collected
+        collected == rows_of(full) and collected
     )  # nothing that was finished is lost to a full disk
     assert all(
         set(some) < set(expected["full"][name]) and len(set(some)) == len(some)
         for name, some in collected.items()
     )
-    assert not lines_of(output / machine_of("liar"))
+    assert not rows_of(output / machine_of("liar"))

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from support import lab
 from support.common import fake_kernel, make_record
-from support.lab import KERNEL, MACHINE, NAME, POINTS, ROWS, VICTIM, Scripted, put
+from support.lab import MACHINE, NAME, POINTS, VICTIM, Scripted, put
 
 from tlb.lab import build, measure
 from tlb.lab.campaign import Outcome
+from tlb.lab.row_database import FILE
 from tlb.lab.store import Store
 from tlb.reasons import Unavailable
 
@@ -23,10 +24,9 @@ def store(tmp_path) -> Store:
 
 @pytest.fixture
 def path(store) -> Path:
-    """The file of a kernel, with three whole lines that the experiment asked for: repeats 0, 1 and
-    2."""
-    put(store, MACHINE, NAME, KERNEL, *(make_record(repeat=repeat) for repeat in range(3)))
-    return store.root / MACHINE / f"{ROWS}.jsonl"
+    """The file of rows, with three that the experiment asked for: repeats 0, 1 and 2."""
+    put(store, MACHINE, NAME, *(make_record(repeat=repeat) for repeat in range(3)))
+    return store.root / MACHINE / FILE
 
 
 @pytest.fixture
@@ -52,6 +52,7 @@ def befall(tmp_path, monkeypatch) -> Callable[[str], Path]:
         )
         script.chmod(0o755)
         monkeypatch.setattr(build, "kernel", fake_kernel(real.digest, str(script)))
+        monkeypatch.setattr(build, "has_session", lambda point: False)
         return folder
 
     return fake
@@ -69,6 +70,7 @@ def scripted(monkeypatch, own_lock) -> Callable[..., Scripted]:
             lambda point, repeat, setting: fake(point, repeat, state=setting.state),
         )
         monkeypatch.setattr(build, "kernel", fake_kernel())
+        monkeypatch.setattr(build, "has_session", lambda point: False)
         return fake
 
     return use

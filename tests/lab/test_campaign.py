@@ -24,12 +24,13 @@ POINTS = [
 
 @pytest.fixture
 def faked(monkeypatch, own_lock) -> Scripted:
-    use_kernel(monkeypatch, "a" * 16)
+    use_kernel(monkeypatch)
     return Scripted()
 
 
-def use_kernel(monkeypatch, digest: str) -> None:
-    monkeypatch.setattr(build, "kernel", fake_kernel(digest))
+def use_kernel(monkeypatch, measures: int = 1) -> None:
+    monkeypatch.setattr(build, "kernel", fake_kernel(measures=measures))
+    monkeypatch.setattr(build, "has_session", lambda point: False)
 
 
 def go(
@@ -113,7 +114,8 @@ def test_a_changed_kernel_machine_state_or_parameter_is_measured_again(
     go(faked, store, repeats=1)
     points, state = POINTS, STATE
     if changed == "kernel":
-        use_kernel(monkeypatch, "b" * 16)
+        use_kernel(monkeypatch, measures=2)
+        faked.measures = 2
     elif changed == "state":
         state = "ffffffffffff"
     else:

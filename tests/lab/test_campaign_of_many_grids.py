@@ -45,6 +45,7 @@ def processes(monkeypatch, own_lock, clock) -> Scripted:
 
     processes.trouble = passes
     monkeypatch.setattr(build, "kernel", fake_kernel())
+    monkeypatch.setattr(build, "has_session", lambda point: False)
     return processes
 
 

@@ -5,7 +5,7 @@ import math
 
 import pytest
 from support.common import make_record
-from support.lab import KERNEL, MACHINE, NAME, put
+from support.lab import MACHINE, NAME, put
 
 from tlb.lab.record import Quantity
 
@@ -20,7 +20,7 @@ def test_a_kernels_own_numbers_are_columns_and_nan_where_another_kernel_has_none
         options={"threads": 2},
         also={"free_ns_per_access": 50.0},
     )
-    put(store, MACHINE, NAME, KERNEL, touch, fault, make_record())
+    put(store, MACHINE, NAME, touch, fault, make_record())
     frame = store.load(MACHINE, NAME)
     assert frame["mode"].tolist() == ["", "populate", ""]  # page_chase, prefault, random_touch
     for name, values in {
@@ -39,13 +39,13 @@ def test_a_kernels_own_numbers_are_columns_and_nan_where_another_kernel_has_none
     "changes",
     [
         {"options": {"lines": 1}},
-        {"also": {"kernel_digest": 1.0}},
+        {"also": {"experiments": 1.0}},
         {"also": {"walk_per_access": 1.0}, "counters": {"walk": Quantity(value=1.0)}},
     ],
 )
 def test_an_own_number_that_would_hide_a_column_is_refused(store, changes):
     with pytest.raises(ValueError):
-        store.append(MACHINE, make_record(**changes), KERNEL)
+        store.append(MACHINE, make_record(**changes))
     assert not store.root.exists()
 
 
@@ -62,5 +62,5 @@ def test_a_record_that_fits_no_column_is_refused_and_nothing_is_written(store, c
         ValueError,
         match="walk|counter cannot be called|does not fit 64 bits|lines|region_ms|accesses",
     ):
-        store.append(MACHINE, make_record(**changes), KERNEL)
+        store.append(MACHINE, make_record(**changes))
     assert not store.root.exists()

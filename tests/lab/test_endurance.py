@@ -5,7 +5,6 @@ A few here; `make endurance` kills a runner 100 times and lets eight writers fig
 """
 
 import itertools
-import json
 import multiprocessing
 import os
 import random
@@ -20,7 +19,7 @@ from typing import Any
 import pytest
 from support.common import alive, make_record, software_plan
 from support.fuzzing import SEED, times
-from support.lab import KERNEL, MACHINE, NAME, ROWS, a_rig, assert_whole, one_by_one
+from support.lab import MACHINE, NAME, a_rig, assert_whole, one_by_one
 
 from tlb.lab import build, campaign, grid, kernels, mapping, perf
 from tlb.lab.build import Kernel
@@ -35,10 +34,6 @@ fork = multiprocessing.get_context("fork")
 Process = multiprocessing.process.BaseProcess
 
 
-def rows_file(root: Path) -> Path:
-    return root / MACHINE / f"{ROWS}.jsonl"
-
-
 class Telling(Store):
     """A store that tells a pipe each key once `append` has returned: what this process holds for
     finished."""
@@ -47,8 +42,8 @@ class Telling(Store):
         super().__init__(root)
         self.report = report
 
-    def append(self, *what: object) -> str:
-        key = super().append(*what)
+    def append(self, machine: str, record: Record) -> str:
+        key = super().append(machine, record)
         os.write(self.report, key.encode() + b"\n")
         return key
 
@@ -72,13 +67,13 @@ POINTS = CHASES + [
 # the others would take seconds, or what not every computer has
 REAL = ("page_chase", "page_gather", "random_touch")
 GRIDS = {NAME: POINTS, "another": POINTS[::2]}
-FILES = sorted({point.kernel for point in POINTS})
+KERNELS = sorted({point.kernel for point in POINTS})
 
 
 def made_up(point: Point, repeat: int, *, state: str, **_: object) -> Record:
     time.sleep(0.01)
-    measures = build.kernel(point.kernel, point.engine).measures
-    return make_record(**point.model_dump(), repeat=repeat, state=state, measures=measures)
+    made_by = build.kernel(point.kernel, point.engine).build._asdict()
+    return make_record(**point.model_dump(), repeat=repeat, state=state, **made_by)
 
 
 def real_or_not(
@@ -115,15 +110,6 @@ def told(reader: int) -> Counter[str]:
         return Counter(line[:-1] for line in reported if line.endswith("\n"))
 
 
-def whole_lines(root: Path) -> dict[str, bytes]:
-    """Each file of rows, but for what follows its last line."""
-    contents = {
-        name: path.read_bytes() if (path := root / MACHINE / f"{name}.jsonl").exists() else b""
-        for name in FILES
-    }
-    return {name: content[: content.rfind(b"\n") + 1] for name, content in contents.items()}
-
-
 @pytest.fixture
 def built(tmp_path, monkeypatch) -> Path:
     """The folder of kernels that are this test's alone, so that its processes are known by it."""
@@ -145,6 +131,8 @@ def test_a_runner_killed_again_and_again_at_random_moments_loses_nothing_and_mea
     made = {name: build.kernel(name) for name in REAL}
     others = partial(Kernel, command=("true",), digest="a" * 16)
     monkeypatch.setattr(build, "kernel", lambda *name: made.get(name[0]) or others(*name))
+    has_session = build.has_session
+    monkeypatch.setattr(build, "has_session", lambda p: p.kernel in REAL and has_session(p))
     # the first run tells how long a run is, and the moments of the kills follow from that
     monkeypatch.setattr(build, "compile_all", lambda points: None)
     monkeypatch.setenv("TLB_DATA", str(tmp_path / "whole"))
@@ -155,7 +143,7 @@ def test_a_runner_killed_again_and_again_at_random_moments_loses_nothing_and_mea
     whole_s = time.monotonic() - began
     assert runner.exitcode == 0 and len(expected) > REPEATS * len(CHASES)
 
-    root, finished, before = tmp_path / "0", Counter[str](), dict.fromkeys(FILES, b"")
+    root, finished, before = tmp_path / "0", Counter[str](), list[Record]()
     while True:
         monkeypatch.setenv("TLB_DATA", str(root))
         runner, reader = start(GRIDS, measure=real_or_not)
@@ -166,21 +154,17 @@ def test_a_runner_killed_again_and_again_at_random_moments_loses_nothing_and_mea
         runner.join()
         killed += runner.exitcode == -signal.SIGKILL
         assert alive(str(built)) == []
-        lines, store = whole_lines(root), Store(root)
-        assert all(lines[name].startswith(before[name]) for name in FILES), (
-            f"kill {killed}, TLB_SEED={SEED}"
-        )
-        rows = [json.loads(line) for text in lines.values() for line in text.splitlines()]
-        keys = Counter(row["key"] for row in rows)
-        assert finished <= keys <= expected and len(store.records(MACHINE, FILES)) == len(rows)
-        before = lines
+        rows = Store(root).records(MACHINE)
+        kept = {record.key: record for record in before}
+        assert kept.items() <= rows.items(), f"kill {killed}, TLB_SEED={SEED}"
+        assert finished.keys() <= rows.keys() <= expected.keys()
+        before = [*rows.values()]
         if runner.exitcode == 0:
-            assert keys == expected
-            names = {path.name for path in (root / MACHINE).iterdir()}
-            assert names == {"grids.json", *(f"{name}.jsonl" for name in FILES)}  # all of them
+            assert rows.keys() == expected.keys()
+            assert {*Store(root).kernels(MACHINE)} == {*KERNELS}
             if killed == kills:
                 return
-            root, finished, before = tmp_path / str(killed), Counter(), dict.fromkeys(FILES, b"")
+            root, finished, before = tmp_path / str(killed), Counter(), []
 
 
 @pytest.mark.measures
@@ -221,7 +205,6 @@ def test_no_kernel_outlives_a_runner_killed_while_it_starts_one(
 # --- eight writers
 
 WRITERS, APPENDS = 8, 6
-TORN = b'{"digest":"torn'
 
 
 def write(root: Path, report: int, number: int, seed: str) -> None:
@@ -232,34 +215,13 @@ def write(root: Path, report: int, number: int, seed: str) -> None:
     for repeat in range(APPENDS) if number < WRITERS else itertools.count():
         if rng.random() < 0.3:
             store = Telling(root, report)
-        store.append(MACHINE, make_record(repeat=1000 * number + repeat), KERNEL)
-
-
-def break_lines(root: Path, report: int, number: int, seed: str) -> None:
-    """What a crash or a disk may leave: corrupt lines, and half a line at the end. Each time the
-    next writer finds them."""
-    rng = random.Random(seed)
-    path = rows_file(root)
-    for turn in range(4):
-        time.sleep(rng.uniform(0, 0.02))
-        while True:
-            if not path.parent.is_dir():
-                continue
-            fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-            try:
-                files.lock(fd)
-                if files.is_at(fd, path):
-                    os.write(fd, b'{"broken":%d}\n' % turn + TORN * rng.randrange(2))
-                    break
-            finally:
-                os.close(fd)
+        store.append(MACHINE, make_record(repeat=1000 * number + repeat))
 
 
 @pytest.mark.slow
 @times("number", 15, 2)
 def test_eight_writers_at_once_lose_and_tear_nothing(number, tmp_path):
-    """All create the file at once; one is killed with -9 again and again; corrupt lines appear and
-    are moved away meanwhile."""
+    """All create the file at once; one is killed with -9 again and again."""
     rng = random.Random(f"{SEED} {number}")
     root = tmp_path / "data"
     Store(root).ask(MACHINE, NAME, [make_record().point])
@@ -271,7 +233,6 @@ def test_eight_writers_at_once_lose_and_tear_nothing(number, tmp_path):
         return process
 
     writers = [begin(write, name) for name in range(1, WRITERS)]
-    breaker = begin(break_lines, 99)
     victims = []
     for name in range(20, 23):  # the eighth writer
         victims.append(begin(write, name))
@@ -280,18 +241,14 @@ def test_eight_writers_at_once_lose_and_tear_nothing(number, tmp_path):
         victims[-1].join()
     os.close(report)
     finished = set(told(reader))
-    for process in (*writers, breaker):
+    for process in writers:
         process.join()
         assert process.exitcode == 0
     store = Store(root)
-    last = store.append(MACHINE, make_record(repeat=9), KERNEL)  # mends what the breaker left last
+    last = store.append(MACHINE, make_record(repeat=9))
     keys = store.keys(MACHINE, NAME)
     assert_whole(store, len(keys))
     assert finished | {last} <= keys
     assert len(keys) <= len(finished) + 1 + len(victims)  # at most what was in flight at a kill
     written = {1000 * name + repeat for name in range(1, WRITERS) for repeat in range(APPENDS)}
     assert written <= set(store.load(MACHINE, NAME)["repeat"])
-    quarantined = rows_file(root).with_name(f"{ROWS}.quarantine.jsonl").read_bytes().splitlines()
-    # TORN is in front where no writer came between two turns of the breaker.
-    found = [json.loads(line.removeprefix(TORN)) for line in quarantined]
-    assert found == [{"broken": turn} for turn in range(4)]

@@ -8,89 +8,12 @@ import json
 import random
 import re
 import subprocess
-from pathlib import Path
 
-import pandas as pd
 import pytest
-from support.common import SUPPORT, compiled, make_record
+from support.common import SUPPORT, compiled
 from support.fuzzing import COUNT, fuzz, mutated, parts
-from support.lab import KERNEL, MACHINE, NAME, ROWS, put
-
-from tlb.lab.record import Quantity
-from tlb.lab.store import Store
 
 pytestmark = pytest.mark.slow
-
-
-# --- lines of the store
-
-COUNTED = {
-    "walk": Quantity(value=5e6, event="x", running_percent=100.0),
-    "walk_cycles": Quantity(reason="no-walk-cycle-event"),
-}
-
-
-def appended(folder: Path) -> list[bytes]:
-    """Lines as `append` writes them."""
-    whole = [
-        {},
-        {"repeat": 1, "counters": COUNTED},
-        {"repeat": 2, "layout": "packed"},
-        {"repeat": 3, "ns_per_access": 1e-3},
-    ]
-    put(Store(folder), MACHINE, NAME, KERNEL, *(make_record(**more) for more in whole))
-    return (folder / MACHINE / f"{ROWS}.jsonl").read_bytes().splitlines()
-
-
-BATCH = 200  # lines a file
-
-
-@parts
-def test_a_line_is_read_only_if_it_is_what_append_wrote_to_the_byte(part, tmp_path):
-    """Broken lines among whole ones. Whole is what is equal to a seed and nothing else; the next
-    writer keeps these alone."""
-    seeds = appended(tmp_path / "seeds")
-    good = Store(tmp_path / "seeds").load(MACHINE, NAME).set_index("repeat")
-    file = tmp_path / "fuzzed" / MACHINE / f"{ROWS}.jsonl"
-    Store(tmp_path / "fuzzed").ask(
-        MACHINE, NAME, [make_record().point, make_record(layout="packed").point]
-    )
-    quarantine = file.with_name(f"{ROWS}.quarantine.jsonl")
-
-    def make(rng: random.Random) -> bytes:
-        lines = [
-            mutated(rng, seeds) if rng.random() < 0.95 else rng.choice(seeds) for _ in range(BATCH)
-        ]
-        return b"\n".join(lines) + b"\n" * (rng.random() < 0.5)
-
-    def check(content: bytes) -> str:
-        file.write_bytes(content)
-        store = Store(tmp_path / "fuzzed")
-        *lines, _ = content.split(b"\n")
-        whole = [line for line in lines if line.removesuffix(b"\r") in seeds]
-        frame = store.load(MACHINE, NAME)
-        assert (
-            len(frame)
-            == len({line.removesuffix(b"\r") for line in whole})
-            == len(store.keys(MACHINE, NAME))
-        )
-        rows = frame.set_index("repeat")
-        pd.testing.assert_frame_equal(rows, good.loc[rows.index, rows.columns])
-        store.append(MACHINE, make_record(repeat=9), KERNEL)
-        kept, gone = (
-            file.read_bytes().splitlines(),
-            quarantine.read_bytes().split(b"\n") if quarantine.exists() else [],
-        )
-        assert [line for line in kept if line.removesuffix(b"\r") in seeds] == whole
-        rest = [line for line in kept[:-1] if line.removesuffix(b"\r") not in seeds]
-        assert all(
-            json.loads(line)["record"].get("schema_version") not in (1, 2) for line in rest
-        )  # lines of another version stay
-        assert set(lines) <= set(kept) | set(gone)
-        quarantine.unlink(missing_ok=True)
-        return "whole" if whole else "none"
-
-    fuzz(part, make, check, COUNT // BATCH)
 
 
 # --- smaps

@@ -38,9 +38,7 @@ def program(tmp_path, monkeypatch) -> Callable[..., Path]:
         folder = tmp_path / "session"
         command = (stand_in_session.install(folder, REPORT, **faults),)
         monkeypatch.setattr(build, "session", lambda name, engine: command)
-        monkeypatch.setattr(
-            build, "sessions", lambda: lambda point: bool(kernels.session_of(point))
-        )
+        monkeypatch.setattr(build, "has_session", lambda point: bool(kernels.session_of(point)))
         return folder
 
     return use

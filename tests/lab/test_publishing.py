@@ -2,58 +2,62 @@
 lost."""
 
 from support.common import make_record
-from support.lab import KERNEL, MACHINE, NAME, ROWS, put, repeats, tree
+from support.lab import MACHINE, NAME, put, repeats, tree
 
 from tlb.lab.publishing import publish
-from tlb.lab.store import LACKS
+from tlb.lab.record import Quantity, Record
+from tlb.lab.store import LACKS, PUBLISHED, Store, write_published
 
 OTHER = "hugepages"
 
 
-def gather(repeat: int = 0, **fields: object):
-    return make_record(kernel="page_gather", repeat=repeat, **fields)
-
-
-def test_after_one_chapters_run_publishing_keeps_the_rows_and_documents_of_all_others(store, path):
-    put(store, MACHINE, OTHER, KERNEL, gather())
+def published(store: Store) -> list[tuple[Record, list[str]]]:
+    """Rows of two experiments, which are published already, and a document."""
+    uncounted = {"walk": Quantity(reason="no-perf")}
+    rows = [(make_record(repeat=repeat, counters=uncounted), [NAME]) for repeat in range(3)]
+    rows.append((make_record(kernel="page_gather"), [OTHER]))
+    (store.root / MACHINE).mkdir(parents=True)
+    write_published(store.root / MACHINE / PUBLISHED, rows)
     store.write_document(MACHINE, "jmh", {"scores": []})
-    before = tree(path.parent)
-    put(
-        store.own,
-        MACHINE,
-        "walk_anatomy",
-        KERNEL,
-        *(make_record(kernel="table_chase", repeat=repeat) for repeat in range(2)),
-    )
+    return rows
+
+
+def test_after_one_chapters_run_publishing_keeps_the_rows_and_documents_of_all_others(store):
+    before = published(store)
+    new = [make_record(kernel="table_chase", repeat=repeat) for repeat in range(2)]
+    put(store.own, MACHINE, "walk_anatomy", *new)
     store.own.write_document(MACHINE, LACKS, {"points": []})
     (store.root / f".{MACHINE}.new-x").mkdir()  # what a kill -9 left
     mine = tree(store.own.root)
     for _ in range(2):  # again, it is the same
-        assert publish(store, MACHINE) == path.parent
-        after = tree(path.parent)
-        assert after.keys() == before.keys() | {"table_chase.jsonl"}
-        assert {name: after[name] for name in before if name != "grids.json"} == {
-            name: content for name, content in before.items() if name != "grids.json"
-        }
-        assert (
-            store.experiments(MACHINE) == sorted([NAME, OTHER, "walk_anatomy"])
-            and len(store.load(MACHINE, "walk_anatomy")) == 2
-        )
-        assert repeats(store) == [0, 1, 2] and len(store.load(MACHINE, OTHER)) == 1
-    assert tree(store.own.root) == mine and sorted(p.name for p in store.root.iterdir()) == [
-        "own",
-        MACHINE,
-    ]
+        assert publish(store, MACHINE) == store.root / MACHINE
+        assert Store(store.root).published(MACHINE) == [
+            *before,
+            *((record, ["walk_anatomy"]) for record in new),
+        ]
+        assert {*tree(store.root / MACHINE)} == {PUBLISHED, "jmh.json"}
+    assert tree(store.own.root).keys() == mine.keys()
+    assert sorted(path.name for path in store.root.iterdir()) == ["own", MACHINE]
 
 
-def test_of_a_kernel_new_rows_follow_those_published_and_lines_that_are_none_stay_behind(
-    store, path
-):
-    published = path.read_bytes()
-    put(store.own, MACHINE, NAME, KERNEL, *(make_record(repeat=repeat) for repeat in (1, 2, 7)))
-    rows = store.own.root / MACHINE / f"{ROWS}.jsonl"
-    whole = rows.read_bytes()
-    rows.write_bytes(whole + b"broken\n" + whole[:50])
+def test_a_row_of_both_is_there_once_with_the_experiments_and_counters_of_both(store):
+    published(store)
+    counters = {"walk": Quantity(value=1e7, event="walks:u")}
+    own = [make_record(repeat=repeat, ns_per_access=9.0) for repeat in (1, 7)]  # not counted
+    own.append(make_record(repeat=2, ns_per_access=9.0, counters=counters))
+    put(store.own, MACHINE, OTHER, *own)
     publish(store, MACHINE)
-    assert path.read_bytes() == published + whole.splitlines(keepends=True)[-1]
-    assert repeats(store) == [0, 1, 2, 7]
+    assert repeats(Store(store.root)) == [0, 1, 2]
+    assert Store(store.root).load(MACHINE, OTHER)["repeat"].tolist() == [1, 2, 7, 0]
+    times = {record.repeat: record.ns_per_access for record, _ in store.published(MACHINE)[:4]}
+    assert (times[1], times[2], times[7]) == (make_record().ns_per_access, 9.0, 9.0)
+
+
+def test_rows_that_no_experiment_asked_for_stay_behind(store):
+    published(store)
+    put(store.own, MACHINE, NAME, make_record(repeat=7))
+    store.own.append(MACHINE, make_record(lines=128))
+    publish(store, MACHINE)
+    assert {record.lines for record, _ in Store(store.root).published(MACHINE)} == {
+        make_record().lines
+    }

@@ -1,80 +1,61 @@
 """Which rows speak for a computer: of its present state, of its kernels as they are, and of one
 engine."""
 
-import math
-
 import pandas as pd
 import pytest
 
 from tlb.lab import build, rows
-from tlb.lab.record import Identity, Point
+from tlb.lab.build import Kernel
+from tlb.lab.record import Build
 from tlb.reasons import Unavailable
 
 GONE = {"gone": "bad-parameter", "page_gather": "no-compiler", "page_store": "engine-lacks"}
 NOW = {
-    ("page_chase", "c"): "a",
-    ("page_chase", "numba"): "b",
-    ("graph_walk", "c"): "c",
-}  # the digests of what the kernels run
+    ("page_chase", "c"): Build(2, "cc 12"),
+    ("page_chase", "numba"): Build(2, "python 3.11"),
+    ("graph_walk", "c"): Build(1, "cc 12"),
+}
 
 
-def frame(*lines: tuple[str, str, str, str]) -> pd.DataFrame:
-    return pd.DataFrame(lines, columns=["kernel", "engine", "kernel_digest", "state"]).assign(
-        number=range(len(lines)), mode="", layout="spread", order="cycle", measures=1
-    )
+def frame(*rows: tuple[str, str, int, str, str]) -> pd.DataFrame:
+    columns = ["kernel", "engine", "measures", "compiler", "state"]
+    return pd.DataFrame(rows, columns=columns).assign(number=range(len(rows)))
 
 
 @pytest.fixture(autouse=True)
 def kernels_of_today(monkeypatch):
-    def identity(point: Point) -> Identity:
-        program = point.kernel, point.engine
-        if program not in NOW:
-            raise Unavailable(GONE.get(point.kernel, "compile-failed"))
-        return Identity(
-            1,
-            NOW[program]
-            + ("" if point.order == "cycle" else point.order)
-            + "".join(f"{n}{v}" for n, v in point.options),
-        )
+    def kernel(name: str, engine: str) -> Kernel:
+        if (name, engine) not in NOW:
+            raise Unavailable(GONE.get(name, "compile-failed"))
+        return Kernel(name, engine, ("true",), "a" * 16, NOW[name, engine])
 
-    monkeypatch.setattr(build, "identities", lambda: identity)
+    monkeypatch.setattr(build, "kernel", kernel)
 
 
-def test_rows_of_another_state_or_kernel_are_left_out_in_their_order():
+def test_rows_of_another_state_version_or_compiler_are_left_out_in_their_order():
     there = frame(
-        ("page_chase", "c", "a", "now"),
-        ("page_chase", "c", "old", "now"),
-        ("page_chase", "numba", "b", "now"),
-        ("page_chase", "numba", "a", "now"),
-        ("graph_walk", "c", "c", "then"),
-        ("graph_walk", "c", "c", "now"),
+        ("page_chase", "c", 2, "cc 12", "now"),
+        ("page_chase", "c", 1, "cc 12", "now"),
+        ("page_chase", "c", 2, "cc 11", "now"),
+        ("page_chase", "numba", 2, "python 3.11", "now"),
+        ("graph_walk", "c", 1, "cc 12", "then"),
+        ("graph_walk", "c", 1, "cc 12", "now"),
+        *((name, "c", 1, "cc 12", "now") for name in GONE),
     )
     kept = rows.current(there, "now")
-    assert (
-        list(kept["number"]) == [0, 2, 5]
-        and list(kept.index) == [0, 1, 2]
-        and list(kept) == list(there)
-    )
+    assert list(kept["number"]) == [0, 3, 5]
+    assert list(kept.index) == [0, 1, 2] and list(kept) == list(there)
 
 
-def test_a_row_is_of_the_function_that_its_point_runs_and_of_the_version_of_what_that_measures():
-    there = pd.concat(
-        [
-            frame(*[("graph_walk", "c", digest, "now")] * 2).assign(**changes)
-            for digest, changes in [
-                ("c", {"measures": [1, 2]}),
-                ("crandom", {"order": ["random", "cycle"]}),
-                ("cwalkers2", {"walkers": [2.0, math.nan]}),
-            ]
-        ]
-    )
-    assert list(rows.current(there, "now")["number"]) == [0, 0, 0]
+def test_a_kernel_that_does_not_compile_is_no_kernel_that_is_gone():
+    with pytest.raises(Unavailable, match="compile"):
+        rows.current(frame(("shootdown", "c", 1, "cc 12", "now")), "now")
 
 
 BOTH = frame(
-    ("page_chase", "c", "a", "now"),
-    ("page_chase", "numba", "b", "now"),
-    ("graph_walk", "numba", "d", "now"),
+    ("page_chase", "c", 2, "cc 12", "now"),
+    ("page_chase", "numba", 2, "python 3.11", "now"),
+    ("graph_walk", "numba", 1, "python 3.11", "now"),
 )
 
 

@@ -4,19 +4,23 @@ computes; documents beside the rows."""
 import hashlib
 import json
 import math
+import re
 import tempfile
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.common import ROOT, make_record
-from support.lab import KERNEL, MACHINE, NAME, put
+from support.lab import MACHINE, NAME, put, says
 
-from tlb.lab import lines
-from tlb.lab.lines import record_key
-from tlb.lab.record import Identity, Option, Quantity, Record
-from tlb.lab.store import Store
+from tlb.lab.record import Build, Option, Quantity, Record, record_key
+from tlb.lab.store import PUBLISHED, Store, write_published
+from tlb.reasons import Unavailable
+
+DATA = ROOT / "data"
+KEY = ["lines", "repeat", "layout", "order", "mode"]
 
 counts = st.integers(0, 2**63 - 1)
 positive = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
@@ -75,7 +79,7 @@ def records(draw: st.DrawFn) -> Record:
 def test_any_record_comes_back_as_it_went_in(made):
     with tempfile.TemporaryDirectory() as folder:
         store = Store(folder)
-        keys = put(store, MACHINE, NAME, KERNEL, *made)
+        keys = put(store, MACHINE, NAME, *made)
         first: dict[str, Record] = {}
         for key, record in zip(keys, made, strict=True):
             if key not in first or record.counts_more_than(first[key]):
@@ -101,11 +105,15 @@ def test_any_record_comes_back_as_it_went_in(made):
                 else:
                     assert row[f"{name}_per_access"] == quantity.value / record.accesses
                     assert row[f"{name}_reason"] == ""
-        whole = [lines.write(record, KERNEL)[1].removesuffix(b"\n") for record in made]
-        (published := Path(folder) / "x.jsonl").write_bytes(lines.compact(whole))
-        rows = [row for row, _ in lines.read(published)[0]]
-        assert rows == [lines.parse(line) for line in whole]
-        assert [row.line for row in rows] == whole
+        published = [(record, [NAME]) for record in first.values()]
+        (path := Path(folder) / "published" / PUBLISHED).parent.mkdir()
+        write_published(path, published)
+        assert Store(folder).published(path.parent.name) == published
+        again = Store(folder).load(path.parent.name, NAME)
+        by = ["kernel", *KEY]
+        pd.testing.assert_frame_equal(
+            again.sort_values(by, ignore_index=True), frame.sort_values(by, ignore_index=True)
+        )
 
 
 def test_a_key_changes_with_each_thing_that_decides_a_measurement():
@@ -125,67 +133,72 @@ def test_a_key_changes_with_each_thing_that_decides_a_measurement():
         {"options": (Option("threads", 1),)},
         {"options": (Option("bytes", 1), Option("threads", 1))},
     )
-    here = Identity(1, KERNEL)
+    here = Build(1, "gcc: gcc 13")
     keys = [record_key(point, 0, here, state)]
     keys += [record_key(point.model_copy(update=change), 0, here, state) for change in changes]
     for rest in (
         (1, here, state),
-        (0, Identity(1, "0" * 16), state),
-        (0, Identity(2, KERNEL), state),
+        (0, Build(1, "gcc: gcc 14"), state),
+        (0, Build(2, "gcc: gcc 13"), state),
         (0, here, "00112233aabc"),
     ):
         keys.append(record_key(point, *rest))
     assert len(set(keys)) == len(keys)
     assert all(len(key) == 16 and int(key, 16) >= 0 for key in keys)
     # where it came from decides nothing
-    assert record_key(point, 0, Identity(1, KERNEL, "0" * 16, "gcc: gcc 13"), state) == keys[0]
+    assert record_key(point, 0, Build(1, "gcc: gcc 13", "0" * 16), state) == keys[0]
 
 
 def test_a_key_is_the_same_in_every_version_of_the_code(store):
-    """A change of the key would orphan all data; this one is computed from the format's
-    description."""
+    """A change of the key would have all data measured again; this one is computed from the
+    format's description."""
+
+    def digest(content: object) -> str:
+        text = json.dumps(content, separators=(",", ":"), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
     point = {
         "engine": "c",
         "kernel": "page_chase",
         "layout": "spread",
         "lines": 4096,
+        "mode": "",
+        "options": [],
         "order": "cycle",
         "pages": "4k",
         "region_ms": 60,
+        "stride_pages": 1,
     }
-    shared = {"point": point, "repeat": 0, "state": "00112233aabb"}
-    for version, digests in (
-        (1, {"kernel_digest": KERNEL}),
-        (2, {"code_digest": KERNEL, "measures": 1}),
-    ):
-        text = json.dumps(digests | shared, separators=(",", ":"), sort_keys=True)
-        key = store.append(MACHINE, make_record(schema_version=version), KERNEL)
-        assert key == hashlib.sha256(text.encode()).hexdigest()[:16]
+    named = {"point": digest(point), "repeat": 0, "measures": 1, "compiler": "cc: cc 12"}
+    key = store.append(MACHINE, make_record(compiler="cc: cc 12"))
+    assert key == digest(named | {"state": "00112233aabb"})
 
 
-def test_published_rows_of_version_1_are_written_as_they_were_read():
-    """To the byte, of the last that were published (older ones lack fields of version 1): nothing
-    that is younger comes in."""
-    published = [
-        row
-        for path in sorted((ROOT / "data").glob("*/*.jsonl"))
-        if path.stat().st_size < 200_000
-        for row, _ in lines.read(path)[0][::10]
-        if row.record.schema_version == 1
-    ]
-    assert len(published) > 100
-    for row in published:
-        assert lines.write(row.record, row.kernel_digest) == (row.key, row.line + b"\n")
+def test_a_published_file_that_is_damaged_is_one_sentence(store):
+    (path := store.root / MACHINE / PUBLISHED).parent.mkdir(parents=True)
+    write_published(path, [(make_record(), [NAME])])
+    assert len(store.load(MACHINE, NAME)) == 1
+    content = bytearray(path.read_bytes())
+    content[len(content) // 3] ^= 0xFF
+    for damaged in (bytes(content), content[:-9], b""):
+        path.write_bytes(damaged)
+        with pytest.raises(Unavailable) as refused:
+            store.load(MACHINE, NAME)
+        says(refused.value, "rows-damaged")
 
 
-def test_a_second_result_that_counts_what_the_first_could_not_stands_in_its_place(store):
-    uncounted, counted = (
-        {"walk": Quantity(reason="no-perf")},
-        {"walk": Quantity(value=1e7, event="walks:u")},
-    )
-    for ns, counters in ((6.5, uncounted), (7.5, counted), (1.0, uncounted), (2.0, counted)):
-        put(store, MACHINE, NAME, KERNEL, make_record(ns_per_access=ns, counters=counters))
-    assert (
-        store.load(MACHINE, NAME)["ns_per_access"].tolist() == [7.5]
-        and len(store.keys(MACHINE, NAME)) == 1
-    )
+@pytest.mark.parametrize("machine", [path.parent.name for path in DATA.glob("*/rows.parquet")])
+def test_published_rows_are_typed_columns_that_pandas_reads_and_each_key_is_there_once(machine):
+    rows = pd.read_parquet(DATA / machine / PUBLISHED)
+    assert len({record.key for record, _ in Store(DATA).published(machine)}) == len(rows)
+    assert rows["ns_per_access"].dtype == "float64" and rows["lines"].dtype == "int64"
+    assert (rows["backing"] == rows["pages"]).all()
+    assert all(len(experiments) for experiments in rows["experiments"])
+
+
+def test_the_readme_of_the_data_explains_each_column():
+    columns = {
+        name for path in DATA.glob(f"*/{PUBLISHED}") for name in pd.read_parquet(path).columns
+    }
+    text = (DATA / "README.md").read_text(encoding="utf-8")
+    assert columns and columns <= {*re.findall(r"`(\w+)`", text)}

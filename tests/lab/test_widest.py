@@ -40,6 +40,7 @@ class Noisy:
 def go(store, own_lock, monkeypatch):
     """A campaign of POINTS: five mappings each, nine at most."""
     monkeypatch.setattr("tlb.lab.build.kernel", fake_kernel())
+    monkeypatch.setattr("tlb.lab.build.has_session", lambda point: False)
     return lambda measure, repeats=5, store=store, **how: campaign.run(
         a_rig(store, measure=one_by_one(measure)),
         {NAME: POINTS},
@@ -84,6 +85,6 @@ def test_a_wide_point_is_chosen_only_if_there_is_time_for_all_its_mappings(mappi
     bar = SimpleNamespace(time_left_s=inf, extra_s=takes_s, pace=lambda kind: 1.0)
     missing, values = {point: [5, 6, 7, 8]}, {point: [1.0, 2.0, 3.0, 4.0, 5.0]}
     schedule = campaign._Schedule(
-        {}, {point: 5}, 9, missing, values, lambda point: True, random.Random(1)
+        {point: 5}, 9, missing, values, lambda point: True, random.Random(1)
     )
     assert schedule._widest(bar, ()) == ([point] if is_chosen else [])

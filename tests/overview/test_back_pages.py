@@ -26,7 +26,7 @@ def stored(root, *records: Record, experiment: str = "strides") -> Chapter:
     store = Store(root)
     store.write_machine(MACHINE, Stated().host().model_dump(mode="json"))
     for record in records:
-        store.append(MACHINE, record, "0" * 16)
+        store.append(MACHINE, record)
     store.ask(MACHINE, experiment, [record.point for record in records])
     return Chapter("method", PARAMETERS, store)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from support.common import make_record
 from support.synthetic import scope
 from support.your_program import document
 
@@ -117,7 +118,7 @@ def test_a_site_is_not_built_again_of_the_same_rows_and_sources(monkeypatch, tmp
         and publish.book(ASKED | {"minutes": 3.0}) == first
         and len(executed) == 1
     )
-    (data / "page_chase.jsonl").write_text("a row")
+    Store(data.parent).own.append("zen-9-00000000", make_record())
     assert publish.book(ASKED) == first and len(executed) == 2
     (tmp_path / "book" / "page.md").write_text("a page")
     assert publish.book(ASKED) == first and len(executed) == 3

@@ -178,7 +178,7 @@ def made(tmp_path_factory) -> Store:
         for n, k in product((64, 4096), range(5)):
             times = {"ns_per_access": ns * (1 + k / 1000), "elapsed_ns": 1e7 + ns * 100 + n + k}
             row = make_record(lines=n, repeat=k, state=hosts.state(described), **times)
-            put(store, machine, "stlb_cliff", "a" * 16, row)
+            put(store, machine, "stlb_cliff", row)
         pool = None if machine == B else 1.0
         profile.keep(store, a_profile(machine, walk=ns, hit=2.0, pool=pool))
     return store

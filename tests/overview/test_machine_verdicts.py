@@ -22,7 +22,7 @@ from tlb.report import analysis
 from tlb.report.chapter import Chapter
 from tlb.report.verdicts import Answer, claim, inside, statements
 
-MACHINE, KERNEL = "zen-3-aaaaaaaa", "a" * 16
+MACHINE = "zen-3-aaaaaaaa"
 DEFAULTS = chapter.DEFAULTS | {"machine": MACHINE, "minutes": 0.0}
 TIMES = (6.4, 6.5, 6.6, 6.5, 6.4)
 
@@ -37,7 +37,7 @@ def data(tmp_path, monkeypatch) -> Path:
     monkeypatch.setenv("TLB_DATA", str(tmp_path / "data"))
     store = Store(tmp_path / "data")
     rows = [make_record(ns_per_access=ns, repeat=k) for k, ns in enumerate(TIMES)]
-    put(store, MACHINE, "made_up", KERNEL, *rows)
+    put(store, MACHINE, "made_up", *rows)
     store.write_machine(MACHINE, Stated().host().model_dump(mode="json"))
     (store.root / "reference").write_text(f"{MACHINE}\n")
     return store.root
@@ -117,7 +117,7 @@ def test_what_is_of_other_rows_or_cannot_be_read_is_judged_again(data, module, c
     path, store = data / MACHINE / "verdicts.json", Store(data)
     if change == "a row":
         slower = [make_record(ns_per_access=9.5, repeat=k) for k in range(5, 20)]
-        put(store, MACHINE, "made_up", KERNEL, *slower)
+        put(store, MACHINE, "made_up", *slower)
     elif change == "a band":
         row = next(row for row in statements().values() if row.status == "judged" and row.low)
         monkeypatch.setattr(
@@ -158,7 +158,7 @@ def test_this_computer_s_own_are_kept_and_judged_again_after_a_change(data, modu
         0,
     ]
     own = Store(data).own
-    put(own, about(data, "this").machine, "made_up", KERNEL, make_record())
+    put(own, about(data, "this").machine, "made_up", make_record())
     assert asked() == 3
     busy = host.model_dump(mode="json") | {"noise": {"load1": 9.0}}
     own.write_machine(about(data, "this").machine, busy)

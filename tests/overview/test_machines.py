@@ -193,7 +193,7 @@ def test_a_machine_that_an_earlier_kernel_measured_is_marked(store, monkeypatch,
     for place, (name, core, measures) in enumerate(
         ((A, "Zen 3", 1), (B, "Zen 5", 2), ("zen-6-cccccccc", "Zen 6", 2))
     ):
-        put(store, name, "stlb_cliff", "a" * 16, make_record(measures=measures))
+        put(store, name, "stlb_cliff", make_record(measures=measures))
         add(store, name, 1.0 + place, changes={"microarchitecture": core})
     a = page(store)
     marked = {

@@ -149,7 +149,7 @@ def check(report: Report, change: list[str] | None = None, least_kb: int = LEAST
         lever = followed(line, report.command)
         assert lever or change, line
         done = ran(report.command, lever) if lever else ran(change or [])
-        assert done.value >= least_kb, line
+        assert done.number.grouped >= least_kb, line
     return lines
 
 

@@ -9,7 +9,7 @@ from support.lab import put
 from support.synthetic import Stated
 
 from experiments.overview import campaign, machine_verdicts, profile
-from tlb.lab.store import Store
+from tlb.lab.store import PUBLISHED, Store, write_published
 from tlb.machine import host
 from tlb.report import parameters, publish
 from tlb.report.card import card
@@ -71,8 +71,9 @@ def test_publish_adds_own_rows_to_published_ones_and_writes_the_card_anew(
     monkeypatch.setattr(publish, "measuring_lock", lambda: files.measuring_lock(path=own_lock))
     monkeypatch.setattr(host, "inspect", Stated().host)
     store, name = Store(tmp_path), host.machine_id(Stated().host())
-    put(store, name, "walks", "a" * 16, make_record(lines=16))
-    put(store.own, name, "walks", "a" * 16, make_record(lines=32))
+    (tmp_path / name).mkdir()
+    write_published(tmp_path / name / PUBLISHED, [(make_record(lines=16), ["walks"])])
+    put(store.own, name, "walks", make_record(lines=32))
     store.own.write_machine(name, Stated().host().model_dump(mode="json"))
     for given in ([], [name], [f"own/{name}"]):
         assert ended(monkeypatch, "publish", *given) == 0

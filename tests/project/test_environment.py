@@ -15,10 +15,7 @@ from tlb.system.files import ROOT
 
 # The minor versions of Python that `make` looks for by name.
 PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
-LOCK, FLEET_LOCK = (
-    (ROOT / name).read_text(encoding="utf-8")
-    for name in ("requirements.lock", "requirements-fleet.lock")
-)
+LOCK = (ROOT / "requirements.lock").read_text(encoding="utf-8")
 
 
 def project() -> dict:
@@ -51,9 +48,9 @@ def conda() -> tuple[dict[str, SpecifierSet], dict[str, SpecifierSet]]:
     )
 
 
-def locked(lock: str = LOCK) -> list[tuple[str, Version, Marker | None, list[str]]]:
-    """Each pin of a lock: name, version, marker, hashes."""
-    text = lock.replace("\\\n", " ")
+def locked() -> list[tuple[str, Version, Marker | None, list[str]]]:
+    """Each pin of the lock: name, version, marker, hashes."""
+    text = LOCK.replace("\\\n", " ")
     pins = []
     for line in (line.strip() for line in text.splitlines() if line.strip() and line[0] != "#"):
         pin, *hashes = re.split(r"\s+--hash=", line)
@@ -88,10 +85,10 @@ def test_conda_and_pip_ask_for_the_same_packages_in_the_same_versions():
     assert pip == SpecifierSet("")
 
 
-def installed(lock: str, computer: dict[str, str]) -> dict[str, list[Version]]:
-    """What a lock installs on a computer."""
+def installed(computer: dict[str, str]) -> dict[str, list[Version]]:
+    """What the lock installs on a computer."""
     pins: dict[str, list[Version]] = {}
-    for name, version, marker, _ in locked(lock):
+    for name, version, marker, _ in locked():
         if marker is None or marker.evaluate(computer):
             pins.setdefault(name, []).append(version)
     return pins
@@ -99,26 +96,20 @@ def installed(lock: str, computer: dict[str, str]) -> dict[str, list[Version]]:
 
 @pytest.mark.parametrize("architecture", ["x86_64", "aarch64"])
 @pytest.mark.parametrize("python", PYTHONS)
-def test_the_locks_have_one_fitting_version_of_every_requirement(python, architecture):
+def test_the_lock_has_one_fitting_version_of_every_requirement(python, architecture):
     # `wheel` as well: with --no-build-isolation nothing but the lock may build the project.
     build = by_name(project()["build-system"]["requires"]) | by_name(["wheel"])
-    for lock, wanted in (
-        (LOCK, project_requirements(*TEST) | build),
-        (FLEET_LOCK, project_requirements(*FLEET)),
-    ):
-        pins = installed(lock, on_linux(python, architecture))
-        assert [name for name, versions in pins.items() if len(versions) != 1] == []
-        assert [name for name in wanted if name not in pins] == []
-        assert [
-            f"{n} {pins[n][0]} against {spec}"
-            for n, spec in wanted.items()
-            if pins[n][0] not in spec
-        ] == []
+    wanted = project_requirements(*TEST, *FLEET) | build
+    pins = installed(on_linux(python, architecture))
+    assert [name for name, versions in pins.items() if len(versions) != 1] == []
+    assert [name for name in wanted if name not in pins] == []
+    assert [
+        f"{n} {pins[n][0]} against {spec}" for n, spec in wanted.items() if pins[n][0] not in spec
+    ] == []
 
 
-@pytest.mark.parametrize("lock", [LOCK, FLEET_LOCK], ids=["book", "fleet"])
-def test_every_locked_package_is_checked_by_hash(lock):
-    pins = locked(lock)
+def test_every_locked_package_is_checked_by_hash():
+    pins = locked()
     assert len(pins) > len(project_requirements(*TEST))
     assert [name for name, _, _, hashes in pins if not hashes] == []
     assert all(

@@ -26,7 +26,6 @@ if [ "$1 $2" = "-m venv" ]; then
 fi
 """
 
-FLEET = "python -m pip install --quiet --require-hashes -r requirements-fleet.lock"
 LINT = [f"python -m ruff {how}" for how in ("check .", "format --check --quiet .")]
 LINT.append("lint-imports --no-cache")
 
@@ -37,7 +36,7 @@ def checkout(tmp_path):
     from."""
     folder = tmp_path / "a checkout"
     folder.mkdir()
-    for name in ("Makefile", "requirements.lock", "requirements-fleet.lock", "pyproject.toml"):
+    for name in ("Makefile", "requirements.lock", "pyproject.toml"):
         shutil.copy(ROOT / name, folder / name)
     return folder
 
@@ -104,7 +103,7 @@ def test_make_book_passes_its_parameters_on(checkout):
 def test_tests_run_in_one_pytest_of_two_processes_after_lint(checkout):
     make(checkout, "test", f"PYTHON={fake_python(checkout, 'python-new')}")
     *_, tests = made = log(checkout)
-    assert FLEET in made and [line for line in made if line in LINT] == LINT
+    assert [line for line in made if line in LINT] == LINT
     assert tests.startswith("python -m pytest --numprocesses 2 --dist loadfile") and tests.endswith(
         " -m not endurance"
     )

@@ -1,9 +1,11 @@
 """What a page offers for download: its notebook, its rows and its kernels."""
 
+import io
 import zipfile
 from pathlib import Path
 
 import nbformat
+import pandas as pd
 from support.common import ROOT, extension
 from support.site import soup
 
@@ -21,9 +23,8 @@ def test_every_chapter_gives_its_notebook_its_rows_and_its_kernels(site):
         for path in files.values():
             if path.suffix == ".zip":
                 with zipfile.ZipFile(path) as packed:
-                    measured = {
-                        Path(entry).stem for entry in packed.namelist() if entry.endswith(".jsonl")
-                    }
+                    rows = packed.read(f"{path.stem}/rows.parquet")
+                    measured = {*pd.read_parquet(io.BytesIO(rows))["kernel"]}
                     assert (
                         packed.testzip() is None
                         and f"{path.stem}/machine.json" in packed.namelist()
@@ -42,15 +43,12 @@ def test_every_chapter_gives_its_notebook_its_rows_and_its_kernels(site):
 def test_a_machine_s_folder_is_packed_to_the_same_bytes_without_what_was_set_aside(tmp_path):
     rows = tmp_path / "zen-9-00000000"
     rows.mkdir()
-    for name in ("page_chase.jsonl", "machine.json", "page_chase.quarantine.jsonl"):
+    for name in ("rows.parquet", "machine.json", "rows.sqlite-shm"):
         (rows / name).write_text("{}\n", encoding="utf-8")
     for name in ("a.zip", "b.zip"):
         extension("tlb_files").pack(rows, tmp_path / name)
     with zipfile.ZipFile(tmp_path / "a.zip") as packed:
-        assert packed.namelist() == [
-            "zen-9-00000000/machine.json",
-            "zen-9-00000000/page_chase.jsonl",
-        ]
+        assert packed.namelist() == ["zen-9-00000000/machine.json", "zen-9-00000000/rows.parquet"]
     assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
 
 

@@ -17,7 +17,8 @@ from tlb.system.files import ROOT
 
 
 def rows(*changes: dict) -> pd.DataFrame:
-    return columns.frame([make_record(**change) for change in changes], ["0" * 16] * len(changes))
+    laid_out = [columns.flat(make_record(**change).model_dump(mode="json")) for change in changes]
+    return columns.frame(pd.DataFrame(laid_out))
 
 
 GIB = 1 << 30

@@ -5,10 +5,11 @@ import random
 import re
 from hashlib import sha256
 
+import pandas as pd
 import pytest
 from support.rendered import render
 
-from tlb.lab.lines import Stored
+from tlb.lab.record import Point
 from tlb.lab.store import Store, data_root
 from tlb.reasons import Unavailable
 from tlb.report.parameters import table_of_contents
@@ -27,18 +28,20 @@ def is_kept(share: float, *key: object) -> bool:
 def test_a_page_needs_no_particular_row(notebook, seed, monkeypatch):
     choose = random.Random(f"{notebook} {seed}")
     points, processes = choose.choice([0.05, 0.2, 0.5, 0.9]), choose.choice([0.3, 0.6, 1.0])
-    whole, sparse = Store.rows, choose.choice(Store(data_root()).machines())
+    whole, sparse = Store.load, choose.choice(Store(data_root()).machines())
 
-    def rows(self: Store, machine: str, kernel: str) -> dict[str, Stored]:
-        return {
-            key: row
-            for key, row in whole(self, machine, kernel).items()
-            if machine != sparse
-            or is_kept(points, seed, row.point)
-            and is_kept(processes, seed, key)
-        }
+    def load(self: Store, machine: str, experiment: str = "") -> pd.DataFrame:
+        rows = whole(self, machine, experiment)
+        if machine != sparse or rows.empty:
+            return rows
+        point = [name for name in Point.model_fields if name in rows]
+        kept = [
+            is_kept(points, seed, *asked) and is_kept(processes, seed, repeat, *asked)
+            for repeat, *asked in rows[["repeat", *point]].itertuples(index=False, name=None)
+        ]
+        return rows[kept].reset_index(drop=True)
 
-    monkeypatch.setattr(Store, "rows", rows)
+    monkeypatch.setattr(Store, "load", load)
     try:
         shown = render(notebook, sparse)
     except Unavailable:

@@ -1,4 +1,4 @@
-"""A fleet that never was, as folders of data/: machines with a known truth, in the ledger's format,
+"""A fleet that never was, as folders of data/: machines with a known truth,
 small enough to build often."""
 
 import json
@@ -11,14 +11,12 @@ from experiments.overview.profile import Profile, Quantity
 from support.common import make_record
 from support.page_sizes import Paged
 from support.synthetic import MIB, Stated, table_bytes
-from tlb.lab import lines
 from tlb.lab.record import Bin, Point, Record
 from tlb.lab.record import Quantity as Counted
-from tlb.lab.store import Store
+from tlb.lab.store import PUBLISHED, write_published
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
 
-KERNEL = "feedfeedfeedfeed"
 FAR = 524_288  # lines, one to each base page of 2 GiB
 SWEEP = tuple(round(2 ** (n / 2)) for n in range(8, 31))
 
@@ -54,8 +52,8 @@ def of(
     seed: int = 1,
     day: int = 1,
     measures: int = 1,
-) -> list[bytes]:
-    """Lines of a ledger: a machine's processes in a state. Every seventh was disturbed."""
+) -> list[Record]:
+    """Rows: a machine's processes in a state. Every seventh was disturbed."""
     rows = []
     for n, row in enumerate(truth.frame(points, repeats, seed).itertuples()):
         record = make_record(
@@ -74,7 +72,7 @@ def of(
             measures=measures,
             started_at=f"2025-02-{day:02}T12:{n // 60 % 60:02}:{n % 60:02}Z",
         )
-        rows.append(lines.write(record, KERNEL)[1])
+        rows.append(record)
     return rows
 
 
@@ -133,7 +131,7 @@ def odd_records() -> Iterator[Record]:
 def put(
     folder: Path,
     described: Host | None,
-    ledger: list[bytes],
+    rows: list[Record],
     quantities: dict[str, float | str] | None = None,
     verdicts: dict[str, str] | None = None,
     measures: int = 1,
@@ -141,17 +139,8 @@ def put(
     """Writes a machine's folder. quantities: values of a profile, or the reasons for none;
     verdicts: words by claim; measures: of the kernel that these are by."""
     folder.mkdir(parents=True, exist_ok=True)
-    by_kernel: dict[str, list[bytes]] = {}
-    for line in ledger:
-        by_kernel.setdefault(json.loads(line)["record"]["kernel"], []).append(line)
-    Store(folder.parent).ask(
-        folder.name,
-        "stlb_cliff",
-        [Record.model_validate(json.loads(line)["record"]).point for line in ledger],
-    )
-    for kernel, rows in by_kernel.items():
-        with (folder / f"{kernel}.jsonl").open("ab") as file:
-            file.write(b"".join(rows))
+    asked = [(record, ["stlb_cliff"]) for record in rows]
+    write_published(folder / PUBLISHED, sorted(asked, key=lambda row: row[0].kernel))
     if described:
         (folder / "machine.json").write_text(json.dumps(described.model_dump(mode="json")))
     if quantities is not None:
@@ -223,7 +212,7 @@ def fleet(root: Path) -> Path:
         "none",
         memory=split.memory.model_copy(update={"total_bytes": 512 * MIB}).model_dump(),
     )
-    odd = [lines.write(record, KERNEL)[1] for record in odd_records()]
+    odd = [*odd_records()]
     put(
         root / "ice-lake-server-000000aa",
         whole,
@@ -244,7 +233,7 @@ SELECT 'zen-' || m % 5 || '-' || printf('%08x', m) AS machine, 'zen-' || m % 5 A
     CASE WHEN random() < 0.1 THEN 'random' ELSE 'cycle' END AS "order",
     1 << (6 + i // 8 % 14) AS lines,
     4096 * lines AS working_set_bytes, 1 AS stride_pages, exp(3 + 2 * random()) AS ns_per_access,
-    1 AS measures, 'feedfeedfeedfeed' AS kernel_digest, 'c' AS engine, i % 5 AS repeat,
+    1 AS measures, 'c' AS engine, i % 5 AS repeat,
     CASE WHEN state[1] = 'b' THEN '2025-03-01T00:00:00Z' ELSE '2025-02-01T00:00:00Z' END AS
     started_at,
     CASE WHEN random() < 0.02 THEN 'stolen' ELSE '' END AS noisy, random() * 1e9 AS wall_ns

@@ -11,14 +11,14 @@ from support.common import make_record
 from support.lab import content_of, put, sign
 from support.synthetic import Stated
 from tlb.fleet import check, pack
-from tlb.lab import lines, measure
+from tlb.lab import measure
 from tlb.lab.record import Point, Record
 from tlb.lab.store import Store
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
 
 HOST = Stated(changes={"cpu_model": "Intel Xeon 9000", "installation": "0123456789abcdef"}).host()
-MACHINE, STATE, KERNEL = hosts.machine_id(HOST), hosts.state(HOST), "feedfeedfeedfeed"
+MACHINE, STATE = hosts.machine_id(HOST), hosts.state(HOST)
 EXPERIMENT = "stlb_cliff"
 FLUSHES = {
     "schema_version": 1,
@@ -62,7 +62,7 @@ def filled(
     name = machine or hosts.machine_id(host)
     store.write_machine(name, host.model_dump(mode="json"))
     store.write_document(name, "flushes", FLUSHES)
-    put(store, name, EXPERIMENT, KERNEL, *(rows if rows is not None else ROWS))
+    put(store, name, EXPERIMENT, *(rows if rows is not None else ROWS))
     return name
 
 
@@ -103,7 +103,7 @@ def resigned(change: Any, number: int = 0, rekey: bool = True) -> bytes:
     if rekey:
         try:
             record = Record.model_validate_json(json.dumps(content["record"]))
-            content["key"] = lines.key_of(record.point, record, content["kernel_digest"])
+            content["key"] = record.key
         except ValueError:
             pass
     kept[number] = sign(content)

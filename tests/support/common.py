@@ -23,7 +23,7 @@ import pytest
 
 from tlb.lab import perf
 from tlb.lab.build import Kernel
-from tlb.lab.record import Record
+from tlb.lab.record import Build, Record
 from tlb.machine.compiler import compiler
 from tlb.machine.host import Host
 from tlb.reasons import REASONS, Note, Unavailable
@@ -117,9 +117,10 @@ def compiled(source: Path, target: Path, *flags: str) -> Path:
     return target
 
 
-def fake_kernel(digest: str = "a" * 16, *command: str) -> Callable[..., Kernel]:
+def fake_kernel(digest: str = "a" * 16, *command: str, measures: int = 1) -> Callable[..., Kernel]:
     """What stands for build.kernel where nothing is compiled."""
-    return lambda name, engine="c": Kernel(name, engine, command or ("true",), digest)
+    built = Build(measures, "")
+    return lambda name, engine="c": Kernel(name, engine, command or ("true",), digest, built)
 
 
 def free_port() -> int:

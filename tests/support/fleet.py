@@ -23,7 +23,7 @@ from support import bundles
 from support.common import LONG_S, fake_kernel
 from support.lab import one_by_one
 from support.synthetic import Stated
-from tlb.lab import build, campaign, lines, measure
+from tlb.lab import build, campaign, measure
 from tlb.lab.measuring_setup import Rig
 from tlb.lab.record import Point, Record
 from tlb.lab.store import Store
@@ -34,7 +34,6 @@ from tlb.report.chapter import Chapter
 from tlb.system import files
 
 fork = multiprocessing.get_context("fork")
-KERNEL = "feedfeedfeedfeed"
 POINTS = [
     Point(kernel="page_chase", lines=lines, layout=layout)
     for lines in (64, 128, 256)
@@ -103,7 +102,8 @@ def a_rig(name: str, root: Path, hour: int = 12) -> Rig:
 def pretend(name: str, root: Path, hour: int = 12) -> None:
     """Make this process measure as that computer, without compiling, and make profiles say nothing,
     which takes no time."""
-    build.kernel = fake_kernel(KERNEL)
+    build.kernel = fake_kernel()
+    build.has_session = lambda point: False
     profile.of_chapter = lambda chapter: profile.Profile(machine=chapter.machine, quantities=())
     verdicts.compared = lambda scope: lambda point: True
     hosts.inspect = lambda *_, **__: host_of(name)
@@ -120,21 +120,17 @@ def _described(rig: Rig) -> Rig:
     return rig
 
 
-def by_hand(name: str, root: Path, hour: int = 12) -> dict[str, list[bytes]]:
-    """What a campaign by hand gives on that computer, without a fleet: the lines of each kernel, in
-    no order."""
+def by_hand(name: str, root: Path, hour: int = 12) -> list[str]:
+    """What a campaign by hand gives on that computer, without a fleet, in no order."""
     rig = a_rig(name, root, hour)
     campaign.run(rig, GRIDS, 5, most=campaign.most_mappings(5), quiet=True)
-    return lines_of(rig.store.root / rig.machine)
+    return rows_of(rig.store.root / rig.machine)
 
 
-def lines_of(folder: Path) -> dict[str, list[bytes]]:
-    """The whole lines of each kernel's rows, sorted, each as often as it is there; others as they
-    are."""
-    return {
-        path.name: sorted(getattr(row, "line", line) for row, line in lines.read(path)[0])
-        for path in sorted(folder.glob("*.jsonl"))
-    }
+def rows_of(folder: Path) -> list[str]:
+    """The rows of a machine's folder, sorted, each as often as it is there."""
+    records = Store(folder.parent).records(folder.name).values()
+    return sorted(record.model_dump_json() for record in records)
 
 
 # --- processes

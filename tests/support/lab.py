@@ -1,6 +1,7 @@
 """What the tests of lab/ share: a rig in which nothing is counted, processes that are scripted,
 lines of a store, and what breaks them."""
 
+import ctypes
 import hashlib
 import json
 import os
@@ -19,7 +20,6 @@ from tlb.lab.store import Store
 from tlb.reasons import REASONS, Unavailable
 
 MACHINE, NAME, STATE = "zen-3-00c0ffee", "stlb_cliff", "00112233aabb"
-KERNEL = "feedfeedfeedfeed"  # a kernel's digest
 ROWS = "page_chase"  # the kernel of make_record and POINTS, and so the file that their rows are in
 GIB = 2**30
 POINTS = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in (64, 128, 256)]
@@ -97,6 +97,7 @@ class Scripted:
         self.tries = list(tries)
         self.asked: list[tuple[Point, int]] = []
         self.trouble: Callable[[Point, int], None] = lambda point, repeat: None
+        self.measures = 1  # the version that its records are of
 
     def __call__(self, point: Point, repeat: int, *, state: str, **_: object) -> Record:
         self.asked.append((point, repeat))
@@ -104,9 +105,9 @@ class Scripted:
         given = self.tries.pop(0) if self.tries else ("", 5.0)
         if isinstance(given, Unavailable):
             raise given
-        return make_record(
-            **point.model_dump(), repeat=repeat, state=state, noisy=given[0], ns_per_access=given[1]
-        )
+        noisy, ns = given
+        how = {"repeat": repeat, "state": state, "measures": self.measures}
+        return make_record(**point.model_dump(), **how, noisy=noisy, ns_per_access=ns)
 
 
 # --- lines of a store
@@ -129,25 +130,35 @@ def content_of(line: bytes) -> dict:
     return content
 
 
-def put(
-    store: Store, machine: str, experiment: str, kernel_digest: str, *records: Record
-) -> list[str]:
+def put(store: Store, machine: str, experiment: str, *records: Record) -> list[str]:
     """Stores what an experiment asked for; the keys."""
     store.ask(machine, experiment, [record.point for record in records])
-    return [store.append(machine, record, kernel_digest) for record in records]
+    return [store.append(machine, record) for record in records]
 
 
 def repeats(store: Store) -> list[int]:
     return store.load(MACHINE, NAME)["repeat"].tolist()
 
 
-def assert_whole(store: Store, lines: int, *names: str) -> None:
-    """The file holds so many lines, each of which is a row that one of these asked for, by default
-    NAME, and no part of another."""
-    content = (store.root / MACHINE / f"{ROWS}.jsonl").read_bytes()
+def assert_whole(store: Store, rows: int, *names: str) -> None:
+    """The machine has so many rows, each once, and each was asked for by one of these experiments,
+    by default NAME."""
     asked = set().union(*(store.keys(MACHINE, name) for name in names or [NAME]))
-    assert content.endswith(b"\n") and content.count(b"\n") == lines == len(asked) == len(
-        store.records(MACHINE, [ROWS])
+    assert len(asked) == rows == len(store.records(MACHINE)) == len(store.load(MACHINE))
+
+
+def mounted(place: Path, options: bytes | None = None) -> bool:
+    """Put an empty tmpfs with these options over a folder or, without any, the folder itself but
+    read-only, for this process alone; False without the right to."""
+    libc, name = ctypes.CDLL(None, use_errno=True), str(place).encode()
+    # a mount namespace of its own (CLONE_NEWNS), detached from the others (MS_REC | MS_PRIVATE)
+    if libc.unshare(0x20000) or libc.mount(None, b"/", None, 0x4000 | 0x40000, None):
+        return False
+    if options is not None:
+        return not libc.mount(b"tmpfs", name, b"tmpfs", 0, options)
+    # MS_BIND, then MS_REMOUNT | MS_BIND | MS_RDONLY
+    return not (
+        libc.mount(name, name, None, 0x1000, None) or libc.mount(None, name, None, 0x1021, None)
     )
 
 

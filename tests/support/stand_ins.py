@@ -67,6 +67,7 @@ def put_before(monkeypatch, *words: str) -> None:
         return dataclasses.replace(kernel, command=(*words, *kernel.command))
 
     monkeypatch.setattr(build, "kernel", put)
+    monkeypatch.setattr(build, "has_session", lambda point: False)
     monkeypatch.setattr(build, "session", lambda name, engine: (*words, *session(name, engine)))
 
 

@@ -111,12 +111,12 @@ def processes(
     for point in points:
         record, quiet_ns = make_record(**point.model_dump(), **fields(point)), ns(point)
         row = record.model_dump(exclude={"counters", "options", "also"})
-        row |= dict(record.options) | record.also | {"kernel_digest": "a" * 16, "timed": ""}
+        row |= dict(record.options) | record.also
         for repeat in range(repeats):
             took = quiet_ns * math.exp(noise * draw.normal())
             own = {"repeat": repeat, "ns_per_access": took, "batch_ns_per_access": [took]}
             rows.append(row | own | more(point, took))
-    empty = [*make_record().model_dump(), "kernel_digest", *columns]
+    empty = [*make_record().model_dump(), *columns]
     return kernels.with_defaults(pd.DataFrame(rows, columns=None if rows else empty))
 
 

@@ -38,8 +38,7 @@ def build(
     """Build the atlas, as Parquet, from bundles and folders; exit 1 if one is refused."""
     shown.check_output(output)
     built = fleet.module("atlas").build(output, inputs)
-    broken = f" {count(built.broken)} broken records are left out." if built.broken else ""
-    print(f"{output}: {count(built.rows)} rows of {count(built.machines)} machines.{broken}")
+    print(f"{output}: {count(built.rows)} rows of {count(built.machines)} machines.")
     for why in built.refused:
         print(f"Left out: {why}", file=sys.stderr)
     if built.refused:

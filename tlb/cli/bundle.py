@@ -71,7 +71,7 @@ def check_bundle(file: File) -> None:
     host = pd.DataFrame(doctor.describe(accepted.host), columns=["", "it says"])
     kernels, title = pd.DataFrame(_kernels(data, accepted)), "as it describes itself:"
     shown.parts([f"{accepted.machine}, {title}", host, kernels, *remarks(accepted)])
-    if not any(accept.review(data, accepted, accept.Known(data)).values()):
+    if not accept.review(data, accepted, accept.Known(data)):
         raise Unavailable("bundle-known", f"no row of {accepted.machine} is new")
     rows = count(accepted.states.total())
     print(f"Accepted: {rows} rows. `tlb add-bundle {file}` adds them to data/.")
@@ -92,18 +92,17 @@ def add_bundle(file: File) -> None:
 
 def _kernels(data: Store, accepted: Bundle) -> Iterator[dict[str, object]]:
     """Yield of each kernel's rows how many there are, were disturbed and were counted, and what
-    measured them: this checkout's sources, other code that published rows are of, or unknown code.
+    measured them: this checkout's sources, other ones that published rows are of, or unknown ones.
     """
     published = {
-        (kernel, row.kernel_digest)
+        (record.kernel, record.source)
         for machine in data.machines()
-        for kernel, rows in data.whole(machine).items()
-        for row in rows
+        for record in data.records(machine).values()
     }
     for kernel in accepted.kernels:
         rows, sources = [*accepted.rows(kernel)], Counter[str]()
         for row in rows:
-            known = "published" if (kernel, row.kernel_digest) in published else "unknown"
+            known = "published" if (kernel, row.record.source) in published else "unknown"
             is_ours = row.record.source == build.source_digest(kernel, row.record.engine)
             sources["this checkout" if is_ours else known] += 1
         walks = [row.record.counters.get("walk") for row in rows]

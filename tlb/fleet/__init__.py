@@ -10,7 +10,7 @@ from tlb.reasons import Unavailable
 
 
 def module(name: str) -> ModuleType:
-    """Return a module that needs the packages of `make fleet`. Raises Unavailable("no-fleet")
+    """Return a module that needs the packages of a fleet. Raises Unavailable("no-fleet")
     without them."""
     try:
         return import_module(f"{__name__}.{name}")

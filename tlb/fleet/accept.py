@@ -13,10 +13,10 @@ from typing import NamedTuple
 from tlb import discovery
 from tlb.fleet import plausible
 from tlb.fleet.check import Bundle
-from tlb.lab import lines, states
-from tlb.lab.grids import listed_grids
-from tlb.lab.lines import Stored
-from tlb.lab.store import GRIDS, Store
+from tlb.lab import states
+from tlb.lab.publishing import merged
+from tlb.lab.record import Record
+from tlb.lab.store import PUBLISHED, Store, write_published
 from tlb.machine import host as hosts
 from tlb.reasons import Unavailable, if_available
 from tlb.report import card, parameters
@@ -44,19 +44,17 @@ class Known:
         self.owners: dict[object, str] = {}
         self.checksums: dict[object, str] = {}
         for machine in data.machines():
-            for rows in data.whole(machine).values():
-                for row in rows:
-                    self.note(machine, row)
+            for record in data.records(machine).values():
+                self.note(machine, record)
 
-    def note(self, machine: str, row: Stored) -> None:
+    def note(self, machine: str, record: Record) -> None:
         """Remember a row of data/."""
-        self.owners.setdefault(hash(plausible.process(row.record)), machine)
-        self.owners.setdefault(row.record.state, machine)
-        self.checksums.setdefault(hash(plausible.visits(row.record)), row.record.checksum)
+        self.owners.setdefault(hash(plausible.process(record)), machine)
+        self.owners.setdefault(record.state, machine)
+        self.checksums.setdefault(hash(plausible.visits(record)), record.checksum)
 
-    def compare(self, machine: str, row: Stored) -> None:
+    def compare(self, machine: str, record: Record) -> None:
         """Raise Unavailable for a row that contradicts data/: bundle-known, bundle-impossible."""
-        record = row.record
         owner = self.owners.get(hash(plausible.process(record)), machine)
         if owner != machine:
             why = f"a row of {record.kernel} was measured on {owner}, at {record.started_at}"
@@ -67,8 +65,8 @@ class Known:
             raise Unavailable("bundle-impossible", why)
 
 
-def review(data: Store, bundle: Bundle, known: Known) -> dict[str, list[bytes]]:
-    """Return the lines that data/ lacks, by kernel.
+def review(data: Store, bundle: Bundle, known: Known) -> list[Record]:
+    """Return the records that data/ lacks.
 
     Raises Unavailable: bundle-known for rows of another machine; bundle-impossible for another
     computer of the same name, and for lines that were visited in another order than elsewhere.
@@ -78,14 +76,11 @@ def review(data: Store, bundle: Bundle, known: Known) -> dict[str, list[bytes]]:
     if published and hosts.identity_facts(published) != hosts.identity_facts(bundle.host):
         why = f"{machine} in data/ is another computer: {published.cpu_model}"
         raise Unavailable("bundle-impossible", why)
-    new: dict[str, list[bytes]] = {}
-    for kernel in bundle.kernels:
-        there = data.records(machine, [kernel])
-        new[kernel] = []
-        for row in bundle.rows(kernel):
-            known.compare(machine, row)
-            if row.key not in there or row.record.counts_more_than(there[row.key]):
-                new[kernel].append(row.line)
+    there, new = data.records(machine), list[Record]()
+    for row in bundle.lines():
+        known.compare(machine, row.record)
+        if row.key not in there or row.record.counts_more_than(there[row.key]):
+            new.append(row.record)
     for state in sorted(bundle.states.keys() - bundle.hosts.keys()):
         if (owner := known.owners.get(state, machine)) != machine:
             why = f"rows of the state {state}, which is one of {owner}"
@@ -103,38 +98,33 @@ def add(data: Store, bundle: Bundle, known: Known | None = None) -> Added:
     target = data.root / machine
     with new_folder(target) as made:
         known = known or Known(data)
-        new = review(data, bundle, known)
-        number = sum(map(len, new.values()))
-        if number:
+        if new := review(data, bundle, known):
             _write(made, data, bundle, new)
-    rows = [row for kernel in bundle.kernels for row in bundle.rows(kernel)]
-    for row in rows:
-        known.note(machine, row)
-    return Added(target, number, len(rows) - number)
+    records = [*bundle.records()]
+    for record in records:
+        known.note(machine, record)
+    return Added(target, len(new), len(records) - len(new))
 
 
-def _write(made: Path, data: Store, bundle: Bundle, new: dict[str, list[bytes]]) -> None:
+def _write(made: Path, data: Store, bundle: Bundle, new: list[Record]) -> None:
     """Write the machine's folder as it will be in data/, with its own data card and profile.
     Documents and description are those of the side with the newest row."""
     machine = bundle.machine
-    paths = (path for path in (data.root / machine).glob("*.json*") if path.is_file())
+    paths = (path for path in (data.root / machine).glob("*.json") if path.is_file())
     there = {path.name: path.read_bytes() for path in paths if path.name not in DERIVED}
-    theirs = {name: bundle.files[name] for name in bundle.files if not name.endswith(".jsonl")}
+    theirs = {name: bundle.files[name] for name in bundle.documents}
     sides = [(there, if_available(states.latest, data, machine)), (theirs, bundle.host)]
-    records = data.records(machine, data.kernels(machine)).values()
-    last = max((record.started_at for record in records), default="")
+    last = max((record.started_at for record in data.records(machine).values()), default="")
     if max(record.started_at for record in bundle.records()) < last:
         sides.reverse()
-    store = staged(made.parent, machine, {})
+    made.mkdir()
+    store = staged(made.parent, machine)
     for files, host in sides:
         for name in files.keys() - {"machine.json"}:
             (made / name).write_bytes(files[name])
         if host:
             states.describe(store, machine, host)
-    for kernel, rows in new.items():
-        with (made / f"{kernel}.jsonl").open("ab") as file:
-            file.write(lines.compact(rows))
-    store.write_document(machine, GRIDS, listed_grids(data.grids(machine), bundle.grids))
+    write_published(made / PUBLISHED, merged(data.published(machine), bundle.asked(new)))
     derive_profile(store, machine)
     card.write(store, machine, states.latest(store, machine))
     for path in made.iterdir():
@@ -149,10 +139,7 @@ def derive_profile(store: Store, machine: str) -> None:
     profile.write(store, profile.of_chapter(Chapter(profile.PAGE, given, store)))
 
 
-def staged(root: Path, machine: str, files: dict[str, bytes]) -> Store:
-    """Return a store of these files of one machine, which is its own reference."""
-    (folder := root / machine).mkdir()
-    for name, content in files.items():
-        (folder / name).write_bytes(content)
+def staged(root: Path, machine: str) -> Store:
+    """Return an empty store in which this machine will be the reference."""
     (root / "reference").write_text(f"{machine}\n", encoding="ascii")
     return Store(root)

@@ -24,6 +24,7 @@ from tlb.fleet.ask import VERSION, VERSION_FILE
 from tlb.inference import splinter
 from tlb.inference.campaigns import newest
 from tlb.lab import columns, kernels, states
+from tlb.lab.record import point_id
 from tlb.lab.rows import of_one_engine
 from tlb.lab.store import Store
 from tlb.machine import host as hosts
@@ -60,11 +61,10 @@ Tables = dict[str, pa.Table]  # by name; those of rows by "kernel=..."
 
 
 class Built(NamedTuple):
-    """Numbers of rows, machines and broken lines; refused: why each refused input was."""
+    """Numbers of rows and machines; refused: why each refused input was."""
 
     rows: int
     machines: int
-    broken: int
     refused: list[Unavailable]
 
 
@@ -101,17 +101,16 @@ def inputs(path: Path) -> list[Path]:
 
 def _write(folder: Path, paths: Sequence[Path]) -> Built:
     waiting = {name: [schema.empty_table()] for name, schema in SCHEMAS.items()}
-    machines, refused, rows, broken = set[str](), list[Unavailable](), 0, 0
+    machines, refused, rows = set[str](), list[Unavailable](), 0
     for path in paths:
         try:
-            machine, tables, lost = _read(path)
+            machine, tables = _read(path)
             if machine in machines:
                 raise Unavailable("bundle-known", f"{machine} is there from another input")
         except Unavailable as why:
             refused.append(Unavailable(why.code, f"{path}: {why.detail}"))
             continue
         machines.add(machine)
-        broken += lost
         for name, table in tables.items():
             waiting.setdefault(name, []).append(table)
             if name not in SCHEMAS:
@@ -120,7 +119,7 @@ def _write(folder: Path, paths: Sequence[Path]) -> Built:
                     put(folder, name, waiting.pop(name))
     for name, tables in waiting.items():
         put(folder, name, tables)
-    return Built(rows, len(machines), broken, refused)
+    return Built(rows, len(machines), refused)
 
 
 def put(folder: Path, name: str, tables: list[pa.Table]) -> None:
@@ -134,29 +133,29 @@ def put(folder: Path, name: str, tables: list[pa.Table]) -> None:
     pq.write_table(table, path, compression="zstd", row_group_size=GROUP_ROWS)
 
 
-def _read(path: Path) -> tuple[str, Tables, int]:
-    """Return a machine, its tables, and the number of broken lines."""
+def _read(path: Path) -> tuple[str, Tables]:
+    """Return a machine and its tables."""
     if path.is_dir():
-        return path.name, *_tables(Store(path.parent), path.name)
+        return path.name, _tables(Store(path.parent), path.name)
     bundle = check.opened(archive.read(path))
     with TemporaryDirectory() as folder:
-        store = accept.staged(Path(folder), bundle.machine, bundle.files)
-        accept.derive_profile(store, bundle.machine)
-        return bundle.machine, *_tables(store, bundle.machine)
+        store = accept.staged(Path(folder), bundle.machine)
+        accept.add(store, bundle)
+        return bundle.machine, _tables(store, bundle.machine)
 
 
-def _tables(store: Store, machine: str) -> tuple[Tables, int]:
+def _tables(store: Store, machine: str) -> Tables:
     latest = if_available(states.latest, store, machine)
     name = re.sub(r"[^a-z0-9]+", "-", latest.microarchitecture.lower()) if latest else "unknown"
     where = {"machine": machine, "microarchitecture": name}
     tables, frames = {}, [pd.DataFrame({"state": []})]
     for kernel in store.kernels(machine):
-        if not (rows := store.rows(machine, kernel).values()):
+        if not (records := [*store.records(machine, [kernel]).values()]):
             continue
-        records = [row.record for row in rows]
-        frame = columns.frame(records, [row.kernel_digest for row in rows]).assign(
-            key=[row.key for row in rows],
-            point=[row.point for row in rows],
+        laid_out = [columns.flat(record.model_dump(mode="json")) for record in records]
+        frame = columns.frame(pd.DataFrame(laid_out)).assign(
+            key=[record.key for record in records],
+            point=[point_id(record.point) for record in records],
             histogram=[json.dumps(record.histogram) for record in records],
             **where,
         )
@@ -171,7 +170,7 @@ def _tables(store: Store, machine: str) -> tuple[Tables, int]:
     }
     for name, each in described.items():
         tables[name] = pa.Table.from_pylist([where | row for row in each], schema=SCHEMAS[name])
-    return tables, sum(store.broken(machine).values())
+    return tables
 
 
 def _machines(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache, cached_property
@@ -18,20 +18,18 @@ from typing import Literal
 
 from pydantic import BaseModel, ValidationError
 
-from tlb.fleet import archive, documents, plausible
+from tlb.fleet import archive, documents, lines, plausible
 from tlb.fleet.documents import DESCRIPTION, plain
-from tlb.lab import kernels, lines, survey
-from tlb.lab.grids import GRIDS_SCHEMA, Grids
-from tlb.lab.lines import Stored
-from tlb.lab.record import Record
-from tlb.lab.store import GRIDS
+from tlb.fleet.lines import GRIDS_SCHEMA, Grids, Line
+from tlb.lab import kernels, survey
+from tlb.lab.record import Record, point_id
 from tlb.machine import host as hosts
 from tlb.machine import microarchitecture
 from tlb.machine.host import Host
 from tlb.reasons import Unavailable, if_available
 from tlb.report.parameters import table_of_contents
 
-SUFFIX, MANIFEST, GRIDS_FILE = ".tlb.zip", "bundle.json", f"{GRIDS}.json"
+SUFFIX, MANIFEST, GRIDS_FILE = ".tlb.zip", "bundle.json", "grids.json"
 MOST_ROWS = 100_000  # the largest published machine has 9,328, of up to 7.3 kB a line
 MOST_LINE_BYTES = 32 << 10
 MOST_CPUS = 8192
@@ -41,14 +39,14 @@ BASES = (4 << 10, 16 << 10, 64 << 10)  # the base pages of Linux on x86-64 and a
 class Manifest(BaseModel, extra="forbid"):
     """members: the SHA-256 of each by name."""
 
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     machine: str
     members: dict[str, str]
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """An accepted bundle. files: as in data/<machine>/; hosts: descriptions by state; states: number
+    """An accepted bundle. files: rows by kernel, documents, grids.json; hosts: descriptions by state; states: number
     of rows by state, which may have no description."""
 
     machine: str
@@ -62,19 +60,42 @@ class Bundle:
     def kernels(self) -> list[str]:
         return [name[:-6] for name in sorted(self.files) if name.endswith(".jsonl")]
 
-    def rows(self, kernel: str) -> Iterator[Stored]:
+    def rows(self, kernel: str) -> Iterator[Line]:
         # Rows end at \n alone, as `opened` reads them: a row may hold a carriage return.
         for line in self.files[f"{kernel}.jsonl"].split(b"\n")[:-1]:
-            yield lines.known(line)  # a Stored, as `opened` has checked
+            yield lines.known(line)  # which `opened` has checked
+
+    def lines(self) -> Iterator[Line]:
+        """Yield all rows, by kernel, in the order of measuring."""
+        return (row for kernel in self.kernels for row in self.rows(kernel))
 
     def records(self) -> Iterator[Record]:
-        """Yield all records, by kernel, in the order of measuring."""
-        return (row.record for kernel in self.kernels for row in self.rows(kernel))
+        """Yield the records of all rows."""
+        return (row.record for row in self.lines())
+
+    @property
+    def documents(self) -> list[str]:
+        """The names of the files that are no rows and no grids."""
+        return [n for n in self.files if not n.endswith(".jsonl") and n != GRIDS_FILE]
+
+    def asked(self, records: Iterable[Record]) -> list[tuple[Record, list[str]]]:
+        """Return records, each with the experiments whose grid has its point."""
+        return [
+            (
+                record,
+                sorted(
+                    experiment
+                    for experiment, grid in self.grids.items()
+                    if point_id(record.point) in grid.get(record.kernel, ())
+                ),
+            )
+            for record in records
+        ]
 
 
 def sealed(machine: str, files: dict[str, bytes]) -> bytes:
     """Return a bundle of these files, with the digest of each."""
-    manifest = Manifest(schema_version=1, machine=machine, members=_digests(files))
+    manifest = Manifest(schema_version=2, machine=machine, members=_digests(files))
     return archive.packed(files | {MANIFEST: documents.written(manifest.model_dump())})
 
 
@@ -185,18 +206,18 @@ def _check_rows(bundle: Bundle, now: datetime) -> None:
         raise Unavailable("bundle-foreign", "it has no rows")
 
 
-def _row(place: str, line: bytes) -> Stored:
-    """Return the row of a line that is to the byte what the store would write. Raises
+def _row(place: str, line: bytes) -> Line:
+    """Return the row of a line that is to the byte what `lines.written` would write. Raises
     Unavailable."""
     if len(line) > MOST_LINE_BYTES or line.endswith(b"\r"):
         why = f"{place}: a row has more than {MOST_LINE_BYTES >> 10} KiB, or ends as no row does"
         raise Unavailable("bundle-unsafe", why)
-    row = lines.known(line)
-    if row is None:
-        raise Unavailable("bundle-foreign", f"{place}: a row of another version")
-    if isinstance(row, ValueError):
-        code = "bundle-broken" if "digest" in str(row) else "bundle-impossible"
-        raise Unavailable(code, f"{place}: {plain(str(row).splitlines()[0])}")
+    try:
+        row = lines.known(line)
+    except ValueError as error:
+        is_damaged = isinstance(error, lines.Damaged)
+        code = "bundle-broken" if is_damaged else "bundle-impossible"
+        raise Unavailable(code, f"{place}: {plain(str(error).splitlines()[0])}") from None
     written = lines.canonical(row.record.model_dump(mode="json", exclude_unset=True))
     if not line.endswith(b'"record":' + written + b"}"):
         raise Unavailable("bundle-foreign", f"{place}: a field is of another type")

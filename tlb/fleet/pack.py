@@ -11,12 +11,13 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tlb.fleet import check, documents
+from tlb.fleet import check, documents, lines
 from tlb.fleet.check import Bundle
 from tlb.fleet.documents import DESCRIPTION
 from tlb.fleet.privacy import unknown
 from tlb.lab import states
-from tlb.lab.store import GRIDS, LACKS, Store
+from tlb.lab.record import Record
+from tlb.lab.store import LACKS, Store
 from tlb.machine.host import Host
 from tlb.prose import count, listed
 from tlb.reasons import Unavailable
@@ -56,8 +57,15 @@ def pack(store: Store, machine: str, allowed: Collection[str] = ()) -> Packed:
     """
     allow, left_out = {word.lower() for word in allowed}, list[str]()
     states.latest(store, machine)  # raises with the reason if there is no description
-    grids = store.read_document(machine, GRIDS)
-    grids = {name: grid for name, grid in grids.items() if name in check.experiments()}
+    rows = [
+        (record, kept)
+        for record, asked in store.asked_rows(machine)
+        if (kept := sorted(check.experiments().intersection(asked)))
+    ]
+    grids = {
+        experiment: {kernel: sorted(points) for kernel, points in grid.items()}
+        for experiment, grid in lines.grids_of(rows).items()
+    }
     files = {check.GRIDS_FILE: documents.written(grids)}
     for path in sorted((store.root / machine).glob("*.json")):
         if path.name in files or path.stem in DERIVED:
@@ -73,22 +81,21 @@ def pack(store: Store, machine: str, allowed: Collection[str] = ()) -> Packed:
         except Unavailable as why:
             reason = f"for {why.detail}" if why.code == "bundle-private" else "of another version"
             left_out.append(f"{path.name}, {reason}")
-    files |= _rows(store, machine, {kernel for grid in grids.values() for kernel in grid}, allow)
+    files |= _rows(machine, [record for record, _ in rows], allow)
     content = check.sealed(machine, files)
     return Packed(content, check.opened(content), left_out)
 
 
-def _rows(store: Store, machine: str, kernels: set[str], allow: set[str]) -> dict[str, bytes]:
-    files, events = {}, set()
-    for kernel in kernels:
-        if rows := store.rows(machine, kernel).values():
-            files[f"{kernel}.jsonl"] = b"".join(row.line + b"\n" for row in rows)
-        for row in rows:
-            events |= {counter.event or "" for counter in row.record.counters.values()}
+def _rows(machine: str, records: list[Record], allow: set[str]) -> dict[str, bytes]:
+    files: dict[str, list[bytes]] = {}
+    events = set[str]()
+    for record in records:
+        files.setdefault(f"{record.kernel}.jsonl", []).append(lines.written(record))
+        events |= {counter.event or "" for counter in record.counters.values()}
     if not files:
         raise Unavailable("no-data", f"{machine} has no rows that a chapter asked for")
     _ask({word: "a counter's event" for event in events for word in unknown(event, allow)})
-    return files
+    return {name: b"".join(written) for name, written in files.items()}
 
 
 def public(name: str, content: dict[str, Any], allow: Collection[str] = ()) -> bytes:

@@ -8,7 +8,7 @@
 -- views: What several questions share: machines by kind, and the chase over one line a base page of 2 GiB.
 CREATE VIEW kinds AS SELECT machine, any_value(microarchitecture) AS microarchitecture,
     arg_max(cpu_model, is_latest::INT) AS cpu_model, arg_max(hypervisor, is_latest::INT) AS hypervisor FROM machines GROUP BY machine;
-CREATE VIEW far AS SELECT machine, state, measures, kernel_digest, engine, pages, median(ns_per_access) AS ns, count(*) AS processes,
+CREATE VIEW far AS SELECT machine, state, measures, engine, pages, median(ns_per_access) AS ns, count(*) AS processes,
     count(*) FILTER (noisy <> '') AS noisy, max(started_at) AS until
     FROM rows WHERE kernel = 'page_chase' AND mode = '' AND layout = 'spread' AND "order" = 'cycle' AND stride_pages = 1
     AND working_set_bytes = 2147483648 AND pages IN ('4k', '2m', 'thp') GROUP BY ALL;
@@ -26,7 +26,7 @@ WITH each AS (
     SELECT machine, measures, large.pages, arg_max(base.ns / large.ns, least(base.until, large.until)) AS gain,
         arg_max(base.noisy + large.noisy, least(base.until, large.until)) AS noisy,
         arg_max(base.processes + large.processes, least(base.until, large.until)) AS processes
-    FROM far base JOIN far large USING (machine, state, measures, kernel_digest, engine)
+    FROM far base JOIN far large USING (machine, state, measures, engine)
     WHERE base.pages = '4k' AND large.pages <> '4k' GROUP BY ALL)
 SELECT microarchitecture, cpu_model, hypervisor, measures, pages, i.n AS n, i.median AS median, i.low AS low, i.high AS high,
     i.coverage AS coverage, processes, noisy
@@ -44,13 +44,13 @@ FROM (SELECT *, count(*) OVER (PARTITION BY hypervisor) AS of_hypervisor,
 WHERE host_pages = 'splintered by the host' ORDER BY ALL;
 
 -- drift: What another Linux made of a chase over 2 GiB on base pages, on machines that one version of the chase (measures) measured under both: the later time over the earlier one.
-WITH under AS (SELECT machine, kernel_release, measures, kernel_digest, engine, min(until) AS until, median(ns) AS ns,
+WITH under AS (SELECT machine, kernel_release, measures, engine, min(until) AS until, median(ns) AS ns,
         sum(processes) AS processes, sum(noisy) AS noisy
     FROM far JOIN (SELECT machine, state, kernel_release FROM machines WHERE kernel_release IS NOT NULL) USING (machine, state)
     WHERE pages = '4k' GROUP BY ALL),
 each AS (SELECT machine, measures, early.kernel_release AS "from", late.kernel_release AS "to", median(late.ns / early.ns) AS ratio,
         sum(early.processes + late.processes) AS processes, sum(early.noisy + late.noisy) AS noisy
-    FROM under early JOIN under late USING (machine, measures, kernel_digest, engine)
+    FROM under early JOIN under late USING (machine, measures, engine)
     WHERE early.until < late.until AND early.kernel_release <> late.kernel_release GROUP BY ALL),
 grouped AS (SELECT microarchitecture, measures, "from", "to", median_interval(list(ratio)) AS i, sum(processes) AS processes,
         sum(noisy) AS noisy FROM each JOIN kinds USING (machine) GROUP BY ALL)

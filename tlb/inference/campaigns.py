@@ -16,8 +16,8 @@ _WHOLE_CAMPAIGN = 0.9
 
 
 def newest(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return, of each kernel and engine, the rows of its last campaign: of the newest `measures`,
-    one machine state, and one code of each timed function.
+    """Return, of each kernel and engine, the rows of its last campaign: of the newest `measures`
+    and one machine state.
 
     For published rows; of this computer's own the present state is known (lab.rows.current). The
     last campaign is the one whose last row is, in the order of appending, so a clock that steps
@@ -26,13 +26,7 @@ def newest(frame: pd.DataFrame) -> pd.DataFrame:
     ten of the settings that the widest covers belongs to another experiment.
     """
     frame = frame[frame["measures"] == frame.groupby(_KERNEL)["measures"].transform("max")]
-    # In version 1 a digest was of the whole kernel; since then one kernel has a digest for each
-    # function.
-    of_all = frame["kernel_digest"].where(frame["schema_version"] == 1, "")
-    frame = _last_campaign(frame.assign(of_all=of_all), _KERNEL, ["of_all", "state"]).drop(
-        columns="of_all"
-    )
-    return _last_campaign(frame, [*_KERNEL, "timed"], ["kernel_digest"]).reset_index(drop=True)
+    return _last_campaign(frame, _KERNEL, ["state"]).reset_index(drop=True)
 
 
 def _last_campaign(frame: pd.DataFrame, by: list[str], conditions: list[str]) -> pd.DataFrame:

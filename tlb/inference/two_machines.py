@@ -22,9 +22,8 @@ from tlb.inference.intervals import Interval, summarise
 PAUSE_S = 3600.0
 LARGEST = 700.0  # a logarithm: exp() of more overflows
 _KERNEL = ["kernel", "engine"]
-_PROGRAM = [*_KERNEL, "timed"]
 # what has to be the same for two rows to be of one program
-SAME = [*_PROGRAM, "measures", "kernel_digest"]
+SAME = [*_KERNEL, "measures"]
 
 
 class Pair(NamedTuple):
@@ -91,31 +90,17 @@ def runs_apart(frame: pd.DataFrame, by: Sequence[str], value: str) -> pd.Series:
 
 def of_the_same_kernels(
     a: pd.DataFrame, b: pd.DataFrame
-) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, set[str]]]:
-    """Return of both sides the rows of programs that are the same to the digest, each of its last
-    campaign; and the kernels left out, by the code of the reason.
+) -> tuple[pd.DataFrame, pd.DataFrame, set[str]]:
+    """Return of both sides the rows of the kernels that both have in the same version, each of its
+    last campaign; and the kernels that they have in other versions only.
 
-    Of several equal versions the newest `measures` is compared and, of these, the last of A's.
+    Of several equal versions the newest is compared.
     """
-    both = a[SAME].merge(b[SAME].drop_duplicates(), on=SAME)  # in A's order
-    last = (
-        both.sort_values("measures", kind="stable")
-        .groupby(_PROGRAM)[SAME]
-        .last()
-        .reset_index(drop=True)
-    )
-    shared, programs, versions = (
-        _in(a, columns) & _in(b, columns) for columns in (_KERNEL, _PROGRAM, [*_KERNEL, "measures"])
-    )
-    differently = shared - {version[:2] for version in versions}
-    other = {program[:2] for program in programs - _in(last, _PROGRAM)} | shared - _in(
-        last, _KERNEL
-    )
-    left_out = {"measured-differently": differently, "other-kernels": other - differently}
-    return (
-        *(newest(side.merge(last, on=SAME)) for side in (a, b)),
-        {code: {kernel for kernel, _ in kernels} for code, kernels in left_out.items()},
-    )
+    both = a[SAME].merge(b[SAME].drop_duplicates(), on=SAME)
+    last = both.groupby(_KERNEL, as_index=False)["measures"].max()
+    differently = (_in(a, _KERNEL) & _in(b, _KERNEL)) - _in(last, _KERNEL)
+    kept = [newest(side.merge(last, on=SAME)) for side in (a, b)]
+    return kept[0], kept[1], {kernel for kernel, _ in differently}
 
 
 def measured_alike(a: pd.DataFrame, b: pd.DataFrame) -> bool:

@@ -1,8 +1,7 @@
-"""Compile a kernel or name its numba module, and compute the identity of what it measures.
+"""Compile a kernel or name its numba module.
 
 A binary is named after the digest of its sources, the flags and the compiler. A changed digest is
-another measurement only if the machine code of the timed function or the declared version
-(MEASURES) changed: see `identity`.
+another measurement only if the version that the kernel's file declares (MEASURES) changed.
 """
 
 from __future__ import annotations
@@ -12,16 +11,15 @@ import os
 import platform
 import re
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 
-from tlb.lab import compiling, kernels, machine_code, prebuilt, python_code, sources
+from tlb.lab import compiling, kernels, prebuilt, sources
 from tlb.lab.prebuilt import compiler
-from tlb.lab.record import Engine, Identity, Point
+from tlb.lab.record import Build, Engine, Point, plain_text
 from tlb.machine.compiler import Compiler
 from tlb.reasons import Unavailable
 from tlb.system import files
@@ -45,42 +43,8 @@ class Kernel:
     engine: Engine
     command: tuple[str, ...]
     digest: str
-    source_digest: str = ""  # of its source and what that includes or imports
-    compiler: str = ""  # or the interpreter and its packages, with their versions
-    # the version that its file declares: raised by whoever changes what it measures
-    measures: int = 1
-
-
-# Kernels that a reader has changed in this process, by name: the folder that holds their sources
-# instead of kernels/.
-_PATCHED: dict[str, Path] = {}
-
-
-def patch(name: str, old: str, new: str) -> None:
-    """Replace `old` by `new` in a C kernel or its headers for this process; its rows get their own
-    digest.
-
-    kernels/ stays as it is. Raises Unavailable("bad-parameter") unless `old` occurs exactly once.
-    """
-    texts = {
-        path: path.read_text()
-        for path in sources.closure(_PATCHED.get(name, KERNELS) / f"{name}.c")
-    }
-    if sum(text.count(old) for text in texts.values()) != 1:
-        raise Unavailable(
-            "bad-parameter",
-            f"the text to change must occur exactly once in {name}.c and its headers: {old[:80]!r}",
-        )
-    with disk_errors(build_folder()):
-        folder = Path(tempfile.mkdtemp(dir=build_folder(), prefix=f"{name}-patched-"))
-        for path, text in texts.items():
-            (folder / path.name).write_text(text.replace(old, new))
-    _PATCHED[name] = folder
-
-
-def unpatch() -> None:
-    """Use all kernels of kernels/ again."""
-    _PATCHED.clear()
+    # the compiler or the interpreter and its packages, with their versions
+    build: Build = Build(measures=1, compiler="")
 
 
 def source(name: str, engine: Engine) -> Path:
@@ -124,22 +88,23 @@ def kernel(name: str, engine: Engine = "c") -> Kernel:
     if engine == "c":
         if (cc := compiler()) is None:
             raise Unavailable("no-compiler")
-        binary, digest = _built(cc, _source(name, engine), FLAGS)
+        binary, digest = _built(cc, module, FLAGS)
         command, made_by = (str(binary),), cc.label
     else:
         packages = [f"{name} {importlib.metadata.version(name)}" for name in _PACKAGES[engine]]
         words = [f"python {platform.python_version()}", *packages]
         digest, made_by = sources.digest(sources.closure(module), words), ", ".join(words)
         command = session(name, engine)
-    provenance = source_digest(name, engine), made_by
-    return Kernel(name, engine, command, digest, *provenance, declared_measures(name, engine))
+    measures = declared_measures(name, engine)
+    build = Build(measures, plain_text(made_by), source_digest(name, engine))
+    return Kernel(name, engine, command, digest, build)
 
 
 def declared_measures(name: str, engine: Engine) -> int:
     """Return MEASURES of a kernel's file, of its C file where a twin is gone; 1 if none declares
     it."""
     try:
-        text = _source(name, engine).read_text()
+        text = source(name, engine).read_text()
     except FileNotFoundError:
         return declared_measures(name, "c") if engine != "c" else 1
     declared = re.search(r"^(?:#define MEASURES|MEASURES =) (\d+)", text, re.MULTILINE)
@@ -148,7 +113,7 @@ def declared_measures(name: str, engine: Engine) -> int:
 
 def source_files(name: str, engine: Engine) -> tuple[Path, ...]:
     """Return a kernel's source and all that it includes or imports; empty if it is gone."""
-    main = _source(name, engine)
+    main = source(name, engine)
     return sources.closure(main) if main.exists() else ()
 
 
@@ -157,83 +122,17 @@ def source_digest(name: str, engine: Engine) -> str:
     return sources.digest(source_files(name, engine))
 
 
-def _source(name: str, engine: Engine) -> Path:
-    """Return the path of a kernel's source, as patched."""
-    main = source(name, engine)
-    return _PATCHED[name] / main.name if engine == "c" and name in _PATCHED else main
-
-
-def identity(point: Point, built: Kernel | None = None) -> Identity:
-    """Return what distinguishes the rows of a point from another measurement's, and its provenance.
-
-    The code is that of the point's timed function, or the kernel's own digest if it has none.
-    Raises as `kernel` does.
-    """
-    built = built or kernel(point.kernel, point.engine)
-    return Identity(
-        built.measures,
-        _code_digest(built, kernels.declaration(point.kernel).timed(point)),
-        built.source_digest,
-        built.compiler,
-    )
-
-
-def identities() -> Callable[[Point], Identity]:
-    """Return `identity` for many points; each kernel is built once."""
+def builds() -> Callable[[Point], Build]:
+    """Return what measures a point, for many points: each kernel is built once. Raises as
+    `kernel`."""
     built = cache(kernel)
-    return lambda point: identity(point, built(point.kernel, point.engine))
+    return lambda point: built(point.kernel, point.engine).build
 
 
-@lru_cache(maxsize=256)
-def _code_digest(built: Kernel, functions: tuple[str, ...]) -> str:
-    """Return the digest of a kernel's functions, or the kernel's own if the compiler inlined
-    them."""
-    try:
-        if functions and built.engine != "c":
-            words = built.compiler.split(", ")
-            return python_code.digest(
-                source(built.name, built.engine),
-                functions,
-                lambda name: source(name, "numba"),
-                words,
-            )
-        if functions:
-            return _machine_code(Path(built.command[-1]), functions)
-    except (LookupError, ValueError, OSError):
-        pass
-    return built.digest
-
-
-def _machine_code(binary: Path, functions: tuple[str, ...]) -> str:
-    return machine_code.digest(_object_of(binary), binary, functions)
-
-
-def sessions() -> Callable[[Point], bool]:
-    """Return a predicate: whether a session program measures a point by the same machine code at
-    the same address modulo 64 as the kernel's own program.
-
-    For kernels that do not change meanwhile. The predicate raises Unavailable as `kernel` does.
-    """
-    built, made = cache(kernel), cache(session)
-
-    @cache
-    def is_same(name: str, engine: Engine, kernel: str, functions: tuple[str, ...]) -> bool:
-        if not name or kernel in _PATCHED or not source(name, engine).exists():
-            return False
-        if engine != "c":
-            return True  # it calls the kernel's module
-        try:
-            alone = _machine_code(Path(built(kernel, engine).command[-1]), functions)
-            return alone == _machine_code(Path(made(name, engine)[0]), functions)
-        except (LookupError, ValueError, OSError):
-            return False
-
-    return lambda point: is_same(
-        kernels.session_of(point),
-        point.engine,
-        point.kernel,
-        kernels.declaration(point.kernel).timed(point),
-    )
+def has_session(point: Point) -> bool:
+    """Return whether a session program measures a point, with others in one mapping."""
+    name = kernels.session_of(point)
+    return bool(name) and source(name, point.engine).exists()
 
 
 def session(name: str, engine: Engine) -> tuple[str, ...]:

@@ -21,12 +21,11 @@ from math import inf
 
 from tlb.inference.intervals import median_interval
 from tlb.lab import build, kernels
-from tlb.lab.lines import record_key
 from tlb.lab.mapping import RETRY_SHARE, Group, expected, groups, kind_of
 from tlb.lab.measuring_setup import Rig
 from tlb.lab.outcome import Outcome, remember_lacks
 from tlb.lab.progress import Progress
-from tlb.lab.record import Identity, Point, Record
+from tlb.lab.record import Build, Point, Record, record_key
 from tlb.reasons import Unavailable
 from tlb.system.files import measuring_lock
 
@@ -59,14 +58,14 @@ def half_width(values: tuple[float, ...]) -> float:
     return (interval.high - interval.low) / 2 / interval.value
 
 
-def _buildable(points: Collection[Point], outcome: Outcome) -> dict[Point, Identity]:
-    """The points that their engine has a kernel for, each with its identity; the others are
+def _buildable(points: Collection[Point], outcome: Outcome) -> dict[Point, Build]:
+    """The points that their engine has a kernel for, each with its build; the others are
     lacking. Raises Unavailable."""
     build.compile_all(points)
-    identity, buildable = build.identities(), {}
+    build_of, buildable = build.builds(), {}
     for point in points:
         try:
-            buildable[point] = identity(point)
+            buildable[point] = build_of(point)
         except Unavailable as why:
             if why.code != "engine-lacks":
                 raise
@@ -133,7 +132,7 @@ def _measure(
             if isinstance(result, Unavailable):
                 outcome.lacking[point] = result
                 continue
-            rig.store.append(rig.machine, result, schedule.identities[point].code_digest)
+            rig.store.append(rig.machine, result)
             schedule.values[point].append(result.ns_per_access)
             outcome.count(result)
         bar.end()
@@ -176,7 +175,6 @@ class _Schedule:
     """Which mappings are next. missing: the repeats of each point that are not stored. values: what
     its stored ones measured."""
 
-    identities: dict[Point, Identity]
     wanted: dict[Point, int]
     most: int
     missing: dict[Point, list[int]]
@@ -282,18 +280,18 @@ def _schedule(
     now is measured again; of the two the store gives the one that counted."""
     for name, points in grids.items():
         rig.store.ask(rig.machine, name, points)
-    identities = _buildable(dict.fromkeys(chain.from_iterable(grids.values())), outcome)
-    wanted = {p: repeats(p) if callable(repeats) else repeats for p in identities}
+    builds = _buildable(dict.fromkeys(chain.from_iterable(grids.values())), outcome)
+    wanted = {p: repeats(p) if callable(repeats) else repeats for p in builds}
     have = rig.store.records(rig.machine, {point.kernel for point in wanted})
     missing: dict[Point, list[int]] = {point: [] for point in wanted}
     values: dict[Point, list[float]] = {point: [] for point in wanted}
     for point, times in wanted.items():
         for repeat in range(max(times, most)):
-            row = have.get(record_key(point, repeat, identities[point], rig.state))
+            row = have.get(record_key(point, repeat, builds[point], rig.state))
             counted = {event.quantity for event in rig.plan.group(repeat)}
             if row is None or not row.uncountable.isdisjoint(counted):
                 missing[point].append(repeat)
             else:
                 outcome.cached += 1
                 values[point].append(row.ns_per_access)
-    return _Schedule(identities, wanted, most, missing, values, compared, shuffle)
+    return _Schedule(wanted, most, missing, values, compared, shuffle)

@@ -69,9 +69,8 @@ def groups(
     What starts slowly comes where memory is to be had anew in any case. Two rounds that put what
     has a process of its own first and then last leave no memory free between their mappings."""
     alike: dict[tuple, list[Point]] = {}
-    has_session = build.sessions()
     for point in points:
-        alike.setdefault(_program(point, has_session), []).append(point)
+        alike.setdefault(_program(point), []).append(point)
     made = [Group(group, program not in (_ALONE, _SLEEPING)) for program, group in alike.items()]
     for group in made:
         shuffle.shuffle(group.points)
@@ -92,10 +91,10 @@ def groups(
     )
 
 
-def _program(point: Point, has_session: Callable[[Point], bool]) -> tuple:
+def _program(point: Point) -> tuple:
     """What points have in common that one process may measure. Those with an arena of their own
     have no shared one beside it, which would be read from smaps as well, before and after each."""
-    if not has_session(point):
+    if not build.has_session(point):
         return _SLEEPING if kernels.idle_s(point) else _ALONE
     return kernels.session_of(point), point.engine, point.pages, is_prefix(point)
 
@@ -143,7 +142,7 @@ def measured(
         # again would be seconds of sleep
         tries = 0 if any(map(kernels.idle_s, left)) else ceil(retry_share * len(left))
         yield from _Measuring(
-            left, repeat, setting, begin, tries, build.sessions()(left[0])
+            left, repeat, setting, begin, tries, build.has_session(left[0])
         ).results()
 
 

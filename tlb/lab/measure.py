@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from tlb.lab import build, kernels, noise, perf, resident
-from tlb.lab.record import Identity, KernelReport, Point, Record, now
+from tlb.lab.record import Build, KernelReport, Point, Record, now
 from tlb.lab.session import Session, lack, limit_s, why_ended
 from tlb.machine.identity import boot_id
 from tlb.reasons import Unavailable
@@ -84,7 +84,7 @@ class Shared:
 
     def __init__(self, point: Point, shared_bytes: int, repeat: int, setting: Setting):
         self._repeat, self._setting, self._answers = repeat, setting, 0
-        self._identity = build.identities()
+        self._build = build.builds()
         self._started_at = now()
         command = [*build.session(kernels.session_of(point), point.engine)]
         command += ["--pages", point.pages, "--bytes", str(shared_bytes), "--plan"]
@@ -115,7 +115,7 @@ class Shared:
             point,
             self._repeat,
             self._setting,
-            self._identity(point),
+            self._build(point),
             counters=counters,
             wall_ns=wall_ns,
             started_at=self._started_at,
@@ -152,7 +152,6 @@ class Alone:
 
     def __init__(self, repeat: int, setting: Setting):
         self._repeat, self._setting, self._answers = repeat, setting, 0
-        self._identity = build.identities()
 
     def ask(self, point: Point) -> tuple[Record | Unavailable, int]:
         self._answers += 1
@@ -223,7 +222,7 @@ def _alone(point: Point, repeat: int, setting: Setting) -> Record:
         point,
         repeat,
         setting,
-        build.identity(point, kernel),
+        kernel.build,
         counters=run.counters,
         wall_ns=wall_ns,
         started_at=started_at,
@@ -266,12 +265,7 @@ def _checked(text: str, point: Point) -> KernelReport:
 
 
 def _record(
-    report: KernelReport,
-    point: Point,
-    repeat: int,
-    setting: Setting,
-    identity: Identity,
-    **known: Any,
+    report: KernelReport, point: Point, repeat: int, setting: Setting, made_by: Build, **known: Any
 ) -> Record:
     record = Record(
         **report.model_dump(),
@@ -279,7 +273,7 @@ def _record(
         region_ms=point.region_ms,
         state=setting.state,
         boot_id=boot_id(),
-        **identity.fields,
+        **made_by._asdict(),
         **known,
     )
     return record.model_copy(update={"noisy": noise.disturbance(record)})

@@ -7,93 +7,61 @@ delete the machine's folder.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
-from tlb.lab import lines
-from tlb.lab.grids import listed_grids
-from tlb.lab.record import NAME
-from tlb.lab.store import GRIDS, LACKS, Store
+from tlb.lab.record import Record
+from tlb.lab.store import LACKS, PUBLISHED, Store, write_published
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
-from tlb.prose import listed
 from tlb.reasons import Unavailable
 from tlb.system.files import new_folder, replace
+
+Asked = tuple[Record, list[str]]  # a record, and the experiments that asked for its point
 
 
 def publish(store: Store, machine: str) -> Path:
     """Put the union into data/<machine>/, whole or not at all; return the folder.
 
-    Published rows come first, then own rows of new keys; grids are merged; documents are the own
-    ones. machine.json describes the state of most rows, machine-<state>.json the other. Raises
-    Unavailable("no-data") if nothing was measured, if no experiment asked for some rows, or for an
-    unreadable grids.json.
+    Published rows come first, then own rows of new keys that an experiment asked for; documents are
+    the own ones. machine.json describes the state of most rows, machine-<state>.json the other.
+    Raises Unavailable("no-data") if nothing was measured.
     """
     target = store.folder(machine)
-    if not store.own.whole(machine):
+    measured = [(record, asked) for record, asked in store.own.asked_rows(machine) if asked]
+    if not measured:
         raise Unavailable("no-data", f"nothing was measured of {machine} here")
     with new_folder(target) as made:
-        files = _union(store, machine)
         made.mkdir()
-        for name, content in files.items():
+        rows = merged(store.published(machine), measured)
+        for name, content in _documents(store, machine, rows).items():
             replace(made / name, content)
+        write_published(made / PUBLISHED, rows)
     return target
 
 
-def _union(store: Store, machine: str) -> dict[str, bytes]:
-    """The files of the new folder."""
-    own = store.own
-    measured = own.whole(machine)
-    _all_asked_for(own, machine)
-    files = {path.name: path.read_bytes() for path in _files(store.folder(machine), "*")}
+def merged(published: Iterable[Asked], new: Iterable[Asked]) -> list[Asked]:
+    """Return rows by kernel, each key once: the published row unless the new one has counters that
+    it lacks, and the experiments of both."""
+    rows = {record.key: (record, asked) for record, asked in published}
+    for record, asked in new:
+        before, experiments = rows.get(record.key, (record, []))
+        kept = record if record.counts_more_than(before) else before
+        rows[record.key] = kept, sorted({*experiments, *asked})
+    return sorted(rows.values(), key=lambda row: row[0].kernel)
+
+
+def _documents(store: Store, machine: str, rows: list[Asked]) -> dict[str, bytes]:
+    """The files of the new folder beside its rows."""
+    files = _files(store.folder(machine))
     described = files.get("machine.json", b"")
-    files |= {
-        path.name: path.read_bytes()
-        for path in _files(own.folder(machine), "*.json")
-        if path.stem != LACKS
-    }
-    states = Counter(row.record.state for rows in store.whole(machine).values() for row in rows)
-    for kernel, rows in measured.items():
-        name, there = f"{kernel}.jsonl", store.records(machine, [kernel])
-        new = [
-            row
-            for row in rows
-            if row.key not in there or row.record.counts_more_than(there[row.key])
-        ]
-        states.update(row.record.state for row in new)
-        before = files.get(name, b"")
-        files[name] = (
-            before
-            + b"\n" * (not before.endswith(b"\n") and bool(before))
-            + lines.compact(row.line for row in new)
-        )
-    return (
-        files
-        | _descriptions(described, files.get("machine.json", b""), states)
-        | {f"{GRIDS}.json": _document(listed_grids(store.grids(machine), own.grids(machine)))}
-    )
-
-
-def _all_asked_for(own: Store, machine: str) -> None:
-    """Raise Unavailable("no-data") for rows that no experiment asked for: nobody would read
-    them."""
-    kernels = {path.stem for path in _files(own.folder(machine), "*.jsonl")}
-    kernels -= {*own.kernels(machine)}
-    # no NAME.quarantine
-    lost = sorted(
-        kernel for kernel in kernels if NAME.fullmatch(kernel) and own.records(machine, [kernel])
-    )
-    if lost:
-        raise Unavailable(
-            "no-data",
-            f"{GRIDS}.json of {machine} does not say which experiment asked for the rows of "
-            f"{listed(lost)}; run those chapters once more with `tlb run CHAPTER -p minutes 0`, "
-            "which measures nothing, and publish again",
-        )
+    own = _files(store.own.folder(machine))
+    files |= {name: content for name, content in own.items() if name != f"{LACKS}.json"}
+    states = Counter(record.state for record, _ in rows)
+    return files | _descriptions(described, files.get("machine.json", b""), states)
 
 
 def _descriptions(published: bytes, own: bytes, states: Counter[str]) -> dict[str, bytes]:
@@ -114,21 +82,17 @@ def _host(content: bytes) -> Host | None:
         return None
 
 
-def _files(folder: Path, pattern: str) -> list[Path]:
-    return [
-        path for path in sorted(folder.glob(pattern)) if path.is_file() and not path.is_symlink()
-    ]
-
-
-def _document(content: dict[str, Any]) -> bytes:
-    return json.dumps(content, indent=2, sort_keys=True).encode() + b"\n"
+def _files(folder: Path) -> dict[str, bytes]:
+    """The documents and the card of a machine's folder, by name."""
+    paths = [*folder.glob("*.json"), *folder.glob("*.md")]
+    return {p.name: p.read_bytes() for p in paths if p.is_file() and not p.is_symlink()}
 
 
 def of_another_state(store: Store, machine: str) -> dict[str, str]:
     """Return the state of each document whose state no row of the machine has."""
-    states = {row.record.state for rows in store.whole(machine).values() for row in rows}
+    states = {record.state for record in store.records(machine).values()}
     found = {}
-    for path in _files(store.folder(machine), "*.json"):
+    for path in sorted(store.folder(machine).glob("*.json")):
         state = store.read_document(machine, path.stem).get("state")
         if isinstance(state, str) and states and state not in states:
             found[path.name] = state

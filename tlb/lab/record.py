@@ -5,7 +5,9 @@ A kernel prints a `KernelReport`; the runner adds what only it knows and makes a
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import json
 import re
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -18,10 +20,7 @@ from tlb.page_sizes import Pages
 from tlb.reasons import Unavailable
 
 MOST_OF_OPTION = 2**53  # a column of a frame holds it as a float
-SCHEMA = 2  # rows of version 1 are read, and never rewritten
-# fields of a Record
-SINCE_2 = ("measures", "source", "compiler", "position", "mapping_bytes", "cpu_ns", "fifo")
-NAME = re.compile(r"[a-z0-9_-]{1,64}")  # an experiment, a kernel's digest, a counter's quantity
+NAME = re.compile(r"[a-z0-9_-]{1,64}")  # an experiment, a counter's quantity
 
 # numpy: a published program that is numpy, in its own operations
 Engine = Literal["c", "numba", "numpy"]
@@ -114,23 +113,17 @@ def _bins(given: object) -> object:
 Histogram = Annotated[list[Bin], BeforeValidator(_bins)]
 
 
-class Identity(NamedTuple):
-    """What measured a row: the first two fields distinguish measurements, the others are
-    provenance."""
+class Build(NamedTuple):
+    """What measures a point. The source is provenance; the others are part of a row's key."""
 
     measures: int  # the version that the kernel's file declares
-    code_digest: str  # of the timed function that the point runs, 16 hex digits
-    source_digest: str = ""
-    compiler: str = ""
+    compiler: str  # that built it, or the interpreter that runs it
+    source: str = ""  # digest of the kernel's file and what it includes, 16 hex digits
 
-    @property
-    def fields(self) -> dict[str, object]:
-        """The fields of a Record; the code's digest is kept beside the record."""
-        return {
-            "measures": self.measures,
-            "source": self.source_digest,
-            "compiler": re.sub(f"[^{_PLAIN}]", "?", self.compiler)[:200],
-        }
+
+def plain_text(text: str) -> str:
+    """Return a compiler's description as a row has it: printable ASCII without markup."""
+    return re.sub(f"[^{_PLAIN}]", "?", text)[:200]
 
 
 class Point(_Strict):
@@ -237,7 +230,6 @@ class Quantity(_Strict):
 class Record(KernelReport):
     """A kernel's report with what the runner knows of it."""
 
-    schema_version: Literal[1, 2] = SCHEMA
     measures: Annotated[int, Field(ge=1, le=1000)] = (
         1  # the version of what the kernel measures, as its file declares it
     )
@@ -265,15 +257,6 @@ class Record(KernelReport):
         ""  # of Linux: identity.boot_id(); "" in rows from before it was kept
     )
 
-    @model_validator(mode="after")
-    def _of_its_version(self) -> Record:
-        """A row of version 1 has no younger field, so that it is written as it was read."""
-        if self.schema_version == 1 and any(
-            getattr(self, name) != self.__class__.model_fields[name].default for name in SINCE_2
-        ):
-            raise ValueError(f"a row of version 1 has none of {', '.join(SINCE_2)}")
-        return self
-
     @property
     def uncountable(self) -> frozenset[str]:
         """The quantities whose event could not be requested."""
@@ -290,3 +273,33 @@ class Record(KernelReport):
     @property
     def point(self) -> Point:
         return _point(*_of_point(self))
+
+    @property
+    def key(self) -> str:
+        """`record_key` of this record."""
+        build = Build(self.measures, self.compiler, self.source)
+        return record_key(self.point, self.repeat, build, self.state)
+
+
+@lru_cache(1 << 12)
+def point_id(point: Point) -> str:
+    """Return the identity of a point: 16 hex digits of its canonical JSON's SHA-256."""
+    return _sha16(point.model_dump())
+
+
+def record_key(point: Point, repeat: int, build: Build, state: str) -> str:
+    """Return the identity of a measurement, 16 hex digits: its point, the number of its mapping,
+    the kernel's version, the compiler, and the state of the machine."""
+    named = {
+        "point": point_id(point),
+        "repeat": repeat,
+        "measures": build.measures,
+        "compiler": build.compiler,
+        "state": state,
+    }
+    return _sha16(named)
+
+
+def _sha16(content: object) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode("ascii")).hexdigest()[:16]

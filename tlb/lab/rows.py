@@ -3,11 +3,11 @@ profile."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection
+from typing import TYPE_CHECKING
 
-from tlb.lab import build, kernels
-from tlb.lab.record import Identity, Point
+from tlb.lab import build
+from tlb.lab.record import Build
 from tlb.reasons import Unavailable
 
 if TYPE_CHECKING:
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 # Why a kernel that has rows cannot be built now: those rows are of another one.
 _GONE = {"no-compiler", "engine-lacks", "bad-parameter"}
-# with a kernel's own options, what decides which function a point runs
-_PROGRAM = ["kernel", "engine", "mode", "layout", "order"]
 
 
 def current(frame: pd.DataFrame, state: str) -> pd.DataFrame:
@@ -25,35 +23,19 @@ def current(frame: pd.DataFrame, state: str) -> pd.DataFrame:
     Rows of another setting, Linux or compiler stay stored and are used again when it returns.
     Raises Unavailable where an existing kernel does not build.
     """
-    options = [
-        name
-        for name in frame
-        if any(name in kernel.options for kernel in kernels.CATALOGUE.values())
-    ]
-    identity, known = build.identities(), dict[tuple[object, ...], Identity | None]()
-    programs = (
-        frame[_PROGRAM + options].astype(object).where(frame[_PROGRAM + options].notna(), None)
-    )
-    now = []
-    for program in programs.itertuples(index=False, name=None):
-        if program not in known:
-            known[program] = _identity(identity, dict(zip(programs, program, strict=True)))
-        now.append(known[program])
+    measured = list(zip(frame["kernel"], frame["engine"], strict=True))
+    builds = {pair: _build(*pair) for pair in {*measured}}
+    now = [builds[pair] for pair in measured]
     is_now = (frame["measures"] == [found and found.measures for found in now]) & (
-        frame["kernel_digest"] == [found and found.code_digest for found in now]
+        frame["compiler"] == [found and found.compiler for found in now]
     )
     return frame[(frame["state"] == state) & is_now].reset_index(drop=True)
 
 
-def _identity(identity: Callable[[Point], Identity], program: dict[str, Any]) -> Identity | None:
-    """Return the identity of a row's point, None for a kernel that is gone."""
+def _build(kernel: str, engine: str) -> Build | None:
+    """Return what would measure a kernel's rows now, None for a kernel that is gone."""
     try:
-        own = {
-            name: int(value)
-            for name in kernels.declaration(program["kernel"]).options
-            if (value := program.get(name)) is not None
-        }
-        return identity(Point(**{name: program[name] for name in _PROGRAM}, lines=1, options=own))
+        return build.kernel(kernel, engine).build
     except Unavailable as why:
         if why.code not in _GONE:
             raise

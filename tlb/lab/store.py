@@ -1,45 +1,42 @@
-"""data/: append records so that nothing finished is lost, and read back only lines that prove
-whole.
+"""data/: the rows and documents of machines.
 
-`<root>/<machine>/` is published: what git keeps. `<root>/own/<machine>/` is what this computer has
-measured, which git ignores; only lab.publishing adds the one to the other.
-
-`<kernel>.jsonl` holds the rows of a kernel, each once (lab.lines). `grids.json` has the points that
-each experiment asked for, by kernel, and so which rows belong to which experiment. Readers never
-write. A writer of rows holds the file's lock, cuts off a torn last line and moves corrupt lines to
-`<kernel>.quarantine.jsonl`. A writer of a document holds the folder's lock."""
+`<root>/<machine>/` is published: what git keeps, its rows in `rows.parquet`. `<root>/own/<machine>/`
+is what this computer has measured, which git ignores, its rows in `rows.sqlite`; only lab.publishing
+adds the one to the other. A row knows which experiments asked for its point, and so belong to it.
+Readers never write. A writer of a document holds the folder's lock.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tlb.lab import columns, lines
-from tlb.lab.grids import GRIDS_SCHEMA, Grids, listed_grids
-from tlb.lab.lines import Stored
-from tlb.lab.record import NAME, Point, Record
+from tlb.lab import columns, old_rows
+from tlb.lab.columns import EXPERIMENTS
+from tlb.lab.record import NAME, Point, Record, point_id
+from tlb.lab.row_database import FILE, LOGS, RowDatabase
 from tlb.reasons import Unavailable
 from tlb.system import files
 from tlb.system.files import OPEN_FLAGS, disk_errors, lock
+from tlb.system.optional import Lazy
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
+    from pyarrow import parquet
+else:
+    pd, pa, parquet = Lazy("pandas"), Lazy("pyarrow"), Lazy("pyarrow.parquet")
 
 MACHINE = re.compile(r"[a-z0-9-]{1,64}")
 OWN = "own/"  # before a machine's id: of the rows measured here, as `tlb compare` names them
 RESERVED = {"this", "reference", "literature", "own"}  # what is no machine's id
-GRIDS = "grids"  # the document of the points that each experiment asked for
 LACKS = "lacking"  # the document of what this computer could not do; not published
-
-_NO_GRIDS = (
-    f"has no readable {GRIDS}.json, which says whose rows are whose; put it back from a copy or "
-    "from git, or delete it and run each chapter once more, which measures no row again"
-)
+PUBLISHED = "rows.parquet"
 
 
 def data_root() -> Path:
@@ -47,19 +44,39 @@ def data_root() -> Path:
     return Path(os.environ.get("TLB_DATA") or files.data_root())
 
 
+# A page reads the rows of a few machines up to ten times.
+@lru_cache(maxsize=8)
+def _read_published(path: Path, _modified_ns: int, _size: int) -> pa.Table:
+    try:
+        return parquet.read_table(path, page_checksum_verification=True)
+    except (OSError, ValueError) as error:  # pyarrow's own are of these kinds
+        why = f"{path}: {str(error).splitlines()[0]}"
+        raise Unavailable("rows-damaged", why) from error
+
+
+def write_published(path: Path, rows: Iterable[tuple[Record, list[str]]]) -> None:
+    """Write records, each with the experiments that asked for its point, as a published file."""
+    parquet.write_table(
+        columns.table(rows),
+        path,
+        compression="zstd",
+        compression_level=19,  # written once, read often
+        write_page_checksum=True,
+    )
+
+
 class Store:
-    """The records under one root.
+    """The machines under one root.
 
     Methods raise Unavailable: bad-parameter for a name or a symbolic link, no-data for what is not
-    there and for an unreadable grids.json, disk-full, disk-read-only.
+    there, rows-damaged, disk-full, disk-read-only, no-shared-memory.
     """
 
     def __init__(self, root: Path | str, top: Path | None = None):
         """top: the folder, by default `root`, below which nothing may be a symbolic link."""
         self.root = Path(root)
         self._top = top or self.root
-        # Inode, size and time of each file after the last append here; if changed, check it again.
-        self._seen: dict[Path, tuple[int, int, int]] = {}
+        self._databases: dict[Path, RowDatabase] = {}
 
     @property
     def own(self) -> Store:
@@ -68,117 +85,116 @@ class Store:
     # ---- rows
 
     def ask(self, machine: str, experiment: str, points: Iterable[Point]) -> None:
-        """Add to the points that an experiment asked for, on disk when this returns.
-
-        An unreadable grids.json is refused: to start anew would orphan all other experiments' rows.
-        """
+        """Add to the points that an experiment asked for, on disk when this returns."""
         _checked(experiment)
+        self._database(machine).ask(experiment, points)
 
-        def merged() -> dict[str, dict[str, list[str]]]:
-            asked: dict[str, set[str]] = {}
-            for point in points:
-                asked.setdefault(point.kernel, set()).add(lines.point_id(point))
-            return listed_grids(self.grids(machine), {experiment: asked})
+    def append(self, machine: str, record: Record) -> str:
+        """Add a row, on disk when this returns; return its key. Raises ValueError for a record that
+        fits no column."""
+        columns.check(record)
+        self._database(machine).append(record)
+        return record.key
 
-        self._rewrite(machine, GRIDS, merged)
-
-    def append(self, machine: str, record: Record, kernel_digest: str) -> str:
-        """Add one line to its kernel's rows, on disk when this returns; return its key. Raises
-        ValueError for a record that fits no column."""
-        key, line = lines.write(record, kernel_digest)
-        path = self._path(machine, record.kernel, ".jsonl")
-        with disk_errors(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with self._locked(path) as fd:
-                is_new = os.fstat(fd).st_size == 0
-                files.append_whole(fd, line)
-                self._seen[path] = _stamp(fd)
-                if is_new:
-                    files.sync_folder(path.parent)
-                    files.sync_folder(self.root)
-        return key
-
-    def load(self, machine: str, experiment: str) -> pd.DataFrame:
-        """Return `columns.frame` of the rows of an experiment's points, whoever had them measured:
-        by kernel, in the order of appending. Empty where nothing was measured."""
-        rows = self._asked(machine, experiment).values()
-        return columns.frame([row.record for row in rows], [row.kernel_digest for row in rows])
+    def load(self, machine: str, experiment: str = "") -> pd.DataFrame:
+        """Return `columns.frame` of the rows of an experiment's points, whoever had them measured,
+        or of all: by kernel, in the order of appending. Empty where nothing was measured."""
+        measured = self._database(machine).rows(experiment)
+        own = pd.DataFrame([columns.flat(row) for row in measured])
+        table = self._published(machine)
+        if table is None:
+            return columns.frame(own)
+        if experiment:
+            is_asked = [experiment in asked for asked in table[EXPERIMENTS].to_pylist()]
+            table = table.filter(pa.array(is_asked, pa.bool_()))
+        published = columns.rows_of(table)
+        parts = [part for part in (published, own) if len(part)] or [published]
+        return columns.frame(pd.concat(parts, ignore_index=True))
 
     def keys(self, machine: str, experiment: str) -> set[str]:
-        return set(self._asked(machine, experiment))
+        """Return the keys of an experiment's rows."""
+        published = self.published(machine)
+        keys = {record.key for record, asked in published if experiment in asked}
+        return keys | self._database(machine).keys(experiment)
 
-    def records(self, machine: str, kernels: Collection[str]) -> dict[str, Record]:
-        """Return the records of all `rows` of some kernels by key."""
-        rows = [row for kernel in kernels for row in self.rows(machine, kernel).items()]
-        return {key: row.record for key, row in rows}
+    def records(self, machine: str, kernels: Collection[str] | None = None) -> dict[str, Record]:
+        """Return the records of some kernels, by default of all, by key."""
+        published = self.published(machine, kernels)
+        found = {record.key: record for record, _ in published}
+        return found | self._database(machine).records(kernels)
 
-    def broken(self, machine: str) -> dict[str, int]:
-        """Return the number of corrupt or torn lines of each kernel that has any."""
-        counts = {}
-        for kernel, entries, torn in self._entries(machine):
-            count = sum(isinstance(row, ValueError) for row, _ in entries) + bool(torn)
-            counts |= {kernel: count} if count else {}
-        return counts
+    def published(
+        self, machine: str, kernels: Collection[str] | None = None
+    ) -> list[tuple[Record, list[str]]]:
+        """Return the records of a published file and the experiments that asked for each."""
+        table = self._published(machine)
+        return [
+            (columns.record_of(row), row[EXPERIMENTS])
+            for row in (table.to_pylist() if table is not None else ())
+            if kernels is None or row["kernel"] in kernels
+        ]
 
-    def whole(self, machine: str) -> dict[str, list[Stored]]:
-        """Return the whole rows in the order of appending, by kernel that an experiment asked
-        for."""
-        found = {}
-        for kernel, entries, _ in self._entries(machine):
-            if rows := [row for row, _ in entries if isinstance(row, Stored)]:
-                found[kernel] = rows
-        return found
-
-    def _entries(self, machine: str) -> Iterator[tuple[str, list, bytes]]:
-        """Yield each kernel that an experiment asked for, its lines and its torn last line."""
-        for kernel in self.kernels(machine):
-            yield kernel, *lines.read(self._path(machine, kernel, ".jsonl"))
-
-    def _asked(self, machine: str, experiment: str) -> dict[str, Stored]:
-        grid = self.grids(machine).get(_checked(experiment), {})
-        rows = [(k, row) for k in sorted(grid) for row in self.rows(machine, k).items()]
-        return {key: row for kernel, (key, row) in rows if row.point in grid[kernel]}
-
-    def rows(self, machine: str, kernel: str) -> dict[str, Stored]:
-        """Return the rows of a kernel by key: the first of each key, unless a later one has counters
-        that it lacks."""
-        rows: dict[str, Stored] = {}
-        for row, _ in lines.read(self._path(machine, kernel, ".jsonl"))[0]:
-            if not isinstance(row, Stored) or row.record.kernel != kernel:
-                continue
-            if row.key not in rows or row.record.counts_more_than(rows[row.key].record):
-                rows[row.key] = row
-        return rows
-
-    def grids(self, machine: str) -> Grids:
-        try:
-            return GRIDS_SCHEMA.validate_json(self._path(machine, GRIDS, ".json").read_bytes())
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValueError):
-            raise Unavailable("no-data", f"{machine} {_NO_GRIDS}") from None
+    def asked_rows(self, machine: str) -> list[tuple[Record, list[str]]]:
+        """Return all records, each with the experiments that asked for its point."""
+        database = self._database(machine)
+        asked = database.asked()
+        own = [
+            (
+                record,
+                sorted(
+                    experiment
+                    for (experiment, kernel), points in asked.items()
+                    if kernel == record.kernel and point_id(record.point) in points
+                ),
+            )
+            for record in database.records().values()
+        ]
+        return self.published(machine) + own
 
     def experiments(self, machine: str) -> list[str]:
-        """Return the experiments that asked for points of a machine, sorted."""
-        return sorted(self.grids(machine))
+        """Return the experiments that have rows of a machine, or asked for points of it, sorted."""
+        return sorted({experiment for experiment, _ in self._measured(machine)})
 
     def kernels(self, machine: str, experiment: str = "") -> list[str]:
-        """Return the kernels that an experiment, by default any, asked for points of, sorted."""
-        grids = self.grids(machine)
-        asked = [grids.get(experiment, {})] if experiment else grids.values()
-        return sorted({kernel for grid in asked for kernel in grid})
+        """Return the kernels that an experiment, by default any, has rows or points of, sorted."""
+        pairs = self._measured(machine)
+        return sorted({kernel for name, kernel in pairs if experiment in ("", name)})
+
+    def _measured(self, machine: str) -> set[tuple[str, str]]:
+        """Return each experiment with each of its kernels."""
+        measured = {*self._database(machine).asked()}
+        if (table := self._published(machine)) is not None:
+            pairs = zip(*(table[name].to_pylist() for name in (EXPERIMENTS, "kernel")), strict=True)
+            measured |= {(experiment, kernel) for asked, kernel in pairs for experiment in asked}
+        return measured
+
+    def _published(self, machine: str) -> pa.Table | None:
+        """Return the rows of the published file; None if there is none."""
+        path = self._inside(self.folder(machine) / PUBLISHED)
+        if not path.is_file():
+            return None
+        status = path.stat()
+        return _read_published(path, status.st_mtime_ns, status.st_size)
+
+    def _database(self, machine: str) -> RowDatabase:
+        folder = self.folder(machine)
+        for name in (FILE, *LOGS):
+            self._inside(folder / name)
+        if folder not in self._databases:
+            self._databases[folder] = RowDatabase(folder / FILE)
+            old_rows.convert(folder, self._databases[folder])
+        return self._databases[folder]
 
     # ---- machines
 
     def machines(self) -> list[str]:
-        """Return the ids that have a folder with a machine.json or rows, sorted."""
+        """Return the ids that have a folder with a description or rows, sorted."""
         if not self.root.is_dir():
             return []
         named = [d for d in self.root.iterdir() if MACHINE.fullmatch(d.name)]
         real = [d for d in named if d.name not in RESERVED and d.is_dir() and not d.is_symlink()]
-        return sorted(
-            d.name for d in real if (d / "machine.json").is_file() or any(d.glob("*.jsonl"))
-        )
+        files = ("machine.json", PUBLISHED, FILE)
+        return sorted(d.name for d in real if any((d / name).is_file() for name in files))
 
     def reference(self, experiment: str = "") -> str:
         """Return the first id in data/reference, whose results are published for comparison; for an
@@ -266,21 +282,6 @@ class Store:
             raise Unavailable("bad-parameter", why)
         return path
 
-    @contextmanager
-    def _locked(self, path: Path) -> Iterator[int]:
-        """Yield a descriptor that appends to `path`, exclusively locked, all its lines whole."""
-        while True:
-            fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | OPEN_FLAGS, 0o644)
-            try:
-                lock(fd)
-                # The last holder of the lock may have replaced the file; so may mend(), just now.
-                is_current = files.is_at(fd, path)
-                if is_current and (self._seen.get(path) == _stamp(fd) or lines.mend(fd, path)):
-                    yield fd
-                    return
-            finally:
-                os.close(fd)
-
 
 def _checked(name: str) -> str:
     """Return the name of an experiment, a kernel or a document if it may be part of a path."""
@@ -288,8 +289,3 @@ def _checked(name: str) -> str:
         why = f"the name {str(name)[:80]!r} is not 1 to 64 of a-z 0-9 _ -"
         raise Unavailable("bad-parameter", why)
     return name
-
-
-def _stamp(fd: int) -> tuple[int, int, int]:
-    status = os.fstat(fd)
-    return status.st_ino, status.st_size, status.st_mtime_ns

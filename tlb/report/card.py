@@ -19,18 +19,15 @@ _CARD = """# {machine}
 {cpu} ({microarchitecture}), {cpus} CPUs, {memory} of memory, {where}.
 Linux {release}, {arch}; compiler: {compiler}; THP {thp}.
 
-| experiment | file | engine | records | noisy | points | processes a point | unstable points | \
+| experiment | kernel | engine | records | noisy | points | processes a point | unstable points | \
 measured (UTC) |
 |---|---|---|---|---|---|---|---|---|
 {table}
-One JSON object a line: `key`, `digest`, `kernel_digest`, `record`, or a `patch` (RFC 7396) of \
-the last line before it
-that is none; the record's fields and units are those of `tlb/lab/record.py`, and CONTRIBUTING.md \
-has the rest
-(*The format of rows*). A record is one point of one mapping.
-`grids.json` says which points an experiment asked for; a record of two experiments stands in its \
-kernel's file once and counts
-here for both. Points and what follows are of an experiment's last campaign with a kernel, which \
+The rows are in `rows.parquet` (on this computer in `rows.sqlite` until they are published); \
+`data/README.md` explains each
+column. A row is one point of one mapping. `experiments` says which experiments asked for its \
+point; a row of two experiments
+counts here for both. Points and what follows are of an experiment's last campaign with a kernel, which \
 pages show. An unstable point
 spreads by more than 5 % (interquartile range over median) over its processes; it is kept. A noisy \
 record is of a process that
@@ -81,7 +78,7 @@ def card(store: Store, machine: str, host: Host) -> str:
     frames = {name: store.load(machine, name) for name in store.experiments(machine)}
     for name, frame in frames.items():
         for (kernel, engine), part in frame.groupby(["kernel", "engine"]):
-            table += f"| {name} | {kernel}.jsonl | {engine} | {_counts(part)} |\n"
+            table += f"| {name} | {kernel} | {engine} | {_counts(part)} |\n"
     rows = pd.concat([pd.DataFrame(columns=["lines"]), *frames.values()])  # may have no frames
     counters = "A time budget: counters cover the timed regions only."
     if not len(counted(rows, "walk")):

@@ -101,14 +101,6 @@ class Chapter(Subject):
         self._write_card(outcome.measured)
         return outcome
 
-    def patch(self, kernel: str, old: str, new: str) -> None:
-        """Replace a text that occurs once in a C kernel, for this notebook's measurements.
-
-        kernels/ stays as it is, and the rows are kept separate. Raises
-        Unavailable("bad-parameter").
-        """
-        build.patch(kernel, old, new)
-
     def survey(self, first: Sequence[Point] = ()) -> pd.DataFrame:
         """Return the rows of the geometry of 4 KiB pages, measured first about this computer.
 

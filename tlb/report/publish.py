@@ -24,6 +24,7 @@ from jupyter_client import AsyncKernelClient, AsyncKernelManager
 from jupyter_core.utils import run_sync
 
 from tlb.lab import publishing
+from tlb.lab.row_database import FILE, LOGS, RowDatabase
 from tlb.lab.store import Store, data_root
 from tlb.machine import host
 from tlb.report import card, page, parameters, readme
@@ -36,7 +37,8 @@ _JUPYTER_BOOK = [sys.executable, "-c", "from jupyter_book.cli.main import main; 
 _STRICT = ["-W", "-n", "--keep-going"]
 # What a site is built from: its settings, its pages, and the sources that its listings show.
 _STAGED = ("_config.yml", "_toc.yml", "book", "kernels", "tlb", "experiments")
-_NOT_SOURCES = ("machine.json", "lacking.json")  # change with each look at the computer
+# The first two change with each look at the computer.
+_NOT_SOURCES = ("machine.json", "lacking.json", *LOGS)
 
 
 class SiteError(RuntimeError):
@@ -93,7 +95,7 @@ class Kernel(AsyncKernelManager):
         return self._client
 
     async def _forget(self) -> None:
-        """Leave nothing to the next notebook: no name, no patched kernel, no client's threads."""
+        """Leave nothing to the next notebook: no name, no client's threads."""
         if self._client:
             await self._client.execute(_FORGET, silent=True, reply=True, timeout=_PATIENCE_S)
             self._client.stop_channels()
@@ -103,7 +105,7 @@ class Kernel(AsyncKernelManager):
 
 
 # Deletes public names and restarts the count of cells.
-_FORGET = "from tlb.lab import build; build.unpatch(); get_ipython().reset()"
+_FORGET = "get_ipython().reset()"
 _PATIENCE_S = 600.0  # for a kernel to start or to answer, on a busy machine too
 
 
@@ -236,9 +238,14 @@ def _digest(words: str) -> str:
     for top in (*(ROOT / name for name in _STAGED), data_root()):
         for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
             if path.is_file() and path.suffix != ".pyc" and path.name not in _NOT_SOURCES:
-                content = hashlib.sha256(path.read_bytes()).digest()
+                is_open = path.name == FILE
+                content = RowDatabase(path).digest() if is_open else _sha256(path)
                 digest.update(f"{path.relative_to(top)}\0".encode() + content)
     return digest.hexdigest()[:16]
+
+
+def _sha256(path: Path) -> bytes:
+    return hashlib.sha256(path.read_bytes()).digest()
 
 
 def show_given(path: Path, given: Mapping[str, Any]) -> None:

@@ -31,7 +31,7 @@ def measured_by(frame: pd.DataFrame) -> dict[str, str]:
         return {}
     in_c = frame[frame["engine"] == "c"]
     files: dict[str, dict[str, str]] = {}
-    for kernel, found in sorted(digests(in_c).groupby(in_c["kernel"]).unique().items()):
+    for kernel, found in sorted(in_c["source"].groupby(in_c["kernel"]).unique().items()):
         for path in build.source_files(str(kernel), "c"):
             files.setdefault(f"kernels/{path.name}", {})[str(kernel)] = _words(str(kernel), found)
     sentences = {}
@@ -40,11 +40,6 @@ def measured_by(frame: pd.DataFrame) -> dict[str, str]:
         text = listed(by_kernel) if len(words) > 1 else next(iter(words.values()))
         sentences[file] = f"Measured with {text}."
     return sentences
-
-
-def digests(frame: pd.DataFrame) -> pd.Series:
-    """Return the digest of each row's kernel source; of version 1 with its flags and compiler."""
-    return frame["source"].where(frame["source"] != "", frame["kernel_digest"])
 
 
 def _words(kernel: str, digests: Collection[str]) -> str:
