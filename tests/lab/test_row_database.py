@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,13 @@ def test_a_reader_changes_nothing_and_makes_nothing(store, path):
     assert len(store.keys(MACHINE, NAME)) == 3
     assert len(store.load("zen-9-00000000", NAME)) == 0
     assert rows_and_log() == before
+
+
+def test_a_store_is_written_to_from_one_thread_after_the_other(store):
+    with ThreadPoolExecutor(4) as threads:
+        made = [make_record(repeat=repeat) for repeat in range(20)]
+        keys = [*threads.map(lambda record: put(store, MACHINE, NAME, record)[0], made)]
+    assert sorted(repeats(store)) == [*range(20)] and store.keys(MACHINE, NAME) == {*keys}
 
 
 # --- disks

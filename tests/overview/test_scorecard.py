@@ -10,6 +10,7 @@ from support.verdict_rows import rows
 
 from experiments.overview import CHAPTERS, machine_verdicts, scorecard, scorecard_tables
 from experiments.overview.machine_verdicts import Judged, Shown, Verdicts, name_of
+from tlb.lab.record import Point
 from tlb.lab.store import Store
 from tlb.reasons import explain
 from tlb.report.chapter import Chapter
@@ -60,7 +61,7 @@ def data(tmp_path, monkeypatch) -> Store:
         store.write_machine(
             machine, Stated(changes={"microarchitecture": core}).host().model_dump(mode="json")
         )
-    store._rewrite(B, "grids", lambda: {LACKED: {}})
+    store.ask(B, LACKED, [Point(kernel="page_chase", lines=64)])
     (store.root / "reference").write_text(f"{A}\n{B}\n")
     monkeypatch.setattr(scorecard, "judged", lambda chapter: MACHINES[chapter.machine])
     return store

@@ -33,7 +33,9 @@ def test_the_chase_asks_for_nothing_and_gets_what_a_lever_asks_for(tmp_path):
             conditions=benchmarks.PRINTS,
         )
         seen = at_peak(done.snapshots)
-        assert done.status == 0 and done.number.grouped > 0 and least <= seen.pages.huge_bytes <= most
+        assert (
+            done.status == 0 and done.number.grouped > 0 and least <= seen.pages.huge_bytes <= most
+        )
     arithmetic = run(
         [program, "sum", "1"],
         LEVERS["none"],

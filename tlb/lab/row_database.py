@@ -14,6 +14,7 @@ import sqlite3
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from tlb.lab.record import Point, Record, point_id
@@ -51,6 +52,7 @@ class RowDatabase:
         # Opened with the first write and kept: to open and close it takes longer than to append. A
         # forked process opens its own.
         self._writer: tuple[int, sqlite3.Connection] | None = None
+        self._turn = Lock()  # a fleet's worker measures now in one thread and now in another
 
     def ask(self, experiment: str, points: Iterable[Point]) -> None:
         """Add to the points that an experiment asked for."""
@@ -115,7 +117,7 @@ class RowDatabase:
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """Yield the database in a transaction that no other writer is in."""
-        with self._errors():
+        with self._turn, self._errors():
             if self._writer is None or self._writer[0] != os.getpid():
                 self._writer = os.getpid(), self._opened()
             database = self._writer[1]
@@ -138,7 +140,8 @@ class RowDatabase:
 
     def _connected(self, mode: str) -> sqlite3.Connection:
         address = f"{self.path.absolute().as_uri()}?mode={mode}"
-        return sqlite3.connect(address, BUSY_S, isolation_level=None, uri=True)
+        how = {"isolation_level": None, "uri": True, "check_same_thread": False}
+        return sqlite3.connect(address, BUSY_S, **how)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
