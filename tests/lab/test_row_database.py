@@ -84,6 +84,20 @@ def test_a_kill_between_the_asking_and_the_first_row_loses_nothing(store, script
     assert_whole(store, 3)
 
 
+def append_and_die(root: Path) -> None:
+    put(Store(root), MACHINE, NAME, *(make_record(repeat=repeat) for repeat in range(3)))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_what_a_killed_writer_left_in_its_log_is_read(store):
+    killed = fork.Process(target=append_and_die, args=(store.root,))
+    killed.start()
+    killed.join()
+    for path in (store.root / MACHINE).glob("*-shm"):
+        path.unlink()  # as after another boot
+    assert repeats(store) == [0, 1, 2]
+
+
 def ask_some(root: Path, writer: int) -> None:
     for lines in range(1, 11):
         point = Point(kernel=f"kernel-{writer}", lines=lines)

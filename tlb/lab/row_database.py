@@ -105,12 +105,11 @@ class RowDatabase:
     def _read(self, query: str, values: dict[str, Any] | None = None) -> list[tuple[Any, ...]]:
         if not self.path.is_file():
             return []
-        # Where no file can be made, the memory that readers and writers share cannot either; then
-        # there is no writer, and the file alone is whole.
-        is_alone = (
-            not os.access(self.path.parent, os.W_OK) and not self.path.with_name(LOGS[0]).exists()
-        )
-        mode = "ro&immutable=1" if is_alone else "ro"
+        # Whoever opens what a killed writer left puts its log in order, and so has to write. Where no
+        # file can be made there is no writer, and the file alone is whole.
+        mode = "rw" if os.access(self.path.parent, os.W_OK) else "ro"
+        if mode == "ro" and not self.path.with_name(LOGS[0]).exists():
+            mode = "ro&immutable=1"
         with self._errors(), closing(self._connected(mode)) as database:
             return database.execute(query, values or {}).fetchall()
 
