@@ -263,7 +263,7 @@ def test_core_commands_work_from_an_empty_environment(words, core, tmp_path):
 @pytest.mark.measures
 def test_without_valgrind_where_proves_allocations_by_name(core, tmp_path):
     program = [core / "bin" / "python", "-c", "bytearray(64 << 20)"]
-    tlb = [core / "bin" / "tlb", "where", "--json", "--minutes", "0.01", "--", *program]
+    tlb = [core / "bin" / "tlb", "where", "--json", "--minutes", "1", "--", *program]
     done = in_turn(tlb, cwd="/", env=variables(core, tmp_path))
     assert done.returncode == 0, done.stderr
     assert {site["how"] for site in json.loads(done.stdout)["sites"]} >= {"malloc", "mmap"}
