@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -232,17 +232,13 @@ class Store:
 
     def write_document(self, machine: str, name: str, content: dict[str, Any]) -> None:
         """Write <name>.json in one step, and only if it changes."""
-        self._rewrite(machine, name, lambda: content)
-
-    def _rewrite(self, machine: str, name: str, content: Callable[[], dict[str, Any]]) -> None:
-        """content: called under the folder's lock, so that what it reads is what it replaces."""
         path = self._path(machine, name, ".json")
         with disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             folder = os.open(path.parent, os.O_RDONLY | OPEN_FLAGS)
             try:
                 lock(folder)
-                text = json.dumps(content(), indent=2, sort_keys=True, allow_nan=False) + "\n"
+                text = json.dumps(content, indent=2, sort_keys=True, allow_nan=False) + "\n"
                 if not path.is_file() or path.read_bytes() != text.encode():
                     files.replace(path, text.encode())
             finally:
