@@ -78,6 +78,9 @@ class Store:
         self._top = top or self.root
         self._databases: dict[Path, RowDatabase] = {}
 
+    def __reduce__(self) -> tuple[type[Store], tuple[Path, Path]]:
+        return Store, (self.root, self._top)  # another process opens its own databases
+
     @property
     def own(self) -> Store:
         return Store(self.root / "own", self.root)

@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import csv
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from math import inf
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, NamedTuple
+
+import pandas as pd
 
 from tlb.inference.effects import Effect as Effect
 from tlb.inference.effects import inside as inside
@@ -37,6 +39,9 @@ from tlb.system.files import ROOT
 STATEMENTS = ROOT / "data" / "literature" / "claims.csv"
 # At most this share of the claims tested with an interval; tests/report/test_rule.py checks it.
 WRONG_BY_CHANCE = 0.05
+# Kernels whose earlier versions warmed what they then timed, and the first version that does not:
+# rows of the earlier ones are shown, marked, and prove nothing.
+SUPERSEDED = {"shootdown": 2, "fork_write": 2, "prefault": 2}
 Band = tuple[float, float]
 Compares = Callable[[Point, Scope], bool]  # whether a claim compares a point, on such a computer
 Bound = float | Callable[[Scope], float]
@@ -72,20 +77,19 @@ def counted(value: float, band: Band, because: str) -> Fact:
 Answer = tuple[Truth, str] | Fact  # a truth comes with the evidence in a sentence
 
 
-def points_of(
-    kernel: str | tuple[str, ...], *, low: Bound = 0, high: Bound = inf, **where: object
-) -> Compares:
-    """Select the points of a kernel, or several, from `low` to `high` lines whose fields or options
-    have the value, or one of the values, given; None for an option that they lack. A bound or a
-    value may be a function of the computer."""
-    kernels = kernel if isinstance(kernel, tuple) else (kernel,)
-    limits = {"low": low, "high": high, **where}
-    of_scope = {name: value for name, value in limits.items() if callable(value)}
+@dataclass(frozen=True)
+class PointsOf:
+    """Selects points of some kernels by their fields and options: `points_of`."""
 
-    def compares(point: Point, scope: Scope) -> bool:
-        if point.kernel not in kernels:
+    kernels: tuple[str, ...]
+    limits: Mapping[str, Any]
+
+    def __call__(self, point: Point, scope: Scope) -> bool:
+        if point.kernel not in self.kernels:
             return False
-        known = limits | {name: value(scope) for name, value in of_scope.items()}
+        known = {
+            name: value(scope) if callable(value) else value for name, value in self.limits.items()
+        }
         if not known.pop("low") <= point.lines <= known.pop("high"):
             return False
         options = dict(point.options)
@@ -95,7 +99,15 @@ def points_of(
             for name, value in known.items()
         )
 
-    return compares
+
+def points_of(
+    kernel: str | tuple[str, ...], *, low: Bound = 0, high: Bound = inf, **where: object
+) -> PointsOf:
+    """Select the points of a kernel, or several, from `low` to `high` lines whose fields or options
+    have the value, or one of the values, given; None for an option that they lack. A bound or a
+    value may be a function of the computer."""
+    kernels = kernel if isinstance(kernel, tuple) else (kernel,)
+    return PointsOf(kernels, {"low": low, "high": high, **where})
 
 
 def decided(truth: Truth) -> bool | None:
@@ -250,6 +262,8 @@ def judge(claim: Claim, a: Analysis, **bands: Any) -> Verdict:
     statement = statements().get(claim.id)
     if statement and (found := obstacle(a, statement.obstacles)):
         return _unavailable(claim, found)
+    if found := _superseded(claim, a.frame):
+        return _unavailable(claim, found)
     if statement and "band" in inspect.signature(claim.decide).parameters:
         bands = {"band": statement.band} | bands
     try:
@@ -268,6 +282,16 @@ def judge(claim: Claim, a: Analysis, **bands: Any) -> Verdict:
         why = truth if isinstance(truth, Undecided) else why_undecided(effects)
         return Verdict(claim, "cannot tell", evidence, effects, why.code, why.text)
     return Verdict(claim, "holds" if holds else "fails", evidence, effects)
+
+
+def _superseded(claim: Claim, frame: pd.DataFrame) -> Unavailable | None:
+    """Return why a claim is not judged by rows of a kernel that then measured something else."""
+    for kernel, least in SUPERSEDED.items():
+        if isinstance(claim.points, PointsOf) and kernel in claim.points.kernels:
+            measured = frame.loc[frame["kernel"] == kernel, "measures"]
+            if len(measured) and measured.max() < least:
+                return Unavailable("no-data", f"`{kernel}` in its version {least}")
+    return None
 
 
 def _unavailable(claim: Claim, why: Unavailable) -> Verdict:
