@@ -77,7 +77,7 @@ test: lint $(READY) ## lint, the tests, and every chapter against its committed 
 	$(PYTEST) tests book $(NBVAL) -m "not endurance"
 
 # The rooms that everything stands on, and the rules of the house; ALSO=tests/chapters/stlb_cliff adds what is worked on.
-PURE := tests/terms tests/system tests/machine tests/lab tests/project/test_house.py tests/inference/test_intervals.py tests/inference/test_knees.py
+PURE := tests/system tests/system tests/machine tests/measure tests/project/test_house.py tests/stats/test_intervals.py tests/stats/test_knees.py
 check: lint ## while working: lint, and pure tests, under a minute on two cores; ALSO=FOLDER for more
 	$(PYTEST) $(PURE) $(ALSO) -m "not endurance and not measuring and not site and not slow"
 

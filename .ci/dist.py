@@ -17,7 +17,7 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from tlb.lab.prebuilt import ZIG, zig
+from tlb.measure.prebuilt import ZIG, zig
 
 ROOT = Path(__file__).resolve().parents[1]
 OUTPUT, BUILD = ROOT / "dist", ROOT / "_build" / "dist"
@@ -25,14 +25,14 @@ SOURCE, TOOLS = BUILD / "source", BUILD / "bin"
 MACHINES = ("x86_64", "aarch64")
 PLATFORM = "manylinux_2_17_{0}.musllinux_1_1_{0}"
 PACKAGES = {"x86_64": "binutils-x86-64-linux-gnu", "aarch64": "binutils-aarch64-linux-gnu"}
-# The commands of `tlb.lab.build`, with $CC as a reader may set it.
+# The commands of `tlb.measure.build`, with $CC as a reader may set it.
 PROGRAMS = """
-from tlb.lab import build
+from tlb.measure import build
 for path in sorted([*build.KERNELS.glob("*.c"), *build.KERNELS.glob("housekeeping/*.c")]):
     build.program(path)
 """
 LIBRARIES = """
-from tlb.lab import build
+from tlb.measure import build
 from tlb.programs.levers import SHIM, SITES
 for path in (SHIM, SITES):
     build.library(path)
@@ -71,7 +71,7 @@ def make_zig(python: str) -> None:
     """Put a `zig` on the path that calls itself as a wheel's programs name it."""
     found = output(python, "-m", "ziglang", "version").strip()
     if found != ZIG:
-        sys.exit(f"ziglang is {found}, and tlb.lab.prebuilt names {ZIG}.")
+        sys.exit(f"ziglang is {found}, and tlb.measure.prebuilt names {ZIG}.")
     TOOLS.mkdir(parents=True)
     version = f'*--version) echo "zig cc {ZIG}";;'
     # It is called from other folders. Not resolved: the link's place makes it an environment's.

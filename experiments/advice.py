@@ -10,15 +10,15 @@ from collections.abc import Iterator, Sequence
 from experiments.your_program import programs
 from experiments.your_program.cases import CASES
 from tlb.cli import where
-from tlb.inference.intervals import Interval
-from tlb.inference.pairs import paired_ratio
-from tlb.lab.build import ROOT
-from tlb.lab.independent import Cells
+from tlb.measure.build import ROOT
+from tlb.measure.independent import Cells
 from tlb.programs.levers import LEVERS
 from tlb.programs.runs import run
 from tlb.programs.where.proof import ALL, NONE
 from tlb.programs.where.report import Report
-from tlb.reasons import Unavailable
+from tlb.stats.intervals import Interval
+from tlb.stats.pairs import paired_ratio
+from tlb.system.reasons import Unavailable
 
 TITLE = "tlb where --prove on programs of others, and huge pages for everything, compared by hand"
 COLUMNS = (

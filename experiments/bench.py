@@ -18,18 +18,18 @@ from experiments import advice
 from experiments.overview import prefixes, rule
 from experiments.page_faults import grid as faults
 from experiments.strides import grid as grids
-from tlb.lab import build, grid, perf
-from tlb.lab.independent import INDEPENDENT, Cells, c_program, compared, folder, medians, share
-from tlb.lab.measuring_setup import Rig
-from tlb.lab.record import Point
-from tlb.lab.store import Store
 from tlb.machine import host
-from tlb.page_sizes import BASE
+from tlb.measure import build, grid, perf
+from tlb.measure.independent import INDEPENDENT, Cells, c_program, compared, folder, medians, share
+from tlb.measure.measuring_setup import Rig
+from tlb.measure.record import Point
+from tlb.measure.store import Store
 from tlb.programs import benchmarks
-from tlb.reasons import Unavailable
 from tlb.system.files import measuring_lock
+from tlb.system.page_sizes import BASE
 from tlb.system.processes import pinned
-from tlb.units import format_size
+from tlb.system.reasons import Unavailable
+from tlb.system.units import format_size
 
 # Lines: inside the first TLB, between the two, past both, past the caches.
 SIZES = [64, 1024, 8192, 32768, 262144, 1048576]

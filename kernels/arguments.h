@@ -1,5 +1,5 @@
 /* arguments.h: parse a kernel's arguments. Exit 2 and one sentence for a bad one; exit 3 and {"reason": ..., "detail": ...}
- * on stderr, with codes of tlb/reasons.py, for what the machine lacks. */
+ * on stderr, with codes of tlb/system/reasons.py, for what the machine lacks. */
 #ifndef ARGUMENTS_H
 #define ARGUMENTS_H
 #include "errors.h"

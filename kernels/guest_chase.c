@@ -146,7 +146,7 @@ static struct region measure_guest(const struct config *c, const struct arena *a
     struct tables t = {.levels = (int)c->own[0].value};
     also_off_node(a, c->cpu);
     sigaction(SIGALRM, &(struct sigaction){.sa_handler = on_alarm}, NULL); /* without SA_RESTART it interrupts KVM_RUN */
-    guest.limit_s = 10 + (long)(50 * a->bytes / GIB); /* half of the runner's limit: tlb/lab/session.py */
+    guest.limit_s = 10 + (long)(50 * a->bytes / GIB); /* half of the runner's limit: tlb/measure/session.py */
     struct chase chase = place_chase(a->base, c->lines, places_in(c->packed, a->stride, a->page), 1, c->seed);
     move_in(vm, a, round_up(size_of(c), TABLE), &t, leaf_of(c));
     refuse_emulation();

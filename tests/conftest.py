@@ -13,8 +13,8 @@ from hypothesis import settings
 from support.common import ROOT, fake_kernel, lacking, software_plan
 from support.dead_worker import pytest_testnodedown as pytest_testnodedown  # a hook
 
-from tlb.lab import build
 from tlb.machine.compiler import compiler
+from tlb.measure import build
 from tlb.system import files, processes
 
 # What `@pytest.mark.needs(...)` may name besides a program.
@@ -101,7 +101,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def own_lock(tmp_path, monkeypatch) -> Path:
     """A measuring lock of the test's own: where kernels are faked, nothing is disturbed."""
     path = tmp_path / "measuring.lock"
-    monkeypatch.setattr("tlb.lab.campaign.measuring_lock", lambda: files.measuring_lock(path=path))
+    monkeypatch.setattr(
+        "tlb.measure.campaign.measuring_lock", lambda: files.measuring_lock(path=path)
+    )
     return path
 
 

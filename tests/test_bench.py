@@ -6,8 +6,8 @@ import pytest
 from support.common import refusal
 
 from experiments import bench
-from tlb.reasons import Unavailable
 from tlb.system import files
+from tlb.system.reasons import Unavailable
 
 
 def test_tables_are_chosen_by_name_and_what_takes_the_lock_itself_is_run_without_it(

@@ -14,11 +14,11 @@ from docutils import nodes
 from markupsafe import Markup
 from sphinx.application import Sphinx
 
-from tlb.lab import survey
-from tlb.lab.store import Store, data_root
 from tlb.machine import host
-from tlb.reasons import Unavailable
+from tlb.measure import survey
+from tlb.measure.store import Store, data_root
 from tlb.report.render import join
+from tlb.system.reasons import Unavailable
 
 THIS = "this computer"
 FOLDER = "_sources"  # where Sphinx puts the notebooks

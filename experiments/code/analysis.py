@@ -8,13 +8,13 @@ import pandas as pd
 
 from experiments.code import ways
 from experiments.code.grid import HOT_EVERY, KINDS, LARGE_TEXT, LINE_BYTES, MOST_LINES, TEXT_MIB
-from tlb.inference.counts import counted
-from tlb.inference.curves import HALF_AN_OCTAVE, Curve, select
-from tlb.inference.intervals import UNKNOWN, Interval
 from tlb.machine import java_flags
-from tlb.page_sizes import BASE
-from tlb.reasons import if_available, required
 from tlb.report import analysis
+from tlb.stats.counts import counted
+from tlb.stats.curves import HALF_AN_OCTAVE, Curve, select
+from tlb.stats.intervals import UNKNOWN, Interval
+from tlb.system.page_sizes import BASE
+from tlb.system.reasons import if_available, required
 
 
 class Analysis(analysis.Analysis):

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from experiments.code.analysis import Analysis
 from experiments.code.grid import LINE_BYTES, MOST_LINES
-from tlb.lab.grid import Scope
 from tlb.machine.java_flags import JAVA_FLAGS, LARGE_FLAGS
-from tlb.prose import count, listed
-from tlb.reasons import Unavailable, required
+from tlb.measure.grid import Scope
 from tlb.report.verdicts import Answer, Band, Compares, Fact, claim, counted, inside, points_of
+from tlb.system.prose import count, listed
+from tlb.system.reasons import Unavailable, required
 
 
 def _text(mib: int) -> Compares:

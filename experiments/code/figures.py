@@ -9,11 +9,11 @@ import pandas as pd
 
 from experiments.code.analysis import Analysis
 from experiments.code.grid import KINDS, LARGE_TEXT
-from tlb.page_sizes import BASE
-from tlb.prose import count, listed
-from tlb.reasons import required
 from tlb.report import axes, charts
 from tlb.report.render import MUTED, Figure
+from tlb.system.page_sizes import BASE
+from tlb.system.prose import count, listed
+from tlb.system.reasons import required
 
 BESIDE = ("jumps",)  # with the reference machine's curves behind a switch
 

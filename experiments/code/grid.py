@@ -3,9 +3,9 @@ can be foreseen, and large texts."""
 
 from __future__ import annotations
 
-from tlb.lab.grid import Scope, octaves
-from tlb.lab.record import Point
-from tlb.page_sizes import BASE
+from tlb.measure.grid import Scope, octaves
+from tlb.measure.record import Point
+from tlb.system.page_sizes import BASE
 
 LINE_BYTES = 64
 # By what the front end can know of where a jump leads: it stands in the instruction; it is the same

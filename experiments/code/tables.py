@@ -6,8 +6,8 @@ import pandas as pd
 
 from experiments.code.analysis import Analysis
 from experiments.code.ways import WAYS
-from tlb.reasons import REASONS
 from tlb.report.render import Html, data_table
+from tlb.system.reasons import REASONS
 
 
 def ways(a: Analysis) -> Html:

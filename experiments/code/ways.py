@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tlb.lab import page_requests
-from tlb.lab.page_requests import REFUSED, Way
-from tlb.lab.resident import Held
+from tlb.measure import page_requests
+from tlb.measure.page_requests import REFUSED, Way
+from tlb.measure.resident import Held
 
 TEXT_BYTES = 8 << 20  # four large pages: what one way gets does not vary with the size
 _NO_CODE, _NO_JOINING = 4, 5  # exit statuses of kernels/runtimes/text.py
@@ -59,7 +59,7 @@ def make(profile: str) -> dict[str, Any]:
 
 def measure(way: str) -> Got:
     """Make code executable in one way and read what it lies on. Raises Unavailable, as
-    `lab.page_requests.ask` does."""
+    `measure.page_requests.ask` does."""
     refused = {REFUSED: WAYS[way].refused, _NO_CODE: "code-refused", _NO_JOINING: "no-collapse"}
     told, had = page_requests.ask("text.py", way, TEXT_BYTES, refused)
     return Got(

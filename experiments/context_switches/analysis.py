@@ -7,13 +7,13 @@ from functools import cached_property
 import pandas as pd
 
 from experiments.context_switches.grid import FIRST_HOPS, HELD, PASSES, STREAMED_MIB
-from tlb.inference import curves
-from tlb.inference.curves import Curve
-from tlb.inference.intervals import Interval, median_interval
-from tlb.page_sizes import BASE
-from tlb.reasons import Unavailable, if_available, required
 from tlb.report.analysis import EventAnalysis
 from tlb.report.charts import INTERVAL
+from tlb.stats import curves
+from tlb.stats.curves import Curve
+from tlb.stats.intervals import Interval, median_interval
+from tlb.system.page_sizes import BASE
+from tlb.system.reasons import Unavailable, if_available, required
 
 NEW = "new"  # a process's first round, beside SWITCHES
 LAYOUTS = ("spread", "packed")

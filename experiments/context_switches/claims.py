@@ -6,7 +6,7 @@ from __future__ import annotations
 from experiments.context_switches.analysis import NEW, Analysis
 from experiments.context_switches.grid import FIRST_HOPS, HELD, STREAMED_MIB, far
 from tlb.report.verdicts import Answer, Band, claim, inside, points_of
-from tlb.units import format_size
+from tlb.system.units import format_size
 
 # The chase beside the largest stream, and beside none.
 _STREAMS = points_of("neighbour_chase", lines=far, stream_kib=(0, STREAMED_MIB[-1] << 10))

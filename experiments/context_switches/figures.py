@@ -5,11 +5,11 @@ from __future__ import annotations
 import altair as alt
 
 from experiments.context_switches.analysis import NEW, Analysis
-from tlb.inference.curves import at_largest_shared
-from tlb.prose import count, extremes
-from tlb.reasons import required
 from tlb.report import axes, charts
 from tlb.report.render import Figure
+from tlb.stats.curves import at_largest_shared
+from tlb.system.prose import count, extremes
+from tlb.system.reasons import required
 
 KINDS = {
     "alone": "no switch",

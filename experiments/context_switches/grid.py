@@ -3,9 +3,9 @@ chases beside others that use the same caches or the same core."""
 
 from __future__ import annotations
 
-from tlb.lab.grid import Scope
-from tlb.lab.record import Point
-from tlb.page_sizes import BASE
+from tlb.measure.grid import Scope
+from tlb.measure.record import Point
+from tlb.system.page_sizes import BASE
 
 SWITCHES = ("alone", "thread", "process")
 HELD = 512  # pages: more than a first level of those published holds, and fewer than a last one

@@ -11,13 +11,13 @@ import numpy as np
 import pandas as pd
 
 from experiments.graph_walk.walkers import SIZE, WalkersAnalysis
-from tlb.inference import memory_trips
-from tlb.inference.curves import Curve, select
-from tlb.inference.hops import below, merged, quantile, smoothed
-from tlb.inference.intervals import Interval, median_interval
-from tlb.inference.memory_trips import Trips
-from tlb.page_sizes import BASE, PAGES, ordered, words
-from tlb.reasons import Unavailable, required
+from tlb.stats import memory_trips
+from tlb.stats.curves import Curve, select
+from tlb.stats.hops import below, merged, quantile, smoothed
+from tlb.stats.intervals import Interval, median_interval
+from tlb.stats.memory_trips import Trips
+from tlb.system.page_sizes import BASE, PAGES, ordered, words
+from tlb.system.reasons import Unavailable, required
 
 # A hop that takes half as long again as one load from memory did something else beside it: a walk
 # whose own reads went to memory, which on every machine known to us takes as long as the load

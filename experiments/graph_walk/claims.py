@@ -21,12 +21,12 @@ from experiments.graph_walk.selected import (
     two_terms,
     walks_per_hop,
 )
-from tlb.inference.intervals import Interval, median_interval
-from tlb.page_sizes import BASE, words
-from tlb.prose import listed
-from tlb.reasons import Unavailable, Undecided, required
 from tlb.report.verdicts import Answer, Band, Fact, claim, decided, inside
-from tlb.units import format_size
+from tlb.stats.intervals import Interval, median_interval
+from tlb.system.page_sizes import BASE, words
+from tlb.system.prose import listed
+from tlb.system.reasons import Unavailable, Undecided, required
+from tlb.system.units import format_size
 
 TWICE = (1.6, 2.4)  # the published run's 95th percentile at its largest sizes: 1.88 to 2.06 medians
 SHORT_TAIL = 1.35  # and 1.03 to 1.13 of them on large pages: what is nearer to one than to twice

@@ -8,14 +8,14 @@ import altair as alt
 import pandas as pd
 
 from experiments.graph_walk.analysis import SIZE, Analysis, largest
-from tlb.inference.curves import at_largest_shared
-from tlb.page_sizes import BASE, rank, words
-from tlb.prose import extremes
-from tlb.reasons import if_available, required
 from tlb.report import axes, charts
 from tlb.report.chapter import literature
 from tlb.report.render import INK, MUTED, PALETTE, Figure
-from tlb.units import format_size, rounded
+from tlb.stats.curves import at_largest_shared
+from tlb.system.page_sizes import BASE, rank, words
+from tlb.system.prose import extremes
+from tlb.system.reasons import if_available, required
+from tlb.system.units import format_size, rounded
 
 BESIDE = ("quantiles",)  # with the reference machine's curves behind a switch
 

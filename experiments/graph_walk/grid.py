@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from math import log2
 
-from tlb.lab.grid import Scope
-from tlb.lab.record import Point
-from tlb.page_sizes import BASE
+from tlb.measure.grid import Scope
+from tlb.measure.record import Point
+from tlb.system.page_sizes import BASE
 
 VERTEX_BYTES = 64  # kernels/graph.h
 LARGE_PAGES = ("4k", "thp", "2m", "1g")

@@ -8,13 +8,13 @@ import pandas as pd
 
 from experiments.graph_walk.analysis import SIZE, Analysis
 from experiments.graph_walk.grid import MANY_VERTICES, VERTEX_BYTES, most_vertices
-from tlb.inference.curves import Curve, select
-from tlb.inference.intervals import Interval
-from tlb.lab.grid import Scope
-from tlb.lab.record import Point
-from tlb.page_sizes import BASE, words
-from tlb.reasons import Unavailable, required
+from tlb.measure.grid import Scope
+from tlb.measure.record import Point
 from tlb.report.verdicts import points_of
+from tlb.stats.curves import Curve, select
+from tlb.stats.intervals import Interval
+from tlb.system.page_sizes import BASE, words
+from tlb.system.reasons import Unavailable, required
 
 PLATEAU = 256 << 20, 1 << 30  # bytes, "hundreds of megabytes"
 _HOP_BY_HOP = {"mode": "plain", "per_hop": 1}

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from tlb.inference.curves import select
-from tlb.inference.hops import with_one_clock
-from tlb.inference.intervals import Interval, summarise
-from tlb.page_sizes import BASE, ordered, rank, words
-from tlb.reasons import Unavailable, required
 from tlb.report import analysis
 from tlb.report.chapter import literature
+from tlb.stats.curves import select
+from tlb.stats.hops import with_one_clock
+from tlb.stats.intervals import Interval, summarise
+from tlb.system.page_sizes import BASE, ordered, rank, words
+from tlb.system.reasons import Unavailable, required
 
 SIZE = "working_set_bytes"
 

@@ -11,11 +11,11 @@ import pandas as pd
 
 from experiments.housekeeping.document import DocumentAnalysis
 from experiments.housekeeping.grid import ARENA_BYTES, COLLAPSES, LARGE
-from tlb.inference.curves import Curve, select
-from tlb.inference.intervals import Interval, median_interval
-from tlb.page_sizes import BASE
-from tlb.reasons import required
 from tlb.report.charts import INTERVAL
+from tlb.stats.curves import Curve, select
+from tlb.stats.intervals import Interval, median_interval
+from tlb.system.page_sizes import BASE
+from tlb.system.reasons import required
 
 PHASES = ("before", "during", "after")
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 from experiments.housekeeping.analysis import Analysis
 from experiments.housekeeping.document import ALWAYS, FRAGMENTS, FREE, NEVER, ON_BASE
 from experiments.housekeeping.grid import ARENA_BYTES, LARGE
-from tlb.page_sizes import BASE, words
 from tlb.report.verdicts import Answer, Band, claim, counted, inside, points_of
-from tlb.units import format_ns, format_size
+from tlb.system.page_sizes import BASE, words
+from tlb.system.units import format_ns, format_size
 
 
 @claim("cow-copies-2-mib", points=points_of("fork_write", mode="write", used=1))

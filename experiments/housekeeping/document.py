@@ -10,14 +10,14 @@ from typing import Self
 
 import pandas as pd
 
-from tlb.inference.intervals import Interval, median_interval
-from tlb.lab.fragmented_memory import Run
-from tlb.lab.housekeeping import FRAGMENTS, FREE, NAME, Housekeeping, Idle, Lives, Merged
-from tlb.page_sizes import BASE
-from tlb.reasons import Unavailable, if_available
+from tlb.measure.fragmented_memory import Run
+from tlb.measure.housekeeping import FRAGMENTS, FREE, NAME, Housekeeping, Idle, Lives, Merged
 from tlb.report.analysis import EventAnalysis
 from tlb.report.chapter import published
 from tlb.report.charts import INTERVAL
+from tlb.stats.intervals import Interval, median_interval
+from tlb.system.page_sizes import BASE
+from tlb.system.reasons import Unavailable, if_available
 
 LARGE = "thp"
 ON_BASE = ""  # in the place of a mode of defrag, which base pages have none of

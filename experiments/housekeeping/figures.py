@@ -5,12 +5,12 @@ from __future__ import annotations
 import altair as alt
 
 from experiments.housekeeping.analysis import PHASES, Analysis
-from tlb.inference.curves import at_largest_shared
-from tlb.prose import listed
-from tlb.reasons import required
 from tlb.report import axes, charts
 from tlb.report.render import Figure
-from tlb.units import format_size
+from tlb.stats.curves import at_largest_shared
+from tlb.system.prose import listed
+from tlb.system.reasons import required
+from tlb.system.units import format_size
 
 COLLAPSED = {"none": "nothing", "other": "other memory", "address": "the memory it visits"}
 _LONG = tuple(digit * 10**power for power in range(6) for digit in (1, 3))

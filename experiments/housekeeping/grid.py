@@ -3,9 +3,9 @@ sparse memory. What needs settings changed is the document of `tlb housekeeping 
 
 from __future__ import annotations
 
-from tlb.lab.grid import Scope
-from tlb.lab.record import Point
-from tlb.page_sizes import BASE
+from tlb.measure.grid import Scope
+from tlb.measure.record import Point
+from tlb.system.page_sizes import BASE
 
 LARGE = "thp"
 FORKED_MIB = (4, 16, 64)  # of a coarse grid the ends

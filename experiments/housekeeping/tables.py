@@ -6,9 +6,9 @@ import pandas as pd
 
 from experiments.housekeeping.analysis import Analysis
 from experiments.housekeeping.document import FRAGMENTS, LARGE, ON_BASE
-from tlb.page_sizes import BASE
 from tlb.report.render import Html, data_table
-from tlb.units import format_ns
+from tlb.system.page_sizes import BASE
+from tlb.system.units import format_ns
 
 
 def touches(a: Analysis) -> Html:

@@ -7,14 +7,14 @@ from typing import Self
 
 import pandas as pd
 
-from tlb.inference import curves, splinter
-from tlb.inference.curves import Curve, median_over_points, select
-from tlb.inference.intervals import UNKNOWN, Interval, summarise_beside
-from tlb.page_sizes import LARGE, SWEPT, hardware, page_bytes, rank, words
 from tlb.programs import jmh
-from tlb.prose import listed
-from tlb.reasons import if_available, required
 from tlb.report import analysis
+from tlb.stats import curves, splinter
+from tlb.stats.curves import Curve, median_over_points, select
+from tlb.stats.intervals import UNKNOWN, Interval, summarise_beside
+from tlb.system.page_sizes import LARGE, SWEPT, hardware, page_bytes, rank, words
+from tlb.system.prose import listed
+from tlb.system.reasons import if_available, required
 
 SAME = 0.05  # what this book calls no difference
 ENTRY_BYTES = 8  # of a page table

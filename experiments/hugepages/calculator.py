@@ -2,7 +2,7 @@
 
 Loads depend on one another, as in a chase, and each goes to a page drawn at random from M. It finds
 its translation in a level of C entries with probability C/M, whatever the replacement
-(inference/misses.py). So T = packed + (1 - C1/M) hit + (1 - C2/M) walk, all measured here: walk is
+(stats/misses.py). So T = packed + (1 - C1/M) hit + (1 - C2/M) walk, all measured here: walk is
 spread minus packed of the same working set on the same pages, less the hit. M counts what an entry
 spans, which on a splintered large page is the host's page. Where an entry spans more than a base
 page, the chase itself comes to each such piece many times a cycle in random order, as draws do:
@@ -18,10 +18,10 @@ import numpy as np
 import pandas as pd
 
 from experiments.hugepages.analysis import Analysis
-from tlb.inference.curves import Curve
-from tlb.page_sizes import BASE, page_bytes
-from tlb.reasons import if_available, required
-from tlb.units import format_size, significant
+from tlb.stats.curves import Curve
+from tlb.system.page_sizes import BASE, page_bytes
+from tlb.system.reasons import if_available, required
+from tlb.system.units import format_size, significant
 
 PAST = 2  # times the last level's entries: from there on nearly every access of a cycle walks
 

@@ -6,14 +6,14 @@ from math import inf
 
 from experiments.hugepages.analysis import SAME, Analysis, typical
 from experiments.hugepages.selected import chased, gathered, near_reach, touched
-from tlb.inference.curves import select
-from tlb.inference.intervals import Interval, median_interval
-from tlb.inference.splinter import HALF
-from tlb.page_sizes import BASE, LARGE, words
-from tlb.prose import listed
-from tlb.reasons import Unavailable, required
 from tlb.report.verdicts import Answer, Band, Fact, claim, inside
-from tlb.units import format_size
+from tlb.stats.curves import select
+from tlb.stats.intervals import Interval, median_interval
+from tlb.stats.splinter import HALF
+from tlb.system.page_sizes import BASE, LARGE, words
+from tlb.system.prose import listed
+from tlb.system.reasons import Unavailable, required
+from tlb.system.units import format_size
 
 EIGHTH = (1.05, 1.25)  # 32.5 ns over 28.7 is 1.13
 FLAT = 1.28  # 11.2 to 14.1 ns, in what the source calls essentially flat

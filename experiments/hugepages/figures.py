@@ -7,12 +7,12 @@ import pandas as pd
 
 from experiments.hugepages import calculator as model
 from experiments.hugepages.analysis import Analysis
-from tlb.inference.curves import at_largest_shared
-from tlb.page_sizes import BASE, ordered
-from tlb.prose import count
 from tlb.report import axes, charts
 from tlb.report.render import Figure
-from tlb.units import format_size
+from tlb.stats.curves import at_largest_shared
+from tlb.system.page_sizes import BASE, ordered
+from tlb.system.prose import count
+from tlb.system.units import format_size
 
 BESIDE = ("page_sizes",)  # with the reference machine's curves behind a switch
 

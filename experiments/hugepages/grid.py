@@ -3,9 +3,9 @@ loop, and random touches."""
 
 from __future__ import annotations
 
-from tlb.lab.grid import DENSE_BELOW_BYTES, SMALLEST_LINES, Scope, octaves
-from tlb.lab.record import Point
-from tlb.page_sizes import BASE, LARGE, SWEPT
+from tlb.measure.grid import DENSE_BELOW_BYTES, SMALLEST_LINES, Scope, octaves
+from tlb.measure.record import Point
+from tlb.system.page_sizes import BASE, LARGE, SWEPT
 
 # The published benchmark's sizes (data/literature/jmh_byte_array_touch.csv), and one past them.
 TOUCH_BYTES = (1_000, 10_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tlb.page_sizes import BASE, LARGE
 from tlb.report.verdicts import Compares, points_of
+from tlb.system.page_sizes import BASE, LARGE
 
 
 def _chase(packed: bool, **where: object) -> Compares:

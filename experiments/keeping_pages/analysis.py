@@ -10,12 +10,12 @@ from statistics import median
 import pandas as pd
 
 from experiments.keeping_pages import runtimes, ways
-from tlb.inference.curves import Curve, select
-from tlb.inference.intervals import Interval, median_interval, summarise_beside
-from tlb.lab.toolchains import TOOLS
-from tlb.page_sizes import BASE, PAGES, rank, words
-from tlb.reasons import required
+from tlb.measure.toolchains import TOOLS
 from tlb.report import analysis
+from tlb.stats.curves import Curve, select
+from tlb.stats.intervals import Interval, median_interval, summarise_beside
+from tlb.system.page_sizes import BASE, PAGES, rank, words
+from tlb.system.reasons import required
 
 WHOLE, NOTHING = 0.99, 0.01  # shares that count as all and as nothing: a heap's edges are no pages
 VARIANT = ["language", "variant", "huge_share", "low_ns", "high_ns"]

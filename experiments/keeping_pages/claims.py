@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from experiments.keeping_pages.analysis import Analysis
 from experiments.keeping_pages.runtimes import RuntimeReport
-from tlb.inference.curves import select
-from tlb.inference.intervals import Interval
-from tlb.lab.toolchains import TOOLS
-from tlb.page_sizes import BASE, words
-from tlb.reasons import Unavailable, Undecided, required
+from tlb.measure.toolchains import TOOLS
 from tlb.report.verdicts import Answer, Band, Fact, claim, counted, inside, points_of
-from tlb.units import format_size
+from tlb.stats.curves import select
+from tlb.stats.intervals import Interval
+from tlb.system.page_sizes import BASE, words
+from tlb.system.reasons import Unavailable, Undecided, required
+from tlb.system.units import format_size
 
 SIX = (4.0, 9.0)  # 838 s over 135 is 6.2
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import altair as alt
 
 from experiments.keeping_pages.analysis import Analysis
-from tlb.page_sizes import SWEPT
-from tlb.prose import extremes, listed
-from tlb.reasons import required
 from tlb.report import axes, charts
 from tlb.report.render import Figure
+from tlb.system.page_sizes import SWEPT
+from tlb.system.prose import extremes, listed
+from tlb.system.reasons import required
 
 BESIDE = ("prefault",)  # with the reference machine's curves behind a switch
 

@@ -3,9 +3,9 @@ the ladder of sizes."""
 
 from __future__ import annotations
 
-from tlb.lab.grid import Scope
-from tlb.lab.record import Point
-from tlb.page_sizes import BASE, LARGE, PAGES, SWEPT
+from tlb.measure.grid import Scope
+from tlb.measure.record import Point
+from tlb.system.page_sizes import BASE, LARGE, PAGES, SWEPT
 
 # Enough that the ends do not count; of a coarse grid a quarter.
 PREFAULT_BYTES, COARSE_BYTES = 256 << 20, 64 << 20

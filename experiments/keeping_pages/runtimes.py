@@ -15,14 +15,14 @@ from typing import Annotated, Any, get_args
 
 from pydantic import BaseModel, Field
 
-from tlb.lab.observed import REFUSED, watch
-from tlb.lab.record import Count, Positive, PositiveNs
-from tlb.lab.resident import Held, Survey, answer, held, met
-from tlb.lab.toolchains import TOOLS, Program, Variant, build
 from tlb.machine import host
-from tlb.reasons import Unavailable
+from tlb.measure.observed import REFUSED, watch
+from tlb.measure.record import Count, Positive, PositiveNs
+from tlb.measure.resident import Held, Survey, answer, held, met
+from tlb.measure.toolchains import TOOLS, Program, Variant, build
 from tlb.system import procfs
 from tlb.system.files import measuring_lock
+from tlb.system.reasons import Unavailable
 from tlb.system.smaps import Pages
 
 HUGE_PAGE = 2 << 20

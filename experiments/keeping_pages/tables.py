@@ -6,10 +6,10 @@ import pandas as pd
 
 from experiments.keeping_pages.analysis import Analysis
 from experiments.keeping_pages.ways import WAYS
-from tlb.lab.toolchains import TOOLS
-from tlb.reasons import REASONS
+from tlb.measure.toolchains import TOOLS
 from tlb.report.render import Html, data_table
-from tlb.units import format_size
+from tlb.system.reasons import REASONS
+from tlb.system.units import format_size
 
 _VARIANTS = {"plain": "plain", "huge": "advised", "pool": "from the pool"}
 _REFUSED = {"pool-empty": "refused: pool empty"}  # then: other rows may have had pages of it

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from tlb.lab import page_requests
-from tlb.lab.page_requests import REFUSED, Way
-from tlb.lab.record import Positive
-from tlb.lab.resident import Held
-from tlb.reasons import Unavailable
+from tlb.measure import page_requests
+from tlb.measure.page_requests import REFUSED, Way
+from tlb.measure.record import Positive
+from tlb.measure.resident import Held
 from tlb.system import procfs
+from tlb.system.reasons import Unavailable
 
 _SHMEM = Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
 _NO_MOUNT = 4  # an exit status of kernels/runtimes/mapping.py
@@ -91,7 +91,7 @@ def survey(size_bytes: int) -> Ways:
 
 
 def measure(way: str, size_bytes: int) -> Got:
-    """Ask for memory in one way and read what it got. Raises Unavailable, as `lab.page_requests.ask`
+    """Ask for memory in one way and read what it got. Raises Unavailable, as `measure.page_requests.ask`
     does."""
     told, had = page_requests.ask(
         "mapping.py", way, size_bytes, {REFUSED: WAYS[way].refused, _NO_MOUNT: "mount-refused"}

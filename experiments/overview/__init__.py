@@ -1,6 +1,6 @@
 """The pages about several chapters or machines: the first page, the scorecard, comparisons, and the
 campaign that measures the book."""
 
-from tlb import discovery
+from tlb.report import discovery
 
 CHAPTERS = discovery.chapters()

@@ -13,14 +13,13 @@ import pandas as pd
 
 from experiments import your_program
 from experiments.your_program.programs import FEW, FEW_MINUTES, NAME
-from tlb import discovery
-from tlb.lab.grid import Scope
-from tlb.lab.progress import Progress
-from tlb.lab.record import Point
-from tlb.lab.store import Store, data_root
-from tlb.reasons import if_available
-from tlb.report import parameters, publish
+from tlb.measure.grid import Scope
+from tlb.measure.progress import Progress
+from tlb.measure.record import Point
+from tlb.measure.store import Store, data_root
+from tlb.report import discovery, parameters, publish
 from tlb.report.chapter import Chapter
+from tlb.system.reasons import if_available
 
 SITE_S, SURVEY_S, DOCUMENTS_S = 100.0, 40.0, 10.0  # guesses, the first of a slow computer
 PROGRAMS_S = 60 * FEW_MINUTES

@@ -3,7 +3,7 @@ measured, their ratio, and whether they differ.
 
 A side is a folder of data/ (`zen-5-b15e0e32`), one of data/own/ (`own/zen-5-b15e0e32`),
 `reference`, or `this` in its present state; with `@STATE` its rows of one state, with `@BOOT` those
-of one boot (lab.states), else those of each kernel's last campaign, as pages show them. A point is
+of one boot (measure.states), else those of each kernel's last campaign, as pages show them. A point is
 the same where the version of what its kernel measures and all its parameters are.
 
 The rule is that of verdicts. Two sides *differ* where the interval of their ratio, as wide as one
@@ -32,25 +32,19 @@ from experiments.overview.profile_comparison import (
     UNKNOWN,
     QuantityPair,
 )
-from tlb.inference.intervals import Interval
-from tlb.inference.two_machines import (
-    Pair,
-    measured_alike,
-    numbered_runs,
-    of_the_same_kernels,
-    pairs,
-)
-from tlb.lab import kernels, states, survey
-from tlb.lab.events import CANONICAL
-from tlb.lab.store import Store, data_root
 from tlb.machine import background, doctor
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
-from tlb.prose import listed
-from tlb.reasons import Unavailable, if_available
+from tlb.measure import kernels, states, survey
+from tlb.measure.events import CANONICAL
+from tlb.measure.store import Store, data_root
 from tlb.report.parameters import table_of_contents
 from tlb.report.setting import point_columns
 from tlb.report.verdicts import LEAST_COVERAGE, decided, inside
+from tlb.stats.intervals import Interval
+from tlb.stats.two_machines import Pair, measured_alike, numbered_runs, of_the_same_kernels, pairs
+from tlb.system.prose import listed
+from tlb.system.reasons import Unavailable, if_available
 
 UNITS = {"ns_per_access": "ns"} | {
     f"{quantity}_per_access": quantity.replace("_", " ") for quantity in CANONICAL

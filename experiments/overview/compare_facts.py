@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import pandas as pd
 
 from experiments.overview.profile_comparison import DIFFERS
-from tlb.inference import splinter
-from tlb.inference.campaigns import newest
-from tlb.lab import kernels
 from tlb.machine.host import Host, data_caches, data_tlbs
-from tlb.page_sizes import LARGE, PAGES
-from tlb.prose import count, listed
-from tlb.reasons import if_available
-from tlb.units import format_size
+from tlb.measure import kernels
+from tlb.stats import splinter
+from tlb.stats.campaigns import newest
+from tlb.system.page_sizes import LARGE, PAGES
+from tlb.system.prose import count, listed
+from tlb.system.reasons import if_available
+from tlb.system.units import format_size
 
 if TYPE_CHECKING:
     from experiments.overview.compare import Compared
@@ -90,7 +90,7 @@ KINDS: dict[str, tuple[str, str]] = {
     # settings.BOOT_WORDS: levels of the table, its isolation, what a switch keeps.
     "booted with": (_WALKS, "walks, the way into the kernel, and what a switch keeps"),
     "memory": ("", "how far sweeps go, and so which points both have"),
-    # An entry spans the smaller of the guest's page and the host's (inference/splinter.py).
+    # An entry spans the smaller of the guest's page and the host's (stats/splinter.py).
     _LARGE_PAGES: (" ".join([*LARGE, "1g"]), "what lies on large pages"),
 }
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from tlb.lab import states
-from tlb.prose import count, listed
-from tlb.reasons import if_available
+from tlb.measure import states
 from tlb.report.setting import point_columns
 from tlb.report.verdicts import WRONG_BY_CHANCE
+from tlb.system.prose import count, listed
+from tlb.system.reasons import if_available
 
 if TYPE_CHECKING:
     from experiments.overview.compare import Compared, Side

@@ -12,9 +12,9 @@ import pandas as pd
 
 from experiments.overview import profile_comparison
 from experiments.overview.compare import DIFFERS, SAME, UNITS, UNKNOWN, Compared, Comparison
-from tlb.inference.intervals import Interval
-from tlb.lab import kernels
-from tlb.units import with_unit
+from tlb.measure import kernels
+from tlb.stats.intervals import Interval
+from tlb.system.units import with_unit
 
 MOST_ROWS = 30  # on a screen, of all chapters together
 LEAST_ROWS = 2  # of each

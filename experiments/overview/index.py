@@ -13,14 +13,14 @@ from experiments import graph_walk, hugepages, stlb_cliff, your_machine
 from experiments.overview import CHAPTERS
 from experiments.overview.machine_verdicts import analysis_of
 from experiments.overview.profile import Profile, keep, profile, read
-from tlb.inference import curves
-from tlb.inference.curves import Curve
-from tlb.inference.intervals import Interval
-from tlb.lab import survey
-from tlb.reasons import Unavailable, if_available, required
+from tlb.measure import survey
 from tlb.report import analysis
 from tlb.report.chapter import Chapter
-from tlb.units import format_size
+from tlb.stats import curves
+from tlb.stats.curves import Curve
+from tlb.stats.intervals import Interval
+from tlb.system.reasons import Unavailable, if_available, required
+from tlb.system.units import format_size
 
 # What a machine may lack without the first page failing; a bad parameter is an error there too.
 _LACKING = ("no-data", "not-linux", "arch-unsupported")

@@ -21,30 +21,30 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from experiments import your_machine, your_program
 from experiments.overview import CHAPTERS
-from tlb.lab import survey
-from tlb.lab.row_database import FILE, RowDatabase
-from tlb.lab.store import PUBLISHED, Store, data_root
 from tlb.machine import host as hosts
-from tlb.reasons import Unavailable, if_available
+from tlb.measure import survey
+from tlb.measure.row_database import FILE, RowDatabase
+from tlb.measure.store import PUBLISHED, Store, data_root
 from tlb.report import analysis, parameters
 from tlb.report.chapter import Chapter
 from tlb.report.compared import Bounds
 from tlb.report.verdicts import Effect, Verdict, Word, statements, verdicts
 from tlb.system.files import ROOT
-from tlb.units import digits_apart, significant
+from tlb.system.reasons import Unavailable, if_available
+from tlb.system.units import digits_apart, significant
 
 NAME = "verdicts"
 PAGE = "scorecard"
 DERIVED = frozenset({NAME, "translation"})  # documents of data/ that are made from the others
 # What a verdict follows from, in experiments/; of a chapter, not how it is drawn and told.
 _CODE = (
-    "tlb/reasons.py",
-    "tlb/reasons.txt",
-    "tlb/units.py",
-    "tlb/page_sizes.py",
+    "tlb/system/reasons.py",
+    "tlb/system/reasons.txt",
+    "tlb/system/units.py",
+    "tlb/system/page_sizes.py",
     "tlb/machine",
-    "tlb/inference",
-    "tlb/lab",
+    "tlb/stats",
+    "tlb/measure",
     "tlb/report/analysis.py",
     "tlb/report/obstacles.py",
     "tlb/report/verdicts.py",

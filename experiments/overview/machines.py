@@ -13,14 +13,14 @@ from typing import Any, Literal, NamedTuple
 import pandas as pd
 
 from experiments.overview.profile import Profile, Quantity, is_current, of_chapter, read
-from tlb.inference import splinter
-from tlb.lab import build, states
-from tlb.lab.store import Store
 from tlb.machine.host import Host
-from tlb.reasons import Unavailable, if_available
+from tlb.measure import build, states
+from tlb.measure.store import Store
 from tlb.report import analysis
 from tlb.report.chapter import Chapter
+from tlb.stats import splinter
 from tlb.system import procfs
+from tlb.system.reasons import Unavailable, if_available
 
 PAGE = "machines"
 THIS = "this computer"

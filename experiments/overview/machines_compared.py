@@ -8,10 +8,10 @@ from typing import NamedTuple
 import pandas as pd
 
 from experiments.overview.machines import Analysis, Machine
-from tlb.lab import events
 from tlb.machine.host import is_arm
-from tlb.prose import listed
-from tlb.reasons import Unavailable
+from tlb.measure import events
+from tlb.system.prose import listed
+from tlb.system.reasons import Unavailable
 
 # as found or, where nothing was, as stated
 ENTRIES = {level: (f"entries_level_{level}", f"stated_level_{level}") for level in (1, 2)}

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from experiments.overview.machines import THIS, Analysis
-from tlb.reasons import required
 from tlb.report import axes, charts
 from tlb.report.render import MUTED, PALETTE, RULE, Figure
+from tlb.system.reasons import required
 
 # What a row shows, in words that a phone has room for. Entries and gains are in the table.
 _SHOWN = {

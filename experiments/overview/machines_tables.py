@@ -17,12 +17,12 @@ from markupsafe import Markup
 
 from experiments.overview.machines import Analysis, Machine
 from experiments.overview.machines_compared import ENTRIES, entries
-from tlb.inference.scatter import JUMP
-from tlb.reasons import REASONS
 from tlb.report.render import Html, join
 from tlb.report.setting import hypervisor_name
+from tlb.stats.scatter import JUMP
 from tlb.system import procfs
-from tlb.units import format_size
+from tlb.system.reasons import REASONS
+from tlb.system.units import format_size
 
 _UNMEASURED = "not measured"
 _PAGES = {"whole": "huge pages whole", "splintered": "huge pages splintered", "unknown": ""}

@@ -11,12 +11,12 @@ from typing import Any
 import pandas as pd
 
 from experiments import stlb_cliff
-from tlb.inference.power import made_up, rates, ratio
-from tlb.lab import campaign
+from tlb.measure import campaign
 from tlb.report import analysis
 from tlb.report.chapter import Chapter
 from tlb.report.render import Html, data_table
 from tlb.report.verdicts import decided, inside
+from tlb.stats.power import made_up, rates, ratio
 
 
 class Analysis(analysis.Analysis):

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-from tlb.lab.grid import Scope, profile
-from tlb.lab.independent import Cells, folder
-from tlb.lab.measure import Shared
-from tlb.lab.measuring_setup import Rig
-from tlb.lab.record import Point
-from tlb.lab.store import Store
 from tlb.machine import host
-from tlb.page_sizes import BASE
-from tlb.reasons import Unavailable
-from tlb.units import format_size
+from tlb.measure.grid import Scope, profile
+from tlb.measure.independent import Cells, folder
+from tlb.measure.measure import Shared
+from tlb.measure.measuring_setup import Rig
+from tlb.measure.record import Point
+from tlb.measure.store import Store
+from tlb.system.page_sizes import BASE
+from tlb.system.reasons import Unavailable
+from tlb.system.units import format_size
 
 TITLE = "The beginning of a large mapping over a mapping of the point's size"
 COLUMNS = ("pages", "working set", "layout", "in the large one ns", "in its own ns")

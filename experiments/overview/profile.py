@@ -23,16 +23,16 @@ from experiments.overview.machine_verdicts import analysis_of, rows_digest
 from experiments.page_faults.analysis import FILE, FRESH, FRESH_LARGE
 from experiments.virtualization.analysis import GUEST_BASE_BYTES
 from experiments.virtualization.grid import GUEST_PAGES, HOST_PAGES
-from tlb import page_sizes
-from tlb.inference.geometry import Geometry
-from tlb.inference.intervals import Interval
-from tlb.lab.store import Store, data_root
-from tlb.page_sizes import PAGES, SWEPT
-from tlb.reasons import Unavailable, if_available, required
+from tlb.measure.store import Store, data_root
 from tlb.report import parameters
 from tlb.report.chapter import Chapter
+from tlb.stats.geometry import Geometry
+from tlb.stats.intervals import Interval
+from tlb.system import page_sizes
 from tlb.system.files import disk_errors
-from tlb.units import rounded
+from tlb.system.page_sizes import PAGES, SWEPT
+from tlb.system.reasons import Unavailable, if_available, required
+from tlb.system.units import rounded
 
 NAME = "translation"
 SCHEMA = "translation.schema.json"
@@ -83,7 +83,7 @@ class Quantity(BaseModel):
         "neither",
     )
     reason: str | None = Field(
-        default=None, description="a code of tlb/reasons.py; null where there is a value"
+        default=None, description="a code of tlb/system/reasons.py; null where there is a value"
     )
     detail: str = Field(default="", description="of the reason")
 

@@ -10,10 +10,10 @@ from math import inf, isfinite
 from typing import Any, NamedTuple
 
 from experiments.overview.profile import PARTS, Profile, Quantity, is_current, read
-from tlb.inference.intervals import Interval
-from tlb.lab.store import Store
-from tlb.reasons import if_available
+from tlb.measure.store import Store
 from tlb.report.verdicts import LEAST_COVERAGE
+from tlb.stats.intervals import Interval
+from tlb.system.reasons import if_available
 
 MOST_HIDDEN = 0.2  # the effect that the rule of verdicts has to find in nine cases of ten
 DIFFERS, SAME, UNKNOWN = "differs", "no difference", "cannot tell"

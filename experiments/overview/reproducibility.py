@@ -17,16 +17,15 @@ from experiments import your_machine, your_program
 from experiments.overview import CHAPTERS, machine_verdicts
 from experiments.overview.compare import DIFFERS, SAME, UNKNOWN
 from experiments.overview.machine_verdicts import name_of
-from tlb import discovery
-from tlb.inference.two_machines import runs_apart
-from tlb.lab import survey
 from tlb.machine import host as hosts
-from tlb.reasons import if_available, required
-from tlb.report import analysis
+from tlb.measure import survey
+from tlb.report import analysis, discovery
 from tlb.report.chapter import Chapter
 from tlb.report.render import Html, data_table
 from tlb.report.setting import hypervisor_name, point_columns, processes
+from tlb.stats.two_machines import runs_apart
 from tlb.system.files import ROOT
+from tlb.system.reasons import if_available, required
 
 # What numbers pass through; the rest of requirements.lock builds the page around them.
 LIBRARIES = ("numpy", "pandas", "scipy", "numba", "altair", "papermill", "nbval", "jupyter-book")

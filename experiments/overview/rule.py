@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import inf
 
-from tlb.inference.power import made_up, rates, ratio
 from tlb.report.verdicts import Band, decided, inside
+from tlb.stats.power import made_up, rates, ratio
 
 TITLE = (
     "The rule of verdicts on made-up ratios (to reach: wrong 5 %; a fifth beyond the band at 5 % "

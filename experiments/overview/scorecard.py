@@ -12,11 +12,11 @@ import pandas as pd
 
 from experiments.overview import CHAPTERS
 from experiments.overview.machine_verdicts import Judged, Verdicts, judged, name_of
-from tlb.reasons import Unavailable
 from tlb.report import analysis, page
 from tlb.report.chapter import Chapter
 from tlb.report.verdict_table import CLASSES, beside
 from tlb.report.verdicts import claims_of, statements
+from tlb.system.reasons import Unavailable
 
 UNMEASURED = "not measured"
 OTHERWISE = "measured differently"  # by another version of the kernels than the verdict beside it

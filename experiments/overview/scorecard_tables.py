@@ -8,13 +8,13 @@ from math import isinf
 from markupsafe import Markup
 
 from experiments.overview.scorecard import APART, MARKS, OTHERWISE, UNMEASURED, Analysis
-from tlb.prose import count
-from tlb.reasons import REASONS
 from tlb.report.bibliography import sources
 from tlb.report.compared import range_words
 from tlb.report.render import Html, inline, join
 from tlb.report.verdict_table import anchor, mark
 from tlb.report.verdicts import Statement, statements
+from tlb.system.prose import count
+from tlb.system.reasons import REASONS
 
 # Why a claim is undecided or cannot be tested, in the few words that a row has room for.
 _SHORT = {

@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 
 from experiments.overview.index import BASE_PAGES, LARGE_PAGES, PACKED, Analysis
-from tlb.inference.curves import Curve, at_largest_shared
-from tlb.inference.scatter import JUMP
-from tlb.reasons import required
 from tlb.report import axes, charts
 from tlb.report.render import MUTED, PALETTE, Figure
-from tlb.units import format_ns, format_size
+from tlb.stats.curves import Curve, at_largest_shared
+from tlb.stats.scatter import JUMP
+from tlb.system.reasons import required
+from tlb.system.units import format_ns, format_size
 
 _COLOURS = {BASE_PAGES: PALETTE[0], LARGE_PAGES: PALETTE[2], PACKED: PALETTE[1]}
 _ASKED_LOG2 = 30.0  # the static figure answers for 1 GiB

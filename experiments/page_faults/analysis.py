@@ -12,15 +12,15 @@ import pandas as pd
 from experiments.page_faults import kernel_side
 from experiments.page_faults.grid import AT_ONCE, CHUNK_BYTES, CHUNKS, LARGE, LINE_BYTES
 from experiments.page_faults.kernel_side import KernelSide
-from tlb.inference import student
-from tlb.inference.curves import Curve, select
-from tlb.inference.hops import with_one_clock
-from tlb.inference.intervals import UNKNOWN, Interval, median_interval, summarise_beside
-from tlb.inference.student import Sample
-from tlb.page_sizes import BASE
-from tlb.reasons import Unavailable, if_available, required
 from tlb.report import analysis
 from tlb.report.chapter import literature
+from tlb.stats import student
+from tlb.stats.curves import Curve, select
+from tlb.stats.hops import with_one_clock
+from tlb.stats.intervals import UNKNOWN, Interval, median_interval, summarise_beside
+from tlb.stats.student import Sample
+from tlb.system.page_sizes import BASE
+from tlb.system.reasons import Unavailable, if_available, required
 
 BINS_AN_OCTAVE = 16  # of the histogram, as kernels/touches.h merges them
 DRAWN_AN_OCTAVE = 2  # bins of the figure: what the eye tells apart on a page

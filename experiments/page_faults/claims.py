@@ -4,14 +4,14 @@ Analysis."""
 from __future__ import annotations
 
 from experiments.page_faults.analysis import FRESH, FRESH_LARGE, Analysis
-from tlb.inference.curves import select
-from tlb.inference.intervals import median_interval
 from tlb.machine.host import is_x86
-from tlb.page_sizes import BASE, words
-from tlb.prose import count, in_words, listed
-from tlb.reasons import Unavailable, Undecided, required
 from tlb.report.verdicts import Answer, Band, Compares, Fact, claim, counted, inside, points_of
-from tlb.units import format_size
+from tlb.stats.curves import select
+from tlb.stats.intervals import median_interval
+from tlb.system.page_sizes import BASE, words
+from tlb.system.prose import count, in_words, listed
+from tlb.system.reasons import Unavailable, Undecided, required
+from tlb.system.units import format_size
 
 LINEAR_BYTES = 2 ** (48 - 12) * 8  # an entry for each page of 48 bits of addresses
 

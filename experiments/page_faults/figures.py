@@ -8,12 +8,12 @@ import altair as alt
 import pandas as pd
 
 from experiments.page_faults.analysis import FRESH, FRESH_LARGE, WAYS, Analysis
-from tlb.page_sizes import BASE
-from tlb.prose import count, listed
-from tlb.reasons import required
 from tlb.report import axes, charts
 from tlb.report.axes import PAGE_COLOURS
 from tlb.report.render import MUTED, PALETTE, Figure
+from tlb.system.page_sizes import BASE
+from tlb.system.prose import count, listed
+from tlb.system.reasons import required
 
 BESIDE = ("churn",)  # with the reference machine's curves behind a switch
 

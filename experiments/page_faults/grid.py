@@ -3,9 +3,9 @@ of memory that was left alone, and threads that map and take away."""
 
 from __future__ import annotations
 
-from tlb.lab.grid import Scope
-from tlb.lab.record import Point
-from tlb.page_sizes import BASE
+from tlb.measure.grid import Scope
+from tlb.measure.record import Point
+from tlb.system.page_sizes import BASE
 
 FILE_BYTES = 12 << 20  # the published file
 AT_ONCE = 1 << 16  # pages of it that one write has: more than it has

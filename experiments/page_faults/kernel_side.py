@@ -15,14 +15,14 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from experiments.page_faults.grid import FILE_BYTES, LARGE
-from tlb.lab import build, perf
-from tlb.lab.record import now
 from tlb.machine import host, pmu
 from tlb.machine.host import Host, is_x86
-from tlb.page_sizes import BASE
-from tlb.reasons import Unavailable
+from tlb.measure import build, perf
+from tlb.measure.record import now
 from tlb.system import procfs
+from tlb.system.page_sizes import BASE
 from tlb.system.processes import PROBE_S, run_whole
+from tlb.system.reasons import Unavailable
 
 REGION_MS = 400  # 1,600 samples, of which a share of one percent is known to a quarter of it
 SAMPLED_HZ = 4000

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pandas as pd
 
 from experiments.page_faults.analysis import FRESH, FRESH_LARGE, WAYS, Analysis, Way
-from tlb.inference.curves import select
-from tlb.reasons import if_available, required
 from tlb.report.render import Html, data_table
-from tlb.units import format_size
+from tlb.stats.curves import select
+from tlb.system.reasons import if_available, required
+from tlb.system.units import format_size
 
 
 def ways(a: Analysis) -> Html:

@@ -8,11 +8,11 @@ from functools import cached_property
 import pandas as pd
 
 from experiments.shootdowns.grid import CALLS, DISCARDED, FEW, HELD, LARGE
-from tlb.inference.curves import Curve, select
-from tlb.inference.intervals import UNKNOWN, Interval, median_interval
-from tlb.page_sizes import BASE
-from tlb.reasons import required
 from tlb.report.analysis import EventAnalysis
+from tlb.stats.curves import Curve, select
+from tlb.stats.intervals import UNKNOWN, Interval, median_interval
+from tlb.system.page_sizes import BASE
+from tlb.system.reasons import required
 
 
 class Analysis(EventAnalysis):

@@ -8,10 +8,10 @@ import pandas as pd
 from experiments.shootdowns.analysis import Analysis
 from experiments.shootdowns.grid import FEW
 from experiments.shootdowns.tables import CALL_WORDS
-from tlb.prose import in_words, listed
-from tlb.reasons import required
 from tlb.report import axes, charts
 from tlb.report.render import Figure
+from tlb.system.prose import in_words, listed
+from tlb.system.reasons import required
 
 BESIDE = ("calls",)  # with the reference machine's curves behind a switch
 

@@ -3,9 +3,9 @@ one CPU and on more, and a chase beside a thread that gives pages back."""
 
 from __future__ import annotations
 
-from tlb.lab.grid import Scope
-from tlb.lab.record import Point
-from tlb.page_sizes import BASE
+from tlb.measure.grid import Scope
+from tlb.measure.record import Point
+from tlb.system.page_sizes import BASE
 
 LARGE = "thp"
 CALLS = ("unmap", "protect", "discard")

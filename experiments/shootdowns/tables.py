@@ -5,9 +5,9 @@ from __future__ import annotations
 import pandas as pd
 
 from experiments.shootdowns.analysis import Analysis
-from tlb.reasons import required
 from tlb.report.render import Html, data_table
-from tlb.units import format_ns
+from tlb.system.reasons import required
+from tlb.system.units import format_ns
 
 CALL_WORDS = {"unmap": "munmap", "protect": "mprotect", "discard": "madvise"}
 

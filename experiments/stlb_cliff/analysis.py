@@ -8,15 +8,15 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from tlb.inference import counts, curves, misses
-from tlb.inference.curves import HALF_AN_OCTAVE, Curve
-from tlb.inference.intervals import Interval
-from tlb.inference.misses import TEXTBOOK, RandomFit, StepFit
 from tlb.machine.host import data_tlbs
 from tlb.machine.tlb import ways_of
-from tlb.reasons import Unavailable, if_available, required
 from tlb.report import analysis
 from tlb.report.chapter import literature, published
+from tlb.stats import counts, curves, misses
+from tlb.stats.curves import HALF_AN_OCTAVE, Curve
+from tlb.stats.intervals import Interval
+from tlb.stats.misses import TEXTBOOK, RandomFit, StepFit
+from tlb.system.reasons import Unavailable, if_available, required
 
 # "Flat" in the published run is 4.2 to 4.8 ns, a rise of 14 %; twice that is still nothing beside a
 # cliff.

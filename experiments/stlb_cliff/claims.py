@@ -14,13 +14,13 @@ from experiments.stlb_cliff.selected import (
     near_first,
     one_gib,
 )
-from tlb.inference import counts
-from tlb.inference.curves import HALF_AN_OCTAVE, select
-from tlb.inference.intervals import Interval
-from tlb.prose import count, listed
-from tlb.reasons import Unavailable, required
 from tlb.report.verdicts import Answer, Band, Fact, claim, inside
-from tlb.units import format_size
+from tlb.stats import counts
+from tlb.stats.curves import HALF_AN_OCTAVE, select
+from tlb.stats.intervals import Interval
+from tlb.system.prose import count, listed
+from tlb.system.reasons import Unavailable, required
+from tlb.system.units import format_size
 
 # "Capacity alone": the control, which differs in nothing but the pages, may share at most a tenth
 # of the rise.

@@ -8,11 +8,11 @@ import altair as alt
 import pandas as pd
 
 from experiments.stlb_cliff.analysis import Analysis
-from tlb.prose import climb, listed
-from tlb.reasons import required
 from tlb.report import axes, charts
 from tlb.report.render import PALETTE, Figure
-from tlb.units import format_ns, format_size
+from tlb.system.prose import climb, listed
+from tlb.system.reasons import required
+from tlb.system.units import format_ns, format_size
 
 BESIDE = ("cliff",)  # with the reference machine's curves behind a switch
 

@@ -3,9 +3,9 @@ same number of lines."""
 
 from __future__ import annotations
 
-from tlb.lab.grid import DENSE_BELOW_BYTES, SMALLEST_LINES, Scope, octaves
-from tlb.lab.record import Point
-from tlb.page_sizes import BASE
+from tlb.measure.grid import DENSE_BELOW_BYTES, SMALLEST_LINES, Scope, octaves
+from tlb.measure.record import Point
+from tlb.system.page_sizes import BASE
 
 # Of data/literature/tlb_pressure.csv; and 256 KiB, which the text beside it gives a time for.
 PUBLISHED_BYTES = tuple(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import inf
 
-from tlb.lab.grid import Scope
-from tlb.page_sizes import BASE
+from tlb.measure.grid import Scope
 from tlb.report.verdicts import Compares, points_of
+from tlb.system.page_sizes import BASE
 
 # Of the last level's entries: the published sizes around its reach are two doublings apart.
 HALF_TO_TWICE = (0.5, 2.0)

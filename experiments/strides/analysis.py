@@ -10,12 +10,12 @@ from math import isnan
 import pandas as pd
 
 from experiments.strides.grid import CONTROLLED, LINE_BYTES, NEAR_BYTES, PAGES
-from tlb.inference.curves import Curve, select
-from tlb.inference.intervals import Interval, interval_of_rows
-from tlb.page_sizes import BASE, LARGE
-from tlb.reasons import Unavailable, required
 from tlb.report import analysis
 from tlb.report.chapter import literature, published
+from tlb.stats.curves import Curve, select
+from tlb.stats.intervals import Interval, interval_of_rows
+from tlb.system.page_sizes import BASE, LARGE
+from tlb.system.reasons import Unavailable, required
 
 STRIDE = "step_bytes"
 # The parts of a strided loop's time, in the order in which they are stacked. On large pages that the

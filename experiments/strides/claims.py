@@ -7,15 +7,15 @@ from math import inf
 
 from experiments.strides.analysis import Analysis
 from experiments.strides.grid import LINE_BYTES, NARROW, PAGE_STRIDE, TWO_PAGES, WIDE
-from tlb.inference import curves
-from tlb.inference.curves import Curve
-from tlb.inference.intervals import Interval
-from tlb.page_sizes import BASE, words
-from tlb.prose import listed
-from tlb.reasons import Unavailable, required
 from tlb.report.obstacles import unless_splintered
 from tlb.report.verdicts import Answer, Band, Compares, claim, inside, points_of
-from tlb.units import format_size
+from tlb.stats import curves
+from tlb.stats.curves import Curve
+from tlb.stats.intervals import Interval
+from tlb.system.page_sizes import BASE, words
+from tlb.system.prose import listed
+from tlb.system.reasons import Unavailable, required
+from tlb.system.units import format_size
 
 PUBLISHED = (8, LINE_BYTES, NARROW, PAGE_STRIDE, TWO_PAGES)
 

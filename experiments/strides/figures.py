@@ -9,12 +9,12 @@ import pandas as pd
 
 from experiments.strides.analysis import PARTS, STRIDE, Analysis
 from experiments.strides.grid import LINE_BYTES
-from tlb.inference.curves import Curve
-from tlb.prose import listed
-from tlb.reasons import required
 from tlb.report import axes, charts
 from tlb.report.render import MUTED, Figure
-from tlb.units import format_size
+from tlb.stats.curves import Curve
+from tlb.system.prose import listed
+from tlb.system.reasons import required
+from tlb.system.units import format_size
 
 BESIDE = ("strides",)  # with the reference machine's curves behind a switch
 

@@ -3,9 +3,9 @@ controls that take it apart."""
 
 from __future__ import annotations
 
-from tlb.lab.grid import Scope
-from tlb.lab.record import Point
-from tlb.page_sizes import BASE
+from tlb.measure.grid import Scope
+from tlb.measure.record import Point
+from tlb.system.page_sizes import BASE
 
 ARRAY_BYTES = 256 << 20  # data/literature/stride_walk.csv
 LINE_BYTES = 64

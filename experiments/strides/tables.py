@@ -8,10 +8,10 @@ import pandas as pd
 
 from experiments.strides.analysis import Analysis
 from experiments.strides.grid import LINE_BYTES
-from tlb.inference.curves import Curve
-from tlb.reasons import required
 from tlb.report.render import Html, data_table
-from tlb.units import format_size
+from tlb.stats.curves import Curve
+from tlb.system.reasons import required
+from tlb.system.units import format_size
 
 
 def published(a: Analysis) -> Html:

@@ -8,13 +8,13 @@ from operator import itemgetter
 import numpy as np
 import pandas as pd
 
-from tlb.inference.curves import Curve, select
-from tlb.inference.hops import quantile, smoothed, with_one_clock
-from tlb.inference.intervals import UNKNOWN, Interval, median_interval, summarise
-from tlb.page_sizes import BASE, ordered, rank, words
-from tlb.reasons import Unavailable, if_available, required
 from tlb.report import analysis
-from tlb.units import format_size
+from tlb.stats.curves import Curve, select
+from tlb.stats.hops import quantile, smoothed, with_one_clock
+from tlb.stats.intervals import UNKNOWN, Interval, median_interval, summarise
+from tlb.system.page_sizes import BASE, ordered, rank, words
+from tlb.system.reasons import Unavailable, if_available, required
+from tlb.system.units import format_size
 
 VERTEX_BYTES = 64  # kernels/graph.h
 APART_STEPS = 1 << 14  # in each block of vertices on pages of their own

@@ -19,13 +19,13 @@ from experiments.tlb_blocking.analysis import (
     graph_size,
 )
 from experiments.tlb_blocking.grid import blocks
-from tlb.inference.intervals import Interval
-from tlb.inference.splinter import large_pages
-from tlb.page_sizes import BASE, LARGE, words
-from tlb.reasons import Unavailable, Undecided, if_available, required
 from tlb.report.obstacles import unless_splintered
 from tlb.report.verdicts import Answer, Effect, Truth, claim, decided, inside, points_of
-from tlb.units import format_size
+from tlb.stats.intervals import Interval
+from tlb.stats.splinter import large_pages
+from tlb.system.page_sizes import BASE, LARGE, words
+from tlb.system.reasons import Unavailable, Undecided, if_available, required
+from tlb.system.units import format_size
 
 # The published block left (117 - 71) / (242 - 71) = 27 % of the tail's excess over 2 MiB pages.
 ALL_BUT_VANISHED = 0.30

@@ -15,12 +15,12 @@ from experiments.tlb_blocking.analysis import (
     Analysis,
     graph_size,
 )
-from tlb.page_sizes import BASE
-from tlb.reasons import required
 from tlb.report import axes, charts
 from tlb.report.chapter import literature
 from tlb.report.render import MUTED, Figure
-from tlb.units import format_size
+from tlb.system.page_sizes import BASE
+from tlb.system.reasons import required
+from tlb.system.units import format_size
 
 BESIDE = ("blocks",)  # with the reference machine's curves behind a switch
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from experiments.tlb_blocking.analysis import APART_STEPS, PUBLISHED_BLOCK, VERTEX_BYTES
-from tlb.lab.grid import Scope
-from tlb.lab.record import Point
-from tlb.page_sizes import BASE
+from tlb.measure.grid import Scope
+from tlb.measure.record import Point
+from tlb.system.page_sizes import BASE
 
 LARGE_PAGES = ("4k", "thp", "2m", "1g")
 MOST_COARSE_BYTES = 2 << 30  # of a coarse grid's graphs: one of 4 GiB takes four seconds to make

@@ -11,10 +11,10 @@ import pandas as pd
 
 from experiments.virtualization.grid import GUEST_PAGES, HOST_PAGES, NODES
 from experiments.virtualization.steps import GUEST, Chase, StepsAnalysis
-from tlb.inference.curves import Curve, select
-from tlb.inference.intervals import UNKNOWN, Interval, median_interval, summarise
-from tlb.page_sizes import BASE, hardware, labels
-from tlb.reasons import PAGE_REASONS, Unavailable, if_available, required
+from tlb.stats.curves import Curve, select
+from tlb.stats.intervals import UNKNOWN, Interval, median_interval, summarise
+from tlb.system.page_sizes import BASE, hardware, labels
+from tlb.system.reasons import PAGE_REASONS, Unavailable, if_available, required
 
 # Why a machine may have no guest, beside lacking pages.
 GUEST_REASONS = PAGE_REASONS | {

@@ -9,14 +9,14 @@ from experiments.virtualization import references
 from experiments.virtualization.analysis import Analysis, pair_words
 from experiments.virtualization.grid import GUEST_PAGES, MOST_QUICK_BYTES, coarse
 from experiments.virtualization.steps import GUEST, PAST, PROCESS
-from tlb.inference.intervals import Interval
-from tlb.lab.grid import Scope
-from tlb.lab.namespaces import MODE as NAMESPACES
-from tlb.lab.record import Point
-from tlb.page_sizes import BASE
-from tlb.reasons import required
+from tlb.measure.grid import Scope
+from tlb.measure.namespaces import MODE as NAMESPACES
+from tlb.measure.record import Point
 from tlb.report.verdicts import Answer, Band, Fact, Truth, claim, inside, points_of
-from tlb.units import format_size
+from tlb.stats.intervals import Interval
+from tlb.system.page_sizes import BASE
+from tlb.system.reasons import required
+from tlb.system.units import format_size
 
 MOST_REFERENCES = 24
 # "Under 2-3x native": two is the stricter reading, three the wider.

@@ -7,10 +7,10 @@ import altair as alt
 import pandas as pd
 
 from experiments.virtualization.analysis import Analysis, cell_name
-from tlb.prose import extremes
-from tlb.reasons import required
 from tlb.report import axes, charts
 from tlb.report.render import MUTED, Figure
+from tlb.system.prose import extremes
+from tlb.system.reasons import required
 
 _REACHED, _WALK = "between the two TLB levels", "past both levels"
 

@@ -3,10 +3,10 @@ outside."""
 
 from __future__ import annotations
 
-from tlb.lab.grid import DENSE_BELOW_BYTES, SMALLEST_LINES, Scope, octaves
-from tlb.lab.namespaces import MODE
-from tlb.lab.record import Point
-from tlb.page_sizes import HARDWARE as GUEST_PAGES
+from tlb.measure.grid import DENSE_BELOW_BYTES, SMALLEST_LINES, Scope, octaves
+from tlb.measure.namespaces import MODE
+from tlb.measure.record import Point
+from tlb.system.page_sizes import HARDWARE as GUEST_PAGES
 
 # Under each of the guest's, and what a process of the host itself would have.
 HOST_PAGES = ("4k", "thp", "2m", "1g")

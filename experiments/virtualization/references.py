@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tlb.page_sizes import HARDWARE, hardware
+from tlb.system.page_sizes import HARDWARE, hardware
 
 
 def _depth(page: str, levels: int) -> int:

@@ -9,12 +9,12 @@ from functools import cached_property
 import pandas as pd
 
 from experiments.virtualization.grid import STEPS_OF
-from tlb.inference import splinter
-from tlb.inference.curves import select
-from tlb.inference.intervals import Interval, median_interval
-from tlb.page_sizes import BASE, hardware
-from tlb.reasons import Unavailable, if_available, required
 from tlb.report import analysis
+from tlb.stats import splinter
+from tlb.stats.curves import select
+from tlb.stats.intervals import Interval, median_interval
+from tlb.system.page_sizes import BASE, hardware
+from tlb.system.reasons import Unavailable, if_available, required
 
 Chase = tuple[str, str]  # the guest's page, "" of a plain process; and the host's
 GUEST, PROCESS = "guest_chase", "page_chase"
@@ -41,7 +41,7 @@ class StepsAnalysis(analysis.Analysis):
     @cached_property
     def reached(self) -> dict[Chase, Interval]:
         """What translation costs between the two levels' entries, over that on 4 KiB pages: 0 if an
-        entry spans a large page (inference/splinter.py). What cannot be compared is left out."""
+        entry spans a large page (stats/splinter.py). What cannot be compared is left out."""
         shares = {}
         for chase, base_chase in self._over_base():
             base, large = self.rows(*base_chase), self.rows(*chase)

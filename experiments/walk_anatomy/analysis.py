@@ -21,14 +21,14 @@ from experiments.walk_anatomy.grid import (
     sweep,
 )
 from experiments.walk_anatomy.policies import PolicyAnalysis
-from tlb.inference import walk_caches
-from tlb.inference.curves import Curve, select
-from tlb.inference.geometry_walks import Walk
-from tlb.inference.intervals import Interval, interval_of_rows, summarise
-from tlb.inference.walk_caches import WalkCache
-from tlb.reasons import Unavailable, if_available, required
 from tlb.report.charts import INTERVAL
-from tlb.units import format_size
+from tlb.stats import walk_caches
+from tlb.stats.curves import Curve, select
+from tlb.stats.geometry_walks import Walk
+from tlb.stats.intervals import Interval, interval_of_rows, summarise
+from tlb.stats.walk_caches import WalkCache
+from tlb.system.reasons import Unavailable, if_available, required
+from tlb.system.units import format_size
 
 EVENLY, AT_RANDOM = "exactly", "at random places"
 

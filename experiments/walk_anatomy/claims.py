@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from experiments.walk_anatomy.analysis import Analysis
 from experiments.walk_anatomy.grid import A_LINE, ENTRY_BYTES, LEVELS, TABLES, beyond, sweep
-from tlb.inference import curves
-from tlb.inference.counts import why_not_counted
-from tlb.inference.curves import select
-from tlb.inference.geometry_walks import Walk
-from tlb.inference.intervals import Interval, interval_of_rows
-from tlb.inference.walk_caches import LEAST_RISE
-from tlb.lab.grid import Scope
-from tlb.lab.record import Point
-from tlb.page_sizes import BASE, LARGE, words
-from tlb.prose import in_words
-from tlb.reasons import Undecided, required
+from tlb.measure.grid import Scope
+from tlb.measure.record import Point
 from tlb.report.verdicts import Answer, Band, Compares, claim, decided, inside
+from tlb.stats import curves
+from tlb.stats.counts import why_not_counted
+from tlb.stats.curves import select
+from tlb.stats.geometry_walks import Walk
+from tlb.stats.intervals import Interval, interval_of_rows
+from tlb.stats.walk_caches import LEAST_RISE
+from tlb.system.page_sizes import BASE, LARGE, words
+from tlb.system.prose import in_words
+from tlb.system.reasons import Undecided, required
 
 
 def _ends(*levels: int) -> Compares:

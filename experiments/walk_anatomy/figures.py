@@ -7,10 +7,10 @@ import pandas as pd
 
 from experiments.walk_anatomy.analysis import Analysis
 from experiments.walk_anatomy.grid import COLLIDING
-from tlb.prose import count, listed
-from tlb.reasons import if_available, required
 from tlb.report import axes, charts
 from tlb.report.render import Figure
+from tlb.system.prose import count, listed
+from tlb.system.reasons import if_available, required
 
 BESIDE = ("staircase",)  # with the reference machine's curves behind a switch
 

@@ -8,14 +8,14 @@ from functools import cached_property
 import pandas as pd
 
 from experiments.walk_anatomy.grid import ENTRY_BYTES, HOT, TABLES, fewest
-from tlb.inference import replacement
-from tlb.inference.curves import select
-from tlb.inference.intervals import Interval, interval_of_rows
-from tlb.inference.replacement import Visits
 from tlb.machine.host import data_tlbs
 from tlb.machine.tlb import ways_of
-from tlb.reasons import Unavailable, required
 from tlb.report import analysis
+from tlb.stats import replacement
+from tlb.stats.curves import select
+from tlb.stats.intervals import Interval, interval_of_rows
+from tlb.stats.replacement import Visits
+from tlb.system.reasons import Unavailable, required
 
 # Where nothing states the last level's: of those published the most, and sets of as many are nearly
 # one.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pandas as pd
 
 from experiments.walk_anatomy.analysis import Analysis
-from tlb.inference.replacement import WORDS
-from tlb.reasons import required
 from tlb.report.render import Html, data_table
+from tlb.stats.replacement import WORDS
+from tlb.system.reasons import required
 
 
 def policies(a: Analysis) -> Html:

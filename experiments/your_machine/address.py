@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 
 from tlb.machine.host import Host, is_arm, is_x86
-from tlb.prose import in_words, listed
 from tlb.report.render import INK, MUTED, PALETTE, RULE, Figure
-from tlb.units import format_size
+from tlb.system.prose import in_words, listed
+from tlb.system.units import format_size
 
 ENTRY_BYTES = 8  # of x86-64 (SDM volume 3A, 4.5) and arm64 (Linux, arch/arm64/memory.rst)
 X86_NAMES = {1: "PT", 2: "PD", 3: "PDPT", 4: "PML4", 5: "PML5"}

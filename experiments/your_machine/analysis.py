@@ -10,17 +10,17 @@ from typing import Any
 import pandas as pd
 
 from experiments.your_machine.address import split
-from tlb.inference import geometry
-from tlb.inference.curves import Curve
-from tlb.inference.curves import packed as packed_curve
-from tlb.inference.geometry_curves import costs
-from tlb.inference.geometry_walks import LINE_BYTES
-from tlb.lab import survey
 from tlb.machine.host import data_caches, data_tlbs
-from tlb.page_sizes import BASE, HARDWARE, page_bytes
-from tlb.reasons import Unavailable, if_available
+from tlb.measure import survey
 from tlb.report import analysis
 from tlb.report.chapter import Chapter
+from tlb.stats import geometry
+from tlb.stats.curves import Curve
+from tlb.stats.curves import packed as packed_curve
+from tlb.stats.geometry_curves import costs
+from tlb.stats.geometry_walks import LINE_BYTES
+from tlb.system.page_sizes import BASE, HARDWARE, page_bytes
+from tlb.system.reasons import Unavailable, if_available
 
 _UNMEASURED = pd.DataFrame(
     columns=["layout", "order", "lines", "stride_pages", "ns_per_access", "core_ghz"]

@@ -7,13 +7,13 @@ from itertools import pairwise
 
 from experiments.your_machine.analysis import Analysis
 from experiments.your_machine.tables import ways_text
-from tlb.inference.intervals import Interval
 from tlb.machine.host import data_tlbs, is_x86
-from tlb.page_sizes import page_bytes
-from tlb.prose import listed
-from tlb.reasons import Unavailable
 from tlb.report.verdicts import Answer, Band, Fact, claim, inside
-from tlb.units import format_size
+from tlb.stats.intervals import Interval
+from tlb.system.page_sizes import page_bytes
+from tlb.system.prose import listed
+from tlb.system.reasons import Unavailable
+from tlb.system.units import format_size
 
 ENTRIES, POOL_PAGES = 32, 2200
 

@@ -9,13 +9,13 @@ import pandas as pd
 
 from experiments.your_machine import address
 from experiments.your_machine.analysis import Analysis
-from tlb.inference.curves import Curve
-from tlb.inference.geometry import ALIAS_FROM, Geometry
-from tlb.inference.geometry_words import level_name
-from tlb.prose import count
-from tlb.reasons import required
 from tlb.report import axes
 from tlb.report.render import MUTED, PALETTE, Figure
+from tlb.stats.curves import Curve
+from tlb.stats.geometry import ALIAS_FROM, Geometry
+from tlb.stats.geometry_words import level_name
+from tlb.system.prose import count
+from tlb.system.reasons import required
 
 _TICKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 # A price this many times the first plateau belongs to walks in memory, and would flatten the rest.

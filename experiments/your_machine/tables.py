@@ -8,13 +8,13 @@ import pandas as pd
 from markupsafe import Markup
 
 from experiments.your_machine.analysis import Analysis
-from tlb.inference import geometry_words
 from tlb.machine.doctor import advice, describe
 from tlb.machine.tlb import Tlb
-from tlb.prose import listed
-from tlb.reasons import explain
 from tlb.report.render import Html, data_table, inline, lacking_note
-from tlb.units import format_size, parse_size
+from tlb.stats import geometry_words
+from tlb.system.prose import listed
+from tlb.system.reasons import explain
+from tlb.system.units import format_size, parse_size
 
 
 def reach_table(a: Analysis) -> Html:

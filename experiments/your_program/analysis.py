@@ -10,10 +10,10 @@ import pandas as pd
 
 from experiments.your_program.cases import CASES
 from experiments.your_program.programs import NAME, Profile, Programs, Result, is_whole, make
-from tlb.inference.intervals import Interval
-from tlb.reasons import Unavailable, if_available, required
 from tlb.report import analysis
 from tlb.report.chapter import Chapter
+from tlb.stats.intervals import Interval
+from tlb.system.reasons import Unavailable, if_available, required
 
 COLUMNS = ["case", "title", "language", "ours", "does", "changes_pages", "verdict", "version"]
 COLUMNS += ["pairs", "gain", "resident_bytes", "memory", "large", "faults", "alike"]

@@ -9,8 +9,8 @@ from pathlib import Path
 from string import Template
 from typing import Any, NamedTuple
 
-from tlb.lab.build import FLAGS, KERNELS
-from tlb.lab.toolchains import Tool
+from tlb.measure.build import FLAGS, KERNELS
+from tlb.measure.toolchains import Tool
 
 SOURCES = KERNELS / "programs"
 

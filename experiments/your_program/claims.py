@@ -5,11 +5,11 @@ from __future__ import annotations
 from scipy.stats import binomtest
 
 from experiments.your_program.analysis import ONE, Analysis
-from tlb.inference.intervals import Interval
-from tlb.prose import in_words, many
-from tlb.reasons import required
 from tlb.report.verdicts import Answer, Band, claim, inside
-from tlb.units import format_size
+from tlb.stats.intervals import Interval
+from tlb.system.prose import in_words, many
+from tlb.system.reasons import required
+from tlb.system.units import format_size
 
 MUCH_BYTES = 64 << 20  # much data: several times what any TLB here reaches with base pages
 COVERAGE = 0.95

@@ -10,10 +10,10 @@ import altair as alt
 import pandas as pd
 
 from experiments.your_program.analysis import Analysis, once
-from tlb.prose import extremes
-from tlb.reasons import required
 from tlb.report import axes
 from tlb.report.render import MUTED, Figure
+from tlb.system.prose import extremes
+from tlb.system.reasons import required
 
 _RATIOS = (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 7, 10, 20, 50, 100)
 _TENTHS = [n / 10 for n in range(1, 40)]

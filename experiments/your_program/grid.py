@@ -3,8 +3,8 @@ and no kernels."""
 
 from __future__ import annotations
 
-from tlb.lab.grid import Scope
-from tlb.lab.record import Point
+from tlb.measure.grid import Scope
+from tlb.measure.record import Point
 
 
 def points(scope: Scope) -> list[Point]:

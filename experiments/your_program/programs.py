@@ -15,25 +15,25 @@ from pydantic import BaseModel, Field
 
 from experiments.your_program import cases
 from experiments.your_program.cases import CASES, POOL, SOURCES, Case
-from tlb.inference.intervals import Interval
-from tlb.inference.pairs import LEAST_PAIRS
-from tlb.lab import toolchains
-from tlb.lab.measuring_setup import usable_bytes
-from tlb.lab.record import Count, Positive
-from tlb.lab.resident import Survey, met
-from tlb.lab.toolchains import Tool, built, environment, first_line, in_folder
 from tlb.machine import host, pools
-from tlb.page_sizes import PAGES
+from tlb.measure import toolchains
+from tlb.measure.measuring_setup import usable_bytes
+from tlb.measure.record import Count, Positive
+from tlb.measure.resident import Survey, met
+from tlb.measure.toolchains import Tool, built, environment, first_line, in_folder
 from tlb.programs.levers import lever
 from tlb.programs.pairing import Verdict
 from tlb.programs.runs import Conditions
 from tlb.programs.servers import Driver
 from tlb.programs.trial import Aim, Trial, attempt
 from tlb.programs.trial_report import side
-from tlb.reasons import Unavailable
+from tlb.stats.intervals import Interval
+from tlb.stats.pairs import LEAST_PAIRS
 from tlb.system import procfs
 from tlb.system.files import measuring_lock
-from tlb.units import format_size
+from tlb.system.page_sizes import PAGES
+from tlb.system.reasons import Unavailable
+from tlb.system.units import format_size
 
 NAME = "your_program"  # of the document
 # Programs that a computer with a compiler has, and of which six pairs take a minute in all.

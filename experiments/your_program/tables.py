@@ -8,9 +8,9 @@ import pandas as pd
 
 from experiments.your_program.analysis import Analysis
 from experiments.your_program.cases import CASES
-from tlb.reasons import REASONS
 from tlb.report.render import Html, data_table
-from tlb.units import format_size
+from tlb.system.reasons import REASONS
+from tlb.system.units import format_size
 
 MIB = 1 << 20
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from experiments.overview import profile
-from tlb.lab.store import Store, data_root
+from tlb.measure.store import Store, data_root
 from tlb.system.files import ROOT
 
 FOLDER = ROOT / "tlb" / "fleet" / "adapters"

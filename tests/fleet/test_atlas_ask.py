@@ -15,11 +15,11 @@ from support.page_sizes import Paged
 from experiments.overview import profile
 from tlb.fleet import atlas
 from tlb.fleet.ask import QUESTIONS, ask, opened
-from tlb.inference.intervals import median_interval
-from tlb.inference.scatter import outliers
-from tlb.lab.store import Store
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
+from tlb.measure.store import Store
+from tlb.stats.intervals import median_interval
+from tlb.stats.scatter import outliers
 
 LEAST_KIND = 5  # machines of a kind, for one of them to be far from the others
 

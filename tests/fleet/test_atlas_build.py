@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pandas as pd
 from support import bundles
+from support.campaigns import tree
 from support.common import refusal
-from support.lab import tree
 
 from tlb.fleet import ask, atlas
-from tlb.lab import columns
-from tlb.lab.store import Store
+from tlb.measure import columns
+from tlb.measure.store import Store
 
 
 def answer(folder: Path, sql: str) -> list[tuple]:

@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 from support import bundles
+from support.campaigns import tree
 from support.common import ended, refusal
-from support.lab import tree
 
 from experiments.overview import machine_verdicts, profile
 from tlb.cli import bundle as commands
 from tlb.fleet import accept, archive, check, lines, pack
-from tlb.lab.record import Record
-from tlb.lab.store import Store
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
+from tlb.measure.record import Record
+from tlb.measure.store import Store
 from tlb.system import files
 
 MACHINE, OF_CHAPTER = bundles.MACHINE, profile.of_chapter

@@ -13,14 +13,14 @@ from typing import Any
 
 from support import bundles
 from support.bundles import MACHINE
+from support.campaigns import content_of, sign
 from support.fuzzing import COUNT, ENDURANCE, VALUES, fuzz, mutated, parts
-from support.lab import content_of, sign
 from support.zips import CENTRAL, END, LOCAL
 
 from tlb.fleet import archive, check, documents
 from tlb.fleet.check import Bundle
 from tlb.machine import host as hosts
-from tlb.reasons import Unavailable
+from tlb.system.reasons import Unavailable
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 REASONS = {"bundle-unsafe", "bundle-broken", "bundle-foreign", "bundle-impossible"}

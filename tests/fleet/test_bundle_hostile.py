@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from support import bundles, zips
 from support.bundles import changed, files, good, resigned
-from support.lab import says, sign
+from support.campaigns import says, sign
 from support.zips import CENTRAL, END, LOCAL, archive, by_hand, patched, renamed, zeros
 
 from tlb.fleet import archive as layout
 from tlb.fleet import check, lines
-from tlb.lab.record import Record
-from tlb.reasons import Unavailable
+from tlb.measure.record import Record
+from tlb.system.reasons import Unavailable
 
 UNSAFE, BROKEN, FOREIGN, IMPOSSIBLE = (
     f"bundle-{word}" for word in ("unsafe", "broken", "foreign", "impossible")

@@ -13,9 +13,9 @@ from support.common import ROOT
 
 from tlb.fleet import archive, check, documents, pack
 from tlb.fleet.privacy import unknown
-from tlb.lab.store import Store
 from tlb.machine import host as hosts
-from tlb.reasons import Unavailable
+from tlb.measure.store import Store
+from tlb.system.reasons import Unavailable
 
 # Of nobody: RFC 5737 and 3849 keep these addresses for documentation, RFC 7042 the MAC.
 SECRETS = [

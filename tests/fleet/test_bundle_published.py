@@ -8,8 +8,8 @@ from support.common import ROOT
 from support.fuzzing import ENDURANCE, sampled
 
 from tlb.fleet import accept, archive, check, lines, pack, plausible
-from tlb.lab.store import PUBLISHED, Store
 from tlb.machine.host import Host
+from tlb.measure.store import PUBLISHED, Store
 
 DATA = Store(ROOT / "data")
 STEP = 1 if ENDURANCE else 25  # of the rows, in the suite a sample

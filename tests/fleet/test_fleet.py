@@ -25,9 +25,9 @@ from tlb.cli import fleet as commands
 from tlb.fleet import accept, check, tls, worker
 from tlb.fleet.client import Computer, Fleet
 from tlb.fleet.worker import Campaign, Measured
-from tlb.lab.store import Store
-from tlb.reasons import REASONS, Unavailable
+from tlb.measure.store import Store
 from tlb.system.files import ROOT
+from tlb.system.reasons import REASONS, Unavailable
 
 GUIDE = (ROOT / "book" / "fleet.md").read_text(encoding="utf-8")
 

@@ -7,7 +7,7 @@ import pytest
 from support.common import needs_c
 from support.kernels import compiled, reason_of, refused_by_both, refused_by_c, run_program
 
-from tlb.lab import build
+from tlb.measure import build
 
 pytestmark = [pytest.mark.measures, pytest.mark.slow]
 

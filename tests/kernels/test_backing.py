@@ -22,8 +22,8 @@ from support.kernels import (
 )
 
 from kernels.twins import arena
-from tlb.lab import build
 from tlb.machine.compiler import compiler
+from tlb.measure import build
 
 pytestmark = [pytest.mark.measures, pytest.mark.slow]
 

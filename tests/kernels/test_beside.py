@@ -21,7 +21,7 @@ from support.kernels import (
 )
 
 from experiments.context_switches.grid import PASSES
-from tlb.lab.record import KernelReport, Point
+from tlb.measure.record import KernelReport, Point
 
 CPUS = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
 PAGE = os.sysconf("SC_PAGESIZE")

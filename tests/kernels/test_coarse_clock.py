@@ -9,8 +9,8 @@ import pytest
 from support.common import ROOT
 from support.kernels import changed, needs_c, reason_of, run_program
 
-from tlb.lab import build
-from tlb.lab.record import KernelReport
+from tlb.measure import build
+from tlb.measure.record import KernelReport
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring, pytest.mark.slow, needs_c]
 

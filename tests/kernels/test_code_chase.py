@@ -4,7 +4,7 @@ writable and executable at once."""
 import pytest
 from support.kernels import changed, checksum, draws, needs_c, run_c, run_program, shuffled
 
-from tlb.lab.record import KernelReport
+from tlb.measure.record import KernelReport
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 

@@ -30,7 +30,7 @@ from support.kernels import (
     run_twins,
 )
 
-from tlb.lab import build
+from tlb.measure import build
 
 VECTOR = Path(__file__).with_name("conformance.json")
 CASES = [

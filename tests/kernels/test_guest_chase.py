@@ -10,11 +10,11 @@ from support.guest import guest, real
 from support.kernels import checksum, measured, needs_c, on_x86, visits
 from support.stand_ins import PAGE
 
-from tlb.lab import build
-from tlb.lab.declaration import SIDE_BYTES_PER_LINE
-from tlb.lab.kernels import arena_bytes
-from tlb.lab.measure import seed_of
-from tlb.lab.record import Record
+from tlb.measure import build
+from tlb.measure.declaration import SIDE_BYTES_PER_LINE
+from tlb.measure.kernels import arena_bytes
+from tlb.measure.measure import seed_of
+from tlb.measure.record import Record
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 

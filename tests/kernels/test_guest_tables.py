@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.fuzzing import ENDURANCE, sampled
 from support.kernels import compiled
 
-from tlb.lab import build
+from tlb.measure import build
 
 pytestmark = pytest.mark.needs("a C compiler")
 KIB, MIB, GIB = 2**10, 2**20, 2**30

@@ -14,7 +14,7 @@ from support.common import preloadable
 from support.kernels import measured, why_not
 from support.stand_ins import Files, put_before
 
-from tlb.lab.record import Point, Record
+from tlb.measure.record import Point, Record
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring, pytest.mark.needs("a C compiler")]
 CPU = max(getattr(os, "sched_getaffinity", lambda _: {0})(0))  # the one that kernels choose

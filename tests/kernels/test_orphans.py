@@ -10,8 +10,8 @@ import psutil
 import pytest
 from support.common import ROOT, alive, needs_c, processes_with, wait_until
 
-from tlb.lab import build, measure
-from tlb.lab.record import Point
+from tlb.measure import build, measure
+from tlb.measure.record import Point
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 
@@ -20,8 +20,8 @@ pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 
 RUNNER = """
 import sys
-from tlb.lab import measure, perf
-from tlb.lab.record import Point
+from tlb.measure import measure, perf
+from tlb.measure.record import Point
 plan = perf.Plan("perf", (perf.Event("core_cycles", "cycles"),)) if sys.argv[1] == "counted" else perf.NO_COUNTERS
 measure.measure(Point(kernel="page_chase", engine=sys.argv[2], lines=777, region_ms=60_000), int(sys.argv[3]), state="0" * 12,
                 usable_bytes=1 << 30, plan=plan)

@@ -23,8 +23,8 @@ from support.kernels import (
     unless_fragmented,
 )
 
-from tlb.lab import build
-from tlb.lab.record import KernelReport
+from tlb.measure import build
+from tlb.measure.record import KernelReport
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 

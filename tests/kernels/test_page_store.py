@@ -4,9 +4,9 @@ whole."""
 import pytest
 from support.kernels import changed, checksum, measured, needs_c, run_program, visits
 
-from tlb.lab.catalogue import CATALOGUE
-from tlb.lab.measure import seed_of
-from tlb.lab.record import Point
+from tlb.measure.catalogue import CATALOGUE
+from tlb.measure.measure import seed_of
+from tlb.measure.record import Point
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring, needs_c]
 MODES = CATALOGUE["page_store"].modes

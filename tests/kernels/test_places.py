@@ -12,7 +12,7 @@ from support.common import ROOT, needs_c
 from support.kernels import compiled, visits
 
 from kernels.twins.placement import line_offset, places_in
-from tlb.lab import build
+from tlb.measure import build
 
 pytestmark = [pytest.mark.measures, pytest.mark.slow]
 

@@ -19,8 +19,8 @@ from support.kernels import (
     run_program,
 )
 
-from tlb.lab import build
-from tlb.lab.record import KernelReport
+from tlb.measure import build
+from tlb.measure.record import KernelReport
 
 pytestmark = [pytest.mark.measures, pytest.mark.slow, needs_c]
 MAPPED = 10 << 20

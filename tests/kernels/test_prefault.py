@@ -17,8 +17,8 @@ from support.kernels import (
     unless_fragmented,
 )
 
-from tlb.lab import build
-from tlb.lab.record import KernelReport
+from tlb.measure import build
+from tlb.measure.record import KernelReport
 
 MODES = ("touch", "populate", "memset")
 CPUS = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]

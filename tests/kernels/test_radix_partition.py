@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from support.kernels import checksum, run_c, splitmix64
 from support.radix_partition import functions
 
-from tlb.lab import kernels
-from tlb.lab.record import KernelReport
+from tlb.measure import kernels
+from tlb.measure.record import KernelReport
 
 MODES = {"naive": [], "partitioned": ["--bits", "5"], "partition": ["--bits", "5"]}
 GOLDEN = 0x9E3779B97F4A7C15

@@ -10,8 +10,8 @@ import pytest
 from support.kernels import checksum, compiled, disassembled, needs_c, run_c
 
 from kernels.twins.random_touch import draw
-from tlb.lab import build
-from tlb.lab.record import KernelReport
+from tlb.measure import build
+from tlb.measure.record import KernelReport
 
 DRAWS = 2**20  # in a round of random_touch
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]

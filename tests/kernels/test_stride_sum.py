@@ -4,7 +4,7 @@ that they hold."""
 import pytest
 from support.kernels import checksum, needs_c, run_c, shuffled
 
-from tlb.lab.record import KernelReport
+from tlb.measure.record import KernelReport
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 from support.kernels import checksum, needs_c, reason_of, run_c, splitmix64
 
-from tlb.lab.record import KernelReport
 from tlb.machine.host import base_page_bytes
+from tlb.measure.record import KernelReport
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 

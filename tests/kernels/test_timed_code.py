@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from support.common import needs_c
 
-from tlb.lab import build, namespaces
-from tlb.lab.catalogue import CATALOGUE
-from tlb.lab.record import Point
 from tlb.machine.compiler import compiler
+from tlb.measure import build, namespaces
+from tlb.measure.catalogue import CATALOGUE
+from tlb.measure.record import Point
 
 DIGESTS = Path(__file__).with_name("timed_code.json")
 pytestmark = [

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support.kernels import arguments
 
-from tlb.lab import build
+from tlb.measure import build
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 

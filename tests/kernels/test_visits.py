@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.common import needs_c
 from support.kernels import arguments, checksum, run_c, shuffled, visits
 
-from tlb.lab.record import KernelReport
+from tlb.measure.record import KernelReport
 
 pytestmark = [pytest.mark.measures, pytest.mark.slow]
 SIZES = (1, 17, 64, 1000)  # around a line of 64, a block of 64 pages, and the unrolled loop's 16

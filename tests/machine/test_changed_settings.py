@@ -24,7 +24,7 @@ from tlb.machine.changed_settings import (
     borrow,
     restore,
 )
-from tlb.reasons import REASONS
+from tlb.system.reasons import REASONS
 
 POOL = "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
 JOURNAL = "run/every-load-settings.json"

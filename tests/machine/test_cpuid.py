@@ -12,7 +12,7 @@ from support.host import ICE_LAKE, SILVERMONT, SKYLAKE, ZEN_2, ZHAOXIN, reader
 from tlb.machine import cpuid
 from tlb.machine.cpuid import Cache, Registers
 from tlb.machine.tlb import Tlb, tlbs
-from tlb.reasons import Unavailable
+from tlb.system.reasons import Unavailable
 
 
 def stated(dump: str) -> set[tuple]:

@@ -21,13 +21,13 @@ from support.host import (
     reader,
 )
 
-from tlb.lab.measuring_setup import Rig
-from tlb.lab.store import Store
 from tlb.machine import host
 from tlb.machine.cpuid import Registers
 from tlb.machine.host import Host
-from tlb.reasons import Unavailable
+from tlb.measure.measuring_setup import Rig
+from tlb.measure.store import Store
 from tlb.system.processes import pinned
+from tlb.system.reasons import Unavailable
 
 CPU = "sys/devices/system/cpu"
 PMUS = "sys/bus/event_source/devices"
@@ -170,7 +170,9 @@ def test_a_rig_measures_on_the_cpu_that_was_inspected_with_the_counters_of_its_p
     tmp_path, monkeypatch
 ):
     asked: list[int | None] = []
-    monkeypatch.setattr("tlb.lab.measuring_setup.perf.plan", lambda name, cpu: asked.append(cpu))
+    monkeypatch.setattr(
+        "tlb.measure.measuring_setup.perf.plan", lambda name, cpu: asked.append(cpu)
+    )
     found = rockchip(tmp_path, range(8), on_each(range(4), big) | on_each(range(4, 8), little))
     assert (Rig.of(found, Store(tmp_path)).cpu, asked) == (3, [3])
 

@@ -27,7 +27,7 @@ from support.host import (
 
 from tlb.machine import doctor, host
 from tlb.machine.cpuid import Registers
-from tlb.reasons import Unavailable
+from tlb.system.reasons import Unavailable
 
 GIB = 2**30
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from support.host import ARM, GRAVITON, inspect, topics
 
-from tlb.lab.store import Store
 from tlb.machine import host
+from tlb.measure.store import Store
 from tlb.programs.reach import Reach
-from tlb.reasons import Unavailable
+from tlb.system.reasons import Unavailable
 
 
 @pytest.mark.parametrize(

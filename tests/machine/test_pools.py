@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from tlb.cli import pool as command
 from tlb.machine import changed_settings, pools
 from tlb.machine.settings import Pool
-from tlb.reasons import REASONS, Unavailable
-from tlb.units import parse_size
+from tlb.system.reasons import REASONS, Unavailable
+from tlb.system.units import parse_size
 
 MIB = 2**20
 JOURNAL = "run/every-load-settings.json"

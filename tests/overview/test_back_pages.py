@@ -13,8 +13,8 @@ from support.rendered import written
 from support.synthetic import Stated
 
 from experiments.overview import method, reproducibility
-from tlb.lab.record import Record
-from tlb.lab.store import Store, data_root
+from tlb.measure.record import Record
+from tlb.measure.store import Store, data_root
 from tlb.report.chapter import Chapter
 from tlb.report.verdicts import WRONG_BY_CHANCE
 

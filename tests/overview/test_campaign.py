@@ -15,10 +15,10 @@ from experiments import overview, your_program
 from experiments.overview import campaign
 from experiments.overview.machine_verdicts import name_of
 from experiments.your_program.programs import FEW, NAME
-from tlb.lab.campaign import Outcome
-from tlb.lab.progress import Progress
-from tlb.lab.store import Store, data_root
 from tlb.machine import host
+from tlb.measure.campaign import Outcome
+from tlb.measure.progress import Progress
+from tlb.measure.store import Store, data_root
 from tlb.report import parameters, publish, verdicts
 from tlb.report.chapter import Chapter
 from tlb.system.files import ROOT

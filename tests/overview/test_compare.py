@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from rich.console import Console
+from support.campaigns import put
 from support.common import ROOT, ended, make_record
-from support.lab import put
 from support.resampled import drawn_again
 from support.synthetic import HOLE, Stated, Truth, frame, grid
 
@@ -27,14 +27,14 @@ from experiments.overview.compare import (
     compared,
 )
 from tlb.cli import shown
-from tlb.inference.campaigns import newest
-from tlb.inference.intervals import Interval, median_interval
-from tlb.inference.two_machines import Pair
-from tlb.lab import states
-from tlb.lab.record import Record
-from tlb.lab.store import Store
 from tlb.machine import host as hosts
-from tlb.reasons import Unavailable
+from tlb.measure import states
+from tlb.measure.record import Record
+from tlb.measure.store import Store
+from tlb.stats.campaigns import newest
+from tlb.stats.intervals import Interval, median_interval
+from tlb.stats.two_machines import Pair
+from tlb.system.reasons import Unavailable
 
 A, B = "zen-3-aaaaaaaa", "zen-5-bbbbbbbb"
 POINTS = grid(64 << 20)

@@ -7,22 +7,22 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from support.campaigns import put
 from support.common import make_record
-from support.lab import put
 from support.page_sizes import Paged, hugepages
 from support.synthetic import Stated, tlbs
 
 from experiments.overview import compare_facts, compare_output, profile
 from experiments.overview.compare import DIFFERS, SAME, Compared, Comparison, compare
 from experiments.overview.profile import Profile, Quantity
-from tlb.inference.intervals import Interval
-from tlb.inference.two_machines import Pair
-from tlb.lab import states
-from tlb.lab.store import Store
 from tlb.machine import doctor
 from tlb.machine import host as hosts
 from tlb.machine.background import NUMA, TASKS
 from tlb.machine.host import Host
+from tlb.measure import states
+from tlb.measure.store import Store
+from tlb.stats.intervals import Interval
+from tlb.stats.two_machines import Pair
 
 A, B = "zen-3-aaaaaaaa", "zen-5-bbbbbbbb"
 HOSTILE = (

@@ -18,16 +18,16 @@ from experiments import (
 )
 from experiments.overview import campaign
 from experiments.overview.machine_verdicts import NAME, Verdicts, analysis_of, name_of
-from tlb.lab import grid, kernels
-from tlb.lab.grid import Scope
-from tlb.lab.record import Point
-from tlb.lab.store import Store
-from tlb.page_sizes import PAGES
-from tlb.reasons import Unavailable
+from tlb.measure import grid, kernels
+from tlb.measure.grid import Scope
+from tlb.measure.record import Point
+from tlb.measure.store import Store
 from tlb.report import parameters
 from tlb.report.chapter import Chapter
 from tlb.report.verdicts import verdicts
 from tlb.system.files import ROOT
+from tlb.system.page_sizes import PAGES
+from tlb.system.reasons import Unavailable
 
 DECIDED = ("holds", "fails")
 # Of these chapters published rows lack what quick asks for (512 MiB are no graph of full), or they

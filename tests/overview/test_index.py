@@ -16,12 +16,12 @@ from experiments import stlb_cliff, your_machine
 from experiments.overview import CHAPTERS, index, working_set
 from experiments.overview.machine_verdicts import name_of
 from experiments.overview.profile import Profile, Quantity
-from tlb.lab.record import Point
 from tlb.machine.host import Host
-from tlb.reasons import REASONS, Unavailable
+from tlb.measure.record import Point
 from tlb.report.overlay import borrowed
 from tlb.report.parameters import table_of_contents
 from tlb.system.files import ROOT
+from tlb.system.reasons import REASONS, Unavailable
 
 CLIFF = frame(Truth(entries=(64, 1536), hit_ns=2.0, walk_ns=9.0), grid(GIB))
 

@@ -9,18 +9,18 @@ from types import ModuleType
 import pandas as pd
 import pytest
 from support import chapter
+from support.campaigns import put
 from support.common import ROOT, make_record
-from support.lab import put
 from support.synthetic import Stated
 
 import tlb.report.verdicts as room
 from experiments.overview import CHAPTERS, machine_verdicts
-from tlb.inference.intervals import median_interval
-from tlb.lab.store import Store
-from tlb.reasons import Unavailable
+from tlb.measure.store import Store
 from tlb.report import analysis
 from tlb.report.chapter import Chapter
 from tlb.report.verdicts import Answer, claim, inside, statements
+from tlb.stats.intervals import median_interval
+from tlb.system.reasons import Unavailable
 
 MACHINE = "zen-3-aaaaaaaa"
 DEFAULTS = chapter.DEFAULTS | {"machine": MACHINE, "minutes": 0.0}

@@ -8,15 +8,15 @@ import pytest
 from bs4 import BeautifulSoup
 from markdown_it import MarkdownIt
 from support import chapter
+from support.campaigns import put
 from support.common import make_record
-from support.lab import put
 from support.synthetic import HOLE, Stated
 
 from experiments.overview import machines, machines_figure, machines_tables, profile
 from experiments.overview.machines import Analysis
 from experiments.overview.profile import Profile, Quantity
-from tlb.lab import build
-from tlb.lab.store import Store
+from tlb.measure import build
+from tlb.measure.store import Store
 from tlb.report import page as pages
 from tlb.report.chapter import Chapter
 

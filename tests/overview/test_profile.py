@@ -20,10 +20,10 @@ from experiments import hugepages, page_faults, stlb_cliff, virtualization, your
 from experiments.overview import profile as room
 from experiments.overview import profile_comparison
 from experiments.overview.profile import Profile, Quantity, profile
-from tlb.inference.intervals import median_interval
-from tlb.lab.store import Store
-from tlb.reasons import REASONS, Unavailable
+from tlb.measure.store import Store
 from tlb.report.chapter import Chapter
+from tlb.stats.intervals import median_interval
+from tlb.system.reasons import REASONS, Unavailable
 
 DEFAULTS = chapter.DEFAULTS | {"minutes": 0.0}
 TRUTH, PAGED = Truth(noise=0.003), Paged(noise=0.003)

@@ -10,11 +10,11 @@ from support.verdict_rows import rows
 
 from experiments.overview import CHAPTERS, machine_verdicts, scorecard, scorecard_tables
 from experiments.overview.machine_verdicts import Judged, Shown, Verdicts, name_of
-from tlb.lab.record import Point
-from tlb.lab.store import Store
-from tlb.reasons import explain
+from tlb.measure.record import Point
+from tlb.measure.store import Store
 from tlb.report.chapter import Chapter
 from tlb.report.verdicts import claims_of
+from tlb.system.reasons import explain
 
 A, B = "zen-3-aaaaaaaa", "zen-5-bbbbbbbb"
 LACKED = "code"  # a chapter that the reference lacks and the other one has

@@ -19,7 +19,7 @@ from support.common import STRICT, SUPPORT, compiled, needs_c, needs_root
 
 from tlb.programs import activity
 from tlb.programs.activity import sample, summed
-from tlb.reasons import Unavailable
+from tlb.system.reasons import Unavailable
 from tlb.system.smaps import Mapping
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 from support.common import LONG_S, needs_c
 
-from tlb.lab.independent import INDEPENDENT, c_program
-from tlb.lab.record import Point
+from tlb.measure.independent import INDEPENDENT, c_program
+from tlb.measure.record import Point
 from tlb.programs import benchmarks
 from tlb.programs.levers import LEVERS
 from tlb.programs.runs import run

@@ -13,8 +13,8 @@ from support.common import lacking, refusal
 from tlb.programs import jmh, jvm
 from tlb.programs.jmh import Jmh, Lack
 from tlb.programs.jvm import Score
-from tlb.reasons import Unavailable
 from tlb.system import files, procfs
+from tlb.system.reasons import Unavailable
 
 # JMH 1.37 under JDK 17 wrote this of two forks of two iterations; shortened.
 REAL = """[{"benchmark": "tlb.ByteArrayTouch.draw", "mode": "avgt", "threads": 1,

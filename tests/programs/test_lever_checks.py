@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from support.common import refusal
 
-from tlb.lab import perf, session
 from tlb.machine import pools, settings
+from tlb.measure import perf, session
 from tlb.programs import collapse, jvm, levers
 from tlb.programs.levers import LEVERS
 

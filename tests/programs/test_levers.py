@@ -14,8 +14,8 @@ from tlb.programs import collapse, levers, snapshots
 from tlb.programs.levers import LEVERS
 from tlb.programs.runs import Run, run
 from tlb.programs.trial import Aim, attempt
-from tlb.reasons import Unavailable
 from tlb.system import procfs
+from tlb.system.reasons import Unavailable
 
 MIB, PASSES = 64, 1
 HUGE = Path("/sys/kernel/mm/transparent_hugepage/enabled")

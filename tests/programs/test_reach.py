@@ -9,13 +9,13 @@ from support.geometry import SHARP, inferred
 from support.geometry import rows as surveyed
 from support.synthetic import Truth, frame, scope
 
-from tlb.lab import survey
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
 from tlb.machine.tlb import Tlb
+from tlb.measure import survey
 from tlb.programs import reach
 from tlb.programs.reach import PRICES
-from tlb.reasons import Unavailable
+from tlb.system.reasons import Unavailable
 
 STATED = tuple(
     Tlb(level=level, kind="data", pages=pages, entries=entries, ways=4, source="CPUID")

@@ -19,7 +19,7 @@ from support.stand_ins import seccomp
 
 from tlb.machine import pools
 from tlb.machine.memory import cgroup_folders
-from tlb.reasons import REASONS
+from tlb.system.reasons import REASONS
 
 pytestmark = [
     pytest.mark.endurance,

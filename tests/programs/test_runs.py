@@ -13,7 +13,7 @@ from tlb.programs import children, runs
 from tlb.programs.levers import LEVERS
 from tlb.programs.runs import Conditions, Run
 from tlb.programs.trial import Aim, attempt
-from tlb.reasons import Unavailable
+from tlb.system.reasons import Unavailable
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="programs are looked at in /proc"),

@@ -16,7 +16,7 @@ from tlb.programs.servers import Driver, listens
 from tlb.programs.snapshots import at_peak
 from tlb.programs.trial import Aim, Trial
 from tlb.programs.trial_report import remarks
-from tlb.reasons import Unavailable
+from tlb.system.reasons import Unavailable
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="programs are looked at in /proc"),

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from support.programs import look, made
 
-from tlb.inference.intervals import Interval
-from tlb.inference.pairs import paired_ratio
 from tlb.programs import trial
 from tlb.programs.levers import LEVERS
 from tlb.programs.pairing import orders, paired, verdict, would_have_shown
 from tlb.programs.runs import Run
 from tlb.programs.trial import Aim, attempt
 from tlb.programs.trial_report import document, remarks, verdict_sentence
-from tlb.reasons import Unavailable
+from tlb.stats.intervals import Interval
+from tlb.stats.pairs import paired_ratio
+from tlb.system.reasons import Unavailable
 
 WITHIN, RUNS = 0.02, 400
 SECOND = 1.04  # times as long, where the second run of a pair is slower

@@ -19,8 +19,8 @@ from tlb.cli import trial as command
 from tlb.programs import trial as trials
 from tlb.programs.trial import Aim, Trial, Verdict
 from tlb.programs.trial_page import page
-from tlb.reasons import Unavailable
 from tlb.system import files
+from tlb.system.reasons import Unavailable
 
 # With a lock of the test's own: what is measured here decides nothing, so it need not wait for what
 # does.

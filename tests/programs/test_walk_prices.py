@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from tlb.page_sizes import BASE
 from tlb.programs import walk_prices
-from tlb.reasons import Unavailable
+from tlb.system.page_sizes import BASE
+from tlb.system.reasons import Unavailable
 
 PAGE = 4096
 

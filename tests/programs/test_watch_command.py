@@ -11,8 +11,8 @@ import pytest
 from support import fake_perf
 from support.common import ROOT, alive, ended
 
-from tlb.lab import perf
-from tlb.lab.events import Event
+from tlb.measure import perf
+from tlb.measure.events import Event
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are looked at in /proc")
 

@@ -18,7 +18,7 @@ from tlb.programs.runs import Conditions, Run, run
 from tlb.programs.where import advice, simulation
 from tlb.programs.where.report import Report
 from tlb.programs.where.simulation import REFUSED, Counts, Simulated, Site
-from tlb.reasons import Unavailable
+from tlb.system.reasons import Unavailable
 
 HEAPS = "small", "thread"  # kinds of small objects
 LEAST_KB = 16 << 10  # of 64 MiB, which lie on no huge page by themselves

@@ -17,7 +17,7 @@ from support.where import GEOMETRY, SOURCE, built
 
 from tlb.programs import sampling
 from tlb.programs.where import simulation, valgrind
-from tlb.reasons import Unavailable
+from tlb.system.reasons import Unavailable
 
 pytestmark = [
     needs_c,

@@ -14,7 +14,7 @@ from tlb.programs import levers
 from tlb.programs.where import cachegrind, proof, simulation, valgrind
 from tlb.programs.where.page import page
 from tlb.programs.where.valgrind import Geometry, Levels
-from tlb.reasons import Unavailable
+from tlb.system.reasons import Unavailable
 
 pytestmark = [
     needs_c,

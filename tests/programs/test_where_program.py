@@ -24,7 +24,7 @@ from tlb.programs.runs import run
 from tlb.programs.where import proof, simulation
 from tlb.programs.where.proof import ALL, NONE, Timed
 from tlb.programs.where.simulation import HEAP
-from tlb.reasons import Unavailable
+from tlb.system.reasons import Unavailable
 
 pytestmark = [
     needs_c,

@@ -29,7 +29,7 @@ def checked(folder: Path) -> dict[str, str]:
 def test_no_loop_leaves_its_arrays_and_none_is_left_out(tmp_path):
     options = ["-p", "no:xdist", "-p", "no:cacheprovider", "-m", "not endurance"]
     options += ["-k", "numba or twin or simulator or places or clock"]
-    tests = ["tests/kernels", "tests/inference/test_simulator.py"]
+    tests = ["tests/kernels", "tests/stats/test_simulator.py"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, *tests],
         cwd=ROOT,

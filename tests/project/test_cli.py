@@ -14,8 +14,8 @@ from support.common import ROOT, descendants_with, ended, in_turn, living, needs
 
 from tlb import cli
 from tlb.cli import commands
-from tlb.lab.record import Record
 from tlb.machine import doctor, host
+from tlb.measure.record import Record
 from tlb.system import files
 
 TLB = [sys.executable, "-c", "from tlb.cli import main; main()"]

@@ -4,13 +4,13 @@ rows go where."""
 from pathlib import Path
 
 import pytest
+from support.campaigns import put
 from support.common import ROOT, ended, make_record
-from support.lab import put
 from support.synthetic import Stated
 
 from experiments.overview import campaign, machine_verdicts, profile
-from tlb.lab.store import PUBLISHED, Store, write_published
 from tlb.machine import host
+from tlb.measure.store import PUBLISHED, Store, write_published
 from tlb.report import parameters, publish
 from tlb.report.card import card
 from tlb.system import files

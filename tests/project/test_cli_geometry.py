@@ -7,10 +7,10 @@ from support.common import ended
 from support.synthetic import Stated, tlbs
 from support.your_machine import GHZ, STEPS, measured
 
-from tlb.inference.geometry import Geometry
-from tlb.lab import survey
 from tlb.machine import host
-from tlb.reasons import Note
+from tlb.measure import survey
+from tlb.stats.geometry import Geometry
+from tlb.system.reasons import Note
 
 
 def test_geometry_as_json_is_the_geometry_and_nothing_else(monkeypatch, tmp_path, capsys):

@@ -16,11 +16,11 @@ from support.common import ROOT, ended, in_turn, needs_c, needs_root, refusal
 from support.copies import copy_of_checkout
 
 from tlb import cli
-from tlb.lab import build, prebuilt
 from tlb.machine import compiler as installed
-from tlb.reasons import Unavailable
+from tlb.measure import build, prebuilt
 from tlb.system import files
 from tlb.system.optional import Lazy
+from tlb.system.reasons import Unavailable
 
 CORE = ["doctor", "inspect", "measure", "try", "where", "watch", "pool", "housekeeping"]
 # Of the extras, and of none.

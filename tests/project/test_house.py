@@ -6,7 +6,7 @@ from importlib import import_module
 import pytest
 from support import house
 
-from tlb.lab.grid import Scope, profile
+from tlb.measure.grid import Scope, profile
 from tlb.report.verdicts import claims_of
 from tlb.system.files import ROOT
 

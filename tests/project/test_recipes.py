@@ -45,21 +45,21 @@ def test_a_kernel(copy):
         source = (ROOT / file.replace("line_sum", "page_gather")).read_text()
         copy.write(file, source.replace("page_gather", "line_sum"))
     copy.edit(
-        "tlb/lab/catalogue.py",
+        "tlb/measure/catalogue.py",
         (
             '    "page_gather": ',
             '    "line_sum": Declaration(least_cycles=0.1),\n    "page_gather": ',
         ),
     )
     copy.write("tests/kernels/test_line_sum.py", LINE_SUM)
-    run_tests(copy, "tests/kernels/test_line_sum.py", "tests/lab/test_kernels.py")
+    run_tests(copy, "tests/kernels/test_line_sum.py", "tests/measure/test_kernels.py")
     record = json.loads(copy.tlb("measure", "line_sum", "--lines", "64", "--region-ms", "1").stdout)
     assert (record["kernel"], record["lines"]) == ("line_sum", 64)
     assert_is_all(
         copy,
         "A kernel",
         {"kernels/line_sum.c", "kernels/twins/line_sum.py"}
-        | {"tlb/lab/catalogue.py", "tests/kernels/test_line_sum.py"},
+        | {"tlb/measure/catalogue.py", "tests/kernels/test_line_sum.py"},
     )
 
 
@@ -68,7 +68,7 @@ LINE_SUM = '''"""line_sum visits what page_gather visits."""
 import json
 import subprocess
 
-from tlb.lab import build
+from tlb.measure import build
 
 
 def test_it_visits_what_page_gather_visits():
@@ -195,8 +195,8 @@ def test_the_price_is_that_of_the_machine():
 CHAPTER = {
     "grid": '''"""Two sizes."""
 
-from tlb.lab.grid import Scope
-from tlb.lab.record import Point
+from tlb.measure.grid import Scope
+from tlb.measure.record import Point
 
 
 def points(scope: Scope) -> list[Point]:
@@ -206,8 +206,8 @@ def points(scope: Scope) -> list[Point]:
 
 from functools import cached_property
 
-from tlb.inference import curves
-from tlb.inference.curves import Curve
+from tlb.stats import curves
+from tlb.stats.curves import Curve
 from tlb.report import analysis
 
 

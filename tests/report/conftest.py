@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
+from support.campaigns import put
 from support.chapter import CHAPTER
 from support.common import LONG_S, ROOT, lacking, make_record
-from support.lab import put
 from support.site import resize, served
 from support.synthetic import Stated, Truth, frame, grid
 
-from tlb.lab.perf import NO_COUNTERS
-from tlb.lab.store import Store
+from tlb.measure.perf import NO_COUNTERS
+from tlb.measure.store import Store
 from tlb.report import chapter as chapters
 from tlb.report.publish import build_site
 
@@ -92,7 +92,7 @@ def world(data, monkeypatch) -> dict[str, Any]:
     stated: dict[str, Any] = {"host": Stated().host()}
     monkeypatch.setattr(chapters.hosts, "inspect", lambda: stated["host"])
     monkeypatch.setattr(
-        "tlb.lab.measuring_setup.perf.plan",
+        "tlb.measure.measuring_setup.perf.plan",
         lambda *_, **__: replace(NO_COUNTERS, lacking={"core_cycles": "no-pmu"}),
     )
     return stated

@@ -8,9 +8,9 @@ from support.common import About, refusal
 from support.geometry import Made
 from support.synthetic import Stated, tlbs
 
-from tlb.lab import survey
-from tlb.reasons import Unavailable
+from tlb.measure import survey
 from tlb.report.analysis import Analysis
+from tlb.system.reasons import Unavailable
 
 TWO_LEVELS = Made(geometry.lru(72), geometry.lru(1024))
 ONE_LEVEL = Made(geometry.lru(64), geometry.lru(10**9))

@@ -2,15 +2,15 @@
 page."""
 
 import pytest
+from support.campaigns import put
 from support.chapter import CHAPTER, DEFAULTS, this
 from support.common import make_record, refusal
-from support.lab import put
 from support.synthetic import Stated, grid
 
-from tlb.lab import campaign, states
 from tlb.machine import host as hosts
-from tlb.reasons import Unavailable
+from tlb.measure import campaign, states
 from tlb.report.chapter import begin
+from tlb.system.reasons import Unavailable
 
 # --- which machine, and how much of it
 

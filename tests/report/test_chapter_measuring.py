@@ -5,18 +5,18 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from support.campaigns import one_by_one, put
 from support.chapter import CHAPTER, DEFAULTS, this
 from support.common import fake_kernel, make_record, refusal
-from support.lab import one_by_one, put
 from support.synthetic import Stated
 
-from tlb.lab import build
-from tlb.lab.measuring_setup import Rig
-from tlb.lab.record import Point, Record
-from tlb.lab.store import Store
-from tlb.reasons import Unavailable
+from tlb.measure import build
+from tlb.measure.measuring_setup import Rig
+from tlb.measure.record import Point, Record
+from tlb.measure.store import Store
 from tlb.report import verdicts
 from tlb.report.chapter import Chapter, begin
+from tlb.system.reasons import Unavailable
 
 
 @pytest.fixture

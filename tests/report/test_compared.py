@@ -9,11 +9,11 @@ from support.synthetic import Stated
 from support.verdict_rows import rows
 
 from experiments.overview.machine_verdicts import Judged
-from tlb.inference.intervals import Interval
 from tlb.report.analysis import Analysis
 from tlb.report.compared import Bounds
 from tlb.report.verdict_table import verdict_table
 from tlb.report.verdicts import Answer, Claim, Effect, inside, judge
+from tlb.stats.intervals import Interval
 
 A = Analysis(pd.DataFrame(), About(Stated().host()))
 NEAR = st.sampled_from([1.0, 2.0]).flatmap(

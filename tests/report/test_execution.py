@@ -14,12 +14,12 @@ import nbformat
 import pytest
 
 from experiments.overview import machine_verdicts
-from tlb.lab.record import Point
-from tlb.lab.store import LACKS, Store
 from tlb.machine import host
-from tlb.reasons import REASONS, if_available
+from tlb.measure.record import Point
+from tlb.measure.store import LACKS, Store
 from tlb.report import page, parameters, publish
 from tlb.report.publish import Kernel
+from tlb.system.reasons import REASONS, if_available
 
 # Whoever else measures does not wait for this: so it is one of them, one after the other.
 pytestmark = pytest.mark.measuring

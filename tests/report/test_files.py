@@ -9,8 +9,8 @@ import pandas as pd
 from support.common import ROOT, extension
 from support.site import soup
 
-from tlb.lab.store import Store
 from tlb.machine import host
+from tlb.measure.store import Store
 from tlb.report import parameters
 
 

@@ -13,13 +13,13 @@ from selenium.webdriver.common.by import By
 from support.pages import figure
 from support.site import errors, open_page, requests, served, tooltip
 
-from tlb.prose import escape_markdown
 from tlb.report.page import Text
 from tlb.report.publish import SiteError, build_site
 from tlb.report.render import Figure, data_table, lacking_note
 from tlb.report.verdict_table import verdict_table
 from tlb.report.verdicts import Claim, Verdict
 from tlb.system import files
+from tlb.system.prose import escape_markdown
 
 ROOT = files.ROOT
 REPOSITORY = "https://github.com/somebody/every-load"

@@ -13,13 +13,13 @@ from support.pages import figure as drawn
 from support.synthetic import Stated, Truth, frame, grid
 
 from experiments import stlb_cliff
-from tlb.inference.intervals import Interval
-from tlb.reasons import Unavailable
 from tlb.report import page
 from tlb.report.analysis import Analysis
 from tlb.report.lacking import LackingBox
 from tlb.report.page import PageError
 from tlb.report.parameters import table_of_contents
+from tlb.stats.intervals import Interval
+from tlb.system.reasons import Unavailable
 
 NOTEBOOKS = table_of_contents()
 CONDITIONS = 5  # on the paragraphs of a chapter

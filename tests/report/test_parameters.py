@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 from support.chapter import CHAPTER, DEFAULTS
 
-from tlb.reasons import Unavailable
 from tlb.report import parameters
 from tlb.report.chapter import begin
+from tlb.system.reasons import Unavailable
 
 LONGER = {"your_program": {"minutes": 14.0}}  # whole programs, which no campaign measures
 

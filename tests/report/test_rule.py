@@ -9,12 +9,12 @@ from scipy.special import ndtri
 from support.common import ROOT
 from support.resampled import drawn_again
 
-from tlb.inference import power
-from tlb.inference.campaigns import newest
-from tlb.inference.intervals import Interval
-from tlb.inference.power import Processes, made_up, ratio
-from tlb.lab.store import Store
+from tlb.measure.store import Store
 from tlb.report.verdicts import LEAST_COVERAGE, WRONG_BY_CHANCE, decided, inside
+from tlb.stats import power
+from tlb.stats.campaigns import newest
+from tlb.stats.intervals import Interval
+from tlb.stats.power import Processes, made_up, ratio
 
 rates = partial(power.rates, trials=250)  # `tlb bench` takes two thousand
 NOISE = (0.02, 0.10)

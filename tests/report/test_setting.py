@@ -9,11 +9,11 @@ import pytest
 from support.common import About, make_record
 from support.synthetic import Stated
 
-from tlb.lab import build, columns
-from tlb.reasons import Unavailable
+from tlb.measure import build, columns
 from tlb.report import parameters, publish, setting
 from tlb.report.analysis import Analysis
 from tlb.system.files import ROOT
+from tlb.system.reasons import Unavailable
 
 
 def rows(*changes: dict) -> pd.DataFrame:

@@ -11,7 +11,7 @@ import pytest
 from support.common import ROOT
 from support.rendered import CHAPTER_NAMES, analysis, render
 
-from tlb.reasons import Unavailable
+from tlb.system.reasons import Unavailable
 
 FOLDER = ROOT / "tests" / "snapshots"
 # One whose host leaves large pages whole, and one that counts walks.

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 from support.rendered import render
 
-from tlb.lab.record import Point
-from tlb.lab.store import Store, data_root
-from tlb.reasons import Unavailable
+from tlb.measure.record import Point
+from tlb.measure.store import Store, data_root
 from tlb.report.parameters import table_of_contents
+from tlb.system.reasons import Unavailable
 
 SEEDS = range(3)
 

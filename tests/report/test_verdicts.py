@@ -9,8 +9,6 @@ from support.pages import Elements
 from support.synthetic import Stated, scope, tlbs
 
 import tlb.report.verdicts as room
-from tlb.inference.intervals import Interval, median_interval
-from tlb.reasons import REASONS, UNDECIDED, Unavailable, Undecided
 from tlb.report.analysis import Analysis
 from tlb.report.render import Html
 from tlb.report.verdict_table import verdict_table
@@ -30,6 +28,8 @@ from tlb.report.verdicts import (
     verdicts,
     why_undecided,
 )
+from tlb.stats.intervals import Interval, median_interval
+from tlb.system.reasons import REASONS, UNDECIDED, Unavailable, Undecided
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&`"
 

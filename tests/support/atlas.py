@@ -11,11 +11,11 @@ from experiments.overview.profile import Profile, Quantity
 from support.common import make_record
 from support.page_sizes import Paged
 from support.synthetic import MIB, Stated, table_bytes
-from tlb.lab.record import Bin, Point, Record
-from tlb.lab.record import Quantity as Counted
-from tlb.lab.store import PUBLISHED, write_published
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
+from tlb.measure.record import Bin, Point, Record
+from tlb.measure.record import Quantity as Counted
+from tlb.measure.store import PUBLISHED, write_published
 
 FAR = 524_288  # lines, one to each base page of 2 GiB
 SWEEP = tuple(round(2 ** (n / 2)) for n in range(8, 31))

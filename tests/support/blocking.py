@@ -11,7 +11,7 @@ import pandas as pd
 from experiments.tlb_blocking import Analysis, grid
 from support.common import About
 from support.synthetic import GIB, PAGE_BYTES, Stated, processes, scope, tlbs
-from tlb.lab.record import Point
+from tlb.measure.record import Point
 
 ENTRIES = [64, 1536]
 CLOCK_NS = 9.0

@@ -45,10 +45,10 @@ from support import your_program as programs
 from support.common import About
 from support.page_sizes import Paged
 from support.synthetic import Stated, Truth, tlbs
-from tlb.lab import grid, kernels, survey
-from tlb.lab.grid import Scope
-from tlb.lab.record import Point
 from tlb.machine.host import Host, tlb_entries
+from tlb.measure import grid, kernels, survey
+from tlb.measure.grid import Scope
+from tlb.measure.record import Point
 from tlb.report import page
 from tlb.report.analysis import Analysis
 from tlb.report.render import Figure, Html

@@ -7,15 +7,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from support.campaigns import content_of, put, sign
 from support.common import make_record
-from support.lab import content_of, put, sign
 from support.synthetic import Stated
 from tlb.fleet import check, pack
-from tlb.lab import measure
-from tlb.lab.record import Point, Record
-from tlb.lab.store import Store
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
+from tlb.measure import measure
+from tlb.measure.record import Point, Record
+from tlb.measure.store import Store
 
 HOST = Stated(changes={"cpu_model": "Intel Xeon 9000", "installation": "0123456789abcdef"}).host()
 MACHINE, STATE = hosts.machine_id(HOST), hosts.state(HOST)

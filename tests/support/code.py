@@ -13,8 +13,8 @@ from experiments.code import Analysis, grid
 from support import page_sizes
 from support.common import About
 from support.synthetic import GIB, Stated, processes, scope
-from tlb.lab.record import Point
 from tlb.machine.tlb import Tlb
+from tlb.measure.record import Point
 
 STATED = (64, 2048)
 

@@ -21,13 +21,13 @@ import pandas as pd
 import psutil
 import pytest
 
-from tlb.lab import perf
-from tlb.lab.build import Kernel
-from tlb.lab.record import Build, Record
 from tlb.machine.compiler import compiler
 from tlb.machine.host import Host
-from tlb.reasons import REASONS, Note, Unavailable
+from tlb.measure import perf
+from tlb.measure.build import Kernel
+from tlb.measure.record import Build, Record
 from tlb.system.files import ROOT
+from tlb.system.reasons import REASONS, Note, Unavailable
 
 SUPPORT = Path(__file__).parent
 # What a test waits for takes seconds, and on a busy machine minutes; after so long it never comes.

@@ -12,7 +12,7 @@ import pandas as pd
 from experiments import context_switches, housekeeping, shootdowns
 from support.common import About
 from support.synthetic import GIB, Stated, processes, scope
-from tlb.lab.record import Point
+from tlb.measure.record import Point
 
 CHAPTERS = (shootdowns, context_switches, housekeeping)
 PAGE, LARGE_PAGE, ACCESSES = 4096, 2 << 20, 1000

@@ -10,7 +10,7 @@ import pandas as pd
 from experiments.page_faults import Analysis, grid
 from support.common import About
 from support.synthetic import GIB, Stated, processes, scope
-from tlb.lab.record import Point
+from tlb.measure.record import Point
 
 FANOUT, CLOCK_NS, TSC_GHZ = 512, 20.0, 2.0
 

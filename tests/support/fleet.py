@@ -20,15 +20,15 @@ from typing import Any
 from experiments.overview import campaign as book
 from experiments.overview import profile
 from support import bundles
+from support.campaigns import one_by_one
 from support.common import LONG_S, fake_kernel
-from support.lab import one_by_one
 from support.synthetic import Stated
-from tlb.lab import build, campaign, measure
-from tlb.lab.measuring_setup import Rig
-from tlb.lab.record import Point, Record
-from tlb.lab.store import Store
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
+from tlb.measure import build, campaign, measure
+from tlb.measure.measuring_setup import Rig
+from tlb.measure.record import Point, Record
+from tlb.measure.store import Store
 from tlb.report import verdicts
 from tlb.report.chapter import Chapter
 from tlb.system import files
@@ -114,7 +114,7 @@ def pretend(name: str, root: Path, hour: int = 12) -> None:
 
 
 def _described(rig: Rig) -> Rig:
-    from tlb.lab import states
+    from tlb.measure import states
 
     states.describe(rig.store, rig.machine, rig.host)
     return rig

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 from support.common import make_record
-from tlb.inference import geometry
-from tlb.inference.geometry import Geometry
-from tlb.lab import survey
-from tlb.lab.record import Point
+from tlb.measure import survey
+from tlb.measure.record import Point
+from tlb.stats import geometry
+from tlb.stats.geometry import Geometry
 
 CACHES = {1: 32 << 10, 2: 1 << 20, 3: 32 << 20}
 Missed = Callable[

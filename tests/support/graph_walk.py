@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from support.kernels import compiled, splitmix64
-from tlb.lab import build
-from tlb.lab.record import KernelReport
+from tlb.measure import build
+from tlb.measure.record import KernelReport
 
 GOLDEN = 0x9E3779B97F4A7C15
 PER_HOP = {"tsc_ghz", "clock_ns", "clock_step_ns", "mean_ns"}

@@ -3,8 +3,8 @@
 import pytest
 
 from support.kernels import measured
-from tlb.lab.record import Point, Record
-from tlb.reasons import Unavailable
+from tlb.measure.record import Point, Record
+from tlb.system.reasons import Unavailable
 
 # Why a guest that is whole may not run on the computer that has these tests.
 ANY_MACHINES = ("no-kvm", "kvm-permission", "kvm-refused", "guest-emulated", "no-la57")

@@ -15,10 +15,10 @@ from support import synthetic
 from support.common import About
 from support.synthetic import GIB, PAGE_BYTES, Stated, lru, processes
 from support.synthetic import median as median
-from tlb.lab.record import Point
 from tlb.machine.host import Host
 from tlb.machine.kvm import Kvm
-from tlb.page_sizes import hardware
+from tlb.measure.record import Point
+from tlb.system.page_sizes import hardware
 
 ENTRIES = [64, 1536]
 GUESTS, HOSTS = ("4k", "2m", "1g"), ("4k", "thp", "2m", "1g")

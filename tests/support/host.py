@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tlb.machine import cpuid, doctor, host
 from tlb.machine.cpuid import Registers
 from tlb.machine.memory import Rlimits
-from tlb.reasons import if_available
+from tlb.system.reasons import if_available
 
 _XEON = """processor\t: {}
 vendor_id\t: GenuineIntel

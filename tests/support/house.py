@@ -1,7 +1,7 @@
 """The house rules as functions of a tree: each gives a sentence for each breach, which names the
 file. Empty if the rule holds.
 
-Kernels against their catalogue: tests/lab/test_kernels.py. Imports: `make lint`.
+Kernels against their catalogue: tests/measure/test_kernels.py. Imports: `make lint`.
 """
 
 import ast
@@ -12,17 +12,20 @@ MOST_FUNCTION_LINES, MOST_NOTEBOOK_BYTES = 40, 400_000
 # How often a file may contain 4096, and why. Elsewhere a base page is the machine's.
 OF_4096 = {
     "experiments/overview/index.py": (1, "entries stated by CPUID, which x86-64 alone has"),
-    "tlb/page_sizes.py": (1, "what sentences about published machines mean, all of x86-64"),
-    "tlb/lab/declaration.py": (1, "a guest's page table, which is x86-64's alone"),
-    "tlb/lab/kernels.py": (1, "a number of lines, and not of bytes"),
-    "tlb/lab/grid.py": (1, "the least that a parameter may ask for, on any machine"),
+    "tlb/system/page_sizes.py": (1, "what sentences about published machines mean, all of x86-64"),
+    "tlb/measure/declaration.py": (1, "a guest's page table, which is x86-64's alone"),
+    "tlb/measure/kernels.py": (1, "a number of lines, and not of bytes"),
+    "tlb/measure/grid.py": (1, "the least that a parameter may ask for, on any machine"),
     "experiments/your_machine/claims.py": (1, "what a source says a base page has"),
     "experiments/virtualization/analysis.py": (
         1,
         "the base page of a guest, which is x86-64's alone",
     ),
     "experiments/walk_anatomy/grid.py": (1, "entries, and not bytes"),
-    "tlb/lab/page_requests.py": (1, "the programs ask for 2 MiB, which goes with such base pages"),
+    "tlb/measure/page_requests.py": (
+        1,
+        "the programs ask for 2 MiB, which goes with such base pages",
+    ),
     "experiments/keeping_pages/runtimes.py": (1, "as for those"),
 }
 

@@ -12,7 +12,7 @@ from support import synthetic
 from support.common import About
 from support.page_sizes import Paged, hugepages
 from support.synthetic import GIB, Stated, tlbs
-from tlb.page_sizes import SWEPT
+from tlb.system.page_sizes import SWEPT
 
 PAGES = SWEPT
 ENTRIES = (64, 1536)

@@ -14,11 +14,11 @@ import pytest
 from support import common
 from support.common import ROOT
 from support.common import needs_c as needs_c
-from tlb.lab import build, measure, sources
-from tlb.lab.perf import NO_COUNTERS, Plan
-from tlb.lab.record import KernelReport, Point, Record
 from tlb.machine.compiler import compiler
-from tlb.reasons import REASONS, Unavailable
+from tlb.measure import build, measure, sources
+from tlb.measure.perf import NO_COUNTERS, Plan
+from tlb.measure.record import KernelReport, Point, Record
+from tlb.system.reasons import REASONS, Unavailable
 
 STATE = "00112233aabb"
 THP = Path("/sys/kernel/mm/transparent_hugepage")

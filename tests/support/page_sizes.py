@@ -11,8 +11,8 @@ import pandas as pd
 from experiments.hugepages import grid as hugepages_grid
 from experiments.keeping_pages import grid as keeping_grid
 from support.synthetic import GIB, PAGE_BYTES, lru, processes, scope, table_bytes
-from tlb.lab.record import Point
-from tlb.page_sizes import SWEPT
+from tlb.measure.record import Point
+from tlb.system.page_sizes import SWEPT
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from support.kernels import compiled
-from tlb.lab import build
+from tlb.measure import build
 
 PROBE = f"""
 #define main kernel_main

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from experiments.overview import CHAPTERS, index
 from experiments.overview.machine_verdicts import analysis_of, name_of
-from tlb.lab.store import Store, data_root
+from tlb.measure.store import Store, data_root
 from tlb.report import page, parameters
 from tlb.report.analysis import Analysis
 from tlb.report.chapter import Chapter

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from support.common import preloadable
-from tlb.lab import build, toolchains
 from tlb.machine.compiler import compiler
+from tlb.measure import build, toolchains
 
 PAGE = {"4k": 2**12, "64k": 2**16, "thp": 2**21, "2m": 2**21, "1g": 2**30}
 

@@ -8,8 +8,8 @@ import pandas as pd
 from experiments.stlb_cliff import Analysis
 from support.common import About
 from support.synthetic import GIB, MIB, Stated, Truth, frame, grid, lru, tlbs
-from tlb.inference import misses
-from tlb.lab.record import Point
+from tlb.measure.record import Point
+from tlb.stats import misses
 
 
 def hashed(order: str, lines: np.ndarray, entries: int) -> np.ndarray:

@@ -13,7 +13,7 @@ from experiments.strides.grid import LINE_BYTES
 from support import page_sizes
 from support.common import About
 from support.synthetic import GIB, Stated, processes, scope
-from tlb.lab.record import Point
+from tlb.measure.record import Point
 
 PAGE = 4096
 

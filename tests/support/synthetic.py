@@ -12,11 +12,11 @@ import pandas as pd
 
 from experiments.stlb_cliff import grid as cliff_grid
 from support.common import make_record
-from tlb.lab import kernels
-from tlb.lab.grid import Profile, Scope
-from tlb.lab.record import Point
 from tlb.machine.host import Host
 from tlb.machine.tlb import Tlb
+from tlb.measure import kernels
+from tlb.measure.grid import Profile, Scope
+from tlb.measure.record import Point
 from tlb.report.analysis import Analysis
 from tlb.report.verdicts import Verdict, verdicts
 

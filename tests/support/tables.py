@@ -13,9 +13,9 @@ from experiments.walk_anatomy.grid import TABLES
 from support import geometry, page_sizes, synthetic
 from support.common import About
 from support.synthetic import GIB, Stated, processes, scope, tlbs
-from tlb.inference.simulator import missed
-from tlb.lab import survey
-from tlb.lab.record import Point
+from tlb.measure import survey
+from tlb.measure.record import Point
+from tlb.stats.simulator import missed
 
 FANOUT = 512
 

@@ -5,7 +5,7 @@ from math import inf
 
 from bs4 import BeautifulSoup, Tag
 
-from tlb.reasons import REASONS, UNDECIDED
+from tlb.system.reasons import REASONS, UNDECIDED
 
 
 @dataclass(frozen=True)

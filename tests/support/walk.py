@@ -12,7 +12,7 @@ import pandas as pd
 from experiments.graph_walk import Analysis, grid
 from support.common import About, make_record
 from support.synthetic import GIB, MIB, Stated, scope, tlbs
-from tlb.lab import kernels
+from tlb.measure import kernels
 
 ENTRIES = [64, 1536]
 REACH = 1536 * 4096

@@ -8,10 +8,10 @@ import pandas as pd
 from experiments.your_machine import Analysis
 from support.common import About, make_record
 from support.synthetic import Stated
-from tlb.inference.geometry import Estimate, Geometry, Level
-from tlb.inference.geometry_walks import Walk
 from tlb.machine.host import Host
-from tlb.reasons import explain
+from tlb.stats.geometry import Estimate, Geometry, Level
+from tlb.stats.geometry_walks import Walk
+from tlb.system.reasons import explain
 
 # --- what a machine states
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from support.common import ROOT, needs_root
 
-from tlb.reasons import Unavailable
 from tlb.system.files import measuring_lock
+from tlb.system.reasons import Unavailable
 
 fork = multiprocessing.get_context("fork")
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tlb.reasons import Unavailable
 from tlb.system import smaps
+from tlb.system.reasons import Unavailable
 from tlb.system.smaps import Rollup, mappings, rollup
 
 STATED = """5500-7fff ---p 00000000 00:00 0                          [rollup]

@@ -17,10 +17,10 @@ from typing import Annotated, Any, Literal, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from tlb.reasons import Unavailable
 from tlb.system.files import IS_CLONE
 from tlb.system.optional import lacking
 from tlb.system.processes import restore_signals_for_children
+from tlb.system.reasons import Unavailable
 
 # A command, its function or typer below tlb.cli, and the first sentence of its help, by group.
 _TABLE = """

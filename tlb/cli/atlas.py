@@ -16,8 +16,8 @@ import typer
 
 from tlb import fleet
 from tlb.cli import shown
-from tlb.prose import count
 from tlb.system.files import ROOT
+from tlb.system.prose import count
 
 DEFAULT = ROOT / "_build" / "atlas"
 MOST_SHOWN = 200  # rows, to a person

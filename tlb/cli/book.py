@@ -9,13 +9,13 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from tlb import discovery
 from tlb.cli import shown
-from tlb.lab import grid
-from tlb.lab.store import OWN
-from tlb.reasons import Unavailable
+from tlb.measure import grid
+from tlb.measure.store import OWN
+from tlb.report import discovery
 from tlb.system.files import ROOT
-from tlb.units import DAY_MINUTES
+from tlb.system.reasons import Unavailable
+from tlb.system.units import DAY_MINUTES
 
 Parameters = Annotated[
     list[str], Option("-p", "--parameter", metavar="NAME=VALUE", help="A parameter of chapters.")

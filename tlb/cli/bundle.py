@@ -13,14 +13,14 @@ import yaml
 
 from tlb.cli import shown
 from tlb.cli.book import refresh_summaries
-from tlb.lab import build
-from tlb.lab.store import OWN, Store, data_root
 from tlb.machine import doctor
 from tlb.machine import host as hosts
-from tlb.prose import count, listed
-from tlb.reasons import Unavailable
+from tlb.measure import build
+from tlb.measure.store import OWN, Store, data_root
 from tlb.system.files import ROOT
-from tlb.units import format_size
+from tlb.system.prose import count, listed
+from tlb.system.reasons import Unavailable
+from tlb.system.units import format_size
 
 if TYPE_CHECKING:
     from tlb.fleet.check import Bundle

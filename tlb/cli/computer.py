@@ -14,8 +14,8 @@ from tlb.cli import shown
 from tlb.machine import doctor as doctors
 from tlb.machine import host as hosts
 from tlb.machine import pools
-from tlb.page_sizes import BASE
-from tlb.reasons import Unavailable
+from tlb.system.page_sizes import BASE
+from tlb.system.reasons import Unavailable
 
 
 def inspect(as_json: shown.Json = False) -> None:
@@ -35,7 +35,7 @@ def doctor(
     ] = False,
 ) -> None:
     """Show what disturbs measurements on this computer, with remedies."""
-    from tlb.lab import events
+    from tlb.measure import events
 
     host = hosts.inspect()
     advice = doctors.advice(host)
@@ -63,11 +63,11 @@ def geometry(
     host, backing = hosts.inspect(), None
     if pages != BASE:
         pools.check(pages)
-    from tlb.inference import geometry_words, splinter
-    from tlb.inference.geometry import infer
-    from tlb.lab import survey
-    from tlb.lab.measuring_setup import Rig
-    from tlb.lab.store import Store
+    from tlb.measure import survey
+    from tlb.measure.measuring_setup import Rig
+    from tlb.measure.store import Store
+    from tlb.stats import geometry_words, splinter
+    from tlb.stats.geometry import infer
 
     with tempfile.TemporaryDirectory(prefix="tlb-geometry-") as folder:
         rig = Rig.of(host, Store(folder), counters=False)

@@ -15,9 +15,9 @@ import typer
 
 from tlb import fleet as fleets
 from tlb.cli import shown
-from tlb.lab.store import Store, data_root
-from tlb.reasons import Unavailable
-from tlb.units import DAY_MINUTES
+from tlb.measure.store import Store, data_root
+from tlb.system.reasons import Unavailable
+from tlb.system.units import DAY_MINUTES
 
 app = typer.Typer(
     help="Measure the book's campaign on many computers.", invoke_without_command=True

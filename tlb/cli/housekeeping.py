@@ -9,12 +9,12 @@ from typing import Annotated
 import typer
 
 from tlb.cli import shown
-from tlb.lab import housekeeping, housekeeping_costs, states
-from tlb.lab.store import Store, data_root
 from tlb.machine import changed_settings
 from tlb.machine import host as hosts
+from tlb.measure import housekeeping, housekeeping_costs, states
+from tlb.measure.store import Store, data_root
 from tlb.system.files import measuring_lock
-from tlb.units import format_size
+from tlb.system.units import format_size
 
 app = typer.Typer(invoke_without_command=True)
 

@@ -8,14 +8,14 @@ import typer
 from pydantic import ValidationError
 from typer import Option
 
-from tlb.lab import build, kernels
-from tlb.lab.measuring_setup import Rig
-from tlb.lab.record import Point, read_options
-from tlb.lab.store import Store, data_root
 from tlb.machine import host as hosts
-from tlb.page_sizes import PAGES
-from tlb.reasons import Unavailable
+from tlb.measure import build, kernels
+from tlb.measure.measuring_setup import Rig
+from tlb.measure.record import Point, read_options
+from tlb.measure.store import Store, data_root
 from tlb.system.files import measuring_lock
+from tlb.system.page_sizes import PAGES
+from tlb.system.reasons import Unavailable
 
 MOST_CPUS = 8192  # that Linux numbers (CONFIG_NR_CPUS)
 ENGINES = ("auto", "c", "numba", "numpy")

@@ -9,7 +9,7 @@ import typer
 
 from tlb.cli import shown
 from tlb.machine import pools
-from tlb.units import format_size, parse_size
+from tlb.system.units import format_size, parse_size
 
 app = typer.Typer(invoke_without_command=True)
 

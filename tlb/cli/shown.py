@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tlb.reasons import Unavailable
 from tlb.system.files import IS_CLONE, disk_errors
-from tlb.units import DAY_S, parse_size
+from tlb.system.reasons import Unavailable
+from tlb.system.units import DAY_S, parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

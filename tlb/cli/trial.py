@@ -17,9 +17,9 @@ from typer import Argument, Option
 from tlb.cli import shown
 from tlb.programs import executable, levers
 from tlb.programs.pairing import MOST_WITHIN
-from tlb.reasons import Unavailable
 from tlb.system.files import measuring_lock
-from tlb.units import DAY_MINUTES, DAY_S, format_ns
+from tlb.system.reasons import Unavailable
+from tlb.system.units import DAY_MINUTES, DAY_S, format_ns
 
 if TYPE_CHECKING:
     from tlb.programs.servers import Driver

@@ -16,14 +16,14 @@ from typer import Argument, Option
 
 from tlb.cli import shown
 from tlb.programs import executable
-from tlb.reasons import Unavailable
-from tlb.units import DAY_S
+from tlb.system.reasons import Unavailable
+from tlb.system.units import DAY_S
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from tlb.lab.perf import Plan
-    from tlb.lab.record import Quantity
+    from tlb.measure.perf import Plan
+    from tlb.measure.record import Quantity
     from tlb.programs.reach import Reach
     from tlb.programs.targets import Target
     from tlb.programs.watch import Watched
@@ -48,9 +48,9 @@ def watch(
     ] = "",
 ) -> None:
     """Watch how much memory a running program touches and what translation can cost it."""
-    from tlb.lab import perf
-    from tlb.lab.store import Store, data_root
     from tlb.machine import host as hosts
+    from tlb.measure import perf
+    from tlb.measure.store import Store, data_root
     from tlb.programs.prometheus import parsed_address, serving
     from tlb.programs.reach import Reach
     from tlb.programs.watch import watch as watch_target
@@ -102,7 +102,7 @@ class _Counting:
         self.pause: Callable[[float], None] | None = self._count if can_count else None
 
     def _count(self, seconds: float) -> None:
-        from tlb.lab.attached import counted, page_sizes
+        from tlb.measure.attached import counted, page_sizes
 
         self._pauses += 1
         if self._pauses == 2:  # by then the program has started up

@@ -15,11 +15,10 @@ from typer import Argument, Option
 
 from tlb.cli import shown
 from tlb.cli.trial import measuring
-from tlb.lab.measuring_setup import Rig
-from tlb.lab.record import Point
-from tlb.lab.store import Store, data_root
 from tlb.machine import host as hosts
-from tlb.page_sizes import BASE
+from tlb.measure.measuring_setup import Rig
+from tlb.measure.record import Point
+from tlb.measure.store import Store, data_root
 from tlb.programs import executable
 from tlb.programs.executable import why_no_preload
 from tlb.programs.guard import guarded
@@ -28,8 +27,9 @@ from tlb.programs.reach import Reach
 from tlb.programs.runs import Run
 from tlb.programs.trial import Aim
 from tlb.programs.where import cachegrind, proof, report, simulation, unsimulated, valgrind, verdict
-from tlb.reasons import Unavailable
-from tlb.units import DAY_MINUTES, DAY_S
+from tlb.system.page_sizes import BASE
+from tlb.system.reasons import Unavailable
+from tlb.system.units import DAY_MINUTES, DAY_S
 
 # A chase that prices a walk: pages, in entries of the last level, and half a second in all.
 TIMES_THE_ENTRIES, REGION_MS, REPEATS = 32, 20, 3

@@ -6,7 +6,7 @@ from __future__ import annotations
 from importlib import import_module
 from types import ModuleType
 
-from tlb.reasons import Unavailable
+from tlb.system.reasons import Unavailable
 
 
 def module(name: str) -> ModuleType:

@@ -10,18 +10,17 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from tlb import discovery
 from tlb.fleet import plausible
 from tlb.fleet.check import Bundle
-from tlb.lab import states
-from tlb.lab.publishing import merged
-from tlb.lab.record import Record
-from tlb.lab.store import PUBLISHED, Store, write_published
 from tlb.machine import host as hosts
-from tlb.reasons import Unavailable, if_available
-from tlb.report import card, parameters
+from tlb.measure import states
+from tlb.measure.publishing import merged
+from tlb.measure.record import Record
+from tlb.measure.store import PUBLISHED, Store, write_published
+from tlb.report import card, discovery, parameters
 from tlb.report.chapter import Chapter
 from tlb.system.files import new_folder, sync_folder
+from tlb.system.reasons import Unavailable, if_available
 
 profile = discovery.load("overview.profile")
 

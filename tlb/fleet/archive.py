@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tlb.reasons import Unavailable
 from tlb.system.files import OPEN_FLAGS
+from tlb.system.reasons import Unavailable
 
 NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_-]{0,63}\.jsonl?")
 # Ten times what the published machines have together (14 MB, 35 members); mail servers pass 25 MB.

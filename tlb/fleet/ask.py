@@ -16,8 +16,8 @@ from typing import Any
 
 import duckdb
 
-from tlb.inference import intervals
-from tlb.reasons import Unavailable
+from tlb.stats import intervals
+from tlb.system.reasons import Unavailable
 
 VERSION_FILE, VERSION = "version", "5"
 MEMORY = "2GiB"  # that a question may take

@@ -18,19 +18,19 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tlb import discovery
 from tlb.fleet import accept, archive, check
 from tlb.fleet.ask import VERSION, VERSION_FILE
-from tlb.inference import splinter
-from tlb.inference.campaigns import newest
-from tlb.lab import columns, kernels, states
-from tlb.lab.record import point_id
-from tlb.lab.rows import of_one_engine
-from tlb.lab.store import Store
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
-from tlb.reasons import Unavailable, if_available
+from tlb.measure import columns, kernels, states
+from tlb.measure.record import point_id
+from tlb.measure.rows import of_one_engine
+from tlb.measure.store import Store
+from tlb.report import discovery
+from tlb.stats import splinter
+from tlb.stats.campaigns import newest
 from tlb.system.files import new_folder
+from tlb.system.reasons import Unavailable, if_available
 
 profile, judged = discovery.load("overview.profile"), discovery.load("overview.machine_verdicts")
 
@@ -199,7 +199,7 @@ def _machines(
 
 def _host_pages(rows: pd.DataFrame, host: Host | None) -> dict[str, str | None]:
     """Return whether the host splinters large pages, by the chase's rows in this state
-    (inference/splinter.py), or why that is unknown."""
+    (stats/splinter.py), or why that is unknown."""
     chase = rows[rows["kernel"] == "page_chase"] if len(rows) else rows
     if not len(chase) or host is None:
         return {"host_pages": None, "host_pages_evidence": "no-data"}

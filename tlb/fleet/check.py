@@ -21,13 +21,13 @@ from pydantic import BaseModel, ValidationError
 from tlb.fleet import archive, documents, lines, plausible
 from tlb.fleet.documents import DESCRIPTION, plain
 from tlb.fleet.lines import GRIDS_SCHEMA, Grids, Line
-from tlb.lab import kernels, survey
-from tlb.lab.record import Record, point_id
 from tlb.machine import host as hosts
 from tlb.machine import microarchitecture
 from tlb.machine.host import Host
-from tlb.reasons import Unavailable, if_available
+from tlb.measure import kernels, survey
+from tlb.measure.record import Record, point_id
 from tlb.report.parameters import table_of_contents
+from tlb.system.reasons import Unavailable, if_available
 
 SUFFIX, MANIFEST, GRIDS_FILE = ".tlb.zip", "bundle.json", "grids.json"
 MOST_ROWS = 100_000  # the largest published machine has 9,328, of up to 7.3 kB a line

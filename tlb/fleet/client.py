@@ -19,8 +19,8 @@ from distributed import Client
 
 from tlb.fleet import accept, check, tls
 from tlb.fleet.worker import Campaign, Measured, measure
-from tlb.lab.store import Store
-from tlb.reasons import Unavailable
+from tlb.measure.store import Store
+from tlb.system.reasons import Unavailable
 
 POLL_S = 0.5  # between two questions to the scheduler about its workers
 TRIES = 3  # of a task that fails without a reason on one worker

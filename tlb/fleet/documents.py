@@ -15,15 +15,15 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from tlb import discovery
-from tlb.lab.columns import INT64_MAX
-from tlb.lab.housekeeping import Housekeeping
-from tlb.lab.toolchains import TOOLS
 from tlb.machine.flushes import Flushes
 from tlb.machine.host import Host
 from tlb.machine.java_flags import JAVA_FLAGS, LARGE_FLAGS, Flags
-from tlb.page_sizes import PAGES
-from tlb.reasons import REASONS, Unavailable
+from tlb.measure.columns import INT64_MAX
+from tlb.measure.housekeeping import Housekeeping
+from tlb.measure.toolchains import TOOLS
+from tlb.report import discovery
+from tlb.system.page_sizes import PAGES
+from tlb.system.reasons import REASONS, Unavailable
 
 Model = TypeVar("Model", bound=BaseModel)
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, TypeAdapter
 
-from tlb.lab import columns
-from tlb.lab.record import Record, Slug, point_id
+from tlb.measure import columns
+from tlb.measure.record import Record, Slug, point_id
 
 Grids = dict[str, dict[str, set[str]]]  # points' ids by experiment and kernel
 GRIDS_SCHEMA = TypeAdapter(

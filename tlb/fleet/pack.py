@@ -15,13 +15,13 @@ from tlb.fleet import check, documents, lines
 from tlb.fleet.check import Bundle
 from tlb.fleet.documents import DESCRIPTION
 from tlb.fleet.privacy import unknown
-from tlb.lab import states
-from tlb.lab.record import Record
-from tlb.lab.store import LACKS, Store
 from tlb.machine.host import Host
-from tlb.prose import count, listed
-from tlb.reasons import Unavailable
+from tlb.measure import states
+from tlb.measure.record import Record
+from tlb.measure.store import LACKS, Store
 from tlb.system.files import disk_errors, replace
+from tlb.system.prose import count, listed
+from tlb.system.reasons import Unavailable
 
 DERIVED = {"verdicts", "translation", LACKS}
 MOST_SHOWN = 6  # words that the owner is asked for at once

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cache
 
-from tlb.lab import build, kernels, measure
-from tlb.lab.columns import INT64_MAX
-from tlb.lab.record import Record
 from tlb.machine.host import Host
-from tlb.page_sizes import BASE, page_bytes
-from tlb.reasons import REASONS
+from tlb.measure import build, kernels, measure
+from tlb.measure.columns import INT64_MAX
+from tlb.measure.record import Record
+from tlb.system.page_sizes import BASE, page_bytes
+from tlb.system.reasons import REASONS
 
 ENTRY_BYTES = 8  # of a page table, on x86-64 and arm64 alike
 FASTEST_GHZ = 10.0  # above every core's clock

@@ -17,8 +17,8 @@ from tempfile import NamedTemporaryFile
 
 from distributed import Security
 
-from tlb.reasons import Unavailable
 from tlb.system.files import disk_errors
+from tlb.system.reasons import Unavailable
 
 
 def default() -> Path:

@@ -26,16 +26,15 @@ import dask
 from distributed import Scheduler, Worker
 from pydantic import BaseModel
 
-from tlb import discovery
 from tlb.fleet import pack, tls
-from tlb.lab import grid
-from tlb.lab.campaign import Outcome
-from tlb.lab.session import CPUS_AT_START
-from tlb.lab.store import Store, data_root
 from tlb.machine.cpus import measuring_cpu
-from tlb.reasons import Unavailable
-from tlb.report import parameters
+from tlb.measure import grid
+from tlb.measure.campaign import Outcome
+from tlb.measure.session import CPUS_AT_START
+from tlb.measure.store import Store, data_root
+from tlb.report import discovery, parameters
 from tlb.report.chapter import Chapter
+from tlb.system.reasons import Unavailable
 
 book = discovery.load("overview.campaign")
 

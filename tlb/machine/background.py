@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tlb.machine import memory, settings
-from tlb.prose import listed
 from tlb.system import processes, procfs
-from tlb.units import format_size, page_name
+from tlb.system.prose import listed
+from tlb.system.units import format_size, page_name
 
 _HERE, _MM = Path("/"), Path("sys/kernel/mm")
 # each starts a monitor of its own

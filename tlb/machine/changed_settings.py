@@ -23,8 +23,8 @@ from typing import Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tlb.machine import background
-from tlb.reasons import Unavailable, explain
 from tlb.system import files, procfs
+from tlb.system.reasons import Unavailable, explain
 
 _MM = Path("sys/kernel/mm")
 DEFRAG = "sys/kernel/mm/transparent_hugepage/defrag"

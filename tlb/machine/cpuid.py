@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
 from tlb.machine.facts import Facts
-from tlb.reasons import Unavailable
+from tlb.system.reasons import Unavailable
 
 
 class Registers(NamedTuple):

@@ -11,9 +11,9 @@ from tlb.machine import background, kvm
 from tlb.machine.cpus import Core
 from tlb.machine.host import Host
 from tlb.machine.tlb import Tlb
-from tlb.reasons import REASONS, explain
 from tlb.system.files import PREBUILT
-from tlb.units import format_size, page_name, parse_size
+from tlb.system.reasons import REASONS, explain
+from tlb.system.units import format_size, page_name, parse_size
 
 
 class Advice(NamedTuple):

@@ -36,10 +36,10 @@ from tlb.machine.stated import state as state
 from tlb.machine.stated import state_facts as state_facts
 from tlb.machine.stated import tlb_entries as tlb_entries
 from tlb.machine.tlb import Tlb, tlbs
-from tlb.reasons import Unavailable
 from tlb.system import procfs
 from tlb.system.processes import pinned
-from tlb.units import page_name
+from tlb.system.reasons import Unavailable
+from tlb.system.units import page_name
 
 
 class Host(Facts):

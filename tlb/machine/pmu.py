@@ -30,7 +30,7 @@ class Pmu(Facts):
     alone."""
 
     tier: Tier
-    reason: str | None = None  # a code of tlb.reasons, None for the tier "counters"
+    reason: str | None = None  # a code of tlb.system.reasons, None for the tier "counters"
     devices: tuple[str, ...] = ()  # the CPU's PMUs in sysfs; hybrid CPUs have two
     paranoid: int | None = None  # kernel.perf_event_paranoid
 

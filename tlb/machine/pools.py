@@ -11,9 +11,9 @@ from typing import NamedTuple
 from tlb.machine import changed_settings, memory, settings
 from tlb.machine.changed_settings import Change
 from tlb.machine.settings import Pool
-from tlb.reasons import Unavailable, explain
 from tlb.system import procfs
-from tlb.units import format_size, page_name, parse_size
+from tlb.system.reasons import Unavailable, explain
+from tlb.system.units import format_size, page_name, parse_size
 
 _POOLS = "sys/kernel/mm/hugepages"
 

@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 
 from tlb.machine.facts import Facts
-from tlb.reasons import Unavailable
 from tlb.system import procfs
-from tlb.units import page_name
+from tlb.system.reasons import Unavailable
+from tlb.system.units import page_name
 
 _MM = Path("sys/kernel/mm")
 _CPU = Path("sys/devices/system/cpu")

@@ -11,7 +11,7 @@ from tlb.machine import background, identity
 from tlb.machine.cpus import Core
 from tlb.machine.microarchitecture import IMPLEMENTERS, UNKNOWN, VENDORS
 from tlb.machine.tlb import Tlb
-from tlb.reasons import Unavailable
+from tlb.system.reasons import Unavailable
 
 if TYPE_CHECKING:
     from tlb.machine.host import Host

@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from tlb.page_sizes import BASE
-from tlb.reasons import Unavailable
 from tlb.system import procfs
+from tlb.system.page_sizes import BASE
+from tlb.system.reasons import Unavailable
 from tlb.system.smaps import Mapping, of_process, unreadable
-from tlb.units import page_name
+from tlb.system.units import page_name
 
 PROC = Path("/proc")
 _ALL_PAGES = b"1"  # for clear_refs: Documentation/filesystems/proc.rst

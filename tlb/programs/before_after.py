@@ -16,7 +16,6 @@ from statistics import median
 from threading import Event
 from typing import Any
 
-from tlb.inference.intervals import Interval, median_interval
 from tlb.programs import collapse, snapshots
 from tlb.programs.collapse import Collapsed
 from tlb.programs.guard import guarded
@@ -27,9 +26,10 @@ from tlb.programs.targets import Target, attached
 from tlb.programs.text import sentences
 from tlb.programs.trial import LEAST_LIMIT_S, SNAPSHOT_SHARE, Aim
 from tlb.programs.trial_report import huge_share, pages_document
-from tlb.reasons import Unavailable
+from tlb.stats.intervals import Interval, median_interval
 from tlb.system.processes import descendants
-from tlb.units import format_size
+from tlb.system.reasons import Unavailable
+from tlb.system.units import format_size
 
 MOST_WINDOWS = 12  # a side; from six on, a median's interval covers 95 %
 

@@ -10,14 +10,11 @@ from dataclasses import replace
 from math import inf
 from pathlib import Path
 
-from tlb.inference.intervals import Interval
-from tlb.inference.pairs import LEAST_PAIRS, paired_ratio
-from tlb.lab.grid import Scope, profile
-from tlb.lab.independent import INDEPENDENT, Cells, c_program, folder
-from tlb.lab.measuring_setup import Rig
-from tlb.lab.store import Store
 from tlb.machine import host
-from tlb.page_sizes import BASE
+from tlb.measure.grid import Scope, profile
+from tlb.measure.independent import INDEPENDENT, Cells, c_program, folder
+from tlb.measure.measuring_setup import Rig
+from tlb.measure.store import Store
 from tlb.programs.levers import LEVERS
 from tlb.programs.pairing import would_have_shown
 from tlb.programs.runs import Conditions
@@ -25,7 +22,10 @@ from tlb.programs.targets import attached
 from tlb.programs.trial import Aim, Trial, attempt
 from tlb.programs.trial_report import huge_share, side
 from tlb.programs.watch import Watched, watch
-from tlb.units import format_ns, format_size
+from tlb.stats.intervals import Interval
+from tlb.stats.pairs import LEAST_PAIRS, paired_ratio
+from tlb.system.page_sizes import BASE
+from tlb.system.units import format_ns, format_size
 
 KNOWN = (
     "tlb try where the answer is known (to reach: the chapter's ratio within 5 %; no difference in "

@@ -19,9 +19,9 @@ from typing import NamedTuple
 from tlb.machine.memory import cgroup_limits
 from tlb.programs.executable import why_no_start
 from tlb.programs.guard import watched_over
-from tlb.reasons import Unavailable
 from tlb.system import processes
-from tlb.units import format_size
+from tlb.system.reasons import Unavailable
+from tlb.system.units import format_size
 
 GRACE_S = 2.0  # between SIGTERM and SIGKILL
 _CHUNK_BYTES = 1 << 20  # the largest pipe of an ordinary user (fs.pipe-max-size)

@@ -10,9 +10,9 @@ from pathlib import Path
 from threading import Event
 from typing import NamedTuple
 
-from tlb.reasons import Unavailable
 from tlb.system import procfs
 from tlb.system.processes import collapse_range, refused_calls
+from tlb.system.reasons import Unavailable
 from tlb.system.smaps import of_process
 
 _PROC = Path("/proc")

@@ -13,8 +13,8 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
-from tlb.reasons import Unavailable
 from tlb.system.processes import PROBE_S, run_whole
+from tlb.system.reasons import Unavailable
 
 # elf.h. PT_INTERP names the loader of a dynamically linked program.
 _PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3

@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from tlb.page_sizes import BASE, PAGES
-from tlb.reasons import Unavailable
+from tlb.system.page_sizes import BASE, PAGES
+from tlb.system.reasons import Unavailable
 from tlb.system.smaps import Mapping
 
 DRAWN = 256  # pages, by which a share is known to 3 points (standard error); they take 10 ms

@@ -21,9 +21,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from tlb.reasons import Unavailable
 from tlb.system.files import ROOT, SETTINGS_JOURNAL
 from tlb.system.processes import descendants
+from tlb.system.reasons import Unavailable
 
 _LIMIT_S = 10.0  # for SIGKILL to act; what hangs in the kernel outlives it
 _PAUSE_S = 0.01

@@ -14,14 +14,14 @@ from typing import Any, Literal
 import pandas as pd
 from pydantic import BaseModel
 
-from tlb.lab.build import KERNELS
-from tlb.lab.record import now
-from tlb.lab.toolchains import Tool, built, first_line
 from tlb.machine.host import inspect, state
+from tlb.measure.build import KERNELS
+from tlb.measure.record import now
+from tlb.measure.toolchains import Tool, built, first_line
 from tlb.programs.jvm import HEAP_PAGES, HeapPages, Score, run
-from tlb.reasons import Unavailable
 from tlb.system import files, procfs
 from tlb.system.processes import run_whole
+from tlb.system.reasons import Unavailable
 
 PROJECT = KERNELS / "jmh"
 BUILD_S = 1800.0  # most of it for a download of some 30 MB

@@ -19,16 +19,16 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, Field, FiniteFloat
 
-from tlb.lab.measuring_setup import MEMORY_SHARE
-from tlb.lab.record import Positive, PositiveNs
-from tlb.lab.toolchains import environment
 from tlb.machine.host import base_page_bytes
 from tlb.machine.memory import usable_memory
 from tlb.machine.pools import limits_under
 from tlb.machine.settings import check_thp
-from tlb.reasons import Unavailable
+from tlb.measure.measuring_setup import MEMORY_SHARE
+from tlb.measure.record import Positive, PositiveNs
+from tlb.measure.toolchains import environment
 from tlb.system import procfs
 from tlb.system.processes import run_whole, without_thp
+from tlb.system.reasons import Unavailable
 from tlb.system.smaps import mappings
 
 HeapPages = Literal["4k", "thp", "2m"]

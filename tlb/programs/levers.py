@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
-from tlb.lab.build import library
 from tlb.machine import changed_settings, pools
 from tlb.machine.settings import check_thp
+from tlb.measure.build import library
 from tlb.programs import collapse, snapshots
-from tlb.reasons import Unavailable, if_available
 from tlb.system import procfs
 from tlb.system.processes import without_thp
-from tlb.units import format_size, parse_size
+from tlb.system.reasons import Unavailable, if_available
+from tlb.system.units import format_size, parse_size
 
 SHIM = Path(__file__).parent / "shim" / "advise.c"
 SITES = Path(__file__).parent / "where" / "tool" / "sites.c"

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from math import inf, log, log1p
 from typing import Literal
 
-from tlb.inference.effects import Effect
-from tlb.inference.intervals import Interval
-from tlb.inference.pairs import LEAST_PAIRS, is_look, paired_ratio
+from tlb.stats.effects import Effect
+from tlb.stats.intervals import Interval
+from tlb.stats.pairs import LEAST_PAIRS, is_look, paired_ratio
 
 Verdict = Literal["helps", "hurts", "differs, by less than asked", "no difference", "cannot tell"]
 MOST_WITHIN = 50  # %: a ratio that is known less well says nothing

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from tlb.programs.watch import Watched
-from tlb.reasons import Unavailable
+from tlb.system.reasons import Unavailable
 
 _LOOPBACK = "127.0.0.1"
 _MOST_PORT = 65535

@@ -10,23 +10,23 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tlb.inference.campaigns import newest
-from tlb.inference.intervals import Interval
-from tlb.inference.program_bounds import Gain, Prices, Tread, tread
-from tlb.lab import kernels, rows
-from tlb.lab.store import Store
 from tlb.machine import host as hosts
 from tlb.machine.host import Host, data_caches, data_tlbs
-from tlb.page_sizes import BASE, page_bytes
+from tlb.measure import kernels, rows
+from tlb.measure.store import Store
 from tlb.programs.activity import Sample
-from tlb.reasons import Unavailable, if_available
+from tlb.stats.campaigns import newest
+from tlb.stats.intervals import Interval
+from tlb.stats.program_bounds import Gain, Prices, Tread, tread
 from tlb.system import files, processes
+from tlb.system.page_sizes import BASE, page_bytes
+from tlb.system.reasons import Unavailable, if_available
 
 if TYPE_CHECKING:
     import pandas as pd
 
 PRICES = "hugepages"  # the experiment with chases on base pages and on huge ones
-SURVEY = "geometry"  # lab.survey.NAME
+SURVEY = "geometry"  # measure.survey.NAME
 _LARGE = "2m"
 _LEVELS: tuple[Tread, ...] = ("first level", "second level", "beyond")
 
@@ -83,7 +83,7 @@ class Reach:
     def timed(self, host: Host, store: Store, sample: Sample) -> Reach:
         """Return this with prices timed now, over what a sample touches, or why they were not. Holds
         the lock of measurements meanwhile."""
-        from tlb.lab.measuring_setup import Rig
+        from tlb.measure.measuring_setup import Rig
         from tlb.programs import walk_prices
 
         pages = (sample.active_bytes - sample.huge_most) // self.base_page_bytes
@@ -142,7 +142,7 @@ def read(host: Host, store: Store) -> Reach:
     """Return `Reach.of`, read in this process."""
     try:
         frame = _rows(host, store, PRICES)
-        from tlb.inference import splinter  # with pandas and scipy, for those who have rows
+        from tlb.stats import splinter  # with pandas and scipy, for those who have rows
 
         backing = if_available(splinter.judge, frame, host.hypervisor)
         is_splintered = bool(backing and backing.is_splintered)
@@ -180,7 +180,7 @@ def _surveyed(host: Host, store: Store) -> tuple[int, ...]:
     """Return the entries for base pages that the survey found. Raises Unavailable: no-data, and
     one-level if it found a single level, which may be either."""
     surveyed = _rows(host, store, SURVEY)
-    from tlb.inference import geometry
+    from tlb.stats import geometry
 
     levels = geometry.infer(surveyed, (), data_caches(host)).levels
     if any(level.is_alone for level in levels):

@@ -20,8 +20,8 @@ from tlb.programs.collapse import Collapsed
 from tlb.programs.levers import Lever
 from tlb.programs.servers import Driver, ServerProcesses, drive, stop_server, wait_until_ready
 from tlb.programs.snapshots import Snapshot
-from tlb.reasons import Unavailable
 from tlb.system import processes
+from tlb.system.reasons import Unavailable
 
 PADDING = "TLB_PADDING"  # a variable that no program reads
 

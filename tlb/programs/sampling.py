@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tlb.machine import pmu
-from tlb.reasons import Unavailable
 from tlb.system.processes import PROBE_S, run_whole
+from tlb.system.reasons import Unavailable
 
 PERIOD_NS = 250_000
 Code = tuple[str, int]  # where an instruction is: a file, and the offset in it

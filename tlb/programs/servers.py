@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from tlb.programs import children, snapshots
 from tlb.programs.children import Stream
-from tlb.reasons import Unavailable
 from tlb.system import processes, procfs
+from tlb.system.reasons import Unavailable
 
 _POLL_S = 0.01
 # Polls in a row that see no process of a server before it counts as ended: /proc is read one

@@ -16,8 +16,8 @@ from pathlib import Path
 from tlb.programs import activity, children
 from tlb.programs.guard import guarded
 from tlb.programs.snapshots import own_processes
-from tlb.reasons import Unavailable
 from tlb.system import processes
+from tlb.system.reasons import Unavailable
 
 
 @dataclass

@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import ceil, inf, nan
 
-from tlb.inference.intervals import Interval
-from tlb.inference.pairs import LEAST_PAIRS, paired_ratio
 from tlb.machine import background
 from tlb.programs import snapshots
 from tlb.programs.children import Number, signal_words
@@ -24,8 +22,10 @@ from tlb.programs.levers import LEVERS, Lever, pool_limits
 from tlb.programs.pairing import MOST_WITHIN, Verdict, paired, verdict
 from tlb.programs.runs import Conditions, Run, run
 from tlb.programs.servers import Driver
-from tlb.reasons import Unavailable
-from tlb.units import format_ns
+from tlb.stats.intervals import Interval
+from tlb.stats.pairs import LEAST_PAIRS, paired_ratio
+from tlb.system.reasons import Unavailable
+from tlb.system.units import format_ns
 
 # Snapshots take a hundredth of the time of a run that counts, and a tenth of the first two, which
 # do not count: those catch the peaks of short programs.

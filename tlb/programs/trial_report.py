@@ -9,8 +9,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from tlb.inference.intervals import Interval, median_interval
-from tlb.inference.pairs import LEAST_PAIRS, paired_ratio
 from tlb.programs import snapshots
 from tlb.programs.collapse import Collapsed
 from tlb.programs.pairing import would_have_shown
@@ -18,8 +16,10 @@ from tlb.programs.runs import Run
 from tlb.programs.snapshots import Snapshot
 from tlb.programs.text import sentences
 from tlb.programs.trial import Trial
+from tlb.stats.intervals import Interval, median_interval
+from tlb.stats.pairs import LEAST_PAIRS, paired_ratio
 from tlb.system import procfs
-from tlb.units import format_ns, format_size
+from tlb.system.units import format_ns, format_size
 
 # A lever that moves less than this part of the memory to huge pages did nothing: two runs of one
 # program differ by as much.

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from tlb.inference.intervals import median_interval
-from tlb.inference.program_bounds import Prices
-from tlb.lab.measuring_setup import Rig
-from tlb.lab.record import Point
-from tlb.page_sizes import BASE
-from tlb.reasons import Unavailable
+from tlb.measure.measuring_setup import Rig
+from tlb.measure.record import Point
+from tlb.stats.intervals import median_interval
+from tlb.stats.program_bounds import Prices
+from tlb.system.page_sizes import BASE
+from tlb.system.reasons import Unavailable
 
 REPEATS, REGION_MS = 3, 10
 # Pages: from where the first level of the TLB ends to where any second one does; by what they hold,

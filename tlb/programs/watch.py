@@ -17,7 +17,7 @@ from tlb.programs.levers import LEVERS
 from tlb.programs.servers import listens
 from tlb.programs.steady_state import after_start
 from tlb.programs.targets import Target
-from tlb.reasons import Unavailable
+from tlb.system.reasons import Unavailable
 
 WINDOWS_S = (0.01, 0.1, 1.0, 10.0)
 # What a sample costs a program, in times of taking it: afterwards each page is walked to again to

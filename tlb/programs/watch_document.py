@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tlb.inference.intervals import Interval
-from tlb.lab.record import Quantity
-from tlb.page_sizes import BASE
+from tlb.measure.record import Quantity
 from tlb.programs.watch_report import Report, active, typical
-from tlb.reasons import Unavailable
+from tlb.stats.intervals import Interval
+from tlb.system.page_sizes import BASE
+from tlb.system.reasons import Unavailable
 
 
 def document(report: Report) -> dict[str, Any]:

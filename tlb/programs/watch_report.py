@@ -10,10 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from tlb.inference.intervals import Interval, median_interval
-from tlb.inference.program_bounds import Gain
-from tlb.lab.record import Quantity
-from tlb.page_sizes import BASE, PAGES, words
+from tlb.measure.record import Quantity
 from tlb.programs import levers
 from tlb.programs.activity import Sample, Used
 from tlb.programs.executable import why_no_preload
@@ -22,8 +19,11 @@ from tlb.programs.reach import Reach
 from tlb.programs.steady_state import contradiction
 from tlb.programs.text import sentences
 from tlb.programs.watch import Watched
-from tlb.reasons import Unavailable, if_available
-from tlb.units import format_ns, format_size
+from tlb.stats.intervals import Interval, median_interval
+from tlb.stats.program_bounds import Gain
+from tlb.system.page_sizes import BASE, PAGES, words
+from tlb.system.reasons import Unavailable, if_available
+from tlb.system.units import format_ns, format_size
 
 IDLE = 0.01  # CPU time, as a part of the time that it was watched
 MOSTLY = 0.5  # of its memory: from then on it is said to lie on huge pages

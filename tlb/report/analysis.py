@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import pandas as pd
 from pydantic import BaseModel, ValidationError
 
-from tlb.inference import curves, geometry, splinter
-from tlb.inference.curves import Curve, select
-from tlb.inference.intervals import Interval, median_interval
-from tlb.lab import survey
 from tlb.machine import flushes
 from tlb.machine.host import Host, data_caches, tlb_entries
-from tlb.page_sizes import labels
-from tlb.reasons import Note, Unavailable, if_available, required
+from tlb.measure import survey
 from tlb.report import page
+from tlb.stats import curves, geometry, splinter
+from tlb.stats.curves import Curve, select
+from tlb.stats.intervals import Interval, median_interval
+from tlb.system.page_sizes import labels
+from tlb.system.reasons import Note, Unavailable, if_available, required
 
 if TYPE_CHECKING:
     from tlb.report.chapter import Chapter

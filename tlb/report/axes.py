@@ -9,9 +9,9 @@ from math import inf
 import altair as alt
 import pandas as pd
 
-from tlb.page_sizes import SWEPT, ordered
 from tlb.report.render import PALETTE
-from tlb.units import format_size
+from tlb.system.page_sizes import SWEPT, ordered
+from tlb.system.units import format_size
 
 _BINARY = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
 # About as many ticks as a chart of one text column has room to label.

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pandas as pd
 
-from tlb.inference.campaigns import newest
-from tlb.inference.counts import counted, why_not_counted
-from tlb.inference.intervals import summarise
-from tlb.lab.store import Store
 from tlb.machine.host import Host
-from tlb.reasons import explain
+from tlb.measure.store import Store
 from tlb.report.setting import point_columns
+from tlb.stats.campaigns import newest
+from tlb.stats.counts import counted, why_not_counted
+from tlb.stats.intervals import summarise
 from tlb.system.files import disk_errors
-from tlb.units import format_size
+from tlb.system.reasons import explain
+from tlb.system.units import format_size
 
 _CARD = """# {machine}
 

@@ -11,18 +11,18 @@ from typing import Any
 
 import pandas as pd
 
-from tlb.inference.campaigns import newest
-from tlb.lab import build, campaign, kernels, rows, states, survey
-from tlb.lab.campaign import Outcome
-from tlb.lab.measuring_setup import Rig
-from tlb.lab.progress import Progress
-from tlb.lab.record import Point
-from tlb.lab.store import Store, data_root
 from tlb.machine import host as hosts
-from tlb.reasons import Note, Unavailable, explain, if_available
+from tlb.measure import build, campaign, kernels, rows, states, survey
+from tlb.measure.campaign import Outcome
+from tlb.measure.measuring_setup import Rig
+from tlb.measure.progress import Progress
+from tlb.measure.record import Point
+from tlb.measure.store import Store, data_root
 from tlb.report import card, lacking, page, parameters, verdicts
 from tlb.report.subject import Subject
+from tlb.stats.campaigns import newest
 from tlb.system.files import ROOT
+from tlb.system.reasons import Note, Unavailable, explain, if_available
 
 _TOOLS = ("cc", "go", "java", "javac", "mvn", "rustc")  # with which documents are made
 

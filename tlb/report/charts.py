@@ -9,8 +9,6 @@ from typing import TypeVar
 import altair as alt
 import pandas as pd
 
-from tlb.inference.curves import Curve
-from tlb.reasons import required
 from tlb.report.axes import (
     PRICES,
     TIMES,
@@ -26,7 +24,9 @@ from tlb.report.axes import (
     working_set,
 )
 from tlb.report.render import INK, MUTED, PALETTE
-from tlb.units import format_size
+from tlb.stats.curves import Curve
+from tlb.system.reasons import required
+from tlb.system.units import format_size
 
 _Drawn = TypeVar("_Drawn", alt.Chart, alt.LayerChart)
 PUBLISHED = "published"  # the name in a chart of the switch of what others published

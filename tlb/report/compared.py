@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from tlb.units import digits_apart, significant
+from tlb.system.units import digits_apart, significant
 
 DIGITS = 3
 

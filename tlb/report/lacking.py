@@ -5,8 +5,8 @@ from __future__ import annotations
 from IPython import get_ipython
 from IPython.display import DisplayHandle, display
 
-from tlb.reasons import Unavailable, explain
 from tlb.report.render import Html, lacking_note
+from tlb.system.reasons import Unavailable, explain
 
 # What measuring again may remove.
 _MEASURABLE = frozenset({"no-data", "no-time", "too-few-points"})

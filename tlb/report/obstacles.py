@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tlb.inference.counts import why_not_counted
-from tlb.inference.effects import Effect
-from tlb.lab.events import SOFTWARE
-from tlb.reasons import Unavailable
+from tlb.measure.events import SOFTWARE
 from tlb.report.analysis import Analysis
+from tlb.stats.counts import why_not_counted
+from tlb.stats.effects import Effect
+from tlb.system.reasons import Unavailable
 
 # Reasons that no setting, no longer run and no repetition removes.
 _CODES = """

@@ -16,11 +16,11 @@ from typing import Any
 
 from markupsafe import Markup
 
-from tlb.inference.two_machines import measured_alike
-from tlb.reasons import Unavailable
 from tlb.report import charts
 from tlb.report.analysis import Analysis
 from tlb.report.render import Figure, inline
+from tlb.stats.two_machines import measured_alike
+from tlb.system.reasons import Unavailable
 
 SWITCH = "reference"  # the parameter's name in a chart
 LABEL = "the reference machine too"

@@ -23,13 +23,13 @@ import pandas as pd
 from IPython import get_ipython
 from IPython.display import display
 
-from tlb.inference.intervals import Interval
-from tlb.prose import escape_markdown, in_words, listed
-from tlb.reasons import Unavailable, required
 from tlb.report.lacking import LackingBox
 from tlb.report.render import Figure, Html, lacking_note
+from tlb.stats.intervals import Interval
 from tlb.system.files import ROOT
-from tlb.units import format_size
+from tlb.system.prose import escape_markdown, in_words, listed
+from tlb.system.reasons import Unavailable, required
+from tlb.system.units import format_size
 
 if TYPE_CHECKING:
     from tlb.report.analysis import Analysis

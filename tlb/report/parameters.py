@@ -8,12 +8,12 @@ from typing import Any
 from papermill import inspect_notebook
 from pydantic import TypeAdapter, ValidationError
 
-from tlb.discovery import table_of_contents as table_of_contents
-from tlb.lab import grid
-from tlb.lab.store import MACHINE
-from tlb.reasons import Unavailable
+from tlb.measure import grid
+from tlb.measure.store import MACHINE
+from tlb.report.discovery import table_of_contents as table_of_contents
 from tlb.system.files import ROOT
-from tlb.units import DAY_MINUTES
+from tlb.system.reasons import Unavailable
+from tlb.system.units import DAY_MINUTES
 
 BOOK = ROOT / "book"
 TYPES: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool}

@@ -23,10 +23,10 @@ import papermill
 from jupyter_client import AsyncKernelClient, AsyncKernelManager
 from jupyter_core.utils import run_sync
 
-from tlb.lab import publishing
-from tlb.lab.row_database import FILE, LOGS, RowDatabase
-from tlb.lab.store import Store, data_root
 from tlb.machine import host
+from tlb.measure import publishing
+from tlb.measure.row_database import FILE, LOGS, RowDatabase
+from tlb.measure.store import Store, data_root
 from tlb.report import card, page, parameters, readme
 from tlb.report.parameters import BOOK
 from tlb.system.files import ROOT, disk_errors, measuring_lock

@@ -6,16 +6,16 @@ from collections.abc import Collection, Iterable
 
 import pandas as pd
 
-from tlb.inference.counts import counted, why_not_counted
-from tlb.lab import build, kernels
-from tlb.lab.record import Point
 from tlb.machine import host as hosts
 from tlb.machine.host import Host, data_tlbs
-from tlb.page_sizes import BASE, PAGES, ordered, words
-from tlb.prose import count, escape_markdown, listed
-from tlb.reasons import PAGE_REASONS, Note, Unavailable, explain, if_available, required
+from tlb.measure import build, kernels
+from tlb.measure.record import Point
 from tlb.report.analysis import Analysis
-from tlb.units import format_size
+from tlb.stats.counts import counted, why_not_counted
+from tlb.system.page_sizes import BASE, PAGES, ordered, words
+from tlb.system.prose import count, escape_markdown, listed
+from tlb.system.reasons import PAGE_REASONS, Note, Unavailable, explain, if_available, required
+from tlb.system.units import format_size
 
 # Up to this working set, the first version of the kernels measures what later ones do.
 _ALIKE_BYTES = 256 << 20

@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from tlb.lab import build
-from tlb.prose import listed
+from tlb.measure import build
+from tlb.system.prose import listed
 
 
 @dataclass(frozen=True)

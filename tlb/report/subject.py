@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from tlb.inference.campaigns import newest
-from tlb.lab import build, grid, states
-from tlb.lab.grid import Profile, Scope
-from tlb.lab.measuring_setup import usable_bytes
-from tlb.lab.store import Store
 from tlb.machine import host as hosts
 from tlb.machine.host import Host, tlb_entries
-from tlb.page_sizes import PAGES
-from tlb.reasons import Note, Unavailable, if_available
-from tlb.units import format_size, parse_size
+from tlb.measure import build, grid, states
+from tlb.measure.grid import Profile, Scope
+from tlb.measure.measuring_setup import usable_bytes
+from tlb.measure.store import Store
+from tlb.stats.campaigns import newest
+from tlb.system.page_sizes import PAGES
+from tlb.system.reasons import Note, Unavailable, if_available
+from tlb.system.units import format_size, parse_size
 
 _MEMORY_LIMIT = "half of the memory that is free"
 

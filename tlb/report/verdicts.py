@@ -23,18 +23,18 @@ from typing import Any, Literal, NamedTuple
 
 import pandas as pd
 
-from tlb.inference.effects import Effect as Effect
-from tlb.inference.effects import inside as inside
-from tlb.inference.effects import too_few as too_few
-from tlb.inference.effects import why_undecided as why_undecided
-from tlb.inference.intervals import LEAST_COVERAGE as LEAST_COVERAGE
-from tlb.lab.grid import Scope
-from tlb.lab.record import Point
-from tlb.reasons import Unavailable, Undecided, explain, required
+from tlb.measure.grid import Scope
+from tlb.measure.record import Point
 from tlb.report.analysis import Analysis
 from tlb.report.compared import Bounds
 from tlb.report.obstacles import OBSTACLES, obstacle
+from tlb.stats.effects import Effect as Effect
+from tlb.stats.effects import inside as inside
+from tlb.stats.effects import too_few as too_few
+from tlb.stats.effects import why_undecided as why_undecided
+from tlb.stats.intervals import LEAST_COVERAGE as LEAST_COVERAGE
 from tlb.system.files import ROOT
+from tlb.system.reasons import Unavailable, Undecided, explain, required
 
 STATEMENTS = ROOT / "data" / "literature" / "claims.csv"
 # At most this share of the claims tested with an interval; tests/report/test_rule.py checks it.

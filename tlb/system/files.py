@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tlb.reasons import Unavailable
+from tlb.system.reasons import Unavailable
 
 try:
     import fcntl

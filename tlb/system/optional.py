@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from tlb.reasons import Unavailable
+from tlb.system.reasons import Unavailable
 
 # The extra of pyproject.toml that brings a package, where it is not `book`.
 _ANALYSIS = {"numpy", "pandas", "scipy", "yaml"}

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tlb.reasons import Unavailable
+from tlb.system.reasons import Unavailable
 
 
 class Mapping(NamedTuple):

@@ -4,7 +4,7 @@ import pytest
 from support.code import MACHINES, NOTHING, Jumps, analysis, points, rows
 
 from experiments.code import grid
-from tlb.reasons import Unavailable
+from tlb.system.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from experiments.code import ways
-from tlb.reasons import REASONS, Unavailable
+from tlb.system.reasons import REASONS, Unavailable
 
 pytestmark = [
     pytest.mark.measures,

@@ -11,8 +11,8 @@ from support.synthetic import GIB, MIB
 from support.walk import Walk, analysis, only, rows
 
 from experiments.graph_walk.analysis import REGIMES, Analysis
-from tlb.inference.curves import Curve
-from tlb.inference.hops import below
+from tlb.stats.curves import Curve
+from tlb.stats.hops import below
 
 pytestmark = pytest.mark.filterwarnings("error")
 

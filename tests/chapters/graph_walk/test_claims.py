@@ -11,11 +11,11 @@ from support.synthetic import frame as chases
 from support.walk import Walk, analysis, rows
 
 from experiments.graph_walk import Analysis
-from tlb.inference.intervals import Interval
-from tlb.inference.splinter import Compared, Splinter
-from tlb.lab.grid import octaves
-from tlb.lab.record import Point
+from tlb.measure.grid import octaves
+from tlb.measure.record import Point
 from tlb.report.verdicts import REGISTRY, judge
+from tlb.stats.intervals import Interval
+from tlb.stats.splinter import Compared, Splinter
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -12,9 +12,9 @@ from support.synthetic import GIB, MIB, PAGE_BYTES
 
 from experiments.hugepages import calculator, figures
 from experiments.hugepages.calculator import Basis
-from tlb.inference import geometry
-from tlb.reasons import Unavailable
 from tlb.report.render import Figure
+from tlb.stats import geometry
+from tlb.system.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -16,7 +16,7 @@ from support.kernels import measured, why_not
 from support.stand_ins import PAGE
 from support.synthetic import MIB
 
-from tlb.lab.record import Point
+from tlb.measure.record import Point
 
 pytestmark = [pytest.mark.measures, pytest.mark.needs("a C compiler")]
 CPUS = len(os.sched_getaffinity(0))

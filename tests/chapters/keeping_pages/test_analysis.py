@@ -5,7 +5,7 @@ import pytest
 from support.keeping_pages import SPLIT, WHOLE, analysis, rows
 from support.page_sizes import Paged, keeping_pages
 
-from tlb.page_sizes import PAGES
+from tlb.system.page_sizes import PAGES
 
 pytestmark = pytest.mark.filterwarnings("error")
 LADDER = [pages for pages in PAGES if pages not in ("2m", "1g")]

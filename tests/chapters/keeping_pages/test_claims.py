@@ -7,7 +7,7 @@ from support.keeping_pages import WHOLE, analysis, asked, only, pool, programs, 
 from support.page_sizes import Paged
 from support.synthetic import MIB, fit
 
-from tlb.lab.toolchains import TOOLS
+from tlb.measure.toolchains import TOOLS
 from tlb.report.verdicts import REGISTRY, judge
 
 pytestmark = pytest.mark.filterwarnings("error")

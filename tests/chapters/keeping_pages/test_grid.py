@@ -3,7 +3,7 @@
 import pytest
 from support.page_sizes import keeping_pages
 
-from tlb.page_sizes import PAGES
+from tlb.system.page_sizes import PAGES
 
 
 @pytest.mark.parametrize(("per_octave", "skipped"), [(4, ()), (2, ("32k", "256k", "1m"))])

@@ -12,10 +12,10 @@ from support.stand_ins import no_tools as no_tools
 
 from experiments.keeping_pages import runtimes
 from experiments.keeping_pages.runtimes import RuntimeReport
-from tlb.lab import observed, toolchains
-from tlb.lab.toolchains import Program
-from tlb.reasons import Unavailable
+from tlb.measure import observed, toolchains
+from tlb.measure.toolchains import Program
 from tlb.system import files, procfs
+from tlb.system.reasons import Unavailable
 
 MIB = 1 << 20
 SIZE = 16 * MIB

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from support.common import refusal
 
 from experiments.keeping_pages import runtimes
-from tlb.reasons import Unavailable
 from tlb.system import smaps
+from tlb.system.reasons import Unavailable
 
 HUGE = 2 << 20
 BASE = 0x7F0000000000

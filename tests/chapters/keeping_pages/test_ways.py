@@ -9,9 +9,9 @@ import pytest
 from support.common import refusal
 
 from experiments.keeping_pages import ways
-from tlb.lab import page_requests as lab_ways
-from tlb.reasons import Unavailable
+from tlb.measure import page_requests as lab_ways
 from tlb.system import procfs
+from tlb.system.reasons import Unavailable
 
 MIB = 1 << 20
 BASE_PAGE_4K = os.sysconf("SC_PAGESIZE") == 4096  # of which the program asks for 2 MiB

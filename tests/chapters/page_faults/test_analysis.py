@@ -13,7 +13,7 @@ from experiments.page_faults.analysis import (
     FRESH_LARGE,
     WAYS,
 )
-from tlb.reasons import Unavailable
+from tlb.system.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 

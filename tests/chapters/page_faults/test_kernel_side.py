@@ -12,7 +12,7 @@ from support.synthetic import Stated
 from experiments.page_faults import kernel_side
 from experiments.page_faults.kernel_side import KernelSide, high_mapping, shares, words
 from tlb.machine import host
-from tlb.reasons import REASONS
+from tlb.system.reasons import REASONS
 
 REPORT = """
 # Samples: 2K of event 'cpu-clock'

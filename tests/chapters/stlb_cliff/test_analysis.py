@@ -7,7 +7,7 @@ from support.stlb_cliff import DEARER, analysis, counted, hashed, kind, of
 from support.synthetic import MIB, Stated, Truth, frame, grid, tlbs
 
 from experiments.stlb_cliff.analysis import COUNTING
-from tlb.inference import misses
+from tlb.stats import misses
 
 pytestmark = pytest.mark.filterwarnings("error")
 

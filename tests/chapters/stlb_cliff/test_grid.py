@@ -4,8 +4,8 @@ where the TLBs end."""
 import pytest
 
 from experiments.stlb_cliff import grid
-from tlb.lab.grid import Profile, Scope
-from tlb.lab.record import Point
+from tlb.measure.grid import Profile, Scope
+from tlb.measure.record import Point
 from tlb.report.chapter import literature
 
 

@@ -7,7 +7,7 @@ from support.strides import MACHINES, NOTHING, Machine, analysis, points, rows
 from experiments.strides import analysis as chapter
 from experiments.strides import tables
 from experiments.strides.grid import CONTROLLED, STRIDES
-from tlb.reasons import Unavailable
+from tlb.system.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -9,7 +9,7 @@ from support.blocking import NOTHING, Machine, analysis, rows
 from support.synthetic import MIB
 
 from experiments.tlb_blocking.analysis import PUBLISHED_BLOCK, SMALL_GRAPH, Analysis
-from tlb.reasons import Unavailable
+from tlb.system.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 

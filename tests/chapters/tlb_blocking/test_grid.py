@@ -5,7 +5,7 @@ from support.synthetic import GIB, scope
 
 from experiments.tlb_blocking import grid
 from experiments.tlb_blocking.analysis import PUBLISHED_BLOCK
-from tlb.lab.record import Point
+from tlb.measure.record import Point
 
 
 def asked(most: int = 4 * GIB, per_octave: int = 4, entries: list[int] = ENTRIES) -> list[Point]:

@@ -21,7 +21,7 @@ from support.guests import (
 )
 from support.synthetic import GIB
 
-from tlb.inference.splinter import HALF
+from tlb.stats.splinter import HALF
 
 pytestmark = pytest.mark.filterwarnings("error")
 FAR = GIB // 4096

@@ -9,8 +9,8 @@ from support.tables import MACHINES, NOTHING, Walker, analysis, points, rows
 from support.your_machine import geometry
 
 from experiments.walk_anatomy import Analysis, grid
-from tlb.inference import replacement, walk_caches
-from tlb.reasons import Unavailable
+from tlb.stats import replacement, walk_caches
+from tlb.system.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 

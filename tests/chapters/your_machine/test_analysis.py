@@ -11,8 +11,8 @@ from support.synthetic import scope
 from support.your_machine import ARM, LINES, PENALTY, host, kind, measured, stating
 
 from experiments.your_machine import Analysis, grid
-from tlb.lab import survey
-from tlb.reasons import Unavailable
+from tlb.measure import survey
+from tlb.system.reasons import Unavailable
 
 
 def test_a_survey_begins_with_the_points_that_a_page_gives_it_and_reads_them():

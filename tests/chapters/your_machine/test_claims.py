@@ -18,8 +18,8 @@ from support.your_machine import (
 )
 
 from experiments.your_machine import Analysis
-from tlb.inference.geometry_walks import Walk
 from tlb.report.verdicts import REGISTRY, judge
+from tlb.stats.geometry_walks import Walk
 
 H, F, C = "holds", "fails", "cannot tell"
 

@@ -7,7 +7,7 @@ from support.synthetic import tlbs
 from support.your_machine import host, hostile, stating
 
 from experiments.your_machine import Analysis, figures, tables
-from tlb.reasons import Unavailable
+from tlb.system.reasons import Unavailable
 
 STATED = (tables.reach_table, tables.machine_table, tables.tlb_table, tables.advice_list)
 

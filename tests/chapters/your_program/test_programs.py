@@ -10,10 +10,10 @@ from support.programs import look, made, trial
 
 from experiments.your_program import cases, programs
 from experiments.your_program.cases import CASES, Case
-from tlb.lab.toolchains import Tool
 from tlb.machine.settings import Pool
-from tlb.reasons import REASONS, Unavailable
+from tlb.measure.toolchains import Tool
 from tlb.system import files
+from tlb.system.reasons import REASONS, Unavailable
 
 SMALL = {
     "fare-cache": ("4194304", "20000", "50"),

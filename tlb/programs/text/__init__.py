@@ -8,10 +8,10 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from tlb.page_sizes import words
-from tlb.prose import listed
-from tlb.reasons import Unavailable, explain
-from tlb.units import format_ns, format_size, with_unit
+from tlb.system.page_sizes import words
+from tlb.system.prose import listed
+from tlb.system.reasons import Unavailable, explain
+from tlb.system.units import format_ns, format_size, with_unit
 
 
 def sentences(template: str, **facts: Any) -> list[str]:

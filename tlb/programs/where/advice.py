@@ -13,8 +13,8 @@ from tlb.machine import settings
 from tlb.programs.executable import is_go
 from tlb.programs.levers import LEVERS, Variable
 from tlb.programs.where.simulation import Site, line_at
-from tlb.reasons import explain
-from tlb.units import format_size
+from tlb.system.reasons import explain
+from tlb.system.units import format_size
 
 _GLIBC = LEVERS[
     "advise"

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from tlb.programs.where.simulation import Counts, Line, Simulated, counted
 from tlb.programs.where.valgrind import Geometry
-from tlb.reasons import Unavailable
+from tlb.system.reasons import Unavailable
 
 
 def rounded(geometry: Geometry) -> Geometry:

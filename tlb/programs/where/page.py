@@ -13,7 +13,7 @@ from markupsafe import Markup
 from tlb.programs.where.report import Report
 from tlb.report import standalone
 from tlb.report.render import PALETTE, join
-from tlb.units import format_size
+from tlb.system.units import format_size
 
 _WIDTH, _ROW = 720, 22  # px
 _CAPTION = (

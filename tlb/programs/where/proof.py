@@ -15,14 +15,14 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from tlb.inference.intervals import Interval
-from tlb.inference.pairs import LEAST_PAIRS, paired_ratio
 from tlb.programs import sampling
 from tlb.programs.levers import sites_lever
 from tlb.programs.runs import run
 from tlb.programs.sampling import Samples
 from tlb.programs.trial import Aim
-from tlb.reasons import Unavailable
+from tlb.stats.intervals import Interval
+from tlb.stats.pairs import LEAST_PAIRS, paired_ratio
+from tlb.system.reasons import Unavailable
 
 KEPT = 0.95  # of the largest gain, that a smaller set has to bring
 MOST_CANDIDATES = 4  # each takes a run in each round

@@ -9,7 +9,6 @@ from statistics import median
 from string import ascii_uppercase
 from typing import Any
 
-from tlb.inference.intervals import Interval, median_interval
 from tlb.programs.executable import why_no_preload
 from tlb.programs.text import sentences
 from tlb.programs.where import advice
@@ -25,7 +24,8 @@ from tlb.programs.where.simulation import (
 )
 from tlb.programs.where.valgrind import Geometry
 from tlb.programs.where.verdict import Verdict
-from tlb.units import format_ns, format_size
+from tlb.stats.intervals import Interval, median_interval
+from tlb.system.units import format_ns, format_size
 
 MOST_ROWS = 12
 # Of the time, what translation may cost at most for it to be not worth a thought.

@@ -15,8 +15,8 @@ from tlb.programs.levers import LEVERS, SITES, Lever, Variable
 from tlb.programs.runs import Run, run
 from tlb.programs.sampling import LINUX, PERIOD_NS, Code, Samples
 from tlb.programs.where.valgrind import tool
-from tlb.reasons import Unavailable
-from tlb.units import format_size
+from tlb.system.reasons import Unavailable
+from tlb.system.units import format_size
 
 ALLOCATORS = "glibc", "jemalloc", "mimalloc", "tcmalloc", "other"
 # Sites of what no allocation of its own has: of small objects, by the kind of allocator, and of a

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import tempfile
 
-from tlb.lab.build import library
+from tlb.measure.build import library
 from tlb.programs.executable import sanitizer_of, why_no_preload
 from tlb.programs.levers import SITES
 from tlb.programs.where.simulation import Simulated, named
-from tlb.reasons import Unavailable
+from tlb.system.reasons import Unavailable
 
 # Why a program is not simulated, of what leaves it to be timed.
 LACKING = {"no-valgrind", "no-compiler", "compile-failed", "no-geometry", "no-simulation"}

@@ -13,12 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from tlb.lab import build, compiling, sources
-from tlb.lab.prebuilt import compiler
 from tlb.machine.host import Host, data_tlbs
 from tlb.machine.tlb import Tlb, ways_of
-from tlb.page_sizes import BASE
-from tlb.reasons import Unavailable
+from tlb.measure import build, compiling, sources
+from tlb.measure.prebuilt import compiler
+from tlb.system.page_sizes import BASE
+from tlb.system.reasons import Unavailable
 
 TOOL = Path(__file__).parent / "tool" / "walks.c"
 _HEADERS = "/usr/include/valgrind"

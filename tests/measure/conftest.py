@@ -1,0 +1,76 @@
+"""Fixtures of the tests of measure/: a store, a campaign of three small points, and what may befall one
+of them."""
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support import campaigns
+from support.campaigns import MACHINE, NAME, POINTS, VICTIM, Scripted, put
+from support.common import fake_kernel, make_record
+
+from tlb.measure import build, measure
+from tlb.measure.campaign import Outcome
+from tlb.measure.row_database import FILE
+from tlb.measure.store import Store
+from tlb.system.reasons import Unavailable
+
+
+@pytest.fixture
+def store(tmp_path) -> Store:
+    return Store(tmp_path / "data")
+
+
+@pytest.fixture
+def path(store) -> Path:
+    """The file of rows, with three that the experiment asked for: repeats 0, 1 and 2."""
+    put(store, MACHINE, NAME, *(make_record(repeat=repeat) for repeat in range(3)))
+    return store.root / MACHINE / FILE
+
+
+@pytest.fixture
+def run(store, own_lock) -> Callable[..., Outcome]:
+    """Runs a campaign of three small points, one process each; `how` as support.campaigns.run takes
+    it."""
+    return lambda points=POINTS, *repeats, **how: campaigns.run(store, points, *repeats, **how)
+
+
+@pytest.fixture
+def befall(tmp_path, monkeypatch) -> Callable[[str], Path]:
+    """Replaces the kernel by a shell script, which so has no session, and which does something else
+    for the victim than $REAL "$@"; a folder of its own."""
+
+    def fake(text: str) -> Path:
+        real = build.kernel("page_chase")
+        folder = tmp_path / "befall"
+        folder.mkdir(exist_ok=True)
+        script = folder / "kernel"
+        script.write_text(
+            f"#!/bin/sh\nREAL={shlex.quote(real.command[0])}\nHERE={shlex.quote(str(folder))}\n"
+            f'case "$*" in *"--lines {VICTIM.lines} "*)\n{text}\nexit;; esac\nexec "$REAL" "$@"\n'
+        )
+        script.chmod(0o755)
+        monkeypatch.setattr(build, "kernel", fake_kernel(real.digest, str(script)))
+        monkeypatch.setattr(build, "has_session", lambda point: False)
+        return folder
+
+    return fake
+
+
+@pytest.fixture
+def scripted(monkeypatch, own_lock) -> Callable[..., Scripted]:
+    """Puts a script in the place of every process, whatever rig asks for it."""
+
+    def use(*tries: tuple[str, float] | Unavailable) -> Scripted:
+        fake = Scripted(*tries)
+        monkeypatch.setattr(
+            measure,
+            "_alone",
+            lambda point, repeat, setting: fake(point, repeat, state=setting.state),
+        )
+        monkeypatch.setattr(build, "kernel", fake_kernel())
+        monkeypatch.setattr(build, "has_session", lambda point: False)
+        return fake
+
+    return use

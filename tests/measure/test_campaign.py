@@ -1,0 +1,182 @@
+"""A campaign: it repeats, remembers, goes on and never measures twice."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support.campaigns import MACHINE, NAME, STATE, Scripted, run
+from support.common import fake_kernel, make_record
+
+from tlb.measure import build, perf
+from tlb.measure.campaign import Outcome
+from tlb.measure.events import Event
+from tlb.measure.record import Point, Quantity, Record
+from tlb.measure.store import Store
+from tlb.system.reasons import Unavailable
+
+POINTS = [
+    Point(kernel="page_chase", lines=2**k, layout=layout, region_ms=1)
+    for k in range(4, 9)
+    for layout in ("spread", "packed")
+]
+
+
+@pytest.fixture
+def faked(monkeypatch, own_lock) -> Scripted:
+    use_kernel(monkeypatch)
+    return Scripted()
+
+
+def use_kernel(monkeypatch, measures: int = 1) -> None:
+    monkeypatch.setattr(build, "kernel", fake_kernel(measures=measures))
+    monkeypatch.setattr(build, "has_session", lambda point: False)
+
+
+def go(
+    faked: Scripted,
+    store: Store,
+    points: list[Point] = POINTS,
+    repeats: int | Callable[[Point], int] = 3,
+    **how: object,
+) -> Outcome:
+    return run(store, points, repeats, measure=faked, **how)
+
+
+def test_each_point_is_measured_once_before_any_is_repeated(faked, store):
+    outcome = go(faked, store)
+    assert (outcome.measured, outcome.cached, outcome.lacking) == (30, 0, {})
+    rounds = [faked.asked[i : i + 10] for i in (0, 10, 20)]
+    for repeat, asked in enumerate(rounds):
+        assert {(p, repeat) for p in POINTS} == set(asked)
+    orders = [[POINTS.index(p) for p, _ in asked] for asked in rounds]
+    assert orders[0] != orders[1] != orders[2] and orders[0] != list(
+        range(10)
+    )  # shuffled, each round anew
+
+
+def test_what_is_stored_is_not_measured_again(faked, store):
+    go(faked, store, repeats=2)
+    faked.asked.clear()
+    assert (go(faked, store, repeats=2).measured, go(faked, store, repeats=2).cached) == (0, 20)
+    assert faked.asked == []
+    assert go(faked, store, repeats=3).measured == 10 and {repeat for _, repeat in faked.asked} == {
+        2
+    }
+
+
+def test_an_interruption_loses_the_point_in_flight_and_nothing_else(faked, store):
+    def interrupt(point: Point, repeat: int) -> None:
+        if len(faked.asked) == 13 and not in_flight:
+            raise KeyboardInterrupt
+
+    in_flight: list[tuple[Point, int]] = []
+    faked.trouble = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        go(faked, store)
+    in_flight.append(faked.asked[-1])
+    done = set(faked.asked[:-1])
+    assert len(store.load(MACHINE, NAME)) == 12
+    faked.asked.clear()
+    assert (go(faked, store).measured, len(faked.asked)) == (18, 18)
+    assert in_flight[0] in faked.asked and not done & set(faked.asked)
+    frame = store.load(MACHINE, NAME)
+    assert Counter(zip(frame["lines"], frame["layout"], frame["repeat"], strict=True)) == Counter(
+        (p.lines, p.layout, repeat) for p in POINTS for repeat in range(3)
+    )
+
+
+def test_a_point_that_the_machine_cannot_do_is_not_retried_and_the_others_go_on(faked, store):
+    lacking = POINTS[3]
+
+    def refuse(point: Point, repeat: int) -> None:
+        if point == lacking:
+            raise Unavailable("memory-short", "too large")
+
+    faked.trouble = refuse
+    outcome = go(faked, store)
+    assert (outcome.measured, list(outcome.lacking), outcome.lacking[lacking].code) == (
+        27,
+        [lacking],
+        "memory-short",
+    )
+    assert Counter(p for p, _ in faked.asked) == {p: 1 if p == lacking else 3 for p in POINTS}
+    assert "1 points could not be measured" in str(outcome)
+    assert go(faked, store).lacking.keys() == {
+        lacking
+    }  # a second run tries again: memory may be free by then
+
+
+@pytest.mark.parametrize("changed", ["kernel", "state", "region_ms", "pages"])
+def test_a_changed_kernel_machine_state_or_parameter_is_measured_again(
+    faked, store, monkeypatch, changed
+):
+    go(faked, store, repeats=1)
+    points, state = POINTS, STATE
+    if changed == "kernel":
+        use_kernel(monkeypatch, measures=2)
+        faked.measures = 2
+    elif changed == "state":
+        state = "ffffffffffff"
+    else:
+        points = [
+            p.model_copy(update={changed: {"region_ms": 2, "pages": "thp"}[changed]})
+            for p in POINTS
+        ]
+    assert go(faked, store, points, 1, state=state).measured == 10
+    assert go(faked, store, points, 1, state=state).cached == 10
+    assert len(store.load(MACHINE, NAME)) == 20  # nothing is replaced
+
+
+# --- a lack that was mended
+
+WALK = Event("walk", "some_event:u")
+COUNTING = perf.Plan("perf", (WALK,))
+
+
+def counted(plan: perf.Plan, **_: object) -> dict[str, Quantity]:
+    """What a row says of the walks."""
+    if not plan.events:
+        return {name: Quantity(reason=reason) for name, reason in plan.lacking.items()}
+    return {event.quantity: Quantity(value=5e6, event=event.event) for event in plan.events}
+
+
+def take(
+    counts: Callable[..., dict[str, Quantity]], asked: list[Point], ns: float
+) -> Callable[..., Record]:
+    def measure(point: Point, repeat: int, *, state: str, **how: Any) -> Record:
+        asked.append(point)
+        return make_record(
+            **point.model_dump(),
+            repeat=repeat,
+            state=state,
+            ns_per_access=ns,
+            counters=counts(**how),
+        )
+
+    return measure
+
+
+@pytest.mark.parametrize("reason", ["no-perf"])
+def test_rows_without_counts_are_measured_again_once_they_can_be_counted_and_then_no_more(
+    faked, store, reason
+):
+    asked: list[Point] = []
+    lacking = perf.Plan(None, (), {"walk": reason})
+    assert [
+        run(store, POINTS, 2, measure=take(counted, asked, 1.0), plan=lacking).measured
+        for _ in range(2)
+    ] == [20, 0]
+    mended = [
+        run(store, POINTS, 2, measure=take(counted, asked, 2.0), plan=COUNTING) for _ in range(2)
+    ]
+    assert [outcome.measured for outcome in mended] == [20, 0] and len(asked) == 40
+    frame = store.load(MACHINE, NAME)
+    assert (
+        len(frame) == 20
+        and set(frame["walk_per_access"]) == {0.5}
+        and set(frame["ns_per_access"]) == {2.0}
+    )
+    assert (
+        run(store, POINTS, 2, measure=take(counted, asked, 3.0), plan=lacking).measured == 0
+    )  # perf is gone: what was counted stays

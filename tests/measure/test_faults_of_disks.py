@@ -1,0 +1,143 @@
+"""Disks that are full or read-only at each write, and lines that are not whole: nothing finished is
+lost."""
+
+import builtins
+import errno
+import io
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.campaigns import MACHINE, NAME, assert_whole, mounted, put, says
+from support.common import make_record, needs_root
+from support.stand_ins import in_a_child
+
+from experiments.stlb_cliff import grid
+from tlb.machine.compiler import Compiler
+from tlb.measure import build, publishing
+from tlb.measure.record import Point
+from tlb.measure.row_database import FILE
+from tlb.report import parameters
+from tlb.report.chapter import Chapter
+from tlb.system.reasons import Unavailable
+
+pytestmark = [pytest.mark.measures]
+
+
+# --- ENOSPC, EROFS and EDQUOT at each write (test_store.py)
+
+REFUSALS = [
+    pytest.param(getattr(errno, name), code, id=name) for name, code in (("EDQUOT", "disk-full"),)
+]
+
+
+def refuse(patch: pytest.MonkeyPatch, folder: Path, number: int) -> None:
+    """Makes every opening for writing, and every new folder, at or under a path fail."""
+
+    def wrapped(call: Callable[..., Any], writes: Callable[..., bool]) -> Callable[..., Any]:
+        def instead(path: Any, *args: Any, **kwargs: Any) -> Any:
+            if (
+                isinstance(path, str | os.PathLike)
+                and Path(path).is_relative_to(folder)
+                and writes(*args, **kwargs)
+            ):
+                raise OSError(number, os.strerror(number), str(path))
+            return call(path, *args, **kwargs)
+
+        return instead
+
+    def by_flags(flags: int = 0, *_: object, **__: object) -> bool:
+        return bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
+
+    def by_mode(mode: str = "r", *_: object, **__: object) -> bool:
+        return not set("wax+").isdisjoint(mode)
+
+    patch.setattr(os, "open", wrapped(os.open, by_flags))
+    patch.setattr(os, "mkdir", wrapped(os.mkdir, lambda *_, **__: True))
+    patch.setattr(io, "open", wrapped(io.open, by_mode))
+    patch.setattr(builtins, "open", wrapped(builtins.open, by_mode))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), REFUSALS)
+@pytest.mark.parametrize(
+    "what", ["the rows", "machine.json", "the build folder", "a published machine"]
+)
+def test_a_disk_that_refuses(tmp_path, monkeypatch, scripted, run, store, what, number, code):
+    def measure_a_chapter() -> None:
+        values = parameters.check(
+            "stlb_cliff", {"machine": "this", "profile": "smoke", "repeats": 1, "engine": "numba"}
+        )
+        chapter = Chapter("stlb_cliff", values, store)
+        chapter.measure(grid.points(chapter.scope))
+
+    path = store.root / MACHINE / FILE
+    folder, act = {
+        "the rows": (store.root, lambda: run()),
+        "machine.json": (store.root, measure_a_chapter),
+        "the build folder": (tmp_path / "build", lambda: build.kernel("page_chase")),
+        "a published machine": (store.root, lambda: publishing.publish(store, MACHINE)),
+    }[what]
+    if what == "the build folder":
+        monkeypatch.setenv("TLB_BUILD", str(folder))
+        monkeypatch.setattr(build, "compiler", lambda: Compiler(("cc",), "cc 1.0"))
+    else:
+        scripted()
+    if what == "a published machine":
+        run()
+        put(store.own, MACHINE, NAME, make_record())
+    before = path.read_bytes() if path.exists() else b""
+    with monkeypatch.context() as patch, pytest.raises(Unavailable) as why:
+        refuse(patch, folder, number)
+        act()
+    says(why.value, code)
+    assert (path.read_bytes() if path.exists() else b"") == before
+    if what in ("the rows", "machine.json"):
+        act()  # the same once more, with room again
+        assert (
+            sum(
+                len(one.load(machine, NAME))
+                for one in (store, store.own)
+                for machine in one.machines()
+            )
+            >= 3
+        )
+
+
+@pytest.mark.parametrize(("number", "code"), REFUSALS)
+def test_a_compiler_that_cannot_write_is_a_full_disk_and_no_broken_compiler(
+    tmp_path, monkeypatch, number, code
+):
+    monkeypatch.setenv("TLB_BUILD", str(tmp_path / "build"))
+    failing = tmp_path / "cc"
+    failing.write_text(
+        f"#!/bin/sh\necho 'ld: final link failed: {os.strerror(number)}' >&2\nexit 1\n"
+    )
+    failing.chmod(0o755)
+    monkeypatch.setattr(build, "compiler", lambda: Compiler((str(failing),), "cc 1.0"))
+    with pytest.raises(Unavailable) as why:
+        build.kernel("page_chase")
+    says(why.value, code)
+    assert list((tmp_path / "build/kernels").iterdir()) == []
+
+
+@needs_root
+def test_a_disk_that_really_is_full_keeps_every_row_that_was_finished(scripted, run, store):
+    scripted()
+    points = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in range(64, 264)]
+
+    def work() -> tuple[Unavailable] | None:
+        if not mounted(store.root, b"size=128k"):
+            return None
+        with pytest.raises(Unavailable) as why:
+            run(points)
+        assert_whole(store, finished := len(store.load(MACHINE, NAME)))
+        assert 0 < finished < len(points)
+        return (why.value,)
+
+    store.root.mkdir()
+    if (full := in_a_child(work)) is None:
+        pytest.skip("needs the right to mount, in a namespace")
+    says(full[0], "disk-full")

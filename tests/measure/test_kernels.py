@@ -1,0 +1,127 @@
+"""The catalogue of kernels says of each what its files say; frames, memory and sweeps follow from
+it."""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tlb.measure import build
+from tlb.measure.catalogue import CATALOGUE
+from tlb.measure.declaration import Declaration
+from tlb.measure.kernels import arena_bytes
+from tlb.measure.record import Point
+
+KIB, MIB, GIB = 2**10, 2**20, 2**30
+
+# --- what a file says of itself
+
+
+class Stated(NamedTuple):
+    """What a kernel's file takes, the defaults first; of its own numbers, what each is where
+    nothing is said."""
+
+    layouts: tuple[str, ...]
+    orders: tuple[str, ...]
+    modes: tuple[str, ...]
+    options: dict[str, int]
+
+
+def stated_in_c(text: str) -> Stated:
+    def words(name: str) -> tuple[str, ...]:
+        found = re.search(rf"\.{name} = {{([^}}]*)}}", text)
+        return tuple(re.findall(r'"([^"]*)"', found[1])) if found else ()
+
+    own = re.search(r"\.own = {((?:\s*{[^{}]*},?(?:\s*/\*.*?\*/)?)+)}", text)
+    numbers = re.findall(r'{\.name = "(\w+)"([^}]*)}', own[1]) if own else []
+    return Stated(
+        words("layouts"),
+        words("orders"),
+        words("modes"),
+        {
+            name: int(value[1]) if (value := re.search(r"\.value = (\d+)", rest)) else 0
+            for name, rest in numbers
+        },
+    )
+
+
+def stated_in_python(text: str) -> Stated:
+    calls = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
+    call = next(call for call in calls if getattr(call.func, "attr", "") == "parse_arguments")
+    given = dict(zip(("kernel", "orders", "layouts", "modes", "own"), call.args, strict=False)) | {
+        k.arg: k.value for k in call.keywords
+    }
+    own = given.get("own")
+    options = (
+        {key.value: value.elts[0].value for key, value in zip(own.keys, own.values, strict=True)}
+        if own
+        else {}
+    )
+    lists = {
+        name: tuple(ast.literal_eval(given[name]))
+        for name in ("orders", "layouts", "modes")
+        if name in given
+    }
+    return Stated(
+        lists.get("layouts", ("spread", "packed")), lists["orders"], lists.get("modes", ()), options
+    )
+
+
+def complaints(folder: Path, catalogue: Mapping[str, Declaration]) -> Iterator[str]:
+    """Where catalogue and files disagree: a sentence each, which names the file."""
+    twins = [
+        path for path in sorted(folder.glob("twins/*.py")) if "\ndef main(" in path.read_text()
+    ]
+    files = {path.stem: path for path in [*twins, *sorted(folder.glob("*.c"))]}
+    for name in sorted(
+        files.keys() - catalogue.keys() - {declared.session for declared in catalogue.values()}
+    ):
+        yield f"{files[name].name} is a kernel that tlb/measure/catalogue.py does not declare."
+    for name, declared in catalogue.items():
+        paths = [
+            path for place in (f"{name}.c", f"twins/{name}.py") if (path := folder / place).exists()
+        ]
+        if not paths:
+            yield f"tlb/measure/catalogue.py declares {name}, which has no file in kernels/."
+        for path in paths:
+            file = f"kernels/{path.relative_to(folder)}"
+            stated = (
+                stated_in_c(path.read_text())
+                if path.suffix == ".c"
+                else stated_in_python(path.read_text())
+            )
+            own = tuple(mode for mode in declared.modes if mode and mode not in declared.played)
+            if own != stated.modes:
+                yield f"{file} has the modes {stated.modes}, and tlb/measure/catalogue.py declares {own}."
+            if (declared.layout, declared.order) != (stated.layouts[0], stated.orders[0]):
+                yield (
+                    f"{file} has by default {stated.layouts[0]} and {stated.orders[0]}, and "
+                    f"tlb/measure/catalogue.py declares {declared.layout} and {declared.order}."
+                )
+            options = {option: value or 0 for option, value in declared.options.items()}
+            if options != stated.options:
+                yield f"{file} takes {stated.options}, and tlb/measure/catalogue.py declares {options}."
+
+
+def test_each_declaration_says_what_its_files_say():
+    assert list(complaints(build.KERNELS, CATALOGUE)) == []
+
+
+# --- memory and time
+
+
+@given(
+    st.integers(1, 2**30),
+    st.sampled_from(["4k", "64k", "thp", "2m", "1g"]),
+    st.sampled_from(["spread", "packed"]),
+    st.sampled_from([4 * KIB, 16 * KIB, 64 * KIB]),
+)
+def test_what_a_point_needs_is_whole_pages_and_room_for_its_order(lines, pages, layout, base):
+    needed = arena_bytes(Point(kernel="page_chase", lines=lines, pages=pages, layout=layout), base)
+    page = {"4k": base, "64k": 64 * KIB, "thp": base // 8 * base, "2m": 2 * MIB, "1g": GIB}[pages]
+    arena = needed - 16 * lines
+    assert arena % page == 0 and 0 <= arena - lines * (base if layout == "spread" else 64) < page

@@ -1,0 +1,53 @@
+"""States of one machine: what each was is kept, and a name means one of them or a sentence says why
+not."""
+
+import pytest
+from support.campaigns import MACHINE
+from support.common import make_record
+from support.synthetic import Stated
+
+from tlb.machine import host as hosts
+from tlb.machine.host import Host
+from tlb.measure import states
+from tlb.measure.store import Store
+
+
+def booted(*words: str, **changes: object) -> Host:
+    return Stated(changes={"boot": words} | changes).host()
+
+
+PLAIN = booted()
+FOUR_LEVELS = booted("pti=off", "no5lvl", page_table_levels=4)
+NEWER = booted(kernel_release="6.12.1")
+STATES = {hosts.state(host): host for host in (PLAIN, FOUR_LEVELS, NEWER)}
+
+
+def kept(store: Store) -> dict[str, Host]:
+    for host in STATES.values():
+        states.describe(store, MACHINE, host)
+    return STATES
+
+
+@pytest.mark.parametrize(
+    ("name", "host"),
+    [
+        ("no5lvl", FOUR_LEVELS),
+        ("pti=off", FOUR_LEVELS),
+        ("6.12.1", NEWER),
+        (hosts.state(PLAIN), PLAIN),
+        (hosts.state(NEWER)[:4], NEWER),
+    ],
+)
+def test_a_state_is_called_by_its_boot_its_linux_or_its_digits(store, name, host):
+    kept(store)
+    assert states.chosen(store, MACHINE, name, STATES) == hosts.state(host)
+
+
+# --- boots of one machine in one state, which are virtual machines of one image
+
+FIRST, NONE = ("1a2b3c0000000000", "")
+
+
+def test_a_boot_is_kept_with_a_row_and_is_no_part_of_its_key():
+    with_boot, without = make_record(boot_id=FIRST), make_record(boot_id=NONE)
+    assert with_boot.key == without.key

@@ -1,0 +1,199 @@
+"""Compile a kernel or name its numba module.
+
+A binary is named after the digest of its sources, the flags and the compiler. A changed digest is
+another measurement only if the version that the kernel's file declares (MEASURES) changed.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tlb.machine.compiler import Compiler
+from tlb.measure import compiling, kernels, prebuilt, sources
+from tlb.measure.prebuilt import compiler
+from tlb.measure.record import Build, Engine, Point, plain_text
+from tlb.system import files
+from tlb.system.files import disk_errors
+from tlb.system.reasons import Unavailable
+
+ROOT = files.ROOT
+KERNELS = ROOT / "kernels"
+# -O2, no -march: as a distribution ships it, and the same instructions on all of an architecture.
+# -ffunction-sections: calls stay relocations, so no function's bytes depend on another one's place.
+FLAGS = ("-std=gnu11", "-O2", "-ffunction-sections", "-Wall", "-Wextra", "-Werror")
+LIBRARY = (*FLAGS, "-shared", "-fPIC")
+# whose versions decide what a Python kernel does
+_PACKAGES = {"numba": ("numba", "llvmlite", "numpy"), "numpy": ("numpy",)}
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """How to run a kernel; `digest` is 16 hex digits of all that decides what it does."""
+
+    name: str
+    engine: Engine
+    command: tuple[str, ...]
+    digest: str
+    # the compiler or the interpreter and its packages, with their versions
+    build: Build = Build(measures=1, compiler="")
+
+
+def source(name: str, engine: Engine) -> Path:
+    """Return the path that a kernel's source has in an engine, whether or not it exists."""
+    return (
+        KERNELS
+        / {"c": f"{name}.c", "numba": f"twins/{name}.py", "numpy": f"published/{name}.py"}[engine]
+    )
+
+
+def kernel_names() -> list[str]:
+    """Return the kernels by their C files, without session programs."""
+    sessions = {kernel.session for kernel in kernels.CATALOGUE.values()} - kernels.CATALOGUE.keys()
+    return sorted({path.stem for path in KERNELS.glob("*.c")} - sessions)
+
+
+def engine_for(asked: str) -> Engine:
+    """Resolve `auto`: C if there is a compiler, else numba. Raises Unavailable("no-compiler") for
+    `c` without a compiler."""
+    if asked == "numpy":
+        return "numpy"
+    if compiler():
+        return "numba" if asked == "numba" else "c"
+    if asked == "c":
+        raise Unavailable("no-compiler")
+    return "numba"
+
+
+def kernel(name: str, engine: Engine = "c") -> Kernel:
+    """Return a kernel ready to run, compiled if necessary.
+
+    Raises Unavailable: bad-parameter for an unknown name, engine-lacks, no-compiler, compile-failed
+    with the compiler's first line, disk-full, disk-read-only.
+    """
+    if name not in kernel_names():
+        raise Unavailable(
+            "bad-parameter", f"there is no kernel '{name}'; there are {', '.join(kernel_names())}"
+        )
+    if not (module := source(name, engine)).exists():
+        raise Unavailable("engine-lacks", f"there is no {module.relative_to(ROOT)}")
+    if engine == "c":
+        if (cc := compiler()) is None:
+            raise Unavailable("no-compiler")
+        binary, digest = _built(cc, module, FLAGS)
+        command, made_by = (str(binary),), cc.label
+    else:
+        packages = [f"{name} {importlib.metadata.version(name)}" for name in _PACKAGES[engine]]
+        words = [f"python {platform.python_version()}", *packages]
+        digest, made_by = sources.digest(sources.closure(module), words), ", ".join(words)
+        command = session(name, engine)
+    measures = declared_measures(name, engine)
+    build = Build(measures, plain_text(made_by), source_digest(name, engine))
+    return Kernel(name, engine, command, digest, build)
+
+
+def declared_measures(name: str, engine: Engine) -> int:
+    """Return MEASURES of a kernel's file, of its C file where a twin is gone; 1 if none declares
+    it."""
+    try:
+        text = source(name, engine).read_text()
+    except FileNotFoundError:
+        return declared_measures(name, "c") if engine != "c" else 1
+    declared = re.search(r"^(?:#define MEASURES|MEASURES =) (\d+)", text, re.MULTILINE)
+    return int(declared[1]) if declared else 1
+
+
+def source_files(name: str, engine: Engine) -> tuple[Path, ...]:
+    """Return a kernel's source and all that it includes or imports; empty if it is gone."""
+    main = source(name, engine)
+    return sources.closure(main) if main.exists() else ()
+
+
+def source_digest(name: str, engine: Engine) -> str:
+    """Return 16 hex digits of `source_files`."""
+    return sources.digest(source_files(name, engine))
+
+
+def builds() -> Callable[[Point], Build]:
+    """Return what measures a point, for many points: each kernel is built once. Raises as
+    `kernel`."""
+    built = cache(kernel)
+    return lambda point: built(point.kernel, point.engine).build
+
+
+def has_session(point: Point) -> bool:
+    """Return whether a session program measures a point, with others in one mapping."""
+    name = kernels.session_of(point)
+    return bool(name) and source(name, point.engine).exists()
+
+
+def session(name: str, engine: Engine) -> tuple[str, ...]:
+    """Return the command of a session program, compiled if necessary."""
+    module = source(name, engine)
+    return (
+        (str(program(module)),)
+        if engine == "c"
+        else (sys.executable, "-m", f"kernels.{module.parent.name}.{name}")
+    )
+
+
+def compile_all(points: Iterable[Point]) -> None:
+    """Compile the C programs that measure these points, a compiler on each CPU.
+
+    What does not compile is raised by whoever needs it.
+    """
+    used = [point for point in points if point.engine == "c"]
+    names = {p.kernel for p in used} | {kernels.session_of(p) for p in used} - {""}
+    with ThreadPoolExecutor(os.cpu_count()) as compilers:
+        for name in names:
+            compilers.submit(program, source(name, "c"))
+
+
+def program(main: Path) -> Path:
+    """Compile a C file that is no kernel; return the program's path. Raises as `kernel` does."""
+    return _compiled(main, compiler(), FLAGS)
+
+
+def library(main: Path) -> Path:
+    """Compile a C file as a library for LD_PRELOAD; return its path. Raises as `kernel` does."""
+    return _compiled(main, compiler(library=True), LIBRARY)
+
+
+def _compiled(main: Path, cc: Compiler | None, flags: Sequence[str]) -> Path:
+    if cc:
+        return _built(cc, main, flags)[0]
+    raise Unavailable("no-compiler")
+
+
+def _built(cc: Compiler, main: Path, flags: Sequence[str]) -> tuple[Path, str]:
+    """Return what is compiled from a C file, and its digest. The object file is kept to digest
+    functions."""
+    digest = sources.digest(sources.closure(main), [*flags, *cc.command, cc.version], sources.bare)
+    binary = build_folder() / f"{main.stem}-{digest}"
+    if cc.command[0] == "zig" and files.PREBUILT.is_file():
+        prebuilt.unpack(binary)
+        prebuilt.unpack(_object_of(binary))
+    elif not (binary.exists() and _object_of(binary).exists()):
+        compiling.compiled(cc, main, _object_of(binary), [*flags, "-c"])
+        compiling.compiled(cc, _object_of(binary), binary, flags)
+    return binary, digest
+
+
+def _object_of(binary: Path) -> Path:
+    return binary.with_name(f"{binary.name}.o")
+
+
+def build_folder() -> Path:
+    """Return the folder of binaries, below $TLB_BUILD or `files.build_root`."""
+    folder = Path(os.environ.get("TLB_BUILD") or files.build_root()) / "kernels"
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder

@@ -1,0 +1,185 @@
+"""Rows as columns: of a published machine's Parquet file, and of the frames that chapters read.
+
+A row is a record, laid out flat: its fields, a column for each of a kernel's own options and
+results, `options` with the names of the former, and `counters`, a list of what was counted or why
+not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from math import nan
+from typing import TYPE_CHECKING, Any
+
+from tlb.measure.record import NAME, Record
+from tlb.system.optional import Lazy
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+else:
+    pd, pa = Lazy("pandas"), Lazy("pyarrow")
+
+INT64_MAX = 2**63 - 1  # what a column can hold
+EXPERIMENTS = "experiments"  # the chapters whose grid has the row's point, sorted
+_LISTS = ("options", "also", "counters", "batch_ns_per_access", "histogram")
+_DTYPES = {"integer": "int64", "number": "float64", "string": "str"}
+
+
+@cache
+def _types() -> dict[str, tuple[str, bool]]:
+    """Return the JSON type of each plain field of a record, and whether it may be None."""
+    types = {}
+    for name, schema in Record.model_json_schema()["properties"].items():
+        if name not in _LISTS:
+            kinds = [part["type"] for part in schema.get("anyOf", [schema])]
+            types[name] = (next(kind for kind in kinds if kind != "null"), "null" in kinds)
+    return types
+
+
+def check(record: Record) -> None:
+    """Raise ValueError for what no column can hold."""
+    for name, value in vars(record).items():
+        if isinstance(value, int) and value > INT64_MAX:
+            raise ValueError(f"{name} does not fit 64 bits")
+    taken = {*Record.model_fields, EXPERIMENTS}
+    own = [option.name for option in record.options] + list(record.also)
+    for name in own:
+        if name in taken or own.count(name) > 1:
+            raise ValueError(f"an option or a result cannot be called {name!r}")
+    for quantity in record.counters:
+        if f"{quantity}_per_access" in own or f"{quantity}_reason" in own:
+            raise ValueError(f"{quantity} has two values")
+        if not NAME.fullmatch(quantity) or f"{quantity}_per_access" in taken:
+            raise ValueError(f"a counter cannot be called {quantity[:64]!r}")
+
+
+def flat(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record's JSON as one row's columns."""
+    options, counters = dict(record.get("options", ())), record.get("counters", {})
+    row = {name: value for name, value in record.items() if name not in ("also", "counters")}
+    row["options"] = [*options]
+    row["counters"] = [{"quantity": name} | counters[name] for name in sorted(counters)]
+    row["histogram"] = [tuple(bin_) for bin_ in record.get("histogram", ())]
+    return row | options | record.get("also", {})
+
+
+def record_of(row: Mapping[str, Any]) -> Record:
+    """Return the record that a row of columns was made of."""
+    fields = {name: row[name] for name in Record.model_fields if row.get(name) is not None}
+    own = {
+        name: value
+        for name, value in row.items()
+        if value is not None and name not in Record.model_fields and name != EXPERIMENTS
+    }
+    fields["also"] = {name: value for name, value in own.items() if name not in row["options"]}
+    fields["options"] = {name: int(own[name]) for name in row["options"]}
+    fields["histogram"] = [tuple(bin_.values()) for bin_ in fields["histogram"]]
+    fields["counters"] = {
+        counter["quantity"]: {
+            name: value
+            for name, value in counter.items()
+            if name != "quantity" and value is not None
+        }
+        for counter in fields["counters"]
+    }
+    return Record.model_validate(fields)
+
+
+# ---- Parquet
+
+
+def table(rows: Iterable[tuple[Record, list[str]]]) -> pa.Table:
+    """Return records, each with the experiments that asked for its point, as a typed table."""
+    laid_out = []
+    for record, experiments in rows:
+        row = flat(record.model_dump(mode="json"))
+        row["histogram"] = [dict(zip(_BIN, pair, strict=True)) for pair in row["histogram"]]
+        laid_out.append(row | {EXPERIMENTS: experiments})
+    own = {name for row in laid_out for name in row} - {*Record.model_fields, EXPERIMENTS}
+    return pa.Table.from_pylist(laid_out, _schema(sorted(own)))
+
+
+_BIN = ("least_ns", "hops")
+
+
+def _schema(own: Iterable[str]) -> pa.Schema:
+    kinds = {"integer": pa.int64(), "number": pa.float64(), "string": pa.string()}
+    plain = {name: kinds[kind] for name, (kind, _) in _types().items()}
+    counter = pa.struct(
+        {
+            "quantity": pa.string(),
+            "value": pa.float64(),
+            "reason": pa.string(),
+            "event": pa.string(),
+            "running_percent": pa.float64(),
+        }
+    )
+    bins = pa.struct(dict(zip(_BIN, (pa.float64(), pa.int64()), strict=True)))
+    return pa.schema(
+        [
+            *plain.items(),
+            ("options", pa.list_(pa.string())),
+            ("batch_ns_per_access", pa.list_(pa.float64())),
+            ("histogram", pa.list_(bins)),
+            ("counters", pa.list_(counter)),
+            (EXPERIMENTS, pa.list_(pa.string())),
+            *((name, pa.float64()) for name in own),
+        ]
+    )
+
+
+def rows_of(given: pa.Table) -> pd.DataFrame:
+    """Return the rows of a Parquet table, laid out flat."""
+    rows = given.to_pandas()
+    for name in ("batch_ns_per_access", EXPERIMENTS):
+        rows[name] = [list(values) for values in rows[name]]
+    rows["histogram"] = [[tuple(bin_.values()) for bin_ in bins] for bins in rows["histogram"]]
+    return rows
+
+
+# ---- frames
+
+
+def frame(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return rows that are laid out flat as chapters read them.
+
+    Columns: Record's fields; of each counter `<quantity>_per_access` (NaN for none) and
+    `<quantity>_reason` ("" with a value); a kernel's own options and results (NaN for none).
+    """
+    # pandas keeps texts in pyarrow where that is installed: frames are the same without.
+    pd.options.mode.string_storage = "python"
+    columns: dict[str, pd.Series] = {}
+    for name, (kind, is_optional) in _types().items():
+        default = Record.model_fields[name].default
+        given = rows[name] if name in rows else pd.Series(default, index=rows.index)
+        if kind != "string" and is_optional:
+            kind = "number"  # None is NaN
+        elif name in rows and not is_optional and default is not ...:
+            given = given.where(given.notna(), default)
+        columns[name] = given.astype(_DTYPES[kind])
+    for name in ("batch_ns_per_access", "histogram"):
+        given = rows[name] if name in rows else pd.Series(nan, index=rows.index)
+        lists = [value if isinstance(value, list) else [] for value in given]
+        columns[name] = pd.Series(lists, index=rows.index, dtype="object")
+    for name in sorted({*rows.columns} - {*Record.model_fields, EXPERIMENTS}):
+        if (own := rows[name].astype("float64")).notna().any():
+            columns[name] = own
+    return pd.DataFrame(columns | _counted(rows)).reset_index(drop=True)
+
+
+def _counted(rows: pd.DataFrame) -> dict[str, pd.Series]:
+    """Return the columns of what was counted."""
+    counters = [
+        {counter["quantity"]: counter for counter in row} for row in rows.get("counters", [])
+    ]
+    columns = {}
+    for quantity in sorted({name for row in counters for name in row}):
+        # Other rows of the frame have a counter that this one's run never asked for.
+        asked = [row.get(quantity, {"reason": "no-data"}) for row in counters]
+        values = pd.Series([one.get("value") for one in asked], rows.index, dtype="float64")
+        reasons = [one.get("reason") or "" for one in asked]
+        columns[f"{quantity}_per_access"] = values / rows["accesses"]
+        columns[f"{quantity}_reason"] = pd.Series(reasons, rows.index, dtype="str")
+    return columns

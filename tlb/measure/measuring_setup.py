@@ -1,0 +1,98 @@
+"""This computer, ready to measure: made once, and handed to whatever measures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tlb.machine import host as hosts
+from tlb.machine import settings
+from tlb.machine.host import Host
+from tlb.measure import mapping, perf
+from tlb.measure import measure as processes
+from tlb.measure.mapping import Result
+from tlb.measure.measure import Setting
+from tlb.measure.record import Point, Record
+from tlb.measure.store import Store
+from tlb.system.page_sizes import BASE, PAGES
+from tlb.system.reasons import Unavailable
+
+MEMORY_SHARE = 0.5  # of the memory that is free for us (design: half at most)
+
+
+@dataclass(frozen=True)
+class Rig:
+    """A host with what follows from it: its state, its CPU for measuring, its counters, its memory,
+    and where rows go.
+
+    usable_bytes: of memory, all that one process may use. measure: `mapping.measured`, which tests
+    replace. switches: the settings as they are when it is called, which may not change while rows
+    of this state are measured.
+    """
+
+    host: Host
+    store: Store
+    machine: str  # its name in data/
+    state: str
+    usable_bytes: int
+    cpu: int | None = None  # None: the kernels take the last one allowed
+    plan: perf.Plan = perf.NO_COUNTERS
+    measure: Callable[..., Iterator[Result]] = mapping.measured
+    switches: Callable[[], tuple] = tuple
+    inspected: tuple = ()  # the settings as they were at the inspection
+
+    @classmethod
+    def of(cls, host: Host, store: Store, machine: str = "", *, counters: bool = True) -> Rig:
+        """The rig of an inspected host, on the CPU that the inspection was of. counters: probes
+        perf, once."""
+        cpu = host.core.number if host.core else None
+        plan = perf.plan(host.microarchitecture, cpu=cpu) if counters else perf.NO_COUNTERS
+        switches = partial(settings.switches, Path("/"), cpu or 0)
+        return cls(
+            host,
+            store,
+            machine or hosts.machine_id(host),
+            hosts.state(host),
+            usable_bytes(host),
+            cpu,
+            plan,
+            switches=switches,
+            inspected=switches(),
+        )
+
+    def measured(self, points: Sequence[Point], repeat: int, **how: Any) -> Iterator[Result]:
+        """The result of each point, as `mapping.measured` gives it. Raises state-changed where it
+        would be of no one state."""
+        for result in self.measure(points, repeat, self.setting, **how):
+            self._check_state()
+            yield result
+
+    def take(self, point: Point, repeat: int = 0) -> Record:
+        """The record of one fresh process. Raises Unavailable, as `measure.measure` does, and
+        state-changed."""
+        record = processes.measure(point, repeat, **self.setting._asdict())
+        self._check_state()
+        return record
+
+    @property
+    def setting(self) -> Setting:
+        return Setting(self.state, self.usable_bytes, self.plan, self.cpu, self.host.fifo)
+
+    def _check_state(self) -> None:
+        if self.switches() != self.inspected:
+            raise Unavailable("state-changed")
+
+
+def usable_bytes(host: Host, pages: str = BASE) -> int:
+    """What one measuring process may use of a host's memory, on pages of this kind: of a pool, what
+    is free in it."""
+    if PAGES[pages].source != "pool":
+        return int(host.memory.usable_bytes * MEMORY_SHARE)
+    limit = host.memory.address_space_bytes
+    free = sum(
+        pool.left * (PAGES[pages].size_bytes or 0) for pool in host.pools if pool.page == pages
+    )
+    return free if limit is None else min(free, limit)

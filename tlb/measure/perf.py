@@ -1,0 +1,266 @@
+"""Counters: what perf can count here (`plan`), and one `perf stat` run around a kernel (`run`).
+
+perf's exit status proves nothing (0 for a killed workload or an unwritten output), so a result is
+believed only when every requested event came back in its position.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tlb.machine import pmu
+from tlb.measure.events import PROGRAMMABLE, SOFTWARE, Event, may_be_zero, quantities
+from tlb.measure.gate import Gate, dying_with_us, output_file, plain_locale
+from tlb.measure.perf_json import parse
+from tlb.measure.perf_plan import NO_COUNTERS as NO_COUNTERS
+from tlb.measure.perf_plan import Plan, stat_words
+from tlb.measure.record import Quantity
+from tlb.system.processes import PROBE_S, run_whole
+from tlb.system.reasons import Unavailable
+
+
+def plan(
+    microarchitecture: str,
+    perf: str | None = None,
+    *,
+    cpu: int | None = None,
+    root: Path = Path("/"),
+) -> Plan:
+    """Return what perf counts here: each event is tried alone, then all as a kernel's run would
+    request them.
+
+    cpu: where kernels will run, by default the last allowed one; hybrid parts have a PMU for each
+    kind of core.
+    """
+    perf, pmus = perf or shutil.which("perf"), pmu.listed(root)
+    where = _allowed_cpu() if cpu is None else cpu
+    table = SOFTWARE + quantities(microarchitecture, pmu.of_cpu(where, pmus) or "")
+    if perf is None:
+        return Plan(None, (), {event.quantity: "no-perf" for event in table})
+    # `true` on another kind of core would count nothing
+    taskset = shutil.which("taskset") if len(pmus) > 1 else None
+    command = [taskset, "--cpu-list", str(where), perf] if taskset else [perf]
+    good, lacking = _counted_alone(command, [event for event in table if not event.derived])
+    made = Plan(perf, good, lacking, tuple(event for event in table if event.derived))
+    if any(event.group is not None for event in good):
+        made = _counted_together(command, made)
+    for event in made.derived:
+        if reason := next(
+            (made.lacking[name] for name in event.derived[::2] if name in made.lacking), None
+        ):
+            made.lacking[event.quantity] = reason
+    return replace(
+        made,
+        perf=perf if made.events else None,
+        derived=tuple(event for event in made.derived if event.quantity not in made.lacking),
+    )
+
+
+def _allowed_cpu() -> int:
+    """Return the last CPU that this process may use."""
+    known = hasattr(os, "sched_getaffinity")  # Linux
+    return max(os.sched_getaffinity(0), default=0) if known else 0
+
+
+def _counted_alone(
+    command: Sequence[str], table: Sequence[Event]
+) -> tuple[tuple[Event, ...], dict[str, str]]:
+    """Return the events that answer, and the others' reasons. Without a PMU only cycles are
+    tried."""
+    good: list[Event] = []
+    lacking: dict[str, str] = {}
+    for event in table:
+        if event.event is None:
+            lacking[event.quantity] = event.reason or "no-events"
+        elif event not in SOFTWARE and "perf-denied" in lacking.values():
+            lacking[event.quantity] = "perf-denied"
+        elif event.quantity != "core_cycles" and lacking.get("core_cycles") == "no-pmu":
+            lacking[event.quantity] = "no-pmu"
+        elif reason := _probe(command, event):
+            lacking[event.quantity] = reason
+        else:
+            good.append(event)
+    return tuple(good), lacking
+
+
+# The canary. It reads 16,384 pages for the first time, which takes a walk each on every CPU, for
+# what is not mapped is in no TLB; and it starts an interpreter, whose code misses as well. A
+# hypervisor may show a PMU and filter its events, as clouds do that let only the architectural ones
+# through: those then count nothing, and 0 walks would pass for a measurement.
+_CANARY = """
+import contextlib, mmap
+pages = mmap.mmap(-1, mmap.PAGESIZE << 14, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+with contextlib.suppress(OSError):  # a kernel without huge pages
+    pages.madvise(mmap.MADV_NOHUGEPAGE)
+pages[::mmap.PAGESIZE]
+"""
+
+
+def _counted_together(command: Sequence[str], plan: Plan) -> Plan:
+    """Return the plan after the canary: groups small enough that each event counts all the time
+    (the NMI watchdog, a hypervisor or another perf may hold counters), without silent events."""
+    for programmable in range(PROGRAMMABLE, 0, -1):
+        fitted = replace(plan, programmable=programmable)
+        counted = {
+            name: quantity
+            for group in fitted.groups()
+            for name, quantity in _canary(command, group).items()
+        }
+        if not any(
+            quantity.reason in ("multiplexed", "not-counted") for quantity in counted.values()
+        ):
+            break
+    else:
+        # smaller groups are no help, and each row will say what was not counted all the time
+        fitted = plan
+    silent = {
+        name: "not-counted"
+        for name, quantity in counted.items()
+        if quantity.value == 0 and not may_be_zero(name)
+    }
+    silent |= {
+        name: quantity.reason
+        for name, quantity in counted.items()
+        if quantity.reason not in (None, "multiplexed")
+    }
+    if "walk" in silent:  # whoever filters it filters what stands beside it in the table
+        silent |= {
+            event.quantity: silent["walk"] for event in plan.events if event.group is not None
+        }
+    return replace(
+        fitted,
+        events=tuple(event for event in plan.events if event.quantity not in silent),
+        lacking=plan.lacking | silent,
+    )
+
+
+def _canary(command: Sequence[str], group: Sequence[Event]) -> dict[str, Quantity]:
+    """Return what each of these counts together while the canary runs."""
+    answer = _ask(stat_words(command, group, "--", sys.executable, "-ISc", _CANARY))
+    counted = parse(answer[1], group) if not isinstance(answer, str) else {}
+    hardware = [event for event in group if event not in SOFTWARE]
+    return {
+        event.quantity: counted.get(
+            event.quantity, Quantity(reason="perf-failed", event=event.event)
+        )
+        for event in hardware
+    }
+
+
+def _probe(command: Sequence[str], event: Event) -> str | None:
+    """Return None if the event counts, else the reason code."""
+    answer = _ask(stat_words(command, [event], "--", "true"))
+    if isinstance(answer, str):
+        return answer
+    status, stderr = answer
+    if status == 129:
+        return "event-unknown"
+    if status:
+        return "perf-denied" if pmu.denied(stderr) else "perf-failed"
+    quantity = parse(stderr, [event]).get(event.quantity)
+    if quantity is None:
+        return "perf-failed"
+    if quantity.reason == "not-supported":
+        # Every Linux has software events; a seccomp filter that answers ENOSYS makes perf say this
+        # of them too.
+        return (
+            "perf-denied"
+            if event in SOFTWARE
+            else "no-pmu"
+            if event.quantity == "core_cycles"
+            else "not-supported"
+        )
+    return quantity.reason
+
+
+def _ask(command: list[str]) -> str | tuple[int, str]:
+    """Return exit status and stderr of a short perf, or the reason if it is missing or hangs."""
+    try:
+        _, stderr, status = _communicate(command, PROBE_S, None)
+    except subprocess.TimeoutExpired:
+        return "perf-failed"
+    except Unavailable:
+        return "no-perf"
+    # 126 and 127: setpriv could not start it. The sentence: Ubuntu's wrapper, with the linux-tools
+    # of another kernel.
+    return (
+        "no-perf"
+        if status in (126, 127) or "perf not found for kernel" in stderr
+        else (status, stderr)
+    )
+
+
+@dataclass(frozen=True)
+class Run:
+    """One finished process: output, exit status (negative: the signal), and counts."""
+
+    stdout: str
+    stderr: str
+    status: int
+    counters: dict[str, Quantity]
+
+
+def run(
+    command: Sequence[str], plan: Plan, timeout_s: float, cwd: Path | None = None, repeat: int = 0
+) -> Run:
+    """Run a kernel with counting off until it opens the gate (`--delay=-1 --control fd:`).
+
+    repeat: selects the plan's group; quantities of other groups have the reason other-repeat. The
+    kernel gets `--perf-fds CONTROL,ACK`. A perf that refuses before it starts the kernel costs the
+    counts, not the time. Raises subprocess.TimeoutExpired after killing the process group.
+    """
+    group = plan.group(repeat)
+    if not group or plan.perf is None:
+        return Run(*_communicate(list(command), timeout_s, cwd), plan.quantities({}, ()))
+    stdout, stderr, status, text = _gated(plan.perf, group, command, timeout_s, cwd)
+    counted, reason = parse(text, group), "perf-failed"
+    # Of itself perf exits with 128 + EINVAL or more (129: an unknown event, 255: an event that does
+    # not open) and has not started the kernel; kernels exit with 3 at most.
+    if status > 128 and not stdout:
+        counted, reason = {}, refusal(status, stderr)
+        stdout, stderr, status = _communicate(list(command), timeout_s, cwd)
+    return Run(stdout, stderr, status, plan.quantities(counted, group, reason))
+
+
+def refusal(status: int, stderr: str) -> str:
+    """Return the reason code of a perf that counts nothing."""
+    return (
+        "event-unknown" if status == 129 else "perf-denied" if pmu.denied(stderr) else "perf-failed"
+    )
+
+
+def _gated(
+    perf: str, group: Sequence[Event], command: Sequence[str], timeout_s: float, cwd: Path | None
+) -> tuple[str, str, int, str]:
+    """Run one kernel under `perf stat` with the gate: stdout, stderr, exit status, perf's
+    output."""
+    with output_file() as output, Gate() as gate:
+        words = stat_words([perf], group, "-o", f"/proc/self/fd/{output.fileno()}")
+        words += [*gate.perf_words, "--", *command, *gate.kernel_words]
+        finished = _communicate(words, timeout_s, cwd, pass_fds=(*gate.fds, output.fileno()))
+        output.seek(0)
+        return *finished, output.read()
+
+
+def _communicate(
+    command: list[str], timeout_s: float, cwd: Path | None, pass_fds: tuple[int, ...] = ()
+) -> tuple[str, str, int]:
+    try:
+        done = run_whole(
+            dying_with_us(command),
+            timeout=timeout_s,
+            cwd=cwd,
+            env=plain_locale(),
+            pass_fds=pass_fds,
+        )
+    except OSError as error:
+        raise Unavailable(
+            "kernel-crashed", f"{command[0]} does not start: {error.strerror}"
+        ) from None
+    return done.stdout, done.stderr, done.returncode

@@ -1,0 +1,99 @@
+"""Add what was measured here to what data/ has published of a machine. Nothing published is
+dropped.
+
+Pages show the newest campaign of each experiment (stats.campaigns.newest). To begin anew,
+delete the machine's folder.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from tlb.machine import host as hosts
+from tlb.machine.host import Host
+from tlb.measure.record import Record
+from tlb.measure.store import LACKS, PUBLISHED, Store, write_published
+from tlb.system.files import new_folder, replace
+from tlb.system.reasons import Unavailable
+
+Asked = tuple[Record, list[str]]  # a record, and the experiments that asked for its point
+
+
+def publish(store: Store, machine: str) -> Path:
+    """Put the union into data/<machine>/, whole or not at all; return the folder.
+
+    Published rows come first, then own rows of new keys that an experiment asked for; documents are
+    the own ones. machine.json describes the state of most rows, machine-<state>.json the other.
+    Raises Unavailable("no-data") if nothing was measured.
+    """
+    target = store.folder(machine)
+    measured = [(record, asked) for record, asked in store.own.asked_rows(machine) if asked]
+    if not measured:
+        raise Unavailable("no-data", f"nothing was measured of {machine} here")
+    with new_folder(target) as made:
+        made.mkdir()
+        rows = merged(store.published(machine), measured)
+        for name, content in _documents(store, machine, rows).items():
+            replace(made / name, content)
+        write_published(made / PUBLISHED, rows)
+    return target
+
+
+def merged(published: Iterable[Asked], new: Iterable[Asked]) -> list[Asked]:
+    """Return rows by kernel, each key once: the published row unless the new one has counters that
+    it lacks, and the experiments of both."""
+    rows = {record.key: (record, asked) for record, asked in published}
+    for record, asked in new:
+        before, experiments = rows.get(record.key, (record, []))
+        kept = record if record.counts_more_than(before) else before
+        rows[record.key] = kept, sorted({*experiments, *asked})
+    return sorted(rows.values(), key=lambda row: row[0].kernel)
+
+
+def _documents(store: Store, machine: str, rows: list[Asked]) -> dict[str, bytes]:
+    """The files of the new folder beside its rows."""
+    files = _files(store.folder(machine))
+    described = files.get("machine.json", b"")
+    own = _files(store.own.folder(machine))
+    files |= {name: content for name, content in own.items() if name != f"{LACKS}.json"}
+    states = Counter(record.state for record, _ in rows)
+    return files | _descriptions(described, files.get("machine.json", b""), states)
+
+
+def _descriptions(published: bytes, own: bytes, states: Counter[str]) -> dict[str, bytes]:
+    """Return machine.json for the state with more rows and machine-<state>.json for the other, if
+    the two descriptions differ in state."""
+    before, now = _host(published), _host(own)
+    if before is None or now is None or hosts.state(before) == hosts.state(now):
+        return {}
+    pair = [(hosts.state(before), published), (hosts.state(now), own)]
+    (_, main), (state, other) = sorted(pair, key=lambda one: states[one[0]], reverse=True)
+    return {"machine.json": main, f"machine-{state}.json": other}
+
+
+def _host(content: bytes) -> Host | None:
+    try:
+        return Host.model_validate_json(content)
+    except ValidationError:
+        return None
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    """The documents and the card of a machine's folder, by name."""
+    paths = [*folder.glob("*.json"), *folder.glob("*.md")]
+    return {p.name: p.read_bytes() for p in paths if p.is_file() and not p.is_symlink()}
+
+
+def of_another_state(store: Store, machine: str) -> dict[str, str]:
+    """Return the state of each document whose state no row of the machine has."""
+    states = {record.state for record in store.records(machine).values()}
+    found = {}
+    for path in sorted(store.folder(machine).glob("*.json")):
+        state = store.read_document(machine, path.stem).get("state")
+        if isinstance(state, str) and states and state not in states:
+            found[path.name] = state
+    return found

@@ -1,0 +1,165 @@
+"""The rows measured on this computer, in one SQLite file a machine.
+
+`records` has each row once, by its key: the first, unless a later one has counters that it lacks.
+`asked` says which experiments' grids have a point. Each append is on disk when it returns; what a
+killed writer had not finished is not there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from tlb.measure.record import Point, Record, point_id
+from tlb.system.files import disk_errors
+from tlb.system.reasons import Unavailable
+
+FILE = "rows.sqlite"
+LOGS = (f"{FILE}-wal", f"{FILE}-shm")  # that SQLite keeps beside it while it is open
+BUSY_S = 600  # to wait for another writer: each holds the file for milliseconds, on a slow disk too
+_TABLES = """
+CREATE TABLE IF NOT EXISTS records (
+    number INTEGER PRIMARY KEY, key TEXT UNIQUE NOT NULL, kernel TEXT NOT NULL,
+    point TEXT NOT NULL, record TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS asked (
+    experiment TEXT NOT NULL, kernel TEXT NOT NULL, point TEXT NOT NULL,
+    PRIMARY KEY (experiment, kernel, point)) WITHOUT ROWID;
+"""
+_ASKED = "(SELECT point FROM asked WHERE experiment = :experiment AND kernel = records.kernel)"
+_REASONS = {
+    sqlite3.SQLITE_FULL: "disk-full",
+    sqlite3.SQLITE_READONLY: "disk-read-only",
+    sqlite3.SQLITE_CANTOPEN: "disk-read-only",
+    sqlite3.SQLITE_PERM: "disk-read-only",
+    sqlite3.SQLITE_CORRUPT: "rows-damaged",
+    sqlite3.SQLITE_NOTADB: "rows-damaged",
+}
+
+
+class RowDatabase:
+    """The rows of one machine. Methods raise Unavailable: disk-full, disk-read-only, rows-damaged,
+    and no-shared-memory on a file system that SQLite's log cannot use."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        # Opened with the first write and kept: to open and close it takes longer than to append. A
+        # forked process opens its own.
+        self._writer: tuple[int, sqlite3.Connection] | None = None
+        self._turn = Lock()  # a fleet's worker measures now in one thread and now in another
+
+    def ask(self, experiment: str, points: Iterable[Point]) -> None:
+        """Add to the points that an experiment asked for."""
+        rows = [(experiment, point.kernel, point_id(point)) for point in points]
+        with self._writing() as database:
+            database.executemany("INSERT OR IGNORE INTO asked VALUES (?, ?, ?)", rows)
+
+    def append(self, *records: Record) -> None:
+        """Add records, all or none; each replaces that of its key if it has counters that lacks."""
+        with self._writing() as database:
+            for record in records:
+                _put(database, record)
+
+    def rows(self, experiment: str = "") -> list[dict[str, Any]]:
+        """Return the records of an experiment's points, or all, as JSON objects: by kernel, in the
+        order of appending."""
+        where = f"WHERE point IN {_ASKED}" if experiment else ""
+        query = f"SELECT record FROM records {where} ORDER BY kernel, number"
+        return [json.loads(text) for (text,) in self._read(query, {"experiment": experiment})]
+
+    def keys(self, experiment: str) -> set[str]:
+        """Return the keys of an experiment's rows."""
+        query = f"SELECT key FROM records WHERE point IN {_ASKED}"
+        return {key for (key,) in self._read(query, {"experiment": experiment})}
+
+    def records(self, kernels: Collection[str] | None = None) -> dict[str, Record]:
+        """Return the records of some kernels, by default of all, by key: by kernel, in the order of
+        appending."""
+        found = self._read("SELECT kernel, key, record FROM records ORDER BY kernel, number")
+        return {
+            key: Record.model_validate_json(text)
+            for kernel, key, text in found
+            if kernels is None or kernel in kernels
+        }
+
+    def digest(self) -> bytes:
+        """Return a digest of all records and of what was asked for. That of the file would change
+        when a writer closes it."""
+        rows = self._read("SELECT key, record FROM records ORDER BY number")
+        asked = self._read("SELECT * FROM asked ORDER BY experiment, kernel, point")
+        return hashlib.sha256(repr((rows, asked)).encode()).digest()
+
+    def asked(self) -> dict[tuple[str, str], set[str]]:
+        """Return the ids of the points that were asked for, by experiment and kernel."""
+        asked: dict[tuple[str, str], set[str]] = {}
+        for experiment, kernel, point in self._read("SELECT * FROM asked"):
+            asked.setdefault((experiment, kernel), set()).add(point)
+        return asked
+
+    def _read(self, query: str, values: dict[str, Any] | None = None) -> list[tuple[Any, ...]]:
+        if not self.path.is_file():
+            return []
+        # Whoever opens what a killed writer left puts its log in order, and so has to write. Where no
+        # file can be made there is no writer, and the file alone is whole.
+        mode = "rw" if os.access(self.path.parent, os.W_OK) else "ro"
+        if mode == "ro" and not self.path.with_name(LOGS[0]).exists():
+            mode = "ro&immutable=1"
+        with self._errors(), closing(self._connected(mode)) as database:
+            return database.execute(query, values or {}).fetchall()
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """Yield the database in a transaction that no other writer is in."""
+        with self._turn, self._errors():
+            if self._writer is None or self._writer[0] != os.getpid():
+                self._writer = os.getpid(), self._opened()
+            database = self._writer[1]
+            database.execute("BEGIN IMMEDIATE")
+            with database:  # commits, or rolls back
+                yield database
+
+    def _opened(self) -> sqlite3.Connection:
+        """Return the database to write to, made if there is none."""
+        with disk_errors(self.path.parent):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        database = self._connected("rwc")
+        # A reader sees the last whole state while a writer adds to the log.
+        (log,) = database.execute("PRAGMA journal_mode=WAL").fetchone()
+        if log != "wal":
+            raise Unavailable("no-shared-memory", str(self.path.parent))
+        database.execute("PRAGMA synchronous=FULL")  # a commit is on disk
+        database.executescript(_TABLES)
+        return database
+
+    def _connected(self, mode: str) -> sqlite3.Connection:
+        address = f"{self.path.absolute().as_uri()}?mode={mode}"
+        how = {"isolation_level": None, "uri": True, "check_same_thread": False}
+        return sqlite3.connect(address, BUSY_S, **how)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            # the low byte of an extended code
+            code = _REASONS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
+            if code is None:
+                raise
+            raise Unavailable(code, f"{self.path}: {error}") from error
+
+
+def _put(database: sqlite3.Connection, record: Record) -> None:
+    found = database.execute("SELECT record FROM records WHERE key = ?", [record.key])
+    text = record.model_dump_json(exclude_defaults=True)
+    if (before := found.fetchone()) is None:
+        row = (record.key, record.kernel, point_id(record.point), text)
+        columns = "(key, kernel, point, record)"
+        database.execute(f"INSERT INTO records {columns} VALUES (?, ?, ?, ?)", row)
+    elif record.counts_more_than(Record.model_validate_json(before[0])):
+        database.execute("UPDATE records SET record = ? WHERE key = ?", [text, record.key])

@@ -1,0 +1,92 @@
+"""Select the stored rows of a computer's present state and kernels, of one engine and one
+profile."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from tlb.measure import build
+from tlb.measure.record import Build
+from tlb.system.reasons import Unavailable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Why a kernel that has rows cannot be built now: those rows are of another one.
+_GONE = {"no-compiler", "engine-lacks", "bad-parameter"}
+
+
+def current(frame: pd.DataFrame, state: str) -> pd.DataFrame:
+    """Return the rows of `state` and of what the kernels measure now, in the order of `Store.load`.
+
+    Rows of another setting, Linux or compiler stay stored and are used again when it returns.
+    Raises Unavailable where an existing kernel does not build.
+    """
+    measured = list(zip(frame["kernel"], frame["engine"], strict=True))
+    builds = {pair: _build(*pair) for pair in {*measured}}
+    now = [builds[pair] for pair in measured]
+    is_now = (frame["measures"] == [found and found.measures for found in now]) & (
+        frame["compiler"] == [found and found.compiler for found in now]
+    )
+    return frame[(frame["state"] == state) & is_now].reset_index(drop=True)
+
+
+def _build(kernel: str, engine: str) -> Build | None:
+    """Return what would measure a kernel's rows now, None for a kernel that is gone."""
+    try:
+        return build.kernel(kernel, engine).build
+    except Unavailable as why:
+        if why.code not in _GONE:
+            raise
+        return None
+
+
+def of_one_engine(
+    frame: pd.DataFrame, asked: Collection[tuple[str, str]], engine: str
+) -> pd.DataFrame:
+    """Return the rows of the requested engines, so that no median mixes two.
+
+    asked: (kernel, engine) pairs. Of a kernel in none of them: the rows of `engine`, else those of
+    the other.
+    """
+    kept = set(asked)
+    kernels = {kernel for kernel, _ in asked}
+    there = {*_programs(frame)}
+    kept |= {
+        pair
+        for pair in there
+        if pair[0] not in kernels and (pair[1] == engine or (pair[0], engine) not in there)
+    }
+    return frame.loc[[program in kept for program in _programs(frame)]].reset_index(drop=True)
+
+
+def of_one_region(
+    frame: pd.DataFrame, asked: Collection[tuple[str, int]] = (), *, is_strict: bool = False
+) -> pd.DataFrame:
+    """Return the rows of each kernel that were timed as long as asked, so that no median mixes
+    profiles.
+
+    asked: (kernel, region_ms) pairs. For other kernels, and for those without such rows unless
+    `is_strict`: the longest time with at least half as many rows as the most frequent one, because
+    a profile may have been broken off.
+    """
+    if frame.empty:
+        return frame
+    kept, known = set(asked), {kernel for kernel, _ in asked}
+    for kernel, many in frame.groupby(["kernel", "region_ms"]).size().groupby("kernel"):
+        if kept.isdisjoint(many.index) and not (is_strict and kernel in known):
+            kept.add(
+                (
+                    kernel,
+                    max(region for (_, region), rows in many.items() if 2 * rows >= many.max()),
+                )
+            )
+    return frame.loc[
+        [region in kept for region in zip(frame["kernel"], frame["region_ms"], strict=True)]
+    ].reset_index(drop=True)
+
+
+def _programs(frame: pd.DataFrame) -> list[tuple[str, str]]:
+    """(kernel, engine) of each row."""
+    return list(zip(frame["kernel"], frame["engine"], strict=True))

@@ -1,0 +1,132 @@
+"""The states of one machine (boot options, Linux, settings) and the rows of each.
+
+Rows of all states are in one folder; each has its state, part of its key. machine.json is the
+computer as inspected last or, if published, in the state of most rows; machine-<state>.json
+describes the others. A state is called by the first digits of its id, its Linux, or a word of its
+command line (`settings.BOOT_WORDS`): zen-5-b15e0e32@no5lvl.
+
+A row also has its boot, which is no part of its key: it distinguishes virtual machines of one
+image, zen-5-b15e0e32@1a2b3c.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from tlb.machine import host as hosts
+from tlb.machine.host import Host
+from tlb.measure.store import Store
+from tlb.system.prose import listed
+from tlb.system.reasons import Unavailable, if_available
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LEAST_DIGITS = 4  # of an id: fewer may be of another state tomorrow
+
+
+def describe(store: Store, machine: str, host: Host) -> None:
+    """Write machine.json; keep the description of another state under that state's id first."""
+    before = if_available(latest, store, machine)
+    if before is not None and hosts.state(before) != hosts.state(host):
+        store.write_document(
+            machine, _document(hosts.state(before)), before.model_dump(mode="json")
+        )
+    store.write_machine(machine, host.model_dump(mode="json"))
+
+
+def latest(store: Store, machine: str) -> Host:
+    """Return a machine as inspected last. Raises Unavailable("no-data")."""
+    return _read(store, machine, "machine")
+
+
+def are_several(store: Store, machine: str) -> bool:
+    """Return whether a machine is described in more than one state."""
+    return any(store.folder(machine).glob("machine-*.json"))
+
+
+def described(store: Store, machine: str, state: str) -> Host:
+    """Return a machine as it was in a state. Raises Unavailable("no-data")."""
+    now = if_available(latest, store, machine)
+    return (
+        now
+        if now is not None and hosts.state(now) == state
+        else _read(store, machine, _document(state))
+    )
+
+
+def rows_of(store: Store, machine: str, name: str, rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of a state by its name, or of a boot by its first digits. Raises Unavailable:
+    no-data, or bad-parameter if it means several."""
+    boots = boots_of(rows)
+    meant = [boot for boot in boots if len(name) >= LEAST_DIGITS and boot.startswith(name)]
+    states = {*rows["state"]}
+    if meant and not any(state.startswith(name) for state in states):
+        if len(meant) > 1:
+            raise Unavailable(
+                "bad-parameter",
+                f"{machine}@{name[:80]} may be one of the boots {listed(meant)}: give more digits",
+            )
+        return rows[rows["boot_id"] == meant[0]]
+    try:
+        return rows[rows["state"] == chosen(store, machine, name, states)]
+    except Unavailable as why:
+        if why.code != "no-data" or not boots:
+            raise
+        raise Unavailable("no-data", f"{why.detail}; their boots are {listed(boots)}") from None
+
+
+def boots_of(rows: pd.DataFrame) -> list[str]:
+    """Return the boots of rows, sorted; old rows have none."""
+    return sorted({*rows["boot_id"]} - {""})
+
+
+def chosen(store: Store, machine: str, name: str, there: Collection[str]) -> str:
+    """Return the id of the state that a name means among `there`. Raises Unavailable: no-data, or
+    bad-parameter if it means several."""
+    called = {
+        state: _names(if_available(described, store, machine, state)) for state in sorted(there)
+    }
+    meant = [
+        state
+        for state, names in called.items()
+        if name in names or (len(name) >= LEAST_DIGITS and state.startswith(name))
+    ]
+    if len(meant) > 1:
+        raise Unavailable(
+            "bad-parameter",
+            f"{machine}@{name[:80]} may be {listed(meant, 'or')}: name one by its digits",
+        )
+    if not meant:
+        known = (
+            listed(
+                " ".join([state, *(f"({listed(names)})" for names in [called[state]] if names)])
+                for state in called
+            )
+            or "none"
+        )
+        raise Unavailable(
+            "no-data",
+            f"{machine} has no rows of a state '{name[:80]}'; those that it has are of {known}",
+        )
+    return meant[0]
+
+
+def _names(host: Host | None) -> list[str]:
+    return [host.kernel_release, *host.boot] if host else []
+
+
+def _document(state: str) -> str:
+    return f"machine-{state}"
+
+
+def _read(store: Store, machine: str, document: str) -> Host:
+    try:
+        return Host.model_validate(store.read_document(machine, document))
+    except ValidationError:
+        raise Unavailable(
+            "no-data", f"{machine} has a {document}.json of another version"
+        ) from None

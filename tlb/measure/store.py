@@ -1,0 +1,290 @@
+"""data/: the rows and documents of machines.
+
+`<root>/<machine>/` is published: what git keeps, its rows in `rows.parquet`. `<root>/own/<machine>/`
+is what this computer has measured, which git ignores, its rows in `rows.sqlite`; only measure.publishing
+adds the one to the other. A row knows which experiments asked for its point, and so belong to it.
+Readers never write. A writer of a document holds the folder's lock.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Collection, Iterable
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tlb.measure import columns, old_rows
+from tlb.measure.columns import EXPERIMENTS
+from tlb.measure.record import NAME, Point, Record, point_id
+from tlb.measure.row_database import FILE, LOGS, RowDatabase
+from tlb.system import files
+from tlb.system.files import OPEN_FLAGS, disk_errors, lock
+from tlb.system.optional import Lazy
+from tlb.system.reasons import Unavailable
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+    from pyarrow import parquet
+else:
+    pd, pa, parquet = Lazy("pandas"), Lazy("pyarrow"), Lazy("pyarrow.parquet")
+
+MACHINE = re.compile(r"[a-z0-9-]{1,64}")
+OWN = "own/"  # before a machine's id: of the rows measured here, as `tlb compare` names them
+RESERVED = {"this", "reference", "literature", "own"}  # what is no machine's id
+LACKS = "lacking"  # the document of what this computer could not do; not published
+PUBLISHED = "rows.parquet"
+
+
+def data_root() -> Path:
+    """Return TLB_DATA, else data/ of this clone, else the user's folder."""
+    return Path(os.environ.get("TLB_DATA") or files.data_root())
+
+
+# A page reads the rows of a few machines up to ten times.
+@lru_cache(maxsize=8)
+def _read_published(path: Path, _modified_ns: int, _size: int) -> pa.Table:
+    try:
+        return parquet.read_table(path, page_checksum_verification=True)
+    except (OSError, ValueError) as error:  # pyarrow's own are of these kinds
+        why = f"{path}: {str(error).splitlines()[0]}"
+        raise Unavailable("rows-damaged", why) from error
+
+
+def write_published(path: Path, rows: Iterable[tuple[Record, list[str]]]) -> None:
+    """Write records, each with the experiments that asked for its point, as a published file."""
+    parquet.write_table(
+        columns.table(rows),
+        path,
+        compression="zstd",
+        compression_level=19,  # written once, read often
+        write_page_checksum=True,
+    )
+
+
+class Store:
+    """The machines under one root.
+
+    Methods raise Unavailable: bad-parameter for a name or a symbolic link, no-data for what is not
+    there, rows-damaged, disk-full, disk-read-only, no-shared-memory.
+    """
+
+    def __init__(self, root: Path | str, top: Path | None = None):
+        """top: the folder, by default `root`, below which nothing may be a symbolic link."""
+        self.root = Path(root)
+        self._top = top or self.root
+        self._databases: dict[Path, RowDatabase] = {}
+
+    def __reduce__(self) -> tuple[type[Store], tuple[Path, Path]]:
+        return Store, (self.root, self._top)  # another process opens its own databases
+
+    @property
+    def own(self) -> Store:
+        return Store(self.root / "own", self.root)
+
+    # ---- rows
+
+    def ask(self, machine: str, experiment: str, points: Iterable[Point]) -> None:
+        """Add to the points that an experiment asked for, on disk when this returns."""
+        _checked(experiment)
+        self._database(machine).ask(experiment, points)
+
+    def append(self, machine: str, record: Record) -> str:
+        """Add a row, on disk when this returns; return its key. Raises ValueError for a record that
+        fits no column."""
+        columns.check(record)
+        self._database(machine).append(record)
+        return record.key
+
+    def load(self, machine: str, experiment: str = "") -> pd.DataFrame:
+        """Return `columns.frame` of the rows of an experiment's points, whoever had them measured,
+        or of all: by kernel, in the order of appending. Empty where nothing was measured."""
+        measured = self._database(machine).rows(experiment)
+        own = pd.DataFrame([columns.flat(row) for row in measured])
+        table = self._published(machine)
+        if table is None:
+            return columns.frame(own)
+        if experiment:
+            is_asked = [experiment in asked for asked in table[EXPERIMENTS].to_pylist()]
+            table = table.filter(pa.array(is_asked, pa.bool_()))
+        published = columns.rows_of(table)
+        parts = [part for part in (published, own) if len(part)] or [published]
+        return columns.frame(pd.concat(parts, ignore_index=True))
+
+    def keys(self, machine: str, experiment: str) -> set[str]:
+        """Return the keys of an experiment's rows."""
+        published = self.published(machine)
+        keys = {record.key for record, asked in published if experiment in asked}
+        return keys | self._database(machine).keys(experiment)
+
+    def records(self, machine: str, kernels: Collection[str] | None = None) -> dict[str, Record]:
+        """Return the records of some kernels, by default of all, by key."""
+        published = self.published(machine, kernels)
+        found = {record.key: record for record, _ in published}
+        return found | self._database(machine).records(kernels)
+
+    def published(
+        self, machine: str, kernels: Collection[str] | None = None
+    ) -> list[tuple[Record, list[str]]]:
+        """Return the records of a published file and the experiments that asked for each."""
+        table = self._published(machine)
+        return [
+            (columns.record_of(row), row[EXPERIMENTS])
+            for row in (table.to_pylist() if table is not None else ())
+            if kernels is None or row["kernel"] in kernels
+        ]
+
+    def asked_rows(self, machine: str) -> list[tuple[Record, list[str]]]:
+        """Return all records, each with the experiments that asked for its point."""
+        database = self._database(machine)
+        asked = database.asked()
+        own = [
+            (
+                record,
+                sorted(
+                    experiment
+                    for (experiment, kernel), points in asked.items()
+                    if kernel == record.kernel and point_id(record.point) in points
+                ),
+            )
+            for record in database.records().values()
+        ]
+        return self.published(machine) + own
+
+    def experiments(self, machine: str) -> list[str]:
+        """Return the experiments that have rows of a machine, or asked for points of it, sorted."""
+        return sorted({experiment for experiment, _ in self._measured(machine)})
+
+    def kernels(self, machine: str, experiment: str = "") -> list[str]:
+        """Return the kernels that an experiment, by default any, has rows or points of, sorted."""
+        pairs = self._measured(machine)
+        return sorted({kernel for name, kernel in pairs if experiment in ("", name)})
+
+    def _measured(self, machine: str) -> set[tuple[str, str]]:
+        """Return each experiment with each of its kernels."""
+        measured = {*self._database(machine).asked()}
+        if (table := self._published(machine)) is not None:
+            pairs = zip(*(table[name].to_pylist() for name in (EXPERIMENTS, "kernel")), strict=True)
+            measured |= {(experiment, kernel) for asked, kernel in pairs for experiment in asked}
+        return measured
+
+    def _published(self, machine: str) -> pa.Table | None:
+        """Return the rows of the published file; None if there is none."""
+        path = self._inside(self.folder(machine) / PUBLISHED)
+        if not path.is_file():
+            return None
+        status = path.stat()
+        return _read_published(path, status.st_mtime_ns, status.st_size)
+
+    def _database(self, machine: str) -> RowDatabase:
+        folder = self.folder(machine)
+        for name in (FILE, *LOGS):
+            self._inside(folder / name)
+        if folder not in self._databases:
+            self._databases[folder] = RowDatabase(folder / FILE)
+            old_rows.convert(folder, self._databases[folder])
+        return self._databases[folder]
+
+    # ---- machines
+
+    def machines(self) -> list[str]:
+        """Return the ids that have a folder with a description or rows, sorted."""
+        if not self.root.is_dir():
+            return []
+        named = [d for d in self.root.iterdir() if MACHINE.fullmatch(d.name)]
+        real = [d for d in named if d.name not in RESERVED and d.is_dir() and not d.is_symlink()]
+        files = ("machine.json", PUBLISHED, FILE)
+        return sorted(d.name for d in real if any((d / name).is_file() for name in files))
+
+    def reference(self, experiment: str = "") -> str:
+        """Return the first id in data/reference, whose results are published for comparison; for an
+        experiment that was not measured there, the first that has it. Pages name their machine."""
+        try:
+            listed = (self.root / "reference").read_text("ascii").split() or [""]
+        except (OSError, UnicodeDecodeError):
+            raise Unavailable("no-data", "data/reference names no machine") from None
+        for machine in set(listed) - set(self.machines()):
+            why = f"data/reference names {machine[:64]!r}, which is not in data/"
+            raise Unavailable("no-data", why)
+        return next((machine for machine in listed if self._has(machine, experiment)), listed[0])
+
+    def _has(self, machine: str, experiment: str) -> bool:
+        """Return whether an experiment asked for points there, or has a document of its name."""
+        has_document = bool(experiment) and self._path(machine, experiment, ".json").is_file()
+        return has_document or experiment in self.experiments(machine)
+
+    def resolve(self, machine: str, this: str = "this", experiment: str = "") -> str:
+        """Return the id that a notebook's `machine` means for its experiment. "this" gives `this`,
+        which need have no data yet."""
+        if machine == "this":
+            return this
+        if machine == "reference":
+            return self.reference(experiment)
+        self.folder(machine)
+        if machine not in self.machines():
+            raise Unavailable("no-data", f"no machine {machine!r} in data/")
+        return machine
+
+    # ---- documents
+
+    def write_machine(self, machine: str, host_json: dict[str, Any]) -> None:
+        self.write_document(machine, "machine", host_json)
+
+    def write_document(self, machine: str, name: str, content: dict[str, Any]) -> None:
+        """Write <name>.json in one step, and only if it changes."""
+        path = self._path(machine, name, ".json")
+        with disk_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            folder = os.open(path.parent, os.O_RDONLY | OPEN_FLAGS)
+            try:
+                lock(folder)
+                text = json.dumps(content, indent=2, sort_keys=True, allow_nan=False) + "\n"
+                if not path.is_file() or path.read_bytes() != text.encode():
+                    files.replace(path, text.encode())
+            finally:
+                os.close(folder)
+
+    def read_machine(self, machine: str) -> dict[str, Any]:
+        return self.read_document(machine, "machine")
+
+    def read_document(self, machine: str, name: str) -> dict[str, Any]:
+        """Return <name>.json as it was given to `write_document`."""
+        try:
+            content = json.loads(self._path(machine, name, ".json").read_bytes())
+        except (OSError, ValueError, RecursionError):
+            content = None
+        if not isinstance(content, dict):
+            raise Unavailable("no-data", f"{machine} has no readable {name}.json")
+        return content
+
+    # ---- paths and locks
+
+    def folder(self, machine: str) -> Path:
+        """Return the folder of a machine's files."""
+        if not (isinstance(machine, str) and MACHINE.fullmatch(machine)):
+            name = f"machine {str(machine)[:80]!r}"
+            raise Unavailable("bad-parameter", f"{name} is not 1 to 64 of a-z 0-9 -")
+        if machine in RESERVED:
+            raise Unavailable("bad-parameter", f"{machine!r} names no machine by its id")
+        return self._inside(self.root / machine)
+
+    def _path(self, machine: str, name: str, suffix: str) -> Path:
+        return self._inside(self.folder(machine) / (_checked(name) + suffix))
+
+    def _inside(self, path: Path) -> Path:
+        real = os.path.join(os.path.realpath(self._top), path.relative_to(self._top))
+        if os.path.realpath(path) != real:
+            why = f"{path} is a symbolic link, and data/ may hold none"
+            raise Unavailable("bad-parameter", why)
+        return path
+
+
+def _checked(name: str) -> str:
+    """Return the name of an experiment, a kernel or a document if it may be part of a path."""
+    if not (isinstance(name, str) and NAME.fullmatch(name)):
+        why = f"the name {str(name)[:80]!r} is not 1 to 64 of a-z 0-9 _ -"
+        raise Unavailable("bad-parameter", why)
+    return name

@@ -1,0 +1,66 @@
+"""The book's chapters, found at run time: `tlb` names none of them, and works without them where no
+page is written."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+
+from pydantic import BaseModel
+
+from tlb.system.files import ROOT
+from tlb.system.optional import Lazy
+from tlb.system.reasons import Unavailable
+
+yaml = Lazy("yaml")
+
+PACKAGE = "experiments"
+
+
+def table_of_contents() -> list[str]:
+    """The chapters' names in reading order, from _toc.yml: the notebooks among its files."""
+    toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
+    parts = toc.get("parts") or [{"chapters": toc.get("chapters", [])}]
+    files = [toc["root"]] + [entry["file"] for part in parts for entry in part["chapters"]]
+    return [Path(name).name for name in files if (ROOT / f"{name}.ipynb").exists()]
+
+
+def load(name: str) -> ModuleType:
+    """Import a module of the book, such as "overview.profile". Raises Unavailable("no-book")
+    outside a clone."""
+    try:
+        return import_module(f"{PACKAGE}.{name}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != PACKAGE:
+            raise
+        raise Unavailable("no-book", f"{PACKAGE}.{name}") from None
+
+
+@cache
+def chapters() -> tuple[ModuleType, ...]:
+    """Import the chapters that have code of their own, in the reading order of _toc.yml."""
+    return tuple(_chapter(name) for name in table_of_contents() if find_spec(f"{PACKAGE}.{name}"))
+
+
+def _chapter(name: str) -> ModuleType:
+    """Import a chapter with its parts as attributes, so that it needs no __init__.py."""
+    chapter = load(name)
+    if not hasattr(chapter, "Analysis"):
+        for part in ("grid", "claims", "analysis"):
+            load(f"{name}.{part}")
+        chapter.Analysis = chapter.analysis.Analysis
+    return chapter
+
+
+@cache
+def documents() -> dict[str, type[BaseModel]]:
+    """Return the model of each document that a chapter keeps beside its rows, by the document's
+    name."""
+    return {
+        name: model
+        for chapter in chapters()
+        for name, model in getattr(chapter, "DOCUMENTS", {}).items()
+    }

@@ -1,0 +1,298 @@
+"""A quantity along a grid, as medians with intervals: curves, their differences and crossings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+from tlb.stats import intervals
+from tlb.stats.intervals import JUMP, UNKNOWN, Interval, summarise, with_repeats
+from tlb.stats.scatter import UNSTABLE_SPREAD
+from tlb.system.optional import Lazy
+from tlb.system.reasons import Unavailable, required
+
+np, pd = Lazy("numpy"), Lazy("pandas")
+
+# A grid in quarter octaves rounds to whole lines; its next point is 19 % away.
+SAME_GRID_POINT = 0.01
+HALF_AN_OCTAVE = 2**0.5 - 1  # as far as a coarse grid's nearest point may lie
+# Beside N lines on N pages the caches hold the entries that lead to them: N/8 lines of the page
+# table and, in a guest whose host's entries lie apart, as many as N more.
+CACHED_LINES = 2 + 1 / 8
+LEAST_ENTRIES = 512  # of a second-level TLB of any CPU of the last ten years
+
+
+def select(frame: pd.DataFrame, **where: object) -> pd.DataFrame:
+    """Return the rows in which each named column has the value, or one of the values, given; none
+    if a column is missing."""
+    if not where.keys() <= set(frame):
+        return frame.iloc[:0]
+    rows = np.full(len(frame), True)
+    for name, value in where.items():
+        values = list(value) if isinstance(value, (list, tuple, set)) else [value]
+        rows &= frame[name].isin(values).to_numpy()
+    return frame[rows]
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Medians of a quantity along `x`, each with its interval.
+
+    table: a row for each x, ascending, with the columns of `summarise`. processes: a row each, x
+    and the quantity as `median`, of the points whose processes lie more than JUMP apart, to be
+    shown where a median says little. gaps: what was measured and gives no estimate (`price_of`).
+    """
+
+    table: pd.DataFrame
+    x: str = "lines"
+    processes: pd.DataFrame = field(default_factory=lambda: pd.DataFrame())
+    gaps: tuple[float, ...] = ()
+
+    @classmethod
+    def of(
+        cls, frame: pd.DataFrame, x: str = "lines", value: str = "ns_per_access", **where: object
+    ) -> Curve:
+        """Return the curve of `select(frame, **where)`, without rows that have no value; empty if
+        there is no such column, as of a counter that was not asked for."""
+        rows = select(frame, **where)
+        if value not in rows:
+            rows = rows.iloc[:0].assign(**{value: 0.0})
+        summary = summarise(rows, [x], value)
+        ends = rows.groupby(x)[value].agg(["min", "max"])
+        apart = ends.index[(ends["max"] > JUMP * ends["min"]) & (ends["min"] > 0)]
+        processes = rows.loc[rows[x].isin(apart), [x, value]].set_axis([x, "median"], axis=1)
+        return cls(summary[summary["n"] > 0].reset_index(drop=True), x, processes)
+
+    @classmethod
+    def by(
+        cls, frame: pd.DataFrame, kinds: Iterable[str], column: str = "pages", **where: object
+    ) -> dict[str, Curve]:
+        """Return a curve for each of the kinds that was measured, in the order given."""
+        curves = {kind: cls.of(frame, **where, **{column: kind}) for kind in kinds}
+        return {kind: curve for kind, curve in curves.items() if len(curve)}
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __iter__(self) -> Iterator[tuple[float, Interval]]:
+        return zip(self.table[self.x], self.intervals, strict=True)
+
+    @property
+    def xs(self) -> list[int]:
+        return self.table[self.x].tolist()
+
+    @property
+    def medians(self) -> pd.Series:
+        """The medians, indexed by x."""
+        return self.table.set_index(self.x)["median"]
+
+    @property
+    def intervals(self) -> list[Interval]:
+        return [Interval.of(row) for row in self.table.to_dict("records")]
+
+    @property
+    def modes(self) -> int:
+        """2 if any of its points has two."""
+        return max((interval.modes for interval in self.intervals), default=1)
+
+    def at(self, x: float, within: float = SAME_GRID_POINT) -> Interval:
+        """Return the estimate at the grid point nearest to x, at most a share `within` away. Raises
+        Unavailable("too-few-points")."""
+        return Interval.of(self.row(x, within))
+
+    def row(self, x: float, within: float = SAME_GRID_POINT) -> pd.Series:
+        """Return the row of the table that `at` reads."""
+        away = np.log(self.table[self.x].astype(float) / x).abs()
+        if not (away <= np.log1p(within) + 1e-12).any():
+            if any(abs(np.log(gap / x)) <= np.log1p(within) + 1e-12 for gap in self.gaps):
+                raise Unavailable("control-elsewhere", f"at {x:,.0f} {self.x}")
+            raise Unavailable("too-few-points", f"nothing was measured near {x:,.0f} {self.x}")
+        return self.table.loc[away.idxmin()]
+
+    def get(self, x: float) -> Interval:
+        """Return the estimate exactly at x, or UNKNOWN."""
+        rows = self.table[self.table[self.x] == x]
+        return Interval.of(rows.iloc[0]) if len(rows) else UNKNOWN
+
+    @property
+    def last(self) -> Interval:
+        """The estimate at the largest x. Raises Unavailable("too-few-points") on an empty curve."""
+        return Interval.of(required(self.table, "nothing was measured").iloc[-1])
+
+    def between(self, low: float, high: float) -> Curve:
+        """Return the part with low <= x <= high."""
+        part = self.table[self.table[self.x].between(low, high)].reset_index(drop=True)
+        return Curve(
+            part, self.x, self.processes, tuple(gap for gap in self.gaps if low <= gap <= high)
+        )
+
+    def __sub__(self, other: Curve) -> Curve:
+        """Return the differences at each x that both have."""
+        return self._with(other, lambda a, b: a - b)
+
+    def __truediv__(self, other: Curve) -> Curve:
+        """Return the ratios at each x that both have with both medians above zero."""
+        return self._with(other, lambda a, b: a / b if a.value > 0 and b.value > 0 else UNKNOWN)
+
+    def _with(self, other: Curve, combine) -> Curve:
+        """n and unstable are of the worse side; n_left and n_right of each."""
+        right = {row[self.x]: row for row in other.table.to_dict("records")}
+        rows, intervals = [], []
+        for a in self.table.to_dict("records"):
+            if (b := right.get(a[self.x])) is None:
+                continue
+            interval = combine(Interval.of(a), Interval.of(b))
+            n, is_unstable = min(a["n"], b["n"]), a["unstable"] or b["unstable"]
+            rows.append((a[self.x], *interval, n, is_unstable, a["n"], b["n"]))
+            intervals.append(interval)
+        columns = [self.x, *Interval._fields, "n", "unstable", "n_left", "n_right"]
+        columns[1] = "median"
+        table = with_repeats(pd.DataFrame(rows, columns=columns), intervals)
+        return Curve(table[table["median"].notna()].reset_index(drop=True), self.x)
+
+    def level(self, low: float, high: float) -> float:
+        """Return the median over the points with low <= x <= high: the height of a plateau. Raises
+        Unavailable("too-few-points")."""
+        return float(self._points(low, high, 1).table["median"].median())
+
+    def _points(self, low: float, high: float, least: int) -> Curve:
+        part = self.between(low, high)
+        if len(part) < least:
+            where = f"between {low:.0f} and {high:.0f} {self.x}"
+            raise Unavailable("too-few-points", f"nothing was measured {where}")
+        return part
+
+    def crossing(self, height: float, low: float = 0, high: float = inf) -> float:
+        """Return where the curve first passes a height for good, interpolated in log x.
+
+        Raises Unavailable: too-few-points, no-step if it does not pass it.
+        """
+        part = self._points(low, high, 2).table
+        x, y = np.log2(part[self.x].to_numpy(float)), part["median"].to_numpy(float)
+        under = np.flatnonzero(y < height)
+        if under.size == 0 or under[-1] == len(y) - 1:
+            where = f"between {low:.0f} and {high:.0f} {self.x}"
+            raise Unavailable("no-step", f"the curve does not pass {height:.1f} {where}")
+        i = under[-1]
+        return float(2 ** np.interp(height, [y[i], y[i + 1]], [x[i], x[i + 1]]))
+
+    def passes(self, height: float, low: float = 0, high: float = inf) -> Interval:
+        """Return `crossing` with bounds: the x before the crossing of its upper bounds and the x
+        after that of its lower ones, since between two x it may pass anywhere. -inf if all upper
+        bounds are above the height, inf if the last lower bound is below it. Raises as
+        `crossing`."""
+        part = self.between(low, high)
+        at, xs, table = self.crossing(height, low, high), part.table[self.x], part.table
+        before, after = xs[table["high"] < height], xs[table["low"] < height]
+        least = float(before.iloc[-1]) if len(before) else -inf
+        most = next((float(x) for x in xs if x > after.iloc[-1]), inf)
+        beside = table[xs.between(least, most)]
+        coverage, modes = float(beside["coverage"].min()), int(beside["modes"].max())
+        return Interval(at, least, most, coverage, modes)
+
+    def typical(self) -> Interval:
+        """Return the medians of the medians and of their bounds, over a range where one number
+        should hold for all x. Raises Unavailable("too-few-points") on an empty curve."""
+        table = required(self.table, "nothing was measured there")
+        bounds = table[["median", "low", "high"]].median()
+        return Interval(*bounds, table["coverage"].min(), self.modes)
+
+    def doubling(self, at: float, times: float = 2) -> Interval:
+        """Return the ratio of the estimate at `times` x to that at x: 2 is twice as slow."""
+        return self.at(times * at) / self.at(at)
+
+    def flatness(self, low: float, high: float) -> Interval:
+        """Return the largest over the smallest median with low <= x <= high; 1 is flat.
+
+        Call it flat if `high` is near 1, not flat if `low` is not. `high` is the highest upper
+        bound over the lowest lower one; it misses only if the interval at the true maximum or
+        minimum misses on its outer side, so many points cost no coverage. `low` compares the two
+        ends alone, which were chosen before looking: a bump in the middle raises `value` and
+        `high`, not `low`. Raises Unavailable: too-few-points, unstable.
+        """
+        part = self.between(low, high)
+        if len(part) < 2:
+            where = f"between {low:g} and {high:g} {self.x}"
+            raise Unavailable("too-few-points", f"flatness takes two points {where}")
+        first, *_, last = part.intervals
+        ends, table = last / first, part.table
+        lowest, floor = float(table["median"].min()), float(table["low"].min())
+        if lowest <= 0:
+            raise Unavailable("unstable", f"flatness takes medians above zero, not {lowest:g}")
+        value = float(table["median"].max()) / lowest
+        most = float(table["high"].max()) / floor if floor > 0 else inf
+        least = max(1.0, ends.low, 1 / ends.high)
+        return Interval(value, least, most, float(table["coverage"].min()), part.modes)
+
+
+def median_over_points(points: Sequence[Interval]) -> Interval | None:
+    """Return one estimate for points that should be alike: the median over the points inside each
+    mapping, then over the mappings that measured them all; None if none did. Points of a mapping
+    share its pages and its clock, so they are no independent draws."""
+    shared = set.intersection(*({*point.repeats.values} for point in points))
+    if not shared:
+        return None
+    values = {n: float(np.median([p.repeats.values[n] for p in points])) for n in sorted(shared)}
+    drift = float(np.median([point.repeats.drift for point in points]))
+    found = intervals.median_interval(list(values.values()))
+    bounds = found._replace(low=found.low - abs(drift), high=found.high + abs(drift))
+    return bounds.of_repeats(intervals.Repeats(values, drift))
+
+
+def at_largest_shared(curves: Mapping[str, Curve]) -> tuple[float, dict[str, float]]:
+    """Return the largest x that all curves but empty ones have, and the median of each there.
+    Raises Unavailable("too-few-points")."""
+    found = {name: curve for name, curve in curves.items() if len(curve)}
+    required(found, "nothing was measured")
+    shared = set.intersection(*(set(curve.xs) for curve in found.values()))
+    x = max(required(shared, "the curves have no point in common"))
+    return x, {name: curve.get(x).value for name, curve in found.items()}
+
+
+def spread(
+    frame: pd.DataFrame, kernel: str = "page_chase", order: str = "cycle", **where: object
+) -> Curve:
+    """Return ns per access of a chase over one line a page, by lines."""
+    return Curve.of(frame, kernel=kernel, layout="spread", order=order, **where)
+
+
+def packed(
+    frame: pd.DataFrame, kernel: str = "page_chase", order: str = "cycle", **where: object
+) -> Curve:
+    """Return its control: as many lines next to each other."""
+    return Curve.of(frame, kernel=kernel, layout="packed", order=order, **where)
+
+
+def price(frame: pd.DataFrame, entries: float = LEAST_ENTRIES, **where: object) -> Curve:
+    """Return the price of translation of a chase, ns per access: `price_of` its two layouts."""
+    return price_of(spread(frame, **where), packed(frame, **where), entries)
+
+
+def price_of(spread: Curve, packed: Curve, entries: float = LEAST_ENTRIES) -> Curve:
+    """Return the price of translation by lines: spread minus packed. The one definition of it.
+
+    entries: how many lines the TLB reaches. Past it, page-table entries are read and cached beside
+    the data, up to CACHED_LINES lines for each line of data, so the spread chase may have left a
+    cache in which its control still lies; the difference is then the data's too. The data of N
+    spread lines take at least what N packed lines take, and at most what packed lines take at any
+    point up to the first past CACHED_LINES N that is no slower than the whole spread load. The
+    intervals span both. An x for which that is more than half of the difference has no price and is
+    one of `gaps`.
+
+    Past 64 times the entries the packed lines have too many pages as well: there the price is a
+    lower bound.
+    """
+    price, rows, gaps = spread - packed, [], []
+    control = packed.table.set_index(packed.x)
+    for row in price.table.to_dict("records"):
+        n = row[price.x]
+        nearby = control.loc[n : next((x for x in control.index if x >= CACHED_LINES * n), inf)]
+        slowest = nearby["median"][nearby["low"] <= spread.get(n).high].max()
+        own = control["median"][n]
+        ahead = slowest - own if n > entries and slowest > (1 + UNSTABLE_SPREAD) * own else 0.0
+        if ahead > max(row["median"], 0.0) / 2:
+            gaps.append(n)
+        else:
+            rows.append(row | {"low": row["low"] - ahead})
+    return Curve(pd.DataFrame(rows, columns=price.table.columns), price.x, gaps=tuple(gaps))

@@ -1,0 +1,295 @@
+"""Medians with exact intervals, prices, ratios, unstable points, and points of two modes.
+
+A repeat is a fresh process or a mapping; a figure shows the median of a point's repeats. Its
+interval takes them for independent draws. On some machines each repeat is a little slower or faster
+than the one before: `trend` finds that, and `summarise` widens the intervals by it.
+
+A mapping holds many points, so rows of one repeat share physical pages, the clock and the
+neighbours of that time. A difference or a ratio of two points is therefore taken inside each repeat
+(`_of_pairs`). Rows with `measures` 1 are of processes that held one point each; their medians count
+as independent.
+
+Why no bootstrap: of n = 5 values the smallest is the resampled median in 5.8 % of resamples, so a
+"95 %" percentile interval is the full range, which covers the true median 93.75 % of the time. The
+order-statistic interval is the same range with its true coverage known, at every n, whatever the
+distribution. So each interval here carries its coverage.
+
+If the data just fit a cache that others share, a process finds it either free or taken: there are
+two times, and a median between them is of neither. Such a point keeps its rows, and
+`Interval.modes` says so for everything computed from it.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from math import exp, hypot, inf, isfinite, log, log2, nan
+from typing import TYPE_CHECKING, NamedTuple
+
+from tlb.stats import scatter
+from tlb.stats.scatter import JUMP, UNSTABLE_SPREAD, finite, median, modes, trend
+from tlb.system.optional import Lazy
+from tlb.system.reasons import Unavailable
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+np, pd, special = Lazy("numpy"), Lazy("pandas"), Lazy("scipy.special")
+
+LEAST_COVERAGE = 0.90  # of an interval that decides: five processes cover 93.75 %, four 87.5 %
+FEWEST_PAIRS = 5  # whose range covers as much
+PAIRED = 2  # `measures` of the first kernels whose repeats are mappings of many points
+
+SUMMARY = ("median", "low", "high", "coverage", "modes", "n", "spread", "unstable", "outliers")
+
+
+class Repeats(NamedTuple):
+    """The value of each mapping, by its number. drift: what the `trend` of their rows adds from the
+    middle of the campaign to its end."""
+
+    values: Mapping[int, float]
+    drift: float = 0.0
+
+
+class _Bounds(NamedTuple):
+    value: float
+    low: float
+    high: float
+    coverage: float = 1.0
+    modes: int = 1
+
+
+class Interval(_Bounds):
+    """An estimate between its bounds. `coverage`: how often such bounds hold the truth, 0 to 1.
+    `modes`: 2 if a point behind it has two modes. `repeats`: the values of the mappings that it is
+    the median of; a copy with other bounds has none.
+
+    `a - b` and `a / b` are of pairs if both have enough repeats in common, else of independent
+    estimates.
+    """
+
+    repeats = Repeats({})
+
+    def of_repeats(self, repeats: Repeats) -> Interval:
+        """Return the same bounds, with the repeats that they are of."""
+        same = self._replace()
+        same.repeats = repeats
+        return same
+
+    def __format__(self, spec: str) -> str:
+        """Format as "1.52 (1.40 to 1.60)", no zero with a sign; without a specification, a tuple's
+        text.
+
+        "0.54 to 1.80" if the bounds lie more than JUMP apart, so that the median says little; "1.52
+        (3 repeats)" if they are too few for bounds; "at least 1.40" if it is open above.
+        """
+        if not spec:
+            return str(self)
+        # after fill, alignment and sign
+        unsigned = re.sub(r"^((?:.?[<>=^])?[-+ ]?)z?", r"\1z", spec, count=1)
+        value, low, high = (format(bound, unsigned) for bound in self[:3])
+        if self.coverage < LEAST_COVERAGE and isfinite(self.value):
+            n = round(1 - log2(1 - self.coverage))  # the range of n values covers 1 - 2^(1-n)
+            return f"{value} ({n} repeat{'s' * (n != 1)})"
+        if self.high == inf and self.low > -inf:
+            return f"at least {low}"
+        if self.low == -inf and self.high < inf:
+            return f"at most {high}"
+        if self.high > JUMP * self.low > 0:
+            return f"{low} to {high}"
+        return f"{value} ({low} to {high}{', two modes' if self.modes > 1 else ''})"
+
+    def __sub__(self, other: Interval) -> Interval:
+        return interval_of_difference(self, other)
+
+    def __truediv__(self, other: Interval) -> Interval:
+        return interval_of_ratio(self, other)
+
+    def __mul__(self, factor: float) -> Interval:  # type: ignore[override]
+        """Multiply by an exact number above zero, such as a unit."""
+        scaled = self._replace(
+            value=self.value * factor, low=self.low * factor, high=self.high * factor
+        )
+        values, drift = self.repeats
+        return scaled.of_repeats(
+            Repeats({n: value * factor for n, value in values.items()}, drift * factor)
+        )
+
+    def share_of(self, whole: Interval) -> Interval:
+        """Return the ratio to `whole`; if this may be zero, its bounds over `whole`'s estimate."""
+        return self / whole if self.low > 0 else self * (1 / whole.value)
+
+    def widened(self, among: int) -> Interval:
+        """Return the bounds for one of `among` estimates that may not all be right, or for the best
+        of them: each distance scaled as the normal distribution's 2.5 % quantile divided by their
+        number is to that quantile (Bonferroni). tests/report/test_rule.py measures the errors
+        left."""
+        if among == 1:
+            return self._replace()
+        scale = special.ndtri(0.025 / among) / special.ndtri(0.025)
+        return self._replace(
+            low=self.value - scale * (self.value - self.low),
+            high=self.value + scale * (self.high - self.value),
+        )
+
+    @classmethod
+    def of(cls, row: Mapping[str, float] | pd.Series, name: str = "") -> Interval:
+        """Return the interval of a row of `summarise`, with its repeats unless its numbers were
+        changed; or of columns <name>, <name>_low, <name>_high with the row's coverage, 1 if it has
+        none."""
+        columns = (name, f"{name}_low", f"{name}_high") if name else ("median", "low", "high")
+        found = cls(
+            *(float(row[column]) for column in columns),
+            float(row.get("coverage", 1.0)),
+            int(row.get("modes", 1)),
+        )
+        return kept if (kept := row.get(REPEATS)) == found else found
+
+
+# the column of tables that keeps intervals with their repeats; not there where none has any
+REPEATS = "by_repeat"
+
+
+UNKNOWN = Interval(nan, nan, nan, 0.0)  # what was not measured
+
+
+def median_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
+    """Return the median and its exact order-statistic interval [X(r), X(n+1-r)].
+
+    The number of values below the true median is Binomial(n, 1/2), so the coverage is 1 - 2 P(B <
+    r) whatever the distribution (Thompson, Ann. Math. Stat. 7, 1936). From n = 6 on it reaches 95
+    %. Below that it is the full range: 93.75, 87.5, 75 and 50 % for 5, 4, 3 and 2 values, and 0 for
+    one. NaN is left out; without any value every field is NaN.
+    """
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence is between 0 and 1, not {confidence}")
+    x = finite(values)
+    if not x:
+        return UNKNOWN
+    r, coverage = scatter.median_rank(len(x), confidence)
+    return Interval(median(x), x[r - 1], x[-r], coverage, modes(x))
+
+
+def interval_of_rows(rows: pd.DataFrame, value: str = "ns_per_access") -> Interval:
+    """Return `median_interval` of a column; rows of one mapping count once, by their median."""
+    return _of_mappings(*_columns(rows, value))
+
+
+def _columns(rows: pd.DataFrame, value: str) -> list[np.ndarray]:
+    """Return a value's column and, if the rows have both, `measures` and `repeat`."""
+    mapping = ["measures", "repeat"] if {"measures", "repeat"} <= set(rows) else []
+    return [rows[value].to_numpy(float), *(rows[name].to_numpy() for name in mapping)]
+
+
+def _of_mappings(
+    values: np.ndarray, measures: np.ndarray | None = None, repeat: np.ndarray | None = None
+) -> Interval:
+    """Return `interval_of_rows` of columns."""
+    is_kept = np.isfinite(values)
+    values = values[is_kept]
+    if measures is None or not values.size or not (measures[is_kept] >= PAIRED).all():
+        return median_interval(values)
+    repeats = Repeats(scatter.medians_by_repeat(values, repeat[is_kept]))
+    return median_interval([*repeats.values.values()]).of_repeats(repeats)
+
+
+def with_repeats(table: pd.DataFrame, intervals: Sequence[Interval]) -> pd.DataFrame:
+    """Return the table with the column from which `Interval.of` reads repeats."""
+    if not any(i.repeats.values for i in intervals):
+        return table
+    return table.assign(**{REPEATS: pd.Series(intervals, dtype=object)})
+
+
+def _of_pairs(
+    a: Interval, b: Interval, combine: Callable[[float, float], float], drift: float
+) -> Interval | None:
+    """Return the median, over the repeats that both have, of what a repeat's two values make; None
+    for fewer than FEWEST_PAIRS.
+
+    It is exact whatever the distributions; Wilcoxon's (pairs.py) is narrower, but promises too much
+    if one side alone has two modes (tests/stats/test_noise.py). drift: of the result, which is
+    widened by it as `summarise` widens a point.
+    """
+    left, right = a.repeats.values, b.repeats.values
+    values = {n: combine(left[n], right[n]) for n in sorted(left.keys() & right.keys())}
+    if len(values) < FEWEST_PAIRS:
+        return None
+    found = median_interval(list(values.values()))
+    return found._replace(low=found.low - abs(drift), high=found.high + abs(drift)).of_repeats(
+        Repeats(values, drift)
+    )
+
+
+def interval_of_difference(a: Interval, b: Interval) -> Interval:
+    """Return a - b: of pairs, or of independent estimates by the method of variance estimates
+    recovery: each bound adds in quadrature the distances from which it comes (Zou & Donner,
+    Statistics in Medicine 27, 2008). Coverage: the lower of the two, which simulations over six
+    distributions do not undercut (tests/stats/test_intervals.py)."""
+    if pairs := _of_pairs(a, b, operator.sub, a.repeats.drift - b.repeats.drift):
+        return pairs._replace(modes=max(a.modes, b.modes)).of_repeats(pairs.repeats)
+    value = a.value - b.value
+    low = value - hypot(a.value - a.low, b.high - b.value)
+    high = value + hypot(a.high - a.value, b.value - b.low)
+    return Interval(value, low, high, min(a.coverage, b.coverage), max(a.modes, b.modes))
+
+
+def interval_of_ratio(a: Interval, b: Interval) -> Interval:
+    """Return a / b of positive estimates: of pairs, or `interval_of_difference` of logs, since
+    order statistics keep their coverage under any increasing map. A bound at or below zero leaves
+    the ratio open on its side; for a median there raises Unavailable("unstable")."""
+    if not (a.value > 0 and b.value > 0):
+        raise Unavailable("unstable", f"a ratio takes medians above zero: {a.value:g}, {b.value:g}")
+    drift = a.value / b.value * (a.repeats.drift / a.value - b.repeats.drift / b.value)
+    if min(b.repeats.values.values(), default=nan) > 0 and (
+        pairs := _of_pairs(a, b, operator.truediv, drift)
+    ):
+        return pairs
+    logs = [
+        Interval(log(i.value), log(i.low) if i.low > 0 else -inf, log(i.high), i.coverage, i.modes)
+        for i in (a, b)
+    ]
+    _, low, high, coverage, found = interval_of_difference(*logs)
+    return Interval(a.value / b.value, exp(low), exp(high), coverage, found)
+
+
+def summarise(frame: pd.DataFrame, by: Sequence[str], value: str = "ns_per_access") -> pd.DataFrame:
+    """Return one row a group, sorted by `by`: by + SUMMARY.
+
+    median, low and high are in the unit of `value`; spread is `relative_spread`, outliers a count.
+    unstable: the spread is over 5 %, or there are too few values to know it. n: values, one a
+    mapping, without NaN. If the repeats have a `trend`, each interval is widened by half of it on
+    either side, so that it holds the median of any moment of the campaign, not only of its middle.
+    """
+    rows, intervals, slope = [], [], 0.0 if frame.empty else trend(frame, by, value)
+    columns = _columns(frame, value)
+    # A group is the places of its rows: pandas takes a millisecond to copy out a part of a frame.
+    places = frame[[*by]].assign(place=np.arange(len(frame)))
+    for key, group in places.groupby([*by], sort=True, dropna=False)["place"]:
+        at = group.to_numpy()
+        interval = _of_mappings(*(column[at] for column in columns))
+        values = interval.repeats.values
+        x = finite(list(values.values()) or columns[0][at])
+        spread = scatter.relative_spread(x)
+        drift = slope * np.ptp(frame["repeat"].to_numpy()[at]) / 2 if slope else 0.0
+        if slope and interval.low > 0:
+            factor = exp(abs(drift))
+            interval = interval._replace(low=interval.low / factor, high=interval.high * factor)
+        intervals.append(interval.of_repeats(Repeats(values, drift * interval.value)))
+        is_unstable = not spread <= UNSTABLE_SPREAD
+        rows.append((*key, *interval, len(x), spread, is_unstable, int(scatter.outliers(x).sum())))
+    return with_repeats(pd.DataFrame(rows, columns=[*by, *SUMMARY]), intervals)
+
+
+def summarise_beside(
+    frame: pd.DataFrame, by: Sequence[str], others: Mapping[str, str]
+) -> pd.DataFrame:
+    """Return `summarise` of ns per access with the medians of other columns, renamed as in
+    `others`. Empty without rows."""
+    by = list(by)
+    if frame.empty:
+        return pd.DataFrame(
+            columns=[*by, "median", "low", "high", "coverage", "n", *others.values()]
+        )
+    medians = frame.groupby(by)[list(others)].median().rename(columns=dict(others))
+    return summarise(frame, by).merge(medians.reset_index(), on=by)

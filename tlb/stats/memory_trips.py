@@ -1,0 +1,84 @@
+"""How many loads from memory a hop waits for, one after the other: a peak of its distribution each.
+
+A hop makes one trip to memory for the byte, and one more for each entry of a page table, the
+machine's own or its host's, that had left the caches too. So hops form heaps about as far apart as
+a load from memory takes. Neither the number of heaps nor even distances are assumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from tlb.stats.hops import below, modes
+from tlb.stats.intervals import UNKNOWN, Interval, median_interval
+
+# of the hops from the caches' end on: what less of them do is no heap that a mean would notice
+LEAST_SHARE = 0.05
+HEAP_WIDTH = 0.25  # of a trip: banks, rows and refreshes spread a heap
+
+
+class Trips(NamedTuple):
+    """The heaps of one distribution: peaks over processes, ascending; where each heap begins;
+    shares of all hops."""
+
+    peaks_ns: list[Interval]  # ascending, over processes
+    # the first where the caches end, the others half-way from peak to peak
+    cuts_ns: list[float]
+    shares: list[float]  # of all hops, by heap
+
+    @property
+    def step_ns(self) -> Interval:
+        """From the first peak to the second; UNKNOWN with one."""
+        return self.peaks_ns[1] - self.peaks_ns[0] if len(self.peaks_ns) > 1 else UNKNOWN
+
+
+def trips(
+    pooled: pd.DataFrame, processes: Sequence[pd.DataFrame], cached_ns: float, memory_ns: float
+) -> Trips:
+    """Return the heaps past `cached_ns`, where the caches end. memory_ns: what one trip takes.
+
+    pooled: a frame of `hops.merged`; processes: those of `hops.smoothed` that it was made of, whose
+    own peaks nearest to each give its interval. A peak with fewer than LEAST_SHARE of those hops is
+    none.
+    """
+    width = memory_ns * HEAP_WIDTH
+    peaks = [ns for ns in modes(pooled, width) if ns > cached_ns]
+    while peaks:
+        cuts = [cached_ns, *(float(np.mean(pair)) for pair in pairwise(peaks))]
+        shares = np.diff([*below(pooled, cuts), 1.0])
+        if shares.min() >= LEAST_SHARE * shares.sum():
+            break
+        peaks.pop(int(shares.argmin()))
+    if not peaks:
+        return Trips([], [], [])
+    own = [
+        np.array([ns for ns in modes(process, width) if ns > cached_ns]) for process in processes
+    ]
+    reach = min([b - a for a, b in pairwise(peaks)], default=peaks[0]) / 2
+    near = [
+        [
+            found[np.abs(found - peak).argmin()]
+            for found in own
+            if len(found) and np.abs(found - peak).min() < reach
+        ]
+        for peak in peaks
+    ]
+    return Trips(
+        [median_interval(places)._replace(modes=1) if places else UNKNOWN for places in near],
+        cuts,
+        shares.tolist(),
+    )
+
+
+def shares(distributions: Mapping[int, pd.DataFrame], cuts_ns: Sequence[float]) -> pd.DataFrame:
+    """Return, a row a working set, the share of hops with at least so many trips, columns 1, 2
+    ..."""
+    rows = {size: 1 - below(spread, list(cuts_ns)) for size, spread in distributions.items()}
+    return pd.DataFrame.from_dict(
+        rows, orient="index", columns=range(1, len(cuts_ns) + 1)
+    ).sort_index()

@@ -1,0 +1,166 @@
+"""Do large pages reach the TLB? In a guest an entry spans the smaller of the guest's page and the
+host's.
+
+The same lines, one to each base page, on base pages and on large ones. If an entry spans a large
+page, a few entries hold all lines and the price on large pages stays at zero where base pages step.
+If the host backs the guest with base pages, both step at the same number of lines: the large page
+is splintered, and only its walk is shorter.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import NamedTuple
+
+import pandas as pd
+
+from tlb.stats.curves import select
+from tlb.stats.geometry import Backing
+from tlb.stats.geometry_curves import has_clock, priced, steps
+from tlb.stats.intervals import Interval
+from tlb.system.page_sizes import BASE, LARGE, words
+from tlb.system.reasons import Unavailable, explain
+
+# Half of what base pages pay: a splintered page pays all of it, a whole one nothing.
+HALF = 0.5
+# 128 MiB are 64 pages of 2 MiB: what a published first level cannot hold of them (Haswell to Golden
+# Cove: 32), any second level does.
+MOST_LINES = 1 << 15
+
+
+def backing(frame: pd.DataFrame, hypervisor: str) -> Backing:
+    """`judge` for `tlb geometry`: what it cannot tell, it says."""
+    try:
+        verdict = judge(frame, hypervisor)
+    except Unavailable as why:
+        return Backing(verdict="cannot tell", evidence=str(why))
+    return Backing(verdict=verdict.verdict, evidence=verdict.evidence)
+
+
+class Compared(NamedTuple):
+    """The price of translation on both kinds of pages, core cycles (ns where no clock was measured)
+    over the packed control."""
+
+    base: float
+    large: float
+    share: Interval  # large over base
+    lines: tuple[int, int]  # the fewest and the most compared
+
+    def sentence(self, unit: str, name: str) -> str:
+        return (
+            f"from {self.lines[0]:,} to {self.lines[1]:,} lines, one to each base page, "
+            f"translation costs {self.base:z.1f} {unit} a "
+            f"load on base pages and {self.large:z.1f} on {name}"
+        )
+
+
+class Splinter(NamedTuple):
+    """The verdict with what it rests on: between the first level's entries and the second's, and
+    past both."""
+
+    verdict: str  # not splintered, splintered by the host, cannot tell
+    evidence: str
+    pages: str  # which large pages
+    unit: str  # cycles or ns
+    first: Compared
+    walk: Compared | None
+
+    @property
+    def is_splintered(self) -> bool:
+        return self.verdict == "splintered by the host"
+
+    @property
+    def is_whole(self) -> bool:
+        return self.verdict == "not splintered"
+
+
+def large_pages(frame: pd.DataFrame) -> str:
+    """Which 2 MiB pages of a frame to compare: the pool's before transparent ones. Raises
+    Unavailable("pool-empty") without any."""
+    for pages in LARGE:
+        if (frame["pages"] == pages).any():
+            return pages
+    raise Unavailable("pool-empty", "neither the pool nor THP gave 2 MiB pages")
+
+
+def judge(frame: pd.DataFrame, hypervisor: str) -> Splinter:
+    """The verdict from the rows of page_chase in cyclic order, one line to a base page, on base
+    pages and on 2m or thp (columns of Store.load).
+
+    hypervisor: "none" on bare metal. Raises Unavailable: pool-empty without large pages, no-step
+    where base pages show no step that large ones could lack, too-few-points.
+    """
+    chase = select(frame, kernel="page_chase", order="cycle", stride_pages=1)
+    chase = chase[chase["lines"] <= MOST_LINES]
+    large = large_pages(chase)
+    base, huge = (priced(select(chase, pages=pages)) for pages in (BASE, large))
+    knees = steps(base)[:2] if len(base) else []
+    if not knees:
+        raise Unavailable("no-step", "base pages show no step that large ones could lack")
+    unit = "cycles" if has_clock(chase) else "ns"
+    second = knees[1].tenth if len(knees) > 1 else float(base["lines"].max())
+    first = _compare(base, huge, knees[0].nine_tenths, 0.9 * second)
+    evidence = first.sentence(unit, words(large))
+    walk = None
+    if len(knees) > 1:
+        with suppress(Unavailable):  # the sweep ends before
+            walk = _compare(base, huge, 1.2 * knees[1].nine_tenths, 4 * knees[1].nine_tenths)
+            evidence += f"; past the second level it costs {walk.base:z.1f} and {walk.large:z.1f}"
+    verdict, why = _decide(first.share, walk.share if walk else None, hypervisor)
+    return Splinter(
+        verdict, f"{evidence[0].upper()}{evidence[1:]}. {why}", large, unit, first, walk
+    )
+
+
+def _compare(base: pd.DataFrame, huge: pd.DataFrame, above: float, below: float) -> Compared:
+    """Medians over the points between two numbers of lines. Raises Unavailable: too-few-points,
+    no-step."""
+    shared = sorted(
+        lines for lines in {*base["lines"]} & {*huge["lines"]} if above <= lines <= below
+    )
+    if not shared:
+        raise Unavailable(
+            "too-few-points",
+            f"nothing was measured on both between {above:.0f} and {below:.0f} lines",
+        )
+    # `priced` adds what a load costs that hits everywhere; here it goes off again
+    small, big = (
+        Interval(
+            *part[["cost", "low", "high"]].median() - float(points["cost"].iloc[0]),
+            part["coverage"].min(),
+        )
+        for points in (base, huge)
+        for part in [select(points, lines=shared)]
+    )
+    lines = int(shared[0]), int(shared[-1])
+    if small.low <= 0:
+        raise Unavailable("no-step", f"base pages pay {small:.1f} there")
+    if big.value <= 0:  # large pages pay nothing: of such a ratio only the upper bound counts
+        share = Interval(
+            0.0, 0.0, max(big.high, 0.0) / small.low, min(small.coverage, big.coverage)
+        )
+        return Compared(small.value, big.value, share, lines)
+    return Compared(small.value, big.value, big / small, lines)
+
+
+def _decide(first: Interval, walk: Interval | None, hypervisor: str) -> tuple[str, str]:
+    if first.low > HALF:
+        if hypervisor == "none":
+            return "cannot tell", (
+                "Large pages step where base pages do, and no host is in sight that would split "
+                "them: the processor "
+                "may hold large pages in pieces, or a hypervisor may hide itself."
+            )
+        why = (
+            "the emulator keeps no larger ones"
+            if hypervisor == "qemu-tcg"
+            else "the host backs this guest with smaller pages"
+        )
+        return "splintered by the host", (
+            "Few entries would hold all of those lines if an entry spanned a large page. It spans "
+            f"a piece: {why}."
+        )
+    if first.high < HALF and (walk is None or walk.high < HALF):
+        return "not splintered", "An entry spans a large page."
+    doubtful = first if walk is None or first.high >= HALF else walk
+    return "cannot tell", explain("unstable", f"large over base is {doubtful:.2f}")
