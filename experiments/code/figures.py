@@ -15,8 +15,6 @@ from tlb.system.page_sizes import BASE
 from tlb.system.prose import count, listed
 from tlb.system.reasons import required
 
-BESIDE = ("jumps",)  # with the reference machine's curves behind a switch
-
 _FIELDS = ["lines", *charts.FIELDS]
 NAMES = {"direct": "direct", "learned": "indirect, repeated", "random": "indirect, random"}
 _TIMES = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200)

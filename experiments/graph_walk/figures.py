@@ -17,8 +17,6 @@ from tlb.system.prose import extremes
 from tlb.system.reasons import if_available, required
 from tlb.system.units import format_size, rounded
 
-BESIDE = ("quantiles",)  # with the reference machine's curves behind a switch
-
 _SERIES = {"p50": "median", "p95": "95th percentile"}
 RIDGE_PX, OVERLAP = 25, 1.7  # from one ridge's foot to the next; how many of those a ridge is high
 STEP = 0.01  # of that: what is drawn in 0.3 px

@@ -14,8 +14,6 @@ from tlb.system.page_sizes import BASE, ordered
 from tlb.system.prose import count
 from tlb.system.units import format_size
 
-BESIDE = ("page_sizes",)  # with the reference machine's curves behind a switch
-
 ASKED_LOG2, ASKED_PAGES = 30, "2m"  # the static calculator answers 1 GiB on 2 MiB pages
 _UNMEASURED = "This size was not measured on these pages."
 

@@ -11,8 +11,6 @@ from tlb.system.page_sizes import SWEPT
 from tlb.system.prose import extremes, listed
 from tlb.system.reasons import required
 
-BESIDE = ("prefault",)  # with the reference machine's curves behind a switch
-
 _RATES = (0.25, 0.5, 1, 2, 5, 10, 20, 50, 100, 200)
 
 

@@ -15,8 +15,6 @@ from tlb.system.page_sizes import BASE
 from tlb.system.prose import count, listed
 from tlb.system.reasons import required
 
-BESIDE = ("churn",)  # with the reference machine's curves behind a switch
-
 _TICKS = (10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 _RATES = [n * 10**power for power in range(2, 8) for n in (1, 3)]
 MODES = {"unmap": "memory mapped for each record", "keep": "memory kept"}

@@ -13,8 +13,6 @@ from tlb.report.render import Figure
 from tlb.system.prose import in_words, listed
 from tlb.system.reasons import required
 
-BESIDE = ("calls",)  # with the reference machine's curves behind a switch
-
 _LONG = tuple(digit * 10**power for power in range(4) for digit in (1, 3))
 
 

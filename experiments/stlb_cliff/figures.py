@@ -14,8 +14,6 @@ from tlb.system.prose import climb, listed
 from tlb.system.reasons import required
 from tlb.system.units import format_ns, format_size
 
-BESIDE = ("cliff",)  # with the reference machine's curves behind a switch
-
 _POINT = ["lines", *charts.INTERVAL]
 
 

@@ -16,8 +16,6 @@ from tlb.system.prose import listed
 from tlb.system.reasons import required
 from tlb.system.units import format_size
 
-BESIDE = ("strides",)  # with the reference machine's curves behind a switch
-
 _TIMES = (0.2, 0.5, 1, 2, 3, 5, 10, 20, 30, 50, 100, 200)
 # Every second power of two, among them a page: of all, a narrow chart labels others.
 _TICKS = [4**k for k in range(2, 9)]

@@ -22,8 +22,6 @@ from tlb.system.page_sizes import BASE
 from tlb.system.reasons import required
 from tlb.system.units import format_size
 
-BESIDE = ("blocks",)  # with the reference machine's curves behind a switch
-
 _REMEDIES = {  # on base pages
     BASE: "",
     AS_PUBLISHED: ", one block of 256 MiB, never left",

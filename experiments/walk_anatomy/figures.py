@@ -12,8 +12,6 @@ from tlb.report.render import Figure
 from tlb.system.prose import count, listed
 from tlb.system.reasons import if_available, required
 
-BESIDE = ("staircase",)  # with the reference machine's curves behind a switch
-
 NAMES = {1: "tables of level 1 (lowest)", 2: "tables of level 2", 3: "tables of level 3"}
 
 

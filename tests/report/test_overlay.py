@@ -1,7 +1,6 @@
-"""The reference machine's curves behind a switch: faint, off, and not there where they cannot be
+"""The reference machine's curves under another's: in grey, and not there where they cannot be
 compared."""
 
-import json
 from typing import Any
 
 import pandas as pd
@@ -9,8 +8,8 @@ from support.common import About
 from support.synthetic import Stated, Truth, frame, grid
 
 from experiments import stlb_cliff
-from tlb.report.overlay import SWITCH, Overlaid, with_reference
-from tlb.report.render import Figure
+from tlb.report.overlay import Overlaid, with_reference
+from tlb.report.render import MUTED, Figure
 
 POINTS = grid(64 << 20)
 OWN, SLOW = frame(Truth(), POINTS), frame(Truth(hit_ns=20.0), POINTS)
@@ -35,16 +34,19 @@ def layers(spec: dict[str, Any], outer: dict[str, Any] | None = None) -> list[di
     return found + [one for layer in spec.get("layer", ()) for one in layers(layer, inner)]
 
 
-def test_the_reference_s_medians_are_drawn_faint_and_only_while_the_switch_is_set():
+def encodings(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    """The encodings of all layers."""
+    found = [spec["encoding"]] if "encoding" in spec else []
+    return found + [one for layer in spec.get("layer", ()) for one in encodings(layer)]
+
+
+def test_the_reference_s_medians_are_drawn_in_grey_under_the_own_ones():
     made = shown(stlb_cliff.Analysis(OWN, about()))
     spec = made.spec()
-    (switch,) = spec["params"]
-    assert (switch["name"], switch["value"], switch["bind"]["input"]) == (SWITCH, False, "checkbox")
     theirs = [one for one in layers(spec) if one["data"]["name"].startswith("reference-")]
-    assert theirs and {one["mark"]["type"] for one in theirs} <= {"line", "point"}
-    assert {json.dumps(one["mark"]["opacity"]) for one in theirs} == {
-        json.dumps({"expr": f"{SWITCH} ? 0.5 : 0"})
-    }
+    assert theirs == layers(spec)[: len(theirs)]
+    assert {one["mark"]["type"] for one in theirs} <= {"line", "point"}
+    assert {one["mark"]["color"] for one in theirs} == {MUTED}
     drawn = [row["median"] for one in theirs for row in spec["datasets"][one["data"]["name"]]]
     expected = (
         SLOW.query("layout == 'spread' and order == 'cycle' and kernel == 'page_chase'")
@@ -52,13 +54,20 @@ def test_the_reference_s_medians_are_drawn_faint_and_only_while_the_switch_is_se
         .median()
     )
     assert {float(f"{ns:.4g}") for ns in expected} <= {float(ns) for ns in drawn}
+    assert made.label in made.html() and MUTED in made.svg()
 
 
-def test_there_is_no_switch_on_the_reference_s_own_page_but_on_that_of_such_a_computer():
+def test_series_that_colours_told_apart_stay_apart_in_grey():
+    spec = shown(stlb_cliff.Analysis(OWN, about())).spec()
+    lines = [one for one in encodings(spec) if "detail" in one]
+    assert lines and all({"field": "layout", "type": "nominal"} in one["detail"] for one in lines)
+
+
+def test_the_reference_s_own_page_has_nothing_in_grey_but_that_of_such_a_computer_has():
     a = stlb_cliff.Analysis(OWN, about("zen-3-aaaaaaaa"))
     assert not isinstance(shown(a), Overlaid) and isinstance(shown(a, is_own=True), Overlaid)
 
 
 def test_a_reference_that_another_version_of_the_kernel_measured_is_not_drawn():
-    assert SWITCH in str(shown(stlb_cliff.Analysis(OWN, about())).spec())
+    assert isinstance(shown(stlb_cliff.Analysis(OWN, about())), Overlaid)
     assert type(shown(stlb_cliff.Analysis(OWN, about(rows=SLOW.assign(measures=2))))) is Figure

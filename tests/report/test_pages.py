@@ -15,7 +15,6 @@ from support.synthetic import Stated, Truth, frame, grid
 from experiments import stlb_cliff
 from tlb.report import page
 from tlb.report.analysis import Analysis
-from tlb.report.lacking import LackingBox
 from tlb.report.page import PageError
 from tlb.report.parameters import table_of_contents
 from tlb.stats.intervals import Interval
@@ -98,32 +97,22 @@ def test_a_figure_is_named_by_its_function_and_a_reason_takes_its_place():
     assert shown.name == "the_cliff" and str(Unavailable("no-pmu", "here")) in reason.text
 
 
-class Handle:
-    """An output of a notebook: what it shows last."""
+def test_the_page_of_another_machine_has_the_committed_text_and_a_dash_for_what_it_lacks(
+    tmp_path, monkeypatch
+):
+    def lacking(a: None) -> Any:
+        raise Unavailable("no-pmu")
 
-    text = ""
-
-    def update(self, shown: Any) -> None:
-        self.text = shown.text
-
-
-def test_a_box_at_the_head_lists_each_reason_once_and_nothing_stays_in_its_place():
-    def lacking(code: str, detail: str) -> None:
-        raise Unavailable(code, detail)
-
+    output = {"data": {"text/markdown": ["It takes ", "1 ns."]}}
+    source = "say('It takes {{ ns | ns }}.')\nsay('Once more.')\ntable(lacking, None)"
+    cell = {"cell_type": "code", "source": source, "metadata": {}, "outputs": [output]}
+    (tmp_path / "made.ipynb").write_text(json.dumps({"cells": [cell]}))
+    monkeypatch.setattr(page, "BOOK", tmp_path)
     shown: list[Any] = []
-    made = page.Page("somewhere", shown.append, box=LackingBox(handle := Handle(), "Run it."))
-    for code, detail in [("no-pmu", "")] * 2 + [("too-few-points", word) for word in "aabcde"]:
-        made.show(lambda code=code, detail=detail: lacking(code, detail))
-    assert shown == []
-    assert handle.text.count(str(Unavailable("no-pmu"))) == 1
-    assert handle.text.count("(a; b; c; and 2 more)") == 1 and handle.text.endswith("Run it.")
-
-
-def test_measuring_is_advised_only_where_it_can_help():
-    box = LackingBox(handle := Handle(), "Run it.")
-    box.add(Unavailable("no-pmu"))
-    assert "Run it." not in handle.text
+    other = page.Page("made", shown.append, is_reference=False)
+    names = {"say": page.say, "table": page.table, "lacking": lacking, "ns": 2}
+    page.run(other, names)
+    assert shown == [page.Text("It takes 1 ns."), page.ABSENT]
 
 
 def test_a_figure_that_a_machine_lacks_is_the_reference_s_dimmed_and_labelled():

@@ -6,7 +6,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -184,9 +183,7 @@ class Page(About):
         elif isinstance(shown, Figure):
             self.said.append((shown.name, shown.alt))
         elif isinstance(shown, Html):
-            self.said.append(
-                ("lacking" if shown.text.startswith("Not on this machine") else "table", shown.text)
-            )
+            self.said.append(("table", shown.text))
 
     def _judge(self, module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> None:
         self.said += [
@@ -196,10 +193,11 @@ class Page(About):
     def execute(self) -> Page:
         """Every code cell of the committed notebook. Raises what a cell raises, as no reader's own
         rows may make one."""
-        names: dict[str, Any] = {page.PAGE: page.Page(self.name, self._put)}
+        shown = page.Page(self.name, self._put, is_reference=False)
+        names: dict[str, Any] = {page.PAGE: shown}
         for cell in page.cells(self.name):
             if cell.kind == "code":
-                names[page.PAGE].cell = cell.number
+                shown.cell = cell.number
                 exec(compile(cell.source, f"{self.name}.ipynb, cell {cell.number}", "exec"), names)
                 names |= {"begin": lambda *given: self, "judge": self._judge}
         return self
@@ -207,10 +205,3 @@ class Page(About):
     @property
     def name(self) -> str:
         return name_of(self.module)
-
-
-@cache
-def said(name: str) -> tuple[tuple[str, str, str], ...]:
-    """(chapter, where, text) of every figure's and table's words, of every sentence and of each
-    verdict's evidence."""
-    return tuple((page.name, *told) for page in BOOKS[name].pages() for told in page.execute().said)

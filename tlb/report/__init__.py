@@ -2,6 +2,7 @@
 page with."""
 
 from tlb.report.chapter import begin as begin
+from tlb.report.page import describe as describe
 from tlb.report.page import figure as figure
 from tlb.report.page import judge as judge
 from tlb.report.page import say as say

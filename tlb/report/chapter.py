@@ -18,7 +18,8 @@ from tlb.measure.measuring_setup import Rig
 from tlb.measure.progress import Progress
 from tlb.measure.record import Point
 from tlb.measure.store import Store, data_root
-from tlb.report import card, lacking, page, parameters, verdicts
+from tlb.report import card, page, parameters, verdicts
+from tlb.report.head_line import HeadLine
 from tlb.report.subject import Subject
 from tlb.stats.campaigns import newest
 from tlb.system.files import ROOT
@@ -57,6 +58,8 @@ class Chapter(Subject):
         name = name or self.name
         if self.is_this:
             self.campaign({name: points}, seconds=self._seconds)
+            if self.head:
+                self.head.update()
         frame = self._rows(name, points)
         return frame[kernels.is_within(frame, self.profile.max_working_set)].reset_index(drop=True)
 
@@ -241,13 +244,12 @@ def begin(chapter: str, namespace: dict[str, Any]) -> Chapter:
                 if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                     given[node.id] = namespace.get(node.id)
     checked = parameters.check(chapter, given)
-    namespace[page.PAGE] = shown = page.Page(chapter)
-    if checked["machine"] != "reference":  # whose committed pages say in their texts what it lacks
-        minutes = known["minutes"][1]
-        shown.box = lacking.box_here(
-            f"`.venv/bin/tlb run {chapter}` measures this chapter here, in at most {minutes:g} minutes."
-        )
-    return Chapter(chapter, checked, Store(data_root()))
+    is_reference = checked["machine"] == "reference"
+    namespace[page.PAGE] = page.Page(chapter, is_reference=is_reference)
+    about = Chapter(chapter, checked, Store(data_root()))
+    if not is_reference:
+        about.head = HeadLine(about)
+    return about
 
 
 def published(name: str, machine: str) -> Chapter:

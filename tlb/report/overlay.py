@@ -1,15 +1,12 @@
-"""The reference machine's curves in a figure about another machine, behind a switch that is off
-until a reader sets it; and its figure in the place of one that a machine lacks.
+"""The reference machine's curves, in grey, under those of a figure about another machine; and its
+figure in the place of one that a machine lacks.
 
-A chapter names the figures in its figures.py: BESIDE. The same function draws the reference's rows;
-their lines and points are added, faint. A page that defines a quantity anew has no switch: the
-reference's curves would be of another definition.
+The same function draws the reference's rows; of what it draws, lines and points are added.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -18,13 +15,11 @@ from markupsafe import Markup
 
 from tlb.report import charts
 from tlb.report.analysis import Analysis
-from tlb.report.render import Figure, inline
+from tlb.report.render import MUTED, Figure, inline
 from tlb.stats.two_machines import measured_alike
 from tlb.system.reasons import Unavailable
 
-SWITCH = "reference"  # the parameter's name in a chart
-LABEL = "the reference machine too"
-_FAINT = {"expr": f"{SWITCH} ? 0.5 : 0"}
+_OPACITY = 0.45
 _MARKS = {"line", "point"}  # bands and bars would cover each other
 # The keys of a specification that belong to the whole chart.
 _TOP = ("$schema", "width", "height", "autosize", "config", "datasets", "params")
@@ -32,19 +27,19 @@ _TOP = ("$schema", "width", "height", "autosize", "config", "datasets", "params"
 
 @dataclass(frozen=True)
 class Overlaid(Figure):
-    """A figure with another's curves behind a switch; its static drawing is without them."""
+    """A figure over another's lines and points in grey. label: whose these are."""
 
     reference: Figure | None = None
+    label: str = ""
 
     def spec(self) -> dict[str, Any]:
         own = super().spec()
         theirs = self.reference.spec() if self.reference else {}
-        layers = list(_faint(theirs))
+        layers = list(_grey(theirs))
         used = {param["name"] for spec in (own, theirs) for param in spec.get("params", ())}
         if not layers or used - {charts.PUBLISHED} or "resolve" in own.keys() | theirs.keys():
             return own
-        switch = {"name": SWITCH, "value": False, "bind": {"input": "checkbox", "name": LABEL}}
-        both = [{key: part for key, part in own.items() if key not in _TOP}, *layers]
+        both = [*layers, {key: part for key, part in own.items() if key not in _TOP}]
         for channel in ("x", "y"):  # all scales end where any of them ends
             scales = [*_scales(both, channel)]
             ends = [end for scale in scales for end in scale["domain"]]
@@ -52,13 +47,13 @@ class Overlaid(Figure):
                 scale["domain"] = [min(ends), max(ends)]
         return {
             **{key: own[key] for key in _TOP if key in own},
-            "params": [switch, *own.get("params", ())],
             "layer": both,
             "datasets": own["datasets"] | _drawn(theirs["datasets"], json.dumps(layers)),
         }
 
-    def svg(self, spec: dict[str, Any] | None = None) -> str:
-        return super().svg(super().spec())
+    def html(self) -> str:
+        note = Markup('<p class="tlb-beside" role="note">{}</p>').format(self.label)
+        return super().html() + str(note)
 
 
 def _scales(layers: list[dict[str, Any]], channel: str) -> Iterator[dict[str, Any]]:
@@ -83,29 +78,35 @@ def _theirs(name: str) -> str:
     return f"reference-{name}"
 
 
-def _faint(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield a chart's lines and points, faint if the switch is set and else invisible, without
-    axes of their own."""
+def _grey(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield a chart's lines and points in grey, without axes and legends of their own."""
     if {"filter": charts.PUBLISHED} in spec.get("transform", ()):
         return  # the other chart draws it too
     kept = {key: spec[key] for key in ("transform",) if key in spec}
     if "name" in spec.get("data", {}):
         kept["data"] = {"name": _theirs(spec["data"]["name"])}
     if "encoding" in spec:
-        kept["encoding"] = {
-            channel: _without_axis(how)
-            for channel, how in spec["encoding"].items()
-            if channel not in ("tooltip", "opacity")
-        }
-    if layers := [found for layer in spec.get("layer", ()) for found in _faint(layer)]:
+        kept["encoding"] = _without_colour(spec["encoding"])
+    if layers := [found for layer in spec.get("layer", ()) for found in _grey(layer)]:
         yield {**kept, "layer": layers}
     mark = spec.get("mark", {"type": ""})
     mark = {"type": mark} if isinstance(mark, str) else mark
-    if mark["type"] not in _MARKS:
-        return
-    if mark["type"] == "line" and "strokeDash" not in kept.get("encoding", {}):
-        mark = {**mark, "strokeDash": [4, 3]}
-    yield {**kept, "mark": {**mark, "opacity": _FAINT, "tooltip": None}}
+    if mark["type"] in _MARKS:
+        yield {**kept, "mark": {**mark, "color": MUTED, "opacity": _OPACITY, "tooltip": None}}
+
+
+def _without_colour(encoding: dict[str, Any]) -> dict[str, Any]:
+    """Return an encoding whose colours only tell series apart."""
+    kept = {
+        channel: _without_axis(how)
+        for channel, how in encoding.items()
+        if channel not in ("tooltip", "opacity", "color")
+    }
+    if "field" in (colour := encoding.get("color", {})):
+        series = {key: colour[key] for key in ("field", "type") if key in colour}
+        before = kept.get("detail", [])
+        kept["detail"] = [*(before if isinstance(before, list) else [before]), series]
+    return kept
 
 
 def _without_axis(how: Any) -> Any:
@@ -115,28 +116,25 @@ def _without_axis(how: Any) -> Any:
 def with_reference(
     make: Callable[[Analysis], Figure], a: Analysis, own: Figure, is_own: bool = False
 ) -> Figure:
-    """Return `own`, which `make` has drawn of `a`, with what it draws of the reference machine.
+    """Return `own`, which `make` has drawn of `a`, over what it draws of the reference machine.
 
-    Without it on that machine's own page, unless is_own: the rows were measured here; if a cell has
-    defined anew what is drawn; or if the reference has no rows of the same version of a kernel.
+    Without it on that machine's own page, unless is_own: the rows were measured here; or if the
+    reference has no rows of the same version of a kernel.
     """
-    if make.__name__ not in getattr(sys.modules.get(make.__module__), "BESIDE", ()):
-        return own
     try:
         reference = a.about.on("reference")
         if reference.machine == a.about.machine and not is_own:
             return own
-        if not make(type(a)(a.frame, a.about)).data.equals(own.data):
-            return own
-        rows = reference.kept(make.__module__.split(".")[-2])
+        rows = reference.kept(a.chapter)
         if not measured_alike(a.frame, rows):
             return own
         theirs = make(type(a)(rows, reference))
+        if theirs.data.equals(own.data):  # of a third machine, which stands in for both
+            return own
     except Unavailable:
         return own
-    alt = f"{own.alt} A switch adds {LABEL}."
-    made = Overlaid(own.chart, alt, own.data, own.name, theirs)
-    return made if any(param["name"] == SWITCH for param in made.spec().get("params", ())) else own
+    label = f"Grey: the reference machine, {reference.host.microarchitecture}."
+    return Overlaid(own.chart, f"{own.alt} {label}", own.data, own.name, theirs, label)
 
 
 @dataclass(frozen=True)

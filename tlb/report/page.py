@@ -23,7 +23,6 @@ import pandas as pd
 from IPython import get_ipython
 from IPython.display import display
 
-from tlb.report.lacking import LackingBox
 from tlb.report.render import Figure, Html, lacking_note
 from tlb.stats.intervals import Interval
 from tlb.system.files import ROOT
@@ -36,6 +35,8 @@ if TYPE_CHECKING:
 
 BOOK = ROOT / "book"
 _ABOVE = "For the reason given above."
+ABSENT = Html('<p class="tlb-absent">–</p>', "–")  # in the place of what a machine lacks
+_MARKDOWN = "text/markdown"
 PAGE = "_page"  # the name of a notebook's Page among its globals
 
 
@@ -52,29 +53,45 @@ class Text(NamedTuple):
     markdown: str
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        return {"text/markdown": self.markdown, "text/plain": self.markdown}
+        return {_MARKDOWN: self.markdown, "text/plain": self.markdown}
 
 
 @dataclass
 class Page:
     """Shows what the cells of a notebook make, unless it runs them for their definitions alone.
 
-    box: lists what the machine lacks at the head of the page; without it, each reason is shown once
-    in the place of what is lacking.
+    is_reference: whether it is about the reference machine, as committed. Another machine's page
+    has the same text, which is about the reference, and a dash in the place of what it lacks.
     """
 
     notebook: str
     put: Callable[[Any], object] = display
     only_defines: bool = False
     cell: int | None = None  # the number of the cell that runs; None asks IPython
-    box: LackingBox | None = None
+    is_reference: bool = True
     reasons: set[str] = field(default_factory=set)  # each is given once on a page
+    texts: set[int | str] = field(default_factory=set)  # cells whose committed text was shown
 
     @property
     def place(self) -> str:
+        return f"{self.notebook}.ipynb, cell {self._cell}"
+
+    @property
+    def _cell(self) -> int | str:
         shell = get_ipython()
-        cell = self.cell or (shell.execution_count if shell else "?")
-        return f"{self.notebook}.ipynb, cell {cell}"
+        return self.cell or (shell.execution_count if shell else "?")
+
+    def show_committed_text(self) -> None:
+        """Show, once for each cell, the texts that it has in the committed notebook."""
+        if self.only_defines or self._cell in self.texts:
+            return
+        self.texts.add(self._cell)
+        shell = get_ipython()
+        source = shell.user_ns["In"][-1].strip() if shell else ""
+        for cell in cells(self.notebook):
+            if cell.number == self.cell or (cell.kind == "code" and cell.source.strip() == source):
+                for text in cell.texts:
+                    self.put(Text(text))
 
     def show(
         self, make: Callable[[], Any], instead: Callable[[str], Any] = lambda reason: None
@@ -86,11 +103,11 @@ class Page:
         try:
             made = make()
         except Unavailable as why:
-            reason = "" if self.box or str(why) in self.reasons else str(why)
+            reason = "" if str(why) in self.reasons else str(why)
             self.reasons.add(str(why))
-            if self.box:
-                self.box.add(why)
-            made = instead(reason) or (lacking_note(reason) if reason else None)
+            made = instead(reason)
+            if made is None and self.is_reference and reason:
+                made = lacking_note(reason)
         if made is not None:
             self.put(made)
 
@@ -159,12 +176,25 @@ def say(template: str) -> None:
     """Show a text with numbers: MyST Markdown as a Jinja2 template over the page's names, `{{
     price.last | ns(1) }}`.
 
-    A number that this machine lacks shows its reason in the text's place, once a page. Raises
+    The text is about the reference machine: on the page of another it is the committed one. Raises
     PageError for an undefined name, a filter on something else than a number, and a template that
     Jinja cannot read.
     """
     page, names = _page()
+    if page.is_reference:
+        _render(page, names, template)
+    else:
+        page.show_committed_text()
 
+
+def describe(template: str) -> None:
+    """Show the facts of a page's own machine (its settings, what was measured) as `say` shows a
+    text."""
+    page, names = _page()
+    _render(page, names, template)
+
+
+def _render(page: Page, names: dict[str, Any], template: str) -> None:
     def text() -> Text | None:
         markdown = _JINJA.from_string(template).render(names).strip()
         return Text(markdown) if markdown else None
@@ -186,12 +216,13 @@ def figure(make: Callable[[Any], Figure], a: Any) -> None:
     """
     from tlb.report.overlay import borrowed, with_reference  # which runs pages
 
+    page, _ = _page()
+
     def instead(reason: str) -> Figure | Html:
         with suppress(Unavailable):
             return borrowed(make, a, reason).named(make.__name__)
-        return lacking_note(reason or _ABOVE)  # text may refer to its number
+        return lacking_note(reason or _ABOVE) if page.is_reference else ABSENT  # it has a number
 
-    page, _ = _page()
     page.show(
         lambda: with_reference(make, a, make(a), is_own=a.about.is_this).named(make.__name__),
         instead,
@@ -201,7 +232,7 @@ def figure(make: Callable[[Any], Figure], a: Any) -> None:
 def table(make: Callable[[Any], Html], a: Any) -> None:
     """Show a table or other HTML that a function makes of the Analysis, or the reason it raises."""
     page, _ = _page()
-    page.show(lambda: make(a))
+    page.show(lambda: make(a), lambda reason: None if page.is_reference else ABSENT)
 
 
 def judge(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> None:
@@ -219,8 +250,7 @@ def judge(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> None:
     if page.only_defines:
         return
     judged = verdict_table(verdicts(module, a, **bands), elsewhere(a.chapter))
-    short = [note.text for note in a.notes if note.code == "no-time"]
-    page.put(lacking_note(*short, title="Not all was measured") + judged if short else judged)
+    page.put(judged)
     if measured_by := sources.measured_by(a.frame):
         page.put(sources.MeasuredBy(measured_by))
 
@@ -233,6 +263,7 @@ class Cell(NamedTuple):
     kind: str
     source: str
     metadata: dict[str, Any]
+    texts: tuple[str, ...] = ()  # Markdown among its committed outputs
 
 
 @cache
@@ -241,7 +272,11 @@ def _cells(path: Path, changed_ns: int) -> tuple[Cell, ...]:
     number, cells = 0, []
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         number += cell["cell_type"] == "code"
-        cells.append(Cell(number, cell["cell_type"], "".join(cell["source"]), cell["metadata"]))
+        texts = ("".join(out.get("data", {}).get(_MARKDOWN, "")) for out in cell.get("outputs", ()))
+        source = "".join(cell["source"])
+        cells.append(
+            Cell(number, cell["cell_type"], source, cell["metadata"], tuple(filter(None, texts)))
+        )
     return tuple(cells)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tlb.machine import host as hosts
 from tlb.machine.host import Host, tlb_entries
@@ -17,6 +17,9 @@ from tlb.stats.campaigns import newest
 from tlb.system.page_sizes import PAGES
 from tlb.system.reasons import Note, Unavailable, if_available
 from tlb.system.units import format_size, parse_size
+
+if TYPE_CHECKING:
+    from tlb.report.head_line import HeadLine
 
 _MEMORY_LIMIT = "half of the memory that is free"
 
@@ -31,6 +34,7 @@ class Subject:
     notes: list[Note] = field(default_factory=list)  # what was lacking
     # by grid: the measurements for which there was no time, and of how many
     left_out: dict[str, tuple[int, int]] = field(default_factory=dict)
+    head: HeadLine | None = None  # of a page about another machine than the reference
 
     @cached_property
     def is_this(self) -> bool:
