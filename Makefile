@@ -18,7 +18,7 @@ TLB := $(VENV)/bin/tlb
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: help site book pdf release dist test check bench endurance inert mutation lint lock links clean
+.PHONY: help site book pdf release dist test check bench endurance mutation lint lock links clean
 .DEFAULT_GOAL := help
 
 # Jupyter and IPython keep their state here and not in HOME, which may be read-only or hold settings of its own.
@@ -86,9 +86,6 @@ bench: $(READY) ## print the figures that the project has to reach, as ratios me
 
 endurance: $(READY) ## recipes, kills, fuzz: what takes over 20 s and is no reader's path (a quarter of an hour)
 	TLB_ENDURANCE=1 $(PYTEST) tests -m endurance
-
-inert: $(READY) ## remove each definition of each page and expect the page to change (ten minutes)
-	TLB_INERT=all $(PYTEST) tests/report/test_definitions.py
 
 # mutmut is not locked: a maintainer's tool, which no test and no reader needs. Its own environment sees .venv's packages. It goes
 # on where it was stopped, and shows a survivor with `_build/mutation/bin/mutmut show NAME`.

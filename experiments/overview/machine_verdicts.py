@@ -35,7 +35,9 @@ from tlb.system.units import digits_apart, significant
 
 NAME = "verdicts"
 PAGE = "scorecard"
-DERIVED = frozenset({NAME, "translation"})  # documents of data/ that are made from the others
+DERIVED = frozenset(
+    {NAME, "translation", "quantities"}
+)  # documents of data/ that are made from the others
 # What a verdict follows from, in experiments/; of a chapter, not how it is drawn and told.
 _CODE = (
     "tlb/system/reasons.py",

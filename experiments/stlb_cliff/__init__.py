@@ -2,3 +2,4 @@
 
 from experiments.stlb_cliff import analysis, claims, figures, grid
 from experiments.stlb_cliff.analysis import Analysis
+from experiments.stlb_cliff.quantities import Quantities

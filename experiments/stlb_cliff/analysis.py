@@ -38,11 +38,33 @@ class Staircase(NamedTuple):
 
 class Analysis(analysis.Analysis):
     """Evaluate the rows of `page_chase`, `page_gather` and `page_store` on base pages. Properties
-    raise Unavailable where the rows or the TLB's entries are missing.
+    raise Unavailable where the rows or the TLB's entries are missing."""
 
-    The page defines: spread, packed, price, window, random, sequential, gather, in_flight, stores
-    and counted_rows.
-    """
+    window = (
+        2**-0.8,
+        2**1.03,
+    )  # around the last level's entries, in multiples: where its step is sought
+
+    spread = cached_property(lambda a: curves.spread(a.frame))
+    packed = cached_property(lambda a: curves.packed(a.frame))
+    price = cached_property(lambda a: a.price_of(a.spread, a.packed))
+    random = cached_property(lambda a: a.priced(order="random"))
+    sequential = cached_property(lambda a: a.priced(order="sequential"))
+
+    @cached_property
+    def gather(self) -> Curve:
+        """Independent loads, without those of the published program and NumPy's own work."""
+        in_c = self.frame[self.frame["engine"] != "numpy"]
+        return Curve.of(in_c, kernel="page_gather", layout="spread")
+
+    @property
+    def in_flight(self) -> Curve:
+        """How many loads of the gather seem to be in flight at once."""
+        return self.spread / self.gather
+
+    @cached_property
+    def counted_rows(self) -> pd.DataFrame:
+        return curves.select(self.frame, kernel="page_chase", order="cycle", layout="spread")
 
     # The independent loop over one line a page as published, and the price of translation in it.
     numpy_gather = cached_property(

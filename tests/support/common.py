@@ -188,6 +188,10 @@ class About:
     other: About | None = None  # any other machine
     is_this: bool = False
     stands_in: bool = False
+    is_reference: bool = False
+
+    def kept_quantities(self, machine: str) -> dict[str, Any]:
+        return {}
 
     def described(self, state: str) -> Host:
         return self.host

@@ -1,9 +1,7 @@
 """The book's pages run in this process, with cells as they are or edited, about a published
 machine."""
 
-import ast
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -75,42 +73,3 @@ def written(notebook: str, make: Callable[[dict[str, Any]], Analysis]) -> str:
 
     page.run(page.Page(notebook, put), names)
     return "\n\n".join(shown)
-
-
-@cache
-def committed(notebook: str) -> Shown:
-    return render(notebook)
-
-
-def definitions(notebook: str) -> Iterator[tuple[str, tuple[Cell, ...]]]:
-    """Each statement of a page's cells that defines something, and the cells without it."""
-    cells = page.cells(notebook)
-    for place, cell in enumerate(cells):
-        if (
-            cell.kind != "code"
-            or {*cell.metadata.get("tags", ())} & {"parameters"}
-            or "begin(" in cell.source
-        ):
-            continue
-        body = ast.parse(cell.source).body
-        for number, statement in enumerate(body):
-            if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.FunctionDef)):
-                kept = "\n".join(
-                    ast.unparse(other) for other in (*body[:number], *body[number + 1 :])
-                )
-                yield (
-                    ast.unparse(statement).splitlines()[0],
-                    (*cells[:place], cell._replace(source=kept), *cells[place + 1 :]),
-                )
-
-
-def edited(cells: tuple[Cell, ...], *edits: tuple[str, str]) -> tuple[Cell, ...]:
-    """Cells with the second text of each edit in the place of the first, which stands in them
-    exactly once."""
-    for old, new in edits:
-        assert sum(cell.source.count(old) for cell in cells if cell.kind == "code") == 1, old
-        cells = tuple(
-            cell._replace(source=cell.source.replace(old, new)) if cell.kind == "code" else cell
-            for cell in cells
-        )
-    return cells

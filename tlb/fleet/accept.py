@@ -24,7 +24,11 @@ from tlb.system.reasons import Unavailable, if_available
 
 profile = discovery.load("overview.profile")
 
-DERIVED = {"verdicts.json", f"{profile.NAME}.json"}  # from rows that are others then
+DERIVED = {
+    "quantities.json",
+    "verdicts.json",
+    f"{profile.NAME}.json",
+}  # from rows that are others then
 
 
 class Added(NamedTuple):

@@ -23,7 +23,7 @@ from tlb.system.files import disk_errors, replace
 from tlb.system.prose import count, listed
 from tlb.system.reasons import Unavailable
 
-DERIVED = {"verdicts", "translation", LACKS}
+DERIVED = {"quantities", "verdicts", "translation", LACKS}
 MOST_SHOWN = 6  # words that the owner is asked for at once
 
 

@@ -1,6 +1,10 @@
 """How rows are shown and published. What a notebook needs of it: `begin`, and what it writes its
 page with."""
 
+from tlb.report.article import on_this_computer as on_this_computer
+from tlb.report.article import quantities_of as quantities_of
+from tlb.report.article import show_chart as show_chart
+from tlb.report.article import show_source as show_source
 from tlb.report.chapter import begin as begin
 from tlb.report.page import describe as describe
 from tlb.report.page import figure as figure

@@ -20,6 +20,7 @@ from tlb.measure.record import Point
 from tlb.measure.store import Store, data_root
 from tlb.report import card, page, parameters, verdicts
 from tlb.report.head_line import HeadLine
+from tlb.report.quantities import QUANTITIES
 from tlb.report.subject import Subject
 from tlb.stats.campaigns import newest
 from tlb.system.files import ROOT
@@ -150,6 +151,13 @@ class Chapter(Subject):
         return kernels.with_defaults(frame)
 
     # --- what else is kept of the machine
+
+    def kept_quantities(self, machine: str) -> dict[str, Any]:
+        """Return this chapter's quantities of a published machine or "reference", {} before its
+        first refresh."""
+        name = self.data.resolve(machine, experiment=self.name)
+        kept = if_available(self.data.read_document, name, QUANTITIES) or {}
+        return kept.get(self.name, {})
 
     def document(
         self,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,6 +24,7 @@ import pandas as pd
 from IPython import get_ipython
 from IPython.display import display
 
+from tlb.report.quantities import LACKING
 from tlb.report.render import Figure, Html, lacking_note
 from tlb.stats.intervals import Interval
 from tlb.system.files import ROOT
@@ -112,7 +114,7 @@ class Page:
             self.put(made)
 
 
-def _page() -> tuple[Page, dict[str, Any]]:
+def caller() -> tuple[Page, dict[str, Any]]:
     """Return the page of the cell that called a function of this module, and its globals."""
     names = sys._getframe(2).f_globals
     return names.get(PAGE) or Page(str(names.get("__name__", "notebook"))), names
@@ -180,7 +182,7 @@ def say(template: str) -> None:
     PageError for an undefined name, a filter on something else than a number, and a template that
     Jinja cannot read.
     """
-    page, names = _page()
+    page, names = caller()
     if page.is_reference:
         _render(page, names, template)
     else:
@@ -190,13 +192,17 @@ def say(template: str) -> None:
 def describe(template: str) -> None:
     """Show the facts of a page's own machine (its settings, what was measured) as `say` shows a
     text."""
-    page, names = _page()
+    page, names = caller()
     _render(page, names, template)
 
 
 def _render(page: Page, names: dict[str, Any], template: str) -> None:
     def text() -> Text | None:
         markdown = _JINJA.from_string(template).render(names).strip()
+        if LACKING in markdown:
+            raise PageError(
+                f"{page.place}: the text needs a number that was not recorded: {markdown}"
+            )
         return Text(markdown) if markdown else None
 
     try:
@@ -216,7 +222,7 @@ def figure(make: Callable[[Any], Figure], a: Any) -> None:
     """
     from tlb.report.overlay import borrowed, with_reference  # which runs pages
 
-    page, _ = _page()
+    page, _ = caller()
 
     def instead(reason: str) -> Figure | Html:
         with suppress(Unavailable):
@@ -231,7 +237,7 @@ def figure(make: Callable[[Any], Figure], a: Any) -> None:
 
 def table(make: Callable[[Any], Html], a: Any) -> None:
     """Show a table or other HTML that a function makes of the Analysis, or the reason it raises."""
-    page, _ = _page()
+    page, _ = caller()
     page.show(lambda: make(a), lambda reason: None if page.is_reference else ABSENT)
 
 
@@ -246,7 +252,7 @@ def judge(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> None:
     from tlb.report.verdict_table import verdict_table
     from tlb.report.verdicts import elsewhere, verdicts
 
-    page, _ = _page()
+    page, _ = caller()
     if page.only_defines:
         return
     judged = verdict_table(verdicts(module, a, **bands), elsewhere(a.chapter))
@@ -263,7 +269,13 @@ class Cell(NamedTuple):
     kind: str
     source: str
     metadata: dict[str, Any]
-    texts: tuple[str, ...] = ()  # Markdown among its committed outputs
+    outputs: tuple[dict[str, Any], ...] = ()  # as committed
+
+    @property
+    def texts(self) -> list[str]:
+        """The Markdown among its outputs."""
+        found = ("".join(out.get("data", {}).get(_MARKDOWN, "")) for out in self.outputs)
+        return [text for text in found if text]
 
 
 @cache
@@ -272,11 +284,8 @@ def _cells(path: Path, changed_ns: int) -> tuple[Cell, ...]:
     number, cells = 0, []
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         number += cell["cell_type"] == "code"
-        texts = ("".join(out.get("data", {}).get(_MARKDOWN, "")) for out in cell.get("outputs", ()))
-        source = "".join(cell["source"])
-        cells.append(
-            Cell(number, cell["cell_type"], source, cell["metadata"], tuple(filter(None, texts)))
-        )
+        source, outputs = "".join(cell["source"]), tuple(cell.get("outputs", ()))
+        cells.append(Cell(number, cell["cell_type"], source, cell["metadata"], outputs))
     return tuple(cells)
 
 
@@ -290,7 +299,7 @@ def check(notebook: str) -> None:
     """Raise PageError for a figure whose cell's metadata lack a caption or a unique name."""
     named: dict[str, int] = {}
     for cell in cells(notebook):
-        if cell.kind != "code" or "figure(" not in cell.source:
+        if cell.kind != "code" or not re.search(r"^(figure|show_chart)\(", cell.source, re.M):
             continue
         figure = cell.metadata.get("mystnb", {}).get("figure", {})
         place, name = f"{notebook}.ipynb, cell {cell.number}", figure.get("name")

@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -27,9 +27,10 @@ from tlb.machine import host
 from tlb.measure import publishing
 from tlb.measure.row_database import FILE, LOGS, RowDatabase
 from tlb.measure.store import Store, data_root
-from tlb.report import card, page, parameters, readme
+from tlb.report import article, card, page, parameters, readme
 from tlb.report.parameters import BOOK
 from tlb.system.files import ROOT, disk_errors, measuring_lock
+from tlb.system.reasons import if_available
 
 # jupyter_book cannot be run by `-m`, and its script need not be on the PATH.
 _JUPYTER_BOOK = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()"]
@@ -187,8 +188,12 @@ def refresh(chapter: str) -> Path:
 
     With the first page, the README's figure is updated too.
     """
-    path = BOOK / f"{chapter}.ipynb"
+    path, data = BOOK / f"{chapter}.ipynb", Store(data_root())
     with tempfile.TemporaryDirectory() as folder:
+        for machine in data.machines() if records_quantities(chapter) else ():
+            with suppress(SystemExit):  # it has no rows of this chapter
+                execute(chapter, done := Path(folder) / f"{machine}.ipynb", {"machine": machine})
+                keep_quantities(data, machine, done)
         execute(chapter, done := Path(folder) / path.name, {})
         notebook = nbformat.read(done, as_version=4)
     for part in (notebook, *notebook.cells):  # when and for how long it ran
@@ -199,6 +204,18 @@ def refresh(chapter: str) -> Path:
     if chapter == parameters.table_of_contents()[0]:
         readme.refresh()
     return path
+
+
+def records_quantities(chapter: str) -> bool:
+    return (ROOT / "experiments" / chapter / "quantities.py").is_file()
+
+
+def keep_quantities(store: Store, machine: str, executed: Path) -> None:
+    """Keep what an executed chapter recorded of a machine beside its rows."""
+    recorded = article.recorded(json.loads(executed.read_text(encoding="utf-8")))
+    if recorded:
+        kept = if_available(store.read_document, machine, article.QUANTITIES) or {}
+        store.write_document(machine, article.QUANTITIES, kept | recorded)
 
 
 # --- a machine's book

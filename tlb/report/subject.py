@@ -54,6 +54,11 @@ class Subject:
         return self.store.resolve(self.parameters["machine"], experiment=self.name)
 
     @cached_property
+    def is_reference(self) -> bool:
+        """Whether it is about the machine that the chapter's text is about, as published."""
+        return not self.is_this and self.machine == self.data.reference(self.name)
+
+    @cached_property
     def stands_in(self) -> bool:
         """Whether it replaces the reference machine, which lacks this chapter."""
         return self.parameters["machine"] == "reference" and self.machine != self.store.reference()

@@ -1,0 +1,78 @@
+"""What cells show: a chart over the reference's, and a table of quantities beside the reference's."""
+
+import json
+from typing import Any
+
+import altair as alt
+import pandas as pd
+import pytest
+
+from tlb.report import article, page, quantities
+from tlb.report.overlay import Borrowed, Overlaid
+from tlb.report.quantities import Measured
+
+DATA = pd.DataFrame({"x": [1, 2], "median": [3.5, 4.5]})
+
+
+class Quantities(quantities.Quantities):
+    load_ns = Measured("a load", "ns", 1)
+
+
+def curve(data: pd.DataFrame) -> alt.Chart:
+    return alt.Chart(data).mark_line().encode(x="x:Q", y="median:Q")
+
+
+def run(source: str, outputs: list[Any], is_reference: bool, tmp_path, monkeypatch, **names) -> Any:
+    """What a cell shows on a page, whose committed notebook has these outputs."""
+    monkeypatch.setattr(page, "BOOK", tmp_path)
+    cell = {"cell_type": "code", "source": source, "metadata": {}, "outputs": outputs}
+    (tmp_path / "made.ipynb").write_text(json.dumps({"cells": [cell]}))
+    shown: list[Any] = []
+    names |= {"show_chart": article.show_chart, "curve": curve, "put": shown.append}
+    names["on_this_computer"] = article.on_this_computer
+    page.run(page.Page("made", shown.append, is_reference=is_reference), names)
+    (made,) = shown
+    return made
+
+
+CHART = "show_chart(curve, data, 'It rises.')"
+
+
+@pytest.fixture
+def committed(tmp_path, monkeypatch) -> list[Any]:
+    """The output of the reference's page."""
+    made = run(CHART, [], True, tmp_path, monkeypatch, data=DATA)
+    data, metadata = made._repr_mimebundle_()
+    return [{"data": data, "metadata": metadata}]
+
+
+def test_another_machine_s_chart_lies_over_the_reference_s(committed, tmp_path, monkeypatch):
+    own = DATA.assign(median=[5.0, 6.0])
+    made = run(CHART, committed, False, tmp_path, monkeypatch, data=own)
+    assert isinstance(made, Overlaid)
+    assert made.data.equals(own) and made.reference.data.equals(DATA)
+
+
+def test_where_nothing_was_measured_the_reference_s_chart_is_dimmed(
+    committed, tmp_path, monkeypatch
+):
+    made = run(CHART, committed, False, tmp_path, monkeypatch, data=DATA[:0])
+    assert isinstance(made, Borrowed) and made.data.equals(DATA)
+
+
+def test_quantities_stand_beside_the_reference_s_and_are_kept_with_the_page(tmp_path, monkeypatch):
+    own, reference = Quantities(), Quantities()
+    own.record(DATA, load_ns=2.0)
+    reference.record(DATA, load_ns=1.0)
+    cell = "put(on_this_computer(own, reference))"
+    made = run(cell, [], False, tmp_path, monkeypatch, own=own, reference=reference)
+    assert made.table.text.splitlines()[1].split("\t")[1:3] == ["1.0 ns", "2.0 ns"]
+    data, metadata = made._repr_mimebundle_()
+    output = {"data": data, "metadata": metadata}
+    assert article.recorded({"cells": [{"outputs": [output]}]}) == {"made": own.kept}
+
+
+def test_a_quantity_that_no_cell_recorded_is_a_mistake(tmp_path, monkeypatch):
+    with pytest.raises(page.PageError, match="load_ns"):
+        cell = "put(on_this_computer(own, own))"
+        run(cell, [], True, tmp_path, monkeypatch, own=Quantities())

@@ -1,0 +1,81 @@
+"""A chapter's quantities: recorded once, kept as JSON, formatted with their unit and interval."""
+
+import pandas as pd
+import pytest
+
+from tlb.report import quantities
+from tlb.report.quantities import LACKING, Measured
+from tlb.stats.intervals import Interval, median_interval
+from tlb.system.reasons import Unavailable
+
+
+class Quantities(quantities.Quantities):
+    load_ns = Measured("a load", "ns", 1)
+    size = Measured("a size", "bytes")
+    share = Measured("a share", "share")
+    pages = Measured("pages", "pages")
+
+
+ROWS = pd.DataFrame({"repeat": [0, 1, 2, 2]})
+
+
+def no_pages() -> float:
+    raise Unavailable("no-geometry", "in a test")
+
+
+@pytest.fixture
+def recorded() -> Quantities:
+    made = Quantities()
+    load = median_interval([1.0, 2.0, 2.0, 2.0, 2.0, 2.5])
+    made.record(ROWS, load_ns=load, size=8 << 30, share=lambda: 0.25, pages=no_pages)
+    return made
+
+
+def test_a_text_has_the_number_its_interval_and_its_unit(recorded):
+    texts = [f"{recorded.load_ns}", f"{recorded.load_ns:value}", f"{recorded.load_ns:.2 value}"]
+    assert [text.split()[0] for text in texts] == ["1.0", "2.0", "2.00"]
+    assert all(text.endswith(" ns") for text in texts)
+    assert f"{recorded.size}, {recorded.share}" == "8 GiB, 25%"
+    with pytest.raises(ValueError, match="median"):
+        f"{recorded.load_ns:median}"
+
+
+def test_what_is_lacking_is_marked_in_a_text_and_has_its_reason(recorded):
+    assert LACKING in f"{recorded.pages:value}" and recorded.pages.cell == "–"
+    assert recorded.reasons.keys() == {"pages"} and "in a test" in recorded.reasons["pages"]
+    with pytest.raises(Unavailable):
+        _ = recorded.pages.value
+
+
+def test_they_come_back_from_json_as_they_were(recorded):
+    again = Quantities(recorded.kept)
+    assert again.kept == recorded.kept and again.size.value == 8 << 30
+    assert [one.cell for _, one in again] == [one.cell for _, one in recorded]
+
+
+def test_an_open_interval_stays_open():
+    made = Quantities()
+    made.record(ROWS, load_ns=Interval(1.0, 0.5, float("inf")))
+    assert Quantities(made.kept).load_ns.interval == Interval(1.0, 0.5, float("inf"))
+
+
+def test_mappings_are_those_of_the_interval_or_of_the_rows_and_none_of_an_exact_number(recorded):
+    made = Quantities()
+    made.record(ROWS, load_ns=Interval(1.0, 0.5, 2.0, 0.5), size=1.0)
+    assert (made.load_ns.mappings, made.size.mappings) == (3, 0)
+
+
+def test_a_quantity_of_too_few_mappings_is_shown_without_its_interval_and_marked():
+    made = Quantities()
+    made.record(ROWS, load_ns=median_interval([1.0, 2.0, 3.0]))
+    assert made.load_ns.cell == "2.0 ns *"
+
+
+def test_each_is_declared_and_recorded_once(recorded):
+    with pytest.raises(ValueError, match="size"):
+        recorded.record(ROWS, size=1.0)
+    with pytest.raises(AttributeError, match="weight"):
+        recorded.record(ROWS, weight=1.0)
+    made = Quantities()
+    made.record(ROWS, size=1.0)
+    assert made.missing == ["load_ns", "share", "pages"]

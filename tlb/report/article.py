@@ -1,0 +1,155 @@
+"""What the cells of a chapter show: the source of its grid, charts of their own data, quantities.
+
+On the page of another machine than the reference, a chart lies over the reference's, whose data the
+committed notebook has.
+"""
+
+from __future__ import annotations
+
+import inspect
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import altair as alt
+import pandas as pd
+from markupsafe import Markup
+
+from tlb.report import page
+from tlb.report.chapter import Chapter
+from tlb.report.overlay import Borrowed, Overlaid
+from tlb.report.quantities import QUANTITIES, Quantities, Quantity
+from tlb.report.render import Figure, Html, highlighted, join
+
+_Quantities = TypeVar("_Quantities", bound=Quantities)
+
+
+def show_source(function: Callable[..., Any]) -> Html:
+    """Return the source of a function, such as a chapter's grid, for the page."""
+    source = inspect.getsource(function)
+    return Html(str(highlighted(source)), source)
+
+
+# --- charts
+
+
+@dataclass(frozen=True)
+class Committed:
+    """A figure as the notebook of the reference keeps it, with the data to draw it again."""
+
+    figure: Figure
+
+    def _repr_mimebundle_(
+        self, include: Any = None, exclude: Any = None
+    ) -> tuple[dict[str, str], dict[str, Any]]:
+        kept = {"figure": self.figure.name, "csv": self.figure.csv()}
+        return self.figure._repr_mimebundle_(), {"tlb": kept}
+
+
+def show_chart(
+    draw: Callable[[pd.DataFrame], alt.TopLevelMixin], data: pd.DataFrame, words: str
+) -> None:
+    """Show what a function of a cell draws of a table.
+
+    words: a sentence or two on what the reference's chart shows. Number and caption stand in the
+    cell's metadata, `mystnb: {figure: {name, caption}}`.
+    """
+    shown, _ = page.caller()
+    name = draw.__name__
+    if shown.is_reference:
+        shown.put(Committed(Figure(draw(data), words, data, name)))
+        return
+    reference = _committed_data(shown.notebook, name)
+    if reference is None:  # before the first refresh
+        return
+    theirs = Figure(draw(reference), words, reference, name)
+    if data.empty:
+        shown.put(Borrowed(theirs.chart, words, reference, name, "the reference"))
+        return
+    label = "In grey: the reference machine."
+    shown.put(Overlaid(draw(data), f"{words} {label}", data, name, theirs, label))
+
+
+def _committed_data(notebook: str, name: str) -> pd.DataFrame | None:
+    """Return the data of a figure of the committed notebook."""
+    for cell in page.cells(notebook):
+        for output in cell.outputs:
+            kept = output.get("metadata", {}).get("tlb", {})
+            if kept.get("figure") == name:
+                return pd.read_csv(io.StringIO(kept["csv"]))
+    return None
+
+
+# --- quantities
+
+
+def quantities_of(chapter: Chapter, kind: type[_Quantities]) -> tuple[_Quantities, _Quantities]:
+    """Return the quantities of the page's machine, still to be recorded, and those of the
+    reference, which are the same on its own page."""
+    own = kind()
+    return own, own if chapter.is_reference else kind(chapter.kept_quantities("reference"))
+
+
+@dataclass(frozen=True)
+class QuantitiesTable:
+    """A table of quantities, which the notebook keeps as data too."""
+
+    chapter: str
+    table: Html
+    found: Quantities
+
+    def _repr_mimebundle_(
+        self, include: Any = None, exclude: Any = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        return self.table._repr_mimebundle_(), {
+            "tlb": {QUANTITIES: {self.chapter: self.found.kept}}
+        }
+
+
+def on_this_computer(own: _Quantities, reference: _Quantities) -> QuantitiesTable:
+    """Return the table of a chapter's quantities: of this computer, or another machine, beside the
+    reference. Raises PageError for one that no cell recorded."""
+    shown, _ = page.caller()
+    if own.missing:
+        raise page.PageError(f"{shown.place}: no cell recorded {', '.join(own.missing)}")
+    sides = [own] if own is reference else [reference, own]
+    heads = ["Quantity", *(["Here"] if own is reference else ["Reference", "Here"]), "Mappings"]
+    rows = [[name, *(side.of(side.declared[name]) for side in sides)] for name, _ in own]
+    return QuantitiesTable(shown.notebook, _table(heads, rows, own), own)
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[Any]], own: Quantities) -> Html:
+    reasons = own.reasons
+    cells = [
+        [
+            own.declared[name].label,
+            *(one.cell for one in sides),
+            _mappings(sides[-1]),
+            reasons.get(name, ""),
+        ]
+        for name, *sides in rows
+    ]
+    head = join('<th scope="col">{}</th>', heads)
+    body = Markup("").join(
+        Markup('<tr title="{}">{}</tr>').format(reason, join("<td>{}</td>", texts))
+        for *texts, reason in cells
+    )
+    table = Markup(
+        '<div class="tlb-table tlb-data"><table><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>'
+    ).format(head, body)
+    text = "\n".join("\t".join(line) for line in [list(heads), *(texts for *texts, _ in cells)])
+    return Html(str(table), text)
+
+
+def _mappings(quantity: Quantity) -> str:
+    return str(quantity.mappings) if quantity.mappings else ""
+
+
+def recorded(notebook: dict[str, Any]) -> dict[str, Any]:
+    """Return the quantities that an executed notebook's outputs keep, by chapter."""
+    found: dict[str, Any] = {}
+    for cell in notebook["cells"]:
+        for output in cell.get("outputs", ()):
+            found |= output.get("metadata", {}).get("tlb", {}).get(QUANTITIES, {})
+    return found

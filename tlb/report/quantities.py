@@ -1,0 +1,235 @@
+"""A chapter's quantities: named numbers of one machine, each with its interval and the number of
+mappings behind it, or the reason why there is none.
+
+A chapter declares them in `experiments/<chapter>/quantities.py` and records them in its cells.
+`tlb refresh` keeps them in `data/<machine>/quantities.json`; whatever else speaks of a machine
+(texts, claims, other pages) reads them there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, ClassVar, Literal, overload
+
+import pandas as pd
+from pydantic import BaseModel, ConfigDict
+
+from tlb.stats.intervals import LEAST_COVERAGE, Interval
+from tlb.system.reasons import Unavailable, explain
+from tlb.system.units import format_size, rounded
+
+Unit = Literal["ns", "us", "ms", "cycles", "pages", "lines", "bytes", "share", "times", ""]
+Found = Interval | float | Callable[[], Interval | float]
+_DIGITS = 6  # no measurement has more
+QUANTITIES = "quantities"  # the document that keeps them
+LACKING = "⟦lacking⟧ "  # in a text
+_UNITS = {"us": " µs", "times": "", "share": "", "": ""}  # as a text writes them
+
+
+def _exact(value: float) -> Interval:
+    return Interval(value, value, value)
+
+
+def _kept(value: float) -> float:
+    """Return a number as quantities.json keeps it: whole ones exactly."""
+    return value if value.is_integer() else rounded(value, _DIGITS)
+
+
+class Kept(BaseModel):
+    """A quantity in quantities.json. mappings: 0 for what was not measured but stated or
+    counted."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    coverage: float = 1.0
+    modes: int = 1
+    mappings: int = 0
+    reason: str | None = None  # a code
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """label: what it is, as a table says it. interval: None for the reason in `lacking`."""
+
+    label: str
+    unit: Unit
+    decimals: int
+    interval: Interval | None = None
+    mappings: int = 0
+    lacking: Unavailable | None = None
+
+    @property
+    def value(self) -> float:
+        """Raises Unavailable: the reason why there is none."""
+        return self._known().value
+
+    def _known(self) -> Interval:
+        if self.interval is None:
+            raise self.lacking or Unavailable("no-data", self.label)
+        return self.interval
+
+    def __format__(self, spec: str) -> str:
+        """Format for a text, with its unit: "21 (18 to 24) ns". spec: decimals and what is shown,
+        as ".1", "value" (the estimate alone) or ".1 value". What is lacking is LACKING and its
+        reason's code, which `say` refuses. Raises ValueError for another spec."""
+        decimals, what = self.decimals, ""
+        for word in spec.split():
+            if word.startswith("."):
+                decimals = int(word[1:])
+            elif word == "value":
+                what = word
+            else:
+                raise ValueError(
+                    f"a quantity is formatted as '.1', 'value' or '.1 value', not {spec!r}"
+                )
+        if self.interval is None:
+            return f"{LACKING}{self.lacking.code if self.lacking else 'no-data'}"
+        known = self.interval
+        return self._text(_exact(known.value) if what else known, decimals)
+
+    def _text(self, shown: Interval, decimals: int) -> str:
+        if self.unit == "bytes":
+            return format_size(round(shown.value))
+        number = f"z,.{decimals}%" if self.unit == "share" else f"z,.{decimals}f"
+        is_exact = shown.low == shown.high
+        text = format(shown.value, number) if is_exact else format(shown, number)
+        return text + _UNITS.get(self.unit, f" {self.unit}")
+
+    @property
+    def cell(self) -> str:
+        """The text of a table: a dash for what is lacking, the estimate alone, marked, of too few
+        mappings."""
+        if self.interval is None:
+            return "–"
+        if self.mappings and self.interval.coverage < LEAST_COVERAGE:
+            return f"{self:value} *"
+        return format(self)
+
+    @property
+    def kept(self) -> Kept:
+        if self.interval is None:
+            why = self.lacking
+            return Kept(reason=why.code if why else "no-data", detail=why.detail if why else "")
+        value, low, high = (
+            _kept(float(end)) if isfinite(end) else None
+            for end in (self.interval.value, self.interval.low, self.interval.high)
+        )
+        return Kept(
+            value=value,
+            low=low,
+            high=high,
+            coverage=rounded(float(self.interval.coverage), _DIGITS),
+            modes=self.interval.modes,
+            mappings=self.mappings,
+        )
+
+
+class Measured:
+    """Declares a quantity of a chapter. source: where the number comes from, if not from rows."""
+
+    def __init__(self, label: str, unit: Unit = "ns", decimals: int = 0, source: str = ""):
+        self.label, self.unit, self.decimals, self.source = label, unit, decimals, source
+        self.name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Measured: ...
+    @overload
+    def __get__(self, instance: Quantities, owner: type) -> Quantity: ...
+    def __get__(self, instance: Quantities | None, owner: type) -> Measured | Quantity:
+        return self if instance is None else instance.of(self)
+
+    def read(self, found: Found, mappings: int) -> Quantity:
+        """Return the quantity that was found, or the reason that `found` raises. mappings: of the
+        rows that it is of, if its interval does not know its own."""
+        try:
+            known = found() if callable(found) else found
+            interval = known if isinstance(known, Interval) else _exact(float(known))
+            if not isfinite(interval.value):
+                raise Unavailable("too-few-points", self.label)
+        except Unavailable as why:
+            return Quantity(self.label, self.unit, self.decimals, lacking=why)
+        if interval.repeats.values or interval.low == interval.high:
+            mappings = len(interval.repeats.values)
+        return Quantity(self.label, self.unit, self.decimals, interval, mappings)
+
+    def restore(self, kept: Kept) -> Quantity:
+        if kept.value is None:
+            why = Unavailable(kept.reason or "no-data", kept.detail)
+            return Quantity(self.label, self.unit, self.decimals, lacking=why)
+        low = -float("inf") if kept.low is None else kept.low
+        high = float("inf") if kept.high is None else kept.high
+        interval = Interval(kept.value, low, high, kept.coverage, kept.modes)
+        return Quantity(self.label, self.unit, self.decimals, interval, kept.mappings)
+
+
+class Quantities:
+    """The quantities of a chapter about one machine. A subclass declares them:
+
+    walk_ns = Measured("a walk just past the TLB's reach", "ns")
+    """
+
+    declared: ClassVar[dict[str, Measured]] = {}
+
+    def __init_subclass__(cls) -> None:
+        own = {name: one for name, one in vars(cls).items() if isinstance(one, Measured)}
+        cls.declared = cls.declared | own
+
+    def __init__(self, kept: Mapping[str, Any] | None = None):
+        """kept: what `kept` gave. Raises ValidationError for anything else."""
+        self._found = {
+            name: self.declared[name].restore(Kept.model_validate(one))
+            for name, one in (kept or {}).items()
+            if name in self.declared
+        }
+
+    def record(self, rows: pd.DataFrame, **found: Found) -> None:
+        """Record quantities of some rows, once each: numbers, intervals, or functions of no
+        argument, of which an Unavailable becomes the reason for no number. Raises AttributeError for one that is not
+        declared, ValueError for one that is recorded already."""
+        mappings = int(rows["repeat"].nunique()) if "repeat" in rows else 0
+        for name, one in found.items():
+            if name not in self.declared:
+                raise AttributeError(f"{type(self).__qualname__} declares no quantity {name!r}")
+            if name in self._found:
+                raise ValueError(f"{name} is recorded already")
+            self._found[name] = self.declared[name].read(one, mappings)
+
+    def of(self, declared: Measured) -> Quantity:
+        """Return what was recorded, or a quantity that lacks its rows."""
+        if declared.name in self._found:
+            return self._found[declared.name]
+        lacking = Unavailable("no-data", declared.label)
+        return Quantity(declared.label, declared.unit, declared.decimals, lacking=lacking)
+
+    def __iter__(self) -> Iterator[tuple[str, Quantity]]:
+        """Yield all that are declared, in their order."""
+        for name, declared in self.declared.items():
+            yield name, self.of(declared)
+
+    @property
+    def missing(self) -> list[str]:
+        """The names that are declared and were not recorded."""
+        return [name for name in self.declared if name not in self._found]
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """What quantities.json keeps, by name."""
+        return {name: one.kept.model_dump(exclude_defaults=True) for name, one in self}
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Why numbers are lacking, as sentences by name."""
+        return {
+            name: explain(one.lacking.code, one.lacking.detail)
+            for name, one in self
+            if one.lacking is not None
+        }
