@@ -33,12 +33,13 @@ _MARK = re.compile(r"(?:/\*|//|#) \[(?:timed: ([^\]]+)|(timed|recipe|pool))\]")
 def python_part(text: str, name: str) -> tuple[int, list[str]]:
     """(first line, lines) of a function, a class, a method "Class.name", or an assignment.
     LookupError where there is none."""
-    node: ast.Module | ast.stmt = ast.parse(text)
+    body: list[ast.stmt] = ast.parse(text).body
     for word in name.split("."):
-        named = [child for child in getattr(node, "body", []) if word in _names(child)]
+        named = [child for child in body if word in _names(child)]
         if not named:
             raise LookupError(name)
         node = named[0]
+        body = getattr(node, "body", [])
     first = min(
         [node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", []))]
     )

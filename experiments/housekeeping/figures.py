@@ -30,7 +30,7 @@ def collapses(a: Analysis) -> Figure:
     x = alt.X("place:Q", axis=axis, scale=alt.Scale(domain=[-0.2, 2.2], nice=False))
     y = axes.median_y(data, "ns per hop", _LONG)
     colour = axes.colour("series", names, title="collapsed", columns=1)
-    worst = data.loc[data["median"].idxmax()]
+    worst = data.iloc[data["median"].argmax()]
     return Figure(
         charts.dashed(data, x, y, colour, ("of", dashes.values()), alt.Tooltip("phase:N")),
         "Time per hop before, during and after pages are collapsed. The longest is "

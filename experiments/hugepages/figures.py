@@ -80,14 +80,14 @@ def _choices(a: Analysis, rows: pd.DataFrame) -> tuple[list[alt.Parameter], str]
     size = min(ASKED_LOG2, int(rows.loc[rows["pages"] == pages, "log2_bytes"].max()))
     answers = {
         kind: {
-            str(int(row["log2_bytes"])): model.answer(row, a.page_labels[kind])
+            str(int(row["log2_bytes"])): model.answer(row, a.page_labels[str(kind)])
             for _, row in part.iterrows()
         }
         for kind, part in rows.groupby("pages")
     }
     labels = [format_size(2**n) for n in sizes]
     menu = alt.binding_select(options=sizes, labels=labels, name="Working set ")
-    names = [a.page_labels[kind] for kind in order]
+    names = [a.page_labels[str(kind)] for kind in order]
     kinds = alt.binding_select(options=order, labels=names, name="Pages ")
     parameters = [
         alt.param("size", value=size, bind=menu),

@@ -76,10 +76,11 @@ class Shown(Document):
         digits = digits_apart((low, high), (effect.least, effect.most), _DIGITS)
         ends = {"value": value, "low": low, "high": high}
         ends |= {"least": effect.least, "most": effect.most}
-        for name, end in ends.items():
-            is_open = not isfinite(end)
-            ends[name] = None if is_open else float(significant(end, digits).replace(",", ""))
-        return cls(**ends)
+        printed: dict[str, Any] = {
+            name: float(significant(end, digits).replace(",", "")) if isfinite(end) else None
+            for name, end in ends.items()
+        }
+        return cls(**printed)
 
     @property
     def bounds(self) -> Bounds:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import altair as alt
 import numpy as np
@@ -45,8 +46,11 @@ def machines_times(a: Analysis) -> Figure:
     rows = [words for words in _SHOWN.values() if (data["what"] == words).any()]
     names = [*data["label"].unique()]
     shown = data.assign(median=data["value"], low=data["begin"], high=data["end"])
-    x = {"scale": axes.log_scale(10, ends), "axis": alt.Axis(title="ns", format=",", tickCount=6)}
-    channels = {"color": axes.colour("label", _colours(names))}
+    x: dict[str, Any] = {
+        "scale": axes.log_scale(10, ends),
+        "axis": alt.Axis(title="ns", format=",", tickCount=6),
+    }
+    channels: dict[str, Any] = {"color": axes.colour("label", _colours(names))}
     if len(names) <= len(PALETTE):
         channels["shape"] = axes.shape("label", names)
         # In a row one below the other, because marks of machines that lie close would cover each
@@ -61,9 +65,7 @@ def machines_times(a: Analysis) -> Figure:
     return Figure(chart, _finding(a, names), data[columns])
 
 
-def _grid(
-    rows: Sequence[str], x: Mapping[str, object], ends: tuple[float, float]
-) -> list[alt.Chart]:
+def _grid(rows: Sequence[str], x: Mapping[str, Any], ends: tuple[float, float]) -> list[alt.Chart]:
     """Return a line above each row but the first, and one at each power of ten."""
     low, high = np.log10(ends)
     decades = [10.0**power for power in range(int(np.ceil(low)), int(high) + 1)]

@@ -86,7 +86,7 @@ def claims(a: Analysis) -> Html:
         '<tbody data-chapter="{0}"><tr><th scope="rowgroup" colspan="2">'
         '<a href="{0}.html">{1}</a></th></tr>{2}</tbody>',
         [
-            (chapter, a.titles[chapter], _lines(a, rows.to_dict("records")))
+            (chapter, a.titles[str(chapter)], _lines(a, rows.to_dict("records")))
             for chapter, rows in rest.groupby("chapter", sort=False)
         ],
     )
@@ -96,7 +96,11 @@ def claims(a: Analysis) -> Html:
         '</th><th scope="col">Claim</th></tr></thead>{}</table></div>'
     ).format(_filter(a, rest), groups)
     return Html(
-        str(table), "\n".join(f"{row.verdict.upper()}: {row.id}" for row in rest.itertuples())
+        str(table),
+        "\n".join(
+            f"{verdict.upper()}: {id}"
+            for verdict, id in zip(rest["verdict"], rest["id"], strict=True)
+        ),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import ceil, floor
+from typing import Any
 
 import altair as alt
 import numpy as np
@@ -21,7 +22,7 @@ _COLOURS = {BASE_PAGES: PALETTE[0], LARGE_PAGES: PALETTE[2], PACKED: PALETTE[1]}
 _ASKED_LOG2 = 30.0  # the static figure answers for 1 GiB
 _STEP = 0.5  # of the slider, in octaves
 # Of the chosen size, where its time is written: above the dearest curve and below the cheapest.
-_LABELS = {
+_LABELS: dict[str, dict[str, Any]] = {
     BASE_PAGES: {"align": "right", "dx": -8, "dy": -12},
     PACKED: {"align": "left", "dx": 8, "dy": 15},
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import altair as alt
 import pandas as pd
@@ -27,7 +27,7 @@ PROFILED = {"base": "on 4 KiB pages", "large": "on 2 MiB pages"}
 _COLOURS = {WAYS[FRESH]: PAGE_COLOURS[BASE], WAYS[FRESH_LARGE]: PAGE_COLOURS["thp"]}
 
 
-def _present(data: pd.DataFrame, column: str, names: Sequence[str]) -> list[str]:
+def _present(data: pd.DataFrame, column: str, names: Iterable[str]) -> list[str]:
     return [name for name in names if (data[column] == name).any()]
 
 

@@ -55,7 +55,7 @@ def shares(a: Analysis) -> Figure:
     y = alt.Y("median:Q", axis=axes.ns_axis("µs added to a call on one page"))
     order = list(dict.fromkeys(data["beside"]))
     colour = axes.colour("beside", order, title="on the other CPUs", columns=1)
-    worst = data.loc[data["median"].idxmax()]
+    worst = data.iloc[data["median"].argmax()]
     return Figure(
         charts.bars(data, x, y, colour, unit="µs", size=22),
         f"Time that other CPUs add to a call on one page, by what runs on them. {worst['call']} "

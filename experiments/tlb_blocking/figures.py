@@ -51,8 +51,8 @@ def blocks(a: Analysis) -> Figure:
     x = alt.X("block_bytes:Q", axis=axes.bytes_axis("Size of a block"), scale=axes.log_scale())
     y = alt.Y("median:Q", scale=scale)
     chart = charts.series_chart(base, x, "ns per hop", scheme, "steps", scale=scale, ticks=_PER_HOP)
-    level = pd.DataFrame({"median": base["plain"].dropna()[:1]}).assign(label="without blocks")
-    level = alt.Chart(level).encode(y=y)
+    plain = pd.DataFrame({"median": base["plain"].dropna()[:1]}).assign(label="without blocks")
+    level = alt.Chart(plain).encode(y=y)
     text = level.mark_text(align="left", baseline="bottom", dy=-3, color=MUTED)
     chart += level.mark_rule() + text.encode(x=alt.value(110), text="label:N")
     best = base.loc[base["median"].idxmin()]

@@ -3,6 +3,8 @@ that they are given."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import altair as alt
 import pandas as pd
 
@@ -26,7 +28,7 @@ def one_test(a: Analysis) -> Figure:
     data = pd.DataFrame(rows, columns=["pages", "where", *charts.INTERVAL])
     names = list(dict.fromkeys(_row_name(*chase) for shares in found.values() for chase in shares))
     title = "Price of translation divided by that on 4 KiB pages"
-    x = {
+    x: dict[str, Any] = {
         "axis": axes.ns_axis(title, [0, 0.5, 1, 1.5]),
         "scale": alt.Scale(domain=[0, max(1.6, 1.05 * data["high"].max())], nice=False),
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import altair as alt
 import pandas as pd
 
@@ -18,7 +20,7 @@ NAMES = {1: "tables of level 1 (lowest)", 2: "tables of level 2", 3: "tables of 
 
 
 def _series(
-    data: pd.DataFrame, x: str, x_title: str, y_title: str, series: str, **how: object
+    data: pd.DataFrame, x: str, x_title: str, y_title: str, series: str, **how: Any
 ) -> alt.LayerChart:
     """Draw medians from zero over a logarithmic count, a line each series."""
     return charts.series_chart(

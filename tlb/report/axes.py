@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
+from typing import Any
 
 import altair as alt
 import pandas as pd
@@ -33,7 +34,7 @@ def _binary_labels(unit: str) -> str:
 
 
 def _axis(title: str, labels: str, values: Sequence[float] | None) -> alt.Axis:
-    ticks = {"tickCount": _TICKS} if values is None else {"values": list(values)}
+    ticks: dict[str, Any] = {"tickCount": _TICKS} if values is None else {"values": list(values)}
     return alt.Axis(title=title, labelExpr=labels, **ticks)
 
 
@@ -60,9 +61,8 @@ def within(ticks: Iterable[float], low: float, high: float) -> list[float]:
 
 def log_scale(base: int = 2, domain: tuple[float, float] | None = None) -> alt.Scale:
     """Return a logarithmic scale that ends with the data, or at `domain`, in its unit."""
-    return alt.Scale(
-        type="log", base=base, nice=False, **({"domain": list(domain)} if domain else {})
-    )
+    ends: dict[str, Any] = {"domain": list(domain)} if domain else {}
+    return alt.Scale(type="log", base=base, nice=False, **ends)
 
 
 def time_scale(frame: pd.DataFrame) -> alt.Scale:
@@ -121,22 +121,22 @@ def colours(names: Sequence[str]) -> alt.Scale:
     return alt.Scale(domain=list(names), range=list(PALETTE[: len(names)]))
 
 
-def colour(field: str, scale: alt.Scale | Sequence[str], **legend: object) -> alt.Color:
+def colour(field: str, scale: alt.Scale | Sequence[str], **legend: Any) -> alt.Color:
     """Return the colours of a field by their scale, or by its names; legend: as alt.Legend has
     it."""
     scale = scale if isinstance(scale, alt.Scale) else colours(scale)
-    shown = {"legend": alt.Legend(**legend)} if legend else {}
+    shown: dict[str, Any] = {"legend": alt.Legend(**legend)} if legend else {}
     return alt.Color(f"{field}:N", sort=scale.domain, scale=scale, **shown)
 
 
-def shape(field: str, names: Iterable[str], **legend: object) -> alt.Shape:
+def shape(field: str, names: Iterable[str], **legend: Any) -> alt.Shape:
     """Return a shape for each name, to go with `colour`."""
     names = list(names)
-    shown = {"legend": alt.Legend(**legend)} if legend else {}
+    shown: dict[str, Any] = {"legend": alt.Legend(**legend)} if legend else {}
     return alt.Shape(f"{field}:N", sort=names, scale=alt.Scale(domain=names), **shown)
 
 
-def line_legend(**more: object) -> alt.Legend:
+def line_legend(**more: Any) -> alt.Legend:
     """A legend for lines: a stretch of each, with its dash. For colour and dash of the same field
     alike. more: as alt.Legend has it."""
     return alt.Legend(title=None, symbolType="stroke", symbolSize=420, symbolOpacity=1, **more)

@@ -4,7 +4,7 @@ by colour and dash, dashed rules at capacities. Their axes and colours are those
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, Literal, TypeVar
 
 import altair as alt
 import pandas as pd
@@ -98,7 +98,7 @@ def series_chart(
         tooltip=[*tips(f"{series}:N", count), alt.Tooltip("n:Q", title="processes")],
     )
     bands = _bands(frame, x, y["scale"], colours, series, banded)
-    return alt.layer(*bands, lines.mark_line(), points)
+    return alt.LayerChart(layer=[*bands, lines.mark_line(), points])
 
 
 def _bands(
@@ -144,7 +144,8 @@ def dashed(
     lines = alt.Chart(data).mark_line(point=alt.OverlayMarkDef(size=size))
     lines = lines.encode(x=x, y=y, color=color, strokeDash=dashes, tooltip=shown)
     series = color["shorthand"].partition(":")[0]
-    return alt.layer(*_bands(data, x, y["scale"], color["scale"], series, ()), lines)
+    bands = _bands(data, x, y["scale"], color["scale"], series, ())
+    return alt.LayerChart(layer=[*bands, lines])
 
 
 def bars(
@@ -163,7 +164,7 @@ def bars(
     # pale, so that the interval shows inside its bar too
     drawn = base.mark_bar(size=size, opacity=0.55).encode(y=y, color=color, tooltip=shown)
     intervals = base.mark_rule(strokeWidth=2, color=INK).encode(y="low:Q", y2="high:Q")
-    return drawn + intervals.transform_filter("isValid(datum.low)")
+    return alt.LayerChart(layer=[drawn, intervals.transform_filter("isValid(datum.low)")])
 
 
 def group_x(groups: Iterable[str], field: str, title: str | None) -> alt.X:
@@ -178,12 +179,12 @@ def medians_in_rows(
     data: pd.DataFrame,
     field: str,
     names: Sequence[str],
-    x: Mapping[str, object],
+    x: Mapping[str, Any],
     *tooltip: str | alt.Tooltip,
     unit: str = "ns",
     width: float = 1,
     size: float = 42,
-    **channels: alt.Color | alt.Shape | alt.YOffset,
+    **channels: Any,
 ) -> alt.LayerChart:
     """A point for each median, with its interval, in a row of its name (`rows`). x: axis and scale;
     width: of an interval; size: of a point; channels: `color`, `yOffset` in the row, and `shape` of
@@ -205,7 +206,7 @@ def marks(
     left of its rule, for a chart whose curves rise to the top on the right."""
     frame = pd.DataFrame(places, columns=[x, "label"])
     rules = alt.Chart(frame).mark_rule(strokeDash=[4, 4], color=MUTED).encode(x=f"{x}:Q")
-    sides = [("left", 5)] * len(frame)
+    sides: list[tuple[Literal["left", "right"], int]] = [("left", 5)] * len(frame)
     if last_left:
         sides[-1] = ("right", -5)
     labels = [
@@ -214,7 +215,7 @@ def marks(
         .encode(x=f"{x}:Q", text="label:N", y=alt.value(0))
         for k in range(len(frame))
     ]
-    return alt.layer(rules, *labels)
+    return alt.LayerChart(layer=[rules, *labels])
 
 
 def rows(field: str, names: Sequence[str], *layers: alt.Chart) -> alt.LayerChart:
@@ -225,7 +226,7 @@ def rows(field: str, names: Sequence[str], *layers: alt.Chart) -> alt.LayerChart
         .mark_text(align="left", dy=-ROW_PX // 2 + 4)
         .encode(x=alt.value(0), y=row(field, names), text=f"{field}:N")
     )
-    return alt.layer(*layers, named).properties(height=ROW_PX * len(names))
+    return alt.LayerChart(layer=[*layers, named]).properties(height=ROW_PX * len(names))
 
 
 def row(field: str, names: Sequence[str]) -> alt.Y:
@@ -253,7 +254,7 @@ def capacities(
 
 def layered(*layers: alt.LayerChart | alt.Chart | None) -> alt.LayerChart:
     """The layers that there are."""
-    return alt.layer(*(layer for layer in layers if layer is not None))
+    return alt.LayerChart(layer=[layer for layer in layers if layer is not None])
 
 
 def chase_chart(
@@ -276,9 +277,10 @@ def chase_chart(
         axis = lines_axis(f"Lines touched, one to each {format_size(base_page_bytes)}")
         x, field, page_bytes = alt.X("lines:Q", axis=axis, scale=log_scale()), "lines", 1
     ends = capacities(entries, field, page_bytes, last_left=last_left)
-    title, scale, ticks = "ns per load", time_scale(frame), TIMES
+    title, scale = "ns per load", time_scale(frame)
     if is_price:
-        title, scale, ticks = f"{title} for translation", price_scale(frame), PRICES
+        title, scale = f"{title} for translation", price_scale(frame)
+    ticks = PRICES if is_price else TIMES
     dots = None
     if processes is not None and not processes.empty:
         y = alt.Y("median:Q", scale=scale)

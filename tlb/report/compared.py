@@ -46,13 +46,14 @@ def compared(bounds: Iterable[Bounds]) -> Markup:
     There are enough digits that no end of an interval is printed on the other side of a band's end.
     """
     sentences = []
-    for band, group in groupby(bounds, lambda one: one.band):
+    for (least, most), group in groupby(bounds, lambda one: one.band):
         found = list(group)
-        digits = digits_apart((end for one in found for end in (one.low, one.high)), band, DIGITS)
+        ends = (end for one in found for end in (one.low, one.high))
+        digits = digits_apart(ends, (least, most), DIGITS)
         shown = Markup(", ").join(_interval(one, digits) for one in found)
         plural = "s" if len(found) > 1 else ""
         sentence = Markup("Interval{} {}; band {}.")
-        sentences.append(sentence.format(plural, shown, range_words(*band, digits)))
+        sentences.append(sentence.format(plural, shown, range_words(least, most, digits)))
     return Markup(" ").join(sentences)
 
 

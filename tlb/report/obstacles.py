@@ -43,7 +43,7 @@ def _bare_metal(a: Analysis) -> str:
 
 def _no_pmu(a: Analysis) -> str:
     """No row has hardware counts."""
-    reasons = (column for column in a.frame if column.endswith("_reason"))
+    reasons = (column for column in a.frame.columns if column.endswith("_reason"))
     quantities = {column.removesuffix("_reason") for column in reasons}
     hardware = quantities - {event.quantity for event in SOFTWARE}
     columns = [f"{quantity}_per_access" for quantity in hardware]

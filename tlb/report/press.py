@@ -35,7 +35,7 @@ def pdf(output: Path) -> Path:
     with tempfile.TemporaryDirectory() as folder:
         html = build_site(ROOT, Path(folder), "singlehtml").parent
         # Sphinx writes its links as from the root, where index.html only leads to this page.
-        page = shutil.move(html / "book" / "index.html", html / "book.html")
+        page = (html / "book" / "index.html").replace(html / "book.html")
         command = [chromium, *_FLAGS, f"--print-to-pdf={output.resolve()}", page.as_uri()]
         printed = subprocess.run(command, capture_output=True, text=True)
     if printed.returncode or not output.is_file():

@@ -89,7 +89,8 @@ class Kernel(AsyncKernelManager):
 
     _client: AsyncKernelClient | None = None
 
-    def client(self, **given: Any) -> AsyncKernelClient:
+    # Its base class declares a blocking client, and makes an asynchronous one.
+    def client(self, **given: Any) -> AsyncKernelClient:  # type: ignore[override]
         """Return a new client, as Papermill requests with each notebook."""
         self._client = super().client(**given)
         return self._client

@@ -16,7 +16,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import IO, Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import altair as alt
@@ -36,6 +36,9 @@ from tlb.report.theme import PALETTE as PALETTE
 from tlb.report.theme import RULE as RULE
 from tlb.report.theme import TEXT, WIDTH_PX
 from tlb.report.theme import THEME as THEME
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 _FOR_SCRIPT = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 
@@ -195,7 +198,7 @@ _PLAIN = {Name, Operator, Punctuation, Whitespace}
 class CodeHtml(HtmlFormatter):
     """Highlights code without an element for what has the colour of text, which is most of it."""
 
-    def format_unencoded(self, tokens: Iterable[tuple[Any, str]], file: IO[str]) -> None:
+    def format_unencoded(self, tokens: Iterable[tuple[Any, str]], file: SupportsWrite[str]) -> None:
         plain = ((Text if kind in _PLAIN else kind, text) for kind, text in tokens)
         super().format_unencoded(plain, file)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import altair as alt
 
 # book/assets/figures.css repaints each of these in dark mode; a test holds the two together.
@@ -30,7 +32,7 @@ _LABELS = {
     "titleFontSize": FONT_PX,
     "titleFontWeight": "normal",
 }
-THEME = {
+THEME: dict[str, Any] = {
     # as of its marks: the container of a chart is one image with one text alternative
     "aria": False,
     "background": None,
@@ -90,4 +92,5 @@ THEME = {
 
 @alt.theme.register("tlb", enable=False)
 def _theme() -> alt.theme.ThemeConfig:
-    return {"config": THEME}
+    # Altair has a type for each key; here groups of keys are shared, and the page reads them as JSON.
+    return {"config": cast(alt.theme.ConfigKwds, THEME)}

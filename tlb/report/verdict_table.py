@@ -10,10 +10,10 @@ from markupsafe import Markup, escape
 from tlb.report.bibliography import sources
 from tlb.report.compared import Bounds, compared
 from tlb.report.render import Html, highlighted, inline, join
-from tlb.report.verdicts import WRONG_BY_CHANCE, Statement, Verdict, Word
+from tlb.report.verdicts import WRONG_BY_CHANCE, Statement, Verdict
 
 # The style's class of each verdict.
-CLASSES: dict[Word, str] = {
+CLASSES: dict[str, str] = {
     "holds": "holds",
     "fails": "fails",
     "cannot tell": "unknown",

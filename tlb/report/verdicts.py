@@ -126,9 +126,10 @@ def effects_of(truth: Truth) -> tuple[Effect, ...]:
         return ()
     if isinstance(truth, Effect):
         return (truth,)
-    if not isinstance(truth, Sequence) or not all(isinstance(effect, Effect) for effect in truth):
+    effects = tuple(effect for effect in truth if isinstance(effect, Effect))
+    if not isinstance(truth, Sequence) or len(effects) < len(truth):
         raise TypeError(f"A predicate gives effects with a sentence, or a Fact, not {truth!r}.")
-    return tuple(required(truth, "nothing was compared"))
+    return required(effects, "nothing was compared")
 
 
 class Statement(NamedTuple):
@@ -161,7 +162,7 @@ class Statement(NamedTuple):
 def statements() -> dict[str, Statement]:
     """Return the statements by id, in the order of the sources."""
     with STATEMENTS.open(encoding="utf-8", newline="") as lines:
-        return {row["id"]: Statement(**row) for row in csv.DictReader(lines)}
+        return {row["id"]: Statement(**dict[str, Any](row)) for row in csv.DictReader(lines)}
 
 
 @dataclass(frozen=True)
@@ -231,8 +232,8 @@ def claim(
                 f"{decide.__module__}: the claim {id!r} has no row in {STATEMENTS.name}; add one, "
                 "or say source and words."
             )
-        words = says or f"“{statement.quote}”"
-        REGISTRY[id] = Claim(id, source or statement.source, words, decide, points, fixed)
+        quote, key = (f"“{statement.quote}”", statement.source) if statement else ("", "")
+        REGISTRY[id] = Claim(id, source or key, says or quote, decide, points, fixed)
         return decide
 
     return register
@@ -279,8 +280,8 @@ def judge(claim: Claim, a: Analysis, **bands: Any) -> Verdict:
     if effects and a.host.is_emulated:  # sources speak of processors, and this timed a program
         return Verdict(claim, "not testable here", explain("emulated", evidence.rstrip(".")))
     if (holds := decided(truth)) is None:
-        why = truth if isinstance(truth, Undecided) else why_undecided(effects)
-        return Verdict(claim, "cannot tell", evidence, effects, why.code, why.text)
+        reason = truth if isinstance(truth, Undecided) else why_undecided(effects)
+        return Verdict(claim, "cannot tell", evidence, effects, reason.code, reason.text)
     return Verdict(claim, "holds" if holds else "fails", evidence, effects)
 
 
