@@ -103,12 +103,8 @@ def ridges(a: Analysis) -> Figure:
     data = full.assign(ns=full["ns"].map(rounded), share_per_ns=shares)
     sizes = list(dict.fromkeys(data[SIZE]))
     names = "[" + ", ".join(f"'{format_size(size)}'" for size in sizes) + "]"
-    axis = alt.Axis(
-        title="Working set",
-        grid=False,
-        values=list(range(len(sizes))),
-        labelExpr=f"{names}[datum.value]",
-    )
+    labels, places = f"{names}[datum.value]", list(range(len(sizes)))
+    axis = alt.Axis(title="Working set", grid=False, values=places, labelExpr=labels)
     scale = alt.Scale(domain=[0, len(sizes) - 1 + OVERLAP], nice=False)
     x = alt.X(
         "ns:Q",
