@@ -9,7 +9,7 @@ import pandas as pd
 
 from experiments.walk_anatomy.analysis import Analysis
 from experiments.walk_anatomy.grid import COLLIDING
-from tlb.report import axes, charts
+from tlb.report import charts
 from tlb.report.render import Figure
 from tlb.system.prose import count, listed
 from tlb.system.reasons import if_available, required
@@ -25,11 +25,11 @@ def _series(
     """Draw medians from zero over a logarithmic count, a line each series."""
     return charts.series_chart(
         data,
-        alt.X(f"{x}:Q", axis=axes.lines_axis(x_title), scale=axes.log_scale()),
+        alt.X(f"{x}:Q", axis=charts.lines_axis(x_title), scale=charts.log_scale()),
         y_title,
-        axes.colours(list(dict.fromkeys(data[series]))),
+        charts.colours(list(dict.fromkeys(data[series]))),
         series,
-        scale=axes.zero_scale(data),
+        scale=charts.zero_scale(data),
         ticks=range(0, 1000, 10),
         columns=1,
         **how,

@@ -11,7 +11,7 @@ import altair as alt
 import pandas as pd
 
 from experiments.your_program.analysis import Analysis, once
-from tlb.report import axes
+from tlb.report import charts
 from tlb.report.render import MUTED, Figure
 from tlb.system.prose import extremes
 from tlb.system.reasons import required
@@ -92,13 +92,13 @@ def _dots(data: pd.DataFrame) -> alt.LayerChart:
     ends, y = _ends(data), _row(order)
     every = _RATIOS if ends[1] > _NARROW * ends[0] else _TENTHS
     ticks = [tick for tick in every if ends[0] <= tick <= ends[1]]
-    axis = axes.ns_axis("times as fast", ticks)
-    x = alt.X("gain:Q", axis=axis, scale=axes.log_scale(domain=ends))
+    axis = charts.ns_axis("times as fast", ticks)
+    x = alt.X("gain:Q", axis=axis, scale=charts.log_scale(domain=ends))
     machines = list(dict.fromkeys(data["machine"]))
     channels: dict[str, Any] = {}
     if len(machines) > 1:
-        channels["color"] = axes.colour("machine", machines, title=None)
-        channels["shape"] = axes.shape("machine", machines, title=None)
+        channels["color"] = charts.colour("machine", machines, title=None)
+        channels["shape"] = charts.shape("machine", machines, title=None)
     tooltip = ["title:N", "machine:N", alt.Tooltip("gain:Q", format=".3~r")]
     points = alt.Chart(data).mark_point(size=60, filled=True, opacity=1)
     points = points.encode(x=x, y=y, tooltip=tooltip, **channels)
