@@ -27,8 +27,7 @@ from tlb.measure.row_database import FILE, RowDatabase
 from tlb.measure.store import PUBLISHED, Store, data_root
 from tlb.report import analysis, parameters
 from tlb.report.chapter import Chapter
-from tlb.report.compared import Bounds
-from tlb.report.verdicts import Effect, Verdict, Word, statements, verdicts
+from tlb.report.verdicts import Bounds, Effect, Verdict, Word, statements, verdicts
 from tlb.system.files import ROOT
 from tlb.system.reasons import Unavailable, if_available
 from tlb.system.units import digits_apart, significant
@@ -46,7 +45,7 @@ _CODE = (
     "tlb/stats",
     "tlb/measure",
     "tlb/report/analysis.py",
-    "tlb/report/obstacles.py",
+    "tlb/report/claims.py",
     "tlb/report/verdicts.py",
     "experiments",
 )

@@ -14,8 +14,7 @@ from experiments.overview import CHAPTERS
 from experiments.overview.machine_verdicts import Judged, Verdicts, judged, name_of
 from tlb.report import analysis, page
 from tlb.report.chapter import Chapter
-from tlb.report.verdict_table import CLASSES, beside
-from tlb.report.verdicts import claims_of, statements
+from tlb.report.verdicts import CLASSES, beside, claims_of, statements
 from tlb.system.reasons import Unavailable
 
 UNMEASURED = "not measured"

@@ -8,11 +8,9 @@ from math import isinf
 from markupsafe import Markup
 
 from experiments.overview.scorecard import APART, MARKS, OTHERWISE, UNMEASURED, Analysis
-from tlb.report.bibliography import sources
-from tlb.report.compared import range_words
+from tlb.report.claims import sources
 from tlb.report.render import Html, inline, join
-from tlb.report.verdict_table import anchor, mark
-from tlb.report.verdicts import Statement, statements
+from tlb.report.verdicts import Statement, anchor, mark, range_words, statements
 from tlb.system.prose import count
 from tlb.system.reasons import REASONS
 

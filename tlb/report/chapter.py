@@ -18,7 +18,7 @@ from tlb.measure.measuring_setup import Rig
 from tlb.measure.progress import Progress
 from tlb.measure.record import Point
 from tlb.measure.store import Store, data_root
-from tlb.report import card, lacking, page, parameters, verdicts
+from tlb.report import card, claims, lacking, page, parameters
 from tlb.report.subject import Subject
 from tlb.stats.campaigns import newest
 from tlb.system.files import ROOT
@@ -74,7 +74,7 @@ class Chapter(Subject):
         is wide; any other gets `shape_repeats`.
         Notes say what was lacking and, unless it is the first round, what there was no time for.
         """
-        profile, compared = self.profile, verdicts.compared(self.scope)
+        profile, compared = self.profile, claims.compared_points(self.scope)
         outcome = campaign.run(
             self.rig,
             grids,

@@ -212,8 +212,8 @@ def judge(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> None:
     price_is_flat={"most": 1.1})`.
     """
     from tlb.report import sources
-    from tlb.report.verdict_table import verdict_table
-    from tlb.report.verdicts import elsewhere, verdicts
+    from tlb.report.claims import elsewhere
+    from tlb.report.verdicts import verdict_table, verdicts
 
     page, _ = _page()
     if page.only_defines:
