@@ -113,7 +113,7 @@ class Listing(SphinxDirective):
         return timed_part(text, part)
 
     def _measured_by(self) -> dict[str, str]:
-        """Return what measured this page's rows, by file, of a notebook (tlb/report/sources.py)."""
+        """Return what measured this page's rows, by file, of a notebook (tlb/report/notebook.py)."""
         page, known = Path(self.env.doc2path(self.env.docname)), self.env.temp_data
         if "tlb_measured_by" not in known:  # temp_data is of this page alone
             lines = known["tlb_measured_by"] = {}

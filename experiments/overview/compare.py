@@ -38,8 +38,8 @@ from tlb.machine.host import Host
 from tlb.measure import kernels, states, survey
 from tlb.measure.events import CANONICAL
 from tlb.measure.store import Store, data_root
+from tlb.report.card import point_columns
 from tlb.report.parameters import table_of_contents
-from tlb.report.setting import point_columns
 from tlb.report.verdicts import LEAST_COVERAGE, decided, inside
 from tlb.stats.intervals import Interval
 from tlb.stats.two_machines import Pair, measured_alike, numbered_runs, of_the_same_kernels, pairs

@@ -20,9 +20,10 @@ from experiments.overview.machine_verdicts import name_of
 from tlb.machine import host as hosts
 from tlb.measure import survey
 from tlb.report import analysis, discovery
+from tlb.report.card import point_columns, processes
 from tlb.report.chapter import Chapter
 from tlb.report.render import Html, data_table
-from tlb.report.setting import hypervisor_name, point_columns, processes
+from tlb.report.setting import hypervisor_name
 from tlb.stats.two_machines import runs_apart
 from tlb.system.files import ROOT
 from tlb.system.reasons import if_available, required

@@ -9,7 +9,7 @@ from support.common import About
 from support.synthetic import Stated, Truth, frame, grid
 
 from experiments import stlb_cliff
-from tlb.report.overlay import SWITCH, Overlaid, with_reference
+from tlb.report.notebook import SWITCH, Overlaid, with_reference
 from tlb.report.render import Figure
 
 POINTS = grid(64 << 20)

@@ -2,7 +2,7 @@
 page with."""
 
 from tlb.report.chapter import begin as begin
-from tlb.report.page import figure as figure
-from tlb.report.page import judge as judge
+from tlb.report.notebook import figure as figure
+from tlb.report.notebook import judge as judge
+from tlb.report.notebook import table as table
 from tlb.report.page import say as say
-from tlb.report.page import table as table

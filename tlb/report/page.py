@@ -1,8 +1,7 @@
 """What a notebook writes on its page, and its cells run without Jupyter.
 
-`say` renders a text with numbers, `figure` and `table` show what a function makes of the page's
-Analysis. A cell of a notebook that defines a name (`price = spread - packed`) is its only
-definition; code that needs the name elsewhere runs the page's cells (`definitions`).
+`say` renders a text with numbers. A cell of a notebook that defines a name (`price = spread -
+packed`) is its only definition; code that needs the name elsewhere runs the page's cells (`run`).
 """
 
 from __future__ import annotations
@@ -11,31 +10,24 @@ import json
 import math
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jinja2
 import pandas as pd
 from IPython import get_ipython
-from IPython.display import display
+from IPython.display import DisplayHandle, display
 
-from tlb.report.lacking import LackingBox
-from tlb.report.render import Figure, Html, lacking_note
+from tlb.report.render import Html, lacking_note
 from tlb.stats.intervals import Interval
 from tlb.system.files import ROOT
 from tlb.system.prose import escape_markdown, in_words, listed
-from tlb.system.reasons import Unavailable, required
+from tlb.system.reasons import Unavailable, explain, required
 from tlb.system.units import format_size
 
-if TYPE_CHECKING:
-    from tlb.report.analysis import Analysis
-
 BOOK = ROOT / "book"
-_ABOVE = "For the reason given above."
 PAGE = "_page"  # the name of a notebook's Page among its globals
 
 
@@ -95,7 +87,7 @@ class Page:
             self.put(made)
 
 
-def _page() -> tuple[Page, dict[str, Any]]:
+def current_page() -> tuple[Page, dict[str, Any]]:
     """Return the page of the cell that called a function of this module, and its globals."""
     names = sys._getframe(2).f_globals
     return names.get(PAGE) or Page(str(names.get("__name__", "notebook"))), names
@@ -163,7 +155,7 @@ def say(template: str) -> None:
     PageError for an undefined name, a filter on something else than a number, and a template that
     Jinja cannot read.
     """
-    page, names = _page()
+    page, names = current_page()
 
     def text() -> Text | None:
         markdown = _JINJA.from_string(template).render(names).strip()
@@ -173,56 +165,6 @@ def say(template: str) -> None:
         page.show(text)
     except (jinja2.TemplateError, TypeError, ValueError, NameError) as error:
         raise PageError(f"{page.place}: {error}") from error
-
-
-# --- figures and tables
-
-
-def figure(make: Callable[[Any], Figure], a: Any) -> None:
-    """Show a figure that a function draws of the Analysis; if that raises Unavailable, the
-    reference machine's, dimmed, or the reason.
-
-    Number, name and caption stand in the cell's metadata, `mystnb: {figure: {name, caption}}`.
-    """
-    from tlb.report.overlay import borrowed, with_reference  # which runs pages
-
-    def instead(reason: str) -> Figure | Html:
-        with suppress(Unavailable):
-            return borrowed(make, a, reason).named(make.__name__)
-        return lacking_note(reason or _ABOVE)  # text may refer to its number
-
-    page, _ = _page()
-    page.show(
-        lambda: with_reference(make, a, make(a), is_own=a.about.is_this).named(make.__name__),
-        instead,
-    )
-
-
-def table(make: Callable[[Any], Html], a: Any) -> None:
-    """Show a table or other HTML that a function makes of the Analysis, or the reason it raises."""
-    page, _ = _page()
-    page.show(lambda: make(a))
-
-
-def judge(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> None:
-    """Show a chapter's claims as a table, and keep for the page's listings what source measured its
-    rows.
-
-    bands: for a predicate by its name, keywords in place of its defaults, as in `judge(claims, a,
-    price_is_flat={"most": 1.1})`.
-    """
-    from tlb.report import sources
-    from tlb.report.claims import elsewhere
-    from tlb.report.verdicts import verdict_table, verdicts
-
-    page, _ = _page()
-    if page.only_defines:
-        return
-    judged = verdict_table(verdicts(module, a, **bands), elsewhere(a.chapter))
-    short = [note.text for note in a.notes if note.code == "no-time"]
-    page.put(lacking_note(*short, title="Not all was measured") + judged if short else judged)
-    if measured_by := sources.measured_by(a.frame):
-        page.put(sources.MeasuredBy(measured_by))
 
 
 # --- the cells of a notebook
@@ -279,7 +221,40 @@ def run(page: Page, names: dict[str, Any], within: tuple[Cell, ...] | None = Non
             exec(compile(cell.source, page.place, "exec"), names)
 
 
-def definitions(notebook: str, a: Analysis, names: dict[str, Any]) -> None:
-    """Put what the cells of a notebook define of an Analysis into `names`; show nothing."""
-    names |= {"a": a, "chapter": a.about}
-    run(Page(notebook, only_defines=True), names)
+# --- the box at the head of a page: what the machine lacks, each reason once, and what to run
+
+# What measuring again may remove.
+_MEASURABLE = frozenset({"no-data", "no-time", "too-few-points"})
+_MOST_DETAILS = 3  # of one reason
+
+
+class LackingBox:
+    """A box that grows while the cells below it run. advice: what to run if measuring may help."""
+
+    def __init__(self, handle: DisplayHandle, advice: str):
+        self._handle, self._advice = handle, advice
+        self._details: dict[str, list[str]] = {}  # by reason code
+
+    def add(self, why: Unavailable) -> None:
+        """List a reason; of several with one code, the sentence once and up to three details."""
+        details = self._details.setdefault(why.code, [])
+        if why.detail and why.detail not in details:
+            details.append(why.detail)
+        self._handle.update(lacking_note(*self._reasons()))
+
+    def _reasons(self) -> list[str]:
+        reasons = []
+        for code, details in self._details.items():
+            # Of missing results the details are names of files.
+            shown = "; ".join(details[:_MOST_DETAILS]) if code != "no-data" else ""
+            if shown and (more := len(details[_MOST_DETAILS:])):
+                shown += f"; and {more} more"
+            reasons.append(explain(code, shown))
+        return reasons + [self._advice] * bool(self._details.keys() & _MEASURABLE)
+
+
+def box_here(advice: str) -> LackingBox | None:
+    """Show a box, invisible while it lists nothing; None outside a notebook."""
+    if get_ipython() is None:
+        return None
+    return LackingBox(display(Html("", ""), display_id=True), advice)

@@ -9,7 +9,7 @@ from experiments.your_program import figures, tables
 from experiments.your_program.cases import CASES
 from experiments.your_program.programs import is_whole
 from tlb.report.claims import REGISTRY
-from tlb.report.overlay import borrowed
+from tlb.report.notebook import borrowed
 from tlb.report.verdicts import judge
 from tlb.system.reasons import REASONS
 
