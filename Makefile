@@ -97,10 +97,11 @@ mutation: $(READY) ## break the code in a thousand small ways, each of which a t
 	_build/mutation/bin/mutmut run
 	_build/mutation/bin/mutmut results
 
-lint: $(READY) ## ruff, notebooks too, and the order of the rooms
+lint: $(READY) ## ruff, notebooks too, the order of the rooms, and types
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check --quiet .
 	$(VENV)/bin/lint-imports --no-cache
+	$(RUN) -m mypy tlb experiments kernels book/_ext
 
 # uv resolves for every platform and Python at once, which pip cannot. setuptools and wheel are locked as well:
 # the project itself is installed without build isolation, so that no unlocked package is ever fetched.

@@ -72,15 +72,19 @@ def _command(name: str) -> list[str]:
 
 
 def _said(made: Report) -> tuple[str, str, str]:
-    chosen = made.proof.smallest
+    assert made.proof, "tlb where was run without a proof"
+    proof = made.proof
+    chosen = proof.smallest
     origins = [site.origin for site in made.sites if site.id in chosen]
     said = "; ".join(origins) or "everything" if chosen else made.verdict
-    ratios = [_text(made.proof.ratio(sites)) for sites in (chosen, ALL) if sites != NONE]
+    ratios = [_text(proof.ratio(sites)) for sites in (chosen, ALL) if sites != NONE]
     return said, ratios[0] if chosen else "", ratios[-1]
 
 
 def _costs(made: Report, started: float) -> tuple[str, str]:
-    most = f"{made.most_saved_s / made.native_s:.0%}" if made.geometry else made.found.lacking
+    most = made.found.lacking
+    if made.geometry and made.native_s:
+        most = f"{made.most_saved_s / made.native_s:.0%}"
     return most, f"{time.monotonic() - started:.0f}"
 
 

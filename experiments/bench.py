@@ -7,6 +7,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -87,7 +88,10 @@ def program(name: str) -> Callable[..., list[float]]:
 
 
 def _numbers(command: Sequence[str]) -> list[float]:
-    with pinned(_rig().cpu):  # the last CPU that they may use is then the rig's
+    cpu = _rig().cpu
+    with (
+        nullcontext() if cpu is None else pinned(cpu)
+    ):  # the last CPU that they may use is then the rig's
         done = subprocess.run(
             command, stdout=subprocess.PIPE, text=True, check=True, cwd=build.ROOT
         )
@@ -225,15 +229,17 @@ def touches_and_searches() -> Rows:
     touched, searched = program("independent_fault"), program("independent_search")
     pages = faults.FILE_BYTES // host.base_page_bytes()
     file = _point("page_fault", mode="file", lines=pages, region_ms=200)
-    times = medians((_ns(file, i), touched(faults.FILE_BYTES)[0]) for i in range(PAIRS))
-    yield "ns a page", *compared(*times)
+    times = [(_ns(file, i), touched(faults.FILE_BYTES)[0]) for i in range(PAIRS)]
+    ours, theirs = medians(times)
+    yield "ns a page", *compared(ours, theirs)
     lines = faults.CHUNKS * faults.CHUNK_BYTES // faults.LINE_BYTES
     for kept, mode in enumerate(("unmap", "keep")):
         point, rounds = _point("map_churn", mode=mode, lines=lines, region_ms=500), []
         for i in range(PAIRS):
-            theirs = searched(1, faults.CHUNKS, faults.CHUNK_BYTES, kept)[0]
-            rounds.append((1e9 / _ns(point, i), theirs))
-        yield f"records a second, {mode}", *compared(*medians(rounds), 0)
+            records = searched(1, faults.CHUNKS, faults.CHUNK_BYTES, kept)[0]
+            rounds.append((1e9 / _ns(point, i), records))
+        ours, theirs = medians(rounds)
+        yield f"records a second, {mode}", *compared(ours, theirs, 0)
 
 
 @table(
@@ -271,8 +277,8 @@ def guests() -> Rows:
     inside, outside, other = medians(rounds)
     yield "1 GiB, independent guest", *compared(inside, other, 3)
     yield "1 GiB, clock outside", *compared(inside, outside, 3)
-    pairs = ([_ns(point, i) for point in (near, plain)] for i in range(3 * PAIRS))
-    yield "16 KiB packed, plain process", *compared(*medians(pairs), 3)
+    guest_ns, plain_ns = medians((_ns(near, i), _ns(plain, i)) for i in range(3 * PAIRS))
+    yield "16 KiB packed, plain process", *compared(guest_ns, plain_ns, 3)
 
 
 @table(

@@ -13,7 +13,7 @@ from pybtex.style.labels import BaseLabelStyle
 from sphinx.application import Sphinx
 from sphinxcontrib.bibtex.domain import BibtexDomain
 
-from tlb.report.bibliography import READ, label, years
+from tlb.report.claims import READ, label, years
 
 STYLE = "cited"  # bibtex_default_style of _config.yml
 

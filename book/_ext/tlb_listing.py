@@ -33,12 +33,13 @@ _MARK = re.compile(r"(?:/\*|//|#) \[(?:timed: ([^\]]+)|(timed|recipe|pool))\]")
 def python_part(text: str, name: str) -> tuple[int, list[str]]:
     """(first line, lines) of a function, a class, a method "Class.name", or an assignment.
     LookupError where there is none."""
-    node: ast.Module | ast.stmt = ast.parse(text)
+    body: list[ast.stmt] = ast.parse(text).body
     for word in name.split("."):
-        named = [child for child in getattr(node, "body", []) if word in _names(child)]
+        named = [child for child in body if word in _names(child)]
         if not named:
             raise LookupError(name)
         node = named[0]
+        body = getattr(node, "body", [])
     first = min(
         [node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", []))]
     )
@@ -112,7 +113,7 @@ class Listing(SphinxDirective):
         return timed_part(text, part)
 
     def _measured_by(self) -> dict[str, str]:
-        """Return what measured this page's rows, by file, of a notebook (tlb/report/sources.py)."""
+        """Return what measured this page's rows, by file, of a notebook (tlb/report/notebook.py)."""
         page, known = Path(self.env.doc2path(self.env.docname)), self.env.temp_data
         if "tlb_measured_by" not in known:  # temp_data is of this page alone
             lines = known["tlb_measured_by"] = {}

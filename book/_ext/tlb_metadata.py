@@ -13,7 +13,7 @@ import vl_convert
 from docutils import nodes
 from sphinx.application import Sphinx
 
-from tlb.report.readme import drawing
+from tlb.report.publish import drawing
 
 PICTURE = "_static/first_figure.png"
 MOST_SHOWN = 200  # characters that programs which show links have room for

@@ -23,7 +23,8 @@ MODEL_MARK = 'class="tlb-model"'  # a chapter's own HTML, brought to life by mod
 
 def bundle_name() -> str:
     """File name of the Vega bundle; the version in it is the cache's key, here and in browsers."""
-    return f"vega-{vl_convert.__version__}.js"
+    version: str = vl_convert.__version__  # type: ignore[attr-defined]  # not in its stub
+    return f"vega-{version}.js"
 
 
 def make_bundle(app: Sphinx) -> None:
@@ -38,7 +39,8 @@ def make_bundle(app: Sphinx) -> None:
     if not cache.exists():
         cache.parent.mkdir(parents=True, exist_ok=True)
         partial = cache.with_suffix(".partial")
-        partial.write_text(vl_convert.javascript_bundle(), encoding="utf-8")
+        # Its stub lacks the default of its argument.
+        partial.write_text(vl_convert.javascript_bundle(), encoding="utf-8")  # type: ignore[call-arg]
         partial.replace(cache)
     static = Path(app.outdir) / "_static"
     static.mkdir(parents=True, exist_ok=True)

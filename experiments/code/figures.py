@@ -9,7 +9,7 @@ import pandas as pd
 
 from experiments.code.analysis import Analysis
 from experiments.code.grid import KINDS, LARGE_TEXT
-from tlb.report import axes, charts
+from tlb.report import charts
 from tlb.report.render import MUTED, Figure
 from tlb.system.page_sizes import BASE
 from tlb.system.prose import count, listed
@@ -19,7 +19,7 @@ _FIELDS = ["lines", *charts.FIELDS]
 NAMES = {"direct": "direct", "learned": "indirect, repeated", "random": "indirect, random"}
 _TIMES = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200)
 _PAGES = alt.X(
-    "lines:Q", axis=axes.lines_axis("Lines of code, a jump in each"), scale=axes.log_scale()
+    "lines:Q", axis=charts.lines_axis("Lines of code, a jump in each"), scale=charts.log_scale()
 )
 
 
@@ -37,8 +37,8 @@ def jumps(a: Analysis) -> Figure:
         if kind in curves
     ]
     data = pd.concat(tables, ignore_index=True)
-    colour = axes.colour("kind", [NAMES[kind] for kind in KINDS if kind in a.spread], columns=1)
-    y, by = axes.median_y(data, "ns per jump", _TIMES), ("where", ["spread", "packed"])
+    colour = charts.colour("kind", [NAMES[kind] for kind in KINDS if kind in a.spread], columns=1)
+    y, by = charts.median_y(data, "ns per jump", _TIMES), ("where", ["spread", "packed"])
     lines = alt.Tooltip("lines:Q", format=",")
     chart = charts.dashed(data, _PAGES, y, colour, by, lines, size=18)
     last = data[data["lines"] == data["lines"].max()]
@@ -59,7 +59,7 @@ def texts(a: Analysis) -> Figure:
     rows = required(a.texts, "no large text was measured")
     rows = rows.assign(group=rows["mib"].map("{} MiB".format))
     named = {a.page_labels[BASE]: "base", a.page_labels[LARGE_TEXT]: "large"}
-    colours = axes.page_colours((BASE, LARGE_TEXT), a.page_labels)
+    colours = charts.page_colours((BASE, LARGE_TEXT), a.page_labels)
     return _bars(rows, named, "Code, all of it jumped to", "the size of the code", colours)
 
 
@@ -73,7 +73,7 @@ def hot(a: Analysis) -> Figure:
         f"side by side, {base}": "packed",
     }
     title = f"Of {rows['mib'].iloc[0]} MiB of code"
-    shown = [axes.PAGE_COLOURS[BASE], axes.PAGE_COLOURS[LARGE_TEXT], MUTED]
+    shown = [charts.PAGE_COLOURS[BASE], charts.PAGE_COLOURS[LARGE_TEXT], MUTED]
     colours = alt.Scale(domain=list(named), range=shown)
     return _bars(rows, named, title, "the share of the code that is hot", colours)
 
@@ -91,7 +91,7 @@ def _bars(
     data = pd.DataFrame(bars, columns=["group", "series", "median", "low", "high"]).dropna()
     x = charts.group_x(data["group"], "group", title)
     y = alt.Y("median:Q", axis=alt.Axis(title="ns per jump", format=",f", tickCount=5))
-    colour = axes.colour("series", colours, columns=1)
+    colour = charts.colour("series", colours, columns=1)
     ends = []
     for group in (data["group"].iloc[0], data["group"].iloc[-1]):
         ns = data[data["group"] == group].itertuples()

@@ -3,6 +3,8 @@ can be foreseen, and large texts."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from tlb.measure.grid import Scope, octaves
 from tlb.measure.record import Point
 from tlb.system.page_sizes import BASE
@@ -59,13 +61,20 @@ def texts(scope: Scope) -> list[Point]:
         for mib in (TEXT_MIB if scope.is_fine else COARSE_MIB)
         if mib << 20 <= scope.profile.max_working_set
     ]
-    wanted = [(size, {}) for size in fit]
+    wanted: list[tuple[int, dict[str, Any]]] = [(size, {}) for size in fit]
     for every in HOT_EVERY if scope.is_fine else COARSE_EVERY:
         for size in fit[-1:]:
             wanted += [(size, {"every": every}), (size // every, {})]
-    kind = {"mode": "listed", "order": "random", "layout": "packed"}
     return [
-        scope.point("code_chase", pages, lines=size // LINE_BYTES, **kind, **own)
+        scope.point(
+            "code_chase",
+            pages,
+            "listed",
+            order="random",
+            layout="packed",
+            lines=size // LINE_BYTES,
+            **own,
+        )
         for pages in (BASE, LARGE_TEXT)
         for size, own in wanted
     ]

@@ -3,7 +3,9 @@ pages: written by one process, read by another."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from tlb.measure import page_requests
 from tlb.measure.page_requests import REFUSED, Way
@@ -31,16 +33,16 @@ WAYS = {
     ),
     "memfd-pool": Way("copied to a memfd from the pool, mapped", "one in the pool", "pool-empty"),
 }
-_Name = page_requests.names(WAYS)
+_Name = Annotated[str, Field(pattern="^(" + "|".join(WAYS) + ")$")]
 
 
-class Got(Held):
+class Got(Held, frozen=True):
     """What one way gave."""
 
     way: _Name
 
 
-class Texts(page_requests.Ways):
+class Texts(page_requests.Ways, frozen=True):
     """The document `texts`."""
 
     all = WAYS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import altair as alt
 
 from experiments.context_switches.analysis import NEW, Analysis
-from tlb.report import axes, charts
+from tlb.report import charts
 from tlb.report.render import Figure
 from tlb.stats.curves import at_largest_shared
 from tlb.system.prose import count, extremes
@@ -23,14 +23,14 @@ LAYOUTS = {"spread": "spread: one line per page", "packed": "packed: the same li
 def switches(a: Analysis) -> Figure:
     named = {KINDS[kind]: price for kind, price in a.after.items() if len(price)}
     data = charts.stacked(named, "no rounds were measured")[["series", "lines", *charts.FIELDS]]
-    axis = axes.lines_axis("Pages chased after each switch", sorted(set(data["lines"])))
+    axis = charts.lines_axis("Pages chased after each switch", sorted(set(data["lines"])))
     chart = charts.series_chart(
         data,
-        alt.X("lines:Q", axis=axis, scale=axes.log_scale()),
+        alt.X("lines:Q", axis=axis, scale=charts.log_scale()),
         "translation, ns per hop",
-        axes.colours(list(named)),
-        scale=axes.price_scale(data),
-        ticks=axes.PRICES[:-1],
+        charts.colours(list(named)),
+        scale=charts.price_scale(data),
+        ticks=charts.PRICES[:-1],
         columns=1,
     )
     lines, values = at_largest_shared(named)
@@ -46,12 +46,12 @@ def rounds(a: Analysis) -> Figure:
     data = required(a.rounds, "no new processes were measured")
     data = data.assign(lines=data["number"], n=float("nan"), series=data["layout"].map(LAYOUTS))
     axis = alt.Axis(title="Round of a new process", values=sorted(set(data["number"])))
-    x = alt.X("lines:Q", axis=axis, scale=axes.log_scale())
-    scheme = axes.colours(list(data["series"].unique()))
+    x = alt.X("lines:Q", axis=axis, scale=charts.log_scale())
+    scheme = charts.colours(list(data["series"].unique()))
     spread = data[data["layout"] == "spread"]
     medians = (spread if len(spread) else data)["median"]
     return Figure(
-        charts.series_chart(data, x, "ns per hop", scheme, ticks=axes.PRICES[1:], columns=1),
+        charts.series_chart(data, x, "ns per hop", scheme, ticks=charts.PRICES[1:], columns=1),
         "Time per hop by the round of a new process: it falls from "
         f"{medians.iloc[0]:.1f} ns in the first to {medians.iloc[-1]:.1f} in the last.",
         data[["number", "series", *charts.INTERVAL]],

@@ -3,6 +3,8 @@ chases beside others that use the same caches or the same core."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from tlb.measure.grid import Scope
 from tlb.measure.record import Point
 from tlb.system.page_sizes import BASE
@@ -49,7 +51,7 @@ def neighbours(scope: Scope) -> list[Point]:
     """The far chase alone and beside streams, and one that the TLB holds beside a chase on the
     core's other thread."""
 
-    def beside(mode: str, lines: int, **load: int) -> list[Point]:
+    def beside(mode: str, lines: int, **load: Any) -> list[Point]:
         region_ms = max(TAIL_MS, scope.profile.region_ms)
         return scope.chase("neighbour_chase", BASE, lines, mode, region_ms=region_ms, **load)
 

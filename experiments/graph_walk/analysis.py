@@ -90,7 +90,8 @@ class Analysis(WalkersAnalysis):
 
     def distributions(self, pages: str) -> dict[int, pd.DataFrame]:
         """By working set: `hops.merged` of all processes, in which each counts alike."""
-        return {int(size): merged(rows) for size, rows in self.walks(1, pages=pages).groupby(SIZE)}
+        groups = self.walks(1, pages=pages).groupby(SIZE)
+        return {int(rows[SIZE].iloc[0]): merged(rows) for _, rows in groups}
 
     def densities(self, pages: str) -> pd.DataFrame:
         """The distributions' densities, largest size first: working_set_bytes, ns, share_per_ns.
@@ -145,7 +146,7 @@ class Analysis(WalkersAnalysis):
             self.walks(1, pages=pages), f"no walk on {words(pages)} was timed hop by hop"
         )
         return {
-            int(size): memory_trips.trips(
+            int(of_size[SIZE].iloc[0]): memory_trips.trips(
                 merged(of_size),
                 [smoothed(row) for _, row in of_size.iterrows()],
                 self.regimes.cut_ns[0],
@@ -188,7 +189,8 @@ class Analysis(WalkersAnalysis):
             pages: memory_trips.shares(self.distributions(pages), cuts_ns).stack()
             for pages in self.peaks
         }
-        return pd.concat(tables, names=["pages", SIZE, "accesses"]).rename("share").reset_index()
+        shares = pd.concat(tables, names=["pages", SIZE, "accesses"])
+        return pd.Series(shares, name="share").reset_index()
 
     @property
     def large_peaks(self) -> tuple[str, Trips]:

@@ -282,7 +282,7 @@ def entries_are_still_cached(a: Analysis, band: Band) -> Answer:
 @claim("large-pages-worth-fewer-entries", points=largest_in_batches)
 def large_pages_are_worth_it(a: Analysis) -> Answer:
     large = largest(a.means)
-    base = required(a.means.get(BASE, ()), "no walk on base pages was timed")
+    base = required(a.means.get(BASE), "no walk on base pages was timed")
     gain = (base / a.means[large]).last
     evidence = (
         f"At the largest size that both have a hop is {gain:.2f} times as fast on {words(large)}."

@@ -8,7 +8,7 @@ import altair as alt
 import pandas as pd
 
 from experiments.graph_walk.analysis import SIZE, Analysis, largest
-from tlb.report import axes, charts
+from tlb.report import charts
 from tlb.report.chapter import literature
 from tlb.report.render import INK, MUTED, PALETTE, Figure
 from tlb.stats.curves import at_largest_shared
@@ -20,25 +20,25 @@ from tlb.system.units import format_size, rounded
 _SERIES = {"p50": "median", "p95": "95th percentile"}
 RIDGE_PX, OVERLAP = 25, 1.7  # from one ridge's foot to the next; how many of those a ridge is high
 STEP = 0.01  # of that: what is drawn in 0.3 px
-_SIZES = alt.X(f"{SIZE}:Q", axis=axes.bytes_axis("Working set"), scale=axes.log_scale())
+_SIZES = alt.X(f"{SIZE}:Q", axis=charts.bytes_axis("Working set"), scale=charts.log_scale())
 _PROCESSES = alt.Tooltip("n:Q", title="processes")
 _DASHES = ([1, 0], [5, 4], [2, 3])
 
 
 def _pages(a: Analysis, data: pd.DataFrame) -> alt.Color:
-    scale = axes.page_colours(data["pages"])
-    return axes.colour("pages", scale, labelExpr=axes.label_expression(a.page_labels))
+    scale = charts.page_colours(data["pages"])
+    return charts.colour("pages", scale, labelExpr=charts.label_expression(a.page_labels))
 
 
 def _dashes(names: Iterable[str]) -> alt.StrokeDash:
-    return axes.dash("series", dict.fromkeys(names), _DASHES)
+    return charts.dash("series", dict.fromkeys(names), _DASHES)
 
 
 def _ns_per_hop(data: pd.DataFrame) -> alt.Y:
     ns = data["median"]
-    ticks = axes.within(axes.TIMES, ns.min() * 0.5, ns.max() * 1.3)
-    axis = axes.ns_axis("ns per hop", ticks)
-    return alt.Y("median:Q", scale=axes.time_scale(data), axis=axis)
+    ticks = charts.within(charts.TIMES, ns.min() * 0.5, ns.max() * 1.3)
+    axis = charts.ns_axis("ns per hop", ticks)
+    return alt.Y("median:Q", scale=charts.time_scale(data), axis=axis)
 
 
 def _quantiles(a: Analysis) -> pd.DataFrame:
@@ -71,7 +71,7 @@ def quantiles(a: Analysis) -> Figure:
         alt.Chart(data[data["where"] == where]).encode(x=_SIZES, y=y, color=_pages(a, data))
         for where in ("here", "published")
     )
-    tips = [*axes.tips("pages:N", "series:N", f"{SIZE}:Q"), _PROCESSES]
+    tips = [*charts.tips("pages:N", "series:N", f"{SIZE}:Q"), _PROCESSES]
     dash = _dashes(_SERIES.values())
     chart = measured.mark_line().encode(strokeDash=dash)
     chart += measured.mark_point().encode(tooltip=tips)
@@ -101,12 +101,12 @@ def ridges(a: Analysis) -> Figure:
     data = full.assign(ns=full["ns"].map(rounded), share_per_ns=shares)
     sizes = list(dict.fromkeys(data[SIZE]))
     names = "[" + ", ".join(f"'{format_size(size)}'" for size in sizes) + "]"
-    places = {"values": list(range(len(sizes))), "labelExpr": f"{names}[datum.value]"}
-    axis = alt.Axis(title="Working set", grid=False, **places)
+    labels, places = f"{names}[datum.value]", list(range(len(sizes)))
+    axis = alt.Axis(title="Working set", grid=False, values=places, labelExpr=labels)
     scale = alt.Scale(domain=[0, len(sizes) - 1 + OVERLAP], nice=False)
     x = alt.X(
         "ns:Q",
-        axis=axes.ns_axis("ns per hop, without the clock's own cost"),
+        axis=charts.ns_axis("ns per hop, without the clock's own cost"),
         scale=alt.Scale(nice=False, domain=[data["ns"].min(), data["ns"].max()]),
     )
     y = alt.Y("top:Q", axis=axis, scale=scale)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pandas as pd
 
@@ -17,8 +18,8 @@ from tlb.system.page_sizes import BASE, words
 from tlb.system.reasons import Unavailable, required
 
 PLATEAU = 256 << 20, 1 << 30  # bytes, "hundreds of megabytes"
-_HOP_BY_HOP = {"mode": "plain", "per_hop": 1}
-_IN_BATCHES = {"mode": "plain", "per_hop": None, "walkers": None}
+_HOP_BY_HOP: dict[str, Any] = {"mode": "plain", "per_hop": 1}
+_IN_BATCHES: dict[str, Any] = {"mode": "plain", "per_hop": None, "walkers": None}
 
 
 def _past_half(scope: Scope) -> int:
@@ -53,12 +54,12 @@ def one_or_more_walkers(point: Point, scope: Scope) -> bool:
 
 
 def base(curves: Mapping[str, Curve]) -> Curve:
-    return required(curves.get(BASE, ()), "no walk on base pages was timed hop by hop")
+    return required(curves.get(BASE), "no walk on base pages was timed hop by hop")
 
 
 def walks_per_hop(a: Analysis, pages: str) -> Curve:
     """Return the walks per hop of one walker, by size. Raises Unavailable("no-pmu")."""
-    return required(a.counted.get(pages, ()), f"no walks were counted on {words(pages)}", "no-pmu")
+    return required(a.counted.get(pages), f"no walks were counted on {words(pages)}", "no-pmu")
 
 
 def cycles_per_hop(a: Analysis, pages: str, quantity: str) -> Curve:

@@ -77,7 +77,7 @@ class Analysis(DocumentAnalysis):
     @staticmethod
     def most(curves: Mapping[str, Curve], pages: str) -> Interval:
         """Return the estimate with the most memory resident on such pages."""
-        return required(curves.get(pages, ()), "no forks on both page sizes were measured").last
+        return required(curves.get(pages), "no forks on both page sizes were measured").last
 
     def single_write(self, pages: str) -> tuple[Interval, Interval]:
         """Return the bytes that one write in each large page's room copies, and its ns."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 from statistics import median
-from typing import Self
+from typing import Self, TypeVar
 
 import pandas as pd
 
@@ -18,6 +18,8 @@ from tlb.report.charts import INTERVAL
 from tlb.stats.intervals import Interval, median_interval
 from tlb.system.page_sizes import BASE
 from tlb.system.reasons import Unavailable, if_available
+
+_Some = TypeVar("_Some")
 
 LARGE = "thp"
 ON_BASE = ""  # in the place of a mode of defrag, which base pages have none of
@@ -53,17 +55,19 @@ class DocumentAnalysis(EventAnalysis):
         except Unavailable as why:
             raise Unavailable("housekeeping-not-asked", why.detail) from None
 
-    def _part(self, value: object, part: str) -> None:
-        """Raises Unavailable, with the reason why this part is lacking, unless there is a value."""
-        if not value and value != 0:
+    def _part(self, value: _Some | None, part: str) -> _Some:
+        """Return the value of a part. Raises Unavailable, with the reason why it is lacking, if it
+        is None or empty."""
+        if value is None or (not value and value != 0):
             raise Unavailable(self.housekeeping.lacking.get(part, "no-data"))
+        return value
 
     def runs(self, memory: str, mode: str) -> tuple[Run, ...]:
         """The runs of first touches in such memory, with defrag in a mode or ON_BASE."""
-        runs = {(some.memory, some.mode): some.runs for some in self.housekeeping.touched}
-        found = runs.get((memory, mode))
-        self._part(found, "pieces" if memory == FRAGMENTS else "touched")
-        return found
+        runs: dict[tuple[str, str], tuple[Run, ...]] = {
+            (some.memory, some.mode): some.runs for some in self.housekeeping.touched
+        }
+        return self._part(runs.get((memory, mode)), "pieces" if memory == FRAGMENTS else "touched")
 
     def touch_ns(self, memory: str, mode: str, quantile: str) -> Interval:
         """A quantile of QUANTILES by run, in ns."""
@@ -127,8 +131,7 @@ class DocumentAnalysis(EventAnalysis):
 
     def idle(self) -> Idle:
         """What became large of memory that nobody touched."""
-        self._part(self.housekeeping.idle, "idle")
-        return self.housekeeping.idle
+        return self._part(self.housekeeping.idle, "idle")
 
     def pool_taken(self) -> Interval:
         """What is available less, over what a pool took."""
@@ -137,5 +140,4 @@ class DocumentAnalysis(EventAnalysis):
 
     def pool_plain(self) -> float:
         """Of a plain array beside a free pool the share in the pool."""
-        self._part(self.housekeeping.pool_plain, "pool_plain")
-        return self.housekeeping.pool_plain
+        return self._part(self.housekeeping.pool_plain, "pool_plain")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import altair as alt
 
 from experiments.housekeeping.analysis import PHASES, Analysis
-from tlb.report import axes, charts
+from tlb.report import charts
 from tlb.report.render import Figure
 from tlb.stats.curves import at_largest_shared
 from tlb.system.prose import listed
@@ -28,9 +28,9 @@ def collapses(a: Analysis) -> Figure:
     )
     axis = alt.Axis(title=None, values=[*range(len(PHASES))], labelExpr=f"{[*PHASES]}[datum.value]")
     x = alt.X("place:Q", axis=axis, scale=alt.Scale(domain=[-0.2, 2.2], nice=False))
-    y = axes.median_y(data, "ns per hop", _LONG)
-    colour = axes.colour("series", names, title="collapsed", columns=1)
-    worst = data.loc[data["median"].idxmax()]
+    y = charts.median_y(data, "ns per hop", _LONG)
+    colour = charts.colour("series", names, title="collapsed", columns=1)
+    worst = data.iloc[data["median"].argmax()]
     return Figure(
         charts.dashed(data, x, y, colour, ("of", dashes.values()), alt.Tooltip("phase:N")),
         "Time per hop before, during and after pages are collapsed. The longest is "
@@ -45,9 +45,9 @@ def forks(a: Analysis) -> Figure:
     names = a.page_labels
     curves = {names[pages]: curve for pages, curve in a.fork_ns.items()}
     data = charts.in_us(charts.stacked(curves, "", page_bytes=a.base_page_bytes))
-    scheme = axes.page_colours(a.fork_ns, names)
-    axis = axes.bytes_axis("Resident", sorted(set(data["working_set_bytes"])))
-    x = alt.X("working_set_bytes:Q", axis=axis, scale=axes.log_scale())
+    scheme = charts.page_colours(a.fork_ns, names)
+    axis = charts.bytes_axis("Resident", sorted(set(data["working_set_bytes"])))
+    x = alt.X("working_set_bytes:Q", axis=axis, scale=charts.log_scale())
     lines, ns = at_largest_shared(curves)
     each = listed(f"{median / 1e3:,.0f} µs on {name}" for name, median in ns.items())
     return Figure(

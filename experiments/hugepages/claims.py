@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from math import inf
+from typing import Any
 
 from experiments.hugepages.analysis import SAME, Analysis, typical
 from experiments.hugepages.selected import chased, gathered, near_reach, touched
 from tlb.report.verdicts import Answer, Band, Fact, claim, inside
 from tlb.stats.curves import select
+from tlb.stats.effects import Effect
 from tlb.stats.intervals import Interval, median_interval
 from tlb.stats.splinter import HALF
 from tlb.system.page_sizes import BASE, LARGE, words
@@ -90,7 +92,7 @@ def large_pages_help_past_the_reach(a: Analysis, band: Band) -> Answer:
     )
 
 
-_LARGEST = {"packed": True, "low": 1 << 30}
+_LARGEST: dict[str, Any] = {"packed": True, "low": 1 << 30}
 
 
 @claim("speedup-is-pure-translation", points=chased(BASE, *LARGE, **_LARGEST))
@@ -191,7 +193,9 @@ def thp_saves_cycles(a: Analysis, band: Band) -> Answer:
     )
 
 
-def reads_gain(a: Analysis, band: Band, size: int, fast: str = "thp", slow: str = BASE) -> Answer:
+def reads_gain(
+    a: Analysis, band: Band, size: int, fast: str = "thp", slow: str = BASE
+) -> tuple[list[Effect], str]:
     """Judge how many times as fast reads are on one kind of pages as on another: of the loop in C
     and, if enough JVMs ran, of JMH's."""
     reads = select(a.touches, array_bytes=size).set_index("pages")
@@ -230,7 +234,9 @@ def thp_is_an_eighth_faster(a: Analysis, band: Band = EIGHTH) -> Answer:
 claim(
     "jmh-thp-like-hugetlbfs",
     points=touched(TOUCH_BYTES, kinds=LARGE),
-    **{"size": TOUCH_BYTES, "fast": "2m", "slow": "thp"},
+    size=TOUCH_BYTES,
+    fast="2m",
+    slow="thp",
 )(reads_gain)
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 
 from experiments.hugepages import calculator as model
 from experiments.hugepages.analysis import Analysis
-from tlb.report import axes, charts
+from tlb.report import charts
 from tlb.report.render import Figure
 from tlb.stats.curves import at_largest_shared
 from tlb.system.page_sizes import BASE, ordered
@@ -32,7 +32,7 @@ def page_sizes(a: Analysis) -> Figure:
     return Figure(
         charts.chase_chart(
             data,
-            axes.page_colours(a.kinds, a.page_labels),
+            charts.page_colours(a.kinds, a.page_labels),
             "pages",
             a.entries,
             a.base_page_bytes,
@@ -55,7 +55,7 @@ def splinter(a: Analysis) -> Figure:
     each = ", ".join(f"{ns:z.1f} ns on {name}" for name, ns in costs.items())
     chart = charts.chase_chart(
         data,
-        axes.page_colours(kinds, a.page_labels),
+        charts.page_colours(kinds, a.page_labels),
         "series",
         a.entries,
         a.base_page_bytes,
@@ -78,14 +78,14 @@ def _choices(a: Analysis, rows: pd.DataFrame) -> tuple[list[alt.Parameter], str]
     size = min(ASKED_LOG2, int(rows.loc[rows["pages"] == pages, "log2_bytes"].max()))
     answers = {
         kind: {
-            str(int(row["log2_bytes"])): model.answer(row, a.page_labels[kind])
+            str(int(row["log2_bytes"])): model.answer(row, a.page_labels[str(kind)])
             for _, row in part.iterrows()
         }
         for kind, part in rows.groupby("pages")
     }
     labels = [format_size(2**n) for n in sizes]
     menu = alt.binding_select(options=sizes, labels=labels, name="Working set ")
-    names = [a.page_labels[kind] for kind in order]
+    names = [a.page_labels[str(kind)] for kind in order]
     kinds = alt.binding_select(options=order, labels=names, name="Pages ")
     parameters = [
         alt.param("size", value=size, bind=menu),
@@ -105,17 +105,19 @@ def calculator(a: Analysis) -> Figure:
     data = rows.assign(
         working_set_bytes=2.0 ** rows["log2_bytes"], label=rows["pages"].map(a.page_labels)
     )
-    x = alt.X("working_set_bytes:Q", axis=axes.bytes_axis("Working set"), scale=axes.log_scale())
-    ticks = axes.within(axes.TIMES, ns.min() * 0.5, ns.max() * 1.3)
+    x = alt.X(
+        "working_set_bytes:Q", axis=charts.bytes_axis("Working set"), scale=charts.log_scale()
+    )
+    ticks = charts.within(charts.TIMES, ns.min() * 0.5, ns.max() * 1.3)
     y = alt.Y(
         "ns:Q",
-        scale=axes.time_scale(pd.DataFrame({"median": ns, "high": ns})),
-        axis=axes.ns_axis("expected ns per dependent load", ticks),
+        scale=charts.time_scale(pd.DataFrame({"median": ns, "high": ns})),
+        axis=charts.ns_axis("expected ns per dependent load", ticks),
     )
     names = [a.page_labels[pages] for pages in order]
-    scheme = axes.page_colours(order, a.page_labels)
-    colour = axes.colour("label", scheme).legend(axes.line_legend(columns=2))
-    dashes = axes.dash("label", names, columns=2)
+    scheme = charts.page_colours(order, a.page_labels)
+    colour = charts.colour("label", scheme).legend(charts.line_legend(columns=2))
+    dashes = charts.dash("label", names, columns=2)
     columns = ["working_set_bytes", "reach_bytes", "walks_per_access", "ns"]
     base = alt.Chart(data[["pages", "label", "log2_bytes", *columns]]).encode(x=x)
     lines = base.mark_line().encode(y=y, color=colour, strokeDash=dashes)

@@ -3,6 +3,8 @@ loop, and random touches."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from tlb.measure.grid import DENSE_BELOW_BYTES, SMALLEST_LINES, Scope, octaves
 from tlb.measure.record import Point
 from tlb.system.page_sizes import BASE, LARGE, SWEPT
@@ -58,11 +60,12 @@ def touches(scope: Scope) -> list[Point]:
     """Random reads of an array; and, up to the published sizes, with as much work again before
     each."""
     spared = TOUCH_BYTES[:-1] if scope.is_fine else SPARE_BYTES
+    spares: tuple[dict[str, Any], ...] = ({}, {"spare_draws": 1})
     return [
         scope.point("random_touch", pages, bytes=size, **spare)
         for pages in TOUCH_PAGES
         for size in TOUCH_BYTES
         if size <= scope.profile.max_working_set
-        for spare in ({}, {"spare_draws": 1})
+        for spare in spares
         if not spare or size in spared
     ]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tlb.report.verdicts import Compares, points_of
 from tlb.system.page_sizes import BASE, LARGE
 
 
-def _chase(packed: bool, **where: object) -> Compares:
+def _chase(packed: bool, **where: Any) -> Compares:
     layout = ("spread", "packed") if packed else "spread"
     return points_of("page_chase", mode="", layout=layout, **where)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import altair as alt
 
 from experiments.keeping_pages.analysis import Analysis
-from tlb.report import axes, charts
+from tlb.report import charts
 from tlb.report.render import Figure
 from tlb.system.page_sizes import SWEPT
 from tlb.system.prose import extremes, listed
@@ -25,18 +25,21 @@ def prefault(a: Analysis) -> Figure:
     )
     ways = list(dict.fromkeys(data.sort_values(["threads", "mode"])["way"]))
     low, high = data["gb_per_s"].min() * 0.7, data["gb_per_s"].max() * 1.3
-    ticks = axes.within(_RATES, low, high)
+    ticks = charts.within(_RATES, low, high)
     y = alt.Y(
         "gb_per_s:Q",
         scale=alt.Scale(type="log", nice=False, domain=[low, high]),
-        axis=axes.ns_axis("GB/s made ready", ticks),
+        axis=charts.ns_axis("GB/s made ready", ticks),
     )
     x = charts.group_x(a.page_labels.values(), "label", "Pages")
     base = alt.Chart(data).encode(x=x, xOffset=alt.XOffset("way:N", sort=ways))
-    colour = axes.colour("way", ways)
+    colour = charts.colour("way", ways)
     rate, count = alt.Tooltip("gb_per_s:Q", format=".3~r"), alt.Tooltip("n:Q", title="processes")
     points = base.mark_point(size=80).encode(
-        y=y, color=colour, shape=axes.shape("way", ways), tooltip=["pages:N", "way:N", rate, count]
+        y=y,
+        color=colour,
+        shape=charts.shape("way", ways),
+        tooltip=["pages:N", "way:N", rate, count],
     )
     bars = base.mark_rule().encode(y="slow:Q", y2="fast:Q", color=colour)
     best = data.groupby("pages", sort=False)["gb_per_s"].max()

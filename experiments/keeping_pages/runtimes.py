@@ -47,7 +47,7 @@ class Answer(BaseModel, extra="forbid", frozen=True, strict=True):
     batch_ns: Annotated[list[Positive], Field(min_length=3, max_length=1000)]
 
 
-class RuntimeReport(Held):
+class RuntimeReport(Held, frozen=True):
     """One process. Where the language tells no address (Java), the largest private anonymous
     mapping is taken to hold the array: the heap."""
 
@@ -58,7 +58,7 @@ class RuntimeReport(Held):
     ns_per_access: PositiveNs  # median over the batches
 
 
-class Runtimes(Survey):
+class Runtimes(Survey, frozen=True):
     """`lacking` holds a reason code for "go" (no program) or "go huge" (this variant was
     not measured to the end)."""
 

@@ -35,12 +35,12 @@ def languages(a: Analysis) -> Html:
     """Return a row a language: of each variant's array the share on huge pages, and ns per read."""
     blank = dict.fromkeys(["language", *_VARIANTS.values()], "–")
     rows: dict[str, dict[str, str]] = {}
-    for run in a.variants.itertuples():
-        row = rows.setdefault(run.language, blank | {"language": run.language})
-        ns = f"{run.low_ns:.1f} to {run.high_ns:.1f} ns"
-        row[_VARIANTS[run.variant]] = f"{100 * run.huge_share:.0f} %, {ns}"
+    for run in a.variants.to_dict("records"):
+        row = rows.setdefault(run["language"], blank | {"language": run["language"]})
+        ns = f"{run['low_ns']:.1f} to {run['high_ns']:.1f} ns"
+        row[_VARIANTS[run["variant"]]] = f"{100 * run['huge_share']:.0f} %, {ns}"
     for name, why in a.programs.lacking.items():
         language, _, variant = name.partition(" ")
-        if variant and why in _REFUSED and (row := rows.get(TOOLS[language].title)):
-            row[_VARIANTS[variant]] = _REFUSED[why]
+        if variant and why in _REFUSED and (known := rows.get(TOOLS[language].title)):
+            known[_VARIANTS[variant]] = _REFUSED[why]
     return data_table(pd.DataFrame([*rows.values()]))

@@ -52,17 +52,17 @@ WAYS = {
         "thp-never",
     ),
 }
-_Name = page_requests.names(WAYS)
+_Name = Annotated[str, Field(pattern="^(" + "|".join(WAYS) + ")$")]
 
 
-class Got(Held):
+class Got(Held, frozen=True):
     """What one way gave; of a mapping of mapped_bytes, which may be more than was asked for."""
 
     way: _Name
     mapped_bytes: Positive
 
 
-class Ways(page_requests.Ways):
+class Ways(page_requests.Ways, frozen=True):
     """The document `ways`. `thp` is the setting of anonymous memory, shmem of shared."""
 
     all = WAYS

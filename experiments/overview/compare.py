@@ -38,8 +38,8 @@ from tlb.machine.host import Host
 from tlb.measure import kernels, states, survey
 from tlb.measure.events import CANONICAL
 from tlb.measure.store import Store, data_root
+from tlb.report.card import point_columns
 from tlb.report.parameters import table_of_contents
-from tlb.report.setting import point_columns
 from tlb.report.verdicts import LEAST_COVERAGE, decided, inside
 from tlb.stats.intervals import Interval
 from tlb.stats.two_machines import Pair, measured_alike, numbered_runs, of_the_same_kernels, pairs
@@ -191,8 +191,9 @@ def _side(name: str, chapter: str | None) -> Side:
     if rows.empty:
         raise Unavailable("no-data", f"{chapter or 'any chapter'} on {name[:80]}")
     rows = rows.assign(run=numbered_runs(rows["started_at"]))
-    if state or present:
-        rows = states.rows_of(store, machine, state or hosts.state(present), rows)
+    chosen = state or (hosts.state(present) if present else "")
+    if chosen:
+        rows = states.rows_of(store, machine, chosen, rows)
     called = f"{'own/' * is_own}{machine}{f'@{state}' if state else ''}"
     return Side(called, machine, store, rows)
 
@@ -249,9 +250,10 @@ def _computers(sides: tuple[Side, Side], described: tuple[Host, Host]) -> list[L
     labels = [label for label in {**both[0], **both[1]} if label not in _IGNORED]
     # Earlier versions of descriptions have fewer tasks, or none.
     tasks = {task.name for task in background.TASKS} - {background.NUMA}
-    unknown = tasks - set.intersection(*({*host.background} for host in described))
+    unknown = {task for task in tasks if any(task not in host.background for host in described)}
     labels = [label for label in labels if label not in unknown]
-    found = [(label, *(lines.get(label, "not stated") for lines in both)) for label in labels]
+    of_a, of_b = both
+    found = [(name, of_a.get(name, "not stated"), of_b.get(name, "not stated")) for name in labels]
     return [line for line in found if line[1] != line[2]]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from tlb.measure import states
-from tlb.report.setting import point_columns
+from tlb.report.card import point_columns
 from tlb.report.verdicts import WRONG_BY_CHANCE
 from tlb.system.prose import count, listed
 from tlb.system.reasons import if_available

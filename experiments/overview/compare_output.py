@@ -28,8 +28,8 @@ def told(comparison: Comparison) -> Iterator[str | pd.DataFrame]:
     yield facts_table(comparison) if comparison.facts else f"{a} and {b} are described alike."
     yield from comparison.explained
     if comparison.profiles:
-        rows = map(profile_comparison.row, comparison.profiles)
-        yield pd.DataFrame(rows, columns=profile_comparison.COLUMNS)
+        pairs = map(profile_comparison.row, comparison.profiles)
+        yield pd.DataFrame(pairs, columns=profile_comparison.COLUMNS)
         yield (
             "A profile does not know how much a machine's runs differ: what differs in it may be "
             "the hour. For the points below, that is counted."
@@ -39,7 +39,7 @@ def told(comparison: Comparison) -> Iterator[str | pd.DataFrame]:
     chapters = _by_chapter(comparison)
     yield counts_table(comparison)
     most = max(LEAST_ROWS, MOST_ROWS // len(chapters))
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for chapter, found in chapters.items():
         names = [chapter] + [""] * len(found)
         rows += [(name, *row(each)) for name, each in zip(names, found[:most], strict=False)]

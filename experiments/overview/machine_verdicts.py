@@ -27,8 +27,7 @@ from tlb.measure.row_database import FILE, RowDatabase
 from tlb.measure.store import PUBLISHED, Store, data_root
 from tlb.report import analysis, parameters
 from tlb.report.chapter import Chapter
-from tlb.report.compared import Bounds
-from tlb.report.verdicts import Effect, Verdict, Word, statements, verdicts
+from tlb.report.verdicts import Bounds, Effect, Verdict, Word, statements, verdicts
 from tlb.system.files import ROOT
 from tlb.system.reasons import Unavailable, if_available
 from tlb.system.units import digits_apart, significant
@@ -48,7 +47,7 @@ _CODE = (
     "tlb/stats",
     "tlb/measure",
     "tlb/report/analysis.py",
-    "tlb/report/obstacles.py",
+    "tlb/report/claims.py",
     "tlb/report/verdicts.py",
     "experiments",
 )
@@ -78,10 +77,11 @@ class Shown(Document):
         digits = digits_apart((low, high), (effect.least, effect.most), _DIGITS)
         ends = {"value": value, "low": low, "high": high}
         ends |= {"least": effect.least, "most": effect.most}
-        for name, end in ends.items():
-            is_open = not isfinite(end)
-            ends[name] = None if is_open else float(significant(end, digits).replace(",", ""))
-        return cls(**ends)
+        printed: dict[str, Any] = {
+            name: float(significant(end, digits).replace(",", "")) if isfinite(end) else None
+            for name, end in ends.items()
+        }
+        return cls(**printed)
 
     @property
     def bounds(self) -> Bounds:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import altair as alt
 import numpy as np
 import pandas as pd
 
 from experiments.overview.machines import THIS, Analysis
-from tlb.report import axes, charts
+from tlb.report import charts
 from tlb.report.render import MUTED, PALETTE, RULE, Figure
 from tlb.system.reasons import required
 
@@ -41,14 +42,17 @@ def machines_times(a: Analysis) -> Figure:
     ]
     columns = ["machine", "label", "what", "value", "low", "high"]
     data = pd.DataFrame(required(found, "no machine has a time in its profile"), columns=columns)
-    data, ends = axes.intervals_on_log(data)
+    data, ends = charts.intervals_on_log(data)
     rows = [words for words in _SHOWN.values() if (data["what"] == words).any()]
     names = [*data["label"].unique()]
     shown = data.assign(median=data["value"], low=data["begin"], high=data["end"])
-    x = {"scale": axes.log_scale(10, ends), "axis": alt.Axis(title="ns", format=",", tickCount=6)}
-    channels = {"color": axes.colour("label", _colours(names))}
+    x: dict[str, Any] = {
+        "scale": charts.log_scale(10, ends),
+        "axis": alt.Axis(title="ns", format=",", tickCount=6),
+    }
+    channels: dict[str, Any] = {"color": charts.colour("label", _colours(names))}
     if len(names) <= len(PALETTE):
-        channels["shape"] = axes.shape("label", names)
+        channels["shape"] = charts.shape("label", names)
         # In a row one below the other, because marks of machines that lie close would cover each
         # other.
         places = alt.Scale(domain=names, range=_PLACES_PX)
@@ -61,9 +65,7 @@ def machines_times(a: Analysis) -> Figure:
     return Figure(chart, _finding(a, names), data[columns])
 
 
-def _grid(
-    rows: Sequence[str], x: Mapping[str, object], ends: tuple[float, float]
-) -> list[alt.Chart]:
+def _grid(rows: Sequence[str], x: Mapping[str, Any], ends: tuple[float, float]) -> list[alt.Chart]:
     """Return a line above each row but the first, and one at each power of ten."""
     low, high = np.log10(ends)
     decades = [10.0**power for power in range(int(np.ceil(low)), int(high) + 1)]
@@ -80,7 +82,7 @@ def _colours(names: list[str]) -> alt.Scale:
     """Return a colour a machine; of more machines than there are colours, one for this computer
     and one for all others."""
     if len(names) <= len(PALETTE):
-        return axes.colours(names)
+        return charts.colours(names)
     return alt.Scale(domain=names, range=[PALETTE[0] if n == THIS else MUTED for n in names])
 
 

@@ -19,8 +19,15 @@ from tlb.system.reasons import Unavailable
 from tlb.system.units import format_size
 
 TITLE = "The beginning of a large mapping over a mapping of the point's size"
-COLUMNS = ("pages", "working set", "layout", "in the large one ns", "in its own ns")
-COLUMNS += ("median ratio", "range")
+COLUMNS = (
+    "pages",
+    "working set",
+    "layout",
+    "in the large one ns",
+    "in its own ns",
+    "median ratio",
+    "range",
+)
 LARGE = 4 << 30
 SIZES = tuple(1 << bits for bits in (18, 20, 21, 22, 23, 24, 25, 28, 30))
 ROUNDS = 9

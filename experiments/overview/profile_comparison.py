@@ -54,7 +54,8 @@ def _can_tell(a: Quantity, b: Quantity) -> bool:
 
 
 def _compared(a: Quantity, b: Quantity, among: int) -> QuantityPair:
-    ratio = if_available(lambda: b.interval / a.interval)
+    ours, theirs = a.interval, b.interval
+    ratio = if_available(lambda: theirs / ours) if ours and theirs else None
     if ratio is None:
         return QuantityPair(a, b, None, UNKNOWN)
     is_exact = ratio.low == ratio.value == ratio.high

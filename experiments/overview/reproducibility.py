@@ -20,16 +20,26 @@ from experiments.overview.machine_verdicts import name_of
 from tlb.machine import host as hosts
 from tlb.measure import survey
 from tlb.report import analysis, discovery
+from tlb.report.card import point_columns, processes
 from tlb.report.chapter import Chapter
 from tlb.report.render import Html, data_table
-from tlb.report.setting import hypervisor_name, point_columns, processes
+from tlb.report.setting import hypervisor_name
 from tlb.stats.two_machines import runs_apart
 from tlb.system.files import ROOT
 from tlb.system.reasons import if_available, required
 
 # What numbers pass through; the rest of requirements.lock builds the page around them.
-LIBRARIES = ("numpy", "pandas", "scipy", "numba", "altair", "papermill", "nbval", "jupyter-book")
-LIBRARIES += ("sphinxcontrib-bibtex",)
+LIBRARIES = (
+    "numpy",
+    "pandas",
+    "scipy",
+    "numba",
+    "altair",
+    "papermill",
+    "nbval",
+    "jupyter-book",
+    "sphinxcontrib-bibtex",
+)
 # No two processes have all of these.
 _PROCESS = ["kernel", "engine", "repeat", "checksum", "started_at", "ns_per_access", "wall_ns"]
 
@@ -108,10 +118,15 @@ class Analysis(analysis.Analysis):
         these took, a digest of its rows."""
         found = []
         for name, (chapter, rows) in self.kept.items():
-            row = {"chapter": name.replace("_", " "), "machine": chapter.machine}
-            row |= {"points": len(processes(rows)), "measurements": len(rows)}
-            row |= {"minutes": rows["wall_ns"].sum() / 6e10}
-            row |= {"measured from": rows["started_at"].min()[:10], "rows": _digest(rows)}
+            row = {
+                "chapter": name.replace("_", " "),
+                "machine": chapter.machine,
+                "points": len(processes(rows)),
+                "measurements": len(rows),
+                "minutes": rows["wall_ns"].sum() / 6e10,
+                "measured from": rows["started_at"].min()[:10],
+                "rows": _digest(rows),
+            }
             found.append(row)
         return pd.DataFrame(found)
 
@@ -124,7 +139,7 @@ class Analysis(analysis.Analysis):
             own = rows.rename(columns={"source": "digest"})[by].drop_duplicates().sort_values(by)
             frames.append(own.assign(chapters=name.replace("_", " ")))
         found = pd.concat(frames[1:] or frames, ignore_index=True)
-        return found.groupby(by, as_index=False)["chapters"].agg(", ".join)
+        return found.groupby(by, as_index=False).agg({"chapters": ", ".join})
 
     def by_machine(self) -> pd.DataFrame:
         """Return a row a machine that has rows here: its CPU, its Linux, who translates for it, its
@@ -185,7 +200,7 @@ def book_second_run(a: Analysis) -> Html:
     rows = []
     for chapter, found in a.second_run.groupby("chapter", sort=False):
         off, words = apart(found["ratio"]), found["verdict"].value_counts()
-        name = name_of(your_machine) if chapter == survey.NAME else chapter
+        name = name_of(your_machine) if chapter == survey.NAME else str(chapter)
         row = {"chapter": name.replace("_", " "), "times": len(found)}
         row |= {
             "half within": f"{off.median():.1%}",

@@ -14,8 +14,7 @@ from experiments.overview import CHAPTERS
 from experiments.overview.machine_verdicts import Judged, Verdicts, judged, name_of
 from tlb.report import analysis, page
 from tlb.report.chapter import Chapter
-from tlb.report.verdict_table import CLASSES, beside
-from tlb.report.verdicts import claims_of, statements
+from tlb.report.verdicts import CLASSES, beside, claims_of, statements
 from tlb.system.reasons import Unavailable
 
 UNMEASURED = "not measured"
@@ -115,12 +114,23 @@ class Analysis(analysis.Analysis):
     def _row(self, chapter: str, id: str) -> dict[str, Any]:
         here = self.verdict(chapter, id)
         words = {name: self._word(name, chapter, id) for name in self.others}
-        row = dict.fromkeys(("reason", "compared"), "") | {"verdict": UNMEASURED, "evidence": here}
-        row |= {"is_decided": False, "by_interval": False}
+        row: dict[str, Any] = {
+            "reason": "",
+            "compared": "",
+            "verdict": UNMEASURED,
+            "evidence": here,
+            "is_decided": False,
+            "by_interval": False,
+        }
         if isinstance(here, Judged):
-            row |= {"verdict": here.verdict, "reason": here.reason, "evidence": here.evidence}
-            row |= {"compared": beside(here.bounds, here.why), "is_decided": here.is_decided}
-            row |= {"by_interval": bool(here.effects)}
+            row |= {
+                "verdict": here.verdict,
+                "reason": here.reason,
+                "evidence": here.evidence,
+                "compared": beside(here.bounds, here.why),
+                "is_decided": here.is_decided,
+                "by_interval": bool(here.effects),
+            }
         shown = None if self.own else self.machine_of(chapter)
         each = [row["verdict"], *(word for name, word in words.items() if name != shown)]
         deciding = sum(word in DECIDED for word in each)

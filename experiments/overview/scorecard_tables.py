@@ -8,11 +8,9 @@ from math import isinf
 from markupsafe import Markup
 
 from experiments.overview.scorecard import APART, MARKS, OTHERWISE, UNMEASURED, Analysis
-from tlb.report.bibliography import sources
-from tlb.report.compared import range_words
+from tlb.report.claims import sources
 from tlb.report.render import Html, inline, join
-from tlb.report.verdict_table import anchor, mark
-from tlb.report.verdicts import Statement, statements
+from tlb.report.verdicts import Statement, anchor, mark, range_words, statements
 from tlb.system.prose import count
 from tlb.system.reasons import REASONS
 
@@ -86,7 +84,7 @@ def claims(a: Analysis) -> Html:
         '<tbody data-chapter="{0}"><tr><th scope="rowgroup" colspan="2">'
         '<a href="{0}.html">{1}</a></th></tr>{2}</tbody>',
         [
-            (chapter, a.titles[chapter], _lines(a, rows.to_dict("records")))
+            (chapter, a.titles[str(chapter)], _lines(a, rows.to_dict("records")))
             for chapter, rows in rest.groupby("chapter", sort=False)
         ],
     )
@@ -96,7 +94,11 @@ def claims(a: Analysis) -> Html:
         '</th><th scope="col">Claim</th></tr></thead>{}</table></div>'
     ).format(_filter(a, rest), groups)
     return Html(
-        str(table), "\n".join(f"{row.verdict.upper()}: {row.id}" for row in rest.itertuples())
+        str(table),
+        "\n".join(
+            f"{verdict.upper()}: {id}"
+            for verdict, id in zip(rest["verdict"], rest["id"], strict=True)
+        ),
     )
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import ceil, floor
+from typing import Any
 
 import altair as alt
 import numpy as np
 import pandas as pd
 
 from experiments.overview.index import BASE_PAGES, LARGE_PAGES, PACKED, Analysis
-from tlb.report import axes, charts
+from tlb.report import charts
 from tlb.report.render import MUTED, PALETTE, Figure
 from tlb.stats.curves import Curve, at_largest_shared
 from tlb.stats.scatter import JUMP
@@ -21,7 +22,7 @@ _COLOURS = {BASE_PAGES: PALETTE[0], LARGE_PAGES: PALETTE[2], PACKED: PALETTE[1]}
 _ASKED_LOG2 = 30.0  # the static figure answers for 1 GiB
 _STEP = 0.5  # of the slider, in octaves
 # Of the chosen size, where its time is written: above the dearest curve and below the cheapest.
-_LABELS = {
+_LABELS: dict[str, dict[str, Any]] = {
     BASE_PAGES: {"align": "right", "dx": -8, "dy": -12},
     PACKED: {"align": "left", "dx": 8, "dy": 15},
 }
@@ -33,7 +34,7 @@ def working_set(a: Analysis) -> Figure:
     page_bytes, found = a.base_page_bytes, a.curves
     data = charts.stacked(found, "no chase was measured", page_bytes=page_bytes)
     colours = alt.Scale(domain=[*found], range=[_COLOURS[name] for name in found])
-    x, scale = axes.working_set(page_bytes), _scale(data)
+    x, scale = charts.working_set(page_bytes), _scale(data)
     y, solid = alt.Y("median:Q", scale=scale), [name for name in found if name != PACKED]
     chart = charts.series_chart(data, x, "ns per load", colours, scale=scale, joined=solid)
     control = alt.Chart(data).transform_filter(f"datum.series === '{PACKED}'")
@@ -42,7 +43,9 @@ def working_set(a: Analysis) -> Figure:
     single = None
     if len(dots):
         single = alt.Chart(dots.assign(working_set_bytes=dots["lines"] * page_bytes))
-        single = single.mark_circle(size=14).encode(x=x, y=y, color=axes.colour("series", colours))
+        single = single.mark_circle(size=14).encode(
+            x=x, y=y, color=charts.colour("series", colours)
+        )
     ends = charts.capacities(a.cliff.entries, base_page_bytes=page_bytes)
     sizes = _sizes(
         required(found.get(BASE_PAGES), "no chase was measured on base pages"), page_bytes
@@ -95,7 +98,7 @@ def _slider(sizes: list[float], default: float, answers: Mapping[str, str]) -> l
 def _chosen(times: pd.DataFrame, colours: alt.Scale, x: alt.X, y: alt.Y) -> list[alt.Chart]:
     """Return what marks the chosen size: a rule, a point on each curve, and two of their times."""
     chosen = alt.Chart(times).transform_filter("datum.size == size").encode(x=x)
-    points = chosen.mark_point(size=130).encode(y=y, color=axes.colour("series", colours))
+    points = chosen.mark_point(size=130).encode(y=y, color=charts.colour("series", colours))
     texts = [
         chosen.transform_filter(f"datum.series === '{name}'")
         .mark_text(fontWeight="bold", **place)

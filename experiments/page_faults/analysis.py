@@ -116,17 +116,19 @@ class Analysis(analysis.Analysis):
         """By levels: the sample behind the published mean of minor faults and its interval."""
         rows = select(literature("page_fault_levels"), benchmark="lat_pagefault")
         columns = ["ns_per_fault", "ci95_low_ns_per_fault", "ci95_high_ns_per_fault"]
-        return {
-            int(row["page_table_levels"]): student.printed(*row[columns], int(row["run_count"]))
-            for _, row in rows.iterrows()
-        }
+        samples = {}
+        for _, row in rows.iterrows():
+            mean, low, high = row[columns]
+            runs = int(row["run_count"])
+            samples[int(row["page_table_levels"])] = student.printed(mean, low, high, runs)
+        return samples
 
     @cached_property
     def published_means(self) -> dict[int, float]:
         """By levels: total over count of the published histograms, ns a fault."""
         rows = literature("page_fault_levels").dropna(subset=["total_ns"])
-        rows = rows.set_index("page_table_levels")
-        return (rows["total_ns"] / rows["fault_count"]).to_dict()
+        means = rows["total_ns"] / rows["fault_count"]
+        return dict(zip(rows["page_table_levels"].tolist(), means.tolist(), strict=True))
 
     def printed_buckets(self) -> pd.DataFrame:
         """Return a row a level and bucket of the published histograms: page_table_levels, from_ns,
@@ -161,13 +163,14 @@ class Analysis(analysis.Analysis):
         rows = []
         for mode in ("unmap", "keep"):
             chunks = self._chunks(mode)
-            for threads, part in chunks.groupby("threads") if len(chunks) else ():
+            for _, part in chunks.groupby("threads") if len(chunks) else ():
+                threads = int(part["threads"].iloc[0])
                 rates = 1e9 / part["ns_per_access"]
                 rate = mean(rates)
                 if np.isnan(rate.value):
                     rate = UNKNOWN._replace(value=float(rates.iloc[0]))
                 faults, is_beyond = part["faults_per_access"].median(), part["cpus"].min() < threads
-                rows.append((mode, int(threads), *rate[:3], len(part), float(faults), is_beyond))
+                rows.append((mode, threads, *rate[:3], len(part), float(faults), is_beyond))
         return pd.DataFrame(rows, columns=columns).astype({"is_beyond": bool})
 
     @property
@@ -228,5 +231,5 @@ def _histogram(rows: pd.DataFrame) -> pd.DataFrame:
     shares = whole["share"].groupby(place).sum()
     middle = 2.0 ** (shares.index.to_numpy(float) / DRAWN_AN_OCTAVE)
     half = 2.0 ** (0.5 / DRAWN_AN_OCTAVE)
-    bins = {"ns": middle, "low_ns": middle / half, "high_ns": middle * half}
-    return pd.DataFrame(bins | {"share": shares.to_numpy()})
+    columns = {"ns": middle, "low_ns": middle / half, "high_ns": middle * half}
+    return pd.DataFrame(columns | {"share": shares.to_numpy()})

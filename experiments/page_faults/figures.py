@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import altair as alt
 import pandas as pd
 
 from experiments.page_faults.analysis import FRESH, FRESH_LARGE, WAYS, Analysis
-from tlb.report import axes, charts
-from tlb.report.axes import PAGE_COLOURS
+from tlb.report import charts
+from tlb.report.charts import PAGE_COLOURS
 from tlb.report.render import MUTED, PALETTE, Figure
 from tlb.system.page_sizes import BASE
 from tlb.system.prose import count, listed
@@ -25,7 +25,7 @@ PROFILED = {"base": "on 4 KiB pages", "large": "on 2 MiB pages"}
 _COLOURS = {WAYS[FRESH]: PAGE_COLOURS[BASE], WAYS[FRESH_LARGE]: PAGE_COLOURS["thp"]}
 
 
-def _present(data: pd.DataFrame, column: str, names: Sequence[str]) -> list[str]:
+def _present(data: pd.DataFrame, column: str, names: Iterable[str]) -> list[str]:
     return [name for name in names if (data[column] == name).any()]
 
 
@@ -34,7 +34,7 @@ def touches(a: Analysis) -> Figure:
     data = every[every["share"] >= SEEN]
     kinds = _present(data, "way", WAYS.values())
     low, high = data["low_ns"].min(), data["high_ns"].max()
-    scale, axis = axes.log_scale(10, (low, high)), axes.within(_TICKS, low, high)
+    scale, axis = charts.log_scale(10, (low, high)), charts.within(_TICKS, low, high)
     shares = alt.Axis(title="Share of the touches", format="%")
     ns, share = alt.Tooltip("ns:Q", format=",.3~r"), alt.Tooltip("share:Q", format=".2%")
     # Side by side in their bucket, because bars on top of each other mix their colours.
@@ -43,11 +43,11 @@ def touches(a: Analysis) -> Figure:
     colours = alt.Scale(domain=kinds, range=[_COLOURS.get(kind, PALETTE[1]) for kind in kinds])
     chart = alt.Chart(data.assign(left=left, right=right)).mark_bar()
     chart = chart.encode(
-        x=alt.X("left:Q", scale=scale, axis=axes.ns_axis("ns per touch", axis)),
+        x=alt.X("left:Q", scale=scale, axis=charts.ns_axis("ns per touch", axis)),
         x2="right:Q",
         y=alt.Y("share:Q", stack=None, axis=shares),
         y2=alt.datum(0),
-        color=axes.colour("way", colours, columns=1),
+        color=charts.colour("way", colours, columns=1),
         tooltip=["way:N", ns, share],
     )
     peaks = data.loc[data.groupby("way")["share"].idxmax()].set_index("way")["ns"]
@@ -87,7 +87,7 @@ def own_profile(a: Analysis) -> Figure:
         y=charts.row("symbol", order),
         yOffset=alt.YOffset("memory:N", sort=kinds, scale=below),
         x=alt.X("share:Q", axis=alt.Axis(title="Share of all samples", format="%")),
-        color=axes.colour("memory", colours, offset=12),
+        color=charts.colour("memory", colours, offset=12),
         tooltip=["symbol:N", "memory:N", alt.Tooltip("share:Q", format=".1%")],
     )
     top = listed(
@@ -112,7 +112,7 @@ def churn(a: Analysis) -> Figure:
     base = alt.Chart(data).encode(
         x=alt.X("threads:Q", axis=threads, scale=alt.Scale(nice=False, zero=False))
     )
-    colour = axes.colour("memory", _present(data, "memory", MODES.values()))
+    colour = charts.colour("memory", _present(data, "memory", MODES.values()))
     bounds = base.mark_rule(strokeWidth=2).encode(y="low:Q", y2="high:Q", color=colour)
     bounds = bounds.transform_filter("isValid(datum.low)")
     faults = alt.Tooltip("faults:Q", format=",.0f", title="faults a record")

@@ -3,6 +3,8 @@ of memory that was left alone, and threads that map and take away."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from tlb.measure.grid import Scope
 from tlb.measure.record import Point
 from tlb.system.page_sizes import BASE
@@ -31,7 +33,7 @@ def touches(scope: Scope) -> list[Point]:
     kernel beforehand; in a memory cgroup."""
     lines = min(scope.lines(FILE_BYTES), scope.most_lines)
     ready, untouched = {"populate": 1}, {"populate": 0}
-    ways = [
+    ways: list[tuple[str, str, str, dict[str, Any]]] = [
         (BASE, "file", "cycle", untouched),
         (BASE, "file", "sequential", untouched),
         (BASE, "file", "cycle", ready),

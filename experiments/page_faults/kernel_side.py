@@ -70,7 +70,8 @@ def make(profile: str) -> dict[str, Any]:
     inspected = host.inspect()
     if inspected.os != "Linux":
         raise Unavailable("not-linux")
-    profiles, lacking = {}, {}
+    profiles: dict[str, dict[str, float]] = {}
+    lacking: dict[Literal["profiles", "traced"], str] = {}
     try:
         profiles = profiles_here()
     except Unavailable as why:

@@ -8,7 +8,7 @@ import pandas as pd
 from experiments.shootdowns.analysis import Analysis
 from experiments.shootdowns.grid import FEW
 from experiments.shootdowns.tables import CALL_WORDS
-from tlb.report import axes, charts
+from tlb.report import charts
 from tlb.report.render import Figure
 from tlb.system.prose import in_words, listed
 from tlb.system.reasons import required
@@ -25,10 +25,10 @@ def calls(a: Analysis) -> Figure:
         for call, curve in curves.items()
     ]
     data = charts.in_us(pd.concat(tables, ignore_index=True))
-    axis = axes.lines_axis("Pages removed by the call", sorted(set(data["lines"])))
-    x = alt.X("lines:Q", axis=axis, scale=axes.log_scale())
-    y = axes.median_y(data, "µs per call", _LONG)
-    colour = axes.colour("series", [CALL_WORDS[call] for call in a.calls_alone], columns=1)
+    axis = charts.lines_axis("Pages removed by the call", sorted(set(data["lines"])))
+    x = alt.X("lines:Q", axis=axis, scale=charts.log_scale())
+    y = charts.median_y(data, "µs per call", _LONG)
+    colour = charts.colour("series", [CALL_WORDS[call] for call in a.calls_alone], columns=1)
     pages = alt.Tooltip("lines:Q", title="pages")
     least = data[data["lines"] == data["lines"].min()]
     times = listed(f"{row.series} {row.where} {row.median:.1f} µs" for row in least.itertuples())
@@ -50,10 +50,10 @@ def shares(a: Analysis) -> Figure:
     known = pd.DataFrame(rows, columns=["call", "beside", *charts.INTERVAL]).dropna()
     data = charts.in_us(required(known, "no call has enough processes on one CPU and on more"))
     x = charts.group_x(data["call"], "call", None)
-    y = alt.Y("median:Q", axis=axes.ns_axis("µs added to a call on one page"))
+    y = alt.Y("median:Q", axis=charts.ns_axis("µs added to a call on one page"))
     order = list(dict.fromkeys(data["beside"]))
-    colour = axes.colour("beside", order, title="on the other CPUs", columns=1)
-    worst = data.loc[data["median"].idxmax()]
+    colour = charts.colour("beside", order, title="on the other CPUs", columns=1)
+    worst = data.iloc[data["median"].argmax()]
     return Figure(
         charts.bars(data, x, y, colour, unit="µs", size=22),
         f"Time that other CPUs add to a call on one page, by what runs on them. {worst['call']} "

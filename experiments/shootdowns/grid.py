@@ -3,6 +3,8 @@ one CPU and on more, and a chase beside a thread that gives pages back."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from tlb.measure.grid import Scope
 from tlb.measure.record import Point
 from tlb.system.page_sizes import BASE
@@ -52,7 +54,7 @@ def shootdowns(scope: Scope) -> list[Point]:
 def victims(scope: Scope) -> list[Point]:
     """A chase that the TLB holds, alone and beside a thread that gives pages back or only runs."""
 
-    def beside(mode: str, **load: int) -> list[Point]:
+    def beside(mode: str, **load: Any) -> list[Point]:
         lines = min(HELD, scope.most_lines)
         region_ms = max(TAIL_MS, scope.profile.region_ms)
         return scope.chase("neighbour_chase", BASE, lines, mode, region_ms=region_ms, **load)

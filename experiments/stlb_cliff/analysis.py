@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache, cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -72,7 +72,7 @@ class Analysis(analysis.Analysis):
     )
     numpy_price = cached_property(lambda a: a.priced(kernel="page_gather", engine="numpy"))
 
-    def priced(self, **where: object) -> Curve:
+    def priced(self, **where: Any) -> Curve:
         """Return spread minus packed of the rows that `where` selects."""
         return self.price_of(curves.spread(self.frame, **where), curves.packed(self.frame, **where))
 
@@ -90,7 +90,9 @@ class Analysis(analysis.Analysis):
         """The largest number of lines that has a price."""
         return required(self.price.xs, "no spread point has its packed control")[-1]
 
-    _counted = cached_property(lambda a: {})  # by quantity: of which rows, and the curve
+    @cached_property
+    def _counted(self) -> dict[str, Any]:  # by quantity: of which rows, and the curve
+        return {}
 
     @property
     def ghz(self) -> float:

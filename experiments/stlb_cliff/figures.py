@@ -8,7 +8,7 @@ import altair as alt
 import pandas as pd
 
 from experiments.stlb_cliff.analysis import Analysis
-from tlb.report import axes, charts
+from tlb.report import charts
 from tlb.report.render import PALETTE, Figure
 from tlb.system.prose import climb, listed
 from tlb.system.reasons import required
@@ -36,7 +36,7 @@ def cliff(a: Analysis) -> Figure:
     processes = {name: curve.processes for name, curve in layouts.items()}
     dots = _by_bytes(a, processes, "layout", ["lines", "median"])
     chart = charts.chase_chart(
-        data, axes.LAYOUTS, "layout", a.entries, a.base_page_bytes, processes=dots
+        data, charts.LAYOUTS, "layout", a.entries, a.base_page_bytes, processes=dots
     )
     least, most = (format_size(n * a.base_page_bytes) for n in (a.spread.xs[0], a.spread.xs[-1]))
     low, high = a.spread.medians.iloc[[0, -1]].map(format_ns)
@@ -63,10 +63,12 @@ def misses(a: Analysis) -> Figure:
     x = alt.X(
         "lines:Q",
         axis=alt.Axis(title="Pages touched", values=ticks, format=","),
-        scale=axes.log_scale(domain=tuple(entries * end for end in machine.window)),
+        scale=charts.log_scale(domain=tuple(entries * end for end in machine.window)),
     )
     scale = alt.Scale(domain=[0, 1.12], nice=False)  # the label of the capacity is above the data
-    y = alt.Y("median:Q", axis=axes.ns_axis("share of loads that walk", axes.SHARES), scale=scale)
+    y = alt.Y(
+        "median:Q", axis=charts.ns_axis("share of loads that walk", charts.SHARES), scale=scale
+    )
     colour, dash = _lines(["counted", *models], columns=2)
     lines = alt.Chart(data).mark_line(clip=True).encode(x=x, y=y, color=colour, strokeDash=dash)
     counted = (
@@ -74,7 +76,7 @@ def misses(a: Analysis) -> Figure:
     )
     pages = alt.Tooltip("lines:Q", format=",")
     points = counted.mark_point(clip=True)
-    points = points.encode(y=y, tooltip=axes.tips(pages, unit="walks per load", bounds=False))
+    points = points.encode(y=y, tooltip=charts.tips(pages, unit="walks per load", bounds=False))
     bars = counted.mark_rule(clip=True).encode(y="low:Q", y2="high:Q")
     rule = charts.marks([(entries, f"{entries:,} entries by {machine.entries_source}")], "lines")
     first, last = near.iloc[[0, -1]].itertuples()
@@ -90,9 +92,9 @@ def misses(a: Analysis) -> Figure:
 
 def _lines(names: list[str], columns: int) -> tuple[alt.Color, alt.StrokeDash]:
     """Return a colour and a dash for each series, with one legend for both."""
-    legend, scale = axes.line_legend(columns=columns), axes.colours(names)
+    legend, scale = charts.line_legend(columns=columns), charts.colours(names)
     colour = alt.Color("series:N", sort=names, legend=legend, scale=scale)
-    return colour, axes.dash("series", names, columns=columns)
+    return colour, charts.dash("series", names, columns=columns)
 
 
 def latency_throughput(a: Analysis) -> Figure:
@@ -105,7 +107,7 @@ def latency_throughput(a: Analysis) -> Figure:
     }
     data = _by_bytes(a, series, "series", [*_POINT, "n"])
     scheme = alt.Scale(domain=list(series), range=[PALETTE[0], PALETTE[1], PALETTE[3]])
-    x = axes.working_set(a.base_page_bytes)
+    x = charts.working_set(a.base_page_bytes)
     chart = charts.series_chart(data, x, "ns per load", scheme)
     return Figure(
         charts.published(chart, f"datum.series != '{theirs}'"),

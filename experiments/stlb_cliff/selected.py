@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
+from typing import Any
 
 from tlb.measure.grid import Scope
 from tlb.report.verdicts import Compares, points_of
@@ -11,7 +12,12 @@ from tlb.system.page_sizes import BASE
 
 # Of the last level's entries: the published sizes around its reach are two doublings apart.
 HALF_TO_TWICE = (0.5, 2.0)
-_BOTH = {"pages": BASE, "mode": "", "order": "cycle", "layout": ("spread", "packed")}
+_BOTH: dict[str, Any] = {
+    "pages": BASE,
+    "mode": "",
+    "order": "cycle",
+    "layout": ("spread", "packed"),
+}
 
 
 def chase(

@@ -7,8 +7,7 @@ from math import inf
 
 from experiments.strides.analysis import Analysis
 from experiments.strides.grid import LINE_BYTES, NARROW, PAGE_STRIDE, TWO_PAGES, WIDE
-from tlb.report.obstacles import unless_splintered
-from tlb.report.verdicts import Answer, Band, Compares, claim, inside, points_of
+from tlb.report.verdicts import Answer, Band, Compares, claim, inside, points_of, unless_splintered
 from tlb.stats import curves
 from tlb.stats.curves import Curve
 from tlb.stats.intervals import Interval

@@ -9,7 +9,7 @@ import pandas as pd
 
 from experiments.strides.analysis import PARTS, STRIDE, Analysis
 from experiments.strides.grid import LINE_BYTES
-from tlb.report import axes, charts
+from tlb.report import charts
 from tlb.report.render import MUTED, Figure
 from tlb.stats.curves import Curve
 from tlb.system.prose import listed
@@ -19,7 +19,7 @@ from tlb.system.units import format_size
 _TIMES = (0.2, 0.5, 1, 2, 3, 5, 10, 20, 30, 50, 100, 200)
 # Every second power of two, among them a page: of all, a narrow chart labels others.
 _TICKS = [4**k for k in range(2, 9)]
-_STRIDES = alt.X(f"{STRIDE}:Q", axis=axes.bytes_axis("Stride", _TICKS), scale=axes.log_scale())
+_STRIDES = alt.X(f"{STRIDE}:Q", axis=charts.bytes_axis("Stride", _TICKS), scale=charts.log_scale())
 
 
 def strides(a: Analysis) -> Figure:
@@ -57,11 +57,11 @@ def _by_stride(
         if len(curve.processes)
     ]
     shown = pd.concat([data, *dots])
-    scale = axes.time_scale(pd.concat([shown, *more]))
-    scheme = axes.colours(list(dict.fromkeys(data["series"])))
+    scale = charts.time_scale(pd.concat([shown, *more]))
+    scheme = charts.colours(list(dict.fromkeys(data["series"])))
     chart = charts.series_chart(data, _STRIDES, "ns per load", scheme, scale=scale, ticks=_TIMES)
     if dots:
-        y, colour = alt.Y("median:Q", scale=scale), axes.colour("series", scheme)
+        y, colour = alt.Y("median:Q", scale=scale), charts.colour("series", scheme)
         points = alt.Chart(pd.concat(dots)).mark_circle(size=14)
         chart += points.encode(x=_STRIDES, y=y, color=colour)
     return chart, shown[["series", STRIDE, *charts.FIELDS]], scale
@@ -76,9 +76,9 @@ def waterfall(a: Analysis) -> Figure:
     chart = chart.encode(
         x=charts.group_x(data["stride"], "stride", "Stride"),
         xOffset=alt.XOffset("part:N", sort=named),
-        y=alt.Y("begins_ns:Q", axis=axes.ns_axis("ns per load")),
+        y=alt.Y("begins_ns:Q", axis=charts.ns_axis("ns per load")),
         y2="ends_ns:Q",
-        color=axes.colour("part", named, columns=2),
+        color=charts.colour("part", named, columns=2),
         tooltip=["stride:N", "part:N", alt.Tooltip("ns:Q", format=".3~r")],
     )
     wide = data[data["stride"] == order[min(1, len(order) - 1)]]

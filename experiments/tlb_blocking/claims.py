@@ -19,8 +19,16 @@ from experiments.tlb_blocking.analysis import (
     graph_size,
 )
 from experiments.tlb_blocking.grid import blocks
-from tlb.report.obstacles import unless_splintered
-from tlb.report.verdicts import Answer, Effect, Truth, claim, decided, inside, points_of
+from tlb.report.verdicts import (
+    Answer,
+    Effect,
+    Truth,
+    claim,
+    decided,
+    inside,
+    points_of,
+    unless_splintered,
+)
 from tlb.stats.intervals import Interval
 from tlb.stats.splinter import large_pages
 from tlb.system.page_sizes import BASE, LARGE, words

@@ -15,7 +15,7 @@ from experiments.tlb_blocking.analysis import (
     Analysis,
     graph_size,
 )
-from tlb.report import axes, charts
+from tlb.report import charts
 from tlb.report.chapter import literature
 from tlb.report.render import MUTED, Figure
 from tlb.system.page_sizes import BASE
@@ -43,14 +43,14 @@ def blocks(a: Analysis) -> Figure:
         plain=data["vertices"].map(a.plain.medians).astype(float),
     )
     base = required(data[data["pages"] == BASE], "no walk in blocks was measured on base pages")
-    scheme = axes.colours(list(dict.fromkeys(data.sort_values("block_steps")["steps"])))
+    scheme = charts.colours(list(dict.fromkeys(data.sort_values("block_steps")["steps"])))
     room = base.assign(high=3 * base[["plain", "high"]].max(axis=1))  # for the labels at the top
-    scale = axes.time_scale(room)
-    x = alt.X("block_bytes:Q", axis=axes.bytes_axis("Size of a block"), scale=axes.log_scale())
+    scale = charts.time_scale(room)
+    x = alt.X("block_bytes:Q", axis=charts.bytes_axis("Size of a block"), scale=charts.log_scale())
     y = alt.Y("median:Q", scale=scale)
     chart = charts.series_chart(base, x, "ns per hop", scheme, "steps", scale=scale, ticks=_PER_HOP)
-    level = pd.DataFrame({"median": base["plain"].dropna()[:1]}).assign(label="without blocks")
-    level = alt.Chart(level).encode(y=y)
+    plain = pd.DataFrame({"median": base["plain"].dropna()[:1]}).assign(label="without blocks")
+    level = alt.Chart(plain).encode(y=y)
     text = level.mark_text(align="left", baseline="bottom", dy=-3, color=MUTED)
     chart += level.mark_rule() + text.encode(x=alt.value(110), text="label:N")
     best = base.loc[base["median"].idxmin()]
@@ -74,7 +74,7 @@ def prefetch(a: Analysis) -> Figure:
         scale=alt.Scale(type="symlog", constant=1, nice=False),
         axis=alt.Axis(title="Hops ahead (0: no prefetch)", values=ticks, format="d"),
     )
-    scheme = axes.page_colours(data["pages"], a.page_labels)
+    scheme = charts.page_colours(data["pages"], a.page_labels)
     data["pages"] = data["pages"].map(a.page_labels)
     best = data.loc[data.groupby("pages", sort=False)["median"].idxmin()]
     each = ", ".join(
@@ -99,7 +99,7 @@ def mitigations(a: Analysis) -> Figure:
     names = [name for name in names if (data["remedy"] == name).any()]
     top = float(data[["median", "high"]].max().max()) * 1.05
     size = f"graph of {graph_size(ours['vertices'].max())}"
-    x = {"scale": alt.Scale(domain=[0, top], nice=False), "axis": axes.ns_axis("ns per hop")}
+    x = {"scale": alt.Scale(domain=[0, top], nice=False), "axis": charts.ns_axis("ns per hop")}
     rows = charts.medians_in_rows(
         data,
         "remedy",
@@ -111,8 +111,8 @@ def mitigations(a: Analysis) -> Figure:
         alt.Tooltip("n:Q", title="processes"),
         width=2,
         size=70,
-        color=axes.colour("quantile", list(_QUANTILES.values()), columns=1),
-        shape=axes.shape("where", _WHERE, columns=1),
+        color=charts.colour("quantile", list(_QUANTILES.values()), columns=1),
+        shape=charts.shape("where", _WHERE, columns=1),
     )
     here = data[data["where"] == "here"].pivot(index="remedy", columns="quantile", values="median")
     each = "; ".join(

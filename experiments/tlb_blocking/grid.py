@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from experiments.tlb_blocking.analysis import APART_STEPS, PUBLISHED_BLOCK, VERTEX_BYTES
 from tlb.measure.grid import Scope
 from tlb.measure.record import Point
@@ -57,7 +59,9 @@ def apart(scope: Scope) -> list[Point]:
     most = min(scope.most_lines, inside * scope.base_page_bytes // VERTEX_BYTES)
     vertices = 1 << most.bit_length() - 1
     blocks = [inside * times for times in (1, 4, 16) if inside * times < vertices]
-    modes = [("blocked", {"block_vertices": n, "block_steps": APART_STEPS}) for n in blocks]
+    modes: list[tuple[str, dict[str, Any]]] = [
+        ("blocked", {"block_vertices": n, "block_steps": APART_STEPS}) for n in blocks
+    ]
     modes.append(("plain", {}))
     return [
         scope.point("graph_walk", mode=mode, layout=layout, vertices=vertices, **own)
@@ -86,10 +90,9 @@ def remedies(scope: Scope) -> list[Point]:
         blocks = [(block, BLOCK_STEPS[1]) for block in sizes if 4 <= block < vertices]
     if vertices > PUBLISHED_BLOCK:
         blocks.append((PUBLISHED_BLOCK, STAY_STEPS))
-    modes = [(pages, "plain", {}) for pages in LARGE_PAGES] + [
-        (BASE, "blocked", {"block_vertices": block, "block_steps": steps})
-        for block, steps in blocks
-    ]
+    modes: list[tuple[str, str, dict[str, Any]]] = [(pages, "plain", {}) for pages in LARGE_PAGES]
+    for block, steps in blocks:
+        modes.append((BASE, "blocked", {"block_vertices": block, "block_steps": steps}))
     return [
         scope.point("graph_walk", pages, mode, vertices=vertices, per_hop=1, **own)
         for pages, mode, own in modes
@@ -103,10 +106,12 @@ def joins(scope: Scope) -> list[Point]:
     """
     rows = max(1 << 10, min(1 << 21, scope.profile.max_working_set // 2048))
     fine = scope.is_fine
-    modes = [("partition", {"bits": b}) for b in (FAN_OUT_BITS if fine else FAN_OUT_BITS[1::2])]
+    fan_outs = FAN_OUT_BITS if fine else FAN_OUT_BITS[1::2]
+    modes: list[tuple[str, dict[str, Any]]] = [("partition", {"bits": b}) for b in fan_outs]
     modes += [("partition", {"bits": b, "passes": 2}) for b in FAN_OUT_BITS[-2 if fine else -1 :]]
     modes += [("naive", {})] + [("partitioned", {"bits": b}) for b in JOIN_BITS[0 if fine else 1 :]]
-    controls = [("partition", {"bits": b}) for b in CONTROL_BITS] + [
+    controls: list[tuple[str, dict[str, Any]]] = [
+        *(("partition", {"bits": b}) for b in CONTROL_BITS),
         ("naive", {}),
         ("partitioned", {"bits": CONTROL_BITS[-1]}),
     ]

@@ -15,7 +15,7 @@ from tlb.measure.record import Point
 from tlb.report.verdicts import Answer, Band, Fact, Truth, claim, inside, points_of
 from tlb.stats.intervals import Interval
 from tlb.system.page_sizes import BASE
-from tlb.system.reasons import required
+from tlb.system.reasons import Unavailable, required
 from tlb.system.units import format_size
 
 MOST_REFERENCES = 24
@@ -34,8 +34,9 @@ def _guest_and_process(point: Point, scope: Scope) -> bool:
 
 @claim("references-of-a-nested-walk")
 def references_of_a_nested_walk(a: Analysis, most: int = MOST_REFERENCES) -> Answer:
-    counts = {pair: references.cold(*pair) for pair in product(GUEST_PAGES, repeat=2)}
-    agree = all(count == references.at_most(*pair) for pair, count in counts.items())
+    pairs = list(product(GUEST_PAGES, GUEST_PAGES))
+    counts = {(guest, host): references.cold(guest, host) for guest, host in pairs}
+    agree = all(counts[guest, host] == references.at_most(guest, host) for guest, host in pairs)
     return Fact(
         max(counts.values()) == most and agree,
         "Counted by the simulator, a load with every cache of translations empty takes "
@@ -60,7 +61,7 @@ def a_guest_costs_under_three(a: Analysis, strict: float = STRICT, wide: float =
         guests.far.dropna(subset="over_alike"),
         "no page size was measured both in a guest and outside",
     )
-    worst, highs = known.loc[known["over_alike"].idxmax()], known["over_alike_high"]
+    worst, highs = known.iloc[known["over_alike"].argmax()], known["over_alike_high"]
     return _on(
         guests,
         a,
@@ -93,10 +94,11 @@ def _past(times: float) -> Callable[[Scope], float]:
 def only_huge_on_huge_helps(a: Analysis, band: Band) -> Answer:
     """On one side they save less than the band's end, and on both more; by this machine's own
     guests, since obstacles are its own."""
-    inside_alone, outside_alone, both = (
-        required(a.walks.get(pair, ()), f"no guest had {pair_words(*pair)}")
-        for pair in (("2m", "4k"), ("4k", "thp"), ("2m", "thp"))
-    )
+    pairs = ("2m", "4k"), ("4k", "thp"), ("2m", "thp")
+    for guest, host in pairs:
+        if (guest, host) not in a.walks:
+            raise Unavailable("too-few-points", f"no guest had {pair_words(guest, host)}")
+    inside_alone, outside_alone, both = (a.walks[pair] for pair in pairs)
     effects = [inside(inside_alone, *band), inside(outside_alone, *band)]
     return [*effects, inside(both, most=band[0])], (
         f"Past the TLB, translation costs {inside_alone:.2f} times as much with 2 MiB pages in the "

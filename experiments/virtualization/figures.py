@@ -3,11 +3,13 @@ that they are given."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import altair as alt
 import pandas as pd
 
 from experiments.virtualization.analysis import Analysis, cell_name
-from tlb.report import axes, charts
+from tlb.report import charts
 from tlb.report.render import MUTED, Figure
 from tlb.system.prose import extremes
 from tlb.system.reasons import required
@@ -26,8 +28,8 @@ def one_test(a: Analysis) -> Figure:
     data = pd.DataFrame(rows, columns=["pages", "where", *charts.INTERVAL])
     names = list(dict.fromkeys(_row_name(*chase) for shares in found.values() for chase in shares))
     title = "Price of translation divided by that on 4 KiB pages"
-    x = {
-        "axis": axes.ns_axis(title, [0, 0.5, 1, 1.5]),
+    x: dict[str, Any] = {
+        "axis": charts.ns_axis(title, [0, 0.5, 1, 1.5]),
         "scale": alt.Scale(domain=[0, max(1.6, 1.05 * data["high"].max())], nice=False),
     }
     chart = charts.medians_in_rows(
@@ -39,8 +41,8 @@ def one_test(a: Analysis) -> Figure:
         "where:N",
         width=2,
         size=70,
-        color=axes.colour("where", list(found), title=None),
-        shape=axes.shape("where", list(found), title=None),
+        color=charts.colour("where", list(found), title=None),
+        shape=charts.shape("where", list(found), title=None),
     )
     rule = alt.Chart(pd.DataFrame({"median": [1.0]})).mark_rule(strokeDash=[4, 4], color=MUTED)
     walks = {_row_name(*chase): share.value for chase, share in a.walks.items()}
@@ -65,7 +67,7 @@ def first_touches(a: Analysis) -> Figure:
     data = data.assign(pages=names)[["pages", *charts.INTERVAL]]
     title = "First touch minus a later load, ns for each 4 KiB"
     scale = alt.Scale(domain=[min(0, data["low"].min()), 1.05 * data["high"].max()], nice=False)
-    x = {"axis": axes.ns_axis(title), "scale": scale}
+    x = {"axis": charts.ns_axis(title), "scale": scale}
     ranking = extremes(dict(zip(names, data["median"], strict=True)), "ns")
     chart = charts.medians_in_rows(data, "pages", names, x, "pages:N", width=2, size=70)
     return Figure(chart, f"First touches in a guest, by page sizes. {ranking}", data)

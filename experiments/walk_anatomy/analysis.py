@@ -108,7 +108,7 @@ class Analysis(PolicyAnalysis):
     @property
     def first_ns(self) -> Interval:
         """What a miss costs that reads as little as there is to read."""
-        times = required(self.times.get(1, ()), "no tables of the lowest level were swept")
+        times = required(self.times.get(1), "no tables of the lowest level were swept")
         return self._miss_ns(times.intervals[0], 1, times.xs[0])
 
     @property

@@ -98,9 +98,7 @@ def scattered_ranges_are_dear(a: Analysis, band: Band) -> Answer:
 
 @claim("full-walks-would-hurt", points=_ends(3))
 def full_walks_hurt(a: Analysis, band: Band) -> Answer:
-    ratio = (
-        required(a.times.get(3, ()), "no tables of the third level were swept").last
-    ) / a.held_ns
+    ratio = (required(a.times.get(3), "no tables of the third level were swept").last) / a.held_ns
     return inside(ratio, *band), (
         f"A visit that walks through many tables of each level takes {ratio:.1f} times as long as "
         "one that hits."

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import altair as alt
 import pandas as pd
 
 from experiments.walk_anatomy.analysis import Analysis
 from experiments.walk_anatomy.grid import COLLIDING
-from tlb.report import axes, charts
+from tlb.report import charts
 from tlb.report.render import Figure
 from tlb.system.prose import count, listed
 from tlb.system.reasons import if_available, required
@@ -16,16 +18,16 @@ NAMES = {1: "tables of level 1 (lowest)", 2: "tables of level 2", 3: "tables of 
 
 
 def _series(
-    data: pd.DataFrame, x: str, x_title: str, y_title: str, series: str, **how: object
+    data: pd.DataFrame, x: str, x_title: str, y_title: str, series: str, **how: Any
 ) -> alt.LayerChart:
     """Draw medians from zero over a logarithmic count, a line each series."""
     return charts.series_chart(
         data,
-        alt.X(f"{x}:Q", axis=axes.lines_axis(x_title), scale=axes.log_scale()),
+        alt.X(f"{x}:Q", axis=charts.lines_axis(x_title), scale=charts.log_scale()),
         y_title,
-        axes.colours(list(dict.fromkeys(data[series]))),
+        charts.colours(list(dict.fromkeys(data[series]))),
         series,
-        scale=axes.zero_scale(data),
+        scale=charts.zero_scale(data),
         ticks=range(0, 1000, 10),
         columns=1,
         **how,

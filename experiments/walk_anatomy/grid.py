@@ -36,7 +36,7 @@ def points(scope: Scope) -> list[Point]:
     ]
     chosen = [*wanted, *collisions(fanout)] if pages <= scope.most_lines else collisions(fanout)
     plain = [
-        scope.point("table_chase", mode=mode, lines=lines, **dict(zip(TABLES, tables, strict=True)))
+        scope.point("table_chase", mode=mode, lines=lines, **_named(tables))
         for lines, tables, mode in chosen
     ]
     near = first_beyond(scope.entries)
@@ -49,8 +49,12 @@ def points(scope: Scope) -> list[Point]:
 
 def _cycle(scope: Scope, pages: int, fanout: int, **drawn: Any) -> Point:
     """Pages in as few tables as they may be in."""
-    tables = dict(zip(TABLES, fewest(pages, fanout), strict=True))
+    tables = _named(fewest(pages, fanout))
     return scope.point("table_chase", mode="random", lines=pages, **tables, **drawn)
+
+
+def _named(tables: Tables) -> dict[str, Any]:
+    return dict(zip(TABLES, tables, strict=True))
 
 
 def fewest(pages: int, fanout: int) -> Tables:

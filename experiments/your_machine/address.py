@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import altair as alt
 import numpy as np
@@ -171,7 +171,8 @@ def _tip(level: Level) -> tuple:
 
 def _pointers(columns: list[_Column]) -> list[tuple]:
     """Return lines from the root, and from each chosen entry, to the start of the next node."""
-    middle, lines = sum(_ENTRY) / 2, [(-_MARGIN_BITS, _IN, columns[0].node_left, _IN)]
+    middle = sum(_ENTRY) / 2
+    lines: list[tuple] = [(-_MARGIN_BITS, _IN, columns[0].node_left, _IN)]
     for column, following in pairwise(columns):
         start, end = column.node_right, following.node_left
         bend = (start + end) / 2
@@ -213,25 +214,25 @@ class _Pen:
         self.x, self.y = alt.X("x:Q", scale=across, axis=None), alt.Y("y:Q", scale=down, axis=None)
         self.layers: list[alt.Chart] = []
 
-    def _chart(self, rows: list[tuple], columns: str, **encoded: object) -> alt.Chart:
+    def _chart(self, rows: list[tuple], columns: str, **encoded: Any) -> alt.Chart:
         data = pd.DataFrame(rows, columns=columns.split()[: len(rows[0])])
         return alt.Chart(data).encode(x=self.x, y=self.y, **encoded)
 
-    def boxes(self, places: list[tuple], tips: Sequence[alt.Tooltip] = (), **style: object) -> None:
-        tooltip = {"tooltip": list(tips)} if tips else {}
+    def boxes(self, places: list[tuple], tips: Sequence[alt.Tooltip] = (), **style: Any) -> None:
+        tooltip: dict[str, Any] = {"tooltip": list(tips)} if tips else {}
         chart = self._chart(
             places, "x x2 y y2 level bits among covers", x2="x2", y2="y2", **tooltip
         )
-        self.layers.append(chart.mark_rect(**{"fill": "transparent"} | style))
+        self.layers.append(chart.mark_rect(**({"fill": "transparent"} | style)))
 
     def rules(self, lines: list[tuple], colour: str, width: float = 1.5) -> None:
         chart = self._chart(lines, "x y x2 y2", x2="x2", y2="y2")
         self.layers.append(chart.mark_rule(color=colour, strokeWidth=width))
 
-    def heads(self, places: list[tuple], shape: str, colour: str, **style: object) -> None:
-        mark = {"shape": shape, "color": colour, "filled": True, "size": 70} | style
+    def heads(self, places: list[tuple], shape: str, colour: str, **style: Any) -> None:
+        mark: dict[str, Any] = {"shape": shape, "color": colour, "filled": True, "size": 70} | style
         self.layers.append(self._chart(places, "x y").mark_point(**mark))
 
-    def words(self, places: list[tuple], **style: object) -> None:
+    def words(self, places: list[tuple], **style: Any) -> None:
         chart = self._chart(places, "x y text", text="text:N")
-        self.layers.append(chart.mark_text(**{"baseline": "middle"} | style))
+        self.layers.append(chart.mark_text(**({"baseline": "middle"} | style)))

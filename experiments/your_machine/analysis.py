@@ -94,7 +94,7 @@ class Analysis(analysis.Analysis):
 
     # --- what the survey shows
 
-    def cost_curve(self, layout: str, **where: object) -> Curve:
+    def cost_curve(self, layout: str, **where: Any) -> Curve:
         """Return the cost of a cycle through the pages of a layout."""
         rows = self.frame.assign(cost=costs(self.frame))
         return Curve.of(rows, value="cost", layout=layout, order="cycle", **where)

@@ -116,12 +116,16 @@ claim("second-level-1024-to-2048", level=-1)(entries_of_a_level)
 def _walk(a: Analysis, place: str, unit: str) -> Interval:
     """Return what a walk adds to a hit with its table in one place. unit: cycles or ns."""
     geometry = a.geometry
-    walk = next((walk for walk in geometry.walks if walk.table_in == place and walk.cost), None)
-    if walk is None:
+    costs = [walk.cost for walk in geometry.walks if walk.table_in == place and walk.cost]
+    if not costs:
         raise Unavailable("too-few-points", f"no walk was measured with its table in {place}")
     if geometry.unit != "cycles":
         raise Unavailable("no-clock")
-    return walk.cost.interval * (1 if unit == "cycles" else 1 / geometry.core_ghz)
+    if unit == "cycles":
+        return costs[0].interval * 1
+    if not geometry.core_ghz:
+        raise Unavailable("no-clock")
+    return costs[0].interval * (1 / geometry.core_ghz)
 
 
 _PLACES = {"L2": "the second-level cache", "L3": "the last cache", "memory": "memory"}

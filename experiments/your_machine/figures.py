@@ -9,7 +9,7 @@ import pandas as pd
 
 from experiments.your_machine import address
 from experiments.your_machine.analysis import Analysis
-from tlb.report import axes
+from tlb.report import charts
 from tlb.report.render import MUTED, PALETTE, Figure
 from tlb.stats.curves import Curve
 from tlb.stats.geometry import ALIAS_FROM, Geometry
@@ -32,17 +32,17 @@ def staircase(a: Analysis) -> Figure:
     levels, unit, data = a.geometry.levels, a.geometry.unit, _points(a)
     bottom, top = data["cost"].min() * 0.7, data["cost"].max() * 1.5
     scale = alt.Scale(type="log", nice=False, domain=[bottom, top])
-    x = alt.X("lines:Q", axis=axes.lines_axis("Pages touched"), scale=axes.log_scale())
-    axis = axes.ns_axis(f"{unit} per load", axes.within(_TICKS, bottom, top))
+    x = alt.X("lines:Q", axis=charts.lines_axis("Pages touched"), scale=charts.log_scale())
+    axis = charts.ns_axis(f"{unit} per load", charts.within(_TICKS, bottom, top))
     y, series = alt.Y("cost:Q", axis=axis, scale=scale), list(_curves(a))
-    base = alt.Chart(data).encode(x=x, y=y, color=axes.colour("series", series))
+    base = alt.Chart(data).encode(x=x, y=y, color=charts.colour("series", series))
     tips = [
         alt.Tooltip("series:N"),
         alt.Tooltip("lines:Q", format=",", title="pages"),
         alt.Tooltip("cost:Q", format=".2f", title=unit),
         alt.Tooltip("n:Q", title="processes"),
     ]
-    points = base.mark_point(size=24).encode(shape=axes.shape("series", series), tooltip=tips)
+    points = base.mark_point(size=24).encode(shape=charts.shape("series", series), tooltip=tips)
     bars = base.mark_rule(clip=True).encode(y=alt.Y("low:Q", scale=scale), y2="high:Q")
     plateaus = _plateaus(data, a.geometry)
     names = alt.Chart(plateaus).mark_text(dy=16)

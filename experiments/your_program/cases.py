@@ -146,8 +146,8 @@ HEAPS = {"jvm-start": 1, "jvm-start-2": 2, "jvm-start-4": 4, "jvm-start-8": 8}  
 def _heap(gib: int) -> Case:
     run = f"java -Xms{gib}g -Xmx{gib}g -XX:+AlwaysPreTouch -version"
     tool, title = _others("Java", "java --version", run, _JAVA), f"a JVM that touches {gib} GiB"
-    more = {"holds_gib": gib + 1, "again": gib > 1}
-    return Case(f"{title} and exits", tool, "jvm", "its heap on huge pages", **more)
+    does = "its heap on huge pages"
+    return Case(f"{title} and exits", tool, "jvm", does, holds_gib=gib + 1, again=gib > 1)
 
 
 JOINED = "memory collapsed into huge pages from outside"

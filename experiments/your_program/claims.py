@@ -44,8 +44,8 @@ def large_pages_boost(a: Analysis, band: Band, much_bytes: float = MUCH_BYTES) -
     rows = required(large, "no program with much data was measured")
     return [inside(gain, *band) for gain in rows["gain"]], (
         f"Of {in_words(len(rows))} programs of others with {format_size(int(much_bytes))} and "
-        f"more, large pages make {many(rows['faster'].sum())} faster and "
-        f"{many(rows['slower'].sum())} slower."
+        f"more, large pages make {many(int(rows['faster'].sum()))} faster and "
+        f"{many(int(rows['slower'].sum()))} slower."
     )
 
 

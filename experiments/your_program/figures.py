@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Sequence
+from typing import Any
 
 import altair as alt
 import pandas as pd
 
 from experiments.your_program.analysis import Analysis, once
-from tlb.report import axes
+from tlb.report import charts
 from tlb.report.render import MUTED, Figure
 from tlb.system.prose import extremes
 from tlb.system.reasons import required
@@ -91,17 +92,18 @@ def _dots(data: pd.DataFrame) -> alt.LayerChart:
     ends, y = _ends(data), _row(order)
     every = _RATIOS if ends[1] > _NARROW * ends[0] else _TENTHS
     ticks = [tick for tick in every if ends[0] <= tick <= ends[1]]
-    axis = axes.ns_axis("times as fast", ticks)
-    x = alt.X("gain:Q", axis=axis, scale=axes.log_scale(domain=ends))
-    machines, channels = list(dict.fromkeys(data["machine"])), {}
+    axis = charts.ns_axis("times as fast", ticks)
+    x = alt.X("gain:Q", axis=axis, scale=charts.log_scale(domain=ends))
+    machines = list(dict.fromkeys(data["machine"]))
+    channels: dict[str, Any] = {}
     if len(machines) > 1:
-        channels = {"color": axes.colour("machine", machines, title=None)}
-        channels["shape"] = axes.shape("machine", machines, title=None)
+        channels["color"] = charts.colour("machine", machines, title=None)
+        channels["shape"] = charts.shape("machine", machines, title=None)
     tooltip = ["title:N", "machine:N", alt.Tooltip("gain:Q", format=".3~r")]
     points = alt.Chart(data).mark_point(size=60, filled=True, opacity=1)
     points = points.encode(x=x, y=y, tooltip=tooltip, **channels)
     same = alt.Chart(pd.DataFrame({"gain": [1.0]})).mark_rule(strokeDash=[4, 4], color=MUTED)
-    layers = alt.layer(same.encode(x=x), *_intervals(data, y, ends), points)
+    layers = alt.LayerChart(layer=[same.encode(x=x), *_intervals(data, y, ends), points])
     return layers.properties(height=_ROW_PX * len(order))
 
 

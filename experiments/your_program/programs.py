@@ -31,11 +31,11 @@ from tlb.stats.intervals import Interval
 from tlb.stats.pairs import LEAST_PAIRS
 from tlb.system import procfs
 from tlb.system.files import measuring_lock
-from tlb.system.page_sizes import PAGES
 from tlb.system.reasons import Unavailable
 from tlb.system.units import format_size
 
 NAME = "your_program"  # of the document
+HUGE_PAGE = 2 << 20
 # Programs that a computer with a compiler has, and of which six pairs take a minute in all.
 FEW, FEW_MINUTES = ("dict", "sort", "gcc"), 1.0
 WITHIN = 0.03  # relative precision of a ratio; gains are reported in per cent
@@ -71,7 +71,8 @@ class Result(BaseModel, extra="forbid", frozen=True, strict=True):
 
     @property
     def interval(self) -> Interval:
-        return Interval(*self.ratio)
+        value, low, high, coverage = self.ratio
+        return Interval(value, low, high, coverage)
 
 
 class Profile(BaseModel, extra="forbid", frozen=True, strict=True):
@@ -83,7 +84,7 @@ class Profile(BaseModel, extra="forbid", frozen=True, strict=True):
     last: Literal[1]
 
 
-class Programs(Survey):
+class Programs(Survey, frozen=True):
     """The document. lacking: reason codes by the names of cases, and of "profile"."""
 
     minutes: Annotated[float, Field(gt=0)]
@@ -137,7 +138,7 @@ def measure(name: str, case: Case, minutes: float) -> Result:
     """Measure one program with and without its lever. Raises Unavailable: no-toolchain, no-time,
     pool-empty, and what `attempt` and the lever raise."""
     pool = pools.look().get("2m")
-    if case.lever == POOL and (pool is None or pool.left * PAGES["2m"].size_bytes < RULES_BYTES):
+    if case.lever == POOL and (pool is None or pool.left * HUGE_PAGE < RULES_BYTES):
         raise Unavailable("pool-empty", f"{format_size(RULES_BYTES)} of 2 MiB pages are to be free")
     version, command, driver = ready(case)
     change = lever("env", [case.lever]) if "=" in case.lever else lever(case.lever, [])

@@ -25,8 +25,9 @@ def results(a: Analysis) -> Html:
         if name in measured.index:
             row = measured.loc[name]
             # Our own programs have the compiler's version.
-            number = re.search(r"\d+(?:\.\d+)+", row["version"])
-            version, gain = number[0] if number else row["version"], f"{row['gain']:.2f}"
+            words = str(row["version"])
+            number = re.search(r"\d+(?:\.\d+)+", words)
+            version, gain = number[0] if number else words, f"{row['gain']:.2f}"
             rows.append((case.title, version, gain, reference, row["verdict"]))
         elif name in lacking:
             why = REASONS[lacking[name]].sentence

@@ -19,7 +19,7 @@ from tlb.machine import host
 from tlb.measure.campaign import Outcome
 from tlb.measure.progress import Progress
 from tlb.measure.store import Store, data_root
-from tlb.report import parameters, publish, verdicts
+from tlb.report import claims, parameters, publish
 from tlb.report.chapter import Chapter
 from tlb.system.files import ROOT
 
@@ -126,7 +126,7 @@ def test_a_site_is_not_built_again_of_the_same_rows_and_sources(monkeypatch, tmp
 
 
 def test_each_chapter_has_points_that_its_claims_compare():
-    compared = verdicts.compared(scope(2**30))
+    compared = claims.compared_points(scope(2**30))
     for name, chapter in CHAPTERS.items():
         assert any(map(compared, chapter.grid.points(scope(2**30)))), name
     chapters = {

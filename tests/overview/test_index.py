@@ -18,7 +18,7 @@ from experiments.overview.machine_verdicts import name_of
 from experiments.overview.profile import Profile, Quantity
 from tlb.machine.host import Host
 from tlb.measure.record import Point
-from tlb.report.overlay import borrowed
+from tlb.report.notebook import borrowed
 from tlb.report.parameters import table_of_contents
 from tlb.system.files import ROOT
 from tlb.system.reasons import REASONS, Unavailable

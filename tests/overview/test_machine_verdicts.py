@@ -17,6 +17,7 @@ import tlb.report.verdicts as room
 from experiments.overview import CHAPTERS, machine_verdicts
 from tlb.measure.store import Store
 from tlb.report import analysis
+from tlb.report import claims as claims_module
 from tlb.report.chapter import Chapter
 from tlb.report.verdicts import Answer, claim, inside, statements
 from tlb.stats.intervals import median_interval
@@ -47,7 +48,7 @@ def data(tmp_path, monkeypatch) -> Path:
 def module(monkeypatch) -> Iterator[ModuleType]:
     """A chapter of four claims about the time of a load, one of which raises; it counts how often
     it is judged."""
-    monkeypatch.setattr(room, "REGISTRY", dict(room.REGISTRY))
+    monkeypatch.setattr(claims_module, "REGISTRY", dict(claims_module.REGISTRY))
     made, claims = (
         ModuleType("experiments.made_up", "Made up: a chapter."),
         ModuleType("experiments.made_up.claims"),

@@ -10,10 +10,9 @@ from math import inf
 
 from support.common import ROOT
 
-from tlb.report.bibliography import sources
-from tlb.report.obstacles import CHECKS
+from tlb.report.claims import REGISTRY, Claim, Statement, sources, statements
 from tlb.report.parameters import table_of_contents
-from tlb.report.verdicts import REGISTRY, Claim, Statement, statements
+from tlb.report.verdicts import CHECKS
 
 CHAPTERS = tuple(path.parent.name for path in sorted((ROOT / "experiments").glob("*/claims.py")))
 # By status: what `where` may name.

@@ -27,7 +27,7 @@ fi
 """
 
 LINT = [f"python -m ruff {how}" for how in ("check .", "format --check --quiet .")]
-LINT.append("lint-imports --no-cache")
+LINT += ["lint-imports --no-cache", "python -m mypy tlb experiments kernels book/_ext"]
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pybtex.database import parse_file
 from pybtex.plugin import find_plugin
 from support.common import extension
 
-from tlb.report.bibliography import BIBLIOGRAPHY, label, sources, years
+from tlb.report.claims import BIBLIOGRAPHY, label, sources, years
 
 
 def test_every_source_of_the_book_is_cited_by_a_name_of_its_own_and_listed_under_it():

@@ -14,7 +14,7 @@ from tlb.measure import build
 from tlb.measure.measuring_setup import Rig
 from tlb.measure.record import Point, Record
 from tlb.measure.store import Store
-from tlb.report import verdicts
+from tlb.report import claims
 from tlb.report.chapter import Chapter, begin
 from tlb.system.reasons import Unavailable
 
@@ -62,7 +62,7 @@ def test_points_are_measured_once_and_come_back_as_rows_with_a_card_beside_them(
 
 
 def test_points_that_no_claim_compares_get_the_mappings_that_a_shape_takes(measuring, monkeypatch):
-    monkeypatch.setattr(verdicts, "compared", lambda scope: lambda point: point.lines == 64)
+    monkeypatch.setattr(claims, "compared_points", lambda scope: lambda point: point.lines == 64)
     chapter, asked = measuring(repeats=0, profile="quick")
     chapter.campaign({CHAPTER: POINTS}, seconds=60)
     profile = chapter.profile

@@ -10,9 +10,7 @@ from support.verdict_rows import rows
 
 from experiments.overview.machine_verdicts import Judged
 from tlb.report.analysis import Analysis
-from tlb.report.compared import Bounds
-from tlb.report.verdict_table import verdict_table
-from tlb.report.verdicts import Answer, Claim, Effect, inside, judge
+from tlb.report.verdicts import Answer, Bounds, Claim, Effect, inside, judge, verdict_table
 from tlb.stats.intervals import Interval
 
 A = Analysis(pd.DataFrame(), About(Stated().host()))

@@ -16,8 +16,7 @@ from support.site import errors, open_page, requests, served, tooltip
 from tlb.report.page import Text
 from tlb.report.publish import SiteError, build_site
 from tlb.report.render import Figure, data_table, lacking_note
-from tlb.report.verdict_table import verdict_table
-from tlb.report.verdicts import Claim, Verdict
+from tlb.report.verdicts import Claim, Verdict, verdict_table
 from tlb.system import files
 from tlb.system.prose import escape_markdown
 

@@ -8,7 +8,7 @@ from support.common import About
 from support.synthetic import Stated, Truth, frame, grid
 
 from experiments import stlb_cliff
-from tlb.report.overlay import Overlaid, with_reference
+from tlb.report.notebook import Overlaid, with_reference
 from tlb.report.render import MUTED, Figure
 
 POINTS = grid(64 << 20)

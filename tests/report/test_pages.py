@@ -13,7 +13,7 @@ from support.pages import figure as drawn
 from support.synthetic import Stated, Truth, frame, grid
 
 from experiments import stlb_cliff
-from tlb.report import page
+from tlb.report import notebook, page
 from tlb.report.analysis import Analysis
 from tlb.report.page import PageError
 from tlb.report.parameters import table_of_contents
@@ -29,8 +29,8 @@ def run(source: str, **names: Any) -> list[Any]:
     shown: list[Any] = []
     names |= {
         "say": page.say,
-        "figure": page.figure,
-        "table": page.table,
+        "figure": notebook.figure,
+        "table": notebook.table,
         page.PAGE: page.Page("somewhere", shown.append, cell=3),
     }
     exec(source, names)

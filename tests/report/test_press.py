@@ -7,14 +7,14 @@ from pypdf import PdfReader
 from support.common import lacking
 from support.site import soup
 
-from tlb.report import parameters, press
+from tlb.report import parameters, publish
 
 pytestmark = [pytest.mark.endurance, pytest.mark.site]
 
 
 def test_the_printed_book_has_every_chapter_and_its_links_lead_somewhere(site, tmp_path):
     try:
-        reader = PdfReader(press.pdf(tmp_path / "new" / "book.pdf"))
+        reader = PdfReader(publish.pdf(tmp_path / "new" / "book.pdf"))
     except SystemExit as why:
         lacking(str(why))
     text = "".join(re.sub(r"\s", "", page.extract_text()) for page in reader.pages)

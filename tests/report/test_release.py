@@ -9,14 +9,14 @@ import zipfile
 import pytest
 from support.copies import Copy, copy_of_checkout
 
-from tlb.report import release
+from tlb.report import publish
 
 # A release without executing the notebooks, which `make test` compares; `{}` is done instead.
 MAKE = """
 from pathlib import Path
-from tlb.report import publish, release
+from tlb.report import publish
 publish.refresh = lambda name: {}
-print(release.release(Path("_build/release")))
+print(publish.release(Path("_build/release")))
 """
 
 
@@ -30,9 +30,9 @@ print(release.release(Path("_build/release")))
 )
 def test_a_version_without_notes_is_not_released(tmp_path, monkeypatch, changelog, says):
     (tmp_path / "CHANGELOG.md").write_text(changelog, encoding="utf-8")
-    monkeypatch.setattr(release, "ROOT", tmp_path)
+    monkeypatch.setattr(publish, "ROOT", tmp_path)
     with pytest.raises(SystemExit, match=says):
-        release._notes("1.2.3")
+        publish._notes("1.2.3")
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.pages import FRAME, Elements, cliff, figure
 
-from tlb.report import axes, charts, render
+from tlb.report import charts, render
 from tlb.report.render import Figure, escape_json
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&\u2028`"
@@ -143,7 +143,7 @@ def test_the_link_to_the_data_holds_the_csv_and_ends_no_attribute(text):
 
 def test_an_axis_of_prices_has_room_for_bounds_below_zero():
     data = pd.DataFrame({"median": [1.0, 9.0], "low": [-3.0, 8.0], "high": [4.0, 10.0]})
-    assert axes.price_scale(data).domain[0] == -3.0 and axes.price_scale(data).domain[1] >= 10.0
+    assert charts.price_scale(data).domain[0] == -3.0 and charts.price_scale(data).domain[1] >= 10.0
 
 
 def test_bounds_in_microseconds_stay_around_their_medians():

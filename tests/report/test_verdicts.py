@@ -9,9 +9,9 @@ from support.pages import Elements
 from support.synthetic import Stated, scope, tlbs
 
 import tlb.report.verdicts as room
+from tlb.report import claims as claims_module
 from tlb.report.analysis import Analysis
 from tlb.report.render import Html
-from tlb.report.verdict_table import verdict_table
 from tlb.report.verdicts import (
     Answer,
     Band,
@@ -25,6 +25,7 @@ from tlb.report.verdicts import (
     judge,
     points_of,
     statements,
+    verdict_table,
     verdicts,
     why_undecided,
 )
@@ -42,7 +43,7 @@ def a() -> Analysis:
 @pytest.fixture
 def claims(monkeypatch) -> ModuleType:
     """A module of four claims, in a registry that the test may fill."""
-    monkeypatch.setattr(room, "REGISTRY", dict(room.REGISTRY))
+    monkeypatch.setattr(claims_module, "REGISTRY", dict(claims_module.REGISTRY))
     made = ModuleType("a_chapter")
 
     def largest_is_small(a: Analysis, most: float = 5.0) -> Answer:
@@ -92,9 +93,9 @@ def of_a_sentence(module: ModuleType, low: float, high: float, coverage: float =
         return inside(Interval((low + high) / 2, low, high, coverage), *band), f"Of {band}."
 
     costs.__module__ = module.__name__
-    room.REGISTRY.pop(QUOTED, None)
+    claims_module.REGISTRY.pop(QUOTED, None)
     claim(QUOTED)(costs)
-    return room.REGISTRY[QUOTED]
+    return claims_module.REGISTRY[QUOTED]
 
 
 def test_a_sentence_of_the_file_brings_its_source_its_words_and_its_band(claims, a):
@@ -233,7 +234,10 @@ def test_a_verdict_table_escapes_and_has_a_twin_in_words():
 def test_sentences_that_differ_in_a_number_share_a_predicate(claims, a):
     decide = claim("made-first", source="boncz1999", says="It is 1.", place=0)(first_value)
     claim("made-last", source="boncz1999", says="It is 3.", place=-1)(decide)
-    found = [judge(room.REGISTRY[id], a, value=3.0).verdict for id in ("made-first", "made-last")]
+    found = [
+        judge(claims_module.REGISTRY[id], a, value=3.0).verdict
+        for id in ("made-first", "made-last")
+    ]
     assert found == ["fails", "holds"]
 
 

@@ -29,7 +29,7 @@ from tlb.measure import build, campaign, measure
 from tlb.measure.measuring_setup import Rig
 from tlb.measure.record import Point, Record
 from tlb.measure.store import Store
-from tlb.report import verdicts
+from tlb.report import claims
 from tlb.report.chapter import Chapter
 from tlb.system import files
 
@@ -105,7 +105,7 @@ def pretend(name: str, root: Path, hour: int = 12) -> None:
     build.kernel = fake_kernel()
     build.has_session = lambda point: False
     profile.of_chapter = lambda chapter: profile.Profile(machine=chapter.machine, quantities=())
-    verdicts.compared = lambda scope: lambda point: True
+    claims.compared_points = lambda scope: lambda point: True
     hosts.inspect = lambda *_, **__: host_of(name)
     book.grids_of = lambda scope, names=None: GRIDS
     rig = a_rig(name, root, hour)

@@ -7,7 +7,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from tlb.report import axes
+from tlb.report import charts
 from tlb.report.render import Figure
 
 FRAME = pd.DataFrame(
@@ -26,9 +26,9 @@ def cliff(frame: pd.DataFrame = FRAME, title: str = "") -> alt.Chart:
         alt.Chart(frame, title=title)
         .mark_line(point=True, clip=True)
         .encode(
-            x=alt.X("working_set_bytes:Q", scale=axes.log_scale(), axis=axes.bytes_axis()),
-            y=alt.Y("ns_per_access:Q", axis=axes.ns_axis()),
-            color=alt.Color("layout:N", legend=axes.line_legend()),
+            x=alt.X("working_set_bytes:Q", scale=charts.log_scale(), axis=charts.bytes_axis()),
+            y=alt.Y("ns_per_access:Q", axis=charts.ns_axis()),
+            color=alt.Color("layout:N", legend=charts.line_legend()),
             tooltip=["layout:N", "ns_per_access:Q"],
         )
         .add_params(alt.selection_point(fields=["layout"], bind="legend"))

@@ -138,19 +138,19 @@ def site(output: Output = None) -> None:
 
 def pdf(output: Output = None) -> None:
     """Print the book as PDF, with Chromium."""
-    from tlb.report import press
+    from tlb.report import publish
 
     shown.check_output(output)
     shown.stage("Building and printing the book, about 45 s.")
-    print(press.pdf(output or BUILD / "book.pdf"))
+    print(publish.pdf(output or BUILD / "book.pdf"))
 
 
 def release(output: Output = None) -> None:
     """Make the release of this commit, in a folder."""
-    from tlb.report import release
+    from tlb.report import publish
 
     shown.check_output(output)
-    print(release.release(output or BUILD / "release"))
+    print(publish.release(output or BUILD / "release"))
 
 
 def bench(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import pandas as pd
 from pydantic import BaseModel, ValidationError
@@ -13,14 +13,12 @@ from tlb.machine import flushes
 from tlb.machine.host import Host, data_caches, tlb_entries
 from tlb.measure import survey
 from tlb.report import page
+from tlb.report.chapter import Chapter
 from tlb.stats import curves, geometry, splinter
 from tlb.stats.curves import Curve, select
 from tlb.stats.intervals import Interval, median_interval
 from tlb.system.page_sizes import labels
 from tlb.system.reasons import Note, Unavailable, if_available, required
-
-if TYPE_CHECKING:
-    from tlb.report.chapter import Chapter
 
 Document = TypeVar("Document", bound=BaseModel)
 SIMULATED = "simulated-"  # begins the id of a machine whose rows were computed, and no other id
@@ -37,7 +35,7 @@ class Analysis:
 
     Figures, claims and texts take it and nothing else. What the page's cells define (`price =
     spread - packed`) is an attribute too, and has no other definition: if no page made the
-    Analysis, it runs the cells of the committed notebook (page.definitions).
+    Analysis, it runs the cells of the committed notebook.
 
     about: its machine. names: the globals of the notebook that makes it.
     """
@@ -56,8 +54,9 @@ class Analysis:
         if name.startswith("_"):
             raise AttributeError(name)
         if self._names is None:
-            self._names = {}  # a cell may use what the cells above it define
-            page.definitions(self.chapter, self, self._names)
+            # Cells show nothing, and may use what the cells above them define.
+            self._names = {"a": self, "chapter": self.about}
+            page.run(page.Page(self.chapter, only_defines=True), self._names)
         if name not in self._names:
             raise NotDefined(f"no cell of {self.chapter}.ipynb has defined {name!r}")
         return self._names[name]

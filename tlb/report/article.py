@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from tlb.report import page
 from tlb.report.chapter import Chapter
-from tlb.report.overlay import Borrowed, Overlaid
+from tlb.report.notebook import Borrowed, Overlaid
 from tlb.report.quantities import QUANTITIES, Quantities, Quantity
 from tlb.report.render import Figure, Html, highlighted, join
 
@@ -55,7 +55,7 @@ def show_chart(
     words: a sentence or two on what the reference's chart shows. Number and caption stand in the
     cell's metadata, `mystnb: {figure: {name, caption}}`.
     """
-    shown, _ = page.caller()
+    shown, _ = page.current_page()
     name = draw.__name__
     if shown.is_reference:
         shown.put(Committed(Figure(draw(data), words, data, name)))
@@ -110,7 +110,7 @@ class QuantitiesTable:
 def on_this_computer(own: _Quantities, reference: _Quantities) -> QuantitiesTable:
     """Return the table of a chapter's quantities: of this computer, or another machine, beside the
     reference. Raises PageError for one that no cell recorded."""
-    shown, _ = page.caller()
+    shown, _ = page.current_page()
     if own.missing:
         raise page.PageError(f"{shown.place}: no cell recorded {', '.join(own.missing)}")
     sides = [own] if own is reference else [reference, own]

@@ -5,14 +5,17 @@ from __future__ import annotations
 import pandas as pd
 
 from tlb.machine.host import Host
+from tlb.measure import kernels
+from tlb.measure.record import Point
 from tlb.measure.store import Store
-from tlb.report.setting import point_columns
 from tlb.stats.campaigns import newest
 from tlb.stats.counts import counted, why_not_counted
 from tlb.stats.intervals import summarise
 from tlb.system.files import disk_errors
 from tlb.system.reasons import explain
 from tlb.system.units import format_size
+
+_POINT = [name for name in Point.model_fields if name != "options"]  # columns of their own
 
 _CARD = """# {machine}
 
@@ -98,3 +101,15 @@ def card(store: Store, machine: str, host: Host) -> str:
         dimensions=dimensions,
         counters=counters,
     )
+
+
+def processes(frame: pd.DataFrame) -> pd.Series:
+    """Return the number of processes of each point of a chapter's rows."""
+    return frame.groupby(point_columns(frame), dropna=False).size()
+
+
+def point_columns(frame: pd.DataFrame) -> list[str]:
+    """Return the columns that identify a point of these rows, options of their kernels included."""
+    known = {*frame["kernel"]} & {*kernels.CATALOGUE}
+    options = {option for kernel in known for option in kernels.declaration(kernel).options}
+    return [name for name in (*_POINT, *sorted(options)) if name in frame]

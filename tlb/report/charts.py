@@ -1,32 +1,188 @@
-"""The shapes of the chapters' charts: a line with its interval, bars and rows with intervals, lines
-by colour and dash, dashed rules at capacities. Their axes and colours are those of `axes`."""
+"""Axes, scales and colours that the charts of all chapters share, and the charts' shapes: a line with
+its interval, bars and rows with intervals, lines by colour and dash, rules at capacities."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
+from math import inf
+from typing import Any, Literal, TypeVar
 
 import altair as alt
 import pandas as pd
 
-from tlb.report.axes import (
-    PRICES,
-    TIMES,
-    colour,
-    dash,
-    lines_axis,
-    log_scale,
-    median_y,
-    price_scale,
-    shape,
-    time_scale,
-    tips,
-    working_set,
-)
 from tlb.report.render import INK, MUTED, PALETTE
 from tlb.stats.curves import Curve
+from tlb.system.page_sizes import SWEPT, ordered
 from tlb.system.reasons import required
 from tlb.system.units import format_size
+
+# --- axes, scales and colours
+
+_BINARY = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
+# About as many ticks as a chart of one text column has room to label.
+_TICKS = 10
+# Ticks of a price that starts at zero, of a time per access on a logarithmic axis, and of a share.
+PRICES = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
+TIMES = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000)
+SHARES = (0, 0.2, 0.4, 0.6, 0.8, 1)
+DASHES = ([1, 0], [6, 3], [2, 3], [8, 3, 2, 3], [4, 2])
+
+
+def _binary_labels(unit: str) -> str:
+    """Return a Vega expression for a tick in the largest binary multiple of a unit: "64 KiB"."""
+    cases = "".join(
+        f"datum.value >= {size} ? format(datum.value / {size}, '~g') + ' {prefix}{unit}' : "
+        for size, prefix in _BINARY
+    )
+    return f"{cases}format(datum.value, '~g') + '{' ' + unit if unit else ''}'"
+
+
+def _axis(title: str, labels: str, values: Sequence[float] | None) -> alt.Axis:
+    ticks: dict[str, Any] = {"tickCount": _TICKS} if values is None else {"values": list(values)}
+    return alt.Axis(title=title, labelExpr=labels, **ticks)
+
+
+def bytes_axis(title: str = "Working set", values: Sequence[float] | None = None) -> alt.Axis:
+    """An axis of bytes, labelled "64 KiB" … "4 GiB"; `values` are the ticks, in bytes."""
+    return _axis(title, _binary_labels("B"), values)
+
+
+def lines_axis(title: str = "Lines touched", values: Sequence[float] | None = None) -> alt.Axis:
+    """An axis of counts (lines, pages), labelled "16", "4 Ki" … "1 Mi"; `values` are the ticks."""
+    return _axis(title, _binary_labels(""), values)
+
+
+def ns_axis(title: str = "ns per load", values: Sequence[float] | None = None) -> alt.Axis:
+    """An axis of nanoseconds, linear or logarithmic, labelled "0.5", "20", "1,500"; `values`: the
+    ticks."""
+    return _axis(title, "format(datum.value, ',~g')", values)
+
+
+def within(ticks: Iterable[float], low: float, high: float) -> list[float]:
+    """Return the ticks from low to high."""
+    return [tick for tick in ticks if low <= tick <= high]
+
+
+def log_scale(base: int = 2, domain: tuple[float, float] | None = None) -> alt.Scale:
+    """Return a logarithmic scale that ends with the data, or at `domain`, in its unit."""
+    ends: dict[str, Any] = {"domain": list(domain)} if domain else {}
+    return alt.Scale(type="log", base=base, nice=False, **ends)
+
+
+def time_scale(frame: pd.DataFrame) -> alt.Scale:
+    """Return a logarithmic scale with room for medians and their upper bounds."""
+    top = frame[["median", "high"]].max().max() * 1.3
+    return alt.Scale(type="log", nice=False, domain=[frame["median"].min() * 0.85, top])
+
+
+def price_scale(frame: pd.DataFrame) -> alt.Scale:
+    """Linear up to 1 ns, so that plateaus at zero and at a few cycles show beside walks of hundreds
+    of ns."""
+    ends = [min(0.0, frame["low"].min()), frame["high"].max() * 1.1]
+    return alt.Scale(type="symlog", constant=1, nice=False, domain=ends)
+
+
+def zero_scale(frame: pd.DataFrame) -> alt.Scale:
+    """Return a linear scale from zero with room for the upper bounds."""
+    return alt.Scale(domain=[0.0, float(frame["high"].max()) * 1.1], nice=False)
+
+
+def median_y(
+    frame: pd.DataFrame, title: str, ticks: Iterable[float] = TIMES, scale: alt.Scale | None = None
+) -> alt.Y:
+    """Return the y of medians, with the ticks among their intervals, by default on `time_scale`."""
+    is_log = scale is None or scale.type == "log"
+    least = frame["low"].min() * 0.5 if is_log else 0.0  # other scales begin at zero, or below
+    values = within(ticks, least, frame["high"].max() * 1.1)
+    return alt.Y("median:Q", axis=ns_axis(title, values), scale=scale or time_scale(frame))
+
+
+def working_set(base_page_bytes: int) -> alt.X:
+    axis = bytes_axis(f"Cache lines touched × {format_size(base_page_bytes)}")
+    return alt.X("working_set_bytes:Q", axis=axis, scale=log_scale())
+
+
+# Colours by what a series is, the same in every chapter.
+LAYOUTS = alt.Scale(domain=["spread", "packed"], range=[PALETTE[0], PALETTE[1]])
+# A page size has the same colour in every figure.
+PAGE_COLOURS = dict(zip(SWEPT, PALETTE, strict=False))
+
+
+def page_colours(kinds: Iterable[str], labels: Mapping[str, str] | None = None) -> alt.Scale:
+    """A scale of the page sizes that occur, from small to large, or of their labels."""
+    shown = ordered(kinds)
+    names = [labels[pages] for pages in shown] if labels else shown
+    return alt.Scale(domain=names, range=[PAGE_COLOURS[pages] for pages in shown])
+
+
+def label_expression(labels: Mapping[str, str]) -> str:
+    """A legend's labelExpr: the label of each value."""
+    return f"({json.dumps(dict(labels))})[datum.label]"
+
+
+def colours(names: Sequence[str]) -> alt.Scale:
+    """A scale of series, in the palette's order."""
+    return alt.Scale(domain=list(names), range=list(PALETTE[: len(names)]))
+
+
+def colour(field: str, scale: alt.Scale | Sequence[str], **legend: Any) -> alt.Color:
+    """Return the colours of a field by their scale, or by its names; legend: as alt.Legend has
+    it."""
+    scale = scale if isinstance(scale, alt.Scale) else colours(scale)
+    shown: dict[str, Any] = {"legend": alt.Legend(**legend)} if legend else {}
+    return alt.Color(f"{field}:N", sort=scale.domain, scale=scale, **shown)
+
+
+def shape(field: str, names: Iterable[str], **legend: Any) -> alt.Shape:
+    """Return a shape for each name, to go with `colour`."""
+    names = list(names)
+    shown: dict[str, Any] = {"legend": alt.Legend(**legend)} if legend else {}
+    return alt.Shape(f"{field}:N", sort=names, scale=alt.Scale(domain=names), **shown)
+
+
+def line_legend(**more: Any) -> alt.Legend:
+    """A legend for lines: a stretch of each, with its dash. For colour and dash of the same field
+    alike. more: as alt.Legend has it."""
+    return alt.Legend(title=None, symbolType="stroke", symbolSize=420, symbolOpacity=1, **more)
+
+
+def dash(
+    field: str, names: Iterable[str], dashes: Sequence[list[int]] = DASHES, columns: int = 1
+) -> alt.StrokeDash:
+    """Return a dash for each name."""
+    names = list(names)
+    scale = alt.Scale(domain=names, range=list(dashes[: len(names)]))
+    return alt.StrokeDash(
+        f"{field}:N", sort=names, scale=scale, legend=line_legend(columns=columns)
+    )
+
+
+def tips(*fields: str | alt.Tooltip, unit: str = "ns", bounds: bool = True) -> list[alt.Tooltip]:
+    """Return what is shown of a point: these fields, its median in a unit, and its bounds."""
+    numbers = ["low", "high"] if bounds else []
+    return [
+        *(field if isinstance(field, alt.Tooltip) else alt.Tooltip(field) for field in fields),
+        alt.Tooltip("median:Q", format=".3~r", title=unit),
+        *(alt.Tooltip(f"{name}:Q", format=".3~r") for name in numbers),
+    ]
+
+
+def intervals_on_log(data: pd.DataFrame, *also: float) -> tuple[pd.DataFrame, tuple[float, float]]:
+    """Values above zero with the columns `begin` and `end`, which are low and high or, where these
+    are open or a logarithmic axis has no place for them, its ends; and the ends, a tenth beyond all
+    that it has to hold. also: what it has to hold besides."""
+    data = data.astype(dict.fromkeys(("value", "low", "high"), float))
+    ends = pd.concat([data["value"], data["low"], data["high"], pd.Series(also, dtype=float)])
+    ends = ends[(ends > 0) & (ends < inf)]
+    low, high = float(ends.min()) * 0.9, float(ends.max()) * 1.1
+    return data.assign(
+        begin=data["low"].where(data["low"] > 0, low),
+        end=data["high"].where(data["high"] < inf, high),
+    ), (low, high)
+
+
+# --- charts
 
 _Drawn = TypeVar("_Drawn", alt.Chart, alt.LayerChart)
 PUBLISHED = "published"  # the name in a chart of the switch of what others published
@@ -98,7 +254,7 @@ def series_chart(
         tooltip=[*tips(f"{series}:N", count), alt.Tooltip("n:Q", title="processes")],
     )
     bands = _bands(frame, x, y["scale"], colours, series, banded)
-    return alt.layer(*bands, lines.mark_line(), points)
+    return alt.LayerChart(layer=[*bands, lines.mark_line(), points])
 
 
 def _bands(
@@ -144,7 +300,8 @@ def dashed(
     lines = alt.Chart(data).mark_line(point=alt.OverlayMarkDef(size=size))
     lines = lines.encode(x=x, y=y, color=color, strokeDash=dashes, tooltip=shown)
     series = color["shorthand"].partition(":")[0]
-    return alt.layer(*_bands(data, x, y["scale"], color["scale"], series, ()), lines)
+    bands = _bands(data, x, y["scale"], color["scale"], series, ())
+    return alt.LayerChart(layer=[*bands, lines])
 
 
 def bars(
@@ -163,7 +320,7 @@ def bars(
     # pale, so that the interval shows inside its bar too
     drawn = base.mark_bar(size=size, opacity=0.55).encode(y=y, color=color, tooltip=shown)
     intervals = base.mark_rule(strokeWidth=2, color=INK).encode(y="low:Q", y2="high:Q")
-    return drawn + intervals.transform_filter("isValid(datum.low)")
+    return alt.LayerChart(layer=[drawn, intervals.transform_filter("isValid(datum.low)")])
 
 
 def group_x(groups: Iterable[str], field: str, title: str | None) -> alt.X:
@@ -178,12 +335,12 @@ def medians_in_rows(
     data: pd.DataFrame,
     field: str,
     names: Sequence[str],
-    x: Mapping[str, object],
+    x: Mapping[str, Any],
     *tooltip: str | alt.Tooltip,
     unit: str = "ns",
     width: float = 1,
     size: float = 42,
-    **channels: alt.Color | alt.Shape | alt.YOffset,
+    **channels: Any,
 ) -> alt.LayerChart:
     """A point for each median, with its interval, in a row of its name (`rows`). x: axis and scale;
     width: of an interval; size: of a point; channels: `color`, `yOffset` in the row, and `shape` of
@@ -205,7 +362,7 @@ def marks(
     left of its rule, for a chart whose curves rise to the top on the right."""
     frame = pd.DataFrame(places, columns=[x, "label"])
     rules = alt.Chart(frame).mark_rule(strokeDash=[4, 4], color=MUTED).encode(x=f"{x}:Q")
-    sides = [("left", 5)] * len(frame)
+    sides: list[tuple[Literal["left", "right"], int]] = [("left", 5)] * len(frame)
     if last_left:
         sides[-1] = ("right", -5)
     labels = [
@@ -214,7 +371,7 @@ def marks(
         .encode(x=f"{x}:Q", text="label:N", y=alt.value(0))
         for k in range(len(frame))
     ]
-    return alt.layer(rules, *labels)
+    return alt.LayerChart(layer=[rules, *labels])
 
 
 def rows(field: str, names: Sequence[str], *layers: alt.Chart) -> alt.LayerChart:
@@ -225,7 +382,7 @@ def rows(field: str, names: Sequence[str], *layers: alt.Chart) -> alt.LayerChart
         .mark_text(align="left", dy=-ROW_PX // 2 + 4)
         .encode(x=alt.value(0), y=row(field, names), text=f"{field}:N")
     )
-    return alt.layer(*layers, named).properties(height=ROW_PX * len(names))
+    return alt.LayerChart(layer=[*layers, named]).properties(height=ROW_PX * len(names))
 
 
 def row(field: str, names: Sequence[str]) -> alt.Y:
@@ -253,7 +410,7 @@ def capacities(
 
 def layered(*layers: alt.LayerChart | alt.Chart | None) -> alt.LayerChart:
     """The layers that there are."""
-    return alt.layer(*(layer for layer in layers if layer is not None))
+    return alt.LayerChart(layer=[layer for layer in layers if layer is not None])
 
 
 def chase_chart(
@@ -276,9 +433,10 @@ def chase_chart(
         axis = lines_axis(f"Lines touched, one to each {format_size(base_page_bytes)}")
         x, field, page_bytes = alt.X("lines:Q", axis=axis, scale=log_scale()), "lines", 1
     ends = capacities(entries, field, page_bytes, last_left=last_left)
-    title, scale, ticks = "ns per load", time_scale(frame), TIMES
+    title, scale = "ns per load", time_scale(frame)
     if is_price:
-        title, scale, ticks = f"{title} for translation", price_scale(frame), PRICES
+        title, scale = f"{title} for translation", price_scale(frame)
+    ticks = PRICES if is_price else TIMES
     dots = None
     if processes is not None and not processes.empty:
         y = alt.Y("median:Q", scale=scale)

@@ -51,7 +51,7 @@ def _chapter(name: str) -> ModuleType:
     if not hasattr(chapter, "Analysis"):
         for part in ("grid", "claims", "analysis"):
             load(f"{name}.{part}")
-        chapter.Analysis = chapter.analysis.Analysis
+        vars(chapter)["Analysis"] = chapter.analysis.Analysis
     return chapter
 
 

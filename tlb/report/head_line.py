@@ -12,7 +12,7 @@ from tlb.machine.host import Host
 from tlb.report.render import Html, inline
 
 if TYPE_CHECKING:
-    from tlb.report.subject import Subject
+    from tlb.report.chapter import Subject
 
 
 class HeadLine:

@@ -1,8 +1,7 @@
 """What a notebook writes on its page, and its cells run without Jupyter.
 
-`say` renders a text with numbers, `figure` and `table` show what a function makes of the page's
-Analysis. A cell of a notebook that defines a name (`price = spread - packed`) is its only
-definition; code that needs the name elsewhere runs the page's cells (`definitions`).
+`say` renders a text with numbers. A cell of a notebook that defines a name (`price = spread -
+packed`) is its only definition; code that needs the name elsewhere runs the page's cells (`run`).
 """
 
 from __future__ import annotations
@@ -12,12 +11,10 @@ import math
 import re
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jinja2
 import pandas as pd
@@ -25,18 +22,14 @@ from IPython import get_ipython
 from IPython.display import display
 
 from tlb.report.quantities import LACKING
-from tlb.report.render import Figure, Html, lacking_note
+from tlb.report.render import Html, lacking_note
 from tlb.stats.intervals import Interval
 from tlb.system.files import ROOT
 from tlb.system.prose import escape_markdown, in_words, listed
 from tlb.system.reasons import Unavailable, required
 from tlb.system.units import format_size
 
-if TYPE_CHECKING:
-    from tlb.report.analysis import Analysis
-
 BOOK = ROOT / "book"
-_ABOVE = "For the reason given above."
 ABSENT = Html('<p class="tlb-absent">–</p>', "–")  # in the place of what a machine lacks
 _MARKDOWN = "text/markdown"
 PAGE = "_page"  # the name of a notebook's Page among its globals
@@ -114,7 +107,7 @@ class Page:
             self.put(made)
 
 
-def caller() -> tuple[Page, dict[str, Any]]:
+def current_page() -> tuple[Page, dict[str, Any]]:
     """Return the page of the cell that called a function of this module, and its globals."""
     names = sys._getframe(2).f_globals
     return names.get(PAGE) or Page(str(names.get("__name__", "notebook"))), names
@@ -182,7 +175,7 @@ def say(template: str) -> None:
     PageError for an undefined name, a filter on something else than a number, and a template that
     Jinja cannot read.
     """
-    page, names = caller()
+    page, names = current_page()
     if page.is_reference:
         _render(page, names, template)
     else:
@@ -192,7 +185,7 @@ def say(template: str) -> None:
 def describe(template: str) -> None:
     """Show the facts of a page's own machine (its settings, what was measured) as `say` shows a
     text."""
-    page, names = caller()
+    page, names = current_page()
     _render(page, names, template)
 
 
@@ -209,56 +202,6 @@ def _render(page: Page, names: dict[str, Any], template: str) -> None:
         page.show(text)
     except (jinja2.TemplateError, TypeError, ValueError, NameError) as error:
         raise PageError(f"{page.place}: {error}") from error
-
-
-# --- figures and tables
-
-
-def figure(make: Callable[[Any], Figure], a: Any) -> None:
-    """Show a figure that a function draws of the Analysis; if that raises Unavailable, the
-    reference machine's, dimmed, or the reason.
-
-    Number, name and caption stand in the cell's metadata, `mystnb: {figure: {name, caption}}`.
-    """
-    from tlb.report.overlay import borrowed, with_reference  # which runs pages
-
-    page, _ = caller()
-
-    def instead(reason: str) -> Figure | Html:
-        with suppress(Unavailable):
-            return borrowed(make, a, reason).named(make.__name__)
-        return lacking_note(reason or _ABOVE) if page.is_reference else ABSENT  # it has a number
-
-    page.show(
-        lambda: with_reference(make, a, make(a), is_own=a.about.is_this).named(make.__name__),
-        instead,
-    )
-
-
-def table(make: Callable[[Any], Html], a: Any) -> None:
-    """Show a table or other HTML that a function makes of the Analysis, or the reason it raises."""
-    page, _ = caller()
-    page.show(lambda: make(a), lambda reason: None if page.is_reference else ABSENT)
-
-
-def judge(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> None:
-    """Show a chapter's claims as a table, and keep for the page's listings what source measured its
-    rows.
-
-    bands: for a predicate by its name, keywords in place of its defaults, as in `judge(claims, a,
-    price_is_flat={"most": 1.1})`.
-    """
-    from tlb.report import sources
-    from tlb.report.verdict_table import verdict_table
-    from tlb.report.verdicts import elsewhere, verdicts
-
-    page, _ = caller()
-    if page.only_defines:
-        return
-    judged = verdict_table(verdicts(module, a, **bands), elsewhere(a.chapter))
-    page.put(judged)
-    if measured_by := sources.measured_by(a.frame):
-        page.put(sources.MeasuredBy(measured_by))
 
 
 # --- the cells of a notebook
@@ -321,9 +264,3 @@ def run(page: Page, names: dict[str, Any], within: tuple[Cell, ...] | None = Non
         sets_up = {"parameters", "injected-parameters"} & {*cell.metadata.get("tags", ())}
         if cell.kind == "code" and not sets_up and "begin(" not in cell.source:
             exec(compile(cell.source, page.place, "exec"), names)
-
-
-def definitions(notebook: str, a: Analysis, names: dict[str, Any]) -> None:
-    """Put what the cells of a notebook define of an Analysis into `names`; show nothing."""
-    names |= {"a": a, "chapter": a.about}
-    run(Page(notebook, only_defines=True), names)

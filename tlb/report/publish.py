@@ -1,9 +1,15 @@
-"""Execute chapters by Papermill, build a machine's site from the checkout or a staged copy, and
-publish its rows."""
+"""Make the site, the printed book and a release: execute chapters by Papermill, build a site from the
+checkout or a staged copy, publish a machine's rows, and show the first figure in the README.
+
+A release has the same bytes each time: all files have the time of the commit. Another zlib may
+compress to other bytes.
+"""
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import html
 import json
 import os
 import re
@@ -11,6 +17,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
+import tomllib
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -27,8 +36,8 @@ from tlb.machine import host
 from tlb.measure import publishing
 from tlb.measure.row_database import FILE, LOGS, RowDatabase
 from tlb.measure.store import Store, data_root
-from tlb.report import article, card, page, parameters, readme
-from tlb.report.parameters import BOOK
+from tlb.report import article, card, page, parameters
+from tlb.report.parameters import BOOK, table_of_contents
 from tlb.system.files import ROOT, disk_errors, measuring_lock
 from tlb.system.reasons import if_available
 
@@ -90,7 +99,8 @@ class Kernel(AsyncKernelManager):
 
     _client: AsyncKernelClient | None = None
 
-    def client(self, **given: Any) -> AsyncKernelClient:
+    # Its base class declares a blocking client, and makes an asynchronous one.
+    def client(self, **given: Any) -> AsyncKernelClient:  # type: ignore[override]
         """Return a new client, as Papermill requests with each notebook."""
         self._client = super().client(**given)
         return self._client
@@ -201,8 +211,8 @@ def refresh(chapter: str) -> Path:
         part.metadata.pop("execution", None)
     with disk_errors(path):
         nbformat.write(notebook, path)
-    if chapter == parameters.table_of_contents()[0]:
-        readme.refresh()
+    if chapter == table_of_contents()[0]:
+        _refresh_readme()
     return path
 
 
@@ -242,7 +252,7 @@ def book(given: Mapping[str, Any]) -> Path:
         execute(name, done, given, within)
         show_given(done, parameters.check(name, given))
 
-    each(parameters.table_of_contents(), chapter)
+    each(table_of_contents(), chapter)
     index = build_site(source, place / "site")
     with disk_errors(built_of):
         built_of.write_text(made_of)
@@ -300,3 +310,151 @@ def rows(machine: str = "this") -> Path:
             file=sys.stderr,
         )
     return folder
+
+
+# --- the first figure of the first page, which the README and links to the book show
+
+README_FIGURE = ".github/first_figure.svg"
+_FIGURE = re.compile(
+    r'<div class="tlb-chart" role="img" aria-label="([^"]*)">(<svg [^>]*>)(.*?</svg>)', re.DOTALL
+)
+_PAPER = '<rect width="100%" height="100%" fill="#fff"/>'  # no style sheet repaints it in the dark
+_SHOWN = re.compile(rf"!\[[^]]*\]\({re.escape(README_FIGURE)}\)")
+
+
+def drawing(page: Path) -> tuple[str, str]:
+    """Return (alternative text, SVG on white) of a notebook's first figure. Raises LookupError."""
+    for cell in nbformat.read(page, as_version=4).cells:
+        for output in cell.get("outputs", []):
+            if found := _FIGURE.search("".join(output.get("data", {}).get("text/html", ""))):
+                return html.unescape(found[1]), f"{found[2]}{_PAPER}{found[3]}\n"
+    raise LookupError(f"{page.name} shows no figure")
+
+
+def first_figure() -> tuple[str, str]:
+    """Return (Markdown for the README, SVG) of the first page's first figure."""
+    words, svg = drawing(BOOK / f"{table_of_contents()[0]}.ipynb")
+    return f"![{words}]({README_FIGURE})", svg
+
+
+def _refresh_readme() -> None:
+    """Update the figure and its text in the README."""
+    words, svg = first_figure()
+    readme = ROOT / "README.md"
+    with disk_errors(readme):
+        (ROOT / README_FIGURE).write_text(svg, encoding="utf-8")
+        text = readme.read_text(encoding="utf-8")
+        readme.write_text(_SHOWN.sub(lambda _: words, text), encoding="utf-8")
+
+
+# --- the printed book: Sphinx's page of all chapters, printed by Chromium with book/assets/print.css
+
+_FLAGS = (
+    "--headless=new",
+    "--no-sandbox",  # the page is ours
+    "--disable-gpu",
+    "--no-pdf-header-footer",  # which would name the local file
+    "--generate-pdf-document-outline",
+    "--virtual-time-budget=60000",  # until MathJax has set the formulas
+)
+
+
+def pdf(output: Path) -> Path:
+    """Print the book of the committed results into `output` and return its path.
+
+    Raises SystemExit without Chromium or if it fails, SiteError if the book does not build.
+    """
+    chromium = shutil.which("chromium")
+    if not chromium:
+        raise SystemExit(
+            "Printing needs Chromium (Debian, Ubuntu: apt install chromium fonts-liberation)."
+        )
+    with disk_errors(output):
+        output.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        html = build_site(ROOT, Path(folder), "singlehtml").parent
+        # Sphinx writes its links as from the root, where index.html only leads to this page.
+        page = (html / "book" / "index.html").replace(html / "book.html")
+        command = [chromium, *_FLAGS, f"--print-to-pdf={output.resolve()}", page.as_uri()]
+        printed = subprocess.run(command, capture_output=True, text=True)
+    if printed.returncode or not output.is_file():
+        raise SystemExit(f"Chromium could not print the book:\n{printed.stderr}".rstrip())
+    return output
+
+
+# --- a release of a commit: notes, site, source and checksums
+
+
+def release(output: Path) -> Path:
+    """Make the release of this checkout in a folder of `output` and return that folder.
+
+    Raises SystemExit unless the checkout is a commit without changes, the changelog has notes on
+    its version, and each notebook is what its code and rows give.
+    """
+    commit, _, committed = _git("log", "-1", "--format=%H %ct").partition(" ")
+    if not commit:
+        raise SystemExit("A release needs a commit, and this folder is not a git checkout.")
+    _refuse_changes("A release needs a commit: commit these changes first")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    notes = _notes(project["version"])
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(refresh, table_of_contents()))
+    _refuse_changes("These notebooks differed from what their code and rows give: commit them")
+    name = f"{project['name']}-{project['version']}"
+    folder = output / name
+    with disk_errors(folder):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        (folder / "NOTES.md").write_text(notes, encoding="utf-8")
+        site = build_site(ROOT, ROOT / "_build" / "site").parent
+        _zip(site, folder / f"{name}-site.zip", int(committed))
+        command = ["git", "archive", f"--prefix={name}/", commit]
+        source = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout
+        packed = gzip.compress(source, mtime=int(committed))
+        (folder / f"{name}-source.tar.gz").write_bytes(packed)
+        sums = [
+            f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
+            for path in sorted(folder.iterdir())
+        ]
+        (folder / "SHA256SUMS").write_text("".join(sums), encoding="utf-8")
+    return folder
+
+
+def _git(*arguments: str) -> str:
+    """Return what git prints about this checkout, or "" without git or outside a checkout."""
+    try:
+        done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True)
+    except FileNotFoundError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _refuse_changes(sentence: str) -> None:
+    if changed := [line.split()[-1] for line in _git("status", "--porcelain").splitlines()]:
+        more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
+        raise SystemExit(f"{sentence} ({', '.join(changed[:3])}{more}).")
+
+
+def _notes(version: str) -> str:
+    """Return the changelog's section on a version; "Unreleased" must be empty."""
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    _, *sections = re.split(r"^## \[(.+?)\].*\n", text, flags=re.MULTILINE)
+    notes = dict(zip(sections[::2], map(str.strip, sections[1::2]), strict=True))
+    if notes.get("Unreleased"):
+        raise SystemExit(
+            "CHANGELOG.md has entries under Unreleased: give them a version, and set the same "
+            "version in pyproject.toml and CITATION.cff."
+        )
+    if not notes.get(version):
+        raise SystemExit(f"CHANGELOG.md has no notes on {version}, the version in pyproject.toml.")
+    return notes[version] + "\n"
+
+
+def _zip(folder: Path, output: Path, seconds: int) -> None:
+    """Pack a folder, its files in the order of their names and all of the same time."""
+    with zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(filter(Path.is_file, folder.rglob("*")), key=Path.as_posix):
+            name = f"{output.stem}/{path.relative_to(folder).as_posix()}"
+            entry = zipfile.ZipInfo(name, time.gmtime(seconds)[:6])
+            entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+            archive.writestr(entry, path.read_bytes())

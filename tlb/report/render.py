@@ -14,9 +14,9 @@ import json
 import math
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import IO, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
 import altair as alt
@@ -29,13 +29,231 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 from pygments.token import Name, Operator, Punctuation, Text, Whitespace
 
-from tlb.report.svg import tidy
-from tlb.report.theme import INK as INK
-from tlb.report.theme import MUTED as MUTED
-from tlb.report.theme import PALETTE as PALETTE
-from tlb.report.theme import RULE as RULE
-from tlb.report.theme import TEXT, WIDTH_PX
-from tlb.report.theme import THEME as THEME
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
+
+# --- colours, fonts and axes of all charts
+
+# book/assets/figures.css repaints each of these in dark mode; a test holds the two together.
+INK = "#1f2933"  # what is read: labels, titles, annotations
+MUTED = "#46525e"  # what is glanced at: ticks, reference lines
+RULE = "#dde3ea"  # what is looked through: grid lines
+# Okabe and Ito's colours, which red-green blind readers tell apart, with green, purple and yellow
+# darkened for white paper. Give a series a dash or a shape too.
+PALETTE = ("#0072b2", "#d55e00", "#007f5c", "#cc6699", "#5c5000", MUTED)
+
+WIDTH_PX = 680  # axes and labels included: one text column of the page
+HEIGHT_PX = 320  # of the plot alone
+# vl-convert carries Liberation Sans, so text is measured alike on every machine; the others have
+# its metrics.
+FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
+FONT_PX = 13
+TEXT = {"font-family": FONT, "font-size": f"{FONT_PX}px"}  # of all text of a chart
+
+_LABELS = {
+    "labelColor": INK,
+    "labelFont": FONT,
+    "labelFontSize": FONT_PX,
+    "labelLimit": 320,
+    "titleColor": INK,
+    "titleFont": FONT,
+    "titleFontSize": FONT_PX,
+    "titleFontWeight": "normal",
+}
+THEME: dict[str, Any] = {
+    # as of its marks: the container of a chart is one image with one text alternative
+    "aria": False,
+    "background": None,
+    "font": FONT,
+    "axis": {
+        **_LABELS,
+        "domainColor": MUTED,
+        "gridColor": RULE,
+        "tickColor": MUTED,
+        "tickSize": 4,
+        "labelPadding": 6,
+        "titlePadding": 10,
+    },
+    # A crowded axis drops every other label: the ticks left are still equally spaced.
+    "axisX": {"grid": False, "labelFlush": False, "labelOverlap": "parity", "labelSeparation": 8},
+    # The title of y lies along the top, where it is read without turning the head; a legend goes
+    # above it.
+    "axisY": {
+        "domain": False,
+        "ticks": False,
+        "titleAlign": "left",
+        "titleAnchor": "end",
+        "titleAngle": 0,
+        "titleBaseline": "bottom",
+        "titleX": 0,
+        "titleY": -12,
+    },
+    "header": _LABELS,
+    "legend": {
+        **_LABELS,
+        "columnPadding": 18,
+        "offset": 34,
+        "orient": "top",
+        "symbolSize": 90,
+        "symbolStrokeWidth": 2,
+        "title": None,
+    },
+    "mark": {"aria": False},
+    "line": {"strokeCap": "butt", "strokeJoin": "round", "strokeWidth": 2},
+    "point": {"filled": True, "opacity": 1, "size": 42},
+    "rule": {"color": MUTED},
+    "text": {"color": INK, "font": FONT, "fontSize": FONT_PX},
+    "title": {
+        "anchor": "start",
+        "color": INK,
+        "font": FONT,
+        "fontSize": 15,
+        "offset": 14,
+        "subtitleColor": MUTED,
+        "subtitleFont": FONT,
+        "subtitleFontSize": FONT_PX,
+    },
+    "range": {"category": list(PALETTE), "ordinal": list(PALETTE)},
+    "view": {"continuousHeight": HEIGHT_PX, "continuousWidth": WIDTH_PX, "stroke": None},
+}
+
+
+@alt.theme.register("tlb", enable=False)
+def _theme() -> alt.theme.ThemeConfig:
+    # Altair has a type for each key; here groups of keys are shared, and the page reads them as JSON.
+    return {"config": cast(alt.theme.ConfigKwds, THEME)}
+
+
+# --- the drawing of a chart, made small
+
+_SVG = "{http://www.w3.org/2000/svg}"
+# What Vega draws with. Without links, images, styles, scripts, foreign objects: those load or run
+# something.
+_DRAWN = {"svg", "g", "path", "rect", "line", "text", "tspan", "defs", "clipPath"}
+_DRAWN |= {"linearGradient", "stop"}
+_COORDINATES = {"d", "transform", "x", "y", "x1", "x2", "y1", "y2", "width", "height"}
+_UNUSED = {"role", "class", "pointer-events"}  # of the interactive chart; aria-* as well
+_INITIAL = {("opacity", "1"), ("font-weight", "normal")}
+_INHERITED = (
+    "fill",
+    "fill-opacity",
+    "stroke",
+    "stroke-width",
+    "stroke-dasharray",
+    "stroke-linecap",
+    "stroke-linejoin",
+    "stroke-miterlimit",
+    "text-anchor",
+)
+_NOTHING_DRAWN = {"", "M0,0h0v0h0Z"}
+
+
+# A point as Vega draws it at its place: a circle or a square around it, of so many px from its
+# middle.
+_POINT = re.compile(
+    r"M(?P<r>[\d.]+),0A(?:(?P=r),){2}0,1,1,-(?P=r),0A(?:(?P=r),){2}0,1,1,(?P=r),0"
+    r"|M-[\d.]+,-[\d.]+h(?P<side>[\d.]+)v(?P=side)h-(?P=side)Z"
+)
+_PLACE = re.compile(r"translate\(([^()]+)\)")
+
+
+def _stroke(element: ET.Element) -> tuple[str, dict[str, str]] | None:
+    """A point or a straight line as a path and its other attributes, a point as a line without
+    length, whose ends look like it; None for what is neither, or is seen through, and so looks
+    otherwise where it lies on its like."""
+    place, more = _PLACE.fullmatch(element.get("transform", "")), dict(element.attrib)
+    if not place or more.keys() & {"opacity", "fill-opacity", "stroke-opacity"}:
+        return None
+    if element.tag == f"{_SVG}line" and not more.keys() & {"x1", "y1"}:
+        right, down = more.pop("x2", "0"), more.pop("y2", "0")
+        del more["transform"]
+        return f"M{place[1]}l{right},{down}", more
+    point = _POINT.fullmatch(element.get("d", ""))
+    # a width without a stroke is nothing
+    if not point or more.keys() - {"stroke-width"} != {"d", "transform", "fill"}:
+        return None
+    width, end = float(point["side"] or 2 * float(point["r"])), "round" if point["r"] else "square"
+    dot = {"stroke": more["fill"], "stroke-width": f"{width:g}", "stroke-linecap": end}
+    return f"M{place[1]}h0", dot
+
+
+def _joined(element: ET.Element) -> None:
+    """Makes one path of points and of lines that follow each other and look alike: a tenth of their
+    bytes, and the same drawing."""
+    last, looks = element, None
+    for child in list(element):
+        path, looked = _stroke(child) or ("", None)
+        if looked is None:
+            looks = None
+        elif looked == looks:
+            last.set("d", last.get("d", "") + path)
+            element.remove(child)
+        else:
+            child.tag = f"{_SVG}path"
+            child.attrib.clear()
+            child.attrib |= {"d": path, **looked}
+            last, looks = child, looked
+
+
+def _said_once(element: ET.Element) -> None:
+    """Leaves out paths without length, and moves what all children of an element have alike to the
+    element itself."""
+    for child in list(element):
+        _said_once(child)
+        if child.get("d") in _NOTHING_DRAWN:
+            element.remove(child)
+    _joined(element)
+    for key in _INHERITED if len(element) else ():
+        first, *rest = (child.get(key) for child in element)
+        if first is not None and set(rest) <= {first}:
+            element.set(key, first)
+            for child in element:
+                del child.attrib[key]
+
+
+def _one_decimal(number: re.Match[str]) -> str:
+    return f"{float(number[0]):z.1f}".removesuffix(".0")
+
+
+def tidy(svg: str, name: str, usual: Mapping[str, str]) -> str:
+    """The SVG with ids of its own, coordinates of one decimal, its font said once, and nothing in
+    it that could load or run.
+
+    name: the ids begin with it. usual: attributes that all text has, and that the top then says for
+    it. Vega counts clip paths through the life of the process: two figures of a page would share
+    ids, and a figure would differ from run to run. ValueError on an element that a chart does not
+    need.
+    """
+    root = ET.fromstring(svg)
+    ids: dict[str, str] = {}
+    for element in root.iter():
+        tag = element.tag.removeprefix(_SVG)
+        if tag not in _DRAWN:
+            raise ValueError(f"figure {name!r} draws a <{tag}>; use marks without links and images")
+        if "id" in element.attrib:
+            ids[element.attrib["id"]] = f"{name}-{len(ids)}"
+    for element in root.iter():
+        for key, value in list(element.attrib.items()):
+            if (
+                key in _UNUSED
+                or key.startswith("aria-")
+                or (key, value) in _INITIAL
+                or usual.get(key) == value
+            ):
+                del element.attrib[key]
+            elif key in _COORDINATES:
+                element.set(key, re.sub(r"-?\d+\.\d+", _one_decimal, value))
+            elif key == "id":
+                element.set(key, ids[value])
+            elif value.startswith("url(#"):
+                element.set(key, f"url(#{ids[value[5:-1]]})")
+    _said_once(root)
+    root.attrib |= usual
+    ET.register_namespace("", _SVG[1:-1])
+    return ET.tostring(root, encoding="unicode")
+
+
+# --- charts, tables and notes
 
 _FOR_SCRIPT = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 
@@ -195,7 +413,7 @@ _PLAIN = {Name, Operator, Punctuation, Whitespace}
 class CodeHtml(HtmlFormatter):
     """Highlights code without an element for what has the colour of text, which is most of it."""
 
-    def format_unencoded(self, tokens: Iterable[tuple[Any, str]], file: IO[str]) -> None:
+    def format_unencoded(self, tokens: Iterable[tuple[Any, str]], file: SupportsWrite[str]) -> None:
         plain = ((Text if kind in _PLAIN else kind, text) for kind, text in tokens)
         super().format_unencoded(plain, file)
 

@@ -9,8 +9,8 @@ import pandas as pd
 from tlb.machine import host as hosts
 from tlb.machine.host import Host, data_tlbs
 from tlb.measure import build, kernels
-from tlb.measure.record import Point
 from tlb.report.analysis import Analysis
+from tlb.report.card import processes
 from tlb.stats.counts import counted, why_not_counted
 from tlb.system.page_sizes import BASE, PAGES, ordered, words
 from tlb.system.prose import count, escape_markdown, listed
@@ -19,7 +19,6 @@ from tlb.system.units import format_size
 
 # Up to this working set, the first version of the kernels measures what later ones do.
 _ALIKE_BYTES = 256 << 20
-_POINT = [name for name in Point.model_fields if name != "options"]  # columns of their own
 # Names of the hypervisors that are not abbreviations.
 _NAMES = ("Hyper-V", "VMware", "Xen", "bhyve", "Parallels", "VirtualBox")
 _HYPERVISORS = {name.lower(): name for name in _NAMES}
@@ -205,18 +204,6 @@ def _measured(frame: pd.DataFrame) -> str:
     return (
         f"{count(len(frame))} measurements {when}, {each} for each of {count(len(sizes))} points."
     )
-
-
-def processes(frame: pd.DataFrame) -> pd.Series:
-    """Return the number of processes of each point of a chapter's rows."""
-    return frame.groupby(point_columns(frame), dropna=False).size()
-
-
-def point_columns(frame: pd.DataFrame) -> list[str]:
-    """Return the columns that identify a point of these rows, options of their kernels included."""
-    known = {*frame["kernel"]} & {*kernels.CATALOGUE}
-    options = {option for kernel in known for option in kernels.declaration(kernel).options}
-    return [name for name in (*_POINT, *sorted(options)) if name in frame]
 
 
 # --- measuring it oneself

@@ -1,113 +1,198 @@
-"""Claims: what a source says, as a predicate on a chapter's Analysis, registered by id and judged.
+"""Verdicts: claims judged by a chapter's Analysis, and their table.
 
-The rule for all of them: a predicate gives an effect with its interval, and the band in which it
-supports the claim. The claim holds if the interval lies inside the band, fails if it lies outside,
-and is undecided if it crosses an end or covers less than LEAST_COVERAGE, as that of fewer than five
-processes does. What is no estimate (a count, a machine's own statement, arithmetic) is a `Fact` with
-its proof. A predicate gives nothing else, so none can decide past its band. A claim that needs what
-this computer lacks (counters, a second node, bare metal) is not testable here. `tlb bench` prints
-how often the rule is wrong, and how often it decides.
+The claim holds if the interval of its effect lies inside the band, fails if it lies outside, and is
+undecided if it crosses an end or covers less than LEAST_COVERAGE, as that of fewer than five
+processes does. A claim that needs what this computer lacks (counters, a second node, bare metal) is
+not testable here. `tlb bench` prints how often the rule is wrong, and how often it decides.
 """
 
 from __future__ import annotations
 
-import csv
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
-from math import inf
-from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from math import isfinite
 from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
 import pandas as pd
+from markupsafe import Markup, escape
 
-from tlb.measure.grid import Scope
-from tlb.measure.record import Point
+from tlb.measure.events import SOFTWARE
 from tlb.report.analysis import Analysis
-from tlb.report.compared import Bounds
-from tlb.report.obstacles import OBSTACLES, obstacle
+from tlb.report.claims import Answer as Answer
+from tlb.report.claims import Band as Band
+from tlb.report.claims import Claim as Claim
+from tlb.report.claims import Compares as Compares
+from tlb.report.claims import Fact as Fact
+from tlb.report.claims import PointsOf, Truth, sources, statements
+from tlb.report.claims import Statement as Statement
+from tlb.report.claims import claim as claim
+from tlb.report.claims import claims_of as claims_of
+from tlb.report.claims import counted as counted
+from tlb.report.claims import points_of as points_of
+from tlb.report.render import Html, highlighted, inline, join
+from tlb.stats.counts import why_not_counted
 from tlb.stats.effects import Effect as Effect
 from tlb.stats.effects import inside as inside
 from tlb.stats.effects import too_few as too_few
 from tlb.stats.effects import why_undecided as why_undecided
 from tlb.stats.intervals import LEAST_COVERAGE as LEAST_COVERAGE
-from tlb.system.files import ROOT
 from tlb.system.reasons import Unavailable, Undecided, explain, required
+from tlb.system.units import digits_apart, significant
 
-STATEMENTS = ROOT / "data" / "literature" / "claims.csv"
+# --- obstacles: properties of a machine that keep it from testing a claim, whatever is measured there.
+# claims.csv names those of each claim; `judge` checks them before the predicate runs.
+
+# Reasons that no setting, no longer run and no repetition removes.
+_CODES = """
+    bare-metal splintered two-dimensions no-pmu event-unknown no-events
+    no-walk-cycle-event no-nested-walk-event no-topdown not-supported single-node not-x86 no-kvm no-la57 code-refused
+    page-size-unsupported arch-unsupported other-arch one-cpu no-sibling no-flush-count
+    no-five-levels emulated reach-in-cache
+    """
+OBSTACLES = frozenset(_CODES.split())
+
+
+def _splintered(a: Analysis) -> str:
+    """The host was found to splinter large pages; an undecided finding is no obstacle."""
+    found = a.splintering()
+    return "splintered" if found and found.is_splintered else ""
+
+
+def _two_dimensions(a: Analysis) -> str:
+    """It is a guest, unless its page tables are known to be walked alone."""
+    if a.host.is_emulated:
+        return "emulated"
+    return "" if a.host.has_nested_walks is False else "two-dimensions"
+
+
+def _bare_metal(a: Analysis) -> str:
+    return "" if a.host.hypervisor == "none" else "bare-metal"
+
+
+def _no_pmu(a: Analysis) -> str:
+    """No row has hardware counts."""
+    reasons = (column for column in a.frame.columns if column.endswith("_reason"))
+    quantities = {column.removesuffix("_reason") for column in reasons}
+    hardware = quantities - {event.quantity for event in SOFTWARE}
+    columns = [f"{quantity}_per_access" for quantity in hardware]
+    if columns and a.frame[columns].notna().to_numpy().any():
+        return ""
+    return why_not_counted(a.frame, "walk", a.host)
+
+
+def _reach_in_cache(a: Analysis) -> str:
+    """A part of the data inside the TLB's reach is inside the caches too, so what it gains is not
+    the TLB's alone. Not known without the TLB's entries."""
+    reach = max(a.entries, default=0) * a.base_page_bytes
+    largest = max((cache.size_bytes for cache in a.host.caches), default=0)
+    return "reach-in-cache" if 0 < reach <= largest else ""
+
+
+# What the column `obstacles` may name: functions that return a reason's code, or "".
+CHECKS: dict[str, Callable[[Analysis], str]] = {
+    "splintered": _splintered,
+    "two-dimensions": _two_dimensions,
+    "bare-metal": _bare_metal,
+    "no-pmu": _no_pmu,
+    "reach-in-cache": _reach_in_cache,
+}
+
+
+def unless_splintered(a: Analysis, effect: Effect, answer: bool) -> Effect:
+    """Return the effect of a claim that splintered large pages decide one way only.
+
+    answer: what they cannot show. Where they miss as base pages do, what base pages cost more is a
+    lower bound: it can support a sentence and cannot refute it. Raises Unavailable("splintered") if
+    the effect gives that answer on such a host.
+    """
+    if effect.decided() is answer and (code := _splintered(a)):
+        raise Unavailable(code)
+    return effect
+
+
+def obstacle(a: Analysis, codes: str) -> Unavailable | None:
+    """Return the first of the space-separated obstacles that this machine has.
+
+    Raises ValueError for a code without a check.
+    """
+    for code in codes.split():
+        if code not in CHECKS:
+            known = ", ".join(CHECKS)
+            raise ValueError(f"{code!r} is no obstacle that can be checked; use one of {known}.")
+        if found := CHECKS[code](a):
+            return Unavailable(found)
+    return None
+
+
+# --- what a verdict compares, as its row prints it
+
+DIGITS = 3
+
+
+class Bounds(NamedTuple):
+    """The ends of an interval and of the band that it must lie in; infinite if they are open."""
+
+    low: float
+    high: float
+    least: float
+    most: float
+
+    @property
+    def band(self) -> tuple[float, float]:
+        return self.least, self.most
+
+
+def range_words(low: float, high: float, digits: int = DIGITS) -> str:
+    """Return "1 to 2", "1 or more", "up to 2", "2", or "any value", without trailing zeros."""
+    texts = [significant(end, digits) if isfinite(end) else "" for end in (low, high)]
+    least, most = (text.rstrip("0").rstrip(".") if "." in text else text for text in texts)
+    return least if least and low == high else _words(least, most)
+
+
+def _words(low: str, high: str) -> str:
+    if low and high:
+        return f"{low} to {high}"
+    return f"{low} or more" if low else f"up to {high}" if high else "any value"
+
+
+def bounds_words(bounds: Iterable[Bounds]) -> Markup:
+    """Return "Interval 0.95 to 1.02; band 1 or more.", with each printed number as an attribute.
+
+    There are enough digits that no end of an interval is printed on the other side of a band's end.
+    """
+    sentences = []
+    for (least, most), group in groupby(bounds, lambda one: one.band):
+        found = list(group)
+        ends = (end for one in found for end in (one.low, one.high))
+        digits = digits_apart(ends, (least, most), DIGITS)
+        shown = Markup(", ").join(_interval(one, digits) for one in found)
+        plural = "s" if len(found) > 1 else ""
+        sentence = Markup("Interval{} {}; band {}.")
+        sentences.append(sentence.format(plural, shown, range_words(least, most, digits)))
+    return Markup(" ").join(sentences)
+
+
+def _interval(one: Bounds, digits: int) -> Markup:
+    numbers = [significant(end, digits) if isfinite(end) else "" for end in one]
+    names = ("low", "high", "least", "most")
+    attributes = Markup(" ").join(
+        Markup('data-{}="{}"').format(name, number.replace(",", ""))
+        for name, number in zip(names, numbers, strict=True)
+    )
+    return Markup('<span class="tlb-effect" {}>{}</span>').format(attributes, _words(*numbers[:2]))
+
+
+# --- the rule
+
 # At most this share of the claims tested with an interval; tests/report/test_rule.py checks it.
 WRONG_BY_CHANCE = 0.05
 # Kernels whose earlier versions warmed what they then timed, and the first version that does not:
 # rows of the earlier ones are shown, marked, and prove nothing.
 SUPERSEDED = {"shootdown": 2, "fork_write": 2, "prefault": 2}
-Band = tuple[float, float]
-Compares = Callable[[Point, Scope], bool]  # whether a claim compares a point, on such a computer
-Bound = float | Callable[[Scope], float]
 Word = Literal["holds", "fails", "cannot tell", "not testable here"]
-# An effect, or several that must lie in their bands together; Undecided for a reason that no
-# interval shows.
-Truth = Effect | Sequence[Effect] | Undecided
-
-
-@dataclass(frozen=True)
-class Fact:
-    """An answer without an interval: a count, what a machine or a kernel states, or arithmetic.
-
-    because: the proof, in a sentence. Raises TypeError for anything but a bool and ValueError
-    without a proof.
-    """
-
-    holds: bool
-    because: str
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.holds, bool):
-            raise TypeError(f"A fact holds or does not; {self.holds!r} is no bool.")
-        if not self.because.strip():
-            raise ValueError("A fact needs its proof.")
-
-
-def counted(value: float, band: Band, because: str) -> Fact:
-    """Return whether a count, which has no interval, lies in a band."""
-    return Fact(bool(band[0] <= value <= band[1]), because)
-
-
-Answer = tuple[Truth, str] | Fact  # a truth comes with the evidence in a sentence
-
-
-@dataclass(frozen=True)
-class PointsOf:
-    """Selects points of some kernels by their fields and options: `points_of`."""
-
-    kernels: tuple[str, ...]
-    limits: Mapping[str, Any]
-
-    def __call__(self, point: Point, scope: Scope) -> bool:
-        if point.kernel not in self.kernels:
-            return False
-        known = {
-            name: value(scope) if callable(value) else value for name, value in self.limits.items()
-        }
-        if not known.pop("low") <= point.lines <= known.pop("high"):
-            return False
-        options = dict(point.options)
-        found = {name: options.get(name, getattr(point, name, None)) for name in known}
-        return all(
-            found[name] in value if isinstance(value, tuple) else found[name] == value
-            for name, value in known.items()
-        )
-
-
-def points_of(
-    kernel: str | tuple[str, ...], *, low: Bound = 0, high: Bound = inf, **where: object
-) -> PointsOf:
-    """Select the points of a kernel, or several, from `low` to `high` lines whose fields or options
-    have the value, or one of the values, given; None for an option that they lack. A bound or a
-    value may be a function of the computer."""
-    kernels = kernel if isinstance(kernel, tuple) else (kernel,)
-    return PointsOf(kernels, {"low": low, "high": high, **where})
 
 
 def decided(truth: Truth) -> bool | None:
@@ -126,62 +211,10 @@ def effects_of(truth: Truth) -> tuple[Effect, ...]:
         return ()
     if isinstance(truth, Effect):
         return (truth,)
-    if not isinstance(truth, Sequence) or not all(isinstance(effect, Effect) for effect in truth):
+    effects = tuple(effect for effect in truth if isinstance(effect, Effect))
+    if not isinstance(truth, Sequence) or len(effects) < len(truth):
         raise TypeError(f"A predicate gives effects with a sentence, or a Fact, not {truth!r}.")
-    return tuple(required(truth, "nothing was compared"))
-
-
-class Statement(NamedTuple):
-    """A testable sentence of a source: a row of data/literature/claims.csv, whose columns
-    data/literature/README.md explains."""
-
-    id: str
-    source: str  # a key of book/references.bib
-    place: str
-    quote: str
-    quantity: str
-    low: str
-    high: str
-    unit: str
-    loop: str
-    pages: str
-    working_set: str
-    obstacles: str  # codes of obstacles.CHECKS, space-separated
-    status: Literal["judged", "arithmetic", "said again", "not testable"]
-    where: str  # the chapter; of what is said again, the id that it repeats
-    note: str
-
-    @property
-    def band(self) -> Band:
-        """What would support the sentence, in `unit`; infinite where it is open."""
-        return float(self.low or -inf), float(self.high or inf)
-
-
-@cache
-def statements() -> dict[str, Statement]:
-    """Return the statements by id, in the order of the sources."""
-    with STATEMENTS.open(encoding="utf-8", newline="") as lines:
-        return {row["id"]: Statement(**row) for row in csv.DictReader(lines)}
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A sentence of a source with its predicate. points: which points of a grid it compares; None
-    if it measures nothing. fixed: keywords of the predicate that are this sentence's own."""
-
-    id: str
-    source: str  # a key of book/references.bib
-    says: str
-    decide: Callable[..., Answer]
-    points: Compares | None
-    fixed: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def place(self) -> str:
-        """File and line of the predicate."""
-        path = Path(inspect.getsourcefile(self.decide) or "")
-        file = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path.name
-        return f"{file}:{inspect.getsourcelines(self.decide)[1]}"
+    return required(effects, "nothing was compared")
 
 
 @dataclass(frozen=True)
@@ -203,54 +236,6 @@ class Verdict:
             Bounds(effect.interval.low, effect.interval.high, effect.least, effect.most)
             for effect in self.effects
         ]
-
-
-REGISTRY: dict[str, Claim] = {}
-
-
-def claim(
-    id: str, *, source: str = "", says: str = "", points: Compares | None = None, **fixed: Any
-) -> Callable[[Callable], Callable]:
-    """Register a predicate: a function of an Analysis that gives an Answer, or raises Unavailable.
-
-    A parameter `band` gets the band in claims.csv. source, says: by default those of claims.csv.
-    points: which points of a grid, and of a computer, it compares. fixed: keywords of the
-    predicate, where several sentences differ in a number. Raises ValueError for an id that another
-    function has, or of which nothing is known.
-    """
-
-    def register(decide: Callable[..., Answer]) -> Callable[..., Answer]:
-        known, statement = REGISTRY.get(id), statements().get(id)
-        if known and _name(known.decide) != _name(decide):
-            raise ValueError(
-                f"{decide.__module__}: the claim {id!r} is already in {known.decide.__module__}; "
-                "give it another id."
-            )
-        if not statement and not (source and says):
-            raise ValueError(
-                f"{decide.__module__}: the claim {id!r} has no row in {STATEMENTS.name}; add one, "
-                "or say source and words."
-            )
-        words = says or f"“{statement.quote}”"
-        REGISTRY[id] = Claim(id, source or statement.source, words, decide, points, fixed)
-        return decide
-
-    return register
-
-
-def _name(function: Callable) -> tuple[str, str]:
-    return function.__module__, function.__qualname__
-
-
-def claims_of(module: ModuleType) -> list[Claim]:
-    """Return the claims of a chapter, in the order in which it defines them."""
-    return [claim for claim in REGISTRY.values() if claim.decide.__module__ == module.__name__]
-
-
-def compared(scope: Scope) -> Callable[[Point], bool]:
-    """Return whether any registered claim compares a point, as a function of the point."""
-    claims = [claim.points for claim in REGISTRY.values() if claim.points is not None]
-    return lambda point: any(points(point, scope) for points in claims)
 
 
 def judge(claim: Claim, a: Analysis, **bands: Any) -> Verdict:
@@ -279,8 +264,8 @@ def judge(claim: Claim, a: Analysis, **bands: Any) -> Verdict:
     if effects and a.host.is_emulated:  # sources speak of processors, and this timed a program
         return Verdict(claim, "not testable here", explain("emulated", evidence.rstrip(".")))
     if (holds := decided(truth)) is None:
-        why = truth if isinstance(truth, Undecided) else why_undecided(effects)
-        return Verdict(claim, "cannot tell", evidence, effects, why.code, why.text)
+        reason = truth if isinstance(truth, Undecided) else why_undecided(effects)
+        return Verdict(claim, "cannot tell", evidence, effects, reason.code, reason.text)
     return Verdict(claim, "holds" if holds else "fails", evidence, effects)
 
 
@@ -306,10 +291,105 @@ def verdicts(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> list[V
     return [judge(claim, a, **bands.get(claim.decide.__name__, {})) for claim in claims_of(module)]
 
 
-def elsewhere(chapter: str) -> list[Statement]:
-    """Return the statements about a chapter's subject that no measurement here can test."""
-    return [
-        statement
-        for statement in statements().values()
-        if statement.where == chapter and statement.status == "not testable"
+# --- the table
+
+# The style's class of each verdict.
+CLASSES: dict[str, str] = {
+    "holds": "holds",
+    "fails": "fails",
+    "cannot tell": "unknown",
+    "not testable here": "untestable",
+}
+_TABLE = (
+    '<div class="tlb-table"><table class="tlb-verdicts"><thead><tr><th scope="col">Claim</th>'
+    '<th scope="col">Verdict</th><th scope="col">Evidence</th></tr></thead>'
+    "<tbody>{}</tbody></table></div>"
+)
+_SOURCE = '<a class="tlb-source" href="references.html">{}</a>'
+_ROW = (
+    f'<tr id="{{}}"><td>{{}} {_SOURCE}</td><td>{{}}</td><td>{{}}{{}}</td></tr>'
+    '<tr class="tlb-predicate"><td colspan="3"><details><summary>Predicate: <code>{}</code>'
+    "</summary>{}</details></td></tr>"
+)
+_BEYOND = '<details class="tlb-beyond"><summary>{}</summary><ul>{}</ul></details>'
+
+
+def anchor(id: str) -> str:
+    """Return the id of a claim on its chapter's page."""
+    return f"claim-{id}"
+
+
+def mark(word: str, css: str, reason: str = "") -> Markup:
+    """Return a verdict in its colour, with the code of why it is undecided as an attribute."""
+    attribute = Markup(' data-reason="{}"').format(reason) if reason else ""
+    span = Markup('<span class="tlb-verdict tlb-verdict-{}"{}>{}</span>')
+    return span.format(css, attribute, word)
+
+
+def beside(bounds: Sequence[Bounds], why: str) -> Markup:
+    """Return the intervals and bands of a verdict, and why they leave it undecided."""
+    parts = filter(None, [bounds_words(bounds), escape(f"Not decided: {why}" if why else "")])
+    text = Markup(" ").join(parts)
+    return Markup(' <small class="tlb-compared">{}</small>').format(text) if text else Markup("")
+
+
+def verdict_table(found: Sequence[Verdict], beyond: Sequence[Statement] = ()) -> Html:
+    """Return a row and a folded predicate for each verdict; how many may be wrong by chance; and,
+    folded, the statements beyond any measurement here."""
+    rows = [
+        (
+            anchor(verdict.claim.id),
+            inline(verdict.claim.says),
+            _source(verdict.claim.source),
+            mark(verdict.verdict, CLASSES[verdict.verdict], verdict.reason),
+            inline(verdict.evidence),
+            beside(verdict.bounds, verdict.why),
+            verdict.claim.place,
+            highlighted(inspect.getsource(verdict.claim.decide)),
+        )
+        for verdict in found
     ]
+    text = "\n".join(
+        f"{verdict.verdict.upper()}: {verdict.claim.says} [{verdict.evidence}]"
+        f"{beside(verdict.bounds, verdict.why).striptags()}"
+        for verdict in found
+    )
+    table = Html(str(Markup(_TABLE).format(join(_ROW, rows))), text)
+    return table + _chance(found) + _beyond(beyond)
+
+
+def _source(key: str) -> str:
+    return sources().get(key, key)
+
+
+def chance_words(tested: int) -> str:
+    """Say how many of so many claims tested with an interval may be decided wrongly."""
+    return (
+        f"The rule decides at most {WRONG_BY_CHANCE:.0%} of such claims wrongly, so on average at "
+        f"most {tested * WRONG_BY_CHANCE:.1f} verdicts here are wrong by chance."
+    )
+
+
+def _chance(found: Sequence[Verdict]) -> Html:
+    tested = sum(bool(verdict.effects) for verdict in found)
+    if not tested:
+        return Html("", "")
+    number = f"{tested} of these {len(found)} claims"
+    if tested == len(found):
+        number = f"All {tested} of these claims" if tested > 1 else "This claim"
+    words = (
+        f"{number} {'is' if tested == 1 else 'are'} judged by an interval. {chance_words(tested)}"
+    )
+    return Html(f'<p class="tlb-chance">{escape(words)}</p>', words)
+
+
+def _beyond(beyond: Sequence[Statement]) -> Html:
+    if not beyond:
+        return Html("", "")
+    items = [
+        (anchor(one.id), inline(one.quote), _source(one.source), inline(one.note)) for one in beyond
+    ]
+    summary = f"Not testable here: {len(beyond)} more"
+    listed = join(f'<li id="{{}}">“{{}}” {_SOURCE}: {{}}</li>', items)
+    text = "\n".join([summary, *(f"{one.quote}: {one.note}" for one in beyond)])
+    return Html(str(Markup(_BEYOND).format(summary, listed)), text)

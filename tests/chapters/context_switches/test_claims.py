@@ -5,7 +5,8 @@ from support.events import Events, analysis, rows
 from support.synthetic import words_of
 
 from experiments import context_switches
-from tlb.report.verdicts import REGISTRY, judge
+from tlb.report.claims import REGISTRY
+from tlb.report.verdicts import judge
 
 
 def told(machine: Events | None = None, **about: object) -> dict[str, str]:

@@ -13,7 +13,8 @@ from support.walk import Walk, analysis, rows
 from experiments.graph_walk import Analysis
 from tlb.measure.grid import octaves
 from tlb.measure.record import Point
-from tlb.report.verdicts import REGISTRY, judge
+from tlb.report.claims import REGISTRY
+from tlb.report.verdicts import judge
 from tlb.stats.intervals import Interval
 from tlb.stats.splinter import Compared, Splinter
 

@@ -11,7 +11,8 @@ from support.page_sizes import Paged
 from support.synthetic import GIB, MIB, fit
 
 from experiments.hugepages import Analysis, claims
-from tlb.report.verdicts import REGISTRY, Verdict, judge, verdicts
+from tlb.report.claims import REGISTRY
+from tlb.report.verdicts import Verdict, judge, verdicts
 
 pytestmark = pytest.mark.filterwarnings("error")
 

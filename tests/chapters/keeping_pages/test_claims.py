@@ -8,7 +8,8 @@ from support.page_sizes import Paged
 from support.synthetic import MIB, fit
 
 from tlb.measure.toolchains import TOOLS
-from tlb.report.verdicts import REGISTRY, judge
+from tlb.report.claims import REGISTRY
+from tlb.report.verdicts import judge
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -11,7 +11,8 @@ from support.stlb_cliff import DEARER, TEXTBOOK, analysis, counted, hashed, of
 from support.synthetic import GIB, MIB, Stated, Truth, fit, frame, grid, lru, tlbs
 
 from experiments.stlb_cliff import Analysis, claims
-from tlb.report.verdicts import REGISTRY, Verdict, judge, verdicts
+from tlb.report.claims import REGISTRY
+from tlb.report.verdicts import Verdict, judge, verdicts
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -10,7 +10,8 @@ from support.blocking import Machine, analysis, only, rows, times
 from support.synthetic import MIB, fit, words_of
 
 from experiments.tlb_blocking import claims
-from tlb.report.verdicts import REGISTRY, judge
+from tlb.report.claims import REGISTRY
+from tlb.report.verdicts import judge
 from tlb.system.reasons import REASONS
 
 pytestmark = pytest.mark.filterwarnings("error")

@@ -18,7 +18,8 @@ from support.your_machine import (
 )
 
 from experiments.your_machine import Analysis
-from tlb.report.verdicts import REGISTRY, judge
+from tlb.report.claims import REGISTRY
+from tlb.report.verdicts import judge
 from tlb.stats.geometry_walks import Walk
 
 H, F, C = "holds", "fails", "cannot tell"

@@ -8,8 +8,9 @@ from support.your_program import HELPS, HURTS, OPEN, analysis, document
 from experiments.your_program import figures, tables
 from experiments.your_program.cases import CASES
 from experiments.your_program.programs import is_whole
-from tlb.report.overlay import borrowed
-from tlb.report.verdicts import REGISTRY, judge
+from tlb.report.claims import REGISTRY
+from tlb.report.notebook import borrowed
+from tlb.report.verdicts import judge
 from tlb.system.reasons import REASONS
 
 OF_PAGES = [name for name, case in CASES.items() if case.changes_pages]

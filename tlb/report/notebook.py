@@ -1,23 +1,80 @@
-"""The reference machine's curves, in grey, under those of a figure about another machine; and its
-figure in the place of one that a machine lacks.
+"""What a notebook's cells call to show figures, tables and verdicts.
 
-The same function draws the reference's rows; of what it draws, lines and points are added.
+A figure about another machine lies over the reference machine's curves, in grey; one that the machine
+lacks is replaced by the reference's. The same function draws the reference's rows; of what it draws,
+lines and points are added.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
+import pandas as pd
 from markupsafe import Markup
 
+from tlb.measure import build
 from tlb.report import charts
 from tlb.report.analysis import Analysis
-from tlb.report.render import MUTED, Figure, inline
+from tlb.report.claims import elsewhere
+from tlb.report.page import ABSENT, current_page
+from tlb.report.render import MUTED, Figure, Html, inline, lacking_note
+from tlb.report.verdicts import verdict_table, verdicts
 from tlb.stats.two_machines import measured_alike
+from tlb.system.prose import listed
 from tlb.system.reasons import Unavailable
+
+_ABOVE = "For the reason given above."
+
+# --- figures and tables
+
+
+def figure(make: Callable[[Any], Figure], a: Any) -> None:
+    """Show a figure that a function draws of the Analysis; if that raises Unavailable, the
+    reference machine's, dimmed, or the reason.
+
+    Number, name and caption stand in the cell's metadata, `mystnb: {figure: {name, caption}}`.
+    """
+    page, _ = current_page()
+
+    def instead(reason: str) -> Figure | Html:
+        with suppress(Unavailable):
+            return borrowed(make, a, reason).named(make.__name__)
+        return lacking_note(reason or _ABOVE) if page.is_reference else ABSENT  # it has a number
+
+    page.show(
+        lambda: with_reference(make, a, make(a), is_own=a.about.is_this).named(make.__name__),
+        instead,
+    )
+
+
+def table(make: Callable[[Any], Html], a: Any) -> None:
+    """Show a table or other HTML that a function makes of the Analysis, or the reason it raises."""
+    page, _ = current_page()
+    page.show(lambda: make(a), lambda reason: None if page.is_reference else ABSENT)
+
+
+def judge(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> None:
+    """Show a chapter's claims as a table, and keep for the page's listings what source measured its
+    rows.
+
+    bands: for a predicate by its name, keywords in place of its defaults, as in `judge(claims, a,
+    price_is_flat={"most": 1.1})`.
+    """
+    page, _ = current_page()
+    if page.only_defines:
+        return
+    judged = verdict_table(verdicts(module, a, **bands), elsewhere(a.chapter))
+    page.put(judged)
+    if lines := measured_by(a.frame):
+        page.put(MeasuredBy(lines))
+
+
+# --- the reference machine beside another
 
 _OPACITY = 0.45
 _MARKS = {"line", "point"}  # bands and bars would cover each other
@@ -161,3 +218,48 @@ def borrowed(make: Callable[[Analysis], Figure], a: Analysis, reason: str = "") 
     made = make(theirs)
     alt = f"The machine {machine}: {made.alt}"
     return Borrowed(made.chart, alt, made.data, made.name, machine, reason)
+
+
+# --- which source measured the rows, for the listings of kernels (book/_ext/tlb_listing.py)
+
+
+@dataclass(frozen=True)
+class MeasuredBy:
+    """A sentence for each kernel file, as an output of a notebook that shows nothing by itself. No
+    tuple: IPython prints those in its own way."""
+
+    lines: dict[str, str]
+
+    def _repr_mimebundle_(
+        self, include: Any = None, exclude: Any = None
+    ) -> tuple[dict[str, str], dict[str, Any]]:
+        return {"text/plain": ""}, {"tlb": {"measured_by": self.lines}}
+
+
+def measured_by(frame: pd.DataFrame) -> dict[str, str]:
+    """Return a sentence for each file of the C kernels of these rows, by the file's path."""
+    if frame.empty:
+        return {}
+    in_c = frame[frame["engine"] == "c"]
+    files: dict[str, dict[str, str]] = {}
+    for kernel, found in sorted(in_c["source"].groupby(in_c["kernel"]).unique().items()):
+        for path in build.source_files(str(kernel), "c"):
+            files.setdefault(f"kernels/{path.name}", {})[str(kernel)] = _version_words(
+                str(kernel), found
+            )
+    sentences = {}
+    for file, words in files.items():
+        by_kernel = [f"{text} of `{kernel}`" for kernel, text in words.items()]
+        text = listed(by_kernel) if len(words) > 1 else next(iter(words.values()))
+        sentences[file] = f"Measured with {text}."
+    return sentences
+
+
+def _version_words(kernel: str, digests: Collection[str]) -> str:
+    now = build.source_digest(kernel, "c")
+    earlier = [f"`{digest}`" for digest in sorted(digests) if digest != now]
+    words = [f"version `{now}`"] if now in digests else []
+    if earlier:
+        version = "an earlier version" if len(earlier) == 1 else "earlier versions"
+        words.append(f"{version} ({', '.join(earlier)})")
+    return listed(words)
