@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from tlb.report import article, page, quantities
-from tlb.report.overlay import Borrowed, Overlaid
+from tlb.report.notebook import Borrowed, Overlaid
 from tlb.report.quantities import Measured
 
 DATA = pd.DataFrame({"x": [1, 2], "median": [3.5, 4.5]})

@@ -110,7 +110,7 @@ def test_the_page_of_another_machine_has_the_committed_text_and_a_dash_for_what_
     monkeypatch.setattr(page, "BOOK", tmp_path)
     shown: list[Any] = []
     other = page.Page("made", shown.append, is_reference=False)
-    names = {"say": page.say, "table": page.table, "lacking": lacking, "ns": 2}
+    names = {"say": page.say, "table": notebook.table, "lacking": lacking, "ns": 2}
     page.run(other, names)
     assert shown == [page.Text("It takes 1 ns."), page.ABSENT]
 
