@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from math import nan
 from typing import Self
 
 import pandas as pd
@@ -12,9 +13,9 @@ from tlb.report import analysis
 from tlb.stats import curves, splinter
 from tlb.stats.curves import Curve, median_over_points, select
 from tlb.stats.intervals import UNKNOWN, Interval, summarise_beside
-from tlb.system.page_sizes import LARGE, SWEPT, hardware, page_bytes, rank, words
+from tlb.system.page_sizes import BASE, LARGE, SWEPT, hardware, page_bytes, rank, words
 from tlb.system.prose import listed
-from tlb.system.reasons import if_available, required
+from tlb.system.reasons import Unavailable, if_available, required
 
 SAME = 0.05  # what this book calls no difference
 ENTRY_BYTES = 8  # of a page table
@@ -23,14 +24,38 @@ LEAST_JVMS = 3  # for JMH's own interval, of 99.9 %, to cover more than one mapp
 
 class Analysis(analysis.Analysis):
     """The rows of `page_chase`, `page_gather` and `random_touch` by page size. A curve is of ns per
-    access by lines, one to each base page. Curves and frames of what was not measured are empty.
-
-    The page defines: spread, packed, price, speedup, most_lines, touches, missed and heap_bytes.
-    """
+    access by lines, one to each base page. Curves and frames of what was not measured are empty."""
 
     documents = ("scores",)
 
     # --- the chase
+
+    @cached_property
+    def spread(self) -> dict[str, Curve]:
+        """By page size: a line on each base page."""
+        return {pages: curves.spread(self.frame, pages=pages) for pages in SWEPT}
+
+    @cached_property
+    def packed(self) -> dict[str, Curve]:
+        """By page size: as many lines side by side."""
+        return {pages: curves.packed(self.frame, pages=pages) for pages in SWEPT}
+
+    @cached_property
+    def price(self) -> dict[str, Curve]:
+        """By page size: the price of translation."""
+        return {
+            pages: self.price_on(pages, self.spread[pages], self.packed[pages]) for pages in SWEPT
+        }
+
+    def speedup(self, pages: str, over: str = BASE) -> Curve:
+        """Return how many times as fast the chase is on a page size, at each size that both have."""
+        return self.spread[over] / self.spread[pages]
+
+    @property
+    def most_lines(self) -> int:
+        """Lines that take 64 pages of 2 MiB: more than a first level holds, fewer than any second
+        level."""
+        return (128 << 20) // self.base_page_bytes
 
     def price_on(self, pages: str, spread: Curve, packed: Curve) -> Curve:
         """Return the price of translation on one page size. The table of whole large pages is too
@@ -46,6 +71,12 @@ class Analysis(analysis.Analysis):
             pages: curves.spread(self.frame, kernel="page_gather", engine="numpy", pages=pages)
             for pages in SWEPT
         }
+
+    @property
+    def gather_gain(self) -> Curve:
+        """How many times as fast the published loop is on 2 MiB pages. Raises
+        Unavailable("pool-empty")."""
+        return self.gathers[BASE] / self.gathers[self.gathered]
 
     @property
     def gathered(self) -> str:
@@ -99,6 +130,20 @@ class Analysis(analysis.Analysis):
         """Whether a TLB entry covers a large page. Raises Unavailable, as `splinter.judge` does."""
         return splinter.judge(self.frame, self.host.hypervisor)
 
+    @property
+    def ns_per_unit(self) -> float:
+        """ns of a core cycle where `pieces` are in cycles, else 1."""
+        if self.pieces.unit != "cycles":
+            return 1.0
+        return 1 / self.frame["core_ghz"].replace(0, nan).median()
+
+    @property
+    def past_the_reach(self) -> splinter.Compared:
+        """The prices past the last level. Raises Unavailable("too-few-points")."""
+        if self.pieces.walk is None:
+            raise Unavailable("too-few-points", "no chase on both page sizes passes the last level")
+        return self.pieces.walk
+
     def splintering(self) -> splinter.Splinter | None:
         return if_available(lambda: self.pieces)
 
@@ -122,6 +167,18 @@ class Analysis(analysis.Analysis):
         )
         reads = reads.astype({"array_bytes": "int64"})
         return reads.sort_values(["pages", "array_bytes"], key=rank, ignore_index=True)
+
+    def read_100_mb(self, pages: str) -> Interval:
+        """Return ns of a random read of the published array. Raises
+        Unavailable("too-few-points")."""
+        reads = self.touches
+        found = reads[(reads["array_bytes"] == 10**8) & (reads["pages"] == pages)]
+        return Interval.of(required(found, f"no array was read on {words(pages)}").iloc[0])
+
+    @cached_property
+    def touches(self) -> pd.DataFrame:
+        """`reads` without a draw to spare."""
+        return self.reads(spare_draws=0)
 
     # --- the JVM
 

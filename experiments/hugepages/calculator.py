@@ -50,6 +50,11 @@ def basis(a: Analysis) -> Basis:
     return Basis(first, last, source, a.price[BASE].level(1.3 * first, 0.6 * last), is_splintered)
 
 
+def _missed(entries: float, pages: float) -> float:
+    """Return the share of random draws among so many pages that miss a level."""
+    return max(0.0, 1 - entries / pages)
+
+
 def model(a: Analysis, known: Basis) -> pd.DataFrame:
     """Return a row a page size and power of two of bytes at which it was chased: pages, log2_bytes,
     span_bytes, reach_bytes, walks_per_access, ns. Raises Unavailable("too-few-points") if no page
@@ -64,7 +69,7 @@ def model(a: Analysis, known: Basis) -> pd.DataFrame:
         least, most = np.log2(base * price.xs[0]), np.log2(base * price.xs[-1])
         for log2_bytes in range(int(np.ceil(least)), int(most) + 1):
             lines = 2**log2_bytes / base
-            first, last = (a.missed(n, 2**log2_bytes / span) for n in (known.first, known.last))
+            first, last = (_missed(n, 2**log2_bytes / span) for n in (known.first, known.last))
             walk = max(_at(far, max(lines, far.xs[0])) - known.hit_ns, 0.0)
             drawn = first * known.hit_ns + last * walk
             ns = _at(a.packed[pages], lines) + (_at(price, lines) if span > base else drawn)
