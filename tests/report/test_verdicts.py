@@ -268,3 +268,22 @@ def test_a_claim_selects_points_by_their_fields_options_and_lines(where, selecte
     compares = points_of("page_chase", **where)
     assert {point.lines for point in points if compares(point, of)} == selected
     assert not any(points_of(("other", "third"), **where)(point, of) for point in points)
+
+
+def test_rows_of_a_kernel_that_measured_something_else_judge_no_claim(claims, monkeypatch):
+    kernel, least = "made_up", 2
+    monkeypatch.setattr(room, "SUPERSEDED", {kernel: least})
+    rows = pd.DataFrame({"kernel": kernel, "ns": [1.0] * 6})
+
+    def is_fast(a: Analysis) -> Answer:
+        return inside(median_interval(a.frame["ns"]), most=2.0), "It is."
+
+    claim("fast", source="x", says="Fast.", points=points_of(kernel))(is_fast)
+    old, new = (
+        judge(
+            claims_module.REGISTRY["fast"],
+            Analysis(rows.assign(measures=version), About(Stated().host())),
+        )
+        for version in (1, least)
+    )
+    assert (old.verdict, old.reason, new.verdict) == ("cannot tell", "no-data", "holds")
