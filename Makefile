@@ -5,7 +5,7 @@
 # All paths are relative, so a checkout may lie under a path with spaces.
 
 PROFILE ?= quick
-MINUTES ?= 8
+MINUTES ?=
 MAX_WORKING_SET ?=
 PYTHON ?=
 
@@ -34,7 +34,7 @@ export PYTHONDONTWRITEBYTECODE :=
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s  %s\n", $$1, $$2 }' Makefile
 	@echo
-	@echo '  make book MINUTES=40               to measure and build in (8);  the same command goes on where time ran out'
+	@echo '  make book MINUTES=40               stop after so long (default: when all is measured); the same command goes on'
 	@echo '  make book PROFILE=full             smoke, quick (the default) or full: how fine, and how many processes a point'
 	@echo '  make book MAX_WORKING_SET=4GiB     stop the sweep at this size'
 	@echo '  make site PYTHON=/path/to/python3  make .venv with this Python (3.11 or newer)'
@@ -51,7 +51,7 @@ book: export TLB_BOOK_PROFILE = $(PROFILE)
 book: export TLB_BOOK_MINUTES = $(MINUTES)
 book: export TLB_BOOK_LIMIT = $(MAX_WORKING_SET)
 book: $(READY) ## measure this computer, then build the book about it
-	@$(TLB) book --profile "$$TLB_BOOK_PROFILE" --minutes "$$TLB_BOOK_MINUTES" $${TLB_BOOK_LIMIT:+-p "max_working_set=$$TLB_BOOK_LIMIT"}
+	@$(TLB) book --profile "$$TLB_BOOK_PROFILE" $${TLB_BOOK_MINUTES:+--minutes "$$TLB_BOOK_MINUTES"} $${TLB_BOOK_LIMIT:+-p "max_working_set=$$TLB_BOOK_LIMIT"}
 
 pdf: $(READY) ## print the book of the committed results into _build/book.pdf, by Chromium
 	$(TLB) pdf

@@ -31,11 +31,10 @@ SLOW = ("scores", "programs")
 
 
 def book(given: Mapping[str, Any]) -> Path:
-    """Measure what is missing for `given["minutes"]`, the building of the site included, and build
-    it; return the path of its first page.
+    """Measure what is missing, for `given["minutes"]` at most with the building of the site, and
+    build it; return the path of its first page.
 
-    After one mapping of everything, if that measured anything, there is a first site, unless it
-    would take the time of the next mapping. Raises Unavailable: bad-parameter before the first
+    After one mapping of everything, if that measured anything, there is a first site. Raises Unavailable: bad-parameter before the first
     second is spent, measuring-already.
     """
     begin, contents = time.monotonic(), parameters.table_of_contents()
@@ -48,8 +47,8 @@ def book(given: Mapping[str, Any]) -> Path:
         bar.later_s = 2 * SITE_S + SURVEY_S + DOCUMENTS_S + PROGRAMS_S
         is_measured = _measured(whole, end, bar, first_round=True)
         first = time.monotonic()
-        round_s, rest_s = first - begin, SURVEY_S + DOCUMENTS_S + LATER_TIMES * SITE_S
-        if is_measured and end - first >= SITE_S + rest_s + round_s:
+        round_s = first - begin
+        if is_measured and first < end:
             print(publish.book(given))
             print("This first site rests on one mapping of each point; measuring goes on.")
             site_s = LATER_TIMES * (time.monotonic() - first)

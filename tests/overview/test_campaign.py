@@ -68,10 +68,10 @@ def test_there_is_a_site_after_the_first_round_and_one_at_the_end(told, monkeypa
     ]
 
 
-def test_a_short_time_is_measured_in_rather_than_built_a_first_site(told, monkeypatch):
+def test_a_short_time_has_a_first_site_too(told, monkeypatch):
     measures(monkeypatch, told, 300, 900)
     campaign.book(ASKED | {"minutes": 3.0})
-    assert told.count("site") == 1 and told[-1] == "site"
+    assert told.count("site") == 2 and told[-1] == "site"
 
 
 @pytest.mark.parametrize("minutes", [1.0, 40.0])

@@ -89,7 +89,7 @@ def test_the_environment_is_made_once_and_again_when_the_lock_changes(checkout):
 def test_make_book_passes_its_parameters_on(checkout):
     python = f"PYTHON={fake_python(checkout, 'python-new')}"
     make(checkout, "book", python)
-    assert log(checkout)[-1] == "tlb book --profile quick --minutes 8"
+    assert log(checkout)[-1] == "tlb book --profile quick"
     made = make(
         checkout, "book", python, "PROFILE=full", "MINUTES=40", "MAX_WORKING_SET=4 GiB; touch owned"
     )

@@ -57,8 +57,14 @@ def run(
 def book(
     profile: Annotated[str, Option(help=", ".join(grid.profile_names()))] = "quick",
     minutes: Annotated[
-        float, Option(min=0, max=DAY_MINUTES, help="To measure and build; 0 only builds.")
-    ] = 8,
+        float | None,
+        Option(
+            min=0,
+            max=DAY_MINUTES,
+            help="To measure and build, at most; 0 only builds. Default: until all is measured.",
+            show_default=False,
+        ),
+    ] = None,
     parameter: Parameters = [],  # noqa: B006
     machine: Annotated[str, Option(help="this, reference, or a published machine.")] = "this",
 ) -> None:
@@ -67,7 +73,7 @@ def book(
 
     campaign = discovery.load("overview.campaign")
     first = parameters.table_of_contents()[0]  # all chapters declare the same parameters
-    texts = {"machine": machine, "profile": profile, "minutes": str(minutes)} | _texts(parameter)
+    texts = {"machine": machine, "profile": profile, "minutes": str(DAY_MINUTES if minutes is None else minutes)} | _texts(parameter)
     print(campaign.book(parameters.values(first, texts)))
 
 
