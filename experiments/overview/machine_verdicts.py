@@ -27,7 +27,7 @@ from tlb.measure.row_database import FILE, RowDatabase
 from tlb.measure.store import PUBLISHED, Store, data_root
 from tlb.report import analysis, parameters
 from tlb.report.chapter import Chapter
-from tlb.report.verdicts import Bounds, Effect, Verdict, Word, statements, verdicts
+from tlb.report.verdicts import Bounds, Effect, Verdict, VerdictWord, statements, verdicts
 from tlb.system.files import ROOT
 from tlb.system.reasons import Unavailable, if_available
 from tlb.system.units import digits_apart, significant
@@ -91,7 +91,7 @@ class Shown(Document):
 class Judged(Document):
     """reason, why: as of a Verdict."""
 
-    verdict: Word
+    verdict: VerdictWord
     evidence: str
     effects: tuple[Shown, ...] = ()
     reason: str = ""

@@ -14,14 +14,14 @@ from experiments.overview import CHAPTERS
 from experiments.overview.machine_verdicts import Judged, Verdicts, judged, name_of
 from tlb.report import analysis, page
 from tlb.report.chapter import Chapter
-from tlb.report.verdicts import CLASSES, beside, claims_of, statements
+from tlb.report.verdicts import CSS_CLASS_BY_VERDICT, bounds_html, claims_of, statements
 from tlb.system.reasons import Unavailable
 
 UNMEASURED = "not measured"
 OTHERWISE = "measured differently"  # by another version of the kernels than the verdict beside it
 DECIDED = ("holds", "fails")
 APART = "apart"  # a claim that holds on one machine and fails on another
-MARKS = {**CLASSES, UNMEASURED: "unmeasured", OTHERWISE: "unmeasured"}
+MARKS = {**CSS_CLASS_BY_VERDICT, UNMEASURED: "unmeasured", OTHERWISE: "unmeasured"}
 
 
 class Analysis(analysis.Analysis):
@@ -127,7 +127,7 @@ class Analysis(analysis.Analysis):
                 "verdict": here.verdict,
                 "reason": here.reason,
                 "evidence": here.evidence,
-                "compared": beside(here.bounds, here.why),
+                "compared": bounds_html(here.bounds, here.why),
                 "is_decided": here.is_decided,
                 "by_interval": bool(here.effects),
             }

@@ -8,9 +8,9 @@ from math import isinf
 from markupsafe import Markup
 
 from experiments.overview.scorecard import APART, MARKS, OTHERWISE, UNMEASURED, Analysis
-from tlb.report.claims import sources
+from tlb.report.claims import source_names
 from tlb.report.render import Html, inline, join
-from tlb.report.verdicts import Statement, anchor, mark, range_words, statements
+from tlb.report.verdicts import Statement, claim_anchor, range_words, statements, verdict_html
 from tlb.system.prose import count
 from tlb.system.reasons import REASONS
 
@@ -124,7 +124,7 @@ def _lines(a: Analysis, rows: list[dict]) -> Markup:
 
 def _mark(row: Mapping) -> Markup:
     """Return the verdict and, if it is neither holds nor fails, why in a few words."""
-    shown = mark(row["verdict"], MARKS[row["verdict"]], row["reason"])
+    shown = verdict_html(row["verdict"], MARKS[row["verdict"]], row["reason"])
     if row["verdict"] in ("holds", "fails"):
         return shown
     return Markup("{} <small>{}</small>").format(shown, short(row["reason"], row["evidence"]))
@@ -145,7 +145,7 @@ def _shown(row: Mapping) -> Markup:
 
 def _source(statement: Statement) -> Markup:
     return Markup('<a class="tlb-source" href="references.html">{}</a>, {}').format(
-        sources().get(statement.source, statement.source), statement.place
+        source_names().get(statement.source, statement.source), statement.place
     )
 
 
@@ -159,7 +159,7 @@ def _predicts(statement: Statement) -> str:
 
 def _link(row: Statement, text: str = "") -> Markup:
     """Return a link to where a sentence is judged; of one that a chapter only uses, to that."""
-    where = "" if row.status == "arithmetic" else f"#{anchor(row.id)}"
+    where = "" if row.status == "arithmetic" else f"#{claim_anchor(row.id)}"
     shown = inline(text or f"“{row.quote}”")
     return Markup('<a href="{}.html{}">{}</a>').format(row.where, where, shown)
 

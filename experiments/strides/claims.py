@@ -7,7 +7,15 @@ from math import inf
 
 from experiments.strides.analysis import Analysis
 from experiments.strides.grid import LINE_BYTES, NARROW, PAGE_STRIDE, TWO_PAGES, WIDE
-from tlb.report.verdicts import Answer, Band, Compares, claim, inside, points_of, unless_splintered
+from tlb.report.verdicts import (
+    Answer,
+    Band,
+    Compares,
+    claim,
+    inside,
+    points_of,
+    require_unsplintered,
+)
 from tlb.stats import curves
 from tlb.stats.curves import Curve
 from tlb.stats.intervals import Interval
@@ -55,7 +63,7 @@ def page_strides_miss(a: Analysis, band: Band) -> Answer:
     """Splintered pages miss too, so what base pages take longer is then a lower bound: it cannot
     refute the sentence."""
     price = _price(a).at(PAGE_STRIDE)
-    return unless_splintered(a, inside(price, *band), answer=False), (
+    return require_unsplintered(a, inside(price, *band), answer=False), (
         f"At a stride of 4 KiB a load takes {price:.2f} ns longer on base pages than on "
         f"{words(a.large)}."
     )
@@ -141,7 +149,7 @@ def eight_to_a_page_hit(a: Analysis, band: Band) -> Answer:
 def a_page_each_misses_both(a: Analysis, band: Band) -> Answer:
     """A lower bound on splintered pages, as in page_strides_miss."""
     ratio = _base(a).at(PAGE_STRIDE) / a.times[a.large].at(PAGE_STRIDE)
-    return unless_splintered(a, inside(ratio, *band), answer=False), (
+    return require_unsplintered(a, inside(ratio, *band), answer=False), (
         f"At a stride of 4 KiB a load takes {ratio:.2f} times as long on base pages as on "
         f"{words(a.large)}."
     )
@@ -173,7 +181,7 @@ def translation_slows_it_then(a: Analysis, band: Band) -> Answer:
         f"slowdown that remains with a line more is {remains:.2f}"
     )
     if a.is_splintered:
-        return unless_splintered(a, inside(remains, *band), answer=True), f"{evidence}."
+        return require_unsplintered(a, inside(remains, *band), answer=True), f"{evidence}."
     kept = _kept(a, NARROW, PAGE_STRIDE)
     gone = Interval(1 - kept.value, 1 - kept.high, 1 - kept.low, kept.coverage, kept.modes)
     return [

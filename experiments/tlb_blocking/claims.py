@@ -27,7 +27,7 @@ from tlb.report.verdicts import (
     decided,
     inside,
     points_of,
-    unless_splintered,
+    require_unsplintered,
 )
 from tlb.stats.intervals import Interval
 from tlb.stats.splinter import large_pages
@@ -127,7 +127,7 @@ def each_remedy_helps(a: Analysis) -> Answer:
     base, block, large = _remedies_at(a, AS_PUBLISHED)
     return [
         *_faster(base, block),
-        *(unless_splintered(a, effect, answer=False) for effect in _faster(base, large)),
+        *(require_unsplintered(a, effect, answer=False) for effect in _faster(base, large)),
     ], _remedies(
         base, {f"one block of {graph_size(PUBLISHED_BLOCK)}": block, words(large["pages"]): large}
     )
@@ -138,7 +138,7 @@ def blocks_and_large_pages_help(a: Analysis) -> Answer:
     base, block, large = _remedies_at(a, BLOCKED)
     return [
         _faster(base, block)[0],
-        unless_splintered(a, _faster(base, large)[0], answer=False),
+        require_unsplintered(a, _faster(base, large)[0], answer=False),
     ], _remedies(
         base,
         {f"blocks of {graph_size(block['block_vertices'])}": block, words(large["pages"]): large},

@@ -23,7 +23,7 @@ from markupsafe import Markup
 from tlb.measure import build
 from tlb.report import charts
 from tlb.report.analysis import Analysis
-from tlb.report.claims import elsewhere
+from tlb.report.claims import untestable_statements
 from tlb.report.page import current_page
 from tlb.report.render import Figure, Html, inline, lacking_note
 from tlb.report.verdicts import verdict_table, verdicts
@@ -71,7 +71,7 @@ def judge(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> None:
     page, _ = current_page()
     if page.only_defines:
         return
-    judged = verdict_table(verdicts(module, a, **bands), elsewhere(a.chapter))
+    judged = verdict_table(verdicts(module, a, **bands), untestable_statements(a.chapter))
     short = [note.text for note in a.notes if note.code == "no-time"]
     page.put(lacking_note(*short, title="Not all was measured") + judged if short else judged)
     if lines := measured_by(a.frame):
