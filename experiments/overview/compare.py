@@ -24,12 +24,12 @@ import pandas as pd
 
 from experiments.overview import profile_comparison
 from experiments.overview.compare_facts import Fact, Line, facts
-from experiments.overview.compare_notes import alone, notes
+from experiments.overview.compare_notes import notes, points_of_one_side
 from experiments.overview.profile_comparison import (
+    CANNOT_TELL,
     DIFFERS,
     MOST_HIDDEN,
-    SAME,
-    UNKNOWN,
+    NO_DIFFERENCE,
     QuantityPair,
 )
 from tlb.machine import background, doctor
@@ -90,7 +90,7 @@ class Compared(NamedTuple):
         if decided(inside(logs, -slack, slack, self.among)) is False:
             return DIFFERS
         is_same = self.can_tell and logs.modes == 1 and self.would_show <= MOST_HIDDEN
-        return SAME if is_same else UNKNOWN
+        return NO_DIFFERENCE if is_same else CANNOT_TELL
 
     @property
     def ratio(self) -> Interval | None:
@@ -137,7 +137,7 @@ def compare(a: str, b: str, chapter: str | None = None) -> Comparison:
     quantities = compared(one.rows, two.rows, chapters)
     if not quantities:
         raise Unavailable("nothing-common")
-    found, lacking = [], [*alone(one.rows, two.rows, chapters)]
+    found, lacking = [], [*points_of_one_side(one.rows, two.rows, chapters)]
     # A profile is of a machine's rows together.
     is_whole = chapter is None and not any("@" in name or name == "this" for name in (a, b))
     if is_whole and measured_alike(*(side.rows for side in sides)):

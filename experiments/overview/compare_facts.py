@@ -45,7 +45,7 @@ _NOTHING = "nothing: kernels offer it no pages, and a limit ends a process or le
 _GUESTS = ("os guest_chase", "the way into the kernel and into guests")
 _CLOCK = ("all", "every time that a core and not memory decides")
 _PERIODIC = ("all", "whatever runs long enough for it to come by")
-KINDS: dict[str, tuple[str, str]] = {
+FACT_KINDS: dict[str, tuple[str, str]] = {
     "CPU": ("all", "everything"),
     # It has the instructions by which mitigations flush buffers (Linux, admin-guide/hw-vuln).
     "microcode": ("os", "the way into the kernel and back, where mitigations stand"),
@@ -120,18 +120,18 @@ def facts(
         touches = touching[line[0]] = touches_of(line[0], hosts)
         touched = [quantity for quantity in quantities if touches(quantity)]
         differ = sum(quantity.verdict == DIFFERS for quantity in touched)
-        found.append(Fact(*line, KINDS[_kind(line[0])][1], len(touched), differ))
+        found.append(Fact(*line, FACT_KINDS[_kind(line[0])][1], len(touched), differ))
     return found, _follows(touching, [q for q in quantities if q.verdict == DIFFERS])
 
 
 def _kind(label: str) -> str:
     """Return the pattern of KINDS. Raises StopIteration for what `tlb inspect` does not print."""
-    return next(pattern for pattern in KINDS if fnmatchcase(label, pattern))
+    return next(pattern for pattern in FACT_KINDS if fnmatchcase(label, pattern))
 
 
 def touches_of(label: str, hosts: Hosts) -> Touches:
     """Return whether a fact can touch a quantity, as a function of the quantity."""
-    tags = KINDS[_kind(label)][0]
+    tags = FACT_KINDS[_kind(label)][0]
     if tags == "its pages":
         tags = label.removeprefix("pool ")
     if not tags.startswith("past"):

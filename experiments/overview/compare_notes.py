@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from experiments.overview.compare import Compared, Side
 
 
-def alone(a: pd.DataFrame, b: pd.DataFrame, chapters: Sequence[str]) -> Iterator[str]:
+def points_of_one_side(a: pd.DataFrame, b: pd.DataFrame, chapters: Sequence[str]) -> Iterator[str]:
     """Yield a sentence a chapter of which only one side has some points."""
     for chapter in chapters:
         sides = [side[side["chapter"] == chapter] for side in (a, b)]

@@ -13,7 +13,7 @@ from support.your_program import document
 
 from experiments import overview, your_program
 from experiments.overview import campaign
-from experiments.overview.machine_verdicts import name_of
+from experiments.overview.machine_verdicts import chapter_name
 from experiments.your_program.programs import FEW, NAME
 from tlb.machine import host
 from tlb.measure.campaign import Outcome
@@ -25,7 +25,9 @@ from tlb.system.files import ROOT
 
 WITHOUT = {"your_machine", "your_program"}  # which no campaign measures
 CHAPTERS = {
-    name_of(chapter): chapter for chapter in overview.CHAPTERS if name_of(chapter) not in WITHOUT
+    chapter_name(chapter): chapter
+    for chapter in overview.CHAPTERS
+    if chapter_name(chapter) not in WITHOUT
 }
 ASKED = {"machine": "this", "profile": "quick", "minutes": 10.0}
 

@@ -13,7 +13,7 @@ from support.page_sizes import Paged, hugepages
 from support.synthetic import Stated, tlbs
 
 from experiments.overview import compare_facts, compare_output, profile
-from experiments.overview.compare import DIFFERS, SAME, Compared, Comparison, compare
+from experiments.overview.compare import DIFFERS, NO_DIFFERENCE, Compared, Comparison, compare
 from experiments.overview.profile import Profile, Quantity
 from tlb.machine import doctor
 from tlb.machine import host as hosts
@@ -47,7 +47,7 @@ def measured(differs: bool = True, **point: Any) -> Compared:
     pair = Pair(one, other, other, (9, 9), (1, 1), 1.0, 0.0)
     point = make_record(**point).point.model_dump(exclude={"options"})
     made = Compared("stlb_cliff", point, "ns_per_access", pair)
-    assert made.verdict == (DIFFERS if differs else SAME)
+    assert made.verdict == (DIFFERS if differs else NO_DIFFERENCE)
     return made
 
 
@@ -180,7 +180,7 @@ def made(tmp_path_factory) -> Store:
             row = make_record(lines=n, repeat=k, state=hosts.state(described), **times)
             put(store, machine, "stlb_cliff", row)
         pool = None if machine == B else 1.0
-        profile.keep(store, a_profile(machine, walk=ns, hit=2.0, pool=pool))
+        profile.write_if_possible(store, a_profile(machine, walk=ns, hit=2.0, pool=pool))
     return store
 
 
@@ -200,5 +200,5 @@ def test_a_machine_s_words_are_shown_without_control_characters_and_profiles_sid
     document = compare_output.as_json(comparison)
     assert json.loads(json.dumps(document, allow_nan=False)) == json.loads(json.dumps(document))
     verdicts = {each["name"]: each["verdict"] for each in document["profile"]}
-    assert verdicts == {"walk": DIFFERS, "hit": SAME}
+    assert verdicts == {"walk": DIFFERS, "hit": NO_DIFFERENCE}
     assert len(document["quantities"]) == 2 and len([*compare_output.told(comparison)]) > 5
