@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from experiments.hugepages.analysis import SAME, Analysis, typical
+from experiments.hugepages.analysis import NO_DIFFERENCE, Analysis, typical_speedup
 from experiments.hugepages.selected import chased, gathered, near_reach, touched
 from tlb.report.verdicts import Answer, Band, Fact, claim, inside
 from tlb.stats.curves import select
@@ -72,9 +72,9 @@ claim("two-mib-gains-nothing", points=gathered(2 << 20), size=2 << 20)(gather_ga
 
 
 @claim("nothing-below-reach", points=near_reach(False, 1))
-def nothing_below_the_reach(a: Analysis, same: float = SAME) -> Answer:
+def nothing_below_the_reach(a: Analysis, same: float = NO_DIFFERENCE) -> Answer:
     parts = required(a.below_reach(), "nothing was measured on both below the reach")
-    gains = {name: typical(part) for name, part in parts.items()}
+    gains = {name: typical_speedup(part) for name, part in parts.items()}
     each = "; ".join(f"{name}, {gain:.2f}" for name, gain in gains.items())
     return (
         [inside(gain, 1 - same, 1 + same) for gain in gains.values()],
@@ -86,9 +86,9 @@ def nothing_below_the_reach(a: Analysis, same: float = SAME) -> Answer:
 def large_pages_help_past_the_reach(a: Analysis, band: Band) -> Answer:
     gain = a.speedup(a.large).between(2 * a.known_entries[-1], 32 * 1024)
     required(gain, "nothing was measured on both between twice the entries and 32 Ki pages")
-    return inside(typical(gain), *band), (
+    return inside(typical_speedup(gain), *band), (
         f"From {gain.xs[0]:,} to {gain.xs[-1]:,} pages the chase on {words(a.large)} is "
-        f"{typical(gain):.2f} times as fast, the median over sizes."
+        f"{typical_speedup(gain):.2f} times as fast, the median over sizes."
     )
 
 
@@ -131,10 +131,12 @@ def an_entry_spans_a_large_page(a: Analysis) -> Answer:
 
 
 @claim("thp-like-pool", points=chased(*LARGE, low=64 << 20))
-def thp_is_like_the_pool(a: Analysis, same: float = SAME, from_bytes: int = 64 << 20) -> Answer:
+def thp_is_like_the_pool(
+    a: Analysis, same: float = NO_DIFFERENCE, from_bytes: int = 64 << 20
+) -> Answer:
     far = a.speedup("2m", "thp").between(from_bytes // a.base_page_bytes, inf)
     reason = "too-few-points" if len(a.spread["2m"]) else "pool-empty"
-    gain = typical(required(far, "both kinds of 2 MiB pages are needed", reason))
+    gain = typical_speedup(required(far, "both kinds of 2 MiB pages are needed", reason))
     return inside(gain, 1 - same, 1 + same), (  # within 1 % of each other in the published run
         f"From {format_size(from_bytes)} on, the pool's pages are {gain:.2f} times as fast as "
         f"transparent ones in the median over {len(far)} sizes."
