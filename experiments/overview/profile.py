@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from experiments import hugepages, page_faults, stlb_cliff, virtualization, your_machine
 from experiments.overview.machine_verdicts import chapter_analysis, rows_digest
-from experiments.page_faults.analysis import FILE, FRESH, FRESH_LARGE
+from experiments.page_faults.analysis import FILE_PAGES, FRESH_LARGE_MEMORY, FRESH_MEMORY
 from experiments.virtualization.analysis import GUEST_BASE_BYTES
 from experiments.virtualization.grid import GUEST_PAGES, HOST_PAGES
 from tlb.measure.store import Store, data_root
@@ -205,9 +205,9 @@ for _pages in SWEPT[1:]:
     _words = f"{_SIZES[_pages]} pages"
     _QUANTITIES.append((f"gain_{_pages}", "pages", _words, "ratio", partial(_gain, _pages)))
 for _name, _way, _words in (
-    ("fault_fresh", FRESH, "base page"),
-    ("fault_fresh_large", FRESH_LARGE, "base page of a large one"),
-    ("fault_file", FILE, "page of a file in memory"),
+    ("fault_fresh", FRESH_MEMORY, "base page"),
+    ("fault_fresh_large", FRESH_LARGE_MEMORY, "base page of a large one"),
+    ("fault_file", FILE_PAGES, "page of a file in memory"),
 ):
     _QUANTITIES.append((_name, "faults", _words, "ns", partial(_fault, _way)))
 for _guests, _host in product(GUEST_PAGES, HOST_PAGES):
