@@ -12,8 +12,17 @@ from support.common import make_record
 from support.page_sizes import Paged, hugepages
 from support.synthetic import Stated, tlbs
 
-from experiments.overview import compare_facts, compare_output, profile
-from experiments.overview.compare import DIFFERS, NO_DIFFERENCE, Compared, Comparison, compare
+from experiments.overview import compare_output, profile
+from experiments.overview.compare import (
+    DIFFERS,
+    NO_DIFFERENCE,
+    Compared,
+    Comparison,
+    Fact,
+    compare,
+    facts,
+    touches_of,
+)
 from experiments.overview.profile import Profile, Quantity
 from tlb.machine import doctor
 from tlb.machine import host as hosts
@@ -70,7 +79,7 @@ WALKS = {"small", "large", "thp", "64k", "2m", "fault", "guest", "flush", "switc
 
 def told(
     a: Host, b: Host, quantities: dict[str, Compared] | None = None
-) -> tuple[dict[str, compare_facts.Fact], list[str]]:
+) -> tuple[dict[str, Fact], list[str]]:
     lines = [dict(doctor.describe(each)) for each in (a, b)]
     computers = [
         (label, *(side.get(label, "not stated") for side in lines))
@@ -79,7 +88,7 @@ def told(
         not in ("memory", "memory limit", "counters", "family, model, stepping", "load, one minute")
     ]
     differing = [line for line in computers if line[1] != line[2]]
-    found, follows = compare_facts.facts(
+    found, follows = facts(
         (a, b),
         (EMPTY, EMPTY),
         differing,
@@ -96,7 +105,7 @@ LARGE_MEMORY["limit_source"] = "x"
 
 
 def touched(label: str, a: Host, b: Host) -> set[str]:
-    touches = compare_facts.touches_of(label, (a, b))
+    touches = touches_of(label, (a, b))
     return {name for name, quantity in QUANTITIES.items() if touches(quantity)}
 
 
@@ -141,7 +150,7 @@ def test_what_the_hosts_make_of_large_pages_is_read_off_rows(sides, words):
         for cut in sides
     )
     guest = host(hypervisor="kvm")
-    found, _ = compare_facts.facts((guest, guest), rows, [], [*QUANTITIES.values()])
+    found, _ = facts((guest, guest), rows, [], [*QUANTITIES.values()])
     assert [(fact.a, fact.b) for fact in found] == ([words] if words else [])
     assert not found or found[0].compared == 2  # of thp and of 2m
 
