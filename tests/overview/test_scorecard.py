@@ -65,7 +65,7 @@ def data(tmp_path, monkeypatch) -> Store:
         )
     store.ask(B, LACKED, [Point(kernel="page_chase", lines=64)])
     (store.root / "reference").write_text(f"{A}\n{B}\n")
-    monkeypatch.setattr(scorecard, "judged", lambda chapter: MACHINES[chapter.machine])
+    monkeypatch.setattr(scorecard, "verdicts_on_machine", lambda chapter: MACHINES[chapter.machine])
     return store
 
 
