@@ -13,7 +13,7 @@ from pybtex.style.labels import BaseLabelStyle
 from sphinx.application import Sphinx
 from sphinxcontrib.bibtex.domain import BibtexDomain
 
-from tlb.report.claims import READ, label, years
+from tlb.report.claims import READ_BEFORE_YEAR, citation_label, citation_years
 
 STYLE = "cited"  # bibtex_default_style of _config.yml
 
@@ -22,7 +22,7 @@ class Labels(BaseLabelStyle):
     """A source is found in the list under what a page cites it by."""
 
     def format_labels(self, sorted_entries: list[Entry]) -> Iterator[str]:
-        return map(label, sorted_entries)
+        return map(citation_label, sorted_entries)
 
 
 class Listed(Style):
@@ -31,7 +31,7 @@ class Listed(Style):
 
     def format_entry(self, label: str, entry: Entry, bib_data: BibliographyData | None = None):
         """Leave out the year of reading, since the list has its whole date."""
-        if entry.fields.get("year", "").startswith(READ):
+        if entry.fields.get("year", "").startswith(READ_BEFORE_YEAR):
             fields = {name: text for name, text in entry.fields.items() if name != "year"}
             key, entry = entry.key, Entry(entry.type, fields, entry.persons)
             entry.key = key
@@ -41,7 +41,7 @@ class Listed(Style):
 def add_letters(app: Sphinx) -> None:
     """Set the years that pages cite, in the bibliography as sphinxcontrib.bibtex has read it."""
     entries = cast(BibtexDomain, app.env.get_domain("cite")).bibdata.data.entries
-    for key, year in years(entries).items():
+    for key, year in citation_years(entries).items():
         entries[key].fields["year"] = year
 
 

@@ -13,7 +13,7 @@ import vl_convert
 from docutils import nodes
 from sphinx.application import Sphinx
 
-from tlb.report.publish import drawing
+from tlb.report.publish import first_figure_of
 
 PICTURE = "_static/first_figure.png"
 MOST_SHOWN = 200  # characters that programs which show links have room for
@@ -29,7 +29,7 @@ def address(app: Sphinx, path: str) -> str:
 def picture(page: Path) -> tuple[str, bytes] | None:
     """Return (alternative text, PNG) of a notebook's first figure, or None if it has none."""
     try:
-        words, svg = drawing(page)
+        words, svg = first_figure_of(page)
     except (LookupError, ValueError):  # ValueError: a page of Markdown
         return None
     return words, vl_convert.svg_to_png(svg, scale=2)

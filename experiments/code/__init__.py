@@ -2,7 +2,7 @@
 
 from experiments.code import analysis, claims, figures, grid, tables
 from experiments.code.analysis import Analysis
-from experiments.code.ways import WAYS, Texts
+from experiments.code.ways import WAYS_TO_LOAD_CODE, Texts
 
 DOCUMENTS = {"texts": Texts}  # beside the rows: name -> model
-DOCUMENT_TEXTS = tuple(WAYS)  # the texts in them that are this project's own
+DOCUMENT_TEXTS = tuple(WAYS_TO_LOAD_CODE)  # the texts in them that are this project's own

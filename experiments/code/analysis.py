@@ -7,7 +7,14 @@ from functools import cached_property
 import pandas as pd
 
 from experiments.code import ways
-from experiments.code.grid import HOT_EVERY, KINDS, LARGE_TEXT, LINE_BYTES, MOST_LINES, TEXT_MIB
+from experiments.code.grid import (
+    HOT_ONE_LINE_IN,
+    JUMP_KINDS,
+    LARGE_TEXT,
+    LINE_BYTES,
+    MOST_LINES,
+    TEXT_MIB,
+)
 from tlb.machine import java_flags
 from tlb.report import analysis
 from tlb.stats.counts import counted
@@ -28,7 +35,7 @@ class Analysis(analysis.Analysis):
 
     def jumps(self, layout: str, kind: str, pages: str = BASE) -> Curve:
         """ns a jump of a kind in a layout, by lines of code."""
-        mode, order = KINDS[kind]
+        mode, order = JUMP_KINDS[kind]
         rows = select(
             self.frame,
             kernel="code_chase",
@@ -41,7 +48,7 @@ class Analysis(analysis.Analysis):
         return Curve.of(rows[rows["lines"] <= MOST_LINES])  # the texts have more
 
     def by_kind(self, layout: str) -> dict[str, Curve]:
-        return {kind: curve for kind in KINDS if len(curve := self.jumps(layout, kind))}
+        return {kind: curve for kind in JUMP_KINDS if len(curve := self.jumps(layout, kind))}
 
     def near(self, pages: int, kind: str) -> tuple[Interval, Interval, Interval]:
         """Return ns a jump of a kind to about so many lines, spread and packed, and the difference."""
@@ -83,7 +90,7 @@ class Analysis(analysis.Analysis):
     def walks_counted(self, kind: str) -> Curve:
         """Page walks for instructions of the spread jumps of a kind, per jump. Raises Unavailable
         where none were counted."""
-        mode, order = KINDS[kind]
+        mode, order = JUMP_KINDS[kind]
         rows = select(self.frame, mode=mode, order=order, layout="spread", pages=BASE)
         return required(
             counted(rows, "itlb_walk"),
@@ -120,7 +127,7 @@ class Analysis(analysis.Analysis):
                 self._text(LARGE_TEXT, lines, every),
                 self._text(BASE, lines // every) if every > 1 else UNKNOWN,
             )
-            for every in (1, *HOT_EVERY)
+            for every in (1, *HOT_ONE_LINE_IN)
         ]
         return pd.DataFrame([row for row in rows if row[2].coverage], columns=columns)
 

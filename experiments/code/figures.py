@@ -8,7 +8,7 @@ import altair as alt
 import pandas as pd
 
 from experiments.code.analysis import Analysis
-from experiments.code.grid import KINDS, LARGE_TEXT
+from experiments.code.grid import JUMP_KINDS, LARGE_TEXT
 from tlb.report import charts
 from tlb.report.render import MUTED, Figure
 from tlb.system.page_sizes import BASE
@@ -32,12 +32,14 @@ def jumps(a: Analysis) -> Figure:
     required(a.spread, "no jumps were measured")
     tables = [
         curves[kind].table.reindex(columns=_FIELDS).assign(kind=NAMES[kind], where=where)
-        for kind in KINDS
+        for kind in JUMP_KINDS
         for where, curves in (("spread", a.spread), ("packed", a.packed))
         if kind in curves
     ]
     data = pd.concat(tables, ignore_index=True)
-    colour = charts.colour("kind", [NAMES[kind] for kind in KINDS if kind in a.spread], columns=1)
+    colour = charts.colour(
+        "kind", [NAMES[kind] for kind in JUMP_KINDS if kind in a.spread], columns=1
+    )
     y, by = charts.median_y(data, "ns per jump", _TIMES), ("where", ["spread", "packed"])
     lines = alt.Tooltip("lines:Q", format=",")
     chart = charts.dashed(data, _PAGES, y, colour, by, lines, size=18)

@@ -12,7 +12,7 @@ from tlb.system.page_sizes import BASE
 LINE_BYTES = 64
 # By what the front end can know of where a jump leads: it stands in the instruction; it is the same
 # each time round; it is random.
-KINDS = {
+JUMP_KINDS = {
     "direct": ("direct", "cycle"),
     "learned": ("listed", "cycle"),
     "random": ("listed", "random"),
@@ -20,7 +20,11 @@ KINDS = {
 # The most: four times the largest second level that is stated for instructions, and more.
 LEAST_LINES, MOST_LINES = 16, 16384
 TEXT_MIB = (1, 10, 30, 100, 200)  # of code that is all used: 30 and 100 are published
-HOT_EVERY = (2, 5, 10)  # lines of the largest text, one of which is hot: half, a fifth, a tenth
+HOT_ONE_LINE_IN = (
+    2,
+    5,
+    10,
+)  # lines of the largest text, one of which is hot: half, a fifth, a tenth
 LARGE_TEXT = "thp"
 # Of a coarse grid: the texts that claims compare with the smallest, and the smallest part that is
 # hot.
@@ -37,7 +41,7 @@ def points(scope: Scope) -> list[Point]:
     # A line of code to a page, and as many side by side.
     jumps = [
         scope.point("code_chase", mode=mode, order=order, layout=layout, lines=n)
-        for mode, order in KINDS.values()
+        for mode, order in JUMP_KINDS.values()
         for layout in ("spread", "packed")
         for n in shape
     ]
@@ -62,7 +66,7 @@ def texts(scope: Scope) -> list[Point]:
         if mib << 20 <= scope.profile.max_working_set
     ]
     wanted: list[tuple[int, dict[str, Any]]] = [(size, {}) for size in fit]
-    for every in HOT_EVERY if scope.is_fine else COARSE_EVERY:
+    for every in HOT_ONE_LINE_IN if scope.is_fine else COARSE_EVERY:
         for size in fit[-1:]:
             wanted += [(size, {"every": every}), (size // every, {})]
     return [

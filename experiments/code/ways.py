@@ -16,7 +16,7 @@ _NO_CODE, _NO_JOINING = 4, 5  # exit statuses of kernels/runtimes/text.py
 
 # In the order of a reader's questions; kernels/runtimes/text.py has the calls, and a test holds the
 # two together.
-WAYS = {
+WAYS_TO_LOAD_CODE = {
     "file": Way("a file on this disk, mapped as a loader maps it", "a mapped file"),
     "file-collapsed": Way(
         "the same, madvise(MADV_COLLAPSE)", "a mapped file that was collapsed on request"
@@ -33,7 +33,7 @@ WAYS = {
     ),
     "memfd-pool": Way("copied to a memfd from the pool, mapped", "one in the pool", "pool-empty"),
 }
-_Name = Annotated[str, Field(pattern="^(" + "|".join(WAYS) + ")$")]
+_Name = Annotated[str, Field(pattern="^(" + "|".join(WAYS_TO_LOAD_CODE) + ")$")]
 
 
 class Got(Held, frozen=True):
@@ -45,7 +45,7 @@ class Got(Held, frozen=True):
 class Texts(page_requests.Ways, frozen=True):
     """The document `texts`."""
 
-    all = WAYS
+    all = WAYS_TO_LOAD_CODE
     what = "code as"
     got: list[Got]
     lacking: dict[_Name, str]
@@ -55,14 +55,19 @@ def make(profile: str) -> dict[str, Any]:
     """The document `texts` of data/, whatever the profile. Raises Unavailable: not-linux,
     page-size-unsupported."""
     return Texts(
-        **page_requests.met(page_requests.computer()), **page_requests.each(WAYS, measure)
+        **page_requests.met(page_requests.computer()),
+        **page_requests.each(WAYS_TO_LOAD_CODE, measure),
     ).model_dump(mode="json")
 
 
 def measure(way: str) -> Got:
     """Make code executable in one way and read what it lies on. Raises Unavailable, as
     `measure.page_requests.ask` does."""
-    refused = {REFUSED: WAYS[way].refused, _NO_CODE: "code-refused", _NO_JOINING: "no-collapse"}
+    refused = {
+        REFUSED: WAYS_TO_LOAD_CODE[way].refused,
+        _NO_CODE: "code-refused",
+        _NO_JOINING: "no-collapse",
+    }
     told, had = page_requests.ask("text.py", way, TEXT_BYTES, refused)
     return Got(
         way=way,

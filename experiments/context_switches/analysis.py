@@ -6,7 +6,12 @@ from functools import cached_property
 
 import pandas as pd
 
-from experiments.context_switches.grid import FIRST_HOPS, HELD, PASSES, STREAMED_MIB
+from experiments.context_switches.grid import (
+    HOPS_AFTER_SWITCH,
+    NEW_PROCESS_ROUNDS,
+    PAGES_THE_TLB_HOLDS,
+    STREAMED_MIB,
+)
 from tlb.report.analysis import EventAnalysis
 from tlb.report.charts import INTERVAL
 from tlb.stats import curves
@@ -15,7 +20,7 @@ from tlb.stats.intervals import Interval, median_interval
 from tlb.system.page_sizes import BASE
 from tlb.system.reasons import Unavailable, if_available, required
 
-NEW = "new"  # a process's first round, beside SWITCHES
+NEW_PROCESS = "new"  # a process's first round, beside SWITCHES
 LAYOUTS = ("spread", "packed")
 
 
@@ -41,18 +46,20 @@ class Analysis(EventAnalysis):
         return self.price_of(Curve.of(spread), Curve.of(packed))
 
     def price_after(self, kind: str) -> Interval:
-        return required(self.after[kind], "no rounds of this kind were measured").at(HELD)
+        return required(self.after[kind], "no rounds of this kind were measured").at(
+            PAGES_THE_TLB_HOLDS
+        )
 
     def brought_back(self) -> Interval:
         """Return which part of what a new process pays more than one that never left is paid again
         after a process switch."""
         alone = self.price_after("alone")
-        return (self.price_after("process") - alone).share_of(self.price_after(NEW) - alone)
+        return (self.price_after("process") - alone).share_of(self.price_after(NEW_PROCESS) - alone)
 
     def first_walks(self) -> Interval:
         """Return the time of the first hops after a process switch over that after a thread switch,
         where each is a walk."""
-        rows = self._rows("switch_chase", "hops", hops=FIRST_HOPS)
+        rows = self._rows("switch_chase", "hops", hops=HOPS_AFTER_SWITCH)
         process, thread = (
             self._median(rows[rows["mode"] == mode], "no first hops were measured")
             for mode in ("process", "thread")
@@ -61,12 +68,12 @@ class Analysis(EventAnalysis):
 
     def switch_ns(self, mode: str) -> Interval:
         """Return ns of a switch there and back."""
-        rows = self._rows("switch_chase", "switch_ns", mode=mode, lines=HELD, hops=0)
+        rows = self._rows("switch_chase", "switch_ns", mode=mode, lines=PAGES_THE_TLB_HOLDS, hops=0)
         return self._median(rows, "no switches were measured", "switch_ns")
 
     def _passes(self, number: int, layout: str) -> pd.Series:
         name = f"pass_{number}_ns"
-        return self._rows("cold_chase", name, lines=HELD, layout=layout)[name]
+        return self._rows("cold_chase", name, lines=PAGES_THE_TLB_HOLDS, layout=layout)[name]
 
     @cached_property
     def rounds(self) -> pd.DataFrame:
@@ -75,7 +82,7 @@ class Analysis(EventAnalysis):
         rows = [
             (number, layout, *median_interval(passes)[:3])
             for layout in LAYOUTS
-            for number in PASSES
+            for number in NEW_PROCESS_ROUNDS
             if len(passes := self._passes(number, layout))
         ]
         return pd.DataFrame(rows, columns=["number", "layout", *INTERVAL])
@@ -91,11 +98,13 @@ class Analysis(EventAnalysis):
 
     def first_over_last_round(self) -> Interval:
         """Return translation of a hop in a new process's first round over that in its last."""
-        return self._pass(PASSES[0]) / self._pass(PASSES[-1])
+        return self._pass(NEW_PROCESS_ROUNDS[0]) / self._pass(NEW_PROCESS_ROUNDS[-1])
 
     def start(self, name: str) -> Interval:
         """Return `spawn_ns` or `exec_ns` of a new process that has HELD pages."""
-        rows = self._rows("cold_chase", name, lines=HELD, layout="spread").dropna(subset=[name])
+        rows = self._rows("cold_chase", name, lines=PAGES_THE_TLB_HOLDS, layout="spread").dropna(
+            subset=[name]
+        )
         return self._median(rows, "no processes were started so", name)
 
     # --- neighbours

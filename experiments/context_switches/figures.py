@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import altair as alt
 
-from experiments.context_switches.analysis import NEW, Analysis
+from experiments.context_switches.analysis import NEW_PROCESS, Analysis
 from tlb.report import charts
 from tlb.report.render import Figure
 from tlb.stats.curves import at_largest_shared
@@ -15,7 +15,7 @@ KINDS = {
     "alone": "no switch",
     "thread": "thread switch",
     "process": "process switch",
-    NEW: "new process",
+    NEW_PROCESS: "new process",
 }
 LAYOUTS = {"spread": "spread: one line per page", "packed": "packed: the same lines side by side"}
 

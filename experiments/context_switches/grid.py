@@ -10,11 +10,21 @@ from tlb.measure.record import Point
 from tlb.system.page_sizes import BASE
 
 SWITCHES = ("alone", "thread", "process")
-HELD = 512  # pages: more than a first level of those published holds, and fewer than a last one
-CHASED = (64, HELD, 8 * HELD)  # pages after a switch; of a coarse grid the last two
-UNSTATED_ENTRIES = 8 * HELD  # of a last level that nothing states: as the largest x86-64 has
-FIRST_HOPS = 64  # after a switch, of a cycle that the TLB does not hold
-PASSES = tuple(1 << octave for octave in range(7))  # rounds of a new process, kernels/cold_chase.c
+PAGES_THE_TLB_HOLDS = (
+    512  # pages: more than a first level of those published holds, and fewer than a last one
+)
+CHASED = (
+    64,
+    PAGES_THE_TLB_HOLDS,
+    8 * PAGES_THE_TLB_HOLDS,
+)  # pages after a switch; of a coarse grid the last two
+UNSTATED_ENTRIES = (
+    8 * PAGES_THE_TLB_HOLDS
+)  # of a last level that nothing states: as the largest x86-64 has
+HOPS_AFTER_SWITCH = 64  # after a switch, of a cycle that the TLB does not hold
+NEW_PROCESS_ROUNDS = tuple(
+    1 << octave for octave in range(7)
+)  # rounds of a new process, kernels/cold_chase.c
 FAR_BYTES = 512 << 20  # whose lowest tables fill a second-level cache, and its lines more
 STREAMED_MIB = (0, 1, 4, 16, 32, 64, 128)
 COARSE_STREAMED_MIB = (0, 128)
@@ -38,11 +48,12 @@ def switches(scope: Scope) -> list[Point]:
         for point in scope.chase(kernel, BASE, lines, mode)
     ]
     return held + [
-        scope.point("switch_chase", mode=mode, lines=walked, hops=FIRST_HOPS) for mode in SWITCHES
+        scope.point("switch_chase", mode=mode, lines=walked, hops=HOPS_AFTER_SWITCH)
+        for mode in SWITCHES
     ]
 
 
-def far(scope: Scope) -> int:
+def far_lines(scope: Scope) -> int:
     """Lines of a chase whose tables compete for the caches."""
     return min(scope.lines(FAR_BYTES), scope.most_lines)
 
@@ -55,17 +66,17 @@ def neighbours(scope: Scope) -> list[Point]:
         region_ms = max(TAIL_MS, scope.profile.region_ms)
         return scope.chase("neighbour_chase", BASE, lines, mode, region_ms=region_ms, **load)
 
-    alone = beside("alone", far(scope))
+    alone = beside("alone", far_lines(scope))
     if scope.cpus < 2:
         return alone
     streams = [
         point
         for mib in (STREAMED_MIB if scope.is_fine else COARSE_STREAMED_MIB)
-        for point in beside("other", far(scope), stream_kib=mib << 10)
+        for point in beside("other", far_lines(scope), stream_kib=mib << 10)
     ]
     shared = [
         point
         for lines in (0, scope.lines(32 << 20))
-        for point in beside("sibling", min(HELD, scope.most_lines), walk_lines=lines)
+        for point in beside("sibling", min(PAGES_THE_TLB_HOLDS, scope.most_lines), walk_lines=lines)
     ]
     return [*(alone if scope.is_fine else ()), *streams, *shared]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from experiments.graph_walk.walkers import SIZE, WalkersAnalysis
+from experiments.graph_walk.walkers import SIZE_COLUMN, WalkersAnalysis
 from tlb.stats import memory_trips
 from tlb.stats.curves import Curve, select
 from tlb.stats.hops import below, merged, quantile, smoothed
@@ -29,7 +29,7 @@ DENSITY_POINTS = 220  # a chart is 600 px wide
 DENSITY_SHOWN = 0.99  # of the slowest distribution; its tail would take as much room as the modes
 
 
-def largest(kinds: Mapping[str, Curve]) -> str:
+def largest_page_size(kinds: Mapping[str, Curve]) -> str:
     """The large pages to compare base pages with: those that reach the largest size, and of them
     the largest, whose walks are the fewest and shortest. Raises Unavailable("pool-empty")."""
     far = required(
@@ -68,11 +68,13 @@ class Analysis(WalkersAnalysis):
         rows = self.walks(1)
         each = [quantile(smoothed(row), [0.5, 0.95]) for _, row in rows.iterrows()]
         p50, p95 = np.array(each).reshape(-1, 2).T
-        return rows[["pages", SIZE]].assign(p50=p50, p95=p95, tail=lambda t: t["p95"] / t["p50"])
+        return rows[["pages", SIZE_COLUMN]].assign(
+            p50=p50, p95=p95, tail=lambda t: t["p95"] / t["p50"]
+        )
 
     def curves(self, quantile: str) -> dict[str, Curve]:
         """A column of `hops` by page size: medians over processes."""
-        return Curve.by(self.hops, PAGES, x=SIZE, value=quantile)
+        return Curve.by(self.hops, PAGES, x=SIZE_COLUMN, value=quantile)
 
     def tail(self, pages: str) -> tuple[int, Interval]:
         """The largest size in bytes, and there how many times its median the 95th percentile is,
@@ -80,8 +82,8 @@ class Analysis(WalkersAnalysis):
         rows = required(
             select(self.hops, pages=pages), f"no walk on {words(pages)} was timed hop by hop"
         )
-        size = int(rows[SIZE].max())
-        ratio = median_interval(select(rows, **{SIZE: size})["tail"])
+        size = int(rows[SIZE_COLUMN].max())
+        ratio = median_interval(select(rows, **{SIZE_COLUMN: size})["tail"])
         if np.isnan(ratio.value):
             raise Unavailable("too-few-points", "half of all hops are too short for this clock")
         return size, ratio
@@ -90,8 +92,8 @@ class Analysis(WalkersAnalysis):
 
     def distributions(self, pages: str) -> dict[int, pd.DataFrame]:
         """By working set: `hops.merged` of all processes, in which each counts alike."""
-        groups = self.walks(1, pages=pages).groupby(SIZE)
-        return {int(rows[SIZE].iloc[0]): merged(rows) for _, rows in groups}
+        groups = self.walks(1, pages=pages).groupby(SIZE_COLUMN)
+        return {int(rows[SIZE_COLUMN].iloc[0]): merged(rows) for _, rows in groups}
 
     def densities(self, pages: str) -> pd.DataFrame:
         """The distributions' densities, largest size first: working_set_bytes, ns, share_per_ns.
@@ -111,7 +113,7 @@ class Analysis(WalkersAnalysis):
         tables = []
         for size in sorted(spreads, reverse=True):
             share = np.diff(below(spreads[size], edges)) / width
-            tables.append(pd.DataFrame({SIZE: size, "ns": middles, "share_per_ns": share}))
+            tables.append(pd.DataFrame({SIZE_COLUMN: size, "ns": middles, "share_per_ns": share}))
         return pd.concat(tables, ignore_index=True)
 
     @cached_property
@@ -125,7 +127,7 @@ class Analysis(WalkersAnalysis):
         """
         if BASE not in self.p50:
             raise Unavailable("too-few-points", "no walk on base pages was timed hop by hop")
-        large = largest(self.p50)
+        large = largest_page_size(self.p50)
         base, control = self.p50[BASE].medians, self.p50[large].medians
         cache, most = float(base.iloc[0]), float(control.max())
         if most < 4 * max(cache, float(control.iloc[0])):
@@ -146,13 +148,13 @@ class Analysis(WalkersAnalysis):
             self.walks(1, pages=pages), f"no walk on {words(pages)} was timed hop by hop"
         )
         return {
-            int(of_size[SIZE].iloc[0]): memory_trips.trips(
+            int(of_size[SIZE_COLUMN].iloc[0]): memory_trips.trips(
                 merged(of_size),
                 [smoothed(row) for _, row in of_size.iterrows()],
                 self.regimes.cut_ns[0],
                 self.regimes.memory_ns,
             )
-            for size, of_size in list(rows.groupby(SIZE))[-LARGEST_SIZES:]
+            for size, of_size in list(rows.groupby(SIZE_COLUMN))[-LARGEST_SIZES:]
         }
 
     @cached_property
@@ -161,7 +163,7 @@ class Analysis(WalkersAnalysis):
         the graphs with most peaks, largest first. At the largest size of all the first peak may
         have gone, so it alone does not tell how many accesses a peak is."""
         kept = {}
-        for pages in (BASE, largest(self.p50)):
+        for pages in (BASE, largest_page_size(self.p50)):
             found = self._peaks_on(pages)
             most = max(len(trips.peaks_ns) for trips in found.values())
             sizes = sorted((n for n in found if len(found[n].peaks_ns) == most), reverse=True)
@@ -189,7 +191,7 @@ class Analysis(WalkersAnalysis):
             pages: memory_trips.shares(self.distributions(pages), cuts_ns).stack()
             for pages in self.peaks
         }
-        shares = pd.concat(tables, names=["pages", SIZE, "accesses"])
+        shares = pd.concat(tables, names=["pages", SIZE_COLUMN, "accesses"])
         return pd.Series(shares, name="share").reset_index()
 
     @property
@@ -201,14 +203,14 @@ class Analysis(WalkersAnalysis):
     @cached_property
     def means(self) -> dict[str, Curve]:
         """ns per hop of one walker, timed per batch, by page size."""
-        return Curve.by(self.walks(0, walkers=1), PAGES, x=SIZE)
+        return Curve.by(self.walks(0, walkers=1), PAGES, x=SIZE_COLUMN)
 
     # --- misses
 
     @cached_property
     def counted(self) -> dict[str, Curve]:
         """Walks per hop as counted, by page size; empty where no row has a count."""
-        return Curve.by(self.walks(0, walkers=1), PAGES, x=SIZE, value="walk_per_access")
+        return Curve.by(self.walks(0, walkers=1), PAGES, x=SIZE_COLUMN, value="walk_per_access")
 
     @property
     def in_pieces(self) -> bool:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from itertools import pairwise
 from math import inf
 
-from experiments.graph_walk.analysis import Analysis, largest
+from experiments.graph_walk.analysis import Analysis, largest_page_size
 from experiments.graph_walk.selected import (
-    PLATEAU,
+    PLATEAU_BYTES,
     around_the_reach,
     at_largest,
-    base,
+    base_page_curve,
     cycles_per_hop,
     hop_by_hop,
     in_batches,
@@ -18,7 +18,7 @@ from experiments.graph_walk.selected import (
     largest_in_batches,
     on_the_plateau,
     one_or_more_walkers,
-    two_terms,
+    predicted_by_two_terms,
     walks_per_hop,
 )
 from tlb.report.verdicts import Answer, Band, Fact, claim, decided, inside
@@ -42,7 +42,7 @@ SOME_WALKS = 0.01  # a hop: fewer are no misses of the walk's own
 def three_regimes(a: Analysis, band: Band) -> Answer:
     """The regimes lie where the source puts them, so that no line is drawn from the times that it
     divides."""
-    curve = base(a.p50)
+    curve = base_page_curve(a.p50)
     middle = required(
         curve.between(*MIDDLE),
         f"no graph from {format_size(MIDDLE[0])} to {format_size(MIDDLE[1])} was walked",
@@ -80,7 +80,7 @@ def tail_is_twice_the_median(
 
 @claim("no-tail-on-large-pages", points=largest_hop_by_hop)
 def tail_is_gone(a: Analysis, most: float = SHORT_TAIL, from_bytes: int = LARGEST) -> Answer:
-    ratio, evidence = _tail(a, largest(a.p50), from_bytes)
+    ratio, evidence = _tail(a, largest_page_size(a.p50), from_bytes)
     return inside(ratio, most=most), evidence
 
 
@@ -102,7 +102,7 @@ def misses_rise_past_the_reach(a: Analysis, band: Band) -> Answer:
 
 @claim("misses-per-hop-by-page-size", points=largest_in_batches)
 def base_pages_miss_more(a: Analysis, band: Band) -> Answer:
-    large = largest(a.means)
+    large = largest_page_size(a.means)
     base, other = at_largest(walks_per_hop(a, BASE), walks_per_hop(a, large))
     hop = "At the largest size a hop walks"
     if other.value <= 0:
@@ -115,7 +115,7 @@ def base_pages_miss_more(a: Analysis, band: Band) -> Answer:
 
 @claim("huge-pages-lower-both", points=in_batches)
 def huge_pages_lower_both(a: Analysis, same: float = SAME) -> Answer:
-    large = largest(a.means)
+    large = largest_page_size(a.means)
     walks = at_largest(walks_per_hop(a, BASE), walks_per_hop(a, large))
     cycles = at_largest(*(cycles_per_hop(a, pages, "walk_cycles") for pages in (BASE, large)))
     if min(side.value for side in (*walks, *cycles)) <= 0:
@@ -131,7 +131,7 @@ def huge_pages_lower_both(a: Analysis, same: float = SAME) -> Answer:
 def misses_times_walks_are_saved(a: Analysis, band: Band) -> Answer:
     """Counted walk cycles are misses times the cycles of each: what large pages save of them is
     what a hop should take less."""
-    large = largest(a.means)
+    large = largest_page_size(a.means)
     walking, whole = (
         at_largest(*(cycles_per_hop(a, pages, quantity) for pages in (BASE, large)))
         for quantity in ("walk_cycles", "core_cycles")
@@ -178,7 +178,7 @@ def a_load_takes_70_to_80_ns(a: Analysis, band: Band) -> Answer:
 
 @claim("triple-digits-at-10gb", points=largest_hop_by_hop)
 def triple_digits(a: Analysis, band: Band) -> Answer:
-    curve = base(a.p50)
+    curve = base_page_curve(a.p50)
     size, effect = format_size(curve.xs[-1]), inside(curve.last, *band)
     if curve.xs[-1] < LARGEST and not decided(effect):
         raise Unavailable(
@@ -191,10 +191,10 @@ def triple_digits(a: Analysis, band: Band) -> Answer:
 
 @claim("second-regime-plateaus", points=on_the_plateau)
 def the_second_regime_plateaus(a: Analysis, band: Band) -> Answer:
-    curve = base(a.p50)
-    over = curve.flatness(*PLATEAU)
+    curve = base_page_curve(a.p50)
+    over = curve.flatness(*PLATEAU_BYTES)
     return inside(over, *band), (
-        f"From {format_size(PLATEAU[0])} to {format_size(PLATEAU[1])} the median hop on base pages "
+        f"From {format_size(PLATEAU_BYTES[0])} to {format_size(PLATEAU_BYTES[1])} the median hop on base pages "
         f"varies by a factor of {over:.2f}."
     )
 
@@ -203,7 +203,7 @@ def the_second_regime_plateaus(a: Analysis, band: Band) -> Answer:
 def two_terms_fit(a: Analysis, band: Band) -> Answer:
     """Neither term is fitted to what it predicts: two orders visit the same pages and miss
     differently often (see `two_terms`)."""
-    points = two_terms(a)
+    points = predicted_by_two_terms(a)
     errors = median_interval((points["predicted_ns"] / points["measured_ns"] - 1).abs())
     return inside(errors, *band), (
         f"At {len(points)} sizes a chase in random order misses less often than one in a cycle "
@@ -215,7 +215,7 @@ def two_terms_fit(a: Analysis, band: Band) -> Answer:
 
 @claim("fewer-large-entries-more-misses", points=largest_in_batches)
 def large_pages_may_miss_more(a: Analysis, band: Band) -> Answer:
-    large = largest(a.means)
+    large = largest_page_size(a.means)
     base, other = (walks_per_hop(a, pages) for pages in (BASE, large))
     shared = [size for size in other.xs if size in set(base.xs)]
     worst = max(
@@ -238,7 +238,7 @@ def millions_of_walks(a: Analysis, band: Band) -> Answer:
 
 @claim("in-cache-graph-flies", points=hop_by_hop)
 def a_graph_in_the_caches_flies(a: Analysis, band: Band) -> Answer:
-    curve = base(a.p50)
+    curve = base_page_curve(a.p50)
     last = max((cache.size_bytes for cache in a.host.caches), default=0)
     if curve.xs[0] > last:
         raise Unavailable(
@@ -255,7 +255,7 @@ def a_graph_in_the_caches_flies(a: Analysis, band: Band) -> Answer:
 
 @claim("quantiles-grow-with-size", points=hop_by_hop)
 def quantiles_grow_with_size(a: Analysis, band: Band) -> Answer:
-    curves = {"median": base(a.p50), "95th percentile": base(a.p95)}
+    curves = {"median": base_page_curve(a.p50), "95th percentile": base_page_curve(a.p95)}
     effects, each = [], []
     for name, curve in curves.items():
         steps = [later / earlier for earlier, later in pairwise(curve.intervals)]
@@ -281,7 +281,7 @@ def entries_are_still_cached(a: Analysis, band: Band) -> Answer:
 
 @claim("large-pages-worth-fewer-entries", points=largest_in_batches)
 def large_pages_are_worth_it(a: Analysis) -> Answer:
-    large = largest(a.means)
+    large = largest_page_size(a.means)
     base = required(a.means.get(BASE), "no walk on base pages was timed")
     gain = (base / a.means[large]).last
     evidence = (

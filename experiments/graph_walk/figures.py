@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import altair as alt
 import pandas as pd
 
-from experiments.graph_walk.analysis import SIZE, Analysis, largest
+from experiments.graph_walk.analysis import SIZE_COLUMN, Analysis, largest_page_size
 from tlb.report import charts
 from tlb.report.chapter import literature
 from tlb.report.render import INK, MUTED, PALETTE, Figure
@@ -20,7 +20,7 @@ from tlb.system.units import format_size, rounded
 _SERIES = {"p50": "median", "p95": "95th percentile"}
 RIDGE_PX, OVERLAP = 25, 1.7  # from one ridge's foot to the next; how many of those a ridge is high
 STEP = 0.01  # of that: what is drawn in 0.3 px
-_SIZES = alt.X(f"{SIZE}:Q", axis=charts.bytes_axis("Working set"), scale=charts.log_scale())
+_SIZES = alt.X(f"{SIZE_COLUMN}:Q", axis=charts.bytes_axis("Working set"), scale=charts.log_scale())
 _PROCESSES = alt.Tooltip("n:Q", title="processes")
 _DASHES = ([1, 0], [5, 4], [2, 3])
 
@@ -44,7 +44,10 @@ def _ns_per_hop(data: pd.DataFrame) -> alt.Y:
 def _quantiles(a: Analysis) -> pd.DataFrame:
     """Of 4 KiB pages and of the largest that reach as far: each page size would add four lines.
     Below one tick of the clock a quantile is no measurement, and is not drawn."""
-    shown, tick = {BASE, if_available(largest, a.p50)}, a.walks(1)["clock_step_ns"].median()
+    shown, tick = (
+        {BASE, if_available(largest_page_size, a.p50)},
+        a.walks(1)["clock_step_ns"].median(),
+    )
     tables = [
         part.assign(pages=pages, series=_SERIES[name], where="here")
         for name, curves in (("p50", a.p50), ("p95", a.p95))
@@ -53,13 +56,13 @@ def _quantiles(a: Analysis) -> pd.DataFrame:
     ]
     lacking = "no walk was timed hop by hop, or every hop is too short for this clock"
     ours = pd.concat(required(tables, lacking))
-    ours = ours.sort_values(["pages", SIZE], key=rank, kind="stable")
+    ours = ours.sort_values(["pages", SIZE_COLUMN], key=rank, kind="stable")
     quantile_columns = [f"{name}_ns_per_hop" for name in _SERIES]
     published = literature("graph_walk_quantiles")
-    published = published.melt(["pages", SIZE], quantile_columns, "series", "median")
+    published = published.melt(["pages", SIZE_COLUMN], quantile_columns, "series", "median")
     published["series"] = published["series"].str[:3].map(_SERIES)
     theirs = published[published["pages"].isin(ours["pages"])].assign(where="published")
-    columns = ["where", "pages", "series", SIZE, *charts.FIELDS]
+    columns = ["where", "pages", "series", SIZE_COLUMN, *charts.FIELDS]
     return pd.concat([ours, theirs], ignore_index=True)[columns]
 
 
@@ -71,7 +74,7 @@ def quantiles(a: Analysis) -> Figure:
         alt.Chart(data[data["where"] == where]).encode(x=_SIZES, y=y, color=_pages(a, data))
         for where in ("here", "published")
     )
-    tips = [*charts.tips("pages:N", "series:N", f"{SIZE}:Q"), _PROCESSES]
+    tips = [*charts.tips("pages:N", "series:N", f"{SIZE_COLUMN}:Q"), _PROCESSES]
     dash = _dashes(_SERIES.values())
     chart = measured.mark_line().encode(strokeDash=dash)
     chart += measured.mark_point().encode(tooltip=tips)
@@ -99,7 +102,7 @@ def ridges(a: Analysis) -> Figure:
     full = required(a.ridges, "no walk on base pages was timed hop by hop")
     shares = full["share_per_ns"].map(lambda share: rounded(share, 3))
     data = full.assign(ns=full["ns"].map(rounded), share_per_ns=shares)
-    sizes = list(dict.fromkeys(data[SIZE]))
+    sizes = list(dict.fromkeys(data[SIZE_COLUMN]))
     names = "[" + ", ".join(f"'{format_size(size)}'" for size in sizes) + "]"
     labels, places = f"{names}[datum.value]", list(range(len(sizes)))
     axis = alt.Axis(title="Working set", grid=False, values=places, labelExpr=labels)
@@ -111,7 +114,7 @@ def ridges(a: Analysis) -> Figure:
     )
     y = alt.Y("top:Q", axis=axis, scale=scale)
     layers, shown, peaks = [], [], {}
-    for place, (size, part) in enumerate(data.groupby(SIZE, sort=False)):
+    for place, (size, part) in enumerate(data.groupby(SIZE_COLUMN, sort=False)):
         share = part["share_per_ns"] / max(part["share_per_ns"].max(), 1e-12)
         height = (share * OVERLAP / STEP).round() * STEP
         bends = (height != height.shift()) | (height != height.shift(-1))
@@ -128,7 +131,7 @@ def ridges(a: Analysis) -> Figure:
         "A ridge for each working set, the distribution of a hop's time. The highest mode lies "
         f"at {peaks[last]:.0f} ns at {format_size(last)} and "
         f"at {peaks[first]:.0f} ns at {format_size(first)}.",
-        pd.concat(shown)[[SIZE, "ns", "share_per_ns"]],
+        pd.concat(shown)[[SIZE_COLUMN, "ns", "share_per_ns"]],
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.graph_walk.analysis import SIZE, Analysis
+from experiments.graph_walk.analysis import SIZE_COLUMN, Analysis
 from experiments.graph_walk.grid import MANY_VERTICES, VERTEX_BYTES, most_vertices
 from tlb.measure.grid import Scope
 from tlb.measure.record import Point
@@ -17,7 +17,7 @@ from tlb.stats.intervals import Interval
 from tlb.system.page_sizes import BASE, words
 from tlb.system.reasons import Unavailable, required
 
-PLATEAU = 256 << 20, 1 << 30  # bytes, "hundreds of megabytes"
+PLATEAU_BYTES = 256 << 20, 1 << 30  # bytes, "hundreds of megabytes"
 _HOP_BY_HOP: dict[str, Any] = {"mode": "plain", "per_hop": 1}
 _IN_BATCHES: dict[str, Any] = {"mode": "plain", "per_hop": None, "walkers": None}
 
@@ -43,7 +43,10 @@ around_the_reach = points_of(
     high=lambda scope: 5.7 * _reach(scope),
 )
 on_the_plateau = points_of(
-    "graph_walk", **_HOP_BY_HOP, low=PLATEAU[0] // VERTEX_BYTES, high=PLATEAU[1] // VERTEX_BYTES
+    "graph_walk",
+    **_HOP_BY_HOP,
+    low=PLATEAU_BYTES[0] // VERTEX_BYTES,
+    high=PLATEAU_BYTES[1] // VERTEX_BYTES,
 )
 
 
@@ -53,7 +56,7 @@ def one_or_more_walkers(point: Point, scope: Scope) -> bool:
     return in_batches(point, scope) and point.lines == min(MANY_VERTICES, most_vertices(scope))
 
 
-def base(curves: Mapping[str, Curve]) -> Curve:
+def base_page_curve(curves: Mapping[str, Curve]) -> Curve:
     return required(curves.get(BASE), "no walk on base pages was timed hop by hop")
 
 
@@ -65,7 +68,7 @@ def walks_per_hop(a: Analysis, pages: str) -> Curve:
 def cycles_per_hop(a: Analysis, pages: str, quantity: str) -> Curve:
     """Return a count of cycles per hop of one walker, by size. Raises
     Unavailable("no-walk-cycle-event")."""
-    curve = Curve.of(a.walks(0, walkers=1, pages=pages), SIZE, f"{quantity}_per_access")
+    curve = Curve.of(a.walks(0, walkers=1, pages=pages), SIZE_COLUMN, f"{quantity}_per_access")
     return required(curve, f"{quantity} on {words(pages)}", "no-walk-cycle-event")
 
 
@@ -83,7 +86,7 @@ MISSES = (0.05, 0.95)
 LEAST = 5  # sizes that a median of errors takes
 
 
-def two_terms(a: Analysis) -> pd.DataFrame:
+def predicted_by_two_terms(a: Analysis) -> pd.DataFrame:
     """Return by lines misses (counted, a load), measured_ns and predicted_ns of the chase in random
     order.
 

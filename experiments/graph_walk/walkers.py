@@ -15,7 +15,7 @@ from tlb.stats.intervals import Interval, summarise
 from tlb.system.page_sizes import BASE, ordered, rank, words
 from tlb.system.reasons import Unavailable, required
 
-SIZE = "working_set_bytes"
+SIZE_COLUMN = "working_set_bytes"
 
 # Whose core is in it (Linux, arch/x86/include/asm/intel-family.h). An article says two walkers of
 # Sapphire Rapids; others measured four.

@@ -10,7 +10,7 @@ from itertools import product
 import pandas as pd
 
 from experiments.housekeeping.document import DocumentAnalysis
-from experiments.housekeeping.grid import ARENA_BYTES, COLLAPSES, LARGE
+from experiments.housekeeping.grid import ARENA_BYTES, COLLAPSED_AREAS, LARGE
 from tlb.report.charts import INTERVAL
 from tlb.stats.curves import Curve, select
 from tlb.stats.intervals import Interval, median_interval
@@ -47,7 +47,7 @@ class Analysis(DocumentAnalysis):
         """A row a mode of collapsing pages, phase and quantile (p50, p999 of slices): median, low,
         high in ns a hop."""
         rows = []
-        for mode, phase, quantile in product(COLLAPSES, PHASES, ("p50", "p999")):
+        for mode, phase, quantile in product(COLLAPSED_AREAS, PHASES, ("p50", "p999")):
             name = f"{phase}_{quantile}_ns"
             values = self._rows("collapse_chase", name, mode=mode)[name]
             if len(values):

@@ -4,7 +4,7 @@ the chapter's Analysis."""
 from __future__ import annotations
 
 from experiments.housekeeping.analysis import Analysis
-from experiments.housekeeping.document import ALWAYS, FRAGMENTS, FREE, NEVER, ON_BASE
+from experiments.housekeeping.document import ALWAYS, FRAGMENTS, FREE, NEVER, NO_DEFRAG_MODE
 from experiments.housekeeping.grid import ARENA_BYTES, LARGE
 from tlb.report.verdicts import Answer, Band, claim, counted, inside, points_of
 from tlb.system.page_sizes import BASE, words
@@ -50,7 +50,7 @@ def defrag_costs_time(a: Analysis, band: Band) -> Answer:
 
 @claim("defrag-spikes-latency", points=None)
 def defrag_spikes(a: Analysis, band: Band) -> Answer:
-    large, base = (a.touch_ns(FRAGMENTS, mode, "p999") for mode in (ALWAYS, ON_BASE))
+    large, base = (a.touch_ns(FRAGMENTS, mode, "p999") for mode in (ALWAYS, NO_DEFRAG_MODE))
     return inside(large / base, *band), (
         f"Where memory is fragmented, one first touch in a thousand takes {format_ns(large.value)} "
         f"or more with defrag at {ALWAYS}, and {format_ns(base.value)} on {words(BASE)}."

@@ -22,7 +22,7 @@ from tlb.system.reasons import Unavailable, if_available
 _Some = TypeVar("_Some")
 
 LARGE = "thp"
-ON_BASE = ""  # in the place of a mode of defrag, which base pages have none of
+NO_DEFRAG_MODE = ""  # in the place of a mode of defrag, which base pages have none of
 LENT = "zen-5-b15e0e32"  # a published machine whose settings could be changed
 ALWAYS, NEVER = "always", "never"
 # Of runs: the median first touch of a room, the 99.9th percentile of all touches and the longest.

@@ -10,7 +10,7 @@ from tlb.system.page_sizes import BASE
 LARGE = "thp"
 FORKED_MIB = (4, 16, 64)  # of a coarse grid the ends
 ARENA_BYTES, ARENAS = 100 << 10, 64  # as published: a part of a large page's room
-COLLAPSES = ("none", "other", "address", "random")
+COLLAPSED_AREAS = ("none", "other", "address", "random")
 COLLAPSED_BYTES = 64 << 20  # on base pages more than any TLB of those published reaches
 
 
@@ -27,7 +27,7 @@ def collapses(scope: Scope) -> list[Point]:
         scope.point("shootdown", mode="collapse", lines=scope.pages_of(LARGE), threads=n)
         for n in (0, most_other_cpus(scope))
     ]
-    chases = [scope.point("collapse_chase", mode=mode, lines=lines) for mode in COLLAPSES]
+    chases = [scope.point("collapse_chase", mode=mode, lines=lines) for mode in COLLAPSED_AREAS]
     return [*moved, *(chases if fits else ())]
 
 

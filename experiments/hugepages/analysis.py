@@ -17,7 +17,7 @@ from tlb.system.page_sizes import BASE, LARGE, SWEPT, hardware, page_bytes, rank
 from tlb.system.prose import listed
 from tlb.system.reasons import Unavailable, if_available, required
 
-SAME = 0.05  # what this book calls no difference
+NO_DIFFERENCE = 0.05  # what this book calls no difference
 ENTRY_BYTES = 8  # of a page table
 LEAST_JVMS = 3  # for JMH's own interval, of 99.9 %, to cover more than one mapping
 
@@ -199,7 +199,7 @@ class Analysis(analysis.Analysis):
         return UNKNOWN
 
 
-def typical(speedups: Curve) -> Interval:
+def typical_speedup(speedups: Curve) -> Interval:
     """Return one speedup for a range of sizes: `median_over_points`, and where no mapping held all
     sizes the medians of their bounds."""
     return median_over_points(speedups.intervals) or speedups.typical()

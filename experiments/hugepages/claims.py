@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from experiments.hugepages.analysis import SAME, Analysis, typical
-from experiments.hugepages.selected import chased, gathered, near_reach, touched
+from experiments.hugepages.analysis import NO_DIFFERENCE, Analysis, typical_speedup
+from experiments.hugepages.selected import chases_on, gathers_on, near_reach, touches_of
 from tlb.report.verdicts import Answer, Band, Fact, claim, inside
 from tlb.stats.curves import select
 from tlb.stats.effects import Effect
@@ -35,17 +35,17 @@ def _gain(a: Analysis, size: int) -> tuple[Interval, str]:
     )
 
 
-@claim("gather-fivefold-at-256mib", points=gathered(256 << 20), size=256 << 20)
+@claim("gather-fivefold-at-256mib", points=gathers_on(256 << 20), size=256 << 20)
 def gather_gains(a: Analysis, band: Band, size: int) -> Answer:
     gain, evidence = _gain(a, size)
     return inside(gain, *band), evidence
 
 
-claim("gather-sevenfold-at-1gib", points=gathered(1 << 30), size=1 << 30)(gather_gains)
-claim("gather-ninefold-at-4gib", points=gathered(4 << 30), size=4 << 30)(gather_gains)
+claim("gather-sevenfold-at-1gib", points=gathers_on(1 << 30), size=1 << 30)(gather_gains)
+claim("gather-ninefold-at-4gib", points=gathers_on(4 << 30), size=4 << 30)(gather_gains)
 
 
-@claim("speedup-grows-with-size", points=gathered(256 << 20, 4 << 30))
+@claim("speedup-grows-with-size", points=gathers_on(256 << 20, 4 << 30))
 def the_speedup_grows(a: Analysis, band: Band) -> Answer:
     (small, _), (large, _) = _gain(a, 256 << 20), _gain(a, 4 << 30)
     evidence = (
@@ -54,7 +54,7 @@ def the_speedup_grows(a: Analysis, band: Band) -> Answer:
     return inside(large / small, *band), evidence
 
 
-@claim("large-pages-flat", points=gathered(256 << 20, 4 << 30))
+@claim("large-pages-flat", points=gathers_on(256 << 20, 4 << 30))
 def large_pages_are_flat(a: Analysis, most: float = FLAT) -> Answer:
     curve = a.gathers[a.gathered]
     near, far = (curve.at(size // a.base_page_bytes) for size in (256 << 20, 4 << 30))
@@ -64,17 +64,17 @@ def large_pages_are_flat(a: Analysis, most: float = FLAT) -> Answer:
     )
 
 
-claim("sixteen-mib-gains-1.4", points=gathered(16 << 20), size=16 << 20)(gather_gains)
-claim("two-mib-gains-nothing", points=gathered(2 << 20), size=2 << 20)(gather_gains)
+claim("sixteen-mib-gains-1.4", points=gathers_on(16 << 20), size=16 << 20)(gather_gains)
+claim("two-mib-gains-nothing", points=gathers_on(2 << 20), size=2 << 20)(gather_gains)
 
 
 # --- the chase: loads that wait for each other
 
 
 @claim("nothing-below-reach", points=near_reach(False, 1))
-def nothing_below_the_reach(a: Analysis, same: float = SAME) -> Answer:
+def nothing_below_the_reach(a: Analysis, same: float = NO_DIFFERENCE) -> Answer:
     parts = required(a.below_reach(), "nothing was measured on both below the reach")
-    gains = {name: typical(part) for name, part in parts.items()}
+    gains = {name: typical_speedup(part) for name, part in parts.items()}
     each = "; ".join(f"{name}, {gain:.2f}" for name, gain in gains.items())
     return (
         [inside(gain, 1 - same, 1 + same) for gain in gains.values()],
@@ -82,20 +82,22 @@ def nothing_below_the_reach(a: Analysis, same: float = SAME) -> Answer:
     )
 
 
-@claim("large-pages-help-from-1500-to-32k", points=chased(BASE, *LARGE, low=8 << 20, high=1 << 27))
+@claim(
+    "large-pages-help-from-1500-to-32k", points=chases_on(BASE, *LARGE, low=8 << 20, high=1 << 27)
+)
 def large_pages_help_past_the_reach(a: Analysis, band: Band) -> Answer:
     gain = a.speedup(a.large).between(2 * a.known_entries[-1], 32 * 1024)
     required(gain, "nothing was measured on both between twice the entries and 32 Ki pages")
-    return inside(typical(gain), *band), (
+    return inside(typical_speedup(gain), *band), (
         f"From {gain.xs[0]:,} to {gain.xs[-1]:,} pages the chase on {words(a.large)} is "
-        f"{typical(gain):.2f} times as fast, the median over sizes."
+        f"{typical_speedup(gain):.2f} times as fast, the median over sizes."
     )
 
 
 _LARGEST: dict[str, Any] = {"packed": True, "low": 1 << 30}
 
 
-@claim("speedup-is-pure-translation", points=chased(BASE, *LARGE, **_LARGEST))
+@claim("speedup-is-pure-translation", points=chases_on(BASE, *LARGE, **_LARGEST))
 def the_speedup_is_translation(a: Analysis, band: Band) -> Answer:
     most, _ = a.largest(BASE, a.large)
     saved, price = a.spread[BASE].at(most) - a.spread[a.large].at(most), a.price[BASE].at(most)
@@ -105,7 +107,7 @@ def the_speedup_is_translation(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("misses-can-dominate", points=chased(BASE, **_LARGEST))
+@claim("misses-can-dominate", points=chases_on(BASE, **_LARGEST))
 def misses_dominate(a: Analysis, band: Band) -> Answer:
     most, _ = a.largest(BASE)
     price, whole = a.price[BASE].at(most), a.spread[BASE].at(most)
@@ -115,7 +117,7 @@ def misses_dominate(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("large-page-latency-is-the-caches", points=chased(*LARGE, **_LARGEST))
+@claim("large-page-latency-is-the-caches", points=chases_on(*LARGE, **_LARGEST))
 def what_is_left_is_the_caches(a: Analysis, band: Band) -> Answer:
     most, _ = a.largest(a.large)
     left = a.spread[a.large].at(most) / a.packed[a.large].at(most)
@@ -130,18 +132,20 @@ def an_entry_spans_a_large_page(a: Analysis) -> Answer:
     return inside(a.pieces.first.share, most=HALF), a.pieces.evidence
 
 
-@claim("thp-like-pool", points=chased(*LARGE, low=64 << 20))
-def thp_is_like_the_pool(a: Analysis, same: float = SAME, from_bytes: int = 64 << 20) -> Answer:
+@claim("thp-like-pool", points=chases_on(*LARGE, low=64 << 20))
+def thp_is_like_the_pool(
+    a: Analysis, same: float = NO_DIFFERENCE, from_bytes: int = 64 << 20
+) -> Answer:
     far = a.speedup("2m", "thp").between(from_bytes // a.base_page_bytes, inf)
     reason = "too-few-points" if len(a.spread["2m"]) else "pool-empty"
-    gain = typical(required(far, "both kinds of 2 MiB pages are needed", reason))
+    gain = typical_speedup(required(far, "both kinds of 2 MiB pages are needed", reason))
     return inside(gain, 1 - same, 1 + same), (  # within 1 % of each other in the published run
         f"From {format_size(from_bytes)} on, the pool's pages are {gain:.2f} times as fast as "
         f"transparent ones in the median over {len(far)} sizes."
     )
 
 
-@claim("gigabyte-pages-gain", points=chased(*LARGE, "1g", low=1 << 30))
+@claim("gigabyte-pages-gain", points=chases_on(*LARGE, "1g", low=1 << 30))
 def gigabyte_pages_gain(a: Analysis, band: Band, above: int = 32 * 1024) -> Answer:
     required(a.spread["1g"], "no 1 GiB page was available", "pool-empty")
     far = a.speedup("1g", a.large).between(above + 1, inf)
@@ -152,7 +156,7 @@ def gigabyte_pages_gain(a: Analysis, band: Band, above: int = 32 * 1024) -> Answ
     )
 
 
-@claim("gigabyte-entries-reach-4gib", points=chased(BASE, "1g", packed=True, low=4 << 30))
+@claim("gigabyte-entries-reach-4gib", points=chases_on(BASE, "1g", packed=True, low=4 << 30))
 def gigabyte_entries_reach(a: Analysis, band: Band) -> Answer:
     required(a.spread["1g"], "no 1 GiB page was available", "pool-empty")
     left, price = (a.price[pages].at((4 << 30) // a.base_page_bytes) for pages in ("1g", BASE))
@@ -174,17 +178,17 @@ def _counted(a: Analysis, pages: str, quantity: str = "walk_per_access") -> Inte
     return median_interval(required(counts, f"no row of 100 MB on {words(pages)} counted this"))
 
 
-@claim("one-miss-an-operation", points=touched(TOUCH_BYTES), pages=BASE)
+@claim("one-miss-an-operation", points=touches_of(TOUCH_BYTES), pages=BASE)
 def walks_a_read(a: Analysis, band: Band, pages: str) -> Answer:
     walks = _counted(a, pages)
     evidence = f"A random read of 100 MB on {words(pages)} makes {walks:.3f} page walks."
     return inside(walks, *band), evidence
 
 
-claim("thp-removes-the-misses", points=touched(TOUCH_BYTES), pages="thp")(walks_a_read)
+claim("thp-removes-the-misses", points=touches_of(TOUCH_BYTES), pages="thp")(walks_a_read)
 
 
-@claim("thp-saves-cycles", points=touched(TOUCH_BYTES))
+@claim("thp-saves-cycles", points=touches_of(TOUCH_BYTES))
 def thp_saves_cycles(a: Analysis, band: Band) -> Answer:
     base, large = (_counted(a, pages, "core_cycles_per_access") for pages in (BASE, "thp"))
     return inside(base / large, *band), (
@@ -216,31 +220,31 @@ def reads_gain(
     return [inside(gain, *band) for gain in gains], f"{evidence}."
 
 
-@claim("jmh-small-arrays-alike", points=touched(1_000, 10_000))
+@claim("jmh-small-arrays-alike", points=touches_of(1_000, 10_000))
 def small_arrays_are_alike(a: Analysis, band: Band) -> Answer:
     (small, first), (large, second) = (reads_gain(a, band, size) for size in (1_000, 10_000))
     return [*small, *large], f"{first} {second}"
 
 
-claim("jmh-1mb-gains", points=touched(1_000_000), size=1_000_000)(reads_gain)
-claim("jmh-10mb-gains", points=touched(10_000_000), size=10_000_000)(reads_gain)
+claim("jmh-1mb-gains", points=touches_of(1_000_000), size=1_000_000)(reads_gain)
+claim("jmh-10mb-gains", points=touches_of(10_000_000), size=10_000_000)(reads_gain)
 
 
-@claim("thp-an-eighth-faster", points=touched(TOUCH_BYTES))
+@claim("thp-an-eighth-faster", points=touches_of(TOUCH_BYTES))
 def thp_is_an_eighth_faster(a: Analysis, band: Band = EIGHTH) -> Answer:
     return reads_gain(a, band, TOUCH_BYTES)
 
 
 claim(
     "jmh-thp-like-hugetlbfs",
-    points=touched(TOUCH_BYTES, kinds=LARGE),
+    points=touches_of(TOUCH_BYTES, kinds=LARGE),
     size=TOUCH_BYTES,
     fast="2m",
     slow="thp",
 )(reads_gain)
 
 
-@claim("jmh-grows-everywhere", points=touched(1_000, TOUCH_BYTES, kinds=(BASE, *LARGE)))
+@claim("jmh-grows-everywhere", points=touches_of(1_000, TOUCH_BYTES, kinds=(BASE, *LARGE)))
 def larger_arrays_cost_more_everywhere(a: Analysis, band: Band) -> Answer:
     growth = {}
     for pages, part in a.touches.groupby("pages", sort=False):

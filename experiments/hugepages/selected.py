@@ -13,7 +13,7 @@ def _chase(packed: bool, **where: Any) -> Compares:
     return points_of("page_chase", mode="", layout=layout, **where)
 
 
-def chased(*kinds: str, packed: bool = False, low: int = 0, high: int = 1 << 62) -> Compares:
+def chases_on(*kinds: str, packed: bool = False, low: int = 0, high: int = 1 << 62) -> Compares:
     """Select the chase on these page sizes over working sets between so many bytes."""
     lines = {"low": lambda scope: scope.lines(low), "high": lambda scope: scope.lines(high)}
     return _chase(packed, pages=kinds, **lines)
@@ -26,7 +26,7 @@ def near_reach(packed: bool, times: int) -> Compares:
     )
 
 
-def gathered(*sizes: int) -> Compares:
+def gathers_on(*sizes: int) -> Compares:
     return points_of(
         "page_gather",
         engine="numpy",
@@ -35,5 +35,5 @@ def gathered(*sizes: int) -> Compares:
     )
 
 
-def touched(*sizes: int, kinds: tuple[str, ...] = (BASE, "thp")) -> Compares:
+def touches_of(*sizes: int, kinds: tuple[str, ...] = (BASE, "thp")) -> Compares:
     return points_of("random_touch", pages=kinds, bytes=sizes)

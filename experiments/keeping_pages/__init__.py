@@ -4,7 +4,7 @@ costs."""
 from experiments.keeping_pages import analysis, claims, figures, grid, tables
 from experiments.keeping_pages.analysis import Analysis
 from experiments.keeping_pages.runtimes import Runtimes
-from experiments.keeping_pages.ways import WAYS, Ways
+from experiments.keeping_pages.ways import WAYS_TO_MAP, Ways
 
 DOCUMENTS = {"runtimes": Runtimes, "ways": Ways}  # beside the rows: name -> model
-DOCUMENT_TEXTS = tuple(WAYS)  # the texts in them that are this project's own
+DOCUMENT_TEXTS = tuple(WAYS_TO_MAP)  # the texts in them that are this project's own

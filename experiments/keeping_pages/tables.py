@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from experiments.keeping_pages.analysis import Analysis
-from experiments.keeping_pages.ways import WAYS
+from experiments.keeping_pages.ways import WAYS_TO_MAP
 from tlb.measure.toolchains import TOOLS
 from tlb.report.render import Html, data_table
 from tlb.system.reasons import REASONS
@@ -19,7 +19,7 @@ def ways(a: Analysis) -> Html:
     """Return a row a way of asking: what it made resident, and how much of it lies on large
     pages."""
     rows = []
-    for name in WAYS:
+    for name in WAYS_TO_MAP:
         got = next((got for got in a.ways.got if got.way == name), None)
         if name in a.ways.lacking:
             why = a.ways.lacking[name]

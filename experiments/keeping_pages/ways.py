@@ -20,7 +20,7 @@ _NO_MOUNT = 4  # an exit status of kernels/runtimes/mapping.py
 
 # In the order of a reader's questions; kernels/runtimes/mapping.py has the calls, and a test holds
 # the two together.
-WAYS = {
+WAYS_TO_MAP = {
     "anonymous": Way("mmap, and nothing else", "a mapping that asks for nothing"),
     "advised": Way("mmap, madvise(MADV_HUGEPAGE)", "advised memory", "thp-never"),
     "half": Way(
@@ -52,7 +52,7 @@ WAYS = {
         "thp-never",
     ),
 }
-_Name = Annotated[str, Field(pattern="^(" + "|".join(WAYS) + ")$")]
+_Name = Annotated[str, Field(pattern="^(" + "|".join(WAYS_TO_MAP) + ")$")]
 
 
 class Got(Held, frozen=True):
@@ -65,7 +65,7 @@ class Got(Held, frozen=True):
 class Ways(page_requests.Ways, frozen=True):
     """The document `ways`. `thp` is the setting of anonymous memory, shmem of shared."""
 
-    all = WAYS
+    all = WAYS_TO_MAP
     what = "memory by"
     shmem: Annotated[str, Field(pattern=r"^[a-z+_]{1,32}$")]
     got: list[Got]
@@ -86,7 +86,7 @@ def survey(size_bytes: int) -> Ways:
     return Ways(
         shmem=procfs.chosen(_SHMEM),
         **page_requests.met(inspected),
-        **page_requests.each(WAYS, lambda way: measure(way, size_bytes)),
+        **page_requests.each(WAYS_TO_MAP, lambda way: measure(way, size_bytes)),
     )
 
 
@@ -94,7 +94,10 @@ def measure(way: str, size_bytes: int) -> Got:
     """Ask for memory in one way and read what it got. Raises Unavailable, as `measure.page_requests.ask`
     does."""
     told, had = page_requests.ask(
-        "mapping.py", way, size_bytes, {REFUSED: WAYS[way].refused, _NO_MOUNT: "mount-refused"}
+        "mapping.py",
+        way,
+        size_bytes,
+        {REFUSED: WAYS_TO_MAP[way].refused, _NO_MOUNT: "mount-refused"},
     )
     return Got(
         way=way,

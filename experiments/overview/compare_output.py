@@ -11,7 +11,14 @@ from typing import Any
 import pandas as pd
 
 from experiments.overview import profile_comparison
-from experiments.overview.compare import DIFFERS, SAME, UNITS, UNKNOWN, Compared, Comparison
+from experiments.overview.compare import (
+    CANNOT_TELL,
+    DIFFERS,
+    NO_DIFFERENCE,
+    UNITS,
+    Compared,
+    Comparison,
+)
 from tlb.measure import kernels
 from tlb.stats.intervals import Interval
 from tlb.system.units import with_unit
@@ -73,8 +80,8 @@ def counts_table(comparison: Comparison) -> pd.DataFrame:
         words = Counter(each.verdict for each in found)
         logs = [each.pair.logs.value for each in found if each.verdict == DIFFERS]
         higher, lower = sum(log > 0 for log in logs), sum(log < 0 for log in logs)
-        rows.append((chapter, len(found), higher, lower, words[SAME], words[UNKNOWN]))
-    columns = ["chapter", "compared", "higher on B", "lower on B", SAME, UNKNOWN]
+        rows.append((chapter, len(found), higher, lower, words[NO_DIFFERENCE], words[CANNOT_TELL]))
+    columns = ["chapter", "compared", "higher on B", "lower on B", NO_DIFFERENCE, CANNOT_TELL]
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -90,8 +97,8 @@ def verdict_words(compared: Compared) -> str:
     least = f"one of {compared.would_show:.0%} would have shown"
     if compared.verdict == DIFFERS:
         return DIFFERS
-    if compared.verdict == SAME:
-        return f"{SAME}, and {least}"
+    if compared.verdict == NO_DIFFERENCE:
+        return f"{NO_DIFFERENCE}, and {least}"
     if compared.pair.ratio is None:
         why = "no ratio to nothing"
     elif not compared.can_tell:

@@ -11,8 +11,8 @@ import pandas as pd
 
 from experiments import graph_walk, hugepages, stlb_cliff, your_machine
 from experiments.overview import CHAPTERS
-from experiments.overview.machine_verdicts import analysis_of
-from experiments.overview.profile import Profile, keep, profile, read
+from experiments.overview.machine_verdicts import chapter_analysis
+from experiments.overview.profile import Profile, profile_of_analyses, read, write_if_possible
 from tlb.measure import survey
 from tlb.report import analysis
 from tlb.report.chapter import Chapter
@@ -111,12 +111,12 @@ class Analysis(analysis.Analysis):
         """What translation costs this machine, kept beside this computer's own rows. Of the survey,
         as much as there is: none is measured for this page."""
         surveyed = your_machine.Analysis(lambda: self.about.kept(survey.NAME), self.about)
-        made = profile(
+        made = profile_of_analyses(
             self.about.machine,
             lambda module: surveyed if module is your_machine else self.of(module),
         )
         if self.parameters["machine"] == "this":
-            keep(self.about.store, made)
+            write_if_possible(self.about.store, made)
         return made
 
     @cached_property
@@ -197,7 +197,7 @@ def _analysis(module: ModuleType, chapter: Chapter) -> analysis.Analysis | Unava
     if module is your_machine:  # what it states: nothing is measured for this page
         return module.Analysis(pd.DataFrame(), chapter)
     try:
-        return analysis_of(module, chapter)
+        return chapter_analysis(module, chapter)
     except Unavailable as why:
         if why.code not in _LACKING:
             raise

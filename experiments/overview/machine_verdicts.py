@@ -27,7 +27,7 @@ from tlb.measure.row_database import FILE, RowDatabase
 from tlb.measure.store import PUBLISHED, Store, data_root
 from tlb.report import analysis, parameters
 from tlb.report.chapter import Chapter
-from tlb.report.verdicts import Bounds, Effect, Verdict, Word, statements, verdicts
+from tlb.report.verdicts import Bounds, Effect, Verdict, VerdictWord, statements, verdicts
 from tlb.system.files import ROOT
 from tlb.system.reasons import Unavailable, if_available
 from tlb.system.units import digits_apart, significant
@@ -59,7 +59,7 @@ class Document(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Shown(Document):
+class ShownEffect(Document):
     """An effect: an estimate between its bounds, and the band that it has to lie in; None for an
     end that is open."""
 
@@ -70,7 +70,7 @@ class Shown(Document):
     most: float | None
 
     @classmethod
-    def of(cls, effect: Effect) -> Shown:
+    def of(cls, effect: Effect) -> ShownEffect:
         """Round to the digits that are the same on all CPUs; to more where an end would touch its
         band."""
         value, low, high = effect.interval[:3]
@@ -90,25 +90,25 @@ class Shown(Document):
         return Bounds(low, high, least, most)
 
 
-class Judged(Document):
+class JudgedClaim(Document):
     """reason, why: as of a Verdict."""
 
-    verdict: Word
+    verdict: VerdictWord
     evidence: str
-    effects: tuple[Shown, ...] = ()
+    effects: tuple[ShownEffect, ...] = ()
     reason: str = ""
     why: str = ""
 
     @model_validator(mode="after")
-    def _has_reason(self) -> Judged:
+    def _has_reason(self) -> JudgedClaim:
         if (self.verdict == "cannot tell") != bool(self.reason):
             raise ValueError("an undecided verdict has a reason, and no other has one")
         return self
 
     @classmethod
-    def of(cls, verdict: Verdict) -> Judged:
+    def of(cls, verdict: Verdict) -> JudgedClaim:
         same = {name: getattr(verdict, name) for name in ("verdict", "evidence", "reason", "why")}
-        return cls(**same, effects=tuple(map(Shown.of, verdict.effects)))
+        return cls(**same, effects=tuple(map(ShownEffect.of, verdict.effects)))
 
     @property
     def bounds(self) -> list[Bounds]:
@@ -129,7 +129,7 @@ class Verdicts(Document):
     version: Literal[1] = 1
     data: str
     code: str
-    chapters: dict[str, dict[str, Judged]]
+    chapters: dict[str, dict[str, JudgedClaim]]
     lacking: dict[str, str]
     measures: dict[str, dict[str, int]] = {}
 
@@ -145,11 +145,11 @@ class Verdicts(Document):
         return self.newest_measures(chapter) == other.newest_measures(chapter)
 
 
-def name_of(module: ModuleType) -> str:
+def chapter_name(module: ModuleType) -> str:
     return module.__name__.rpartition(".")[2]
 
 
-def analysis_of(
+def chapter_analysis(
     module: ModuleType, chapter: Chapter, names: dict[str, Any] | None = None
 ) -> analysis.Analysis:
     """Return a chapter's Analysis of the rows that there are, as its own page has it, over the
@@ -158,11 +158,11 @@ def analysis_of(
         return module.Analysis(pd.DataFrame(), chapter, names)
     if module is your_machine:
         return module.Analysis(lambda: chapter.kept(survey.NAME), chapter, names)
-    rows = chapter.measure(module.grid.points(chapter.scope), name_of(module))
+    rows = chapter.measure(module.grid.points(chapter.scope), chapter_name(module))
     return module.Analysis(rows, chapter, names)
 
 
-def judged(chapter: Chapter) -> Verdicts:
+def verdicts_on_machine(chapter: Chapter) -> Verdicts:
     """Return the verdicts on all claims by a machine's rows, read if they were judged already.
     Nothing is measured."""
     data, code = digest(chapter), code_digest(chapter.parameters)
@@ -184,15 +184,17 @@ def judge(
         chapter.host  # noqa: B018  # read now
     except ValueError:
         why = Unavailable("no-data", f"{chapter.machine} has a description of another version")
-        return made.model_copy(update={"lacking": dict.fromkeys(map(name_of, modules), str(why))})
+        return made.model_copy(
+            update={"lacking": dict.fromkeys(map(chapter_name, modules), str(why))}
+        )
     for module in modules:
-        name = name_of(module)
+        name = chapter_name(module)
         try:
-            found = verdicts(module.claims, a := analysis_of(module, chapter))
+            found = verdicts(module.claims, a := chapter_analysis(module, chapter))
         except Unavailable as why:
             made.lacking[name] = str(why)
             continue
-        made.chapters[name] = {verdict.claim.id: Judged.of(verdict) for verdict in found}
+        made.chapters[name] = {verdict.claim.id: JudgedClaim.of(verdict) for verdict in found}
         if newer := _measures(a):
             made.measures[name] = newer
     return made

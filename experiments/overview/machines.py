@@ -23,7 +23,7 @@ from tlb.system import procfs
 from tlb.system.reasons import Unavailable, if_available
 
 PAGE = "machines"
-THIS = "this computer"
+THIS_COMPUTER = "this computer"
 Backing = Literal["whole", "splintered", "unknown"]
 _PAGES: dict[str, Backing] = {"not splintered": "whole", "splintered by the host": "splintered"}
 _LABEL_CHARS = 40  # what a phone has room for
@@ -95,7 +95,7 @@ class Analysis(analysis.Analysis):
         )
         if self._chapter.is_this and self._chapter.machine in data.own.machines():
             own = self._machine(data.own, self._chapter.machine)
-            every.insert(0, own._replace(label=THIS, is_own=True))
+            every.insert(0, own._replace(label=THIS_COMPUTER, is_own=True))
         if not every:
             raise Unavailable("no-data", "data/ holds no machine")
         return every

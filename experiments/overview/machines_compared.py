@@ -14,13 +14,13 @@ from tlb.system.prose import listed
 from tlb.system.reasons import Unavailable
 
 # as found or, where nothing was, as stated
-ENTRIES = {level: (f"entries_level_{level}", f"stated_level_{level}") for level in (1, 2)}
+ENTRY_QUANTITIES = {level: (f"entries_level_{level}", f"stated_level_{level}") for level in (1, 2)}
 
 
 def off_stated(machines: Sequence[Machine]) -> pd.Series:
     """Return by which share the entries found at the last level differ from those stated, of
     machines that have both."""
-    found, stated = ENTRIES[2]
+    found, stated = ENTRY_QUANTITIES[2]
     return pd.Series(
         {
             each.name: abs(each.value(found) / each.value(stated) - 1)
@@ -31,9 +31,9 @@ def off_stated(machines: Sequence[Machine]) -> pd.Series:
     )
 
 
-def entries(each: Machine) -> str:
+def last_level_entries(each: Machine) -> str:
     """Return the entries of the last level as text: as found, with their interval, or as stated."""
-    found, stated = (each.quantity(name) for name in ENTRIES[2])
+    found, stated = (each.quantity(name) for name in ENTRY_QUANTITIES[2])
     known = found.interval if found else None
     return f"{known:,.0f}" if known else f"{stated.value:,.0f}" if stated else ""
 

@@ -9,7 +9,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from experiments.overview.machines import THIS, Analysis
+from experiments.overview.machines import THIS_COMPUTER, Analysis
 from tlb.report import charts
 from tlb.report.render import MUTED, PALETTE, RULE, Figure
 from tlb.system.reasons import required
@@ -83,7 +83,9 @@ def _colours(names: list[str]) -> alt.Scale:
     and one for all others."""
     if len(names) <= len(PALETTE):
         return charts.colours(names)
-    return alt.Scale(domain=names, range=[PALETTE[0] if n == THIS else MUTED for n in names])
+    return alt.Scale(
+        domain=names, range=[PALETTE[0] if n == THIS_COMPUTER else MUTED for n in names]
+    )
 
 
 def _finding(a: Analysis, names: list[str]) -> str:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from experiments.overview.machines import Analysis, Machine
-from experiments.overview.machines_compared import ENTRIES, entries
+from experiments.overview.machines_compared import ENTRY_QUANTITIES, last_level_entries
 from tlb.report.render import Html, join
 from tlb.report.setting import hypervisor_name
 from tlb.stats.scatter import JUMP
@@ -50,7 +50,7 @@ def _by_label(each: Machine) -> tuple[bool, str, str]:
     return not each.is_own, each.label, each.name
 
 
-ORDERS = (
+TABLE_ORDERS = (
     Order("cpu", "processor", _by_label),
     Order("host", "host, bare metal first", _by_host),
     Order("counters", "machines with counters first", lambda each: not each.counts),
@@ -84,7 +84,7 @@ _WHO = (
 def machines_table(a: Analysis) -> Html:
     """Return the table. Raises Unavailable("no-data") where there is no machine."""
     machines, styles = a.machines, dict[str, list[str]]()
-    for order in ORDERS:
+    for order in TABLE_ORDERS:
         # Of two alike, that by label comes first.
         ordered = sorted(machines, key=lambda each: (order.key(each), _by_label(each)))
         for place, each in enumerate(ordered, 1):
@@ -99,15 +99,15 @@ def machines_table(a: Analysis) -> Html:
     head = join('<th scope="col" role="columnheader">{}</th>', _HEAD)
     choice = Markup("")
     if len(machines) > 1:  # the orders' names are this module's, so no rule has a machine's words
-        rules = join(_RULE, ORDERS)
-        choice = Markup(_CHOICE).format(rules, join('<option value="{}">{}</option>', ORDERS))
+        rules = join(_RULE, TABLE_ORDERS)
+        choice = Markup(_CHOICE).format(rules, join('<option value="{}">{}</option>', TABLE_ORDERS))
     return Html(str(Markup(_TABLE).format(choice, head, body)), "\n".join(lines))
 
 
 def _cells(each: Machine) -> list[Markup]:
     reach = _reach_bytes(each)
     size = format_size(reach) if reach else ""
-    below = f"{entries(each)} entries" if reach else _why(each, ENTRIES[2][0])
+    below = f"{last_level_entries(each)} entries" if reach else _why(each, ENTRY_QUANTITIES[2][0])
     gain = "gain_thp" if each.quantity("gain_thp") else "gain_2m"
     shown = ("hit_last_level", "walk_past_last_level", "walk_over_2_gib", gain, "fault_fresh")
     earlier = ", by earlier programs" if each.is_earlier else ""
@@ -172,5 +172,5 @@ def _pair(value: str, below: str) -> Markup:
 
 def _reach_bytes(each: Machine) -> int | None:
     """Return the entries of the last level times the base page; None if either is unknown."""
-    number = each.value(*ENTRIES[2])
+    number = each.value(*ENTRY_QUANTITIES[2])
     return int(number * each.host.base_page_bytes) if each.host and isfinite(number) else None

@@ -19,8 +19,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from experiments import hugepages, page_faults, stlb_cliff, virtualization, your_machine
-from experiments.overview.machine_verdicts import analysis_of, rows_digest
-from experiments.page_faults.analysis import FILE, FRESH, FRESH_LARGE
+from experiments.overview.machine_verdicts import chapter_analysis, rows_digest
+from experiments.page_faults.analysis import FILE_PAGES, FRESH_LARGE_MEMORY, FRESH_MEMORY
 from experiments.virtualization.analysis import GUEST_BASE_BYTES
 from experiments.virtualization.grid import GUEST_PAGES, HOST_PAGES
 from tlb.measure.store import Store, data_root
@@ -205,9 +205,9 @@ for _pages in SWEPT[1:]:
     _words = f"{_SIZES[_pages]} pages"
     _QUANTITIES.append((f"gain_{_pages}", "pages", _words, "ratio", partial(_gain, _pages)))
 for _name, _way, _words in (
-    ("fault_fresh", FRESH, "base page"),
-    ("fault_fresh_large", FRESH_LARGE, "base page of a large one"),
-    ("fault_file", FILE, "page of a file in memory"),
+    ("fault_fresh", FRESH_MEMORY, "base page"),
+    ("fault_fresh_large", FRESH_LARGE_MEMORY, "base page of a large one"),
+    ("fault_file", FILE_PAGES, "page of a file in memory"),
 ):
     _QUANTITIES.append((_name, "faults", _words, "ns", partial(_fault, _way)))
 for _guests, _host in product(GUEST_PAGES, HOST_PAGES):
@@ -215,7 +215,7 @@ for _guests, _host in product(GUEST_PAGES, HOST_PAGES):
     _QUANTITIES.append((_name, "guests", _words, "ratio", partial(_guest, (_guests, _host))))
 
 
-def profile(machine: str, of: Of, rows: str = "") -> Profile:
+def profile_of_analyses(machine: str, of: Of, rows: str = "") -> Profile:
     """Return what the chapters' Analyses say of a machine. rows: the digest of what they are of."""
     found = []
     for name, part, words, unit, find in _QUANTITIES:
@@ -255,7 +255,7 @@ def write(store: Store, made: Profile) -> None:
     store.write_document(made.machine, NAME, made.model_dump(mode="json"))
 
 
-def keep(store: Store, made: Profile) -> None:
+def write_if_possible(store: Store, made: Profile) -> None:
     """Write it as that of the rows that are there now, if that is possible."""
     if_available(write, store, made.model_copy(update={"rows": rows_digest(store, made.machine)}))
 
@@ -294,5 +294,7 @@ def of_run(given: Mapping[str, Any]) -> Profile:
 
 def of_chapter(chapter: Chapter) -> Profile:
     """Return the profile of the machine that a chapter is about."""
-    analyses = cache(partial(analysis_of, chapter=chapter))
-    return profile(chapter.machine, analyses, rows_digest(chapter.store, chapter.machine))
+    analyses = cache(partial(chapter_analysis, chapter=chapter))
+    return profile_of_analyses(
+        chapter.machine, analyses, rows_digest(chapter.store, chapter.machine)
+    )

@@ -16,7 +16,7 @@ from tlb.stats.intervals import Interval
 from tlb.system.reasons import if_available
 
 MOST_HIDDEN = 0.2  # the effect that the rule of verdicts has to find in nine cases of ten
-DIFFERS, SAME, UNKNOWN = "differs", "no difference", "cannot tell"
+DIFFERS, NO_DIFFERENCE, CANNOT_TELL = "differs", "no difference", "cannot tell"
 COLUMNS = ["profile", "A", "B", "B/A", "verdict"]  # of `row`
 _ENDS = ("value", "low", "high", "coverage")
 
@@ -57,15 +57,15 @@ def _compared(a: Quantity, b: Quantity, among: int) -> QuantityPair:
     ours, theirs = a.interval, b.interval
     ratio = if_available(lambda: theirs / ours) if ours and theirs else None
     if ratio is None:
-        return QuantityPair(a, b, None, UNKNOWN)
+        return QuantityPair(a, b, None, CANNOT_TELL)
     is_exact = ratio.low == ratio.value == ratio.high
-    shown, verdict = ratio if is_exact else ratio.widened(among), UNKNOWN
+    shown, verdict = ratio if is_exact else ratio.widened(among), CANNOT_TELL
     hidden = max(shown.high / shown.value, shown.value / shown.low if shown.low > 0 else inf) - 1
     if _can_tell(a, b):
         if shown.low > 1 or shown.high < 1:
             verdict = DIFFERS
         elif hidden <= MOST_HIDDEN and shown.modes == 1:
-            verdict = SAME
+            verdict = NO_DIFFERENCE
     return QuantityPair(a, b, shown, verdict)
 
 

@@ -15,8 +15,8 @@ import pandas as pd
 
 from experiments import your_machine, your_program
 from experiments.overview import CHAPTERS, machine_verdicts
-from experiments.overview.compare import DIFFERS, SAME, UNKNOWN
-from experiments.overview.machine_verdicts import name_of
+from experiments.overview.compare import CANNOT_TELL, DIFFERS, NO_DIFFERENCE
+from experiments.overview.machine_verdicts import chapter_name
 from tlb.machine import host as hosts
 from tlb.measure import survey
 from tlb.report import analysis, discovery
@@ -52,7 +52,7 @@ class Analysis(analysis.Analysis):
     def __init__(self, chapter: Chapter, names: dict[str, Any] | None = None):
         super().__init__(pd.DataFrame(), chapter, names)
         given = {**chapter.parameters, "minutes": 0.0}
-        every = (name for name in map(name_of, CHAPTERS) if name != name_of(your_program))
+        every = (name for name in map(chapter_name, CHAPTERS) if name != chapter_name(your_program))
         self._chapters = {name: Chapter(name, given, chapter.data) for name in every}
 
     @cached_property
@@ -157,7 +157,7 @@ class Analysis(analysis.Analysis):
 
 def _rows(name: str, chapter: Chapter) -> pd.DataFrame:
     """The rows that a chapter's page shows. Raises Unavailable."""
-    if name == name_of(your_machine):
+    if name == chapter_name(your_machine):
         return chapter.kept(survey.NAME)
     return chapter.measure(discovery.load(name).grid.points(chapter.scope))
 
@@ -200,13 +200,15 @@ def book_second_run(a: Analysis) -> Html:
     rows = []
     for chapter, found in a.second_run.groupby("chapter", sort=False):
         off, words = apart(found["ratio"]), found["verdict"].value_counts()
-        name = name_of(your_machine) if chapter == survey.NAME else str(chapter)
+        name = chapter_name(your_machine) if chapter == survey.NAME else str(chapter)
         row = {"chapter": name.replace("_", " "), "times": len(found)}
         row |= {
             "half within": f"{off.median():.1%}",
             "nineteen in twenty within": f"{off.quantile(0.95):.0%}",
         }
-        rows.append(row | {word: int(words.get(word, 0)) for word in (DIFFERS, SAME, UNKNOWN)})
+        rows.append(
+            row | {word: int(words.get(word, 0)) for word in (DIFFERS, NO_DIFFERENCE, CANNOT_TELL)}
+        )
     return data_table(pd.DataFrame(rows))
 
 

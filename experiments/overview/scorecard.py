@@ -11,17 +11,28 @@ from typing import Any
 import pandas as pd
 
 from experiments.overview import CHAPTERS
-from experiments.overview.machine_verdicts import Judged, Verdicts, judged, name_of
+from experiments.overview.machine_verdicts import (
+    JudgedClaim,
+    Verdicts,
+    chapter_name,
+    verdicts_on_machine,
+)
 from tlb.report import analysis, page
 from tlb.report.chapter import Chapter
-from tlb.report.verdicts import CLASSES, beside, claims_of, statements
+from tlb.report.verdicts import CSS_CLASS_BY_VERDICT, bounds_html, claims_of, statements
 from tlb.system.reasons import Unavailable
 
 UNMEASURED = "not measured"
-OTHERWISE = "measured differently"  # by another version of the kernels than the verdict beside it
+MEASURED_DIFFERENTLY = (
+    "measured differently"  # by another version of the kernels than the verdict beside it
+)
 DECIDED = ("holds", "fails")
-APART = "apart"  # a claim that holds on one machine and fails on another
-MARKS = {**CLASSES, UNMEASURED: "unmeasured", OTHERWISE: "unmeasured"}
+MACHINES_DISAGREE = "apart"  # a claim that holds on one machine and fails on another
+CSS_CLASS_BY_WORD = {
+    **CSS_CLASS_BY_VERDICT,
+    UNMEASURED: "unmeasured",
+    MEASURED_DIFFERENTLY: "unmeasured",
+}
 
 
 class Analysis(analysis.Analysis):
@@ -36,14 +47,16 @@ class Analysis(analysis.Analysis):
 
     def __init__(self, chapter: Chapter, names: dict[str, Any] | None = None):
         super().__init__(pd.DataFrame(), chapter, names)
-        self.titles = {name: _title(name) for name in map(name_of, CHAPTERS)}
+        self.titles = {name: _title(name) for name in map(chapter_name, CHAPTERS)}
         # judging measures nothing
         self._chapter = replace(chapter, parameters=chapter.parameters | {"minutes": 0.0})
 
     @cached_property
     def published(self) -> dict[str, Verdicts]:
         """By machine, of those in data/."""
-        return {name: judged(self._about(name)) for name in self._chapter.data.machines()}
+        return {
+            name: verdicts_on_machine(self._about(name)) for name in self._chapter.data.machines()
+        }
 
     def _about(self, machine: str) -> Chapter:
         given = self._chapter.parameters | {"machine": machine}
@@ -52,7 +65,7 @@ class Analysis(analysis.Analysis):
     @cached_property
     def own(self) -> Verdicts | None:
         """Of the computer that builds the page, where it is about it."""
-        return judged(self._chapter) if self._chapter.is_this else None
+        return verdicts_on_machine(self._chapter) if self._chapter.is_this else None
 
     def machine_of(self, chapter: str) -> str:
         """Whose verdicts on a chapter's claims are shown."""
@@ -61,7 +74,7 @@ class Analysis(analysis.Analysis):
         asked = self._chapter.parameters["machine"]
         return self._chapter.data.resolve(asked, experiment=chapter)
 
-    def verdict(self, chapter: str, id: str) -> Judged | str:
+    def verdict(self, chapter: str, id: str) -> JudgedClaim | str:
         """As shown, or why there is none."""
         of = self._shown(chapter)
         if chapter in of.chapters:
@@ -89,7 +102,7 @@ class Analysis(analysis.Analysis):
         if known is None:
             return UNMEASURED
         is_alike = self.published[machine].measured_like(self.compared_with(chapter), chapter)
-        return known.verdict if is_alike else OTHERWISE
+        return known.verdict if is_alike else MEASURED_DIFFERENTLY
 
     def compared_with(self, chapter: str) -> Verdicts:
         """The verdicts on a chapter that others are set beside: those that are shown or, where
@@ -106,7 +119,7 @@ class Analysis(analysis.Analysis):
         many machines decide it), and a column a machine of `others`, named by its id."""
         rows = []
         for module in CHAPTERS:
-            chapter = name_of(module)
+            chapter = chapter_name(module)
             for claim in claims_of(module.claims):
                 rows.append({"chapter": chapter, "id": claim.id} | self._row(chapter, claim.id))
         return pd.DataFrame(rows)
@@ -122,19 +135,19 @@ class Analysis(analysis.Analysis):
             "is_decided": False,
             "by_interval": False,
         }
-        if isinstance(here, Judged):
+        if isinstance(here, JudgedClaim):
             row |= {
                 "verdict": here.verdict,
                 "reason": here.reason,
                 "evidence": here.evidence,
-                "compared": beside(here.bounds, here.why),
+                "compared": bounds_html(here.bounds, here.why),
                 "is_decided": here.is_decided,
                 "by_interval": bool(here.effects),
             }
         shown = None if self.own else self.machine_of(chapter)
         each = [row["verdict"], *(word for name, word in words.items() if name != shown)]
         deciding = sum(word in DECIDED for word in each)
-        return row | {APART: {*DECIDED} <= {*each}, "deciding": deciding} | words
+        return row | {MACHINES_DISAGREE: {*DECIDED} <= {*each}, "deciding": deciding} | words
 
     @property
     def stand_ins(self) -> dict[str, list[str]]:
@@ -149,7 +162,7 @@ class Analysis(analysis.Analysis):
     @property
     def measured_otherwise(self) -> list[str]:
         """The machines some of whose verdicts are of other versions of the kernels."""
-        return [name for name in self.others if (self.rows[name] == OTHERWISE).any()]
+        return [name for name in self.others if (self.rows[name] == MEASURED_DIFFERENTLY).any()]
 
     @property
     def statement_kinds(self) -> Counter[str]:

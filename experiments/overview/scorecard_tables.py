@@ -7,10 +7,16 @@ from math import isinf
 
 from markupsafe import Markup
 
-from experiments.overview.scorecard import APART, MARKS, OTHERWISE, UNMEASURED, Analysis
-from tlb.report.claims import sources
+from experiments.overview.scorecard import (
+    CSS_CLASS_BY_WORD,
+    MACHINES_DISAGREE,
+    MEASURED_DIFFERENTLY,
+    UNMEASURED,
+    Analysis,
+)
+from tlb.report.claims import source_names
 from tlb.report.render import Html, inline, join
-from tlb.report.verdicts import Statement, anchor, mark, range_words, statements
+from tlb.report.verdicts import Statement, claim_anchor, range_words, statements, verdict_html
 from tlb.system.prose import count
 from tlb.system.reasons import REASONS
 
@@ -42,7 +48,9 @@ def counts(a: Analysis) -> Html:
     """Return the number of each verdict by machine. The page of machines links to these rows."""
     here = {"this" if a.own else a.about.machine: ("this machine", a.rows["verdict"])}
     here |= {name: (label, a.rows[name]) for name, label in a.others.items()}
-    words = [word for word in MARKS if any((rows == word).any() for _, rows in here.values())]
+    words = [
+        word for word in CSS_CLASS_BY_WORD if any((rows == word).any() for _, rows in here.values())
+    ]
     head = join('<th scope="col">{}</th>', ["machine", *words])
     body, lines = Markup(""), ["\t".join(["machine", *words])]
     for name, (label, rows) in here.items():
@@ -69,7 +77,14 @@ def cards(a: Analysis) -> Html:
         word, statement = row["verdict"], statements()[row["id"]]
         why = inline(a.ten[row["id"]].get(word, ""))
         items.append(
-            (MARKS[word], _mark(row), _link(statement), _source(statement), why, _shown(row))
+            (
+                CSS_CLASS_BY_WORD[word],
+                _mark(row),
+                _link(statement),
+                _source(statement),
+                why,
+                _shown(row),
+            )
         )
     card = '<li data-is="{}"><p>{}</p><p>{} {}</p><p>{}</p><p><small>{}</small></p></li>'
     lines = "\n".join(f"{row['verdict'].upper()}: {row['id']}" for row in rows)
@@ -106,11 +121,15 @@ def _lines(a: Analysis, rows: list[dict]) -> Markup:
     found = []
     for row in rows:
         statement = statements()[row["id"]]
-        marks = f"{MARKS[row['verdict']]} {APART}" if row[APART] else MARKS[row["verdict"]]
+        marks = (
+            f"{CSS_CLASS_BY_WORD[row['verdict']]} {MACHINES_DISAGREE}"
+            if row[MACHINES_DISAGREE]
+            else CSS_CLASS_BY_WORD[row["verdict"]]
+        )
         others = ", ".join(
             f"{label}: {row[name]}"
             for name, label in a.others.items()
-            if row[name] not in (UNMEASURED, OTHERWISE)
+            if row[name] not in (UNMEASURED, MEASURED_DIFFERENTLY)
         )
         where = _link(statement, "In its chapter"), _source(statement), _predicts(statement)
         other = f"Other machines: {others}." if others else ""
@@ -124,7 +143,7 @@ def _lines(a: Analysis, rows: list[dict]) -> Markup:
 
 def _mark(row: Mapping) -> Markup:
     """Return the verdict and, if it is neither holds nor fails, why in a few words."""
-    shown = mark(row["verdict"], MARKS[row["verdict"]], row["reason"])
+    shown = verdict_html(row["verdict"], CSS_CLASS_BY_WORD[row["verdict"]], row["reason"])
     if row["verdict"] in ("holds", "fails"):
         return shown
     return Markup("{} <small>{}</small>").format(shown, short(row["reason"], row["evidence"]))
@@ -145,7 +164,7 @@ def _shown(row: Mapping) -> Markup:
 
 def _source(statement: Statement) -> Markup:
     return Markup('<a class="tlb-source" href="references.html">{}</a>, {}').format(
-        sources().get(statement.source, statement.source), statement.place
+        source_names().get(statement.source, statement.source), statement.place
     )
 
 
@@ -159,7 +178,7 @@ def _predicts(statement: Statement) -> str:
 
 def _link(row: Statement, text: str = "") -> Markup:
     """Return a link to where a sentence is judged; of one that a chapter only uses, to that."""
-    where = "" if row.status == "arithmetic" else f"#{anchor(row.id)}"
+    where = "" if row.status == "arithmetic" else f"#{claim_anchor(row.id)}"
     shown = inline(text or f"“{row.quote}”")
     return Markup('<a href="{}.html{}">{}</a>').format(row.where, where, shown)
 
@@ -174,9 +193,13 @@ def _filter(a: Analysis, rows) -> Markup:
         for chapter, number in rows["chapter"].value_counts(sort=False).items()
     }
     words = rows["verdict"].value_counts()
-    verdicts = {MARKS[word]: f"{word} ({count(words[word])})" for word in MARKS if word in words}
-    if rows[APART].any():
-        verdicts[APART] = f"machines disagree ({count(rows[APART].sum())})"
+    verdicts = {
+        CSS_CLASS_BY_WORD[word]: f"{word} ({count(words[word])})"
+        for word in CSS_CLASS_BY_WORD
+        if word in words
+    }
+    if rows[MACHINES_DISAGREE].any():
+        verdicts[MACHINES_DISAGREE] = f"machines disagree ({count(rows[MACHINES_DISAGREE].sum())})"
     rules = [
         *_rules(chapters, "tbody:not([data-chapter='{0}'])"),
         *_rules(

@@ -10,7 +10,13 @@ import numpy as np
 import pandas as pd
 
 from experiments.page_faults import kernel_side
-from experiments.page_faults.grid import AT_ONCE, CHUNK_BYTES, CHUNKS, LARGE, LINE_BYTES
+from experiments.page_faults.grid import (
+    CHUNK_BYTES,
+    CHUNKS,
+    LARGE,
+    LINE_BYTES,
+    PAGES_WRITTEN_AT_ONCE,
+)
 from experiments.page_faults.kernel_side import KernelSide
 from tlb.report import analysis
 from tlb.report.chapter import literature
@@ -31,7 +37,7 @@ BESIDE += ["untouched_table_bytes", "filled_table_bytes"]
 Value = TypeVar("Value")
 
 
-class Way(NamedTuple):
+class Touch(NamedTuple):
     """How pages are touched for the first time: page_fault's options."""
 
     mode: str
@@ -41,20 +47,20 @@ class Way(NamedTuple):
     written: int = 1
 
 
-FILE = Way("file")
-FILE_READY = Way("file", populate=1)
-FILE_AT_ONCE = Way("file", written=AT_ONCE)
-FRESH = Way("anonymous")
-FRESH_READY = Way("anonymous", populate=1)
-FRESH_LARGE = Way("anonymous", pages=LARGE)
-WAYS = {
-    FILE: "file in memory, shuffled",
-    Way("file", "sequential"): "file in memory, in order",
-    FILE_READY: "file in memory, populated",
-    FILE_AT_ONCE: "file in memory, large folios",
-    FRESH: "fresh memory, 4 KiB",
+FILE_PAGES = Touch("file")
+PREPARED_FILE_PAGES = Touch("file", populate=1)
+FILE_PAGES_AT_ONCE = Touch("file", written=PAGES_WRITTEN_AT_ONCE)
+FRESH_MEMORY = Touch("anonymous")
+FRESH_READY = Touch("anonymous", populate=1)
+FRESH_LARGE_MEMORY = Touch("anonymous", pages=LARGE)
+NAMED_TOUCHES = {
+    FILE_PAGES: "file in memory, shuffled",
+    Touch("file", "sequential"): "file in memory, in order",
+    PREPARED_FILE_PAGES: "file in memory, populated",
+    FILE_PAGES_AT_ONCE: "file in memory, large folios",
+    FRESH_MEMORY: "fresh memory, 4 KiB",
     FRESH_READY: "fresh memory, 4 KiB, populated",
-    FRESH_LARGE: "fresh memory, 2 MiB (THP)",
+    FRESH_LARGE_MEMORY: "fresh memory, 2 MiB (THP)",
 }
 
 
@@ -73,40 +79,42 @@ class Analysis(analysis.Analysis):
 
     # --- first touches
 
-    def rows(self, way: Way) -> pd.DataFrame:
+    def rows(self, way: Touch) -> pd.DataFrame:
         return select(self.frame, kernel="page_fault", **way._asdict())
 
     @cached_property
-    def touches(self) -> dict[Way, pd.Series]:
+    def touches(self) -> dict[Touch, pd.Series]:
         """By way, if measured: median, low, high ... of ns a page, as published: touched and
         unmapped, less a mapping that was not touched; and the medians of BESIDE."""
         found = {}
-        for way in WAYS:
+        for way in NAMED_TOUCHES:
             rows = self.rows(way)
             if len(rows):
                 beside = {name: name for name in BESIDE if name in rows}
                 found[way] = summarise_beside(rows.assign(all=0), ["all"], beside).iloc[0]
         return found
 
-    def touch(self, way: Way) -> pd.Series:
+    def touch(self, way: Touch) -> pd.Series:
         if way not in self.touches:
-            raise Unavailable("too-few-points", f"{WAYS[way]} was not measured")
+            raise Unavailable("too-few-points", f"{NAMED_TOUCHES[way]} was not measured")
         return self.touches[way]
 
-    def page_ns(self, way: Way) -> Interval:
+    def page_ns(self, way: Touch) -> Interval:
         return Interval.of(self.touch(way))
 
     @staticmethod
-    def known(values: Mapping[Way, Value], way: Way) -> Value:
+    def known(values: Mapping[Touch, Value], way: Touch) -> Value:
         """Return what a table of the page has for a way."""
         if way not in values:
-            raise Unavailable("too-few-points", f"{WAYS[way]} was not measured, or did not fault")
+            raise Unavailable(
+                "too-few-points", f"{NAMED_TOUCHES[way]} was not measured, or did not fault"
+            )
         return values[way]
 
-    def histograms_of(self, ways: Iterable[Way]) -> pd.DataFrame:
+    def histograms_of(self, ways: Iterable[Touch]) -> pd.DataFrame:
         """Return how long single touches took, all processes of a way together: way (in words), ns
         (the middle of a bin), low_ns, high_ns and share."""
-        tables = [_histogram(self.rows(way)).assign(way=WAYS[way]) for way in ways]
+        tables = [_histogram(self.rows(way)).assign(way=NAMED_TOUCHES[way]) for way in ways]
         return pd.concat(tables, ignore_index=True)
 
     # --- the published statistics

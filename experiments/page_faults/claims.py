@@ -3,7 +3,7 @@ Analysis."""
 
 from __future__ import annotations
 
-from experiments.page_faults.analysis import FRESH, FRESH_LARGE, Analysis
+from experiments.page_faults.analysis import FRESH_LARGE_MEMORY, FRESH_MEMORY, Analysis
 from tlb.machine.host import is_x86
 from tlb.report.verdicts import Answer, Band, Compares, Fact, claim, counted, inside, points_of
 from tlb.stats.curves import select
@@ -28,7 +28,7 @@ def _prefault(threads: int, pages: str = BASE) -> Compares:
 
 @claim("only-used-parts-have-tables", points=_FRESH)
 def only_used_parts_have_tables(a: Analysis, band: Band) -> Answer:
-    way = a.touch(FRESH)
+    way = a.touch(FRESH_MEMORY)
     added, filled = int(way["untouched_table_bytes"]), int(way["filled_table_bytes"])
     return counted(
         added,
@@ -51,7 +51,9 @@ def a_fault_takes_a_whole_page(a: Analysis, band: Band) -> Answer:
 
 @claim("fewer-faults-on-large-pages", points=_FRESH)
 def fewer_faults(a: Analysis, band: Band) -> Answer:
-    base, large = (float(a.touch(way)["faults_per_access"]) for way in (FRESH, FRESH_LARGE))
+    base, large = (
+        float(a.touch(way)["faults_per_access"]) for way in (FRESH_MEMORY, FRESH_LARGE_MEMORY)
+    )
     if not large > 0:
         raise Unavailable("too-few-points", "no large page faulted")
     return counted(
@@ -65,7 +67,7 @@ def fewer_faults(a: Analysis, band: Band) -> Answer:
 @claim("runtime-faults-cost-latency", points=_FRESH)
 def faults_cost_latency(a: Analysis, band: Band) -> Answer:
     # Both by the clock: later touches in a loop overlap, which no first touch does.
-    rows = a.rows(FRESH).reindex(columns=["mean_ns", "later_mean_ns"]).dropna()
+    rows = a.rows(FRESH_MEMORY).reindex(columns=["mean_ns", "later_mean_ns"]).dropna()
     required(rows, "no later touch of fresh memory was timed by itself")
     ratio = median_interval(rows["mean_ns"] / rows["later_mean_ns"])
     return (
@@ -77,7 +79,7 @@ def faults_cost_latency(a: Analysis, band: Band) -> Answer:
 
 @claim("kernel-walks-elsewhere-too", points=_FRESH)
 def the_kernel_walks_elsewhere(a: Analysis, band: Band) -> Answer:
-    rows = required(a.rows(FRESH), "fresh memory was not touched")
+    rows = required(a.rows(FRESH_MEMORY), "fresh memory was not touched")
     ratios = {
         name: median_interval(rows[f"{call}_ns_per_access"] / rows[f"{call}_empty_ns_per_access"])
         for name, call in (("mprotect", "protect"), ("fork", "fork"), ("munmap", "unmap"))
@@ -100,7 +102,9 @@ def lower_locks_are_per_page(a: Analysis, band: Band) -> Answer:
 
 @claim("linear-table-is-wasteful", points=_FRESH)
 def a_linear_table_is_wasteful(a: Analysis, band: Band) -> Answer:
-    used = int(required(a.rows(FRESH), "fresh memory was not touched")["page_table_bytes"].max())
+    used = int(
+        required(a.rows(FRESH_MEMORY), "fresh memory was not touched")["page_table_bytes"].max()
+    )
     return Fact(
         LINEAR_BYTES / used > band[0],
         f"A linear table of 48 bits takes {format_size(LINEAR_BYTES)}; this process's tree took "

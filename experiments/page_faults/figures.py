@@ -7,7 +7,12 @@ from collections.abc import Iterable
 import altair as alt
 import pandas as pd
 
-from experiments.page_faults.analysis import FRESH, FRESH_LARGE, WAYS, Analysis
+from experiments.page_faults.analysis import (
+    FRESH_LARGE_MEMORY,
+    FRESH_MEMORY,
+    NAMED_TOUCHES,
+    Analysis,
+)
 from tlb.report import charts
 from tlb.report.charts import PAGE_COLOURS
 from tlb.report.render import MUTED, PALETTE, Figure
@@ -22,7 +27,10 @@ SEEN = 0.002  # of the touches: a lower bar cannot be seen
 SHOWN = 6  # functions of a profile: those with the largest shares
 PROFILED = {"base": "on 4 KiB pages", "large": "on 2 MiB pages"}
 # Pages of a file get another colour than fresh pages of the same size.
-_COLOURS = {WAYS[FRESH]: PAGE_COLOURS[BASE], WAYS[FRESH_LARGE]: PAGE_COLOURS["thp"]}
+_COLOURS = {
+    NAMED_TOUCHES[FRESH_MEMORY]: PAGE_COLOURS[BASE],
+    NAMED_TOUCHES[FRESH_LARGE_MEMORY]: PAGE_COLOURS["thp"],
+}
 
 
 def _present(data: pd.DataFrame, column: str, names: Iterable[str]) -> list[str]:
@@ -32,7 +40,7 @@ def _present(data: pd.DataFrame, column: str, names: Iterable[str]) -> list[str]
 def touches(a: Analysis) -> Figure:
     every = required(a.histograms, "no touch was timed by itself")
     data = every[every["share"] >= SEEN]
-    kinds = _present(data, "way", WAYS.values())
+    kinds = _present(data, "way", NAMED_TOUCHES.values())
     low, high = data["low_ns"].min(), data["high_ns"].max()
     scale, axis = charts.log_scale(10, (low, high)), charts.within(_TICKS, low, high)
     shares = alt.Axis(title="Share of the touches", format="%")

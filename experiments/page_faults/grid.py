@@ -10,7 +10,7 @@ from tlb.measure.record import Point
 from tlb.system.page_sizes import BASE
 
 FILE_BYTES = 12 << 20  # the published file
-AT_ONCE = 1 << 16  # pages of it that one write has: more than it has
+PAGES_WRITTEN_AT_ONCE = 1 << 16  # pages of it that one write has: more than it has
 LARGE = "thp"
 CHUNK_BYTES, CHUNKS = 512 << 10, 7  # the published program's own, and as many as it was asked for
 MOST_THREADS = 7  # published
@@ -37,7 +37,7 @@ def touches(scope: Scope) -> list[Point]:
         (BASE, "file", "cycle", untouched),
         (BASE, "file", "sequential", untouched),
         (BASE, "file", "cycle", ready),
-        (BASE, "file", "cycle", untouched | {"written": AT_ONCE}),
+        (BASE, "file", "cycle", untouched | {"written": PAGES_WRITTEN_AT_ONCE}),
         (BASE, "anonymous", "cycle", untouched),
         (BASE, "anonymous", "cycle", ready),
         (BASE, "grouped", "cycle", untouched),

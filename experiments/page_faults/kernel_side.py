@@ -79,7 +79,7 @@ def make(profile: str) -> dict[str, Any]:
     return KernelSide(
         measured_at=now(),
         state=host.state(inspected),
-        **words(),
+        **kernel_settings(),
         file_system=procfs.file_system(Path(tempfile.gettempdir()).resolve()),
         high_mapping=high_mapping(inspected),
         profiles=profiles,
@@ -87,7 +87,7 @@ def make(profile: str) -> dict[str, Any]:
     ).model_dump(mode="json")
 
 
-def words(root: Path = Path("/")) -> dict[str, Any]:
+def kernel_settings(root: Path = Path("/")) -> dict[str, Any]:
     """Return la57_flag, no5lvl, balloon and report_order by the files under `root`."""
     flags = procfs.fields(procfs.text(root / "proc/cpuinfo")).get("flags", "").split()
     balloon = None
@@ -146,10 +146,10 @@ def sampled(program: str, command: Sequence[str]) -> dict[str, float]:
             code = "perf-denied" if pmu.denied(record.stderr) else "perf-failed"
             raise Unavailable(code, record.stderr.strip()[-200:])
         report = _run([program, "report", "-i", kept.name, "--stdio", "--sort", "symbol"])
-    return shares(report.stdout)
+    return function_shares(report.stdout)
 
 
-def shares(report: str) -> dict[str, float]:
+def function_shares(report: str) -> dict[str, float]:
     """Return the shares of a report's functions, [k] in the kernel. Raises Unavailable: perf-failed
     without any, no-symbols if those of the kernel have no names."""
     rows = {" ".join(name.split()): float(n) / 100 for n, name in _SYMBOL.findall(report)}

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pandas as pd
 
-from experiments.page_faults.analysis import FRESH, FRESH_LARGE, WAYS, Analysis, Way
+from experiments.page_faults.analysis import (
+    FRESH_LARGE_MEMORY,
+    FRESH_MEMORY,
+    NAMED_TOUCHES,
+    Analysis,
+    Touch,
+)
 from tlb.report.render import Html, data_table
 from tlb.stats.curves import select
 from tlb.system.reasons import if_available, required
@@ -25,9 +31,9 @@ def ways(a: Analysis) -> Html:
         if way.order != "sequential"  # much like the shuffled ones
     ]
     memories = list(dict.fromkeys(memory for memory, *_ in prices))
-    if FRESH in a.touches:
-        alone = a.touches[FRESH]["mean_ns"], a.pages_per_fault.get(FRESH)
-        prices.append((_name(FRESH), "mean touch", *alone))
+    if FRESH_MEMORY in a.touches:
+        alone = a.touches[FRESH_MEMORY]["mean_ns"], a.pages_per_fault.get(FRESH_MEMORY)
+        prices.append((_name(FRESH_MEMORY), "mean touch", *alone))
     prices += [price for price in _filled(a) if price[0] in memories]
     rows = [
         {
@@ -42,16 +48,16 @@ def ways(a: Analysis) -> Html:
     return data_table(pd.DataFrame(rows))
 
 
-def _name(way: Way) -> str:
+def _name(way: Touch) -> str:
     """Return what a way touches, in a few words: a row is then one line."""
-    name = WAYS[way].removesuffix(", populated")
+    name = NAMED_TOUCHES[way].removesuffix(", populated")
     return name.replace(" in memory", "").replace(" memory", "").removesuffix(" (THP)")
 
 
 def _filled(a: Analysis) -> list[tuple]:
     """Return the prices of memory that no cache holds, touched in order and not yet given back."""
     prices = []
-    for way in (FRESH, FRESH_LARGE):
+    for way in (FRESH_MEMORY, FRESH_LARGE_MEMORY):
         if ns := if_available(a.prefaulted, 1, way.pages):
             rows = select(a.frame, kernel="prefault", mode="touch", pages=way.pages, threads=1)
             size = format_size(int(rows["working_set_bytes"].max()))

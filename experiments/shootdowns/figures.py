@@ -6,7 +6,7 @@ import altair as alt
 import pandas as pd
 
 from experiments.shootdowns.analysis import Analysis
-from experiments.shootdowns.grid import FEW
+from experiments.shootdowns.grid import ONE_PAGE
 from experiments.shootdowns.tables import CALL_WORDS
 from tlb.report import charts
 from tlb.report.render import Figure
@@ -44,9 +44,9 @@ def shares(a: Analysis) -> Figure:
     a.require_others(a.added, "no calls beside other threads were measured")
     rows = []
     for call, threads in a.added.items():
-        processes = a.beside_processes(call) - a.calls_alone[call].get(FEW)
+        processes = a.beside_processes(call) - a.calls_alone[call].get(ONE_PAGE)
         rows.append((CALL_WORDS[call], "other processes", *processes[:3]))
-        rows.append((CALL_WORDS[call], "threads of the program", *threads.get(FEW)[:3]))
+        rows.append((CALL_WORDS[call], "threads of the program", *threads.get(ONE_PAGE)[:3]))
     known = pd.DataFrame(rows, columns=["call", "beside", *charts.INTERVAL]).dropna()
     data = charts.in_us(required(known, "no call has enough processes on one CPU and on more"))
     x = charts.group_x(data["call"], "call", None)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from math import inf
 
-from experiments.stlb_cliff.analysis import ENTRY_BYTES, FLAT, Analysis
+from experiments.stlb_cliff.analysis import ENTRY_BYTES, FLAT_RATIO, Analysis
 from experiments.stlb_cliff.selected import (
-    chase,
-    far,
-    gather,
+    chase_of_half_a_gib,
+    chase_of_one_gib,
+    chases_near_first_level,
     gather_inside_the_last_level,
-    half_a_gib,
-    near_first,
-    one_gib,
+    largest_chases,
+    selected_chase,
+    selected_gather,
 )
 from tlb.report.verdicts import Answer, Band, Fact, claim, inside
 from tlb.stats import counts
@@ -33,7 +33,7 @@ FROM_4_MIB = tuple(size << 20 for size in (4, 16, 64, 256, 1 << 10, 4 << 10))
 # --- the published loop: independent loads, one line a page, in a shuffled order that is repeated
 
 
-@claim("gather-one-ns-at-256kib", points=gather(256 << 10), size_bytes=256 << 10)
+@claim("gather-one-ns-at-256kib", points=selected_gather(256 << 10), size_bytes=256 << 10)
 def gather_takes(a: Analysis, band: Band, size_bytes: int) -> Answer:
     lines = size_bytes // a.base_page_bytes
     took, bare = a.as_published.at(lines), a.gather.get(lines)
@@ -45,11 +45,13 @@ def gather_takes(a: Analysis, band: Band, size_bytes: int) -> Answer:
     return inside(took, *band), f"{evidence}."
 
 
-claim("gather-three-ns-at-4mib", points=gather(4 << 20), size_bytes=4 << 20)(gather_takes)
-claim("gather-thirty-ns-at-64mib", points=gather(64 << 20), size_bytes=64 << 20)(gather_takes)
+claim("gather-three-ns-at-4mib", points=selected_gather(4 << 20), size_bytes=4 << 20)(gather_takes)
+claim("gather-thirty-ns-at-64mib", points=selected_gather(64 << 20), size_bytes=64 << 20)(
+    gather_takes
+)
 
 
-@claim("gather-hundred-ns-at-4gib", points=gather(4 << 30, layouts=("spread", "packed")))
+@claim("gather-hundred-ns-at-4gib", points=selected_gather(4 << 30, layouts=("spread", "packed")))
 def a_hundred_ns_at_four_gibibytes(a: Analysis, band: Band) -> Answer:
     prices = required(a.numpy_price, "the published loop was not run in numpy with its control")
     price = prices.at((4 << 30) // a.base_page_bytes)
@@ -64,7 +66,7 @@ def a_hundred_ns_at_four_gibibytes(a: Analysis, band: Band) -> Answer:
     points=gather_inside_the_last_level,
     **{"loop": "gather", "name": "The published loop, without NumPy's own work,"},
 )
-def is_flat(a: Analysis, loop: str, name: str, most: float = FLAT) -> Answer:
+def is_flat(a: Analysis, loop: str, name: str, most: float = FLAT_RATIO) -> Answer:
     first, last = a.two_levels()
     low, high = 1.4 * first, 0.6 * last
     factor = getattr(a, loop).flatness(low, high)
@@ -75,7 +77,7 @@ def is_flat(a: Analysis, loop: str, name: str, most: float = FLAT) -> Answer:
     )
 
 
-@claim("gather-flat-then-fourfold", points=gather())
+@claim("gather-flat-then-fourfold", points=selected_gather())
 def rises_fourfold(a: Analysis, band: Band) -> Answer:
     _, entries = a.two_levels()
     ratio = a.rise_across(a.as_published)
@@ -89,7 +91,7 @@ def rises_fourfold(a: Analysis, band: Band) -> Answer:
     return inside(ratio, *band), f"{evidence}."
 
 
-@claim("gather-climbs-with-every-size", points=gather(*FROM_4_MIB))
+@claim("gather-climbs-with-every-size", points=selected_gather(*FROM_4_MIB))
 def it_climbs_with_every_size(a: Analysis, band: Band) -> Answer:
     sizes = [size for size in FROM_4_MIB if size <= a.largest_bytes][:-1]
     required(sizes, "no two of the published sizes past 4 MiB were measured")
@@ -114,12 +116,12 @@ def it_takes_no_faults(a: Analysis) -> Answer:
 # --- the step: the chase, whose every load waits for the last one
 
 
-@claim("price-flat-below-reach", points=chase("spread", "packed", high=0.6))
-def price_is_flat(a: Analysis, most: float = FLAT) -> Answer:
+@claim("price-flat-below-reach", points=selected_chase("spread", "packed", high=0.6))
+def price_is_flat(a: Analysis, most: float = FLAT_RATIO) -> Answer:
     return is_flat(a, "price", "The price of translation", most)
 
 
-@claim("first-level-ceiling-at-256-kib", points=near_first)
+@claim("first-level-ceiling-at-256-kib", points=chases_near_first_level)
 def the_first_ceiling_is_where_it_is_stated(a: Analysis, band: Band) -> Answer:
     first, _ = a.two_stated_levels()
     place = a.price.passes(a.steps.hit_ns / 2, 0.4 * first, 4 * first)
@@ -129,7 +131,7 @@ def the_first_ceiling_is_where_it_is_stated(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("cliff-at-stated-entries", points=chase("spread", "packed", low=0.5, high=4))
+@claim("cliff-at-stated-entries", points=selected_chase("spread", "packed", low=0.5, high=4))
 def the_step_is_where_it_is_stated(a: Analysis, band: Band) -> Answer:
     _, entries = a.two_stated_levels()
     place = a.second_step(0.5)
@@ -139,7 +141,7 @@ def the_step_is_where_it_is_stated(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("capacity-alone", points=chase("spread", "packed", low=0.5, high=2))
+@claim("capacity-alone", points=selected_chase("spread", "packed", low=0.5, high=2))
 def capacity_alone(a: Analysis, most: float = SHARED_RISE) -> Answer:
     _, entries = a.two_levels()
     near, far = entries * 2**-0.75, entries * 2
@@ -156,7 +158,7 @@ def capacity_alone(a: Analysis, most: float = SHARED_RISE) -> Answer:
     )
 
 
-@claim("sharp-so-associative", points=chase("spread", "packed", low=0.5, high=4))
+@claim("sharp-so-associative", points=selected_chase("spread", "packed", low=0.5, high=4))
 def is_fully_associative(a: Analysis, most: float = STEP_WIDTH) -> Answer:
     begins, ends = a.second_step(0.1), a.second_step(0.9)
     width = ends / begins
@@ -167,7 +169,7 @@ def is_fully_associative(a: Analysis, most: float = STEP_WIDTH) -> Answer:
     )
 
 
-@claim("step-not-slow-degradation", points=chase("spread", "packed", low=0.5, high=4))
+@claim("step-not-slow-degradation", points=selected_chase("spread", "packed", low=0.5, high=4))
 def it_is_a_step(a: Analysis, band: Band) -> Answer:
     width = a.second_step(0.9) / a.second_step(0.1)
     return inside(width, *band), (
@@ -184,7 +186,9 @@ def _of_a_walk(a: Analysis, lines: float) -> Interval:
     return a.price.at(lines, HALF_AN_OCTAVE / 2).share_of(walk)
 
 
-@claim("every-access-misses-past-capacity", points=chase("spread", "packed", low=1.4, high=4))
+@claim(
+    "every-access-misses-past-capacity", points=selected_chase("spread", "packed", low=1.4, high=4)
+)
 def every_access_misses(a: Analysis, band: Band) -> Answer:
     lines = 1.5 * a.two_levels()[1]
     if a.is_counted:
@@ -199,7 +203,7 @@ def every_access_misses(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("under-1500-pages-fine", points=chase("spread", "packed", low=0.7, high=4))
+@claim("under-1500-pages-fine", points=selected_chase("spread", "packed", low=0.7, high=4))
 def inside_the_entries_is_fine(a: Analysis, band: Band) -> Answer:
     share = _of_a_walk(a, 0.75 * a.two_levels()[1])
     return inside(share, *band), (
@@ -208,7 +212,10 @@ def inside_the_entries_is_fine(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("knee-at-capacity", points=chase("spread", "packed", order=("random",), low=0.3, high=4))
+@claim(
+    "knee-at-capacity",
+    points=selected_chase("spread", "packed", order=("random",), low=0.3, high=4),
+)
 def the_knee_is_at_the_capacity(a: Analysis, band: Band) -> Answer:
     _, entries = a.two_levels()
     draws = select(a.frame, kernel="page_chase", order="random", layout="spread")
@@ -224,7 +231,7 @@ def the_knee_is_at_the_capacity(a: Analysis, band: Band) -> Answer:
 # --- what a walk costs
 
 
-@claim("walk-60-to-250-cycles", points=chase("spread", "packed", low=2))
+@claim("walk-60-to-250-cycles", points=selected_chase("spread", "packed", low=2))
 def a_walk_takes_60_to_250_cycles(a: Analysis, band: Band) -> Answer:
     near, far = a.walked * a.ghz, a.price.last * a.ghz
     return (inside(near, *band), inside(far, *band)), (
@@ -233,7 +240,7 @@ def a_walk_takes_60_to_250_cycles(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("walk-of-several-hundred-ns", points=far)
+@claim("walk-of-several-hundred-ns", points=largest_chases)
 def a_walk_takes_several_hundred_ns(a: Analysis, band: Band) -> Answer:
     past = a.price.between(2**30 // a.base_page_bytes, inf)
     price = required(past, "nothing was measured over 1 GiB and more").last
@@ -241,7 +248,7 @@ def a_walk_takes_several_hundred_ns(a: Analysis, band: Band) -> Answer:
     return inside(price, *band), evidence
 
 
-@claim("climbs-at-a-gibibyte", points=half_a_gib)
+@claim("climbs-at-a-gibibyte", points=chase_of_half_a_gib)
 def climbs_at_a_gibibyte(a: Analysis, band: Band) -> Answer:
     gib = 2**30 // a.base_page_bytes
     ratio, l2_bytes = a.price.doubling(gib // 2), a.cache_bytes(2)
@@ -252,7 +259,7 @@ def climbs_at_a_gibibyte(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("miss-dearer-than-an-l3-miss", points=far)
+@claim("miss-dearer-than-an-l3-miss", points=largest_chases)
 def a_miss_is_dearer_than_memory(a: Analysis, band: Band) -> Answer:
     memory = a.packed.at(a.largest)
     # (spread - packed) / packed is spread / packed less one, whose two sides are independent.
@@ -264,7 +271,10 @@ def a_miss_is_dearer_than_memory(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("every-walk-from-memory-at-a-gibibyte", points=lambda *point: far(*point) or one_gib(*point))
+@claim(
+    "every-walk-from-memory-at-a-gibibyte",
+    points=lambda *point: largest_chases(*point) or chase_of_one_gib(*point),
+)
 def every_walk_is_from_memory(a: Analysis, band: Band) -> Answer:
     ratio = a.price.at(2**30 // a.base_page_bytes) / a.packed.last
     return inside(ratio, *band), (
@@ -273,7 +283,7 @@ def every_walk_is_from_memory(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("four-reads-cost-400-ns", points=far)
+@claim("four-reads-cost-400-ns", points=largest_chases)
 def four_reads_cost_400_ns(a: Analysis, band: Band) -> Answer:
     four = a.packed.last * 4
     evidence = f"Four times a load from memory (of the packed chase, walks included) is {four:.0f} ns here."
@@ -282,7 +292,7 @@ def four_reads_cost_400_ns(a: Analysis, band: Band) -> Answer:
 
 @claim(
     "sequential-order-warms-the-walker",
-    points=chase("spread", "packed", order=("sequential", "cycle"), low=2),
+    points=selected_chase("spread", "packed", order=("sequential", "cycle"), low=2),
 )
 def sequential_order_warms(a: Analysis, band: Band) -> Answer:
     _, entries = a.two_levels()

@@ -20,7 +20,7 @@ _BOTH: dict[str, Any] = {
 }
 
 
-def chase(
+def selected_chase(
     *layouts: str, order: tuple[str, ...] = ("cycle",), low: float = 0.0, high: float = inf
 ) -> Compares:
     """Select the chase on base pages, between multiples of the last level's entries."""
@@ -36,7 +36,7 @@ def chase(
     )
 
 
-def gather(*sizes: int, layouts: tuple[str, ...] = ("spread",)) -> Compares:
+def selected_gather(*sizes: int, layouts: tuple[str, ...] = ("spread",)) -> Compares:
     """Select the published loop over these sizes in bytes, by default around the last level's
     reach."""
 
@@ -55,9 +55,11 @@ gather_inside_the_last_level = points_of(
     high=lambda scope: 0.6 * max(scope.entries, default=0),
 )
 # The two largest sizes of the chase and its control.
-far = points_of("page_chase", **_BOTH, low=lambda scope: scope.most_lines / 4)
-one_gib = points_of("page_chase", **_BOTH, lines=lambda scope: scope.lines(1 << 30))
-half_a_gib = points_of(
+largest_chases = points_of("page_chase", **_BOTH, low=lambda scope: scope.most_lines / 4)
+chase_of_one_gib = points_of("page_chase", **_BOTH, lines=lambda scope: scope.lines(1 << 30))
+chase_of_half_a_gib = points_of(
     "page_chase", **_BOTH, lines=lambda scope: (scope.lines(1 << 29), scope.lines(1 << 30))
 )
-near_first = points_of("page_chase", **_BOTH, high=lambda scope: 4 * min(scope.entries, default=0))
+chases_near_first_level = points_of(
+    "page_chase", **_BOTH, high=lambda scope: 4 * min(scope.entries, default=0)
+)

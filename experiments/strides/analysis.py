@@ -9,7 +9,12 @@ from math import isnan
 
 import pandas as pd
 
-from experiments.strides.grid import CONTROLLED, LINE_BYTES, NEAR_BYTES, PAGES
+from experiments.strides.grid import (
+    BYTES_IN_FIRST_CACHE,
+    CONTROLLED_STRIDES,
+    LINE_BYTES,
+    PAGE_SIZES,
+)
 from tlb.report import analysis
 from tlb.report.chapter import literature, published
 from tlb.stats.curves import Curve, select
@@ -17,18 +22,18 @@ from tlb.stats.intervals import Interval, interval_of_rows
 from tlb.system.page_sizes import BASE, LARGE
 from tlb.system.reasons import Unavailable, required
 
-STRIDE = "step_bytes"
+STRIDE_COLUMN = "step_bytes"
 # The parts of a strided loop's time, in the order in which they are stacked. On large pages that the
 # host splinters the loop misses the TLB too: what they save is then a part of translation, and the
 # rest cannot be told from gaps.
 PACKED, CONFLICTS = "same lines packed", "power of two (set conflicts?)"
 GAPS, TRANSLATION = "gaps between lines", "translation"
 GAPS_AND_TRANSLATION, AT_LEAST = "gaps and translation", "translation, at least"
-PARTS = (PACKED, GAPS, GAPS_AND_TRANSLATION, TRANSLATION, AT_LEAST, CONFLICTS)
+LOAD_TIME_PARTS = (PACKED, GAPS, GAPS_AND_TRANSLATION, TRANSLATION, AT_LEAST, CONFLICTS)
 ORDERS = ("sequential", "cycle")
 COUNTING = "zen-3-a9ae1af8"  # a published machine whose walks were counted
 
-_COLUMNS = [STRIDE, "median", "low", "high", "coverage", "modes", "n", "unstable"]
+_COLUMNS = [STRIDE_COLUMN, "median", "low", "high", "coverage", "modes", "n", "unstable"]
 
 
 class Analysis(analysis.Analysis):
@@ -52,9 +57,9 @@ class Analysis(analysis.Analysis):
         """Return the rows over the same number of lines as a controlled stride visits, side by
         side, under that stride."""
         rows = self.sums(step_bytes=LINE_BYTES, **where)
-        strides = {self.array_bytes // stride * LINE_BYTES: stride for stride in CONTROLLED}
+        strides = {self.array_bytes // stride * LINE_BYTES: stride for stride in CONTROLLED_STRIDES}
         return rows[rows["bytes"].isin(list(strides))].assign(
-            **{STRIDE: lambda kept: kept["bytes"].map(strides).astype(int)}
+            **{STRIDE_COLUMN: lambda kept: kept["bytes"].map(strides).astype(int)}
         )
 
     # --- translation
@@ -81,25 +86,25 @@ class Analysis(analysis.Analysis):
                 gaps, walks = GAPS_AND_TRANSLATION, AT_LEAST
             between = {gaps: self.large_staggered, walks: self.base_staggered}
         curves, rows = {PACKED: self.packed, **between, CONFLICTS: self.base}, []
-        for stride in CONTROLLED:
+        for stride in CONTROLLED_STRIDES:
             steps = [curve.get(stride).value for curve in curves.values()]
             if not any(map(pd.isna, steps)):
                 ends = zip(curves, [0.0, *steps[:-1]], steps, strict=True)
                 rows += [
                     (stride, part, after - before, before, after) for part, before, after in ends
                 ]
-        return pd.DataFrame(rows, columns=[STRIDE, "part", "ns", "begins_ns", "ends_ns"])
+        return pd.DataFrame(rows, columns=[STRIDE_COLUMN, "part", "ns", "begins_ns", "ends_ns"])
 
     @property
     def near_ns(self) -> Interval:
         """A load of eight bytes in order from the first cache."""
-        rows = self.sums(mode="plain", bytes=NEAR_BYTES)
+        rows = self.sums(mode="plain", bytes=BYTES_IN_FIRST_CACHE)
         return interval_of_rows(required(rows, "nothing was summed inside the first cache"))
 
     def counted(self, quantity: str) -> Curve:
         """A counter of the published loop per access on base pages, by stride."""
         rows = self.sums(mode="plain", bytes=self.array_bytes, pages=BASE)
-        return Curve.of(rows, STRIDE, f"{quantity}_per_access")
+        return Curve.of(rows, STRIDE_COLUMN, f"{quantity}_per_access")
 
     @cached_property
     def counting(self) -> Analysis:
@@ -118,25 +123,25 @@ def at_strides(
 ) -> dict[str, Curve]:
     """Return the time by stride for each page size measured. more_bytes: by which the loop's step
     is longer than the stride."""
-    return Curve.by(_under_stride(rows, strides, more_bytes), PAGES, x=STRIDE)
+    return Curve.by(_under_stride(rows, strides, more_bytes), PAGE_SIZES, x=STRIDE_COLUMN)
 
 
 def by_order(rows: pd.DataFrame, strides: Collection[int], more_bytes: int = 0) -> dict[str, Curve]:
     """Return the time by stride of a list read in order and shuffled, as in `at_strides`."""
     rows = _under_stride(rows, strides, more_bytes)
-    return {order: Curve.of(rows, STRIDE, order=order) for order in ORDERS}
+    return {order: Curve.of(rows, STRIDE_COLUMN, order=order) for order in ORDERS}
 
 
 def _under_stride(rows: pd.DataFrame, strides: Collection[int], more_bytes: int) -> pd.DataFrame:
-    rows = rows[rows[STRIDE].isin([stride + more_bytes for stride in strides])]
-    return rows.assign(**{STRIDE: rows[STRIDE] - more_bytes})
+    rows = rows[rows[STRIDE_COLUMN].isin([stride + more_bytes for stride in strides])]
+    return rows.assign(**{STRIDE_COLUMN: rows[STRIDE_COLUMN] - more_bytes})
 
 
 def first_of(curves: Mapping[str, Curve], *kinds: str) -> Curve:
     """Return the curve of the first of these kinds that was measured, or an empty one."""
     return next(
         (curves[kind] for kind in kinds if kind in curves),
-        Curve(pd.DataFrame(columns=_COLUMNS), STRIDE),
+        Curve(pd.DataFrame(columns=_COLUMNS), STRIDE_COLUMN),
     )
 
 

@@ -6,8 +6,22 @@ from itertools import pairwise
 from math import inf
 
 from experiments.strides.analysis import Analysis
-from experiments.strides.grid import LINE_BYTES, NARROW, PAGE_STRIDE, TWO_PAGES, WIDE
-from tlb.report.verdicts import Answer, Band, Compares, claim, inside, points_of, unless_splintered
+from experiments.strides.grid import (
+    LINE_BYTES,
+    NARROW_STRIDE,
+    PAGE_STRIDE,
+    TWO_PAGE_STRIDE,
+    WIDEST_STRIDE,
+)
+from tlb.report.verdicts import (
+    Answer,
+    Band,
+    Compares,
+    claim,
+    inside,
+    points_of,
+    require_unsplintered,
+)
 from tlb.stats import curves
 from tlb.stats.curves import Curve
 from tlb.stats.intervals import Interval
@@ -16,7 +30,7 @@ from tlb.system.prose import listed
 from tlb.system.reasons import Unavailable, required
 from tlb.system.units import format_size
 
-PUBLISHED = (8, LINE_BYTES, NARROW, PAGE_STRIDE, TWO_PAGES)
+PUBLISHED = (8, LINE_BYTES, NARROW_STRIDE, PAGE_STRIDE, TWO_PAGE_STRIDE)
 
 
 def _plain(*strides: int, pages: tuple[str, ...] = (BASE,)) -> Compares:
@@ -26,7 +40,7 @@ def _plain(*strides: int, pages: tuple[str, ...] = (BASE,)) -> Compares:
 
 
 BOTH = (BASE, "thp", "2m")
-_AND_A_LINE_MORE = NARROW, NARROW + LINE_BYTES, PAGE_STRIDE, PAGE_STRIDE + LINE_BYTES
+_AND_A_LINE_MORE = NARROW_STRIDE, NARROW_STRIDE + LINE_BYTES, PAGE_STRIDE, PAGE_STRIDE + LINE_BYTES
 
 
 def _base(a: Analysis) -> Curve:
@@ -42,7 +56,7 @@ def _share(a: Analysis, stride: int) -> Interval:
     return _price(a).at(stride).share_of(_base(a).at(stride))
 
 
-@claim("small-strides-hit", points=_plain(8, 64, NARROW, pages=BOTH))
+@claim("small-strides-hit", points=_plain(8, 64, NARROW_STRIDE, pages=BOTH))
 def small_strides_hit(a: Analysis, band: Band) -> Answer:
     shares = {stride: _share(a, stride) for stride in PUBLISHED[:3]}
     told = listed(f"{share.value:.0%} at {format_size(stride)}" for stride, share in shares.items())
@@ -55,7 +69,7 @@ def page_strides_miss(a: Analysis, band: Band) -> Answer:
     """Splintered pages miss too, so what base pages take longer is then a lower bound: it cannot
     refute the sentence."""
     price = _price(a).at(PAGE_STRIDE)
-    return unless_splintered(a, inside(price, *band), answer=False), (
+    return require_unsplintered(a, inside(price, *band), answer=False), (
         f"At a stride of 4 KiB a load takes {price:.2f} ns longer on base pages than on "
         f"{words(a.large)}."
     )
@@ -98,16 +112,16 @@ def every_access_misses(a: Analysis, band: Band) -> Answer:
     return inside(walks, *band), f"At a stride of 4 KiB {walks:.2f} walks a load were counted."
 
 
-@claim("penalty-is-fixed", points=_plain(PAGE_STRIDE, WIDE, pages=BOTH))
+@claim("penalty-is-fixed", points=_plain(PAGE_STRIDE, WIDEST_STRIDE, pages=BOTH))
 def the_penalty_is_fixed(a: Analysis, band: Band) -> Answer:
-    ratio = _price(a).at(WIDE) / _price(a).at(PAGE_STRIDE)
+    ratio = _price(a).at(WIDEST_STRIDE) / _price(a).at(PAGE_STRIDE)
     evidence = f"At a stride of 64 KiB translation costs {ratio:.2f} times what it costs at 4 KiB."
     return inside(ratio, *band), evidence
 
 
-@claim("strides-4k-and-8k-alike", points=_plain(PAGE_STRIDE, TWO_PAGES))
+@claim("strides-4k-and-8k-alike", points=_plain(PAGE_STRIDE, TWO_PAGE_STRIDE))
 def one_page_and_two_are_alike(a: Analysis, band: Band) -> Answer:
-    ratio = _base(a).at(TWO_PAGES) / _base(a).at(PAGE_STRIDE)
+    ratio = _base(a).at(TWO_PAGE_STRIDE) / _base(a).at(PAGE_STRIDE)
     evidence = f"At a stride of 8 KiB a load takes {ratio:.2f} times what it takes at 4 KiB."
     return inside(ratio, *band), evidence
 
@@ -130,9 +144,9 @@ def a_line_each_misses(a: Analysis, band: Band) -> Answer:
     return inside(ratio, *band), evidence
 
 
-@claim("stride-512-misses-the-cache-alone", points=_plain(NARROW, pages=BOTH))
+@claim("stride-512-misses-the-cache-alone", points=_plain(NARROW_STRIDE, pages=BOTH))
 def eight_to_a_page_hit(a: Analysis, band: Band) -> Answer:
-    share = _share(a, NARROW)
+    share = _share(a, NARROW_STRIDE)
     evidence = f"At a stride of 512 B translation is {share:.2f} of a load's time."
     return inside(share, *band), evidence
 
@@ -141,7 +155,7 @@ def eight_to_a_page_hit(a: Analysis, band: Band) -> Answer:
 def a_page_each_misses_both(a: Analysis, band: Band) -> Answer:
     """A lower bound on splintered pages, as in page_strides_miss."""
     ratio = _base(a).at(PAGE_STRIDE) / a.times[a.large].at(PAGE_STRIDE)
-    return unless_splintered(a, inside(ratio, *band), answer=False), (
+    return require_unsplintered(a, inside(ratio, *band), answer=False), (
         f"At a stride of 4 KiB a load takes {ratio:.2f} times as long on base pages as on "
         f"{words(a.large)}."
     )
@@ -153,9 +167,9 @@ def _kept(a: Analysis, narrow: int, wide: int) -> Interval:
     return slower[0].share_of(slower[1])
 
 
-@claim("slowdown-64-to-512-is-cache", points=_plain(64, NARROW, pages=BOTH))
+@claim("slowdown-64-to-512-is-cache", points=_plain(64, NARROW_STRIDE, pages=BOTH))
 def lines_slow_it_first(a: Analysis, band: Band) -> Answer:
-    kept = _kept(a, 64, NARROW)
+    kept = _kept(a, 64, NARROW_STRIDE)
     evidence = f"Of the slowdown from 64 to 512 B {kept:.2f} remains on {words(a.large)}."
     return inside(kept, *band), evidence
 
@@ -165,16 +179,20 @@ def translation_slows_it_then(a: Analysis, band: Band) -> Answer:
     """A line more than the stride misses the TLB as often, so what misses cost remains with it and
     goes on whole large pages."""
     staggered = required(a.base_staggered, "no stride was measured with a line more")
-    near, far, beyond = _base(a).at(NARROW), _base(a).at(PAGE_STRIDE), staggered.at(PAGE_STRIDE)
-    remains = (beyond - staggered.at(NARROW)).share_of(far - near)
+    near, far, beyond = (
+        _base(a).at(NARROW_STRIDE),
+        _base(a).at(PAGE_STRIDE),
+        staggered.at(PAGE_STRIDE),
+    )
+    remains = (beyond - staggered.at(NARROW_STRIDE)).share_of(far - near)
     evidence = (
         f"A read takes {near.value:.1f} ns at a stride of 512 B, {far.value:.1f} ns at 4 KiB, and "
         f"{beyond.value:.1f} ns at one cache line more, which visits as many pages. The share of the "
         f"slowdown that remains with a line more is {remains:.2f}"
     )
     if a.is_splintered:
-        return unless_splintered(a, inside(remains, *band), answer=True), f"{evidence}."
-    kept = _kept(a, NARROW, PAGE_STRIDE)
+        return require_unsplintered(a, inside(remains, *band), answer=True), f"{evidence}."
+    kept = _kept(a, NARROW_STRIDE, PAGE_STRIDE)
     gone = Interval(1 - kept.value, 1 - kept.high, 1 - kept.low, kept.coverage, kept.modes)
     return [
         inside(remains, *band),

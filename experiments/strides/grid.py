@@ -12,11 +12,25 @@ LINE_BYTES = 64
 STRIDES = tuple(8 << k for k in range(14))  # bytes, 8 B to 64 KiB
 # Of the published ones those past a line, and the widest: what the article calls a page's stride
 # has 4 KiB whatever a page here has.
-NARROW, PAGE_STRIDE, TWO_PAGES, WIDE = 512, 4 << 10, 8 << 10, STRIDES[-1]
-CONTROLLED = (NARROW, PAGE_STRIDE, TWO_PAGES, WIDE)  # whose controls are measured
-COARSE_STRIDES = (8, 64, NARROW, PAGE_STRIDE, TWO_PAGES, WIDE)  # the published ones, and the widest
-NEAR_BYTES = 16 << 10  # in any first cache: eight loads of a line with nothing to wait for
-PAGES = (BASE, "thp", "2m")
+NARROW_STRIDE, PAGE_STRIDE, TWO_PAGE_STRIDE, WIDEST_STRIDE = 512, 4 << 10, 8 << 10, STRIDES[-1]
+CONTROLLED_STRIDES = (
+    NARROW_STRIDE,
+    PAGE_STRIDE,
+    TWO_PAGE_STRIDE,
+    WIDEST_STRIDE,
+)  # whose controls are measured
+COARSE_STRIDES = (
+    8,
+    64,
+    NARROW_STRIDE,
+    PAGE_STRIDE,
+    TWO_PAGE_STRIDE,
+    WIDEST_STRIDE,
+)  # the published ones, and the widest
+BYTES_IN_FIRST_CACHE = (
+    16 << 10
+)  # in any first cache: eight loads of a line with nothing to wait for
+PAGE_SIZES = (BASE, "thp", "2m")
 
 
 def points(scope: Scope) -> list[Point]:
@@ -33,14 +47,18 @@ def points(scope: Scope) -> list[Point]:
         return array // stride * LINE_BYTES, LINE_BYTES
 
     strides = STRIDES if scope.is_fine else COARSE_STRIDES
-    loops = [(array, stride) for stride in strides] + [staggered(stride) for stride in CONTROLLED]
-    wanted = [(pages, "plain", "sequential", *loop) for pages in PAGES for loop in loops]
-    near = [(NEAR_BYTES, STRIDES[0]), *map(packed, CONTROLLED)]
+    loops = [(array, stride) for stride in strides] + [
+        staggered(stride) for stride in CONTROLLED_STRIDES
+    ]
+    wanted = [(pages, "plain", "sequential", *loop) for pages in PAGE_SIZES for loop in loops]
+    near = [(BYTES_IN_FIRST_CACHE, STRIDES[0]), *map(packed, CONTROLLED_STRIDES)]
     wanted += [(BASE, "plain", "sequential", *loop) for loop in near]
     # By a list in order, and by a shuffled one, which no prefetcher follows.
     wanted += [
         (BASE, "listed", order, *control(stride))
-        for stride in (CONTROLLED if scope.is_fine else (NARROW, PAGE_STRIDE, WIDE))
+        for stride in (
+            CONTROLLED_STRIDES if scope.is_fine else (NARROW_STRIDE, PAGE_STRIDE, WIDEST_STRIDE)
+        )
         for control in (staggered, packed)
         for order in ("sequential", "cycle")
     ]

@@ -18,14 +18,14 @@ from tlb.system.units import format_size
 
 VERTEX_BYTES = 64  # kernels/graph.h
 APART_STEPS = 1 << 14  # in each block of vertices on pages of their own
-SAME = 0.05  # what this book calls no difference
+NO_DIFFERENCE = 0.05  # what this book calls no difference
 # The remedies' names are those of data/literature/mitigations.csv.
-NONE, LARGE_PAGES, BLOCKED = "none", "huge pages", "TLB blocking"
+NO_REMEDY, LARGE_PAGES, TLB_BLOCKING = "none", "huge pages", "TLB blocking"
 # Vertices, 256 MiB, which the published walk never leaves; it calls that blocking.
 PUBLISHED_BLOCK = 1 << 22
 AS_PUBLISHED = "one block, as published"
 SMALL_GRAPH = "a graph of one block"  # the control of AS_PUBLISHED
-GAIN = ["gain", "gain_low", "gain_high"]
+GAIN_COLUMNS = ["gain", "gain_low", "gain_high"]
 _QUANTILES = {"p50": 0.5, "p95": 0.95}
 
 
@@ -169,7 +169,7 @@ class Analysis(analysis.Analysis):
         vertices = int(base["lines"].max())
         reach = max(self.entries, default=0) * self.base_page_bytes
         groups = [
-            (NONE if pages == BASE else LARGE_PAGES, pages, 0, rows)
+            (NO_REMEDY if pages == BASE else LARGE_PAGES, pages, 0, rows)
             for pages in ordered(plain["pages"])
             if len(rows := select(plain, pages=pages, lines=vertices))
         ]
@@ -183,7 +183,7 @@ class Analysis(analysis.Analysis):
             inside = inside[(block * VERTEX_BYTES <= reach) & (block != PUBLISHED_BLOCK)]
         if len(inside):
             best = inside.groupby("block_vertices")["ns_per_access"].median().idxmin()
-            groups.append((BLOCKED, BASE, int(best), select(inside, block_vertices=best)))
+            groups.append((TLB_BLOCKING, BASE, int(best), select(inside, block_vertices=best)))
         return pd.DataFrame([_remedy(*group, vertices) for group in groups])
 
     def remedy(self, name: str, *pages: str) -> pd.Series:
@@ -192,7 +192,7 @@ class Analysis(analysis.Analysis):
         for kind in pages:
             if len(rows := select(self.remedies, remedy=name, pages=kind)):
                 return rows.iloc[0]
-        if name not in (NONE, LARGE_PAGES):
+        if name not in (NO_REMEDY, LARGE_PAGES):
             raise Unavailable("too-few-points", f"nothing was timed hop by hop for: {name}")
         where = " or ".join(map(words, pages))
         raise Unavailable("pool-empty", f"the walk was not measured on {where}")
@@ -252,7 +252,7 @@ def with_gain(found: pd.DataFrame, slow: pd.DataFrame, *keys: str) -> pd.DataFra
     known = {key(row): Interval.of(row) for row in slow.to_dict("records")}
     gains = [known[key(row)] / Interval.of(row) if key(row) in known else UNKNOWN for row in rows]
     return found.assign(
-        **{name: [float(gain[at]) for gain in gains] for at, name in enumerate(GAIN)}
+        **{name: [float(gain[at]) for gain in gains] for at, name in enumerate(GAIN_COLUMNS)}
     )
 
 

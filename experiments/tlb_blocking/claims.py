@@ -10,15 +10,15 @@ import pandas as pd
 
 from experiments.tlb_blocking.analysis import (
     AS_PUBLISHED,
-    BLOCKED,
     LARGE_PAGES,
-    NONE,
+    NO_DIFFERENCE,
+    NO_REMEDY,
     PUBLISHED_BLOCK,
-    SAME,
+    TLB_BLOCKING,
     Analysis,
     graph_size,
 )
-from experiments.tlb_blocking.grid import blocks
+from experiments.tlb_blocking.grid import block_points
 from tlb.report.verdicts import (
     Answer,
     Effect,
@@ -27,7 +27,7 @@ from tlb.report.verdicts import (
     decided,
     inside,
     points_of,
-    unless_splintered,
+    require_unsplintered,
 )
 from tlb.stats.intervals import Interval
 from tlb.stats.splinter import large_pages
@@ -43,7 +43,7 @@ _HOP_BY_HOP = points_of("graph_walk", per_hop=1)
 
 def _remedies_at(a: Analysis, blocks: str) -> tuple[pd.Series, pd.Series, pd.Series]:
     """Return the walk on base pages, in such blocks of them, and on large pages."""
-    return a.remedy(NONE, BASE), a.remedy(blocks, BASE), a.remedy(LARGE_PAGES, *LARGE)
+    return a.remedy(NO_REMEDY, BASE), a.remedy(blocks, BASE), a.remedy(LARGE_PAGES, *LARGE)
 
 
 @claim("blocking-removes-misses", points=_HOP_BY_HOP)
@@ -75,7 +75,7 @@ def blocking_removes_misses(a: Analysis, most: float = ALL_BUT_VANISHED) -> Answ
     return inside(share, most=most), evidence
 
 
-@claim("blocks-inside-the-reach-gain", points=lambda point, scope: point in blocks(scope))
+@claim("blocks-inside-the-reach-gain", points=lambda point, scope: point in block_points(scope))
 def blocks_inside_the_reach_gain(a: Analysis) -> Answer:
     """Only blocks larger than the last cache show what the TLB alone gains."""
     reach = a.known_entries[-1] * a.base_page_bytes
@@ -94,7 +94,7 @@ def blocks_inside_the_reach_gain(a: Analysis) -> Answer:
 
 
 @claim("prefetch-walks", points=points_of("graph_walk", mode="prefetch"))
-def prefetch_walks(a: Analysis, same: float = SAME) -> Answer:
+def prefetch_walks(a: Analysis, same: float = NO_DIFFERENCE) -> Answer:
     base = a.best_ahead(BASE)
     gain, most = Interval.of(base, "gain"), a.most_from_hits * (1 + same)
     told = (
@@ -127,7 +127,7 @@ def each_remedy_helps(a: Analysis) -> Answer:
     base, block, large = _remedies_at(a, AS_PUBLISHED)
     return [
         *_faster(base, block),
-        *(unless_splintered(a, effect, answer=False) for effect in _faster(base, large)),
+        *(require_unsplintered(a, effect, answer=False) for effect in _faster(base, large)),
     ], _remedies(
         base, {f"one block of {graph_size(PUBLISHED_BLOCK)}": block, words(large["pages"]): large}
     )
@@ -135,10 +135,10 @@ def each_remedy_helps(a: Analysis) -> Answer:
 
 @claim("code-and-settings-both-help", points=_HOP_BY_HOP)
 def blocks_and_large_pages_help(a: Analysis) -> Answer:
-    base, block, large = _remedies_at(a, BLOCKED)
+    base, block, large = _remedies_at(a, TLB_BLOCKING)
     return [
         _faster(base, block)[0],
-        unless_splintered(a, _faster(base, large)[0], answer=False),
+        require_unsplintered(a, _faster(base, large)[0], answer=False),
     ], _remedies(
         base,
         {f"blocks of {graph_size(block['block_vertices'])}": block, words(large["pages"]): large},
@@ -160,7 +160,7 @@ def order_of_remedies(a: Analysis) -> Answer:
         "1 GiB pages": (LARGE_PAGES, "1g"),
         "2 MiB pages": (LARGE_PAGES, *LARGE),
         "one block of 256 MiB": (AS_PUBLISHED, BASE),
-        "base pages": (NONE, BASE),
+        "base pages": (NO_REMEDY, BASE),
     }
     measured = {
         name: row

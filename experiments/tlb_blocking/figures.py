@@ -7,10 +7,10 @@ import pandas as pd
 
 from experiments.tlb_blocking.analysis import (
     AS_PUBLISHED,
-    BLOCKED,
-    GAIN,
+    GAIN_COLUMNS,
     PUBLISHED_BLOCK,
     SMALL_GRAPH,
+    TLB_BLOCKING,
     VERTEX_BYTES,
     Analysis,
     graph_size,
@@ -26,7 +26,7 @@ _REMEDIES = {  # on base pages
     BASE: "",
     AS_PUBLISHED: ", one block of 256 MiB, never left",
     SMALL_GRAPH: ", a graph of 256 MiB, no blocks",
-    BLOCKED: ", blocks inside the TLB's reach",
+    TLB_BLOCKING: ", blocks inside the TLB's reach",
 }
 _QUANTILES = {"p50": "median", "p95": "95th percentile"}
 _WHERE = ["here", "published"]
@@ -61,7 +61,7 @@ def blocks(a: Analysis) -> Figure:
         "Time per hop against the size of a block, a line for each number of steps. "
         f"The least is {best['median']:.1f} ns, with {best['steps']} in each block of "
         f"{format_size(best['block_bytes'])}.",
-        data[[*_BLOCK, *charts.FIELDS, *GAIN]],
+        data[[*_BLOCK, *charts.FIELDS, *GAIN_COLUMNS]],
     )
 
 
@@ -86,7 +86,7 @@ def prefetch(a: Analysis) -> Figure:
         ),
         "Time per hop against how many hops ahead the vertex is prefetched. It takes least on "
         f"{each}.",
-        data[["pages", "distance", "vertices", *charts.FIELDS, *GAIN]],
+        data[["pages", "distance", "vertices", *charts.FIELDS, *GAIN_COLUMNS]],
     )
 
 

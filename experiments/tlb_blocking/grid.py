@@ -25,7 +25,7 @@ CONTROL_BITS = (4, 8)
 
 
 def points(scope: Scope) -> list[Point]:
-    return blocks(scope) + apart(scope) + ahead(scope) + remedies(scope) + joins(scope)
+    return block_points(scope) + apart(scope) + ahead(scope) + remedies(scope) + joins(scope)
 
 
 def _most(scope: Scope) -> int:
@@ -38,7 +38,7 @@ def _many(scope: Scope) -> int:
     return min(_most(scope), MANY_VERTICES if scope.is_fine else MANY_VERTICES // 2)
 
 
-def blocks(scope: Scope) -> list[Point]:
+def block_points(scope: Scope) -> list[Point]:
     """Blocks from 128 KiB, half of what 64 entries reach, to 64 or 128 MiB; and the walk without
     them."""
     vertices = _many(scope)

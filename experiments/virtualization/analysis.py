@@ -9,8 +9,8 @@ from itertools import product
 
 import pandas as pd
 
-from experiments.virtualization.grid import GUEST_PAGES, HOST_PAGES, NODES
-from experiments.virtualization.steps import GUEST, Chase, StepsAnalysis
+from experiments.virtualization.grid import GUEST_PAGES, HOST_PAGES, NUMA_PLACEMENTS
+from experiments.virtualization.steps import GUEST_KERNEL, PagePair, StepsAnalysis
 from tlb.stats.curves import Curve, select
 from tlb.stats.intervals import UNKNOWN, Interval, median_interval, summarise
 from tlb.system.page_sizes import BASE, hardware, labels
@@ -68,7 +68,7 @@ class Analysis(StepsAnalysis):
 
     # --- chases
 
-    def curves(self, layout: str) -> dict[Chase, Curve]:
+    def curves(self, layout: str) -> dict[PagePair, Curve]:
         """Return a curve for each chase that was measured, the plain processes' first, pages from
         small to large."""
         curves = {
@@ -78,7 +78,7 @@ class Analysis(StepsAnalysis):
         return {chase: curve for chase, curve in curves.items() if len(curve)}
 
     @cached_property
-    def cells(self) -> list[Chase]:
+    def cells(self) -> list[PagePair]:
         """The pairs of page sizes that were measured in a guest of this machine."""
         pairs = product(GUEST_PAGES, HOST_PAGES)
         return [pair for pair in pairs if len(select(self.rows(*pair), layout="spread"))]
@@ -92,7 +92,7 @@ class Analysis(StepsAnalysis):
         return None
 
     @property
-    def over_alike(self) -> dict[Chase, Curve]:
+    def over_alike(self) -> dict[PagePair, Curve]:
         """The page's `ratios`, if the guests shown are this machine's own; else none."""
         return self.ratios if self.guests is self else {}
 
@@ -163,7 +163,7 @@ class Analysis(StepsAnalysis):
     @property
     def clocks(self) -> pd.Series:
         """The time by the clock outside over that by the guest's, a value a process."""
-        rows = select(self.frame, kernel=GUEST, levels=4)
+        rows = select(self.frame, kernel=GUEST_KERNEL, levels=4)
         ratios = rows.get("outside_ns_per_access", pd.Series(dtype=float)) / rows["ns_per_access"]
         return required(ratios.dropna(), "no guest was timed by two clocks")
 
@@ -171,7 +171,7 @@ class Analysis(StepsAnalysis):
         """Return by how much a column of the guests' rows exceeds another at the largest of `sizes`,
         a row a cell: guest, host and the columns of `summarise`; empty where none has both."""
         sizes = if_available(lambda: self.sizes) or [0]
-        rows = select(self.frame, kernel=GUEST, levels=4, layout="spread", lines=sizes[-1])
+        rows = select(self.frame, kernel=GUEST_KERNEL, levels=4, layout="spread", lines=sizes[-1])
         if column not in rows or rows[column].isna().all():
             return pd.DataFrame(columns=["guest", "host", "lines", "median", "low", "high"])
         rows = rows.assign(excess=rows[column] - rows[less])
@@ -216,10 +216,10 @@ class Analysis(StepsAnalysis):
         """The chase by where its memory and page tables lie, seen from the CPU: memory, tables,
         lines, median, low, high, over, over_low, over_high (over both near). Empty where no node
         but one was measured."""
-        curves = Curve.by(self.frame, NODES, "mode", kernel="numa_chase", layout="spread")
+        curves = Curve.by(self.frame, NUMA_PLACEMENTS, "mode", kernel="numa_chase", layout="spread")
         rows = []
         for mode, curve in curves.items():
-            over = dict(curve / curves[NODES[0]]) if NODES[0] in curves else {}
+            over = dict(curve / curves[NUMA_PLACEMENTS[0]]) if NUMA_PLACEMENTS[0] in curves else {}
             rows += [
                 (*mode.split("-"), int(lines), *here[:3], *over.get(lines, UNKNOWN)[:3])
                 for lines, here in curve

@@ -7,8 +7,8 @@ from itertools import product
 
 from experiments.virtualization import references
 from experiments.virtualization.analysis import Analysis, pair_words
-from experiments.virtualization.grid import GUEST_PAGES, MOST_QUICK_BYTES, coarse
-from experiments.virtualization.steps import GUEST, PAST, PROCESS
+from experiments.virtualization.grid import GUEST_PAGES, MOST_QUICK_BYTES, coarse_lines
+from experiments.virtualization.steps import GUEST_KERNEL, PAST_STLB, PROCESS_KERNEL
 from tlb.measure.grid import Scope
 from tlb.measure.namespaces import MODE as NAMESPACES
 from tlb.measure.record import Point
@@ -29,7 +29,11 @@ def _on(guests: Analysis, a: Analysis, truth: Truth, sentence: str) -> Answer:
 
 
 def _guest_and_process(point: Point, scope: Scope) -> bool:
-    return point.kernel in (GUEST, PROCESS) and point.mode != NAMESPACES and not point.options
+    return (
+        point.kernel in (GUEST_KERNEL, PROCESS_KERNEL)
+        and point.mode != NAMESPACES
+        and not point.options
+    )
 
 
 @claim("references-of-a-nested-walk")
@@ -83,12 +87,12 @@ def _past(times: float) -> Callable[[Scope], float]:
 @claim(
     "only-huge-on-huge-helps",
     points=points_of(
-        GUEST,
+        GUEST_KERNEL,
         mode=("4k", "2m"),
         pages=(BASE, "thp"),
         levels=None,
-        low=_past(PAST[0]),
-        high=_past(PAST[1]),
+        low=_past(PAST_STLB[0]),
+        high=_past(PAST_STLB[1]),
     ),
 )
 def only_huge_on_huge_helps(a: Analysis, band: Band) -> Answer:
@@ -109,7 +113,7 @@ def only_huge_on_huge_helps(a: Analysis, band: Band) -> Answer:
 
 @claim(
     "containers-add-nothing",
-    points=points_of(PROCESS, pages=BASE, lines=lambda scope: tuple(coarse(scope))),
+    points=points_of(PROCESS_KERNEL, pages=BASE, lines=lambda scope: tuple(coarse_lines(scope))),
 )
 def containers_add_nothing(a: Analysis, band: Band) -> Answer:
     ratio = a.container_ratio  # of this machine, whoever's guests are shown

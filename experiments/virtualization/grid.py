@@ -12,18 +12,23 @@ from tlb.system.page_sizes import HARDWARE as GUEST_PAGES
 HOST_PAGES = ("4k", "thp", "2m", "1g")
 # Where the steps are looked for, guest's page on host's: of 2 MiB pages the transparent kind, which
 # takes no pool.
-STEPS_OF = (("4k", "4k"), ("4k", "thp"), ("2m", "4k"), ("2m", "thp"))
+STEPPED_PAGE_PAIRS = (("4k", "4k"), ("4k", "thp"), ("2m", "4k"), ("2m", "thp"))
 # A process of 1 GiB takes up to ten seconds, most of them a guest's first faults.
 MOST_QUICK_BYTES = 256 << 20
 NUMA_BYTES = 256 << 20
-NODES = ("local-local", "remote-local", "local-remote", "remote-remote")  # memory, then page tables
+NUMA_PLACEMENTS = (
+    "local-local",
+    "remote-local",
+    "local-remote",
+    "remote-remote",
+)  # memory, then page tables
 
 
 def points(scope: Scope) -> list[Point]:
     """Each guest page size on each host page size and the same chase outside, at sizes from inside
     the STLB on; finer where the steps are; a guest with five levels; the chase in fresh namespaces;
     and on near and far memory."""
-    sizes = coarse(scope)
+    sizes = coarse_lines(scope)
     top = sizes[-1]
     wanted = [("guest_chase", host, guest, sizes) for guest in GUEST_PAGES for host in HOST_PAGES]
     wanted += [("page_chase", pages, "", sizes) for pages in HOST_PAGES]
@@ -31,11 +36,15 @@ def points(scope: Scope) -> list[Point]:
         fine = scope.dense()
         wanted += [
             ("guest_chase", host, guest, fine if scope.is_fine else few(scope, guest, host))
-            for guest, host in STEPS_OF
+            for guest, host in STEPPED_PAGE_PAIRS
         ]
-        wanted += [("page_chase", host, "", fine) for host in {host for _, host in STEPS_OF}]
+        wanted += [
+            ("page_chase", host, "", fine) for host in {host for _, host in STEPPED_PAGE_PAIRS}
+        ]
     wanted += [("page_chase", "4k", MODE, sizes)]
-    wanted += [("numa_chase", "4k", mode, [min(top, scope.lines(NUMA_BYTES))]) for mode in NODES]
+    wanted += [
+        ("numa_chase", "4k", mode, [min(top, scope.lines(NUMA_BYTES))]) for mode in NUMA_PLACEMENTS
+    ]
     chases = [
         point
         for kernel, pages, mode, numbers in wanted
@@ -50,13 +59,13 @@ def few(scope: Scope, guest: str, host: str) -> list[int]:
     and on large pages throughout where the others' are. What lies between these two is placed by
     its price between the levels alone."""
     sizes = scope.dense()
-    if (guest, host) == STEPS_OF[0]:
+    if (guest, host) == STEPPED_PAGE_PAIRS[0]:
         near = 4 * scope.entries[0] if scope.entries else sizes[-1]
         return sorted({*sizes, *(n for n in scope.dense(2) if n <= near)})
-    return [*sizes[::2], *sizes[3:7:2]] if (guest, host) == STEPS_OF[-1] else sizes[:5:4]
+    return [*sizes[::2], *sizes[3:7:2]] if (guest, host) == STEPPED_PAGE_PAIRS[-1] else sizes[:5:4]
 
 
-def coarse(scope: Scope) -> list[int]:
+def coarse_lines(scope: Scope) -> list[int]:
     """The numbers of lines at which every kind of page is measured, and fresh namespaces: from
     inside the STLB to the largest."""
     top, dense = scope.most_lines, scope.lines(DENSE_BELOW_BYTES)

@@ -10,15 +10,15 @@ import numpy as np
 import pandas as pd
 
 from experiments.walk_anatomy.grid import (
-    COLLIDING,
+    COLLIDING_PAGES,
     LEVELS,
-    PADDED,
-    POWERS,
+    PADDED_STRIDES,
+    POWER_OF_TWO_STRIDES,
     TABLES,
     Tables,
-    collisions,
-    held_out,
-    sweep,
+    colliding_pages,
+    held_out_tables,
+    table_sweep,
 )
 from experiments.walk_anatomy.policies import PolicyAnalysis
 from tlb.report.charts import INTERVAL
@@ -62,7 +62,7 @@ class Analysis(PolicyAnalysis):
         }
 
     def _swept(self, level: int) -> pd.DataFrame:
-        return self._through(sweep(level, self.pages, self.fanout))
+        return self._through(table_sweep(level, self.pages, self.fanout))
 
     def along_sweeps(self, per_miss: Callable[[Interval, Interval], Interval]) -> dict[int, Curve]:
         """Return what a TLB miss costs along each sweep, by level. per_miss: the cost, of the time
@@ -100,7 +100,9 @@ class Analysis(PolicyAnalysis):
         found: list[WalkCache] = []
         for level, curve in self.prices.items():
             curve = curve.between(0, self.pages / 2)
-            ahead = [sweep(level, self.pages, self.fanout)[0][cache.level - 1] for cache in found]
+            ahead = [
+                table_sweep(level, self.pages, self.fanout)[0][cache.level - 1] for cache in found
+            ]
             if cache := if_available(walk_caches.find, level, curve, found, ahead):
                 found.append(cache)
         return found
@@ -127,7 +129,7 @@ class Analysis(PolicyAnalysis):
     def held_out(self) -> pd.DataFrame:
         """Return a row a held-out point: its tables, ns a miss as measured (median, low, high) and
         as the caches found along the sweeps predict (predicted). Empty where no cache was found."""
-        rows = self._through(held_out(self.pages, self.fanout))
+        rows = self._through(held_out_tables(self.pages, self.fanout))
         if not len(rows) or not self.caches:
             return pd.DataFrame(columns=[*TABLES, *INTERVAL, "predicted"], dtype=float)
         table = summarise(rows, [*TABLES])
@@ -144,11 +146,11 @@ class Analysis(PolicyAnalysis):
     def collisions(self) -> pd.DataFrame:
         """A row a distance and kind of place: level, apart (as a size), places, median, low, high
         in ns a visit, n."""
-        rows = select(self.frame, kernel="table_chase", order="cycle", lines=COLLIDING)
+        rows = select(self.frame, kernel="table_chase", order="cycle", lines=COLLIDING_PAGES)
         rows = rows.reindex(columns=dict.fromkeys([*rows, *TABLES]))  # where none was measured
-        placed = [(*tables, mode) for _, tables, mode in collisions(self.fanout)]
+        placed = [(*tables, mode) for _, tables, mode in colliding_pages(self.fanout)]
         rows = rows[pd.MultiIndex.from_frame(rows[[*TABLES, "mode"]]).isin(placed)]
-        level = 1 + (rows[[*TABLES[:2]]] == COLLIDING).sum(axis=1)
+        level = 1 + (rows[[*TABLES[:2]]] == COLLIDING_PAGES).sum(axis=1)
         places = np.where(rows["mode"] == "even", EVENLY, AT_RANDOM)
         table = summarise(rows.assign(level=level, places=places), ["level", "places"])
         spans = self.base_page_bytes * self.fanout ** (table["level"] - 1)
@@ -175,15 +177,27 @@ class Analysis(PolicyAnalysis):
         """The widest stride, in pages, at which COLLIDING pages fit the last level, if a page's
         lowest bits choose its set: pages s apart reach one set in s. Raises Unavailable where one
         level may hold them all."""
-        if not self.entries or self.entries[0] * 2 > COLLIDING or self.entries[-1] < 2 * COLLIDING:
-            why = f"of two that hold fewer and more than {COLLIDING} pages"
+        if (
+            not self.entries
+            or self.entries[0] * 2 > COLLIDING_PAGES
+            or self.entries[-1] < 2 * COLLIDING_PAGES
+        ):
+            why = f"of two that hold fewer and more than {COLLIDING_PAGES} pages"
             raise Unavailable("one-level", why)
-        return max(stride for stride in POWERS if stride * COLLIDING <= self.entries[-1])
+        return max(
+            stride
+            for stride in POWER_OF_TWO_STRIDES
+            if stride * COLLIDING_PAGES <= self.entries[-1]
+        )
 
     @property
     def widened(self) -> list[int]:
         """The strides past `widest` that were measured a page wider too."""
-        both = [wide for wide in PADDED if wide in self.strides.xs and wide + 1 in self.padded.xs]
+        both = [
+            wide
+            for wide in PADDED_STRIDES
+            if wide in self.strides.xs and wide + 1 in self.padded.xs
+        ]
         return [wide for wide in both if wide > self.widest]
 
     @property

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from experiments.walk_anatomy.analysis import Analysis
-from experiments.walk_anatomy.grid import A_LINE, ENTRY_BYTES, LEVELS, TABLES, beyond, sweep
+from experiments.walk_anatomy.grid import (
+    ENTRIES_PER_LINE,
+    ENTRY_BYTES,
+    LEVELS,
+    TABLES,
+    pages_beyond_tlb,
+    table_sweep,
+)
 from tlb.measure.grid import Scope
 from tlb.measure.record import Point
 from tlb.report.verdicts import Answer, Band, Compares, claim, decided, inside
@@ -22,14 +29,16 @@ def _ends(*levels: int) -> Compares:
     """The first and last point of the sweeps of these levels, and the pages that the TLB holds."""
 
     def compares(point: Point, scope: Scope) -> bool:
-        pages, own = beyond(scope), dict(point.options)
-        sweeps = [sweep(level, pages, scope.base_page_bytes // ENTRY_BYTES) for level in levels]
+        pages, own = pages_beyond_tlb(scope), dict(point.options)
+        sweeps = [
+            table_sweep(level, pages, scope.base_page_bytes // ENTRY_BYTES) for level in levels
+        ]
         ends = [end for tables in sweeps if tables for end in (tables[0], tables[-1])]
         return (
             point.kernel == "table_chase"
             and point.mode == "random"
             and (
-                point.lines == pages // A_LINE
+                point.lines == pages // ENTRIES_PER_LINE
                 or point.lines == pages
                 and tuple(own.get(name, 1) for name in TABLES) in ends
             )
@@ -54,7 +63,7 @@ def upper_entries_are_kept(a: Analysis, band: Band) -> Answer:
     ratio = _rise(a, 1)
     return inside(ratio, *band), (
         f"With a table of its own for each page a miss costs {ratio:.2f} times what it costs with "
-        f"{A_LINE**2} pages to a table."
+        f"{ENTRIES_PER_LINE**2} pages to a table."
     )
 
 

@@ -8,7 +8,7 @@ import altair as alt
 import pandas as pd
 
 from experiments.walk_anatomy.analysis import Analysis
-from experiments.walk_anatomy.grid import COLLIDING
+from experiments.walk_anatomy.grid import COLLIDING_PAGES
 from tlb.report import charts
 from tlb.report.render import Figure
 from tlb.system.prose import count, listed
@@ -65,7 +65,7 @@ def strides(a: Analysis) -> Figure:
     first, last = a.strides.intervals[0].value, a.strides.last.value
     return Figure(
         chart,
-        f"Time per visit of {COLLIDING} pages by the stride between them: it goes from {first:.1f} "
+        f"Time per visit of {COLLIDING_PAGES} pages by the stride between them: it goes from {first:.1f} "
         f"ns side by side to {last:.1f} at the widest{rises}",
         data[["series", "lines", *charts.FIELDS]],
     )

@@ -10,31 +10,41 @@ from tlb.measure.grid import Scope
 from tlb.measure.record import Point
 
 ENTRY_BYTES, LINE_BYTES, SMALLEST_PAGE = 8, 64, 4 << 10
-A_LINE = LINE_BYTES // ENTRY_BYTES  # entries
+ENTRIES_PER_LINE = LINE_BYTES // ENTRY_BYTES  # entries
 LEVELS = (1, 2, 3)  # whose tables are counted, the lowest first
 UNSTATED_ENTRIES = 4096  # where nothing states the last level's: as many as the largest x86-64 has
 TABLES = tuple(f"tables_{level}" for level in LEVELS)
 LEAST_SWEPT = 5  # numbers of tables that a cache is found from, stats/walk_caches.py
 MOST_UPPER = 32  # tables of the third level: 32 TiB of addresses, half of which are drawn
-COLLIDING = 256  # pages: any second level of a TLB holds as many, and no table has fewer entries
-# Pages between pages, a power of two: 1 GiB of 4 KiB, at which COLLIDING of them take the addresses
+COLLIDING_PAGES = (
+    256  # pages: any second level of a TLB holds as many, and no table has fewer entries
+)
+# Pages between pages, a power of two: 1 GiB of 4 KiB, at which COLLIDING_PAGES of them take the addresses
 # that page_chase has.
 MOST_STRIDE = 1 << 18
-POWERS = [1 << k for k in range(MOST_STRIDE.bit_length())]
-PADDED = (1 << 6, 1 << 9, 1 << 12)  # strides that are also made a page wider
-HOT = 4  # one page in so many is drawn half of the time, and one time in so many of the other half
+POWER_OF_TWO_STRIDES = [1 << k for k in range(MOST_STRIDE.bit_length())]
+PADDED_STRIDES = (1 << 6, 1 << 9, 1 << 12)  # strides that are also made a page wider
+HOT_ONE_PAGE_IN = (
+    4  # one page in so many is drawn half of the time, and one time in so many of the other half
+)
 Tables = tuple[int, int, int]  # of each level
 
 
 def points(scope: Scope) -> list[Point]:
     """Each once: what two sweeps share is one point."""
-    pages, fanout = beyond(scope), scope.base_page_bytes // ENTRY_BYTES
-    sweeps = [tables for level in LEVELS for tables in thinned(scope, sweep(level, pages, fanout))]
+    pages, fanout = pages_beyond_tlb(scope), scope.base_page_bytes // ENTRY_BYTES
+    sweeps = [
+        tables for level in LEVELS for tables in thinned(scope, table_sweep(level, pages, fanout))
+    ]
     wanted = [
         (pages, tables, "random")
-        for tables in [*sweeps, *held_out(pages, fanout)[:: 1 if scope.is_fine else 2]]
+        for tables in [*sweeps, *held_out_tables(pages, fanout)[:: 1 if scope.is_fine else 2]]
     ]
-    chosen = [*wanted, *collisions(fanout)] if pages <= scope.most_lines else collisions(fanout)
+    chosen = (
+        [*wanted, *colliding_pages(fanout)]
+        if pages <= scope.most_lines
+        else colliding_pages(fanout)
+    )
     plain = [
         scope.point("table_chase", mode=mode, lines=lines, **_named(tables))
         for lines, tables, mode in chosen
@@ -49,7 +59,7 @@ def points(scope: Scope) -> list[Point]:
 
 def _cycle(scope: Scope, pages: int, fanout: int, **drawn: Any) -> Point:
     """Pages in as few tables as they may be in."""
-    tables = _named(fewest(pages, fanout))
+    tables = _named(fewest_tables(pages, fanout))
     return scope.point("table_chase", mode="random", lines=pages, **tables, **drawn)
 
 
@@ -57,9 +67,9 @@ def _named(tables: Tables) -> dict[str, Any]:
     return dict(zip(TABLES, tables, strict=True))
 
 
-def fewest(pages: int, fanout: int) -> Tables:
+def fewest_tables(pages: int, fanout: int) -> Tables:
     """Tables of each level for so many pages, a line of entries to each page."""
-    return sweep(1, pages, fanout)[0] if pages >= A_LINE**2 else (1, 1, 1)
+    return table_sweep(1, pages, fanout)[0] if pages >= ENTRIES_PER_LINE**2 else (1, 1, 1)
 
 
 def replaced(scope: Scope, pages: int, fanout: int) -> list[Point]:
@@ -67,7 +77,9 @@ def replaced(scope: Scope, pages: int, fanout: int) -> list[Point]:
     quarter of the pages."""
     sizes = [n for n in (pages, 2 * pages) if n <= scope.most_lines]
     return [
-        _cycle(scope, n, fanout, order="random", hot=hot) for n in sizes for hot in (n, n // HOT)
+        _cycle(scope, n, fanout, order="random", hot=hot)
+        for n in sizes
+        for hot in (n, n // HOT_ONE_PAGE_IN)
     ]
 
 
@@ -83,11 +95,13 @@ def strides(scope: Scope) -> list[Point]:
     """COLLIDING pages of addresses, each of them one of eight of memory, a power of two of pages
     apart, and some a page more than that."""
     most = MOST_STRIDE * SMALLEST_PAGE // scope.base_page_bytes
-    padded = [n + 1 for n in PADDED if n < most]
+    padded = [n + 1 for n in PADDED_STRIDES if n < most]
     each = 1 if scope.is_fine else 2
-    apart = sorted({*[n for n in POWERS if n <= most][::each], *(n - 1 for n in padded)})
+    apart = sorted(
+        {*[n for n in POWER_OF_TWO_STRIDES if n <= most][::each], *(n - 1 for n in padded)}
+    )
     return [
-        scope.point("page_chase", layout="alias", lines=COLLIDING, stride_pages=n)
+        scope.point("page_chase", layout="alias", lines=COLLIDING_PAGES, stride_pages=n)
         for n in [*apart, *padded]
     ]
 
@@ -98,7 +112,7 @@ def twice(entries: int) -> int:
     return 1 << (2 * entries - 1).bit_length()
 
 
-def beyond(scope: Scope) -> int:
+def pages_beyond_tlb(scope: Scope) -> int:
     """Pages that are twice as many as the TLB's last level holds, or more."""
     return twice(scope.entries[-1] if scope.entries else UNSTATED_ENTRIES)
 
@@ -109,7 +123,7 @@ def first_beyond(entries: Sequence[int]) -> int:
     return pages if len(entries) > 1 and 2 * (pages := twice(entries[0])) <= entries[-1] else 0
 
 
-def sweep(level: int, pages: int, fanout: int) -> list[Tables]:
+def table_sweep(level: int, pages: int, fanout: int) -> list[Tables]:
     """The tables of each level along the sweep of one: of the lowest, from eight lines of entries
     in each to a page in each; of the next, as those stay, to eight tables below each, as many as a
     line of its entries leads to; of the third, as both stay, to MOST_UPPER. Above the one that is
@@ -118,15 +132,15 @@ def sweep(level: int, pages: int, fanout: int) -> list[Tables]:
     def least(tables: int) -> int:
         return -(-tables // fanout)
 
-    upper = pages // A_LINE
+    upper = pages // ENTRIES_PER_LINE
     return {
-        1: [(n, least(n), least(least(n))) for n in _powers(pages // A_LINE**2, pages)],
+        1: [(n, least(n), least(least(n))) for n in _powers(pages // ENTRIES_PER_LINE**2, pages)],
         2: [(pages, n, least(n)) for n in _powers(least(pages), upper)],
         3: [(pages, upper, n) for n in _powers(least(upper), MOST_UPPER)],
     }[level]
 
 
-def held_out(pages: int, fanout: int) -> list[Tables]:
+def held_out_tables(pages: int, fanout: int) -> list[Tables]:
     """Between the sweeps: what was found along them has to say what these cost."""
     between = [
         (pages // 2, pages // 16, 1),
@@ -137,14 +151,21 @@ def held_out(pages: int, fanout: int) -> list[Tables]:
     return [tables for tables in between if tables[1] // tables[2] <= fanout]
 
 
-def collisions(fanout: int) -> list[tuple[int, Tables, str]]:
+def colliding_pages(fanout: int) -> list[tuple[int, Tables, str]]:
     """(pages, tables, mode) of as many pages, a page, a table's span and a directory's apart:
     exactly, and at random places within."""
-    homes: list[Tables] = [(1, 1, 1), (COLLIDING, 1, 1), (COLLIDING, COLLIDING, 1)]
+    homes: list[Tables] = [
+        (1, 1, 1),
+        (COLLIDING_PAGES, 1, 1),
+        (COLLIDING_PAGES, COLLIDING_PAGES, 1),
+    ]
     return [
-        (COLLIDING, (max(home[0], least), *home[1:]), mode)
+        (COLLIDING_PAGES, (max(home[0], least), *home[1:]), mode)
         for home in homes
-        for mode, least in (("even", 1), ("random", max(COLLIDING * A_LINE // fanout, 1)))
+        for mode, least in (
+            ("even", 1),
+            ("random", max(COLLIDING_PAGES * ENTRIES_PER_LINE // fanout, 1)),
+        )
     ]
 
 

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import pandas as pd
 
-from experiments.walk_anatomy.grid import ENTRY_BYTES, HOT, TABLES, fewest
+from experiments.walk_anatomy.grid import ENTRY_BYTES, HOT_ONE_PAGE_IN, TABLES, fewest_tables
 from tlb.machine.host import data_tlbs
 from tlb.machine.tlb import ways_of
 from tlb.report import analysis
@@ -44,7 +44,7 @@ class PolicyAnalysis(analysis.Analysis):
         return interval_of_rows(required(rows, "no drawn visits were measured"))
 
     def _cycle(self, pages: int) -> Interval:
-        tables = dict(zip(TABLES, fewest(pages, self.fanout), strict=True))
+        tables = dict(zip(TABLES, fewest_tables(pages, self.fanout), strict=True))
         rows = select(
             self.frame, kernel="table_chase", mode="random", order="cycle", lines=pages, **tables
         )
@@ -59,7 +59,9 @@ class PolicyAnalysis(analysis.Analysis):
             with suppress(Unavailable):
                 held = self._cycle(pages // 8)
                 price = (self._drawn(n, n) - held) * (1 / (1 - entries / n))
-                shares[Visits(n, n // HOT)] = (self._drawn(n, n // HOT) - held) / price
+                shares[Visits(n, n // HOT_ONE_PAGE_IN)] = (
+                    self._drawn(n, n // HOT_ONE_PAGE_IN) - held
+                ) / price
                 if n == pages:
                     shares[Visits(n, 0)] = (self._cycle(n) - held) / price
         return shares

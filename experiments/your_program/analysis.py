@@ -9,7 +9,14 @@ from typing import Any
 import pandas as pd
 
 from experiments.your_program.cases import CASES
-from experiments.your_program.programs import NAME, Profile, Programs, Result, is_whole, make
+from experiments.your_program.programs import (
+    DOCUMENT_NAME,
+    Profile,
+    Programs,
+    Result,
+    is_document_complete,
+    make,
+)
 from tlb.report import analysis
 from tlb.report.chapter import Chapter
 from tlb.stats.intervals import Interval
@@ -17,7 +24,7 @@ from tlb.system.reasons import Unavailable, if_available, required
 
 COLUMNS = ["case", "title", "language", "ours", "does", "changes_pages", "verdict", "version"]
 COLUMNS += ["pairs", "gain", "resident_bytes", "memory", "large", "faults", "alike"]
-ONE = Interval(1.0, 1.0, 1.0)
+NO_GAIN = Interval(1.0, 1.0, 1.0)
 
 
 class Analysis(analysis.Analysis):
@@ -51,9 +58,9 @@ class Analysis(analysis.Analysis):
             return make(self.minutes, self.wanted)
 
         def whole(known: dict[str, Any]) -> bool:
-            return is_whole(known, self.minutes, self.wanted)
+            return is_document_complete(known, self.minutes, self.wanted)
 
-        return self.document(NAME, measure, Programs, whole)
+        return self.document(DOCUMENT_NAME, measure, Programs, whole)
 
     @cached_property
     def trials(self) -> pd.DataFrame:
@@ -95,7 +102,7 @@ class Analysis(analysis.Analysis):
         return rows["gain"].iloc[0]
 
     def slowdown(self, case: str) -> Interval:
-        return ONE / self.gain(case)
+        return NO_GAIN / self.gain(case)
 
     @cached_property
     def profile(self) -> Profile:
@@ -114,7 +121,7 @@ class Analysis(analysis.Analysis):
         self.measured()
         rows = self.paged
         if ours is not None:
-            rows = once(rows[rows["ours"] == ours])
+            rows = without_repeats(rows[rows["ours"] == ours])
         return required(rows, "no such program was measured")
 
     def unreached(self) -> pd.DataFrame:
@@ -123,7 +130,7 @@ class Analysis(analysis.Analysis):
         return rows[rows["changes_pages"].astype(bool) & ~rows["case"].isin(self.paged["case"])]
 
 
-def once(trials: pd.DataFrame) -> pd.DataFrame:
+def without_repeats(trials: pd.DataFrame) -> pd.DataFrame:
     """Return the trials without those that run an earlier one's program again."""
     return trials[~trials["case"].isin([name for name, case in CASES.items() if case.again])]
 
@@ -142,7 +149,7 @@ def _row(result: Result) -> dict[str, Any]:
         "ours": case.ours,
         "does": case.does,
         "changes_pages": case.changes_pages,
-        "gain": result.interval if case.takes else ONE / result.interval,
+        "gain": result.interval if case.takes else NO_GAIN / result.interval,
         "resident_bytes": base.resident_bytes,
         "memory": _ratio(large.resident_bytes, base.resident_bytes),
         "large": _ratio(large.huge_bytes, large.resident_bytes),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scipy.stats import binomtest
 
-from experiments.your_program.analysis import ONE, Analysis
+from experiments.your_program.analysis import NO_GAIN, Analysis
 from tlb.report.verdicts import Answer, Band, claim, inside
 from tlb.stats.intervals import Interval
 from tlb.system.prose import in_words, many
@@ -51,7 +51,7 @@ def large_pages_boost(a: Analysis, band: Band, much_bytes: float = MUCH_BYTES) -
 
 @claim("redis-latency-after-fork", points=None)
 def redis_waits_after_a_fork(a: Analysis, band: Band) -> Answer:
-    ratio = ONE / a.gain("redis-save")
+    ratio = NO_GAIN / a.gain("redis-save")
     return inside(ratio, *band), (
         f"While it saves, its slowest write in a thousand takes {ratio:.2f} times as long with "
         "large pages."

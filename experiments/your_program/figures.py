@@ -10,7 +10,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from experiments.your_program.analysis import Analysis, once
+from experiments.your_program.analysis import Analysis, without_repeats
 from tlb.report import charts
 from tlb.report.render import MUTED, Figure
 from tlb.system.prose import extremes
@@ -32,7 +32,7 @@ def _named(a: Analysis, ours: bool) -> pd.DataFrame:
     others' if only their pages changed."""
 
     def chosen(trials: pd.DataFrame) -> pd.DataFrame:
-        rows = once(trials[trials["ours"] == ours])
+        rows = without_repeats(trials[trials["ours"] == ours])
         return rows if ours else a.on_huge_pages(rows)
 
     lacking = "no such program was measured"

@@ -34,10 +34,10 @@ from tlb.system.files import measuring_lock
 from tlb.system.reasons import Unavailable
 from tlb.system.units import format_size
 
-NAME = "your_program"  # of the document
+DOCUMENT_NAME = "your_program"  # of the document
 HUGE_PAGE = 2 << 20
 # Programs that a computer with a compiler has, and of which six pairs take a minute in all.
-FEW, FEW_MINUTES = ("dict", "sort", "gcc"), 1.0
+QUICK_PROGRAMS, QUICK_MINUTES = ("dict", "sort", "gcc"), 1.0
 WITHIN = 0.03  # relative precision of a ratio; gains are reported in per cent
 PROFILE_BYTES = 4 << 30  # the size of the source's cache
 PROFILE = cases.c_program("profiled_chase", str(PROFILE_BYTES), "3")
@@ -227,7 +227,9 @@ def profile(room_bytes: int) -> Profile:
         raise Unavailable(code, "profiled_chase") from None
 
 
-def is_whole(known: dict[str, Any], minutes: float, wanted: Collection[str] = CASES) -> bool:
+def is_document_complete(
+    known: dict[str, Any], minutes: float, wanted: Collection[str] = CASES
+) -> bool:
     """Return whether a document has all wanted programs and took as many minutes; any has if there
     are no minutes to measure in."""
     names = {row.get("case") for row in known.get("told", [])} | {*known.get("lacking", {})}

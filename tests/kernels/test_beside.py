@@ -20,7 +20,7 @@ from support.kernels import (
     visits,
 )
 
-from experiments.context_switches.grid import PASSES
+from experiments.context_switches.grid import NEW_PROCESS_ROUNDS
 from tlb.measure.record import KernelReport, Point
 
 CPUS = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
@@ -90,7 +90,7 @@ def test_a_new_process_has_no_faults_in_its_rounds_unless_its_pages_are_not_ther
         "spawn_ns",
         "exec_ns",
         "faults_in_passes",
-        *(f"pass_{n}_ns" for n in PASSES),
+        *(f"pass_{n}_ns" for n in NEW_PROCESS_ROUNDS),
     }
     assert (
         also["faults_in_passes"] == 0

@@ -13,8 +13,8 @@ from support.your_program import document
 
 from experiments import overview, your_program
 from experiments.overview import campaign
-from experiments.overview.machine_verdicts import name_of
-from experiments.your_program.programs import FEW, NAME
+from experiments.overview.machine_verdicts import chapter_name
+from experiments.your_program.programs import DOCUMENT_NAME, QUICK_PROGRAMS
 from tlb.machine import host
 from tlb.measure.campaign import Outcome
 from tlb.measure.progress import Progress
@@ -25,7 +25,9 @@ from tlb.system.files import ROOT
 
 WITHOUT = {"your_machine", "your_program"}  # which no campaign measures
 CHAPTERS = {
-    name_of(chapter): chapter for chapter in overview.CHAPTERS if name_of(chapter) not in WITHOUT
+    chapter_name(chapter): chapter
+    for chapter in overview.CHAPTERS
+    if chapter_name(chapter) not in WITHOUT
 }
 ASKED = {"machine": "this", "profile": "quick", "minutes": 10.0}
 
@@ -151,8 +153,8 @@ def tried(tmp_path, monkeypatch) -> list[Any]:
 
 
 def try_programs(seconds: float = 1000.0, **changes: object) -> Chapter:
-    given = parameters.check(NAME, ASKED | changes)
-    chapter = Chapter(NAME, given, Store(data_root()))
+    given = parameters.check(DOCUMENT_NAME, ASKED | changes)
+    chapter = Chapter(DOCUMENT_NAME, given, Store(data_root()))
     campaign._programs(chapter, time.monotonic() + seconds)
     return chapter
 
@@ -160,16 +162,16 @@ def try_programs(seconds: float = 1000.0, **changes: object) -> Chapter:
 def test_a_few_programs_are_tried_once_and_shown_without_measuring(tried):
     chapter = try_programs()
     try_programs()
-    assert tried == [(1.0, FEW)]
+    assert tried == [(1.0, QUICK_PROGRAMS)]
     shown = your_program.Analysis(pd.DataFrame(), chapter)
-    assert set(shown.measured()["case"]) == set(FEW)
+    assert set(shown.measured()["case"]) == set(QUICK_PROGRAMS)
 
 
 @pytest.mark.parametrize("place", ["own", "published"])
 def test_a_few_programs_do_not_replace_many(place, tried):
     data = Store(data_root())
     store = data.own if place == "own" else data
-    store.write_document(host.machine_id(host.inspect()), NAME, document())
+    store.write_document(host.machine_id(host.inspect()), DOCUMENT_NAME, document())
     try_programs()
     assert tried == []
 

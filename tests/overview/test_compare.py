@@ -18,9 +18,9 @@ from support.synthetic import HOLE, Stated, Truth, frame, grid
 
 from experiments.overview import compare_output, profile_comparison
 from experiments.overview.compare import (
+    CANNOT_TELL,
     DIFFERS,
-    SAME,
-    UNKNOWN,
+    NO_DIFFERENCE,
     Compared,
     Comparison,
     compare,
@@ -76,7 +76,9 @@ def test_a_machine_seldom_differs_from_itself(noise, processes):
         Counter(),
     )
     assert told[DIFFERS] <= 0.05 * told.total()
-    assert noise > 0.05 or told[SAME] >= 0.9 * told.total()  # and it says so, where noise lets it
+    assert (
+        noise > 0.05 or told[NO_DIFFERENCE] >= 0.9 * told.total()
+    )  # and it says so, where noise lets it
 
 
 @pytest.mark.endurance
@@ -112,7 +114,7 @@ def test_a_fifth_is_found_where_it_is_and_nowhere_else(factor):
 
 def test_of_fewer_than_five_processes_nothing_is_told_however_far_apart():
     a, b = (sided(frame(NOISY, POINTS, 4, seed)) for seed in (1, 2))
-    assert words(a, b.assign(ns_per_access=9 * b["ns_per_access"])) == {UNKNOWN: len(POINTS)}
+    assert words(a, b.assign(ns_per_access=9 * b["ns_per_access"])) == {CANNOT_TELL: len(POINTS)}
 
 
 def in_runs(by: float, seed: int) -> pd.DataFrame:
@@ -160,7 +162,7 @@ def test_a_point_of_two_modes_is_never_the_same():
     pair = Pair(one, one, one, (9, 9), (1, 1), 1.0, 0.0)
     alike = Compared("stlb_cliff", {}, "ns_per_access", pair)
     split = alike._replace(pair=pair._replace(ratio=one._replace(modes=2)))
-    assert (alike.verdict, split.verdict) == (SAME, UNKNOWN)
+    assert (alike.verdict, split.verdict) == (NO_DIFFERENCE, CANNOT_TELL)
 
 
 # --- two folders

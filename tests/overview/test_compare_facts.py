@@ -12,8 +12,17 @@ from support.common import make_record
 from support.page_sizes import Paged, hugepages
 from support.synthetic import Stated, tlbs
 
-from experiments.overview import compare_facts, compare_output, profile
-from experiments.overview.compare import DIFFERS, SAME, Compared, Comparison, compare
+from experiments.overview import compare_output, profile
+from experiments.overview.compare import (
+    DIFFERS,
+    NO_DIFFERENCE,
+    Compared,
+    Comparison,
+    Fact,
+    compare,
+    facts,
+    touches_of,
+)
 from experiments.overview.profile import Profile, Quantity
 from tlb.machine import doctor
 from tlb.machine import host as hosts
@@ -47,7 +56,7 @@ def measured(differs: bool = True, **point: Any) -> Compared:
     pair = Pair(one, other, other, (9, 9), (1, 1), 1.0, 0.0)
     point = make_record(**point).point.model_dump(exclude={"options"})
     made = Compared("stlb_cliff", point, "ns_per_access", pair)
-    assert made.verdict == (DIFFERS if differs else SAME)
+    assert made.verdict == (DIFFERS if differs else NO_DIFFERENCE)
     return made
 
 
@@ -70,7 +79,7 @@ WALKS = {"small", "large", "thp", "64k", "2m", "fault", "guest", "flush", "switc
 
 def told(
     a: Host, b: Host, quantities: dict[str, Compared] | None = None
-) -> tuple[dict[str, compare_facts.Fact], list[str]]:
+) -> tuple[dict[str, Fact], list[str]]:
     lines = [dict(doctor.describe(each)) for each in (a, b)]
     computers = [
         (label, *(side.get(label, "not stated") for side in lines))
@@ -79,7 +88,7 @@ def told(
         not in ("memory", "memory limit", "counters", "family, model, stepping", "load, one minute")
     ]
     differing = [line for line in computers if line[1] != line[2]]
-    found, follows = compare_facts.facts(
+    found, follows = facts(
         (a, b),
         (EMPTY, EMPTY),
         differing,
@@ -96,7 +105,7 @@ LARGE_MEMORY["limit_source"] = "x"
 
 
 def touched(label: str, a: Host, b: Host) -> set[str]:
-    touches = compare_facts.touches_of(label, (a, b))
+    touches = touches_of(label, (a, b))
     return {name for name, quantity in QUANTITIES.items() if touches(quantity)}
 
 
@@ -141,7 +150,7 @@ def test_what_the_hosts_make_of_large_pages_is_read_off_rows(sides, words):
         for cut in sides
     )
     guest = host(hypervisor="kvm")
-    found, _ = compare_facts.facts((guest, guest), rows, [], [*QUANTITIES.values()])
+    found, _ = facts((guest, guest), rows, [], [*QUANTITIES.values()])
     assert [(fact.a, fact.b) for fact in found] == ([words] if words else [])
     assert not found or found[0].compared == 2  # of thp and of 2m
 
@@ -180,7 +189,7 @@ def made(tmp_path_factory) -> Store:
             row = make_record(lines=n, repeat=k, state=hosts.state(described), **times)
             put(store, machine, "stlb_cliff", row)
         pool = None if machine == B else 1.0
-        profile.keep(store, a_profile(machine, walk=ns, hit=2.0, pool=pool))
+        profile.write_if_possible(store, a_profile(machine, walk=ns, hit=2.0, pool=pool))
     return store
 
 
@@ -200,5 +209,5 @@ def test_a_machine_s_words_are_shown_without_control_characters_and_profiles_sid
     document = compare_output.as_json(comparison)
     assert json.loads(json.dumps(document, allow_nan=False)) == json.loads(json.dumps(document))
     verdicts = {each["name"]: each["verdict"] for each in document["profile"]}
-    assert verdicts == {"walk": DIFFERS, "hit": SAME}
+    assert verdicts == {"walk": DIFFERS, "hit": NO_DIFFERENCE}
     assert len(document["quantities"]) == 2 and len([*compare_output.told(comparison)]) > 5

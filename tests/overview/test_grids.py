@@ -17,7 +17,7 @@ from experiments import (
     walk_anatomy,
 )
 from experiments.overview import campaign
-from experiments.overview.machine_verdicts import NAME, Verdicts, analysis_of, name_of
+from experiments.overview.machine_verdicts import NAME, Verdicts, chapter_analysis, chapter_name
 from tlb.measure import grid, kernels
 from tlb.measure.grid import Scope
 from tlb.measure.record import Point
@@ -52,7 +52,7 @@ def test_a_coarse_profile_has_few_points_where_no_pool_has_pages(profile, most):
 
 
 def published(machine: str, module: object) -> Chapter:
-    name = name_of(module)
+    name = chapter_name(module)
     return Chapter(
         name, parameters.check(name, {"machine": machine, "minutes": 0.0}), Store(ROOT / "data")
     )
@@ -81,7 +81,7 @@ def within(frame: pd.DataFrame, points: list[Point]) -> pd.DataFrame:
         else module
         for module in JUDGED
     ],
-    ids=name_of,
+    ids=chapter_name,
 )
 @pytest.mark.parametrize(
     "machine", ["zen-5-b15e0e32", pytest.param("zen-3-a9ae1af8", marks=pytest.mark.endurance)]
@@ -94,12 +94,12 @@ def test_what_all_published_rows_decide_the_points_of_the_quick_profile_decide(
     )  # of the published remedies, which are of one size
     chapter = published(machine, module)
     try:
-        a = analysis_of(module, chapter)
+        a = chapter_analysis(module, chapter)
     except Unavailable as why:
         pytest.skip(str(why))
     document = Verdicts.model_validate(chapter.store.read_document(machine, NAME))
     known, entries, cpus = (
-        document.chapters[name_of(module)],
+        document.chapters[chapter_name(module)],
         tuple(a.stated_entries),
         a.host.usable_cpus,
     )

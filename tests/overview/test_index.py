@@ -14,7 +14,7 @@ from support.your_machine import ARM, host
 
 from experiments import stlb_cliff, your_machine
 from experiments.overview import CHAPTERS, index, working_set
-from experiments.overview.machine_verdicts import name_of
+from experiments.overview.machine_verdicts import chapter_name
 from experiments.overview.profile import Profile, Quantity
 from tlb.machine.host import Host
 from tlb.measure.record import Point
@@ -57,7 +57,7 @@ def page(
 
 
 def test_the_chapters_are_those_of_the_book_in_its_order():
-    names = [*map(name_of, CHAPTERS)]
+    names = [*map(chapter_name, CHAPTERS)]
     assert names == [name for name in table_of_contents() if name in names] and names[:2] == [
         "your_machine",
         "stlb_cliff",
@@ -68,7 +68,7 @@ def test_the_chapters_are_those_of_the_book_in_its_order():
 
 def test_every_chapters_grid_is_measured_and_no_survey_is_asked_for():
     a = page({"stlb_cliff": CLIFF})
-    assert set(a.about.asked) == {*map(name_of, CHAPTERS)} - {"your_machine", "your_program"}
+    assert set(a.about.asked) == {*map(chapter_name, CHAPTERS)} - {"your_machine", "your_program"}
     assert a.about.asked["stlb_cliff"] == stlb_cliff.grid.points(scope())
     assert a.of(your_machine).frame.empty
 

@@ -87,7 +87,7 @@ def words(made: machine_verdicts.Verdicts) -> dict[str, str]:
 
 
 def test_the_verdicts_are_those_of_the_rows_with_their_intervals(data, module):
-    made = machine_verdicts.judged(about(data))
+    made = machine_verdicts.verdicts_on_machine(about(data))
     assert words(made) == {
         "takes-6": "holds",
         "takes-9": "fails",
@@ -102,13 +102,13 @@ def test_the_verdicts_are_those_of_the_rows_with_their_intervals(data, module):
 
 def test_published_verdicts_are_judged_by_refresh_and_then_read(data, module, monkeypatch):
     monkeypatch.setattr(machine_verdicts.parameters, "check", lambda name, given: DEFAULTS | given)
-    before = machine_verdicts.judged(about(data))
+    before = machine_verdicts.verdicts_on_machine(about(data))
     assert not (
         data / MACHINE / "verdicts.json"
     ).exists()  # a page writes nothing of a published machine
     assert machine_verdicts.refresh() == [MACHINE] and machine_verdicts.refresh() == []
     module.asked.clear()
-    assert machine_verdicts.judged(about(data)) == before and module.asked == []
+    assert machine_verdicts.verdicts_on_machine(about(data)) == before and module.asked == []
 
 
 @pytest.mark.parametrize("change", ["a row", "a band", "broken JSON", "another shape"])
@@ -129,10 +129,10 @@ def test_what_is_of_other_rows_or_cannot_be_read_is_judged_again(data, module, c
         other = known | {"chapters": {"made_up": {"takes-6": "holds"}}}
         path.write_text(text[:-20] if change == "broken JSON" else json.dumps(other))
     module.asked.clear()
-    made = machine_verdicts.judged(about(data))
+    made = machine_verdicts.verdicts_on_machine(about(data))
     assert len(module.asked) == 3 and (words(made)["takes-9"] == "holds") == (change == "a row")
     assert machine_verdicts.refresh() == [MACHINE] and words(
-        machine_verdicts.judged(about(data))
+        machine_verdicts.verdicts_on_machine(about(data))
     ) == words(made)
 
 
@@ -148,7 +148,7 @@ def test_this_computer_s_own_are_kept_and_judged_again_after_a_change(data, modu
     def asked(**changes: object) -> int:
         module.asked.clear()
         chapter = about(data, "this", **changes)
-        assert words(machine_verdicts.judged(chapter))["takes-6"] == "holds"
+        assert words(machine_verdicts.verdicts_on_machine(chapter))["takes-6"] == "holds"
         assert (chapter.store.root / chapter.machine / "verdicts.json").is_file()
         return len(module.asked)
 
@@ -185,7 +185,9 @@ def test_committed_verdicts_are_of_the_committed_rows(machine):
         "run `tlb refresh scorecard`"
     )
     told = {
-        machine_verdicts.name_of(chapter): {claim.id for claim in room.claims_of(chapter.claims)}
+        machine_verdicts.chapter_name(chapter): {
+            claim.id for claim in room.claims_of(chapter.claims)
+        }
         for chapter in CHAPTERS
     }
     assert {*known.chapters} | {*known.lacking} == {*told}

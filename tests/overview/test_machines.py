@@ -61,7 +61,7 @@ def add(
         quantity(each, factor and factor * (place + 1)) for place, each in enumerate(NAMES)
     ]
     every = (*quantities, *(entries(found) if factor else ()))
-    profile.keep(store, Profile(machine=name, quantities=every))
+    profile.write_if_possible(store, Profile(machine=name, quantities=every))
 
 
 def page(store: Store, machine: str = "reference") -> Analysis:
@@ -122,7 +122,7 @@ def test_this_computer_stands_first_with_rows_of_its_own(store, monkeypatch):
     add(store.own, own.machine)
     a = Analysis(own)
     assert [(each.label, each.is_own) for each in a.machines] == [
-        (machines.THIS, True),
+        (machines.THIS_COMPUTER, True),
         ("Ice Lake server", False),
     ]
     table, _ = shown(a)

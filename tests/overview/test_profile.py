@@ -19,7 +19,7 @@ from support.synthetic import Stated, Truth
 from experiments import hugepages, page_faults, stlb_cliff, virtualization, your_machine
 from experiments.overview import profile as room
 from experiments.overview import profile_comparison
-from experiments.overview.profile import Profile, Quantity, profile
+from experiments.overview.profile import Profile, Quantity, profile_of_analyses
 from tlb.measure.store import Store
 from tlb.report.chapter import Chapter
 from tlb.stats.intervals import median_interval
@@ -55,7 +55,7 @@ def of(*modules: ModuleType, **stated: Any) -> Any:
 
 @cache
 def whole() -> Profile:
-    return profile("made-up", of(*ROWS))
+    return profile_of_analyses("made-up", of(*ROWS))
 
 
 # --- what it says of a machine
@@ -101,7 +101,7 @@ def test_a_gain_is_the_chase_s_time_on_base_pages_over_that_on_larger_ones(pages
 
 
 def test_what_is_lacking_has_its_reason_and_no_value():
-    made = profile("made-up", of(stlb_cliff))
+    made = profile_of_analyses("made-up", of(stlb_cliff))
     for quantity in made.quantities:
         assert (quantity.value is None) == (quantity.reason in REASONS)
         assert quantity.reason is None or (quantity.low, quantity.high, quantity.coverage) == (
@@ -185,12 +185,12 @@ def words(factor: float, **how: Any) -> Counter[str]:
 def test_a_machine_seldom_differs_from_itself_and_a_fifth_is_found():
     assert (
         words(1.0)[profile_comparison.DIFFERS] <= 0.05 * 20
-        and words(1.0)[profile_comparison.SAME] > 0.9 * 400
+        and words(1.0)[profile_comparison.NO_DIFFERENCE] > 0.9 * 400
     )  # of 20 comparisons one may err
     assert words(1.2)[profile_comparison.DIFFERS] >= 0.9 * 400
     assert (
-        words(1.2, processes=4) == {profile_comparison.UNKNOWN: 400}
-        and words(1.0, noise=0.3)[profile_comparison.SAME] == 0
+        words(1.2, processes=4) == {profile_comparison.CANNOT_TELL: 400}
+        and words(1.0, noise=0.3)[profile_comparison.NO_DIFFERENCE] == 0
     )
 
 
@@ -198,7 +198,7 @@ def test_a_profile_of_other_rows_is_not_compared(tmp_path):
     store = Store(tmp_path)
     for machine in ("zen-3-aaaaaaaa", "zen-5-bbbbbbbb"):
         store.write_machine(machine, {"of": machine})
-        room.keep(store, whole().model_copy(update={"machine": machine}))
+        room.write_if_possible(store, whole().model_copy(update={"machine": machine}))
     sides = [(store, machine) for machine in store.machines()]
     assert len(profile_comparison.of_machines(*sides)) > 20
     store.write_document("zen-3-aaaaaaaa", "flags", {"known": True})

@@ -9,7 +9,7 @@ from support.synthetic import Stated
 from support.verdict_rows import rows
 
 from experiments.overview import CHAPTERS, machine_verdicts, scorecard, scorecard_tables
-from experiments.overview.machine_verdicts import Judged, Shown, Verdicts, name_of
+from experiments.overview.machine_verdicts import JudgedClaim, ShownEffect, Verdicts, chapter_name
 from tlb.measure.record import Point
 from tlb.measure.store import Store
 from tlb.report.chapter import Chapter
@@ -20,13 +20,15 @@ A, B = "zen-3-aaaaaaaa", "zen-5-bbbbbbbb"
 LACKED = "code"  # a chapter that the reference lacks and the other one has
 WORDS = ("holds", "fails", "cannot tell", "not testable here", "fails")
 DEFAULTS = chapter.DEFAULTS | {"minutes": 0.0}
-IDS = {name_of(module): [claim.id for claim in claims_of(module.claims)] for module in CHAPTERS}
+IDS = {
+    chapter_name(module): [claim.id for claim in claims_of(module.claims)] for module in CHAPTERS
+}
 
 
-def one(word: str, place: int) -> Judged:
+def one(word: str, place: int) -> JudgedClaim:
     """Verdict number `place`: every third was decided by an interval and says so in its evidence,
     every third without it there."""
-    effect = Shown(value=1.5, low=1.25, high=None, least=1.0, most=None)
+    effect = ShownEffect(value=1.5, low=1.25, high=None, least=1.0, most=None)
     evidence = (
         f"Row {place} takes 1.5 (1.25 to 1.75) ns.",
         f"Row {place} takes 1.5 ns.",
@@ -34,7 +36,7 @@ def one(word: str, place: int) -> Judged:
     )[place % 3]
     reason, why = ("crosses", "It crosses.") if word == "cannot tell" else ("", "")
     effects = () if place % 3 == 2 else (effect,)
-    return Judged(verdict=word, evidence=evidence, effects=effects, reason=reason, why=why)
+    return JudgedClaim(verdict=word, evidence=evidence, effects=effects, reason=reason, why=why)
 
 
 def known(shift: int, lacking: tuple[str, ...] = ()) -> Verdicts:
@@ -63,7 +65,7 @@ def data(tmp_path, monkeypatch) -> Store:
         )
     store.ask(B, LACKED, [Point(kernel="page_chase", lines=64)])
     (store.root / "reference").write_text(f"{A}\n{B}\n")
-    monkeypatch.setattr(scorecard, "judged", lambda chapter: MACHINES[chapter.machine])
+    monkeypatch.setattr(scorecard, "verdicts_on_machine", lambda chapter: MACHINES[chapter.machine])
     return store
 
 
@@ -117,7 +119,7 @@ def test_verdicts_by_other_versions_of_the_kernels_are_neither_shown_nor_compare
     of = a.rows["chapter"] == chapter
     words = MACHINES[B].chapters[chapter]
     assert a.rows.loc[of, B].tolist() == [
-        words[id].verdict if is_compared else scorecard.OTHERWISE for id in IDS[chapter]
+        words[id].verdict if is_compared else scorecard.MEASURED_DIFFERENTLY for id in IDS[chapter]
     ]
     assert a.rows.loc[of, "deciding"].max() == (2 if is_compared else 1) and (
         a.rows.loc[of, "apart"].any() <= is_compared

@@ -10,9 +10,9 @@ from math import inf
 
 from support.common import ROOT
 
-from tlb.report.claims import REGISTRY, Claim, Statement, sources, statements
+from tlb.report.claims import REGISTRY, Claim, Statement, source_names, statements
 from tlb.report.parameters import table_of_contents
-from tlb.report.verdicts import CHECKS
+from tlb.report.verdicts import OBSTACLE_CHECKS
 
 CHAPTERS = tuple(path.parent.name for path in sorted((ROOT / "experiments").glob("*/claims.py")))
 # By status: what `where` may name.
@@ -54,7 +54,9 @@ def breaches(rows: Sequence[Statement], claims: dict[str, Claim]) -> list[str]:
 
 def _breaches(row: Statement, by_id: dict[str, Statement], claim: Claim | None) -> list[str]:
     found = (
-        [] if row.source in sources() else [f"its source {row.source!r} is not in references.bib"]
+        []
+        if row.source in source_names()
+        else [f"its source {row.source!r} is not in references.bib"]
     )
     found += [
         f"it has no {name}"
@@ -73,7 +75,7 @@ def _breaches(row: Statement, by_id: dict[str, Statement], claim: Claim | None) 
         found.append(f"what is {row.status} does not stand in {row.where!r}")
     if (band := band_of(row)) is None or not band[0] <= band[1]:
         found.append(f"its band, {row.low!r} to {row.high!r}, is none")
-    if unknown := set(row.obstacles.split()) - CHECKS.keys():
+    if unknown := set(row.obstacles.split()) - OBSTACLE_CHECKS.keys():
         found.append(f"nothing checks its obstacles {sorted(unknown)}")
     if row.status != "judged" or row.where not in CHAPTERS:
         return found

@@ -5,7 +5,7 @@ from selenium import webdriver
 from support.pages import FRAME, figure
 from support.site import OVERFLOW, UNFOLD, errors, open_page, pages, requests, resize, scripts_off
 
-from experiments.overview.machines_tables import ORDERS
+from experiments.overview.machines_tables import TABLE_ORDERS
 from tlb.report import standalone
 
 # All rules of axe-core for WCAG 2.2, levels A and AA. A page's finding: the rule, the element, and
@@ -100,7 +100,7 @@ return rows.sort(([one], [other]) => one - other).map(([_, place]) => place);
 def test_machines_stand_in_the_order_that_is_chosen_also_without_scripts(driver, address):
     with scripts_off(driver):
         driver.get(f"{address}book/machines.html")
-        for order in ORDERS:
+        for order in TABLE_ORDERS:
             places = driver.execute_script(ORDERED, order.name)
             assert places == sorted(places) and len(places) > 1, order.name
 

@@ -6,18 +6,18 @@ from pybtex.database import parse_file
 from pybtex.plugin import find_plugin
 from support.common import extension
 
-from tlb.report.claims import BIBLIOGRAPHY, label, sources, years
+from tlb.report.claims import BIBLIOGRAPHY, citation_label, citation_years, source_names
 
 
 def test_every_source_of_the_book_is_cited_by_a_name_of_its_own_and_listed_under_it():
     entries = parse_file(str(BIBLIOGRAPHY)).entries
-    for key, year in years(entries).items():
+    for key, year in citation_years(entries).items():
         entries[key].fields["year"] = year
     cite = extension("tlb_cite")
     labels = [*cite.Labels().format_labels([*entries.values()])]
-    assert labels == [label(each) for each in entries.values()]
+    assert labels == [citation_label(each) for each in entries.values()]
     assert [name for name, times in Counter(labels).items() if times > 1] == []
-    assert [name for name, times in Counter(sources().values()).items() if times > 1] == []
+    assert [name for name, times in Counter(source_names().values()).items() if times > 1] == []
     cite.setup(type("App", (), {"connect": lambda *_, **__: None})())
     listed = find_plugin("pybtex.style.formatting", cite.STYLE)().format_entries(entries.values())
     assert {each.label for each in listed} == set(labels)

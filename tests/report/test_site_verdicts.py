@@ -13,9 +13,9 @@ from support.site import soup
 from support.verdict_rows import Row, rows
 
 from experiments.overview import CHAPTERS
-from experiments.overview.machine_verdicts import name_of
+from experiments.overview.machine_verdicts import chapter_name
 
-PAGES = [*map(name_of, CHAPTERS), "scorecard"]
+PAGES = [*map(chapter_name, CHAPTERS), "scorecard"]
 # A claim, the verdicts, or reasons of an undecided one, that cannot be, and the sentence of the site
 # that speaks of it. Whoever rewrites such a sentence rewrites its row.
 SENTENCES = r"""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from experiments.overview.machine_verdicts import Judged, Shown, Verdicts
+from experiments.overview.machine_verdicts import JudgedClaim, ShownEffect, Verdicts
 from experiments.overview.profile import Profile, Quantity
 from support.common import make_record
 from support.page_sizes import Paged
@@ -153,9 +153,9 @@ def put(
             Profile(machine=folder.name, quantities=tuple(each)).model_dump_json()
         )
     if verdicts is not None:
-        effect = Shown(value=1.0, low=0.9, high=None, least=None, most=2.0)
+        effect = ShownEffect(value=1.0, low=0.9, high=None, least=None, most=2.0)
         told = {
-            claim: Judged(
+            claim: JudgedClaim(
                 verdict=word,
                 evidence="It is so.",
                 effects=(effect,),

@@ -25,7 +25,7 @@ from experiments import (
     your_program,
 )
 from experiments import strides as strided
-from experiments.overview.machine_verdicts import name_of
+from experiments.overview.machine_verdicts import chapter_name
 from support import (
     blocking,
     events,
@@ -117,7 +117,7 @@ class Book:
             module: frame[kernels.is_within(frame, self.most_bytes)]
             for module, frame in rows.items()
         }
-        kept = {name_of(module): frame for module, frame in rows.items()}
+        kept = {chapter_name(module): frame for module, frame in rows.items()}
         kept[survey.NAME] = rows[your_machine]
         documents = {
             "ways": keeping.asked(),
@@ -204,4 +204,4 @@ class Page(About):
 
     @property
     def name(self) -> str:
-        return name_of(self.module)
+        return chapter_name(self.module)

@@ -37,7 +37,9 @@ class Jumps:
     noise: float = 0.005
 
     def ns(self, point: Point) -> float:
-        kind = next(name for name, how in grid.KINDS.items() if how == (point.mode, point.order))
+        kind = next(
+            name for name, how in grid.JUMP_KINDS.items() if how == (point.mode, point.order)
+        )
         took = {"direct": self.known_ns, "learned": self.learned_ns, "random": self.drawn_ns}[kind]
         pages = point.lines if point.layout != "packed" else max(1, point.lines // 64)
         hot_lines = point.lines // dict(point.options).get("every", 1)

@@ -69,7 +69,9 @@ class Events:
         if own.get("discard_pages"):
             factor = taken
         near = self.near_ns + (0 if packed else self.held_ns)
-        return (100.0 + loaded if point.lines > shootdowns.grid.HELD else near) * factor
+        return (
+            100.0 + loaded if point.lines > shootdowns.grid.PAGES_THE_TLB_HOLDS else near
+        ) * factor
 
     def also(self, point: Point, ns: float, accesses: int) -> dict[str, float]:
         """What the kernel itself tells beside its time."""
@@ -88,7 +90,8 @@ class Events:
         if point.kernel == "cold_chase":
             later = self.near_ns + (self.held_ns if point.layout == "spread" else 0.0)
             return {"spawn_ns": 1e5, "exec_ns": 7e5, "faults_in_passes": 0.0} | {
-                f"pass_{n}_ns": ns if n == 1 else later for n in context_switches.grid.PASSES
+                f"pass_{n}_ns": ns if n == 1 else later
+                for n in context_switches.grid.NEW_PROCESS_ROUNDS
             }
         if point.kernel == "fork_write":
             return self._forked(point)
@@ -152,7 +155,7 @@ def rows(
 def larger_controls(ns: float) -> pd.DataFrame:
     """Packed chases without neighbours, of more lines than the one beside a stream: ns a hop."""
     of = scope(GIB)
-    far = context_switches.grid.far(of)
+    far = context_switches.grid.far_lines(of)
     larger = [of.point("page_chase", layout="packed", lines=times * far) for times in (2, 4)]
     return processes(larger, lambda point: ns, noise=1e-9, repeats=5, seed=1)
 

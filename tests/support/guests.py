@@ -76,7 +76,7 @@ class Guests:
         price = self.price_ns(guest, point.pages, point.lines) if point.layout == "spread" else 0.0
         factor = self.namespaces if point.mode == "namespaces" else 1.0
         if point.kernel == "numa_chase":
-            factor = self.far[grid.NODES.index(point.mode)]
+            factor = self.far[grid.NUMA_PLACEMENTS.index(point.mode)]
         if point.options:
             factor = self.five
         return (self.load_ns + price) * factor

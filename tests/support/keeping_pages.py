@@ -85,7 +85,7 @@ def asked(setting: str = "madvise", **huge_bytes: int) -> dict[str, Any]:
             huge_bytes=large.get(way, 0),
             rest_huge_bytes=0,
         )
-        for way in ways.WAYS
+        for way in ways.WAYS_TO_MAP
     ]
     return ways.Ways(
         **WHEN, thp=setting, shmem="never", file_system="ext4", got=got, lacking={}

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from experiments.overview import CHAPTERS, index
-from experiments.overview.machine_verdicts import analysis_of, name_of
+from experiments.overview.machine_verdicts import chapter_analysis, chapter_name
 from tlb.measure.store import Store, data_root
 from tlb.report import page, parameters
 from tlb.report.analysis import Analysis
@@ -14,7 +14,7 @@ from tlb.report.chapter import Chapter
 from tlb.report.page import Cell
 from tlb.report.render import Figure
 
-CHAPTER_NAMES = [*map(name_of, CHAPTERS)]
+CHAPTER_NAMES = [*map(chapter_name, CHAPTERS)]
 
 
 class Shown(NamedTuple):
@@ -39,7 +39,7 @@ def analysis(notebook: str, machine: str, names: dict[str, Any]) -> Analysis:
             if module is index
             else module.Analysis(chapter, names)
         )
-    return analysis_of(import_module(f"experiments.{notebook}"), chapter, names)
+    return chapter_analysis(import_module(f"experiments.{notebook}"), chapter, names)
 
 
 def render(

@@ -73,7 +73,11 @@ def book(
 
     campaign = discovery.load("overview.campaign")
     first = parameters.table_of_contents()[0]  # all chapters declare the same parameters
-    texts = {"machine": machine, "profile": profile, "minutes": str(DAY_MINUTES if minutes is None else minutes)} | _texts(parameter)
+    texts = {
+        "machine": machine,
+        "profile": profile,
+        "minutes": str(DAY_MINUTES if minutes is None else minutes),
+    } | _texts(parameter)
     print(campaign.book(parameters.values(first, texts)))
 
 

@@ -111,7 +111,7 @@ class Statement(NamedTuple):
     loop: str
     pages: str
     working_set: str
-    obstacles: str  # codes of obstacles.CHECKS, space-separated
+    obstacles: str  # codes of verdicts.OBSTACLE_CHECKS, space-separated
     status: Literal["judged", "arithmetic", "said again", "not testable"]
     where: str  # the chapter; of what is said again, the id that it repeats
     note: str
@@ -197,7 +197,7 @@ def compared_points(scope: Scope) -> Callable[[Point], bool]:
     return lambda point: any(points(point, scope) for points in claims)
 
 
-def elsewhere(chapter: str) -> list[Statement]:
+def untestable_statements(chapter: str) -> list[Statement]:
     """Return the statements about a chapter's subject that no measurement here can test."""
     return [
         statement
@@ -209,7 +209,7 @@ def elsewhere(chapter: str) -> list[Statement]:
 # --- names of sources: author and year, and a letter for several of one year
 
 BIBLIOGRAPHY = ROOT / "book" / "references.bib"
-READ = "read"  # before the year in which a source without a date was read
+READ_BEFORE_YEAR = "read"  # before the year in which a source without a date was read
 _LETTER = re.compile(r"(?<=\d)[a-z]$")
 
 
@@ -220,14 +220,14 @@ def authors(entry: Entry) -> str:
     return " and ".join(last) if len(last) < 3 else f"{last[0]} et al."
 
 
-def years(entries: Mapping[str, Entry]) -> dict[str, str]:
+def citation_years(entries: Mapping[str, Entry]) -> dict[str, str]:
     """Return the year of each key, of a source without a date the year in which it was read; an
     author's several of one year get letters in the order of the file: "2024a", "read 2026a".
     Letters that a year already has are replaced."""
     same: dict[tuple[str, str], list[str]] = {}
     for key, entry in entries.items():
         read = entry.fields.get("urldate", "undated").split()[-1]
-        year = entry.fields.get("year") or f"{READ} {read}"
+        year = entry.fields.get("year") or f"{READ_BEFORE_YEAR} {read}"
         same.setdefault((authors(entry), _LETTER.sub("", year)), []).append(key)
     found = {}
     for (_, year), keys in same.items():
@@ -236,17 +236,17 @@ def years(entries: Mapping[str, Entry]) -> dict[str, str]:
     return found
 
 
-def label(entry: Entry) -> str:
+def citation_label(entry: Entry) -> str:
     """Return an entry as a page cites it: "Chen, 2024a"."""
     return f"{authors(entry)}, {entry.fields['year']}"
 
 
 @cache
-def sources() -> dict[str, str]:
+def source_names() -> dict[str, str]:
     """Return the name of each key in tables, by its first author: "Matthews (2022)"."""
     entries = parse_file(str(BIBLIOGRAPHY)).entries
     names = {}
-    for key, year in years(entries).items():
+    for key, year in citation_years(entries).items():
         first = authors(entries[key]).split(" and ")[0].removesuffix(" et al.")
         names[key] = f"{first} ({year})"
     return names

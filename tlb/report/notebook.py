@@ -20,7 +20,7 @@ from markupsafe import Markup
 from tlb.measure import build
 from tlb.report import charts
 from tlb.report.analysis import Analysis
-from tlb.report.claims import elsewhere
+from tlb.report.claims import untestable_statements
 from tlb.report.page import ABSENT, current_page
 from tlb.report.render import MUTED, Figure, Html, inline, lacking_note
 from tlb.report.verdicts import verdict_table, verdicts
@@ -68,8 +68,7 @@ def judge(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> None:
     page, _ = current_page()
     if page.only_defines:
         return
-    judged = verdict_table(verdicts(module, a, **bands), elsewhere(a.chapter))
-    page.put(judged)
+    page.put(verdict_table(verdicts(module, a, **bands), untestable_statements(a.chapter)))
     if lines := measured_by(a.frame):
         page.put(MeasuredBy(lines))
 

@@ -322,7 +322,7 @@ _PAPER = '<rect width="100%" height="100%" fill="#fff"/>'  # no style sheet repa
 _SHOWN = re.compile(rf"!\[[^]]*\]\({re.escape(README_FIGURE)}\)")
 
 
-def drawing(page: Path) -> tuple[str, str]:
+def first_figure_of(page: Path) -> tuple[str, str]:
     """Return (alternative text, SVG on white) of a notebook's first figure. Raises LookupError."""
     for cell in nbformat.read(page, as_version=4).cells:
         for output in cell.get("outputs", []):
@@ -333,7 +333,7 @@ def drawing(page: Path) -> tuple[str, str]:
 
 def first_figure() -> tuple[str, str]:
     """Return (Markdown for the README, SVG) of the first page's first figure."""
-    words, svg = drawing(BOOK / f"{table_of_contents()[0]}.ipynb")
+    words, svg = first_figure_of(BOOK / f"{table_of_contents()[0]}.ipynb")
     return f"![{words}]({README_FIGURE})", svg
 
 

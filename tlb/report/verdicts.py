@@ -26,7 +26,7 @@ from tlb.report.claims import Band as Band
 from tlb.report.claims import Claim as Claim
 from tlb.report.claims import Compares as Compares
 from tlb.report.claims import Fact as Fact
-from tlb.report.claims import PointsOf, Truth, sources, statements
+from tlb.report.claims import PointsOf, Truth, source_names, statements
 from tlb.report.claims import Statement as Statement
 from tlb.report.claims import claim as claim
 from tlb.report.claims import claims_of as claims_of
@@ -92,7 +92,7 @@ def _reach_in_cache(a: Analysis) -> str:
 
 
 # What the column `obstacles` may name: functions that return a reason's code, or "".
-CHECKS: dict[str, Callable[[Analysis], str]] = {
+OBSTACLE_CHECKS: dict[str, Callable[[Analysis], str]] = {
     "splintered": _splintered,
     "two-dimensions": _two_dimensions,
     "bare-metal": _bare_metal,
@@ -101,7 +101,7 @@ CHECKS: dict[str, Callable[[Analysis], str]] = {
 }
 
 
-def unless_splintered(a: Analysis, effect: Effect, answer: bool) -> Effect:
+def require_unsplintered(a: Analysis, effect: Effect, answer: bool) -> Effect:
     """Return the effect of a claim that splintered large pages decide one way only.
 
     answer: what they cannot show. Where they miss as base pages do, what base pages cost more is a
@@ -119,10 +119,10 @@ def obstacle(a: Analysis, codes: str) -> Unavailable | None:
     Raises ValueError for a code without a check.
     """
     for code in codes.split():
-        if code not in CHECKS:
-            known = ", ".join(CHECKS)
+        if code not in OBSTACLE_CHECKS:
+            known = ", ".join(OBSTACLE_CHECKS)
             raise ValueError(f"{code!r} is no obstacle that can be checked; use one of {known}.")
-        if found := CHECKS[code](a):
+        if found := OBSTACLE_CHECKS[code](a):
             return Unavailable(found)
     return None
 
@@ -192,7 +192,7 @@ WRONG_BY_CHANCE = 0.05
 # Kernels whose earlier versions warmed what they then timed, and the first version that does not:
 # rows of the earlier ones are shown, marked, and prove nothing.
 SUPERSEDED = {"shootdown": 2, "fork_write": 2, "prefault": 2}
-Word = Literal["holds", "fails", "cannot tell", "not testable here"]
+VerdictWord = Literal["holds", "fails", "cannot tell", "not testable here"]
 
 
 def decided(truth: Truth) -> bool | None:
@@ -223,7 +223,7 @@ class Verdict:
     empty if the evidence says it."""
 
     claim: Claim
-    verdict: Word
+    verdict: VerdictWord
     evidence: str
     effects: tuple[Effect, ...] = ()
     reason: str = ""
@@ -294,7 +294,7 @@ def verdicts(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> list[V
 # --- the table
 
 # The style's class of each verdict.
-CLASSES: dict[str, str] = {
+CSS_CLASS_BY_VERDICT: dict[str, str] = {
     "holds": "holds",
     "fails": "fails",
     "cannot tell": "unknown",
@@ -314,19 +314,19 @@ _ROW = (
 _BEYOND = '<details class="tlb-beyond"><summary>{}</summary><ul>{}</ul></details>'
 
 
-def anchor(id: str) -> str:
+def claim_anchor(id: str) -> str:
     """Return the id of a claim on its chapter's page."""
     return f"claim-{id}"
 
 
-def mark(word: str, css: str, reason: str = "") -> Markup:
+def verdict_html(word: str, css: str, reason: str = "") -> Markup:
     """Return a verdict in its colour, with the code of why it is undecided as an attribute."""
     attribute = Markup(' data-reason="{}"').format(reason) if reason else ""
     span = Markup('<span class="tlb-verdict tlb-verdict-{}"{}>{}</span>')
     return span.format(css, attribute, word)
 
 
-def beside(bounds: Sequence[Bounds], why: str) -> Markup:
+def bounds_html(bounds: Sequence[Bounds], why: str) -> Markup:
     """Return the intervals and bands of a verdict, and why they leave it undecided."""
     parts = filter(None, [bounds_words(bounds), escape(f"Not decided: {why}" if why else "")])
     text = Markup(" ").join(parts)
@@ -338,12 +338,12 @@ def verdict_table(found: Sequence[Verdict], beyond: Sequence[Statement] = ()) ->
     folded, the statements beyond any measurement here."""
     rows = [
         (
-            anchor(verdict.claim.id),
+            claim_anchor(verdict.claim.id),
             inline(verdict.claim.says),
             _source(verdict.claim.source),
-            mark(verdict.verdict, CLASSES[verdict.verdict], verdict.reason),
+            verdict_html(verdict.verdict, CSS_CLASS_BY_VERDICT[verdict.verdict], verdict.reason),
             inline(verdict.evidence),
-            beside(verdict.bounds, verdict.why),
+            bounds_html(verdict.bounds, verdict.why),
             verdict.claim.place,
             highlighted(inspect.getsource(verdict.claim.decide)),
         )
@@ -351,7 +351,7 @@ def verdict_table(found: Sequence[Verdict], beyond: Sequence[Statement] = ()) ->
     ]
     text = "\n".join(
         f"{verdict.verdict.upper()}: {verdict.claim.says} [{verdict.evidence}]"
-        f"{beside(verdict.bounds, verdict.why).striptags()}"
+        f"{bounds_html(verdict.bounds, verdict.why).striptags()}"
         for verdict in found
     )
     table = Html(str(Markup(_TABLE).format(join(_ROW, rows))), text)
@@ -359,7 +359,7 @@ def verdict_table(found: Sequence[Verdict], beyond: Sequence[Statement] = ()) ->
 
 
 def _source(key: str) -> str:
-    return sources().get(key, key)
+    return source_names().get(key, key)
 
 
 def chance_words(tested: int) -> str:
@@ -387,7 +387,8 @@ def _beyond(beyond: Sequence[Statement]) -> Html:
     if not beyond:
         return Html("", "")
     items = [
-        (anchor(one.id), inline(one.quote), _source(one.source), inline(one.note)) for one in beyond
+        (claim_anchor(one.id), inline(one.quote), _source(one.source), inline(one.note))
+        for one in beyond
     ]
     summary = f"Not testable here: {len(beyond)} more"
     listed = join(f'<li id="{{}}">“{{}}” {_SOURCE}: {{}}</li>', items)

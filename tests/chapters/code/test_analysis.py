@@ -58,7 +58,7 @@ def test_hot_lines_cost_by_the_pages_they_are_strewn_over():
 @pytest.mark.parametrize("machine", ["base pages alone", "drawn jumps alone", "nothing"])
 def test_what_was_not_measured_is_empty_or_a_reason(machine):
     a = analysis(MACHINES[machine]())
-    assert set(a.price) <= set(grid.KINDS) and set(a.gains) <= set(a.texts["mib"]) <= set(
+    assert set(a.price) <= set(grid.JUMP_KINDS) and set(a.gains) <= set(a.texts["mib"]) <= set(
         grid.TEXT_MIB
     )
     if a.frame is NOTHING:

@@ -14,7 +14,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("way", ways.WAYS)
+@pytest.mark.parametrize("way", ways.WAYS_TO_LOAD_CODE)
 def test_each_way_gives_code_that_is_whole_or_a_reason(way):
     try:
         got = ways.measure(way)
@@ -31,7 +31,7 @@ def test_each_way_gives_code_that_is_whole_or_a_reason(way):
 
 def test_the_document_says_of_each_way_what_it_gave_or_why_not():
     told = ways.Texts.model_validate(ways.make("smoke"))
-    assert {got.way for got in told.got} | set(told.lacking) == set(ways.WAYS)
+    assert {got.way for got in told.got} | set(told.lacking) == set(ways.WAYS_TO_LOAD_CODE)
     for way in told.lacking:
         with pytest.raises(Unavailable):
             told.of(way)

@@ -7,7 +7,7 @@ from support.synthetic import GIB, scope
 
 from experiments import context_switches
 from experiments.context_switches import grid
-from experiments.context_switches.analysis import NEW
+from experiments.context_switches.analysis import NEW_PROCESS
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -22,7 +22,7 @@ def test_what_a_switch_brings_back_of_a_new_processs_price(kept, part):
         1 + (1 - kept) * QUIET.cold_ns / (QUIET.near_ns + QUIET.cold_ns)
     )
     assert a.price_after("thread").value == pytest.approx(QUIET.held_ns) and a.price_after(
-        NEW
+        NEW_PROCESS
     ).value == pytest.approx(QUIET.cold_ns)
 
 
@@ -30,8 +30,8 @@ def test_the_first_round_costs_more_than_the_last_by_translation_alone():
     a = analysis(context_switches, rows(QUIET))
     assert a.first_over_last_round().value == pytest.approx(QUIET.cold_ns / QUIET.held_ns)
     assert a.rounds.groupby("layout")["number"].apply(list).to_dict() == {
-        "packed": [*grid.PASSES],
-        "spread": [*grid.PASSES],
+        "packed": [*grid.NEW_PROCESS_ROUNDS],
+        "spread": [*grid.NEW_PROCESS_ROUNDS],
     }
     frame = rows()
     faulty = analysis(

@@ -17,7 +17,7 @@ def test_a_collapse_pays_after_so_many_hops():
     a = analysis(housekeeping, rows(QUIET))
     assert (
         a.break_even_hops("random").value == pytest.approx(2e7 / QUIET.gain_ns)
-        and len(a.collapses) == len(grid.COLLAPSES) * 3 * 2
+        and len(a.collapses) == len(grid.COLLAPSED_AREAS) * 3 * 2
     )
     assert a.collapse_at("during", "p999").value == pytest.approx(200 * QUIET.walk_ns)
     assert (

@@ -23,14 +23,14 @@ linux = pytest.mark.skipif(
 
 @linux
 @pytest.mark.measures
-@pytest.mark.parametrize("way", ways.WAYS)
+@pytest.mark.parametrize("way", ways.WAYS_TO_MAP)
 def test_a_way_gives_what_its_kind_can_or_its_reason(way):
     """What holds on any Linux: a pool's pages are large or the call fails, and what was written is
     resident."""
     try:
         got = ways.measure(way, 16 * MIB)
     except Unavailable as why:
-        assert why.code in (ways.WAYS[way].refused, "mount-refused")
+        assert why.code in (ways.WAYS_TO_MAP[way].refused, "mount-refused")
         return
     assert (
         got.resident_bytes >= got.array_bytes
@@ -91,7 +91,7 @@ def test_a_survey_tries_every_way_and_keeps_why_one_gave_nothing(monkeypatch):
         pytest.skip("base pages are not of 4 KiB")
     found = ways.survey(8 * MIB)
     assert [got.way for got in found.got] == [
-        way for way in ways.WAYS if way != "pool"
+        way for way in ways.WAYS_TO_MAP if way != "pool"
     ] and found.lacking == {"pool": "pool-empty"}
     assert ways.Ways.model_validate_json(json.dumps(found.model_dump(mode="json"))) == found
     assert refusal(found.of, "pool") == "pool-empty"

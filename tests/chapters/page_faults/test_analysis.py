@@ -6,12 +6,12 @@ from support.faults import NOTHING, Kernel, analysis, points, rows
 
 from experiments.page_faults import grid
 from experiments.page_faults.analysis import (
-    FILE,
-    FILE_AT_ONCE,
-    FILE_READY,
-    FRESH,
-    FRESH_LARGE,
-    WAYS,
+    FILE_PAGES,
+    FILE_PAGES_AT_ONCE,
+    FRESH_LARGE_MEMORY,
+    FRESH_MEMORY,
+    NAMED_TOUCHES,
+    PREPARED_FILE_PAGES,
 )
 from tlb.system.reasons import Unavailable
 
@@ -25,13 +25,13 @@ def test_a_page_and_a_fault_differ_by_the_pages_that_a_fault_maps(around):
     kernel = Kernel(noise=1e-9, around=around)
     a = analysis(rows(kernel))
     page = kernel.trap_ns / around + kernel.enter_ns + kernel.free_ns
-    assert a.page_ns(FILE).value == pytest.approx(page) and a.per_fault[
-        FILE
+    assert a.page_ns(FILE_PAGES).value == pytest.approx(page) and a.per_fault[
+        FILE_PAGES
     ].value == pytest.approx(around * page)
-    assert [a.pages_per_fault[way] for way in (FILE, FILE_AT_ONCE)] == pytest.approx(
+    assert [a.pages_per_fault[way] for way in (FILE_PAGES, FILE_PAGES_AT_ONCE)] == pytest.approx(
         [around, kernel.piece]
     )
-    assert a.page_ns(FILE).value - a.page_ns(FILE_READY).value == pytest.approx(
+    assert a.page_ns(FILE_PAGES).value - a.page_ns(PREPARED_FILE_PAGES).value == pytest.approx(
         kernel.trap_ns / around
     )
 
@@ -41,7 +41,7 @@ def test_a_process_that_misread_the_clock_changes_no_time():
     late = 200.0 * (frame["repeat"] == 0)
     read = {name: frame[name] - late for name in ("mean_ns", "p50_ns", "p95_ns")}
     found, plain = (
-        analysis(one).touches[FRESH]
+        analysis(one).touches[FRESH_MEMORY]
         for one in (frame.assign(clock_ns=frame["clock_ns"] + late, **read), frame)
     )
     assert found.tolist() == pytest.approx(plain.tolist(), nan_ok=True)
@@ -49,17 +49,17 @@ def test_a_process_that_misread_the_clock_changes_no_time():
 
 def test_large_pages_save_traps_and_no_zeroing():
     a = analysis(rows(QUIET))
-    saved = a.page_ns(FRESH).value - a.page_ns(FRESH_LARGE).value
+    saved = a.page_ns(FRESH_MEMORY).value - a.page_ns(FRESH_LARGE_MEMORY).value
     assert saved == pytest.approx(QUIET.trap_ns * 511 / 512)
-    assert a.page_ns(FRESH_LARGE).value > QUIET.zero_ns
+    assert a.page_ns(FRESH_LARGE_MEMORY).value > QUIET.zero_ns
 
 
 def test_the_histogram_of_a_file_has_a_mode_for_those_that_fault_and_one_for_those_that_do_not():
     data = analysis(rows(QUIET)).histograms.set_index("way")
-    file = data.loc[WAYS[FILE]]
+    file = data.loc[NAMED_TOUCHES[FILE_PAGES]]
     assert file["share"].sum() == pytest.approx(1.0) and len(file) == 2
     assert file.sort_values("ns")["share"].tolist() == pytest.approx([15 / 16, 1 / 16], abs=0.01)
-    fresh = data.loc[[WAYS[FRESH]]]
+    fresh = data.loc[[NAMED_TOUCHES[FRESH_MEMORY]]]
     assert (
         len(fresh) == 1
         and fresh["low_ns"].iloc[0] < QUIET.page_ns("anonymous", "4k", 0) < fresh["high_ns"].iloc[0]
@@ -112,8 +112,8 @@ def test_what_was_not_measured_is_empty_or_a_reason():
     a = analysis(NOTHING)
     assert a.touches == a.per_fault == {} and a.histograms.empty and a.rates.empty
     for ask in (
-        lambda: a.page_ns(FILE),
-        lambda: a.known(a.per_fault, FILE),
+        lambda: a.page_ns(FILE_PAGES),
+        lambda: a.known(a.per_fault, FILE_PAGES),
         lambda: a.churned("4k"),
         lambda: a.most_real_threads,
         a.left_alone,

@@ -10,7 +10,12 @@ from support.common import needs_c, refusal
 from support.synthetic import Stated
 
 from experiments.page_faults import kernel_side
-from experiments.page_faults.kernel_side import KernelSide, high_mapping, shares, words
+from experiments.page_faults.kernel_side import (
+    KernelSide,
+    function_shares,
+    high_mapping,
+    kernel_settings,
+)
 from tlb.machine import host
 from tlb.system.reasons import REASONS
 
@@ -44,7 +49,7 @@ def test_what_files_say_is_read(tmp_path):
             "sys/module/page_reporting/parameters/page_reporting_order": "9\n",
         },
     )
-    assert words(root) == {
+    assert kernel_settings(root) == {
         "la57_flag": True,
         "no5lvl": True,
         "balloon": ("statistics", "free-page-reports"),
@@ -53,7 +58,7 @@ def test_what_files_say_is_read(tmp_path):
 
 
 def test_a_report_is_read_by_function_and_what_is_rare_left_out():
-    assert shares(REPORT) == {"[k] clear_page_erms": 0.1328, "[.] write_pages": 0.0686}
+    assert function_shares(REPORT) == {"[k] clear_page_erms": 0.1328, "[.] write_pages": 0.0686}
 
 
 @pytest.mark.parametrize(
@@ -66,7 +71,7 @@ def test_a_report_is_read_by_function_and_what_is_rare_left_out():
     ],
 )
 def test_a_report_without_functions_is_a_reason(report, code):
-    assert refusal(shares, report) == code
+    assert refusal(function_shares, report) == code
 
 
 @pytest.mark.parametrize(

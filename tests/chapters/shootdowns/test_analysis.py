@@ -15,7 +15,7 @@ QUIET = Events(noise=1e-9)
 @pytest.mark.parametrize("told_ns", [100.0, 10_000.0])
 def test_the_price_of_a_shootdown_comes_back_whatever_the_pages(told_ns):
     a = analysis(shootdowns, rows(Events(noise=1e-9, told_ns=told_ns)))
-    assert a.most_others == 3 and set(a.added) == set(shootdowns.grid.CALLS)
+    assert a.most_others == 3 and set(a.added) == set(shootdowns.grid.MEMORY_CALLS)
     for call, price in a.added.items():
         assert price.xs == list(
             shootdowns.grid.REMOVED
@@ -33,9 +33,9 @@ def test_the_price_of_a_shootdown_comes_back_whatever_the_pages(told_ns):
 def test_flushes_are_counted_as_requested_and_seen():
     a = analysis(shootdowns, rows(Events(seen=0.9)))
     assert a.share_seen() == pytest.approx(0.9, abs=1e-3)
-    assert set(a.flush_counts["call"]) == set(shootdowns.grid.CALLS)
+    assert set(a.flush_counts["call"]) == set(shootdowns.grid.MEMORY_CALLS)
     assert {tuple(row) for row in a.partial_calls[["call", "large_share"]].to_numpy()} == {
-        (call, 0.0) for call in shootdowns.grid.CALLS
+        (call, 0.0) for call in shootdowns.grid.MEMORY_CALLS
     }
     assert refusal(analysis(shootdowns, rows(Events(counted=False))).share_seen) == "no-flush-count"
 

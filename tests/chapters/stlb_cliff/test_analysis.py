@@ -6,7 +6,7 @@ from support.common import refusal
 from support.stlb_cliff import DEARER, analysis, counted, hashed, kind, of
 from support.synthetic import MIB, Stated, Truth, frame, grid, tlbs
 
-from experiments.stlb_cliff.analysis import COUNTING
+from experiments.stlb_cliff.analysis import COUNTING_MACHINE
 from tlb.stats import misses
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -112,7 +112,7 @@ def test_walks_are_another_machines_only_where_this_one_counted_none():
     a = counted()
     assert a.counting is a
     other = of(PLAIN).counting
-    assert other.about.machine == COUNTING and other.is_counted
+    assert other.about.machine == COUNTING_MACHINE and other.is_counted
 
 
 def test_draws_that_never_left_the_second_level_say_nothing_of_a_walk():

@@ -6,7 +6,7 @@ from support.strides import MACHINES, NOTHING, Machine, analysis, points, rows
 
 from experiments.strides import analysis as chapter
 from experiments.strides import tables
-from experiments.strides.grid import CONTROLLED, STRIDES
+from experiments.strides.grid import CONTROLLED_STRIDES, STRIDES
 from tlb.system.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -19,7 +19,7 @@ def test_the_loop_has_a_time_at_each_stride_on_each_page_size_and_nothing_of_its
     assert list(a.times) == ["4k", "thp", "2m"] and all(
         curve.xs == list(STRIDES) for curve in a.times.values()
     )
-    assert a.staggered["4k"].xs == a.packed.xs == list(CONTROLLED)
+    assert a.staggered["4k"].xs == a.packed.xs == list(CONTROLLED_STRIDES)
 
 
 def test_each_part_of_a_stride_comes_back():
@@ -30,7 +30,7 @@ def test_each_part_of_a_stride_comes_back():
         chapter.CONFLICTS: QUIET.sets_ns,
     }
     every = analysis(rows(QUIET)).parts
-    for each in CONTROLLED[1:]:
+    for each in CONTROLLED_STRIDES[1:]:
         parts = every.query(f"step_bytes == {each}").set_index("part")
         assert parts["ns"].to_dict() == pytest.approx(truth, rel=1e-6) and list(
             parts.index

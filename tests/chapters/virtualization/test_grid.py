@@ -26,4 +26,6 @@ def test_each_size_of_the_matrix_has_all_twelve_cells_the_plain_process_and_one_
     for lines in {n for kernel, mode, _, n in found if mode == "namespaces"}:
         assert {("guest_chase", guest, host, lines) for guest, host in CELLS} <= found
         assert {("page_chase", "", host, lines) for host in HOSTS} <= found
-    assert {mode for kernel, mode, *_ in found if kernel == "numa_chase"} == set(grid.NODES)
+    assert {mode for kernel, mode, *_ in found if kernel == "numa_chase"} == set(
+        grid.NUMA_PLACEMENTS
+    )

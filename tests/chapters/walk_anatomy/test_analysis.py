@@ -51,7 +51,7 @@ def test_the_caches_of_a_machine_come_back_within_a_tenth(name):
 def test_the_closed_form_is_what_the_simulator_counts():
     a = quiet()
     for level, curve in a.prices.items():
-        for tables in grid.sweep(level, a.pages, a.fanout):
+        for tables in grid.table_sweep(level, a.pages, a.fanout):
             said = walk_caches.predicted_ns(a.first_ns.value, a.caches, dict(enumerate(tables, 1)))
             assert said == pytest.approx(curve.at(tables[level - 1]).value, rel=0.06), tables
 

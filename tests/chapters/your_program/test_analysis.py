@@ -7,7 +7,7 @@ from support.your_program import HELPS, HURTS, OPEN, analysis, document
 
 from experiments.your_program import figures, tables
 from experiments.your_program.cases import CASES
-from experiments.your_program.programs import is_whole
+from experiments.your_program.programs import is_document_complete
 from tlb.report.claims import REGISTRY
 from tlb.report.notebook import borrowed
 from tlb.report.verdicts import judge
@@ -83,9 +83,15 @@ def test_of_an_older_document_the_programs_that_were_added_since_stand_as_not_me
 
 def test_a_document_is_made_anew_where_programs_were_added_or_more_minutes_are_given():
     content = document(lacking={"sort": "no-time"})
-    assert is_whole(content, content["minutes"]) and not is_whole(content, content["minutes"] + 1)
+    assert is_document_complete(content, content["minutes"]) and not is_document_complete(
+        content, content["minutes"] + 1
+    )
     old = content | {"told": content["told"][1:]}
-    assert not is_whole(old, 1.0) and is_whole(old, 0.0) and not is_whole({}, 1.0)
+    assert (
+        not is_document_complete(old, 1.0)
+        and is_document_complete(old, 0.0)
+        and not is_document_complete({}, 1.0)
+    )
 
 
 def test_a_program_that_is_measured_at_several_sizes_counts_once():

@@ -183,7 +183,9 @@ def test_a_document_is_whole_whatever_is_missing(started):
 
 
 def test_a_document_of_a_few_programs_is_whole_for_who_wants_no_more(started):
-    few = programs.make(programs.FEW_MINUTES, programs.FEW, tell=lambda line: None)
-    assert tuple(started) == programs.FEW and set(few["lacking"]) == set(programs.FEW) - {"sort"}
-    assert programs.is_whole(few, programs.FEW_MINUTES, programs.FEW)
-    assert not programs.is_whole(few, programs.FEW_MINUTES)
+    few = programs.make(programs.QUICK_MINUTES, programs.QUICK_PROGRAMS, tell=lambda line: None)
+    assert tuple(started) == programs.QUICK_PROGRAMS and set(few["lacking"]) == set(
+        programs.QUICK_PROGRAMS
+    ) - {"sort"}
+    assert programs.is_document_complete(few, programs.QUICK_MINUTES, programs.QUICK_PROGRAMS)
+    assert not programs.is_document_complete(few, programs.QUICK_MINUTES)
