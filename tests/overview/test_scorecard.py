@@ -110,7 +110,7 @@ def test_verdicts_by_other_versions_of_the_kernels_are_neither_shown_nor_compare
     versions = {A: {chapter: mine} if mine else {}, B: {chapter: theirs} if theirs else {}}
     monkeypatch.setattr(
         scorecard,
-        "judged",
+        "verdicts_on_machine",
         lambda about: MACHINES[about.machine].model_copy(
             update={"measures": versions[about.machine]}
         ),
