@@ -18,7 +18,7 @@ from tlb.measure import kernels
 from tlb.measure.grid import Profile, Scope
 from tlb.measure.record import Point
 from tlb.report.analysis import Analysis
-from tlb.report.verdicts import Verdict, verdicts
+from tlb.report.verdicts import SUPERSEDED, Verdict, verdicts
 
 MIB, GIB = 2**20, 2**30
 
@@ -109,7 +109,8 @@ def processes(
     """
     draw, rows = np.random.default_rng(seed), []
     for point in points:
-        record, quiet_ns = make_record(**point.model_dump(), **fields(point)), ns(point)
+        version, quiet_ns = SUPERSEDED.get(point.kernel, 1), ns(point)
+        record = make_record(**point.model_dump(), measures=version, **fields(point))
         row = record.model_dump(exclude={"counters", "options", "also"})
         row |= dict(record.options) | record.also
         for repeat in range(repeats):

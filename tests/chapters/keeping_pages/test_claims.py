@@ -56,7 +56,7 @@ def go(huge_bytes: int) -> dict:
 
 JUDGED: dict[str, tuple[str, object, str, str]] = {
     "sixfold": (SIX, lambda: analysis(), H, "4 threads, memory is ready at 10."),
-    "twofold": (SIX, lambda: analysis(faulted(3.0)), F, "factor of 2.0"),
+    "twofold": (SIX, lambda: analysis(faulted(3.0)), F, "factor of 2."),
     "a byte takes 2 MiB": (SMALL, lambda: analysis(), H, "2 MiB resident"),
     "a byte takes a base page": (
         SMALL,
