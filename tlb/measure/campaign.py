@@ -67,7 +67,7 @@ def _buildable(points: Collection[Point], outcome: Outcome) -> dict[Point, Build
         try:
             buildable[point] = build_of(point)
         except Unavailable as why:
-            if why.code != "engine-lacks":
+            if point.engine == "c":
                 raise
             outcome.lacking[point] = why
     return buildable

@@ -1,7 +1,7 @@
 """The catalogue of kernels: one declaration a kernel, of all that Python knows of it and its own
 file does not say by itself.
 
-A new kernel is a C file, its numba twin (kernels/twins/) where it has one, and a declaration here.
+A new kernel is a C file and a declaration here.
 tests/measure/test_kernels.py compares each declaration with its file.
 """
 

@@ -102,7 +102,7 @@ def table_bytes(point: Point) -> int:
 
 
 def list_bytes(point: Point) -> int:
-    """Return stride_sum's list: four bytes a visit, twice in numba."""
+    """Return stride_sum's list: four bytes a visit, and as many to spare."""
     step = option(point, "step_bytes", LINE_BYTES)
     return 8 * point.lines * LINE_BYTES // step * (point.mode == "listed")
 

@@ -30,13 +30,11 @@ def _included(main: Path) -> Iterator[Path]:
 
 
 def _imported(module: Path) -> Iterator[Path]:
-    """Yield the files of the modules of kernels/twins/ that one imports."""
-    twins = module.parents[1] / "twins"
+    """Yield the files of the modules of kernels/ that one imports."""
+    root = next(folder for folder in module.parents if folder.name == "kernels")
     for node in ast.walk(ast.parse(module.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module == "kernels.twins":
-            yield from (twins / f"{alias.name}.py" for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("kernels.twins."):
-            yield twins / f"{str(node.module).rpartition('.')[2]}.py"
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("kernels."):
+            yield root.parent.joinpath(*str(node.module).split(".")).with_suffix(".py")
 
 
 @cache  # the same few files, for each point

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from tlb.machine.host import base_page_bytes, data_caches
-from tlb.measure import campaign, kernels, perf, rows
+from tlb.measure import campaign, kernels, rows
 from tlb.measure.grid import octaves
 from tlb.measure.measuring_setup import Rig
 from tlb.measure.prebuilt import compiler
@@ -109,10 +109,10 @@ def _takes_c() -> None:
 def _run(
     rig: Rig, points: list[Point], name: str, repeats: int, seconds: float = inf
 ) -> tuple[pd.DataFrame, dict[Point, Unavailable]]:
-    """(all rows that there are now, why each point that is lacking is). Nothing is counted,
-    and nothing tried again: the least of several leaves noise out."""
+    """(all rows that there are now, why each point that is lacking is). No point is
+    counted, and nothing tried again: the least of several leaves noise out."""
     outcome = campaign.run(
-        replace(rig, plan=perf.NO_COUNTERS),
+        replace(rig, plan=rig.plan.of_processes_only()),
         {name: points},
         lambda p: min(repeats, repeats_of(p)),
         retry_share=0,
