@@ -10,6 +10,7 @@ the compared points have theirs first. No choice sees where a value lies: it wou
 from __future__ import annotations
 
 import random
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -22,12 +23,12 @@ from math import inf
 from tlb.measure import build, kernels
 from tlb.measure.mapping import RETRY_SHARE, Group, expected, groups, kind_of
 from tlb.measure.measuring_setup import Rig
-from tlb.measure.outcome import Outcome, remember_lacks
+from tlb.measure.outcome import Outcome, remember_lacks, remember_sessions
 from tlb.measure.progress import Progress
 from tlb.measure.record import Build, Point, Record, record_key
 from tlb.stats.intervals import median_interval
 from tlb.system.files import measuring_lock
-from tlb.system.reasons import Unavailable
+from tlb.system.reasons import Unavailable, explain
 
 # Half an interval's width over its median. The ratio of two such points is known to 1.4 %, and what
 # claims ask of a ratio is 5 % and more but for one.
@@ -101,11 +102,17 @@ def run(
     schedule = _schedule(rig, grids, repeats, most, outcome, compared, random.Random(seed))
     due, done = schedule.due(), set[tuple[Point, int]]()
     if due and seconds > 0:
+        if not quiet and rig.plan.lacks_perf:
+            print(f"No perf stat: {explain(rig.plan.lacks_perf)}", file=sys.stderr)
         own_bar = nullcontext(progress) if progress else Progress(" ".join(grids), quiet)
         with measuring_lock(), own_bar as bar:
             bar.expect(schedule.expected(), begin + seconds, EXTRA_SHARE * schedule.may_add)
             groups = schedule.groups(bar, outcome.lacking, first_round)
-            done = _measure(rig, schedule, groups, bar, retry_share, outcome)
+            begun = len(rig.sessions)
+            try:
+                done = _measure(rig, schedule, groups, bar, retry_share, outcome)
+            finally:
+                remember_sessions(rig, rig.sessions[begun:])
     remember_lacks(rig, {p for p, _ in due}, {p for p, _ in done}, outcome)
     outcome.left = Counter(
         p for p, repeat in due if (p, repeat) not in done and p not in outcome.lacking

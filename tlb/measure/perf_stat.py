@@ -212,6 +212,11 @@ class Plan:
             ),
         )
 
+    @property
+    def lacks_perf(self) -> str:
+        """The reason code of a perf that was tried and counts nothing, "" otherwise."""
+        return "" if self.perf else self.lacking.get("task_clock_ns", "")
+
     def of_processes_only(self) -> Plan:
         """Return the plan that counts whole processes and no point."""
         return replace(NO_COUNTERS, perf=self.perf, of_process=self.of_process)
