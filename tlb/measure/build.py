@@ -96,7 +96,8 @@ def kernel(name: str, engine: Engine = "c") -> Kernel:
         if (cc := compiler()) is None:
             raise Unavailable("no-compiler")
         binary, digest = _built(cc, module, FLAGS)
-        command, made_by = (str(binary),), cc.label
+        command: tuple[str, ...] = (str(binary),)
+        made_by = cc.label
     else:
         packages = [f"{name} {importlib.metadata.version(name)}" for name in _PACKAGES[engine]]
         words = [f"python {platform.python_version()}", *packages]

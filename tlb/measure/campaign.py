@@ -198,12 +198,12 @@ class _Schedule:
             if repeat < self.wanted[point]
         ]
 
-    def expected(self) -> Counter[str]:
-        """A guess at the seconds of all that is to come, by kind."""
+    def expected(self) -> dict[str, float]:
+        """Return a guess at the seconds of all that is to come, by kind."""
         return self._cost(self._of(repeat) for repeat in {repeat for _, repeat in self.due()})
 
-    def _cost(self, rounds: Iterable[list[Point]]) -> Counter[str]:
-        return sum((expected(groups(points, self.shuffle)) for points in rounds), Counter[str]())
+    def _cost(self, rounds: Iterable[list[Point]]) -> dict[str, float]:
+        return expected(group for points in rounds for group in groups(points, self.shuffle))
 
     def groups(
         self, bar: Progress, lacking: Collection[Point], first_round: bool

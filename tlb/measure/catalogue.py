@@ -7,6 +7,8 @@ tests/measure/test_kernels.py compares each declaration with its file.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tlb.measure import namespaces
 from tlb.measure.declaration import (
     PATH_BYTES,
@@ -30,9 +32,9 @@ from tlb.measure.declaration import (
     walk_functions,
 )
 
-_PACKED = {"layout": "packed", "order": "random", "is_chase": False}
-_CHASE = {"least_cycles": 1.0, "order_of": "page_chase"}
-_FAULTS = {"faults_in": True, "is_chase": False}
+_PACKED = Declaration(layout="packed", order="random", is_chase=False)
+_CHASE = Declaration(least_cycles=1.0, order_of="page_chase")
+_FAULTS = Declaration(faults_in=True, is_chase=False)
 
 CATALOGUE: dict[str, Declaration] = {
     "page_chase": Declaration(
@@ -62,11 +64,8 @@ CATALOGUE: dict[str, Declaration] = {
         side_bytes=lambda point: point.lines * 48,
     ),
     # One fault a page, where populating a range takes them in one go.
-    "first_touch": Declaration(
-        **_CHASE,
-        modes=("address", "visit", "shuffled"),
-        start_s=0.4,
-        timed=fixed_functions("follow"),
+    "first_touch": replace(
+        _CHASE, modes=("address", "visit", "shuffled"), start_s=0.4, timed=fixed_functions("follow")
     ),
     "page_gather": Declaration(
         session="session", least_cycles=0.1, timed=fixed_functions("gather")
@@ -81,8 +80,8 @@ CATALOGUE: dict[str, Declaration] = {
     ),
     # A random touch multiplies twice to draw its address, and no core starts four multiplications
     # in a cycle.
-    "random_touch": Declaration(
-        **_PACKED,
+    "random_touch": replace(
+        _PACKED,
         session="session",
         options={"bytes": None, "spare_draws": 0},
         size="bytes",
@@ -93,8 +92,9 @@ CATALOGUE: dict[str, Declaration] = {
     ),
     # The sums wait for each other, an addition a cycle. The default step is the published page's,
     # whatever the base page is.
-    "stride_sum": Declaration(
-        **_PACKED | {"order": "sequential"},
+    "stride_sum": replace(
+        _PACKED,
+        order="sequential",
         session="session",
         modes=("plain", "listed"),
         options={"bytes": None, "step_bytes": 4 << 10},
@@ -106,8 +106,8 @@ CATALOGUE: dict[str, Declaration] = {
         side_bytes=list_bytes,
     ),
     # No bound: Linux may have pages zeroed beforehand.
-    "prefault": Declaration(
-        **_FAULTS,
+    "prefault": replace(
+        _FAULTS,
         modes=("touch", "populate", "memset"),
         options={"threads": 1},
         order="sequential",
@@ -115,21 +115,21 @@ CATALOGUE: dict[str, Declaration] = {
         timed=lambda point: ("touch",) if point.mode == "touch" else (),
     ),
     # Faults are Linux's work, of which no least is known. An order has four bytes a page.
-    "page_fault": Declaration(
-        **_FAULTS,
+    "page_fault": replace(
+        _FAULTS,
         modes=("file", "anonymous", "grouped"),
         options={"populate": 0, "written": 1},
         start_s=0.15,
     ),
-    "touch_again": Declaration(
-        **_FAULTS,
+    "touch_again": replace(
+        _FAULTS,
         options={"idle_ms": 0},
         order="sequential",
         start_s=0.2,
         idle_s=lambda point: option(point, "idle_ms") / 1e3,
     ),
-    "map_churn": Declaration(
-        **_PACKED,
+    "map_churn": replace(
+        _PACKED,
         modes=("unmap", "keep"),
         options={"threads": 1, "chunks": 7},
         faults_in=True,
@@ -138,8 +138,8 @@ CATALOGUE: dict[str, Declaration] = {
     ),
     # A hop waits for the last hop of its own walker alone, and no core starts more than four loads
     # in a cycle.
-    "graph_walk": Declaration(
-        **_PACKED,
+    "graph_walk": replace(
+        _PACKED,
         session="graph_walk",
         modes=("plain", "blocked", "prefetch"),
         options={"vertices": None, "walkers": 1, "block_vertices": None}
@@ -152,8 +152,8 @@ CATALOGUE: dict[str, Declaration] = {
     ),
     # A row is stored, and counted or probed for: two stores at the least, and no core completes
     # more than two in a cycle. Its lines are those of six arrays of rows.
-    "radix_partition": Declaration(
-        **_PACKED,
+    "radix_partition": replace(
+        _PACKED,
         session="radix_partition",
         modes=("naive", "partitioned", "partition"),
         options={"tuples": None, "bits": 6, "passes": 1},
@@ -163,8 +163,8 @@ CATALOGUE: dict[str, Declaration] = {
         start_s=0.35,
         timed=join_functions,
     ),
-    "guest_chase": Declaration(
-        **_CHASE,
+    "guest_chase": replace(
+        _CHASE,
         modes=("4k", "2m", "1g"),
         options={"levels": 4},
         inside_bytes=guest_bytes,
@@ -172,8 +172,8 @@ CATALOGUE: dict[str, Declaration] = {
         in_guest=True,
         timed=fixed_functions("guest_code"),
     ),
-    "shootdown": Declaration(
-        **_FAULTS,
+    "shootdown": replace(
+        _FAULTS,
         modes=("unmap", "protect", "discard", "collapse"),
         options={"threads": 0, "apart": 0},
         order="sequential",
@@ -182,14 +182,10 @@ CATALOGUE: dict[str, Declaration] = {
         side_bytes=lambda point: 0,
         inside_bytes=shot_bytes,
     ),
-    "switch_chase": Declaration(
-        **_CHASE, modes=("alone", "thread", "process"), options={"hops": 0}
-    ),
-    "cold_chase": Declaration(
-        **_CHASE, faults_in=True, start_s=0.1, timed=fixed_functions("follow")
-    ),
-    "fork_write": Declaration(
-        **_FAULTS,
+    "switch_chase": replace(_CHASE, modes=("alone", "thread", "process"), options={"hops": 0}),
+    "cold_chase": replace(_CHASE, faults_in=True, start_s=0.1, timed=fixed_functions("follow")),
+    "fork_write": replace(
+        _FAULTS,
         modes=("write", "touch"),
         options={"used": 0},
         order="sequential",
@@ -199,8 +195,8 @@ CATALOGUE: dict[str, Declaration] = {
         side_bytes=lambda point: 0,
         inside_bytes=sparse_bytes,
     ),
-    "neighbour_chase": Declaration(
-        **_CHASE,
+    "neighbour_chase": replace(
+        _CHASE,
         modes=("alone", "other", "sibling"),
         options={"stream_kib": 0, "walk_lines": 0, "discard_pages": 0},
         faults_in=True,
@@ -209,15 +205,15 @@ CATALOGUE: dict[str, Declaration] = {
         side_bytes=neighbour_bytes,
     ),
     # The other thread may collapse as much memory as is chased over.
-    "collapse_chase": Declaration(
-        **_CHASE,
+    "collapse_chase": replace(
+        _CHASE,
         modes=("none", "other", "address", "random"),
         faults_in=True,
         start_s=0.15,
         inside_bytes=lambda lines_bytes, point: 2 * lines_bytes,
     ),
-    "numa_chase": Declaration(
-        **_CHASE,
+    "numa_chase": replace(
+        _CHASE,
         modes=("local-local", "remote-local", "local-remote", "remote-remote"),
         timed=fixed_functions("follow"),
     ),

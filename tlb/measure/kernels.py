@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tlb.machine.host import base_page_bytes
 from tlb.measure.catalogue import CATALOGUE
@@ -14,7 +14,10 @@ from tlb.system.optional import Lazy
 from tlb.system.page_sizes import PAGES, page_bytes
 from tlb.system.reasons import Unavailable
 
-pd = Lazy("pandas")
+if TYPE_CHECKING:
+    import pandas as pd
+else:
+    pd = Lazy("pandas")
 
 
 def declaration(name: str) -> Declaration:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import ceil, inf
@@ -110,12 +110,13 @@ def kind_of(point: Point) -> str:
     return f"{point.kernel} {point.engine} {point.pages}"
 
 
-def expected(made: Iterable[Group]) -> Counter[str]:
-    """A guess at the seconds of these groups, by kind."""
-    costs = Counter[str]()
+def expected(made: Iterable[Group]) -> dict[str, float]:
+    """Return a guess at the seconds of these groups, by kind."""
+    costs = defaultdict[str, float](float)
     for group in made:
         if group.shares:
-            costs.update(dict([group.start]))
+            kind, seconds = group.start
+            costs[kind] += seconds
         for point in group.points:
             costs[kind_of(point)] += group.cost_s(point)
     return costs
@@ -165,12 +166,12 @@ class _Measuring:
     is_warned: bool = False
 
     def __post_init__(self) -> None:
-        self.pages = self.left[0].pages
+        self.pages = self.left[0].pages  # which all have
 
     def results(self) -> Iterator[Result]:
         while self.left:
             for point in [p for p in self.left if kernels.mapped_bytes(p) > self.most_bytes]:
-                yield self._left_out(point, self.too_large)
+                yield self._left_out(point, self.too_large or Unavailable("memory-short"))
             if self.left:
                 yield from self._one_process()
 
@@ -180,7 +181,8 @@ class _Measuring:
         mapped = shared_bytes(self.left) if self.shares else 0
         try:
             with contextlib.ExitStack() as stack:
-                process = stack.enter_context(self._start(mapped))
+                process = self._start(mapped)
+                stack.enter_context(process)
                 while self.left:
                     point = self.left.pop(0)
                     if not self.begin(point):

@@ -45,7 +45,7 @@ def plan(
         made = _counted_together(command, made)
     for event in made.derived:
         if reason := next(
-            (made.lacking[name] for name in event.derived[::2] if name in made.lacking), None
+            (made.lacking[name] for name in event.parts if name in made.lacking), None
         ):
             made.lacking[event.quantity] = reason
     return replace(

@@ -108,14 +108,14 @@ def derive(counted: Mapping[str, Quantity], events: Sequence[Event]) -> dict[str
     result = {}
     for event in events:
         first, sign, second = event.derived or ("", "", "")
-        parts, text = [counted.get(first), counted.get(second)], f"derived: {first} {sign} {second}"
-        if reason := next(
-            ("no-events" if q is None else q.reason for q in parts if q is None or q.reason), None
-        ):
-            result[event.quantity] = Quantity(reason=reason, event=text)
+        text = f"derived: {first} {sign} {second}"
+        none = Quantity(reason="no-events")
+        one, other = counted.get(first, none), counted.get(second, none)
+        if one.value is None or other.value is None:
+            result[event.quantity] = Quantity(reason=one.reason or other.reason, event=text)
             continue
-        value = parts[0].value + (parts[1].value if sign == "+" else -parts[1].value)
-        running = min(q.running_percent for q in parts)
+        value = one.value + (other.value if sign == "+" else -other.value)
+        running = min(one.running_percent or 0.0, other.running_percent or 0.0)
         result[event.quantity] = (
             Quantity(value=value, event=text, running_percent=running)
             if value >= 0
@@ -150,7 +150,7 @@ class Plan:
         and at most `programmable` others, so that perf never multiplexes. Loads' events come first;
         both parts of a sum are in one group."""
         always = tuple(event for event in self.events if event.group is None)
-        parts = {name for event in self.derived for name in event.derived[::2]}
+        parts = {name for event in self.derived for name in event.parts}
         rotated: list[tuple[Event, ...]] = []
         for number in sorted({event.group for event in self.events if event.group is not None}):
             group = sorted(
@@ -452,7 +452,5 @@ def counted(plan: Plan, pid: int, seconds: float, repeat: int = 0) -> dict[str, 
     if done.returncode or not counts:
         reason = "perf-denied" if pmu.denied(done.stderr) else "perf-failed"
         counts = {event.quantity: Quantity(reason=reason, event=event.event) for event in group}
-    parts = [
-        event for event in plan.derived if {event.derived[0], event.derived[2]} <= counts.keys()
-    ]
+    parts = [event for event in plan.derived if {*event.parts} <= counts.keys()]
     return lacking | counts | derive(counts, parts)

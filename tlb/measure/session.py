@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from tlb.machine import pools, settings
 from tlb.measure.events import SOFTWARE
@@ -148,11 +148,11 @@ class Session:
         """Return the next line. counts: whether a perf answers the kernel at its gate."""
         assert self._child.stdout is not None
         deadline = time.monotonic() + timeout_s
-        said = [self._gate.said] if self._gate and not counts else []
+        answers: list[IO[bytes] | int] = [self._child.stdout]
+        answers += [self._gate.said] if self._gate and not counts else []
         while b"\n" not in self._buffer:
-            ready = select.select(
-                [self._child.stdout, *said], [], [], max(deadline - time.monotonic(), 0)
-            )[0]
+            left_s = max(deadline - time.monotonic(), 0)
+            ready = select.select(answers, [], [], left_s)[0]
             if not ready:
                 raise Unavailable("kernel-hung", f"no answer in {timeout_s:.0f} s")
             if self._gate and self._child.stdout not in ready:
@@ -204,7 +204,7 @@ def why_ended(status: int, stderr: str, pages: str) -> Unavailable:
             return Unavailable("pool-limited", limits)
         return Unavailable("pool-empty" if is_pool else "memory-short", "SIGBUS while faulting in")
     how = f"exit status {status}" if status else "it ended before its input did"
-    if killed in iter(signal.Signals):
+    if killed in signal.valid_signals():
         how = f"signal {signal.Signals(killed).name}"
     return Unavailable("kernel-crashed", f"{how}; {last[:200]}" if last else how)
 
