@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tlb.measure import build
-from tlb.measure.catalogue import CATALOGUE
-from tlb.measure.declaration import Declaration
+from tlb.measure.catalogue import CATALOGUE, Declaration
 from tlb.measure.kernels import arena_bytes
 from tlb.measure.record import Point
 

@@ -12,7 +12,7 @@ import pytest
 
 from support import common
 from support.common import needs_c as needs_c
-from tlb.measure import build, sources
+from tlb.measure import build, compiling
 from tlb.measure.perf_stat import NO_COUNTERS, Plan
 from tlb.measure.plan import measure
 from tlb.measure.record import KernelReport, Point, Record
@@ -172,7 +172,9 @@ def compiled(source: Path, binary: Path, *flags: str) -> Path:
 
 def changed(kernel: str, changes: dict[str, str], folder: Path) -> Path:
     """A kernel with places of its sources changed, each of which stands there once, compiled."""
-    texts = {path.name: path.read_text() for path in sources.closure(build.KERNELS / f"{kernel}.c")}
+    texts = {
+        path.name: path.read_text() for path in compiling.closure(build.KERNELS / f"{kernel}.c")
+    }
     for before, after in changes.items():
         (name,) = (name for name, text in texts.items() for _ in range(text.count(before)))
         texts[name] = texts[name].replace(before, after)

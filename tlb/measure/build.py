@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 
 from tlb.machine.compiler import Compiler
-from tlb.measure import compiling, kernels, prebuilt, sources
+from tlb.measure import compiling, kernels, prebuilt
 from tlb.measure.prebuilt import compiler
 from tlb.measure.record import Build, Engine, Point, plain_text
 from tlb.system import files
@@ -101,7 +101,7 @@ def kernel(name: str, engine: Engine = "c") -> Kernel:
     else:
         packages = [f"{name} {importlib.metadata.version(name)}" for name in _PACKAGES[engine]]
         words = [f"python {platform.python_version()}", *packages]
-        digest, made_by = sources.digest(sources.closure(module), words), ", ".join(words)
+        digest, made_by = compiling.digest(compiling.closure(module), words), ", ".join(words)
         command = session("", engine)
     measures = declared_measures(name, engine)
     build = Build(measures, plain_text(made_by), source_digest(name, engine))
@@ -120,12 +120,12 @@ def declared_measures(name: str, engine: Engine) -> int:
 def source_files(name: str, engine: Engine) -> tuple[Path, ...]:
     """Return a kernel's source and all that it includes or imports; empty if it is gone."""
     main = source(name, engine)
-    return sources.closure(main) if main else ()
+    return compiling.closure(main) if main else ()
 
 
 def source_digest(name: str, engine: Engine) -> str:
     """Return 16 hex digits of `source_files`."""
-    return sources.digest(source_files(name, engine))
+    return compiling.digest(source_files(name, engine))
 
 
 def builds() -> Callable[[Point], Build]:
@@ -181,7 +181,9 @@ def _compiled(main: Path, cc: Compiler | None, flags: Sequence[str]) -> Path:
 def _built(cc: Compiler, main: Path, flags: Sequence[str]) -> tuple[Path, str]:
     """Return what is compiled from a C file, and its digest. The object file is kept to digest
     functions."""
-    digest = sources.digest(sources.closure(main), [*flags, *cc.command, cc.version], sources.bare)
+    digest = compiling.digest(
+        compiling.closure(main), [*flags, *cc.command, cc.version], compiling.bare
+    )
     binary = build_folder() / f"{main.stem}-{digest}"
     if cc.command[0] == "zig" and files.PREBUILT.is_file():
         prebuilt.unpack(binary)

@@ -102,17 +102,13 @@ def run(
     schedule = _schedule(rig, grids, repeats, most, outcome, compared, random.Random(seed))
     due, done = schedule.due(), set[tuple[Point, int]]()
     if due and seconds > 0:
-        if not quiet and rig.plan.lacks_perf:
-            print(f"No perf stat: {explain(rig.plan.lacks_perf)}", file=sys.stderr)
+        if why := rig.plan.lacks_perf:
+            print(f"No perf stat: {explain(why)}", file=sys.stderr)
         own_bar = nullcontext(progress) if progress else Progress(" ".join(grids), quiet)
         with measuring_lock(), own_bar as bar:
             bar.expect(schedule.expected(), begin + seconds, EXTRA_SHARE * schedule.may_add)
             groups = schedule.groups(bar, outcome.lacking, first_round)
-            begun = len(rig.sessions)
-            try:
-                done = _measure(rig, schedule, groups, bar, retry_share, outcome)
-            finally:
-                remember_sessions(rig, rig.sessions[begun:])
+            done = _measure(rig, schedule, groups, bar, retry_share, outcome)
     remember_lacks(rig, {p for p, _ in due}, {p for p, _ in done}, outcome)
     outcome.left = Counter(
         p for p, repeat in due if (p, repeat) not in done and p not in outcome.lacking
@@ -130,20 +126,37 @@ def _measure(
     outcome: Outcome,
 ) -> set[tuple[Point, int]]:
     """Measure and store groups; return the points and repeats that were tried."""
-    done, rounds = set[tuple[Point, int]](), max(schedule.wanted.values())
+    done, begun = set[tuple[Point, int]](), len(rig.sessions)
+    try:
+        for point, repeat in _stored(rig, schedule, groups, bar, retry_share, outcome):
+            done.add((point, repeat))
+    finally:
+        remember_sessions(rig, rig.sessions[begun:])
+    return done
+
+
+def _stored(
+    rig: Rig,
+    schedule: _Schedule,
+    groups: Iterable[tuple[int, Group]],
+    bar: Progress,
+    retry_share: float,
+    outcome: Outcome,
+) -> Iterator[tuple[Point, int]]:
+    """Measure and store groups; yield each point and repeat that was tried."""
+    rounds = max(schedule.wanted.values())
     for repeat, group in groups:
         for point, result in _results(
             rig, group, repeat, bar, retry_share, outcome.lacking, rounds
         ):
-            done.add((point, repeat))
             if isinstance(result, Unavailable):
                 outcome.lacking[point] = result
-                continue
-            rig.store.append(rig.machine, result)
-            schedule.values[point].append(result.ns_per_access)
-            outcome.count(result)
+            else:
+                rig.store.append(rig.machine, result)
+                schedule.values[point].append(result.ns_per_access)
+                outcome.count(result)
+            yield point, repeat
         bar.end()
-    return done
 
 
 def _results(

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tlb.machine.host import base_page_bytes
-from tlb.measure.catalogue import CATALOGUE
-from tlb.measure.declaration import LINE_BYTES, SIDE_BYTES_PER_LINE, Declaration
+from tlb.measure.catalogue import CATALOGUE, LINE_BYTES, SIDE_BYTES_PER_LINE, Declaration
 from tlb.measure.record import Point
 from tlb.system.optional import Lazy
 from tlb.system.page_sizes import PAGES, page_bytes

@@ -43,12 +43,7 @@ def watch(
     with tempfile.TemporaryFile() as stderr:
         child = _started(command, stderr, pass_fds)
         late = threading.Event()
-
-        def give_up() -> None:
-            late.set()
-            _end(child)
-
-        watchdog = threading.Timer(TIME_LIMIT_S, give_up)
+        watchdog = threading.Timer(TIME_LIMIT_S, _give_up, (child, late))
         watchdog.start()
         with child:
             try:
@@ -113,6 +108,11 @@ def _listen(child: subprocess.Popen) -> Watched:
         with contextlib.suppress(OSError):
             child.stdin.write(b"\n")
     return Watched(line, smaps, status)
+
+
+def _give_up(child: subprocess.Popen, late: threading.Event) -> None:
+    late.set()
+    _end(child)
 
 
 def _end(child: subprocess.Popen) -> None:
