@@ -102,8 +102,6 @@ def run(
     schedule = _schedule(rig, grids, repeats, most, outcome, compared, random.Random(seed))
     due, done = schedule.due(), set[tuple[Point, int]]()
     if due and seconds > 0:
-        if why := rig.plan.lacks_perf:
-            print(f"No perf stat: {explain(why)}", file=sys.stderr)
         own_bar = nullcontext(progress) if progress else Progress(" ".join(grids), quiet)
         with measuring_lock(), own_bar as bar:
             bar.expect(schedule.expected(), begin + seconds, EXTRA_SHARE * schedule.may_add)
@@ -127,6 +125,8 @@ def _measure(
 ) -> set[tuple[Point, int]]:
     """Measure and store groups; return the points and repeats that were tried."""
     done, begun = set[tuple[Point, int]](), len(rig.sessions)
+    if why := rig.plan.lacks_perf:
+        print(f"No perf stat: {explain(why)}", file=sys.stderr)
     try:
         for point, repeat in _stored(rig, schedule, groups, bar, retry_share, outcome):
             done.add((point, repeat))
