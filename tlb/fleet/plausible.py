@@ -14,8 +14,9 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 
 from tlb.machine.host import Host
-from tlb.measure import build, kernels, measure
+from tlb.measure import build, kernels
 from tlb.measure.columns import INT64_MAX
+from tlb.measure.plan import seed_of
 from tlb.measure.record import Record
 from tlb.system.page_sizes import BASE, page_bytes
 from tlb.system.reasons import REASONS
@@ -82,7 +83,7 @@ def _point(record: Record) -> Rules:
     is_known = len(record.also) <= MOST_RESULTS and results <= _words()
     yield is_known, "its kernel has no such result"
     try:
-        seed = measure.seed_of(record.point, record.repeat)
+        seed = seed_of(record.point, record.repeat)
     except ValueError:
         yield False, "no grid can contain its point"
     else:
