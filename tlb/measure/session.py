@@ -23,7 +23,15 @@ from typing import IO, Any
 from tlb.machine import pools, settings
 from tlb.measure.events import SOFTWARE
 from tlb.measure.namespaces import KILLED
-from tlb.measure.perf_stat import Counting, Gate, Plan, WholeProcess, dying_with_us, plain_locale
+from tlb.measure.perf_stat import (
+    Counting,
+    Gate,
+    Plan,
+    WholeProcess,
+    dying_with_us,
+    exit_status,
+    plain_locale,
+)
 from tlb.measure.record import Quantity
 from tlb.system.page_sizes import PAGES
 from tlb.system.processes import status_within
@@ -126,7 +134,7 @@ class Session:
         assert self._child.stdin is not None
         self._child.stdin.close()
         last = self._read(limit_s(expected_s))
-        if status_within(self._child, HANG_S):
+        if exit_status(self._child, HANG_S):
             raise self._ended()
         self._end_counting()
         return last
