@@ -118,7 +118,7 @@ def kernel(tmp_path, monkeypatch) -> Callable[[str], Path]:
             f'#!/bin/sh\nprintf "%s\\n" "$@" > {shlex.quote(str(log))}\n'
             "printf '{\"mapped\": 0}\\n'; read -r line\n"
             f'printf "%s\\n" "$line" >> {shlex.quote(str(log))}\n{text}\n'
-            "printf '{\"end\": 1, \"proved\": 1}\\n'\n"
+            'printf \'{"end": 1, "proved": 1}\\n\'\n'
         )
         script.chmod(0o755)
         monkeypatch.setattr(build, "kernel", fake_kernel("0" * 16, str(script)))

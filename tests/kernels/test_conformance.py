@@ -172,8 +172,8 @@ def test_a_header_that_is_written_otherwise_keeps_the_vector(vector, tmp_path):
     ("old", "new"),
     [
         (
-            ".stride = base_page() * c->stride_pages",
-            ".stride = base_page() / 2 * c->stride_pages",
+            ", .stride = base_page() * c->stride_pages",
+            ", .stride = base_page() / 2 * c->stride_pages",
         ),  # another stride
         ("took < 5000000", "took < 4000000"),  # a shorter warm-up
         ("#define MIN_BATCHES 5 ", "#define MIN_BATCHES 9 "),  # other batches
